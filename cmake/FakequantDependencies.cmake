@@ -1,0 +1,12 @@
+find_package(Threads REQUIRED)
+if(FAKEQUANT_OPENMP)
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+endif()
+find_package(dnnl 2.6 QUIET CONFIG)
+if(NOT dnnl_FOUND)
+  find_package(dnnl 3 REQUIRED CONFIG)  # its version file accepts the same major version only
+endif()
+find_package(HDF5 REQUIRED COMPONENTS C)
+find_package(hwy REQUIRED CONFIG)
+find_package(fmt REQUIRED CONFIG)
+find_package(nlohmann_json 3.10 REQUIRED CONFIG)

@@ -1,0 +1,41 @@
+option(FAKEQUANT_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(FAKEQUANT_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(FAKEQUANT_INSTALL "Make install rules and the CMake package" ${PROJECT_IS_TOP_LEVEL})
+option(FAKEQUANT_OPENMP "Use OpenMP in our own loops" ON)
+option(FAKEQUANT_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release or RelWithDebInfo" FORCE)
+endif()
+
+# One folder of the house: a library of all its sources, by the rules of every folder.
+# fakequant_add_library(<folder> [DEPENDS <folders>...])
+function(fakequant_add_library folder)
+  cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  if(NOT sources)
+    add_library(fakequant_${folder} INTERFACE)
+    return()
+  endif()
+  add_library(fakequant_${folder} ${sources})
+  add_library(fakequant::${folder} ALIAS fakequant_${folder})
+  set_target_properties(fakequant_${folder} PROPERTIES EXPORT_NAME ${folder} POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(fakequant_${folder} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  foreach(dependency IN LISTS arg_DEPENDS)
+    target_link_libraries(fakequant_${folder} PUBLIC fakequant_${dependency})
+  endforeach()
+  fakequant_compile_rules(fakequant_${folder})
+endfunction()
+
+# Quantization arithmetic is never contracted; no fast-math flag anywhere.
+function(fakequant_compile_rules target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -ffp-contract=off
+    -fno-math-errno -fno-trapping-math $<$<BOOL:${FAKEQUANT_WERROR}>:-Werror>)
+  if(FAKEQUANT_OPENMP)
+    target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
+  else()
+    target_compile_options(${target} PRIVATE -Wno-unknown-pragmas)
+  endif()
+endfunction()

@@ -1,0 +1,73 @@
+#pragma once
+
+/// Accumulator: an integer result that nobody has rounded yet, the second form in which a value crosses a layer.
+///
+/// It can do two things, each in one pass by the arithmetic of the deployed engine: `to_float` and `requantize`.
+/// Whichever reader rounds it applies the pending ReLU and puts it into its own mask, so any number of consumers is
+/// right. Gradients of an accumulator are with respect to its float value before the ReLU.
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "fakequant/core/quantized.h"
+
+namespace fq {
+
+struct Accumulator;
+
+/// A[.., c] = bq[c] + sum q_x*q_w, exact in int32; its value is fl(fl(A) * scale[c]).
+struct ProductSums {
+  Tensor sums;     ///< i32
+  Tensor bias;     ///< i32, one per channel: the bias on the accumulator's grid; undefined for none
+  Tensor scale;    ///< f32, fl(s_x*s_w): rank 0, or one per channel
+  int axis = 1;    ///< of the channels
+};
+
+/// Sums of codes over all pixels of a channel (global average pooling); value fl(fl(sum) * fl(s_x / count)).
+struct PooledSums {
+  Tensor sums;             ///< i32
+  Tensor scale;            ///< f32 rank 0: s_x
+  std::int64_t count = 1;  ///< pixels
+};
+
+/// Window averages, already float: t = sum of fl(q*s_x) in (h, w) order, value fl(t / n).
+struct Averages {
+  Tensor values;  ///< f32
+};
+
+/// The sum of two code tensors in their order; value fl(fl(a*s_a) + fl(b*s_b)).
+struct CodeAddition {
+  QuantizedTensor a, b;  ///< per tensor, same shape and layout
+};
+
+/// Accumulators side by side along an axis, all rounded to the same grid.
+struct AccumulatorConcat {
+  std::vector<Accumulator> parts;
+  int axis = 1;
+};
+
+/// Immutable; the tensors in it are shared.
+struct Accumulator {
+  std::variant<ProductSums, PooledSums, Averages, CodeAddition, AccumulatorConcat> value;
+  bool relu = false;  ///< pending: the reader applies it
+
+  [[nodiscard]] Shape shape() const;
+  [[nodiscard]] Layout layout() const;
+  [[nodiscard]] Device device() const;
+};
+
+/// The float values with the ReLU applied, f32. `mask`, when given, receives where the ReLU passes a gradient
+/// (u1, value > 0), and stays undefined when none is pending.
+[[nodiscard]] Tensor to_float(const Accumulator& x, Tensor* mask = nullptr);
+
+/// Codes for an integer format per tensor, one multiply and one rounding an element; the mask is
+/// 0 < v <= amax with a pending ReLU, else lower <= v <= amax, on the float value v of `to_float`.
+/// Throws ArgumentError for a float format or another granularity.
+[[nodiscard]] QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool with_mask = true);
+
+/// bq[c] = rne(fl(b[c] / sxw[c])) in int32, saturated so that bq + any sum of up to `largest_sum` stays in int32.
+/// `b` f32 [channels], `scale` f32 rank 0 or [channels].
+[[nodiscard]] Tensor bias_codes(const Tensor& b, const Tensor& scale, std::int64_t largest_sum);
+
+}  // namespace fq

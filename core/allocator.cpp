@@ -1,0 +1,119 @@
+#include "fakequant/core/allocator.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "fakequant/core/check.h"
+
+namespace fq {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+/// Sizes are rounded up to one of four steps between powers of two: at most a quarter is wasted.
+std::size_t size_class(std::size_t bytes) {
+  if (bytes <= kAlignment) return kAlignment;
+  if (bytes >= kHugePage) return (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  const std::size_t step = std::max(kAlignment, std::bit_floor(bytes - 1) / 4);
+  return (bytes + step - 1) / step * step;
+}
+
+class Arena {
+ public:
+  void* take(std::size_t bytes) {
+    const std::scoped_lock lock(mutex_);
+    auto& blocks = free_[bytes];
+    if (blocks.empty()) blocks.push_back(fresh(bytes));
+    void* block = blocks.back();
+    blocks.pop_back();
+    stats_.in_use += static_cast<std::int64_t>(bytes);
+    stats_.peak = std::max(stats_.peak, stats_.in_use);
+    return block;
+  }
+
+  void give(void* block, std::size_t bytes) noexcept {
+    const std::scoped_lock lock(mutex_);
+    stats_.in_use -= static_cast<std::int64_t>(bytes);
+    try {
+      free_[bytes].push_back(block);
+    } catch (...) {
+      stats_.reserved -= static_cast<std::int64_t>(bytes);
+      std::free(block);
+    }
+  }
+
+  void trim() noexcept {
+    const std::scoped_lock lock(mutex_);
+    for (auto& [bytes, blocks] : free_) {
+      for (void* block : blocks) std::free(block);
+      stats_.reserved -= static_cast<std::int64_t>(bytes * blocks.size());
+      blocks.clear();
+    }
+  }
+
+  MemoryStats stats() noexcept {
+    const std::scoped_lock lock(mutex_);
+    return stats_;
+  }
+
+  void reset_peak() noexcept {
+    const std::scoped_lock lock(mutex_);
+    stats_.peak = stats_.in_use;
+  }
+
+ private:
+  void* fresh(std::size_t bytes) {
+    const std::size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+    void* block = std::aligned_alloc(alignment, bytes);
+    if (block == nullptr) throw SystemError(fmt::format("[allocate] the system has no {} bytes left", bytes));
+    if (bytes >= kHugePage) madvise(block, bytes, MADV_HUGEPAGE);
+    stats_.reserved += static_cast<std::int64_t>(bytes);
+    ++stats_.system_calls;
+    return block;
+  }
+
+  std::mutex mutex_;
+  std::map<std::size_t, std::vector<void*>> free_;
+  MemoryStats stats_;
+};
+
+/// Never destroyed: tensors with static lifetime may outlive any other static object.
+Arena& arena() {
+  static auto* instance = new Arena;
+  return *instance;
+}
+
+std::atomic<bool> poison{false};
+
+}  // namespace
+
+MemoryStats memory_stats() noexcept { return arena().stats(); }
+void reset_peak_memory() noexcept { arena().reset_peak(); }
+void release_cached_memory() noexcept { arena().trim(); }
+
+namespace detail {
+
+void* allocate(std::size_t bytes) {
+  const std::size_t size = size_class(bytes);
+  void* block = arena().take(size);
+  if (poison.load(std::memory_order_relaxed)) std::memset(block, 0xff, size);
+  return block;
+}
+
+void deallocate(void* pointer, std::size_t bytes) noexcept {
+  if (pointer != nullptr) arena().give(pointer, size_class(bytes));
+}
+
+void set_poison(bool on) noexcept { poison.store(on, std::memory_order_relaxed); }
+
+}  // namespace detail
+}  // namespace fq

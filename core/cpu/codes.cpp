@@ -1,0 +1,83 @@
+#include "fakequant/core/cpu/codes.h"
+
+#include <atomic>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/convert.h"
+
+namespace fq::cpu {
+
+int channel_axis(const QuantSpec& spec, const Shape& shape, std::string_view function) {
+  if (spec.granularity.is_per_tensor()) {
+    FQ_CHECK(spec.amax.numel() == 1, function, "amax of '{}' has {} elements, a per-tensor quantizer has one",
+             spec.name, spec.amax.numel());
+    return -1;
+  }
+  const int axis = spec.granularity.single_axis(static_cast<int>(shape.size()));
+  FQ_CHECK(axis >= 0, function, "'{}' is quantized {}: codes are per tensor or along one axis", spec.name,
+           to_string(spec.granularity));
+  FQ_CHECK(spec.amax.numel() == shape[static_cast<std::size_t>(axis)], function,
+           "amax of '{}' has {} elements, the input {} has {} channels on axis {}: give one amax per channel", spec.name,
+           spec.amax.numel(), to_string(shape), shape[static_cast<std::size_t>(axis)], axis);
+  return axis;
+}
+
+void decode(const Tensor& codes, Tensor& out) {
+  const void* in = codes.raw();
+  auto* values = out.mutable_data<float>(out.layout());
+  const DType dtype = codes.dtype();
+  for_runs(codes.numel(), {1, codes.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
+    for (std::int64_t i = begin; i < end; ++i) values[i] = load_code(in, dtype, i);
+  });
+}
+
+void dequantize(const QuantizedTensor& x, Tensor& out) {
+  const auto rows = grid_rows(x.spec);
+  const auto view = Channels::of(x.shape(), x.layout(), channel_axis(x.spec, x.shape(), "dequantize"));
+  const void* codes = x.codes.raw();
+  const DType dtype = x.codes.dtype();
+  auto* values = out.mutable_data<float>(out.layout());
+  for_runs(out.numel(), view, [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
+    const float scale = rows[static_cast<std::size_t>(channel)].scale;
+    for (std::int64_t i = begin; i < end; ++i) values[i] = scalar::dequantize_code(load_code(codes, dtype, i), scale);
+  });
+}
+
+bool quantize(const Tensor& x, int axis, QuantizedTensor& out) {
+  const auto rows = grid_rows(out.spec);
+  const bool integer = out.spec.format.is_integer();
+  const auto* values = x.data<float>(x.layout());
+  void* codes = out.codes.mutable_raw();
+  const DType dtype = out.codes.dtype();
+  auto* mask = static_cast<std::uint8_t*>(out.mask.defined() ? out.mask.mutable_raw() : nullptr);
+  if (mask != nullptr) std::memset(mask, 0, static_cast<std::size_t>(out.mask.nbytes()));
+  std::atomic<bool> saw_nan{false};
+  for_runs(x.numel(), Channels::of(x.shape(), x.layout(), axis),
+           [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
+             const GridRow& row = rows[static_cast<std::size_t>(channel)];
+             bool nan = false;
+             for (std::int64_t i = begin; i < end; ++i) {
+               const float v = values[i];
+               nan |= scalar::is_nan_(v);
+               const float code = integer ? scalar::quantize_code(v, row.scale, row.lower, row.upper)
+                                          : scalar::quantize_e4m3(v, row.scale);
+               store_code(codes, dtype, i, scalar::is_nan_(v) ? 0.0f : code);
+               if (mask != nullptr) set_bit(mask, i, scalar::mask_closed(v, row.mask_lower, row.amax));
+             }
+             if (nan) saw_nan.store(true, std::memory_order_relaxed);
+           });
+  return saw_nan.load();
+}
+
+void apply_mask(const Tensor& dy, const Tensor& mask, Tensor& out) {
+  const auto* bits = static_cast<const std::uint8_t*>(mask.raw());
+  detail::visit_float(dy.dtype(), "apply_mask", [&]<class T>(T) {
+    const T* in = dy.data<T>(dy.layout());
+    T* dx = out.mutable_data<T>(out.layout());
+    for_runs(dy.numel(), {1, dy.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
+      for (std::int64_t i = begin; i < end; ++i) dx[i] = get_bit(bits, i) ? in[i] : T{0};
+    });
+  });
+}
+
+}  // namespace fq::cpu

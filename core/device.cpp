@@ -1,0 +1,28 @@
+#include "fakequant/core/device.h"
+
+#include <charconv>
+
+#include "fakequant/core/check.h"
+
+namespace fq {
+
+Device Device::parse(std::string_view text) {
+  if (text == "cpu") return cpu();
+  if (text == "meta") return meta();
+  if (text == "cuda") return cuda();
+  int index = -1;
+  if (text.starts_with("cuda:")) {
+    const auto [end, error] = std::from_chars(text.data() + 5, text.data() + text.size(), index);
+    if (error != std::errc{} || end != text.data() + text.size()) index = -1;
+  }
+  FQ_CHECK(index >= 0, "device", "'{}' is not a device: use cpu, cuda, cuda:N or meta", text);
+  return cuda(index);
+}
+
+std::string to_string(const Device& device) {
+  if (device.is_cpu()) return "cpu";
+  if (device.is_meta()) return "meta";
+  return "cuda:" + std::to_string(device.index);
+}
+
+}  // namespace fq

@@ -1,0 +1,54 @@
+#pragma once
+
+/// Element types of tensors.
+///
+/// Types of fewer than 8 bits are packed, low bits first: two codes a byte for i4, u4 and f4_e2m1,
+/// eight for u1 (masks). The float8, float4 and int4 types are for storage: operators decode them.
+
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "fakequant/core/half.h"
+
+namespace fq {
+
+enum class DType : std::uint8_t {
+  f32, f64, f16, bf16,              // arithmetic and its 16-bit storage
+  i8, u8, i16, i32, i64,            // codes, sums, labels
+  u1,                               // masks, packed
+  i4, u4,                           // storage only, packed, two's complement for i4
+  f8_e4m3, f8_e5m2, f8_e8m0, f4_e2m1  // storage only; OCP OFP8 and MX v1.0 encodings
+};
+
+/// "f32", "i8", "f8_e4m3", ...
+[[nodiscard]] std::string_view name(DType dtype) noexcept;
+/// The type of that name. Throws ArgumentError listing the names.
+[[nodiscard]] DType dtype_from_name(std::string_view name);
+/// Bits of one element: 1, 4, 8, 16, 32 or 64.
+[[nodiscard]] int bit_width(DType dtype) noexcept;
+/// Bytes that `count` packed elements take, rounded up to whole bytes.
+[[nodiscard]] std::int64_t byte_size(DType dtype, std::int64_t count) noexcept;
+/// f32, f64, f16 or bf16.
+[[nodiscard]] bool is_floating(DType dtype) noexcept;
+
+namespace detail {
+template <class T>
+consteval DType dtype_of() {
+  if constexpr (std::is_same_v<T, float>) return DType::f32;
+  else if constexpr (std::is_same_v<T, double>) return DType::f64;
+  else if constexpr (std::is_same_v<T, float16>) return DType::f16;
+  else if constexpr (std::is_same_v<T, bfloat16>) return DType::bf16;
+  else if constexpr (std::is_same_v<T, std::int8_t>) return DType::i8;
+  else if constexpr (std::is_same_v<T, std::uint8_t>) return DType::u8;
+  else if constexpr (std::is_same_v<T, std::int16_t>) return DType::i16;
+  else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
+  else if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
+}
+}  // namespace detail
+
+/// The DType of a C++ element type: `dtype_of<float> == DType::f32`.
+template <class T>
+inline constexpr DType dtype_of = detail::dtype_of<std::remove_const_t<T>>();
+
+}  // namespace fq

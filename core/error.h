@@ -1,0 +1,60 @@
+#pragma once
+
+/// Errors: everything this library throws derives from `fq::Error`.
+///
+/// A message names the function, the value, what is allowed and the way out:
+/// `[fake_tensor_quant] amax has 3 elements, input has 4 channels on axis 0: give one amax per channel, or a scalar`.
+/// The library never prints, exits or aborts, and destructors never throw.
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace fq {
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The caller's mistake: a value, shape, dtype, name or option that is not allowed.
+class ArgumentError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A file that is missing, damaged, of a foreign format, of another model or of a newer version.
+class FileError : public Error {
+ public:
+  FileError(std::string path, std::string dataset, const std::string& message)
+      : Error(message), path_(std::move(path)), dataset_(std::move(dataset)) {}
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  /// The dataset, key or group at fault; empty when the file as a whole is meant.
+  [[nodiscard]] const std::string& dataset() const noexcept { return dataset_; }
+
+ private:
+  std::string path_;
+  std::string dataset_;
+};
+
+/// A value that arithmetic cannot go on with: a NaN in an activation, a diverged loss.
+class NumericError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A library or device that we call failed: oneDNN, HDF5, CUDA.
+class BackendError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The operating system refused: memory, disk, threads.
+class SystemError : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace fq

@@ -1,0 +1,125 @@
+// The quantization formulas, each written once: forward next to its gradient mask, for a value type V that is a
+// float or a vector of floats. They call primitives (mul_, rint_, ..) unqualified, found beside V's own namespace.
+// Scalar code and CUDA include this once through formulas.h; a Highway source includes it again for each target
+// (the toggle below is Highway's include-per-target pattern). No pragma once for that reason.
+
+#if defined(FQ_FORMULAS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef FQ_FORMULAS_INL_H
+#undef FQ_FORMULAS_INL_H
+#else
+#define FQ_FORMULAS_INL_H
+#endif
+
+#ifdef FQ_FORMULAS_VECTOR
+HWY_BEFORE_NAMESPACE();
+namespace fq::HWY_NAMESPACE {
+#else
+namespace fq::scalar {
+#endif
+
+// ---- integer codes (DESIGN §4, DEPLOY §1) ----
+
+template <class V>
+FQ_HD V clamp_(V v, V lower, V upper) {
+  return min_(max_(v, lower), upper);
+}
+
+/// q = sat(rne(fl(x / s))): a true division.
+template <class V>
+FQ_HD V quantize_code(V x, V scale, V lower, V upper) {
+  return clamp_(rint_(div_(x, scale)), lower, upper);
+}
+
+/// q = sat(rne(fl(fl(A) * m))), m = fl(fl(s_x*s_w)/s_y): one multiply on an accumulator.
+template <class V>
+FQ_HD V requantize_code(V accumulator, V multiplier, V lower, V upper) {
+  return clamp_(rint_(mul_(accumulator, multiplier)), lower, upper);
+}
+
+/// q = sat(rne(fl(fl(v / s) + z))) - z: the divide form of an average, storage offset z of the file.
+template <class V>
+FQ_HD V average_code(V v, V scale, V offset, V lower, V upper) {
+  return clamp_(sub_(rint_(add_(div_(v, scale), offset)), offset), lower, upper);
+}
+
+/// q = sat(rne(fma(a+za, ra, fma(b+zb, rb, F)))) - zy, F = fl(zy - fl(fl(ra*za) + fl(rb*zb))): addition of two codes.
+/// `a` and `b` come with their offsets added; `fused` is F.
+template <class V>
+FQ_HD V add_code(V a, V b, V ratio_a, V ratio_b, V fused, V offset, V lower, V upper) {
+  return clamp_(sub_(rint_(fma_(a, ratio_a, fma_(b, ratio_b, fused))), offset), lower, upper);
+}
+
+template <class V>
+FQ_HD V dequantize_code(V code, V scale) {
+  return mul_(code, scale);
+}
+
+/// The gradient passes where lower < v <= amax (after a ReLU), or lower <= v <= amax, never on the quotient.
+/// Signed: lower = -amax. Unsigned: lower = 0. A NaN never passes.
+template <class V>
+FQ_HD auto mask_closed(V v, V lower, V amax) {
+  return and_(less_equal_(lower, v), less_equal_(v, amax));
+}
+template <class V>
+FQ_HD auto mask_open_below(V v, V lower, V amax) {
+  return and_(less_(lower, v), less_equal_(v, amax));
+}
+
+// ---- E4M3 (OCP OFP8): the value, not the byte ----
+
+/// Half to even on the grid of E4M3, saturating at 448; keeps NaN and the sign of zero.
+template <class V>
+FQ_HD V round_e4m3(V v) {
+  const V limit = constant_(v, 448.0f);
+  const V saturated = select_(is_nan_(v), v, clamp_(v, sub_(constant_(v, 0.0f), limit), limit));
+  const V ulp = mul_(max_(exponent_(saturated), constant_(v, 0x1p-6f)), constant_(v, 0x1p-3f));
+  return mul_(rint_(div_(saturated, ulp)), ulp);
+}
+
+/// q = e4m3(fl(x / s)): the value of the code.
+template <class V>
+FQ_HD V quantize_e4m3(V x, V scale) {
+  return round_e4m3(div_(x, scale));
+}
+
+// ---- ModelOpt's arithmetic (tensor_quant.py) ----
+
+/// s = bound / amax, 0 where amax <= 2^-24 and `guard`.
+template <class V>
+FQ_HD V modelopt_scale(V amax, V bound, bool guard) {
+  const V scale = div_(bound, amax);
+  return guard ? select_(less_equal_(amax, constant_(amax, 0x1p-24f)), constant_(amax, 0.0f), scale) : scale;
+}
+
+/// y = clamp(rne(x*s), lo, hi) / s, dividing by 1 where s is 0. NaN stays NaN.
+template <class V>
+FQ_HD V modelopt_fake_quant(V x, V scale, V lower, V upper) {
+  const V product = rint_(mul_(x, scale));
+  const V code = select_(is_nan_(product), product, clamp_(product, lower, upper));
+  const V zero = constant_(x, 0.0f);
+  const auto nonzero = less_(zero, abs_(scale));
+  return div_(code, select_(nonzero, scale, select_(is_nan_(scale), scale, constant_(x, 1.0f))));
+}
+
+/// s = fl(448 * fl(1/a)), a = 1 where amax <= 2^-24.
+template <class V>
+FQ_HD V modelopt_e4m3_scale(V amax) {
+  const V one = constant_(amax, 1.0f);
+  const V safe = select_(less_equal_(amax, constant_(amax, 0x1p-24f)), one, amax);
+  return mul_(constant_(amax, 448.0f), div_(one, safe));
+}
+
+/// y = e4m3(fl(x*s)) * fl(1/s).
+template <class V>
+FQ_HD V modelopt_scaled_e4m3(V x, V scale) {
+  return mul_(round_e4m3(mul_(x, scale)), div_(constant_(x, 1.0f), scale));
+}
+
+#ifdef FQ_FORMULAS_VECTOR
+}  // namespace fq::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#else
+}  // namespace fq::scalar
+#endif
+
+#endif  // toggle

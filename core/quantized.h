@@ -1,0 +1,52 @@
+#pragma once
+
+/// QuantizedTensor: integer or minifloat codes with their scales, the first form in which a value crosses a layer.
+
+#include <string>
+
+#include "fakequant/core/format.h"
+#include "fakequant/core/tensor.h"
+
+namespace fq {
+
+/// How a tensor is quantized: the resolved numbers of a quantizer, for one call.
+struct QuantSpec {
+  Format format;
+  Granularity granularity;  ///< per tensor, or one axis
+  Tensor amax;              ///< f32, rank 0 or one per index of the axis; non-negative
+  Tensor scale;             ///< f32, the shape of amax; positive
+  int zero_point = 0;       ///< storage offset of the exported file: 0 or 128; only additions depend on it
+  std::string name;         ///< of the quantizer, for messages and files
+
+  /// scale = fl(amax / bound). Where amax <= 2^-24 the scale is the positive floor fl(2^-24 / bound) and integer codes
+  /// are 0; E4M3 takes such an amax as 1. With `pow2` the scale is raised to the next power of two and amax with it,
+  /// so that mask, codes and files agree. Throws ArgumentError for a negative, infinite or NaN amax.
+  [[nodiscard]] static QuantSpec from_amax(Format format, Granularity granularity, Tensor amax, std::string name = {},
+                                           bool pow2 = false, int zero_point = 0);
+};
+
+/// Codes, their scales and, where a gradient will be asked for, the mask of the elements that pass it.
+/// Immutable. All tensors have the codes' logical shape and layout, apart from those of the spec.
+struct QuantizedTensor {
+  Tensor codes;    ///< spec.format.code_dtype()
+  QuantSpec spec;
+  Tensor mask;     ///< u1, in memory order; undefined when no gradient was asked for
+
+  [[nodiscard]] const Shape& shape() const noexcept { return codes.shape(); }
+  [[nodiscard]] Layout layout() const noexcept { return codes.layout(); }
+};
+
+/// fl(code * scale), in f32, in the layout of the codes.
+[[nodiscard]] Tensor dequantize(const QuantizedTensor& x);
+/// The codes as f32 integers or minifloat values, unscaled, in the layout of the codes.
+[[nodiscard]] Tensor code_values(const QuantizedTensor& x);
+/// Codes and mask of a float tensor: q = sat(rne(fl(x / s))). f32; an f64 tensor is rounded to f32 first.
+/// Throws NumericError naming the quantizer when x has a NaN (its code would be 0, its mask 0).
+[[nodiscard]] QuantizedTensor quantize(const Tensor& x, const QuantSpec& spec, bool with_mask = true);
+/// True when both give the same codes for any value: same format and bitwise equal scales and amax.
+[[nodiscard]] bool same_grid(const QuantSpec& a, const QuantSpec& b);
+
+/// dy where the mask is set, +0 elsewhere; same shape and layout, f32 or f64.
+[[nodiscard]] Tensor apply_mask(const Tensor& dy, const Tensor& mask);
+
+}  // namespace fq

@@ -1,0 +1,39 @@
+#pragma once
+
+/// The primitives that the formulas are written in, for one float. Every operation is rounded once,
+/// to nearest even; nothing is contracted. `formulas-inl.h` calls them unqualified.
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "fakequant/core/host_device.h"
+
+namespace fq::scalar {
+
+FQ_HD float constant_(float, float value) { return value; }
+FQ_HD float add_(float a, float b) { return a + b; }
+FQ_HD float sub_(float a, float b) { return a - b; }
+FQ_HD float mul_(float a, float b) { return a * b; }
+FQ_HD float div_(float a, float b) { return a / b; }
+FQ_HD float fma_(float a, float b, float c) { return std::fma(a, b, c); }
+FQ_HD float abs_(float a) { return std::fabs(a); }
+FQ_HD float copysign_(float magnitude, float sign) { return std::copysign(magnitude, sign); }
+/// The second operand when either is NaN, as the hardware's min and max.
+FQ_HD float min_(float a, float b) { return a < b ? a : b; }
+FQ_HD float max_(float a, float b) { return a > b ? a : b; }
+FQ_HD bool less_(float a, float b) { return a < b; }
+FQ_HD bool less_equal_(float a, float b) { return a <= b; }
+FQ_HD bool is_nan_(float a) { return a != a; }
+FQ_HD bool and_(bool a, bool b) { return a && b; }
+FQ_HD float select_(bool condition, float yes, float no) { return condition ? yes : no; }
+/// Half to even, sign of zero kept; the same as rintf, but free of calls and so vectorisable.
+FQ_HD float rint_(float a) {
+  const float magnitude = abs_(a);
+  const float rounded = (magnitude + 0x1p23f) - 0x1p23f;
+  return magnitude < 0x1p23f ? copysign_(rounded, a) : a;
+}
+/// The power of two at or below |a|; 0 for subnormals and zero, infinity for infinity and NaN.
+FQ_HD float exponent_(float a) { return std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) & 0x7f800000u); }
+
+}  // namespace fq::scalar

@@ -1,0 +1,26 @@
+#include "fakequant/core/storage.h"
+
+#include "fakequant/core/allocator.h"
+#include "fakequant/core/check.h"
+
+namespace fq {
+
+Storage::Block::Block(std::int64_t size, Device where) : bytes(size), device(where) {
+  if (device.is_meta()) return;
+  if (device.is_cuda()) throw BackendError("[storage] cuda is not in this build: use cpu");
+  data = static_cast<std::byte*>(detail::allocate(static_cast<std::size_t>(size)));
+}
+
+Storage::Block::~Block() {
+  if (device.is_cpu()) detail::deallocate(data, static_cast<std::size_t>(bytes));
+}
+
+Storage::Storage(std::int64_t bytes, Device device) : block_(std::make_shared<Block>(bytes, device)) {}
+
+std::byte* Storage::mutable_data() noexcept {
+  if (!block_) return nullptr;
+  block_->version.fetch_add(1);
+  return block_->data;
+}
+
+}  // namespace fq

@@ -1,0 +1,156 @@
+#pragma once
+
+/// Tensor: a dense array with a shape, a dtype, a device and a layout.
+
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <span>
+#include <vector>
+
+#include "fakequant/core/device.h"
+#include "fakequant/core/dtype.h"
+#include "fakequant/core/shape.h"
+#include "fakequant/core/storage.h"
+
+namespace fq {
+
+/// A handle: copies share storage, `clone()` copies data. Always dense: there are no strides, but a layout tag.
+/// channels_last is what 4-D convolution, pooling and batch norm put out, and their elementwise successors;
+/// everything else, parameters too, is row-major. Shapes, axes, files, printing and `to_vector()` are logical
+/// (NCHW) whatever the layout; the raw pointer of a channels_last tensor must be asked for by that name.
+/// The only views are `reshape` of a row-major tensor and `slice` along axis 0.
+/// Reading one tensor from several threads is safe; writing needs it alone.
+class Tensor {
+ public:
+  /// Undefined: no shape, no storage.
+  Tensor() = default;
+
+  /// Contents unspecified. Throws ArgumentError for channels_last of other than 4 axes.
+  [[nodiscard]] static Tensor empty(Shape shape, DType dtype = DType::f32, Device device = Device::cpu(),
+                                    Layout layout = Layout::row_major);
+  [[nodiscard]] static Tensor zeros(Shape shape, DType dtype = DType::f32, Device device = Device::cpu(),
+                                    Layout layout = Layout::row_major);
+  /// Every element `value`, converted to `dtype` (8 bits and wider).
+  [[nodiscard]] static Tensor full(Shape shape, double value, DType dtype = DType::f32, Device device = Device::cpu(),
+                                   Layout layout = Layout::row_major);
+  /// Rank 0, on the CPU.
+  [[nodiscard]] static Tensor scalar(double value, DType dtype = DType::f32);
+  /// A copy of row-major host values; `shape` defaults to one axis. Throws ArgumentError when the counts differ.
+  template <class T>
+  [[nodiscard]] static Tensor from(std::span<const T> values, Shape shape);
+  template <class T>
+  [[nodiscard]] static Tensor from(const std::vector<T>& values, Shape shape) {
+    return from(std::span<const T>(values), std::move(shape));
+  }
+  template <class T>
+  [[nodiscard]] static Tensor from(std::initializer_list<T> values, Shape shape) {
+    return from(std::span<const T>(values.begin(), values.size()), std::move(shape));
+  }
+  template <class T>
+  [[nodiscard]] static Tensor from(std::initializer_list<T> values) {
+    return from(values, {static_cast<std::int64_t>(values.size())});
+  }
+
+  [[nodiscard]] bool defined() const noexcept { return storage_.defined(); }
+  [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
+  /// Size along `axis`, negative from the back. Throws ArgumentError when out of range.
+  [[nodiscard]] std::int64_t dim(int axis) const;
+  [[nodiscard]] int rank() const noexcept { return static_cast<int>(shape_.size()); }
+  [[nodiscard]] std::int64_t numel() const noexcept { return numel_; }
+  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  [[nodiscard]] Device device() const noexcept { return storage_.device(); }
+  [[nodiscard]] Layout layout() const noexcept { return layout_; }
+  [[nodiscard]] std::int64_t nbytes() const noexcept { return byte_size(dtype_, numel_); }
+  [[nodiscard]] const Storage& storage() const noexcept { return storage_; }
+  /// The storage's version: it differs after any write through any handle.
+  [[nodiscard]] std::uint64_t version() const noexcept { return storage_.version(); }
+
+  /// The elements in row-major order. Throws ArgumentError for another dtype or layout, BackendError off the CPU.
+  template <class T>
+  [[nodiscard]] const T* data() const {
+    return data<T>(Layout::row_major);
+  }
+  /// The elements in memory order, which must be `layout`.
+  template <class T>
+  [[nodiscard]] const T* data(Layout layout) const {
+    check_access(dtype_of<T>, layout);
+    return static_cast<const T*>(raw());
+  }
+  /// As `data`, to write to: bumps the version.
+  template <class T>
+  [[nodiscard]] T* mutable_data() {
+    return mutable_data<T>(Layout::row_major);
+  }
+  template <class T>
+  [[nodiscard]] T* mutable_data(Layout layout) {
+    check_access(dtype_of<T>, layout);
+    return static_cast<T*>(mutable_raw());
+  }
+  /// The first byte in memory order, of any dtype and layout; null on `meta`.
+  [[nodiscard]] const void* raw() const noexcept {
+    return storage_.data() == nullptr ? nullptr : storage_.data() + offset_;
+  }
+  [[nodiscard]] void* mutable_raw() noexcept {
+    auto* bytes = storage_.mutable_data();
+    return bytes == nullptr ? nullptr : bytes + offset_;
+  }
+
+  /// New storage, same contents, layout and device.
+  [[nodiscard]] Tensor clone() const;
+  /// Converted elementwise (round to nearest even to 16-bit floats; to integers by rounding half to even,
+  /// saturating, NaN to 0). Itself when the dtype is the same. Types of 8 bits and more.
+  [[nodiscard]] Tensor to(DType dtype) const;
+  /// Same logical values in another layout. Itself when it has that layout already.
+  [[nodiscard]] Tensor to(Layout layout) const;
+  /// A view with another shape of as many elements, one size may be -1. Row-major only: throws ArgumentError.
+  [[nodiscard]] Tensor reshape(Shape shape) const;
+  /// A view of rows [begin, end) of axis 0. Throws ArgumentError when out of range or not on a byte boundary.
+  [[nodiscard]] Tensor slice(std::int64_t begin, std::int64_t end) const;
+  /// Overwrites the contents with those of `source`: same shape and dtype, any layout.
+  void copy_from(const Tensor& source);
+
+  /// A copy of the elements in logical row-major order.
+  template <class T>
+  [[nodiscard]] std::vector<T> to_vector() const;
+  /// The only element, converted to double. Throws ArgumentError unless there is exactly one.
+  [[nodiscard]] double item() const;
+  /// Shape, dtype, device and layout, without values: "f32 [64, 3, 28, 28] cpu channels_last".
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  void check_access(DType dtype, Layout layout) const;
+
+  Storage storage_;
+  Shape shape_;
+  std::int64_t numel_ = 0;
+  std::int64_t offset_ = 0;  // bytes
+  DType dtype_ = DType::f32;
+  Layout layout_ = Layout::row_major;
+};
+
+/// Values (long axes abbreviated), shape, dtype and device; packed types print a hint to dequantize.
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+/// Same shape, dtype and bits, compared in logical order; layouts may differ. NaN equals a NaN of the same bits.
+[[nodiscard]] bool bitwise_equal(const Tensor& a, const Tensor& b);
+
+namespace detail {
+Tensor tensor_from_bytes(const void* bytes, std::int64_t count, Shape shape, DType dtype);
+void tensor_to_bytes(const Tensor& tensor, void* bytes, DType dtype);
+}  // namespace detail
+
+template <class T>
+Tensor Tensor::from(std::span<const T> values, Shape shape) {
+  return detail::tensor_from_bytes(values.data(), static_cast<std::int64_t>(values.size()), std::move(shape),
+                                   dtype_of<T>);
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  std::vector<T> values(static_cast<std::size_t>(numel_));
+  detail::tensor_to_bytes(*this, values.data(), dtype_of<T>);
+  return values;
+}
+
+}  // namespace fq

@@ -1,0 +1,117 @@
+#pragma once
+
+/// Trace: what a model did, as a graph of named operators. Every operator reports at its door to a thread-local
+/// recorder, null by default; modules push their path. Summary, batch-norm folding, placing of quantizers and export
+/// read this graph, never the module tree.
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "fakequant/core/dtype.h"
+#include "fakequant/core/shape.h"
+
+namespace fq {
+
+class Variable;
+namespace detail {
+struct Node;
+}
+
+using Attribute = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>>;
+using Attributes = std::vector<std::pair<std::string, Attribute>>;
+
+/// A tensor of the graph. `producer` is the index of its node, -1 for inputs, parameters and constants.
+struct TraceValue {
+  Shape shape;
+  int producer = -1;
+  std::string name;          ///< of a parameter or input where known
+  std::vector<int> readers;  ///< nodes, in order, once per use
+};
+
+/// One call of one operator.
+struct TraceNode {
+  std::string path;  ///< of the innermost module that called it: "stage1.conv2"
+  std::string op;    ///< "conv2d", "relu", ..
+  Attributes attributes;
+  std::vector<int> inputs;  ///< values; -1 for an input that was not given
+  int output = -1;          ///< value
+
+  /// The attribute of that name. Throws std::out_of_range when there is none, std::bad_variant_access for another type.
+  template <class T>
+  [[nodiscard]] const T& attribute(std::string_view name) const;
+};
+
+/// Nodes in the order of execution.
+struct TraceGraph {
+  std::vector<TraceNode> nodes;
+  std::vector<TraceValue> values;
+  std::vector<int> inputs;
+  int output = -1;
+
+  /// The value read as input `i` of `node`, looking through nothing.
+  [[nodiscard]] const TraceValue& input(const TraceNode& node, std::size_t i) const;
+};
+
+/// Collects the operators that run on this thread while it is installed.
+class Recorder {
+ public:
+  /// Names a value before or while tracing: an input or a parameter.
+  void name(const Variable& variable, std::string name);
+  void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output, Attributes attributes);
+  void mark_input(const Variable& variable);
+  /// The graph so far, with `output` as its result.
+  [[nodiscard]] TraceGraph finish(const Variable& output);
+
+ private:
+  int id(const Variable& variable);
+
+  TraceGraph graph_;
+  std::unordered_map<const detail::Node*, int> ids_;
+  std::unordered_map<const detail::Node*, std::string> names_;
+  std::vector<std::shared_ptr<detail::Node>> alive_;  // addresses identify values, so none may be reused
+};
+
+/// Installs a recorder on this thread while it lives.
+class RecordScope {
+ public:
+  explicit RecordScope(Recorder& recorder) noexcept;
+  ~RecordScope();
+  RecordScope(const RecordScope&) = delete;  // tied to its block
+  RecordScope& operator=(const RecordScope&) = delete;
+
+ private:
+  Recorder* previous_;
+};
+
+/// The recorder of this thread, or null.
+[[nodiscard]] Recorder* recorder() noexcept;
+
+/// Appends a name to this thread's module path while it lives. Empty names leave it as it is.
+class PathScope {
+ public:
+  explicit PathScope(std::string_view name);
+  ~PathScope();
+  PathScope(const PathScope&) = delete;  // tied to its block
+  PathScope& operator=(const PathScope&) = delete;
+
+ private:
+  std::size_t previous_;
+};
+/// "stage1.conv2", "" outside of modules.
+[[nodiscard]] const std::string& module_path() noexcept;
+
+template <class T>
+const T& TraceNode::attribute(std::string_view name) const {
+  for (const auto& [key, value] : attributes)
+    if (key == name) return std::get<T>(value);
+  throw std::out_of_range("[trace] " + op + " has no attribute " + std::string(name));
+}
+
+}  // namespace fq

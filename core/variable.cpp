@@ -1,0 +1,121 @@
+#include "fakequant/core/variable.h"
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/tape.h"
+
+namespace fq {
+namespace {
+
+thread_local bool recording = true;
+
+const detail::Node& get(const std::shared_ptr<detail::Node>& node) {
+  FQ_CHECK(node != nullptr, "variable", "the variable is undefined");
+  return *node;
+}
+
+std::shared_ptr<detail::Node> leaf(Value value, bool requires_grad = false) {
+  auto node = std::make_shared<detail::Node>();
+  node->value = std::move(value);
+  node->requires_grad = requires_grad;
+  return node;
+}
+
+}  // namespace
+
+Variable::Variable(Tensor value, bool requires_grad) : node_(leaf(std::move(value), requires_grad)) {}
+Variable::Variable(QuantizedTensor value) : node_(leaf(std::move(value))) {}
+Variable::Variable(Accumulator value) : node_(leaf(std::move(value))) {}
+
+Variable Variable::from_node(std::shared_ptr<detail::Node> node) {
+  Variable out;
+  out.node_ = std::move(node);
+  return out;
+}
+
+const Value& Variable::value() const { return get(node_).value; }
+
+Shape Variable::shape() const {
+  return std::visit([](const auto& v) -> Shape { return v.shape(); }, value());
+}
+
+std::int64_t Variable::dim(int axis) const {
+  const Shape s = shape();
+  return s[static_cast<std::size_t>(normalize_axis(axis, static_cast<int>(s.size()), "variable.dim"))];
+}
+
+Device Variable::device() const {
+  if (const auto* q = quantized()) return q->codes.device();
+  if (const auto* a = accumulator()) return a->device();
+  return std::get<Tensor>(value()).device();
+}
+
+Layout Variable::layout() const {
+  return std::visit([](const auto& v) { return v.layout(); }, value());
+}
+
+const QuantizedTensor* Variable::quantized() const noexcept {
+  return node_ ? std::get_if<QuantizedTensor>(&node_->value) : nullptr;
+}
+
+const Accumulator* Variable::accumulator() const noexcept {
+  return node_ ? std::get_if<Accumulator>(&node_->value) : nullptr;
+}
+
+Variable Variable::as_float() const {
+  if (std::holds_alternative<Tensor>(value())) return *this;
+  const std::scoped_lock lock(node_->mutex);
+  if (auto known = node_->as_float.lock()) return from_node(std::move(known));
+  Variable out;
+  if (const auto* q = quantized()) {
+    out = detail::record("dequantize", fq::dequantize(*q), {*this},
+                         [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
+  } else {
+    Tensor mask;
+    Tensor values = to_float(*accumulator(), detail::needs_grad({*this}) ? &mask : nullptr);
+    out = detail::record("to_float", std::move(values), {*this},
+                         [mask](const Tensor& dy) { return std::vector<Tensor>{apply_mask(dy, mask)}; });
+  }
+  node_->as_float = out.node_;
+  return out;
+}
+
+Tensor Variable::tensor() const { return std::get<Tensor>(as_float().value()); }
+
+bool Variable::requires_grad() const noexcept { return node_ && node_->requires_grad; }
+bool Variable::is_leaf() const noexcept { return node_ && node_->op.empty(); }
+
+void Variable::set_requires_grad(bool on) {
+  (void)get(node_);
+  FQ_CHECK(is_leaf(), "requires_grad", "the variable is the result of {}: only leaves can be set", node_->op);
+  node_->requires_grad = on;
+}
+
+const Tensor& Variable::grad() const { return get(node_).grad; }
+void Variable::set_grad(Tensor grad) {
+  FQ_CHECK(!grad.defined() || grad.shape() == shape(), "set_grad", "the gradient is {}, the variable {}",
+           to_string(grad.shape()), to_string(shape()));
+  node_->grad = std::move(grad);
+}
+void Variable::zero_grad() {
+  if (node_) node_->grad = {};
+}
+
+void Variable::set_tensor(Tensor value) {
+  FQ_CHECK(is_leaf() && value.shape() == shape(), "set_tensor", "{} cannot replace the value of shape {} of a {}",
+           value.describe(), to_string(shape()), is_leaf() ? "leaf" : "result");
+  node_->value = std::move(value);
+}
+
+Tensor& Variable::mutable_tensor() {
+  auto* tensor = node_ ? std::get_if<Tensor>(&node_->value) : nullptr;
+  FQ_CHECK(tensor != nullptr && is_leaf(), "mutable_tensor", "only a leaf holding floats can be written to");
+  return *tensor;
+}
+
+Variable Variable::detach() const { return from_node(leaf(value())); }
+
+NoGrad::NoGrad() noexcept : previous_(recording) { recording = false; }
+NoGrad::~NoGrad() { recording = previous_; }
+bool grad_enabled() noexcept { return recording; }
+
+}  // namespace fq
