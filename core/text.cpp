@@ -1,0 +1,61 @@
+#include "fakequant/core/text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace fq::detail {
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::vector<std::string> nearest(std::string_view name, std::vector<std::string> names, std::size_t count) {
+  std::ranges::stable_sort(names, {}, [&](const std::string& other) { return edit_distance(name, other); });
+  names.resize(std::min(count, names.size()));
+  return names;
+}
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  const auto best = nearest(name, names, 12);
+  if (edit_distance(name, best[0]) <= std::max<std::size_t>(2, name.size() / 3))
+    return fmt::format(": did you mean '{}'?", best[0]);
+  return fmt::format(": use one of {}{}", fmt::join(best, ", "), names.size() > 12 ? ", .." : "");
+}
+
+bool wildcard_match(std::string_view pattern, std::string_view text) {
+  std::size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t]) && pattern[p] != '*') {
+      ++p;
+      ++t;
+    } else if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      mark = t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++mark;
+    } else {
+      return false;
+    }
+  }
+  return std::ranges::all_of(pattern.substr(p), [](char c) { return c == '*'; });
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,19 @@
+#pragma once
+
+/// Help for messages: the nearest valid name, and wildcard patterns.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fq::detail {
+
+/// ": did you mean 'conv1'?" for the nearest of `names`, or ": use one of a, b, c" where none is near; at most 12.
+[[nodiscard]] std::string did_you_mean(std::string_view name, const std::vector<std::string>& names);
+/// The `count` names at the smallest edit distance.
+[[nodiscard]] std::vector<std::string> nearest(std::string_view name, std::vector<std::string> names,
+                                               std::size_t count);
+/// Shell-like: `*` any run of characters, `?` one.
+[[nodiscard]] bool wildcard_match(std::string_view pattern, std::string_view text);
+
+}  // namespace fq::detail
