@@ -1,0 +1,53 @@
+# One folder of the house: a library of all its sources, by the rules of every folder.
+# fakequant_add_library(<folder> [DEPENDS <folders>...])
+function(fakequant_add_library folder)
+  cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  if(NOT sources)
+    add_library(fakequant_${folder} INTERFACE)
+    add_library(fakequant::${folder} ALIAS fakequant_${folder})
+    set_target_properties(fakequant_${folder} PROPERTIES EXPORT_NAME ${folder})
+    return()
+  endif()
+  add_library(fakequant_${folder} ${sources})
+  add_library(fakequant::${folder} ALIAS fakequant_${folder})
+  set_target_properties(fakequant_${folder} PROPERTIES
+    EXPORT_NAME ${folder} POSITION_INDEPENDENT_CODE ON
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  target_include_directories(fakequant_${folder} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  foreach(dependency IN LISTS arg_DEPENDS)
+    target_link_libraries(fakequant_${folder} PUBLIC fakequant_${dependency})
+  endforeach()
+  target_link_libraries(fakequant_${folder} PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
+  fakequant_compile_rules(fakequant_${folder})
+endfunction()
+
+# Quantization arithmetic is never contracted; no fast-math flag anywhere.
+function(fakequant_compile_rules target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -ffp-contract=off
+    -fno-math-errno -fno-trapping-math $<$<BOOL:${FAKEQUANT_WERROR}>:-Werror>)
+  if(FAKEQUANT_OPENMP)
+    target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
+  else()
+    target_compile_options(${target} PRIVATE -Wno-unknown-pragmas)
+  endif()
+endfunction()
+
+# All headers of the folders, relative to the source tree, but those in cpu/ or cuda/ and those whose opening
+# comment says "not a public header".
+function(fakequant_public_headers out)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
+    "${PROJECT_SOURCE_DIR}/core/*.h" "${PROJECT_SOURCE_DIR}/calib/*.h" "${PROJECT_SOURCE_DIR}/layers/*.h"
+    "${PROJECT_SOURCE_DIR}/train/*.h" "${PROJECT_SOURCE_DIR}/export/*.h")
+  list(FILTER headers EXCLUDE REGEX "/(cpu|cuda)/")
+  set(public)
+  foreach(header IN LISTS headers)
+    file(STRINGS "${PROJECT_SOURCE_DIR}/${header}" internal LIMIT_COUNT 1 REGEX "not a public header")
+    if(NOT internal)
+      list(APPEND public ${header})
+    endif()
+  endforeach()
+  set(${out} ${public} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,40 @@
+# test_<folder> of all sources below tests/<folder>; suites whose name begins with Threads get the label "threads".
+function(fakequant_add_gtests folder)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp")
+  if(NOT sources)
+    return()
+  endif()
+  set(target test_${folder})
+  add_executable(${target} ${sources})
+  target_link_libraries(${target} PRIVATE fakequant::fakequant GTest::gtest_main GTest::gmock fmt::fmt
+    nlohmann_json::nlohmann_json hdf5::hdf5 Threads::Threads)
+  target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+  target_compile_definitions(${target} PRIVATE FAKEQUANT_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    FAKEQUANT_BINARY_DIR="${PROJECT_BINARY_DIR}" FAKEQUANT_COMMAND="${PROJECT_BINARY_DIR}/bin/fakequant")
+  fakequant_compile_rules(${target})
+  set(common ENVIRONMENT "OMP_WAIT_POLICY=passive" TIMEOUT 300)
+  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 TEST_FILTER "-Threads*:*/Threads*"
+    PROPERTIES LABELS ${folder} ${common})
+  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 TEST_FILTER "Threads*:*/Threads*"
+    PROPERTIES LABELS threads ${common})
+endfunction()
+
+# Debian's python3 comes first: it is the one that python3-numpy and python3-h5py belong to.
+find_program(FAKEQUANT_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
+find_program(FAKEQUANT_PYTHON python3)
+
+# tests/cli/*.sh and *.py: each one test with FAKEQUANT (the command), FAKEQUANT_SOURCE_DIR and PYTHON in its
+# environment, run in an empty folder of its own. Exit status 77 means skipped.
+function(fakequant_add_e2e_tests)
+  if(NOT TARGET fakequant_cli)
+    return()
+  endif()
+  file(GLOB scripts CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cli/*.sh" "${CMAKE_CURRENT_SOURCE_DIR}/cli/*.py")
+  foreach(script IN LISTS scripts)
+    get_filename_component(name "${script}" NAME_WE)
+    add_test(NAME e2e.${name} COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/run_e2e" "${script}" "e2e/${name}"
+      WORKING_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
+    set_tests_properties(e2e.${name} PROPERTIES LABELS e2e TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT
+      "OMP_WAIT_POLICY=passive;FAKEQUANT=$<TARGET_FILE:fakequant_cli>;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR};PYTHON=${FAKEQUANT_PYTHON}")
+  endforeach()
+endfunction()

@@ -1,0 +1,65 @@
+# Sourced by scripts/test and scripts/demo: what the project needs, and how a system gets it.
+
+packages=(g++ cmake ninja-build libdnnl-dev ocl-icd-opencl-dev libhwy-dev libhdf5-dev libboost-program-options-dev
+  nlohmann-json3-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-h5py)
+
+# "debian 12", "ubuntu 24.04", ..; WSL2 is whichever of these runs inside it.
+system_name() {
+  local file=${FAKEQUANT_OS_RELEASE:-/etc/os-release}
+  [[ -r $file ]] || { echo unknown; return; }
+  (. "$file" && echo "${ID:-unknown} ${VERSION_ID:-}")
+}
+
+list_libraries() {
+  cat >&2 <<END
+This is '$(system_name)'; the scripts install packages on Debian 12, Debian 13 and Ubuntu 24.04 (WSL2 too).
+Elsewhere, install these and run again with --no-install:
+  a C++20 compiler, CMake 3.24 or newer, Ninja
+  oneDNN 2.6 or newer (with OpenMP), Highway 1.0, HDF5 (C), Boost.Program_options, nlohmann-json 3.10, fmt 9
+  GoogleTest and GoogleMock 1.12, Google Benchmark, Python 3 with numpy and h5py
+END
+}
+
+missing_packages() {
+  local package
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || echo "$package"
+  done
+}
+
+confirm() {
+  local answer
+  read -r -p "Run it now? [y/N] " answer
+  [[ $answer == [yY]* ]]
+}
+
+apt_install() {
+  DEBIAN_FRONTEND=noninteractive "$@" apt-get install -y --no-install-recommends "${missing[@]}"
+}
+
+# Installs what is missing: as root at once; otherwise prints the line, and asks on a terminal or stops in a pipe.
+install_packages() {
+  case $(system_name) in
+    "debian 12" | "debian 13" | "ubuntu 24.04") ;;
+    *) list_libraries; exit 2 ;;
+  esac
+  local missing
+  mapfile -t missing < <(missing_packages)
+  ((${#missing[@]})) || return 0
+  if ((EUID == 0)); then
+    apt-get update -q
+    apt_install
+    return
+  fi
+  echo "Missing: ${missing[*]}" >&2
+  echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
+  [[ -t 0 && -t 2 ]] && confirm || exit 2
+  sudo apt-get update -q
+  apt_install sudo
+}
+
+# Configures and builds a preset; a second run does nothing.
+build_preset() {
+  cmake --preset "$1" >"build/$1.configure.log" 2>&1 || { cat "build/$1.configure.log" >&2; exit 1; }
+  cmake --build --preset "$1" --parallel "$(nproc)"
+}
