@@ -38,3 +38,12 @@ function(fakequant_add_e2e_tests)
       "OMP_WAIT_POLICY=passive;FAKEQUANT=$<TARGET_FILE:fakequant_cli>;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR};PYTHON=${FAKEQUANT_PYTHON}")
   endforeach()
 endfunction()
+
+# tests/package: a program of somebody else, built from an installed tree and with this tree as a subdirectory.
+function(fakequant_add_package_test way from)
+  set(work "${CMAKE_CURRENT_BINARY_DIR}/package/${way}")
+  file(MAKE_DIRECTORY "${work}")
+  add_test(NAME package.${way} COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/package/run" ${way} "${from}" "${work}"
+    "-Ddnnl_DIR=${dnnl_DIR}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}")
+  set_tests_properties(package.${way} PROPERTIES LABELS package TIMEOUT 900 PROCESSORS 2)
+endfunction()

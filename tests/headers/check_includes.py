@@ -1,4 +1,5 @@
-"""check_includes.py SOURCE_DIR LIST: public headers include the standard library, json_fwd.hpp and each other."""
+"""check_includes.py SOURCE_DIR LIST: public headers include the standard library, json_fwd.hpp and each other,
+and fakequant.h includes them all."""
 import pathlib
 import re
 import sys
@@ -16,10 +17,18 @@ def faults(root, header, public):
             yield f"{header}: includes {name}; allowed are the standard library, fakequant and nlohmann/json_fwd.hpp"
 
 
+def missing(root, public):
+    included = INCLUDE.findall((root / "fakequant.h").read_text())
+    for header in public:
+        if "fakequant/" + header not in included:
+            yield f'fakequant.h: add #include "fakequant/{header}", or write "not a public header" in its comment'
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     public = pathlib.Path(sys.argv[2]).read_text().split()
-    found = [fault for header in public for fault in faults(root, header, set(public))]
+    found = [fault for header in public + ["fakequant.h"] for fault in faults(root, header, set(public))]
+    found += missing(root, public)
     print("\n".join(found) or f"{len(public)} public headers")
     return bool(found) or not public
 

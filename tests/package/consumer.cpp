@@ -1,0 +1,12 @@
+#include <iostream>
+
+#include "fakequant/fakequant.h"
+
+int main() {
+  const auto x = fq::Tensor::from<float>({0.5F, -1.0F, 0.126F, 2.0F});
+  const auto spec = fq::QuantSpec::from_amax(fq::IntFormat{.bits = 8}, fq::Granularity::per_tensor(),
+                                             fq::Tensor::scalar(1.27), "x");
+  const auto y = fq::dequantize(fq::quantize(x, spec));
+  std::cout << y << '\n';
+  return fq::bitwise_equal(y, fq::Tensor::from<float>({0.5F, -1.0F, 0.13F, 1.27F})) ? 0 : 1;
+}
