@@ -2,8 +2,14 @@
 
 /// Everything public, folder by folder.
 
+#include "fakequant/calib/calibrator.h"
+#include "fakequant/calib/max_calibrator.h"
+#include "fakequant/calib/moving_average_calibrator.h"
+
 #include "fakequant/core/accumulator.h"
 #include "fakequant/core/allocator.h"
+#include "fakequant/core/descriptor.h"
+#include "fakequant/core/descriptor_fields.h"
 #include "fakequant/core/device.h"
 #include "fakequant/core/dtype.h"
 #include "fakequant/core/error.h"

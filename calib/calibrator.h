@@ -1,0 +1,78 @@
+#pragma once
+
+/// Calibrator: watches tensors and chooses amax, the largest magnitude that a quantizer represents.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "fakequant/core/descriptor_fields.h"
+#include "fakequant/core/tensor.h"
+
+namespace fq {
+
+/// How `compute_amax` chooses. Only histograms read it.
+struct AmaxOptions {
+  std::string method = {};    ///< "percentile", "entropy" or "mse"; empty: the calibrator's own
+  double percentile = 99.99;  ///< 0 .. 100: so many percent of the values are at most amax
+  NumBits num_bits = 8;       ///< of the codes the range is chosen for (entropy, mse)
+  bool is_unsigned = false;   ///< likewise
+  int stride = 1;             ///< bins between candidates (entropy, mse)
+  int start_bin = 128;        ///< the first candidate (entropy, mse)
+};
+
+/// How a calibrator is built.
+struct CalibratorOptions {
+  Axes axis = {};           ///< kept axes: one amax for each index along them; none is per tensor
+  int num_bins = 2048;      ///< of the first histogram
+  bool skip_zeros = false;  ///< histograms do not count exact zeros
+  double momentum = 0.99;   ///< moving average: a += (1 - momentum) * (new - a)
+};
+
+/// Collects batch after batch, then answers. Results do not depend on the number of threads. Not for use by
+/// several threads at once. An error leaves the calibrator as it was.
+class Calibrator {
+ public:
+  Calibrator() = default;
+  virtual ~Calibrator() = default;
+  Calibrator(const Calibrator&) = delete;  // a calibrator is owned by one quantizer
+  Calibrator& operator=(const Calibrator&) = delete;
+
+  /// Takes a batch into account: f32, f16, bf16, or f64 rounded to f32; any layout. Empty and `meta` tensors
+  /// change nothing. Throws NumericError for NaN or Inf, ArgumentError when the kept axes have other sizes
+  /// than before.
+  void collect(const Tensor& x);
+  /// amax in the dtype of the first batch (f32 for f64): the kept axes with 1 for the others, rank 0 when
+  /// that is one element. When every axis is kept, everything is reduced. Throws ArgumentError before the
+  /// first batch.
+  [[nodiscard]] Tensor compute_amax(const AmaxOptions& options = {}) const;
+  /// Forgets every batch.
+  void reset();
+
+  /// Whether there was no batch yet.
+  [[nodiscard]] bool empty() const noexcept { return !minimum_.has_value(); }
+  /// The smallest value seen, with its sign: not negative means that an unsigned format loses nothing.
+  [[nodiscard]] std::optional<float> minimum() const noexcept { return minimum_; }
+  /// The name that `make_calibrator` takes.
+  [[nodiscard]] virtual std::string_view method() const noexcept = 0;
+
+ protected:
+  /// `x` is f32, on the CPU, not empty.
+  virtual void do_collect(const Tensor& x) = 0;
+  /// f32; called after the first batch only.
+  [[nodiscard]] virtual Tensor do_compute(const AmaxOptions& options) const = 0;
+  virtual void do_reset() = 0;
+
+ private:
+  std::optional<float> minimum_;
+  DType dtype_ = DType::f32;
+};
+
+/// By a name of QuantDescriptor::calib_methods(): "percentile", "entropy" and "mse" are histograms with that
+/// method, "histogram" means percentile. Throws ArgumentError for an unknown method or an option out of
+/// range.
+[[nodiscard]] std::unique_ptr<Calibrator> make_calibrator(std::string_view method,
+                                                          const CalibratorOptions& options = {});
+
+}  // namespace fq

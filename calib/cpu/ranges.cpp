@@ -1,0 +1,119 @@
+#include "fakequant/calib/cpu/ranges.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/cpu/channels.h"
+
+namespace fq::cpu {
+namespace {
+
+constexpr std::int64_t kBlock = 1 << 14;
+
+// As integers, so that a NaN is larger than everything and is found.
+std::int32_t magnitude(float v) { return std::bit_cast<std::int32_t>(v) & 0x7fffffff; }
+
+std::int32_t row_amax(const float* x, std::int64_t count) {
+  std::int32_t lanes[64] = {};
+  std::int64_t i = 0;
+  for (; i + 64 <= count; i += 64)
+    for (int k = 0; k < 64; ++k) lanes[k] = std::max(lanes[k], magnitude(x[i + k]));
+  for (; i < count; ++i) lanes[0] = std::max(lanes[0], magnitude(x[i]));
+  return *std::ranges::max_element(lanes);
+}
+
+void block_amax(const float* x, std::int64_t begin, std::int64_t end, const Channels& view,
+                std::int32_t* out) {
+  for (std::int64_t i = begin; i < end;) {
+    const std::int64_t channel = view.at(i);
+    if (view.inner == 1) {
+      const std::int64_t count = std::min(end - i, view.channels - channel);
+      for (std::int64_t k = 0; k < count; ++k)
+        out[channel + k] = std::max(out[channel + k], magnitude(x[i + k]));
+      i += count;
+    } else {
+      const std::int64_t count = std::min(end - i, view.inner - i % view.inner);
+      out[channel] = std::max(out[channel], row_amax(x + i, count));
+      i += count;
+    }
+  }
+}
+
+void channel_amax(const float* x, std::int64_t count, const Channels& view, std::int32_t* out) {
+  const std::int64_t blocks = (count + kBlock - 1) / kBlock;
+#pragma omp parallel if (blocks > 16)
+  {
+    std::vector<std::int32_t> own(static_cast<std::size_t>(view.channels));
+#pragma omp for schedule(static) nowait
+    for (std::int64_t b = 0; b < blocks; ++b)
+      block_amax(x, b * kBlock, std::min(count, (b + 1) * kBlock), view, own.data());
+#pragma omp critical(fakequant_channel_amax)
+    for (std::size_t c = 0; c < own.size(); ++c) out[c] = std::max(out[c], own[c]);
+  }
+}
+
+/// Any set of kept axes of a row-major tensor, an odometer over the rows of the last axis.
+void axes_amax(const float* x, const Shape& shape, const Shape& kept, std::int32_t* out) {
+  Shape stride(shape.size()), index(shape.size());
+  std::int64_t step = 1;
+  for (std::size_t a = shape.size(); a-- > 0; step *= kept[a]) stride[a] = kept[a] == 1 ? 0 : step;
+  for (std::int64_t i = 0, at = 0, count = numel(shape); i < count; ++i) {
+    out[at] = std::max(out[at], magnitude(x[i]));
+    for (std::size_t a = shape.size(); a-- > 0;) {
+      at += stride[a];
+      if (++index[a] < shape[a]) break;
+      at -= stride[a] * shape[a];
+      index[a] = 0;
+    }
+  }
+}
+
+Shape kept_shape(const Shape& shape, const std::vector<int>& axes) {
+  Shape out(shape.size(), 1);
+  for (const int axis : axes) out[static_cast<std::size_t>(axis)] = shape[static_cast<std::size_t>(axis)];
+  return out;
+}
+
+}  // namespace
+
+Tensor amax(const Tensor& x, const Axes& kept, std::string_view function) {
+  std::vector<int> axes;
+  for (const int axis : kept.values()) axes.push_back(normalize_axis(axis, x.rank(), function));
+  std::ranges::sort(axes);
+  const auto twice = std::ranges::unique(axes);
+  FQ_CHECK(twice.empty(), function, "an axis is kept twice: name each kept axis once");
+  if (static_cast<int>(axes.size()) == x.rank()) axes.clear();
+  const Shape shape = kept_shape(x.shape(), axes);
+  Tensor out = Tensor::zeros(numel(shape) == 1 ? Shape{} : shape);
+  auto* bits = static_cast<std::int32_t*>(out.mutable_raw());
+  if (axes.size() <= 1) {
+    const int axis = axes.empty() || numel(shape) == 1 ? -1 : axes[0];
+    channel_amax(x.data<float>(x.layout()), x.numel(), Channels::of(x.shape(), x.layout(), axis), bits);
+  } else {
+    axes_amax(x.to(Layout::row_major).data<float>(), x.shape(), shape, bits);
+  }
+  return out;
+}
+
+float minimum(const Tensor& x) {
+  const float* v = x.data<float>(x.layout());
+  const std::int64_t count = x.numel();
+  float result = std::numeric_limits<float>::infinity();
+#pragma omp parallel for schedule(static) reduction(min : result) if (count > 16 * kBlock)
+  for (std::int64_t i = 0; i < count; ++i) result = v[i] < result ? v[i] : result;
+  return result;
+}
+
+void check_finite(const Tensor& amax, std::string_view function) {
+  const auto* v = amax.data<float>();
+  for (std::int64_t i = 0; i < amax.numel(); ++i)
+    if (!std::isfinite(v[i]))
+      throw NumericError(fmt::format("[{}] the batch has {}: calibrate with finite values", function,
+                                     std::isnan(v[i]) ? "a NaN" : "an infinity"));
+}
+
+}  // namespace fq::cpu

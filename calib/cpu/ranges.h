@@ -1,0 +1,21 @@
+#pragma once
+
+/// Ranges of a tensor on the CPU; not a public header. The results are the same for any number of threads.
+
+#include <string_view>
+
+#include "fakequant/core/descriptor_fields.h"
+#include "fakequant/core/tensor.h"
+
+namespace fq::cpu {
+
+/// The largest |x| for each index of the kept axes: f32, the kept axes with 1 for the others, rank 0 when
+/// that is one element or no axis is left to reduce. NaN and Inf come out as themselves. `x` f32, not empty,
+/// any layout.
+[[nodiscard]] Tensor amax(const Tensor& x, const Axes& kept, std::string_view function);
+/// The smallest element; unspecified when there is a NaN.
+[[nodiscard]] float minimum(const Tensor& x);
+/// Throws NumericError when an element of `amax` is NaN or infinite.
+void check_finite(const Tensor& amax, std::string_view function);
+
+}  // namespace fq::cpu

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "fakequant/calib/calibrator.h"
+
+namespace fq {
+
+/// amax = the largest |x| of all batches, per tensor or for each index of the kept axes (ModelOpt's
+/// MaxCalibrator).
+class MaxCalibrator final : public Calibrator {
+ public:
+  explicit MaxCalibrator(Axes axis = {}) : axis_(std::move(axis)) {}
+
+  [[nodiscard]] std::string_view method() const noexcept override { return "max"; }
+
+ protected:
+  void do_collect(const Tensor& x) override;
+  [[nodiscard]] Tensor do_compute(const AmaxOptions& options) const override;
+  void do_reset() override { amax_ = {}; }
+
+ private:
+  Axes axis_;
+  Tensor amax_;
+};
+
+}  // namespace fq

@@ -1,0 +1,31 @@
+#include "fakequant/calib/moving_average_calibrator.h"
+
+#include "fakequant/calib/cpu/ranges.h"
+#include "fakequant/core/check.h"
+
+namespace fq {
+
+MovingAverageCalibrator::MovingAverageCalibrator(Axes axis, double momentum)
+    : axis_(std::move(axis)), constant_(static_cast<float>(1.0 - momentum)) {
+  FQ_CHECK(momentum >= 0 && momentum < 1, "moving_average_calibrator",
+           "momentum is {}: use 0 .. 1, less than 1", momentum);
+}
+
+void MovingAverageCalibrator::do_collect(const Tensor& x) {
+  Tensor batch = cpu::amax(x, axis_, "moving_average_calibrator");
+  cpu::check_finite(batch, "moving_average_calibrator");
+  if (!amax_.defined()) {
+    amax_ = std::move(batch);
+    return;
+  }
+  FQ_CHECK(batch.shape() == amax_.shape(), "moving_average_calibrator",
+           "amax of this batch has shape {}, of those before {}: collect batches of one shape, or reset()",
+           to_string(batch.shape()), to_string(amax_.shape()));
+  auto* a = amax_.mutable_data<float>();
+  const auto* b = batch.data<float>();
+  for (std::int64_t i = 0; i < amax_.numel(); ++i) a[i] += constant_ * (b[i] - a[i]);
+}
+
+Tensor MovingAverageCalibrator::do_compute(const AmaxOptions&) const { return amax_.clone(); }
+
+}  // namespace fq

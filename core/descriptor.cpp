@@ -1,0 +1,161 @@
+#include "fakequant/core/descriptor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/text.h"
+
+namespace fq {
+namespace {
+
+constexpr const char* kWhere = "quant_descriptor";
+
+void check_format(const QuantDescriptorOptions& o) {
+  if (o.num_bits.is_integer()) {
+    (void)Format(IntFormat{o.num_bits.bits(), o.is_unsigned, o.narrow_range});
+    return;
+  }
+  (void)Format(FloatFormat{o.num_bits.exponent(), o.num_bits.mantissa()});
+  const bool e4m3 = o.num_bits == NumBits(4, 3);
+  const bool e2m1 = o.num_bits == NumBits(2, 1) && !o.block_sizes.empty();
+  FQ_CHECK(e4m3 || e2m1 || o.block_sizes.type == BlockType::dynamic, kWhere,
+           "num_bits {} without blocks: use (4, 3), an integer, or dynamic block_sizes",
+           to_string(o.num_bits));
+}
+
+void check_lengths(const std::map<int, std::int64_t>& lengths, std::string_view field) {
+  for (const auto& [axis, length] : lengths)
+    FQ_CHECK(length > 0 || length == Granularity::whole, kWhere,
+             "{} of axis {} is {}: use a positive number of elements, or -1 for the whole axis", field, axis,
+             length);
+}
+
+void check_blocks(const QuantDescriptorOptions& o) {
+  const BlockSizes& blocks = o.block_sizes;
+  FQ_CHECK(o.axis.empty() || blocks.empty(), kWhere,
+           "axis and block_sizes are both given: leave one of them out");
+  FQ_CHECK(!blocks.empty() || blocks == BlockSizes{}, kWhere,
+           "block_sizes has type or scales but no axis: give it an axis and a length, as {{-1: 16}}");
+  check_lengths(blocks.lengths, "block_sizes");
+  check_lengths(blocks.scale_block_sizes, "scale_block_sizes");
+}
+
+void check_axes(const Axes& axes) {
+  auto sorted = axes.values();
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);
+  FQ_CHECK(twice == sorted.end(), kWhere, "axis {} is given twice: name each kept axis once", *twice);
+}
+
+void check_range(const QuantDescriptorOptions& o) {
+  if (o.amax.defined()) {
+    FQ_CHECK(!o.amax.values().empty(), kWhere, "amax has no elements: give a number, a list or leave it out");
+    for (const float v : o.amax.values())
+      FQ_CHECK(v >= 0 && std::isfinite(v), kWhere, "amax is {}: it must be finite and not negative", v);
+  }
+  FQ_CHECK(!o.dynamic || !o.amax.defined(), kWhere,
+           "dynamic takes amax from each input: leave amax or dynamic out");
+  FQ_CHECK(!o.dynamic || !o.learn_amax, kWhere,
+           "dynamic takes amax from each input, learn_amax trains it: choose one of them");
+  FQ_CHECK(!o.scale_amax || (*o.scale_amax > 0 && std::isfinite(*o.scale_amax)), kWhere,
+           "scale_amax is {}: it must be positive and finite", *o.scale_amax);
+}
+
+void check_method(const std::string& method) {
+  const auto& methods = QuantDescriptor::calib_methods();
+  FQ_CHECK(std::ranges::find(methods, method) != methods.end(), kWhere, "calib_method '{}' is unknown{}",
+           method, detail::did_you_mean(method, {methods.begin(), methods.end()}));
+}
+
+/// Axes of an amax of the shape it was given in, seen from the back of the input.
+std::vector<int> broadcast_axes(const Shape& amax) {
+  std::vector<int> axes;
+  for (std::size_t i = 0; i < amax.size(); ++i)
+    if (amax[i] != 1) axes.push_back(static_cast<int>(i) - static_cast<int>(amax.size()));
+  return axes;
+}
+
+std::string range_text(const Amax& amax) {
+  const auto values = amax.values();
+  if (values.size() == 1) return fmt::format("{:g}", values[0]);
+  const auto [low, high] = std::ranges::minmax(values);
+  return fmt::format("[{:.4g}, {:.4g}]({})", low, high, values.size());
+}
+
+}  // namespace
+
+QuantDescriptor::QuantDescriptor() : QuantDescriptor(QuantDescriptorOptions{}) {}
+
+QuantDescriptor::QuantDescriptor(QuantDescriptorOptions options) : options_(std::move(options)) {
+  check_blocks(options_);
+  check_format(options_);
+  check_axes(options_.axis);
+  check_range(options_);
+  check_method(options_.calib_method);
+}
+
+std::map<int, std::int64_t> QuantDescriptor::get_block_quant_axes_and_sizes(const BlockSizes& block_sizes) {
+  return block_sizes.lengths;
+}
+
+const std::vector<std::string_view>& QuantDescriptor::calib_methods() {
+  static const std::vector<std::string_view> methods{"max",        "moving_average", "histogram",
+                                                     "percentile", "entropy",        "mse"};
+  return methods;
+}
+
+Format QuantDescriptor::format() const {
+  if (!num_bits().is_integer()) return FloatFormat{num_bits().exponent(), num_bits().mantissa()};
+  return IntFormat{num_bits().bits(), is_unsigned(), narrow_range()};
+}
+
+Granularity QuantDescriptor::granularity(int rank) const {
+  FQ_CHECK(block_sizes().empty(), kWhere,
+           "'{}' has block_sizes, and block quantization is not available in this version: use per-tensor or "
+           "per-axis",
+           name());
+  std::vector<int> axes = axis().values();
+  if (amax().defined()) {
+    FQ_CHECK(static_cast<int>(amax().shape().size()) <= rank, kWhere,
+             "amax {} of '{}' has more axes than the input ({})", to_string(amax().shape()), name(), rank);
+    const bool list = amax().shape().size() == 1 && axes.size() == 1 && amax().values().size() != 1;
+    if (!list) axes = broadcast_axes(amax().shape());
+  }
+  for (int& a : axes) a = normalize_axis(a, rank, kWhere);
+  check_axes(axes);
+  return axes.empty() ? Granularity::per_tensor() : Granularity::per_axis(axes);
+}
+
+bool operator==(const QuantDescriptor& a, const QuantDescriptor& b) {
+  const auto& x = a.options_;
+  const auto& y = b.options_;
+  return x.num_bits == y.num_bits && x.name == y.name && x.fake_quant == y.fake_quant && x.axis == y.axis &&
+         x.block_sizes == y.block_sizes && x.amax == y.amax && x.learn_amax == y.learn_amax &&
+         x.scale_amax == y.scale_amax && x.calib_method == y.calib_method && x.is_unsigned == y.is_unsigned &&
+         x.narrow_range == y.narrow_range && x.dynamic == y.dynamic;
+}
+
+std::string to_string(const QuantDescriptor& d) {
+  std::string out = d.name().empty() ? "QuantDescriptor(" : d.name() + ": (";
+  out += fmt::format("{}{}bit{}{}", d.is_unsigned() ? "unsigned " : "", to_string(d.num_bits()),
+                     d.narrow_range() ? " narrow" : "", d.fake_quant() ? " fake" : " real");
+  if (!d.block_sizes().empty()) {
+    for (const auto& [axis, length] : d.block_sizes().lengths)
+      out += fmt::format(" block[{}]={}", axis, length);
+  } else {
+    out += d.axis().empty() ? " per-tensor" : fmt::format(" axis={}", fmt::join(d.axis().values(), ","));
+  }
+  if (d.amax().defined()) out += " amax=" + range_text(d.amax());
+  if (d.learn_amax()) out += " learn";
+  if (d.scale_amax()) out += fmt::format(" scale_amax={:g}", *d.scale_amax());
+  if (d.dynamic()) out += " dynamic";
+  return out + fmt::format(" calib_method={})", d.calib_method());
+}
+
+std::ostream& operator<<(std::ostream& out, const QuantDescriptor& descriptor) {
+  return out << to_string(descriptor);
+}
+
+}  // namespace fq

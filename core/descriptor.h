@@ -1,0 +1,98 @@
+#pragma once
+
+/// QuantDescriptor: how a tensor is to be quantized, as a user says it. Fields, defaults and meaning are
+/// those of ModelOpt's ScaledQuantDescriptor.
+
+#include <iosfwd>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/core/descriptor_fields.h"
+#include "fakequant/core/format.h"
+
+namespace fq {
+
+/// `QuantDescriptor({.num_bits = 8, .axis = 0})`.
+struct QuantDescriptorOptions {
+  NumBits num_bits = 8;
+  std::string name = {};
+  bool fake_quant = true;       ///< false: the quantizer returns codes, a plain tensor without gradient
+  Axes axis = {};               ///< kept axes; none is per tensor
+  BlockSizes block_sizes = {};  ///< instead of `axis`
+  Amax amax = {};               ///< overrides `axis`
+  bool learn_amax = false;      ///< amax becomes a parameter
+  std::optional<double> scale_amax = {};  ///< multiplies amax at use, never the stored value
+  std::string calib_method = "max";       ///< one of calib_methods()
+  bool is_unsigned = false;               ///< "unsigned" in files
+  bool narrow_range = false;              ///< leaves out the lowest signed code
+  bool dynamic = false;                   ///< amax is taken from each input
+};
+
+/// Immutable. Everything that needs no tensor is checked when it is built; axes are checked against the rank
+/// at first use. Throws ArgumentError.
+class QuantDescriptor {
+ public:
+  /// Signed 8 bits, per tensor.
+  QuantDescriptor();
+  /// Refuses integers of other than 2 to 16 bits, floats that are no format; float formats but (4,3) without
+  /// blocks; axis together with block_sizes; axes twice; block lengths that are neither positive nor -1; amax
+  /// that is negative, not finite or empty; amax or learn_amax with dynamic; scale_amax that is not positive;
+  /// an unknown calib_method.
+  explicit QuantDescriptor(QuantDescriptorOptions options);
+
+  [[nodiscard]] const NumBits& num_bits() const noexcept { return options_.num_bits; }
+  [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
+  [[nodiscard]] bool fake_quant() const noexcept { return options_.fake_quant; }
+  [[nodiscard]] const Axes& axis() const noexcept { return options_.axis; }
+  [[nodiscard]] const BlockSizes& block_sizes() const noexcept { return options_.block_sizes; }
+  [[nodiscard]] const Amax& amax() const noexcept { return options_.amax; }
+  [[nodiscard]] bool learn_amax() const noexcept { return options_.learn_amax; }
+  [[nodiscard]] std::optional<double> scale_amax() const noexcept { return options_.scale_amax; }
+  [[nodiscard]] const std::string& calib_method() const noexcept { return options_.calib_method; }
+  [[nodiscard]] bool is_unsigned() const noexcept { return options_.is_unsigned; }
+  [[nodiscard]] bool narrow_range() const noexcept { return options_.narrow_range; }
+  [[nodiscard]] bool dynamic() const noexcept { return options_.dynamic; }
+  /// All of them, to build a changed descriptor from.
+  [[nodiscard]] const QuantDescriptorOptions& options() const noexcept { return options_; }
+
+  /// The axes and lengths of blocks, without type, scale_bits and scale_block_sizes.
+  [[nodiscard]] static std::map<int, std::int64_t> get_block_quant_axes_and_sizes(
+      const BlockSizes& block_sizes);
+  /// "max", "moving_average", "histogram", "percentile", "entropy", "mse".
+  [[nodiscard]] static const std::vector<std::string_view>& calib_methods();
+
+  /// The number format of the codes. ModelOpt accepts `unsigned` with a float format, where it has no effect.
+  [[nodiscard]] Format format() const;
+  /// Which elements of a tensor of `rank` axes share a scale, axes counted from the front. A given amax
+  /// decides: one element is per tensor; a list lies along the single `axis`, without one along the last
+  /// axis; a tensor of more axes broadcasts from the right. Throws ArgumentError for an axis the tensor does
+  /// not have, for an axis named twice (0 and -rank), and for blocks, which this version keeps but does not
+  /// apply.
+  [[nodiscard]] Granularity granularity(int rank) const;
+
+  /// What is not default; `from_dict(dict())` equals this descriptor, bit by bit.
+  [[nodiscard]] nlohmann::json dict() const;
+  /// Throws ArgumentError naming the key and the nearest valid one, or the type it must have.
+  [[nodiscard]] static QuantDescriptor from_dict(const nlohmann::json& dict);
+  /// `dict()` as one line of text, and back. Throws ArgumentError with the position of a syntax error.
+  [[nodiscard]] std::string to_json() const;
+  [[nodiscard]] static QuantDescriptor from_json(std::string_view text);
+
+  friend bool operator==(const QuantDescriptor& a, const QuantDescriptor& b);
+
+ private:
+  QuantDescriptorOptions options_;
+};
+
+/// The reference's other name of it.
+using ScaledQuantDescriptor = QuantDescriptor;
+
+/// "layer.weight: (8bit fake axis=0 calib_method=max)"
+std::ostream& operator<<(std::ostream& out, const QuantDescriptor& descriptor);
+[[nodiscard]] std::string to_string(const QuantDescriptor& descriptor);
+
+}  // namespace fq

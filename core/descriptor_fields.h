@@ -1,0 +1,91 @@
+#pragma once
+
+/// The fields of a QuantDescriptor that are more than a number: each converts from what a user would write.
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fakequant/core/tensor.h"
+
+namespace fq {
+
+/// Bits of an integer format, or {exponent, mantissa} bits of a float format: `8`, `{4, 3}`.
+class NumBits {
+ public:
+  constexpr NumBits(int bits = 8) noexcept
+      : bits_(bits) {}  // NOLINT(google-explicit-constructor): written as 8
+  constexpr NumBits(int exponent, int mantissa) noexcept : bits_(exponent), mantissa_(mantissa) {}
+
+  [[nodiscard]] constexpr bool is_integer() const noexcept { return !mantissa_.has_value(); }
+  /// Of an integer format; of a float format 1 + exponent + mantissa.
+  [[nodiscard]] constexpr int bits() const noexcept { return is_integer() ? bits_ : 1 + bits_ + *mantissa_; }
+  /// Zero for an integer format.
+  [[nodiscard]] constexpr int exponent() const noexcept { return is_integer() ? 0 : bits_; }
+  [[nodiscard]] constexpr int mantissa() const noexcept { return mantissa_.value_or(0); }
+  friend bool operator==(const NumBits&, const NumBits&) = default;
+
+ private:
+  int bits_;
+  std::optional<int> mantissa_;
+};
+/// "8", "(4, 3)"
+[[nodiscard]] std::string to_string(const NumBits& bits);
+
+/// The kept axes: one amax for each index along them. Empty means per tensor. `0`, `{0, 1}`, `{}`; negative
+/// ones count from the back. An int is the list of it.
+class Axes {
+ public:
+  Axes() = default;
+  Axes(int axis) : values_{axis} {}                          // NOLINT(google-explicit-constructor)
+  Axes(std::initializer_list<int> axes) : values_(axes) {}   // NOLINT(google-explicit-constructor)
+  Axes(std::vector<int> axes) : values_(std::move(axes)) {}  // NOLINT(google-explicit-constructor)
+
+  [[nodiscard]] bool empty() const noexcept { return values_.empty(); }
+  [[nodiscard]] const std::vector<int>& values() const noexcept { return values_; }
+  friend bool operator==(const Axes&, const Axes&) = default;
+
+ private:
+  std::vector<int> values_;
+};
+
+/// A range given beforehand: a number, a list, or a tensor that broadcasts against the input. Kept as f32.
+class Amax {
+ public:
+  Amax() = default;
+  Amax(double value);                          // NOLINT(google-explicit-constructor)
+  Amax(std::initializer_list<double> values);  // NOLINT(google-explicit-constructor)
+  Amax(const std::vector<float>& values);      // NOLINT(google-explicit-constructor)
+  Amax(const Tensor& values);                  // NOLINT(google-explicit-constructor): copied
+
+  [[nodiscard]] bool defined() const noexcept { return value_.defined(); }
+  /// A copy, rank 0 for a number; undefined when there is none.
+  [[nodiscard]] Tensor tensor() const { return defined() ? value_.clone() : Tensor{}; }
+  [[nodiscard]] const Shape& shape() const noexcept { return value_.shape(); }
+  [[nodiscard]] std::span<const float> values() const;
+  friend bool operator==(const Amax& a, const Amax& b);
+
+ private:
+  Tensor value_;
+};
+
+/// Whether the scales of blocks are chosen beforehand or from each input.
+enum class BlockType : unsigned char { fixed, dynamic };
+
+/// Blocks that share a scale. A length of -1 is the whole axis.
+struct BlockSizes {
+  std::map<int, std::int64_t> lengths = {};            ///< axis -> elements
+  BlockType type = BlockType::fixed;                   ///< "static" or "dynamic" in files
+  std::optional<NumBits> scale_bits = {};              ///< format of the scales: {4, 3} or {8, 0}
+  std::map<int, std::int64_t> scale_block_sizes = {};  ///< axis -> blocks that share a scale of scales
+
+  [[nodiscard]] bool empty() const noexcept { return lengths.empty(); }
+  friend bool operator==(const BlockSizes&, const BlockSizes&) = default;
+};
+
+}  // namespace fq
