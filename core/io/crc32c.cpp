@@ -1,0 +1,44 @@
+#include "fakequant/core/io/crc32c.h"
+
+#include <array>
+#include <cstring>
+
+namespace fq {
+namespace {
+
+using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
+
+// Table k advances a byte past k further bytes, so that eight bytes are folded with eight independent
+// look-ups.
+consteval Tables make_tables() {
+  Tables tables{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1u) != 0 ? 0x82f63b78u : 0u);
+    tables[0][byte] = crc;
+  }
+  for (std::size_t k = 1; k < 8; ++k)
+    for (std::size_t byte = 0; byte < 256; ++byte)
+      tables[k][byte] = (tables[k - 1][byte] >> 8) ^ tables[0][tables[k - 1][byte] & 0xffu];
+  return tables;
+}
+
+constexpr Tables kTables = make_tables();
+
+}  // namespace
+
+std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t previous) noexcept {
+  const auto* at = static_cast<const unsigned char*>(data);
+  std::uint32_t crc = ~previous;
+  for (; bytes >= 8; bytes -= 8, at += 8) {
+    const std::uint32_t low =
+        crc ^ (at[0] | at[1] << 8 | at[2] << 16 | static_cast<std::uint32_t>(at[3]) << 24);
+    crc = kTables[7][low & 0xffu] ^ kTables[6][(low >> 8) & 0xffu] ^ kTables[5][(low >> 16) & 0xffu] ^
+          kTables[4][low >> 24] ^ kTables[3][at[4]] ^ kTables[2][at[5]] ^ kTables[1][at[6]] ^
+          kTables[0][at[7]];
+  }
+  for (; bytes > 0; --bytes, ++at) crc = (crc >> 8) ^ kTables[0][(crc ^ *at) & 0xffu];
+  return ~crc;
+}
+
+}  // namespace fq

@@ -1,0 +1,116 @@
+#include "fakequant/core/io/hdf5.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/io/file_reader.h"
+
+namespace fq::detail::h5 {
+namespace {
+
+std::recursive_mutex& mutex() {
+  static auto* const instance = new std::recursive_mutex;  // handles may be closed by static destructors
+  return *instance;
+}
+
+bool has_signature(const FileReader& file) {
+  constexpr std::array<char, 8> kSignature{'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
+  std::array<char, 8> bytes;
+  for (std::int64_t at = 0; at + 8 <= file.size(); at = at == 0 ? 512 : at * 2) {
+    file.read(at, bytes.data(), bytes.size());
+    if (bytes == kSignature) return true;
+  }
+  return false;
+}
+
+herr_t keep_first(unsigned, const H5E_error2_t* error, void* text) {
+  auto& kept = *static_cast<std::string*>(text);
+  if (kept.empty() && error->desc != nullptr) kept = error->desc;
+  return 0;
+}
+
+}  // namespace
+
+Lock::Lock() : guard_(mutex()) {
+  H5Eget_auto2(H5E_DEFAULT, &printer_, &printer_data_);
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
+
+Lock::~Lock() { H5Eset_auto2(H5E_DEFAULT, printer_, printer_data_); }
+
+std::string last_error() {
+  const Lock lock;
+  std::string text;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &text);
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return text.empty() ? "HDF5 gives no reason" : text;
+}
+
+void fail(const std::string& path, const std::string& dataset, std::string_view what) {
+  const std::string place = dataset.empty() ? path : path + ":" + dataset;
+  throw FileError(path, dataset, fmt::format("[hdf5] {} {}: {}", place, what, last_error()));
+}
+
+File open(const std::string& path) {
+  if (!has_signature(FileReader(path)))
+    throw FileError(path, "", fmt::format("[hdf5] {} is not an HDF5 file", path));
+  const Lock lock;
+  File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));
+  if (!file) fail(path, "", "is a damaged or truncated HDF5 file");
+  return file;
+}
+
+Shape shape_of(hid_t space, const std::string& path, const std::string& dataset) {
+  const auto kind = H5Sget_simple_extent_type(space);
+  if (kind != H5S_SIMPLE && kind != H5S_SCALAR)
+    throw FileError(path, dataset,
+                    fmt::format("[hdf5] {}:{} has no elements: give it a shape", path, dataset));
+  std::array<hsize_t, H5S_MAX_RANK> sizes{};
+  const int rank =
+      check(H5Sget_simple_extent_dims(space, sizes.data(), nullptr), path, dataset, "has no readable shape");
+  constexpr hsize_t kMost = hsize_t{1} << 60;
+  hsize_t count = 1;
+  for (int axis = 0; axis < rank; ++axis) {
+    const hsize_t size = sizes[static_cast<std::size_t>(axis)];
+    if (size > kMost || (size > 0 && count > kMost / size))
+      throw FileError(path, dataset,
+                      fmt::format("[hdf5] {}:{} claims more than 2^60 elements", path, dataset));
+    count *= std::max<hsize_t>(size, 1);
+  }
+  return {sizes.begin(), sizes.begin() + rank};
+}
+
+hid_t storage_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return H5T_IEEE_F32LE;
+    case DType::f64:
+      return H5T_IEEE_F64LE;
+    case DType::i8:
+      return H5T_STD_I8LE;
+    case DType::i16:
+      return H5T_STD_I16LE;
+    case DType::i32:
+      return H5T_STD_I32LE;
+    case DType::i64:
+      return H5T_STD_I64LE;
+    case DType::f16:
+    case DType::bf16:
+      return H5T_STD_U16LE;
+    default:
+      return H5T_STD_U8LE;
+  }
+}
+
+Type half_type() {
+  Type type(H5Tcopy(H5T_IEEE_F32LE));
+  FQ_CALL(H5Tset_fields(type.get(), 15, 10, 5, 0, 10), "hdf5");
+  FQ_CALL(H5Tset_size(type.get(), 2), "hdf5");
+  FQ_CALL(H5Tset_ebias(type.get(), 15), "hdf5");
+  return type;
+}
+
+}  // namespace fq::detail::h5

@@ -1,0 +1,109 @@
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/hdf5_image.h"
+#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_header.h"
+
+namespace fq {
+namespace {
+
+namespace h5 = detail::h5;
+
+void check_names(const StateDict& state) {
+  std::set<std::string, std::less<>> taken{"attributes"};
+  for (const auto& name : state.names())
+    FQ_CHECK(taken.insert(name).second, "save_state",
+             "a tensor is named '{}': the name is kept for attributes", name);
+  for (const auto& name : state.names())
+    for (auto slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1))
+      FQ_CHECK(!taken.contains(name.substr(0, slash)), "save_state",
+               "'{}' lies below '{}', which is a tensor or kept for attributes: rename one", name,
+               name.substr(0, slash));
+}
+
+std::string attributes_text(const StateDict& state) {
+  try {
+    return state.attributes().dump(1);
+  } catch (const nlohmann::json::exception&) {
+    throw ArgumentError("[save_state] an attribute holds text that is not UTF-8: encode it first");
+  }
+}
+
+class Writer {
+ public:
+  explicit Writer(std::string_view kind) : kind_(kind), image_(detail::kHeaderBytes) {
+    h5::write_attribute(image_.file(), "kind", kind);
+    h5::write_attribute(image_.file(), "format_version", std::int64_t{detail::kFormatVersion});
+  }
+
+  void put(const std::string& name, const Tensor& given) {
+    FQ_CHECK(given.device().is_cpu(), "save_state", "'{}' is {}: only tensors on the CPU have bytes to save",
+             name, given.describe());
+    const Tensor tensor = given.to(Layout::row_major);
+    const bool packed = bit_width(tensor.dtype()) < 8;
+    const Shape shape = packed ? Shape{tensor.nbytes()} : tensor.shape();
+    const auto dataset =
+        put_bytes(name, h5::storage_type(tensor.dtype()), shape, tensor.raw(), tensor.nbytes());
+    h5::write_attribute(dataset.get(), "dtype", fq::name(tensor.dtype()));
+    if (packed) h5::write_attribute(dataset.get(), "shape", nlohmann::json(tensor.shape()).dump());
+  }
+
+  void put(const std::string& name, const std::string& text) {
+    const h5::Lock lock;
+    const h5::Type type(FQ_CALL(H5Tcopy(H5T_C_S1), "save_state"));
+    FQ_CALL(H5Tset_size(type.get(), text.size()), "save_state");
+    FQ_CALL(H5Tset_cset(type.get(), H5T_CSET_UTF8), "save_state");
+    FQ_CALL(H5Tset_strpad(type.get(), H5T_STR_NULLPAD), "save_state");
+    (void)put_bytes(name, type.get(), {}, text.data(), static_cast<std::int64_t>(text.size()));
+  }
+
+  void finish(const std::string& path) {
+    const auto image = image_.bytes();
+    const std::string listing = detail::encode(listing_);
+    detail::StateHeader header;
+    header.body_crc = crc32c(image.data() + detail::kHeaderBytes, image.size() - detail::kHeaderBytes);
+    header.body_crc = crc32c(listing.data(), listing.size(), header.body_crc);
+    header.listing_bytes = static_cast<std::int64_t>(listing.size());
+    header.body_bytes = static_cast<std::int64_t>(image.size()) - detail::kHeaderBytes + header.listing_bytes;
+    header.listing_crc = crc32c(listing.data(), listing.size());
+    header.kind = kind_;
+    const auto block = encode(header);
+    AtomicFile file(path);
+    file.write(block.data(), block.size());
+    file.write(image.data() + detail::kHeaderBytes, image.size() - detail::kHeaderBytes);
+    file.write(listing);
+    file.commit();
+  }
+
+ private:
+  h5::Dataset put_bytes(const std::string& name, hid_t type, const Shape& shape, const void* data,
+                        std::int64_t bytes) {
+    auto dataset = image_.write(name, type, shape, data);
+    const std::uint32_t crc = crc32c(data, static_cast<std::size_t>(bytes));
+    h5::write_attribute(dataset.get(), "crc32c", std::int64_t{crc});
+    h5::write_attribute(dataset.get(), "index", static_cast<std::int64_t>(listing_.size()));
+    listing_.push_back({name, h5::Image::offset(dataset), bytes, crc});
+    return dataset;
+  }
+
+  std::string kind_;
+  h5::Image image_;
+  std::vector<detail::ListedDataset> listing_;
+};
+
+}  // namespace
+
+void save_state(const std::string& path, const StateDict& state, std::string_view kind) {
+  check_names(state);
+  Writer writer(kind);
+  writer.put("attributes", attributes_text(state));
+  for (const auto& [name, tensor] : state.tensors()) writer.put(name, tensor);
+  writer.finish(path);
+}
+
+}  // namespace fq
