@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <optional>
+
+#include "fakequant/core/cpu/engine.h"
+#include "fakequant/core/cpu/engine_call.h"
+#include "fakequant/core/cpu/threads.h"
+
+namespace fq::cpu {
+namespace {
+
+using namespace onednn;
+
+/// How c is cut, by the sizes alone.
+struct Tiling {
+  std::int64_t rows, columns;  // of one tile
+  std::int64_t down, across;   // tiles
+
+  static Tiling of(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch) {
+    std::int64_t rows = m, columns = n, tiles = batch;
+    while (rows * columns * k > (std::int64_t{1} << 19)) {
+      auto& longer = rows >= columns ? rows : columns;
+      const std::int64_t half = (longer / 2 + 31) / 32 * 32;
+      if (half < (tiles < 16 ? 64 : 256)) break;
+      longer = half;
+      tiles *= 2;
+    }
+    return {rows, columns, (m + rows - 1) / rows, (n + columns - 1) / columns};
+  }
+};
+
+Dims strides_of(const Matrix& matrix) {
+  return matrix.transposed ? Dims{1, matrix.rows} : Dims{matrix.columns, 1};
+}
+
+const void* at(const Matrix& matrix, std::int64_t row, std::int64_t column) {
+  const Dims s = strides_of(matrix);
+  return static_cast<const char*>(matrix.data) + byte_size(matrix.dtype, row * s[0] + column * s[1]);
+}
+
+/// The product of the tiles of one size.
+struct TileProduct {
+  std::int64_t m = 0, n = 0;
+  Desc a, b, c;
+  std::optional<Call> call;
+
+  void prepare(const Matrix& left, const Matrix& right, std::int64_t rows, std::int64_t columns) {
+    if (call && m == rows && n == columns) return;
+    m = rows;
+    n = columns;
+    a = Desc({m, left.columns}, type_of(left.dtype), strides_of(left));
+    b = Desc({left.columns, n}, type_of(right.dtype), strides_of(right));
+    c = Desc({m, n}, product_type(type_of(left.dtype)), Dims{right.columns, 1});
+    call.emplace(matmul(engine(), attributes(), a, b, c));
+  }
+  void run(const void* x, const void* y, void* z) const {
+    call->run({{DNNL_ARG_SRC, a, x}, {DNNL_ARG_WEIGHTS, b, y}, {DNNL_ARG_DST, c, z}});
+  }
+};
+
+}  // namespace
+
+void gemm(const Matrix& a, const Matrix& b, void* c, std::int64_t batch) {
+  constexpr std::int64_t word = 4;
+  const std::int64_t m = a.rows, n = b.columns, k = a.columns;
+  if (m * n * batch == 0) return;
+  if (k == 0) {
+    std::fill_n(static_cast<char*>(c), m * n * batch * word, char{0});
+    return;
+  }
+  const Tiling tiling = Tiling::of(m, n, k, batch);
+  const std::int64_t tiles = tiling.down * tiling.across;
+  parallel_tasks<TileProduct>(batch * tiles, [&](TileProduct& product, std::int64_t task) {
+    guarded("gemm", [&] {
+      const std::int64_t i = task / tiles, tile = task % tiles;
+      const std::int64_t row = tile / tiling.across * tiling.rows,
+                         column = tile % tiling.across * tiling.columns;
+      product.prepare(a, b, std::min(tiling.rows, m - row), std::min(tiling.columns, n - column));
+      product.run(static_cast<const char*>(at(a, row, 0)) + byte_size(a.dtype, i * m * k),
+                  static_cast<const char*>(at(b, 0, column)) + byte_size(b.dtype, i * k * n),
+                  static_cast<char*>(c) + (i * m * n + row * n + column) * word);
+    });
+  });
+}
+
+}  // namespace fq::cpu

@@ -1,0 +1,36 @@
+#pragma once
+
+/// Convolutions.
+
+#include <cstdint>
+#include <vector>
+
+#include "fakequant/core/variable.h"
+
+namespace fq::ops {
+
+/// One number an axis (height, width), or one for all of them; empty means the default.
+struct ConvOptions {
+  std::vector<std::int64_t> stride;    ///< pixels, at least 1; default 1
+  std::vector<std::int64_t> padding;   ///< zeros on both sides, at least 0; default 0
+  std::vector<std::int64_t> dilation;  ///< distance of taps, at least 1; default 1
+  std::int64_t groups = 1;             ///< must divide both channel counts
+};
+
+/// y [n, o, oh, ow] = x [n, c, h, w] * w [o, c/groups, kh, kw] + bias [o];
+/// oh = floor((h + 2*padding - dilation*(kh - 1) - 1) / stride) + 1. `bias` may be undefined.
+/// x of any layout (a row-major one is converted), w row-major, y channels_last. f32, or all f64.
+///
+/// Of two quantized inputs, x per tensor and w per tensor or along axis 0, the codes are multiplied, as in
+/// `linear`. Any other quantized input is dequantized first.
+/// Forward results are the same bits for any number of threads. The gradient of x is computed only when asked
+/// for. Throws ArgumentError when ranks, channels, groups, options, dtypes or devices do not fit, when the
+/// kernel is larger than the padded input, and when integer sums could leave int32.
+[[nodiscard]] Variable conv2d(const Variable& x, const Variable& w, const Variable& bias = {},
+                              const ConvOptions& options = {});
+
+/// As `conv2d` of height 1: x [n, c, l], w [o, c/groups, k], y [n, o, ol], row-major.
+[[nodiscard]] Variable conv1d(const Variable& x, const Variable& w, const Variable& bias = {},
+                              const ConvOptions& options = {});
+
+}  // namespace fq::ops

@@ -1,0 +1,113 @@
+#include "fakequant/core/ops/linear.h"
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/ops/products.h"
+
+namespace fq::ops {
+namespace {
+
+using detail::Saved;
+
+struct LinearShape {
+  std::int64_t rows, in, out;
+  Shape x, y;
+
+  static LinearShape of(const Variable& x, const Variable& w) {
+    FQ_CHECK(x.rank() >= 1 && w.rank() == 2, "linear",
+             "the input is {}, the weight {}: give [.., in] and [out, in]", to_string(x.shape()),
+             to_string(w.shape()));
+    LinearShape s{1, w.dim(1), w.dim(0), x.shape(), x.shape()};
+    FQ_CHECK(s.x.back() == s.in, "linear", "the input {} has {} features, the weight {} takes {}",
+             to_string(s.x), s.x.back(), to_string(w.shape()), s.in);
+    s.y.back() = s.out;
+    s.rows = numel(Shape(s.x.begin(), s.x.end() - 1));
+    return s;
+  }
+};
+
+Tensor linear_dx(const LinearShape& s, const Tensor& dy, const Tensor& w) {
+  Tensor dx = Tensor::empty(s.x, dy.dtype(), dy.device());
+  detail::multiply({dy, s.rows, s.out}, {w, s.out, s.in}, dx);
+  return dx;
+}
+
+Tensor linear_dw(const LinearShape& s, const Tensor& dy, const Tensor& x) {
+  Tensor dw = Tensor::empty({s.out, s.in}, dy.dtype(), dy.device());
+  detail::multiply({dy, s.out, s.rows, true}, {x, s.rows, s.in}, dw);
+  return dw;
+}
+
+struct Needs {
+  bool x, w, bias;
+  Needs(const Variable& a, const Variable& b, const Variable& c)
+      : x(a.requires_grad()), w(b.requires_grad()), bias(c.requires_grad()) {}
+};
+
+/// `x_of` and `w_of` give the factors' float values again.
+template <class X, class W>
+Backward linear_backward(const LinearShape& s, Needs needs, X x_of, W w_of) {
+  return [=](const Tensor& dy) {
+    const Tensor rows = dy.to(Layout::row_major);
+    return std::vector<Tensor>{needs.x ? linear_dx(s, rows, w_of()) : Tensor{},
+                               needs.w ? linear_dw(s, rows, x_of()) : Tensor{},
+                               needs.bias ? detail::bias_gradient(rows, s.out) : Tensor{}};
+  };
+}
+
+Variable linear_of_floats(const LinearShape& s, const Variable& x, const Variable& w, const Variable& bias) {
+  const Tensor a = x.tensor().to(Layout::row_major), b = w.tensor();
+  detail::check_factors(a, b, "linear");
+  Tensor y = Tensor::empty(s.y, a.dtype(), a.device());
+  detail::multiply({a, s.rows, s.in}, {b, s.in, s.out, true}, y);
+  detail::add_bias(y, bias);
+  const Saved saved_a(a), saved_b(b);
+  return detail::record(
+      "linear", std::move(y), {x, w, bias},
+      linear_backward(
+          s, {x, w, bias}, [saved_a] { return saved_a.get(); }, [saved_b] { return saved_b.get(); }));
+}
+
+}  // namespace
+
+Variable linear(const Variable& x, const Variable& w, const Variable& bias) {
+  const LinearShape s = LinearShape::of(x, w);
+  detail::check_bias(bias, s.out, x, "linear");
+  return linear_of_floats(s, x.as_float(), w.as_float(), bias);
+}
+
+Variable matmul(const Variable& left, const Variable& right) {
+  const Variable a = left.as_float(), b = right.as_float();
+  FQ_CHECK(a.rank() >= 2 && b.rank() >= 2 && a.dim(-1) == b.dim(-2), "matmul",
+           "{} times {}: give [.., m, k] and [k, n]", to_string(a.shape()), to_string(b.shape()));
+  const Tensor x = a.tensor().to(Layout::row_major), y = b.tensor().to(Layout::row_major);
+  detail::check_factors(x, y, "matmul");
+  const std::int64_t k = b.dim(-2), n = b.dim(-1);
+  Shape shape = a.shape();
+  shape.back() = n;
+  std::int64_t batch = 1, m = numel(Shape(shape.begin(), shape.end() - 1));
+  if (b.rank() > 2) {
+    FQ_CHECK(Shape(shape.begin(), shape.end() - 2) == Shape(y.shape().begin(), y.shape().end() - 2), "matmul",
+             "{} times {}: the leading sizes must be the same", to_string(a.shape()), to_string(b.shape()));
+    batch = numel(Shape(shape.begin(), shape.end() - 2));
+    m = a.dim(-2);
+  }
+  Tensor z = Tensor::empty(shape, x.dtype(), x.device());
+  detail::multiply({x, m, k}, {y, k, n}, z, batch);
+  const Saved saved_x(x), saved_y(y);
+  const bool need_a = a.requires_grad(), need_b = b.requires_grad();
+  return detail::record("matmul", std::move(z), {a, b}, [=](const Tensor& dy) {
+    std::vector<Tensor> gradients(2);
+    const Tensor rows = dy.to(Layout::row_major);
+    if (need_a) {
+      gradients[0] = Tensor::empty(saved_x.get().shape(), rows.dtype(), rows.device());
+      detail::multiply({rows, m, n}, {saved_y.get(), n, k, true}, gradients[0], batch);
+    }
+    if (need_b) {
+      gradients[1] = Tensor::empty(saved_y.get().shape(), rows.dtype(), rows.device());
+      detail::multiply({saved_x.get(), k, m, true}, {rows, m, n}, gradients[1], batch);
+    }
+    return gradients;
+  });
+}
+
+}  // namespace fq::ops

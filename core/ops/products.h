@@ -1,0 +1,38 @@
+#pragma once
+
+/// What linear and convolution share: products of float tensors with their bias; not a public header.
+/// f32 goes through the engine, f64 through plain loops. On `meta` nothing is computed.
+
+#include <string_view>
+
+#include "fakequant/core/cpu/engine.h"
+#include "fakequant/core/tape.h"
+
+namespace fq::detail {
+
+/// Throws ArgumentError unless both are the same float type on the same device.
+void check_factors(const Tensor& x, const Tensor& w, std::string_view function);
+/// Throws ArgumentError unless `bias` is undefined or [channels] of the factors' dtype and device.
+void check_bias(const Variable& bias, std::int64_t channels, const Variable& x, std::string_view function);
+
+/// A tensor read as row-major matrices [rows, columns], or as their transposes.
+struct Factor {
+  const Tensor& tensor;
+  std::int64_t rows, columns;
+  bool transposed = false;
+};
+/// out [batch, a.rows, b.columns] row-major, written whole.
+void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch = 1);
+
+/// Convolution of channels_last activations and row-major weights: the new y, dx and dw.
+[[nodiscard]] Tensor conv_y(const cpu::ConvShape& shape, const Tensor& x, const Tensor& w);
+[[nodiscard]] Tensor conv_dx(const cpu::ConvShape& shape, const Tensor& dy, const Tensor& w);
+[[nodiscard]] Tensor conv_dw(const cpu::ConvShape& shape, const Tensor& x, const Tensor& dy);
+
+/// y[.., c] += bias[c] where the channels lie innermost in memory: channels_last, or the last axis of
+/// row-major.
+void add_bias(Tensor& y, const Variable& bias);
+/// sum over all but the innermost `channels` of dy; the same bits for any number of threads.
+[[nodiscard]] Tensor bias_gradient(const Tensor& dy, std::int64_t channels);
+
+}  // namespace fq::detail
