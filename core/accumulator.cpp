@@ -18,6 +18,7 @@ const Tensor& body(const Accumulator& x) {
     const Tensor& operator()(const Averages& v) const { return v.values; }
     const Tensor& operator()(const CodeAddition& v) const { return v.a.codes; }
     const Tensor& operator()(const AccumulatorConcat& v) const { return body(v.parts.at(0)); }
+    const Tensor& operator()(const AccumulatorReshape& v) const { return body(v.inner.at(0)); }
   };
   return std::visit(Visitor{}, x.value);
 }
@@ -25,6 +26,7 @@ const Tensor& body(const Accumulator& x) {
 }  // namespace
 
 Shape Accumulator::shape() const {
+  if (const auto* view = std::get_if<AccumulatorReshape>(&value)) return view->shape;
   Shape shape = body(*this).shape();
   if (const auto* concat = std::get_if<AccumulatorConcat>(&value)) {
     auto& size = shape[static_cast<std::size_t>(concat->axis)];
@@ -34,7 +36,9 @@ Shape Accumulator::shape() const {
   return shape;
 }
 
-Layout Accumulator::layout() const { return body(*this).layout(); }
+Layout Accumulator::layout() const {
+  return std::holds_alternative<AccumulatorReshape>(value) ? Layout::row_major : body(*this).layout();
+}
 Device Accumulator::device() const { return body(*this).device(); }
 
 Tensor to_float(const Accumulator& x, Tensor* mask) {
@@ -43,6 +47,8 @@ Tensor to_float(const Accumulator& x, Tensor* mask) {
     std::vector<Tensor> parts;
     for (const auto& part : concat->parts) parts.push_back(to_float(part));
     out = detail::join(parts, concat->axis);
+  } else if (const auto* view = std::get_if<AccumulatorReshape>(&x.value)) {
+    out = to_float(view->inner.at(0)).to(Layout::row_major).reshape(view->shape);
   } else {
     out = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
     if (out.device().is_cpu()) cpu::accumulator_values(x, out);
@@ -65,6 +71,10 @@ QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool wit
       parts.push_back(requantize(part, spec, false).codes);
     }
     out.codes = detail::join(parts, concat->axis);
+  } else if (const auto* view = std::get_if<AccumulatorReshape>(&x.value)) {
+    auto inner = view->inner.at(0);
+    inner.relu = inner.relu || x.relu;
+    out.codes = requantize(inner, spec, false).codes.to(Layout::row_major).reshape(view->shape);
   } else {
     out.codes = Tensor::empty(x.shape(), spec.format.code_dtype(), x.device(), x.layout());
     if (x.device().is_cpu()) cpu::accumulator_codes(x, spec, out);

@@ -47,9 +47,15 @@ struct AccumulatorConcat {
   int axis = 1;
 };
 
+/// An accumulator seen with another shape of as many elements, in logical row-major order.
+struct AccumulatorReshape {
+  std::vector<Accumulator> inner;  ///< exactly one
+  Shape shape;
+};
+
 /// Immutable; the tensors in it are shared.
 struct Accumulator {
-  std::variant<ProductSums, PooledSums, Averages, CodeAddition, AccumulatorConcat> value;
+  std::variant<ProductSums, PooledSums, Averages, CodeAddition, AccumulatorConcat, AccumulatorReshape> value;
   bool relu = false;  ///< pending: the reader applies it
 
   [[nodiscard]] Shape shape() const;

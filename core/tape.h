@@ -30,7 +30,8 @@ struct Node {
   bool freed = false;
   std::mutex mutex;  // guards the two caches
   std::weak_ptr<Node> as_float;
-  std::vector<std::pair<const void*, std::weak_ptr<Node>>> quantized;  // by quantizer: one tensor, one rounding
+  using GridKey = std::pair<const void*, std::uint64_t>;           // scale tensor, version of the value
+  std::vector<std::pair<GridKey, std::weak_ptr<Node>>> quantized;  // one tensor, one rounding
 };
 
 /// Any input requires a gradient and this thread records.

@@ -60,6 +60,7 @@ struct ValuesOf {
     });
   }
   void operator()(const AccumulatorConcat&) const {}  // joined by the caller
+  void operator()(const AccumulatorReshape&) const {}  // reshaped by the caller
 };
 
 struct CodesOf {
@@ -102,6 +103,7 @@ struct CodesOf {
     });
   }
   void operator()(const AccumulatorConcat&) const {}  // joined by the caller
+  void operator()(const AccumulatorReshape&) const {}  // reshaped by the caller
 };
 
 }  // namespace

@@ -1,0 +1,124 @@
+#include "fakequant/core/accumulator.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "fakequant/core/error.h"
+
+namespace fq {
+namespace {
+
+QuantSpec grid(float scale, IntFormat format, int zero_point = 0) {
+  QuantSpec spec = QuantSpec::from_amax(format, {}, Tensor::scalar(1.0), "q", false, zero_point);
+  spec.scale = Tensor::scalar(scale);
+  spec.amax = Tensor::scalar(scale * static_cast<float>(format.upper()));
+  return spec;
+}
+
+float saturate(float v, const IntFormat& f) {
+  return std::min(std::max(v, static_cast<float>(f.lower())), static_cast<float>(f.upper()));
+}
+
+std::vector<std::int32_t> random_sums(std::size_t count, int range) {
+  std::mt19937 random(7);
+  std::uniform_int_distribution<std::int32_t> sum(-range, range);
+  std::vector<std::int32_t> out(count);
+  for (auto& v : out) v = sum(random);
+  return out;
+}
+
+TEST(Accumulator, ProductRequantizesWithOneMultiplyPerChannel) {
+  const auto sums = random_sums(2 * 3 * 4 * 5, 200000);
+  const std::vector<float> scale{1.1e-4f, 3.7e-5f, 9.9e-4f};
+  const std::vector<std::int32_t> bias{100, -2000, 7};
+  const Tensor rows = Tensor::from(sums, {2, 3, 4, 5});
+  const IntFormat format{8, true, false};
+  const QuantSpec spec = grid(0.037f, format);
+  for (const Layout layout : {Layout::row_major, Layout::channels_last})
+    for (const bool relu : {false, true}) {
+      const Accumulator x{ProductSums{rows.to(layout), Tensor::from(bias, {3}), Tensor::from(scale, {3}), 1}, relu};
+      const QuantizedTensor q = requantize(x, spec);
+      const auto codes = q.codes.to_vector<std::uint8_t>();
+      const auto values = to_float(x).to_vector<float>();
+      const auto mask = q.mask.to(Layout::row_major).to(Layout::row_major);
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        const std::size_t c = i / 20 % 3;
+        const auto a = static_cast<float>(sums[i] + bias[c]);
+        const float m = scale[c] / 0.037f;
+        EXPECT_EQ(codes[i], saturate(std::nearbyint(a * m), format)) << i;
+        const float v = a * scale[c];
+        EXPECT_EQ(values[i], relu ? std::max(v, 0.0f) : v);
+        const auto* bits = static_cast<const std::uint8_t*>(mask.raw());
+        const bool pass = (relu ? v > 0 : v >= 0) && v <= spec.amax.item();
+        EXPECT_EQ((bits[i / 8] >> (i % 8)) & 1, pass) << i;
+      }
+    }
+}
+
+TEST(Accumulator, AdditionOfEveryPairOfCodesFollowsTheEngine) {
+  const IntFormat format{8, false, false};
+  std::vector<std::int8_t> a, b;
+  for (int i = -128; i < 128; ++i)
+    for (int j = -128; j < 128; ++j) {
+      a.push_back(static_cast<std::int8_t>(i));
+      b.push_back(static_cast<std::int8_t>(j));
+    }
+  const Shape shape{256, 256};
+  for (const int za : {0, 128})
+    for (const int zy : {0, 128}) {
+      const float sa = 0.0213f, sb = 0.0471f, sy = 0.0533f;
+      const Accumulator x{CodeAddition{{Tensor::from(a, shape), grid(sa, format, za), {}},
+                                       {Tensor::from(b, shape), grid(sb, format, 128), {}}},
+                          false};
+      const auto codes = requantize(x, grid(sy, format, zy)).codes.to_vector<std::int8_t>();
+      const float ra = sa / sy, rb = sb / sy;
+      const float fa = ra * static_cast<float>(za), fb = rb * 128.0f;
+      const float fused = static_cast<float>(zy) - (fa + fb);
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        const float inner = std::fma(static_cast<float>(b[i] + 128), rb, fused);
+        const float v = std::nearbyint(std::fma(static_cast<float>(a[i] + za), ra, inner)) - static_cast<float>(zy);
+        ASSERT_EQ(codes[i], saturate(v, format)) << i << ' ' << za << ' ' << zy;
+      }
+    }
+}
+
+TEST(Accumulator, PooledSumsUseOneMultiply) {
+  const auto sums = random_sums(4 * 8, 16 * 255);
+  const Accumulator x{PooledSums{Tensor::from(sums, {4, 8, 1, 1}), Tensor::scalar(0.0125f), 16}, false};
+  const IntFormat format{8, false, false};
+  const auto codes = requantize(x, grid(0.021f, format)).codes.to_vector<std::int8_t>();
+  const float m = static_cast<float>(Tensor::scalar(0.0125f).item()) / (0.021f * 16.0f);
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    EXPECT_EQ(codes[i], saturate(std::nearbyint(static_cast<float>(sums[i]) * m), format));
+}
+
+TEST(Accumulator, AReshapeRoundsTheSameCodesInLogicalOrder) {
+  const auto sums = random_sums(2 * 3 * 4 * 5, 20000);
+  const Tensor scale = Tensor::from({1.0e-3f, 2.0e-3f, 5.0e-3f});
+  const Accumulator x{ProductSums{Tensor::from(sums, {2, 3, 4, 5}).to(Layout::channels_last), {}, scale, 1}, false};
+  const Accumulator flat{AccumulatorReshape{{x}, {2, 60}}, true};
+  Accumulator relu = x;
+  relu.relu = true;
+  const QuantSpec spec = grid(0.1f, {8, true, false});
+  const QuantizedTensor a = requantize(relu, spec), b = requantize(flat, spec);
+  EXPECT_EQ(b.codes.shape(), (Shape{2, 60}));
+  EXPECT_EQ(a.codes.to_vector<std::uint8_t>(), b.codes.to_vector<std::uint8_t>());
+  EXPECT_TRUE(bitwise_equal(a.mask.to(Layout::row_major).reshape({2, 60}), b.mask));
+}
+
+TEST(Accumulator, BiasCodesRoundToTheGridAndStayInRange) {
+  const Tensor codes = bias_codes(Tensor::from({0.5f, -0.25f, 1e9f}), Tensor::from({0.1f, 0.1f, 1e-9f}), 1000);
+  EXPECT_EQ(codes.to_vector<std::int32_t>(), (std::vector<std::int32_t>{5, -2, 2147483647 - 1000}));
+}
+
+TEST(Accumulator, RefusesFloatFormatsAndChannels) {
+  const Accumulator x{PooledSums{Tensor::zeros({1, 2}, DType::i32), Tensor::scalar(1.0), 1}, false};
+  EXPECT_THROW((void)requantize(x, QuantSpec::from_amax(FloatFormat{4, 3}, {}, Tensor::scalar(1.0))), ArgumentError);
+  EXPECT_THROW((void)requantize(x, QuantSpec::from_amax(IntFormat{}, Granularity::per_axis(1), Tensor::full({2}, 1.0))),
+               ArgumentError);
+}
+
+}  // namespace
+}  // namespace fq
