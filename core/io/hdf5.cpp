@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/file_reader.h"

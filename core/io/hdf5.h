@@ -1,6 +1,6 @@
 #pragma once
 
-/// The HDF5 C API with owners instead of identifiers; an internal header: it needs <hdf5.h>.
+/// The HDF5 C API with owners instead of identifiers; not a public header: it needs <hdf5.h>.
 
 #include <mutex>
 #include <string>

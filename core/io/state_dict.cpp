@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/check.h"
-#include "fakequant/core/io/nearest.h"
+#include "fakequant/core/text.h"
 
 namespace fq {
 
@@ -66,8 +66,8 @@ bool StateDict::contains(std::string_view name) const { return body_->index.cont
 
 const Tensor& StateDict::at(std::string_view name) const {
   const auto found = body_->index.find(name);
-  FQ_CHECK(found != body_->index.end(), "state_dict", "there is no tensor '{}': {}", name,
-           detail::suggest(name, names()));
+  FQ_CHECK(found != body_->index.end(), "state_dict", "there is no tensor '{}'{}", name,
+           detail::did_you_mean(name, names()));
   return body_->entries[found->second].second;
 }
 
@@ -101,7 +101,7 @@ const nlohmann::json& StateDict::attribute(std::string_view name) const {
   if (found != attributes().end()) return *found;
   std::vector<std::string> all;
   for (const auto& item : attributes().items()) all.push_back(item.key());
-  FQ_CHECK(false, "state_dict", "there is no attribute '{}': {}", name, detail::suggest(name, all));
+  FQ_CHECK(false, "state_dict", "there is no attribute '{}'{}", name, detail::did_you_mean(name, all));
 }
 
 const nlohmann::json& StateDict::attributes() const noexcept { return body_->attributes; }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/check.h"

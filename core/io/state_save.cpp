@@ -1,4 +1,3 @@
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 

@@ -14,7 +14,6 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/atomic_file.h"
 #include "fakequant/core/io/crc32c.h"
-#include "fakequant/core/io/nearest.h"
 #include "fakequant/core/log.h"
 
 namespace fq {
@@ -58,14 +57,6 @@ TEST(Crc32c, PartsGiveTheSumOfTheWhole) {
     EXPECT_EQ(crc32c(text.data() + cut, text.size() - cut, crc32c(text.data(), cut)), whole) << cut;
 }
 
-TEST(Nearest, RanksByEditDistance) {
-  const std::vector<std::string> names{"conv1/weight", "conv1/bias", "fc/weight"};
-  EXPECT_THAT(detail::nearest_names("conv1/wieght", names, 1), ElementsAre("conv1/weight"));
-  EXPECT_EQ(detail::suggest("fc/wight", {"fc/weight"}), "did you mean fc/weight?");
-  EXPECT_EQ(detail::suggest("x", {}), "there are none");
-  EXPECT_EQ(detail::suggest("a", {"a1", "a2", "a3", "bbbb"}), "did you mean a1, a2 or a3?");
-}
-
 TEST(Log, HandsMessagesToTheCallback) {
   std::vector<std::string> heard;
   log(LogLevel::info, "nobody hears this");
@@ -81,7 +72,7 @@ TEST(Log, HandsMessagesToTheCallback) {
   EXPECT_THAT(heard, ElementsAre("warning:w", "debug:d"));
 }
 
-TEST(Log, CallsDoNotOverlap) {
+TEST(ThreadsLog, CallsDoNotOverlap) {
   int count = 0;  // not atomic
   set_log_callback([&](LogLevel, std::string_view) { ++count; });
   std::vector<std::jthread> threads;

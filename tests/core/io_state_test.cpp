@@ -92,7 +92,7 @@ TEST(StateDict, NamesTheNearestNames) {
     (void)state.at("parameters/conv1/wieght");
     FAIL();
   } catch (const ArgumentError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("did you mean parameters/conv1/weight"));
+    EXPECT_THAT(error.what(), HasSubstr("did you mean 'parameters/conv1/weight'?"));
   }
   EXPECT_THROW((void)state.attribute("modle"), ArgumentError);
   EXPECT_THROW((void)StateDict().at("x"), ArgumentError);
