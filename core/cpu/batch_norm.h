@@ -1,0 +1,39 @@
+#pragma once
+
+/// Batch normalization of a matrix of rows (pixels) by channels; not a public header.
+///
+/// Sums are made of parts over fixed blocks of rows, added in order in f64: they do not depend on the thread
+/// count.
+
+#include <cstdint>
+#include <vector>
+
+#include "fakequant/core/tensor.h"
+
+namespace fq::cpu {
+
+/// One value a channel.
+using PerChannel = std::vector<double>;
+
+struct Moments {
+  PerChannel mean, variance;  ///< variance over rows, not rows - 1
+};
+
+/// `x` of `rows` times `channels` elements in memory, channels innermost. 0 of an empty one.
+[[nodiscard]] Moments moments(const Tensor& x, std::int64_t rows, std::int64_t channels);
+
+/// y = (x - mean[c]) * factor[c] + shift[c]
+void normalize(const Tensor& x, const PerChannel& mean, const PerChannel& factor, const PerChannel& shift,
+               Tensor& y);
+
+/// sum dy and sum dy * (x - mean), a channel each.
+struct GradientSums {
+  PerChannel dy, product;
+};
+[[nodiscard]] GradientSums gradient_sums(const Tensor& dy, const Tensor& x, const PerChannel& mean);
+
+/// dx = dy * factor[c] + (x - mean[c]) * slope[c] + shift[c]
+void normalize_backward(const Tensor& dy, const Tensor& x, const PerChannel& mean, const PerChannel& factor,
+                        const PerChannel& slope, const PerChannel& shift, Tensor& dx);
+
+}  // namespace fq::cpu

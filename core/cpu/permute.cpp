@@ -1,0 +1,43 @@
+#include "fakequant/core/cpu/permute.h"
+
+#include "fakequant/core/cpu/map.h"
+#include "fakequant/core/cpu/walk.h"
+
+namespace fq::cpu {
+namespace {
+
+template <class Word>
+void gather(const void* from, const Walk& walk, std::int64_t count, void* to) {
+  const auto* x = static_cast<const Word*>(from);
+  auto* y = static_cast<Word*>(to);
+  const std::int64_t inner = walk.inner(), step = walk.step(0);
+#pragma omp parallel for schedule(static) if (count > parallel_elements)
+  for (std::int64_t row = 0; row < walk.rows(); ++row) {
+    const Word* in = x + walk.offset(0, row);
+    Word* out = y + row * inner;
+    for (std::int64_t i = 0; i < inner; ++i) out[i] = in[i * step];
+  }
+}
+
+}  // namespace
+
+void permute(const Tensor& x, const std::vector<int>& axes, Tensor& y) {
+  if (y.numel() == 0) return;
+  const auto own = strides_of(x.shape(), x.layout());
+  std::vector<std::int64_t> strides;
+  for (const int axis : axes) strides.push_back(own[static_cast<std::size_t>(axis)]);
+  const Walk walk(y.shape(), Layout::row_major, {strides, strides_of(y.shape(), Layout::row_major)});
+  void* out = y.mutable_raw();
+  switch (bit_width(x.dtype())) {
+    case 8:
+      return gather<std::uint8_t>(x.raw(), walk, y.numel(), out);
+    case 16:
+      return gather<std::uint16_t>(x.raw(), walk, y.numel(), out);
+    case 32:
+      return gather<std::uint32_t>(x.raw(), walk, y.numel(), out);
+    default:
+      return gather<std::uint64_t>(x.raw(), walk, y.numel(), out);
+  }
+}
+
+}  // namespace fq::cpu

@@ -1,0 +1,14 @@
+#pragma once
+
+/// Transposition; not a public header.
+
+#include <vector>
+
+#include "fakequant/core/tensor.h"
+
+namespace fq::cpu {
+
+/// y's axis i is x's axis axes[i]. Elements of 1, 2, 4 or 8 bytes, any layout of x, y row-major.
+void permute(const Tensor& x, const std::vector<int>& axes, Tensor& y);
+
+}  // namespace fq::cpu

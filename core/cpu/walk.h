@@ -1,0 +1,42 @@
+#pragma once
+
+/// Two dense tensors walked together in the memory order of a third; not a public header.
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "fakequant/core/tensor.h"
+
+namespace fq::cpu {
+
+/// Elements between neighbours along each logical axis.
+[[nodiscard]] std::vector<std::int64_t> strides_of(const Shape& shape, Layout layout);
+/// As above, right-aligned to `out` by NumPy's rule: 0 along axes that are broadcast.
+[[nodiscard]] std::vector<std::int64_t> broadcast_strides(const Shape& shape, Layout layout,
+                                                          const Shape& out);
+
+/// Rows of `inner` elements; axes that no operand needs apart are merged.
+class Walk {
+ public:
+  /// `strides`: of both operands along the logical axes of `shape`, which lies in memory as `layout`.
+  Walk(const Shape& shape, Layout layout, std::array<std::vector<std::int64_t>, 2> strides);
+
+  [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
+  [[nodiscard]] std::int64_t inner() const noexcept { return dims_.back(); }
+  [[nodiscard]] std::int64_t step(std::size_t operand) const noexcept { return strides_[operand].back(); }
+  /// Where the operand's elements of a row begin.
+  [[nodiscard]] std::int64_t offset(std::size_t operand, std::int64_t row) const noexcept {
+    std::int64_t at = 0;
+    for (std::size_t axis = dims_.size() - 1; axis-- > 0; row /= dims_[axis])
+      at += row % dims_[axis] * strides_[operand][axis];
+    return at;
+  }
+
+ private:
+  Shape dims_;
+  std::array<std::vector<std::int64_t>, 2> strides_;
+  std::int64_t rows_ = 1;
+};
+
+}  // namespace fq::cpu

@@ -1,0 +1,74 @@
+#include "fakequant/core/ops/activation.h"
+
+#include "fakequant/core/cpu/activations-inl.h"
+#include "fakequant/core/cpu/map.h"
+#include "fakequant/core/ops/operator.h"
+
+namespace fq::ops {
+namespace {
+
+/// The door of every activation: F is one of cpu/activations-inl.h.
+template <class F>
+Variable apply(std::string_view op, const Variable& input, F f, Attributes attributes = {}) {
+  const auto x = detail::floats(input, op);
+  Tensor y = detail::empty_like(x.tensor);
+  if (detail::computes(y))
+    detail::visit_float(y.dtype(), op,
+                        [&]<class T>(T) { cpu::map<T>(x.tensor, y, [f](T v) { return f.value(v); }); });
+  const detail::Saved saved(F::of_output ? y : x.tensor);
+  const auto backward = [f, saved](const Tensor& dy) {
+    Tensor dx = detail::empty_like(dy);
+    detail::visit_float(dy.dtype(), "backward", [&]<class T>(T) {
+      cpu::map<T>(dy, saved.get(), dx, [f](T g, T v) { return g * f.slope(v); });
+    });
+    return std::vector<Tensor>{dx};
+  };
+  return detail::record(op, y, {x.variable}, backward, std::move(attributes));
+}
+
+std::vector<Tensor> pass(const Tensor& dy) { return {dy}; }
+
+}  // namespace
+
+Variable relu(const Variable& x) {
+  if (const auto* sums = x.accumulator()) {
+    Accumulator flagged = *sums;
+    flagged.relu = true;
+    return detail::record("relu", std::move(flagged), {x}, pass);
+  }
+  const auto* codes = x.quantized();
+  if (codes != nullptr && codes->spec.format.is_integer() && codes->spec.format.integer().is_unsigned)
+    return detail::record("relu", detail::with_codes(*codes, codes->codes), {x}, pass);
+  return apply("relu", x, cpu::Relu{});
+}
+
+Variable relu6(const Variable& x) { return apply("relu6", x, cpu::Relu6{}); }
+
+Variable clip(const Variable& x, double low, double high) {
+  FQ_CHECK(low <= high, "clip", "the bounds are {} and {}: the first must not be above the second", low,
+           high);
+  return apply("clip", x, cpu::Clip{low, high}, detail::traced([&] {
+                 return Attributes{{"low", low}, {"high", high}};
+               }));
+}
+
+Variable leaky_relu(const Variable& x, double slope) {
+  FQ_CHECK(slope >= 0, "leaky_relu", "the slope is {}: it must not be negative", slope);
+  return apply("leaky_relu", x, cpu::LeakyRelu{slope}, detail::traced([&] {
+                 return Attributes{{"slope", slope}};
+               }));
+}
+
+Variable gelu(const Variable& x, bool approximate_tanh) {
+  auto attributes = detail::traced([&] {
+    return Attributes{{"approximate", std::string(approximate_tanh ? "tanh" : "none")}};
+  });
+  return approximate_tanh ? apply("gelu", x, cpu::GeluTanh{}, std::move(attributes))
+                          : apply("gelu", x, cpu::Gelu{}, std::move(attributes));
+}
+
+Variable silu(const Variable& x) { return apply("silu", x, cpu::Silu{}); }
+Variable sigmoid(const Variable& x) { return apply("sigmoid", x, cpu::Sigmoid{}); }
+Variable tanh(const Variable& x) { return apply("tanh", x, cpu::Tanh{}); }
+
+}  // namespace fq::ops

@@ -1,0 +1,32 @@
+#pragma once
+
+/// Activations: elementwise functions of one input.
+///
+/// All of them: f32 or f64 of any shape; the output has the input's shape, dtype and layout. Codes and sums
+/// are read as floats unless said otherwise. NaN stays NaN. Throw ArgumentError for an undefined input or
+/// another dtype.
+
+#include "fakequant/core/variable.h"
+
+namespace fq::ops {
+
+/// max(x, 0); gradient 0 at 0. On sums not yet rounded it only sets their `relu` flag: whoever rounds them
+/// applies it and masks the gradient. On unsigned codes it is the identity.
+[[nodiscard]] Variable relu(const Variable& x);
+/// min(max(x, 0), 6); gradient 0 at both ends.
+[[nodiscard]] Variable relu6(const Variable& x);
+/// min(max(x, low), high); the gradient passes where low <= x <= high. Throws ArgumentError unless low <=
+/// high.
+[[nodiscard]] Variable clip(const Variable& x, double low, double high);
+/// x where x > 0, else slope * x. Throws ArgumentError for a negative slope.
+[[nodiscard]] Variable leaky_relu(const Variable& x, double slope = 0.01);
+/// x * Phi(x), Phi the normal distribution by erf; with `approximate_tanh`
+/// x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) (Hendrycks and Gimpel, arXiv:1606.08415).
+[[nodiscard]] Variable gelu(const Variable& x, bool approximate_tanh = false);
+/// x * sigmoid(x).
+[[nodiscard]] Variable silu(const Variable& x);
+/// 1 / (1 + exp(-x)).
+[[nodiscard]] Variable sigmoid(const Variable& x);
+[[nodiscard]] Variable tanh(const Variable& x);
+
+}  // namespace fq::ops

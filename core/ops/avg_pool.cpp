@@ -1,0 +1,73 @@
+#include <limits>
+
+#include "fakequant/core/ops/pool_sizes.h"
+
+namespace fq::ops {
+namespace {
+
+Tensor average(const Tensor& x, const cpu::PoolSizes& sizes, bool include_padding) {
+  Tensor y = Tensor::empty(detail::pooled_shape(sizes), x.dtype(), x.device(), Layout::channels_last);
+  if (detail::computes(x)) cpu::avg_pool(x.to(Layout::channels_last), sizes, include_padding, y);
+  return y;
+}
+
+Backward spread(const cpu::PoolSizes& sizes, bool include_padding) {
+  return [sizes, include_padding](const Tensor& dy) {
+    Tensor dx =
+        Tensor::empty({sizes.n, sizes.c, sizes.h, sizes.w}, dy.dtype(), dy.device(), Layout::channels_last);
+    cpu::avg_pool_backward(dy, sizes, include_padding, dx);
+    return std::vector<Tensor>{dx};
+  };
+}
+
+/// The integers of one scale whose sum over so many pixels is sure to stay in int32.
+bool fits(const QuantizedTensor& x, std::int64_t pixels) {
+  if (!detail::is_plain(x)) return false;
+  const auto& format = x.spec.format.integer();
+  const std::int64_t largest = std::max<std::int64_t>(-std::int64_t{format.lower()}, format.upper());
+  return pixels <= std::numeric_limits<std::int32_t>::max() / largest;
+}
+
+PooledSums pooled_sums(const QuantizedTensor& x, const cpu::PoolSizes& sizes) {
+  PooledSums out{{}, x.spec.scale, sizes.window()};
+  out.sums = Tensor::empty(detail::pooled_shape(sizes), DType::i32, x.codes.device(), Layout::channels_last);
+  if (detail::computes(x.codes)) cpu::sum_pixels(x.codes.to(Layout::channels_last), out.sums);
+  return out;
+}
+
+}  // namespace
+
+Variable avg_pool2d(const Variable& input, const Pool2d& options) {
+  constexpr std::string_view op = "avg_pool2d";
+  FQ_CHECK(input.defined(), op, "the input is undefined");
+  const auto sizes = detail::pool_sizes(input.shape(), options, op);
+  const bool padded = options.count_include_pad;
+  auto attributes = detail::traced([&] {
+    auto out = detail::pool_attributes(sizes);
+    out.emplace_back("count_include_pad", padded);
+    return out;
+  });
+  if (const auto* codes = input.quantized(); codes != nullptr && detail::is_plain(*codes)) {
+    Averages averages{average(dequantize(*codes), sizes, padded)};
+    return detail::record(op, Accumulator{std::move(averages)}, {input}, spread(sizes, padded),
+                          std::move(attributes));
+  }
+  const auto x = detail::floats(input, op);
+  return detail::record(op, average(x.tensor, sizes, padded), {x.variable}, spread(sizes, padded),
+                        std::move(attributes));
+}
+
+Variable global_avg_pool2d(const Variable& input) {
+  constexpr std::string_view op = "global_avg_pool2d";
+  FQ_CHECK(input.defined() && input.rank() == 4, op, "the input is {}: give [N, C, H, W]",
+           input.defined() ? to_string(input.shape()) : "undefined");
+  Pool2d options;
+  options.kernel = {input.dim(2), input.dim(3)};
+  const auto sizes = detail::pool_sizes(input.shape(), options, op);
+  if (const auto* codes = input.quantized(); codes != nullptr && fits(*codes, sizes.window()))
+    return detail::record(op, Accumulator{pooled_sums(*codes, sizes)}, {input}, spread(sizes, true));
+  const auto x = detail::floats(input, op);
+  return detail::record(op, average(x.tensor, sizes, true), {x.variable}, spread(sizes, true));
+}
+
+}  // namespace fq::ops

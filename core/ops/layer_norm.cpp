@@ -1,0 +1,48 @@
+#include "fakequant/core/cpu/layer_norm.h"
+
+#include "fakequant/core/ops/norm.h"
+#include "fakequant/core/ops/operator.h"
+
+namespace fq::ops {
+namespace {
+
+constexpr std::string_view op = "layer_norm";
+
+/// A parameter of the shape of the normalized axes; undefined ones stay so.
+detail::Floats parameter(const Variable& p, const Tensor& x, const Shape& shape, std::string_view what) {
+  if (!p.defined()) return {};
+  auto out = detail::floats_like(p, x, op);
+  FQ_CHECK(out.tensor.shape() == shape, op, "{} is {}, the normalized axes are {}", what,
+           to_string(out.tensor.shape()), to_string(shape));
+  return out;
+}
+
+}  // namespace
+
+Variable layer_norm(const Variable& input, const Variable& gamma, const Variable& beta, int axes,
+                    double eps) {
+  const auto x = detail::floats(input, op);
+  const Shape shape = x.tensor.shape();
+  FQ_CHECK(axes >= 1 && axes <= x.tensor.rank(), op, "{} axes of {} cannot be normalized: use 1 to {}", axes,
+           to_string(shape), x.tensor.rank());
+  const Shape normalized(shape.end() - axes, shape.end());
+  const auto g = parameter(gamma, x.tensor, normalized, "gamma"),
+             b = parameter(beta, x.tensor, normalized, "beta");
+  const Tensor rows = x.tensor.to(Layout::row_major);
+  Tensor y = detail::empty_like(rows);
+  const std::int64_t length = numel(normalized), count = length == 0 ? 0 : rows.numel() / length;
+  Tensor mean = Tensor::empty({count}, y.dtype(), y.device()), inverse = detail::empty_like(mean);
+  if (detail::computes(y)) cpu::layer_norm(rows, length, g.tensor, b.tensor, eps, y, mean, inverse);
+  const auto backward = [saved = detail::Saved(rows), saved_gamma = detail::Saved(g.tensor), mean, inverse,
+                         normalized](const Tensor& dy) {
+    Tensor dx = detail::empty_like(dy);
+    Tensor dgamma = Tensor::empty(normalized, DType::f64), dbeta = Tensor::empty(normalized, DType::f64);
+    cpu::layer_norm_backward(dy, saved.get(), saved_gamma.get(), mean, inverse, dx, dgamma, dbeta);
+    return std::vector<Tensor>{dx, dgamma.to(dx.dtype()), dbeta.to(dx.dtype())};
+  };
+  return detail::record(op, y, {x.variable, g.variable, b.variable}, backward, detail::traced([&] {
+                          return Attributes{{"axes", std::int64_t{axes}}, {"eps", eps}};
+                        }));
+}
+
+}  // namespace fq::ops

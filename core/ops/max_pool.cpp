@@ -1,0 +1,100 @@
+#include "fakequant/core/join.h"
+#include "fakequant/core/ops/pool_sizes.h"
+
+namespace fq::ops {
+namespace {
+
+constexpr std::string_view op = "max_pool2d";
+
+struct Pooled {
+  Tensor values, argmax;
+};
+
+/// Max pooling of a plain tensor of any code or float type; argmax only when asked for.
+Pooled pool(const Tensor& input, const cpu::PoolSizes& sizes, bool with_argmax) {
+  const Shape shape = detail::pooled_shape(sizes);
+  Pooled out{Tensor::empty(shape, input.dtype(), input.device(), Layout::channels_last), {}};
+  if (with_argmax) out.argmax = Tensor::empty(shape, DType::i32, input.device(), Layout::channels_last);
+  if (detail::computes(input))
+    cpu::max_pool(input.to(Layout::channels_last), sizes, out.values, with_argmax ? &out.argmax : nullptr);
+  return out;
+}
+
+/// E4M3 bytes as integers of the same order, and back: sign and magnitude to two's complement. -0 becomes 0.
+Tensor reordered(const Tensor& bytes, DType dtype) {
+  Tensor out = Tensor::empty(bytes.shape(), dtype, bytes.device(), bytes.layout());
+  if (!detail::computes(bytes)) return out;
+  const auto* in = static_cast<const std::uint8_t*>(bytes.raw());
+  auto* result = static_cast<std::uint8_t*>(out.mutable_raw());
+  for (std::int64_t i = 0; i < bytes.numel(); ++i)
+    result[i] = static_cast<std::uint8_t>(in[i] <= 0x80 ? in[i] & 0x7f : 0x100 - (in[i] & 0x7f));
+  return out;
+}
+
+Pooled pool_codes(const Tensor& codes, const cpu::PoolSizes& sizes, bool with_argmax) {
+  if (codes.dtype() != DType::f8_e4m3) return pool(codes, sizes, with_argmax);
+  Pooled out = pool(reordered(codes, DType::i8), sizes, with_argmax);
+  out.values = reordered(out.values, DType::f8_e4m3);
+  return out;
+}
+
+Backward route(const Tensor& argmax, const cpu::PoolSizes& sizes) {
+  return [argmax, sizes](const Tensor& dy) {
+    Tensor dx =
+        Tensor::empty({sizes.n, sizes.c, sizes.h, sizes.w}, dy.dtype(), dy.device(), Layout::channels_last);
+    cpu::max_pool_backward(dy, argmax, sizes, dx);
+    return std::vector<Tensor>{dx};
+  };
+}
+
+/// Pools the sums of x in place and appends the argmax of each range of channels. Its value is an increasing
+/// function of its sum, the same one for a whole channel. False when that is not so: then x is left half
+/// done.
+bool pool_sums(Accumulator& x, const cpu::PoolSizes& sizes, bool with_argmax, std::vector<Tensor>& argmax) {
+  const auto replace = [&](Tensor& tensor) {
+    cpu::PoolSizes own = sizes;
+    own.c = tensor.dim(1);
+    auto pooled = pool(tensor, own, with_argmax);
+    tensor = std::move(pooled.values);
+    argmax.push_back(std::move(pooled.argmax));
+    return true;
+  };
+  if (auto* product = std::get_if<ProductSums>(&x.value)) return product->axis == 1 && replace(product->sums);
+  if (auto* sums = std::get_if<PooledSums>(&x.value)) return replace(sums->sums);
+  if (auto* averages = std::get_if<Averages>(&x.value)) return replace(averages->values);
+  auto* concat = std::get_if<AccumulatorConcat>(&x.value);
+  if (concat == nullptr || concat->axis != 1) return false;
+  for (auto& part : concat->parts)
+    if (!pool_sums(part, sizes, with_argmax, argmax)) return false;
+  return true;
+}
+
+Variable pool_floats(const Variable& input, const cpu::PoolSizes& sizes, Attributes attributes) {
+  const auto x = detail::floats(input, op);
+  auto pooled = pool(x.tensor, sizes, detail::needs_grad({x.variable}));
+  return detail::record(op, pooled.values, {x.variable}, route(pooled.argmax, sizes), std::move(attributes));
+}
+
+}  // namespace
+
+Variable max_pool2d(const Variable& x, const Pool2d& options) {
+  FQ_CHECK(x.defined(), op, "the input is undefined");
+  const auto sizes = detail::pool_sizes(x.shape(), options, op);
+  auto attributes = detail::traced([&] { return detail::pool_attributes(sizes); });
+  const bool grad = detail::needs_grad({x});
+  if (const auto* codes = x.quantized(); codes != nullptr && detail::is_movable(*codes)) {
+    auto pooled = pool_codes(codes->codes, sizes, grad);
+    return detail::record(op, detail::with_codes(*codes, pooled.values), {x}, route(pooled.argmax, sizes),
+                          std::move(attributes));
+  }
+  if (x.accumulator() != nullptr) {
+    Accumulator pooled = *x.accumulator();
+    std::vector<Tensor> argmax;
+    if (pool_sums(pooled, sizes, grad, argmax))
+      return detail::record(op, std::move(pooled), {x},
+                            route(grad ? detail::join(argmax, 1) : Tensor(), sizes), std::move(attributes));
+  }
+  return pool_floats(x, sizes, std::move(attributes));
+}
+
+}  // namespace fq::ops

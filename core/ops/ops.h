@@ -1,0 +1,10 @@
+#pragma once
+
+/// All operators.
+
+#include "fakequant/core/ops/activation.h"
+#include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/core/ops/norm.h"
+#include "fakequant/core/ops/pool.h"
+#include "fakequant/core/ops/shape.h"

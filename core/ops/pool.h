@@ -1,0 +1,49 @@
+#pragma once
+
+/// Pooling of images [N, C, H, W] and sequences [N, C, L].
+///
+/// f32 or f64; 4-D outputs are channels_last (row-major inputs are converted), 3-D outputs row-major. Codes
+/// and sums that can stay integers do: see each operator; other values are read as floats. Throw
+/// ArgumentError for another rank, a kernel or stride below 1, a padding of more than half the kernel, or a
+/// kernel larger than the padded input.
+
+#include <array>
+#include <cstdint>
+
+#include "fakequant/core/variable.h"
+
+namespace fq::ops {
+
+/// Sizes along H and W, in pixels.
+struct Pool2d {
+  std::array<std::int64_t, 2> kernel{2, 2};
+  std::array<std::int64_t, 2> stride{0, 0};   ///< 0: the kernel's size
+  std::array<std::int64_t, 2> padding{0, 0};  ///< on both sides
+  bool count_include_pad = true;  ///< averages divide by the whole window, else by the pixels in it
+};
+
+/// Sizes along L.
+struct Pool1d {
+  std::int64_t kernel = 2;
+  std::int64_t stride = 0;  ///< 0: the kernel's size
+  std::int64_t padding = 0;
+  bool count_include_pad = true;
+};
+
+/// The largest element of each window, padding apart; the first one in (h, w) order takes the gradient. NaN
+/// wins. Codes with one scale give codes of the same spec, sums not yet rounded give such sums (of an
+/// addition of codes: floats).
+[[nodiscard]] Variable max_pool2d(const Variable& x, const Pool2d& options);
+/// fl(t / n), t the sum of a window in (h, w) order. Integer codes with one scale give an Accumulator of
+/// averages.
+[[nodiscard]] Variable avg_pool2d(const Variable& x, const Pool2d& options);
+/// The mean of each channel: [N, C, H, W] to [N, C, 1, 1]. Integer codes with one scale give an Accumulator
+/// of sums. Throws ArgumentError when H or W is 0.
+[[nodiscard]] Variable global_avg_pool2d(const Variable& x);
+
+/// As max_pool2d with H = 1: [N, C, L].
+[[nodiscard]] Variable max_pool1d(const Variable& x, const Pool1d& options);
+/// As avg_pool2d with H = 1: [N, C, L].
+[[nodiscard]] Variable avg_pool1d(const Variable& x, const Pool1d& options);
+
+}  // namespace fq::ops

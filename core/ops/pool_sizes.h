@@ -1,0 +1,18 @@
+#pragma once
+
+/// The door of 2-D pooling: checked sizes; not a public header.
+
+#include <string_view>
+
+#include "fakequant/core/cpu/pool.h"
+#include "fakequant/core/ops/operator.h"
+#include "fakequant/core/ops/pool.h"
+
+namespace fq::detail {
+
+/// Sizes of pooling an [N, C, H, W] input. Throws ArgumentError as said in pool.h.
+[[nodiscard]] cpu::PoolSizes pool_sizes(const Shape& shape, const ops::Pool2d& options, std::string_view op);
+[[nodiscard]] Shape pooled_shape(const cpu::PoolSizes& sizes);
+[[nodiscard]] Attributes pool_attributes(const cpu::PoolSizes& sizes);
+
+}  // namespace fq::detail

@@ -1,0 +1,189 @@
+#include "core/operator_registry.h"
+
+#include "fakequant/core/ops/ops.h"
+
+namespace fq::test {
+namespace {
+
+const Shape image{2, 3, 4, 5};
+using Vars = std::vector<Variable>;
+
+/// Constants that the tests' operators hold in the dtype and on the device of their input.
+Tensor running(const Variable& x, double value) {
+  return x.device().is_meta() ? Tensor::empty({x.dim(1)}, DType::f64, x.device())
+                              : Tensor::full({x.dim(1)}, value, DType::f64);
+}
+
+}  // namespace
+
+std::vector<OperatorCase> activation_cases() {
+  const Input x{image, -3, 3, {0.0}};
+  return {
+      {"relu", "", {x}, [](const Vars& v) { return ops::relu(v[0]); }},
+      {"relu6", "", {{image, -3, 9, {0.0, 6.0}}}, [](const Vars& v) { return ops::relu6(v[0]); }},
+      {"clip", "", {{image, -3, 3, {-1.0, 0.5}}}, [](const Vars& v) { return ops::clip(v[0], -1.0, 0.5); }},
+      {"leaky_relu", "", {x}, [](const Vars& v) { return ops::leaky_relu(v[0], 0.1); }},
+      {"gelu", "", {x}, [](const Vars& v) { return ops::gelu(v[0]); }},
+      {"gelu", "tanh", {x}, [](const Vars& v) { return ops::gelu(v[0], true); }},
+      {"silu", "", {x}, [](const Vars& v) { return ops::silu(v[0]); }},
+      {"sigmoid", "", {x}, [](const Vars& v) { return ops::sigmoid(v[0]); }},
+      {"tanh", "", {x}, [](const Vars& v) { return ops::tanh(v[0]); }},
+  };
+}
+
+std::vector<OperatorCase> elementwise_cases() {
+  const auto add = [](const Vars& v) { return ops::add(v[0], v[1]); };
+  const auto multiply = [](const Vars& v) { return ops::multiply(v[0], v[1]); };
+  Input channel{{3, 1, 1}};
+  channel.batched = false;
+  Input row{{1, 5}};
+  row.batched = false;
+  return {
+      {"add", "", {{image}, {image}}, add},
+      {"add", "channels", {{image}, channel}, add},
+      {"add", "first", {row, {image}}, add},
+      {"sub", "", {{image}, {image}}, [](const Vars& v) { return ops::sub(v[0], v[1]); }},
+      {"sub", "channels", {{image}, channel}, [](const Vars& v) { return ops::sub(v[0], v[1]); }},
+      {"multiply", "", {{image}, {image}}, multiply},
+      {"multiply", "pixels", {{image}, {{2, 3, 1, 1}}}, multiply},
+      {"multiply", "outer", {{{4, 1}}, row}, multiply},
+      {"scale", "", {{image}}, [](const Vars& v) { return ops::scale(v[0], -1.5); }},
+      {"neg", "", {{image}}, [](const Vars& v) { return ops::neg(v[0]); }},
+  };
+}
+
+std::vector<OperatorCase> norm_cases() {
+  Input channel{{3}};
+  channel.batched = false;
+  Input row{{5}};
+  row.batched = false;
+  Input plane{{4, 5}};
+  plane.batched = false;
+  const auto training = [](const Vars& v) {
+    return ops::batch_norm(v[0], v[1], v[2], running(v[0], 0.0), running(v[0], 1.0), true);
+  };
+  const auto evaluation = [](const Vars& v) {
+    return ops::batch_norm(v[0], v[1], v[2], running(v[0], 0.2), running(v[0], 1.5), false);
+  };
+  const auto plain = [](const Vars& v) { return ops::batch_norm(v[0], {}, {}, {}, {}, true); };
+  return {
+      {"batch_norm", "training", {{image}, channel, channel}, training},
+      {"batch_norm", "evaluation", {{image}, channel, channel}, evaluation},
+      {"batch_norm", "sequence", {{{2, 3, 7}}, channel, channel}, training},
+      {"batch_norm", "rows", {{{6, 3}}, channel, channel}, training},
+      {"batch_norm", "plain", {{image}}, plain},
+      {"layer_norm",
+       "",
+       {{image}, row, row},
+       [](const Vars& v) { return ops::layer_norm(v[0], v[1], v[2]); }},
+      {"layer_norm",
+       "plane",
+       {{image}, plane, plane},
+       [](const Vars& v) { return ops::layer_norm(v[0], v[1], v[2], 2); }},
+      {"layer_norm", "plain", {{image}}, [](const Vars& v) { return ops::layer_norm(v[0], {}, {}, 3); }},
+  };
+}
+
+std::vector<OperatorCase> pool_cases() {
+  const Input distinct{{2, 3, 6, 5}, 0, 0, {}, true};
+  const ops::Pool2d plain{{2, 2}}, padded{{3, 3}, {2, 1}, {1, 1}}, apart{{3, 3}, {2, 2}, {1, 1}, false};
+  return {
+      {"max_pool2d", "", {distinct}, [=](const Vars& v) { return ops::max_pool2d(v[0], plain); }},
+      {"max_pool2d", "padded", {distinct}, [=](const Vars& v) { return ops::max_pool2d(v[0], padded); }},
+      {"avg_pool2d", "", {distinct}, [=](const Vars& v) { return ops::avg_pool2d(v[0], plain); }},
+      {"avg_pool2d", "padded", {distinct}, [=](const Vars& v) { return ops::avg_pool2d(v[0], padded); }},
+      {"avg_pool2d", "apart", {distinct}, [=](const Vars& v) { return ops::avg_pool2d(v[0], apart); }},
+      {"global_avg_pool2d", "", {distinct}, [](const Vars& v) { return ops::global_avg_pool2d(v[0]); }},
+      {"max_pool1d",
+       "",
+       {{{2, 3, 8}, 0, 0, {}, true}},
+       [](const Vars& v) {
+         return ops::max_pool1d(v[0], {3, 2, 1});
+       },
+       2e-6,
+       true,
+       "max_pool2d"},
+      {"avg_pool1d",
+       "",
+       {{{2, 3, 8}}},
+       [](const Vars& v) {
+         return ops::avg_pool1d(v[0], {3, 2, 1});
+       },
+       2e-6,
+       true,
+       "avg_pool2d"},
+  };
+}
+
+std::vector<OperatorCase> shape_cases() {
+  const auto joined = [](const Vars& v) { return ops::concat(v, 1); };
+  return {
+      {"reshape",
+       "",
+       {{image}},
+       [](const Vars& v) {
+         return ops::reshape(v[0], {v[0].dim(0), 6, 10});
+       }},
+      {"reshape",
+       "image",
+       {{{2, 60}}},
+       [](const Vars& v) {
+         return ops::reshape(v[0], {v[0].dim(0), 3, 4, 5});
+       }},
+      {"flatten", "", {{image}}, [](const Vars& v) { return ops::flatten(v[0]); }},
+      {"flatten", "last", {{image}}, [](const Vars& v) { return ops::flatten(v[0], -2); }},
+      {"transpose",
+       "",
+       {{image}},
+       [](const Vars& v) {
+         return ops::transpose(v[0], {0, 2, -1, 1});
+       }},
+      {"transpose",
+       "rows",
+       {{{3, 4}}},
+       [](const Vars& v) {
+         return ops::transpose(v[0], {1, 0});
+       }},
+      {"concat", "", {{image}, {{2, 1, 4, 5}}, {image}}, joined},
+      {"concat", "rows", {{{2, 3}}, {{2, 2}}}, [](const Vars& v) { return ops::concat(v, -1); }},
+      {"slice", "", {{image}}, [](const Vars& v) { return ops::slice(v[0], 1, 1, 3); }},
+      {"slice", "back", {{image}}, [](const Vars& v) { return ops::slice(v[0], -1, -3, -1); }},
+  };
+}
+
+std::vector<OperatorCase> loss_cases() {
+  const auto labels = [](const Variable& logits) {
+    if (logits.device().is_meta()) return Tensor::empty({logits.dim(0)}, DType::i64, Device::meta());
+    std::vector<std::int64_t> values(static_cast<std::size_t>(logits.dim(0)));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(3 * i % 5);
+    return Tensor::from(values, {logits.dim(0)});
+  };
+  return {
+      {"softmax", "", {{{3, 5}}}, [](const Vars& v) { return ops::softmax(v[0]); }},
+      {"softmax", "channels", {{image}}, [](const Vars& v) { return ops::softmax(v[0], 1); }},
+      {"log_softmax", "", {{{3, 5}}}, [](const Vars& v) { return ops::log_softmax(v[0]); }},
+      {"log_softmax", "channels", {{image}}, [](const Vars& v) { return ops::log_softmax(v[0], 1); }},
+      {"cross_entropy",
+       "",
+       {{{4, 5}}},
+       [=](const Vars& v) { return ops::cross_entropy(v[0], labels(v[0])); }},
+      {"cross_entropy",
+       "smoothed",
+       {{{4, 5}}},
+       [=](const Vars& v) { return ops::cross_entropy(v[0], labels(v[0]), 0.2); }},
+      {"mse_loss", "", {{image}, {image}}, [](const Vars& v) { return ops::mse_loss(v[0], v[1]); }},
+  };
+}
+
+const std::vector<OperatorCase>& operator_cases() {
+  static const auto all = [] {
+    std::vector<OperatorCase> cases;
+    for (const auto& list :
+         {activation_cases(), elementwise_cases(), norm_cases(), pool_cases(), shape_cases(), loss_cases()})
+      cases.insert(cases.end(), list.begin(), list.end());
+    return cases;
+  }();
+  return all;
+}
+
+}  // namespace fq::test

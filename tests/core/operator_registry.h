@@ -1,0 +1,44 @@
+#pragma once
+
+/// Every operator with the inputs that the contract suite tries it on. An operator declared in core/ops
+/// without an entry here fails the suite.
+
+#include <string>
+#include <vector>
+
+#include "core/gradient_check.h"
+
+namespace fq::test {
+
+/// How one input is made.
+struct Input {
+  Shape shape;
+  double low = -2.0, high = 2.0;
+  std::vector<double> kinks = {};  ///< values are kept off these
+  bool distinct = false;           ///< no two values near each other, instead of random ones
+  bool differentiable = true;
+  bool batched = true;  ///< axis 0 is a batch, which may be empty
+};
+
+struct OperatorCase {
+  std::string op;       ///< as declared in core/ops
+  std::string variant;  ///< letters and digits, may be empty
+  std::vector<Input> inputs;
+  Function apply;
+  /// Of |f32 - f64| relative to max(1, |f64|): a few roundings of 6e-8 each on values up to some tens.
+  double tolerance = 2e-6;
+  bool empty_batch = true;      ///< false where an empty batch has no meaning
+  std::string trace_name = {};  ///< of the node in a trace where it is not `op`
+};
+
+[[nodiscard]] const std::vector<OperatorCase>& operator_cases();
+
+// One list a header of core/ops.
+[[nodiscard]] std::vector<OperatorCase> activation_cases();
+[[nodiscard]] std::vector<OperatorCase> elementwise_cases();
+[[nodiscard]] std::vector<OperatorCase> norm_cases();
+[[nodiscard]] std::vector<OperatorCase> pool_cases();
+[[nodiscard]] std::vector<OperatorCase> shape_cases();
+[[nodiscard]] std::vector<OperatorCase> loss_cases();
+
+}  // namespace fq::test

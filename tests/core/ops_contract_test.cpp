@@ -1,0 +1,199 @@
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "core/operator_registry.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/trace.h"
+
+namespace fq::test {
+namespace {
+
+class Operator : public testing::TestWithParam<OperatorCase> {
+ protected:
+  [[nodiscard]] const OperatorCase& op() const { return GetParam(); }
+
+  [[nodiscard]] std::vector<Tensor> inputs(DType dtype = DType::f64, bool empty = false) const {
+    std::vector<Tensor> out;
+    for (const auto& input : op().inputs) {
+      Shape shape = input.shape;
+      if (empty && input.batched) shape[0] = 0;
+      const auto seed = static_cast<unsigned>(out.size() + 1);
+      const Tensor values =
+          input.distinct ? distinct_values(shape, seed) : random_values(shape, seed, input.low, input.high);
+      out.push_back(moved_off(values, input.kinks).to(dtype));
+    }
+    return out;
+  }
+
+  [[nodiscard]] std::vector<Variable> leaves(const std::vector<Tensor>& tensors) const {
+    std::vector<Variable> out;
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      out.emplace_back(tensors[i], op().inputs[i].differentiable);
+    return out;
+  }
+
+  [[nodiscard]] std::vector<bool> differentiable() const {
+    std::vector<bool> out;
+    for (const auto& input : op().inputs) out.push_back(input.differentiable);
+    return out;
+  }
+
+  /// The output and every gradient, the seed all ones.
+  [[nodiscard]] std::vector<Tensor> run(const std::vector<Tensor>& tensors) const {
+    const auto variables = leaves(tensors);
+    const Variable y = op().apply(variables);
+    std::vector<Tensor> out{y.tensor()};
+    y.backward(Tensor::full(y.shape(), 1.0, y.tensor().dtype()));
+    for (const auto& v : variables) out.push_back(v.grad());
+    return out;
+  }
+};
+
+void expect_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].defined(), b[i].defined()) << i;
+    if (!a[i].defined()) continue;
+    ASSERT_EQ(a[i].shape(), b[i].shape()) << i;
+    const auto x = a[i].to(DType::f64).to_vector<double>(), y = b[i].to(DType::f64).to_vector<double>();
+    for (std::size_t e = 0; e < x.size(); ++e)
+      ASSERT_LE(std::fabs(x[e] - y[e]), tolerance * std::max(1.0, std::fabs(y[e])))
+          << "tensor " << i << " at " << e;
+  }
+}
+
+TEST_P(Operator, GradientsAreThoseOfCentralDifferences) {
+  EXPECT_EQ(check_gradients(op().apply, inputs(), differentiable()), "");
+}
+
+TEST_P(Operator, FloatAgreesWithDouble) {
+  const Poison poison;
+  auto rounded = inputs(DType::f32);
+  std::vector<Tensor> exact;
+  for (const auto& x : rounded) exact.push_back(x.to(DType::f64));
+  const auto single = run(rounded);
+  EXPECT_EQ(single[0].dtype(), DType::f32);
+  expect_close(single, run(exact), op().tolerance);
+}
+
+TEST_P(Operator, LayoutsGiveTheSameLogicalValues) {
+  const Poison poison;
+  const auto rows = inputs(DType::f32);
+  const auto expected = run(rows);
+  for (std::size_t only = 0; only <= rows.size(); ++only) {  // one input channels_last, then all
+    auto mixed = rows;
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if ((i == only || only == rows.size()) && rows[i].rank() == 4)
+        mixed[i] = rows[i].to(Layout::channels_last);
+    expect_close(run(mixed), expected, op().tolerance);
+  }
+}
+
+TEST_P(Operator, EmptyBatchGivesNoElementsAndNoNaN) {
+  if (!op().empty_batch) GTEST_SKIP();
+  const Poison poison;
+  for (const auto& tensor : run(inputs(DType::f32, true))) {
+    if (!tensor.defined()) continue;
+    for (const float v : tensor.to_vector<float>()) EXPECT_TRUE(std::isfinite(v));
+  }
+}
+
+TEST_P(Operator, MetaGivesTheExecutedShape) {
+  for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
+    std::vector<Variable> real, abstract;
+    for (const auto& x : inputs(DType::f32)) {
+      const Layout own = x.rank() == 4 ? layout : Layout::row_major;
+      real.emplace_back(x.to(own));
+      abstract.emplace_back(Tensor::empty(x.shape(), x.dtype(), Device::meta(), own));
+    }
+    const Tensor y = op().apply(real).tensor(), shape = op().apply(abstract).tensor();
+    EXPECT_TRUE(shape.device().is_meta());
+    EXPECT_EQ(shape.shape(), y.shape());
+    EXPECT_EQ(shape.dtype(), y.dtype());
+    EXPECT_EQ(shape.layout(), y.layout());
+  }
+}
+
+TEST_P(Operator, ChangedInputsNeverGiveWrongGradients) {
+  const auto expected = run(inputs(DType::f32));
+  for (std::size_t i = 0; i < op().inputs.size(); ++i) {
+    auto tensors = inputs(DType::f32);
+    const auto variables = leaves(tensors);
+    const Variable y = op().apply(variables);
+    const Tensor seed = Tensor::full(y.shape(), 1.0);
+    auto* values = static_cast<float*>(tensors[i].mutable_raw());
+    std::fill_n(values, tensors[i].numel(), 100.0f);
+    try {
+      y.backward(seed);
+    } catch (const ArgumentError& error) {
+      EXPECT_NE(std::string(error.what()).find("changed since the forward pass"), std::string::npos)
+          << error.what();
+      continue;
+    }
+    std::vector<Tensor> got{expected[0]};
+    for (const auto& v : variables) got.push_back(v.grad());
+    expect_close(got, expected, 0.0);
+  }
+}
+
+TEST_P(Operator, RunsTwiceWithTheSameBits) {
+  const auto a = run(inputs(DType::f32)), b = run(inputs(DType::f32));
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(!a[i].defined() || bitwise_equal(a[i], b[i])) << i;
+}
+
+TEST_P(Operator, RecordsNothingWithoutGradients) {
+  std::vector<Variable> constants;
+  for (const auto& x : inputs(DType::f32)) constants.emplace_back(x);
+  EXPECT_FALSE(op().apply(constants).requires_grad());
+}
+
+TEST_P(Operator, ReportsItselfToTheTrace) {
+  Recorder recorder;
+  Variable y;
+  {
+    const RecordScope scope(recorder);
+    y = op().apply(leaves(inputs(DType::f32)));
+  }
+  const auto graph = recorder.finish(y);
+  const std::string name = op().trace_name.empty() ? op().op : op().trace_name;
+  EXPECT_TRUE(std::ranges::any_of(graph.nodes, [&](const TraceNode& node) { return node.op == name; }))
+      << name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Operator, testing::ValuesIn(operator_cases()), [](const auto& tested) {
+  return tested.param.op + (tested.param.variant.empty() ? "" : "_" + tested.param.variant);
+});
+
+/// Names declared as `Variable name(` in the headers of core/ops.
+std::set<std::string> declared_operators() {
+  std::set<std::string> names;
+  const std::regex declaration(R"(\n\[\[nodiscard\]\] Variable ([a-z0-9_]+)\()");
+  for (const auto& file : std::filesystem::directory_iterator(FAKEQUANT_SOURCE_DIR "/core/ops")) {
+    if (file.path().extension() != ".h") continue;
+    std::stringstream text;
+    text << std::ifstream(file.path()).rdbuf();
+    const std::string source = text.str();
+    for (std::sregex_iterator match(source.begin(), source.end(), declaration), end; match != end; ++match)
+      names.insert((*match)[1]);
+  }
+  return names;
+}
+
+TEST(Operators, NoneIsWithoutATest) {
+  std::set<std::string> missing = declared_operators();
+  EXPECT_GE(missing.size(), 20u);
+  for (const auto& entry : operator_cases()) missing.erase(entry.op);
+  std::string list;
+  for (const auto& name : missing) list += name + " ";
+  EXPECT_EQ(list, "");
+}
+
+}  // namespace
+}  // namespace fq::test
