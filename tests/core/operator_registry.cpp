@@ -175,11 +175,42 @@ std::vector<OperatorCase> loss_cases() {
   };
 }
 
+std::vector<OperatorCase> product_cases() {
+  const auto fixed = [](Shape shape) {
+    Input input{std::move(shape)};
+    input.batched = false;
+    return input;
+  };
+  const Input x{{2, 4, 6, 5}};
+  const ops::ConvOptions strided{{2, 1}, {1, 2}, {1, 2}, 2};
+  const auto linear = [](const Vars& v) { return ops::linear(v[0], v[1], v.size() > 2 ? v[2] : Variable()); };
+  const auto conv = [](const Vars& v) { return ops::conv2d(v[0], v[1], v.size() > 2 ? v[2] : Variable()); };
+  const auto matmul = [](const Vars& v) { return ops::matmul(v[0], v[1]); };
+  return {
+      {"linear", "", {{{3, 6}}, fixed({4, 6}), fixed({4})}, linear},
+      {"linear", "plain", {{{2, 3, 6}}, fixed({4, 6})}, linear},
+      {"matmul", "", {{{3, 6}}, fixed({6, 4})}, matmul},
+      {"matmul", "batch", {{{2, 3, 6}}, {{2, 6, 4}}}, matmul},
+      {"conv2d", "", {x, fixed({3, 4, 3, 3}), fixed({3})}, conv},
+      {"conv2d", "plain", {x, fixed({3, 4, 1, 1})}, conv},
+      {"conv2d",
+       "strided",
+       {x, fixed({6, 2, 3, 2}), fixed({6})},
+       [=](const Vars& v) { return ops::conv2d(v[0], v[1], v[2], strided); }},
+      {"conv1d",
+       "",
+       {{{2, 4, 7}}, fixed({3, 4, 3}), fixed({3})},
+       [](const Vars& v) {
+         return ops::conv1d(v[0], v[1], v[2], {{2}, {1}, {}, 1});
+       }},
+  };
+}
+
 const std::vector<OperatorCase>& operator_cases() {
   static const auto all = [] {
     std::vector<OperatorCase> cases;
-    for (const auto& list :
-         {activation_cases(), elementwise_cases(), norm_cases(), pool_cases(), shape_cases(), loss_cases()})
+    for (const auto& list : {activation_cases(), elementwise_cases(), norm_cases(), pool_cases(),
+                             shape_cases(), loss_cases(), product_cases()})
       cases.insert(cases.end(), list.begin(), list.end());
     return cases;
   }();

@@ -3,6 +3,7 @@
 /// Every operator with the inputs that the contract suite tries it on. An operator declared in core/ops
 /// without an entry here fails the suite.
 
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct OperatorCase {
   std::string trace_name = {};  ///< of the node in a trace where it is not `op`
 };
 
+void PrintTo(const OperatorCase& tested, std::ostream* out);
+
 [[nodiscard]] const std::vector<OperatorCase>& operator_cases();
 
 // One list a header of core/ops.
@@ -40,5 +43,6 @@ struct OperatorCase {
 [[nodiscard]] std::vector<OperatorCase> pool_cases();
 [[nodiscard]] std::vector<OperatorCase> shape_cases();
 [[nodiscard]] std::vector<OperatorCase> loss_cases();
+[[nodiscard]] std::vector<OperatorCase> product_cases();
 
 }  // namespace fq::test

@@ -13,6 +13,10 @@
 #include "fakequant/core/trace.h"
 
 namespace fq::test {
+
+/// What GoogleTest prints of a case.
+void PrintTo(const OperatorCase& tested, std::ostream* out) { *out << tested.op << ' ' << tested.variant; }
+
 namespace {
 
 class Operator : public testing::TestWithParam<OperatorCase> {
