@@ -15,7 +15,7 @@
 namespace fq::ops {
 
 /// The same elements in logical row-major order in another shape; one size may be -1. Row-major; a view of a
-/// row-major input. Sums keep their kind where the new shape keeps the channels together, else become floats.
+/// row-major input.
 [[nodiscard]] Variable reshape(const Variable& x, Shape shape);
 /// Axes from `start_axis` on joined to one: [N, C, H, W] to [N, C*H*W].
 [[nodiscard]] Variable flatten(const Variable& x, int start_axis = 1);

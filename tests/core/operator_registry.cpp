@@ -1,6 +1,7 @@
 #include "core/operator_registry.h"
 
 #include "fakequant/core/ops/ops.h"
+#include "fakequant/core/random.h"
 
 namespace fq::test {
 namespace {
@@ -175,6 +176,53 @@ std::vector<OperatorCase> loss_cases() {
   };
 }
 
+std::vector<OperatorCase> other_cases() {
+  const auto ids = [](const Variable& weight) {
+    return weight.device().is_meta() ? Tensor::empty({2, 3}, DType::i64, Device::meta())
+                                     : Tensor::from<std::int64_t>({4, 0, 4, 1, 3, 4}, {2, 3});
+  };
+  Input table{{5, 4}};
+  table.batched = false;
+  const auto dropout = [](const Vars& v) {
+    const RandomScope scope(3, 14);
+    return ops::dropout(v[0], 0.4, true);
+  };
+  return {
+      {"embedding", "", {table}, [=](const Vars& v) { return ops::embedding(ids(v[0]), v[0]); }},
+      {"dropout", "", {{image}}, dropout},
+  };
+}
+
+/// Straight-through operators: their gradient is that of a clip to the range of the codes.
+std::vector<OperatorCase> quantize_cases() {
+  const auto spec = [](Format format) { return QuantSpec::from_amax(format, {}, Tensor::scalar(1.5), "q"); };
+  const auto clip = [](const Vars& v) { return ops::clip(v[0], -1.5, 1.5); };
+  const auto above = [](const Vars& v) { return ops::clip(v[0], 0.0, 1.5); };
+  const auto attach = [=](const Vars& v) {
+    return ops::attach_codes(v[0], fq::quantize(v[0].tensor(), spec(IntFormat{8})));
+  };
+  const Input x{image, -2, 2, {-1.5, 0.0, 1.5}};
+  std::vector<OperatorCase> cases{
+      {"quantize", "int8", {x}, [=](const Vars& v) { return ops::quantize(v[0], spec(IntFormat{8})); }},
+      {"quantize",
+       "uint4",
+       {x},
+       [=](const Vars& v) {
+         return ops::quantize(v[0], spec(IntFormat{4, true}));
+       }},
+      {"fake_quantize",
+       "e4m3",
+       {x},
+       [=](const Vars& v) { return ops::fake_quantize(v[0], spec(FloatFormat{})); }},
+      {"attach_codes", "", {x}, attach},
+  };
+  for (auto& entry : cases) {
+    entry.surrogate = entry.variant == "uint4" ? Function(above) : Function(clip);
+    entry.trace_name = "quantize";
+  }
+  return cases;
+}
+
 std::vector<OperatorCase> product_cases() {
   const auto fixed = [](Shape shape) {
     Input input{std::move(shape)};
@@ -210,7 +258,7 @@ const std::vector<OperatorCase>& operator_cases() {
   static const auto all = [] {
     std::vector<OperatorCase> cases;
     for (const auto& list : {activation_cases(), elementwise_cases(), norm_cases(), pool_cases(),
-                             shape_cases(), loss_cases(), product_cases()})
+                             shape_cases(), loss_cases(), product_cases(), other_cases(), quantize_cases()})
       cases.insert(cases.end(), list.begin(), list.end());
     return cases;
   }();

@@ -30,6 +30,7 @@ struct OperatorCase {
   double tolerance = 2e-6;
   bool empty_batch = true;      ///< false where an empty batch has no meaning
   std::string trace_name = {};  ///< of the node in a trace where it is not `op`
+  Function surrogate = {};      ///< what the gradient is that of, for straight-through operators
 };
 
 void PrintTo(const OperatorCase& tested, std::ostream* out);
@@ -44,5 +45,7 @@ void PrintTo(const OperatorCase& tested, std::ostream* out);
 [[nodiscard]] std::vector<OperatorCase> shape_cases();
 [[nodiscard]] std::vector<OperatorCase> loss_cases();
 [[nodiscard]] std::vector<OperatorCase> product_cases();
+[[nodiscard]] std::vector<OperatorCase> other_cases();
+[[nodiscard]] std::vector<OperatorCase> quantize_cases();
 
 }  // namespace fq::test

@@ -1,0 +1,70 @@
+#include "fakequant/core/ops/embedding.h"
+
+#include <algorithm>
+
+#include "fakequant/core/ops/operator.h"
+
+namespace fq::ops {
+namespace {
+
+constexpr std::string_view op = "embedding";
+
+/// The ids as i64, row-major, all of them rows of the table.
+Tensor checked_ids(const Variable& ids, std::int64_t rows) {
+  const auto* tensor = ids.defined() ? std::get_if<Tensor>(&ids.value()) : nullptr;
+  FQ_CHECK(tensor != nullptr && tensor->defined() &&
+               (tensor->dtype() == DType::i64 || tensor->dtype() == DType::i32),
+           op, "the ids are {}: give i64 or i32",
+           tensor != nullptr ? tensor->describe() : "codes or undefined");
+  const Tensor out = tensor->to(Layout::row_major).to(DType::i64);
+  if (!detail::computes(out)) return out;
+  const auto* values = out.data<std::int64_t>();
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    FQ_CHECK(values[i] >= 0 && values[i] < rows, op, "id {} of {} is {}: use 0 to {}", i, out.numel(),
+             values[i], rows - 1);
+  return out;
+}
+
+void gather(const Tensor& ids, const Tensor& weight, Tensor& y) {
+  const auto* id = ids.data<std::int64_t>();
+  const std::int64_t width = weight.dim(1);
+  detail::visit_float(weight.dtype(), op, [&]<class T>(T) {
+    const T* table = weight.data<T>();
+    T* out = y.mutable_data<T>();
+#pragma omp parallel for schedule(static) if (y.numel() > 32768)
+    for (std::int64_t i = 0; i < ids.numel(); ++i) std::copy_n(table + id[i] * width, width, out + i * width);
+  });
+}
+
+void scatter(const Tensor& ids, const Tensor& dy, Tensor& dw) {
+  const auto* id = ids.data<std::int64_t>();
+  const std::int64_t width = dw.dim(1);
+  const Tensor same = dy.to(Layout::row_major);
+  detail::visit_float(dw.dtype(), op, [&]<class T>(T) {
+    const T* in = same.data<T>();
+    T* table = dw.mutable_data<T>();
+    for (std::int64_t i = 0; i < ids.numel(); ++i)
+#pragma omp simd
+      for (std::int64_t d = 0; d < width; ++d) table[id[i] * width + d] += in[i * width + d];
+  });
+}
+
+}  // namespace
+
+Variable embedding(const Variable& ids, const Variable& weight) {
+  const auto w = detail::floats(weight, op);
+  FQ_CHECK(w.tensor.rank() == 2, op, "the weight is {}: give [V, D]", to_string(w.tensor.shape()));
+  const Tensor rows = checked_ids(ids, w.tensor.dim(0));
+  Shape shape = rows.shape();
+  shape.push_back(w.tensor.dim(1));
+  Tensor y = Tensor::empty(shape, w.tensor.dtype(), w.tensor.device());
+  if (detail::computes(y)) gather(rows, w.tensor, y);
+  const auto backward = [saved = detail::Saved(rows), table = w.tensor.shape()](const Tensor& dy) {
+    Tensor dw = Tensor::zeros(table, dy.dtype());
+    scatter(saved.get(), dy, dw);
+    return std::vector<Tensor>{Tensor(), dw};
+  };
+  return detail::record(op, y, {ids, w.variable}, backward);
+}
+
+}  // namespace fq::ops

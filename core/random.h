@@ -1,0 +1,50 @@
+#pragma once
+
+/// Random numbers as functions of counters: any element of any draw can be made alone, on any thread or
+/// device.
+///
+/// The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+/// 2011).
+
+#include <array>
+#include <cstdint>
+
+#include "fakequant/core/tensor.h"
+
+namespace fq {
+
+/// Four words of 32 random bits for a counter and a key.
+[[nodiscard]] std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                                  std::array<std::uint32_t, 2> key) noexcept;
+
+/// Where random operators of this thread draw from: element e of the op-th of them since the scope began is a
+/// function of (seed, step, op, e), whatever ran before.
+struct RandomStream {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;  ///< of training, below 2^63
+  std::uint32_t op = 0;    ///< random operators so far in this step
+};
+/// The stream of this thread; seed 0, step 0 outside of any scope.
+[[nodiscard]] RandomStream& random_stream() noexcept;
+
+/// Sets this thread's stream to the first operator of a step while it lives, and puts the former one back.
+/// A training loop opens one a step: a run resumed at a step then draws the same numbers.
+class RandomScope {
+ public:
+  RandomScope(std::uint64_t seed, std::uint64_t step) noexcept;
+  ~RandomScope();
+  RandomScope(const RandomScope&) = delete;  // tied to its block
+  RandomScope& operator=(const RandomScope&) = delete;
+
+ private:
+  RandomStream previous_;
+};
+
+/// Fills an f32 or f64 tensor with values in [low, high], 32 random bits each. Element e in logical row-major
+/// order is a function of (seed, stream, e); `stream` (below 2^63) tells parameters apart. Nothing on `meta`.
+/// Throws ArgumentError for another dtype.
+void fill_uniform(Tensor& out, double low, double high, std::uint64_t seed, std::uint64_t stream = 0);
+/// As above, normally distributed (Box and Muller 1958).
+void fill_normal(Tensor& out, double mean, double deviation, std::uint64_t seed, std::uint64_t stream = 0);
+
+}  // namespace fq
