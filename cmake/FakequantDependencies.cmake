@@ -2,9 +2,16 @@ find_package(Threads REQUIRED)
 if(FAKEQUANT_OPENMP)
   find_package(OpenMP REQUIRED COMPONENTS CXX)
 endif()
-find_package(dnnl 2.6 QUIET CONFIG)
+set(FAKEQUANT_DNNL_MAJOR "" CACHE STRING "Major version of oneDNN: 2, 3, or empty for 2 where found and else 3")
+if(NOT FAKEQUANT_DNNL_MAJOR EQUAL 3)
+  find_package(dnnl 2.6 QUIET CONFIG)
+endif()
+if(NOT dnnl_FOUND AND NOT FAKEQUANT_DNNL_MAJOR EQUAL 2)
+  find_package(dnnl 3 CONFIG)  # its version file accepts the same major version only
+endif()
 if(NOT dnnl_FOUND)
-  find_package(dnnl 3 REQUIRED CONFIG)  # its version file accepts the same major version only
+  message(FATAL_ERROR "oneDNN ${FAKEQUANT_DNNL_MAJOR} was not found: install libdnnl-dev and ocl-icd-opencl-dev, or "
+    "name its folder in CMAKE_PREFIX_PATH")
 endif()
 find_package(HDF5 REQUIRED COMPONENTS C)
 find_package(hwy REQUIRED CONFIG)

@@ -61,6 +61,10 @@ ops::ConvOptions full_options(const ops::ConvOptions& options, int axes, std::st
           one_an_axis(options.dilation, 1, axes, 1, "dilation", function), options.groups};
 }
 
+Numbers full_output_padding(const Numbers& given, int axes, std::string_view function) {
+  return one_an_axis(given, 0, axes, 0, "output_padding", function);
+}
+
 Attributes attributes_of(const ops::ConvOptions& options) {
   return {{"stride", options.stride},
           {"padding", options.padding},
@@ -94,16 +98,15 @@ cpu::ConvShape conv_transpose_shape(const Shape& x3, const Shape& w3, const ops:
                                     const Numbers& output_padding, std::string_view function) {
   const int axes = static_cast<int>(options.stride.size());
   check_ranks(x3, w3, axes, function);
-  const auto extra = pair(one_an_axis(output_padding, 0, axes, 0, "output_padding", function), 0);
+  const auto extra = pair(output_padding, 0);
   const Shape x = lifted(x3), w = lifted(w3);
   check_groups(options.groups, x[1], "input", function);
   FQ_CHECK(x[1] == w[0], function, "the input {} has {} channels, the weight {} takes {}", to_string(x3),
            x[1], to_string(w3), w[0]);
   auto s = with_options({x[0], w[1] * options.groups, 0, 0, x[1], w[2], w[3], x[2], x[3]}, options);
   for (std::size_t i = 0; i < 2; ++i)
-    FQ_CHECK(extra[i] < std::max(s.stride[i], s.dilation[i]), function,
-             "output_padding is {}: it must be less than the stride {} or the dilation {}", extra[i],
-             s.stride[i], s.dilation[i]);
+    FQ_CHECK(extra[i] < s.stride[i], function, "output_padding is {}: it must be less than the stride {}",
+             extra[i], s.stride[i]);
   s.h = (s.oh - 1) * s.stride[0] - 2 * s.padding[0] + reach(s.kh, s.dilation[0]) + extra[0];
   s.w = (s.ow - 1) * s.stride[1] - 2 * s.padding[1] + reach(s.kw, s.dilation[1]) + extra[1];
   FQ_CHECK(s.oh > 0 && s.ow > 0 && s.h > 0 && s.w > 0, function,

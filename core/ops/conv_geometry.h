@@ -13,9 +13,11 @@ namespace fq::detail {
 /// Options with one number an axis each.
 [[nodiscard]] ops::ConvOptions full_options(const ops::ConvOptions& options, int axes,
                                             std::string_view function);
+[[nodiscard]] std::vector<std::int64_t> full_output_padding(const std::vector<std::int64_t>& given, int axes,
+                                                            std::string_view function);
 [[nodiscard]] Attributes attributes_of(const ops::ConvOptions& options);
 
-/// Of y = conv(x, w); shapes of rank 3 or 4, options full. Throws ArgumentError for what does not fit.
+/// Of y = conv(x, w); shapes of rank 3 or 4, all options full. Throws ArgumentError for what does not fit.
 [[nodiscard]] cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const ops::ConvOptions& options,
                                         std::string_view function);
 /// Of the convolution whose transpose takes x [n, i, h, w] with w [i, o/groups, kh, kw]: its y is this x.

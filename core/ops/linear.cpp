@@ -1,6 +1,7 @@
 #include "fakequant/core/ops/linear.h"
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/ops/code_products.h"
 #include "fakequant/core/ops/products.h"
 
 namespace fq::ops {
@@ -67,11 +68,49 @@ Variable linear_of_floats(const LinearShape& s, const Variable& x, const Variabl
           s, {x, w, bias}, [saved_a] { return saved_a.get(); }, [saved_b] { return saved_b.get(); }));
 }
 
+Value integer_value(const LinearShape& s, const QuantizedTensor& x, const QuantizedTensor& w,
+                    const Variable& bias) {
+  const std::int64_t largest = detail::largest_sum(x, w, s.in, "linear");
+  Tensor sums = Tensor::empty(s.y, DType::i32, x.codes.device());
+  if (!sums.device().is_meta()) {
+    const Tensor codes = x.codes.to(Layout::row_major);
+    cpu::exact_gemm(s.rows, s.out, s.in, detail::codes_of(x, codes), detail::codes_of(w, w.codes),
+                    sums.mutable_data<std::int32_t>());
+  }
+  return detail::product_sums(std::move(sums), x, w, bias, static_cast<int>(s.y.size()) - 1, largest);
+}
+
+Value minifloat_value(const LinearShape& s, const QuantizedTensor& x, const QuantizedTensor& w,
+                      const Variable& bias) {
+  const Tensor a = code_values(x).to(Layout::row_major), b = code_values(w);
+  Tensor y = Tensor::empty(s.y, DType::f32, a.device());
+  detail::multiply({a, s.rows, s.in}, {b, s.in, s.out, true}, y);
+  detail::scale_products(y, detail::product_scale(x, w, s.out), bias);
+  return y;
+}
+
+Variable linear_of_codes(const LinearShape& s, detail::CodeKind kind, const Variable& x, const Variable& w,
+                         const Variable& bias) {
+  const QuantizedTensor &a = *x.quantized(), &b = *w.quantized();
+  FQ_CHECK(a.codes.device() == b.codes.device(), "linear",
+           "the input is on {}, the weight on {}: give both on one device", to_string(a.codes.device()),
+           to_string(b.codes.device()));
+  Value y =
+      kind == detail::CodeKind::integers ? integer_value(s, a, b, bias) : minifloat_value(s, a, b, bias);
+  const detail::SavedCodes saved_a(a), saved_b(b);
+  return detail::record("linear", std::move(y), {x, w, bias},
+                        linear_backward(
+                            s, {x, w, bias}, [saved_a] { return saved_a.get().to(Layout::row_major); },
+                            [saved_b] { return saved_b.get(); }));
+}
+
 }  // namespace
 
 Variable linear(const Variable& x, const Variable& w, const Variable& bias) {
   const LinearShape s = LinearShape::of(x, w);
   detail::check_bias(bias, s.out, x, "linear");
+  const detail::CodeKind kind = detail::code_kind(x, w, 0);
+  if (kind != detail::CodeKind::floats) return linear_of_codes(s, kind, x, w, bias);
   return linear_of_floats(s, x.as_float(), w.as_float(), bias);
 }
 

@@ -1,0 +1,185 @@
+#include "fakequant/core/ops/code_products.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "core/products.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/ops/conv.h"
+#include "fakequant/core/ops/conv_transpose.h"
+#include "fakequant/core/ops/linear.h"
+#include "fakequant/core/tape.h"
+
+namespace fq {
+namespace {
+
+QuantizedTensor quantized(const Tensor& x, Format format, Granularity granularity = {}) {
+  const Shape scales = granularity.is_per_tensor() ? Shape{} : granularity.scale_shape(x.shape());
+  Tensor amax = Tensor::empty({numel(scales)});
+  for (std::int64_t i = 0; i < amax.numel(); ++i)
+    amax.mutable_data<float>()[i] = 0.5f + 0.01f * static_cast<float>(i % 40);
+  if (granularity.is_per_tensor()) amax = amax.reshape({});
+  return quantize(x, QuantSpec::from_amax(format, granularity, amax, "test"));
+}
+
+const IntFormat kInt8{8, false, false}, kUint8{8, true, false}, kNarrow{8, false, true},
+    kInt4{4, false, true};
+
+Variable leaf(const QuantizedTensor& x) {
+  return detail::record("test", x, {Variable(Tensor::zeros(x.shape()), true)},
+                        [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
+}
+
+/// Compares codes * codes with the product of the dequantized floats in f64: values and all gradients.
+template <class F>
+void expect_like_floats(const QuantizedTensor& x, const QuantizedTensor& w, std::int64_t channels,
+                        const F& op) {
+  const Tensor b = test::uniform({channels}, 7);
+  const Variable xq = leaf(x), wq = leaf(w), bias(b, true);
+  const Variable source_x = xq.node()->inputs[0], source_w = wq.node()->inputs[0];
+  const Variable y = op(xq, wq, bias);
+  const Variable xf(dequantize(x).to(DType::f64), true), wf(dequantize(w).to(DType::f64), true);
+  const Variable bf(b.to(DType::f64), true);
+  const Variable yf = op(xf, wf, bf);
+  // the bias moves by at most half a step of the grid, s_x * s_w < 1e-4
+  EXPECT_LT(test::difference(y.tensor(), yf.tensor()), 1e-4);
+  const Tensor dy = test::uniform(y.shape(), 9);
+  y.backward(dy);
+  yf.backward(dy.to(DType::f64));
+  EXPECT_LT(test::difference(source_x.grad(), xf.grad()), test::kRounding);
+  EXPECT_LT(test::difference(source_w.grad(), wf.grad()), test::kRounding);
+  EXPECT_LT(test::difference(bias.grad(), bf.grad()), test::kRounding);
+}
+
+TEST(CodeProducts, LinearGivesSumsAndGradients) {
+  const auto x = quantized(test::uniform({2, 3, 50}, 1), kInt8);
+  for (const auto& by : {Granularity::per_tensor(), Granularity::per_axis(0), Granularity::per_axis(-2)}) {
+    const auto w = quantized(test::uniform({11, 50}, 2), kNarrow, by);
+    const Variable y = ops::linear(Variable(x), Variable(w));
+    ASSERT_NE(y.accumulator(), nullptr);
+    const auto& sums = std::get<ProductSums>(y.accumulator()->value);
+    EXPECT_EQ(sums.axis, 2);
+    EXPECT_FALSE(sums.bias.defined());
+    expect_like_floats(x, w, 11,
+                       [](const auto& a, const auto& b, const auto& c) { return ops::linear(a, b, c); });
+  }
+}
+
+TEST(CodeProducts, TheValueIsDefinedOnCodes) {
+  const auto x = quantized(test::uniform({4, 30}, 1), kUint8);
+  const auto w = quantized(test::uniform({5, 30}, 2), kInt4, Granularity::per_axis(0));
+  const Tensor b = test::uniform({5}, 3);
+  const auto y = ops::linear(Variable(x), Variable(w), b).tensor().to_vector<float>();
+  const auto qx = x.codes.to_vector<std::uint8_t>();
+  const auto qw = w.codes.to_vector<std::int8_t>();
+  for (std::size_t i = 0; i < 4; ++i)
+    for (std::size_t c = 0; c < 5; ++c) {
+      const float scale = x.spec.scale.data<float>()[0] * w.spec.scale.data<float>()[c];
+      auto sum = static_cast<std::int64_t>(std::nearbyint(b.data<float>()[c] / scale));
+      for (std::size_t k = 0; k < 30; ++k) sum += static_cast<std::int64_t>(qx[i * 30 + k]) * qw[c * 30 + k];
+      EXPECT_EQ(y[i * 5 + c], static_cast<float>(sum) * scale);
+    }
+}
+
+TEST(CodeProducts, ConvolutionsGiveSumsAndGradients) {
+  const auto x = quantized(test::uniform({2, 6, 7, 5}, 1).to(Layout::channels_last), kInt8);
+  const auto rows = quantized(test::uniform({2, 6, 7, 5}, 1), kInt8);
+  const ops::ConvOptions options{{2, 1}, {1}, {}, 2};
+  const auto op = [&](const auto& a, const auto& b, const auto& c) { return ops::conv2d(a, b, c, options); };
+  for (const auto& by : {Granularity::per_tensor(), Granularity::per_axis(0)}) {
+    const auto w = quantized(test::uniform({8, 3, 3, 3}, 2), kNarrow, by);
+    const Variable y = ops::conv2d(Variable(x), Variable(w), {}, options);
+    ASSERT_NE(y.accumulator(), nullptr);
+    EXPECT_EQ(y.layout(), Layout::channels_last);
+    EXPECT_TRUE(bitwise_equal(y.tensor(), ops::conv2d(Variable(rows), Variable(w), {}, options).tensor()));
+    expect_like_floats(x, w, 8, op);
+  }
+  const auto line = quantized(test::uniform({2, 6, 9}, 3), kUint8);
+  const auto taps = quantized(test::uniform({4, 6, 3}, 4), kNarrow, Granularity::per_axis(0));
+  EXPECT_NE(ops::conv1d(Variable(line), Variable(taps)).accumulator(), nullptr);
+  expect_like_floats(line, taps, 4,
+                     [](const auto& a, const auto& b, const auto& c) { return ops::conv1d(a, b, c); });
+}
+
+TEST(CodeProducts, TransposedConvolutionsTakeTheirScalesAlongAxis1) {
+  const auto x = quantized(test::uniform({2, 6, 4, 5}, 1).to(Layout::channels_last), kInt8);
+  const auto w = quantized(test::uniform({6, 5, 3, 3}, 2), kNarrow, Granularity::per_axis(1));
+  const auto op = [](const auto& a, const auto& b, const auto& c) {
+    return ops::conv_transpose2d(a, b, c, {{2}, {1}, {}, 2}, {1, 0});
+  };
+  EXPECT_NE(op(Variable(x), Variable(w), Variable()).accumulator(), nullptr);
+  expect_like_floats(x, w, 10, op);
+}
+
+TEST(CodeProducts, E4m3ScalesTheSumAndAddsTheBias) {
+  const auto x = quantized(test::uniform({3, 40}, 1), FloatFormat{4, 3});
+  const auto w = quantized(test::uniform({5, 40}, 2), FloatFormat{4, 3}, Granularity::per_axis(0));
+  const Variable y = ops::linear(Variable(x), Variable(w));
+  EXPECT_TRUE(std::holds_alternative<Tensor>(y.value()));
+  expect_like_floats(x, w, 5,
+                     [](const auto& a, const auto& b, const auto& c) { return ops::linear(a, b, c); });
+  const auto image = quantized(test::uniform({2, 3, 5, 5}, 1), FloatFormat{4, 3});
+  const auto kernel = quantized(test::uniform({4, 3, 3, 3}, 2), FloatFormat{4, 3});
+  expect_like_floats(image, kernel, 4,
+                     [](const auto& a, const auto& b, const auto& c) { return ops::conv2d(a, b, c); });
+}
+
+TEST(CodeProducts, OtherGridsMultiplyDequantizedFloats) {
+  const auto x = quantized(test::uniform({3, 8}, 1), kInt8);
+  const auto w = quantized(test::uniform({5, 8}, 2), kInt8);
+  const auto floats = [](const Variable& a, const Variable& b) {
+    return std::holds_alternative<Tensor>(ops::linear(a, b).value());
+  };
+  EXPECT_TRUE(floats(Variable(x), Variable(dequantize(w))));
+  EXPECT_TRUE(floats(Variable(dequantize(x)), Variable(w)));
+  EXPECT_TRUE(
+      floats(Variable(x), Variable(quantized(test::uniform({5, 8}, 2), kInt8, Granularity::per_axis(1)))));
+  EXPECT_TRUE(
+      floats(Variable(quantized(test::uniform({3, 8}, 1), IntFormat{12, false, false})), Variable(w)));
+  EXPECT_TRUE(floats(Variable(x), Variable(quantized(test::uniform({5, 8}, 2), FloatFormat{4, 3}))));
+}
+
+TEST(CodeProducts, SumsThatCouldLeaveInt32AreRefused) {
+  const auto product = [](std::int64_t k) {
+    const auto x = quantized(Tensor::full({1, k}, 1.0), kUint8),
+               w = quantized(Tensor::full({1, k}, 1.0), kNarrow);
+    return ops::linear(Variable(x), Variable(w));
+  };
+  EXPECT_EQ(std::get<ProductSums>(product(66311).accumulator()->value).sums.to_vector<std::int32_t>(),
+            (std::vector<std::int32_t>{66311 * 255 * 127}));
+  try {
+    (void)product(66312);
+    FAIL();
+  } catch (const ArgumentError& error) {
+    EXPECT_NE(std::string(error.what()).find("66311"), std::string::npos) << error.what();
+  }
+}
+
+TEST(CodeProducts, OnMetaShapesOnly) {
+  const auto meta = [](Shape shape, Format format) {
+    return Variable(QuantizedTensor{Tensor::empty(shape, format.code_dtype(), Device::meta()),
+                                    QuantSpec::from_amax(format, {}, Tensor::scalar(1.0)),
+                                    {}});
+  };
+  const Variable b(Tensor::empty({4}, DType::f32, Device::meta()));
+  const Variable y = ops::conv2d(meta({2, 3, 8, 8}, kInt8), meta({4, 3, 3, 3}, kNarrow), b);
+  ASSERT_NE(y.accumulator(), nullptr);
+  EXPECT_EQ(y.shape(), (Shape{2, 4, 6, 6}));
+  EXPECT_EQ(y.tensor().shape(), y.shape());
+  EXPECT_EQ(ops::linear(meta({2, 3}, kInt8), meta({4, 3}, kNarrow), b).tensor().shape(), (Shape{2, 4}));
+  EXPECT_EQ(ops::linear(meta({2, 3}, FloatFormat{4, 3}), meta({4, 3}, FloatFormat{4, 3}), b).shape(),
+            (Shape{2, 4}));
+}
+
+TEST(CodeProducts, EmptyBatch) {
+  const auto x = quantized(Tensor::zeros({0, 3, 5, 5}), kInt8),
+             w = quantized(test::uniform({4, 3, 3, 3}, 1), kNarrow);
+  EXPECT_EQ(ops::conv2d(Variable(x), Variable(w)).tensor().shape(), (Shape{0, 4, 3, 3}));
+  const auto rows = quantized(Tensor::zeros({0, 3}), kInt8),
+             columns = quantized(test::uniform({4, 3}, 1), kNarrow);
+  EXPECT_EQ(ops::linear(Variable(rows), Variable(columns)).tensor().shape(), (Shape{0, 4}));
+}
+
+}  // namespace
+}  // namespace fq

@@ -1,0 +1,86 @@
+#include "fakequant/core/cpu/engine.h"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "core/products.h"
+#include "fakequant/core/cpu/exact.h"
+#include "fakequant/core/cpu/reference.h"
+#include "fakequant/core/cpu/threads.h"
+#include "fakequant/core/error.h"
+
+namespace fq {
+namespace {
+
+using cpu::ConvShape;
+
+TEST(Engine, MatricesAndTheirTransposes) {
+  for (const auto& [m, n, k] : {std::array{1, 1, 1}, {3, 5, 7}, {129, 65, 300}, {300, 500, 70}})
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true}) {
+        const Tensor a = test::uniform({m * k}, 1), b = test::uniform({k * n}, 2);
+        Tensor c = Tensor::empty({m, n}), right = Tensor::empty({m, n}, DType::f64);
+        cpu::gemm({a.raw(), DType::f32, m, k, ta}, {b.raw(), DType::f32, k, n, tb}, c.mutable_data<float>());
+        cpu::reference_gemm<double>(m, n, k, a.data<float>(), ta, b.data<float>(), tb,
+                                    right.mutable_data<double>());
+        EXPECT_LT(test::difference(c, right), test::kRounding) << m << " " << n << " " << k << ta << tb;
+      }
+}
+
+TEST(Engine, AnEmptySumIsZero) {
+  std::vector<float> c(6, 7.0f);
+  cpu::gemm({nullptr, DType::f32, 2, 0}, {nullptr, DType::f32, 0, 3}, c.data());
+  EXPECT_EQ(c, std::vector<float>(6));
+  std::vector<float> dw(18, 7.0f);
+  cpu::conv_backward_weights({0, 1, 4, 4, 2, 3, 3, 2, 2}, nullptr, nullptr, DType::f32, dw.data());
+  EXPECT_EQ(dw, std::vector<float>(18));
+}
+
+TEST(Engine, SmallIntegersAreExactInEveryTypeItHas) {
+  constexpr std::int64_t m = 6, n = 10, k = 64;  // codes within 4 bits: no 16-bit sum of a pair can saturate
+  std::vector<std::int8_t> a(m * k), b(n * k);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<std::int8_t>(i % 15) - 7;
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<std::int8_t>(i % 13) - 6;
+  std::vector<std::int32_t> c(m * n), right(m * n);
+  cpu::gemm({a.data(), DType::i8, m, k}, {b.data(), DType::i8, k, n, true}, c.data());
+  cpu::reference_gemm<std::int64_t>(m, n, k, a.data(), false, b.data(), true, right.data());
+  EXPECT_EQ(c, right);
+}
+
+TEST(Engine, FailuresAreBackendErrors) {
+  if (cpu::exact_type_works(cpu::ExactType::bf16)) GTEST_SKIP() << "this processor multiplies every type";
+  std::vector<std::uint16_t> a(64), b(64);
+  std::vector<float> c(64);
+  EXPECT_THROW(cpu::gemm({a.data(), DType::bf16, 8, 8}, {b.data(), DType::bf16, 8, 8}, c.data()),
+               BackendError);
+  EXPECT_THROW(cpu::gemm({a.data(), DType::f64, 1, 1}, {b.data(), DType::f64, 1, 1}, c.data()),
+               ArgumentError);
+}
+
+TEST(Engine, TasksRunOnOneThreadAndLeaveTheCountAlone) {
+  test::for_threads({1, 3}, [](int count) {
+    struct None {};
+    std::vector<int> seen(20);
+    cpu::parallel_tasks<None>(
+        20, [&](None&, std::int64_t i) { seen[static_cast<std::size_t>(i)] = detail::threads(); });
+    EXPECT_EQ(std::ranges::count(seen, 1), 20);
+    cpu::parallel_tasks<None>(1, [](None&, std::int64_t) {});
+    EXPECT_EQ(detail::threads(), count);
+  });
+}
+
+TEST(Engine, ATaskThatThrowsDoesNotStopTheOthers) {
+  struct None {};
+  std::vector<int> done(8);
+  EXPECT_THROW(cpu::parallel_tasks<None>(8,
+                                         [&](None&, std::int64_t i) {
+                                           if (i == 3) throw NumericError("three");
+                                           done[static_cast<std::size_t>(i)] = 1;
+                                         }),
+               NumericError);
+  EXPECT_EQ(std::ranges::count(done, 1), 7);
+}
+
+}  // namespace
+}  // namespace fq
