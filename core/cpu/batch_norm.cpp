@@ -24,33 +24,35 @@ std::vector<T> narrow(const PerChannel& values) {
   return {values.begin(), values.end()};
 }
 
+/// Sums of x - first and of its square, `first` the block's first row: one pass, and no cancellation to speak
+/// of.
 template <class T>
-void block_moments(const T* x, std::int64_t rows, std::int64_t channels, T* mean, T* squares) {
-  for (std::int64_t r = 0; r < rows; ++r)
-#pragma omp simd
-    for (std::int64_t c = 0; c < channels; ++c) mean[c] += x[r * channels + c];
-  for (std::int64_t c = 0; c < channels; ++c) mean[c] /= static_cast<T>(rows);
+void shifted_sums(const T* x, std::int64_t rows, std::int64_t channels, T* sums, T* squares) {
   for (std::int64_t r = 0; r < rows; ++r)
 #pragma omp simd
     for (std::int64_t c = 0; c < channels; ++c) {
-      const T deviation = x[r * channels + c] - mean[c];
-      squares[c] += deviation * deviation;
+      const T shifted = x[r * channels + c] - x[c];
+      sums[c] += shifted;
+      squares[c] += shifted * shifted;
     }
 }
 
 /// Joins the moments of blocks in order (Chan, Golub, LeVeque 1979).
 template <class T>
-Moments joined(const std::vector<T>& parts, const Blocks& blocks) {
+Moments joined(const T* x, const std::vector<T>& parts, const Blocks& blocks) {
   const auto channels = static_cast<std::size_t>(blocks.channels);
   Moments out{PerChannel(channels, 0.0), PerChannel(channels, 0.0)};
   for (std::int64_t b = 0; b < blocks.count; ++b) {
     const auto before = static_cast<double>(blocks.begin(b)), now = static_cast<double>(blocks.end(b));
-    const double share = (now - before) / now;
-    const T* mean = parts.data() + 2 * b * blocks.channels;
+    const double rows = now - before, share = rows / now;
+    const T* part = parts.data() + 2 * b * blocks.channels;
+    const T* first = x + blocks.begin(b) * blocks.channels;
     for (std::size_t c = 0; c < channels; ++c) {
-      const double delta = static_cast<double>(mean[c]) - out.mean[c];
+      const double offset = static_cast<double>(part[c]) / rows;
+      const double delta = static_cast<double>(first[c]) + offset - out.mean[c];
+      const double squares = static_cast<double>(part[channels + c]) - offset * offset * rows;
       out.mean[c] += delta * share;
-      out.variance[c] += static_cast<double>(mean[channels + c]) + delta * delta * before * share;
+      out.variance[c] += std::max(0.0, squares) + delta * delta * before * share;
     }
   }
   for (auto& v : out.variance) v /= std::max(1.0, static_cast<double>(blocks.rows));
@@ -67,10 +69,10 @@ Moments moments(const Tensor& x, std::int64_t rows, std::int64_t channels) {
 #pragma omp parallel for schedule(static) if (blocks.count > 1)
     for (std::int64_t b = 0; b < blocks.count; ++b) {
       T* part = parts.data() + 2 * b * channels;
-      block_moments(values + blocks.begin(b) * channels, blocks.end(b) - blocks.begin(b), channels, part,
-                    part + channels);
+      shifted_sums(values + blocks.begin(b) * channels, blocks.end(b) - blocks.begin(b), channels, part,
+                   part + channels);
     }
-    return joined(parts, blocks);
+    return joined(values, parts, blocks);
   });
 }
 

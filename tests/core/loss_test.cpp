@@ -1,0 +1,86 @@
+#include "fakequant/core/ops/loss.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "core/gradient_check.h"
+#include "fakequant/core/error.h"
+
+namespace fq {
+namespace {
+
+Tensor labels(std::initializer_list<std::int64_t> values) { return Tensor::from(values); }
+
+TEST(CrossEntropy, KnownValues) {
+  const Variable x = Tensor::from({0.0f, 0.0f, std::log(3.0f), 0.0f}, {2, 2});  // p = 1/2 1/2, 3/4 1/4
+  EXPECT_NEAR(ops::cross_entropy(x, labels({0, 1})).item(), (std::log(2.0) + std::log(4.0)) / 2, 1e-6);
+  const double smoothed = 0.8 * std::log(4.0) + 0.1 * (std::log(4.0) + std::log(4.0 / 3.0));
+  EXPECT_NEAR(ops::cross_entropy(Tensor::from({std::log(3.0f), 0.0f}, {1, 2}), labels({1}), 0.2).item(),
+              smoothed, 1e-6);
+}
+
+TEST(CrossEntropy, LargeLogitsStayFinite) {
+  const Variable x(Tensor::from({1e4f, -1e4f}, {1, 2}), true);
+  const Variable loss = ops::cross_entropy(x, labels({1}));
+  EXPECT_EQ(loss.item(), 2e4);
+  loss.backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{1, -1}));
+}
+
+TEST(CrossEntropy, TakesInt32Labels) {
+  const Variable x = Tensor::zeros({1, 4});
+  EXPECT_NEAR(ops::cross_entropy(x, Tensor::from({2})).item(), std::log(4.0), 1e-6);
+}
+
+TEST(CrossEntropy, ReadsSumsNotYetRounded) {
+  const Accumulator sums{ProductSums{Tensor::from({0, 0}, {1, 2}), {}, Tensor::scalar(1.0), 1}};
+  EXPECT_NEAR(ops::cross_entropy(Variable(sums), labels({0})).item(), std::log(2.0), 1e-6);
+}
+
+TEST(CrossEntropy, NamesTheLabelOutOfRange) {
+  const Variable x = Tensor::zeros({3, 4});
+  try {
+    (void)ops::cross_entropy(x, labels({0, 3, 4}));
+    FAIL();
+  } catch (const ArgumentError& error) {
+    EXPECT_STREQ(error.what(), "[cross_entropy] the label of row 2 is 4: use 0 to 3");
+  }
+  EXPECT_THROW((void)ops::cross_entropy(x, labels({0, -1, 2})), ArgumentError);
+}
+
+TEST(CrossEntropy, RefusesWhatDoesNotFit) {
+  const Variable x = Tensor::zeros({2, 4});
+  EXPECT_THROW((void)ops::cross_entropy(x, labels({0})), ArgumentError);
+  EXPECT_THROW((void)ops::cross_entropy(x, Tensor::zeros({2})), ArgumentError);
+  EXPECT_THROW((void)ops::cross_entropy(x, {}), ArgumentError);
+  EXPECT_THROW((void)ops::cross_entropy(x, labels({0, 1}), 1.5), ArgumentError);
+  EXPECT_THROW((void)ops::cross_entropy(Tensor::zeros({2}), labels({0, 1})), ArgumentError);
+  EXPECT_THROW((void)ops::cross_entropy(Tensor::zeros({2, 0}), labels({0, 1})), ArgumentError);
+}
+
+TEST(Softmax, RowsSumToOneAndLogarithmsAgree) {
+  const Variable x = test::random_values({4, 7}, 1, -30, 30);
+  const auto p = ops::softmax(x).tensor().to_vector<double>(),
+             l = ops::log_softmax(x).tensor().to_vector<double>();
+  for (std::size_t r = 0; r < 4; ++r) {
+    double sum = 0;
+    for (std::size_t c = 0; c < 7; ++c) sum += p[7 * r + c];
+    EXPECT_NEAR(sum, 1.0, 1e-14);
+  }
+  for (std::size_t i = 0; i < p.size(); ++i) EXPECT_NEAR(std::log(p[i]), l[i], 1e-12);
+}
+
+TEST(Softmax, RefusesAnAxisOutOfRange) {
+  EXPECT_THROW((void)ops::softmax(Tensor::zeros({2, 2}), 2), ArgumentError);
+  EXPECT_THROW((void)ops::softmax(Tensor::scalar(1.0)), ArgumentError);
+}
+
+TEST(MseLoss, KnownValueAndShapes) {
+  const Variable x = Tensor::from({1.0f, 3.0f});
+  EXPECT_EQ(ops::mse_loss(x, Tensor::from({0.0f, 1.0f})).item(), 2.5);
+  EXPECT_THROW((void)ops::mse_loss(x, Tensor::zeros({2, 1})), ArgumentError);
+}
+
+}  // namespace
+}  // namespace fq

@@ -1,0 +1,165 @@
+#include "fakequant/core/ops/pool.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "core/gradient_check.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/ops/activation.h"
+#include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/ops/quantize.h"
+#include "fakequant/core/ops/shape.h"
+#include "fakequant/core/tape.h"
+
+namespace fq {
+namespace {
+
+const ops::Pool2d two{{2, 2}};
+const ops::Pool2d three{{3, 3}, {2, 2}, {1, 1}};
+
+QuantSpec int8(double amax, bool is_unsigned = false) {
+  return QuantSpec::from_amax(IntFormat{8, is_unsigned}, {}, Tensor::scalar(amax));
+}
+std::vector<float> values(const Variable& x) { return x.tensor().to_vector<float>(); }
+Tensor floats(const Shape& shape, unsigned seed) { return test::random_values(shape, seed).to(DType::f32); }
+
+Tensor integers(const Shape& shape, unsigned seed, double bound) {
+  return test::random_values(shape, seed, -bound, bound).to(DType::i32);
+}
+
+/// Sums as if a product of `leaf` had made them, its gradient passed straight.
+Variable sums_of(const Variable& leaf, const Tensor& sums) {
+  return detail::record("sums", Accumulator{ProductSums{sums, {}, Tensor::scalar(1.0), 1}}, {leaf},
+                        [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
+}
+
+TEST(MaxPool, TheFirstOfEqualValuesTakesTheGradient) {
+  const Variable x(Tensor::from({1.0f, 2.0f, 2.0f, 2.0f}, {1, 1, 2, 2}), true);
+  ops::max_pool2d(x, two).backward(Tensor::full({1, 1, 1, 1}, 5.0));
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 5, 0, 0}));
+}
+
+TEST(MaxPool, PaddingNeverWinsAndNaNDoes) {
+  const Variable x = Tensor::full({1, 1, 3, 3}, -7.0);
+  EXPECT_EQ(values(ops::max_pool2d(x, three)), (std::vector<float>(4, -7.0f)));
+  Tensor y = Tensor::zeros({1, 1, 2, 2});
+  y.mutable_data<float>()[1] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(values(ops::max_pool2d(y, two))[0]));
+}
+
+TEST(MaxPool, CodesGiveTheCodesOfThePooledFloats) {
+  const Tensor x = floats({2, 3, 7, 6}, 5);
+  for (const auto& spec :
+       {int8(1.7), int8(1.7, true), QuantSpec::from_amax(FloatFormat{}, {}, Tensor::scalar(1.7))}) {
+    const Variable y = ops::max_pool2d(Variable(quantize(x, spec)), three);
+    ASSERT_NE(y.quantized(), nullptr);
+    EXPECT_EQ(y.layout(), Layout::channels_last);
+    EXPECT_FALSE(y.quantized()->mask.defined());
+    const auto expected = quantize(ops::max_pool2d(Variable(x), three).tensor(), spec);
+    EXPECT_EQ(values(y), dequantize(expected).to_vector<float>());
+  }
+}
+
+TEST(MaxPool, GradientsOfCodesPassTheMaskOfTheirQuantizer) {
+  const Variable x(Tensor::from({0.5f, 9.0f, 0.25f, -1.0f}, {1, 1, 1, 4}), true);
+  const Variable y = ops::max_pool2d(ops::quantize(x, int8(1.0)), {{1, 2}});
+  y.backward(Tensor::from({1.0f, 2.0f}, {1, 1, 1, 2}));
+  EXPECT_EQ(x.grad().to_vector<float>(),
+            (std::vector<float>{0, 0, 2, 0}));  // 9 saturates: its gradient is clipped
+}
+
+TEST(MaxPool, SumsGiveTheCodesOfPoolingAfterRounding) {
+  const ProductSums sums{integers({2, 3, 6, 6}, 7, 40000).to(Layout::channels_last),
+                         Tensor::from({100, -5000, 7}), Tensor::from({1e-4f, 3e-5f, 2e-4f}), 1};
+  const Accumulator x{sums, true};
+  const Variable y = ops::max_pool2d(Variable(x), two);
+  ASSERT_NE(y.accumulator(), nullptr);
+  EXPECT_TRUE(y.accumulator()->relu);
+  const auto spec = int8(2.0, true);
+  const Variable after = ops::max_pool2d(Variable(requantize(x, spec, false)), two);
+  EXPECT_TRUE(bitwise_equal(requantize(*y.accumulator(), spec).codes, after.quantized()->codes));
+}
+
+TEST(MaxPool, PoolsEachPartOfAConcat) {
+  const auto part = [](unsigned seed, double scale) {
+    return Variable(
+        Accumulator{ProductSums{integers({1, 2, 4, 4}, seed, 1000), {}, Tensor::scalar(scale), 1}});
+  };
+  const Variable x = ops::concat({part(1, 1e-3), part(2, 2e-3)}, 1);
+  const Variable y = ops::max_pool2d(x, two);
+  ASSERT_NE(y.accumulator(), nullptr);
+  EXPECT_EQ(values(y), values(ops::max_pool2d(Variable(to_float(*x.accumulator())), two)));
+}
+
+TEST(MaxPool, GradientOfSumsGoesToTheLargest) {
+  const Variable weight(Tensor::zeros({1, 2, 2, 2}), true);
+  const Tensor sums = Tensor::from({1, 5, 3, 2, 9, 0, 9, 9}, {1, 2, 2, 2});
+  const Variable x = sums_of(weight, sums);
+  ops::max_pool2d(x, two).backward(Tensor::full({1, 2, 1, 1}, 1.0));
+  EXPECT_EQ(weight.grad().to_vector<float>(), (std::vector<float>{0, 1, 0, 0, 1, 0, 0, 0}));
+}
+
+TEST(AvgPool, CodesAverageAsTheEngineDoes) {
+  const auto q = quantize(floats({1, 2, 4, 4}, 9), int8(1.9));
+  const Variable y = ops::avg_pool2d(Variable(q), two);
+  ASSERT_NE(y.accumulator(), nullptr);
+  const auto x = dequantize(q).to_vector<float>();
+  const auto got = values(y);
+  for (std::size_t c = 0; c < 2; ++c) {
+    float t = 0.0f;
+    for (const std::size_t i : {0u, 1u, 4u, 5u}) t += x[16 * c + i];  // (h, w) order
+    EXPECT_EQ(got[4 * c], t / 4.0f);
+  }
+}
+
+TEST(AvgPool, DividesByTheWholeWindowOrByThePixelsInIt) {
+  const Variable x = Tensor::full({1, 1, 2, 2}, 9.0);
+  ops::Pool2d options{{3, 3}, {1, 1}, {1, 1}};
+  EXPECT_EQ(values(ops::avg_pool2d(x, options)), (std::vector<float>(4, 4.0f)));
+  options.count_include_pad = false;
+  EXPECT_EQ(values(ops::avg_pool2d(x, options)), (std::vector<float>(4, 9.0f)));
+}
+
+TEST(GlobalPool, CodesGiveIntegerSums) {
+  const auto q = quantize(floats({2, 3, 5, 4}, 11), int8(1.5));
+  const Variable y = ops::global_avg_pool2d(Variable(q));
+  ASSERT_NE(y.accumulator(), nullptr);
+  const auto& sums = std::get<PooledSums>(y.accumulator()->value);
+  EXPECT_EQ(sums.count, 20);
+  const auto codes = q.codes.to_vector<std::int8_t>();
+  std::int32_t first = 0;
+  for (std::size_t i = 0; i < 20; ++i) first += codes[i];
+  EXPECT_EQ(sums.sums.to_vector<std::int32_t>()[0], first);
+  EXPECT_EQ(values(y)[0], static_cast<float>(first) * (q.spec.scale.data<float>()[0] / 20.0f));
+}
+
+TEST(GlobalPool, FlattenedSumsRoundToTheSameCodes) {
+  const Variable x = ops::global_avg_pool2d(Variable(quantize(floats({4, 8, 3, 3}, 13), int8(1.5))));
+  const Variable flat = ops::flatten(x);
+  ASSERT_NE(flat.accumulator(), nullptr);
+  EXPECT_EQ(requantize(*flat.accumulator(), int8(0.4)).codes.to_vector<std::int8_t>(),
+            requantize(*x.accumulator(), int8(0.4)).codes.to_vector<std::int8_t>());
+}
+
+TEST(Pool, CodesWithSeveralScalesAreReadAsFloats) {
+  const auto spec = QuantSpec::from_amax(IntFormat{}, Granularity::per_axis(1), Tensor::from({1.0f, 2.0f}));
+  const Variable x(quantize(floats({1, 2, 4, 4}, 3), spec));
+  for (const auto& y : {ops::max_pool2d(x, two), ops::avg_pool2d(x, two), ops::global_avg_pool2d(x)})
+    EXPECT_TRUE(std::holds_alternative<Tensor>(y.value()));
+}
+
+TEST(Pool, RefusesWhatDoesNotFit) {
+  const Variable x = Tensor::zeros({1, 1, 4, 4});
+  EXPECT_THROW((void)ops::max_pool2d(x, {{5, 2}}), ArgumentError);
+  EXPECT_THROW((void)ops::max_pool2d(x, {{0, 2}}), ArgumentError);
+  EXPECT_THROW((void)ops::avg_pool2d(x, {{2, 2}, {-1, 1}}), ArgumentError);
+  EXPECT_THROW((void)ops::avg_pool2d(x, {{2, 2}, {0, 0}, {2, 2}}), ArgumentError);
+  EXPECT_THROW((void)ops::max_pool2d(Tensor::zeros({1, 4, 4}), two), ArgumentError);
+  EXPECT_THROW((void)ops::global_avg_pool2d(Tensor::zeros({1, 2, 0, 3})), ArgumentError);
+  EXPECT_THROW((void)ops::max_pool1d(x, {}), ArgumentError);
+}
+
+}  // namespace
+}  // namespace fq
