@@ -1,10 +1,10 @@
 #include "fakequant/core/text.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <numeric>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace fq::detail {
 namespace {

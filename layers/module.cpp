@@ -53,14 +53,16 @@ std::vector<std::pair<std::string, Module*>> Module::named_modules() {
 std::vector<std::pair<std::string, Variable>> Module::named_parameters() const {
   auto out = parameters_;
   for (const auto& [path, slot] : named_slots())
-    for (const auto& [name, value] : slot->module->parameters_) out.emplace_back(join_path(path, name), value);
+    for (const auto& [name, value] : slot->module->parameters_)
+      out.emplace_back(join_path(path, name), value);
   return out;
 }
 
 std::vector<Variable> Module::parameters() const {
   std::vector<Variable> out;
   for (auto& [name, value] : named_parameters())
-    if (std::ranges::none_of(out, [&](const Variable& v) { return v.node() == value.node(); })) out.push_back(value);
+    if (std::ranges::none_of(out, [&](const Variable& v) { return v.node() == value.node(); }))
+      out.push_back(value);
   return out;
 }
 
@@ -77,7 +79,8 @@ Module& Module::at(std::string_view path) {
     if (name == path) return *slot->module;
     paths.push_back(name);
   }
-  throw ArgumentError(fmt::format("[module] there is no module '{}'{}", path, detail::did_you_mean(path, paths)));
+  throw ArgumentError(
+      fmt::format("[module] there is no module '{}'{}", path, detail::did_you_mean(path, paths)));
 }
 
 void Module::replace(std::string_view path, std::shared_ptr<Module> module) {
@@ -114,10 +117,10 @@ Tensor Module::add_buffer(std::string name, Tensor value) {
 
 std::shared_ptr<detail::Slot> Module::add_slot(std::string name, std::shared_ptr<Module> module) {
   FQ_CHECK(module != nullptr, "add_module", "the child '{}' is null", name);
-  FQ_CHECK(!name.empty() && name.find('.') == std::string::npos && name.find('/') == std::string::npos, "add_module",
-           "'{}' is not a name for a child: use one without '.' and '/'", name);
-  FQ_CHECK(std::ranges::none_of(children_, [&](const auto& child) { return child.first == name; }), "add_module",
-           "there are two children named '{}'", name);
+  FQ_CHECK(!name.empty() && name.find('.') == std::string::npos && name.find('/') == std::string::npos,
+           "add_module", "'{}' is not a name for a child: use one without '.' and '/'", name);
+  FQ_CHECK(std::ranges::none_of(children_, [&](const auto& child) { return child.first == name; }),
+           "add_module", "there are two children named '{}'", name);
   module->name_ = name;
   auto slot = std::make_shared<detail::Slot>(detail::Slot{std::move(module)});
   children_.emplace_back(std::move(name), slot);
@@ -135,8 +138,8 @@ std::ostream& operator<<(std::ostream& out, const Module& module) {
   out << module.type() << '(' << module.describe() << ")\n";
   for (const auto& [path, slot] : module.named_slots()) {
     const auto depth = static_cast<std::size_t>(std::ranges::count(path, '.'));
-    out << std::string(2 * depth + 2, ' ') << path.substr(path.rfind('.') + 1) << ": " << slot->module->type() << '('
-        << slot->module->describe() << ")\n";
+    out << std::string(2 * depth + 2, ' ') << path.substr(path.rfind('.') + 1) << ": " << slot->module->type()
+        << '(' << slot->module->describe() << ")\n";
   }
   return out;
 }

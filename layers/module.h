@@ -45,8 +45,9 @@ class Child {
 };
 
 /// Derive from it, register parameters, buffers and children in the constructor, and override `forward`:
-/// the overload of one Variable, or that of several. Call a module by `operator()`, which pushes its name on the
-/// trace's path. Several threads may run one model at once in evaluation mode; whatever changes it needs it alone.
+/// the overload of one Variable, or that of several. Call a module by `operator()`, which pushes its name on
+/// the trace's path. Several threads may run one model at once in evaluation mode; whatever changes it needs
+/// it alone.
 class Module {
  public:
   Module() = default;
@@ -81,7 +82,6 @@ class Module {
   void eval() { train(false); }
   [[nodiscard]] bool training() const noexcept { return training_; }
   void zero_grad();
-
 
  protected:
   /// One input, one output.

@@ -11,7 +11,8 @@ namespace {
 using Key = detail::Node::GridKey;
 
 Variable make_codes(const Variable& x, const QuantSpec& spec) {
-  const bool rounds_sums = x.accumulator() != nullptr && spec.format.is_integer() && spec.granularity.is_per_tensor();
+  const bool rounds_sums =
+      x.accumulator() != nullptr && spec.format.is_integer() && spec.granularity.is_per_tensor();
   const Variable input = rounds_sums ? x : x.as_float();
   const bool with_mask = detail::needs_grad({input});
   QuantizedTensor out = rounds_sums ? fq::requantize(*x.accumulator(), spec, with_mask)

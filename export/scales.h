@@ -1,0 +1,28 @@
+#pragma once
+
+/// Scales of a quantized model as files for engines: `scales.json` to read, `scales.h5` to compute with.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "fakequant/layers/module.h"
+
+namespace fq {
+
+/// `{"format": "fakequant-scales", "version": 1, "quantizers": [{"name", "aliases", "enabled", "format",
+/// "granularity",
+///   "amax", "scale", "zero_point"}, ..]}`. `name` is the path of the module and its quantizer; `format` is
+/// `{"type": "int", "bits", "unsigned", "narrow_range"}` or `{"type": "float", "exponent", "mantissa"}`;
+/// `granularity` is "tensor" or `{"axis": n}`; amax and scale are numbers, or lists of one number a channel.
+/// A value q stands for (q - zero_point_stored) * scale, where stored codes are q + zero_point. Dynamic
+/// quantizers have no amax. Throws ArgumentError naming an enabled quantizer that was not calibrated.
+[[nodiscard]] nlohmann::json scales_json(Module& model);
+
+/// Writes `scales_json` as text. The file is written beside, synced and renamed. Throws FileError,
+/// SystemError.
+void save_scales_json(const std::string& path, Module& model);
+/// Writes datasets `<quantizer>/amax`, `<quantizer>/scale` (f32) and `<quantizer>/zero_point` (i32) for each
+/// enabled quantizer with amax, and the JSON above as the attribute "scales", as one of our HDF5 files.
+void save_scales_h5(const std::string& path, Module& model);
+
+}  // namespace fq

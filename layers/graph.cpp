@@ -1,0 +1,44 @@
+#include "fakequant/layers/graph.h"
+
+#include <algorithm>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/text.h"
+
+namespace fq {
+
+Graph::Graph(std::vector<GraphNode> nodes) {
+  FQ_CHECK(!nodes.empty(), "graph", "the model has no nodes: give at least one");
+  std::vector<std::string> names{"input"};
+  std::vector<std::size_t> last_reader{0};
+  for (auto& node : nodes) {
+    Step step;
+    for (const auto& input : node.inputs) {
+      const auto at = std::ranges::find(names, input);
+      FQ_CHECK(at != names.end(), "graph", "node '{}' reads '{}', which is no earlier node{}", node.name,
+               input, detail::did_you_mean(input, names));
+      step.inputs.push_back(static_cast<std::size_t>(at - names.begin()));
+      last_reader[step.inputs.back()] = steps_.size();
+    }
+    step.module = add_module(node.name, std::move(node.module));
+    steps_.push_back(std::move(step));
+    names.push_back(node.name);
+    last_reader.push_back(steps_.size());
+  }
+  for (std::size_t value = 0; value + 1 < last_reader.size(); ++value)
+    steps_[std::min(last_reader[value], steps_.size() - 1)].dead.push_back(value);
+}
+
+Variable Graph::forward(const Variable& x) {
+  std::vector<Variable> values{x};
+  for (const auto& step : steps_) {
+    std::vector<Variable> inputs;
+    for (const auto input : step.inputs) inputs.push_back(values[input]);
+    values.push_back(inputs.size() == 1 ? step.module(inputs[0]) : step.module(inputs));
+    inputs.clear();
+    for (const auto value : step.dead) values[value] = {};
+  }
+  return values.back();
+}
+
+}  // namespace fq

@@ -1,0 +1,33 @@
+#include "fakequant/layers/norm.h"
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/ops/norm.h"
+
+namespace fq {
+
+BatchNorm::BatchNorm(std::int64_t channels, double eps, double momentum) : eps_(eps), momentum_(momentum) {
+  FQ_CHECK(channels > 0 && eps > 0 && momentum >= 0 && momentum <= 1, "batch_norm",
+           "{} channels, eps {}, momentum {}: use 1 or more channels, eps > 0, momentum 0 to 1", channels,
+           eps, momentum);
+  weight_ = add_parameter("weight", Tensor::full({channels}, 1.0));
+  bias_ = add_parameter("bias", Tensor::zeros({channels}));
+  mean_ = add_buffer("running_mean", Tensor::zeros({channels}));
+  variance_ = add_buffer("running_var", Tensor::full({channels}, 1.0));
+}
+
+std::string BatchNorm::describe() const { return fmt::format("{} channels", weight_.dim(0)); }
+
+Variable BatchNorm::forward(const Variable& x) {
+  return ops::batch_norm(x, weight_, bias_, mean_, variance_, training() && !frozen_, momentum_, eps_);
+}
+
+LayerNorm::LayerNorm(Shape shape, double eps) : eps_(eps) {
+  weight_ = add_parameter("weight", Tensor::full(shape, 1.0));
+  bias_ = add_parameter("bias", Tensor::zeros(shape));
+}
+
+std::string LayerNorm::describe() const { return to_string(weight_.shape()); }
+
+Variable LayerNorm::forward(const Variable& x) { return ops::layer_norm(x, weight_, bias_, eps_); }
+
+}  // namespace fq

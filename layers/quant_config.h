@@ -1,0 +1,49 @@
+#pragma once
+
+/// QuantConfig: which quantizers a model gets, as ordered wildcard rules.
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/layers/tensor_quantizer.h"
+
+namespace fq {
+
+/// The engine that the numbers are trained for. `ort`: unsigned after a ReLU, storage offset 128 for signed
+/// codes, and inputs of additions, concatenations and averages are quantized too; `tensorrt`: the same,
+/// signed, offset 0; `none`: linear and convolution layers only.
+enum class Target { none, ort, tensorrt };
+[[nodiscard]] std::string_view name(Target target) noexcept;
+
+/// Fields for the quantizers whose path matches: keys of QuantDescriptor::dict(), and `enable`.
+/// `*` is any run of characters, `?` one; the pattern must cover the whole path, "conv1.input_quantizer".
+struct QuantRule {
+  std::string pattern;
+  std::shared_ptr<const nlohmann::json> fields;
+  bool by_user = true;  ///< a user's explicit field wins over preset and target, with a warning
+};
+
+struct QuantConfig {
+  std::vector<QuantRule> rules;  ///< in order: a later one overrides the fields it gives
+  Target target = Target::ort;
+  bool pow2 = false;  ///< scales raised to powers of two
+  Arithmetic arithmetic = Arithmetic::deployed;
+  std::string algorithm = "max";  ///< of calibration
+
+  /// int8, int8_weight_only, w4a8, w4a4, w3a3, w2a2, fp8, or ModelOpt's constants INT8_DEFAULT_CFG and so on.
+  /// Throws ArgumentError naming the presets; those with block scales are refused by a message of their own.
+  [[nodiscard]] static QuantConfig preset(std::string_view name);
+  [[nodiscard]] static std::vector<std::string> preset_names();
+  /// `{"preset": "int8", "target": "ort", "scale": "free"|"pow2", "arithmetic": .., "algorithm": ..,
+  ///   "rules": [{"pattern": "*conv1*", "enable": false}, ..]}`, or ModelOpt's `{"quant_cfg": {pattern:
+  ///   fields}, ..}`.
+  /// Throws ArgumentError naming the key and the nearest valid one.
+  [[nodiscard]] static QuantConfig from_json(const nlohmann::ordered_json& json);
+  /// The same from text, with comments allowed. Throws ArgumentError with the line of a syntax error.
+  [[nodiscard]] static QuantConfig parse(std::string_view text);
+};
+
+}  // namespace fq

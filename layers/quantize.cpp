@@ -1,0 +1,214 @@
+#include "fakequant/layers/quantize.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include <fmt/ranges.h>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/log.h"
+#include "fakequant/core/text.h"
+#include "fakequant/layers/placement.h"
+#include "fakequant/layers/trace.h"
+
+namespace fq {
+namespace {
+
+using nlohmann::json;
+
+std::map<std::type_index, QuantFactory>& factories() {
+  static std::map<std::type_index, QuantFactory> table;
+  return table;
+}
+
+template <class Float>
+void register_inputs() {
+  register_quant_module(
+      typeid(Float), [](const Module& layer, std::size_t inputs) -> std::shared_ptr<Module> {
+        return std::make_shared<QuantInputs<Float>>(static_cast<const Float&>(layer), inputs);
+      });
+}
+
+void register_defaults() {
+  static const bool once = [] {
+    const auto own = factories();  // what users registered before stays
+    register_quant_module<Linear, QuantLinear>();
+    register_quant_module<Conv1d, QuantConv1d>();
+    register_quant_module<Conv2d, QuantConv2d>();
+    register_inputs<Add>();
+    register_inputs<Concat>();
+    register_inputs<AvgPool2d>();
+    register_inputs<GlobalAvgPool2d>();
+    for (const auto& [type, make] : own) factories()[type] = make;
+    return true;
+  }();
+  (void)once;
+}
+
+/// The fields that rules give to a quantizer, and which of them a user gave.
+struct Fields {
+  json all = json::object();
+  json by_user = json::object();
+};
+
+Fields fields_for(const QuantConfig& config, const std::vector<std::string>& paths,
+                  std::vector<bool>& matched) {
+  Fields out;
+  for (std::size_t i = 0; i < config.rules.size(); ++i) {
+    const QuantRule& rule = config.rules[i];
+    if (std::ranges::none_of(paths,
+                             [&](const auto& path) { return detail::wildcard_match(rule.pattern, path); }))
+      continue;
+    matched[i] = true;
+    out.all.update(*rule.fields);
+    if (!rule.fields->contains("enable") && !out.all.contains("enable")) out.all["enable"] = true;
+    if (rule.by_user) out.by_user.update(*rule.fields);
+  }
+  return out;
+}
+
+bool switched_on(const Fields& fields) { return fields.all.value("enable", false); }
+
+QuantDescriptor descriptor_of(json fields) {
+  fields.erase("enable");
+  for (auto it = fields.begin(); it != fields.end();) it = it->is_null() ? fields.erase(it) : std::next(it);
+  return QuantDescriptor::from_dict(fields);
+}
+
+class Quantizing {
+ public:
+  Quantizing(Module& model, const QuantConfig& config, const Shape& input_shape)
+      : model_(model),
+        config_(config),
+        graph_(trace(model, input_shape)),
+        matched_(config.rules.size(), false) {}
+
+  std::vector<std::string> run() {
+    for (const auto& use : detail::quantizable_uses(model_, graph_, config_.target, is_quantizable))
+      place(use);
+    for (std::size_t i = 0; i < matched_.size(); ++i)
+      if (!matched_[i] && config_.rules[i].by_user) warn_unmatched(config_.rules[i].pattern);
+    for (const auto& warning : warnings_) log(LogLevel::warning, warning);
+    return std::move(warnings_);
+  }
+
+ private:
+  static bool is_quantizable(const Module& module) { return factories().contains(typeid(module)); }
+
+  void place(const detail::QuantizableUse& use) {
+    const Fields weight = fields_for(config_, {use.path + ".weight_quantizer"}, matched_);
+    const Fields output = fields_for(config_, {use.path + ".output_quantizer"}, matched_);
+    std::vector<Fields> inputs;
+    for (std::size_t i = 0; i < use.tensors.size(); ++i) inputs.push_back(input_fields(use, i));
+    names_.push_back(use.path + ".input_quantizer");
+    const bool has_weight = use.has_weight;
+    if (has_weight) names_.push_back(use.path + ".weight_quantizer");
+    if (!(has_weight && switched_on(weight)) && std::ranges::none_of(inputs, switched_on)) return;
+    const Module& old = model_.at(use.path);
+    auto made = factories().at(typeid(old))(old, use.tensors.size());
+    auto* quant = dynamic_cast<QuantModule*>(made.get());
+    FQ_CHECK(quant != nullptr, "quantize", "what is registered for '{}' is no QuantModule", use.path);
+    model_.replace(use.path, made);
+    if (auto* quantizer = quant->weight_quantizer())
+      configure_weight(*quantizer, weight, use.path, quant->weight_axis());
+    if (auto* quantizer = quant->output_quantizer(); quantizer != nullptr && switched_on(output))
+      configure(*quantizer, descriptor_of(output.all), use.path + ".output_quantizer", 0);
+    for (std::size_t i = 0; i < use.tensors.size(); ++i) place_input(*made, use, i, inputs[i]);
+  }
+
+  Fields input_fields(const detail::QuantizableUse& use, std::size_t i) {
+    std::vector<std::string> paths{use.path + ".input_quantizer"};
+    if (i > 0) paths.push_back(input_name(use.path, i));
+    return fields_for(config_, paths, matched_);
+  }
+
+  static std::string input_name(const std::string& path, std::size_t i) {
+    return path + (i == 0 ? ".input_quantizer" : ".input_quantizer_" + std::to_string(i));
+  }
+
+  void configure(TensorQuantizer& quantizer, QuantDescriptor descriptor, std::string name, int zero_point) {
+    quantizer.set_arithmetic(config_.arithmetic);
+    quantizer.set_descriptor(std::move(descriptor));
+    quantizer.set_storage(zero_point, config_.pow2);
+    quantizer.set_name(std::move(name));
+  }
+
+  void configure_weight(TensorQuantizer& quantizer, const Fields& fields, const std::string& path, int axis) {
+    quantizer.set_enabled(switched_on(fields));
+    quantizer.set_name(path + ".weight_quantizer");
+    if (!switched_on(fields)) return;
+    json all = fields.all;
+    if (all.contains("axis") && all["axis"].is_number() && !fields.by_user.contains("axis")) {
+      if (axis >= 0)
+        all["axis"] = axis;
+      else
+        all.erase("axis");
+    }
+    configure(quantizer, descriptor_of(std::move(all)), path + ".weight_quantizer", 0);
+  }
+
+  /// One quantizer for each tensor and set of fields: the first reader makes it, the others share it.
+  void place_input(Module& made, const detail::QuantizableUse& use, std::size_t i, const Fields& fields) {
+    const std::string name = input_name(use.path, i);
+    auto& slot = dynamic_cast<QuantModule&>(made).input_quantizers()[i];
+    if (!switched_on(fields)) {
+      slot->set_enabled(false);
+      slot->set_name(name);
+      return;
+    }
+    const auto key = std::pair(use.tensors[i].group, fields.all.dump());
+    if (const auto known = shared_.find(key); known != shared_.end()) {
+      made.replace(name.substr(use.path.size() + 1), known->second);
+      return;
+    }
+    auto quantizer = std::make_shared<TensorQuantizer>();
+    QuantDescriptor descriptor = activation_descriptor(fields, use.tensors[i], name);
+    const bool offset =
+        config_.target == Target::ort && descriptor.format().is_integer() && !descriptor.is_unsigned();
+    configure(*quantizer, std::move(descriptor), name, offset ? 128 : 0);
+    quantizer->set_may_become_unsigned(config_.target == Target::ort && !fields.by_user.contains("unsigned"));
+    made.replace(name.substr(use.path.size() + 1), quantizer);
+    shared_[key] = quantizer;
+  }
+
+  QuantDescriptor activation_descriptor(const Fields& fields, const detail::UsedTensor& tensor,
+                                        const std::string& name) {
+    json all = fields.all;
+    const bool integer = !all.contains("num_bits") || all["num_bits"].is_number();
+    const bool wanted = config_.target == Target::ort && tensor.non_negative && integer;
+    if (!fields.by_user.contains("unsigned")) {
+      if (wanted) all["unsigned"] = true;
+    } else if (config_.target != Target::none && fields.by_user["unsigned"].get<bool>() != wanted) {
+      warnings_.push_back(fmt::format("'{}' is {} as asked, though the target {} would have it otherwise",
+                                      name, wanted ? "signed" : "unsigned", fq::name(config_.target)));
+    }
+    return descriptor_of(std::move(all));
+  }
+
+  void warn_unmatched(const std::string& pattern) {
+    warnings_.push_back(fmt::format("the pattern '{}' matches no quantizer: the nearest are {}", pattern,
+                                    fmt::join(detail::nearest(pattern, names_, 3), ", ")));
+  }
+
+  Module& model_;
+  const QuantConfig& config_;
+  TraceGraph graph_;
+  std::vector<bool> matched_;
+  std::vector<std::string> names_, warnings_;
+  std::map<std::pair<int, std::string>, std::shared_ptr<TensorQuantizer>> shared_;
+};
+
+}  // namespace
+
+void register_quant_module(std::type_index type, QuantFactory make) { factories()[type] = std::move(make); }
+
+std::vector<std::string> quantize(Module& model, const QuantConfig& config, const Shape& input_shape) {
+  register_defaults();
+  for (const auto& [path, module] : model.named_modules())
+    FQ_CHECK(dynamic_cast<QuantModule*>(module) == nullptr, "quantize", "'{}' is quantized already", path);
+  return Quantizing(model, config, input_shape).run();
+}
+
+}  // namespace fq

@@ -1,0 +1,64 @@
+#pragma once
+
+/// quantize(model, config): puts quantized modules where float ones were, and one quantizer on each tensor.
+
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <typeindex>
+#include <vector>
+
+#include "fakequant/layers/quant_config.h"
+#include "fakequant/layers/quant_modules.h"
+
+namespace fq {
+
+/// Traces the model and replaces each module that has a quantized counterpart and is switched on by a rule.
+/// All readers of one tensor share one quantizer, also through max pooling, flatten, reshape and
+/// concatenation; every path stays an alias. By `target` activations after a ReLU become unsigned, as the
+/// graph shows. Returns warnings, which are also logged: patterns that match nothing (with the nearest
+/// names), explicit fields that go against the target. Throws ArgumentError for a model that is quantized
+/// already, or fields that do not fit.
+std::vector<std::string> quantize(Module& model, const QuantConfig& config, const Shape& input_shape);
+
+/// Makes `quantize` replace modules of type Float (exactly) by what `make` builds from one of them and its
+/// number of inputs; the result must be a Module and a QuantModule.
+using QuantFactory = std::function<std::shared_ptr<Module>(const Module& layer, std::size_t inputs)>;
+void register_quant_module(std::type_index type, QuantFactory make);
+template <class Float, class Quant>
+void register_quant_module() {
+  register_quant_module(typeid(Float), [](const Module& layer, std::size_t) -> std::shared_ptr<Module> {
+    return std::make_shared<Quant>(static_cast<const Float&>(layer));
+  });
+}
+
+/// A quantizer, the path it is known by, and the other paths that share it.
+struct NamedQuantizer {
+  std::string name;
+  TensorQuantizer* quantizer;
+  std::vector<std::string> aliases;
+};
+/// Each quantizer of the model once, in the order of the module tree.
+[[nodiscard]] std::vector<NamedQuantizer> named_quantizers(Module& model);
+void for_each_quantizer(Module& model, const std::function<void(const NamedQuantizer&)>& visit);
+
+/// Each sets what the name says on the quantizers one of whose paths matches; returns how many.
+/// Fields are keys of QuantDescriptor::dict() and `enable`. Throws ArgumentError when none matches, naming
+/// the nearest.
+int enable_quantizer(Module& model, std::string_view pattern);
+int disable_quantizer(Module& model, std::string_view pattern);
+int set_quantizer_attributes(Module& model, std::string_view pattern, const nlohmann::json& fields);
+
+/// A table: path, format, granularity, amax, switches, aliases.
+void print_quant_summary(Module& model, std::ostream& out);
+/// Replaces each quantized weight by its dequantized codes and switches its quantizer off.
+void fold_weight(Module& model);
+
+/// The quantizers' descriptors, ranges and switches as "quantizers/<name>/.."; and back into a model that was
+/// quantized the same way. Throws ArgumentError for a missing or unknown quantizer.
+void save_quantizers(Module& model, StateDict& state);
+void load_quantizers(Module& model, const StateDict& state);
+
+}  // namespace fq

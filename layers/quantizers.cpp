@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/text.h"
+#include "fakequant/layers/quantize.h"
+
+namespace fq {
+namespace {
+
+std::vector<std::string> paths_of(const NamedQuantizer& entry) {
+  auto paths = entry.aliases;
+  paths.insert(paths.begin(), entry.name);
+  return paths;
+}
+
+/// Calls `change` on the quantizers one of whose paths matches.
+template <class F>
+int for_matching(Module& model, std::string_view pattern, std::string_view function, F&& change) {
+  int count = 0;
+  std::vector<std::string> all;
+  for (auto& entry : named_quantizers(model)) {
+    const auto paths = paths_of(entry);
+    all.insert(all.end(), paths.begin(), paths.end());
+    if (std::ranges::none_of(paths, [&](const auto& path) { return detail::wildcard_match(pattern, path); }))
+      continue;
+    change(*entry.quantizer);
+    ++count;
+  }
+  FQ_CHECK(count > 0, function, "the pattern '{}' matches no quantizer: the nearest are {}", pattern,
+           fmt::join(detail::nearest(pattern, all, 3), ", "));
+  return count;
+}
+
+}  // namespace
+
+std::vector<NamedQuantizer> named_quantizers(Module& model) {
+  std::vector<NamedQuantizer> out;
+  for (auto& [path, module] : model.named_modules()) {
+    auto* quantizer = dynamic_cast<TensorQuantizer*>(module);
+    if (quantizer == nullptr) continue;
+    const auto known = std::ranges::find(out, quantizer, &NamedQuantizer::quantizer);
+    if (known == out.end())
+      out.push_back({path, quantizer, {}});
+    else
+      known->aliases.push_back(path);
+  }
+  for (auto& entry : out) {  // the name that quantize() gave, when it is one of the paths
+    const auto given = std::ranges::find(entry.aliases, entry.quantizer->name());
+    if (given != entry.aliases.end()) std::swap(entry.name, *given);
+  }
+  return out;
+}
+
+void for_each_quantizer(Module& model, const std::function<void(const NamedQuantizer&)>& visit) {
+  for (const auto& entry : named_quantizers(model)) visit(entry);
+}
+
+int enable_quantizer(Module& model, std::string_view pattern) {
+  return for_matching(model, pattern, "enable_quantizer", [](TensorQuantizer& q) { q.set_enabled(true); });
+}
+
+int disable_quantizer(Module& model, std::string_view pattern) {
+  return for_matching(model, pattern, "disable_quantizer", [](TensorQuantizer& q) { q.set_enabled(false); });
+}
+
+int set_quantizer_attributes(Module& model, std::string_view pattern, const nlohmann::json& fields) {
+  FQ_CHECK(fields.is_object(), "set_quantizer_attributes", "the fields are not a JSON object");
+  return for_matching(model, pattern, "set_quantizer_attributes", [&](TensorQuantizer& q) {
+    auto all = q.descriptor().dict();
+    all.update(fields);
+    if (all.contains("enable")) q.set_enabled(all["enable"].get<bool>());
+    all.erase("enable");
+    q.set_descriptor(QuantDescriptor::from_dict(all));
+  });
+}
+
+void print_quant_summary(Module& model, std::ostream& out) {
+  const auto entries = named_quantizers(model);
+  std::size_t width = 9;
+  for (const auto& entry : entries) width = std::max(width, entry.name.size());
+  for (const auto& [name, quantizer, aliases] : entries) {
+    out << fmt::format("{:<{}}  {}", name, width, quantizer->describe());
+    if (!aliases.empty()) out << fmt::format("  (also {})", fmt::join(aliases, ", "));
+    out << '\n';
+  }
+  out << fmt::format("{} quantizers, {} enabled\n", entries.size(),
+                     std::ranges::count_if(entries, [](const auto& e) { return e.quantizer->enabled(); }));
+}
+
+void fold_weight(Module& model) {
+  const NoGrad no_grad;
+  for (auto& [path, module] : model.named_modules()) {
+    auto* quant = dynamic_cast<QuantModule*>(module);
+    auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
+    if (quantizer == nullptr || !quantizer->enabled()) continue;
+    Variable weight = quant->quantized_weight();
+    weight.mutable_tensor().copy_from(quantizer->weight(weight).tensor());
+    quantizer->set_enabled(false);
+  }
+}
+
+void save_quantizers(Module& model, StateDict& state) {
+  for (const auto& [name, quantizer, aliases] : named_quantizers(model)) {
+    quantizer->save(state, "quantizers/" + name);
+    state.set_attribute("quantizers/" + name + "/aliases", aliases);
+  }
+}
+
+void load_quantizers(Module& model, const StateDict& state) {
+  for (const auto& [name, quantizer, aliases] : named_quantizers(model)) {
+    FQ_CHECK(state.has_sub("quantizers/" + name), "load_quantizers", "the state has no quantizer '{}'", name);
+    quantizer->load(state, "quantizers/" + name);
+  }
+}
+
+}  // namespace fq

@@ -1,0 +1,193 @@
+#include "fakequant/layers/quantize.h"
+
+#include <algorithm>
+#include <random>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/layers/activation.h"
+#include "fakequant/layers/fold.h"
+#include "fakequant/layers/graph.h"
+#include "fakequant/layers/norm.h"
+#include "fakequant/layers/trace.h"
+
+namespace fq {
+namespace {
+
+Tensor random_tensor(Shape shape, float low, float high, unsigned seed = 1) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> value(low, high);
+  Tensor out = Tensor::empty(std::move(shape));
+  for (std::int64_t i = 0; i < out.numel(); ++i) out.mutable_data<float>()[i] = value(random);
+  return out;
+}
+
+/// conv - bn - relu - (pool, conv - bn) - add - relu - global pool - flatten - linear
+std::shared_ptr<Graph> residual_net() {
+  const ops::ConvOptions same{.stride = {}, .padding = {1}, .dilation = {}, .groups = 1};
+  std::vector<GraphNode> nodes;
+  nodes.push_back({"conv1", std::make_shared<Conv2d>(1, 8, Shape{3}, same, false), {"input"}});
+  nodes.push_back({"bn1", std::make_shared<BatchNorm>(8), {"conv1"}});
+  nodes.push_back({"relu1", make_relu(), {"bn1"}});
+  nodes.push_back({"pool", make_max_pool({}), {"relu1"}});
+  nodes.push_back({"conv2", std::make_shared<Conv2d>(8, 8, Shape{3}, same), {"pool"}});
+  nodes.push_back({"bn2", std::make_shared<BatchNorm>(8), {"conv2"}});
+  nodes.push_back({"add", std::make_shared<Add>(), {"bn2", "pool"}});
+  nodes.push_back({"relu2", make_relu(), {"add"}});
+  nodes.push_back({"gap", std::make_shared<GlobalAvgPool2d>(), {"relu2"}});
+  nodes.push_back({"flat", make_flatten(), {"gap"}});
+  nodes.push_back({"fc", std::make_shared<Linear>(8, 10), {"flat"}});
+  return std::make_shared<Graph>(std::move(nodes));
+}
+
+void observe(Module& model, const Tensor& x) {
+  model.eval();
+  for (auto& q : named_quantizers(model)) {
+    q.quantizer->set_observing(true);
+    q.quantizer->set_quantizing(false);
+  }
+  const NoGrad no_grad;
+  (void)model(Variable(x)).tensor();
+  for (auto& q : named_quantizers(model)) {
+    q.quantizer->set_observing(false);
+    q.quantizer->set_quantizing(true);
+    if (q.quantizer->enabled()) q.quantizer->load_calibrated_amax();
+  }
+}
+
+TEST(Trace, ShowsWhatAModelDoesOnMeta) {
+  auto model = residual_net();
+  const TraceGraph graph = trace(*model, {2, 1, 8, 8});
+  ASSERT_EQ(graph.nodes.size(), 11u);
+  EXPECT_EQ(graph.nodes[4].op, "conv2d");
+  EXPECT_EQ(graph.nodes[4].path, "conv2");
+  EXPECT_EQ(graph.input(graph.nodes[4], 1).name, "conv2.weight");
+  EXPECT_EQ(graph.values[static_cast<std::size_t>(graph.output)].shape, (Shape{2, 10}));
+  EXPECT_TRUE(model->training());
+  const Summary costs = summary(*model, {1, 1, 8, 8});
+  EXPECT_EQ(costs.parameters, 8 * 9 + 16 + 8 * 72 + 8 + 16 + 90);
+  EXPECT_EQ(costs.multiply_adds, 64 * 8 * 9 + 16 * 8 * 72 + 80);
+}
+
+TEST(Fold, KeepsTheFunctionAndDropsTheNorm) {
+  auto model = residual_net();
+  for (int i = 0; i < 3; ++i) (void)(*model)(Variable(random_tensor({16, 1, 8, 8}, 0, 1, 5 + i)));
+  model->eval();
+  const Tensor x = random_tensor({4, 1, 8, 8}, 0, 1);
+  const auto before = (*model)(Variable(x)).tensor().to_vector<float>();
+  EXPECT_EQ(fold_batch_norm(*model, {1, 1, 8, 8}), (std::vector<std::string>{"bn1", "bn2"}));
+  const auto after = (*model)(Variable(x)).tensor().to_vector<float>();
+  for (std::size_t i = 0; i < before.size(); ++i)
+    EXPECT_NEAR(before[i], after[i], 1e-5f);  // two float roundings apart
+  EXPECT_EQ(model->at("bn1").type(), "identity");
+}
+
+TEST(Quantize, GivesOneQuantizerToAllReadersOfATensor) {
+  auto model = residual_net();
+  fold_batch_norm(*model, {1, 1, 8, 8});
+  const auto warnings = quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
+  EXPECT_TRUE(warnings.empty());
+  std::vector<std::string> names;
+  for (const auto& q : named_quantizers(*model))
+    if (q.quantizer->enabled()) names.push_back(q.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"conv1.input_quantizer", "conv1.weight_quantizer",
+                                             "conv2.input_quantizer", "conv2.weight_quantizer",
+                                             "add.input_quantizer", "gap.input_quantizer",
+                                             "fc.input_quantizer", "fc.weight_quantizer"}));
+  const auto all = named_quantizers(*model);
+  const auto shared = std::ranges::find(all, "conv2.input_quantizer", &NamedQuantizer::name);
+  EXPECT_EQ(shared->aliases, (std::vector<std::string>{"add.input_quantizer_1"}));
+  EXPECT_TRUE(shared->quantizer->descriptor().is_unsigned());
+  EXPECT_EQ(shared->quantizer->zero_point(), 0);
+  const auto sum = std::ranges::find(all, "add.input_quantizer", &NamedQuantizer::name);
+  EXPECT_FALSE(sum->quantizer->descriptor().is_unsigned());
+  EXPECT_EQ(sum->quantizer->zero_point(), 128);
+  EXPECT_THROW((void)quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8}), ArgumentError);
+}
+
+TEST(Quantize, TargetsDecideSignsAndWhatIsQuantized) {
+  auto model = residual_net();
+  QuantConfig config = QuantConfig::preset("int8");
+  config.target = Target::tensorrt;
+  quantize(*model, config, {1, 1, 8, 8});
+  for (const auto& q : named_quantizers(*model)) {
+    EXPECT_FALSE(q.quantizer->descriptor().is_unsigned());
+    EXPECT_EQ(q.quantizer->zero_point(), 0);
+  }
+  auto bare = residual_net();
+  config.target = Target::none;
+  quantize(*bare, config, {1, 1, 8, 8});
+  EXPECT_EQ(bare->at("add").type(), "add");
+}
+
+TEST(Quantize, RunsOnCodesFromTheInputToTheLogits) {
+  auto model = residual_net();
+  const Tensor x = random_tensor({8, 1, 8, 8}, 0, 1);
+  for (int i = 0; i < 3; ++i) (void)(*model)(Variable(x));
+  model->eval();
+  const auto reference = (*model)(Variable(x)).tensor().to_vector<float>();
+  fold_batch_norm(*model, {1, 1, 8, 8});
+  quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
+  EXPECT_THROW((void)(*model)(Variable(x)), ArgumentError);
+  observe(*model, x);
+  EXPECT_TRUE(dynamic_cast<TensorQuantizer&>(model->at("conv1.input_quantizer")).descriptor().is_unsigned());
+  const Variable y = (*model)(Variable(x));
+  EXPECT_NE(y.accumulator(), nullptr);
+  const auto logits = y.tensor().to_vector<float>();
+  double error = 0, size = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    error += (logits[i] - reference[i]) * (logits[i] - reference[i]);
+    size += reference[i] * reference[i];
+  }
+  EXPECT_LT(error, 1e-3 * size);  // 8-bit noise is about 1 % of the signal
+  model->train();
+  const auto training = (*model)(Variable(x)).tensor().to_vector<float>();
+  EXPECT_EQ(training, logits);
+}
+
+TEST(Quantize, GivesGradientsToEveryParameterAndFollowsTheirChanges) {
+  auto model = residual_net();
+  fold_batch_norm(*model, {1, 1, 8, 8});
+  quantize(*model, QuantConfig::preset("w4a4"), {1, 1, 8, 8});
+  const Tensor x = random_tensor({8, 1, 8, 8}, 0, 1);
+  observe(*model, x);
+  model->train();
+  const Tensor labels = Tensor::from(std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7}, {8});
+  for (int pass = 0; pass < 2; ++pass) {
+    ops::cross_entropy((*model)(Variable(x)), labels).backward();
+    for (const auto& [name, p] : model->named_parameters()) EXPECT_TRUE(p.grad().defined()) << name;
+  }
+  const auto before = (*model)(Variable(x)).tensor().to_vector<float>();
+  Variable weight = dynamic_cast<Linear&>(model->at("fc")).weight();
+  for (std::int64_t i = 0; i < weight.numel(); ++i) weight.mutable_tensor().mutable_data<float>()[i] *= -1.0f;
+  EXPECT_NE((*model)(Variable(x)).tensor().to_vector<float>(), before);
+}
+
+TEST(Quantize, RulesWarnOfPatternsThatMatchNothing) {
+  auto model = residual_net();
+  const auto config = QuantConfig::parse(
+      R"({"preset": "int8", "rules": [{"pattern": "*conv3*", "enable": false}, {"pattern": "*fc*", "enable": false}]})");
+  const auto warnings = quantize(*model, config, {1, 1, 8, 8});
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("'*conv3*' matches no quantizer"), std::string::npos);
+  EXPECT_EQ(model->at("fc").type(), "linear");
+  EXPECT_THROW((void)disable_quantizer(*model, "nothing"), ArgumentError);
+  EXPECT_EQ(disable_quantizer(*model, "*weight_quantizer"), 2);
+}
+
+TEST(Quantize, RefusesUnknownPresetsKeysAndBlocks) {
+  EXPECT_THROW((void)QuantConfig::preset("int9"), ArgumentError);
+  EXPECT_THROW((void)QuantConfig::preset("nvfp4"), ArgumentError);
+  EXPECT_THROW((void)QuantConfig::parse(R"({"presets": "int8"})"), ArgumentError);
+  EXPECT_THROW((void)QuantConfig::parse("{"), ArgumentError);
+  TensorQuantizer quantizer;
+  EXPECT_THROW(quantizer.set_amax(Tensor::scalar(-1.0)), ArgumentError);
+  EXPECT_THROW(quantizer.set_amax(Tensor::full({3}, 1.0)), ArgumentError);
+  EXPECT_THROW(quantizer.load_calibrated_amax(), ArgumentError);
+}
+
+}  // namespace
+}  // namespace fq
