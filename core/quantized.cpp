@@ -21,7 +21,8 @@ QuantSpec QuantSpec::from_amax(Format format, Granularity granularity, Tensor am
     const float small = format.is_integer() ? floor : 1.0f;
     scales[i] = (ranges[i] <= floor ? small : ranges[i]) / format.bound();
     if (!pow2) continue;
-    scales[i] = std::exp2(std::ceil(std::log2(scales[i])));
+    int exponent = 0;
+    if (std::frexp(scales[i], &exponent) != 0.5f) scales[i] = std::ldexp(1.0f, exponent);
     if (ranges[i] > floor) ranges[i] = scales[i] * format.bound();
   }
   return spec;
