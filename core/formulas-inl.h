@@ -1,7 +1,7 @@
-// The quantization formulas, each written once: forward next to its gradient mask, for a value type V that is a
-// float or a vector of floats. They call primitives (mul_, rint_, ..) unqualified, found beside V's own namespace.
-// Scalar code and CUDA include this once through formulas.h; a Highway source includes it again for each target
-// (the toggle below is Highway's include-per-target pattern). No pragma once for that reason.
+// The quantization formulas, each written once: forward next to its gradient mask, for a value type V that is
+// a float or a vector of floats. They call primitives (mul_, rint_, ..) unqualified, found beside V's own
+// namespace. Scalar code and CUDA include this once through formulas.h; a Highway source includes it again
+// for each target (the toggle below is Highway's include-per-target pattern). No pragma once for that reason.
 
 #if defined(FQ_FORMULAS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_FORMULAS_INL_H
@@ -24,6 +24,12 @@ FQ_HD V clamp_(V v, V lower, V upper) {
   return min_(max_(v, lower), upper);
 }
 
+/// As clamp_, but a NaN and the sign of a zero at a bound stay.
+template <class V>
+FQ_HD V clamp_keeping_(V v, V lower, V upper) {
+  return select_(less_(v, lower), lower, select_(less_(upper, v), upper, v));
+}
+
 /// q = sat(rne(fl(x / s))): a true division.
 template <class V>
 FQ_HD V quantize_code(V x, V scale, V lower, V upper) {
@@ -42,8 +48,8 @@ FQ_HD V average_code(V v, V scale, V offset, V lower, V upper) {
   return clamp_(sub_(rint_(add_(div_(v, scale), offset)), offset), lower, upper);
 }
 
-/// q = sat(rne(fma(a+za, ra, fma(b+zb, rb, F)))) - zy, F = fl(zy - fl(fl(ra*za) + fl(rb*zb))): addition of two codes.
-/// `a` and `b` come with their offsets added; `fused` is F.
+/// q = sat(rne(fma(a+za, ra, fma(b+zb, rb, F)))) - zy, F = fl(zy - fl(fl(ra*za) + fl(rb*zb))): addition of
+/// two codes. `a` and `b` come with their offsets added; `fused` is F.
 template <class V>
 FQ_HD V add_code(V a, V b, V ratio_a, V ratio_b, V fused, V offset, V lower, V upper) {
   return clamp_(sub_(rint_(fma_(a, ratio_a, fma_(b, ratio_b, fused))), offset), lower, upper);
@@ -90,15 +96,27 @@ FQ_HD V modelopt_scale(V amax, V bound, bool guard) {
   const V scale = div_(bound, amax);
   return guard ? select_(less_equal_(amax, constant_(amax, 0x1p-24f)), constant_(amax, 0.0f), scale) : scale;
 }
-
-/// y = clamp(rne(x*s), lo, hi) / s, dividing by 1 where s is 0. NaN stays NaN.
+/// What codes are divided by: s, but 1 where the guard made it 0.
 template <class V>
-FQ_HD V modelopt_fake_quant(V x, V scale, V lower, V upper) {
-  const V product = rint_(mul_(x, scale));
-  const V code = select_(is_nan_(product), product, clamp_(product, lower, upper));
-  const V zero = constant_(x, 0.0f);
-  const auto nonzero = less_(zero, abs_(scale));
-  return div_(code, select_(nonzero, scale, select_(is_nan_(scale), scale, constant_(x, 1.0f))));
+FQ_HD V modelopt_divisor(V amax, V scale, bool guard) {
+  return guard ? select_(less_equal_(amax, constant_(amax, 0x1p-24f)), constant_(amax, 1.0f), scale) : scale;
+}
+
+/// y = clamp(rne(x*s), lo, hi) / d. NaN stays NaN, and zeros keep their sign.
+template <class V>
+FQ_HD V modelopt_fake_quant(V x, V scale, V divisor, V lower, V upper) {
+  return div_(clamp_keeping_(rint_(mul_(x, scale)), lower, upper), divisor);
+}
+/// The gradient passes where |x| <= amax. A NaN never passes.
+template <class V>
+FQ_HD auto modelopt_mask(V x, V amax) {
+  return less_equal_(abs_(x), amax);
+}
+
+/// y = clamp(rne(x), lo, hi); the gradient passes where lo <= x <= hi.
+template <class V>
+FQ_HD V modelopt_int_cast(V x, V lower, V upper) {
+  return clamp_keeping_(rint_(x), lower, upper);
 }
 
 /// s = fl(448 * fl(1/a)), a = 1 where amax <= 2^-24.
