@@ -3,6 +3,8 @@
 /// Everything public, folder by folder.
 
 #include "fakequant/calib/calibrator.h"
+#include "fakequant/calib/histogram.h"
+#include "fakequant/calib/histogram_calibrator.h"
 #include "fakequant/calib/max_calibrator.h"
 #include "fakequant/calib/moving_average_calibrator.h"
 
@@ -36,12 +38,17 @@
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/random.h"
+#include "fakequant/core/reference/modelopt.h"
+#include "fakequant/core/reference/tensorrt.h"
+#include "fakequant/core/reference/torchao.h"
+#include "fakequant/core/reference/tripy.h"
 #include "fakequant/core/scalar.h"
 #include "fakequant/core/shape.h"
 #include "fakequant/core/storage.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/core/tensor.h"
 #include "fakequant/core/text.h"
+#include "fakequant/core/threads.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/core/variable.h"
 

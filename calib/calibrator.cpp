@@ -1,10 +1,13 @@
 #include "fakequant/calib/calibrator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "fakequant/calib/cpu/ranges.h"
 #include "fakequant/core/check.h"
+#include "fakequant/core/io/state_dict.h"
 
 namespace fq {
 
@@ -27,6 +30,33 @@ Tensor Calibrator::compute_amax(const AmaxOptions& options) const {
 void Calibrator::reset() {
   do_reset();
   minimum_.reset();
+}
+
+StateDict Calibrator::state_dict() const {
+  StateDict state;
+  if (empty()) return state;
+  do_save(state);
+  state.set_attribute("method", method());
+  state.set_attribute("minimum", static_cast<double>(*minimum_));
+  state.set_attribute("dtype", name(dtype_));
+  return state;
+}
+
+void Calibrator::load_state(const StateDict& state) {
+  if (state.size() == 0 && !state.has_attribute("method")) return reset();
+  const auto &saved = state.attribute("method"), &minimum = state.attribute("minimum"),
+             &type = state.attribute("dtype");
+  FQ_CHECK(saved.is_string() && minimum.is_number() && type.is_string(), "calibrator",
+           "the state has attributes of wrong types: it is no calibrator's");
+  FQ_CHECK(saved.get<std::string>() == method(), "calibrator",
+           "the state is of a '{}' calibrator, this one is '{}'", saved.get<std::string>(), method());
+  const auto lowest = minimum.get<float>();
+  const DType dtype = dtype_from_name(type.get<std::string>());
+  FQ_CHECK(std::isfinite(lowest) && is_floating(dtype), "calibrator",
+           "the state has minimum {} and dtype {}: it is damaged", lowest, name(dtype));
+  do_load(state);
+  minimum_ = lowest;
+  dtype_ = dtype;
 }
 
 }  // namespace fq

@@ -12,6 +12,8 @@
 
 namespace fq {
 
+class StateDict;
+
 /// How `compute_amax` chooses. Only histograms read it.
 struct AmaxOptions {
   std::string method = {};    ///< "percentile", "entropy" or "mse"; empty: the calibrator's own
@@ -50,6 +52,13 @@ class Calibrator {
   /// Forgets every batch.
   void reset();
 
+  /// All of it, to be saved: tensors of the method, attributes `method`, `minimum` and `dtype`. Empty before
+  /// a batch.
+  [[nodiscard]] StateDict state_dict() const;
+  /// What `state_dict` gave; answers are then bit by bit the same. Throws ArgumentError for the state of
+  /// another method or a damaged one.
+  void load_state(const StateDict& state);
+
   /// Whether there was no batch yet.
   [[nodiscard]] bool empty() const noexcept { return !minimum_.has_value(); }
   /// The smallest value seen, with its sign: not negative means that an unsigned format loses nothing.
@@ -63,6 +72,8 @@ class Calibrator {
   /// f32; called after the first batch only.
   [[nodiscard]] virtual Tensor do_compute(const AmaxOptions& options) const = 0;
   virtual void do_reset() = 0;
+  virtual void do_save(StateDict& state) const = 0;
+  virtual void do_load(const StateDict& state) = 0;
 
  private:
   std::optional<float> minimum_;

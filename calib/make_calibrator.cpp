@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "fakequant/calib/histogram_calibrator.h"
 #include "fakequant/calib/max_calibrator.h"
 #include "fakequant/calib/moving_average_calibrator.h"
 #include "fakequant/core/check.h"
@@ -11,6 +14,8 @@ std::unique_ptr<Calibrator> make_calibrator(std::string_view method, const Calib
   if (method == "moving_average")
     return std::make_unique<MovingAverageCalibrator>(options.axis, options.momentum);
   const auto& methods = QuantDescriptor::calib_methods();
+  if (std::ranges::find(methods, method) != methods.end())
+    return std::make_unique<HistogramCalibrator>(method, options);
   throw ArgumentError(fmt::format("[make_calibrator] '{}' is unknown{}", method,
                                   detail::did_you_mean(method, {methods.begin(), methods.end()})));
 }

@@ -4,6 +4,7 @@
 
 #include "fakequant/calib/cpu/ranges.h"
 #include "fakequant/core/check.h"
+#include "fakequant/core/io/state_dict.h"
 
 namespace fq {
 
@@ -23,5 +24,11 @@ void MaxCalibrator::do_collect(const Tensor& x) {
 }
 
 Tensor MaxCalibrator::do_compute(const AmaxOptions&) const { return amax_.clone(); }
+
+void MaxCalibrator::do_save(StateDict& state) const { state.set("amax", amax_.clone()); }
+
+void MaxCalibrator::do_load(const StateDict& state) {
+  amax_ = cpu::loaded_amax(state.at("amax"), "max_calibrator");
+}
 
 }  // namespace fq

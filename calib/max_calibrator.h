@@ -16,6 +16,8 @@ class MaxCalibrator final : public Calibrator {
   void do_collect(const Tensor& x) override;
   [[nodiscard]] Tensor do_compute(const AmaxOptions& options) const override;
   void do_reset() override { amax_ = {}; }
+  void do_save(StateDict& state) const override;
+  void do_load(const StateDict& state) override;
 
  private:
   Axes axis_;

@@ -2,6 +2,7 @@
 
 #include "fakequant/calib/cpu/ranges.h"
 #include "fakequant/core/check.h"
+#include "fakequant/core/io/state_dict.h"
 
 namespace fq {
 
@@ -27,5 +28,11 @@ void MovingAverageCalibrator::do_collect(const Tensor& x) {
 }
 
 Tensor MovingAverageCalibrator::do_compute(const AmaxOptions&) const { return amax_.clone(); }
+
+void MovingAverageCalibrator::do_save(StateDict& state) const { state.set("amax", amax_.clone()); }
+
+void MovingAverageCalibrator::do_load(const StateDict& state) {
+  amax_ = cpu::loaded_amax(state.at("amax"), "moving_average_calibrator");
+}
 
 }  // namespace fq

@@ -116,4 +116,14 @@ void check_finite(const Tensor& amax, std::string_view function) {
                                      std::isnan(v[i]) ? "a NaN" : "an infinity"));
 }
 
+Tensor loaded_amax(const Tensor& saved, std::string_view function) {
+  FQ_CHECK(saved.dtype() == DType::f32, function, "the saved amax is {}: it must be f32",
+           name(saved.dtype()));
+  const auto* v = saved.data<float>();
+  for (std::int64_t i = 0; i < saved.numel(); ++i)
+    FQ_CHECK(v[i] >= 0 && std::isfinite(v[i]), function,
+             "the saved amax has {}: it must be finite and not negative", v[i]);
+  return saved.clone();
+}
+
 }  // namespace fq::cpu

@@ -18,4 +18,7 @@ namespace fq::cpu {
 /// Throws NumericError when an element of `amax` is NaN or infinite.
 void check_finite(const Tensor& amax, std::string_view function);
 
+/// A copy of a saved amax. Throws ArgumentError unless it is f32, finite and not negative.
+[[nodiscard]] Tensor loaded_amax(const Tensor& saved, std::string_view function);
+
 }  // namespace fq::cpu

@@ -1,0 +1,72 @@
+#include "fakequant/calib/histogram.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "fakequant/calib/cpu/count.h"
+
+namespace fq {
+namespace {
+
+/// As torch.linspace(0, largest, bins + 1): from both ends to the middle.
+std::vector<float> first_edges(float largest, int bins) {
+  std::vector<float> edges(static_cast<std::size_t>(bins) + 1);
+  const float step = largest / static_cast<float>(bins);
+  for (int i = 0; i <= bins; ++i)
+    edges[static_cast<std::size_t>(i)] = i < (bins + 1) / 2
+                                             ? step * static_cast<float>(i)
+                                             : std::fma(-step, static_cast<float>(bins - i), largest);
+  return edges;
+}
+
+std::vector<float> even_edges(float width, std::size_t bins) {
+  std::vector<float> edges(bins + 1);
+  for (std::size_t i = 0; i <= bins; ++i)
+    edges[i] = static_cast<float>(static_cast<double>(width) * static_cast<double>(i));
+  return edges;
+}
+
+void join_neighbours(std::vector<std::int64_t>& counts) {
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (i % 2 == 0)
+      counts[i / 2] = counts[i];
+    else
+      counts[i / 2] += counts[i];
+  }
+  counts.resize((counts.size() + 1) / 2);
+}
+
+void grow(Histogram& h, float largest) {
+  float width = h.edges[1] - h.edges[0];
+  while (!(std::ceil(largest / width) <= static_cast<float>(Histogram::max_bins))) {
+    join_neighbours(h.counts);
+    width *= 2;
+  }
+  h.counts.resize(std::max(h.counts.size(), static_cast<std::size_t>(std::ceil(largest / width))));
+  h.edges = even_edges(width, h.counts.size());
+}
+
+}  // namespace
+
+void Histogram::collect(const Tensor& x, float largest, int bins, bool skip_zeros) {
+  if (counts.empty() && !(largest / static_cast<float>(bins) > 0)) {
+    zeros += skip_zeros ? 0 : x.numel();
+    return;
+  }
+  if (counts.empty()) {
+    counts.resize(static_cast<std::size_t>(bins));
+    counts[0] = zeros;
+    edges = first_edges(largest, bins);
+  } else if (largest > edges.back()) {
+    grow(*this, largest);
+  }
+  cpu::count({x.data<float>(x.layout()), static_cast<std::size_t>(x.numel())}, edges.back(), skip_zeros,
+             counts);
+}
+
+std::int64_t Histogram::total() const noexcept {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+}  // namespace fq

@@ -1,0 +1,71 @@
+#include "fakequant/calib/histogram_calibrator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/calib/cpu/ranges.h"
+#include "fakequant/core/check.h"
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/text.h"
+
+namespace fq {
+namespace {
+
+constexpr const char* kWhere = "histogram_calibrator";
+
+void check_method(std::string_view method) {
+  const std::vector<std::string> methods{"percentile", "entropy", "mse"};
+  FQ_CHECK(std::ranges::find(methods, method) != methods.end(), kWhere, "the method '{}' is unknown{}",
+           method, detail::did_you_mean(method, methods));
+}
+
+}  // namespace
+
+HistogramCalibrator::HistogramCalibrator(std::string_view method, const CalibratorOptions& options)
+    : method_(method), num_bins_(options.num_bins), skip_zeros_(options.skip_zeros) {
+  if (method_ != "histogram") check_method(method_);
+  FQ_CHECK(options.axis.empty(), kWhere,
+           "axis is given and histograms are per tensor: leave axis out, or use max");
+  FQ_CHECK(num_bins_ >= 2 && num_bins_ <= Histogram::max_bins, kWhere, "num_bins is {}: use 2 to {}",
+           num_bins_, +Histogram::max_bins);
+}
+
+void HistogramCalibrator::do_collect(const Tensor& x) {
+  const Tensor largest = cpu::amax(x, {}, kWhere);
+  cpu::check_finite(largest, kWhere);
+  histogram_.collect(x, static_cast<float>(largest.item()), num_bins_, skip_zeros_);
+}
+
+Tensor HistogramCalibrator::do_compute(const AmaxOptions& o) const {
+  std::string method = o.method.empty() ? method_ : o.method;
+  if (method == "histogram") method = "percentile";
+  check_method(method);
+  if (method == "percentile") return Tensor::scalar(amax_by_percentile(histogram_, o.percentile));
+  const auto search = method == "entropy" ? amax_by_entropy : amax_by_mse;
+  return Tensor::scalar(search(histogram_, o.num_bits, o.is_unsigned, o.stride, o.start_bin, nullptr));
+}
+
+void HistogramCalibrator::do_save(StateDict& state) const {
+  state.set("counts", Tensor::from(histogram_.counts, {static_cast<std::int64_t>(histogram_.counts.size())}));
+  state.set("edges", Tensor::from(histogram_.edges, {static_cast<std::int64_t>(histogram_.edges.size())}));
+  state.set("zeros", Tensor::from({histogram_.zeros}));
+}
+
+void HistogramCalibrator::do_load(const StateDict& state) {
+  const Tensor& counts = state.at("counts");
+  const std::int64_t bins = counts.numel();
+  Histogram loaded{state.at("counts", {bins}, DType::i64).to_vector<std::int64_t>(),
+                   state.at("edges", {bins == 0 ? 0 : bins + 1}, DType::f32).to_vector<float>(),
+                   state.at("zeros", {1}, DType::i64).data<std::int64_t>()[0]};
+  const auto negative = [](std::int64_t count) { return count < 0; };
+  const auto falls = [](float a, float b) { return !(a < b) || !std::isfinite(b); };
+  const bool good = std::ranges::none_of(loaded.counts, negative) && loaded.zeros >= 0 &&
+                    bins <= Histogram::max_bins &&
+                    std::ranges::adjacent_find(loaded.edges, falls) == loaded.edges.end() &&
+                    (bins == 0 || loaded.edges[0] == 0);
+  FQ_CHECK(good, kWhere, "the state is no histogram: counts must not be negative and edges must rise from 0");
+  histogram_ = std::move(loaded);
+}
+
+}  // namespace fq

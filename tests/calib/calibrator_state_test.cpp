@@ -1,0 +1,66 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fakequant/calib/calibrator.h"
+#include "fakequant/core/descriptor.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/state_dict.h"
+
+namespace fq {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+Tensor batch(int k) {
+  std::vector<float> v;
+  for (int i = 0; i < 600; ++i) v.push_back(std::sin(static_cast<float>(i * k)) * static_cast<float>(k));
+  return Tensor::from(v, {2, 3, 100}).to(DType::bf16);
+}
+
+TEST(CalibratorState, ResumesBitByBit) {
+  for (const std::string_view method : QuantDescriptor::calib_methods()) {
+    const bool histogram = method != "max" && method != "moving_average";
+    const CalibratorOptions options{.axis = histogram ? Axes() : Axes(1), .momentum = 0.7};
+    const auto whole = make_calibrator(method, options), first = make_calibrator(method, options),
+               second = make_calibrator(method, options);
+    for (int k = 1; k <= 4; ++k) whole->collect(batch(k));
+    for (int k = 1; k <= 2; ++k) first->collect(batch(k));
+    const StateDict state = first->state_dict();
+    first->collect(batch(9));  // a saved state does not follow
+    second->load_state(state);
+    for (int k = 3; k <= 4; ++k) second->collect(batch(k));
+    EXPECT_TRUE(bitwise_equal(second->compute_amax(), whole->compute_amax())) << method;
+    EXPECT_TRUE(bitwise_equal(second->state_dict(), whole->state_dict())) << method;
+    EXPECT_EQ(second->minimum(), whole->minimum());
+    second->load_state(make_calibrator(method, options)->state_dict());
+    EXPECT_TRUE(second->empty());
+  }
+}
+
+TEST(CalibratorState, RefusesForeignAndDamagedStates) {
+  const auto max = make_calibrator("max"), histogram = make_calibrator("histogram");
+  max->collect(batch(1));
+  histogram->collect(batch(1));
+  EXPECT_THAT([&] { max->load_state(histogram->state_dict()); },
+              ThrowsMessage<ArgumentError>(HasSubstr("this one is 'max'")));
+  StateDict bad = max->state_dict();
+  bad.set("amax", Tensor::from({-1.0f}));
+  EXPECT_THROW(max->load_state(bad), ArgumentError);
+  bad = max->state_dict();
+  bad.set_attribute("minimum", "low");
+  EXPECT_THROW(max->load_state(bad), ArgumentError);
+  bad = histogram->state_dict();
+  bad.set("edges", Tensor::zeros({2049}));
+  EXPECT_THROW(histogram->load_state(bad), ArgumentError);
+  bad = histogram->state_dict();
+  bad.set("counts", Tensor::zeros({7}, DType::i64));
+  EXPECT_THROW(histogram->load_state(bad), ArgumentError);
+  EXPECT_EQ(max->compute_amax().numel(), 1);
+}
+
+}  // namespace
+}  // namespace fq

@@ -1,0 +1,163 @@
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fakequant/calib/histogram_calibrator.h"
+#include "fakequant/core/error.h"
+
+namespace fq {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+Tensor normal(std::int64_t count, float scale, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<float> v(static_cast<std::size_t>(count));
+  for (float& e : v) {  // the sum of four uniforms: the same on every library
+    e = 0;
+    for (int i = 0; i < 4; ++i) e += static_cast<float>(random() % 65536) - 32767.5f;
+    e *= scale / 32768.0f;
+  }
+  return Tensor::from(v, {count});
+}
+
+/// The bin of each value by the definition, one by one.
+std::vector<std::int64_t> slow_counts(const Tensor& x, const Histogram& h) {
+  std::vector<std::int64_t> counts(h.counts.size());
+  for (const float e : x.to_vector<float>()) {
+    const float v = std::fabs(e), bins = static_cast<float>(counts.size());
+    if (v > h.edges.back()) continue;
+    const float position = v * bins / h.edges.back();
+    ++counts[std::min(static_cast<std::size_t>(position), counts.size() - 1)];
+  }
+  return counts;
+}
+
+TEST(Histogram, CountsByTheDefinition) {
+  for (const std::int64_t count : {1, 63, 64, 65, 1000, 400001}) {
+    HistogramCalibrator calibrator;
+    const Tensor x = normal(count, 1.5f, 1);
+    calibrator.collect(x);
+    EXPECT_EQ(calibrator.histogram().counts, slow_counts(x, calibrator.histogram()));
+    EXPECT_EQ(calibrator.histogram().total(), count);
+    EXPECT_EQ(calibrator.histogram().edges.size(), 2049u);
+  }
+}
+
+TEST(Histogram, GrowsByBinsOfTheSameWidth) {
+  HistogramCalibrator calibrator("percentile", {.num_bins = 8});
+  calibrator.collect(Tensor::from({1.0f, -2.0f, 0.1f}));
+  calibrator.collect(Tensor::from({0.3f, 3.1f}));
+  const Histogram& h = calibrator.histogram();
+  EXPECT_EQ(h.counts, (std::vector<std::int64_t>{1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(h.edges.back(), 3.25f);
+}
+
+TEST(Histogram, ZerosBeforeTheGridAreKept) {
+  HistogramCalibrator all("percentile", {.num_bins = 4}),
+      skipping("percentile", {.num_bins = 4, .skip_zeros = true});
+  for (HistogramCalibrator* c : {&all, &skipping}) {
+    c->collect(Tensor::zeros({10}));
+    EXPECT_EQ(c->compute_amax().item(), 0.0);
+    c->collect(Tensor::from({0.0f, 4.0f}));
+  }
+  EXPECT_EQ(all.histogram().counts, (std::vector<std::int64_t>{11, 0, 0, 1}));
+  EXPECT_EQ(skipping.histogram().counts, (std::vector<std::int64_t>{0, 0, 0, 1}));
+}
+
+TEST(Histogram, MemoryStaysBounded) {
+  HistogramCalibrator calibrator;
+  std::int64_t values = 0;
+  for (const float largest : {1e-30f, 3e-30f, 1e-3f, 1.0f, 3.0e38f}) {
+    calibrator.collect(Tensor::from({largest, largest / 3}));
+    values += 2;
+    EXPECT_LE(calibrator.histogram().counts.size(), static_cast<std::size_t>(Histogram::max_bins));
+    EXPECT_EQ(calibrator.histogram().total(), values);
+    EXPECT_GE(calibrator.histogram().edges.back(), largest);
+  }
+}
+
+TEST(Histogram, PercentileIsTheLeftEdgeWhereItIsReached) {
+  Histogram h{{50, 25, 15, 10}, {0, 1, 2, 3, 4}};
+  EXPECT_EQ(amax_by_percentile(h, 0), 0.0f);
+  EXPECT_EQ(amax_by_percentile(h, 50), 0.0f);
+  EXPECT_EQ(amax_by_percentile(h, 51), 1.0f);
+  EXPECT_EQ(amax_by_percentile(h, 90), 2.0f);
+  EXPECT_EQ(amax_by_percentile(h, 100), 3.0f);
+}
+
+TEST(Histogram, EntropyByItsDefinition) {
+  HistogramCalibrator calibrator("entropy", {.num_bins = 300});
+  calibrator.collect(normal(20000, 1.0f, 7));
+  Histogram h = calibrator.histogram();
+  std::vector<double> fast;
+  (void)amax_by_entropy(h, 4, false, 7, 16, &fast);
+  h.counts[0] = h.counts[1];
+  std::size_t candidate = 0;
+  for (std::size_t i = 16; i <= 300; i += 7, ++candidate) {
+    std::vector<double> p(h.counts.begin(), h.counts.begin() + static_cast<std::ptrdiff_t>(i)), q(i);
+    p.back() += static_cast<double>(
+        std::accumulate(h.counts.begin() + static_cast<std::ptrdiff_t>(i), h.counts.end(), std::int64_t{0}));
+    for (int level = 0; level < 8; ++level) {
+      double sum = 0, filled = 0;
+      const auto in_level = [&](std::size_t j) { return static_cast<std::size_t>(level) == j * 8 / i; };
+      for (std::size_t j = 0; j < i; ++j)
+        if (in_level(j) && h.counts[j] > 0) {
+          sum += static_cast<double>(h.counts[j]);
+          filled += 1;
+        }
+      for (std::size_t j = 0; j < i; ++j)
+        if (in_level(j) && h.counts[j] > 0) q[j] = sum / filled;
+    }
+    const double ps = std::accumulate(p.begin(), p.end(), 0.0), qs = std::accumulate(q.begin(), q.end(), 0.0);
+    double kl = 0;
+    for (std::size_t j = 0; j < i; ++j)
+      if (p[j] > 0) kl += p[j] / ps * std::log(p[j] / ps / (q[j] / qs));
+    if (std::isinf(kl))
+      EXPECT_EQ(fast[candidate], kl);
+    else
+      EXPECT_NEAR(fast[candidate], kl, 1e-11) << i;  // two orders of summation of 300 terms
+  }
+  EXPECT_EQ(candidate, fast.size());
+}
+
+TEST(Histogram, MseFindsTheOutlier) {
+  HistogramCalibrator calibrator("mse", {.num_bins = 256});
+  calibrator.collect(normal(50000, 0.5f, 3));
+  calibrator.collect(Tensor::from({40.0f}));
+  const double four_bits = calibrator.compute_amax({.num_bits = 4, .start_bin = 64}).item();
+  EXPECT_LT(four_bits, 2.0);  // clipping one value costs less than coarse steps for all
+  const double sixteen = calibrator.compute_amax({.num_bits = 16}).item();
+  EXPECT_GT(sixteen, 39.0);
+  EXPECT_GT(calibrator.compute_amax({.num_bits = {4, 3}}).item(), 2.0);
+}
+
+TEST(HistogramCalibrator, Refuses) {
+  HistogramCalibrator calibrator;
+  const auto compute = [&](AmaxOptions o) { return [&calibrator, o] { (void)calibrator.compute_amax(o); }; };
+  EXPECT_THAT(compute({}), ThrowsMessage<ArgumentError>(HasSubstr("calibrate with at least one batch")));
+  EXPECT_THROW(calibrator.collect(Tensor::from({1.0f, std::numeric_limits<float>::quiet_NaN()})),
+               NumericError);
+  EXPECT_TRUE(calibrator.empty());
+  calibrator.collect(normal(100, 1.0f, 1));
+  for (const double p : {-0.1, 100.5, std::nan("")})
+    EXPECT_THAT(compute({.percentile = p}), ThrowsMessage<ArgumentError>(HasSubstr("use 0 to 100")));
+  EXPECT_THAT(compute({.method = "percentil"}), ThrowsMessage<ArgumentError>(HasSubstr("percentile")));
+  EXPECT_THAT(compute({.method = "entropy", .stride = 0}), ThrowsMessage<ArgumentError>(HasSubstr("stride")));
+  EXPECT_THAT(compute({.method = "mse", .start_bin = 2048}),
+              ThrowsMessage<ArgumentError>(HasSubstr("0 to 2047")));
+  EXPECT_THAT(compute({.method = "entropy", .num_bits = {4, 3}}),
+              ThrowsMessage<ArgumentError>(HasSubstr("use percentile or mse")));
+  EXPECT_THAT([] { HistogramCalibrator("percentile", {.axis = 0}); },
+              ThrowsMessage<ArgumentError>(HasSubstr("histograms are per tensor")));
+  EXPECT_THROW(HistogramCalibrator("mse", {.num_bins = 1}), ArgumentError);
+  EXPECT_THROW(HistogramCalibrator("kl"), ArgumentError);
+}
+
+}  // namespace
+}  // namespace fq
