@@ -3,6 +3,7 @@
 /// The quantized counterparts of layers: they derive from the float layer and take over its parameters.
 
 #include "fakequant/layers/conv.h"
+#include "fakequant/layers/conv_transpose.h"
 #include "fakequant/layers/linear.h"
 #include "fakequant/layers/merge.h"
 #include "fakequant/layers/tensor_quantizer.h"
@@ -56,6 +57,7 @@ class QuantWeighted : public Float, public QuantModule {
 using QuantLinear = QuantWeighted<Linear>;
 using QuantConv1d = QuantWeighted<Conv1d>;
 using QuantConv2d = QuantWeighted<Conv2d>;
+using QuantConvTranspose2d = QuantWeighted<ConvTranspose2d>;
 
 /// The float layer on quantized inputs: additions, concatenations, averages.
 template <class Float>

@@ -37,6 +37,7 @@ void register_defaults() {
     register_quant_module<Linear, QuantLinear>();
     register_quant_module<Conv1d, QuantConv1d>();
     register_quant_module<Conv2d, QuantConv2d>();
+    register_quant_module<ConvTranspose2d, QuantConvTranspose2d>();
     register_inputs<Add>();
     register_inputs<Concat>();
     register_inputs<AvgPool2d>();

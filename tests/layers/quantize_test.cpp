@@ -136,6 +136,7 @@ TEST(Quantize, RunsOnCodesFromTheInputToTheLogits) {
   EXPECT_TRUE(dynamic_cast<TensorQuantizer&>(model->at("conv1.input_quantizer")).descriptor().is_unsigned());
   const Variable y = (*model)(Variable(x));
   EXPECT_NE(y.accumulator(), nullptr);
+  EXPECT_NE(y.accumulator(), nullptr);
   const auto logits = y.tensor().to_vector<float>();
   double error = 0, size = 0;
   for (std::size_t i = 0; i < logits.size(); ++i) {
