@@ -15,7 +15,8 @@ class Conv : public Module {
   /// Undefined without a bias.
   [[nodiscard]] const Variable& bias() const noexcept { return bias_; }
   [[nodiscard]] const ops::ConvOptions& options() const noexcept { return options_; }
-  /// The axis of the weight along which output channels lie; of grouped transposed convolutions those of one group.
+  /// The axis of the weight along which output channels lie; of grouped transposed convolutions those of one
+  /// group.
   [[nodiscard]] virtual int channel_axis() const { return 0; }
   [[nodiscard]] virtual std::int64_t out_channels() const { return weight_.dim(0); }
   /// Adds a bias of zeros where there is none (batch-norm folding).

@@ -43,7 +43,8 @@ void fold_into(Layer& layer, const BatchNorm& norm) {
 }
 
 bool fold_pair(Module& layer, const BatchNorm& norm) {
-  if (auto* conv = dynamic_cast<Conv*>(&layer); conv != nullptr && conv->weight().dim(conv->channel_axis()) == conv->out_channels())
+  if (auto* conv = dynamic_cast<Conv*>(&layer);
+      conv != nullptr && conv->weight().dim(conv->channel_axis()) == conv->out_channels())
     fold_into(*conv, norm);
   else if (auto* linear = dynamic_cast<Linear*>(&layer))
     fold_into(*linear, norm);

@@ -165,7 +165,13 @@ QuantSpec TensorQuantizer::spec_for(const Variable& x) const {
   return descriptor_.dynamic() ? spec_of(amax_of(x.tensor(), descriptor_)) : spec();
 }
 
-void TensorQuantizer::observe(const Variable& x) { calibrator().collect(x.tensor()); }
+void TensorQuantizer::observe(const Variable& x) {
+  try {
+    calibrator().collect(x.tensor());
+  } catch (const NumericError& error) {
+    throw NumericError(fmt::format("{}, at '{}'", error.what(), name_));
+  }
+}
 
 void TensorQuantizer::move_amax(const Variable& x) {
   const Tensor batch = amax_of(x.tensor(), descriptor_);

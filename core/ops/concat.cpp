@@ -52,10 +52,20 @@ QuantizedTensor joined_codes(const std::vector<Variable>& parts, int axis) {
   return detail::with_codes(*parts[0].quantized(), detail::join(codes, axis));
 }
 
-AccumulatorConcat joined_sums(const std::vector<Variable>& parts, int axis) {
+/// All sums, with a pending ReLU or all without: it becomes that of the whole, whose reader masks it.
+bool same_relu(const std::vector<Variable>& parts) {
+  return std::ranges::all_of(parts, [&](const Variable& part) {
+    return part.accumulator() != nullptr && part.accumulator()->relu == parts[0].accumulator()->relu;
+  });
+}
+
+Accumulator joined_sums(const std::vector<Variable>& parts, int axis) {
   AccumulatorConcat out{{}, axis};
-  for (const auto& part : parts) out.parts.push_back(*part.accumulator());
-  return out;
+  for (const auto& part : parts) {
+    out.parts.push_back(*part.accumulator());
+    out.parts.back().relu = false;
+  }
+  return {std::move(out), parts[0].accumulator()->relu};
 }
 
 }  // namespace
@@ -66,9 +76,8 @@ Variable concat(const std::vector<Variable>& parts, int axis) {
   const int at = normalize_axis(axis, parts[0].rank(), op);
   auto backward = split(sizes_along(parts, at), at);
   auto attributes = detail::traced([&] { return Attributes{{"axis", std::int64_t{at}}}; });
-  if (std::ranges::all_of(parts, [](const Variable& p) { return p.accumulator() != nullptr; }))
-    return detail::record(op, Accumulator{joined_sums(parts, at)}, parts, std::move(backward),
-                          std::move(attributes));
+  if (same_relu(parts))
+    return detail::record(op, joined_sums(parts, at), parts, std::move(backward), std::move(attributes));
   if (joinable(parts))
     return detail::record(op, joined_codes(parts, at), parts, std::move(backward), std::move(attributes));
   std::vector<Variable> inputs;

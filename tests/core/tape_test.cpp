@@ -4,6 +4,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/quantize.h"
+#include "fakequant/core/ops/shape.h"
 
 namespace fq {
 namespace {
@@ -80,10 +81,29 @@ TEST(Tape, AReaderOfSumsAppliesThePendingReluToItsGradient) {
   EXPECT_EQ(leaf.grad().to_vector<float>(), (std::vector<float>{0, 1, 1}));
   leaf.zero_grad();
   const Variable again = detail::record("sums", sums, {leaf}, pass);
-  const Variable q = ops::quantize(again, QuantSpec::from_amax(IntFormat{8, true}, {}, Tensor::scalar(1.0), "q"));
+  const Variable q =
+      ops::quantize(again, QuantSpec::from_amax(IntFormat{8, true}, {}, Tensor::scalar(1.0), "q"));
   EXPECT_EQ(q.quantized()->codes.to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{0, 255, 255}));
   q.backward(Tensor::full({1, 3}, 1.0));
   EXPECT_EQ(leaf.grad().to_vector<float>(), (std::vector<float>{0, 1, 0}));
+}
+
+TEST(Tape, AReaderOfConcatenatedSumsMasksEachPartsRelu) {
+  const auto pass = [](const Tensor& dy) { return std::vector<Tensor>{dy}; };
+  const auto sums = [](bool relu) {
+    return Accumulator{ProductSums{Tensor::from({-8, 8}, {1, 2}), {}, Tensor::scalar(0.125), 1}, relu};
+  };
+  const QuantSpec spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1.0), "q");
+  for (const bool second : {true, false}) {
+    Variable a(Tensor::zeros({1, 2}), true), b(Tensor::zeros({1, 2}), true);
+    const Variable x = ops::concat(
+        {detail::record("sums", sums(true), {a}, pass), detail::record("sums", sums(second), {b}, pass)}, 1);
+    const Variable q = ops::quantize(x, spec);
+    EXPECT_EQ(q.tensor().to_vector<float>(), (std::vector<float>{0, 1, second ? 0.0f : -1.0f, 1}));
+    q.backward(Tensor::full({1, 4}, 1.0));
+    EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>{0, 1}));
+    EXPECT_EQ(b.grad().to_vector<float>(), (std::vector<float>{second ? 0.0f : 1.0f, 1}));
+  }
 }
 
 TEST(Trace, NamesOperatorsValuesAndPaths) {
