@@ -1,0 +1,150 @@
+#include "fakequant/core/ops/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/convert.h"
+#include "fakequant/core/cpu/updates.h"
+
+namespace fq::ops {
+namespace {
+
+void check_parameter(const Tensor& p, std::string_view op) {
+  FQ_CHECK(p.defined(), op, "a parameter is undefined");
+  FQ_CHECK((p.dtype() == DType::f32 || p.dtype() == DType::f64) && p.device().is_cpu() &&
+               p.layout() == Layout::row_major,
+           op, "the parameter is {}: use row-major f32 or f64 on the cpu", p.describe());
+}
+
+void check_like(const Tensor& p, const Tensor& other, std::string_view what, std::string_view op) {
+  FQ_CHECK(other.defined() && other.shape() == p.shape() && other.dtype() == p.dtype(), op,
+           "the {} is {}, the parameter {}: both need the same shape and dtype", what,
+           other.defined() ? other.describe() : "undefined", p.describe());
+}
+
+/// Gradients in the parameters' order of elements; keeps converted ones alive.
+std::vector<Tensor> row_major_gradients(const auto& updates) {
+  std::vector<Tensor> out;
+  out.reserve(updates.size());
+  for (const auto& u : updates) out.push_back(u.gradient.to(Layout::row_major));
+  return out;
+}
+
+template <class T>
+void sgd_of(std::span<const SgdUpdate> updates, const SgdStep& step) {
+  const auto gradients = row_major_gradients(updates);
+  std::vector<cpu::SgdArrays<T>> arrays;
+  arrays.reserve(updates.size());
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    if (updates[i].parameter.dtype() != dtype_of<T>) continue;
+    SgdUpdate u = updates[i];
+    T* momentum = u.momentum.defined() ? u.momentum.mutable_data<T>() : nullptr;
+    arrays.push_back({u.parameter.numel(), u.parameter.mutable_data<T>(), gradients[i].data<T>(), momentum,
+                      static_cast<T>(u.learning_rate), static_cast<T>(u.weight_decay)});
+  }
+  cpu::sgd<T>(arrays, {static_cast<T>(step.momentum), static_cast<T>(step.gradient_scale), step.nesterov});
+}
+
+template <class T>
+cpu::AdamArrays<T> adam_arrays(AdamUpdate u, const Tensor& gradient, const AdamStep& step) {
+  const auto t = static_cast<double>(u.step);
+  const double decay = u.weight_decay, rate = u.learning_rate;
+  return {.n = u.parameter.numel(),
+          .parameter = u.parameter.mutable_data<T>(),
+          .gradient = gradient.data<T>(),
+          .mean = u.mean.mutable_data<T>(),
+          .square = u.square.mutable_data<T>(),
+          .rate = static_cast<T>(rate / (1 - std::pow(step.beta1, t))),
+          .root = static_cast<T>(1 / std::sqrt(1 - std::pow(step.beta2, t))),
+          .weight_decay = static_cast<T>(step.decoupled ? 0 : decay),
+          .keep = static_cast<T>(step.decoupled ? 1 - rate * decay : 1)};
+}
+
+template <class T>
+void adam_of(std::span<const AdamUpdate> updates, const AdamStep& step) {
+  const auto gradients = row_major_gradients(updates);
+  std::vector<cpu::AdamArrays<T>> arrays;
+  arrays.reserve(updates.size());
+  for (std::size_t i = 0; i < updates.size(); ++i)
+    if (updates[i].parameter.dtype() == dtype_of<T>)
+      arrays.push_back(adam_arrays<T>(updates[i], gradients[i], step));
+  cpu::adam<T>(arrays, {.beta1 = static_cast<T>(step.beta1),
+                        .rest1 = static_cast<T>(1 - step.beta1),
+                        .beta2 = static_cast<T>(step.beta2),
+                        .rest2 = static_cast<T>(1 - step.beta2),
+                        .eps = static_cast<T>(step.eps),
+                        .scale = static_cast<T>(step.gradient_scale)});
+}
+
+void check_pairs(std::span<const Tensor> a, std::span<const Tensor> b, std::string_view op) {
+  FQ_CHECK(a.size() == b.size(), op, "there are {} and {} tensors: give as many", a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    check_parameter(a[i], op);
+    check_like(a[i], b[i], "other tensor", op);
+    check_parameter(b[i], op);
+  }
+}
+
+template <class T>
+void move_towards_of(std::span<Tensor> averages, std::span<const Tensor> values, double rate) {
+  std::vector<cpu::PairArrays<T>> arrays;
+  arrays.reserve(averages.size());
+  for (std::size_t i = 0; i < averages.size(); ++i)
+    if (averages[i].dtype() == dtype_of<T>)
+      arrays.push_back({averages[i].numel(), averages[i].mutable_data<T>(), values[i].data<T>()});
+  cpu::move_towards<T>(arrays, static_cast<T>(rate));
+}
+
+}  // namespace
+
+void sgd_step(std::span<const SgdUpdate> updates, const SgdStep& step) {
+  constexpr std::string_view op = "sgd_step";
+  for (const auto& u : updates) {
+    check_parameter(u.parameter, op);
+    check_like(u.parameter, u.gradient, "gradient", op);
+    if (step.momentum != 0 || u.momentum.defined()) check_like(u.parameter, u.momentum, "momentum", op);
+  }
+  sgd_of<float>(updates, step);
+  sgd_of<double>(updates, step);
+}
+
+void adam_step(std::span<const AdamUpdate> updates, const AdamStep& step) {
+  constexpr std::string_view op = "adam_step";
+  for (const auto& u : updates) {
+    check_parameter(u.parameter, op);
+    check_like(u.parameter, u.gradient, "gradient", op);
+    check_like(u.parameter, u.mean, "mean", op);
+    check_like(u.parameter, u.square, "mean square", op);
+    FQ_CHECK(u.step >= 1, op, "the step is {}: count from 1", u.step);
+  }
+  adam_of<float>(updates, step);
+  adam_of<double>(updates, step);
+}
+
+void move_towards(std::span<Tensor> averages, std::span<const Tensor> values, double rate) {
+  check_pairs(averages, values, "move_towards");
+  move_towards_of<float>(averages, values, rate);
+  move_towards_of<double>(averages, values, rate);
+}
+
+void swap_contents(std::span<Tensor> a, std::span<Tensor> b) {
+  check_pairs(a, b, "swap_contents");
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    auto* left = static_cast<unsigned char*>(a[i].mutable_raw());
+    auto* right = static_cast<unsigned char*>(b[i].mutable_raw());
+    std::swap_ranges(left, left + a[i].nbytes(), right);
+  }
+}
+
+double norm(std::span<const Tensor> tensors) {
+  double sum = 0;
+  for (const auto& t : tensors) {
+    if (!t.defined()) continue;
+    detail::visit_float(t.dtype(), "norm",
+                        [&]<class T>(T) { sum += cpu::sum_of_squares(t.data<T>(t.layout()), t.numel()); });
+  }
+  return std::sqrt(sum);
+}
+
+}  // namespace fq::ops

@@ -1,0 +1,160 @@
+#include "fakequant/train/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/text.h"
+#include "fakequant/layers/module.h"
+
+namespace fq {
+namespace {
+
+bool usable(double value) { return std::isfinite(value) && value >= 0; }
+
+NamedParameters without_repeats(const NamedParameters& parameters) {
+  NamedParameters out;
+  for (const auto& [name, value] : parameters) {
+    FQ_CHECK(value.defined(), "optimizer", "the parameter '{}' is undefined", name);
+    if (std::ranges::none_of(out, [&](const auto& known) { return known.second.node() == value.node(); }))
+      out.emplace_back(name, value);
+  }
+  return out;
+}
+
+void check_rule(const ParameterRule& rule) {
+  FQ_CHECK(usable(rule.weight_decay.value_or(0)) && usable(rule.learning_rate_factor.value_or(0)),
+           "optimizer",
+           "the rule for '{}' has a weight decay of {} and a learning rate factor of {}: use 0 or more",
+           rule.pattern, rule.weight_decay.value_or(0), rule.learning_rate_factor.value_or(1));
+}
+
+}  // namespace
+
+std::vector<ParameterRule> decay_weights_only(const Module& model) {
+  std::vector<ParameterRule> rules;
+  for (const auto& [name, value] : model.named_parameters())
+    if (value.rank() <= 1 || name.ends_with("amax")) rules.push_back({name, 0.0, std::nullopt});
+  return rules;
+}
+
+Optimizer::Optimizer(NamedParameters parameters, double learning_rate, double weight_decay,
+                     const std::vector<ParameterRule>& rules, std::vector<std::string> state_names)
+    : parameters_(without_repeats(parameters)), state_names_(std::move(state_names)) {
+  FQ_CHECK(usable(weight_decay), "optimizer", "the weight decay is {}: use 0 or more", weight_decay);
+  std::ranges::for_each(rules, check_rule);
+  set_learning_rate(learning_rate);
+  for (const auto& [name, value] : parameters_) {
+    Item item{.weight_decay = weight_decay, .learning_rate_factor = 1, .steps = 0, .state = {}};
+    for (const auto& rule : rules) {
+      if (!detail::wildcard_match(rule.pattern, name)) continue;
+      item.weight_decay = rule.weight_decay.value_or(item.weight_decay);
+      item.learning_rate_factor = rule.learning_rate_factor.value_or(item.learning_rate_factor);
+    }
+    const Tensor p = value.tensor();
+    for (std::size_t i = 0; i < state_names_.size(); ++i)
+      item.state.push_back(Tensor::zeros(p.shape(), p.dtype(), p.device()));
+    items_.push_back(std::move(item));
+  }
+}
+
+void Optimizer::set_learning_rate(double learning_rate) {
+  FQ_CHECK(usable(learning_rate), "optimizer", "the learning rate is {}: use 0 or more", learning_rate);
+  learning_rate_ = learning_rate;
+}
+
+void Optimizer::step(double gradient_scale) {
+  std::vector<std::size_t> indices;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].second.grad().defined()) continue;
+    ++items_[i].steps;
+    indices.push_back(i);
+  }
+  update(indices, gradient_scale);
+}
+
+void Optimizer::zero_grad() {
+  for (auto& [name, value] : parameters_) value.zero_grad();
+}
+
+StateDict Optimizer::state_dict() const {
+  StateDict out;
+  auto steps = nlohmann::json::array();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    for (std::size_t s = 0; s < state_names_.size(); ++s)
+      out.set(parameters_[i].first + "/" + state_names_[s], items_[i].state[s]);
+    steps.push_back(items_[i].steps);
+  }
+  out.set_attribute("type", std::string(type()));
+  out.set_attribute("steps", std::move(steps));
+  return out;
+}
+
+void Optimizer::load_state(const StateDict& state) {
+  const auto& saved = state.attribute("type");
+  FQ_CHECK(saved == std::string(type()), "optimizer",
+           "the state is that of {}, the optimizer is {}: use the same", saved.dump(), type());
+  const auto& steps = state.attribute("steps");
+  FQ_CHECK(steps.is_array() && steps.size() == parameters_.size() &&
+               state.size() == parameters_.size() * state_names_.size() &&
+               std::ranges::all_of(steps, [](const auto& s) { return s.is_number_integer(); }),
+           "optimizer", "the state is that of {} parameters, the optimizer has {}", steps.size(),
+           parameters_.size());
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    for (std::size_t s = 0; s < state_names_.size(); ++s)
+      (void)state.at(parameters_[i].first + "/" + state_names_[s], items_[i].state[s].shape(),
+                     items_[i].state[s].dtype());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    items_[i].steps = steps[i].get<std::int64_t>();
+    for (std::size_t s = 0; s < state_names_.size(); ++s)
+      items_[i].state[s].copy_from(state.at(parameters_[i].first + "/" + state_names_[s]));
+  }
+}
+
+Sgd::Sgd(NamedParameters parameters, SgdOptions options, const std::vector<ParameterRule>& rules)
+    : Optimizer(std::move(parameters), options.learning_rate, options.weight_decay, rules,
+                options.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{}),
+      options_(options) {
+  FQ_CHECK(usable(options.momentum) && options.momentum < 1, "sgd", "momentum is {}: use 0 to less than 1",
+           options.momentum);
+  FQ_CHECK(!options.nesterov || options.momentum > 0, "sgd", "Nesterov's momentum needs a momentum above 0");
+}
+
+void Sgd::update(const std::vector<std::size_t>& indices, double gradient_scale) {
+  updates_.clear();
+  for (const auto i : indices) {
+    const Variable& p = parameters()[i].second;
+    updates_.push_back({p.tensor(), p.grad(), item(i).state.empty() ? Tensor{} : item(i).state[0],
+                        learning_rate_of(i), item(i).weight_decay});
+  }
+  ops::sgd_step(updates_, {options_.momentum, options_.nesterov, gradient_scale});
+  updates_.clear();
+}
+
+Adam::Adam(NamedParameters parameters, AdamOptions options, const std::vector<ParameterRule>& rules)
+    : Adam(std::move(parameters), options, rules, false) {}
+
+Adam::Adam(NamedParameters parameters, AdamOptions options, const std::vector<ParameterRule>& rules,
+           bool decoupled)
+    : Optimizer(std::move(parameters), options.learning_rate, options.weight_decay, rules,
+                {"mean", "square"}),
+      options_(options),
+      decoupled_(decoupled) {
+  FQ_CHECK(usable(options.beta1) && options.beta1 < 1 && usable(options.beta2) && options.beta2 < 1, "adam",
+           "beta1 is {} and beta2 {}: use 0 to less than 1", options.beta1, options.beta2);
+  FQ_CHECK(usable(options.eps), "adam", "eps is {}: use 0 or more", options.eps);
+}
+
+void Adam::update(const std::vector<std::size_t>& indices, double gradient_scale) {
+  updates_.clear();
+  for (const auto i : indices) {
+    const Variable& p = parameters()[i].second;
+    updates_.push_back({p.tensor(), p.grad(), item(i).state[0], item(i).state[1], item(i).steps,
+                        learning_rate_of(i), item(i).weight_decay});
+  }
+  ops::adam_step(updates_, {options_.beta1, options_.beta2, options_.eps, decoupled_, gradient_scale});
+  updates_.clear();
+}
+
+}  // namespace fq

@@ -1,0 +1,97 @@
+#include "fakequant/train/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/text.h"
+
+namespace fq {
+namespace schedule {
+namespace {
+
+/// From `from` at 0 to `to` at 1, flat at both ends.
+double half_cosine(double from, double to, double at) {
+  return to + (from - to) * (1 + std::cos(std::numbers::pi * at)) / 2;
+}
+
+}  // namespace
+
+Schedule constant(double factor) {
+  return [factor](std::int64_t) { return factor; };
+}
+
+Schedule step(std::int64_t every, double gamma) {
+  FQ_CHECK(every >= 1 && gamma >= 0, "schedule.step",
+           "every is {} and gamma {}: use 1 or more, and 0 or more", every, gamma);
+  return [=](std::int64_t at) { return std::pow(gamma, static_cast<double>(at / every)); };
+}
+
+Schedule cosine(std::int64_t total, double last) {
+  FQ_CHECK(total >= 1, "schedule.cosine", "total is {}: use 1 step or more", total);
+  return [=](std::int64_t at) {
+    return half_cosine(1, last, static_cast<double>(std::min(at, total)) / static_cast<double>(total));
+  };
+}
+
+Schedule warm_up(std::int64_t steps, Schedule after, double first) {
+  FQ_CHECK(steps >= 0 && first >= 0, "schedule.warm_up", "steps is {} and first {}: use 0 or more", steps,
+           first);
+  return [=, after = std::move(after)](std::int64_t at) {
+    if (at >= steps) return after(at - steps);
+    return first + (1 - first) * static_cast<double>(at) / static_cast<double>(steps);
+  };
+}
+
+Schedule one_cycle(std::int64_t total, double fraction, double div, double final_div) {
+  FQ_CHECK(total >= 1, "schedule.one_cycle", "total is {}: use 1 step or more", total);
+  FQ_CHECK(fraction >= 0 && fraction <= 1, "schedule.one_cycle", "fraction is {}: use 0 to 1", fraction);
+  FQ_CHECK(div >= 1 && final_div >= 1, "schedule.one_cycle", "div is {} and final_div {}: use 1 or more", div,
+           final_div);
+  const double peak = std::max(fraction * static_cast<double>(total) - 1, 0.0);
+  const double end = static_cast<double>(total - 1);
+  const double first = 1 / div, last = first / final_div;
+  return [=](std::int64_t step) {
+    const double at = std::min(static_cast<double>(step), end);
+    if (at < peak) return half_cosine(first, 1, at / peak);
+    return end > peak ? half_cosine(1, last, (at - peak) / (end - peak)) : 1.0;
+  };
+}
+
+Schedule sequence(std::vector<std::pair<std::int64_t, Schedule>> parts) {
+  FQ_CHECK(!parts.empty(), "schedule.sequence", "the list is empty: give at least one schedule");
+  FQ_CHECK(std::ranges::all_of(parts, [](const auto& part) { return part.first >= 0; }), "schedule.sequence",
+           "a part has a negative length");
+  return [parts = std::move(parts)](std::int64_t at) {
+    for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+      if (at < parts[i].first) return parts[i].second(at);
+      at -= parts[i].first;
+    }
+    return parts.back().second(at);
+  };
+}
+
+Schedule product(Schedule a, Schedule b) {
+  return [a = std::move(a), b = std::move(b)](std::int64_t at) { return a(at) * b(at); };
+}
+
+}  // namespace schedule
+
+Schedule make_schedule(const ScheduleOptions& options, std::int64_t total) {
+  static const std::vector<std::string> kinds{"constant", "step", "cosine", "one_cycle"};
+  FQ_CHECK(std::ranges::find(kinds, options.kind) != kinds.end(), "schedule", "there is no schedule '{}'{}",
+           options.kind, detail::did_you_mean(options.kind, kinds));
+  const std::int64_t rest = std::max<std::int64_t>(total - options.warm_up, 1);
+  Schedule main = schedule::constant();
+  if (options.kind == "step") {
+    const std::int64_t third = std::max<std::int64_t>((rest + 2) / 3, 1);
+    main = schedule::step(options.step_every > 0 ? options.step_every : third, options.step_factor);
+  }
+  if (options.kind == "cosine") main = schedule::cosine(rest, options.last);
+  if (options.kind == "one_cycle")
+    main = schedule::one_cycle(rest, options.rise, options.div, options.final_div);
+  return options.warm_up > 0 ? schedule::warm_up(options.warm_up, std::move(main)) : main;
+}
+
+}  // namespace fq
