@@ -33,6 +33,7 @@
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/norm.h"
 #include "fakequant/core/ops/ops.h"
+#include "fakequant/core/ops/optimizer.h"
 #include "fakequant/core/ops/pool.h"
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/ops/shape.h"
@@ -53,3 +54,7 @@
 #include "fakequant/core/variable.h"
 
 #include "fakequant/layers/module.h"
+
+#include "fakequant/train/clip.h"
+#include "fakequant/train/optimizer.h"
+#include "fakequant/train/schedule.h"

@@ -10,6 +10,7 @@
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/norm.h"
+#include "fakequant/core/ops/optimizer.h"
 #include "fakequant/core/ops/pool.h"
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/ops/shape.h"
