@@ -10,6 +10,7 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/quantize.h"
+#include "fakequant/core/reference/modelopt.h"
 #include "fakequant/core/tape.h"
 
 namespace fq {
@@ -196,6 +197,19 @@ Variable TensorQuantizer::quantize(const Variable& x) {
   if (arithmetic_ == Arithmetic::reference) return quantize_reference(x);
   Variable codes = ops::quantize(x, spec_for(x));
   return descriptor_.fake_quant() ? codes : Variable(codes.quantized()->codes);
+}
+
+Variable TensorQuantizer::quantize_reference(const Variable& x) const {
+  const QuantSpec grid = spec_for(x);
+  Shape shape(static_cast<std::size_t>(x.rank()), 1);
+  if (const int axis = grid.granularity.single_axis(x.rank()); axis >= 0)
+    shape[static_cast<std::size_t>(axis)] = grid.amax.numel();
+  const Amax amax = grid.amax.numel() == 1 ? Amax(grid.amax) : Amax(grid.amax.reshape(shape));
+  const Variable values = x.as_float();
+  constexpr bool pass_through_bwd = true;  // ModelOpt's default
+  if (!grid.format.is_integer()) return scaled_e4m3(values, amax, {}, 4, 3, pass_through_bwd);
+  const IntFormat& format = grid.format.integer();
+  return fake_tensor_quant(values, amax, {}, format.bits, format.is_unsigned, format.narrow_range, pass_through_bwd);
 }
 
 Variable TensorQuantizer::weight(const Variable& w) {

@@ -2,14 +2,9 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/ops/quantize.h"
 #include "fakequant/layers/tensor_quantizer.h"
 
 namespace fq {
-
-Variable TensorQuantizer::quantize_reference(const Variable& x) const {
-  return ops::fake_quantize(x, spec_for(x));
-}
 
 void TensorQuantizer::save(StateDict& state, const std::string& prefix) const {
   state.set_attribute(prefix + "/descriptor", descriptor_.dict());

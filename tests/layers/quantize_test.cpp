@@ -8,6 +8,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/loss.h"
+#include "fakequant/core/reference/modelopt.h"
 #include "fakequant/layers/activation.h"
 #include "fakequant/layers/fold.h"
 #include "fakequant/layers/graph.h"
@@ -177,6 +178,37 @@ TEST(Quantize, RulesWarnOfPatternsThatMatchNothing) {
   EXPECT_EQ(model->at("fc").type(), "linear");
   EXPECT_THROW((void)disable_quantizer(*model, "nothing"), ArgumentError);
   EXPECT_EQ(disable_quantizer(*model, "*weight_quantizer"), 2);
+}
+
+TEST(Quantize, ReferenceArithmeticGivesModelOptsFloats) {
+  const Tensor x = random_tensor({4, 3, 2, 2}, -2, 2);
+  for (const auto& options : {QuantDescriptorOptions{.num_bits = 8, .axis = 1}, QuantDescriptorOptions{.num_bits = 4},
+                              QuantDescriptorOptions{.num_bits = {4, 3}}}) {
+    TensorQuantizer quantizer{QuantDescriptor(options), Arithmetic::reference};
+    const Tensor amax = options.axis.empty() ? Tensor::scalar(1.5) : Tensor::from({1.0f, 1.5f, 0.5f});
+    quantizer.set_amax(amax);
+    const Tensor shaped = options.axis.empty() ? amax : amax.reshape({1, 3, 1, 1});
+    const Tensor expected = options.num_bits.is_integer()
+                                ? fake_tensor_quant(x, shaped, {}, options.num_bits.bits(), false, false)
+                                : scaled_e4m3(x, shaped);
+    Variable input(x, true);
+    const Variable y = quantizer(input);
+    EXPECT_TRUE(bitwise_equal(y.tensor(), expected));
+    y.backward(Tensor::full(x.shape(), 1.0));
+    EXPECT_TRUE(bitwise_equal(input.grad(), Tensor::full(x.shape(), 1.0)));
+  }
+}
+
+TEST(Quantize, RunningRangesFollowTheInputInTrainingOnly) {
+  TensorQuantizer quantizer;
+  quantizer.set_amax(Tensor::scalar(1.0));
+  quantizer.set_running(true, 0.5);
+  Variable x(Tensor::from({-3.0f, 2.0f}), true);
+  (void)quantizer(x);
+  EXPECT_EQ(quantizer.amax().item(), 2.0);
+  quantizer.eval();
+  (void)quantizer(x);
+  EXPECT_EQ(quantizer.amax().item(), 2.0);
 }
 
 TEST(Quantize, RefusesUnknownPresetsKeysAndBlocks) {
