@@ -64,6 +64,7 @@ QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool wit
            "'{}' is {} {}: accumulators round to one integer grid", spec.name, to_string(spec.format),
            to_string(spec.granularity));
   QuantizedTensor out{{}, spec, {}};
+  bool masked = false;
   if (const auto* concat = std::get_if<AccumulatorConcat>(&x.value)) {
     std::vector<Tensor> parts;
     for (auto part : concat->parts) {
@@ -77,9 +78,10 @@ QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool wit
     out.codes = requantize(inner, spec, false).codes.to(Layout::row_major).reshape(view->shape);
   } else {
     out.codes = Tensor::empty(x.shape(), spec.format.code_dtype(), x.device(), x.layout());
-    if (x.device().is_cpu()) cpu::accumulator_codes(x, spec, out);
+    if (with_mask) out.mask = Tensor::empty(out.shape(), DType::u1, x.device(), out.layout());
+    if (x.device().is_cpu()) masked = cpu::accumulator_codes(x, spec, out);
   }
-  if (with_mask) {
+  if (with_mask && !masked) {
     out.mask = Tensor::empty(out.shape(), DType::u1, x.device(), out.layout());
     Accumulator plain = x;
     plain.relu = false;

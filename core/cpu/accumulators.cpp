@@ -1,5 +1,6 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/cpu/codes.h"
+#include "fakequant/core/cpu/requantize.h"
 
 namespace fq::cpu {
 namespace {
@@ -29,9 +30,10 @@ void for_pairs(const CodeAddition& x, F&& f) {
   const void* a = x.a.codes.raw();
   const void* b = x.b.codes.raw();
   const DType ta = x.a.codes.dtype(), tb = x.b.codes.dtype();
-  for_runs(x.a.codes.numel(), {1, x.a.codes.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
-    for (std::int64_t i = begin; i < end; ++i) f(i, load_code(a, ta, i), load_code(b, tb, i));
-  });
+  for_runs(x.a.codes.numel(), {1, x.a.codes.numel()},
+           [&](std::int64_t begin, std::int64_t end, std::int64_t) {
+             for (std::int64_t i = begin; i < end; ++i) f(i, load_code(a, ta, i), load_code(b, tb, i));
+           });
 }
 
 float pooled_scale(const PooledSums& x) {
@@ -59,7 +61,7 @@ struct ValuesOf {
       out[i] = scalar::add_(scalar::dequantize_code(a, sa), scalar::dequantize_code(b, sb));
     });
   }
-  void operator()(const AccumulatorConcat&) const {}  // joined by the caller
+  void operator()(const AccumulatorConcat&) const {}   // joined by the caller
   void operator()(const AccumulatorReshape&) const {}  // reshaped by the caller
 };
 
@@ -70,19 +72,11 @@ struct CodesOf {
   void* codes;
   DType dtype;
 
-  void operator()(const ProductSums& x) const {
-    std::vector<float> multiplier(static_cast<std::size_t>(x.scale.numel()));
-    for (std::size_t c = 0; c < multiplier.size(); ++c)
-      multiplier[c] = scalar::div_(x.scale.data<float>()[c], row.scale);
-    const bool one = multiplier.size() == 1;
-    for_products(x, [&](auto i, auto c, float a) {
-      store_code(codes, dtype, i,
-                 scalar::requantize_code(a, multiplier[one ? 0 : static_cast<std::size_t>(c)], lower, row.upper));
-    });
-  }
+  void operator()(const ProductSums&) const {}  // in one pass with the mask
   void operator()(const PooledSums& x) const {
     const auto* sums = x.sums.data<std::int32_t>(x.sums.layout());
-    const float m = scalar::div_(x.scale.data<float>()[0], scalar::mul_(row.scale, static_cast<float>(x.count)));
+    const float m =
+        scalar::div_(x.scale.data<float>()[0], scalar::mul_(row.scale, static_cast<float>(x.count)));
     for (std::int64_t i = 0; i < x.sums.numel(); ++i)
       store_code(codes, dtype, i, scalar::requantize_code(static_cast<float>(sums[i]), m, lower, row.upper));
   }
@@ -102,7 +96,7 @@ struct CodesOf {
       store_code(codes, dtype, i, scalar::add_code(a + za, b + zb, ra, rb, fused, zy, lower, row.upper));
     });
   }
-  void operator()(const AccumulatorConcat&) const {}  // joined by the caller
+  void operator()(const AccumulatorConcat&) const {}   // joined by the caller
   void operator()(const AccumulatorReshape&) const {}  // reshaped by the caller
 };
 
@@ -112,10 +106,15 @@ void accumulator_values(const Accumulator& x, Tensor& out) {
   std::visit(ValuesOf{out.mutable_data<float>(out.layout())}, x.value);
 }
 
-void accumulator_codes(const Accumulator& x, const QuantSpec& spec, QuantizedTensor& out) {
+bool accumulator_codes(const Accumulator& x, const QuantSpec& spec, QuantizedTensor& out) {
   const GridRow row = grid_rows(spec)[0];
+  if (const auto* products = std::get_if<ProductSums>(&x.value)) {
+    requantize_products(*products, row, x.relu, out);
+    return true;
+  }
   const float lower = x.relu ? std::max(row.lower, 0.0f) : row.lower;
   std::visit(CodesOf{spec, row, lower, out.codes.mutable_raw(), out.codes.dtype()}, x.value);
+  return false;
 }
 
 void relu_values(Tensor& values, Tensor* mask) {
@@ -136,8 +135,9 @@ void range_mask(const Tensor& values, const GridRow& row, bool relu, Tensor& mas
   std::memset(bits, 0, static_cast<std::size_t>(mask.nbytes()));
   for_runs(values.numel(), {1, values.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
     for (std::int64_t i = begin; i < end; ++i)
-      set_bit(bits, i, relu ? scalar::mask_open_below(v[i], 0.0f, row.amax)
-                            : scalar::mask_closed(v[i], row.mask_lower, row.amax));
+      set_bit(bits, i,
+              relu ? scalar::mask_open_below(v[i], 0.0f, row.amax)
+                   : scalar::mask_closed(v[i], row.mask_lower, row.amax));
   });
 }
 

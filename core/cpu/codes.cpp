@@ -17,8 +17,8 @@ int channel_axis(const QuantSpec& spec, const Shape& shape, std::string_view fun
   FQ_CHECK(axis >= 0, function, "'{}' is quantized {}: codes are per tensor or along one axis", spec.name,
            to_string(spec.granularity));
   FQ_CHECK(spec.amax.numel() == shape[static_cast<std::size_t>(axis)], function,
-           "amax of '{}' has {} elements, the input {} has {} channels on axis {}: give one amax per channel", spec.name,
-           spec.amax.numel(), to_string(shape), shape[static_cast<std::size_t>(axis)], axis);
+           "amax of '{}' has {} elements, the input {} has {} channels on axis {}: give one amax per channel",
+           spec.name, spec.amax.numel(), to_string(shape), shape[static_cast<std::size_t>(axis)], axis);
   return axis;
 }
 
@@ -31,6 +31,47 @@ void decode(const Tensor& codes, Tensor& out) {
   });
 }
 
+namespace {
+
+/// First element at or after `begin` whose mask bit starts a byte.
+std::int64_t byte_start(std::int64_t begin, std::int64_t end) { return std::min(end, (begin + 7) / 8 * 8); }
+
+struct QuantizeRun {
+  const float* x;
+  void* codes;
+  std::uint8_t* mask;
+  DType dtype;
+  bool integer;
+
+  bool scalar_run(std::int64_t begin, std::int64_t end, const GridRow& row) const {
+    bool nan = false;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float v = x[i];
+      nan |= scalar::is_nan_(v);
+      const float code = integer ? scalar::quantize_code(v, row.scale, row.lower, row.upper)
+                                 : scalar::quantize_e4m3(v, row.scale);
+      store_code(codes, dtype, i, scalar::is_nan_(v) ? 0.0f : code);
+      if (mask != nullptr) set_bit(mask, i, scalar::mask_closed(v, row.mask_lower, row.amax));
+    }
+    return nan;
+  }
+  template <class Code>
+  bool vector_run(std::int64_t begin, std::int64_t end, const GridRow& row) const {
+    const std::int64_t start = byte_start(begin, end);
+    bool nan = scalar_run(begin, start, row);
+    const std::int64_t done = quantize(x + start, end - start, row, static_cast<Code*>(codes) + start,
+                                       mask != nullptr ? mask + start / 8 : nullptr, &nan);
+    return scalar_run(start + done, end, row) || nan;
+  }
+  bool operator()(std::int64_t begin, std::int64_t end, const GridRow& row) const {
+    if (integer && dtype == DType::i8) return vector_run<std::int8_t>(begin, end, row);
+    if (integer && dtype == DType::u8) return vector_run<std::uint8_t>(begin, end, row);
+    return scalar_run(begin, end, row);
+  }
+};
+
+}  // namespace
+
 void dequantize(const QuantizedTensor& x, Tensor& out) {
   const auto rows = grid_rows(x.spec);
   const auto view = Channels::of(x.shape(), x.layout(), channel_axis(x.spec, x.shape(), "dequantize"));
@@ -39,32 +80,26 @@ void dequantize(const QuantizedTensor& x, Tensor& out) {
   auto* values = out.mutable_data<float>(out.layout());
   for_runs(out.numel(), view, [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
     const float scale = rows[static_cast<std::size_t>(channel)].scale;
-    for (std::int64_t i = begin; i < end; ++i) values[i] = scalar::dequantize_code(load_code(codes, dtype, i), scale);
+    std::int64_t i = begin;
+    if (dtype == DType::i8)
+      i += dequantize(static_cast<const std::int8_t*>(codes) + i, end - i, scale, values + i);
+    if (dtype == DType::u8)
+      i += dequantize(static_cast<const std::uint8_t*>(codes) + i, end - i, scale, values + i);
+    for (; i < end; ++i) values[i] = scalar::dequantize_code(load_code(codes, dtype, i), scale);
   });
 }
 
 bool quantize(const Tensor& x, int axis, QuantizedTensor& out) {
   const auto rows = grid_rows(out.spec);
-  const bool integer = out.spec.format.is_integer();
-  const auto* values = x.data<float>(x.layout());
-  void* codes = out.codes.mutable_raw();
-  const DType dtype = out.codes.dtype();
   auto* mask = static_cast<std::uint8_t*>(out.mask.defined() ? out.mask.mutable_raw() : nullptr);
   if (mask != nullptr) std::memset(mask, 0, static_cast<std::size_t>(out.mask.nbytes()));
+  const QuantizeRun run{x.data<float>(x.layout()), out.codes.mutable_raw(), mask, out.codes.dtype(),
+                        out.spec.format.is_integer()};
   std::atomic<bool> saw_nan{false};
   for_runs(x.numel(), Channels::of(x.shape(), x.layout(), axis),
            [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
-             const GridRow& row = rows[static_cast<std::size_t>(channel)];
-             bool nan = false;
-             for (std::int64_t i = begin; i < end; ++i) {
-               const float v = values[i];
-               nan |= scalar::is_nan_(v);
-               const float code = integer ? scalar::quantize_code(v, row.scale, row.lower, row.upper)
-                                          : scalar::quantize_e4m3(v, row.scale);
-               store_code(codes, dtype, i, scalar::is_nan_(v) ? 0.0f : code);
-               if (mask != nullptr) set_bit(mask, i, scalar::mask_closed(v, row.mask_lower, row.amax));
-             }
-             if (nan) saw_nan.store(true, std::memory_order_relaxed);
+             if (run(begin, end, rows[static_cast<std::size_t>(channel)]))
+               saw_nan.store(true, std::memory_order_relaxed);
            });
   return saw_nan.load();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Loops over codes on the CPU; not a public header. Outputs are given allocated, in the layout of the inputs.
+/// Loops over codes on the CPU; not a public header. Outputs are given allocated, in the layout of the
+/// inputs.
 
 #include "fakequant/core/accumulator.h"
 #include "fakequant/core/cpu/grid.h"
@@ -15,8 +16,9 @@ void apply_mask(const Tensor& dy, const Tensor& mask, Tensor& out);
 
 /// The float values of an accumulator of any kind but a concat, without its ReLU.
 void accumulator_values(const Accumulator& x, Tensor& out);
-/// Its codes on a per-tensor integer grid, with the ReLU folded into the clamp.
-void accumulator_codes(const Accumulator& x, const QuantSpec& spec, QuantizedTensor& out);
+/// Its codes on a per-tensor integer grid, with the ReLU folded into the clamp; true when out.mask was filled
+/// too.
+[[nodiscard]] bool accumulator_codes(const Accumulator& x, const QuantSpec& spec, QuantizedTensor& out);
 /// v = max(v, 0) in place, with the mask v > 0.
 void relu_values(Tensor& values, Tensor* mask);
 /// Mask of a reader with lower bound `row.mask_lower`, open at 0 after a ReLU.

@@ -6,15 +6,11 @@
 #include <vector>
 
 #include "fakequant/core/cpu/channels.h"
+#include "fakequant/core/cpu/quantize_kernels.h"
 #include "fakequant/core/formulas.h"
 #include "fakequant/core/quantized.h"
 
 namespace fq::cpu {
-
-/// Clamp bounds are 0 where amax is too small to scale: such codes are 0.
-struct GridRow {
-  float scale, lower, upper, amax, mask_lower;
-};
 
 inline std::vector<GridRow> grid_rows(const QuantSpec& spec) {
   const auto* scale = spec.scale.data<float>();
@@ -29,27 +25,43 @@ inline std::vector<GridRow> grid_rows(const QuantSpec& spec) {
   return rows;
 }
 
-/// The channel axis of per-axis codes of that shape, -1 per tensor. Throws ArgumentError for block granularities.
+/// The channel axis of per-axis codes of that shape, -1 per tensor. Throws ArgumentError for block
+/// granularities.
 int channel_axis(const QuantSpec& spec, const Shape& shape, std::string_view function);
 
 /// Stores a code given as its float value.
 inline void store_code(void* codes, DType dtype, std::int64_t i, float value) {
   switch (dtype) {
-    case DType::i8: static_cast<std::int8_t*>(codes)[i] = static_cast<std::int8_t>(value); break;
-    case DType::u8: static_cast<std::uint8_t*>(codes)[i] = static_cast<std::uint8_t>(value); break;
-    case DType::i16: static_cast<std::int16_t*>(codes)[i] = static_cast<std::int16_t>(value); break;
-    case DType::i32: static_cast<std::int32_t*>(codes)[i] = static_cast<std::int32_t>(value); break;
-    default: static_cast<std::uint8_t*>(codes)[i] = scalar::encode_e4m3(value); break;
+    case DType::i8:
+      static_cast<std::int8_t*>(codes)[i] = static_cast<std::int8_t>(value);
+      break;
+    case DType::u8:
+      static_cast<std::uint8_t*>(codes)[i] = static_cast<std::uint8_t>(value);
+      break;
+    case DType::i16:
+      static_cast<std::int16_t*>(codes)[i] = static_cast<std::int16_t>(value);
+      break;
+    case DType::i32:
+      static_cast<std::int32_t*>(codes)[i] = static_cast<std::int32_t>(value);
+      break;
+    default:
+      static_cast<std::uint8_t*>(codes)[i] = scalar::encode_e4m3(value);
+      break;
   }
 }
 
 inline float load_code(const void* codes, DType dtype, std::int64_t i) {
   switch (dtype) {
-    case DType::i8: return static_cast<float>(static_cast<const std::int8_t*>(codes)[i]);
-    case DType::u8: return static_cast<float>(static_cast<const std::uint8_t*>(codes)[i]);
-    case DType::i16: return static_cast<float>(static_cast<const std::int16_t*>(codes)[i]);
-    case DType::i32: return static_cast<float>(static_cast<const std::int32_t*>(codes)[i]);
-    default: return scalar::decode_e4m3(static_cast<const std::uint8_t*>(codes)[i]);
+    case DType::i8:
+      return static_cast<float>(static_cast<const std::int8_t*>(codes)[i]);
+    case DType::u8:
+      return static_cast<float>(static_cast<const std::uint8_t*>(codes)[i]);
+    case DType::i16:
+      return static_cast<float>(static_cast<const std::int16_t*>(codes)[i]);
+    case DType::i32:
+      return static_cast<float>(static_cast<const std::int32_t*>(codes)[i]);
+    default:
+      return scalar::decode_e4m3(static_cast<const std::uint8_t*>(codes)[i]);
   }
 }
 

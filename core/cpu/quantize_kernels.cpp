@@ -1,0 +1,181 @@
+#include "fakequant/core/cpu/quantize_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fakequant/core/cpu/quantize_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "fakequant/core/cpu/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fq::HWY_NAMESPACE {
+
+using cpu::GridRow;
+using cpu::SumGrid;
+using IntTag = hn::RebindToSigned<FloatTag>;
+template <class Code>
+using CodeTag = hn::Rebind<Code, FloatTag>;
+
+std::int64_t group() {
+  return static_cast<std::int64_t>(hn::Lanes(FloatTag()) > 8 ? hn::Lanes(FloatTag()) : 8);
+}
+
+/// Calls step(i) -> mask for vectors at i, i + lanes, ..., and packs the masks.
+template <class Step>
+std::int64_t for_groups(std::int64_t count, std::uint8_t* mask, Step&& step) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t done = count / group() * group();
+  if (lanes >= 8) {
+    std::uint8_t bits[HWY_MAX_BYTES] = {};
+    for (std::int64_t i = 0; i < done; i += lanes) {
+      hn::StoreMaskBits(d, step(i), mask != nullptr ? mask + i / 8 : bits);
+    }
+    return done;
+  }
+  for (std::int64_t i = 0; i < done; i += 8) {
+    unsigned byte = 0;
+    for (std::int64_t k = 0; k < 8; k += lanes) {
+      std::uint8_t bits[8] = {};
+      hn::StoreMaskBits(d, step(i + k), bits);
+      byte |= static_cast<unsigned>(bits[0]) << k;
+    }
+    if (mask != nullptr) mask[i / 8] = static_cast<std::uint8_t>(byte);
+  }
+  return done;
+}
+
+template <class Code>
+void store_codes(FloatVector values, Code* codes) {
+  const CodeTag<Code> d;
+  hn::StoreU(hn::DemoteTo(d, hn::ConvertTo(IntTag(), values)), d, codes);
+}
+
+template <class Code>
+std::int64_t quantize_codes(const float* x, std::int64_t count, const GridRow& row, Code* codes,
+                            std::uint8_t* mask, bool* nan) {
+  const FloatTag d;
+  const auto scale = hn::Set(d, row.scale), lower = hn::Set(d, row.lower), upper = hn::Set(d, row.upper);
+  const auto amax = hn::Set(d, row.amax), below = hn::Set(d, row.mask_lower);
+  auto seen = hn::Zero(d);
+  const auto done = for_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
+    const auto v = hn::LoadU(d, x + i);
+    const auto bad = is_nan_(v);
+    seen = hn::Or(seen, hn::VecFromMask(d, bad));
+    store_codes(hn::IfThenZeroElse(bad, quantize_code(v, scale, lower, upper)), codes + i);
+    return mask_closed(v, below, amax);
+  });
+  *nan = *nan || !hn::AllFalse(d, hn::MaskFromVec(seen));
+  return done;
+}
+
+template <bool innermost, class Code>
+std::int64_t requantize_sums(const std::int32_t* sums, std::int64_t count, const SumGrid& g, Code* codes,
+                             std::uint8_t* mask) {
+  const FloatTag d;
+  const IntTag di;
+  const auto lower = hn::Set(d, g.lower), upper = hn::Set(d, g.upper);
+  const auto amax = hn::Set(d, g.amax), below = hn::Set(d, g.open_below ? 0.0f : g.mask_lower);
+  const auto floats = [&](const float* p, std::int64_t i) HWY_ATTR {
+    if constexpr (innermost)
+      return hn::LoadU(d, p + i);
+    else
+      return hn::Set(d, *p);
+  };
+  const auto integers = [&](const std::int32_t* p, std::int64_t i) HWY_ATTR {
+    if (p == nullptr) return hn::Zero(di);
+    if constexpr (innermost)
+      return hn::LoadU(di, p + i);
+    else
+      return hn::Set(di, *p);
+  };
+  return for_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
+    const auto a = hn::ConvertTo(d, hn::Add(hn::LoadU(di, sums + i), integers(g.bias, i)));
+    store_codes(requantize_code(a, floats(g.multiplier, i), lower, upper), codes + i);
+    const auto v = dequantize_code(a, floats(g.scale, i));
+    return g.open_below ? mask_open_below(v, below, amax) : mask_closed(v, below, amax);
+  });
+}
+
+template <class Code>
+std::int64_t dequantize_codes(const Code* codes, std::int64_t count, float scale, float* out) {
+  const FloatTag d;
+  const CodeTag<Code> dc;
+  const auto s = hn::Set(d, scale);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t done = count / group() * group();
+  for (std::int64_t i = 0; i < done; i += lanes) {
+    const auto values = hn::ConvertTo(d, hn::PromoteTo(IntTag(), hn::LoadU(dc, codes + i)));
+    hn::StoreU(dequantize_code(values, s), d, out + i);
+  }
+  return done;
+}
+
+std::int64_t QuantizeI8(const float* x, std::int64_t n, const GridRow& row, std::int8_t* codes,
+                        std::uint8_t* mask, bool* nan) {
+  return quantize_codes(x, n, row, codes, mask, nan);
+}
+std::int64_t QuantizeU8(const float* x, std::int64_t n, const GridRow& row, std::uint8_t* codes,
+                        std::uint8_t* mask, bool* nan) {
+  return quantize_codes(x, n, row, codes, mask, nan);
+}
+std::int64_t RequantizeI8(const std::int32_t* sums, std::int64_t n, const SumGrid& g, std::int8_t* codes,
+                          std::uint8_t* mask) {
+  return g.innermost ? requantize_sums<true>(sums, n, g, codes, mask)
+                     : requantize_sums<false>(sums, n, g, codes, mask);
+}
+std::int64_t RequantizeU8(const std::int32_t* sums, std::int64_t n, const SumGrid& g, std::uint8_t* codes,
+                          std::uint8_t* mask) {
+  return g.innermost ? requantize_sums<true>(sums, n, g, codes, mask)
+                     : requantize_sums<false>(sums, n, g, codes, mask);
+}
+std::int64_t DequantizeI8(const std::int8_t* codes, std::int64_t n, float scale, float* out) {
+  return dequantize_codes(codes, n, scale, out);
+}
+std::int64_t DequantizeU8(const std::uint8_t* codes, std::int64_t n, float scale, float* out) {
+  return dequantize_codes(codes, n, scale, out);
+}
+
+}  // namespace fq::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fq {
+HWY_EXPORT(QuantizeI8);
+HWY_EXPORT(QuantizeU8);
+HWY_EXPORT(RequantizeI8);
+HWY_EXPORT(RequantizeU8);
+HWY_EXPORT(DequantizeI8);
+HWY_EXPORT(DequantizeU8);
+
+namespace cpu {
+
+std::int64_t quantize(const float* x, std::int64_t count, const GridRow& row, std::int8_t* codes,
+                      std::uint8_t* mask, bool* nan) {
+  return HWY_DYNAMIC_DISPATCH(QuantizeI8)(x, count, row, codes, mask, nan);
+}
+std::int64_t quantize(const float* x, std::int64_t count, const GridRow& row, std::uint8_t* codes,
+                      std::uint8_t* mask, bool* nan) {
+  return HWY_DYNAMIC_DISPATCH(QuantizeU8)(x, count, row, codes, mask, nan);
+}
+std::int64_t requantize(const std::int32_t* sums, std::int64_t count, const SumGrid& grid, std::int8_t* codes,
+                        std::uint8_t* mask) {
+  return HWY_DYNAMIC_DISPATCH(RequantizeI8)(sums, count, grid, codes, mask);
+}
+std::int64_t requantize(const std::int32_t* sums, std::int64_t count, const SumGrid& grid,
+                        std::uint8_t* codes, std::uint8_t* mask) {
+  return HWY_DYNAMIC_DISPATCH(RequantizeU8)(sums, count, grid, codes, mask);
+}
+std::int64_t dequantize(const std::int8_t* codes, std::int64_t count, float scale, float* out) {
+  return HWY_DYNAMIC_DISPATCH(DequantizeI8)(codes, count, scale, out);
+}
+std::int64_t dequantize(const std::uint8_t* codes, std::int64_t count, float scale, float* out) {
+  return HWY_DYNAMIC_DISPATCH(DequantizeU8)(codes, count, scale, out);
+}
+
+std::vector<std::int64_t> vector_targets() { return hwy::SupportedAndGeneratedTargets(); }
+void use_vector_target(std::int64_t target) { hwy::SetSupportedTargetsForTest(target); }
+
+}  // namespace cpu
+}  // namespace fq
+#endif

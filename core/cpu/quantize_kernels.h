@@ -1,0 +1,48 @@
+#pragma once
+
+/// The hot loops over 8-bit codes, for every vector instruction set, chosen when the program runs; not a
+/// public header.
+///
+/// Each works on whole groups of lanes from the front and returns how many elements it did, a multiple of 8:
+/// the caller does the rest one by one. Results have the bits of the scalar formulas. `mask` starts on a byte
+/// and may be null.
+
+#include <cstdint>
+#include <vector>
+
+namespace fq::cpu {
+
+/// One channel's grid. Clamp bounds are 0 where amax is too small to scale: such codes are 0.
+struct GridRow {
+  float scale, lower, upper, amax, mask_lower;
+};
+
+/// Sums of one channel, or of consecutive channels where `innermost`: then the three pointers advance.
+struct SumGrid {
+  const std::int32_t* bias;  ///< may be null
+  const float* multiplier;   ///< fl(fl(s_x*s_w) / s_y)
+  const float* scale;        ///< fl(s_x*s_w)
+  bool innermost;
+  bool open_below;  ///< the mask is 0 < v, not mask_lower <= v
+  float lower, upper, amax, mask_lower;
+};
+
+/// Codes of floats; a NaN has code 0, mask 0 and sets `*nan`.
+std::int64_t quantize(const float* x, std::int64_t count, const GridRow& row, std::int8_t* codes,
+                      std::uint8_t* mask, bool* nan);
+std::int64_t quantize(const float* x, std::int64_t count, const GridRow& row, std::uint8_t* codes,
+                      std::uint8_t* mask, bool* nan);
+/// Codes of sums; the mask is on the float value of the sum.
+std::int64_t requantize(const std::int32_t* sums, std::int64_t count, const SumGrid& grid, std::int8_t* codes,
+                        std::uint8_t* mask);
+std::int64_t requantize(const std::int32_t* sums, std::int64_t count, const SumGrid& grid,
+                        std::uint8_t* codes, std::uint8_t* mask);
+std::int64_t dequantize(const std::int8_t* codes, std::int64_t count, float scale, float* out);
+std::int64_t dequantize(const std::uint8_t* codes, std::int64_t count, float scale, float* out);
+
+/// For tests: the instruction sets that were compiled and that this processor has; and a restriction to one
+/// of them, 0 for none.
+[[nodiscard]] std::vector<std::int64_t> vector_targets();
+void use_vector_target(std::int64_t target);
+
+}  // namespace fq::cpu

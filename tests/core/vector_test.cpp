@@ -1,0 +1,190 @@
+#include <bit>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/accumulator.h"
+#include "fakequant/core/cpu/quantize_kernels.h"
+#include "fakequant/core/formulas.h"
+
+namespace fq {
+namespace {
+
+/// Runs f for every instruction set of this processor that was compiled.
+template <class F>
+void on_every_target(F&& f) {
+  const auto targets = cpu::vector_targets();
+  ASSERT_FALSE(targets.empty());
+  for (const std::int64_t target : targets) {
+    cpu::use_vector_target(target);
+    f(target);
+  }
+  cpu::use_vector_target(0);
+}
+
+/// Every 4099th bit pattern, infinities, NaN, subnormals, zeros and the neighbourhood of ties.
+std::vector<float> patterns() {
+  std::vector<float> out;
+  for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 4099)
+    out.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  for (int k = -600; k <= 600; ++k)
+    for (const float nudge : {-1e-7f, 0.0f, 1e-7f})
+      out.push_back(static_cast<float>(k) * 0.25f * (1.0f + nudge));
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float v : {inf, -inf, std::numeric_limits<float>::quiet_NaN(), 0x1p-149f, -0x1p-149f, 0.0f,
+                        -0.0f, 0x1p23f, -0x1.fffffep22f, 3.4028235e38f})
+    out.push_back(v);
+  out.resize(out.size() / 16 * 16);
+  return out;
+}
+
+bool bit(const std::vector<std::uint8_t>& mask, std::size_t i) { return ((mask[i / 8] >> (i % 8)) & 1) != 0; }
+
+template <class Code>
+void compare_quantize(const cpu::GridRow& row) {
+  const auto x = patterns();
+  const auto count = static_cast<std::int64_t>(x.size());
+  on_every_target([&](std::int64_t target) {
+    std::vector<Code> codes(x.size());
+    std::vector<std::uint8_t> mask(x.size() / 8);
+    bool nan = false;
+    ASSERT_EQ(cpu::quantize(x.data(), count, row, codes.data(), mask.data(), &nan), count);
+    EXPECT_TRUE(nan);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const float v = x[i];
+      const float code = v != v ? 0 : scalar::quantize_code(v, row.scale, row.lower, row.upper);
+      ASSERT_EQ(codes[i], static_cast<Code>(code)) << v << " on " << target;
+      ASSERT_EQ(bit(mask, i), scalar::mask_closed(v, row.mask_lower, row.amax)) << v << " on " << target;
+    }
+    nan = false;
+    std::vector<Code> without(x.size());
+    (void)cpu::quantize(x.data(), count, row, without.data(), nullptr, &nan);
+    ASSERT_EQ(without, codes);
+    nan = false;
+    const std::vector<float> ones(32, 1.0f);
+    (void)cpu::quantize(ones.data(), 32, row, without.data(), nullptr, &nan);
+    EXPECT_FALSE(nan);
+  });
+}
+
+TEST(Vectors, QuantizeHasTheBitsOfTheScalarFormula) {
+  compare_quantize<std::int8_t>({1.0f, -128, 127, 127.0f, -127.0f});
+  compare_quantize<std::int8_t>({0.0123f, -127, 127, 1.5621f, -1.5621f});
+  compare_quantize<std::int8_t>({0x1p-24f / 127, 0, 0, 0x1p-24f, -0x1p-24f});
+  compare_quantize<std::uint8_t>({1.0f, 0, 255, 255.0f, 0});
+  compare_quantize<std::uint8_t>({3.3e-5f, 0, 15, 4.95e-4f, 0});
+}
+
+std::vector<std::int32_t> sums() {
+  std::vector<std::int32_t> out;
+  for (std::int64_t v = std::numeric_limits<std::int32_t>::min();
+       v <= std::numeric_limits<std::int32_t>::max(); v += 65537 * 3)
+    out.push_back(static_cast<std::int32_t>(v));
+  for (int v = -3000; v < 3000; ++v) out.push_back(v * 7);
+  out.resize(out.size() / 16 * 16);
+  return out;
+}
+
+template <class Code>
+void compare_requantize(cpu::SumGrid grid) {
+  const auto x = sums();
+  const auto count = static_cast<std::int64_t>(x.size());
+  std::vector<float> scale, multiplier;
+  std::vector<std::int32_t> bias;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    scale.push_back(1e-3f * static_cast<float>(1 + i % 17));
+    multiplier.push_back(scale.back() / 0.07f);
+    bias.push_back(x[i] < 0 ? static_cast<std::int32_t>(i % 1000) : -static_cast<std::int32_t>(i % 1000));
+  }
+  grid.scale = scale.data();
+  grid.multiplier = multiplier.data();
+  for (const std::int32_t* b :
+       {static_cast<const std::int32_t*>(nullptr), static_cast<const std::int32_t*>(bias.data())})
+    on_every_target([&](std::int64_t target) {
+      grid.bias = b;
+      std::vector<Code> codes(x.size());
+      std::vector<std::uint8_t> mask(x.size() / 8);
+      ASSERT_EQ(cpu::requantize(x.data(), count, grid, codes.data(), mask.data()), count);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const std::size_t c = grid.innermost ? i : 0;
+        const auto a = static_cast<float>(x[i] + (b == nullptr ? 0 : b[c]));
+        const float v = scalar::dequantize_code(a, scale[c]);
+        ASSERT_EQ(codes[i],
+                  static_cast<Code>(scalar::requantize_code(a, multiplier[c], grid.lower, grid.upper)))
+            << x[i] << " on " << target;
+        ASSERT_EQ(bit(mask, i), grid.open_below ? scalar::mask_open_below(v, 0.0f, grid.amax)
+                                                : scalar::mask_closed(v, grid.mask_lower, grid.amax))
+            << x[i] << " on " << target;
+      }
+    });
+}
+
+TEST(Vectors, RequantizeHasTheBitsOfTheScalarFormula) {
+  for (const bool innermost : {false, true}) {
+    compare_requantize<std::int8_t>({nullptr, nullptr, nullptr, innermost, false, -128, 127, 8.89f, -8.89f});
+    compare_requantize<std::int8_t>({nullptr, nullptr, nullptr, innermost, true, 0, 127, 8.89f, -8.89f});
+    compare_requantize<std::uint8_t>({nullptr, nullptr, nullptr, innermost, true, 0, 255, 17.85f, 0});
+  }
+}
+
+TEST(Vectors, DequantizeHasTheBitsOfTheScalarFormula) {
+  std::vector<std::int8_t> codes(256);
+  for (int i = 0; i < 256; ++i) codes[static_cast<std::size_t>(i)] = static_cast<std::int8_t>(i - 128);
+  const auto* raw = reinterpret_cast<const std::uint8_t*>(codes.data());
+  for (const float scale : {0.0123f, 1e-40f, 3e36f})
+    on_every_target([&](std::int64_t) {
+      std::vector<float> a(256), b(256);
+      ASSERT_EQ(cpu::dequantize(codes.data(), 256, scale, a.data()), 256);
+      ASSERT_EQ(cpu::dequantize(raw, 256, scale, b.data()), 256);
+      for (std::size_t i = 0; i < 256; ++i) {
+        ASSERT_EQ(a[i], scalar::dequantize_code(static_cast<float>(codes[i]), scale));
+        ASSERT_EQ(b[i], scalar::dequantize_code(static_cast<float>(raw[i]), scale));
+      }
+    });
+}
+
+/// Channels that begin in the middle of a mask byte: heads and tails one by one, vectors between.
+TEST(Vectors, RunsMayBeginAnywhere) {
+  for (const std::int64_t channels : {1, 3, 20, 64, 67})
+    for (const Layout layout : {Layout::row_major, Layout::channels_last})
+      for (const bool relu : {false, true}) {
+        const Shape shape{3, channels, 5, 7};
+        std::vector<std::int32_t> sums(static_cast<std::size_t>(numel(shape))), bias;
+        for (std::size_t i = 0; i < sums.size(); ++i)
+          sums[i] = static_cast<std::int32_t>(i * 7919 % 60013) - 30000;
+        std::vector<float> scale;
+        for (std::int64_t c = 0; c < channels; ++c) {
+          bias.push_back(static_cast<std::int32_t>(c) * 91 - 700);
+          scale.push_back(1e-4f * static_cast<float>(1 + c % 5));
+        }
+        const ProductSums products{Tensor::from(sums, shape).to(layout), Tensor::from(bias, {channels}),
+                                   Tensor::from(scale, {channels}), 1};
+        const auto spec = QuantSpec::from_amax(IntFormat{8}, {}, Tensor::scalar(1.5));
+        const auto q = requantize({products, relu}, spec);
+        const auto codes = q.codes.to_vector<std::int8_t>();
+        const auto passed = apply_mask(Tensor::full(shape, 1.0), q.mask).to_vector<float>();
+        const auto s_y = static_cast<float>(spec.scale.item());
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+          const std::size_t c = i / 35 % static_cast<std::size_t>(channels);
+          const auto a = static_cast<float>(sums[i] + bias[c]);
+          const float v = a * scale[c];
+          ASSERT_EQ(codes[i], scalar::requantize_code(a, scale[c] / s_y, relu ? 0.0f : -128.0f, 127.0f));
+          ASSERT_EQ(passed[i] != 0, (relu ? 0 < v : -1.5f <= v) && v <= 1.5f) << i;
+        }
+      }
+}
+
+TEST(Vectors, WorkOnWholeGroupsOnly) {
+  const std::vector<float> x(100, 1.0f);
+  std::vector<std::int8_t> codes(100, 77);
+  bool nan = false;
+  const auto done = cpu::quantize(x.data(), 100, {1.0f, -128, 127, 127, -127}, codes.data(), nullptr, &nan);
+  EXPECT_EQ(done % 8, 0);
+  EXPECT_LE(done, 100);
+  EXPECT_EQ(codes[static_cast<std::size_t>(done)], 77);
+  EXPECT_EQ(cpu::quantize(x.data(), 7, {1.0f, -128, 127, 127, -127}, codes.data(), nullptr, &nan), 0);
+}
+
+}  // namespace
+}  // namespace fq
