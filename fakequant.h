@@ -56,5 +56,9 @@
 #include "fakequant/layers/module.h"
 
 #include "fakequant/train/clip.h"
+#include "fakequant/train/data/augment.h"
+#include "fakequant/train/data/dataset.h"
+#include "fakequant/train/data/hdf5_dataset.h"
+#include "fakequant/train/data/loader.h"
 #include "fakequant/train/optimizer.h"
 #include "fakequant/train/schedule.h"

@@ -1,7 +1,8 @@
 #pragma once
 
 /// A new HDF5 file in memory, so that every byte that reaches the disk is written, checked and synced by us:
-/// HDF5 cannot recover from a disk that fills up while it writes. It is not a public header: it needs <hdf5.h>.
+/// HDF5 cannot recover from a disk that fills up while it writes. It is not a public header: it needs
+/// <hdf5.h>.
 
 #include <cstddef>
 #include <memory>

@@ -1,0 +1,98 @@
+#include "fakequant/core/io/hdf5_reader.h"
+
+#include <algorithm>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/io/file_reader.h"
+#include "fakequant/core/io/hdf5_rows.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr hsize_t kListed = 50;
+constexpr hssize_t kMostValues = 1 << 20;
+constexpr std::size_t kLongestName = 1 << 10;
+
+std::string printable(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return name;
+}
+
+}  // namespace
+
+struct Hdf5Reader::Body {
+  std::string path;
+  std::int64_t bytes;
+  h5::File file;
+};
+
+Hdf5Reader::Hdf5Reader(std::string path) {
+  const std::int64_t bytes = FileReader(path).size();
+  auto file = h5::open(path);
+  body_ = std::make_unique<Body>(Body{std::move(path), bytes, std::move(file)});
+}
+
+Hdf5Reader::~Hdf5Reader() = default;
+
+const std::string& Hdf5Reader::path() const noexcept { return body_->path; }
+
+bool Hdf5Reader::has(const std::string& name) const {
+  if (name.empty() || name == "/") return true;
+  const h5::Lock lock;
+  for (std::size_t slash = name.find('/', 1); slash != name.npos; slash = name.find('/', slash + 1))
+    if (H5Lexists(body_->file.get(), name.substr(0, slash).c_str(), H5P_DEFAULT) <= 0) return false;
+  return H5Lexists(body_->file.get(), name.c_str(), H5P_DEFAULT) > 0 &&
+         H5Oexists_by_name(body_->file.get(), name.c_str(), H5P_DEFAULT) > 0;
+}
+
+std::vector<std::string> Hdf5Reader::children(const std::string& group) const {
+  const h5::Lock lock;
+  const char* at = group.empty() ? "/" : group.c_str();
+  H5G_info_t info{};
+  h5::check(H5Gget_info_by_name(body_->file.get(), at, &info, H5P_DEFAULT), path(), group, "is not a group");
+  std::vector<std::string> names;
+  for (hsize_t i = 0; i < std::min(info.nlinks, kListed); ++i) {
+    std::string name(kLongestName, '\0');
+    const auto length = H5Lget_name_by_idx(body_->file.get(), at, H5_INDEX_NAME, H5_ITER_INC, i, name.data(),
+                                           name.size(), H5P_DEFAULT);
+    h5::check(length, path(), group, "cannot be listed");
+    name.resize(std::min(static_cast<std::size_t>(length), kLongestName - 1));
+    names.push_back(printable(std::move(name)));
+  }
+  return names;
+}
+
+Hdf5Rows Hdf5Reader::rows(const std::string& dataset) const {
+  const h5::Lock lock;
+  const h5::Properties access(FQ_CALL(H5Pcreate(H5P_DATASET_ACCESS), "hdf5"));
+  FQ_CALL(H5Pset_chunk_cache(access.get(), 0, 0, 0), "hdf5");  // whoever reads keeps what is worth keeping
+  h5::Dataset open(H5Dopen2(body_->file.get(), dataset.c_str(), access.get()));
+  if (!open) h5::fail(path(), dataset, "is not a dataset that can be opened");
+  return Hdf5Rows(std::make_unique<Hdf5Rows::Body>(path(), dataset, std::move(open), body_->bytes));
+}
+
+std::optional<std::vector<double>> Hdf5Reader::numbers(const std::string& object,
+                                                       const std::string& name) const {
+  const h5::Lock lock;
+  const char* at = object.empty() ? "/" : object.c_str();
+  if (H5Aexists_by_name(body_->file.get(), at, name.c_str(), H5P_DEFAULT) <= 0) return std::nullopt;
+  const h5::Attribute attribute(
+      H5Aopen_by_name(body_->file.get(), at, name.c_str(), H5P_DEFAULT, H5P_DEFAULT));
+  h5::check(attribute.get(), path(), object, fmt::format("has an unreadable attribute '{}'", name));
+  const h5::Type type(H5Aget_type(attribute.get()));
+  const h5::Space space(H5Aget_space(attribute.get()));
+  const auto kind = H5Tget_class(type.get());
+  const auto count = H5Sget_simple_extent_npoints(space.get());
+  if ((kind != H5T_INTEGER && kind != H5T_FLOAT) || count < 0 || count > kMostValues)
+    throw FileError(path(), object,
+                    fmt::format("[hdf5] {}:{} has an attribute '{}' that is not a number or a list of them",
+                                path(), object, name));
+  std::vector<double> values(static_cast<std::size_t>(count));
+  if (count > 0)
+    h5::check(H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, values.data()), path(), object,
+              "has an unreadable attribute");
+  return values;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,101 @@
+#include "fakequant/train/data/dataset.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "fakequant/core/check.h"
+#include "fakequant/train/data/random.h"
+
+namespace fq {
+namespace {
+
+Shape with_count(std::int64_t count, const Shape& sample) {
+  Shape shape{count};
+  shape.insert(shape.end(), sample.begin(), sample.end());
+  return shape;
+}
+
+Tensor gather(const Tensor& from, std::span<const std::int64_t> rows, const Shape& sample) {
+  Tensor out = Tensor::empty(with_count(static_cast<std::int64_t>(rows.size()), sample), from.dtype());
+  const auto bytes = static_cast<std::size_t>(byte_size(from.dtype(), numel(sample)));
+  auto* to = static_cast<char*>(out.mutable_raw());
+  for (const auto row : rows) {
+    std::memcpy(to, static_cast<const char*>(from.raw()) + static_cast<std::size_t>(row) * bytes, bytes);
+    to += bytes;
+  }
+  return out;
+}
+
+void check_rows(std::span<const std::int64_t> rows, std::int64_t size) {
+  for (const auto row : rows)
+    FQ_CHECK(0 <= row && row < size, "dataset", "sample {} is out of range: there are {}", row, size);
+}
+
+}  // namespace
+
+std::vector<float> Dataset::background() const {
+  return std::vector<float>(static_cast<std::size_t>(sample_shape().empty() ? 1 : sample_shape()[0]), 0.0f);
+}
+
+TensorDataset::TensorDataset(Tensor x, Tensor y) : x_(std::move(x)), y_(std::move(y)) {
+  FQ_CHECK(x_.defined() && x_.rank() >= 1 && x_.dim(0) > 0, "tensor_dataset",
+           "x is {}: give [N, ..] with N > 0", x_.describe());
+  FQ_CHECK(x_.dtype() == DType::f32 || x_.dtype() == DType::i64, "tensor_dataset",
+           "x is {}: use f32, or i64 for token ids", x_.describe());
+  x_ = x_.to(Layout::row_major);
+  sample_shape_.assign(x_.shape().begin() + 1, x_.shape().end());
+  if (!y_.defined()) return;
+  FQ_CHECK(y_.dtype() == DType::i64 && y_.shape() == Shape{size()}, "tensor_dataset",
+           "y is {}: give i64 [{}]", y_.describe(), size());
+  const auto [low, high] = std::minmax_element(y_.data<std::int64_t>(), y_.data<std::int64_t>() + size());
+  FQ_CHECK(*low >= 0, "tensor_dataset", "y holds the label {}: labels start at 0", *low);
+  classes_ = *high + 1;
+}
+
+Batch TensorDataset::read(std::span<const std::int64_t> rows) const {
+  check_rows(rows, size());
+  return {gather(x_, rows, sample_shape_), y_.defined() ? gather(y_, rows, {}) : Tensor()};
+}
+
+Subset::Subset(std::shared_ptr<const Dataset> data, std::vector<std::int64_t> rows)
+    : data_(std::move(data)), rows_(std::move(rows)) {
+  FQ_CHECK(!rows_.empty(), "subset", "it has no samples: choose at least one");
+  FQ_CHECK(std::ranges::is_sorted(rows_, std::less_equal<>()), "subset",
+           "the rows are not ascending: sort them");
+  check_rows(rows_, data_->size());
+}
+
+Batch Subset::read(std::span<const std::int64_t> rows) const {
+  check_rows(rows, size());
+  std::vector<std::int64_t> inner;
+  for (const auto row : rows) inner.push_back(rows_[static_cast<std::size_t>(row)]);
+  return data_->read(inner);
+}
+
+std::vector<std::int64_t> Subset::block_starts() const {
+  std::vector<std::int64_t> starts;
+  for (const auto start : data_->block_starts()) {
+    const std::int64_t first = std::ranges::lower_bound(rows_, start) - rows_.begin();
+    if (first < size() && (starts.empty() || starts.back() < first)) starts.push_back(first);
+  }
+  return starts;
+}
+
+ValidationSplit split_validation(std::int64_t size, double fraction, std::uint64_t seed) {
+  FQ_CHECK(fraction > 0 && fraction < 1, "split_validation", "the fraction is {}: use one between 0 and 1",
+           fraction);
+  FQ_CHECK(size >= 2, "split_validation", "there are {} samples: at least 2 can be split", size);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(size));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  detail::Draws(seed, 0x5911, 0).shuffle(order);
+  const auto count =
+      std::clamp<std::int64_t>(std::llround(fraction * static_cast<double>(size)), 1, size - 1);
+  ValidationSplit split{{order.begin() + count, order.end()}, {order.begin(), order.begin() + count}};
+  std::ranges::sort(split.train);
+  std::ranges::sort(split.validation);
+  return split;
+}
+
+}  // namespace fq

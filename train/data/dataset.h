@@ -1,0 +1,100 @@
+#pragma once
+
+/// Data sets: samples by index, read in batches.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "fakequant/core/tensor.h"
+
+namespace fq {
+
+/// Samples side by side.
+struct Batch {
+  Tensor x;  ///< [N, ..sample shape], row-major: f32 as the network sees it, or i64 token ids
+  Tensor y;  ///< [N] i64 class labels; undefined when the data has none
+
+  [[nodiscard]] std::int64_t size() const { return x.dim(0); }
+};
+
+/// Samples 0 .. size() - 1, all of one shape. Reading is thread-safe; a data set does not change.
+class Dataset {
+ public:
+  Dataset() = default;
+  virtual ~Dataset() = default;
+  Dataset(const Dataset&) = delete;  // held by shared_ptr
+  Dataset& operator=(const Dataset&) = delete;
+
+  /// At least 1.
+  [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
+  /// [C, H, W], [features] or [tokens]; without N.
+  [[nodiscard]] virtual const Shape& sample_shape() const noexcept = 0;
+  /// Labels are 0 .. classes() - 1; 0 without labels.
+  [[nodiscard]] virtual std::int64_t classes() const noexcept = 0;
+  /// Whether x is i64 token ids.
+  [[nodiscard]] virtual bool token_ids() const noexcept { return false; }
+  /// What a stored zero becomes, one value a channel (axis 0 of the sample); what augmentation fills with.
+  [[nodiscard]] virtual std::vector<float> background() const;
+
+  /// The samples `rows`, in that order; repeats are allowed. Throws ArgumentError for an index out of range,
+  /// FileError naming the row when a value cannot be read or is NaN or infinite.
+  [[nodiscard]] virtual Batch read(std::span<const std::int64_t> rows) const = 0;
+
+  /// Where runs of samples begin that are cheap to read together; the first is 0. Shuffling respects them.
+  [[nodiscard]] virtual std::vector<std::int64_t> block_starts() const { return {0}; }
+  /// How many such runs may be read in turn without reading one twice.
+  [[nodiscard]] virtual std::int64_t blocks_at_once() const noexcept { return 1; }
+};
+
+/// Two tensors in memory: x f32 or i64 [N, ..], y i64 [N] or undefined. Shares their storage.
+/// Throws ArgumentError for other dtypes, zero samples, counts that differ and negative labels.
+class TensorDataset : public Dataset {
+ public:
+  explicit TensorDataset(Tensor x, Tensor y = {});
+
+  [[nodiscard]] std::int64_t size() const noexcept override { return x_.shape()[0]; }
+  [[nodiscard]] const Shape& sample_shape() const noexcept override { return sample_shape_; }
+  [[nodiscard]] std::int64_t classes() const noexcept override { return classes_; }
+  [[nodiscard]] bool token_ids() const noexcept override { return x_.dtype() == DType::i64; }
+  [[nodiscard]] Batch read(std::span<const std::int64_t> rows) const override;
+
+ private:
+  Tensor x_, y_;
+  Shape sample_shape_;
+  std::int64_t classes_ = 0;
+};
+
+/// Some samples of another data set: sample i is `rows[i]` of `data`. Classes and blocks are those of `data`.
+/// Throws ArgumentError when `rows` is empty, not ascending or out of range.
+class Subset : public Dataset {
+ public:
+  Subset(std::shared_ptr<const Dataset> data, std::vector<std::int64_t> rows);
+
+  [[nodiscard]] std::int64_t size() const noexcept override {
+    return static_cast<std::int64_t>(rows_.size());
+  }
+  [[nodiscard]] const Shape& sample_shape() const noexcept override { return data_->sample_shape(); }
+  [[nodiscard]] std::int64_t classes() const noexcept override { return data_->classes(); }
+  [[nodiscard]] bool token_ids() const noexcept override { return data_->token_ids(); }
+  [[nodiscard]] std::vector<float> background() const override { return data_->background(); }
+  [[nodiscard]] Batch read(std::span<const std::int64_t> rows) const override;
+  [[nodiscard]] std::vector<std::int64_t> block_starts() const override;
+  [[nodiscard]] std::int64_t blocks_at_once() const noexcept override { return data_->blocks_at_once(); }
+
+ private:
+  std::shared_ptr<const Dataset> data_;
+  std::vector<std::int64_t> rows_;
+};
+
+/// Two ascending lists that together are 0 .. size - 1.
+struct ValidationSplit {
+  std::vector<std::int64_t> train, validation;
+};
+
+/// Puts round(fraction * size) samples, but at least one on each side, into `validation`, chosen by `seed`
+/// alone. Throws ArgumentError unless 0 < fraction < 1 and size >= 2.
+[[nodiscard]] ValidationSplit split_validation(std::int64_t size, double fraction, std::uint64_t seed);
+
+}  // namespace fq

@@ -1,0 +1,46 @@
+#pragma once
+
+/// Data set files (docs/formats.md), read a run of rows at a time: they may be larger than memory.
+
+#include <memory>
+#include <string>
+
+#include "fakequant/train/data/dataset.h"
+
+namespace fq {
+
+struct Hdf5DatasetOptions {
+  std::string split = "train";  ///< the group; empty for x and y at the root of the file
+  bool labels = true;           ///< whether y is needed; without, it is not read
+  std::int64_t classes =
+      0;  ///< labels must be below; 0: the attribute `classes` of the file, or the largest label + 1
+  std::int64_t cache_bytes = std::int64_t{256} << 20;  ///< of rows kept in memory, as the file stores them
+};
+
+/// One group of a data set file; no other group is opened. x [N, ..] is u8, i8, f16, f32 or f64 and becomes
+/// f32: (x * scale - mean) / std, with the attributes of x (scale defaults to 1; mean, std: one value, or one
+/// a channel); x [N, L] of wider integers is token ids. y [N] or [N, 1] is integers. Labels are kept in
+/// memory, rows of x are read when asked for and kept up to `cache_bytes`.
+class Hdf5Dataset : public Dataset {
+ public:
+  /// Throws FileError, in one line: no such file, not HDF5, no such group, no x or y (naming what there is),
+  /// other types, zero samples, counts of x and y that differ, labels out of range (naming the row),
+  /// attributes that do not fit.
+  explicit Hdf5Dataset(std::string path, Hdf5DatasetOptions options = {});
+  ~Hdf5Dataset() override;
+
+  [[nodiscard]] std::int64_t size() const noexcept override;
+  [[nodiscard]] const Shape& sample_shape() const noexcept override;
+  [[nodiscard]] std::int64_t classes() const noexcept override;
+  [[nodiscard]] bool token_ids() const noexcept override;
+  [[nodiscard]] std::vector<float> background() const override;
+  [[nodiscard]] Batch read(std::span<const std::int64_t> rows) const override;
+  [[nodiscard]] std::vector<std::int64_t> block_starts() const override;
+  [[nodiscard]] std::int64_t blocks_at_once() const noexcept override;
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace fq

@@ -1,0 +1,113 @@
+#include "fakequant/train/data/loader.h"
+
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/check.h"
+#include "fakequant/train/data/batch_source.h"
+
+namespace fq {
+namespace {
+
+void check_options(const Dataset& data, const LoaderOptions& options) {
+  FQ_CHECK(options.batch_size >= 1, "data_loader", "the batch size is {}: use at least 1",
+           options.batch_size);
+  FQ_CHECK(0 <= options.prefetch && options.prefetch <= 1024, "data_loader", "prefetch is {}: use 0 to 1024",
+           options.prefetch);
+  FQ_CHECK(data.size() >= options.batch_size || !(options.shuffle || options.drop_last), "data_loader",
+           "the data has {} images, a batch {}: use a batch size of at most {}", data.size(),
+           options.batch_size, data.size());
+  check(options.augment);
+  FQ_CHECK(!options.augment.any() || (data.sample_shape().size() == 3 && !data.token_ids()), "data_loader",
+           "samples of {} cannot be augmented: only images [C, H, W]", to_string(data.sample_shape()));
+}
+
+template <class T>
+T integer(const StateDict& state, std::string_view name) {
+  const auto& value = state.attribute(name);
+  FQ_CHECK(value.is_number_unsigned() || (value.is_number_integer() && value.get<std::int64_t>() >= 0),
+           "data_loader", "the attribute '{}' is {}: a state of a loader holds an integer there", name,
+           value.dump());
+  return value.get<T>();
+}
+
+}  // namespace
+
+struct DataLoader::Body {
+  std::shared_ptr<const Dataset> data;
+  LoaderOptions options;
+  detail::Place place;
+  std::optional<detail::BatchSource> source;  // without a thread
+  std::optional<detail::Prefetcher> ahead;
+
+  Body(std::shared_ptr<const Dataset> dataset, const LoaderOptions& chosen)
+      : data(std::move(dataset)), options(chosen) {
+    FQ_CHECK(data != nullptr, "data_loader", "there is no data set: give one");
+    check_options(*data, options);
+  }
+
+  void go_to(detail::Place next) {
+    ahead.reset();
+    source.reset();
+    place = next;
+  }
+
+  std::optional<Batch> next() {
+    if (options.prefetch == 0) {
+      if (!source) source.emplace(data, options);
+      return source->make(place);
+    }
+    if (!ahead) ahead.emplace(detail::BatchSource(data, options), place, options.prefetch);
+    try {
+      return ahead->next(place);
+    } catch (...) {
+      ahead.reset();
+      throw;
+    }
+  }
+};
+
+DataLoader::DataLoader(std::shared_ptr<const Dataset> data, LoaderOptions options)
+    : body_(std::make_unique<Body>(std::move(data), options)) {}
+DataLoader::~DataLoader() = default;
+
+std::optional<Batch> DataLoader::next() { return body_->next(); }
+const Dataset& DataLoader::data() const noexcept { return *body_->data; }
+const LoaderOptions& DataLoader::options() const noexcept { return body_->options; }
+std::int64_t DataLoader::epoch() const noexcept { return body_->place.epoch; }
+std::int64_t DataLoader::position() const noexcept { return body_->place.position; }
+
+std::int64_t DataLoader::batches_per_epoch() const noexcept {
+  const std::int64_t size = data().size(), batch = options().batch_size;
+  return options().drop_last ? size / batch : (size - 1) / batch + 1;
+}
+
+void DataLoader::start_epoch(std::int64_t epoch) {
+  FQ_CHECK(epoch >= 0, "data_loader", "the epoch is {}: they count from 0", epoch);
+  if (this->epoch() != epoch || position() != 0) body_->go_to({epoch, 0});
+}
+
+StateDict DataLoader::state_dict() const {
+  StateDict state;
+  state.set_attribute("epoch", epoch());
+  state.set_attribute("position", position());
+  state.set_attribute("seed", options().seed);
+  state.set_attribute("size", data().size());
+  state.set_attribute("batch_size", options().batch_size);
+  return state;
+}
+
+void DataLoader::load_state_dict(const StateDict& state) {
+  const detail::Place place{integer<std::int64_t>(state, "epoch"), integer<std::int64_t>(state, "position")};
+  const auto seed = integer<std::uint64_t>(state, "seed");
+  const auto size = integer<std::int64_t>(state, "size"), batch = integer<std::int64_t>(state, "batch_size");
+  FQ_CHECK(size == data().size(), "data_loader",
+           "the state is of {} samples, the data has {}: use the same data", size, data().size());
+  FQ_CHECK(batch == options().batch_size, "data_loader",
+           "the state is of batches of {}, not {}: use the same size", batch, options().batch_size);
+  FQ_CHECK(place.epoch >= 0 && 0 <= place.position && place.position <= size, "data_loader",
+           "the state is at position {} of {}: it is damaged", place.position, size);
+  body_->options.seed = seed;
+  body_->go_to(place);
+}
+
+}  // namespace fq

@@ -1,0 +1,61 @@
+#pragma once
+
+/// DataLoader: the batches of one epoch after another, made ahead on a thread.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/train/data/augment.h"
+#include "fakequant/train/data/dataset.h"
+
+namespace fq {
+
+struct LoaderOptions {
+  std::int64_t batch_size = 64;
+  bool shuffle = true;          ///< another order every epoch; false keeps that of the data set
+  bool drop_last = false;       ///< leaves out the last batch of an epoch when it is smaller
+  std::uint64_t seed = 0;       ///< of order and augmentation
+  std::int64_t prefetch = 2;    ///< batches made ahead on a thread; 0 makes them in next()
+  AugmentOptions augment = {};  ///< of training images
+};
+
+/// The batches are a function of (data set, options without `prefetch`, epoch): neither threads nor timing
+/// change a bit. For use by one thread at a time.
+class DataLoader {
+ public:
+  /// Throws ArgumentError for options out of range, augmentation of data that is not [C, H, W], and fewer
+  /// samples than a batch when shuffling or dropping the last batch.
+  DataLoader(std::shared_ptr<const Dataset> data, LoaderOptions options);
+  ~DataLoader();
+  DataLoader(const DataLoader&) = delete;  // owns a thread
+  DataLoader& operator=(const DataLoader&) = delete;
+
+  /// The next batch; nullopt once at the end of an epoch, after which the next epoch begins.
+  /// Throws what reading the data throws; the loader then stands before that batch.
+  [[nodiscard]] std::optional<Batch> next();
+
+  [[nodiscard]] const Dataset& data() const noexcept;
+  [[nodiscard]] const LoaderOptions& options() const noexcept;
+  [[nodiscard]] std::int64_t batches_per_epoch() const noexcept;
+  /// The epoch of the next batch, from 0.
+  [[nodiscard]] std::int64_t epoch() const noexcept;
+  /// Samples of this epoch that were handed out.
+  [[nodiscard]] std::int64_t position() const noexcept;
+  /// Goes to the beginning of an epoch. Throws ArgumentError when it is negative.
+  void start_epoch(std::int64_t epoch);
+
+  /// Attributes `epoch`, `position`, `seed`, `size`, `batch_size`: what next() gives does not count batches
+  /// made ahead.
+  [[nodiscard]] StateDict state_dict() const;
+  /// Goes on where the state was taken, with its seed: the same batches follow. Throws ArgumentError when the
+  /// state is of a data set of another size, of another batch size, or not of a loader; then nothing changed.
+  void load_state_dict(const StateDict& state);
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace fq
