@@ -2,12 +2,6 @@
 
 /// Everything public, folder by folder.
 
-#include "fakequant/calib/calibrator.h"
-#include "fakequant/calib/histogram.h"
-#include "fakequant/calib/histogram_calibrator.h"
-#include "fakequant/calib/max_calibrator.h"
-#include "fakequant/calib/moving_average_calibrator.h"
-
 #include "fakequant/core/accumulator.h"
 #include "fakequant/core/allocator.h"
 #include "fakequant/core/descriptor.h"
@@ -52,9 +46,28 @@
 #include "fakequant/core/threads.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/core/variable.h"
-
+#include "fakequant/calib/calibrator.h"
+#include "fakequant/calib/histogram.h"
+#include "fakequant/calib/histogram_calibrator.h"
+#include "fakequant/calib/max_calibrator.h"
+#include "fakequant/calib/moving_average_calibrator.h"
+#include "fakequant/layers/activation.h"
+#include "fakequant/layers/conv.h"
+#include "fakequant/layers/conv_transpose.h"
+#include "fakequant/layers/embedding.h"
+#include "fakequant/layers/fold.h"
+#include "fakequant/layers/graph.h"
+#include "fakequant/layers/linear.h"
+#include "fakequant/layers/merge.h"
 #include "fakequant/layers/module.h"
-
+#include "fakequant/layers/norm.h"
+#include "fakequant/layers/quant_config.h"
+#include "fakequant/layers/quant_modules.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/layers/sequential.h"
+#include "fakequant/layers/tensor_quantizer.h"
+#include "fakequant/layers/trace.h"
+#include "fakequant/train/calibrate.h"
 #include "fakequant/train/clip.h"
 #include "fakequant/train/data/augment.h"
 #include "fakequant/train/data/dataset.h"
@@ -62,3 +75,4 @@
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/optimizer.h"
 #include "fakequant/train/schedule.h"
+#include "fakequant/export/scales.h"

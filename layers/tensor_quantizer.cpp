@@ -209,7 +209,8 @@ Variable TensorQuantizer::quantize_reference(const Variable& x) const {
   constexpr bool pass_through_bwd = true;  // ModelOpt's default
   if (!grid.format.is_integer()) return scaled_e4m3(values, amax, {}, 4, 3, pass_through_bwd);
   const IntFormat& format = grid.format.integer();
-  return fake_tensor_quant(values, amax, {}, format.bits, format.is_unsigned, format.narrow_range, pass_through_bwd);
+  return fake_tensor_quant(values, amax, {}, format.bits, format.is_unsigned, format.narrow_range,
+                           pass_through_bwd);
 }
 
 Variable TensorQuantizer::weight(const Variable& w) {

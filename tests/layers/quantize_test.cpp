@@ -14,50 +14,12 @@
 #include "fakequant/layers/graph.h"
 #include "fakequant/layers/norm.h"
 #include "fakequant/layers/trace.h"
+#include "layers/networks.h"
 
 namespace fq {
 namespace {
 
-Tensor random_tensor(Shape shape, float low, float high, unsigned seed = 1) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> value(low, high);
-  Tensor out = Tensor::empty(std::move(shape));
-  for (std::int64_t i = 0; i < out.numel(); ++i) out.mutable_data<float>()[i] = value(random);
-  return out;
-}
-
-/// conv - bn - relu - (pool, conv - bn) - add - relu - global pool - flatten - linear
-std::shared_ptr<Graph> residual_net() {
-  const ops::ConvOptions same{.stride = {}, .padding = {1}, .dilation = {}, .groups = 1};
-  std::vector<GraphNode> nodes;
-  nodes.push_back({"conv1", std::make_shared<Conv2d>(1, 8, Shape{3}, same, false), {"input"}});
-  nodes.push_back({"bn1", std::make_shared<BatchNorm>(8), {"conv1"}});
-  nodes.push_back({"relu1", make_relu(), {"bn1"}});
-  nodes.push_back({"pool", make_max_pool({}), {"relu1"}});
-  nodes.push_back({"conv2", std::make_shared<Conv2d>(8, 8, Shape{3}, same), {"pool"}});
-  nodes.push_back({"bn2", std::make_shared<BatchNorm>(8), {"conv2"}});
-  nodes.push_back({"add", std::make_shared<Add>(), {"bn2", "pool"}});
-  nodes.push_back({"relu2", make_relu(), {"add"}});
-  nodes.push_back({"gap", std::make_shared<GlobalAvgPool2d>(), {"relu2"}});
-  nodes.push_back({"flat", make_flatten(), {"gap"}});
-  nodes.push_back({"fc", std::make_shared<Linear>(8, 10), {"flat"}});
-  return std::make_shared<Graph>(std::move(nodes));
-}
-
-void observe(Module& model, const Tensor& x) {
-  model.eval();
-  for (auto& q : named_quantizers(model)) {
-    q.quantizer->set_observing(true);
-    q.quantizer->set_quantizing(false);
-  }
-  const NoGrad no_grad;
-  (void)model(Variable(x)).tensor();
-  for (auto& q : named_quantizers(model)) {
-    q.quantizer->set_observing(false);
-    q.quantizer->set_quantizing(true);
-    if (q.quantizer->enabled()) q.quantizer->load_calibrated_amax();
-  }
-}
+using namespace test;
 
 TEST(Trace, ShowsWhatAModelDoesOnMeta) {
   auto model = residual_net();
@@ -182,8 +144,9 @@ TEST(Quantize, RulesWarnOfPatternsThatMatchNothing) {
 
 TEST(Quantize, ReferenceArithmeticGivesModelOptsFloats) {
   const Tensor x = random_tensor({4, 3, 2, 2}, -2, 2);
-  for (const auto& options : {QuantDescriptorOptions{.num_bits = 8, .axis = 1}, QuantDescriptorOptions{.num_bits = 4},
-                              QuantDescriptorOptions{.num_bits = {4, 3}}}) {
+  for (const auto& options :
+       {QuantDescriptorOptions{.num_bits = 8, .axis = 1}, QuantDescriptorOptions{.num_bits = 4},
+        QuantDescriptorOptions{.num_bits = {4, 3}}}) {
     TensorQuantizer quantizer{QuantDescriptor(options), Arithmetic::reference};
     const Tensor amax = options.axis.empty() ? Tensor::scalar(1.5) : Tensor::from({1.0f, 1.5f, 0.5f});
     quantizer.set_amax(amax);

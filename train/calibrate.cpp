@@ -1,0 +1,113 @@
+#include "fakequant/train/calibrate.h"
+
+#include <vector>
+
+#include "fakequant/core/check.h"
+#include "fakequant/layers/quantize.h"
+
+namespace fq {
+namespace {
+
+/// Sets quantizers to watch only, and back to what they did before.
+class Watching {
+ public:
+  explicit Watching(Module& model) : model_(model), training_(model.training()) {
+    for_each_quantizer(model, [&](const NamedQuantizer& entry) {
+      auto& q = *entry.quantizer;
+      states_.push_back({&q, q.observing(), q.quantizing()});
+      q.set_quantizing(false);
+    });
+    model.eval();
+  }
+  ~Watching() {
+    for (const auto& [q, observing, quantizing] : states_) {
+      q->set_observing(observing);
+      q->set_quantizing(quantizing);
+    }
+    model_.train(training_);
+  }
+  Watching(const Watching&) = delete;  // tied to its block
+  Watching& operator=(const Watching&) = delete;
+
+ private:
+  struct State {
+    TensorQuantizer* quantizer;
+    bool observing, quantizing;
+  };
+  Module& model_;
+  bool training_;
+  std::vector<State> states_;
+};
+
+bool needs_range(const TensorQuantizer& q) {
+  return q.enabled() && !q.descriptor().dynamic() && !q.descriptor().amax().defined();
+}
+
+void set_method(TensorQuantizer& q, const std::string& method) {
+  if (method.empty() || method == q.descriptor().calib_method()) return;
+  auto options = q.descriptor().options();
+  options.calib_method = method;
+  q.set_descriptor(QuantDescriptor(std::move(options)));
+}
+
+std::vector<TensorQuantizer*> weight_quantizers(Module& model) {
+  std::vector<TensorQuantizer*> out;
+  for (auto& [path, module] : model.named_modules()) {
+    auto* quant = dynamic_cast<QuantModule*>(module);
+    auto* q = quant != nullptr ? quant->weight_quantizer() : nullptr;
+    if (q == nullptr || !needs_range(*q)) continue;
+    q->calibrator().reset();
+    q->calibrator().collect(quant->quantized_weight().tensor());
+    out.push_back(q);
+  }
+  return out;
+}
+
+std::int64_t watch(Module& model, DataLoader& data, std::int64_t limit) {
+  const NoGrad no_grad;
+  std::int64_t seen = 0;
+  for (int batch = 0; auto next = data.next(); ++batch) {
+    Tensor x = next->x;
+    if (limit > 0 && seen + x.dim(0) > limit) x = x.slice(0, limit - seen);
+    try {
+      (void)model(Variable(x)).tensor();
+    } catch (const NumericError& error) {
+      throw NumericError(fmt::format("{}, in batch {}", error.what(), batch));
+    }
+    seen += x.dim(0);
+    if (limit > 0 && seen >= limit) break;
+  }
+  return seen;
+}
+
+}  // namespace
+
+CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOptions& options) {
+  FQ_CHECK(options.samples >= 0, "calibrate", "{} samples: use 1 or more, or 0 for all", options.samples);
+  const Watching watching(model);
+  auto chosen = weight_quantizers(model);
+  const std::size_t weights = chosen.size();
+  for_each_quantizer(model, [&](const NamedQuantizer& entry) {
+    auto& q = *entry.quantizer;
+    q.set_observing(false);
+    if (!needs_range(q) || std::find(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(weights),
+                                     &q) != chosen.begin() + static_cast<std::ptrdiff_t>(weights))
+      return;
+    set_method(q, options.method);
+    q.calibrator().reset();
+    q.set_observing(true);
+    chosen.push_back(&q);
+  });
+  FQ_CHECK(!chosen.empty(), "calibrate", "the model has no quantizer to calibrate: quantize it first");
+  data.start_epoch(0);
+  CalibrationReport report{watch(model, data, options.samples), static_cast<int>(chosen.size())};
+  data.start_epoch(0);
+  FQ_CHECK(report.samples > 0, "calibrate", "there is no data: give at least one image");
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    FQ_CHECK(!chosen[i]->calibrator().empty(), "calibrate",
+             "'{}' has seen no data: no forward pass reaches it", chosen[i]->name());
+  for (auto* q : chosen) q->load_calibrated_amax(options.amax);
+  return report;
+}
+
+}  // namespace fq

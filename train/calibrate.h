@@ -1,0 +1,32 @@
+#pragma once
+
+/// Calibration of a model: every quantizer watches the data, then chooses its range.
+
+#include <cstdint>
+#include <string>
+
+#include "fakequant/calib/calibrator.h"
+#include "fakequant/layers/module.h"
+#include "fakequant/train/data/loader.h"
+
+namespace fq {
+
+struct CalibrateOptions {
+  std::string method = {};   ///< of activations: a calib_method; empty: each descriptor's own
+  AmaxOptions amax = {};     ///< percentile, stride, ..; bits and sign come from each quantizer
+  std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
+};
+
+struct CalibrationReport {
+  std::int64_t samples = 0;  ///< images seen
+  int quantizers = 0;        ///< ranges chosen
+};
+
+/// Runs the model in evaluation mode over one epoch of `data` without quantizing, and sets amax of every
+/// enabled quantizer that is neither dynamic nor given its amax: activations by `method`, weights by the
+/// largest magnitude. Under target `ort` a quantizer that saw no negative value becomes unsigned. The bits do
+/// not depend on the number of threads. Throws ArgumentError when there is no data or a quantizer saw none,
+/// NumericError naming quantizer and batch for a NaN or infinity; the ranges from before then stay.
+CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOptions& options = {});
+
+}  // namespace fq
