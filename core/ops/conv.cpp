@@ -10,9 +10,9 @@ Variable conv(std::string_view name, const Variable& x, const Variable& w, const
               const ConvOptions& given, int axes) {
   const ConvOptions options = detail::full_options(given, axes, name);
   const auto shape = detail::conv_shape(x.shape(), w.shape(), options, name);
-  return detail::convolve(
-      {name, shape, false, axes + 2, recorder() != nullptr ? detail::attributes_of(options) : Attributes{}},
-      x, w, bias);
+  const detail::Convolution convolution{
+      name, shape, false, axes + 2, recorder() != nullptr ? detail::attributes_of(options) : Attributes{}};
+  return convolution.apply(x, w, bias);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ Variable conv_transpose2d(const Variable& x, const Variable& w, const Variable& 
     c.attributes = detail::attributes_of(options);
     c.attributes.emplace_back("output_padding", extra);
   }
-  return detail::convolve(std::move(c), x, w, bias);
+  return c.apply(x, w, bias);
 }
 
 }  // namespace fq::ops

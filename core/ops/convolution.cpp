@@ -31,7 +31,7 @@ Backward backward_of(const Convolution& c, const Variable& x, const Variable& w,
   };
 }
 
-Variable of_floats(Convolution c, const Variable& x, const Variable& w, const Variable& bias) {
+Variable of_floats(const Convolution& c, const Variable& x, const Variable& w, const Variable& bias) {
   check_factors(x.tensor(), w.tensor(), c.name);
   const Tensor a = lift(x.tensor()), b = lift_weights(w.tensor());
   Tensor y = forward(c, a, b);
@@ -39,7 +39,7 @@ Variable of_floats(Convolution c, const Variable& x, const Variable& w, const Va
   const Saved saved_a(a), saved_b(b);
   auto backward = backward_of(
       c, x, w, bias, [saved_a] { return saved_a.get(); }, [saved_b] { return saved_b.get(); });
-  return record(c.name, lower(y, c.rank), {x, w, bias}, std::move(backward), std::move(c.attributes));
+  return record(c.name, lower(y, c.rank), {x, w, bias}, std::move(backward), c.attributes);
 }
 
 Value integer_value(const Convolution& c, const QuantizedTensor& x, const QuantizedTensor& w,
@@ -62,7 +62,8 @@ Value minifloat_value(const Convolution& c, const QuantizedTensor& x, const Quan
   return lower(y, c.rank);
 }
 
-Variable of_codes(Convolution c, CodeKind kind, const Variable& x, const Variable& w, const Variable& bias) {
+Variable of_codes(const Convolution& c, CodeKind kind, const Variable& x, const Variable& w,
+                  const Variable& bias) {
   const QuantizedTensor &a = *x.quantized(), &b = *w.quantized();
   FQ_CHECK(a.codes.device() == b.codes.device(), c.name,
            "the input is on {}, the weight on {}: give both on one device", to_string(a.codes.device()),
@@ -71,16 +72,16 @@ Variable of_codes(Convolution c, CodeKind kind, const Variable& x, const Variabl
   const SavedCodes saved_a(a), saved_b(b);
   auto backward = backward_of(
       c, x, w, bias, [saved_a] { return saved_a.get(); }, [saved_b] { return saved_b.get(); });
-  return record(c.name, std::move(y), {x, w, bias}, std::move(backward), std::move(c.attributes));
+  return record(c.name, std::move(y), {x, w, bias}, std::move(backward), c.attributes);
 }
 
 }  // namespace
 
-Variable convolve(Convolution c, const Variable& x, const Variable& w, const Variable& bias) {
-  check_bias(bias, c.channels(), x, c.name);
-  const CodeKind kind = code_kind(x, w, c.weight_axis());
-  if (kind == CodeKind::floats) return of_floats(std::move(c), x.as_float(), w.as_float(), bias);
-  return of_codes(std::move(c), kind, x, w, bias);
+Variable Convolution::apply(const Variable& x, const Variable& w, const Variable& bias) const {
+  check_bias(bias, channels(), x, name);
+  const CodeKind kind = code_kind(x, w, weight_axis());
+  if (kind == CodeKind::floats) return of_floats(*this, x.as_float(), w.as_float(), bias);
+  return of_codes(*this, kind, x, w, bias);
 }
 
 }  // namespace fq::detail

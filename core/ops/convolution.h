@@ -24,9 +24,9 @@ struct Convolution {
     return (transposed ? shape.o : shape.c) / shape.groups * shape.kh * shape.kw;
   }
   [[nodiscard]] int weight_axis() const { return transposed ? 1 : 0; }
-};
 
-[[nodiscard]] Variable convolve(Convolution convolution, const Variable& x, const Variable& w,
-                                const Variable& bias);
+  /// y, recorded and reported under `name`.
+  [[nodiscard]] Variable apply(const Variable& x, const Variable& w, const Variable& bias) const;
+};
 
 }  // namespace fq::detail

@@ -235,6 +235,7 @@ std::vector<OperatorCase> product_cases() {
   const ops::ConvOptions strided{{2, 1}, {1, 2}, {1, 2}, 2};
   const auto linear = [](const Vars& v) { return ops::linear(v[0], v[1], v.size() > 2 ? v[2] : Variable()); };
   const auto conv = [](const Vars& v) { return ops::conv2d(v[0], v[1], v.size() > 2 ? v[2] : Variable()); };
+  const auto transposed = [](const Vars& v) { return ops::conv_transpose2d(v[0], v[1], v[2]); };
   const auto matmul = [](const Vars& v) { return ops::matmul(v[0], v[1]); };
   return {
       {"linear", "", {{{3, 6}}, fixed({4, 6}), fixed({4})}, linear},
@@ -252,6 +253,13 @@ std::vector<OperatorCase> product_cases() {
        {{{2, 4, 7}}, fixed({3, 4, 3}), fixed({3})},
        [](const Vars& v) {
          return ops::conv1d(v[0], v[1], v[2], {{2}, {1}, {}, 1});
+       }},
+      {"conv_transpose2d", "", {x, fixed({4, 3, 3, 3}), fixed({3})}, transposed},
+      {"conv_transpose2d",
+       "strided",
+       {x, fixed({4, 3, 3, 2}), fixed({6})},
+       [](const Vars& v) {
+         return ops::conv_transpose2d(v[0], v[1], v[2], {{2}, {1}, {}, 2}, {1, 0});
        }},
   };
 }
