@@ -19,22 +19,43 @@ struct Blocks {
   [[nodiscard]] std::int64_t end(std::int64_t block) const { return std::min(rows, (block + 1) * size); }
 };
 
-template <class T>
-std::vector<T> narrow(const PerChannel& values) {
-  return {values.begin(), values.end()};
+/// Channels side by side often enough that inner loops are long: a run of `width` elements starts at channel
+/// 0.
+std::int64_t width_of(std::int64_t channels) {
+  return channels * std::max<std::int64_t>(1, 128 / std::max<std::int64_t>(channels, 1));
 }
 
-/// Sums of x - first and of its square, `first` the block's first row: one pass, and no cancellation to speak
-/// of.
+/// The values of the channels, repeated to the width.
+template <class T, class From>
+std::vector<T> repeated(const From* values, std::int64_t channels) {
+  std::vector<T> out(static_cast<std::size_t>(width_of(channels)));
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = static_cast<T>(values[i % static_cast<std::size_t>(channels)]);
+  return out;
+}
 template <class T>
-void shifted_sums(const T* x, std::int64_t rows, std::int64_t channels, T* sums, T* squares) {
-  for (std::int64_t r = 0; r < rows; ++r)
-#pragma omp simd
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const T shifted = x[r * channels + c] - x[c];
-      sums[c] += shifted;
-      squares[c] += shifted * shifted;
-    }
+std::vector<T> repeated(const PerChannel& values) {
+  return repeated<T>(values.data(), static_cast<std::int64_t>(values.size()));
+}
+
+/// f(begin, length) for runs of at most `width` elements of [begin, end).
+template <class F>
+void each_run(std::int64_t begin, std::int64_t end, std::int64_t width, F&& f) {
+  for (std::int64_t at = begin; at < end; at += width) f(at, std::min(width, end - at));
+}
+
+/// Two sums a channel of the terms of one block: `add(at, length, sums, products)` adds those of a run.
+template <class T, class F>
+void block_sums(const Blocks& blocks, std::int64_t block, T* out, F&& add) {
+  const std::int64_t channels = blocks.channels, width = width_of(channels);
+  std::vector<T> sums(static_cast<std::size_t>(2 * width), T{0});
+  T* products = sums.data() + width;
+  each_run(blocks.begin(block) * channels, blocks.end(block) * channels, width,
+           [&](std::int64_t at, std::int64_t length) { add(at, length, sums.data(), products); });
+  for (std::int64_t i = 0; i < width; ++i) {
+    out[i % channels] += sums[static_cast<std::size_t>(i)];
+    out[channels + i % channels] += products[i];
+  }
 }
 
 /// Joins the moments of blocks in order (Chan, Golub, LeVeque 1979).
@@ -68,9 +89,17 @@ Moments moments(const Tensor& x, std::int64_t rows, std::int64_t channels) {
     const T* values = x.data<T>(x.layout());
 #pragma omp parallel for schedule(static) if (blocks.count > 1)
     for (std::int64_t b = 0; b < blocks.count; ++b) {
-      T* part = parts.data() + 2 * b * channels;
-      shifted_sums(values + blocks.begin(b) * channels, blocks.end(b) - blocks.begin(b), channels, part,
-                   part + channels);
+      const auto first = repeated<T>(values + blocks.begin(b) * channels, channels);
+      block_sums<T>(
+          blocks, b, parts.data() + 2 * b * channels,
+          [v = values, f = first.data()](std::int64_t at, std::int64_t length, T* sums, T* squares) {
+#pragma omp simd
+            for (std::int64_t i = 0; i < length; ++i) {
+              const T shifted = v[at + i] - f[i];
+              sums[i] += shifted;
+              squares[i] += shifted * shifted;
+            }
+          });
     }
     return joined(values, parts, blocks);
   });
@@ -78,20 +107,21 @@ Moments moments(const Tensor& x, std::int64_t rows, std::int64_t channels) {
 
 void normalize(const Tensor& x, const PerChannel& mean, const PerChannel& factor, const PerChannel& shift,
                Tensor& y) {
+  if (x.numel() == 0) return;
   const auto channels = static_cast<std::int64_t>(mean.size());
+  const Blocks blocks(x.numel() / channels, channels);
   detail::visit_float(x.dtype(), "batch_norm", [&]<class T>(T) {
-    const auto means = narrow<T>(mean), factors = narrow<T>(factor), shifts = narrow<T>(shift);
-    const T *m = means.data(), *a = factors.data(), *b = shifts.data();
+    const auto means = repeated<T>(mean), factors = repeated<T>(factor), shifts = repeated<T>(shift);
+    const T *m = means.data(), *a = factors.data(), *s = shifts.data();
     const T* in = x.data<T>(x.layout());
     T* out = y.mutable_data<T>(y.layout());
-    const std::int64_t rows = channels == 0 ? 0 : x.numel() / channels;
-#pragma omp parallel for schedule(static) if (x.numel() > 32768)
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const T* p = in + r * channels;
-      T* q = out + r * channels;
+#pragma omp parallel for schedule(static) if (blocks.count > 1)
+    for (std::int64_t b = 0; b < blocks.count; ++b)
+      each_run(blocks.begin(b) * channels, blocks.end(b) * channels, width_of(channels),
+               [=](std::int64_t at, std::int64_t length) {
 #pragma omp simd
-      for (std::int64_t c = 0; c < channels; ++c) q[c] = (p[c] - m[c]) * a[c] + b[c];
-    }
+                 for (std::int64_t i = 0; i < length; ++i) out[at + i] = (in[at + i] - m[i]) * a[i] + s[i];
+               });
   });
 }
 
@@ -100,20 +130,19 @@ GradientSums gradient_sums(const Tensor& dy, const Tensor& x, const PerChannel& 
   const Blocks blocks(channels == 0 ? 0 : x.numel() / channels, channels);
   GradientSums out{PerChannel(mean.size(), 0.0), PerChannel(mean.size(), 0.0)};
   detail::visit_float(x.dtype(), "batch_norm", [&]<class T>(T) {
-    const auto means = narrow<T>(mean);
-    const T *m = means.data(), *g = dy.data<T>(dy.layout()), *v = x.data<T>(x.layout());
+    const auto means = repeated<T>(mean);
     std::vector<T> parts(static_cast<std::size_t>(2 * blocks.count * channels), T{0});
 #pragma omp parallel for schedule(static) if (blocks.count > 1)
-    for (std::int64_t b = 0; b < blocks.count; ++b) {
-      T* sums = parts.data() + 2 * b * channels;
-      T* products = sums + channels;
-      for (std::int64_t r = blocks.begin(b); r < blocks.end(b); ++r)
+    for (std::int64_t b = 0; b < blocks.count; ++b)
+      block_sums<T>(blocks, b, parts.data() + 2 * b * channels,
+                    [m = means.data(), g = dy.data<T>(dy.layout()), v = x.data<T>(x.layout())](
+                        std::int64_t at, std::int64_t length, T* sums, T* products) {
 #pragma omp simd
-        for (std::int64_t c = 0; c < channels; ++c) {
-          sums[c] += g[r * channels + c];
-          products[c] += g[r * channels + c] * (v[r * channels + c] - m[c]);
-        }
-    }
+                      for (std::int64_t i = 0; i < length; ++i) {
+                        sums[i] += g[at + i];
+                        products[i] += g[at + i] * (v[at + i] - m[i]);
+                      }
+                    });
     for (std::int64_t b = 0; b < blocks.count; ++b)
       for (std::size_t c = 0; c < mean.size(); ++c) {
         const T* part = parts.data() + 2 * b * channels + c;
@@ -126,21 +155,23 @@ GradientSums gradient_sums(const Tensor& dy, const Tensor& x, const PerChannel& 
 
 void normalize_backward(const Tensor& dy, const Tensor& x, const PerChannel& mean, const PerChannel& factor,
                         const PerChannel& slope, const PerChannel& shift, Tensor& dx) {
+  if (x.numel() == 0) return;
   const auto channels = static_cast<std::int64_t>(mean.size());
+  const Blocks blocks(x.numel() / channels, channels);
   detail::visit_float(x.dtype(), "batch_norm", [&]<class T>(T) {
-    const auto means = narrow<T>(mean), factors = narrow<T>(factor), slopes = narrow<T>(slope);
-    const auto shifts = narrow<T>(shift);
-    const T *m = means.data(), *a = factors.data(), *s = slopes.data(), *b = shifts.data();
+    const auto means = repeated<T>(mean), factors = repeated<T>(factor), slopes = repeated<T>(slope);
+    const auto shifts = repeated<T>(shift);
+    const T *m = means.data(), *a = factors.data(), *s = slopes.data(), *o = shifts.data();
     const T *g = dy.data<T>(dy.layout()), *v = x.data<T>(x.layout());
     T* out = dx.mutable_data<T>(dx.layout());
-    const std::int64_t rows = channels == 0 ? 0 : x.numel() / channels;
-#pragma omp parallel for schedule(static) if (x.numel() > 32768)
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const std::int64_t at = r * channels;
+#pragma omp parallel for schedule(static) if (blocks.count > 1)
+    for (std::int64_t b = 0; b < blocks.count; ++b)
+      each_run(blocks.begin(b) * channels, blocks.end(b) * channels, width_of(channels),
+               [=](std::int64_t at, std::int64_t length) {
 #pragma omp simd
-      for (std::int64_t c = 0; c < channels; ++c)
-        out[at + c] = g[at + c] * a[c] + (v[at + c] - m[c]) * s[c] + b[c];
-    }
+                 for (std::int64_t i = 0; i < length; ++i)
+                   out[at + i] = g[at + i] * a[i] + (v[at + i] - m[i]) * s[i] + o[i];
+               });
   });
 }
 

@@ -38,11 +38,36 @@ void each_output(const PoolSizes& s, F&& f) {
     for (std::int64_t j = 0; j < s.ow; ++j) f(row / s.oh, row % s.oh, j);
 }
 
-/// f(n) for every image, in parallel.
-template <class F>
-void each_image(const PoolSizes& s, F&& f) {
+/// The windows that contain a pixel: rows [top, bottom), columns [left, right) of the output.
+struct Windows {
+  std::int64_t top, bottom, left, right;
+
+  Windows(const PoolSizes& s, std::int64_t h, std::int64_t w)
+      : top(first(h + s.ph, s.kh, s.sh)),
+        bottom(std::min((h + s.ph) / s.sh + 1, s.oh)),
+        left(first(w + s.pw, s.kw, s.sw)),
+        right(std::min((w + s.pw) / s.sw + 1, s.ow)) {}
+  /// ceil((at - kernel + 1) / stride), at least 0
+  static std::int64_t first(std::int64_t at, std::int64_t kernel, std::int64_t stride) {
+    return at < kernel ? 0 : (at - kernel) / stride + 1;
+  }
+};
+
+/// f(dx of a pixel, output pixel with its image, place of the pixel in that window) for every window of every
+/// pixel; each dx is set to 0 before. Input rows in parallel.
+template <class T, class F>
+void each_input(const PoolSizes& s, T* dx, F&& f) {
 #pragma omp parallel for schedule(static) if (s.n * s.h * s.w * s.c > 32768)
-  for (std::int64_t n = 0; n < s.n; ++n) f(n);
+  for (std::int64_t row = 0; row < s.n * s.h; ++row)
+    for (std::int64_t w = 0; w < s.w; ++w) {
+      const std::int64_t n = row / s.h, h = row % s.h;
+      T* d = dx + (row * s.w + w) * s.c;
+      std::fill_n(d, s.c, T{0});
+      const Windows windows(s, h, w);
+      for (std::int64_t i = windows.top; i < windows.bottom; ++i)
+        for (std::int64_t j = windows.left; j < windows.right; ++j)
+          f(d, (n * s.oh + i) * s.ow + j, (h + s.ph - i * s.sh) * s.kw + (w + s.pw - j * s.sw));
+    }
 }
 
 template <class T>
@@ -58,6 +83,16 @@ void larger(const T* x, std::int64_t channels, std::int32_t place, T* y, std::in
     const bool wins = (x[c] > y[c]) | (x[c] != x[c]);
     y[c] = wins ? x[c] : y[c];
     arg[c] = wins ? place : arg[c];
+  }
+}
+
+/// d += g where arg is `place`
+template <class T>
+void add_where(const T* g, const std::int32_t* arg, std::int32_t place, std::int64_t channels, T* d) {
+#pragma omp simd
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const T gradient = g[c], sum = d[c] + gradient;
+    d[c] = arg[c] == place ? sum : d[c];
   }
 }
 
@@ -95,21 +130,10 @@ void max_pool_backward(const Tensor& dy, const Tensor& argmax, const PoolSizes& 
   const auto* arg = argmax.data<std::int32_t>(Layout::channels_last);
   detail::visit_float(dy.dtype(), "max_pool2d", [&]<class T>(T) {
     const T* in = dy.data<T>(Layout::channels_last);
-    T* out = dx.mutable_data<T>(Layout::channels_last);
-    each_image(s, [&](std::int64_t n) {
-      T* image = out + n * s.h * s.w * s.c;
-      std::fill_n(image, s.h * s.w * s.c, T{0});
-      for (std::int64_t p = 0; p < s.oh * s.ow; ++p) {
-        const T* g = in + (n * s.oh * s.ow + p) * s.c;
-        const std::int32_t* winner = arg + (n * s.oh * s.ow + p) * s.c;
-        Window(s, p / s.ow, p % s.ow).each(s, [&](std::int64_t place, std::int64_t pixel) {
-          T* d = image + pixel * s.c;
-          const auto here = static_cast<std::int32_t>(place);
-#pragma omp simd
-          for (std::int64_t c = 0; c < s.c; ++c) d[c] += winner[c] == here ? g[c] : T{0};
-        });
-      }
-    });
+    each_input(s, dx.mutable_data<T>(Layout::channels_last),
+               [&](T* d, std::int64_t pixel, std::int64_t place) {
+                 add_where(in + pixel * s.c, arg + pixel * s.c, static_cast<std::int32_t>(place), s.c, d);
+               });
   });
 }
 
@@ -137,20 +161,12 @@ void avg_pool(const Tensor& x, const PoolSizes& s, bool include_padding, Tensor&
 void avg_pool_backward(const Tensor& dy, const PoolSizes& s, bool include_padding, Tensor& dx) {
   detail::visit_float(dy.dtype(), "avg_pool2d", [&]<class T>(T) {
     const T* in = dy.data<T>(Layout::channels_last);
-    T* out = dx.mutable_data<T>(Layout::channels_last);
-    each_image(s, [&](std::int64_t n) {
-      T* image = out + n * s.h * s.w * s.c;
-      std::fill_n(image, s.h * s.w * s.c, T{0});
-      for (std::int64_t p = 0; p < s.oh * s.ow; ++p) {
-        const T* g = in + (n * s.oh * s.ow + p) * s.c;
-        const Window window(s, p / s.ow, p % s.ow);
-        const T share = T{1} / static_cast<T>(include_padding ? s.window() : window.pixels());
-        window.each(s, [&](std::int64_t, std::int64_t pixel) {
-          T* d = image + pixel * s.c;
+    each_input(s, dx.mutable_data<T>(Layout::channels_last), [&](T* d, std::int64_t pixel, std::int64_t) {
+      const Window window(s, pixel / s.ow % s.oh, pixel % s.ow);
+      const T share = T{1} / static_cast<T>(include_padding ? s.window() : window.pixels());
+      const T* g = in + pixel * s.c;
 #pragma omp simd
-          for (std::int64_t c = 0; c < s.c; ++c) d[c] += g[c] * share;
-        });
-      }
+      for (std::int64_t c = 0; c < s.c; ++c) d[c] += g[c] * share;
     });
   });
 }

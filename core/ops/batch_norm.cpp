@@ -96,46 +96,64 @@ std::vector<Tensor> gradients(const Tensor& dy, const Tensor& x, const Tensor& g
   return {dx, to_tensor(dgamma, x.dtype()), to_tensor(sums.dy, x.dtype())};
 }
 
-Attributes describe(bool training, double momentum, double eps) {
-  return {{"training", training}, {"momentum", momentum}, {"eps", eps}};
+/// The inputs read and checked; undefined gamma and beta stay so.
+struct Inputs {
+  detail::Floats x, gamma, beta;
+
+  [[nodiscard]] std::vector<Variable> variables() const {
+    return {x.variable, gamma.variable, beta.variable};
+  }
+};
+
+Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, const Tensor& mean,
+               const Tensor& variance, bool training) {
+  Inputs in{detail::floats(x, op), {}, {}};
+  const Shape& shape = in.x.tensor.shape();
+  FQ_CHECK(shape.size() >= 2 && shape.size() <= 4, op,
+           "the input is {}: give [N, C], [N, C, L] or [N, C, H, W]", to_string(shape));
+  if (gamma.defined()) in.gamma = detail::floats_like(gamma, in.x.tensor, op);
+  if (beta.defined()) in.beta = detail::floats_like(beta, in.x.tensor, op);
+  check_channels(in.gamma.tensor, shape[1], "gamma");
+  check_channels(in.beta.tensor, shape[1], "beta");
+  check_channels(mean, shape[1], "the running mean");
+  check_channels(variance, shape[1], "the running variance");
+  FQ_CHECK(training || (mean.defined() && variance.defined()), op,
+           "evaluation needs the running mean and variance: give both, or training = true");
+  return in;
+}
+
+Tensor normalized(const Tensor& rows, const Inputs& in, const Statistics& s) {
+  cpu::PerChannel factor = values_or(in.gamma.tensor, rows.dim(1), 1.0);
+  for (std::size_t c = 0; c < factor.size(); ++c) factor[c] *= s.inverse[c];
+  Tensor y = detail::empty_like(rows);
+  cpu::normalize(rows, s.mean, factor, values_or(in.beta.tensor, rows.dim(1), 0.0), y);
+  return y;
+}
+
+Tensor on_meta(const Tensor& x) {
+  return detail::empty_like(x, x.rank() == 4 ? Layout::channels_last : Layout::row_major);
 }
 
 }  // namespace
 
-Variable batch_norm(const Variable& input, const Variable& gamma, const Variable& beta, Tensor running_mean,
+Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& beta, Tensor running_mean,
                     Tensor running_var, bool training, double momentum, double eps) {
-  const auto x = detail::floats(input, op);
-  const Shape shape = x.tensor.shape();
-  FQ_CHECK(shape.size() >= 2 && shape.size() <= 4, op,
-           "the input is {}: give [N, C], [N, C, L] or [N, C, H, W]", to_string(shape));
-  const Variable g = gamma.defined() ? detail::floats_like(gamma, x.tensor, op).variable : Variable();
-  const Variable b = beta.defined() ? detail::floats_like(beta, x.tensor, op).variable : Variable();
-  const Tensor factors = g.defined() ? g.tensor() : Tensor(), shifts = b.defined() ? b.tensor() : Tensor();
-  check_channels(factors, shape[1], "gamma");
-  check_channels(shifts, shape[1], "beta");
-  check_channels(running_mean, shape[1], "the running mean");
-  check_channels(running_var, shape[1], "the running variance");
-  FQ_CHECK(training || (running_mean.defined() && running_var.defined()), op,
-           "evaluation needs the running mean and variance: give both, or training = true");
-  auto attributes = detail::traced([&] { return describe(training, momentum, eps); });
-  if (!detail::computes(x.tensor)) {
-    const Layout layout = shape.size() == 4 ? Layout::channels_last : Layout::row_major;
-    return detail::record(op, detail::empty_like(x.tensor, layout), {x.variable, g, b}, {},
-                          std::move(attributes));
-  }
-  const Tensor rows = channels_inner(x.tensor);
+  const Inputs in = checked(x, gamma, beta, running_mean, running_var, training);
+  auto attributes = detail::traced([&] {
+    return Attributes{{"training", training}, {"momentum", momentum}, {"eps", eps}};
+  });
+  if (!detail::computes(in.x.tensor))
+    return detail::record(op, on_meta(in.x.tensor), in.variables(), {}, std::move(attributes));
+  const Tensor rows = channels_inner(in.x.tensor);
   const Statistics s = statistics(rows, running_mean, running_var, training, momentum, eps);
-  cpu::PerChannel factor = values_or(factors, shape[1], 1.0);
-  for (std::size_t c = 0; c < factor.size(); ++c) factor[c] *= s.inverse[c];
-  Tensor y = detail::empty_like(rows);
-  cpu::normalize(rows, s.mean, factor, values_or(shifts, shape[1], 0.0), y);
-  const auto backward = [saved = detail::Saved(rows), saved_gamma = detail::Saved(factors), s,
-                         shape](const Tensor& dy) {
+  const auto backward = [saved = detail::Saved(rows), saved_gamma = detail::Saved(in.gamma.tensor), s,
+                         shape = in.x.tensor.shape()](const Tensor& dy) {
     auto out = gradients(channels_inner(dy), saved.get(), saved_gamma.get(), s);
     out[0] = outer_shape(out[0], shape);
     return out;
   };
-  return detail::record(op, outer_shape(y, shape), {x.variable, g, b}, backward, std::move(attributes));
+  return detail::record(op, outer_shape(normalized(rows, in, s), in.x.tensor.shape()), in.variables(),
+                        backward, std::move(attributes));
 }
 
 }  // namespace fq::ops
