@@ -20,6 +20,7 @@
 #include "fakequant/core/log.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/conv.h"
+#include "fakequant/core/ops/conv_transpose.h"
 #include "fakequant/core/ops/dropout.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/embedding.h"

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Elementwise functions of two tensors that broadcast, and the sums their gradients need; not a public
-/// header.
+/// Elementwise functions of two tensors that broadcast, and the sums of their gradients;
+/// not a public header.
 
 #include "fakequant/core/cpu/map.h"
 #include "fakequant/core/cpu/walk.h"

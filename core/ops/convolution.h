@@ -1,7 +1,7 @@
 #pragma once
 
-/// The body of every convolution: floats, minifloat codes or integer codes, forward and backward; not a
-/// public header.
+/// The body of every convolution: floats, minifloat codes or integer codes, forward and backward;
+/// not a public header.
 
 #include <string_view>
 
