@@ -1,0 +1,291 @@
+#include "fakequant/train/checkpoint.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/state_file.h"
+#include "train/loop_run.h"
+
+namespace fq {
+namespace {
+
+using test::Folder;
+using test::Plan;
+
+/// The state at the end of a run that nothing disturbs.
+StateDict undisturbed(Plan run) {
+  run.options.out.clear();
+  const auto trainer = run.make();
+  trainer->fit();
+  return trainer->state_dict();
+}
+
+struct Killed {};
+
+/// Runs until `step`, where the run is stopped by the flag or dies; then once more from its last checkpoint.
+StateDict disturbed(Plan run, std::int64_t step, bool dies) {
+  std::atomic<bool> stop = false;
+  run.options.stop = &stop;
+  auto first = run;
+  first.callbacks.on_step = [&](const StepReport& report) {
+    if (report.step != step) return;
+    if (dies) throw Killed();
+    stop = true;
+  };
+  try {
+    EXPECT_TRUE(first.make()->fit().stopped);
+  } catch (const Killed&) {
+  }
+  stop = false;
+  const auto trainer = run.make();
+  if (std::filesystem::exists(run.options.out))
+    trainer->resume(load_checkpoint(run.options.out), run.options.out);
+  EXPECT_FALSE(trainer->fit().stopped);
+  return trainer->state_dict();
+}
+
+/// 18 steps of 3 epochs, ranges moving until step 13, batch norm frozen at step 10.
+Plan busy_run(const Folder& folder, bool quantized) {
+  Plan run;
+  run.quantized = quantized;
+  run.options.out = folder.file("run.h5");
+  run.options.save_every = 4;
+  run.options.amax = quantized ? AmaxMode::running : AmaxMode::frozen;
+  run.options.amax_momentum = 0.1;
+  run.options.freeze_amax_after = 13;
+  run.options.freeze_bn_after = 10;
+  return run;
+}
+
+TEST(Checkpoint, StoppedRunsGoOnToTheSameBits) {
+  const Folder folder;
+  for (const bool quantized : {false, true}) {
+    const Plan run = busy_run(folder, quantized);
+    const StateDict expected = undisturbed(run);
+    for (const std::int64_t step : {1, 5, 6, 7, 11, 12, 17}) {
+      std::filesystem::remove(run.options.out);
+      EXPECT_TRUE(bitwise_equal(disturbed(run, step, false), expected)) << "stopped after step " << step;
+    }
+  }
+}
+
+TEST(Checkpoint, KilledRunsGoOnToTheSameBits) {
+  const Folder folder;
+  const Plan run = busy_run(folder, true);
+  const StateDict expected = undisturbed(run);
+  for (const std::int64_t step : {2, 4, 6, 9, 13, 18}) {
+    std::filesystem::remove(run.options.out);
+    EXPECT_TRUE(bitwise_equal(disturbed(run, step, true), expected)) << "killed at step " << step;
+  }
+}
+
+TEST(Checkpoint, AccumulatedAndUnaveragedRunsToo) {
+  const Folder folder;
+  for (const char* kind : {"sgd", "adam"}) {
+    Plan run = busy_run(folder, false);
+    run.options.accumulation = 4;  // 4 + 2 batches an epoch
+    run.options.save_every = 1;
+    run.options.average_decay = 0;
+    run.options.optimizer.kind = kind;
+    const StateDict expected = undisturbed(run);
+    for (const std::int64_t step : {1, 2, 3, 5}) {
+      std::filesystem::remove(run.options.out);
+      EXPECT_TRUE(bitwise_equal(disturbed(run, step, false), expected))
+          << kind << " stopped after step " << step;
+      std::filesystem::remove(run.options.out);
+      EXPECT_TRUE(bitwise_equal(disturbed(run, step, true), expected)) << kind << " killed at step " << step;
+    }
+  }
+}
+
+/// Raises a flag when it is read.
+class Alarm : public TensorDataset {
+ public:
+  Alarm(std::atomic<bool>& flag, int reads)
+      : TensorDataset(Tensor::zeros({8, 1, 8, 8}), Tensor::zeros({8}, DType::i64)),
+        flag_(flag),
+        reads_(reads) {}
+  Batch read(std::span<const std::int64_t> rows) const override {
+    if (--reads_ == 0) flag_ = true;
+    return TensorDataset::read(rows);
+  }
+
+ private:
+  std::atomic<bool>& flag_;
+  mutable std::atomic<int> reads_;
+};
+
+TEST(Checkpoint, StoppedInValidation) {
+  const Folder folder;
+  std::atomic<bool> stop = false;
+  Plan run;
+  run.options.out = folder.file("run.h5");
+  run.options.stop = &stop;
+  const LoaderOptions order{.batch_size = 4, .shuffle = false, .prefetch = 0};
+  const auto make = [&](int reads) {
+    return std::make_unique<Trainer>(
+        test::small_network(false), std::make_shared<DataLoader>(test::quadrants(96, 1), run.loader),
+        run.options, std::make_shared<DataLoader>(std::make_shared<Alarm>(stop, reads), order));
+  };
+  const auto whole = make(-1);
+  EXPECT_FALSE(whole->fit().stopped);
+  const auto cut = make(3);  // in the second epoch's
+  const auto result = cut->fit();
+  EXPECT_TRUE(result.stopped);
+  EXPECT_EQ(result.epochs, 1);
+  stop = false;
+  const auto rest = make(-1);
+  rest->resume(load_checkpoint(run.options.out), run.options.out);
+  EXPECT_FALSE(rest->fit().stopped);
+  EXPECT_TRUE(bitwise_equal(rest->state_dict(), whole->state_dict()));
+}
+
+TEST(Checkpoint, StoppedAtOnceLeavesTheLastOneWhole) {
+  const Folder folder;
+  std::atomic<bool> stop = true;
+  Plan run;
+  run.options.out = folder.file("run.h5");
+  run.options.stop = &stop;
+  const auto result = run.make()->fit();
+  EXPECT_TRUE(result.stopped);
+  EXPECT_EQ(result.steps, 0);
+  EXPECT_TRUE(has_training_state(load_checkpoint(run.options.out)));
+}
+
+TEST(Checkpoint, EveryEpochEveryFewStepsAndTheBest) {
+  const Folder folder;
+  Plan run;
+  run.options.out = folder.file("run.h5");
+  run.options.save_every = 4;
+  std::vector<std::string> written;
+  run.callbacks.on_checkpoint = [&](const std::string& path) { written.push_back(path); };
+  run.options.epochs = 1;
+  run.make()->fit();
+  EXPECT_EQ(written, (std::vector<std::string>{folder.file("run.h5"), folder.file("run.best.h5"),
+                                               folder.file("run.h5")}));
+  EXPECT_EQ(state_file_info(folder.file("run.best.h5")).kind, "checkpoint");
+}
+
+TEST(Checkpoint, ParametersAreThoseToEvaluateBy) {
+  const Folder folder;
+  Plan run;
+  run.options.out = folder.file("run.h5");
+  run.options.model = R"({"model": "small"})";
+  const auto result = run.make()->fit();
+  const StateDict state = load_checkpoint(run.options.out);
+  EXPECT_EQ(state.attribute("model").dump(), R"({"model":"small"})");
+  const auto model = test::small_network(false);
+  load_model_state(*model, state, run.options.out);
+  DataLoader loader(test::quadrants(40, 2), test::in_order());
+  EXPECT_EQ(evaluate(*model, loader).loss, result.validation->loss);
+}
+
+TEST(Checkpoint, RestoresTheBestEpoch) {
+  const Folder folder;
+  for (const std::string& out : {std::string(), folder.file("run.h5")}) {
+    Plan run;
+    run.options.out = out;
+    run.options.restore_best = true;
+    run.options.average_decay = 0;
+    run.options.schedule.kind = "constant";
+    run.options.epochs = 4;
+    run.options.optimizer = {.kind = "sgd", .learning_rate = 0.2};
+    double best_loss = 0;
+    run.callbacks.on_epoch = [&](const EpochReport& report) {
+      if (report.best) best_loss = report.validation->loss;
+    };
+    auto model = test::small_network(false);
+    DataLoader loader(test::quadrants(40, 2), test::in_order());
+    Trainer trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), run.loader), run.options,
+                    std::make_shared<DataLoader>(test::quadrants(40, 2), test::in_order()), run.callbacks);
+    trainer.fit();
+    EXPECT_EQ(evaluate(*model, loader).loss, best_loss);
+  }
+}
+
+TEST(Checkpoint, QuantizersTravelWithTheModel) {
+  const Folder folder;
+  const auto model = test::small_network(true), other = test::small_network(true);
+  for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(1.5)); });
+  const std::string path = folder.file("model.h5");
+  save_checkpoint(path, model_state(*model, nullptr));
+  load_model_state(*other, load_checkpoint(path), path);
+  DataLoader loader(test::quadrants(40, 2), test::in_order());
+  EXPECT_TRUE(bitwise_equal(predict(*model, loader), predict(*other, loader)));
+}
+
+std::string refusal(Module& model, const StateDict& state) {
+  try {
+    load_model_state(model, state, "some.h5");
+  } catch (const FileError& error) {
+    EXPECT_EQ(error.path(), "some.h5");
+    return error.what();
+  }
+  return "not refused";
+}
+
+TEST(Checkpoint, AnotherModelIsNamedByWhatDiffersFirst) {
+  const auto model = test::small_network(false);
+  const StateDict before = model_state(*model, nullptr);
+  Sequential other;
+  other.add("conv", std::make_shared<Conv2d>(1, 4, Shape{3}, ops::ConvOptions{}, false));
+  EXPECT_EQ(refusal(*model, model_state(other, nullptr)),
+            "[load_checkpoint] some.h5 is a checkpoint of another model: parameters/conv.weight is f32 [4, "
+            "1, 3, 3] "
+            "there, f32 [6, 1, 3, 3] here");
+  other.replace("conv", std::make_shared<Conv2d>(1, 6, Shape{3}, ops::ConvOptions{}, false));
+  EXPECT_EQ(refusal(*model, model_state(other, nullptr)),
+            "[load_checkpoint] some.h5 is a checkpoint of another model: parameters/bn.weight is not in it");
+  EXPECT_EQ(refusal(other, before),
+            "[load_checkpoint] some.h5 is a checkpoint of another model: parameters/bn.weight is not in this "
+            "model");
+  const auto quantized = test::small_network(true);
+  EXPECT_NE(refusal(*quantized, before).find("quantizers/"), std::string::npos);
+  EXPECT_NE(refusal(*model, model_state(*quantized, nullptr)).find("is not in this model"),
+            std::string::npos);
+}
+
+TEST(Checkpoint, ResumeRefusesWhatDoesNotFit) {
+  const Folder folder;
+  Plan run;
+  run.options.epochs = 1;
+  const auto trainer = run.make();
+  trainer->fit();
+  const StateDict state = trainer->state_dict();
+  EXPECT_THROW(run.make()->resume(model_state(*test::small_network(false), nullptr), "model.h5"), FileError);
+  const auto refused = [&](auto change) {
+    Plan other = run;
+    change(other);
+    EXPECT_THROW(other.make()->resume(state, "some.h5"), ArgumentError);
+  };
+  refused([](Plan& r) { r.options.optimizer.kind = "sgd"; });
+  refused([](Plan& r) { r.options.average_decay = 0; });
+  refused([](Plan& r) { r.loader.batch_size = 8; });
+  StateDict broken = state;
+  broken.set_attribute("progress/step", "seven");
+  EXPECT_THROW(run.make()->resume(broken, "some.h5"), FileError);
+}
+
+TEST(Checkpoint, RefusesDamage) {
+  const Folder folder;
+  const std::string path = folder.file("model.h5");
+  EXPECT_THROW((void)load_checkpoint(path), FileError);
+  save_checkpoint(path, model_state(*test::small_network(false), nullptr));
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-900, std::ios::end);
+    const char byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(-900, std::ios::end);
+    file.put(byte);
+  }
+  EXPECT_THROW((void)load_checkpoint(path), FileError);
+}
+
+TEST(Checkpoint, BestPath) {
+  EXPECT_EQ(best_checkpoint_path("a/run.h5"), "a/run.best.h5");
+  EXPECT_EQ(best_checkpoint_path("run"), "run.best.h5");
+}
+
+}  // namespace
+}  // namespace fq

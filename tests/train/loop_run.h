@@ -1,0 +1,111 @@
+#pragma once
+
+/// A small run for the tests of the loop: images of four classes, a network with batch norm and dropout.
+
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/random.h"
+#include "fakequant/layers/activation.h"
+#include "fakequant/layers/conv.h"
+#include "fakequant/layers/linear.h"
+#include "fakequant/layers/norm.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/layers/sequential.h"
+#include "fakequant/train/trainer.h"
+
+namespace fq::test {
+
+/// f32 [count, 1, 8, 8], one bright quadrant a class, with noise.
+inline std::shared_ptr<const Dataset> quadrants(std::int64_t count, std::uint64_t seed) {
+  Tensor x = Tensor::empty({count, 1, 8, 8});
+  fill_uniform(x, -1, 1, seed);
+  std::vector<std::int64_t> y;
+  auto* pixels = x.mutable_data<float>();
+  for (std::int64_t n = 0; n < count; ++n) {
+    const std::int64_t label = (n * 7 + n / 5) % 4;
+    y.push_back(label);
+    for (std::int64_t i = 0; i < 16; ++i)
+      pixels[n * 64 + (label / 2 * 4 + i / 4) * 8 + label % 2 * 4 + i % 4] += 1.0f;
+  }
+  return std::make_shared<TensorDataset>(x, Tensor::from(y, {count}));
+}
+
+inline std::shared_ptr<Module> small_network(bool quantized, double dropout = 0.2) {
+  const RandomScope seed(3, 0);
+  const ops::ConvOptions same{.stride = {}, .padding = {1}, .dilation = {}, .groups = 1};
+  auto model = std::make_shared<Sequential>();
+  model->add("conv", std::make_shared<Conv2d>(1, 6, Shape{3}, same, false))
+      .add("bn", std::make_shared<BatchNorm>(6))
+      .add("relu", make_relu())
+      .add("pool", make_max_pool({}))
+      .add("flat", make_flatten())
+      .add("drop", make_dropout(dropout))
+      .add("fc", std::make_shared<Linear>(96, 4));
+  if (quantized) quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
+  return model;
+}
+
+inline LoaderOptions shuffled(std::int64_t batch = 16) {
+  return {.batch_size = batch, .seed = 5, .prefetch = 2, .augment = {.shift = 0.5}};
+}
+
+inline LoaderOptions in_order() { return {.batch_size = 16, .shuffle = false, .prefetch = 0}; }
+
+/// 6 batches an epoch; weights are averaged.
+struct Plan {
+  TrainerOptions options{.epochs = 3,
+                         .clip_norm = 2,
+                         .label_smoothing = 0.05,
+                         .optimizer = {.learning_rate = 5e-3, .weight_decay = 0.01},
+                         .schedule = {.kind = "one_cycle"},
+                         .average_decay = 0.9,
+                         .seed = 11};
+  TrainerCallbacks callbacks = {};
+  LoaderOptions loader = shuffled();
+  bool quantized = false, validate = true;
+
+  [[nodiscard]] std::unique_ptr<Trainer> make() const {
+    auto model = small_network(quantized);
+    if (quantized && options.amax == AmaxMode::frozen)
+      for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
+    if (quantized && options.amax == AmaxMode::running)
+      for_each_quantizer(*model, [](const NamedQuantizer& q) {
+        if (q.name.ends_with("weight_quantizer")) q.quantizer->set_amax(Tensor::scalar(0.5));
+      });
+    auto validation = validate ? std::make_shared<DataLoader>(quadrants(40, 2), in_order()) : nullptr;
+    return std::make_unique<Trainer>(model, std::make_shared<DataLoader>(quadrants(96, 1), loader), options,
+                                     validation, callbacks);
+  }
+};
+
+/// An empty folder that goes with the test.
+class Folder {
+ public:
+  Folder()
+      : path_(std::filesystem::temp_directory_path() /
+              (std::string("fakequant_loop_") +
+               testing::UnitTest::GetInstance()->current_test_info()->name() +
+               std::to_string(::testing::UnitTest::GetInstance()->random_seed()) + "_" +
+               std::to_string(reinterpret_cast<std::uintptr_t>(this)))) {
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;  // owns the folder
+  Folder& operator=(const Folder&) = delete;
+
+  [[nodiscard]] std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace fq::test

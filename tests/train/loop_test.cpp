@@ -1,0 +1,315 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/core/threads.h"
+#include "fakequant/train/average.h"
+#include "fakequant/train/early_stopping.h"
+#include "train/loop_run.h"
+
+namespace fq {
+namespace {
+
+using test::Plan;
+
+StateDict after(const Plan& run) {
+  const auto trainer = run.make();
+  trainer->fit();
+  return trainer->state_dict();
+}
+
+TEST(Loop, LearnsToTellQuadrants) {
+  Plan run;
+  run.options.epochs = 8;
+  const auto result = run.make()->fit();
+  EXPECT_EQ(result.epochs, 8);
+  EXPECT_EQ(result.steps, 48);
+  ASSERT_TRUE(result.validation.has_value());
+  EXPECT_EQ(result.validation->count, 40);
+  EXPECT_GE(result.validation->accuracy, 0.95);
+  EXPECT_FALSE(result.stopped);
+}
+
+TEST(Loop, QuantizedWithRunningRangesLearnsToo) {
+  Plan run;
+  run.quantized = true;
+  run.options.epochs = 8;
+  run.options.amax = AmaxMode::running;
+  run.options.amax_momentum = 0.1;
+  EXPECT_GE(run.make()->fit().validation->accuracy, 0.95);
+}
+
+TEST(Loop, SameRunSameBits) {
+  for (const int threads : {1, 2}) {
+    detail::set_threads(threads);
+    Plan run;
+    run.quantized = true;
+    run.options.amax = AmaxMode::running;
+    EXPECT_TRUE(bitwise_equal(after(run), after(run))) << threads << " threads";
+  }
+  detail::set_threads(1);
+}
+
+TEST(Loop, AccumulationIsALargerBatch) {
+  Plan whole, parts;
+  for (Plan* run : {&whole, &parts}) {
+    run->options.average_decay = 0;
+    run->options.epochs = 2;
+    run->options.freeze_bn_after = 0;  // batch statistics do depend on the batch
+    run->options.optimizer = {.kind = "sgd", .learning_rate = 0.1};
+  }
+  whole.loader.batch_size = 36;  // 96 = 36 + 36 + 24
+  parts.loader.batch_size = 12;
+  parts.options.accumulation = 3;
+  const auto run_without_dropout = [](const Plan& run) {
+    const auto model = test::small_network(false, 0);
+    Trainer trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), run.loader), run.options);
+    EXPECT_EQ(trainer.fit().steps, 6);
+    return model->parameters()[0].tensor().to_vector<float>();
+  };
+  const auto a = run_without_dropout(whole), b = run_without_dropout(parts);
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5);  // sums in another order
+}
+
+TEST(Loop, ReportsEveryStepAndEpoch) {
+  Plan run;
+  std::vector<StepReport> steps;
+  std::vector<EpochReport> epochs;
+  run.options.epochs = 2;
+  run.callbacks.on_step = [&](const StepReport& report) { steps.push_back(report); };
+  run.callbacks.on_epoch = [&](const EpochReport& report) { epochs.push_back(report); };
+  run.make()->fit();
+  ASSERT_EQ(steps.size(), 12u);
+  ASSERT_EQ(epochs.size(), 2u);
+  const auto schedule = make_schedule(run.options.schedule, 12);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_EQ(steps[i].step, static_cast<std::int64_t>(i + 1));
+    EXPECT_EQ(steps[i].steps, 12);
+    EXPECT_DOUBLE_EQ(steps[i].learning_rate, 5e-3 * schedule(static_cast<std::int64_t>(i)));
+    EXPECT_GT(steps[i].images_per_second, 0);
+    EXPECT_GE(steps[i].seconds_left, 0);
+    EXPECT_TRUE(steps[i].loader_share >= 0 && steps[i].loader_share <= 1);
+  }
+  EXPECT_EQ(epochs[1].epoch, 1);
+  EXPECT_TRUE(epochs[0].best);
+  EXPECT_DOUBLE_EQ(epochs[1].loss, steps.back().loss);
+}
+
+TEST(Loop, StopsEarlyWithoutImprovement) {
+  Plan run;
+  run.options.epochs = 20;
+  run.options.patience = 2;
+  run.options.optimizer.learning_rate = 0;  // nothing improves after the first epoch
+  run.options.average_decay = 0;
+  run.options.freeze_bn_after = 0;
+  const auto result = run.make()->fit();
+  EXPECT_TRUE(result.stopped_early);
+  EXPECT_EQ(result.epochs, 3);
+  EXPECT_EQ(result.best_epoch, 0);
+}
+
+TEST(Loop, EarlyStoppingPrefersAccuracyThenLoss) {
+  EarlyStopping early(2);
+  EXPECT_TRUE(early.update({.loss = 1, .accuracy = 0.5}));
+  EXPECT_FALSE(early.update({.loss = 0.5, .accuracy = 0.4}));
+  EXPECT_TRUE(early.update({.loss = 0.9, .accuracy = 0.5}));
+  EXPECT_FALSE(early.update({.loss = 0.9, .accuracy = 0.5}));
+  EXPECT_FALSE(early.should_stop());
+  EarlyStopping resumed(2);
+  resumed.load_state(early.state_dict());
+  EXPECT_FALSE(resumed.update({.loss = std::nan(""), .accuracy = 0.5}));
+  EXPECT_TRUE(resumed.should_stop());
+  EXPECT_EQ(resumed.best_epoch(), 2);
+}
+
+TEST(Loop, NanLossNamesTheStep) {
+  Tensor x = Tensor::zeros({32, 1, 8, 8});
+  x.mutable_data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  const auto data = std::make_shared<TensorDataset>(x, Tensor::zeros({32}, DType::i64));
+  Trainer trainer(test::small_network(false),
+                  std::make_shared<DataLoader>(data, LoaderOptions{.batch_size = 16, .shuffle = false}), {});
+  try {
+    trainer.fit();
+    FAIL();
+  } catch (const NumericError& error) {
+    EXPECT_STREQ(error.what(),
+                 "[train] the loss is nan: use a smaller learning rate, or clip_norm (step 0, epoch 1)");
+  } catch (const Error& error) {
+    FAIL() << error.what();
+  }
+}
+
+TEST(Loop, NanInAnActivationNamesQuantizerAndStep) {
+  for (const AmaxMode mode : {AmaxMode::frozen, AmaxMode::running}) {
+    Plan run;
+    run.quantized = true;
+    run.options.amax = mode;
+    run.validate = false;
+    const auto model = test::small_network(true);
+    for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
+    run.options.average_decay = 0;
+    run.callbacks.on_step = [&](const StepReport& report) {
+      if (report.step == 2) model->at("bn").parameters()[0].mutable_tensor().mutable_data<float>()[0] = NAN;
+    };
+    Trainer trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), run.loader), run.options,
+                    nullptr, run.callbacks);
+    try {
+      trainer.fit();
+      FAIL();
+    } catch (const NumericError& error) {
+      const std::string message = error.what();
+      EXPECT_NE(message.find("fc.input_quantizer"), std::string::npos) << message;
+      EXPECT_NE(message.find("(step 2, epoch 1)"), std::string::npos) << message;
+    }
+  }
+}
+
+/// Whether a module is in training, and whether it quantizes, at each forward of the first layer.
+TEST(Loop, SwitchesFollowTheSteps) {
+  Plan run;
+  run.quantized = true;
+  run.options = {.epochs = 2,
+                 .freeze_bn_after = 4,
+                 .quant_start = 2,
+                 .amax = AmaxMode::running,
+                 .amax_momentum = 0.5,
+                 .freeze_amax_after = 6};
+  const auto model = test::small_network(true);
+  for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
+  auto* quantizer = dynamic_cast<TensorQuantizer*>(&model->at("conv.input_quantizer"));
+  auto* weights = dynamic_cast<TensorQuantizer*>(&model->at("conv.weight_quantizer"));
+  ASSERT_NE(quantizer, nullptr);
+  ASSERT_NE(weights, nullptr);
+  std::vector<float> amax, mean;
+  run.callbacks.on_step = [&](const StepReport&) {
+    amax.push_back(quantizer->amax().data<float>()[0]);
+    mean.push_back(model->named_buffers()[0].second.data<float>()[0]);
+    EXPECT_TRUE(quantizer->quantizing()) << "between steps the model is as deployed";
+    EXPECT_FALSE(quantizer->running());
+  };
+  Trainer trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), run.loader), run.options,
+                  nullptr, run.callbacks);
+  trainer.fit();
+  ASSERT_EQ(amax.size(), 12u);
+  for (std::size_t i = 1; i < 12; ++i) {
+    EXPECT_EQ(amax[i] != amax[i - 1], i < 6) << "step " << i;
+    EXPECT_EQ(mean[i] != mean[i - 1], i < 4) << "step " << i;
+  }
+  EXPECT_EQ(weights->amax().data<float>()[0], 2.0f);
+}
+
+TEST(Loop, QuantStartTrainsInFloatBefore) {
+  Plan floats, late;
+  late.quantized = true;
+  for (Plan* run : {&floats, &late}) {
+    run->options.average_decay = 0;
+    run->validate = false;
+    run->options.quant_start = 1000;
+  }
+  std::vector<std::vector<double>> losses(2);
+  floats.callbacks.on_step = [&](const StepReport& report) { losses[0].push_back(report.loss); };
+  late.callbacks.on_step = [&](const StepReport& report) { losses[1].push_back(report.loss); };
+  floats.make()->fit();
+  late.make()->fit();
+  EXPECT_EQ(losses[0], losses[1]);
+}
+
+TEST(Loop, AveragesFollowTheWeights) {
+  const auto model = test::small_network(false);
+  WeightAverage average(*model, 0.5);
+  Variable weight = model->parameters()[0];
+  const float first = weight.tensor().data<float>()[0];
+  weight.mutable_tensor().mutable_data<float>()[0] = first + 1;
+  average.update();  // decay min(0.5, 2/11)
+  weight.mutable_tensor().mutable_data<float>()[0] = first + 2;
+  average.update();  // min(0.5, 3/12)
+  const float expected_one = first + 9.0f / 11;
+  const float expected = expected_one + 0.75f * (first + 2 - expected_one);
+  const auto version = weight.tensor().version();
+  average.swap();
+  EXPECT_NEAR(weight.tensor().data<float>()[0], expected, 1e-6);
+  EXPECT_GT(weight.tensor().version(), version);
+  EXPECT_THROW(average.update(), ArgumentError);
+  average.swap();
+  EXPECT_EQ(weight.tensor().data<float>()[0], first + 2);
+  EXPECT_THROW(WeightAverage(*model, 1), ArgumentError);
+}
+
+TEST(Loop, EndsWithTheAveragesInTheModel) {
+  Plan run;
+  run.validate = false;
+  const auto trainer = run.make();
+  trainer->fit();
+  const StateDict state = trainer->state_dict();
+  EXPECT_FALSE(bitwise_equal(state.at("parameters/fc.weight"), state.at("average/parameters/fc.weight")));
+  run.options.average_decay = 0;
+  const StateDict plain = after(run);
+  EXPECT_TRUE(bitwise_equal(plain.at("parameters/fc.weight"), state.at("average/parameters/fc.weight")));
+}
+
+TEST(Loop, RefusesBadOptions) {
+  const auto refused = [](auto change) {
+    Plan run;
+    change(run);
+    EXPECT_THROW((void)run.make(), ArgumentError);
+  };
+  refused([](Plan& r) { r.options.epochs = -1; });
+  refused([](Plan& r) { r.options.accumulation = 0; });
+  refused([](Plan& r) { r.options.clip_norm = -1; });
+  refused([](Plan& r) { r.options.label_smoothing = 1; });
+  refused([](Plan& r) { r.options.optimizer.kind = "sdg"; });
+  refused([](Plan& r) { r.options.optimizer.learning_rate = std::nan(""); });
+  refused([](Plan& r) { r.options.schedule.kind = "cosinus"; });
+  refused([](Plan& r) { r.options.average_decay = 1; });
+  refused([](Plan& r) { r.options.patience = -1; });
+  refused([](Plan& r) { r.options.save_every = -1; });
+  refused([](Plan& r) { r.options.freeze_bn_after = -2; });
+  refused([](Plan& r) { r.options.quant_start = -1; });
+  refused([](Plan& r) { r.options.amax_momentum = 0; });
+  refused([](Plan& r) { r.options.model = "{"; });
+  refused([](Plan& r) { r.options.patience = 3, r.validate = false; });
+  EXPECT_THROW(Trainer(nullptr, nullptr, {}), ArgumentError);
+}
+
+TEST(Evaluate, CountsAndLossByHand) {
+  const Tensor logits = Tensor::from({1.0f, 2.0f, 0.0f, 3.0f, 3.0f, 0.0f, NAN, 0.0f, 1.0f}, {3, 3});
+  EXPECT_EQ(count_correct(logits, Tensor::from({std::int64_t{1}, std::int64_t{0}, std::int64_t{2}})), 2);
+  EXPECT_EQ(count_correct(logits, Tensor::from({std::int64_t{1}, std::int64_t{1}, std::int64_t{0}})), 1);
+}
+
+TEST(Evaluate, SameBitsForAnyNumberOfThreadsAndBatchesPredict) {
+  const auto model = test::small_network(true);
+  for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
+  DataLoader loader(test::quadrants(40, 2), test::in_order());
+  model->train();
+  std::vector<Evaluation> results;
+  std::vector<Tensor> outputs;
+  for (const int threads : {1, 2, 4}) {
+    detail::set_threads(threads);
+    results.push_back(evaluate(*model, loader));
+    outputs.push_back(predict(*model, loader));
+  }
+  detail::set_threads(1);
+  EXPECT_TRUE(model->training());
+  for (std::size_t i = 1; i < 3; ++i) {
+    EXPECT_EQ(results[i].loss, results[0].loss);
+    EXPECT_EQ(results[i].correct, results[0].correct);
+    EXPECT_TRUE(bitwise_equal(outputs[i], outputs[0]));
+  }
+  EXPECT_EQ(outputs[0].shape(), (Shape{40, 4}));
+  EXPECT_EQ(results[0].count, 40);
+  const Tensor labels = test::quadrants(40, 2)->read(std::vector<std::int64_t>{0, 1, 2, 3}).y;
+  EXPECT_EQ(labels.numel(), 4);
+}
+
+TEST(Evaluate, NeedsLabels) {
+  DataLoader loader(std::make_shared<TensorDataset>(Tensor::zeros({4, 1, 8, 8})),
+                    {.batch_size = 2, .shuffle = false});
+  const auto model = test::small_network(false);
+  EXPECT_THROW((void)evaluate(*model, loader), ArgumentError);
+  EXPECT_EQ(predict(*model, loader).shape(), (Shape{4, 4}));
+}
+
+}  // namespace
+}  // namespace fq

@@ -1,0 +1,68 @@
+#pragma once
+
+/// Averages of weights over training, which often do better than the last ones (Polyak and Juditsky 1992).
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/variable.h"
+
+namespace fq {
+
+class Module;
+
+/// Exponential moving averages of a model's parameters and floating-point buffers (running statistics).
+/// After each step: average += (1 - d) * (value - average), d = min(decay, (1 + t) / (10 + t)) in update t =
+/// 1, 2, .., so that the first values are soon forgotten. The model must outlive it and keep its parameters.
+class WeightAverage {
+ public:
+  /// Averages begin as the present values. Throws ArgumentError unless 0 <= decay < 1.
+  WeightAverage(const Module& model, double decay);
+  WeightAverage(const WeightAverage&) = delete;  // belongs to one model
+  WeightAverage& operator=(const WeightAverage&) = delete;
+
+  /// Takes the model's present values in. Throws ArgumentError while swapped.
+  void update();
+  /// Exchanges the model's values and the averages: swap, evaluate, swap back. Versions are bumped.
+  void swap();
+  [[nodiscard]] bool swapped() const noexcept { return swapped_; }
+
+  /// Whichever values the model does not hold now, as `parameters/<name>` and `buffers/<name>`, and attribute
+  /// `updates`. A parameter of several names is there under each. Shared, not copied.
+  [[nodiscard]] StateDict state_dict() const;
+  /// Takes back what `state_dict` gave. Throws ArgumentError when names or shapes differ; then nothing
+  /// changed.
+  void load_state(const StateDict& state);
+
+ private:
+  [[nodiscard]] std::vector<Tensor> values() const;
+
+  std::vector<Variable> parameters_;
+  std::vector<Tensor> buffers_;
+  std::vector<std::pair<std::string, std::size_t>> names_;  // of averages_, aliases too
+  std::vector<Tensor> averages_;
+  double decay_;
+  std::int64_t updates_ = 0;
+  bool swapped_ = false;
+};
+
+/// The averages are in the model while it lives; null for no averages.
+class AverageScope {
+ public:
+  explicit AverageScope(WeightAverage* average) : average_(average) {
+    if (average_ != nullptr) average_->swap();
+  }
+  ~AverageScope() {
+    if (average_ != nullptr) average_->swap();
+  }
+  AverageScope(const AverageScope&) = delete;  // tied to its block
+  AverageScope& operator=(const AverageScope&) = delete;
+
+ private:
+  WeightAverage* average_;
+};
+
+}  // namespace fq

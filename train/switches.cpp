@@ -1,0 +1,25 @@
+#include "fakequant/train/switches.h"
+
+#include "fakequant/layers/norm.h"
+#include "fakequant/layers/quantize.h"
+
+namespace fq::detail {
+
+Switches::Switches(Module& model) {
+  for (const auto& entry : named_quantizers(model)) {
+    if (!entry.quantizer->enabled() || !entry.quantizer->quantizing()) continue;
+    quantizers_.push_back(entry.quantizer);
+    if (!entry.name.ends_with("weight_quantizer")) activations_.push_back(entry.quantizer);
+  }
+  for (const auto& [name, module] : model.named_modules())
+    if (auto* norm = dynamic_cast<BatchNorm*>(module); norm != nullptr && !norm->frozen())
+      norms_.push_back(norm);
+}
+
+void Switches::set(const Phase& phase) {
+  for (auto* quantizer : quantizers_) quantizer->set_quantizing(phase.quantizing);
+  for (auto* quantizer : activations_) quantizer->set_running(phase.running, phase.amax_momentum);
+  for (auto* norm : norms_) norm->freeze(phase.bn_frozen);
+}
+
+}  // namespace fq::detail

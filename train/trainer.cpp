@@ -1,0 +1,144 @@
+#include "fakequant/train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/core/check.h"
+#include "fakequant/train/checkpoint.h"
+#include "fakequant/train/trainer_body.h"
+
+namespace fq {
+namespace {
+
+constexpr std::string_view kTrain = "train";
+
+void check_options(const TrainerOptions& o) {
+  FQ_CHECK(o.epochs >= 0, kTrain, "epochs is {}: use 0 or more", o.epochs);
+  FQ_CHECK(o.accumulation >= 1, kTrain, "accumulation is {}: use 1 batch or more", o.accumulation);
+  FQ_CHECK(o.clip_norm >= 0 && std::isfinite(o.clip_norm), kTrain, "clip_norm is {}: use 0 (off) or more",
+           o.clip_norm);
+  FQ_CHECK(o.label_smoothing >= 0 && o.label_smoothing < 1, kTrain,
+           "label_smoothing is {}: use 0 to less than 1", o.label_smoothing);
+  FQ_CHECK(o.save_every >= 0, kTrain, "save_every is {}: use 0 (off) or a number of steps", o.save_every);
+  FQ_CHECK(o.quant_start >= 0, kTrain, "quant_start is {}: use 0 or a number of steps", o.quant_start);
+  FQ_CHECK(o.freeze_bn_after >= -1 && o.freeze_amax_after >= -1, kTrain,
+           "freeze_bn_after is {} and freeze_amax_after {}: use -1 (never) or a number of steps",
+           o.freeze_bn_after, o.freeze_amax_after);
+  FQ_CHECK(o.amax_momentum > 0 && o.amax_momentum <= 1, kTrain,
+           "amax_momentum is {}: use more than 0, at most 1", o.amax_momentum);
+}
+
+nlohmann::json parsed(const std::string& text) {
+  if (text.empty()) return nullptr;
+  auto json = nlohmann::json::parse(text, nullptr, false, true);
+  FQ_CHECK(!json.is_discarded(), kTrain, "the description of the model is not JSON");
+  return json;
+}
+
+std::shared_ptr<Module> given(std::shared_ptr<Module> model) {
+  FQ_CHECK(model != nullptr, kTrain, "the model is null");
+  return model;
+}
+
+}  // namespace
+
+Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader> data, TrainerOptions chosen,
+                    std::shared_ptr<DataLoader> held_out, TrainerCallbacks hooks)
+    : model(given(std::move(network))),
+      training(std::move(data)),
+      validation(std::move(held_out)),
+      options(std::move(chosen)),
+      callbacks(std::move(hooks)),
+      description(parsed(options.model)),
+      optimizer(make_optimizer(*model, options.optimizer)),
+      parameters(model->parameters()),
+      early(options.patience),
+      switches(*model) {
+  check_options(options);
+  FQ_CHECK(training != nullptr && training->data().classes() > 0, kTrain, "the training data has no labels");
+  FQ_CHECK(options.patience == 0 || validation, kTrain, "patience needs validation data: give some, or 0");
+  if (options.average_decay != 0) average.emplace(*model, options.average_decay);
+  schedule = make_schedule(options.schedule, total_steps());
+  progress.seed = options.seed;
+}
+
+std::int64_t Trainer::Body::steps_per_epoch() const {
+  return (training->batches_per_epoch() + options.accumulation - 1) / options.accumulation;
+}
+
+bool Trainer::Body::train() {
+  pace = {};
+  if (average && average->swapped()) average->swap();
+  model->train();
+  bool stopped = false;
+  while (progress.epoch < options.epochs && !early.should_stop() && !stopped) {
+    const std::int64_t before = progress.epoch;
+    if (training->epoch() == before) train_epoch();
+    if (training->epoch() > before) finish_epoch();
+    stopped = stop_requested() && progress.epoch == before;
+  }
+  if (stopped && waiting_batches == 0 && !options.out.empty()) save(options.out);
+  if (average) average->swap();
+  if (options.restore_best && !stopped && early.best_epoch() >= 0) restore_best();
+  return stopped;
+}
+
+void Trainer::Body::train_epoch() {
+  pace.begin_epoch();
+  while (!stop_requested()) {
+    const auto before = Clock::now();
+    const auto batch = training->next();
+    pace.loading += seconds_since(before);
+    if (batch) train_batch(*batch);
+    if (waiting_batches > 0 && (!batch || waiting_batches == options.accumulation)) step();
+    if (!batch) return;
+  }
+}
+
+void Trainer::Body::finish_epoch() {
+  EpochReport report{.epoch = progress.epoch,
+                     .epochs = options.epochs,
+                     .loss = progress.mean_loss(),
+                     .accuracy = progress.accuracy(),
+                     .validation = {},
+                     .learning_rate = optimizer->learning_rate()};
+  if (validation) {
+    const AverageScope averages(average ? &*average : nullptr);
+    report.validation = evaluate(*model, *validation, options.stop);
+    if (report.validation->stopped) return;
+    report.best = early.update(*report.validation);
+  }
+  last = report.validation;
+  progress.next_epoch();
+  if (report.best) keep_best();
+  if (!options.out.empty()) save(options.out);
+  report.seconds = seconds_since(pace.start);
+  if (callbacks.on_epoch) callbacks.on_epoch(report);
+}
+
+Trainer::Trainer(std::shared_ptr<Module> model, std::shared_ptr<DataLoader> training, TrainerOptions options,
+                 std::shared_ptr<DataLoader> validation, TrainerCallbacks callbacks)
+    : body_(std::make_unique<Body>(std::move(model), std::move(training), std::move(options),
+                                   std::move(validation), std::move(callbacks))) {
+  body_->training->start_epoch(0);
+}
+Trainer::~Trainer() = default;
+
+void Trainer::resume(const StateDict& checkpoint, const std::string& path) { body_->load(checkpoint, path); }
+
+StateDict Trainer::state_dict() const { return body_->state(); }
+
+TrainingResult Trainer::fit() {
+  Body& run = *body_;
+  const bool stopped = run.train();
+  const bool early = run.early.should_stop() && run.progress.epoch < run.options.epochs;
+  return {.epochs = run.progress.epoch,
+          .steps = run.progress.step,
+          .stopped = stopped,
+          .stopped_early = early,
+          .validation = run.last,
+          .best_epoch = run.early.best_epoch(),
+          .best_accuracy = run.early.best_accuracy()};
+}
+
+}  // namespace fq

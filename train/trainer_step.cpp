@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/core/random.h"
+#include "fakequant/train/clip.h"
+#include "fakequant/train/trainer_body.h"
+
+namespace fq {
+
+detail::Switches::Phase Trainer::Body::phase() const {
+  const auto passed = [this](std::int64_t limit) { return limit >= 0 && progress.step >= limit; };
+  return {.quantizing = progress.step >= options.quant_start,
+          .running = options.amax == AmaxMode::running && !passed(options.freeze_amax_after),
+          .bn_frozen = passed(options.freeze_bn_after),
+          .amax_momentum = options.amax_momentum};
+}
+
+double Trainer::Body::forward_backward(const Batch& batch) {
+  const detail::PhaseScope scope(switches, phase());
+  const RandomScope random(progress.seed, static_cast<std::uint64_t>(progress.batch));
+  const Variable logits = (*model)(Variable(batch.x));
+  const Variable loss = ops::cross_entropy(logits, batch.y, options.label_smoothing);
+  const double value = loss.item();
+  if (!std::isfinite(value))
+    throw NumericError(
+        fmt::format("[train] the loss is {}: use a smaller learning rate, or clip_norm", value));
+  progress.correct += count_correct(logits.tensor(), batch.y);
+  if (options.accumulation == 1)
+    loss.backward();
+  else
+    loss.backward(Tensor::full({}, static_cast<double>(batch.size()), loss.tensor().dtype()));
+  return value;
+}
+
+void Trainer::Body::train_batch(const Batch& batch) {
+  FQ_CHECK(batch.y.defined(), "train", "the training data has no labels");
+  try {
+    progress.loss_sum += forward_backward(batch) * static_cast<double>(batch.size());
+  } catch (const NumericError& error) {
+    throw NumericError(
+        fmt::format("{} (step {}, epoch {})", error.what(), progress.step, progress.epoch + 1));
+  }
+  progress.count += batch.size();
+  ++progress.batch;
+  ++waiting_batches;
+  waiting_samples += batch.size();
+  pace.images += batch.size();
+}
+
+void Trainer::Body::step() {
+  double scale = options.accumulation == 1 ? 1 : 1 / static_cast<double>(waiting_samples);
+  if (options.clip_norm > 0) {
+    const double norm = gradient_norm(parameters);
+    scale *= clip_factor(norm * scale, options.clip_norm);
+  }
+  optimizer->set_learning_rate(options.optimizer.learning_rate * schedule(progress.step));
+  optimizer->step(scale);
+  optimizer->zero_grad();
+  if (average) average->update();
+  waiting_batches = waiting_samples = 0;
+  ++progress.step;
+  ++pace.steps;
+  report_step();
+  if (!options.out.empty() && options.save_every > 0 && progress.step % options.save_every == 0)
+    save(options.out);
+}
+
+void Trainer::Body::report_step() const {
+  if (!callbacks.on_step) return;
+  const double seconds = std::max(seconds_since(pace.epoch_start), 1e-9);
+  const double per_step = seconds_since(pace.start) / static_cast<double>(pace.steps);
+  callbacks.on_step({.epoch = progress.epoch,
+                     .step = progress.step,
+                     .steps = total_steps(),
+                     .loss = progress.mean_loss(),
+                     .accuracy = progress.accuracy(),
+                     .learning_rate = optimizer->learning_rate(),
+                     .images_per_second = static_cast<double>(pace.images) / seconds,
+                     .seconds_left = per_step * static_cast<double>(total_steps() - progress.step),
+                     .loader_share = pace.loading / seconds});
+}
+
+}  // namespace fq
