@@ -22,10 +22,12 @@ Tensor flat(const Tensor& amax) {
   return values.numel() == 1 ? values.clone().reshape({}) : values.clone().reshape({-1});
 }
 
-Tensor amax_of(const Tensor& x, const QuantDescriptor& descriptor) {
+Tensor amax_of(const Tensor& x, const QuantDescriptor& descriptor, const std::string& name) try {
   MaxCalibrator calibrator(descriptor.axis());
   calibrator.collect(x);
   return flat(calibrator.compute_amax());
+} catch (const NumericError& error) {
+  throw NumericError(fmt::format("{}, at '{}'", error.what(), name));
 }
 
 }  // namespace
@@ -163,7 +165,7 @@ QuantSpec TensorQuantizer::spec() const {
 
 QuantSpec TensorQuantizer::spec_for(const Variable& x) const {
   if (x.device().is_meta() && !amax_.defined()) return spec_of(Tensor::scalar(1.0));
-  return descriptor_.dynamic() ? spec_of(amax_of(x.tensor(), descriptor_)) : spec();
+  return descriptor_.dynamic() ? spec_of(amax_of(x.tensor(), descriptor_, name_)) : spec();
 }
 
 void TensorQuantizer::observe(const Variable& x) {
@@ -175,7 +177,7 @@ void TensorQuantizer::observe(const Variable& x) {
 }
 
 void TensorQuantizer::move_amax(const Variable& x) {
-  const Tensor batch = amax_of(x.tensor(), descriptor_);
+  const Tensor batch = amax_of(x.tensor(), descriptor_, name_);
   if (!amax_.defined()) return set_amax(batch);
   Tensor moved = amax_.clone();
   auto* values = moved.mutable_data<float>();
