@@ -52,8 +52,9 @@ TEST(ThreadsAllocator, BlocksNeverOverlap) {
     std::mt19937 random(seed);
     std::vector<std::pair<Tensor, std::uint8_t>> held;
     for (int i = 0; i < 2000; ++i) {
-      auto& [tensor, mark] = held.emplace_back(Tensor::empty({1 + random() % 5000}, DType::u8),
-                                               static_cast<std::uint8_t>(random()));
+      auto& [tensor, mark] =
+          held.emplace_back(Tensor::empty({1 + static_cast<std::int64_t>(random() % 5000)}, DType::u8),
+                            static_cast<std::uint8_t>(random()));
       std::memset(tensor.mutable_raw(), mark, static_cast<std::size_t>(tensor.nbytes()));
       if (held.size() < 8) continue;
       const auto pick = static_cast<std::ptrdiff_t>(random() % held.size());
