@@ -1,0 +1,99 @@
+#include "fakequant/core/json_text.h"
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+
+#include "fakequant/core/error.h"
+
+namespace fq {
+namespace {
+
+using detail::JsonText;
+using detail::JsonValue;
+using ::testing::HasSubstr;
+
+template <class Expected = ArgumentError, class Call>
+std::string message_of(Call call) {
+  try {
+    call();
+  } catch (const Expected& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+std::string parse(const std::string& text) {
+  return message_of([&] { const JsonText parsed(text, "test"); });
+}
+
+TEST(JsonText, KnowsTheLineOfEachValue) {
+  const JsonText text("// first\n{\n  \"a\": [1,\n    22 // two\n    , {\"b/c\":\n true}],\n\"d\": -1.5\n}\n",
+                      "test");
+  EXPECT_EQ(text.line(""), 2);
+  EXPECT_EQ(text.line("/a"), 3);
+  EXPECT_EQ(text.line("/a/0"), 3);
+  EXPECT_EQ(text.line("/a/1"), 4);
+  EXPECT_EQ(text.line("/a/2"), 5);
+  EXPECT_EQ(text.line("/a/2/b~1c"), 5);
+  EXPECT_EQ(text.line("/d"), 7);
+  EXPECT_EQ(text.line("/a/9/x"), 3);  // the nearest around it
+}
+
+TEST(JsonText, ValuesAreThoseOfTheParser) {
+  const std::string source = R"({"b": [1, -2, 3.5, "x\n", null, true], "a": {"z": {}, "y": []}})";
+  EXPECT_EQ(JsonText(source, "test").value(), nlohmann::ordered_json::parse(source));
+}
+
+TEST(JsonText, RefusesWhatIsNotJson) {
+  EXPECT_THAT(parse("{\n\"a\": 1,\n}"), HasSubstr("[test] line 3: "));
+  EXPECT_THAT(parse(""), HasSubstr("[test] line 1: "));
+  EXPECT_THAT(parse("[1]\n x"), HasSubstr("line 2"));
+  EXPECT_THAT(parse("[1e999]"), HasSubstr("number overflow"));
+  EXPECT_THAT(parse("{\"a\": 1,\n\"a\": 2}"), HasSubstr("line 2: the key 'a' is given twice"));
+  EXPECT_THAT(parse("[\"\xff\"]"), HasSubstr("line 1"));
+}
+
+TEST(JsonText, HasLimits) {
+  EXPECT_THAT(parse(std::string(1000, '[')), HasSubstr("more than 64 levels of nesting"));
+  EXPECT_THAT(parse(std::string((16 << 20) + 1, ' ')), HasSubstr("larger than 16 MiB"));
+  std::string keys = "{\"k\": 0";
+  for (int i = 0; i < 10000; ++i) keys += ", \"k" + std::to_string(i) + "\": 0";
+  EXPECT_THAT(parse(keys + "}"), HasSubstr("more than 10000 keys"));
+}
+
+TEST(JsonText, FilesAreNamed) {
+  EXPECT_THAT(message_of<FileError>([] { (void)JsonText::load("none.json", "test"); }),
+              HasSubstr("there is no file 'none.json'"));
+  const std::string path = ::testing::TempDir() + "json_text_test.json";
+  std::ofstream(path) << "\n[1,]";
+  EXPECT_THAT(message_of<FileError>([&] { (void)JsonText::load(path, "test"); }), HasSubstr(path + ":2: "));
+}
+
+TEST(JsonValue, ReadersCheck) {
+  const JsonText text(R"({"n": 3, "x": 1.5, "big": 18446744073709551615, "s": "relu", "l": [1], "b": true})",
+                      "test");
+  const JsonValue root(text);
+  EXPECT_EQ(root.at("n").integer(1, 3), 3);
+  EXPECT_EQ(root.at("n").number(0, 5), 3.0);
+  EXPECT_TRUE(root.at("b").boolean());
+  const auto message = [&](auto read) { return message_of([&] { read(); }); };
+  EXPECT_THAT(message([&] { (void)root.at("n").integer(4, 9); }),
+              HasSubstr("'n': 3 is not a whole number from 4 to 9"));
+  EXPECT_THAT(message([&] { (void)root.at("x").integer(); }), HasSubstr("1.5 is not a whole number"));
+  EXPECT_THAT(message([&] { (void)root.at("big").integer(); }), HasSubstr("is not a whole number"));
+  EXPECT_THAT(message([&] { (void)root.at("l").string(); }), HasSubstr("a list is not a text"));
+  EXPECT_THAT(message([&] {
+                (void)root.at("s").choice({"gelu", "relu6"});
+              }),
+              HasSubstr("did you mean 'relu6'?"));
+  EXPECT_THAT(message([&] { (void)root.at("none"); }), HasSubstr("the key 'none' is missing"));
+  EXPECT_THAT(message([&] {
+                root.expect_keys({"n", "x", "big", "s", "l"}, "of this");
+              }),
+              HasSubstr("unknown key 'b' of this"));
+}
+
+}  // namespace
+}  // namespace fq

@@ -1,0 +1,75 @@
+#include "fakequant/layers/builtin_models.h"
+
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include "fakequant/layers/trace.h"
+#include "model_text.h"
+
+namespace fq {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string source(const std::string& path) { return std::string(FAKEQUANT_SOURCE_DIR) + "/" + path; }
+
+void expect_model(const ModelSpec& spec, const Shape& sample, std::int64_t classes, std::int64_t parameters) {
+  const auto model = build_model(spec, sample, classes);
+  EXPECT_EQ(test::parameter_count(*model), parameters) << spec.name();
+  Shape batch{3};
+  batch.insert(batch.end(), sample.begin(), sample.end());
+  const auto cost = summary(*model, batch);
+  EXPECT_EQ(cost.rows.back().output, (Shape{3, classes})) << spec.name();
+  EXPECT_EQ(cost.parameters, parameters) << spec.name();
+}
+
+TEST(BuiltinModels, HaveTheExpectedParameters) {
+  expect_model(ModelSpec::load("mlp"), {784}, 10, 784 * 1024 + 1024 + 1024 * 1024 + 1024 + 1024 * 10 + 10);
+  expect_model(ModelSpec::load("cnn"), {1, 28, 28}, 10,
+               9 * 32 + 9 * 32 * 64 + 9 * 64 * 64 + 2 * 160 + 3136 * 10 + 10);
+  expect_model(ModelSpec::load("resnet20"), {3, 32, 32}, 10,
+               272474);  // 269,722 and two 1x1 shortcuts with BN
+}
+
+TEST(BuiltinModels, TakeAnySizeAndChannels) {
+  expect_model(ModelSpec::load("mlp", R"({"hidden": [5], "batch_norm": true})"), {2, 3, 4}, 7,
+               24 * 5 + 5 + 10 + 42);
+  expect_model(ModelSpec::load("resnet20", R"({"widths": [4, 8], "blocks": 1})"), {2, 5, 9}, 3,
+               18 * 4 + 8 + 2 * (36 * 4 + 8) + 36 * 8 + 16 + 72 * 8 + 16 + 32 + 16 + 24 + 3);
+  expect_model(ModelSpec::load("cnn", R"({"widths": [4, 4], "features": 6})"), {1, 8, 8}, 2,
+               36 + 8 + 144 + 8 + 64 * 6 + 6 + 12 + 14);
+  EXPECT_THAT(test::message_of([] {
+                (void)build_model(ModelSpec::load("cnn"), {1, 2, 2}, 10);
+              }),
+              HasSubstr("pool"));
+}
+
+TEST(BuiltinModels, OptionsAreChecked) {
+  const auto message = [](const char* name, const char* options) {
+    return test::message_of([&] { (void)builtin_model_text(name, options); });
+  };
+  EXPECT_THAT(message("cnn", R"({"widht": 1})"), HasSubstr("[options of cnn] line 1: unknown key 'widht'"));
+  EXPECT_THAT(message("cnn", R"({"widths": []})"), HasSubstr("give 1 to 100"));
+  EXPECT_THAT(message("mlp", R"({"hidden": [0]})"), HasSubstr("0 is not a whole number from 1"));
+  EXPECT_THAT(message("resnet20", R"({"blocks": 1e9})"), HasSubstr("'blocks'"));
+  EXPECT_THAT(message("resnet18", ""), HasSubstr("did you mean 'resnet20'?"));
+}
+
+TEST(ShippedModels, AreTheBuiltInOnes) {
+  for (const auto& name : builtin_models()) {
+    std::ifstream in(source("models/" + name + ".json"));
+    std::stringstream text;
+    text << in.rdbuf();
+    EXPECT_EQ(text.str(), builtin_model_text(name)) << name;
+  }
+}
+
+TEST(ShippedModels, DigitsCnnIsSmall) {
+  expect_model(ModelSpec::load(source("models/digits_cnn.json")), {1, 8, 8}, 10, 42698);
+  expect_model(ModelSpec::load(source("models/digits_cnn.json")), {3, 12, 10}, 4, 42698 + 2 * 288 - 6 * 65);
+}
+
+}  // namespace
+}  // namespace fq

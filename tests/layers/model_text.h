@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/layers/model_file.h"
+
+namespace fq::test {
+
+/// The message of what `call` throws as Expected; fails without it.
+template <class Expected = ArgumentError, class Call>
+std::string message_of(Call call) {
+  try {
+    call();
+  } catch (const Expected& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+inline std::string parse_error(const std::string& text) {
+  return message_of([&] { (void)ModelSpec::parse(text); });
+}
+
+inline std::string build_error(const std::string& text, const Shape& shape = {1, 8, 8},
+                               std::int64_t classes = 10, BuildOptions options = {}) {
+  const auto spec = ModelSpec::parse(text);
+  return message_of([&] { (void)build_model(spec, shape, classes, options); });
+}
+
+inline std::int64_t parameter_count(Module& model) {
+  std::int64_t count = 0;
+  for (const auto& parameter : model.parameters()) count += parameter.numel();
+  return count;
+}
+
+}  // namespace fq::test
