@@ -64,9 +64,10 @@ TEST(ModelFile, EveryTypeBuildsAndRuns) {
   EXPECT_EQ(trace(*model, {7, 2, 6, 6}).values.back().shape, (Shape{7, 5}));
   std::ostringstream printed;
   printed << *model;
-  for (const auto& type : layer_types())
-    if (type != "embedding" && type != "relu")
-      EXPECT_THAT(printed.str(), HasSubstr(": " + type + "(")) << type;
+  for (const auto& type : layer_types()) {
+    const bool elsewhere = type == "embedding" || type == "relu";
+    EXPECT_TRUE(elsewhere || printed.str().find(": " + type + "(") != std::string::npos) << type;
+  }
 }
 
 TEST(ModelFile, EmbeddingReadsTokens) {
