@@ -28,6 +28,8 @@ LayerNorm::LayerNorm(Shape shape, double eps) : eps_(eps) {
 
 std::string LayerNorm::describe() const { return to_string(weight_.shape()); }
 
-Variable LayerNorm::forward(const Variable& x) { return ops::layer_norm(x, weight_, bias_, eps_); }
+Variable LayerNorm::forward(const Variable& x) {
+  return ops::layer_norm(x, weight_, bias_, static_cast<int>(weight_.shape().size()), eps_);
+}
 
 }  // namespace fq
