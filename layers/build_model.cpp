@@ -4,6 +4,7 @@
 #include "fakequant/core/random.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/layers/layer_registry.h"
+#include "fakequant/layers/meta_scope.h"
 #include "fakequant/layers/model_file.h"
 #include "fakequant/layers/model_nodes.h"
 #include "fakequant/layers/sequential.h"
@@ -62,7 +63,7 @@ class Builder {
       auto made =
           detail::layer_registry().find(type)->second.make(LayerOptions(entry, shapes, classes_, budget_));
       FQ_CHECK(made != nullptr, type, "its factory made nothing");
-      made->eval();
+      const detail::MetaScope on_meta(*made);
       Variable output = inputs.size() == 1 ? (*made)(inputs[0]) : (*made)(inputs);
       FQ_CHECK(output.defined() && !output.shape().empty() && output.shape()[0] == kBatch, type,
                "it does not keep the batch, the first axis");

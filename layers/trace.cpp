@@ -6,32 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/layers/meta_scope.h"
+
 namespace fq {
 namespace {
-
-/// Puts a model into evaluation mode with its parameters on `meta`, and back.
-class MetaScope {
- public:
-  explicit MetaScope(Module& model) {
-    for (auto& [path, module] : model.named_modules()) modes_.emplace_back(module, module->training());
-    model.eval();
-    for (auto& parameter : model.parameters()) {
-      values_.emplace_back(parameter, parameter.tensor());
-      parameter.set_tensor(Tensor::empty(parameter.shape(), parameter.tensor().dtype(), Device::meta()));
-    }
-  }
-  ~MetaScope() {
-    for (auto& [parameter, value] : values_) parameter.set_tensor(value);
-    for (auto& [module, training] : modes_)
-      module->train(training);  // parents first: children have the last word
-  }
-  MetaScope(const MetaScope&) = delete;  // tied to its block
-  MetaScope& operator=(const MetaScope&) = delete;
-
- private:
-  std::vector<std::pair<Module*, bool>> modes_;
-  std::vector<std::pair<Variable, Tensor>> values_;
-};
 
 /// Multiply-adds of a node: every output element of a product takes as many as its weight row is long.
 std::int64_t multiply_adds(const TraceGraph& graph, const TraceNode& node) {
@@ -48,7 +26,7 @@ std::int64_t multiply_adds(const TraceGraph& graph, const TraceNode& node) {
 }  // namespace
 
 TraceGraph trace(Module& model, const Shape& input_shape) {
-  const MetaScope on_meta(model);
+  const detail::MetaScope on_meta(model);
   const NoGrad no_grad;
   Recorder recorder;
   for (const auto& [name, value] : model.named_parameters()) recorder.name(value, name);

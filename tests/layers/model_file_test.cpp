@@ -44,7 +44,7 @@ const char* const kEveryType = R"(// all layer types
   {"type": "transpose", "options": {"axes": [0, 2, 1]}},
   {"type": "layer_norm"},
   {"type": "sigmoid"},
-  {"type": "reshape", "options": {"shape": [4, 2, -1]}},
+  {"type": "reshape", "options": {"shape": [47, 2, -1]}},
   {"type": "global_avg_pool"},
   {"type": "flatten"},
   {"type": "dropout", "options": {"p": 0.25}},
