@@ -72,7 +72,7 @@ TEST(JsonText, FilesAreNamed) {
 }
 
 TEST(JsonValue, ReadersCheck) {
-  const JsonText text(R"({"n": 3, "x": 1.5, "big": 18446744073709551615, "s": "relu", "l": [1], "b": true})",
+  const JsonText text(R"({"n": 3, "x": 1.5, "big": 18446744073709551615, "s": "rel6", "l": [1], "b": true})",
                       "test");
   const JsonValue root(text);
   EXPECT_EQ(root.at("n").integer(1, 3), 3);
