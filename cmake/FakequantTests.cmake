@@ -1,12 +1,16 @@
-# test_<folder> of all sources below tests/<folder>; suites whose name begins with Threads get the label "threads".
+# test_<folder> of all sources below tests/<folder>, linked to that folder and those below it; suites whose name begins with Threads get the label "threads".
 function(fakequant_add_gtests folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp")
   if(NOT sources)
     return()
   endif()
   set(target test_${folder})
+  set(library ${folder})
+  if(folder STREQUAL "cli")
+    set(library fakequant)
+  endif()
   add_executable(${target} ${sources})
-  target_link_libraries(${target} PRIVATE fakequant::fakequant GTest::gtest_main GTest::gmock fmt::fmt
+  target_link_libraries(${target} PRIVATE fakequant::${library} GTest::gtest_main GTest::gmock fmt::fmt
     nlohmann_json::nlohmann_json hdf5::hdf5 Threads::Threads)
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_compile_definitions(${target} PRIVATE FAKEQUANT_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
