@@ -35,7 +35,7 @@ confirm() {
 }
 
 apt_install() {
-  DEBIAN_FRONTEND=noninteractive "$@" apt-get install -y --no-install-recommends "${missing[@]}"
+  "$@" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
 }
 
 # Installs what is missing: as root at once; otherwise prints the line, and asks on a terminal or stops in a pipe.
@@ -59,8 +59,14 @@ install_packages() {
   apt_install sudo
 }
 
-# Configures and builds a preset; a second run does nothing.
+# build_preset NAME [OPTIONS OF cmake --build]: configures and builds; a second run does nothing.
 build_preset() {
-  cmake --preset "$1" >"build/$1.configure.log" 2>&1 || { cat "build/$1.configure.log" >&2; exit 1; }
-  cmake --build --preset "$1" --parallel "$(nproc)"
+  local preset=$1
+  shift
+  mkdir -p build
+  cmake --preset "$preset" >"build/$preset.configure.log" 2>&1 || {
+    cat "build/$preset.configure.log" >&2
+    exit 1
+  }
+  cmake --build --preset "$preset" --parallel "$(nproc)" "$@"
 }
