@@ -89,7 +89,7 @@ TEST(Checkpoint, AccumulatedAndUnaveragedRunsToo) {
     run.options.average_decay = 0;
     run.options.optimizer.kind = kind;
     const StateDict expected = undisturbed(run);
-    for (const std::int64_t step : {1, 2, 3, 5}) {
+    for (const std::int64_t step : {1, 2, 5}) {
       std::filesystem::remove(run.options.out);
       EXPECT_TRUE(bitwise_equal(disturbed(run, step, false), expected))
           << kind << " stopped after step " << step;
@@ -97,6 +97,21 @@ TEST(Checkpoint, AccumulatedAndUnaveragedRunsToo) {
       EXPECT_TRUE(bitwise_equal(disturbed(run, step, true), expected)) << kind << " killed at step " << step;
     }
   }
+}
+
+TEST(Checkpoint, ResumedRunsReportTheWholeEpoch) {
+  const Folder folder;
+  Plan run = busy_run(folder, false);
+  std::vector<double> losses;
+  run.callbacks.on_epoch = [&](const EpochReport& report) {
+    losses.push_back(report.loss);
+    losses.push_back(report.accuracy);
+  };
+  undisturbed(run);
+  const auto expected = losses;
+  losses.clear();
+  disturbed(run, 9, false);
+  EXPECT_EQ(losses, expected);
 }
 
 /// Raises a flag when it is read.

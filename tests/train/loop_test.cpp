@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "fakequant/core/allocator.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/threads.h"
@@ -165,7 +166,6 @@ TEST(Loop, NanInAnActivationNamesQuantizerAndStep) {
   }
 }
 
-/// Whether a module is in training, and whether it quantizes, at each forward of the first layer.
 TEST(Loop, SwitchesFollowTheSteps) {
   Plan run;
   run.quantized = true;
@@ -236,6 +236,18 @@ TEST(Loop, AveragesFollowTheWeights) {
   EXPECT_THROW(WeightAverage(*model, 1), ArgumentError);
 }
 
+TEST(Loop, AsksTheSystemForNoMemoryAfterTheFirstEpoch) {
+  Plan run;
+  run.loader.prefetch = 0;  // how far a thread is ahead is a matter of timing
+  run.quantized = true;
+  run.options.amax = AmaxMode::running;
+  std::vector<std::int64_t> calls;
+  run.callbacks.on_epoch = [&](const EpochReport&) { calls.push_back(memory_stats().system_calls); };
+  run.make()->fit();
+  ASSERT_EQ(calls.size(), 3u);
+  EXPECT_EQ(calls[2], calls[0]);
+}
+
 TEST(Loop, EndsWithTheAveragesInTheModel) {
   Plan run;
   run.validate = false;
@@ -278,7 +290,7 @@ TEST(Evaluate, CountsAndLossByHand) {
   EXPECT_EQ(count_correct(logits, Tensor::from({std::int64_t{1}, std::int64_t{1}, std::int64_t{0}})), 1);
 }
 
-TEST(Evaluate, SameBitsForAnyNumberOfThreadsAndBatchesPredict) {
+TEST(Evaluate, SameBitsForAnyNumberOfThreads) {
   const auto model = test::small_network(true);
   for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
   DataLoader loader(test::quadrants(40, 2), test::in_order());
@@ -299,8 +311,6 @@ TEST(Evaluate, SameBitsForAnyNumberOfThreadsAndBatchesPredict) {
   }
   EXPECT_EQ(outputs[0].shape(), (Shape{40, 4}));
   EXPECT_EQ(results[0].count, 40);
-  const Tensor labels = test::quadrants(40, 2)->read(std::vector<std::int64_t>{0, 1, 2, 3}).y;
-  EXPECT_EQ(labels.numel(), 4);
 }
 
 TEST(Evaluate, NeedsLabels) {
