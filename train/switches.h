@@ -1,7 +1,7 @@
 #pragma once
 
-/// What changes in a model between training steps: quantizers that start, ranges and statistics that freeze;
-/// not a public header.
+/// What changes in a model between training steps: quantizers that start, ranges and statistics that freeze.
+/// This is not a public header.
 
 #include <cstdint>
 #include <vector>

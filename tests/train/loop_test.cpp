@@ -1,9 +1,6 @@
-#include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "fakequant/core/allocator.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/ops/loss.h"
 #include "fakequant/core/threads.h"
 #include "fakequant/train/average.h"
 #include "fakequant/train/early_stopping.h"
@@ -282,43 +279,6 @@ TEST(Loop, RefusesBadOptions) {
   refused([](Plan& r) { r.options.model = "{"; });
   refused([](Plan& r) { r.options.patience = 3, r.validate = false; });
   EXPECT_THROW(Trainer(nullptr, nullptr, {}), ArgumentError);
-}
-
-TEST(Evaluate, CountsAndLossByHand) {
-  const Tensor logits = Tensor::from({1.0f, 2.0f, 0.0f, 3.0f, 3.0f, 0.0f, NAN, 0.0f, 1.0f}, {3, 3});
-  EXPECT_EQ(count_correct(logits, Tensor::from({std::int64_t{1}, std::int64_t{0}, std::int64_t{2}})), 2);
-  EXPECT_EQ(count_correct(logits, Tensor::from({std::int64_t{1}, std::int64_t{1}, std::int64_t{0}})), 1);
-}
-
-TEST(Evaluate, SameBitsForAnyNumberOfThreads) {
-  const auto model = test::small_network(true);
-  for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
-  DataLoader loader(test::quadrants(40, 2), test::in_order());
-  model->train();
-  std::vector<Evaluation> results;
-  std::vector<Tensor> outputs;
-  for (const int threads : {1, 2, 4}) {
-    detail::set_threads(threads);
-    results.push_back(evaluate(*model, loader));
-    outputs.push_back(predict(*model, loader));
-  }
-  detail::set_threads(1);
-  EXPECT_TRUE(model->training());
-  for (std::size_t i = 1; i < 3; ++i) {
-    EXPECT_EQ(results[i].loss, results[0].loss);
-    EXPECT_EQ(results[i].correct, results[0].correct);
-    EXPECT_TRUE(bitwise_equal(outputs[i], outputs[0]));
-  }
-  EXPECT_EQ(outputs[0].shape(), (Shape{40, 4}));
-  EXPECT_EQ(results[0].count, 40);
-}
-
-TEST(Evaluate, NeedsLabels) {
-  DataLoader loader(std::make_shared<TensorDataset>(Tensor::zeros({4, 1, 8, 8})),
-                    {.batch_size = 2, .shuffle = false});
-  const auto model = test::small_network(false);
-  EXPECT_THROW((void)evaluate(*model, loader), ArgumentError);
-  EXPECT_EQ(predict(*model, loader).shape(), (Shape{4, 4}));
 }
 
 }  // namespace

@@ -1,0 +1,155 @@
+#include "fakequant/core/error.h"
+#include "fakequant/train/checkpoint.h"
+#include "train/loop_run.h"
+
+namespace fq {
+namespace {
+
+using test::Folder;
+using test::Plan;
+
+/// The state at the end of a run that nothing disturbs.
+StateDict undisturbed(Plan run) {
+  run.options.out.clear();
+  const auto trainer = run.make();
+  trainer->fit();
+  return trainer->state_dict();
+}
+
+struct Killed {};
+
+/// Runs until `step`, where the run is stopped by the flag or dies; then once more from its last checkpoint.
+StateDict disturbed(Plan run, std::int64_t step, bool dies) {
+  std::atomic<bool> stop = false;
+  run.options.stop = &stop;
+  auto first = run;
+  first.callbacks.on_step = [&](const StepReport& report) {
+    if (report.step != step) return;
+    if (dies) throw Killed();
+    stop = true;
+  };
+  try {
+    EXPECT_TRUE(first.make()->fit().stopped);
+  } catch (const Killed&) {
+  }
+  stop = false;
+  const auto trainer = run.make();
+  if (std::filesystem::exists(run.options.out))
+    trainer->resume(load_checkpoint(run.options.out), run.options.out);
+  EXPECT_FALSE(trainer->fit().stopped);
+  return trainer->state_dict();
+}
+
+/// 18 steps of 3 epochs, ranges moving until step 13, batch norm frozen at step 10.
+Plan busy_run(const Folder& folder, bool quantized) {
+  Plan run;
+  run.quantized = quantized;
+  run.options.out = folder.file("run.h5");
+  run.options.save_every = 4;
+  run.options.amax = quantized ? AmaxMode::running : AmaxMode::frozen;
+  run.options.amax_momentum = 0.1;
+  run.options.freeze_amax_after = 13;
+  run.options.freeze_bn_after = 10;
+  return run;
+}
+
+TEST(Checkpoint, StoppedRunsGoOnToTheSameBits) {
+  const Folder folder;
+  for (const bool quantized : {false, true}) {
+    const Plan run = busy_run(folder, quantized);
+    const StateDict expected = undisturbed(run);
+    for (const std::int64_t step : {1, 5, 6, 7, 11, 12, 17}) {
+      std::filesystem::remove(run.options.out);
+      EXPECT_TRUE(bitwise_equal(disturbed(run, step, false), expected)) << "stopped after step " << step;
+    }
+  }
+}
+
+TEST(Checkpoint, KilledRunsGoOnToTheSameBits) {
+  const Folder folder;
+  const Plan run = busy_run(folder, true);
+  const StateDict expected = undisturbed(run);
+  for (const std::int64_t step : {2, 4, 6, 9, 13, 18}) {
+    std::filesystem::remove(run.options.out);
+    EXPECT_TRUE(bitwise_equal(disturbed(run, step, true), expected)) << "killed at step " << step;
+  }
+}
+
+TEST(Checkpoint, AccumulatedAndUnaveragedRunsToo) {
+  const Folder folder;
+  for (const char* kind : {"sgd", "adam"}) {
+    Plan run = busy_run(folder, false);
+    run.options.accumulation = 4;  // 4 + 2 batches an epoch
+    run.options.save_every = 1;
+    run.options.average_decay = 0;
+    run.options.optimizer.kind = kind;
+    const StateDict expected = undisturbed(run);
+    for (const std::int64_t step : {1, 2, 5}) {
+      std::filesystem::remove(run.options.out);
+      EXPECT_TRUE(bitwise_equal(disturbed(run, step, false), expected))
+          << kind << " stopped after step " << step;
+      std::filesystem::remove(run.options.out);
+      EXPECT_TRUE(bitwise_equal(disturbed(run, step, true), expected)) << kind << " killed at step " << step;
+    }
+  }
+}
+
+TEST(Checkpoint, ResumedRunsReportTheWholeEpoch) {
+  const Folder folder;
+  Plan run = busy_run(folder, false);
+  std::vector<double> losses;
+  run.callbacks.on_epoch = [&](const EpochReport& report) {
+    losses.push_back(report.loss);
+    losses.push_back(report.accuracy);
+  };
+  undisturbed(run);
+  const auto expected = losses;
+  losses.clear();
+  disturbed(run, 9, false);
+  EXPECT_EQ(losses, expected);
+}
+
+/// Raises a flag when it is read.
+class Alarm : public TensorDataset {
+ public:
+  Alarm(std::atomic<bool>& flag, int reads)
+      : TensorDataset(Tensor::zeros({8, 1, 8, 8}), Tensor::zeros({8}, DType::i64)),
+        flag_(flag),
+        reads_(reads) {}
+  Batch read(std::span<const std::int64_t> rows) const override {
+    if (--reads_ == 0) flag_ = true;
+    return TensorDataset::read(rows);
+  }
+
+ private:
+  std::atomic<bool>& flag_;
+  mutable std::atomic<int> reads_;
+};
+
+TEST(Checkpoint, StoppedInValidation) {
+  const Folder folder;
+  std::atomic<bool> stop = false;
+  Plan run;
+  run.options.out = folder.file("run.h5");
+  run.options.stop = &stop;
+  const LoaderOptions order{.batch_size = 4, .shuffle = false, .prefetch = 0};
+  const auto make = [&](int reads) {
+    return std::make_unique<Trainer>(
+        test::small_network(false), std::make_shared<DataLoader>(test::quadrants(96, 1), run.loader),
+        run.options, std::make_shared<DataLoader>(std::make_shared<Alarm>(stop, reads), order));
+  };
+  const auto whole = make(-1);
+  EXPECT_FALSE(whole->fit().stopped);
+  const auto cut = make(3);  // in the second epoch's
+  const auto result = cut->fit();
+  EXPECT_TRUE(result.stopped);
+  EXPECT_EQ(result.epochs, 1);
+  stop = false;
+  const auto rest = make(-1);
+  rest->resume(load_checkpoint(run.options.out), run.options.out);
+  EXPECT_FALSE(rest->fit().stopped);
+  EXPECT_TRUE(bitwise_equal(rest->state_dict(), whole->state_dict()));
+}
+
+}  // namespace
+}  // namespace fq
