@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "fakequant/layers/layer_registry.h"
 #include "fakequant/layers/trace.h"
 #include "model_text.h"
 
@@ -57,13 +58,25 @@ TEST(BuiltinModels, OptionsAreChecked) {
   EXPECT_THAT(message("resnet18", ""), HasSubstr("did you mean 'resnet20'?"));
 }
 
+std::string contents(const std::string& path) {
+  std::ifstream in(source(path));
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
 TEST(ShippedModels, AreTheBuiltInOnes) {
-  for (const auto& name : builtin_models()) {
-    std::ifstream in(source("models/" + name + ".json"));
-    std::stringstream text;
-    text << in.rdbuf();
-    EXPECT_EQ(text.str(), builtin_model_text(name)) << name;
+  for (const auto& name : builtin_models())
+    EXPECT_EQ(contents("models/" + name + ".json"), builtin_model_text(name)) << name;
+}
+
+TEST(ShippedModels, TheirPageNamesEveryTypeAndOption) {
+  const auto page = contents("docs/models.md");
+  for (const auto& [type, entry] : detail::standard_layer_types()) {
+    EXPECT_THAT(page, HasSubstr("`" + type + "`"));
+    for (const auto& option : entry.options) EXPECT_THAT(page, HasSubstr("`" + option + "`")) << type;
   }
+  for (const auto& name : builtin_models()) EXPECT_THAT(page, HasSubstr("| `" + name + "` |"));
 }
 
 TEST(ShippedModels, DigitsCnnIsSmall) {
