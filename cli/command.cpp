@@ -1,0 +1,40 @@
+#include "fakequant/cli/command.h"
+
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/text.h"
+
+namespace fq::cli {
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> table = {
+      {"train", "train a network in float", train_flags, train},
+      {"fold", "fold batch normalisation into the layers before it", fold_flags, fold},
+      {"calibrate", "put quantizers into a network and choose their ranges", calibrate_flags, calibrate},
+      {"qat", "fine-tune a quantized network", qat_flags, qat},
+      {"evaluate", "accuracy and loss on a data set", evaluate_flags, evaluate},
+      {"predict", "write the outputs, and the codes, for a data set", predict_flags, predict},
+      {"export", "write the scales for an engine", export_flags, export_scales},
+      {"inspect", "show what a checkpoint, model or data file holds", inspect_flags, inspect},
+      {"run", "run the phases of a recipe", run_flags, run_recipe},
+  };
+  return table;
+}
+
+const Command& find_command(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : commands()) {
+    if (command.name == name) return command;
+    names.emplace_back(command.name);
+  }
+  FQ_CHECK(false, "fakequant", "unknown command '{}'{}", name, detail::did_you_mean(name, names));
+  return commands().front();
+}
+
+std::atomic<bool>& stop_requested() {
+  static std::atomic<bool> stop{false};
+  return stop;
+}
+
+}  // namespace fq::cli

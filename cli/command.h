@@ -1,0 +1,59 @@
+#pragma once
+
+/// The commands, and how one is run.
+
+#include <atomic>
+#include <nlohmann/json_fwd.hpp>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/cli/flags.h"
+#include "fakequant/cli/output.h"
+
+namespace fq::cli {
+
+/// One command: its flags, and what it does with them.
+struct Command {
+  std::string_view name;
+  std::string_view summary;
+  FlagSet (*flags)();
+  /// Prints what people read and returns what machines read; throws on failure.
+  nlohmann::ordered_json (*run)(const Flags& flags, Output& output);
+};
+
+/// In the order of the help.
+[[nodiscard]] const std::vector<Command>& commands();
+/// Throws ArgumentError naming the nearest.
+[[nodiscard]] const Command& find_command(const std::string& name);
+
+/// Set by Ctrl-C: whoever works in batches stops after the current one.
+[[nodiscard]] std::atomic<bool>& stop_requested();
+
+/// Thrown by a command that stopped because of Ctrl-C; exit status 130.
+class Interrupted : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+FlagSet train_flags();
+nlohmann::ordered_json train(const Flags& flags, Output& output);
+FlagSet fold_flags();
+nlohmann::ordered_json fold(const Flags& flags, Output& output);
+FlagSet calibrate_flags();
+nlohmann::ordered_json calibrate(const Flags& flags, Output& output);
+FlagSet qat_flags();
+nlohmann::ordered_json qat(const Flags& flags, Output& output);
+FlagSet evaluate_flags();
+nlohmann::ordered_json evaluate(const Flags& flags, Output& output);
+FlagSet predict_flags();
+nlohmann::ordered_json predict(const Flags& flags, Output& output);
+FlagSet export_flags();
+nlohmann::ordered_json export_scales(const Flags& flags, Output& output);
+FlagSet inspect_flags();
+nlohmann::ordered_json inspect(const Flags& flags, Output& output);
+FlagSet run_flags();
+nlohmann::ordered_json run_recipe(const Flags& flags, Output& output);
+
+}  // namespace fq::cli

@@ -1,0 +1,76 @@
+#include "fakequant/cli/flag_groups.h"
+
+#include "fakequant/core/threads.h"
+
+namespace fq::cli {
+
+void add_general_flags(FlagSet& set) {
+  set.group("General")
+      .toggle("help,h", "this text")
+      .toggle("json", "one JSON object a line on standard output, for machines")
+      .value("threads", "THREADS", "threads to compute on (default: OMP_NUM_THREADS, or every core)");
+}
+
+void add_data_flags(FlagSet& set, const char* split) {
+  set.group("Data").value("data,d", "FILE", "HDF5 data set with groups of x and y");
+  if (split != nullptr) set.value("split", "GROUP", "the group of the data set to read", split);
+  set.value("batch,b", "IMAGES", "images in a batch", "64");
+}
+
+void add_model_flags(FlagSet& set) {
+  set.group("Model")
+      .value("model,m", "FILE|NAME", "a model file, or one of the built-in models mlp, cnn, resnet20")
+      .value("model-options", "JSON", "options of a built-in model, as {\"width\": 32}");
+}
+
+void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
+  set.group("Training")
+      .value("epochs,e", "EPOCHS", "passes over the training data", epochs)
+      .value("optimizer", "NAME", "sgd, adam or adamw", "adamw")
+      .value("lr", "RATE", "learning rate; the highest one of a schedule", rate)
+      .value("momentum", "SHARE", "of sgd", "0.9")
+      .toggle("nesterov", "sgd looks ahead")
+      .value("weight-decay", "RATE", "of weights, not of biases and norms", "0.01")
+      .value("schedule", "NAME", "constant, step, cosine or onecycle, over the whole run", "onecycle")
+      .value("warmup", "STEPS", "the learning rate grows for so many steps first", "0")
+      .value("label-smoothing", "SHARE", "of a target spread over all classes", "0")
+      .value("clip", "NORM", "largest norm of all gradients together; 0: any", "0")
+      .value("accumulate", "BATCHES", "batches whose gradients make one step", "1")
+      .value("ema", "DECAY", "average the weights with this decay a step, and save the average; 0: off", "0")
+      .value("early-stopping", "EPOCHS", "stop after so many epochs without a better validation; 0: never", "0")
+      .value("val-fraction", "SHARE", "of the training data held out to choose the best epoch", "0")
+      .value("seed", "NUMBER", "of weights, order, augmentation and dropout", "0")
+      .value("augment", "LIST", "shift=PIXELS,rotate=DEGREES,scale=SHARE,shear=SHARE,cutout=PIXELS")
+      .value("save-every", "STEPS", "write the checkpoint every so many steps too; 0: each epoch only", "0")
+      .toggle("resume", "go on from the output file, if it is there");
+}
+
+void add_quantization_flags(FlagSet& set) {
+  set.group("Quantization")
+      .value("preset", "NAME", "int8, int8_weight_only, w4a8, w4a4, w3a3, w2a2, fp8, or a ModelOpt constant")
+      .value("config", "FILE", "a quantization config (JSON) in place of a preset")
+      .value("target", "NAME", "ort, tensorrt or none: the engine the numbers are for (default: of the config, ort)")
+      .value("scale", "NAME", "free or pow2: scales raised to powers of two (default: of the config, free)")
+      .toggle("keep-bn", "do not fold batch normalisation first");
+}
+
+void add_calibration_flags(FlagSet& set) {
+  set.group("Calibration")
+      .value("method", "NAME", "max, moving_average, percentile, entropy or mse (default: of the config, max)")
+      .value("percentile", "PERCENT", "of the values that lie in the range, for that method", "99.99")
+      .value("samples", "IMAGES", "training images to look at", "512");
+}
+
+void add_range_flags(FlagSet& set) {
+  set.group("Ranges while training")
+      .value("amax", "NAME", "frozen: ranges stay as calibrated; running: they follow the activations", "frozen")
+      .value("freeze-amax-after", "STEPS", "running ranges stay from this step on; 0: never", "0")
+      .value("quant-start", "STEPS", "train in float before this step", "0")
+      .value("freeze-bn-after", "STEPS", "batch norm keeps its statistics from this step on; 0: never", "0");
+}
+
+void apply_general_flags(const Flags& flags) {
+  if (flags.given("threads")) detail::set_threads(int(flags.integer("threads", 1, 1024)));
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,76 @@
+#pragma once
+
+/// Flags: what a command takes on its line, and what it was given.
+
+#include <boost/program_options.hpp>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fq::cli {
+
+/// The flags that a command takes: its help, and the rules by which its line is read.
+class FlagSet {
+ public:
+  FlagSet(std::string command, std::string summary, std::string usage);
+
+  /// Starts a group of flags; `title` heads it in the help.
+  FlagSet& group(std::string title);
+  /// A flag with a value. `names` is "epochs" or "output,o"; `unit` names the value in the help ("EPOCHS").
+  FlagSet& value(const char* names, const char* unit, const char* help);
+  FlagSet& value(const char* names, const char* unit, const char* help, const std::string& standard);
+  /// A flag that is on or off.
+  FlagSet& toggle(const char* names, const char* help);
+  /// An argument without dashes, by its place; also a flag of that name.
+  FlagSet& argument(const char* name, const char* unit, const char* help);
+
+  [[nodiscard]] const std::string& command() const noexcept { return command_; }
+  [[nodiscard]] std::string help() const;
+  [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] bool is_toggle(std::string_view name) const;
+  [[nodiscard]] const std::vector<boost::program_options::options_description>& groups() const noexcept {
+    return groups_;
+  }
+  [[nodiscard]] const boost::program_options::positional_options_description& places() const noexcept {
+    return places_;
+  }
+
+ private:
+  std::string command_, summary_, usage_;
+  std::vector<boost::program_options::options_description> groups_;
+  boost::program_options::positional_options_description places_;
+  std::vector<std::string> toggles_;
+};
+
+/// The values of a command's flags, checked when they are read.
+/// Every error is an ArgumentError `[command] --flag is .., give ..`.
+class Flags {
+ public:
+  /// Throws ArgumentError for an unknown flag, naming the nearest, and for a value too many or missing.
+  Flags(const FlagSet& set, const std::vector<std::string>& arguments);
+
+  [[nodiscard]] const std::string& command() const noexcept { return command_; }
+  /// Whether the user gave it; a default does not count.
+  [[nodiscard]] bool given(const std::string& name) const;
+  /// Whether the command takes a flag of that name.
+  [[nodiscard]] bool knows(const std::string& name) const;
+  [[nodiscard]] bool on(const std::string& name) const;
+  /// Empty when not given and without a default.
+  [[nodiscard]] std::string text(const std::string& name) const;
+  /// Throws ArgumentError when it is missing.
+  [[nodiscard]] std::string required(const std::string& name) const;
+  [[nodiscard]] std::int64_t integer(const std::string& name, std::int64_t low, std::int64_t high) const;
+  [[nodiscard]] double number(const std::string& name, double low, double high) const;
+  /// One of `allowed`; the error names the nearest.
+  [[nodiscard]] std::string choice(const std::string& name, const std::vector<std::string>& allowed) const;
+
+ private:
+  std::string command_;
+  boost::program_options::variables_map values_;
+};
+
+/// Reads all of `text` as a number; false for anything else, NaN and infinity included.
+[[nodiscard]] bool read_number(std::string_view text, double& value);
+
+}  // namespace fq::cli

@@ -1,0 +1,63 @@
+#pragma once
+
+/// Output: everything that the command prints. On a terminal a progress bar, in a pipe plain lines, with
+/// --json one JSON object a line on standard output.
+
+#include <chrono>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace fq::cli {
+
+/// Where a command is.
+struct Progress {
+  std::string label;  ///< "train 3/40"
+  std::int64_t done = 0, total = 0;  ///< of the same unit
+  double loss = 0, accuracy = 0;     ///< accuracy in 0 .. 1; negative: not shown
+  double images_per_second = 0;
+  double seconds_left = 0;
+};
+
+class Output {
+ public:
+  explicit Output(bool json);
+  ~Output();
+  Output(const Output&) = delete;  // one writer of standard output
+  Output& operator=(const Output&) = delete;
+
+  [[nodiscard]] bool json() const noexcept { return json_; }
+  /// Plain text; nothing with --json.
+  void line(std::string_view text);
+  /// A fact for both readers: `text` for people (nothing when empty), `object` with --json.
+  void record(std::string_view text, const nlohmann::ordered_json& object);
+  /// The bar, on a terminal only, at most ten times a second.
+  void progress(const Progress& state);
+  /// Throws SystemError when standard output took not everything (a full disk).
+  void flush();
+
+ private:
+  void clear_bar();
+
+  bool json_, terminal_, bar_shown_ = false;
+  std::chrono::steady_clock::time_point last_bar_{};
+};
+
+/// "0.8 s", "42 s", "3 min 05 s".
+[[nodiscard]] std::string duration(double seconds);
+/// "98.61 % ± 0.62": a share of `count` trials with its binomial standard error.
+[[nodiscard]] std::string percent(double share, std::int64_t count);
+
+/// Seconds since it was made.
+class Stopwatch {
+ public:
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace fq::cli

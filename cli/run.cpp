@@ -1,0 +1,71 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/flag_groups.h"
+#include "fakequant/cli/recipe.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/atomic_file.h"
+
+namespace fq::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+void announce(const Phase& phase, std::size_t index, std::size_t count, Output& output) {
+  std::string text = fmt::format("[{}/{}] {}", index + 1, count, phase.name);
+  if (phase.expected_seconds > 0) text += fmt::format(" (about {})", duration(phase.expected_seconds));
+  output.record(text, {{"event", "phase"}, {"name", phase.name}, {"expected_seconds", phase.expected_seconds}});
+}
+
+ordered_json run_phase(const Phase& phase, Output& output) {
+  const Command& command = find_command(phase.command);
+  const Stopwatch watch;
+  const Flags flags(command.flags(), phase.arguments);
+  ordered_json result = command.run(flags, output);
+  const double seconds = watch.seconds();
+  output.line(fmt::format("      {} done in {}", phase.name, duration(seconds)));
+  return {{"name", phase.name}, {"command", phase.command}, {"seconds", seconds}, {"result", std::move(result)}};
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw FileError(folder, {}, fmt::format("[run] {}: {}: give a folder that can be made", folder, error.message()));
+}
+
+}  // namespace
+
+FlagSet run_flags() {
+  FlagSet set("run", "Runs the phases of a recipe, one JSON file of model, data and phases.", "RECIPE [flags]");
+  set.group("Recipe")
+      .argument("recipe", "FILE", "the recipe")
+      .value("output,o", "FOLDER", "where the files of its phases go (default: the recipe's own)")
+      .value("data,d", "FILE", "HDF5 data set (default: the recipe's own)")
+      .value("model,m", "FILE|NAME", "model (default: the recipe's own)")
+      .value("model-options", "JSON", "options of a built-in model (default: the recipe's own)")
+      .value("seed", "NUMBER", "of every phase (default: the recipe's own)")
+      .value("report", "FILE", "write the results of all phases there, as JSON");
+  add_general_flags(set);
+  return set;
+}
+
+ordered_json run_recipe(const Flags& flags, Output& output) {
+  apply_general_flags(flags);
+  const Stopwatch watch;
+  const Recipe recipe = read_recipe(flags.required("recipe"), flags);
+  make_folder(recipe.folder);
+  ordered_json results = ordered_json::array();
+  for (std::size_t i = 0; i < recipe.phases.size(); ++i) {
+    announce(recipe.phases[i], i, recipe.phases.size(), output);
+    results.push_back(run_phase(recipe.phases[i], output));
+  }
+  ordered_json report{{"phases", std::move(results)}, {"seconds", watch.seconds()}};
+  if (flags.given("report")) write_file(flags.text("report"), report.dump(2) + "\n");
+  output.line(fmt::format("all phases done in {}", duration(watch.seconds())));
+  return report;
+}
+
+}  // namespace fq::cli
