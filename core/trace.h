@@ -59,12 +59,18 @@ struct TraceGraph {
   [[nodiscard]] const TraceValue& input(const TraceNode& node, std::size_t i) const;
 };
 
-/// Collects the operators that run on this thread while it is installed.
+/// Collects the operators that run on this thread while it is installed. Override `on_op` to watch values instead.
 class Recorder {
  public:
+  Recorder() = default;
+  virtual ~Recorder() = default;
+  Recorder(const Recorder&) = delete;  // installed by address
+  Recorder& operator=(const Recorder&) = delete;
+
   /// Names a value before or while tracing: an input or a parameter.
   void name(const Variable& variable, std::string name);
-  void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output, Attributes attributes);
+  virtual void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+                     Attributes attributes);
   void mark_input(const Variable& variable);
   /// The graph so far, with `output` as its result.
   [[nodiscard]] TraceGraph finish(const Variable& output);
