@@ -37,7 +37,8 @@ void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
       .value("clip", "NORM", "largest norm of all gradients together; 0: any", "0")
       .value("accumulate", "BATCHES", "batches whose gradients make one step", "1")
       .value("ema", "DECAY", "average the weights with this decay a step, and save the average; 0: off", "0")
-      .value("early-stopping", "EPOCHS", "stop after so many epochs without a better validation; 0: never", "0")
+      .value("early-stopping", "EPOCHS", "stop after so many epochs without a better validation; 0: never",
+             "0")
       .value("val-fraction", "SHARE", "of the training data held out to choose the best epoch", "0")
       .value("seed", "NUMBER", "of weights, order, augmentation and dropout", "0")
       .value("augment", "LIST", "shift=PIXELS,rotate=DEGREES,scale=SHARE,shear=SHARE,cutout=PIXELS")
@@ -49,21 +50,24 @@ void add_quantization_flags(FlagSet& set) {
   set.group("Quantization")
       .value("preset", "NAME", "int8, int8_weight_only, w4a8, w4a4, w3a3, w2a2, fp8, or a ModelOpt constant")
       .value("config", "FILE", "a quantization config (JSON) in place of a preset")
-      .value("target", "NAME", "ort, tensorrt or none: the engine the numbers are for (default: of the config, ort)")
+      .value("target", "NAME",
+             "ort, tensorrt or none: the engine the numbers are for (default: of the config, ort)")
       .value("scale", "NAME", "free or pow2: scales raised to powers of two (default: of the config, free)")
       .toggle("keep-bn", "do not fold batch normalisation first");
 }
 
 void add_calibration_flags(FlagSet& set) {
   set.group("Calibration")
-      .value("method", "NAME", "max, moving_average, percentile, entropy or mse (default: of the config, max)")
+      .value("method", "NAME",
+             "max, moving_average, percentile, entropy or mse (default: of the config, max)")
       .value("percentile", "PERCENT", "of the values that lie in the range, for that method", "99.99")
       .value("samples", "IMAGES", "training images to look at", "512");
 }
 
 void add_range_flags(FlagSet& set) {
   set.group("Ranges while training")
-      .value("amax", "NAME", "frozen: ranges stay as calibrated; running: they follow the activations", "frozen")
+      .value("amax", "NAME", "frozen: ranges stay as calibrated; running: they follow the activations",
+             "frozen")
       .value("freeze-amax-after", "STEPS", "running ranges stay from this step on; 0: never", "0")
       .value("quant-start", "STEPS", "train in float before this step", "0")
       .value("freeze-bn-after", "STEPS", "batch norm keeps its statistics from this step on; 0: never", "0");

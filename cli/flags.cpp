@@ -32,7 +32,8 @@ po::variables_map parse(const FlagSet& set, const po::options_description& all,
                         const std::vector<std::string>& arguments) {
   const auto style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
   po::variables_map values;
-  po::store(po::command_line_parser(arguments).options(all).positional(set.places()).style(style).run(), values);
+  po::store(po::command_line_parser(arguments).options(all).positional(set.places()).style(style).run(),
+            values);
   po::notify(values);
   return values;
 }
@@ -76,7 +77,8 @@ FlagSet& FlagSet::value(const char* names, const char* unit, const char* help) {
 }
 
 FlagSet& FlagSet::value(const char* names, const char* unit, const char* help, const std::string& standard) {
-  groups_.back().add_options()(names, po::value<std::string>()->value_name(unit)->default_value(standard), help);
+  groups_.back().add_options()(names, po::value<std::string>()->value_name(unit)->default_value(standard),
+                               help);
   return *this;
 }
 
@@ -112,7 +114,9 @@ bool FlagSet::is_toggle(std::string_view name) const {
 Flags::Flags(const FlagSet& set, const std::vector<std::string>& arguments)
     : command_(set.command()), values_(parse_or_explain(set, arguments)) {}
 
-bool Flags::given(const std::string& name) const { return values_.count(name) > 0 && !values_[name].defaulted(); }
+bool Flags::given(const std::string& name) const {
+  return values_.count(name) > 0 && !values_[name].defaulted();
+}
 
 bool Flags::knows(const std::string& name) const { return values_.count(name) > 0; }
 
@@ -130,8 +134,8 @@ std::string Flags::required(const std::string& name) const {
 std::int64_t Flags::integer(const std::string& name, std::int64_t low, std::int64_t high) const {
   std::int64_t value = 0;
   const bool whole = read_all(text(name), value);
-  FQ_CHECK(whole && value >= low && value <= high, command_, "--{} is '{}': give a whole number from {} to {}",
-           name, text(name), low, high);
+  FQ_CHECK(whole && value >= low && value <= high, command_,
+           "--{} is '{}': give a whole number from {} to {}", name, text(name), low, high);
   return value;
 }
 
@@ -145,11 +149,13 @@ double Flags::number(const std::string& name, double low, double high) const {
 
 std::string Flags::choice(const std::string& name, const std::vector<std::string>& allowed) const {
   const std::string value = text(name);
-  FQ_CHECK(std::find(allowed.begin(), allowed.end(), value) != allowed.end(), command_, "--{} is '{}'{}", name,
-           value, detail::did_you_mean(value, allowed));
+  FQ_CHECK(std::find(allowed.begin(), allowed.end(), value) != allowed.end(), command_, "--{} is '{}'{}",
+           name, value, detail::did_you_mean(value, allowed));
   return value;
 }
 
-bool read_number(std::string_view text, double& value) { return read_all(text, value) && std::isfinite(value); }
+bool read_number(std::string_view text, double& value) {
+  return read_all(text, value) && std::isfinite(value);
+}
 
 }  // namespace fq::cli

@@ -1,8 +1,8 @@
 #include "fakequant/cli/json_text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/atomic_file.h"
@@ -32,7 +32,9 @@ JsonText read_json_text(const std::string& path) {
     file.json = nlohmann::ordered_json::parse(file.text, nullptr, true, true);
   } catch (const nlohmann::ordered_json::parse_error& error) {
     const auto byte = error.byte > 0 ? error.byte - 1 : 0;
-    throw FileError(path, {}, fmt::format("[json] {}:{}: not valid JSON: {}", path, line_of(file.text, byte), error.what()));
+    throw FileError(
+        path, {},
+        fmt::format("[json] {}:{}: not valid JSON: {}", path, line_of(file.text, byte), error.what()));
   }
   return file;
 }

@@ -1,9 +1,9 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/version.h"
@@ -27,14 +27,16 @@ int complain(std::string_view message, int status) {
 void print_help() {
   fmt::print("fakequant <command> [flags]: quantization-aware training on the numbers you deploy\n\n");
   for (const Command& command : commands()) fmt::print("  {:<10} {}\n", command.name, command.summary);
-  fmt::print("\n  fakequant <command> --help   every flag with default and unit\n"
-             "  fakequant --version          version, engine\n\n"
-             "exit status: 0 done, 2 arguments or files, 1 anything else, 130 after Ctrl-C\n");
+  fmt::print(
+      "\n  fakequant <command> --help   every flag with default and unit\n"
+      "  fakequant --version          version, engine\n\n"
+      "exit status: 0 done, 2 arguments or files, 1 anything else, 130 after Ctrl-C\n");
 }
 
 void run_command(const Command& command, const std::vector<std::string>& arguments) {
   const FlagSet set = command.flags();
-  if (std::any_of(arguments.begin(), arguments.end(), [](const auto& a) { return a == "--help" || a == "-h"; })) {
+  if (std::any_of(arguments.begin(), arguments.end(),
+                  [](const auto& a) { return a == "--help" || a == "-h"; })) {
     fmt::print("{}", set.help());
     return;
   }

@@ -1,12 +1,12 @@
 #include "fakequant/cli/output.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include "fakequant/core/error.h"
 
@@ -19,7 +19,8 @@ std::string bar(const Progress& state) {
   const double share = state.total > 0 ? double(state.done) / double(state.total) : 0.0;
   const int full = std::clamp(int(share * bar_cells), 0, bar_cells);
   std::string text = fmt::format("{} [{:#<{}}{:.<{}}]", state.label, "", full, "", bar_cells - full);
-  if (state.accuracy >= 0) text += fmt::format(" loss {:.4f} accuracy {:.2f} %", state.loss, 100 * state.accuracy);
+  if (state.accuracy >= 0)
+    text += fmt::format(" loss {:.4f} accuracy {:.2f} %", state.loss, 100 * state.accuracy);
   text += fmt::format(" {:.0f} images/s, {} left", state.images_per_second, duration(state.seconds_left));
   return text;
 }

@@ -13,7 +13,7 @@ namespace fq::cli {
 
 /// Where a command is.
 struct Progress {
-  std::string label;  ///< "train 3/40"
+  std::string label;                 ///< "train 3/40"
   std::int64_t done = 0, total = 0;  ///< of the same unit
   double loss = 0, accuracy = 0;     ///< accuracy in 0 .. 1; negative: not shown
   double images_per_second = 0;

@@ -1,10 +1,10 @@
 #include "fakequant/cli/recipe.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/json_text.h"
@@ -50,8 +50,8 @@ class Reader {
   }
 
   void check_key(const std::string& key, const std::vector<std::string>& keys) const {
-    FQ_CHECK(std::ranges::find(keys, key) != keys.end(), "run", "{}: unknown key '{}'{}", file_.where(key), key,
-             detail::did_you_mean(key, keys));
+    FQ_CHECK(std::ranges::find(keys, key) != keys.end(), "run", "{}: unknown key '{}'{}", file_.where(key),
+             key, detail::did_you_mean(key, keys));
   }
 
   Phase read_phase(const ordered_json& json) {

@@ -22,8 +22,9 @@ struct Recipe {
   std::vector<Phase> phases;
 };
 
-/// Reads a recipe; flags given to `run` (data, seed, threads, output, model) win over the file's own. All phases are
-/// checked before the first is run. Throws FileError naming the line of a syntax error, and ArgumentError
+/// Reads a recipe; flags given to `run` (data, seed, threads, output, model) win over the file's own. All
+/// phases are checked before the first is run. Throws FileError naming the line of a syntax error, and
+/// ArgumentError
 /// `[run] file:line: unknown key ..` naming the nearest key.
 [[nodiscard]] Recipe read_recipe(const std::string& path, const Flags& flags);
 

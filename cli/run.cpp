@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/flag_groups.h"
@@ -17,7 +17,8 @@ using nlohmann::ordered_json;
 void announce(const Phase& phase, std::size_t index, std::size_t count, Output& output) {
   std::string text = fmt::format("[{}/{}] {}", index + 1, count, phase.name);
   if (phase.expected_seconds > 0) text += fmt::format(" (about {})", duration(phase.expected_seconds));
-  output.record(text, {{"event", "phase"}, {"name", phase.name}, {"expected_seconds", phase.expected_seconds}});
+  output.record(text,
+                {{"event", "phase"}, {"name", phase.name}, {"expected_seconds", phase.expected_seconds}});
 }
 
 ordered_json run_phase(const Phase& phase, Output& output) {
@@ -27,19 +28,23 @@ ordered_json run_phase(const Phase& phase, Output& output) {
   ordered_json result = command.run(flags, output);
   const double seconds = watch.seconds();
   output.line(fmt::format("      {} done in {}", phase.name, duration(seconds)));
-  return {{"name", phase.name}, {"command", phase.command}, {"seconds", seconds}, {"result", std::move(result)}};
+  return {
+      {"name", phase.name}, {"command", phase.command}, {"seconds", seconds}, {"result", std::move(result)}};
 }
 
 void make_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw FileError(folder, {}, fmt::format("[run] {}: {}: give a folder that can be made", folder, error.message()));
+  if (error)
+    throw FileError(folder, {},
+                    fmt::format("[run] {}: {}: give a folder that can be made", folder, error.message()));
 }
 
 }  // namespace
 
 FlagSet run_flags() {
-  FlagSet set("run", "Runs the phases of a recipe, one JSON file of model, data and phases.", "RECIPE [flags]");
+  FlagSet set("run", "Runs the phases of a recipe, one JSON file of model, data and phases.",
+              "RECIPE [flags]");
   set.group("Recipe")
       .argument("recipe", "FILE", "the recipe")
       .value("output,o", "FOLDER", "where the files of its phases go (default: the recipe's own)")

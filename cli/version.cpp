@@ -7,7 +7,8 @@
 namespace fq::cli {
 
 std::string version_line() {
-  return fmt::format("fakequant {}, cpu, codes multiplied as {}", FAKEQUANT_VERSION, cpu::name(cpu::best_exact_type()));
+  return fmt::format("fakequant {}, cpu, codes multiplied as {}", FAKEQUANT_VERSION,
+                     cpu::name(cpu::best_exact_type()));
 }
 
 }  // namespace fq::cli
