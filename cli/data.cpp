@@ -1,0 +1,70 @@
+#include "fakequant/cli/data.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/text.h"
+#include "fakequant/train/data/hdf5_dataset.h"
+#include "fakequant/train/data/random.h"
+
+namespace fq::cli {
+namespace {
+
+void set_limit(AugmentOptions& options, const std::string& key, double value, const std::string& command) {
+  FQ_CHECK(value >= 0, command, "--augment {}={}: give a number of 0 or more", key, value);
+  if (key == "shift") options.shift = value;
+  if (key == "rotate") options.rotation = value;
+  if (key == "scale") options.scale = value;
+  if (key == "shear") options.shear = value;
+  if (key == "cutout") options.cutout = static_cast<std::int64_t>(value);
+  if (key == "flip") options.flip = value != 0;
+}
+
+void read_item(AugmentOptions& options, const std::string& item, const std::string& command) {
+  static const std::vector<std::string> keys{"shift", "rotate", "scale", "shear", "cutout", "flip"};
+  const auto equal = item.find('=');
+  const std::string key = item.substr(0, equal);
+  FQ_CHECK(std::ranges::find(keys, key) != keys.end(), command, "--augment has no '{}'{}", key,
+           fq::detail::did_you_mean(key, keys));
+  double value = 0;
+  FQ_CHECK(equal != std::string::npos && read_number(item.substr(equal + 1), value) && value <= 1e6, command,
+           "--augment {} needs a number, as {}=2", key, key);
+  set_limit(options, key, value, command);
+}
+
+}  // namespace
+
+std::shared_ptr<const Dataset> open_data(const Flags& flags, const std::string& group, std::int64_t classes,
+                                         bool labels) {
+  Hdf5DatasetOptions options;
+  options.split = group;
+  options.classes = classes;
+  options.labels = labels;
+  return std::make_shared<Hdf5Dataset>(flags.required("data"), options);
+}
+
+AugmentOptions read_augment(const Flags& flags) {
+  AugmentOptions options;
+  const std::string list = flags.text("augment");
+  for (std::size_t begin = 0; begin < list.size();) {
+    const auto end = std::min(list.find(',', begin), list.size());
+    read_item(options, list.substr(begin, end - begin), flags.command());
+    begin = end + 1;
+  }
+  check(options);
+  return options;
+}
+
+std::shared_ptr<const Dataset> some_samples(std::shared_ptr<const Dataset> data, std::int64_t count,
+                                            std::uint64_t seed) {
+  if (count >= data->size()) return data;
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(data->size()));
+  std::iota(rows.begin(), rows.end(), 0);
+  fq::detail::RandomStream(seed, 0, 0).shuffle(rows);
+  rows.resize(static_cast<std::size_t>(count));
+  std::ranges::sort(rows);
+  return std::make_shared<Subset>(std::move(data), std::move(rows));
+}
+
+}  // namespace fq::cli

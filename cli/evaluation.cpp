@@ -1,0 +1,87 @@
+#include "fakequant/cli/evaluation.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/core/check.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/train/data/loader.h"
+
+namespace fq::cli {
+namespace {
+
+std::int64_t right_answers(const Tensor& logits, const Tensor& labels) {
+  const auto values = logits.to_vector<float>();
+  const auto classes = logits.dim(1);
+  const auto* label = labels.data<std::int64_t>();
+  std::int64_t right = 0;
+  for (std::int64_t i = 0; i < logits.dim(0); ++i) {
+    const auto row = values.begin() + i * classes;
+    right += std::max_element(row, row + classes) - row == label[i];
+  }
+  return right;
+}
+
+}  // namespace
+
+void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
+                    const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
+                    const std::string& label) {
+  const NoGrad no_grad;
+  network.module->eval();
+  const std::int64_t total = data->size();
+  DataLoader loader(std::move(data), {.batch_size = batch, .shuffle = false});
+  const Stopwatch watch;
+  std::int64_t done = 0;
+  while (auto next = loader.next()) {
+    if (stop_requested()) throw Interrupted("[" + label + "] stopped by Ctrl-C");
+    visit(*next, (*network.module)(Variable(next->x)));
+    done += next->size();
+    const double rate = double(done) / std::max(watch.seconds(), 1e-9);
+    output.progress({label, done, total, 0, -1, rate, double(total - done) / rate});
+  }
+}
+
+void check_calibrated(Network& network, const std::string& function) {
+  for (const auto& [name, quantizer, aliases] : named_quantizers(*network.module)) {
+    const bool needs = quantizer->enabled() && quantizer->quantizing() && !quantizer->descriptor().dynamic();
+    FQ_CHECK(!needs || quantizer->amax().defined(), function,
+             "quantizer '{}' was not calibrated: run fakequant calibrate first", name);
+  }
+}
+
+Score score(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch, Output& output) {
+  check_fits(network, *data, "evaluate");
+  check_calibrated(network, "evaluate");
+  Score sum;
+  std::int64_t right = 0;
+  const auto add = [&](const Batch& samples, const Variable& logits) {
+    sum.loss += ops::cross_entropy(logits.as_float(), samples.y).item() * double(samples.size());
+    right += right_answers(logits.tensor(), samples.y);
+    sum.count += samples.size();
+  };
+  for_each_batch(network, std::move(data), batch, add, output, "evaluate");
+  sum.loss /= double(sum.count);
+  sum.accuracy = double(right) / double(sum.count);
+  return sum;
+}
+
+std::int64_t weight_bytes(Network& network) {
+  std::unordered_map<const void*, int> bits;
+  for (auto& [path, module] : network.module->named_modules()) {
+    auto* quant = dynamic_cast<QuantModule*>(module);
+    auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
+    if (quantizer != nullptr && quantizer->enabled())
+      bits[quant->quantized_weight().node().get()] = quantizer->descriptor().format().bits();
+  }
+  std::int64_t bytes = 0;
+  for (const auto& [name, parameter] : network.module->named_parameters()) {
+    const auto found = bits.find(parameter.node().get());
+    bytes += found == bits.end() ? 4 * parameter.numel() : (parameter.numel() * found->second + 7) / 8;
+  }
+  return bytes;
+}
+
+}  // namespace fq::cli

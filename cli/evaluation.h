@@ -1,0 +1,33 @@
+#pragma once
+
+/// Running a network over a data set, batch by batch, in evaluation mode.
+
+#include <functional>
+#include <memory>
+
+#include "fakequant/cli/network.h"
+#include "fakequant/cli/output.h"
+#include "fakequant/core/variable.h"
+
+namespace fq::cli {
+
+struct Score {
+  double loss = 0;      ///< mean cross-entropy
+  double accuracy = 0;  ///< 0 .. 1
+  std::int64_t count = 0;
+};
+
+/// Calls `visit` with the samples and the logits of each batch, in order. Stops with Interrupted after Ctrl-C.
+void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
+                    const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
+                    const std::string& label);
+
+/// Throws ArgumentError naming the first enabled quantizer that was not calibrated.
+void check_calibrated(Network& network, const std::string& function);
+
+[[nodiscard]] Score score(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch, Output& output);
+
+/// Bytes that the parameters take in the deployed network: packed codes of quantized weights, 4 bytes for others.
+[[nodiscard]] std::int64_t weight_bytes(Network& network);
+
+}  // namespace fq::cli

@@ -1,0 +1,43 @@
+#pragma once
+
+/// Network: a model together with what it takes to build it again from a checkpoint.
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "fakequant/cli/flags.h"
+#include "fakequant/layers/module.h"
+#include "fakequant/train/data/dataset.h"
+
+namespace fq::cli {
+
+struct Network {
+  std::shared_ptr<Module> module;
+  /// {"model": .., "options": .., "sample_shape": [..], "classes": n, "folded": false, "quantization": null}
+  nlohmann::json identity;
+
+  /// Of a batch of one.
+  [[nodiscard]] Shape input_shape() const;
+  [[nodiscard]] std::int64_t classes() const { return identity.at("classes").get<std::int64_t>(); }
+  [[nodiscard]] bool folded() const { return identity.at("folded").get<bool>(); }
+  [[nodiscard]] bool quantized() const { return !identity.at("quantization").is_null(); }
+};
+
+/// Builds the model of --model and --model-options for samples of that data set, with weights by `seed`.
+[[nodiscard]] Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed);
+/// Builds the model that a checkpoint names, and puts its values in. Throws FileError as `load_state`, and for a
+/// checkpoint whose values do not fit its model.
+[[nodiscard]] Network load_network(const std::string& checkpoint);
+/// A checkpoint without the state of training.
+void save_network(const Network& network, const std::string& path);
+
+/// Folds batch norm; returns how many.
+std::size_t fold_network(Network& network);
+/// Puts quantizers in by a config as in QuantConfig::from_json.
+void quantize_network(Network& network, const nlohmann::json& config);
+
+/// Throws ArgumentError when the data set's samples or labels are not those of the network.
+void check_fits(const Network& network, const Dataset& data, const std::string& function);
+
+}  // namespace fq::cli

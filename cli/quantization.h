@@ -1,0 +1,18 @@
+#pragma once
+
+/// From a float network to a calibrated one, as the flags say.
+
+#include "fakequant/cli/network.h"
+#include "fakequant/cli/output.h"
+
+namespace fq::cli {
+
+/// The quantization config of --preset or --config, with --target, --scale and --method over it.
+/// Throws ArgumentError naming file and line of a key that is not one.
+[[nodiscard]] nlohmann::json read_quantization(const Flags& flags);
+
+/// Folds batch norm (unless --keep-bn), puts quantizers in, and calibrates them on --samples of `data`.
+void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_ptr<const Dataset> data,
+                            Output& output);
+
+}  // namespace fq::cli
