@@ -87,6 +87,7 @@ int guarded_main(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   std::signal(SIGINT, fq::cli::on_interrupt);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too long is an error like a full disk
   fq::set_log_callback(fq::cli::on_log);
   return fq::cli::guarded_main({argv + 1, argv + argc});
 }

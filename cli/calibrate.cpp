@@ -1,0 +1,47 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/data.h"
+#include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/flag_groups.h"
+#include "fakequant/cli/quantization.h"
+#include "fakequant/core/check.h"
+#include "fakequant/layers/quantize.h"
+
+namespace fq::cli {
+
+FlagSet calibrate_flags() {
+  FlagSet set("calibrate", "Puts quantizers into a float network and chooses their ranges on training images.",
+              "CHECKPOINT --data FILE -o FILE [flags]");
+  set.group("Files")
+      .argument("checkpoint", "FILE", "a float checkpoint")
+      .value("output,o", "FILE", "the quantized checkpoint");
+  add_data_flags(set, "train");
+  add_quantization_flags(set);
+  add_calibration_flags(set);
+  add_general_flags(set);
+  return set;
+}
+
+nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
+  apply_general_flags(flags);
+  const std::string path = flags.required("output");
+  static_cast<void>(read_quantization(flags));
+  Network network = load_network(flags.required("checkpoint"));
+  FQ_CHECK(!network.quantized(), "calibrate", "{} is quantized already: give a float checkpoint",
+           flags.text("checkpoint"));
+  const auto data = open_data(flags, flags.text("split"), network.classes());
+  check_fits(network, *data, "calibrate");
+  const Stopwatch watch;
+  quantize_and_calibrate(network, flags, data, output);
+  save_network(network, path);
+  std::ostringstream table;
+  print_quant_summary(*network.module, table);
+  output.line(table.str() + fmt::format("calibrated in {}, {}", duration(watch.seconds()), path));
+  return {{"output", path}, {"quantizers", named_quantizers(*network.module).size()}, {"seconds", watch.seconds()}};
+}
+
+}  // namespace fq::cli

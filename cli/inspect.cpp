@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/flag_groups.h"
+#include "fakequant/core/io/state_file.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/layers/trace.h"
+#include "fakequant/train/data/hdf5_dataset.h"
+
+namespace fq::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+bool is_state_file(const std::string& path) {
+  try {
+    static_cast<void>(state_file_info(path));
+    return true;
+  } catch (const FileError&) {
+    return false;
+  }
+}
+
+ordered_json inspect_checkpoint(const std::string& path, Output& output) {
+  Network network = load_network(path);
+  const Summary sizes = summary(*network.module, network.input_shape());
+  std::ostringstream text;
+  text << sizes;
+  if (network.quantized()) print_quant_summary(*network.module, text);
+  text << "model " << network.identity.at("model").dump() << ", " << network.classes() << " classes, "
+       << (network.folded() ? "batch norm folded, " : "") << weight_bytes(network) << " bytes of weights";
+  output.line(text.str());
+  return {{"kind", "checkpoint"},
+          {"identity", network.identity},
+          {"parameters", sizes.parameters},
+          {"multiply_adds", sizes.multiply_adds},
+          {"weight_bytes", weight_bytes(network)},
+          {"quantizers", named_quantizers(*network.module).size()}};
+}
+
+ordered_json inspect_state(const std::string& path, Output& output) {
+  const StateFileInfo info = state_file_info(path);
+  if (info.kind == "checkpoint") return inspect_checkpoint(path, output);
+  const StateDict state = load_state(path, {});
+  for (const auto& [name, tensor] : state.tensors()) output.line(fmt::format("{:<50} {}", name, tensor.describe()));
+  return {{"kind", info.kind}, {"version", info.version}, {"bytes", info.bytes}, {"datasets", state.names()}};
+}
+
+ordered_json inspect_group(const std::string& path, const std::string& group, Output& output) {
+  Hdf5DatasetOptions options;
+  options.split = group;
+  const Hdf5Dataset data(path, options);
+  output.line(fmt::format("{:<6} {} samples of {}, {} classes", group, data.size(), to_string(data.sample_shape()),
+                          data.classes()));
+  return {{"samples", data.size()}, {"shape", data.sample_shape()}, {"classes", data.classes()}};
+}
+
+ordered_json inspect_data(const std::string& path, Output& output) {
+  ordered_json groups;
+  groups["train"] = inspect_group(path, "train", output);
+  try {
+    groups["test"] = inspect_group(path, "test", output);
+  } catch (const FileError&) {
+    output.line("no group test");
+  }
+  return {{"kind", "data"}, {"groups", groups}};
+}
+
+}  // namespace
+
+FlagSet inspect_flags() {
+  FlagSet set("inspect", "Shows what a checkpoint, data set or other file of ours holds.", "FILE [flags]");
+  set.group("Files").argument("file", "FILE", "a checkpoint, scales or predictions file, or a data set");
+  add_general_flags(set);
+  return set;
+}
+
+ordered_json inspect(const Flags& flags, Output& output) {
+  apply_general_flags(flags);
+  const std::string path = flags.required("file");
+  return is_state_file(path) ? inspect_state(path, output) : inspect_data(path, output);
+}
+
+}  // namespace fq::cli

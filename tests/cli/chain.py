@@ -1,0 +1,100 @@
+"""Every command once, from images to scales."""
+
+import json
+import os
+import sys
+
+import h5py
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from command import COMMAND, DIGITS, SOURCE, events, result, run  # noqa: E402
+
+COMMANDS = ["train", "fold", "calibrate", "qat", "evaluate", "predict", "export", "inspect", "run"]
+
+for command in COMMANDS:
+    text = run(command, "--help").stdout
+    assert text.startswith("fakequant " + command) and "--json" in text, text
+assert run("--version").stdout.startswith("fakequant 0."), run("--version").stdout
+assert all(command in run("--help").stdout for command in COMMANDS)
+
+train = ["train", "--model", "cnn", "--model-options", '{"width": 8}', "--data", DIGITS, "--epochs", "6", "--batch", "32",
+         "--lr", "0.01", "--label-smoothing", "0.05", "--augment", "shift=0.6,rotate=7.5,scale=0.1,shear=0.1",
+         "--val-fraction", "0.2", "--seed", "3", "-o", "float.h5"]
+log = events(*train)
+epochs = [event for event in log if event["event"] == "epoch"]
+assert len(epochs) == 6 and epochs[-1]["loss"] < epochs[0]["loss"], epochs
+assert {"epoch", "epochs", "loss", "accuracy", "val_accuracy", "lr", "images_per_second", "seconds"} <= set(epochs[0])
+assert log[-1]["event"] == "result" and log[-1]["command"] == "train" and os.path.exists(log[-1]["output"])
+
+plain = run("evaluate", "float.h5", "--data", DIGITS).stdout
+assert "accuracy" in plain and "360 images" in plain and "\r" not in plain, plain
+floating = result("evaluate", "float.h5", "--data", DIGITS)
+assert floating["count"] == 360 and floating["accuracy"] > 85, floating
+
+folded = result("fold", "float.h5", "-o", "folded.h5")
+assert folded["folded"] >= 1
+again = result("evaluate", "folded.h5", "--data", DIGITS)
+assert abs(again["accuracy"] - floating["accuracy"]) < 0.6 and abs(again["loss"] - floating["loss"]) < 1e-3
+
+result("calibrate", "folded.h5", "--data", DIGITS, "--preset", "int8", "-o", "ptq.h5")
+result("calibrate", "float.h5", "--data", DIGITS, "--preset", "int8", "-o", "ptq_from_float.h5")
+ptq = result("evaluate", "ptq.h5", "--data", DIGITS)
+assert ptq["accuracy"] > floating["accuracy"] - 2 and ptq["weight_bytes"] < floating["weight_bytes"] / 2, ptq
+assert ptq["loss"] == result("evaluate", "ptq_from_float.h5", "--data", DIGITS)["loss"]
+for method in ["moving_average", "percentile", "entropy", "mse"]:
+    result("calibrate", "folded.h5", "--data", DIGITS, "--method", method, "-o", f"{method}.h5", "--samples", "128")
+    assert result("evaluate", f"{method}.h5", "--data", DIGITS)["accuracy"] > floating["accuracy"] - 5, method
+
+qat = ["--data", DIGITS, "--epochs", "2", "--lr", "0.001", "--seed", "3"]
+result("qat", "ptq.h5", *qat, "-o", "int8.h5")
+assert result("evaluate", "int8.h5", "--data", DIGITS)["accuracy"] > floating["accuracy"] - 2
+result("qat", "folded.h5", "--preset", "w4a4", "--amax", "running", "--freeze-amax-after", "60", *qat, "-o", "w4a4.h5")
+assert result("evaluate", "w4a4.h5", "--data", DIGITS)["accuracy"] > floating["accuracy"] - 6
+result("qat", "float.h5", "--preset", "fp8", "--keep-bn", "--quant-start", "20", "--freeze-bn-after", "40", *qat, "-o",
+       "e4m3.h5")
+assert result("evaluate", "e4m3.h5", "--data", DIGITS)["accuracy"] > floating["accuracy"] - 3
+
+named = result("predict", "int8.h5", "--data", DIGITS, "-o", "predictions.h5", "--codes")
+with h5py.File("predictions.h5") as file, h5py.File(DIGITS) as data:
+    logits = file["logits"][()]
+    assert logits.shape == (360, 10) and logits.dtype == np.float32
+    share = 100 * np.mean(np.argmax(logits, 1) == data["test/y"][()])
+    assert abs(share - result("evaluate", "int8.h5", "--data", DIGITS)["accuracy"]) < 1e-9
+    assert len(file["codes"]) >= 2
+    for name, codes in file["codes"].items():
+        assert codes.shape[0] == 360 and codes.dtype.kind in "iu", (name, codes)
+result("predict", "int8.h5", "--data", DIGITS, "-o", "predictions_7.h5", "--codes", "--batch", "7")
+with h5py.File("predictions.h5") as a, h5py.File("predictions_7.h5") as b:
+    assert np.array_equal(a["logits"][()], b["logits"][()])
+    assert all(np.array_equal(a["codes"][name][()], b["codes"][name][()]) for name in a["codes"])
+
+os.mkdir("scales")
+result("export", "int8.h5", "-o", "scales")
+result("export", "int8.h5", "-o", "named")
+with open("scales/scales.json") as text, h5py.File("scales/scales.h5") as scales:
+    listed = json.load(text)["quantizers"]
+    assert any(q["name"].endswith("weight_quantizer") for q in listed), listed
+    assert all(np.all(scales[q["name"]]["scale"][()] > 0) for q in listed if q["enabled"])
+assert os.path.exists("named_scales.json") and os.path.exists("named_scales.h5")
+
+for path, text in [("int8.h5", "quantizers"), ("float.h5", "parameters"), (DIGITS, "1437"), ("predictions.h5", "logits")]:
+    assert text in run("inspect", path).stdout, (path, run("inspect", path).stdout)
+assert result("inspect", "int8.h5")["parameters"] > 0
+
+recipe = {"model": "cnn", "model-options": {"width": 4}, "data": DIGITS, "output": "recipe", "phases": [
+    {"phase": "train in float", "command": "train", "epochs": 1, "output": "float.h5"},
+    {"command": "calibrate", "checkpoint": "float.h5", "preset": "int8", "output": "ptq.h5"},
+    {"command": "evaluate", "checkpoint": "ptq.h5"},
+    {"command": "export", "checkpoint": "ptq.h5", "output": "."}]}
+with open("recipe.json", "w") as file:
+    json.dump(recipe, file, indent=1)
+plain = run("run", "recipe.json", "--report", "report.json").stdout
+assert "[1/4] train in float" in plain and "done in" in plain, plain
+with open("report.json") as file:
+    phases = json.load(file)["phases"]
+assert [phase["command"] for phase in phases] == ["train", "calibrate", "evaluate", "export"]
+assert "accuracy" in phases[2]["result"] and os.path.exists("recipe/scales.json")
+events("run", "recipe.json", "-o", "elsewhere")
+assert os.path.exists("elsewhere/ptq.h5")
+print("chain: ok", COMMAND, SOURCE)

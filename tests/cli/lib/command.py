@@ -1,0 +1,77 @@
+"""What the end-to-end tests share: running the command and looking at what it did."""
+
+import json
+import os
+import shutil
+import subprocess
+
+COMMAND = os.environ["FAKEQUANT"]
+SOURCE = os.environ["FAKEQUANT_SOURCE_DIR"]
+DIGITS = os.path.join(SOURCE, "data", "digits.h5")
+TINY = ["--model", "cnn", "--model-options", '{"width": 4}']
+SHORT = TINY + ["--data", DIGITS, "--epochs", "2", "--batch", "64", "--seed", "1"]
+
+
+def environment(threads):
+    return dict(os.environ, OMP_NUM_THREADS=str(threads), OMP_WAIT_POLICY="passive")
+
+
+def run(*arguments, status=0, threads=2, limits=None):
+    """Runs the command; returns the finished process. `limits` are shell commands before it (ulimit)."""
+    line = [COMMAND, *map(str, arguments)]
+    if limits:
+        line = ["bash", "-c", limits + '; exec "$@"', "bash", *line]
+    done = subprocess.run(line, capture_output=True, text=True, env=environment(threads), timeout=300)
+    assert done.returncode == status, (
+        f"{arguments}: exit status {done.returncode}, not {status}\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+def start(*arguments, threads=2):
+    return subprocess.Popen([COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=environment(threads))
+
+
+def events(*arguments, threads=2):
+    """The JSON objects of a run, in order."""
+    lines = run(*arguments, "--json", threads=threads).stdout.splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def result(*arguments, threads=2):
+    last = events(*arguments, threads=threads)[-1]
+    assert last["event"] == "result", last
+    return last
+
+
+def fails(status, says, *arguments, limits=None):
+    """The command ends with that status and one line on standard error that holds every text of `says`."""
+    before = snapshot()
+    done = run(*arguments, status=status, limits=limits)
+    line = done.stderr
+    assert line.startswith("fakequant: [") and line.count("\n") == 1, f"{arguments}: not one line:\n{line}"
+    for text in [says] if isinstance(says, str) else says:
+        assert text in line, f"{arguments}: '{text}' is not in: {line}"
+    assert snapshot() == before, f"{arguments}: files changed: {set(snapshot()) ^ set(before)}"
+    return line
+
+
+def snapshot():
+    """Every file below here with its size and time."""
+    found = {}
+    for folder, _, names in os.walk("."):
+        for name in names:
+            path = os.path.join(folder, name)
+            found[path] = (os.path.getsize(path), os.stat(path).st_mtime_ns)
+    return found
+
+
+def same_bytes(a, b):
+    with open(a, "rb") as first, open(b, "rb") as second:
+        return first.read() == second.read()
+
+
+def fresh(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    return folder
