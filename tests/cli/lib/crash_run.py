@@ -1,0 +1,15 @@
+"""What scripts/crash runs: half of the moments in float, half quantized."""
+
+import sys
+
+from command import DIGITS, TINY, run
+from crash import kill_and_resume
+
+moments = int(sys.argv[1])
+common = ["--data", DIGITS, "--save-every", "5", "--seed", "1", "--augment", "shift=0.6,rotate=7.5,cutout=2"]
+kills = kill_and_resume(["train", *TINY, *common, "--epochs", "20", "--ema", "0.99", "--val-fraction", "0.2"],
+                        moments - moments // 2, log=print)
+run("train", *TINY, *common, "--epochs", "2", "-o", "float.h5")
+kills += kill_and_resume(["qat", "float.h5", "--preset", "int8", "--amax", "running", "--freeze-amax-after", "400",
+                          *common, "--epochs", "15", "--lr", "0.001"], moments // 2, seed=1, log=print)
+print(f"{kills} kills in {moments} moments: the same bits as undisturbed")
