@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 #include <sstream>
+
+#include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
@@ -14,7 +14,8 @@
 namespace fq::cli {
 
 FlagSet calibrate_flags() {
-  FlagSet set("calibrate", "Puts quantizers into a float network and chooses their ranges on training images.",
+  FlagSet set("calibrate",
+              "Puts quantizers into a float network and chooses their ranges on training images.",
               "CHECKPOINT --data FILE -o FILE [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a float checkpoint")
@@ -41,7 +42,9 @@ nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
   std::ostringstream table;
   print_quant_summary(*network.module, table);
   output.line(table.str() + fmt::format("calibrated in {}, {}", duration(watch.seconds()), path));
-  return {{"output", path}, {"quantizers", named_quantizers(*network.module).size()}, {"seconds", watch.seconds()}};
+  return {{"output", path},
+          {"quantizers", named_quantizers(*network.module).size()},
+          {"seconds", watch.seconds()}};
 }
 
 }  // namespace fq::cli

@@ -61,7 +61,7 @@ std::shared_ptr<const Dataset> some_samples(std::shared_ptr<const Dataset> data,
   if (count >= data->size()) return data;
   std::vector<std::int64_t> rows(static_cast<std::size_t>(data->size()));
   std::iota(rows.begin(), rows.end(), 0);
-  fq::detail::RandomStream(seed, 0, 0).shuffle(rows);
+  fq::detail::Draws(seed, 0, 0).shuffle(rows);
   rows.resize(static_cast<std::size_t>(count));
   std::ranges::sort(rows);
   return std::make_shared<Subset>(std::move(data), std::move(rows));

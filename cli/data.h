@@ -17,7 +17,7 @@ namespace fq::cli {
 /// "shift=0.6,rotate=7.5,scale=0.1,shear=0.1,cutout=2,flip=1". Throws ArgumentError naming the nearest key.
 [[nodiscard]] AugmentOptions read_augment(const Flags& flags);
 /// The first `count` samples in the order of a permutation by `seed`; all when there are not more.
-[[nodiscard]] std::shared_ptr<const Dataset> some_samples(std::shared_ptr<const Dataset> data, std::int64_t count,
-                                                          std::uint64_t seed);
+[[nodiscard]] std::shared_ptr<const Dataset> some_samples(std::shared_ptr<const Dataset> data,
+                                                          std::int64_t count, std::uint64_t seed);
 
 }  // namespace fq::cli

@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
@@ -10,7 +10,8 @@
 namespace fq::cli {
 
 FlagSet evaluate_flags() {
-  FlagSet set("evaluate", "Accuracy and loss of a checkpoint on one group of a data set.", "CHECKPOINT --data FILE [flags]");
+  FlagSet set("evaluate", "Accuracy and loss of a checkpoint on one group of a data set.",
+              "CHECKPOINT --data FILE [flags]");
   set.group("Network").argument("checkpoint", "FILE", "the checkpoint");
   add_data_flags(set, "test");
   add_general_flags(set);
@@ -26,9 +27,12 @@ nlohmann::ordered_json evaluate(const Flags& flags, Output& output) {
   const Score result = score(network, data, batch, output);
   output.line(fmt::format("accuracy {}, loss {:.4f}, {} images in {}", percent(result.accuracy, result.count),
                           result.loss, result.count, duration(watch.seconds())));
-  return {{"checkpoint", flags.text("checkpoint")}, {"split", flags.text("split")},
-          {"accuracy", 100 * result.accuracy},      {"loss", result.loss},
-          {"count", result.count},                  {"weight_bytes", weight_bytes(network)}};
+  return {{"checkpoint", flags.text("checkpoint")},
+          {"split", flags.text("split")},
+          {"accuracy", 100 * result.accuracy},
+          {"loss", result.loss},
+          {"count", result.count},
+          {"weight_bytes", weight_bytes(network)}};
 }
 
 }  // namespace fq::cli

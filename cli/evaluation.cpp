@@ -8,24 +8,9 @@
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/data/loader.h"
+#include "fakequant/train/evaluate.h"
 
 namespace fq::cli {
-namespace {
-
-std::int64_t right_answers(const Tensor& logits, const Tensor& labels) {
-  const auto values = logits.to_vector<float>();
-  const auto classes = logits.dim(1);
-  const auto* label = labels.data<std::int64_t>();
-  std::int64_t right = 0;
-  for (std::int64_t i = 0; i < logits.dim(0); ++i) {
-    const auto row = values.begin() + i * classes;
-    right += std::max_element(row, row + classes) - row == label[i];
-  }
-  return right;
-}
-
-}  // namespace
-
 void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                     const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
                     const std::string& label) {
@@ -59,7 +44,7 @@ Score score(Network& network, std::shared_ptr<const Dataset> data, std::int64_t 
   std::int64_t right = 0;
   const auto add = [&](const Batch& samples, const Variable& logits) {
     sum.loss += ops::cross_entropy(logits.as_float(), samples.y).item() * double(samples.size());
-    right += right_answers(logits.tensor(), samples.y);
+    right += count_correct(logits.tensor(), samples.y);
     sum.count += samples.size();
   };
   for_each_batch(network, std::move(data), batch, add, output, "evaluate");

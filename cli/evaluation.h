@@ -17,7 +17,8 @@ struct Score {
   std::int64_t count = 0;
 };
 
-/// Calls `visit` with the samples and the logits of each batch, in order. Stops with Interrupted after Ctrl-C.
+/// Calls `visit` with the samples and the logits of each batch, in order. Stops with Interrupted after
+/// Ctrl-C.
 void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                     const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
                     const std::string& label);
@@ -25,9 +26,11 @@ void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::
 /// Throws ArgumentError naming the first enabled quantizer that was not calibrated.
 void check_calibrated(Network& network, const std::string& function);
 
-[[nodiscard]] Score score(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch, Output& output);
+[[nodiscard]] Score score(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
+                          Output& output);
 
-/// Bytes that the parameters take in the deployed network: packed codes of quantized weights, 4 bytes for others.
+/// Bytes that the parameters take in the deployed network: packed codes of quantized weights, 4 bytes for
+/// others.
 [[nodiscard]] std::int64_t weight_bytes(Network& network);
 
 }  // namespace fq::cli

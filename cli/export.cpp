@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/evaluation.h"
@@ -13,7 +13,8 @@
 namespace fq::cli {
 namespace {
 
-/// "out/" and folders give out/scales, anything else is the beginning of the names: "a/int8" gives a/int8_scales.
+/// "out/" and folders give out/scales, anything else is the beginning of the names: "a/int8" gives
+/// a/int8_scales.
 std::string prefix_of(const std::string& output) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -25,7 +26,8 @@ std::string prefix_of(const std::string& output) {
 }  // namespace
 
 FlagSet export_flags() {
-  FlagSet set("export", "Writes the scales of a quantized checkpoint: scales.json to read, scales.h5 to compute with.",
+  FlagSet set("export",
+              "Writes the scales of a quantized checkpoint: scales.json to read, scales.h5 to compute with.",
               "CHECKPOINT -o FOLDER|PREFIX [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a calibrated checkpoint")

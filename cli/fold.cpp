@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/flag_groups.h"

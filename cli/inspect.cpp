@@ -1,11 +1,12 @@
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 #include <sstream>
+
+#include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flag_groups.h"
+#include "fakequant/core/error.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/trace.h"
@@ -46,7 +47,8 @@ ordered_json inspect_state(const std::string& path, Output& output) {
   const StateFileInfo info = state_file_info(path);
   if (info.kind == "checkpoint") return inspect_checkpoint(path, output);
   const StateDict state = load_state(path, {});
-  for (const auto& [name, tensor] : state.tensors()) output.line(fmt::format("{:<50} {}", name, tensor.describe()));
+  for (const auto& [name, tensor] : state.tensors())
+    output.line(fmt::format("{:<50} {}", name, tensor.describe()));
   return {{"kind", info.kind}, {"version", info.version}, {"bytes", info.bytes}, {"datasets", state.names()}};
 }
 
@@ -54,8 +56,8 @@ ordered_json inspect_group(const std::string& path, const std::string& group, Ou
   Hdf5DatasetOptions options;
   options.split = group;
   const Hdf5Dataset data(path, options);
-  output.line(fmt::format("{:<6} {} samples of {}, {} classes", group, data.size(), to_string(data.sample_shape()),
-                          data.classes()));
+  output.line(fmt::format("{:<6} {} samples of {}, {} classes", group, data.size(),
+                          to_string(data.sample_shape()), data.classes()));
   return {{"samples", data.size()}, {"shape", data.sample_shape()}, {"classes", data.classes()}};
 }
 

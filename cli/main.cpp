@@ -6,17 +6,12 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/warnings.h"
 #include "fakequant/cli/version.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/log.h"
 
 namespace fq::cli {
 namespace {
-
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
 
 int complain(std::string_view message, int status) {
   std::fflush(stdout);
@@ -60,11 +55,6 @@ void on_interrupt(int) {
   if (stop_requested().exchange(true)) std::_Exit(130);
 }
 
-void on_log(LogLevel level, std::string_view message) {
-  if (level >= LogLevel::warning)
-    fmt::print(stderr, "fakequant: {}: {}\n", name(level), one_line(std::string(message)));
-}
-
 int guarded_main(const std::vector<std::string>& arguments) {
   try {
     dispatch(arguments);
@@ -88,6 +78,6 @@ int guarded_main(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   std::signal(SIGINT, fq::cli::on_interrupt);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too long is an error like a full disk
-  fq::set_log_callback(fq::cli::on_log);
+  fq::cli::print_warnings();
   return fq::cli::guarded_main({argv + 1, argv + argc});
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fakequant/cli/flags.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/layers/module.h"
 #include "fakequant/train/data/dataset.h"
 
@@ -26,9 +27,10 @@ struct Network {
 
 /// Builds the model of --model and --model-options for samples of that data set, with weights by `seed`.
 [[nodiscard]] Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed);
-/// Builds the model that a checkpoint names, and puts its values in. Throws FileError as `load_state`, and for a
-/// checkpoint whose values do not fit its model.
+/// Builds the model that a checkpoint names, and puts its values in. Throws FileError as `load_state`, and
+/// for a checkpoint whose values do not fit its model.
 [[nodiscard]] Network load_network(const std::string& checkpoint);
+[[nodiscard]] Network load_network(const StateDict& state, const std::string& path);
 /// A checkpoint without the state of training.
 void save_network(const Network& network, const std::string& path);
 

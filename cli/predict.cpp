@@ -1,8 +1,8 @@
-#include <fmt/format.h>
-
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+
+#include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
@@ -22,7 +22,8 @@ class CodeRecorder : public Recorder {
  public:
   explicit CodeRecorder(Module& model) {
     for (auto& [path, module] : model.named_modules())
-      if (auto* quant = dynamic_cast<QuantModule*>(module); quant != nullptr && quant->weight_quantizer() != nullptr)
+      if (auto* quant = dynamic_cast<QuantModule*>(module);
+          quant != nullptr && quant->weight_quantizer() != nullptr)
         weights_.insert(quant->weight_quantizer()->name());
   }
 
@@ -40,8 +41,8 @@ class CodeRecorder : public Recorder {
   std::set<std::string> weights_, seen_;
 };
 
-StateDict predictions(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch, bool with_codes,
-                      Output& output) {
+StateDict predictions(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
+                      bool with_codes, Output& output) {
   CodeRecorder recorder(*network.module);
   std::vector<Tensor> logits;
   const auto keep = [&](const Batch&, const Variable& y) {

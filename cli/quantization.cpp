@@ -1,9 +1,9 @@
 #include "fakequant/cli/quantization.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
 
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/json_text.h"
@@ -40,13 +40,15 @@ const std::vector<std::string> kMethods{"max", "moving_average", "percentile", "
 }  // namespace
 
 nlohmann::json read_quantization(const Flags& flags) {
-  FQ_CHECK(!flags.given("preset") || !flags.given("config"), flags.command(), "--preset and --config: give one");
+  FQ_CHECK(!flags.given("preset") || !flags.given("config"), flags.command(),
+           "--preset and --config: give one");
   ordered_json config = flags.given("config")
                             ? read_config_file(flags.text("config"))
                             : ordered_json{{"preset", flags.given("preset") ? flags.text("preset") : "int8"}};
   if (flags.given("target")) config["target"] = flags.choice("target", {"ort", "tensorrt", "none"});
   if (flags.given("scale")) config["scale"] = flags.choice("scale", {"free", "pow2"});
-  if (flags.given("method") && flags.text("method") != "none") config["algorithm"] = flags.choice("method", kMethods);
+  if (flags.given("method") && flags.text("method") != "none")
+    config["algorithm"] = flags.choice("method", kMethods);
   static_cast<void>(QuantConfig::from_json(config));
   return config;
 }

@@ -1,0 +1,98 @@
+#include "fakequant/cli/network.h"
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/warnings.h"
+#include "fakequant/core/check.h"
+#include "fakequant/core/error.h"
+#include "fakequant/layers/fold.h"
+#include "fakequant/layers/model_file.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/layers/trace.h"
+#include "fakequant/train/checkpoint.h"
+
+namespace fq::cli {
+namespace {
+
+using nlohmann::json;
+
+json identity_of(const ModelSpec& spec, const Dataset& data) {
+  return {{"model", json::parse(spec.text())}, {"sample_shape", data.sample_shape()},
+          {"classes", data.classes()},         {"folded", false},
+          {"quantization", nullptr}};
+}
+
+void build(Network& network, std::uint64_t seed) {
+  const auto spec = ModelSpec::parse(network.identity.at("model").dump());
+  const auto shape = network.identity.at("sample_shape").get<Shape>();
+  BuildOptions options;
+  options.seed = seed;
+  network.module = build_model(spec, shape, network.classes(), options);
+}
+
+Network rebuild(const json& identity) {
+  Network network{nullptr, identity};
+  build(network, 0);
+  if (network.folded()) static_cast<void>(fold_batch_norm(*network.module, network.input_shape()));
+  const QuietWarnings said_when_it_was_quantized;
+  if (network.quantized())
+    static_cast<void>(quantize(*network.module, QuantConfig::from_json(network.identity["quantization"]),
+                               network.input_shape()));
+  return network;
+}
+
+}  // namespace
+
+Shape Network::input_shape() const {
+  auto shape = identity.at("sample_shape").get<Shape>();
+  shape.insert(shape.begin(), 1);
+  return shape;
+}
+
+Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed) {
+  const auto spec = ModelSpec::load(flags.required("model"), flags.text("model-options"));
+  Network network{nullptr, identity_of(spec, data)};
+  BuildOptions options;
+  options.seed = seed;
+  network.module = build_model(spec, data.sample_shape(), data.classes(), options);
+  return network;
+}
+
+Network load_network(const std::string& checkpoint) { return load_network(load_checkpoint(checkpoint), checkpoint); }
+
+Network load_network(const StateDict& state, const std::string& path) {
+  Network network;
+  try {
+    network = rebuild(state.attribute("model"));
+  } catch (const json::exception& error) {
+    throw FileError(path, "model", fmt::format("[load_checkpoint] {} does not say what model it is of: {}", path, error.what()));
+  } catch (const ArgumentError& error) {
+    throw FileError(path, "model", fmt::format("[load_checkpoint] the model in {} cannot be built: {}", path, error.what()));
+  }
+  load_model_state(*network.module, state, path);
+  return network;
+}
+
+void save_network(const Network& network, const std::string& path) {
+  save_checkpoint(path, model_state(*network.module, network.identity));
+}
+
+std::size_t fold_network(Network& network) {
+  network.identity["folded"] = true;
+  return fold_batch_norm(*network.module, network.input_shape()).size();
+}
+
+void quantize_network(Network& network, const json& config) {
+  network.identity["quantization"] = config;
+  static_cast<void>(quantize(*network.module, QuantConfig::from_json(config), network.input_shape()));
+}
+
+void check_fits(const Network& network, const Dataset& data, const std::string& function) {
+  const auto shape = network.identity.at("sample_shape").get<Shape>();
+  FQ_CHECK(data.sample_shape() == shape, function, "the samples are {}, the network takes {}: give other data or another network",
+           to_string(data.sample_shape()), to_string(shape));
+  FQ_CHECK(data.classes() <= network.classes(), function, "the data has {} classes, the network {}", data.classes(),
+           network.classes());
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,33 @@
+#include "fakequant/cli/warnings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+
+#include "fakequant/core/log.h"
+
+namespace fq::cli {
+namespace {
+
+std::atomic<int> quiet{0};
+
+void on_log(LogLevel level, std::string_view message) {
+  if (quiet > 0 || level < LogLevel::warning) return;
+  fmt::print(stderr, "fakequant: {}: {}\n", name(level), one_line(std::string(message)));
+}
+
+}  // namespace
+
+std::string one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+void print_warnings() { set_log_callback(on_log); }
+
+QuietWarnings::QuietWarnings() { ++quiet; }
+QuietWarnings::~QuietWarnings() { --quiet; }
+
+}  // namespace fq::cli

@@ -1,0 +1,24 @@
+#pragma once
+
+/// What the library logs, on standard error.
+
+#include <string>
+
+namespace fq::cli {
+
+/// Line ends become spaces.
+[[nodiscard]] std::string one_line(std::string text);
+
+/// Prints warnings and errors of the library from now on, one line each.
+void print_warnings();
+
+/// Nothing is printed while it lives.
+class QuietWarnings {
+ public:
+  QuietWarnings();
+  ~QuietWarnings();
+  QuietWarnings(const QuietWarnings&) = delete;  // tied to its block
+  QuietWarnings& operator=(const QuietWarnings&) = delete;
+};
+
+}  // namespace fq::cli
