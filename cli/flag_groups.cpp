@@ -69,9 +69,11 @@ void add_range_flags(FlagSet& set) {
   set.group("Ranges while training")
       .value("amax", "NAME", "frozen: ranges stay as calibrated; running: they follow the activations",
              "frozen")
-      .value("freeze-amax-after", "STEPS", "running ranges stay from this step on; 0: never", "0")
-      .value("quant-start", "STEPS", "train in float before this step", "0")
-      .value("freeze-bn-after", "STEPS", "batch norm keeps its statistics from this step on; 0: never", "0");
+      .value("amax-momentum", "SHARE", "of a step that running ranges go towards those of a batch", "0.01")
+      .value("freeze-amax-after", "STEPS", "running ranges stay after so many steps; -1: never", "-1")
+      .value("quant-start", "STEPS", "train so many steps in float first", "0")
+      .value("freeze-bn-after", "STEPS", "batch norm keeps its statistics after so many steps; -1: never",
+             "-1");
 }
 
 void apply_general_flags(const Flags& flags) {

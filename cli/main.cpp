@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/warnings.h"
 #include "fakequant/cli/version.h"
+#include "fakequant/cli/warnings.h"
 #include "fakequant/core/error.h"
 
 namespace fq::cli {

@@ -17,8 +17,10 @@ namespace {
 using nlohmann::json;
 
 json identity_of(const ModelSpec& spec, const Dataset& data) {
-  return {{"model", json::parse(spec.text())}, {"sample_shape", data.sample_shape()},
-          {"classes", data.classes()},         {"folded", false},
+  return {{"model", json::parse(spec.text())},
+          {"sample_shape", data.sample_shape()},
+          {"classes", data.classes()},
+          {"folded", false},
           {"quantization", nullptr}};
 }
 
@@ -41,6 +43,14 @@ Network rebuild(const json& identity) {
   return network;
 }
 
+/// The weights that a run averaged are those to deploy.
+StateDict with_averages(const StateDict& state) {
+  StateDict out = state;
+  for (const auto& [name, tensor] : state.sub("average").tensors())
+    if (name.starts_with("parameters/") || name.starts_with("buffers/")) out.set(name, tensor);
+  return out;
+}
+
 }  // namespace
 
 Shape Network::input_shape() const {
@@ -58,18 +68,23 @@ Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed
   return network;
 }
 
-Network load_network(const std::string& checkpoint) { return load_network(load_checkpoint(checkpoint), checkpoint); }
+Network load_network(const std::string& checkpoint) {
+  return load_network(load_checkpoint(checkpoint), checkpoint);
+}
 
 Network load_network(const StateDict& state, const std::string& path) {
   Network network;
   try {
     network = rebuild(state.attribute("model"));
   } catch (const json::exception& error) {
-    throw FileError(path, "model", fmt::format("[load_checkpoint] {} does not say what model it is of: {}", path, error.what()));
+    throw FileError(
+        path, "model",
+        fmt::format("[load_checkpoint] {} does not say what model it is of: {}", path, error.what()));
   } catch (const ArgumentError& error) {
-    throw FileError(path, "model", fmt::format("[load_checkpoint] the model in {} cannot be built: {}", path, error.what()));
+    throw FileError(path, "model",
+                    fmt::format("[load_checkpoint] the model in {} cannot be built: {}", path, error.what()));
   }
-  load_model_state(*network.module, state, path);
+  load_model_state(*network.module, with_averages(state), path);
   return network;
 }
 
@@ -89,10 +104,11 @@ void quantize_network(Network& network, const json& config) {
 
 void check_fits(const Network& network, const Dataset& data, const std::string& function) {
   const auto shape = network.identity.at("sample_shape").get<Shape>();
-  FQ_CHECK(data.sample_shape() == shape, function, "the samples are {}, the network takes {}: give other data or another network",
+  FQ_CHECK(data.sample_shape() == shape, function,
+           "the samples are {}, the network takes {}: give other data or another network",
            to_string(data.sample_shape()), to_string(shape));
-  FQ_CHECK(data.classes() <= network.classes(), function, "the data has {} classes, the network {}", data.classes(),
-           network.classes());
+  FQ_CHECK(data.classes() <= network.classes(), function, "the data has {} classes, the network {}",
+           data.classes(), network.classes());
 }
 
 }  // namespace fq::cli

@@ -54,13 +54,13 @@ nlohmann::json read_quantization(const Flags& flags) {
 }
 
 void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_ptr<const Dataset> data,
-                            Output& output) {
+                            Output& output, bool calibrate) {
   const auto config = read_quantization(flags);
   const auto samples = flags.integer("samples", 1, std::int64_t{1} << 40);
   const auto batch = flags.integer("batch", 1, 1 << 20);
   if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
   quantize_network(network, config);
-  if (flags.text("method") == "none") return;
+  if (!calibrate || flags.text("method") == "none") return;
   data = some_samples(std::move(data), samples, 0);
   output.line(fmt::format("calibrating on {} images", data->size()));
   DataLoader loader(data, {.batch_size = batch, .shuffle = false});

@@ -1,10 +1,10 @@
 #include "fakequant/cli/warnings.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+
+#include <fmt/format.h>
 
 #include "fakequant/core/log.h"
 

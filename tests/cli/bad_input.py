@@ -99,7 +99,8 @@ fails(2, ["bad3.json:", "nodez", "'nodes'"], "train", "--data", DIGITS, "-o", "o
       text("bad3.json", {"nodez": [flatten, layer]}))
 fails(2, "bad4.json:2", "train", "--data", DIGITS, "-o", "out.h5", "--model", text("bad4.json", '{"nodes": [\n{,\n'))
 fails(2, "cnm", "train", "--data", DIGITS, "-o", "out.h5", "--model", "cnm")
-fails(2, "widht", "train", "--data", DIGITS, "-o", "out.h5", "--model", "cnn", "--model-options", '{"widht": 4}')
+fails(2, ["widhts", "'widths'"], "train", "--data", DIGITS, "-o", "out.h5", "--model", "cnn", "--model-options",
+      '{"widhts": [4]}')
 
 # Quantization.
 run("train", *SHORT, "-o", "float.h5")

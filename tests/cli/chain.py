@@ -18,7 +18,7 @@ for command in COMMANDS:
 assert run("--version").stdout.startswith("fakequant 0."), run("--version").stdout
 assert all(command in run("--help").stdout for command in COMMANDS)
 
-train = ["train", "--model", "cnn", "--model-options", '{"width": 8}', "--data", DIGITS, "--epochs", "6", "--batch", "32",
+train = ["train", "--model", "cnn", "--model-options", '{"widths": [12, 16, 16], "features": 32}', "--data", DIGITS, "--epochs", "6", "--batch", "32",
          "--lr", "0.01", "--label-smoothing", "0.05", "--augment", "shift=0.6,rotate=7.5,scale=0.1,shear=0.1",
          "--val-fraction", "0.2", "--seed", "3", "-o", "float.h5"]
 log = events(*train)
@@ -82,7 +82,7 @@ for path, text in [("int8.h5", "quantizers"), ("float.h5", "parameters"), (DIGIT
     assert text in run("inspect", path).stdout, (path, run("inspect", path).stdout)
 assert result("inspect", "int8.h5")["parameters"] > 0
 
-recipe = {"model": "cnn", "model-options": {"width": 4}, "data": DIGITS, "output": "recipe", "phases": [
+recipe = {"model": "cnn", "model-options": {"widths": [8, 8, 8], "features": 16}, "data": DIGITS, "output": "recipe", "phases": [
     {"phase": "train in float", "command": "train", "epochs": 1, "output": "float.h5"},
     {"command": "calibrate", "checkpoint": "float.h5", "preset": "int8", "output": "ptq.h5"},
     {"command": "evaluate", "checkpoint": "ptq.h5"},

@@ -8,7 +8,7 @@ import subprocess
 COMMAND = os.environ["FAKEQUANT"]
 SOURCE = os.environ["FAKEQUANT_SOURCE_DIR"]
 DIGITS = os.path.join(SOURCE, "data", "digits.h5")
-TINY = ["--model", "cnn", "--model-options", '{"width": 4}']
+TINY = ["--model", "cnn", "--model-options", '{"widths": [8, 8, 8], "features": 16}']
 SHORT = TINY + ["--data", DIGITS, "--epochs", "2", "--batch", "64", "--seed", "1"]
 
 

@@ -1,0 +1,72 @@
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/data.h"
+#include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/flag_groups.h"
+#include "fakequant/cli/quantization.h"
+#include "fakequant/cli/training.h"
+#include "fakequant/core/check.h"
+#include "fakequant/train/checkpoint.h"
+
+namespace fq::cli {
+namespace {
+
+constexpr std::int64_t kManySteps = std::int64_t{1} << 40;
+
+void read_ranges(TrainerOptions& options, const Flags& flags) {
+  options.amax =
+      flags.choice("amax", {"frozen", "running"}) == "running" ? AmaxMode::running : AmaxMode::frozen;
+  options.amax_momentum = flags.number("amax-momentum", 1e-9, 1);
+  options.freeze_amax_after = flags.integer("freeze-amax-after", -1, kManySteps);
+  options.quant_start = flags.integer("quant-start", 0, kManySteps);
+  options.freeze_bn_after = flags.integer("freeze-bn-after", -1, kManySteps);
+}
+
+void make_quantized(Run& run, const Flags& flags, Output& output) {
+  const bool asked = flags.given("preset") || flags.given("config");
+  FQ_CHECK(!run.network.quantized() || !asked, "qat",
+           "{} is quantized already: leave out --preset and --config", flags.text("checkpoint"));
+  FQ_CHECK(run.network.quantized() || asked, "qat",
+           "{} is not quantized: give --preset or --config, or run fakequant calibrate first",
+           flags.text("checkpoint"));
+  if (!run.network.quantized()) quantize_and_calibrate(run.network, flags, run.data, output, !run.resume);
+}
+
+}  // namespace
+
+FlagSet qat_flags() {
+  FlagSet set(
+      "qat",
+      "Fine-tunes a network with its quantizers on. A float checkpoint is quantized and calibrated first.",
+      "CHECKPOINT --data FILE -o FILE [--preset NAME] [flags]");
+  set.group("Files")
+      .argument("checkpoint", "FILE", "a calibrated checkpoint, or a float one and --preset")
+      .value("output,o", "FILE", "checkpoint, written whole after every epoch");
+  add_data_flags(set, nullptr);
+  add_training_flags(set, "10", "0.0005");
+  add_range_flags(set);
+  add_quantization_flags(set);
+  add_calibration_flags(set);
+  add_general_flags(set);
+  return set;
+}
+
+nlohmann::ordered_json qat(const Flags& flags, Output& output) {
+  apply_general_flags(flags);
+  TrainerOptions options = read_training(flags);
+  read_ranges(options, flags);
+  if (flags.given("preset") || flags.given("config")) static_cast<void>(read_quantization(flags));
+  Run run;
+  run.network = load_network(flags.required("checkpoint"));
+  run.data = open_data(flags, "train", run.network.classes());
+  check_fits(run.network, *run.data, "qat");
+  run.out = options.out;
+  run.resume = resuming(flags);
+  make_quantized(run, flags, output);
+  if (run.resume) check_same_network(run.network.identity, load_checkpoint(run.out), run.out);
+  if (!run.resume) check_calibrated(run.network, "qat");
+  auto result = train_network(run, std::move(options), flags, output);
+  result["weight_bytes"] = weight_bytes(run.network);
+  return result;
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,69 @@
+#include <fmt/format.h>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/data.h"
+#include "fakequant/cli/flag_groups.h"
+#include "fakequant/cli/training.h"
+#include "fakequant/core/check.h"
+#include "fakequant/train/checkpoint.h"
+
+namespace fq::cli {
+namespace {
+
+Network starting_network(const Flags& flags, const Dataset& data, std::uint64_t seed) {
+  if (!flags.given("checkpoint")) return make_network(flags, data, seed);
+  FQ_CHECK(!flags.given("model"), "train", "--model and --checkpoint: give one");
+  Network network = load_network(flags.text("checkpoint"));
+  FQ_CHECK(!network.quantized(), "train", "{} is quantized: use fakequant qat", flags.text("checkpoint"));
+  check_fits(network, data, "train");
+  return network;
+}
+
+/// Whether `out` is what a finished run with --fold-bn left; such a file has no training state to go on with.
+bool finished_and_folded(const Run& run) {
+  const StateDict state = load_checkpoint(run.out);
+  auto wanted = run.network.identity;
+  const bool folded = state.has_attribute("model") && state.attribute("model").value("folded", false);
+  wanted["folded"] = folded;
+  check_same_network(wanted, state, run.out);
+  return folded && !has_training_state(state);
+}
+
+}  // namespace
+
+FlagSet train_flags() {
+  FlagSet set("train", "Trains a network in float on the group train of a data set.",
+              "--model FILE|NAME --data FILE -o FILE [flags]");
+  add_model_flags(set);
+  set.value("checkpoint", "FILE", "start from these weights in place of --model")
+      .value("output,o", "FILE", "checkpoint, written whole after every epoch")
+      .toggle("fold-bn", "fold batch normalisation at the end");
+  add_data_flags(set, nullptr);
+  add_training_flags(set, "40", "0.004");
+  add_general_flags(set);
+  return set;
+}
+
+nlohmann::ordered_json train(const Flags& flags, Output& output) {
+  apply_general_flags(flags);
+  TrainerOptions options = read_training(flags);
+  Run run;
+  run.data = open_data(flags, "train");
+  run.network = starting_network(flags, *run.data, options.seed);
+  run.out = options.out;
+  run.resume = resuming(flags);
+  if (run.resume && finished_and_folded(run)) {
+    output.line(run.out + " is finished");
+    return {{"output", run.out}};
+  }
+  auto result = train_network(run, std::move(options), flags, output);
+  if (flags.on("fold-bn")) {
+    Network trained = load_network(run.out);
+    result["folded"] = fold_network(trained);
+    save_network(trained, run.out);
+    output.line(fmt::format("{} batch norms folded", result["folded"].get<std::size_t>()));
+  }
+  return result;
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,104 @@
+#include "fakequant/cli/training.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/data.h"
+#include "fakequant/cli/training_report.h"
+#include "fakequant/core/error.h"
+#include "fakequant/train/checkpoint.h"
+
+namespace fq::cli {
+namespace {
+
+constexpr double kMany = 1e9;
+constexpr std::int64_t kManySteps = std::int64_t{1} << 40;
+constexpr std::uint64_t kSplitSeed = 0;  // the same images are held out for every --seed
+
+struct Loaders {
+  std::shared_ptr<DataLoader> training, validation;
+};
+
+Loaders make_loaders(const Run& run, const Flags& flags) {
+  LoaderOptions options;
+  options.batch_size = flags.integer("batch", 1, 1 << 20);
+  options.drop_last = true;
+  options.seed = std::uint64_t(flags.integer("seed", 0, kManySteps));
+  options.augment = read_augment(flags);
+  const double fraction = flags.number("val-fraction", 0, 0.9);
+  if (fraction == 0) return {std::make_shared<DataLoader>(run.data, options), nullptr};
+  auto split = split_validation(run.data->size(), fraction, kSplitSeed);
+  auto held_out = std::make_shared<Subset>(run.data, std::move(split.validation));
+  auto rest = std::make_shared<Subset>(run.data, std::move(split.train));
+  return {std::make_shared<DataLoader>(rest, options),
+          std::make_shared<DataLoader>(held_out,
+                                       LoaderOptions{.batch_size = options.batch_size, .shuffle = false})};
+}
+
+OptimizerOptions read_optimizer(const Flags& flags) {
+  OptimizerOptions options;
+  options.kind = flags.choice("optimizer", {"sgd", "adam", "adamw"});
+  options.learning_rate = flags.number("lr", 0, 1e38);
+  options.weight_decay = flags.number("weight-decay", 0, kMany);
+  options.momentum = flags.number("momentum", 0, 1);
+  options.nesterov = flags.on("nesterov");
+  return options;
+}
+
+ScheduleOptions read_schedule(const Flags& flags) {
+  ScheduleOptions options;
+  const std::string kind = flags.choice("schedule", {"constant", "step", "cosine", "onecycle"});
+  options.kind = kind == "onecycle" ? "one_cycle" : kind;
+  options.warm_up = flags.integer("warmup", 0, kManySteps);
+  return options;
+}
+
+}  // namespace
+
+bool resuming(const Flags& flags) {
+  std::error_code error;
+  return flags.on("resume") && std::filesystem::exists(flags.text("output"), error);
+}
+
+void check_same_network(const nlohmann::json& wanted, const StateDict& state, const std::string& path) {
+  const auto saved = state.has_attribute("model") ? state.attribute("model") : nlohmann::json::object();
+  for (const char* key : {"model", "sample_shape", "classes", "folded", "quantization"})
+    if (saved.value(key, nlohmann::json()) != wanted.at(key))
+      throw FileError(
+          path, "model",
+          fmt::format("[load_checkpoint] {} is a checkpoint of another model: its {} differs", path, key));
+}
+
+TrainerOptions read_training(const Flags& flags) {
+  TrainerOptions options;
+  options.epochs = flags.integer("epochs", 1, 1 << 20);
+  options.accumulation = flags.integer("accumulate", 1, 1 << 20);
+  options.clip_norm = flags.number("clip", 0, kMany);
+  options.label_smoothing = flags.number("label-smoothing", 0, 0.99);
+  options.optimizer = read_optimizer(flags);
+  options.schedule = read_schedule(flags);
+  options.average_decay = flags.number("ema", 0, 0.9999999);
+  options.patience = flags.integer("early-stopping", 0, 1 << 20);
+  options.seed = std::uint64_t(flags.integer("seed", 0, kManySteps));
+  options.out = flags.required("output");
+  options.save_every = flags.integer("save-every", 0, kManySteps);
+  options.stop = &stop_requested();
+  return options;
+}
+
+nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Flags& flags, Output& output) {
+  options.model = run.network.identity.dump();
+  const Loaders loaders = make_loaders(run, flags);
+  TrainingReport report(output, flags.command(), options.epochs, loaders.training->options().batch_size);
+  Trainer trainer(run.network.module, loaders.training, options, loaders.validation, report.callbacks());
+  if (run.resume) trainer.resume(load_checkpoint(run.out), run.out);
+  const TrainingResult result = trainer.fit();
+  if (result.stopped)
+    throw Interrupted(fmt::format("[{}] stopped by Ctrl-C in epoch {}: go on with --resume", flags.command(),
+                                  result.epochs + 1));
+  return report.finish(result, run.out);
+}
+
+}  // namespace fq::cli

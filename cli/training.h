@@ -1,0 +1,32 @@
+#pragma once
+
+/// What `train` and `qat` share: options from flags, the run, and what is told of it.
+
+#include <string>
+
+#include "fakequant/cli/network.h"
+#include "fakequant/cli/output.h"
+#include "fakequant/train/trainer.h"
+
+namespace fq::cli {
+
+/// A run about to begin.
+struct Run {
+  Network network;
+  std::shared_ptr<const Dataset> data;  ///< the group train, --val-fraction of it included
+  std::string out;                      ///< checkpoint
+  bool resume = false;                  ///< from `out`
+};
+
+/// Whether --resume was given and the output is there.
+[[nodiscard]] bool resuming(const Flags& flags);
+/// Throws FileError unless the checkpoint at `path` is of a network with that identity.
+void check_same_network(const nlohmann::json& wanted, const StateDict& state, const std::string& path);
+
+/// The options of the flags that both commands have.
+[[nodiscard]] TrainerOptions read_training(const Flags& flags);
+
+/// Trains, prints, and returns what machines read. Throws Interrupted after Ctrl-C.
+nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Flags& flags, Output& output);
+
+}  // namespace fq::cli
