@@ -32,8 +32,9 @@ ordered_json inspect_checkpoint(const std::string& path, Output& output) {
   std::ostringstream text;
   text << sizes;
   if (network.quantized()) print_quant_summary(*network.module, text);
-  text << "model " << network.identity.at("model").dump() << ", " << network.classes() << " classes, "
-       << (network.folded() ? "batch norm folded, " : "") << weight_bytes(network) << " bytes of weights";
+  text << "model " << network.identity.at("model").value("name", std::string("unnamed")) << ", "
+       << network.classes() << " classes, " << (network.folded() ? "batch norm folded, " : "")
+       << weight_bytes(network) << " bytes of weights";
   output.line(text.str());
   return {{"kind", "checkpoint"},
           {"identity", network.identity},

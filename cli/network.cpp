@@ -46,7 +46,8 @@ Network rebuild(const json& identity) {
 /// The weights that a run averaged are those to deploy.
 StateDict with_averages(const StateDict& state) {
   StateDict out = state;
-  for (const auto& [name, tensor] : state.sub("average").tensors())
+  const StateDict averages = state.sub("average");
+  for (const auto& [name, tensor] : averages.tensors())
     if (name.starts_with("parameters/") || name.starts_with("buffers/")) out.set(name, tensor);
   return out;
 }

@@ -65,7 +65,7 @@ def evaluate(nodes, images):
 
 
 images = x[()].astype(f32) * f32(x.attrs.get("scale", 1.0))
-codes, logits = evaluate(json.loads(checkpoint["attributes"][()])["model"]["nodes"], images)
+codes, logits = evaluate(json.loads(checkpoint["attributes"][()])["model"]["model"]["nodes"], images)
 total = sum(c.size for c in codes.values())
 wrong = sum(int((c.ravel() != wanted["codes"][name][()].ravel()).sum()) for name, c in codes.items())
 bits = int((logits.view(np.int32) != wanted["logits"][()].view(np.int32)).sum())
