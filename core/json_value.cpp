@@ -38,7 +38,7 @@ std::string JsonValue::key() const {
 
 void JsonValue::fail_type(std::string_view expected) const {
   const auto name = key();
-  fail(fmt::format("{}{} is not {}", name.empty() ? "" : "'" + shortened(name) + "': ", shown(*value_),
+  fail(fmt::format("{}{} is not {}", name.empty() ? "" : fmt::format("'{}': ", shortened(name)), shown(*value_),
                    expected));
 }
 
