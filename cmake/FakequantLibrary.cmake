@@ -28,6 +28,9 @@ function(fakequant_compile_rules target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -ffp-contract=off
     -fno-math-errno -fno-trapping-math $<$<BOOL:${FAKEQUANT_WERROR}>:-Werror>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${target} PRIVATE -Wno-restrict) # GCC bug 105651: false alarms in std::string
+  endif()
   if(FAKEQUANT_OPENMP)
     target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
   else()
