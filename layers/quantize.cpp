@@ -83,6 +83,7 @@ class Quantizing {
   Quantizing(Module& model, const QuantConfig& config, const Shape& input_shape)
       : model_(model),
         config_(config),
+        input_shape_(input_shape),
         graph_(trace(model, input_shape)),
         matched_(config.rules.size(), false) {}
 
@@ -91,6 +92,7 @@ class Quantizing {
       place(use);
     for (std::size_t i = 0; i < matched_.size(); ++i)
       if (!matched_[i] && config_.rules[i].by_user) warn_unmatched(config_.rules[i].pattern);
+    (void)trace(model_, input_shape_);  // refuses ranges and axes that do not fit, before any data is seen
     for (const auto& warning : warnings_) log(LogLevel::warning, warning);
     return std::move(warnings_);
   }
@@ -195,6 +197,7 @@ class Quantizing {
 
   Module& model_;
   const QuantConfig& config_;
+  const Shape& input_shape_;
   TraceGraph graph_;
   std::vector<bool> matched_;
   std::vector<std::string> names_, warnings_;

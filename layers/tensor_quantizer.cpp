@@ -164,6 +164,7 @@ QuantSpec TensorQuantizer::spec() const {
 }
 
 QuantSpec TensorQuantizer::spec_for(const Variable& x) const {
+  (void)descriptor_.granularity(x.rank());  // refuses axes that x does not have
   if (x.device().is_meta() && !amax_.defined()) return spec_of(Tensor::scalar(1.0));
   return descriptor_.dynamic() ? spec_of(amax_of(x.tensor(), descriptor_, name_)) : spec();
 }

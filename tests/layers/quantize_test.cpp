@@ -174,6 +174,16 @@ TEST(Quantize, RunningRangesFollowTheInputInTrainingOnly) {
   EXPECT_EQ(quantizer.amax().item(), 2.0);
 }
 
+TEST(Quantize, RefusesRangesThatDoNotFitTheModel) {
+  for (const char* rule : {R"({"pattern": "*weight_quantizer", "amax": [1, 2, 3]})",
+                           R"({"pattern": "conv2.input_quantizer", "axis": 1, "amax": [1, 2, 3]})",
+                           R"({"pattern": "fc.input_quantizer", "axis": 7})"}) {
+    auto model = residual_net();
+    const auto config = QuantConfig::parse(std::string(R"({"preset": "int8", "rules": [)") + rule + "]}");
+    EXPECT_THROW((void)quantize(*model, config, {1, 1, 8, 8}), ArgumentError) << rule;
+  }
+}
+
 TEST(Quantize, RefusesUnknownPresetsKeysAndBlocks) {
   EXPECT_THROW((void)QuantConfig::preset("int9"), ArgumentError);
   EXPECT_THROW((void)QuantConfig::preset("nvfp4"), ArgumentError);
