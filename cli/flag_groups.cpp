@@ -19,8 +19,8 @@ void add_data_flags(FlagSet& set, const char* split) {
 
 void add_model_flags(FlagSet& set) {
   set.group("Model")
-      .value("model,m", "FILE|NAME", "a model file, or one of the built-in models mlp, cnn, resnet20")
-      .value("model-options", "JSON", "options of a built-in model, as {\"width\": 32}");
+      .value("model,m", "FILE|NAME", "a model file (models/*.json), or built in: mlp, cnn, resnet20")
+      .value("model-options", "JSON", "options of a built-in model, as {\"widths\": [16, 32, 32]}");
 }
 
 void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {

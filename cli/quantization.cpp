@@ -5,9 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
-#include "fakequant/cli/json_text.h"
 #include "fakequant/core/check.h"
+#include "fakequant/core/json_text.h"
 #include "fakequant/layers/quant_config.h"
 #include "fakequant/train/calibrate.h"
 #include "fakequant/train/data/loader.h"
@@ -17,22 +18,29 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// The first key of the file that the message quotes, for its line.
-std::string place(const JsonText& file, const std::string& message) {
-  const auto begin = message.find('\'');
-  const auto end = message.find('\'', begin + 1);
-  if (begin == std::string::npos || end == std::string::npos) return file.path;
-  return file.where(message.substr(begin + 1, end - begin - 1));
+/// Where in the file the key stands that the message quotes first; the whole file when there is none.
+std::string pointer_to(const ordered_json& config, const std::string& message) {
+  const auto begin = message.find('\'') + 1;
+  const std::string step = "/" + message.substr(begin, message.find('\'', begin) - begin) + "/";
+  const ordered_json leaves = config.flatten();
+  for (const auto& [pointer, value] : leaves.items())
+    if (const auto at = (pointer + "/").find(step); at != std::string::npos)
+      return pointer.substr(0, at + step.size() - 1);
+  return {};
 }
 
-ordered_json read_config_file(const std::string& path) {
-  const JsonText file = read_json_text(path);
+/// Calls `use`, and gives its errors the line of --config that they quote a key of.
+template <class Use>
+void with_place(const Flags& flags, Use&& use) {
   try {
-    static_cast<void>(QuantConfig::from_json(file.json));
+    use();
   } catch (const ArgumentError& error) {
-    throw ArgumentError(fmt::format("[quantize] {}: {}", place(file, error.what()), error.what()));
+    if (!flags.given("config")) throw;
+    const auto text = fq::detail::JsonText::load(flags.text("config"), "quantize");
+    const std::string message = error.what(), pointer = pointer_to(text->value(), message);
+    if (pointer.empty()) throw;
+    text->fail(pointer, message.substr(message.find("] ") + 2));
   }
-  return file.json;
 }
 
 const std::vector<std::string> kMethods{"max", "moving_average", "percentile", "entropy", "mse", "none"};
@@ -43,13 +51,15 @@ nlohmann::json read_quantization(const Flags& flags) {
   FQ_CHECK(!flags.given("preset") || !flags.given("config"), flags.command(),
            "--preset and --config: give one");
   ordered_json config = flags.given("config")
-                            ? read_config_file(flags.text("config"))
+                            ? fq::detail::JsonText::load(flags.text("config"), "quantize")->value()
                             : ordered_json{{"preset", flags.given("preset") ? flags.text("preset") : "int8"}};
+  FQ_CHECK(config.is_object(), "quantize", "{}: a quantization config is a JSON object",
+           flags.text("config"));
   if (flags.given("target")) config["target"] = flags.choice("target", {"ort", "tensorrt", "none"});
   if (flags.given("scale")) config["scale"] = flags.choice("scale", {"free", "pow2"});
   if (flags.given("method") && flags.text("method") != "none")
     config["algorithm"] = flags.choice("method", kMethods);
-  static_cast<void>(QuantConfig::from_json(config));
+  with_place(flags, [&] { static_cast<void>(QuantConfig::from_json(config)); });
   return config;
 }
 
@@ -59,7 +69,7 @@ void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_pt
   const auto samples = flags.integer("samples", 1, std::int64_t{1} << 40);
   const auto batch = flags.integer("batch", 1, 1 << 20);
   if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
-  quantize_network(network, config);
+  with_place(flags, [&] { quantize_network(network, config); });
   if (!calibrate || flags.text("method") == "none") return;
   data = some_samples(std::move(data), samples, 0);
   output.line(fmt::format("calibrating on {} images", data->size()));
@@ -68,6 +78,7 @@ void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_pt
   options.method = QuantConfig::from_json(config).algorithm;
   options.amax.percentile = flags.number("percentile", 0, 100);
   fq::calibrate(*network.module, loader, options);
+  if (stop_requested()) throw Interrupted("[calibrate] stopped by Ctrl-C: nothing was written");
 }
 
 }  // namespace fq::cli

@@ -2,113 +2,104 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-
-#include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/json_text.h"
-#include "fakequant/core/check.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/json_text.h"
 
 namespace fq::cli {
 namespace {
 
-using nlohmann::ordered_json;
+using fq::detail::JsonText;
+using fq::detail::JsonValue;
+using Names = std::vector<std::string>;
 
-const std::vector<std::string> kShared{"model", "model-options", "data", "seed", "threads"};
+const Names kShared{"model", "model-options", "data", "seed", "threads"};
+const Names kOfPhase{"command", "phase", "seconds", "comment"};
 
-std::string argument_text(const ordered_json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  return value.dump();
+bool among(const Names& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+Names both(Names a, const Names& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+Names phase_commands() {
+  Names names;
+  for (const Command& command : commands())
+    if (command.name != "run") names.emplace_back(command.name);
+  return names;
+}
+
+std::string argument_text(const JsonValue& value) {
+  return value.json().is_string() ? value.string() : value.json().dump();
 }
 
 class Reader {
  public:
   Reader(const std::string& path, const Flags& flags)
-      : file_(read_json_text(path)), flags_(flags), root_(file_.json) {}
+      : text_(JsonText::load(path, "run")), root_(*text_), flags_(flags) {}
 
   Recipe read() {
-    check_root();
-    Recipe recipe;
-    folder_ = flags_.given("output") ? flags_.text("output") : root_.value("output", std::string("."));
-    recipe.folder = folder_;
-    for (const auto& phase : root_["phases"]) recipe.phases.push_back(read_phase(phase));
+    root_.expect_keys(both(kShared, {"output", "phases", "comment"}), "of a recipe");
+    if (root_.has("output")) folder_ = root_.at("output").string();
+    if (flags_.given("output")) folder_ = flags_.text("output");
+    Recipe recipe{folder_, {}};
+    for (const auto& phase : root_.at("phases").elements()) recipe.phases.push_back(read_phase(phase));
+    if (recipe.phases.empty()) root_.at("phases").fail("there are no phases: give a list of them");
     return recipe;
   }
 
  private:
-  void check_root() const {
-    FQ_CHECK(root_.is_object(), "run", "{}: a recipe is an object with phases", file_.path);
-    auto keys = kShared;
-    keys.insert(keys.end(), {"output", "phases", "comment"});
-    for (const auto& [key, value] : root_.items()) check_key(key, keys);
-    FQ_CHECK(root_.contains("phases") && root_["phases"].is_array() && !root_["phases"].empty(), "run",
-             "{}: phases is missing or empty: give a list of phases", file_.path);
-    FQ_CHECK(!root_.contains("output") || root_["output"].is_string(), "run", "{}: output is not a folder",
-             file_.where("output"));
-  }
-
-  void check_key(const std::string& key, const std::vector<std::string>& keys) const {
-    FQ_CHECK(std::ranges::find(keys, key) != keys.end(), "run", "{}: unknown key '{}'{}", file_.where(key),
-             key, detail::did_you_mean(key, keys));
-  }
-
-  Phase read_phase(const ordered_json& json) {
-    FQ_CHECK(json.is_object() && json.contains("command") && json["command"].is_string(), "run",
-             "{}: each phase is an object with a command", file_.where("phases"));
+  Phase read_phase(const JsonValue& json) const {
     Phase phase;
-    phase.command = json["command"].get<std::string>();
-    FQ_CHECK(phase.command != "run", "run", "{}: a recipe cannot run recipes", file_.where("command"));
+    phase.command = json.at("command").choice(phase_commands());
+    phase.name = json.has("phase") ? json.at("phase").string() : phase.command;
+    if (json.has("seconds")) phase.expected_seconds = json.at("seconds").number(0, 1e9);
     const FlagSet set = find_command(phase.command).flags();
-    phase.name = json.value("phase", phase.command);
-    phase.expected_seconds = json.value("seconds", 0.0);
-    for (const auto& [key, value] : json.items()) add_key(phase, set, key, value);
+    json.expect_keys(both(kOfPhase, set.names()), "of " + phase.command);
+    for (const auto& [key, value] : json.json().items())
+      if (!among(kOfPhase, key) && !overridden(key)) add(phase, set, key, json.at(key));
     add_shared(phase, set, json);
     static_cast<void>(Flags(set, phase.arguments));
     return phase;
   }
 
-  void add_key(Phase& phase, const FlagSet& set, const std::string& key, const ordered_json& value) {
-    if (key == "command" || key == "phase" || key == "seconds" || key == "comment") return;
-    auto keys = set.names();
-    keys.insert(keys.end(), {"command", "phase", "seconds", "comment"});
-    check_key(key, keys);
+  void add(Phase& phase, const FlagSet& set, const std::string& key, const JsonValue& value) const {
     if (set.is_toggle(key)) {
-      FQ_CHECK(value.is_boolean(), "run", "{}: '{}' is true or false", file_.where(key), key);
-      if (value.get<bool>()) phase.arguments.push_back("--" + key);
+      if (value.boolean()) phase.arguments.push_back("--" + key);
       return;
     }
-    add(phase, key, is_output_path(key) ? below_folder(argument_text(value)) : argument_text(value));
+    const bool below_folder = key == "output" || key == "checkpoint";
+    push(phase, key, below_folder ? below(argument_text(value)) : argument_text(value));
   }
 
-  void add_shared(Phase& phase, const FlagSet& set, const ordered_json& json) {
-    const auto names = set.names();
+  bool overridden(const std::string& key) const { return among(kShared, key) && flags_.given(key); }
+
+  void add_shared(Phase& phase, const FlagSet& set, const JsonValue& json) const {
+    const Names names = set.names();
     for (const auto& key : kShared) {
-      if (std::ranges::find(names, key) == names.end()) continue;
-      const bool override_it = flags_.given(key);
-      if (json.contains(key) && !override_it) continue;
-      if (json.contains(key)) remove(phase, key);
-      if (override_it) add(phase, key, flags_.text(key));
-      if (!override_it && root_.contains(key)) add(phase, key, argument_text(root_[key]));
+      const bool replaced = key.starts_with("model") && json.has("checkpoint");  // by the checkpoint's own
+      if (!among(names, key) || replaced) continue;
+      if (flags_.given(key))
+        push(phase, key, flags_.text(key));
+      else if (!json.has(key) && root_.has(key))
+        push(phase, key, argument_text(root_.at(key)));
     }
   }
 
-  static bool is_output_path(const std::string& key) { return key == "output" || key == "checkpoint"; }
-  std::string below_folder(const std::string& name) const {
+  std::string below(const std::string& name) const {
     return (std::filesystem::path(folder_) / name).lexically_normal().string();
   }
-  static void add(Phase& phase, const std::string& key, const std::string& value) {
+  static void push(Phase& phase, const std::string& key, const std::string& value) {
     phase.arguments.push_back("--" + key + "=" + value);
   }
-  static void remove(Phase& phase, const std::string& key) {
-    std::erase_if(phase.arguments, [&](const auto& text) { return text.starts_with("--" + key + "="); });
-  }
 
-  JsonText file_;
+  std::shared_ptr<const JsonText> text_;
+  JsonValue root_;
   const Flags& flags_;
-  const ordered_json& root_;
-  std::string folder_;
+  std::string folder_ = ".";
 };
 
 }  // namespace

@@ -108,6 +108,7 @@ calibrate = ["calibrate", "float.h5", "--data", DIGITS, "-o", "out.h5"]
 fails(2, ["int9", "'int8'"], *calibrate, "--preset", "int9")
 fails(2, "block", *calibrate, "--preset", "nvfp4")
 fails(2, ["q1.json:2", "presett", "'preset'"], *calibrate, "--config", text("q1.json", {"presett": "int8"}))
+fails(2, "object", *calibrate, "--config", text("q0.json", [1]), "--target", "ort")
 fails(2, "--samples", *calibrate, "--samples", "0")
 fails(2, "zero", "calibrate", "float.h5", "--data", "empty.h5", "-o", "out.h5")
 
@@ -119,7 +120,7 @@ def rules(name, pattern, **fields):
 fails(2, "negative", *calibrate, "--config", rules("q2.json", "*input_quantizer", amax=-1.0))
 fails(2, ["amax", "3 elements"], *calibrate, "--config", rules("q3.json", "*weight_quantizer", amax=[1.0, 2.0, 3.0]))
 fails(2, ["amax", "3 elements"], *calibrate, "--config", rules("q6.json", "*input_quantizer", amax=[1.0, 2.0, 3.0]))
-fails(2, ["num_bitz", "'num_bits'"], *calibrate, "--config", rules("q4.json", "*", num_bitz=4))
+fails(2, ["q4.json:5", "num_bitz", "'num_bits'"], *calibrate, "--config", rules("q4.json", "*", num_bitz=4))
 warned = run(*calibrate, "--config", rules("q5.json", "*conf1*", enable=False)).stderr
 assert "*conf1*" in warned and warned.count("\n") == 1 and warned.startswith("fakequant: warning"), warned
 run("calibrate", "float.h5", "--data", DIGITS, "--method", "none", "-o", "uncalibrated.h5")
