@@ -1,5 +1,6 @@
 #include "fakequant/train/calibrate.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "fakequant/core/check.h"
@@ -86,13 +87,10 @@ CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOpti
   FQ_CHECK(options.samples >= 0, "calibrate", "{} samples: use 1 or more, or 0 for all", options.samples);
   const Watching watching(model);
   auto chosen = weight_quantizers(model);
-  const std::size_t weights = chosen.size();
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {
     auto& q = *entry.quantizer;
     q.set_observing(false);
-    if (!needs_range(q) || std::find(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(weights),
-                                     &q) != chosen.begin() + static_cast<std::ptrdiff_t>(weights))
-      return;
+    if (!needs_range(q) || std::ranges::find(chosen, &q) != chosen.end()) return;
     set_method(q, options.method);
     q.calibrator().reset();
     q.set_observing(true);

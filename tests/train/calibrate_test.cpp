@@ -1,0 +1,91 @@
+#include "fakequant/train/calibrate.h"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/threads.h"
+#include "layers/networks.h"
+
+namespace fq {
+namespace {
+
+using namespace test;
+
+std::shared_ptr<Graph> quantized_net() {
+  auto model = residual_net();
+  quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
+  return model;
+}
+
+DataLoader loader(Tensor images) {
+  return DataLoader(std::make_shared<TensorDataset>(std::move(images)), {.batch_size = 8, .shuffle = false});
+}
+
+std::vector<float> ranges(Module& model) {
+  std::vector<float> out;
+  for (const auto& q : named_quantizers(model))
+    if (q.quantizer->enabled())
+      for (const float v : q.quantizer->amax().to_vector<float>()) out.push_back(v);
+  return out;
+}
+
+TEST(Calibrate, SetsEveryRangeWithTheSameBitsForAnyNumberOfThreads) {
+  const Tensor images = random_tensor({50, 1, 8, 8}, 0, 1);
+  auto model = quantized_net();
+  const int before = detail::threads();
+  std::vector<float> expected;
+  for (const int threads : {1, 2, 4}) {
+    detail::set_threads(threads);
+    DataLoader data = loader(images);
+    const CalibrationReport report = calibrate(*model, data, {.method = "entropy"});
+    EXPECT_EQ(report.samples, 50);
+    EXPECT_EQ(report.quantizers, 8);
+    if (expected.empty()) expected = ranges(*model);
+    EXPECT_EQ(ranges(*model), expected);
+  }
+  detail::set_threads(before);
+  EXPECT_TRUE(model->training());
+  EXPECT_TRUE(dynamic_cast<TensorQuantizer&>(model->at("conv1.input_quantizer")).descriptor().is_unsigned());
+}
+
+TEST(Calibrate, LooksAtSoManyImagesOnly) {
+  Tensor images = random_tensor({32, 1, 8, 8}, 0, 1);
+  images.mutable_data<float>()[20 * 64] = 100.0f;
+  auto model = quantized_net();
+  DataLoader data = loader(images);
+  EXPECT_EQ(calibrate(*model, data, {.samples = 20}).samples, 20);
+  auto& input = dynamic_cast<TensorQuantizer&>(model->at("conv1.input_quantizer"));
+  EXPECT_LE(input.amax().item(), 1.0);
+  EXPECT_EQ(calibrate(*model, data).samples, 32);
+  EXPECT_EQ(input.amax().item(), 100.0);
+}
+
+TEST(Calibrate, ANaNIsNamedByQuantizerAndBatchAndLeavesTheRanges) {
+  Tensor images = random_tensor({32, 1, 8, 8}, 0, 1);
+  auto model = quantized_net();
+  DataLoader good = loader(images.clone());
+  calibrate(*model, good);
+  const auto before = ranges(*model);
+  images.mutable_data<float>()[17 * 64] = std::numeric_limits<float>::quiet_NaN();
+  DataLoader bad = loader(images);
+  try {
+    calibrate(*model, bad);
+    FAIL() << "a NaN was accepted";
+  } catch (const NumericError& error) {
+    EXPECT_NE(std::string(error.what()).find("conv1.input_quantizer"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("batch 2"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(ranges(*model), before);
+}
+
+TEST(Calibrate, RefusesModelsWithoutQuantizersAndNegativeCounts) {
+  auto model = residual_net();
+  DataLoader data = loader(random_tensor({8, 1, 8, 8}, 0, 1));
+  EXPECT_THROW(calibrate(*model, data), ArgumentError);
+  EXPECT_THROW(calibrate(*model, data, {.samples = -1}), ArgumentError);
+}
+
+}  // namespace
+}  // namespace fq
