@@ -3,12 +3,6 @@
 function(fakequant_add_library folder)
   cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
-  if(NOT sources)
-    add_library(fakequant_${folder} INTERFACE)
-    add_library(fakequant::${folder} ALIAS fakequant_${folder})
-    set_target_properties(fakequant_${folder} PROPERTIES EXPORT_NAME ${folder})
-    return()
-  endif()
   add_library(fakequant_${folder} ${sources})
   add_library(fakequant::${folder} ALIAS fakequant_${folder})
   set_target_properties(fakequant_${folder} PROPERTIES
