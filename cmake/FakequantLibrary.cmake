@@ -25,6 +25,9 @@ function(fakequant_compile_rules target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${target} PRIVATE -Wno-restrict) # GCC bug 105651: false alarms in std::string
   endif()
+  if(FAKEQUANT_SANITIZE)
+    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized) # GCC takes std::optional for it then
+  endif()
   if(FAKEQUANT_OPENMP)
     target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
   else()
