@@ -101,9 +101,9 @@ CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOpti
   CalibrationReport report{watch(model, data, options.samples), static_cast<int>(chosen.size())};
   data.start_epoch(0);
   FQ_CHECK(report.samples > 0, "calibrate", "there is no data: give at least one image");
-  for (std::size_t i = 0; i < chosen.size(); ++i)
-    FQ_CHECK(!chosen[i]->calibrator().empty(), "calibrate",
-             "'{}' has seen no data: no forward pass reaches it", chosen[i]->name());
+  for (auto* q : chosen)
+    FQ_CHECK(!q->calibrator().empty(), "calibrate", "'{}' has seen no data: no forward pass reaches it",
+             q->name());
   for (auto* q : chosen) q->load_calibrated_amax(options.amax);
   return report;
 }
