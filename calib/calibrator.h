@@ -24,11 +24,16 @@ struct AmaxOptions {
   int start_bin = 128;        ///< the first candidate (entropy, mse)
 };
 
+/// Which bins a histogram has: those of torch.histc over [0, largest] (ModelOpt's default), or those of
+/// numpy.histogram over [smallest, largest] of the first batch (its `torch_hist=False`).
+enum class HistogramGrid : unsigned char { torch, numpy };
+
 /// How a calibrator is built.
 struct CalibratorOptions {
   Axes axis = {};           ///< kept axes: one amax for each index along them; none is per tensor
   int num_bins = 2048;      ///< of the first histogram
   bool skip_zeros = false;  ///< histograms do not count exact zeros
+  HistogramGrid grid = HistogramGrid::torch;
   double momentum = 0.99;   ///< moving average: a += (1 - momentum) * (new - a)
 };
 

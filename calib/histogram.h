@@ -24,6 +24,11 @@ struct Histogram {
   void collect(const Tensor& x, float largest, int bins, bool skip_zeros);
   std::int64_t zeros = 0;  ///< counted before there was a grid
 
+  /// As numpy.histogram counts: the grid is even over [smallest, largest] magnitude of the first batch (or
+  /// 0.5 to either side of a single value); a larger value later appends edges of the first width; values
+  /// below the grid are dropped. Bins are found by their edges, one value at a time: a plain loop.
+  void collect_numpy(const Tensor& x, int bins, bool skip_zeros);
+
   [[nodiscard]] std::int64_t total() const noexcept;
 };
 

@@ -23,7 +23,7 @@ void check_method(std::string_view method) {
 }  // namespace
 
 HistogramCalibrator::HistogramCalibrator(std::string_view method, const CalibratorOptions& options)
-    : method_(method), num_bins_(options.num_bins), skip_zeros_(options.skip_zeros) {
+    : method_(method), num_bins_(options.num_bins), skip_zeros_(options.skip_zeros), grid_(options.grid) {
   if (method_ != "histogram") check_method(method_);
   FQ_CHECK(options.axis.empty(), kWhere,
            "axis is given and histograms are per tensor: leave axis out, or use max");
@@ -34,7 +34,10 @@ HistogramCalibrator::HistogramCalibrator(std::string_view method, const Calibrat
 void HistogramCalibrator::do_collect(const Tensor& x) {
   const Tensor largest = cpu::amax(x, {}, kWhere);
   cpu::check_finite(largest, kWhere);
-  histogram_.collect(x, static_cast<float>(largest.item()), num_bins_, skip_zeros_);
+  if (grid_ == HistogramGrid::numpy)
+    histogram_.collect_numpy(x, num_bins_, skip_zeros_);
+  else
+    histogram_.collect(x, static_cast<float>(largest.item()), num_bins_, skip_zeros_);
 }
 
 Tensor HistogramCalibrator::do_compute(const AmaxOptions& o) const {
@@ -63,7 +66,7 @@ void HistogramCalibrator::do_load(const StateDict& state) {
   const bool good = std::ranges::none_of(loaded.counts, negative) && loaded.zeros >= 0 &&
                     bins <= Histogram::max_bins &&
                     std::ranges::adjacent_find(loaded.edges, falls) == loaded.edges.end() &&
-                    (bins == 0 || loaded.edges[0] == 0);
+                    (bins == 0 || loaded.edges[0] == 0 || grid_ == HistogramGrid::numpy);
   FQ_CHECK(good, kWhere, "the state is no histogram: counts must not be negative and edges must rise from 0");
   histogram_ = std::move(loaded);
 }

@@ -28,6 +28,7 @@ class HistogramCalibrator final : public Calibrator {
   std::string method_;
   int num_bins_;
   bool skip_zeros_;
+  HistogramGrid grid_;
   Histogram histogram_;
 };
 

@@ -24,6 +24,7 @@ decltype(auto) visit_dtype(DType dtype, std::string_view function, F&& f) {
     case DType::i8: return f(std::int8_t{});
     case DType::u8: return f(std::uint8_t{});
     case DType::i16: return f(std::int16_t{});
+    case DType::u16: return f(std::uint16_t{});
     case DType::i32: return f(std::int32_t{});
     case DType::i64: return f(std::int64_t{});
     default: throw ArgumentError(fmt::format("[{}] {} is a storage type: dequantize it first", function, name(dtype)));

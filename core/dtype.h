@@ -15,7 +15,7 @@ namespace fq {
 
 enum class DType : std::uint8_t {
   f32, f64, f16, bf16,              // arithmetic and its 16-bit storage
-  i8, u8, i16, i32, i64,            // codes, sums, labels
+  i8, u8, i16, u16, i32, i64,       // codes, sums, labels
   u1,                               // masks, packed
   i4, u4,                           // storage only, packed, two's complement for i4
   f8_e4m3, f8_e5m2, f8_e8m0, f4_e2m1  // storage only; OCP OFP8 and MX v1.0 encodings
@@ -42,6 +42,7 @@ consteval DType dtype_of() {
   else if constexpr (std::is_same_v<T, std::int8_t>) return DType::i8;
   else if constexpr (std::is_same_v<T, std::uint8_t>) return DType::u8;
   else if constexpr (std::is_same_v<T, std::int16_t>) return DType::i16;
+  else if constexpr (std::is_same_v<T, std::uint16_t>) return DType::u16;
   else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
   else if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
 }

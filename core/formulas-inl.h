@@ -71,15 +71,27 @@ FQ_HD auto mask_open_below(V v, V lower, V amax) {
   return and_(less_(lower, v), less_equal_(v, amax));
 }
 
-// ---- E4M3 (OCP OFP8): the value, not the byte ----
+// ---- minifloats: the value, not the byte ----
 
-/// Half to even on the grid of E4M3, saturating at 448; keeps NaN and the sign of zero.
+/// Half to even on the grid step * max(2^floor(log2 |v|), min_normal), saturating at `max`; keeps NaN and the
+/// sign of zero.
+template <class V>
+FQ_HD V round_minifloat(V v, float max, float min_normal, float step) {
+  const V saturated = clamp_keeping_(v, constant_(v, -max), constant_(v, max));
+  const V ulp = mul_(max_(exponent_(saturated), constant_(v, min_normal)), constant_(v, step));
+  return mul_(rint_(div_(saturated, ulp)), ulp);
+}
+
+/// E4M3 (OCP OFP8).
 template <class V>
 FQ_HD V round_e4m3(V v) {
-  const V limit = constant_(v, 448.0f);
-  const V saturated = select_(is_nan_(v), v, clamp_(v, sub_(constant_(v, 0.0f), limit), limit));
-  const V ulp = mul_(max_(exponent_(saturated), constant_(v, 0x1p-6f)), constant_(v, 0x1p-3f));
-  return mul_(rint_(div_(saturated, ulp)), ulp);
+  return round_minifloat(v, 448.0f, 0x1p-6f, 0x1p-3f);
+}
+
+/// E2M1 (OCP MX).
+template <class V>
+FQ_HD V round_e2m1(V v) {
+  return round_minifloat(v, 6.0f, 1.0f, 0.5f);
 }
 
 /// q = e4m3(fl(x / s)): the value of the code.

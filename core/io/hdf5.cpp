@@ -98,6 +98,7 @@ hid_t storage_type(DType dtype) {
       return H5T_STD_I64LE;
     case DType::f16:
     case DType::bf16:
+    case DType::u16:
       return H5T_STD_U16LE;
     default:
       return H5T_STD_U8LE;

@@ -1,0 +1,55 @@
+#include "fakequant/core/minifloat.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace fq {
+namespace {
+
+constexpr int bias(int exponent) { return (1 << (exponent - 1)) - 1; }
+
+Minifloat make(int exponent, int mantissa, float max) {
+  return {exponent, mantissa, max, std::ldexp(1.0f, 1 - bias(exponent)), std::ldexp(1.0f, -mantissa)};
+}
+
+}  // namespace
+
+Minifloat Minifloat::of(FloatFormat format) noexcept {
+  return make(format.exponent, format.mantissa, format.max());
+}
+
+Minifloat Minifloat::finite(int exponent, int mantissa) noexcept {
+  const int top = (1 << exponent) - 1 - bias(exponent);
+  return make(exponent, mantissa, std::ldexp(2.0f - std::ldexp(1.0f, -mantissa), top));
+}
+
+std::uint8_t Minifloat::encode(float value) const noexcept {
+  const auto word = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (word >> 31) << (exponent + mantissa);
+  const std::uint32_t ones = (1u << (exponent + mantissa)) - 1u;
+  if (std::isnan(value)) return static_cast<std::uint8_t>(sign | ones);
+  const float magnitude = std::fabs(value);
+  const auto subnormal = static_cast<std::uint32_t>(magnitude / (min_normal * step));
+  const std::uint32_t rebased =
+      (word & 0x7fffffffu) - (static_cast<std::uint32_t>(127 - bias(exponent)) << 23);
+  return static_cast<std::uint8_t>(sign | (magnitude < min_normal ? subnormal : rebased >> (23 - mantissa)));
+}
+
+float Minifloat::decode(std::uint8_t code) const noexcept {
+  const std::uint32_t magnitude = code & ((1u << (exponent + mantissa)) - 1u);
+  const float sign = (code >> (exponent + mantissa) & 1u) != 0 ? -1.0f : 1.0f;
+  if (magnitude < (1u << mantissa)) return sign * (static_cast<float>(magnitude) * (min_normal * step));
+  const std::uint32_t word =
+      (magnitude << (23 - mantissa)) + (static_cast<std::uint32_t>(127 - bias(exponent)) << 23);
+  const auto value = std::bit_cast<float>(word);
+  if (value <= max) return sign * value;
+  const bool infinite = exponent == 5 && mantissa == 2 && magnitude == 0x7cu;
+  return infinite ? sign * std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+}
+
+float decode_e8m0(std::uint8_t code) noexcept {
+  return code == 0xff ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, code - 127);
+}
+
+}  // namespace fq

@@ -1,0 +1,44 @@
+#pragma once
+
+/// Floats of up to 8 bits: sign, exponent, mantissa, bias 2^(exponent-1) - 1, subnormals, no infinities among
+/// the values that rounding gives. OCP OFP8 and MX v1.0 name the ones in use.
+
+#include <cstdint>
+
+#include "fakequant/core/format.h"
+#include "fakequant/core/formulas.h"
+
+namespace fq {
+
+/// A format as numbers, for loops: the grid is `step * max(2^floor(log2|v|), min_normal)`.
+struct Minifloat {
+  int exponent;      ///< bits, 1 .. 5
+  int mantissa;      ///< bits, 0 .. 3
+  float max;         ///< largest finite value
+  float min_normal;  ///< 2^(1 - bias)
+  float step;        ///< 2^-mantissa
+
+  /// As OCP defines it: E4M3 has 448 and one NaN, E5M2 57344, infinity and NaNs, the others only numbers.
+  [[nodiscard]] static Minifloat of(FloatFormat format) noexcept;
+  /// Every code is a number: E4M3 reaches 480.
+  [[nodiscard]] static Minifloat finite(int exponent, int mantissa) noexcept;
+
+  /// Half to even, saturating; keeps NaN and the sign of zero.
+  [[nodiscard]] float round(float v) const noexcept {
+    return scalar::round_minifloat(v, max, min_normal, step);
+  }
+  /// The code of a value on the grid: sign bit, then exponent, then mantissa, in the low bits. NaN gives all
+  /// ones under its sign.
+  [[nodiscard]] std::uint8_t encode(float value) const noexcept;
+  /// The value of a code; codes above `max` are infinity (E5M2's first) or NaN.
+  [[nodiscard]] float decode(std::uint8_t code) const noexcept;
+};
+
+/// 2^(code - 127), 255 being NaN: the power-of-two scale of MX formats.
+[[nodiscard]] float decode_e8m0(std::uint8_t code) noexcept;
+/// The code of 2^exponent, -127 <= exponent <= 127.
+[[nodiscard]] constexpr std::uint8_t encode_e8m0(int exponent) noexcept {
+  return static_cast<std::uint8_t>(exponent + 127);
+}
+
+}  // namespace fq

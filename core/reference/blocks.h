@@ -1,0 +1,55 @@
+#pragma once
+
+/// Which elements of a tensor share a scale, as runs of memory; not a public header.
+
+#include <algorithm>
+#include <vector>
+
+#include "fakequant/core/shape.h"
+
+namespace fq::detail {
+
+/// Calls f(begin, end, j, step) for runs of row-major elements [begin, end) of a tensor of shape `x`, in
+/// order: element i of the run belongs to block j + (i - begin) * step, step being 0 or 1. Blocks are
+/// numbered row-major; `block` has the rank of x and positive lengths, the last block of an axis may be
+/// partial. Axes that allow it are merged first, so that runs are as long as can be.
+template <class F>
+void for_block_runs(const Shape& x, const Shape& block, F&& f) {
+  struct Axis {
+    std::int64_t size, length, blocks;
+  };
+  if (numel(x) == 0) return;
+  std::vector<Axis> axes;
+  for (std::size_t a = 0; a < x.size(); ++a) {
+    const std::int64_t length = std::min(block[a], x[a]);
+    const Axis next{x[a], length, (x[a] + length - 1) / length};
+    const bool whole = next.blocks == 1, kept = length == 1 && !axes.empty() && axes.back().length == 1;
+    if (axes.empty() || !(whole || kept)) {
+      axes.push_back(next);
+      continue;
+    }
+    axes.back().size *= next.size;
+    axes.back().blocks *= kept ? next.blocks : 1;
+    axes.back().length *= kept ? 1 : next.length;
+  }
+  const Axis last = axes.empty() ? Axis{1, 1, 1} : axes.back();
+  std::vector<std::int64_t> index(axes.size());
+  const std::size_t outer = axes.empty() ? 0 : axes.size() - 1;
+  const std::int64_t count = numel(x);
+  for (std::int64_t row = 0; row < count; row += last.size) {
+    std::int64_t j = 0;
+    for (std::size_t a = 0; a < outer; ++a) j = j * axes[a].blocks + index[a] / axes[a].length;
+    j *= last.blocks;
+    if (last.length == 1)
+      f(row, row + last.size, j, std::int64_t{last.blocks > 1});
+    else
+      for (std::int64_t i = 0; i < last.size; i += last.length, ++j)
+        f(row + i, row + std::min(i + last.length, last.size), j, std::int64_t{0});
+    for (std::size_t a = outer; a-- > 0;) {
+      if (++index[a] < axes[a].size) break;
+      index[a] = 0;
+    }
+  }
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,35 @@
+#pragma once
+
+/// 16-bit arithmetic as the references do it: each operation in f32, its result rounded to the type of the
+/// tensors; not a public header.
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/dtype.h"
+
+namespace fq::detail {
+
+/// fl(v): v rounded to T, one of float, float16, bfloat16.
+template <class T>
+inline float rounded(float v) {
+  if constexpr (std::is_same_v<T, float>)
+    return v;
+  else
+    return static_cast<float>(T(v));
+}
+
+/// Calls f(T{}) with the type whose rounding applies; f64 counts as f32.
+template <class F>
+decltype(auto) visit_rounding(DType dtype, F&& f) {
+  if (dtype == DType::f16) return f(float16{});
+  if (dtype == DType::bf16) return f(bfloat16{});
+  return f(float{});
+}
+
+/// The type in which two tensors meet: the same if equal, else f32 (f64 where one is). Integers do not count.
+inline DType promoted(DType a, DType b) {
+  if (a == b || !is_floating(b)) return a;
+  if (!is_floating(a)) return b;
+  return a == DType::f64 || b == DType::f64 ? DType::f64 : DType::f32;
+}
+
+}  // namespace fq::detail

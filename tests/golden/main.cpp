@@ -1,0 +1,104 @@
+/// Compares the library with every case of every golden file: those beside this source, or those in the
+/// folder that FAKEQUANT_GOLDEN_DIR names. Arguments: functions to restrict it to.
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "compare.h"
+#include "fakequant/core/error.h"
+#include "functions.h"
+
+namespace fq::golden {
+namespace {
+
+struct Score {
+  int agree = 0, cases = 0, degenerate_agree = 0, degenerate = 0;
+};
+
+/// The input that the first differing element comes from, where a case has one of the same size.
+std::string input_at(const Case& c, const std::string& output, const std::string& line) {
+  const Tensor x = c.tensor("x").defined() ? c.tensor("x") : c.tensor("codes");
+  if (line[0] != '[' || !x.defined() || bit_width(x.dtype()) < 8) return "";
+  const auto found = c.outputs.find(output);
+  const auto i = std::strtoll(line.c_str() + 1, nullptr, 10);
+  if (found->second.tensor.numel() != x.numel() || !is_floating(x.dtype())) return "";
+  return fmt::format(", input {:.9g}", x.to(DType::f64).to_vector<double>()[static_cast<std::size_t>(i)]);
+}
+
+/// What is wrong with a case, or empty.
+std::string disagreement(const Case& c, const Function& function) {
+  Outputs got;
+  try {
+    got = function(c);
+  } catch (const Error& error) {
+    return c.refused() ? "" : fmt::format("throws {}", error.what());
+  }
+  if (c.refused()) return fmt::format("must be refused ({})", c.text("error_message", c.text("error")));
+  for (const auto& [name, expected] : c.outputs) {
+    const std::string rule = expected.compare.empty() ? c.text("compare", "bits") : expected.compare;
+    if (const auto line = difference(expected, got.contains(name) ? got.at(name) : Tensor(), rule))
+      return fmt::format("{} {}{}", name, *line, input_at(c, name, *line));
+  }
+  return "";
+}
+
+void run(const Case& c, const Functions& functions, const std::string& file, Score& score) {
+  const auto function = functions.find(c.text("function"));
+  const std::string wrong =
+      function == functions.end() ? "unknown function" : disagreement(c, function->second);
+  (c.degenerate() ? score.degenerate : score.cases) += 1;
+  if (wrong.empty()) (c.degenerate() ? score.degenerate_agree : score.agree) += 1;
+  if (!wrong.empty())
+    fmt::print("{}{}:{} {}: {}\n", c.degenerate() ? "(degenerate) " : "", file, c.name, c.text("function"),
+               wrong);
+}
+
+std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> out;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".h5") out.push_back(entry.path());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+int report(const std::map<std::string, Score>& scores) {
+  Score total;
+  for (const auto& [name, score] : scores) {
+    fmt::print("{:<44} {:>5} / {}", name, score.agree, score.cases);
+    if (score.degenerate > 0) fmt::print("   degenerate {} / {}", score.degenerate_agree, score.degenerate);
+    fmt::print("\n");
+    total.agree += score.agree;
+    total.cases += score.cases;
+  }
+  fmt::print("golden: {} / {} agree\n", total.agree, total.cases);
+  return total.agree == total.cases && total.cases > 0 ? 0 : 1;
+}
+
+int compare_all(const std::filesystem::path& folder, const std::set<std::string>& only) {
+  const Functions functions = all_functions();
+  for (const auto& name : only)
+    if (!functions.contains(name)) throw ArgumentError(fmt::format("[golden] no function '{}'", name));
+  std::map<std::string, Score> scores;
+  for (const auto& file : files_in(folder))
+    for (const Case& c : read_cases(file.string()))
+      if (const std::string name = c.text("function"); only.empty() || only.contains(name))
+        run(c, functions, file.filename().string(), scores[name]);
+  return report(scores);
+}
+
+}  // namespace
+}  // namespace fq::golden
+
+int main(int argc, char** argv) try {
+  const char* named = std::getenv("FAKEQUANT_GOLDEN_DIR");
+  const std::filesystem::path folder =
+      named != nullptr && *named != '\0' ? named : FAKEQUANT_SOURCE_DIR "/tests/golden";
+  return fq::golden::compare_all(folder, {argv + 1, argv + argc});
+} catch (const std::exception& error) {
+  fmt::print(stderr, "golden: {}\n", error.what());
+  return 2;
+}
