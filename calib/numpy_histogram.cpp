@@ -27,16 +27,18 @@ std::vector<float> even_edges(double first, double last, int bins) {
   return edges;
 }
 
-/// As numpy.arange from one width above the last edge to one above `largest`.
+/// As numpy.arange from one width above the last edge to one above `largest`: the step is that of the first
+/// two values.
 void append_edges(std::vector<float>& edges, float largest) {
-  const float width = edges[1] - edges[0];
-  const double start = static_cast<double>(edges.back() + width);
-  const double more = std::ceil((static_cast<double>(largest + width) - start) / static_cast<double>(width));
+  const float width = edges[1] - edges[0], start = edges.back() + width;
+  const double more = std::ceil((static_cast<double>(largest + width) - static_cast<double>(start)) /
+                                static_cast<double>(width));
   FQ_CHECK(static_cast<double>(edges.size()) + more <= Histogram::max_bins, "histogram_calibrator",
            "a value of {} needs more than {} bins of width {}: use the torch grid, which joins bins", largest,
            +Histogram::max_bins, width);
+  const double step = static_cast<double>((start + width) - start);
   for (int i = 0; i < static_cast<int>(more); ++i)
-    edges.push_back(static_cast<float>(start + static_cast<double>(width) * i));
+    edges.push_back(static_cast<float>(static_cast<double>(start) + step * i));
 }
 
 }  // namespace

@@ -139,6 +139,13 @@ FQ_HD V modelopt_e4m3_scale(V amax) {
   return mul_(constant_(amax, 448.0f), div_(one, safe));
 }
 
+/// As ModelOpt's CUDA kernel and its search for the smallest error have it: s = fl(448 / a).
+template <class V>
+FQ_HD V modelopt_e4m3_scale_divided(V amax) {
+  const V safe = select_(less_equal_(amax, constant_(amax, 0x1p-24f)), constant_(amax, 1.0f), amax);
+  return div_(constant_(amax, 448.0f), safe);
+}
+
 /// y = e4m3(fl(x*s)) * fl(1/s).
 template <class V>
 FQ_HD V modelopt_scaled_e4m3(V x, V scale) {

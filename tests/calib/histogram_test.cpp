@@ -137,6 +137,21 @@ TEST(Histogram, MseFindsTheOutlier) {
   EXPECT_GT(calibrator.compute_amax({.num_bits = {4, 3}}).item(), 2.0);
 }
 
+TEST(Histogram, NumpyGridBeginsAtTheSmallestAndAppendsEdges) {
+  Histogram h;
+  h.collect_numpy(Tensor::from({-1.0f, 2.0f, 5.0f, 0.0f}), 4, true);
+  EXPECT_EQ(h.edges, (std::vector<float>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(h.counts, (std::vector<std::int64_t>{1, 1, 0, 1}));  // the last bin includes its upper edge
+  h.collect_numpy(Tensor::from({0.5f, 2.5f, 6.5f}), 4, true);    // 0.5 lies below the grid
+  EXPECT_EQ(h.edges, (std::vector<float>{1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(h.counts, (std::vector<std::int64_t>{1, 2, 0, 1, 0, 1}));
+  EXPECT_THROW(h.collect_numpy(Tensor::from({1e9f}), 4, true), ArgumentError);
+  Histogram single;
+  single.collect_numpy(Tensor::from({3.0f, 3.0f}), 2, false);
+  EXPECT_EQ(single.edges, (std::vector<float>{2.5, 3, 3.5}));
+  EXPECT_EQ(single.counts, (std::vector<std::int64_t>{0, 2}));
+}
+
 TEST(HistogramCalibrator, Refuses) {
   HistogramCalibrator calibrator;
   const auto compute = [&](AmaxOptions o) { return [&calibrator, o] { (void)calibrator.compute_amax(o); }; };
