@@ -31,7 +31,8 @@ function(fakequant_compile_rules target)
   if(FAKEQUANT_OPENMP)
     target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
   else()
-    target_compile_options(${target} PRIVATE -Wno-unknown-pragmas)
+    target_compile_options(${target} PRIVATE -Wno-unknown-pragmas -Wno-unused-parameter -Wno-unused-variable
+      -Wno-unused-but-set-variable) # what only the pragmas name
   endif()
 endfunction()
 
