@@ -114,10 +114,15 @@ FQ_HD V modelopt_divisor(V amax, V scale, bool guard) {
   return guard ? select_(less_equal_(amax, constant_(amax, 0x1p-24f)), constant_(amax, 1.0f), scale) : scale;
 }
 
-/// y = clamp(rne(x*s), lo, hi) / d. NaN stays NaN, and zeros keep their sign.
+/// q = clamp(rne(x*s), lo, hi). NaN stays NaN, and zeros keep their sign.
+template <class V>
+FQ_HD V modelopt_code(V x, V scale, V lower, V upper) {
+  return clamp_keeping_(rint_(mul_(x, scale)), lower, upper);
+}
+/// y = q / d.
 template <class V>
 FQ_HD V modelopt_fake_quant(V x, V scale, V divisor, V lower, V upper) {
-  return div_(clamp_keeping_(rint_(mul_(x, scale)), lower, upper), divisor);
+  return div_(modelopt_code(x, scale, lower, upper), divisor);
 }
 /// The gradient passes where |x| <= amax. A NaN never passes.
 template <class V>
@@ -150,6 +155,47 @@ FQ_HD V modelopt_e4m3_scale_divided(V amax) {
 template <class V>
 FQ_HD V modelopt_scaled_e4m3(V x, V scale) {
   return mul_(round_e4m3(mul_(x, scale)), div_(constant_(x, 1.0f), scale));
+}
+
+// ---- ModelOpt's blocks (fp4_kernel.py, tensor_quant_mx.cu) ----
+
+/// e2m1 of |v|: half to even, 6 from 5 upwards and for NaN.
+template <class V>
+FQ_HD V e2m1_magnitude(V v) {
+  return round_e2m1(min_(abs_(v), constant_(v, 6.0f)));
+}
+/// A magnitude with the sign that FP4 gives x: minus unless x >= 0, so -0 becomes +0 and NaN negative.
+template <class V>
+FQ_HD V fp4_signed(V x, V magnitude) {
+  return select_(less_equal_(constant_(x, 0.0f), x), magnitude, mul_(magnitude, constant_(x, -1.0f)));
+}
+/// What a block is divided by: its scale, but 1 where that is 0, infinite or NaN.
+template <class V>
+FQ_HD V fp4_divisor(V scale) {
+  const V magnitude = abs_(scale), zero = constant_(scale, 0.0f);
+  const auto usable = and_(less_(zero, magnitude), less_equal_(magnitude, constant_(scale, 0x1.fffffep127f)));
+  return select_(usable, scale, constant_(scale, 1.0f));
+}
+/// y = e2m1(|x| / d) * d with the sign of x.
+template <class V>
+FQ_HD V fp4_fake_quant(V x, V divisor) {
+  return fp4_signed(x, mul_(e2m1_magnitude(div_(abs_(x), divisor)), divisor));
+}
+/// s = e4m3(min(amax / (6*g), 448)) * g, but 1 below 1e-5; g = fl(global amax / 2688), 1e-12 unless positive.
+template <class V>
+FQ_HD V nvfp4_scale(V amax, V global_scale) {
+  const V ratio = min_(div_(amax, mul_(constant_(amax, 6.0f), global_scale)), constant_(amax, 448.0f));
+  const V scale = mul_(round_e4m3(ratio), global_scale);
+  return select_(less_equal_(constant_(amax, 1e-5f), scale), scale, constant_(amax, 1.0f));
+}
+
+/// Half away from zero to 0, 1/4, 1/2, 1 .. 16: the magnitudes of E3M0.
+template <class V>
+FQ_HD V e3m0_magnitude(V v) {
+  const V magnitude = min_(abs_(v), constant_(v, 16.0f));
+  const V power = exponent_(add_(magnitude, mul_(exponent_(magnitude), constant_(v, 0.5f))));
+  const V small = select_(less_(magnitude, constant_(v, 0.125f)), constant_(v, 0.0f), constant_(v, 0.25f));
+  return select_(less_(magnitude, constant_(v, 0.25f)), small, min_(power, constant_(v, 16.0f)));
 }
 
 #ifdef FQ_FORMULAS_VECTOR

@@ -9,6 +9,7 @@ namespace fq::golden {
 Functions all_functions() {
   Functions functions;
   add_modelopt(functions);
+  add_modelopt_blocks(functions);
   add_linear(functions);
   add_calibrators(functions);
   return functions;

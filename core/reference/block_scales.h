@@ -1,0 +1,65 @@
+#pragma once
+
+/// Scales of dynamic blocks as ModelOpt's extension finds them (`tensor_quant_mx.cu`): elements are
+/// multiplied by `scale`, rounded, and multiplied by `unscale`; not a public header.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "fakequant/core/formulas.h"
+
+namespace fq::detail {
+
+struct BlockScale {
+  float scale = 1, unscale = 1;
+};
+
+/// The largest magnitude, NaN left out; 0 for no elements.
+inline float largest_number(const float* x, std::int64_t count) {
+  std::int32_t largest = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int32_t bits = std::bit_cast<std::int32_t>(x[i]) & 0x7fffffff;
+    largest = std::max(largest, bits > 0x7f800000 ? 0 : bits);
+  }
+  return std::bit_cast<float>(largest);
+}
+
+/// 2^exponent, -127 <= exponent <= 127.
+inline float power_of_two(int exponent) {
+  return std::bit_cast<float>(exponent == -127 ? 0x00400000u
+                                               : static_cast<std::uint32_t>(exponent + 127) << 23);
+}
+
+/// Neither 0 nor infinite nor NaN.
+inline bool is_usable(float amax) { return amax != 0 && std::isfinite(amax); }
+
+/// unscale = 2^e: e the exponent of fl(amax / max), rounded up within -127 .. 127.
+inline BlockScale e8m0_scale(float amax, float max) {
+  if (!is_usable(amax)) return {};
+  const auto word = std::bit_cast<std::uint32_t>(amax / max);
+  const int field = static_cast<int>(word >> 23);
+  const std::uint32_t mantissa = word & 0x7fffffu;
+  const bool up = mantissa != 0 && field != 0xfe && !(field == 0 && mantissa <= 0x400000u);
+  const int exponent = field - 127 + (up ? 1 : 0);
+  return {power_of_two(-exponent), power_of_two(exponent)};
+}
+
+/// unscale = e4m3(1 / fl(max / amax)).
+inline BlockScale e4m3_scale(float amax, float max) {
+  if (!is_usable(amax)) return {};
+  const double unscale = scalar::round_e4m3(static_cast<float>(1.0 / static_cast<double>(max / amax)));
+  return {static_cast<float>(1.0 / unscale), static_cast<float>(unscale)};
+}
+
+/// unscale = e4m3(fl(amax / max) * T) / T, T = 448 * fl(max / global).
+inline BlockScale e4m3_scale(float amax, float max, float global) {
+  if (!is_usable(amax) || !is_usable(global)) return {};
+  const double level = 448.0 * static_cast<double>(max / global);
+  const double unscale =
+      scalar::round_e4m3(static_cast<float>(static_cast<double>(amax / max) * level)) / level;
+  return {static_cast<float>(1.0 / unscale), static_cast<float>(unscale)};
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <limits>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/minifloat.h"
+#include "fakequant/core/reference/block_scales.h"
+#include "fakequant/core/reference/clipped.h"
+#include "fakequant/core/reference/last_axis_blocks.h"
+#include "fakequant/core/reference/modelopt_blocks.h"
+#include "fakequant/core/tape.h"
+
+namespace fq::modelopt {
+namespace {
+
+constexpr const char* kDynamic = "dynamic_block_quantize";
+constexpr NumBits kE4m3{4, 3}, kE8m0{8, 0}, kE3m0{3, 0}, kE2m1{2, 1};
+
+/// How magnitudes of a format are rounded: its grid and what a NaN becomes.
+struct Element {
+  Minifloat grid;
+  float nan;
+};
+
+Element element(const NumBits& bits) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  if (bits == NumBits(8)) return {{0, 6, 127.0f, 64.0f, 0x1p-6f}, 0};
+  if (bits == NumBits(1, 2)) return {{1, 2, 3.5f, 2.0f, 0x1p-2f}, 3.5f};
+  if (bits == NumBits(0, 3)) return {{0, 3, 7.0f, 4.0f, 0x1p-2f}, 7.0f};
+  if (bits == kE3m0) return {{3, 0, 16.0f, 0.25f, 1.0f}, 16.0f};
+  const bool known =
+      std::ranges::any_of(std::initializer_list<NumBits>{{4, 3}, {5, 2}, {3, 2}, {2, 3}, {2, 1}},
+                          [&](auto b) { return b == bits; });
+  FQ_CHECK(known, kDynamic,
+           "num_bits is {}: use 8, (4, 3), (5, 2), (3, 2), (2, 3), (2, 1), (1, 2), (0, 3) or (3, 0)",
+           to_string(bits));
+  const auto grid = Minifloat::of({bits.exponent(), bits.mantissa()});
+  return {grid, bits.bits() == 8 ? nan : grid.max};
+}
+
+struct Request {
+  NumBits num_bits, scale_bits;
+  std::int64_t block;
+  const Amax& global;
+  BlockKernel kernel;
+};
+
+void check_extension(const Request& r) {
+  FQ_CHECK(r.scale_bits == kE8m0 || r.scale_bits == kE4m3, kDynamic, "scale_bits is {}: use (8, 0) or (4, 3)",
+           to_string(r.scale_bits));
+  FQ_CHECK(r.block == 8 || r.block == 16 || r.block == 32, kDynamic, "the block size is {}: use 8, 16 or 32",
+           r.block);
+  FQ_CHECK(!r.global.defined() || r.scale_bits == kE4m3, kDynamic,
+           "global_amax is given and scales of (8, 0) have none: leave it out, or use scale_bits (4, 3)");
+}
+
+void check_triton(const Request& r) {
+  FQ_CHECK(
+      r.num_bits == kE2m1 && r.scale_bits == kE4m3 && r.block == 16, kDynamic,
+      "the triton kernel is given num_bits {}, scale_bits {} and blocks of {}: it takes (2, 1), (4, 3) and "
+      "16, the kernel cuda_ext takes others",
+      to_string(r.num_bits), to_string(r.scale_bits), r.block);
+  FQ_CHECK(r.global.defined(), kDynamic, "global_amax is missing: the triton kernel needs it");
+}
+
+void check(const Tensor& x, const Request& r) {
+  FQ_CHECK(x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64, kDynamic,
+           "the input is {}: give f32, f16 or bf16", x.describe());
+  FQ_CHECK(x.rank() > 0, kDynamic, "the input has no axes: blocks lie along the last one");
+  r.kernel == BlockKernel::triton ? check_triton(r) : check_extension(r);
+  if (!r.global.defined() || r.global.values().size() == 1) return;
+  const bool rows = x.rank() == 2 && r.kernel == BlockKernel::cuda_ext &&
+                    static_cast<std::int64_t>(r.global.values().size()) == x.dim(0);
+  FQ_CHECK(rows, kDynamic,
+           "global_amax has {} elements and the input is {}: give one, or to cuda_ext one for each row of a "
+           "2-D input",
+           r.global.values().size(), to_string(x.shape()));
+}
+
+/// out = sign(x) * (round(|x| * scale) * unscale)
+template <class Round>
+void requantize(const float* in, float* out, std::int64_t count, detail::BlockScale s, Round&& round) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float magnitude = round(std::fabs(in[i]) * s.scale) * s.unscale;
+    out[i] = in[i] < 0 ? -magnitude : magnitude;
+  }
+}
+
+void extension(const Tensor& x, const Request& r, Tensor& y) {
+  const Element e = element(r.num_bits);
+  const auto global = r.global.values();
+  const std::int64_t blocks_per_row = (x.shape().back() + r.block - 1) / r.block;
+  const auto scale = [&](float amax, std::int64_t j) {
+    amax = std::min(amax, std::numeric_limits<float>::max());
+    if (r.scale_bits == kE8m0) return detail::e8m0_scale(amax, e.grid.max);
+    if (global.empty()) return detail::e4m3_scale(amax, e.grid.max);
+    return detail::e4m3_scale(amax, e.grid.max,
+                              global[global.size() == 1 ? 0 : static_cast<std::size_t>(j / blocks_per_row)]);
+  };
+  const bool half_away = r.num_bits == kE3m0;
+  detail::map_last_axis_blocks(x, r.block, y, [&](const float* in, float* out, auto count, auto j) {
+    const auto s = scale(detail::largest_number(in, count), j);
+    if (half_away) return requantize(in, out, count, s, scalar::e3m0_magnitude<float>);
+    requantize(in, out, count, s,
+               [e](float v) { return e.grid.round(scalar::select_(scalar::is_nan_(v), e.nan, v)); });
+  });
+}
+
+void triton(const Tensor& x, const Request& r, Tensor& y) {
+  const float ratio = r.global.values()[0] / 2688.0f, global = ratio > 0 ? ratio : 1e-12f;
+  detail::map_last_axis_blocks(x, r.block, y, [global](const float* in, float* out, auto count, auto) {
+    const float scale = scalar::nvfp4_scale(detail::largest_number(in, count), global);
+    for (std::int64_t i = 0; i < count; ++i) out[i] = scalar::fp4_fake_quant(in[i], scale);
+  });
+}
+
+Tensor quantized(const Tensor& x, const Request& r) {
+  check(x, r);
+  (void)element(r.num_bits);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  if (!x.device().is_meta())
+    (r.kernel == BlockKernel::triton ? triton : extension)(x.to(Layout::row_major), r, y);
+  return y.to(x.layout());
+}
+
+Tensor global_mask(const Tensor& x, const Amax& global) {
+  const Tensor range = global.values().size() == 1 ? global.tensor() : global.tensor().reshape({-1, 1});
+  return detail::within_amax(x, range, kDynamic);
+}
+
+}  // namespace
+
+Tensor dynamic_block_quantize(const Tensor& x, const NumBits& num_bits, const NumBits& scale_bits,
+                              std::int64_t block_size, const Amax& global_amax, BlockKernel kernel, bool) {
+  return quantized(x, {num_bits, scale_bits, block_size, global_amax, kernel});
+}
+
+Variable dynamic_block_quantize(const Variable& x, const NumBits& num_bits, const NumBits& scale_bits,
+                                std::int64_t block_size, const Amax& global_amax, BlockKernel kernel,
+                                bool pass_through_bwd) {
+  const Variable v = x.as_float();
+  Tensor y = quantized(v.tensor(), {num_bits, scale_bits, block_size, global_amax, kernel});
+  const bool masked = detail::needs_grad({v}) && !pass_through_bwd && global_amax.defined();
+  return detail::record_clipped(kDynamic, v, std::move(y),
+                                masked ? global_mask(v.tensor(), global_amax) : Tensor());
+}
+
+}  // namespace fq::modelopt
