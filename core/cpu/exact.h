@@ -4,7 +4,7 @@
 ///
 /// Three engines give the same int32 sums: s8 where it is right, bf16 or f32 on code values elsewhere. Floats
 /// hold sums up to 2^24 exactly, so those engines split the sum into parts of at most 2^24 and add the parts
-/// in int32.
+/// in int32; so does s8 with signed x, whose sums oneDNN corrects in f32.
 
 #include <cstdint>
 #include <string_view>

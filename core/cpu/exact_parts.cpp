@@ -7,8 +7,6 @@
 namespace fq::cpu {
 namespace {
 
-constexpr std::int64_t kExact = std::int64_t{1} << 24;
-
 template <class Code, class Value>
 void decode_columns(const Code* codes, const CodeColumns& s, Value* out) {
   const std::int64_t kept = s.end - s.begin;
@@ -32,7 +30,7 @@ CodeColumns balanced(CodeColumns s) {
 }  // namespace
 
 std::vector<Part> exact_parts(std::int64_t channels, std::int64_t taps, std::int64_t largest) {
-  const std::int64_t most = std::max<std::int64_t>(kExact / std::max<std::int64_t>(largest, 1), 1);
+  const std::int64_t most = std::max<std::int64_t>(exact_limit / std::max<std::int64_t>(largest, 1), 1);
   const std::int64_t step = std::max<std::int64_t>(most / std::max<std::int64_t>(taps, 1), 1);
   const std::int64_t tap_step = std::min(taps, most);
   std::vector<Part> parts;
@@ -46,7 +44,7 @@ Tensor code_columns(const Codes& codes, const CodeColumns& columns, DType dtype)
   const CodeColumns s = balanced(columns);
   Tensor out = Tensor::empty({s.rows * s.groups * (s.end - s.begin)}, dtype);
   detail::visit_dtype(dtype, "exact", [&]<class Value>(Value) {
-    if constexpr (std::is_same_v<Value, float> || std::is_same_v<Value, bfloat16>) {
+    if constexpr (std::is_same_v<Value, float> || std::is_same_v<Value, bfloat16> || sizeof(Value) == 1) {
       if (codes.dtype == DType::u8)
         decode_columns(static_cast<const std::uint8_t*>(codes.data), s, out.mutable_data<Value>());
       else
@@ -67,15 +65,15 @@ void keep_taps(Tensor& kernels, std::int64_t taps, const Part& part) {
 }
 
 void add_part(const Tensor& part, bool first, std::int32_t* sums) {
-  const auto* values = part.data<float>();
   const std::int64_t count = part.numel();
-  if (first) {
+  detail::visit_dtype(part.dtype(), "exact", [&]<class Value>(Value) {
+    if constexpr (sizeof(Value) == 4) {
+      const auto* values = part.data<Value>();
 #pragma omp parallel for simd schedule(static) if (count > 65536)
-    for (std::int64_t i = 0; i < count; ++i) sums[i] = static_cast<std::int32_t>(values[i]);
-  } else {
-#pragma omp parallel for simd schedule(static) if (count > 65536)
-    for (std::int64_t i = 0; i < count; ++i) sums[i] += static_cast<std::int32_t>(values[i]);
-  }
+      for (std::int64_t i = 0; i < count; ++i)
+        sums[i] = (first ? 0 : sums[i]) + static_cast<std::int32_t>(values[i]);
+    }
+  });
 }
 
 }  // namespace fq::cpu

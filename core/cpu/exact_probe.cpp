@@ -39,8 +39,8 @@ bool gemm_is_right(std::int64_t m, std::int64_t n, std::int64_t k) {
 }
 
 template <class X>
-bool conv_is_right() {
-  const ConvShape s{1, 64, 4, 4, 32, 3, 3, 4, 4, {1, 1}, {1, 1}};
+bool conv_is_right(std::int64_t channels) {
+  const ConvShape s{1, channels, 4, 4, 32, 3, 3, 4, 4, {1, 1}, {1, 1}};
   const auto x = full_range<X>(numel(s.x_shape()));
   const auto w = full_range<std::int8_t>(numel(s.w_shape()));
   std::vector<std::int32_t> sums(static_cast<std::size_t>(numel(s.y_shape()))), right(sums);
@@ -52,7 +52,8 @@ bool conv_is_right() {
 
 template <class X>
 bool is_right() {
-  return gemm_is_right<X>(64, 64, 64) && gemm_is_right<X>(8, 16, 4608) && conv_is_right<X>();
+  return gemm_is_right<X>(64, 64, 64) && gemm_is_right<X>(8, 16, 4608) && conv_is_right<X>(64) &&
+         conv_is_right<X>(128);
 }
 
 bool probe(ExactType type) {
