@@ -71,6 +71,75 @@ FQ_HD auto mask_open_below(V v, V lower, V amax) {
   return and_(less_(lower, v), less_equal_(v, amax));
 }
 
+// ---- affine codes: rounded, then the zero point added (torch, torchao, ONNX) ----
+
+/// rne(fl(x * r)) + z, r = fl(1 / s): the code before it is clamped.
+template <class V>
+FQ_HD V affine_position(V x, V reciprocal, V zero_point) {
+  return add_(rint_(mul_(x, reciprocal)), zero_point);
+}
+/// The same with the zero point inside the rounding, as torch's gradients of a learnable scale take it.
+template <class V>
+FQ_HD V affine_position_inside(V x, V reciprocal, V zero_point) {
+  return rint_(fma_(x, reciprocal, zero_point));
+}
+/// y = (q - z) * s.
+template <class V>
+FQ_HD V affine_value(V code, V scale, V zero_point) {
+  return mul_(sub_(code, zero_point), scale);
+}
+/// dy/ds where the scale is learnt: (y - x) / s inside the range, the distance of its end from z outside.
+template <class V>
+FQ_HD V affine_scale_slope(V x, V position, V scale, V reciprocal, V zero_point, V lower, V upper) {
+  const V code = clamp_(position, lower, upper);
+  const V inside = mul_(sub_(affine_value(code, scale, zero_point), x), reciprocal);
+  return select_(mask_closed(position, lower, upper), inside, sub_(code, zero_point));
+}
+
+/// torchao's zero point among the values: rne((x - b) / s), b = z - fl(s * mid) the value of the middle code.
+template <class V>
+FQ_HD V floating_position(V x, V base, V scale) {
+  return rint_(div_(sub_(x, base), scale));
+}
+/// y = (q - mid) * s + z, from q - mid.
+template <class V>
+FQ_HD V floating_value(V centred, V scale, V zero_point) {
+  return add_(mul_(centred, scale), zero_point);
+}
+
+/// The gradient of torch's clamp: passes strictly inside.
+template <class V>
+FQ_HD auto mask_open(V v, V lower, V upper) {
+  return and_(less_(lower, v), less_(v, upper));
+}
+
+// ---- scale and zero point of a range lo <= 0 <= hi (torch's observers, torchao) ----
+
+/// v, at least `bound`; a NaN stays.
+template <class V>
+FQ_HD V at_least(V v, V bound) {
+  return select_(less_(v, bound), bound, v);
+}
+template <class V>
+FQ_HD V symmetric_scale(V lower, V upper, V half_steps) {
+  return div_(at_least(upper, sub_(constant_(lower, 0.0f), lower)), half_steps);
+}
+/// The larger of lo / qmin and hi / qmax: no value is clipped. The first wins only where it is larger.
+template <class V>
+FQ_HD V no_clipping_scale(V lower, V upper, V quant_min, V quant_max) {
+  const V below = div_(lower, quant_min), above = div_(upper, quant_max);
+  return select_(less_(above, below), below, above);
+}
+template <class V>
+FQ_HD V asymmetric_scale(V lower, V upper, V steps) {
+  return div_(sub_(upper, lower), steps);
+}
+/// clamp(qmin - rne(lo / s), qmin, qmax).
+template <class V>
+FQ_HD V asymmetric_zero_point(V lower, V scale, V quant_min, V quant_max) {
+  return clamp_keeping_(sub_(quant_min, rint_(div_(lower, scale))), quant_min, quant_max);
+}
+
 // ---- minifloats: the value, not the byte ----
 
 /// Half to even on the grid step * max(2^floor(log2 |v|), min_normal), saturating at `max`; keeps NaN and the

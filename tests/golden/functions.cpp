@@ -12,6 +12,7 @@ Functions all_functions() {
   add_modelopt_blocks(functions);
   add_linear(functions);
   add_calibrators(functions);
+  add_torch(functions);
   return functions;
 }
 

@@ -1,0 +1,98 @@
+#include <array>
+#include <cmath>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/minifloat.h"
+#include "fakequant/core/reference/float_blocks.h"
+#include "fakequant/core/reference/torch_ref.h"
+
+namespace fq::torch_ref {
+namespace {
+
+constexpr const char* kCast = "cast_float8";
+constexpr const char* kDecode = "decode_float8";
+
+/// Codes of all elements of a row-major tensor.
+template <class F>
+Tensor encode(const Tensor& x, DType dtype, F f) {
+  Tensor codes = Tensor::empty(x.shape(), dtype, x.device());
+  if (x.device().is_meta()) return codes;
+  auto* to = static_cast<std::uint8_t*>(codes.mutable_raw());
+  detail::for_chunks(x.to(Layout::row_major), x.shape(),
+                     [&](const float* in, auto begin, auto count, auto, auto) {
+                       std::uint8_t* out = to + begin;
+                       for (std::int64_t k = 0; k < count; ++k) out[k] = f(in[k]);
+                     });
+  return codes.to(x.layout());
+}
+
+/// `beyond` and its sign where |v| > `limit`.
+Tensor encode_minifloat(const Tensor& x, DType dtype, FloatFormat format, float limit, std::uint8_t beyond) {
+  const Minifloat grid = Minifloat::of(format);
+  return encode(x, dtype, [=](float v) {
+    const std::uint8_t code = grid.encode(grid.round(v));
+    return static_cast<std::uint8_t>(std::fabs(v) > limit ? (code & 0x80u) | beyond : code);
+  });
+}
+
+/// Half to even between powers of two, whose mantissa is the odd one: 1.5 goes up. Below the smallest normal
+/// float the powers are 0, which stands for 2^-127, and 2^-126.
+std::uint8_t encode_e8m0(float v) {
+  const std::uint32_t word = std::bit_cast<std::uint32_t>(v) & 0x7fffffffu;
+  const std::uint32_t half = word < 0x00800000u ? 0x003fffffu : 0x00400000u;
+  return static_cast<std::uint8_t>(word >= 0x7f800000u ? 0xffu : (word + half) >> 23);
+}
+
+float decoded(DType dtype, std::uint8_t code) {
+  switch (dtype) {
+    case DType::f8_e4m3:
+      return Minifloat::of({4, 3}).decode(code);
+    case DType::f8_e5m2:
+      return Minifloat::of({5, 2}).decode(code);
+    case DType::f8_e8m0:
+      return decode_e8m0(code);
+    default:
+      throw ArgumentError(
+          fmt::format("[{}] codes of {}: use f8_e4m3, f8_e5m2 or f8_e8m0", kDecode, name(dtype)));
+  }
+}
+
+}  // namespace
+
+Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
+  FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kCast, "the input is {}: give f32, f16 or bf16",
+           name(x.dtype()));
+  const float never = std::numeric_limits<float>::infinity();
+  switch (dtype) {
+    case DType::f8_e4m3:
+      return encode_minifloat(x, dtype, {4, 3}, saturate ? never : 464.0f, 0x7f);
+    case DType::f8_e5m2:
+      return encode_minifloat(x, dtype, {5, 2}, saturate ? never : std::nextafter(61440.0f, 0.0f), 0x7c);
+    case DType::f8_e8m0:
+      return encode(x, dtype, encode_e8m0);
+    default:
+      throw ArgumentError(
+          fmt::format("[{}] codes of {}: use f8_e4m3, f8_e5m2 or f8_e8m0", kCast, name(dtype)));
+  }
+}
+
+Tensor decode_float8(const Tensor& codes, DType dtype) {
+  FQ_CHECK(is_floating(dtype), kDecode, "the output is {}: give a float type", name(dtype));
+  std::array<float, 256> values{};
+  for (std::size_t code = 0; code < values.size(); ++code)
+    values[code] = decoded(codes.dtype(), static_cast<std::uint8_t>(code));
+  Tensor out = Tensor::empty(codes.shape(), DType::f32, codes.device(), codes.layout());
+  if (codes.device().is_meta()) return out.to(dtype);
+  const auto* in = static_cast<const std::uint8_t*>(codes.raw());
+  auto* to = out.mutable_data<float>(out.layout());
+  for (std::int64_t i = 0; i < codes.numel(); ++i) to[i] = values[in[i]];
+  return out.to(dtype);
+}
+
+Tensor cast_float(const Tensor& x, DType dtype) {
+  FQ_CHECK(is_floating(x.dtype()) && is_floating(dtype), "cast_float", "{} to {}: both must be float types",
+           name(x.dtype()), name(dtype));
+  return x.to(dtype);
+}
+
+}  // namespace fq::torch_ref
