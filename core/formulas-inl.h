@@ -113,12 +113,22 @@ FQ_HD auto mask_open(V v, V lower, V upper) {
   return and_(less_(lower, v), less_(v, upper));
 }
 
+/// fl(dy * s) where the mask is set, else 0: torchao's gradient on its way through (q - z) * s.
+template <class V, class M>
+FQ_HD V masked_product(V dy, V scale, M mask) {
+  return select_(mask, mul_(dy, scale), constant_(dy, 0.0f));
+}
+
 // ---- scale and zero point of a range lo <= 0 <= hi (torch's observers, torchao) ----
 
-/// v, at least `bound`; a NaN stays.
+/// v, at least or at most `bound`; a NaN stays.
 template <class V>
 FQ_HD V at_least(V v, V bound) {
   return select_(less_(v, bound), bound, v);
+}
+template <class V>
+FQ_HD V at_most(V v, V bound) {
+  return select_(less_(bound, v), bound, v);
 }
 template <class V>
 FQ_HD V symmetric_scale(V lower, V upper, V half_steps) {

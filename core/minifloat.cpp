@@ -24,18 +24,6 @@ Minifloat Minifloat::finite(int exponent, int mantissa) noexcept {
   return make(exponent, mantissa, std::ldexp(2.0f - std::ldexp(1.0f, -mantissa), top));
 }
 
-std::uint8_t Minifloat::encode(float value) const noexcept {
-  const auto word = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t sign = (word >> 31) << (exponent + mantissa);
-  const std::uint32_t ones = (1u << (exponent + mantissa)) - 1u;
-  if (std::isnan(value)) return static_cast<std::uint8_t>(sign | ones);
-  const float magnitude = std::fabs(value);
-  const auto subnormal = static_cast<std::uint32_t>(magnitude / (min_normal * step));
-  const std::uint32_t rebased =
-      (word & 0x7fffffffu) - (static_cast<std::uint32_t>(127 - bias(exponent)) << 23);
-  return static_cast<std::uint8_t>(sign | (magnitude < min_normal ? subnormal : rebased >> (23 - mantissa)));
-}
-
 float Minifloat::decode(std::uint8_t code) const noexcept {
   const std::uint32_t magnitude = code & ((1u << (exponent + mantissa)) - 1u);
   const float sign = (code >> (exponent + mantissa) & 1u) != 0 ? -1.0f : 1.0f;

@@ -3,6 +3,7 @@
 /// Floats of up to 8 bits: sign, exponent, mantissa, bias 2^(exponent-1) - 1, subnormals, no infinities among
 /// the values that rounding gives. OCP OFP8 and MX v1.0 name the ones in use.
 
+#include <bit>
 #include <cstdint>
 
 #include "fakequant/core/format.h"
@@ -29,7 +30,16 @@ struct Minifloat {
   }
   /// The code of a value on the grid: sign bit, then exponent, then mantissa, in the low bits. NaN gives all
   /// ones under its sign.
-  [[nodiscard]] std::uint8_t encode(float value) const noexcept;
+  [[nodiscard]] std::uint8_t encode(float value) const noexcept {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(value), magnitude = bits & 0x7fffffffu;
+    const std::uint32_t ones = (1u << (exponent + mantissa)) - 1u;
+    const std::uint32_t lowest = std::bit_cast<std::uint32_t>(min_normal);
+    const float below = std::bit_cast<float>(magnitude < lowest ? magnitude : 0u);
+    const auto subnormal = static_cast<std::uint32_t>(static_cast<std::int32_t>(below / (min_normal * step)));
+    const std::uint32_t normal = ((magnitude - lowest) >> (23 - mantissa)) + (1u << mantissa);
+    const std::uint32_t code = magnitude < lowest ? subnormal : magnitude > 0x7f800000u ? ones : normal;
+    return static_cast<std::uint8_t>(((bits >> 31) << (exponent + mantissa)) | code);
+  }
   /// The value of a code; codes above `max` are infinity (E5M2's first) or NaN.
   [[nodiscard]] float decode(std::uint8_t code) const noexcept;
 };

@@ -36,15 +36,17 @@ Shape get_block_size(const Shape& input_shape, const Granularity& granularity) {
   return block;
 }
 
-Shape scale_shape(const Shape& input_shape, const Shape& block_size) {
-  FQ_CHECK(block_size.size() == input_shape.size(), kWhere, "the block {} has another rank than the input {}",
-           to_string(block_size), to_string(input_shape));
-  Shape out(input_shape.size());
+Shape scale_shape(const Shape& input_shape, const Shape& block_size, std::string_view function) {
+  FQ_CHECK(block_size.size() == input_shape.size(), function,
+           "the block {} has another rank than the input {}", to_string(block_size), to_string(input_shape));
+  Shape out(input_shape.size(), 1);
   for (std::size_t a = 0; a < out.size(); ++a) {
-    FQ_CHECK(block_size[a] > 0 && input_shape[a] % block_size[a] == 0, kWhere,
+    const std::int64_t length = block_size[a], size = input_shape[a];
+    if (length == size) continue;
+    FQ_CHECK(length > 0 && size % length == 0, function,
              "the block {} does not divide the input {}: choose a divisor of {} along axis {}",
-             to_string(block_size), to_string(input_shape), input_shape[a], a);
-    out[a] = input_shape[a] / block_size[a];
+             to_string(block_size), to_string(input_shape), size, a);
+    out[a] = size / length;
   }
   return out;
 }

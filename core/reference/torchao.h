@@ -28,7 +28,9 @@ using Granularity = std::variant<PerTensor, PerAxis, PerGroup, PerRow, PerToken,
 /// How many elements along each axis share a scale. Throws ArgumentError for an axis that is not there, a
 /// block of another rank, or one that does not divide the shape.
 [[nodiscard]] Shape get_block_size(const Shape& input_shape, const Granularity& granularity);
-/// How many scales there are along each axis.
-[[nodiscard]] Shape scale_shape(const Shape& input_shape, const Shape& block_size);
+/// How many scales there are along each axis. Throws ArgumentError, in the name of `function`, for a block of
+/// another rank or one that does not divide the shape; one as long as its axis always does.
+[[nodiscard]] Shape scale_shape(const Shape& input_shape, const Shape& block_size,
+                                std::string_view function = "torchao.get_block_size");
 
 }  // namespace fq::torchao

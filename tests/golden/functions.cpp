@@ -13,6 +13,7 @@ Functions all_functions() {
   add_linear(functions);
   add_calibrators(functions);
   add_torch(functions);
+  add_torchao_affine(functions);
   return functions;
 }
 
