@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <ostream>
+
+#include <fmt/ranges.h>
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/text.h"
@@ -11,6 +14,7 @@ namespace fq {
 namespace {
 
 constexpr const char* kWhere = "quant_descriptor";
+constexpr int kMostAxes = 64;
 
 void check_format(const QuantDescriptorOptions& o) {
   if (o.num_bits.is_integer()) {
@@ -21,15 +25,30 @@ void check_format(const QuantDescriptorOptions& o) {
   const bool e4m3 = o.num_bits == NumBits(4, 3);
   const bool e2m1 = o.num_bits == NumBits(2, 1) && !o.block_sizes.empty();
   FQ_CHECK(e4m3 || e2m1 || o.block_sizes.type == BlockType::dynamic, kWhere,
-           "num_bits {} without blocks: use (4, 3), an integer, or dynamic block_sizes",
+           "num_bits {} without dynamic blocks: use (4, 3), (2, 1) with block_sizes, an integer, or "
+           "block_sizes of type dynamic",
            to_string(o.num_bits));
 }
 
 void check_lengths(const std::map<int, std::int64_t>& lengths, std::string_view field) {
-  for (const auto& [axis, length] : lengths)
+  for (const auto& [axis, length] : lengths) {
     FQ_CHECK(length > 0 || length == Granularity::whole, kWhere,
              "{} of axis {} is {}: use a positive number of elements, or -1 for the whole axis", field, axis,
              length);
+    FQ_CHECK(axis >= -kMostAxes && axis < kMostAxes, kWhere, "{} names axis {}: use {} to {}", field, axis,
+             -kMostAxes, kMostAxes - 1);
+  }
+}
+
+void check_scale_bits(const BlockSizes& blocks) {
+  FQ_CHECK(blocks.scale_block_sizes.empty() || blocks.scale_bits, kWhere,
+           "scale_block_sizes without scale_bits: say how the scales are kept, as scale_bits 8");
+  if (!blocks.scale_bits) return;
+  const NumBits& bits = *blocks.scale_bits;
+  FQ_CHECK(bits == NumBits(4, 3) || bits == NumBits(8, 0) || bits == NumBits(8), kWhere,
+           "scale_bits {} is unknown: use (4, 3), (8, 0) or 8", to_string(bits));
+  FQ_CHECK(!bits.is_integer() || blocks.type == BlockType::fixed, kWhere,
+           "scale_bits 8 with dynamic blocks: use (4, 3) or (8, 0), or static blocks");
 }
 
 void check_blocks(const QuantDescriptorOptions& o) {
@@ -40,9 +59,15 @@ void check_blocks(const QuantDescriptorOptions& o) {
            "block_sizes has type or scales but no axis: give it an axis and a length, as {{-1: 16}}");
   check_lengths(blocks.lengths, "block_sizes");
   check_lengths(blocks.scale_block_sizes, "scale_block_sizes");
+  check_scale_bits(blocks);
+  FQ_CHECK(blocks.type == BlockType::fixed || blocks.lengths.size() == 1, kWhere,
+           "dynamic blocks on {} axes: they lie along the last axis only", blocks.lengths.size());
 }
 
 void check_axes(const Axes& axes) {
+  for (const int axis : axes.values())
+    FQ_CHECK(axis >= -kMostAxes && axis < kMostAxes, kWhere, "axis {} is none: use {} to {}", axis,
+             -kMostAxes, kMostAxes - 1);
   auto sorted = axes.values();
   std::ranges::sort(sorted);
   const auto twice = std::ranges::adjacent_find(sorted);
@@ -54,13 +79,23 @@ void check_range(const QuantDescriptorOptions& o) {
     FQ_CHECK(!o.amax.values().empty(), kWhere, "amax has no elements: give a number, a list or leave it out");
     for (const float v : o.amax.values())
       FQ_CHECK(v >= 0 && std::isfinite(v), kWhere, "amax is {}: it must be finite and not negative", v);
+    FQ_CHECK(o.amax.shape().size() <= 16, kWhere, "amax has {} axes: use 16 at most", o.amax.shape().size());
   }
   FQ_CHECK(!o.dynamic || !o.amax.defined(), kWhere,
            "dynamic takes amax from each input: leave amax or dynamic out");
   FQ_CHECK(!o.dynamic || !o.learn_amax, kWhere,
            "dynamic takes amax from each input, learn_amax trains it: choose one of them");
+  FQ_CHECK(!o.learn_amax || o.block_sizes.empty(), kWhere,
+           "learn_amax trains the range of a tensor or of channels: leave block_sizes or learn_amax out");
   FQ_CHECK(!o.scale_amax || (*o.scale_amax > 0 && std::isfinite(*o.scale_amax)), kWhere,
            "scale_amax is {}: it must be positive and finite", *o.scale_amax);
+}
+
+/// Text that JSON can hold.
+void check_name(const std::string& name) try {
+  (void)nlohmann::json(name).dump();
+} catch (const nlohmann::json::exception&) {
+  throw ArgumentError(fmt::format("[{}] the name is not UTF-8: use another", kWhere));
 }
 
 void check_method(const std::string& method) {
@@ -75,6 +110,36 @@ std::vector<int> broadcast_axes(const Shape& amax) {
   for (std::size_t i = 0; i < amax.size(); ++i)
     if (amax[i] != 1) axes.push_back(static_cast<int>(i) - static_cast<int>(amax.size()));
   return axes;
+}
+
+/// Lengths by axes counted from the front.
+std::map<int, std::int64_t> normalized(const std::map<int, std::int64_t>& lengths, int rank) {
+  std::map<int, std::int64_t> out;
+  for (const auto& [axis, length] : lengths)
+    FQ_CHECK(out.emplace(normalize_axis(axis, rank, kWhere), length).second, kWhere,
+             "block_sizes gives axis {} twice: name each axis once", axis);
+  return out;
+}
+
+Granularity block_granularity(const BlockSizes& blocks, int rank) {
+  const auto lengths = normalized(blocks.lengths, rank);
+  FQ_CHECK(blocks.type == BlockType::fixed || lengths.begin()->first == rank - 1, kWhere,
+           "dynamic blocks lie on axis {} of {}: use the last axis", lengths.begin()->first, rank);
+  const bool whole =
+      std::ranges::all_of(lengths, [](const auto& l) { return l.second == Granularity::whole; });
+  if (!whole) return Granularity::blocks(lengths);
+  std::vector<int> kept;
+  for (int axis = 0; axis < rank; ++axis)
+    if (!lengths.contains(axis)) kept.push_back(axis);
+  return kept.empty() ? Granularity::per_tensor() : Granularity::per_axis(kept);
+}
+
+std::string scale_text(const BlockSizes& blocks) {
+  std::string out = blocks.type == BlockType::dynamic ? " dynamic" : "";
+  if (blocks.scale_bits) out += fmt::format(" scale_bits={}", to_string(*blocks.scale_bits));
+  for (const auto& [axis, length] : blocks.scale_block_sizes)
+    out += fmt::format(" scale_block[{}]={}", axis, length);
+  return out;
 }
 
 std::string range_text(const Amax& amax) {
@@ -93,7 +158,10 @@ QuantDescriptor::QuantDescriptor(QuantDescriptorOptions options) : options_(std:
   check_format(options_);
   check_axes(options_.axis);
   check_range(options_);
+  FQ_CHECK(!is_mx() || !amax().defined(), kWhere,
+           "dynamic blocks with scales (8, 0) take every scale from the input: leave amax out");
   check_method(options_.calib_method);
+  check_name(options_.name);
 }
 
 std::map<int, std::int64_t> QuantDescriptor::get_block_quant_axes_and_sizes(const BlockSizes& block_sizes) {
@@ -106,16 +174,22 @@ const std::vector<std::string_view>& QuantDescriptor::calib_methods() {
   return methods;
 }
 
+bool QuantDescriptor::has_dynamic_blocks() const {
+  return block_sizes().type == BlockType::dynamic &&
+         block_sizes().lengths.begin()->second != Granularity::whole;
+}
+
+bool QuantDescriptor::is_mx() const {
+  return has_dynamic_blocks() && block_sizes().scale_bits == NumBits(8, 0);
+}
+
 Format QuantDescriptor::format() const {
   if (!num_bits().is_integer()) return FloatFormat{num_bits().exponent(), num_bits().mantissa()};
   return IntFormat{num_bits().bits(), is_unsigned(), narrow_range()};
 }
 
 Granularity QuantDescriptor::granularity(int rank) const {
-  FQ_CHECK(block_sizes().empty(), kWhere,
-           "'{}' has block_sizes, and block quantization is not available in this version: use per-tensor or "
-           "per-axis",
-           name());
+  if (!block_sizes().empty()) return block_granularity(block_sizes(), rank);
   std::vector<int> axes = axis().values();
   if (amax().defined()) {
     FQ_CHECK(static_cast<int>(amax().shape().size()) <= rank, kWhere,
@@ -144,6 +218,7 @@ std::string to_string(const QuantDescriptor& d) {
   if (!d.block_sizes().empty()) {
     for (const auto& [axis, length] : d.block_sizes().lengths)
       out += fmt::format(" block[{}]={}", axis, length);
+    out += scale_text(d.block_sizes());
   } else {
     out += d.axis().empty() ? " per-tensor" : fmt::format(" axis={}", fmt::join(d.axis().values(), ","));
   }

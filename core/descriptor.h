@@ -38,10 +38,13 @@ class QuantDescriptor {
  public:
   /// Signed 8 bits, per tensor.
   QuantDescriptor();
-  /// Refuses integers of other than 2 to 16 bits, floats that are no format; float formats but (4,3) without
-  /// blocks; axis together with block_sizes; axes twice; block lengths that are neither positive nor -1; amax
-  /// that is negative, not finite or empty; amax or learn_amax with dynamic; scale_amax that is not positive;
-  /// an unknown calib_method.
+  /// Refuses integers of other than 2 to 16 bits and floats that are no format; (2,1) without blocks, and
+  /// float formats other than it and (4,3) without dynamic blocks; axis together with block_sizes; axes twice
+  /// or outside -64 .. 63; block lengths that are neither positive nor -1; dynamic blocks on several axes;
+  /// scale_bits other than (4,3), (8,0) and 8, 8 with dynamic blocks; scale_block_sizes without scale_bits;
+  /// amax that is negative, not finite, empty or of more than 16 axes; amax where nothing reads it: with
+  /// dynamic, with dynamic blocks whose scales are (8,0); learn_amax with dynamic or block_sizes; scale_amax
+  /// that is not positive; an unknown calib_method; a name that is not UTF-8.
   explicit QuantDescriptor(QuantDescriptorOptions options);
 
   [[nodiscard]] const NumBits& num_bits() const noexcept { return options_.num_bits; }
@@ -65,13 +68,19 @@ class QuantDescriptor {
   /// "max", "moving_average", "histogram", "percentile", "entropy", "mse".
   [[nodiscard]] static const std::vector<std::string_view>& calib_methods();
 
+  /// Whether every input is looked at for its blocks' ranges: dynamic blocks of limited length.
+  [[nodiscard]] bool has_dynamic_blocks() const;
+  /// Dynamic blocks whose scales are powers of two (MX): no range is calibrated.
+  [[nodiscard]] bool is_mx() const;
+
   /// The number format of the codes. ModelOpt accepts `unsigned` with a float format, where it has no effect.
   [[nodiscard]] Format format() const;
-  /// Which elements of a tensor of `rank` axes share a scale, axes counted from the front. A given amax
-  /// decides: one element is per tensor; a list lies along the single `axis`, without one along the last
-  /// axis; a tensor of more axes broadcasts from the right. Throws ArgumentError for an axis the tensor does
-  /// not have, for an axis named twice (0 and -rank), and for blocks, which this version keeps but does not
-  /// apply.
+  /// Which elements of a tensor of `rank` axes share a scale, axes counted from the front. With block_sizes
+  /// axes without a length have blocks of 1; where every length is -1 that is per axis (the others). Without,
+  /// a given amax decides: one element is per tensor; a list lies along the single `axis`, without one along
+  /// the last axis; a tensor of more axes broadcasts from the right. Throws ArgumentError for an axis the
+  /// tensor does not have, for an axis named twice (0 and -rank), and for dynamic blocks on another axis than
+  /// the last.
   [[nodiscard]] Granularity granularity(int rank) const;
 
   /// What is not default; `from_dict(dict())` equals this descriptor, bit by bit.

@@ -1,3 +1,4 @@
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/check.h"
@@ -42,10 +43,12 @@ json nested(const float*& next, const Shape& shape, std::size_t axis) {
 
 template <class Integer = int>
 Integer read_integer(std::string_view key, const json& value, std::string_view allowed) {
+  using Limits = std::numeric_limits<Integer>;
   if (!value.is_number_integer()) wrong_type(key, value, allowed);
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() > INT32_MAX) wrong_type(key, value, allowed);
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{Limits::max()})
+    wrong_type(key, value, allowed);
   const auto wide = value.get<std::int64_t>();
-  if (wide < INT32_MIN || wide > INT32_MAX) wrong_type(key, value, allowed);
+  if (wide < Limits::min() || wide > Limits::max()) wrong_type(key, value, allowed);
   return static_cast<Integer>(wide);
 }
 

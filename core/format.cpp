@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/ranges.h>
+
 #include "fakequant/core/check.h"
 
 namespace fq {
 
 float FloatFormat::max() const noexcept {
   const int bias = (1 << (exponent - 1)) - 1;
-  if (exponent == 5 && mantissa == 2) return 57344.0f;        // IEEE-like: the top exponent is infinity and NaN
-  if (exponent == 4 && mantissa == 3) return 448.0f;          // only the all-ones code is NaN
+  if (exponent == 5 && mantissa == 2) return 57344.0f;  // IEEE-like: the top exponent is infinity and NaN
+  if (exponent == 4 && mantissa == 3) return 448.0f;    // only the all-ones code is NaN
   const auto significand = 2.0f - std::ldexp(1.0f, -mantissa);
   return std::ldexp(significand, (1 << exponent) - 1 - bias);  // MX: no NaN at all
 }
@@ -23,7 +25,8 @@ Format::Format(IntFormat format) : value_(format) {
 Format::Format(FloatFormat format) : value_(format) {
   constexpr std::pair<int, int> known[] = {{4, 3}, {5, 2}, {3, 2}, {2, 3}, {2, 1}};
   FQ_CHECK(std::ranges::find(known, std::pair(format.exponent, format.mantissa)) != std::end(known), "format",
-           "({},{}) is not a float format: use (4,3), (5,2), (3,2), (2,3) or (2,1)", format.exponent, format.mantissa);
+           "({},{}) is not a float format: use (4,3), (5,2), (3,2), (2,3) or (2,1)", format.exponent,
+           format.mantissa);
 }
 
 const IntFormat& Format::integer() const {
@@ -56,8 +59,8 @@ DType Format::code_dtype() const {
   if (const auto* f = std::get_if<FloatFormat>(&value_)) {
     if (f->exponent == 5) return DType::f8_e5m2;
     if (f->exponent == 4) return DType::f8_e4m3;
-    FQ_CHECK(f->exponent == 2 && f->mantissa == 1, "format", "{} has no storage type yet: use e4m3, e5m2 or e2m1",
-             to_string(*this));
+    FQ_CHECK(f->exponent == 2 && f->mantissa == 1, "format",
+             "{} has no storage type yet: use e4m3, e5m2 or e2m1", to_string(*this));
     return DType::f4_e2m1;
   }
   const auto& integer = std::get<IntFormat>(value_);
@@ -66,9 +69,11 @@ DType Format::code_dtype() const {
 }
 
 std::string to_string(const Format& format) {
-  if (!format.is_integer()) return fmt::format("e{}m{}", format.floating().exponent, format.floating().mantissa);
+  if (!format.is_integer())
+    return fmt::format("e{}m{}", format.floating().exponent, format.floating().mantissa);
   const auto& integer = format.integer();
-  return fmt::format("{}int{}{}", integer.is_unsigned ? "u" : "", integer.bits, integer.narrow_range ? " narrow" : "");
+  return fmt::format("{}int{}{}", integer.is_unsigned ? "u" : "", integer.bits,
+                     integer.narrow_range ? " narrow" : "");
 }
 
 Granularity Granularity::per_axis(std::vector<int> axes) {
@@ -78,25 +83,28 @@ Granularity Granularity::per_axis(std::vector<int> axes) {
   return out;
 }
 
-Granularity Granularity::per_group(std::int64_t length, int axis) {
-  FQ_CHECK(length == whole || length > 0, "granularity", "a block of {} elements: use 1 or more, or -1", length);
+Granularity Granularity::blocks(const std::map<int, std::int64_t>& lengths) {
   Granularity out;
-  out.lengths_.emplace_back(axis, length);
   out.rest_ = 1;
+  for (const auto& [axis, length] : lengths) {
+    FQ_CHECK(length == whole || length > 0, "granularity",
+             "a block of {} elements on axis {}: use 1 or more, or -1", length, axis);
+    out.lengths_.emplace_back(axis, length);
+  }
   return out;
 }
 
+Granularity Granularity::per_group(std::int64_t length, int axis) { return blocks({{axis, length}}); }
+
 Granularity Granularity::blocks_2d(std::int64_t rows, std::int64_t columns) {
-  Granularity out = per_group(columns, -1);
-  FQ_CHECK(rows == whole || rows > 0, "granularity", "a block of {} rows: use 1 or more, or -1", rows);
-  out.lengths_.insert(out.lengths_.begin(), {-2, rows});
-  return out;
+  return blocks({{-2, rows}, {-1, columns}});
 }
 
 Shape Granularity::block_shape(const Shape& tensor) const {
   Shape block(tensor.size(), rest_);
   for (const auto& [axis, length] : lengths_)
-    block[static_cast<std::size_t>(normalize_axis(axis, static_cast<int>(tensor.size()), "granularity"))] = length;
+    block[static_cast<std::size_t>(normalize_axis(axis, static_cast<int>(tensor.size()), "granularity"))] =
+        length;
   for (std::size_t i = 0; i < block.size(); ++i)
     if (block[i] == whole) block[i] = std::max<std::int64_t>(tensor[i], 1);
   return block;
@@ -115,8 +123,16 @@ int Granularity::single_axis(int rank) const {
 
 std::string to_string(const Granularity& granularity) {
   if (granularity.is_per_tensor()) return "per tensor";
-  if (const int axis = granularity.single_axis(8); axis >= 0) return fmt::format("per axis {}", axis);
-  return "blocks";
+  std::vector<std::string> parts;
+  for (const auto& [axis, length] : granularity.lengths_) {
+    if (granularity.rest_ == Granularity::whole)
+      parts.push_back(fmt::format("{}", axis));
+    else if (length == Granularity::whole)
+      parts.push_back(fmt::format("all of axis {}", axis));
+    else
+      parts.push_back(fmt::format("{} on axis {}", length, axis));
+  }
+  return fmt::format("{} {}", granularity.rest_ == 1 ? "in blocks of" : "per axis", fmt::join(parts, ", "));
 }
 
 }  // namespace fq

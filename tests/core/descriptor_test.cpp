@@ -73,7 +73,11 @@ TEST(QuantDescriptor, RefusesWhatContradictsItself) {
   EXPECT_THAT(refused({.axis = 0, .block_sizes = blocks}), HasSubstr("axis and block_sizes are both given"));
   for (const int bits : {-1, 0, 1, 17}) EXPECT_THAT(refused({.num_bits = bits}), HasSubstr("use 2 to 16"));
   EXPECT_THAT(refused({.num_bits = {7, 7}}), HasSubstr("is not a float format"));
-  EXPECT_THAT(refused({.num_bits = {5, 2}}), HasSubstr("use (4, 3), an integer, or dynamic block_sizes"));
+  EXPECT_THAT(refused({.num_bits = {5, 2}}), HasSubstr("without dynamic blocks: use (4, 3), (2, 1)"));
+  EXPECT_THAT(refused({.num_bits = {5, 2}, .block_sizes = blocks}), HasSubstr("without dynamic blocks"));
+  EXPECT_THAT(refused({.num_bits = {2, 1}}), HasSubstr("(2, 1) with block_sizes"));
+  EXPECT_THAT(refused({.axis = 64}), HasSubstr("axis 64 is none: use -64 to 63"));
+  EXPECT_THAT(refused({.block_sizes = {.lengths = {{-65, 2}}}}), HasSubstr("names axis -65"));
   EXPECT_THAT(refused({.axis = {1, 1}}), HasSubstr("axis 1 is given twice"));
   EXPECT_THAT(refused({.amax = -1.0}), HasSubstr("finite and not negative"));
   EXPECT_THAT(refused({.amax = {1.0, NAN}}), HasSubstr("finite and not negative"));
@@ -85,6 +89,43 @@ TEST(QuantDescriptor, RefusesWhatContradictsItself) {
   EXPECT_THAT(refused({.calib_method = "entropie"}), HasSubstr("did you mean 'entropy'"));
   EXPECT_THAT(refused({.block_sizes = {.lengths = {{-1, 0}}}}), HasSubstr("-1 for the whole axis"));
   EXPECT_THAT(refused({.block_sizes = {.scale_bits = {{4, 3}}}}), HasSubstr("no axis"));
+  EXPECT_THAT(refused({.name = "\xff"}), HasSubstr("not UTF-8"));
+  EXPECT_THAT(refused({.amax = Tensor::full(Shape(17, 1), 1.0)}), HasSubstr("17 axes"));
+}
+
+TEST(QuantDescriptor, RefusesBlocksThatContradictThemselves) {
+  const auto refused = [](BlockSizes blocks, QuantDescriptorOptions o = {}) {
+    o.block_sizes = std::move(blocks);
+    return error_of([&] { return QuantDescriptor(o); });
+  };
+  const BlockSizes mx{.lengths = {{-1, 32}}, .type = BlockType::dynamic, .scale_bits = {{8, 0}}};
+  EXPECT_THAT(refused({.lengths = {{-1, 16}, {-2, 16}}, .type = BlockType::dynamic}),
+              HasSubstr("along the last axis only"));
+  for (const NumBits bits : {NumBits(5, 2), NumBits(4), NumBits(0)})
+    EXPECT_THAT(refused({.lengths = {{-1, 16}}, .scale_bits = bits}), HasSubstr("use (4, 3), (8, 0) or 8"));
+  EXPECT_THAT(refused({.lengths = {{-1, 16}}, .type = BlockType::dynamic, .scale_bits = 8}),
+              HasSubstr("or static blocks"));
+  EXPECT_THAT(refused({.lengths = {{-1, 16}}, .scale_block_sizes = {{-1, 8}}}),
+              HasSubstr("without scale_bits"));
+  EXPECT_THAT(refused(mx, {.amax = 1.0}), HasSubstr("leave amax out"));
+  EXPECT_THAT(refused({.lengths = {{-1, 16}}}, {.learn_amax = true}),
+              HasSubstr("leave block_sizes or learn"));
+  EXPECT_NO_THROW(QuantDescriptor({.num_bits = {5, 2}, .block_sizes = mx}));
+}
+
+TEST(QuantDescriptor, BlocksHaveGranularities) {
+  const auto of = [](std::map<int, std::int64_t> lengths, int rank, BlockType type = BlockType::fixed) {
+    return QuantDescriptor({.block_sizes = {.lengths = std::move(lengths), .type = type}}).granularity(rank);
+  };
+  EXPECT_EQ(of({{-1, 16}}, 2), Granularity::blocks({{1, 16}}));
+  EXPECT_EQ(of({{-1, 16}}, 2).scale_shape({3, 33}), (Shape{3, 3}));
+  EXPECT_EQ(of({{0, 2}, {-1, -1}}, 3).scale_shape({5, 4, 7}), (Shape{3, 4, 1}));
+  EXPECT_EQ(of({{-1, -1}}, 3), Granularity::per_axis({0, 1}));
+  EXPECT_EQ(of({{-1, -1}, {0, -1}}, 2), Granularity::per_tensor());
+  EXPECT_EQ(of({{1, 4}}, 2, BlockType::dynamic), Granularity::blocks({{1, 4}}));
+  EXPECT_THAT(error_of([&] { return of({{1, 4}}, 3, BlockType::dynamic); }), HasSubstr("use the last axis"));
+  EXPECT_THAT(error_of([&] { return of({{1, 4}, {-1, 4}}, 2); }), HasSubstr("gives axis 1 twice"));
+  EXPECT_THROW((void)of({{3, 4}}, 2), ArgumentError);
 }
 
 TEST(QuantDescriptor, AxesAreCheckedAtFirstUse) {
@@ -97,7 +138,7 @@ TEST(QuantDescriptor, AxesAreCheckedAtFirstUse) {
               HasSubstr("given twice"));
 }
 
-TEST(QuantDescriptor, KeepsBlocksAndRefusesToApplyThem) {
+TEST(QuantDescriptor, KeepsEveryFieldOfBlocks) {
   const QuantDescriptor d({.num_bits = {2, 1},
                            .block_sizes = {.lengths = {{-1, 16}},
                                            .type = BlockType::dynamic,
@@ -109,8 +150,11 @@ TEST(QuantDescriptor, KeepsBlocksAndRefusesToApplyThem) {
             R"({"block_sizes":{"-1":16,"scale_bits":[4,3],"scale_block_sizes":{"-1":8},"type":"dynamic"},)"
             R"("num_bits":[2,1]})");
   EXPECT_EQ(QuantDescriptor::from_json(d.to_json()), d);
-  EXPECT_THAT(error_of([&] { return d.granularity(2); }),
-              HasSubstr("block quantization is not available in this version: use per-tensor or per-axis"));
+  EXPECT_TRUE(d.has_dynamic_blocks());
+  EXPECT_FALSE(d.is_mx());
+  EXPECT_EQ(to_string(d),
+            "QuantDescriptor((2, 1)bit fake block[-1]=16 dynamic scale_bits=(4, 3) scale_block[-1]=8 "
+            "calib_method=max)");
 }
 
 TEST(QuantDescriptor, BadJsonNamesTheKeyAndTheWayOut) {
@@ -136,46 +180,59 @@ TEST(QuantDescriptor, BadJsonNamesTheKeyAndTheWayOut) {
             QuantDescriptor());
 }
 
-QuantDescriptorOptions random_options(std::mt19937& random) {
-  const auto coin = [&] { return (random() & 1u) != 0; };
+template <class T>
+T one_of(std::mt19937& random, std::initializer_list<T> values) {
+  return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size()));
+}
+
+BlockSizes random_blocks(std::mt19937& random) {
+  BlockSizes out;
+  const auto length = [&] { return one_of<std::int64_t>(random, {-1, 1, 16, 128, std::int64_t{1} << 40}); };
+  out.lengths[static_cast<int>(random() % 7) - 3] = length();
+  out.type = one_of(random, {BlockType::fixed, BlockType::dynamic});
+  if (out.type == BlockType::fixed && random() % 2 == 0) out.lengths[-1] = length();
+  if (random() % 4 != 0) out.scale_bits = one_of<NumBits>(random, {{4, 3}, {8, 0}});
+  if (out.type == BlockType::fixed && random() % 4 == 0) out.scale_bits = 8;
+  if (out.scale_bits && random() % 2 == 0) out.scale_block_sizes = {{-1, length()}, {0, length()}};
+  return out;
+}
+
+NumBits random_bits(std::mt19937& random, const BlockSizes& blocks) {
+  if (random() % 2 == 0) return 2 + static_cast<int>(random() % 15);
+  if (blocks.empty()) return {4, 3};
+  if (blocks.type == BlockType::fixed) return one_of<NumBits>(random, {{4, 3}, {2, 1}});
+  return one_of<NumBits>(random, {{4, 3}, {5, 2}, {3, 2}, {2, 3}, {2, 1}});
+}
+
+Amax random_amax(std::mt19937& random) {
   const auto number = [&] { return std::uniform_real_distribution<double>(1e-30, 1e6)(random); };
-  QuantDescriptorOptions o;
-  o.num_bits = coin() ? NumBits(2 + static_cast<int>(random() % 15)) : NumBits(4, 3);
-  if (coin()) o.name = "layer\"\\\n" + std::to_string(random());
-  o.fake_quant = coin();
   switch (random() % 4) {
     case 0:
-      o.axis = static_cast<int>(random() % 7) - 3;
-      break;
+      return number();
     case 1:
-      o.axis = {0, -1, 2};
-      break;
+      return {number(), 0.0, number()};
     case 2:
-      o.block_sizes = {.lengths = {{-1, 16}, {-2, coin() ? -1 : 8}}};
-      break;
+      return Tensor::from({static_cast<float>(number()), 0x1p-149f, 3.4e38f, 0.1f}, {2, 1, 2});
     default:
-      break;
+      return {};
   }
-  if (!o.block_sizes.empty() && coin()) o.block_sizes.scale_bits = coin() ? NumBits(8, 0) : NumBits(4, 3);
-  if (!o.block_sizes.empty() && coin()) o.block_sizes.type = BlockType::dynamic;
-  switch (random() % 5) {
-    case 0:
-      o.amax = number();
-      break;
-    case 1:
-      o.amax = {number(), 0.0, number()};
-      break;
-    case 2:
-      o.amax = Tensor::from({static_cast<float>(number()), 0x1p-149f, 3.4e38f, 0.1f}, {2, 1, 2});
-      break;
-    case 3:
-      o.dynamic = true;
-      break;
-    default:
-      break;
-  }
-  o.learn_amax = !o.dynamic && coin();
-  if (coin()) o.scale_amax = number();
+}
+
+QuantDescriptorOptions random_options(std::mt19937& random) {
+  const auto coin = [&] { return (random() & 1u) != 0; };
+  QuantDescriptorOptions o;
+  if (coin())
+    o.block_sizes = random_blocks(random);
+  else
+    o.axis = one_of<Axes>(random, {{}, 2, -3, {0, -1, 2}});
+  o.num_bits = random_bits(random, o.block_sizes);
+  if (coin()) o.name = "layer\"\\\n\u00e4" + std::to_string(random());
+  o.fake_quant = coin();
+  o.dynamic = random() % 4 == 0;
+  const bool mx = o.block_sizes.type == BlockType::dynamic && o.block_sizes.scale_bits == NumBits(8, 0);
+  if (!o.dynamic && !mx) o.amax = random_amax(random);
+  o.learn_amax = !o.dynamic && o.block_sizes.empty() && coin();
+  if (coin()) o.scale_amax = std::uniform_real_distribution<double>(1e-30, 1e6)(random);
   o.calib_method = QuantDescriptor::calib_methods()[random() % QuantDescriptor::calib_methods().size()];
   o.is_unsigned = coin();
   o.narrow_range = coin();
@@ -184,7 +241,7 @@ QuantDescriptorOptions random_options(std::mt19937& random) {
 
 TEST(QuantDescriptor, RoundTripsExactly) {
   std::mt19937 random(3);
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 5000; ++i) {
     const QuantDescriptor d(random_options(random));
     ASSERT_EQ(QuantDescriptor::from_dict(d.dict()), d) << d.to_json();
     ASSERT_EQ(QuantDescriptor::from_json(d.to_json()), d) << d.to_json();
