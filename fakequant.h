@@ -36,6 +36,7 @@
 #include "fakequant/core/random.h"
 #include "fakequant/core/reference/modelopt.h"
 #include "fakequant/core/reference/modelopt_blocks.h"
+#include "fakequant/core/reference/pytorch_quantization.h"
 #include "fakequant/core/reference/tensorrt.h"
 #include "fakequant/core/reference/torchao.h"
 #include "fakequant/core/reference/tripy.h"

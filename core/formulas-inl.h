@@ -236,6 +236,32 @@ FQ_HD V modelopt_scaled_e4m3(V x, V scale) {
   return mul_(round_e4m3(mul_(x, scale)), div_(constant_(x, 1.0f), scale));
 }
 
+// ---- pytorch-quantization (tensor_quant.py, clip.py) ----
+
+/// The integer of a range's zero: rne(min / step) - lo, step = (max - min) / (2^bits - 1), lo = -2^(bits-1).
+template <class V>
+FQ_HD V range_zero(V min, V step, V lower) {
+  return sub_(rint_(div_(min, step)), lower);
+}
+/// y = (clamp(rne(x / step) - z, lo, hi) + z) * step; the gradient passes by mask_closed over the range.
+template <class V>
+FQ_HD V range_fake_quant(V x, V step, V zero, V lower, V upper) {
+  const V code = clamp_keeping_(sub_(rint_(div_(x, step)), zero), lower, upper);
+  return mul_(add_(code, zero), step);
+}
+
+/// y = max(min(x, hi), lo), NaN where one of them is.
+template <class V>
+FQ_HD V clip_to(V x, V lower, V upper) {
+  const V below = select_(is_nan_(upper), upper, select_(less_(upper, x), upper, x));
+  return select_(is_nan_(lower), lower, select_(less_(below, lower), lower, below));
+}
+/// The gradient passes where lo < x < hi.
+template <class V>
+FQ_HD auto clip_mask(V x, V lower, V upper) {
+  return and_(less_(lower, x), less_(x, upper));
+}
+
 // ---- ModelOpt's blocks (fp4_kernel.py, tensor_quant_mx.cu) ----
 
 /// e2m1 of |v|: half to even, 6 from 5 upwards and for NaN.

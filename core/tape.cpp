@@ -41,6 +41,12 @@ void accumulate(Tensor& a, const Tensor& b) {
     a = b;
     return;
   }
+  if (bit_width(a.dtype()) == 16) {
+    Tensor wide = a.to(DType::f32);
+    accumulate(wide, b.to(DType::f32));
+    a = wide.to(a.dtype());
+    return;
+  }
   const Tensor same = b.to(a.layout()).to(a.dtype());
   Tensor sum = a.storage().use_count() == 1 ? a : Tensor::empty(a.shape(), a.dtype(), a.device(), a.layout());
   if (a.device().is_cpu())

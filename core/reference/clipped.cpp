@@ -7,23 +7,6 @@
 #include "fakequant/core/tape.h"
 
 namespace fq::detail {
-namespace {
-
-/// Bits [begin, begin + count), which are 0, from predicate(k).
-template <class F>
-void set_bits(std::uint8_t* bits, std::int64_t begin, std::int64_t count, F&& predicate) {
-  std::int64_t k = 0;
-  for (; k < count && (begin + k) % 8 != 0; ++k) cpu::set_bit(bits, begin + k, predicate(k));
-  for (; k + 8 <= count; k += 8) {
-    unsigned byte = 0;
-    for (unsigned b = 0; b < 8; ++b) byte |= static_cast<unsigned>(predicate(k + b)) << b;
-    bits[(begin + k) / 8] = static_cast<std::uint8_t>(byte);
-  }
-  for (; k < count; ++k) cpu::set_bit(bits, begin + k, predicate(k));
-}
-
-}  // namespace
-
 Shape broadcast_block(const Shape& x, const Shape& other, const char* function) {
   FQ_CHECK(other.size() <= x.size(), function, "{} has more axes than the input {}", to_string(other),
            to_string(x));
@@ -39,18 +22,16 @@ Shape broadcast_block(const Shape& x, const Shape& other, const char* function) 
   return block;
 }
 
+Tensor compared_with(const Tensor& x, const Tensor& bound) {
+  const bool rounded = bound.rank() == 0 && bit_width(x.dtype()) == 16;
+  return rounded ? bound.to(x.dtype()).to(DType::f32) : bound.to(DType::f32);
+}
+
 Tensor within_amax(const Tensor& x, const Tensor& amax, const char* function) {
   const Shape block = broadcast_block(x.shape(), amax.shape(), function);
-  Tensor mask = Tensor::zeros(x.shape(), DType::u1, x.device());
-  if (x.device().is_meta()) return mask;
-  const bool rounded = amax.rank() == 0 && bit_width(x.dtype()) == 16;
-  const Tensor bound = rounded ? amax.to(x.dtype()).to(DType::f32) : amax;
-  const auto* a = bound.data<float>();
-  auto* bits = static_cast<std::uint8_t*>(mask.mutable_raw());
-  for_chunks(x.to(Layout::row_major), block, [&](const float* v, auto begin, auto count, auto j, auto step) {
-    set_bits(bits, begin, count, [&](auto k) { return scalar::modelopt_mask(v[k], a[j + k * step]); });
-  });
-  return mask;
+  const Tensor bound = compared_with(x, amax);
+  return mask_where(x, block,
+                    [a = bound.data<float>()](float v, auto j) { return scalar::modelopt_mask(v, a[j]); });
 }
 
 Variable record_clipped(std::string_view op, const Variable& x, Tensor y, Tensor mask) {

@@ -2,6 +2,8 @@
 
 /// The straight-through gradient that ModelOpt and pytorch-quantization share; not a public header.
 
+#include "fakequant/core/cpu/channels.h"
+#include "fakequant/core/reference/float_blocks.h"
 #include "fakequant/core/variable.h"
 
 namespace fq::detail {
@@ -10,8 +12,35 @@ namespace fq::detail {
 /// NumPy's rule. Throws ArgumentError when it does not.
 [[nodiscard]] Shape broadcast_block(const Shape& x, const Shape& other, const char* function);
 
-/// u1, row-major: |x| <= amax (f32, broadcast against x), compared in their promoted type: an amax of rank 0
-/// is first rounded to a 16-bit type of x. A NaN is never within.
+/// Bits [begin, begin + count), which are 0, from predicate(k), k from 0.
+template <class F>
+void set_bits(std::uint8_t* bits, std::int64_t begin, std::int64_t count, F&& predicate) {
+  std::int64_t k = 0;
+  for (; k < count && (begin + k) % 8 != 0; ++k) cpu::set_bit(bits, begin + k, predicate(k));
+  for (; k + 8 <= count; k += 8) {
+    unsigned byte = 0;
+    for (unsigned b = 0; b < 8; ++b) byte |= static_cast<unsigned>(predicate(k + b)) << b;
+    bits[(begin + k) / 8] = static_cast<std::uint8_t>(byte);
+  }
+  for (; k < count; ++k) cpu::set_bit(bits, begin + k, predicate(k));
+}
+
+/// u1, row-major: predicate(v, j) for every element, in f32, and the number j of its block.
+template <class F>
+Tensor mask_where(const Tensor& x, const Shape& block, F&& predicate) {
+  Tensor mask = Tensor::zeros(x.shape(), DType::u1, x.device());
+  if (x.device().is_meta()) return mask;
+  auto* bits = static_cast<std::uint8_t*>(mask.mutable_raw());
+  for_chunks(x.to(Layout::row_major), block, [&](const float* v, auto begin, auto count, auto j, auto step) {
+    set_bits(bits, begin, count, [&](auto k) { return predicate(v[k], j + k * step); });
+  });
+  return mask;
+}
+
+/// A bound as it is compared with x: of rank 0 rounded to a 16-bit type of x; else as it is, f32.
+[[nodiscard]] Tensor compared_with(const Tensor& x, const Tensor& bound);
+
+/// u1, row-major: |x| <= amax (f32, broadcast against x), as compared_with says. A NaN is never within.
 [[nodiscard]] Tensor within_amax(const Tensor& x, const Tensor& amax, const char* function);
 
 /// y on the tape: dy where the mask is set (everywhere without one), +0 elsewhere, in the type of x.

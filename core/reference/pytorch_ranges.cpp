@@ -1,0 +1,171 @@
+#include <functional>
+#include <numeric>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/format.h"
+#include "fakequant/core/formulas.h"
+#include "fakequant/core/reference/clipped.h"
+#include "fakequant/core/reference/pytorch_quantization.h"
+#include "fakequant/core/reference/stepped.h"
+#include "fakequant/core/tape.h"
+
+namespace fq::pytorch_quantization {
+namespace {
+
+constexpr const char* kAffine = "fake_affine_tensor_quant";
+constexpr const char* kClip = "clip";
+
+void check_input(const Tensor& x, const char* function) {
+  FQ_CHECK(x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64, function,
+           "the input is {}: give f32, f16 or bf16", x.describe());
+}
+
+/// Of x's type where both bounds have rank 0, else f32.
+DType result_type(const Tensor& x, const Tensor& lower, const Tensor& upper) {
+  return lower.rank() == 0 && upper.rank() == 0 ? x.dtype() : DType::f32;
+}
+
+struct Range {
+  Tensor min, max;
+  Shape block;
+};
+
+Range range_of(const Tensor& x, const Amax& min_range, const Amax& max_range) {
+  check_input(x, kAffine);
+  FQ_CHECK(min_range.defined() && max_range.defined() && min_range.shape() == max_range.shape(), kAffine,
+           "min_range and max_range must both be given and have one shape");
+  return {min_range.tensor(), max_range.tensor(),
+          detail::broadcast_block(x.shape(), min_range.shape(), kAffine)};
+}
+
+Tensor fake_quantized(const Tensor& x, const Range& range, int num_bits) {
+  const float lower = static_cast<float>(Format(IntFormat{num_bits}).integer().lower()), upper = -lower - 1;
+  Tensor y = Tensor::empty(x.shape(), result_type(x, range.min, range.max), x.device());
+  if (x.device().is_meta()) return y.to(x.layout());
+  const auto *min = range.min.data<float>(), *max = range.max.data<float>();
+  const auto step = [&](auto j) { return (max[j] - min[j]) / (upper - lower); };
+  detail::visit_rounding(y.dtype(), [&]<class T>(T) {
+    using V = detail::Step<T>;
+    detail::map_blocks(x.to(Layout::row_major), range.block, y,
+                       [&](const float* in, float* out, auto count, auto j, auto advance) {
+                         for (std::int64_t k = 0; k < count; ++k) {
+                           const float s = step(j + k * advance);
+                           const float zero = scalar::range_zero(min[j + k * advance], s, lower);
+                           out[k] = static_cast<float>(
+                               scalar::range_fake_quant(V{in[k]}, V{s}, V{zero}, V{lower}, V{upper}));
+                         }
+                       });
+  });
+  return y.to(x.layout());
+}
+
+/// Bounds of one shape, f32, as x is compared with them.
+struct Bounds {
+  Tensor lower, upper;
+  Shape block;
+  DType result;
+};
+
+Tensor stretched(const Tensor& bound, const Tensor& other) {
+  if (bound.numel() != 1 || other.numel() == 1) return bound;
+  return Tensor::full(other.shape(), bound.item());
+}
+
+Bounds bounds_of(const Tensor& x, const Tensor& lower, const Tensor& upper) {
+  check_input(x, kClip);
+  FQ_CHECK(lower.defined() && upper.defined(), kClip, "a bound is missing: give clip_value_min and _max");
+  const Tensor low = detail::compared_with(x, lower), high = detail::compared_with(x, upper);
+  Bounds out{stretched(low, high), stretched(high, low), {}, result_type(x, lower, upper)};
+  FQ_CHECK(out.lower.numel() == out.upper.numel(), kClip,
+           "the bounds are {} and {}: give one shape to both, or one element to one",
+           to_string(lower.shape()), to_string(upper.shape()));
+  const Tensor& wider = out.lower.rank() < out.upper.rank() ? out.upper : out.lower;
+  out.block = detail::broadcast_block(x.shape(), wider.shape(), kClip);
+  return out;
+}
+
+Tensor clipped(const Tensor& x, const Bounds& b) {
+  Tensor y = Tensor::empty(x.shape(), b.result, x.device());
+  if (x.device().is_meta()) return y.to(x.layout());
+  const auto *lower = b.lower.data<float>(), *upper = b.upper.data<float>();
+  detail::map_blocks(x.to(Layout::row_major), b.block, y,
+                     [&](const float* in, float* out, auto count, auto j, auto step) {
+                       for (std::int64_t k = 0; k < count; ++k)
+                         out[k] = scalar::clip_to(in[k], lower[j + k * step], upper[j + k * step]);
+                     });
+  return y.to(x.layout());
+}
+
+Tensor clip_gradient(const Tensor& x, const Tensor& dy, const Tensor& lower, const Tensor& upper,
+                     const Shape& block) {
+  const auto *low = lower.data<float>(), *high = upper.data<float>();
+  const Tensor mask =
+      detail::mask_where(x, block, [=](float e, auto j) { return scalar::clip_mask(e, low[j], high[j]); });
+  return apply_mask(dy.to(DType::f32), mask).to(x.dtype());
+}
+
+/// The sums of dy where selected(v, bound), in the shape and type of `like`.
+template <class F>
+Tensor bound_gradient(const Tensor& x, const Tensor& dy, const Tensor& bound, const Shape& block,
+                      const Tensor& like, F&& selected) {
+  std::vector<double> sums(static_cast<std::size_t>(bound.numel()));
+  const auto* b = bound.data<float>();
+  const Tensor grad = dy.to(Layout::row_major).to(DType::f32);
+  const auto* g = grad.data<float>();
+  detail::for_chunks(x.to(Layout::row_major), block,
+                     [&](const float* v, auto begin, auto count, auto j, auto step) {
+                       for (std::int64_t k = 0; k < count; ++k)
+                         if (selected(v[k], b[j + k * step]))
+                           sums[static_cast<std::size_t>(j + k * step)] += static_cast<double>(g[begin + k]);
+                     });
+  if (like.numel() == 1) sums = {std::accumulate(sums.begin(), sums.end(), 0.0)};
+  return Tensor::from(sums, like.shape()).to(like.dtype());
+}
+
+}  // namespace
+
+Tensor fake_affine_tensor_quant(const Tensor& x, const Amax& min_range, const Amax& max_range, int num_bits) {
+  return fake_quantized(x, range_of(x, min_range, max_range), num_bits);
+}
+
+Variable fake_affine_tensor_quant(const Variable& x, const Amax& min_range, const Amax& max_range,
+                                  int num_bits) {
+  const Variable v = x.as_float();
+  const Range range = range_of(v.tensor(), min_range, max_range);
+  Tensor y = fake_quantized(v.tensor(), range, num_bits), mask;
+  if (detail::needs_grad({v})) {
+    const Tensor lower = detail::compared_with(v.tensor(), range.min);
+    const Tensor upper = detail::compared_with(v.tensor(), range.max);
+    const auto *low = lower.data<float>(), *high = upper.data<float>();
+    mask = detail::mask_where(v.tensor(), range.block, [low, high](float e, auto j) {
+      return scalar::mask_closed(e, low[j], high[j]);
+    });
+  }
+  return detail::record_clipped(kAffine, v, std::move(y), std::move(mask));
+}
+
+Tensor clip(const Tensor& x, const Amax& clip_value_min, const Amax& clip_value_max) {
+  return clipped(x, bounds_of(x, clip_value_min.tensor(), clip_value_max.tensor()));
+}
+
+Variable clip(const Variable& x, const Variable& clip_value_min, const Variable& clip_value_max) {
+  FQ_CHECK(clip_value_min.defined() && clip_value_max.defined(), kClip,
+           "a bound is missing: give clip_value_min and _max");
+  const Variable v = x.as_float(), low = clip_value_min.as_float(), high = clip_value_max.as_float();
+  const Bounds b = bounds_of(v.tensor(), low.tensor(), high.tensor());
+  Tensor y = clipped(v.tensor(), b);
+  return detail::record(
+      kClip, std::move(y), {v, low, high},
+      [v, low, high, block = b.block, saved = detail::Saved(v.tensor()), lower = detail::Saved(b.lower),
+       upper = detail::Saved(b.upper)](const Tensor& dy) {
+        std::vector<Tensor> out(3);
+        if (v.requires_grad()) out[0] = clip_gradient(saved.get(), dy, lower.get(), upper.get(), block);
+        if (low.requires_grad())
+          out[1] = bound_gradient(saved.get(), dy, lower.get(), block, low.tensor(), std::less_equal<>());
+        if (high.requires_grad())
+          out[2] = bound_gradient(saved.get(), dy, upper.get(), block, high.tensor(), std::greater_equal<>());
+        return out;
+      });
+}
+
+}  // namespace fq::pytorch_quantization
