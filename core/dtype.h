@@ -2,8 +2,9 @@
 
 /// Element types of tensors.
 ///
-/// Types of fewer than 8 bits are packed, low bits first: two codes a byte for i4, u4 and f4_e2m1,
-/// eight for u1 (masks). The float8, float4 and int4 types are for storage: operators decode them.
+/// Types of fewer than 8 bits are packed, low bits first: two codes a byte for i4, u4 and f4_e2m1, four for i2
+/// and u2, eight for u1 (masks). The floats of 8 and 4 bits and the integers below 8 are for storage: operators
+/// decode them, `pack_codes` and `unpack_codes` (core/packed.h) turn them into one a byte and back.
 
 #include <cstdint>
 #include <string_view>
@@ -17,7 +18,7 @@ enum class DType : std::uint8_t {
   f32, f64, f16, bf16,              // arithmetic and its 16-bit storage
   i8, u8, i16, u16, i32, i64,       // codes, sums, labels
   u1,                               // masks, packed
-  i4, u4,                           // storage only, packed, two's complement for i4
+  i2, u2, i4, u4,                   // storage only, packed, two's complement for i2 and i4
   f8_e4m3, f8_e5m2, f8_e8m0, f4_e2m1  // storage only; OCP OFP8 and MX v1.0 encodings
 };
 
@@ -25,12 +26,14 @@ enum class DType : std::uint8_t {
 [[nodiscard]] std::string_view name(DType dtype) noexcept;
 /// The type of that name. Throws ArgumentError listing the names.
 [[nodiscard]] DType dtype_from_name(std::string_view name);
-/// Bits of one element: 1, 4, 8, 16, 32 or 64.
+/// Bits of one element: 1, 2, 4, 8, 16, 32 or 64.
 [[nodiscard]] int bit_width(DType dtype) noexcept;
 /// Bytes that `count` packed elements take, rounded up to whole bytes.
 [[nodiscard]] std::int64_t byte_size(DType dtype, std::int64_t count) noexcept;
 /// f32, f64, f16 or bf16.
 [[nodiscard]] bool is_floating(DType dtype) noexcept;
+/// Fewer than 8 bits, or a float of 8 bits: codes, whose values a table gives.
+[[nodiscard]] bool is_storage_only(DType dtype) noexcept;
 
 namespace detail {
 template <class T>

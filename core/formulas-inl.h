@@ -60,6 +60,16 @@ FQ_HD V dequantize_code(V code, V scale) {
   return mul_(code, scale);
 }
 
+/// q = sat(rne(fl(x / s)) + z) and y = fl(fl(q - z) * s): ONNX's linear quantization. z is an integer.
+template <class V>
+FQ_HD V linear_code(V x, V scale, V zero_point, V lower, V upper) {
+  return add_(quantize_code(x, scale, sub_(lower, zero_point), sub_(upper, zero_point)), zero_point);
+}
+template <class V>
+FQ_HD V linear_value(V code, V scale, V zero_point) {
+  return dequantize_code(sub_(code, zero_point), scale);
+}
+
 /// The gradient passes where lower < v <= amax (after a ReLU), or lower <= v <= amax, never on the quotient.
 /// Signed: lower = -amax. Unsigned: lower = 0. A NaN never passes.
 template <class V>

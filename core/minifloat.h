@@ -28,17 +28,24 @@ struct Minifloat {
   [[nodiscard]] float round(float v) const noexcept {
     return scalar::round_minifloat(v, max, min_normal, step);
   }
+  /// The same grid, saturating one step beyond the largest value: what encodes as E5M2's infinity, E4M3's NaN.
+  [[nodiscard]] Minifloat overflowing() const noexcept {
+    Minifloat beyond = *this;
+    beyond.max += scalar::exponent_(max) * step;
+    return beyond;
+  }
   /// The code of a value on the grid: sign bit, then exponent, then mantissa, in the low bits. NaN gives all
-  /// ones under its sign.
+  /// ones under its sign. Free of branches and conversions, so that loops vectorise.
   [[nodiscard]] std::uint8_t encode(float value) const noexcept {
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(value), magnitude = bits & 0x7fffffffu;
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t sign = (word >> 31) << (exponent + mantissa);
     const std::uint32_t ones = (1u << (exponent + mantissa)) - 1u;
-    const std::uint32_t lowest = std::bit_cast<std::uint32_t>(min_normal);
-    const float below = std::bit_cast<float>(magnitude < lowest ? magnitude : 0u);
-    const auto subnormal = static_cast<std::uint32_t>(static_cast<std::int32_t>(below / (min_normal * step)));
-    const std::uint32_t normal = ((magnitude - lowest) >> (23 - mantissa)) + (1u << mantissa);
-    const std::uint32_t code = magnitude < lowest ? subnormal : magnitude > 0x7f800000u ? ones : normal;
-    return static_cast<std::uint8_t>(((bits >> 31) << (exponent + mantissa)) | code);
+    const float magnitude = scalar::abs_(value);
+    const bool subnormal = magnitude < min_normal;
+    const auto lifted = std::bit_cast<std::uint32_t>(subnormal ? magnitude + min_normal : magnitude);
+    const std::uint32_t above = lifted - std::bit_cast<std::uint32_t>(min_normal);
+    const std::uint32_t code = (above + (subnormal ? 0u : 1u << 23)) >> (23 - mantissa);
+    return static_cast<std::uint8_t>(sign | (scalar::is_nan_(value) ? ones : code));
   }
   /// The value of a code; codes above `max` are infinity (E5M2's first) or NaN.
   [[nodiscard]] float decode(std::uint8_t code) const noexcept;

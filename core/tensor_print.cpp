@@ -39,10 +39,8 @@ struct Printer {
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (!tensor.defined()) return out << "Tensor(undefined)";
   out << "Tensor(";
-  const bool storage_only = bit_width(tensor.dtype()) < 8 || tensor.dtype() == DType::f8_e4m3 ||
-                            tensor.dtype() == DType::f8_e5m2 || tensor.dtype() == DType::f8_e8m0;
   if (tensor.device().is_meta()) out << "no values";
-  else if (storage_only) out << tensor.nbytes() << " packed bytes: dequantize to see values";
+  else if (is_storage_only(tensor.dtype())) out << tensor.nbytes() << " packed bytes: dequantize to see values";
   else {
     const auto values = tensor.to(DType::f64).to_vector<double>();
     Printer{out, values, tensor.shape()}.axis(0, 0, tensor.numel());

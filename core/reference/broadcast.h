@@ -40,21 +40,4 @@ void for_broadcast(const Shape& x, const Shape& other, std::string_view function
   }
 }
 
-/// Calls f(i, j) for each row-major element i of a tensor of shape `x` and the row-major number j of its
-/// block.
-template <class F>
-void for_blocks(const Shape& x, const Shape& block, F&& f) {
-  Shape index(x.size());
-  for (std::int64_t i = 0, count = numel(x); i < count; ++i) {
-    std::int64_t j = 0;
-    for (std::size_t a = 0; a < x.size(); ++a)
-      j = j * ((x[a] + block[a] - 1) / block[a]) + index[a] / block[a];
-    f(i, j);
-    for (std::size_t a = x.size(); a-- > 0;) {
-      if (++index[a] < x[a]) break;
-      index[a] = 0;
-    }
-  }
-}
-
 }  // namespace fq::detail

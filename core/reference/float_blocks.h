@@ -7,15 +7,17 @@
 
 #include "fakequant/core/convert.h"
 #include "fakequant/core/reference/blocks.h"
+#include "fakequant/core/reference/code_values.h"
 
 namespace fq::detail {
 
 /// Elements a chunk: small enough for the first-level cache, long enough for vectors.
 inline constexpr std::int64_t chunk_elements = 1024;
 
-/// f32 of elements [begin, begin + count) in memory order: the tensor's own memory, or `buffer`.
+/// f32 of elements [begin, begin + count) in memory order, of any dtype: the tensor's own memory, or `buffer`.
 inline const float* read_floats(const Tensor& x, std::int64_t begin, std::int64_t count, float* buffer) {
   if (x.dtype() == DType::f32) return static_cast<const float*>(x.raw()) + begin;
+  if (is_storage_only(x.dtype())) return decode_values(x, begin, count, buffer), buffer;
   visit_dtype(x.dtype(), "read", [&]<class T>(T) {
     const T* from = static_cast<const T*>(x.raw()) + begin;
     for (std::int64_t k = 0; k < count; ++k) buffer[k] = static_cast<float>(from[k]);
@@ -32,8 +34,8 @@ inline void write_floats(const float* values, std::int64_t count, DType dtype, v
   });
 }
 
-/// Calls f(values, begin, count, j, step) for chunks of x, row-major, of any arithmetic type, as f32: element
-/// k of a chunk belongs to block j + k * step.
+/// Calls f(values, begin, count, j, step) for chunks of x, row-major, of any dtype, as f32: element k of a
+/// chunk belongs to block j + k * step.
 template <class F>
 void for_chunks(const Tensor& x, const Shape& block, F&& f) {
   std::array<float, chunk_elements> buffer;

@@ -1,93 +1,152 @@
 #include "fakequant/core/reference/linear.h"
 
 #include "fakequant/core/check.h"
-#include "fakequant/core/cpu/grid.h"
-#include "fakequant/core/reference/broadcast.h"
+#include "fakequant/core/formulas.h"
+#include "fakequant/core/packed.h"
+#include "fakequant/core/reference/float_blocks.h"
 
 namespace fq::detail {
+
+bool is_minifloat(DType codes) noexcept {
+  return codes == DType::f8_e4m3 || codes == DType::f8_e5m2 || codes == DType::f4_e2m1;
+}
+
+IntFormat integer_format(DType codes) noexcept {
+  const bool is_unsigned =
+      codes == DType::u2 || codes == DType::u4 || codes == DType::u8 || codes == DType::u16;
+  return {bit_width(codes), is_unsigned, false};
+}
+
 namespace {
 
-struct Bounds {
-  float lower, upper;
+/// Scale and zero point of every block as f32.
+struct Grid {
+  Tensor scales, zero_points;
+
+  explicit Grid(const LinearGrid& grid)
+      : scales(values_of(grid.scale)),
+        zero_points(grid.zero_point.defined() && !is_minifloat(grid.zero_point.dtype())
+                        ? values_of(grid.zero_point)
+                        : Tensor::zeros(grid.scale.shape())) {}
+  static Tensor values_of(const Tensor& t) {
+    return (is_storage_only(t.dtype()) && bit_width(t.dtype()) < 8 ? unpack_codes(t) : t).to(DType::f32);
+  }
+  [[nodiscard]] const float* scale(std::int64_t j) const { return scales.data<float>() + j; }
+  [[nodiscard]] const float* zero_point(std::int64_t j) const { return zero_points.data<float>() + j; }
 };
 
-Bounds bounds(DType codes, const char* function) {
-  switch (codes) {
-    case DType::i8:
-      return {-128, 127};
-    case DType::u8:
-      return {0, 255};
-    case DType::i4:
-      return {-8, 7};
-    case DType::f8_e4m3:
-      return {-448, 448};
-    default:
-      throw ArgumentError(fmt::format("[{}] codes of {}: use i8, u8, i4 or f8_e4m3", function, name(codes)));
+/// Calls f with 1 where every element has its own scale, with 0 where they share one.
+template <class F>
+void visit_step(std::int64_t step, F&& f) {
+  if (step == 1)
+    f(std::integral_constant<std::int64_t, 1>{});
+  else
+    f(std::integral_constant<std::int64_t, 0>{});
+}
+
+template <class Code>
+void integer_codes(const Tensor& x, const LinearGrid& blocks, const IntFormat& format, Code* out) {
+  const Grid grid(blocks);
+  const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
+  for_chunks(x, blocks.block, [&](const float* in, auto begin, auto count, auto j, auto step) {
+    const float *s = grid.scale(j), *z = grid.zero_point(j);
+    Code* __restrict to = out + begin;
+    visit_step(step, [&](auto each) {
+      const float scale = *s, zero = *z;
+      for (std::int64_t k = 0; k < count; ++k)
+        to[k] = static_cast<Code>(static_cast<int>(
+            scalar::linear_code(in[k], each ? s[k] : scale, each ? z[k] : zero, lower, upper)));
+    });
+  });
+}
+
+void minifloat_codes(const Tensor& x, const LinearGrid& blocks, const Minifloat& format, std::uint8_t* out) {
+  const Tensor scales = Grid::values_of(blocks.scale);
+  for_chunks(x, blocks.block, [&](const float* in, auto begin, auto count, auto j, auto step) {
+    const float* s = scales.data<float>() + j;
+    const Minifloat grid = format;
+    std::uint8_t* __restrict to = out + begin;
+    visit_step(step, [&](auto each) {
+      const float scale = *s;
+      for (std::int64_t k = 0; k < count; ++k)
+        to[k] = grid.encode(grid.round(scalar::div_(in[k], each ? s[k] : scale)));
+    });
+  });
+}
+
+void fill_codes(const Tensor& x, const LinearGrid& grid, DType codes, bool saturate, Tensor& out) {
+  if (is_minifloat(codes)) {
+    const Minifloat format = minifloat_of(codes);
+    const bool clamped = saturate || codes == DType::f4_e2m1;
+    return minifloat_codes(x, grid, clamped ? format : format.overflowing(),
+                           static_cast<std::uint8_t*>(out.mutable_raw()));
   }
-}
-
-void store(void* codes, DType dtype, std::int64_t i, float value) {
-  if (dtype != DType::i4) return cpu::store_code(codes, dtype, i, value);
-  auto& byte = static_cast<std::uint8_t*>(codes)[i / 2];
-  const unsigned shift = i % 2 == 0 ? 0 : 4;
-  byte = static_cast<std::uint8_t>((byte & ~(0xfu << shift)) |
-                                   ((static_cast<unsigned>(static_cast<int>(value)) & 0xfu) << shift));
-}
-
-float load(const void* codes, DType dtype, std::int64_t i) {
-  if (dtype != DType::i4) return cpu::load_code(codes, dtype, i);
-  const int nibble = (static_cast<const std::uint8_t*>(codes)[i / 2] >> (i % 2 == 0 ? 0 : 4)) & 0xf;
-  return static_cast<float>(nibble < 8 ? nibble : nibble - 16);
+  const IntFormat format = integer_format(codes);
+  visit_dtype(out.dtype(), "linear_quantize", [&]<class Code>(Code) {
+    if constexpr (std::is_integral_v<Code> && sizeof(Code) <= 2)
+      integer_codes(x, grid, format, out.mutable_data<Code>());
+  });
 }
 
 }  // namespace
 
-Granularity linear_granularity(const Shape& x, const Shape& scale, int axis, const char* function) {
-  if (numel(scale) == 1 && scale.size() < 2) return Granularity::per_tensor();
-  if (scale.size() == 1) {
-    const int kept = normalize_axis(axis, static_cast<int>(x.size()), function);
-    const std::int64_t size = x[static_cast<std::size_t>(kept)];
-    FQ_CHECK(scale[0] == size, function,
-             "the scale has {} elements, axis {} of the input {} has {}: give one for each", scale[0], kept,
-             to_string(x), size);
-    return Granularity::per_axis(kept);
-  }
-  FQ_CHECK(scale.size() == 2 && x.size() == 2 && scale[1] == x[1] && scale[0] > 0 && x[0] % scale[0] == 0,
-           function, "a scale of {} does not divide the input {} into blocks along axis 0", to_string(scale),
-           to_string(x));
-  return Granularity::per_group(std::max<std::int64_t>(x[0] / scale[0], 1), 0);
+Tensor linear_quantize(const Tensor& x, const LinearGrid& grid, DType codes, bool saturate) {
+  if (x.device().is_meta()) return Tensor::empty(x.shape(), codes, x.device());
+  const bool packed = bit_width(codes) < 8, bytes = is_minifloat(codes) || integer_format(codes).is_unsigned;
+  Tensor out = Tensor::empty(x.shape(), !packed ? codes : bytes ? DType::u8 : DType::i8);
+  fill_codes(x.to(Layout::row_major), grid, codes, saturate, out);
+  return packed ? pack_codes(out, codes) : out;
 }
 
-Tensor linear_quantize(const Tensor& x, const Tensor& scale, const Granularity& granularity, DType codes,
-                       const char* function) {
-  FQ_CHECK(is_floating(x.dtype()), function, "the input is {}: give a float type", name(x.dtype()));
-  const auto [lower, upper] = bounds(codes, function);
-  Tensor out = Tensor::zeros(x.shape(), codes, x.device());
-  if (x.device().is_meta()) return out;
-  const Tensor values = x.to(Layout::row_major).to(DType::f32), scales = scale.to(DType::f32);
-  const auto *v = values.data<float>(), *s = scales.data<float>();
-  void* bytes = out.mutable_raw();
-  for_blocks(x.shape(), granularity.block_shape(x.shape()), [&](auto i, auto j) {
-    store(bytes, codes, i,
-          codes == DType::f8_e4m3 ? scalar::quantize_e4m3(v[i], s[j])
-                                  : scalar::quantize_code(v[i], s[j], lower, upper));
-  });
+Tensor linear_dequantize(const Tensor& codes, const LinearGrid& blocks, DType dtype) {
+  Tensor out = Tensor::empty(codes.shape(), dtype, codes.device());
+  if (codes.device().is_meta()) return out;
+  const Grid grid(blocks);
+  map_blocks(codes.to(Layout::row_major), blocks.block, out,
+             [&](const float* in, float* __restrict to, auto count, auto j, auto step) {
+               const float *s = grid.scale(j), *z = grid.zero_point(j);
+               visit_step(step, [&](auto each) {
+                 const float scale = *s, zero = *z;
+                 for (std::int64_t k = 0; k < count; ++k)
+                   to[k] = scalar::linear_value(in[k], each ? s[k] : scale, each ? z[k] : zero);
+               });
+             });
   return out;
 }
 
-Tensor linear_dequantize(const Tensor& codes, const Tensor& scale, const Granularity& granularity,
-                         DType dtype, const char* function) {
-  (void)bounds(codes.dtype(), function);
-  FQ_CHECK(is_floating(dtype), function, "the output is {}: give a float type", name(dtype));
-  Tensor out = Tensor::empty(codes.shape(), DType::f32, codes.device());
-  if (codes.device().is_meta()) return out.to(dtype);
-  const Tensor scales = scale.to(DType::f32);
-  const auto* s = scales.data<float>();
-  auto* y = out.mutable_data<float>();
-  for_blocks(codes.shape(), granularity.block_shape(codes.shape()), [&](auto i, auto j) {
-    y[i] = scalar::dequantize_code(load(codes.raw(), codes.dtype(), i), s[j]);
-  });
-  return out.to(dtype);
+Shape linear_block(const Shape& x, const Shape& scale, int axis, const char* function) {
+  if (numel(scale) == 1 && scale.size() < 2) return x;
+  FQ_CHECK(scale.size() == 1, function,
+           "the scale is {}: give one number, or a list with one for each index of an axis",
+           to_string(scale));
+  const auto kept = static_cast<std::size_t>(normalize_axis(axis, static_cast<int>(x.size()), function));
+  FQ_CHECK(scale[0] == x[kept], function,
+           "the scale has {} elements, axis {} of the input {} has {}: give one for each", scale[0], kept,
+           to_string(x), x[kept]);
+  Shape block = x;
+  block[kept] = 1;
+  return block;
+}
+
+Shape rows_block(const Shape& x, const Shape& scale, const char* function) {
+  FQ_CHECK(x.size() == 2, function, "the scale {} is one of blocks and the input {}: blocks need 2 axes",
+           to_string(scale), to_string(x));
+  FQ_CHECK(scale[0] > 0 && x[0] % scale[0] == 0, function,
+           "the input {} does not divide into {} blocks along axis 0: choose a divisor of {}", to_string(x),
+           scale[0], x[0]);
+  FQ_CHECK(scale[1] == x[1], function, "the scale {} has {} columns, the input {} has {}: give one for each",
+           to_string(scale), scale[1], to_string(x), x[1]);
+  return {std::max<std::int64_t>(x[0] / scale[0], 1), 1};
+}
+
+void check_dtype(DType dtype, std::initializer_list<DType> allowed, std::string_view what,
+                 const char* function) {
+  std::string names;
+  for (const DType each : allowed) {
+    if (each == dtype) return;
+    names.append(names.empty() ? "" : ", ").append(name(each));
+  }
+  throw ArgumentError(fmt::format("[{}] the {} is {}: use one of {}", function, what, name(dtype), names));
 }
 
 }  // namespace fq::detail

@@ -6,9 +6,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/reference/modelopt.h"
-#include "fakequant/core/reference/tensorrt.h"
 #include "fakequant/core/reference/torchao.h"
-#include "fakequant/core/reference/tripy.h"
 
 namespace fq {
 namespace {
@@ -132,26 +130,6 @@ TEST(ScaledE4m3, ScalesByTheReciprocal) {
   EXPECT_EQ(values(scaled_e4m3(Tensor::from({1.06f, 500.0f, -kInf}))),
             (std::vector<float>{1.0f, 448.0f, -448.0f}));
   EXPECT_EQ(values(scaled_e4m3(Tensor::from({0.5f}), 0.0))[0], 224.0f * (1.0f / 448.0f));
-}
-
-TEST(Tripy, PacksFourBitsLowNibbleFirst) {
-  const Tensor codes =
-      tripy::quantize(Tensor::from({1.0f, -1.0f, 100.0f, -100.0f}), Tensor::scalar(1.0), DType::i4);
-  const auto* bytes = static_cast<const std::uint8_t*>(codes.raw());
-  EXPECT_EQ(bytes[0], 0xf1);
-  EXPECT_EQ(bytes[1], 0x87);
-  EXPECT_EQ(values(tripy::dequantize(codes, Tensor::scalar(0.5))),
-            (std::vector<float>{0.5f, -0.5f, 3.5f, -4.0f}));
-}
-
-TEST(Tripy, Refuses) {
-  const Tensor x = Tensor::zeros({2, 3});
-  EXPECT_THROW((void)tripy::quantize(x, Tensor::zeros({2}), DType::i8), ArgumentError);
-  EXPECT_THROW((void)tripy::quantize(x, Tensor::zeros({2}), DType::i8, 1), ArgumentError);
-  EXPECT_THROW((void)tripy::quantize(x, Tensor::zeros({2}), DType::i8, 2), ArgumentError);
-  EXPECT_THROW((void)tripy::quantize(x, Tensor::zeros({2, 2}), DType::i8), ArgumentError);
-  EXPECT_THROW((void)tripy::quantize(x, Tensor::scalar(1), DType::u8), ArgumentError);
-  EXPECT_THROW((void)tensorrt::quantize(x, Tensor::scalar(1), DType::f32), ArgumentError);
 }
 
 TEST(Torchao, BlocksOfEveryGranularity) {

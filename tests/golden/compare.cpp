@@ -54,6 +54,7 @@ Elements in_form_of(const Value& expected, const Tensor& got) {
   relabel(DType::f4_e2m1, "float4_e2m1");
   relabel(DType::u1, "bool");
   relabel(DType::u4, "u8");
+  relabel(DType::u2, "u8");
   if (t.dtype() == DType::u8 && expected.tensor.dtype() == DType::u8) out.type = wanted;
   if (t.dtype() == DType::f4_e2m1 && wanted == "e2m1x2_low_first" && !t.shape().empty() &&
       t.shape().back() % 2 == 0) {
@@ -64,9 +65,10 @@ Elements in_form_of(const Value& expected, const Tensor& got) {
     return out;
   }
   out.bits = bits_of(t);
-  if (t.dtype() == DType::i4 && wanted == "i8") {
+  if ((t.dtype() == DType::i4 || t.dtype() == DType::i2) && wanted == "i8") {
+    const std::uint64_t sign = std::uint64_t{1} << (bit_width(t.dtype()) - 1);
     out.type = wanted;
-    for (auto& code : out.bits) code = code < 8 ? code : code | 0xf0u;
+    for (auto& code : out.bits) code = ((code ^ sign) - sign) & 0xffu;
   }
   return out;
 }

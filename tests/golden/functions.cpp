@@ -11,7 +11,7 @@ Functions all_functions() {
   add_modelopt(functions);
   add_modelopt_blocks(functions);
   add_pytorch_quantization(functions);
-  add_linear(functions);
+  add_onnx(functions);
   add_calibrators(functions);
   add_torch(functions);
   add_torchao_affine(functions);
@@ -40,6 +40,8 @@ DType dtype_named(const std::string& name) {
                                                   {"uint16", DType::u16},
                                                   {"int32", DType::i32},
                                                   {"int64", DType::i64},
+                                                  {"int2", DType::i2},
+                                                  {"uint2", DType::u2},
                                                   {"int4", DType::i4},
                                                   {"uint4", DType::u4},
                                                   {"float8", DType::f8_e4m3},

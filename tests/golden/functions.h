@@ -21,7 +21,7 @@ using Functions = std::map<std::string, Function>;
 void add_modelopt(Functions& functions);
 void add_modelopt_blocks(Functions& functions);
 void add_pytorch_quantization(Functions& functions);
-void add_linear(Functions& functions);
+void add_onnx(Functions& functions);
 void add_calibrators(Functions& functions);
 void add_torch(Functions& functions);
 void add_torchao_affine(Functions& functions);

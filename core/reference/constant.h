@@ -1,0 +1,41 @@
+#pragma once
+
+/// Operands of functions that have no gradient.
+
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/core/variable.h"
+
+namespace fq {
+
+/// A number, a list, nested lists, a tensor, or a Variable that needs no gradient: `0.5`, `{0.5, 0.25}`,
+/// `{{1, 2}, {3, 4}}`. Lists must be rectangular: ArgumentError.
+class Constant {
+ public:
+  Constant() = default;                            ///< not given
+  Constant(double number);                         // NOLINT(google-explicit-constructor): written as 0.5
+  Constant(std::initializer_list<Constant> list);  // NOLINT(google-explicit-constructor)
+  Constant(Tensor tensor);                         // NOLINT(google-explicit-constructor)
+  Constant(const Variable& variable);              // NOLINT(google-explicit-constructor)
+  template <class T>
+  Constant(const std::vector<T>& list)  // NOLINT(google-explicit-constructor)
+      : Constant(joined({list.begin(), list.end()})) {}
+
+  [[nodiscard]] bool defined() const noexcept { return value_.defined(); }
+  [[nodiscard]] bool is_literal() const noexcept { return literal_; }  ///< numbers, not a tensor
+  /// The values; numbers and lists of them as `literal`, rank 0 for a number. Throws ArgumentError, naming
+  /// the operand as `what`, when it is missing or a Variable that needs a gradient.
+  [[nodiscard]] Tensor tensor(std::string_view function, std::string_view what,
+                              DType literal = DType::f32) const;
+
+ private:
+  [[nodiscard]] static Constant joined(const std::vector<Constant>& list);
+
+  Tensor value_;
+  bool literal_ = false;  // numbers, kept as f64
+  bool needs_gradient_ = false;
+};
+
+}  // namespace fq
