@@ -150,6 +150,11 @@ FQ_HD V no_clipping_scale(V lower, V upper, V quant_min, V quant_max) {
   const V below = div_(lower, quant_min), above = div_(upper, quant_max);
   return select_(less_(above, below), below, above);
 }
+/// s = amax / max, the largest number of the codes.
+template <class V>
+FQ_HD V unit_scale(V amax, V max) {
+  return div_(amax, max);
+}
 template <class V>
 FQ_HD V asymmetric_scale(V lower, V upper, V steps) {
   return div_(sub_(upper, lower), steps);
@@ -311,6 +316,15 @@ FQ_HD V e3m0_magnitude(V v) {
   const V power = exponent_(add_(magnitude, mul_(exponent_(magnitude), constant_(v, 0.5f))));
   const V small = select_(less_(magnitude, constant_(v, 0.125f)), constant_(v, 0.0f), constant_(v, 0.25f));
   return select_(less_(magnitude, constant_(v, 0.25f)), small, min_(power, constant_(v, 16.0f)));
+}
+
+// ---- torchao's NVFP4 ----
+
+/// s = e4m3(clamp(fl(amax / 6) / p, 2^-6, 448)), p the scale of the tensor: the least one is a normal number.
+template <class V>
+FQ_HD V torchao_nvfp4_scale(V amax, V per_tensor) {
+  const V ratio = div_(div_(amax, constant_(amax, 6.0f)), per_tensor);
+  return round_e4m3(at_least(ratio, constant_(amax, 0x1p-6f)));
 }
 
 #ifdef FQ_FORMULAS_VECTOR

@@ -36,6 +36,8 @@ float Minifloat::decode(std::uint8_t code) const noexcept {
   return infinite ? sign * std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
 }
 
+float log2_rounded(float v) noexcept { return static_cast<float>(std::log2(static_cast<double>(v))); }
+
 float decode_e8m0(std::uint8_t code) noexcept {
   return code == 0xff ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, code - 127);
 }

@@ -51,6 +51,10 @@ struct Minifloat {
   [[nodiscard]] float decode(std::uint8_t code) const noexcept;
 };
 
+/// log2 of a positive number, rounded to f32: what lies within 1e-7 of an integer, relative to it, becomes
+/// it.
+[[nodiscard]] float log2_rounded(float v) noexcept;
+
 /// 2^(code - 127), 255 being NaN: the power-of-two scale of MX formats.
 [[nodiscard]] float decode_e8m0(std::uint8_t code) noexcept;
 /// The code of 2^exponent, -127 <= exponent <= 127.

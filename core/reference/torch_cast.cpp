@@ -1,9 +1,7 @@
-#include <array>
 #include <cmath>
 
 #include "fakequant/core/check.h"
-#include "fakequant/core/minifloat.h"
-#include "fakequant/core/reference/float_blocks.h"
+#include "fakequant/core/reference/code_table.h"
 #include "fakequant/core/reference/torch_ref.h"
 
 namespace fq::torch_ref {
@@ -43,17 +41,17 @@ std::uint8_t encode_e8m0(float v) {
   return static_cast<std::uint8_t>(word >= 0x7f800000u ? 0xffu : (word + half) >> 23);
 }
 
-float decoded(DType dtype, std::uint8_t code) {
-  switch (dtype) {
+detail::CodeTable table_of(DType float8) {
+  switch (float8) {
     case DType::f8_e4m3:
-      return Minifloat::of({4, 3}).decode(code);
+      return detail::code_table(Minifloat::of({4, 3}));
     case DType::f8_e5m2:
-      return Minifloat::of({5, 2}).decode(code);
+      return detail::code_table(Minifloat::of({5, 2}));
     case DType::f8_e8m0:
-      return decode_e8m0(code);
+      return detail::code_table(decode_e8m0);
     default:
       throw ArgumentError(
-          fmt::format("[{}] codes of {}: use f8_e4m3, f8_e5m2 or f8_e8m0", kDecode, name(dtype)));
+          fmt::format("[{}] codes of {}: use f8_e4m3, f8_e5m2 or f8_e8m0", kDecode, name(float8)));
   }
 }
 
@@ -78,15 +76,7 @@ Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
 
 Tensor decode_float8(const Tensor& codes, DType dtype) {
   FQ_CHECK(is_floating(dtype), kDecode, "the output is {}: give a float type", name(dtype));
-  std::array<float, 256> values{};
-  for (std::size_t code = 0; code < values.size(); ++code)
-    values[code] = decoded(codes.dtype(), static_cast<std::uint8_t>(code));
-  Tensor out = Tensor::empty(codes.shape(), DType::f32, codes.device(), codes.layout());
-  if (codes.device().is_meta()) return out.to(dtype);
-  const auto* in = static_cast<const std::uint8_t*>(codes.raw());
-  auto* to = out.mutable_data<float>(out.layout());
-  for (std::int64_t i = 0; i < codes.numel(); ++i) to[i] = values[in[i]];
-  return out.to(dtype);
+  return detail::decoded(codes, table_of(codes.dtype()), dtype);
 }
 
 Tensor cast_float(const Tensor& x, DType dtype) {

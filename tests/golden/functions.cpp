@@ -15,6 +15,7 @@ Functions all_functions() {
   add_calibrators(functions);
   add_torch(functions);
   add_torchao_affine(functions);
+  add_torchao_float(functions);
   return functions;
 }
 

@@ -1,0 +1,36 @@
+#include "fakequant/core/check.h"
+#include "fakequant/core/reference/code_table.h"
+#include "fakequant/core/reference/torchao_float.h"
+
+namespace fq::torchao {
+namespace {
+
+Minifloat grid_of(int ebits, int mbits, const char* function) {
+  FQ_CHECK(ebits >= 1 && mbits >= 1 && ebits + mbits <= 7, function,
+           "ebits {} and mbits {}: give at least 1 each and 7 together at most", ebits, mbits);
+  return Minifloat::finite(ebits, mbits);
+}
+
+}  // namespace
+
+Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
+  constexpr const char* where = "cast_floatx";
+  const Minifloat grid = grid_of(ebits, mbits, where);
+  FQ_CHECK(x.dtype() == DType::f32, where, "the input is {}: give f32", name(x.dtype()));
+  Tensor codes = Tensor::empty(x.shape(), DType::u8, x.device(), x.layout());
+  if (x.device().is_meta()) return codes;
+  const auto* in = x.data<float>(x.layout());
+  auto* out = codes.mutable_data<std::uint8_t>(x.layout());
+  for (std::int64_t i = 0; i < x.numel(); ++i) out[i] = grid.encode(grid.round(in[i]));
+  return codes;
+}
+
+Tensor decode_floatx(const Tensor& codes, int ebits, int mbits) {
+  constexpr const char* where = "decode_floatx";
+  const Minifloat grid = grid_of(ebits, mbits, where);
+  FQ_CHECK(codes.dtype() == DType::u8, where, "the codes are {}: give u8, one code a byte",
+           name(codes.dtype()));
+  return detail::decoded(codes, detail::code_table(grid), DType::f32);
+}
+
+}  // namespace fq::torchao
