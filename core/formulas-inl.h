@@ -150,6 +150,11 @@ FQ_HD V no_clipping_scale(V lower, V upper, V quant_min, V quant_max) {
   const V below = div_(lower, quant_min), above = div_(upper, quant_max);
   return select_(less_(above, below), below, above);
 }
+/// A running range that follows new ones: v + c * (next - v).
+template <class V>
+FQ_HD V moving_average(V v, V next, V constant) {
+  return add_(v, mul_(constant, sub_(next, v)));
+}
 /// s = amax / max, the largest number of the codes.
 template <class V>
 FQ_HD V unit_scale(V amax, V max) {

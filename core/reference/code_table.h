@@ -19,7 +19,7 @@ CodeTable code_table(F&& value_of) {
     values[code] = value_of(static_cast<std::uint8_t>(code));
   return values;
 }
-inline CodeTable code_table(const Minifloat& grid) {
+inline CodeTable minifloat_table(const Minifloat& grid) {
   return code_table([&](std::uint8_t code) { return grid.decode(code); });
 }
 

@@ -44,9 +44,9 @@ std::uint8_t encode_e8m0(float v) {
 detail::CodeTable table_of(DType float8) {
   switch (float8) {
     case DType::f8_e4m3:
-      return detail::code_table(Minifloat::of({4, 3}));
+      return detail::minifloat_table(Minifloat::of({4, 3}));
     case DType::f8_e5m2:
-      return detail::code_table(Minifloat::of({5, 2}));
+      return detail::minifloat_table(Minifloat::of({5, 2}));
     case DType::f8_e8m0:
       return detail::code_table(decode_e8m0);
     default:

@@ -30,7 +30,7 @@ Tensor decode_floatx(const Tensor& codes, int ebits, int mbits) {
   const Minifloat grid = grid_of(ebits, mbits, where);
   FQ_CHECK(codes.dtype() == DType::u8, where, "the codes are {}: give u8, one code a byte",
            name(codes.dtype()));
-  return detail::decoded(codes, detail::code_table(grid), DType::f32);
+  return detail::decoded(codes, detail::minifloat_table(grid), DType::f32);
 }
 
 }  // namespace fq::torchao

@@ -128,7 +128,7 @@ Tensor to_dtype(const ScaledCodes& mx, FloatFormat format, std::int64_t block_si
   if (codes.device().is_meta()) return y;
   const bool packed = element.stored == DType::f4_e2m1;
   const Tensor bytes = packed ? detail::unpacked_nibbles(codes) : relabelled(codes, DType::u8);
-  const detail::CodeTable values = detail::code_table(element.grid);
+  const detail::CodeTable values = detail::minifloat_table(element.grid);
   const auto* scales = static_cast<const std::uint8_t*>(mx.scale.raw());
   detail::map_last_axis_blocks(bytes, block_size, y, [&](const float* in, float* out, auto count, auto j) {
     const float scale = decode_e8m0(scales[j]);

@@ -16,6 +16,7 @@ Functions all_functions() {
   add_torch(functions);
   add_torchao_affine(functions);
   add_torchao_float(functions);
+  add_observers(functions);
   return functions;
 }
 
