@@ -46,7 +46,7 @@ struct QuantizedTensor {
 /// True when both give the same codes for any value: same format and bitwise equal scales and amax.
 [[nodiscard]] bool same_grid(const QuantSpec& a, const QuantSpec& b);
 
-/// dy where the mask is set, +0 elsewhere; same shape and layout, f32 or f64.
+/// dy where the mask is set, +0 elsewhere; same shape and layout, f32, f64, f16 or bf16.
 [[nodiscard]] Tensor apply_mask(const Tensor& dy, const Tensor& mask);
 
 }  // namespace fq

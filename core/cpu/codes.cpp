@@ -3,7 +3,8 @@
 #include <atomic>
 
 #include "fakequant/core/check.h"
-#include "fakequant/core/convert.h"
+#include "fakequant/core/cpu/cache.h"
+#include "fakequant/core/cpu/mask_kernels.h"
 
 namespace fq::cpu {
 
@@ -105,14 +106,22 @@ bool quantize(const Tensor& x, int axis, QuantizedTensor& out) {
 }
 
 void apply_mask(const Tensor& dy, const Tensor& mask, Tensor& out) {
+  FQ_CHECK(is_floating(dy.dtype()), "apply_mask", "the gradient is {}: use f32, f64, f16 or bf16",
+           name(dy.dtype()));
   const auto* bits = static_cast<const std::uint8_t*>(mask.raw());
-  detail::visit_float(dy.dtype(), "apply_mask", [&]<class T>(T) {
-    const T* in = dy.data<T>(dy.layout());
-    T* dx = out.mutable_data<T>(out.layout());
-    for_runs(dy.numel(), {1, dy.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
-      for (std::int64_t i = begin; i < end; ++i) dx[i] = get_bit(bits, i) ? in[i] : T{0};
-    });
-  });
+  const auto* in = static_cast<const std::byte*>(dy.raw());
+  auto* dx = static_cast<std::byte*>(out.mutable_raw());
+  const int bytes = bit_width(dy.dtype()) / 8;
+  const bool stream = beyond_cache(out.nbytes());
+  constexpr std::int64_t block = 16384;
+  const std::int64_t count = dy.numel();
+#pragma omp parallel if (count > 4 * block)
+  {
+#pragma omp for schedule(static)
+    for (std::int64_t i = 0; i < count; i += block)
+      apply_mask(in + i * bytes, bits + i / 8, std::min(block, count - i), bytes, dx + i * bytes, stream);
+    if (stream) flush_writes();
+  }
 }
 
 }  // namespace fq::cpu
