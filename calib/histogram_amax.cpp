@@ -64,8 +64,10 @@ struct Point {
 };
 
 float fake_quant(float x, float amax, const Format& format) {
-  if (!format.is_integer())
-    return scalar::modelopt_scaled_e4m3(x, scalar::modelopt_e4m3_scale_divided(amax));
+  if (!format.is_integer()) {
+    const float scale = scalar::modelopt_e4m3_scale_divided(amax);
+    return scalar::modelopt_scaled_e4m3(x, scale, 1.0f / scale);
+  }
   const float scale = scalar::modelopt_scale(amax, format.bound(), true);
   return scalar::modelopt_fake_quant(x, scale, scalar::modelopt_divisor(amax, scale, true), format.lower(),
                                      format.bound());

@@ -27,7 +27,21 @@ FQ_HD V clamp_(V v, V lower, V upper) {
 /// As clamp_, but a NaN and the sign of a zero at a bound stay.
 template <class V>
 FQ_HD V clamp_keeping_(V v, V lower, V upper) {
-  return select_(less_(v, lower), lower, select_(less_(upper, v), upper, v));
+  return min_(upper, max_(lower, v));
+}
+
+/// fl(q / d) without a division: q times inverse = fl(1/d), corrected by its residual, which is exact. It has
+/// the bits of div_ for integers |q| < 2^16 and 2^-100 <= d <= 2^100 (every q and significand of d was
+/// tried); a zero keeps its sign.
+template <class V>
+FQ_HD V divide_code(V q, V d, V inverse) {
+  const V quotient = mul_(q, inverse);
+  const V residual = fms_(quotient, d, q);
+  return fnma_(residual, inverse, quotient);
+}
+template <class V>
+FQ_HD auto divides_exactly(V d) {
+  return and_(less_equal_(constant_(d, 0x1p-100f), d), less_equal_(d, constant_(d, 0x1p100f)));
 }
 
 /// q = sat(rne(fl(x / s))): a true division.
@@ -172,13 +186,18 @@ FQ_HD V asymmetric_zero_point(V lower, V scale, V quant_min, V quant_max) {
 
 // ---- minifloats: the value, not the byte ----
 
-/// Half to even on the grid step * max(2^floor(log2 |v|), min_normal), saturating at `max`; keeps NaN and the
-/// sign of zero.
+/// Of a magnitude (not negative, or NaN), half to even on the grid step * max(2^floor(log2 m), min_normal),
+/// saturating at `max`; keeps NaN.
+template <class V>
+FQ_HD V round_magnitude(V m, float max, float min_normal, float step) {
+  const V saturated = min_(constant_(m, max), m);
+  const V unit = max_(exponent_(saturated), constant_(m, min_normal));
+  return snap_(saturated, unit, constant_(m, step * 0x1p23f));
+}
+/// The same of any number; keeps the sign of zero.
 template <class V>
 FQ_HD V round_minifloat(V v, float max, float min_normal, float step) {
-  const V saturated = clamp_keeping_(v, constant_(v, -max), constant_(v, max));
-  const V ulp = mul_(max_(exponent_(saturated), constant_(v, min_normal)), constant_(v, step));
-  return mul_(rint_(div_(saturated, ulp)), ulp);
+  return copysign_(round_magnitude(abs_(v), max, min_normal, step), v);
 }
 
 /// E4M3 (OCP OFP8).
@@ -250,10 +269,11 @@ FQ_HD V modelopt_e4m3_scale_divided(V amax) {
   return div_(constant_(amax, 448.0f), safe);
 }
 
-/// y = e4m3(fl(x*s)) * fl(1/s).
+/// y = e4m3(fl(x*s)) * inverse, inverse = fl(1/s): written on magnitudes, as y has the sign of x.
 template <class V>
-FQ_HD V modelopt_scaled_e4m3(V x, V scale) {
-  return mul_(round_e4m3(mul_(x, scale)), div_(constant_(x, 1.0f), scale));
+FQ_HD V modelopt_scaled_e4m3(V x, V scale, V inverse) {
+  const V rounded = round_magnitude(mul_(abs_(x), abs_(scale)), 448.0f, 0x1p-6f, 0x1p-3f);
+  return copysign_(mul_(rounded, abs_(inverse)), x);
 }
 
 // ---- pytorch-quantization (tensor_quant.py, clip.py) ----

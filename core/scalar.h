@@ -17,6 +17,10 @@ FQ_HD float sub_(float a, float b) { return a - b; }
 FQ_HD float mul_(float a, float b) { return a * b; }
 FQ_HD float div_(float a, float b) { return a / b; }
 FQ_HD float fma_(float a, float b, float c) { return std::fma(a, b, c); }
+FQ_HD float fms_(float a, float b, float c) { return std::fma(a, b, -c); }
+FQ_HD float fnma_(float a, float b, float c) { return std::fma(-a, b, c); }
+/// fl(fl(a + p) - p), p = b*c: for products that need no rounding, so that fusing changes nothing.
+FQ_HD float snap_(float a, float b, float c) { return (a + b * c) - b * c; }
 FQ_HD float abs_(float a) { return std::fabs(a); }
 FQ_HD float copysign_(float magnitude, float sign) { return std::copysign(magnitude, sign); }
 /// The second operand when either is NaN, as the hardware's min and max.

@@ -6,6 +6,8 @@
 #include <hwy/highway.h>
 
 #include "fakequant/core/cpu/vector-inl.h"
+//
+#include "fakequant/core/cpu/groups-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
@@ -15,35 +17,6 @@ using cpu::SumGrid;
 using IntTag = hn::RebindToSigned<FloatTag>;
 template <class Code>
 using CodeTag = hn::Rebind<Code, FloatTag>;
-
-std::int64_t group() {
-  return static_cast<std::int64_t>(hn::Lanes(FloatTag()) > 8 ? hn::Lanes(FloatTag()) : 8);
-}
-
-/// Calls step(i) -> mask for vectors at i, i + lanes, ..., and packs the masks.
-template <class Step>
-std::int64_t for_groups(std::int64_t count, std::uint8_t* mask, Step&& step) {
-  const FloatTag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t done = count / group() * group();
-  if (lanes >= 8) {
-    std::uint8_t bits[HWY_MAX_BYTES] = {};
-    for (std::int64_t i = 0; i < done; i += lanes) {
-      hn::StoreMaskBits(d, step(i), mask != nullptr ? mask + i / 8 : bits);
-    }
-    return done;
-  }
-  for (std::int64_t i = 0; i < done; i += 8) {
-    unsigned byte = 0;
-    for (std::int64_t k = 0; k < 8; k += lanes) {
-      std::uint8_t bits[8] = {};
-      hn::StoreMaskBits(d, step(i + k), bits);
-      byte |= static_cast<unsigned>(bits[0]) << k;
-    }
-    if (mask != nullptr) mask[i / 8] = static_cast<std::uint8_t>(byte);
-  }
-  return done;
-}
 
 template <class Code>
 void store_codes(FloatVector values, Code* codes) {

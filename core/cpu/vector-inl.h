@@ -9,6 +9,8 @@
 #define FQ_VECTOR_INL_H
 #endif
 
+#include <cmath>
+
 #include <hwy/highway.h>
 
 #include "fakequant/core/host_device.h"
@@ -27,6 +29,7 @@ FQ_HD FloatVector sub_(FloatVector a, FloatVector b) { return hn::Sub(a, b); }
 FQ_HD FloatVector mul_(FloatVector a, FloatVector b) { return hn::Mul(a, b); }
 FQ_HD FloatVector div_(FloatVector a, FloatVector b) { return hn::Div(a, b); }
 FQ_HD FloatVector abs_(FloatVector a) { return hn::Abs(a); }
+FQ_HD FloatVector copysign_(FloatVector magnitude, FloatVector sign) { return hn::CopySign(magnitude, sign); }
 FQ_HD FloatMask less_(FloatVector a, FloatVector b) { return hn::Lt(a, b); }
 FQ_HD FloatMask less_equal_(FloatVector a, FloatVector b) { return hn::Le(a, b); }
 FQ_HD FloatMask is_nan_(FloatVector a) { return hn::IsNaN(a); }
@@ -34,13 +37,59 @@ FQ_HD FloatMask and_(FloatMask a, FloatMask b) { return hn::And(a, b); }
 FQ_HD FloatVector select_(FloatMask condition, FloatVector yes, FloatVector no) {
   return hn::IfThenElse(condition, yes, no);
 }
-FQ_HD FloatVector min_(FloatVector a, FloatVector b) { return hn::IfThenElse(hn::Lt(a, b), a, b); }
-FQ_HD FloatVector max_(FloatVector a, FloatVector b) { return hn::IfThenElse(hn::Lt(b, a), a, b); }
+/// x86's own min and max, and its rounding, have the semantics of the scalar primitives.
+inline constexpr bool kHardwareMin = HWY_ARCH_X86 && HWY_TARGET < HWY_EMU128;
+inline constexpr bool kHardwareRint = HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4;
+
+FQ_HD FloatVector min_(FloatVector a, FloatVector b) {
+  if constexpr (kHardwareMin) return hn::Min(a, b);
+  return hn::IfThenElse(hn::Lt(a, b), a, b);
+}
+FQ_HD FloatVector max_(FloatVector a, FloatVector b) {
+  if constexpr (kHardwareMin) return hn::Max(a, b);
+  return hn::IfThenElse(hn::Lt(b, a), a, b);
+}
 FQ_HD FloatVector rint_(FloatVector a) {
+  if constexpr (kHardwareRint) return hn::Round(a);
   const FloatVector limit = hn::Set(FloatTag(), 0x1p23f);
   const FloatVector magnitude = hn::Abs(a);
   const FloatVector rounded = hn::Sub(hn::Add(magnitude, limit), limit);
   return hn::IfThenElse(hn::Lt(magnitude, limit), hn::CopySign(rounded, a), a);
+}
+FQ_HD FloatVector exponent_(FloatVector a) {
+  const hn::RebindToUnsigned<FloatTag> d;
+  return hn::BitCast(FloatTag(), hn::And(hn::BitCast(d, a), hn::Set(d, 0x7f800000u)));
+}
+
+/// a*b + c, a*b - c and c - a*b, rounded once. Without the instruction they are slow: formulas have another
+/// way then.
+inline constexpr bool kFused = HWY_NATIVE_FMA;
+template <class F>
+FQ_HD FloatVector by_lane(FloatVector a, FloatVector b, FloatVector c, F&& f) {
+  const FloatTag d;
+  HWY_ALIGN float lanes[3][HWY_MAX_BYTES / sizeof(float)];
+  hn::Store(a, d, lanes[0]);
+  hn::Store(b, d, lanes[1]);
+  hn::Store(c, d, lanes[2]);
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) lanes[0][i] = f(lanes[0][i], lanes[1][i], lanes[2][i]);
+  return hn::Load(d, lanes[0]);
+}
+FQ_HD FloatVector fma_(FloatVector a, FloatVector b, FloatVector c) {
+  if constexpr (kFused) return hn::MulAdd(a, b, c);
+  return by_lane(a, b, c, [](float x, float y, float z) { return std::fma(x, y, z); });
+}
+FQ_HD FloatVector fms_(FloatVector a, FloatVector b, FloatVector c) {
+  if constexpr (kFused) return hn::MulSub(a, b, c);
+  return by_lane(a, b, c, [](float x, float y, float z) { return std::fma(x, y, -z); });
+}
+FQ_HD FloatVector fnma_(FloatVector a, FloatVector b, FloatVector c) {
+  if constexpr (kFused) return hn::NegMulAdd(a, b, c);
+  return by_lane(a, b, c, [](float x, float y, float z) { return std::fma(-x, y, z); });
+}
+FQ_HD FloatVector snap_(FloatVector a, FloatVector b, FloatVector c) {
+  if constexpr (kFused) return hn::NegMulAdd(b, c, hn::MulAdd(b, c, a));
+  const FloatVector product = hn::Mul(b, c);
+  return hn::Sub(hn::Add(a, product), product);
 }
 
 }  // namespace fq::HWY_NAMESPACE

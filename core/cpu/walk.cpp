@@ -46,4 +46,12 @@ Walk::Walk(const Shape& shape, Layout layout, std::array<std::vector<std::int64_
   for (std::size_t i = 0; i + 1 < dims_.size(); ++i) rows_ *= dims_[i];
 }
 
+std::int64_t Walk::period(std::size_t operand) const noexcept {
+  std::size_t axis = 0;
+  while (axis < dims_.size() && strides_[operand][axis] == 0) ++axis;
+  std::int64_t elements = 1;
+  for (; axis < dims_.size(); ++axis) elements *= dims_[axis];
+  return elements;
+}
+
 }  // namespace fq::cpu

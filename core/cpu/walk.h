@@ -25,6 +25,8 @@ class Walk {
   [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
   [[nodiscard]] std::int64_t inner() const noexcept { return dims_.back(); }
   [[nodiscard]] std::int64_t step(std::size_t operand) const noexcept { return strides_[operand].back(); }
+  /// Elements after which the operand's offsets repeat.
+  [[nodiscard]] std::int64_t period(std::size_t operand) const noexcept;
   /// Where the operand's elements of a row begin.
   [[nodiscard]] std::int64_t offset(std::size_t operand, std::int64_t row) const noexcept {
     std::int64_t at = 0;

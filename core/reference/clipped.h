@@ -37,8 +37,9 @@ Tensor mask_where(const Tensor& x, const Shape& block, F&& predicate) {
   return mask;
 }
 
-/// A bound as it is compared with x: of rank 0 rounded to a 16-bit type of x; else as it is, f32.
-[[nodiscard]] Tensor compared_with(const Tensor& x, const Tensor& bound);
+/// A bound as it is compared with values of type `dtype`: of rank 0 rounded to a 16-bit type; else as it is,
+/// f32.
+[[nodiscard]] Tensor compared_with(DType dtype, const Tensor& bound);
 
 /// u1, row-major: |x| <= amax (f32, broadcast against x), as compared_with says. A NaN is never within.
 [[nodiscard]] Tensor within_amax(const Tensor& x, const Tensor& amax, const char* function);

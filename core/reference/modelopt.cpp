@@ -1,14 +1,13 @@
 #include "fakequant/core/reference/modelopt.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "fakequant/core/check.h"
-#include "fakequant/core/cpu/channels.h"
+#include "fakequant/core/cpu/fake_quant.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/formulas.h"
 #include "fakequant/core/reference/broadcast.h"
+#include "fakequant/core/reference/clipped.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::modelopt {
@@ -18,7 +17,7 @@ constexpr const char* kInteger = "fake_tensor_quant";
 constexpr const char* kFloat = "scaled_e4m3";
 constexpr const char* kCast = "int_cast_ste";
 
-/// x - bias: f32 values, row-major, rounded to `dtype`, the promoted type of the two.
+/// x - bias, rounded to `dtype`, the promoted type of the two: x itself without bias, but f64 as f32.
 struct Shifted {
   Tensor values;
   DType dtype;
@@ -49,40 +48,48 @@ Tensor against(const Tensor& x, const Tensor& other, const char* function, F&& f
 
 Shifted shift(const Tensor& x, const Tensor& bias, const char* function) {
   FQ_CHECK(is_floating(x.dtype()), function, "the input is {}: give f32, f16, bf16 or f64", name(x.dtype()));
-  Shifted out{x.to(Layout::row_major).to(DType::f32), promoted(x, bias), x.layout()};
+  Shifted out{x.dtype() == DType::f64 ? x.to(DType::f32) : x, promoted(x, bias), x.layout()};
   if (!bias.defined() || out.is_meta()) return out;
-  out.values = against(out.values, bias.to(DType::f32), function, scalar::sub_).to(out.dtype).to(DType::f32);
+  const Tensor floats = out.values.to(Layout::row_major).to(DType::f32);
+  out.values = against(floats, bias.to(DType::f32), function, scalar::sub_).to(out.dtype).to(DType::f32);
   return out;
 }
 
 Tensor finish(const Tensor& y, const Shifted& x, const Tensor& bias, const char* function) {
-  Tensor out = y.to(x.dtype);
-  if (bias.defined() && !x.is_meta())
-    out = against(out.to(DType::f32), bias.to(DType::f32), function, scalar::add_).to(x.dtype);
-  return out.to(x.layout);
+  if (!bias.defined() || x.is_meta()) return y.to(x.dtype);
+  const Tensor rounded = y.to(x.dtype).to(DType::f32);
+  return against(rounded, bias.to(DType::f32), function, scalar::add_).to(x.dtype).to(x.layout);
 }
 
-Tensor mask_of(const Shifted& x, const Tensor& amax, const char* function) {
-  Tensor mask = Tensor::zeros(x.values.shape(), DType::u1, x.values.device());
-  if (x.is_meta()) return mask;
-  const bool rounded = amax.rank() == 0 && (x.dtype == DType::f16 || x.dtype == DType::bf16);
-  const Tensor bound = rounded ? amax.to(x.dtype).to(DType::f32) : amax;
-  const auto *v = x.values.data<float>(), *a = bound.data<float>();
-  auto* bits = static_cast<std::uint8_t*>(mask.mutable_raw());
-  detail::for_broadcast(x.values.shape(), amax.shape(), function, [&](auto begin, auto end, auto j) {
-    for (auto i = begin; i < end; ++i) cpu::set_bit(bits, i, scalar::modelopt_mask(v[i], a[j]));
-  });
-  return mask;
+Result allocated(const Shifted& x, bool masked) {
+  const Tensor& v = x.values;
+  Result out{Tensor::empty(v.shape(), v.dtype(), v.device(), v.layout()), {}};
+  if (masked) out.mask = Tensor::empty(v.shape(), DType::u1, v.device(), v.layout());
+  return out;
+}
+
+Tensor* mask_of(Result& out) { return out.mask.defined() ? &out.mask : nullptr; }
+
+template <class T>
+bool refused_by_unsigned(const Tensor& x) {
+  const T* v = x.data<T>(x.layout());
+  int nan = 0, negative = 0;
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const auto e = static_cast<float>(v[i]);
+    nan |= static_cast<int>(e != e);
+    negative |= static_cast<int>(e < 0);
+  }
+  return nan == 0 && negative != 0;
 }
 
 void check_unsigned(const Shifted& x) {
   if (x.is_meta()) return;
-  const auto* v = x.values.data<float>();
-  const auto* end = v + x.values.numel();
-  if (std::any_of(v, end, scalar::is_nan_)) return;
-  const auto* negative = std::find_if(v, end, [](float e) { return e < 0; });
-  FQ_CHECK(negative == end, kInteger, "the input has {} and the format is unsigned: use a signed one",
-           *negative);
+  FQ_CHECK(x.values.numel() > 0, kInteger, "the input is empty and the format unsigned: use a signed one");
+  const DType dtype = x.values.dtype();
+  const bool refused = dtype == DType::f16    ? refused_by_unsigned<float16>(x.values)
+                       : dtype == DType::bf16 ? refused_by_unsigned<bfloat16>(x.values)
+                                              : refused_by_unsigned<float>(x.values);
+  FQ_CHECK(!refused, kInteger, "the input has negative values and the format is unsigned: use a signed one");
 }
 
 IntFormat integer_format(int num_bits, bool is_unsigned, bool narrow_range) {
@@ -98,39 +105,21 @@ Result integer_quant(const Tensor& input, const Amax& range, const Tensor& bias,
   const Shifted x = shift(input, bias, kInteger);
   if (format.is_unsigned) check_unsigned(x);
   const Tensor amax = range.tensor();
-  Result out{Tensor::empty(x.values.shape(), DType::f32, x.values.device()), {}};
-  if (masked) out.mask = mask_of(x, amax, kInteger);
-  if (!x.is_meta()) {
-    const bool guard = std::ranges::none_of(ranges, scalar::is_nan_);
-    const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
-    const auto* v = x.values.data<float>();
-    auto* y = out.y.mutable_data<float>();
-    detail::for_broadcast(x.values.shape(), amax.shape(), kInteger, [&](auto begin, auto end, auto j) {
-      const float a = ranges[static_cast<std::size_t>(j)];
-      const float scale = scalar::modelopt_scale(a, upper, guard);
-      const float divisor = scalar::modelopt_divisor(a, scale, guard);
-      for (auto i = begin; i < end; ++i)
-        y[i] = scalar::modelopt_fake_quant(v[i], scale, divisor, lower, upper);
-    });
-  }
+  Result out = allocated(x, masked);
+  if (!x.is_meta())
+    cpu::fake_quant_integer(x.values, amax, detail::compared_with(x.dtype, amax), format, out.y,
+                            mask_of(out));
   out.y = finish(out.y, x, bias, kInteger);
   return out;
 }
 
 Result float_quant(const Tensor& input, const Amax& range, const Tensor& bias, bool masked) {
   const Shifted x = shift(input, bias, kFloat);
-  Result out{Tensor::empty(x.values.shape(), DType::f32, x.values.device()), {}};
-  if (masked && range.defined()) out.mask = mask_of(x, range.tensor(), kFloat);
+  const Tensor amax = range.tensor();
+  Result out = allocated(x, masked && range.defined());
   if (!x.is_meta()) {
-    const auto* v = x.values.data<float>();
-    auto* y = out.y.mutable_data<float>();
-    detail::for_broadcast(x.values.shape(), range.shape(), kFloat, [&](auto begin, auto end, auto j) {
-      const bool scaled = range.defined();
-      const float scale =
-          scaled ? scalar::modelopt_e4m3_scale(range.values()[static_cast<std::size_t>(j)]) : 1.0f;
-      for (auto i = begin; i < end; ++i)
-        y[i] = scaled ? scalar::modelopt_scaled_e4m3(v[i], scale) : scalar::round_e4m3(v[i]);
-    });
+    const Tensor bound = amax.defined() ? detail::compared_with(x.dtype, amax) : Tensor();
+    cpu::fake_quant_e4m3(x.values, amax, bound, out.y, mask_of(out));
   }
   out.y = finish(out.y, x, bias, kFloat);
   return out;
@@ -138,28 +127,14 @@ Result float_quant(const Tensor& input, const Amax& range, const Tensor& bias, b
 
 Result int_cast(const Tensor& input, const IntFormat& format, bool masked) {
   const Shifted x = shift(input, {}, kCast);
-  Result out{Tensor::empty(x.values.shape(), DType::f32, x.values.device()), {}};
-  if (masked) out.mask = Tensor::zeros(x.values.shape(), DType::u1, x.values.device());
-  if (!x.is_meta()) {
-    const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
-    const auto* v = x.values.data<float>();
-    auto* y = out.y.mutable_data<float>();
-    auto* bits = masked ? static_cast<std::uint8_t*>(out.mask.mutable_raw()) : nullptr;
-    for (std::int64_t i = 0; i < input.numel(); ++i) {
-      y[i] = scalar::modelopt_int_cast(v[i], lower, upper);
-      if (masked) cpu::set_bit(bits, i, scalar::mask_closed(v[i], lower, upper));
-    }
-  }
+  Result out = allocated(x, masked);
+  if (!x.is_meta()) cpu::round_to_integers(x.values, format, out.y, mask_of(out));
   out.y = finish(out.y, x, {}, kCast);
   return out;
 }
 
 Variable recorded(std::string_view op, const Variable& x, Result result) {
-  return detail::record(op, std::move(result.y), {x},
-                        [mask = result.mask, dtype = x.tensor().dtype()](const Tensor& dy) {
-                          if (!mask.defined()) return std::vector<Tensor>{dy.to(dtype)};
-                          return std::vector<Tensor>{apply_mask(dy.to(DType::f32), mask).to(dtype)};
-                        });
+  return detail::record_clipped(op, x, std::move(result.y), std::move(result.mask));
 }
 
 void check_e4m3(int exponent, int mantissa) {

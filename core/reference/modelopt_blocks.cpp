@@ -95,7 +95,7 @@ Tensor compute_fp4_scales(const Amax& amax, const Amax& global_amax, bool quanti
   auto* s = out.mutable_data<float>();
   for (std::int64_t i = 0; i < out.numel(); ++i) {
     s[i] /= 6.0f;
-    if (quantize_block_scales) s[i] = scalar::modelopt_scaled_e4m3(s[i], outer);
+    if (quantize_block_scales) s[i] = scalar::modelopt_scaled_e4m3(s[i], outer, 1.0f / outer);
   }
   return out;
 }

@@ -74,7 +74,7 @@ Tensor stretched(const Tensor& bound, const Tensor& other) {
 Bounds bounds_of(const Tensor& x, const Tensor& lower, const Tensor& upper) {
   check_input(x, kClip);
   FQ_CHECK(lower.defined() && upper.defined(), kClip, "a bound is missing: give clip_value_min and _max");
-  const Tensor low = detail::compared_with(x, lower), high = detail::compared_with(x, upper);
+  const Tensor low = detail::compared_with(x.dtype(), lower), high = detail::compared_with(x.dtype(), upper);
   Bounds out{stretched(low, high), stretched(high, low), {}, result_type(x, lower, upper)};
   FQ_CHECK(out.lower.numel() == out.upper.numel(), kClip,
            "the bounds are {} and {}: give one shape to both, or one element to one",
@@ -134,8 +134,8 @@ Variable fake_affine_tensor_quant(const Variable& x, const Amax& min_range, cons
   const Range range = range_of(v.tensor(), min_range, max_range);
   Tensor y = fake_quantized(v.tensor(), range, num_bits), mask;
   if (detail::needs_grad({v})) {
-    const Tensor lower = detail::compared_with(v.tensor(), range.min);
-    const Tensor upper = detail::compared_with(v.tensor(), range.max);
+    const Tensor lower = detail::compared_with(v.tensor().dtype(), range.min);
+    const Tensor upper = detail::compared_with(v.tensor().dtype(), range.max);
     const auto *low = lower.data<float>(), *high = upper.data<float>();
     mask = detail::mask_where(v.tensor(), range.block, [low, high](float e, auto j) {
       return scalar::mask_closed(e, low[j], high[j]);

@@ -44,6 +44,14 @@ Stepped<T> rint_(Stepped<T> a) {
   return {scalar::rint_(a.value)};
 }
 template <class T>
+Stepped<T> min_(Stepped<T> a, Stepped<T> b) {
+  return {scalar::min_(a.value, b.value)};
+}
+template <class T>
+Stepped<T> max_(Stepped<T> a, Stepped<T> b) {
+  return {scalar::max_(a.value, b.value)};
+}
+template <class T>
 bool less_(Stepped<T> a, Stepped<T> b) {
   return a.value < b.value;
 }

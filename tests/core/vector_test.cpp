@@ -1,4 +1,3 @@
-#include <bit>
 #include <limits>
 #include <vector>
 
@@ -7,39 +6,10 @@
 #include "fakequant/core/accumulator.h"
 #include "fakequant/core/cpu/quantize_kernels.h"
 #include "fakequant/core/formulas.h"
+#include "vector_patterns.h"
 
 namespace fq {
 namespace {
-
-/// Runs f for every instruction set of this processor that was compiled.
-template <class F>
-void on_every_target(F&& f) {
-  const auto targets = cpu::vector_targets();
-  ASSERT_FALSE(targets.empty());
-  for (const std::int64_t target : targets) {
-    cpu::use_vector_target(target);
-    f(target);
-  }
-  cpu::use_vector_target(0);
-}
-
-/// Every 4099th bit pattern, infinities, NaN, subnormals, zeros and the neighbourhood of ties.
-std::vector<float> patterns() {
-  std::vector<float> out;
-  for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 4099)
-    out.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
-  for (int k = -600; k <= 600; ++k)
-    for (const float nudge : {-1e-7f, 0.0f, 1e-7f})
-      out.push_back(static_cast<float>(k) * 0.25f * (1.0f + nudge));
-  const float inf = std::numeric_limits<float>::infinity();
-  for (const float v : {inf, -inf, std::numeric_limits<float>::quiet_NaN(), 0x1p-149f, -0x1p-149f, 0.0f,
-                        -0.0f, 0x1p23f, -0x1.fffffep22f, 3.4028235e38f})
-    out.push_back(v);
-  out.resize(out.size() / 16 * 16);
-  return out;
-}
-
-bool bit(const std::vector<std::uint8_t>& mask, std::size_t i) { return ((mask[i / 8] >> (i % 8)) & 1) != 0; }
 
 template <class Code>
 void compare_quantize(const cpu::GridRow& row) {

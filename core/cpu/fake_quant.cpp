@@ -1,0 +1,79 @@
+#include "fakequant/core/cpu/fake_quant.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "fakequant/core/cpu/stretches.h"
+#include "fakequant/core/reference/broadcast.h"
+
+namespace fq::cpu {
+namespace {
+
+/// Arrays of one float a range, padded to whole groups; of a single range without allocation.
+class Table {
+ public:
+  Table(int columns, std::int64_t count)
+      : length_(padded(count)), stride_(length_ + (length_ > vector_group() ? column_skew : 0)) {
+    if (columns * stride_ > static_cast<std::int64_t>(few_.size())) many_ = Tensor::empty({columns, stride_});
+  }
+  [[nodiscard]] float* column(int i) {
+    return (many_.defined() ? many_.mutable_data<float>() : few_.data()) + i * stride_;
+  }
+  [[nodiscard]] float* filled(int i, const Tensor& with) {
+    float* to = column(i);
+    std::copy_n(with.data<float>(), with.numel(), to);
+    std::fill(to + with.numel(), to + length_, 1.0f);
+    return to;
+  }
+
+ private:
+  std::int64_t length_, stride_;
+  Tensor many_;
+  std::array<float, 80> few_;
+};
+
+bool any_nan(const Tensor& amax) {
+  const float* a = amax.data<float>();
+  return std::any_of(a, a + amax.numel(), [](float v) { return std::isnan(v); });
+}
+
+}  // namespace
+
+void fake_quant_integer(const Tensor& x, const Tensor& amax, const Tensor& bound, const IntFormat& format,
+                        Tensor& y, Tensor* mask) {
+  detail::check_broadcast(x.shape(), amax.shape(), "fake_tensor_quant");
+  const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
+  const std::int64_t count = padded(amax.numel());
+  Table table(5, amax.numel());
+  const float* ranges = table.filled(0, amax);
+  const Columns columns{table.column(1), table.column(2), table.column(3), table.filled(4, bound)};
+  const bool divide =
+      integer_rows(ranges, count, upper, !any_nan(amax), table.column(1), table.column(2), table.column(3));
+  for_stretches(x, amax.shape(), columns, y, mask, [&](const Stretch& stretch, const Columns& at) {
+    fake_quant(stretch, IntegerRows{at, lower, upper, divide});
+  });
+}
+
+void fake_quant_e4m3(const Tensor& x, const Tensor& amax, const Tensor& bound, Tensor& y, Tensor* mask) {
+  const bool scaled = amax.defined();
+  detail::check_broadcast(x.shape(), amax.shape(), "scaled_e4m3");
+  const std::int64_t ranges = scaled ? amax.numel() : 1;
+  Table table(4, ranges);
+  const Tensor one = Tensor::scalar(1), unbounded = Tensor::scalar(std::numeric_limits<double>::infinity());
+  const Columns columns{table.filled(1, one), nullptr, table.filled(2, one),
+                        table.filled(3, scaled ? bound : unbounded)};
+  if (scaled) e4m3_rows(table.filled(0, amax), padded(ranges), table.column(1), table.column(2));
+  for_stretches(x, amax.shape(), columns, y, mask,
+                [&](const Stretch& stretch, const Columns& at) { fake_quant(stretch, E4m3Rows{at}); });
+}
+
+void round_to_integers(const Tensor& x, const IntFormat& format, Tensor& y, Tensor* mask) {
+  const IntegerCast cast{static_cast<float>(format.lower()), static_cast<float>(format.upper())};
+  for_stretches(x, Columns{}, y, mask,
+                [&](const Stretch& stretch, const Columns&) { fake_quant(stretch, cast); });
+}
+
+}  // namespace fq::cpu

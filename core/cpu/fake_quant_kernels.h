@@ -1,0 +1,69 @@
+#pragma once
+
+/// The loops of fake quantization, float to float with a packed mask, for every vector instruction set,
+/// chosen when the program runs; not a public header. Results have the bits of the scalar formulas.
+
+#include <cstdint>
+
+#include "fakequant/core/dtype.h"
+
+namespace fq::cpu {
+
+/// Consecutive elements and which parameters they meet.
+struct Stretch {
+  const void* x;
+  void* y;  ///< of x's type; may be x
+  std::uint8_t*
+      mask;  ///< starts on a byte, may be null; bits behind the last element of its last byte become 0
+  std::int64_t count;
+  std::int64_t
+      shared;         ///< elements a parameter: `count`, a multiple of vector_group(), or 0: each has its own
+  DType dtype;        ///< f32, f16 or bf16
+  bool beyond_cache;  ///< y is not read soon: it is written past the caches
+};
+
+/// Elements that arrays of parameters are padded to, with readable and writable floats.
+[[nodiscard]] std::int64_t vector_group();
+[[nodiscard]] inline std::int64_t padded(std::int64_t count) {
+  return (count + vector_group() - 1) / vector_group() * vector_group();
+}
+
+/// Numbers of a range, an array each.
+struct Columns {
+  const float* scale = nullptr;
+  const float* divisor = nullptr;
+  const float* inverse = nullptr;
+  const float* bound = nullptr;  ///< what |x| is compared with
+
+  /// The same of every array.
+  template <class F>
+  [[nodiscard]] Columns map(F&& f) const {
+    return {f(scale), f(divisor), f(inverse), f(bound)};
+  }
+};
+
+/// ModelOpt's integer formula.
+struct IntegerRows {
+  Columns columns;
+  float lower, upper;
+  bool divide;  ///< some divisor needs a true division
+};
+/// Fills scale, divisor and inverse of `count` ranges; true when some divisor needs a true division.
+bool integer_rows(const float* amax, std::int64_t count, float upper, bool guard, float* scale,
+                  float* divisor, float* inverse);
+void fake_quant(const Stretch& stretch, const IntegerRows& rows);
+
+/// ModelOpt's E4M3 formula; no divisor.
+struct E4m3Rows {
+  Columns columns;
+};
+void e4m3_rows(const float* amax, std::int64_t count, float* scale, float* inverse);
+void fake_quant(const Stretch& stretch, const E4m3Rows& rows);
+
+/// Rounding to integers lower .. upper.
+struct IntegerCast {
+  float lower, upper;
+};
+void fake_quant(const Stretch& stretch, const IntegerCast& cast);
+
+}  // namespace fq::cpu

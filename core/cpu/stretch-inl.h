@@ -1,0 +1,108 @@
+// The loop over a stretch of elements for a formula with a value and a mask. Included inside of a source that
+// goes through foreach_target.h, after vector-inl.h; not a public header. No pragma once for that reason.
+
+#if defined(FQ_STRETCH_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef FQ_STRETCH_INL_H
+#undef FQ_STRETCH_INL_H
+#else
+#define FQ_STRETCH_INL_H
+#endif
+
+#include <algorithm>
+
+#include <hwy/cache_control.h>
+
+#include "fakequant/core/cpu/fake_quant_kernels.h"
+//
+#include "fakequant/core/cpu/groups-inl.h"
+//
+#include "fakequant/core/cpu/half-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fq::HWY_NAMESPACE {
+
+using cpu::Stretch;
+
+/// What is fetched ahead of a loop that writes past the caches.
+inline constexpr std::int64_t kPrefetchBytes = 2048;
+
+template <class T>
+bool vector_aligned(const T* p) {
+  return reinterpret_cast<std::uintptr_t>(p) % (hn::Lanes(FloatTag()) * sizeof(T)) == 0;
+}
+
+/// step(in, out, i) -> mask for the last elements, fewer than a group, through padded buffers.
+template <class T, class Step>
+void for_rest(const T* x, T* y, std::uint8_t* mask, std::int64_t begin, std::int64_t count, Step&& step) {
+  constexpr std::size_t most = std::max<std::size_t>(HWY_MAX_BYTES / sizeof(float), 8);
+  T in[most] = {}, out[most];
+  std::uint8_t bits[most / 8 + 8] = {};
+  const std::int64_t rest = count - begin;
+  std::copy_n(x + begin, rest, in);
+  for_groups(group(), bits, [&](std::int64_t i) HWY_ATTR { return step(in + i, out + i, begin + i, false); });
+  std::copy_n(out, rest, y + begin);
+  if (mask == nullptr) return;
+  if (rest % 8 != 0) bits[rest / 8] = static_cast<std::uint8_t>(bits[rest / 8] & ((1u << rest % 8) - 1));
+  std::copy_n(bits, (rest + 7) / 8, mask + begin / 8);
+}
+
+/// y[i] = formula.value(x[i], i), mask[i] = formula.mask(x[i], i).
+template <class T, class Formula>
+void for_elements(const T* x, T* y, std::uint8_t* mask, std::int64_t count, bool stream,
+                  const Formula& formula) {
+  const auto step = [&](const T* in, T* out, std::int64_t i, bool streamed) HWY_ATTR {
+    const FloatVector v = load(in);
+    store(formula.value(v, i), out, streamed);
+    return formula.mask(v, i);
+  };
+  std::int64_t done = 0;
+  if (stream)
+    done = for_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
+      hwy::Prefetch(reinterpret_cast<const char*>(x + i) + kPrefetchBytes);
+      return step(x + i, y + i, i, true);
+    });
+  else
+    done = for_groups(count, mask, [&](std::int64_t i) HWY_ATTR { return step(x + i, y + i, i, false); });
+  if (done < count) for_rest(x, y, mask, done, count, step);
+}
+
+/// A parameter of all elements, and one for each.
+struct Shared {
+  explicit Shared(const float* p) : value(hn::Set(FloatTag(), *p)) {}
+  FloatVector at(std::int64_t) const { return value; }
+  FloatVector value;
+};
+struct Each {
+  explicit Each(const float* p) : values(p) {}
+  FloatVector at(std::int64_t i) const { return hn::LoadU(FloatTag(), values + i); }
+  const float* values;
+};
+
+/// `rows.template from<P>(k)`: the formula with parameter k, or k, k + 1, .. for consecutive elements.
+template <class T, class Rows>
+void for_stretch(const Stretch& s, const Rows& rows) {
+  const T* x = static_cast<const T*>(s.x);
+  T* y = static_cast<T*>(s.y);
+  const bool stream = s.beyond_cache && vector_aligned(y);
+  if (s.shared == 0) return for_elements(x, y, s.mask, s.count, stream, rows.template from<Each>(0));
+  for (std::int64_t i = 0, k = 0; i < s.count; i += s.shared, ++k)
+    for_elements(x + i, y + i, s.mask == nullptr ? nullptr : s.mask + i / 8, std::min(s.shared, s.count - i),
+                 stream, rows.template from<Shared>(k));
+}
+
+template <class Rows>
+void for_stretch(const Stretch& s, const Rows& rows) {
+  switch (s.dtype) {
+    case DType::f16:
+      return for_stretch<float16>(s, rows);
+    case DType::bf16:
+      return for_stretch<bfloat16>(s, rows);
+    default:
+      return for_stretch<float>(s, rows);
+  }
+}
+
+}  // namespace fq::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle
