@@ -38,6 +38,7 @@
 #include "fakequant/core/reference/constant.h"
 #include "fakequant/core/reference/modelopt.h"
 #include "fakequant/core/reference/modelopt_blocks.h"
+#include "fakequant/core/reference/modelopt_qtensor.h"
 #include "fakequant/core/reference/onnx.h"
 #include "fakequant/core/reference/pytorch_quantization.h"
 #include "fakequant/core/reference/tensorrt.h"

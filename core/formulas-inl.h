@@ -254,12 +254,17 @@ FQ_HD V modelopt_int_cast(V x, V lower, V upper) {
   return clamp_keeping_(rint_(x), lower, upper);
 }
 
+/// fl(c * fl(1/v)): how PyTorch divides a number by a tensor.
+template <class V>
+FQ_HD V number_over(float c, V v) {
+  return mul_(constant_(v, c), div_(constant_(v, 1.0f), v));
+}
+
 /// s = fl(448 * fl(1/a)), a = 1 where amax <= 2^-24.
 template <class V>
 FQ_HD V modelopt_e4m3_scale(V amax) {
-  const V one = constant_(amax, 1.0f);
-  const V safe = select_(less_equal_(amax, constant_(amax, 0x1p-24f)), one, amax);
-  return mul_(constant_(amax, 448.0f), div_(one, safe));
+  return number_over(448.0f,
+                     select_(less_equal_(amax, constant_(amax, 0x1p-24f)), constant_(amax, 1.0f), amax));
 }
 
 /// As ModelOpt's CUDA kernel and its search for the smallest error have it: s = fl(448 / a).

@@ -10,6 +10,7 @@ Functions all_functions() {
   Functions functions;
   add_modelopt(functions);
   add_modelopt_blocks(functions);
+  add_modelopt_qtensor(functions);
   add_pytorch_quantization(functions);
   add_onnx(functions);
   add_calibrators(functions);

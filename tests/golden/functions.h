@@ -20,6 +20,7 @@ using Functions = std::map<std::string, Function>;
 /// One of these a file `<family>_functions.cpp`; `all_functions` calls them.
 void add_modelopt(Functions& functions);
 void add_modelopt_blocks(Functions& functions);
+void add_modelopt_qtensor(Functions& functions);
 void add_pytorch_quantization(Functions& functions);
 void add_onnx(Functions& functions);
 void add_calibrators(Functions& functions);

@@ -1,0 +1,75 @@
+#include "fakequant/core/check.h"
+#include "fakequant/core/formulas.h"
+#include "fakequant/core/reference/qtensor_parts.h"
+
+namespace fq::modelopt {
+namespace {
+
+constexpr const char* kInt4 = "int4_qtensor";
+
+/// [.., padded / 2 / rows]
+Shape packed_shape(const Tensor& x, std::int64_t padded) {
+  const std::int64_t rows = x.numel() / x.shape().back();
+  FQ_CHECK(
+      padded / 2 % rows == 0, kInt4,
+      "{} elements padded to {} give {} bytes, which are not rows of {}: choose a block size that divides "
+      "the number of elements",
+      x.numel(), padded, padded / 2, to_string(x.shape()));
+  Shape shape = x.shape();
+  shape.back() = padded / 2 / rows;
+  return shape;
+}
+
+}  // namespace
+
+QTensor int4_qtensor(const Tensor& x, std::int64_t block_size) {
+  packed::check_input(x, true, kInt4);
+  packed::check_block_size(block_size, true, kInt4);
+  FQ_CHECK(x.rank() > 0 && x.shape().back() % 2 == 0, kInt4,
+           "the input is {}: its last axis must be even, two codes are packed in a byte",
+           to_string(x.shape()));
+  const Tensor in = packed::flattened(x, block_size);
+  QTensor out{PackedFormat::int4, x.shape(), x.dtype(),
+              Tensor::zeros(packed_shape(x, in.numel()), DType::u8, x.device()),
+              packed::block_amax(in, {block_size}, {in.numel() / block_size, 1})};
+  out.block = {block_size};
+  if (!x.device().is_meta()) {
+    auto* s = out.scale.mutable_data<float>();
+    auto* bytes = static_cast<std::uint8_t*>(out.codes.mutable_raw());
+    packed::visit_rounding(x.dtype(), [&]<class T>(T) {
+      using V = fq::detail::Step<T>;
+      for (std::int64_t j = 0; j < out.scale.numel(); ++j)
+        s[j] = static_cast<float>(scalar::number_over(7.0f, V{s[j]}));
+      packed::for_chunks(in, {block_size}, [&](const float* v, auto begin, auto count, auto j, auto) {
+        for (std::int64_t k = 0; k < count; ++k) {
+          const auto code = static_cast<float>(scalar::modelopt_code(V{v[k]}, V{s[j]}, V{-8.0f}, V{7.0f}));
+          const int offset = scalar::is_nan_(code) ? 0 : static_cast<int>(code) + 8;
+          packed::pack_nibble(bytes, begin + k, static_cast<std::uint8_t>(offset), true);
+        }
+      });
+    });
+  }
+  out.scale = out.scale.to(x.dtype());
+  return out;
+}
+
+namespace packed {
+
+Tensor dequantize_int4(const QTensor& q, DType dtype) {
+  Tensor y = Tensor::empty({numel(q.shape)}, dtype);
+  const Tensor scales = q.scale.to(DType::f32);
+  const auto* s = scales.data<float>();
+  Tensor values = Tensor::empty(y.shape());
+  auto* v = values.mutable_data<float>();
+  const auto* bytes = static_cast<const std::uint8_t*>(q.codes.raw());
+  for (std::int64_t i = 0; i < y.numel(); ++i) v[i] = static_cast<float>(nibble(bytes, i, true)) - 8.0f;
+  visit_rounding(q.dtype, [&]<class T>(T) {
+    map_blocks(values, q.block, y, [s](const float* in, float* out, auto count, auto j, auto) {
+      for (std::int64_t k = 0; k < count; ++k) out[k] = fq::detail::rounded<T>(in[k] / s[j]);
+    });
+  });
+  return y.reshape(q.shape);
+}
+
+}  // namespace packed
+}  // namespace fq::modelopt

@@ -1,0 +1,56 @@
+#pragma once
+
+/// What the packed tensors share; not a public header.
+
+#include <array>
+
+#include "fakequant/core/reference/float_blocks.h"
+#include "fakequant/core/reference/modelopt_qtensor.h"
+#include "fakequant/core/reference/stepped.h"
+
+namespace fq::modelopt::packed {
+
+using fq::detail::for_chunks;
+using fq::detail::map_blocks;
+using fq::detail::visit_rounding;
+
+/// Throws ArgumentError unless x is f32, f16 or bf16, and has elements where it needs some.
+void check_input(const Tensor& x, bool needs_elements, const char* function);
+/// Throws ArgumentError unless 1 <= size <= 2^24, and even where codes are packed in pairs.
+void check_block_size(std::int64_t size, bool even, const char* function);
+
+/// The next multiple of `length`.
+[[nodiscard]] constexpr std::int64_t padded_size(std::int64_t size, std::int64_t length) {
+  return (size + length - 1) / length * length;
+}
+/// 1 along each axis, `length` along the last.
+[[nodiscard]] Shape last_axis_block(const Shape& shape, std::int64_t length);
+/// `shape` with its last axis divided by `length`, rounded up.
+[[nodiscard]] Shape last_axis_scales(Shape shape, std::int64_t length);
+
+/// Row-major x in another shape of the same rank: cut off, or filled up with zeros. 8 bits and wider.
+[[nodiscard]] Tensor resized(const Tensor& x, const Shape& shape);
+/// x as one row of whole blocks of `length`, zeros at its end.
+[[nodiscard]] Tensor flattened(const Tensor& x, std::int64_t length);
+
+/// The largest |x| of each block, NaN where there is one: f32 of shape `shape`, blocks in row-major order.
+[[nodiscard]] Tensor block_amax(const Tensor& x, const Shape& block, const Shape& shape);
+/// ceil(log2(v)), the logarithm rounded to f32.
+[[nodiscard]] float ceil_log2(float v);
+
+/// The value of each code of 4 or 8 bits by its table: f32 in the shape of the codes, low nibble first.
+[[nodiscard]] Tensor looked_up(const Tensor& codes, const std::array<float, 256>& values);
+[[nodiscard]] const std::array<float, 256>& e4m3_values();
+[[nodiscard]] const std::array<float, 256>& e8m0_values();
+
+/// Two codes below 16 a byte, in pairs; `swapped`: the earlier one in the high nibble.
+void pack_nibble(std::uint8_t* bytes, std::int64_t i, std::uint8_t code, bool swapped);
+[[nodiscard]] std::uint8_t nibble(const std::uint8_t* bytes, std::int64_t i, bool swapped);
+
+[[nodiscard]] Tensor dequantize_bytes(const QTensor& q, DType dtype);
+[[nodiscard]] Tensor dequantize_int4(const QTensor& q, DType dtype);
+[[nodiscard]] Tensor dequantize_nvfp4(const QTensor& q, DType dtype);
+[[nodiscard]] Tensor dequantize_mx(const QTensor& q, DType dtype);
+[[nodiscard]] Tensor dequantize_nf4(const QTensor& q, DType dtype);
+
+}  // namespace fq::modelopt::packed
