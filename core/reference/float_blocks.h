@@ -35,9 +35,10 @@ inline void write_floats(const float* values, std::int64_t count, DType dtype, v
 }
 
 /// Calls f(values, begin, count, j, step) for chunks of x, row-major, of any dtype, as f32: element k of a
-/// chunk belongs to block j + k * step.
+/// chunk belongs to block j + k * step. Throws ArgumentError for an undefined x.
 template <class F>
 void for_chunks(const Tensor& x, const Shape& block, F&& f) {
+  FQ_CHECK(x.defined(), "quantize", "the input is missing: give a tensor");
   std::array<float, chunk_elements> buffer;
   for_block_runs(x.shape(), block, [&](auto begin, auto end, auto j, auto step) {
     for (auto i = begin; i < end; i += chunk_elements) {

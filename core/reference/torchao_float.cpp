@@ -90,11 +90,11 @@ Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8
   FQ_CHECK(is_floating(x.dtype()), kQuantize, "the input is {}: give a float type", name(x.dtype()));
   const Minifloat grid = grid_of(float8_dtype, kQuantize);
   const Shape block = block_of(x.shape(), scale, kQuantize);
-  const Tensor scales = scales_of(scale, kQuantize);
+  const Tensor scales = scales_of(scale, kQuantize).to(Layout::row_major);
   Tensor codes = Tensor::empty(x.shape(), float8_dtype, x.device());
   if (x.device().is_meta()) return codes;
   auto* to = static_cast<std::uint8_t*>(codes.mutable_raw());
-  const auto* s = scales.to(Layout::row_major).data<float>();
+  const auto* s = scales.data<float>();
   detail::for_chunks(x.to(Layout::row_major), block,
                      [&](const float* in, auto begin, auto count, auto j, auto step) {
                        const float *divisors = s + j, divisor = s[j];
@@ -111,10 +111,10 @@ Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType 
   (void)grid_of(codes.dtype(), kDequantize);
   FQ_CHECK(is_floating(dtype), kDequantize, "the output is {}: give a float type", name(dtype));
   const Shape block = block_of(codes.shape(), scale, kDequantize);
-  const Tensor scales = scales_of(scale, kDequantize), values = torch_ref::decode_float8(codes);
+  const Tensor scales = scales_of(scale, kDequantize).to(Layout::row_major), values = torch_ref::decode_float8(codes);
   Tensor y = Tensor::empty(codes.shape(), dtype, codes.device());
   if (codes.device().is_meta()) return y;
-  const auto* s = scales.to(Layout::row_major).data<float>();
+  const auto* s = scales.data<float>();
   detail::map_blocks(values.to(Layout::row_major), block, y,
                      [&](const float* in, float* out, auto count, auto j, auto step) {
                        for (std::int64_t k = 0; k < count; ++k)

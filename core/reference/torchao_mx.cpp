@@ -4,10 +4,11 @@
 #include <cstring>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/packed.h"
 #include "fakequant/core/reference/code_table.h"
 #include "fakequant/core/reference/last_axis_blocks.h"
-#include "fakequant/core/reference/nibbles.h"
 #include "fakequant/core/reference/ranges.h"
+#include "fakequant/core/reference/torch_ref.h"
 
 namespace fq::torchao {
 namespace {
@@ -110,7 +111,7 @@ ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, 
               static_cast<float>(static_cast<int>(grid.encode(grid.round(scalar::mul_(in[k], s.factor)))));
       });
   const bool packs = element.stored == DType::f4_e2m1;
-  return {scale, packs ? detail::packed_nibbles(bytes, element.stored) : relabelled(bytes, element.stored)};
+  return {scale, packs ? pack_codes(bytes, element.stored) : relabelled(bytes, element.stored)};
 }
 
 Tensor to_dtype(const ScaledCodes& mx, FloatFormat format, std::int64_t block_size, DType dtype) {
@@ -127,13 +128,13 @@ Tensor to_dtype(const ScaledCodes& mx, FloatFormat format, std::int64_t block_si
   Tensor y = Tensor::empty(codes.shape(), dtype, codes.device());
   if (codes.device().is_meta()) return y;
   const bool packed = element.stored == DType::f4_e2m1;
-  const Tensor bytes = packed ? detail::unpacked_nibbles(codes) : relabelled(codes, DType::u8);
+  const Tensor bytes = packed ? unpack_codes(codes) : relabelled(codes, DType::u8);
   const detail::CodeTable values = detail::minifloat_table(element.grid);
-  const auto* scales = static_cast<const std::uint8_t*>(mx.scale.raw());
+  const Tensor factors = torch_ref::decode_float8(mx.scale, dtype).to(DType::f32);
+  const auto* scales = factors.data<float>();
   detail::map_last_axis_blocks(bytes, block_size, y, [&](const float* in, float* out, auto count, auto j) {
-    const float scale = decode_e8m0(scales[j]);
     for (std::int64_t k = 0; k < count; ++k)
-      out[k] = scalar::dequantize_code(values[static_cast<std::size_t>(in[k])], scale);
+      out[k] = scalar::dequantize_code(values[static_cast<std::size_t>(in[k])], scales[j]);
   });
   return y;
 }

@@ -1,7 +1,7 @@
 #include "fakequant/core/check.h"
+#include "fakequant/core/packed.h"
 #include "fakequant/core/minifloat.h"
 #include "fakequant/core/reference/last_axis_blocks.h"
-#include "fakequant/core/reference/nibbles.h"
 #include "fakequant/core/reference/ranges.h"
 #include "fakequant/core/reference/torchao_mx.h"
 
@@ -49,7 +49,7 @@ ScaledCodes nvfp4_quantize(const Tensor& x, const Tensor& per_tensor_scale) {
         for (std::int64_t k = 0; k < count; ++k)
           out[k] = static_cast<float>(static_cast<int>(e2m1.encode(e2m1.round(scalar::mul_(in[k], factor)))));
       });
-  return {scale, detail::packed_nibbles(bytes, DType::f4_e2m1)};
+  return {scale, pack_codes(bytes, DType::f4_e2m1)};
 }
 
 }  // namespace fq::torchao

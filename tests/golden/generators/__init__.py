@@ -1,0 +1,1 @@
+"""What generate.py runs: a module <family>_cases for each family of references."""
