@@ -210,6 +210,8 @@ QuantDescriptor QuantDescriptor::from_json(std::string_view text) {
   } catch (const json::parse_error& error) {
     throw ArgumentError(
         fmt::format("[{}] the text is not JSON at byte {}: {}", kWhere, error.byte, error.what()));
+  } catch (const json::exception& error) {
+    throw ArgumentError(fmt::format("[{}] the text has what JSON cannot hold: {}", kWhere, error.what()));
   }
 }
 

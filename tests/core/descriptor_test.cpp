@@ -165,6 +165,7 @@ TEST(QuantDescriptor, BadJsonNamesTheKeyAndTheWayOut) {
               HasSubstr("'num_bit' is not a field of a descriptor: did you mean 'num_bits'"));
   EXPECT_THAT(refused(R"({"num_bits": "8"})"), HasSubstr("num_bits is \"8\""));
   EXPECT_THAT(refused(R"({"num_bits": 8.5})"), HasSubstr("num_bits is 8.5"));
+  EXPECT_THAT(refused(R"({"scale_amax": 1e999})"), HasSubstr("what JSON cannot hold"));
   EXPECT_THAT(refused(R"({"num_bits": 99999999999999999999})"), HasSubstr("num_bits"));
   EXPECT_THAT(refused(R"({"axis": [0, "1"]})"), HasSubstr("axis"));
   EXPECT_THAT(refused(R"({"amax": [[1], [1, 2]]})"), HasSubstr("lists of equal length"));
