@@ -106,7 +106,10 @@ namespace packed {
 
 Tensor dequantize_bytes(const QTensor& q, DType dtype) {
   const Tensor codes = resized(q.codes, q.shape), scales = q.scale.to(dtype).to(DType::f32);
-  const Tensor values = q.format == PackedFormat::fp8 ? looked_up(codes, e4m3_values()) : codes;
+  const Tensor values =
+      q.format == PackedFormat::fp8
+          ? fq::detail::decoded(codes, fq::detail::minifloat_table(Minifloat::of({4, 3})), DType::f32)
+          : codes;
   Tensor y = Tensor::empty(q.shape, dtype);
   const auto* s = scales.data<float>();
   map_blocks(values, q.block, y, [s](const float* in, float* out, auto count, auto j, auto step) {

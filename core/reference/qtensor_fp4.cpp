@@ -1,6 +1,6 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/formulas.h"
-#include "fakequant/core/minifloat.h"
+#include "fakequant/core/reference/nibbles.h"
 #include "fakequant/core/reference/qtensor_parts.h"
 
 namespace fq::modelopt {
@@ -55,21 +55,24 @@ QTensor nvfp4_qtensor(const Tensor& x, const Amax& scale2, std::int64_t block_si
   out.scale2 = Tensor::scalar(outer);
   std::vector<float> steps;
   out.scale = inner_scales(packed::block_amax(in, out.block, out.scale.shape()), outer, steps);
-  auto* bytes = static_cast<std::uint8_t*>(out.codes.mutable_raw());
+  Tensor codes = Tensor::empty(padded, DType::u8);
+  auto* bytes = codes.mutable_data<std::uint8_t>();
   packed::for_chunks(in, out.block, [&](const float* v, auto begin, auto count, auto j, auto) {
     const float step = steps[static_cast<std::size_t>(j)];
-    for (std::int64_t k = 0; k < count; ++k)
-      packed::pack_nibble(bytes, begin + k, nvfp4_code(v[k] / step), false);
+    for (std::int64_t k = 0; k < count; ++k) bytes[begin + k] = nvfp4_code(v[k] / step);
   });
+  out.codes = detail::packed_nibbles(codes, DType::f4_e2m1);
   return out;
 }
 
 namespace packed {
 
 Tensor dequantize_nvfp4(const QTensor& q, DType dtype) {
-  std::array<float, 256> table{};
-  for (std::uint8_t code = 0; code < 16; ++code) table[code] = kE2m1.decode(code) + 0.0f;  // -0 becomes +0
-  const Tensor values = looked_up(q.codes, table), scales = looked_up(q.scale, e4m3_values());
+  const auto table =
+      fq::detail::code_table([](std::uint8_t code) { return kE2m1.decode(code) + 0.0f; });  // -0 becomes +0
+  const Tensor values = fq::detail::decoded(fq::detail::unpacked_nibbles(q.codes), table, DType::f32);
+  const Tensor scales =
+      fq::detail::decoded(q.scale, fq::detail::minifloat_table(Minifloat::of({4, 3})), DType::f32);
   const auto* s = scales.data<float>();
   const auto outer = static_cast<float>(q.scale2.item());
   Tensor y = Tensor::empty(values.shape(), dtype);

@@ -29,13 +29,13 @@ QTensor int4_qtensor(const Tensor& x, std::int64_t block_size) {
            "the input is {}: its last axis must be even, two codes are packed in a byte",
            to_string(x.shape()));
   const Tensor in = packed::flattened(x, block_size);
-  QTensor out{PackedFormat::int4, x.shape(), x.dtype(),
-              Tensor::zeros(packed_shape(x, in.numel()), DType::u8, x.device()),
+  const Shape shape = packed_shape(x, in.numel());
+  QTensor out{PackedFormat::int4, x.shape(), x.dtype(), Tensor::empty(in.shape(), DType::u8, x.device()),
               packed::block_amax(in, {block_size}, {in.numel() / block_size, 1})};
   out.block = {block_size};
   if (!x.device().is_meta()) {
     auto* s = out.scale.mutable_data<float>();
-    auto* bytes = static_cast<std::uint8_t*>(out.codes.mutable_raw());
+    auto* bytes = out.codes.mutable_data<std::uint8_t>();
     packed::visit_rounding(x.dtype(), [&]<class T>(T) {
       using V = fq::detail::Step<T>;
       for (std::int64_t j = 0; j < out.scale.numel(); ++j)
@@ -43,12 +43,13 @@ QTensor int4_qtensor(const Tensor& x, std::int64_t block_size) {
       packed::for_chunks(in, {block_size}, [&](const float* v, auto begin, auto count, auto j, auto) {
         for (std::int64_t k = 0; k < count; ++k) {
           const auto code = static_cast<float>(scalar::modelopt_code(V{v[k]}, V{s[j]}, V{-8.0f}, V{7.0f}));
-          const int offset = scalar::is_nan_(code) ? 0 : static_cast<int>(code) + 8;
-          packed::pack_nibble(bytes, begin + k, static_cast<std::uint8_t>(offset), true);
+          const auto offset = static_cast<std::int32_t>(scalar::is_nan_(code) ? 0.0f : code + 8.0f);
+          bytes[begin + k] = static_cast<std::uint8_t>(offset);
         }
       });
     });
   }
+  out.codes = packed::packed_high_first(out.codes, shape);
   out.scale = out.scale.to(x.dtype());
   return out;
 }
@@ -59,13 +60,10 @@ Tensor dequantize_int4(const QTensor& q, DType dtype) {
   Tensor y = Tensor::empty({numel(q.shape)}, dtype);
   const Tensor scales = q.scale.to(DType::f32);
   const auto* s = scales.data<float>();
-  Tensor values = Tensor::empty(y.shape());
-  auto* v = values.mutable_data<float>();
-  const auto* bytes = static_cast<const std::uint8_t*>(q.codes.raw());
-  for (std::int64_t i = 0; i < y.numel(); ++i) v[i] = static_cast<float>(nibble(bytes, i, true)) - 8.0f;
+  const Tensor codes = unpacked_high_first(q.codes, y.numel());
   visit_rounding(q.dtype, [&]<class T>(T) {
-    map_blocks(values, q.block, y, [s](const float* in, float* out, auto count, auto j, auto) {
-      for (std::int64_t k = 0; k < count; ++k) out[k] = fq::detail::rounded<T>(in[k] / s[j]);
+    map_blocks(codes, q.block, y, [s](const float* in, float* out, auto count, auto j, auto) {
+      for (std::int64_t k = 0; k < count; ++k) out[k] = fq::detail::rounded<T>((in[k] - 8.0f) / s[j]);
     });
   });
   return y.reshape(q.shape);

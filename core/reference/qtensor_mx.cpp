@@ -2,8 +2,8 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/formulas.h"
-#include "fakequant/core/minifloat.h"
 #include "fakequant/core/reference/block_scales.h"
+#include "fakequant/core/reference/nibbles.h"
 #include "fakequant/core/reference/qtensor_parts.h"
 
 namespace fq::modelopt {
@@ -23,13 +23,13 @@ std::uint8_t mxfp4_code(float t) {
 
 std::uint8_t mxfp4_scale(float amax) {
   if (!std::isfinite(amax)) return kNaN;
-  return encode_e8m0(static_cast<int>(std::max(packed::ceil_log2(amax / 6.0f), -127.0f)));
+  return encode_e8m0(static_cast<int>(std::max(std::ceil(log2_rounded(amax / 6.0f)), -127.0f)));
 }
 
 std::uint8_t mxfp8_scale(float amax) {
   const float ratio = amax / 448.0f;
   if (!(ratio > 0)) return encode_e8m0(-127);
-  return encode_e8m0(static_cast<int>(scalar::clamp_(packed::ceil_log2(ratio), -127.0f, 127.0f)));
+  return encode_e8m0(static_cast<int>(scalar::clamp_(std::ceil(log2_rounded(ratio)), -127.0f, 127.0f)));
 }
 
 /// f8_e8m0 scales of blocks; in `factors` the inverse powers, NaN for NaN.
@@ -64,12 +64,13 @@ QTensor mxfp4_qtensor(const Tensor& x, std::int64_t block_size) {
               scales_of(in, {block_size}, {x.numel() / block_size, 1}, factors, mxfp4_scale)};
   out.block = {block_size};
   if (x.device().is_meta()) return out;
-  auto* bytes = static_cast<std::uint8_t*>(out.codes.mutable_raw());
+  Tensor codes = Tensor::empty(x.shape(), DType::u8);
+  auto* bytes = codes.mutable_data<std::uint8_t>();
   packed::for_chunks(in, out.block, [&](const float* v, auto begin, auto count, auto j, auto) {
     const float factor = factors[static_cast<std::size_t>(j)];
-    for (std::int64_t k = 0; k < count; ++k)
-      packed::pack_nibble(bytes, begin + k, mxfp4_code(v[k] * factor), false);
+    for (std::int64_t k = 0; k < count; ++k) bytes[begin + k] = mxfp4_code(v[k] * factor);
   });
+  out.codes = detail::packed_nibbles(codes, DType::f4_e2m1);
   return out;
 }
 
@@ -95,11 +96,11 @@ QTensor mxfp8_qtensor(const Tensor& x) {
 namespace packed {
 
 Tensor dequantize_mx(const QTensor& q, DType dtype) {
-  std::array<float, 256> e2m1{};
-  for (std::uint8_t code = 0; code < 16; ++code) e2m1[code] = Minifloat::of({2, 1}).decode(code);
   const bool flat = q.format == PackedFormat::mxfp4;
-  const Tensor values = looked_up(q.codes, flat ? e2m1 : e4m3_values()),
-               scales = looked_up(q.scale, e8m0_values());
+  const auto table = fq::detail::minifloat_table(Minifloat::of(flat ? FloatFormat{2, 1} : FloatFormat{4, 3}));
+  const Tensor codes = flat ? fq::detail::unpacked_nibbles(q.codes) : q.codes;
+  const Tensor values = fq::detail::decoded(codes, table, DType::f32);
+  const Tensor scales = fq::detail::decoded(q.scale, fq::detail::code_table(decode_e8m0), DType::f32);
   const auto* s = scales.data<float>();
   Tensor y = Tensor::empty(flat ? Shape{q.codes.numel()} : q.shape, dtype);
   map_blocks(values.reshape(y.shape()), q.block, y,

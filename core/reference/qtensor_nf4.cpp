@@ -24,8 +24,7 @@ const std::array<float, 16>& nf4_values() {
 }
 
 template <class T>
-std::uint8_t nearest(float v) {
-  const auto& table = nf4_values();
+std::uint8_t nearest(float v, const std::array<float, 16>& table) {
   std::size_t best = 0;
   float distance = std::fabs(rounded<T>(v - table[0]));
   for (std::size_t i = 1; i < table.size(); ++i) {
@@ -37,9 +36,10 @@ std::uint8_t nearest(float v) {
 
 template <class T>
 void encode(const Tensor& x, std::int64_t block, const float* scale, std::uint8_t* bytes) {
+  const auto& table = nf4_values();
   packed::for_chunks(x, {block}, [&](const float* v, auto begin, auto count, auto j, auto) {
     for (std::int64_t k = 0; k < count; ++k)
-      packed::pack_nibble(bytes, begin + k, nearest<T>(rounded<T>(v[k] / scale[j])), true);
+      bytes[begin + k] = nearest<T>(rounded<T>(v[k] / scale[j]), table);
   });
 }
 
@@ -74,7 +74,7 @@ QTensor nf4_qtensor(const Tensor& x, std::int64_t block_size, std::int64_t scale
   packed::check_block_size(scale_block_size, false, kNf4);
   const Tensor in = packed::flattened(x, block_size);
   const std::int64_t blocks = in.numel() / block_size, scales = packed::padded_size(blocks, scale_block_size);
-  QTensor out{PackedFormat::nf4, x.shape(), x.dtype(), Tensor::zeros({in.numel() / 2}, DType::u8, x.device()),
+  QTensor out{PackedFormat::nf4, x.shape(), x.dtype(), Tensor::empty(in.shape(), DType::u8, x.device()),
               packed::resized(packed::block_amax(in, {block_size}, {blocks}), {scales})};
   out.block = {block_size};
   out.scale_codes = Tensor::zeros({scales / scale_block_size, scale_block_size}, DType::i8, x.device());
@@ -83,9 +83,10 @@ QTensor nf4_qtensor(const Tensor& x, std::int64_t block_size, std::int64_t scale
   if (!x.device().is_meta())
     packed::visit_rounding(x.dtype(), [&]<class T>(T) {
       const auto* scale = out.scale.data<float>();
-      encode<T>(in, block_size, scale, static_cast<std::uint8_t*>(out.codes.mutable_raw()));
+      encode<T>(in, block_size, scale, out.codes.mutable_data<std::uint8_t>());
       quantize_scales<T>(scale, scales, scale_block_size, out);
     });
+  out.codes = packed::packed_high_first(out.codes, {in.numel() / 2});
   for (Tensor* t : {&out.scale, &out.double_scale, &out.scale_zero}) *t = t->to(x.dtype());
   return out;
 }
@@ -116,13 +117,13 @@ Tensor dequantize_nf4(const QTensor& q, DType dtype) {
   const auto scales = visit_rounding(q.dtype, [&]<class T>(T) {
     return visit_rounding(dtype, [&]<class D>(D) { return dequantized_scales<T, D>(q); });
   });
-  Tensor y = Tensor::empty({numel(q.shape)}, dtype), values = Tensor::empty(y.shape());
-  auto* v = values.mutable_data<float>();
-  const auto* bytes = static_cast<const std::uint8_t*>(q.codes.raw());
-  for (std::int64_t i = 0; i < y.numel(); ++i) v[i] = nf4_values()[nibble(bytes, i, true)];
-  map_blocks(values, q.block, y, [&](const float* in, float* out, auto count, auto j, auto) {
+  Tensor y = Tensor::empty({numel(q.shape)}, dtype);
+  const Tensor indices = unpacked_high_first(q.codes, y.numel());
+  const auto& table = nf4_values();
+  map_blocks(indices, q.block, y, [&](const float* in, float* out, auto count, auto j, auto) {
     const float s = scales[static_cast<std::size_t>(j)];
-    for (std::int64_t k = 0; k < count; ++k) out[k] = scalar::dequantize_code(in[k], s);
+    for (std::int64_t k = 0; k < count; ++k)
+      out[k] = scalar::dequantize_code(table[static_cast<std::size_t>(in[k])], s);
   });
   return y.reshape(q.shape);
 }

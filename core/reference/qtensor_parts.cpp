@@ -1,11 +1,10 @@
 #include "fakequant/core/reference/qtensor_parts.h"
 
-#include <bit>
-#include <cmath>
+#include <algorithm>
 #include <cstring>
 
 #include "fakequant/core/check.h"
-#include "fakequant/core/minifloat.h"
+#include "fakequant/core/reference/ranges.h"
 
 namespace fq::modelopt {
 
@@ -86,57 +85,35 @@ Tensor block_amax(const Tensor& x, const Shape& block, const Shape& shape) {
   if (x.device().is_meta()) return out;
   auto* amax = out.mutable_data<float>();
   for_chunks(x, block, [amax](const float* v, auto, auto count, auto j, auto step) {
-    const auto larger = [](float a, float b) {  // as integers, where NaN is the largest
-      const auto bits = std::bit_cast<std::int32_t>(b) & 0x7fffffff;
-      return std::bit_cast<float>(std::max(std::bit_cast<std::int32_t>(a), bits));
-    };
-    if (step != 0)
-      for (std::int64_t k = 0; k < count; ++k) amax[j + k] = larger(amax[j + k], v[k]);
-    else
-      for (std::int64_t k = 0; k < count; ++k) amax[j] = larger(amax[j], v[k]);
+    if (step == 0) {
+      const float pair[] = {amax[j], fq::detail::largest_magnitude(v, count)};
+      amax[j] = fq::detail::largest_magnitude(pair, 2);
+    } else {
+      for (std::int64_t k = 0; k < count; ++k) {
+        const float pair[] = {amax[j + k], v[k]};
+        amax[j + k] = fq::detail::largest_magnitude(pair, 2);
+      }
+    }
   });
   return out;
 }
 
-float ceil_log2(float v) { return std::ceil(static_cast<float>(std::log2(static_cast<double>(v)))); }
-
-Tensor looked_up(const Tensor& codes, const std::array<float, 256>& values) {
-  Tensor out = Tensor::empty(codes.shape());
-  const auto* bytes = static_cast<const std::uint8_t*>(codes.raw());
-  auto* to = out.mutable_data<float>();
-  const bool pairs = bit_width(codes.dtype()) == 4;
-  for (std::int64_t i = 0; i < codes.numel(); ++i) to[i] = values[pairs ? nibble(bytes, i, false) : bytes[i]];
+Tensor packed_high_first(const Tensor& codes, const Shape& shape) {
+  Tensor out = Tensor::empty(shape, DType::u8, codes.device());
+  if (codes.device().is_meta()) return out;
+  const auto* in = codes.data<std::uint8_t>();
+  auto* to = out.mutable_data<std::uint8_t>();
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    to[i] = static_cast<std::uint8_t>((in[2 * i] << 4) | in[2 * i + 1]);
   return out;
 }
 
-namespace {
-
-template <class F>
-std::array<float, 256> table(F&& f) {
-  std::array<float, 256> out{};
-  for (std::size_t code = 0; code < out.size(); ++code) out[code] = f(static_cast<std::uint8_t>(code));
+Tensor unpacked_high_first(const Tensor& bytes, std::int64_t count) {
+  Tensor out = Tensor::empty({count}, DType::u8);
+  const auto* in = bytes.data<std::uint8_t>();
+  auto* to = out.mutable_data<std::uint8_t>();
+  for (std::int64_t i = 0; i < count; ++i) to[i] = (in[i / 2] >> (i % 2 == 0 ? 4 : 0)) & 0xfu;
   return out;
-}
-
-}  // namespace
-
-const std::array<float, 256>& e4m3_values() {
-  static const auto values = table([](std::uint8_t code) { return scalar::decode_e4m3(code); });
-  return values;
-}
-
-const std::array<float, 256>& e8m0_values() {
-  static const auto values = table([](std::uint8_t code) { return decode_e8m0(code); });
-  return values;
-}
-
-void pack_nibble(std::uint8_t* bytes, std::int64_t i, std::uint8_t code, bool swapped) {
-  const int shift = (i % 2 != 0) == swapped ? 0 : 4;
-  bytes[i / 2] = static_cast<std::uint8_t>(bytes[i / 2] | (code << shift));
-}
-
-std::uint8_t nibble(const std::uint8_t* bytes, std::int64_t i, bool swapped) {
-  return (bytes[i / 2] >> ((i % 2 != 0) == swapped ? 0 : 4)) & 0xfu;
 }
 
 }  // namespace packed

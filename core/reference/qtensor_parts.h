@@ -2,9 +2,7 @@
 
 /// What the packed tensors share; not a public header.
 
-#include <array>
-
-#include "fakequant/core/reference/float_blocks.h"
+#include "fakequant/core/reference/code_table.h"
 #include "fakequant/core/reference/modelopt_qtensor.h"
 #include "fakequant/core/reference/stepped.h"
 
@@ -35,17 +33,11 @@ void check_block_size(std::int64_t size, bool even, const char* function);
 
 /// The largest |x| of each block, NaN where there is one: f32 of shape `shape`, blocks in row-major order.
 [[nodiscard]] Tensor block_amax(const Tensor& x, const Shape& block, const Shape& shape);
-/// ceil(log2(v)), the logarithm rounded to f32.
-[[nodiscard]] float ceil_log2(float v);
 
-/// The value of each code of 4 or 8 bits by its table: f32 in the shape of the codes, low nibble first.
-[[nodiscard]] Tensor looked_up(const Tensor& codes, const std::array<float, 256>& values);
-[[nodiscard]] const std::array<float, 256>& e4m3_values();
-[[nodiscard]] const std::array<float, 256>& e8m0_values();
-
-/// Two codes below 16 a byte, in pairs; `swapped`: the earlier one in the high nibble.
-void pack_nibble(std::uint8_t* bytes, std::int64_t i, std::uint8_t code, bool swapped);
-[[nodiscard]] std::uint8_t nibble(const std::uint8_t* bytes, std::int64_t i, bool swapped);
+/// Codes below 16, one a byte, as u8 bytes of two in another shape, the earlier one in the HIGH nibble.
+[[nodiscard]] Tensor packed_high_first(const Tensor& codes, const Shape& shape);
+/// The first `count` codes again, one a byte.
+[[nodiscard]] Tensor unpacked_high_first(const Tensor& bytes, std::int64_t count);
 
 [[nodiscard]] Tensor dequantize_bytes(const QTensor& q, DType dtype);
 [[nodiscard]] Tensor dequantize_int4(const QTensor& q, DType dtype);
