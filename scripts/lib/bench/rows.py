@@ -1,0 +1,83 @@
+"""Which rows to run, and one row from its preparation to its figures."""
+
+import difflib
+import fnmatch
+import os
+
+from .rounds import Timed, run_rounds
+from .worker import WorkerError
+
+
+class Refused(Exception):
+    """What was asked for cannot be done; the message says why and the way out."""
+
+
+class Different(Exception):
+    """The two sides do not give the same; the message names the first element."""
+
+
+def matches(row, pattern):
+    return any(fnmatch.fnmatchcase(name, pattern) for name in (row["name"], row["name"].rsplit("/", 1)[0]))
+
+
+def nearest(pattern, rows):
+    names = [row["name"] for row in rows]
+    return ", ".join(difflib.get_close_matches(pattern, names, 3, 0.3) or names[:3])
+
+
+def choose(rows, patterns, peers):
+    """The rows that a pattern matches, all without one; rows of Python peers only with `peers`."""
+    for pattern in patterns:
+        found = [row for row in rows if matches(row, pattern)]
+        if not found:
+            raise Refused(f"no row is named {pattern}; nearest: {nearest(pattern, rows)} (--list gives all)")
+        if not peers and all(row["python"] for row in found):
+            raise Refused(f"{pattern} is compared with a Python library: give --peers")
+    return [row for row in rows
+            if (peers or not row["python"]) and (not patterns or any(matches(row, p) for p in patterns))]
+
+
+class Runner:
+    """Runs rows with programs of their own each: `own()` starts ours, `peer()` theirs, which exchange arrays in a folder."""
+
+    def __init__(self, own, peer, exchange, plan, threads):
+        self.own, self.peer, self.exchange, self.plan, self.threads = own, peer, exchange, plan, threads
+
+    def run(self, row):
+        try:
+            with self.own() as own:
+                prepared = own.ask("prepare", row["name"])
+                if not row["python"]:
+                    return self.figures(row, prepared, own, own)
+                with self.peer() as peer:
+                    peer.ask("prepare", row["name"])
+                    if prepared["checked"]:
+                        peer.ask("publish")
+                    return self.figures(row, prepared, own, peer)
+        finally:
+            for name in os.listdir(self.exchange):
+                os.remove(os.path.join(self.exchange, name))
+
+    def figures(self, row, prepared, own, peer):
+        difference = own.ask("check")["difference"]
+        if difference:
+            raise Different(difference)
+        clock = row["clock"] if self.threads == 1 else "wall"
+        ours, theirs = (Timed(worker, side, clock, prepared["units_per_second"])
+                        for worker, side in ((own, "ours"), (peer, "theirs")))
+        return {"name": row["name"], **run_rounds(ours, theirs, self.plan), "unit": row["unit"],
+                "rounds": self.plan.rounds, "threads": self.threads, "clock": clock}
+
+
+def run_all(runner, rows, tell):
+    """(results, failures); `tell` is called with a line for each row."""
+    results, failures = [], []
+    for row in rows:
+        try:
+            results.append(runner.run(row))
+            tell("{name:<46} {ratio:7.3f}  ({ratio_min:.3f} .. {ratio_max:.3f}, {rounds} rounds)".format(**results[-1]))
+        except (Different, WorkerError, ZeroDivisionError) as error:
+            reason = f"not equal: {error}" if isinstance(error, Different) else str(error)
+            failures.append({"name": row["name"], "reason": reason})
+            tell(f"{row['name']:<46} FAILED  {reason}")
+    return results, failures

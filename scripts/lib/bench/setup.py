@@ -1,0 +1,69 @@
+"""What has to be there first: the own side's program and, for peers, a virtual environment with them."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+
+from .rows import Refused
+
+FOLDER = "build/bench"
+OWN = "build/release/bin/fakequant_bench"
+REQUIREMENTS = "bench/peers/requirements.txt"
+KEPT = str(8 << 30)
+
+
+def build_own(tell):
+    """Builds the own side in the release preset; nothing is done where it is up to date."""
+    log = f"{FOLDER}/build.log"
+    os.makedirs(FOLDER, exist_ok=True)
+    if not os.path.exists(OWN):
+        tell(f"building {OWN} (release preset; the output goes to {log})")
+    with open(log, "w") as output:
+        done = subprocess.run(["bash", "-c", ". scripts/lib/install.sh && build_preset release --target fakequant_bench"],
+                              stdout=output, stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise Refused(f"the own side does not build: see {log}; scripts/test --no-test installs what it needs")
+    return [os.path.abspath(OWN)]
+
+
+def run_logged(command, log, otherwise):
+    with open(log, "a") as output:
+        try:
+            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT)
+        except OSError as error:
+            raise Refused(f"{otherwise} ({error})") from error
+    if done.returncode:
+        raise Refused(f"{otherwise} (the output is in {log})")
+
+
+def make_environment(tell):
+    """The Python of the virtual environment with the pinned peers, made once and again when the pins change."""
+    folder, log = f"{FOLDER}/venv", f"{FOLDER}/venv.log"
+    os.makedirs(FOLDER, exist_ok=True)
+    python, stamp = f"{folder}/bin/python", f"{folder}/pins"
+    with open(REQUIREMENTS, "rb") as file:
+        pins = hashlib.sha256(file.read()).hexdigest()
+    if os.path.exists(stamp) and open(stamp).read() == pins:
+        return os.path.abspath(python)
+    if sys.version_info < (3, 11):
+        raise Refused(f"the peers need Python 3.11 or newer, this is {sys.version.split()[0]}: run scripts/bench with a newer one")
+    tell(f"installing the peers of {REQUIREMENTS} into {folder}: about 3 GB to fetch, 5 GB on disk")
+    shutil.rmtree(folder, ignore_errors=True)
+    open(log, "w").close()
+    run_logged([sys.executable, "-m", "venv", folder], log,
+               "no virtual environment can be made: install python3-venv, or leave out --peers")
+    run_logged([python, "-m", "pip", "install", "--no-deps", "--requirement", REQUIREMENTS], log,
+               "the peers cannot be installed: is PyPI reachable? Rows without them run without --peers")
+    with open(stamp, "w") as file:
+        file.write(pins)
+    return os.path.abspath(python)
+
+
+def environment(threads):
+    """For both sides: as many threads, the same waiting, memory kept by malloc (the own side has an arena)."""
+    return {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
+            "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive"),
+            "MALLOC_MMAP_THRESHOLD_": KEPT, "MALLOC_TRIM_THRESHOLD_": KEPT,
+            "TORCHINDUCTOR_CACHE_DIR": os.path.abspath(f"{FOLDER}/inductor"), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,0 +1,101 @@
+"""bench_test.py SOURCE_DIR: scripts/bench with programs that stand in for both sides: order of the batches, figures,
+report, comparison, messages. Nothing is built, installed or really timed. Exit status 77: skipped."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+if sys.version_info < (3, 9):
+    print("skipped: scripts/bench needs Python 3.9 or newer")
+    sys.exit(77)
+
+SOURCE = os.path.abspath(sys.argv.pop())
+WORKER = os.path.join(SOURCE, "tests", "scripts", "bench_worker.py")
+RESULT = ["name", "ratio", "ratio_min", "ratio_max", "ours", "theirs", "unit", "rounds", "threads"]
+
+
+class Bench(unittest.TestCase):
+    def setUp(self):
+        self.room = tempfile.TemporaryDirectory()
+        self.addCleanup(self.room.cleanup)
+        self.log, self.report = (os.path.join(self.room.name, name) for name in ("log", "report.json"))
+
+    def bench(self, *words):
+        sides = [f"--{side}={sys.executable} {WORKER} {self.log} {side}" for side in ("own", "peer")]
+        return subprocess.run([sys.executable, os.path.join(SOURCE, "scripts", "bench"), *sides, "--report", self.report,
+                               *words], text=True, capture_output=True)
+
+    def results(self):
+        with open(self.report) as file:
+            return json.load(file)
+
+    def test_rounds_are_a_b_b_a(self):
+        self.assertEqual(self.bench("fake.equal.small/memcpy").returncode, 0)
+        with open(self.log) as file:
+            batches = "".join("A" if line == "ours\n" else "B" for line in file)
+        self.assertEqual(batches[-4 * 15:], "ABBA" * 15)
+        self.assertLess(len(batches), 4 * 15 + 10)
+
+    def test_report(self):
+        done = self.bench("--quick", "--peers", "--threads", "2", "fake.equal*")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = self.results()
+        self.assertEqual(list(report), ["machine", "versions", "method", "results", "failures"])
+        self.assertEqual(report["versions"], {"own": "1", "peer": "1", "threads": "2"})
+        self.assertTrue(report["method"]["quick"])
+        self.assertEqual([r["name"] for r in report["results"]], ["fake.equal.small/memcpy", "fake.equal.small/torch"])
+        for result in report["results"]:
+            self.assertEqual(list(result)[:len(RESULT)], RESULT)
+            self.assertEqual((result["unit"], result["rounds"], result["threads"]), ("ms", 5, 2))
+            for key, value in {"ratio": 0.5, "ratio_min": 0.5, "ratio_max": 0.5, "ours": 20.0, "theirs": 40.0}.items():
+                self.assertAlmostEqual(result[key], value)
+        self.assertIn("| `fake.equal.small/torch` | 0.500 |", done.stdout)
+
+    def test_values_instead_of_times(self):
+        self.assertEqual(self.bench("--quick", "fake.value").returncode, 0)
+        self.assertEqual(self.results()["results"][0]["ratio"], 0.75)
+
+    def test_what_differs_or_dies_fails_and_the_rest_goes_on(self):
+        done = self.bench("--quick", "--peers")
+        self.assertEqual(done.returncode, 1)
+        report = self.results()
+        self.assertEqual(len(report["results"]), 3)
+        failures = {failure["name"]: failure["reason"] for failure in report["failures"]}
+        self.assertEqual(failures["fake.different.small/torch"], "not equal: y[3]: ours 1, expected 2")
+        self.assertIn("status 3; its last words: out of memory", failures["fake.crash/torch"])
+        self.assertIn("FAILED", done.stdout)
+
+    def test_peers_only_when_asked_for(self):
+        self.assertEqual(self.bench("--quick", "fake.equal*").returncode, 0)
+        self.assertEqual(len(self.results()["results"]), 1)
+        done = self.bench("fake.equal.small/torch")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("give --peers", done.stderr)
+
+    def test_unknown_row(self):
+        done = self.bench("fake.eqal.small/memcpy")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("nearest: fake.equal.small/memcpy", done.stderr)
+
+    def test_list(self):
+        self.assertIn("fake.value/memcpy\n", self.bench("--list").stdout)
+
+    def test_program_that_is_not_there(self):
+        done = self.bench("--own", "/no/such/program")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("/no/such/program", done.stderr)
+
+    def test_peers_program_without_its_libraries(self):
+        worker = os.path.join(SOURCE, "bench", "peers", "worker.py")
+        done = subprocess.run([sys.executable, "-B", worker, "--exchange", self.room.name], text=True, capture_output=True,
+                              input="hello\nprepare nothing.at.all/torch\nnonsense\n")
+        hello, *errors = map(json.loads, done.stdout.splitlines())
+        self.assertIn("versions", hello)
+        self.assertEqual(len(errors), 2)
+        self.assertTrue(all("error" in error for error in errors))
+
+
+unittest.main(verbosity=2)
