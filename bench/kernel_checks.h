@@ -1,0 +1,18 @@
+#pragma once
+
+/// What the kernels must give, one element at a time by the scalar formulas: the first element of y or of the
+/// mask that differs after a run, or nothing; not a public header.
+
+#include <string>
+
+namespace fq::bench {
+
+struct Forward;
+
+[[nodiscard]] std::string check_int8(const Forward& kernel);
+[[nodiscard]] std::string check_int4(const Forward& kernel);
+[[nodiscard]] std::string check_e4m3(const Forward& kernel);
+[[nodiscard]] std::string check_nvfp4(const Forward& kernel);
+[[nodiscard]] std::string check_mxfp8(const Forward& kernel);
+
+}  // namespace fq::bench

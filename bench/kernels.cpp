@@ -1,0 +1,80 @@
+#include "fakequant/bench/kernels.h"
+
+#include "fakequant/bench/arrays.h"
+#include "fakequant/bench/kernel_checks.h"
+#include "fakequant/core/cpu/codes.h"
+#include "fakequant/core/cpu/fake_quant.h"
+#include "fakequant/core/reference/clipped.h"
+#include "fakequant/core/reference/modelopt_blocks.h"
+
+namespace fq::bench {
+namespace {
+
+constexpr std::int64_t kRows = 2048, kColumns = 1024, kBlock = 128;
+
+Forward forward(Shape shape, Tensor amax, void (*run)(Forward&), std::string (*check)(const Forward&)) {
+  return {bell(shape, 1), std::move(amax), Tensor::zeros(shape), Tensor::zeros(shape, DType::u1), run, check};
+}
+
+/// Ranges around kAmax.
+Tensor ranges(Shape shape) {
+  Tensor amax = bell(std::move(shape), 3);
+  auto* values = amax.mutable_data<float>();
+  for (std::int64_t i = 0; i < amax.numel(); ++i) values[i] = kAmax + 0.1f * values[i];
+  return amax;
+}
+
+template <int bits, bool narrow>
+void run_integer(Forward& k) {
+  cpu::fake_quant_integer(k.x, k.amax, k.amax, IntFormat{bits, false, narrow}, k.y, &k.mask);
+}
+
+void run_e4m3(Forward& k) { cpu::fake_quant_e4m3(k.x, k.amax, k.amax, k.y, &k.mask); }
+
+void run_nvfp4(Forward& k) {
+  k.y = modelopt::dynamic_block_quantize(k.x, {2, 1}, {4, 3}, 16, k.amax, modelopt::BlockKernel::triton);
+  k.mask = detail::within_amax(k.x, k.amax, "bench");
+}
+
+void run_mxfp8(Forward& k) { k.y = modelopt::dynamic_block_quantize(k.x, {4, 3}, {8, 0}, 32); }
+
+}  // namespace
+
+Forward int8(std::int64_t elements) {
+  return forward({elements}, Tensor::scalar(kAmax), run_integer<8, true>, check_int8);
+}
+
+Forward int8_power_of_two(std::int64_t elements) {
+  return forward({elements}, Tensor::scalar(127.0f / 64), run_integer<8, true>, check_int8);
+}
+
+Forward int8_axis0(std::int64_t elements) {
+  return forward({kRows, elements / kRows}, ranges({kRows, 1}), run_integer<8, true>, check_int8);
+}
+
+Forward int8_lastaxis(std::int64_t elements) {
+  return forward({elements / kColumns, kColumns}, ranges({kColumns}), run_integer<8, true>, check_int8);
+}
+
+Forward int4_block128(std::int64_t elements) {
+  const std::int64_t blocks = elements / kBlock;
+  return forward({blocks, kBlock}, ranges({blocks, 1}), run_integer<4, false>, check_int4);
+}
+
+Forward e4m3(std::int64_t elements) {
+  return forward({elements}, Tensor::scalar(kAmax), run_e4m3, check_e4m3);
+}
+
+Forward nvfp4(std::int64_t elements) {
+  return forward({elements}, Tensor::scalar(kAmax), run_nvfp4, check_nvfp4);
+}
+
+Forward mxfp8(std::int64_t elements) {
+  Forward out = forward({elements}, Tensor::scalar(kAmax), run_mxfp8, check_mxfp8);
+  out.mask = {};
+  return out;
+}
+
+void masked_gradient(const Tensor& dy, const Tensor& mask, Tensor& dx) { cpu::apply_mask(dy, mask, dx); }
+
+}  // namespace fq::bench

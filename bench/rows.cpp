@@ -1,0 +1,14 @@
+#include <iterator>
+
+#include "fakequant/bench/row.h"
+
+namespace fq::bench {
+
+std::vector<Row> all_rows() {
+  std::vector<Row> rows;
+  for (auto family : {kernel_rows})
+    for (Row& row : family()) rows.push_back(std::move(row));
+  return rows;
+}
+
+}  // namespace fq::bench
