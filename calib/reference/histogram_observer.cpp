@@ -29,8 +29,10 @@ std::vector<float> counted(const std::vector<float>& values, int bins, float low
   }
   for (const float v : values) {
     if (!(v >= lower && v <= upper)) continue;
-    const auto bin = static_cast<int>((v - lower) * static_cast<float>(bins) / (upper - lower));
-    counts[static_cast<std::size_t>(std::min(bin, bins - 1))] += 1;
+    const float place =
+        (v - lower) * static_cast<float>(bins) / (upper - lower);  // NaN where that is beyond f32
+    const int bin = place > 0 ? static_cast<int>(std::min(place, static_cast<float>(bins - 1))) : 0;
+    counts[static_cast<std::size_t>(bin)] += 1;
   }
   return counts;
 }

@@ -8,7 +8,7 @@ namespace {
 NumBits num_bits(const Case& c, const std::string& attribute) {
   const auto bits = c.integers(attribute);
   return bits.size() == 2 ? NumBits(static_cast<int>(bits[0]), static_cast<int>(bits[1]))
-                          : NumBits(static_cast<int>(bits.at(0)));
+                          : NumBits(c.integer(attribute, 8));
 }
 
 Outputs static_blocks(const Case& c) {

@@ -1,3 +1,4 @@
+#include "fakequant/core/error.h"
 #include "fakequant/core/reference/modelopt_qtensor.h"
 #include "functions.h"
 
@@ -22,8 +23,9 @@ Axes kept_axes(const Case& c) {
 
 modelopt::BlockLengths blocks(const Case& c) {
   const auto axes = c.integers("block_axes"), lengths = c.integers("block_lengths");
+  if (axes.size() != lengths.size()) throw ArgumentError("[golden] block_axes and block_lengths differ");
   modelopt::BlockLengths out;
-  for (std::size_t i = 0; i < axes.size(); ++i) out[static_cast<int>(axes[i])] = lengths.at(i);
+  for (std::size_t i = 0; i < axes.size(); ++i) out[static_cast<int>(axes[i])] = lengths[i];
   return out;
 }
 

@@ -11,7 +11,8 @@ using torchao::QParamsOptions;
 using torchao::ZeroPointDomain;
 
 std::optional<std::int64_t> bound(const Case& c, const std::string& attribute) {
-  return c.has(attribute) ? std::optional<std::int64_t>(c.integers(attribute).at(0)) : std::nullopt;
+  const auto values = c.integers(attribute);
+  return values.empty() ? std::nullopt : std::optional(values[0]);
 }
 
 torchao::CodeRange range_of(const Case& c) { return {bound(c, "quant_min"), bound(c, "quant_max")}; }
