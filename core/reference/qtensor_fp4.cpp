@@ -1,6 +1,6 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/formulas.h"
-#include "fakequant/core/reference/nibbles.h"
+#include "fakequant/core/packed.h"
 #include "fakequant/core/reference/qtensor_parts.h"
 
 namespace fq::modelopt {
@@ -61,7 +61,7 @@ QTensor nvfp4_qtensor(const Tensor& x, const Amax& scale2, std::int64_t block_si
     const float step = steps[static_cast<std::size_t>(j)];
     for (std::int64_t k = 0; k < count; ++k) bytes[begin + k] = nvfp4_code(v[k] / step);
   });
-  out.codes = detail::packed_nibbles(codes, DType::f4_e2m1);
+  out.codes = pack_codes(codes, DType::f4_e2m1);
   return out;
 }
 
@@ -70,7 +70,7 @@ namespace packed {
 Tensor dequantize_nvfp4(const QTensor& q, DType dtype) {
   const auto table =
       fq::detail::code_table([](std::uint8_t code) { return kE2m1.decode(code) + 0.0f; });  // -0 becomes +0
-  const Tensor values = fq::detail::decoded(fq::detail::unpacked_nibbles(q.codes), table, DType::f32);
+  const Tensor values = fq::detail::decoded(unpack_codes(q.codes), table, DType::f32);
   const Tensor scales =
       fq::detail::decoded(q.scale, fq::detail::minifloat_table(Minifloat::of({4, 3})), DType::f32);
   const auto* s = scales.data<float>();

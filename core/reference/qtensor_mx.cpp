@@ -2,8 +2,8 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/formulas.h"
+#include "fakequant/core/packed.h"
 #include "fakequant/core/reference/block_scales.h"
-#include "fakequant/core/reference/nibbles.h"
 #include "fakequant/core/reference/qtensor_parts.h"
 
 namespace fq::modelopt {
@@ -70,7 +70,7 @@ QTensor mxfp4_qtensor(const Tensor& x, std::int64_t block_size) {
     const float factor = factors[static_cast<std::size_t>(j)];
     for (std::int64_t k = 0; k < count; ++k) bytes[begin + k] = mxfp4_code(v[k] * factor);
   });
-  out.codes = detail::packed_nibbles(codes, DType::f4_e2m1);
+  out.codes = pack_codes(codes, DType::f4_e2m1);
   return out;
 }
 
@@ -98,7 +98,7 @@ namespace packed {
 Tensor dequantize_mx(const QTensor& q, DType dtype) {
   const bool flat = q.format == PackedFormat::mxfp4;
   const auto table = fq::detail::minifloat_table(Minifloat::of(flat ? FloatFormat{2, 1} : FloatFormat{4, 3}));
-  const Tensor codes = flat ? fq::detail::unpacked_nibbles(q.codes) : q.codes;
+  const Tensor codes = flat ? unpack_codes(q.codes) : q.codes;
   const Tensor values = fq::detail::decoded(codes, table, DType::f32);
   const Tensor scales = fq::detail::decoded(q.scale, fq::detail::code_table(decode_e8m0), DType::f32);
   const auto* s = scales.data<float>();
