@@ -95,7 +95,7 @@ FQ_HD auto mask_open_below(V v, V lower, V amax) {
   return and_(less_(lower, v), less_equal_(v, amax));
 }
 
-// ---- affine codes: rounded, then the zero point added (torch, torchao, ONNX) ----
+// ---- affine codes by the reciprocal of the scale (torch, torchao); their values are linear_value ----
 
 /// rne(fl(x * r)) + z, r = fl(1 / s): the code before it is clamped.
 template <class V>
@@ -107,16 +107,11 @@ template <class V>
 FQ_HD V affine_position_inside(V x, V reciprocal, V zero_point) {
   return rint_(fma_(x, reciprocal, zero_point));
 }
-/// y = (q - z) * s.
-template <class V>
-FQ_HD V affine_value(V code, V scale, V zero_point) {
-  return mul_(sub_(code, zero_point), scale);
-}
 /// dy/ds where the scale is learnt: (y - x) / s inside the range, the distance of its end from z outside.
 template <class V>
 FQ_HD V affine_scale_slope(V x, V position, V scale, V reciprocal, V zero_point, V lower, V upper) {
   const V code = clamp_(position, lower, upper);
-  const V inside = mul_(sub_(affine_value(code, scale, zero_point), x), reciprocal);
+  const V inside = mul_(sub_(linear_value(code, scale, zero_point), x), reciprocal);
   return select_(mask_closed(position, lower, upper), inside, sub_(code, zero_point));
 }
 

@@ -25,6 +25,11 @@ decltype(auto) visit_rounding(DType dtype, F&& f) {
   return f(float{});
 }
 
+/// fl(v) in a type given at run time; f64 counts as f32.
+inline float rounded_to(DType dtype, float v) {
+  return visit_rounding(dtype, [v]<class T>(T) { return rounded<T>(v); });
+}
+
 /// The type in which two tensors meet: the same if equal, else f32 (f64 where one is). Integers do not count.
 inline DType promoted(DType a, DType b) {
   if (a == b || !is_floating(b)) return a;

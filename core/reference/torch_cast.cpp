@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "fakequant/core/check.h"
-#include "fakequant/core/reference/code_table.h"
+#include "fakequant/core/reference/float_blocks.h"
 #include "fakequant/core/reference/torch_ref.h"
 
 namespace fq::torch_ref {
@@ -25,8 +27,8 @@ Tensor encode(const Tensor& x, DType dtype, F f) {
 }
 
 /// `beyond` and its sign where |v| > `limit`.
-Tensor encode_minifloat(const Tensor& x, DType dtype, FloatFormat format, float limit, std::uint8_t beyond) {
-  const Minifloat grid = Minifloat::of(format);
+Tensor encode_minifloat(const Tensor& x, DType dtype, float limit, std::uint8_t beyond) {
+  const Minifloat grid = detail::minifloat_of(dtype);
   return encode(x, dtype, [=](float v) {
     const std::uint8_t code = grid.encode(grid.round(v));
     return static_cast<std::uint8_t>(std::fabs(v) > limit ? (code & 0x80u) | beyond : code);
@@ -41,18 +43,9 @@ std::uint8_t encode_e8m0(float v) {
   return static_cast<std::uint8_t>(word >= 0x7f800000u ? 0xffu : (word + half) >> 23);
 }
 
-detail::CodeTable table_of(DType float8) {
-  switch (float8) {
-    case DType::f8_e4m3:
-      return detail::minifloat_table(Minifloat::of({4, 3}));
-    case DType::f8_e5m2:
-      return detail::minifloat_table(Minifloat::of({5, 2}));
-    case DType::f8_e8m0:
-      return detail::code_table(decode_e8m0);
-    default:
-      throw ArgumentError(
-          fmt::format("[{}] codes of {}: use f8_e4m3, f8_e5m2 or f8_e8m0", kDecode, name(float8)));
-  }
+void check_codes(DType dtype, const char* function) {
+  FQ_CHECK(dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2 || dtype == DType::f8_e8m0, function,
+           "codes of {}: use f8_e4m3, f8_e5m2 or f8_e8m0", name(dtype));
 }
 
 }  // namespace
@@ -60,23 +53,22 @@ detail::CodeTable table_of(DType float8) {
 Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
   FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kCast, "the input is {}: give f32, f16 or bf16",
            name(x.dtype()));
+  check_codes(dtype, kCast);
+  if (dtype == DType::f8_e8m0) return encode(x, dtype, encode_e8m0);
   const float never = std::numeric_limits<float>::infinity();
-  switch (dtype) {
-    case DType::f8_e4m3:
-      return encode_minifloat(x, dtype, {4, 3}, saturate ? never : 464.0f, 0x7f);
-    case DType::f8_e5m2:
-      return encode_minifloat(x, dtype, {5, 2}, saturate ? never : std::nextafter(61440.0f, 0.0f), 0x7c);
-    case DType::f8_e8m0:
-      return encode(x, dtype, encode_e8m0);
-    default:
-      throw ArgumentError(
-          fmt::format("[{}] codes of {}: use f8_e4m3, f8_e5m2 or f8_e8m0", kCast, name(dtype)));
-  }
+  if (dtype == DType::f8_e4m3) return encode_minifloat(x, dtype, saturate ? never : 464.0f, 0x7f);
+  return encode_minifloat(x, dtype, saturate ? never : std::nextafter(61440.0f, 0.0f), 0x7c);
 }
 
 Tensor decode_float8(const Tensor& codes, DType dtype) {
+  check_codes(codes.dtype(), kDecode);
   FQ_CHECK(is_floating(dtype), kDecode, "the output is {}: give a float type", name(dtype));
-  return detail::decoded(codes, table_of(codes.dtype()), dtype);
+  Tensor out = Tensor::empty(codes.shape(), dtype, codes.device());
+  if (!codes.device().is_meta())
+    detail::map_blocks(
+        codes.to(Layout::row_major), codes.shape(), out,
+        [](const float* in, float* to, auto count, auto, auto) { std::copy_n(in, count, to); });
+  return out.to(codes.layout());
 }
 
 Tensor cast_float(const Tensor& x, DType dtype) {

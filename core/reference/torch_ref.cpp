@@ -60,7 +60,7 @@ Tensor fake_quantize(const Tensor& x, const Grid& grid) {
   return detail::map_rows(x, grid.block, grid.rows, x.dtype(), [=](float v, const AffineRow& row) {
     const float position = scalar::affine_position(v, row.reciprocal, row.entry);
     const float kept = scalar::select_(scalar::less_equal_(position, limit), position, lower);
-    return scalar::affine_value(scalar::clamp_(kept, lower, upper), row.scale, row.exit);
+    return scalar::linear_value(scalar::clamp_(kept, lower, upper), row.scale, row.exit);
   });
 }
 

@@ -1,13 +1,11 @@
 #include "fakequant/core/reference/torchao_float.h"
 
-#include <array>
 #include <cmath>
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/minifloat.h"
 #include "fakequant/core/reference/float_blocks.h"
 #include "fakequant/core/reference/stepped.h"
-#include "fakequant/core/reference/torch_ref.h"
 #include "fakequant/core/reference/torchao_ranges.h"
 
 namespace fq::torchao {
@@ -20,7 +18,7 @@ constexpr const char* kDequantize = "dequantize_affine_float8";
 Minifloat grid_of(DType float8, const char* function) {
   FQ_CHECK(float8 == DType::f8_e4m3 || float8 == DType::f8_e5m2, function,
            "codes of {}: use f8_e4m3 or f8_e5m2", name(float8));
-  return Minifloat::of(float8 == DType::f8_e4m3 ? FloatFormat{4, 3} : FloatFormat{5, 2});
+  return detail::minifloat_of(float8);
 }
 
 /// amax within its bounds over `max`, each rounded to T.
@@ -111,11 +109,11 @@ Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType 
   (void)grid_of(codes.dtype(), kDequantize);
   FQ_CHECK(is_floating(dtype), kDequantize, "the output is {}: give a float type", name(dtype));
   const Shape block = block_of(codes.shape(), scale, kDequantize);
-  const Tensor scales = scales_of(scale, kDequantize).to(Layout::row_major), values = torch_ref::decode_float8(codes);
+  const Tensor scales = scales_of(scale, kDequantize).to(Layout::row_major);
   Tensor y = Tensor::empty(codes.shape(), dtype, codes.device());
   if (codes.device().is_meta()) return y;
   const auto* s = scales.data<float>();
-  detail::map_blocks(values.to(Layout::row_major), block, y,
+  detail::map_blocks(codes.to(Layout::row_major), block, y,
                      [&](const float* in, float* out, auto count, auto j, auto step) {
                        for (std::int64_t k = 0; k < count; ++k)
                          out[k] = scalar::dequantize_code(in[k], s[j + k * step]);

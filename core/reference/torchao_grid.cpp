@@ -9,15 +9,12 @@ namespace {
 
 using detail::AffineRow;
 using detail::promoted;
+using detail::rounded_to;
 
 std::vector<float> values_of(const Tensor& t, std::int64_t count, const char* what, const char* function) {
   FQ_CHECK(t.numel() == count, function, "the {} is {} for {} blocks: give one element for each", what,
            to_string(t.shape()), count);
   return t.to(DType::f32).to_vector<float>();
-}
-
-float rounded_to(DType dtype, float v) {
-  return detail::visit_rounding(dtype, [v]<class T>(T) { return detail::rounded<T>(v); });
 }
 
 void check_zero_point(const Parameters& p, bool strict, const char* function) {

@@ -5,10 +5,10 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/packed.h"
-#include "fakequant/core/reference/code_table.h"
 #include "fakequant/core/reference/last_axis_blocks.h"
 #include "fakequant/core/reference/ranges.h"
-#include "fakequant/core/reference/torch_ref.h"
+#include "fakequant/core/reference/rounding.h"
+#include "fakequant/core/reference/torchao_float.h"
 
 namespace fq::torchao {
 namespace {
@@ -127,14 +127,12 @@ Tensor to_dtype(const ScaledCodes& mx, FloatFormat format, std::int64_t block_si
            to_string(per_block(codes.shape(), block_size)));
   Tensor y = Tensor::empty(codes.shape(), dtype, codes.device());
   if (codes.device().is_meta()) return y;
-  const bool packed = element.stored == DType::f4_e2m1;
-  const Tensor bytes = packed ? unpack_codes(codes) : relabelled(codes, DType::u8);
-  const detail::CodeTable values = detail::minifloat_table(element.grid);
-  const Tensor factors = torch_ref::decode_float8(mx.scale, dtype).to(DType::f32);
-  const auto* scales = factors.data<float>();
-  detail::map_last_axis_blocks(bytes, block_size, y, [&](const float* in, float* out, auto count, auto j) {
-    for (std::int64_t k = 0; k < count; ++k)
-      out[k] = scalar::dequantize_code(values[static_cast<std::size_t>(in[k])], scales[j]);
+  const bool six_bits = element.stored == DType::u8;
+  const Tensor values = six_bits ? decode_floatx(codes, format.exponent, format.mantissa) : codes;
+  const auto* scales = static_cast<const std::uint8_t*>(mx.scale.raw());
+  detail::map_last_axis_blocks(values, block_size, y, [&](const float* in, float* out, auto count, auto j) {
+    const float scale = detail::rounded_to(dtype, decode_e8m0(scales[j]));
+    for (std::int64_t k = 0; k < count; ++k) out[k] = scalar::dequantize_code(in[k], scale);
   });
   return y;
 }

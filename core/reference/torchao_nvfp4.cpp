@@ -1,6 +1,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/packed.h"
 #include "fakequant/core/minifloat.h"
+#include "fakequant/core/packed.h"
 #include "fakequant/core/reference/last_axis_blocks.h"
 #include "fakequant/core/reference/ranges.h"
 #include "fakequant/core/reference/torchao_mx.h"

@@ -35,7 +35,7 @@ struct Steps {
     if constexpr (floating)
       return static_cast<float>(scalar::floating_value(Result{centred(code)}, scale, zero_point));
     else
-      return static_cast<float>(scalar::affine_value(Result{detail::rounded<T>(code)}, scale, zero_point));
+      return static_cast<float>(scalar::linear_value(Result{detail::rounded<T>(code)}, scale, zero_point));
   }
   /// q - mid, by P and then by T.
   [[nodiscard]] float centred(float code) const {
