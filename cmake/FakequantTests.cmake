@@ -77,6 +77,8 @@ function(fakequant_add_golden_test)
   add_test(NAME golden COMMAND golden)
   add_test(NAME golden.runner COMMAND "${FAKEQUANT_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/golden/runner_test.py"
     $<TARGET_FILE:golden>)
-  set_tests_properties(golden golden.runner PROPERTIES LABELS golden TIMEOUT 300 SKIP_RETURN_CODE 77
-    ENVIRONMENT "OMP_WAIT_POLICY=passive")
+  add_test(NAME golden.numerics COMMAND "${FAKEQUANT_PYTHON}"
+    "${CMAKE_CURRENT_SOURCE_DIR}/golden/numerics_test.py" $<TARGET_FILE:golden>)
+  set_tests_properties(golden golden.runner golden.numerics PROPERTIES LABELS golden TIMEOUT 300 SKIP_RETURN_CODE 77
+    ENVIRONMENT "OMP_WAIT_POLICY=passive;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
 endfunction()

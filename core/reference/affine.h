@@ -1,7 +1,7 @@
 #pragma once
 
-/// What affine fake quantization shares between references: parameters by block and loops; not a public
-/// header.
+/// What affine fake quantization shares between references: parameters by block and loops;
+/// not a public header.
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Elementwise loops over tensors of any float type in f32 arithmetic, by blocks that share a scale; not a
-/// public header.
+/// Elementwise loops over tensors of any float type in f32 arithmetic, by blocks that share a scale;
+/// not a public header.
 
 #include <array>
 

@@ -1,5 +1,6 @@
 /// Compares the library with every case of every golden file: those beside this source, or those in the
-/// folder that FAKEQUANT_GOLDEN_DIR names. Arguments: functions to restrict it to.
+/// folder that FAKEQUANT_GOLDEN_DIR names. Arguments: functions to restrict it to, or --list, which prints their
+/// names.
 
 #include <algorithm>
 #include <cstdlib>
@@ -94,6 +95,10 @@ int compare_all(const std::filesystem::path& folder, const std::set<std::string>
 }  // namespace fq::golden
 
 int main(int argc, char** argv) try {
+  if (argc == 2 && std::string_view(argv[1]) == "--list") {
+    for (const auto& [name, function] : fq::golden::all_functions()) fmt::print("{}\n", name);
+    return 0;
+  }
   const char* named = std::getenv("FAKEQUANT_GOLDEN_DIR");
   const std::filesystem::path folder =
       named != nullptr && *named != '\0' ? named : FAKEQUANT_SOURCE_DIR "/tests/golden";

@@ -1,0 +1,47 @@
+"""docs/numerics.md has a row for every function: those that golden files name, and those that headers declare."""
+import glob
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.environ["FAKEQUANT_SOURCE_DIR"]
+RESULTS = r"(?:Tensor|Variable|QTensor|QParams|ScaledCodes|Quantized<\w+>|std::pair<\w+, Tensor>)"
+DECLARED = re.compile(r"^(?:\[\[nodiscard\]\] )?" + RESULTS + r" (\w+)\(|^class (\w+(?:Observer|Calibrator))\b(?!;)", re.MULTILINE)
+BASES = {"RangeObserver", "Calibrator"}
+
+
+def rows():
+    with open(os.path.join(ROOT, "docs", "numerics.md"), encoding="utf-8") as file:
+        text = file.read().split("## Every function")[1].split("\n## ")[0]
+    table = [re.split(r"(?<!\\)\|", line)[1:-1] for line in text.splitlines() if line.startswith("| `")]
+    for cells in table:
+        assert len(cells) == 8, f"{cells[0]} has {len(cells)} columns"
+    return table
+
+
+def headers():
+    """Names of free functions and of observers, with their namespaces as far as a name needs one."""
+    found = set()
+    for path in sorted(glob.glob(f"{ROOT}/core/reference/*.h") + glob.glob(f"{ROOT}/calib/reference/*.h")):
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        if "not a public header" in text:
+            continue
+        space = re.search(r"namespace fq::(\w+)", text)
+        for match in DECLARED.finditer(text):
+            name = match.group(1) or match.group(2)
+            found.add(f"{space.group(1)}::{name}" if space and space.group(1) in ("onnx", "tripy", "tensorrt") else name)
+    return found - BASES
+
+
+table = rows()
+named = [name for cells in table for name in re.findall(r"`([^`]+)`", cells[0])]
+golden = set(subprocess.run([sys.argv[1], "--list"], capture_output=True, text=True, check=True).stdout.split())
+assert len(golden) > 30, golden
+plain = {name.replace("::", "_") for name in named}
+twice = {name for name in named if named.count(name) > 1}
+assert not twice, f"more than one row: {twice}"
+assert not golden - plain, f"no row in docs/numerics.md: {sorted(golden - plain)}"
+assert not headers() - set(named), f"no row in docs/numerics.md: {sorted(headers() - set(named))}"
+print(f"{len(table)} rows, {len(golden)} functions of golden files, {len(headers())} of headers")
