@@ -65,10 +65,10 @@ QTensor mxfp4_qtensor(const Tensor& x, std::int64_t block_size) {
   out.block = {block_size};
   if (x.device().is_meta()) return out;
   Tensor codes = Tensor::empty(x.shape(), DType::u8);
+  const auto* factor = factors.data();
   auto* bytes = codes.mutable_data<std::uint8_t>();
-  packed::for_chunks(in, out.block, [&](const float* v, auto begin, auto count, auto j, auto) {
-    const float factor = factors[static_cast<std::size_t>(j)];
-    for (std::int64_t k = 0; k < count; ++k) bytes[begin + k] = mxfp4_code(v[k] * factor);
+  packed::for_chunks(in, out.block, [&](const float* v, auto begin, auto count, auto j, auto step) {
+    for (std::int64_t k = 0; k < count; ++k) bytes[begin + k] = mxfp4_code(v[k] * factor[j + k * step]);
   });
   out.codes = pack_codes(codes, DType::f4_e2m1);
   return out;
@@ -84,11 +84,11 @@ QTensor mxfp8_qtensor(const Tensor& x) {
               scales_of(in, block, packed::last_axis_scales(x.shape(), 32), factors, mxfp8_scale)};
   out.block = block;
   if (x.device().is_meta()) return out;
+  const auto* factor = factors.data();
   auto* bytes = static_cast<std::uint8_t*>(out.codes.mutable_raw());
-  packed::for_chunks(in, block, [&](const float* v, auto begin, auto count, auto j, auto) {
-    const float factor = factors[static_cast<std::size_t>(j)];
+  packed::for_chunks(in, block, [&](const float* v, auto begin, auto count, auto j, auto step) {
     for (std::int64_t k = 0; k < count; ++k)
-      bytes[begin + k] = scalar::encode_e4m3(scalar::round_e4m3(v[k] * factor));
+      bytes[begin + k] = scalar::encode_e4m3(scalar::round_e4m3(v[k] * factor[j + k * step]));
   });
   return out;
 }
@@ -104,8 +104,9 @@ Tensor dequantize_mx(const QTensor& q, DType dtype) {
   const auto* s = scales.data<float>();
   Tensor y = Tensor::empty(flat ? Shape{q.codes.numel()} : q.shape, dtype);
   map_blocks(values.reshape(y.shape()), q.block, y,
-             [s](const float* in, float* out, auto count, auto j, auto) {
-               for (std::int64_t k = 0; k < count; ++k) out[k] = scalar::dequantize_code(in[k], s[j]);
+             [s](const float* in, float* out, auto count, auto j, auto step) {
+               for (std::int64_t k = 0; k < count; ++k)
+                 out[k] = scalar::dequantize_code(in[k], s[j + k * step]);
              });
   return y.reshape(q.shape);
 }

@@ -163,6 +163,12 @@ TEST(QTensorNf4, TableAndDoubleScales) {
   EXPECT_EQ(nf4_qtensor(spread({7}), 2, 3).scale.shape(), (Shape{6}));
 }
 
+TEST(QTensorMx, BlocksOfOneElementHaveTheirOwnScales) {
+  const Tensor x = Tensor::from({1.0f, -8.0f, 0.0f, 0x1p20f}, {4, 1});
+  EXPECT_TRUE(bitwise_equal(mxfp8_qtensor(x).dequantize(), x));
+  EXPECT_EQ(values(mxfp4_qtensor(x.reshape({4}), 1).dequantize()), values(x));
+}
+
 /// What is packed and unpacked again lies within half of the widest step of its block.
 TEST(QTensor, RoundTripsWithinItsStep) {
   const Tensor x = spread({4, 64});
