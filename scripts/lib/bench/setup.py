@@ -62,8 +62,12 @@ def make_environment(tell):
 
 
 def environment(threads):
-    """For both sides: as many threads, the same waiting, memory kept by malloc (the own side has an arena)."""
-    return {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
-            "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive"),
+    """For both sides: as many threads, the same waiting."""
+    return {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
+
+
+def peer_environment(threads):
+    """For their side also: malloc keeps memory, as our arena does; compiled code stays in our folder."""
+    return {**environment(threads), "MKL_NUM_THREADS": str(threads), "PYTHONDONTWRITEBYTECODE": "1",
             "MALLOC_MMAP_THRESHOLD_": KEPT, "MALLOC_TRIM_THRESHOLD_": KEPT,
-            "TORCHINDUCTOR_CACHE_DIR": os.path.abspath(f"{FOLDER}/inductor"), "PYTHONDONTWRITEBYTECODE": "1"}
+            "TORCHINDUCTOR_CACHE_DIR": os.path.abspath(f"{FOLDER}/inductor")}
