@@ -6,16 +6,19 @@ namespace fq {
 namespace {
 
 template <int Bits>
-void pack(const std::uint8_t* codes, std::int64_t count, std::uint8_t* out) {
+void pack(const std::uint8_t* codes, std::int64_t count, std::uint8_t* __restrict out) {
   constexpr int per_byte = 8 / Bits;
   constexpr unsigned low = (1u << Bits) - 1u;
-  const auto byte = [&](std::int64_t i, std::int64_t codes_in_it) {
+  const std::int64_t whole = count / per_byte;
+  for (std::int64_t i = 0; i < whole; ++i) {
     unsigned bits = 0;
-    for (int k = 0; k < codes_in_it; ++k) bits |= (codes[i * per_byte + k] & low) << (k * Bits);
-    return static_cast<std::uint8_t>(bits);
-  };
-  for (std::int64_t i = 0; i < count / per_byte; ++i) out[i] = byte(i, per_byte);
-  if (count % per_byte != 0) out[count / per_byte] = byte(count / per_byte, count % per_byte);
+    for (int k = 0; k < per_byte; ++k) bits |= (codes[i * per_byte + k] & low) << (k * Bits);
+    out[i] = static_cast<std::uint8_t>(bits);
+  }
+  if (count % per_byte == 0) return;
+  unsigned bits = 0;
+  for (int k = 0; k < count % per_byte; ++k) bits |= (codes[whole * per_byte + k] & low) << (k * Bits);
+  out[whole] = static_cast<std::uint8_t>(bits);
 }
 
 template <int Bits>

@@ -37,6 +37,24 @@ const Table& table_of(DType dtype) {
   return tables[static_cast<std::size_t>(dtype)];
 }
 
+template <int Bits>
+void decode(const std::uint8_t* bytes, std::int64_t begin, std::int64_t count, const float* table,
+            float* values) {
+  constexpr std::int64_t per_byte = 8 / Bits;
+  constexpr unsigned low = (1u << Bits) - 1u;
+  const auto one = [&](std::int64_t i) {
+    return table[(bytes[i / per_byte] >> (i % per_byte * Bits)) & low];
+  };
+  std::int64_t i = begin;
+  const std::int64_t end = begin + count;
+  for (; i < end && i % per_byte != 0; ++i) *values++ = one(i);
+  for (; i + per_byte <= end; i += per_byte, values += per_byte) {
+    const unsigned byte = bytes[i / per_byte];
+    for (int k = 0; k < per_byte; ++k) values[k] = table[(byte >> (k * Bits)) & low];
+  }
+  for (; i < end; ++i) *values++ = one(i);
+}
+
 }  // namespace
 
 Minifloat minifloat_of(DType dtype) {
@@ -48,14 +66,16 @@ Minifloat minifloat_of(DType dtype) {
 void decode_values(const Tensor& codes, std::int64_t begin, std::int64_t count, float* values) {
   const float* table = table_of(codes.dtype()).data();
   const auto* bytes = static_cast<const std::uint8_t*>(codes.raw());
-  const int bits = bit_width(codes.dtype());
-  if (bits == 8) {
-    for (std::int64_t k = 0; k < count; ++k) values[k] = table[bytes[begin + k]];
-    return;
+  switch (bit_width(codes.dtype())) {
+    case 8:
+      return decode<8>(bytes, begin, count, table, values);
+    case 4:
+      return decode<4>(bytes, begin, count, table, values);
+    case 2:
+      return decode<2>(bytes, begin, count, table, values);
+    default:
+      return decode<1>(bytes, begin, count, table, values);
   }
-  const unsigned low = (1u << bits) - 1u;
-  for (std::int64_t i = begin * bits, k = 0; k < count; ++k, i += bits)
-    values[k] = table[(bytes[i / 8] >> (i % 8)) & low];
 }
 
 }  // namespace fq::detail

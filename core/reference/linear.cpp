@@ -22,69 +22,94 @@ namespace {
 /// Scale and zero point of every block as f32.
 struct Grid {
   Tensor scales, zero_points;
+  bool has_zero_points;
 
   explicit Grid(const LinearGrid& grid)
       : scales(values_of(grid.scale)),
-        zero_points(grid.zero_point.defined() && !is_minifloat(grid.zero_point.dtype())
-                        ? values_of(grid.zero_point)
-                        : Tensor::zeros(grid.scale.shape())) {}
+        has_zero_points(grid.zero_point.defined() && !is_minifloat(grid.zero_point.dtype())) {
+    zero_points = has_zero_points ? values_of(grid.zero_point) : Tensor::zeros(grid.scale.shape());
+  }
   static Tensor values_of(const Tensor& t) {
-    return (is_storage_only(t.dtype()) && bit_width(t.dtype()) < 8 ? unpack_codes(t) : t).to(DType::f32);
+    return (bit_width(t.dtype()) < 8 ? unpack_codes(t) : t).to(Layout::row_major).to(DType::f32);
   }
   [[nodiscard]] const float* scale(std::int64_t j) const { return scales.data<float>() + j; }
   [[nodiscard]] const float* zero_point(std::int64_t j) const { return zero_points.data<float>() + j; }
 };
 
-/// Calls f with 1 where every element has its own scale, with 0 where they share one.
-template <class F>
-void visit_step(std::int64_t step, F&& f) {
-  if (step == 1)
-    f(std::integral_constant<std::int64_t, 1>{});
+constexpr std::int64_t kShortRun = 128;  // below it, reading a scale an element costs less than a call a run
+
+void write_out(const float* from, std::int64_t step, std::int64_t count, float* to) {
+  if (step == 0)
+    std::fill_n(to, count, *from);
   else
-    f(std::integral_constant<std::int64_t, 0>{});
+    std::copy_n(from, count, to);
 }
 
-template <class Code>
-void integer_codes(const Tensor& x, const LinearGrid& blocks, const IntFormat& format, Code* out) {
-  const Grid grid(blocks);
-  const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
-  for_chunks(x, blocks.block, [&](const float* in, auto begin, auto count, auto j, auto step) {
-    const float *s = grid.scale(j), *z = grid.zero_point(j);
-    Code* __restrict to = out + begin;
-    visit_step(step, [&](auto each) {
-      const float scale = *s, zero = *z;
-      for (std::int64_t k = 0; k < count; ++k)
-        to[k] = static_cast<Code>(static_cast<int>(
-            scalar::linear_code(in[k], each ? s[k] : scale, each ? z[k] : zero, lower, upper)));
-    });
+/// Calls f(begin, count, scale, zero_point, step) for chunks of elements in order; element k has scale[k *
+/// step]. Short runs are joined, their scales written out for each element.
+template <class F>
+void for_scaled_chunks(const Shape& x, const Shape& block, const Grid& grid, F&& f) {
+  std::array<float, chunk_elements> scales, zero_points{};
+  std::int64_t start = 0, joined = 0;
+  const auto flush = [&] {
+    if (joined > 0) f(start, joined, scales.data(), zero_points.data(), std::int64_t{1});
+    joined = 0;
+  };
+  for_block_runs(x, block, [&](auto begin, auto end, auto j, auto step) {
+    const auto length = end - begin;
+    if (length >= kShortRun || joined + length > chunk_elements) flush();
+    if (length >= kShortRun) {
+      for (auto i = begin; i < end; i += chunk_elements) {
+        const auto at = j + (i - begin) * step;
+        f(i, std::min(chunk_elements, end - i), grid.scale(at), grid.zero_point(at), step);
+      }
+      return;
+    }
+    if (joined == 0) start = begin;
+    write_out(grid.scale(j), step, length, scales.data() + joined);
+    if (grid.has_zero_points) write_out(grid.zero_point(j), step, length, zero_points.data() + joined);
+    joined += length;
   });
+  flush();
 }
 
-void minifloat_codes(const Tensor& x, const LinearGrid& blocks, const Minifloat& format, std::uint8_t* out) {
-  const Tensor scales = Grid::values_of(blocks.scale);
-  for_chunks(x, blocks.block, [&](const float* in, auto begin, auto count, auto j, auto step) {
-    const float* s = scales.data<float>() + j;
-    const Minifloat grid = format;
-    std::uint8_t* __restrict to = out + begin;
-    visit_step(step, [&](auto each) {
-      const float scale = *s;
-      for (std::int64_t k = 0; k < count; ++k)
-        to[k] = grid.encode(grid.round(scalar::div_(in[k], each ? s[k] : scale)));
-    });
-  });
+/// y[k] = f(in[k], scale, zero point), vectorised for one scale and for one an element.
+template <class T, class F>
+void map_scaled(const float* in, std::int64_t count, const float* scale, const float* zero_point,
+                std::int64_t step, T* __restrict y, F f) {
+  if (step == 0) {
+    const float s = *scale, z = *zero_point;
+    for (std::int64_t k = 0; k < count; ++k) y[k] = f(in[k], s, z);
+  } else {
+    for (std::int64_t k = 0; k < count; ++k) y[k] = f(in[k], scale[k], zero_point[k]);
+  }
+}
+
+/// out[i] = f(x[i], scale, zero point)
+template <class Code, class F>
+void write_codes(const Tensor& x, const LinearGrid& blocks, Code* out, F&& f) {
+  std::array<float, chunk_elements> buffer;
+  for_scaled_chunks(
+      x.shape(), blocks.block, Grid(blocks), [&](auto begin, auto count, auto* s, auto* z, auto step) {
+        map_scaled(read_floats(x, begin, count, buffer.data()), count, s, z, step, out + begin, f);
+      });
 }
 
 void fill_codes(const Tensor& x, const LinearGrid& grid, DType codes, bool saturate, Tensor& out) {
   if (is_minifloat(codes)) {
-    const Minifloat format = minifloat_of(codes);
-    const bool clamped = saturate || codes == DType::f4_e2m1;
-    return minifloat_codes(x, grid, clamped ? format : format.overflowing(),
-                           static_cast<std::uint8_t*>(out.mutable_raw()));
+    const Minifloat exact = minifloat_of(codes);
+    const Minifloat format = saturate || codes == DType::f4_e2m1 ? exact : exact.overflowing();
+    return write_codes(
+        x, grid, static_cast<std::uint8_t*>(out.mutable_raw()),
+        [format](float v, float s, float) { return format.encode(format.round(scalar::div_(v, s))); });
   }
   const IntFormat format = integer_format(codes);
+  const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
   visit_dtype(out.dtype(), "linear_quantize", [&]<class Code>(Code) {
     if constexpr (std::is_integral_v<Code> && sizeof(Code) <= 2)
-      integer_codes(x, grid, format, out.mutable_data<Code>());
+      write_codes(x, grid, out.mutable_data<Code>(), [=](float v, float s, float z) {
+        return static_cast<Code>(static_cast<int>(scalar::linear_code(v, s, z, lower, upper)));
+      });
   });
 }
 
@@ -101,16 +126,16 @@ Tensor linear_quantize(const Tensor& x, const LinearGrid& grid, DType codes, boo
 Tensor linear_dequantize(const Tensor& codes, const LinearGrid& blocks, DType dtype) {
   Tensor out = Tensor::empty(codes.shape(), dtype, codes.device());
   if (codes.device().is_meta()) return out;
-  const Grid grid(blocks);
-  map_blocks(codes.to(Layout::row_major), blocks.block, out,
-             [&](const float* in, float* __restrict to, auto count, auto j, auto step) {
-               const float *s = grid.scale(j), *z = grid.zero_point(j);
-               visit_step(step, [&](auto each) {
-                 const float scale = *s, zero = *z;
-                 for (std::int64_t k = 0; k < count; ++k)
-                   to[k] = scalar::linear_value(in[k], each ? s[k] : scale, each ? z[k] : zero);
-               });
-             });
+  const Tensor rows = codes.to(Layout::row_major);
+  std::array<float, chunk_elements> inputs, results;
+  void* y = out.mutable_raw();
+  for_scaled_chunks(codes.shape(), blocks.block, Grid(blocks),
+                    [&](auto begin, auto count, auto* s, auto* z, auto step) {
+                      float* to = dtype == DType::f32 ? static_cast<float*>(y) + begin : results.data();
+                      map_scaled(read_floats(rows, begin, count, inputs.data()), count, s, z, step, to,
+                                 scalar::linear_value<float>);
+                      if (dtype != DType::f32) write_floats(to, count, dtype, y, begin);
+                    });
   return out;
 }
 
