@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import re
+import subprocess
 
 GOALS = "bench/goals.json"
 
@@ -37,6 +38,15 @@ def machine():
             "cores": os.cpu_count(), "vectors": vector_sets(), "caches": caches(),
             "memory_gib": round(int(kibibytes) / 2**20, 1),
             "system": first_match("/etc/os-release", r'^PRETTY_NAME="?([^"\n]*)')}
+
+
+def revision():
+    """Of this source tree, as git names it."""
+    try:
+        done = subprocess.run(["git", "describe", "--always", "--dirty"], text=True, capture_output=True)
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"
 
 
 def load():
