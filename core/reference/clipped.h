@@ -2,6 +2,9 @@
 
 /// The straight-through gradient that ModelOpt and pytorch-quantization share; not a public header.
 
+#include <array>
+#include <cstring>
+
 #include "fakequant/core/cpu/channels.h"
 #include "fakequant/core/reference/float_blocks.h"
 #include "fakequant/core/variable.h"
@@ -12,17 +15,24 @@ namespace fq::detail {
 /// NumPy's rule. Throws ArgumentError when it does not.
 [[nodiscard]] Shape broadcast_block(const Shape& x, const Shape& other, const char* function);
 
-/// Bits [begin, begin + count), which are 0, from predicate(k), k from 0.
+/// Eight bytes of 0 or 1 as bits, the first one lowest.
+inline std::uint8_t bits_of(const std::uint8_t* flags) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, flags, 8);
+  return static_cast<std::uint8_t>((word * 0x0102040810204080u) >> 56);
+}
+
+/// Bits [begin, begin + count), which are 0, from predicate(k), k from 0; at most chunk_elements.
 template <class F>
 void set_bits(std::uint8_t* bits, std::int64_t begin, std::int64_t count, F&& predicate) {
+  std::array<std::uint8_t, chunk_elements> flags;
+  for (std::int64_t k = 0; k < count; ++k)
+    flags[static_cast<std::size_t>(k)] = static_cast<std::uint8_t>(predicate(k));
   std::int64_t k = 0;
-  for (; k < count && (begin + k) % 8 != 0; ++k) cpu::set_bit(bits, begin + k, predicate(k));
-  for (; k + 8 <= count; k += 8) {
-    unsigned byte = 0;
-    for (unsigned b = 0; b < 8; ++b) byte |= static_cast<unsigned>(predicate(k + b)) << b;
-    bits[(begin + k) / 8] = static_cast<std::uint8_t>(byte);
-  }
-  for (; k < count; ++k) cpu::set_bit(bits, begin + k, predicate(k));
+  const auto one = [&] { cpu::set_bit(bits, begin + k, flags[static_cast<std::size_t>(k)] != 0); };
+  for (; k < count && (begin + k) % 8 != 0; ++k) one();
+  for (; k + 8 <= count; k += 8) bits[(begin + k) / 8] = bits_of(flags.data() + k);
+  for (; k < count; ++k) one();
 }
 
 /// u1, row-major: predicate(v, j) for every element, in f32, and the number j of its block.
@@ -32,7 +42,9 @@ Tensor mask_where(const Tensor& x, const Shape& block, F&& predicate) {
   if (x.device().is_meta()) return mask;
   auto* bits = static_cast<std::uint8_t*>(mask.mutable_raw());
   for_chunks(x.to(Layout::row_major), block, [&](const float* v, auto begin, auto count, auto j, auto step) {
-    set_bits(bits, begin, count, [&](auto k) { return predicate(v[k], j + k * step); });
+    if (step == 0)
+      return set_bits(bits, begin, count, [v, j, &predicate](auto k) { return predicate(v[k], j); });
+    set_bits(bits, begin, count, [v, j, &predicate](auto k) { return predicate(v[k], j + k); });
   });
   return mask;
 }

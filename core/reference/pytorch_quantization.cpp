@@ -124,9 +124,10 @@ Quantized<Tensor> tensor_quant(const Tensor& x, const Amax& amax, int num_bits, 
   const Grid g = grid_of(x, amax, format_of(num_bits, is_unsigned, narrow_range), kCodes);
   const DType dtype = code_type(x, output_dtype);
   check_half(x, g.scale);
-  if (dtype == DType::i32)
-    return {with_codes(x, g, DType::f32, [](float code, auto) { return code; }).to(dtype),
-            g.scale.to(x.dtype())};
+  if (dtype == DType::i32) {
+    const auto number = [](float code, auto) { return scalar::is_nan_(code) ? 0.0f : code; };
+    return {with_codes(x, g, dtype, number), g.scale.to(x.dtype())};
+  }
   return {with_codes(x, g, dtype, [](float code, auto) { return code; }), g.scale.to(x.dtype())};
 }
 

@@ -1,3 +1,4 @@
+#include <array>
 #include <functional>
 #include <numeric>
 
@@ -42,18 +43,22 @@ Tensor fake_quantized(const Tensor& x, const Range& range, int num_bits) {
   const float lower = static_cast<float>(Format(IntFormat{num_bits}).integer().lower()), upper = -lower - 1;
   Tensor y = Tensor::empty(x.shape(), result_type(x, range.min, range.max), x.device());
   if (x.device().is_meta()) return y.to(x.layout());
-  const auto *min = range.min.data<float>(), *max = range.max.data<float>();
-  const auto step = [&](auto j) { return (max[j] - min[j]) / (upper - lower); };
+  std::vector<float> steps, zeros;
+  for (std::int64_t j = 0; j < range.min.numel(); ++j) {
+    const float min = range.min.data<float>()[j], max = range.max.data<float>()[j];
+    steps.push_back((max - min) / (upper - lower));
+    zeros.push_back(scalar::range_zero(min, steps.back(), lower));
+  }
+  const float *s = steps.data(), *z = zeros.data();
   detail::visit_rounding(y.dtype(), [&]<class T>(T) {
     using V = detail::Step<T>;
+    const auto quantized = [=](float v, float step, float zero) {
+      return static_cast<float>(scalar::range_fake_quant(V{v}, V{step}, V{zero}, V{lower}, V{upper}));
+    };
     detail::map_blocks(x.to(Layout::row_major), range.block, y,
-                       [&](const float* in, float* out, auto count, auto j, auto advance) {
-                         for (std::int64_t k = 0; k < count; ++k) {
-                           const float s = step(j + k * advance);
-                           const float zero = scalar::range_zero(min[j + k * advance], s, lower);
-                           out[k] = static_cast<float>(
-                               scalar::range_fake_quant(V{in[k]}, V{s}, V{zero}, V{lower}, V{upper}));
-                         }
+                       [=](const float* in, float* out, auto count, auto j, auto step) {
+                         for (std::int64_t k = 0; k < count; ++k)
+                           out[k] = quantized(in[k], s[j + k * step], z[j + k * step]);
                        });
   });
   return y.to(x.layout());
@@ -104,6 +109,20 @@ Tensor clip_gradient(const Tensor& x, const Tensor& dy, const Tensor& lower, con
   return apply_mask(dy.to(DType::f32), mask).to(x.dtype());
 }
 
+/// The sum of g where selected(v, bound), in double, in as many lanes as vectors like.
+template <class F>
+double selected_sum(const float* v, const float* g, std::int64_t count, float bound, F&& selected) {
+  constexpr std::int64_t lanes = 8;
+  std::array<double, lanes> sums{};
+  std::int64_t k = 0;
+  for (; k + lanes <= count; k += lanes)
+    for (std::int64_t lane = 0; lane < lanes; ++lane)
+      sums[static_cast<std::size_t>(lane)] +=
+          static_cast<double>(selected(v[k + lane], bound) ? g[k + lane] : 0.0f);
+  for (; k < count; ++k) sums[0] += static_cast<double>(selected(v[k], bound) ? g[k] : 0.0f);
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
 /// The sums of dy where selected(v, bound), in the shape and type of `like`.
 template <class F>
 Tensor bound_gradient(const Tensor& x, const Tensor& dy, const Tensor& bound, const Shape& block,
@@ -114,9 +133,10 @@ Tensor bound_gradient(const Tensor& x, const Tensor& dy, const Tensor& bound, co
   const auto* g = grad.data<float>();
   detail::for_chunks(x.to(Layout::row_major), block,
                      [&](const float* v, auto begin, auto count, auto j, auto step) {
-                       for (std::int64_t k = 0; k < count; ++k)
-                         if (selected(v[k], b[j + k * step]))
-                           sums[static_cast<std::size_t>(j + k * step)] += static_cast<double>(g[begin + k]);
+                       double* sum = sums.data() + j;
+                       if (step == 0) *sum += selected_sum(v, g + begin, count, b[j], selected);
+                       for (std::int64_t k = 0; k < count * step; ++k)
+                         sum[k] += static_cast<double>(selected(v[k], b[j + k]) ? g[begin + k] : 0.0f);
                      });
   if (like.numel() == 1) sums = {std::accumulate(sums.begin(), sums.end(), 0.0)};
   return Tensor::from(sums, like.shape()).to(like.dtype());

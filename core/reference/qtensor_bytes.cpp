@@ -65,7 +65,13 @@ void encode(const Tensor& x, const Shape& block, const Tensor& scale, Tensor& co
   auto* bytes = static_cast<std::uint8_t*>(codes.mutable_raw());
   packed::visit_rounding(x.dtype(), [&]<class T>(T) {
     packed::for_chunks(x, block, [&](const float* v, auto begin, auto count, auto j, auto step) {
-      for (std::int64_t k = 0; k < count; ++k) bytes[begin + k] = code(rounded<T>(v[k] / s[j + k * step]));
+      auto* to = bytes + begin;
+      if (step == 0) {
+        const float divisor = s[j];
+        for (std::int64_t k = 0; k < count; ++k) to[k] = code(rounded<T>(v[k] / divisor));
+      } else {
+        for (std::int64_t k = 0; k < count; ++k) to[k] = code(rounded<T>(v[k] / s[j + k]));
+      }
     });
   });
 }
@@ -98,7 +104,7 @@ QTensor fp8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengt
               scales_of(in, b, 448.0f)};
   out.block = b.block;
   encode(in, b.block, out.scale, out.codes,
-         [](float quotient) { return scalar::encode_e4m3(scalar::round_e4m3(quotient)); });
+         [grid = Minifloat::of({4, 3})](float quotient) { return grid.encode(grid.round(quotient)); });
   return out;
 }
 

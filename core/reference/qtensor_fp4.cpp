@@ -7,11 +7,10 @@ namespace fq::modelopt {
 namespace {
 
 constexpr const char* kNvfp4 = "nvfp4_qtensor";
-const Minifloat kE2m1 = Minifloat::of({2, 1});
 
 /// The code of e2m1(|t|), with a sign where t < 0.
-std::uint8_t nvfp4_code(float t) {
-  const std::uint8_t magnitude = kE2m1.encode(scalar::e2m1_magnitude(t));
+std::uint8_t nvfp4_code(float t, const Minifloat& e2m1) {
+  const std::uint8_t magnitude = e2m1.encode(scalar::e2m1_magnitude(t));
   return static_cast<std::uint8_t>(magnitude | (t < 0 ? 8 : 0));
 }
 
@@ -57,9 +56,11 @@ QTensor nvfp4_qtensor(const Tensor& x, const Amax& scale2, std::int64_t block_si
   out.scale = inner_scales(packed::block_amax(in, out.block, out.scale.shape()), outer, steps);
   Tensor codes = Tensor::empty(padded, DType::u8);
   auto* bytes = codes.mutable_data<std::uint8_t>();
-  packed::for_chunks(in, out.block, [&](const float* v, auto begin, auto count, auto j, auto) {
+  const Minifloat e2m1 = Minifloat::of({2, 1});
+  packed::for_chunks(in, out.block, [&, e2m1](const float* v, auto begin, auto count, auto j, auto) {
     const float step = steps[static_cast<std::size_t>(j)];
-    for (std::int64_t k = 0; k < count; ++k) bytes[begin + k] = nvfp4_code(v[k] / step);
+    const Minifloat grid = e2m1;
+    for (std::int64_t k = 0; k < count; ++k) bytes[begin + k] = nvfp4_code(v[k] / step, grid);
   });
   out.codes = pack_codes(codes, DType::f4_e2m1);
   return out;
@@ -68,8 +69,9 @@ QTensor nvfp4_qtensor(const Tensor& x, const Amax& scale2, std::int64_t block_si
 namespace packed {
 
 Tensor dequantize_nvfp4(const QTensor& q, DType dtype) {
-  const auto table =
-      fq::detail::code_table([](std::uint8_t code) { return kE2m1.decode(code) + 0.0f; });  // -0 becomes +0
+  const auto table = fq::detail::code_table([e2m1 = Minifloat::of({2, 1})](std::uint8_t code) {
+    return e2m1.decode(code) + 0.0f;  // -0 becomes +0
+  });
   const Tensor values = fq::detail::decoded(unpack_codes(q.codes), table, DType::f32);
   const Tensor scales =
       fq::detail::decoded(q.scale, fq::detail::minifloat_table(Minifloat::of({4, 3})), DType::f32);

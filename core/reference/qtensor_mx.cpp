@@ -86,9 +86,11 @@ QTensor mxfp8_qtensor(const Tensor& x) {
   if (x.device().is_meta()) return out;
   const auto* factor = factors.data();
   auto* bytes = static_cast<std::uint8_t*>(out.codes.mutable_raw());
-  packed::for_chunks(in, block, [&](const float* v, auto begin, auto count, auto j, auto step) {
+  const Minifloat e4m3 = Minifloat::of({4, 3});
+  packed::for_chunks(in, block, [=](const float* v, auto begin, auto count, auto j, auto step) {
+    const Minifloat grid = e4m3;
     for (std::int64_t k = 0; k < count; ++k)
-      bytes[begin + k] = scalar::encode_e4m3(scalar::round_e4m3(v[k] * factor[j + k * step]));
+      bytes[begin + k] = grid.encode(grid.round(v[k] * factor[j + k * step]));
   });
   return out;
 }

@@ -3,16 +3,29 @@
 /// 16-bit arithmetic as the references do it: each operation in f32, its result rounded to the type of the
 /// tensors; not a public header.
 
+#include <limits>
+
 #include "fakequant/core/check.h"
 #include "fakequant/core/dtype.h"
+#include "fakequant/core/scalar.h"
 
 namespace fq::detail {
+
+/// v rounded to binary16, without branches: by adding and subtracting on the grid of its exponent.
+inline float rounded_to_f16(float v) {
+  const float magnitude = scalar::abs_(v);
+  const float grid = scalar::max_(scalar::exponent_(magnitude), 0x1p-14f) * 0x1.8p13f;
+  const float inside = (magnitude + grid) - grid;
+  return scalar::copysign_(magnitude >= 65520.0f ? std::numeric_limits<float>::infinity() : inside, v);
+}
 
 /// fl(v): v rounded to T, one of float, float16, bfloat16.
 template <class T>
 inline float rounded(float v) {
   if constexpr (std::is_same_v<T, float>)
     return v;
+  else if constexpr (std::is_same_v<T, float16>)
+    return rounded_to_f16(v);
   else
     return static_cast<float>(T(v));
 }
