@@ -48,6 +48,7 @@ Tensor against(const Tensor& x, const Tensor& other, const char* function, F&& f
 
 Shifted shift(const Tensor& x, const Tensor& bias, const char* function) {
   FQ_CHECK(is_floating(x.dtype()), function, "the input is {}: give f32, f16, bf16 or f64", name(x.dtype()));
+  if (bias.defined()) (void)detail::broadcast_block(x.shape(), bias.shape(), function);
   Shifted out{x.dtype() == DType::f64 ? x.to(DType::f32) : x, promoted(x, bias), x.layout()};
   if (!bias.defined() || out.is_meta()) return out;
   const Tensor floats = out.values.to(Layout::row_major).to(DType::f32);
@@ -103,6 +104,7 @@ Result integer_quant(const Tensor& input, const Amax& range, const Tensor& bias,
   const auto negative = std::ranges::find_if(ranges, [](float a) { return a < 0; });
   FQ_CHECK(negative == ranges.end(), kInteger, "amax has {}: it must not be negative", *negative);
   const Shifted x = shift(input, bias, kInteger);
+  (void)detail::broadcast_block(input.shape(), range.shape(), kInteger);
   if (format.is_unsigned) check_unsigned(x);
   const Tensor amax = range.tensor();
   Result out = allocated(x, masked);
@@ -115,6 +117,7 @@ Result integer_quant(const Tensor& input, const Amax& range, const Tensor& bias,
 
 Result float_quant(const Tensor& input, const Amax& range, const Tensor& bias, bool masked) {
   const Shifted x = shift(input, bias, kFloat);
+  if (range.defined()) (void)detail::broadcast_block(input.shape(), range.shape(), kFloat);
   const Tensor amax = range.tensor();
   Result out = allocated(x, masked && range.defined());
   if (!x.is_meta()) {

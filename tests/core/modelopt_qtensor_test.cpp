@@ -60,6 +60,14 @@ TEST(QTensorBytes, Int8CodesKeepThePaddingOfBlocks) {
   EXPECT_EQ(fp8_qtensor(x, {}, {{-1, 4}, {0, 2}}).codes.shape(), x.shape());
 }
 
+TEST(QTensorBytes, ATensorWithoutAxesHasOneScale) {
+  const QTensor q = int8_qtensor(Tensor::scalar(-2));
+  EXPECT_EQ(q.codes.to_vector<std::int8_t>(), (std::vector<std::int8_t>{-127}));
+  EXPECT_EQ(q.codes.rank() + q.scale.rank() + q.dequantize().rank(), 0);
+  EXPECT_EQ(fp8_qtensor(Tensor::scalar(-2)).dequantize().item(), -2);
+  EXPECT_EQ(nf4_qtensor(Tensor::scalar(-2), 2, 1).dequantize().item(), -2);
+}
+
 TEST(QTensorBytes, ZerosAndNaN) {
   const QTensor q = fp8_qtensor(Tensor::from({0.0f, 0.0f, 1.0f, kNaN}), {}, {{0, 2}});
   EXPECT_EQ(bytes(q.codes)[0] & 0x7f, 0x7f);

@@ -205,6 +205,8 @@ TEST(ScaledE4m3, AbstractFormOnMeta) {
       EXPECT_TRUE(y.requires_grad());
       EXPECT_EQ(scaled_e4m3(meta, amax).shape(), (Shape{2, 3}));
     }
+    expect_refused([&] { return scaled_e4m3(meta, {1.0, 2.0}); }, "does not broadcast");
+    expect_refused([&] { return fake_tensor_quant(meta, {1.0, 2.0}); }, "does not broadcast");
   }
 }
 
