@@ -37,4 +37,18 @@ void map_last_axis_blocks(const Tensor& x, std::int64_t length, Tensor& y, F&& f
   }
 }
 
+/// The same for blocks that divide the rows, with a second step for whole groups of them: finish(out, count)
+/// changes the results of as many blocks as fit a chunk.
+template <class F, class Finish>
+void map_block_groups(const Tensor& x, std::int64_t length, Tensor& y, F&& f, Finish&& finish) {
+  const std::int64_t blocks = std::max(chunk_elements / length, std::int64_t{1});
+  Tensor flat = y.reshape({y.numel()});
+  map_last_axis_blocks(x.reshape({x.numel()}), blocks * length, flat,
+                       [&](const float* in, float* out, std::int64_t count, std::int64_t group) {
+                         for (std::int64_t b = 0; b * length < count; ++b)
+                           f(in + b * length, out + b * length, length, group * blocks + b);
+                         finish(out, count);
+                       });
+}
+
 }  // namespace fq::detail

@@ -3,6 +3,7 @@
 /// 16-bit arithmetic as the references do it: each operation in f32, its result rounded to the type of the
 /// tensors; not a public header.
 
+#include <bit>
 #include <limits>
 
 #include "fakequant/core/check.h"
@@ -19,6 +20,13 @@ inline float rounded_to_f16(float v) {
   return scalar::copysign_(magnitude >= 65520.0f ? std::numeric_limits<float>::infinity() : inside, v);
 }
 
+/// v rounded to bfloat16, without branches.
+inline float rounded_to_bf16(float v) {
+  const auto word = std::bit_cast<std::uint32_t>(v);
+  const std::uint32_t near = word + 0x7fffu + ((word >> 16) & 1u);
+  return std::bit_cast<float>((scalar::is_nan_(v) ? word | 0x400000u : near) & 0xffff0000u);
+}
+
 /// fl(v): v rounded to T, one of float, float16, bfloat16.
 template <class T>
 inline float rounded(float v) {
@@ -27,7 +35,7 @@ inline float rounded(float v) {
   else if constexpr (std::is_same_v<T, float16>)
     return rounded_to_f16(v);
   else
-    return static_cast<float>(T(v));
+    return rounded_to_bf16(v);
 }
 
 /// Calls f(T{}) with the type whose rounding applies; f64 counts as f32.

@@ -1,7 +1,7 @@
 #include "fakequant/core/reference/torchao_affine.h"
 
 #include "fakequant/core/check.h"
-#include "fakequant/core/cpu/channels.h"
+#include "fakequant/core/reference/clipped.h"
 #include "fakequant/core/reference/torchao_steps.h"
 #include "fakequant/core/tape.h"
 
@@ -61,18 +61,12 @@ Grid fake_grid(const Tensor& x, const Parameters& p, IntegerType type, const Cod
 }
 
 Tensor mask_of(const Tensor& x, const Grid& grid) {
-  Tensor mask = Tensor::zeros(x.shape(), DType::u1, x.device());
-  if (x.device().is_meta()) return mask;
-  auto* bits = static_cast<std::uint8_t*>(mask.mutable_raw());
-  const Tensor on = visit_steps(grid.steps, grid.steps, grid, [&](const auto& steps) {
-    return detail::map_rows(x, grid.block, grid.rows, DType::u8, [&](float v, const AffineRow& row) {
-      return scalar::is_nan_(steps.code(v, row)) ? 0.0f : 1.0f;
-    });
+  const Tensor codes = visit_steps(grid.steps, grid.steps, grid, [&](const auto& steps) {
+    return detail::map_rows(x, grid.block, grid.rows, DType::f32,
+                            [&](float v, const AffineRow& row) { return steps.code(v, row); });
   });
-  const Tensor rows = on.to(Layout::row_major);
-  const auto* flags = rows.data<std::uint8_t>();
-  for (std::int64_t i = 0; i < x.numel(); ++i) cpu::set_bit(bits, i, flags[i] != 0);
-  return mask.to(x.layout());
+  return detail::mask_where(codes, codes.shape(), [](float code, auto) { return !scalar::is_nan_(code); })
+      .to(x.layout());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/reference/code_table.h"
+#include "fakequant/core/reference/encode_runs.h"
 #include "fakequant/core/reference/torchao_float.h"
 
 namespace fq::torchao {
@@ -21,7 +22,7 @@ Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
   if (x.device().is_meta()) return codes;
   const auto* in = x.data<float>(x.layout());
   auto* out = codes.mutable_data<std::uint8_t>(x.layout());
-  for (std::int64_t i = 0; i < x.numel(); ++i) out[i] = grid.encode(grid.round(in[i]));
+  detail::encode_bytes(in, x.numel(), grid, out);
   return codes;
 }
 

@@ -5,6 +5,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/packed.h"
+#include "fakequant/core/reference/encode_runs.h"
 #include "fakequant/core/reference/last_axis_blocks.h"
 #include "fakequant/core/reference/ranges.h"
 #include "fakequant/core/reference/rounding.h"
@@ -101,15 +102,14 @@ ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, 
   Tensor bytes = Tensor::empty(x.shape(), DType::u8, x.device());
   if (x.device().is_meta()) return {scale, Tensor::empty(x.shape(), element.stored, x.device())};
   auto* scales = static_cast<std::uint8_t*>(scale.mutable_raw());
-  detail::map_last_axis_blocks(
-      x.to(Layout::row_major), block_size, bytes, [&](const float* in, float* out, auto count, auto j) {
+  detail::map_block_groups(
+      x.to(Layout::row_major), block_size, bytes,
+      [&](const float* in, float* out, auto count, auto j) {
         const Scale s = scale_of(detail::largest_magnitude(in, count), element, mode);
         scales[j] = s.code;
-        const Minifloat grid = element.grid;
-        for (std::int64_t k = 0; k < count; ++k)
-          out[k] =
-              static_cast<float>(static_cast<int>(grid.encode(grid.round(scalar::mul_(in[k], s.factor)))));
-      });
+        for (std::int64_t k = 0; k < count; ++k) out[k] = scalar::mul_(in[k], s.factor);
+      },
+      [&](float* scaled, auto count) { detail::encode_floats(scaled, count, element.grid); });
   const bool packs = element.stored == DType::f4_e2m1;
   return {scale, packs ? pack_codes(bytes, element.stored) : relabelled(bytes, element.stored)};
 }

@@ -1,7 +1,7 @@
 #include "fakequant/core/check.h"
-#include "fakequant/core/packed.h"
 #include "fakequant/core/minifloat.h"
 #include "fakequant/core/packed.h"
+#include "fakequant/core/reference/encode_runs.h"
 #include "fakequant/core/reference/last_axis_blocks.h"
 #include "fakequant/core/reference/ranges.h"
 #include "fakequant/core/reference/torchao_mx.h"
@@ -41,15 +41,16 @@ ScaledCodes nvfp4_quantize(const Tensor& x, const Tensor& per_tensor_scale) {
   const std::int64_t shared =
       given && per_tensor_scale.numel() > 1 ? blocks : std::max<std::int64_t>(x.numel(), 1);
   const Minifloat e2m1 = Minifloat::of({2, 1}), e4m3 = Minifloat::of({4, 3});
-  detail::map_last_axis_blocks(
-      x.to(Layout::row_major), block_size, bytes, [&](const float* in, float* out, auto count, auto j) {
+  detail::map_block_groups(
+      x.to(Layout::row_major), block_size, bytes,
+      [&](const float* in, float* out, auto count, auto j) {
         const float p = outer[j / shared];
         const float s = scalar::torchao_nvfp4_scale(detail::largest_magnitude(in, count), p);
         scales[j] = e4m3.encode(s);
         const float factor = scalar::div_(scalar::div_(1.0f, p), s);
-        for (std::int64_t k = 0; k < count; ++k)
-          out[k] = static_cast<float>(static_cast<int>(e2m1.encode(e2m1.round(scalar::mul_(in[k], factor)))));
-      });
+        for (std::int64_t k = 0; k < count; ++k) out[k] = scalar::mul_(in[k], factor);
+      },
+      [&](float* scaled, auto count) { detail::encode_floats(scaled, count, e2m1); });
   return {scale, pack_codes(bytes, DType::f4_e2m1)};
 }
 
