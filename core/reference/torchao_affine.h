@@ -6,10 +6,10 @@
 /// granularity): a divisor of the axis, 1 or the whole of it. `scale` is f32, f16 or bf16, of one element for
 /// each block, in any shape; `zero_point` likewise, undefined where there is none. x is f32, f16 or bf16, any
 /// layout. Operations run in the promoted type of x, the scale and a floating zero point: where that has 16
-/// bits, each is rounded to it. A NaN becomes code 0 (and stays NaN in fake quantization), infinities
-/// saturate. On `meta` only shapes flow. Errors: ArgumentError, for a block of another rank or one that does
-/// not divide, a scale or zero point of another size or type, codes out of the range of their type, a zero
-/// point that is missing, or given where there is none.
+/// bits, each is rounded to it, five and more an element, in plain loops. A NaN becomes code 0 (and stays NaN
+/// in fake quantization), infinities saturate. On `meta` only shapes flow. Errors: ArgumentError, for a block
+/// of another rank or one that does not divide, a scale or zero point of another size or type, codes out of
+/// the range of their type, a zero point that is missing, or given where there is none.
 
 #include <utility>
 

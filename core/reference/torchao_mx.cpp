@@ -5,6 +5,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/packed.h"
+#include "fakequant/core/reference/block_scales.h"
 #include "fakequant/core/reference/encode_runs.h"
 #include "fakequant/core/reference/last_axis_blocks.h"
 #include "fakequant/core/reference/ranges.h"
@@ -44,7 +45,7 @@ Scale ceil_of_log(float amax, float max) {
   if (scalar::is_nan_(ratio)) return {255, ratio};
   const float exponent = scalar::clamp_(std::ceil(log2_rounded(ratio)), -127.0f, 127.0f);
   const auto code = encode_e8m0(static_cast<int>(exponent));
-  return {code, code == 0 ? 1.0f : std::ldexp(1.0f, 127 - code)};
+  return {code, code == 0 ? 1.0f : detail::power_of_two(127 - code)};
 }
 
 Scale exponent_of(float amax, const Element& element, ScalingMode mode) {
@@ -54,7 +55,8 @@ Scale exponent_of(float amax, const Element& element, ScalingMode mode) {
   int field = static_cast<int>(word >> 23);
   if (mode == ScalingMode::ceil && (word & 0x7fffffu) != 0) ++field;
   const int code = std::clamp(field - element.emax, 0, 255);
-  return {static_cast<std::uint8_t>(code), code == 255 ? 0.0f : std::ldexp(1.0f, 127 - std::max(code, 1))};
+  return {static_cast<std::uint8_t>(code),
+          code == 255 ? 0.0f : detail::power_of_two(127 - std::max(code, 1))};
 }
 
 Scale scale_of(float amax, const Element& element, ScalingMode mode) {

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Microscaling formats: blocks along the last axis with a scale of 8 bits, with the bits of torchao on a
-/// CPU. Errors: ArgumentError. On `meta` only shapes flow.
+/// CPU, in plain loops over the blocks. Errors: ArgumentError. On `meta` only shapes flow.
 
 #include "fakequant/core/format.h"
 #include "fakequant/core/tensor.h"
