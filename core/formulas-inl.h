@@ -181,13 +181,16 @@ FQ_HD V asymmetric_zero_point(V lower, V scale, V quant_min, V quant_max) {
 
 // ---- minifloats: the value, not the byte ----
 
-/// Of a magnitude (not negative, or NaN), half to even on the grid step * max(2^floor(log2 m), min_normal),
-/// saturating at `max`; keeps NaN.
+/// Of a magnitude (not negative, or NaN), half to even on the grid step * max(2^floor(log2 m), min_normal).
+template <class V>
+FQ_HD V round_to_grid(V m, float min_normal, float step) {
+  const V unit = max_(exponent_(m), constant_(m, min_normal));
+  return snap_(m, unit, constant_(m, step * 0x1p23f));
+}
+/// As above, saturating at `max`; keeps NaN.
 template <class V>
 FQ_HD V round_magnitude(V m, float max, float min_normal, float step) {
-  const V saturated = min_(constant_(m, max), m);
-  const V unit = max_(exponent_(saturated), constant_(m, min_normal));
-  return snap_(saturated, unit, constant_(m, step * 0x1p23f));
+  return round_to_grid(min_(constant_(m, max), m), min_normal, step);
 }
 /// The same of any number; keeps the sign of zero.
 template <class V>
@@ -276,87 +279,13 @@ FQ_HD V modelopt_scaled_e4m3(V x, V scale, V inverse) {
   return copysign_(mul_(rounded, abs_(inverse)), x);
 }
 
-// ---- pytorch-quantization (tensor_quant.py, clip.py) ----
-
-/// The integer of a range's zero: rne(min / step) - lo, step = (max - min) / (2^bits - 1), lo = -2^(bits-1).
-template <class V>
-FQ_HD V range_zero(V min, V step, V lower) {
-  return sub_(rint_(div_(min, step)), lower);
-}
-/// y = (clamp(rne(x / step) - z, lo, hi) + z) * step; the gradient passes by mask_closed over the range.
-template <class V>
-FQ_HD V range_fake_quant(V x, V step, V zero, V lower, V upper) {
-  const V code = clamp_keeping_(sub_(rint_(div_(x, step)), zero), lower, upper);
-  return mul_(add_(code, zero), step);
-}
-
-/// y = max(min(x, hi), lo), NaN where one of them is.
-template <class V>
-FQ_HD V clip_to(V x, V lower, V upper) {
-  const V below = select_(is_nan_(upper), upper, select_(less_(upper, x), upper, x));
-  return select_(is_nan_(lower), lower, select_(less_(below, lower), lower, below));
-}
-/// The gradient passes where lo < x < hi.
-template <class V>
-FQ_HD auto clip_mask(V x, V lower, V upper) {
-  return and_(less_(lower, x), less_(x, upper));
-}
-
-// ---- ModelOpt's blocks (fp4_kernel.py, tensor_quant_mx.cu) ----
-
-/// e2m1 of |v|: half to even, 6 from 5 upwards and for NaN.
-template <class V>
-FQ_HD V e2m1_magnitude(V v) {
-  return round_e2m1(min_(abs_(v), constant_(v, 6.0f)));
-}
-/// A magnitude with the sign that FP4 gives x: minus unless x >= 0, so -0 becomes +0 and NaN negative.
-template <class V>
-FQ_HD V fp4_signed(V x, V magnitude) {
-  return select_(less_equal_(constant_(x, 0.0f), x), magnitude, mul_(magnitude, constant_(x, -1.0f)));
-}
-/// What a block is divided by: its scale, but 1 where that is 0, infinite or NaN.
-template <class V>
-FQ_HD V fp4_divisor(V scale) {
-  const V magnitude = abs_(scale), zero = constant_(scale, 0.0f);
-  const auto usable = and_(less_(zero, magnitude), less_equal_(magnitude, constant_(scale, 0x1.fffffep127f)));
-  return select_(usable, scale, constant_(scale, 1.0f));
-}
-/// y = e2m1(|x| / d) * d with the sign of x.
-template <class V>
-FQ_HD V fp4_fake_quant(V x, V divisor) {
-  return fp4_signed(x, mul_(e2m1_magnitude(div_(abs_(x), divisor)), divisor));
-}
-/// s = e4m3(min(amax / (6*g), 448)) * g, but 1 below 1e-5; g = fl(global amax / 2688), 1e-12 unless positive.
-template <class V>
-FQ_HD V nvfp4_scale(V amax, V global_scale) {
-  const V ratio = min_(div_(amax, mul_(constant_(amax, 6.0f), global_scale)), constant_(amax, 448.0f));
-  const V scale = mul_(round_e4m3(ratio), global_scale);
-  return select_(less_equal_(constant_(amax, 1e-5f), scale), scale, constant_(amax, 1.0f));
-}
-
-/// Half away from zero to 0, 1/4, 1/2, 1 .. 16: the magnitudes of E3M0.
-template <class V>
-FQ_HD V e3m0_magnitude(V v) {
-  const V magnitude = min_(abs_(v), constant_(v, 16.0f));
-  const V power = exponent_(add_(magnitude, mul_(exponent_(magnitude), constant_(v, 0.5f))));
-  const V small = select_(less_(magnitude, constant_(v, 0.125f)), constant_(v, 0.0f), constant_(v, 0.25f));
-  return select_(less_(magnitude, constant_(v, 0.25f)), small, min_(power, constant_(v, 16.0f)));
-}
-
-// ---- torchao's NVFP4 ----
-
-/// s = e4m3(clamp(fl(amax / 6) / p, 2^-6, 448)), p the scale of the tensor: the least one is a normal number.
-template <class V>
-FQ_HD V torchao_nvfp4_scale(V amax, V per_tensor) {
-  const V ratio = div_(div_(amax, constant_(amax, 6.0f)), per_tensor);
-  return round_e4m3(at_least(ratio, constant_(amax, 0x1p-6f)));
-}
-
 #ifdef FQ_FORMULAS_VECTOR
 }  // namespace fq::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #else
 }  // namespace fq::scalar
 #endif
+
+#include "fakequant/core/range_formulas-inl.h"
 
 #endif  // toggle

@@ -23,6 +23,11 @@ FQ_HD float fnma_(float a, float b, float c) { return std::fma(-a, b, c); }
 FQ_HD float snap_(float a, float b, float c) { return (a + b * c) - b * c; }
 FQ_HD float abs_(float a) { return std::fabs(a); }
 FQ_HD float copysign_(float magnitude, float sign) { return std::copysign(magnitude, sign); }
+/// a, negated where b has a sign.
+FQ_HD float flip_(float a, float b) {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) ^
+                              (std::bit_cast<std::uint32_t>(b) & 0x80000000u));
+}
 /// The second operand when either is NaN, as the hardware's min and max.
 FQ_HD float min_(float a, float b) { return a < b ? a : b; }
 FQ_HD float max_(float a, float b) { return a > b ? a : b; }

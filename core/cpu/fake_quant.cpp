@@ -1,39 +1,16 @@
 #include "fakequant/core/cpu/fake_quant.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "fakequant/core/cpu/range_table.h"
 #include "fakequant/core/cpu/stretches.h"
 #include "fakequant/core/reference/broadcast.h"
 
 namespace fq::cpu {
 namespace {
-
-/// Arrays of one float a range, padded to whole groups; of a single range without allocation.
-class Table {
- public:
-  Table(int columns, std::int64_t count)
-      : length_(padded(count)), stride_(length_ + (length_ > vector_group() ? column_skew : 0)) {
-    if (columns * stride_ > static_cast<std::int64_t>(few_.size())) many_ = Tensor::empty({columns, stride_});
-  }
-  [[nodiscard]] float* column(int i) {
-    return (many_.defined() ? many_.mutable_data<float>() : few_.data()) + i * stride_;
-  }
-  [[nodiscard]] float* filled(int i, const Tensor& with) {
-    float* to = column(i);
-    std::copy_n(with.data<float>(), with.numel(), to);
-    std::fill(to + with.numel(), to + length_, 1.0f);
-    return to;
-  }
-
- private:
-  std::int64_t length_, stride_;
-  Tensor many_;
-  std::array<float, 80> few_;
-};
 
 bool any_nan(const Tensor& amax) {
   const float* a = amax.data<float>();
@@ -47,7 +24,7 @@ void fake_quant_integer(const Tensor& x, const Tensor& amax, const Tensor& bound
   detail::check_broadcast(x.shape(), amax.shape(), "fake_tensor_quant");
   const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
   const std::int64_t count = padded(amax.numel());
-  Table table(5, amax.numel());
+  RangeTable table(5, amax.numel());
   const float* ranges = table.filled(0, amax);
   const Columns columns{table.column(1), table.column(2), table.column(3), table.filled(4, bound)};
   const bool divide =
@@ -61,7 +38,7 @@ void fake_quant_e4m3(const Tensor& x, const Tensor& amax, const Tensor& bound, T
   const bool scaled = amax.defined();
   detail::check_broadcast(x.shape(), amax.shape(), "scaled_e4m3");
   const std::int64_t ranges = scaled ? amax.numel() : 1;
-  Table table(4, ranges);
+  RangeTable table(4, ranges);
   const Tensor one = Tensor::scalar(1), unbounded = Tensor::scalar(std::numeric_limits<double>::infinity());
   const Columns columns{table.filled(1, one), nullptr, table.filled(2, one),
                         table.filled(3, scaled ? bound : unbounded)};

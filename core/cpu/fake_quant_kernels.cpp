@@ -34,11 +34,11 @@ struct IntegerFormulas {
   const IntegerRows& rows;
 
   template <class P>
-  IntegerFormula<P, divide> from(std::int64_t k) const {
+  IntegerFormula<P, divide> make(From from) const {
     const FloatTag d;
+    const auto p = [&](const float* column) { return P(column + from.at, from.shift); };
     const auto& [scale, divisor, inverse, bound] = rows.columns;
-    return {P(scale + k), P(divisor + k),         P(inverse + k),
-            P(bound + k), hn::Set(d, rows.lower), hn::Set(d, rows.upper)};
+    return {p(scale), p(divisor), p(inverse), p(bound), hn::Set(d, rows.lower), hn::Set(d, rows.upper)};
   }
 };
 
@@ -56,9 +56,9 @@ struct E4m3Formulas {
   const E4m3Rows& rows;
 
   template <class P>
-  E4m3Formula<P> from(std::int64_t k) const {
-    const auto& c = rows.columns;
-    return {P(c.scale + k), P(c.inverse + k), P(c.bound + k)};
+  E4m3Formula<P> make(From from) const {
+    const auto p = [&](const float* column) { return P(column + from.at, from.shift); };
+    return {p(rows.columns.scale), p(rows.columns.inverse), p(rows.columns.bound)};
   }
 };
 
@@ -73,7 +73,7 @@ struct CastFormulas {
   const IntegerCast& cast;
 
   template <class P>
-  CastFormula from(std::int64_t) const {
+  CastFormula make(From) const {
     return {hn::Set(FloatTag(), cast.lower), hn::Set(FloatTag(), cast.upper)};
   }
 };

@@ -60,6 +60,25 @@ struct E4m3Rows {
 void e4m3_rows(const float* amax, std::int64_t count, float* scale, float* inverse);
 void fake_quant(const Stretch& stretch, const E4m3Rows& rows);
 
+/// ModelOpt's FP4 formula: scale, divisor and bound.
+struct Fp4Rows {
+  Columns columns;
+};
+void fake_quant(const Stretch& stretch, const Fp4Rows& rows);
+
+/// A grid of floats: its largest number, smallest normal number and step, and what a NaN is rounded to.
+struct ElementGrid {
+  float max, min_normal, step, nan;
+};
+/// ModelOpt's formula of dynamic blocks: scale, inverse (which multiplies the rounded number) and bound.
+struct BlockRows {
+  Columns columns;
+  ElementGrid grid;
+};
+void fake_quant(const Stretch& stretch, const BlockRows& rows);
+/// The largest |x| of every `block` elements, 8, 16, 32 or a multiple, NaN left out; `count` is a multiple.
+void block_maxima(const void* x, DType dtype, std::int64_t count, std::int64_t block, float* maxima);
+
 /// Rounding to integers lower .. upper.
 struct IntegerCast {
   float lower, upper;

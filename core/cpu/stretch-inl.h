@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 
 #include <hwy/cache_control.h>
 
@@ -66,28 +67,44 @@ void for_elements(const T* x, T* y, std::uint8_t* mask, std::int64_t count, bool
   if (done < count) for_rest(x, y, mask, done, count, step);
 }
 
-/// A parameter of all elements, and one for each.
+/// A parameter of all elements, one for each, and one for every 2^shift.
 struct Shared {
-  explicit Shared(const float* p) : value(hn::Set(FloatTag(), *p)) {}
+  Shared(const float* p, int) : value(hn::Set(FloatTag(), *p)) {}
   FloatVector at(std::int64_t) const { return value; }
   FloatVector value;
 };
 struct Each {
-  explicit Each(const float* p) : values(p) {}
+  Each(const float* p, int) : values(p) {}
   FloatVector at(std::int64_t i) const { return hn::LoadU(FloatTag(), values + i); }
   const float* values;
 };
+struct Blocked {
+  Blocked(const float* p, int bits) : values(p), shift(bits) {}
+  FloatVector at(std::int64_t i) const { return hn::Set(FloatTag(), values[i >> shift]); }
+  const float* values;
+  int shift;
+};
+/// Where the parameters of a formula begin in their columns.
+struct From {
+  std::int64_t at;
+  int shift = 0;
+};
 
-/// `rows.template from<P>(k)`: the formula with parameter k, or k, k + 1, .. for consecutive elements.
+/// `rows.template make<P>(from)`: the formula with parameters of kind P.
 template <class T, class Rows>
 void for_stretch(const Stretch& s, const Rows& rows) {
   const T* x = static_cast<const T*>(s.x);
   T* y = static_cast<T*>(s.y);
   const bool stream = s.beyond_cache && vector_aligned(y);
-  if (s.shared == 0) return for_elements(x, y, s.mask, s.count, stream, rows.template from<Each>(0));
+  if (s.shared == 0) return for_elements(x, y, s.mask, s.count, stream, rows.template make<Each>(From{0}));
+  const auto length = static_cast<std::uint64_t>(s.shared);
+  if (s.shared < s.count && s.shared >= static_cast<std::int64_t>(hn::Lanes(FloatTag())) &&
+      std::has_single_bit(length))
+    return for_elements(x, y, s.mask, s.count, stream,
+                        rows.template make<Blocked>(From{0, std::countr_zero(length)}));
   for (std::int64_t i = 0, k = 0; i < s.count; i += s.shared, ++k)
     for_elements(x + i, y + i, s.mask == nullptr ? nullptr : s.mask + i / 8, std::min(s.shared, s.count - i),
-                 stream, rows.template from<Shared>(k));
+                 stream, rows.template make<Shared>(From{k}));
 }
 
 template <class Rows>

@@ -146,6 +146,13 @@ void Broadcast::expanded() const {
 
 }  // namespace
 
+void for_stretches(const Tensor& x, std::int64_t length, Tensor& y, Tensor* mask,
+                   const std::function<void(const Stretch&, std::int64_t)>& run) {
+  const Whole whole{x, y, mask};
+  for_chunks(whole, length,
+             [&](std::int64_t begin, std::int64_t end) { run(whole.part(begin, end, end - begin), begin); });
+}
+
 void for_stretches(const Tensor& x, const Columns& columns, Tensor& y, Tensor* mask, const RunStretch& run) {
   const Whole whole{x, y, mask};
   if (x.numel() <= parallel_stretch) return run(whole.part(0, x.numel(), x.numel()), columns);

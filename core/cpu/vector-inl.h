@@ -30,6 +30,9 @@ FQ_HD FloatVector mul_(FloatVector a, FloatVector b) { return hn::Mul(a, b); }
 FQ_HD FloatVector div_(FloatVector a, FloatVector b) { return hn::Div(a, b); }
 FQ_HD FloatVector abs_(FloatVector a) { return hn::Abs(a); }
 FQ_HD FloatVector copysign_(FloatVector magnitude, FloatVector sign) { return hn::CopySign(magnitude, sign); }
+FQ_HD FloatVector flip_(FloatVector a, FloatVector b) {
+  return hn::Xor(a, hn::And(b, hn::SignBit(FloatTag())));
+}
 FQ_HD FloatMask less_(FloatVector a, FloatVector b) { return hn::Lt(a, b); }
 FQ_HD FloatMask less_equal_(FloatVector a, FloatVector b) { return hn::Le(a, b); }
 FQ_HD FloatMask is_nan_(FloatVector a) { return hn::IsNaN(a); }

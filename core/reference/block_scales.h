@@ -33,32 +33,27 @@ inline float power_of_two(int exponent) {
 }
 
 /// Neither 0 nor infinite nor NaN.
-inline bool is_usable(float amax) { return amax != 0 && std::isfinite(amax); }
+inline bool is_usable(float amax) { return amax != 0 && std::fabs(amax) <= 0x1.fffffep127f; }
 
 /// unscale = 2^e: e the exponent of fl(amax / max), rounded up within -127 .. 127.
 inline BlockScale e8m0_scale(float amax, float max) {
-  if (!is_usable(amax)) return {};
-  const auto word = std::bit_cast<std::uint32_t>(amax / max);
-  const int field = static_cast<int>(word >> 23);
-  const std::uint32_t mantissa = word & 0x7fffffu;
-  const bool up = mantissa != 0 && field != 0xfe && !(field == 0 && mantissa <= 0x400000u);
-  const int exponent = field - 127 + (up ? 1 : 0);
-  return {power_of_two(-exponent), power_of_two(exponent)};
+  const float unscale = is_usable(amax) ? scalar::power_of_two_unscale(amax, max) : 1.0f;
+  return {1.0f / unscale, unscale};
 }
 
 /// unscale = e4m3(1 / fl(max / amax)).
 inline BlockScale e4m3_scale(float amax, float max) {
-  if (!is_usable(amax)) return {};
-  const double unscale = scalar::round_e4m3(static_cast<float>(1.0 / static_cast<double>(max / amax)));
+  const double found = scalar::round_e4m3(static_cast<float>(1.0 / static_cast<double>(max / amax)));
+  const double unscale = is_usable(amax) ? found : 1.0;
   return {static_cast<float>(1.0 / unscale), static_cast<float>(unscale)};
 }
 
 /// unscale = e4m3(fl(amax / max) * T) / T, T = 448 * fl(max / global).
 inline BlockScale e4m3_scale(float amax, float max, float global) {
-  if (!is_usable(amax) || !is_usable(global)) return {};
   const double level = 448.0 * static_cast<double>(max / global);
-  const double unscale =
+  const double found =
       scalar::round_e4m3(static_cast<float>(static_cast<double>(amax / max) * level)) / level;
+  const double unscale = is_usable(amax) && is_usable(global) ? found : 1.0;
   return {static_cast<float>(1.0 / unscale), static_cast<float>(unscale)};
 }
 

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/cpu/fake_quant_blocks.h"
 #include "fakequant/core/formulas.h"
 #include "fakequant/core/reference/clipped.h"
-#include "fakequant/core/reference/last_axis_blocks.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::modelopt {
@@ -51,37 +51,31 @@ Tensor blocks_of(const Tensor& x, const Amax& amax) {
   return x.to(Layout::row_major).reshape({blocks, x.numel() / blocks});
 }
 
-Tensor restored(const Tensor& y, const Tensor& x) { return y.reshape(x.shape()).to(x.layout()); }
+/// y and, where asked for, the mask in the shape of x.
+struct Result {
+  Tensor y, mask;
+};
 
-Tensor quantized(const Tensor& x, const Amax& amax, const Tensor& scales, DType out_dtype) {
-  const Tensor blocks = blocks_of(x, amax);
-  Tensor y = Tensor::empty(blocks.shape(), out_dtype, x.device());
-  if (x.device().is_meta()) return restored(y, x);
-  const auto* s = scales.data<float>();
-  const std::int64_t length = std::max<std::int64_t>(blocks.dim(1), 1);
-  detail::map_last_axis_blocks(blocks, length, y, [s](const float* in, float* out, auto count, auto j) {
-    if (s[j] == 0) return std::fill_n(out, count, 0.0f), void();
-    const float divisor = scalar::fp4_divisor(s[j]);
-    for (std::int64_t i = 0; i < count; ++i) out[i] = scalar::fp4_fake_quant(in[i], divisor);
-  });
-  return restored(y, x);
-}
-
-Tensor block_mask(const Tensor& x, const Amax& amax) {
-  const Tensor range = amax.shape().empty() ? amax.tensor() : amax.tensor().reshape({-1, 1});
-  return detail::within_amax(blocks_of(x, amax), range, kStatic).reshape(x.shape());
-}
-
-Tensor cast(const Tensor& x, DType out_dtype) {
-  const Tensor in = x.to(Layout::row_major);
-  Tensor y = Tensor::empty(x.shape(), out_dtype, x.device());
+Result quantized(const Tensor& x, const Amax& amax, const Tensor& scales, DType out_dtype, bool masked) {
+  const Tensor rows = blocks_of(x, amax);
+  const Tensor in = rows.dtype() == out_dtype ? rows : rows.to(DType::f32);
+  Tensor y = Tensor::empty(in.shape(), in.dtype(), x.device());
+  Tensor mask = masked ? Tensor::empty(in.shape(), DType::u1, x.device()) : Tensor();
   if (!x.device().is_meta())
-    detail::map_last_axis_blocks(in.reshape({-1}), detail::chunk_elements, y,
-                                 [](const float* v, float* out, auto count, auto) {
-                                   for (std::int64_t i = 0; i < count; ++i)
-                                     out[i] = scalar::fp4_signed(v[i], scalar::e2m1_magnitude(v[i]));
-                                 });
-  return y.to(x.layout());
+    cpu::fake_quant_fp4(in, scales, detail::compared_with(x.dtype(), amax.tensor()), y,
+                        masked ? &mask : nullptr);
+  if (masked) mask = mask.reshape(x.shape());
+  return {y.to(out_dtype).reshape(x.shape()).to(x.layout()), mask};
+}
+
+Result cast(const Tensor& x, DType out_dtype, bool masked) {
+  const Tensor in = x.dtype() == out_dtype ? x : x.to(DType::f32);
+  Result out{Tensor::empty(x.shape(), in.dtype(), x.device(), x.layout()), {}};
+  if (masked) out.mask = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
+  if (!x.device().is_meta())
+    cpu::fake_quant_fp4(in, Tensor::scalar(1), Tensor::scalar(6), out.y, masked ? &out.mask : nullptr);
+  out.y = out.y.to(out_dtype);
+  return out;
 }
 
 }  // namespace
@@ -106,29 +100,29 @@ Tensor static_blockwise_fp4_fake_quant(const Tensor& x, const Amax& amax, const 
   const DType dtype = output_type(x, out_dtype, kStatic);
   const Tensor scales =
       compute_fp4_scales(amax, global_amax, quantize_block_scales, fp8_max_for_normalization);
-  return quantized(x, amax, scales, dtype);
+  return quantized(x, amax, scales, dtype, false).y;
 }
 
 Variable static_blockwise_fp4_fake_quant(const Variable& x, const Amax& amax, const Amax& global_amax,
                                          bool quantize_block_scales, double fp8_max_for_normalization,
                                          std::optional<DType> out_dtype, bool pass_through_bwd) {
   const Variable v = x.as_float();
-  Tensor y = static_blockwise_fp4_fake_quant(v.tensor(), amax, global_amax, quantize_block_scales,
-                                             fp8_max_for_normalization, out_dtype);
+  const DType dtype = output_type(v.tensor(), out_dtype, kStatic);
+  const Tensor scales =
+      compute_fp4_scales(amax, global_amax, quantize_block_scales, fp8_max_for_normalization);
   const bool masked = detail::needs_grad({v}) && !pass_through_bwd;
-  return detail::record_clipped(kStatic, v, std::move(y), masked ? block_mask(v.tensor(), amax) : Tensor());
+  Result out = quantized(v.tensor(), amax, scales, dtype, masked);
+  return detail::record_clipped(kStatic, v, std::move(out.y), std::move(out.mask));
 }
 
 Tensor fp4_cast_ste(const Tensor& x, std::optional<DType> out_dtype) {
-  return cast(x, output_type(x, out_dtype, kCast));
+  return cast(x, output_type(x, out_dtype, kCast), false).y;
 }
 
 Variable fp4_cast_ste(const Variable& x, std::optional<DType> out_dtype) {
   const Variable v = x.as_float();
-  Tensor y = fp4_cast_ste(v.tensor(), out_dtype);
-  const bool masked = detail::needs_grad({v});
-  return detail::record_clipped(
-      kCast, v, std::move(y), masked ? detail::within_amax(v.tensor(), Tensor::scalar(6), kCast) : Tensor());
+  Result out = cast(v.tensor(), output_type(v.tensor(), out_dtype, kCast), detail::needs_grad({v}));
+  return detail::record_clipped(kCast, v, std::move(out.y), std::move(out.mask));
 }
 
 }  // namespace fq::modelopt

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/cpu/fake_quant_blocks.h"
 #include "fakequant/core/minifloat.h"
 #include "fakequant/core/reference/block_scales.h"
 #include "fakequant/core/reference/clipped.h"
@@ -76,50 +77,53 @@ void check(const Tensor& x, const Request& r) {
            r.global.values().size(), to_string(x.shape()));
 }
 
-/// out = sign(x) * (round(|x| * scale) * unscale)
-template <class Round>
-void requantize(const float* in, float* out, std::int64_t count, detail::BlockScale s, Round&& round) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float magnitude = round(std::fabs(in[i]) * s.scale) * s.unscale;
-    out[i] = in[i] < 0 ? -magnitude : magnitude;
-  }
-}
-
-void extension(const Tensor& x, const Request& r, Tensor& y) {
-  const Element e = element(r.num_bits);
+cpu::BlockScales scales_of(const Tensor& x, const Request& r, float max) {
+  if (r.scale_bits == kE8m0) return cpu::power_of_two_scales(max);
   const auto global = r.global.values();
   const std::int64_t blocks_per_row = (x.shape().back() + r.block - 1) / r.block;
-  const auto scale = [&](float amax, std::int64_t j) {
-    amax = std::min(amax, std::numeric_limits<float>::max());
-    if (r.scale_bits == kE8m0) return detail::e8m0_scale(amax, e.grid.max);
-    if (global.empty()) return detail::e4m3_scale(amax, e.grid.max);
-    return detail::e4m3_scale(amax, e.grid.max,
-                              global[global.size() == 1 ? 0 : static_cast<std::size_t>(j / blocks_per_row)]);
+  return [=](const float* amax, std::int64_t first, std::int64_t count, float* scale, float* unscale) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float most = std::min(amax[i], std::numeric_limits<float>::max());
+      const std::size_t row = global.size() <= 1 ? 0 : static_cast<std::size_t>((first + i) / blocks_per_row);
+      const auto s =
+          global.empty() ? detail::e4m3_scale(most, max) : detail::e4m3_scale(most, max, global[row]);
+      scale[i] = s.scale;
+      unscale[i] = s.unscale;
+    }
   };
+}
+
+/// Every block is full, and of a format that the vector kernels know.
+bool is_whole(const Tensor& x, const Request& r) {
+  return x.shape().back() % r.block == 0 && r.num_bits != kE3m0;
+}
+
+void extension(const Tensor& x, const Request& r, float bound, Tensor& y, Tensor* mask) {
+  const Element e = element(r.num_bits);
+  const auto scales = scales_of(x, r, e.grid.max);
   const bool half_away = r.num_bits == kE3m0;
+  const cpu::ElementGrid grid{e.grid.max, e.grid.min_normal, e.grid.step, e.nan};
+  if (is_whole(x, r)) return cpu::fake_quant_blocks(x, r.block, grid, scales, bound, y, mask);
   detail::map_last_axis_blocks(x, r.block, y, [&](const float* in, float* out, auto count, auto j) {
-    const auto s = scale(detail::largest_number(in, count), j);
-    if (half_away) return requantize(in, out, count, s, scalar::e3m0_magnitude<float>);
-    requantize(in, out, count, s,
-               [e](float v) { return e.grid.round(scalar::select_(scalar::is_nan_(v), e.nan, v)); });
+    float scale = 1, unscale = 1;
+    const float amax = detail::largest_number(in, count);
+    scales(&amax, j, 1, &scale, &unscale);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float away = scalar::e3m0_magnitude(in[i] * scale) * unscale;
+      out[i] = half_away ? (in[i] < 0 ? -away : away)
+                         : scalar::block_fake_quant(in[i], scale, unscale, grid.max, grid.min_normal,
+                                                    grid.step, grid.nan);
+    }
   });
 }
 
-void triton(const Tensor& x, const Request& r, Tensor& y) {
+void triton(const Tensor& x, const Request& r, float bound, Tensor& y, Tensor* mask) {
   const float ratio = r.global.values()[0] / 2688.0f, global = ratio > 0 ? ratio : 1e-12f;
+  if (is_whole(x, r)) return cpu::fake_quant_nvfp4(x, global, bound, y, mask);
   detail::map_last_axis_blocks(x, r.block, y, [global](const float* in, float* out, auto count, auto) {
     const float scale = scalar::nvfp4_scale(detail::largest_number(in, count), global);
     for (std::int64_t i = 0; i < count; ++i) out[i] = scalar::fp4_fake_quant(in[i], scale);
   });
-}
-
-Tensor quantized(const Tensor& x, const Request& r) {
-  check(x, r);
-  (void)element(r.num_bits);
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  if (!x.device().is_meta())
-    (r.kernel == BlockKernel::triton ? triton : extension)(x.to(Layout::row_major), r, y);
-  return y.to(x.layout());
 }
 
 Tensor global_mask(const Tensor& x, const Amax& global) {
@@ -127,21 +131,40 @@ Tensor global_mask(const Tensor& x, const Amax& global) {
   return detail::within_amax(x, range, kDynamic);
 }
 
+struct Result {
+  Tensor y, mask;
+};
+
+Result quantized(const Tensor& input, const Request& r, bool masked) {
+  check(input, r);
+  (void)element(r.num_bits);
+  const Tensor x = input.to(Layout::row_major);
+  Result out{Tensor::empty(x.shape(), x.dtype(), x.device()), {}};
+  const bool fused = masked && is_whole(x, r) && r.global.values().size() == 1;
+  if (fused) out.mask = Tensor::empty(x.shape(), DType::u1, x.device());
+  const float bound = fused ? *detail::compared_with(x.dtype(), r.global.tensor()).data<float>()
+                            : std::numeric_limits<float>::infinity();
+  if (!x.device().is_meta())
+    (r.kernel == BlockKernel::triton ? triton : extension)(x, r, bound, out.y, fused ? &out.mask : nullptr);
+  if (masked && !fused) out.mask = global_mask(x, r.global);
+  out.y = out.y.to(input.layout());
+  return out;
+}
+
 }  // namespace
 
 Tensor dynamic_block_quantize(const Tensor& x, const NumBits& num_bits, const NumBits& scale_bits,
                               std::int64_t block_size, const Amax& global_amax, BlockKernel kernel, bool) {
-  return quantized(x, {num_bits, scale_bits, block_size, global_amax, kernel});
+  return quantized(x, {num_bits, scale_bits, block_size, global_amax, kernel}, false).y;
 }
 
 Variable dynamic_block_quantize(const Variable& x, const NumBits& num_bits, const NumBits& scale_bits,
                                 std::int64_t block_size, const Amax& global_amax, BlockKernel kernel,
                                 bool pass_through_bwd) {
   const Variable v = x.as_float();
-  Tensor y = quantized(v.tensor(), {num_bits, scale_bits, block_size, global_amax, kernel});
   const bool masked = detail::needs_grad({v}) && !pass_through_bwd && global_amax.defined();
-  return detail::record_clipped(kDynamic, v, std::move(y),
-                                masked ? global_mask(v.tensor(), global_amax) : Tensor());
+  Result out = quantized(v.tensor(), {num_bits, scale_bits, block_size, global_amax, kernel}, masked);
+  return detail::record_clipped(kDynamic, v, std::move(out.y), std::move(out.mask));
 }
 
 }  // namespace fq::modelopt

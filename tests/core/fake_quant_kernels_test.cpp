@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "fakequant/core/cpu/codes.h"
@@ -28,10 +29,6 @@ struct Expected {
 using Formula = std::function<Expected(float, float, float)>;
 using Kernel = std::function<void(const Tensor& x, const Tensor& amax, Tensor& y, Tensor* mask)>;
 
-bool same(float a, float b) {
-  return (a != a && b != b) || std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
-}
-
 /// The kernel's values and mask, on every target, are those of the formula.
 void compare(const Tensor& x, const Tensor& amax, const Formula& formula, const Kernel& kernel) {
   const auto in = x.to(DType::f32).to_vector<float>();
@@ -46,20 +43,14 @@ void compare(const Tensor& x, const Tensor& amax, const Formula& formula, const 
     }
   });
   const auto expected = Tensor::from(rounded, x.shape()).to(x.dtype()).to(DType::f32).to_vector<float>();
-  const Tensor ones = Tensor::full(x.shape(), 1.0, DType::f32, Device::cpu(), x.layout());
   on_every_target([&](std::int64_t target) {
     Tensor y = Tensor::zeros(x.shape(), x.dtype(), Device::cpu(), x.layout());
     Tensor mask = Tensor::empty(x.shape(), DType::u1, Device::cpu(), x.layout());
     kernel(x, amax, y, &mask);
     const auto got = y.to(DType::f32).to_vector<float>();
-    const auto bits = apply_mask(ones, mask).to_vector<float>();
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      ASSERT_TRUE(same(got[i], expected[i]))
-          << in[i] << " gives " << got[i] << ", not " << expected[i] << ", element " << i << " of "
-          << x.describe() << ", amax " << amax << " on " << target;
-      ASSERT_EQ(bits[i] != 0, passes[i])
-          << in[i] << ", element " << i << " of " << x.describe() << " on " << target;
-    }
+    const Tensor bits = mask.to(Layout::row_major);
+    expect_same(in, got, static_cast<const std::uint8_t*>(bits.raw()), expected, passes,
+                fmt::format("{} on {}", x.describe(), target));
     Tensor unmasked = Tensor::zeros(x.shape(), x.dtype(), Device::cpu(), x.layout());
     kernel(x, amax, unmasked, nullptr);
     ASSERT_EQ(std::memcmp(unmasked.raw(), y.raw(), static_cast<std::size_t>(y.nbytes())), 0);

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -42,6 +43,23 @@ inline std::vector<float> patterns() {
 
 inline bool bit(const std::vector<std::uint8_t>& mask, std::size_t i) {
   return ((mask[i / 8] >> (i % 8)) & 1) != 0;
+}
+
+/// Equal bits, or both NaN.
+inline bool same_number(float a, float b) {
+  return (a != a && b != b) || std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
+
+/// Values and packed mask against the expected ones; names the first element that differs.
+inline void expect_same(const std::vector<float>& x, const std::vector<float>& y, const std::uint8_t* mask,
+                        const std::vector<float>& expected, const std::vector<bool>& passes,
+                        const std::string& where) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const bool bit = ((mask[i / 8] >> (i % 8)) & 1) != 0;
+    if (same_number(y[i], expected[i]) && bit == passes[i]) continue;
+    FAIL() << x[i] << " gives " << y[i] << " with mask " << bit << ", not " << expected[i] << " with "
+           << passes[i] << ", element " << i << " of " << where;
+  }
 }
 
 }  // namespace fq

@@ -1,0 +1,117 @@
+#include "fakequant/core/cpu/fake_quant_blocks.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "fakequant/core/cpu/range_table.h"
+#include "fakequant/core/formulas.h"
+#include "fakequant/core/reference/block_scales.h"
+
+namespace fq::cpu {
+namespace {
+
+constexpr std::int64_t kChunk = 4096;  // elements, so that the second pass over them reads the first cache
+
+/// Numbers of the blocks of a chunk.
+struct ChunkColumns {
+  using Column = std::array<float, kChunk / 8 + 64>;
+  Column amax, scale, unscale, bound;
+
+  [[nodiscard]] Columns columns() const { return {scale.data(), scale.data(), unscale.data(), bound.data()}; }
+};
+
+/// Each number of `count` blocks `block` times, in place from the back.
+void spread(ChunkColumns& c, std::int64_t count, std::int64_t block) {
+  for (auto* column : {&c.scale, &c.unscale})
+    for (std::int64_t i = count * block; i-- > 0;)
+      (*column)[static_cast<std::size_t>(i)] = (*column)[static_cast<std::size_t>(i / block)];
+}
+
+/// fill(columns, first, count) makes the scales of blocks from their largest |x|, run(stretch, columns) uses
+/// them. Blocks shorter than a vector have their numbers spread over the elements.
+template <class Fill, class Run>
+void dynamic(const Tensor& x, std::int64_t block, float bound, Tensor& y, Tensor* mask, Fill&& fill,
+             Run&& run) {
+  const bool narrow = block < vector_group();
+  const std::int64_t length = narrow ? kChunk / 8 : kChunk;
+  for_stretches(x, length, y, mask, [&](Stretch part, std::int64_t begin) {
+    ChunkColumns c;
+    const std::int64_t count = part.count / block;
+    block_maxima(part.x, part.dtype, part.count, block, c.amax.data());
+    fill(c, begin / block, count);
+    c.bound.fill(bound);
+    if (narrow) spread(c, count, block);
+    part.shared = narrow ? 0 : block;
+    run(part, c.columns());
+  });
+}
+
+void divisors(const float* scale, std::int64_t count, float* divisor) {
+  for (std::int64_t i = 0; i < count; ++i) divisor[i] = scalar::fp4_divisor(scale[i]);
+}
+
+/// Blocks that fill chunks.
+void fp4_chunks(const Tensor& x, std::int64_t block, const float* scale, const float* bound, Tensor& y,
+                Tensor* mask) {
+  for_stretches(x, kChunk, y, mask, [=](Stretch part, std::int64_t begin) {
+    std::array<float, kChunk / 8> divisor;
+    const std::int64_t first = begin / block;
+    divisors(scale + first, part.count / block, divisor.data());
+    part.shared = block;
+    fake_quant(part, Fp4Rows{{scale + first, divisor.data(), nullptr, bound + first}});
+  });
+}
+
+}  // namespace
+
+BlockScales power_of_two_scales(float max) {
+  return [max](const float* amax, std::int64_t, std::int64_t count, float* scale, float* unscale) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto s = detail::e8m0_scale(std::min(amax[i], std::numeric_limits<float>::max()), max);
+      scale[i] = s.scale;
+      unscale[i] = s.unscale;
+    }
+  };
+}
+
+void fake_quant_blocks(const Tensor& x, std::int64_t block, const ElementGrid& grid,
+                       const BlockScales& scales, float bound, Tensor& y, Tensor* mask) {
+  dynamic(
+      x, block, bound, y, mask,
+      [&](ChunkColumns& c, std::int64_t first, std::int64_t count) {
+        scales(c.amax.data(), first, count, c.scale.data(), c.unscale.data());
+      },
+      [&](const Stretch& stretch, const Columns& columns) {
+        fake_quant(stretch, BlockRows{columns, grid});
+      });
+}
+
+void fake_quant_nvfp4(const Tensor& x, float global, float bound, Tensor& y, Tensor* mask) {
+  dynamic(
+      x, 16, bound, y, mask,
+      [global](ChunkColumns& c, std::int64_t, std::int64_t count) {
+        for (std::int64_t i = 0; i < count; ++i) {
+          const auto k = static_cast<std::size_t>(i);
+          c.scale[k] = scalar::nvfp4_scale(c.amax[k], global);
+        }
+      },
+      [](const Stretch& stretch, const Columns& columns) { fake_quant(stretch, Fp4Rows{columns}); });
+}
+
+void fake_quant_fp4(const Tensor& x, const Tensor& scales, const Tensor& bounds, Tensor& y, Tensor* mask) {
+  const std::int64_t blocks = scales.numel(), block = x.numel() / std::max<std::int64_t>(blocks, 1);
+  if (blocks > 1 && block > 0 && block % vector_group() == 0 && kChunk % block == 0)
+    return fp4_chunks(x, block, scales.data<float>(), bounds.data<float>(), y, mask);
+  RangeTable table(3, blocks);
+  const float* scale = table.filled(0, scales);
+  const Columns columns{scale, table.column(1), nullptr, table.filled(2, bounds)};
+  divisors(scale, padded(blocks), table.column(1));
+  const auto run = [](const Stretch& stretch, const Columns& at) { fake_quant(stretch, Fp4Rows{at}); };
+  if (blocks == 1) return for_stretches(x, columns, y, mask, run);
+  const Shape grid{blocks, block};
+  Tensor rows = y.reshape(grid), bits = mask == nullptr ? Tensor() : mask->reshape(grid);
+  for_stretches(x.reshape(grid), {blocks, 1}, columns, rows, mask == nullptr ? nullptr : &bits, run);
+}
+
+}  // namespace fq::cpu
