@@ -5,9 +5,9 @@
 /// Common to all: `x` is f32, f16 or bf16, any layout (codes are row-major). Where x is 16-bit, scales have
 /// its type and every operation is rounded to it, unless f32 is said. amax = the largest |x| of a block, NaN
 /// where there is one. Ties round to even. A block of the last axis, or of the flattened x, that is not full
-/// is padded with zeros on the right. On `meta` only shapes flow. The loops are plain; int8, fp8 and the
-/// roundings of mxfp8 are vectorised by the compiler. Errors: ArgumentError; x without elements is refused
-/// where a scale could not be found.
+/// is padded with zeros on the right. On `meta` only shapes flow.
+/// These are plain loops, for weights, which are packed once. Errors: ArgumentError; x without elements is
+/// refused where a scale could not be found.
 
 #include <map>
 #include <optional>

@@ -65,7 +65,7 @@ void encode(const Tensor& x, const Shape& block, const Tensor& scale, Tensor& co
   auto* bytes = static_cast<std::uint8_t*>(codes.mutable_raw());
   packed::visit_rounding(x.dtype(), [&]<class T>(T) {
     packed::for_chunks(x, block, [&](const float* v, auto begin, auto count, auto j, auto step) {
-      auto* to = bytes + begin;
+      std::uint8_t* __restrict to = bytes + begin;
       if (step == 0) {
         const float divisor = s[j];
         for (std::int64_t k = 0; k < count; ++k) to[k] = code(rounded<T>(v[k] / divisor));

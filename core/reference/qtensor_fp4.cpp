@@ -60,7 +60,8 @@ QTensor nvfp4_qtensor(const Tensor& x, const Amax& scale2, std::int64_t block_si
   packed::for_chunks(in, out.block, [&, e2m1](const float* v, auto begin, auto count, auto j, auto) {
     const float step = steps[static_cast<std::size_t>(j)];
     const Minifloat grid = e2m1;
-    for (std::int64_t k = 0; k < count; ++k) bytes[begin + k] = nvfp4_code(v[k] / step, grid);
+    std::uint8_t* __restrict to = bytes + begin;
+    for (std::int64_t k = 0; k < count; ++k) to[k] = nvfp4_code(v[k] / step, grid);
   });
   out.codes = pack_codes(codes, DType::f4_e2m1);
   return out;

@@ -68,7 +68,8 @@ QTensor mxfp4_qtensor(const Tensor& x, std::int64_t block_size) {
   const auto* factor = factors.data();
   auto* bytes = codes.mutable_data<std::uint8_t>();
   packed::for_chunks(in, out.block, [&](const float* v, auto begin, auto count, auto j, auto step) {
-    for (std::int64_t k = 0; k < count; ++k) bytes[begin + k] = mxfp4_code(v[k] * factor[j + k * step]);
+    std::uint8_t* __restrict to = bytes + begin;
+    for (std::int64_t k = 0; k < count; ++k) to[k] = mxfp4_code(v[k] * factor[j + k * step]);
   });
   out.codes = pack_codes(codes, DType::f4_e2m1);
   return out;
@@ -89,8 +90,8 @@ QTensor mxfp8_qtensor(const Tensor& x) {
   const Minifloat e4m3 = Minifloat::of({4, 3});
   packed::for_chunks(in, block, [=](const float* v, auto begin, auto count, auto j, auto step) {
     const Minifloat grid = e4m3;
-    for (std::int64_t k = 0; k < count; ++k)
-      bytes[begin + k] = grid.encode(grid.round(v[k] * factor[j + k * step]));
+    std::uint8_t* __restrict to = bytes + begin;
+    for (std::int64_t k = 0; k < count; ++k) to[k] = grid.encode(grid.round(v[k] * factor[j + k * step]));
   });
   return out;
 }
