@@ -25,6 +25,10 @@ int highest_code(const ObserverOptions& o) {
 void check(const ObserverOptions& o) {
   FQ_CHECK(o.dtype == DType::i8 || o.dtype == DType::u8, kWhere, "codes of {}: use i8 or u8", name(o.dtype));
   FQ_CHECK(o.eps > 0, kWhere, "eps is {}: it must be positive", o.eps);
+  const bool symmetric =
+      o.qscheme == QScheme::per_tensor_symmetric || o.qscheme == QScheme::per_channel_symmetric;
+  FQ_CHECK(!(symmetric && o.reduce_range && o.dtype == DType::u8), kWhere,
+           "a symmetric scheme of u8 has no reduced range: use i8, or an affine scheme");
   FQ_CHECK(o.quant_min.has_value() == o.quant_max.has_value(), kWhere,
            "only one of quant_min and quant_max is given: give both");
   if (!o.quant_min) return;

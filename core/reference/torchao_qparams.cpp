@@ -35,7 +35,8 @@ Tensor as_type(const std::vector<float>& values, const Shape& shape, DType dtype
   return out;
 }
 
-/// One scale and zero point a range, by f(lower, upper, eps, codes) in steps of T.
+/// One scale and zero point a range, by f(lower, upper, eps, codes, near) in steps of T; `near` are the
+/// bounds of the codes and the zero point of symmetric ranges as T has them.
 template <class F>
 QParams choose(const Ranges& ranges, const Shape& shape, DType dtype, DType zero_point_dtype,
                IntegerType target, const QParamsOptions& options, const char* function, F f) {
@@ -45,8 +46,9 @@ QParams choose(const Ranges& ranges, const Shape& shape, DType dtype, DType zero
   detail::visit_rounding(dtype, [&]<class T>(T) {
     using V = Step<T>;
     const V eps{rounded<T>(static_cast<float>(options.eps.value_or(smallest_normal(dtype))))};
+    const Codes near{rounded<T>(codes.lower), rounded<T>(codes.upper), rounded<T>(std::trunc(codes.middle))};
     for (std::size_t i = 0; i < ranges.lower.size(); ++i) {
-      const auto [scale, zero] = f(V{ranges.lower[i]}, V{ranges.upper[i]}, eps, codes);
+      const auto [scale, zero] = f(V{ranges.lower[i]}, V{ranges.upper[i]}, eps, codes, near);
       n.scale.push_back(static_cast<float>(scale));
       n.zero_point.push_back(static_cast<float>(zero));
     }
@@ -55,37 +57,33 @@ QParams choose(const Ranges& ranges, const Shape& shape, DType dtype, DType zero
           as_type(n.zero_point, shape, options.zero_point_dtype.value_or(zero_point_dtype))};
 }
 
-template <class V>
-V zero_point_of(V lower, V scale, const Codes& codes) {
-  return scalar::asymmetric_zero_point(lower, scale, V{codes.lower}, V{codes.upper});
-}
-
 /// Scale and zero point of a range that has been made to hold 0.
 template <class V>
-std::pair<V, V> preserving(MappingType mapping, V lower, V upper, V eps, const Codes& codes) {
+std::pair<V, V> preserving(MappingType mapping, V lower, V upper, V eps, const Codes& codes,
+                           const Codes& near) {
   using scalar::at_least;
   const V steps{codes.upper - codes.lower};
   switch (mapping) {
     case MappingType::symmetric:
       return {at_least(scalar::symmetric_scale(lower, upper, V{(codes.upper - codes.lower) / 2}), eps),
-              V{std::trunc(codes.middle)}};
+              V{near.middle}};
     case MappingType::symmetric_no_clipping_err:
       return {at_least(scalar::no_clipping_scale(lower, upper, V{codes.lower}, V{codes.upper}), eps),
-              V{std::trunc(codes.middle)}};
+              V{near.middle}};
     default:
       break;
   }
   const V scale = at_least(scalar::asymmetric_scale(lower, upper, steps), eps);
-  return {scale, zero_point_of(lower, scale, codes)};
+  return {scale, scalar::asymmetric_zero_point(lower, scale, V{near.lower}, V{near.upper})};
 }
 
 QParams choose_preserving(const Ranges& ranges, const Shape& shape, DType dtype, MappingType mapping,
                           IntegerType target, const QParamsOptions& options, const char* function) {
   return choose(ranges, shape, dtype, DType::i32, target, options, function,
-                [mapping]<class V>(V lower, V upper, V eps, const Codes& codes) {
+                [mapping]<class V>(V lower, V upper, V eps, const Codes& codes, const Codes& near) {
                   const V zero{0.0f};
                   return preserving(mapping, scalar::at_most(lower, zero), scalar::at_least(upper, zero), eps,
-                                    codes);
+                                    codes, near);
                 });
 }
 
@@ -131,7 +129,7 @@ QParams choose_qparams_affine_tinygemm(const Tensor& x, MappingType mapping_type
   const Reduction r = reduction(x.shape(), block_size, where);
   if (x.device().is_meta()) return unknown(r.result, x.dtype(), x.dtype(), options);
   return choose(detail::block_ranges(x, r.block, where), r.result, x.dtype(), x.dtype(), target_dtype,
-                options, where, []<class V>(V lower, V upper, V eps, const Codes& codes) {
+                options, where, []<class V>(V lower, V upper, V eps, const Codes& codes, const Codes&) {
                   const V steps{codes.upper - codes.lower};
                   const V scale = scalar::at_least(scalar::asymmetric_scale(lower, upper, steps), eps);
                   return std::pair(scale, scalar::floating_value(V{codes.middle}, scale, lower));
@@ -146,8 +144,8 @@ QParams choose_qparams_affine_dont_preserve_zero(const Tensor& x, MappingType ma
   const Reduction r = reduction(x.shape(), block_size, where);
   if (x.device().is_meta()) return unknown(r.result, x.dtype(), DType::i32, options);
   return choose(detail::block_ranges(x, r.block, where), r.result, x.dtype(), DType::i32, target_dtype,
-                options, where, []<class V>(V lower, V upper, V eps, const Codes& codes) {
-                  return preserving(MappingType::asymmetric, lower, upper, eps, codes);
+                options, where, []<class V>(V lower, V upper, V eps, const Codes& codes, const Codes& near) {
+                  return preserving(MappingType::asymmetric, lower, upper, eps, codes, near);
                 });
 }
 

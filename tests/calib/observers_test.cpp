@@ -76,6 +76,8 @@ TEST(Observers, Refuse) {
           "per channel");
   refuses([] { return HistogramObserver({.qscheme = QScheme::per_channel_affine}); }, "per channel");
   refuses([] { return HistogramObserver({}, 1); }, "use 2 or more");
+  refuses([] { return MinMaxObserver({.qscheme = QScheme::per_tensor_symmetric, .reduce_range = true}); },
+          "no reduced range");
   refuses([] { return qscheme("affine"); }, "per_tensor_affine");
   PerChannelMinMaxObserver observer(1);
   observer.observe(kFirst);

@@ -157,6 +157,11 @@ TEST(TorchaoAffine, Refuses) {
       "the zero point is [3]");
   refuses([&] { return quantize_affine(x.to(DType::f64), {1, 3}, scale, zero, kInt8); }, "the input is f64");
   refuses([&] { return quantize_affine(x, {1, 3}, scale.to(DType::f64), zero, kInt8); }, "the scale is f64");
+  refuses(
+      [&] {
+        return quantize_affine(x.to(DType::f16), {1, 3}, scale.to(DType::f16), zero, {32, false});
+      },
+      "are beyond f16");
   const Tensor codes = Tensor::zeros({2, 6}, DType::i32);
   refuses([&] { return dequantize_affine(codes, {1, 3}, scale, zero, kInt8); }, "give i8");
   refuses(
@@ -194,6 +199,11 @@ TEST(TorchaoQParams, ZeroPointsOfIntegersWrap) {
   const QParams q = choose_qparams_affine(ramp({3}), MappingType::symmetric, {3}, {8, true},
                                           {.zero_point_dtype = DType::i8});
   EXPECT_EQ(q.zero_point.to_vector<std::int8_t>()[0], -128);
+}
+
+TEST(TorchaoQParams, BoundsOfCodesAreRoundedToTheTypeOfX) {
+  const Tensor x = Tensor::from({-3.0f, 0.0f}).to(DType::bf16);
+  EXPECT_EQ(choose_qparams_affine(x, MappingType::asymmetric, {2}, {16, false}).zero_point.item(), 32768);
 }
 
 TEST(TorchaoQParams, EpsIsTheLeastScale) {
