@@ -158,8 +158,8 @@ QuantDescriptor::QuantDescriptor(QuantDescriptorOptions options) : options_(std:
   check_format(options_);
   check_axes(options_.axis);
   check_range(options_);
-  FQ_CHECK(!is_mx() || !amax().defined(), kWhere,
-           "dynamic blocks with scales (8, 0) take every scale from the input: leave amax out");
+  FQ_CHECK(needs_amax() || !amax().defined(), kWhere,
+           "dynamic blocks whose scales are not (4, 3) take every scale from the input: leave amax out");
   check_method(options_.calib_method);
   check_name(options_.name);
 }
@@ -179,8 +179,8 @@ bool QuantDescriptor::has_dynamic_blocks() const {
          block_sizes().lengths.begin()->second != Granularity::whole;
 }
 
-bool QuantDescriptor::is_mx() const {
-  return has_dynamic_blocks() && block_sizes().scale_bits == NumBits(8, 0);
+bool QuantDescriptor::needs_amax() const {
+  return !dynamic() && (!has_dynamic_blocks() || block_sizes().scale_bits == NumBits(4, 3));
 }
 
 Format QuantDescriptor::format() const {

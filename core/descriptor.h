@@ -43,8 +43,8 @@ class QuantDescriptor {
   /// or outside -64 .. 63; block lengths that are neither positive nor -1; dynamic blocks on several axes;
   /// scale_bits other than (4,3), (8,0) and 8, 8 with dynamic blocks; scale_block_sizes without scale_bits;
   /// amax that is negative, not finite, empty or of more than 16 axes; amax where nothing reads it: with
-  /// dynamic, with dynamic blocks whose scales are (8,0); learn_amax with dynamic or block_sizes; scale_amax
-  /// that is not positive; an unknown calib_method; a name that is not UTF-8.
+  /// dynamic, and with dynamic blocks whose scales are not (4,3); learn_amax with dynamic or block_sizes;
+  /// scale_amax that is not positive; an unknown calib_method; a name that is not UTF-8.
   explicit QuantDescriptor(QuantDescriptorOptions options);
 
   [[nodiscard]] const NumBits& num_bits() const noexcept { return options_.num_bits; }
@@ -68,10 +68,11 @@ class QuantDescriptor {
   /// "max", "moving_average", "histogram", "percentile", "entropy", "mse".
   [[nodiscard]] static const std::vector<std::string_view>& calib_methods();
 
-  /// Whether every input is looked at for its blocks' ranges: dynamic blocks of limited length.
+  /// Blocks of limited length whose ranges are taken from each input.
   [[nodiscard]] bool has_dynamic_blocks() const;
-  /// Dynamic blocks whose scales are powers of two (MX): no range is calibrated.
-  [[nodiscard]] bool is_mx() const;
+  /// Whether a range must be given, calibrated or learned before anything is quantized. Not with `dynamic`,
+  /// and of dynamic blocks only where scales are (4,3): then the range of the whole tensor.
+  [[nodiscard]] bool needs_amax() const;
 
   /// The number format of the codes. ModelOpt accepts `unsigned` with a float format, where it has no effect.
   [[nodiscard]] Format format() const;

@@ -59,8 +59,7 @@ DType Format::code_dtype() const {
   if (const auto* f = std::get_if<FloatFormat>(&value_)) {
     if (f->exponent == 5) return DType::f8_e5m2;
     if (f->exponent == 4) return DType::f8_e4m3;
-    FQ_CHECK(f->exponent == 2 && f->mantissa == 1, "format",
-             "{} has no storage type yet: use e4m3, e5m2 or e2m1", to_string(*this));
+    if (f->exponent + f->mantissa == 5) return DType::u8;
     return DType::f4_e2m1;
   }
   const auto& integer = std::get<IntFormat>(value_);

@@ -60,7 +60,8 @@ class Format {
   [[nodiscard]] float bound() const noexcept;
   /// The smallest code value: lower() of integers, -max() of floats.
   [[nodiscard]] float lower() const noexcept;
-  /// The type codes are kept in: i8, u8, i16, i32 (unsigned 16-bit), or the float's storage type.
+  /// The type codes are kept in: i8, u8, i16, i32 (unsigned 16-bit), or the float's storage type
+  /// (u8 for E3M2 and E2M3, a code in the low bits).
   [[nodiscard]] DType code_dtype() const;
   friend bool operator==(const Format&, const Format&) = default;
 

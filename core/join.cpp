@@ -14,15 +14,30 @@ AxisView memory_view(const Shape& shape, Layout layout, int axis) {
   return axis_view({shape[0], shape[2], shape[3], shape[1]}, position[axis]);
 }
 
+/// Copies `count` elements of fewer than 8 bits, from and to any bit.
+void copy_bits(const std::byte* in, std::int64_t from, std::byte* out, std::int64_t to, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto bit = in[(from + i) / 8] >> ((from + i) % 8) & std::byte{1};
+    auto& target = out[(to + i) / 8];
+    target = (target & ~(std::byte{1} << ((to + i) % 8))) | (bit << ((to + i) % 8));
+  }
+}
+
 /// Copies `length` indices of the axis from index `from` of x to index `to` of y.
-void copy_range(const Tensor& x, std::int64_t from, Tensor& y, std::int64_t to, std::int64_t length, int axis) {
+void copy_range(const Tensor& x, std::int64_t from, Tensor& y, std::int64_t to, std::int64_t length,
+                int axis) {
   const auto a = memory_view(x.shape(), x.layout(), axis), b = memory_view(y.shape(), y.layout(), axis);
-  const auto element = byte_size(x.dtype(), 1);
+  const std::int64_t bits = bit_width(x.dtype());
   const auto* in = static_cast<const std::byte*>(x.raw());
   auto* out = static_cast<std::byte*>(y.mutable_raw());
-  for (std::int64_t o = 0; o < a.outer; ++o)
-    std::memcpy(out + (o * b.size + to) * b.inner * element, in + (o * a.size + from) * a.inner * element,
-                static_cast<std::size_t>(length * a.inner * element));
+  for (std::int64_t o = 0; o < a.outer; ++o) {
+    const std::int64_t source = (o * a.size + from) * a.inner * bits,
+                       target = (o * b.size + to) * b.inner * bits, count = length * a.inner * bits;
+    if ((source | target | count) % 8 == 0)
+      std::memcpy(out + target / 8, in + source / 8, static_cast<std::size_t>(count / 8));
+    else
+      copy_bits(in, source, out, target, count);
+  }
 }
 
 }  // namespace
@@ -34,8 +49,8 @@ Tensor join(const std::vector<Tensor>& parts, int axis) {
   shape[at] = 0;
   for (const auto& part : parts) {
     Shape other = part.shape();
-    FQ_CHECK(other.size() == shape.size() && part.dtype() == parts[0].dtype(), "concat", "{} does not join with {}",
-             part.describe(), parts[0].describe());
+    FQ_CHECK(other.size() == shape.size() && part.dtype() == parts[0].dtype(), "concat",
+             "{} does not join with {}", part.describe(), parts[0].describe());
     shape[at] += other[at];
     other[at] = shape[at];
     FQ_CHECK(other == shape, "concat", "{} and {} differ on an axis other than {}", to_string(part.shape()),
@@ -54,8 +69,8 @@ Tensor join(const std::vector<Tensor>& parts, int axis) {
 
 Tensor cut(const Tensor& x, int axis, std::int64_t begin, std::int64_t end) {
   const int at = normalize_axis(axis, x.rank(), "slice");
-  FQ_CHECK(0 <= begin && begin <= end && end <= x.dim(at), "slice", "{} to {} is not within axis {} of {}", begin, end,
-           at, to_string(x.shape()));
+  FQ_CHECK(0 <= begin && begin <= end && end <= x.dim(at), "slice", "{} to {} is not within axis {} of {}",
+           begin, end, at, to_string(x.shape()));
   Shape shape = x.shape();
   shape[static_cast<std::size_t>(at)] = end - begin;
   Tensor out = Tensor::empty(shape, x.dtype(), x.device(), x.layout());

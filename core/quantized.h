@@ -1,9 +1,11 @@
 #pragma once
 
-/// QuantizedTensor: integer or minifloat codes with their scales, the first form in which a value crosses a layer.
+/// QuantizedTensor: integer or minifloat codes with their scales, the first form in which a value crosses a
+/// layer.
 
 #include <string>
 
+#include "fakequant/core/descriptor_fields.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/tensor.h"
 
@@ -12,25 +14,34 @@ namespace fq {
 /// How a tensor is quantized: the resolved numbers of a quantizer, for one call.
 struct QuantSpec {
   Format format;
-  Granularity granularity;  ///< per tensor, or one axis
-  Tensor amax;              ///< f32, rank 0 or one per index of the axis; non-negative
+  Granularity granularity;  ///< which elements share a scale; the last block of an axis may be partial
+  Tensor amax;              ///< f32, rank 0 or one per block in row-major order; non-negative
   Tensor scale;             ///< f32, the shape of amax; positive
   int zero_point = 0;       ///< storage offset of the exported file: 0 or 128; only additions depend on it
   std::string name;         ///< of the quantizer, for messages and files
+  bool pass_through_bwd = false;  ///< the gradient passes everywhere, outside of the range too
 
-  /// scale = fl(amax / bound). Where amax <= 2^-24 the scale is the positive floor fl(2^-24 / bound) and integer codes
-  /// are 0; E4M3 takes such an amax as 1. With `pow2` the scale is raised to the next power of two and amax with it,
-  /// so that mask, codes and files agree. Throws ArgumentError for a negative, infinite or NaN amax.
-  [[nodiscard]] static QuantSpec from_amax(Format format, Granularity granularity, Tensor amax, std::string name = {},
-                                           bool pow2 = false, int zero_point = 0);
+  /// scale = fl(amax / bound). Where amax <= 2^-24 the scale is the positive floor fl(2^-24 / bound) and
+  /// integer codes are 0; E4M3 takes such an amax as 1. With `pow2` the scale is raised to the next power of
+  /// two and amax with it, so that mask, codes and files agree. Throws ArgumentError for a negative, infinite
+  /// or NaN amax.
+  [[nodiscard]] static QuantSpec from_amax(Format format, Granularity granularity, Tensor amax,
+                                           std::string name = {}, bool pow2 = false, int zero_point = 0);
+
+  /// Scales that are themselves of 8 bits. (8,0): the power of two at or above amax / bound, 2^-127 .. 2^127.
+  /// (4,3): scale = fl(c * g), g = fl(global / fl(448 * bound)), c = e4m3(fl(fl(amax / bound) / g)), at least
+  /// 2^-9; g is 1 where global <= 2^-24. `amax` becomes fl(scale * bound) where that is larger. Throws
+  /// ArgumentError for other scale bits and as `from_amax`.
+  [[nodiscard]] static QuantSpec with_scale_bits(Format format, Granularity granularity, Tensor amax,
+                                                 NumBits scale_bits, float global, std::string name = {});
 };
 
 /// Codes, their scales and, where a gradient will be asked for, the mask of the elements that pass it.
 /// Immutable. All tensors have the codes' logical shape and layout, apart from those of the spec.
 struct QuantizedTensor {
-  Tensor codes;    ///< spec.format.code_dtype()
+  Tensor codes;  ///< spec.format.code_dtype()
   QuantSpec spec;
-  Tensor mask;     ///< u1, in memory order; undefined when no gradient was asked for
+  Tensor mask;  ///< u1, in memory order; undefined when no gradient was asked for
 
   [[nodiscard]] const Shape& shape() const noexcept { return codes.shape(); }
   [[nodiscard]] Layout layout() const noexcept { return codes.layout(); }

@@ -1,8 +1,10 @@
 #include "fakequant/core/ops/quantize.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/ops/learned_range.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::ops {
@@ -10,22 +12,37 @@ namespace {
 
 using Key = detail::Node::GridKey;
 
-Variable make_codes(const Variable& x, const QuantSpec& spec) {
-  const bool rounds_sums =
-      x.accumulator() != nullptr && spec.format.is_integer() && spec.granularity.is_per_tensor();
-  const Variable input = rounds_sums ? x : x.as_float();
-  const bool with_mask = detail::needs_grad({input});
-  QuantizedTensor out = rounds_sums ? fq::requantize(*x.accumulator(), spec, with_mask)
-                                    : fq::quantize(input.tensor(), spec, with_mask);
-  return attach_codes(input, std::move(out));
+bool rounds_sums(const Variable& x, const QuantSpec& spec) {
+  return x.accumulator() != nullptr && spec.format.is_integer() && spec.granularity.is_per_tensor();
 }
 
-Variable find(const Variable& x, const Key& key) {
+/// Where the gradient passes everywhere, only a pending ReLU asks for a mask: that of an open range.
+QuantizedTensor codes_of(const Variable& input, const QuantSpec& spec, bool sums) {
+  const bool wanted = detail::needs_grad({input});
+  if (!sums) return fq::quantize(input.tensor(), spec, wanted && !spec.pass_through_bwd);
+  const Accumulator& accumulator = *input.accumulator();
+  if (!spec.pass_through_bwd) return fq::requantize(accumulator, spec, wanted);
+  QuantSpec open = spec;
+  if (spec.amax.item() > 0x1p-24) open.amax = Tensor::scalar(std::numeric_limits<float>::max());
+  QuantizedTensor out = fq::requantize(accumulator, open, wanted && accumulator.relu);
+  out.spec = spec;
+  return out;
+}
+
+Variable make_codes(const Variable& x, const QuantSpec& spec, const LearnedRange* learned) {
+  const bool sums = rounds_sums(x, spec);
+  const Variable input = sums ? x : x.as_float();
+  QuantizedTensor out = codes_of(input, spec, sums);
+  if (learned == nullptr || !detail::needs_grad({learned->amax})) return attach_codes(input, std::move(out));
+  return detail::attach_learned(input, std::move(out), *learned);
+}
+
+Variable find(const Variable& x, const Key& key, bool with_gradient) {
   const std::scoped_lock lock(x.node()->mutex);
   auto& known = x.node()->quantized;
   std::erase_if(known, [](const auto& entry) { return entry.second.expired(); });
   for (const auto& [other, node] : known)
-    if (auto alive = node.lock(); other == key && alive && alive->requires_grad == detail::needs_grad({x}))
+    if (auto alive = node.lock(); other == key && alive && alive->requires_grad == with_gradient)
       return Variable::from_node(std::move(alive));
   return {};
 }
@@ -42,13 +59,15 @@ Variable attach_codes(const Variable& x, QuantizedTensor codes) {
       [mask](const Tensor& dy) { return std::vector<Tensor>{apply_mask(dy, mask)}; }, std::move(attributes));
 }
 
-Variable quantize(const Variable& x, const QuantSpec& spec) {
+Variable quantize(const Variable& x, const QuantSpec& spec, const LearnedRange* learned) {
   FQ_CHECK(x.defined(), "quantize", "the input of '{}' is undefined", spec.name);
   if (const auto* q = x.quantized(); q != nullptr && same_grid(q->spec, spec)) return x;
   const auto* values = std::get_if<Tensor>(&x.value());
   const Key key{spec.scale.raw(), values != nullptr ? values->version() : 0};
-  if (Variable known = find(x, key); known.defined()) return known;
-  Variable out = make_codes(x, spec);
+  const bool with_gradient =
+      detail::needs_grad({x}) || (learned != nullptr && detail::needs_grad({learned->amax}));
+  if (Variable known = find(x, key, with_gradient); known.defined()) return known;
+  Variable out = make_codes(x, spec, learned);
   const std::scoped_lock lock(x.node()->mutex);
   x.node()->quantized.emplace_back(key, out.node());
   return out;

@@ -151,7 +151,7 @@ TEST(QuantDescriptor, KeepsEveryFieldOfBlocks) {
             R"("num_bits":[2,1]})");
   EXPECT_EQ(QuantDescriptor::from_json(d.to_json()), d);
   EXPECT_TRUE(d.has_dynamic_blocks());
-  EXPECT_FALSE(d.is_mx());
+  EXPECT_TRUE(d.needs_amax());
   EXPECT_EQ(to_string(d),
             "QuantDescriptor((2, 1)bit fake block[-1]=16 dynamic scale_bits=(4, 3) scale_block[-1]=8 "
             "calib_method=max)");
@@ -230,8 +230,9 @@ QuantDescriptorOptions random_options(std::mt19937& random) {
   if (coin()) o.name = "layer\"\\\n\u00e4" + std::to_string(random());
   o.fake_quant = coin();
   o.dynamic = random() % 4 == 0;
-  const bool mx = o.block_sizes.type == BlockType::dynamic && o.block_sizes.scale_bits == NumBits(8, 0);
-  if (!o.dynamic && !mx) o.amax = random_amax(random);
+  const bool global = o.block_sizes.scale_bits == NumBits(4, 3);
+  const bool whole = !o.block_sizes.empty() && o.block_sizes.lengths.begin()->second == -1;
+  if (!o.dynamic && (o.block_sizes.type == BlockType::fixed || global || whole)) o.amax = random_amax(random);
   o.learn_amax = !o.dynamic && o.block_sizes.empty() && coin();
   if (coin()) o.scale_amax = std::uniform_real_distribution<double>(1e-30, 1e6)(random);
   o.calib_method = QuantDescriptor::calib_methods()[random() % QuantDescriptor::calib_methods().size()];

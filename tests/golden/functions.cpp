@@ -14,6 +14,7 @@ Functions all_functions() {
   add_pytorch_quantization(functions);
   add_onnx(functions);
   add_calibrators(functions);
+  add_quantizer(functions);
   add_torch(functions);
   add_torchao_affine(functions);
   add_torchao_float(functions);

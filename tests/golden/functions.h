@@ -24,6 +24,7 @@ void add_modelopt_qtensor(Functions& functions);
 void add_pytorch_quantization(Functions& functions);
 void add_onnx(Functions& functions);
 void add_calibrators(Functions& functions);
+void add_quantizer(Functions& functions);
 void add_torch(Functions& functions);
 void add_torchao_affine(Functions& functions);
 void add_torchao_float(Functions& functions);

@@ -1,0 +1,18 @@
+#pragma once
+
+/// The gradient of a range that is trained; not a public header.
+
+#include "fakequant/core/ops/quantize.h"
+
+namespace fq::detail {
+
+/// The node of codes computed from x, with a gradient for `learned.amax` too.
+[[nodiscard]] Variable attach_learned(const Variable& x, QuantizedTensor codes,
+                                      const ops::LearnedRange& learned);
+
+/// d loss / d amax from dy = d loss / d output: f32, the shape of codes.spec.amax. `x` f32 are the values
+/// that were quantized, all tensors of one layout.
+[[nodiscard]] Tensor amax_gradient(const Tensor& x, const QuantizedTensor& codes, const Tensor& dy,
+                                   AmaxGradient gradient);
+
+}  // namespace fq::detail
