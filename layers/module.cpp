@@ -110,6 +110,10 @@ Variable Module::add_parameter(std::string name, Tensor value) {
   return parameters_.back().second;
 }
 
+void Module::remove_parameter(std::string_view name) {
+  std::erase_if(parameters_, [&](const auto& entry) { return entry.first == name; });
+}
+
 Tensor Module::add_buffer(std::string name, Tensor value) {
   buffers_.emplace_back(std::move(name), std::move(value));
   return buffers_.back().second;

@@ -92,6 +92,8 @@ class Module {
   virtual void on_mode_change() {}
 
   Variable add_parameter(std::string name, Tensor value);
+  /// Takes the parameter away again; one of that name that is not there changes nothing.
+  void remove_parameter(std::string_view name);
   Tensor add_buffer(std::string name, Tensor value);
   template <class T>
   Child<T> add_module(std::string name, std::shared_ptr<T> module) {

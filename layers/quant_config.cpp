@@ -1,56 +1,18 @@
 #include "fakequant/layers/quant_config.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
-
-#include <fmt/ranges.h>
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/text.h"
+#include "fakequant/layers/modelopt_rules.h"
+#include "fakequant/layers/quant_presets.h"
 
 namespace fq {
 namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
-
-QuantRule rule(std::string pattern, json fields, bool by_user) {
-  return {std::move(pattern), std::make_shared<const json>(std::move(fields)), by_user};
-}
-
-json weight_fields(json bits) {
-  json fields{{"num_bits", bits}, {"axis", 0}};
-  if (bits.is_number()) fields["narrow_range"] = true;
-  return fields;
-}
-
-struct Preset {
-  json weight, input;  // null leaves the quantizer off
-};
-
-const std::map<std::string, Preset, std::less<>>& presets() {
-  static const std::map<std::string, Preset, std::less<>> table{
-      {"int8", {weight_fields(8), {{"num_bits", 8}}}},
-      {"int8_weight_only", {weight_fields(8), nullptr}},
-      {"w4a8", {weight_fields(4), {{"num_bits", 8}}}},
-      {"w4a4", {weight_fields(4), {{"num_bits", 4}}}},
-      {"w3a3", {weight_fields(3), {{"num_bits", 3}}}},
-      {"w2a2", {weight_fields(2), {{"num_bits", 2}}}},
-      {"fp8", {{{"num_bits", {4, 3}}}, {{"num_bits", {4, 3}}}}},
-  };
-  return table;
-}
-
-const std::map<std::string, std::string, std::less<>>& constants() {
-  static const std::map<std::string, std::string, std::less<>> table{
-      {"INT8_DEFAULT_CFG", "int8"}, {"INT8_WEIGHT_ONLY_CFG", "int8_weight_only"}, {"FP8_DEFAULT_CFG", "fp8"}};
-  return table;
-}
-
-constexpr std::string_view kBlockPresets[] = {
-    "int4_blockwise", "fp8_per_channel_per_token", "fp8_2d_blockwise", "nvfp4", "mxfp8", "mxfp6", "mxfp4",
-    "mxint8"};
 
 Target parse_target(const std::string& text) {
   for (const Target target : {Target::none, Target::ort, Target::tensorrt})
@@ -76,10 +38,20 @@ void add_rules(QuantConfig& config, const ordered_json& rules) {
       pattern = fields[*found].get<std::string>();
       fields.erase(*found);
     }
-    const bool first = pattern == "default";  // ModelOpt's fallback, wherever it stands
-    config.rules.insert(first ? config.rules.begin() : config.rules.end(),
-                        rule(first ? "*" : pattern, std::move(fields), true));
+    config.rules.push_back(
+        {.pattern = std::move(pattern), .fields = std::make_shared<const json>(std::move(fields))});
   }
+}
+
+/// A name, ModelOpt's object with a method, or null.
+std::string algorithm_of(const ordered_json& input) {
+  if (!input.contains("algorithm") || input["algorithm"].is_null()) return "max";
+  const ordered_json& given = input["algorithm"];
+  const ordered_json method = given.is_object() && given.contains("method") ? given["method"] : given;
+  if (method.is_null()) return "max";
+  FQ_CHECK(method.is_string(), "quantize", "'algorithm' is {}: use the name of a method, as \"max\"",
+           given.dump());
+  return detail::checked_algorithm(method.get<std::string>());
 }
 
 }  // namespace
@@ -88,24 +60,11 @@ std::string_view name(Target target) noexcept {
   return target == Target::none ? "none" : target == Target::ort ? "ort" : "tensorrt";
 }
 
-std::vector<std::string> QuantConfig::preset_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, preset] : presets()) names.push_back(name);
-  return names;
-}
+std::vector<std::string> QuantConfig::preset_names() { return detail::preset_names(); }
 
 QuantConfig QuantConfig::preset(std::string_view name) {
-  if (const auto alias = constants().find(name); alias != constants().end()) name = alias->second;
-  FQ_CHECK(std::ranges::find(kBlockPresets, name) == std::end(kBlockPresets), "quantize",
-           "preset '{}' needs block scales, which are not available in this version: use one of {}", name,
-           fmt::join(preset_names(), ", "));
-  const auto found = presets().find(name);
-  FQ_CHECK(found != presets().end(), "quantize", "there is no preset '{}'{}", name,
-           detail::did_you_mean(name, preset_names()));
   QuantConfig config;
-  const auto& [weight, input] = found->second;
-  if (!weight.is_null()) config.rules.push_back(rule("*weight_quantizer", weight, false));
-  if (!input.is_null()) config.rules.push_back(rule("*input_quantizer", input, false));
+  config.rules = detail::preset_rules(name);
   return config;
 }
 
@@ -123,13 +82,13 @@ QuantConfig QuantConfig::from_json(const ordered_json& input) {
              detail::did_you_mean(key, keys));
   QuantConfig config = input.contains("preset") ? preset(text("preset", "")) : QuantConfig{};
   if (input.contains("rules")) add_rules(config, input["rules"]);
-  if (input.contains("quant_cfg")) add_rules(config, input["quant_cfg"]);
+  if (input.contains("quant_cfg")) detail::add_modelopt_rules(config, input["quant_cfg"]);
   config.target = parse_target(text("target", "ort"));
   config.pow2 = one_of_two("scale", text("scale", "free"), "free", "pow2");
   config.arithmetic = one_of_two("arithmetic", text("arithmetic", "deployed"), "deployed", "reference")
                           ? Arithmetic::reference
                           : Arithmetic::deployed;
-  config.algorithm = text("algorithm", "max");
+  config.algorithm = algorithm_of(input);
   return config;
 }
 

@@ -18,12 +18,17 @@ namespace fq {
 enum class Target { none, ort, tensorrt };
 [[nodiscard]] std::string_view name(Target target) noexcept;
 
-/// Fields for the quantizers whose path matches: keys of QuantDescriptor::dict(), and `enable`.
-/// `*` is any run of characters, `?` one; the pattern must cover the whole path, "conv1.input_quantizer".
+/// Fields for the quantizers whose path matches: keys of QuantDescriptor::dict(), `enable`,
+/// `pass_through_bwd` and `amax_gradient` ("clip", "lsq"); or `sequence`, a list of such fields for
+/// quantizers one after another. `*` is any run of characters, `?` one; the pattern must cover the whole
+/// path, "conv1.input_quantizer". Giving `axis` takes back `block_sizes` of an earlier rule, and the other
+/// way round.
 struct QuantRule {
   std::string pattern;
   std::shared_ptr<const nlohmann::json> fields;
-  bool by_user = true;  ///< a user's explicit field wins over preset and target, with a warning
+  bool by_user = true;      ///< a user's explicit field wins over preset and target, with a warning
+  bool replaces = false;    ///< drops the fields of earlier rules (ModelOpt's `cfg`)
+  std::string module = {};  ///< only quantizers of modules of that type, "linear"; empty for all
 };
 
 struct QuantConfig {
@@ -33,13 +38,16 @@ struct QuantConfig {
   Arithmetic arithmetic = Arithmetic::deployed;
   std::string algorithm = "max";  ///< of calibration
 
-  /// int8, int8_weight_only, w4a8, w4a4, w3a3, w2a2, fp8, or ModelOpt's constants INT8_DEFAULT_CFG and so on.
-  /// Throws ArgumentError naming the presets; those with block scales are refused by a message of their own.
+  /// int8, int8_weight_only, w4a8, w4a4, w3a3, w2a2, int4_blockwise, fp8, fp8_per_channel_per_token,
+  /// fp8_2d_blockwise, nvfp4, mxfp8, mxfp6, mxfp4, mxint8, or ModelOpt's constants INT8_DEFAULT_CFG and so
+  /// on. Throws ArgumentError naming the nearest; constants that need an algorithm we have not (AWQ,
+  /// SmoothQuant) are refused by a message of their own.
   [[nodiscard]] static QuantConfig preset(std::string_view name);
   [[nodiscard]] static std::vector<std::string> preset_names();
   /// `{"preset": "int8", "target": "ort", "scale": "free"|"pow2", "arithmetic": .., "algorithm": ..,
-  ///   "rules": [{"pattern": "*conv1*", "enable": false}, ..]}`, or ModelOpt's `{"quant_cfg": {pattern:
-  ///   fields}, ..}`.
+  ///   "rules": [{"pattern": "*conv1*", "enable": false}, ..]}`, or ModelOpt's `quant_cfg` in place of rules:
+  /// `{pattern: fields}` or a list of `{"quantizer_name": pattern, "cfg": fields, "enable": bool}`, fields
+  /// being a list for quantizers one after another. Its `algorithm` may be an object with `method`, or null.
   /// Throws ArgumentError naming the key and the nearest valid one.
   [[nodiscard]] static QuantConfig from_json(const nlohmann::ordered_json& json);
   /// The same from text, with comments allowed. Throws ArgumentError with the line of a syntax error.

@@ -16,7 +16,7 @@ class QuantModule {
   virtual ~QuantModule() = default;
   /// One slot an input; the module's child names are "input_quantizer", "input_quantizer_1", ..
   [[nodiscard]] virtual std::vector<Child<TensorQuantizer>> input_quantizers() const = 0;
-  /// Null for modules without a weight.
+  /// Null for modules without a weight; a SequentialQuantizer for several after one another.
   [[nodiscard]] virtual TensorQuantizer* weight_quantizer() const { return nullptr; }
   [[nodiscard]] virtual TensorQuantizer* output_quantizer() const { return nullptr; }
   /// Undefined for modules without a weight.

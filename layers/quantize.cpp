@@ -11,6 +11,8 @@
 #include "fakequant/core/log.h"
 #include "fakequant/core/text.h"
 #include "fakequant/layers/placement.h"
+#include "fakequant/layers/quantizer_fields.h"
+#include "fakequant/layers/sequential_quantizer.h"
 #include "fakequant/layers/trace.h"
 
 namespace fq {
@@ -54,28 +56,47 @@ struct Fields {
   json by_user = json::object();
 };
 
-Fields fields_for(const QuantConfig& config, const std::vector<std::string>& paths,
+/// What a later rule takes back: an axis takes blocks back, fields of one quantizer a sequence, and so on.
+void take_back(const json& later, json& fields) {
+  const auto gives = [&](const char* key) { return later.contains(key) && !later[key].is_null(); };
+  if (gives("axis")) fields.erase("block_sizes");
+  if (gives("block_sizes")) fields.erase("axis");
+  const bool one =
+      std::ranges::any_of(later.items(), [](const auto& item) { return item.key() != "enable"; });
+  if (one && !gives("sequence")) fields.erase("sequence");
+}
+
+void apply(const QuantRule& rule, Fields& out) {
+  if (rule.replaces) out = {};
+  take_back(*rule.fields, out.all);
+  take_back(*rule.fields, out.by_user);
+  out.all.update(*rule.fields);
+  if (!rule.fields->contains("enable") && !out.all.contains("enable")) out.all["enable"] = true;
+  if (rule.by_user) out.by_user.update(*rule.fields);
+}
+
+Fields fields_for(const QuantConfig& config, const std::string& module, const std::vector<std::string>& paths,
                   std::vector<bool>& matched) {
   Fields out;
   for (std::size_t i = 0; i < config.rules.size(); ++i) {
     const QuantRule& rule = config.rules[i];
-    if (std::ranges::none_of(paths,
-                             [&](const auto& path) { return detail::wildcard_match(rule.pattern, path); }))
-      continue;
+    const auto matches = [&](const auto& path) { return detail::wildcard_match(rule.pattern, path); };
+    if (std::ranges::none_of(paths, matches)) continue;
     matched[i] = true;
-    out.all.update(*rule.fields);
-    if (!rule.fields->contains("enable") && !out.all.contains("enable")) out.all["enable"] = true;
-    if (rule.by_user) out.by_user.update(*rule.fields);
+    if (rule.module.empty() || rule.module == module) apply(rule, out);
   }
   return out;
 }
 
 bool switched_on(const Fields& fields) { return fields.all.value("enable", false); }
 
-QuantDescriptor descriptor_of(json fields) {
-  fields.erase("enable");
+json without_nulls(json fields) {
   for (auto it = fields.begin(); it != fields.end();) it = it->is_null() ? fields.erase(it) : std::next(it);
-  return QuantDescriptor::from_dict(fields);
+  return fields;
+}
+
+bool is_per_element(const json& fields) {
+  return fields.contains("block_sizes") && !fields["block_sizes"].is_null();
 }
 
 class Quantizing {
@@ -101,8 +122,8 @@ class Quantizing {
   static bool is_quantizable(const Module& module) { return factories().contains(typeid(module)); }
 
   void place(const detail::QuantizableUse& use) {
-    const Fields weight = fields_for(config_, {use.path + ".weight_quantizer"}, matched_);
-    const Fields output = fields_for(config_, {use.path + ".output_quantizer"}, matched_);
+    const Fields weight = fields(use, {use.path + ".weight_quantizer"});
+    const Fields output = fields(use, {use.path + ".output_quantizer"});
     std::vector<Fields> inputs;
     for (std::size_t i = 0; i < use.tensors.size(); ++i) inputs.push_back(input_fields(use, i));
     names_.push_back(use.path + ".input_quantizer");
@@ -114,34 +135,53 @@ class Quantizing {
     auto* quant = dynamic_cast<QuantModule*>(made.get());
     FQ_CHECK(quant != nullptr, "quantize", "what is registered for '{}' is no QuantModule", use.path);
     model_.replace(use.path, made);
-    if (auto* quantizer = quant->weight_quantizer())
-      configure_weight(*quantizer, weight, use.path, quant->weight_axis());
-    if (auto* quantizer = quant->output_quantizer(); quantizer != nullptr && switched_on(output))
-      configure(*quantizer, descriptor_of(output.all), use.path + ".output_quantizer", 0);
+    if (quant->weight_quantizer() != nullptr) place_weight(*made, weight, use.path, quant->weight_axis());
+    if (quant->output_quantizer() != nullptr && switched_on(output))
+      made->replace("output_quantizer", make_quantizer(output.all, use.path + ".output_quantizer"));
     for (std::size_t i = 0; i < use.tensors.size(); ++i) place_input(*made, use, i, inputs[i]);
+  }
+
+  Fields fields(const detail::QuantizableUse& use, const std::vector<std::string>& paths) {
+    return fields_for(config_, model_.at(use.path).type(), paths, matched_);
   }
 
   Fields input_fields(const detail::QuantizableUse& use, std::size_t i) {
     std::vector<std::string> paths{use.path + ".input_quantizer"};
     if (i > 0) paths.push_back(input_name(use.path, i));
-    return fields_for(config_, paths, matched_);
+    return fields(use, paths);
   }
 
   static std::string input_name(const std::string& path, std::size_t i) {
     return path + (i == 0 ? ".input_quantizer" : ".input_quantizer_" + std::to_string(i));
   }
 
-  void configure(TensorQuantizer& quantizer, QuantDescriptor descriptor, std::string name, int zero_point) {
-    quantizer.set_arithmetic(config_.arithmetic);
-    quantizer.set_descriptor(std::move(descriptor));
-    quantizer.set_storage(zero_point, config_.pow2);
-    quantizer.set_name(std::move(name));
+  std::shared_ptr<TensorQuantizer> make_one(json fields, const std::string& name) {
+    auto out = std::make_shared<TensorQuantizer>();
+    out->set_name(name);
+    out->set_arithmetic(config_.arithmetic);
+    detail::set_own_fields(*out, fields);
+    out->set_descriptor(QuantDescriptor::from_dict(without_nulls(std::move(fields))));
+    out->set_storage(0, config_.pow2);
+    return out;
   }
 
-  void configure_weight(TensorQuantizer& quantizer, const Fields& fields, const std::string& path, int axis) {
-    quantizer.set_enabled(switched_on(fields));
-    quantizer.set_name(path + ".weight_quantizer");
-    if (!switched_on(fields)) return;
+  std::shared_ptr<TensorQuantizer> make_quantizer(json fields, const std::string& name) {
+    if (!fields.contains("sequence")) return make_one(std::move(fields), name);
+    FQ_CHECK(fields["sequence"].is_array(), "quantize", "'sequence' of '{}' is {}: give a list of fields",
+             name, fields["sequence"].dump());
+    std::vector<std::shared_ptr<TensorQuantizer>> parts;
+    for (const auto& part : fields["sequence"]) {
+      FQ_CHECK(part.is_object(), "quantize", "'sequence' of '{}' has {}: give objects of fields", name,
+               part.dump());
+      parts.push_back(make_one(part, fmt::format("{}.{}", name, parts.size())));
+    }
+    auto out = std::make_shared<SequentialQuantizer>(std::move(parts));
+    out->set_name(name);
+    return out;
+  }
+
+  void place_weight(Module& made, const Fields& fields, const std::string& path, int axis) {
+    const std::string name = path + ".weight_quantizer";
     json all = fields.all;
     if (all.contains("axis") && all["axis"].is_number() && !fields.by_user.contains("axis")) {
       if (axis >= 0)
@@ -149,13 +189,16 @@ class Quantizing {
       else
         all.erase("axis");
     }
-    configure(quantizer, descriptor_of(std::move(all)), path + ".weight_quantizer", 0);
+    if (switched_on(fields)) return made.replace("weight_quantizer", make_quantizer(std::move(all), name));
+    auto* quantizer = dynamic_cast<QuantModule&>(made).weight_quantizer();
+    quantizer->set_enabled(false);
+    quantizer->set_name(name);
   }
 
   /// One quantizer for each tensor and set of fields: the first reader makes it, the others share it.
   void place_input(Module& made, const detail::QuantizableUse& use, std::size_t i, const Fields& fields) {
     const std::string name = input_name(use.path, i);
-    auto& slot = dynamic_cast<QuantModule&>(made).input_quantizers()[i];
+    const auto slot = dynamic_cast<QuantModule&>(made).input_quantizers()[i];
     if (!switched_on(fields)) {
       slot->set_enabled(false);
       slot->set_name(name);
@@ -166,28 +209,31 @@ class Quantizing {
       made.replace(name.substr(use.path.size() + 1), known->second);
       return;
     }
-    auto quantizer = std::make_shared<TensorQuantizer>();
-    QuantDescriptor descriptor = activation_descriptor(fields, use.tensors[i], name);
-    const bool offset =
-        config_.target == Target::ort && descriptor.format().is_integer() && !descriptor.is_unsigned();
-    configure(*quantizer, std::move(descriptor), name, offset ? 128 : 0);
-    quantizer->set_may_become_unsigned(config_.target == Target::ort && !fields.by_user.contains("unsigned"));
+    auto quantizer = make_quantizer(activation_fields(fields, use.tensors[i], name), name);
+    const QuantDescriptor& made_of = quantizer->descriptor();
+    const bool plain =
+        config_.target == Target::ort && !fields.all.contains("sequence") && !is_per_element(fields.all);
+    const bool offset = plain && made_of.format().is_integer() && !made_of.is_unsigned();
+    quantizer->set_storage(offset ? 128 : 0, config_.pow2);
+    quantizer->set_may_become_unsigned(plain && !fields.by_user.contains("unsigned"));
     made.replace(name.substr(use.path.size() + 1), quantizer);
     shared_[key] = quantizer;
   }
 
-  QuantDescriptor activation_descriptor(const Fields& fields, const detail::UsedTensor& tensor,
-                                        const std::string& name) {
+  json activation_fields(const Fields& fields, const detail::UsedTensor& tensor, const std::string& name) {
     json all = fields.all;
+    if (all.contains("sequence")) return all;
     const bool integer = !all.contains("num_bits") || all["num_bits"].is_number();
-    const bool wanted = config_.target == Target::ort && tensor.non_negative && integer;
+    const bool wanted =
+        config_.target == Target::ort && tensor.non_negative && integer && !is_per_element(fields.all);
     if (!fields.by_user.contains("unsigned")) {
       if (wanted) all["unsigned"] = true;
-    } else if (config_.target != Target::none && fields.by_user["unsigned"].get<bool>() != wanted) {
+    } else if (config_.target != Target::none && fields.by_user["unsigned"].is_boolean() &&
+               fields.by_user["unsigned"].get<bool>() != wanted) {
       warnings_.push_back(fmt::format("'{}' is {} as asked, though the target {} would have it otherwise",
                                       name, wanted ? "signed" : "unsigned", fq::name(config_.target)));
     }
-    return descriptor_of(std::move(all));
+    return all;
   }
 
   void warn_unmatched(const std::string& pattern) {

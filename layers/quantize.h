@@ -45,11 +45,17 @@ struct NamedQuantizer {
 void for_each_quantizer(Module& model, const std::function<void(const NamedQuantizer&)>& visit);
 
 /// Each sets what the name says on the quantizers one of whose paths matches; returns how many.
-/// Fields are keys of QuantDescriptor::dict() and `enable`. Throws ArgumentError when none matches, naming
-/// the nearest.
+/// Fields are keys of QuantDescriptor::dict(), `enable`, `pass_through_bwd` and `amax_gradient`. Throws
+/// ArgumentError when none matches, naming the nearest.
 int enable_quantizer(Module& model, std::string_view pattern);
 int disable_quantizer(Module& model, std::string_view pattern);
 int set_quantizer_attributes(Module& model, std::string_view pattern, const nlohmann::json& fields);
+
+/// Makes the ranges of all enabled activation quantizers parameters, as the descriptor's learn_amax; those
+/// without a range of their own (dynamic, blocks) stay. Returns how many. Call it before the optimizer is
+/// made. Throws ArgumentError when a range was not calibrated, when there is none, for ranges per axis in
+/// arithmetic `reference`.
+int learn_ranges(Module& model, AmaxGradient gradient = AmaxGradient::clip);
 
 /// A table: path, format, granularity, amax, switches, aliases.
 void print_quant_summary(Module& model, std::ostream& out);

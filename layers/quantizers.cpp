@@ -9,6 +9,8 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/text.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/layers/quantizer_fields.h"
+#include "fakequant/layers/sequential_quantizer.h"
 
 namespace fq {
 namespace {
@@ -43,7 +45,7 @@ std::vector<NamedQuantizer> named_quantizers(Module& model) {
   std::vector<NamedQuantizer> out;
   for (auto& [path, module] : model.named_modules()) {
     auto* quantizer = dynamic_cast<TensorQuantizer*>(module);
-    if (quantizer == nullptr) continue;
+    if (quantizer == nullptr || dynamic_cast<SequentialQuantizer*>(module) != nullptr) continue;
     const auto known = std::ranges::find(out, quantizer, &NamedQuantizer::quantizer);
     if (known == out.end())
       out.push_back({path, quantizer, {}});
@@ -74,8 +76,7 @@ int set_quantizer_attributes(Module& model, std::string_view pattern, const nloh
   return for_matching(model, pattern, "set_quantizer_attributes", [&](TensorQuantizer& q) {
     auto all = q.descriptor().dict();
     all.update(fields);
-    if (all.contains("enable")) q.set_enabled(all["enable"].get<bool>());
-    all.erase("enable");
+    detail::set_own_fields(q, all);
     q.set_descriptor(QuantDescriptor::from_dict(all));
   });
 }
@@ -101,8 +102,25 @@ void fold_weight(Module& model) {
     if (quantizer == nullptr || !quantizer->enabled()) continue;
     Variable weight = quant->quantized_weight();
     weight.mutable_tensor().copy_from(quantizer->weight(weight).tensor());
-    quantizer->set_enabled(false);
+    for (auto* part : quantizer_parts(*quantizer)) part->set_enabled(false);
   }
+}
+
+int learn_ranges(Module& model, AmaxGradient gradient) {
+  int count = 0;
+  for (auto& [name, q, aliases] : named_quantizers(model)) {
+    const bool weight = name.find("weight_quantizer") != std::string::npos;
+    if (weight || !q->enabled() || !q->descriptor().needs_amax() || !q->descriptor().block_sizes().empty())
+      continue;
+    FQ_CHECK(q->amax().defined(), "learn_ranges", "'{}' has no amax to begin with: calibrate it first", name);
+    auto options = q->descriptor().options();
+    options.learn_amax = true;
+    q->set_amax_gradient(gradient);
+    q->set_descriptor(QuantDescriptor(options));
+    ++count;
+  }
+  FQ_CHECK(count > 0, "learn_ranges", "no quantizer of an activation has a range to learn");
+  return count;
 }
 
 void save_quantizers(Module& model, StateDict& state) {

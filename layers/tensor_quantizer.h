@@ -9,19 +9,26 @@
 
 #include "fakequant/calib/calibrator.h"
 #include "fakequant/core/descriptor.h"
+#include "fakequant/core/ops/quantize.h"
 #include "fakequant/layers/module.h"
 
 namespace fq {
 
 /// `deployed`: scale = amax / bound, codes, clipped gradient: what the engine computes. `reference`:
-/// ModelOpt's fake_tensor_quant and scaled_e4m3 on floats, whose gradient passes through.
+/// ModelOpt's arithmetic on floats of any type, whose gradient passes through.
 enum class Arithmetic { deployed, reference };
 
 /// Driven by a QuantDescriptor. Three independent switches: `enabled` (else the input passes as it is),
 /// `observing` (the calibrator collects the input) and `quantizing`. In `running` mode a training forward
-/// moves amax towards that of its input before it quantizes by it. Quantizing without amax throws
-/// ArgumentError naming the quantizer, unless the descriptor is dynamic. One quantizer may serve several
-/// readers of one tensor; evaluation from several threads is safe.
+/// moves amax towards that of its input before it quantizes by it. With the descriptor's `learn_amax`, amax
+/// is the parameter "amax", from the moment it is given or calibrated: make optimizers after that. Quantizing
+/// without amax throws ArgumentError naming the quantizer, unless the descriptor needs none. One quantizer
+/// may serve several readers of one tensor; evaluation from several threads is safe. Empty inputs pass.
+///
+/// Blocks: in `deployed` static ones have scale = amax / bound each; with scale_bits (4,3) the scale is
+/// e4m3(that / g) * g, at least 2^-9 * g, g = amax of the tensor / (448 * bound); with (8,0) it is the power
+/// of two at or above. Dynamic ones take amax from each input. A last partial block is one of fewer elements.
+/// In `reference` they are padded and reshaped as ModelOpt does.
 class TensorQuantizer : public Module {
  public:
   explicit TensorQuantizer(QuantDescriptor descriptor = {}, Arithmetic arithmetic = Arithmetic::deployed);
@@ -33,7 +40,8 @@ class TensorQuantizer : public Module {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   void set_name(std::string name);
   [[nodiscard]] const QuantDescriptor& descriptor() const noexcept { return descriptor_; }
-  /// Keeps amax when the axes stay the same.
+  /// Keeps amax when axes and blocks stay the same. Throws ArgumentError for learn_amax per axis in
+  /// `reference`, and for scale_bits 8, which only packed tensors apply.
   void set_descriptor(QuantDescriptor descriptor);
   [[nodiscard]] Arithmetic arithmetic() const noexcept { return arithmetic_; }
   void set_arithmetic(Arithmetic arithmetic);
@@ -48,16 +56,36 @@ class TensorQuantizer : public Module {
   /// Each training forward sets amax += momentum * (amax of the input - amax). Not for dynamic quantizers.
   void set_running(bool on, double momentum = 0.01);
 
-  /// f32, rank 0 or one per channel, without `scale_amax`; undefined before calibration.
-  [[nodiscard]] const Tensor& amax() const noexcept { return amax_; }
+  /// Without `scale_amax`; undefined before calibration. In `deployed` f32, rank 0 for one range, else a list
+  /// of them in row-major order; in `reference` of the shape and type that it was given or calibrated in:
+  /// kept axes with 1 for the others, of blocks (blocks, 1) or that of the grid. For dynamic blocks, the
+  /// range of the whole tensor.
+  [[nodiscard]] Tensor amax() const { return learned_.defined() ? learned_.tensor() : amax_; }
   /// Throws ArgumentError for a negative, infinite or NaN value, or the wrong number of them.
   void set_amax(const Tensor& amax);
+  /// amax as the reference's exporters want it: 0 becomes the bound of the format, at least the smallest
+  /// normal number of its type; per tensor [1], one axis a list, blocks along the last axis [.., blocks].
+  /// Blocks need the shape of the input. Undefined without amax.
+  [[nodiscard]] Tensor export_amax(const Shape& input = {}) const;
+  /// The parameter of learn_amax; undefined without it, and before amax is known.
+  [[nodiscard]] const Variable& learned_amax() const noexcept { return learned_; }
+  /// How that parameter is trained; only `clip` in `reference`.
+  [[nodiscard]] AmaxGradient amax_gradient() const noexcept { return amax_gradient_; }
+  void set_amax_gradient(AmaxGradient gradient);
+  /// Whether the gradient of the input is that of the output everywhere, also outside of the range. Unless
+  /// set: in `reference`, as ModelOpt.
+  [[nodiscard]] bool pass_through_bwd() const noexcept;
+  void set_pass_through_bwd(std::optional<bool> on);
+
   /// Sets amax to what the calibrator has collected. Throws ArgumentError when it has seen nothing.
   void load_calibrated_amax(const AmaxOptions& options = {});
   [[nodiscard]] Calibrator& calibrator();
+  /// Shows the calibrator a tensor. Throws NumericError naming the quantizer for NaN and infinity.
+  void collect(const Tensor& x);
   /// The smallest value collected; unknown before.
   [[nodiscard]] std::optional<float> observed_minimum() const;
-  /// The grid in force: format, amax, scale. Throws ArgumentError without amax.
+  /// The grid in force: format, amax, scale. Throws ArgumentError without amax, and where each input has its
+  /// own.
   [[nodiscard]] QuantSpec spec() const;
   [[nodiscard]] Tensor scale() const { return spec().scale; }
 
@@ -72,7 +100,7 @@ class TensorQuantizer : public Module {
   [[nodiscard]] const Tensor& pre_quant_scale() const noexcept { return pre_quant_scale_; }
 
   /// Quantizes a parameter; the codes are kept until the parameter or the grid changes.
-  Variable weight(const Variable& w);
+  virtual Variable weight(const Variable& w);
 
   /// Descriptor, amax, switches and calibrator state, under the prefix.
   void save(StateDict& state, const std::string& prefix) const;
@@ -89,12 +117,22 @@ class TensorQuantizer : public Module {
     std::optional<QuantizedTensor> codes;
   };
 
-  void observe(const Variable& x);
   void move_amax(const Variable& x);
-  [[nodiscard]] QuantSpec spec_of(const Tensor& amax) const;
+  void keep_amax(const Tensor& amax);
+  void drop_amax();
+  void load_amax(const Tensor& amax);
+  void check_learning() const;
+  [[nodiscard]] Tensor used_amax() const;
+  [[nodiscard]] Granularity granularity(int rank) const;
+  [[nodiscard]] QuantSpec spec_of(const Tensor& amax, const Granularity& granularity) const;
+  [[nodiscard]] QuantSpec dynamic_spec(const Tensor& x) const;
+  [[nodiscard]] QuantSpec static_spec(int rank) const;
   [[nodiscard]] QuantSpec spec_for(const Variable& x) const;
   [[nodiscard]] Variable quantize(const Variable& x);
   [[nodiscard]] Variable quantize_reference(const Variable& x) const;
+  [[nodiscard]] Variable reference_values(const Variable& x, const Tensor& amax) const;
+  [[nodiscard]] Variable reference_dynamic(const Variable& x) const;
+  [[nodiscard]] bool keeps_weight_codes(const Variable& w) const;
   void forget();
 
   QuantDescriptor descriptor_;
@@ -102,12 +140,16 @@ class TensorQuantizer : public Module {
   std::string name_;
   bool enabled_ = true, observing_ = false, quantizing_ = true, running_ = false, pow2_ = false;
   bool may_become_unsigned_ = false;
+  std::optional<bool> pass_through_bwd_;
+  AmaxGradient amax_gradient_ = AmaxGradient::clip;
   double momentum_ = 0.01;
   int zero_point_ = 0;
   Tensor amax_, pre_quant_scale_;
+  Variable learned_;
   std::unique_ptr<Calibrator> calibrator_;
   mutable std::mutex mutex_;  // guards the two caches
   mutable std::optional<QuantSpec> spec_;
+  mutable std::pair<int, std::uint64_t> spec_key_;  // rank of the input, version of amax
   WeightCodes weight_codes_;
 };
 

@@ -2,28 +2,33 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/layers/quantizer_fields.h"
 #include "fakequant/layers/tensor_quantizer.h"
 
 namespace fq {
 
 void TensorQuantizer::save(StateDict& state, const std::string& prefix) const {
+  nlohmann::json switches{{"enabled", enabled_},
+                          {"observing", observing_},
+                          {"quantizing", quantizing_},
+                          {"running", running_},
+                          {"momentum", momentum_},
+                          {"pow2", pow2_},
+                          {"zero_point", zero_point_},
+                          {"may_become_unsigned", may_become_unsigned_},
+                          {"reference", arithmetic_ == Arithmetic::reference}};
+  if (pass_through_bwd_) switches["pass_through_bwd"] = *pass_through_bwd_;
+  if (amax_gradient_ != AmaxGradient::clip)
+    switches["amax_gradient"] = detail::amax_gradient_name(amax_gradient_);
   state.set_attribute(prefix + "/descriptor", descriptor_.dict());
-  state.set_attribute(prefix + "/switches", {{"enabled", enabled_},
-                                             {"observing", observing_},
-                                             {"quantizing", quantizing_},
-                                             {"running", running_},
-                                             {"momentum", momentum_},
-                                             {"pow2", pow2_},
-                                             {"zero_point", zero_point_},
-                                             {"may_become_unsigned", may_become_unsigned_},
-                                             {"reference", arithmetic_ == Arithmetic::reference}});
-  if (amax_.defined()) state.set(prefix + "/amax", amax_.clone());
+  state.set_attribute(prefix + "/switches", std::move(switches));
+  if (amax().defined()) state.set(prefix + "/amax", amax().clone());
   if (pre_quant_scale_.defined()) state.set(prefix + "/pre_quant_scale", pre_quant_scale_);
 }
 
 void TensorQuantizer::load(const StateDict& state, const std::string& prefix) {
-  set_descriptor(QuantDescriptor::from_dict(state.attribute(prefix + "/descriptor")));
   const auto& switches = state.attribute(prefix + "/switches");
+  const QuantDescriptor descriptor = QuantDescriptor::from_dict(state.attribute(prefix + "/descriptor"));
   try {
     enabled_ = switches.at("enabled").get<bool>();
     observing_ = switches.at("observing").get<bool>();
@@ -34,15 +39,28 @@ void TensorQuantizer::load(const StateDict& state, const std::string& prefix) {
     zero_point_ = switches.at("zero_point").get<int>();
     may_become_unsigned_ = switches.at("may_become_unsigned").get<bool>();
     arithmetic_ = switches.at("reference").get<bool>() ? Arithmetic::reference : Arithmetic::deployed;
+    amax_gradient_ = detail::amax_gradient_from_name(switches.value("amax_gradient", "clip"));
+    pass_through_bwd_.reset();
+    if (switches.contains("pass_through_bwd")) pass_through_bwd_ = switches["pass_through_bwd"].get<bool>();
   } catch (const nlohmann::json::exception& error) {
     throw ArgumentError(
         fmt::format("[quantizer] the saved switches of '{}' are damaged: {}", name_, error.what()));
   }
-  amax_ = {};
-  if (state.contains(prefix + "/amax")) set_amax(state.at(prefix + "/amax"));
+  set_descriptor(descriptor);
+  load_amax(state.contains(prefix + "/amax") ? state.at(prefix + "/amax") : Tensor{});
   pre_quant_scale_ =
       state.contains(prefix + "/pre_quant_scale") ? state.at(prefix + "/pre_quant_scale") : Tensor{};
   forget();
+}
+
+void TensorQuantizer::load_amax(const Tensor& amax) {
+  if (!amax.defined()) return drop_amax();
+  if (!descriptor_.learn_amax()) {
+    drop_amax();
+    return set_amax(amax);
+  }
+  if (learned_.defined() && learned_.numel() != amax.numel()) drop_amax();
+  keep_amax(amax);  // a parameter may have been trained below 0
 }
 
 }  // namespace fq

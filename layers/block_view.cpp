@@ -1,0 +1,123 @@
+#include "fakequant/layers/block_view.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fakequant/core/tape.h"
+
+namespace fq::detail {
+namespace {
+
+/// The common corner of `from` in a tensor of shape `to`, zeros elsewhere. Row-major.
+Tensor resized(const Tensor& from, const Shape& to) {
+  if (from.shape() == to) return from;
+  Tensor out = Tensor::zeros(to, from.dtype(), from.device());
+  if (out.device().is_meta() || out.numel() == 0 || from.numel() == 0) return out;
+  const std::int64_t bytes = bit_width(from.dtype()) / 8;
+  const auto rank = to.size();
+  const std::int64_t run = std::min(from.shape().back(), to.back());
+  const auto* source = static_cast<const std::byte*>(from.raw());
+  auto* target = static_cast<std::byte*>(out.mutable_raw());
+  Shape index(rank);
+  for (bool more = true; more;) {
+    std::int64_t i = 0, j = 0;
+    for (std::size_t a = 0; a < rank; ++a) {
+      i = i * from.shape()[a] + index[a];
+      j = j * to[a] + index[a];
+    }
+    std::memcpy(target + j * bytes, source + i * bytes, static_cast<std::size_t>(run * bytes));
+    more = false;
+    for (std::size_t a = rank - 1; a-- > 0 && !more;) {
+      more = ++index[a] < std::min(from.shape()[a], to[a]);
+      if (!more) index[a] = 0;
+    }
+  }
+  return out;
+}
+
+std::map<int, std::int64_t> front_lengths(const BlockSizes& blocks, int rank) {
+  std::map<int, std::int64_t> out;
+  for (const auto& [axis, length] : blocks.lengths) out[normalize_axis(axis, rank, "quantizer")] = length;
+  return out;
+}
+
+bool all_whole(const std::map<int, std::int64_t>& lengths) {
+  return std::ranges::all_of(lengths, [](const auto& l) { return l.second == Granularity::whole; });
+}
+
+}  // namespace
+
+BlockView::BlockView(const Shape& shape, Axes kept)
+    : shape_(shape), padded_(shape), view_(shape), kept_(std::move(kept)) {}
+
+BlockView::BlockView(const Shape& shape, const std::map<int, std::int64_t>& lengths)
+    : shape_(shape), padded_(shape) {
+  std::vector<int> kept;
+  const int rank = static_cast<int>(shape.size());
+  for (int axis = 0; axis < rank; ++axis) {
+    const auto size = shape[static_cast<std::size_t>(axis)];
+    kept.push_back(static_cast<int>(view_.size()));
+    const auto found = lengths.find(axis);
+    if (found == lengths.end()) {
+      view_.push_back(size);
+      continue;
+    }
+    const std::int64_t length = found->second == Granularity::whole ? size : found->second;
+    const std::int64_t blocks = length == 0 ? 1 : (size + length - 1) / length;
+    padded_[static_cast<std::size_t>(axis)] = blocks * length;
+    view_.insert(view_.end(), {blocks, length});
+  }
+  last_axis_ = lengths.size() == 1 && lengths.contains(rank - 1);
+  if (last_axis_) {
+    view_ = {numel(padded_) / view_.back(), view_.back()};
+    kept = {0};
+  }
+  kept_ = kept;
+}
+
+BlockView BlockView::of(const QuantDescriptor& descriptor, const Shape& shape) {
+  const BlockSizes& blocks = descriptor.block_sizes();
+  if (blocks.empty()) return {shape, descriptor.axis()};
+  if (descriptor.has_dynamic_blocks() || numel(shape) == 0) return {shape, Axes{}};
+  const int rank = static_cast<int>(shape.size());
+  const auto lengths = front_lengths(blocks, rank);
+  if (!all_whole(lengths)) return {shape, lengths};
+  std::vector<int> kept;
+  for (int axis = 0; axis < rank; ++axis)
+    if (!lengths.contains(axis)) kept.push_back(axis);
+  return {shape, Axes(kept)};
+}
+
+Shape BlockView::range_shape() const {
+  Shape out(view_.size(), 1);
+  for (const int axis : kept_.values()) {
+    const auto i =
+        static_cast<std::size_t>(normalize_axis(axis, static_cast<int>(view_.size()), "quantizer"));
+    out[i] = view_[i];
+  }
+  return out;
+}
+
+Tensor BlockView::apply(const Tensor& x) const {
+  if (view_ == shape_) return x;
+  return resized(x.to(Layout::row_major), padded_).reshape(view_);
+}
+
+Tensor BlockView::restore(const Tensor& y) const {
+  if (view_ == shape_) return y;
+  return resized(y.to(Layout::row_major).reshape(padded_), shape_);
+}
+
+Variable BlockView::apply(const Variable& x) const {
+  if (view_ == shape_) return x;
+  return record("to_blocks", apply(x.tensor()), {x},
+                [view = *this](const Tensor& dy) { return std::vector<Tensor>{view.restore(dy)}; });
+}
+
+Variable BlockView::restore(const Variable& y) const {
+  if (view_ == shape_) return y;
+  return record("from_blocks", restore(y.tensor()), {y},
+                [view = *this](const Tensor& dy) { return std::vector<Tensor>{view.apply(dy)}; });
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,21 @@
+#pragma once
+
+/// The named quantization configs, ours and ModelOpt's. This is not a public header.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/layers/quant_config.h"
+
+namespace fq::detail {
+
+/// Rules of a preset, or of a constant of ModelOpt. Throws ArgumentError naming the nearest ones; for a
+/// constant whose algorithm or subject is not available, saying so.
+[[nodiscard]] std::vector<QuantRule> preset_rules(std::string_view name);
+[[nodiscard]] std::vector<std::string> preset_names();
+/// The method of calibration that `name` stands for. Throws ArgumentError for one that is not available,
+/// ModelOpt's among them: their ranges would not be those that were asked for.
+[[nodiscard]] std::string checked_algorithm(const std::string& name);
+
+}  // namespace fq::detail

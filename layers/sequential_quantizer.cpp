@@ -1,0 +1,44 @@
+#include "fakequant/layers/sequential_quantizer.h"
+
+#include "fakequant/core/check.h"
+
+namespace fq {
+
+SequentialQuantizer::SequentialQuantizer(std::vector<std::shared_ptr<TensorQuantizer>> parts) {
+  FQ_CHECK(!parts.empty(), "sequential_quantizer", "there are no quantizers: give one or more");
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    FQ_CHECK(parts[i] != nullptr, "sequential_quantizer", "quantizer {} is null", i);
+    FQ_CHECK(i + 1 == parts.size() || parts[i]->descriptor().fake_quant(), "sequential_quantizer",
+             "quantizer {} gives codes: only the last one can, set its fake_quant", i);
+    parts_.push_back(add_module(std::to_string(i), parts[i]));
+  }
+}
+
+std::string SequentialQuantizer::describe() const { return fmt::format("{} quantizers", parts_.size()); }
+
+std::vector<TensorQuantizer*> SequentialQuantizer::parts() const {
+  std::vector<TensorQuantizer*> out;
+  for (const auto& part : parts_) out.push_back(part.get());
+  return out;
+}
+
+Variable SequentialQuantizer::weight(const Variable& w) {
+  if (!enabled()) return w;
+  Variable out = parts_.front()->weight(w);
+  for (std::size_t i = 1; i < parts_.size(); ++i) out = parts_[i](out);
+  return out;
+}
+
+Variable SequentialQuantizer::forward(const Variable& x) {
+  if (!enabled()) return x;
+  Variable out = x;
+  for (const auto& part : parts_) out = part(out);
+  return out;
+}
+
+std::vector<TensorQuantizer*> quantizer_parts(TensorQuantizer& quantizer) {
+  auto* sequence = dynamic_cast<SequentialQuantizer*>(&quantizer);
+  return sequence != nullptr ? sequence->parts() : std::vector<TensorQuantizer*>{&quantizer};
+}
+
+}  // namespace fq

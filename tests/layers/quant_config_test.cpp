@@ -1,0 +1,156 @@
+// Presets, ModelOpt's configs in every form, and what they refuse.
+
+#include "fakequant/layers/quant_config.h"
+
+#include <nlohmann/json.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/layers/sequential_quantizer.h"
+#include "layers/networks.h"
+
+namespace fq {
+namespace {
+
+using namespace test;
+using ::testing::HasSubstr;
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    (void)f();
+  } catch (const ArgumentError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// path -> descriptor of the enabled quantizers, "off" of the others
+std::map<std::string, std::string> placed(const QuantConfig& config) {
+  auto model = residual_net();
+  quantize(*model, config, {1, 1, 8, 8});
+  std::map<std::string, std::string> out;
+  for (const auto& [name, q, aliases] : named_quantizers(*model))
+    out[name] = q->enabled() ? q->descriptor().to_json() : "off";
+  return out;
+}
+
+std::map<std::string, std::string> parsed(const std::string& quant_cfg, const std::string& more = "") {
+  return placed(QuantConfig::parse(R"({"target": "none", "quant_cfg": )" + quant_cfg + more + "}"));
+}
+
+TEST(QuantConfig, EveryFormOfQuantCfgSaysTheSame) {
+  const std::string weight =
+      R"({"num_bits": [2, 1], "block_sizes": {"-1": 16, "type": "dynamic", "scale_bits": [4, 3]}})";
+  const auto expected = parsed(R"([{"quantizer_name": "*", "enable": false},
+      {"quantizer_name": "*weight_quantizer", "cfg": )" +
+                               weight + R"(},
+      {"quantizer_name": "*input_quantizer", "cfg": {"num_bits": "e4m3", "axis": null}}])");
+  EXPECT_EQ(expected.at("fc.weight_quantizer"),
+            R"({"block_sizes":{"-1":16,"scale_bits":[4,3],"type":"dynamic"},"num_bits":[2,1]})");
+  EXPECT_EQ(expected.at("fc.input_quantizer"), R"({"num_bits":[4,3]})");
+  EXPECT_EQ(expected.at("fc.output_quantizer"), "off");
+  const std::string input = R"("*input_quantizer": {"num_bits": [4, 3], "trt_high_precision_dtype": "Half"})";
+  EXPECT_EQ(parsed(R"({"*weight_quantizer": )" + weight + "," + input + R"(, "default": {"enable": false}})",
+                   R"(, "algorithm": {"method": "max"})"),
+            expected);
+  EXPECT_EQ(parsed(R"([{"*": {"enable": false}}, {"*weight_quantizer": )" + weight + "}, {" + input + "}]",
+                   R"(, "algorithm": null)"),
+            expected);
+}
+
+TEST(QuantConfig, CfgReplacesAndEnableSwitches) {
+  const auto rules = parsed(R"([{"quantizer_name": "*weight_quantizer", "cfg": {"num_bits": 8, "axis": 0}},
+      {"quantizer_name": "conv2.weight_quantizer", "cfg": {"num_bits": 4}},
+      {"quantizer_name": "fc*", "enable": false},
+      {"quantizer_name": "*input_quantizer", "cfg": {"num_bits": 8}, "enable": false}])");
+  EXPECT_EQ(rules.at("conv1.weight_quantizer"), R"({"axis":0})");
+  EXPECT_EQ(rules.at("conv2.weight_quantizer"), R"({"num_bits":4})");
+  EXPECT_FALSE(rules.contains("fc.weight_quantizer"));
+  EXPECT_EQ(rules.at("conv1.input_quantizer"), "off");
+}
+
+TEST(QuantConfig, ParentClassesScopeRules) {
+  const auto rules = parsed(R"({"*weight_quantizer": {"num_bits": 8}, "nn.Linear": {"*": {"enable": false}},
+      "nn.BatchNorm2d": {"*": {"enable": false}}})");
+  EXPECT_TRUE(rules.contains("conv1.weight_quantizer"));
+  EXPECT_FALSE(rules.contains("fc.weight_quantizer"));
+}
+
+TEST(QuantConfig, ListsAreSequences) {
+  auto model = residual_net();
+  const auto config = QuantConfig::parse(R"({"quant_cfg": [{"quantizer_name": "*weight_quantizer",
+      "cfg": [{"num_bits": 4, "block_sizes": {"-1": 128, "type": "static"}}, {"num_bits": "e4m3"}]},
+      {"quantizer_name": "*input_quantizer", "cfg": {"num_bits": "e4m3"}}]})");
+  quantize(*model, config, {1, 1, 8, 8});
+  EXPECT_EQ(model->at("fc.weight_quantizer").type(), "sequential_quantizer");
+  const auto all = named_quantizers(*model);
+  const auto second = std::ranges::find(all, "fc.weight_quantizer.1", &NamedQuantizer::name);
+  ASSERT_NE(second, all.end());
+  EXPECT_EQ(second->quantizer->descriptor(), QuantDescriptor({.num_bits = {4, 3}}));
+  EXPECT_EQ(second->quantizer->name(), "fc.weight_quantizer.1");
+}
+
+TEST(QuantConfig, RulesTakeBackWhatTheyContradict) {
+  const auto rules = placed(QuantConfig::parse(R"({"preset": "int8", "target": "none", "rules": [
+      {"pattern": "*weight_quantizer", "block_sizes": {"-1": 32}},
+      {"pattern": "fc.weight_quantizer", "axis": 0}, {"pattern": "fc.input_quantizer", "pass_through_bwd": true}]})"));
+  EXPECT_EQ(rules.at("conv1.weight_quantizer"), R"({"block_sizes":{"-1":32},"narrow_range":true})");
+  EXPECT_EQ(rules.at("fc.weight_quantizer"), R"({"axis":0,"narrow_range":true})");
+  auto model = residual_net();
+  quantize(*model, QuantConfig::parse(R"({"preset": "int8", "rules": [
+      {"pattern": "fc.input_quantizer", "pass_through_bwd": true, "amax_gradient": "lsq"}]})"),
+           {1, 1, 8, 8});
+  const auto& q = dynamic_cast<TensorQuantizer&>(model->at("fc.input_quantizer"));
+  EXPECT_TRUE(q.pass_through_bwd());
+  EXPECT_EQ(q.amax_gradient(), AmaxGradient::lsq);
+}
+
+TEST(QuantConfig, EveryConstantIsKnown) {
+  for (const char* name :
+       {"INT8_DEFAULT_CFG", "INT8_WEIGHT_ONLY_CFG", "FP8_DEFAULT_CFG", "FP8_PER_CHANNEL_PER_TOKEN_CFG",
+        "FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG", "INT4_BLOCKWISE_WEIGHT_ONLY_CFG", "NVFP4_DEFAULT_CFG",
+        "W4A16_NVFP4_CFG", "W4A8_NVFP4_FP8_CFG", "W4A8_MXFP4_FP8_CFG", "MXFP4_DEFAULT_CFG",
+        "MXFP6_DEFAULT_CFG", "MXFP8_DEFAULT_CFG", "MXINT8_DEFAULT_CFG"})
+    EXPECT_GE(placed(QuantConfig::preset(name)).size(), 6u) << name;
+  for (const auto& [name, why] : std::map<std::string, std::string>{{"W4A8_AWQ_BETA_CFG", "awq_lite"},
+                                                                    {"INT4_AWQ_CFG", "awq_lite"},
+                                                                    {"INT8_SMOOTHQUANT_CFG", "smoothquant"},
+                                                                    {"NVFP4_KV_CFG", "key-value cache"}})
+    EXPECT_THAT(error_of([&] { return QuantConfig::preset(name); }),
+                HasSubstr(why + ", which is not available"));
+}
+
+TEST(QuantConfig, BadConfigsNameTheEntry) {
+  const auto refused = [](const char* text) { return error_of([&] { return QuantConfig::parse(text); }); };
+  EXPECT_THAT(refused(R"({"quant_cfg": 3})"), HasSubstr("give a list of entries"));
+  EXPECT_THAT(refused(R"({"quant_cfg": [3]})"), HasSubstr("an entry of 'quant_cfg' is 3"));
+  EXPECT_THAT(refused(R"({"quant_cfg": [{"quantizer_name": "*"}]})"), HasSubstr("neither cfg nor enable"));
+  EXPECT_THAT(refused(R"({"quant_cfg": [{"quantizer_name": "*", "cfg": {}}]})"), HasSubstr("give an object"));
+  EXPECT_THAT(refused(R"({"quant_cfg": [{"quantizer_name": "*", "cfg": []}]})"), HasSubstr("empty list"));
+  EXPECT_THAT(refused(R"({"quant_cfg": [{"quantizer_name": "*", "config": 1}]})"),
+              HasSubstr("'config' is not a key"));
+  EXPECT_THAT(refused(R"({"quant_cfg": [{"quantizer_name": 1, "enable": true}]})"),
+              HasSubstr("give a string"));
+  EXPECT_THAT(refused(R"({"quant_cfg": {"*": {"num_bits": "int8"}}})"), HasSubstr("'int8' is unknown"));
+  EXPECT_THAT(refused(R"({"quant_cfg": {"*": {"enable": 1}}})"), HasSubstr("use a bool"));
+  EXPECT_THAT(refused(R"({"quant_cfg": {}, "algorithm": "awq_lite"})"),
+              HasSubstr("'awq_lite' is not available"));
+  EXPECT_THAT(refused(R"({"quant_cfg": {}, "algorithm": 7})"), HasSubstr("name of a method"));
+  const auto quantized = [](const char* text) {
+    auto model = residual_net();
+    return error_of([&] { return quantize(*model, QuantConfig::parse(text), {1, 1, 8, 8}); });
+  };
+  EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "sequence": 3}]})"),
+              HasSubstr("give a list of fields"));
+  EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "sequence": [3]}]})"), HasSubstr("give objects"));
+  EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "pass_through_bwd": 3}]})"),
+              HasSubstr("true or false"));
+  EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "amax_gradient": "pact"}]})"),
+              HasSubstr("use clip or lsq"));
+}
+
+}  // namespace
+}  // namespace fq
