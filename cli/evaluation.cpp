@@ -7,6 +7,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/layers/sequential_quantizer.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/evaluate.h"
 
@@ -31,7 +32,8 @@ void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::
 
 void check_calibrated(Network& network, const std::string& function) {
   for (const auto& [name, quantizer, aliases] : named_quantizers(*network.module)) {
-    const bool needs = quantizer->enabled() && quantizer->quantizing() && !quantizer->descriptor().dynamic();
+    const bool needs =
+        quantizer->enabled() && quantizer->quantizing() && quantizer->descriptor().needs_amax();
     FQ_CHECK(!needs || quantizer->amax().defined(), function,
              "quantizer '{}' was not calibrated: run fakequant calibrate first", name);
   }
@@ -58,8 +60,12 @@ std::int64_t weight_bytes(Network& network) {
   for (auto& [path, module] : network.module->named_modules()) {
     auto* quant = dynamic_cast<QuantModule*>(module);
     auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
-    if (quantizer != nullptr && quantizer->enabled())
-      bits[quant->quantized_weight().node().get()] = quantizer->descriptor().format().bits();
+    if (quantizer == nullptr) continue;
+    for (const auto* part : quantizer_parts(*quantizer)) {
+      if (!part->enabled()) continue;
+      int& smallest = bits.try_emplace(quant->quantized_weight().node().get(), 32).first->second;
+      smallest = std::min(smallest, part->descriptor().format().bits());
+    }
   }
   std::int64_t bytes = 0;
   for (const auto& [name, parameter] : network.module->named_parameters()) {

@@ -48,7 +48,10 @@ void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
 
 void add_quantization_flags(FlagSet& set) {
   set.group("Quantization")
-      .value("preset", "NAME", "int8, int8_weight_only, w4a8, w4a4, w3a3, w2a2, fp8, or a ModelOpt constant")
+      .value(
+          "preset", "NAME",
+          "int8, int8_weight_only, w4a8, w4a4, w3a3, w2a2, int4_blockwise, fp8, fp8_per_channel_per_token, "
+          "fp8_2d_blockwise, nvfp4, mxfp8, mxfp6, mxfp4, mxint8, or a ModelOpt constant")
       .value("config", "FILE", "a quantization config (JSON) in place of a preset")
       .value("target", "NAME",
              "ort, tensorrt or none: the engine the numbers are for (default: of the config, ort)")
@@ -67,8 +70,11 @@ void add_calibration_flags(FlagSet& set) {
 
 void add_range_flags(FlagSet& set) {
   set.group("Ranges while training")
-      .value("amax", "NAME", "frozen: ranges stay as calibrated; running: they follow the activations",
+      .value("amax", "NAME",
+             "ranges of activations; frozen: as calibrated; running: they follow; learned: they are trained",
              "frozen")
+      .value("amax-gradient", "NAME", "of learned ranges: clip (of their bounds) or lsq (of the step)",
+             "clip")
       .value("amax-momentum", "SHARE", "of a step that running ranges go towards those of a batch", "0.01")
       .value("freeze-amax-after", "STEPS", "running ranges stay after so many steps; -1: never", "-1")
       .value("quant-start", "STEPS", "train so many steps in float first", "0")

@@ -12,6 +12,7 @@
 #include "fakequant/core/join.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/layers/quant_modules.h"
+#include "fakequant/layers/sequential_quantizer.h"
 
 namespace fq::cli {
 namespace {
@@ -24,7 +25,7 @@ class CodeRecorder : public Recorder {
     for (auto& [path, module] : model.named_modules())
       if (auto* quant = dynamic_cast<QuantModule*>(module);
           quant != nullptr && quant->weight_quantizer() != nullptr)
-        weights_.insert(quant->weight_quantizer()->name());
+        for (const auto* part : quantizer_parts(*quant->weight_quantizer())) weights_.insert(part->name());
   }
 
   void on_op(std::string_view op, const std::vector<Variable>&, const Variable& output, Attributes) override {

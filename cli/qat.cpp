@@ -13,8 +13,12 @@ namespace {
 constexpr std::int64_t kManySteps = std::int64_t{1} << 40;
 
 void read_ranges(TrainerOptions& options, const Flags& flags) {
-  options.amax =
-      flags.choice("amax", {"frozen", "running"}) == "running" ? AmaxMode::running : AmaxMode::frozen;
+  const std::string amax = flags.choice("amax", {"frozen", "running", "learned"});
+  options.amax = amax == "running"   ? AmaxMode::running
+                 : amax == "learned" ? AmaxMode::learned
+                                     : AmaxMode::frozen;
+  options.amax_gradient =
+      flags.choice("amax-gradient", {"clip", "lsq"}) == "lsq" ? AmaxGradient::lsq : AmaxGradient::clip;
   options.amax_momentum = flags.number("amax-momentum", 1e-9, 1);
   options.freeze_amax_after = flags.integer("freeze-amax-after", -1, kManySteps);
   options.quant_start = flags.integer("quant-start", 0, kManySteps);
@@ -62,7 +66,11 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   run.out = options.out;
   run.resume = resuming(flags);
   make_quantized(run, flags, output);
-  if (run.resume) check_same_network(run.network.identity, load_checkpoint(run.out), run.out);
+  if (run.resume) {
+    const StateDict saved = load_checkpoint(run.out);
+    check_same_network(run.network.identity, saved, run.out);
+    load_model_state(*run.network.module, saved, run.out);  // learned ranges are there before the optimizer
+  }
   if (!run.resume) check_calibrated(run.network, "qat");
   auto result = train_network(run, std::move(options), flags, output);
   result["weight_bytes"] = weight_bytes(run.network);

@@ -26,9 +26,15 @@ json values_json(const Tensor& values) {
 }
 
 json granularity_json(const QuantDescriptor& descriptor) {
+  if (!descriptor.block_sizes().empty()) return {{"blocks", descriptor.dict()["block_sizes"]}};
   const auto& axes = descriptor.axis().values();
   if (axes.empty()) return "tensor";
   return {{"axis", axes.size() == 1 ? json(axes[0]) : json(axes)}};
+}
+
+/// Not where each input has its own.
+bool has_scales(const TensorQuantizer& q) {
+  return q.enabled() && q.descriptor().needs_amax() && !q.descriptor().has_dynamic_blocks();
 }
 
 json quantizer_json(const NamedQuantizer& entry) {
@@ -38,12 +44,14 @@ json quantizer_json(const NamedQuantizer& entry) {
            {"enabled", q.enabled()},
            {"format", format_json(q.descriptor().format())},
            {"granularity", granularity_json(q.descriptor())},
-           {"dynamic", q.descriptor().dynamic()},
+           {"dynamic", q.descriptor().dynamic() || q.descriptor().has_dynamic_blocks()},
            {"zero_point", q.zero_point()}};
-  if (q.enabled() && !q.descriptor().dynamic()) {
+  if (has_scales(q)) {
     const QuantSpec spec = q.spec();
     out["amax"] = values_json(spec.amax);
     out["scale"] = values_json(spec.scale);
+  } else if (q.enabled() && q.amax().defined()) {
+    out["amax"] = values_json(q.amax());
   }
   return out;
 }
@@ -66,7 +74,7 @@ void save_scales_h5(const std::string& path, Module& model) {
   state.set_attribute("scales", scales_json(model));
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {
     const TensorQuantizer& q = *entry.quantizer;
-    if (!q.enabled() || q.descriptor().dynamic()) return;
+    if (!has_scales(q)) return;
     const QuantSpec spec = q.spec();
     state.set(entry.name + "/amax", spec.amax);
     state.set(entry.name + "/scale", spec.scale);

@@ -13,9 +13,11 @@ namespace fq {
 /// "granularity",
 ///   "amax", "scale", "zero_point"}, ..]}`. `name` is the path of the module and its quantizer; `format` is
 /// `{"type": "int", "bits", "unsigned", "narrow_range"}` or `{"type": "float", "exponent", "mantissa"}`;
-/// `granularity` is "tensor" or `{"axis": n}`; amax and scale are numbers, or lists of one number a channel.
-/// A value q stands for (q - zero_point_stored) * scale, where stored codes are q + zero_point. Dynamic
-/// quantizers have no amax. Throws ArgumentError naming an enabled quantizer that was not calibrated.
+/// `granularity` is "tensor", `{"axis": n}` or `{"blocks": block_sizes of the descriptor}`; amax and scale
+/// are numbers, or lists of one number a channel or block, row-major. A value q stands for (q -
+/// zero_point_stored) * scale, where stored codes are q + zero_point. `dynamic` quantizers have no scale, and
+/// amax only where it is the range of a whole tensor in blocks. Throws ArgumentError naming an enabled
+/// quantizer that was not calibrated.
 [[nodiscard]] nlohmann::json scales_json(Module& model);
 
 /// Writes `scales_json` as text. The file is written beside, synced and renamed. Throws FileError,

@@ -5,6 +5,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/layers/sequential_quantizer.h"
 
 namespace fq {
 namespace {
@@ -41,11 +42,14 @@ class Watching {
 };
 
 bool needs_range(const TensorQuantizer& q) {
-  return q.enabled() && !q.descriptor().dynamic() && !q.descriptor().amax().defined();
+  return q.enabled() && q.descriptor().needs_amax() && !q.descriptor().amax().defined();
 }
 
 void set_method(TensorQuantizer& q, const std::string& method) {
   if (method.empty() || method == q.descriptor().calib_method()) return;
+  const bool per_tensor = q.descriptor().axis().empty() &&
+                          (q.descriptor().block_sizes().empty() || q.descriptor().has_dynamic_blocks());
+  if (!per_tensor) return;  // histograms have no axes
   auto options = q.descriptor().options();
   options.calib_method = method;
   q.set_descriptor(QuantDescriptor(std::move(options)));
@@ -55,11 +59,14 @@ std::vector<TensorQuantizer*> weight_quantizers(Module& model) {
   std::vector<TensorQuantizer*> out;
   for (auto& [path, module] : model.named_modules()) {
     auto* quant = dynamic_cast<QuantModule*>(module);
-    auto* q = quant != nullptr ? quant->weight_quantizer() : nullptr;
-    if (q == nullptr || !needs_range(*q)) continue;
-    q->calibrator().reset();
-    q->calibrator().collect(quant->quantized_weight().tensor());
-    out.push_back(q);
+    auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
+    if (quantizer == nullptr) continue;
+    for (auto* q : quantizer_parts(*quantizer)) {
+      if (!needs_range(*q)) continue;
+      q->calibrator().reset();
+      q->collect(quant->quantized_weight().tensor());
+      out.push_back(q);
+    }
   }
   return out;
 }
@@ -96,7 +103,9 @@ CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOpti
     q.set_observing(true);
     chosen.push_back(&q);
   });
-  FQ_CHECK(!chosen.empty(), "calibrate", "the model has no quantizer to calibrate: quantize it first");
+  FQ_CHECK(!named_quantizers(model).empty(), "calibrate",
+           "the model has no quantizer to calibrate: quantize it first");
+  if (chosen.empty()) return {};
   data.start_epoch(0);
   CalibrationReport report{watch(model, data, options.samples), static_cast<int>(chosen.size())};
   data.start_epoch(0);

@@ -68,14 +68,14 @@ StateDict model_state(Module& model, const nlohmann::json& description) {
 }
 
 void load_model_state(Module& model, const StateDict& state, const std::string& path) {
-  const Tensors wanted = tensors_of(model);
-  check_tensors(wanted, state, path);
   check_quantizers(model, state, path);
   try {
-    load_quantizers(model, state);
+    load_quantizers(model, state);  // first: it makes the parameters of learned ranges
   } catch (const ArgumentError& error) {
     throw FileError(path, "quantizers", fmt::format("{} (in {})", error.what(), path));
   }
+  const Tensors wanted = tensors_of(model);
+  check_tensors(wanted, state, path);
   for (const auto& [name, tensor] : wanted) Tensor(tensor).copy_from(state.at(name));
 }
 

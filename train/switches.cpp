@@ -9,7 +9,7 @@ Switches::Switches(Module& model) {
   for (const auto& entry : named_quantizers(model)) {
     if (!entry.quantizer->enabled() || !entry.quantizer->quantizing()) continue;
     quantizers_.push_back(entry.quantizer);
-    if (!entry.name.ends_with("weight_quantizer")) activations_.push_back(entry.quantizer);
+    if (entry.name.find("weight_quantizer") == std::string::npos) activations_.push_back(entry.quantizer);
   }
   for (const auto& [name, module] : model.named_modules())
     if (auto* norm = dynamic_cast<BatchNorm*>(module); norm != nullptr && !norm->frozen())

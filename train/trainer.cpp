@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fakequant/core/check.h"
+#include "fakequant/layers/quantize.h"
 #include "fakequant/train/checkpoint.h"
 #include "fakequant/train/trainer_body.h"
 
@@ -35,8 +36,10 @@ nlohmann::json parsed(const std::string& text) {
   return json;
 }
 
-std::shared_ptr<Module> given(std::shared_ptr<Module> model) {
+/// Ranges become parameters before the optimizer asks for them.
+std::shared_ptr<Module> prepared(std::shared_ptr<Module> model, const TrainerOptions& options) {
   FQ_CHECK(model != nullptr, kTrain, "the model is null");
+  if (options.amax == AmaxMode::learned) learn_ranges(*model, options.amax_gradient);
   return model;
 }
 
@@ -44,7 +47,7 @@ std::shared_ptr<Module> given(std::shared_ptr<Module> model) {
 
 Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader> data, TrainerOptions chosen,
                     std::shared_ptr<DataLoader> held_out, TrainerCallbacks hooks)
-    : model(given(std::move(network))),
+    : model(prepared(std::move(network), chosen)),
       training(std::move(data)),
       validation(std::move(held_out)),
       options(std::move(chosen)),

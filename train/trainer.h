@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "fakequant/core/ops/quantize.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/evaluate.h"
 #include "fakequant/train/make_optimizer.h"
@@ -18,8 +19,9 @@ namespace fq {
 
 class Module;
 
-/// Ranges of activation quantizers in training: as calibrated, or following the batches. Weights keep theirs.
-enum class AmaxMode { frozen, running };
+/// Ranges of activation quantizers in training: as calibrated, following the batches, or trained as
+/// parameters (learn_ranges). Weights keep theirs.
+enum class AmaxMode { frozen, running, learned };
 
 struct TrainerOptions {
   std::int64_t epochs = 10;
@@ -40,8 +42,9 @@ struct TrainerOptions {
   std::int64_t freeze_bn_after = -1;  ///< steps after which batch norm uses its running statistics; -1 never
   std::int64_t quant_start = 0;       ///< steps before quantizers quantize
   AmaxMode amax = AmaxMode::frozen;
-  double amax_momentum = 0.01;          ///< of running ranges
-  std::int64_t freeze_amax_after = -1;  ///< steps after which running ranges stay; -1 never
+  double amax_momentum = 0.01;                      ///< of running ranges
+  AmaxGradient amax_gradient = AmaxGradient::clip;  ///< of learned ranges
+  std::int64_t freeze_amax_after = -1;              ///< steps after which running ranges stay; -1 never
 
   const std::atomic<bool>* stop = nullptr;  ///< becomes true when the run is to stop after the current batch
 };
@@ -89,7 +92,8 @@ struct TrainingResult {
 class Trainer {
  public:
   /// `validation` may be null; it is read in order and chooses the best epoch.
-  /// Throws ArgumentError for options out of range or data without labels.
+  /// Throws ArgumentError for options out of range, data without labels, learned ranges without a calibrated
+  /// one to begin with.
   Trainer(std::shared_ptr<Module> model, std::shared_ptr<DataLoader> training, TrainerOptions options,
           std::shared_ptr<DataLoader> validation = nullptr, TrainerCallbacks callbacks = {});
   ~Trainer();

@@ -106,7 +106,8 @@ fails(2, ["widhts", "'widths'"], "train", "--data", DIGITS, "-o", "out.h5", "--m
 run("train", *SHORT, "-o", "float.h5")
 calibrate = ["calibrate", "float.h5", "--data", DIGITS, "-o", "out.h5"]
 fails(2, ["int9", "'int8'"], *calibrate, "--preset", "int9")
-fails(2, "block", *calibrate, "--preset", "nvfp4")
+fails(2, ["awq_lite", "not available", "int4_blockwise"], *calibrate, "--preset", "W4A8_AWQ_BETA_CFG")
+fails(2, ["smoothquant", "no substitute"], *calibrate, "--config", text("q0.json", {"preset": "int8", "algorithm": "smoothquant"}))
 fails(2, ["q1.json:2", "presett", "'preset'"], *calibrate, "--config", text("q1.json", {"presett": "int8"}))
 fails(2, "object", *calibrate, "--config", text("q0.json", [1]), "--target", "ort")
 fails(2, "--samples", *calibrate, "--samples", "0")

@@ -1,0 +1,122 @@
+// Every preset from a float network to a saved, trained, loaded one.
+
+#include <nlohmann/json.hpp>
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/train/calibrate.h"
+#include "fakequant/train/checkpoint.h"
+#include "train/loop_run.h"
+
+namespace fq {
+namespace {
+
+using test::Folder;
+
+std::shared_ptr<Module> network(const QuantConfig& config) {
+  auto model = test::small_network(false, 0);
+  quantize(*model, config, {1, 1, 8, 8});
+  return model;
+}
+
+QuantConfig config_of(const std::string& preset, Arithmetic arithmetic) {
+  QuantConfig config = QuantConfig::preset(preset);
+  config.arithmetic = arithmetic;
+  return config;
+}
+
+TrainerOptions short_run() {
+  return {.epochs = 2, .optimizer = {.learning_rate = 5e-3}, .schedule = {.kind = "constant"}, .seed = 1};
+}
+
+Evaluation evaluated(Module& model) {
+  DataLoader data(test::quadrants(40, 2), test::in_order());
+  return evaluate(model, data);
+}
+
+/// Calibrates, trains, evaluates, saves, loads: the same loss.
+void run_through(const QuantConfig& config, const TrainerOptions& options, const std::string& what) {
+  auto model = network(config);
+  DataLoader images(test::quadrants(96, 1), test::in_order());
+  calibrate(*model, images);
+  const double before = evaluated(*model).loss;
+  Trainer trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), test::shuffled()), options);
+  trainer.fit();
+  const Evaluation after = evaluated(*model);
+  EXPECT_LT(after.loss, before) << what;
+  const Folder folder;
+  save_checkpoint(folder.file("c.h5"), model_state(*model, nlohmann::json()));
+  auto loaded = network(config);
+  load_model_state(*loaded, load_checkpoint(folder.file("c.h5")), "c.h5");
+  EXPECT_EQ(evaluated(*loaded).loss, after.loss) << what;
+}
+
+TEST(Presets, EachRunsFromAFloatNetworkToALoadedOne) {
+  for (const auto& preset : QuantConfig::preset_names())
+    for (const Arithmetic arithmetic : {Arithmetic::deployed, Arithmetic::reference})
+      run_through(config_of(preset, arithmetic), short_run(),
+                  preset + (arithmetic == Arithmetic::reference ? ", reference" : ""));
+}
+
+TEST(Presets, SequencesDoToo) {
+  run_through(QuantConfig::parse(R"({"quant_cfg": {"*weight_quantizer": [{"num_bits": 4,
+      "block_sizes": {"-1": 16}}, {"num_bits": [4, 3]}], "*input_quantizer": {"num_bits": [4, 3]}}})"),
+              short_run(), "int4 and e4m3");
+}
+
+TEST(Presets, LearnedRangesAreTrainedSavedAndResumed) {
+  for (const AmaxGradient gradient : {AmaxGradient::clip, AmaxGradient::lsq}) {
+    TrainerOptions options = short_run();
+    options.amax = AmaxMode::learned;
+    options.amax_gradient = gradient;
+    run_through(config_of("w4a4", Arithmetic::deployed), options, "learned");
+  }
+}
+
+TEST(Presets, LearnedRangesMoveAndResumeToTheSameBits) {
+  const Folder folder;
+  TrainerOptions options = short_run();
+  options.amax = AmaxMode::learned;
+  options.average_decay = 0.9;
+  const auto made = [&](TrainerOptions chosen) {
+    auto model = network(config_of("w4a4", Arithmetic::deployed));
+    DataLoader images(test::quadrants(96, 1), test::in_order());
+    calibrate(*model, images);
+    auto data = std::make_shared<DataLoader>(test::quadrants(96, 1), test::shuffled());
+    return std::pair(model, std::make_unique<Trainer>(model, data, std::move(chosen)));
+  };
+  auto [whole, run] = made(options);
+  const float before =
+      dynamic_cast<TensorQuantizer&>(whole->at("fc.input_quantizer")).amax().data<float>()[0];
+  run->fit();
+  const Tensor after = dynamic_cast<TensorQuantizer&>(whole->at("fc.input_quantizer")).amax();
+  EXPECT_NE(after.data<float>()[0], before);
+  std::atomic<bool> stop = false;
+  TrainerOptions first = options;
+  first.out = folder.file("c.h5");
+  first.stop = &stop;
+  TrainerCallbacks callbacks;
+  auto model = network(config_of("w4a4", Arithmetic::deployed));
+  DataLoader images(test::quadrants(96, 1), test::in_order());
+  calibrate(*model, images);
+  callbacks.on_step = [&](const StepReport& report) { stop = report.step == 8; };
+  Trainer half(model, std::make_shared<DataLoader>(test::quadrants(96, 1), test::shuffled()), first, nullptr,
+               callbacks);
+  EXPECT_TRUE(half.fit().stopped);
+  auto [resumed, rest] = made(options);
+  rest->resume(load_checkpoint(first.out), first.out);
+  rest->fit();
+  EXPECT_TRUE(bitwise_equal(dynamic_cast<TensorQuantizer&>(resumed->at("fc.input_quantizer")).amax(), after));
+  EXPECT_EQ(evaluated(*resumed).loss, evaluated(*whole).loss);
+}
+
+TEST(Presets, LearnedRangesNeedOneToBeginWith) {
+  TrainerOptions options = short_run();
+  options.amax = AmaxMode::learned;
+  auto data = std::make_shared<DataLoader>(test::quadrants(96, 1), test::shuffled());
+  EXPECT_THROW(Trainer(network(QuantConfig::preset("int8")), data, options), ArgumentError);
+}
+
+}  // namespace
+}  // namespace fq
