@@ -62,7 +62,7 @@ BlockView::BlockView(const Shape& shape, const std::map<int, std::int64_t>& leng
       view_.push_back(size);
       continue;
     }
-    const std::int64_t length = found->second == Granularity::whole ? size : found->second;
+    const std::int64_t length = found->second == Granularity::whole ? size : std::min(found->second, size);
     const std::int64_t blocks = length == 0 ? 1 : (size + length - 1) / length;
     padded_[static_cast<std::size_t>(axis)] = blocks * length;
     view_.insert(view_.end(), {blocks, length});

@@ -17,7 +17,8 @@ class BlockView {
  public:
   /// The tensor as it is, ranges along `kept`.
   BlockView(const Shape& shape, Axes kept);
-  /// `lengths` by axes counted from the front; -1 is the whole axis. Axes without a length have blocks of 1.
+  /// `lengths` by axes counted from the front; -1, and what is longer, is the whole axis. Axes without a
+  /// length have blocks of 1.
   BlockView(const Shape& shape, const std::map<int, std::int64_t>& lengths);
   /// Of a descriptor's blocks; per tensor for dynamic ones, whose range is that of the whole tensor.
   [[nodiscard]] static BlockView of(const QuantDescriptor& descriptor, const Shape& shape);

@@ -12,12 +12,16 @@
 #include "fakequant/core/text.h"
 #include "fakequant/layers/placement.h"
 #include "fakequant/layers/quantizer_fields.h"
+#include "fakequant/layers/rule_fields.h"
 #include "fakequant/layers/sequential_quantizer.h"
 #include "fakequant/layers/trace.h"
 
 namespace fq {
 namespace {
 
+using detail::Fields;
+using detail::has_blocks;
+using detail::switched_on;
 using nlohmann::json;
 
 std::map<std::type_index, QuantFactory>& factories() {
@@ -48,55 +52,6 @@ void register_defaults() {
     return true;
   }();
   (void)once;
-}
-
-/// The fields that rules give to a quantizer, and which of them a user gave.
-struct Fields {
-  json all = json::object();
-  json by_user = json::object();
-};
-
-/// What a later rule takes back: an axis takes blocks back, fields of one quantizer a sequence, and so on.
-void take_back(const json& later, json& fields) {
-  const auto gives = [&](const char* key) { return later.contains(key) && !later[key].is_null(); };
-  if (gives("axis")) fields.erase("block_sizes");
-  if (gives("block_sizes")) fields.erase("axis");
-  const bool one =
-      std::ranges::any_of(later.items(), [](const auto& item) { return item.key() != "enable"; });
-  if (one && !gives("sequence")) fields.erase("sequence");
-}
-
-void apply(const QuantRule& rule, Fields& out) {
-  if (rule.replaces) out = {};
-  take_back(*rule.fields, out.all);
-  take_back(*rule.fields, out.by_user);
-  out.all.update(*rule.fields);
-  if (!rule.fields->contains("enable") && !out.all.contains("enable")) out.all["enable"] = true;
-  if (rule.by_user) out.by_user.update(*rule.fields);
-}
-
-Fields fields_for(const QuantConfig& config, const std::string& module, const std::vector<std::string>& paths,
-                  std::vector<bool>& matched) {
-  Fields out;
-  for (std::size_t i = 0; i < config.rules.size(); ++i) {
-    const QuantRule& rule = config.rules[i];
-    const auto matches = [&](const auto& path) { return detail::wildcard_match(rule.pattern, path); };
-    if (std::ranges::none_of(paths, matches)) continue;
-    matched[i] = true;
-    if (rule.module.empty() || rule.module == module) apply(rule, out);
-  }
-  return out;
-}
-
-bool switched_on(const Fields& fields) { return fields.all.value("enable", false); }
-
-json without_nulls(json fields) {
-  for (auto it = fields.begin(); it != fields.end();) it = it->is_null() ? fields.erase(it) : std::next(it);
-  return fields;
-}
-
-bool is_per_element(const json& fields) {
-  return fields.contains("block_sizes") && !fields["block_sizes"].is_null();
 }
 
 class Quantizing {
@@ -142,7 +97,7 @@ class Quantizing {
   }
 
   Fields fields(const detail::QuantizableUse& use, const std::vector<std::string>& paths) {
-    return fields_for(config_, model_.at(use.path).type(), paths, matched_);
+    return detail::fields_for(config_, model_.at(use.path).type(), paths, matched_);
   }
 
   Fields input_fields(const detail::QuantizableUse& use, std::size_t i) {
@@ -160,7 +115,7 @@ class Quantizing {
     out->set_name(name);
     out->set_arithmetic(config_.arithmetic);
     detail::set_own_fields(*out, fields);
-    out->set_descriptor(QuantDescriptor::from_dict(without_nulls(std::move(fields))));
+    out->set_descriptor(QuantDescriptor::from_dict(detail::without_nulls(std::move(fields))));
     out->set_storage(0, config_.pow2);
     return out;
   }
@@ -212,7 +167,7 @@ class Quantizing {
     auto quantizer = make_quantizer(activation_fields(fields, use.tensors[i], name), name);
     const QuantDescriptor& made_of = quantizer->descriptor();
     const bool plain =
-        config_.target == Target::ort && !fields.all.contains("sequence") && !is_per_element(fields.all);
+        config_.target == Target::ort && !fields.all.contains("sequence") && !has_blocks(fields.all);
     const bool offset = plain && made_of.format().is_integer() && !made_of.is_unsigned();
     quantizer->set_storage(offset ? 128 : 0, config_.pow2);
     quantizer->set_may_become_unsigned(plain && !fields.by_user.contains("unsigned"));
@@ -225,7 +180,7 @@ class Quantizing {
     if (all.contains("sequence")) return all;
     const bool integer = !all.contains("num_bits") || all["num_bits"].is_number();
     const bool wanted =
-        config_.target == Target::ort && tensor.non_negative && integer && !is_per_element(fields.all);
+        config_.target == Target::ort && tensor.non_negative && integer && !has_blocks(fields.all);
     if (!fields.by_user.contains("unsigned")) {
       if (wanted) all["unsigned"] = true;
     } else if (config_.target != Target::none && fields.by_user["unsigned"].is_boolean() &&

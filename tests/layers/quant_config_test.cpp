@@ -148,6 +148,8 @@ TEST(QuantConfig, BadConfigsNameTheEntry) {
   EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "sequence": [3]}]})"), HasSubstr("give objects"));
   EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "pass_through_bwd": 3}]})"),
               HasSubstr("true or false"));
+  EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "enable": "yes"}]})"),
+              HasSubstr("'enable' is \"yes\""));
   EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "amax_gradient": "pact"}]})"),
               HasSubstr("use clip or lsq"));
 }

@@ -1,0 +1,20 @@
+#pragma once
+
+/// Ranges of tensors as quantizers keep them. This is not a public header.
+
+#include <string>
+
+#include "fakequant/core/error.h"
+#include "fakequant/layers/block_view.h"
+
+namespace fq::detail {
+
+/// One range as rank 0, several as a list, in f32; a copy.
+[[nodiscard]] Tensor flat_ranges(const Tensor& amax);
+/// The largest magnitudes of x, one a range of the view, as `flat_ranges`. Throws NumericError naming the
+/// quantizer for NaN and infinity.
+[[nodiscard]] Tensor ranges_of(const Tensor& x, const BlockView& view, const std::string& quantizer);
+/// What a NumericError says, with the quantizer's name.
+[[noreturn]] void rethrow_named(const NumericError& error, const std::string& quantizer);
+
+}  // namespace fq::detail
