@@ -111,7 +111,7 @@ Shape Granularity::block_shape(const Shape& tensor) const {
 
 Shape Granularity::scale_shape(const Shape& tensor) const {
   Shape out = block_shape(tensor);
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = (tensor[i] + out[i] - 1) / out[i];
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = tensor[i] == 0 ? 0 : (tensor[i] - 1) / out[i] + 1;
   return out;
 }
 
