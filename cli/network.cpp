@@ -43,15 +43,6 @@ Network rebuild(const json& identity) {
   return network;
 }
 
-/// The weights that a run averaged are those to deploy.
-StateDict with_averages(const StateDict& state) {
-  StateDict out = state;
-  const StateDict averages = state.sub("average");
-  for (const auto& [name, tensor] : averages.tensors())
-    if (name.starts_with("parameters/") || name.starts_with("buffers/")) out.set(name, tensor);
-  return out;
-}
-
 }  // namespace
 
 Shape Network::input_shape() const {
@@ -85,7 +76,7 @@ Network load_network(const StateDict& state, const std::string& path) {
     throw FileError(path, "model",
                     fmt::format("[load_checkpoint] the model in {} cannot be built: {}", path, error.what()));
   }
-  load_model_state(*network.module, with_averages(state), path);
+  load_model_state(*network.module, state, path);
   return network;
 }
 
