@@ -43,6 +43,20 @@ void with_place(const Flags& flags, Use&& use) {
   }
 }
 
+/// Rules as lists: checkpoints keep objects sorted by key, and the order of rules counts.
+void list_rules(ordered_json& config) {
+  for (const char* key : {"quant_cfg", "rules"}) {
+    if (!config.contains(key) || !config[key].is_object()) continue;
+    ordered_json list = ordered_json::array();
+    for (const auto& [pattern, fields] : config[key].items()) {
+      ordered_json entry = key == std::string("rules") ? fields : ordered_json{{pattern, fields}};
+      if (key == std::string("rules")) entry["pattern"] = pattern;
+      list.insert(pattern == "default" ? list.begin() : list.end(), std::move(entry));
+    }
+    config[key] = std::move(list);
+  }
+}
+
 const std::vector<std::string> kMethods{"max", "moving_average", "percentile", "entropy", "mse", "none"};
 
 }  // namespace
@@ -60,6 +74,7 @@ nlohmann::json read_quantization(const Flags& flags) {
   if (flags.given("method") && flags.text("method") != "none")
     config["algorithm"] = flags.choice("method", kMethods);
   with_place(flags, [&] { static_cast<void>(QuantConfig::from_json(config)); });
+  list_rules(config);
   return config;
 }
 

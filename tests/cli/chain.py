@@ -57,6 +57,18 @@ result("qat", "float.h5", "--preset", "fp8", "--keep-bn", "--quant-start", "20",
        "e4m3.h5")
 assert result("evaluate", "e4m3.h5", "--data", DIGITS)["accuracy"] > floating["accuracy"] - 3
 
+for preset in ["nvfp4", "mxfp4", "int4_blockwise", "fp8_per_channel_per_token"]:
+    result("qat", "float.h5", "--preset", preset, *qat, "-o", f"{preset}.h5")
+    assert result("evaluate", f"{preset}.h5", "--data", DIGITS)["accuracy"] > floating["accuracy"] - 6, preset
+    result("predict", f"{preset}.h5", "--data", DIGITS, "-o", f"{preset}_predictions.h5", "--codes", "--batch", "7")
+    result("export", f"{preset}.h5", "-o", preset + "_")
+frozen = {}
+for ranges in [["frozen"], ["learned"], ["learned", "--amax-gradient", "lsq"]]:
+    result("qat", "folded.h5", "--preset", "w4a4", "--amax", *ranges, *qat, "-o", "ranges.h5")
+    frozen[ranges[-1]] = result("evaluate", "ranges.h5", "--data", DIGITS)["accuracy"]
+assert min(frozen["learned"], frozen["lsq"]) > frozen["frozen"] - 2, frozen
+result("export", "ranges.h5", "-o", "ranges_")
+
 named = result("predict", "int8.h5", "--data", DIGITS, "-o", "predictions.h5", "--codes")
 with h5py.File("predictions.h5") as file, h5py.File(DIGITS) as data:
     logits = file["logits"][()]

@@ -13,6 +13,8 @@ kill_and_resume(["train", *RUN, "--epochs", "8", "--ema", "0.99", "--val-fractio
 run("train", *SHORT, "-o", "float.h5")
 kill_and_resume(["qat", "float.h5", "--preset", "int8", "--amax", "running", "--freeze-amax-after", "40", "--data", DIGITS,
                  "--epochs", "3", "--save-every", "5", "--lr", "0.001"], 2)
+kill_and_resume(["qat", "float.h5", "--preset", "w4a4", "--amax", "learned", "--data", DIGITS, "--epochs", "3",
+                 "--save-every", "5", "--lr", "0.001", "--ema", "0.9"], 1)
 
 process = start("train", *TINY, "--data", DIGITS, "--epochs", "2000", "-o", "stopped.h5", "--json")
 assert '"epoch"' in process.stdout.readline() and '"epoch"' in process.stdout.readline()

@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/layers/tensor_quantizer.h"
 #include "functions.h"
 #include "random.h"
 
@@ -66,6 +68,34 @@ void try_text(Random& random) try {
 } catch (const Error&) {
 }
 
+/// A quantizer of it takes a tensor, gives gradients, is saved and loaded, or refuses.
+void try_quantizer(Random& random) try {
+  const QuantDescriptor d(random.descriptor());
+  const Tensor x =
+      random.tensor(random.shape(), random.pick(std::vector{DType::f32, DType::f32, DType::f16, DType::f64}));
+  TensorQuantizer q(d, random.one_in(2) ? Arithmetic::reference : Arithmetic::deployed);
+  if (random.one_in(2)) q.set_pass_through_bwd(random.one_in(2));
+  if (random.one_in(4)) q.set_pre_quant_scale(random.tensor(random.shape(), DType::f32));
+  if (random.one_in(4)) {
+    q.set_amax(random.tensor(random.shape(), DType::f32));
+  } else if (d.needs_amax() && !d.amax().defined()) {
+    q.collect(x);
+    q.load_calibrated_amax();
+  }
+  const Variable input(x, true);
+  const Variable y = q(input);
+  if (y.requires_grad())
+    y.backward(Tensor::full(y.shape(), 1.0, y.quantized() != nullptr ? DType::f32 : y.tensor().dtype()));
+  (void)q.weight(input).tensor();
+  StateDict state;
+  q.save(state, "q");
+  TensorQuantizer other;
+  other.load(state, "q");
+  (void)other.export_amax(x.shape());
+  (void)other.spec();
+} catch (const Error&) {
+}
+
 bool try_function(Random& random, const Start& start, const golden::Functions& functions) {
   const golden::Case c = random.mutated(random.pick(start.cases), start.texts);
   try {
@@ -88,6 +118,7 @@ int run(std::int64_t count, std::uint64_t seed, std::int64_t first) {
     try {
       descriptors += try_descriptor(random) ? 1 : 0;
       try_text(random);
+      try_quantizer(random);
       answered += try_function(random, start, functions) ? 1 : 0;
     } catch (const std::exception& error) {
       fmt::print("fuzz: seed {}, {}: {}\n", seed, i, error.what());
