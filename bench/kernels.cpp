@@ -1,11 +1,12 @@
 #include "fakequant/bench/kernels.h"
 
+#include <limits>
+
 #include "fakequant/bench/arrays.h"
 #include "fakequant/bench/kernel_checks.h"
 #include "fakequant/core/cpu/codes.h"
 #include "fakequant/core/cpu/fake_quant.h"
-#include "fakequant/core/reference/clipped.h"
-#include "fakequant/core/reference/modelopt_blocks.h"
+#include "fakequant/core/cpu/fake_quant_blocks.h"
 
 namespace fq::bench {
 namespace {
@@ -32,11 +33,15 @@ void run_integer(Forward& k) {
 void run_e4m3(Forward& k) { cpu::fake_quant_e4m3(k.x, k.amax, k.amax, k.y, &k.mask); }
 
 void run_nvfp4(Forward& k) {
-  k.y = modelopt::dynamic_block_quantize(k.x, {2, 1}, {4, 3}, 16, k.amax, modelopt::BlockKernel::triton);
-  k.mask = detail::within_amax(k.x, k.amax, "bench");
+  const float range = k.amax.data<float>()[0];
+  cpu::fake_quant_nvfp4(k.x, range / 2688.0f, range, k.y, &k.mask);
 }
 
-void run_mxfp8(Forward& k) { k.y = modelopt::dynamic_block_quantize(k.x, {4, 3}, {8, 0}, 32); }
+void run_mxfp8(Forward& k) {
+  constexpr cpu::ElementGrid grid{448, 0x1p-6f, 0x1p-3f, std::numeric_limits<float>::quiet_NaN()};
+  const float range = k.amax.data<float>()[0];
+  cpu::fake_quant_blocks(k.x, 32, grid, cpu::power_of_two_scales(grid.max), range, k.y, &k.mask);
+}
 
 }  // namespace
 
@@ -70,9 +75,7 @@ Forward nvfp4(std::int64_t elements) {
 }
 
 Forward mxfp8(std::int64_t elements) {
-  Forward out = forward({elements}, Tensor::scalar(kAmax), run_mxfp8, check_mxfp8);
-  out.mask = {};
-  return out;
+  return forward({elements}, Tensor::scalar(kAmax), run_mxfp8, check_mxfp8);
 }
 
 void masked_gradient(const Tensor& dy, const Tensor& mask, Tensor& dx) { cpu::apply_mask(dy, mask, dx); }

@@ -13,8 +13,7 @@ namespace fq::bench {
 inline constexpr float kAmax = 2.7f;
 
 struct Forward {
-  Tensor x, amax, y;
-  Tensor mask;  ///< undefined where the gradient passes everywhere
+  Tensor x, amax, y, mask;
   void (*run)(Forward&);
   /// Names the first element of y or of the mask that differs from the scalar formula, after a run.
   std::string (*check)(const Forward&);
@@ -32,9 +31,9 @@ struct Forward {
 [[nodiscard]] Forward int4_block128(std::int64_t elements);
 /// scaled_e4m3, one range.
 [[nodiscard]] Forward e4m3(std::int64_t elements);
-/// dynamic_block_quantize: E2M1 in blocks of 16, scales E4M3 found from x and one range, which is the mask's.
+/// dynamic_block_quantize, kernel triton: E2M1 in blocks of 16, scales E4M3 found from x and one range.
 [[nodiscard]] Forward nvfp4(std::int64_t elements);
-/// dynamic_block_quantize: E4M3 in blocks of 32, scales powers of two found from x; no mask.
+/// dynamic_block_quantize: E4M3 in blocks of 32, scales powers of two found from x; one range for the mask.
 [[nodiscard]] Forward mxfp8(std::int64_t elements);
 
 /// dx = dy where the mask has a bit, +0 elsewhere.
