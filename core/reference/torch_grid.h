@@ -35,5 +35,8 @@ void check_channels(const Tensor& x, const Tensor& scale, const Tensor& zero_poi
                     const char* function);
 
 [[nodiscard]] Tensor fake_quantize(const Tensor& x, const Grid& grid);
+/// Of f64: positions in double, and values too where there are channels, else in float. Plain loops.
+[[nodiscard]] Tensor fake_quantize_wide(const Tensor& x, const Grid& grid);
+[[nodiscard]] Tensor gradient_wide(const Tensor& x, const Tensor& dy, const Grid& grid);
 
 }  // namespace fq::torch_ref

@@ -79,6 +79,7 @@ Variable fake_quantize_learnable_per_tensor_affine(const Variable& x, const Vari
   const Variable v = x.as_float();
   const Range range{quant_min, quant_max};
   check_input(v.tensor(), range, kTensor);
+  check_learnt(v, "input", kTensor);
   check_learnt(scale, "scale", kTensor);
   check_learnt(zero_point, "zero point", kTensor);
   FQ_CHECK(scale.numel() == 1 && zero_point.numel() == 1, kTensor,
@@ -100,6 +101,7 @@ Variable fake_quantize_learnable_per_channel_affine(const Variable& x, const Var
   const Variable v = x.as_float();
   const Range range{quant_min, quant_max};
   check_input(v.tensor(), range, kChannel);
+  check_learnt(v, "input", kChannel);
   check_learnt(scale, "scale", kChannel);
   check_learnt(zero_point, "zero point", kChannel);
   check_channels(v.tensor(), scale.tensor(), zero_point.tensor(), axis, kChannel);

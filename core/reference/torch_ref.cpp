@@ -36,8 +36,7 @@ Grid channel_grid(const Tensor& x, const Tensor& scale, const Tensor& zero_point
 }
 
 void check_input(const Tensor& x, const Range& range, const char* function) {
-  FQ_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::f16 || x.dtype() == DType::bf16, function,
-           "the input is {}: give f32, f16 or bf16", name(x.dtype()));
+  FQ_CHECK(is_floating(x.dtype()), function, "the input is {}: give f32, f16, bf16 or f64", name(x.dtype()));
   FQ_CHECK(range.lower <= range.upper, function, "quant_min {} is above quant_max {}: swap them", range.lower,
            range.upper);
 }
@@ -56,6 +55,7 @@ void check_channels(const Tensor& x, const Tensor& scale, const Tensor& zero_poi
 }
 
 Tensor fake_quantize(const Tensor& x, const Grid& grid) {
+  if (x.dtype() == DType::f64) return fake_quantize_wide(x, grid);
   const float lower = grid.range.lowest(), upper = grid.range.highest(), limit = grid.limit;
   return detail::map_rows(x, grid.block, grid.rows, x.dtype(), [=](float v, const AffineRow& row) {
     const float position = scalar::affine_position(v, row.reciprocal, row.entry);
@@ -67,6 +67,7 @@ Tensor fake_quantize(const Tensor& x, const Grid& grid) {
 namespace {
 
 Tensor gradient(const Tensor& x, const Tensor& dy, const Grid& grid) {
+  if (x.dtype() == DType::f64) return gradient_wide(x, dy, grid);
   const float lower = grid.range.lowest(), upper = grid.range.highest();
   return detail::map_rows(x, dy.to(x.dtype()), grid.block, grid.rows, x.dtype(),
                           [=](float v, float d, const AffineRow& row, std::int64_t) {

@@ -2,10 +2,11 @@
 
 /// Fake quantization and casts with the bits of PyTorch on a CPU.
 ///
-/// Fake quantization: `x` is f32, f16 or bf16, any layout; arithmetic is f32, the result is rounded to x's
-/// dtype. q = rne(x * fl(1/scale)) + zero_point, y = (clamp(q, quant_min, quant_max) - zero_point) * scale,
-/// dx = dy * (quant_min <= q <= quant_max), a product: masked negatives give -0. A NaN becomes quant_min and
-/// has no gradient. On `meta` only shapes flow. Errors: ArgumentError.
+/// Fake quantization: `x` is f32, f16, bf16 or f64, any layout; arithmetic is f32, the result is rounded to
+/// x's dtype. f64 (plain loops) is rounded to codes in double, and its values are f32 products per tensor,
+/// products in double per channel. q = rne(x * fl(1/scale)) + zero_point, y = (clamp(q, quant_min, quant_max)
+/// - zero_point) * scale, dx = dy * (quant_min <= q <= quant_max), a product: masked negatives give -0. A NaN
+/// becomes quant_min and has no gradient. On `meta` only shapes flow. Errors: ArgumentError.
 
 #include <cstdint>
 
@@ -30,11 +31,11 @@ namespace fq::torch_ref {
                                                         const Tensor& zero_point, int axis,
                                                         std::int64_t quant_min, std::int64_t quant_max);
 
-/// As per tensor, with gradients for the scale and the zero point, both f32 of one element. The forward pass
-/// takes clamp(rne(zero_point)), the backward pass trunc(clamp(zero_point + 0.5)) and q = rne(fma(x, 1/scale,
-/// zero_point)). dscale = grad_factor * sum of dy * ((y - x) / scale inside the range, quant_min - z or
-/// quant_max - z outside); dzero_point = grad_factor * sum of -scale * dy outside. The sums are exact to
-/// double precision. The backward pass is a plain loop.
+/// As per tensor, of an f32 x, with gradients for the scale and the zero point, both f32 of one element. The
+/// forward pass takes clamp(rne(zero_point)), the backward pass trunc(clamp(zero_point + 0.5)) and q =
+/// rne(fma(x, 1/scale, zero_point)). dscale = grad_factor * sum of dy * ((y - x) / scale inside the range,
+/// quant_min - z or quant_max - z outside); dzero_point = grad_factor * sum of -scale * dy outside. The sums
+/// are exact to double precision. The backward pass is a plain loop.
 [[nodiscard]] Variable fake_quantize_learnable_per_tensor_affine(const Variable& x, const Variable& scale,
                                                                  const Variable& zero_point,
                                                                  std::int64_t quant_min,

@@ -71,6 +71,19 @@ TEST(TorchFakeQuantize, IsItsOwnFixedPoint) {
   }
 }
 
+TEST(TorchFakeQuantize, DoublesAreComparedAsSuch) {
+  const double above = std::nextafter(0.5, 1.0);
+  const Variable x(Tensor::from({0.5, above, 8.4}), true);
+  const Variable y = fake_quantize_per_tensor_affine(x, 1, 0, -8, 7);
+  EXPECT_EQ(y.tensor().to_vector<double>(), (std::vector<double>{0, 1, 7}));
+  y.backward(Tensor::from({1.0, 2.0, 3.0}));
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{1, 2, 0}));
+  const Tensor value = Tensor::from({0.3}), tenth = Tensor::from({0.1f}),
+               zero = Tensor::zeros({1}, DType::i32);
+  EXPECT_EQ(fake_quantize_per_tensor_affine(value, 0.1, 0, -8, 7).item(), 3 * 0.1f);
+  EXPECT_EQ(fake_quantize_per_channel_affine(value, tenth, zero, 0, -8, 7).item(), 3 * double{0.1f});
+}
+
 TEST(TorchFakeQuantize, EmptyAndMeta) {
   EXPECT_EQ(fake_quantize_per_tensor_affine(Tensor::empty({0, 3}), 1, 0, 0, 1).shape(), (Shape{0, 3}));
   const Tensor meta =
@@ -84,7 +97,7 @@ TEST(TorchFakeQuantize, Refuses) {
   refuses([&] { return fake_quantize_per_tensor_affine(x, 1, 300, 0, 255); }, "zero point 300 is outside");
   refuses([&] { return fake_quantize_per_tensor_affine(x, 1, 0, 7, -8); }, "quant_min 7 is above");
   refuses([&] { return fake_quantize_per_tensor_affine(x.to(DType::i32), 1, 0, 0, 7); },
-          "give f32, f16 or bf16");
+          "give f32, f16, bf16 or f64");
   refuses([&] { return fake_quantize_per_channel_affine(x, scale, zero, 2, 0, 7); }, "use one of 0 to 1");
   refuses([&] { return fake_quantize_per_channel_affine(x, scale, zero, -1, 0, 7); }, "axis -1");
   refuses([&] { return fake_quantize_per_channel_affine(x, scale, zero, 0, 0, 7); }, "give f32 [2]");
@@ -130,6 +143,12 @@ TEST(TorchLearnable, OneForEachChannel) {
 }
 
 TEST(TorchLearnable, Refuses) {
+  refuses(
+      [] {
+        return fake_quantize_learnable_per_tensor_affine(Tensor::zeros({2}, DType::f16), Tensor::zeros({1}),
+                                                         Tensor::zeros({1}), 0, 7);
+      },
+      "the input is f16");
   const Tensor x = ramp({2, 3}), three = Tensor::full({3}, 1), one = Tensor::full({1}, 1);
   refuses([&] { return fake_quantize_learnable_per_tensor_affine(x, three, one, 0, 7); }, "one element each");
   refuses([&] { return fake_quantize_learnable_per_tensor_affine(x, one.to(DType::f64), one, 0, 7); },
