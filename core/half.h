@@ -22,37 +22,34 @@ struct bfloat16 {
   bfloat16() = default;
   explicit bfloat16(float value) noexcept {
     const auto word = std::bit_cast<std::uint32_t>(value);
-    const bool nan = (word & 0x7fffffffu) > 0x7f800000u;
-    bits = static_cast<std::uint16_t>(nan ? (word >> 16) | 0x40u : (word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
+    const std::uint32_t near = word + 0x7fffu + ((word >> 16) & 1u);
+    bits = static_cast<std::uint16_t>((value != value ? word | 0x400000u : near) >> 16);
   }
   explicit operator float() const noexcept {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
 };
 
+/// Free of branches, so that loops vectorise.
 inline float16::float16(float value) noexcept {
-  const auto word = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t sign = (word >> 16) & 0x8000u;
-  const std::uint32_t magnitude = word & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) {
-    bits = static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x1ffu));
-  } else if (magnitude >= 0x477ff000u) {  // 65520 and above round to infinity
-    bits = static_cast<std::uint16_t>(sign | 0x7c00u);
-  } else if (magnitude >= 0x38800000u) {
-    const std::uint32_t rebased = magnitude - 0x38000000u;
-    bits = static_cast<std::uint16_t>(sign | ((rebased + 0xfffu + ((rebased >> 13) & 1u)) >> 13));
-  } else {  // subnormal: adding 0.5 lets the float adder align and round the significand
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    bits = static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
-  }
+  const auto word = std::bit_cast<std::int32_t>(value);
+  const std::int32_t magnitude = word & 0x7fffffff;
+  const std::int32_t rebased = magnitude - 0x38000000;
+  const std::int32_t normal = (rebased + 0xfff + ((rebased >> 13) & 1)) >> 13;
+  // Adding 0.5 lets the float adder align and round the significand of what becomes subnormal.
+  const float small = std::bit_cast<float>(magnitude < 0x38800000 ? magnitude : 0);
+  const std::int32_t subnormal = std::bit_cast<std::int32_t>(small + 0.5f) - 0x3f000000;
+  const std::int32_t nan = 0x7e00 | ((magnitude >> 13) & 0x1ff);
+  const std::int32_t finite = magnitude < 0x38800000 ? subnormal : normal;
+  const std::int32_t beyond = magnitude > 0x7f800000 ? nan : 0x7c00;  // 65520 and above round to infinity
+  bits = static_cast<std::uint16_t>(((word >> 16) & 0x8000) | (magnitude < 0x477ff000 ? finite : beyond));
 }
 
 inline float16::operator float() const noexcept {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
-  const std::uint32_t magnitude = bits & 0x7fffu;
-  if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
-  const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
+  const std::int32_t sign = (bits & 0x8000) << 16, magnitude = (bits & 0x7fff) << 13;
+  const auto finite = std::bit_cast<std::int32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
+  const std::int32_t special = 0x7f800000 | (magnitude & 0x007fffff);
+  return std::bit_cast<float>(sign | (magnitude < 0x0f800000 ? finite : special));
 }
 
 }  // namespace fq
