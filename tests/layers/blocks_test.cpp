@@ -136,6 +136,27 @@ TEST(Blocks, ReferenceIsModelOptsFunctions) {
        fake_tensor_quant(x.reshape({12, 16}), amax, {}, 4, false, false).reshape({6, 32}));
 }
 
+TEST(Blocks, SeveralAxesHaveARangeForEachPairOfIndices) {
+  const Tensor x = random_tensor({3, 4, 5}, -2, 2);
+  const QuantDescriptor d({.num_bits = 6, .axis = {0, -1}});
+  const auto deployed = quantizer_for(d, x), reference = quantizer_for(d, x, Arithmetic::reference);
+  EXPECT_EQ(deployed->amax().shape(), (Shape{15}));
+  EXPECT_EQ(reference->amax().shape(), (Shape{3, 1, 5}));
+  const auto ranges = reference->amax().to_vector<float>(),
+             values = (*deployed)(Variable(x)).tensor().to_vector<float>();
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const float scale = ranges[static_cast<std::size_t>(i / 20 * 5 + i % 5)] / 31;
+    ASSERT_EQ(values[static_cast<std::size_t>(i)], code(x.data<float>()[i], scale, d.format()) * scale);
+  }
+  EXPECT_TRUE(bitwise_equal((*reference)(Variable(x)).tensor(),
+                            fake_tensor_quant(x, reference->amax(), {}, 6, false, false)));
+  auto dynamic = d.options();
+  dynamic.dynamic = true;
+  for (const Arithmetic arithmetic : {Arithmetic::deployed, Arithmetic::reference})
+    EXPECT_TRUE(bitwise_equal(TensorQuantizer(QuantDescriptor(dynamic), arithmetic)(Variable(x)).tensor(),
+                              (*quantizer_for(d, x, arithmetic))(Variable(x)).tensor()));
+}
+
 TEST(Blocks, RangesHaveTheShapeOfTheirArithmetic) {
   const Tensor x = random_tensor({4, 6}, -1, 1);
   const auto d = static_blocks(8, {{0, 2}, {1, 3}});

@@ -1,5 +1,6 @@
 // Every preset from a float network to a saved, trained, loaded one.
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include <gtest/gtest.h>
@@ -72,6 +73,20 @@ TEST(Presets, LearnedRangesAreTrainedSavedAndResumed) {
     options.amax_gradient = gradient;
     run_through(config_of("w4a4", Arithmetic::deployed), options, "learned");
   }
+}
+
+TEST(Presets, RangesOfWeightsAreLearnedPerChannel) {
+  const auto config = QuantConfig::parse(R"({"preset": "w4a4", "rules": [{"pattern": "*weight_quantizer",
+      "learn_amax": true, "amax_gradient": "lsq"}]})");
+  run_through(config, short_run(), "learned weights");
+  auto model = network(config);
+  DataLoader images(test::quadrants(96, 1), test::in_order());
+  calibrate(*model, images);
+  const auto parameters = model->named_parameters();
+  const auto range =
+      std::ranges::find(parameters, "conv.weight_quantizer.amax", &std::pair<std::string, Variable>::first);
+  ASSERT_NE(range, parameters.end());
+  EXPECT_EQ(range->second.shape(), (Shape{6}));
 }
 
 TEST(Presets, LearnedRangesMoveAndResumeToTheSameBits) {
