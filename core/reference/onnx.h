@@ -1,7 +1,7 @@
 #pragma once
 
-/// ONNX's QuantizeLinear and DequantizeLinear, with the bits of ONNX Runtime on a CPU. Vectorised by the compiler:
-/// one to three copies of memory, 8-bit floats in blocks of fewer than 128 elements four.
+/// ONNX's QuantizeLinear and DequantizeLinear, with the bits of ONNX Runtime on a CPU. Vectorised by the
+/// compiler: one to three copies of memory, 8-bit floats in blocks of fewer than 128 elements four.
 
 #include <optional>
 

@@ -1,8 +1,6 @@
-"""ModelOpt's E4M3 fake quantization on the CPU; its FP4 blocks, whose kernels need a GPU, by their formula.
+"""ModelOpt's E4M3 fake quantization on the CPU; its FP4 and dynamic blocks, whose kernels need a GPU, by their formulas."""
 
-The kernels with dynamic scales are CUDA only and have no case here.
-"""
-
+import numpy as np
 import torch
 from modelopt.torch.quantization import tensor_quant
 
@@ -75,6 +73,79 @@ def fp4(family):
                              "grad_x": torch.where(x.abs() <= 6, grad_y, torch.zeros((), dtype=dtype))}, source=FORMULA)
 
 
+# ---- blocks with dynamic scales: tensor_quant_mx.cu and fp4_kernel_hopper.py in numpy ----
+
+FORMATS = {(4, 3): 448.0, (5, 2): 57344.0, (3, 2): 28.0, (2, 3): 7.5, (2, 1): 6.0, 8: 127.0}
+KERNELS = "formula emulation of modelopt's CUDA kernels in IEEE arithmetic"
+f32 = np.float32
+
+
+def minifloat(v, exponent, mantissa, top):
+    """The nearest value of a magnitude, half to even, saturating."""
+    v = np.minimum(np.asarray(v, np.float64), top)
+    unit = np.exp2(np.maximum(np.frexp(v)[1] - 1, 2 - 2 ** (exponent - 1)) - mantissa)
+    return np.rint(v / unit) * unit
+
+
+def power_of_two_scales(am, top):
+    r = f32(am / f32(top))
+    m, e = np.frexp(np.float64(r))
+    e = int(e) - 1
+    if m != 0.5 and -127 < np.log2(np.float64(r)) < 127:
+        e += 1
+    return f32(2.0 ** -e), f32(2.0 ** e)
+
+
+def scales_of_scales(am, top, whole):
+    if whole is None:
+        u = minifloat(f32(1.0 / np.float64(f32(f32(top) / am))), 4, 3, 448.0)
+        return f32(1.0 / u), f32(u)
+    t = 448.0 * np.float64(f32(f32(top) / whole))
+    u = minifloat(f32(np.float64(f32(am / f32(top))) * t), 4, 3, 448.0) / t
+    return f32(1.0 / u), f32(u)
+
+
+def dynamic_block(block, kind, scale_bits, whole):
+    top, magnitude = FORMATS[kind], np.abs(block)
+    am = f32(magnitude.max())
+    guarded = am == 0 or (whole is not None and whole == 0)
+    scale, unscale = (f32(1), f32(1)) if guarded else (
+        power_of_two_scales(am, top) if scale_bits == (8, 0) else scales_of_scales(am, top, whole))
+    scaled = magnitude * scale
+    code = np.minimum(np.rint(scaled), 127) if kind == 8 else minifloat(scaled, *kind, top)
+    return np.copysign(f32(code) * unscale, block)
+
+
+def triton_block(block, whole):
+    base = max(f32(whole / f32(2688.0)), f32(1e-12)) if whole <= 0 else f32(whole / f32(2688.0))
+    scale = f32(minifloat(np.minimum(f32(np.abs(block).max() / f32(f32(6.0) * base)), f32(448.0)), 4, 3, 448.0)) * base
+    scale = f32(1) if scale < f32(1e-5) else scale
+    return np.where(block >= 0, 1, -1).astype(f32) * (f32(minifloat(np.abs(block) / scale, 2, 1, 6.0)) * scale)
+
+
+def dynamic(family):
+    for i in range(24):
+        kernel = "triton" if i % 4 == 3 else "cuda_ext"
+        kind = (2, 1) if kernel == "triton" else family.pick(list(FORMATS))
+        scale_bits = (4, 3) if kernel == "triton" else family.pick([(8, 0), (8, 0), (4, 3)])
+        size = 16 if kernel == "triton" else family.pick([8, 16, 32])
+        x = family.values((family.whole(1, 4), size * family.whole(1, 3) - (0 if kernel == "triton" else family.pick([0, 0, 3]))), family.pick(FLOATS), specials=False)
+        whole = x.float().abs().max() * family.pick([1.0, 2.0]) if kernel == "triton" or (scale_bits == (4, 3) and family.flag(0.7)) else None
+
+        def answer():
+            rows = x.float().numpy()
+            padded = np.pad(rows, ((0, 0), (0, -rows.shape[1] % size)))
+            top = None if whole is None else f32(whole)
+            blocks = [triton_block(b, top) if kernel == "triton" else dynamic_block(b, kind, scale_bits, top) for b in padded.reshape(-1, size)]
+            y = np.stack(blocks).reshape(padded.shape)[:, :rows.shape[1]]
+            return {"y": torch.from_numpy(np.ascontiguousarray(y.astype(f32))).to(x.dtype)}
+
+        family.case("dynamic_block_quantize", {"x": x, "global_amax": whole}, answer,
+                    {"num_bits": list(kind) if kind != 8 else 8, "scale_bits": list(scale_bits), "block_size": size, "kernel": kernel},
+                    compare="abs:0", reason="the reference leaves the sign of a zero input undefined", source=KERNELS)
+
+
 def make(family):
     e4m3(family)
     fp4(family)
+    dynamic(family)

@@ -9,12 +9,12 @@ SOURCE = "nvidia-modelopt 0.47.0, torch 2.15.0, CPU"
 
 
 def amax_for(family, x, dtype=torch.float32):
-    """Per tensor, a list, or kept axes; now and then zeros and the smallest that counts as one."""
+    """Per tensor, a list, or kept axes; now and then what counts as zero, the next above, infinity or NaN."""
     shape = family.pick([(), (1,), tuple(n if family.flag() else 1 for n in x.shape)])
     peak = float(x.float().nan_to_num(0, 0, 0).abs().max()) or 1.0
     amax = family.scales(shape, around=peak / 2)
     if amax.numel() > 2 and family.flag(0.4):
-        amax.view(-1)[0] = family.pick([0.0, 2.0 ** -24, 2.0 ** -25, 2.0 ** -23])
+        amax.view(-1)[0] = family.pick([0.0, 2.0 ** -24, 2.0 ** -25, 2.0 ** -23, float("inf"), float("nan")])
     return amax.to(dtype)
 
 

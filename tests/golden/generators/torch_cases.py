@@ -30,7 +30,7 @@ def per_tensor(family):
 
 def per_channel(family):
     for _ in range(10):
-        x = family.values(family.pick(SHAPES), family.pick(FLOATS))
+        x = family.values(family.pick(SHAPES), family.pick(FLOATS), infinite=family.flag(0.3))
         axis = family.whole(0, x.dim() - 1)
         low, high = family.pick(RANGES)
         scale, zero = family.scales(x.shape[axis]), family.integers(x.shape[axis], low, high)
