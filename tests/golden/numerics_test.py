@@ -44,4 +44,7 @@ twice = {name for name in named if named.count(name) > 1}
 assert not twice, f"more than one row: {twice}"
 assert not golden - plain, f"no row in docs/numerics.md: {sorted(golden - plain)}"
 assert not headers() - set(named), f"no row in docs/numerics.md: {sorted(headers() - set(named))}"
+declared = "".join(open(path, encoding="utf-8").read() for path in glob.glob(f"{ROOT}/c*/**/*.h", recursive=True) + glob.glob(f"{ROOT}/layers/*.h"))
+gone = [name for name in named if name not in golden and not re.search(rf"\b{name.split('::')[-1]}\b", declared)]
+assert not gone, f"rows in docs/numerics.md of what is not there: {gone}"
 print(f"{len(table)} rows, {len(golden)} functions of golden files, {len(headers())} of headers")
