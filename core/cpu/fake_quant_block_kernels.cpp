@@ -95,6 +95,13 @@ void BlockMaxima(const void* x, DType dtype, std::int64_t count, std::int64_t bl
   }
 }
 
+void Nvfp4Scales(const float* amax, std::int64_t count, float global, float* scale) {
+  const FloatTag d;
+  const auto by = hn::Set(d, global);
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d)))
+    hn::StoreU(nvfp4_scale(hn::LoadU(d, amax + i), by), d, scale + i);
+}
+
 void FakeQuantFp4(const Stretch& stretch, const Fp4Rows& rows) { for_stretch(stretch, Fp4Formulas{rows}); }
 void FakeQuantBlocks(const Stretch& stretch, const BlockRows& rows) {
   for_stretch(stretch, BlockFormulas{rows});
@@ -107,6 +114,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace fq {
 HWY_EXPORT(BlockMaxima);
+HWY_EXPORT(Nvfp4Scales);
 HWY_EXPORT(FakeQuantFp4);
 HWY_EXPORT(FakeQuantBlocks);
 
@@ -114,6 +122,9 @@ namespace cpu {
 
 void block_maxima(const void* x, DType dtype, std::int64_t count, std::int64_t block, float* maxima) {
   HWY_DYNAMIC_DISPATCH(BlockMaxima)(x, dtype, count, block, maxima);
+}
+void nvfp4_scales(const float* amax, std::int64_t count, float global, float* scale) {
+  HWY_DYNAMIC_DISPATCH(Nvfp4Scales)(amax, count, global, scale);
 }
 void fake_quant(const Stretch& stretch, const Fp4Rows& rows) {
   HWY_DYNAMIC_DISPATCH(FakeQuantFp4)(stretch, rows);

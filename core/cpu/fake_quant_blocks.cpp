@@ -11,11 +11,12 @@
 namespace fq::cpu {
 namespace {
 
-constexpr std::int64_t kChunk = 4096;  // elements, so that the second pass over them reads the first cache
+constexpr std::int64_t kChunk = 4096;       // elements of a call
+constexpr std::int64_t kFirstCache = 1024;  // elements that stay there for two passes, and the next with them
 
 /// Numbers of the blocks of a chunk.
 struct ChunkColumns {
-  using Column = std::array<float, kChunk / 8 + 64>;
+  using Column = std::array<float, kFirstCache / 8 + 64>;
   Column amax, scale, unscale, bound;
 
   [[nodiscard]] Columns columns() const { return {scale.data(), scale.data(), unscale.data(), bound.data()}; }
@@ -34,7 +35,7 @@ template <class Fill, class Run>
 void dynamic(const Tensor& x, std::int64_t block, float bound, Tensor& y, Tensor* mask, Fill&& fill,
              Run&& run) {
   const bool narrow = block < vector_group();
-  const std::int64_t length = narrow ? kChunk / 8 : kChunk;
+  const std::int64_t length = narrow ? kFirstCache / 8 : kFirstCache;
   for_stretches(x, length, y, mask, [&](Stretch part, std::int64_t begin) {
     ChunkColumns c;
     const std::int64_t count = part.count / block;
@@ -43,6 +44,7 @@ void dynamic(const Tensor& x, std::int64_t block, float bound, Tensor& y, Tensor
     c.bound.fill(bound);
     if (narrow) spread(c, count, block);
     part.shared = narrow ? 0 : block;
+    part.ahead = byte_size(x.dtype(), length);
     run(part, c.columns());
   });
 }
@@ -91,10 +93,7 @@ void fake_quant_nvfp4(const Tensor& x, float global, float bound, Tensor& y, Ten
   dynamic(
       x, 16, bound, y, mask,
       [global](ChunkColumns& c, std::int64_t, std::int64_t count) {
-        for (std::int64_t i = 0; i < count; ++i) {
-          const auto k = static_cast<std::size_t>(i);
-          c.scale[k] = scalar::nvfp4_scale(c.amax[k], global);
-        }
+        nvfp4_scales(c.amax.data(), count, global, c.scale.data());
       },
       [](const Stretch& stretch, const Columns& columns) { fake_quant(stretch, Fp4Rows{columns}); });
 }

@@ -12,14 +12,21 @@ namespace fq::cpu {
 /// Consecutive elements and which parameters they meet.
 struct Stretch {
   const void* x;
-  void* y;  ///< of x's type; may be x
-  std::uint8_t*
-      mask;  ///< starts on a byte, may be null; bits behind the last element of its last byte become 0
+  /// Of x's type; may be x.
+  void* y;
+  /// Starts on a byte, may be null; bits behind the last element of its last byte become 0.
+  std::uint8_t* mask;
   std::int64_t count;
-  std::int64_t
-      shared;         ///< elements a parameter: `count`, a multiple of vector_group(), or 0: each has its own
-  DType dtype;        ///< f32, f16 or bf16
-  bool beyond_cache;  ///< y is not read soon: it is written past the caches
+  /// Elements a parameter: `count`, a multiple of vector_group(), or 0: each has its own.
+  std::int64_t shared;
+  /// f32, f16 or bf16.
+  DType dtype;
+  /// y is not read soon: it is written past the caches, and x fetched `ahead` bytes before it is needed.
+  bool beyond_cache;
+  std::int64_t ahead = 2048;
+  /// Where each element has its own parameter: these come again after so many, a multiple of vector_group();
+  /// 0 for never.
+  std::int64_t period = 0;
 };
 
 /// Elements that arrays of parameters are padded to, with readable and writable floats.
@@ -65,6 +72,8 @@ struct Fp4Rows {
   Columns columns;
 };
 void fake_quant(const Stretch& stretch, const Fp4Rows& rows);
+/// nvfp4_scale of every amax, of arrays padded to whole groups.
+void nvfp4_scales(const float* amax, std::int64_t count, float global, float* scale);
 
 /// A grid of floats: its largest number, smallest normal number and step, and what a NaN is rounded to.
 struct ElementGrid {

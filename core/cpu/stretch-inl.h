@@ -24,9 +24,6 @@ namespace fq::HWY_NAMESPACE {
 
 using cpu::Stretch;
 
-/// What is fetched ahead of a loop that writes past the caches.
-inline constexpr std::int64_t kPrefetchBytes = 2048;
-
 template <class T>
 bool vector_aligned(const T* p) {
   return reinterpret_cast<std::uintptr_t>(p) % (hn::Lanes(FloatTag()) * sizeof(T)) == 0;
@@ -47,9 +44,10 @@ void for_rest(const T* x, T* y, std::uint8_t* mask, std::int64_t begin, std::int
   std::copy_n(bits, (rest + 7) / 8, mask + begin / 8);
 }
 
-/// y[i] = formula.value(x[i], i), mask[i] = formula.mask(x[i], i).
+/// y[i] = formula.value(x[i], i), mask[i] = formula.mask(x[i], i). With `ahead`, y is written past the caches
+/// and x fetched so many bytes before.
 template <class T, class Formula>
-void for_elements(const T* x, T* y, std::uint8_t* mask, std::int64_t count, bool stream,
+void for_elements(const T* x, T* y, std::uint8_t* mask, std::int64_t count, std::int64_t ahead,
                   const Formula& formula) {
   const auto step = [&](const T* in, T* out, std::int64_t i, bool streamed) HWY_ATTR {
     const FloatVector v = load(in);
@@ -57,9 +55,9 @@ void for_elements(const T* x, T* y, std::uint8_t* mask, std::int64_t count, bool
     return formula.mask(v, i);
   };
   std::int64_t done = 0;
-  if (stream)
+  if (ahead > 0)
     done = for_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
-      hwy::Prefetch(reinterpret_cast<const char*>(x + i) + kPrefetchBytes);
+      hwy::Prefetch(reinterpret_cast<const char*>(x + i) + ahead);
       return step(x + i, y + i, i, true);
     });
   else
@@ -95,16 +93,23 @@ template <class T, class Rows>
 void for_stretch(const Stretch& s, const Rows& rows) {
   const T* x = static_cast<const T*>(s.x);
   T* y = static_cast<T*>(s.y);
-  const bool stream = s.beyond_cache && vector_aligned(y);
-  if (s.shared == 0) return for_elements(x, y, s.mask, s.count, stream, rows.template make<Each>(From{0}));
+  const std::int64_t ahead = s.beyond_cache && vector_aligned(y) ? s.ahead : 0;
+  const auto part = [&](std::int64_t i, std::int64_t most, const auto& formula) HWY_ATTR {
+    for_elements(x + i, y + i, s.mask == nullptr ? nullptr : s.mask + i / 8, std::min(most, s.count - i),
+                 ahead, formula);
+  };
+  if (s.shared == 0) {
+    const std::int64_t period = s.period > 0 ? s.period : std::max<std::int64_t>(s.count, 1);
+    for (std::int64_t i = 0; i < s.count; i += period) part(i, period, rows.template make<Each>(From{0}));
+    return;
+  }
   const auto length = static_cast<std::uint64_t>(s.shared);
-  if (s.shared < s.count && s.shared >= static_cast<std::int64_t>(hn::Lanes(FloatTag())) &&
-      std::has_single_bit(length))
-    return for_elements(x, y, s.mask, s.count, stream,
-                        rows.template make<Blocked>(From{0, std::countr_zero(length)}));
+  const bool blocked =
+      s.shared >= static_cast<std::int64_t>(hn::Lanes(FloatTag())) && std::has_single_bit(length);
+  if (blocked && s.shared < s.count)
+    return part(0, s.count, rows.template make<Blocked>(From{0, std::countr_zero(length)}));
   for (std::int64_t i = 0, k = 0; i < s.count; i += s.shared, ++k)
-    for_elements(x + i, y + i, s.mask == nullptr ? nullptr : s.mask + i / 8, std::min(s.shared, s.count - i),
-                 stream, rows.template make<Shared>(From{k}));
+    part(i, s.shared, rows.template make<Shared>(From{k}));
 }
 
 template <class Rows>

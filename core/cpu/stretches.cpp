@@ -11,9 +11,10 @@
 namespace fq::cpu {
 namespace {
 
-constexpr std::int64_t kChunk = 4096;        // elements of a call with several parameters
-constexpr std::int64_t kLongRow = 512;       // elements worth a call of their own
-constexpr std::int64_t kRepeated = 1 << 15;  // elements with parameters of their own that are kept
+constexpr std::int64_t kChunk = 4096;           // elements of a call with several parameters
+constexpr std::int64_t kLongRow = 512;          // elements worth a call of their own
+constexpr std::int64_t kLongStretch = 1 << 14;  // elements of a call with rows of own parameters
+constexpr std::int64_t kRepeated = 1 << 15;     // elements with parameters of their own that are kept
 
 /// A tensor, its results, and how it is cut.
 struct Whole {
@@ -74,13 +75,16 @@ void Broadcast::rows_of_one_parameter() const {
   });
 }
 
-/// Rows that meet consecutive parameters.
+/// Rows that meet consecutive parameters; several a stretch where all meet the same.
 void Broadcast::rows_of_own_parameters() const {
-  const std::int64_t inner = walk.inner();
-  for_chunks(whole, kChunk, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t inner = walk.inner(), together = walk.period(1) == inner ? kLongStretch / inner : 1;
+  const std::int64_t length = inner <= kLongStretch ? together * inner : kChunk;
+  for_chunks(whole, length, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end;) {
-      const std::int64_t row = i / inner, stop = std::min(end, (row + 1) * inner);
-      run(whole.part(i, stop, 0), from(walk.offset(1, row) + i - row * inner));
+      const std::int64_t row = i / inner, stop = together > 1 ? end : std::min(end, (row + 1) * inner);
+      Stretch part = whole.part(i, stop, 0);
+      part.period = inner;
+      run(part, from(walk.offset(1, row) + i - row * inner));
       i = stop;
     }
   });
