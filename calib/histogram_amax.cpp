@@ -10,6 +10,13 @@
 namespace fq {
 namespace {
 
+/// A histogram that is not empty must have one edge more than counts.
+bool is_empty(const Histogram& h, const char* where) {
+  FQ_CHECK(h.counts.empty() || h.edges.size() == h.counts.size() + 1, where,
+           "{} counts and {} edges: give one edge more than counts", h.counts.size(), h.edges.size());
+  return h.counts.empty();
+}
+
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void check_search(const char* where, std::size_t bins, int stride, int start_bin, int lowest,
@@ -88,7 +95,7 @@ double squared_error(const std::vector<Point>& points, float amax, const Format&
 float amax_by_percentile(const Histogram& h, double percentile) {
   FQ_CHECK(percentile >= 0 && percentile <= 100, "percentile", "{} is not a percentage: use 0 to 100",
            percentile);
-  if (h.counts.empty()) return 0;
+  if (is_empty(h, "percentile")) return 0;
   const auto total = static_cast<double>(h.total());
   double reached = 0;
   for (std::size_t i = 0; i < h.counts.size(); ++i) {
@@ -103,7 +110,7 @@ float amax_by_entropy(const Histogram& h, NumBits num_bits, bool is_unsigned, in
   FQ_CHECK(num_bits.is_integer(), "entropy", "{} is a float format: use percentile or mse",
            to_string(num_bits));
   (void)Format(IntFormat{num_bits.bits(), is_unsigned});
-  if (h.counts.empty()) return 0;
+  if (is_empty(h, "entropy")) return 0;
   check_search("entropy", h.counts.size(), stride, start_bin, 1, h.counts.size());
   auto bins = h.counts;
   if (bins.size() > 1) bins[0] = bins[1];
@@ -128,7 +135,7 @@ float amax_by_mse(const Histogram& h, NumBits num_bits, bool is_unsigned, int st
                                               : Format(FloatFormat{num_bits.exponent(), num_bits.mantissa()});
   FQ_CHECK(format.is_integer() || num_bits == NumBits(4, 3), "mse", "{}: use an integer format or (4, 3)",
            to_string(num_bits));
-  if (h.counts.empty()) return 0;
+  if (is_empty(h, "mse")) return 0;
   check_search("mse", h.counts.size(), stride, start_bin, 0, h.counts.size() - 1);
   std::vector<float> centres;
   std::vector<Point> points;

@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "fakequant/core/error.h"
 #include "fakequant/core/reference/modelopt_config.h"
 #include "fakequant/core/reference/tensorrt_cache.h"
 #include "fakequant/layers/tensor_quantizer.h"
@@ -24,6 +25,7 @@ json attributes(const Case& c) {
   for (const char* name : {"unsigned", "narrow_range", "pass_through_bwd", "enable", "learn_amax"})
     if (c.has(name)) out[name] = c.flag(name, false);
   const auto axes = c.integers("block_axes"), lengths = c.integers("block_lengths");
+  if (axes.size() != lengths.size()) throw ArgumentError("[golden] block_axes and block_lengths differ");
   for (std::size_t i = 0; i < axes.size(); ++i) out["block_sizes"][std::to_string(axes[i])] = lengths[i];
   if (!c.text("type").empty()) out["type"] = c.text("type");
   return out;
