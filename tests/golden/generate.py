@@ -7,7 +7,8 @@ environment with the versions below and runs this. References, as pinned:
 """
 
 PINS = {"torch": "2.15.0", "torchao": "0.18.0", "nvidia-modelopt": "0.47.0", "onnxruntime": "1.31.1", "onnx": "1.23.2",
-        "ml_dtypes": "0.6.0", "numpy": "2.4.6", "h5py": "3.16.0"}
+        "ml_dtypes": "0.6.0", "numpy": "2.4.6", "h5py": "3.16.0", "huggingface_hub": "2.4.0",
+        "requests": "2.34.2"}  # the last two: modelopt imports them without asking for them
 
 import argparse  # noqa: E402
 import importlib.metadata  # noqa: E402
