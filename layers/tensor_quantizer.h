@@ -65,7 +65,7 @@ class TensorQuantizer : public Module {
   void set_amax(const Tensor& amax);
   /// amax as the reference's exporters want it: 0 becomes the bound of the format, at least the smallest
   /// normal number of its type; per tensor [1], one axis a list, blocks along the last axis [.., blocks].
-  /// Blocks need the shape of the input. Undefined without amax.
+  /// Blocks need the shape of the input (amax stays as it is where that is empty). Undefined without amax.
   [[nodiscard]] Tensor export_amax(const Shape& input = {}) const;
   /// The parameter of learn_amax; undefined without it, and before amax is known.
   [[nodiscard]] const Variable& learned_amax() const noexcept { return learned_; }

@@ -121,7 +121,7 @@ Tensor TensorQuantizer::export_amax(const Shape& input) const {
   for (std::int64_t i = 0; i < out.numel(); ++i)
     values[i] = values[i] == 0 ? descriptor_.format().bound() : std::max(values[i], least);
   out = out.to(range.dtype());
-  if (descriptor_.has_dynamic_blocks()) return out;
+  if (descriptor_.has_dynamic_blocks() || (blocks && numel(input) == 0)) return out;
   const auto view = detail::BlockView::of(descriptor_, input);
   if (view.is_last_axis()) {
     Shape rows(input.begin(), input.end() - 1);

@@ -168,6 +168,9 @@ TEST(Blocks, RangesHaveTheShapeOfTheirArithmetic) {
   reference->set_arithmetic(Arithmetic::deployed);
   EXPECT_EQ(reference->amax().shape(), (Shape{4}));
   EXPECT_EQ(quantizer_for(static_blocks(8, {{-1, 4}}), x)->export_amax(x.shape()).shape(), (Shape{4, 2}));
+  TensorQuantizer given(static_blocks(8, {{-1, 4}}), Arithmetic::reference);
+  given.set_amax(Tensor::scalar(1));
+  EXPECT_EQ(given.export_amax({0, 3}).shape(), (Shape{}));
 }
 
 TEST(Blocks, CodesAndScalesWithoutFakeQuant) {
