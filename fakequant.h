@@ -18,6 +18,7 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/core/log.h"
+#include "fakequant/core/minifloat.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/conv_transpose.h"

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Blocks as slices: the shape in which calibrators and the reference's functions see them. This is not a
-/// public header.
+/// Blocks as slices, the shape in which calibrators and the reference's functions see them.
+/// This is not a public header.
 
 #include <map>
 

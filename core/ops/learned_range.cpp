@@ -67,7 +67,8 @@ Tensor amax_gradient(const Tensor& x, const QuantizedTensor& codes, const Tensor
   return out;
 }
 
-Variable attach_learned(const Variable& x, QuantizedTensor codes, const ops::LearnedRange& learned) {
+Variable attach_learned(const Variable& x, QuantizedTensor codes, const ops::LearnedRange& learned,
+                        Attributes attributes) {
   FQ_CHECK(learned.amax.numel() == codes.spec.amax.numel(), "quantize",
            "the learned range of '{}' has {} elements, its grid {}", codes.spec.name, learned.amax.numel(),
            codes.spec.amax.numel());
@@ -83,7 +84,7 @@ Variable attach_learned(const Variable& x, QuantizedTensor codes, const ops::Lea
     return std::vector<Tensor>{x.requires_grad() ? apply_mask(dy, codes.mask) : Tensor{},
                                range.reshape(learned.amax.shape())};
   };
-  return record("quantize", codes, {x, learned.amax}, backward);
+  return record("quantize", codes, {x, learned.amax}, backward, std::move(attributes));
 }
 
 }  // namespace fq::detail

@@ -6,9 +6,9 @@
 
 namespace fq::detail {
 
-/// The node of codes computed from x, with a gradient for `learned.amax` too.
+/// The node of codes computed from x, with a gradient for `learned.amax` too; `attributes` for the trace.
 [[nodiscard]] Variable attach_learned(const Variable& x, QuantizedTensor codes,
-                                      const ops::LearnedRange& learned);
+                                      const ops::LearnedRange& learned, Attributes attributes);
 
 /// d loss / d amax from dy = d loss / d output: f32, the shape of codes.spec.amax. `x` f32 are the values
 /// that were quantized, all tensors of one layout.

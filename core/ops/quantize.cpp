@@ -12,6 +12,11 @@ namespace {
 
 using Key = detail::Node::GridKey;
 
+Attributes attributes_of(const QuantSpec& spec) {
+  if (recorder() == nullptr) return {};
+  return {{"quantizer", spec.name}, {"format", to_string(spec.format)}};
+}
+
 bool rounds_sums(const Variable& x, const QuantSpec& spec) {
   return x.accumulator() != nullptr && spec.format.is_integer() && spec.granularity.is_per_tensor();
 }
@@ -34,7 +39,8 @@ Variable make_codes(const Variable& x, const QuantSpec& spec, const LearnedRange
   const Variable input = sums ? x : x.as_float();
   QuantizedTensor out = codes_of(input, spec, sums);
   if (learned == nullptr || !detail::needs_grad({learned->amax})) return attach_codes(input, std::move(out));
-  return detail::attach_learned(input, std::move(out), *learned);
+  Attributes attributes = attributes_of(out.spec);
+  return detail::attach_learned(input, std::move(out), *learned, std::move(attributes));
 }
 
 Variable find(const Variable& x, const Key& key, bool with_gradient) {
@@ -51,9 +57,7 @@ Variable find(const Variable& x, const Key& key, bool with_gradient) {
 
 Variable attach_codes(const Variable& x, QuantizedTensor codes) {
   const Tensor mask = codes.mask;
-  Attributes attributes;
-  if (recorder() != nullptr)
-    attributes = {{"quantizer", codes.spec.name}, {"format", to_string(codes.spec.format)}};
+  Attributes attributes = attributes_of(codes.spec);
   return detail::record(
       "quantize", std::move(codes), {x},
       [mask](const Tensor& dy) { return std::vector<Tensor>{apply_mask(dy, mask)}; }, std::move(attributes));

@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(All, Operator, testing::ValuesIn(operator_cases()), [](
   return tested.param.op + (tested.param.variant.empty() ? "" : "_" + tested.param.variant);
 });
 
-/// Names declared as `Variable name(` in the headers of core/ops.
+/// Names declared as `Variable name(` in the public headers of core/ops.
 std::set<std::string> declared_operators() {
   std::set<std::string> names;
   const std::regex declaration(R"(\n\[\[nodiscard\]\] Variable ([a-z0-9_]+)\()");
@@ -186,6 +186,7 @@ std::set<std::string> declared_operators() {
     std::stringstream text;
     text << std::ifstream(file.path()).rdbuf();
     const std::string source = text.str();
+    if (source.find("not a public header") != std::string::npos) continue;
     for (std::sregex_iterator match(source.begin(), source.end(), declaration), end; match != end; ++match)
       names.insert((*match)[1]);
   }
