@@ -3,6 +3,7 @@
 /// The gradient of a range that is trained; not a public header.
 
 #include "fakequant/core/ops/quantize.h"
+#include "fakequant/core/trace.h"
 
 namespace fq::detail {
 
