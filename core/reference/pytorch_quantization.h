@@ -5,7 +5,8 @@
 ///
 /// Common to all: `x` is f32, f16 or bf16, any layout. Ranges broadcast against x by NumPy's rule; where they
 /// are compared with a 16-bit x, one of rank 0 is first rounded to its type. On `meta` only shapes flow. The
-/// overloads for a Variable record the gradient. Errors: ArgumentError.
+/// overloads for a Variable record the gradient. The gradients of bounds and ranges, whose sums are double,
+/// are plain loops. Errors: ArgumentError.
 
 #include <optional>
 
