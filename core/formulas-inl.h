@@ -126,7 +126,7 @@ FQ_HD V floating_value(V centred, V scale, V zero_point) {
   return add_(mul_(centred, scale), zero_point);
 }
 
-/// The gradient of torch's clamp: passes strictly inside.
+/// The gradient of torch's clamp, and of clip: passes strictly inside.
 template <class V>
 FQ_HD auto mask_open(V v, V lower, V upper) {
   return and_(less_(lower, v), less_(v, upper));

@@ -29,16 +29,11 @@ FQ_HD V range_fake_quant(V x, V step, V zero, V lower, V upper) {
   return mul_(add_(code, zero), step);
 }
 
-/// y = max(min(x, hi), lo), NaN where one of them is.
+/// y = max(min(x, hi), lo), NaN where one of them is; the gradient passes by mask_open.
 template <class V>
 FQ_HD V clip_to(V x, V lower, V upper) {
   const V below = select_(is_nan_(upper), upper, select_(less_(upper, x), upper, x));
   return select_(is_nan_(lower), lower, select_(less_(below, lower), lower, below));
-}
-/// The gradient passes where lo < x < hi.
-template <class V>
-FQ_HD auto clip_mask(V x, V lower, V upper) {
-  return and_(less_(lower, x), less_(x, upper));
 }
 
 // ---- ModelOpt's blocks (fp4_kernel.py, tensor_quant_mx.cu) ----

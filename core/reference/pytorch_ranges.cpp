@@ -105,7 +105,7 @@ Tensor clip_gradient(const Tensor& x, const Tensor& dy, const Tensor& lower, con
                      const Shape& block) {
   const auto *low = lower.data<float>(), *high = upper.data<float>();
   const Tensor mask =
-      detail::mask_where(x, block, [=](float e, auto j) { return scalar::clip_mask(e, low[j], high[j]); });
+      detail::mask_where(x, block, [=](float e, auto j) { return scalar::mask_open(e, low[j], high[j]); });
   return apply_mask(dy.to(DType::f32), mask).to(x.dtype());
 }
 
