@@ -33,7 +33,8 @@ struct Histogram {
 };
 
 /// The left edge of the first bin at which `percentile` percent of the values are reached.
-/// Throws ArgumentError outside of 0 .. 100.
+/// Throws ArgumentError outside of 0 .. 100, and, as the two below, for counts that are negative, pass 2^62
+/// together, or are not one fewer than the edges.
 [[nodiscard]] float amax_by_percentile(const Histogram& histogram, double percentile);
 
 /// The edge that loses least information: the smallest Kullback-Leibler divergence between the histogram cut

@@ -10,10 +10,16 @@
 namespace fq {
 namespace {
 
-/// A histogram that is not empty must have one edge more than counts.
+/// A histogram that is not empty must have one edge more than counts, and counts whose sum is a count.
 bool is_empty(const Histogram& h, const char* where) {
   FQ_CHECK(h.counts.empty() || h.edges.size() == h.counts.size() + 1, where,
            "{} counts and {} edges: give one edge more than counts", h.counts.size(), h.edges.size());
+  std::int64_t left = std::numeric_limits<std::int64_t>::max() / 2;
+  for (const std::int64_t count : h.counts) {
+    FQ_CHECK(count >= 0 && count <= left, where,
+             "a count is {}: counts must not be negative, nor pass 2^62 together", count);
+    left -= count;
+  }
   return h.counts.empty();
 }
 

@@ -152,6 +152,16 @@ TEST(Histogram, NumpyGridBeginsAtTheSmallestAndAppendsEdges) {
   EXPECT_EQ(single.counts, (std::vector<std::int64_t>{0, 2}));
 }
 
+TEST(Histogram, RefusesCountsThatAreNone) {
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  for (const std::vector<std::int64_t>& counts : {std::vector<std::int64_t>{most / 2, most / 2}, {-1, 2}}) {
+    const Histogram h{counts, {0, 1, 2}};
+    EXPECT_THROW((void)amax_by_percentile(h, 99), ArgumentError);
+    EXPECT_THROW((void)amax_by_entropy(h, 8, false, 1, 1), ArgumentError);
+    EXPECT_THROW((void)amax_by_mse(h, 8, false, 1, 1), ArgumentError);
+  }
+}
+
 TEST(HistogramCalibrator, Refuses) {
   HistogramCalibrator calibrator;
   const auto compute = [&](AmaxOptions o) { return [&calibrator, o] { (void)calibrator.compute_amax(o); }; };
