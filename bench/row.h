@@ -49,6 +49,7 @@ struct Row {
 };
 
 [[nodiscard]] std::vector<Row> kernel_rows();
+[[nodiscard]] std::vector<Row> step_rows();
 
 /// Every row of every family, in the order of the report.
 [[nodiscard]] std::vector<Row> all_rows();

@@ -1,0 +1,103 @@
+#include "fakequant/bench/networks.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "fakequant/bench/arrays.h"
+#include "fakequant/core/check.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/layers/fold.h"
+#include "fakequant/layers/model_file.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/train/calibrate.h"
+
+namespace fq::bench {
+namespace {
+
+constexpr std::int64_t kClasses = 10;
+/// So small that hundreds of steps on one batch leave the numbers what they are, gradients among them.
+constexpr double kLearningRate = 1e-5;
+
+struct Case {
+  std::string name;
+  Shape input;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> table{{"mlp", {256, 1, 28, 28}},
+                                       {"conv4", {64, 64, 28, 28}},
+                                       {"cnn", {64, 1, 28, 28}},
+                                       {"resnet20", {64, 3, 32, 32}}};
+  return table;
+}
+
+std::string conv4_text() {
+  std::string nodes;
+  for (int i = 1; i <= 4; ++i)
+    nodes += fmt::format(
+        R"({{"name": "conv{0}", "type": "conv2d", "options": {{"out_channels": 64, "kernel": 3, "padding": 1, "bias": false}}}},
+           {{"name": "bn{0}", "type": "batch_norm"}}, {{"name": "relu{0}", "type": "relu"}},)",
+        i);
+  return fmt::format(R"({{"name": "conv4", "nodes": [{} {{"name": "pool", "type": "global_avg_pool"}},
+    {{"name": "flatten", "type": "flatten"}},
+    {{"name": "fc", "type": "linear", "options": {{"out_features": "classes"}}}}]}})",
+                     nodes);
+}
+
+Tensor labels_of(std::int64_t count) {
+  Tensor labels = Tensor::empty({count}, DType::i64);
+  auto* values = labels.mutable_data<std::int64_t>();
+  for (std::int64_t i = 0; i < count; ++i) values[i] = i % kClasses;
+  return labels;
+}
+
+void quantize_and_calibrate(const Network& network, Numbers numbers) {
+  quantize(*network.model, QuantConfig::preset(numbers == Numbers::int8 ? "int8" : "fp8"), network.x.shape());
+  const auto data = std::make_shared<TensorDataset>(network.x, network.labels);
+  DataLoader loader(data, {.batch_size = network.x.dim(0), .shuffle = false});
+  calibrate(*network.model, loader);
+}
+
+}  // namespace
+
+const std::vector<std::string>& network_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Case& entry : cases()) all.push_back(entry.name);
+    return all;
+  }();
+  return names;
+}
+
+bool has_batch_norm(std::string_view name) { return name != "mlp"; }
+
+Network make_network(std::string_view name, Numbers numbers, BatchNorm batch_norm) {
+  const auto found = std::ranges::find(cases(), name, &Case::name);
+  FQ_CHECK(found != cases().end(), "bench", "there is no network '{}'", name);
+  const Shape& input = found->input;
+  const auto spec = name == "conv4" ? ModelSpec::parse(conv4_text()) : ModelSpec::builtin(name);
+  Network network{build_model(spec, {input.begin() + 1, input.end()}, kClasses, {.seed = 1}), bell(input, 1),
+                  labels_of(input[0])};
+  if (batch_norm == BatchNorm::folded) fold_batch_norm(*network.model, input);
+  if (numbers != Numbers::fp32) quantize_and_calibrate(network, numbers);
+  network.model->train();
+  if (name == "conv4") network.x = network.x.to(Layout::channels_last);
+  return network;
+}
+
+TrainingStep::TrainingStep(Network network)
+    : network_(std::move(network)),
+      optimizer_(network_.model->named_parameters(), {.learning_rate = kLearningRate, .momentum = 0.9}) {}
+
+void TrainingStep::run() {
+  loss().backward();
+  optimizer_.step();
+}
+
+Variable TrainingStep::loss() {
+  optimizer_.zero_grad();
+  return ops::cross_entropy((*network_.model)(network_.x), network_.labels);
+}
+
+}  // namespace fq::bench

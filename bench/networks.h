@@ -1,0 +1,49 @@
+#pragma once
+
+/// The networks that whole training steps are timed on, with made-up data; not a public header.
+/// bench/peers/networks.py has the same for PyTorch.
+///
+/// mlp 784-1024-1024-10, batch 256; cnn and resnet20 as built in, batch 64 of 1x28x28 and 3x32x32; conv4: four
+/// times convolution 64 -> 64 3x3, batch norm, ReLU on 64x28x28, batch 64, then global average pool and linear.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/layers/module.h"
+#include "fakequant/train/optimizer.h"
+
+namespace fq::bench {
+
+/// In the order of the report.
+[[nodiscard]] const std::vector<std::string>& network_names();
+[[nodiscard]] bool has_batch_norm(std::string_view name);
+
+enum class Numbers { fp32, int8, e4m3 };
+enum class BatchNorm { live, folded };
+
+struct Network {
+  std::shared_ptr<Module> model;
+  Tensor x;       ///< as a loader gives it, row-major; conv4's, which stands for an inner value, channels_last
+  Tensor labels;  ///< i64
+};
+
+/// In training mode; quantized by the preset ("int8", "fp8") and calibrated on `x`, unless fp32. The same seed
+/// for every call.
+[[nodiscard]] Network make_network(std::string_view name, Numbers numbers, BatchNorm batch_norm);
+
+/// forward, cross-entropy, backward, stochastic gradient descent with momentum: a step as a user writes it.
+class TrainingStep {
+ public:
+  explicit TrainingStep(Network network);
+  void run();
+  /// Gradients forgotten, then forward alone.
+  [[nodiscard]] Variable loss();
+
+ private:
+  Network network_;
+  Sgd optimizer_;
+};
+
+}  // namespace fq::bench

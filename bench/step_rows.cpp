@@ -1,0 +1,68 @@
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "fakequant/bench/networks.h"
+#include "fakequant/bench/row.h"
+
+namespace fq::bench {
+namespace {
+
+std::shared_ptr<TrainingStep> training_step(const std::string& network, Numbers numbers,
+                                            BatchNorm batch_norm) {
+  return std::make_shared<TrainingStep>(make_network(network, numbers, batch_norm));
+}
+
+Side side_of(const std::shared_ptr<TrainingStep>& step) {
+  return {[step] { step->run(); }, {}};
+}
+
+/// A batch norm that is folded away is part of the subject: step.cnn.folded.qat_int8.
+std::string row_name(const std::string& network, BatchNorm batch_norm, std::string_view what) {
+  return fmt::format("step.{}.{}{}", network, batch_norm == BatchNorm::folded ? "folded." : "", what);
+}
+
+Row step_row(const std::string& network, BatchNorm batch_norm, std::string_view what, Numbers ours) {
+  Row row{row_name(network, batch_norm, what), "ms", Clock::cpu, true, {}};
+  row.make = [=](const Settings&) {
+    Work work;
+    work.ours = side_of(training_step(network, ours, batch_norm));
+    return work;
+  };
+  return row;
+}
+
+Row against_own_fp32(const std::string& network, BatchNorm batch_norm) {
+  Row row = step_row(network, batch_norm, "qat_int8/own_fp32", Numbers::int8);
+  row.python = false;
+  row.make = [=, make = row.make](const Settings& settings) {
+    Work work = make(settings);
+    work.theirs = side_of(training_step(network, Numbers::fp32, batch_norm));
+    return work;
+  };
+  return row;
+}
+
+void add_rows(std::vector<Row>& rows, const std::string& network, BatchNorm batch_norm) {
+  const auto add = [&](std::string_view what, Numbers ours) {
+    rows.push_back(step_row(network, batch_norm, what, ours));
+  };
+  rows.push_back(against_own_fp32(network, batch_norm));
+  add("fp32/torch_fp32", Numbers::fp32);
+  for (const char* what : {"qat_int8/torch_fp32", "qat_int8/torch_bf16", "qat_int8/torch_qat",
+                           "qat_int8/modelopt_qat_int8", "qat_int8/brevitas_qat", "qat_int8/expert_qat"})
+    add(what, Numbers::int8);
+  add("qat_e4m3/modelopt_qat_fp8", Numbers::e4m3);
+}
+
+}  // namespace
+
+std::vector<Row> step_rows() {
+  std::vector<Row> rows;
+  for (const BatchNorm batch_norm : {BatchNorm::live, BatchNorm::folded})
+    for (const auto& network : network_names())
+      if (batch_norm == BatchNorm::live || has_batch_norm(network)) add_rows(rows, network, batch_norm);
+  return rows;
+}
+
+}  // namespace fq::bench
