@@ -14,18 +14,27 @@ bool needs_grad(const std::vector<Variable>& inputs) noexcept {
   return grad_enabled() && std::ranges::any_of(inputs, &Variable::requires_grad);
 }
 
+bool reusable(const Node& other, bool with_gradient) noexcept {
+  return with_gradient ? other.gradient != nullptr && !other.gradient->freed : other.gradient == nullptr;
+}
+
 Variable record(std::string_view op, Value value, std::vector<Variable> inputs, Backward backward,
                 Attributes attributes) {
   auto node = std::make_shared<Node>();
   node->value = std::move(value);
-  node->op = op;
+  node->leaf = false;
   Variable out = Variable::from_node(node);
   if (Recorder* trace = recorder()) trace->on_op(op, inputs, out, std::move(attributes));
-  if (needs_grad(inputs)) {
-    node->requires_grad = true;
-    node->inputs = std::move(inputs);
-    node->backward = std::move(backward);
-  }
+  if (!needs_grad(inputs)) return out;
+  node->gradient = std::make_shared<Gradient>();
+  Gradient& gradient = *node->gradient;
+  gradient.op = op;
+  gradient.path = module_path();
+  gradient.shape = out.shape();
+  gradient.layout = out.layout();
+  gradient.backward = std::move(backward);
+  for (const auto& input : inputs)
+    gradient.inputs.push_back(input.defined() ? input.node()->gradient : nullptr);
   return out;
 }
 
@@ -62,41 +71,41 @@ void accumulate(Tensor& a, const Tensor& b) {
 
 namespace {
 
-/// Nodes reachable through inputs that require a gradient, every node after all of its readers.
-std::vector<std::shared_ptr<Node>> readers_first(const std::shared_ptr<Node>& root) {
-  std::vector<std::shared_ptr<Node>> order;
-  std::unordered_set<const Node*> seen;
-  std::vector<std::pair<std::shared_ptr<Node>, std::size_t>> stack{{root, 0}};
-  seen.insert(root.get());
+/// What is reachable through inputs, every gradient after all of its readers.
+std::vector<std::shared_ptr<Gradient>> readers_first(const std::shared_ptr<Gradient>& root) {
+  std::vector<std::shared_ptr<Gradient>> order;
+  std::unordered_set<const Gradient*> seen{root.get()};
+  std::vector<std::pair<std::shared_ptr<Gradient>, std::size_t>> stack{{root, 0}};
   while (!stack.empty()) {
-    auto& [node, next] = stack.back();
-    if (next == node->inputs.size()) {
-      order.push_back(node);
+    auto& [gradient, next] = stack.back();
+    if (next == gradient->inputs.size()) {
+      order.push_back(gradient);
       stack.pop_back();
       continue;
     }
-    const auto& input = node->inputs[next++].node();
-    if (input && input->requires_grad && seen.insert(input.get()).second) stack.emplace_back(input, 0);
+    const auto input = gradient->inputs[next++];
+    if (input && seen.insert(input.get()).second) stack.emplace_back(input, 0);
   }
   std::ranges::reverse(order);
   return order;
 }
 
-void propagate(Node& node, Tensor dy, std::unordered_map<const Node*, Tensor>& gradients) {
-  FQ_CHECK(!node.freed, "backward", "{} was already passed backward: run forward again", node.op);
-  const Layout layout = Variable(Variable::from_node(std::shared_ptr<Node>(&node, [](Node*) {}))).layout();
-  const auto parts = node.backward(dy.to(layout));
+void propagate(Gradient& from, Tensor seed, std::unordered_map<const Gradient*, Tensor>& sums) {
+  FQ_CHECK(!from.freed, "backward", "{} was already passed backward: run forward again", from.op);
+  Tensor dy = seed.to(from.layout);
+  seed = {};  // an operator may write into a gradient that nobody else holds
+  const auto parts = from.backward(dy);
   dy = {};
-  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    const auto& input = node.inputs[i].node();
-    if (!input || !input->requires_grad) continue;
-    FQ_CHECK(i < parts.size() && parts[i].defined() && parts[i].shape() == node.inputs[i].shape(), "backward",
-             "{} gave no gradient of the shape of its input {}", node.op, i);
-    accumulate(gradients[input.get()], parts[i]);
+  for (std::size_t i = 0; i < from.inputs.size(); ++i) {
+    const auto& input = from.inputs[i];
+    if (!input) continue;
+    FQ_CHECK(i < parts.size() && parts[i].defined() && parts[i].shape() == input->shape, "backward",
+             "{} gave no gradient of the shape of its input {}", from.op, i);
+    accumulate(sums[input.get()], parts[i]);
   }
-  node.inputs.clear();
-  node.backward = nullptr;
-  node.freed = true;
+  from.inputs.clear();
+  from.backward = nullptr;
+  from.freed = true;
 }
 
 }  // namespace
@@ -112,12 +121,16 @@ void Variable::backward(Tensor seed) const {
   FQ_CHECK(seed.shape() == shape(), "backward", "the seed is {}, the value {}", to_string(seed.shape()),
            to_string(shape()));
   const NoGrad no_grad;
-  std::unordered_map<const detail::Node*, Tensor> gradients{{node_.get(), std::move(seed)}};
-  for (const auto& node : detail::readers_first(node_)) {
-    auto entry = gradients.extract(node.get());
+  const auto& root = node_->gradient;
+  std::unordered_map<const detail::Gradient*, Tensor> sums;
+  sums[root.get()] = std::move(seed);
+  for (const auto& gradient : detail::readers_first(root)) {
+    auto entry = sums.extract(gradient.get());
     if (entry.empty()) continue;
-    if (node->op.empty()) detail::accumulate(node->grad, entry.mapped());
-    else detail::propagate(*node, std::move(entry.mapped()), gradients);
+    if (gradient->op.empty())
+      detail::accumulate(gradient->sum, entry.mapped());
+    else
+      detail::propagate(*gradient, std::move(entry.mapped()), sums);
   }
 }
 

@@ -20,19 +20,31 @@ using Backward = std::function<std::vector<Tensor>(const Tensor& dy)>;
 
 namespace detail {
 
+/// How a value came about: what the tape keeps of it. The value itself is kept by whoever reads it, and for
+/// backward by the closures that ask for it.
+struct Gradient {
+  std::string_view op;  ///< a literal; empty for leaves
+  std::string path;     ///< of the module that called the operator
+  Shape shape;
+  Layout layout = Layout::row_major;
+  std::vector<std::shared_ptr<Gradient>> inputs;  ///< null for those that need no gradient
+  Backward backward;
+  Tensor sum;  ///< leaves: of all backward passes
+  bool freed = false;
+};
+
 struct Node {
   Value value;
-  bool requires_grad = false;
-  Tensor grad;
-  std::vector<Variable> inputs;
-  Backward backward;
-  std::string_view op;  // a literal; empty for leaves
-  bool freed = false;
-  std::mutex mutex;  // guards the two caches
-  std::weak_ptr<Node> as_float;
-  using GridKey = std::pair<const void*, std::uint64_t>;           // scale tensor, version of the value
-  std::vector<std::pair<GridKey, std::weak_ptr<Node>>> quantized;  // one tensor, one rounding
+  bool leaf = true;
+  std::shared_ptr<Gradient> gradient;  ///< null where none is needed
+  std::mutex mutex;                    ///< guards what is kept of the value in other forms, as long as it lives
+  std::shared_ptr<Node> as_float;
+  using GridKey = std::pair<const void*, std::uint64_t>;             // scale tensor, version of the value
+  std::vector<std::pair<GridKey, std::shared_ptr<Node>>> quantized;  // one tensor, one rounding
 };
+
+/// Whether `other`, made of `x` before, can stand for what would be made of it now.
+[[nodiscard]] bool reusable(const Node& other, bool with_gradient) noexcept;
 
 /// Any input requires a gradient and this thread records.
 [[nodiscard]] bool needs_grad(const std::vector<Variable>& inputs) noexcept;

@@ -13,16 +13,23 @@ const detail::Node& get(const std::shared_ptr<detail::Node>& node) {
   return *node;
 }
 
-std::shared_ptr<detail::Node> leaf(Value value, bool requires_grad = false) {
+std::shared_ptr<detail::Gradient> leaf_gradient(const Shape& shape) {
+  auto gradient = std::make_shared<detail::Gradient>();
+  gradient->shape = shape;
+  return gradient;
+}
+
+std::shared_ptr<detail::Node> leaf(Value value) {
   auto node = std::make_shared<detail::Node>();
   node->value = std::move(value);
-  node->requires_grad = requires_grad;
   return node;
 }
 
 }  // namespace
 
-Variable::Variable(Tensor value, bool requires_grad) : node_(leaf(std::move(value), requires_grad)) {}
+Variable::Variable(Tensor value, bool requires_grad) : node_(leaf(std::move(value))) {
+  if (requires_grad) set_requires_grad(true);
+}
 Variable::Variable(QuantizedTensor value) : node_(leaf(std::move(value))) {}
 Variable::Variable(Accumulator value) : node_(leaf(std::move(value))) {}
 
@@ -64,14 +71,15 @@ const Accumulator* Variable::accumulator() const noexcept {
 Variable Variable::as_float() const {
   if (std::holds_alternative<Tensor>(value())) return *this;
   const std::scoped_lock lock(node_->mutex);
-  if (auto known = node_->as_float.lock()) return from_node(std::move(known));
+  const bool with_gradient = detail::needs_grad({*this});
+  if (node_->as_float && detail::reusable(*node_->as_float, with_gradient)) return from_node(node_->as_float);
   Variable out;
   if (const auto* q = quantized()) {
     out = detail::record("dequantize", fq::dequantize(*q), {*this},
                          [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
   } else {
     Tensor mask;
-    Tensor values = to_float(*accumulator(), detail::needs_grad({*this}) ? &mask : nullptr);
+    Tensor values = to_float(*accumulator(), with_gradient ? &mask : nullptr);
     out = detail::record("to_float", std::move(values), {*this},
                          [mask](const Tensor& dy) { return std::vector<Tensor>{apply_mask(dy, mask)}; });
   }
@@ -81,23 +89,29 @@ Variable Variable::as_float() const {
 
 Tensor Variable::tensor() const { return std::get<Tensor>(as_float().value()); }
 
-bool Variable::requires_grad() const noexcept { return node_ && node_->requires_grad; }
-bool Variable::is_leaf() const noexcept { return node_ && node_->op.empty(); }
+bool Variable::requires_grad() const noexcept { return node_ && node_->gradient; }
+bool Variable::is_leaf() const noexcept { return node_ && node_->leaf; }
 
 void Variable::set_requires_grad(bool on) {
-  (void)get(node_);
-  FQ_CHECK(is_leaf(), "requires_grad", "the variable is the result of {}: only leaves can be set", node_->op);
-  node_->requires_grad = on;
+  FQ_CHECK(get(node_).leaf, "requires_grad", "the variable is the result of {}: only leaves can be set",
+           node_->gradient ? node_->gradient->op : "an operator");
+  if (on == requires_grad()) return;
+  node_->gradient = on ? leaf_gradient(shape()) : nullptr;
 }
 
-const Tensor& Variable::grad() const { return get(node_).grad; }
+const Tensor& Variable::grad() const {
+  static const Tensor none;
+  const auto& gradient = get(node_).gradient;
+  return gradient ? gradient->sum : none;
+}
 void Variable::set_grad(Tensor grad) {
+  FQ_CHECK(requires_grad(), "set_grad", "the variable takes no gradient: set_requires_grad(true) first");
   FQ_CHECK(!grad.defined() || grad.shape() == shape(), "set_grad", "the gradient is {}, the variable {}",
            to_string(grad.shape()), to_string(shape()));
-  node_->grad = std::move(grad);
+  node_->gradient->sum = std::move(grad);
 }
 void Variable::zero_grad() {
-  if (node_) node_->grad = {};
+  if (requires_grad()) node_->gradient->sum = {};
 }
 
 void Variable::set_tensor(Tensor value) {

@@ -43,13 +43,15 @@ Variable make_codes(const Variable& x, const QuantSpec& spec, const LearnedRange
   return detail::attach_learned(input, std::move(out), *learned, std::move(attributes));
 }
 
+/// Forgets what was made of an earlier value, or was passed backward.
 Variable find(const Variable& x, const Key& key, bool with_gradient) {
   const std::scoped_lock lock(x.node()->mutex);
   auto& known = x.node()->quantized;
-  std::erase_if(known, [](const auto& entry) { return entry.second.expired(); });
+  std::erase_if(known, [&](const auto& entry) {
+    return entry.first.second != key.second || (entry.second->gradient && entry.second->gradient->freed);
+  });
   for (const auto& [other, node] : known)
-    if (auto alive = node.lock(); other == key && alive && alive->requires_grad == with_gradient)
-      return Variable::from_node(std::move(alive));
+    if (other == key && detail::reusable(*node, with_gradient)) return Variable::from_node(node);
   return {};
 }
 
