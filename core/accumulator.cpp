@@ -14,6 +14,7 @@ namespace {
 const Tensor& body(const Accumulator& x) {
   struct Visitor {
     const Tensor& operator()(const ProductSums& v) const { return v.sums; }
+    const Tensor& operator()(const NormalizedSums& v) const { return v.sums; }
     const Tensor& operator()(const PooledSums& v) const { return v.sums; }
     const Tensor& operator()(const Averages& v) const { return v.values; }
     const Tensor& operator()(const CodeAddition& v) const { return v.a.codes; }

@@ -24,6 +24,14 @@ struct ProductSums {
   int axis = 1;    ///< of the channels
 };
 
+/// Sums of products through batch normalization; value fma(fl(A), factor[c], shift[c]).
+struct NormalizedSums {
+  Tensor sums;    ///< i32, without a bias
+  Tensor factor;  ///< f32 [channels], of any sign
+  Tensor shift;   ///< f32 [channels]
+  int axis = 1;   ///< of the channels
+};
+
 /// Sums of codes over all pixels of a channel (global average pooling); value fl(fl(sum) * fl(s_x / count)).
 struct PooledSums {
   Tensor sums;             ///< i32
@@ -55,7 +63,9 @@ struct AccumulatorReshape {
 
 /// Immutable; the tensors in it are shared.
 struct Accumulator {
-  std::variant<ProductSums, PooledSums, Averages, CodeAddition, AccumulatorConcat, AccumulatorReshape> value;
+  std::variant<ProductSums, NormalizedSums, PooledSums, Averages, CodeAddition, AccumulatorConcat,
+               AccumulatorReshape>
+      value;
   bool relu = false;  ///< pending: the reader applies it
 
   [[nodiscard]] Shape shape() const;
@@ -67,7 +77,8 @@ struct Accumulator {
 /// (u1, value > 0), and stays undefined when none is pending.
 [[nodiscard]] Tensor to_float(const Accumulator& x, Tensor* mask = nullptr);
 
-/// Codes for an integer format per tensor, one multiply and one rounding an element; the mask is
+/// Codes for an integer format per tensor, one multiply (of normalized sums one multiply-add: q =
+/// sat(rne(fma(fl(A), fl(factor/s), fl(shift/s))))) and one rounding an element; the mask is
 /// 0 < v <= amax with a pending ReLU, else lower <= v <= amax, on the float value v of `to_float`.
 /// Throws ArgumentError for a float format or another granularity.
 [[nodiscard]] QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool with_mask = true);

@@ -56,6 +56,27 @@ FQ_HD V requantize_code(V accumulator, V multiplier, V lower, V upper) {
   return clamp_(rint_(mul_(accumulator, multiplier)), lower, upper);
 }
 
+/// v = fma(fl(A), f, t): batch normalization of a sum. By f/s and t/s instead, its position on a grid of step s.
+template <class V>
+FQ_HD V normalized_sum(V accumulator, V factor, V shift) {
+  return fma_(accumulator, factor, shift);
+}
+template <class V>
+FQ_HD V normalized_code(V accumulator, V multiplier, V offset, V lower, V upper) {
+  return clamp_(rint_(normalized_sum(accumulator, multiplier, offset)), lower, upper);
+}
+
+/// Batch normalization y = (x - m) * f + t; its gradient dx = dy * f + (x - m) * p + r, with p and r from the
+/// sums of dy and of dy * (x - m).
+template <class V>
+FQ_HD V normalized(V x, V mean, V factor, V shift) {
+  return add_(mul_(sub_(x, mean), factor), shift);
+}
+template <class V>
+FQ_HD V normalized_gradient(V dy, V x, V mean, V factor, V slope, V shift) {
+  return add_(add_(mul_(dy, factor), mul_(sub_(x, mean), slope)), shift);
+}
+
 /// q = sat(rne(fl(fl(v / s) + z))) - z: the divide form of an average, storage offset z of the file.
 template <class V>
 FQ_HD V average_code(V v, V scale, V offset, V lower, V upper) {

@@ -7,10 +7,10 @@ namespace {
 
 /// Calls f(i, channel, A) with A = the sum and its bias code, exact in int32.
 template <class F>
-void for_products(const ProductSums& x, F&& f) {
-  const auto* sums = x.sums.data<std::int32_t>(x.sums.layout());
-  const auto* bias = x.bias.defined() ? x.bias.data<std::int32_t>() : nullptr;
-  for_runs(x.sums.numel(), Channels::of(x.sums.shape(), x.sums.layout(), x.axis),
+void for_sums(const Tensor& tensor, const Tensor& bias_codes, int axis, F&& f) {
+  const auto* sums = tensor.data<std::int32_t>(tensor.layout());
+  const auto* bias = bias_codes.defined() ? bias_codes.data<std::int32_t>() : nullptr;
+  for_runs(tensor.numel(), Channels::of(tensor.shape(), tensor.layout(), axis),
            [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
              const std::int32_t b = bias != nullptr ? bias[channel] : 0;
              for (std::int64_t i = begin; i < end; ++i) f(i, channel, static_cast<float>(sums[i] + b));
@@ -44,7 +44,13 @@ struct ValuesOf {
   float* out;
   void operator()(const ProductSums& x) const {
     const Scales scale(x.scale);
-    for_products(x, [&](auto i, auto c, float a) { out[i] = scalar::dequantize_code(a, scale[c]); });
+    for_sums(x.sums, x.bias, x.axis,
+             [&](auto i, auto c, float a) { out[i] = scalar::dequantize_code(a, scale[c]); });
+  }
+  void operator()(const NormalizedSums& x) const {
+    const auto *factor = x.factor.data<float>(), *shift = x.shift.data<float>();
+    for_sums(x.sums, {}, x.axis,
+             [&](auto i, auto c, float a) { out[i] = scalar::normalized_sum(a, factor[c], shift[c]); });
   }
   void operator()(const PooledSums& x) const {
     const auto* sums = x.sums.data<std::int32_t>(x.sums.layout());
@@ -72,7 +78,8 @@ struct CodesOf {
   void* codes;
   DType dtype;
 
-  void operator()(const ProductSums&) const {}  // in one pass with the mask
+  void operator()(const ProductSums&) const {}     // in one pass with the mask
+  void operator()(const NormalizedSums&) const {}  // in one pass with the mask
   void operator()(const PooledSums& x) const {
     const auto* sums = x.sums.data<std::int32_t>(x.sums.layout());
     const float m =
@@ -110,6 +117,10 @@ bool accumulator_codes(const Accumulator& x, const QuantSpec& spec, QuantizedTen
   const GridRow row = grid_rows(spec)[0];
   if (const auto* products = std::get_if<ProductSums>(&x.value)) {
     requantize_products(*products, row, x.relu, out);
+    return true;
+  }
+  if (const auto* normalized = std::get_if<NormalizedSums>(&x.value)) {
+    requantize_normalized(*normalized, row, x.relu, out);
     return true;
   }
   const float lower = x.relu ? std::max(row.lower, 0.0f) : row.lower;

@@ -43,21 +43,6 @@ void for_runs(std::int64_t count, const Channels& view, F&& f) {
   }
 }
 
-/// As for_runs, but where the channel is innermost, a call gets elements of consecutive channels from
-/// `channel` on.
-template <class F>
-void for_segments(std::int64_t count, const Channels& view, F&& f) {
-  for_runs(count, view.inner == 1 ? Channels{1, 1} : view,
-           [&](std::int64_t begin, std::int64_t end, std::int64_t c) {
-             if (view.inner != 1) return f(begin, end, c);
-             for (std::int64_t i = begin; i < end;) {
-               const std::int64_t channel = view.at(i), stop = std::min(end, i + view.channels - channel);
-               f(i, stop, channel);
-               i = stop;
-             }
-           });
-}
-
 /// Sets bit i of a mask in memory order; the bits must be 0 before.
 inline void set_bit(std::uint8_t* mask, std::int64_t i, bool on) {
   mask[i >> 3] = static_cast<std::uint8_t>(mask[i >> 3] | (static_cast<unsigned>(on) << (i & 7)));

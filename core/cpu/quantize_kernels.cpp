@@ -42,9 +42,9 @@ std::int64_t quantize_codes(const float* x, std::int64_t count, const GridRow& r
   return done;
 }
 
-template <bool innermost, class Code>
-std::int64_t requantize_sums(const std::int32_t* sums, std::int64_t count, const SumGrid& g, Code* codes,
-                             std::uint8_t* mask) {
+template <bool innermost, bool normalized, class Code>
+std::int64_t requantize_run(const std::int32_t* sums, std::int64_t count, const SumGrid& g, Code* codes,
+                            std::uint8_t* mask) {
   const FloatTag d;
   const IntTag di;
   const auto lower = hn::Set(d, g.lower), upper = hn::Set(d, g.upper);
@@ -62,12 +62,42 @@ std::int64_t requantize_sums(const std::int32_t* sums, std::int64_t count, const
     else
       return hn::Set(di, *p);
   };
+  const auto code = [&](FloatVector a, std::int64_t i) HWY_ATTR {
+    if constexpr (normalized)
+      return normalized_code(a, floats(g.multiplier, i), floats(g.offset, i), lower, upper);
+    else
+      return requantize_code(a, floats(g.multiplier, i), lower, upper);
+  };
+  const auto value = [&](FloatVector a, std::int64_t i) HWY_ATTR {
+    if constexpr (normalized)
+      return normalized_sum(a, floats(g.scale, i), floats(g.shift, i));
+    else
+      return dequantize_code(a, floats(g.scale, i));
+  };
   return for_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
     const auto a = hn::ConvertTo(d, hn::Add(hn::LoadU(di, sums + i), integers(g.bias, i)));
-    store_codes(requantize_code(a, floats(g.multiplier, i), lower, upper), codes + i);
-    const auto v = dequantize_code(a, floats(g.scale, i));
+    store_codes(code(a, i), codes + i);
+    const auto v = value(a, i);
     return g.open_below ? mask_open_below(v, below, amax) : mask_closed(v, below, amax);
   });
+}
+
+template <bool normalized, class Code>
+std::int64_t requantize_runs(const std::int32_t* sums, std::int64_t count, const SumGrid& g, Code* codes,
+                             std::uint8_t* mask) {
+  if (g.width == 0) return requantize_run<false, normalized>(sums, count, g, codes, mask);
+  std::int64_t done = 0;
+  for (std::int64_t i = 0; i < count; i += g.width)
+    done = i + requantize_run<true, normalized>(sums + i, count - i < g.width ? count - i : g.width, g,
+                                                codes + i, mask != nullptr ? mask + i / 8 : nullptr);
+  return done;
+}
+
+template <class Code>
+std::int64_t requantize_sums(const std::int32_t* sums, std::int64_t count, const SumGrid& g, Code* codes,
+                             std::uint8_t* mask) {
+  return g.shift != nullptr ? requantize_runs<true>(sums, count, g, codes, mask)
+                            : requantize_runs<false>(sums, count, g, codes, mask);
 }
 
 template <class Code>
@@ -94,13 +124,11 @@ std::int64_t QuantizeU8(const float* x, std::int64_t n, const GridRow& row, std:
 }
 std::int64_t RequantizeI8(const std::int32_t* sums, std::int64_t n, const SumGrid& g, std::int8_t* codes,
                           std::uint8_t* mask) {
-  return g.innermost ? requantize_sums<true>(sums, n, g, codes, mask)
-                     : requantize_sums<false>(sums, n, g, codes, mask);
+  return requantize_sums(sums, n, g, codes, mask);
 }
 std::int64_t RequantizeU8(const std::int32_t* sums, std::int64_t n, const SumGrid& g, std::uint8_t* codes,
                           std::uint8_t* mask) {
-  return g.innermost ? requantize_sums<true>(sums, n, g, codes, mask)
-                     : requantize_sums<false>(sums, n, g, codes, mask);
+  return requantize_sums(sums, n, g, codes, mask);
 }
 std::int64_t DequantizeI8(const std::int8_t* codes, std::int64_t n, float scale, float* out) {
   return dequantize_codes(codes, n, scale, out);

@@ -17,12 +17,15 @@ struct GridRow {
   float scale, lower, upper, amax, mask_lower;
 };
 
-/// Sums of one channel, or of consecutive channels where `innermost`: then the three pointers advance.
+/// Sums of one channel, or of `width` channels innermost, which repeat. The value is fl(A) * scale, with
+/// `shift` fma(A, scale, shift); the code's position fl(A) * multiplier or fma(A, multiplier, offset).
 struct SumGrid {
   const std::int32_t* bias;  ///< may be null
-  const float* multiplier;   ///< fl(fl(s_x*s_w) / s_y)
-  const float* scale;        ///< fl(s_x*s_w)
-  bool innermost;
+  const float* multiplier;   ///< scale / s_y
+  const float* scale;
+  const float* offset;  ///< shift / s_y; null for none
+  const float* shift;
+  std::int64_t width;  ///< a multiple of 16; 0 for one channel
   bool open_below;  ///< the mask is 0 < v, not mask_lower <= v
   float lower, upper, amax, mask_lower;
 };

@@ -1,16 +1,53 @@
 #include "fakequant/core/cpu/requantize.h"
 
+#include "fakequant/core/cpu/channel_runs.h"
+
 namespace fq::cpu {
 namespace {
 
-/// Scales of every channel, multiplied out where one serves them all.
-std::vector<float> channel_scales(const ProductSums& x, std::int64_t channels) {
-  const auto* scale = x.scale.data<float>();
-  if (x.scale.numel() != 1) return {scale, scale + x.scale.numel()};
-  return std::vector<float>(static_cast<std::size_t>(channels), scale[0]);
+using Floats = std::vector<float>;
+
+/// What a pass over the sums reads for each channel; vectors are empty where there is nothing to read.
+struct Parameters {
+  std::vector<std::int32_t> bias;
+  Floats scale, multiplier, shift, offset;
+
+  /// By whom they are read: runs of channels, or one channel at a time.
+  void repeat(std::int64_t channels) {
+    const auto widen = [&]<class T>(std::vector<T>& values) {
+      if (!values.empty()) values = repeated<T>(values.data(), channels);
+    };
+    widen(bias);
+    for (Floats* values : {&scale, &multiplier, &shift, &offset}) widen(*values);
+  }
+};
+
+Floats over(const Floats& values, float step) {
+  Floats out = values;
+  for (float& v : out) v = scalar::div_(v, step);
+  return out;
 }
 
-struct SumRun {
+template <class T>
+const T* pointer(const std::vector<T>& values) {
+  return values.empty() ? nullptr : values.data();
+}
+
+SumGrid grid_of(const Parameters& p, const GridRow& row, bool relu, std::int64_t width) {
+  return {pointer(p.bias),
+          pointer(p.multiplier),
+          pointer(p.scale),
+          pointer(p.offset),
+          pointer(p.shift),
+          width,
+          relu,
+          relu ? std::max(row.lower, 0.0f) : row.lower,
+          row.upper,
+          row.amax,
+          row.mask_lower};
+}
+
+struct SumPass {
   const std::int32_t* sums;
   SumGrid grid;  // pointers to channel 0
   void* codes;
@@ -19,62 +56,85 @@ struct SumRun {
 
   [[nodiscard]] SumGrid at(std::int64_t channel) const {
     SumGrid g = grid;
-    g.bias = g.bias == nullptr ? nullptr : g.bias + channel;
-    g.multiplier += channel;
-    g.scale += channel;
+    for (const float** p : {&g.multiplier, &g.scale, &g.offset, &g.shift})
+      if (*p != nullptr) *p += channel;
+    if (g.bias != nullptr) g.bias += channel;
     return g;
   }
-  void scalar_run(std::int64_t begin, std::int64_t end, std::int64_t channel) const {
+  /// One by one; `first` is the first element of a run, or of the channel.
+  void rest(std::int64_t first, std::int64_t begin, std::int64_t end, const SumGrid& g) const {
     for (std::int64_t i = begin; i < end; ++i) {
-      const SumGrid g = at(channel + (grid.innermost ? i - begin : 0));
-      const auto a = static_cast<float>(sums[i] + (g.bias != nullptr ? *g.bias : 0));
-      store_code(codes, dtype, i, scalar::requantize_code(a, *g.multiplier, g.lower, g.upper));
+      const std::int64_t c = g.width == 0 ? 0 : (i - first) % g.width;
+      const auto a = static_cast<float>(sums[i] + (g.bias != nullptr ? g.bias[c] : 0));
+      const bool plain = g.shift == nullptr;
+      store_code(codes, dtype, i,
+                 plain ? scalar::requantize_code(a, g.multiplier[c], g.lower, g.upper)
+                       : scalar::normalized_code(a, g.multiplier[c], g.offset[c], g.lower, g.upper));
       if (mask == nullptr) continue;
-      const float v = scalar::dequantize_code(a, *g.scale);
+      const float v = plain ? scalar::dequantize_code(a, g.scale[c])
+                            : scalar::normalized_sum(a, g.scale[c], g.shift[c]);
       set_bit(mask, i,
               g.open_below ? scalar::mask_open_below(v, 0.0f, g.amax)
                            : scalar::mask_closed(v, g.mask_lower, g.amax));
     }
   }
-  template <class Code>
-  void vector_run(std::int64_t begin, std::int64_t end, std::int64_t channel) const {
-    const std::int64_t start = std::min(end, (begin + 7) / 8 * 8);
-    scalar_run(begin, start, channel);
-    const auto moved = [&](std::int64_t i) { return channel + (grid.innermost ? i - begin : 0); };
-    if (start == end) return;
-    const std::int64_t done =
-        requantize(sums + start, end - start, at(moved(start)), static_cast<Code*>(codes) + start,
-                   mask != nullptr ? mask + start / 8 : nullptr);
-    if (start + done < end) scalar_run(start + done, end, moved(start + done));
+  /// `begin` starts a byte of the mask.
+  std::int64_t vectors(std::int64_t begin, std::int64_t end, const SumGrid& g) const {
+    auto* bits = mask != nullptr ? mask + begin / 8 : nullptr;
+    if (dtype == DType::i8)
+      return requantize(sums + begin, end - begin, g, static_cast<std::int8_t*>(codes) + begin, bits);
+    if (dtype == DType::u8)
+      return requantize(sums + begin, end - begin, g, static_cast<std::uint8_t*>(codes) + begin, bits);
+    return 0;
   }
-  void operator()(std::int64_t begin, std::int64_t end, std::int64_t channel) const {
-    if (dtype == DType::i8) return vector_run<std::int8_t>(begin, end, channel);
-    if (dtype == DType::u8) return vector_run<std::uint8_t>(begin, end, channel);
-    scalar_run(begin, end, channel);
+  void runs(std::int64_t begin, std::int64_t end) const {
+    rest(begin, begin + vectors(begin, end, grid), end, grid);
+  }
+  void channel(std::int64_t begin, std::int64_t end, std::int64_t c) const {
+    const SumGrid g = at(c);
+    const std::int64_t start = std::min(end, (begin + 7) / 8 * 8);
+    rest(begin, begin, start, g);
+    rest(begin, start + vectors(start, end, g), end, g);
   }
 };
+
+void requantize_sums(const Tensor& sums, int axis, Parameters parameters, const GridRow& row, bool relu,
+                     QuantizedTensor& out) {
+  const auto view = Channels::of(sums.shape(), sums.layout(), axis);
+  const bool innermost = view.inner == 1;
+  if (innermost) parameters.repeat(view.channels);
+  auto* mask = static_cast<std::uint8_t*>(out.mask.defined() ? out.mask.mutable_raw() : nullptr);
+  if (mask != nullptr) std::memset(mask, 0, static_cast<std::size_t>(out.mask.nbytes()));
+  const SumPass pass{sums.data<std::int32_t>(sums.layout()),
+                     grid_of(parameters, row, relu, innermost ? run_width(view.channels) : 0),
+                     out.codes.mutable_raw(), mask, out.codes.dtype()};
+  if (innermost)
+    for_blocks(RunBlocks(sums.numel(), view.channels),
+               [&](std::int64_t begin, std::int64_t end) { pass.runs(begin, end); });
+  else
+    for_runs(sums.numel(), view,
+             [&](std::int64_t begin, std::int64_t end, std::int64_t c) { pass.channel(begin, end, c); });
+}
 
 }  // namespace
 
 void requantize_products(const ProductSums& x, const GridRow& row, bool relu, QuantizedTensor& out) {
-  const auto view = Channels::of(x.sums.shape(), x.sums.layout(), x.axis);
-  const auto scale = channel_scales(x, view.channels);
-  std::vector<float> multiplier = scale;
-  for (float& m : multiplier) m = scalar::div_(m, row.scale);
-  auto* mask = static_cast<std::uint8_t*>(out.mask.defined() ? out.mask.mutable_raw() : nullptr);
-  if (mask != nullptr) std::memset(mask, 0, static_cast<std::size_t>(out.mask.nbytes()));
-  const SumGrid grid{x.bias.defined() ? x.bias.data<std::int32_t>() : nullptr,
-                     multiplier.data(),
-                     scale.data(),
-                     view.inner == 1,
-                     relu,
-                     relu ? std::max(row.lower, 0.0f) : row.lower,
-                     row.upper,
-                     row.amax,
-                     row.mask_lower};
-  for_segments(x.sums.numel(), view,
-               SumRun{x.sums.data<std::int32_t>(x.sums.layout()), grid, out.codes.mutable_raw(), mask,
-                      out.codes.dtype()});
+  const std::int64_t channels = Channels::of(x.sums.shape(), x.sums.layout(), x.axis).channels;
+  Parameters p;
+  p.scale = x.scale.to_vector<float>();
+  if (p.scale.size() == 1) p.scale.assign(static_cast<std::size_t>(channels), p.scale[0]);
+  p.multiplier = over(p.scale, row.scale);
+  if (x.bias.defined()) p.bias = x.bias.to_vector<std::int32_t>();
+  requantize_sums(x.sums, x.axis, std::move(p), row, relu, out);
+}
+
+void requantize_normalized(const NormalizedSums& x, const GridRow& row, bool relu, QuantizedTensor& out) {
+  Parameters p;
+  p.scale = x.factor.to_vector<float>();
+  p.shift = x.shift.to_vector<float>();
+  p.multiplier = over(p.scale, row.scale);
+  p.offset = over(p.shift, row.scale);
+  requantize_sums(x.sums, x.axis, std::move(p), row, relu, out);
 }
 
 }  // namespace fq::cpu

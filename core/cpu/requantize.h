@@ -9,5 +9,6 @@ namespace fq::cpu {
 
 /// Fills out.codes and, if defined, out.mask. `relu`: codes are at least 0 and the mask is open at 0.
 void requantize_products(const ProductSums& x, const GridRow& row, bool relu, QuantizedTensor& out);
+void requantize_normalized(const NormalizedSums& x, const GridRow& row, bool relu, QuantizedTensor& out);
 
 }  // namespace fq::cpu

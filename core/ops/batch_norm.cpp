@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view op = "batch_norm";
 
-/// x with channels innermost: [N, C] as it is, [N, C, L] as [N, C, 1, L] channels_last.
+/// Floats with channels innermost: [N, C] as it is, [N, C, L] as [N, C, 1, L] channels_last.
 Tensor channels_inner(const Tensor& x) {
   if (x.rank() == 2) return x;
   if (x.rank() == 4) return x.to(Layout::channels_last);
@@ -49,27 +49,73 @@ void check_channels(const Tensor& tensor, std::int64_t channels, std::string_vie
            channels);
 }
 
-/// What backward needs besides x and gamma.
+/// What is normalized, channels innermost: x = (values + bias[c]) * scale[c], or the values themselves where
+/// scale is empty.
+struct Rows {
+  Tensor values;
+  cpu::PerChannel bias, scale;
+
+  [[nodiscard]] bool are_sums() const { return !scale.empty(); }
+  [[nodiscard]] std::int64_t channels() const { return values.dim(1); }
+  [[nodiscard]] std::int64_t count() const {
+    return channels() == 0 ? 0 : values.numel() / channels();
+  }
+  [[nodiscard]] double scale_of(std::size_t c) const { return are_sums() ? scale[c] : 1.0; }
+
+  /// A mean of x as one of the values, and back.
+  [[nodiscard]] cpu::PerChannel to_values(cpu::PerChannel mean) const {
+    for (std::size_t c = 0; are_sums() && c < mean.size(); ++c) mean[c] = mean[c] / scale[c] - bias[c];
+    return mean;
+  }
+  [[nodiscard]] cpu::Moments moments() const {
+    cpu::Moments m = cpu::moments(values, channels());
+    for (std::size_t c = 0; are_sums() && c < m.mean.size(); ++c) {
+      m.mean[c] = (m.mean[c] + bias[c]) * scale[c];
+      m.variance[c] *= scale[c] * scale[c];
+    }
+    return m;
+  }
+};
+
+/// The sums of products that a whole layer gives, channels innermost and axis 1.
+const ProductSums* normalizable_sums(const Variable& x) {
+  const Accumulator* accumulator = x.accumulator();
+  if (accumulator == nullptr || accumulator->relu) return nullptr;
+  const auto* sums = std::get_if<ProductSums>(&accumulator->value);
+  if (sums == nullptr || sums->axis != 1) return nullptr;
+  const bool inner = sums->sums.layout() == Layout::channels_last || sums->sums.rank() == 2;
+  return inner ? sums : nullptr;
+}
+
+Rows rows_of(const Tensor& floats) { return {channels_inner(floats), {}, {}}; }
+Rows rows_of(const ProductSums& x) {
+  const std::int64_t channels = x.sums.dim(1);
+  Rows rows{x.sums, values_or(x.bias, channels, 0.0), x.scale.to(DType::f64).to_vector<double>()};
+  if (x.scale.numel() == 1) rows.scale.assign(static_cast<std::size_t>(channels), rows.scale[0]);
+  return rows;
+}
+
+/// What backward needs besides x and gamma; inverse = 1 / sqrt(var + eps).
 struct Statistics {
-  cpu::PerChannel mean, inverse;  // inverse = 1 / sqrt(var + eps)
+  cpu::PerChannel mean, inverse;
   bool of_batch;
 };
 
-Statistics statistics(const Tensor& x, Tensor& mean, Tensor& variance, bool training, double momentum,
+Statistics statistics(const Rows& x, Tensor& mean, Tensor& variance, bool training, double momentum,
                       double eps) {
-  const std::int64_t channels = x.dim(1), rows = channels == 0 ? 0 : x.numel() / channels;
+  const std::int64_t rows = x.count();
   Statistics out{{}, {}, training};
   cpu::Moments m;
   if (training) {
     FQ_CHECK(rows != 1, op, "training on {} has one value a channel: give a larger batch",
-             to_string(x.shape()));
-    m = cpu::moments(x, rows, channels);
+             to_string(x.values.shape()));
+    m = x.moments();
     if (rows > 1) {
       update(mean, m.mean, 1.0, momentum);
       update(variance, m.variance, static_cast<double>(rows) / static_cast<double>(rows - 1), momentum);
     }
   } else {
-    m = {values_or(mean, channels, 0.0), values_or(variance, channels, 1.0)};
+    m = {values_or(mean, x.channels(), 0.0), values_or(variance, x.channels(), 1.0)};
   }
   out.mean = std::move(m.mean);
   out.inverse = std::move(m.variance);
@@ -77,42 +123,79 @@ Statistics statistics(const Tensor& x, Tensor& mean, Tensor& variance, bool trai
   return out;
 }
 
+/// Written over dy where nobody else holds it and its type is that of dx.
+Tensor gradient_like(const Tensor& dy) {
+  return dy.storage().use_count() == 1 ? dy : detail::empty_like(dy);
+}
+
 /// dx, dgamma, dbeta.
-std::vector<Tensor> gradients(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Statistics& s) {
-  const auto sums = cpu::gradient_sums(dy, x, s.mean);
+std::vector<Tensor> gradients(const Tensor& dy, const Rows& x, const Tensor& gamma, const Statistics& s) {
+  const cpu::PerChannel mean = x.to_values(s.mean);
+  const auto sums = cpu::gradient_sums(dy, x.values, mean);
   const std::size_t channels = s.mean.size();
-  const double rows = std::max(1.0, static_cast<double>(x.numel()) / static_cast<double>(channels));
-  cpu::PerChannel factor = values_or(gamma, static_cast<std::int64_t>(channels), 1.0);
+  const double rows = std::max(1.0, static_cast<double>(x.count()));
+  cpu::PerChannel factor = values_or(gamma, x.channels(), 1.0);
   cpu::PerChannel slope(channels, 0.0), shift(channels, 0.0), dgamma(channels);
   for (std::size_t c = 0; c < channels; ++c) {
     factor[c] *= s.inverse[c];
-    dgamma[c] = sums.product[c] * s.inverse[c];
+    dgamma[c] = sums.product[c] * x.scale_of(c) * s.inverse[c];
     if (!s.of_batch) continue;
-    slope[c] = -factor[c] * s.inverse[c] * dgamma[c] / rows;
+    slope[c] = -factor[c] * s.inverse[c] * dgamma[c] / rows * x.scale_of(c);
     shift[c] = -factor[c] * sums.dy[c] / rows;
   }
-  Tensor dx = detail::empty_like(x);
-  cpu::normalize_backward(dy, x, s.mean, factor, slope, shift, dx);
-  return {dx, to_tensor(dgamma, x.dtype()), to_tensor(sums.dy, x.dtype())};
+  Tensor dx = gradient_like(dy);
+  cpu::normalize_backward(dy, x.values, mean, factor, slope, shift, dx);
+  return {dx, to_tensor(dgamma, dy.dtype()), to_tensor(sums.dy, dy.dtype())};
 }
 
-/// The inputs read and checked; undefined gamma and beta stay so.
-struct Inputs {
-  detail::Floats x, gamma, beta;
+cpu::PerChannel factors(const Tensor& gamma, const Statistics& s) {
+  cpu::PerChannel factor = values_or(gamma, static_cast<std::int64_t>(s.mean.size()), 1.0);
+  for (std::size_t c = 0; c < factor.size(); ++c) factor[c] *= s.inverse[c];
+  return factor;
+}
 
-  [[nodiscard]] std::vector<Variable> variables() const {
-    return {x.variable, gamma.variable, beta.variable};
+Tensor normalized(const Rows& x, const Tensor& gamma, const Tensor& beta, const Statistics& s) {
+  Tensor y = detail::empty_like(x.values);
+  cpu::normalize(x.values, s.mean, factors(gamma, s), values_or(beta, x.channels(), 0.0), y);
+  return y;
+}
+
+Accumulator normalized_sums(const Rows& x, const Tensor& gamma, const Tensor& beta, const Statistics& s) {
+  cpu::PerChannel factor = factors(gamma, s), shift = values_or(beta, x.channels(), 0.0);
+  for (std::size_t c = 0; c < factor.size(); ++c) {
+    shift[c] += (x.bias[c] * x.scale[c] - s.mean[c]) * factor[c];
+    factor[c] *= x.scale[c];
   }
+  return {NormalizedSums{x.values, to_tensor(factor, DType::f32), to_tensor(shift, DType::f32)}};
+}
+
+/// The inputs checked: either `sums` or `floats` are read; undefined gamma and beta stay so.
+struct Inputs {
+  Variable x;
+  const ProductSums* sums;
+  Tensor floats;
+  detail::Floats gamma, beta;
+
+  [[nodiscard]] std::vector<Variable> variables() const { return {x, gamma.variable, beta.variable}; }
+  [[nodiscard]] Rows rows() const { return sums != nullptr ? rows_of(*sums) : rows_of(floats); }
 };
+
+Inputs read(const Variable& x) {
+  if (const ProductSums* sums = normalizable_sums(x))
+    return {x, sums, Tensor::empty({0}, DType::f32, x.device()), {}, {}};
+  auto floats = detail::floats(x, op);
+  return {floats.variable, nullptr, floats.tensor, {}, {}};
+}
 
 Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, const Tensor& mean,
                const Tensor& variance, bool training) {
-  Inputs in{detail::floats(x, op), {}, {}};
-  const Shape& shape = in.x.tensor.shape();
+  FQ_CHECK(x.defined(), op, "the input is undefined");
+  const Shape shape = x.shape();
   FQ_CHECK(shape.size() >= 2 && shape.size() <= 4, op,
            "the input is {}: give [N, C], [N, C, L] or [N, C, H, W]", to_string(shape));
-  if (gamma.defined()) in.gamma = detail::floats_like(gamma, in.x.tensor, op);
-  if (beta.defined()) in.beta = detail::floats_like(beta, in.x.tensor, op);
+  Inputs in = read(x);
+  if (gamma.defined()) in.gamma = detail::floats_like(gamma, in.floats, op);
+  if (beta.defined()) in.beta = detail::floats_like(beta, in.floats, op);
   check_channels(in.gamma.tensor, shape[1], "gamma");
   check_channels(in.beta.tensor, shape[1], "beta");
   check_channels(mean, shape[1], "the running mean");
@@ -122,16 +205,17 @@ Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, c
   return in;
 }
 
-Tensor normalized(const Tensor& rows, const Inputs& in, const Statistics& s) {
-  cpu::PerChannel factor = values_or(in.gamma.tensor, rows.dim(1), 1.0);
-  for (std::size_t c = 0; c < factor.size(); ++c) factor[c] *= s.inverse[c];
-  Tensor y = detail::empty_like(rows);
-  cpu::normalize(rows, s.mean, factor, values_or(in.beta.tensor, rows.dim(1), 0.0), y);
-  return y;
+Value on_meta(const Inputs& in) {
+  if (in.sums == nullptr)
+    return detail::empty_like(in.floats,
+                              in.floats.rank() == 4 ? Layout::channels_last : Layout::row_major);
+  const Tensor numbers = Tensor::empty({in.x.dim(1)}, DType::f32, in.x.device());
+  return Accumulator{NormalizedSums{in.sums->sums, numbers, numbers}};
 }
 
-Tensor on_meta(const Tensor& x) {
-  return detail::empty_like(x, x.rank() == 4 ? Layout::channels_last : Layout::row_major);
+Value value_of(const Inputs& in, const Rows& rows, const Statistics& s) {
+  if (rows.are_sums()) return normalized_sums(rows, in.gamma.tensor, in.beta.tensor, s);
+  return outer_shape(normalized(rows, in.gamma.tensor, in.beta.tensor, s), in.x.shape());
 }
 
 }  // namespace
@@ -142,18 +226,19 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
   auto attributes = detail::traced([&] {
     return Attributes{{"training", training}, {"momentum", momentum}, {"eps", eps}};
   });
-  if (!detail::computes(in.x.tensor))
-    return detail::record(op, on_meta(in.x.tensor), in.variables(), {}, std::move(attributes));
-  const Tensor rows = channels_inner(in.x.tensor);
+  if (!in.x.device().is_cpu()) return detail::record(op, on_meta(in), in.variables(), {}, std::move(attributes));
+  const Rows rows = in.rows();
   const Statistics s = statistics(rows, running_mean, running_var, training, momentum, eps);
-  const auto backward = [saved = detail::Saved(rows), saved_gamma = detail::Saved(in.gamma.tensor), s,
-                         shape = in.x.tensor.shape()](const Tensor& dy) {
-    auto out = gradients(channels_inner(dy), saved.get(), saved_gamma.get(), s);
+  const auto backward = [saved = detail::Saved(rows.values), rows_with = Rows{{}, rows.bias, rows.scale},
+                         saved_gamma = detail::Saved(in.gamma.tensor), s,
+                         shape = in.x.shape()](const Tensor& dy) {
+    const Rows saved_rows{saved.get(), rows_with.bias, rows_with.scale};
+    auto out = shape.size() == 3 ? gradients(channels_inner(dy), saved_rows, saved_gamma.get(), s)
+                                 : gradients(dy, saved_rows, saved_gamma.get(), s);
     out[0] = outer_shape(out[0], shape);
     return out;
   };
-  return detail::record(op, outer_shape(normalized(rows, in, s), in.x.tensor.shape()), in.variables(),
-                        backward, std::move(attributes));
+  return detail::record(op, value_of(in, rows, s), in.variables(), backward, std::move(attributes));
 }
 
 }  // namespace fq::ops

@@ -46,10 +46,12 @@ TEST(Vectors, QuantizeHasTheBitsOfTheScalarFormula) {
   compare_quantize<std::uint8_t>({3.3e-5f, 0, 15, 4.95e-4f, 0});
 }
 
+constexpr std::int64_t kRoom = 1000;  // for a bias
+
 std::vector<std::int32_t> sums() {
   std::vector<std::int32_t> out;
-  for (std::int64_t v = std::numeric_limits<std::int32_t>::min();
-       v <= std::numeric_limits<std::int32_t>::max(); v += 65537 * 3)
+  for (std::int64_t v = std::numeric_limits<std::int32_t>::min() + kRoom;
+       v <= std::numeric_limits<std::int32_t>::max() - kRoom; v += 65537 * 3)
     out.push_back(static_cast<std::int32_t>(v));
   for (int v = -3000; v < 3000; ++v) out.push_back(v * 7);
   out.resize(out.size() / 16 * 16);
@@ -57,44 +59,67 @@ std::vector<std::int32_t> sums() {
 }
 
 template <class Code>
+void expect_code(const cpu::SumGrid& grid, std::int32_t sum, std::size_t c, Code code, bool passes) {
+  const auto a = static_cast<float>(sum + (grid.bias == nullptr ? 0 : grid.bias[c]));
+  float expected = scalar::requantize_code(a, grid.multiplier[c], grid.lower, grid.upper);
+  float v = scalar::dequantize_code(a, grid.scale[c]);
+  if (grid.shift != nullptr) {
+    expected = scalar::normalized_code(a, grid.multiplier[c], grid.offset[c], grid.lower, grid.upper);
+    v = scalar::normalized_sum(a, grid.scale[c], grid.shift[c]);
+  }
+  ASSERT_EQ(code, static_cast<Code>(expected)) << sum;
+  ASSERT_EQ(passes, grid.open_below ? scalar::mask_open_below(v, 0.0f, grid.amax)
+                                    : scalar::mask_closed(v, grid.mask_lower, grid.amax))
+      << sum;
+}
+
+/// With and without a bias, products and normalized sums.
+template <class Code>
 void compare_requantize(cpu::SumGrid grid) {
   const auto x = sums();
   const auto count = static_cast<std::int64_t>(x.size());
-  std::vector<float> scale, multiplier;
-  std::vector<std::int32_t> bias;
-  for (std::size_t i = 0; i < x.size(); ++i) {
+  std::vector<float> scale, multiplier, shift, offset;
+  std::vector<std::int32_t> bias(48);
+  for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<std::int32_t>(i) * 41 - 985;
+  for (std::size_t i = 0; i < bias.size(); ++i) {
     scale.push_back(1e-3f * static_cast<float>(1 + i % 17));
+    shift.push_back(0.3f * static_cast<float>(i) - 5.0f);
     multiplier.push_back(scale.back() / 0.07f);
-    bias.push_back(x[i] < 0 ? static_cast<std::int32_t>(i % 1000) : -static_cast<std::int32_t>(i % 1000));
+    offset.push_back(shift.back() / 0.07f);
   }
   grid.scale = scale.data();
   grid.multiplier = multiplier.data();
-  for (const std::int32_t* b :
-       {static_cast<const std::int32_t*>(nullptr), static_cast<const std::int32_t*>(bias.data())})
+  for (const bool normalized : {false, true})
     on_every_target([&](std::int64_t target) {
-      grid.bias = b;
+      SCOPED_TRACE(target);
+      grid.bias = normalized ? nullptr : bias.data();
+      grid.shift = normalized ? shift.data() : nullptr;
+      grid.offset = normalized ? offset.data() : nullptr;
       std::vector<Code> codes(x.size());
       std::vector<std::uint8_t> mask(x.size() / 8);
       ASSERT_EQ(cpu::requantize(x.data(), count, grid, codes.data(), mask.data()), count);
-      for (std::size_t i = 0; i < x.size(); ++i) {
-        const std::size_t c = grid.innermost ? i : 0;
-        const auto a = static_cast<float>(x[i] + (b == nullptr ? 0 : b[c]));
-        const float v = scalar::dequantize_code(a, scale[c]);
-        ASSERT_EQ(codes[i],
-                  static_cast<Code>(scalar::requantize_code(a, multiplier[c], grid.lower, grid.upper)))
-            << x[i] << " on " << target;
-        ASSERT_EQ(bit(mask, i), grid.open_below ? scalar::mask_open_below(v, 0.0f, grid.amax)
-                                                : scalar::mask_closed(v, grid.mask_lower, grid.amax))
-            << x[i] << " on " << target;
-      }
+      for (std::size_t i = 0; i < x.size(); ++i)
+        expect_code(grid, x[i], grid.width == 0 ? 0 : i % static_cast<std::size_t>(grid.width), codes[i],
+                    bit(mask, i));
     });
 }
 
 TEST(Vectors, RequantizeHasTheBitsOfTheScalarFormula) {
-  for (const bool innermost : {false, true}) {
-    compare_requantize<std::int8_t>({nullptr, nullptr, nullptr, innermost, false, -128, 127, 8.89f, -8.89f});
-    compare_requantize<std::int8_t>({nullptr, nullptr, nullptr, innermost, true, 0, 127, 8.89f, -8.89f});
-    compare_requantize<std::uint8_t>({nullptr, nullptr, nullptr, innermost, true, 0, 255, 17.85f, 0});
+  for (const std::int64_t width : {0, 16, 48}) {
+    cpu::SumGrid grid{};
+    grid.width = width;
+    grid.amax = 8.89f;
+    grid.mask_lower = -8.89f;
+    grid.lower = -128;
+    grid.upper = 127;
+    compare_requantize<std::int8_t>(grid);
+    grid.open_below = true;
+    grid.lower = 0;
+    compare_requantize<std::int8_t>(grid);
+    grid.upper = 255;
+    grid.amax = 17.85f;
+    grid.mask_lower = 0;
+    compare_requantize<std::uint8_t>(grid);
   }
 }
 
