@@ -15,6 +15,10 @@
 
 namespace fq::cpu {
 
+/// How a product is shared among threads: by its shape alone, so that every bit is the same for any number of
+/// them, or one part each, which is faster. Sums of integers are the same either way.
+enum class Sharing : unsigned char { by_shape, by_threads };
+
 /// A matrix, or a batch of them `rows * columns` elements apart. One of the strides is 1.
 struct Matrix {
   const void* data;
@@ -24,8 +28,9 @@ struct Matrix {
 };
 
 /// c[i] = a[i] * b[i] for `batch` products of a [M, K] and b [K, N] into c [M, N], row-major, f32 or i32.
-/// Rows and columns of c are shared among threads, K never is.
-void gemm(const Matrix& a, const Matrix& b, void* c, std::int64_t batch = 1);
+/// Rows and columns of c are shared among threads; by shape, K never is.
+void gemm(const Matrix& a, const Matrix& b, void* c, std::int64_t batch = 1,
+          Sharing sharing = Sharing::by_shape);
 
 /// Sizes of y [n, o, oh, ow] = conv(x [n, c, h, w], w [o, c/groups, kh, kw]); pairs are (height, width).
 struct ConvShape {
@@ -39,9 +44,11 @@ struct ConvShape {
 };
 
 /// y = conv(x, w). x and y in NHWC, w in OIHW order. Images are shared among threads.
-void conv_forward(const ConvShape& shape, const void* x, DType x_type, const void* w, DType w_type, void* y);
+void conv_forward(const ConvShape& shape, const void* x, DType x_type, const void* w, DType w_type, void* y,
+                  Sharing sharing = Sharing::by_shape);
 /// dx = the transpose of `conv_forward` in x, applied to dy; f32 or bf16 factors, dx f32.
-void conv_backward_data(const ConvShape& shape, const void* dy, const void* w, DType type, float* dx);
+void conv_backward_data(const ConvShape& shape, const void* dy, const void* w, DType type, float* dx,
+                        Sharing sharing = Sharing::by_shape);
 /// dw [o, c/groups, kh, kw] = the transpose in w; f32 or bf16 factors, dw f32. The sum over images is shared
 /// among threads: its last bits depend on their number.
 void conv_backward_weights(const ConvShape& shape, const void* x, const void* dy, DType type, float* dw);

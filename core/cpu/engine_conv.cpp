@@ -105,10 +105,21 @@ class ImageCall {
   const void* w_ = nullptr;
 };
 
+/// All images in one call, which shares them among threads itself.
+template <class PrimitiveDesc>
+void at_once(const ConvShape& s, const PrimitiveDesc& desc, const Activation& in, const Weights& w,
+             const Activation& out) {
+  ImageCall call;
+  call.prepare(desc, s.n, w);
+  call.run(in, out, 0);
+}
+
 /// `make(shape)` describes the convolution of shape.n images.
 template <class Make>
-void over_images(const char* function, const ConvShape& s, const Make& make, const Activation& in,
-                 const Weights& w, const Activation& out) {
+void over_images(const char* function, const ConvShape& s, Sharing sharing, const Make& make,
+                 const Activation& in, const Weights& w, const Activation& out) {
+  if (sharing == Sharing::by_threads || product_type(in.type) == Type::s32)
+    return guarded(function, [&] { at_once(s, make(s), in, w, out); });
   const auto desc_of = [&](std::int64_t images) {
     ConvShape part = s;
     part.n = images;
@@ -137,18 +148,22 @@ bool nothing_to_sum(const ConvShape& s, void* out, std::int64_t count) {
 
 }  // namespace
 
-void conv_forward(const ConvShape& s, const void* x, DType x_type, const void* w, DType w_type, void* y) {
+void conv_forward(const ConvShape& s, const void* x, DType x_type, const void* w, DType w_type, void* y,
+                  Sharing sharing) {
   if (nothing_to_sum(s, y, numel(s.y_shape()))) return;
   const Type tx = type_of(x_type), tw = type_of(w_type), ty = product_type(tx);
-  over_images("conv_forward", s, [&](const ConvShape& part) { return forward_desc(part, tx, tw, ty); },
+  over_images("conv_forward", s, sharing,
+              [&](const ConvShape& part) { return forward_desc(part, tx, tw, ty); },
               {DNNL_ARG_SRC, s.c, s.h, s.w, tx, x}, {weights(s, tw, true), w},
               {DNNL_ARG_DST, s.o, s.oh, s.ow, ty, y});
 }
 
-void conv_backward_data(const ConvShape& s, const void* dy, const void* w, DType dtype, float* dx) {
+void conv_backward_data(const ConvShape& s, const void* dy, const void* w, DType dtype, float* dx,
+                        Sharing sharing) {
   if (nothing_to_sum(s, dx, numel(s.x_shape()))) return;
   const Type type = type_of(dtype);
-  over_images("conv_backward_data", s, [&](const ConvShape& part) { return backward_data_desc(part, type); },
+  over_images("conv_backward_data", s, sharing,
+              [&](const ConvShape& part) { return backward_data_desc(part, type); },
               {DNNL_ARG_DIFF_DST, s.o, s.oh, s.ow, type, dy}, {weights(s, type, true), w},
               {DNNL_ARG_DIFF_SRC, s.c, s.h, s.w, Type::f32, dx});
 }

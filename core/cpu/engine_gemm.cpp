@@ -101,9 +101,20 @@ class AlongK {
   Matrix matrix_;
 };
 
+/// Whole products, one after another: each is shared among the threads by oneDNN.
+void at_once(const Matrix& a, const Matrix& b, char* c, std::int64_t batch) {
+  constexpr std::int64_t word = 4;
+  TileProduct product;
+  product.prepare(a, b, a.rows, b.columns);
+  for (std::int64_t i = 0; i < batch; ++i)
+    product.run(static_cast<const char*>(a.data) + byte_size(a.dtype, i * a.rows * a.columns),
+                static_cast<const char*>(b.data) + byte_size(b.dtype, i * b.rows * b.columns),
+                c + i * a.rows * b.columns * word);
+}
+
 }  // namespace
 
-void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch) {
+void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, Sharing sharing) {
   constexpr std::int64_t word = 4;
   const std::int64_t m = left.rows, n = right.columns, k = left.columns;
   if (m * n * batch == 0) return;
@@ -113,6 +124,9 @@ void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch) 
   }
   const AlongK a_along(left, false, n, batch), b_along(right, true, m, batch);
   const Matrix &a = a_along.get(), &b = b_along.get();
+  const bool whole = sharing == Sharing::by_threads || product_type(type_of(a.dtype)) == Type::s32;
+  if (whole && batch < detail::threads())
+    return guarded("gemm", [&] { at_once(a, b, static_cast<char*>(c), batch); });
   const Tiling tiling = Tiling::of(m, n, k, batch);
   const std::int64_t tiles = tiling.down * tiling.across;
   parallel_tasks<TileProduct>(batch * tiles, [&](TileProduct& product, std::int64_t task) {

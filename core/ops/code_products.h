@@ -35,14 +35,4 @@ enum class CodeKind : unsigned char {
 /// y[.., c] = fl(y[.., c] * scale[c]) + bias[c], channels innermost in memory.
 void scale_products(Tensor& y, const Tensor& scale, const Variable& bias);
 
-/// For backward: dequantizes what it keeps, codes without their mask.
-class SavedCodes {
- public:
-  explicit SavedCodes(const QuantizedTensor& x) : x_{x.codes, x.spec, {}} {}
-  [[nodiscard]] Tensor get() const { return dequantize(x_); }
-
- private:
-  QuantizedTensor x_;
-};
-
 }  // namespace fq::detail

@@ -1,6 +1,7 @@
 #include "fakequant/core/ops/convolution.h"
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/ops/code_gradients.h"
 #include "fakequant/core/ops/code_products.h"
 #include "fakequant/core/ops/conv_geometry.h"
 #include "fakequant/core/ops/products.h"
@@ -12,24 +13,19 @@ Tensor forward(const Convolution& c, const Tensor& x, const Tensor& w) {
   return c.transposed ? conv_dx(c.shape, x, w) : conv_y(c.shape, x, w);
 }
 Tensor backward_x(const Convolution& c, const Tensor& dy, const Tensor& w) {
-  return c.transposed ? conv_y(c.shape, dy, w) : conv_dx(c.shape, dy, w);
+  constexpr auto sharing = cpu::Sharing::by_threads;
+  return lower(c.transposed ? conv_y(c.shape, dy, w, sharing) : conv_dx(c.shape, dy, w, sharing), c.rank);
 }
-Tensor backward_w(const Convolution& c, const Tensor& x, const Tensor& dy) {
-  return c.transposed ? conv_dw(c.shape, dy, x) : conv_dw(c.shape, x, dy);
+Tensor backward_w(const Convolution& c, const Tensor& x, const Tensor& dy, const Shape& w) {
+  return (c.transposed ? conv_dw(c.shape, dy, x) : conv_dw(c.shape, x, dy)).reshape(w);
 }
 
-/// `x_of` and `w_of` give the factors' float values again.
-template <class X, class W>
-Backward backward_of(const Convolution& c, const Variable& x, const Variable& w, const Variable& bias, X x_of,
-                     W w_of) {
-  return [c, x_of, w_of, w_shape = w.shape(), need_x = x.requires_grad(), need_w = w.requires_grad(),
-          need_b = bias.requires_grad()](const Tensor& gradient) {
-    const Tensor dy = lift(gradient);
-    return std::vector<Tensor>{need_x ? lower(backward_x(c, dy, lift_weights(w_of())), c.rank) : Tensor{},
-                               need_w ? backward_w(c, lift(x_of()), dy).reshape(w_shape) : Tensor{},
-                               need_b ? bias_gradient(dy, c.channels()) : Tensor{}};
-  };
-}
+struct Needs {
+  bool x, w, bias;
+  Shape w_shape;
+  Needs(const Variable& a, const Variable& b, const Variable& c)
+      : x(a.requires_grad()), w(b.requires_grad()), bias(c.requires_grad()), w_shape(b.shape()) {}
+};
 
 Variable of_floats(const Convolution& c, const Variable& x, const Variable& w, const Variable& bias) {
   check_factors(x.tensor(), w.tensor(), c.name);
@@ -37,8 +33,12 @@ Variable of_floats(const Convolution& c, const Variable& x, const Variable& w, c
   Tensor y = forward(c, a, b);
   add_bias(y, bias);
   const Saved saved_a(a), saved_b(b);
-  auto backward = backward_of(
-      c, x, w, bias, [saved_a] { return saved_a.get(); }, [saved_b] { return saved_b.get(); });
+  auto backward = [c, saved_a, saved_b, needs = Needs(x, w, bias)](const Tensor& gradient) {
+    const Tensor dy = lift(gradient);
+    return std::vector<Tensor>{needs.x ? backward_x(c, dy, saved_b.get()) : Tensor{},
+                               needs.w ? backward_w(c, saved_a.get(), dy, needs.w_shape) : Tensor{},
+                               needs.bias ? bias_gradient(dy, c.channels()) : Tensor{}};
+  };
   return record(c.name, lower(y, c.rank), {x, w, bias}, std::move(backward), c.attributes);
 }
 
@@ -57,7 +57,8 @@ Value integer_value(const Convolution& c, const QuantizedTensor& x, const Quanti
 
 Value minifloat_value(const Convolution& c, const QuantizedTensor& x, const QuantizedTensor& w,
                       const Variable& bias) {
-  Tensor y = forward(c, lift(code_values(x)), lift_weights(code_values(w)));
+  const DType type = code_factor_dtype();
+  Tensor y = forward(c, lift(code_factor(x, type)), lift_weights(code_factor(w, type)));
   scale_products(y, product_scale(x, w, c.channels()), bias);
   return lower(y, c.rank);
 }
@@ -69,9 +70,15 @@ Variable of_codes(const Convolution& c, CodeKind kind, const Variable& x, const 
            "the input is on {}, the weight on {}: give both on one device", to_string(a.codes.device()),
            to_string(b.codes.device()));
   Value y = kind == CodeKind::integers ? integer_value(c, a, b, bias) : minifloat_value(c, a, b, bias);
-  const SavedCodes saved_a(a), saved_b(b);
-  auto backward = backward_of(
-      c, x, w, bias, [saved_a] { return saved_a.get(); }, [saved_b] { return saved_b.get(); });
+  auto backward = [c, codes = CodeGradients(a, b, c.weight_axis()),
+                   needs = Needs(x, w, bias)](const Tensor& gradient) {
+    const Tensor floats = lift(gradient), dy = codes.dy(floats);
+    std::vector<Tensor> out(3);
+    if (needs.x) out[0] = backward_x(c, dy, lift_weights(codes.w()));
+    if (needs.w) codes.finish_dw(out[1] = backward_w(c, lift(codes.x()), dy, needs.w_shape));
+    if (needs.bias) out[2] = bias_gradient(floats, c.channels());
+    return out;
+  };
   return record(c.name, std::move(y), {x, w, bias}, std::move(backward), c.attributes);
 }
 

@@ -1,6 +1,7 @@
 #include "fakequant/core/ops/linear.h"
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/ops/code_gradients.h"
 #include "fakequant/core/ops/code_products.h"
 #include "fakequant/core/ops/products.h"
 
@@ -27,14 +28,14 @@ struct LinearShape {
 };
 
 Tensor linear_dx(const LinearShape& s, const Tensor& dy, const Tensor& w) {
-  Tensor dx = Tensor::empty(s.x, dy.dtype(), dy.device());
-  detail::multiply({dy, s.rows, s.out}, {w, s.out, s.in}, dx);
+  Tensor dx = Tensor::empty(s.x, detail::product_dtype(dy), dy.device());
+  detail::multiply({dy, s.rows, s.out}, {w, s.out, s.in}, dx, 1, cpu::Sharing::by_threads);
   return dx;
 }
 
 Tensor linear_dw(const LinearShape& s, const Tensor& dy, const Tensor& x) {
-  Tensor dw = Tensor::empty({s.out, s.in}, dy.dtype(), dy.device());
-  detail::multiply({dy, s.out, s.rows, true}, {x, s.rows, s.in}, dw);
+  Tensor dw = Tensor::empty({s.out, s.in}, detail::product_dtype(dy), dy.device());
+  detail::multiply({dy, s.out, s.rows, true}, {x, s.rows, s.in}, dw, 1, cpu::Sharing::by_threads);
   return dw;
 }
 
@@ -44,17 +45,6 @@ struct Needs {
       : x(a.requires_grad()), w(b.requires_grad()), bias(c.requires_grad()) {}
 };
 
-/// `x_of` and `w_of` give the factors' float values again.
-template <class X, class W>
-Backward linear_backward(const LinearShape& s, Needs needs, X x_of, W w_of) {
-  return [=](const Tensor& dy) {
-    const Tensor rows = dy.to(Layout::row_major);
-    return std::vector<Tensor>{needs.x ? linear_dx(s, rows, w_of()) : Tensor{},
-                               needs.w ? linear_dw(s, rows, x_of()) : Tensor{},
-                               needs.bias ? detail::bias_gradient(rows, s.out) : Tensor{}};
-  };
-}
-
 Variable linear_of_floats(const LinearShape& s, const Variable& x, const Variable& w, const Variable& bias) {
   const Tensor a = x.tensor().to(Layout::row_major), b = w.tensor();
   detail::check_factors(a, b, "linear");
@@ -62,10 +52,14 @@ Variable linear_of_floats(const LinearShape& s, const Variable& x, const Variabl
   detail::multiply({a, s.rows, s.in}, {b, s.in, s.out, true}, y);
   detail::add_bias(y, bias);
   const Saved saved_a(a), saved_b(b);
-  return detail::record(
-      "linear", std::move(y), {x, w, bias},
-      linear_backward(
-          s, {x, w, bias}, [saved_a] { return saved_a.get(); }, [saved_b] { return saved_b.get(); }));
+  return detail::record("linear", std::move(y), {x, w, bias},
+                        [s, saved_a, saved_b, needs = Needs(x, w, bias)](const Tensor& gradient) {
+                          const Tensor dy = gradient.to(Layout::row_major);
+                          return std::vector<Tensor>{
+                              needs.x ? linear_dx(s, dy, saved_b.get()) : Tensor{},
+                              needs.w ? linear_dw(s, dy, saved_a.get()) : Tensor{},
+                              needs.bias ? detail::bias_gradient(dy, s.out) : Tensor{}};
+                        });
 }
 
 Value integer_value(const LinearShape& s, const QuantizedTensor& x, const QuantizedTensor& w,
@@ -82,7 +76,8 @@ Value integer_value(const LinearShape& s, const QuantizedTensor& x, const Quanti
 
 Value minifloat_value(const LinearShape& s, const QuantizedTensor& x, const QuantizedTensor& w,
                       const Variable& bias) {
-  const Tensor a = code_values(x).to(Layout::row_major), b = code_values(w);
+  const DType type = detail::code_factor_dtype();
+  const Tensor a = detail::code_factor(x, type).to(Layout::row_major), b = detail::code_factor(w, type);
   Tensor y = Tensor::empty(s.y, DType::f32, a.device());
   detail::multiply({a, s.rows, s.in}, {b, s.in, s.out, true}, y);
   detail::scale_products(y, detail::product_scale(x, w, s.out), bias);
@@ -97,11 +92,16 @@ Variable linear_of_codes(const LinearShape& s, detail::CodeKind kind, const Vari
            to_string(b.codes.device()));
   Value y =
       kind == detail::CodeKind::integers ? integer_value(s, a, b, bias) : minifloat_value(s, a, b, bias);
-  const detail::SavedCodes saved_a(a), saved_b(b);
-  return detail::record("linear", std::move(y), {x, w, bias},
-                        linear_backward(
-                            s, {x, w, bias}, [saved_a] { return saved_a.get().to(Layout::row_major); },
-                            [saved_b] { return saved_b.get(); }));
+  return detail::record(
+      "linear", std::move(y), {x, w, bias},
+      [s, codes = detail::CodeGradients(a, b, 0), needs = Needs(x, w, bias)](const Tensor& gradient) {
+        const Tensor rows = gradient.to(Layout::row_major), dy = codes.dy(rows);
+        std::vector<Tensor> out(3);
+        if (needs.x) out[0] = linear_dx(s, dy, codes.w());
+        if (needs.w) codes.finish_dw(out[1] = linear_dw(s, dy, codes.x().to(Layout::row_major)));
+        if (needs.bias) out[2] = detail::bias_gradient(rows, s.out);
+        return out;
+      });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 /// All operators.
 
 #include "fakequant/core/ops/activation.h"
+#include "fakequant/core/ops/backward.h"
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/conv_transpose.h"
 #include "fakequant/core/ops/dropout.h"

@@ -21,6 +21,10 @@ void multiply_loops(const Factor& a, const Factor& b, T* out, std::int64_t batch
 
 }  // namespace
 
+DType product_dtype(const Tensor& factor) {
+  return factor.dtype() == DType::f64 ? DType::f64 : DType::f32;
+}
+
 void check_factors(const Tensor& x, const Tensor& w, std::string_view function) {
   FQ_CHECK(x.dtype() == w.dtype() && (x.dtype() == DType::f32 || x.dtype() == DType::f64), function,
            "the input is {}, the weight {}: give both as f32, or both as f64", name(x.dtype()),
@@ -44,27 +48,26 @@ void check_bias(const Variable& bias, std::int64_t channels, const Variable& x, 
            "the bias is not {} as the input is: convert it", name(dtype));
 }
 
-void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch) {
+void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch, cpu::Sharing sharing) {
   if (out.device().is_meta()) return;
   if (out.dtype() == DType::f64) return multiply_loops(a, b, out.mutable_data<double>(), batch);
-  cpu::gemm({a.tensor.data<float>(), DType::f32, a.rows, a.columns, a.transposed},
-            {b.tensor.data<float>(), DType::f32, b.rows, b.columns, b.transposed}, out.mutable_data<float>(),
-            batch);
+  cpu::gemm({a.tensor.raw(), a.tensor.dtype(), a.rows, a.columns, a.transposed},
+            {b.tensor.raw(), b.tensor.dtype(), b.rows, b.columns, b.transposed}, out.mutable_data<float>(),
+            batch, sharing);
 }
 
-Tensor conv_y(const cpu::ConvShape& shape, const Tensor& x, const Tensor& w) {
-  Tensor y = Tensor::empty(shape.y_shape(), x.dtype(), x.device(), nhwc);
+Tensor conv_y(const cpu::ConvShape& shape, const Tensor& x, const Tensor& w, cpu::Sharing sharing) {
+  Tensor y = Tensor::empty(shape.y_shape(), product_dtype(x), x.device(), nhwc);
   if (y.device().is_meta()) return y;
   if (y.dtype() == DType::f64)
     cpu::reference_conv_forward<double>(shape, x.data<double>(nhwc), w.data<double>(),
                                         y.mutable_data<double>(nhwc));
   else
-    cpu::conv_forward(shape, x.data<float>(nhwc), DType::f32, w.data<float>(), DType::f32,
-                      y.mutable_data<float>(nhwc));
+    cpu::conv_forward(shape, x.raw(), x.dtype(), w.raw(), w.dtype(), y.mutable_data<float>(nhwc), sharing);
   return y;
 }
 
-Tensor conv_dx(const cpu::ConvShape& shape, const Tensor& dy, const Tensor& w) {
+Tensor conv_dx(const cpu::ConvShape& shape, const Tensor& dy, const Tensor& w, cpu::Sharing sharing) {
   if (dy.dtype() == DType::f64) {
     Tensor dx = Tensor::zeros(shape.x_shape(), DType::f64, dy.device(), nhwc);
     if (dx.device().is_meta()) return dx;
@@ -74,8 +77,7 @@ Tensor conv_dx(const cpu::ConvShape& shape, const Tensor& dy, const Tensor& w) {
   }
   Tensor dx = Tensor::empty(shape.x_shape(), DType::f32, dy.device(), nhwc);
   if (dx.device().is_meta()) return dx;
-  cpu::conv_backward_data(shape, dy.data<float>(nhwc), w.data<float>(), DType::f32,
-                          dx.mutable_data<float>(nhwc));
+  cpu::conv_backward_data(shape, dy.raw(), w.raw(), dy.dtype(), dx.mutable_data<float>(nhwc), sharing);
   return dx;
 }
 
@@ -89,8 +91,7 @@ Tensor conv_dw(const cpu::ConvShape& shape, const Tensor& x, const Tensor& dy) {
   }
   Tensor dw = Tensor::empty(shape.w_shape(), DType::f32, dy.device());
   if (dw.device().is_meta()) return dw;
-  cpu::conv_backward_weights(shape, x.data<float>(nhwc), dy.data<float>(nhwc), DType::f32,
-                             dw.mutable_data<float>());
+  cpu::conv_backward_weights(shape, x.raw(), dy.raw(), dy.dtype(), dw.mutable_data<float>());
   return dw;
 }
 

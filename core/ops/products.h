@@ -15,18 +15,24 @@ void check_factors(const Tensor& x, const Tensor& w, std::string_view function);
 /// Throws ArgumentError unless `bias` is undefined or [channels] of the factors' dtype and device.
 void check_bias(const Variable& bias, std::int64_t channels, const Variable& x, std::string_view function);
 
+/// Of a product with that factor: f64 of f64, else f32.
+[[nodiscard]] DType product_dtype(const Tensor& factor);
+
 /// A tensor read as row-major matrices [rows, columns], or as their transposes.
 struct Factor {
   const Tensor& tensor;
   std::int64_t rows, columns;
   bool transposed = false;
 };
-/// out [batch, a.rows, b.columns] row-major, written whole.
-void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch = 1);
+/// out [batch, a.rows, b.columns] row-major, written whole; f32 of bf16 factors.
+void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch = 1,
+              cpu::Sharing sharing = cpu::Sharing::by_shape);
 
-/// Convolution of channels_last activations and row-major weights: the new y, dx and dw.
-[[nodiscard]] Tensor conv_y(const cpu::ConvShape& shape, const Tensor& x, const Tensor& w);
-[[nodiscard]] Tensor conv_dx(const cpu::ConvShape& shape, const Tensor& dy, const Tensor& w);
+/// Convolution of channels_last activations and row-major weights: the new y, dx and dw, f32 of bf16 factors.
+[[nodiscard]] Tensor conv_y(const cpu::ConvShape& shape, const Tensor& x, const Tensor& w,
+                            cpu::Sharing sharing = cpu::Sharing::by_shape);
+[[nodiscard]] Tensor conv_dx(const cpu::ConvShape& shape, const Tensor& dy, const Tensor& w,
+                             cpu::Sharing sharing = cpu::Sharing::by_shape);
 [[nodiscard]] Tensor conv_dw(const cpu::ConvShape& shape, const Tensor& x, const Tensor& dy);
 
 /// y[.., c] += bias[c] where the channels lie innermost in memory: channels_last, or the last axis of

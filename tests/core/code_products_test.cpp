@@ -6,6 +6,7 @@
 
 #include "core/products.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/ops/backward.h"
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/conv_transpose.h"
 #include "fakequant/core/ops/linear.h"
@@ -31,25 +32,70 @@ Variable leaf(const QuantizedTensor& x) {
                         [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
 }
 
-/// Compares codes * codes with the product of the dequantized floats in f64: values and all gradients.
+/// dy with what backward in bf16 makes of it: bf16(dy * s_w[c]) / s_w[c], in f64.
+Tensor rounded(const Tensor& dy, const QuantizedTensor& w) {
+  const AxisView view = axis_view(dy.shape(), w.codes.rank() == 2 ? dy.rank() - 1 : 1);
+  const auto scales = w.spec.scale.to_vector<float>();
+  const auto values = dy.to_vector<float>();
+  std::vector<double> out;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto c = static_cast<std::size_t>(static_cast<std::int64_t>(i) / view.inner % view.size);
+    const float s = scales[c % scales.size()];
+    out.push_back(static_cast<double>(static_cast<float>(bfloat16(values[i] * s))) / static_cast<double>(s));
+  }
+  return Tensor::from(out, dy.shape());
+}
+
+struct Gradients {
+  Tensor y, x, w, bias;
+};
+
+template <class F>
+Gradients gradients_of_codes(const QuantizedTensor& x, const QuantizedTensor& w, const Tensor& b,
+                             const Tensor& dy, const F& op) {
+  const Variable xq = leaf(x), wq = leaf(w), bias(b, true);
+  const auto source_x = xq.node()->gradient->inputs[0], source_w = wq.node()->gradient->inputs[0];
+  const Variable y = op(xq, wq, bias);
+  y.backward(dy);
+  return {y.tensor(), source_x->sum, source_w->sum, bias.grad()};
+}
+
+template <class F>
+Gradients gradients_of_floats(const QuantizedTensor& x, const QuantizedTensor& w, const Tensor& b,
+                              const Tensor& dy, const F& op) {
+  const Variable xf(dequantize(x).to(DType::f64), true), wf(dequantize(w).to(DType::f64), true);
+  const Variable bf(b.to(DType::f64), true);
+  const Variable y = op(xf, wf, bf);
+  y.backward(dy);
+  return {y.tensor(), xf.grad(), wf.grad(), bf.grad()};
+}
+
+void expect_near(const Gradients& a, const Gradients& b) {
+  // the bias moves by at most half a step of the grid, s_x * s_w < 1e-4
+  EXPECT_LT(test::difference(a.y, b.y), 1e-4);
+  EXPECT_LT(test::difference(a.x, b.x), test::kRounding);
+  EXPECT_LT(test::difference(a.w, b.w), test::kRounding);
+}
+
+/// Compares codes * codes with the product of the dequantized floats in f64: values and all gradients, with
+/// the one rounding of backward in bf16, by products of bf16 and of floats, and without it.
 template <class F>
 void expect_like_floats(const QuantizedTensor& x, const QuantizedTensor& w, std::int64_t channels,
                         const F& op) {
   const Tensor b = test::uniform({channels}, 7);
-  const Variable xq = leaf(x), wq = leaf(w), bias(b, true);
-  const auto source_x = xq.node()->gradient->inputs[0], source_w = wq.node()->gradient->inputs[0];
-  const Variable y = op(xq, wq, bias);
-  const Variable xf(dequantize(x).to(DType::f64), true), wf(dequantize(w).to(DType::f64), true);
-  const Variable bf(b.to(DType::f64), true);
-  const Variable yf = op(xf, wf, bf);
-  // the bias moves by at most half a step of the grid, s_x * s_w < 1e-4
-  EXPECT_LT(test::difference(y.tensor(), yf.tensor()), 1e-4);
-  const Tensor dy = test::uniform(y.shape(), 9);
-  y.backward(dy);
-  yf.backward(dy.to(DType::f64));
-  EXPECT_LT(test::difference(source_x->sum, xf.grad()), test::kRounding);
-  EXPECT_LT(test::difference(source_w->sum, wf.grad()), test::kRounding);
-  EXPECT_LT(test::difference(bias.grad(), bf.grad()), test::kRounding);
+  const Tensor dy = test::uniform(op(Variable(x), Variable(w), Variable()).shape(), 9);
+  const Gradients exact = gradients_of_floats(x, w, b, dy.to(DType::f64), op);
+  const Gradients near = gradients_of_floats(x, w, b, rounded(dy, w), op);
+  for (const auto engine : {cpu::best_exact_type(), cpu::ExactType::f32}) {
+    const cpu::ForceExactType only(engine);
+    const auto bf16 = gradients_of_codes(x, w, b, dy, op);
+    expect_near(bf16, near);
+    EXPECT_LT(test::difference(bf16.bias, exact.bias), test::kRounding);
+    const BackwardScope scope(BackwardType::fp32);
+    const auto fp32 = gradients_of_codes(x, w, b, dy, op);
+    expect_near(fp32, exact);
+    EXPECT_TRUE(bitwise_equal(fp32.bias, bf16.bias));
+  }
 }
 
 TEST(CodeProducts, LinearGivesSumsAndGradients) {
