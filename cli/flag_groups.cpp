@@ -77,6 +77,8 @@ void add_range_flags(FlagSet& set) {
              "clip")
       .value("amax-momentum", "SHARE", "of a step that running ranges go towards those of a batch", "0.01")
       .value("freeze-amax-after", "STEPS", "running ranges stay after so many steps; -1: never", "-1")
+      .value("backward", "NAME",
+             "numbers that gradients of quantized layers are multiplied in: bf16 (rounded once) or fp32", "bf16")
       .value("quant-start", "STEPS", "train so many steps in float first", "0")
       .value("freeze-bn-after", "STEPS", "batch norm keeps its statistics after so many steps; -1: never",
              "-1");

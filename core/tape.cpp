@@ -6,6 +6,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/convert.h"
+#include "fakequant/core/cpu/codes.h"
 
 namespace fq {
 namespace detail {
@@ -35,6 +36,18 @@ Variable record(std::string_view op, Value value, std::vector<Variable> inputs, 
   gradient.backward = std::move(backward);
   for (const auto& input : inputs)
     gradient.inputs.push_back(input.defined() ? input.node()->gradient : nullptr);
+  return out;
+}
+
+Tensor gradient_like(const Tensor& dy) {
+  if (dy.storage().use_count() == 1) return dy;
+  return Tensor::empty(dy.shape(), dy.dtype(), dy.device(), dy.layout());
+}
+
+Tensor masked_gradient(const Tensor& dy, const Tensor& mask) {
+  if (!mask.defined() || dy.layout() != mask.layout() || !dy.device().is_cpu()) return apply_mask(dy, mask);
+  Tensor out = gradient_like(dy);
+  cpu::apply_mask(dy, mask, out);
   return out;
 }
 

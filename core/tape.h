@@ -54,6 +54,11 @@ struct Node {
 [[nodiscard]] Variable record(std::string_view op, Value value, std::vector<Variable> inputs, Backward backward,
                               Attributes attributes = {});
 
+/// For a gradient of the shape and type of dy: dy itself where the backward pass is its only holder, else new.
+[[nodiscard]] Tensor gradient_like(const Tensor& dy);
+/// dy where the mask is set, +0 elsewhere, written as `gradient_like` says; dy itself without a mask.
+[[nodiscard]] Tensor masked_gradient(const Tensor& dy, const Tensor& mask);
+
 /// A tensor kept for backward with the version it had; `get` throws ArgumentError when it was written to since.
 class Saved {
  public:

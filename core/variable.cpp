@@ -81,7 +81,7 @@ Variable Variable::as_float() const {
     Tensor mask;
     Tensor values = to_float(*accumulator(), with_gradient ? &mask : nullptr);
     out = detail::record("to_float", std::move(values), {*this},
-                         [mask](const Tensor& dy) { return std::vector<Tensor>{apply_mask(dy, mask)}; });
+                         [mask](const Tensor& dy) { return std::vector<Tensor>{detail::masked_gradient(dy, mask)}; });
   }
   node_->as_float = out.node_;
   return out;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "fakequant/core/ops/backward.h"
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/evaluate.h"
@@ -45,6 +46,7 @@ struct TrainerOptions {
   double amax_momentum = 0.01;                      ///< of running ranges
   AmaxGradient amax_gradient = AmaxGradient::clip;  ///< of learned ranges
   std::int64_t freeze_amax_after = -1;              ///< steps after which running ranges stay; -1 never
+  BackwardType backward = BackwardType::bf16;  ///< numbers that gradients of quantized layers are made of
 
   const std::atomic<bool>* stop = nullptr;  ///< becomes true when the run is to stop after the current batch
 };

@@ -19,6 +19,7 @@ detail::Switches::Phase Trainer::Body::phase() const {
 
 double Trainer::Body::forward_backward(const Batch& batch) {
   const detail::PhaseScope scope(switches, phase());
+  const BackwardScope numbers(options.backward);
   const RandomScope random(progress.seed, static_cast<std::uint64_t>(progress.batch));
   const Variable logits = (*model)(Variable(batch.x));
   const Variable loss = ops::cross_entropy(logits, batch.y, options.label_smoothing);

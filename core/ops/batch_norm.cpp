@@ -123,11 +123,6 @@ Statistics statistics(const Rows& x, Tensor& mean, Tensor& variance, bool traini
   return out;
 }
 
-/// Written over dy where nobody else holds it and its type is that of dx.
-Tensor gradient_like(const Tensor& dy) {
-  return dy.storage().use_count() == 1 ? dy : detail::empty_like(dy);
-}
-
 /// dx, dgamma, dbeta.
 std::vector<Tensor> gradients(const Tensor& dy, const Rows& x, const Tensor& gamma, const Statistics& s) {
   const cpu::PerChannel mean = x.to_values(s.mean);
@@ -143,7 +138,7 @@ std::vector<Tensor> gradients(const Tensor& dy, const Rows& x, const Tensor& gam
     slope[c] = -factor[c] * s.inverse[c] * dgamma[c] / rows * x.scale_of(c);
     shift[c] = -factor[c] * sums.dy[c] / rows;
   }
-  Tensor dx = gradient_like(dy);
+  Tensor dx = detail::gradient_like(dy);
   cpu::normalize_backward(dy, x.values, mean, factor, slope, shift, dx);
   return {dx, to_tensor(dgamma, dy.dtype()), to_tensor(sums.dy, dy.dtype())};
 }
