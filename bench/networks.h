@@ -3,8 +3,9 @@
 /// The networks that whole training steps are timed on, with made-up data; not a public header.
 /// bench/peers/networks.py has the same for PyTorch.
 ///
-/// mlp 784-1024-1024-10, batch 256; cnn and resnet20 as built in, batch 64 of 1x28x28 and 3x32x32; conv4: four
-/// times convolution 64 -> 64 3x3, batch norm, ReLU on 64x28x28, batch 64, then global average pool and linear.
+/// mlp: 784-1024-1024-10, batch 256. cnn, resnet20: as built in, batch 64 of 1x28x28 and 3x32x32.
+/// conv4: batch 64 of 64x28x28, four times convolution 64 -> 64 3x3, batch norm, ReLU; global average pool,
+/// linear. 10 classes.
 
 #include <memory>
 #include <string>
@@ -25,12 +26,12 @@ enum class BatchNorm { live, folded };
 
 struct Network {
   std::shared_ptr<Module> model;
-  Tensor x;       ///< as a loader gives it, row-major; conv4's, which stands for an inner value, channels_last
+  Tensor x;  ///< as a loader gives it, row-major; conv4's, which stands for an inner value, channels_last
   Tensor labels;  ///< i64
 };
 
-/// In training mode; quantized by the preset ("int8", "fp8") and calibrated on `x`, unless fp32. The same seed
-/// for every call.
+/// In training mode; quantized by the preset ("int8", "fp8") and calibrated on `x`, unless fp32. The same
+/// seed for every call.
 [[nodiscard]] Network make_network(std::string_view name, Numbers numbers, BatchNorm batch_norm);
 
 /// forward, cross-entropy, backward, stochastic gradient descent with momentum: a step as a user writes it.

@@ -13,6 +13,7 @@ class Side:
     run: Callable[[], Any]  # one call is timed
     results: Callable[[], dict] = dict  # name -> tensor of one call, compared by the own side
     value: Optional[Callable[[], float]] = None  # a measurement other than time
+    variant: str = ""  # which of several ways it is, for the report
 
 
 def row(*names):
@@ -42,7 +43,7 @@ def write_array(folder, name, tensor):
 
 def versions():
     found = {}
-    for package in ("torch", "torchao", "nvidia-modelopt", "brevitas", "numpy"):
+    for package in ("torch", "torchao", "nvidia-modelopt", "brevitas", "onnx", "onnxruntime", "numpy"):
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

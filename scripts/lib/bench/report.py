@@ -68,13 +68,14 @@ def verdict(result):
 
 
 def table(report):
-    lines = ["| row (ratio = ours / theirs) | ratio | least .. most | ours | theirs | unit | rounds | threads | goal (must / stretch) |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
+    lines = ["| row (ratio = ours / theirs) | ratio | least .. most | ours | theirs | unit | rounds | threads | goal (must / stretch) | "
+             "variant of theirs |",
+             "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
     for r in report["results"]:
         lines.append(f"| `{r['name']}` | {r['ratio']:.3f} | {r['ratio_min']:.3f} .. {r['ratio_max']:.3f} | {r['ours']:.4g} | "
-                     f"{r['theirs']:.4g} | {r['unit']} | {r['rounds']} | {r['threads']} | {verdict(r)} |")
+                     f"{r['theirs']:.4g} | {r['unit']} | {r['rounds']} | {r['threads']} | {verdict(r)} | {r['variant']} |")
     for failure in report["failures"]:
-        lines.append(f"| `{failure['name']}` | FAILED | {failure['reason']} | | | | | | |")
+        lines.append(f"| `{failure['name']}` | FAILED | {failure['reason']} | | | | | | | |")
     return "\n".join(lines)
 
 

@@ -1,0 +1,194 @@
+"""Float networks made quantization-aware, as users of each library would: INT8 weights per output channel, activations
+per tensor, ranges calibrated on the batch. Each conversion checks that what it made quantizes; batch norm stays as it is.
+"""
+
+import torch
+from torch import nn
+
+LAYERS = (nn.Conv2d, nn.Linear)
+
+
+def check(good, what):
+    if not good:
+        raise AssertionError(what)
+
+
+def layers_of(model):
+    return [module for module in model.modules() if isinstance(module, LAYERS)]
+
+
+class QuantConv2d(nn.Conv2d):
+    def forward(self, x):
+        return self._conv_forward(self.input_quantizer(x), self.weight_quantizer(self.weight), self.bias)
+
+
+class QuantLinear(nn.Linear):
+    def forward(self, x):
+        return nn.functional.linear(self.input_quantizer(x), self.weight_quantizer(self.weight), self.bias)
+
+
+def with_quantizers(model, make_input, make_weight):
+    """The same layers with two quantizers each, made by functions of the layer."""
+    for layer in layers_of(model):
+        layer.input_quantizer, layer.weight_quantizer = make_input(layer), make_weight(layer)
+        layer.__class__ = QuantConv2d if isinstance(layer, nn.Conv2d) else QuantLinear
+    return model
+
+
+def distinct(values):
+    return len(torch.unique(values))
+
+
+def check_grids(network):
+    """At most 256 values in each input, at most 255 or 256 in each channel of a weight, whose channels differ."""
+    x = torch.randn(4096)
+    for layer in layers_of(network.model):
+        quantized = layer.weight_quantizer(layer.weight).detach()
+        check(2 < distinct(layer.input_quantizer(x)) <= 256, "an input is not on 8 bits")
+        check(max(map(distinct, quantized)) <= 256 and not torch.equal(quantized, layer.weight), "nor a weight")
+        check(len(quantized) < 8 or distinct(quantized) > 256, "the weight has one range, not one a channel")
+
+
+def torch_observing(network):
+    """torch.ao's default for training on x86: ranges follow the batches, observer and fake quantization in one operator."""
+    from torch.ao.quantization import get_default_qat_qconfig
+
+    config = get_default_qat_qconfig("x86")
+    with_quantizers(network.model, lambda _: config.activation(), lambda _: config.weight())
+    network.model(network.x)
+    check_grids(network)
+    return network.model
+
+
+def torch_kept(network):
+    """The same grids by torch.ao's FakeQuantize, the observers switched off after one batch."""
+    from torch.ao import quantization
+
+    activation = quantization.FakeQuantize.with_args(observer=quantization.MovingAverageMinMaxObserver, quant_min=0,
+                                                     quant_max=255, dtype=torch.quint8)
+    with_quantizers(network.model, lambda _: activation(),
+                    lambda _: quantization.default_per_channel_weight_fake_quant())
+    network.model(network.x)
+    network.model.apply(quantization.disable_observer)
+    check_grids(network)
+    return network.model
+
+
+def modelopt(network, config):
+    import modelopt.torch.quantization as mtq
+
+    model = mtq.quantize(network.model, config, lambda model: model(network.x))
+    for layer in (module for module in model.modules() if hasattr(module, "weight_quantizer")):
+        for quantizer in (layer.input_quantizer, layer.weight_quantizer):
+            check(quantizer.is_enabled and quantizer.amax is not None, "a quantizer of ModelOpt is off or has no range")
+    return model.train()
+
+
+def modelopt_int8(network):
+    import modelopt.torch.quantization as mtq
+
+    model = modelopt(network, mtq.INT8_DEFAULT_CFG)
+    quantized = [module for module in model.modules() if hasattr(module, "weight_quantizer")]
+    check(len(quantized) == len(layers_of(model)), "not every layer is quantized")
+    check(all(layer.weight_quantizer.amax.numel() == len(layer.weight) for layer in quantized), "weights have one range")
+    return model
+
+
+def modelopt_fp8(network):
+    import modelopt.torch.quantization as mtq
+
+    model = modelopt(network, mtq.FP8_DEFAULT_CFG)
+    check(all(module.num_bits == (4, 3) for name, module in model.named_modules() if name.endswith("weight_quantizer")),
+          "the format is not E4M3")
+    return model
+
+
+def brevitas_layer(layer):
+    from brevitas import nn as quant_nn
+    from brevitas.quant import Int8ActPerTensorFloat, Int8WeightPerChannelFloat
+
+    quantizers = {"weight_quant": Int8WeightPerChannelFloat, "input_quant": Int8ActPerTensorFloat,
+                  "input_collect_stats_steps": 2, "bias": layer.bias is not None}
+    if isinstance(layer, nn.Linear):
+        made = quant_nn.QuantLinear(layer.in_features, layer.out_features, **quantizers)
+    else:
+        made = quant_nn.QuantConv2d(layer.in_channels, layer.out_channels, layer.kernel_size, stride=layer.stride,
+                                    padding=layer.padding, **quantizers)
+    made.load_state_dict(layer.state_dict(), strict=False)
+    return made
+
+
+def brevitas_int8(network):
+    """Scales of inputs are parameters after two batches of statistics, not 300: what is timed is what follows these."""
+    for parent in list(network.model.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child) in LAYERS:
+                setattr(parent, name, brevitas_layer(child))
+    for _ in range(3):
+        network.model(network.x)
+    for layer in layers_of(network.model):
+        check(layer.quant_weight().scale.numel() == len(layer.weight), "the weight has one range")
+        check(layer.input_quant.is_quant_enabled and layer.input_quant.scale() is not None, "an input is not quantized")
+    return network.model
+
+
+class MaskedFakeQuant(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x, scale, bound):
+        codes = torch.round(x / scale)
+        context.save_for_backward(codes.abs() <= bound)
+        return torch.clamp(codes, -bound, bound) * scale
+
+    @staticmethod
+    def backward(context, gradient):
+        (mask,) = context.saved_tensors
+        return gradient * mask, None, None
+
+
+class Masked(nn.Module):
+    """Straight-through inside of the range, by a function of autograd's that keeps a mask."""
+
+    def __init__(self, amax):
+        super().__init__()
+        self.register_buffer("scale", amax / 127)
+
+    def forward(self, x):
+        return MaskedFakeQuant.apply(x, self.scale, 127.0)
+
+
+class Detached(Masked):
+    """The same without a function: autograd sees the clamp alone."""
+
+    def forward(self, x):
+        clipped = torch.clamp(x, -127 * self.scale, 127 * self.scale)
+        return clipped + (torch.round(clipped / self.scale) * self.scale - clipped).detach()
+
+
+def input_ranges(network):
+    found, hooks = {}, []
+    for layer in layers_of(network.model):
+        hooks.append(layer.register_forward_pre_hook(lambda layer, inputs: found.update({layer: inputs[0].abs().max()})))
+    with torch.no_grad():
+        network.model(network.x)
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+def expert(network, quantizer):
+    ranges = input_ranges(network)
+
+    def weight_range(layer):
+        return layer.weight.detach().abs().amax(tuple(range(1, layer.weight.dim())), keepdim=True)
+
+    with_quantizers(network.model, lambda layer: quantizer(ranges[layer]), lambda layer: quantizer(weight_range(layer)))
+    check_grids(network)
+    return network.model
+
+
+def expert_function(network):
+    return expert(network, Masked)
+
+
+def expert_detached(network):
+    return expert(network, Detached)
