@@ -91,12 +91,12 @@ TrainingStep::TrainingStep(Network network)
       optimizer_(network_.model->named_parameters(), {.learning_rate = kLearningRate, .momentum = 0.9}) {}
 
 void TrainingStep::run() {
+  zero_grad();
   loss().backward();
   optimizer_.step();
 }
 
-Variable TrainingStep::loss() {
-  optimizer_.zero_grad();
+Variable TrainingStep::loss() const {
   return ops::cross_entropy((*network_.model)(network_.x), network_.labels);
 }
 

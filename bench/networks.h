@@ -39,8 +39,9 @@ class TrainingStep {
  public:
   explicit TrainingStep(Network network);
   void run();
-  /// Gradients forgotten, then forward alone.
-  [[nodiscard]] Variable loss();
+  void zero_grad() { optimizer_.zero_grad(); }
+  /// Forward alone.
+  [[nodiscard]] Variable loss() const;
 
  private:
   Network network_;

@@ -50,6 +50,10 @@ struct Row {
 
 [[nodiscard]] std::vector<Row> kernel_rows();
 [[nodiscard]] std::vector<Row> step_rows();
+[[nodiscard]] std::vector<Row> memory_rows();
+[[nodiscard]] std::vector<Row> eval_rows();
+[[nodiscard]] std::vector<Row> scaling_rows();
+[[nodiscard]] std::vector<Row> loader_rows();
 
 /// Every row of every family, in the order of the report.
 [[nodiscard]] std::vector<Row> all_rows();

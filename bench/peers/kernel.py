@@ -1,10 +1,11 @@
 """Peers of the rows kernel.*: one call is the forward (with what it keeps for backward), backward, or both."""
 
-import time
+from dataclasses import replace
 
 import torch
 
 from peer import Side, read_array, row
+from variants import fastest
 
 
 @row("kernel.fake_quant_int8.l2/torch", "kernel.fake_quant_int8.dram/torch")
@@ -69,16 +70,6 @@ def compiled_forms(amax, scale):
     return {"one loop": together, "x kept": lambda x, dy: (forward(x), backward(x, dy)), "mask kept": with_mask}
 
 
-def seconds(run):
-    run(), run()
-    times = []
-    for _ in range(5):
-        start = time.process_time()
-        run()
-        times.append(time.process_time() - start)
-    return min(times)
-
-
 @row("kernel.fake_quant_int8_fwd_bwd.l2/inductor", "kernel.fake_quant_int8_fwd_bwd.dram/inductor")
 def inductor(_name, settings):
     """The fastest of the compiled forms on these inputs."""
@@ -86,14 +77,8 @@ def inductor(_name, settings):
     x, dy = read_array(settings.exchange, "x"), read_array(settings.exchange, "dy")
     amax = read_array(settings.exchange, "amax")[0]
     forms = compiled_forms(amax.item(), (127.0 / amax).item())
-    times = {name: seconds(lambda form=form: form(x, dy)) for name, form in forms.items()}
-    fastest = forms[min(times, key=times.get)]
-
-    def run():
-        return fastest(x, dy)
-
-    print("seconds a call:", times)
-    return Side(run, lambda: dict(zip(("y", "dx"), run())))
+    side = fastest({name: lambda form=form: lambda: form(x, dy) for name, form in forms.items()})
+    return replace(side, results=lambda: dict(zip(("y", "dx"), side.run())))
 
 
 @row("kernel.backward_mask.dram/torch")

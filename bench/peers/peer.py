@@ -1,7 +1,7 @@
 """What the files of peers share: the list of rows, arrays exchanged with the own side, versions."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Callable, Optional
 
@@ -14,6 +14,7 @@ class Side:
     results: Callable[[], dict] = dict  # name -> tensor of one call, compared by the own side
     value: Optional[Callable[[], float]] = None  # a measurement other than time
     variant: str = ""  # which of several ways it is, for the report
+    variants: dict = field(default_factory=dict)  # what each of them gave
 
 
 def row(*names):

@@ -5,7 +5,7 @@ from torch.nn import functional
 
 import quantized
 from networks import INPUTS, make_network
-from peer import Side, row
+from peer import row
 from variants import fastest
 
 LEARNING_RATE = 1e-5  # as ours: the numbers hardly move
@@ -56,8 +56,7 @@ def ways(name, folded, forms, bf16):
 def step_side(row_name, settings, forms, bf16=False):
     torch.set_num_threads(settings.threads)
     parts = row_name.split(".")
-    variant, run = fastest(ways(parts[1], parts[2] == "folded", forms, bf16))
-    return Side(run, variant=variant)
+    return fastest(ways(parts[1], parts[2] == "folded", forms, bf16))
 
 
 def rows(peer, *subjects):

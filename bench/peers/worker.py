@@ -2,7 +2,8 @@
 
 One request a line, one line of JSON as answer, as bench/server.cpp tells:
   hello               {"versions": {name: version}}
-  prepare ROW         {"variant": text}, which way the peer runs; the inputs are read from the exchange folder
+  prepare ROW         {"variant": text, "variants": {text: what it gave}}, which of its ways the peer runs; the inputs are
+                      read from the exchange folder
   publish             {}; one call's results are written there
   run theirs CALLS    {"wall": seconds, "cpu": seconds} for all calls after an untimed one, or {"value": v}
 A row "<family>.<what>/<peer>" is made by a function of <family>.py beside this file, registered with peer.row(name).
@@ -58,7 +59,7 @@ class Worker:
         self.side = peer.ROWS[name](self.settings)
         if self.side.value is None:
             settle(self.side.run, 10)
-        return {"variant": self.side.variant}
+        return {"variant": self.side.variant, "variants": self.side.variants}
 
     def publish(self):
         for name, values in self.side.results().items():

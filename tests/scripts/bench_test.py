@@ -52,8 +52,8 @@ class Bench(unittest.TestCase):
             self.assertEqual((result["unit"], result["rounds"], result["threads"]), ("ms", 5, 2))
             for key, value in {"ratio": 0.5, "ratio_min": 0.5, "ratio_max": 0.5, "ours": 20.0, "theirs": 40.0}.items():
                 self.assertAlmostEqual(result[key], value)
-        self.assertEqual([r["variant"] for r in report["results"]], ["", "compiled peer"])
-        self.assertRegex(done.stdout, r"\| `fake.equal.small/torch` \| 0.500 \|.*\| compiled peer \|\n")
+        self.assertEqual([r.get("variants") for r in report["results"]], [None, {"eager": 50.0, "compiled": 40.0}])
+        self.assertRegex(done.stdout, r"\| `fake.equal.small/torch` \| 0.500 \|.*\| compiled \|\n")
 
     def test_values_instead_of_times(self):
         self.assertEqual(self.bench("--quick", "fake.value").returncode, 0)

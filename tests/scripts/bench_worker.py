@@ -29,7 +29,9 @@ for request in sys.stdin:
     elif verb == "rows":
         reply = {"rows": ROWS}
     elif verb == "prepare":
-        row, reply = words[0], {"units_per_second": 1000.0, "checked": True, "variant": f"compiled {SIDE}"}
+        row, reply = words[0], {"units_per_second": 1000.0, "checked": True}
+        if SIDE == "peer":
+            reply = {"variant": "compiled", "variants": {"eager": 50.0, "compiled": 40.0}}
     elif verb == "check":
         reply = {"difference": "y[3]: ours 1, expected 2" if "different" in row else ""}
     elif verb == "run":

@@ -73,7 +73,7 @@ def table(report):
              "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
     for r in report["results"]:
         lines.append(f"| `{r['name']}` | {r['ratio']:.3f} | {r['ratio_min']:.3f} .. {r['ratio_max']:.3f} | {r['ours']:.4g} | "
-                     f"{r['theirs']:.4g} | {r['unit']} | {r['rounds']} | {r['threads']} | {verdict(r)} | {r['variant']} |")
+                     f"{r['theirs']:.4g} | {r['unit']} | {r['rounds']} | {r['threads']} | {verdict(r)} | {r.get('variant', '')} |")
     for failure in report["failures"]:
         lines.append(f"| `{failure['name']}` | FAILED | {failure['reason']} | | | | | | | |")
     return "\n".join(lines)

@@ -50,10 +50,10 @@ class Runner:
                 if not row["python"]:
                     return self.figures(row, prepared, own, own)
                 with self.peer() as peer:
-                    variant = peer.ask("prepare", row["name"]).get("variant", "")
+                    variant = peer.ask("prepare", row["name"])
                     if prepared["checked"]:
                         peer.ask("publish")
-                    return {**self.figures(row, prepared, own, peer), "variant": variant}
+                    return {**self.figures(row, prepared, own, peer), **variant}
         finally:
             for name in os.listdir(self.exchange):
                 os.remove(os.path.join(self.exchange, name))
@@ -66,7 +66,7 @@ class Runner:
         ours, theirs = (Timed(worker, side, clock, prepared["units_per_second"])
                         for worker, side in ((own, "ours"), (peer, "theirs")))
         return {"name": row["name"], **run_rounds(ours, theirs, self.plan), "unit": row["unit"],
-                "rounds": self.plan.rounds, "threads": self.threads, "clock": clock, "variant": ""}
+                "rounds": self.plan.rounds, "threads": self.threads, "clock": clock}
 
 
 def run_all(runner, rows, tell):

@@ -1,0 +1,33 @@
+#include <memory>
+
+#include "fakequant/bench/networks.h"
+#include "fakequant/bench/row.h"
+#include "fakequant/core/threads.h"
+
+namespace fq::bench {
+namespace {
+
+Side on_threads(const std::shared_ptr<TrainingStep>& step, int threads) {
+  return {[=] {
+            detail::set_threads(threads);
+            step->run();
+          },
+          {}};
+}
+
+}  // namespace
+
+std::vector<Row> scaling_rows() {
+  Row row{"scaling.resnet20.2_threads/1_thread", "ms", Clock::wall, false, {}};
+  row.make = [](const Settings&) {
+    const auto step =
+        std::make_shared<TrainingStep>(make_network("resnet20", Numbers::int8, BatchNorm::live));
+    Work work;
+    work.ours = on_threads(step, 2);
+    work.theirs = on_threads(step, 1);
+    return work;
+  };
+  return {row};
+}
+
+}  // namespace fq::bench
