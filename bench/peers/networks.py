@@ -65,9 +65,9 @@ def fold_batch_norm(module):
     for name, child in list(module.named_children()):
         fold_batch_norm(child)
         if isinstance(child, nn.BatchNorm2d):
-            before = str(int(name) - 1)
-            fused = nn.utils.fusion.fuse_conv_bn_eval(module[int(before)].eval(), child.eval())
-            module[int(before)], module[int(name)] = fused, nn.Identity()
+            before = int(name) - 1
+            fused = nn.utils.fusion.fuse_conv_bn_eval(module[before].eval(), child.eval())
+            module[before], module[int(name)] = fused.requires_grad_(), nn.Identity()  # the new bias is not trained else
 
 
 def make_network(name, folded):

@@ -30,8 +30,10 @@ def training_step(network, channels_last, compiled, bf16):
         loss_of(x).backward()
         optimizer.step()
 
-    if not torch.isfinite(loss_of(x)):
-        raise ArithmeticError("the loss is not finite")
+    run()
+    for name, parameter in model.named_parameters():
+        if parameter.grad is None or not parameter.grad.isfinite().all():
+            raise ArithmeticError(f"{name} is not trained")
     return run
 
 
