@@ -42,21 +42,54 @@ Layout Accumulator::layout() const {
 }
 Device Accumulator::device() const { return body(*this).device(); }
 
-Tensor to_float(const Accumulator& x, Tensor* mask) {
-  Tensor out;
-  if (const auto* concat = std::get_if<AccumulatorConcat>(&x.value)) {
-    std::vector<Tensor> parts;
-    for (const auto& part : concat->parts) parts.push_back(to_float(part));
-    out = detail::join(parts, concat->axis);
-  } else if (const auto* view = std::get_if<AccumulatorReshape>(&x.value)) {
-    out = to_float(view->inner.at(0)).to(Layout::row_major).reshape(view->shape);
-  } else {
-    out = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
-    if (out.device().is_cpu()) cpu::accumulator_values(x, out);
+namespace {
+
+Tensor joined_floats(const AccumulatorConcat& x) {
+  std::vector<Tensor> parts;
+  for (const auto& part : x.parts) parts.push_back(to_float(part));
+  return detail::join(parts, x.axis);
+}
+
+Tensor in_rows(const Tensor& x, const Shape& shape) { return x.to(Layout::row_major).reshape(shape); }
+
+/// What a part of x is to its reader: the ReLU of the whole is its own.
+Accumulator with_relu(Accumulator part, bool relu) {
+  part.relu = part.relu || relu;
+  return part;
+}
+
+QuantizedTensor requantize_parts(const AccumulatorConcat& x, bool relu, const QuantSpec& spec,
+                                 bool with_mask) {
+  std::vector<Tensor> codes, masks;
+  for (const auto& part : x.parts) {
+    auto rounded = requantize(with_relu(part, relu), spec, with_mask);
+    codes.push_back(std::move(rounded.codes));
+    masks.push_back(std::move(rounded.mask));
   }
-  if (!x.relu) return out;
+  return {detail::join(codes, x.axis), spec, with_mask ? detail::join(masks, x.axis) : Tensor()};
+}
+
+QuantizedTensor requantize_view(const AccumulatorReshape& x, bool relu, const QuantSpec& spec,
+                                bool with_mask) {
+  const auto inner = requantize(with_relu(x.inner.at(0), relu), spec, with_mask);
+  return {in_rows(inner.codes, x.shape), spec, with_mask ? in_rows(inner.mask, x.shape) : Tensor()};
+}
+
+}  // namespace
+
+Tensor to_float(const Accumulator& x, Tensor* mask) {
+  const auto* concat = std::get_if<AccumulatorConcat>(&x.value);
+  const auto* view = std::get_if<AccumulatorReshape>(&x.value);
+  Tensor out;
+  if (concat != nullptr) out = joined_floats(*concat);
+  if (view != nullptr) out = in_rows(to_float(view->inner.at(0)), view->shape);
+  const bool composed = out.defined();
+  if (!composed) out = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
+  if (!x.relu) mask = nullptr;
   if (mask != nullptr) *mask = Tensor::empty(out.shape(), DType::u1, out.device(), out.layout());
-  if (out.device().is_cpu()) cpu::relu_values(out, mask);
+  if (!out.device().is_cpu()) return out;
+  if (!composed) cpu::accumulator_values(x, out, mask);
+  if (composed && x.relu) cpu::relu_values(out, mask);
   return out;
 }
 
@@ -64,30 +97,14 @@ QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool wit
   FQ_CHECK(spec.format.is_integer() && spec.granularity.is_per_tensor(), "requantize",
            "'{}' is {} {}: accumulators round to one integer grid", spec.name, to_string(spec.format),
            to_string(spec.granularity));
+  if (const auto* concat = std::get_if<AccumulatorConcat>(&x.value))
+    return requantize_parts(*concat, x.relu, spec, with_mask);
+  if (const auto* view = std::get_if<AccumulatorReshape>(&x.value))
+    return requantize_view(*view, x.relu, spec, with_mask);
   QuantizedTensor out{{}, spec, {}};
-  bool masked = false;
-  if (const auto* concat = std::get_if<AccumulatorConcat>(&x.value)) {
-    std::vector<Tensor> parts;
-    for (auto part : concat->parts) {
-      part.relu = part.relu || x.relu;
-      parts.push_back(requantize(part, spec, false).codes);
-    }
-    out.codes = detail::join(parts, concat->axis);
-  } else if (const auto* view = std::get_if<AccumulatorReshape>(&x.value)) {
-    auto inner = view->inner.at(0);
-    inner.relu = inner.relu || x.relu;
-    out.codes = requantize(inner, spec, false).codes.to(Layout::row_major).reshape(view->shape);
-  } else {
-    out.codes = Tensor::empty(x.shape(), spec.format.code_dtype(), x.device(), x.layout());
-    if (with_mask) out.mask = Tensor::empty(out.shape(), DType::u1, x.device(), out.layout());
-    if (x.device().is_cpu()) masked = cpu::accumulator_codes(x, spec, out);
-  }
-  if (with_mask && !masked) {
-    out.mask = Tensor::empty(out.shape(), DType::u1, x.device(), out.layout());
-    Accumulator plain = x;
-    plain.relu = false;
-    if (x.device().is_cpu()) cpu::range_mask(to_float(plain), cpu::grid_rows(spec)[0], x.relu, out.mask);
-  }
+  out.codes = Tensor::empty(x.shape(), spec.format.code_dtype(), x.device(), x.layout());
+  if (with_mask) out.mask = Tensor::empty(out.shape(), DType::u1, x.device(), out.layout());
+  if (x.device().is_cpu()) cpu::accumulator_codes(x, spec, out);
   return out;
 }
 

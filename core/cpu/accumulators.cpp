@@ -1,70 +1,108 @@
-#include "fakequant/core/check.h"
+#include <algorithm>
+
+#include "fakequant/core/cpu/accumulator_kernels.h"
 #include "fakequant/core/cpu/codes.h"
 #include "fakequant/core/cpu/requantize.h"
 
 namespace fq::cpu {
 namespace {
 
-/// Calls f(i, channel, A) with A = the sum and its bias code, exact in int32.
+/// Calls f(begin, count) for stretches of all elements, in parallel.
 template <class F>
-void for_sums(const Tensor& tensor, const Tensor& bias_codes, int axis, F&& f) {
-  const auto* sums = tensor.data<std::int32_t>(tensor.layout());
-  const auto* bias = bias_codes.defined() ? bias_codes.data<std::int32_t>() : nullptr;
-  for_runs(tensor.numel(), Channels::of(tensor.shape(), tensor.layout(), axis),
-           [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
-             const std::int32_t b = bias != nullptr ? bias[channel] : 0;
-             for (std::int64_t i = begin; i < end; ++i) f(i, channel, static_cast<float>(sums[i] + b));
-           });
+void for_stretches(const Tensor& x, F&& f) {
+  for_runs(x.numel(), {1, x.numel()},
+           [&](std::int64_t begin, std::int64_t end, std::int64_t) { f(begin, end - begin); });
 }
 
-struct Scales {
-  const float* values;
-  bool one;
-  explicit Scales(const Tensor& scale) : values(scale.data<float>()), one(scale.numel() == 1) {}
-  float operator[](std::int64_t channel) const { return values[one ? 0 : channel]; }
-};
+Codes codes_of(const QuantizedTensor& x, std::int64_t begin) {
+  return Codes{x.codes.raw(), x.codes.dtype()}.from(begin);
+}
+float scale_of(const QuantizedTensor& x) { return x.spec.scale.data<float>()[0]; }
+float offset_of(const QuantSpec& spec) { return static_cast<float>(spec.zero_point); }
 
-/// Calls f(i, a, b) with the two codes as floats.
-template <class F>
-void for_pairs(const CodeAddition& x, F&& f) {
-  const void* a = x.a.codes.raw();
-  const void* b = x.b.codes.raw();
-  const DType ta = x.a.codes.dtype(), tb = x.b.codes.dtype();
-  for_runs(x.a.codes.numel(), {1, x.a.codes.numel()},
-           [&](std::int64_t begin, std::int64_t end, std::int64_t) {
-             for (std::int64_t i = begin; i < end; ++i) f(i, load_code(a, ta, i), load_code(b, tb, i));
-           });
+std::uint8_t* mask_of(Tensor* mask) {
+  return mask != nullptr ? static_cast<std::uint8_t*>(mask->mutable_raw()) : nullptr;
 }
 
 float pooled_scale(const PooledSums& x) {
   return scalar::div_(x.scale.data<float>()[0], static_cast<float>(x.count));
 }
 
+/// Calls f(first element, length, channel) for elements [begin, end) in memory order: stretches of one
+/// channel, or of consecutive ones from `channel` on where the channel is innermost.
+template <class F>
+void for_channels(const Channels& view, std::int64_t begin, std::int64_t end, F&& f) {
+  for (std::int64_t i = begin; i < end;) {
+    const std::int64_t channel = view.at(i);
+    const std::int64_t left = view.inner == 1 ? view.channels - channel : view.inner - i % view.inner;
+    const std::int64_t length = std::min(left, end - i);
+    f(i, length, channel);
+    i += length;
+  }
+}
+
+/// Floats of [0, count) from sums, one by one from `done` on.
+void rest_of_sums(const std::int32_t* sums, std::int64_t done, std::int64_t count, const SumValues& v,
+                  float* out) {
+  for (std::int64_t i = done; i < count; ++i) {
+    const std::int64_t c = v.innermost ? i : 0;
+    const auto a = static_cast<float>(sums[i] + (v.bias != nullptr ? v.bias[c] : 0));
+    out[i] = v.shift != nullptr ? scalar::normalized_sum(a, v.scale[c], v.shift[c])
+                                : scalar::dequantize_code(a, v.scale[c]);
+  }
+}
+
 struct ValuesOf {
-  float* out;
+  Tensor& out;
+  bool with_relu;
+  std::uint8_t* mask;
+
+  /// f(begin, count, where their values go)
+  template <class F>
+  void write(F&& f) const {
+    auto* values = out.mutable_data<float>(out.layout());
+    for_stretches(out, [&](std::int64_t i, std::int64_t count) {
+      f(i, count, values + i);
+      if (with_relu) relu(values + i, count, mask != nullptr ? mask + i / 8 : nullptr);
+    });
+  }
+  /// `v` for channel 0
+  void sums(const Tensor& tensor, int axis, const SumValues& v) const {
+    const auto view = Channels::of(tensor.shape(), tensor.layout(), axis);
+    const auto* from = tensor.data<std::int32_t>(tensor.layout());
+    write([&](std::int64_t begin, std::int64_t count, float* to) {
+      for_channels(view, begin, begin + count, [&](std::int64_t at, std::int64_t length, std::int64_t c) {
+        const SumValues own{v.bias != nullptr ? v.bias + c : nullptr, v.scale + c,
+                            v.shift != nullptr ? v.shift + c : nullptr, view.inner == 1};
+        float* values = to + at - begin;
+        rest_of_sums(from + at, sum_values(from + at, length, own, values), length, own, values);
+      });
+    });
+  }
+
   void operator()(const ProductSums& x) const {
-    const Scales scale(x.scale);
-    for_sums(x.sums, x.bias, x.axis,
-             [&](auto i, auto c, float a) { out[i] = scalar::dequantize_code(a, scale[c]); });
+    const auto channels = Channels::of(x.sums.shape(), x.sums.layout(), x.axis).channels;
+    auto scale = x.scale.to_vector<float>();
+    if (scale.size() == 1) scale.assign(static_cast<std::size_t>(channels), scale[0]);
+    const auto* bias = x.bias.defined() ? x.bias.data<std::int32_t>() : nullptr;
+    sums(x.sums, x.axis, {bias, scale.data(), nullptr, false});
   }
   void operator()(const NormalizedSums& x) const {
-    const auto *factor = x.factor.data<float>(), *shift = x.shift.data<float>();
-    for_sums(x.sums, {}, x.axis,
-             [&](auto i, auto c, float a) { out[i] = scalar::normalized_sum(a, factor[c], shift[c]); });
+    sums(x.sums, x.axis, {nullptr, x.factor.data<float>(), x.shift.data<float>(), false});
   }
   void operator()(const PooledSums& x) const {
-    const auto* sums = x.sums.data<std::int32_t>(x.sums.layout());
-    const float scale = pooled_scale(x);
-    for (std::int64_t i = 0; i < x.sums.numel(); ++i)
-      out[i] = scalar::dequantize_code(static_cast<float>(sums[i]), scale);
+    const Codes all{x.sums.raw(), DType::i32};
+    write([&](std::int64_t i, std::int64_t count, float* to) {
+      dequantize(all.from(i), count, pooled_scale(x), to);
+    });
   }
   void operator()(const Averages& x) const {
-    std::memcpy(out, x.values.raw(), static_cast<std::size_t>(x.values.nbytes()));
+    const auto* values = x.values.data<float>(x.values.layout());
+    write([&](std::int64_t i, std::int64_t count, float* to) { std::copy_n(values + i, count, to); });
   }
   void operator()(const CodeAddition& x) const {
-    const float sa = x.a.spec.scale.data<float>()[0], sb = x.b.spec.scale.data<float>()[0];
-    for_pairs(x, [&](auto i, float a, float b) {
-      out[i] = scalar::add_(scalar::dequantize_code(a, sa), scalar::dequantize_code(b, sb));
+    write([&](std::int64_t i, std::int64_t count, float* to) {
+      addition_values(codes_of(x.a, i), codes_of(x.b, i), count, scale_of(x.a), scale_of(x.b), to);
     });
   }
   void operator()(const AccumulatorConcat&) const {}   // joined by the caller
@@ -74,33 +112,47 @@ struct ValuesOf {
 struct CodesOf {
   const QuantSpec& spec;
   const GridRow& row;
-  float lower;
-  void* codes;
-  DType dtype;
+  bool relu;
+  QuantizedTensor& out;
 
-  void operator()(const ProductSums&) const {}     // in one pass with the mask
-  void operator()(const NormalizedSums&) const {}  // in one pass with the mask
+  [[nodiscard]] Reader reader() const {
+    return {relu ? std::max(row.lower, 0.0f) : row.lower, row.upper, relu ? 0.0f : row.mask_lower, row.amax,
+            relu};
+  }
+  /// f(begin, count, where their codes go)
+  template <class F>
+  void write(F&& f) const {
+    auto* codes = static_cast<std::byte*>(out.codes.mutable_raw());
+    auto* mask = mask_of(out.mask.defined() ? &out.mask : nullptr);
+    const DType dtype = out.codes.dtype();
+    for_stretches(out.codes, [&](std::int64_t i, std::int64_t count) {
+      f(i, count, CodesOut{codes + byte_size(dtype, i), dtype, mask != nullptr ? mask + i / 8 : nullptr});
+    });
+  }
+
+  void operator()(const ProductSums& x) const { requantize_products(x, row, relu, out); }
+  void operator()(const NormalizedSums& x) const { requantize_normalized(x, row, relu, out); }
   void operator()(const PooledSums& x) const {
     const auto* sums = x.sums.data<std::int32_t>(x.sums.layout());
     const float m =
         scalar::div_(x.scale.data<float>()[0], scalar::mul_(row.scale, static_cast<float>(x.count)));
-    for (std::int64_t i = 0; i < x.sums.numel(); ++i)
-      store_code(codes, dtype, i, scalar::requantize_code(static_cast<float>(sums[i]), m, lower, row.upper));
+    write([&](std::int64_t i, std::int64_t count, const CodesOut& to) {
+      requantize_sums(sums + i, count, m, pooled_scale(x), reader(), to);
+    });
   }
   void operator()(const Averages& x) const {
     const auto* values = x.values.data<float>(x.values.layout());
-    const auto offset = static_cast<float>(spec.zero_point);
-    for (std::int64_t i = 0; i < x.values.numel(); ++i)
-      store_code(codes, dtype, i, scalar::average_code(values[i], row.scale, offset, lower, row.upper));
+    write([&](std::int64_t i, std::int64_t count, const CodesOut& to) {
+      requantize_averages(values + i, count, row.scale, offset_of(spec), reader(), to);
+    });
   }
   void operator()(const CodeAddition& x) const {
-    const auto za = static_cast<float>(x.a.spec.zero_point), zb = static_cast<float>(x.b.spec.zero_point);
-    const auto zy = static_cast<float>(spec.zero_point);
-    const float ra = scalar::div_(x.a.spec.scale.data<float>()[0], row.scale);
-    const float rb = scalar::div_(x.b.spec.scale.data<float>()[0], row.scale);
+    const float ra = scalar::div_(scale_of(x.a), row.scale), rb = scalar::div_(scale_of(x.b), row.scale);
+    const float za = offset_of(x.a.spec), zb = offset_of(x.b.spec), zy = offset_of(spec);
     const float fused = scalar::sub_(zy, scalar::add_(scalar::mul_(ra, za), scalar::mul_(rb, zb)));
-    for_pairs(x, [&](auto i, float a, float b) {
-      store_code(codes, dtype, i, scalar::add_code(a + za, b + zb, ra, rb, fused, zy, lower, row.upper));
+    const AdditionGrid grid{ra, rb, fused, za, zb, zy, scale_of(x.a), scale_of(x.b)};
+    write([&](std::int64_t i, std::int64_t count, const CodesOut& to) {
+      requantize_addition(codes_of(x.a, i), codes_of(x.b, i), count, grid, reader(), to);
     });
   }
   void operator()(const AccumulatorConcat&) const {}   // joined by the caller
@@ -109,46 +161,20 @@ struct CodesOf {
 
 }  // namespace
 
-void accumulator_values(const Accumulator& x, Tensor& out) {
-  std::visit(ValuesOf{out.mutable_data<float>(out.layout())}, x.value);
+void accumulator_values(const Accumulator& x, Tensor& out, Tensor* mask) {
+  std::visit(ValuesOf{out, x.relu, mask_of(mask)}, x.value);
 }
 
-bool accumulator_codes(const Accumulator& x, const QuantSpec& spec, QuantizedTensor& out) {
+void accumulator_codes(const Accumulator& x, const QuantSpec& spec, QuantizedTensor& out) {
   const GridRow row = grid_rows(spec)[0];
-  if (const auto* products = std::get_if<ProductSums>(&x.value)) {
-    requantize_products(*products, row, x.relu, out);
-    return true;
-  }
-  if (const auto* normalized = std::get_if<NormalizedSums>(&x.value)) {
-    requantize_normalized(*normalized, row, x.relu, out);
-    return true;
-  }
-  const float lower = x.relu ? std::max(row.lower, 0.0f) : row.lower;
-  std::visit(CodesOf{spec, row, lower, out.codes.mutable_raw(), out.codes.dtype()}, x.value);
-  return false;
+  std::visit(CodesOf{spec, row, x.relu, out}, x.value);
 }
 
 void relu_values(Tensor& values, Tensor* mask) {
   auto* v = values.mutable_data<float>(values.layout());
-  auto* bits = mask != nullptr ? static_cast<std::uint8_t*>(mask->mutable_raw()) : nullptr;
-  if (bits != nullptr) std::memset(bits, 0, static_cast<std::size_t>(mask->nbytes()));
-  for_runs(values.numel(), {1, values.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      if (bits != nullptr) set_bit(bits, i, v[i] > 0.0f);
-      v[i] = scalar::max_(v[i], 0.0f);
-    }
-  });
-}
-
-void range_mask(const Tensor& values, const GridRow& row, bool relu, Tensor& mask) {
-  const auto* v = values.data<float>(values.layout());
-  auto* bits = static_cast<std::uint8_t*>(mask.mutable_raw());
-  std::memset(bits, 0, static_cast<std::size_t>(mask.nbytes()));
-  for_runs(values.numel(), {1, values.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
-    for (std::int64_t i = begin; i < end; ++i)
-      set_bit(bits, i,
-              relu ? scalar::mask_open_below(v[i], 0.0f, row.amax)
-                   : scalar::mask_closed(v[i], row.mask_lower, row.amax));
+  auto* bits = mask_of(mask);
+  for_stretches(values, [&](std::int64_t i, std::int64_t count) {
+    relu(v + i, count, bits != nullptr ? bits + i / 8 : nullptr);
   });
 }
 

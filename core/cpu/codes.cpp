@@ -23,16 +23,9 @@ int channel_axis(const QuantSpec& spec, const Shape& shape, std::string_view fun
   return axis;
 }
 
-void decode(const Tensor& codes, Tensor& out) {
-  const void* in = codes.raw();
-  auto* values = out.mutable_data<float>(out.layout());
-  const DType dtype = codes.dtype();
-  for_runs(codes.numel(), {1, codes.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
-    for (std::int64_t i = begin; i < end; ++i) values[i] = load_code(in, dtype, i);
-  });
-}
-
 namespace {
+
+Codes codes_of(const Tensor& codes) { return {codes.raw(), codes.dtype()}; }
 
 /// First element at or after `begin` whose mask bit starts a byte.
 std::int64_t byte_start(std::int64_t begin, std::int64_t end) { return std::min(end, (begin + 7) / 8 * 8); }
@@ -67,26 +60,39 @@ struct QuantizeRun {
   bool operator()(std::int64_t begin, std::int64_t end, const GridRow& row) const {
     if (integer && dtype == DType::i8) return vector_run<std::int8_t>(begin, end, row);
     if (integer && dtype == DType::u8) return vector_run<std::uint8_t>(begin, end, row);
+    if (dtype == DType::f8_e4m3) return vector_run<E4m3>(begin, end, row);
     return scalar_run(begin, end, row);
   }
 };
 
 }  // namespace
 
+void decode(const Tensor& codes, Tensor& out) {
+  auto* values = out.mutable_data<float>(out.layout());
+  for_runs(codes.numel(), {1, codes.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
+    dequantize(codes_of(codes).from(begin), end - begin, 1.0f, values + begin);
+  });
+}
+
+void decode_bf16(const Tensor& codes, Tensor& out) {
+  FQ_CHECK(bit_width(codes.dtype()) == 8, "decode_bf16", "the codes are {}: use i8, u8 or f8_e4m3",
+           name(codes.dtype()));
+  auto* values = out.mutable_data<bfloat16>(out.layout());
+  for_runs(codes.numel(), {1, codes.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
+    decode(codes_of(codes).from(begin), end - begin, values + begin);
+  });
+}
+
 void dequantize(const QuantizedTensor& x, Tensor& out) {
   const auto rows = grid_rows(x.spec);
   const auto view = Channels::of(x.shape(), x.layout(), channel_axis(x.spec, x.shape(), "dequantize"));
-  const void* codes = x.codes.raw();
-  const DType dtype = x.codes.dtype();
+  const Codes codes = codes_of(x.codes);
   auto* values = out.mutable_data<float>(out.layout());
   for_runs(out.numel(), view, [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
     const float scale = rows[static_cast<std::size_t>(channel)].scale;
-    std::int64_t i = begin;
-    if (dtype == DType::i8)
-      i += dequantize(static_cast<const std::int8_t*>(codes) + i, end - i, scale, values + i);
-    if (dtype == DType::u8)
-      i += dequantize(static_cast<const std::uint8_t*>(codes) + i, end - i, scale, values + i);
-    for (; i < end; ++i) values[i] = scalar::dequantize_code(load_code(codes, dtype, i), scale);
+    if (end - begin >= 8) return dequantize(codes.from(begin), end - begin, scale, values + begin);
+    for (std::int64_t i = begin; i < end; ++i)
+      values[i] = scalar::dequantize_code(load_code(codes.data, codes.dtype, i), scale);
   });
 }
 

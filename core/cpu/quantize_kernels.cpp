@@ -7,21 +7,17 @@
 
 #include "fakequant/core/cpu/vector-inl.h"
 //
-#include "fakequant/core/cpu/groups-inl.h"
+#include "fakequant/core/cpu/codes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 
 using cpu::GridRow;
 using cpu::SumGrid;
-using IntTag = hn::RebindToSigned<FloatTag>;
 template <class Code>
-using CodeTag = hn::Rebind<Code, FloatTag>;
-
-template <class Code>
-void store_codes(FloatVector values, Code* codes) {
-  const CodeTag<Code> d;
-  hn::StoreU(hn::DemoteTo(d, hn::ConvertTo(IntTag(), values)), d, codes);
+FloatVector code_of(FloatVector v, FloatVector scale, FloatVector lower, FloatVector upper) {
+  if constexpr (std::is_same_v<Code, E4m3>) return quantize_e4m3(v, scale);
+  return quantize_code(v, scale, lower, upper);
 }
 
 template <class Code>
@@ -30,15 +26,15 @@ std::int64_t quantize_codes(const float* x, std::int64_t count, const GridRow& r
   const FloatTag d;
   const auto scale = hn::Set(d, row.scale), lower = hn::Set(d, row.lower), upper = hn::Set(d, row.upper);
   const auto amax = hn::Set(d, row.amax), below = hn::Set(d, row.mask_lower);
-  auto seen = hn::Zero(d);
+  auto seen = hn::MaskFromVec(hn::Zero(d));
   const auto done = for_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
     const auto v = hn::LoadU(d, x + i);
     const auto bad = is_nan_(v);
-    seen = hn::Or(seen, hn::VecFromMask(d, bad));
-    store_codes(hn::IfThenZeroElse(bad, quantize_code(v, scale, lower, upper)), codes + i);
+    seen = hn::Or(seen, bad);
+    store_codes(hn::IfThenZeroElse(bad, code_of<Code>(v, scale, lower, upper)), codes + i);
     return mask_closed(v, below, amax);
   });
-  *nan = *nan || !hn::AllFalse(d, hn::MaskFromVec(seen));
+  *nan = *nan || !hn::AllFalse(d, seen);
   return done;
 }
 
@@ -100,26 +96,16 @@ std::int64_t requantize_sums(const std::int32_t* sums, std::int64_t count, const
                             : requantize_runs<false>(sums, count, g, codes, mask);
 }
 
-template <class Code>
-std::int64_t dequantize_codes(const Code* codes, std::int64_t count, float scale, float* out) {
-  const FloatTag d;
-  const CodeTag<Code> dc;
-  const auto s = hn::Set(d, scale);
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t done = count / group() * group();
-  for (std::int64_t i = 0; i < done; i += lanes) {
-    const auto values = hn::ConvertTo(d, hn::PromoteTo(IntTag(), hn::LoadU(dc, codes + i)));
-    hn::StoreU(dequantize_code(values, s), d, out + i);
-  }
-  return done;
-}
-
 std::int64_t QuantizeI8(const float* x, std::int64_t n, const GridRow& row, std::int8_t* codes,
                         std::uint8_t* mask, bool* nan) {
   return quantize_codes(x, n, row, codes, mask, nan);
 }
 std::int64_t QuantizeU8(const float* x, std::int64_t n, const GridRow& row, std::uint8_t* codes,
                         std::uint8_t* mask, bool* nan) {
+  return quantize_codes(x, n, row, codes, mask, nan);
+}
+std::int64_t QuantizeE4m3(const float* x, std::int64_t n, const GridRow& row, E4m3* codes, std::uint8_t* mask,
+                          bool* nan) {
   return quantize_codes(x, n, row, codes, mask, nan);
 }
 std::int64_t RequantizeI8(const std::int32_t* sums, std::int64_t n, const SumGrid& g, std::int8_t* codes,
@@ -130,12 +116,6 @@ std::int64_t RequantizeU8(const std::int32_t* sums, std::int64_t n, const SumGri
                           std::uint8_t* mask) {
   return requantize_sums(sums, n, g, codes, mask);
 }
-std::int64_t DequantizeI8(const std::int8_t* codes, std::int64_t n, float scale, float* out) {
-  return dequantize_codes(codes, n, scale, out);
-}
-std::int64_t DequantizeU8(const std::uint8_t* codes, std::int64_t n, float scale, float* out) {
-  return dequantize_codes(codes, n, scale, out);
-}
 
 }  // namespace fq::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -144,10 +124,9 @@ HWY_AFTER_NAMESPACE();
 namespace fq {
 HWY_EXPORT(QuantizeI8);
 HWY_EXPORT(QuantizeU8);
+HWY_EXPORT(QuantizeE4m3);
 HWY_EXPORT(RequantizeI8);
 HWY_EXPORT(RequantizeU8);
-HWY_EXPORT(DequantizeI8);
-HWY_EXPORT(DequantizeU8);
 
 namespace cpu {
 
@@ -159,6 +138,10 @@ std::int64_t quantize(const float* x, std::int64_t count, const GridRow& row, st
                       std::uint8_t* mask, bool* nan) {
   return HWY_DYNAMIC_DISPATCH(QuantizeU8)(x, count, row, codes, mask, nan);
 }
+std::int64_t quantize(const float* x, std::int64_t count, const GridRow& row, E4m3* codes, std::uint8_t* mask,
+                      bool* nan) {
+  return HWY_DYNAMIC_DISPATCH(QuantizeE4m3)(x, count, row, codes, mask, nan);
+}
 std::int64_t requantize(const std::int32_t* sums, std::int64_t count, const SumGrid& grid, std::int8_t* codes,
                         std::uint8_t* mask) {
   return HWY_DYNAMIC_DISPATCH(RequantizeI8)(sums, count, grid, codes, mask);
@@ -167,13 +150,6 @@ std::int64_t requantize(const std::int32_t* sums, std::int64_t count, const SumG
                         std::uint8_t* codes, std::uint8_t* mask) {
   return HWY_DYNAMIC_DISPATCH(RequantizeU8)(sums, count, grid, codes, mask);
 }
-std::int64_t dequantize(const std::int8_t* codes, std::int64_t count, float scale, float* out) {
-  return HWY_DYNAMIC_DISPATCH(DequantizeI8)(codes, count, scale, out);
-}
-std::int64_t dequantize(const std::uint8_t* codes, std::int64_t count, float scale, float* out) {
-  return HWY_DYNAMIC_DISPATCH(DequantizeU8)(codes, count, scale, out);
-}
-
 std::vector<std::int64_t> vector_targets() { return hwy::SupportedAndGeneratedTargets(); }
 void use_vector_target(std::int64_t target) { hwy::SetSupportedTargetsForTest(target); }
 

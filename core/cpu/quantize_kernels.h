@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "fakequant/core/cpu/code_kernels.h"
+
 namespace fq::cpu {
 
 /// One channel's grid. Clamp bounds are 0 where amax is too small to scale: such codes are 0.
@@ -35,13 +37,13 @@ std::int64_t quantize(const float* x, std::int64_t count, const GridRow& row, st
                       std::uint8_t* mask, bool* nan);
 std::int64_t quantize(const float* x, std::int64_t count, const GridRow& row, std::uint8_t* codes,
                       std::uint8_t* mask, bool* nan);
+std::int64_t quantize(const float* x, std::int64_t count, const GridRow& row, E4m3* codes, std::uint8_t* mask,
+                      bool* nan);
 /// Codes of sums; the mask is on the float value of the sum.
 std::int64_t requantize(const std::int32_t* sums, std::int64_t count, const SumGrid& grid, std::int8_t* codes,
                         std::uint8_t* mask);
 std::int64_t requantize(const std::int32_t* sums, std::int64_t count, const SumGrid& grid,
                         std::uint8_t* codes, std::uint8_t* mask);
-std::int64_t dequantize(const std::int8_t* codes, std::int64_t count, float scale, float* out);
-std::int64_t dequantize(const std::uint8_t* codes, std::int64_t count, float scale, float* out);
 
 /// For tests: the instruction sets that were compiled and that this processor has; and a restriction to one
 /// of them, 0 for none.

@@ -108,6 +108,29 @@ TEST(Accumulator, AReshapeRoundsTheSameCodesInLogicalOrder) {
   EXPECT_TRUE(bitwise_equal(a.mask.to(Layout::row_major).reshape({2, 60}), b.mask));
 }
 
+TEST(Accumulator, AConcatJoinsTheMasksOfItsParts) {
+  const Tensor scale = Tensor::scalar(1.0e-3);
+  const QuantSpec spec = grid(0.05f, {8, true, false});
+  for (const Layout layout : {Layout::row_major, Layout::channels_last})
+    for (const std::int64_t channels : {8, 3}) {
+      const Shape shape{2, channels, 5, 7};
+      const auto sums = random_sums(static_cast<std::size_t>(numel(shape)), 20000);
+      const Accumulator part{ProductSums{Tensor::from(sums, shape).to(layout), {}, scale, 1}, false};
+      const Accumulator twice{AccumulatorConcat{{part, part}, 1}, true};
+      Accumulator relu = part;
+      relu.relu = true;
+      const auto one = requantize(relu, spec), both = requantize(twice, spec);
+      EXPECT_EQ(both.mask.layout(), layout);
+      const auto passed = [](const QuantizedTensor& q) {
+        return apply_mask(Tensor::full(q.shape(), 1.0).to(q.layout()), q.mask).to(Layout::row_major);
+      };
+      const auto expected = passed(one).to_vector<float>(), got = passed(both).to_vector<float>();
+      const auto image = static_cast<std::size_t>(channels * 35);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_EQ(got[i], expected[i / (2 * image) * image + i % image]) << i;
+    }
+}
+
 TEST(Accumulator, BiasCodesRoundToTheGridAndStayInRange) {
   const Tensor codes = bias_codes(Tensor::from({0.5f, -0.25f, 1e9f}), Tensor::from({0.1f, 0.1f, 1e-9f}), 1000);
   EXPECT_EQ(codes.to_vector<std::int32_t>(), (std::vector<std::int32_t>{5, -2, 2147483647 - 1000}));

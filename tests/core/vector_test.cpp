@@ -130,8 +130,8 @@ TEST(Vectors, DequantizeHasTheBitsOfTheScalarFormula) {
   for (const float scale : {0.0123f, 1e-40f, 3e36f})
     on_every_target([&](std::int64_t) {
       std::vector<float> a(256), b(256);
-      ASSERT_EQ(cpu::dequantize(codes.data(), 256, scale, a.data()), 256);
-      ASSERT_EQ(cpu::dequantize(raw, 256, scale, b.data()), 256);
+      cpu::dequantize({codes.data(), DType::i8}, 256, scale, a.data());
+      cpu::dequantize({raw, DType::u8}, 256, scale, b.data());
       for (std::size_t i = 0; i < 256; ++i) {
         ASSERT_EQ(a[i], scalar::dequantize_code(static_cast<float>(codes[i]), scale));
         ASSERT_EQ(b[i], scalar::dequantize_code(static_cast<float>(raw[i]), scale));
