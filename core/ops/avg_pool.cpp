@@ -11,6 +11,16 @@ Tensor average(const Tensor& x, const cpu::PoolSizes& sizes, bool include_paddin
   return y;
 }
 
+/// Of codes, as the engine does: fl(q*s_x) is summed.
+Tensor average(const QuantizedTensor& x, const cpu::PoolSizes& sizes, bool include_padding) {
+  if (bit_width(x.codes.dtype()) != 8) return average(dequantize(x), sizes, include_padding);
+  Tensor y = Tensor::empty(detail::pooled_shape(sizes), DType::f32, x.codes.device(), Layout::channels_last);
+  if (detail::computes(x.codes))
+    cpu::avg_pool(x.codes.to(Layout::channels_last), sizes, include_padding, y,
+                  x.spec.scale.data<float>()[0]);
+  return y;
+}
+
 Backward spread(const cpu::PoolSizes& sizes, bool include_padding) {
   return [sizes, include_padding](const Tensor& dy) {
     Tensor dx =
@@ -48,7 +58,7 @@ Variable avg_pool2d(const Variable& input, const Pool2d& options) {
     return out;
   });
   if (const auto* codes = input.quantized(); codes != nullptr && detail::is_plain(*codes)) {
-    Averages averages{average(dequantize(*codes), sizes, padded)};
+    Averages averages{average(*codes, sizes, padded)};
     return detail::record(op, Accumulator{std::move(averages)}, {input}, spread(sizes, padded),
                           std::move(attributes));
   }

@@ -10,13 +10,25 @@ struct Pooled {
   Tensor values, argmax;
 };
 
-/// Max pooling of a plain tensor of any code or float type; argmax only when asked for.
-Pooled pool(const Tensor& input, const cpu::PoolSizes& sizes, bool with_argmax) {
+/// Max pooling of a plain tensor of any code or float type; argmax only when asked for. `flip`: of sums, as
+/// cpu/pool.h has it.
+Pooled pool(const Tensor& input, const cpu::PoolSizes& sizes, bool with_argmax,
+            const std::vector<std::int32_t>& flip = {}) {
   const Shape shape = detail::pooled_shape(sizes);
   Pooled out{Tensor::empty(shape, input.dtype(), input.device(), Layout::channels_last), {}};
-  if (with_argmax) out.argmax = Tensor::empty(shape, DType::i32, input.device(), Layout::channels_last);
+  const DType places = sizes.window() <= cpu::byte_places ? DType::u8 : DType::i32;
+  if (with_argmax) out.argmax = Tensor::empty(shape, places, input.device(), Layout::channels_last);
   if (detail::computes(input))
-    cpu::max_pool(input.to(Layout::channels_last), sizes, out.values, with_argmax ? &out.argmax : nullptr);
+    cpu::max_pool(input.to(Layout::channels_last), sizes, out.values, with_argmax ? &out.argmax : nullptr,
+                  flip.empty() ? nullptr : flip.data());
+  return out;
+}
+
+/// The channels whose value falls where the sum rises pool the smallest sum.
+std::vector<std::int32_t> falling(const NormalizedSums& x) {
+  std::vector<std::int32_t> out;
+  if (detail::computes(x.sums))
+    for (const float factor : x.factor.to_vector<float>()) out.push_back(factor < 0.0f ? -1 : 0);
   return out;
 }
 
@@ -47,19 +59,21 @@ Backward route(const Tensor& argmax, const cpu::PoolSizes& sizes) {
   };
 }
 
-/// Pools the sums of x in place and appends the argmax of each range of channels. Its value is an increasing
+/// Pools the sums of x in place and appends the argmax of each range of channels. Its value is a monotone
 /// function of its sum, the same one for a whole channel. False when that is not so: then x is left half
 /// done.
 bool pool_sums(Accumulator& x, const cpu::PoolSizes& sizes, bool with_argmax, std::vector<Tensor>& argmax) {
-  const auto replace = [&](Tensor& tensor) {
+  const auto replace = [&](Tensor& tensor, const std::vector<std::int32_t>& flip = {}) {
     cpu::PoolSizes own = sizes;
     own.c = tensor.dim(1);
-    auto pooled = pool(tensor, own, with_argmax);
+    auto pooled = pool(tensor, own, with_argmax, flip);
     tensor = std::move(pooled.values);
     argmax.push_back(std::move(pooled.argmax));
     return true;
   };
   if (auto* product = std::get_if<ProductSums>(&x.value)) return product->axis == 1 && replace(product->sums);
+  if (auto* normalized = std::get_if<NormalizedSums>(&x.value))
+    return normalized->axis == 1 && replace(normalized->sums, falling(*normalized));
   if (auto* sums = std::get_if<PooledSums>(&x.value)) return replace(sums->sums);
   if (auto* averages = std::get_if<Averages>(&x.value)) return replace(averages->values);
   auto* concat = std::get_if<AccumulatorConcat>(&x.value);
@@ -90,9 +104,10 @@ Variable max_pool2d(const Variable& x, const Pool2d& options) {
   if (x.accumulator() != nullptr) {
     Accumulator pooled = *x.accumulator();
     std::vector<Tensor> argmax;
-    if (pool_sums(pooled, sizes, grad, argmax))
-      return detail::record(op, std::move(pooled), {x},
-                            route(grad ? detail::join(argmax, 1) : Tensor(), sizes), std::move(attributes));
+    if (pool_sums(pooled, sizes, grad, argmax)) {
+      const Tensor places = argmax.size() == 1 ? argmax[0] : grad ? detail::join(argmax, 1) : Tensor();
+      return detail::record(op, std::move(pooled), {x}, route(places, sizes), std::move(attributes));
+    }
   }
   return pool_floats(x, sizes, std::move(attributes));
 }

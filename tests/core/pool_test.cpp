@@ -82,6 +82,26 @@ TEST(MaxPool, SumsGiveTheCodesOfPoolingAfterRounding) {
   EXPECT_TRUE(bitwise_equal(requantize(*y.accumulator(), spec).codes, after.quantized()->codes));
 }
 
+TEST(MaxPool, NormalizedSumsPoolTheSmallestWhereTheirFactorIsNegative) {
+  const NormalizedSums sums{integers({2, 4, 6, 6}, 7, 40000).to(Layout::channels_last),
+                            Tensor::from({1e-4f, -3e-5f, 0.0f, -2e-4f}),
+                            Tensor::from({0.1f, -0.2f, 0.7f, 0.3f}), 1};
+  for (const bool relu : {false, true}) {
+    const Accumulator x{sums, relu};
+    const Variable leaf(Tensor::zeros({2, 4, 6, 6}), true);
+    const Variable before =
+        detail::record("sums", x, {leaf}, [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
+    const Variable y = ops::max_pool2d(before, two);
+    ASSERT_NE(y.accumulator(), nullptr);
+    const Variable floats_of_x(to_float(x), true);
+    const Variable expected = ops::max_pool2d(floats_of_x, two);
+    EXPECT_EQ(values(y), values(expected));
+    const auto spec = int8(2.0, relu);
+    const Variable after = ops::max_pool2d(Variable(requantize(x, spec, false)), two);
+    EXPECT_TRUE(bitwise_equal(requantize(*y.accumulator(), spec).codes, after.quantized()->codes));
+  }
+}
+
 TEST(MaxPool, PoolsEachPartOfAConcat) {
   const auto part = [](unsigned seed, double scale) {
     return Variable(
