@@ -6,6 +6,7 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flag_groups.h"
+#include "fakequant/cli/folding.h"
 #include "fakequant/core/check.h"
 #include "fakequant/export/scales.h"
 #include "fakequant/layers/quantize.h"
@@ -42,6 +43,10 @@ nlohmann::ordered_json export_scales(const Flags& flags, Output& output) {
   FQ_CHECK(network.quantized(), "export", "{} has no quantizers: run fakequant calibrate first",
            flags.text("checkpoint"));
   check_calibrated(network, "export");
+  if (live_batch_norms(network) > 0) {
+    const auto count = fold_network(network);
+    output.line(fmt::format("{} batch norms folded first: fakequant fold tells what that changes", count));
+  }
   const std::string prefix = prefix_of(flags.text("output"));
   save_scales_json(prefix + ".json", *network.module);
   save_scales_h5(prefix + ".h5", *network.module);

@@ -1,46 +1,17 @@
-#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/code_recorder.h"
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/core/join.h"
-#include "fakequant/core/trace.h"
-#include "fakequant/layers/quant_modules.h"
-#include "fakequant/layers/sequential_quantizer.h"
 
 namespace fq::cli {
 namespace {
-
-/// Keeps the codes of activations, one dataset a quantizer. A quantizer that serves several tensors names the
-/// first; the others have the path of their reader, one of its aliases.
-class CodeRecorder : public Recorder {
- public:
-  explicit CodeRecorder(Module& model) {
-    for (auto& [path, module] : model.named_modules())
-      if (auto* quant = dynamic_cast<QuantModule*>(module);
-          quant != nullptr && quant->weight_quantizer() != nullptr)
-        for (const auto* part : quantizer_parts(*quant->weight_quantizer())) weights_.insert(part->name());
-  }
-
-  void on_op(std::string_view op, const std::vector<Variable>&, const Variable& output, Attributes) override {
-    const QuantizedTensor* value = op == "quantize" ? output.quantized() : nullptr;
-    if (value == nullptr || weights_.contains(value->spec.name)) return;
-    const std::string name = seen_.insert(value->spec.name).second ? value->spec.name : module_path();
-    codes[name].push_back(value->codes.to(Layout::row_major));
-  }
-  void next_batch() { seen_.clear(); }
-
-  std::map<std::string, std::vector<Tensor>> codes;
-
- private:
-  std::set<std::string> weights_, seen_;
-};
 
 StateDict predictions(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                       bool with_codes, Output& output) {
@@ -58,7 +29,7 @@ StateDict predictions(Network& network, std::shared_ptr<const Dataset> data, std
   }
   StateDict state;
   state.set("logits", fq::detail::join(logits, 0));
-  for (const auto& [name, parts] : recorder.codes) state.set("codes/" + name, fq::detail::join(parts, 0));
+  for (const auto& [name, parts] : recorder.codes()) state.set("codes/" + name, fq::detail::join(parts, 0));
   return state;
 }
 

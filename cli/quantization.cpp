@@ -71,6 +71,7 @@ nlohmann::json read_quantization(const Flags& flags) {
            flags.text("config"));
   if (flags.given("target")) config["target"] = flags.choice("target", {"ort", "tensorrt", "none"});
   if (flags.given("scale")) config["scale"] = flags.choice("scale", {"free", "pow2"});
+  if (flags.on("strict")) config["strict"] = true;
   if (flags.given("method") && flags.text("method") != "none")
     config["algorithm"] = flags.choice("method", kMethods);
   with_place(flags, [&] { static_cast<void>(QuantConfig::from_json(config)); });

@@ -5,10 +5,12 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/layers/activation.h"
+#include "fakequant/layers/block_ranges.h"
 #include "fakequant/layers/conv.h"
 #include "fakequant/layers/linear.h"
 #include "fakequant/layers/norm.h"
 #include "fakequant/layers/quant_modules.h"
+#include "fakequant/layers/sequential_quantizer.h"
 #include "fakequant/layers/trace.h"
 
 namespace fq {
@@ -23,6 +25,26 @@ void scale_channels(Variable weight, int axis, const std::vector<float>& factor)
     for (std::int64_t c = 0; c < view.size; ++c)
       for (std::int64_t i = 0; i < view.inner; ++i)
         values[(o * view.size + c) * view.inner + i] *= factor[static_cast<std::size_t>(c)];
+}
+
+bool by_channel(const TensorQuantizer& q, std::size_t channels) {
+  return q.descriptor().block_sizes().empty() && q.amax().numel() == static_cast<std::int64_t>(channels);
+}
+
+/// The ranges of a weight that was multiplied by `factor`.
+void move_ranges(QuantModule& quant, const std::vector<float>& factor) {
+  const Tensor weight = quant.quantized_weight().tensor();
+  for (TensorQuantizer* q : quantizer_parts(*quant.weight_quantizer())) {
+    if (!q->descriptor().needs_amax() || q->descriptor().has_dynamic_blocks() || !q->amax().defined()) continue;
+    Tensor ranges = detail::flat_ranges(q->amax());
+    if (by_channel(*q, factor.size())) {
+      auto* amax = ranges.mutable_data<float>();
+      for (std::size_t c = 0; c < factor.size(); ++c) amax[c] *= std::abs(factor[c]);
+    } else {
+      ranges = detail::ranges_of(weight, detail::BlockView::of(q->descriptor(), weight.shape()), q->name());
+    }
+    q->set_amax(ranges.reshape(q->amax().shape()));
+  }
 }
 
 template <class Layer>
@@ -40,6 +62,8 @@ void fold_into(Layer& layer, const BatchNorm& norm) {
     b[c] = static_cast<float>((static_cast<double>(b[c]) - mean[c]) * f + beta[c]);
   }
   scale_channels(layer.weight(), layer.channel_axis(), factor);
+  auto* quant = dynamic_cast<QuantModule*>(&layer);
+  if (quant != nullptr && quant->weight_quantizer() != nullptr) move_ranges(*quant, factor);
 }
 
 bool fold_pair(Module& layer, const BatchNorm& norm) {
@@ -56,12 +80,10 @@ bool fold_pair(Module& layer, const BatchNorm& norm) {
 }  // namespace
 
 std::vector<std::string> fold_batch_norm(Module& model, const Shape& input_shape) {
-  for (const auto& [path, module] : model.named_modules())
-    FQ_CHECK(dynamic_cast<QuantModule*>(module) == nullptr, "fold_batch_norm",
-             "'{}' is quantized already: fold before quantizing", path);
   const TraceGraph graph = trace(model, input_shape);
   std::map<std::string, int> calls;
-  for (const auto& node : graph.nodes) ++calls[node.path];
+  for (const auto& node : graph.nodes)
+    if (node.op != "quantize" && node.op != "dequantize" && node.op != "to_float") ++calls[node.path];
   std::vector<std::string> folded;
   for (const auto& node : graph.nodes) {
     if (node.op != "batch_norm" || calls[node.path] != 1) continue;

@@ -28,6 +28,8 @@ bool one_of_two(const std::string& key, const std::string& value, const char* no
 void add_rules(QuantConfig& config, const ordered_json& rules) {
   for (const auto& [key, entry] : rules.items()) {
     FQ_CHECK(entry.is_object(), "quantize", "rule '{}' is not an object of fields", key);
+    FQ_CHECK(!entry.contains("target"), "quantize",
+             "rule '{}' has a target: one engine runs the whole model, give target beside the rules", key);
     json fields = json::parse(entry.dump());
     std::string pattern = key;
     if (rules.is_array()) {
@@ -71,7 +73,7 @@ QuantConfig QuantConfig::preset(std::string_view name) {
 QuantConfig QuantConfig::from_json(const ordered_json& input) {
   FQ_CHECK(input.is_object(), "quantize", "a quantization config is a JSON object");
   const std::vector<std::string> keys{"preset", "rules",      "quant_cfg", "target",
-                                      "scale",  "arithmetic", "algorithm"};
+                                      "scale",  "arithmetic", "algorithm", "strict"};
   const auto text = [&](const char* key, const std::string& fallback) {
     FQ_CHECK(!input.contains(key) || input[key].is_string() || input[key].is_null(), "quantize",
              "{} is not a string", key);
@@ -89,6 +91,9 @@ QuantConfig QuantConfig::from_json(const ordered_json& input) {
                           ? Arithmetic::reference
                           : Arithmetic::deployed;
   config.algorithm = algorithm_of(input);
+  FQ_CHECK(!input.contains("strict") || input["strict"].is_boolean(), "quantize",
+           "strict is {}: use true or false", input["strict"].dump());
+  config.strict = input.value("strict", false);
   return config;
 }
 

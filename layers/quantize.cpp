@@ -68,7 +68,7 @@ class Quantizing {
       place(use);
     for (std::size_t i = 0; i < matched_.size(); ++i)
       if (!matched_[i] && config_.rules[i].by_user) warn_unmatched(config_.rules[i].pattern);
-    (void)trace(model_, input_shape_);  // refuses ranges and axes that do not fit, before any data is seen
+    check_products(trace(model_, input_shape_));  // refuses what does not fit before any data is seen
     for (const auto& warning : warnings_) log(LogLevel::warning, warning);
     return std::move(warnings_);
   }
@@ -189,6 +189,26 @@ class Quantizing {
                                       name, wanted ? "signed" : "unsigned", fq::name(config_.target)));
     }
     return all;
+  }
+
+  /// A layer whose input and weight are both dequantized multiplies floats, not codes.
+  void check_products(const TraceGraph& quantized) {
+    std::map<std::string, std::vector<std::string>> formats;
+    for (const auto& node : quantized.nodes) {
+      if (node.op != "dequantize") continue;
+      const auto& made = quantized.nodes[static_cast<std::size_t>(quantized.input(node, 0).producer)];
+      if (made.op == "quantize") formats[node.path].push_back(made.attribute<std::string>("format"));
+    }
+    for (const auto& [path, module] : model_.named_modules()) {
+      const auto* quant = dynamic_cast<const QuantModule*>(module);
+      const auto& both = formats[path];
+      if (quant == nullptr || quant->weight_quantizer() == nullptr || both.size() < 2) continue;
+      auto message = fmt::format(
+          "'{}' multiplies dequantized floats: no engine multiplies codes of {} with such scales and formats",
+          path, fmt::join(both, " and "));
+      FQ_CHECK(!config_.strict, "quantize", "{}; change its rules, or leave strict out", message);
+      warnings_.push_back(std::move(message));
+    }
   }
 
   void warn_unmatched(const std::string& pattern) {

@@ -78,12 +78,19 @@ void transpose(const float* from, std::int64_t rows, std::int64_t columns, float
 
 constexpr std::int64_t kUses = 128;  // of each element, for a transpose to pay
 
-/// A factor whose sums run along memory. oneDNN's AVX2 kernels are up to 2.5 times slower on tiles of others,
-/// so that a transpose pays as soon as each element is used often.
+/// oneDNN's AVX2 kernels are up to 2.5 times slower on factors whose sums run across memory, those of AVX-512
+/// hardly.
+bool kernels_want_sums_along_memory() {
+  static const bool wanted = dnnl::get_effective_cpu_isa() < dnnl::cpu_isa::avx512_core;
+  return wanted;
+}
+
+/// A factor whose sums run along memory, where a transpose pays: as soon as each element is used often.
 class AlongK {
  public:
   AlongK(const Matrix& matrix, bool wanted, std::int64_t uses, std::int64_t batch) : matrix_(matrix) {
     if (matrix.transposed == wanted || matrix.dtype != DType::f32 || uses < kUses) return;
+    if (!kernels_want_sums_along_memory()) return;
     const std::int64_t size = matrix.rows * matrix.columns;
     storage_ = Storage(batch * size * 4, Device::cpu());
     auto* to = reinterpret_cast<float*>(storage_.mutable_data());

@@ -57,6 +57,15 @@ result("qat", "float.h5", "--preset", "fp8", "--keep-bn", "--quant-start", "20",
        "e4m3.h5")
 assert result("evaluate", "e4m3.h5", "--data", DIGITS)["accuracy"] > floating["accuracy"] - 3
 
+result("calibrate", "float.h5", "--data", DIGITS, "--preset", "int8", "--keep-bn", "-o", "live.h5")
+result("qat", "live.h5", *qat, "-o", "live_int8.h5")
+live = result("fold", "live_int8.h5", "-o", "live_folded.h5", "--data", DIGITS)
+assert live["folded"] == 4 and live["codes"] > 360 * 12 * 64 and 0 < live["different_codes"] < live["codes"] / 20, live
+assert live["accuracy_before"] == result("evaluate", "live_int8.h5", "--data", DIGITS)["accuracy"], live
+assert live["accuracy_after"] == result("evaluate", "live_folded.h5", "--data", DIGITS)["accuracy"], live
+assert "codes changed" in run("fold", "live_int8.h5", "-o", "live_folded.h5", "--data", DIGITS).stdout
+assert "batch norms folded first" in run("export", "live_int8.h5", "-o", "live_").stdout
+
 for preset in ["nvfp4", "mxfp4", "int4_blockwise", "fp8_per_channel_per_token"]:
     result("qat", "float.h5", "--preset", preset, *qat, "-o", f"{preset}.h5")
     assert result("evaluate", f"{preset}.h5", "--data", DIGITS)["accuracy"] > floating["accuracy"] - 6, preset

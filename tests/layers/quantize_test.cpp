@@ -48,6 +48,60 @@ TEST(Fold, KeepsTheFunctionAndDropsTheNorm) {
   EXPECT_EQ(model->at("bn1").type(), "identity");
 }
 
+TEST(Fold, OfAQuantizedModelMovesTheRangesOfTheWeights) {
+  for (const char* preset : {"int8", "fp8", "int4_blockwise"}) {
+    auto model = residual_net();
+    quantize(*model, QuantConfig::preset(preset), {1, 1, 8, 8});
+    for (int i = 0; i < 3; ++i) {
+      const Tensor x = random_tensor({16, 1, 8, 8}, 0, 1, 5 + i);
+      for (auto& q : named_quantizers(*model)) q.quantizer->set_quantizing(false);
+      model->train();
+      (void)(*model)(Variable(x)).tensor();
+    }
+    Variable gamma = dynamic_cast<BatchNorm&>(model->at("bn1")).weight();
+    gamma.mutable_tensor().mutable_data<float>()[2] = -0.7f;
+    const Tensor x = random_tensor({4, 1, 8, 8}, 0, 1);
+    observe(*model, x);
+    const auto before = (*model)(Variable(x)).tensor().to_vector<float>();
+    auto& conv = dynamic_cast<QuantModule&>(model->at("conv1"));
+    const Tensor range = conv.weight_quantizer()->amax().clone();
+    EXPECT_EQ(fold_batch_norm(*model, {1, 1, 8, 8}), (std::vector<std::string>{"bn1", "bn2"}));
+    EXPECT_FALSE(bitwise_equal(range, conv.weight_quantizer()->amax())) << preset;
+    const auto after = (*model)(Variable(x)).tensor().to_vector<float>();
+    // other roundings of the weights per tensor and block, and of the bias: a step of a code or two
+    for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(before[i], after[i], 0.05f) << preset;
+  }
+}
+
+TEST(Quantize, SaysOnceWhichLayersMultiplyFloats) {
+  const auto parse = [](const std::string& more) {
+    return QuantConfig::parse(R"({"preset": "int8", "rules": [{"pattern": "fc.input_quantizer", "num_bits": 12}])" +
+                              more + "}");
+  };
+  auto model = residual_net();
+  const auto warnings = quantize(*model, parse(""), {1, 1, 8, 8});
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("'fc' multiplies dequantized floats"), std::string::npos) << warnings[0];
+  auto refused = residual_net();
+  EXPECT_THROW(quantize(*refused, parse(R"(, "strict": true)"), {1, 1, 8, 8}), ArgumentError);
+  auto fine = residual_net();
+  EXPECT_TRUE(quantize(*fine, QuantConfig::parse(R"({"preset": "int8", "strict": true})"), {1, 1, 8, 8}).empty());
+  EXPECT_THROW((void)QuantConfig::parse(R"({"rules": [{"pattern": "*", "target": "tensorrt"}]})"), ArgumentError);
+  EXPECT_THROW((void)QuantConfig::parse(R"({"preset": "int8", "strict": 1})"), ArgumentError);
+}
+
+TEST(Quantize, RefusesSumsThatCouldLeaveInt32WithTheBound) {
+  std::vector<GraphNode> nodes;
+  nodes.push_back({"fc", std::make_shared<Linear>(140000, 1), {"input"}});
+  Graph model(std::move(nodes));
+  try {
+    quantize(model, QuantConfig::preset("int8"), {1, 140000});
+    FAIL();
+  } catch (const ArgumentError& error) {
+    EXPECT_NE(std::string(error.what()).find("int32 holds 132104"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Quantize, GivesOneQuantizerToAllReadersOfATensor) {
   auto model = residual_net();
   fold_batch_norm(*model, {1, 1, 8, 8});

@@ -1,0 +1,24 @@
+#include "fakequant/cli/code_recorder.h"
+
+#include "fakequant/core/variable.h"
+#include "fakequant/layers/quant_modules.h"
+#include "fakequant/layers/sequential_quantizer.h"
+
+namespace fq::cli {
+
+CodeRecorder::CodeRecorder(Module& model) {
+  for (auto& [path, module] : model.named_modules())
+    if (auto* quant = dynamic_cast<QuantModule*>(module);
+        quant != nullptr && quant->weight_quantizer() != nullptr)
+      for (const auto* part : quantizer_parts(*quant->weight_quantizer())) weights_.insert(part->name());
+}
+
+void CodeRecorder::on_op(std::string_view op, const std::vector<Variable>&, const Variable& output,
+                         Attributes) {
+  const QuantizedTensor* value = op == "quantize" ? output.quantized() : nullptr;
+  if (value == nullptr || weights_.contains(value->spec.name)) return;
+  const std::string name = seen_.insert(value->spec.name).second ? value->spec.name : module_path();
+  codes_[name].push_back(value->codes.to(Layout::row_major));
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,109 @@
+#include "fakequant/cli/folding.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/code_recorder.h"
+#include "fakequant/cli/command.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/layers/norm.h"
+#include "fakequant/train/evaluate.h"
+
+namespace fq::cli {
+namespace {
+
+/// One of the two networks while it runs.
+struct Side {
+  Network& network;
+  Score& score;
+  CodeRecorder recorder;
+  std::int64_t right = 0;
+
+  Side(Network& runs, Score& into) : network(runs), score(into), recorder(*runs.module) {
+    network.module->eval();
+  }
+  void run(const Batch& batch) {
+    recorder.forget();
+    recorder.next_batch();
+    const RecordScope scope(recorder);
+    const Variable logits = (*network.module)(Variable(batch.x));
+    score.loss += ops::cross_entropy(logits.as_float(), batch.y).item() * double(batch.size());
+    right += count_correct(logits.tensor(), batch.y);
+    score.count += batch.size();
+  }
+  void finish() {
+    score.loss /= double(score.count);
+    score.accuracy = double(right) / double(score.count);
+  }
+};
+
+std::int64_t different_bytes(const Tensor& a, const Tensor& b) {
+  const auto bytes = static_cast<std::size_t>(bit_width(a.dtype()) / 8);
+  const auto *x = static_cast<const std::byte*>(a.raw()), *y = static_cast<const std::byte*>(b.raw());
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    const auto at = static_cast<std::size_t>(i) * bytes;
+    count += std::equal(x + at, x + at + bytes, y + at) ? 0 : 1;
+  }
+  return count;
+}
+
+void count_codes(const CodeRecorder& before, const CodeRecorder& after, FoldChange& change) {
+  for (const auto& [name, parts] : before.codes()) {
+    const auto found = after.codes().find(name);
+    if (found == after.codes().end()) continue;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      change.codes += parts[i].numel();
+      change.different += different_bytes(parts[i], found->second.at(i));
+    }
+  }
+}
+
+}  // namespace
+
+FoldChange compare(Network& before, Network& after, std::shared_ptr<const Dataset> data, std::int64_t batch,
+                   Output& output) {
+  check_fits(before, *data, "fold");
+  check_calibrated(before, "fold");
+  FoldChange change;
+  const NoGrad no_grad;
+  Side a(before, change.before), b(after, change.after);
+  const std::int64_t total = data->size();
+  DataLoader loader(std::move(data), {.batch_size = batch, .shuffle = false});
+  while (auto next = loader.next()) {
+    if (stop_requested()) throw Interrupted("[fold] stopped by Ctrl-C");
+    a.run(*next);
+    b.run(*next);
+    count_codes(a.recorder, b.recorder, change);
+    output.progress({"compare", change.before.count, total, 0, -1, 0, 0});
+  }
+  a.finish();
+  b.finish();
+  return change;
+}
+
+void print(const FoldChange& change, Output& output) {
+  output.line(fmt::format("{} of {} codes changed ({:.3g} %), accuracy {} before, {} after", change.different,
+                          change.codes,
+                          100 * double(change.different) / double(std::max<std::int64_t>(change.codes, 1)),
+                          percent(change.before.accuracy, change.before.count),
+                          percent(change.after.accuracy, change.after.count)));
+}
+
+nlohmann::ordered_json to_json(const FoldChange& change) {
+  return {{"codes", change.codes},
+          {"different_codes", change.different},
+          {"accuracy_before", 100 * change.before.accuracy},
+          {"accuracy_after", 100 * change.after.accuracy},
+          {"count", change.before.count}};
+}
+
+std::size_t live_batch_norms(Network& network) {
+  return static_cast<std::size_t>(std::ranges::count_if(network.module->named_modules(), [](const auto& entry) {
+    return dynamic_cast<const BatchNorm*>(entry.second) != nullptr;
+  }));
+}
+
+}  // namespace fq::cli
