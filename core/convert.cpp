@@ -51,19 +51,32 @@ void transpose_channels(const void* in, void* out, const Shape& s, bool to_last)
   }
 }
 
+/// Bits [n][rows][columns] of x to [n][columns][rows] of y, which is 0; of image n.
+void transpose_image_bits(const std::uint8_t* x, std::uint8_t* y, std::int64_t n, std::int64_t rows,
+                          std::int64_t columns) {
+  std::int64_t to = n * rows * columns;
+  unsigned byte = 0;
+  for (std::int64_t c = 0; c < columns; ++c)
+    for (std::int64_t r = 0, from = n * rows * columns + c; r < rows; ++r, from += columns) {
+      byte |= ((x[from >> 3] >> (from & 7)) & 1u) << (to & 7);
+      if ((++to & 7) != 0) continue;
+      y[(to >> 3) - 1] = static_cast<std::uint8_t>(y[(to >> 3) - 1] | byte);
+      byte = 0;
+    }
+  if (byte != 0) y[to >> 3] = static_cast<std::uint8_t>(y[to >> 3] | byte);
+}
+
 void transpose_bits(const Tensor& in, Tensor& out) {
   const auto& s = in.shape();
+  const bool to_last = out.layout() == Layout::channels_last;
   const std::int64_t channels = s[1], pixels = s[2] * s[3];
   const auto* x = static_cast<const std::uint8_t*>(in.raw());
   auto* y = static_cast<std::uint8_t*>(out.mutable_raw());
   std::fill_n(y, out.nbytes(), std::uint8_t{0});
-  const bool to_last = out.layout() == Layout::channels_last;
-  for (std::int64_t n = 0, i = 0; n < s[0]; ++n)
-    for (std::int64_t a = 0; a < (to_last ? channels : pixels); ++a)
-      for (std::int64_t b = 0; b < (to_last ? pixels : channels); ++b, ++i) {
-        const std::int64_t j = (n * (to_last ? pixels : channels) + b) * (to_last ? channels : pixels) + a;
-        y[j / 8] = static_cast<std::uint8_t>(y[j / 8] | (((x[i / 8] >> (i % 8)) & 1u) << (j % 8)));
-      }
+  const bool apart = channels * pixels % 8 == 0;  // images share no byte
+#pragma omp parallel for schedule(static) if (apart && in.numel() > 65536)
+  for (std::int64_t n = 0; n < s[0]; ++n)
+    transpose_image_bits(x, y, n, to_last ? channels : pixels, to_last ? pixels : channels);
 }
 
 }  // namespace

@@ -13,9 +13,9 @@ namespace fq::HWY_NAMESPACE {
 namespace {
 
 using cpu::AveragePool;
+using cpu::Covering;
 using cpu::PoolSizes;
 using cpu::Window;
-using cpu::Windows;
 
 /// Values of the lanes of D: themselves, or codes times their scale.
 template <class D, class From>
@@ -63,19 +63,22 @@ void AveragePoolRow(const AveragePool& p, std::int64_t row) {
 template <class T>
 void average_gradient(const AveragePool& p, std::int64_t row) {
   const PoolSizes s = p.sizes;
-  const std::int64_t n = row / s.h, h = row % s.h, whole = s.window();
+  const std::int64_t whole = s.window();
   const T share_of_whole = T{1} / static_cast<T>(whole);
+  const T* dy = static_cast<const T*>(p.in) + row / s.h * s.oh * s.ow * s.c;
+  Covering rows{s.kh, s.sh, s.oh}, columns{s.kw, s.sw, s.ow};
+  rows.move_to(row % s.h + s.ph);
   for (std::int64_t w = 0; w < s.w; ++w) {
-    const Windows windows(s, h, w);
+    columns.move_to(w + s.pw);
     T* dx = static_cast<T*>(p.out) + (row * s.w + w) * s.c;
     for_channels<T>(s.c, [&](auto d, std::int64_t c) HWY_ATTR {
       auto sum = hn::Zero(d);
-      for (std::int64_t i = windows.top; i < windows.bottom; ++i)
-        for (std::int64_t j = windows.left; j < windows.right; ++j) {
+      for (std::int64_t i = rows.begin; i < rows.end; ++i)
+        for (std::int64_t j = columns.begin; j < columns.end; ++j) {
           const std::int64_t pixels = p.include_padding ? whole : Window(s, i, j).pixels();
           const T share = pixels == whole ? share_of_whole : T{1} / static_cast<T>(pixels);
-          const T* dy = static_cast<const T*>(p.in) + ((n * s.oh + i) * s.ow + j) * s.c;
-          sum = hn::Add(sum, hn::Mul(hn::LoadU(d, dy + c), hn::Set(d, share)));
+          const auto gradient = hn::LoadU(d, dy + (i * s.ow + j) * s.c + c);
+          sum = hn::Add(sum, hn::Mul(gradient, hn::Set(d, share)));
         }
       hn::StoreU(sum, d, dx + c);
     });

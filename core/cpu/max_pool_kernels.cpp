@@ -12,11 +12,11 @@ HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 namespace {
 
+using cpu::Covering;
 using cpu::MaxPoolGradient;
 using cpu::MaxPoolRows;
 using cpu::PoolSizes;
 using cpu::Window;
-using cpu::Windows;
 
 /// Lanes of places as wide as those of D, from and to memory of bytes or 32-bit integers.
 template <class D>
@@ -142,20 +142,22 @@ void MaxPoolRow(const MaxPoolRows& p, std::int64_t row) {
 template <class T, class Place>
 void max_gradient(const MaxPoolGradient& p, std::int64_t row) {
   const PoolSizes s = p.sizes;
-  const std::int64_t n = row / s.h, h = row % s.h;
-  const T* dy = static_cast<const T*>(p.dy);
-  const Place* argmax = static_cast<const Place*>(p.argmax);
-  for (std::int64_t w = 0; w < s.w; ++w) {
-    const Windows windows(s, h, w);
-    T* dx = static_cast<T*>(p.dx) + (row * s.w + w) * s.c;
+  const std::int64_t n = row / s.h, h = row % s.h + s.ph;
+  const T* dy = static_cast<const T*>(p.dy) + n * s.oh * s.ow * s.c;
+  const Place* argmax = static_cast<const Place*>(p.argmax) + n * s.oh * s.ow * s.c;
+  Covering rows{s.kh, s.sh, s.oh}, columns{s.kw, s.sw, s.ow};
+  rows.move_to(h);
+  for (std::int64_t w = s.pw; w < s.w + s.pw; ++w) {
+    columns.move_to(w);
+    T* dx = static_cast<T*>(p.dx) + (row * s.w + w - s.pw) * s.c;
     for_channels<T>(s.c, [&](auto d, std::int64_t c) HWY_ATTR {
       const PlaceTag<decltype(d)> du;
       auto sum = hn::Zero(d);
-      for (std::int64_t i = windows.top; i < windows.bottom; ++i)
-        for (std::int64_t j = windows.left; j < windows.right; ++j) {
-          const std::int64_t at = ((n * s.oh + i) * s.ow + j) * s.c + c;
-          const auto place = static_cast<hn::TFromD<decltype(du)>>(Window(s, i, j).place(s, h, w));
-          const auto won = hn::Eq(load_places(d, argmax + at), hn::Set(du, place));
+      for (std::int64_t i = rows.begin; i < rows.end; ++i)
+        for (std::int64_t j = columns.begin; j < columns.end; ++j) {
+          const std::int64_t at = (i * s.ow + j) * s.c + c, place = (h - i * s.sh) * s.kw + (w - j * s.sw);
+          const auto here = hn::Set(du, static_cast<hn::TFromD<decltype(du)>>(place));
+          const auto won = hn::Eq(load_places(d, argmax + at), here);
           sum = hn::IfThenElse(hn::RebindMask(d, won), hn::Add(sum, hn::LoadU(d, dy + at)), sum);
         }
       hn::StoreU(sum, d, dx + c);

@@ -26,18 +26,15 @@ struct Window {
   }
 };
 
-/// The windows that contain a pixel: rows [top, bottom), columns [left, right) of the output.
-struct Windows {
-  std::int64_t top, bottom, left, right;
+/// The windows [begin, end) along one axis that contain a position, counted from the start of the padding.
+/// Positions only rise: moving on takes no division.
+struct Covering {
+  std::int64_t kernel, stride, windows;
+  std::int64_t begin = 0, end = 0;
 
-  Windows(const PoolSizes& s, std::int64_t h, std::int64_t w)
-      : top(first(h + s.ph, s.kh, s.sh)),
-        bottom(std::min((h + s.ph) / s.sh + 1, s.oh)),
-        left(first(w + s.pw, s.kw, s.sw)),
-        right(std::min((w + s.pw) / s.sw + 1, s.ow)) {}
-  /// ceil((at - kernel + 1) / stride), at least 0
-  static std::int64_t first(std::int64_t at, std::int64_t kernel, std::int64_t stride) {
-    return at < kernel ? 0 : (at - kernel) / stride + 1;
+  void move_to(std::int64_t position) {
+    while (begin < windows && begin * stride + kernel <= position) ++begin;
+    while (end < windows && end * stride <= position) ++end;
   }
 };
 
