@@ -1,25 +1,25 @@
 #include "fakequant/core/cpu/updates.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "fakequant/core/cpu/map.h"
+#include "fakequant/core/cpu/update_kernels.h"
 
 namespace fq::cpu {
 namespace {
 
 constexpr std::int64_t block = 8192;
 
-/// Calls f(array, i) for every element of every array.
+/// Calls f(array, begin, end) for blocks of every array.
 template <class Arrays, class F>
-void for_each_element(const Arrays& arrays, F f) {
+void for_each_block(const Arrays& arrays, F f) {
   std::int64_t total = 0;
   for (const auto& a : arrays) total += a.n;
 #pragma omp parallel if (total > parallel_elements)
   for (const auto& a : arrays) {
-#pragma omp for simd schedule(static) nowait
-    for (std::int64_t i = 0; i < a.n; ++i) f(a, i);
+#pragma omp for schedule(static) nowait
+    for (std::int64_t i = 0; i < a.n; i += block) f(a, i, std::min(a.n, i + block));
   }
 }
 
@@ -35,37 +35,19 @@ double block_squares(const T* values, std::int64_t n) {
 
 template <class T>
 void sgd(std::span<const SgdArrays<T>> arrays, const SgdFactors<T>& factors) {
-  const auto [momentum, scale, nesterov] = factors;
-  for_each_element(arrays, [=](const SgdArrays<T>& a, std::int64_t i) {
-    const T g = a.gradient[i] * scale + a.weight_decay * a.parameter[i];
-    T direction = g;
-    if (a.momentum != nullptr) {
-      const T m = momentum * a.momentum[i] + g;
-      a.momentum[i] = m;
-      direction = nesterov ? g + momentum * m : m;
-    }
-    a.parameter[i] -= a.learning_rate * direction;
-  });
+  for_each_block(arrays, [&](const auto& a, auto begin, auto end) { update(a, factors, begin, end); });
 }
 
 template <class T>
 void adam(std::span<const AdamArrays<T>> arrays, const AdamFactors<T>& factors) {
-  const auto [beta1, rest1, beta2, rest2, eps, scale] = factors;
-  for_each_element(arrays, [=](const AdamArrays<T>& a, std::int64_t i) {
-    const T p = a.parameter[i] * a.keep;
-    const T g = a.gradient[i] * scale + a.weight_decay * p;
-    const T m = beta1 * a.mean[i] + rest1 * g;
-    const T v = beta2 * a.square[i] + rest2 * g * g;
-    a.mean[i] = m;
-    a.square[i] = v;
-    a.parameter[i] = p - a.rate * m / (std::sqrt(v) * a.root + eps);
-  });
+  for_each_block(arrays, [&](const auto& a, auto begin, auto end) { update(a, factors, begin, end); });
 }
 
 template <class T>
 void move_towards(std::span<const PairArrays<T>> arrays, T rate) {
-  for_each_element(arrays, [rate](const PairArrays<T>& a, std::int64_t i) {
-    a.left[i] += rate * (a.right[i] - a.left[i]);
+  for_each_block(arrays, [rate](const PairArrays<T>& a, std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) a.left[i] += rate * (a.right[i] - a.left[i]);
   });
 }
 
