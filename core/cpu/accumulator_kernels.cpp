@@ -14,7 +14,7 @@ namespace fq::HWY_NAMESPACE {
 namespace {
 
 using cpu::AdditionGrid;
-using cpu::Codes;
+using cpu::CodeArray;
 using cpu::CodesOut;
 using cpu::SumValues;
 
@@ -71,7 +71,7 @@ void visit_out(const CodesOut& out, F&& f) {
 bool is_byte(DType dtype) { return dtype == DType::i8 || dtype == DType::u8; }
 
 template <class F>
-void visit_bytes(const Codes& codes, F&& f) {
+void visit_bytes(const CodeArray& codes, F&& f) {
   if (codes.dtype == DType::i8) return f(static_cast<const std::int8_t*>(codes.data));
   f(static_cast<const std::uint8_t*>(codes.data));
 }
@@ -79,7 +79,7 @@ void visit_bytes(const Codes& codes, F&& f) {
 /// Calls f(a, b, begin, count) with codes that are all of 8 bits as they are, else with their floats, stretch
 /// by stretch.
 template <class F>
-void for_pairs(const Codes& a, const Codes& b, bool bytes, std::int64_t count, F&& f) {
+void for_pairs(const CodeArray& a, const CodeArray& b, bool bytes, std::int64_t count, F&& f) {
   if (bytes && is_byte(a.dtype) && is_byte(b.dtype))
     return visit_bytes(a, [&](const auto* x) { visit_bytes(b, [&](const auto* y) { f(x, y, 0, count); }); });
   constexpr std::int64_t stretch = 512;
@@ -101,7 +101,7 @@ void visit_out_of(const A*, const CodesOut& out, F&& f) {
   f(static_cast<std::uint8_t*>(out.codes));
 }
 
-void RequantizeAddition(const Codes& a, const Codes& b, std::int64_t count, const AdditionGrid& grid,
+void RequantizeAddition(const CodeArray& a, const CodeArray& b, std::int64_t count, const AdditionGrid& grid,
                         const cpu::Reader& r, const CodesOut& out) {
   const Addition sum(grid);
   const Reader reader(r);
@@ -144,7 +144,7 @@ void RequantizeAverages(const float* values, std::int64_t count, float scale, fl
   });
 }
 
-void AdditionValues(const Codes& a, const Codes& b, std::int64_t count, float scale_a, float scale_b,
+void AdditionValues(const CodeArray& a, const CodeArray& b, std::int64_t count, float scale_a, float scale_b,
                     float* out) {
   const auto s = hn::Set(FloatTag(), scale_a), t = hn::Set(FloatTag(), scale_b);
   for_pairs(a, b, true, count,
@@ -212,7 +212,7 @@ HWY_EXPORT(Relu);
 
 namespace cpu {
 
-void requantize_addition(const Codes& a, const Codes& b, std::int64_t count, const AdditionGrid& grid,
+void requantize_addition(const CodeArray& a, const CodeArray& b, std::int64_t count, const AdditionGrid& grid,
                          const Reader& reader, const CodesOut& out) {
   HWY_DYNAMIC_DISPATCH(RequantizeAddition)(a, b, count, grid, reader, out);
 }
@@ -227,7 +227,7 @@ void requantize_averages(const float* values, std::int64_t count, float scale, f
 std::int64_t sum_values(const std::int32_t* sums, std::int64_t count, const SumValues& values, float* y) {
   return HWY_DYNAMIC_DISPATCH(SumFloats)(sums, count, values, y);
 }
-void addition_values(const Codes& a, const Codes& b, std::int64_t count, float scale_a, float scale_b,
+void addition_values(const CodeArray& a, const CodeArray& b, std::int64_t count, float scale_a, float scale_b,
                      float* y) {
   HWY_DYNAMIC_DISPATCH(AdditionValues)(a, b, count, scale_a, scale_b, y);
 }

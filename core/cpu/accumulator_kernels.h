@@ -32,7 +32,7 @@ struct AdditionGrid {
 };
 
 /// Codes of a + b; the mask is on fl(fl(a*s_a) + fl(b*s_b)).
-void requantize_addition(const Codes& a, const Codes& b, std::int64_t count, const AdditionGrid& grid,
+void requantize_addition(const CodeArray& a, const CodeArray& b, std::int64_t count, const AdditionGrid& grid,
                          const Reader& reader, const CodesOut& out);
 /// Codes of sums by one multiply; the mask is on fl(sum * scale).
 void requantize_sums(const std::int32_t* sums, std::int64_t count, float multiplier, float scale,
@@ -54,7 +54,7 @@ struct SumValues {
 [[nodiscard]] std::int64_t sum_values(const std::int32_t* sums, std::int64_t count, const SumValues& values,
                                       float* y);
 /// y = fl(fl(a*s_a) + fl(b*s_b))
-void addition_values(const Codes& a, const Codes& b, std::int64_t count, float scale_a, float scale_b,
+void addition_values(const CodeArray& a, const CodeArray& b, std::int64_t count, float scale_a, float scale_b,
                      float* y);
 /// v = max(v, 0), a NaN to 0, in place; the mask is v > 0.
 void relu(float* values, std::int64_t count, std::uint8_t* mask);

@@ -14,8 +14,8 @@ void for_stretches(const Tensor& x, F&& f) {
            [&](std::int64_t begin, std::int64_t end, std::int64_t) { f(begin, end - begin); });
 }
 
-Codes codes_of(const QuantizedTensor& x, std::int64_t begin) {
-  return Codes{x.codes.raw(), x.codes.dtype()}.from(begin);
+CodeArray codes_of(const QuantizedTensor& x, std::int64_t begin) {
+  return CodeArray{x.codes.raw(), x.codes.dtype()}.from(begin);
 }
 float scale_of(const QuantizedTensor& x) { return x.spec.scale.data<float>()[0]; }
 float offset_of(const QuantSpec& spec) { return static_cast<float>(spec.zero_point); }
@@ -91,7 +91,7 @@ struct ValuesOf {
     sums(x.sums, x.axis, {nullptr, x.factor.data<float>(), x.shift.data<float>(), false});
   }
   void operator()(const PooledSums& x) const {
-    const Codes all{x.sums.raw(), DType::i32};
+    const CodeArray all{x.sums.raw(), DType::i32};
     write([&](std::int64_t i, std::int64_t count, float* to) {
       dequantize(all.from(i), count, pooled_scale(x), to);
     });

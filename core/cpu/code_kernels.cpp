@@ -13,11 +13,11 @@ HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 namespace {
 
-void Dequantize(const cpu::Codes& codes, std::int64_t count, float scale, float* y) {
+void Dequantize(const cpu::CodeArray& codes, std::int64_t count, float scale, float* y) {
   decode_codes(codes, count, hn::Set(FloatTag(), scale), y);
 }
 
-void DecodeBf16(const cpu::Codes& codes, std::int64_t count, bfloat16* y) {
+void DecodeBf16(const cpu::CodeArray& codes, std::int64_t count, bfloat16* y) {
   const ShortTag d;
   visit_codes(codes, [&](const auto* in) HWY_ATTR {
     for_elements(in, y, count, [&](const auto* p, bfloat16* out) HWY_ATTR {
@@ -38,10 +38,10 @@ HWY_EXPORT(DecodeBf16);
 
 namespace cpu {
 
-void dequantize(const Codes& codes, std::int64_t count, float scale, float* y) {
+void dequantize(const CodeArray& codes, std::int64_t count, float scale, float* y) {
   HWY_DYNAMIC_DISPATCH(Dequantize)(codes, count, scale, y);
 }
-void decode(const Codes& codes, std::int64_t count, bfloat16* y) {
+void decode(const CodeArray& codes, std::int64_t count, bfloat16* y) {
   HWY_DYNAMIC_DISPATCH(DecodeBf16)(codes, count, y);
 }
 

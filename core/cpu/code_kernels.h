@@ -1,7 +1,7 @@
 #pragma once
 
-/// Codes of one scale to floats, for every vector instruction set, chosen when the program runs; not a public
-/// header. Any number of elements; results have the bits of the scalar formulas.
+/// Codes of one scale to floats, for every vector instruction set, chosen when the program runs; not a
+/// public header. Any number of elements; results have the bits of the scalar formulas.
 
 #include <cstdint>
 
@@ -15,19 +15,19 @@ struct E4m3 {
 };
 
 /// An array of i8, u8, i16, i32 or f8_e4m3.
-struct Codes {
+struct CodeArray {
   const void* data;
   DType dtype;
 
   /// From element i on.
-  [[nodiscard]] Codes from(std::int64_t i) const {
+  [[nodiscard]] CodeArray from(std::int64_t i) const {
     return {static_cast<const std::byte*>(data) + i * bit_width(dtype) / 8, dtype};
   }
 };
 
 /// y = fl(code * scale); a scale of 1 gives the value of the code.
-void dequantize(const Codes& codes, std::int64_t count, float scale, float* y);
+void dequantize(const CodeArray& codes, std::int64_t count, float scale, float* y);
 /// y = the value of the code, exact: i8, u8 or f8_e4m3.
-void decode(const Codes& codes, std::int64_t count, bfloat16* y);
+void decode(const CodeArray& codes, std::int64_t count, bfloat16* y);
 
 }  // namespace fq::cpu

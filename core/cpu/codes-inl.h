@@ -69,7 +69,7 @@ FQ_HD void store_codes(FloatVector values, E4m3* codes) {
 
 /// Calls f(pointer) with codes as what they are.
 template <class F>
-void visit_codes(const cpu::Codes& codes, F&& f) {
+void visit_codes(const cpu::CodeArray& codes, F&& f) {
   switch (codes.dtype) {
     case DType::i8:
       return f(static_cast<const std::int8_t*>(codes.data));
@@ -141,7 +141,7 @@ HWY_INLINE void for_elements(const X* x, Y* y, std::int64_t count, Step&& step) 
 }
 
 /// y = fl(code * scale)
-inline void decode_codes(const cpu::Codes& codes, std::int64_t count, FloatVector scale, float* y) {
+inline void decode_codes(const cpu::CodeArray& codes, std::int64_t count, FloatVector scale, float* y) {
   visit_codes(codes, [&](const auto* in) HWY_ATTR {
     for_elements(in, y, count, [&](const auto* p, float* out) HWY_ATTR {
       hn::StoreU(dequantize_code(load_codes(p), scale), FloatTag(), out);

@@ -25,7 +25,7 @@ int channel_axis(const QuantSpec& spec, const Shape& shape, std::string_view fun
 
 namespace {
 
-Codes codes_of(const Tensor& codes) { return {codes.raw(), codes.dtype()}; }
+CodeArray codes_of(const Tensor& codes) { return {codes.raw(), codes.dtype()}; }
 
 /// First element at or after `begin` whose mask bit starts a byte.
 std::int64_t byte_start(std::int64_t begin, std::int64_t end) { return std::min(end, (begin + 7) / 8 * 8); }
@@ -86,7 +86,7 @@ void decode_bf16(const Tensor& codes, Tensor& out) {
 void dequantize(const QuantizedTensor& x, Tensor& out) {
   const auto rows = grid_rows(x.spec);
   const auto view = Channels::of(x.shape(), x.layout(), channel_axis(x.spec, x.shape(), "dequantize"));
-  const Codes codes = codes_of(x.codes);
+  const CodeArray codes = codes_of(x.codes);
   auto* values = out.mutable_data<float>(out.layout());
   for_runs(out.numel(), view, [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
     const float scale = rows[static_cast<std::size_t>(channel)].scale;

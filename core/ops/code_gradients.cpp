@@ -1,6 +1,8 @@
 #include "fakequant/core/ops/code_gradients.h"
 
+#include "fakequant/core/cpu/block_codes.h"
 #include "fakequant/core/cpu/channel_runs.h"
+#include "fakequant/core/cpu/codes.h"
 #include "fakequant/core/cpu/exact.h"
 #include "fakequant/core/cpu/gradient_kernels.h"
 #include "fakequant/core/formulas.h"
@@ -30,7 +32,13 @@ DType code_factor_dtype() {
   return bf16 ? DType::bf16 : DType::f32;
 }
 
-Tensor code_factor(const QuantizedTensor& x, DType dtype) { return code_values(x).to(dtype); }
+Tensor code_factor(const QuantizedTensor& x, DType dtype) {
+  const bool bytes = bit_width(x.codes.dtype()) == 8 && !cpu::in_blocks(x.spec, x.shape(), "code_factor");
+  if (dtype != DType::bf16 || !bytes) return code_values(x).to(dtype);
+  Tensor out = Tensor::empty(x.shape(), dtype, x.codes.device(), x.layout());
+  if (out.device().is_cpu()) cpu::decode_bf16(x.codes, out);
+  return out;
+}
 
 CodeGradients::CodeGradients(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis)
     : x_{x.codes, x.spec, {}}, w_{w.codes, w.spec, {}}, w_axis_(w_axis), type_(backward_type()) {}

@@ -23,7 +23,7 @@ bool same_bits(float a, float b) {
 
 /// `value(i)` is what code i stands for.
 template <class F>
-void compare(const cpu::Codes& codes, F&& value) {
+void compare(const cpu::CodeArray& codes, F&& value) {
   on_every_target([&](std::int64_t target) {
     for (const std::int64_t count : {0, 1, 7, 8, 15, 33, 256, 269}) {
       const auto size = static_cast<std::size_t>(count);
