@@ -124,13 +124,19 @@ std::vector<float> evaluate(Module& model, const float* image) {
   return logits;
 }
 
-TEST(IntegerReference, EveryLogitBitIsThatOfPlainIntegerLoops) {
-  constexpr int images = 500;
+/// A residual network, calibrated.
+std::shared_ptr<Graph> int8_net() {
   auto model = residual_net();
   for (unsigned i = 0; i < 3; ++i) (void)(*model)(Variable(random_tensor({16, 1, 8, 8}, 0, 1, 5 + i)));
   fold_batch_norm(*model, {1, 1, 8, 8});
   quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
   observe(*model, random_tensor({32, 1, 8, 8}, 0, 1, 3));
+  return model;
+}
+
+TEST(IntegerReference, EveryLogitBitIsThatOfPlainIntegerLoops) {
+  constexpr int images = 10000;
+  const auto model = int8_net();
   const Tensor x = random_tensor({images, 1, 8, 8}, -0.1f, 1.2f, 4);
   std::vector<float> expected;
   for (int i = 0; i < images; ++i) {
@@ -148,6 +154,17 @@ TEST(IntegerReference, EveryLogitBitIsThatOfPlainIntegerLoops) {
     }
   }
   detail::set_threads(before);
+}
+
+TEST(IntegerReference, TrainingIsEvaluation) {
+  const auto model = int8_net();
+  const Tensor x = random_tensor({64, 1, 8, 8}, -0.1f, 1.2f, 4);
+  model->eval();
+  const Tensor evaluated = (*model)(Variable(x)).tensor();
+  model->train();
+  const Variable trained = (*model)(Variable(x));
+  EXPECT_TRUE(trained.requires_grad());
+  EXPECT_TRUE(bitwise_equal(trained.tensor(), evaluated));
 }
 
 }  // namespace
