@@ -1,3 +1,4 @@
+#include <cmath>
 #include <memory>
 
 #include <fmt/format.h>
@@ -17,6 +18,12 @@ Side side_of(const std::shared_ptr<TrainingStep>& step) {
   return {[step] { step->run(); }, {}};
 }
 
+std::string trained_badly(TrainingStep& step) {
+  step.run();
+  const double loss = step.loss().item();
+  return std::isfinite(loss) ? "" : fmt::format("the loss of ours is {}", loss);
+}
+
 /// A batch norm that is folded away is part of the subject: step.cnn.folded.qat_int8.
 std::string row_name(const std::string& network, BatchNorm batch_norm, std::string_view what) {
   return fmt::format("step.{}.{}{}", network, batch_norm == BatchNorm::folded ? "folded." : "", what);
@@ -25,8 +32,10 @@ std::string row_name(const std::string& network, BatchNorm batch_norm, std::stri
 Row step_row(const std::string& network, BatchNorm batch_norm, std::string_view what, Numbers ours) {
   Row row{row_name(network, batch_norm, what), "ms", Clock::cpu, true, {}};
   row.make = [=](const Settings&) {
+    const auto step = training_step(network, ours, batch_norm);
     Work work;
-    work.ours = side_of(training_step(network, ours, batch_norm));
+    work.ours = side_of(step);
+    work.check = [step] { return trained_badly(*step); };
     return work;
   };
   return row;

@@ -99,6 +99,5 @@ def brevitas_qat(name, settings):
 
 @rows("expert_qat", "qat_int8")
 def expert_qat(name, settings):
-    """In bf16, as in float32."""
     return step_side(name, settings, {"a function with a mask, ": quantized.expert_function,
                                       "detached differences, ": quantized.expert_detached}, bf16=True)
