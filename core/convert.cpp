@@ -1,7 +1,9 @@
 #include "fakequant/core/convert.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace fq::detail {
 namespace {
@@ -51,32 +53,60 @@ void transpose_channels(const void* in, void* out, const Shape& s, bool to_last)
   }
 }
 
-/// Bits [n][rows][columns] of x to [n][columns][rows] of y, which is 0; of image n.
-void transpose_image_bits(const std::uint8_t* x, std::uint8_t* y, std::int64_t n, std::int64_t rows,
-                          std::int64_t columns) {
-  std::int64_t to = n * rows * columns;
-  unsigned byte = 0;
-  for (std::int64_t c = 0; c < columns; ++c)
-    for (std::int64_t r = 0, from = n * rows * columns + c; r < rows; ++r, from += columns) {
-      byte |= ((x[from >> 3] >> (from & 7)) & 1u) << (to & 7);
-      if ((++to & 7) != 0) continue;
-      y[(to >> 3) - 1] = static_cast<std::uint8_t>(y[(to >> 3) - 1] | byte);
-      byte = 0;
+/// Eight bits from any bit on, 0 beyond the last byte.
+std::uint64_t read_bits(const std::uint8_t* x, std::int64_t bytes, std::int64_t bit) {
+  const std::int64_t i = bit >> 3;
+  const unsigned next = i + 1 < bytes ? x[i + 1] : 0u;
+  return ((x[i] | next << 8) >> (bit & 7)) & 0xffu;
+}
+/// Adds eight bits to bits that are 0.
+void add_bits(std::uint8_t* y, std::int64_t bit, std::uint64_t value) {
+  const std::int64_t i = bit >> 3;
+  const std::uint64_t shifted = value << (bit & 7);
+  y[i] = static_cast<std::uint8_t>(y[i] | shifted);
+  if (shifted > 0xff) y[i + 1] = static_cast<std::uint8_t>(y[i + 1] | shifted >> 8);
+}
+
+/// Byte r, bit c to byte c, bit r.
+std::uint64_t transpose_8x8(std::uint64_t x) {
+  constexpr std::pair<int, std::uint64_t> steps[] = {
+      {7, 0x00aa00aa00aa00aaull}, {14, 0x0000cccc0000ccccull}, {28, 0x00000000f0f0f0f0ull}};
+  for (const auto& [shift, swapped] : steps) {
+    const std::uint64_t t = (x ^ (x >> shift)) & swapped;
+    x ^= t ^ (t << shift);
+  }
+  return x;
+}
+
+/// Bits [rows][columns] from bit `at` of x to [columns][rows] of y, which are 0.
+void transpose_image_bits(const std::uint8_t* x, std::int64_t bytes, std::uint8_t* y, std::int64_t at,
+                          std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t r = 0; r < rows; r += 8)
+    for (std::int64_t c = 0; c < columns; c += 8) {
+      const std::int64_t height = std::min<std::int64_t>(8, rows - r);
+      const std::int64_t width = std::min<std::int64_t>(8, columns - c);
+      const std::uint64_t inside = (1u << width) - 1;
+      std::uint64_t tile = 0;
+      for (std::int64_t i = 0; i < height; ++i)
+        tile |= (read_bits(x, bytes, at + (r + i) * columns + c) & inside) << (8 * i);
+      tile = transpose_8x8(tile);
+      for (std::int64_t j = 0; j < width; ++j)
+        add_bits(y, at + (c + j) * rows + r, tile >> (8 * j) & 0xff);
     }
-  if (byte != 0) y[to >> 3] = static_cast<std::uint8_t>(y[to >> 3] | byte);
 }
 
 void transpose_bits(const Tensor& in, Tensor& out) {
   const auto& s = in.shape();
   const bool to_last = out.layout() == Layout::channels_last;
-  const std::int64_t channels = s[1], pixels = s[2] * s[3];
+  const std::int64_t channels = s[1], pixels = s[2] * s[3], image = channels * pixels;
   const auto* x = static_cast<const std::uint8_t*>(in.raw());
   auto* y = static_cast<std::uint8_t*>(out.mutable_raw());
   std::fill_n(y, out.nbytes(), std::uint8_t{0});
-  const bool apart = channels * pixels % 8 == 0;  // images share no byte
+  const bool apart = image % 8 == 0;  // images share no byte
 #pragma omp parallel for schedule(static) if (apart && in.numel() > 65536)
   for (std::int64_t n = 0; n < s[0]; ++n)
-    transpose_image_bits(x, y, n, to_last ? channels : pixels, to_last ? pixels : channels);
+    transpose_image_bits(x, in.nbytes(), y, n * image, to_last ? channels : pixels,
+                         to_last ? pixels : channels);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "fakequant/core/join.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "fakequant/core/check.h"
@@ -14,30 +15,40 @@ AxisView memory_view(const Shape& shape, Layout layout, int axis) {
   return axis_view({shape[0], shape[2], shape[3], shape[1]}, position[axis]);
 }
 
-/// Copies `count` elements of fewer than 8 bits, from and to any bit.
+/// Copies `count` bits, from and to any bit: whole bytes of the target at once, its ends one by one.
 void copy_bits(const std::byte* in, std::int64_t from, std::byte* out, std::int64_t to, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto bit = in[(from + i) / 8] >> ((from + i) % 8) & std::byte{1};
-    auto& target = out[(to + i) / 8];
-    target = (target & ~(std::byte{1} << ((to + i) % 8))) | (bit << ((to + i) % 8));
+  const auto one_by_one = [&](std::int64_t bits) {
+    for (; bits > 0; --bits, ++from, ++to, --count) {
+      const auto bit = in[from / 8] >> (from % 8) & std::byte{1};
+      out[to / 8] = (out[to / 8] & ~(std::byte{1} << (to % 8))) | (bit << (to % 8));
+    }
+  };
+  one_by_one(std::min((8 - to % 8) % 8, count));
+  for (const auto shift = static_cast<int>(from % 8); count >= 8; from += 8, to += 8, count -= 8) {
+    const auto low = in[from / 8] >> shift;
+    out[to / 8] = shift == 0 ? low : low | in[from / 8 + 1] << (8 - shift);
   }
+  one_by_one(count);
 }
 
 /// Copies `length` indices of the axis from index `from` of x to index `to` of y.
 void copy_range(const Tensor& x, std::int64_t from, Tensor& y, std::int64_t to, std::int64_t length,
                 int axis) {
   const auto a = memory_view(x.shape(), x.layout(), axis), b = memory_view(y.shape(), y.layout(), axis);
-  const std::int64_t bits = bit_width(x.dtype());
+  const std::int64_t bits = bit_width(x.dtype()), count = length * a.inner * bits;
+  const std::int64_t source = from * a.inner * bits, step_x = a.size * a.inner * bits;
+  const std::int64_t target = to * b.inner * bits, step_y = b.size * b.inner * bits;
   const auto* in = static_cast<const std::byte*>(x.raw());
   auto* out = static_cast<std::byte*>(y.mutable_raw());
-  for (std::int64_t o = 0; o < a.outer; ++o) {
-    const std::int64_t source = (o * a.size + from) * a.inner * bits,
-                       target = (o * b.size + to) * b.inner * bits, count = length * a.inner * bits;
-    if ((source | target | count) % 8 == 0)
-      std::memcpy(out + target / 8, in + source / 8, static_cast<std::size_t>(count / 8));
-    else
-      copy_bits(in, source, out, target, count);
+  if ((source | target | step_x | step_y | count) % 8 != 0) {
+    for (std::int64_t o = 0; o < a.outer; ++o)
+      copy_bits(in, o * step_x + source, out, o * step_y + target, count);
+    return;
   }
+#pragma omp parallel for schedule(static) if (a.outer * count > 8 << 18)
+  for (std::int64_t o = 0; o < a.outer; ++o)
+    std::memcpy(out + (o * step_y + target) / 8, in + (o * step_x + source) / 8,
+                static_cast<std::size_t>(count / 8));
 }
 
 }  // namespace
@@ -58,6 +69,7 @@ Tensor join(const std::vector<Tensor>& parts, int axis) {
   }
   Tensor out = Tensor::empty(shape, parts[0].dtype(), parts[0].device(), parts[0].layout());
   if (!out.device().is_cpu() || out.numel() == 0) return out;
+  static_cast<std::byte*>(out.mutable_raw())[out.nbytes() - 1] = std::byte{0};  // the bits after the last
   std::int64_t to = 0;
   for (const auto& part : parts) {
     const Tensor same = part.to(out.layout());
