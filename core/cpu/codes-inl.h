@@ -37,14 +37,12 @@ FQ_HD FloatVector load_codes(const Code* p) {
 }
 /// Exponent and mantissa at the same place of an f16 are the number times 2^-8, subnormals too.
 FQ_HD FloatVector load_codes(const E4m3* p) {
-  const ShortTag ds;
+  const ShortTag d;
   const auto bytes = hn::LoadU(CodeTag<std::uint8_t>(), reinterpret_cast<const std::uint8_t*>(p));
-  const ShortVector code = hn::PromoteTo(ds, bytes);
-  const ShortVector magnitude = hn::ShiftLeft<7>(hn::And(code, hn::Set(ds, 0x7f)));
-  const ShortVector sign = hn::ShiftLeft<8>(hn::And(code, hn::Set(ds, 0x80)));
-  const FloatVector value = mul_(widen_f16(hn::Or(magnitude, sign)), hn::Set(FloatTag(), 256.0f));
-  const auto nan = hn::Gt(abs_(value), hn::Set(FloatTag(), 448.0f));
-  return hn::IfThenElse(nan, float_bits(word(0x7fc00000)), value);
+  const ShortVector code = hn::ShiftLeft<7>(hn::PromoteTo(d, bytes));
+  const ShortVector number = hn::Add(code, hn::And(code, hn::Set(d, 0x4000)));  // the sign moved up
+  const auto nan = hn::Eq(hn::And(code, hn::Set(d, 0x3f80)), hn::Set(d, 0x3f80));
+  return mul_(widen_f16(hn::IfThenElse(nan, hn::Set(d, 0x7e00), number)), hn::Set(FloatTag(), 256.0f));
 }
 
 FQ_HD void store_codes(FloatVector values, std::int32_t* codes) {
