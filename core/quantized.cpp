@@ -61,10 +61,12 @@ QuantSpec QuantSpec::with_scale_bits(Format format, Granularity granularity, Ten
                  .granularity = std::move(granularity),
                  .amax = amax.to(DType::f32).clone(),
                  .scale = Tensor::empty(amax.shape()),
-                 .name = std::move(name)};
+                 .name = std::move(name),
+                 .scale_bits = e4m3 ? 4 : 1};
   check_amax(spec.amax, spec.name);
   check_amax(Tensor::scalar(static_cast<double>(global)), spec.name);
   const float unit = global <= kLeastAmax ? 1.0f : global / (448.0f * format.bound());
+  if (e4m3) spec.unit = unit;
   auto* ranges = spec.amax.mutable_data<float>();
   auto* scales = spec.scale.mutable_data<float>();
   for (std::int64_t i = 0; i < amax.numel(); ++i) {

@@ -20,6 +20,10 @@ struct QuantSpec {
   int zero_point = 0;       ///< storage offset of the exported file: 0 or 128; only additions depend on it
   std::string name;         ///< of the quantizer, for messages and files
   bool pass_through_bwd = false;  ///< the gradient passes everywhere, outside of the range too
+  /// Every scale is `unit` times a number of `scale_bits` significant bits (1: a power of two); 0 where scales
+  /// are any floats. Codes of few bits times such a number are bfloat16 numbers.
+  float unit = 1;
+  int scale_bits = 0;
 
   /// scale = fl(amax / bound). Where amax <= 2^-24 the scale is the positive floor fl(2^-24 / bound) and
   /// integer codes are 0; E4M3 takes such an amax as 1. With `pow2` the scale is raised to the next power of

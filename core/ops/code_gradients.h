@@ -7,12 +7,12 @@
 
 namespace fq::detail {
 
-/// The unscaled values of the codes as factors of an engine of that type, bf16 or f32; layout of the codes.
-[[nodiscard]] Tensor code_factor(const QuantizedTensor& x, DType dtype);
+/// The factors (code_products.h) of the codes as bf16 numbers of that type, bf16 or f32; layout of the codes.
+[[nodiscard]] Tensor code_factor(const QuantizedTensor& x, int axis, DType dtype);
 /// What floats of codes are multiplied as: bf16 where the processor has it, else f32.
 [[nodiscard]] DType code_factor_dtype();
 
-/// What backward keeps of y[.., c] = s_x * s_w[c] * sum q_x*q_w: the codes, not their masks.
+/// What backward keeps of y[.., c] = s_x * s_w[c] * sum f_x*f_w: the codes, not their masks.
 class CodeGradients {
  public:
   /// `w_axis`: of the output channels in w.

@@ -8,30 +8,48 @@
 namespace fq::detail {
 namespace {
 
-bool integers_to_multiply(const Format& format) { return format.is_integer() && format.bits() <= 8; }
+bool small_integer(const Format& format) { return format.is_integer() && format.bits() <= 8; }
+
+/// Significant bits of a code.
+int significand(const Format& format) {
+  return format.is_integer() ? format.bits() : format.floating().mantissa + 1;
+}
+
+bool is_factor(const QuantizedTensor& x, int axis) {
+  constexpr int bfloat16_bits = 8;
+  const int code = significand(x.spec.format), scale = x.spec.scale_bits;
+  if (codes_are_factors(x, axis)) return code <= bfloat16_bits;
+  return scale > 0 && (scale == 1 ? code : code + scale) <= bfloat16_bits;
+}
 
 }  // namespace
+
+bool codes_are_factors(const QuantizedTensor& x, int axis) {
+  const auto& by = x.spec.granularity;
+  return by.is_per_tensor() || (axis >= 0 && by.single_axis(x.codes.rank()) == axis);
+}
+
+Tensor factor_scale(const QuantizedTensor& x, int axis) {
+  return codes_are_factors(x, axis) ? x.spec.scale : Tensor::scalar(static_cast<double>(x.spec.unit));
+}
 
 CodeKind code_kind(const Variable& x, const Variable& w, int w_axis) {
   const auto* a = x.quantized();
   const auto* b = w.quantized();
-  if (a == nullptr || b == nullptr || !a->spec.granularity.is_per_tensor()) return CodeKind::floats;
-  const auto& by = b->spec.granularity;
-  if (!by.is_per_tensor() && by.single_axis(b->codes.rank()) != w_axis) return CodeKind::floats;
-  const Format &f = a->spec.format, &g = b->spec.format;
-  if (integers_to_multiply(f) && integers_to_multiply(g)) return CodeKind::integers;
-  return !f.is_integer() && !g.is_integer() ? CodeKind::minifloats : CodeKind::floats;
+  if (a == nullptr || b == nullptr) return CodeKind::floats;
+  if (small_integer(a->spec.format) && small_integer(b->spec.format) && codes_are_factors(*a, -1) &&
+      codes_are_factors(*b, w_axis))
+    return CodeKind::integers;
+  return is_factor(*a, -1) && is_factor(*b, w_axis) ? CodeKind::factors : CodeKind::floats;
 }
 
-Tensor product_scale(const QuantizedTensor& x, const QuantizedTensor& w, std::int64_t channels) {
-  const bool one = w.spec.granularity.is_per_tensor();
-  Tensor out = Tensor::empty(one ? Shape{} : Shape{channels}, DType::f32, x.codes.device());
+Tensor product_scale(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis, std::int64_t channels) {
+  const Tensor s_x = factor_scale(x, -1), s_w = factor_scale(w, w_axis);
+  Tensor out = Tensor::empty(s_w.numel() == 1 ? Shape{} : Shape{channels}, DType::f32, x.codes.device());
   if (out.device().is_meta()) return out;
-  const float s = x.spec.scale.data<float>()[0];
-  const auto* weights = w.spec.scale.data<float>();
   auto* scale = out.mutable_data<float>();
   for (std::int64_t c = 0; c < out.numel(); ++c)
-    scale[c] = scalar::mul_(s, weights[c % w.spec.scale.numel()]);
+    scale[c] = scalar::mul_(s_x.data<float>()[0], s_w.data<float>()[c % s_w.numel()]);
   return out;
 }
 
@@ -53,9 +71,9 @@ cpu::Codes codes_of(const QuantizedTensor& x, const Tensor& codes) {
 }
 
 Accumulator product_sums(Tensor sums, const QuantizedTensor& x, const QuantizedTensor& w,
-                         const Variable& bias, int axis, std::int64_t largest_sum) {
+                         const Variable& bias, int w_axis, int axis, std::int64_t largest_sum) {
   const std::int64_t channels = sums.dim(axis);
-  ProductSums out{std::move(sums), {}, product_scale(x, w, channels), axis};
+  ProductSums out{std::move(sums), {}, product_scale(x, w, w_axis, channels), axis};
   if (bias.defined()) out.bias = bias_codes(bias.tensor(), out.scale, largest_sum);
   return {std::move(out)};
 }

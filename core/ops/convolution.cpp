@@ -52,14 +52,14 @@ Value integer_value(const Convolution& c, const QuantizedTensor& x, const Quanti
     (c.transposed ? cpu::exact_conv_transpose : cpu::exact_conv)(
         c.shape, codes_of(x, a), codes_of(w, b), sums.mutable_data<std::int32_t>(Layout::channels_last));
   }
-  return product_sums(lower(sums, c.rank), x, w, bias, 1, largest);
+  return product_sums(lower(sums, c.rank), x, w, bias, c.weight_axis(), 1, largest);
 }
 
-Value minifloat_value(const Convolution& c, const QuantizedTensor& x, const QuantizedTensor& w,
+Value factor_value(const Convolution& c, const QuantizedTensor& x, const QuantizedTensor& w,
                       const Variable& bias) {
   const DType type = code_factor_dtype();
-  Tensor y = forward(c, lift(code_factor(x, type)), lift_weights(code_factor(w, type)));
-  scale_products(y, product_scale(x, w, c.channels()), bias);
+  Tensor y = forward(c, lift(code_factor(x, -1, type)), lift_weights(code_factor(w, c.weight_axis(), type)));
+  scale_products(y, product_scale(x, w, c.weight_axis(), c.channels()), bias);
   return lower(y, c.rank);
 }
 
@@ -69,7 +69,7 @@ Variable of_codes(const Convolution& c, CodeKind kind, const Variable& x, const 
   FQ_CHECK(a.codes.device() == b.codes.device(), c.name,
            "the input is on {}, the weight on {}: give both on one device", to_string(a.codes.device()),
            to_string(b.codes.device()));
-  Value y = kind == CodeKind::integers ? integer_value(c, a, b, bias) : minifloat_value(c, a, b, bias);
+  Value y = kind == CodeKind::integers ? integer_value(c, a, b, bias) : factor_value(c, a, b, bias);
   auto backward = [c, codes = CodeGradients(a, b, c.weight_axis()),
                    needs = Needs(x, w, bias)](const Tensor& gradient) {
     const Tensor floats = lift(gradient), dy = codes.dy(floats);

@@ -71,16 +71,17 @@ Value integer_value(const LinearShape& s, const QuantizedTensor& x, const Quanti
     cpu::exact_gemm(s.rows, s.out, s.in, detail::codes_of(x, codes), detail::codes_of(w, w.codes),
                     sums.mutable_data<std::int32_t>());
   }
-  return detail::product_sums(std::move(sums), x, w, bias, static_cast<int>(s.y.size()) - 1, largest);
+  return detail::product_sums(std::move(sums), x, w, bias, 0, static_cast<int>(s.y.size()) - 1, largest);
 }
 
-Value minifloat_value(const LinearShape& s, const QuantizedTensor& x, const QuantizedTensor& w,
+Value factor_value(const LinearShape& s, const QuantizedTensor& x, const QuantizedTensor& w,
                       const Variable& bias) {
   const DType type = detail::code_factor_dtype();
-  const Tensor a = detail::code_factor(x, type).to(Layout::row_major), b = detail::code_factor(w, type);
+  const Tensor a = detail::code_factor(x, -1, type).to(Layout::row_major),
+               b = detail::code_factor(w, 0, type);
   Tensor y = Tensor::empty(s.y, DType::f32, a.device());
   detail::multiply({a, s.rows, s.in}, {b, s.in, s.out, true}, y);
-  detail::scale_products(y, detail::product_scale(x, w, s.out), bias);
+  detail::scale_products(y, detail::product_scale(x, w, 0, s.out), bias);
   return y;
 }
 
@@ -91,7 +92,7 @@ Variable linear_of_codes(const LinearShape& s, detail::CodeKind kind, const Vari
            "the input is on {}, the weight on {}: give both on one device", to_string(a.codes.device()),
            to_string(b.codes.device()));
   Value y =
-      kind == detail::CodeKind::integers ? integer_value(s, a, b, bias) : minifloat_value(s, a, b, bias);
+      kind == detail::CodeKind::integers ? integer_value(s, a, b, bias) : factor_value(s, a, b, bias);
   return detail::record(
       "linear", std::move(y), {x, w, bias},
       [s, codes = detail::CodeGradients(a, b, 0), needs = Needs(x, w, bias)](const Tensor& gradient) {

@@ -35,7 +35,8 @@ Variable leaf(const QuantizedTensor& x) {
 /// dy with what backward in bf16 makes of it: bf16(dy * s_w[c]) / s_w[c], in f64.
 Tensor rounded(const Tensor& dy, const QuantizedTensor& w) {
   const AxisView view = axis_view(dy.shape(), w.codes.rank() == 2 ? dy.rank() - 1 : 1);
-  const auto scales = w.spec.scale.to_vector<float>();
+  const bool channels = detail::codes_are_factors(w, w.spec.granularity.single_axis(w.codes.rank()));
+  const auto scales = channels ? w.spec.scale.to_vector<float>() : std::vector<float>{w.spec.unit};
   const auto values = dy.to_vector<float>();
   std::vector<double> out;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -183,7 +184,36 @@ TEST(CodeProducts, OtherGridsMultiplyDequantizedFloats) {
       floats(Variable(x), Variable(quantized(test::uniform({5, 8}, 2), kInt8, Granularity::per_axis(1)))));
   EXPECT_TRUE(
       floats(Variable(quantized(test::uniform({3, 8}, 1), IntFormat{12, false, false})), Variable(w)));
-  EXPECT_TRUE(floats(Variable(x), Variable(quantized(test::uniform({5, 8}, 2), FloatFormat{4, 3}))));
+}
+
+QuantizedTensor in_blocks(const Tensor& x, Format format, NumBits scale_bits, std::int64_t length) {
+  const auto by = Granularity::per_group(length);
+  const Shape blocks = by.scale_shape(x.shape());
+  std::vector<float> amax(static_cast<std::size_t>(numel(blocks)));
+  for (std::size_t i = 0; i < amax.size(); ++i) amax[i] = 0.4f + 0.013f * static_cast<float>(i % 40);
+  const auto spec = QuantSpec::with_scale_bits(format, by, Tensor::from(amax, {numel(blocks)}), scale_bits, 0.93f, "test");
+  return quantize(x, spec);
+}
+
+TEST(CodeProducts, BlocksAreFactorsWithTheirScales) {
+  const auto linear = [](const auto& a, const auto& b, const auto& c) { return ops::linear(a, b, c); };
+  const Tensor x = test::uniform({6, 50}, 1), w = test::uniform({11, 50}, 2);
+  const FloatFormat e2m1{2, 1}, e4m3{4, 3};
+  const auto nvfp4 = in_blocks(w, e2m1, {4, 3}, 16);
+  const auto expect = [&](const QuantizedTensor& a, const QuantizedTensor& b) {
+    EXPECT_EQ(detail::code_kind(Variable(a), Variable(b), 0), detail::CodeKind::factors);
+    expect_like_floats(a, b, 11, linear);
+  };
+  expect(in_blocks(x, e2m1, {4, 3}, 16), nvfp4);
+  expect(in_blocks(x, e4m3, {8, 0}, 32), in_blocks(w, e4m3, {8, 0}, 32));
+  expect(in_blocks(x, kInt8, {8, 0}, 32), in_blocks(w, kInt8, {8, 0}, 32));
+  expect(quantized(x, e4m3), nvfp4);
+  expect(quantized(x, kUint8), quantized(w, e4m3, Granularity::per_axis(0)));
+  EXPECT_EQ(detail::code_kind(Variable(in_blocks(x, kInt8, {4, 3}, 16)), Variable(nvfp4), 0),
+            detail::CodeKind::floats);
+  const auto taps = in_blocks(test::uniform({4, 3, 3, 3}, 2), e2m1, {4, 3}, 2);
+  expect_like_floats(quantized(test::uniform({2, 3, 5, 5}, 1), e4m3), taps, 4,
+                     [](const auto& a, const auto& b, const auto& c) { return ops::conv2d(a, b, c); });
 }
 
 TEST(CodeProducts, SumsThatCouldLeaveInt32AreRefused) {
