@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fakequant/core/check.h"
+#include "fakequant/layers/dead_channels.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/sequential_quantizer.h"
 
@@ -114,6 +115,7 @@ CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOpti
     FQ_CHECK(!q->calibrator().empty(), "calibrate", "'{}' has seen no data: no forward pass reaches it",
              q->name());
   for (auto* q : chosen) q->load_calibrated_amax(options.amax);
+  floor_dead_channels(model);
   return report;
 }
 

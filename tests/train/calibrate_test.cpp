@@ -6,6 +6,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/threads.h"
+#include "fakequant/layers/dead_channels.h"
 #include "layers/networks.h"
 
 namespace fq {
@@ -78,6 +79,22 @@ TEST(Calibrate, ANaNIsNamedByQuantizerAndBatchAndLeavesTheRanges) {
     EXPECT_NE(std::string(error.what()).find("batch 2"), std::string::npos) << error.what();
   }
   EXPECT_EQ(ranges(*model), before);
+}
+
+TEST(Calibrate, GivesADeadChannelARangeThatItsBiasFitsIn) {
+  auto model = quantized_net();
+  auto& conv = dynamic_cast<QuantConv2d&>(model->at("conv2"));
+  Variable weight = conv.weight(), bias = conv.bias();
+  std::fill_n(weight.mutable_tensor().mutable_data<float>() + 3 * 72, 72, 1e-12f);
+  bias.mutable_tensor().mutable_data<float>()[3] = -1.0f;
+  DataLoader data = loader(random_tensor({16, 1, 8, 8}, 0, 1));
+  calibrate(*model, data);
+  const float input = conv.input_quantizers()[0]->spec().scale.data<float>()[0];
+  const float scale = conv.weight_quantizer()->spec().scale.data<float>()[3];
+  EXPECT_NEAR(-1.0 / (double(input) * double(scale)), -0x1p22, 2);  // two roundings to float
+  const Tensor other = conv.weight_quantizer()->amax();
+  EXPECT_EQ(floor_dead_channels(*model), 0);
+  EXPECT_TRUE(bitwise_equal(other, conv.weight_quantizer()->amax()));
 }
 
 TEST(Calibrate, RefusesModelsWithoutQuantizersAndNegativeCounts) {
