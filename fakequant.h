@@ -34,6 +34,7 @@
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/packed.h"
+#include "fakequant/core/profile.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/random.h"
 #include "fakequant/core/reference/constant.h"

@@ -43,6 +43,9 @@ void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
       .value("seed", "NUMBER", "of weights, order, augmentation and dropout", "0")
       .value("augment", "LIST", "shift=PIXELS,rotate=DEGREES,scale=SHARE,shear=SHARE,cutout=PIXELS")
       .value("save-every", "STEPS", "write the checkpoint every so many steps too; 0: each epoch only", "0")
+      .optional_value("profile", "FILE",
+                      "measure where the time of a step goes, and write a trace for Perfetto there; with =, "
+                      "by default <output>.profile.json")
       .toggle("resume", "go on from the output file, if it is there");
 }
 

@@ -82,6 +82,13 @@ FlagSet& FlagSet::value(const char* names, const char* unit, const char* help, c
   return *this;
 }
 
+FlagSet& FlagSet::optional_value(const char* names, const char* unit, const char* help) {
+  auto* value = po::value<std::string>()->value_name(unit)->implicit_value("", "");
+  groups_.back().add_options()(names, value, help);
+  optional_.push_back(long_name(names));
+  return *this;
+}
+
 FlagSet& FlagSet::toggle(const char* names, const char* help) {
   groups_.back().add_options()(names, po::bool_switch(), help);
   toggles_.push_back(long_name(names));
@@ -109,6 +116,10 @@ std::vector<std::string> FlagSet::names() const {
 
 bool FlagSet::is_toggle(std::string_view name) const {
   return std::find(toggles_.begin(), toggles_.end(), name) != toggles_.end();
+}
+
+bool FlagSet::is_optional(std::string_view name) const {
+  return std::find(optional_.begin(), optional_.end(), name) != optional_.end();
 }
 
 Flags::Flags(const FlagSet& set, const std::vector<std::string>& arguments)

@@ -20,6 +20,8 @@ class FlagSet {
   /// A flag with a value. `names` is "epochs" or "output,o"; `unit` names the value in the help ("EPOCHS").
   FlagSet& value(const char* names, const char* unit, const char* help);
   FlagSet& value(const char* names, const char* unit, const char* help, const std::string& standard);
+  /// A flag whose value, behind "=", may be left out; it is then empty.
+  FlagSet& optional_value(const char* names, const char* unit, const char* help);
   /// A flag that is on or off.
   FlagSet& toggle(const char* names, const char* help);
   /// An argument without dashes, by its place; also a flag of that name.
@@ -29,6 +31,7 @@ class FlagSet {
   [[nodiscard]] std::string help() const;
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool is_toggle(std::string_view name) const;
+  [[nodiscard]] bool is_optional(std::string_view name) const;
   [[nodiscard]] const std::vector<boost::program_options::options_description>& groups() const noexcept {
     return groups_;
   }
@@ -40,7 +43,7 @@ class FlagSet {
   std::string command_, summary_, usage_;
   std::vector<boost::program_options::options_description> groups_;
   boost::program_options::positional_options_description places_;
-  std::vector<std::string> toggles_;
+  std::vector<std::string> toggles_, optional_;
 };
 
 /// The values of a command's flags, checked when they are read.

@@ -67,11 +67,11 @@ class Reader {
   }
 
   void add(Phase& phase, const FlagSet& set, const std::string& key, const JsonValue& value) const {
-    if (set.is_toggle(key)) {
+    if (set.is_toggle(key) || (set.is_optional(key) && value.json().is_boolean())) {
       if (value.boolean()) phase.arguments.push_back("--" + key);
       return;
     }
-    const bool below_folder = key == "output" || key == "checkpoint";
+    const bool below_folder = key == "output" || key == "checkpoint" || key == "profile";
     push(phase, key, below_folder ? below(argument_text(value)) : argument_text(value));
   }
 

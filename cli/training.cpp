@@ -6,6 +6,7 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/profile.h"
 #include "fakequant/cli/training_report.h"
 #include "fakequant/core/error.h"
 #include "fakequant/train/checkpoint.h"
@@ -90,15 +91,19 @@ TrainerOptions read_training(const Flags& flags) {
 
 nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Flags& flags, Output& output) {
   options.model = run.network.identity.dump();
+  ProfileReport profile(flags, run.out);
   const Loaders loaders = make_loaders(run, flags);
   TrainingReport report(output, flags.command(), options.epochs, loaders.training->options().batch_size);
   Trainer trainer(run.network.module, loaders.training, options, loaders.validation, report.callbacks());
   if (run.resume) trainer.resume(load_checkpoint(run.out), run.out);
   const TrainingResult result = trainer.fit();
+  const nlohmann::ordered_json profiled = profile.finish(output);
   if (result.stopped)
     throw Interrupted(fmt::format("[{}] stopped by Ctrl-C in epoch {}: go on with --resume", flags.command(),
                                   result.epochs + 1));
-  return report.finish(result, run.out);
+  auto found = report.finish(result, run.out);
+  found.update(profiled);
+  return found;
 }
 
 }  // namespace fq::cli

@@ -6,6 +6,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/cpu/codes.h"
 #include "fakequant/core/join.h"
+#include "fakequant/core/profile.h"
 
 namespace fq {
 namespace {
@@ -78,6 +79,7 @@ QuantizedTensor requantize_view(const AccumulatorReshape& x, bool relu, const Qu
 }  // namespace
 
 Tensor to_float(const Accumulator& x, Tensor* mask) {
+  const ProfileScope profile("epilogue");
   const auto* concat = std::get_if<AccumulatorConcat>(&x.value);
   const auto* view = std::get_if<AccumulatorReshape>(&x.value);
   Tensor out;
@@ -94,6 +96,7 @@ Tensor to_float(const Accumulator& x, Tensor* mask) {
 }
 
 QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool with_mask) {
+  const ProfileScope profile("epilogue");
   FQ_CHECK(spec.format.is_integer() && spec.granularity.is_per_tensor(), "requantize",
            "'{}' is {} {}: accumulators round to one integer grid", spec.name, to_string(spec.format),
            to_string(spec.granularity));

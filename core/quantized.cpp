@@ -7,6 +7,7 @@
 #include "fakequant/core/cpu/block_codes.h"
 #include "fakequant/core/cpu/codes.h"
 #include "fakequant/core/formulas.h"
+#include "fakequant/core/profile.h"
 
 namespace fq {
 
@@ -88,6 +89,7 @@ Tensor code_values(const QuantizedTensor& x) {
 }
 
 Tensor dequantize(const QuantizedTensor& x) {
+  const ProfileScope profile("epilogue");
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.codes.device(), x.layout());
   if (!out.device().is_cpu()) return out;
   if (cpu::in_blocks(x.spec, x.shape(), "dequantize"))
@@ -98,6 +100,7 @@ Tensor dequantize(const QuantizedTensor& x) {
 }
 
 QuantizedTensor quantize(const Tensor& input, const QuantSpec& spec, bool with_mask) {
+  const ProfileScope profile("quantize");
   const bool blocks = cpu::in_blocks(spec, input.shape(), "quantize");
   const int axis = blocks ? -1 : cpu::channel_axis(spec, input.shape(), "quantize");
   const Tensor values = input.to(DType::f32), x = blocks ? values.to(Layout::row_major) : values;

@@ -1,12 +1,15 @@
 #include "fakequant/core/tape.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/convert.h"
 #include "fakequant/core/cpu/codes.h"
+#include "fakequant/core/module_path.h"
+#include "fakequant/core/profile.h"
 
 namespace fq {
 namespace detail {
@@ -104,6 +107,9 @@ std::vector<std::shared_ptr<Gradient>> readers_first(const std::shared_ptr<Gradi
 }
 
 void propagate(Gradient& from, Tensor seed, std::unordered_map<const Gradient*, Tensor>& sums) {
+  std::optional<ModulePathScope> path;
+  if (profiler() != nullptr) path.emplace(from.path);
+  const ProfileScope profile(from.op, "backward");
   FQ_CHECK(!from.freed, "backward", "{} was already passed backward: run forward again", from.op);
   Tensor dy = seed.to(from.layout);
   seed = {};  // an operator may write into a gradient that nobody else holds

@@ -1,6 +1,9 @@
 #include "fakequant/core/trace.h"
 
+#include <utility>
+
 #include "fakequant/core/check.h"
+#include "fakequant/core/module_path.h"
 #include "fakequant/core/tape.h"
 
 namespace fq {
@@ -23,12 +26,20 @@ PathScope::PathScope(std::string_view name) : previous_(path.size()) {
 PathScope::~PathScope() { path.resize(previous_); }
 const std::string& module_path() noexcept { return path; }
 
+namespace detail {
+ModulePathScope::ModulePathScope(std::string whole) : previous_(std::exchange(path, std::move(whole))) {}
+ModulePathScope::~ModulePathScope() { path = std::move(previous_); }
+}  // namespace detail
+
 const TraceValue& TraceGraph::input(const TraceNode& node, std::size_t i) const {
-  FQ_CHECK(i < node.inputs.size() && node.inputs[i] >= 0, "trace", "{} '{}' has no input {}", node.op, node.path, i);
+  FQ_CHECK(i < node.inputs.size() && node.inputs[i] >= 0, "trace", "{} '{}' has no input {}", node.op,
+           node.path, i);
   return values[static_cast<std::size_t>(node.inputs[i])];
 }
 
-void Recorder::name(const Variable& variable, std::string name) { names_[variable.node().get()] = std::move(name); }
+void Recorder::name(const Variable& variable, std::string name) {
+  names_[variable.node().get()] = std::move(name);
+}
 
 int Recorder::id(const Variable& variable) {
   if (!variable.defined()) return -1;

@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/profile.h"
 #include "fakequant/core/text.h"
 #include "fakequant/core/trace.h"
 
@@ -18,11 +19,13 @@ std::string join_path(const std::string& prefix, const std::string& name) {
 
 Variable Module::operator()(const Variable& x) {
   const PathScope scope(name_);
+  const ProfileScope profile(profiler() != nullptr ? type() : std::string(), "forward");
   return forward(x);
 }
 
 Variable Module::operator()(const std::vector<Variable>& inputs) {
   const PathScope scope(name_);
+  const ProfileScope profile(profiler() != nullptr ? type() : std::string(), "forward");
   return forward(inputs);
 }
 

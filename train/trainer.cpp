@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/profile.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/checkpoint.h"
 #include "fakequant/train/trainer_body.h"
@@ -89,13 +90,23 @@ bool Trainer::Body::train() {
 void Trainer::Body::train_epoch() {
   pace.begin_epoch();
   while (!stop_requested()) {
-    const auto before = Clock::now();
-    const auto batch = training->next();
-    pace.loading += seconds_since(before);
+    ProfileStep profile;
+    const auto batch = next_batch();
     if (batch) train_batch(*batch);
-    if (waiting_batches > 0 && (!batch || waiting_batches == options.accumulation)) step();
+    if (waiting_batches > 0 && (!batch || waiting_batches == options.accumulation)) {
+      step();
+      profile.count();
+    }
     if (!batch) return;
   }
+}
+
+std::optional<Batch> Trainer::Body::next_batch() {
+  const ProfileScope profile("loader");
+  const auto before = Clock::now();
+  auto batch = training->next();
+  pace.loading += seconds_since(before);
+  return batch;
 }
 
 void Trainer::Body::finish_epoch() {

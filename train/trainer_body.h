@@ -79,6 +79,7 @@ struct Trainer::Body {
   /// True when it was stopped by the flag.
   bool train();
   void train_epoch();
+  [[nodiscard]] std::optional<Batch> next_batch();
   void finish_epoch();
   [[nodiscard]] bool stop_requested() const { return options.stop != nullptr && *options.stop; }
   [[nodiscard]] std::int64_t steps_per_epoch() const;
@@ -88,6 +89,7 @@ struct Trainer::Body {
   void train_batch(const Batch& batch);
   double forward_backward(const Batch& batch);
   [[nodiscard]] detail::Switches::Phase phase() const;
+  void update_parameters();
   void step();
   void report_step() const;
 

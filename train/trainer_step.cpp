@@ -3,6 +3,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/ops/loss.h"
+#include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
 #include "fakequant/train/clip.h"
 #include "fakequant/train/trainer_body.h"
@@ -50,7 +51,8 @@ void Trainer::Body::train_batch(const Batch& batch) {
   pace.images += batch.size();
 }
 
-void Trainer::Body::step() {
+void Trainer::Body::update_parameters() {
+  const ProfileScope profile("optimizer");
   double scale = options.accumulation == 1 ? 1 : 1 / static_cast<double>(waiting_samples);
   if (options.clip_norm > 0) {
     const double norm = gradient_norm(parameters);
@@ -60,6 +62,10 @@ void Trainer::Body::step() {
   optimizer->step(scale);
   optimizer->zero_grad();
   if (average) average->update();
+}
+
+void Trainer::Body::step() {
+  update_parameters();
   waiting_batches = waiting_samples = 0;
   ++progress.step;
   ++pace.steps;

@@ -4,6 +4,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/formulas.h"
+#include "fakequant/core/profile.h"
 
 namespace fq::detail {
 namespace {
@@ -79,6 +80,7 @@ Accumulator product_sums(Tensor sums, const QuantizedTensor& x, const QuantizedT
 }
 
 void scale_products(Tensor& y, const Tensor& scale, const Variable& bias) {
+  const ProfileScope profile("epilogue");
   if (y.device().is_meta() || y.numel() == 0) return;
   const std::int64_t channels = y.layout() == Layout::channels_last ? y.dim(1) : y.dim(-1);
   const std::int64_t rows = y.numel() / channels;

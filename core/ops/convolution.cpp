@@ -5,6 +5,7 @@
 #include "fakequant/core/ops/code_products.h"
 #include "fakequant/core/ops/conv_geometry.h"
 #include "fakequant/core/ops/products.h"
+#include "fakequant/core/profile.h"
 
 namespace fq::detail {
 namespace {
@@ -13,10 +14,12 @@ Tensor forward(const Convolution& c, const Tensor& x, const Tensor& w) {
   return c.transposed ? conv_dx(c.shape, x, w) : conv_y(c.shape, x, w);
 }
 Tensor backward_x(const Convolution& c, const Tensor& dy, const Tensor& w) {
+  const ProfileScope profile("dX");
   constexpr auto sharing = cpu::Sharing::by_threads;
   return lower(c.transposed ? conv_y(c.shape, dy, w, sharing) : conv_dx(c.shape, dy, w, sharing), c.rank);
 }
 Tensor backward_w(const Convolution& c, const Tensor& x, const Tensor& dy, const Shape& w) {
+  const ProfileScope profile("dW");
   return (c.transposed ? conv_dw(c.shape, dy, x) : conv_dw(c.shape, x, dy)).reshape(w);
 }
 
@@ -85,6 +88,7 @@ Variable of_codes(const Convolution& c, CodeKind kind, const Variable& x, const 
 }  // namespace
 
 Variable Convolution::apply(const Variable& x, const Variable& w, const Variable& bias) const {
+  const ProfileScope profile("product", "forward");
   check_bias(bias, channels(), x, name);
   const CodeKind kind = code_kind(x, w, weight_axis());
   if (kind == CodeKind::floats) return of_floats(*this, x.as_float(), w.as_float(), bias);

@@ -4,6 +4,7 @@
 #include "fakequant/core/ops/code_gradients.h"
 #include "fakequant/core/ops/code_products.h"
 #include "fakequant/core/ops/products.h"
+#include "fakequant/core/profile.h"
 
 namespace fq::ops {
 namespace {
@@ -28,12 +29,14 @@ struct LinearShape {
 };
 
 Tensor linear_dx(const LinearShape& s, const Tensor& dy, const Tensor& w) {
+  const ProfileScope profile("dX");
   Tensor dx = Tensor::empty(s.x, detail::product_dtype(dy), dy.device());
   detail::multiply({dy, s.rows, s.out}, {w, s.out, s.in}, dx, 1, cpu::Sharing::by_threads);
   return dx;
 }
 
 Tensor linear_dw(const LinearShape& s, const Tensor& dy, const Tensor& x) {
+  const ProfileScope profile("dW");
   Tensor dw = Tensor::empty({s.out, s.in}, detail::product_dtype(dy), dy.device());
   detail::multiply({dy, s.out, s.rows, true}, {x, s.rows, s.in}, dw, 1, cpu::Sharing::by_threads);
   return dw;
@@ -108,6 +111,7 @@ Variable linear_of_codes(const LinearShape& s, detail::CodeKind kind, const Vari
 }  // namespace
 
 Variable linear(const Variable& x, const Variable& w, const Variable& bias) {
+  const ProfileScope profile("product", "forward");
   const LinearShape s = LinearShape::of(x, w);
   detail::check_bias(bias, s.out, x, "linear");
   const detail::CodeKind kind = detail::code_kind(x, w, 0);
@@ -116,6 +120,7 @@ Variable linear(const Variable& x, const Variable& w, const Variable& bias) {
 }
 
 Variable matmul(const Variable& left, const Variable& right) {
+  const ProfileScope profile("product", "forward");
   const Variable a = left.as_float(), b = right.as_float();
   FQ_CHECK(a.rank() >= 2 && b.rank() >= 2 && a.dim(-1) == b.dim(-2), "matmul",
            "{} times {}: give [.., m, k] and [k, n]", to_string(a.shape()), to_string(b.shape()));

@@ -5,6 +5,7 @@
 #include "fakequant/core/cpu/map.h"
 #include "fakequant/core/cpu/softmax.h"
 #include "fakequant/core/ops/operator.h"
+#include "fakequant/core/profile.h"
 
 namespace fq::ops {
 namespace {
@@ -18,7 +19,7 @@ Variable softmax_as(std::string_view op, const Variable& input, int axis, bool l
   if (detail::computes(y)) cpu::softmax(rows, view, logarithm, y);
   const auto backward = [saved = detail::Saved(y), view, logarithm](const Tensor& dy) {
     Tensor dx = detail::empty_like(dy);
-    cpu::softmax_backward(dy, saved.get(), view, logarithm, dx);
+    if (detail::computes(dx)) cpu::softmax_backward(dy, saved.get(), view, logarithm, dx);
     return std::vector<Tensor>{dx};
   };
   return detail::record(op, y, {x.variable}, backward, detail::traced([&] {
@@ -47,6 +48,7 @@ Variable log_softmax(const Variable& x, int axis) { return softmax_as("log_softm
 
 Variable cross_entropy(const Variable& logits, const Tensor& labels, double label_smoothing) {
   constexpr std::string_view op = "cross_entropy";
+  const ProfileScope profile(op, "forward");
   const auto x = detail::floats(logits, op);
   FQ_CHECK(x.tensor.rank() == 2 && x.tensor.dim(1) > 0, op, "the logits are {}: give [N, C]",
            x.tensor.describe());
@@ -67,6 +69,7 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, double labe
   }
   const auto backward = [log_p, saved = detail::Saved(classes), label_smoothing, count](const Tensor& dy) {
     Tensor dx = detail::empty_like(log_p);
+    if (!detail::computes(dx)) return std::vector<Tensor>{dx};
     const double factor = dy.item() / static_cast<double>(std::max<std::int64_t>(count, 1));
     cpu::cross_entropy_backward(log_p, saved.get(), label_smoothing, factor, dx);
     return std::vector<Tensor>{dx};
@@ -78,6 +81,7 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, double labe
 
 Variable mse_loss(const Variable& x, const Variable& target) {
   constexpr std::string_view op = "mse_loss";
+  const ProfileScope profile(op, "forward");
   const auto a = detail::floats(x, op), b = detail::floats_like(target, a.tensor, op);
   FQ_CHECK(a.tensor.shape() == b.tensor.shape(), op,
            "the input is {}, the target {}: the shapes must be equal", to_string(a.tensor.shape()),
@@ -87,8 +91,9 @@ Variable mse_loss(const Variable& x, const Variable& target) {
   const double total = detail::computes(a.tensor) ? cpu::squared_distance(a.tensor, same) : 0.0;
   const auto backward = [left = detail::Saved(a.tensor), right = detail::Saved(same),
                          count](const Tensor& dy) {
-    const double factor = 2.0 * dy.item() / static_cast<double>(std::max<std::int64_t>(count, 1));
     Tensor da = detail::empty_like(left.get()), db = detail::empty_like(da);
+    if (!detail::computes(da)) return std::vector<Tensor>{da, db};
+    const double factor = 2.0 * dy.item() / static_cast<double>(std::max<std::int64_t>(count, 1));
     detail::visit_float(da.dtype(), op, [&]<class T>(T) {
       const T by = static_cast<T>(factor);
       cpu::map<T>(left.get(), right.get(), da, [by](T p, T q) { return by * (p - q); });

@@ -1,0 +1,121 @@
+#include "fakequant/core/profile.h"
+
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/trace.h"
+
+namespace fq {
+namespace {
+
+thread_local Profiler* current = nullptr;
+
+/// Microseconds with all three decimals, so that events nest to the nanosecond.
+std::string microseconds(std::int64_t nanoseconds) {
+  return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
+}
+
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+Profiler* profiler() noexcept { return current; }
+ProfilerScope::ProfilerScope(Profiler& profiler) noexcept : previous_(current) { current = &profiler; }
+ProfilerScope::~ProfilerScope() { current = previous_; }
+
+ProfileStep::ProfileStep() : profiler_(profiler()) {
+  if (profiler_ != nullptr) profiler_->begin_step();
+}
+ProfileStep::~ProfileStep() {
+  if (profiler_ != nullptr) profiler_->end();
+}
+void ProfileStep::count() {
+  if (profiler_ != nullptr) profiler_->count_step();
+}
+
+void ProfileScope::begin(std::string_view kind, std::string_view direction) {
+  if (profiler_->in_step())
+    profiler_->begin(kind, direction);
+  else
+    profiler_ = nullptr;
+}
+
+std::int64_t Profiler::now() const {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
+}
+
+void Profiler::begin_step() {
+  if (!in_step()) {
+    tracing_ = tracing_ && events_.size() < traced_scopes_;
+    if (steps_ == 1 && left_out_ == 0) {
+      left_out_ = 1;
+      for (Row& row : rows_) row.nanoseconds = row.calls = 0;
+    }
+  }
+  begin("other", {});
+}
+
+void Profiler::count_step() { ++steps_; }
+
+std::size_t Profiler::row(std::string_view kind, std::string_view direction) {
+  key_.assign(module_path());
+  const std::size_t layer = key_.size();
+  key_.append(1, '\n').append(kind);
+  if (!direction.empty()) key_.append(1, ' ').append(direction);
+  const auto [entry, added] = index_.try_emplace(key_, rows_.size());
+  if (added) rows_.push_back({key_.substr(0, layer), key_.substr(layer + 1)});
+  return entry->second;
+}
+
+void Profiler::begin(std::string_view kind, std::string_view direction) {
+  const std::size_t at = row(kind, direction);
+  frames_.push_back({at, now(), 0});
+}
+
+void Profiler::end() {
+  const std::int64_t end = now();
+  const Frame frame = frames_.back();
+  frames_.pop_back();
+  const std::int64_t duration = end - frame.begin;
+  rows_[frame.row].nanoseconds += duration - frame.inner;
+  ++rows_[frame.row].calls;
+  if (in_step()) frames_.back().inner += duration;
+  if (tracing_) events_.push_back({frame.row, frame.begin, end});
+}
+
+Profile Profiler::profile() const {
+  Profile out{.rows = {}, .steps = steps_ - left_out_};
+  const double steps = static_cast<double>(out.steps);
+  std::int64_t total = 0;
+  for (const Row& row : rows_) total += row.nanoseconds;
+  if (out.steps == 0 || total == 0) return out;
+  out.milliseconds = static_cast<double>(total) * 1e-6 / steps;
+  for (const Row& row : rows_) {
+    if (row.calls == 0) continue;
+    const auto time = static_cast<double>(row.nanoseconds);
+    out.rows.push_back({row.layer, row.kind, time * 1e-6 / steps, time / static_cast<double>(total),
+                        static_cast<double>(row.calls) / steps});
+  }
+  return out;
+}
+
+std::string Profiler::trace() const {
+  std::string out = R"({"displayTimeUnit": "ms", "traceEvents": [)"
+                    "\n"
+                    R"({"name": "thread_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": "training"}})";
+  std::vector<std::string> names;
+  for (const Row& row : rows_) {
+    const std::string name = row.layer.empty() ? row.kind : row.layer + ": " + row.kind;
+    names.push_back(fmt::format(R"("name": {}, "cat": {})", quoted(name), quoted(row.kind)));
+  }
+  for (const Event& event : events_)
+    fmt::format_to(std::back_inserter(out),
+                   ",\n{{{}, \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": {}, \"dur\": {}}}",
+                   names[event.row], microseconds(event.begin), microseconds(event.end - event.begin));
+  return out + "\n]}\n";
+}
+
+}  // namespace fq

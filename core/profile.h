@@ -1,0 +1,133 @@
+#pragma once
+
+/// Where the time of training steps goes, by layer and kind of work. A scope's time is its own, without that
+/// of the scopes inside it, so that the rows of a profile add up to the time of the steps.
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace fq {
+
+/// One kind of work in one layer, means over the steps.
+struct ProfileRow {
+  std::string layer;  ///< path of the module; empty outside of modules
+  /// "quantize", "product forward", "dX", "dW", "epilogue", "optimizer", "loader"; "<module type> forward"
+  /// and
+  /// "<operator> backward" for what those do besides; "other" is what no scope claims.
+  std::string kind;
+  double milliseconds = 0;  ///< a step
+  double share = 0;         ///< of the step, 0 to 1
+  double calls = 0;         ///< a step
+};
+
+struct Profile {
+  std::vector<ProfileRow> rows;  ///< in the order in which they began
+  double milliseconds = 0;       ///< a step; the sum of the rows
+  std::int64_t steps = 0;        ///< that the means are over
+};
+
+/// Collects what the scopes of one thread report while it is installed (ProfilerScope).
+class Profiler {
+ public:
+  /// The trace holds the steps before the one that begins with that many scopes or more; the means are over
+  /// all.
+  explicit Profiler(std::size_t traced_scopes = 100'000) : traced_scopes_(traced_scopes) {}
+  Profiler(const Profiler&) = delete;  // installed by address
+  Profiler& operator=(const Profiler&) = delete;
+
+  /// Of the steps done. The first one makes kernels and caches: it is left out when there are more.
+  [[nodiscard]] Profile profile() const;
+  /// Trace event format (JSON) for chrome://tracing and Perfetto: complete events, microseconds since the
+  /// profiler was made, name "layer: kind", category the kind.
+  [[nodiscard]] std::string trace() const;
+
+ private:
+  friend class ProfileScope;
+  friend class ProfileStep;
+  using Clock = std::chrono::steady_clock;
+
+  struct Row {
+    std::string layer, kind;
+    std::int64_t nanoseconds = 0, calls = 0;
+  };
+  struct Frame {
+    std::size_t row;
+    std::int64_t begin, inner;  // nanoseconds
+  };
+  struct Event {
+    std::size_t row;
+    std::int64_t begin, end;
+  };
+
+  [[nodiscard]] bool in_step() const noexcept { return !frames_.empty(); }
+  void begin_step();
+  void count_step();
+  void begin(std::string_view kind, std::string_view direction);
+  void end();
+  [[nodiscard]] std::int64_t now() const;
+  std::size_t row(std::string_view kind, std::string_view direction);
+
+  std::size_t traced_scopes_;
+  bool tracing_ = true;
+  std::int64_t steps_ = 0, left_out_ = 0;
+  Clock::time_point start_ = Clock::now();
+  std::string key_;  // of the row asked for: its memory is used again
+  std::unordered_map<std::string, std::size_t> index_;
+  std::vector<Row> rows_;
+  std::vector<Frame> frames_;
+  std::vector<Event> events_;
+};
+
+/// The profiler of this thread, or null.
+[[nodiscard]] Profiler* profiler() noexcept;
+
+/// Installs a profiler on this thread while it lives.
+class ProfilerScope {
+ public:
+  explicit ProfilerScope(Profiler& profiler) noexcept;
+  ~ProfilerScope();
+  ProfilerScope(const ProfilerScope&) = delete;  // tied to its block
+  ProfilerScope& operator=(const ProfilerScope&) = delete;
+
+ private:
+  Profiler* previous_;
+};
+
+/// The work of a training step, or of a part of it; a loop opens it. Scopes outside of any are not counted.
+class ProfileStep {
+ public:
+  ProfileStep();
+  ~ProfileStep();
+  ProfileStep(const ProfileStep&) = delete;  // tied to its block
+  ProfileStep& operator=(const ProfileStep&) = delete;
+  /// A step of the optimizer was taken: what came since the one before belongs to it.
+  void count();
+
+ private:
+  Profiler* profiler_;
+};
+
+/// Work of that kind, in the layer of module_path(). Where nobody profiles it costs one load.
+/// The name of the kind is `kind`, or "kind direction".
+class ProfileScope {
+ public:
+  explicit ProfileScope(std::string_view kind, std::string_view direction = {}) : profiler_(profiler()) {
+    if (profiler_ != nullptr) begin(kind, direction);
+  }
+  ~ProfileScope() {
+    if (profiler_ != nullptr) profiler_->end();
+  }
+  ProfileScope(const ProfileScope&) = delete;  // tied to its block
+  ProfileScope& operator=(const ProfileScope&) = delete;
+
+ private:
+  void begin(std::string_view kind, std::string_view direction);
+
+  Profiler* profiler_;
+};
+
+}  // namespace fq
