@@ -103,6 +103,7 @@
 #include "fakequant/train/early_stopping.h"
 #include "fakequant/train/evaluate.h"
 #include "fakequant/train/make_optimizer.h"
+#include "fakequant/train/memory_plan.h"
 #include "fakequant/train/optimizer.h"
 #include "fakequant/train/schedule.h"
 #include "fakequant/train/trainer.h"

@@ -11,6 +11,7 @@
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/trace.h"
 #include "fakequant/train/data/hdf5_dataset.h"
+#include "fakequant/train/memory_plan.h"
 
 namespace fq::cli {
 namespace {
@@ -26,7 +27,28 @@ bool is_state_file(const std::string& path) {
   }
 }
 
-ordered_json inspect_checkpoint(const std::string& path, Output& output) {
+ordered_json inspect_memory(Network& network, std::int64_t batch, Output& output) {
+  Shape shape = network.input_shape();
+  shape[0] = batch;
+  OptimizerOptions sgd;
+  sgd.kind = "sgd";
+  const MemoryPlan plan = plan_memory(*network.module, shape, sgd);
+  output.line(
+      fmt::format("training step of {} images, sgd with momentum: peak {}; saved activations {}, parameters "
+                  "{}, gradients {}, "
+                  "optimizer {}, weight codes {}",
+                  batch, megabytes(plan.peak), megabytes(plan.saved_activations), megabytes(plan.parameters),
+                  megabytes(plan.gradients), megabytes(plan.optimizer_state), megabytes(plan.weight_codes)));
+  return {{"batch", batch},
+          {"peak", plan.peak},
+          {"saved_activations", plan.saved_activations},
+          {"parameters", plan.parameters},
+          {"gradients", plan.gradients},
+          {"optimizer_state", plan.optimizer_state},
+          {"weight_codes", plan.weight_codes}};
+}
+
+ordered_json inspect_checkpoint(const std::string& path, std::int64_t batch, Output& output) {
   Network network = load_network(path);
   const Summary sizes = summary(*network.module, network.input_shape());
   std::ostringstream text;
@@ -36,7 +58,9 @@ ordered_json inspect_checkpoint(const std::string& path, Output& output) {
        << network.classes() << " classes, " << (network.folded() ? "batch norm folded, " : "")
        << weight_bytes(network) << " bytes of weights";
   output.line(text.str());
+  const auto memory = inspect_memory(network, batch, output);
   return {{"kind", "checkpoint"},
+          {"memory", memory},
           {"identity", network.identity},
           {"parameters", sizes.parameters},
           {"multiply_adds", sizes.multiply_adds},
@@ -44,9 +68,9 @@ ordered_json inspect_checkpoint(const std::string& path, Output& output) {
           {"quantizers", named_quantizers(*network.module).size()}};
 }
 
-ordered_json inspect_state(const std::string& path, Output& output) {
+ordered_json inspect_state(const std::string& path, std::int64_t batch, Output& output) {
   const StateFileInfo info = state_file_info(path);
-  if (info.kind == "checkpoint") return inspect_checkpoint(path, output);
+  if (info.kind == "checkpoint") return inspect_checkpoint(path, batch, output);
   const StateDict state = load_state(path, {});
   for (const auto& [name, tensor] : state.tensors())
     output.line(fmt::format("{:<50} {}", name, tensor.describe()));
@@ -77,7 +101,9 @@ ordered_json inspect_data(const std::string& path, Output& output) {
 
 FlagSet inspect_flags() {
   FlagSet set("inspect", "Shows what a checkpoint, data set or other file of ours holds.", "FILE [flags]");
-  set.group("Files").argument("file", "FILE", "a checkpoint, scales or predictions file, or a data set");
+  set.group("Files")
+      .argument("file", "FILE", "a checkpoint, scales or predictions file, or a data set")
+      .value("batch,b", "IMAGES", "of the training step whose memory is planned", "64");
   add_general_flags(set);
   return set;
 }
@@ -85,7 +111,8 @@ FlagSet inspect_flags() {
 ordered_json inspect(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const std::string path = flags.required("file");
-  return is_state_file(path) ? inspect_state(path, output) : inspect_data(path, output);
+  const std::int64_t batch = flags.integer("batch", 1, 1 << 20);
+  return is_state_file(path) ? inspect_state(path, batch, output) : inspect_data(path, output);
 }
 
 }  // namespace fq::cli

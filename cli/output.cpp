@@ -72,6 +72,8 @@ std::string duration(double seconds) {
   return fmt::format("{} min {:02} s", whole / 60, whole % 60);
 }
 
+std::string megabytes(std::int64_t bytes) { return fmt::format("{:.1f} MB", double(bytes) * 1e-6); }
+
 std::string percent(double share, std::int64_t count) {
   const double error = count > 0 ? std::sqrt(share * (1 - share) / double(count)) : 0.0;
   return fmt::format("{:.2f} % ± {:.2f}", 100 * share, 100 * error);

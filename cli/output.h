@@ -46,6 +46,8 @@ class Output {
 
 /// "0.8 s", "42 s", "3 min 05 s".
 [[nodiscard]] std::string duration(double seconds);
+/// "12.3 MB" of 10^6 bytes.
+[[nodiscard]] std::string megabytes(std::int64_t bytes);
 /// "98.61 % ± 0.62": a share of `count` trials with its binomial standard error.
 [[nodiscard]] std::string percent(double share, std::int64_t count);
 

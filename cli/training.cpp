@@ -38,6 +38,12 @@ Loaders make_loaders(const Run& run, const Flags& flags) {
                                        LoaderOptions{.batch_size = options.batch_size, .shuffle = false})};
 }
 
+Shape batch_shape(const Run& run, const Loaders& loaders) {
+  Shape shape = run.network.input_shape();
+  shape[0] = loaders.training->options().batch_size;
+  return shape;
+}
+
 OptimizerOptions read_optimizer(const Flags& flags) {
   OptimizerOptions options;
   options.kind = flags.choice("optimizer", {"sgd", "adam", "adamw"});
@@ -95,6 +101,8 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Fla
   const Loaders loaders = make_loaders(run, flags);
   TrainingReport report(output, flags.command(), options.epochs, loaders.training->options().batch_size);
   Trainer trainer(run.network.module, loaders.training, options, loaders.validation, report.callbacks());
+  if (!run.data->token_ids())
+    report.expect(plan_memory(*run.network.module, batch_shape(run, loaders), options.optimizer));
   if (run.resume) trainer.resume(load_checkpoint(run.out), run.out);
   const TrainingResult result = trainer.fit();
   const nlohmann::ordered_json profiled = profile.finish(output);

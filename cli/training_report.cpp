@@ -39,6 +39,19 @@ void TrainingReport::on_epoch(const EpochReport& epoch) {
   last_["seconds"] = epoch.seconds;
   text += fmt::format(", {:.0f} images/s, {}", images_per_second_, duration(epoch.seconds));
   output_.record(text, last_);
+  if (memory_.empty() && plan_.peak > 0) tell_memory(epoch);
+}
+
+void TrainingReport::tell_memory(const EpochReport& epoch) {
+  memory_ = {{"planned_peak", plan_.peak},
+             {"measured_peak", epoch.peak_memory},
+             {"saved_activations", plan_.saved_activations}};
+  nlohmann::ordered_json event{{"event", "memory"}, {"command", command_}};
+  event.update(memory_);
+  output_.record(
+      fmt::format("memory of a step: planned peak {}, measured {}; saved activations {}",
+                  megabytes(plan_.peak), megabytes(epoch.peak_memory), megabytes(plan_.saved_activations)),
+      event);
 }
 
 nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, const std::string& path) {
@@ -59,6 +72,7 @@ nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, cons
   found["seconds"] = watch_.seconds();
   if (images_per_second_ > 0) found["ms_per_step"] = 1000 * double(batch_) / images_per_second_;
   found["loader_share"] = loader_share_;
+  if (!memory_.empty()) found["memory"] = memory_;
   output_.line(text);
   return found;
 }

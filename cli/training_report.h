@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fakequant/cli/output.h"
+#include "fakequant/train/memory_plan.h"
 #include "fakequant/train/trainer.h"
 
 namespace fq::cli {
@@ -18,18 +19,22 @@ class TrainingReport {
   TrainingReport& operator=(const TrainingReport&) = delete;
 
   [[nodiscard]] TrainerCallbacks callbacks();
+  /// What a step is expected to take; told beside what it took, after the first epoch.
+  void expect(const MemoryPlan& plan) { plan_ = plan; }
   /// The last line, and what machines read of the whole run.
   [[nodiscard]] nlohmann::ordered_json finish(const TrainingResult& result, const std::string& path);
 
  private:
   void on_step(const StepReport& step);
   void on_epoch(const EpochReport& epoch);
+  void tell_memory(const EpochReport& epoch);
 
   Output& output_;
   std::string command_;
   std::int64_t epochs_, batch_;
   double images_per_second_ = 0, loader_share_ = 0;
-  nlohmann::ordered_json last_;
+  nlohmann::ordered_json last_, memory_;
+  MemoryPlan plan_;
   Stopwatch watch_;
 };
 

@@ -1,7 +1,5 @@
 #include "fakequant/core/allocator.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -10,6 +8,8 @@
 #include <map>
 #include <mutex>
 #include <vector>
+
+#include <sys/mman.h>
 
 #include "fakequant/core/check.h"
 
@@ -86,6 +86,23 @@ class Arena {
   MemoryStats stats_;
 };
 
+class MetaCounter {
+ public:
+  void add(std::int64_t bytes) noexcept {
+    const std::int64_t now = in_use_.fetch_add(bytes) + bytes;
+    std::int64_t peak = peak_.load();
+    while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
+    }
+  }
+  [[nodiscard]] MemoryStats stats() const noexcept { return {.in_use = in_use_, .peak = peak_}; }
+  void reset_peak() noexcept { peak_ = in_use_.load(); }
+
+ private:
+  std::atomic<std::int64_t> in_use_{0}, peak_{0};
+};
+
+MetaCounter meta;
+
 /// Never destroyed: tensors with static lifetime may outlive any other static object.
 Arena& arena() {
   static auto* instance = new Arena;
@@ -96,8 +113,10 @@ std::atomic<bool> poison{false};
 
 }  // namespace
 
-MemoryStats memory_stats() noexcept { return arena().stats(); }
-void reset_peak_memory() noexcept { arena().reset_peak(); }
+MemoryStats memory_stats(Device device) noexcept { return device.is_meta() ? meta.stats() : arena().stats(); }
+void reset_peak_memory(Device device) noexcept {
+  device.is_meta() ? meta.reset_peak() : arena().reset_peak();
+}
 void release_cached_memory() noexcept { arena().trim(); }
 
 namespace detail {
@@ -111,6 +130,11 @@ void* allocate(std::size_t bytes) {
 
 void deallocate(void* pointer, std::size_t bytes) noexcept {
   if (pointer != nullptr) arena().give(pointer, size_class(bytes));
+}
+
+void count_meta(std::size_t bytes, bool begins) noexcept {
+  const auto size = static_cast<std::int64_t>(size_class(bytes));
+  meta.add(begins ? size : -size);
 }
 
 void set_poison(bool on) noexcept { poison.store(on, std::memory_order_relaxed); }

@@ -7,9 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fakequant/core/device.h"
+
 namespace fq {
 
-/// What the allocator of a device holds, in bytes.
+/// What the allocator of a device holds, in bytes. On `meta`, what it would have handed out: nothing is asked
+/// of the system, and `reserved` and `system_calls` are 0.
 struct MemoryStats {
   std::int64_t in_use = 0;         ///< handed out now
   std::int64_t peak = 0;           ///< the largest `in_use` since the last reset
@@ -17,8 +20,9 @@ struct MemoryStats {
   std::int64_t system_calls = 0;   ///< how often the system was asked
 };
 
-[[nodiscard]] MemoryStats memory_stats() noexcept;
-void reset_peak_memory() noexcept;
+/// Of the process, all threads together. `cpu` or `meta`.
+[[nodiscard]] MemoryStats memory_stats(Device device = Device::cpu()) noexcept;
+void reset_peak_memory(Device device = Device::cpu()) noexcept;
 /// Gives every free block back to the system.
 void release_cached_memory() noexcept;
 
@@ -27,6 +31,9 @@ namespace detail {
 /// At least `bytes` bytes, 64-byte aligned, contents unspecified. Throws SystemError when memory is short.
 [[nodiscard]] void* allocate(std::size_t bytes);
 void deallocate(void* pointer, std::size_t bytes) noexcept;
+
+/// Counts a block of `meta` that begins or ends, by the size it would have.
+void count_meta(std::size_t bytes, bool begins) noexcept;
 
 /// Tests set it: every block handed out is filled with 0xff bytes, so that floats never written are NaN.
 void set_poison(bool on) noexcept;

@@ -6,13 +6,15 @@
 namespace fq {
 
 Storage::Block::Block(std::int64_t size, Device where) : bytes(size), device(where) {
-  if (device.is_meta()) return;
   if (device.is_cuda()) throw BackendError("[storage] cuda is not in this build: use cpu");
-  data = static_cast<std::byte*>(detail::allocate(static_cast<std::size_t>(size)));
+  const auto count = static_cast<std::size_t>(size);
+  device.is_meta() ? detail::count_meta(count, true)
+                   : static_cast<void>(data = static_cast<std::byte*>(detail::allocate(count)));
 }
 
 Storage::Block::~Block() {
   if (device.is_cpu()) detail::deallocate(data, static_cast<std::size_t>(bytes));
+  if (device.is_meta()) detail::count_meta(static_cast<std::size_t>(bytes), false);
 }
 
 Storage::Storage(std::int64_t bytes, Device device) : block_(std::make_shared<Block>(bytes, device)) {}

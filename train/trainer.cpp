@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fakequant/core/allocator.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/layers/quantize.h"
@@ -89,6 +90,7 @@ bool Trainer::Body::train() {
 
 void Trainer::Body::train_epoch() {
   pace.begin_epoch();
+  reset_peak_memory();
   while (!stop_requested()) {
     ProfileStep profile;
     const auto batch = next_batch();
@@ -115,7 +117,8 @@ void Trainer::Body::finish_epoch() {
                      .loss = progress.mean_loss(),
                      .accuracy = progress.accuracy(),
                      .validation = {},
-                     .learning_rate = optimizer->learning_rate()};
+                     .learning_rate = optimizer->learning_rate(),
+                     .peak_memory = memory_stats().peak};
   if (validation) {
     const AverageScope averages(average ? &*average : nullptr);
     report.validation = evaluate(*model, *validation, options.stop);

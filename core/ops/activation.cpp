@@ -18,9 +18,10 @@ Variable apply(std::string_view op, const Variable& input, F f, Attributes attri
   const detail::Saved saved(F::of_output ? y : x.tensor);
   const auto backward = [f, saved](const Tensor& dy) {
     Tensor dx = detail::empty_like(dy);
-    detail::visit_float(dy.dtype(), "backward", [&]<class T>(T) {
-      cpu::map<T>(dy, saved.get(), dx, [f](T g, T v) { return g * f.slope(v); });
-    });
+    if (detail::computes(dx))
+      detail::visit_float(dy.dtype(), "backward", [&]<class T>(T) {
+        cpu::map<T>(dy, saved.get(), dx, [f](T g, T v) { return g * f.slope(v); });
+      });
     return std::vector<Tensor>{dx};
   };
   return detail::record(op, y, {x.variable}, backward, std::move(attributes));

@@ -208,6 +208,15 @@ Value on_meta(const Inputs& in) {
   return Accumulator{NormalizedSums{in.sums->sums, numbers, numbers}};
 }
 
+/// Keeps and gives what backward does, without numbers.
+Backward backward_on_meta(const Inputs& in) {
+  const Tensor rows = in.sums != nullptr ? in.sums->sums : channels_inner(in.floats);
+  return [rows, channels = in.x.dim(1)](const Tensor& dy) {
+    const auto numbers = [&] { return Tensor::empty({channels}, dy.dtype(), dy.device()); };
+    return std::vector<Tensor>{detail::gradient_like(dy), numbers(), numbers()};
+  };
+}
+
 Value value_of(const Inputs& in, const Rows& rows, const Statistics& s) {
   if (rows.are_sums()) return normalized_sums(rows, in.gamma.tensor, in.beta.tensor, s);
   return outer_shape(normalized(rows, in.gamma.tensor, in.beta.tensor, s), in.x.shape());
@@ -221,7 +230,8 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
   auto attributes = detail::traced([&] {
     return Attributes{{"training", training}, {"momentum", momentum}, {"eps", eps}};
   });
-  if (!in.x.device().is_cpu()) return detail::record(op, on_meta(in), in.variables(), {}, std::move(attributes));
+  if (!in.x.device().is_cpu())
+    return detail::record(op, on_meta(in), in.variables(), backward_on_meta(in), std::move(attributes));
   const Rows rows = in.rows();
   const Statistics s = statistics(rows, running_mean, running_var, training, momentum, eps);
   const auto backward = [saved = detail::Saved(rows.values), rows_with = Rows{{}, rows.bias, rows.scale},

@@ -14,8 +14,9 @@ constexpr std::string_view op = "dropout";
 
 /// u8, 1 where an element is kept, in `layout`. Blocks of four elements share a counter; bits of a block's
 /// number past 32 go above the count of operators, which stays below 2^24.
-Tensor keep_mask(const Shape& shape, Layout layout, double p, const RandomStream& s) {
-  Tensor mask = Tensor::empty(shape, DType::u8);
+Tensor keep_mask(const Tensor& x, double p, const RandomStream& s) {
+  if (!detail::computes(x)) return Tensor::empty(x.shape(), DType::u8, x.device(), x.layout());
+  Tensor mask = Tensor::empty(x.shape(), DType::u8);
   auto* keep = mask.mutable_data<std::uint8_t>();
   const auto threshold = static_cast<std::uint64_t>(std::nearbyint(p * 0x1p32));
   const std::int64_t count = mask.numel();
@@ -28,7 +29,7 @@ Tensor keep_mask(const Shape& shape, Layout layout, double p, const RandomStream
     for (std::int64_t i = 4 * block; i < std::min(count, 4 * block + 4); ++i)
       keep[i] = words[static_cast<std::size_t>(i % 4)] >= threshold ? 1 : 0;
   }
-  return mask.to(layout);
+  return mask.to(x.layout());
 }
 
 /// x * scale where kept, +0 elsewhere.
@@ -54,11 +55,8 @@ Variable dropout(const Variable& input, double p, bool training) {
   if (!training || p == 0) return input;
   const auto x = detail::floats(input, op);
   const double scale = p < 1 ? 1.0 / (1.0 - p) : 0.0;
-  Tensor mask;
-  if (detail::computes(x.tensor)) {
-    mask = keep_mask(x.tensor.shape(), x.tensor.layout(), p, random_stream());
-    ++random_stream().op;
-  }
+  const Tensor mask = keep_mask(x.tensor, p, random_stream());
+  if (detail::computes(x.tensor)) ++random_stream().op;
   const auto backward = [mask, scale](const Tensor& dy) {
     return std::vector<Tensor>{kept(dy, mask, scale)};
   };

@@ -60,8 +60,8 @@ Variable embedding(const Variable& ids, const Variable& weight) {
   Tensor y = Tensor::empty(shape, w.tensor.dtype(), w.tensor.device());
   if (detail::computes(y)) gather(rows, w.tensor, y);
   const auto backward = [saved = detail::Saved(rows), table = w.tensor.shape()](const Tensor& dy) {
-    Tensor dw = Tensor::zeros(table, dy.dtype());
-    scatter(saved.get(), dy, dw);
+    Tensor dw = Tensor::zeros(table, dy.dtype(), dy.device());
+    if (detail::computes(dw)) scatter(saved.get(), dy, dw);
     return std::vector<Tensor>{Tensor(), dw};
   };
   return detail::record(op, y, {ids, w.variable}, backward);

@@ -36,8 +36,9 @@ Variable layer_norm(const Variable& input, const Variable& gamma, const Variable
   const auto backward = [saved = detail::Saved(rows), saved_gamma = detail::Saved(g.tensor), mean, inverse,
                          normalized](const Tensor& dy) {
     Tensor dx = detail::empty_like(dy);
-    Tensor dgamma = Tensor::empty(normalized, DType::f64), dbeta = Tensor::empty(normalized, DType::f64);
-    cpu::layer_norm_backward(dy, saved.get(), saved_gamma.get(), mean, inverse, dx, dgamma, dbeta);
+    Tensor dgamma = Tensor::empty(normalized, DType::f64, dy.device()), dbeta = detail::empty_like(dgamma);
+    if (detail::computes(dx))
+      cpu::layer_norm_backward(dy, saved.get(), saved_gamma.get(), mean, inverse, dx, dgamma, dbeta);
     return std::vector<Tensor>{dx, dgamma.to(dx.dtype()), dbeta.to(dx.dtype())};
   };
   return detail::record(op, y, {x.variable, g.variable, b.variable}, backward, detail::traced([&] {

@@ -55,6 +55,7 @@ Tensor in_layout(const Tensor& t, bool per_tensor, Layout layout) {
 }  // namespace
 
 Tensor amax_gradient(const Tensor& x, const QuantizedTensor& codes, const Tensor& dy, AmaxGradient gradient) {
+  if (!x.device().is_cpu()) return Tensor::empty(codes.spec.amax.shape(), DType::f32, x.device());
   const auto total =
       gradient == AmaxGradient::clip ? sums(x, codes, dy, clip_share) : sums(x, codes, dy, lsq_share);
   Tensor out = Tensor::empty(codes.spec.amax.shape());
@@ -79,8 +80,9 @@ Variable attach_learned(const Variable& x, QuantizedTensor codes, const ops::Lea
     QuantizedTensor same{in_layout(codes.codes, per_tensor, layout), codes.spec, {}};
     const Tensor values = in_layout(values_of(x, kept), per_tensor, layout);
     Tensor range = amax_gradient(values, same, in_layout(dy, per_tensor, layout), learned.gradient);
-    auto* g = range.mutable_data<float>();
-    for (std::int64_t i = 0; i < range.numel(); ++i) g[i] *= static_cast<float>(learned.factor);
+    auto* g = static_cast<float*>(range.mutable_raw());
+    for (std::int64_t i = 0; g != nullptr && i < range.numel(); ++i)
+      g[i] *= static_cast<float>(learned.factor);
     return std::vector<Tensor>{x.requires_grad() ? apply_mask(dy, codes.mask) : Tensor{},
                                range.reshape(learned.amax.shape())};
   };

@@ -33,6 +33,19 @@ TEST(Allocator, TracksThePeakAndGivesMemoryBack) {
   EXPECT_LT(memory_stats().reserved, start + (16 << 20));
 }
 
+TEST(Allocator, CountsWhatMetaWouldHold) {
+  const MemoryStats host = memory_stats(), before = memory_stats(Device::meta());
+  reset_peak_memory(Device::meta());
+  {
+    const Tensor large = Tensor::empty({1 << 20}, DType::f32, Device::meta());
+    EXPECT_EQ(memory_stats(Device::meta()).in_use, before.in_use + (4 << 20));
+  }
+  EXPECT_EQ(memory_stats(Device::meta()).in_use, before.in_use);
+  EXPECT_EQ(memory_stats(Device::meta()).peak, before.in_use + (4 << 20));
+  EXPECT_EQ(memory_stats(Device::meta()).system_calls, 0);
+  EXPECT_EQ(memory_stats().in_use, host.in_use);
+}
+
 TEST(Allocator, PoisonFillsFloatsWithNaN) {
   detail::set_poison(true);
   const Tensor x = Tensor::empty({100});

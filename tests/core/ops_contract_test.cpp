@@ -54,7 +54,7 @@ class Operator : public testing::TestWithParam<OperatorCase> {
     const auto variables = leaves(tensors);
     const Variable y = op().apply(variables);
     std::vector<Tensor> out{y.tensor()};
-    y.backward(Tensor::full(y.shape(), 1.0, y.tensor().dtype()));
+    y.backward(Tensor::full(y.shape(), 1.0, y.tensor().dtype(), y.device()));
     for (const auto& v : variables) out.push_back(v.grad());
     return out;
   }
@@ -124,6 +124,21 @@ TEST_P(Operator, MetaGivesTheExecutedShape) {
     EXPECT_EQ(shape.shape(), y.shape());
     EXPECT_EQ(shape.dtype(), y.dtype());
     EXPECT_EQ(shape.layout(), y.layout());
+  }
+}
+
+TEST_P(Operator, MetaGivesTheGradientsShapes) {
+  const auto expected = run(inputs(DType::f32));
+  std::vector<Tensor> abstract;
+  for (const auto& x : inputs(DType::f32))
+    abstract.push_back(Tensor::empty(x.shape(), x.dtype(), Device::meta()));
+  const auto found = run(abstract);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_EQ(found[i].defined(), expected[i].defined()) << i;
+    if (!found[i].defined()) continue;
+    EXPECT_TRUE(found[i].device().is_meta()) << i;
+    EXPECT_EQ(found[i].shape(), expected[i].shape()) << i;
+    EXPECT_EQ(found[i].dtype(), expected[i].dtype()) << i;
   }
 }
 

@@ -1,0 +1,94 @@
+#include "fakequant/train/memory_plan.h"
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "fakequant/core/allocator.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/layers/meta_scope.h"
+#include "fakequant/layers/quant_modules.h"
+
+namespace fq {
+namespace {
+
+/// Takes the parameters' gradients away while it lives.
+class GradientsAside {
+ public:
+  explicit GradientsAside(const Module& model) : parameters_(model.parameters()) {
+    for (auto& parameter : parameters_) {
+      gradients_.push_back(parameter.grad());
+      parameter.zero_grad();
+    }
+  }
+  ~GradientsAside() {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      parameters_[i].zero_grad();
+      if (gradients_[i].defined()) parameters_[i].set_grad(gradients_[i]);
+    }
+  }
+  GradientsAside(const GradientsAside&) = delete;  // tied to its block
+  GradientsAside& operator=(const GradientsAside&) = delete;
+
+ private:
+  std::vector<Variable> parameters_;
+  std::vector<Tensor> gradients_;
+};
+
+/// How much more of `meta` is in use than when it was asked last.
+class Growth {
+ public:
+  std::int64_t operator()() { return used() - std::exchange(last_, used()); }
+  [[nodiscard]] static std::int64_t used() { return memory_stats(Device::meta()).in_use; }
+
+ private:
+  std::int64_t last_ = used();
+};
+
+std::vector<Variable> weight_codes(Module& model) {
+  std::vector<Variable> out;
+  for (const auto& [path, module] : model.named_modules()) {
+    auto* layer = dynamic_cast<QuantModule*>(module);
+    if (layer != nullptr && layer->weight_quantizer() != nullptr)
+      out.push_back(layer->weight_quantizer()->weight(layer->quantized_weight()));
+  }
+  return out;
+}
+
+/// What is passed backward, and the gradient it begins with.
+std::pair<Variable, Tensor> objective(const Variable& y) {
+  const Variable floats = y.as_float();
+  if (y.rank() != 2) return {floats, Tensor::empty(y.shape(), floats.tensor().dtype(), y.device())};
+  return {ops::cross_entropy(y, Tensor::empty({y.dim(0)}, DType::i64, y.device())), {}};
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(Module& model, const Shape& input_shape, const OptimizerOptions& options) {
+  static std::mutex counting;  // `meta` is counted for all threads together
+  const std::scoped_lock lock(counting);
+  const GradientsAside aside(model);
+  const std::int64_t before = Growth::used();
+  Growth growth;
+  MemoryPlan plan;
+  const detail::MetaScope on_meta(model, true);
+  plan.parameters = growth();
+  const auto optimizer = make_optimizer(model, options);
+  plan.optimizer_state = growth();
+  const auto codes = weight_codes(model);
+  plan.weight_codes = growth();
+  const Tensor input = Tensor::empty(input_shape, DType::f32, Device::meta());
+  plan.input = growth();
+  reset_peak_memory(Device::meta());
+  {
+    const Variable output = model(Variable(input));
+    const auto [loss, seed] = objective(output);
+    plan.saved_activations = growth();
+    if (loss.requires_grad()) loss.backward(seed);
+  }
+  plan.gradients = growth() + plan.saved_activations;
+  plan.peak = memory_stats(Device::meta()).peak - before;
+  return plan;
+}
+
+}  // namespace fq

@@ -1,0 +1,33 @@
+#pragma once
+
+/// How much memory a training step takes, found by running one on `meta`: nothing is computed or allocated.
+
+#include <cstdint>
+
+#include "fakequant/core/shape.h"
+#include "fakequant/train/make_optimizer.h"
+
+namespace fq {
+
+class Module;
+
+/// Bytes, as the allocator of host memory rounds blocks up.
+struct MemoryPlan {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;  ///< of the parameters
+  std::int64_t optimizer_state = 0;
+  std::int64_t weight_codes = 0;  ///< codes and masks of quantized weights, kept for a whole step
+  std::int64_t input = 0;
+  /// What else lives when the forward pass is done: values that the backward pass reads, masks, the output.
+  std::int64_t saved_activations = 0;
+  std::int64_t peak = 0;  ///< the most that lives at once, all of the above included
+};
+
+/// Of forward, cross-entropy (of an output [N, C]; others are passed backward as they are), backward and the
+/// optimizer's state, in training mode, for an input of that shape, batch included. The model is left as it
+/// was; nothing else may use it meanwhile, and nothing else `meta`. Scratch memory of products is not in it.
+/// Throws ArgumentError when the shape does not fit, naming the operator.
+[[nodiscard]] MemoryPlan plan_memory(Module& model, const Shape& input_shape,
+                                     const OptimizerOptions& optimizer = {});
+
+}  // namespace fq
