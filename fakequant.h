@@ -73,6 +73,7 @@
 #include "fakequant/calib/reference/observers.h"
 #include "fakequant/layers/activation.h"
 #include "fakequant/layers/builtin_models.h"
+#include "fakequant/layers/checkpoint.h"
 #include "fakequant/layers/conv.h"
 #include "fakequant/layers/conv_transpose.h"
 #include "fakequant/layers/embedding.h"

@@ -43,6 +43,10 @@ void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
       .value("seed", "NUMBER", "of weights, order, augmentation and dropout", "0")
       .value("augment", "LIST", "shift=PIXELS,rotate=DEGREES,scale=SHARE,shear=SHARE,cutout=PIXELS")
       .value("save-every", "STEPS", "write the checkpoint every so many steps too; 0: each epoch only", "0")
+      .value(
+          "checkpoint-blocks", "PATTERN",
+          "gradient checkpointing: modules, or runs of nodes, that are computed again for backward, such as "
+          "stage?_block?")
       .optional_value("profile", "FILE",
                       "measure where the time of a step goes, and write a trace for Perfetto there; with =, "
                       "by default <output>.profile.json")
@@ -82,7 +86,8 @@ void add_range_flags(FlagSet& set) {
       .value("amax-momentum", "SHARE", "of a step that running ranges go towards those of a batch", "0.01")
       .value("freeze-amax-after", "STEPS", "running ranges stay after so many steps; -1: never", "-1")
       .value("backward", "NAME",
-             "numbers that gradients of quantized layers are multiplied in: bf16 (rounded once) or fp32", "bf16")
+             "numbers that gradients of quantized layers are multiplied in: bf16 (rounded once) or fp32",
+             "bf16")
       .value("quant-start", "STEPS", "train so many steps in float first", "0")
       .value("freeze-bn-after", "STEPS", "batch norm keeps its statistics after so many steps; -1: never",
              "-1");

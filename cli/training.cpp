@@ -91,6 +91,7 @@ TrainerOptions read_training(const Flags& flags) {
   options.seed = std::uint64_t(flags.integer("seed", 0, kManySteps));
   options.out = flags.required("output");
   options.save_every = flags.integer("save-every", 0, kManySteps);
+  options.checkpoint_blocks = flags.text("checkpoint-blocks");
   options.stop = &stop_requested();
   return options;
 }

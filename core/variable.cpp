@@ -2,6 +2,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/tape.h"
+#include "fakequant/core/with_grad.h"
 
 namespace fq {
 namespace {
@@ -131,5 +132,10 @@ Variable Variable::detach() const { return from_node(leaf(value())); }
 NoGrad::NoGrad() noexcept : previous_(recording) { recording = false; }
 NoGrad::~NoGrad() { recording = previous_; }
 bool grad_enabled() noexcept { return recording; }
+
+namespace detail {
+WithGrad::WithGrad() noexcept : previous_(recording) { recording = true; }
+WithGrad::~WithGrad() { recording = previous_; }
+}  // namespace detail
 
 }  // namespace fq

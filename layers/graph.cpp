@@ -21,6 +21,7 @@ Graph::Graph(std::vector<GraphNode> nodes) {
       last_reader[step.inputs.back()] = steps_.size();
     }
     step.module = add_module(node.name, std::move(node.module));
+    step.name = node.name;
     steps_.push_back(std::move(step));
     names.push_back(node.name);
     last_reader.push_back(steps_.size());
@@ -30,15 +31,27 @@ Graph::Graph(std::vector<GraphNode> nodes) {
 }
 
 Variable Graph::forward(const Variable& x) {
-  std::vector<Variable> values{x};
-  for (const auto& step : steps_) {
+  Values values(steps_.size() + 1);
+  values[0] = x;
+  std::size_t at = 0;
+  for (const Block& block : blocks_) {
+    run_steps(at, block.begin, values);
+    run_block(block, values);
+    at = block.end;
+  }
+  run_steps(at, steps_.size(), values);
+  return values.back();
+}
+
+void Graph::run_steps(std::size_t begin, std::size_t end, Values& values) const {
+  for (std::size_t i = begin; i < end; ++i) {
+    const Step& step = steps_[i];
     std::vector<Variable> inputs;
     for (const auto input : step.inputs) inputs.push_back(values[input]);
-    values.push_back(inputs.size() == 1 ? step.module(inputs[0]) : step.module(inputs));
+    values[i + 1] = inputs.size() == 1 ? step.module(inputs[0]) : step.module(inputs);
     inputs.clear();
     for (const auto value : step.dead) values[value] = {};
   }
-  return values.back();
 }
 
 }  // namespace fq

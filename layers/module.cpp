@@ -7,6 +7,7 @@
 #include "fakequant/core/profile.h"
 #include "fakequant/core/text.h"
 #include "fakequant/core/trace.h"
+#include "fakequant/layers/checkpoint.h"
 
 namespace fq {
 namespace {
@@ -20,13 +21,22 @@ std::string join_path(const std::string& prefix, const std::string& name) {
 Variable Module::operator()(const Variable& x) {
   const PathScope scope(name_);
   const ProfileScope profile(profiler() != nullptr ? type() : std::string(), "forward");
+  if (checkpointed_) return run_checkpointed({x});
   return forward(x);
 }
 
 Variable Module::operator()(const std::vector<Variable>& inputs) {
   const PathScope scope(name_);
   const ProfileScope profile(profiler() != nullptr ? type() : std::string(), "forward");
-  return forward(inputs);
+  return checkpointed_ ? run_checkpointed(inputs) : forward(inputs);
+}
+
+Variable Module::run_checkpointed(const std::vector<Variable>& all) {
+  return checkpoint(
+      [this](const std::vector<Variable>& inputs) {
+        return inputs.size() == 1 ? forward(inputs[0]) : forward(inputs);
+      },
+      all, parameters());
 }
 
 Variable Module::forward(const Variable&) {
@@ -93,6 +103,7 @@ void Module::replace(std::string_view path, std::shared_ptr<Module> module) {
     if (name != path) continue;
     module->name_ = last;
     module->train(slot->module->training());
+    module->checkpointed_ = slot->module->checkpointed_;
     slot->module = std::move(module);
     return;
   }

@@ -82,6 +82,9 @@ class Module {
   void eval() { train(false); }
   [[nodiscard]] bool training() const noexcept { return training_; }
   void zero_grad();
+  /// Whether calls are checkpoints: see set_checkpointing.
+  void set_checkpointed(bool on) noexcept { checkpointed_ = on; }
+  [[nodiscard]] bool checkpointed() const noexcept { return checkpointed_; }
 
  protected:
   /// One input, one output.
@@ -103,10 +106,11 @@ class Module {
   void adopt(const Module& other);
 
  private:
+  Variable run_checkpointed(const std::vector<Variable>& all);
   std::shared_ptr<detail::Slot> add_slot(std::string name, std::shared_ptr<Module> module);
 
   std::string name_;
-  bool training_ = true;
+  bool training_ = true, checkpointed_ = false;
   std::vector<std::pair<std::string, Variable>> parameters_;
   std::vector<std::pair<std::string, Tensor>> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<detail::Slot>>> children_;

@@ -2,6 +2,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/ops/norm.h"
+#include "fakequant/layers/rerun.h"
 
 namespace fq {
 
@@ -18,7 +19,10 @@ BatchNorm::BatchNorm(std::int64_t channels, double eps, double momentum) : eps_(
 std::string BatchNorm::describe() const { return fmt::format("{} channels", weight_.dim(0)); }
 
 Variable BatchNorm::forward(const Variable& x) {
-  return ops::batch_norm(x, weight_, bias_, mean_, variance_, training() && !frozen_, momentum_, eps_);
+  const bool of_batch = training() && !frozen_;
+  if (of_batch && detail::runs_again())
+    return ops::batch_norm(x, weight_, bias_, {}, {}, true, momentum_, eps_);
+  return ops::batch_norm(x, weight_, bias_, mean_, variance_, of_batch, momentum_, eps_);
 }
 
 LayerNorm::LayerNorm(Shape shape, double eps) : eps_(eps) {

@@ -5,6 +5,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/layers/pre_quant_scale.h"
+#include "fakequant/layers/rerun.h"
 
 namespace fq {
 
@@ -107,9 +108,26 @@ Variable TensorQuantizer::forward(const Variable& input) {
   if (!enabled_ || input.numel() == 0) return input;
   const Variable x = pre_quant_scale_.defined() ? detail::pre_quant_scaled(input, pre_quant_scale_) : input;
   const bool computes = !x.device().is_meta();
-  if (observing_ && computes) collect(x.tensor());
-  if (running_ && training() && grad_enabled() && computes) move_amax(x);
+  const bool recorded = grad_enabled() || detail::rerun() != nullptr;
+  if (observing_ && computes && !detail::runs_again()) collect(x.tensor());
+  if (running_ && training() && recorded && computes) return quantize_running(x);
   return quantizing_ ? quantize(x) : x;
+}
+
+Variable TensorQuantizer::quantize_running(const Variable& x) {
+  detail::Rerun* block = detail::rerun();
+  if (!detail::runs_again()) {
+    move_amax(x);
+    if (block != nullptr) block->keep(amax());
+    return quantizing_ ? quantize(x) : x;
+  }
+  const Tensor now = amax(), then = block->next();
+  if (!quantizing_) return x;
+  if (bitwise_equal(now, then)) return quantize(x);
+  set_amax(then);
+  Variable y = quantize(x);
+  set_amax(now);
+  return y;
 }
 
 Variable TensorQuantizer::quantize(const Variable& x) {
@@ -131,12 +149,14 @@ bool TensorQuantizer::keeps_weight_codes(const Variable& w) const {
 Variable TensorQuantizer::weight(const Variable& w) {
   if (!keeps_weight_codes(w)) return (*this)(w);
   const std::uint64_t version = w.tensor().version();
-  const bool with_mask = detail::needs_grad({w}) && !pass_through_bwd();
+  const bool recorded = grad_enabled() || detail::rerun() != nullptr;
+  const bool with_mask = recorded && w.requires_grad() && !pass_through_bwd();
   {
     const std::scoped_lock lock(mutex_);
     const auto& [node, known_version, codes] = weight_codes_;
     if (node == w.node().get() && known_version == version && codes && (!with_mask || codes->mask.defined()))
       return ops::attach_codes(w, *codes);
+    weight_codes_ = {};  // before others take their place: a step allocates no more than the one before it
   }
   const QuantizedTensor codes = fq::quantize(w.tensor(), spec_for(w), with_mask);
   const std::scoped_lock lock(mutex_);

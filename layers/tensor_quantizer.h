@@ -129,6 +129,7 @@ class TensorQuantizer : public Module {
   [[nodiscard]] QuantSpec static_spec(int rank) const;
   [[nodiscard]] QuantSpec spec_for(const Variable& x) const;
   [[nodiscard]] Variable quantize(const Variable& x);
+  [[nodiscard]] Variable quantize_running(const Variable& x);
   [[nodiscard]] Variable quantize_reference(const Variable& x) const;
   [[nodiscard]] Variable reference_values(const Variable& x, const Tensor& amax) const;
   [[nodiscard]] Variable reference_dynamic(const Variable& x) const;

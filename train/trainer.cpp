@@ -6,6 +6,7 @@
 #include "fakequant/core/allocator.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/profile.h"
+#include "fakequant/layers/checkpoint.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/checkpoint.h"
 #include "fakequant/train/trainer_body.h"
@@ -42,6 +43,7 @@ nlohmann::json parsed(const std::string& text) {
 std::shared_ptr<Module> prepared(std::shared_ptr<Module> model, const TrainerOptions& options) {
   FQ_CHECK(model != nullptr, kTrain, "the model is null");
   if (options.amax == AmaxMode::learned) learn_ranges(*model, options.amax_gradient);
+  if (!options.checkpoint_blocks.empty()) set_checkpointing(*model, options.checkpoint_blocks);
   return model;
 }
 

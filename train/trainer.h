@@ -48,6 +48,8 @@ struct TrainerOptions {
   std::int64_t freeze_amax_after = -1;              ///< steps after which running ranges stay; -1 never
   BackwardType backward = BackwardType::bf16;  ///< numbers that gradients of quantized layers are made of
 
+  std::string checkpoint_blocks = {};  ///< pattern of set_checkpointing; empty for none
+
   const std::atomic<bool>* stop = nullptr;  ///< becomes true when the run is to stop after the current batch
 };
 
