@@ -18,21 +18,25 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kSmall = std::size_t{16} << 10;
 
-/// Sizes are rounded up to one of four steps between powers of two: at most a quarter is wasted.
+/// Sizes are rounded up to one of 32 steps between powers of two: at most a 32nd of a large block is wasted.
 std::size_t size_class(std::size_t bytes) {
   if (bytes <= kAlignment) return kAlignment;
-  if (bytes >= kHugePage) return (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  const std::size_t step = std::max(kAlignment, std::bit_floor(bytes - 1) / 4);
+  const std::size_t step = std::max(kAlignment, std::bit_floor(bytes - 1) / 32);
   return (bytes + step - 1) / step * step;
 }
+
+/// Threads and scratch memory take small blocks in another order in each step: there are some to spare.
+int blocks_at_once(std::size_t bytes) { return bytes <= kSmall ? 4 : 1; }
 
 class Arena {
  public:
   void* take(std::size_t bytes) {
     const std::scoped_lock lock(mutex_);
     auto& blocks = free_[bytes];
-    if (blocks.empty()) blocks.push_back(fresh(bytes));
+    if (blocks.empty())
+      for (int i = 0; i < blocks_at_once(bytes); ++i) blocks.push_back(fresh(bytes));
     void* block = blocks.back();
     blocks.pop_back();
     stats_.in_use += static_cast<std::int64_t>(bytes);
@@ -73,8 +77,9 @@ class Arena {
  private:
   void* fresh(std::size_t bytes) {
     const std::size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
-    void* block = std::aligned_alloc(alignment, bytes);
-    if (block == nullptr) throw SystemError(fmt::format("[allocate] the system has no {} bytes left", bytes));
+    void* block = nullptr;
+    if (posix_memalign(&block, alignment, bytes) != 0)
+      throw SystemError(fmt::format("[allocate] the system has no {} bytes left", bytes));
     if (bytes >= kHugePage) madvise(block, bytes, MADV_HUGEPAGE);
     stats_.reserved += static_cast<std::int64_t>(bytes);
     ++stats_.system_calls;
