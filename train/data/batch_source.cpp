@@ -61,9 +61,13 @@ Prefetcher::Item Prefetcher::make_item() {
 
 bool Prefetcher::put(Item item) {
   std::unique_lock lock(mutex_);
+  blocked_ = ready_.size() >= depth_;
+  if (blocked_) changed_.notify_all();
   changed_.wait(lock, [&] { return stop_ || ready_.size() < depth_; });
+  blocked_ = false;
   if (stop_) return false;
   const bool last = item.error != nullptr;
+  ended_ = last;
   ready_.push_back(std::move(item));
   lock.unlock();
   changed_.notify_all();
@@ -75,11 +79,18 @@ void Prefetcher::work() {
   }
 }
 
+void Prefetcher::wait_until_full(std::unique_lock<std::mutex>& lock) {
+  first_ = false;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return (blocked_ && ready_.size() >= depth_) || ended_; });
+}
+
 std::optional<Batch> Prefetcher::next(Place& place) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !ready_.empty(); });
   Item item = std::move(ready_.front());
   ready_.pop_front();
+  if (first_) wait_until_full(lock);
   lock.unlock();
   changed_.notify_all();
   if (item.error) std::rethrow_exception(item.error);

@@ -44,7 +44,8 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;  // owns the thread
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// As BatchSource::make, in the order of places. After a throw there is nothing more.
+  /// As BatchSource::make, in the order of places. After a throw there is nothing more. The first call waits
+  /// until as many batches are made as there will ever be at once: none needs memory of its own later.
   [[nodiscard]] std::optional<Batch> next(Place& place);
 
  private:
@@ -57,6 +58,7 @@ class Prefetcher {
   void work();
   Item make_item();
   bool put(Item item);
+  void wait_until_full(std::unique_lock<std::mutex>& lock);
 
   BatchSource source_;
   Place place_;
@@ -64,7 +66,7 @@ class Prefetcher {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> ready_;
-  bool stop_ = false;
+  bool stop_ = false, blocked_ = false, ended_ = false, first_ = true;
   std::thread thread_;
 };
 
