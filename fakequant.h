@@ -20,6 +20,7 @@
 #include "fakequant/core/log.h"
 #include "fakequant/core/minifloat.h"
 #include "fakequant/core/ops/activation.h"
+#include "fakequant/core/ops/backward.h"
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/conv_transpose.h"
 #include "fakequant/core/ops/dropout.h"

@@ -15,11 +15,12 @@ namespace fq {
 using BlockFunction = std::function<Variable(const std::vector<Variable>& inputs)>;
 
 /// block(inputs). Backward keeps the inputs alone and runs the block again: what it saves lives only while
-/// the gradients of this block are made. Inputs may be floats, codes or sums. The second run gives the bits
-/// of the first: dropout draws the same numbers, running statistics and ranges move once. Gradients have the
-/// bits of a plain call. `parameters` are those that the block reads besides its inputs; they must not change
-/// before backward, nor may modes of its modules. A plain call where nothing is recorded, where somebody
-/// traces, and within a block.
+/// the gradients of this block are made. Inputs may be floats, codes or sums; sums take four bytes an
+/// element, so that with folded batch norm blocks that begin with sums may save nothing. The second run gives
+/// the bits of the first: dropout draws the same numbers, running statistics and ranges move once. Gradients
+/// have the bits of a plain call. `parameters` are those that the block reads besides its inputs; they must
+/// not change before backward, nor may modes of its modules. A plain call where nothing is recorded, where
+/// somebody traces, and within a block.
 [[nodiscard]] Variable checkpoint(const BlockFunction& block, const std::vector<Variable>& inputs,
                                   const std::vector<Variable>& parameters);
 
