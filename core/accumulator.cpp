@@ -1,6 +1,7 @@
 #include "fakequant/core/accumulator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "fakequant/core/check.h"
@@ -59,6 +60,37 @@ Accumulator with_relu(Accumulator part, bool relu) {
   return part;
 }
 
+bool has_nan(const Tensor& numbers) {
+  const auto* v = numbers.data<float>();
+  return std::any_of(v, v + numbers.numel(), [](float x) { return std::isnan(x); });
+}
+
+/// Integers are never NaN: only what batch normalization multiplies them by and adds.
+bool may_be_nan(const Accumulator& x) {
+  const auto any = [](const auto& parts) { return std::ranges::any_of(parts, may_be_nan); };
+  if (!x.device().is_cpu()) return false;
+  if (const auto* normalized = std::get_if<NormalizedSums>(&x.value))
+    return has_nan(normalized->factor) || has_nan(normalized->shift);
+  if (const auto* concat = std::get_if<AccumulatorConcat>(&x.value)) return any(concat->parts);
+  const auto* view = std::get_if<AccumulatorReshape>(&x.value);
+  return view != nullptr && any(view->inner);
+}
+
+/// The ReLU of kernels takes a NaN to 0; here it stays, for whoever reads it to find.
+Tensor relu_with_nan(const Accumulator& x, Tensor* mask) {
+  Accumulator plain = x;
+  plain.relu = false;
+  const Tensor values = to_float(plain);
+  Tensor out = values.clone();
+  if (mask != nullptr) *mask = Tensor::empty(out.shape(), DType::u1, out.device(), out.layout());
+  cpu::relu_values(out, mask);
+  const auto* from = values.data<float>(values.layout());
+  auto* to = out.mutable_data<float>(out.layout());
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    if (std::isnan(from[i])) to[i] = from[i];
+  return out;
+}
+
 QuantizedTensor requantize_parts(const AccumulatorConcat& x, bool relu, const QuantSpec& spec,
                                  bool with_mask) {
   std::vector<Tensor> codes, masks;
@@ -80,6 +112,7 @@ QuantizedTensor requantize_view(const AccumulatorReshape& x, bool relu, const Qu
 
 Tensor to_float(const Accumulator& x, Tensor* mask) {
   const ProfileScope profile("epilogue");
+  if (x.relu && may_be_nan(x)) return relu_with_nan(x, mask);
   const auto* concat = std::get_if<AccumulatorConcat>(&x.value);
   const auto* view = std::get_if<AccumulatorReshape>(&x.value);
   Tensor out;
@@ -104,6 +137,8 @@ QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool wit
     return requantize_parts(*concat, x.relu, spec, with_mask);
   if (const auto* view = std::get_if<AccumulatorReshape>(&x.value))
     return requantize_view(*view, x.relu, spec, with_mask);
+  if (may_be_nan(x))
+    throw NumericError(fmt::format("[quantize] a NaN reached the quantizer '{}'", spec.name));
   QuantizedTensor out{{}, spec, {}};
   out.codes = Tensor::empty(x.shape(), spec.format.code_dtype(), x.device(), x.layout());
   if (with_mask) out.mask = Tensor::empty(out.shape(), DType::u1, x.device(), out.layout());

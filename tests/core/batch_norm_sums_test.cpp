@@ -1,8 +1,11 @@
 // Batch normalization of sums of products that nobody has rounded, against that of their float values.
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "core/products.h"
+#include "fakequant/core/error.h"
 #include "fakequant/core/formulas.h"
 #include "fakequant/core/ops/norm.h"
 #include "fakequant/core/ops/quantize.h"
@@ -94,6 +97,24 @@ TEST(BatchNormOfSums, IsRoundedWithOneMultiplyAddAndItsRelu) {
 TEST(BatchNormOfSums, ReadsSumsUnderAReluAsFloats) {
   const Variable x(Accumulator{sums_of({2, kChannels, 3, 3}, Layout::channels_last), true});
   EXPECT_EQ(ops::batch_norm(x, {}, {}, {}, {}, true).accumulator(), nullptr);
+}
+
+TEST(BatchNormOfSums, NaNIsNeitherRoundedNorLostInAReLU) {
+  const Tensor sums = Tensor::from(std::vector<std::int32_t>{-3, 5, 7, -2}, {2, 2});
+  const Tensor factor = Tensor::from({1.0f, NAN}), shift = Tensor::from({0.0f, 0.0f});
+  const Accumulator x{NormalizedSums{sums, factor, shift}, true};
+  const Accumulator view{AccumulatorReshape{{Accumulator{x.value, false}}, {4}}, true};
+  for (const Accumulator& read : {x, view}) {
+    Tensor mask;
+    const auto values = to_float(read, &mask).to_vector<float>();
+    EXPECT_EQ(values[0], 0.0f);
+    EXPECT_TRUE(std::isnan(values[1]));
+    EXPECT_EQ(values[2], 7.0f);
+    EXPECT_TRUE(std::isnan(values[3]));
+    EXPECT_EQ(static_cast<const std::uint8_t*>(mask.raw())[0], 0b0100);
+    const auto spec = QuantSpec::from_amax(IntFormat{8}, Granularity::per_tensor(), Tensor::scalar(4), "q");
+    EXPECT_THROW((void)requantize(read, spec), NumericError);
+  }
 }
 
 }  // namespace
