@@ -38,20 +38,18 @@ void TrainingReport::on_epoch(const EpochReport& epoch) {
   last_["images_per_second"] = images_per_second_;
   last_["seconds"] = epoch.seconds;
   text += fmt::format(", {:.0f} images/s, {}", images_per_second_, duration(epoch.seconds));
+  const bool first = memory_.empty() && plan_.peak > 0;
+  if (first) {
+    memory_ = {{"planned_peak", plan_.peak},
+               {"measured_peak", epoch.peak_memory},
+               {"saved_activations", plan_.saved_activations}};
+    last_["memory"] = memory_;
+  }
   output_.record(text, last_);
-  if (memory_.empty() && plan_.peak > 0) tell_memory(epoch);
-}
-
-void TrainingReport::tell_memory(const EpochReport& epoch) {
-  memory_ = {{"planned_peak", plan_.peak},
-             {"measured_peak", epoch.peak_memory},
-             {"saved_activations", plan_.saved_activations}};
-  nlohmann::ordered_json event{{"event", "memory"}, {"command", command_}};
-  event.update(memory_);
-  output_.record(
-      fmt::format("memory of a step: planned peak {}, measured {}; saved activations {}",
-                  megabytes(plan_.peak), megabytes(epoch.peak_memory), megabytes(plan_.saved_activations)),
-      event);
+  if (first)
+    output_.line(fmt::format("memory of a step: planned peak {}, measured {}; saved activations {}",
+                             megabytes(plan_.peak), megabytes(epoch.peak_memory),
+                             megabytes(plan_.saved_activations)));
 }
 
 nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, const std::string& path) {

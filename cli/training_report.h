@@ -27,7 +27,6 @@ class TrainingReport {
  private:
   void on_step(const StepReport& step);
   void on_epoch(const EpochReport& epoch);
-  void tell_memory(const EpochReport& epoch);
 
   Output& output_;
   std::string command_;
