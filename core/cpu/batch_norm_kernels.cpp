@@ -7,14 +7,16 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "fakequant/core/cpu/lanes-inl.h"
+//
 #include "fakequant/core/cpu/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 
-FQ_HD FloatVector load_floats(const float* p) { return hn::LoadU(FloatTag(), p); }
-FQ_HD FloatVector load_floats(const std::int32_t* p) {
-  return hn::ConvertTo(FloatTag(), hn::LoadU(hn::RebindToSigned<FloatTag>(), p));
+template <class X>
+FQ_HD FloatVector load_floats(const X* p) {
+  return lanes_of<float>(p);
 }
 FQ_HD void store_floats(FloatVector v, float* p) { hn::StoreU(v, FloatTag(), p); }
 
@@ -96,44 +98,17 @@ void add_gradients(const float* dy, const X* x, std::int64_t count, std::int64_t
   }
 }
 
-/// How a step reads and writes whole vectors, and the last elements that fill none.
-struct Whole {
-  template <class X>
-  HWY_ATTR FloatVector load(const X* p) const {
-    return load_floats(p);
-  }
-  HWY_ATTR void store(FloatVector v, float* p) const { store_floats(v, p); }
-};
-struct Some {
-  std::int64_t count;
-  template <class X>
-  HWY_ATTR FloatVector load(const X* p) const {
-    X lanes[HWY_MAX_BYTES / sizeof(X)] = {};
-    std::copy_n(p, count, lanes);
-    return load_floats(lanes);
-  }
-  HWY_ATTR void store(FloatVector v, float* p) const {
-    float lanes[HWY_MAX_BYTES / sizeof(float)];
-    store_floats(v, lanes);
-    std::copy_n(lanes, count, p);
-  }
-};
-
 /// step(at, i, io) for every vector; i is the place in the run.
 template <class Step>
-void for_vectors(std::int64_t count, std::int64_t width, const Step& step) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
-  for (std::int64_t run = 0; run < count; run += width) {
-    const std::int64_t size = std::min(width, count - run);
-    std::int64_t i = 0;
-    for (; i + lanes <= size; i += lanes) step(run + i, i, Whole());
-    if (i < size) step(run + i, i, Some{size - i});
-  }
+void for_runs(std::int64_t count, std::int64_t width, const Step& step) {
+  for (std::int64_t run = 0; run < count; run += width)
+    for_vectors<float>(0, std::min(width, count - run),
+                       [&](std::int64_t i, auto io) HWY_ATTR { step(run + i, i, io); });
 }
 
 void Normalize(const float* x, std::int64_t count, std::int64_t width, const float* m, const float* f,
                const float* t, float* y) {
-  for_vectors(count, width, [=](std::int64_t at, std::int64_t i, auto io) HWY_ATTR {
+  for_runs(count, width, [=](std::int64_t at, std::int64_t i, auto io) HWY_ATTR {
     io.store(normalized(io.load(x + at), io.load(m + i), io.load(f + i), io.load(t + i)), y + at);
   });
 }
@@ -141,7 +116,7 @@ void Normalize(const float* x, std::int64_t count, std::int64_t width, const flo
 template <class X>
 void normalize_gradient(const float* dy, const X* x, std::int64_t count, std::int64_t width, const float* m,
                         const float* f, const float* p, const float* t, float* dx) {
-  for_vectors(count, width, [=](std::int64_t at, std::int64_t i, auto io) HWY_ATTR {
+  for_runs(count, width, [=](std::int64_t at, std::int64_t i, auto io) HWY_ATTR {
     io.store(normalized_gradient(io.load(dy + at), io.load(x + at), io.load(m + i), io.load(f + i),
                                  io.load(p + i), io.load(t + i)),
              dx + at);

@@ -1,54 +1,21 @@
 #include "fakequant/core/cpu/update_kernels.h"
 
-#include <algorithm>
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/cpu/update_kernels.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
+#include "fakequant/core/cpu/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-template <class T>
-using Tag = hn::ScalableTag<T>;
-template <class T>
-using Vector = hn::Vec<Tag<T>>;
-
-/// How a step reads and writes whole vectors, and the last elements that fill none.
-template <class T>
-struct Whole {
-  HWY_ATTR Vector<T> load(const T* p) const { return hn::LoadU(Tag<T>(), p); }
-  HWY_ATTR void store(Vector<T> v, T* p) const { hn::StoreU(v, Tag<T>(), p); }
-};
-template <class T>
-struct Some {
-  std::int64_t count;
-  HWY_ATTR Vector<T> load(const T* p) const {
-    T lanes[HWY_MAX_BYTES / sizeof(T)] = {};
-    std::copy_n(p, count, lanes);
-    return hn::LoadU(Tag<T>(), lanes);
-  }
-  HWY_ATTR void store(Vector<T> v, T* p) const {
-    T lanes[HWY_MAX_BYTES / sizeof(T)];
-    hn::StoreU(v, Tag<T>(), lanes);
-    std::copy_n(lanes, count, p);
-  }
-};
-
-template <class T, class Step>
-void for_vectors(std::int64_t begin, std::int64_t end, const Step& step) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag<T>()));
-  std::int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) step(i, Whole<T>());
-  if (i < end) step(i, Some<T>{end - i});
-}
 
 template <class T>
-HWY_ATTR Vector<T> scaled(Vector<T> v, T factor) {
-  return hn::Mul(v, hn::Set(Tag<T>(), factor));
+HWY_ATTR Lanes<T> scaled(Lanes<T> v, T factor) {
+  return hn::Mul(v, hn::Set(LaneTag<T>(), factor));
 }
 
 template <class T>
@@ -75,7 +42,7 @@ void adam(const cpu::AdamArrays<T>& a, const cpu::AdamFactors<T>& f, std::int64_
     const auto v = hn::Add(scaled(io.load(a.square + i), f.beta2), hn::Mul(scaled(g, f.rest2), g));
     io.store(m, a.mean + i);
     io.store(v, a.square + i);
-    const auto root = hn::Add(scaled(hn::Sqrt(v), a.root), hn::Set(Tag<T>(), f.eps));
+    const auto root = hn::Add(scaled(hn::Sqrt(v), a.root), hn::Set(LaneTag<T>(), f.eps));
     io.store(hn::Sub(p, hn::Div(scaled(m, a.rate), root)), a.parameter + i);
   });
 }

@@ -1,0 +1,72 @@
+// Loops over any number of elements of f32 or f64, vector by vector. Included inside of a source that goes
+// through foreach_target.h; not a public header. No pragma once for that reason.
+
+#if defined(FQ_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef FQ_LANES_INL_H
+#undef FQ_LANES_INL_H
+#else
+#define FQ_LANES_INL_H
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace fq::HWY_NAMESPACE {
+
+template <class T>
+using LaneTag = hwy::HWY_NAMESPACE::ScalableTag<T>;
+template <class T>
+using Lanes = hwy::HWY_NAMESPACE::Vec<LaneTag<T>>;
+
+template <class T>
+HWY_ATTR Lanes<T> lanes_of(const T* p) {
+  return hwy::HWY_NAMESPACE::LoadU(LaneTag<T>(), p);
+}
+/// Sums as floats.
+template <class T>
+HWY_ATTR Lanes<float> lanes_of(const std::int32_t* p) {
+  const hwy::HWY_NAMESPACE::RebindToSigned<LaneTag<float>> d;
+  return hwy::HWY_NAMESPACE::ConvertTo(LaneTag<float>(), hwy::HWY_NAMESPACE::LoadU(d, p));
+}
+
+/// How a step reads and writes whole vectors, and the last elements, which fill none.
+template <class T>
+struct Whole {
+  template <class X>
+  HWY_ATTR Lanes<T> load(const X* p) const {
+    return lanes_of<T>(p);
+  }
+  HWY_ATTR void store(Lanes<T> v, T* p) const { hwy::HWY_NAMESPACE::StoreU(v, LaneTag<T>(), p); }
+};
+template <class T>
+struct Some {
+  std::int64_t count;
+  template <class X>
+  HWY_ATTR Lanes<T> load(const X* p) const {
+    X values[HWY_MAX_BYTES / sizeof(X)] = {};
+    std::copy_n(p, count, values);
+    return lanes_of<T>(values);
+  }
+  HWY_ATTR void store(Lanes<T> v, T* p) const {
+    T values[HWY_MAX_BYTES / sizeof(T)];
+    hwy::HWY_NAMESPACE::StoreU(v, LaneTag<T>(), values);
+    std::copy_n(values, count, p);
+  }
+};
+
+/// step(i, io) for every vector of [begin, end).
+template <class T, class Step>
+void for_vectors(std::int64_t begin, std::int64_t end, const Step& step) {
+  const auto width = static_cast<std::int64_t>(hwy::HWY_NAMESPACE::Lanes(LaneTag<T>()));
+  std::int64_t i = begin;
+  for (; i + width <= end; i += width) step(i, Whole<T>());
+  if (i < end) step(i, Some<T>{end - i});
+}
+
+}  // namespace fq::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle
