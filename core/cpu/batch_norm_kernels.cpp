@@ -20,8 +20,9 @@ FQ_HD FloatVector load_floats(const X* p) {
 }
 FQ_HD void store_floats(FloatVector v, float* p) { hn::StoreU(v, FloatTag(), p); }
 
-/// Vectors side by side whose sums stay in registers.
-constexpr std::int64_t kAbreast = 4;
+/// Vectors side by side whose sums stay in registers: with AVX-512's 32 of them a whole run of up to 128
+/// channels, so that memory is read in order.
+constexpr std::int64_t kAbreast = HWY_MAX_BYTES >= 64 ? 8 : 4;
 
 /// sums[i] += a, products[i] += b of add(position, i) for `runs` whole runs.
 template <std::int64_t abreast, class Terms>
