@@ -6,14 +6,13 @@
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/folding.h"
-#include "fakequant/core/check.h"
 
 namespace fq::cli {
 
 FlagSet fold_flags() {
   FlagSet set("fold",
-              "Folds batch normalisation into the linear and convolution layers before it. Of a quantized "
-              "network it tells, with --data, how many codes and how much accuracy that changes.",
+              "Folds batch normalisation into the linear and convolution layers before it. With --data it tells "
+              "how much accuracy and, of a quantized network, how many codes that changes.",
               "CHECKPOINT -o FILE [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a float or quantized checkpoint")
@@ -29,8 +28,6 @@ nlohmann::ordered_json fold(const Flags& flags, Output& output) {
   Network network = load_network(checkpoint);
   const std::size_t count = fold_network(network);
   nlohmann::ordered_json result{{"output", path}, {"folded", count}};
-  FQ_CHECK(network.quantized() || !flags.given("data"), "fold",
-           "{} is not quantized: there are no codes to compare, leave out --data", checkpoint);
   if (flags.given("data")) {
     Network before = load_network(checkpoint);
     const auto data = open_data(flags, flags.text("split"), network.classes());

@@ -85,10 +85,10 @@ FoldChange compare(Network& before, Network& after, std::shared_ptr<const Datase
 }
 
 void print(const FoldChange& change, Output& output) {
-  output.line(fmt::format("{} of {} codes changed ({:.3g} %), accuracy {} before, {} after", change.different,
-                          change.codes,
-                          100 * double(change.different) / double(std::max<std::int64_t>(change.codes, 1)),
-                          percent(change.before.accuracy, change.before.count),
+  if (change.codes > 0)
+    output.line(fmt::format("{} of {} codes changed ({:.3g} %)", change.different, change.codes,
+                            100 * double(change.different) / double(change.codes)));
+  output.line(fmt::format("accuracy {} before, {} after", percent(change.before.accuracy, change.before.count),
                           percent(change.after.accuracy, change.after.count)));
 }
 
@@ -101,9 +101,9 @@ nlohmann::ordered_json to_json(const FoldChange& change) {
 }
 
 std::size_t live_batch_norms(Network& network) {
-  return static_cast<std::size_t>(std::ranges::count_if(network.module->named_modules(), [](const auto& entry) {
-    return dynamic_cast<const BatchNorm*>(entry.second) != nullptr;
-  }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      network.module->named_modules(),
+      [](const auto& entry) { return dynamic_cast<const BatchNorm*>(entry.second) != nullptr; }));
 }
 
 }  // namespace fq::cli

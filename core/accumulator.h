@@ -1,10 +1,12 @@
 #pragma once
 
-/// Accumulator: an integer result that nobody has rounded yet, the second form in which a value crosses a layer.
+/// Accumulator: an integer result that nobody has rounded yet, the second form in which a value crosses a
+/// layer.
 ///
-/// It can do two things, each in one pass by the arithmetic of the deployed engine: `to_float` and `requantize`.
-/// Whichever reader rounds it applies the pending ReLU and puts it into its own mask, so any number of consumers is
-/// right. Gradients of an accumulator are with respect to its float value before the ReLU.
+/// It can do two things, each in one pass by the arithmetic of the deployed engine: `to_float` and
+/// `requantize`. Whichever reader rounds it applies the pending ReLU and puts it into its own mask, so any
+/// number of consumers is right. Gradients of an accumulator are with respect to its float value before the
+/// ReLU.
 
 #include <cstdint>
 #include <variant>
@@ -18,10 +20,10 @@ struct Accumulator;
 
 /// A[.., c] = bq[c] + sum q_x*q_w, exact in int32; its value is fl(fl(A) * scale[c]).
 struct ProductSums {
-  Tensor sums;     ///< i32
-  Tensor bias;     ///< i32, one per channel: the bias on the accumulator's grid; undefined for none
-  Tensor scale;    ///< f32, fl(s_x*s_w): rank 0, or one per channel
-  int axis = 1;    ///< of the channels
+  Tensor sums;   ///< i32
+  Tensor bias;   ///< i32, one per channel: the bias on the accumulator's grid; undefined for none
+  Tensor scale;  ///< f32, fl(s_x*s_w): rank 0, or one per channel
+  int axis = 1;  ///< of the channels
 };
 
 /// Sums of products through batch normalization; value fma(fl(A), factor[c], shift[c]).
@@ -83,8 +85,8 @@ struct Accumulator {
 /// Throws ArgumentError for a float format or another granularity.
 [[nodiscard]] QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool with_mask = true);
 
-/// bq[c] = rne(fl(b[c] / sxw[c])) in int32, saturated so that bq + any sum of up to `largest_sum` stays in int32.
-/// `b` f32 [channels], `scale` f32 rank 0 or [channels].
+/// bq[c] = rne(fl(b[c] / sxw[c])) in int32, saturated so that bq + any sum of up to `largest_sum` stays in
+/// int32. `b` f32 [channels], `scale` f32 rank 0 or [channels].
 [[nodiscard]] Tensor bias_codes(const Tensor& b, const Tensor& scale, std::int64_t largest_sum);
 
 }  // namespace fq

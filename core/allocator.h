@@ -14,10 +14,10 @@ namespace fq {
 /// What the allocator of a device holds, in bytes. On `meta`, what it would have handed out: nothing is asked
 /// of the system, and `reserved` and `system_calls` are 0.
 struct MemoryStats {
-  std::int64_t in_use = 0;         ///< handed out now
-  std::int64_t peak = 0;           ///< the largest `in_use` since the last reset
-  std::int64_t reserved = 0;       ///< taken from the system
-  std::int64_t system_calls = 0;   ///< how often the system was asked
+  std::int64_t in_use = 0;        ///< handed out now
+  std::int64_t peak = 0;          ///< the largest `in_use` since the last reset
+  std::int64_t reserved = 0;      ///< taken from the system
+  std::int64_t system_calls = 0;  ///< how often the system was asked
 };
 
 /// Of the process, all threads together. `cpu` or `meta`.

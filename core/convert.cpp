@@ -25,8 +25,10 @@ To from_double(double value) {
 
 template <class From>
 double as_double(From value) {
-  if constexpr (std::is_same_v<From, float16> || std::is_same_v<From, bfloat16>) return static_cast<float>(value);
-  else return static_cast<double>(value);
+  if constexpr (std::is_same_v<From, float16> || std::is_same_v<From, bfloat16>)
+    return static_cast<float>(value);
+  else
+    return static_cast<double>(value);
 }
 
 template <class To, class From>
@@ -90,8 +92,7 @@ void transpose_image_bits(const std::uint8_t* x, std::int64_t bytes, std::uint8_
       for (std::int64_t i = 0; i < height; ++i)
         tile |= (read_bits(x, bytes, at + (r + i) * columns + c) & inside) << (8 * i);
       tile = transpose_8x8(tile);
-      for (std::int64_t j = 0; j < width; ++j)
-        add_bits(y, at + (c + j) * rows + r, tile >> (8 * j) & 0xff);
+      for (std::int64_t j = 0; j < width; ++j) add_bits(y, at + (c + j) * rows + r, tile >> (8 * j) & 0xff);
     }
 }
 
@@ -130,12 +131,18 @@ void convert(const Tensor& in, Tensor& out) {
 void relayout(const Tensor& in, Tensor& out) {
   const bool to_last = out.layout() == Layout::channels_last;
   switch (bit_width(in.dtype())) {
-    case 1: return transpose_bits(in, out);
-    case 8: return transpose_channels<std::uint8_t>(in.raw(), out.mutable_raw(), in.shape(), to_last);
-    case 16: return transpose_channels<std::uint16_t>(in.raw(), out.mutable_raw(), in.shape(), to_last);
-    case 32: return transpose_channels<std::uint32_t>(in.raw(), out.mutable_raw(), in.shape(), to_last);
-    case 64: return transpose_channels<std::uint64_t>(in.raw(), out.mutable_raw(), in.shape(), to_last);
-    default: throw ArgumentError(fmt::format("[to] {} has no other layout: dequantize it first", name(in.dtype())));
+    case 1:
+      return transpose_bits(in, out);
+    case 8:
+      return transpose_channels<std::uint8_t>(in.raw(), out.mutable_raw(), in.shape(), to_last);
+    case 16:
+      return transpose_channels<std::uint16_t>(in.raw(), out.mutable_raw(), in.shape(), to_last);
+    case 32:
+      return transpose_channels<std::uint32_t>(in.raw(), out.mutable_raw(), in.shape(), to_last);
+    case 64:
+      return transpose_channels<std::uint64_t>(in.raw(), out.mutable_raw(), in.shape(), to_last);
+    default:
+      throw ArgumentError(fmt::format("[to] {} has no other layout: dequantize it first", name(in.dtype())));
   }
 }
 

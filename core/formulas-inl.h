@@ -56,7 +56,8 @@ FQ_HD V requantize_code(V accumulator, V multiplier, V lower, V upper) {
   return clamp_(rint_(mul_(accumulator, multiplier)), lower, upper);
 }
 
-/// v = fma(fl(A), f, t): batch normalization of a sum. By f/s and t/s instead, its position on a grid of step s.
+/// v = fma(fl(A), f, t): batch normalization of a sum. By f/s and t/s instead, its position on a grid of step
+/// s.
 template <class V>
 FQ_HD V normalized_sum(V accumulator, V factor, V shift) {
   return fma_(accumulator, factor, shift);
@@ -157,47 +158,6 @@ FQ_HD auto mask_open(V v, V lower, V upper) {
 template <class V, class M>
 FQ_HD V masked_product(V dy, V scale, M mask) {
   return select_(mask, mul_(dy, scale), constant_(dy, 0.0f));
-}
-
-// ---- scale and zero point of a range lo <= 0 <= hi (torch's observers, torchao) ----
-
-/// v, at least or at most `bound`; a NaN stays.
-template <class V>
-FQ_HD V at_least(V v, V bound) {
-  return select_(less_(v, bound), bound, v);
-}
-template <class V>
-FQ_HD V at_most(V v, V bound) {
-  return select_(less_(bound, v), bound, v);
-}
-template <class V>
-FQ_HD V symmetric_scale(V lower, V upper, V half_steps) {
-  return div_(at_least(upper, sub_(constant_(lower, 0.0f), lower)), half_steps);
-}
-/// The larger of lo / qmin and hi / qmax: no value is clipped. The first wins only where it is larger.
-template <class V>
-FQ_HD V no_clipping_scale(V lower, V upper, V quant_min, V quant_max) {
-  const V below = div_(lower, quant_min), above = div_(upper, quant_max);
-  return select_(less_(above, below), below, above);
-}
-/// A running range that follows new ones: v + c * (next - v).
-template <class V>
-FQ_HD V moving_average(V v, V next, V constant) {
-  return add_(v, mul_(constant, sub_(next, v)));
-}
-/// s = amax / max, the largest number of the codes.
-template <class V>
-FQ_HD V unit_scale(V amax, V max) {
-  return div_(amax, max);
-}
-template <class V>
-FQ_HD V asymmetric_scale(V lower, V upper, V steps) {
-  return div_(sub_(upper, lower), steps);
-}
-/// clamp(qmin - rne(lo / s), qmin, qmax).
-template <class V>
-FQ_HD V asymmetric_zero_point(V lower, V scale, V quant_min, V quant_max) {
-  return clamp_keeping_(sub_(quant_min, rint_(div_(lower, scale))), quant_min, quant_max);
 }
 
 // ---- minifloats: the value, not the byte ----

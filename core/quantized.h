@@ -20,8 +20,8 @@ struct QuantSpec {
   int zero_point = 0;       ///< storage offset of the exported file: 0 or 128; only additions depend on it
   std::string name;         ///< of the quantizer, for messages and files
   bool pass_through_bwd = false;  ///< the gradient passes everywhere, outside of the range too
-  /// Every scale is `unit` times a number of `scale_bits` significant bits (1: a power of two); 0 where scales
-  /// are any floats. Codes of few bits times such a number are bfloat16 numbers.
+  /// Every scale is `unit` times a number of `scale_bits` significant bits (1: a power of two); 0 where
+  /// scales are any floats. Codes of few bits times such a number are bfloat16 numbers.
   float unit = 1;
   int scale_bits = 0;
 

@@ -14,8 +14,9 @@
 
 namespace fq {
 
-/// Gradients of an operator's inputs, in their order, from the gradient of its output. `dy` has the output's shape and
-/// layout. An input that needs none may get an undefined tensor; the others have their input's shape, any layout.
+/// Gradients of an operator's inputs, in their order, from the gradient of its output. `dy` has the output's
+/// shape and layout. An input that needs none may get an undefined tensor; the others have their input's
+/// shape, any layout.
 using Backward = std::function<std::vector<Tensor>(const Tensor& dy)>;
 
 namespace detail {
@@ -37,7 +38,7 @@ struct Node {
   Value value;
   bool leaf = true;
   std::shared_ptr<Gradient> gradient;  ///< null where none is needed
-  std::mutex mutex;                    ///< guards what is kept of the value in other forms, as long as it lives
+  std::mutex mutex;  ///< guards what is kept of the value in other forms, as long as it lives
   std::shared_ptr<Node> as_float;
   using GridKey = std::pair<const void*, std::uint64_t>;             // scale tensor, version of the value
   std::vector<std::pair<GridKey, std::shared_ptr<Node>>> quantized;  // one tensor, one rounding
@@ -49,17 +50,19 @@ struct Node {
 /// Any input requires a gradient and this thread records.
 [[nodiscard]] bool needs_grad(const std::vector<Variable>& inputs) noexcept;
 
-/// The door out of every operator: makes the output's node, records `backward` when an input needs a gradient,
-/// and reports to the trace. `op` must be a literal.
-[[nodiscard]] Variable record(std::string_view op, Value value, std::vector<Variable> inputs, Backward backward,
-                              Attributes attributes = {});
+/// The door out of every operator: makes the output's node, records `backward` when an input needs a
+/// gradient, and reports to the trace. `op` must be a literal.
+[[nodiscard]] Variable record(std::string_view op, Value value, std::vector<Variable> inputs,
+                              Backward backward, Attributes attributes = {});
 
-/// For a gradient of the shape and type of dy: dy itself where the backward pass is its only holder, else new.
+/// For a gradient of the shape and type of dy: dy itself where the backward pass is its only holder, else
+/// new.
 [[nodiscard]] Tensor gradient_like(const Tensor& dy);
 /// dy where the mask is set, +0 elsewhere, written as `gradient_like` says; dy itself without a mask.
 [[nodiscard]] Tensor masked_gradient(const Tensor& dy, const Tensor& mask);
 
-/// A tensor kept for backward with the version it had; `get` throws ArgumentError when it was written to since.
+/// A tensor kept for backward with the version it had; `get` throws ArgumentError when it was written to
+/// since.
 class Saved {
  public:
   Saved() = default;

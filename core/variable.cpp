@@ -81,8 +81,9 @@ Variable Variable::as_float() const {
   } else {
     Tensor mask;
     Tensor values = to_float(*accumulator(), with_gradient ? &mask : nullptr);
-    out = detail::record("to_float", std::move(values), {*this},
-                         [mask](const Tensor& dy) { return std::vector<Tensor>{detail::masked_gradient(dy, mask)}; });
+    out = detail::record("to_float", std::move(values), {*this}, [mask](const Tensor& dy) {
+      return std::vector<Tensor>{detail::masked_gradient(dy, mask)};
+    });
   }
   node_->as_float = out.node_;
   return out;
@@ -116,8 +117,9 @@ void Variable::zero_grad() {
 }
 
 void Variable::set_tensor(Tensor value) {
-  FQ_CHECK(is_leaf() && value.shape() == shape(), "set_tensor", "{} cannot replace the value of shape {} of a {}",
-           value.describe(), to_string(shape()), is_leaf() ? "leaf" : "result");
+  FQ_CHECK(is_leaf() && value.shape() == shape(), "set_tensor",
+           "{} cannot replace the value of shape {} of a {}", value.describe(), to_string(shape()),
+           is_leaf() ? "leaf" : "result");
   node_->value = std::move(value);
 }
 

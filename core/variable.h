@@ -21,14 +21,15 @@ struct Node;
 
 using Value = std::variant<Tensor, QuantizedTensor, Accumulator>;
 
-/// A handle to a value and, where a gradient is needed, to how it came about: copies share both. The tape does not
-/// keep the value: it is freed with the last handle, apart from what an operator saved for backward.
-/// The value is floats (Tensor), codes (QuantizedTensor), or sums not yet rounded (Accumulator). Values of the last
-/// two kinds are immutable. Gradients are float, with respect to the dequantized value.
+/// A handle to a value and, where a gradient is needed, to how it came about: copies share both. The tape
+/// does not keep the value: it is freed with the last handle, apart from what an operator saved for backward.
+/// The value is floats (Tensor), codes (QuantizedTensor), or sums not yet rounded (Accumulator). Values of
+/// the last two kinds are immutable. Gradients are float, with respect to the dequantized value.
 class Variable {
  public:
   Variable() = default;
-  Variable(Tensor value, bool requires_grad = false);  // NOLINT(google-explicit-constructor): a constant of the tape
+  Variable(Tensor value,
+           bool requires_grad = false);  // NOLINT(google-explicit-constructor): a constant of the tape
   explicit Variable(QuantizedTensor value);
   explicit Variable(Accumulator value);
 
@@ -44,8 +45,8 @@ class Variable {
   /// Codes or sums when the value is of that kind, else null.
   [[nodiscard]] const QuantizedTensor* quantized() const noexcept;
   [[nodiscard]] const Accumulator* accumulator() const noexcept;
-  /// The same value as floats: itself when it is a Tensor already; otherwise one node shared by all who ask, kept as
-  /// long as this value, so that it is converted once and its consumers' gradients are summed.
+  /// The same value as floats: itself when it is a Tensor already; otherwise one node shared by all who ask,
+  /// kept as long as this value, so that it is converted once and its consumers' gradients are summed.
   [[nodiscard]] Variable as_float() const;
   /// The logical floats: `as_float()`'s tensor.
   [[nodiscard]] Tensor tensor() const;
@@ -56,7 +57,8 @@ class Variable {
   /// Leaves only. Throws ArgumentError for the result of an operator.
   void set_requires_grad(bool on);
   [[nodiscard]] bool is_leaf() const noexcept;
-  /// The sum of the gradients of all backward passes since `zero_grad`; undefined before the first. Leaves only.
+  /// The sum of the gradients of all backward passes since `zero_grad`; undefined before the first. Leaves
+  /// only.
   [[nodiscard]] const Tensor& grad() const;
   /// Throws ArgumentError for another shape, and where no gradient is asked for.
   void set_grad(Tensor grad);

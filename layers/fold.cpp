@@ -35,7 +35,8 @@ bool by_channel(const TensorQuantizer& q, std::size_t channels) {
 void move_ranges(QuantModule& quant, const std::vector<float>& factor) {
   const Tensor weight = quant.quantized_weight().tensor();
   for (TensorQuantizer* q : quantizer_parts(*quant.weight_quantizer())) {
-    if (!q->descriptor().needs_amax() || q->descriptor().has_dynamic_blocks() || !q->amax().defined()) continue;
+    if (!q->descriptor().needs_amax() || q->descriptor().has_dynamic_blocks() || !q->amax().defined())
+      continue;
     Tensor ranges = detail::flat_ranges(q->amax());
     if (by_channel(*q, factor.size())) {
       auto* amax = ranges.mutable_data<float>();

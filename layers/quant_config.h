@@ -34,7 +34,7 @@ struct QuantRule {
 struct QuantConfig {
   std::vector<QuantRule> rules;  ///< in order: a later one overrides the fields it gives
   Target target = Target::ort;
-  bool pow2 = false;  ///< scales raised to powers of two
+  bool pow2 = false;    ///< scales raised to powers of two
   bool strict = false;  ///< layers whose codes are not multiplied are an error, not a warning
   Arithmetic arithmetic = Arithmetic::deployed;
   std::string algorithm = "max";  ///< of calibration
@@ -46,7 +46,8 @@ struct QuantConfig {
   [[nodiscard]] static QuantConfig preset(std::string_view name);
   [[nodiscard]] static std::vector<std::string> preset_names();
   /// `{"preset": "int8", "target": "ort", "scale": "free"|"pow2", "arithmetic": .., "algorithm": ..,
-  ///   "strict": false, "rules": [{"pattern": "*conv1*", "enable": false}, ..]}`, or ModelOpt's `quant_cfg` in place of rules:
+  ///   "strict": false, "rules": [{"pattern": "*conv1*", "enable": false}, ..]}`, or ModelOpt's `quant_cfg`
+  ///   in place of rules:
   /// `{pattern: fields}` or a list of `{"quantizer_name": pattern, "cfg": fields, "enable": bool}`, fields
   /// being a list for quantizers one after another. Its `algorithm` may be an object with `method`, or null.
   /// Throws ArgumentError naming the key and the nearest valid one.

@@ -45,8 +45,7 @@ void normalize_backward(const double* dy, const double* x, std::int64_t count, s
                         const double* mean, const double* factor, const double* slope, const double* shift,
                         double* dx) {
   for (std::int64_t i = 0; i < count; ++i)
-    dx[i] =
-        dy[i] * factor[i % width] + (x[i] - mean[i % width]) * slope[i % width] + shift[i % width];
+    dx[i] = dy[i] * factor[i % width] + (x[i] - mean[i % width]) * slope[i % width] + shift[i % width];
 }
 
 /// Two sums a channel for each block; add(begin, end, sums, products) adds those of a block in its runs.

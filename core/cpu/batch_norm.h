@@ -2,8 +2,8 @@
 
 /// Batch normalization of a matrix of rows (pixels) by channels, innermost; not a public header.
 ///
-/// x is f32, f64, or i32 sums read as f32; dy, dx and y are f64 with f64, else f32. Sums are made of parts over
-/// fixed blocks of rows, added in order in f64: they do not depend on the thread count.
+/// x is f32, f64, or i32 sums read as f32; dy, dx and y are f64 with f64, else f32. Sums are made of parts
+/// over fixed blocks of rows, added in order in f64: they do not depend on the thread count.
 
 #include <cstdint>
 #include <vector>

@@ -57,8 +57,7 @@ std::int64_t add_runs(std::int64_t runs, std::int64_t width, std::int64_t end, f
   std::int64_t column = 0;
   for (; column + kAbreast * lanes <= end; column += kAbreast * lanes)
     add_columns<kAbreast>(runs, width, column, sums, products, terms);
-  for (; column + lanes <= end; column += lanes)
-    add_columns<1>(runs, width, column, sums, products, terms);
+  for (; column + lanes <= end; column += lanes) add_columns<1>(runs, width, column, sums, products, terms);
   return column;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Matrices of rows (pixels) by channels, channels innermost, seen as runs: the channels side by side so often
-/// that inner loops are long, need no rest and start on bytes of a mask; not a public header.
+/// Matrices of rows (pixels) by channels, channels innermost, seen as runs: the channels side by side so
+/// often that inner loops are long, need no rest and start on bytes of a mask; not a public header.
 
 #include <algorithm>
 #include <cstdint>

@@ -28,7 +28,7 @@ struct SumGrid {
   const float* offset;  ///< shift / s_y; null for none
   const float* shift;
   std::int64_t width;  ///< a multiple of 16; 0 for one channel
-  bool open_below;  ///< the mask is 0 < v, not mask_lower <= v
+  bool open_below;     ///< the mask is 0 < v, not mask_lower <= v
   float lower, upper, amax, mask_lower;
 };
 

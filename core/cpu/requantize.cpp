@@ -71,8 +71,8 @@ struct SumPass {
                  plain ? scalar::requantize_code(a, g.multiplier[c], g.lower, g.upper)
                        : scalar::normalized_code(a, g.multiplier[c], g.offset[c], g.lower, g.upper));
       if (mask == nullptr) continue;
-      const float v = plain ? scalar::dequantize_code(a, g.scale[c])
-                            : scalar::normalized_sum(a, g.scale[c], g.shift[c]);
+      const float v =
+          plain ? scalar::dequantize_code(a, g.scale[c]) : scalar::normalized_sum(a, g.scale[c], g.shift[c]);
       set_bit(mask, i,
               g.open_below ? scalar::mask_open_below(v, 0.0f, g.amax)
                            : scalar::mask_closed(v, g.mask_lower, g.amax));

@@ -12,8 +12,8 @@ namespace fq::cpu {
 void update(const SgdArrays<float>& a, const SgdFactors<float>& f, std::int64_t begin, std::int64_t end);
 void update(const SgdArrays<double>& a, const SgdFactors<double>& f, std::int64_t begin, std::int64_t end);
 
-/// p *= keep; g = gradient * scale + weight_decay * p; m = beta1 * m + rest1 * g; v = beta2 * v + rest2 * g * g;
-/// p -= rate * m / (sqrt(v) * root + eps).
+/// p *= keep; g = gradient * scale + weight_decay * p; m = beta1 * m + rest1 * g; v = beta2 * v + rest2 * g *
+/// g; p -= rate * m / (sqrt(v) * root + eps).
 void update(const AdamArrays<float>& a, const AdamFactors<float>& f, std::int64_t begin, std::int64_t end);
 void update(const AdamArrays<double>& a, const AdamFactors<double>& f, std::int64_t begin, std::int64_t end);
 

@@ -6,8 +6,8 @@ namespace fq {
 
 /// Of y[.., c] = s_x * s_w[c] * sum q_x*q_w the gradients are
 ///   dX = dY' * q_w and dW[c] = (s_x / s_w[c]) * (dY'^T * q_x), dY'[.., c] = dY[.., c] * s_w[c].
-/// `bf16` rounds dY' to bfloat16, to nearest even, and nothing else: codes are bfloat16 numbers, sums are f32.
-/// Processors without bf16 products multiply the same numbers as floats. `fp32` does not round dY'.
+/// `bf16` rounds dY' to bfloat16, to nearest even, and nothing else: codes are bfloat16 numbers, sums are
+/// f32. Processors without bf16 products multiply the same numbers as floats. `fp32` does not round dY'.
 enum class BackwardType : unsigned char { bf16, fp32 };
 
 /// Of products recorded on this thread; bf16 at first.

@@ -1,46 +1,25 @@
-#include "fakequant/core/cpu/batch_norm.h"
-
 #include <algorithm>
-#include <cmath>
 
+#include "fakequant/core/ops/batch_norm_rows.h"
 #include "fakequant/core/ops/norm.h"
 #include "fakequant/core/ops/operator.h"
 
 namespace fq::ops {
 namespace {
 
-constexpr std::string_view op = "batch_norm";
+using detail::BatchStatistics;
+using detail::NormRows;
+using detail::values_or;
 
-/// Floats with channels innermost: [N, C] as it is, [N, C, L] as [N, C, 1, L] channels_last.
-Tensor channels_inner(const Tensor& x) {
-  if (x.rank() == 2) return x;
-  if (x.rank() == 4) return x.to(Layout::channels_last);
-  return x.reshape({x.dim(0), x.dim(1), 1, x.dim(2)}).to(Layout::channels_last);
-}
+constexpr std::string_view op = "batch_norm";
 
 /// Back to x's own shape; 4-D stays channels_last.
 Tensor outer_shape(const Tensor& y, const Shape& shape) {
   return shape.size() == 3 ? y.to(Layout::row_major).reshape(shape) : y;
 }
 
-cpu::PerChannel values_or(const Tensor& tensor, std::int64_t channels, double otherwise) {
-  return tensor.defined() ? tensor.to(DType::f64).to_vector<double>()
-                          : cpu::PerChannel(static_cast<std::size_t>(channels), otherwise);
-}
-
 Tensor to_tensor(const cpu::PerChannel& values, DType dtype) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())}).to(dtype);
-}
-
-/// running = (1 - momentum) * running + momentum * batch
-void update(Tensor& running, const cpu::PerChannel& batch, double factor, double momentum) {
-  if (!running.defined()) return;
-  detail::visit_float(running.dtype(), op, [&]<class T>(T) {
-    T* values = running.mutable_data<T>();
-    for (std::size_t c = 0; c < batch.size(); ++c)
-      values[c] =
-          static_cast<T>((1.0 - momentum) * static_cast<double>(values[c]) + momentum * factor * batch[c]);
-  });
 }
 
 void check_channels(const Tensor& tensor, std::int64_t channels, std::string_view what) {
@@ -49,82 +28,9 @@ void check_channels(const Tensor& tensor, std::int64_t channels, std::string_vie
            channels);
 }
 
-/// What is normalized, channels innermost: x = (values + bias[c]) * scale[c], or the values themselves where
-/// scale is empty.
-struct Rows {
-  Tensor values;
-  cpu::PerChannel bias, scale;
-
-  [[nodiscard]] bool are_sums() const { return !scale.empty(); }
-  [[nodiscard]] std::int64_t channels() const { return values.dim(1); }
-  [[nodiscard]] std::int64_t count() const {
-    return channels() == 0 ? 0 : values.numel() / channels();
-  }
-  [[nodiscard]] double scale_of(std::size_t c) const { return are_sums() ? scale[c] : 1.0; }
-
-  /// A mean of x as one of the values, and back.
-  [[nodiscard]] cpu::PerChannel to_values(cpu::PerChannel mean) const {
-    for (std::size_t c = 0; are_sums() && c < mean.size(); ++c) mean[c] = mean[c] / scale[c] - bias[c];
-    return mean;
-  }
-  [[nodiscard]] cpu::Moments moments() const {
-    cpu::Moments m = cpu::moments(values, channels());
-    for (std::size_t c = 0; are_sums() && c < m.mean.size(); ++c) {
-      m.mean[c] = (m.mean[c] + bias[c]) * scale[c];
-      m.variance[c] *= scale[c] * scale[c];
-    }
-    return m;
-  }
-};
-
-/// The sums of products that a whole layer gives, channels innermost and axis 1.
-const ProductSums* normalizable_sums(const Variable& x) {
-  const Accumulator* accumulator = x.accumulator();
-  if (accumulator == nullptr || accumulator->relu) return nullptr;
-  const auto* sums = std::get_if<ProductSums>(&accumulator->value);
-  if (sums == nullptr || sums->axis != 1) return nullptr;
-  const bool inner = sums->sums.layout() == Layout::channels_last || sums->sums.rank() == 2;
-  return inner ? sums : nullptr;
-}
-
-Rows rows_of(const Tensor& floats) { return {channels_inner(floats), {}, {}}; }
-Rows rows_of(const ProductSums& x) {
-  const std::int64_t channels = x.sums.dim(1);
-  Rows rows{x.sums, values_or(x.bias, channels, 0.0), x.scale.to(DType::f64).to_vector<double>()};
-  if (x.scale.numel() == 1) rows.scale.assign(static_cast<std::size_t>(channels), rows.scale[0]);
-  return rows;
-}
-
-/// What backward needs besides x and gamma; inverse = 1 / sqrt(var + eps).
-struct Statistics {
-  cpu::PerChannel mean, inverse;
-  bool of_batch;
-};
-
-Statistics statistics(const Rows& x, Tensor& mean, Tensor& variance, bool training, double momentum,
-                      double eps) {
-  const std::int64_t rows = x.count();
-  Statistics out{{}, {}, training};
-  cpu::Moments m;
-  if (training) {
-    FQ_CHECK(rows != 1, op, "training on {} has one value a channel: give a larger batch",
-             to_string(x.values.shape()));
-    m = x.moments();
-    if (rows > 1) {
-      update(mean, m.mean, 1.0, momentum);
-      update(variance, m.variance, static_cast<double>(rows) / static_cast<double>(rows - 1), momentum);
-    }
-  } else {
-    m = {values_or(mean, x.channels(), 0.0), values_or(variance, x.channels(), 1.0)};
-  }
-  out.mean = std::move(m.mean);
-  out.inverse = std::move(m.variance);
-  for (auto& v : out.inverse) v = 1.0 / std::sqrt(v + eps);
-  return out;
-}
-
 /// dx, dgamma, dbeta.
-std::vector<Tensor> gradients(const Tensor& dy, const Rows& x, const Tensor& gamma, const Statistics& s) {
+std::vector<Tensor> gradients(const Tensor& dy, const NormRows& x, const Tensor& gamma,
+                              const BatchStatistics& s) {
   const cpu::PerChannel mean = x.to_values(s.mean);
   const auto sums = cpu::gradient_sums(dy, x.values, mean);
   const std::size_t channels = s.mean.size();
@@ -143,19 +49,20 @@ std::vector<Tensor> gradients(const Tensor& dy, const Rows& x, const Tensor& gam
   return {dx, to_tensor(dgamma, dy.dtype()), to_tensor(sums.dy, dy.dtype())};
 }
 
-cpu::PerChannel factors(const Tensor& gamma, const Statistics& s) {
+cpu::PerChannel factors(const Tensor& gamma, const BatchStatistics& s) {
   cpu::PerChannel factor = values_or(gamma, static_cast<std::int64_t>(s.mean.size()), 1.0);
   for (std::size_t c = 0; c < factor.size(); ++c) factor[c] *= s.inverse[c];
   return factor;
 }
 
-Tensor normalized(const Rows& x, const Tensor& gamma, const Tensor& beta, const Statistics& s) {
+Tensor normalized(const NormRows& x, const Tensor& gamma, const Tensor& beta, const BatchStatistics& s) {
   Tensor y = detail::empty_like(x.values);
   cpu::normalize(x.values, s.mean, factors(gamma, s), values_or(beta, x.channels(), 0.0), y);
   return y;
 }
 
-Accumulator normalized_sums(const Rows& x, const Tensor& gamma, const Tensor& beta, const Statistics& s) {
+Accumulator normalized_sums(const NormRows& x, const Tensor& gamma, const Tensor& beta,
+                            const BatchStatistics& s) {
   cpu::PerChannel factor = factors(gamma, s), shift = values_or(beta, x.channels(), 0.0);
   for (std::size_t c = 0; c < factor.size(); ++c) {
     shift[c] += (x.bias[c] * x.scale[c] - s.mean[c]) * factor[c];
@@ -172,11 +79,11 @@ struct Inputs {
   detail::Floats gamma, beta;
 
   [[nodiscard]] std::vector<Variable> variables() const { return {x, gamma.variable, beta.variable}; }
-  [[nodiscard]] Rows rows() const { return sums != nullptr ? rows_of(*sums) : rows_of(floats); }
+  [[nodiscard]] NormRows rows() const { return sums != nullptr ? NormRows::of(*sums) : NormRows::of(floats); }
 };
 
 Inputs read(const Variable& x) {
-  if (const ProductSums* sums = normalizable_sums(x))
+  if (const ProductSums* sums = detail::normalizable_sums(x))
     return {x, sums, Tensor::empty({0}, DType::f32, x.device()), {}, {}};
   auto floats = detail::floats(x, op);
   return {floats.variable, nullptr, floats.tensor, {}, {}};
@@ -202,22 +109,21 @@ Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, c
 
 Value on_meta(const Inputs& in) {
   if (in.sums == nullptr)
-    return detail::empty_like(in.floats,
-                              in.floats.rank() == 4 ? Layout::channels_last : Layout::row_major);
+    return detail::empty_like(in.floats, in.floats.rank() == 4 ? Layout::channels_last : Layout::row_major);
   const Tensor numbers = Tensor::empty({in.x.dim(1)}, DType::f32, in.x.device());
   return Accumulator{NormalizedSums{in.sums->sums, numbers, numbers}};
 }
 
 /// Keeps and gives what backward does, without numbers.
 Backward backward_on_meta(const Inputs& in) {
-  const Tensor rows = in.sums != nullptr ? in.sums->sums : channels_inner(in.floats);
+  const Tensor rows = in.sums != nullptr ? in.sums->sums : detail::channels_inner(in.floats);
   return [rows, channels = in.x.dim(1)](const Tensor& dy) {
     const auto numbers = [&] { return Tensor::empty({channels}, dy.dtype(), dy.device()); };
     return std::vector<Tensor>{detail::gradient_like(dy), numbers(), numbers()};
   };
 }
 
-Value value_of(const Inputs& in, const Rows& rows, const Statistics& s) {
+Value value_of(const Inputs& in, const NormRows& rows, const BatchStatistics& s) {
   if (rows.are_sums()) return normalized_sums(rows, in.gamma.tensor, in.beta.tensor, s);
   return outer_shape(normalized(rows, in.gamma.tensor, in.beta.tensor, s), in.x.shape());
 }
@@ -232,13 +138,13 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
   });
   if (!in.x.device().is_cpu())
     return detail::record(op, on_meta(in), in.variables(), backward_on_meta(in), std::move(attributes));
-  const Rows rows = in.rows();
-  const Statistics s = statistics(rows, running_mean, running_var, training, momentum, eps);
-  const auto backward = [saved = detail::Saved(rows.values), rows_with = Rows{{}, rows.bias, rows.scale},
+  const NormRows rows = in.rows();
+  const BatchStatistics s = BatchStatistics::of(rows, running_mean, running_var, training, momentum, eps);
+  const auto backward = [saved = detail::Saved(rows.values), rows_with = NormRows{{}, rows.bias, rows.scale},
                          saved_gamma = detail::Saved(in.gamma.tensor), s,
                          shape = in.x.shape()](const Tensor& dy) {
-    const Rows saved_rows{saved.get(), rows_with.bias, rows_with.scale};
-    auto out = shape.size() == 3 ? gradients(channels_inner(dy), saved_rows, saved_gamma.get(), s)
+    const NormRows saved_rows{saved.get(), rows_with.bias, rows_with.scale};
+    auto out = shape.size() == 3 ? gradients(detail::channels_inner(dy), saved_rows, saved_gamma.get(), s)
                                  : gradients(dy, saved_rows, saved_gamma.get(), s);
     out[0] = outer_shape(out[0], shape);
     return out;

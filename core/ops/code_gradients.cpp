@@ -36,7 +36,8 @@ Tensor scaled(const Tensor& x, const std::vector<float>& scales, std::int64_t ch
 }  // namespace
 
 DType code_factor_dtype() {
-  const bool bf16 = cpu::best_exact_type() != cpu::ExactType::f32 && cpu::exact_type_works(cpu::ExactType::bf16);
+  const bool bf16 =
+      cpu::best_exact_type() != cpu::ExactType::f32 && cpu::exact_type_works(cpu::ExactType::bf16);
   return bf16 ? DType::bf16 : DType::f32;
 }
 

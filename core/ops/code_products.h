@@ -15,9 +15,9 @@ enum class CodeKind : unsigned char {
   factors,   ///< sums of their products in f32
 };
 
-/// How codes are multiplied as numbers of at most 8 significant bits, which bfloat16 holds: x * w = s_x * s_w[c] *
-/// sum f_x*f_w. A factor is the code, with one scale or one for each output channel; or, of blocks whose
-/// scales are of few bits, the code times (scale / unit), with s = unit.
+/// How codes are multiplied as numbers of at most 8 significant bits, which bfloat16 holds: x * w = s_x *
+/// s_w[c] * sum f_x*f_w. A factor is the code, with one scale or one for each output channel; or, of blocks
+/// whose scales are of few bits, the code times (scale / unit), with s = unit.
 [[nodiscard]] CodeKind code_kind(const Variable& x, const Variable& w, int w_axis);
 /// Whether the codes are their own factors, with one scale or one along `axis` (-1: none).
 [[nodiscard]] bool codes_are_factors(const QuantizedTensor& x, int axis);
@@ -37,8 +37,7 @@ enum class CodeKind : unsigned char {
 
 /// The accumulator of sums whose channels lie along `axis`; `bias` may be undefined.
 [[nodiscard]] Accumulator product_sums(Tensor sums, const QuantizedTensor& x, const QuantizedTensor& w,
-                                       const Variable& bias, int w_axis, int axis,
-                                       std::int64_t largest_sum);
+                                       const Variable& bias, int w_axis, int axis, std::int64_t largest_sum);
 
 /// y[.., c] = fl(y[.., c] * scale[c]) + bias[c], channels innermost in memory.
 void scale_products(Tensor& y, const Tensor& scale, const Variable& bias);

@@ -78,7 +78,7 @@ Value integer_value(const LinearShape& s, const QuantizedTensor& x, const Quanti
 }
 
 Value factor_value(const LinearShape& s, const QuantizedTensor& x, const QuantizedTensor& w,
-                      const Variable& bias) {
+                   const Variable& bias) {
   const DType type = detail::code_factor_dtype();
   const Tensor a = detail::code_factor(x, -1, type).to(Layout::row_major),
                b = detail::code_factor(w, 0, type);
@@ -94,8 +94,7 @@ Variable linear_of_codes(const LinearShape& s, detail::CodeKind kind, const Vari
   FQ_CHECK(a.codes.device() == b.codes.device(), "linear",
            "the input is on {}, the weight on {}: give both on one device", to_string(a.codes.device()),
            to_string(b.codes.device()));
-  Value y =
-      kind == detail::CodeKind::integers ? integer_value(s, a, b, bias) : factor_value(s, a, b, bias);
+  Value y = kind == detail::CodeKind::integers ? integer_value(s, a, b, bias) : factor_value(s, a, b, bias);
   return detail::record(
       "linear", std::move(y), {x, w, bias},
       [s, codes = detail::CodeGradients(a, b, 0), needs = Needs(x, w, bias)](const Tensor& gradient) {

@@ -21,9 +21,7 @@ void multiply_loops(const Factor& a, const Factor& b, T* out, std::int64_t batch
 
 }  // namespace
 
-DType product_dtype(const Tensor& factor) {
-  return factor.dtype() == DType::f64 ? DType::f64 : DType::f32;
-}
+DType product_dtype(const Tensor& factor) { return factor.dtype() == DType::f64 ? DType::f64 : DType::f32; }
 
 void check_factors(const Tensor& x, const Tensor& w, std::string_view function) {
   FQ_CHECK(x.dtype() == w.dtype() && (x.dtype() == DType::f32 || x.dtype() == DType::f64), function,

@@ -62,7 +62,8 @@ Variable attach_codes(const Variable& x, QuantizedTensor codes) {
   Attributes attributes = attributes_of(codes.spec);
   return detail::record(
       "quantize", std::move(codes), {x},
-      [mask](const Tensor& dy) { return std::vector<Tensor>{detail::masked_gradient(dy, mask)}; }, std::move(attributes));
+      [mask](const Tensor& dy) { return std::vector<Tensor>{detail::masked_gradient(dy, mask)}; },
+      std::move(attributes));
 }
 
 Variable quantize(const Variable& x, const QuantSpec& spec, const LearnedRange* learned) {

@@ -107,17 +107,18 @@ assert result("inspect", "int8.h5")["parameters"] > 0
 
 recipe = {"model": "cnn", "model-options": {"widths": [8, 8, 8], "features": 16}, "data": DIGITS, "output": "recipe", "phases": [
     {"phase": "train in float", "command": "train", "epochs": 1, "output": "float.h5"},
-    {"command": "calibrate", "checkpoint": "float.h5", "preset": "int8", "output": "ptq.h5"},
+    {"command": "fold", "checkpoint": "float.h5", "output": "folded.h5"},
+    {"command": "calibrate", "checkpoint": "folded.h5", "preset": "int8", "output": "ptq.h5"},
     {"command": "evaluate", "checkpoint": "ptq.h5"},
     {"command": "export", "checkpoint": "ptq.h5", "output": "."}]}
 with open("recipe.json", "w") as file:
     json.dump(recipe, file, indent=1)
 plain = run("run", "recipe.json", "--report", "report.json").stdout
-assert "[1/4] train in float" in plain and "done in" in plain, plain
+assert "[1/5] train in float" in plain and "done in" in plain, plain
 with open("report.json") as file:
     phases = json.load(file)["phases"]
-assert [phase["command"] for phase in phases] == ["train", "calibrate", "evaluate", "export"]
-assert "accuracy" in phases[2]["result"] and os.path.exists("recipe/scales.json")
+assert [phase["command"] for phase in phases] == ["train", "fold", "calibrate", "evaluate", "export"]
+assert phases[1]["result"]["codes"] == 0 and "accuracy" in phases[3]["result"] and os.path.exists("recipe/scales.json")
 events("run", "recipe.json", "-o", "elsewhere")
 assert os.path.exists("elsewhere/ptq.h5")
 print("chain: ok", COMMAND, SOURCE)

@@ -1,9 +1,9 @@
 #include "fakequant/core/accumulator.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <random>
+
+#include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
 
@@ -38,7 +38,8 @@ TEST(Accumulator, ProductRequantizesWithOneMultiplyPerChannel) {
   const QuantSpec spec = grid(0.037f, format);
   for (const Layout layout : {Layout::row_major, Layout::channels_last})
     for (const bool relu : {false, true}) {
-      const Accumulator x{ProductSums{rows.to(layout), Tensor::from(bias, {3}), Tensor::from(scale, {3}), 1}, relu};
+      const Accumulator x{ProductSums{rows.to(layout), Tensor::from(bias, {3}), Tensor::from(scale, {3}), 1},
+                          relu};
       const QuantizedTensor q = requantize(x, spec);
       const auto codes = q.codes.to_vector<std::uint8_t>();
       const auto values = to_float(x).to_vector<float>();
@@ -78,7 +79,8 @@ TEST(Accumulator, AdditionOfEveryPairOfCodesFollowsTheEngine) {
       const float fused = static_cast<float>(zy) - (fa + fb);
       for (std::size_t i = 0; i < a.size(); ++i) {
         const float inner = std::fma(static_cast<float>(b[i] + 128), rb, fused);
-        const float v = std::nearbyint(std::fma(static_cast<float>(a[i] + za), ra, inner)) - static_cast<float>(zy);
+        const float v =
+            std::nearbyint(std::fma(static_cast<float>(a[i] + za), ra, inner)) - static_cast<float>(zy);
         ASSERT_EQ(codes[i], saturate(v, format)) << i << ' ' << za << ' ' << zy;
       }
     }
@@ -97,7 +99,8 @@ TEST(Accumulator, PooledSumsUseOneMultiply) {
 TEST(Accumulator, AReshapeRoundsTheSameCodesInLogicalOrder) {
   const auto sums = random_sums(2 * 3 * 4 * 5, 20000);
   const Tensor scale = Tensor::from({1.0e-3f, 2.0e-3f, 5.0e-3f});
-  const Accumulator x{ProductSums{Tensor::from(sums, {2, 3, 4, 5}).to(Layout::channels_last), {}, scale, 1}, false};
+  const Accumulator x{ProductSums{Tensor::from(sums, {2, 3, 4, 5}).to(Layout::channels_last), {}, scale, 1},
+                      false};
   const Accumulator flat{AccumulatorReshape{{x}, {2, 60}}, true};
   Accumulator relu = x;
   relu.relu = true;
@@ -132,14 +135,17 @@ TEST(Accumulator, AConcatJoinsTheMasksOfItsParts) {
 }
 
 TEST(Accumulator, BiasCodesRoundToTheGridAndStayInRange) {
-  const Tensor codes = bias_codes(Tensor::from({0.5f, -0.25f, 1e9f}), Tensor::from({0.1f, 0.1f, 1e-9f}), 1000);
+  const Tensor codes =
+      bias_codes(Tensor::from({0.5f, -0.25f, 1e9f}), Tensor::from({0.1f, 0.1f, 1e-9f}), 1000);
   EXPECT_EQ(codes.to_vector<std::int32_t>(), (std::vector<std::int32_t>{5, -2, 2147483647 - 1000}));
 }
 
 TEST(Accumulator, RefusesFloatFormatsAndChannels) {
   const Accumulator x{PooledSums{Tensor::zeros({1, 2}, DType::i32), Tensor::scalar(1.0), 1}, false};
-  EXPECT_THROW((void)requantize(x, QuantSpec::from_amax(FloatFormat{4, 3}, {}, Tensor::scalar(1.0))), ArgumentError);
-  EXPECT_THROW((void)requantize(x, QuantSpec::from_amax(IntFormat{}, Granularity::per_axis(1), Tensor::full({2}, 1.0))),
+  EXPECT_THROW((void)requantize(x, QuantSpec::from_amax(FloatFormat{4, 3}, {}, Tensor::scalar(1.0))),
+               ArgumentError);
+  EXPECT_THROW((void)requantize(
+                   x, QuantSpec::from_amax(IntFormat{}, Granularity::per_axis(1), Tensor::full({2}, 1.0))),
                ArgumentError);
 }
 

@@ -18,8 +18,7 @@ constexpr std::int64_t kChannels = 20;
 
 ProductSums sums_of(const Shape& shape, Layout layout) {
   std::vector<std::int32_t> sums(static_cast<std::size_t>(numel(shape)));
-  for (std::size_t i = 0; i < sums.size(); ++i)
-    sums[i] = static_cast<std::int32_t>(i * 7919 % 60013) - 20000;
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<std::int32_t>(i * 7919 % 60013) - 20000;
   std::vector<std::int32_t> bias(kChannels);
   std::vector<float> scale(kChannels);
   for (std::size_t c = 0; c < bias.size(); ++c) {

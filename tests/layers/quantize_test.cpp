@@ -75,8 +75,8 @@ TEST(Fold, OfAQuantizedModelMovesTheRangesOfTheWeights) {
 
 TEST(Quantize, SaysOnceWhichLayersMultiplyFloats) {
   const auto parse = [](const std::string& more) {
-    return QuantConfig::parse(R"({"preset": "int8", "rules": [{"pattern": "fc.input_quantizer", "num_bits": 12}])" +
-                              more + "}");
+    return QuantConfig::parse(
+        R"({"preset": "int8", "rules": [{"pattern": "fc.input_quantizer", "num_bits": 12}])" + more + "}");
   };
   auto model = residual_net();
   const auto warnings = quantize(*model, parse(""), {1, 1, 8, 8});
@@ -85,8 +85,10 @@ TEST(Quantize, SaysOnceWhichLayersMultiplyFloats) {
   auto refused = residual_net();
   EXPECT_THROW(quantize(*refused, parse(R"(, "strict": true)"), {1, 1, 8, 8}), ArgumentError);
   auto fine = residual_net();
-  EXPECT_TRUE(quantize(*fine, QuantConfig::parse(R"({"preset": "int8", "strict": true})"), {1, 1, 8, 8}).empty());
-  EXPECT_THROW((void)QuantConfig::parse(R"({"rules": [{"pattern": "*", "target": "tensorrt"}]})"), ArgumentError);
+  EXPECT_TRUE(
+      quantize(*fine, QuantConfig::parse(R"({"preset": "int8", "strict": true})"), {1, 1, 8, 8}).empty());
+  EXPECT_THROW((void)QuantConfig::parse(R"({"rules": [{"pattern": "*", "target": "tensorrt"}]})"),
+               ArgumentError);
   EXPECT_THROW((void)QuantConfig::parse(R"({"preset": "int8", "strict": 1})"), ArgumentError);
 }
 
