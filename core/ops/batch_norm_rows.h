@@ -1,7 +1,7 @@
 #pragma once
 
-/// What batch normalization reads, floats or sums nobody has rounded, and its statistics; not a public
-/// header.
+/// What batch normalization reads, floats or sums nobody has rounded, and its statistics. This is
+/// not a public header.
 
 #include "fakequant/core/cpu/batch_norm.h"
 #include "fakequant/core/variable.h"
