@@ -132,7 +132,7 @@ void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, 
   const AlongK a_along(left, false, n, batch), b_along(right, true, m, batch);
   const Matrix &a = a_along.get(), &b = b_along.get();
   const bool whole = sharing == Sharing::by_threads || product_type(type_of(a.dtype)) == Type::s32;
-  if (whole && batch < detail::threads())
+  if (whole && (batch == 1 || batch < detail::threads()))
     return guarded("gemm", [&] { at_once(a, b, static_cast<char*>(c), batch); });
   const Tiling tiling = Tiling::of(m, n, k, batch);
   const std::int64_t tiles = tiling.down * tiling.across;
