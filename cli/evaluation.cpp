@@ -12,6 +12,15 @@
 #include "fakequant/train/evaluate.h"
 
 namespace fq::cli {
+
+void Scoring::add(const Batch& samples, const Variable& logits) {
+  loss_ += ops::cross_entropy(logits.as_float(), samples.y).item() * double(samples.size());
+  right_ += count_correct(logits.tensor(), samples.y);
+  count_ += samples.size();
+}
+
+Score Scoring::score() const { return {loss_ / double(count_), double(right_) / double(count_), count_}; }
+
 void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                     const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
                     const std::string& label) {
@@ -42,17 +51,11 @@ void check_calibrated(Network& network, const std::string& function) {
 Score score(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch, Output& output) {
   check_fits(network, *data, "evaluate");
   check_calibrated(network, "evaluate");
-  Score sum;
-  std::int64_t right = 0;
-  const auto add = [&](const Batch& samples, const Variable& logits) {
-    sum.loss += ops::cross_entropy(logits.as_float(), samples.y).item() * double(samples.size());
-    right += count_correct(logits.tensor(), samples.y);
-    sum.count += samples.size();
-  };
-  for_each_batch(network, std::move(data), batch, add, output, "evaluate");
-  sum.loss /= double(sum.count);
-  sum.accuracy = double(right) / double(sum.count);
-  return sum;
+  Scoring sum;
+  for_each_batch(
+      network, std::move(data), batch,
+      [&](const Batch& samples, const Variable& logits) { sum.add(samples, logits); }, output, "evaluate");
+  return sum.score();
 }
 
 std::int64_t weight_bytes(Network& network) {

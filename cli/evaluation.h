@@ -17,6 +17,17 @@ struct Score {
   std::int64_t count = 0;
 };
 
+/// A score while batches come in.
+class Scoring {
+ public:
+  void add(const Batch& samples, const Variable& logits);
+  [[nodiscard]] Score score() const;
+
+ private:
+  double loss_ = 0;
+  std::int64_t right_ = 0, count_ = 0;
+};
+
 /// Calls `visit` with the samples and the logits of each batch, in order. Stops with Interrupted after
 /// Ctrl-C.
 void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,

@@ -6,38 +6,10 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/code_recorder.h"
-#include "fakequant/cli/command.h"
-#include "fakequant/core/ops/loss.h"
 #include "fakequant/layers/norm.h"
-#include "fakequant/train/evaluate.h"
 
 namespace fq::cli {
 namespace {
-
-/// One of the two networks while it runs.
-struct Side {
-  Network& network;
-  Score& score;
-  CodeRecorder recorder;
-  std::int64_t right = 0;
-
-  Side(Network& runs, Score& into) : network(runs), score(into), recorder(*runs.module) {
-    network.module->eval();
-  }
-  void run(const Batch& batch) {
-    recorder.forget();
-    recorder.next_batch();
-    const RecordScope scope(recorder);
-    const Variable logits = (*network.module)(Variable(batch.x));
-    score.loss += ops::cross_entropy(logits.as_float(), batch.y).item() * double(batch.size());
-    right += count_correct(logits.tensor(), batch.y);
-    score.count += batch.size();
-  }
-  void finish() {
-    score.loss /= double(score.count);
-    score.accuracy = double(right) / double(score.count);
-  }
-};
 
 std::int64_t different_bytes(const Tensor& a, const Tensor& b) {
   const auto bytes = static_cast<std::size_t>(bit_width(a.dtype()) / 8);
@@ -68,19 +40,25 @@ FoldChange compare(Network& before, Network& after, std::shared_ptr<const Datase
   check_fits(before, *data, "fold");
   check_calibrated(before, "fold");
   FoldChange change;
-  const NoGrad no_grad;
-  Side a(before, change.before), b(after, change.after);
-  const std::int64_t total = data->size();
-  DataLoader loader(std::move(data), {.batch_size = batch, .shuffle = false});
-  while (auto next = loader.next()) {
-    if (stop_requested()) throw Interrupted("[fold] stopped by Ctrl-C");
-    a.run(*next);
-    b.run(*next);
-    count_codes(a.recorder, b.recorder, change);
-    output.progress({"compare", change.before.count, total, 0, -1, 0, 0});
-  }
-  a.finish();
-  b.finish();
+  CodeRecorder codes(*before.module), other_codes(*after.module);
+  Scoring score, other_score;
+  after.module->eval();
+  const auto visit = [&](const Batch& samples, const Variable& logits) {
+    score.add(samples, logits);
+    {
+      const RecordScope scope(other_codes);
+      other_score.add(samples, (*after.module)(Variable(samples.x)));
+    }
+    count_codes(codes, other_codes, change);
+    for (CodeRecorder* recorder : {&codes, &other_codes}) {
+      recorder->forget();
+      recorder->next_batch();
+    }
+  };
+  const RecordScope scope(codes);
+  for_each_batch(before, std::move(data), batch, visit, output, "compare");
+  change.before = score.score();
+  change.after = other_score.score();
   return change;
 }
 
@@ -88,7 +66,8 @@ void print(const FoldChange& change, Output& output) {
   if (change.codes > 0)
     output.line(fmt::format("{} of {} codes changed ({:.3g} %)", change.different, change.codes,
                             100 * double(change.different) / double(change.codes)));
-  output.line(fmt::format("accuracy {} before, {} after", percent(change.before.accuracy, change.before.count),
+  output.line(fmt::format("accuracy {} before, {} after",
+                          percent(change.before.accuracy, change.before.count),
                           percent(change.after.accuracy, change.after.count)));
 }
 

@@ -58,4 +58,8 @@ bool wildcard_match(std::string_view pattern, std::string_view text) {
   return std::ranges::all_of(pattern.substr(p), [](char c) { return c == '*'; });
 }
 
+std::string join_path(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
+
 }  // namespace fq::detail

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Help for messages: the nearest valid name, and wildcard patterns.
+/// Help for messages: the nearest valid name, wildcard patterns, and paths.
 
 #include <string>
 #include <string_view>
@@ -16,5 +16,7 @@ namespace fq::detail {
                                                std::size_t count);
 /// Shell-like: `*` any run of characters, `?` one.
 [[nodiscard]] bool wildcard_match(std::string_view pattern, std::string_view text);
+/// "prefix.name"; the name alone below an empty prefix.
+[[nodiscard]] std::string join_path(const std::string& prefix, const std::string& name);
 
 }  // namespace fq::detail

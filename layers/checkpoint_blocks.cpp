@@ -8,9 +8,7 @@
 namespace fq {
 namespace {
 
-std::string join_path(const std::string& prefix, const std::string& name) {
-  return prefix.empty() ? name : prefix + "." + name;
-}
+using detail::join_path;
 
 /// The shortest beginning of the path that matches, ending before '_' or '.', or the whole of it; else empty.
 std::string matching_beginning(std::string_view pattern, const std::string& path) {

@@ -10,13 +10,8 @@
 #include "fakequant/layers/checkpoint.h"
 
 namespace fq {
-namespace {
 
-std::string join_path(const std::string& prefix, const std::string& name) {
-  return prefix.empty() ? name : prefix + "." + name;
-}
-
-}  // namespace
+using detail::join_path;
 
 Variable Module::operator()(const Variable& x) {
   const PathScope scope(name_);

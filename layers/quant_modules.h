@@ -6,6 +6,7 @@
 #include "fakequant/layers/conv_transpose.h"
 #include "fakequant/layers/linear.h"
 #include "fakequant/layers/merge.h"
+#include "fakequant/layers/quant_config.h"
 #include "fakequant/layers/tensor_quantizer.h"
 
 namespace fq {
@@ -21,8 +22,14 @@ class QuantModule {
   [[nodiscard]] virtual TensorQuantizer* output_quantizer() const { return nullptr; }
   /// Undefined for modules without a weight.
   [[nodiscard]] virtual Variable quantized_weight() const { return {}; }
+  /// The engine that its quantizers were placed for.
+  [[nodiscard]] Target target() const noexcept { return target_; }
+  void set_target(Target target) noexcept { target_ = target; }
   /// The axis of output channels of the weight; -1 where per-channel scales cannot be factored out.
   [[nodiscard]] virtual int weight_axis() const { return -1; }
+
+ private:
+  Target target_ = Target::none;
 };
 
 /// y = op(input_quantizer(x), weight_quantizer(w)) + b, then the output quantizer (off by default).

@@ -89,6 +89,7 @@ class Quantizing {
     auto made = factories().at(typeid(old))(old, use.tensors.size());
     auto* quant = dynamic_cast<QuantModule*>(made.get());
     FQ_CHECK(quant != nullptr, "quantize", "what is registered for '{}' is no QuantModule", use.path);
+    quant->set_target(config_.target);
     model_.replace(use.path, made);
     if (quant->weight_quantizer() != nullptr) place_weight(*made, weight, use.path, quant->weight_axis());
     if (quant->output_quantizer() != nullptr && switched_on(output))
@@ -234,6 +235,23 @@ std::vector<std::string> quantize(Module& model, const QuantConfig& config, cons
   for (const auto& [path, module] : model.named_modules())
     FQ_CHECK(dynamic_cast<QuantModule*>(module) == nullptr, "quantize", "'{}' is quantized already", path);
   return Quantizing(model, config, input_shape).run();
+}
+
+void check_one_target(Module& model) {
+  const QuantModule* first = nullptr;
+  std::string first_path;
+  for (const auto& [path, module] : model.named_modules()) {
+    const auto* quant = dynamic_cast<QuantModule*>(module);
+    if (quant == nullptr) continue;
+    if (first == nullptr) {
+      first = quant;
+      first_path = path;
+    }
+    FQ_CHECK(quant->target() == first->target(), "quantize",
+             "'{}' is quantized for the target {}, '{}' for {}: one engine runs the whole model, give its "
+             "parts one target",
+             first_path, name(first->target()), path, name(quant->target()));
+  }
 }
 
 }  // namespace fq

@@ -23,6 +23,9 @@ namespace fq {
 /// already, or fields that do not fit.
 std::vector<std::string> quantize(Module& model, const QuantConfig& config, const Shape& input_shape);
 
+/// Throws ArgumentError naming two modules that were quantized for different targets, part by part.
+void check_one_target(Module& model);
+
 /// Makes `quantize` replace modules of type Float (exactly) by what `make` builds from one of them and its
 /// number of inputs; the result must be a Module and a QuantModule.
 using QuantFactory = std::function<std::shared_ptr<Module>(const Module& layer, std::size_t inputs)>;

@@ -93,6 +93,7 @@ std::int64_t watch(Module& model, DataLoader& data, std::int64_t limit) {
 
 CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOptions& options) {
   FQ_CHECK(options.samples >= 0, "calibrate", "{} samples: use 1 or more, or 0 for all", options.samples);
+  check_one_target(model);
   const Watching watching(model);
   auto chosen = weight_quantizers(model);
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {

@@ -27,8 +27,9 @@ struct CalibrationReport {
 /// or block by the largest magnitude), weights by the largest magnitude, those of dead channels by their bias
 /// (floor_dead_channels). Where none needs one, the data is not
 /// read. Under target `ort` a quantizer that saw no negative value becomes unsigned. The bits do
-/// not depend on the number of threads. Throws ArgumentError when there is no data or a quantizer saw none,
-/// NumericError naming quantizer and batch for a NaN or infinity; the ranges from before then stay.
+/// not depend on the number of threads. Throws ArgumentError when there is no data, a quantizer saw none, or
+/// parts have different targets, NumericError naming quantizer and batch for a NaN or infinity; the ranges
+/// from before then stay.
 CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOptions& options = {});
 
 }  // namespace fq

@@ -97,6 +97,33 @@ TEST(Calibrate, GivesADeadChannelARangeThatItsBiasFitsIn) {
   EXPECT_TRUE(bitwise_equal(other, conv.weight_quantizer()->amax()));
 }
 
+TEST(Calibrate, RefusesPartsOfDifferentTargets) {
+  const auto part = [](Target target) {
+    std::vector<GraphNode> nodes;
+    nodes.push_back({"fc", std::make_shared<Linear>(64, 64), {"input"}});
+    auto graph = std::make_shared<Graph>(std::move(nodes));
+    QuantConfig config = QuantConfig::preset("int8");
+    config.target = target;
+    quantize(*graph, config, {1, 64});
+    return graph;
+  };
+  const auto whole = [&](Target second) {
+    std::vector<GraphNode> nodes;
+    nodes.push_back({"a", part(Target::ort), {"input"}});
+    nodes.push_back({"b", part(second), {"a"}});
+    return Graph(std::move(nodes));
+  };
+  DataLoader data = loader(random_tensor({8, 64}, 0, 1));
+  Graph mixed = whole(Target::tensorrt), same = whole(Target::ort);
+  try {
+    calibrate(mixed, data);
+    FAIL();
+  } catch (const ArgumentError& error) {
+    EXPECT_NE(std::string(error.what()).find("'b.fc' for tensorrt"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(calibrate(same, data).samples, 8);
+}
+
 TEST(Calibrate, RefusesModelsWithoutQuantizersAndNegativeCounts) {
   auto model = residual_net();
   DataLoader data = loader(random_tensor({8, 1, 8, 8}, 0, 1));
