@@ -17,3 +17,18 @@ find_package(HDF5 REQUIRED COMPONENTS C)
 find_package(hwy REQUIRED CONFIG)
 find_package(fmt REQUIRED CONFIG)
 find_package(nlohmann_json 3.10 REQUIRED CONFIG)
+
+# ONNX files are optional: without libonnx the functions are there and throw.
+option(FAKEQUANT_ONNX "Read and write ONNX files, where libonnx is found" ON)
+set(FAKEQUANT_HAS_ONNX OFF)
+if(FAKEQUANT_ONNX)
+  find_package(Protobuf QUIET)  # before ONNX, whose package needs its target
+  if(Protobuf_FOUND)
+    find_package(ONNX QUIET CONFIG)
+  endif()
+  if(TARGET onnx_proto)
+    set(FAKEQUANT_HAS_ONNX ON)
+  else()
+    message(STATUS "ONNX files: no, libonnx-dev and libprotobuf-dev were not found")
+  endif()
+endif()

@@ -1,0 +1,1 @@
+#include "fakequant/export/onnx/file.h"

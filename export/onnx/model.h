@@ -1,0 +1,74 @@
+#pragma once
+
+/// OnnxModel: an ONNX file in memory, free of protobuf: what the exporter makes, the importer reads and the
+/// rules check.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "fakequant/core/tensor.h"
+
+namespace fq {
+
+/// The element types that ONNX has and DType has not, or that a file leaves open.
+enum class OnnxKind : unsigned char { tensor, boolean, text, other };
+
+/// The value of an attribute. Graphs (If, Loop, Scan) and other kinds that no supported operator has are
+/// std::monostate. Tensors are row-major on the CPU.
+using OnnxAttribute =
+    std::variant<std::monostate, std::int64_t, float, std::string, std::vector<std::int64_t>,
+                 std::vector<float>, std::vector<std::string>, Tensor>;
+
+/// One node. An input that is left out is "".
+struct OnnxNode {
+  std::string op, name;
+  std::string domain;  ///< "" is ONNX itself
+  std::vector<std::string> inputs, outputs;
+  std::vector<std::pair<std::string, OnnxAttribute>> attributes;
+
+  /// Null when there is none.
+  [[nodiscard]] const OnnxAttribute* attribute(std::string_view key) const;
+};
+
+/// A constant tensor of the graph. Booleans are u8 with `boolean` set.
+struct OnnxInitializer {
+  std::string name;
+  Tensor value;
+  bool boolean = false;
+};
+
+/// One axis: a size, or a symbol ("N") with size -1.
+struct OnnxDim {
+  std::int64_t size = -1;
+  std::string symbol;
+};
+
+/// Type and shape of a graph's input or output, or of a value between.
+struct OnnxValueInfo {
+  std::string name;
+  OnnxKind kind = OnnxKind::tensor;
+  DType dtype = DType::f32;  ///< of kind `tensor`
+  bool has_shape = false;
+  std::vector<OnnxDim> shape;
+};
+
+/// Nodes in an order in which each comes after those whose outputs it reads.
+struct OnnxModel {
+  int ir_version = 7;
+  int opset = 13;  ///< of the domain ""
+  std::vector<std::pair<std::string, int>> other_opsets;
+  std::string producer, producer_version, graph_name;
+  std::vector<OnnxNode> nodes;
+  std::vector<OnnxInitializer> initializers;
+  std::vector<OnnxValueInfo> inputs, outputs, values;
+  std::vector<std::pair<std::string, std::string>> metadata;
+
+  /// Null when there is none of that name.
+  [[nodiscard]] const OnnxInitializer* initializer(std::string_view name) const;
+};
+
+}  // namespace fq
