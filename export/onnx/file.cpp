@@ -1,1 +1,0 @@
-#include "fakequant/export/onnx/file.h"

@@ -1,0 +1,259 @@
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/io/file_reader.h"
+#include "fakequant/core/shape.h"
+#include "fakequant/export/onnx/file.h"
+#include "fakequant/export/onnx/proto.h"
+
+namespace fq {
+namespace {
+
+constexpr int kMostAxes = 16;
+
+/// One file being read; what it throws names the file and the place.
+class Loading {
+ public:
+  explicit Loading(const std::string& path) : path_(path) {}
+
+  OnnxModel run() {
+    onnx::ModelProto proto = parse();
+    OnnxModel model;
+    set_header(model, proto);
+    const onnx::GraphProto& graph = proto.graph();
+    for (const auto& value : graph.initializer()) add_initializer(model, value);
+    for (const auto& value : graph.input()) model.inputs.push_back(value_info(value));
+    for (const auto& value : graph.output()) model.outputs.push_back(value_info(value));
+    for (const auto& value : graph.value_info()) model.values.push_back(value_info(value));
+    for (const auto& node : graph.node()) model.nodes.push_back(node_of(node));
+    check_names(model);
+    return model;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& place, const std::string& why) const {
+    throw FileError(path_, place,
+                    fmt::format("[load_onnx] {}{}{}: {}", path_, place.empty() ? "" : ", ", place, why));
+  }
+
+  onnx::ModelProto parse() const {
+    const detail::FileReader file(path_);
+    if (file.size() > std::numeric_limits<std::int32_t>::max())
+      fail("", "it has more than 2 GiB: larger models keep their weights in a file beside them");
+    std::string bytes(static_cast<std::size_t>(file.size()), '\0');
+    file.read(0, bytes.data(), bytes.size());
+    onnx::ModelProto proto;
+    if (!proto.ParseFromString(bytes) || !proto.has_graph())
+      fail("", "it is not an ONNX model, or is cut off");
+    return proto;
+  }
+
+  void set_header(OnnxModel& model, const onnx::ModelProto& proto) const {
+    model.ir_version = static_cast<int>(std::clamp<std::int64_t>(proto.ir_version(), 0, 1 << 20));
+    model.producer = proto.producer_name();
+    model.producer_version = proto.producer_version();
+    model.graph_name = proto.graph().name();
+    model.opset = 1;
+    for (const auto& opset : proto.opset_import()) {
+      const auto version = static_cast<int>(std::clamp<std::int64_t>(opset.version(), 0, 1 << 20));
+      if (opset.domain().empty() || opset.domain() == "ai.onnx")
+        model.opset = version;
+      else
+        model.other_opsets.emplace_back(opset.domain(), version);
+    }
+    for (const auto& entry : proto.metadata_props()) model.metadata.emplace_back(entry.key(), entry.value());
+    if (proto.graph().sparse_initializer_size() > 0) fail("", "it has sparse tensors: make them dense");
+  }
+
+  void add_initializer(OnnxModel& model, const onnx::TensorProto& value) const {
+    model.initializers.push_back({value.name(), tensor(value, "tensor '" + value.name() + "'"),
+                                  value.data_type() == detail::onnx_bool});
+  }
+
+  Shape shape_of(const onnx::TensorProto& value, const std::string& place) const {
+    if (value.dims_size() > kMostAxes) fail(place, fmt::format("it has {} axes", value.dims_size()));
+    std::int64_t count = 1;
+    for (const auto size : value.dims()) {
+      if (size < 0 || (size > 0 && count > (std::int64_t{1} << 40) / size))
+        fail(place, "its shape is absurd");
+      count *= size;
+    }
+    return {value.dims().begin(), value.dims().end()};
+  }
+
+  Tensor tensor(const onnx::TensorProto& value, const std::string& place) const {
+    const auto dtype = detail::dtype_of_onnx(value.data_type());
+    if (!dtype) fail(place, fmt::format("its element type {} is not one of ours", value.data_type()));
+    const Shape shape = shape_of(value, place);
+    const auto bytes = static_cast<std::size_t>(byte_size(*dtype, numel(shape)));
+    if (value.data_location() == onnx::TensorProto::EXTERNAL)
+      return external(value, shape, *dtype, bytes, place);
+    if (!value.has_raw_data()) return typed(value, shape, *dtype, place);
+    if (value.raw_data().size() != bytes)
+      fail(place, fmt::format("{} of {} takes {} bytes, the file has {}", to_string(shape), name(*dtype),
+                              bytes, value.raw_data().size()));
+    Tensor out = Tensor::empty(shape, *dtype);
+    if (bytes > 0) std::memcpy(out.mutable_raw(), value.raw_data().data(), bytes);
+    return out;
+  }
+
+  /// The fields for numbers of one type; int32_data also holds smaller ones and the bits of small floats.
+  Tensor typed(const onnx::TensorProto& value, const Shape& shape, DType dtype,
+               const std::string& place) const {
+    switch (dtype) {
+      case DType::f32:
+        return numbers<float>(value.float_data(), shape, dtype, place);
+      case DType::f64:
+        return numbers<double>(value.double_data(), shape, dtype, place);
+      case DType::i64:
+        return numbers<std::int64_t>(value.int64_data(), shape, dtype, place);
+      case DType::i32:
+        return numbers<std::int32_t>(value.int32_data(), shape, dtype, place);
+      case DType::i16:
+      case DType::u16:
+      case DType::f16:
+      case DType::bf16:
+        return numbers<std::uint16_t>(value.int32_data(), shape, dtype, place);
+      default:
+        return numbers<std::uint8_t>(value.int32_data(), shape, dtype, place);
+    }
+  }
+
+  template <class T, class Field>
+  Tensor numbers(const Field& field, const Shape& shape, DType dtype, const std::string& place) const {
+    const auto count = byte_size(dtype, numel(shape)) / static_cast<std::int64_t>(sizeof(T));
+    if (field.size() != count)
+      fail(place,
+           fmt::format("{} of {} has {} numbers in the file", to_string(shape), name(dtype), field.size()));
+    Tensor out = Tensor::empty(shape, dtype);
+    std::int64_t at = 0;
+    for (const auto number : field) {
+      const T kept = static_cast<T>(number);
+      std::memcpy(static_cast<std::byte*>(out.mutable_raw()) + at, &kept, sizeof(T));
+      at += static_cast<std::int64_t>(sizeof(T));
+    }
+    return out;
+  }
+
+  Tensor external(const onnx::TensorProto& value, const Shape& shape, DType dtype, std::size_t bytes,
+                  const std::string& place) const {
+    std::string location;
+    std::int64_t offset = 0, length = static_cast<std::int64_t>(bytes);
+    for (const auto& entry : value.external_data()) {
+      if (entry.key() == "location") location = entry.value();
+      if (entry.key() == "offset") offset = count_of(entry.value(), place);
+      if (entry.key() == "length") length = count_of(entry.value(), place);
+    }
+    const detail::FileReader file(beside(location, place));
+    if (static_cast<std::size_t>(length) != bytes || offset > file.size() || length > file.size() - offset)
+      fail(place, fmt::format("{} bytes at {} of {} are not a {} of {}", length, offset, location,
+                              to_string(shape), name(dtype)));
+    Tensor out = Tensor::empty(shape, dtype);
+    file.read(offset, out.mutable_raw(), bytes);
+    return out;
+  }
+
+  std::int64_t count_of(const std::string& text, const std::string& place) const {
+    const bool digits =
+        !text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == std::string::npos;
+    if (!digits) fail(place, "its place in the external data is '" + text + "'");
+    return std::stoll(text);
+  }
+
+  std::string beside(const std::string& location, const std::string& place) const {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    const fs::path folder = fs::weakly_canonical(fs::absolute(path_, error).parent_path(), error);
+    const fs::path file = fs::weakly_canonical(folder / location, error);
+    const auto [end, ignored] = std::mismatch(folder.begin(), folder.end(), file.begin(), file.end());
+    if (error || location.empty() || fs::path(location).is_absolute() || end != folder.end())
+      fail(place, "its external data '" + location + "' is outside of the model's folder");
+    return file.string();
+  }
+
+  OnnxAttribute attribute(const onnx::AttributeProto& a, const std::string& place) const {
+    switch (a.type()) {
+      case onnx::AttributeProto::INT:
+        return std::int64_t{a.i()};
+      case onnx::AttributeProto::FLOAT:
+        return a.f();
+      case onnx::AttributeProto::STRING:
+        return a.s();
+      case onnx::AttributeProto::INTS:
+        return std::vector<std::int64_t>(a.ints().begin(), a.ints().end());
+      case onnx::AttributeProto::FLOATS:
+        return std::vector<float>(a.floats().begin(), a.floats().end());
+      case onnx::AttributeProto::STRINGS:
+        return std::vector<std::string>(a.strings().begin(), a.strings().end());
+      case onnx::AttributeProto::TENSOR:
+        if (!detail::dtype_of_onnx(a.t().data_type())) return std::monostate{};
+        return tensor(a.t(), place + ", attribute '" + a.name() + "'");
+      default:
+        return std::monostate{};
+    }
+  }
+
+  OnnxNode node_of(const onnx::NodeProto& node) const {
+    OnnxNode out{node.op_type(), node.name(), node.domain() == "ai.onnx" ? "" : node.domain(), {}, {}, {}};
+    out.inputs.assign(node.input().begin(), node.input().end());
+    out.outputs.assign(node.output().begin(), node.output().end());
+    for (const auto& a : node.attribute()) out.attributes.emplace_back(a.name(), attribute(a, place_of(out)));
+    return out;
+  }
+
+  static std::string place_of(const OnnxNode& node) {
+    const std::string name = !node.name.empty() || node.outputs.empty() ? node.name : node.outputs[0];
+    return fmt::format("node '{}' ({})", name, node.op);
+  }
+
+  static OnnxValueInfo value_info(const onnx::ValueInfoProto& value) {
+    OnnxValueInfo out{value.name(), OnnxKind::other, DType::f32, false, {}};
+    if (!value.type().has_tensor_type()) return out;
+    const auto& tensor = value.type().tensor_type();
+    if (tensor.elem_type() == detail::onnx_bool) {
+      out.kind = OnnxKind::boolean;
+    } else if (tensor.elem_type() == detail::onnx_string) {
+      out.kind = OnnxKind::text;
+    } else if (const auto dtype = detail::dtype_of_onnx(tensor.elem_type())) {
+      out.kind = OnnxKind::tensor;
+      out.dtype = *dtype;
+    }
+    out.has_shape = tensor.has_shape();
+    for (const auto& dim : tensor.shape().dim())
+      out.shape.push_back({dim.has_dim_value() ? dim.dim_value() : -1, dim.dim_param()});
+    return out;
+  }
+
+  void check_names(const OnnxModel& model) const {
+    std::set<std::string_view> known, constant;
+    for (const auto& value : model.initializers)
+      if (!constant.insert(value.name).second)
+        fail("tensor '" + value.name + "'", "there are two of that name");
+    known = constant;
+    for (const auto& value : model.inputs)
+      if (!known.insert(value.name).second && !constant.contains(value.name))
+        fail("input '" + value.name + "'", "there are two of that name");
+    for (const auto& node : model.nodes) {
+      for (const auto& input : node.inputs)
+        if (!input.empty() && !known.contains(input))
+          fail(place_of(node), fmt::format("it reads '{}', which nothing before it gives", input));
+      for (const auto& output : node.outputs)
+        if (!output.empty() && !known.insert(output).second)
+          fail(place_of(node), fmt::format("it writes '{}' a second time", output));
+    }
+    for (const auto& value : model.outputs)
+      if (!known.contains(value.name)) fail("output '" + value.name + "'", "nothing gives it");
+  }
+
+  std::string path_;
+};
+
+}  // namespace
+
+OnnxModel load_onnx(const std::string& path) { return Loading(path).run(); }
+
+}  // namespace fq

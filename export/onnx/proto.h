@@ -1,0 +1,21 @@
+#pragma once
+
+/// What saving and loading share of protobuf's classes; not a public header.
+
+#include <optional>
+
+#include <onnx/onnx_pb.h>
+
+#include "fakequant/core/dtype.h"
+
+namespace fq::detail {
+
+/// TensorProto.DataType by the numbers of the newest specification, which the classes of an older libonnx
+/// hold too.
+enum OnnxType : int { onnx_string = 8, onnx_bool = 9 };
+
+[[nodiscard]] int onnx_type(DType dtype);
+/// None for types that DType has not; booleans are u8.
+[[nodiscard]] std::optional<DType> dtype_of_onnx(int type);
+
+}  // namespace fq::detail
