@@ -50,7 +50,7 @@ nlohmann::ordered_json evaluate(const Flags& flags, Output& output);
 FlagSet predict_flags();
 nlohmann::ordered_json predict(const Flags& flags, Output& output);
 FlagSet export_flags();
-nlohmann::ordered_json export_scales(const Flags& flags, Output& output);
+nlohmann::ordered_json export_network(const Flags& flags, Output& output);
 FlagSet inspect_flags();
 nlohmann::ordered_json inspect(const Flags& flags, Output& output);
 FlagSet run_flags();

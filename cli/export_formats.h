@@ -1,0 +1,29 @@
+#pragma once
+
+/// The forms in which `export` writes a network.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/cli/network.h"
+#include "fakequant/cli/output.h"
+
+namespace fq::cli {
+
+/// One value of `export --format`.
+struct ExportFormat {
+  std::string_view name;
+  std::string_view help;  ///< what --output is for it
+  bool takes_float;       ///< whether a network without quantizers may be written so
+  /// Writes the network, whose batch norms are folded and quantizers calibrated, to --output; prints what
+  /// people read and returns what machines read.
+  nlohmann::ordered_json (*write)(Network& network, const Flags& flags, Output& output);
+};
+
+/// The first is the default.
+[[nodiscard]] const std::vector<ExportFormat>& export_formats();
+
+nlohmann::ordered_json export_scales(Network& network, const Flags& flags, Output& output);
+
+}  // namespace fq::cli
