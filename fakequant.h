@@ -109,6 +109,7 @@
 #include "fakequant/train/optimizer.h"
 #include "fakequant/train/schedule.h"
 #include "fakequant/train/trainer.h"
+#include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/file.h"
 #include "fakequant/export/onnx/model.h"
 #include "fakequant/export/scales.h"

@@ -9,25 +9,26 @@
 
 #include "fakequant/core/tensor.h"
 #include "fakequant/core/trace.h"
+#include "fakequant/export/code_names.h"
 #include "fakequant/layers/module.h"
 
 namespace fq::cli {
 
-/// Keeps them in logical order, by quantizer. A quantizer that serves several tensors names the first; the
-/// others have the path of their reader, one of its aliases.
+/// Keeps them in logical order, by their names (CodeNames).
 class CodeRecorder : public Recorder {
  public:
   explicit CodeRecorder(Module& model);
 
   void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
              Attributes attributes) override;
-  void next_batch() { seen_.clear(); }
+  void next_batch() { names_.next_pass(); }
   /// Of all batches since `forget`.
   [[nodiscard]] const std::map<std::string, std::vector<Tensor>>& codes() const noexcept { return codes_; }
   void forget() { codes_.clear(); }
 
  private:
-  std::set<std::string> weights_, seen_;
+  std::set<std::string> weights_;
+  fq::detail::CodeNames names_;
   std::map<std::string, std::vector<Tensor>> codes_;
 };
 

@@ -40,12 +40,11 @@ void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::
 }
 
 void check_calibrated(Network& network, const std::string& function) {
-  for (const auto& [name, quantizer, aliases] : named_quantizers(*network.module)) {
-    const bool needs =
-        quantizer->enabled() && quantizer->quantizing() && quantizer->descriptor().needs_amax();
-    FQ_CHECK(!needs || quantizer->amax().defined(), function,
-             "quantizer '{}' was not calibrated: run fakequant calibrate first", name);
-  }
+  const auto missing = uncalibrated_quantizers(*network.module);
+  FQ_CHECK(missing.empty(), function, "{} not calibrated, {} in all: run fakequant calibrate first",
+           missing.size() == 1 ? fmt::format("quantizer '{}' was", missing[0])
+                               : fmt::format("quantizers '{}' were", fmt::join(missing, "', '")),
+           missing.size());
 }
 
 Score score(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch, Output& output) {

@@ -47,6 +47,7 @@ Network load_for(const ExportFormat& format, const Flags& flags, Output& output)
 const std::vector<ExportFormat>& export_formats() {
   static const std::vector<ExportFormat> table = {
       {"scales", "FOLDER/scales.json and .h5, or PREFIX_scales.json and .h5", false, export_scales},
+      {"onnx", "FILE.onnx, a graph of QuantizeLinear and DequantizeLinear nodes", true, export_onnx_file},
   };
   return table;
 }
@@ -59,6 +60,11 @@ FlagSet export_flags() {
       .argument("checkpoint", "FILE", "a calibrated checkpoint")
       .value("output,o", "OUTPUT", "a file, a folder, or the beginning of names, by the format", ".")
       .value("format,f", "NAME", formats.c_str(), std::string(export_formats().front().name));
+  set.group("ONNX")
+      .value("target", "NAME",
+             "ort or tensorrt: the engine whose rules the graph follows; the model's own where left out", "")
+      .value("opset", "N", "operator set, 13 to 24; 0: the oldest that has all that the graph needs", "0")
+      .toggle("emulate", "write types that ONNX Runtime has no kernels for as others of equal values");
   add_general_flags(set);
   return set;
 }

@@ -25,5 +25,6 @@ struct ExportFormat {
 [[nodiscard]] const std::vector<ExportFormat>& export_formats();
 
 nlohmann::ordered_json export_scales(Network& network, const Flags& flags, Output& output);
+nlohmann::ordered_json export_onnx_file(Network& network, const Flags& flags, Output& output);
 
 }  // namespace fq::cli

@@ -237,7 +237,9 @@ std::vector<std::string> quantize(Module& model, const QuantConfig& config, cons
   return Quantizing(model, config, input_shape).run();
 }
 
-void check_one_target(Module& model) {
+void check_one_target(Module& model) { (void)target_of(model); }
+
+Target target_of(Module& model) {
   const QuantModule* first = nullptr;
   std::string first_path;
   for (const auto& [path, module] : model.named_modules()) {
@@ -252,6 +254,7 @@ void check_one_target(Module& model) {
              "parts one target",
              first_path, name(first->target()), path, name(quant->target()));
   }
+  return first == nullptr ? Target::none : first->target();
 }
 
 }  // namespace fq

@@ -25,6 +25,8 @@ std::vector<std::string> quantize(Module& model, const QuantConfig& config, cons
 
 /// Throws ArgumentError naming two modules that were quantized for different targets, part by part.
 void check_one_target(Module& model);
+/// The target of the model's quantized parts, `none` without any. Throws as `check_one_target`.
+[[nodiscard]] Target target_of(Module& model);
 
 /// Makes `quantize` replace modules of type Float (exactly) by what `make` builds from one of them and its
 /// number of inputs; the result must be a Module and a QuantModule.
@@ -46,6 +48,9 @@ struct NamedQuantizer {
 /// Each quantizer of the model once, in the order of the module tree.
 [[nodiscard]] std::vector<NamedQuantizer> named_quantizers(Module& model);
 void for_each_quantizer(Module& model, const std::function<void(const NamedQuantizer&)>& visit);
+
+/// Names of those that are to quantize by an amax and have none.
+[[nodiscard]] std::vector<std::string> uncalibrated_quantizers(Module& model);
 
 /// Each sets what the name says on the quantizers one of whose paths matches; returns how many.
 /// Fields are keys of QuantDescriptor::dict(), `enable`, `pass_through_bwd` and `amax_gradient`. Throws

@@ -81,6 +81,14 @@ int set_quantizer_attributes(Module& model, std::string_view pattern, const nloh
   });
 }
 
+std::vector<std::string> uncalibrated_quantizers(Module& model) {
+  std::vector<std::string> names;
+  for (const auto& [name, q, aliases] : named_quantizers(model))
+    if (q->enabled() && q->quantizing() && q->descriptor().needs_amax() && !q->amax().defined())
+      names.push_back(name);
+  return names;
+}
+
 void print_quant_summary(Module& model, std::ostream& out) {
   const auto entries = named_quantizers(model);
   std::size_t width = 9;

@@ -77,16 +77,22 @@ struct Inputs {
   const ProductSums* sums;
   Tensor floats;
   detail::Floats gamma, beta;
+  Tensor mean, variance;  // running
 
-  [[nodiscard]] std::vector<Variable> variables() const { return {x, gamma.variable, beta.variable}; }
+  /// The last two for whoever traces.
+  [[nodiscard]] std::vector<Variable> variables() const {
+    std::vector<Variable> all{x, gamma.variable, beta.variable};
+    if (recorder() != nullptr && mean.defined()) all.insert(all.end(), {Variable(mean), Variable(variance)});
+    return all;
+  }
   [[nodiscard]] NormRows rows() const { return sums != nullptr ? NormRows::of(*sums) : NormRows::of(floats); }
 };
 
 Inputs read(const Variable& x) {
   if (const ProductSums* sums = detail::normalizable_sums(x))
-    return {x, sums, Tensor::empty({0}, DType::f32, x.device()), {}, {}};
+    return {x, sums, Tensor::empty({0}, DType::f32, x.device()), {}, {}, {}, {}};
   auto floats = detail::floats(x, op);
-  return {floats.variable, nullptr, floats.tensor, {}, {}};
+  return {floats.variable, nullptr, floats.tensor, {}, {}, {}, {}};
 }
 
 Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, const Tensor& mean,
@@ -102,6 +108,8 @@ Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, c
   check_channels(in.beta.tensor, shape[1], "beta");
   check_channels(mean, shape[1], "the running mean");
   check_channels(variance, shape[1], "the running variance");
+  in.mean = mean;
+  in.variance = variance;
   FQ_CHECK(training || (mean.defined() && variance.defined()), op,
            "evaluation needs the running mean and variance: give both, or training = true");
   return in;

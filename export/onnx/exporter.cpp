@@ -1,0 +1,213 @@
+#include "fakequant/export/onnx/exporter.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/ops/shape.h"
+#include "fakequant/export/onnx/exporting.h"
+#include "fakequant/export/onnx/grids.h"
+#include "fakequant/layers/quantize.h"
+
+namespace fq {
+namespace detail {
+namespace {
+
+constexpr int kNewestOpset = 24;
+
+/// The first version of the file format that has that operator set.
+int ir_version(int opset) {
+  return opset <= 13 ? 7 : opset <= 18 ? 8 : opset <= 20 ? 9 : opset <= 22 ? 10 : opset <= 23 ? 11 : 12;
+}
+
+bool same_values(std::string_view op) { return op == "dequantize" || op == "to_float" || op == "to_f32"; }
+
+}  // namespace
+
+Exporting::Exporting(Module& model, const Shape& sample, const OnnxExportOptions& options)
+    : model_(model), options_(options), calls_((check_model(), record_calls(model, sample))), early_(calls_) {
+  for (std::size_t i = 0; i < calls_.list.size(); ++i) open_shapes_[&calls_.list[i]] = calls_.open_shape(i);
+  for (const auto& entry : named_quantizers(model)) quantizers_[entry.quantizer->name()] = entry.quantizer;
+  for (const auto& [name, value] : model.named_parameters()) parameters_[value.node().get()] = name;
+}
+
+void Exporting::check_model() const {
+  const auto missing = uncalibrated_quantizers(model_);
+  FQ_CHECK(missing.empty(), "export_onnx", "{} quantizers have no amax: calibrate {}", missing.size(),
+           fmt::join(missing, ", "));
+  const Target made_for = target_of(model_);
+  FQ_CHECK(
+      made_for != Target::ort || options_.target == Target::ort, "export_onnx",
+      "the model was quantized for the target ort, whose unsigned codes tensorrt does not take: quantize and "
+      "calibrate it for tensorrt");
+}
+
+OnnxModel Exporting::run() {
+  graph_.free_tensor_name("input");
+  graph_.free_tensor_name("output");
+  values_[calls_.input.node().get()].floats = "input";
+  for (const auto& call : calls_.list) emit(call);
+  add_ends();
+  OnnxModel& model = graph_.model;
+  FQ_CHECK(options_.opset == 0 || (options_.opset >= model.opset && options_.opset <= kNewestOpset),
+           "export_onnx", "the graph needs operator set {} or newer, up to {}: {} was asked for", model.opset,
+           kNewestOpset, options_.opset);
+  model.opset = std::max(model.opset, options_.opset);
+  model.ir_version = ir_version(model.opset);
+  model.producer = "fakequant";
+  model.graph_name = model_.type();
+  return std::move(model);
+}
+
+void Exporting::emit(const Call& call) {
+  if (call.op == "quantize") return quantize(call);
+  if (same_values(call.op)) return alias(call);
+  FQ_CHECK(emit_operator(*this, call), "export_onnx",
+           "'{}' calls the operator {}, which has no form in ONNX here", call.path, call.op);
+}
+
+std::string Exporting::code_name(const Call& call) {
+  const std::string& quantizer = call.output.quantized()->spec.name;
+  return code_names_.of(quantizer.empty() ? node_name(call) : quantizer, node_name(call));
+}
+
+const TensorQuantizer& Exporting::quantizer_at(const std::string& path) const {
+  const auto* found = dynamic_cast<const TensorQuantizer*>(&model_.at(path));
+  FQ_CHECK(found != nullptr, "export_onnx", "'{}' is no quantizer", path);
+  return *found;
+}
+
+/// The real codes of a parameter: the trace has only their shape.
+QuantizedTensor Exporting::codes_of(const Call& call) const {
+  const NoGrad no_grad;
+  const Variable& input = call.inputs.at(0);
+  const QuantSpec& spec = call.output.quantized()->spec;
+  const auto found = quantizers_.find(spec.name);
+  const Variable codes =
+      found != quantizers_.end() ? found->second->weight(input) : ops::quantize(input, spec);
+  FQ_CHECK(codes.quantized() != nullptr, "export_onnx", "'{}' gives no codes", spec.name);
+  return *codes.quantized();
+}
+
+void Exporting::quantize(const Call& call) {
+  Value& out = values_[call.output.node().get()];
+  const Variable& input = call.inputs.at(0);
+  const bool constant = input.is_leaf() && input.node() != calls_.input.node();
+  if (constant) {
+    out.codes = codes_of(call);
+    return;
+  }
+  const QuantSpec& spec = call.output.quantized()->spec;
+  if (const auto found = quantizers_.find(spec.name); found != quantizers_.end())
+    FQ_CHECK(!found->second->descriptor().dynamic() && !found->second->descriptor().has_dynamic_blocks(),
+             "export_onnx",
+             "'{}' takes its range from each input: QuantizeLinear has constants, calibrate a static range",
+             call.path);
+  const Value& from = values_.at(input.node().get());
+  out.grid = &spec;
+  out.floats =
+      from.grid != nullptr && same_grid(*from.grid, spec)
+          ? from.floats
+          : add_grid(graph_, options_, floats(input), input.rank(), spec, node_name(call), code_name(call));
+}
+
+void Exporting::give(const Call& call, std::string name) {
+  Value& out = values_[call.output.node().get()];
+  out.floats = std::move(name);
+  const QuantizedTensor* codes = call.output.quantized();
+  const QuantSpec* early = early_.is_moved(call.output) ? early_.grid_of(call.output) : nullptr;
+  if (codes == nullptr && early == nullptr) return;
+  out.grid = codes != nullptr ? &codes->spec : early;
+  const auto& readers = early_.readers(call.output);
+  const auto direct = std::ranges::find(readers, "quantize", &Call::op);
+  const std::string name_of_codes = codes == nullptr && direct != readers.end()
+                                        ? code_name(**direct)
+                                        : out.grid->name + ".at." + node_name(call);
+  out.floats =
+      add_grid(graph_, options_, out.floats, call.output.rank(), *out.grid, node_name(call), name_of_codes);
+}
+
+void Exporting::node(const Call& call, std::string op, std::vector<std::string> inputs,
+                     GraphBuilder::Attributes attributes) {
+  give(call, graph_.add(std::move(op), node_name(call), std::move(inputs), std::move(attributes)));
+}
+
+const QuantizedTensor* Exporting::constant_codes(const Variable& value) const {
+  const auto found = values_.find(value.node().get());
+  return found == values_.end() || !found->second.codes ? nullptr : &*found->second.codes;
+}
+
+std::string Exporting::name_of(const Variable& value, const std::string& otherwise) const {
+  const auto found = parameters_.find(value.node().get());
+  return found == parameters_.end() ? otherwise : found->second;
+}
+
+std::string Exporting::add_constant(const Variable& value, Value& known, Form form) {
+  const bool transposed = form == Form::transposed;
+  if (known.codes) {
+    std::string name = known.codes->spec.name;
+    if (name.ends_with("_quantizer")) name.erase(name.size() - std::string_view("_quantizer").size());
+    return add_constant_codes(graph_, options_, name, *known.codes, transposed);
+  }
+  const Tensor floats = value.tensor();
+  return graph_.constant(name_of(value, "constant"), transposed
+                                                         ? ops::transpose(Variable(floats), {1, 0}).tensor()
+                                                         : floats.to(Layout::row_major));
+}
+
+std::string Exporting::floats(const Variable& value, Form form) {
+  Value& known = values_[value.node().get()];
+  std::string& name = form == Form::as_is ? known.floats : known.transposed;
+  if (!name.empty()) return name;
+  if (form == Form::transposed && !known.floats.empty() && !known.codes && !value.is_leaf())
+    return name = graph_.add("Transpose", known.floats + ".transposed", {known.floats},
+                             {{"perm", std::vector<std::int64_t>{1, 0}}});
+  return name = add_constant(value, known, form);
+}
+
+bool Exporting::ends_in_e4m3(const Variable& value) const {
+  const auto& readers = early_.readers(value);
+  return std::ranges::any_of(readers, [&](const Call* reader) {
+    if (reader->op == "quantize") return !reader->output.quantized()->spec.format.is_integer();
+    return moves_codes(reader->op) && ends_in_e4m3(reader->output);
+  });
+}
+
+OnnxValueInfo Exporting::end(std::string name, const Variable& value, const Shape& open) const {
+  OnnxValueInfo info{std::move(name), OnnxKind::tensor, DType::f32, true, {}};
+  for (const auto size : open) info.shape.push_back({size, size < 0 ? "N" : ""});
+  FQ_CHECK(std::ranges::count(open, -1) <= 1 || value.rank() == 0, "export_onnx",
+           "more than one axis follows the batch");
+  return info;
+}
+
+void Exporting::add_ends() {
+  OnnxModel& model = graph_.model;
+  Shape input = calls_.input.shape();
+  input[0] = -1;
+  model.inputs = {end("input", calls_.input, input)};
+  const Node* last = calls_.output.node().get();
+  const auto from =
+      std::ranges::find(calls_.list, last, [](const Call& call) { return call.output.node().get(); });
+  const std::string floats = this->floats(calls_.output);
+  const auto maker =
+      std::ranges::find_if(model.nodes, [&](const OnnxNode& node) { return node.outputs[0] == floats; });
+  const bool only = std::ranges::none_of(model.nodes, [&](const OnnxNode& node) {
+    return std::ranges::find(node.inputs, floats) != node.inputs.end();
+  });
+  if (maker != model.nodes.end() && only)
+    maker->outputs[0] = "output";
+  else
+    model.nodes.push_back({"Identity", "output", "", {floats}, {"output"}, {}});
+  model.outputs = {end("output", calls_.output, from == calls_.list.end() ? input : open_shapes_.at(&*from))};
+}
+
+}  // namespace detail
+
+OnnxModel export_onnx(Module& model, const Shape& sample, const OnnxExportOptions& options) {
+  return detail::Exporting(model, sample, options).run();
+}
+
+}  // namespace fq

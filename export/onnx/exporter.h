@@ -1,0 +1,30 @@
+#pragma once
+
+/// Quantized and float models as ONNX graphs of QuantizeLinear and DequantizeLinear nodes.
+
+#include "fakequant/export/onnx/model.h"
+#include "fakequant/layers/quant_config.h"
+
+namespace fq {
+
+struct OnnxExportOptions {
+  /// `ort`: signed codes are stored as uint8 with zero point 128, biases as int32 codes. `tensorrt`: int8 and
+  /// zero points 0 only, biases as floats on the grid of their sums, fl(bq * sxw).
+  Target target = Target::ort;
+  /// The operator set of the file, 13 or more; 0 for the oldest that has all that the graph needs.
+  int opset = 0;
+  /// Values that ONNX Runtime has no kernel for are written in a type that it has, equal as numbers.
+  bool emulate = false;
+};
+
+/// The graph of what the model computes in evaluation for inputs [N, sample..], read from its operators on
+/// `meta`, not from its modules. Input "input", output "output", batch "N". A node is named by the path of
+/// the module that calls it; the codes of an activation by their quantizer's path, as `predict --codes` names
+/// them: stored = code + zero point. Values of one grid that are moved (pooling, reshaping, concatenation)
+/// are on that grid before and after. Throws ArgumentError naming what stands in the way: quantizers without
+/// amax, ranges that each input has for itself, more than one kept axis, a format that the target has not, a
+/// model quantized for another target, an operator without ONNX form.
+[[nodiscard]] OnnxModel export_onnx(Module& model, const Shape& sample,
+                                    const OnnxExportOptions& options = {});
+
+}  // namespace fq

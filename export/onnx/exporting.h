@@ -1,0 +1,91 @@
+#pragma once
+
+/// One export under way: what the forms of the operators share; not a public header.
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "fakequant/export/code_names.h"
+#include "fakequant/export/onnx/calls.h"
+#include "fakequant/export/onnx/early_grids.h"
+#include "fakequant/export/onnx/exporter.h"
+#include "fakequant/export/onnx/graph_builder.h"
+#include "fakequant/layers/tensor_quantizer.h"
+
+namespace fq::detail {
+
+/// A constant matrix of codes or floats can be asked for transposed.
+enum class Form : unsigned char { as_is, transposed };
+
+class Exporting {
+ public:
+  Exporting(Module& model, const Shape& sample, const OnnxExportOptions& options);
+  [[nodiscard]] OnnxModel run();
+
+  /// The floats of a value; constants are added when first asked for.
+  std::string floats(const Variable& value, Form form = Form::as_is);
+  std::string input(const Call& call, std::size_t i, Form form = Form::as_is) {
+    return floats(call.inputs.at(i), form);
+  }
+  /// The codes of a constant, null for floats and what is computed.
+  [[nodiscard]] const QuantizedTensor* constant_codes(const Variable& value) const;
+  /// What the parameter is called in the model; `otherwise` for tensors of other origin.
+  [[nodiscard]] std::string name_of(const Variable& value, const std::string& otherwise) const;
+  /// "conv1", or the operator where no module called it.
+  [[nodiscard]] static std::string node_name(const Call& call) {
+    return call.path.empty() ? call.op : call.path;
+  }
+  /// Adds the node of a call and gives its output to who reads it.
+  void node(const Call& call, std::string op, std::vector<std::string> inputs,
+            GraphBuilder::Attributes attributes = {});
+  /// `floats` is the output of the call; puts it on its grid where it has one.
+  void give(const Call& call, std::string floats);
+  /// Whether the value goes to a grid of that kind and nowhere else.
+  [[nodiscard]] bool ends_in_e4m3(const Variable& value) const;
+  [[nodiscard]] const Shape& open_shape(const Call& call) const { return open_shapes_.at(&call); }
+  /// Throws ArgumentError when that quantizer is not one of the model's.
+  [[nodiscard]] const TensorQuantizer& quantizer_at(const std::string& path) const;
+  [[nodiscard]] const OnnxExportOptions& options() const noexcept { return options_; }
+  [[nodiscard]] GraphBuilder& graph() noexcept { return graph_; }
+
+  void quantize(const Call& call);
+  /// The same value under another variable.
+  void alias(const Call& call) {
+    values_[call.output.node().get()] = values_.at(call.inputs.at(0).node().get());
+  }
+
+ private:
+  struct Value {
+    std::string floats, transposed;        ///< names; empty until asked for
+    std::optional<QuantizedTensor> codes;  ///< of a constant
+    const QuantSpec* grid = nullptr;       ///< that `floats` are on
+  };
+
+  void check_model() const;
+  void name_parameters();
+  void emit(const Call& call);
+  void add_ends();
+  [[nodiscard]] OnnxValueInfo end(std::string name, const Variable& value, const Shape& open) const;
+  [[nodiscard]] std::string code_name(const Call& quantize);
+  [[nodiscard]] QuantizedTensor codes_of(const Call& call) const;
+  std::string add_constant(const Variable& value, Value& known, Form form);
+
+  Module& model_;
+  OnnxExportOptions options_;
+  Calls calls_;
+  EarlyGrids early_;
+  GraphBuilder graph_;
+  CodeNames code_names_;
+  std::unordered_map<const Node*, Value> values_;
+  std::unordered_map<const Node*, std::string> parameters_;
+  std::unordered_map<const Call*, Shape> open_shapes_;
+  std::unordered_map<std::string, TensorQuantizer*> quantizers_;
+};
+
+/// Adds the form of the call's operator. False when it has none.
+[[nodiscard]] bool emit_operator(Exporting& out, const Call& call);
+/// Linear layers and convolutions.
+void emit_product(Exporting& out, const Call& call);
+
+}  // namespace fq::detail
