@@ -9,6 +9,7 @@
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/export/onnx/exporting.h"
 #include "fakequant/export/onnx/grids.h"
+#include "fakequant/export/onnx/weights.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq {
@@ -149,7 +150,7 @@ std::string Exporting::add_constant(const Variable& value, Value& known, Form fo
   if (known.codes) {
     std::string name = known.codes->spec.name;
     if (name.ends_with("_quantizer")) name.erase(name.size() - std::string_view("_quantizer").size());
-    return add_constant_codes(graph_, options_, name, *known.codes, transposed);
+    return add_weight(graph_, options_, name, *known.codes, transposed);
   }
   const Tensor floats = value.tensor();
   return graph_.constant(name_of(value, "constant"), transposed

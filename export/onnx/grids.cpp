@@ -1,7 +1,6 @@
 #include "fakequant/export/onnx/grids.h"
 
 #include "fakequant/core/check.h"
-#include "fakequant/core/ops/shape.h"
 
 namespace fq::detail {
 namespace {
@@ -54,6 +53,12 @@ int scale_axis(const QuantSpec& spec, int rank, const std::string& path) {
   return axis;
 }
 
+/// The parameters of a Quantize- or DequantizeLinear node: names of constants, attributes.
+struct GridNames {
+  std::string scale, zero_point;
+  GraphBuilder::Attributes attributes;
+};
+
 GridNames add_constants(GraphBuilder& graph, const std::string& base, const Tensor& scale, DType dtype,
                         int zero_point, int axis) {
   const Tensor scales = scale.reshape(axis < 0 ? Shape{} : Shape{scale.numel()});
@@ -92,23 +97,6 @@ std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, cons
       graph.add("QuantizeLinear", codes, {input, grid.scale, grid.zero_point}, grid.attributes, codes);
   return graph.add("DequantizeLinear", codes + ".dequantize", {q, grid.scale, grid.zero_point},
                    grid.attributes, codes + ".floats");
-}
-
-std::string add_constant_codes(GraphBuilder& graph, const OnnxExportOptions&, const std::string& name,
-                               const QuantizedTensor& codes, bool transposed) {
-  const int rank = codes.codes.rank();
-  int axis = codes.spec.scale.numel() == 1 ? -1 : codes.spec.granularity.single_axis(rank);
-  FQ_CHECK(codes.spec.granularity.is_per_tensor() || axis >= 0, "export_onnx", "'{}' has ranges {}",
-           codes.spec.name, to_string(codes.spec.granularity));
-  Tensor stored = codes.codes.to(Layout::row_major);
-  if (transposed) {
-    stored = ops::transpose(Variable(stored.to(DType::f32)), {1, 0}).tensor().to(stored.dtype());
-    axis = axis < 0 ? axis : 1 - axis;
-  }
-  const std::string path = codes.spec.name.empty() ? name + ".quantizer" : codes.spec.name;
-  const auto grid = add_constants(graph, path, codes.spec.scale, stored.dtype(), 0, axis);
-  return graph.add("DequantizeLinear", path, {graph.constant(name, stored), grid.scale, grid.zero_point},
-                   grid.attributes, path + ".floats");
 }
 
 }  // namespace fq::detail

@@ -10,16 +10,16 @@ using Numbers = std::vector<std::int64_t>;
 
 /// Where the channels of a product lie, and how many products are in one output.
 struct ProductShape {
-  int weight_axis, output_axis;
+  int weight_axis;
   std::int64_t channels, terms;
 
   static ProductShape of(const Call& call) {
     const Shape w = call.inputs.at(1).shape(), y = call.output.shape();
-    if (call.op == "linear") return {0, static_cast<int>(y.size()) - 1, w[0], w[1]};
+    if (call.op == "linear") return {0, w[0], w[1]};
     const bool transposed = call.op == "conv_transpose2d";
     const std::int64_t groups = call.get<std::int64_t>("groups");
     const std::int64_t pixels = numel(w) / (w[0] * w[1]);
-    return {transposed ? 1 : 0, 1, y[1], (transposed ? w[0] / groups : w[1]) * pixels};
+    return {transposed ? 1 : 0, y[1], (transposed ? w[0] / groups : w[1]) * pixels};
   }
 };
 
@@ -55,9 +55,11 @@ Tensor on_grid(const ProductSums& sums) {
 /// The bias of integer sums: int32 codes and their scales, or the floats on that grid. Empty for none.
 std::string add_bias(Exporting& out, const Call& call, const QuantizedTensor* w) {
   const std::string name = Exporting::node_name(call) + ".bias";
-  const bool integers = sums_of(call.output) != nullptr && w != nullptr;
+  const ProductShape shape = ProductShape::of(call);
+  const bool integers =
+      sums_of(call.output) != nullptr && w != nullptr && codes_are_factors(*w, shape.weight_axis);
   if (!integers) return call.inputs.at(2).defined() ? out.input(call, 2) : "";
-  const ProductSums sums = real_sums(call, ProductShape::of(call), *w);
+  const ProductSums sums = real_sums(call, shape, *w);
   if (out.options().target == Target::tensorrt) return out.graph().constant(name, on_grid(sums));
   const bool one = sums.scale.numel() == 1;
   GraphBuilder& graph = out.graph();
@@ -87,9 +89,11 @@ GraphBuilder::Attributes convolution_attributes(const Call& call) {
 
 }  // namespace
 
+/// Gemm takes matrices; engines know weights in blocks as the right factor of MatMul only.
 void emit_product(Exporting& out, const Call& call) {
   const QuantizedTensor* w = out.constant_codes(call.inputs.at(1));
-  const bool matrix = call.op == "linear" && call.inputs[0].rank() != 2;
+  const bool blocks = w != nullptr && !codes_are_factors(*w, 0);
+  const bool matrix = call.op == "linear" && (call.inputs[0].rank() != 2 || blocks);
   std::vector<std::string> inputs{out.input(call, 0),
                                   out.input(call, 1, matrix ? Form::transposed : Form::as_is)};
   const std::string bias = add_bias(out, call, w);

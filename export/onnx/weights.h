@@ -1,0 +1,23 @@
+#pragma once
+
+/// How the codes of constants are written in a graph; not a public header.
+
+#include <string>
+
+#include "fakequant/core/quantized.h"
+#include "fakequant/export/onnx/exporter.h"
+#include "fakequant/export/onnx/graph_builder.h"
+
+namespace fq::detail {
+
+/// Adds the codes, named `name`, and the node that dequantizes them, named by the grid's name; a matrix can
+/// be written transposed. Returns the floats.
+///
+/// Codes have the smallest type that ONNX has for them: int4 up to 4 bits, float4e2m1, float8; E3M2 and E2M3
+/// are float8e4m3, whose values they are. Scales: one, one an index of an axis, or blocks along one axis
+/// (others repeat their scales). Scales of 8 bits stay so: E4M3 times a float (NVFP4), E8M0 (MX). With
+/// `emulate`, float4e2m1 becomes float8e4m3 and E8M0 float32.
+std::string add_weight(GraphBuilder& graph, const OnnxExportOptions& options, const std::string& name,
+                       const QuantizedTensor& codes, bool transposed);
+
+}  // namespace fq::detail
