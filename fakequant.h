@@ -112,4 +112,5 @@
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/file.h"
 #include "fakequant/export/onnx/model.h"
+#include "fakequant/export/onnx/tensorrt_rules.h"
 #include "fakequant/export/scales.h"

@@ -16,6 +16,7 @@ const std::vector<Command>& commands() {
       {"evaluate", "accuracy and loss on a data set", evaluate_flags, evaluate},
       {"predict", "write the outputs, and the codes, for a data set", predict_flags, predict},
       {"export", "write the scales for an engine", export_flags, export_network},
+      {"verify", "compare an exported network in its engine with its checkpoint", verify_flags, verify},
       {"inspect", "show what a checkpoint, model or data file holds", inspect_flags, inspect},
       {"run", "run the phases of a recipe", run_flags, run_recipe},
   };
@@ -36,5 +37,9 @@ std::atomic<bool>& stop_requested() {
   static std::atomic<bool> stop{false};
   return stop;
 }
+
+FailedCheck::FailedCheck(const std::string& message, nlohmann::ordered_json result)
+    : std::runtime_error(message),
+      result_(std::make_shared<const nlohmann::ordered_json>(std::move(result))) {}
 
 }  // namespace fq::cli

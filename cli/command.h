@@ -3,6 +3,7 @@
 /// The commands, and how one is run.
 
 #include <atomic>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <stdexcept>
 #include <string>
@@ -37,6 +38,17 @@ class Interrupted : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Thrown by a command whose result is that a check failed: the result is printed first; exit status 1.
+class FailedCheck : public std::runtime_error {
+ public:
+  FailedCheck(const std::string& message, nlohmann::ordered_json result);
+
+  [[nodiscard]] const nlohmann::ordered_json& result() const noexcept { return *result_; }
+
+ private:
+  std::shared_ptr<const nlohmann::ordered_json> result_;
+};
+
 FlagSet train_flags();
 nlohmann::ordered_json train(const Flags& flags, Output& output);
 FlagSet fold_flags();
@@ -51,6 +63,8 @@ FlagSet predict_flags();
 nlohmann::ordered_json predict(const Flags& flags, Output& output);
 FlagSet export_flags();
 nlohmann::ordered_json export_network(const Flags& flags, Output& output);
+FlagSet verify_flags();
+nlohmann::ordered_json verify(const Flags& flags, Output& output);
 FlagSet inspect_flags();
 nlohmann::ordered_json inspect(const Flags& flags, Output& output);
 FlagSet run_flags();

@@ -37,10 +37,18 @@ void run_command(const Command& command, const std::vector<std::string>& argumen
   }
   const Flags flags(set, arguments);
   Output output(flags.on("json"));
-  nlohmann::ordered_json result{{"event", "result"}, {"command", command.name}};
-  result.update(command.run(flags, output));
-  output.record({}, result);
-  output.flush();
+  const auto print = [&](const nlohmann::ordered_json& found) {
+    nlohmann::ordered_json result{{"event", "result"}, {"command", command.name}};
+    result.update(found);
+    output.record({}, result);
+    output.flush();
+  };
+  try {
+    print(command.run(flags, output));
+  } catch (const FailedCheck& failed) {
+    print(failed.result());
+    throw;
+  }
 }
 
 void dispatch(const std::vector<std::string>& arguments) {

@@ -19,6 +19,8 @@ foreach(folder IN ITEMS models recipes)
     install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant")
   endif()
 endforeach()
+install(PROGRAMS scripts/verify_onnx.py DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts")
+install(FILES scripts/lib/onnx_engine.py DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts/lib")
 install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 configure_package_config_file(cmake/fakequantConfig.cmake.in fakequantConfig.cmake

@@ -1,0 +1,155 @@
+"""An exported ONNX file in ONNX Runtime on the CPU, and the codes of the graph that the engine makes of it."""
+import os
+import re
+
+import ml_dtypes
+import onnx
+import onnxruntime
+from onnx import TensorProto
+
+LEVELS = {"disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED",
+          "all": "ORT_ENABLE_ALL"}
+INT4 = {TensorProto.INT4, TensorProto.UINT4}
+FLOAT8 = {TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn, TensorProto.FLOAT8E5M2: ml_dtypes.float8_e5m2}
+CODES = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "uint16": TensorProto.UINT16, "int16": TensorProto.INT16,
+         "int4": TensorProto.INT4, "uint4": TensorProto.UINT4, "float8e4m3fn": TensorProto.FLOAT8E4M3FN,
+         "float8e5m2": TensorProto.FLOAT8E5M2}
+ABSORBED = {"Relu", "Clip", "Max", "Identity"}  # what an integer kernel takes into its rounding
+ELEMENTWISE = ABSORBED | {"QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearSigmoid", "QLinearLeakyRelu", "QuantizeLinear"}
+
+
+class Source:
+    """The exported file: who writes each tensor, and of what type its codes are."""
+
+    def __init__(self, path):
+        graph = onnx.load(path, load_external_data=False).graph
+        self.producers = {name: node for node in graph.node for name in node.output}
+        self.constants = {tensor.name: tensor for tensor in graph.initializer}
+        self.activations = [node for node in graph.node if node.op_type == "QuantizeLinear"]
+        weights = [node for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in self.constants]
+        self.blocks = any(a.name == "block_size" and a.i for node in weights for a in node.attribute)
+        self.types = {self.code_type(node) for node in self.activations}
+        self.types |= {self.constants[node.input[0]].data_type for node in weights}
+
+    def zero(self, node):
+        return self.constants.get(node.input[2]) if len(node.input) > 2 else None
+
+    def code_type(self, node):
+        return TensorProto.UINT8 if self.zero(node) is None else self.zero(node).data_type
+
+    def zero_point(self, node):
+        zero = self.zero(node)
+        return 0 if zero is None or zero.data_type in FLOAT8 else int(onnx.numpy_helper.to_array(zero).ravel()[0])
+
+    def settings(self):
+        """The level and the options of a session that keeps the numbers."""
+        if self.types & set(FLOAT8):
+            return "basic", {"session.disable_quant_qdq": "1"}
+        return "all", {} if self.exact() else {"session.qdq_matmulnbits_accuracy_level": "1"}
+
+    def exact(self):
+        """Whether every product is one of 8-bit codes; elsewhere the engine adds up floats in an order of its own."""
+        return bool(self.activations) and not self.blocks and not self.types & INT4
+
+
+class Optimised:
+    """The graph that the engine made of it."""
+
+    def __init__(self, path):
+        self.path = path
+        self.model = onnx.load(path, load_external_data=False)
+        self.nodes = self.model.graph.node
+        self.producers = {name: node for node in self.nodes for name in node.output}
+
+    def tensor_of(self, source, name):
+        """The tensor with a quantizer's codes, and whether it is channels last. It has the quantizer's name, and is then in
+        the exported order, or is what the kernel writes that took the quantizer in; None where there is neither."""
+        if name in self.producers:
+            return name, False
+        value = name
+        while value in source.producers:
+            node = source.producers[value]
+            wanted = re.compile(re.escape(node.name) + r"(_token_\d+)?")
+            kernel = next((other for other in self.nodes if wanted.fullmatch(other.name)), None)
+            if kernel is not None:
+                found = self.quantized(kernel.output[0])
+                return found, self.channels_last(found)
+            if node.op_type not in ABSORBED | {"QuantizeLinear"}:
+                return None
+            value = node.input[0]
+        return None
+
+    def quantized(self, name):
+        after = (node.output[0] for node in self.nodes if node.op_type == "QuantizeLinear" and node.input[0] == name)
+        return next(after, name)
+
+    def channels_last(self, name):
+        """As the kernel says that writes it; elementwise ones keep the order of their input."""
+        node = self.producers.get(name)
+        if node is None:
+            return False
+        if node.op_type == "Transpose":
+            order = list(node.attribute[0].ints)
+            return order == [0, *range(2, len(order)), 1]
+        if node.op_type.startswith("Nhwc") or any(a.name == "channels_last" and a.i for a in node.attribute):
+            return True
+        first = 2 if node.op_type == "QLinearConcat" else 0
+        return node.op_type in ELEMENTWISE and self.channels_last(node.input[first])
+
+    def exposed(self, tensors, casts):
+        """Writes the graph with these tensors as outputs too, some of them cast, and gives its path."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self.model)
+        for index, name in enumerate(tensors):
+            kind, to = ("Cast", {"to": casts[name]}) if name in casts else ("Identity", {})
+            model.graph.node.append(onnx.helper.make_node(kind, [name], [f"verify.{index}"], **to))
+            model.graph.output.append(onnx.ValueInfoProto(name=f"verify.{index}"))
+        path = self.path + ".exposed"
+        onnx.save(model, path)
+        return path
+
+
+class Engine:
+    """The session as users have it, and one that shows the codes. `absent` names the quantizers that the file has not,
+    `missing` those whose codes the engine does not make, `found` gives tensor, order and type of the others."""
+
+    def __init__(self, source, model, names, level, options, threads, folder):
+        self.level, self.options, self.threads = level, options, threads
+        saved = os.path.join(folder, "optimised.onnx")
+        self.session = self.open(model, level, saved)
+        self.graph = Optimised(saved)
+        self.absent = [name for name in names if name not in source.producers]
+        places = {name: self.graph.tensor_of(source, name) for name in names if name in source.producers}
+        types = self.types(sorted({place[0] for place in places.values() if place}))
+        self.found = {name: (*place, types[place[0]]) for name, place in places.items() if place and place[0] in types}
+        self.missing = [name for name in places if name not in self.found]
+        self.tensors = list(types)
+        casts = {name: TensorProto.FLOAT for name, kind in types.items() if kind in FLOAT8}
+        casts |= {name: TensorProto.INT8 for name, kind in types.items() if kind in INT4}
+        self.inside = self.open(self.graph.exposed(self.tensors, casts), "disabled")
+
+    def open(self, path, level, saved=None):
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[level])
+        options.intra_op_num_threads, options.log_severity_level = self.threads, 3
+        for key, value in self.options.items():
+            options.add_session_config_entry(key, value)
+        if saved:
+            options.optimized_model_filepath = saved
+            options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimised.data")
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+    def types(self, tensors):
+        """Of those tensors that hold codes; the saved graph does not tell."""
+        outputs = self.open(self.graph.exposed(tensors, {}), "disabled").get_outputs()[-len(tensors):]
+        kinds = {name: output.type[len("tensor("):-1] for name, output in zip(tensors, outputs)}
+        return {name: CODES[kind] for name, kind in kinds.items() if kind in CODES}
+
+    def logits(self, x):
+        return self.session.run([self.session.get_outputs()[0].name], {self.session.get_inputs()[0].name: x})[0]
+
+    def codes(self, x):
+        """By tensor, and the logits of that run."""
+        names = [self.inside.get_outputs()[0].name, *(f"verify.{index}" for index in range(len(self.tensors)))]
+        logits, *values = self.inside.run(names, {self.inside.get_inputs()[0].name: x})
+        return dict(zip(self.tensors, values)), logits
