@@ -37,7 +37,8 @@ Network load_for(const ExportFormat& format, const Flags& flags, Output& output)
   check_calibrated(network, "export");
   if (live_batch_norms(network) > 0) {
     const auto count = fold_network(network);
-    output.line(fmt::format("{} batch norms folded first: fakequant fold tells what that changes", count));
+    if (count > 0)
+      output.line(fmt::format("{} batch norms folded first: fakequant fold tells what that changes", count));
   }
   return network;
 }

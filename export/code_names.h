@@ -8,16 +8,19 @@
 namespace fq::detail {
 
 /// A quantizer that serves several tensors in one pass through a network names the first; the others have the
-/// path of their reader, one of its aliases.
+/// path of their reader, one of its aliases, or that and a number where it is taken.
 class CodeNames {
  public:
-  const std::string& of(const std::string& quantizer, const std::string& reader) {
-    return seen_.insert(quantizer).second ? quantizer : reader;
+  std::string of(const std::string& quantizer, const std::string& reader) {
+    if (given_.insert(quantizer).second) return quantizer;
+    std::string name = reader;
+    for (int i = 1; !given_.insert(name).second; ++i) name = reader + "." + std::to_string(i);
+    return name;
   }
-  void next_pass() { seen_.clear(); }
+  void next_pass() { given_.clear(); }
 
  private:
-  std::set<std::string> seen_;
+  std::set<std::string> given_;
 };
 
 }  // namespace fq::detail

@@ -30,11 +30,28 @@ Tensor within_amax(const Tensor& x, const Tensor& amax, const char* function) {
                     [a = bound.data<float>()](float v, auto j) { return scalar::modelopt_mask(v, a[j]); });
 }
 
-Variable record_clipped(std::string_view op, const Variable& x, Tensor y, Tensor mask) {
-  return record(op, std::move(y), {x}, [mask, dtype = x.tensor().dtype()](const Tensor& dy) {
+TracedRange TracedRange::integer(const Amax& amax, const IntFormat& format, bool bias) {
+  if (recorder() == nullptr) return {};
+  return {amax.tensor(),
+          {{"num_bits", std::int64_t{format.bits}},
+           {"unsigned", format.is_unsigned},
+           {"narrow_range", format.narrow_range},
+           {"bias", bias}}};
+}
+
+TracedRange TracedRange::floating(const Amax& amax, bool bias) {
+  if (recorder() == nullptr) return {};
+  return {amax.defined() ? amax.tensor() : Tensor::scalar(448), {{"bias", bias}}};
+}
+
+Variable record_clipped(std::string_view op, const Variable& x, Tensor y, Tensor mask, TracedRange range) {
+  std::vector<Variable> inputs{x};
+  if (range.amax.defined()) inputs.emplace_back(std::move(range.amax));
+  const auto backward = [mask, dtype = x.tensor().dtype()](const Tensor& dy) {
     if (!mask.defined()) return std::vector<Tensor>{dy.to(dtype)};
     return std::vector<Tensor>{apply_mask(dy, mask).to(dtype)};
-  });
+  };
+  return record(op, std::move(y), std::move(inputs), backward, std::move(range.attributes));
 }
 
 }  // namespace fq::detail

@@ -6,7 +6,10 @@
 #include <cstring>
 
 #include "fakequant/core/cpu/channels.h"
+#include "fakequant/core/descriptor_fields.h"
+#include "fakequant/core/format.h"
 #include "fakequant/core/reference/float_blocks.h"
+#include "fakequant/core/trace.h"
 #include "fakequant/core/variable.h"
 
 namespace fq::detail {
@@ -56,7 +59,18 @@ Tensor mask_where(const Tensor& x, const Shape& block, F&& predicate) {
 /// u1, row-major: |x| <= amax (f32, broadcast against x), as compared_with says. A NaN is never within.
 [[nodiscard]] Tensor within_amax(const Tensor& x, const Tensor& amax, const char* function);
 
+/// What a function that quantizes tells whoever traces: its range, an input beside x, and its arguments.
+struct TracedRange {
+  Tensor amax;
+  Attributes attributes;
+
+  /// None when nobody traces. `bias` tells whether x is shifted first.
+  [[nodiscard]] static TracedRange integer(const Amax& amax, const IntFormat& format, bool bias = false);
+  [[nodiscard]] static TracedRange floating(const Amax& amax, bool bias);
+};
+
 /// y on the tape: dy where the mask is set (everywhere without one), +0 elsewhere, in the type of x.
-[[nodiscard]] Variable record_clipped(std::string_view op, const Variable& x, Tensor y, Tensor mask);
+[[nodiscard]] Variable record_clipped(std::string_view op, const Variable& x, Tensor y, Tensor mask,
+                                      TracedRange range = {});
 
 }  // namespace fq::detail

@@ -136,8 +136,8 @@ Result int_cast(const Tensor& input, const IntFormat& format, bool masked) {
   return out;
 }
 
-Variable recorded(std::string_view op, const Variable& x, Result result) {
-  return detail::record_clipped(op, x, std::move(result.y), std::move(result.mask));
+Variable recorded(std::string_view op, const Variable& x, Result result, detail::TracedRange range = {}) {
+  return detail::record_clipped(op, x, std::move(result.y), std::move(result.mask), std::move(range));
 }
 
 void check_e4m3(int exponent, int mantissa) {
@@ -155,9 +155,9 @@ Variable fake_tensor_quant(const Variable& x, const Amax& amax, const Tensor& bi
                            bool is_unsigned, bool narrow_range, bool pass_through_bwd) {
   const Variable v = x.as_float();
   const bool masked = detail::needs_grad({v}) && !pass_through_bwd;
-  return recorded(
-      "fake_tensor_quant", v,
-      integer_quant(v.tensor(), amax, bias, integer_format(num_bits, is_unsigned, narrow_range), masked));
+  const IntFormat format = integer_format(num_bits, is_unsigned, narrow_range);
+  return recorded("fake_tensor_quant", v, integer_quant(v.tensor(), amax, bias, format, masked),
+                  detail::TracedRange::integer(amax, format, bias.defined()));
 }
 
 Tensor scaled_e4m3(const Tensor& x, const Amax& amax, const Tensor& bias, int exponent, int mantissa, bool) {
@@ -170,7 +170,8 @@ Variable scaled_e4m3(const Variable& x, const Amax& amax, const Tensor& bias, in
   check_e4m3(exponent, mantissa);
   const Variable v = x.as_float();
   const bool masked = detail::needs_grad({v}) && !pass_through_bwd;
-  return recorded("scaled_e4m3", v, float_quant(v.tensor(), amax, bias, masked));
+  return recorded("scaled_e4m3", v, float_quant(v.tensor(), amax, bias, masked),
+                  detail::TracedRange::floating(amax, bias.defined()));
 }
 
 Tensor int_cast_ste(const Tensor& x, int num_bits, bool is_unsigned, bool narrow_range) {

@@ -137,7 +137,8 @@ Quantized<Variable> tensor_quant(const Variable& x, const Amax& amax, int num_bi
   auto [codes, scale] = tensor_quant(v.tensor(), amax, num_bits, is_unsigned, narrow_range, output_dtype);
   Tensor mask;
   if (detail::needs_grad({v})) mask = detail::within_amax(v.tensor(), amax.tensor(), kCodes);
-  return {detail::record_clipped(kCodes, v, std::move(codes), std::move(mask)),
+  const auto range = detail::TracedRange::integer(amax, format_of(num_bits, is_unsigned, narrow_range));
+  return {detail::record_clipped(kCodes, v, std::move(codes), std::move(mask), range),
           accepting_gradient(std::move(scale), v)};
 }
 
@@ -151,7 +152,9 @@ Variable legacy_fake_tensor_quant(const Variable& x, const Amax& amax, int num_b
   const Variable v = x.as_float();
   Tensor y = legacy(v.tensor(), amax, format_of(num_bits, is_unsigned, narrow_range)), mask;
   if (detail::needs_grad({v})) mask = detail::within_amax(v.tensor(), amax.tensor(), kLegacy);
-  return detail::record_clipped(kLegacy, v, std::move(y), std::move(mask));
+  return detail::record_clipped(
+      kLegacy, v, std::move(y), std::move(mask),
+      detail::TracedRange::integer(amax, format_of(num_bits, is_unsigned, narrow_range)));
 }
 
 }  // namespace fq::pytorch_quantization

@@ -32,6 +32,7 @@ Exporting::Exporting(Module& model, const Shape& sample, const OnnxExportOptions
   for (std::size_t i = 0; i < calls_.list.size(); ++i) open_shapes_[&calls_.list[i]] = calls_.open_shape(i);
   for (const auto& entry : named_quantizers(model)) quantizers_[entry.quantizer->name()] = entry.quantizer;
   for (const auto& [name, value] : model.named_parameters()) parameters_[value.node().get()] = name;
+  name_codes();
 }
 
 void Exporting::check_model() const {
@@ -69,9 +70,13 @@ void Exporting::emit(const Call& call) {
            "'{}' calls the operator {}, which has no form in ONNX here", call.path, call.op);
 }
 
-std::string Exporting::code_name(const Call& call) {
-  const std::string& quantizer = call.output.quantized()->spec.name;
-  return code_names_.of(quantizer.empty() ? node_name(call) : quantizer, node_name(call));
+void Exporting::name_codes() {
+  CodeNames names;
+  for (const auto& call : calls_.list) {
+    if (call.op != "quantize" || is_constant(call.inputs.at(0))) continue;
+    const std::string& quantizer = call.output.quantized()->spec.name;
+    code_names_[&call] = names.of(quantizer.empty() ? node_name(call) : quantizer, node_name(call));
+  }
 }
 
 const TensorQuantizer& Exporting::quantizer_at(const std::string& path) const {
@@ -95,8 +100,7 @@ QuantizedTensor Exporting::codes_of(const Call& call) const {
 void Exporting::quantize(const Call& call) {
   Value& out = values_[call.output.node().get()];
   const Variable& input = call.inputs.at(0);
-  const bool constant = input.is_leaf() && input.node() != calls_.input.node();
-  if (constant) {
+  if (is_constant(input)) {
     out.codes = codes_of(call);
     return;
   }
@@ -108,10 +112,10 @@ void Exporting::quantize(const Call& call) {
              call.path);
   const Value& from = values_.at(input.node().get());
   out.grid = &spec;
-  out.floats =
-      from.grid != nullptr && same_grid(*from.grid, spec)
-          ? from.floats
-          : add_grid(graph_, options_, floats(input), input.rank(), spec, node_name(call), code_name(call));
+  out.floats = from.grid != nullptr && same_grid(*from.grid, spec)
+                   ? from.floats
+                   : add_grid(graph_, options_,
+                              {floats(input), input.rank(), spec, node_name(call), code_names_.at(&call)});
 }
 
 void Exporting::give(const Call& call, std::string name) {
@@ -124,10 +128,10 @@ void Exporting::give(const Call& call, std::string name) {
   const auto& readers = early_.readers(call.output);
   const auto direct = std::ranges::find(readers, "quantize", &Call::op);
   const std::string name_of_codes = codes == nullptr && direct != readers.end()
-                                        ? code_name(**direct)
+                                        ? code_names_.at(*direct)
                                         : out.grid->name + ".at." + node_name(call);
   out.floats =
-      add_grid(graph_, options_, out.floats, call.output.rank(), *out.grid, node_name(call), name_of_codes);
+      add_grid(graph_, options_, {out.floats, call.output.rank(), *out.grid, node_name(call), name_of_codes});
 }
 
 void Exporting::node(const Call& call, std::string op, std::vector<std::string> inputs,
@@ -166,6 +170,16 @@ std::string Exporting::floats(const Variable& value, Form form) {
     return name = graph_.add("Transpose", known.floats + ".transposed", {known.floats},
                              {{"perm", std::vector<std::int64_t>{1, 0}}});
   return name = add_constant(value, known, form);
+}
+
+std::string Exporting::put_on_grid(const Call& call, const Variable& input, QuantSpec spec) {
+  const Value* from = values_.contains(input.node().get()) ? &values_.at(input.node().get()) : nullptr;
+  if (from == nullptr || (from->floats.empty() && input.is_leaf())) {
+    const NoGrad no_grad;
+    return add_weight(graph_, options_, name_of(input, node_name(call)),
+                      fq::quantize(input.tensor(), spec, false), false);
+  }
+  return add_grid(graph_, options_, {floats(input), input.rank(), spec, node_name(call), node_name(call)});
 }
 
 bool Exporting::ends_in_e4m3(const Variable& value) const {

@@ -50,6 +50,8 @@ class Exporting {
   [[nodiscard]] GraphBuilder& graph() noexcept { return graph_; }
 
   void quantize(const Call& call);
+  /// Floats on the grid of a function that quantizes and dequantizes, a constant's codes computed here.
+  std::string put_on_grid(const Call& call, const Variable& input, QuantSpec spec);
   /// The same value under another variable.
   void alias(const Call& call) {
     values_[call.output.node().get()] = values_.at(call.inputs.at(0).node().get());
@@ -63,11 +65,13 @@ class Exporting {
   };
 
   void check_model() const;
-  void name_parameters();
   void emit(const Call& call);
   void add_ends();
   [[nodiscard]] OnnxValueInfo end(std::string name, const Variable& value, const Shape& open) const;
-  [[nodiscard]] std::string code_name(const Call& quantize);
+  void name_codes();
+  [[nodiscard]] bool is_constant(const Variable& value) const {
+    return value.is_leaf() && value.node() != calls_.input.node();
+  }
   [[nodiscard]] QuantizedTensor codes_of(const Call& call) const;
   std::string add_constant(const Variable& value, Value& known, Form form);
 
@@ -76,10 +80,10 @@ class Exporting {
   Calls calls_;
   EarlyGrids early_;
   GraphBuilder graph_;
-  CodeNames code_names_;
   std::unordered_map<const Node*, Value> values_;
   std::unordered_map<const Node*, std::string> parameters_;
   std::unordered_map<const Call*, Shape> open_shapes_;
+  std::unordered_map<const Call*, std::string> code_names_;  // of those that quantize activations
   std::unordered_map<std::string, TensorQuantizer*> quantizers_;
 };
 
@@ -87,5 +91,9 @@ class Exporting {
 [[nodiscard]] bool emit_operator(Exporting& out, const Call& call);
 /// Linear layers and convolutions.
 void emit_product(Exporting& out, const Call& call);
+/// Functions of the references that a model calls itself.
+void emit_fake_quant(Exporting& out, const Call& call);
+void emit_tensor_quant(Exporting& out, const Call& call);
+void emit_tensor_quant_scale(Exporting& out, const Call& call);
 
 }  // namespace fq::detail

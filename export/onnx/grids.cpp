@@ -59,44 +59,52 @@ struct GridNames {
   GraphBuilder::Attributes attributes;
 };
 
-GridNames add_constants(GraphBuilder& graph, const std::string& base, const Tensor& scale, DType dtype,
-                        int zero_point, int axis) {
-  const Tensor scales = scale.reshape(axis < 0 ? Shape{} : Shape{scale.numel()});
-  GridNames out{graph.constant(base + ".scale", scales),
-                graph.constant(base + ".zero_point", zero_points(dtype, scales.shape(), zero_point)),
-                {}};
+GridNames add_constants(GraphBuilder& graph, const GridInput& input, const Stored& stored) {
+  const int axis = scale_axis(input.spec, input.rank, input.path);
+  graph.needs_opset(stored.opset);
+  const std::string base = input.spec.name.empty() ? input.path : input.spec.name;
+  const Tensor scales = input.spec.scale.reshape(axis < 0 ? Shape{} : Shape{input.spec.scale.numel()});
+  GridNames out{
+      graph.constant(base + ".scale", scales),
+      graph.constant(base + ".zero_point", zero_points(stored.dtype, scales.shape(), stored.zero_point)),
+      {}};
   if (axis >= 0) out.attributes.emplace_back("axis", std::int64_t{axis});
   return out;
 }
 
 /// The lowest code of a narrow range is one that the engine's own saturation would give.
-std::string without_lowest(GraphBuilder& graph, const std::string& floats, const QuantSpec& spec,
-                           const std::string& path) {
+std::string without_lowest(GraphBuilder& graph, const GridInput& input) {
+  const QuantSpec& spec = input.spec;
   if (!spec.format.is_integer() || !spec.format.integer().narrow_range || spec.format.integer().is_unsigned)
-    return floats;
+    return input.floats;
   FQ_CHECK(spec.scale.numel() == 1, "export_onnx",
-           "'{}' leaves out the lowest code and has {} ranges: give it one, or the "
-           "full range",
-           path, spec.scale.numel());
-  const std::string low =
-      graph.constant(spec.name + ".lowest", Tensor::scalar(spec.scale.item() * spec.format.lower()));
-  return graph.add("Max", path + ".clip", {floats, low});
+           "'{}' leaves out the lowest code and has {} ranges: give it one, or the full range", input.path,
+           spec.scale.numel());
+  const std::string name = (spec.name.empty() ? input.path : spec.name) + ".lowest";
+  return graph.add(
+      "Max", input.path + ".clip",
+      {input.floats, graph.constant(name, Tensor::scalar(spec.scale.item() * spec.format.lower()))});
+}
+
+std::string add_quantize(GraphBuilder& graph, const GridInput& input, const GridNames& grid) {
+  return graph.add("QuantizeLinear", input.codes, {without_lowest(graph, input), grid.scale, grid.zero_point},
+                   grid.attributes, input.codes);
 }
 
 }  // namespace
 
-std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, const std::string& floats,
-                     int rank, const QuantSpec& spec, const std::string& path, const std::string& codes) {
-  const Stored stored = stored_activation(spec, options.target, path);
-  const int axis = scale_axis(spec, rank, path);
-  graph.needs_opset(stored.opset);
-  const std::string base = spec.name.empty() ? path : spec.name;
-  const auto grid = add_constants(graph, base, spec.scale, stored.dtype, stored.zero_point, axis);
-  const std::string input = without_lowest(graph, floats, spec, path);
-  const std::string q =
-      graph.add("QuantizeLinear", codes, {input, grid.scale, grid.zero_point}, grid.attributes, codes);
-  return graph.add("DequantizeLinear", codes + ".dequantize", {q, grid.scale, grid.zero_point},
-                   grid.attributes, codes + ".floats");
+std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input) {
+  const Stored stored = stored_activation(input.spec, options.target, input.path);
+  const GridNames grid = add_constants(graph, input, stored);
+  const std::string q = add_quantize(graph, input, grid);
+  return graph.add("DequantizeLinear", input.codes + ".dequantize", {q, grid.scale, grid.zero_point},
+                   grid.attributes, input.codes + ".floats");
+}
+
+std::string add_codes(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input) {
+  Stored stored = stored_activation(input.spec, options.target, input.path);
+  if (stored.zero_point != 0) stored = {DType::i8, 0, stored.opset};
+  return add_quantize(graph, input, add_constants(graph, input, stored));
 }
 
 }  // namespace fq::detail

@@ -10,9 +10,20 @@
 
 namespace fq::detail {
 
-/// Adds the pair that puts floats on the grid of an activation; `codes` names the tensor between. Returns the
-/// floats behind it. Throws ArgumentError, naming `path`, for what the target cannot do.
-std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, const std::string& floats,
-                     int rank, const QuantSpec& spec, const std::string& path, const std::string& codes);
+/// An activation that goes to codes.
+struct GridInput {
+  std::string floats;
+  int rank;
+  const QuantSpec& spec;
+  std::string path;   ///< of who asks, for messages
+  std::string codes;  ///< what to call the codes
+};
+
+/// Adds the node that makes codes and the one that makes floats of them. Returns the latter's output. Throws
+/// ArgumentError, naming the path, for what the target cannot do.
+std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input);
+/// Adds the first of them only, for codes that are given out: signed ones are signed in the graph. Returns
+/// the codes.
+std::string add_codes(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input);
 
 }  // namespace fq::detail

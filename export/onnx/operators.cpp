@@ -190,6 +190,11 @@ const std::map<std::string_view, Emit>& forms() {
       {"batch_norm", batch_norm},
       {"layer_norm", layer_norm},
       {"embedding", embedding},
+      {"fake_tensor_quant", emit_fake_quant},
+      {"legacy_fake_tensor_quant", emit_fake_quant},
+      {"scaled_e4m3", emit_fake_quant},
+      {"tensor_quant", emit_tensor_quant},
+      {"tensor_quant_scale", emit_tensor_quant_scale},
   };
   return all;
 }
