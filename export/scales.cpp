@@ -1,11 +1,14 @@
 #include "fakequant/export/scales.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/io/atomic_file.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/io/state_file.h"
+#include "fakequant/export/layer_sums.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/layers/sequential_quantizer.h"
 
 namespace fq {
 namespace {
@@ -56,30 +59,85 @@ json quantizer_json(const NamedQuantizer& entry) {
   return out;
 }
 
+/// Weights by their quantizer.
+std::map<const TensorQuantizer*, Shape> weight_shapes(Module& model) {
+  std::map<const TensorQuantizer*, Shape> out;
+  for (const auto& [path, module] : model.named_modules()) {
+    const auto* quant = dynamic_cast<QuantModule*>(module);
+    if (quant == nullptr || quant->weight_quantizer() == nullptr) continue;
+    for (const auto* part : quantizer_parts(*quant->weight_quantizer()))
+      out[part] = quant->quantized_weight().shape();
+  }
+  return out;
+}
+
+void add_shapes(json& entry, const TensorQuantizer& q, const Shape& weight) {
+  entry["shape"] = weight;
+  if (!has_scales(q)) return;
+  const bool one = entry["scale"].is_number();
+  const auto by =
+      one ? Granularity::per_tensor() : q.descriptor().granularity(static_cast<int>(weight.size()));
+  entry["block"] = by.block_shape(weight);
+  entry["scale_shape"] = by.scale_shape(weight);
+}
+
+json layer_json(const std::string& name, const LayerSums& sums) {
+  json out{{"name", name}, {"sum_scale", values_json(sums.scale)}};
+  if (sums.bias.defined()) out["bias_codes"] = sums.bias.to_vector<std::int32_t>();
+  return out;
+}
+
+using Layers = std::vector<std::pair<std::string, LayerSums>>;
+
+Layers layers_of(Module& model) {
+  Layers out;
+  for (const auto& [path, module] : model.named_modules())
+    if (const auto sums = layer_sums(*module)) out.emplace_back(path, *sums);
+  return out;
+}
+
+std::string below(const std::string& path, const char* name) {
+  return path.empty() ? name : path + "/" + name;
+}
+
 }  // namespace
 
-json scales_json(Module& model) {
-  json quantizers = json::array();
-  for_each_quantizer(model,
-                     [&](const NamedQuantizer& entry) { quantizers.push_back(quantizer_json(entry)); });
-  return {{"format", "fakequant-scales"}, {"version", 1}, {"quantizers", std::move(quantizers)}};
+json scales_json(Module& model, const ClipCounts& clips) {
+  json quantizers = json::array(), layers = json::array();
+  const auto weights = weight_shapes(model);
+  for_each_quantizer(model, [&](const NamedQuantizer& entry) {
+    json& out = quantizers.emplace_back(quantizer_json(entry));
+    if (const auto w = weights.find(entry.quantizer); w != weights.end())
+      add_shapes(out, *entry.quantizer, w->second);
+    if (const auto found = clips.find(entry.quantizer->name()); found != clips.end())
+      out.update({{"clipped", found->second.clipped}, {"count", found->second.count}});
+  });
+  for (const auto& [path, sums] : layers_of(model)) layers.push_back(layer_json(path, sums));
+  return {{"format", "fakequant-scales"},
+          {"version", 1},
+          {"quantizers", std::move(quantizers)},
+          {"layers", std::move(layers)}};
 }
 
-void save_scales_json(const std::string& path, Module& model) {
-  write_file(path, scales_json(model).dump(2) + "\n");
+void save_scales_json(const std::string& path, Module& model, const ClipCounts& clips) {
+  write_file(path, scales_json(model, clips).dump(2) + "\n");
 }
 
-void save_scales_h5(const std::string& path, Module& model) {
+void save_scales_h5(const std::string& path, Module& model, const ClipCounts& clips) {
   StateDict state;
-  state.set_attribute("scales", scales_json(model));
+  state.set_attribute("scales", scales_json(model, clips));
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {
     const TensorQuantizer& q = *entry.quantizer;
     if (!has_scales(q)) return;
     const QuantSpec spec = q.spec();
-    state.set(entry.name + "/amax", spec.amax);
-    state.set(entry.name + "/scale", spec.scale);
-    state.set(entry.name + "/zero_point", Tensor::scalar(q.zero_point(), DType::i32));
+    state.set(below(entry.name, "amax"), spec.amax);
+    state.set(below(entry.name, "scale"), spec.scale);
+    state.set(below(entry.name, "zero_point"), Tensor::scalar(q.zero_point(), DType::i32));
   });
+  for (const auto& [name, sums] : layers_of(model)) {
+    state.set(below(name, "sum_scale"), sums.scale);
+    if (sums.bias.defined()) state.set(below(name, "bias_codes"), sums.bias);
+  }
   save_state(path, state, "scales");
 }
 

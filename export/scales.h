@@ -5,26 +5,35 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "fakequant/export/clip_counts.h"
 #include "fakequant/layers/module.h"
 
 namespace fq {
 
-/// `{"format": "fakequant-scales", "version": 1, "quantizers": [{"name", "aliases", "enabled", "format",
-/// "granularity",
-///   "amax", "scale", "zero_point"}, ..]}`. `name` is the path of the module and its quantizer; `format` is
-/// `{"type": "int", "bits", "unsigned", "narrow_range"}` or `{"type": "float", "exponent", "mantissa"}`;
-/// `granularity` is "tensor", `{"axis": n}` or `{"blocks": block_sizes of the descriptor}`; amax and scale
-/// are numbers, or lists of one number a channel or block, row-major. A value q stands for (q -
-/// zero_point_stored) * scale, where stored codes are q + zero_point. `dynamic` quantizers have no scale, and
-/// amax only where it is the range of a whole tensor in blocks. Throws ArgumentError naming an enabled
-/// quantizer that was not calibrated.
-[[nodiscard]] nlohmann::json scales_json(Module& model);
+/// `{"format": "fakequant-scales", "version": 1, "quantizers": [..], "layers": [..]}`.
+///
+/// A quantizer is `{"name", "aliases", "enabled", "format", "granularity", "dynamic", "zero_point", "amax",
+/// "scale"}`. `name` is the path of the module and its quantizer; `format` is `{"type": "int", "bits",
+/// "unsigned", "narrow_range"}` or `{"type": "float", "exponent", "mantissa"}`; `granularity` is "tensor",
+/// `{"axis": n}` or `{"blocks": block_sizes of the descriptor}`; amax and scale are numbers, or lists of one
+/// number a channel or block, row-major. A value q stands for (stored code - zero_point) * scale, where the
+/// stored code is q + zero_point. `dynamic` quantizers have no scale, and amax only where it is the range of
+/// a whole tensor in blocks. Those of weights have the `shape` of the weight, and where they have scales the
+/// `block` (elements along each axis that share one) and the `scale_shape` in which scales lie. Those in
+/// `clips` have `clipped` and `count`.
+///
+/// A layer is `{"name", "sum_scale", "bias_codes"}`: `layer_sums`, of those that have them; `bias_codes` only
+/// of those with a bias.
+///
+/// Throws ArgumentError naming an enabled quantizer that was not calibrated.
+[[nodiscard]] nlohmann::json scales_json(Module& model, const ClipCounts& clips = {});
 
 /// Writes `scales_json` as text. The file is written beside, synced and renamed. Throws FileError,
 /// SystemError.
-void save_scales_json(const std::string& path, Module& model);
+void save_scales_json(const std::string& path, Module& model, const ClipCounts& clips = {});
 /// Writes datasets `<quantizer>/amax`, `<quantizer>/scale` (f32) and `<quantizer>/zero_point` (i32) for each
-/// enabled quantizer with amax, and the JSON above as the attribute "scales", as one of our HDF5 files.
-void save_scales_h5(const std::string& path, Module& model);
+/// enabled quantizer with amax, `<layer>/sum_scale` (f32) and `<layer>/bias_codes` (i32), and the JSON above
+/// as the attribute "scales", as one of our HDF5 files.
+void save_scales_h5(const std::string& path, Module& model, const ClipCounts& clips = {});
 
 }  // namespace fq

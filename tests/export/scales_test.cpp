@@ -1,5 +1,6 @@
 #include "fakequant/export/scales.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include <gtest/gtest.h>
@@ -75,6 +76,68 @@ TEST(Scales, LearnedRangesAreThoseInForce) {
   Variable range = dynamic_cast<TensorQuantizer&>(model->at("fc.input_quantizer")).learned_amax();
   range.mutable_tensor().mutable_data<float>()[0] = 3;
   EXPECT_EQ(scales_of(*model, "fc.input_quantizer")["amax"], 3.0);
+}
+
+TEST(Scales, WeightsHaveShapesAndLayersTheirBiasCodes) {
+  auto model = quantized_layer(R"({"preset": "int8"})");
+  const json weight = scales_of(*model, "fc.weight_quantizer");
+  EXPECT_EQ(weight["shape"], json({2, 6}));
+  EXPECT_EQ(weight["block"], json({1, 6}));
+  EXPECT_EQ(weight["scale_shape"], json({2, 1}));
+  EXPECT_FALSE(scales_of(*model, "fc.input_quantizer").contains("shape"));
+  const json layers = scales_json(*model)["layers"];
+  ASSERT_EQ(layers.size(), 1u);
+  EXPECT_EQ(layers[0]["name"], "fc");
+  const auto& bias = dynamic_cast<QuantLinear&>(model->at("fc")).bias().tensor();
+  for (std::size_t c = 0; c < 2; ++c)
+    EXPECT_EQ(layers[0]["bias_codes"][c].get<float>(),
+              std::nearbyint(bias.data<float>()[c] / layers[0]["sum_scale"][c].get<float>()));
+  auto blocks = quantized_layer(
+      R"({"rules": [{"pattern": "*weight_quantizer", "num_bits": 4, "block_sizes": {"-1": 4}}]})");
+  EXPECT_EQ(scales_of(*blocks, "fc.weight_quantizer")["scale_shape"], json({2, 2}));
+  EXPECT_EQ(scales_of(*blocks, "fc.weight_quantizer")["block"], json({1, 4}));
+  EXPECT_TRUE(scales_json(*blocks)["layers"].empty());
+}
+
+TEST(Scales, ClippedValuesAreCountedOnce) {
+  auto model = quantized_layer(R"({"preset": "int8", "target": "none"})");
+  dynamic_cast<QuantLinear&>(model->at("fc"))
+      .quantized_weight()
+      .mutable_tensor()
+      .copy_from(Tensor::full({2, 6}, 14.5));  // the ranges are 14 and 21
+  model->eval();
+  ClipCounter counter(*model);
+  {
+    const RecordScope scope(counter);
+    const NoGrad no_grad;
+    for (int batch = 0; batch < 2; ++batch)
+      (void)(*model)(Variable(Tensor::from({2.0f, 2.1f, -2.1f, 0.0f, -2.0f, 1e30f}, {1, 6}))).tensor();
+  }
+  const json all = scales_json(*model, counter.counts());
+  json entries;
+  for (const auto& entry : all["quantizers"]) entries[entry["name"].get<std::string>()] = entry;
+  EXPECT_EQ(entries["fc.input_quantizer"]["clipped"], 6);
+  EXPECT_EQ(entries["fc.input_quantizer"]["count"], 12);
+  EXPECT_EQ(entries["fc.weight_quantizer"]["clipped"], 6);
+  EXPECT_EQ(entries["fc.weight_quantizer"]["count"], 12);
+  EXPECT_FALSE(entries["fc.output_quantizer"].contains("clipped"));
+}
+
+TEST(Scales, WhatAPendingReluRemovesIsNotClipped) {
+  auto model = test::residual_net();
+  const Tensor x = test::random_tensor({4, 1, 8, 8}, -1, 1);
+  quantize(*model, QuantConfig::parse(R"({"preset": "int8"})"), x.shape());
+  test::observe(*model, x);
+  ClipCounter counter(*model);
+  {
+    const RecordScope scope(counter);
+    const NoGrad no_grad;
+    (void)(*model)(Variable(x)).tensor();
+  }
+  for (const auto& [name, clip] : counter.counts()) {
+    EXPECT_GT(clip.count, 0) << name;
+    EXPECT_LT(clip.clipped * 100, clip.count) << name;  // ranges are those of the float network
+  }
 }
 
 }  // namespace

@@ -1,0 +1,61 @@
+#include "fakequant/export/layer_sums.h"
+
+#include "fakequant/core/ops/code_products.h"
+#include "fakequant/layers/quant_modules.h"
+#include "fakequant/layers/sequential_quantizer.h"
+
+namespace fq {
+namespace {
+
+struct Product {
+  std::int64_t channels, terms;
+  Variable bias;
+};
+
+std::optional<Product> product_of(const Module& layer) {
+  if (const auto* linear = dynamic_cast<const Linear*>(&layer))
+    return Product{linear->weight().dim(0), linear->weight().dim(1), linear->bias()};
+  const auto* conv = dynamic_cast<const Conv*>(&layer);
+  if (conv == nullptr) return {};
+  const bool transposed = conv->channel_axis() == 1;
+  const std::int64_t groups = transposed ? conv->options().groups : 1;
+  const std::int64_t rows = conv->weight().dim(conv->channel_axis()) * groups;
+  return Product{conv->out_channels(), conv->weight().numel() / rows, conv->bias()};
+}
+
+bool gives_codes(const TensorQuantizer& q) {
+  return q.enabled() && q.quantizing() && q.arithmetic() == Arithmetic::deployed &&
+         q.descriptor().needs_amax() && !q.descriptor().has_dynamic_blocks();
+}
+
+/// Codes of no element: what products ask is how they are quantized.
+Variable input_codes(const QuantModule& layer) {
+  const auto inputs = layer.input_quantizers();
+  if (inputs.size() != 1) return {};
+  const TensorQuantizer& q = *quantizer_parts(*inputs[0]).back();
+  if (!inputs[0]->enabled() || !gives_codes(q)) return {};
+  const QuantSpec spec = q.spec();
+  return Variable(QuantizedTensor{Tensor::empty({0}, spec.format.code_dtype()), spec, {}});
+}
+
+}  // namespace
+
+std::optional<LayerSums> layer_sums(Module& layer) {
+  const auto* quant = dynamic_cast<QuantModule*>(&layer);
+  const auto product = product_of(layer);
+  if (quant == nullptr || !product || quant->weight_quantizer() == nullptr) return {};
+  const NoGrad no_grad;
+  const Variable x = input_codes(*quant);
+  if (!x.defined()) return {};
+  const Variable w = quant->weight_quantizer()->weight(quant->quantized_weight());
+  const int axis = quant->weight_axis();
+  if (detail::code_kind(x, w, axis) != detail::CodeKind::integers) return {};
+  const QuantizedTensor &a = *x.quantized(), &b = *w.quantized();
+  LayerSums out{detail::product_scale(a, b, axis, product->channels), {}};
+  if (product->bias.defined())
+    out.bias = bias_codes(product->bias.tensor(), out.scale,
+                          detail::largest_sum(a, b, product->terms, "layer_sums"));
+  return out;
+}
+
+}  // namespace fq
