@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
@@ -49,8 +50,17 @@ const std::vector<ExportFormat>& export_formats() {
   static const std::vector<ExportFormat> table = {
       {"scales", "FOLDER/scales.json and .h5, or PREFIX_scales.json and .h5", false, export_scales},
       {"onnx", "FILE.onnx, a graph of QuantizeLinear and DequantizeLinear nodes", true, export_onnx_file},
+      {"trt-cache", "FILE, or FOLDER/calibration.cache", false, export_tensorrt_cache},
   };
   return table;
+}
+
+std::string file_for(const Flags& flags, const std::string& name) {
+  namespace fs = std::filesystem;
+  const std::string output = flags.text("output");
+  std::error_code error;
+  if (output.ends_with('/')) fs::create_directories(output, error);
+  return fs::is_directory(output, error) ? (fs::path(output) / name).lexically_normal().string() : output;
 }
 
 FlagSet export_flags() {
@@ -61,11 +71,16 @@ FlagSet export_flags() {
       .argument("checkpoint", "FILE", "a calibrated checkpoint")
       .value("output,o", "OUTPUT", "a file, a folder, or the beginning of names, by the format", ".")
       .value("format,f", "NAME", formats.c_str(), std::string(export_formats().front().name));
+  add_data_flags(set, "test");
   set.group("ONNX")
       .value("target", "NAME",
              "ort or tensorrt: the engine whose rules the graph follows; the model's own where left out", "")
       .value("opset", "N", "operator set, 13 to 24; 0: the oldest that has all that the graph needs", "0")
       .toggle("emulate", "write types that ONNX Runtime has no kernels for as others of equal values");
+  set.group("trt-cache")
+      .value("calibrator", "NAME", "whose cache it passes for: entropy (what trtexec takes) or minmax",
+             "entropy")
+      .value("trt-version", "NUMBER", "of the header line: 8601 is TensorRT 8.6.1", "8601");
   add_general_flags(set);
   return set;
 }

@@ -3,6 +3,7 @@
 /// The forms in which `export` writes a network.
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,7 +25,11 @@ struct ExportFormat {
 /// The first is the default.
 [[nodiscard]] const std::vector<ExportFormat>& export_formats();
 
+/// --output as a file: a folder, or "out/", which is made, gives out/name.
+[[nodiscard]] std::string file_for(const Flags& flags, const std::string& name);
+
 nlohmann::ordered_json export_scales(Network& network, const Flags& flags, Output& output);
 nlohmann::ordered_json export_onnx_file(Network& network, const Flags& flags, Output& output);
+nlohmann::ordered_json export_tensorrt_cache(Network& network, const Flags& flags, Output& output);
 
 }  // namespace fq::cli

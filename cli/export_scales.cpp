@@ -1,31 +1,43 @@
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/data.h"
+#include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/export_formats.h"
+#include "fakequant/core/trace.h"
 #include "fakequant/export/scales.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq::cli {
 namespace {
 
-/// "out/" and folders give out/scales, anything else is the beginning of the names: "a/int8" gives
-/// a/int8_scales.
-std::string prefix_of(const std::string& output) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (output.ends_with('/')) fs::create_directories(output, error);
-  if (fs::is_directory(output, error)) return (fs::path(output) / "scales").lexically_normal().string();
-  return output + "_scales";
+/// Anything but a folder is the beginning of the names: "a/int8" gives a/int8_scales.
+std::string prefix_of(const Flags& flags) {
+  const std::string file = file_for(flags, "scales");
+  return file == flags.text("output") ? file + "_scales" : file;
+}
+
+/// Of the samples of --data; none without it.
+ClipCounts clip_counts(Network& network, const Flags& flags, Output& output) {
+  if (!flags.given("data")) return {};
+  const auto data = open_data(flags, flags.text("split"), 0, false);
+  check_fits(network, *data, "export");
+  ClipCounter counter(*network.module);
+  const RecordScope scope(counter);
+  for_each_batch(
+      network, data, flags.integer("batch", 1, 1 << 20), [](const Batch&, const Variable&) {}, output,
+      "export");
+  return counter.counts();
 }
 
 }  // namespace
 
 nlohmann::ordered_json export_scales(Network& network, const Flags& flags, Output& output) {
-  const std::string prefix = prefix_of(flags.text("output"));
-  save_scales_json(prefix + ".json", *network.module);
-  save_scales_h5(prefix + ".h5", *network.module);
+  const ClipCounts clips = clip_counts(network, flags, output);
+  const std::string prefix = prefix_of(flags);
+  save_scales_json(prefix + ".json", *network.module, clips);
+  save_scales_h5(prefix + ".h5", *network.module, clips);
   const auto count = named_quantizers(*network.module).size();
   output.line(fmt::format("scales of {} quantizers in {}.json and {}.h5", count, prefix, prefix));
   return {{"files", {prefix + ".json", prefix + ".h5"}}, {"quantizers", count}};

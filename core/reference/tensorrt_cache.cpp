@@ -17,10 +17,16 @@ float calibration_cache_scale(std::string_view entry) {
   return std::bit_cast<float>(word);
 }
 
+std::string calibration_cache_entry_of_scale(float scale) {
+  FQ_CHECK(scale >= 0 && std::isfinite(scale), "calibration_cache_entry",
+           "the scale is {}: it must be finite and not negative", scale);
+  return fmt::format("{:08x}", std::bit_cast<std::uint32_t>(scale));
+}
+
 std::string calibration_cache_entry(float amax) {
   FQ_CHECK(amax >= 0 && std::isfinite(amax), "calibration_cache_entry",
            "amax is {}: it must be finite and not negative", amax);
-  return fmt::format("{:08x}", std::bit_cast<std::uint32_t>(amax / 127.0f));
+  return calibration_cache_entry_of_scale(amax / 127.0f);
 }
 
 }  // namespace fq::tensorrt

@@ -1,0 +1,40 @@
+#pragma once
+
+/// TensorRT's calibration cache: text, a header line, then `name: scale` for each tensor, the scale as in
+/// core/reference/tensorrt_cache.h. For implicit quantization, which TensorRT needs for its DLA.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fakequant/layers/module.h"
+
+namespace fq {
+
+/// Scales of tensors, in the order of the file.
+struct TensorrtCache {
+  std::string header;  ///< "TRT-8601-EntropyCalibration2"
+  std::vector<std::pair<std::string, float>> scales;
+};
+
+/// The calibrator whose cache it passes for: TensorRT takes a cache of the one it is built with only, and
+/// trtexec is built with `entropy2`.
+enum class TensorrtCalibrator : unsigned char { entropy2, min_max };
+/// "TRT-8601-EntropyCalibration2", "TRT-8601-MinMaxCalibration". TensorRT 8.6.1 is 8601, 10.3.0 is 100300.
+[[nodiscard]] std::string tensorrt_cache_header(TensorrtCalibrator calibrator = TensorrtCalibrator::entropy2,
+                                                int version = 8601);
+
+/// An entry for each quantizer of an activation and each of its aliases, under its path: the scale in force,
+/// bit for bit. Weights have none: TensorRT takes their largest magnitudes, per output channel. Throws
+/// ArgumentError naming the quantizer and what the cache takes, which is signed 8-bit integers, one range a
+/// tensor, and weights of 8-bit integers; for quantizers that were not calibrated, and when there are none.
+[[nodiscard]] TensorrtCache tensorrt_cache(Module& model, std::string header = tensorrt_cache_header());
+
+/// Writes it beside, synced, renamed. Throws FileError, SystemError as AtomicFile, ArgumentError for names or
+/// a header that a line cannot hold.
+void save_tensorrt_cache(const std::string& path, const TensorrtCache& cache);
+/// Takes any header line. Throws FileError naming the line that is not `name: hhhhhhhh`, has a scale that is
+/// negative or not finite, or repeats a name; and for a file of more than 64 MiB.
+[[nodiscard]] TensorrtCache load_tensorrt_cache(const std::string& path);
+
+}  // namespace fq

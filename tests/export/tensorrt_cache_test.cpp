@@ -1,0 +1,137 @@
+#include "fakequant/export/tensorrt_cache.h"
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/error.h"
+#include "layers/networks.h"
+
+namespace fq {
+namespace {
+
+std::string path_of(const std::string& name) {
+  return (std::filesystem::temp_directory_path() / ("fakequant_cache_" + name)).string();
+}
+
+std::shared_ptr<Graph> calibrated(const char* config) {
+  auto model = test::residual_net();
+  const Tensor x = test::random_tensor({4, 1, 8, 8}, -1, 1);
+  quantize(*model, QuantConfig::parse(config), x.shape());
+  test::observe(*model, x);
+  return model;
+}
+
+std::string error_of(const char* config) {
+  auto model = calibrated(config);
+  try {
+    (void)tensorrt_cache(*model);
+  } catch (const ArgumentError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(TensorrtCacheFile, HoldsTheScalesInForceBitForBit) {
+  for (const char* scale : {"free", "pow2"}) {
+    auto model = calibrated(
+        (std::string(R"({"preset": "int8", "target": "tensorrt", "scale": ")") + scale + "\"}").c_str());
+    dynamic_cast<TensorQuantizer&>(model->at("fc.input_quantizer")).set_amax(Tensor::scalar(0));  // the floor
+    const TensorrtCache cache = tensorrt_cache(*model);
+    save_tensorrt_cache(path_of("whole"), cache);
+    const TensorrtCache back = load_tensorrt_cache(path_of("whole"));
+    EXPECT_EQ(back.header, "TRT-8601-EntropyCalibration2");
+    EXPECT_EQ(back.scales, cache.scales);
+    std::map<std::string, float> by_name(back.scales.begin(), back.scales.end());
+    std::size_t names = 0;
+    for (const auto& [name, q, aliases] : named_quantizers(*model)) {
+      if (name.find("weight") != std::string::npos || !q->enabled()) continue;
+      auto paths = aliases;
+      paths.push_back(name);
+      for (const auto& path : paths)
+        EXPECT_EQ(by_name.at(path), static_cast<float>(q->scale().item())) << path;
+      names += paths.size();
+    }
+    EXPECT_EQ(names, back.scales.size());
+    EXPECT_GT(by_name.at("fc.input_quantizer"), 0);
+  }
+}
+
+TEST(TensorrtCacheFile, HeaderNamesVersionAndCalibrator) {
+  EXPECT_EQ(tensorrt_cache_header(TensorrtCalibrator::min_max, 100300), "TRT-100300-MinMaxCalibration");
+  EXPECT_THROW((void)tensorrt_cache_header(TensorrtCalibrator::entropy2, 0), ArgumentError);
+}
+
+TEST(TensorrtCacheFile, SaysWhatItTakes) {
+  for (const auto& [config, named] : std::vector<std::pair<const char*, const char*>>{
+           {R"({"preset": "int8", "target": "ort"})", "uint8"},
+           {R"({"preset": "fp8", "target": "tensorrt"})", "e4m3"},
+           {R"({"preset": "w4a4", "target": "tensorrt"})", "int4"},
+           {R"({"preset": "w4a8", "target": "tensorrt"})", "quantizes weights"},
+           {R"({"preset": "mxint8", "target": "tensorrt"})", "block"},
+           {R"({"preset": "int8_weight_only"})", "no activation"},
+           {R"({"preset": "int8", "target": "tensorrt", "rules": [
+               {"pattern": "fc.input_quantizer", "dynamic": true}]})",
+            "from each input"}}) {
+    const std::string message = error_of(config);
+    EXPECT_NE(message.find(named), std::string::npos) << config << ": " << message;
+    EXPECT_NE(message.find("int8 activations"), std::string::npos) << config << ": " << message;
+  }
+  auto model = test::residual_net();
+  quantize(*model, QuantConfig::parse(R"({"preset": "int8", "target": "tensorrt"})"), {1, 1, 8, 8});
+  EXPECT_THROW((void)tensorrt_cache(*model), ArgumentError);
+}
+
+TensorrtCache load_text(const std::string& text) {
+  std::ofstream(path_of("text"), std::ios::binary) << text;
+  return load_tensorrt_cache(path_of("text"));
+}
+
+TEST(TensorrtCacheFile, TakesAnyHeaderAndNamesWithColons) {
+  const TensorrtCache cache = load_text("1\r\na: b: 3f800000\r\n\r\nc: 00000000");
+  EXPECT_EQ(cache.header, "1");
+  EXPECT_EQ(cache.scales, (std::vector<std::pair<std::string, float>>{{"a: b", 1.0f}, {"c", 0.0f}}));
+  EXPECT_TRUE(load_text("TRT-8601-EntropyCalibration2").scales.empty());
+}
+
+TEST(TensorrtCacheFile, NamesTheLineThatIsNone) {
+  for (const char* text :
+       {"", "\n", "h\nx", "h\nx:3f800000", "h\n: 3f800000", "h\nx: 3f80000", "h\nx: bf800000",
+        "h\nx: 7f800000", "h\nx: 7fc00000", "h\nx: 3f800000\nx: 3f800000", "h\nx: 3f800000 "})
+    EXPECT_THROW((void)load_text(text), FileError) << text;
+  EXPECT_THROW((void)load_tensorrt_cache(path_of("nowhere")), FileError);
+  EXPECT_THROW((void)load_tensorrt_cache("/"), FileError);
+  try {
+    (void)load_text("h\na: 3f800000\nb = 1\n");
+    FAIL() << "no error";
+  } catch (const FileError& error) {
+    EXPECT_NE(std::string(error.what()).find("text:3: "), std::string::npos) << error.what();
+  }
+}
+
+TEST(TensorrtCacheFile, RefusesLinesThatAreNone) {
+  EXPECT_THROW(save_tensorrt_cache(path_of("bad"), {"", {}}), ArgumentError);
+  EXPECT_THROW(save_tensorrt_cache(path_of("bad"), {"h", {{"a\nb", 1.0f}}}), ArgumentError);
+  EXPECT_THROW(save_tensorrt_cache(path_of("bad"), {"h", {{"a", -1.0f}}}), ArgumentError);
+  EXPECT_THROW(save_tensorrt_cache("/no/such/folder/a.cache", {"h", {}}), FileError);
+  EXPECT_FALSE(std::filesystem::exists(path_of("bad")));
+}
+
+TEST(TensorrtCacheFile, ChangedFilesEndInFileErrorsOnly) {
+  const std::string whole = "TRT-8601-EntropyCalibration2\nconv1.input_quantizer: 3c010a14\nfc: 3f800000\n";
+  std::mt19937 random(1);
+  for (int i = 0; i < 600; ++i) {
+    std::string text = whole.substr(0, i % 3 == 0 ? random() % whole.size() : whole.size());
+    for (unsigned changes = random() % 4; changes > 0 && !text.empty(); --changes)
+      text[random() % text.size()] = static_cast<char>(random());
+    try {
+      (void)load_text(text);
+    } catch (const FileError&) {
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fq
