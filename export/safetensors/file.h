@@ -1,0 +1,64 @@
+#pragma once
+
+/// safetensors files: a header of JSON, then the bytes of tensors. Written by ourselves and read from anyone.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fakequant/core/tensor.h"
+
+namespace fq {
+
+/// Tensors by name, in any order.
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+/// Writes the bytes that the reference's writer gives: tensors by dtype, the widest first, then by name; the
+/// header padded with spaces to a multiple of 8. f64 to bf16, i8 to i64, u8, u16, f8_* and f4_e2m1 have types
+/// there; integers of fewer than 8 bits have none, pack them as u8. Beside, synced, renamed. Throws
+/// ArgumentError for other types, an odd last axis of f4_e2m1, a name that is empty, "__metadata__", not
+/// UTF-8 or there twice; FileError, SystemError as AtomicFile.
+void save_safetensors(const std::string& path, const NamedTensors& tensors,
+                      const std::map<std::string, std::string>& metadata = {});
+
+/// One tensor of a file.
+struct SafetensorsEntry {
+  std::string name;
+  std::string dtype;  ///< as the file says: "F32", "F8_E4M3"
+  Shape shape;
+  std::int64_t begin = 0, end = 0;  ///< bytes, from the end of the header
+};
+
+/// The header of a file, and its tensors when they are asked for: a file that does not fit into memory can be
+/// read one tensor at a time.
+class SafetensorsFile {
+ public:
+  /// Checks all of the header. Throws FileError for a file that is none: a header longer than the file or
+  /// than 100 MB, text that is not JSON of just this structure, a type that the format has not, sizes that do
+  /// not fit each other, tensors that overlap, leave a hole, or do not end with the file; names twice. What
+  /// is allocated is bounded by the length of the header.
+  explicit SafetensorsFile(const std::string& path);
+  ~SafetensorsFile();
+  SafetensorsFile(SafetensorsFile&&) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
+
+  /// In the order of their bytes.
+  [[nodiscard]] const std::vector<SafetensorsEntry>& entries() const noexcept;
+  [[nodiscard]] const std::map<std::string, std::string>& metadata() const noexcept;
+  [[nodiscard]] bool contains(std::string_view name) const;
+  /// Throws ArgumentError naming the nearest names.
+  [[nodiscard]] const SafetensorsEntry& entry(std::string_view name) const;
+  /// Reads it; BOOL as u8. Throws as `entry`, and FileError for a type that no tensor of ours has (U32, U64,
+  /// C64, F6_*) and a file that was cut meanwhile.
+  [[nodiscard]] Tensor read(std::string_view name) const;
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace fq

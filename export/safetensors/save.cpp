@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/export/safetensors/file.h"
+#include "fakequant/export/safetensors/types.h"
+
+namespace fq {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kWhere = "save_safetensors";
+constexpr std::size_t kAlignment = 8;
+
+void check(const NamedTensors& tensors) {
+  std::set<std::string_view> names;
+  for (const auto& [name, tensor] : tensors) {
+    FQ_CHECK(!name.empty() && name != "__metadata__", kWhere, "a tensor cannot be named '{}'", name);
+    FQ_CHECK(names.insert(name).second, kWhere, "'{}' is there twice", name);
+    FQ_CHECK(tensor.defined() && tensor.device().is_cpu(), kWhere, "'{}' has no values on the CPU", name);
+    FQ_CHECK(detail::safetensors_type(tensor.dtype()) != nullptr, kWhere,
+             "'{}' is {}, which the format has no type for: pack codes as u8", name,
+             fq::name(tensor.dtype()));
+    FQ_CHECK(bit_width(tensor.dtype()) >= 8 || tensor.numel() % 2 == 0, kWhere,
+             "'{}' has {} elements of 4 bits: their number must be even", name, tensor.numel());
+  }
+}
+
+NamedTensors in_order(NamedTensors tensors) {
+  std::ranges::sort(tensors, [](const auto& a, const auto& b) {
+    const int left = detail::safetensors_type(a.second.dtype())->rank;
+    const int right = detail::safetensors_type(b.second.dtype())->rank;
+    return left != right ? left > right : a.first < b.first;
+  });
+  return tensors;
+}
+
+std::string header_of(const NamedTensors& tensors, const std::map<std::string, std::string>& metadata) {
+  ordered_json header = ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::int64_t begin = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const std::int64_t end = begin + tensor.nbytes();
+    header[name] = {{"dtype", detail::safetensors_type(tensor.dtype())->name},
+                    {"shape", tensor.shape()},
+                    {"data_offsets", {begin, end}}};
+    begin = end;
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const ordered_json::exception&) {
+    FQ_CHECK(false, kWhere, "a name or the metadata is not UTF-8 text");
+  }
+  text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  return text;
+}
+
+}  // namespace
+
+void save_safetensors(const std::string& path, const NamedTensors& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  check(tensors);
+  const NamedTensors ordered = in_order(tensors);
+  const std::string header = header_of(ordered, metadata);
+  const auto length = static_cast<std::uint64_t>(header.size());
+  AtomicFile file(path);
+  file.write(&length, sizeof length);
+  file.write(header);
+  for (const auto& [name, tensor] : ordered) {
+    const Tensor rows = tensor.to(Layout::row_major);
+    if (rows.nbytes() > 0) file.write(rows.raw(), static_cast<std::size_t>(rows.nbytes()));
+  }
+  file.commit();
+}
+
+}  // namespace fq
