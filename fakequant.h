@@ -115,5 +115,7 @@
 #include "fakequant/export/onnx/file.h"
 #include "fakequant/export/onnx/model.h"
 #include "fakequant/export/onnx/tensorrt_rules.h"
+#include "fakequant/export/safetensors/file.h"
+#include "fakequant/export/safetensors/modelopt.h"
 #include "fakequant/export/scales.h"
 #include "fakequant/export/tensorrt_cache.h"

@@ -51,6 +51,8 @@ const std::vector<ExportFormat>& export_formats() {
       {"scales", "FOLDER/scales.json and .h5, or PREFIX_scales.json and .h5", false, export_scales},
       {"onnx", "FILE.onnx, a graph of QuantizeLinear and DequantizeLinear nodes", true, export_onnx_file},
       {"trt-cache", "FILE, or FOLDER/calibration.cache", false, export_tensorrt_cache},
+      {"safetensors", "FILE, or FOLDER/model.safetensors; hf_quant_config.json beside it", false,
+       export_safetensors},
   };
   return table;
 }
@@ -65,7 +67,7 @@ std::string file_for(const Flags& flags, const std::string& name) {
 
 FlagSet export_flags() {
   static const std::string formats = format_help();
-  FlagSet set("export", "Writes a checkpoint in a form for engines: its scales, to read and to compute with.",
+  FlagSet set("export", "Writes a checkpoint in a form for engines: scales, graphs, packed weights.",
               "CHECKPOINT -o OUTPUT [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a calibrated checkpoint")
@@ -77,7 +79,7 @@ FlagSet export_flags() {
              "ort or tensorrt: the engine whose rules the graph follows; the model's own where left out", "")
       .value("opset", "N", "operator set, 13 to 24; 0: the oldest that has all that the graph needs", "0")
       .toggle("emulate", "write types that ONNX Runtime has no kernels for as others of equal values");
-  set.group("trt-cache")
+  set.group("TensorRT cache")
       .value("calibrator", "NAME", "whose cache it passes for: entropy (what trtexec takes) or minmax",
              "entropy")
       .value("trt-version", "NUMBER", "of the header line: 8601 is TensorRT 8.6.1", "8601");

@@ -31,5 +31,6 @@ struct ExportFormat {
 nlohmann::ordered_json export_scales(Network& network, const Flags& flags, Output& output);
 nlohmann::ordered_json export_onnx_file(Network& network, const Flags& flags, Output& output);
 nlohmann::ordered_json export_tensorrt_cache(Network& network, const Flags& flags, Output& output);
+nlohmann::ordered_json export_safetensors(Network& network, const Flags& flags, Output& output);
 
 }  // namespace fq::cli

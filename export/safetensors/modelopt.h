@@ -1,0 +1,45 @@
+#pragma once
+
+/// Quantized weights as NVIDIA ModelOpt's unified checkpoints name and pack them.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "fakequant/export/safetensors/file.h"
+#include "fakequant/layers/module.h"
+
+namespace fq {
+
+/// Every parameter and buffer of the model, weights that are quantized as their codes:
+///
+/// | quant_algo | `<module>.weight` | `.weight_scale` | `.input_scale` |
+/// | --- | --- | --- | --- |
+/// | W8A8_SQ_PER_CHANNEL | I8 | F32 [N] | F32 [] |
+/// | W8A16 | I8 | F32 [N] | - |
+/// | FP8 | F8_E4M3 | F32 [] | F32 [] |
+/// | FP8_PER_CHANNEL_PER_TOKEN | F8_E4M3 | F32 [N] | - |
+/// | NVFP4 | U8 [N, K/2], low nibble first | F8_E4M3 [N, K/16], and F32 [] `.weight_scale_2` | F32 [] |
+/// | W4A16_AWQ | U8 [N/2, K], row 2i in the low nibble | F32 [N, K/group] | - |
+/// | MXFP8 | F8_E4M3 [N, K] | U8 [N, K/32], exponent + 127 | - |
+///
+/// A weight is code * weight_scale (of NVFP4 * (weight_scale * weight_scale_2)): the bits of the quantizer's
+/// own values. Ranges of weights that are not per output channel along axis 0 have `weight_scale` in a shape
+/// that broadcasts. Further: `.pre_quant_scale`; `.input_scale`, `.input_scale_1` of additions and other
+/// modules without a weight; and what other readers ignore: `.bias_code` I32 of integer sums, `.output_scale`
+/// F32 of an output quantizer.
+///
+/// Throws ArgumentError naming the module and what formats there are: for combinations that the table has
+/// not, unsigned activations (the names cannot say so: calibrate for TensorRT), blocks that do not divide the
+/// last axis, and for quantizers that were not calibrated.
+[[nodiscard]] NamedTensors modelopt_tensors(Module& model);
+
+/// `hf_quant_config.json`: `{"producer": {"name": "fakequant", "version"}, "quantization": {"quant_algo",
+/// "kv_cache_quant_algo", "group_size", "exclude_modules"}}`; where layers differ quant_algo is
+/// MIXED_PRECISION, with `quantized_layers` by path. Throws as above.
+[[nodiscard]] nlohmann::json modelopt_config(Module& model, const std::string& version = {});
+
+/// Writes the tensors to `path` and the config beside it. Throws as above, and as `save_safetensors`; nothing
+/// is written then.
+void save_modelopt(const std::string& path, Module& model, const std::string& version = {});
+
+}  // namespace fq

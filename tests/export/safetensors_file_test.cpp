@@ -1,0 +1,229 @@
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/packed.h"
+#include "fakequant/export/safetensors/file.h"
+#include "fakequant/export/safetensors/header.h"
+
+namespace fq {
+namespace {
+
+std::string path_of(const std::string& name) {
+  return (std::filesystem::temp_directory_path() / ("fakequant_safetensors_" + name)).string();
+}
+
+std::string with_length(const std::string& header, std::uint64_t length) {
+  std::string out(8, '\0');
+  std::memcpy(out.data(), &length, 8);
+  return out + header;
+}
+std::string with_length(const std::string& header) { return with_length(header, header.size()); }
+
+SafetensorsFile load_bytes(const std::string& bytes) {
+  std::ofstream(path_of("bytes"), std::ios::binary) << bytes;
+  return SafetensorsFile(path_of("bytes"));
+}
+
+std::string error_of(const std::string& bytes) {
+  try {
+    (void)load_bytes(bytes);
+  } catch (const FileError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+NamedTensors some_tensors() {
+  const Tensor nibbles = Tensor::from({std::uint8_t{1}, std::uint8_t{15}, std::uint8_t{7}, std::uint8_t{8}});
+  Tensor f8 = Tensor::empty({3}, DType::f8_e4m3);
+  std::memcpy(f8.mutable_raw(), "\x38\xb8\x7f", 3);
+  return {{"b", Tensor::from({1.5f, -2.0f}, {2, 1})},
+          {"a", Tensor::scalar(3)},
+          {"codes", Tensor::from({std::int8_t{-128}, std::int8_t{127}, std::int8_t{0}})},
+          {"wide", Tensor::from({std::int64_t{1} << 40}, {1})},
+          {"half", Tensor::from({1.0f, 0.5f}).to(DType::bf16)},
+          {"f4", pack_codes(nibbles, DType::f4_e2m1)},
+          {"f8", f8},
+          {"empty", Tensor::zeros({0, 3})}};
+}
+
+TEST(Safetensors, RoundTripsInTheReferencesOrder) {
+  const NamedTensors tensors = some_tensors();
+  save_safetensors(path_of("whole"), tensors, {{"format", "pt"}});
+  const SafetensorsFile file(path_of("whole"));
+  for (const auto& [name, tensor] : tensors) EXPECT_TRUE(bitwise_equal(file.read(name), tensor)) << name;
+  std::vector<std::string> names;
+  for (const auto& entry : file.entries()) names.push_back(entry.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"wide", "a", "b", "empty", "half", "f8", "codes", "f4"}));
+  EXPECT_EQ(file.metadata(), (std::map<std::string, std::string>{{"format", "pt"}}));
+  EXPECT_TRUE(file.contains("half"));
+  EXPECT_EQ(file.entry("half").dtype, "BF16");
+  std::uint64_t length = 0;
+  std::memcpy(&length, read_file(path_of("whole")).data(), 8);
+  EXPECT_EQ(length % 8, 0u);
+  EXPECT_THROW((void)file.read("hal"), ArgumentError);
+}
+
+TEST(Safetensors, LogicalOrderWhateverTheLayout) {
+  const Tensor x = Tensor::from({0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f}, {1, 2, 2, 2});
+  save_safetensors(path_of("layout"), {{"x", x.to(Layout::channels_last)}});
+  EXPECT_TRUE(bitwise_equal(SafetensorsFile(path_of("layout")).read("x"), x));
+}
+
+TEST(Safetensors, RefusesWhatTheFormatHasNot) {
+  const Tensor one = Tensor::scalar(1);
+  for (const NamedTensors& tensors : std::vector<NamedTensors>{{{"", one}},
+                                                               {{"__metadata__", one}},
+                                                               {{"a", one}, {"a", one}},
+                                                               {{"a\xff", one}},
+                                                               {{"a", Tensor{}}},
+                                                               {{"a", Tensor::zeros({4}, DType::i4)}},
+                                                               {{"a", Tensor::zeros({8}, DType::u1)}},
+                                                               {{"a", Tensor::zeros({3}, DType::f4_e2m1)}}})
+    EXPECT_THROW(save_safetensors(path_of("never"), tensors), ArgumentError);
+  EXPECT_FALSE(std::filesystem::exists(path_of("never")));
+  EXPECT_THROW(save_safetensors("/no/such/folder/a.safetensors", {{"a", one}}), FileError);
+}
+
+std::string one_tensor(const std::string& dtype, const std::string& shape, const std::string& offsets) {
+  return R"({"x":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
+}
+
+TEST(Safetensors, TakesForeignHeaders) {
+  const std::string data(8, '\1');
+  EXPECT_EQ(load_bytes(with_length(one_tensor("F32", "[2]", "[0,8]") + " \n") + data).read("x").numel(), 2);
+  const std::string reversed =
+      R"({"x":{"data_offsets":[4,8],"shape":[1],"dtype":"I32"},"__metadata__":{"a":"b"},)"
+      R"("y":{"dtype":"BOOL","shape":[4],"data_offsets":[0,4]}})";
+  const SafetensorsFile file = load_bytes(with_length(reversed) + data);
+  EXPECT_EQ(file.entries()[0].name, "y");
+  EXPECT_EQ(file.read("y").dtype(), DType::u8);
+  EXPECT_EQ(file.metadata().at("a"), "b");
+  EXPECT_TRUE(load_bytes(with_length("{}")).entries().empty());
+  const SafetensorsFile foreign = load_bytes(with_length(one_tensor("U64", "[1]", "[0,8]")) + data);
+  EXPECT_THROW((void)foreign.read("x"), FileError);  // no tensor of ours has that type
+}
+
+TEST(Safetensors, NamesWhatIsWrongWithAHeader) {
+  const std::string data(8, '\1');
+  for (
+      const auto& [header, says] : std::vector<std::pair<std::string, std::string>>{
+          {"", "begin with"},
+          {"[1]", "begin with"},
+          {" {}", "begin with"},
+          {"{", "no JSON"},
+          {"{}x", "no JSON"},
+          {"{}{}", "no JSON"},
+          {"{\"\xff\":1}", "no JSON"},
+          {R"({"x":1})", "type that belongs"},
+          {R"({"x":{}})", "needs dtype"},
+          {R"({"x":{"dtype":"F32","shape":[2]}})", "needs dtype"},
+          {R"({"x":{"dtype":"F32","dtype":"F32"}})", "'dtype' twice"},
+          {R"({"x":{"offset":1}})", "the key 'offset'"},
+          {R"({"x":{"dtype":{"a":1}}})", "type that belongs"},
+          {R"({"__metadata__":{"a":1}})", "not an object of tensors"},
+          {R"({"__metadata__":{"a":"b","a":"c"}})", "twice"},
+          {R"({"__metadata__":{},"__metadata__":{}})", "twice"},
+          {R"({"__metadata__":[]})", "not an object"},
+          {one_tensor("F33", "[2]", "[0,8]"), "unknown type 'F33'"},
+          {one_tensor("F32", "[[2]]", "[0,8]"), "type that belongs"},
+          {one_tensor("F32", "2", "[0,8]"), "type that belongs"},
+          {one_tensor("F32", "[-2]", "[0,8]"), "type that belongs"},
+          {one_tensor("F32", "[2.0]", "[0,8]"), "type that belongs"},
+          {one_tensor("F32", "[99999999999999999999]", "[0,8]"), "type that belongs"},
+          {one_tensor("F32", "[9223372036854775807]", "[0,8]"), "size or offset"},
+          {one_tensor("F32", "[4611686018427387904,4]", "[0,8]"), "do not fit"},
+          {one_tensor("F32", "[2]", "[0,4]"), "do not fit"},
+          {one_tensor("F32", "[2]", "[8,0]"), "do not fit"},
+          {one_tensor("F4", "[3]", "[0,1]"), "do not fit"},
+          {one_tensor("F32", "[2]", "[0,8,9]"), "not two"},
+          {one_tensor("F32", "[2]", "[0]"), "not two"},
+          {one_tensor("F32", "[1]", "[4,8]"), "begins at byte 4"},
+          {one_tensor("F32", "[1]", "[0,4]"), "the file has 8"},
+          {one_tensor("F32", "[1000000000000]", "[0,4000000000000]"), "the file has 8"},
+          {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"x":{"dtype":"F32","shape":[0],"data_offsets":[8,8]}})",
+           "twice"},
+          {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"y":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+           "begins at byte 4"}}) {
+    const std::string message = error_of(with_length(header) + data);
+    EXPECT_NE(message.find(says), std::string::npos) << header << ": " << message;
+    EXPECT_NE(message.find("bytes"), std::string::npos) << message;
+  }
+  std::string deep = "{\"x\":";
+  for (int i = 0; i < 100000; ++i) deep += "[";
+  EXPECT_NE(error_of(with_length(deep)).find("type that belongs"), std::string::npos);
+  std::string axes = "[1";
+  for (int i = 0; i < 64; ++i) axes += ",1";
+  EXPECT_NE(error_of(with_length(one_tensor("U8", axes + "]", "[0,1]")) + "x").find("more than"),
+            std::string::npos);
+}
+
+TEST(Safetensors, NoHeaderIsLongerThanItsFile) {
+  for (const std::uint64_t length : {std::uint64_t{3}, std::uint64_t{100'000'001}, ~std::uint64_t{0}})
+    EXPECT_NE(error_of(with_length("{}", length)).find("no whole safetensors file"), std::string::npos)
+        << length;
+  EXPECT_NE(error_of("{}").find("too short"), std::string::npos);
+  EXPECT_NE(error_of("").find("too short"), std::string::npos);
+  EXPECT_THROW(SafetensorsFile(path_of("nowhere")), FileError);
+  EXPECT_THROW(SafetensorsFile("/"), FileError);
+}
+
+std::string changed(const std::string& whole, std::size_t changeable, std::mt19937& random) {
+  std::string bytes = whole.substr(0, random() % 4 == 0 ? random() % whole.size() : whole.size());
+  for (unsigned changes = random() % 4; changes > 0 && !bytes.empty(); --changes) {
+    char& byte = bytes[random() % std::min(bytes.size(), changeable)];
+    byte = random() % 2 == 0 ? static_cast<char>(random()) : "0123456789[]{},:\""[random() % 17];
+  }
+  return bytes;
+}
+
+TEST(Safetensors, ChangedAndCutFilesEndInFileErrorsOnly) {
+  save_safetensors(path_of("whole"), some_tensors(), {{"format", "pt"}});
+  const std::string whole = read_file(path_of("whole"));
+  std::uint64_t length = 0;
+  std::memcpy(&length, whole.data(), 8);
+  std::mt19937 random(1);
+  for (int i = 0; i < 300; ++i) {
+    const std::string bytes = changed(whole, length + 8, random);
+    try {
+      const SafetensorsFile file = load_bytes(bytes);
+      for (const auto& entry : file.entries()) (void)file.read(entry.name);
+    } catch (const FileError&) {
+    }
+  }
+}
+
+TEST(Safetensors, ChangedHeadersAreRefusedOrCoverTheFile) {
+  save_safetensors(path_of("whole"), some_tensors(), {{"format", "pt"}});
+  const std::string whole = read_file(path_of("whole"));
+  std::uint64_t length = 0;
+  std::memcpy(&length, whole.data(), 8);
+  const auto data_bytes = static_cast<std::int64_t>(whole.size() - 8 - length);
+  std::mt19937 random(2);
+  for (int i = 0; i < 20000; ++i) {
+    const std::string text = changed(whole.substr(8, length), length, random);
+    try {
+      const auto header = detail::parse_safetensors_header(text, data_bytes);
+      std::int64_t bytes = 0;
+      for (const auto& entry : header.entries) bytes += entry.end - entry.begin;
+      EXPECT_EQ(bytes, data_bytes) << text;
+    } catch (const detail::BadHeader&) {
+    }
+  }
+}
+
+TEST(Safetensors, AFileThatIsCutMeanwhile) {
+  save_safetensors(path_of("cut"), {{"x", Tensor::zeros({1000})}});
+  const SafetensorsFile file(path_of("cut"));
+  std::filesystem::resize_file(path_of("cut"), 100);
+  EXPECT_THROW((void)file.read("x"), FileError);
+}
+
+}  // namespace
+}  // namespace fq
