@@ -1,12 +1,12 @@
 #include "fakequant/export/onnx/weights.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/minifloat.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/packed.h"
+#include "fakequant/export/scale_codes.h"
 
 namespace fq::detail {
 namespace {
@@ -107,22 +107,6 @@ Scales scales_of(const QuantSpec& spec, const Shape& shape, bool transposed) {
   return scales;
 }
 
-/// c of scale = fl(c * unit), as numbers of E4M3.
-Tensor e4m3_parts(const Tensor& scales, float unit) {
-  Tensor parts = Tensor::empty(scales.shape());
-  const Minifloat grid = Minifloat::of({4, 3});
-  for (std::int64_t i = 0; i < scales.numel(); ++i)
-    parts.mutable_data<float>()[i] = grid.round(scales.data<float>()[i] / unit);
-  return parts;
-}
-
-Tensor e8m0_codes(const Tensor& scales) {
-  Tensor codes = Tensor::empty(scales.shape(), DType::f8_e8m0);
-  auto* out = static_cast<std::uint8_t*>(codes.mutable_raw());
-  for (std::int64_t i = 0; i < scales.numel(); ++i) out[i] = encode_e8m0(std::ilogb(scales.data<float>()[i]));
-  return codes;
-}
-
 /// Adds the scales in the form of their own bits.
 std::string add_scales(GraphBuilder& graph, const OnnxExportOptions& options, const std::string& path,
                        const QuantSpec& spec, const Scales& scales, GraphBuilder::Attributes& attributes) {
@@ -130,12 +114,11 @@ std::string add_scales(GraphBuilder& graph, const OnnxExportOptions& options, co
   if (spec.scale_bits == 1 && !options.emulate) {
     graph.needs_opset(24);
     attributes.emplace_back("output_dtype", std::int64_t{1});
-    return graph.constant(name, e8m0_codes(scales.values));
+    return graph.constant(name, scale_codes(scales.values, spec));
   }
   if (spec.scale_bits != 4) return graph.constant(name, scales.values);
   const std::string unit = graph.constant(path + ".scale_of_scales", Tensor::scalar(spec.unit));
-  const std::string parts =
-      graph.constant(name, stored(e4m3_parts(scales.values, spec.unit), DType::f8_e4m3));
+  const std::string parts = graph.constant(name, scale_codes(scales.values, spec));
   return graph.add("DequantizeLinear", name, {parts, unit});
 }
 
