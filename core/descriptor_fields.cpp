@@ -1,6 +1,7 @@
 #include "fakequant/core/descriptor_fields.h"
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/trace.h"
 
 namespace fq {
 namespace {
@@ -28,6 +29,10 @@ Amax::Amax(std::initializer_list<double> values) : value_(without_negative_zero(
 Amax::Amax(const std::vector<float>& values)
     : value_(without_negative_zero(Tensor::from(values, {static_cast<std::int64_t>(values.size())}))) {}
 Amax::Amax(const Tensor& values) {
+  FQ_CHECK(
+      !values.defined() || !values.device().is_meta(), "amax",
+      "amax is computed from an input that has no values, in '{}': where a model is traced, give a constant",
+      module_path());
   if (values.defined()) value_ = without_negative_zero(values);
 }
 
