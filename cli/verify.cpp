@@ -84,7 +84,7 @@ std::vector<std::string> command_line(const Flags& flags, const std::vector<std:
   std::vector<std::string> words{python_of(flags), script_path(), flags.required("model")};
   words.insert(words.end(), files.begin(), files.end());
   words.insert(words.end(), {"--json", json});
-  for (const char* name : {"level", "tolerance", "threads"})
+  for (const char* name : {"level", "tolerance", "code-tolerance", "threads"})
     if (flags.given(name)) words.insert(words.end(), {std::string("--") + name, flags.text(name)});
   std::istringstream options(flags.text("session"));
   for (std::string option; std::getline(options, option, ',');)
@@ -169,12 +169,15 @@ FlagSet verify_flags() {
   set.group("Engine")
       .value("target", "NAME", "ort: run it; tensorrt: check the rules, without checkpoint and data", "ort")
       .value("level", "NAME",
-             "of optimisation: disabled, basic, extended or all (default: all; basic for FP8)")
+             "of optimisation: disabled, basic, extended or all (default: all; basic for FP8 and 4-bit "
+             "activations)")
       .value("session", "KEY=VALUE,..",
              "options of the engine's session (default: those that keep the numbers)")
       .value("tolerance", "SHARE",
-             "of logits, relative to the largest; 0: codes and logits to the bit (default: 0; 1e-6 for float "
-             "networks, 4-bit weights and weights in blocks)")
+             "of logits, relative to the largest; 0: the same bits (default: 0 for 8-bit integers; 1e-6 for "
+             "floats, "
+             "4-bit weights and weights in blocks)")
+      .value("code-tolerance", "SHARE", "of codes that may differ", "0")
       .value("python", "FILE",
              "a Python 3 with onnxruntime, onnx and h5py (default: FAKEQUANT_PYTHON, or python3)");
   add_general_flags(set);
@@ -187,6 +190,7 @@ ordered_json verify(const Flags& flags, Output& output) {
   if (flags.given("level"))
     static_cast<void>(flags.choice("level", {"disabled", "basic", "extended", "all"}));
   if (flags.given("tolerance")) static_cast<void>(flags.number("tolerance", 0, 1e6));
+  static_cast<void>(flags.number("code-tolerance", 0, 1));
   return verify_in_onnxruntime(flags, output);
 }
 

@@ -44,6 +44,33 @@ function(fakequant_add_e2e_tests)
   endforeach()
 endfunction()
 
+# tests/onnx: exported files in ONNX Runtime, from PyPI in a virtual environment; skipped where that cannot be had.
+# networks.py trains what all *_test.py read: FAKEQUANT_NETWORKS names its folder.
+function(fakequant_add_onnx_tests)
+  if(NOT TARGET fakequant_cli OR NOT FAKEQUANT_HAS_ONNX)
+    return()
+  endif()
+  set(source "${CMAKE_CURRENT_SOURCE_DIR}/onnx")
+  set(venv "${PROJECT_BINARY_DIR}/onnx-venv")
+  set(common "OMP_WAIT_POLICY=passive;FAKEQUANT=$<TARGET_FILE:fakequant_cli>;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+  add_test(NAME onnx.venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}")
+  set_tests_properties(onnx.venv PROPERTIES LABELS onnx TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP onnx_venv)
+  add_test(NAME onnx.networks COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/run_e2e" "${source}/networks.py" "onnx/networks"
+    WORKING_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
+  set_tests_properties(onnx.networks PROPERTIES LABELS onnx TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP onnx_networks
+    ENVIRONMENT "${common};PYTHON=${FAKEQUANT_PYTHON}")
+  file(GLOB scripts CONFIGURE_DEPENDS "${source}/*_test.py")
+  foreach(script IN LISTS scripts)
+    get_filename_component(name "${script}" NAME_WE)
+    string(REGEX REPLACE "_test$" "" name "${name}")
+    add_test(NAME onnx.${name} COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/run_e2e" "${script}" "onnx/${name}"
+      WORKING_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
+    set_tests_properties(onnx.${name} PROPERTIES LABELS onnx TIMEOUT 600 SKIP_RETURN_CODE 77
+      FIXTURES_REQUIRED "onnx_venv;onnx_networks" ENVIRONMENT
+      "${common};PYTHON=${venv}/bin/python;FAKEQUANT_PYTHON=${venv}/bin/python;FAKEQUANT_NETWORKS=${CMAKE_CURRENT_BINARY_DIR}/onnx/networks")
+  endforeach()
+endfunction()
+
 # tests/package: a program of somebody else, built from an installed tree and with this tree as a subdirectory.
 function(fakequant_add_package_test way from)
   set(work "${CMAKE_CURRENT_BINARY_DIR}/package/${way}")

@@ -87,6 +87,7 @@ def cnn(layers):
 
 
 def session(model, settings):
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before it is loaded
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

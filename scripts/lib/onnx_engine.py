@@ -42,14 +42,16 @@ class Source:
         return 0 if zero is None or zero.data_type in FLOAT8 else int(onnx.numpy_helper.to_array(zero).ravel()[0])
 
     def settings(self):
-        """The level and the options of a session that keeps the numbers."""
+        """The level and the options of a session that loads the file and keeps its numbers."""
         if self.types & set(FLOAT8):
             return "basic", {"session.disable_quant_qdq": "1"}
-        return "all", {} if self.exact() else {"session.qdq_matmulnbits_accuracy_level": "1"}
+        if any(self.code_type(node) in INT4 for node in self.activations):
+            return "basic", {}
+        return "all", {} if self.integer() else {"session.qdq_matmulnbits_accuracy_level": "1"}
 
-    def exact(self):
-        """Whether every product is one of 8-bit codes; elsewhere the engine adds up floats in an order of its own."""
-        return bool(self.activations) and not self.blocks and not self.types & INT4
+    def integer(self):
+        """Whether every product is one of 8-bit integers; others are added up as floats, in the engine's own order."""
+        return bool(self.activations) and not self.blocks and not self.types & (INT4 | set(FLOAT8))
 
 
 class Optimised:
@@ -100,10 +102,10 @@ class Optimised:
         """Writes the graph with these tensors as outputs too, some of them cast, and gives its path."""
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
-        for index, name in enumerate(tensors):
-            kind, to = ("Cast", {"to": casts[name]}) if name in casts else ("Identity", {})
-            model.graph.node.append(onnx.helper.make_node(kind, [name], [f"verify.{index}"], **to))
-            model.graph.output.append(onnx.ValueInfoProto(name=f"verify.{index}"))
+        for name in tensors:
+            if name in casts:
+                model.graph.node.append(onnx.helper.make_node("Cast", [name], [f"verify.{name}"], to=casts[name]))
+            model.graph.output.append(onnx.ValueInfoProto(name=f"verify.{name}" if name in casts else name))
         path = self.path + ".exposed"
         onnx.save(model, path)
         return path
@@ -123,10 +125,9 @@ class Engine:
         types = self.types(sorted({place[0] for place in places.values() if place}))
         self.found = {name: (*place, types[place[0]]) for name, place in places.items() if place and place[0] in types}
         self.missing = [name for name in places if name not in self.found]
-        self.tensors = list(types)
         casts = {name: TensorProto.FLOAT for name, kind in types.items() if kind in FLOAT8}
         casts |= {name: TensorProto.INT8 for name, kind in types.items() if kind in INT4}
-        self.inside = self.open(self.graph.exposed(self.tensors, casts), "disabled")
+        self.inside = self.open(self.graph.exposed(list(types), casts), "disabled")
 
     def open(self, path, level, saved=None):
         options = onnxruntime.SessionOptions()
@@ -141,8 +142,8 @@ class Engine:
 
     def types(self, tensors):
         """Of those tensors that hold codes; the saved graph does not tell."""
-        outputs = self.open(self.graph.exposed(tensors, {}), "disabled").get_outputs()[-len(tensors):]
-        kinds = {name: output.type[len("tensor("):-1] for name, output in zip(tensors, outputs)}
+        outputs = self.open(self.graph.exposed(tensors, {}), "disabled").get_outputs()
+        kinds = {output.name: output.type[len("tensor("):-1] for output in outputs if output.name in tensors}
         return {name: CODES[kind] for name, kind in kinds.items() if kind in CODES}
 
     def logits(self, x):
@@ -150,6 +151,6 @@ class Engine:
 
     def codes(self, x):
         """By tensor, and the logits of that run."""
-        names = [self.inside.get_outputs()[0].name, *(f"verify.{index}" for index in range(len(self.tensors)))]
-        logits, *values = self.inside.run(names, {self.inside.get_inputs()[0].name: x})
-        return dict(zip(self.tensors, values)), logits
+        first, *names = [output.name for output in self.inside.get_outputs()]
+        logits, *values = self.inside.run([first, *names], {self.inside.get_inputs()[0].name: x})
+        return {name.removeprefix("verify."): value for name, value in zip(names, values)}, logits

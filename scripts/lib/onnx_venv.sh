@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# onnx_venv.sh FOLDER [PYTHON]: a virtual environment with ONNX Runtime; made once, and again when its packages change.
+# Exit status 77 when it cannot be had.
+set -euo pipefail
+folder=$1 python=${2:-python3}
+wanted=$(dirname "${BASH_SOURCE[0]}")/onnx_requirements.txt
+
+make_venv() {
+  rm -rf "$folder" "$folder.part" &&
+    "$python" -m venv "$folder.part" &&
+    "$folder.part/bin/python" -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: \
+      --retries 1 --timeout 15 -r "$wanted" &&
+    cp "$wanted" "$folder.part/requirements.txt" &&
+    mv "$folder.part" "$folder" # a whole environment appears under its name at once
+}
+
+cmp -s "$wanted" "$folder/requirements.txt" && exit
+mkdir -p "$(dirname "$folder")"
+make_venv >"$folder.log" 2>&1 || {
+  rm -rf "$folder.part"
+  echo "SKIPPED: no ONNX Runtime: $(tail -n 1 "$folder.log") ($folder.log); it takes $python with venv, and PyPI"
+  exit 77
+}

@@ -1,0 +1,34 @@
+"""verify where something is missing: one line that says how to get it, and no temporary files left."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from command import DIGITS, SHORT, fails, run  # noqa: E402
+
+os.environ["TMPDIR"] = os.path.abspath("temporary")
+os.mkdir("temporary")
+os.environ.pop("FAKEQUANT_PYTHON", None)
+run("train", *SHORT, "-o", "float.h5")
+run("calibrate", "float.h5", "--data", DIGITS, "--method", "none", "-o", "uncalibrated.h5")
+with open("net.onnx", "w") as file:
+    file.write("not a network")
+with open("bare_python", "w") as file:  # without any package
+    file.write(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
+os.chmod("bare_python", 0o755)
+
+same = ["verify", "net.onnx", "--checkpoint", "float.h5", "--data", DIGITS]
+fails(2, "--checkpoint is missing", "verify", "net.onnx", "--data", DIGITS)
+fails(2, "--model is missing", "verify", "--checkpoint", "float.h5", "--data", DIGITS)
+fails(2, ["none.onnx is not a file", "fakequant export --format onnx"], "verify", "none.onnx", *same[2:])
+fails(2, "run fakequant calibrate first", "verify", "net.onnx", "--checkpoint", "uncalibrated.h5", "--data", DIGITS)
+fails(2, ["'./no_python' cannot be started", "install it"], *same, "--python", "./no_python")
+fails(2, ["-m pip install onnxruntime onnx h5py", "FAKEQUANT_PYTHON"], *same, "--python", "./bare_python")
+os.environ["FAKEQUANT_PYTHON"] = "./bare_python"
+fails(2, "-m pip install onnxruntime onnx h5py", *same)
+fails(2, ["--level", "extended"], *same, "--level", "extendet")
+fails(2, "--tolerance", *same, "--tolerance", "-1")
+fails(2, "--target", *same, "--target", "tensorflow")
+os.environ["TMPDIR"] = "/proc"
+fails(1, "name another by TMPDIR", *same)
+assert os.listdir("temporary") == []

@@ -1,0 +1,54 @@
+"""Other formats in ONNX Runtime, each at the settings that verify chooses for it."""
+
+from lib import DIGITS, assert_identical, calibrated, result, run, trained, verified
+
+EXACT = {"codes_different": 0, "flips": 0, "not_in_file": []}
+
+
+def assert_close(found, relative):
+    """Codes are the same, and logits to the rounding of float sums."""
+    assert {key: found[key] for key in EXACT} == EXACT and found["tolerance"] == relative, found
+
+
+# Powers of two: products of codes are exact in floats too, whatever kernel multiplies them.
+for preset in ["w4a8", "w4a4"]:
+    assert_identical(verified(*calibrated("digits_cnn", "--preset", preset, "--scale", "pow2"), "--tolerance", 0))
+
+# Sums of E4M3 products may be longer than a float's 24 bits: codes are the same, logits to their last bits.
+fp8 = verified(*calibrated("digits_cnn", "--preset", "fp8", "--scale", "pow2"), "--random", 1000)
+assert_close(fp8, 1e-6)
+assert fp8["level"] == "basic" and fp8["session_options"] == {"session.disable_quant_qdq": "1"}, fp8
+assert fp8["logit_bits_different"] < 1e-2 * fp8["logits"], fp8
+free = verified(*calibrated("digits_cnn", "--preset", "fp8"), "--code-tolerance", 1e-4, "--tolerance", 1e-2)
+assert free["flips"] == 0, free
+
+# Floats times weights: only sums differ.
+for network in ["mlp", "digits_cnn"]:
+    for preset in ["int4_blockwise", "int8_weight_only"]:
+        assert_close(verified(*calibrated(network, "--preset", preset)), 1e-6)
+    result("fold", trained(network), "-o", "float.h5")
+    result("export", "float.h5", "--format", "onnx", "-o", "float.onnx")
+    found = verified("float.h5", "float.onnx")
+    assert_close(found, 1e-6)
+    assert found["codes"] == 0, found
+
+# INT4 as a session runs it by default: activations are rounded to 8 bits in every block.
+default = verified("mlp_preset_int4_blockwise.h5", "mlp_preset_int4_blockwise.onnx", "--session",
+                   "session.qdq_matmulnbits_accuracy_level=4", "--tolerance", 1)
+assert default["max_abs_diff"] > 1e-4, default
+
+# TensorRT's form of a network: signed codes, float biases. ONNX Runtime runs it in floats.
+calibrated("resnet20", "--preset", "int8", "--target", "tensorrt", name="trt")
+found = verified("trt.h5", "trt.onnx", "--code-tolerance", 0.01, "--tolerance", 0.1)
+assert found["flips"] == 0 and found["codes"] > 0 and found["not_in_file"] == [], found
+checked = result("verify", "trt.onnx", "--target", "tensorrt")
+assert checked["breaks"] == [] and not checked["engine_run"], checked
+assert "rules checked, engine not run: 0 breaks" in run("verify", "trt.onnx", "--target", "tensorrt").stdout
+calibrated("resnet20", "--preset", "int8", name="ort")
+broken = run("verify", "ort.onnx", "--target", "tensorrt", status=1).stdout
+assert "conv1.input_quantizer: codes are UINT8" in broken and "conv1.bias: an INT32 constant" in broken, broken
+
+# A network with live batch norms: folded on both sides.
+result("calibrate", trained("digits_cnn"), "--data", DIGITS, "--preset", "int8", "--keep-bn", "-o", "live.h5")
+result("export", "live.h5", "--format", "onnx", "-o", "live.onnx")
+assert_identical(verified("live.h5", "live.onnx"))

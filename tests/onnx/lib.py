@@ -1,0 +1,37 @@
+"""What the tests of exported files share."""
+
+import json
+import os
+import sys
+
+SOURCE = os.environ["FAKEQUANT_SOURCE_DIR"]
+sys.path.insert(0, os.path.join(SOURCE, "tests", "cli", "lib"))
+from command import DIGITS, events, fails, result, run  # noqa: E402, F401
+
+NETWORKS = ["cnn", "digits_cnn", "mlp", "resnet20"]
+
+
+def trained(name):
+    """A float checkpoint of the fixture."""
+    return os.path.join(os.environ["FAKEQUANT_NETWORKS"], name + ".h5")
+
+
+def calibrated(network, *flags, name=None):
+    """Calibrates, exports and gives checkpoint and file."""
+    name = name or "_".join([network, *(flag.strip("-") for flag in flags)])
+    checkpoint, file = name + ".h5", name + ".onnx"
+    result("calibrate", trained(network), "--data", DIGITS, *flags, "-o", checkpoint)
+    result("export", checkpoint, "--format", "onnx", "-o", file)
+    return checkpoint, file
+
+
+def verified(checkpoint, file, *flags, status=0):
+    """The counts of fakequant verify, which must end with that status."""
+    lines = run("verify", file, "--checkpoint", checkpoint, "--data", DIGITS, "--json", *flags, status=status).stdout
+    return json.loads(lines.splitlines()[-1])
+
+
+def assert_identical(found, samples=360):
+    same = {"codes_different": 0, "logit_bits_different": 0, "flips": 0, "max_abs_diff": 0, "not_in_file": [],
+            "alone_logit_bits_different": 0, "exposed_logit_bits_different": 0, "samples": samples, "logits": 10 * samples}
+    assert found["codes"] > 0 and {key: found[key] for key in same} == same, found
