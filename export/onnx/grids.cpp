@@ -72,23 +72,23 @@ GridNames add_constants(GraphBuilder& graph, const GridInput& input, const Store
   return out;
 }
 
-/// The lowest code of a narrow range is one that the engine's own saturation would give.
-std::string without_lowest(GraphBuilder& graph, const GridInput& input) {
-  const QuantSpec& spec = input.spec;
-  if (!spec.format.is_integer() || !spec.format.integer().narrow_range || spec.format.integer().is_unsigned)
-    return input.floats;
-  FQ_CHECK(spec.scale.numel() == 1, "export_onnx",
-           "'{}' leaves out the lowest code and has {} ranges: give it one, or the full range", input.path,
-           spec.scale.numel());
-  const std::string name = (spec.name.empty() ? input.path : spec.name) + ".lowest";
-  return graph.add(
-      "Max", input.path + ".clip",
-      {input.floats, graph.constant(name, Tensor::scalar(spec.scale.item() * spec.format.lower()))});
+bool leaves_out_lowest(const QuantSpec& spec) {
+  return spec.format.is_integer() && spec.format.integer().narrow_range && !spec.format.integer().is_unsigned;
 }
 
-std::string add_quantize(GraphBuilder& graph, const GridInput& input, const GridNames& grid) {
-  return graph.add("QuantizeLinear", input.codes, {without_lowest(graph, input), grid.scale, grid.zero_point},
-                   grid.attributes, input.codes);
+/// The lowest code of a narrow range is one that saturation would give: it is cut off behind the quantizer,
+/// on codes, so that what comes before is still fused with it.
+std::string add_quantize(GraphBuilder& graph, const GridInput& input, const GridNames& grid,
+                         const Stored& stored) {
+  if (!leaves_out_lowest(input.spec))
+    return graph.add("QuantizeLinear", input.codes, {input.floats, grid.scale, grid.zero_point},
+                     grid.attributes, input.codes);
+  const std::string lowest =
+      graph.constant(grid.zero_point + ".lowest",
+                     Tensor::full({}, input.spec.format.lower() + stored.zero_point, stored.dtype));
+  const std::string q = graph.add("QuantizeLinear", input.codes + ".full",
+                                  {input.floats, grid.scale, grid.zero_point}, grid.attributes);
+  return graph.add("Clip", input.codes, {q, lowest}, {}, input.codes);
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ std::string add_quantize(GraphBuilder& graph, const GridInput& input, const Grid
 std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input) {
   const Stored stored = stored_activation(input.spec, options.target, input.path);
   const GridNames grid = add_constants(graph, input, stored);
-  const std::string q = add_quantize(graph, input, grid);
+  const std::string q = add_quantize(graph, input, grid, stored);
   return graph.add("DequantizeLinear", input.codes + ".dequantize", {q, grid.scale, grid.zero_point},
                    grid.attributes, input.codes + ".floats");
 }
@@ -104,7 +104,7 @@ std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, cons
 std::string add_codes(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input) {
   Stored stored = stored_activation(input.spec, options.target, input.path);
   if (stored.zero_point != 0) stored = {DType::i8, 0, stored.opset};
-  return add_quantize(graph, input, add_constants(graph, input, stored));
+  return add_quantize(graph, input, add_constants(graph, input, stored), stored);
 }
 
 }  // namespace fq::detail
