@@ -14,7 +14,7 @@ Embedding::Embedding(std::int64_t vocabulary, std::int64_t width) {
 std::string Embedding::describe() const { return fmt::format("{} x {}", weight_.dim(0), weight_.dim(1)); }
 
 Variable Embedding::forward(const Variable& x) {
-  return ops::embedding(Variable(x.tensor().to(DType::i64)), weight_);
+  return ops::embedding(x, weight_);
 }
 
 }  // namespace fq

@@ -1,6 +1,7 @@
 #include "fakequant/core/ops/embedding.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "fakequant/core/ops/operator.h"
 
@@ -9,15 +10,24 @@ namespace {
 
 constexpr std::string_view op = "embedding";
 
+void check_whole(const Tensor& ids) {
+  const auto* values = ids.data<float>();
+  for (std::int64_t i = 0; i < ids.numel(); ++i)
+    FQ_CHECK(values[i] == std::floor(values[i]), op, "id {} of {} is {}: use whole numbers", i, ids.numel(),
+             values[i]);
+}
+
 /// The ids as i64, row-major, all of them rows of the table.
 Tensor checked_ids(const Variable& ids, std::int64_t rows) {
   const auto* tensor = ids.defined() ? std::get_if<Tensor>(&ids.value()) : nullptr;
-  FQ_CHECK(tensor != nullptr && tensor->defined() &&
-               (tensor->dtype() == DType::i64 || tensor->dtype() == DType::i32),
-           op, "the ids are {}: give i64 or i32",
-           tensor != nullptr ? tensor->describe() : "codes or undefined");
-  const Tensor out = tensor->to(Layout::row_major).to(DType::i64);
+  FQ_CHECK(
+      tensor != nullptr && tensor->defined() &&
+          (tensor->dtype() == DType::i64 || tensor->dtype() == DType::i32 || tensor->dtype() == DType::f32),
+      op, "the ids are {}: give i64, i32 or whole numbers in f32",
+      tensor != nullptr ? tensor->describe() : "codes or undefined");
+  const Tensor given = tensor->to(Layout::row_major), out = given.to(DType::i64);
   if (!detail::computes(out)) return out;
+  if (given.dtype() == DType::f32) check_whole(given);
   const auto* values = out.data<std::int64_t>();
   for (std::int64_t i = 0; i < out.numel(); ++i)
     FQ_CHECK(values[i] >= 0 && values[i] < rows, op, "id {} of {} is {}: use 0 to {}", i, out.numel(),

@@ -192,7 +192,9 @@ bool Exporting::ends_in_e4m3(const Variable& value) const {
 
 OnnxValueInfo Exporting::end(std::string name, const Variable& value, const Shape& open) const {
   OnnxValueInfo info{std::move(name), OnnxKind::tensor, DType::f32, true, {}};
-  for (const auto size : open) info.shape.push_back({size, size < 0 ? "N" : ""});
+  const std::int64_t batch = calls_.input.shape()[0];
+  for (std::size_t axis = 0; axis < open.size(); ++axis)
+    info.shape.push_back({open[axis], open[axis] < 0 && value.shape()[axis] == batch ? "N" : ""});
   FQ_CHECK(std::ranges::count(open, -1) <= 1 || value.rank() == 0, "export_onnx",
            "more than one axis follows the batch");
   return info;

@@ -41,6 +41,9 @@ class Exporting {
             GraphBuilder::Attributes attributes = {});
   /// `floats` is the output of the call; puts it on its grid where it has one.
   void give(const Call& call, std::string floats);
+  [[nodiscard]] bool is_read(const Variable& value) const {
+    return value.node() == calls_.output.node() || !early_.readers(value).empty();
+  }
   /// Whether the value goes to a grid of that kind and nowhere else.
   [[nodiscard]] bool ends_in_e4m3(const Variable& value) const;
   [[nodiscard]] const Shape& open_shape(const Call& call) const { return open_shapes_.at(&call); }

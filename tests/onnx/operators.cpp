@@ -1,0 +1,182 @@
+/// Writes one graph for each operator and reference function that an export knows, and what it computes here:
+/// `onnx_operators FOLDER` makes FOLDER/<case>.onnx and FOLDER/cases.h5 with <case>/x, <case>/y.
+
+#include <functional>
+
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/ops/ops.h"
+#include "fakequant/core/reference/modelopt.h"
+#include "fakequant/core/reference/pytorch_quantization.h"
+#include "fakequant/export/onnx/exporter.h"
+#include "fakequant/export/onnx/file.h"
+#include "fakequant/layers/module.h"
+#include "layers/networks.h"
+
+namespace {
+
+using namespace fq;  // NOLINT: a program of one file
+
+using Weights = std::vector<Variable>;
+using Function = std::function<Variable(const Variable&, const Weights&)>;
+
+/// Runs a function as a model with these parameters.
+class Case : public Module {
+ public:
+  Case(Function f, const std::vector<Tensor>& weights) : f_(std::move(f)) {
+    for (const auto& w : weights) weights_.push_back(add_parameter("w" + std::to_string(weights_.size()), w));
+  }
+  [[nodiscard]] std::string type() const override { return "case"; }
+
+ protected:
+  Variable forward(const Variable& x) override { return f_(x, weights_); }
+  using Module::forward;
+
+ private:
+  Function f_;
+  Weights weights_;
+};
+
+class Cases {
+ public:
+  explicit Cases(std::string folder) : folder_(std::move(folder)) {}
+
+  void add(const std::string& name, const Shape& sample, Function f,
+           const std::vector<Tensor>& weights = {}) {
+    Shape shape{5};
+    shape.insert(shape.end(), sample.begin(), sample.end());
+    const Tensor x = test::random_tensor(shape, -3, 3, static_cast<unsigned>(state_.size()));
+    write(name, sample, x, std::move(f), weights);
+  }
+  void write(const std::string& name, const Shape& sample, const Tensor& x, Function f,
+             const std::vector<Tensor>& weights) {
+    const NoGrad no_grad;
+    Case model(std::move(f), weights);
+    save_onnx(folder_ + "/" + name + ".onnx", export_onnx(model, sample));
+    state_.set(name + "/x", x);
+    state_.set(name + "/y", model(Variable(x)).tensor().to(Layout::row_major).to(DType::f32));
+  }
+  void finish() const { save_state(folder_ + "/cases.h5", state_, "cases"); }
+
+ private:
+  std::string folder_;
+  StateDict state_;
+};
+
+Tensor row(std::int64_t n, float low = -1, float high = 1) { return test::random_tensor({n}, low, high, 7); }
+
+void add_elementwise(Cases& cases) {
+  cases.add("relu", {6}, [](auto& x, auto&) { return ops::relu(x); });
+  cases.add("relu6", {6}, [](auto& x, auto&) { return ops::relu6(ops::scale(x, 4)); });
+  cases.add("clip", {6}, [](auto& x, auto&) { return ops::clip(x, -0.7, 1.1); });
+  cases.add("leaky_relu", {6}, [](auto& x, auto&) { return ops::leaky_relu(x, 0.2); });
+  cases.add("gelu", {6}, [](auto& x, auto&) { return ops::gelu(x); });
+  cases.add("gelu_tanh", {6}, [](auto& x, auto&) { return ops::gelu(x, true); });
+  cases.add("silu", {6}, [](auto& x, auto&) { return ops::silu(x); });
+  cases.add("sigmoid", {6}, [](auto& x, auto&) { return ops::sigmoid(x); });
+  cases.add("tanh", {6}, [](auto& x, auto&) { return ops::tanh(x); });
+  cases.add("neg", {6}, [](auto& x, auto&) { return ops::neg(x); });
+  cases.add("scale", {6}, [](auto& x, auto&) { return ops::scale(x, 0.3); });
+  cases.add("add", {6}, [](auto& x, auto&) { return ops::add(x, ops::tanh(x)); });
+  cases.add("sub", {6}, [](auto& x, auto&) { return ops::sub(x, ops::tanh(x)); });
+  cases.add("multiply", {2, 6}, [](auto& x, auto&) { return ops::multiply(x, ops::slice(x, 1, 0, 1)); });
+  cases.add("softmax", {4, 6}, [](auto& x, auto&) { return ops::softmax(x, 1); });
+  cases.add("log_softmax", {6}, [](auto& x, auto&) { return ops::log_softmax(x, -1); });
+}
+
+void add_moves(Cases& cases) {
+  cases.add("reshape", {4, 6}, [](auto& x, auto&) { return ops::reshape(x, {x.dim(0), 3, 8}); });
+  cases.add("reshape_into_batch", {4, 6}, [](auto& x, auto&) { return ops::reshape(x, {x.dim(0) * 4, 6}); });
+  cases.add("flatten", {4, 6}, [](auto& x, auto&) { return ops::flatten(x); });
+  cases.add("flatten_late", {4, 3, 2}, [](auto& x, auto&) { return ops::flatten(x, 2); });
+  cases.add("transpose", {4, 6}, [](auto& x, auto&) { return ops::transpose(x, {0, 2, 1}); });
+  cases.add("slice", {4, 6}, [](auto& x, auto&) { return ops::slice(x, 2, 1, -1); });
+  cases.add("concat", {4, 6}, [](auto& x, auto&) { return ops::concat({x, ops::neg(x)}, -1); });
+  cases.add("identity", {4}, [](auto& x, auto&) { return x; });
+}
+
+void add_products(Cases& cases) {
+  const Tensor w = test::random_tensor({5, 6}, -1, 1, 3), image = test::random_tensor({6, 2, 3, 3}, -1, 1, 4);
+  const auto linear = [](auto& x, auto& p) { return ops::linear(x, p[0], p[1]); };
+  const auto without_bias = [](auto& x, auto& p) { return ops::linear(x, p[0], {}); };
+  cases.add("linear", {6}, linear, {w, row(5)});
+  cases.add("linear_without_bias", {6}, without_bias, {w});
+  cases.add("linear_of_rows", {4, 6}, linear, {w, row(5)});
+  cases.add("linear_of_rows_without_bias", {4, 6}, without_bias, {w});
+  cases.add("matmul", {4, 6}, [](auto& x, auto&) { return ops::matmul(x, ops::transpose(x, {0, 2, 1})); });
+  cases.add("conv2d", {4, 7, 8},
+            [](auto& x, auto& p) {
+              return ops::conv2d(x, p[0], p[1],
+                                 {.stride = {2, 1}, .padding = {1, 2}, .dilation = {1, 2}, .groups = 2});
+            },
+            {image, row(6)});
+  cases.add("conv1d", {4, 9},
+            [](auto& x, auto& p) {
+              return ops::conv1d(x, p[0], {}, {.stride = {2}, .padding = {1}, .dilation = {1}, .groups = 1});
+            },
+            {test::random_tensor({3, 4, 3}, -1, 1, 5)});
+  cases.add("conv_transpose2d", {6, 4, 5},
+            [](auto& x, auto& p) {
+              return ops::conv_transpose2d(
+                  x, p[0], p[1], {.stride = {2}, .padding = {1}, .dilation = {1}, .groups = 2}, {1});
+            },
+            {image, row(4)});
+}
+
+void add_layers(Cases& cases) {
+  cases.add("max_pool2d", {2, 7, 8}, [](auto& x, auto&) {
+    return ops::max_pool2d(x, {.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}});
+  });
+  for (const bool padded : {true, false})
+    cases.add(padded ? "avg_pool2d" : "avg_pool2d_of_inputs", {2, 7, 8}, [padded](auto& x, auto&) {
+      return ops::avg_pool2d(
+          x, {.kernel = {3, 2}, .stride = {2, 2}, .padding = {1, 1}, .count_include_pad = padded});
+    });
+  cases.add("max_pool1d", {2, 9},
+            [](auto& x, auto&) { return ops::max_pool1d(x, {.kernel = 3, .stride = 2, .padding = 1}); });
+  cases.add("global_avg_pool2d", {2, 7, 8}, [](auto& x, auto&) { return ops::global_avg_pool2d(x); });
+  cases.add("batch_norm", {3, 4, 4},
+            [](auto& x, auto& p) { return ops::batch_norm(x, p[0], p[1], row(3), row(3, 0.5, 2), false); },
+            {row(3), row(3)});
+  cases.add("batch_norm_plain", {3},
+            [](auto& x, auto&) { return ops::batch_norm(x, {}, {}, row(3), row(3, 0.5, 2), false); });
+  cases.add("layer_norm", {4, 6}, [](auto& x, auto& p) { return ops::layer_norm(x, p[0], p[1]); },
+            {row(6), row(6)});
+  cases.write("embedding", {3}, Tensor::from({0.0f, 8.0f, 3.0f, 1.0f, 1.0f, 2.0f}, {2, 3}),
+              [](auto& ids, auto& p) { return ops::embedding(ids, p[0]); },
+              {test::random_tensor({9, 4}, -1, 1, 6)});
+}
+
+/// Powers of two as scales: dividing and multiplying by them are the same.
+void add_references(Cases& cases) {
+  cases.add("fake_tensor_quant", {6},
+            [](auto& x, auto&) { return fake_tensor_quant(x, 127.0 / 64, {}, 8, false, false); });
+  cases.add("fake_tensor_quant_narrow", {6}, [](auto& x, auto&) { return fake_tensor_quant(x, 127.0 / 64); });
+  cases.add("fake_tensor_quant_unsigned", {6},
+            [](auto& x, auto&) { return fake_tensor_quant(ops::relu(x), 255.0 / 128, {}, 8, true); });
+  cases.add("fake_tensor_quant_channels", {3, 2}, [](auto& x, auto&) {
+    return fake_tensor_quant(x, Tensor::from({127.0f / 64, 127.0f / 128, 127.0f / 32}, {3, 1}), {}, 8, false,
+                             false);
+  });
+  cases.add("scaled_e4m3", {6}, [](auto& x, auto&) { return scaled_e4m3(x, 1.75); });
+  cases.add("tensor_quant", {6}, [](auto& x, auto&) {
+    return pytorch_quantization::tensor_quant(x, 127.0 / 64, 8, false, false).codes;
+  });
+  cases.add("weights_of_fake_tensor_quant", {6},
+            [](auto& x, auto& p) {
+              return ops::linear(x, fake_tensor_quant(p[0], Tensor::full({5, 1}, 127.0 / 128)), p[1]);
+            },
+            {test::random_tensor({5, 6}, -1, 1, 3), row(5)});
+}
+
+}  // namespace
+
+int main(int, char** arguments) {
+  Cases cases(arguments[1]);
+  add_elementwise(cases);
+  add_moves(cases);
+  add_products(cases);
+  add_layers(cases);
+  add_references(cases);
+  cases.finish();
+}

@@ -1,0 +1,30 @@
+"""Each operator and reference function that an export knows, in ONNX Runtime: the same values."""
+
+import os
+import subprocess
+
+import h5py
+import numpy as np
+import onnx
+import onnxruntime
+
+EXACT = {"relu", "relu6", "clip", "neg", "scale", "add_exact", "reshape", "reshape_into_batch", "flatten", "flatten_late", "transpose",
+         "slice", "concat", "identity", "max_pool2d", "max_pool1d", "embedding", "fake_tensor_quant", "fake_tensor_quant_narrow",
+         "fake_tensor_quant_unsigned", "fake_tensor_quant_channels", "tensor_quant", "multiply", "scaled_e4m3"}
+RELATIVE = 2e-6  # sums in another order, and the engine's own exp, tanh and erf
+
+subprocess.run([os.environ["ONNX_OPERATORS"], "."], check=True)
+options = onnxruntime.SessionOptions()
+options.add_session_config_entry("session.disable_quant_qdq", "1")  # it would put E4M3 into integer kernels
+options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+with h5py.File("cases.h5") as cases:
+    assert len(cases) > 40, len(cases)
+    for name, case in cases.items():
+        if name == "attributes":
+            continue
+        onnx.checker.check_model(f"{name}.onnx", full_check=True)
+        session = onnxruntime.InferenceSession(f"{name}.onnx", options, providers=["CPUExecutionProvider"])
+        found, wanted = session.run(None, {"input": case["x"][()]})[0], case["y"][()]
+        assert found.shape == wanted.shape, (name, found.shape, wanted.shape)
+        off = np.abs(found - wanted).max() / np.abs(wanted).max()
+        assert off <= (0 if name in EXACT else RELATIVE), (name, off)
