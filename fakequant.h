@@ -117,5 +117,6 @@
 #include "fakequant/export/onnx/tensorrt_rules.h"
 #include "fakequant/export/safetensors/file.h"
 #include "fakequant/export/safetensors/modelopt.h"
+#include "fakequant/export/safetensors/ranges.h"
 #include "fakequant/export/scales.h"
 #include "fakequant/export/tensorrt_cache.h"

@@ -16,10 +16,14 @@ namespace fq::cli {
 FlagSet calibrate_flags() {
   FlagSet set("calibrate",
               "Puts quantizers into a float network and chooses their ranges on training images.",
-              "CHECKPOINT --data FILE -o FILE [flags]");
+              "CHECKPOINT --data FILE|--import FILE -o FILE [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a float checkpoint")
-      .value("output,o", "FILE", "the quantized checkpoint");
+      .value("output,o", "FILE", "the quantized checkpoint")
+      .value("import", "FILE",
+             "ranges from a safetensors state of ModelOpt or pytorch-quantization; --data is then for "
+             "quantizers "
+             "that it has none of");
   add_data_flags(set, "train");
   add_quantization_flags(set);
   add_calibration_flags(set);
@@ -34,8 +38,10 @@ nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
   Network network = load_network(flags.required("checkpoint"));
   FQ_CHECK(!network.quantized(), "calibrate", "{} is quantized already: give a float checkpoint",
            flags.text("checkpoint"));
-  const auto data = open_data(flags, flags.text("split"), network.classes());
-  check_fits(network, *data, "calibrate");
+  std::shared_ptr<const Dataset> data;
+  if (flags.given("data") || !flags.given("import"))
+    data = open_data(flags, flags.text("split"), network.classes());
+  if (data != nullptr) check_fits(network, *data, "calibrate");
   const Stopwatch watch;
   quantize_and_calibrate(network, flags, data, output);
   save_network(network, path);

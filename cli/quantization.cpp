@@ -7,6 +7,7 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/import_ranges.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/json_text.h"
 #include "fakequant/layers/quant_config.h"
@@ -86,13 +87,17 @@ void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_pt
   const auto batch = flags.integer("batch", 1, 1 << 20);
   if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
   with_place(flags, [&] { quantize_network(network, config); });
-  if (!calibrate || flags.text("method") == "none") return;
+  calibrate = calibrate && data != nullptr && flags.text("method") != "none";
+  const bool imports = flags.knows("import") && flags.given("import");
+  if (imports) import_ranges(network, flags, calibrate, output);
+  if (!calibrate) return;
   data = some_samples(std::move(data), samples, 0);
   output.line(fmt::format("calibrating on {} images", data->size()));
   DataLoader loader(data, {.batch_size = batch, .shuffle = false});
   CalibrateOptions options;
   options.method = QuantConfig::from_json(config).algorithm;
   options.amax.percentile = flags.number("percentile", 0, 100);
+  options.keep_known = imports;
   fq::calibrate(*network.module, loader, options);
   if (stop_requested()) throw Interrupted("[calibrate] stopped by Ctrl-C: nothing was written");
 }

@@ -11,8 +11,9 @@ namespace fq::cli {
 /// Throws ArgumentError naming file and line of a key that is not one.
 [[nodiscard]] nlohmann::json read_quantization(const Flags& flags);
 
-/// Folds batch norm (unless --keep-bn), puts quantizers in, and calibrates them on --samples of `data`,
-/// unless `calibrate` is off because ranges will be loaded.
+/// Folds batch norm (unless --keep-bn), puts quantizers in, gives them the ranges of --import, and calibrates
+/// the others on --samples of `data`, unless there is none or `calibrate` is off because ranges will be
+/// loaded.
 void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_ptr<const Dataset> data,
                             Output& output, bool calibrate = true);
 

@@ -42,8 +42,9 @@ class Watching {
   std::vector<State> states_;
 };
 
-bool needs_range(const TensorQuantizer& q) {
-  return q.enabled() && q.descriptor().needs_amax() && !q.descriptor().amax().defined();
+bool needs_range(const TensorQuantizer& q, bool keep_known) {
+  return q.enabled() && q.descriptor().needs_amax() && !q.descriptor().amax().defined() &&
+         !(keep_known && q.amax().defined());
 }
 
 void set_method(TensorQuantizer& q, const std::string& method) {
@@ -56,14 +57,14 @@ void set_method(TensorQuantizer& q, const std::string& method) {
   q.set_descriptor(QuantDescriptor(std::move(options)));
 }
 
-std::vector<TensorQuantizer*> weight_quantizers(Module& model) {
+std::vector<TensorQuantizer*> weight_quantizers(Module& model, bool keep_known) {
   std::vector<TensorQuantizer*> out;
   for (auto& [path, module] : model.named_modules()) {
     auto* quant = dynamic_cast<QuantModule*>(module);
     auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
     if (quantizer == nullptr) continue;
     for (auto* q : quantizer_parts(*quantizer)) {
-      if (!needs_range(*q)) continue;
+      if (!needs_range(*q, keep_known)) continue;
       q->calibrator().reset();
       q->collect(quant->quantized_weight().tensor());
       out.push_back(q);
@@ -95,11 +96,11 @@ CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOpti
   FQ_CHECK(options.samples >= 0, "calibrate", "{} samples: use 1 or more, or 0 for all", options.samples);
   check_one_target(model);
   const Watching watching(model);
-  auto chosen = weight_quantizers(model);
+  auto chosen = weight_quantizers(model, options.keep_known);
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {
     auto& q = *entry.quantizer;
     q.set_observing(false);
-    if (!needs_range(q) || std::ranges::find(chosen, &q) != chosen.end()) return;
+    if (!needs_range(q, options.keep_known) || std::ranges::find(chosen, &q) != chosen.end()) return;
     set_method(q, options.method);
     q.calibrator().reset();
     q.set_observing(true);

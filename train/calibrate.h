@@ -15,6 +15,7 @@ struct CalibrateOptions {
   std::string method = {};   ///< of activations: a calib_method; empty: each descriptor's own
   AmaxOptions amax = {};     ///< percentile, stride, ..; bits and sign come from each quantizer
   std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
+  bool keep_known = false;   ///< quantizers that have a range keep it
 };
 
 struct CalibrationReport {

@@ -112,11 +112,11 @@ std::string_view name(ModeloptAlgorithm algorithm) noexcept {
 }
 
 void no_modelopt_name(const std::string& path, const std::string& what) {
-  throw ArgumentError(fmt::format(
-      "[modelopt] '{}' {}: ModelOpt has names for layers as the presets int8 (with --target "
-      "tensorrt: signed), int8_weight_only, fp8, fp8_per_channel_per_token, nvfp4, int4_blockwise "
-      "and mxfp8 make them, blocks of matrices only",
-      path, what));
+  throw ArgumentError(
+      fmt::format("[modelopt] '{}' {}: ModelOpt has names for what the presets int8 (with --target tensorrt, "
+                  "whose inputs are signed), int8_weight_only, fp8, fp8_per_channel_per_token, nvfp4, "
+                  "int4_blockwise and mxfp8 make of a layer, in blocks of matrices only",
+                  path, what));
 }
 
 bool has_input_scale(const TensorQuantizer& q) {

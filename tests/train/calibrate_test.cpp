@@ -51,6 +51,21 @@ TEST(Calibrate, SetsEveryRangeWithTheSameBitsForAnyNumberOfThreads) {
   EXPECT_TRUE(dynamic_cast<TensorQuantizer&>(model->at("conv1.input_quantizer")).descriptor().is_unsigned());
 }
 
+TEST(Calibrate, KeepsWhatIsKnownWhenAsked) {
+  auto model = quantized_net();
+  auto& input = dynamic_cast<TensorQuantizer&>(model->at("fc.input_quantizer"));
+  auto& weight = dynamic_cast<TensorQuantizer&>(model->at("fc.weight_quantizer"));
+  input.set_amax(Tensor::scalar(3));
+  weight.set_amax(Tensor::full({10}, 5));
+  DataLoader data = loader(random_tensor({16, 1, 8, 8}, 0, 1));
+  EXPECT_EQ(calibrate(*model, data, {.keep_known = true}).quantizers, 6);
+  EXPECT_EQ(input.amax().item(), 3);
+  EXPECT_EQ(weight.amax().to_vector<float>(), std::vector<float>(10, 5.0f));
+  EXPECT_EQ(calibrate(*model, data, {.keep_known = true}).samples, 0);  // nothing to look for
+  EXPECT_EQ(calibrate(*model, data).quantizers, 8);
+  EXPECT_NE(input.amax().item(), 3);
+}
+
 TEST(Calibrate, LooksAtSoManyImagesOnly) {
   Tensor images = random_tensor({32, 1, 8, 8}, 0, 1);
   images.mutable_data<float>()[20 * 64] = 100.0f;

@@ -1,0 +1,14 @@
+#pragma once
+
+/// Ranges that were calibrated elsewhere, as the flags say.
+
+#include "fakequant/cli/network.h"
+#include "fakequant/cli/output.h"
+
+namespace fq::cli {
+
+/// Gives a quantized network the ranges of --import. Throws ArgumentError listing quantizers that have none
+/// then, unless data will calibrate them.
+void import_ranges(Network& network, const Flags& flags, bool data_follows, Output& output);
+
+}  // namespace fq::cli
