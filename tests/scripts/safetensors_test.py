@@ -1,6 +1,6 @@
 """Reads what we write as safetensors with the reference's package: values to the bit, the file's own bytes too.
 
-safetensors_test.py TEST_EXPORT: the program whose test writes a checkpoint of each format.
+TEST_EXPORT is the program whose test writes a checkpoint of each format.
 """
 
 import json
@@ -8,7 +8,6 @@ import os
 import struct
 import subprocess
 import sys
-import tempfile
 
 try:
     import h5py
@@ -67,18 +66,18 @@ def written_again(path):
     return contents, save(shuffled, json.loads(contents[8 : 8 + length])["__metadata__"])
 
 
-with tempfile.TemporaryDirectory() as folder:
-    subprocess.run([sys.argv[1], "--gtest_filter=Modelopt.WritesACheckpointAndItsConfig"], check=True,
-                   stdout=subprocess.DEVNULL, env=dict(os.environ, FAKEQUANT_SAFETENSORS_FOLDER=folder))
-    for name in FORMATS:
-        path = os.path.join(folder, name, "model.safetensors")
-        tensors = read(path)
-        with h5py.File(os.path.join(folder, name, "values.h5")) as values:
-            for layer in SHAPES:
-                ours, theirs = values[layer][()], weight(name, layer, tensors)
-                assert (ours.view(np.int32) == theirs.view(np.int32)).all(), (name, layer)
-        ours, theirs = written_again(path)
-        assert ours == theirs, f"{name}: the package writes other bytes"
-        with open(os.path.join(folder, name, "hf_quant_config.json")) as file:
-            assert json.load(file)["quantization"]["quant_algo"] == name
+folder = os.getcwd()
+subprocess.run([os.environ["TEST_EXPORT"], "--gtest_filter=Modelopt.WritesACheckpointAndItsConfig"], check=True,
+               stdout=subprocess.DEVNULL, env=dict(os.environ, FAKEQUANT_SAFETENSORS_FOLDER=folder))
+for name in FORMATS:
+    path = os.path.join(folder, name, "model.safetensors")
+    tensors = read(path)
+    with h5py.File(os.path.join(folder, name, "values.h5")) as values:
+        for layer in SHAPES:
+            ours, theirs = values[layer][()], weight(name, layer, tensors)
+            assert (ours.view(np.int32) == theirs.view(np.int32)).all(), (name, layer)
+    ours, theirs = written_again(path)
+    assert ours == theirs, f"{name}: the package writes other bytes"
+    with open(os.path.join(folder, name, "hf_quant_config.json")) as file:
+        assert json.load(file)["quantization"]["quant_algo"] == name
 print(f"safetensors: {len(FORMATS)} formats read to the bit by safetensors {safetensors.__version__}")
