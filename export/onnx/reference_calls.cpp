@@ -45,6 +45,7 @@ void emit_tensor_quant(Exporting& out, const Call& call) {
 }
 
 void emit_tensor_quant_scale(Exporting& out, const Call& call) {
+  if (!out.is_read(call.output)) return;
   out.give(call,
            out.graph().constant(Exporting::node_name(call) + ".tensor_quant_scale", call.output.tensor()));
 }
