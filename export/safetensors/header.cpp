@@ -14,6 +14,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostAxes = 64;
+constexpr std::size_t kMostMetadata = 65536;  // a short pair costs many times its text
 
 /// Follows the one structure that a header has, event by event: nothing is kept of anything else.
 class HeaderReader : public json::json_sax_t {
@@ -24,6 +25,7 @@ class HeaderReader : public json::json_sax_t {
     if (in_ == In::root) return begin_member(name);
     if (in_ == In::metadata) {
       key_ = std::move(name);
+      if (out_.metadata.size() == kMostMetadata) bad("__metadata__ has more than {} texts", kMostMetadata);
       if (out_.metadata.contains(key_)) bad("'{}' is twice in __metadata__", key_);
       return true;
     }

@@ -158,6 +158,9 @@ TEST(Safetensors, NamesWhatIsWrongWithAHeader) {
   std::string deep = "{\"x\":";
   for (int i = 0; i < 100000; ++i) deep += "[";
   EXPECT_NE(error_of(with_length(deep)).find("type that belongs"), std::string::npos);
+  std::string texts = R"({"__metadata__":{"0":"")";
+  for (int i = 1; i <= 65536; ++i) texts += ",\"" + std::to_string(i) + "\":\"\"";
+  EXPECT_NE(error_of(with_length(texts + "}}")).find("more than 65536"), std::string::npos);
   std::string axes = "[1";
   for (int i = 0; i < 64; ++i) axes += ",1";
   EXPECT_NE(error_of(with_length(one_tensor("U8", axes + "]", "[0,1]")) + "x").find("more than"),
