@@ -39,8 +39,8 @@ class SafetensorsFile {
  public:
   /// Checks all of the header. Throws FileError for a file that is none: a header longer than the file or
   /// than 100 MB, text that is not JSON of just this structure, a type that the format has not, sizes that do
-  /// not fit each other, tensors that overlap, leave a hole, or do not end with the file; names twice. What
-  /// is allocated is bounded by the length of the header.
+  /// not fit each other, tensors that overlap, leave a hole, or do not end with the file; names twice, and
+  /// more than 65536 texts of metadata. What is allocated is at most some times the length of the header.
   explicit SafetensorsFile(const std::string& path);
   ~SafetensorsFile();
   SafetensorsFile(SafetensorsFile&&) noexcept;
