@@ -73,4 +73,11 @@ Tensor unpack_codes(const Tensor& packed) {
   return out;
 }
 
+DType packed_dtype(const Format& format) {
+  if (!format.is_integer() || format.bits() > 4) return format.code_dtype();
+  const bool is_unsigned = format.integer().is_unsigned;
+  if (format.bits() == 2) return is_unsigned ? DType::u2 : DType::i2;
+  return is_unsigned ? DType::u4 : DType::i4;
+}
+
 }  // namespace fq

@@ -6,7 +6,7 @@
 #include "fakequant/core/minifloat.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/packed.h"
-#include "fakequant/export/scale_codes.h"
+#include "fakequant/core/packed_scales.h"
 
 namespace fq::detail {
 namespace {

@@ -7,9 +7,9 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/atomic_file.h"
 #include "fakequant/core/packed.h"
+#include "fakequant/core/packed_scales.h"
 #include "fakequant/export/layer_sums.h"
 #include "fakequant/export/safetensors/modelopt_layer.h"
-#include "fakequant/export/scale_codes.h"
 
 namespace fq {
 namespace {
@@ -58,9 +58,9 @@ Tensor weight_scale(const ModeloptLayer& layer, const QuantizedTensor& w) {
     case ModeloptAlgorithm::fp8:
       return w.spec.scale.reshape({});
     case ModeloptAlgorithm::nvfp4:
-      return detail::scale_codes(w.spec.scale.reshape(grid), w.spec);
+      return scale_codes(w.spec.scale.reshape(grid), w.spec);
     case ModeloptAlgorithm::mxfp8:
-      return as_bytes(detail::scale_codes(w.spec.scale, w.spec), grid);
+      return as_bytes(scale_codes(w.spec.scale, w.spec), grid);
     case ModeloptAlgorithm::w4a16_awq:
       return w.spec.scale.reshape(grid);
     default:

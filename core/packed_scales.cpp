@@ -1,0 +1,76 @@
+#include "fakequant/core/packed_scales.h"
+
+#include <cmath>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/reference/torch_ref.h"
+
+namespace fq {
+namespace {
+
+constexpr int kPowersOfTwo = 1, kE4m3Bits = 4;  // significant bits, as in QuantSpec
+
+template <class F>
+Tensor mapped(const Tensor& x, F&& f) {
+  Tensor out = Tensor::empty(x.shape());
+  const auto* in = x.data<float>();
+  auto* to = out.mutable_data<float>();
+  for (std::int64_t i = 0; i < x.numel(); ++i) to[i] = f(in[i]);
+  return out;
+}
+
+Tensor checked_scales(const PackedScales& packed, const std::string& name) {
+  const DType dtype = packed.values.dtype();
+  FQ_CHECK(packed.defined() && (dtype == DType::f32 || dtype == DType::f8_e4m3 || dtype == DType::f8_e8m0),
+           "quantizer", "the scales of '{}' are {}: give f32, f8_e4m3 or f8_e8m0", name,
+           packed.values.describe());
+  const Tensor floats = dtype == DType::f32 ? packed.values : torch_ref::decode_float8(packed.values);
+  return mapped(floats, [&](float value) {
+    const float scale = value * packed.unit;
+    FQ_CHECK(scale > 0 && std::isfinite(scale), "quantizer",
+             "a scale of '{}' is {}: it must be finite and positive", name, scale);
+    return scale;
+  });
+}
+
+}  // namespace
+
+std::int64_t PackedScales::nbytes() const noexcept {
+  if (!defined()) return 0;
+  return values.nbytes() + (values.dtype() == DType::f8_e4m3 ? std::int64_t{sizeof unit} : 0);
+}
+
+Tensor scale_codes(const Tensor& scales, const QuantSpec& spec) {
+  const bool e4m3 = spec.scale_bits == kE4m3Bits;
+  FQ_CHECK(e4m3 || spec.scale_bits == kPowersOfTwo, "scale_codes",
+           "the scales of '{}' are any floats: they have no codes", spec.name);
+  const float unit = spec.unit;
+  return torch_ref::cast_float8(mapped(scales, [unit](float scale) { return scale / unit; }),
+                                e4m3 ? DType::f8_e4m3 : DType::f8_e8m0);
+}
+
+PackedScales pack_scales(const QuantSpec& spec) {
+  if (spec.scale_bits == 0) return {spec.scale};
+  return {scale_codes(spec.scale, spec), spec.unit};
+}
+
+QuantSpec unpack_scales(const PackedScales& packed, Format format, Granularity granularity,
+                        std::string name) {
+  const DType dtype = packed.values.dtype();
+  const Tensor scale = checked_scales(packed, name);
+  return {.format = format,
+          .granularity = std::move(granularity),
+          .amax = mapped(scale, [bound = format.bound()](float s) { return s * bound; }),
+          .scale = scale,
+          .name = std::move(name),
+          .unit = packed.unit,
+          .scale_bits = dtype == DType::f8_e4m3   ? 4
+                        : dtype == DType::f8_e8m0 ? kPowersOfTwo
+                                                  : 0};
+}
+
+void check_scales(const PackedScales& scales, const std::string& name) {
+  static_cast<void>(checked_scales(scales, name));
+}
+
+}  // namespace fq
