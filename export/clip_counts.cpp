@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "fakequant/core/variable.h"
+#include "fakequant/layers/compress.h"
 #include "fakequant/layers/quant_modules.h"
 #include "fakequant/layers/sequential_quantizer.h"
 
@@ -33,7 +34,7 @@ void ClipCounter::on_op(std::string_view op, const std::vector<Variable>& inputs
   const QuantizedTensor* codes = op == "quantize" ? output.quantized() : nullptr;
   if (codes == nullptr || output.numel() == 0) return;
   const std::string& name = codes->spec.name;
-  if (weights_.contains(name) && counts_.contains(name)) return;
+  if (weights_.contains(name) && (counts_.contains(name) || holds_codes(inputs.at(0)))) return;
   const Tensor mask = quantize(inputs.at(0).tensor(), codes->spec).mask;
   ClipCount& sum = counts_[name];
   sum.clipped += mask.numel() - passed(mask);

@@ -1,11 +1,13 @@
 #include "fakequant/layers/fold.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "fakequant/core/check.h"
 #include "fakequant/layers/activation.h"
 #include "fakequant/layers/block_ranges.h"
+#include "fakequant/layers/compress.h"
 #include "fakequant/layers/conv.h"
 #include "fakequant/layers/linear.h"
 #include "fakequant/layers/norm.h"
@@ -86,6 +88,8 @@ std::vector<std::string> fold_batch_norm(Module& model, const Shape& input_shape
   for (const auto& node : graph.nodes)
     if (node.op != "quantize" && node.op != "dequantize" && node.op != "to_float") ++calls[node.path];
   std::vector<std::string> folded;
+  if (std::ranges::any_of(graph.nodes, [](const auto& node) { return node.op == "batch_norm"; }))
+    check_not_compressed(model, "fold_batch_norm");
   for (const auto& node : graph.nodes) {
     if (node.op != "batch_norm" || calls[node.path] != 1) continue;
     const TraceValue& input = graph.input(node, 0);

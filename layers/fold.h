@@ -18,7 +18,7 @@ namespace fq {
 /// In a quantized model the ranges of the weights move along: per output channel amax' = amax *
 /// |g/sqrt(var+eps)|, which keeps the magnitude of every code but for ties; others become those of the new
 /// weights. The codes of activations change a little, as the bias is rounded to the accumulator's grid from
-/// here on.
+/// here on. Throws ArgumentError for a model with weights that hold codes (compress.h).
 std::vector<std::string> fold_batch_norm(Module& model, const Shape& input_shape);
 
 }  // namespace fq

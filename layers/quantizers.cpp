@@ -8,6 +8,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/text.h"
+#include "fakequant/layers/compress.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer_fields.h"
 #include "fakequant/layers/sequential_quantizer.h"
@@ -109,7 +110,11 @@ void fold_weight(Module& model) {
     auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
     if (quantizer == nullptr || !quantizer->enabled()) continue;
     Variable weight = quant->quantized_weight();
-    weight.mutable_tensor().copy_from(quantizer->weight(weight).tensor());
+    const Tensor values = quantizer->weight(weight).tensor();
+    if (holds_codes(weight))
+      set_weight(*quant, values);
+    else
+      weight.mutable_tensor().copy_from(values);
     for (auto* part : quantizer_parts(*quantizer)) part->set_enabled(false);
   }
 }

@@ -1,6 +1,9 @@
 #include "fakequant/layers/sequential_quantizer.h"
 
+#include <ranges>
+
 #include "fakequant/core/check.h"
+#include "fakequant/layers/compress.h"
 
 namespace fq {
 
@@ -23,6 +26,10 @@ std::vector<TensorQuantizer*> SequentialQuantizer::parts() const {
 }
 
 Variable SequentialQuantizer::weight(const Variable& w) {
+  if (holds_codes(w)) {
+    const Variable codes = coding_part(*this).weight(w);
+    return enabled() ? codes : codes.as_float();
+  }
   if (!enabled()) return w;
   Variable out = parts_.front()->weight(w);
   for (std::size_t i = 1; i < parts_.size(); ++i) out = parts_[i](out);
@@ -39,6 +46,13 @@ Variable SequentialQuantizer::forward(const Variable& x) {
 std::vector<TensorQuantizer*> quantizer_parts(TensorQuantizer& quantizer) {
   auto* sequence = dynamic_cast<SequentialQuantizer*>(&quantizer);
   return sequence != nullptr ? sequence->parts() : std::vector<TensorQuantizer*>{&quantizer};
+}
+
+TensorQuantizer& coding_part(TensorQuantizer& quantizer) {
+  const auto parts = quantizer_parts(quantizer);
+  for (auto* part : std::views::reverse(parts))
+    if (part->enabled()) return *part;
+  return *parts.back();
 }
 
 }  // namespace fq

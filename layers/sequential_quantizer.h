@@ -33,5 +33,7 @@ class SequentialQuantizer : public TensorQuantizer {
 
 /// The parts of a SequentialQuantizer; of any other quantizer, itself.
 [[nodiscard]] std::vector<TensorQuantizer*> quantizer_parts(TensorQuantizer& quantizer);
+/// The part that gives the codes: the last one that is enabled, or the last one.
+[[nodiscard]] TensorQuantizer& coding_part(TensorQuantizer& quantizer);
 
 }  // namespace fq

@@ -4,6 +4,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/tape.h"
+#include "fakequant/layers/compress.h"
 #include "fakequant/layers/pre_quant_scale.h"
 #include "fakequant/layers/rerun.h"
 
@@ -147,6 +148,7 @@ bool TensorQuantizer::keeps_weight_codes(const Variable& w) const {
 }
 
 Variable TensorQuantizer::weight(const Variable& w) {
+  if (holds_codes(w)) return packed_weight(w);
   if (!keeps_weight_codes(w)) return (*this)(w);
   const std::uint64_t version = w.tensor().version();
   const bool recorded = grad_enabled() || detail::rerun() != nullptr;

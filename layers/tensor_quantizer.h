@@ -10,6 +10,7 @@
 #include "fakequant/calib/calibrator.h"
 #include "fakequant/core/descriptor.h"
 #include "fakequant/core/ops/quantize.h"
+#include "fakequant/core/packed_scales.h"
 #include "fakequant/layers/module.h"
 
 namespace fq {
@@ -99,10 +100,18 @@ class TensorQuantizer : public Module {
   void set_pre_quant_scale(Tensor scale);
   [[nodiscard]] const Tensor& pre_quant_scale() const noexcept { return pre_quant_scale_; }
 
-  /// Quantizes a parameter; the codes are kept until the parameter or the grid changes.
+  /// Quantizes a parameter; the codes are kept until the parameter or the grid changes. One that holds codes
+  /// (compress.h) gives those, unpacked for this call, or their values while this is off; without a mask.
   virtual Variable weight(const Variable& w);
+  /// The codes of such a parameter. Throws ArgumentError when they are not in `packed_dtype` of the format,
+  /// and when there is not a scale for each block.
+  [[nodiscard]] QuantizedTensor unpack_weight(const Tensor& packed) const;
+  /// The scales that such a parameter has of its own, where ranges come from each input; elsewhere none.
+  [[nodiscard]] const PackedScales& weight_scales() const noexcept { return weight_scales_; }
+  /// Throws ArgumentError as `check_scales`.
+  void set_weight_scales(PackedScales scales);
 
-  /// Descriptor, amax, switches and calibrator state, under the prefix.
+  /// Descriptor, amax, switches and the scales of a packed weight, under the prefix.
   void save(StateDict& state, const std::string& prefix) const;
   void load(const StateDict& state, const std::string& prefix);
 
@@ -134,6 +143,10 @@ class TensorQuantizer : public Module {
   [[nodiscard]] Variable reference_values(const Variable& x, const Tensor& amax) const;
   [[nodiscard]] Variable reference_dynamic(const Variable& x) const;
   [[nodiscard]] bool keeps_weight_codes(const Variable& w) const;
+  [[nodiscard]] QuantSpec packed_spec(int rank) const;
+  [[nodiscard]] Variable packed_weight(const Variable& w) const;
+  void save_weight_scales(StateDict& state, const std::string& prefix) const;
+  void load_weight_scales(const StateDict& state, const std::string& prefix);
   void forget();
 
   QuantDescriptor descriptor_;
@@ -146,6 +159,7 @@ class TensorQuantizer : public Module {
   double momentum_ = 0.01;
   int zero_point_ = 0;
   Tensor amax_, pre_quant_scale_;
+  PackedScales weight_scales_;
   Variable learned_;
   std::unique_ptr<Calibrator> calibrator_;
   mutable std::mutex mutex_;  // guards the two caches

@@ -11,6 +11,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/export/safetensors/file.h"
+#include "fakequant/layers/compress.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/sequential_quantizer.h"
 
@@ -176,6 +177,9 @@ class Importing {
 
 }  // namespace
 
-ImportedRanges import_ranges(Module& model, const std::string& path) { return Importing(model, path).run(); }
+ImportedRanges import_ranges(Module& model, const std::string& path) {
+  check_not_compressed(model, "import_ranges");
+  return Importing(model, path).run();
+}
 
 }  // namespace fq
