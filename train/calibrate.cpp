@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fakequant/core/check.h"
+#include "fakequant/layers/compress.h"
 #include "fakequant/layers/dead_channels.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/sequential_quantizer.h"
@@ -95,6 +96,7 @@ std::int64_t watch(Module& model, DataLoader& data, std::int64_t limit) {
 CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOptions& options) {
   FQ_CHECK(options.samples >= 0, "calibrate", "{} samples: use 1 or more, or 0 for all", options.samples);
   check_one_target(model);
+  check_not_compressed(model, "calibrate");
   const Watching watching(model);
   auto chosen = weight_quantizers(model, options.keep_known);
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {

@@ -1,11 +1,13 @@
 #include "fakequant/train/checkpoint.h"
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_file.h"
+#include "fakequant/layers/compress.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq {
@@ -27,16 +29,53 @@ Tensors tensors_of(const Module& model) {
       fmt::format("[load_checkpoint] {} is a checkpoint of another model: {} {}", path, name, what));
 }
 
-std::string shape_of(const Tensor& t) { return fmt::format("{} {}", name(t.dtype()), to_string(t.shape())); }
+std::string described(const Shape& shape, DType dtype) {
+  return fmt::format("{} {}", name(dtype), to_string(shape));
+}
 
-void check_tensors(const Tensors& wanted, const StateDict& state, const std::string& path) {
+/// Layers by the name of their weight, which may be floats here and codes in the file, or the other way
+/// round.
+using WeightLayers = std::map<std::string, const QuantModule*>;
+
+WeightLayers weight_layers(Module& model) {
+  std::map<const void*, const QuantModule*> layers;
+  for (const auto& [path, module] : model.named_modules())
+    if (const auto* layer = dynamic_cast<const QuantModule*>(module);
+        layer != nullptr && layer->weight_quantizer() != nullptr && layer->quantized_weight().defined())
+      layers.emplace(layer->quantized_weight().node().get(), layer);
+  WeightLayers out;
+  for (const auto& [name, value] : model.named_parameters())
+    if (const auto found = layers.find(value.node().get()); found != layers.end())
+      out.emplace("parameters/" + name, found->second);
+  return out;
+}
+
+void check_codes(const QuantModule& layer, const Tensor& codes, const std::string& path,
+                 const std::string& name) {
+  try {
+    check_weight(layer, codes);
+  } catch (const ArgumentError& error) {
+    throw FileError(path, name, fmt::format("{} (in {}, {})", error.what(), path, name));
+  }
+}
+
+void check_tensors(const Tensors& wanted, const WeightLayers& layers, const StateDict& state,
+                   const std::string& path) {
   std::set<std::string_view> known;
   for (const auto& [name, tensor] : wanted) {
     known.insert(name);
     if (!state.contains(name)) another_model(path, name, "is not in it");
     const Tensor& saved = state.at(name);
-    if (saved.shape() != tensor.shape() || saved.dtype() != tensor.dtype())
-      another_model(path, name, fmt::format("is {} there, {} here", shape_of(saved), shape_of(tensor)));
+    const bool weight = layers.contains(name);
+    if (weight && !is_floating(saved.dtype())) {
+      check_codes(*layers.at(name), saved, path, name);
+      continue;
+    }
+    const DType dtype = weight ? DType::f32 : tensor.dtype();
+    if (saved.shape() != tensor.shape() || saved.dtype() != dtype)
+      another_model(path, name,
+                    fmt::format("is {} there, {} here", described(saved.shape(), saved.dtype()),
+                                described(tensor.shape(), dtype)));
   }
   for (const auto& name : state.names())
     if ((name.starts_with("parameters/") || name.starts_with("buffers/")) && !known.contains(name))
@@ -75,8 +114,15 @@ void load_model_state(Module& model, const StateDict& state, const std::string& 
     throw FileError(path, "quantizers", fmt::format("{} (in {})", error.what(), path));
   }
   const Tensors wanted = tensors_of(model);
-  check_tensors(wanted, state, path);
-  for (const auto& [name, tensor] : wanted) Tensor(tensor).copy_from(state.at(name));
+  const WeightLayers layers = weight_layers(model);
+  check_tensors(wanted, layers, state, path);
+  for (const auto& [name, tensor] : wanted) {
+    const Tensor& saved = state.at(name);
+    if (saved.dtype() == tensor.dtype())
+      Tensor(tensor).copy_from(saved);
+    else
+      set_weight(*layers.at(name), saved);
+  }
 }
 
 void save_checkpoint(const std::string& path, const StateDict& state) {

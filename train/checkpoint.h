@@ -19,8 +19,10 @@ class Module;
 /// are shared with the model, not copied.
 [[nodiscard]] StateDict model_state(Module& model, const nlohmann::json& description);
 
-/// Copies the values of a checkpoint into a model of the same structure. `path` is for messages.
-/// Throws FileError naming the first parameter, buffer or quantizer that differs; then nothing was changed.
+/// Copies the values of a checkpoint into a model of the same structure. `path` is for messages. The weights
+/// of quantized layers become floats or codes (layers/compress.h), as they are in the checkpoint. Throws
+/// FileError naming the first parameter, buffer or quantizer that differs, and codes that are none of their
+/// format; then nothing was changed.
 void load_model_state(Module& model, const StateDict& state, const std::string& path);
 
 /// Atomic; throws as `save_state`.

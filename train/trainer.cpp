@@ -7,6 +7,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/layers/checkpoint.h"
+#include "fakequant/layers/compress.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/checkpoint.h"
 #include "fakequant/train/trainer_body.h"
@@ -42,6 +43,7 @@ nlohmann::json parsed(const std::string& text) {
 /// Ranges become parameters before the optimizer asks for them.
 std::shared_ptr<Module> prepared(std::shared_ptr<Module> model, const TrainerOptions& options) {
   FQ_CHECK(model != nullptr, kTrain, "the model is null");
+  check_not_compressed(*model, kTrain);
   if (options.amax == AmaxMode::learned) learn_ranges(*model, options.amax_gradient);
   if (!options.checkpoint_blocks.empty()) set_checkpointing(*model, options.checkpoint_blocks);
   return model;
