@@ -36,6 +36,7 @@ nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
   const std::string path = flags.required("output");
   static_cast<void>(read_quantization(flags));
   Network network = load_network(flags.required("checkpoint"));
+  check_not_compressed(network, "calibrate", flags.text("checkpoint"));
   FQ_CHECK(!network.quantized(), "calibrate", "{} is quantized already: give a float checkpoint",
            flags.text("checkpoint"));
   std::shared_ptr<const Dataset> data;

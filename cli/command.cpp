@@ -15,6 +15,7 @@ const std::vector<Command>& commands() {
       {"qat", "fine-tune a quantized network", qat_flags, qat},
       {"evaluate", "accuracy and loss on a data set", evaluate_flags, evaluate},
       {"predict", "write the outputs, and the codes, for a data set", predict_flags, predict},
+      {"compress", "keep the weights as packed codes", compress_flags, compress_weights},
       {"export", "write scales, graphs or packed weights for an engine", export_flags, export_network},
       {"verify", "compare an exported network in its engine with its checkpoint", verify_flags, verify},
       {"inspect", "show what a checkpoint, model or data file holds", inspect_flags, inspect},

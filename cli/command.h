@@ -61,6 +61,8 @@ FlagSet evaluate_flags();
 nlohmann::ordered_json evaluate(const Flags& flags, Output& output);
 FlagSet predict_flags();
 nlohmann::ordered_json predict(const Flags& flags, Output& output);
+FlagSet compress_flags();
+nlohmann::ordered_json compress_weights(const Flags& flags, Output& output);
 FlagSet export_flags();
 nlohmann::ordered_json export_network(const Flags& flags, Output& output);
 FlagSet verify_flags();

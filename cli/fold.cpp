@@ -26,6 +26,7 @@ nlohmann::ordered_json fold(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const std::string path = flags.required("output"), checkpoint = flags.required("checkpoint");
   Network network = load_network(checkpoint);
+  check_not_compressed(network, "fold", checkpoint);
   const std::size_t count = fold_network(network);
   nlohmann::ordered_json result{{"output", path}, {"folded", count}};
   if (flags.given("data")) {

@@ -8,6 +8,7 @@
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_file.h"
+#include "fakequant/layers/compress.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/trace.h"
 #include "fakequant/train/data/hdf5_dataset.h"
@@ -51,21 +52,23 @@ ordered_json inspect_memory(Network& network, std::int64_t batch, Output& output
 ordered_json inspect_checkpoint(const std::string& path, std::int64_t batch, Output& output) {
   Network network = load_network(path);
   const Summary sizes = summary(*network.module, network.input_shape());
+  const bool compressed = is_compressed(*network.module);
   std::ostringstream text;
   text << sizes;
   if (network.quantized()) print_quant_summary(*network.module, text);
   text << "model " << network.identity.at("model").value("name", std::string("unnamed")) << ", "
        << network.classes() << " classes, " << (network.folded() ? "batch norm folded, " : "")
-       << weight_bytes(network) << " bytes of weights";
+       << weight_bytes(network) << " bytes of weights" << (compressed ? ", compressed" : "");
   output.line(text.str());
-  const auto memory = inspect_memory(network, batch, output);
-  return {{"kind", "checkpoint"},
-          {"memory", memory},
-          {"identity", network.identity},
-          {"parameters", sizes.parameters},
-          {"multiply_adds", sizes.multiply_adds},
-          {"weight_bytes", weight_bytes(network)},
-          {"quantizers", named_quantizers(*network.module).size()}};
+  ordered_json result{{"kind", "checkpoint"}};
+  if (!compressed) result["memory"] = inspect_memory(network, batch, output);
+  result.update({{"compressed", compressed},
+                 {"identity", network.identity},
+                 {"parameters", sizes.parameters},
+                 {"multiply_adds", sizes.multiply_adds},
+                 {"weight_bytes", weight_bytes(network)},
+                 {"quantizers", named_quantizers(*network.module).size()}});
+  return result;
 }
 
 ordered_json inspect_state(const std::string& path, std::int64_t batch, Output& output) {

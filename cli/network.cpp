@@ -5,6 +5,7 @@
 #include "fakequant/cli/warnings.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/error.h"
+#include "fakequant/layers/compress.h"
 #include "fakequant/layers/fold.h"
 #include "fakequant/layers/model_file.h"
 #include "fakequant/layers/quantize.h"
@@ -92,6 +93,14 @@ std::size_t fold_network(Network& network) {
 void quantize_network(Network& network, const json& config) {
   network.identity["quantization"] = config;
   static_cast<void>(quantize(*network.module, QuantConfig::from_json(config), network.input_shape()));
+}
+
+void check_not_compressed(const Network& network, const std::string& function,
+                          const std::string& checkpoint) {
+  FQ_CHECK(!is_compressed(*network.module), function,
+           "{} is compressed: give the checkpoint that it was made from, or make floats of its codes by "
+           "fakequant compress --undo {} -o FILE",
+           checkpoint, checkpoint);
 }
 
 void check_fits(const Network& network, const Dataset& data, const std::string& function) {

@@ -39,6 +39,8 @@ std::size_t fold_network(Network& network);
 /// Puts quantizers in by a config as in QuantConfig::from_json.
 void quantize_network(Network& network, const nlohmann::json& config);
 
+/// Throws ArgumentError for a network whose weights hold codes, naming the way back to floats.
+void check_not_compressed(const Network& network, const std::string& function, const std::string& checkpoint);
 /// Throws ArgumentError when the data set's samples or labels are not those of the network.
 void check_fits(const Network& network, const Dataset& data, const std::string& function);
 

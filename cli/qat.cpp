@@ -63,6 +63,7 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   if (flags.given("preset") || flags.given("config")) static_cast<void>(read_quantization(flags));
   Run run;
   run.network = load_network(flags.required("checkpoint"));
+  check_not_compressed(run.network, "qat", flags.text("checkpoint"));
   run.data = open_data(flags, "train", run.network.classes());
   check_fits(run.network, *run.data, "qat");
   run.out = options.out;

@@ -14,6 +14,7 @@ Network starting_network(const Flags& flags, const Dataset& data, std::uint64_t 
   if (!flags.given("checkpoint")) return make_network(flags, data, seed);
   FQ_CHECK(!flags.given("model"), "train", "--model and --checkpoint: give one");
   Network network = load_network(flags.text("checkpoint"));
+  check_not_compressed(network, "train", flags.text("checkpoint"));
   FQ_CHECK(!network.quantized(), "train", "{} is quantized: use fakequant qat", flags.text("checkpoint"));
   check_fits(network, data, "train");
   return network;
