@@ -161,7 +161,8 @@ def main():
         try:
             return run(args, [h5py.File(path) for path in args.predictions], folder)
         except Exception as error:  # some of the engine's classes derive from Exception only
-            print(f"{args.model} in {ENGINE}: {' '.join(str(error).split())}", file=sys.stderr)
+            hint = ": is it of a type that export --emulate writes otherwise?" if "NOT_IMPLEMENTED" in str(error) else ""
+            print(f"{args.model} in {ENGINE}: {' '.join(str(error).split())}{hint}", file=sys.stderr)
             return 2
 
 

@@ -1,6 +1,8 @@
 """Other formats in ONNX Runtime, each at the settings that verify chooses for it."""
 
-from lib import DIGITS, assert_identical, calibrated, result, run, trained, verified
+import json
+
+from lib import DIGITS, assert_identical, calibrated, fails, result, run, trained, verified
 
 EXACT = {"codes_different": 0, "flips": 0, "not_in_file": []}
 
@@ -31,6 +33,16 @@ for network in ["mlp", "digits_cnn"]:
     found = verified("float.h5", "float.onnx")
     assert_close(found, 1e-6)
     assert found["codes"] == 0, found
+
+# Weights of types that ONNX Runtime has no kernels for, as others of equal values.
+for preset in ["nvfp4", "mxfp8", "mxfp4"]:
+    with open("weights.json", "w") as config:
+        json.dump({"preset": preset, "rules": [{"pattern": "*input_quantizer", "enable": False}]}, config)
+    calibrated("mlp", "--config", "weights.json", name="own_types")
+    fails(2, "export --emulate", "verify", "own_types.onnx", "--checkpoint", "own_types.h5", "--data", DIGITS)
+    assert result("verify", "own_types.onnx", "--target", "tensorrt")["breaks"] == []
+    result("export", "own_types.h5", "--format", "onnx", "--emulate", "-o", "emulated.onnx")
+    assert_close(verified("own_types.h5", "emulated.onnx"), 1e-6)
 
 # INT4 as a session runs it by default: activations are rounded to 8 bits in every block.
 default = verified("mlp_preset_int4_blockwise.h5", "mlp_preset_int4_blockwise.onnx", "--session",
