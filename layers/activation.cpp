@@ -37,15 +37,24 @@ std::shared_ptr<Module> make_leaky_relu(double slope) {
       "leaky_relu", [=](const Variable& x) { return ops::leaky_relu(x, slope); },
       fmt::format("slope {}", slope));
 }
-std::shared_ptr<Module> make_gelu() {
-  return function("gelu", [](const Variable& x) { return ops::gelu(x); });
+std::shared_ptr<Module> make_gelu(bool approximate_tanh) {
+  return function(
+      "gelu", [=](const Variable& x) { return ops::gelu(x, approximate_tanh); },
+      approximate_tanh ? "by tanh" : "");
 }
 std::shared_ptr<Module> make_silu() { return function("silu", ops::silu); }
 std::shared_ptr<Module> make_sigmoid() { return function("sigmoid", ops::sigmoid); }
 std::shared_ptr<Module> make_tanh() { return function("tanh", ops::tanh); }
+std::shared_ptr<Module> make_hard_sigmoid() { return function("hard_sigmoid", ops::hard_sigmoid); }
+std::shared_ptr<Module> make_hard_swish() { return function("hard_swish", ops::hard_swish); }
 std::shared_ptr<Module> make_softmax(int axis) {
   return function(
       "softmax", [=](const Variable& x) { return ops::softmax(x, axis); }, fmt::format("axis {}", axis));
+}
+std::shared_ptr<Module> make_log_softmax(int axis) {
+  return function(
+      "log_softmax", [=](const Variable& x) { return ops::log_softmax(x, axis); },
+      fmt::format("axis {}", axis));
 }
 std::shared_ptr<Module> make_dropout(double p) {
   FQ_CHECK(p >= 0 && p < 1, "dropout", "p = {}: use 0 <= p < 1", p);

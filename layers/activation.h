@@ -31,11 +31,14 @@ class Function : public Module {
 [[nodiscard]] std::shared_ptr<Module> make_relu6();
 [[nodiscard]] std::shared_ptr<Module> make_clip(double low, double high);
 [[nodiscard]] std::shared_ptr<Module> make_leaky_relu(double slope = 0.01);
-[[nodiscard]] std::shared_ptr<Module> make_gelu();
+[[nodiscard]] std::shared_ptr<Module> make_gelu(bool approximate_tanh = false);
 [[nodiscard]] std::shared_ptr<Module> make_silu();
 [[nodiscard]] std::shared_ptr<Module> make_sigmoid();
 [[nodiscard]] std::shared_ptr<Module> make_tanh();
+[[nodiscard]] std::shared_ptr<Module> make_hard_sigmoid();
+[[nodiscard]] std::shared_ptr<Module> make_hard_swish();
 [[nodiscard]] std::shared_ptr<Module> make_softmax(int axis = -1);
+[[nodiscard]] std::shared_ptr<Module> make_log_softmax(int axis = -1);
 /// Zeroes elements with probability p in training and scales the rest by 1/(1-p).
 [[nodiscard]] std::shared_ptr<Module> make_dropout(double p);
 [[nodiscard]] std::shared_ptr<Module> make_flatten(int start_axis = 1);

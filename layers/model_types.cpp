@@ -84,6 +84,11 @@ bool LayerOptions::flag_or(const std::string& name, bool fallback) const {
   return has(name) ? node_.at("options").at(name).boolean() : fallback;
 }
 
+std::string LayerOptions::choice_or(const std::string& name, const std::string& fallback,
+                                    const std::vector<std::string>& allowed) const {
+  return has(name) ? node_.at("options").at(name).choice(allowed) : fallback;
+}
+
 void LayerOptions::reserve(const Shape& parameter) const {
   std::int64_t left = budget_.limit - budget_.used;
   for (const auto size : parameter) left = size > 0 ? left / size : left;

@@ -53,6 +53,9 @@ class LayerOptions {
   [[nodiscard]] double number(const std::string& name, double low, double high) const;
   [[nodiscard]] double number_or(const std::string& name, double fallback, double low, double high) const;
   [[nodiscard]] bool flag_or(const std::string& name, bool fallback) const;
+  /// One of `allowed`.
+  [[nodiscard]] std::string choice_or(const std::string& name, const std::string& fallback,
+                                      const std::vector<std::string>& allowed) const;
 
   /// Call it before making parameters of that shape: it throws when the model would have more elements than
   /// the limit of BuildOptions, so that no text makes the program allocate without bound.

@@ -43,7 +43,9 @@ bool non_negative(const TraceGraph& graph, int value) {
   const int producer = graph.values[static_cast<std::size_t>(value)].producer;
   if (producer < 0) return false;
   const TraceNode& node = graph.nodes[static_cast<std::size_t>(producer)];
-  if (node.op == "relu" || node.op == "relu6" || node.op == "sigmoid" || node.op == "softmax") return true;
+  if (node.op == "relu" || node.op == "relu6" || node.op == "sigmoid" || node.op == "hard_sigmoid" ||
+      node.op == "softmax")
+    return true;
   return keeps_sign(node.op) &&
          std::ranges::all_of(node.inputs, [&](int input) { return input < 0 || non_negative(graph, input); });
 }

@@ -101,6 +101,10 @@ int axis(const LayerOptions& o, const char* name, int fallback) {
   return static_cast<int>(o.integer_or(name, fallback, -8, 8));
 }
 
+Made make_gelu_of(const LayerOptions& o) {
+  return make_gelu(o.choice_or("approximate", "none", {"none", "tanh"}) == "tanh");
+}
+
 Made make_clip_of(const LayerOptions& o) {
   return make_clip(o.number("low", -kLargest, kLargest), o.number("high", -kLargest, kLargest));
 }
@@ -145,15 +149,19 @@ LayerRegistry standard_layer_types() {
       {"identity", {{}, function(make_identity)}},
       {"relu", {{}, function(make_relu)}},
       {"relu6", {{}, function(make_relu6)}},
-      {"gelu", {{}, function(make_gelu)}},
+      {"gelu", {{"approximate"}, make_gelu_of}},
       {"silu", {{}, function(make_silu)}},
       {"sigmoid", {{}, function(make_sigmoid)}},
       {"tanh", {{}, function(make_tanh)}},
+      {"hard_sigmoid", {{}, function(make_hard_sigmoid)}},
+      {"hard_swish", {{}, function(make_hard_swish)}},
       {"clip", {{"low", "high"}, make_clip_of}},
       {"leaky_relu",
        {{"slope"},
         [](const LayerOptions& o) { return make_leaky_relu(o.number_or("slope", 0.01, 0, kLargest)); }}},
       {"softmax", {{"axis"}, [](const LayerOptions& o) { return make_softmax(axis(o, "axis", -1)); }}},
+      {"log_softmax",
+       {{"axis"}, [](const LayerOptions& o) { return make_log_softmax(axis(o, "axis", -1)); }}},
       {"dropout",
        {{"p"}, [](const LayerOptions& o) { return make_dropout(o.number_or("p", 0.5, 0, 0.999)); }}},
       {"flatten",

@@ -83,6 +83,30 @@ struct Tanh {
   }
 };
 
+struct HardSigmoid {
+  static constexpr bool of_output = false;
+  template <class T>
+  T value(T x) const {
+    return Relu6{}.value(x + T{3}) / T{6};
+  }
+  template <class T>
+  T slope(T x) const {
+    return x > T{-3} && x < T{3} ? T{1} / T{6} : T{0};
+  }
+};
+
+struct HardSwish {
+  static constexpr bool of_output = false;
+  template <class T>
+  T value(T x) const {
+    return x * HardSigmoid{}.value(x);
+  }
+  template <class T>
+  T slope(T x) const {
+    return x <= T{-3} ? T{0} : (x >= T{3} ? T{1} : x / T{3} + T{1} / T{2});
+  }
+};
+
 struct Silu {
   static constexpr bool of_output = false;
   template <class T>

@@ -71,5 +71,7 @@ Variable gelu(const Variable& x, bool approximate_tanh) {
 Variable silu(const Variable& x) { return apply("silu", x, cpu::Silu{}); }
 Variable sigmoid(const Variable& x) { return apply("sigmoid", x, cpu::Sigmoid{}); }
 Variable tanh(const Variable& x) { return apply("tanh", x, cpu::Tanh{}); }
+Variable hard_sigmoid(const Variable& x) { return apply("hard_sigmoid", x, cpu::HardSigmoid{}); }
+Variable hard_swish(const Variable& x) { return apply("hard_swish", x, cpu::HardSwish{}); }
 
 }  // namespace fq::ops

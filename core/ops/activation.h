@@ -28,5 +28,9 @@ namespace fq::ops {
 /// 1 / (1 + exp(-x)).
 [[nodiscard]] Variable sigmoid(const Variable& x);
 [[nodiscard]] Variable tanh(const Variable& x);
+/// min(max(x / 6 + 1/2, 0), 1); gradient 0 at both ends.
+[[nodiscard]] Variable hard_sigmoid(const Variable& x);
+/// x * hard_sigmoid(x) (Howard et al., arXiv:1905.02244); gradient 0 at -3, 1 at 3.
+[[nodiscard]] Variable hard_swish(const Variable& x);
 
 }  // namespace fq::ops

@@ -57,6 +57,15 @@ void gelu(Exporting& out, const Call& call) {
   out.node(call, "Gelu", {out.input(call, 0)}, {{"approximate", call.get<std::string>("approximate")}});
 }
 
+void hard_sigmoid(Exporting& out, const Call& call) {
+  out.node(call, "HardSigmoid", {out.input(call, 0)}, {{"alpha", 1.0F / 6}, {"beta", 0.5F}});
+}
+
+void hard_swish(Exporting& out, const Call& call) {
+  out.graph().needs_opset(14);
+  out.node(call, "HardSwish", {out.input(call, 0)});
+}
+
 void silu(Exporting& out, const Call& call) {
   const std::string x = out.input(call, 0);
   const std::string gate = out.graph().add("Sigmoid", Exporting::node_name(call) + ".sigmoid", {x});
@@ -176,6 +185,8 @@ const std::map<std::string_view, Emit>& forms() {
       {"gelu", gelu},
       {"silu", silu},
       {"sigmoid", same<kSigmoid>},
+      {"hard_sigmoid", hard_sigmoid},
+      {"hard_swish", hard_swish},
       {"tanh", same<kTanh>},
       {"softmax", along_axis<kSoftmax>},
       {"log_softmax", along_axis<kLogSoftmax>},

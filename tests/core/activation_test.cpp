@@ -23,6 +23,9 @@ TEST(Activation, KnownValues) {
   EXPECT_EQ(values(ops::leaky_relu(x, 0.25)), (std::vector<float>{-0.25f, 0, 1, 7}));
   EXPECT_NEAR(values(ops::gelu(x))[2], 0.8413447f, 1e-6);        // Phi(1)
   EXPECT_NEAR(values(ops::gelu(x, true))[2], 0.8411920f, 1e-6);  // arXiv:1606.08415, the approximation at 1
+  const Variable wide = row({-4, -3, -1.5f, 0, 3, 5});
+  EXPECT_EQ(values(ops::hard_sigmoid(wide)), (std::vector<float>{0, 0, 0.25f, 0.5f, 1, 1}));
+  EXPECT_EQ(values(ops::hard_swish(wide)), (std::vector<float>{0, 0, -0.375f, 0, 3, 5}));
   EXPECT_NEAR(values(ops::silu(x))[2], 0.7310586f, 1e-6);
   EXPECT_NEAR(values(ops::sigmoid(x))[0], 0.2689414f, 1e-6);
   EXPECT_NEAR(values(ops::tanh(x))[2], 0.7615942f, 1e-6);

@@ -29,6 +29,11 @@ std::vector<OperatorCase> activation_cases() {
       {"silu", "", {x}, [](const Vars& v) { return ops::silu(v[0]); }},
       {"sigmoid", "", {x}, [](const Vars& v) { return ops::sigmoid(v[0]); }},
       {"tanh", "", {x}, [](const Vars& v) { return ops::tanh(v[0]); }},
+      {"hard_sigmoid",
+       "",
+       {{image, -5, 5, {-3.0, 3.0}}},
+       [](const Vars& v) { return ops::hard_sigmoid(v[0]); }},
+      {"hard_swish", "", {{image, -5, 5, {-3.0, 3.0}}}, [](const Vars& v) { return ops::hard_swish(v[0]); }},
   };
 }
 

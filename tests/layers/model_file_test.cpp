@@ -44,12 +44,16 @@ const char* const kEveryType = R"(// all layer types
   {"type": "transpose", "options": {"axes": [0, 2, 1]}},
   {"type": "layer_norm"},
   {"type": "sigmoid"},
+  {"type": "hard_sigmoid"},
+  {"type": "hard_swish"},
+  {"type": "gelu", "options": {"approximate": "tanh"}},
   {"type": "reshape", "options": {"shape": [47, 2, -1]}},
   {"type": "global_avg_pool"},
   {"type": "flatten"},
   {"type": "dropout", "options": {"p": 0.25}},
   {"type": "linear", "options": {"out_features": "classes"}},
-  {"type": "softmax"}
+  {"type": "softmax"},
+  {"type": "log_softmax"}
 ]})";
 
 std::string one_node(const std::string& type, const std::string& options) {
