@@ -115,6 +115,7 @@
 #include "fakequant/export/layer_sums.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/file.h"
+#include "fakequant/export/onnx/import.h"
 #include "fakequant/export/onnx/model.h"
 #include "fakequant/export/onnx/tensorrt_rules.h"
 #include "fakequant/export/safetensors/file.h"

@@ -4,11 +4,13 @@
 #include <limits>
 #include <set>
 
+#include <onnx/onnx_pb.h>
+
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/file_reader.h"
 #include "fakequant/core/shape.h"
+#include "fakequant/export/onnx/element_type.h"
 #include "fakequant/export/onnx/file.h"
-#include "fakequant/export/onnx/proto.h"
 
 namespace fq {
 namespace {

@@ -1,10 +1,12 @@
 #include <filesystem>
 #include <optional>
 
+#include <onnx/onnx_pb.h>
+
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/atomic_file.h"
+#include "fakequant/export/onnx/element_type.h"
 #include "fakequant/export/onnx/file.h"
-#include "fakequant/export/onnx/proto.h"
 
 namespace fq {
 namespace {

@@ -1,4 +1,4 @@
-#include "fakequant/export/onnx/proto.h"
+#include "fakequant/export/onnx/element_type.h"
 
 #include <array>
 #include <utility>

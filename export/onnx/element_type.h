@@ -1,10 +1,8 @@
 #pragma once
 
-/// What saving and loading share of protobuf's classes; not a public header.
+/// ONNX's numbers of element types; not a public header.
 
 #include <optional>
-
-#include <onnx/onnx_pb.h>
 
 #include "fakequant/core/dtype.h"
 

@@ -1,0 +1,199 @@
+#include "fakequant/export/onnx/import.h"
+
+#include <algorithm>
+#include <exception>
+#include <set>
+
+#include "fakequant/core/check.h"
+#include "fakequant/export/onnx/import/fold.h"
+#include "fakequant/export/onnx/import/graph_view.h"
+#include "fakequant/export/onnx/import/input.h"
+#include "fakequant/export/onnx/import/node_names.h"
+#include "fakequant/export/onnx/import/op_import.h"
+#include "fakequant/train/checkpoint.h"
+
+namespace fq {
+namespace {
+
+using namespace detail;
+
+constexpr std::int64_t kSmallGraph = std::int64_t{1} << 22;  // elements that any file may make
+
+std::int64_t elements_of(const OnnxModel& model) {
+  std::int64_t count = 0;
+  for (const auto& initializer : model.initializers) count += initializer.value.numel();
+  return count;
+}
+
+/// The nodes that the output needs.
+std::vector<OnnxNode> live(std::vector<OnnxNode> nodes, const std::string& output) {
+  std::set<std::string> needed{output};
+  std::vector<OnnxNode> out;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    if (std::ranges::none_of(node->outputs,
+                             [&](const auto& name) { return !name.empty() && needed.contains(name); }))
+      continue;
+    needed.insert(node->inputs.begin(), node->inputs.end());
+    out.push_back(std::move(*node));
+  }
+  std::ranges::reverse(out);
+  return out;
+}
+
+/// How many elements the file gives leave to make: of values that are computed, and of parameters.
+std::int64_t element_limit(const OnnxModel& model) { return 4 * elements_of(model) + kSmallGraph; }
+
+/// What does not depend on the input, by name.
+class FixedValues {
+ public:
+  explicit FixedValues(const OnnxModel& model) : budget_{element_limit(model)} {
+    for (const auto& initializer : model.initializers) values_.emplace(initializer.name, initializer.value);
+  }
+
+  [[nodiscard]] const Constants& values() const noexcept { return values_; }
+  [[nodiscard]] const Tensor* find(const std::string& name) const {
+    const auto found = values_.find(name);
+    return found == values_.end() ? nullptr : &found->second;
+  }
+  void add(const std::string& name, const Tensor& value) { values_.emplace(name, value); }
+  /// Whether the node's inputs are fixed and what it gives is now known.
+  bool fold_node(const OnnxNode& node) {
+    std::vector<Tensor> inputs;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const Tensor* value = find(node.inputs[i]);
+      const bool type_alone = i == 1 && node.op == "CastLike";
+      if (value == nullptr && !node.inputs[i].empty() && !type_alone) return false;
+      inputs.push_back(value == nullptr ? Tensor() : *value);
+    }
+    if (node.outputs.empty()) return false;
+    const auto value = fold(NodeReader(node), inputs, budget_);
+    if (value) add(node.outputs[0], *value);
+    return value.has_value();
+  }
+
+ private:
+  FoldBudget budget_;
+  Constants values_;
+};
+
+/// The nodes that count, with what is fixed computed and patterns found.
+std::vector<OnnxNode> prepared(const OnnxModel& model, FixedValues& fixed) {
+  const std::string& output = model.outputs[0].name;
+  auto nodes = live(model.nodes, output);
+  for (const auto& node : nodes) (void)fixed.fold_node(node);
+  return live(with_patterns(nodes, fixed.values()), output);
+}
+
+/// Makes layers of nodes, in order.
+class Import {
+ public:
+  Import(const OnnxModel& model, FixedValues& fixed, const NodeNames& names)
+      : fixed_(fixed), context_{model.opset, -1, ModelBuilder(element_limit(model)), names, {}} {}
+
+  void run(const std::vector<OnnxNode>& nodes, const OnnxValueInfo& input, const Shape& sample) {
+    if (input.has_shape) context_.batch = input.shape[0].size;
+    Shape shape{kImportBatch};
+    shape.insert(shape.end(), sample.begin(), sample.end());
+    values_.emplace(input.name, ImportValue{"input", shape, {}});
+    for (const auto& node : nodes) build(node);
+    if (!unsupported_.empty()) fail_unsupported();
+    if (first_error_) std::rethrow_exception(first_error_);
+  }
+
+  ImportedModel finish(const std::string& name, const Shape& sample, const std::string& model_name) {
+    const auto found = values_.find(name);
+    FQ_CHECK(found != values_.end(), "import_onnx", "the output '{}' does not depend on the input",
+             name.substr(0, 100));
+    ImportValue output = found->second;
+    if (output.node == "input") {
+      const OnnxNode same{"Identity", name, {}, {}, {}, {}};
+      output = context_.model.add(NodeReader(same), "identity", "identity", {}, {output}, {});
+    }
+    auto built = context_.model.finish(model_name, output);
+    return {ModelSpec::parse(built.text),
+            sample,
+            Shape(output.shape.begin() + 1, output.shape.end()),
+            std::move(built.state),
+            {context_.recognised.begin(), context_.recognised.end()}};
+  }
+
+ private:
+  /// After the first error only operators that are not supported are looked for: all of them are told at
+  /// once.
+  void build(const OnnxNode& node) {
+    try {
+      if (node.outputs.empty() || fixed_.find(node.outputs[0]) != nullptr || fixed_.fold_node(node)) return;
+      const auto builder = find_op_builder(node);
+      if (builder == nullptr) return void(++unsupported_[operator_name(node)]);
+      auto inputs = inputs_of(node);
+      if (inputs.size() != node.inputs.size()) return;
+      auto value = builder(OpImport(node, std::move(inputs), context_));
+      if (value.is_constant())
+        fixed_.add(node.outputs[0], value.constant);
+      else
+        values_.emplace(node.outputs[0], std::move(value));
+    } catch (const UnsupportedUse& use) {
+      ++unsupported_[use.what];
+    } catch (const ArgumentError&) {
+      if (!first_error_) first_error_ = std::current_exception();
+    }
+  }
+
+  /// Fewer than the node's where an error left one unknown.
+  std::vector<ImportValue> inputs_of(const OnnxNode& node) const {
+    std::vector<ImportValue> out;
+    for (const auto& name : node.inputs) {
+      const auto value = values_.find(name);
+      if (value != values_.end())
+        out.push_back(value->second);
+      else if (const Tensor* constant = fixed_.find(name); constant != nullptr)
+        out.push_back({{}, {}, *constant});
+      else if (name.empty())
+        out.emplace_back();
+      else if (unsupported_.empty() && !first_error_)
+        NodeReader(node).fail("it reads '{}', which is not a first output of a supported operator",
+                              name.substr(0, 100));
+    }
+    return out;
+  }
+
+  [[noreturn]] void fail_unsupported() const {
+    std::string list, hint;
+    for (const auto& [what, count] : unsupported_) {
+      list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", what, count);
+      if (what.find("QuantizeLinear") != std::string::npos || what.starts_with("QLinear"))
+        hint =
+            ". The file is quantized: import the float one, or use the checkpoint that it was exported from";
+    }
+    throw ArgumentError(fmt::format("[import_onnx] these operators are not supported: {}{}", list, hint));
+  }
+
+  FixedValues& fixed_;
+  ImportContext context_;
+  std::unordered_map<std::string, ImportValue> values_;
+  std::map<std::string, std::int64_t> unsupported_;
+  std::exception_ptr first_error_;
+};
+
+}  // namespace
+
+ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options) {
+  FQ_CHECK(model.outputs.size() == 1, "import_onnx", "the graph has {} outputs: one is needed",
+           model.outputs.size());
+  const OnnxValueInfo& input = input_of(model);
+  const Shape sample = sample_shape_of(input, options.sample_shape);
+  FixedValues fixed(model);
+  const auto nodes = prepared(model, fixed);
+  const NodeNames names(nodes);
+  Import import(model, fixed, names);
+  import.run(nodes, input, sample);
+  return import.finish(model.outputs[0].name, sample, options.name);
+}
+
+std::shared_ptr<Graph> ImportedModel::build() const {
+  auto graph = build_model(spec, sample_shape);
+  load_model_state(*graph, state, "import_onnx");
+  return graph;
+}
+
+}  // namespace fq

@@ -1,0 +1,52 @@
+#pragma once
+
+/// ONNX in: a float graph becomes a model of ours, so that a network trained elsewhere can be calibrated,
+/// fine-tuned and exported.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/shape.h"
+#include "fakequant/export/onnx/model.h"
+#include "fakequant/layers/graph.h"
+#include "fakequant/layers/model_file.h"
+
+namespace fq {
+
+struct ImportOptions {
+  /// Of one sample, without the batch, for files that leave it open; empty: as the file says.
+  Shape sample_shape;
+  std::string name = "imported";  ///< of the model
+};
+
+/// A model and its weights.
+struct ImportedModel {
+  ModelSpec spec;
+  Shape sample_shape, output_shape;  ///< of one sample, without the batch
+  /// `parameters/<node>.<parameter>` and `buffers/<node>.<buffer>`, f32, as a checkpoint has them. Tensors
+  /// may share storage with the file's.
+  StateDict state;
+  /// What several ONNX nodes together, or nodes of another kind, became: {"gelu", 2}, {"global pooling", 1}.
+  std::vector<std::pair<std::string, std::int64_t>> recognised;
+
+  /// The network with these weights.
+  [[nodiscard]] std::shared_ptr<Graph> build() const;
+};
+
+/// Builds a model from a float graph of one input [N, ..] and one output, with any batch, symbolic or fixed;
+/// what the file computes in training mode (dropout, batch statistics) is read as those layers are. Operators
+/// of fixed values are computed, so are the sizes that a graph takes from its values; chains of nodes that
+/// make up a GELU, a SiLU, a hard swish or a layer norm are found, means over pixels become global pooling
+/// and reshapes to rows flattening. Nodes are named by the paths of the modules that they came from,
+/// "layer1_0_conv1", as far as the file tells them by names of nodes or weights.
+///
+/// The model is checked as a file from anywhere: throws ArgumentError naming the node for attributes, shapes
+/// and types that do not fit, one that lists all operators that are not supported with their counts, and when
+/// the parameters would have many more elements than the tensors in the file.
+[[nodiscard]] ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options = {});
+
+}  // namespace fq

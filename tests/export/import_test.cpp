@@ -1,0 +1,287 @@
+#include "fakequant/export/onnx/import.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "export/onnx_model.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/ops/ops.h"
+#include "fakequant/core/tape.h"
+#include "layers/networks.h"
+
+namespace fq {
+namespace {
+
+using test::Ints;
+using test::OnnxGraph;
+using test::random_tensor;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+
+Tensor run(const OnnxModel& model, const Tensor& x) {
+  const NoGrad no_grad;
+  const auto network = import_onnx(model).build();
+  network->eval();
+  return (*network)(Variable(x)).tensor();
+}
+
+void expect_near(const Tensor& a, const Tensor& b) {
+  ASSERT_EQ(a.shape(), b.shape());
+  const auto x = a.to_vector<float>(), y = b.to_vector<float>();
+  for (std::size_t i = 0; i < x.size(); ++i)
+    ASSERT_NEAR(x[i], y[i], 1e-5) << i;  // a few roundings of values near 1
+}
+
+std::vector<std::string> types(const OnnxModel& model) {
+  std::vector<std::string> out;
+  const auto imported = import_onnx(model);
+  for (const auto& node : imported.spec.json()["nodes"]) out.push_back(node["type"].get<std::string>());
+  return out;
+}
+
+std::string refusal(const OnnxModel& model, const ImportOptions& options = {}) {
+  try {
+    (void)import_onnx(model, options);
+  } catch (const ArgumentError& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+/// One node of that operator between x and y.
+OnnxModel one(const Ints& input, const std::string& op, test::Attributes attributes = {}) {
+  return OnnxGraph(input).node(op, {"x"}, "y", std::move(attributes)).model;
+}
+
+OnnxModel conv(const Ints& input, const Shape& weight, test::Attributes attributes) {
+  return OnnxGraph(input)
+      .fixed("w", random_tensor(weight, -1, 1))
+      .node("Conv", {"x", "w"}, "y", std::move(attributes))
+      .model;
+}
+
+TEST(OnnxImport, GemmTakesAlphaBetaAndBothOrders) {
+  const Tensor w = random_tensor({3, 4}, -1, 1), x = random_tensor({2, 3}, -1, 1, 2);
+  const auto model = OnnxGraph({-1, 3})
+                         .fixed("w", w)
+                         .fixed("b", Tensor::from({1.0f, 2.0f, 3.0f, 4.0f}, {1, 4}))
+                         .node("Gemm", {"x", "w", "b"}, "y", {{"alpha", 0.5f}, {"beta", 2.0f}})
+                         .model;
+  const Variable bias(Tensor::from({2.0f, 4.0f, 6.0f, 8.0f}));
+  const Tensor wanted = ops::add(ops::scale(ops::matmul(Variable(x), Variable(w)), 0.5), bias).tensor();
+  expect_near(run(model, x), wanted);
+}
+
+TEST(OnnxImport, UnequalPadsBecomeTapsOfZeros) {
+  const Tensor x = random_tensor({2, 2, 7, 6}, -1, 1), w = random_tensor({3, 2, 3, 2}, -1, 1);
+  const auto pad = [&](Ints pads, const char* mode) {
+    test::Attributes attributes{{"strides", Ints{2, 1}}};
+    if (*mode != '\0') attributes.emplace_back("auto_pad", std::string(mode));
+    if (!pads.empty()) attributes.emplace_back("pads", pads);
+    return conv({-1, 2, 7, 6}, w.shape(), attributes);
+  };
+  const auto wanted = [&](std::int64_t top, std::int64_t left, std::int64_t bottom, std::int64_t right) {
+    Tensor padded = Tensor::zeros({2, 2, 7 + top + bottom, 6 + left + right});
+    for (std::int64_t i = 0; i < 4; ++i)
+      for (std::int64_t h = 0; h < 7; ++h)
+        std::copy_n(x.data<float>() + (i * 7 + h) * 6, 6,
+                    padded.mutable_data<float>() + (i * padded.dim(2) + h + top) * padded.dim(3) + left);
+    return ops::conv2d(Variable(padded), Variable(w), {},
+                       {.stride = {2, 1}, .padding = {}, .dilation = {}, .groups = 1})
+        .tensor();
+  };
+  expect_near(run(pad({0, 1, 1, 0}, ""), x), wanted(0, 1, 1, 0));
+  expect_near(run(pad({2, 0, 1, 1}, "NOTSET"), x), wanted(2, 0, 1, 1));
+  expect_near(run(pad({}, "SAME_UPPER"), x), wanted(1, 0, 1, 1));
+  expect_near(run(pad({}, "SAME_LOWER"), x), wanted(1, 1, 1, 0));
+  expect_near(run(pad({}, "VALID"), x), wanted(0, 0, 0, 0));
+  const auto padded = OnnxGraph({-1, 2, 7, 6})
+                          .fixed("w", w)
+                          .ints("p", {0, 0, 0, 1, 0, 0, 1, 0})
+                          .node("Pad", {"x", "p"}, "z", {{"mode", std::string("constant")}})
+                          .node("Conv", {"z", "w"}, "y", {{"strides", Ints{2, 1}}})
+                          .model;
+  expect_near(run(padded, x), wanted(0, 1, 1, 0));
+}
+
+TEST(OnnxImport, ClipIsTheNarrowestActivation) {
+  const auto clip = [](const std::vector<std::string>& inputs) {
+    return types(OnnxGraph({-1, 4})
+                     .number("zero", 0)
+                     .number("six", 6)
+                     .number("two", 2)
+                     .node("Clip", inputs, "y")
+                     .model)
+        .at(0);
+  };
+  EXPECT_EQ(clip({"x", "zero", "six"}), "relu6");
+  EXPECT_EQ(clip({"x", "zero"}), "relu");
+  EXPECT_EQ(clip({"x", "zero", "two"}), "clip");
+  EXPECT_EQ(clip({"x", "", "six"}), "clip");
+  auto old = one({-1, 4}, "Clip", {{"min", 0.0f}, {"max", 6.0f}});
+  old.opset = 6;
+  EXPECT_EQ(types(old).at(0), "relu6");
+}
+
+TEST(OnnxImport, MeansAndWindowsOfTheWholeImageArePoolsOfIt) {
+  using Types = std::vector<std::string>;
+  const auto mean = [](Ints axes, std::int64_t keep) {
+    return types(OnnxGraph({-1, 3, 4, 5})
+                     .ints("a", axes)
+                     .node("ReduceMean", {"x", "a"}, "y", {{"keepdims", keep}})
+                     .model);
+  };
+  EXPECT_EQ(mean({2, 3}, 1), Types{"global_avg_pool"});
+  EXPECT_EQ(mean({-1, -2}, 0), (Types{"global_avg_pool", "flatten"}));
+  EXPECT_EQ(types(one({1, 3, 4, 5}, "AveragePool", {{"kernel_shape", Ints{4, 5}}})),
+            Types{"global_avg_pool"});
+  EXPECT_EQ(types(one({1, 3, 4, 5}, "GlobalMaxPool")), Types{"max_pool"});
+  EXPECT_THAT(refusal(OnnxGraph({-1, 3, 4, 5}).ints("a", {1, 2}).node("ReduceMean", {"x", "a"}, "y").model),
+              HasSubstr("ReduceMean over the axes [1, 2] (1)"));
+}
+
+TEST(OnnxImport, ShapesComputedFromTheInputAreFoundInReshapes) {
+  const auto model = OnnxGraph({-1, 3, 4, 5})
+                         .number("unused", 1)
+                         .ints("zero", {0})
+                         .ints("rest", {-1})
+                         .node("Shape", {"x"}, "s")
+                         .node("Gather", {"s", "zero"}, "n")
+                         .node("Concat", {"n", "rest"}, "to", {{"axis", std::int64_t{0}}})
+                         .node("Reshape", {"x", "to"}, "y")
+                         .model;
+  EXPECT_EQ(types(model), std::vector<std::string>{"flatten"});
+  EXPECT_EQ(import_onnx(model).output_shape, Shape{60});
+}
+
+TEST(OnnxImport, NamesAreThePathsOfModules) {
+  OnnxGraph graph({-1, 4});
+  graph.fixed("block.0.fc.weight", random_tensor({4, 4}, -1, 1));
+  for (const char* to : {"a", "b"}) graph.node("Relu", {to == std::string("a") ? "x" : "a"}, to);
+  graph.node("MatMul", {"b", "block.0.fc.weight"}, "c").node("Add", {"c", "x"}, "d").node("Tanh", {"d"}, "y");
+  const char* names[] = {"/block/block.0/act/Relu", "/block/block.0/Relu", "node_17", "/block/block.0/Add",
+                         "/a b.c/Tanh"};
+  for (std::size_t i = 0; i < 5; ++i) graph.model.nodes[i].name = names[i];
+  std::vector<std::string> found;
+  const auto imported = import_onnx(graph.model);
+  for (const auto& node : imported.spec.json()["nodes"]) found.push_back(node["name"].get<std::string>());
+  EXPECT_EQ(found,
+            (std::vector<std::string>{"block_0_act", "block_0_relu", "block_0_fc", "block_0_add", "a_b_c"}));
+  EXPECT_TRUE(imported.state.contains("parameters/block_0_fc.weight"));
+}
+
+TEST(OnnxImport, AGraphThatGivesItsInputIsAnIdentity) {
+  EXPECT_EQ(types(one({-1, 4}, "Identity")), std::vector<std::string>{"identity"});
+}
+
+TEST(OnnxImport, UnsupportedOperatorsAreToldAllAtOnce) {
+  auto graph = OnnxGraph({-1, 4}).number("two", 2);
+  graph.node("Erf", {"x"}, "a")
+      .node("Erf", {"a"}, "b")
+      .node("Mul", {"b", "two"}, "c")
+      .node("Mul", {"x", "two"}, "d");
+  graph.node("Add", {"c", "d"}, "e").node("Fused", {"e"}, "y");
+  graph.model.nodes.back().domain = "com.example";
+  graph.node("Resize", {"x"}, "nobody reads it");
+  EXPECT_THAT(refusal(graph.model),
+              HasSubstr("not supported: Erf (2), Mul of a constant (1), com.example.Fused (1)"));
+  const auto quantized = OnnxGraph({-1, 4}).number("s", 1).node("QuantizeLinear", {"x", "s"}, "y").model;
+  EXPECT_THAT(refusal(quantized), AllOf(HasSubstr("QuantizeLinear (1)"), HasSubstr("the checkpoint")));
+}
+
+TEST(OnnxImport, InputsAndOutputsThatDoNotFitAreRefused) {
+  EXPECT_THAT(refusal(one({-1, 3, -1, 8}, "Relu")),
+              HasSubstr("['n', 3, 'n', 8]: give the shape of one sample"));
+  EXPECT_EQ(import_onnx(one({-1, 3, -1, 8}, "Relu"), {{3, 4, 8}, "net"}).output_shape, (Shape{3, 4, 8}));
+  EXPECT_THAT(refusal(one({-1, 3, 8, 8}, "Relu"), {{1, 8, 8}}), HasSubstr("[1, 8, 8] does not fit"));
+  EXPECT_THAT(refusal(one({-1, 3, 8, 8}, "Relu"), {{8, 8}}), HasSubstr("[8, 8] does not fit"));
+  EXPECT_THAT(refusal(one({4}, "Relu")), HasSubstr("1 to 7 axes"));
+  EXPECT_THAT(refusal(one({-1, 0}, "Relu")), HasSubstr("it is empty"));
+  EXPECT_THAT(refusal(one({-1, kHuge, kHuge}, "Relu")), HasSubstr("more than"));
+  EXPECT_THAT(refusal(OnnxGraph({-1, 4}, DType::u8).node("Relu", {"x"}, "y").model), HasSubstr("is u8"));
+  auto two = one({-1, 4}, "Relu");
+  two.inputs.push_back(two.inputs[0]);
+  EXPECT_THAT(refusal(two), HasSubstr("2 inputs"));
+  two = one({-1, 4}, "Relu");
+  two.outputs.push_back(two.outputs[0]);
+  EXPECT_THAT(refusal(two), HasSubstr("2 outputs"));
+  EXPECT_THAT(refusal(OnnxGraph({-1, 4}).number("n", 1).node("Identity", {"n"}, "y").model),
+              HasSubstr("does not depend on the input"));
+  EXPECT_THAT(refusal(OnnxGraph({-1, 4}).node("Relu", {"nothing"}, "y").model),
+              HasSubstr("it reads 'nothing'"));
+}
+
+TEST(OnnxImport, AbsurdAttributesAreRefusedWithTheirNode) {
+  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"group", kHuge}})),
+              HasSubstr("node 'y' (Conv): its attribute 'group'"));
+  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"group", std::int64_t{3}}})),
+              HasSubstr("2 channels"));
+  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"pads", Ints{-1, 0, 0, 0}}})),
+              HasSubstr("'pads' has -1"));
+  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"pads", Ints{0, 0, 1 << 30, 0}}})),
+              HasSubstr("they must be equal"));
+  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"pads", Ints{1, 1}}})), HasSubstr("4 are needed"));
+  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"strides", Ints{kHuge, 1}}})),
+              HasSubstr("'strides'"));
+  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"kernel_shape", Ints{5, 5}}})),
+              HasSubstr("'kernel_shape' is [5, 5]"));
+  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"group", 1.0f}})), HasSubstr("another type"));
+  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 9, 9}, {})), HasSubstr("node 'y' (Conv)"));
+  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3, 3}, {})), HasSubstr("up to 2 axes"));
+  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {0, 2, 3, 3}, {})), HasSubstr("no elements"));
+  EXPECT_THAT(refusal(one({-1, 2, 8, 8}, "MaxPool")), HasSubstr("'kernel_shape' is missing"));
+  EXPECT_THAT(refusal(one({-1, 2, 8, 8}, "MaxPool", {{"kernel_shape", Ints{kHuge, 2}}})),
+              HasSubstr("'kernel_shape'"));
+  EXPECT_THAT(
+      refusal(one({-1, 2, 8, 8}, "MaxPool", {{"kernel_shape", Ints{2, 2}}, {"pads", Ints{0, 0, 1, 1}}})),
+      HasSubstr("they must be equal"));
+  EXPECT_THAT(
+      refusal(one({-1, 2, 8, 8}, "MaxPool",
+                  {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"ceil_mode", std::int64_t{1}}})),
+      HasSubstr("'ceil_mode'"));
+  EXPECT_THAT(refusal(one({-1, 2, 8, 8}, "Flatten", {{"axis", std::int64_t{2}}})), HasSubstr("from axis 2"));
+  EXPECT_THAT(refusal(one({-1, 2, 8, 8}, "Transpose", {{"perm", Ints{1, 0, 2, 3}}})),
+              HasSubstr("[1, 0, 2, 3]"));
+  EXPECT_THAT(refusal(one({-1, 4}, "LeakyRelu", {{"alpha", -1.0f}})), HasSubstr("node 'y' (LeakyRelu)"));
+  EXPECT_THAT(refusal(one({-1, 4}, "LeakyRelu", {{"alpha", std::numeric_limits<float>::quiet_NaN()}})),
+              HasSubstr("nan"));
+}
+
+TEST(OnnxImport, ReshapesThatMixSamplesAreRefused) {
+  const auto reshape = [](const Ints& to) {
+    return OnnxGraph({-1, 3, 4}).ints("to", to).node("Reshape", {"x", "to"}, "y").model;
+  };
+  EXPECT_THAT(refusal(reshape({-1, 5})), HasSubstr("cannot become its shape"));
+  EXPECT_THAT(refusal(reshape({-1, 4})), HasSubstr("the first axis is not the batch"));
+  EXPECT_THAT(refusal(reshape({-1, -1})), HasSubstr("several"));
+  EXPECT_THAT(refusal(reshape({0, -2})), HasSubstr("-2"));
+  EXPECT_THAT(refusal(reshape({0, kHuge, 4, 4})), HasSubstr("2^63"));
+  EXPECT_THAT(refusal(reshape({0, 0, 0, 0})), HasSubstr("it keeps axis 3 of 3"));
+}
+
+TEST(OnnxImport, NothingIsAllocatedWithoutBound) {
+  const auto expand = [](const Ints& to) {
+    return OnnxGraph({-1, 4})
+        .number("one", 1)
+        .ints("to", to)
+        .node("Expand", {"one", "to"}, "b")
+        .node("Add", {"x", "b"}, "y")
+        .model;
+  };
+  EXPECT_THAT(refusal(expand({1 << 20, 1 << 20})), HasSubstr("too many"));
+  EXPECT_THAT(refusal(expand({kHuge, kHuge})), HasSubstr("2^63"));
+  OnnxGraph shared({-1, 512});
+  shared.fixed("w", random_tensor({512, 512}, -1, 1));
+  for (int i = 0; i < 40; ++i)
+    shared.node("MatMul", {i == 0 ? "x" : "v" + std::to_string(i - 1), "w"},
+                i == 39 ? "y" : "v" + std::to_string(i));
+  EXPECT_THAT(refusal(shared.model), HasSubstr("a model may have"));
+}
+
+}  // namespace
+}  // namespace fq
