@@ -10,6 +10,7 @@ namespace fq::cli {
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
       {"train", "train a network in float", train_flags, train},
+      {"import", "make a checkpoint of a float ONNX file", import_flags, import_model},
       {"fold", "fold batch normalisation into the layers before it", fold_flags, fold},
       {"calibrate", "put quantizers into a network and choose their ranges", calibrate_flags, calibrate},
       {"qat", "fine-tune a quantized network", qat_flags, qat},

@@ -51,6 +51,8 @@ class FailedCheck : public std::runtime_error {
 
 FlagSet train_flags();
 nlohmann::ordered_json train(const Flags& flags, Output& output);
+FlagSet import_flags();
+nlohmann::ordered_json import_model(const Flags& flags, Output& output);
 FlagSet fold_flags();
 nlohmann::ordered_json fold(const Flags& flags, Output& output);
 FlagSet calibrate_flags();

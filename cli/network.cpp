@@ -17,10 +17,10 @@ namespace {
 
 using nlohmann::json;
 
-json identity_of(const ModelSpec& spec, const Dataset& data) {
+json identity_of(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes) {
   return {{"model", json::parse(spec.text())},
-          {"sample_shape", data.sample_shape()},
-          {"classes", data.classes()},
+          {"sample_shape", sample_shape},
+          {"classes", classes},
           {"folded", false},
           {"quantization", nullptr}};
 }
@@ -54,11 +54,21 @@ Shape Network::input_shape() const {
 
 Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed) {
   const auto spec = ModelSpec::load(flags.required("model"), flags.text("model-options"));
-  Network network{nullptr, identity_of(spec, data)};
+  Network network{nullptr, identity_of(spec, data.sample_shape(), data.classes())};
   BuildOptions options;
   options.seed = seed;
   network.module = build_model(spec, data.sample_shape(), data.classes(), options);
   return network;
+}
+
+Network make_network(const ImportedModel& model, const std::string& file) {
+  if (model.output_shape.size() != 1)
+    throw FileError(
+        file, "output",
+        fmt::format("[import] the output of {} is {} for one sample: a list of one number for each "
+                    "class is needed",
+                    file, to_string(model.output_shape)));
+  return {model.build(), identity_of(model.spec, model.sample_shape, model.output_shape[0])};
 }
 
 Network load_network(const std::string& checkpoint) {

@@ -8,6 +8,7 @@
 
 #include "fakequant/cli/flags.h"
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/export/onnx/import.h"
 #include "fakequant/layers/module.h"
 #include "fakequant/train/data/dataset.h"
 
@@ -27,6 +28,8 @@ struct Network {
 
 /// Builds the model of --model and --model-options for samples of that data set, with weights by `seed`.
 [[nodiscard]] Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed);
+/// Of a model that was read from `file`, with its weights. Throws FileError when it is not a classifier.
+[[nodiscard]] Network make_network(const ImportedModel& model, const std::string& file);
 /// Builds the model that a checkpoint names, and puts its values in. Throws FileError as `load_state`, and
 /// for a checkpoint whose values do not fit its model.
 [[nodiscard]] Network load_network(const std::string& checkpoint);
