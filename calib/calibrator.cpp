@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/calib/cpu/ranges.h"
@@ -10,6 +9,11 @@
 #include "fakequant/core/io/state_dict.h"
 
 namespace fq {
+namespace {
+
+constexpr const char* kMerge = "merge";
+
+}  // namespace
 
 void Calibrator::collect(const Tensor& x) {
   FQ_CHECK(x.defined(), "calibrator", "the tensor is undefined: give a batch");
@@ -17,9 +21,30 @@ void Calibrator::collect(const Tensor& x) {
            name(x.dtype()));
   if (x.numel() == 0 || x.device().is_meta()) return;
   const Tensor values = x.to(DType::f32);
-  do_collect(values);
+  const cpu::Range range = cpu::range(values);
+  cpu::check_finite(range.largest, "calibrator");
+  do_collect(values, range.largest);
   if (empty()) dtype_ = x.dtype() == DType::f64 ? DType::f32 : x.dtype();
-  minimum_ = std::min(minimum_.value_or(std::numeric_limits<float>::max()), cpu::minimum(values));
+  minimum_ = std::min(minimum_.value_or(range.minimum), range.minimum);
+}
+
+void Calibrator::merge(const Calibrator& other) {
+  FQ_CHECK(method() == other.method(), kMerge, "'{}' and '{}' do not merge: give calibrators of one method",
+           method(), other.method());
+  FQ_CHECK(empty() || other.empty() || dtype_ == other.dtype_, kMerge,
+           "one has seen batches of {}, the other of {}: calibrate both in one dtype", name(dtype_),
+           name(other.dtype_));
+  do_merge(other);
+  if (other.empty()) return;
+  dtype_ = other.dtype_;
+  minimum_ = std::min(minimum_.value_or(*other.minimum_), *other.minimum_);
+}
+
+void Calibrator::do_merge(const Calibrator&) {
+  throw ArgumentError(
+      fmt::format("[{}] '{}' depends on the order of its batches and does not merge: use max, or "
+                  "one_pass for histograms",
+                  kMerge, method()));
 }
 
 Tensor Calibrator::compute_amax(const AmaxOptions& options) const {

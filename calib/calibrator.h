@@ -34,7 +34,7 @@ struct CalibratorOptions {
   int num_bins = 2048;      ///< of the first histogram
   bool skip_zeros = false;  ///< histograms do not count exact zeros
   HistogramGrid grid = HistogramGrid::torch;
-  double momentum = 0.99;   ///< moving average: a += (1 - momentum) * (new - a)
+  double momentum = 0.99;  ///< moving average: a += (1 - momentum) * (new - a)
 };
 
 /// Collects batch after batch, then answers. Results do not depend on the number of threads. Not for use by
@@ -54,6 +54,11 @@ class Calibrator {
   /// that is one element. When every axis is kept, everything is reduced. Throws ArgumentError before the
   /// first batch.
   [[nodiscard]] Tensor compute_amax(const AmaxOptions& options = {}) const;
+  /// Takes over what `other` collected, as if its batches had been collected here. For "max" and the
+  /// "one_pass" methods the result is that of one run over all batches, bit by bit, whatever their split and
+  /// order. Throws ArgumentError for calibrators of other methods, settings, shapes or dtypes, and for
+  /// methods whose result depends on the order of batches; both then stay as they were.
+  void merge(const Calibrator& other);
   /// Forgets every batch.
   void reset();
 
@@ -72,8 +77,11 @@ class Calibrator {
   [[nodiscard]] virtual std::string_view method() const noexcept = 0;
 
  protected:
-  /// `x` is f32, on the CPU, not empty.
-  virtual void do_collect(const Tensor& x) = 0;
+  /// `x` is f32, on the CPU, finite, not empty; `largest` is its largest magnitude.
+  virtual void do_collect(const Tensor& x, float largest) = 0;
+  /// `other` has the same method, and the same dtype unless one of the two is empty. Refuses if not
+  /// overridden.
+  virtual void do_merge(const Calibrator& other);
   /// f32; called after the first batch only.
   [[nodiscard]] virtual Tensor do_compute(const AmaxOptions& options) const = 0;
   virtual void do_reset() = 0;
@@ -86,7 +94,8 @@ class Calibrator {
 };
 
 /// By a name of QuantDescriptor::calib_methods(): "percentile", "entropy" and "mse" are histograms with that
-/// method, "histogram" means percentile. Throws ArgumentError for an unknown method or an option out of
+/// method, "histogram" means percentile; "one_pass", "one_pass_entropy" and "one_pass_mse" likewise (see
+/// OnePassCalibrator). Throws ArgumentError for an unknown method or an option out of
 /// range.
 [[nodiscard]] std::unique_ptr<Calibrator> make_calibrator(std::string_view method,
                                                           const CalibratorOptions& options = {});

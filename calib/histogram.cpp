@@ -61,8 +61,9 @@ void Histogram::collect(const Tensor& x, float largest, int bins, bool skip_zero
   } else if (largest > edges.back()) {
     grow(*this, largest);
   }
-  cpu::count({x.data<float>(x.layout()), static_cast<std::size_t>(x.numel())}, edges.back(), skip_zeros,
-             counts);
+  const float top = edges.back();
+  cpu::count({x.data<float>(x.layout()), static_cast<std::size_t>(x.numel())},
+             {static_cast<float>(counts.size()), top, top, skip_zeros}, counts);
 }
 
 std::int64_t Histogram::total() const noexcept {

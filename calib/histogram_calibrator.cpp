@@ -4,49 +4,35 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "fakequant/calib/cpu/ranges.h"
+#include "fakequant/calib/histogram_methods.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/text.h"
 
 namespace fq {
 namespace {
 
 constexpr const char* kWhere = "histogram_calibrator";
 
-void check_method(std::string_view method) {
-  const std::vector<std::string> methods{"percentile", "entropy", "mse"};
-  FQ_CHECK(std::ranges::find(methods, method) != methods.end(), kWhere, "the method '{}' is unknown{}",
-           method, detail::did_you_mean(method, methods));
-}
-
 }  // namespace
 
 HistogramCalibrator::HistogramCalibrator(std::string_view method, const CalibratorOptions& options)
     : method_(method), num_bins_(options.num_bins), skip_zeros_(options.skip_zeros), grid_(options.grid) {
-  if (method_ != "histogram") check_method(method_);
+  detail::check_histogram_method(method_);
   FQ_CHECK(options.axis.empty(), kWhere,
            "axis is given and histograms are per tensor: leave axis out, or use max");
   FQ_CHECK(num_bins_ >= 2 && num_bins_ <= Histogram::max_bins, kWhere, "num_bins is {}: use 2 to {}",
            num_bins_, +Histogram::max_bins);
 }
 
-void HistogramCalibrator::do_collect(const Tensor& x) {
-  const Tensor largest = cpu::amax(x, {}, kWhere);
-  cpu::check_finite(largest, kWhere);
+void HistogramCalibrator::do_collect(const Tensor& x, float largest) {
   if (grid_ == HistogramGrid::numpy)
     histogram_.collect_numpy(x, num_bins_, skip_zeros_);
   else
-    histogram_.collect(x, static_cast<float>(largest.item()), num_bins_, skip_zeros_);
+    histogram_.collect(x, largest, num_bins_, skip_zeros_);
 }
 
 Tensor HistogramCalibrator::do_compute(const AmaxOptions& o) const {
-  std::string method = o.method.empty() ? method_ : o.method;
-  if (method == "histogram") method = "percentile";
-  check_method(method);
-  if (method == "percentile") return Tensor::scalar(amax_by_percentile(histogram_, o.percentile));
-  const auto search = method == "entropy" ? amax_by_entropy : amax_by_mse;
-  return Tensor::scalar(search(histogram_, o.num_bits, o.is_unsigned, o.stride, o.start_bin, nullptr));
+  return Tensor::scalar(detail::amax_of(histogram_, o.method.empty() ? method_ : o.method, o));
 }
 
 void HistogramCalibrator::do_save(StateDict& state) const {

@@ -18,7 +18,7 @@ class HistogramCalibrator final : public Calibrator {
   [[nodiscard]] const Histogram& histogram() const noexcept { return histogram_; }
 
  protected:
-  void do_collect(const Tensor& x) override;
+  void do_collect(const Tensor& x, float largest) override;
   [[nodiscard]] Tensor do_compute(const AmaxOptions& options) const override;
   void do_reset() override { histogram_ = {}; }
   void do_save(StateDict& state) const override;

@@ -8,19 +8,28 @@
 
 namespace fq {
 
-void MaxCalibrator::do_collect(const Tensor& x) {
-  Tensor batch = cpu::amax(x, axis_, "max_calibrator");
-  cpu::check_finite(batch, "max_calibrator");
+void MaxCalibrator::raise(const Tensor& amax) {
   if (!amax_.defined()) {
-    amax_ = std::move(batch);
+    amax_ = amax.clone();
     return;
   }
-  FQ_CHECK(batch.shape() == amax_.shape(), "max_calibrator",
+  FQ_CHECK(amax.shape() == amax_.shape(), "max_calibrator",
            "amax of this batch has shape {}, of those before {}: collect batches of one shape, or reset()",
-           to_string(batch.shape()), to_string(amax_.shape()));
+           to_string(amax.shape()), to_string(amax_.shape()));
   auto* a = amax_.mutable_data<float>();
-  const auto* b = batch.data<float>();
+  const auto* b = amax.data<float>();
   for (std::int64_t i = 0; i < amax_.numel(); ++i) a[i] = std::max(a[i], b[i]);
+}
+
+void MaxCalibrator::do_collect(const Tensor& x, float largest) {
+  raise(axis_.empty() ? Tensor::scalar(largest) : cpu::amax(x, axis_, "max_calibrator"));
+}
+
+void MaxCalibrator::do_merge(const Calibrator& other) {
+  const auto* from = dynamic_cast<const MaxCalibrator*>(&other);
+  FQ_CHECK(from != nullptr && from->axis_ == axis_, "merge",
+           "the calibrators keep different axes: calibrate both with one descriptor");
+  if (!other.empty()) raise(from->amax_);
 }
 
 Tensor MaxCalibrator::do_compute(const AmaxOptions&) const { return amax_.clone(); }

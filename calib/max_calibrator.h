@@ -13,13 +13,16 @@ class MaxCalibrator final : public Calibrator {
   [[nodiscard]] std::string_view method() const noexcept override { return "max"; }
 
  protected:
-  void do_collect(const Tensor& x) override;
+  void do_collect(const Tensor& x, float largest) override;
+  void do_merge(const Calibrator& other) override;
   [[nodiscard]] Tensor do_compute(const AmaxOptions& options) const override;
   void do_reset() override { amax_ = {}; }
   void do_save(StateDict& state) const override;
   void do_load(const StateDict& state) override;
 
  private:
+  void raise(const Tensor& amax);
+
   Axes axis_;
   Tensor amax_;
 };

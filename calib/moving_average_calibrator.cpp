@@ -12,9 +12,8 @@ MovingAverageCalibrator::MovingAverageCalibrator(Axes axis, double momentum)
            "momentum is {}: use 0 .. 1, less than 1", momentum);
 }
 
-void MovingAverageCalibrator::do_collect(const Tensor& x) {
-  Tensor batch = cpu::amax(x, axis_, "moving_average_calibrator");
-  cpu::check_finite(batch, "moving_average_calibrator");
+void MovingAverageCalibrator::do_collect(const Tensor& x, float largest) {
+  Tensor batch = axis_.empty() ? Tensor::scalar(largest) : cpu::amax(x, axis_, "moving_average_calibrator");
   if (!amax_.defined()) {
     amax_ = std::move(batch);
     return;

@@ -14,7 +14,7 @@ class MovingAverageCalibrator final : public Calibrator {
   [[nodiscard]] std::string_view method() const noexcept override { return "moving_average"; }
 
  protected:
-  void do_collect(const Tensor& x) override;
+  void do_collect(const Tensor& x, float largest) override;
   [[nodiscard]] Tensor do_compute(const AmaxOptions& options) const override;
   void do_reset() override { amax_ = {}; }
   void do_save(StateDict& state) const override;

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <span>
 
+#include "fakequant/calib/cpu/count_kernels.h"
+
 namespace fq::cpu {
 
-/// Adds the |x| that are at most `top` to bin min(int(fl(fl(|x| * bins) / top)), bins - 1).
-void count(std::span<const float> x, float top, bool skip_zeros, std::span<std::int64_t> counts);
+/// Adds every |x| that the rule does not drop to its bin.
+void count(std::span<const float> x, const BinRule& rule, std::span<std::int64_t> counts);
 
 }  // namespace fq::cpu

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <vector>
 
+#include "fakequant/calib/cpu/range_kernels.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/cpu/channels.h"
 
@@ -17,27 +17,17 @@ constexpr std::int64_t kBlock = 1 << 14;
 // As integers, so that a NaN is larger than everything and is found.
 std::int32_t magnitude(float v) { return std::bit_cast<std::int32_t>(v) & 0x7fffffff; }
 
-std::int32_t row_amax(const float* x, std::int64_t count) {
-  std::int32_t lanes[64] = {};
-  std::int64_t i = 0;
-  for (; i + 64 <= count; i += 64)
-    for (int k = 0; k < 64; ++k) lanes[k] = std::max(lanes[k], magnitude(x[i + k]));
-  for (; i < count; ++i) lanes[0] = std::max(lanes[0], magnitude(x[i]));
-  return *std::ranges::max_element(lanes);
-}
-
 void block_amax(const float* x, std::int64_t begin, std::int64_t end, const Channels& view,
                 std::int32_t* out) {
   for (std::int64_t i = begin; i < end;) {
     const std::int64_t channel = view.at(i);
     if (view.inner == 1) {
       const std::int64_t count = std::min(end - i, view.channels - channel);
-      for (std::int64_t k = 0; k < count; ++k)
-        out[channel + k] = std::max(out[channel + k], magnitude(x[i + k]));
+      raise_magnitudes(x + i, count, out + channel);
       i += count;
     } else {
       const std::int64_t count = std::min(end - i, view.inner - i % view.inner);
-      out[channel] = std::max(out[channel], row_amax(x + i, count));
+      out[channel] = std::max(out[channel], extremes(x + i, count).magnitude);
       i += count;
     }
   }
@@ -72,6 +62,10 @@ void axes_amax(const float* x, const Shape& shape, const Shape& kept, std::int32
   }
 }
 
+Extremes wider(const Extremes& a, const Extremes& b) {
+  return {std::max(a.magnitude, b.magnitude), std::min(a.minimum, b.minimum)};
+}
+
 Shape kept_shape(const Shape& shape, const std::vector<int>& axes) {
   Shape out(shape.size(), 1);
   for (const int axis : axes) out[static_cast<std::size_t>(axis)] = shape[static_cast<std::size_t>(axis)];
@@ -99,21 +93,30 @@ Tensor amax(const Tensor& x, const Axes& kept, std::string_view function) {
   return out;
 }
 
-float minimum(const Tensor& x) {
+Range range(const Tensor& x) {
   const float* v = x.data<float>(x.layout());
-  const std::int64_t count = x.numel();
-  float result = std::numeric_limits<float>::infinity();
-#pragma omp parallel for schedule(static) reduction(min : result) if (count > 16 * kBlock)
-  for (std::int64_t i = 0; i < count; ++i) result = v[i] < result ? v[i] : result;
-  return result;
+  const std::int64_t count = x.numel(), blocks = (count + kBlock - 1) / kBlock;
+  Extremes all{0, v[0]};
+#pragma omp parallel if (blocks > 16)
+  {
+    Extremes own{0, v[0]};
+#pragma omp for schedule(static) nowait
+    for (std::int64_t b = 0; b < blocks; ++b)
+      own = wider(own, extremes(v + b * kBlock, std::min(kBlock, count - b * kBlock)));
+#pragma omp critical(fakequant_range)
+    all = wider(all, own);
+  }
+  return {std::bit_cast<float>(all.magnitude), all.minimum + 0.0f};
+}
+
+void check_finite(float amax, std::string_view function) {
+  if (std::isfinite(amax)) return;
+  throw NumericError(fmt::format("[{}] the batch has {}: calibrate with finite values", function,
+                                 std::isnan(amax) ? "a NaN" : "an infinity"));
 }
 
 void check_finite(const Tensor& amax, std::string_view function) {
-  const auto* v = amax.data<float>();
-  for (std::int64_t i = 0; i < amax.numel(); ++i)
-    if (!std::isfinite(v[i]))
-      throw NumericError(fmt::format("[{}] the batch has {}: calibrate with finite values", function,
-                                     std::isnan(v[i]) ? "a NaN" : "an infinity"));
+  for (const float v : amax.to_vector<float>()) check_finite(v, function);
 }
 
 Tensor loaded_amax(const Tensor& saved, std::string_view function) {

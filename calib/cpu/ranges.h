@@ -13,9 +13,16 @@ namespace fq::cpu {
 /// that is one element or no axis is left to reduce. NaN and Inf come out as themselves. `x` f32, not empty,
 /// any layout.
 [[nodiscard]] Tensor amax(const Tensor& x, const Axes& kept, std::string_view function);
-/// The smallest element; unspecified when there is a NaN.
-[[nodiscard]] float minimum(const Tensor& x);
-/// Throws NumericError when an element of `amax` is NaN or infinite.
+
+struct Range {
+  float largest;  ///< of the magnitudes; NaN when there is one
+  float minimum;  ///< the smallest element, a zero without its sign; unspecified when there is a NaN
+};
+/// Both in one pass over `x`, which is as above.
+[[nodiscard]] Range range(const Tensor& x);
+
+/// Throws NumericError when `amax`, or an element of it, is NaN or infinite.
+void check_finite(float amax, std::string_view function);
 void check_finite(const Tensor& amax, std::string_view function);
 
 /// A copy of a saved amax. Throws ArgumentError unless it is f32, finite and not negative.
