@@ -70,6 +70,8 @@
 #include "fakequant/calib/histogram_calibrator.h"
 #include "fakequant/calib/max_calibrator.h"
 #include "fakequant/calib/moving_average_calibrator.h"
+#include "fakequant/calib/one_pass_calibrator.h"
+#include "fakequant/calib/one_pass_histogram.h"
 #include "fakequant/calib/reference/affine_observer.h"
 #include "fakequant/calib/reference/histogram_observer.h"
 #include "fakequant/calib/reference/observers.h"

@@ -1,0 +1,74 @@
+#include "fakequant/calib/one_pass_calibrator.h"
+
+#include <nlohmann/json.hpp>
+
+#include "fakequant/calib/histogram_methods.h"
+#include "fakequant/core/check.h"
+#include "fakequant/core/io/state_dict.h"
+
+namespace fq {
+namespace {
+
+constexpr const char* kWhere = "one_pass_calibrator";
+constexpr std::string_view kName = "one_pass";
+
+/// How a method reads the histogram: what follows "one_pass_".
+std::string_view reading(std::string_view method) {
+  return method == kName ? "percentile" : method.substr(kName.size() + 1);
+}
+
+}  // namespace
+
+bool OnePassCalibrator::takes(std::string_view method) noexcept {
+  return method == kName || method == "one_pass_entropy" || method == "one_pass_mse";
+}
+
+OnePassCalibrator::OnePassCalibrator(std::string_view method, const CalibratorOptions& options)
+    : method_(method), histogram_(options.num_bins, options.skip_zeros) {
+  FQ_CHECK(takes(method), kWhere,
+           "the method '{}' is unknown: use one_pass, one_pass_entropy or one_pass_mse", method);
+  FQ_CHECK(options.axis.empty(), kWhere,
+           "axis is given and histograms are per tensor: leave axis out, or use max");
+}
+
+void OnePassCalibrator::do_merge(const Calibrator& other) {
+  const auto* from = dynamic_cast<const OnePassCalibrator*>(&other);
+  FQ_CHECK(from != nullptr, kWhere, "the other '{}' is another class: merge calibrators of one class",
+           other.method());
+  histogram_.merge(from->histogram_);
+}
+
+Tensor OnePassCalibrator::do_compute(const AmaxOptions& o) const {
+  return Tensor::scalar(
+      detail::amax_of(histogram_.histogram(), o.method.empty() ? reading(method_) : o.method, o));
+}
+
+void OnePassCalibrator::do_reset() {
+  histogram_ = OnePassHistogram(histogram_.num_bins(), histogram_.skip_zeros());
+}
+
+void OnePassCalibrator::do_save(StateDict& state) const {
+  state.set("counts",
+            Tensor::from(histogram_.counts(), {static_cast<std::int64_t>(histogram_.counts().size())}));
+  state.set_attribute("num_bins", histogram_.num_bins());
+  state.set_attribute("skip_zeros", histogram_.skip_zeros());
+  state.set_attribute("exponent", histogram_.exponent());
+}
+
+void OnePassCalibrator::do_load(const StateDict& state) {
+  const auto &bins = state.attribute("num_bins"), &skip = state.attribute("skip_zeros"),
+             &exponent = state.attribute("exponent");
+  FQ_CHECK(bins.is_number_integer() && skip.is_boolean() && exponent.is_number_integer(), kWhere,
+           "the state has attributes of wrong types: it is no one-pass histogram's");
+  FQ_CHECK(
+      bins == histogram_.num_bins() && skip == histogram_.skip_zeros(), kWhere,
+      "the state has num_bins {} and skip_zeros {}, this calibrator {} and {}: build it with the state's",
+      bins.dump(), skip.dump(), histogram_.num_bins(), histogram_.skip_zeros());
+  FQ_CHECK(exponent >= OnePassHistogram::min_exponent && exponent <= 127, kWhere,
+           "the state has bins of width 2^{}: it is damaged", exponent.dump());
+  const Tensor& counts = state.at("counts", {2 * std::int64_t{histogram_.num_bins()}}, DType::i64);
+  histogram_ = OnePassHistogram(histogram_.num_bins(), histogram_.skip_zeros(), exponent.get<int>(),
+                                counts.to_vector<std::int64_t>());
+}
+
+}  // namespace fq

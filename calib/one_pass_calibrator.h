@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+
+#include "fakequant/calib/calibrator.h"
+#include "fakequant/calib/one_pass_histogram.h"
+
+namespace fq {
+
+/// Counts |x| of all batches in a OnePassHistogram, so that neither the split into batches nor their order
+/// matters and calibrators merge, and reads amax from it as HistogramCalibrator does. Per tensor only.
+class OnePassCalibrator final : public Calibrator {
+ public:
+  /// `method` is "one_pass" (percentile), "one_pass_entropy" or "one_pass_mse": what compute_amax uses when
+  /// its options name none. Of the options it takes num_bins and skip_zeros. Throws ArgumentError for another
+  /// method, kept axes, or num_bins outside of 2 .. 32768.
+  explicit OnePassCalibrator(std::string_view method = "one_pass", const CalibratorOptions& options = {});
+
+  [[nodiscard]] std::string_view method() const noexcept override { return method_; }
+  [[nodiscard]] const OnePassHistogram& counts() const noexcept { return histogram_; }
+  /// Whether `make_calibrator` makes one of these for the method.
+  [[nodiscard]] static bool takes(std::string_view method) noexcept;
+
+ protected:
+  void do_collect(const Tensor& x, float largest) override { histogram_.collect(x, largest); }
+  void do_merge(const Calibrator& other) override;
+  [[nodiscard]] Tensor do_compute(const AmaxOptions& options) const override;
+  void do_reset() override;
+  void do_save(StateDict& state) const override;
+  void do_load(const StateDict& state) override;
+
+ private:
+  std::string method_;
+  OnePassHistogram histogram_;
+};
+
+}  // namespace fq
