@@ -33,7 +33,7 @@ ENGINE = f"onnxruntime {onnxruntime.__version__}"
 def expected_codes(source, name, kind, stored):
     """The library's codes as the engine's tensor holds them: with the zero point, which the engine moves by 128 where it
     makes a signed tensor unsigned."""
-    node = source.producers[name]
+    node = source.quantizer(name)
     if kind in FLOAT8:
         return stored.view(FLOAT8[kind]).astype(np.float32).view(np.int32)
     moved = kind == TensorProto.UINT8 and source.code_type(node) == TensorProto.INT8

@@ -15,7 +15,8 @@ CODES = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "uint16": TensorP
          "int4": TensorProto.INT4, "uint4": TensorProto.UINT4, "float8e4m3fn": TensorProto.FLOAT8E4M3FN,
          "float8e5m2": TensorProto.FLOAT8E5M2}
 ABSORBED = {"Relu", "Clip", "Max", "Identity"}  # what an integer kernel takes into its rounding
-ELEMENTWISE = ABSORBED | {"QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearSigmoid", "QLinearLeakyRelu", "QuantizeLinear"}
+ELEMENTWISE = ABSORBED | {"QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearSigmoid", "QLinearLeakyRelu", "QuantizeLinear",
+                          "DequantizeLinear"}
 
 
 class Source:
@@ -30,6 +31,11 @@ class Source:
         self.blocks = any(a.name == "block_size" and a.i for node in weights for a in node.attribute)
         self.types = {self.code_type(node) for node in self.activations}
         self.types |= {self.constants[node.input[0]].data_type for node in weights}
+
+    def quantizer(self, name):
+        """The node that makes those codes: behind it a Clip may cut off the lowest one."""
+        node = self.producers[name]
+        return self.producers[node.input[0]] if node.op_type == "Clip" else node
 
     def zero(self, node):
         return self.constants.get(node.input[2]) if len(node.input) > 2 else None
@@ -64,10 +70,10 @@ class Optimised:
         self.producers = {name: node for node in self.nodes for name in node.output}
 
     def tensor_of(self, source, name):
-        """The tensor with a quantizer's codes, and whether it is channels last. It has the quantizer's name, and is then in
-        the exported order, or is what the kernel writes that took the quantizer in; None where there is neither."""
+        """The tensor with a quantizer's codes, and whether it is channels last. It has the quantizer's name, or is what the
+        kernel writes that took the quantizer in; None where there is neither."""
         if name in self.producers:
-            return name, False
+            return name, self.channels_last(name)
         value = name
         while value in source.producers:
             node = source.producers[value]
