@@ -63,8 +63,9 @@ class Source:
 class Optimised:
     """The graph that the engine made of it."""
 
-    def __init__(self, path):
+    def __init__(self, path, source):
         self.path = path
+        self.exported = {node.name for node in source.producers.values()}
         self.model = onnx.load(path, load_external_data=False)
         self.nodes = self.model.graph.node
         self.producers = {name: node for node in self.nodes for name in node.output}
@@ -98,7 +99,7 @@ class Optimised:
             return False
         if node.op_type == "Transpose":
             order = list(node.attribute[0].ints)
-            return order == [0, *range(2, len(order)), 1]
+            return node.name not in self.exported and order == [0, *range(2, len(order)), 1]
         if node.op_type.startswith("Nhwc") or any(a.name == "channels_last" and a.i for a in node.attribute):
             return True
         first = 2 if node.op_type == "QLinearConcat" else 0
@@ -125,7 +126,7 @@ class Engine:
         self.level, self.options, self.threads = level, options, threads
         saved = os.path.join(folder, "optimised.onnx")
         self.session = self.open(model, level, saved)
-        self.graph = Optimised(saved)
+        self.graph = Optimised(saved, source)
         self.absent = [name for name in names if name not in source.producers]
         places = {name: self.graph.tensor_of(source, name) for name in names if name in source.producers}
         types = self.types(sorted({place[0] for place in places.values() if place}))
