@@ -159,6 +159,25 @@ TEST(OnnxImport, ShapesComputedFromTheInputAreFoundInReshapes) {
   EXPECT_EQ(import_onnx(model).output_shape, Shape{60});
 }
 
+TEST(OnnxImport, AFixedBatchInAReshapeIsAnyBatch) {
+  for (const std::int64_t batch : {1, 8}) {
+    const auto model =
+        OnnxGraph({batch, 3, 4}).ints("to", {batch, 2, 6}).node("Reshape", {"x", "to"}, "y").model;
+    EXPECT_EQ(run(model, random_tensor({5, 3, 4}, -1, 1)).shape(), (Shape{5, 2, 6}));
+  }
+}
+
+TEST(OnnxImport, LayersOfOneNameAreNumbered) {
+  OnnxGraph graph({-1, 4});
+  for (int i = 0; i < 16384; ++i)
+    graph.node("Relu", {i == 0 ? "x" : "v" + std::to_string(i - 1)},
+               i == 16383 ? "y" : "v" + std::to_string(i));
+  const auto nodes = import_onnx(graph.model).spec.json()["nodes"];
+  EXPECT_EQ(nodes.back()["name"], "relu_16383");
+  graph.model.outputs[0].name = "z";
+  EXPECT_THAT(refusal(graph.node("Relu", {"y"}, "z").model), HasSubstr("more than 16384 layers"));
+}
+
 TEST(OnnxImport, NamesAreThePathsOfModules) {
   OnnxGraph graph({-1, 4});
   graph.fixed("block.0.fc.weight", random_tensor({4, 4}, -1, 1));

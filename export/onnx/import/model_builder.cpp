@@ -66,7 +66,7 @@ ImportValue ModelBuilder::add(const NodeReader& from, const std::string& name, c
 
 std::string ModelBuilder::unique(const std::string& name) {
   std::string out = name;
-  for (int i = 1; !names_.insert(out).second; ++i) out = fmt::format("{}_{}", name, i);
+  for (int& i = next_[name]; !names_.insert(out).second;) out = fmt::format("{}_{}", name, ++i);
   return out;
 }
 

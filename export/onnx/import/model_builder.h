@@ -2,6 +2,7 @@
 
 /// The model that an import makes, node by node; not a public header.
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -53,6 +54,7 @@ class ModelBuilder {
   ModelBudget budget_;
   std::vector<Node> nodes_;
   std::set<std::string> names_{"input"};
+  std::map<std::string, int> next_;  // the last number behind each name
 };
 
 }  // namespace fq::detail
