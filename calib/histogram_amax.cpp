@@ -2,35 +2,14 @@
 #include <cmath>
 #include <limits>
 
-#include "fakequant/calib/histogram.h"
+#include "fakequant/calib/histogram_methods.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/format.h"
-#include "fakequant/core/formulas.h"
 
 namespace fq {
 namespace {
 
-/// A histogram that is not empty must have one edge more than counts, and counts whose sum is a count.
-bool is_empty(const Histogram& h, const char* where) {
-  FQ_CHECK(h.counts.empty() || h.edges.size() == h.counts.size() + 1, where,
-           "{} counts and {} edges: give one edge more than counts", h.counts.size(), h.edges.size());
-  std::int64_t left = std::numeric_limits<std::int64_t>::max() / 2;
-  for (const std::int64_t count : h.counts) {
-    FQ_CHECK(count >= 0 && count <= left, where,
-             "a count is {}: counts must not be negative, nor pass 2^62 together", count);
-    left -= count;
-  }
-  return h.counts.empty();
-}
-
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-void check_search(const char* where, std::size_t bins, int stride, int start_bin, int lowest,
-                  std::size_t highest) {
-  FQ_CHECK(stride >= 1, where, "stride is {}: use 1 or more", stride);
-  FQ_CHECK(start_bin >= lowest && static_cast<std::size_t>(start_bin) <= highest, where,
-           "start_bin is {} and the histogram has {} bins: use {} to {}", start_bin, bins, lowest, highest);
-}
 
 double x_log_x(double x) { return x > 0 ? x * std::log(x) : 0; }
 
@@ -71,37 +50,12 @@ double divergence(const std::vector<std::int64_t>& bins, const Prefix& sums, std
   return (own - expected - tail * std::log(density)) / total - std::log(total) + std::log(kept);
 }
 
-struct Point {
-  float centre;
-  double count;
-};
-
-float fake_quant(float x, float amax, const Format& format) {
-  if (!format.is_integer()) {
-    const float scale = scalar::modelopt_e4m3_scale_divided(amax);
-    return scalar::modelopt_scaled_e4m3(x, scale, 1.0f / scale);
-  }
-  const float scale = scalar::modelopt_scale(amax, format.bound(), true);
-  return scalar::modelopt_fake_quant(x, scale, scalar::modelopt_divisor(amax, scale, true), format.lower(),
-                                     format.bound());
-}
-
-double squared_error(const std::vector<Point>& points, float amax, const Format& format, std::size_t bins) {
-  double sum = 0;
-  for (const Point& p : points) {
-    const double error =
-        static_cast<double>(fake_quant(p.centre, amax, format)) - static_cast<double>(p.centre);
-    sum += error * error * p.count;
-  }
-  return sum / static_cast<double>(bins);
-}
-
 }  // namespace
 
 float amax_by_percentile(const Histogram& h, double percentile) {
   FQ_CHECK(percentile >= 0 && percentile <= 100, "percentile", "{} is not a percentage: use 0 to 100",
            percentile);
-  if (is_empty(h, "percentile")) return 0;
+  if (detail::is_empty(h, "percentile")) return 0;
   const auto total = static_cast<double>(h.total());
   double reached = 0;
   for (std::size_t i = 0; i < h.counts.size(); ++i) {
@@ -116,8 +70,8 @@ float amax_by_entropy(const Histogram& h, NumBits num_bits, bool is_unsigned, in
   FQ_CHECK(num_bits.is_integer(), "entropy", "{} is a float format: use percentile or mse",
            to_string(num_bits));
   (void)Format(IntFormat{num_bits.bits(), is_unsigned});
-  if (is_empty(h, "entropy")) return 0;
-  check_search("entropy", h.counts.size(), stride, start_bin, 1, h.counts.size());
+  if (detail::is_empty(h, "entropy")) return 0;
+  detail::check_search("entropy", h.counts.size(), stride, start_bin, 1, h.counts.size());
   auto bins = h.counts;
   if (bins.size() > 1) bins[0] = bins[1];
   const Prefix sums(bins);
@@ -133,31 +87,6 @@ float amax_by_entropy(const Histogram& h, NumBits num_bits, bool is_unsigned, in
     best = i;
   }
   return h.edges[best];
-}
-
-float amax_by_mse(const Histogram& h, NumBits num_bits, bool is_unsigned, int stride, int start_bin,
-                  std::vector<double>* errors) {
-  const Format format = num_bits.is_integer() ? Format(IntFormat{num_bits.bits(), is_unsigned, true})
-                                              : Format(FloatFormat{num_bits.exponent(), num_bits.mantissa()});
-  FQ_CHECK(format.is_integer() || num_bits == NumBits(4, 3), "mse", "{}: use an integer format or (4, 3)",
-           to_string(num_bits));
-  if (is_empty(h, "mse")) return 0;
-  check_search("mse", h.counts.size(), stride, start_bin, 0, h.counts.size() - 1);
-  std::vector<float> centres;
-  std::vector<Point> points;
-  for (std::size_t k = 0; k < h.counts.size(); ++k) {
-    centres.push_back((h.edges[k] + h.edges[k + 1]) * 0.5f);
-    if (h.counts[k] > 0) points.push_back({centres[k], static_cast<double>(h.counts[k])});
-  }
-  const auto start = static_cast<std::int64_t>(start_bin), size = static_cast<std::int64_t>(centres.size());
-  std::vector<double> results(static_cast<std::size_t>((size - start + stride - 1) / stride));
-#pragma omp parallel for schedule(static)
-  for (std::int64_t k = 0; k < static_cast<std::int64_t>(results.size()); ++k)
-    results[static_cast<std::size_t>(k)] =
-        squared_error(points, centres[static_cast<std::size_t>(start + k * stride)], format, centres.size());
-  const auto best = std::ranges::min_element(results) - results.begin();
-  if (errors != nullptr) *errors = results;
-  return centres[static_cast<std::size_t>(start + best * stride)];
 }
 
 }  // namespace fq

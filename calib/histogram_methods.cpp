@@ -1,11 +1,31 @@
 #include "fakequant/calib/histogram_methods.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/text.h"
 
 namespace fq::detail {
+
+bool is_empty(const Histogram& h, const char* where) {
+  FQ_CHECK(h.counts.empty() || h.edges.size() == h.counts.size() + 1, where,
+           "{} counts and {} edges: give one edge more than counts", h.counts.size(), h.edges.size());
+  std::int64_t left = std::numeric_limits<std::int64_t>::max() / 2;
+  for (const std::int64_t count : h.counts) {
+    FQ_CHECK(count >= 0 && count <= left, where,
+             "a count is {}: counts must not be negative, nor pass 2^62 together", count);
+    left -= count;
+  }
+  return h.counts.empty();
+}
+
+void check_search(const char* where, std::size_t bins, int stride, int start_bin, int lowest,
+                  std::size_t highest) {
+  FQ_CHECK(stride >= 1, where, "stride is {}: use 1 or more", stride);
+  FQ_CHECK(start_bin >= lowest && static_cast<std::size_t>(start_bin) <= highest, where,
+           "start_bin is {} and the histogram has {} bins: use {} to {}", start_bin, bins, lowest, highest);
+}
 
 void check_histogram_method(std::string_view method) {
   const std::vector<std::string> methods{"percentile", "histogram", "entropy", "mse"};

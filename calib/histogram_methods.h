@@ -9,6 +9,13 @@
 
 namespace fq::detail {
 
+/// Throws ArgumentError unless a histogram that is not empty has one edge more than counts, and counts whose
+/// sum is a count.
+[[nodiscard]] bool is_empty(const Histogram& histogram, const char* where);
+/// Throws ArgumentError unless stride is positive and start_bin from `lowest` to `highest`.
+void check_search(const char* where, std::size_t bins, int stride, int start_bin, int lowest,
+                  std::size_t highest);
+
 /// Throws ArgumentError unless it is "percentile", "histogram" (the same), "entropy" or "mse".
 void check_histogram_method(std::string_view method);
 

@@ -137,6 +137,41 @@ TEST(Histogram, MseFindsTheOutlier) {
   EXPECT_GT(calibrator.compute_amax({.num_bits = {4, 3}}).item(), 2.0);
 }
 
+/// Counts over many orders of magnitude, with gaps and a thin tail.
+Histogram random_histogram(std::mt19937& random) {
+  Histogram h;
+  const std::size_t bins = 200 + random() % 900;
+  const float width =
+      std::ldexp(1.0f + static_cast<float>(random() % 1000) / 1000, static_cast<int>(random() % 9) - 12);
+  const auto scale = static_cast<double>(20 + random() % bins);
+  for (std::size_t k = 0; k < bins; ++k) {
+    const double height = 1e6 * std::exp(-static_cast<double>(k) / scale);
+    h.counts.push_back(random() % 7 == 0
+                           ? 0
+                           : static_cast<std::int64_t>(height * static_cast<double>(random() % 100) / 100));
+    h.edges.push_back(width * static_cast<float>(k));
+  }
+  h.edges.push_back(width * static_cast<float>(bins));
+  return h;
+}
+
+TEST(Histogram, MseStopsEarlyWithoutChangingTheChoice) {
+  std::mt19937 random(5);
+  const std::vector<NumBits> formats{2, 4, 8, 12, 16, {4, 3}};
+  for (int trial = 0; trial < 12; ++trial) {
+    const Histogram h = random_histogram(random);
+    for (const NumBits& bits : formats) {
+      const int stride = 1 + static_cast<int>(random() % 3), start = static_cast<int>(random() % 100);
+      std::vector<double> errors;
+      const float all = amax_by_mse(h, bits, trial % 2 == 0, stride, start, &errors);
+      EXPECT_EQ(amax_by_mse(h, bits, trial % 2 == 0, stride, start), all) << trial << ' ' << to_string(bits);
+      EXPECT_EQ(
+          errors.size(),
+          (h.counts.size() - static_cast<std::size_t>(start + 1)) / static_cast<std::size_t>(stride) + 1);
+    }
+  }
+}
+
 TEST(Histogram, NumpyGridBeginsAtTheSmallestAndAppendsEdges) {
   Histogram h;
   h.collect_numpy(Tensor::from({-1.0f, 2.0f, 5.0f, 0.0f}), 4, true);
