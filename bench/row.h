@@ -54,6 +54,7 @@ struct Row {
 [[nodiscard]] std::vector<Row> eval_rows();
 [[nodiscard]] std::vector<Row> scaling_rows();
 [[nodiscard]] std::vector<Row> loader_rows();
+[[nodiscard]] std::vector<Row> calib_rows();
 
 /// Every row of every family, in the order of the report.
 [[nodiscard]] std::vector<Row> all_rows();
