@@ -1,0 +1,56 @@
+#include "fakequant/train/ptq/smooth_quant.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "fakequant/core/check.h"
+#include "fakequant/train/ptq/channel_scaling.h"
+#include "fakequant/train/ptq/float_run.h"
+#include "fakequant/train/ptq/input_statistics.h"
+
+namespace fq::ptq {
+namespace {
+
+float factor(float x, float w, double alpha) {
+  if (x == 0.0f || w == 0.0f) return 1.0f;
+  return static_cast<float>(std::pow(double(x), alpha) / std::pow(double(w), 1 - alpha));
+}
+
+/// How far the largest channel stands out.
+double spread(const std::vector<float>& largest) {
+  const double sum = std::accumulate(largest.begin(), largest.end(), 0.0);
+  return sum == 0 ? 1 : double(*std::ranges::max_element(largest)) * double(largest.size()) / sum;
+}
+
+}  // namespace
+
+Report smooth_quant(Module& model, DataLoader& data, const SmoothQuantOptions& options) {
+  FQ_CHECK(options.alpha >= 0 && options.alpha <= 1, "smooth_quant", "alpha is {}: use 0 to 1",
+           options.alpha);
+  check_uncalibrated(model, "smooth_quant");
+  const TraceGraph graph = float_graph(model, input_shape_of(data));
+  const ScaleGroups found = scale_groups(model, graph);
+  const auto statistics = input_statistics(model, data, weighted_layers(model, graph).layers,
+                                           {.samples = options.samples, .gram = false}, "smooth_quant");
+  Report report{.layers = {}, .skipped = found.skipped};
+  for (const auto& group : found.groups) {
+    std::vector<std::vector<float>> inputs, weights;
+    for (const auto& reader : group.readers) {
+      inputs.push_back(statistics.at(reader.path).largest);
+      weights.push_back(largest_by_channel(reader));
+    }
+    const auto x = largest_of_readers(group, inputs), w = largest_of_readers(group, weights);
+    std::vector<float> factors(x.size()), smooth(x.size());
+    for (std::size_t c = 0; c < x.size(); ++c) {
+      factors[c] = factor(x[c], w[c], options.alpha);
+      smooth[c] = x[c] / factors[c];
+    }
+    scale_channels(group, factors);
+    for (const auto& reader : group.readers)
+      report.layers.push_back({reader.path, spread(x), spread(smooth)});
+  }
+  return report;
+}
+
+}  // namespace fq::ptq
