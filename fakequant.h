@@ -111,6 +111,7 @@
 #include "fakequant/train/make_optimizer.h"
 #include "fakequant/train/memory_plan.h"
 #include "fakequant/train/optimizer.h"
+#include "fakequant/train/ptq/bias_correction.h"
 #include "fakequant/train/ptq/equalize.h"
 #include "fakequant/train/ptq/report.h"
 #include "fakequant/train/ptq/smooth_quant.h"
