@@ -113,6 +113,7 @@
 #include "fakequant/train/optimizer.h"
 #include "fakequant/train/ptq/bias_correction.h"
 #include "fakequant/train/ptq/equalize.h"
+#include "fakequant/train/ptq/gptq.h"
 #include "fakequant/train/ptq/report.h"
 #include "fakequant/train/ptq/smooth_quant.h"
 #include "fakequant/train/schedule.h"
