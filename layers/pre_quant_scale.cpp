@@ -11,6 +11,7 @@ bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16
 
 /// fl(a * b) as `dtype`: exact in f32 for two 16-bit factors, so rounded once.
 Tensor product(const Tensor& a, const Tensor& b, DType dtype) {
+  if (a.device().is_meta()) return Tensor::empty(a.shape(), dtype, a.device(), a.layout());
   const NoGrad no_grad;
   const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
   return ops::multiply(Variable(a.to(wide)), Variable(b.to(wide))).tensor().to(dtype);

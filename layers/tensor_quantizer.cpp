@@ -106,8 +106,9 @@ void TensorQuantizer::forget() {
 }
 
 Variable TensorQuantizer::forward(const Variable& input) {
-  if (!enabled_ || input.numel() == 0) return input;
+  if (input.numel() == 0) return input;
   const Variable x = pre_quant_scale_.defined() ? detail::pre_quant_scaled(input, pre_quant_scale_) : input;
+  if (!enabled_) return x;
   const bool computes = !x.device().is_meta();
   const bool recorded = grad_enabled() || detail::rerun() != nullptr;
   if (observing_ && computes && !detail::runs_again()) collect(x.tensor());

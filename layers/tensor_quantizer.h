@@ -19,7 +19,7 @@ namespace fq {
 /// ModelOpt's arithmetic on floats of any type, whose gradient passes through.
 enum class Arithmetic { deployed, reference };
 
-/// Driven by a QuantDescriptor. Three independent switches: `enabled` (else the input passes as it is),
+/// Driven by a QuantDescriptor. Three independent switches: `enabled` (else the input passes, behind its pre_quant_scale),
 /// `observing` (the calibrator collects the input) and `quantizing`. In `running` mode a training forward
 /// moves amax towards that of its input before it quantizes by it. With the descriptor's `learn_amax`, amax
 /// is the parameter "amax", from the moment it is given or calibrated: make optimizers after that. Quantizing
@@ -96,7 +96,8 @@ class TensorQuantizer : public Module {
   [[nodiscard]] bool pow2() const noexcept { return pow2_; }
   /// Lets calibration make it unsigned when every value collected was 0 or more (target `ort`).
   void set_may_become_unsigned(bool on) noexcept { may_become_unsigned_ = on; }
-  /// Multiplies the input before it is observed and quantized (SmoothQuant, AWQ); undefined for none.
+  /// Multiplies the input before it is observed and quantized (SmoothQuant, AWQ), also while not enabled;
+  /// undefined for none.
   void set_pre_quant_scale(Tensor scale);
   [[nodiscard]] const Tensor& pre_quant_scale() const noexcept { return pre_quant_scale_; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "fakequant/core/check.h"
 #include "fakequant/train/ptq/float_run.h"
 
 namespace fq::ptq {
@@ -41,18 +42,27 @@ LayerReport set_weight(const WeightedLayer& layer, const WeightGrid& grid, const
 
 }  // namespace
 
-Report choose_codes(Module& model, DataLoader& data, std::int64_t samples, const std::string& function,
-                    const ChooseWeights& choose) {
+std::vector<WeightedLayer> codable_layers(Module& model, const DataLoader& data, const std::string& function,
+                                          Report& report) {
   WeightedLayers found = weighted_layers(model, float_graph(model, input_shape_of(data)));
-  check_weights_calibrated(found.layers, function);
-  Report report{.layers = {}, .skipped = found.skipped};
+  report.skipped.insert(report.skipped.end(), found.skipped.begin(), found.skipped.end());
   std::erase_if(found.layers, [&](const WeightedLayer& layer) {
     const std::string reason = reason_against_codes(layer);
     if (!reason.empty()) report.skipped.push_back({layer.path, reason});
     return !reason.empty();
   });
-  const auto statistics = input_statistics(model, data, found.layers, {.samples = samples}, function);
-  for (const auto& layer : found.layers) {
+  for (const auto& layer : found.layers)
+    FQ_CHECK(layer.quant->weight_quantizer()->amax().defined(), function,
+             "'{}.weight_quantizer' has no range yet: calibrate before this", layer.path);
+  return std::move(found.layers);
+}
+
+Report choose_codes(Module& model, DataLoader& data, std::int64_t samples, const std::string& function,
+                    const ChooseWeights& choose) {
+  Report report;
+  const auto layers = codable_layers(model, data, function, report);
+  const auto statistics = input_statistics(model, data, layers, {.samples = samples}, function);
+  for (const auto& layer : layers) {
     const auto& inputs = statistics.at(layer.path);
     const WeightGrid grid = weight_grid(layer);
     report.layers.push_back(set_weight(layer, grid, inputs, choose(layer, grid, inputs)));

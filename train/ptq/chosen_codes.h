@@ -14,10 +14,15 @@ namespace fq::ptq {
 using ChooseWeights = std::function<Tensor(const WeightedLayer& layer, const WeightGrid& grid,
                                            const InputStatistics& statistics)>;
 
-/// Runs one pass over the data in float, and `choose` for each layer whose weights have codes of integers in
-/// fixed ranges; rows that would be further from the float output than those of the nearest codes get these.
-/// Reported: the mean squared error of an output over `samples`, of nearest and of chosen codes. Throws as
-/// `input_statistics`, and ArgumentError for a layer that is not calibrated.
+/// The layers of a calibrated model whose weights have codes of integers in fixed ranges; the others go to
+/// the report. Throws ArgumentError in the name of `function` for one without a range.
+[[nodiscard]] std::vector<WeightedLayer> codable_layers(Module& model, const DataLoader& data,
+                                                        const std::string& function, Report& report);
+
+/// Runs one pass over the data in float, and `choose` for each of those layers; rows that would be further
+/// from the float output than those of the nearest codes get these. Reported: the mean squared error of an
+/// output over `samples`, of nearest and of chosen codes. Throws as `input_statistics`, and ArgumentError for
+/// a layer that is not calibrated.
 Report choose_codes(Module& model, DataLoader& data, std::int64_t samples, const std::string& function,
                     const ChooseWeights& choose);
 

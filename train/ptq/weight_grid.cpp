@@ -2,7 +2,6 @@
 
 #include <numeric>
 
-#include "fakequant/core/check.h"
 #include "fakequant/core/formulas.h"
 #include "fakequant/layers/sequential_quantizer.h"
 
@@ -74,14 +73,6 @@ std::vector<std::size_t> range_indices(const WeightedLayer& layer) {
   std::iota(numbers.begin(), numbers.end(), 0.0f);
   const auto indices = spread(spec, Tensor::from(numbers, spec.scale.shape()), layer.weight.shape());
   return {indices.begin(), indices.end()};
-}
-
-void check_weights_calibrated(const std::vector<WeightedLayer>& layers, const std::string& function) {
-  for (const auto& layer : layers) {
-    if (!reason_against_codes(layer).empty()) continue;
-    FQ_CHECK(layer.quant->weight_quantizer()->amax().defined(), function,
-             "'{}.weight_quantizer' has no range yet: calibrate before this", layer.path);
-  }
 }
 
 }  // namespace fq::ptq

@@ -29,7 +29,4 @@ struct WeightGrid {
 /// For each element which of its quantizer's ranges it has.
 [[nodiscard]] std::vector<std::size_t> range_indices(const WeightedLayer& layer);
 
-/// Throws ArgumentError unless every weight quantizer that needs a range has one.
-void check_weights_calibrated(const std::vector<WeightedLayer>& layers, const std::string& function);
-
 }  // namespace fq::ptq
