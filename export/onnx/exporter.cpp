@@ -7,9 +7,9 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/ops/shape.h"
-#include "fakequant/export/onnx/exporting.h"
-#include "fakequant/export/onnx/grids.h"
-#include "fakequant/export/onnx/weights.h"
+#include "fakequant/export/onnx/export/exporting.h"
+#include "fakequant/export/onnx/export/grids.h"
+#include "fakequant/export/onnx/export/weights.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq {

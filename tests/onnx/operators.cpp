@@ -75,6 +75,8 @@ void add_elementwise(Cases& cases) {
   cases.add("silu", {6}, [](auto& x, auto&) { return ops::silu(x); });
   cases.add("sigmoid", {6}, [](auto& x, auto&) { return ops::sigmoid(x); });
   cases.add("tanh", {6}, [](auto& x, auto&) { return ops::tanh(x); });
+  cases.add("hard_sigmoid", {6}, [](auto& x, auto&) { return ops::hard_sigmoid(x); });
+  cases.add("hard_swish", {6}, [](auto& x, auto&) { return ops::hard_swish(x); });
   cases.add("neg", {6}, [](auto& x, auto&) { return ops::neg(x); });
   cases.add("scale", {6}, [](auto& x, auto&) { return ops::scale(x, 0.3); });
   cases.add("add", {6}, [](auto& x, auto&) { return ops::add(x, ops::tanh(x)); });

@@ -1,4 +1,4 @@
-#include "fakequant/export/onnx/grids.h"
+#include "fakequant/export/onnx/export/grids.h"
 
 #include "fakequant/core/check.h"
 

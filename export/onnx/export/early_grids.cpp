@@ -1,4 +1,4 @@
-#include "fakequant/export/onnx/early_grids.h"
+#include "fakequant/export/onnx/export/early_grids.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "fakequant/export/onnx/weights.h"
+#include "fakequant/export/onnx/export/weights.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #include <map>
 
 #include "fakequant/core/check.h"
-#include "fakequant/export/onnx/exporting.h"
+#include "fakequant/export/onnx/export/exporting.h"
 
 namespace fq::detail {
 namespace {

@@ -1,4 +1,4 @@
-#include "fakequant/export/onnx/calls.h"
+#include "fakequant/export/onnx/export/calls.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "fakequant/core/check.h"
-#include "fakequant/export/onnx/exporting.h"
-#include "fakequant/export/onnx/grids.h"
+#include "fakequant/export/onnx/export/exporting.h"
+#include "fakequant/export/onnx/export/grids.h"
 
 namespace fq::detail {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "fakequant/core/quantized.h"
+#include "fakequant/export/onnx/export/graph_builder.h"
 #include "fakequant/export/onnx/exporter.h"
-#include "fakequant/export/onnx/graph_builder.h"
 
 namespace fq::detail {
 

@@ -1,7 +1,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/formulas.h"
 #include "fakequant/core/ops/code_products.h"
-#include "fakequant/export/onnx/exporting.h"
+#include "fakequant/export/onnx/export/exporting.h"
 
 namespace fq::detail {
 namespace {

@@ -7,10 +7,10 @@
 #include <unordered_map>
 
 #include "fakequant/export/code_names.h"
-#include "fakequant/export/onnx/calls.h"
-#include "fakequant/export/onnx/early_grids.h"
+#include "fakequant/export/onnx/export/calls.h"
+#include "fakequant/export/onnx/export/early_grids.h"
+#include "fakequant/export/onnx/export/graph_builder.h"
 #include "fakequant/export/onnx/exporter.h"
-#include "fakequant/export/onnx/graph_builder.h"
 #include "fakequant/layers/tensor_quantizer.h"
 
 namespace fq::detail {

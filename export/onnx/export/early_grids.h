@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "fakequant/export/onnx/calls.h"
+#include "fakequant/export/onnx/export/calls.h"
 
 namespace fq::detail {
 

@@ -1,4 +1,4 @@
-#include "fakequant/export/onnx/graph_builder.h"
+#include "fakequant/export/onnx/export/graph_builder.h"
 
 #include <algorithm>
 
