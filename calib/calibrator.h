@@ -14,11 +14,11 @@ namespace fq {
 
 class StateDict;
 
-/// How `compute_amax` chooses. Only histograms read it.
+/// How `compute_amax` chooses. Histograms read it; `lsq` the bits and sign.
 struct AmaxOptions {
-  std::string method = {};    ///< "percentile", "entropy" or "mse"; empty: the calibrator's own
+  std::string method = {};    ///< "percentile", "entropy", "mse" or "octav"; empty: the calibrator's own
   double percentile = 99.99;  ///< 0 .. 100: so many percent of the values are at most amax
-  NumBits num_bits = 8;       ///< of the codes the range is chosen for (entropy, mse)
+  NumBits num_bits = 8;       ///< of the codes the range is chosen for (entropy, mse, octav, lsq)
   bool is_unsigned = false;   ///< likewise
   int stride = 1;             ///< bins between candidates (entropy, mse)
   int start_bin = 128;        ///< the first candidate (entropy, mse)
@@ -32,9 +32,15 @@ enum class HistogramGrid : unsigned char { torch, numpy };
 struct CalibratorOptions {
   Axes axis = {};           ///< kept axes: one amax for each index along them; none is per tensor
   int num_bins = 2048;      ///< of the first histogram
-  bool skip_zeros = false;  ///< histograms do not count exact zeros
+  bool skip_zeros = false;  ///< histograms and lsq do not count exact zeros
   HistogramGrid grid = HistogramGrid::torch;
-  double momentum = 0.99;  ///< moving average: a += (1 - momentum) * (new - a)
+  double momentum = 0.99;          ///< moving average: a += (1 - momentum) * (new - a)
+  NumBits num_bits = 8;            ///< of the codes that mse_search and scale_sweep choose for
+  bool is_unsigned = false;        ///< likewise
+  bool narrow_range = false;       ///< likewise
+  double start_multiplier = 0.25;  ///< mse_search: of the largest |x| ..
+  double stop_multiplier = 4.0;    ///< .. up to this
+  double multiplier_step = 0.1;    ///< .. in steps of at most this
 };
 
 /// Collects batch after batch, then answers. Results do not depend on the number of threads. Not for use by
@@ -56,8 +62,8 @@ class Calibrator {
   [[nodiscard]] Tensor compute_amax(const AmaxOptions& options = {}) const;
   /// Takes over what `other` collected, as if its batches had been collected here. For "max" and the
   /// "one_pass" methods the result is that of one run over all batches, bit by bit, whatever their split and
-  /// order. Throws ArgumentError for calibrators of other methods, settings, shapes or dtypes, and for
-  /// methods whose result depends on the order of batches; both then stay as they were.
+  /// order; for "lsq" up to rounding. Throws ArgumentError for calibrators of other methods, settings, shapes
+  /// or dtypes, and for methods whose result depends on the order of batches; both then stay as they were.
   void merge(const Calibrator& other);
   /// Forgets every batch.
   void reset();
@@ -93,10 +99,11 @@ class Calibrator {
   DType dtype_ = DType::f32;
 };
 
-/// By a name of QuantDescriptor::calib_methods(): "percentile", "entropy" and "mse" are histograms with that
-/// method, "histogram" means percentile; "one_pass", "one_pass_entropy" and "one_pass_mse" likewise (see
-/// OnePassCalibrator). Throws ArgumentError for an unknown method or an option out of
-/// range.
+/// By a name of QuantDescriptor::calib_methods(): "percentile", "entropy", "mse" and "octav" are histograms
+/// with that method, "histogram" means percentile; "one_pass", "one_pass_entropy", "one_pass_mse" and
+/// "one_pass_octav" likewise (see OnePassCalibrator). Kept axes have one for each index (PerAxisCalibrator);
+/// "octav" skips zeros. "scale_sweep" takes one tensor only. Throws ArgumentError for an unknown method or an
+/// option out of range.
 [[nodiscard]] std::unique_ptr<Calibrator> make_calibrator(std::string_view method,
                                                           const CalibratorOptions& options = {});
 

@@ -19,7 +19,7 @@ HistogramCalibrator::HistogramCalibrator(std::string_view method, const Calibrat
     : method_(method), num_bins_(options.num_bins), skip_zeros_(options.skip_zeros), grid_(options.grid) {
   detail::check_histogram_method(method_);
   FQ_CHECK(options.axis.empty(), kWhere,
-           "axis is given and histograms are per tensor: leave axis out, or use max");
+           "axis is given and histograms are per tensor: leave axis out, or use make_calibrator");
   FQ_CHECK(num_bins_ >= 2 && num_bins_ <= Histogram::max_bins, kWhere, "num_bins is {}: use 2 to {}",
            num_bins_, +Histogram::max_bins);
 }

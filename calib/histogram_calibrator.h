@@ -5,12 +5,13 @@
 
 namespace fq {
 
-/// Counts |x| of all batches in a histogram whose range grows, and reads amax from it by percentile, entropy
-/// or mean squared error. Per tensor only. 64-bit counts.
+/// Counts |x| of all batches in a histogram whose range grows, and reads amax from it by percentile, entropy,
+/// mean squared error or OCTAV. Per tensor only. 64-bit counts.
 class HistogramCalibrator final : public Calibrator {
  public:
-  /// `method` is what compute_amax uses when its options name none: "percentile", "entropy" or "mse";
-  /// "histogram" means percentile. Throws ArgumentError for another method, kept axes, or num_bins outside 2
+  /// `method` is what compute_amax uses when its options name none: "percentile", "entropy", "mse" or
+  /// "octav"; "histogram" means percentile. Throws ArgumentError for another method, kept axes, or num_bins
+  /// outside 2
   /// .. 65536.
   explicit HistogramCalibrator(std::string_view method = "percentile", const CalibratorOptions& options = {});
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "fakequant/calib/octav.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/text.h"
 
@@ -28,7 +29,7 @@ void check_search(const char* where, std::size_t bins, int stride, int start_bin
 }
 
 void check_histogram_method(std::string_view method) {
-  const std::vector<std::string> methods{"percentile", "histogram", "entropy", "mse"};
+  const std::vector<std::string> methods{"percentile", "histogram", "entropy", "mse", "octav"};
   FQ_CHECK(std::ranges::find(methods, method) != methods.end(), "histogram_calibrator",
            "the method '{}' is unknown{}", method, did_you_mean(method, methods));
 }
@@ -36,6 +37,7 @@ void check_histogram_method(std::string_view method) {
 float amax_of(const Histogram& histogram, std::string_view method, const AmaxOptions& o) {
   check_histogram_method(method);
   if (method == "percentile" || method == "histogram") return amax_by_percentile(histogram, o.percentile);
+  if (method == "octav") return amax_by_octav(histogram, o.num_bits, o.is_unsigned);
   const auto search = method == "entropy" ? amax_by_entropy : amax_by_mse;
   return search(histogram, o.num_bits, o.is_unsigned, o.stride, o.start_bin, nullptr);
 }

@@ -16,7 +16,7 @@ namespace fq::detail {
 void check_search(const char* where, std::size_t bins, int stride, int start_bin, int lowest,
                   std::size_t highest);
 
-/// Throws ArgumentError unless it is "percentile", "histogram" (the same), "entropy" or "mse".
+/// Throws ArgumentError unless it is "percentile", "histogram" (the same), "entropy", "mse" or "octav".
 void check_histogram_method(std::string_view method);
 
 /// By such a method, which replaces the one in `options`.

@@ -20,15 +20,17 @@ std::string_view reading(std::string_view method) {
 }  // namespace
 
 bool OnePassCalibrator::takes(std::string_view method) noexcept {
-  return method == kName || method == "one_pass_entropy" || method == "one_pass_mse";
+  return method == kName || method == "one_pass_entropy" || method == "one_pass_mse" ||
+         method == "one_pass_octav";
 }
 
 OnePassCalibrator::OnePassCalibrator(std::string_view method, const CalibratorOptions& options)
     : method_(method), histogram_(options.num_bins, options.skip_zeros) {
   FQ_CHECK(takes(method), kWhere,
-           "the method '{}' is unknown: use one_pass, one_pass_entropy or one_pass_mse", method);
+           "the method '{}' is unknown: use one_pass, one_pass_entropy, one_pass_mse or one_pass_octav",
+           method);
   FQ_CHECK(options.axis.empty(), kWhere,
-           "axis is given and histograms are per tensor: leave axis out, or use max");
+           "axis is given and histograms are per tensor: leave axis out, or use make_calibrator");
 }
 
 void OnePassCalibrator::do_merge(const Calibrator& other) {

@@ -11,7 +11,8 @@ namespace fq {
 /// matters and calibrators merge, and reads amax from it as HistogramCalibrator does. Per tensor only.
 class OnePassCalibrator final : public Calibrator {
  public:
-  /// `method` is "one_pass" (percentile), "one_pass_entropy" or "one_pass_mse": what compute_amax uses when
+  /// `method` is "one_pass" (percentile), "one_pass_entropy", "one_pass_mse" or
+  /// "one_pass_octav": what compute_amax uses when
   /// its options name none. Of the options it takes num_bins and skip_zeros. Throws ArgumentError for another
   /// method, kept axes, or num_bins outside of 2 .. 32768.
   explicit OnePassCalibrator(std::string_view method = "one_pass", const CalibratorOptions& options = {});

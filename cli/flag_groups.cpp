@@ -70,8 +70,8 @@ void add_quantization_flags(FlagSet& set) {
 void add_calibration_flags(FlagSet& set) {
   set.group("Calibration")
       .value("method", "NAME",
-             "max, moving_average, percentile, entropy, mse, or none for no ranges (default: of the config, "
-             "max)")
+             "max, moving_average, percentile, entropy, mse, octav, lsq, mse_search, or none for no ranges "
+             "(default: of the config, max)")
       .value("percentile", "PERCENT", "of the values that lie in the range, for that method", "99.99")
       .value("samples", "IMAGES", "training images to look at", "512");
 }

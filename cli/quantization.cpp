@@ -58,7 +58,8 @@ void list_rules(ordered_json& config) {
   }
 }
 
-const std::vector<std::string> kMethods{"max", "moving_average", "percentile", "entropy", "mse", "none"};
+const std::vector<std::string> kMethods{"max", "moving_average", "percentile", "entropy", "mse", "octav",
+                                        "lsq", "mse_search",     "none"};
 
 }  // namespace
 

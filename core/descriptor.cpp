@@ -169,9 +169,9 @@ std::map<int, std::int64_t> QuantDescriptor::get_block_quant_axes_and_sizes(cons
 }
 
 const std::vector<std::string_view>& QuantDescriptor::calib_methods() {
-  static const std::vector<std::string_view> methods{"max",        "moving_average",   "histogram",
-                                                     "percentile", "entropy",          "mse",
-                                                     "one_pass",   "one_pass_entropy", "one_pass_mse"};
+  static const std::vector<std::string_view> methods{
+      "max",      "moving_average",   "histogram",    "percentile",     "entropy",    "mse",         "octav",
+      "one_pass", "one_pass_entropy", "one_pass_mse", "one_pass_octav", "mse_search", "scale_sweep", "lsq"};
   return methods;
 }
 

@@ -65,7 +65,7 @@ class QuantDescriptor {
   /// The axes and lengths of blocks, without type, scale_bits and scale_block_sizes.
   [[nodiscard]] static std::map<int, std::int64_t> get_block_quant_axes_and_sizes(
       const BlockSizes& block_sizes);
-  /// The names that `make_calibrator` of calib/calibrator.h takes.
+  /// What `make_calibrator` takes: "max", "moving_average", "percentile", "mse_search", ..
   [[nodiscard]] static const std::vector<std::string_view>& calib_methods();
 
   /// Blocks of limited length whose ranges are taken from each input.

@@ -6,6 +6,21 @@
 #include "fakequant/layers/tensor_quantizer.h"
 
 namespace fq {
+namespace {
+
+std::unique_ptr<Calibrator> calibrator_of(const QuantDescriptor& d, Axes kept, const std::string& name) {
+  FQ_CHECK(d.calib_method() != "scale_sweep" ||
+               (d.block_sizes().scale_bits == NumBits(4, 3) && !d.has_dynamic_blocks()),
+           "quantizer",
+           "calib_method scale_sweep of '{}': it is for static blocks with scale_bits (4, 3), use mse_search",
+           name);
+  return make_calibrator(d.calib_method(), {.axis = std::move(kept),
+                                            .num_bits = d.num_bits(),
+                                            .is_unsigned = d.is_unsigned(),
+                                            .narrow_range = d.narrow_range()});
+}
+
+}  // namespace
 
 void TensorQuantizer::check_learning() const {
   if (!descriptor_.learn_amax() || arithmetic_ == Arithmetic::deployed) return;
@@ -75,7 +90,7 @@ void TensorQuantizer::set_amax(const Tensor& amax) {
 }
 
 Calibrator& TensorQuantizer::calibrator() {
-  if (!calibrator_) calibrator_ = make_calibrator(descriptor_.calib_method(), {.axis = descriptor_.axis()});
+  if (!calibrator_) calibrator_ = calibrator_of(descriptor_, descriptor_.axis(), name_);
   return *calibrator_;
 }
 
@@ -83,7 +98,7 @@ void TensorQuantizer::collect(const Tensor& x) {
   const auto view = detail::BlockView::of(descriptor_, x.shape());
   const bool blocks = !descriptor_.block_sizes().empty();
   if (blocks && (!calibrator_ || calibrator_->empty()))
-    calibrator_ = make_calibrator(descriptor_.calib_method(), {.axis = view.kept()});
+    calibrator_ = calibrator_of(descriptor_, view.kept(), name_);
   try {
     calibrator().collect(view.apply(x));
   } catch (const NumericError& error) {

@@ -50,9 +50,6 @@ bool needs_range(const TensorQuantizer& q, bool keep_known) {
 
 void set_method(TensorQuantizer& q, const std::string& method) {
   if (method.empty() || method == q.descriptor().calib_method()) return;
-  const bool per_tensor = q.descriptor().axis().empty() &&
-                          (q.descriptor().block_sizes().empty() || q.descriptor().has_dynamic_blocks());
-  if (!per_tensor) return;  // histograms have no axes
   auto options = q.descriptor().options();
   options.calib_method = method;
   q.set_descriptor(QuantDescriptor(std::move(options)));

@@ -24,10 +24,9 @@ struct CalibrationReport {
 };
 
 /// Runs the model in evaluation mode over one epoch of `data` without quantizing, and sets amax of every
-/// enabled quantizer that needs one and was not given it: activations by `method` (those with ranges per axis
-/// or block by the largest magnitude), weights by the largest magnitude, those of dead channels by their bias
-/// (floor_dead_channels). Where none needs one, the data is not
-/// read. Under target `ort` a quantizer that saw no negative value becomes unsigned. The bits do
+/// enabled quantizer that needs one and was not given it: activations by `method`, weights by the calib_method
+/// of their descriptors, those of dead channels by their bias (floor_dead_channels). Where none needs one, the
+/// data is not read. Under target `ort` a quantizer that saw no negative value becomes unsigned. The bits do
 /// not depend on the number of threads. Throws ArgumentError when there is no data, a quantizer saw none, or
 /// parts have different targets, NumericError naming quantizer and batch for a NaN or infinity; the ranges
 /// from before then stay.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fakequant/calib/cpu/range_kernels.h"
+#include "fakequant/calib/cpu/rows.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/cpu/channels.h"
 
@@ -66,25 +67,14 @@ Extremes wider(const Extremes& a, const Extremes& b) {
   return {std::max(a.magnitude, b.magnitude), std::min(a.minimum, b.minimum)};
 }
 
-Shape kept_shape(const Shape& shape, const std::vector<int>& axes) {
-  Shape out(shape.size(), 1);
-  for (const int axis : axes) out[static_cast<std::size_t>(axis)] = shape[static_cast<std::size_t>(axis)];
-  return out;
-}
-
 }  // namespace
 
 Tensor amax(const Tensor& x, const Axes& kept, std::string_view function) {
-  std::vector<int> axes;
-  for (const int axis : kept.values()) axes.push_back(normalize_axis(axis, x.rank(), function));
-  std::ranges::sort(axes);
-  const auto twice = std::ranges::unique(axes);
-  FQ_CHECK(twice.empty(), function, "an axis is kept twice: name each kept axis once");
-  if (static_cast<int>(axes.size()) == x.rank()) axes.clear();
-  const Shape shape = kept_shape(x.shape(), axes);
-  Tensor out = Tensor::zeros(numel(shape) == 1 ? Shape{} : shape);
+  const auto axes = kept_axes(kept, x.rank(), function);
+  const Shape shape = range_shape(x.shape(), axes);
+  Tensor out = Tensor::zeros(shape);
   auto* bits = static_cast<std::int32_t*>(out.mutable_raw());
-  if (axes.size() <= 1) {
+  if (axes.size() <= 1 || shape.empty()) {
     const int axis = axes.empty() || numel(shape) == 1 ? -1 : axes[0];
     channel_amax(x.data<float>(x.layout()), x.numel(), Channels::of(x.shape(), x.layout(), axis), bits);
   } else {

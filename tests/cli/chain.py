@@ -42,7 +42,7 @@ result("calibrate", "float.h5", "--data", DIGITS, "--preset", "int8", "-o", "ptq
 ptq = result("evaluate", "ptq.h5", "--data", DIGITS)
 assert ptq["accuracy"] > floating["accuracy"] - 2 and ptq["weight_bytes"] < floating["weight_bytes"] / 2, ptq
 assert ptq["loss"] == result("evaluate", "ptq_from_float.h5", "--data", DIGITS)["loss"]
-for method in ["moving_average", "percentile", "entropy", "mse"]:
+for method in ["moving_average", "percentile", "entropy", "mse", "octav", "lsq", "mse_search"]:
     result("calibrate", "folded.h5", "--data", DIGITS, "--method", method, "-o", f"{method}.h5", "--samples", "128")
     share = result("evaluate", f"{method}.h5", "--data", DIGITS)["accuracy"]
     # Entropy may cut the 17 gray levels of the images themselves: their histogram has 17 bins that are not empty.

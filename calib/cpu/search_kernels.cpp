@@ -1,0 +1,115 @@
+#include "fakequant/calib/cpu/search_kernels.h"
+
+#include <algorithm>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fakequant/calib/cpu/search_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "fakequant/core/cpu/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fq::HWY_NAMESPACE {
+namespace {
+
+template <bool divide>
+struct IntegerCandidate {
+  FloatVector lower, upper, scale, divisor, inverse;
+
+  IntegerCandidate(FloatVector amax, float low, float bound)
+      : lower(hn::Set(FloatTag(), low)),
+        upper(hn::Set(FloatTag(), bound)),
+        scale(modelopt_scale(amax, upper, true)),
+        divisor(modelopt_divisor(amax, scale, true)),
+        inverse(div_(constant_(amax, 1.0f), divisor)) {}
+  bool exact() const { return divide || (kFused && hn::AllTrue(FloatTag(), divides_exactly(divisor))); }
+  FloatVector value(FloatVector x) const {
+    if constexpr (divide) return modelopt_fake_quant(x, scale, divisor, lower, upper);
+    return divide_code(modelopt_code(x, scale, lower, upper), divisor, inverse);
+  }
+};
+
+struct E4m3Candidate {
+  FloatVector scale, inverse;
+
+  E4m3Candidate(FloatVector amax, float, float)
+      : scale(modelopt_e4m3_scale(amax)), inverse(div_(constant_(amax, 1.0f), scale)) {}
+  FloatVector value(FloatVector x) const { return modelopt_scaled_e4m3(x, scale, inverse); }
+};
+
+struct Fp4Candidate {
+  FloatVector scale, divisor;
+
+  Fp4Candidate(FloatVector amax, float, float bound)
+      : scale(div_(amax, hn::Set(FloatTag(), bound))), divisor(fp4_divisor(scale)) {}
+  FloatVector value(FloatVector x) const { return fp4_block_fake_quant(x, scale, divisor); }
+};
+
+/// A vector of ranges takes one element after the other.
+template <class Candidate>
+void sum_squares(const float* x, std::int64_t count, const Candidate& candidate, double* errors) {
+  constexpr std::int64_t run = 64;
+  const FloatTag d;
+  HWY_ALIGN float sums[HWY_MAX_BYTES / sizeof(float)];
+  for (std::int64_t i = 0; i < count;) {
+    FloatVector sum = hn::Zero(d);
+    for (const std::int64_t end = std::min(count, i + run); i < end; ++i) {
+      const FloatVector v = hn::Set(d, x[i]), error = sub_(candidate.value(v), v);
+      sum = add_(sum, mul_(error, error));
+    }
+    hn::Store(sum, d, sums);
+    for (std::size_t lane = 0; lane < hn::Lanes(d); ++lane) errors[lane] += static_cast<double>(sums[lane]);
+  }
+}
+
+template <class Candidate>
+void candidate_errors(const float* x, std::int64_t count, FloatVector amax, float lower, float bound,
+                      double* errors) {
+  sum_squares(x, count, Candidate(amax, lower, bound), errors);
+}
+
+void integer_errors(const float* x, std::int64_t count, FloatVector amax, float lower, float bound,
+                    double* errors) {
+  const IntegerCandidate<false> candidate(amax, lower, bound);
+  if (candidate.exact()) return sum_squares(x, count, candidate, errors);
+  candidate_errors<IntegerCandidate<true>>(x, count, amax, lower, bound, errors);
+}
+
+void SquaredErrors(const float* x, std::int64_t count, const float* amax, std::int64_t candidates,
+                   const Format& format, double* errors) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto sum = format.is_integer()                      ? integer_errors
+                   : format.floating() == FloatFormat{4, 3} ? candidate_errors<E4m3Candidate>
+                                                            : candidate_errors<Fp4Candidate>;
+  for (std::int64_t k = 0; k < candidates; k += lanes) {
+    HWY_ALIGN float ranges[HWY_MAX_BYTES / sizeof(float)] = {};
+    double sums[HWY_MAX_BYTES / sizeof(float)] = {};
+    const std::int64_t some = std::min(lanes, candidates - k);
+    std::fill_n(std::copy_n(amax + k, some, ranges), lanes - some, 1.0f);
+    sum(x, count, hn::Load(d, ranges), format.lower(), format.bound(), sums);
+    for (std::int64_t i = 0; i < some; ++i) errors[k + i] += sums[i];
+  }
+}
+
+}  // namespace
+}  // namespace fq::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fq {
+HWY_EXPORT(SquaredErrors);
+
+namespace cpu {
+
+void add_squared_errors(std::span<const float> x, std::span<const float> amax, const Format& format,
+                        double* errors) {
+  HWY_DYNAMIC_DISPATCH(SquaredErrors)
+  (x.data(), static_cast<std::int64_t>(x.size()), amax.data(), static_cast<std::int64_t>(amax.size()), format,
+   errors);
+}
+
+}  // namespace cpu
+}  // namespace fq
+#endif

@@ -1,0 +1,105 @@
+#include "fakequant/calib/lsq_calibrator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fakequant/calib/cpu/rows.h"
+#include "fakequant/core/check.h"
+#include "fakequant/core/format.h"
+#include "fakequant/core/io/state_dict.h"
+
+namespace fq {
+namespace {
+
+constexpr const char* kWhere = "lsq_calibrator";
+
+/// Sum of |x|, and how many there are.
+void add_part(const float* x, std::int64_t count, bool skip_zeros, double* out) {
+  double lanes[8] = {};
+  std::int64_t zeros = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    lanes[i % 8] += std::fabs(static_cast<double>(x[i]));
+    zeros += x[i] == 0 ? 1 : 0;
+  }
+  for (const double lane : lanes) out[0] += lane;
+  out[1] += static_cast<double>(count - (skip_zeros ? zeros : 0));
+}
+
+}  // namespace
+
+void LsqCalibrator::do_collect(const Tensor& x, float) {
+  const auto rows = cpu::rows(x, axis_, kWhere);
+  std::vector<double> batch(static_cast<std::size_t>(2 * rows.count()));
+  cpu::add_row_sums(rows, 2, batch.data(),
+                    [this](std::int64_t, const float* v, std::int64_t count, double* out) {
+                      add_part(v, count, skip_zeros_, out);
+                    });
+  std::vector<double> sums;
+  std::vector<std::int64_t> counts;
+  for (std::size_t r = 0; r < batch.size(); r += 2) {
+    sums.push_back(batch[r]);
+    counts.push_back(static_cast<std::int64_t>(batch[r + 1]));
+  }
+  add(rows.shape, sums, counts);
+}
+
+void LsqCalibrator::add(const Shape& shape, const std::vector<double>& sums,
+                        const std::vector<std::int64_t>& counts) {
+  FQ_CHECK(sums_.empty() || shape == shape_, kWhere,
+           "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
+           to_string(shape), to_string(shape_));
+  shape_ = shape;
+  sums_.resize(sums.size());
+  counts_.resize(sums.size());
+  for (std::size_t r = 0; r < sums.size(); ++r) {
+    sums_[r] += sums[r];
+    counts_[r] += counts[r];
+  }
+}
+
+void LsqCalibrator::do_merge(const Calibrator& other) {
+  const auto* from = dynamic_cast<const LsqCalibrator*>(&other);
+  FQ_CHECK(from != nullptr && from->axis_ == axis_ && from->skip_zeros_ == skip_zeros_, "merge",
+           "the calibrators keep different axes or zeros: calibrate both with one descriptor");
+  if (!other.empty()) add(from->shape_, from->sums_, from->counts_);
+}
+
+Tensor LsqCalibrator::do_compute(const AmaxOptions& options) const {
+  FQ_CHECK(options.num_bits.is_integer(), kWhere, "{} is a float format: use max, percentile or mse_search",
+           to_string(options.num_bits));
+  const Format format = IntFormat{options.num_bits.bits(), options.is_unsigned};
+  const auto bound = static_cast<double>(format.bound());
+  Tensor out = Tensor::empty(shape_);
+  auto* amax = out.mutable_data<float>();
+  for (std::size_t r = 0; r < sums_.size(); ++r) {
+    const double mean = counts_[r] == 0 ? 0 : sums_[r] / static_cast<double>(counts_[r]);
+    const double largest = static_cast<double>(std::numeric_limits<float>::max());
+    amax[r] = static_cast<float>(std::min(2 * mean / std::sqrt(bound) * bound, largest));
+  }
+  return out;
+}
+
+void LsqCalibrator::do_reset() {
+  sums_.clear();
+  counts_.clear();
+}
+
+void LsqCalibrator::do_save(StateDict& state) const {
+  state.set("sums", Tensor::from(sums_, shape_));
+  state.set("counts", Tensor::from(counts_, shape_));
+}
+
+void LsqCalibrator::do_load(const StateDict& state) {
+  const Shape shape = state.at("sums").shape();
+  auto sums = state.at("sums", shape, DType::f64).to_vector<double>();
+  auto counts = state.at("counts", shape, DType::i64).to_vector<std::int64_t>();
+  const bool good = std::ranges::all_of(sums, [](double v) { return v >= 0 && std::isfinite(v); }) &&
+                    std::ranges::all_of(counts, [](std::int64_t v) { return v >= 0; }) && !sums.empty();
+  FQ_CHECK(good, kWhere, "the state is damaged: sums and counts must be finite and not negative");
+  shape_ = shape;
+  sums_ = std::move(sums);
+  counts_ = std::move(counts);
+}
+
+}  // namespace fq

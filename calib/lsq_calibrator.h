@@ -1,0 +1,40 @@
+#pragma once
+
+#include <vector>
+
+#include "fakequant/calib/calibrator.h"
+
+namespace fq {
+
+/// amax = bound * 2 * mean|x| / sqrt(bound): the scale that learning of a step begins with (Esser et al.,
+/// "Learned Step Size Quantization", ICLR 2020), per tensor or for each index of the kept axes; bound is the
+/// largest code of AmaxOptions::num_bits and is_unsigned. The mean is of all values of all batches, in
+/// double; 64-bit counts. Merges, up to the rounding of sums. With skip_zeros, exact zeros do not count.
+/// Memory: 16 bytes a range.
+class LsqCalibrator final : public Calibrator {
+ public:
+  explicit LsqCalibrator(Axes axis = {}, bool skip_zeros = false)
+      : axis_(std::move(axis)), skip_zeros_(skip_zeros) {}
+
+  [[nodiscard]] std::string_view method() const noexcept override { return "lsq"; }
+
+ protected:
+  void do_collect(const Tensor& x, float) override;
+  void do_merge(const Calibrator& other) override;
+  /// Throws ArgumentError for a float format, whose codes are not steps.
+  [[nodiscard]] Tensor do_compute(const AmaxOptions& options) const override;
+  void do_reset() override;
+  void do_save(StateDict& state) const override;
+  void do_load(const StateDict& state) override;
+
+ private:
+  void add(const Shape& shape, const std::vector<double>& sums, const std::vector<std::int64_t>& counts);
+
+  Axes axis_;
+  bool skip_zeros_;
+  Shape shape_;
+  std::vector<double> sums_;  // of |x|
+  std::vector<std::int64_t> counts_;
+};
+
+}  // namespace fq

@@ -1,0 +1,135 @@
+#include "fakequant/calib/mse_search_calibrator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "fakequant/calib/cpu/ranges.h"
+#include "fakequant/calib/cpu/rows.h"
+#include "fakequant/calib/cpu/search_kernels.h"
+#include "fakequant/calib/search.h"
+#include "fakequant/core/check.h"
+#include "fakequant/core/io/state_dict.h"
+
+namespace fq {
+namespace {
+
+constexpr const char* kWhere = "mse_search_calibrator";
+
+std::vector<float> multiples_of(const CalibratorOptions& o) {
+  const double start = o.start_multiplier, stop = o.stop_multiplier;
+  FQ_CHECK(start > 0 && start <= stop && stop <= 1e6, kWhere,
+           "multipliers are {} .. {}: use 0 < start <= stop, up to 1e6", start, stop);
+  const double steps = std::ceil((stop - start) / o.multiplier_step) + 1;
+  FQ_CHECK(o.multiplier_step > 0 && steps <= MseSearchCalibrator::most_multiples, kWhere,
+           "a step of {} makes {} multiples: use a positive one that makes at most {}", o.multiplier_step,
+           steps, +MseSearchCalibrator::most_multiples);
+  if (steps < 2) return {static_cast<float>(start)};
+  return detail::linspace(static_cast<float>(start), static_cast<float>(stop), static_cast<int>(steps));
+}
+
+Format unsigned_form(const Format& format) { return IntFormat{format.integer().bits, true, false}; }
+
+float multiple_of(float amax, float multiple) {
+  return std::min(amax * multiple, std::numeric_limits<float>::max());
+}
+
+void add_errors(const cpu::Rows& rows, const Tensor& amax, const std::vector<float>& multiples,
+                const Format& format, std::vector<double>& errors) {
+  const auto width = static_cast<std::int64_t>(multiples.size());
+  errors.resize(static_cast<std::size_t>(rows.count() * width));
+  const auto* largest = amax.data<float>();
+  cpu::add_row_sums(rows, width, errors.data(),
+                    [&](std::int64_t r, const float* x, std::int64_t count, double* out) {
+                      std::vector<float> candidates(multiples);
+                      for (float& c : candidates) c = multiple_of(largest[r], c);
+                      cpu::add_squared_errors({x, static_cast<std::size_t>(count)}, candidates, format, out);
+                    });
+}
+
+std::vector<double> loaded_errors(const StateDict& state, const std::string& name, std::int64_t ranges,
+                                  std::size_t multiples) {
+  auto out = state.at(name, {ranges, static_cast<std::int64_t>(multiples)}, DType::f64).to_vector<double>();
+  FQ_CHECK(std::ranges::all_of(out, [](double v) { return v >= 0; }), kWhere,
+           "the state is damaged: an error is negative or NaN");
+  return out;
+}
+
+}  // namespace
+
+MseSearchCalibrator::MseSearchCalibrator(const CalibratorOptions& options)
+    : axis_(options.axis),
+      format_(detail::search_format(options, kWhere)),
+      multiples_(multiples_of(options)) {}
+
+void MseSearchCalibrator::do_collect(const Tensor& x, float) {
+  const Tensor batch = cpu::amax(x, axis_, kWhere);
+  FQ_CHECK(!first_.defined() || batch.shape() == first_.shape(), kWhere,
+           "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
+           to_string(batch.shape()), to_string(first_.shape()));
+  const auto rows = cpu::rows(x, axis_, kWhere);
+  const bool both = format_.is_integer() && !format_.integer().is_unsigned && cpu::range(x).minimum >= 0 &&
+                    (!first_.defined() || !unsigned_errors_.empty());
+  if (!first_.defined()) first_ = Tensor::zeros(batch.shape());
+  auto* first = first_.mutable_data<float>();
+  for (std::int64_t r = 0; r < batch.numel(); ++r)
+    if (first[r] == 0) first[r] = batch.data<float>()[r];
+  add_errors(rows, first_, multiples_, format_, errors_);
+  if (both)
+    add_errors(rows, first_, multiples_, unsigned_form(format_), unsigned_errors_);
+  else
+    unsigned_errors_.clear();
+}
+
+Tensor MseSearchCalibrator::do_compute(const AmaxOptions& options) const {
+  const bool other = options.is_unsigned && format_.is_integer() && !format_.integer().is_unsigned;
+  FQ_CHECK(!other || !unsigned_errors_.empty(), kWhere,
+           "an unsigned range is asked for and a value was below 0: use the signed one");
+  const auto& errors = other ? unsigned_errors_ : errors_;
+  Tensor out = first_.clone();
+  auto* amax = out.mutable_data<float>();
+  const std::size_t width = multiples_.size();
+  for (std::size_t r = 0; r < static_cast<std::size_t>(out.numel()); ++r) {
+    const std::span of(errors.data() + r * width, width);
+    const auto best = std::ranges::min_element(of);
+    if (std::isfinite(*best))
+      amax[r] = multiple_of(amax[r], multiples_[static_cast<std::size_t>(best - of.begin())]);
+  }
+  return out;
+}
+
+void MseSearchCalibrator::do_reset() {
+  first_ = {};
+  errors_.clear();
+  unsigned_errors_.clear();
+}
+
+void MseSearchCalibrator::do_save(StateDict& state) const {
+  const Shape shape{first_.numel(), static_cast<std::int64_t>(multiples_.size())};
+  state.set("first", first_.clone());
+  state.set("errors", Tensor::from(errors_, shape));
+  if (!unsigned_errors_.empty()) state.set("unsigned_errors", Tensor::from(unsigned_errors_, shape));
+  state.set("multiples", Tensor::from(multiples_, {shape[1]}));
+  state.set_attribute("format", to_string(format_));
+}
+
+void MseSearchCalibrator::do_load(const StateDict& state) {
+  const auto& format = state.attribute("format");
+  FQ_CHECK(format.is_string() && format.get<std::string>() == to_string(format_), kWhere,
+           "the state is of a search for {}, this one is for {}", format.dump(), to_string(format_));
+  FQ_CHECK(
+      state.at("multiples").dtype() == DType::f32 && state.at("multiples").to_vector<float>() == multiples_,
+      kWhere, "the state is of a search among other multiples: use its start, stop and step");
+  Tensor first = cpu::loaded_amax(state.at("first"), kWhere);
+  auto errors = loaded_errors(state, "errors", first.numel(), multiples_.size());
+  std::vector<double> unsigned_errors;
+  if (state.contains("unsigned_errors"))
+    unsigned_errors = loaded_errors(state, "unsigned_errors", first.numel(), multiples_.size());
+  first_ = std::move(first);
+  errors_ = std::move(errors);
+  unsigned_errors_ = std::move(unsigned_errors);
+}
+
+}  // namespace fq

@@ -1,0 +1,63 @@
+#include "fakequant/calib/scale_sweep_calibrator.h"
+
+#include <algorithm>
+#include <array>
+
+#include "fakequant/calib/cpu/ranges.h"
+#include "fakequant/calib/cpu/rows.h"
+#include "fakequant/calib/cpu/search_kernels.h"
+#include "fakequant/calib/search.h"
+#include "fakequant/core/check.h"
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/minifloat.h"
+#include "fakequant/core/quantized.h"
+
+namespace fq {
+namespace {
+
+constexpr const char* kWhere = "scale_sweep_calibrator";
+constexpr std::size_t kScales = 126;
+
+/// amax of every scale; none passes that of the tensor, which says what g is.
+std::array<float, kScales> candidates(const Format& format, float global) {
+  const auto spec = QuantSpec::with_scale_bits(format, {}, Tensor::scalar(static_cast<double>(global)),
+                                               NumBits(4, 3), global, kWhere);
+  const auto e4m3 = Minifloat::of({4, 3});
+  std::array<float, kScales> out;
+  for (std::size_t k = 0; k < kScales; ++k)
+    out[k] = std::min(e4m3.decode(static_cast<std::uint8_t>(k + 1)) * spec.unit * format.bound(), global);
+  return out;
+}
+
+}  // namespace
+
+ScaleSweepCalibrator::ScaleSweepCalibrator(const CalibratorOptions& options)
+    : axis_(options.axis), format_(detail::search_format(options, kWhere)) {}
+
+void ScaleSweepCalibrator::do_collect(const Tensor& x, float largest) {
+  FQ_CHECK(!amax_.defined(), kWhere,
+           "a tensor was swept before: this is for weights, use another method for inputs, or reset()");
+  Tensor amax = cpu::amax(x, axis_, kWhere);
+  const auto rows = cpu::rows(x, axis_, kWhere);
+  auto* ranges = amax.mutable_data<float>();
+  const auto scales = candidates(format_, largest);
+#pragma omp parallel for schedule(static)
+  for (std::int64_t r = 0; r < rows.count(); ++r) {
+    if (ranges[r] == largest) continue;
+    std::array<double, kScales> errors{};
+    cpu::add_squared_errors({rows.row(r), static_cast<std::size_t>(rows.length())}, scales, format_,
+                            errors.data());
+    ranges[r] = scales[static_cast<std::size_t>(std::ranges::min_element(errors) - errors.begin())];
+  }
+  amax_ = std::move(amax);
+}
+
+Tensor ScaleSweepCalibrator::do_compute(const AmaxOptions&) const { return amax_.clone(); }
+
+void ScaleSweepCalibrator::do_save(StateDict& state) const { state.set("amax", amax_.clone()); }
+
+void ScaleSweepCalibrator::do_load(const StateDict& state) {
+  amax_ = cpu::loaded_amax(state.at("amax"), kWhere);
+}
+
+}  // namespace fq
