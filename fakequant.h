@@ -65,6 +65,7 @@
 #include "fakequant/core/threads.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/core/variable.h"
+#include "fakequant/calib/bias_calibrator.h"
 #include "fakequant/calib/calibrator.h"
 #include "fakequant/calib/histogram.h"
 #include "fakequant/calib/histogram_calibrator.h"

@@ -55,6 +55,7 @@ struct Row {
 [[nodiscard]] std::vector<Row> scaling_rows();
 [[nodiscard]] std::vector<Row> loader_rows();
 [[nodiscard]] std::vector<Row> calib_rows();
+[[nodiscard]] std::vector<Row> weight_range_rows();
 
 /// Every row of every family, in the order of the report.
 [[nodiscard]] std::vector<Row> all_rows();

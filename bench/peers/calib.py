@@ -74,3 +74,19 @@ def numpy_mse(_name, settings):
         return centres[FIRST + np.argmin(errors)]
 
     return Side(run, lambda: {"amax": torch.tensor(run())})
+
+
+@row("calib.weight_mse_per_channel/modelopt")
+def weight_mse(_name, settings):
+    """MseCalibrator as mse_calibrate makes it for an int8 weight whose channels have been calibrated by max."""
+    from modelopt.torch.quantization.calib.mse import MseCalibrator
+    from modelopt.torch.quantization.tensor_quant import fake_tensor_quant
+
+    torch.set_num_threads(settings.threads)
+    x = read_array(settings.exchange, "x").reshape(512, -1)
+    def run():
+        calibrator = MseCalibrator(x.abs().amax(1, keepdim=True), axis=0, quant_func=lambda x, amax: fake_tensor_quant(x, amax, None, 8))
+        calibrator.collect(x)
+        return calibrator.compute_amax()
+
+    return Side(run, lambda: {"amax": run()})

@@ -1,6 +1,8 @@
 #include "fakequant/calib/cpu/search_kernels.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/calib/cpu/search_kernels.cpp"
@@ -23,10 +25,23 @@ struct IntegerCandidate {
         scale(modelopt_scale(amax, upper, true)),
         divisor(modelopt_divisor(amax, scale, true)),
         inverse(div_(constant_(amax, 1.0f), divisor)) {}
-  bool exact() const { return divide || (kFused && hn::AllTrue(FloatTag(), divides_exactly(divisor))); }
-  FloatVector value(FloatVector x) const {
-    if constexpr (divide) return modelopt_fake_quant(x, scale, divisor, lower, upper);
-    return divide_code(modelopt_code(x, scale, lower, upper), divisor, inverse);
+  bool exact() const { return kFused && hn::AllTrue(FloatTag(), divides_exactly(divisor)); }
+  FloatVector error(FloatVector x) const {
+    if constexpr (divide) return sub_(modelopt_fake_quant(x, scale, divisor, lower, upper), x);
+    return sub_(divide_code(modelopt_code(x, scale, lower, upper), divisor, inverse), x);
+  }
+};
+
+/// The error as part of a step: of few bits, it is rounded as little as the difference of y and x.
+template <bool clipped>
+struct CodeCandidate {
+  static constexpr float most_codes = 255;
+  FloatVector scale, lower, upper;
+
+  FloatVector error(FloatVector x) const {
+    const FloatVector position = mul_(x, scale);
+    if constexpr (clipped) return sub_(modelopt_code(x, scale, lower, upper), position);
+    return sub_(rint_(position), position);
   }
 };
 
@@ -35,7 +50,7 @@ struct E4m3Candidate {
 
   E4m3Candidate(FloatVector amax, float, float)
       : scale(modelopt_e4m3_scale(amax)), inverse(div_(constant_(amax, 1.0f), scale)) {}
-  FloatVector value(FloatVector x) const { return modelopt_scaled_e4m3(x, scale, inverse); }
+  FloatVector error(FloatVector x) const { return sub_(modelopt_scaled_e4m3(x, scale, inverse), x); }
 };
 
 struct Fp4Candidate {
@@ -43,7 +58,7 @@ struct Fp4Candidate {
 
   Fp4Candidate(FloatVector amax, float, float bound)
       : scale(div_(amax, hn::Set(FloatTag(), bound))), divisor(fp4_divisor(scale)) {}
-  FloatVector value(FloatVector x) const { return fp4_block_fake_quant(x, scale, divisor); }
+  FloatVector error(FloatVector x) const { return sub_(fp4_block_fake_quant(x, scale, divisor), x); }
 };
 
 /// A vector of ranges takes one element after the other.
@@ -55,7 +70,7 @@ void sum_squares(const float* x, std::int64_t count, const Candidate& candidate,
   for (std::int64_t i = 0; i < count;) {
     FloatVector sum = hn::Zero(d);
     for (const std::int64_t end = std::min(count, i + run); i < end; ++i) {
-      const FloatVector v = hn::Set(d, x[i]), error = sub_(candidate.value(v), v);
+      const FloatVector error = candidate.error(hn::Set(d, x[i]));
       sum = add_(sum, mul_(error, error));
     }
     hn::Store(sum, d, sums);
@@ -69,9 +84,42 @@ void candidate_errors(const float* x, std::int64_t count, FloatVector amax, floa
   sum_squares(x, count, Candidate(amax, lower, bound), errors);
 }
 
+bool within(FloatVector v, float least, float most) {
+  const FloatTag d;
+  return hn::AllTrue(d, and_(less_equal_(hn::Set(d, least), v), less_equal_(v, hn::Set(d, most))));
+}
+
+float largest_magnitude(const float* x, std::int64_t count) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  FloatVector most = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) most = max_(abs_(hn::LoadU(d, x + i)), most);
+  float out = hn::GetLane(hn::MaxOfLanes(d, most));
+  for (; i < count; ++i) out = std::max(out, std::fabs(x[i]));
+  return out;
+}
+
+/// Sums of errors in steps, as errors of values.
+void code_errors(const float* x, std::int64_t count, FloatVector amax, FloatVector scale, float lower,
+                 float bound, double* errors) {
+  const FloatTag d;
+  const auto low = hn::Set(d, lower), high = hn::Set(d, bound);
+  HWY_ALIGN float scales[HWY_MAX_BYTES / sizeof(float)];
+  hn::Store(scale, d, scales);
+  if (lower < 0 && within(amax, largest_magnitude(x, count), std::numeric_limits<float>::max()))
+    sum_squares(x, count, CodeCandidate<false>{scale, low, high}, errors);
+  else
+    sum_squares(x, count, CodeCandidate<true>{scale, low, high}, errors);
+  for (std::size_t lane = 0; lane < hn::Lanes(d); ++lane)
+    errors[lane] /= static_cast<double>(scales[lane]) * static_cast<double>(scales[lane]);
+}
+
 void integer_errors(const float* x, std::int64_t count, FloatVector amax, float lower, float bound,
                     double* errors) {
   const IntegerCandidate<false> candidate(amax, lower, bound);
+  if (bound <= CodeCandidate<true>::most_codes && within(candidate.scale, 0x1p-100f, 0x1p100f))
+    return code_errors(x, count, amax, candidate.scale, lower, bound, errors);
   if (candidate.exact()) return sum_squares(x, count, candidate, errors);
   candidate_errors<IntegerCandidate<true>>(x, count, amax, lower, bound, errors);
 }

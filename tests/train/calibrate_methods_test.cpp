@@ -44,7 +44,7 @@ double weight_error(Graph& model, const char* layer) {
 }
 
 TEST(CalibrateMethods, EachIsForWeightsAndActivations) {
-  for (const std::string method : QuantDescriptor::calib_methods()) {
+  for (const std::string_view method : QuantDescriptor::calib_methods()) {
     if (method == "scale_sweep") continue;  // for blocks of weights
     auto model = quantized_net(true, [&](auto& o) { o.calib_method = method; });
     DataLoader data = loader();

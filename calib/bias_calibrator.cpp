@@ -1,0 +1,116 @@
+#include "fakequant/calib/bias_calibrator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/calib/cpu/ranges.h"
+#include "fakequant/calib/cpu/rows.h"
+#include "fakequant/core/check.h"
+#include "fakequant/core/io/state_dict.h"
+
+namespace fq {
+namespace {
+
+constexpr const char* kWhere = "bias_calibrator";
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::string_view name_of(BiasMethod method) { return method == BiasMethod::mean ? "mean" : "max_min"; }
+
+void add_rows(const cpu::Rows& rows, std::vector<double>& sums) {
+  cpu::add_row_sums(rows, 1, sums.data(), [](std::int64_t, const float* x, std::int64_t count, double* out) {
+    for (std::int64_t i = 0; i < count; ++i) *out += static_cast<double>(x[i]);
+  });
+}
+
+void widen(const cpu::Rows& rows, std::vector<double>& largest, std::vector<double>& smallest) {
+#pragma omp parallel for schedule(static) if (rows.values.numel() > 65536)
+  for (std::int64_t r = 0; r < rows.count(); ++r) {
+    const auto [low, high] = std::minmax_element(rows.row(r), rows.row(r) + rows.length());
+    const auto k = static_cast<std::size_t>(r);
+    largest[k] = std::max(largest[k], static_cast<double>(*high));
+    smallest[k] = std::min(smallest[k], static_cast<double>(*low));
+  }
+}
+
+std::vector<double> loaded(const StateDict& state, const char* name, const Shape& shape) {
+  auto out = state.at(name, shape, DType::f64).to_vector<double>();
+  FQ_CHECK(std::ranges::all_of(out, [](double v) { return std::isfinite(v); }), kWhere,
+           "the state is damaged: '{}' has a NaN or an infinity", name);
+  return out;
+}
+
+}  // namespace
+
+void BiasCalibrator::collect(const Tensor& x) {
+  FQ_CHECK(x.defined() && is_floating(x.dtype()), kWhere,
+           "the batch has no float type: give f32, f16, bf16 or f64");
+  if (x.numel() == 0 || x.device().is_meta()) return;
+  const Tensor values = x.to(DType::f32);
+  cpu::check_finite(cpu::range(values).largest, kWhere);
+  const auto rows = cpu::rows(values, axis_, kWhere);
+  FQ_CHECK(empty() || rows.shape == shape_, kWhere,
+           "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
+           to_string(rows.shape), to_string(shape_));
+  if (empty()) {
+    const auto ranges = static_cast<std::size_t>(rows.count());
+    shape_ = rows.shape;
+    dtype_ = x.dtype() == DType::f64 ? DType::f32 : x.dtype();
+    first_.assign(ranges, method_ == BiasMethod::mean ? 0 : -kInfinity);
+    second_.assign(method_ == BiasMethod::mean ? 0 : ranges, kInfinity);
+  }
+  count_ += rows.length();
+  method_ == BiasMethod::mean ? add_rows(rows, first_) : widen(rows, first_, second_);
+}
+
+Tensor BiasCalibrator::compute_bias() const {
+  FQ_CHECK(!empty(), kWhere, "nothing was collected: calibrate with at least one batch");
+  Tensor out = Tensor::empty(shape_);
+  auto* bias = out.mutable_data<float>();
+  for (std::size_t r = 0; r < first_.size(); ++r)
+    bias[r] = method_ == BiasMethod::mean ? static_cast<float>(first_[r] / static_cast<double>(count_))
+                                          : static_cast<float>(first_[r] + second_[r]) / 2;
+  return out.to(dtype_);
+}
+
+void BiasCalibrator::reset() {
+  count_ = 0;
+  first_.clear();
+  second_.clear();
+}
+
+StateDict BiasCalibrator::state_dict() const {
+  StateDict state;
+  if (empty()) return state;
+  const bool mean = method_ == BiasMethod::mean;
+  state.set(mean ? "sums" : "largest", Tensor::from(first_, shape_));
+  if (!mean) state.set("smallest", Tensor::from(second_, shape_));
+  state.set("count", Tensor::from({count_}));
+  state.set_attribute("method", name_of(method_));
+  state.set_attribute("dtype", name(dtype_));
+  return state;
+}
+
+void BiasCalibrator::load_state(const StateDict& state) {
+  if (state.size() == 0 && !state.has_attribute("method")) return reset();
+  const auto &saved = state.attribute("method"), &type = state.attribute("dtype");
+  FQ_CHECK(saved == name_of(method_) && type.is_string(), kWhere,
+           "the state is of a {} calibrator, this one is '{}'", saved.dump(), name_of(method_));
+  const bool mean = method_ == BiasMethod::mean;
+  const char* first_name = mean ? "sums" : "largest";
+  const Shape shape = state.at(first_name).shape();
+  auto first = loaded(state, first_name, shape);
+  auto second = mean ? std::vector<double>() : loaded(state, "smallest", shape);
+  const std::int64_t count = state.at("count", {1}, DType::i64).data<std::int64_t>()[0];
+  const DType dtype = dtype_from_name(type.get<std::string>());
+  FQ_CHECK(count > 0 && !first.empty() && is_floating(dtype), kWhere,
+           "the state has {} elements a range: it is damaged", count);
+  shape_ = shape;
+  dtype_ = dtype;
+  count_ = count;
+  first_ = std::move(first);
+  second_ = std::move(second);
+}
+
+}  // namespace fq

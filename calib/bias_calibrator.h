@@ -1,0 +1,51 @@
+#pragma once
+
+/// BiasCalibrator: chooses what an affine quantizer subtracts before it rounds and adds again after.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/core/descriptor_fields.h"
+#include "fakequant/core/tensor.h"
+
+namespace fq {
+
+class StateDict;
+
+/// `mean`: of all values of all batches, in double (ModelOpt averages the means of batches, which is the same
+/// for batches of one size). `max_min`: fl(fl(largest + smallest) / 2).
+enum class BiasMethod : unsigned char { mean, max_min };
+
+/// The bias of fake_tensor_quant, per tensor or for each index of the kept axes (ModelOpt's BiasCalibrator,
+/// whose `axis` names the axes that are reduced). Memory: 16 bytes a range. Not for use by several threads at
+/// once. An error leaves it as it was.
+class BiasCalibrator {
+ public:
+  explicit BiasCalibrator(BiasMethod method = BiasMethod::mean, Axes axis = {})
+      : method_(method), axis_(std::move(axis)) {}
+
+  /// f32, f16, bf16, or f64 rounded to f32; any layout. Empty and `meta` tensors change nothing. Throws
+  /// NumericError for NaN or Inf, ArgumentError when ranges have another shape than before.
+  void collect(const Tensor& x);
+  /// In the dtype of the first batch (f32 for f64): the kept axes with 1 for the others, rank 0 when that is
+  /// one element. Throws ArgumentError before the first batch.
+  [[nodiscard]] Tensor compute_bias() const;
+  void reset();
+  [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+
+  /// Empty before a batch.
+  [[nodiscard]] StateDict state_dict() const;
+  /// Throws ArgumentError for the state of another method or a damaged one.
+  void load_state(const StateDict& state);
+
+ private:
+  BiasMethod method_;
+  Axes axis_;
+  Shape shape_;
+  DType dtype_ = DType::f32;
+  std::int64_t count_ = 0;              // elements a range
+  std::vector<double> first_, second_;  // sums; or largest and smallest
+};
+
+}  // namespace fq
