@@ -84,8 +84,12 @@ def weight_mse(_name, settings):
 
     torch.set_num_threads(settings.threads)
     x = read_array(settings.exchange, "x").reshape(512, -1)
+
+    def quantize(values, amax):
+        return fake_tensor_quant(values, amax, None, 8)
+
     def run():
-        calibrator = MseCalibrator(x.abs().amax(1, keepdim=True), axis=0, quant_func=lambda x, amax: fake_tensor_quant(x, amax, None, 8))
+        calibrator = MseCalibrator(x.abs().amax(1, keepdim=True), axis=0, quant_func=quantize)
         calibrator.collect(x)
         return calibrator.compute_amax()
 
