@@ -41,7 +41,7 @@ TEST(CalibratorState, ResumesBitByBit) {
   for (const std::string_view method : QuantDescriptor::calib_methods())
     if (method != "scale_sweep")  // takes one tensor
       for (const Axes& axis : {Axes(), Axes(1), Axes({0, 2})})
-        resumes(method, {.axis = axis, .momentum = 0.7});
+        resumes(method, {.axis = axis, .num_bins = 160, .momentum = 0.7});
 }
 
 TEST(CalibratorState, RefusesForeignAndDamagedStates) {

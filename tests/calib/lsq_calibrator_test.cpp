@@ -25,7 +25,7 @@ double mean_magnitude(const Tensor& x, bool skip_zeros) {
 }
 
 TEST(LsqCalibrator, TheFormula) {
-  for (unsigned seed = 0; seed < 20; ++seed)
+  for (unsigned seed = 0; seed < 5; ++seed)
     for (const int bits : {2, 4, 8, 16})
       for (const bool flag : {false, true}) {
         LsqCalibrator c({}, flag);
