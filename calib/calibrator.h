@@ -68,6 +68,12 @@ class Calibrator {
   /// Forgets every batch.
   void reset();
 
+  /// How often it is to see all of the data before it answers: 2 where a first pass fixes the grid that a
+  /// second one counts in.
+  [[nodiscard]] virtual int passes() const noexcept { return 1; }
+  /// Called between two passes.
+  virtual void next_pass() {}
+
   /// All of it, to be saved: tensors of the method, attributes `method`, `minimum` and `dtype`. Empty before
   /// a batch.
   [[nodiscard]] StateDict state_dict() const;

@@ -5,6 +5,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/text.h"
+#include "fakequant/layers/calibration_fields.h"
 #include "fakequant/layers/modelopt_rules.h"
 #include "fakequant/layers/quant_presets.h"
 
@@ -91,6 +92,7 @@ QuantConfig QuantConfig::from_json(const ordered_json& input) {
                           ? Arithmetic::reference
                           : Arithmetic::deployed;
   config.algorithm = algorithm_of(input);
+  detail::read_calibration(input, config);
   FQ_CHECK(!input.contains("strict") || input["strict"].is_boolean(), "quantize",
            "strict is {}: use true or false", input["strict"].dump());
   config.strict = input.value("strict", false);

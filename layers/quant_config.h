@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fakequant/calib/calibration_rule.h"
 #include "fakequant/layers/tensor_quantizer.h"
 
 namespace fq {
@@ -37,7 +38,10 @@ struct QuantConfig {
   bool pow2 = false;    ///< scales raised to powers of two
   bool strict = false;  ///< layers whose codes are not multiplied are an error, not a warning
   Arithmetic arithmetic = Arithmetic::deployed;
-  std::string algorithm = "max";  ///< of calibration
+  std::string algorithm = "max";  ///< of calibration: calib_method of activations whose rules give none
+  AmaxOptions amax = {};          ///< percentile, stride and start_bin of that algorithm
+  std::vector<CalibrationRule> calibration = {};  ///< other methods and options, by pattern
+  std::vector<AmaxAdjustment> postprocess = {};   ///< of the ranges, in order
 
   /// int8, int8_weight_only, w4a8, w4a4, w3a3, w2a2, int4_blockwise, fp8, fp8_per_channel_per_token,
   /// fp8_2d_blockwise, nvfp4, mxfp8, mxfp6, mxfp4, mxint8, or ModelOpt's constants INT8_DEFAULT_CFG and so
@@ -49,8 +53,11 @@ struct QuantConfig {
   ///   "strict": false, "rules": [{"pattern": "*conv1*", "enable": false}, ..]}`, or ModelOpt's `quant_cfg`
   ///   in place of rules:
   /// `{pattern: fields}` or a list of `{"quantizer_name": pattern, "cfg": fields, "enable": bool}`, fields
-  /// being a list for quantizers one after another. Its `algorithm` may be an object with `method`, or null.
-  /// Throws ArgumentError naming the key and the nearest valid one.
+  /// being a list for quantizers one after another. `algorithm` is the name of a method, null for "max", or
+  /// an object of `method`, its options `percentile`, `stride` and `start_bin`, a list `rules` of such
+  /// objects with a `pattern`, and a list `postprocess` of `{"pattern": .., "multiply": 1, "minimum": ..,
+  /// "maximum": .., "pow2": false}`; other keys of ModelOpt's are let be. Throws ArgumentError naming the key
+  /// and the nearest valid one.
   [[nodiscard]] static QuantConfig from_json(const nlohmann::ordered_json& json);
   /// The same from text, with comments allowed. Throws ArgumentError with the line of a syntax error.
   [[nodiscard]] static QuantConfig parse(std::string_view text);

@@ -166,6 +166,7 @@ class Quantizing {
       return;
     }
     auto quantizer = make_quantizer(activation_fields(fields, use.tensors[i], name), name);
+    set_algorithm(*quantizer, fields.all);
     const QuantDescriptor& made_of = quantizer->descriptor();
     const bool plain =
         config_.target == Target::ort && !fields.all.contains("sequence") && !has_blocks(fields.all);
@@ -174,6 +175,15 @@ class Quantizing {
     quantizer->set_may_become_unsigned(plain && !fields.by_user.contains("unsigned"));
     made.replace(name.substr(use.path.size() + 1), quantizer);
     shared_[key] = quantizer;
+  }
+
+  /// The calib_method of a rule is more specific than the algorithm of the config.
+  void set_algorithm(TensorQuantizer& quantizer, const json& fields) const {
+    const auto parts = quantizer_parts(quantizer);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const json& own = fields.contains("sequence") ? fields["sequence"][i] : fields;
+      if (!own.contains("calib_method")) set_calib_method(*parts[i], config_.algorithm);
+    }
   }
 
   json activation_fields(const Fields& fields, const detail::UsedTensor& tensor, const std::string& name) {

@@ -48,6 +48,10 @@ struct NamedQuantizer {
 /// Each quantizer of the model once, in the order of the module tree.
 [[nodiscard]] std::vector<NamedQuantizer> named_quantizers(Module& model);
 void for_each_quantizer(Module& model, const std::function<void(const NamedQuantizer&)>& visit);
+/// Those of which a path matches; returns how many. Throws ArgumentError in the name of `function` when there
+/// is none, naming the nearest.
+int for_each_quantizer(Module& model, std::string_view pattern, std::string_view function,
+                       const std::function<void(const NamedQuantizer&)>& visit);
 
 /// Names of those that are to quantize by an amax and have none.
 [[nodiscard]] std::vector<std::string> uncalibrated_quantizers(Module& model);
@@ -58,6 +62,9 @@ void for_each_quantizer(Module& model, const std::function<void(const NamedQuant
 int enable_quantizer(Module& model, std::string_view pattern);
 int disable_quantizer(Module& model, std::string_view pattern);
 int set_quantizer_attributes(Module& model, std::string_view pattern, const nlohmann::json& fields);
+
+/// Gives its descriptor that calib_method; what it has collected by another one is dropped.
+void set_calib_method(TensorQuantizer& quantizer, std::string_view method);
 
 /// Makes the ranges of all enabled activation quantizers parameters, as the descriptor's learn_amax; those
 /// without a range of their own (dynamic, blocks) stay. Returns how many. Call it before the optimizer is

@@ -22,24 +22,6 @@ std::vector<std::string> paths_of(const NamedQuantizer& entry) {
   return paths;
 }
 
-/// Calls `change` on the quantizers one of whose paths matches.
-template <class F>
-int for_matching(Module& model, std::string_view pattern, std::string_view function, F&& change) {
-  int count = 0;
-  std::vector<std::string> all;
-  for (auto& entry : named_quantizers(model)) {
-    const auto paths = paths_of(entry);
-    all.insert(all.end(), paths.begin(), paths.end());
-    if (std::ranges::none_of(paths, [&](const auto& path) { return detail::wildcard_match(pattern, path); }))
-      continue;
-    change(*entry.quantizer);
-    ++count;
-  }
-  FQ_CHECK(count > 0, function, "the pattern '{}' matches no quantizer: the nearest are {}", pattern,
-           fmt::join(detail::nearest(pattern, all, 3), ", "));
-  return count;
-}
-
 }  // namespace
 
 std::vector<NamedQuantizer> named_quantizers(Module& model) {
@@ -64,17 +46,37 @@ void for_each_quantizer(Module& model, const std::function<void(const NamedQuant
   for (const auto& entry : named_quantizers(model)) visit(entry);
 }
 
+int for_each_quantizer(Module& model, std::string_view pattern, std::string_view function,
+                       const std::function<void(const NamedQuantizer&)>& visit) {
+  int count = 0;
+  std::vector<std::string> all;
+  for (const auto& entry : named_quantizers(model)) {
+    const auto paths = paths_of(entry);
+    all.insert(all.end(), paths.begin(), paths.end());
+    if (std::ranges::none_of(paths, [&](const auto& path) { return detail::wildcard_match(pattern, path); }))
+      continue;
+    visit(entry);
+    ++count;
+  }
+  FQ_CHECK(count > 0, function, "the pattern '{}' matches no quantizer: the nearest are {}", pattern,
+           fmt::join(detail::nearest(pattern, all, 3), ", "));
+  return count;
+}
+
 int enable_quantizer(Module& model, std::string_view pattern) {
-  return for_matching(model, pattern, "enable_quantizer", [](TensorQuantizer& q) { q.set_enabled(true); });
+  return for_each_quantizer(model, pattern, "enable_quantizer",
+                            [](const NamedQuantizer& entry) { entry.quantizer->set_enabled(true); });
 }
 
 int disable_quantizer(Module& model, std::string_view pattern) {
-  return for_matching(model, pattern, "disable_quantizer", [](TensorQuantizer& q) { q.set_enabled(false); });
+  return for_each_quantizer(model, pattern, "disable_quantizer",
+                            [](const NamedQuantizer& entry) { entry.quantizer->set_enabled(false); });
 }
 
 int set_quantizer_attributes(Module& model, std::string_view pattern, const nlohmann::json& fields) {
   FQ_CHECK(fields.is_object(), "set_quantizer_attributes", "the fields are not a JSON object");
-  return for_matching(model, pattern, "set_quantizer_attributes", [&](TensorQuantizer& q) {
+  return for_each_quantizer(model, pattern, "set_quantizer_attributes", [&](const NamedQuantizer& entry) {
+    TensorQuantizer& q = *entry.quantizer;
     auto all = q.descriptor().dict();
     all.update(fields);
     detail::set_own_fields(q, all);
@@ -117,6 +119,13 @@ void fold_weight(Module& model) {
       weight.mutable_tensor().copy_from(values);
     for (auto* part : quantizer_parts(*quantizer)) part->set_enabled(false);
   }
+}
+
+void set_calib_method(TensorQuantizer& quantizer, std::string_view method) {
+  if (method == quantizer.descriptor().calib_method()) return;
+  auto options = quantizer.descriptor().options();
+  options.calib_method = method;
+  quantizer.set_descriptor(QuantDescriptor(std::move(options)));
 }
 
 int learn_ranges(Module& model, AmaxGradient gradient) {

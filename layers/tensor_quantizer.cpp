@@ -111,7 +111,7 @@ Variable TensorQuantizer::forward(const Variable& input) {
   if (!enabled_) return x;
   const bool computes = !x.device().is_meta();
   const bool recorded = grad_enabled() || detail::rerun() != nullptr;
-  if (observing_ && computes && !detail::runs_again()) collect(x.tensor());
+  if (observing_ && computes && !detail::runs_again()) observer_ ? observer_(x) : collect(x.tensor());
   if (running_ && training() && recorded && computes) return quantize_running(x);
   return quantizing_ ? quantize(x) : x;
 }

@@ -2,6 +2,7 @@
 
 /// TensorQuantizer: the layer that watches a tensor and puts it on a grid.
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,12 +20,19 @@ namespace fq {
 /// ModelOpt's arithmetic on floats of any type, whose gradient passes through.
 enum class Arithmetic { deployed, reference };
 
-/// Driven by a QuantDescriptor. Three independent switches: `enabled` (else the input passes, behind its pre_quant_scale),
-/// `observing` (the calibrator collects the input) and `quantizing`. In `running` mode a training forward
-/// moves amax towards that of its input before it quantizes by it. With the descriptor's `learn_amax`, amax
-/// is the parameter "amax", from the moment it is given or calibrated: make optimizers after that. Quantizing
-/// without amax throws ArgumentError naming the quantizer, unless the descriptor needs none. One quantizer
-/// may serve several readers of one tensor; evaluation from several threads is safe. Empty inputs pass.
+/// What calibration found for a quantizer.
+struct CalibratedRange {
+  Tensor amax;
+  bool is_unsigned = false;  ///< of the codes that hold it
+};
+
+/// Driven by a QuantDescriptor. Three independent switches: `enabled` (else the input passes, behind its
+/// pre_quant_scale), `observing` (the calibrator collects the input) and `quantizing`. In `running` mode a
+/// training forward moves amax towards that of its input before it quantizes by it. With the descriptor's
+/// `learn_amax`, amax is the parameter "amax", from the moment it is given or calibrated: make optimizers
+/// after that. Quantizing without amax throws ArgumentError naming the quantizer, unless the descriptor needs
+/// none. One quantizer may serve several readers of one tensor; evaluation from several threads is safe.
+/// Empty inputs pass.
 ///
 /// Blocks: in `deployed` static ones have scale = amax / bound each; with scale_bits (4,3) the scale is
 /// e4m3(that / g) * g, at least 2^-9 * g, g = amax of the tensor / (448 * bound); with (8,0) it is the power
@@ -80,11 +88,24 @@ class TensorQuantizer : public Module {
 
   /// Sets amax to what the calibrator has collected. Throws ArgumentError when it has seen nothing.
   void load_calibrated_amax(const AmaxOptions& options = {});
+  /// The same in two steps, for whoever wants all ranges before setting one. Bits and sign of `options` are
+  /// those of the descriptor.
+  [[nodiscard]] CalibratedRange calibrated_range(AmaxOptions options = {}) const;
+  void set_calibrated_range(const CalibratedRange& range);
+  /// Made by the descriptor's calib_method, until one is set.
   [[nodiscard]] Calibrator& calibrator();
+  /// One of a user's own, or one with options that the descriptor has not. It stays until the descriptor
+  /// changes; checkpoints keep its state when its method is that of the descriptor. Not null.
+  void set_calibrator(std::unique_ptr<Calibrator> calibrator);
+  /// What `observing` shows tensors to in place of the calibrator; an empty one gives them to the calibrator
+  /// again.
+  void set_observer(std::function<void(const Variable&)> observer) { observer_ = std::move(observer); }
   /// Shows the calibrator a tensor. Throws NumericError naming the quantizer for NaN and infinity.
   void collect(const Tensor& x);
   /// The smallest value collected; unknown before.
   [[nodiscard]] std::optional<float> observed_minimum() const;
+  /// What quantizing makes of a tensor as floats, whatever the switches; pre_quant_scale is not applied.
+  [[nodiscard]] Tensor quantized_values(const Tensor& x);
   /// The grid in force: format, amax, scale. Throws ArgumentError without amax, and where each input has its
   /// own.
   [[nodiscard]] QuantSpec spec() const;
@@ -112,9 +133,18 @@ class TensorQuantizer : public Module {
   /// Throws ArgumentError as `check_scales`.
   void set_weight_scales(PackedScales scales);
 
-  /// Descriptor, amax, switches and the scales of a packed weight, under the prefix.
+  /// Descriptor, amax, switches, what the calibrator has collected and the scales of a packed weight, under
+  /// the prefix.
   void save(StateDict& state, const std::string& prefix) const;
   void load(const StateDict& state, const std::string& prefix);
+  /// What the calibrator has collected alone; nothing when its method is not that of the descriptor. Loading
+  /// a state without it forgets what was collected. Throws ArgumentError naming the quantizer for one of
+  /// another method and a damaged one; then nothing is collected.
+  void save_calibrator(StateDict& state, const std::string& prefix) const;
+  void load_calibrator(const StateDict& state, const std::string& prefix);
+  /// Adds what such a state has collected (Calibrator::merge). Throws likewise, and where it cannot be added;
+  /// then nothing changed.
+  void merge_calibrator(const StateDict& state, const std::string& prefix);
 
  protected:
   Variable forward(const Variable& x) override;
@@ -131,6 +161,10 @@ class TensorQuantizer : public Module {
   void keep_amax(const Tensor& amax);
   void drop_amax();
   void load_amax(const Tensor& amax);
+  void make_own_calibrator(const Axes& axes);
+  [[nodiscard]] std::unique_ptr<Calibrator> saved_calibrator(const StateDict& state,
+                                                             const std::string& prefix,
+                                                             CalibratorOptions& options) const;
   void check_learning() const;
   [[nodiscard]] Tensor used_amax() const;
   [[nodiscard]] Granularity granularity(int rank) const;
@@ -163,6 +197,8 @@ class TensorQuantizer : public Module {
   PackedScales weight_scales_;
   Variable learned_;
   std::unique_ptr<Calibrator> calibrator_;
+  std::optional<CalibratorOptions> calibrator_options_;  // of one that was made here
+  std::function<void(const Variable&)> observer_;
   mutable std::mutex mutex_;  // guards the two caches
   mutable std::optional<QuantSpec> spec_;
   mutable std::pair<int, std::uint64_t> spec_key_;  // rank of the input, version of amax

@@ -6,21 +6,6 @@
 #include "fakequant/layers/tensor_quantizer.h"
 
 namespace fq {
-namespace {
-
-std::unique_ptr<Calibrator> calibrator_of(const QuantDescriptor& d, Axes kept, const std::string& name) {
-  FQ_CHECK(d.calib_method() != "scale_sweep" ||
-               (d.block_sizes().scale_bits == NumBits(4, 3) && !d.has_dynamic_blocks()),
-           "quantizer",
-           "calib_method scale_sweep of '{}': it is for static blocks with scale_bits (4, 3), use mse_search",
-           name);
-  return make_calibrator(d.calib_method(), {.axis = std::move(kept),
-                                            .num_bits = d.num_bits(),
-                                            .is_unsigned = d.is_unsigned(),
-                                            .narrow_range = d.narrow_range()});
-}
-
-}  // namespace
 
 void TensorQuantizer::check_learning() const {
   if (!descriptor_.learn_amax() || arithmetic_ == Arithmetic::deployed) return;
@@ -86,43 +71,6 @@ void TensorQuantizer::set_amax(const Tensor& amax) {
     FQ_CHECK(v >= 0 && std::isfinite(v), "quantizer",
              "amax of '{}' is {}: it must be finite and not negative", name_, v);
   keep_amax(amax);
-  forget();
-}
-
-Calibrator& TensorQuantizer::calibrator() {
-  if (!calibrator_) calibrator_ = calibrator_of(descriptor_, descriptor_.axis(), name_);
-  return *calibrator_;
-}
-
-void TensorQuantizer::collect(const Tensor& x) {
-  const auto view = detail::BlockView::of(descriptor_, x.shape());
-  const bool blocks = !descriptor_.block_sizes().empty();
-  if (blocks && (!calibrator_ || calibrator_->empty()))
-    calibrator_ = calibrator_of(descriptor_, view.kept(), name_);
-  try {
-    calibrator().collect(view.apply(x));
-  } catch (const NumericError& error) {
-    detail::rethrow_named(error, name_);
-  }
-}
-
-std::optional<float> TensorQuantizer::observed_minimum() const {
-  return calibrator_ ? calibrator_->minimum() : std::nullopt;
-}
-
-void TensorQuantizer::load_calibrated_amax(const AmaxOptions& options) {
-  FQ_CHECK(calibrator_ && !calibrator_->empty(), "calibrate", "'{}' has seen no data: run at least one batch",
-           name_);
-  if (may_become_unsigned_ && descriptor_.format().is_integer() && *calibrator_->minimum() >= 0) {
-    auto changed = descriptor_.options();
-    changed.is_unsigned = true;
-    descriptor_ = QuantDescriptor(changed);
-    zero_point_ = 0;
-  }
-  AmaxOptions chosen = options;
-  chosen.num_bits = descriptor_.num_bits();
-  chosen.is_unsigned = descriptor_.is_unsigned();
-  keep_amax(calibrator_->compute_amax(chosen));
   forget();
 }
 

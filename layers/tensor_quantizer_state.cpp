@@ -24,6 +24,7 @@ void TensorQuantizer::save(StateDict& state, const std::string& prefix) const {
   state.set_attribute(prefix + "/switches", std::move(switches));
   if (amax().defined()) state.set(prefix + "/amax", amax().clone());
   if (pre_quant_scale_.defined()) state.set(prefix + "/pre_quant_scale", pre_quant_scale_);
+  save_calibrator(state, prefix);
   save_weight_scales(state, prefix);
 }
 
@@ -51,6 +52,7 @@ void TensorQuantizer::load(const StateDict& state, const std::string& prefix) {
   load_amax(state.contains(prefix + "/amax") ? state.at(prefix + "/amax") : Tensor{});
   pre_quant_scale_ =
       state.contains(prefix + "/pre_quant_scale") ? state.at(prefix + "/pre_quant_scale") : Tensor{};
+  load_calibrator(state, prefix);
   load_weight_scales(state, prefix);
   forget();
 }
