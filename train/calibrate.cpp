@@ -1,122 +1,129 @@
 #include "fakequant/train/calibrate.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "fakequant/core/check.h"
 #include "fakequant/layers/compress.h"
 #include "fakequant/layers/dead_channels.h"
-#include "fakequant/layers/quantize.h"
-#include "fakequant/layers/sequential_quantizer.h"
+#include "fakequant/train/calibration_targets.h"
+#include "fakequant/train/calibration_undo.h"
+#include "fakequant/train/watching.h"
 
 namespace fq {
 namespace {
 
-/// Sets quantizers to watch only, and back to what they did before.
-class Watching {
- public:
-  explicit Watching(Module& model) : model_(model), training_(model.training()) {
-    for_each_quantizer(model, [&](const NamedQuantizer& entry) {
-      auto& q = *entry.quantizer;
-      states_.push_back({&q, q.observing(), q.quantizing()});
-      q.set_quantizing(false);
-    });
-    model.eval();
-  }
-  ~Watching() {
-    for (const auto& [q, observing, quantizing] : states_) {
-      q->set_observing(observing);
-      q->set_quantizing(quantizing);
-    }
-    model_.train(training_);
-  }
-  Watching(const Watching&) = delete;  // tied to its block
-  Watching& operator=(const Watching&) = delete;
+using detail::CalibrationTarget;
+using detail::CalibrationUndo;
+using Targets = std::vector<CalibrationTarget>;
 
- private:
-  struct State {
-    TensorQuantizer* quantizer;
-    bool observing, quantizing;
-  };
-  Module& model_;
-  bool training_;
-  std::vector<State> states_;
-};
-
-bool needs_range(const TensorQuantizer& q, bool keep_known) {
-  return q.enabled() && q.descriptor().needs_amax() && !q.descriptor().amax().defined() &&
-         !(keep_known && q.amax().defined());
+void check_model(Module& model) {
+  check_one_target(model);
+  check_not_compressed(model, "calibrate");
+  FQ_CHECK(!named_quantizers(model).empty(), "calibrate",
+           "the model has no quantizer to calibrate: quantize it first");
 }
 
-void set_method(TensorQuantizer& q, const std::string& method) {
-  if (method.empty() || method == q.descriptor().calib_method()) return;
-  auto options = q.descriptor().options();
-  options.calib_method = method;
-  q.set_descriptor(QuantDescriptor(std::move(options)));
-}
-
-std::vector<TensorQuantizer*> weight_quantizers(Module& model, bool keep_known) {
+std::vector<TensorQuantizer*> quantizers_of(const Targets& targets) {
   std::vector<TensorQuantizer*> out;
-  for (auto& [path, module] : model.named_modules()) {
-    auto* quant = dynamic_cast<QuantModule*>(module);
-    auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
-    if (quantizer == nullptr) continue;
-    for (auto* q : quantizer_parts(*quantizer)) {
-      if (!needs_range(*q, keep_known)) continue;
-      q->calibrator().reset();
-      q->collect(quant->quantized_weight().tensor());
-      out.push_back(q);
-    }
-  }
+  for (const auto& target : targets) out.push_back(target.entry.quantizer);
   return out;
 }
 
-std::int64_t watch(Module& model, DataLoader& data, std::int64_t limit) {
-  const NoGrad no_grad;
-  std::int64_t seen = 0;
-  for (int batch = 0; auto next = data.next(); ++batch) {
-    Tensor x = next->x;
-    if (limit > 0 && seen + x.dim(0) > limit) x = x.slice(0, limit - seen);
-    try {
-      (void)model(Variable(x)).tensor();
-    } catch (const NumericError& error) {
-      throw NumericError(fmt::format("{}, in batch {}", error.what(), batch));
-    }
-    seen += x.dim(0);
-    if (limit > 0 && seen >= limit) break;
+/// Further data cannot be counted in a grid that other data has fixed.
+void check_adds(const TensorQuantizer& q, const Calibrator& calibrator) {
+  FQ_CHECK(
+      calibrator.empty() || calibrator.passes() == 1, "calibrate",
+      "'{}' has collected by '{}', which sees all of the data {} times: begin anew, or use another method",
+      q.name(), calibrator.method(), calibrator.passes());
+}
+
+int begin(const std::vector<TensorQuantizer*>& quantizers, bool keep_collected) {
+  int passes = 0;
+  for (auto* q : quantizers) {
+    if (!keep_collected) q->calibrator().reset();
+    check_adds(*q, q->calibrator());
+    passes = std::max(passes, q->calibrator().passes());
   }
-  return seen;
+  return passes;
+}
+
+std::int64_t run_pass(Module& model, DataLoader& data, const std::vector<TensorQuantizer*>& quantizers,
+                      int pass, std::int64_t samples) {
+  detail::Watching watching(model);
+  for (auto* q : quantizers) {
+    const int passes = q->calibrator().empty() ? 1 : q->calibrator().passes();
+    if (pass > 0 && passes <= pass) continue;
+    if (pass > 0) q->calibrator().next_pass();
+    watching.observe(*q, [q](const Tensor& x) { q->collect(x); });
+  }
+  return watching.run(data, samples);
+}
+
+void collect_weights(const Targets& weights) {
+  for (const auto& target : weights) {
+    target.entry.quantizer->calibrator().reset();
+    target.entry.quantizer->collect(target.weight.tensor());
+  }
+}
+
+std::pair<Targets, Targets> activations_and_weights(Module& model, bool keep_known) {
+  std::pair<Targets, Targets> out;
+  for (auto& target : detail::calibration_targets(model, keep_known))
+    (target.is_weight() ? out.second : out.first).push_back(std::move(target));
+  return out;
 }
 
 }  // namespace
 
-CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOptions& options) {
-  FQ_CHECK(options.samples >= 0, "calibrate", "{} samples: use 1 or more, or 0 for all", options.samples);
-  check_one_target(model);
-  check_not_compressed(model, "calibrate");
-  const Watching watching(model);
-  auto chosen = weight_quantizers(model, options.keep_known);
-  for_each_quantizer(model, [&](const NamedQuantizer& entry) {
-    auto& q = *entry.quantizer;
-    q.set_observing(false);
-    if (!needs_range(q, options.keep_known) || std::ranges::find(chosen, &q) != chosen.end()) return;
-    set_method(q, options.method);
-    q.calibrator().reset();
-    q.set_observing(true);
-    chosen.push_back(&q);
-  });
-  FQ_CHECK(!named_quantizers(model).empty(), "calibrate",
-           "the model has no quantizer to calibrate: quantize it first");
-  if (chosen.empty()) return {};
-  data.start_epoch(0);
-  CalibrationReport report{watch(model, data, options.samples), static_cast<int>(chosen.size())};
-  data.start_epoch(0);
+CalibrationReport collect_ranges(Module& model, DataLoader& data, const CalibrateOptions& options) {
+  check_model(model);
+  detail::check_options(model, options);
+  const Targets targets = activations_and_weights(model, options.keep_known).first;
+  if (targets.empty()) return {};
+  const auto quantizers = quantizers_of(targets);
+  CalibrationUndo undo(quantizers);
+  detail::set_methods(targets, options);
+  CalibrationReport report;
+  report.passes = begin(quantizers, options.keep_collected);
+  for (int pass = 0; pass < report.passes; ++pass)
+    report.samples = run_pass(model, data, quantizers, pass, options.samples);
   FQ_CHECK(report.samples > 0, "calibrate", "there is no data: give at least one image");
-  for (auto* q : chosen)
+  for (auto* q : quantizers)
     FQ_CHECK(!q->calibrator().empty(), "calibrate", "'{}' has seen no data: no forward pass reaches it",
              q->name());
-  for (auto* q : chosen) q->load_calibrated_amax(options.amax);
+  undo.keep();
+  return report;
+}
+
+CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options) {
+  check_model(model);
+  detail::check_options(model, options);
+  const auto [activations, weights] = activations_and_weights(model, options.keep_known);
+  CalibrationUndo undo(quantizers_of(activations)), undo_weights(quantizers_of(weights));
+  detail::set_methods(activations, options);
+  detail::set_methods(weights, options);
+  collect_weights(weights);
+  std::vector<std::pair<TensorQuantizer*, CalibratedRange>> chosen;
+  for (const auto* targets : {&weights, &activations})
+    for (const auto& [entry, weight] : *targets)
+      chosen.emplace_back(entry.quantizer,
+                          entry.quantizer->calibrated_range(detail::amax_options(entry, options)));
+  for (const auto& [q, range] : chosen) q->set_calibrated_range(range);
+  for (const auto& target : weights) target.entry.quantizer->calibrator().reset();
+  undo.keep();
+  undo_weights.keep();
   floor_dead_channels(model);
+  return {.quantizers = static_cast<int>(chosen.size())};
+}
+
+CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOptions& options) {
+  check_model(model);
+  detail::check_options(model, options);
+  const Targets activations = activations_and_weights(model, options.keep_known).first;
+  CalibrationUndo undo(quantizers_of(activations));
+  CalibrationReport report = collect_ranges(model, data, options);
+  report.quantizers = choose_ranges(model, options).quantizers;
+  undo.keep();
   return report;
 }
 

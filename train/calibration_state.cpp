@@ -1,0 +1,154 @@
+#include "fakequant/train/calibration_state.h"
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/state_file.h"
+#include "fakequant/train/calibration_targets.h"
+#include "fakequant/train/calibration_undo.h"
+
+namespace fq {
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void refuse(const std::string& path, const std::string& name, const std::string& what) {
+  throw FileError(path, name, fmt::format("[load_calibration] {}: {} {}", path, name, what));
+}
+
+std::uint32_t checksum(const Tensor& values) {
+  const Tensor rows = values.to(Layout::row_major);
+  return crc32c(rows.raw(), static_cast<std::size_t>(rows.nbytes()));
+}
+
+json checksums(const Module& model) {
+  json out = json::object();
+  for (const auto& [name, value] : model.named_parameters())
+    if (!name.ends_with("_quantizer.amax")) out[name] = checksum(value.tensor());
+  for (const auto& [name, value] : model.named_buffers()) out[name] = checksum(value);
+  return out;
+}
+
+/// What decides which numbers are collected. Searches try the codes of a format on them; for others bits and
+/// sign only decide what is made of them.
+json settings(const TensorQuantizer& q) {
+  json out = json::object(), all = q.descriptor().dict();
+  for (const char* key : {"axis", "block_sizes"})
+    if (all.contains(key)) out[key] = all[key];
+  const std::string& method = q.descriptor().calib_method();
+  out["calib_method"] = method;
+  if (method == "mse_search" || method == "scale_sweep")
+    for (const char* key : {"num_bits", "narrow_range"})
+      if (all.contains(key)) out[key] = all[key];
+  if (q.pre_quant_scale().defined()) out["pre_quant_scale"] = checksum(q.pre_quant_scale());
+  return out;
+}
+
+void check_model(Module& model, const StateDict& state, const std::string& path) {
+  const json here = checksums(model);
+  const json there = state.has_attribute("parameters") ? state.attribute("parameters") : json::object();
+  for (const auto& [name, sum] : here.items())
+    if (!there.is_object() || !there.contains(name) || there[name] != sum)
+      refuse(path, name, "is another one here: the state was collected with another model");
+}
+
+std::vector<detail::CalibrationTarget> activations(Module& model) {
+  auto out = detail::calibration_targets(model, false);
+  std::erase_if(out, [](const auto& target) { return target.is_weight(); });
+  return out;
+}
+
+void check_quantizers(Module& model, const StateDict& state, const std::string& path) {
+  std::set<std::string> known;
+  for (const auto& [entry, weight] : activations(model)) {
+    const std::string prefix = "quantizers/" + entry.name;
+    known.insert(entry.name);
+    if (!state.has_sub(prefix)) {
+      if (entry.quantizer->amax().defined()) continue;
+      refuse(path, prefix, "is not in it: it is of another model, or of other settings");
+    }
+    const json here = settings(*entry.quantizer);
+    const json there =
+        state.has_attribute(prefix + "/settings") ? state.attribute(prefix + "/settings") : json();
+    if (here != there)
+      refuse(path, prefix, fmt::format("was collected with {}, here it is {}", there.dump(), here.dump()));
+  }
+  const StateDict saved = state.sub("quantizers");
+  for (const auto& [key, value] : saved.attributes().items())
+    if (const std::string name = key.substr(0, key.find('/')); !known.contains(name))
+      refuse(path, "quantizers/" + name, "is none here: it is of another model, or of other settings");
+}
+
+std::int64_t samples_of(const StateDict& state, const std::string& path) {
+  const json samples = state.has_attribute("samples") ? state.attribute("samples") : json();
+  if (!samples.is_number_integer() || samples.get<std::int64_t>() < 0)
+    refuse(path, "samples", fmt::format("is {}: it must be a count", samples.dump()));
+  return samples.get<std::int64_t>();
+}
+
+using Take = std::function<void(TensorQuantizer&, const StateDict&, const std::string&)>;
+
+std::int64_t take_state(Module& model, const StateDict& state, const std::string& path, const Take& take) {
+  const std::int64_t samples = samples_of(state, path);
+  check_model(model, state, path);
+  check_quantizers(model, state, path);
+  std::vector<TensorQuantizer*> quantizers;
+  for (const auto& target : activations(model)) quantizers.push_back(target.entry.quantizer);
+  detail::CalibrationUndo undo(quantizers);
+  for (const auto& [entry, weight] : activations(model)) {
+    const std::string prefix = "quantizers/" + entry.name;
+    try {
+      take(*entry.quantizer, state, prefix);
+    } catch (const ArgumentError& error) {
+      refuse(path, prefix, fmt::format("cannot be taken: {}", error.what()));
+    }
+  }
+  undo.keep();
+  return samples;
+}
+
+}  // namespace
+
+StateDict calibration_state(Module& model, std::int64_t samples) {
+  StateDict out;
+  out.set_attribute("samples", samples);
+  out.set_attribute("parameters", checksums(model));
+  for (const auto& [entry, weight] : activations(model)) {
+    const std::string prefix = "quantizers/" + entry.name;
+    const std::size_t before = out.attributes().size();
+    entry.quantizer->save_calibrator(out, prefix);
+    if (out.attributes().size() > before) out.set_attribute(prefix + "/settings", settings(*entry.quantizer));
+  }
+  return out;
+}
+
+std::int64_t load_calibration_state(Module& model, const StateDict& state, const std::string& path) {
+  return take_state(model, state, path,
+                    [](TensorQuantizer& q, const StateDict& from, const std::string& prefix) {
+                      q.load_calibrator(from, prefix);
+                    });
+}
+
+std::int64_t merge_calibration_state(Module& model, const StateDict& state, const std::string& path) {
+  return take_state(model, state, path,
+                    [](TensorQuantizer& q, const StateDict& from, const std::string& prefix) {
+                      q.merge_calibrator(from, prefix);
+                    });
+}
+
+void save_calibration(Module& model, const std::string& path, std::int64_t samples) {
+  save_state(path, calibration_state(model, samples), "calibration");
+}
+
+std::int64_t load_calibration(Module& model, const std::string& path) {
+  return load_calibration_state(model, load_state(path, "calibration"), path);
+}
+
+std::int64_t merge_calibration(Module& model, const std::string& path) {
+  return merge_calibration_state(model, load_state(path, "calibration"), path);
+}
+
+}  // namespace fq
