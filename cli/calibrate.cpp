@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/calibration.h"
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
@@ -16,39 +17,40 @@ namespace fq::cli {
 FlagSet calibrate_flags() {
   FlagSet set("calibrate",
               "Puts quantizers into a float network and chooses their ranges on training images.",
-              "CHECKPOINT --data FILE|--import FILE -o FILE [flags]");
+              "CHECKPOINT --data FILE|--import FILE|--merge FILE.. -o FILE [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a float checkpoint")
       .value("output,o", "FILE", "the quantized checkpoint")
       .value("import", "FILE",
              "ranges from a safetensors state of ModelOpt or pytorch-quantization; --data is then for "
-             "quantizers "
-             "that it has none of");
+             "quantizers that it has none of");
   add_data_flags(set, "train");
   add_quantization_flags(set);
   add_calibration_flags(set);
+  add_state_flags(set);
   add_general_flags(set);
   return set;
 }
 
 nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
   apply_general_flags(flags);
-  const std::string path = flags.required("output");
+  const std::string path = flags.text("state").empty() ? flags.required("output") : flags.text("output");
   static_cast<void>(read_quantization(flags));
   Network network = load_network(flags.required("checkpoint"));
   check_not_compressed(network, "calibrate", flags.text("checkpoint"));
   FQ_CHECK(!network.quantized(), "calibrate", "{} is quantized already: give a float checkpoint",
            flags.text("checkpoint"));
   std::shared_ptr<const Dataset> data;
-  if (flags.given("data") || !flags.given("import"))
+  if (flags.given("data") || !(flags.given("import") || flags.given("merge")))
     data = open_data(flags, flags.text("split"), network.classes());
   if (data != nullptr) check_fits(network, *data, "calibrate");
   const Stopwatch watch;
   quantize_and_calibrate(network, flags, data, output);
-  save_network(network, path);
+  if (!path.empty()) save_network(network, path);
   std::ostringstream table;
   print_quant_summary(*network.module, table);
-  output.line(table.str() + fmt::format("calibrated in {}, {}", duration(watch.seconds()), path));
+  output.line(table.str() + fmt::format("calibrated in {}, {}", duration(watch.seconds()),
+                                        path.empty() ? flags.text("state") : path));
   return {{"output", path},
           {"quantizers", named_quantizers(*network.module).size()},
           {"seconds", watch.seconds()}};

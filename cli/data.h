@@ -16,8 +16,10 @@ namespace fq::cli {
                                                        std::int64_t classes = 0, bool labels = true);
 /// "shift=0.6,rotate=7.5,scale=0.1,shear=0.1,cutout=2,flip=1". Throws ArgumentError naming the nearest key.
 [[nodiscard]] AugmentOptions read_augment(const Flags& flags);
-/// The first `count` samples in the order of a permutation by `seed`; all when there are not more.
+/// `count` samples behind the first `skip` in the order of a permutation by `seed`, sorted; all that are left
+/// when there are not more. Throws ArgumentError when none is left.
 [[nodiscard]] std::shared_ptr<const Dataset> some_samples(std::shared_ptr<const Dataset> data,
-                                                          std::int64_t count, std::uint64_t seed);
+                                                          std::int64_t count, std::uint64_t seed,
+                                                          std::int64_t skip = 0);
 
 }  // namespace fq::cli

@@ -89,6 +89,13 @@ FlagSet& FlagSet::optional_value(const char* names, const char* unit, const char
   return *this;
 }
 
+FlagSet& FlagSet::list(const char* names, const char* unit, const char* help) {
+  auto* values = po::value<std::vector<std::string>>()->value_name(unit)->multitoken();
+  groups_.back().add_options()(names, values, help);
+  lists_.push_back(long_name(names));
+  return *this;
+}
+
 FlagSet& FlagSet::toggle(const char* names, const char* help) {
   groups_.back().add_options()(names, po::bool_switch(), help);
   toggles_.push_back(long_name(names));
@@ -122,6 +129,10 @@ bool FlagSet::is_optional(std::string_view name) const {
   return std::find(optional_.begin(), optional_.end(), name) != optional_.end();
 }
 
+bool FlagSet::is_list(std::string_view name) const {
+  return std::find(lists_.begin(), lists_.end(), name) != lists_.end();
+}
+
 Flags::Flags(const FlagSet& set, const std::vector<std::string>& arguments)
     : command_(set.command()), values_(parse_or_explain(set, arguments)) {}
 
@@ -135,6 +146,10 @@ bool Flags::on(const std::string& name) const { return values_.count(name) > 0 &
 
 std::string Flags::text(const std::string& name) const {
   return values_.count(name) > 0 ? values_[name].as<std::string>() : std::string();
+}
+
+std::vector<std::string> Flags::list(const std::string& name) const {
+  return values_.count(name) > 0 ? values_[name].as<std::vector<std::string>>() : std::vector<std::string>();
 }
 
 std::string Flags::required(const std::string& name) const {

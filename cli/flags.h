@@ -22,6 +22,8 @@ class FlagSet {
   FlagSet& value(const char* names, const char* unit, const char* help, const std::string& standard);
   /// A flag whose value, behind "=", may be left out; it is then empty.
   FlagSet& optional_value(const char* names, const char* unit, const char* help);
+  /// A flag with one value or more behind it: "--merge a.h5 b.h5".
+  FlagSet& list(const char* names, const char* unit, const char* help);
   /// A flag that is on or off.
   FlagSet& toggle(const char* names, const char* help);
   /// An argument without dashes, by its place; also a flag of that name.
@@ -32,6 +34,7 @@ class FlagSet {
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool is_toggle(std::string_view name) const;
   [[nodiscard]] bool is_optional(std::string_view name) const;
+  [[nodiscard]] bool is_list(std::string_view name) const;
   [[nodiscard]] const std::vector<boost::program_options::options_description>& groups() const noexcept {
     return groups_;
   }
@@ -43,7 +46,7 @@ class FlagSet {
   std::string command_, summary_, usage_;
   std::vector<boost::program_options::options_description> groups_;
   boost::program_options::positional_options_description places_;
-  std::vector<std::string> toggles_, optional_;
+  std::vector<std::string> toggles_, optional_, lists_;
 };
 
 /// The values of a command's flags, checked when they are read.
@@ -61,6 +64,8 @@ class Flags {
   [[nodiscard]] bool on(const std::string& name) const;
   /// Empty when not given and without a default.
   [[nodiscard]] std::string text(const std::string& name) const;
+  /// The values of a list, none when not given.
+  [[nodiscard]] std::vector<std::string> list(const std::string& name) const;
   /// Throws ArgumentError when it is missing.
   [[nodiscard]] std::string required(const std::string& name) const;
   [[nodiscard]] std::int64_t integer(const std::string& name, std::int64_t low, std::int64_t high) const;

@@ -5,14 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/command.h"
-#include "fakequant/cli/data.h"
+#include "fakequant/cli/calibration.h"
 #include "fakequant/cli/import_ranges.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/json_text.h"
 #include "fakequant/layers/quant_config.h"
-#include "fakequant/train/calibrate.h"
-#include "fakequant/train/data/loader.h"
 
 namespace fq::cli {
 namespace {
@@ -44,6 +41,14 @@ void with_place(const Flags& flags, Use&& use) {
   }
 }
 
+/// Options and rules of an algorithm stay.
+void set_method(ordered_json& config, const std::string& method) {
+  if (config.contains("algorithm") && config["algorithm"].is_object())
+    config["algorithm"]["method"] = method;
+  else
+    config["algorithm"] = method;
+}
+
 /// Rules as lists: checkpoints keep objects sorted by key, and the order of rules counts.
 void list_rules(ordered_json& config) {
   for (const char* key : {"quant_cfg", "rules"}) {
@@ -58,8 +63,12 @@ void list_rules(ordered_json& config) {
   }
 }
 
-const std::vector<std::string> kMethods{"max", "moving_average", "percentile", "entropy", "mse", "octav",
-                                        "lsq", "mse_search",     "none"};
+std::vector<std::string> methods() {
+  const auto& all = QuantDescriptor::calib_methods();
+  std::vector<std::string> out(all.begin(), all.end());
+  out.emplace_back("none");
+  return out;
+}
 
 }  // namespace
 
@@ -75,7 +84,7 @@ nlohmann::json read_quantization(const Flags& flags) {
   if (flags.given("scale")) config["scale"] = flags.choice("scale", {"free", "pow2"});
   if (flags.on("strict")) config["strict"] = true;
   if (flags.given("method") && flags.text("method") != "none")
-    config["algorithm"] = flags.choice("method", kMethods);
+    set_method(config, flags.choice("method", methods()));
   with_place(flags, [&] { static_cast<void>(QuantConfig::from_json(config)); });
   list_rules(config);
   return config;
@@ -84,23 +93,14 @@ nlohmann::json read_quantization(const Flags& flags) {
 void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_ptr<const Dataset> data,
                             Output& output, bool calibrate) {
   const auto config = read_quantization(flags);
-  const auto samples = flags.integer("samples", 1, std::int64_t{1} << 40);
-  const auto batch = flags.integer("batch", 1, 1 << 20);
+  check_calibration_flags(flags);
   if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
   with_place(flags, [&] { quantize_network(network, config); });
-  calibrate = calibrate && data != nullptr && flags.text("method") != "none";
+  calibrate = calibrate && flags.text("method") != "none" && (data != nullptr || takes_states(flags));
   const bool imports = flags.knows("import") && flags.given("import");
   if (imports) import_ranges(network, flags, calibrate, output);
   if (!calibrate) return;
-  data = some_samples(std::move(data), samples, 0);
-  output.line(fmt::format("calibrating on {} images", data->size()));
-  DataLoader loader(data, {.batch_size = batch, .shuffle = false});
-  CalibrateOptions options;
-  options.method = QuantConfig::from_json(config).algorithm;
-  options.amax.percentile = flags.number("percentile", 0, 100);
-  options.keep_known = imports;
-  fq::calibrate(*network.module, loader, options);
-  if (stop_requested()) throw Interrupted("[calibrate] stopped by Ctrl-C: nothing was written");
+  calibrate_network(network, flags, QuantConfig::from_json(config), std::move(data), output, imports);
 }
 
 }  // namespace fq::cli

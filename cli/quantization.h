@@ -12,8 +12,8 @@ namespace fq::cli {
 [[nodiscard]] nlohmann::json read_quantization(const Flags& flags);
 
 /// Folds batch norm (unless --keep-bn), puts quantizers in, gives them the ranges of --import, and calibrates
-/// the others on --samples of `data`, unless there is none or `calibrate` is off because ranges will be
-/// loaded.
+/// the others (calibration.h), unless there is nothing to calibrate on or `calibrate` is off because ranges
+/// will be loaded.
 void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_ptr<const Dataset> data,
                             Output& output, bool calibrate = true);
 

@@ -71,6 +71,12 @@ class Reader {
       if (value.boolean()) phase.arguments.push_back("--" + key);
       return;
     }
+    if (set.is_list(key) && value.json().is_array()) {
+      phase.arguments.push_back("--" + key);
+      for (const auto& item : value.json())
+        phase.arguments.push_back(item.is_string() ? item.get<std::string>() : item.dump());
+      return;
+    }
     const bool below_folder = key == "output" || key == "checkpoint" || key == "profile";
     push(phase, key, below_folder ? below(argument_text(value)) : argument_text(value));
   }

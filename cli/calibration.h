@@ -1,0 +1,28 @@
+#pragma once
+
+/// Calibration as the flags say: on images, on what was collected before, or both.
+
+#include <memory>
+
+#include "fakequant/cli/flags.h"
+#include "fakequant/cli/network.h"
+#include "fakequant/cli/output.h"
+#include "fakequant/layers/quant_config.h"
+#include "fakequant/train/data/dataset.h"
+
+namespace fq::cli {
+
+/// --skip, --state, --merge and --errors, which only `calibrate` has.
+void add_state_flags(FlagSet& set);
+/// Whether there is something collected before to calibrate on.
+[[nodiscard]] bool takes_states(const Flags& flags);
+/// Throws ArgumentError for values out of range and flags that go against each other.
+void check_calibration_flags(const Flags& flags);
+
+/// Fills calibrators from --merge or --state, then from --samples of `data` (null: none), chooses ranges,
+/// adjusts them by `config.postprocess` and writes --state. Throws Interrupted after Ctrl-C, before it
+/// writes.
+void calibrate_network(Network& network, const Flags& flags, const QuantConfig& config,
+                       std::shared_ptr<const Dataset> data, Output& output, bool keep_known);
+
+}  // namespace fq::cli
