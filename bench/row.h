@@ -56,6 +56,7 @@ struct Row {
 [[nodiscard]] std::vector<Row> loader_rows();
 [[nodiscard]] std::vector<Row> calib_rows();
 [[nodiscard]] std::vector<Row> weight_range_rows();
+[[nodiscard]] std::vector<Row> calibration_rows();
 
 /// Every row of every family, in the order of the report.
 [[nodiscard]] std::vector<Row> all_rows();
