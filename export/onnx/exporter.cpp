@@ -118,6 +118,12 @@ void Exporting::quantize(const Call& call) {
                               {floats(input), input.rank(), spec, node_name(call), code_names_.at(&call)});
 }
 
+void Exporting::alias(const Call& call) {
+  const Variable& input = call.inputs.at(0);
+  if (is_constant(input)) (void)floats(input);
+  values_[call.output.node().get()] = values_.at(input.node().get());
+}
+
 void Exporting::give(const Call& call, std::string name) {
   Value& out = values_[call.output.node().get()];
   out.floats = std::move(name);

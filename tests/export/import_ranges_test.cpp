@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "export/temporary.h"
 #include "fakequant/core/error.h"
 #include "fakequant/export/safetensors/file.h"
 #include "fakequant/export/safetensors/ranges.h"
@@ -11,9 +12,7 @@
 namespace fq {
 namespace {
 
-std::string path_of(const std::string& name) {
-  return (std::filesystem::temp_directory_path() / ("fakequant_ranges_" + name)).string();
-}
+std::string path_of(const std::string& name) { return test::temporary(name); }
 
 std::shared_ptr<Graph> quantized(const char* config = R"({"preset": "int8"})") {
   auto model = test::residual_net();

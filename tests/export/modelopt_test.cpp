@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "export/temporary.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/atomic_file.h"
 #include "fakequant/core/io/state_dict.h"
@@ -222,8 +223,7 @@ TEST(Modelopt, SaysWhatThereAreNamesFor) {
 /// tests/scripts/safetensors_test.py runs it with a folder of its own, to read what it writes.
 TEST(Modelopt, WritesACheckpointAndItsConfig) {
   const char* given = std::getenv("FAKEQUANT_SAFETENSORS_FOLDER");
-  const auto folder = given != nullptr ? std::filesystem::path(given)
-                                       : std::filesystem::temp_directory_path() / "fakequant_modelopt";
+  const std::filesystem::path folder = given != nullptr ? given : test::temporary("modelopt");
   for (const auto& [algorithm, config] : configs()) {
     const auto place = folder / algorithm;
     std::filesystem::create_directories(place);

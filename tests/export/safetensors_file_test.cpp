@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "export/temporary.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/atomic_file.h"
 #include "fakequant/core/packed.h"
@@ -14,9 +15,7 @@
 namespace fq {
 namespace {
 
-std::string path_of(const std::string& name) {
-  return (std::filesystem::temp_directory_path() / ("fakequant_safetensors_" + name)).string();
-}
+std::string path_of(const std::string& name) { return test::temporary(name); }
 
 std::string with_length(const std::string& header, std::uint64_t length) {
   std::string out(8, '\0');

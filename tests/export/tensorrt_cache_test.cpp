@@ -6,15 +6,14 @@
 
 #include <gtest/gtest.h>
 
+#include "export/temporary.h"
 #include "fakequant/core/error.h"
 #include "layers/networks.h"
 
 namespace fq {
 namespace {
 
-std::string path_of(const std::string& name) {
-  return (std::filesystem::temp_directory_path() / ("fakequant_cache_" + name)).string();
-}
+std::string path_of(const std::string& name) { return test::temporary(name); }
 
 std::shared_ptr<Graph> calibrated(const char* config) {
   auto model = test::residual_net();

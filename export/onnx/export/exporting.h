@@ -44,7 +44,7 @@ class Exporting {
   [[nodiscard]] bool is_read(const Variable& value) const {
     return value.node() == calls_.output.node() || !early_.readers(value).empty();
   }
-  /// Whether the value goes to a grid of that kind and nowhere else.
+  /// Whether some reader puts the value on a grid of E4M3.
   [[nodiscard]] bool ends_in_e4m3(const Variable& value) const;
   [[nodiscard]] const Shape& open_shape(const Call& call) const { return open_shapes_.at(&call); }
   /// Throws ArgumentError when that quantizer is not one of the model's.
@@ -56,9 +56,7 @@ class Exporting {
   /// Floats on the grid of a function that quantizes and dequantizes, a constant's codes computed here.
   std::string put_on_grid(const Call& call, const Variable& input, QuantSpec spec);
   /// The same value under another variable.
-  void alias(const Call& call) {
-    values_[call.output.node().get()] = values_.at(call.inputs.at(0).node().get());
-  }
+  void alias(const Call& call);
 
  private:
   struct Value {
