@@ -202,6 +202,7 @@ struct WeightCase {
   const char* fields;
   DType codes, scales;
   int opset;
+  friend void PrintTo(const WeightCase& given, std::ostream* out) { *out << given.fields; }
 };
 
 class OnnxExportWeights : public testing::TestWithParam<WeightCase> {};
