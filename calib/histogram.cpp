@@ -5,20 +5,10 @@
 #include <numeric>
 
 #include "fakequant/calib/cpu/count.h"
+#include "fakequant/calib/search.h"
 
 namespace fq {
 namespace {
-
-/// As torch.linspace(0, largest, bins + 1): from both ends to the middle.
-std::vector<float> first_edges(float largest, int bins) {
-  std::vector<float> edges(static_cast<std::size_t>(bins) + 1);
-  const float step = largest / static_cast<float>(bins);
-  for (int i = 0; i <= bins; ++i)
-    edges[static_cast<std::size_t>(i)] = i < (bins + 1) / 2
-                                             ? step * static_cast<float>(i)
-                                             : std::fma(-step, static_cast<float>(bins - i), largest);
-  return edges;
-}
 
 std::vector<float> even_edges(float width, std::size_t bins) {
   std::vector<float> edges(bins + 1);
@@ -57,7 +47,7 @@ void Histogram::collect(const Tensor& x, float largest, int bins, bool skip_zero
   if (counts.empty()) {
     counts.resize(static_cast<std::size_t>(bins));
     counts[0] = zeros;
-    edges = first_edges(largest, bins);
+    edges = detail::linspace(0, largest, bins + 1);
   } else if (largest > edges.back()) {
     grow(*this, largest);
   }

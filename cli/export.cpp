@@ -36,12 +36,8 @@ Network load_for(const ExportFormat& format, const Flags& flags, Output& output)
   FQ_CHECK(network.quantized() || format.takes_float, "export",
            "{} has no quantizers: run fakequant calibrate first", flags.text("checkpoint"));
   check_calibrated(network, "export");
-  if (live_batch_norms(network) > 0) {
-    check_not_compressed(network, "export", flags.text("checkpoint"));
-    const auto count = fold_network(network);
-    if (count > 0)
-      output.line(fmt::format("{} batch norms folded first: fakequant fold tells what that changes", count));
-  }
+  if (live_batch_norms(network) > 0) check_not_compressed(network, "export", flags.text("checkpoint"));
+  fold_first(network, output);
   return network;
 }
 

@@ -85,4 +85,10 @@ std::size_t live_batch_norms(Network& network) {
       [](const auto& entry) { return dynamic_cast<const BatchNorm*>(entry.second) != nullptr; }));
 }
 
+void fold_first(Network& network, Output& output) {
+  if (live_batch_norms(network) == 0) return;
+  if (const auto count = fold_network(network); count > 0)
+    output.line(fmt::format("{} batch norms folded first: fakequant fold tells what that changes", count));
+}
+
 }  // namespace fq::cli

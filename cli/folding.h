@@ -24,5 +24,7 @@ void print(const FoldChange& change, Output& output);
 
 /// The number of batch norms that a network still has.
 [[nodiscard]] std::size_t live_batch_norms(Network& network);
+/// Folds those that can be, as an engine does, and says how many.
+void fold_first(Network& network, Output& output);
 
 }  // namespace fq::cli

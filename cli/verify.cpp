@@ -51,8 +51,7 @@ std::string python_of(const Flags& flags) {
 Network load_to_compare(const Flags& flags, Output& output) {
   Network network = load_network(flags.required("checkpoint"));
   check_calibrated(network, "verify");
-  if (live_batch_norms(network) > 0)
-    output.line(fmt::format("{} batch norms folded first, as export does", fold_network(network)));
+  fold_first(network, output);
   return network;
 }
 

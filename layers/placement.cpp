@@ -11,12 +11,6 @@
 namespace fq::detail {
 namespace {
 
-/// Operators whose output has the codes of their input.
-bool keeps_codes(const std::string& op) {
-  static const std::set<std::string> ops{"max_pool2d", "flatten", "reshape", "transpose", "slice"};
-  return ops.contains(op);
-}
-
 /// Operators whose output is not negative when their inputs are not.
 bool keeps_sign(const std::string& op) {
   static const std::set<std::string> ops{"avg_pool2d", "global_avg_pool2d", "add", "multiply", "concat",
@@ -51,6 +45,11 @@ bool non_negative(const TraceGraph& graph, int value) {
 }
 
 }  // namespace
+
+bool keeps_codes(std::string_view op) {
+  static const std::set<std::string_view> ops{"max_pool2d", "flatten", "reshape", "transpose", "slice"};
+  return ops.contains(op);
+}
 
 std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& graph, Target target,
                                              const std::function<bool(const Module&)>& quantizable) {

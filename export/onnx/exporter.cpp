@@ -1,7 +1,6 @@
 #include "fakequant/export/onnx/exporter.h"
 
 #include <algorithm>
-#include <set>
 
 #include <fmt/ranges.h>
 
@@ -10,6 +9,7 @@
 #include "fakequant/export/onnx/export/exporting.h"
 #include "fakequant/export/onnx/export/grids.h"
 #include "fakequant/export/onnx/export/weights.h"
+#include "fakequant/layers/placement.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq {
@@ -192,7 +192,7 @@ bool Exporting::ends_in_e4m3(const Variable& value) const {
   const auto& readers = early_.readers(value);
   return std::ranges::any_of(readers, [&](const Call* reader) {
     if (reader->op == "quantize") return !reader->output.quantized()->spec.format.is_integer();
-    return moves_codes(reader->op) && ends_in_e4m3(reader->output);
+    return keeps_codes(reader->op) && ends_in_e4m3(reader->output);
   });
 }
 

@@ -184,10 +184,12 @@ void write_quickly(const std::string& path, const std::string& bytes) {
 TEST_F(OnnxFile, SurvivesDamage) {
   save_onnx(path(), small());
   const std::string whole = read_file(path());
+  int loaded = 0;
   for (std::size_t size = 0; size < whole.size(); ++size) {
     write_quickly(path("cut"), whole.substr(0, size));
-    EXPECT_NE(refusal_of(path("cut")), "") << size;
+    loaded += refusal_of(path("cut")) == "nothing was refused" ? 1 : 0;
   }
+  EXPECT_EQ(loaded, 3);  // cut behind the graph, and behind each of the two operator sets
   std::mt19937 random(1);
   for (int round = 0; round < 1500; ++round) {
     std::string bytes = whole;

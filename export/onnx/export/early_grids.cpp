@@ -1,15 +1,11 @@
 #include "fakequant/export/onnx/export/early_grids.h"
 
 #include <algorithm>
-#include <array>
 #include <ranges>
 
-namespace fq::detail {
+#include "fakequant/layers/placement.h"
 
-bool moves_codes(std::string_view op) {
-  constexpr std::array<std::string_view, 5> ops{"max_pool2d", "flatten", "reshape", "transpose", "slice"};
-  return std::ranges::find(ops, op) != ops.end();
-}
+namespace fq::detail {
 
 EarlyGrids::EarlyGrids(const Calls& calls) {
   for (const auto& call : calls.list)
@@ -32,7 +28,7 @@ const QuantSpec* EarlyGrids::grid_at(const Call& reader) const {
   const QuantizedTensor* codes = reader.output.quantized();
   if (reader.op == "quantize")
     return codes != nullptr && codes->spec.granularity.is_per_tensor() ? &codes->spec : nullptr;
-  return moves_codes(reader.op) && codes == nullptr ? grid_of(reader.output) : nullptr;
+  return keeps_codes(reader.op) && codes == nullptr ? grid_of(reader.output) : nullptr;
 }
 
 const QuantSpec* EarlyGrids::grid_of(const Variable& value) const {
@@ -41,7 +37,7 @@ const QuantSpec* EarlyGrids::grid_of(const Variable& value) const {
 }
 
 bool EarlyGrids::is_moved(const Variable& value) const {
-  return std::ranges::any_of(readers(value), [](const Call* reader) { return moves_codes(reader->op); });
+  return std::ranges::any_of(readers(value), [](const Call* reader) { return keeps_codes(reader->op); });
 }
 
 const std::vector<const Call*>& EarlyGrids::readers(const Variable& value) const {

@@ -2,7 +2,6 @@
 
 /// Which values can be rounded before they are moved; not a public header.
 
-#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -10,9 +9,6 @@
 #include "fakequant/export/onnx/export/calls.h"
 
 namespace fq::detail {
-
-/// Operators whose output has the codes of their input: rounding before or after them is the same.
-[[nodiscard]] bool moves_codes(std::string_view op);
 
 /// Pooling and reshaping act on sums here; engines move codes. A value all of whose readers end on one grid
 /// may be put on that grid at once.
