@@ -7,6 +7,7 @@
 #include "fakequant/core/profile.h"
 #include "fakequant/core/text.h"
 #include "fakequant/core/trace.h"
+#include "fakequant/layers/call_cache.h"
 #include "fakequant/layers/checkpoint.h"
 
 namespace fq {
@@ -16,14 +17,17 @@ using detail::join_path;
 Variable Module::operator()(const Variable& x) {
   const PathScope scope(name_);
   const ProfileScope profile(profiler() != nullptr ? type() : std::string(), "forward");
-  if (checkpointed_) return run_checkpointed({x});
-  return forward(x);
+  const auto run = [&] { return checkpointed_ ? run_checkpointed({x}) : forward(x); };
+  detail::CallCache* cache = detail::call_cache();
+  return cache != nullptr ? cache->call(*this, {x}, run) : run();
 }
 
 Variable Module::operator()(const std::vector<Variable>& inputs) {
   const PathScope scope(name_);
   const ProfileScope profile(profiler() != nullptr ? type() : std::string(), "forward");
-  return checkpointed_ ? run_checkpointed(inputs) : forward(inputs);
+  const auto run = [&] { return checkpointed_ ? run_checkpointed(inputs) : forward(inputs); };
+  detail::CallCache* cache = detail::call_cache();
+  return cache != nullptr ? cache->call(*this, inputs, run) : run();
 }
 
 Variable Module::run_checkpointed(const std::vector<Variable>& all) {

@@ -26,6 +26,14 @@ bool one_of_two(const std::string& key, const std::string& value, const char* no
   return value == yes;
 }
 
+/// `{"pattern": "conv1.*", "preset": "w4a8"}`: the rules of the preset where the pattern matches.
+void add_preset_rule(QuantConfig& config, const std::string& pattern, const json& fields) {
+  FQ_CHECK(fields.size() == 1 && fields["preset"].is_string(), "quantize",
+           "the rule '{}' is {}: a rule with a preset is its name and nothing else", pattern, fields.dump());
+  for (auto& rule : detail::preset_rules(fields["preset"].get<std::string>(), pattern))
+    config.rules.push_back(std::move(rule));
+}
+
 void add_rules(QuantConfig& config, const ordered_json& rules) {
   for (const auto& [key, entry] : rules.items()) {
     FQ_CHECK(entry.is_object(), "quantize", "rule '{}' is not an object of fields", key);
@@ -40,6 +48,10 @@ void add_rules(QuantConfig& config, const ordered_json& rules) {
                key);
       pattern = fields[*found].get<std::string>();
       fields.erase(*found);
+    }
+    if (fields.contains("preset")) {
+      add_preset_rule(config, pattern, fields);
+      continue;
     }
     config.rules.push_back(
         {.pattern = std::move(pattern), .fields = std::make_shared<const json>(std::move(fields))});

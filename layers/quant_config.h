@@ -50,8 +50,9 @@ struct QuantConfig {
   [[nodiscard]] static QuantConfig preset(std::string_view name);
   [[nodiscard]] static std::vector<std::string> preset_names();
   /// `{"preset": "int8", "target": "ort", "scale": "free"|"pow2", "arithmetic": .., "algorithm": ..,
-  ///   "strict": false, "rules": [{"pattern": "*conv1*", "enable": false}, ..]}`, or ModelOpt's `quant_cfg`
-  ///   in place of rules:
+  ///   "strict": false, "rules": [{"pattern": "*conv1*", "enable": false}, ..]}`; a rule may give the rules
+  ///   of a preset to what its pattern, which ends in `*`, covers: `{"pattern": "conv1.*", "preset":
+  ///   "w4a8"}`. Or ModelOpt's `quant_cfg` in place of rules:
   /// `{pattern: fields}` or a list of `{"quantizer_name": pattern, "cfg": fields, "enable": bool}`, fields
   /// being a list for quantizers one after another. `algorithm` is the name of a method, null for "max", or
   /// an object of `method`, its options `percentile`, `stride` and `start_bin`, a list `rules` of such

@@ -133,7 +133,7 @@ std::vector<std::string> preset_names() {
   return names;
 }
 
-std::vector<QuantRule> preset_rules(std::string_view name) {
+std::vector<QuantRule> preset_rules(std::string_view name, const std::string& within) {
   if (const auto found = unavailable().find(name); found != unavailable().end())
     throw ArgumentError(fmt::format("[quantize] '{}' needs {}, which is not available: use one of {}", name,
                                     found->second, fmt::join(preset_names(), ", ")));
@@ -141,7 +141,13 @@ std::vector<QuantRule> preset_rules(std::string_view name) {
   const auto found = table.find(name);
   FQ_CHECK(found != table.end(), "quantize", "there is no preset '{}'{}", name,
            did_you_mean(name, preset_names()));
-  const auto& [weight, input, prefix] = found->second;
+  const auto& [weight, input, part] = found->second;
+  FQ_CHECK(within.ends_with('*'), "quantize",
+           "the pattern '{}' of preset '{}' does not end in '*': use 'conv1.*' for what conv1 has", within,
+           name);
+  FQ_CHECK(within == "*" || part == "*", "quantize",
+           "the preset '{}' is for '{}' alone: as a rule of a pattern use another one", name, part);
+  const std::string& prefix = within == "*" ? part : within;
   std::vector<QuantRule> out;
   if (!weight.is_null()) out.push_back(rule(prefix + "weight_quantizer", weight));
   if (!input.is_null()) out.push_back(rule(prefix + "input_quantizer", input));

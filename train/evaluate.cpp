@@ -5,8 +5,8 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/convert.h"
 #include "fakequant/core/join.h"
-#include "fakequant/core/ops/loss.h"
 #include "fakequant/layers/module.h"
+#include "fakequant/train/score_sum.h"
 
 namespace fq {
 namespace {
@@ -60,19 +60,16 @@ std::int64_t count_correct(const Tensor& logits, const Tensor& labels) {
 }
 
 Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop) {
-  Evaluation out;
-  double total = 0;
+  detail::ScoreSum sum;
+  bool stopped = false;
   for_each_output(model, loader, [&](const Batch& batch, const Variable& logits) {
     FQ_CHECK(batch.y.defined(), "evaluate", "the data has no labels: use predict");
-    total += ops::cross_entropy(logits, batch.y).item() * static_cast<double>(batch.size());
-    out.correct += count_correct(logits.tensor(), batch.y);
-    out.count += batch.size();
-    out.stopped = stop != nullptr && *stop;
-    return !out.stopped;
+    sum.add(logits, batch.y);
+    stopped = stop != nullptr && *stop;
+    return !stopped;
   });
-  if (out.count == 0) return out;
-  out.loss = total / static_cast<double>(out.count);
-  out.accuracy = static_cast<double>(out.correct) / static_cast<double>(out.count);
+  Evaluation out = sum.mean();
+  out.stopped = stopped;
   return out;
 }
 

@@ -1,0 +1,98 @@
+#include "fakequant/train/sensitivity/auto_quantize.h"
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "fakequant/core/check.h"
+#include "fakequant/layers/quant_presets.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/train/ptq/float_run.h"
+#include "fakequant/train/sensitivity/format_search.h"
+#include "fakequant/train/sensitivity/sensitivity.h"
+
+namespace fq {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kAuto = "auto_quantize";
+
+ordered_json base_config(const std::string& text) {
+  const auto base = ordered_json::parse(text, nullptr, false, true);
+  FQ_CHECK(base.is_object(), kAuto, "the config is no JSON object");
+  FQ_CHECK(!base.contains("preset"), kAuto, "the config has a preset: name it among the formats");
+  FQ_CHECK(!base.contains("quant_cfg"), kAuto, "the config has a quant_cfg: give rules");
+  return base;
+}
+
+void check_constraint(const PlanConstraint& constraint) {
+  const auto& [bits, budget] = constraint;
+  FQ_CHECK(bits.has_value() != budget.has_value(), kAuto,
+           "{} given: give effective_bits or accuracy_budget, one of the two",
+           bits ? "both constraints are" : "no constraint is");
+  FQ_CHECK(!bits || (*bits > 0 && *bits <= kFloatWeightBits), kAuto,
+           "effective_bits is {}: use more than 0, up to {}", *bits, kFloatWeightBits);
+  FQ_CHECK(!budget || (*budget >= 0 && *budget <= 1), kAuto, "accuracy_budget is {}: use 0 to 1", *budget);
+}
+
+void check_formats(const std::vector<std::string>& formats) {
+  FQ_CHECK(!formats.empty(), kAuto, "there are no formats: give names of presets, or none");
+  std::set<std::string> known;
+  for (const auto& format : formats) {
+    FQ_CHECK(known.insert(format).second, kAuto, "the format '{}' is given twice", format);
+    if (format != detail::kNoFormat) (void)detail::preset_rules(format, "layer.*");
+  }
+}
+
+std::vector<QuantConfig> configs_of(const std::vector<std::string>& formats, ordered_json base) {
+  std::vector<QuantConfig> out;
+  for (const auto& format : formats) {
+    base.erase("preset");
+    if (format != detail::kNoFormat) base["preset"] = format;
+    out.push_back(QuantConfig::from_json(base));
+  }
+  return out;
+}
+
+/// The formats of the layers, then the rules that win over them.
+std::string config_text(ordered_json config, const QuantizationPlan& plan,
+                        const std::function<bool(std::size_t)>& quantizes) {
+  ordered_json rules = ordered_json::array();
+  for (std::size_t i = 0; i < plan.layers.size(); ++i)
+    if (quantizes(i))
+      rules.push_back({{"pattern", plan.layers[i].layer + ".*"}, {"preset", plan.layers[i].format}});
+  if (config.contains("rules"))
+    for (const auto& [pattern, fields] : config["rules"].items()) {
+      auto& rule = rules.emplace_back(fields);
+      if (config["rules"].is_object()) rule["pattern"] = pattern;
+    }
+  config["rules"] = std::move(rules);
+  return config.dump();
+}
+
+}  // namespace
+
+QuantizationPlan auto_quantize(Module& model, DataLoader& data, const AutoQuantizeOptions& options) {
+  check_constraint(options.constraint);
+  check_formats(options.formats);
+  const ordered_json base = base_config(options.config);
+  const auto configs = configs_of(options.formats, base);
+  FQ_CHECK(options.calibration_samples >= 0 && options.score_samples >= 0, kAuto,
+           "{} samples: use 1 or more, or 0 for all",
+           std::min(options.calibration_samples, options.score_samples));
+  FQ_CHECK(named_quantizers(model).empty(), kAuto,
+           "the model has quantizers already: give a float model, formats put them in");
+  const ptq::EvalScope evaluating(model);
+  detail::FormatSearch search(model, data, options, configs);
+  const auto& [bits, budget] = options.constraint;
+  const std::size_t point = bits ? search.within_bits(*bits) : search.within_accuracy(*budget);
+  QuantizationPlan plan = search.plan(point);
+  plan.constraint = options.constraint;
+  plan.config = config_text(base, plan, [&](std::size_t i) { return search.quantizes(i, point); });
+  search.install(point);
+  return plan;
+}
+
+}  // namespace fq

@@ -1,0 +1,140 @@
+#include "fakequant/train/sensitivity/plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/check.h"
+#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/json_text.h"
+#include "fakequant/train/sensitivity/damage_json.h"
+
+namespace fq {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kPlan = "plan";
+constexpr double kAny = std::numeric_limits<double>::max();
+
+ordered_json scores_json(const std::vector<FormatScore>& scores) {
+  ordered_json out = ordered_json::array();
+  for (const auto& score : scores) {
+    auto& entry = out.emplace_back(ordered_json{{"format", score.format}, {"bits", score.bits}});
+    entry.update(detail::damage_json(score.damage));
+  }
+  return out;
+}
+
+ordered_json layer_json(const PlannedLayer& layer) {
+  const FormatScore& chosen = layer.chosen();
+  ordered_json out{{"layer", layer.layer},     {"type", layer.type},  {"format", layer.format},
+                   {"weights", layer.weights}, {"bits", chosen.bits}, {"group", layer.group}};
+  out.update(detail::damage_json(chosen.damage));
+  out["scores"] = scores_json(layer.scores);
+  return out;
+}
+
+double optional_number(const detail::JsonValue& json, const char* key) {
+  const auto value = json.at(key);
+  return value.json().is_null() ? std::numeric_limits<double>::quiet_NaN() : value.number(-kAny, kAny);
+}
+
+Damage read_damage(const detail::JsonValue& json) {
+  return {optional_number(json, "loss_change"), optional_number(json, "accuracy_change"),
+          optional_number(json, "divergence")};
+}
+
+PlannedLayer read_layer(const detail::JsonValue& json, const std::vector<std::string>& formats) {
+  PlannedLayer out{json.at("layer").string(), json.at("type").string(), json.at("weights").integer(0),
+                   static_cast<int>(json.at("group").integer(0, 1 << 30)), json.at("format").choice(formats)};
+  for (const auto& score : json.at("scores").elements())
+    out.scores.push_back(
+        {score.at("format").choice(formats), score.at("bits").number(0, 64), read_damage(score)});
+  if (std::ranges::find(out.scores, out.format, &FormatScore::format) == out.scores.end())
+    json.at("format").fail("'" + out.format + "' is not among the scores of the layer");
+  return out;
+}
+
+PlanConstraint read_constraint(const detail::JsonValue& json) {
+  json.expect_keys({"effective_bits", "accuracy_budget"});
+  PlanConstraint out;
+  if (json.has("effective_bits")) out.effective_bits = json.at("effective_bits").number(0, 64);
+  if (json.has("accuracy_budget")) out.accuracy_budget = json.at("accuracy_budget").number(0, 1);
+  return out;
+}
+
+QuantizationPlan read_plan(const detail::JsonValue& json) {
+  if (!json.is_object() || !json.has("kind") || json.at("kind").json() != "fakequant-plan")
+    json.fail("this is no plan: its \"kind\" is not \"fakequant-plan\"");
+  (void)json.at("version").integer(1, 1);
+  QuantizationPlan out;
+  for (const auto& format : json.at("formats").elements()) out.formats.push_back(format.string());
+  for (const auto& layer : json.at("layers").elements()) out.layers.push_back(read_layer(layer, out.formats));
+  out.constraint = read_constraint(json.at("constraint"));
+  out.score =
+      json.at("score").choice({"loss", "divergence"}) == "loss" ? DamageScore::loss : DamageScore::divergence;
+  out.effective_bits = json.at("effective_bits").number(0, 64);
+  out.gap = json.at("gap").number(0, kAny);
+  out.samples = json.at("samples").integer(0);
+  out.layer_runs = json.at("layer_runs").integer(0);
+  out.pass_runs = json.at("pass_runs").integer(0);
+  const auto reference = json.at("float");
+  out.reference.count = reference.at("count").integer(0);
+  out.reference.correct = reference.at("correct").integer(0);
+  out.reference.loss = reference.at("loss").number(0, kAny);
+  out.reference.accuracy = reference.at("accuracy").number(0, 1);
+  out.predicted = read_damage(json.at("predicted"));
+  out.measured = read_damage(json.at("measured"));
+  out.config = json.at("quantization").json().dump();
+  try {
+    (void)out.quant_config();
+  } catch (const ArgumentError& error) {
+    json.at("quantization").fail(error.what());
+  }
+  return out;
+}
+
+}  // namespace
+
+const FormatScore& PlannedLayer::chosen() const {
+  const auto found = std::ranges::find(scores, format, &FormatScore::format);
+  FQ_CHECK(found != scores.end(), kPlan, "'{}' has no score for its format '{}'", layer, format);
+  return *found;
+}
+
+QuantConfig QuantizationPlan::quant_config() const { return QuantConfig::parse(config); }
+
+ordered_json QuantizationPlan::to_json() const {
+  ordered_json out{{"kind", "fakequant-plan"}, {"version", 1}, {"samples", samples}};
+  out["float"] = detail::score_json(reference);
+  out["constraint"] = ordered_json::object();
+  if (constraint.effective_bits) out["constraint"]["effective_bits"] = *constraint.effective_bits;
+  if (constraint.accuracy_budget) out["constraint"]["accuracy_budget"] = *constraint.accuracy_budget;
+  out["score"] = score == DamageScore::loss ? "loss" : "divergence";
+  out["formats"] = formats;
+  out["effective_bits"] = effective_bits;
+  out["gap"] = gap;
+  out["predicted"] = detail::damage_json(predicted);
+  out["measured"] = detail::damage_json(measured);
+  out["layer_runs"] = layer_runs;
+  out["pass_runs"] = pass_runs;
+  out["layers"] = ordered_json::array();
+  for (const auto& layer : layers) out["layers"].push_back(layer_json(layer));
+  out["quantization"] = ordered_json::parse(config);
+  return out;
+}
+
+QuantizationPlan QuantizationPlan::from_json(const ordered_json& json) {
+  const detail::JsonText text(json.dump(), kPlan);
+  return read_plan(detail::JsonValue(text));
+}
+
+void QuantizationPlan::save(const std::string& path) const { write_file(path, to_json().dump(1) + "\n"); }
+
+QuantizationPlan QuantizationPlan::load(const std::string& path) {
+  const auto text = detail::JsonText::load(path, kPlan);
+  return read_plan(detail::JsonValue(*text));
+}
+
+}  // namespace fq

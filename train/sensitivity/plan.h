@@ -1,0 +1,69 @@
+#pragma once
+
+/// QuantizationPlan: which format each layer of a network gets, and why.
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fakequant/layers/quant_config.h"
+#include "fakequant/train/sensitivity/damage.h"
+
+namespace fq {
+
+/// What one format costs one layer.
+struct FormatScore {
+  std::string format;  ///< name of a preset, or "none"
+  double bits = 0;     ///< of an element of the layer's weight; 0 without one
+  Damage damage;       ///< with this layer alone quantized
+};
+
+struct PlannedLayer {
+  std::string layer;                     ///< path
+  std::string type;                      ///< of the float module, "conv2d"
+  std::int64_t weights = 0;              ///< elements of its weight; 0 without one
+  int group = 0;                         ///< layers of one group have one format
+  std::string format;                    ///< the one chosen
+  std::vector<FormatScore> scores = {};  ///< of each format, in the order of the plan's
+
+  /// Of the format chosen.
+  [[nodiscard]] const FormatScore& chosen() const;
+};
+
+/// What the search was asked for: one of the two.
+struct PlanConstraint {
+  std::optional<double> effective_bits = {};   ///< at most
+  std::optional<double> accuracy_budget = {};  ///< largest drop of accuracy against float, 0 to 1
+};
+
+struct QuantizationPlan {
+  std::vector<PlannedLayer> layers;  ///< in the order of execution
+  std::vector<std::string> formats;  ///< that there were to choose from
+  PlanConstraint constraint;
+  DamageScore score = DamageScore::loss;  ///< whose sum was made least
+  double effective_bits = 0;              ///< sum of weights * bits over the sum of weights
+  double gap = 0;               ///< the sum of scores is that much above the least, or less; 0: exact
+  Evaluation reference;         ///< of the network in float
+  Damage predicted;             ///< the sums over the layers
+  Damage measured;              ///< of the whole network with this plan
+  std::int64_t samples = 0;     ///< that scores were measured on
+  std::int64_t layer_runs = 0;  ///< as in SensitivityReport
+  std::int64_t pass_runs = 0;
+  std::string config;  ///< a quantization config (JSON) that gives each layer its format
+
+  /// For `quantize`; ranges are then calibrated as usual.
+  [[nodiscard]] QuantConfig quant_config() const;
+
+  /// As docs/formats.md says.
+  [[nodiscard]] nlohmann::ordered_json to_json() const;
+  /// Throws ArgumentError naming the key that is missing or of another type.
+  [[nodiscard]] static QuantizationPlan from_json(const nlohmann::ordered_json& json);
+  /// Throw FileError for a path that cannot be written or read and, naming the line, for a text that is no
+  /// plan.
+  void save(const std::string& path) const;
+  [[nodiscard]] static QuantizationPlan load(const std::string& path);
+};
+
+}  // namespace fq
