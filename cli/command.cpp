@@ -13,6 +13,8 @@ const std::vector<Command>& commands() {
       {"import", "make a checkpoint of a float ONNX file", import_flags, import_model},
       {"fold", "fold batch normalisation into the layers before it", fold_flags, fold},
       {"calibrate", "put quantizers into a network and choose their ranges", calibrate_flags, calibrate},
+      {"sensitivity", "what quantizing each layer costs, and a format for each", sensitivity_flags,
+       measure_sensitivity},
       {"qat", "fine-tune a quantized network", qat_flags, qat},
       {"evaluate", "accuracy and loss on a data set", evaluate_flags, evaluate},
       {"predict", "write the outputs, and the codes, for a data set", predict_flags, predict},

@@ -57,6 +57,8 @@ FlagSet fold_flags();
 nlohmann::ordered_json fold(const Flags& flags, Output& output);
 FlagSet calibrate_flags();
 nlohmann::ordered_json calibrate(const Flags& flags, Output& output);
+FlagSet sensitivity_flags();
+nlohmann::ordered_json measure_sensitivity(const Flags& flags, Output& output);
 FlagSet qat_flags();
 nlohmann::ordered_json qat(const Flags& flags, Output& output);
 FlagSet evaluate_flags();

@@ -21,7 +21,7 @@ int complain(std::string_view message, int status) {
 
 void print_help() {
   fmt::print("fakequant <command> [flags]: quantization-aware training on the numbers you deploy\n\n");
-  for (const Command& command : commands()) fmt::print("  {:<10} {}\n", command.name, command.summary);
+  for (const Command& command : commands()) fmt::print("  {:<11} {}\n", command.name, command.summary);
   fmt::print(
       "\n  fakequant <command> --help   every flag with default and unit\n"
       "  fakequant --version          version, engine\n\n"

@@ -10,6 +10,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/json_text.h"
 #include "fakequant/layers/quant_config.h"
+#include "fakequant/train/sensitivity/plan.h"
 
 namespace fq::cli {
 namespace {
@@ -70,24 +71,44 @@ std::vector<std::string> methods() {
   return out;
 }
 
+/// What --config holds: a config, or a plan, which has one.
+ordered_json config_file(const Flags& flags) {
+  ordered_json config = fq::detail::JsonText::load(flags.text("config"), "quantize")->value();
+  FQ_CHECK(config.is_object(), "quantize", "{}: a quantization config is a JSON object",
+           flags.text("config"));
+  if (!config.contains("kind")) return config;
+  FQ_CHECK(config["kind"] == "fakequant-plan", "quantize",
+           "{} is of kind {}: give a quantization config or a plan", flags.text("config"),
+           config["kind"].dump());
+  return ordered_json::parse(QuantizationPlan::load(flags.text("config")).config);
+}
+
+nlohmann::json checked_config(const Flags& flags, ordered_json config) {
+  with_place(flags, [&] { static_cast<void>(QuantConfig::from_json(config)); });
+  list_rules(config);
+  return config;
+}
+
 }  // namespace
 
 nlohmann::json read_quantization(const Flags& flags) {
   FQ_CHECK(!flags.given("preset") || !flags.given("config"), flags.command(),
            "--preset and --config: give one");
   ordered_json config = flags.given("config")
-                            ? fq::detail::JsonText::load(flags.text("config"), "quantize")->value()
+                            ? config_file(flags)
                             : ordered_json{{"preset", flags.given("preset") ? flags.text("preset") : "int8"}};
-  FQ_CHECK(config.is_object(), "quantize", "{}: a quantization config is a JSON object",
-           flags.text("config"));
   if (flags.given("target")) config["target"] = flags.choice("target", {"ort", "tensorrt", "none"});
   if (flags.given("scale")) config["scale"] = flags.choice("scale", {"free", "pow2"});
   if (flags.on("strict")) config["strict"] = true;
   if (flags.given("method") && flags.text("method") != "none")
     set_method(config, flags.choice("method", methods()));
-  with_place(flags, [&] { static_cast<void>(QuantConfig::from_json(config)); });
-  list_rules(config);
-  return config;
+  return checked_config(flags, std::move(config));
+}
+
+nlohmann::json read_base_quantization(const Flags& flags) {
+  ordered_json config = flags.given("config") ? config_file(flags) : ordered_json::object();
+  if (flags.given("target")) config["target"] = flags.choice("target", {"ort", "tensorrt", "none"});
+  return checked_config(flags, std::move(config));
 }
 
 void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_ptr<const Dataset> data,

@@ -8,8 +8,11 @@
 namespace fq::cli {
 
 /// The quantization config of --preset or --config, with --target, --scale and --method over it.
-/// Throws ArgumentError naming file and line of a key that is not one.
+/// A plan of `sensitivity` is the config that it holds. Throws ArgumentError naming file and line of a key
+/// that is not one.
 [[nodiscard]] nlohmann::json read_quantization(const Flags& flags);
+/// What --config has besides a preset, with --target over it; an empty object without. Throws likewise.
+[[nodiscard]] nlohmann::json read_base_quantization(const Flags& flags);
 
 /// Folds batch norm (unless --keep-bn), puts quantizers in, gives them the ranges of --import, and calibrates
 /// the others (calibration.h), unless there is nothing to calibrate on or `calibrate` is off because ranges

@@ -108,6 +108,25 @@ TEST(QuantConfig, RulesTakeBackWhatTheyContradict) {
   EXPECT_EQ(q.amax_gradient(), AmaxGradient::lsq);
 }
 
+TEST(QuantConfig, ARuleMayBeAPresetForAPart) {
+  EXPECT_EQ(placed(QuantConfig::parse(R"({"rules": [{"pattern": "*", "preset": "w4a8"}]})")),
+            placed(QuantConfig::preset("w4a8")));
+  const auto all = placed(QuantConfig::preset("int8")), four = placed(QuantConfig::preset("w4a8"));
+  const auto mixed = placed(QuantConfig::parse(
+      R"({"preset": "int8", "rules": {"fc.*": {"preset": "w4a8"}, "conv1.*": {"enable": false}}})"));
+  EXPECT_EQ(mixed.at("fc.weight_quantizer"), four.at("fc.weight_quantizer"));
+  EXPECT_EQ(mixed.at("conv2.weight_quantizer"), all.at("conv2.weight_quantizer"));
+  EXPECT_FALSE(mixed.contains("conv1.weight_quantizer"));
+  const auto refused = [](const std::string& rule) {
+    return error_of([&] { return QuantConfig::parse(R"({"rules": [)" + rule + "]}"); });
+  };
+  EXPECT_THAT(refused(R"({"pattern": "fc", "preset": "int8"})"), HasSubstr("does not end in '*'"));
+  EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": "int9"})"), HasSubstr("did you mean"));
+  EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": 8})"), HasSubstr("nothing else"));
+  EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": "int8", "enable": true})"), HasSubstr("nothing else"));
+  EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": "NVFP4_MLP_ONLY_CFG"})"), HasSubstr("alone"));
+}
+
 TEST(QuantConfig, EveryConstantIsKnown) {
   for (const char* name :
        {"INT8_DEFAULT_CFG", "INT8_WEIGHT_ONLY_CFG", "FP8_DEFAULT_CFG", "FP8_PER_CHANNEL_PER_TOKEN_CFG",
