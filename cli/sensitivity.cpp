@@ -32,6 +32,11 @@ std::vector<std::string> formats_of(const std::string& list) {
   return out;
 }
 
+DamageScore score_of(const Flags& flags, const std::string& standard) {
+  const std::string name = flags.given("score") ? flags.choice("score", {"loss", "divergence"}) : standard;
+  return name == "loss" ? DamageScore::loss : DamageScore::divergence;
+}
+
 AutoQuantizeOptions plan_options(const Flags& flags) {
   AutoQuantizeOptions options;
   if (flags.given("effective-bits"))
@@ -41,8 +46,7 @@ AutoQuantizeOptions plan_options(const Flags& flags) {
   options.formats = formats_of(flags.text("formats"));
   options.config = read_base_quantization(flags).dump();
   options.calibration_samples = 0;  // all of those that were drawn
-  options.score =
-      flags.choice("score", {"loss", "divergence"}) == "loss" ? DamageScore::loss : DamageScore::divergence;
+  options.score = score_of(flags, "divergence");
   return options;
 }
 
@@ -67,9 +71,7 @@ void check_not_stopped() {
 
 ordered_json measure(Network& network, DataLoader& data, const Flags& flags, Output& output) {
   check_calibrated(network, "sensitivity");
-  const bool by_loss = flags.choice("score", {"loss", "divergence"}) == "loss";
-  const auto report =
-      sensitivity(*network.module, data, {.order = by_loss ? DamageScore::loss : DamageScore::divergence});
+  const auto report = sensitivity(*network.module, data, {.order = score_of(flags, "loss")});
   check_not_stopped();
   output.line(sensitivity_table(report));
   ordered_json result = report.to_json();
@@ -107,7 +109,8 @@ FlagSet sensitivity_flags() {
       .value("accuracy-budget", "PERCENT", "points of accuracy that may be lost, with the fewest bits")
       .value("formats", "LIST", "presets to choose from, and none for layers that stay float",
              "w4a8,int8,none")
-      .value("score", "NAME", "what is sorted by, and made least: loss or divergence", "loss")
+      .value("score", "NAME",
+             "loss, which a table is sorted by, or divergence, whose sum a plan makes least (the defaults)")
       .value("config", "FILE", "target, scale, algorithm and rules for every format: a config without preset")
       .value("target", "NAME", "ort, tensorrt or none (default: of the config, ort)")
       .toggle("keep-bn", "do not fold batch normalisation first");

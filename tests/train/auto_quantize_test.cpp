@@ -20,12 +20,17 @@ namespace {
 using namespace test;
 
 AutoQuantizeOptions within(double bits, std::vector<std::string> formats) {
-  return {.constraint = {.effective_bits = bits}, .formats = std::move(formats), .calibration_samples = 128};
+  return {.constraint = {.effective_bits = bits},
+          .formats = std::move(formats),
+          .calibration_samples = 128,
+          .score = DamageScore::loss};
 }
 
 AutoQuantizeOptions losing(double budget, std::vector<std::string> formats) {
-  return {
-      .constraint = {.accuracy_budget = budget}, .formats = std::move(formats), .calibration_samples = 128};
+  return {.constraint = {.accuracy_budget = budget},
+          .formats = std::move(formats),
+          .calibration_samples = 128,
+          .score = DamageScore::loss};
 }
 
 double score_of(const PlannedLayer& layer, const std::string& format) {
@@ -143,6 +148,7 @@ TEST(AutoQuantize, ByDivergenceWithoutLabels) {
   auto model = residual_net();
   AutoQuantizeOptions options = within(6, {"w4a4", "int8"});
   options.score = DamageScore::divergence;
+  EXPECT_EQ(AutoQuantizeOptions{}.score, DamageScore::divergence);
   const auto plan = auto_quantize(*model, data, options);
   EXPECT_GT(plan.predicted.divergence, 0);
   EXPECT_TRUE(plan.to_json()["measured"]["loss_change"].is_null());

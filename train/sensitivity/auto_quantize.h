@@ -22,8 +22,10 @@ struct AutoQuantizeOptions {
   std::string config = "{}";
   std::int64_t calibration_samples = 512;  ///< the first ones of epoch 0; 0: all
   std::int64_t score_samples = 0;          ///< likewise, of which damage is measured
-  DamageScore score = DamageScore::loss;   ///< whose sum over the layers is made least
-  bool cached = true;                      ///< as in SensitivityOptions
+  /// Whose sum over the layers is made least. Divergence needs no labels and is never negative; a loss that
+  /// falls where an answer gets worse (of a network that is not sure enough) counts as a gain.
+  DamageScore score = DamageScore::divergence;
+  bool cached = true;  ///< as in SensitivityOptions
 };
 
 /// Calibrates a float model in each format, measures the damage of each layer in each format alone, as

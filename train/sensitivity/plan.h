@@ -42,8 +42,8 @@ struct QuantizationPlan {
   std::vector<PlannedLayer> layers;  ///< in the order of execution
   std::vector<std::string> formats;  ///< that there were to choose from
   PlanConstraint constraint;
-  DamageScore score = DamageScore::loss;  ///< whose sum was made least
-  double effective_bits = 0;              ///< sum of weights * bits over the sum of weights
+  DamageScore score = DamageScore::divergence;  ///< whose sum was made least
+  double effective_bits = 0;                    ///< sum of weights * bits over the sum of weights
   double gap = 0;               ///< the sum of scores is that much above the least, or less; 0: exact
   Evaluation reference;         ///< of the network in float
   Damage predicted;             ///< the sums over the layers
