@@ -5,21 +5,18 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/core/check.h"
-#include "fakequant/core/ops/loss.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/sequential_quantizer.h"
 #include "fakequant/train/data/loader.h"
-#include "fakequant/train/evaluate.h"
 
 namespace fq::cli {
 
-void Scoring::add(const Batch& samples, const Variable& logits) {
-  loss_ += ops::cross_entropy(logits.as_float(), samples.y).item() * double(samples.size());
-  right_ += count_correct(logits.tensor(), samples.y);
-  count_ += samples.size();
-}
+void Scoring::add(const Batch& samples, const Variable& logits) { sum_.add(logits, samples.y); }
 
-Score Scoring::score() const { return {loss_ / double(count_), double(right_) / double(count_), count_}; }
+Score Scoring::score() const {
+  const Evaluation mean = sum_.mean();
+  return {mean.loss, mean.accuracy, mean.count};
+}
 
 void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                     const std::function<void(const Batch&, const Variable&)>& visit, Output& output,

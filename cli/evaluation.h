@@ -8,6 +8,7 @@
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/output.h"
 #include "fakequant/core/variable.h"
+#include "fakequant/train/score_sum.h"
 
 namespace fq::cli {
 
@@ -24,8 +25,7 @@ class Scoring {
   [[nodiscard]] Score score() const;
 
  private:
-  double loss_ = 0;
-  std::int64_t right_ = 0, count_ = 0;
+  fq::detail::ScoreSum sum_;
 };
 
 /// Calls `visit` with the samples and the logits of each batch, in order. Stops with Interrupted after
