@@ -121,6 +121,7 @@
 #include "fakequant/train/optimizer.h"
 #include "fakequant/train/postprocess_amax.h"
 #include "fakequant/train/ptq/ada_round.h"
+#include "fakequant/train/ptq/algorithm.h"
 #include "fakequant/train/ptq/awq_clip.h"
 #include "fakequant/train/ptq/awq_lite.h"
 #include "fakequant/train/ptq/bias_correction.h"

@@ -9,6 +9,7 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/check.h"
 #include "fakequant/train/calibrate.h"
 #include "fakequant/train/calibration_state.h"
@@ -37,6 +38,15 @@ std::int64_t take_states(Network& network, const Flags& flags, Output& output) {
     samples = load_calibration(*network.module, state);
   if (samples > 0) output.line(fmt::format("{} images collected before", samples));
   return samples;
+}
+
+/// Null where there is no data.
+std::unique_ptr<DataLoader> loader_of(std::shared_ptr<const Dataset> data, const Flags& flags,
+                                      Output& output) {
+  if (data == nullptr) return nullptr;
+  data = some_samples(std::move(data), samples_of(flags), 0, skip_of(flags));
+  output.line(fmt::format("calibrating on {} images", data->size()));
+  return std::make_unique<DataLoader>(data, LoaderOptions{.batch_size = batch_of(flags), .shuffle = false});
 }
 
 void tell_errors(Network& network, DataLoader& loader, Output& output) {
@@ -80,18 +90,15 @@ void calibrate_network(Network& network, const Flags& flags, const QuantConfig& 
                        std::shared_ptr<const Dataset> data, Output& output, bool keep_known) {
   CalibrateOptions options{.amax = config.amax, .keep_known = keep_known, .rules = config.calibration};
   if (flags.given("percentile")) options.amax.percentile = flags.number("percentile", 0, 100);
+  const auto loader = loader_of(std::move(data), flags, output);
+  WeightAlgorithm algorithm(config, flags, loader != nullptr);
+  if (loader) algorithm.before(network, *loader, output);
   std::int64_t samples = take_states(network, flags, output);
   options.keep_collected = samples > 0;
-  std::unique_ptr<DataLoader> loader;
-  if (data != nullptr) {
-    data = some_samples(std::move(data), samples_of(flags), 0, skip_of(flags));
-    output.line(fmt::format("calibrating on {} images", data->size()));
-    loader =
-        std::make_unique<DataLoader>(data, LoaderOptions{.batch_size = batch_of(flags), .shuffle = false});
-    samples += collect_ranges(*network.module, *loader, options).samples;
-  }
+  if (loader) samples += collect_ranges(*network.module, *loader, options).samples;
   (void)choose_ranges(*network.module, options);
   for (const auto& adjustment : config.postprocess) (void)postprocess_amax(*network.module, adjustment);
+  if (loader) algorithm.after(network, *loader, output);
   if (loader && flags.on("errors")) tell_errors(network, *loader, output);
   if (stop_requested()) throw Interrupted("[calibrate] stopped by Ctrl-C: nothing was written");
   if (const std::string state = flags.text("state"); !state.empty())

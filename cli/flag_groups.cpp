@@ -72,6 +72,10 @@ void add_calibration_flags(FlagSet& set) {
       .value("method", "NAME",
              "max, moving_average, percentile, entropy, mse, octav, lsq, mse_search, or none for no ranges "
              "(default: of the config, max)")
+      .value(
+          "algorithm", "NAME",
+          "on weights and scales, around calibration: smoothquant, equalize, awq_lite, awq_clip, awq_full, "
+          "gptq, adaround or bias_correction (default: of the config, none)")
       .value("percentile", "PERCENT", "of the values that lie in the range, for that method", "99.99")
       .value("samples", "IMAGES", "training images to look at", "512");
 }

@@ -7,9 +7,11 @@
 
 #include "fakequant/cli/calibration.h"
 #include "fakequant/cli/import_ranges.h"
+#include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/json_text.h"
 #include "fakequant/layers/quant_config.h"
+#include "fakequant/train/ptq/algorithm.h"
 #include "fakequant/train/sensitivity/plan.h"
 
 namespace fq::cli {
@@ -71,6 +73,15 @@ std::vector<std::string> methods() {
   return out;
 }
 
+/// An algorithm on weights that `algorithm` names makes room for --method.
+void keep_weight_algorithm(ordered_json& config) {
+  if (config.contains("weight_algorithm") || !config.contains("algorithm")) return;
+  const auto parsed = QuantConfig::from_json({{"algorithm", config["algorithm"]}});
+  if (parsed.weight_algorithm.empty()) return;
+  config["weight_algorithm"] = parsed.weight_options ? ordered_json(*parsed.weight_options) : ordered_json();
+  config["weight_algorithm"]["method"] = parsed.weight_algorithm;
+}
+
 /// What --config holds: a config, or a plan, which has one.
 ordered_json config_file(const Flags& flags) {
   ordered_json config = fq::detail::JsonText::load(flags.text("config"), "quantize")->value();
@@ -84,7 +95,7 @@ ordered_json config_file(const Flags& flags) {
 }
 
 nlohmann::json checked_config(const Flags& flags, ordered_json config) {
-  with_place(flags, [&] { static_cast<void>(QuantConfig::from_json(config)); });
+  with_place(flags, [&] { static_cast<void>(ptq::Algorithm(QuantConfig::from_json(config))); });
   list_rules(config);
   return config;
 }
@@ -100,8 +111,12 @@ nlohmann::json read_quantization(const Flags& flags) {
   if (flags.given("target")) config["target"] = flags.choice("target", {"ort", "tensorrt", "none"});
   if (flags.given("scale")) config["scale"] = flags.choice("scale", {"free", "pow2"});
   if (flags.on("strict")) config["strict"] = true;
-  if (flags.given("method") && flags.text("method") != "none")
+  if (flags.given("algorithm"))
+    config["weight_algorithm"] = flags.choice("algorithm", QuantConfig::weight_algorithm_names());
+  if (flags.given("method") && flags.text("method") != "none") {
+    with_place(flags, [&] { keep_weight_algorithm(config); });
     set_method(config, flags.choice("method", methods()));
+  }
   return checked_config(flags, std::move(config));
 }
 
@@ -114,14 +129,16 @@ nlohmann::json read_base_quantization(const Flags& flags) {
 void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_ptr<const Dataset> data,
                             Output& output, bool calibrate) {
   const auto config = read_quantization(flags);
+  const auto parsed = QuantConfig::from_json(config);
   check_calibration_flags(flags);
+  const bool ranges = flags.text("method") != "none" && (data != nullptr || takes_states(flags));
+  if (calibrate) WeightAlgorithm(parsed, flags, ranges && data != nullptr);
   if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
   with_place(flags, [&] { quantize_network(network, config); });
-  calibrate = calibrate && flags.text("method") != "none" && (data != nullptr || takes_states(flags));
+  calibrate = calibrate && ranges;
   const bool imports = flags.knows("import") && flags.given("import");
   if (imports) import_ranges(network, flags, calibrate, output);
-  if (!calibrate) return;
-  calibrate_network(network, flags, QuantConfig::from_json(config), std::move(data), output, imports);
+  if (calibrate) calibrate_network(network, flags, parsed, std::move(data), output, imports);
 }
 
 }  // namespace fq::cli

@@ -8,6 +8,7 @@
 #include "fakequant/layers/calibration_fields.h"
 #include "fakequant/layers/modelopt_rules.h"
 #include "fakequant/layers/quant_presets.h"
+#include "fakequant/layers/weight_algorithm_fields.h"
 
 namespace fq {
 namespace {
@@ -66,6 +67,7 @@ std::string algorithm_of(const ordered_json& input) {
   if (method.is_null()) return "max";
   FQ_CHECK(method.is_string(), "quantize", "'algorithm' is {}: use the name of a method, as \"max\"",
            given.dump());
+  if (detail::is_weight_algorithm(method.get<std::string>())) return "max";
   return detail::checked_algorithm(method.get<std::string>());
 }
 
@@ -77,16 +79,19 @@ std::string_view name(Target target) noexcept {
 
 std::vector<std::string> QuantConfig::preset_names() { return detail::preset_names(); }
 
+std::vector<std::string> QuantConfig::weight_algorithm_names() { return detail::weight_algorithms(); }
+
 QuantConfig QuantConfig::preset(std::string_view name) {
   QuantConfig config;
   config.rules = detail::preset_rules(name);
+  detail::set_preset_algorithm(name, config);
   return config;
 }
 
 QuantConfig QuantConfig::from_json(const ordered_json& input) {
   FQ_CHECK(input.is_object(), "quantize", "a quantization config is a JSON object");
-  const std::vector<std::string> keys{"preset", "rules",      "quant_cfg", "target",
-                                      "scale",  "arithmetic", "algorithm", "strict"};
+  const std::vector<std::string> keys{"preset",     "rules",     "quant_cfg",        "target", "scale",
+                                      "arithmetic", "algorithm", "weight_algorithm", "strict"};
   const auto text = [&](const char* key, const std::string& fallback) {
     FQ_CHECK(!input.contains(key) || input[key].is_string() || input[key].is_null(), "quantize",
              "{} is not a string", key);
@@ -105,6 +110,7 @@ QuantConfig QuantConfig::from_json(const ordered_json& input) {
                           : Arithmetic::deployed;
   config.algorithm = algorithm_of(input);
   detail::read_calibration(input, config);
+  detail::read_weight_algorithm(input, config);
   FQ_CHECK(!input.contains("strict") || input["strict"].is_boolean(), "quantize",
            "strict is {}: use true or false", input["strict"].dump());
   config.strict = input.value("strict", false);

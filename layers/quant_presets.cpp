@@ -89,6 +89,10 @@ const Presets& constants() {
       {"MXFP6_DEFAULT_CFG", presets().at("mxfp6")},
       {"MXFP8_DEFAULT_CFG", presets().at("mxfp8")},
       {"MXINT8_DEFAULT_CFG", presets().at("mxint8")},
+      {"INT8_SMOOTHQUANT_CFG", presets().at("int8")},
+      {"INT4_AWQ_CFG", presets().at("int4_blockwise")},
+      {"W4A8_AWQ_BETA_CFG", {{{"sequence", {blocks(4, 128), fp8()}}}, fp8()}},
+      {"NVFP4_AWQ_LITE_CFG", presets().at("nvfp4")},
   };
   return table;
 }
@@ -96,12 +100,8 @@ const Presets& constants() {
 /// What a constant needs that is not here.
 const std::map<std::string, std::string, std::less<>>& unavailable() {
   static const std::map<std::string, std::string, std::less<>> table{
-      {"INT8_SMOOTHQUANT_CFG", "the algorithm smoothquant"},
-      {"INT4_AWQ_CFG", "the algorithm awq_lite"},
-      {"W4A8_AWQ_BETA_CFG", "the algorithm awq_lite"},
-      {"NVFP4_AWQ_LITE_CFG", "the algorithm awq_lite"},
-      {"NVFP4_AWQ_CLIP_CFG", "the algorithm awq_clip"},
-      {"NVFP4_AWQ_FULL_CFG", "the algorithm awq_full"},
+      {"NVFP4_AWQ_CLIP_CFG", "clipped ranges of dynamic blocks"},
+      {"NVFP4_AWQ_FULL_CFG", "clipped ranges of dynamic blocks"},
       {"NVFP4_SVDQUANT_DEFAULT_CFG", "the algorithm svdquant"},
       {"NVFP4_W4A4_WEIGHT_MSE_FP8_SWEEP_CFG", "a search for block scales"},
       {"NVFP4_W4A4_WEIGHT_LOCAL_HESSIAN_CFG", "the algorithm local_hessian"},

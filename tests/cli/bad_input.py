@@ -106,8 +106,27 @@ fails(2, ["widhts", "'widths'"], "train", "--data", DIGITS, "-o", "out.h5", "--m
 run("train", *SHORT, "-o", "float.h5")
 calibrate = ["calibrate", "float.h5", "--data", DIGITS, "-o", "out.h5"]
 fails(2, ["int9", "'int8'"], *calibrate, "--preset", "int9")
-fails(2, ["awq_lite", "not available", "int4_blockwise"], *calibrate, "--preset", "W4A8_AWQ_BETA_CFG")
-fails(2, ["smoothquant", "no substitute"], *calibrate, "--config", text("q0.json", {"preset": "int8", "algorithm": "smoothquant"}))
+fails(2, ["svdquant", "not available", "int4_blockwise"], *calibrate, "--preset", "NVFP4_SVDQUANT_DEFAULT_CFG")
+fails(2, ["svdquant", "no substitute"], *calibrate, "--config", text("q0.json", {"preset": "int8", "algorithm": "svdquant"}))
+fails(2, ["--algorithm", "gptk", "gptq"], *calibrate, "--algorithm", "gptk")
+fails(2, ["'dampin'", "'damping'"], *calibrate, "--config",
+      text("q9.json", {"preset": "w4a8", "weight_algorithm": {"method": "gptq", "dampin": 1}}))
+weights = ["calibrate", "float.h5", "--preset", "w4a8", "-o", "out.h5"]
+fails(2, ["'weight_algorithm'", "'gptq'"], *calibrate, "--config",
+      text("q10.json", {"preset": "w4a8", "weight_algorithm": "gtpq"}))
+fails(2, ["'iterations'", "1 to"], *calibrate, "--config",
+      text("q11.json", {"preset": "w4a8", "weight_algorithm": {"method": "adaround", "iterations": 1e12}}))
+fails(2, "alpha is 2", *calibrate, "--config",
+      text("q12.json", {"preset": "int8", "weight_algorithm": {"method": "smoothquant", "alpha": 2}}))
+for name in ("gptq", "smoothquant"):
+    fails(2, [name, "--data"], *weights, "--data", DIGITS, "--method", "none", "--algorithm", name)
+    fails(2, [name, "--state"], *weights, "--data", DIGITS, "--state", "s.h5", "--algorithm", name)
+    fails(2, "zero", *weights, "--data", "empty.h5", "--algorithm", name)
+    fails(2, ["nan.h5", "70"], *weights, "--data", "nan.h5", "--algorithm", name)
+fails(2, ["awq_lite", "--merge"], *weights, "--data", DIGITS, "--merge", "s.h5", "--algorithm", "awq_lite")
+fails(2, ["gptq", "--data"], *weights, "--merge", "s.h5", "--algorithm", "gptq")
+fails(2, ["gptq", "no layer", "float format"], "calibrate", "float.h5", "--data", DIGITS, "--preset", "fp8", "-o", "out.h5",
+      "--algorithm", "gptq")
 fails(2, ["q1.json:2", "presett", "'preset'"], *calibrate, "--config", text("q1.json", {"presett": "int8"}))
 fails(2, "object", *calibrate, "--config", text("q0.json", [1]), "--target", "ort")
 fails(2, "--samples", *calibrate, "--samples", "0")

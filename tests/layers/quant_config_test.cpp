@@ -134,12 +134,46 @@ TEST(QuantConfig, EveryConstantIsKnown) {
         "W4A16_NVFP4_CFG", "W4A8_NVFP4_FP8_CFG", "W4A8_MXFP4_FP8_CFG", "MXFP4_DEFAULT_CFG",
         "MXFP6_DEFAULT_CFG", "MXFP8_DEFAULT_CFG", "MXINT8_DEFAULT_CFG"})
     EXPECT_GE(placed(QuantConfig::preset(name)).size(), 6u) << name;
-  for (const auto& [name, why] : std::map<std::string, std::string>{{"W4A8_AWQ_BETA_CFG", "awq_lite"},
-                                                                    {"INT4_AWQ_CFG", "awq_lite"},
-                                                                    {"INT8_SMOOTHQUANT_CFG", "smoothquant"},
-                                                                    {"NVFP4_KV_CFG", "key-value cache"}})
+  for (const auto& [name, why] :
+       std::map<std::string, std::string>{{"NVFP4_AWQ_FULL_CFG", "dynamic blocks"},
+                                          {"NVFP4_SVDQUANT_DEFAULT_CFG", "svdquant"},
+                                          {"NVFP4_KV_CFG", "key-value cache"}})
     EXPECT_THAT(error_of([&] { return QuantConfig::preset(name); }),
                 HasSubstr(why + ", which is not available"));
+}
+
+TEST(QuantConfig, TakesAlgorithmsOnWeights) {
+  for (const auto& [name, algorithm] :
+       std::map<std::string, std::string>{{"W4A8_AWQ_BETA_CFG", "awq_lite"},
+                                          {"INT4_AWQ_CFG", "awq_lite"},
+                                          {"NVFP4_AWQ_LITE_CFG", "awq_lite"},
+                                          {"INT8_SMOOTHQUANT_CFG", "smoothquant"}}) {
+    const QuantConfig config = QuantConfig::preset(name);
+    EXPECT_EQ(config.weight_algorithm, algorithm) << name;
+    EXPECT_EQ(config.algorithm, "max") << name;
+    EXPECT_GE(placed(config).size(), 3u) << name;
+  }
+  EXPECT_TRUE(QuantConfig::preset("int8").weight_algorithm.empty());
+  const auto config =
+      QuantConfig::parse(R"({"quant_cfg": {}, "algorithm": {"method": "awq_lite", "alpha_step": 0.25}})");
+  EXPECT_EQ(config.weight_algorithm, "awq_lite");
+  EXPECT_EQ(config.weight_options->dump(), R"({"alpha_step":0.25})");
+  // ModelOpt's smoothquant moves all of the range unless told otherwise; ours has no such default here
+  EXPECT_EQ(QuantConfig::preset("INT8_SMOOTHQUANT_CFG").weight_options->dump(), R"({"alpha":1.0})");
+  const auto theirs = QuantConfig::parse(R"({"preset": "int8", "algorithm": "smoothquant"})");
+  EXPECT_EQ(theirs.weight_options->dump(), R"({"alpha":1.0})");
+  const auto half = QuantConfig::parse(R"({"preset": "int8",
+      "algorithm": {"method": "smoothquant", "alpha": 0.5, "debug": true, "percentile": 99}})");
+  EXPECT_EQ(half.weight_options->dump(), R"({"alpha":0.5})");
+  EXPECT_EQ(half.amax.percentile, 99);
+  const auto ours = QuantConfig::parse(R"({"preset": "int8", "weight_algorithm": "smoothquant"})");
+  EXPECT_EQ(ours.weight_options, nullptr);
+  const auto both = QuantConfig::parse(
+      R"({"preset": "w4a8", "algorithm": "percentile", "weight_algorithm": {"method": "gptq", "act_order": true}})");
+  EXPECT_EQ(both.algorithm, "percentile");
+  EXPECT_EQ(both.weight_algorithm, "gptq");
+  const auto none = QuantConfig::parse(R"({"preset": "INT4_AWQ_CFG", "weight_algorithm": null})");
+  EXPECT_TRUE(none.weight_algorithm.empty());
 }
 
 TEST(QuantConfig, BadConfigsNameTheEntry) {
@@ -155,8 +189,14 @@ TEST(QuantConfig, BadConfigsNameTheEntry) {
               HasSubstr("give a string"));
   EXPECT_THAT(refused(R"({"quant_cfg": {"*": {"num_bits": "int8"}}})"), HasSubstr("'int8' is unknown"));
   EXPECT_THAT(refused(R"({"quant_cfg": {"*": {"enable": 1}}})"), HasSubstr("use a bool"));
-  EXPECT_THAT(refused(R"({"quant_cfg": {}, "algorithm": "awq_lite"})"),
-              HasSubstr("'awq_lite' is not available"));
+  EXPECT_THAT(refused(R"({"quant_cfg": {}, "algorithm": "svdquant"})"),
+              HasSubstr("'svdquant' is not available"));
+  EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": "max"})"),
+              HasSubstr("use one of smoothquant"));
+  EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": "gtpq"})"), HasSubstr("did you mean 'gptq'"));
+  EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": {"damping": 1}})"),
+              HasSubstr("use one of smoothquant"));
+  EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": 7})"), HasSubstr("'weight_algorithm' is 7"));
   EXPECT_THAT(refused(R"({"quant_cfg": {}, "algorithm": 7})"), HasSubstr("name of a method"));
   const auto quantized = [](const char* text) {
     auto model = residual_net();

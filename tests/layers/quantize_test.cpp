@@ -242,7 +242,7 @@ TEST(Quantize, RefusesRangesThatDoNotFitTheModel) {
 
 TEST(Quantize, RefusesUnknownPresetsAndKeys) {
   EXPECT_THROW((void)QuantConfig::preset("int9"), ArgumentError);
-  EXPECT_THROW((void)QuantConfig::preset("W4A8_AWQ_BETA_CFG"), ArgumentError);
+  EXPECT_THROW((void)QuantConfig::preset("NVFP4_SVDQUANT_DEFAULT_CFG"), ArgumentError);
   EXPECT_THROW((void)QuantConfig::parse(R"({"presets": "int8"})"), ArgumentError);
   EXPECT_THROW((void)QuantConfig::parse("{"), ArgumentError);
   TensorQuantizer quantizer;

@@ -78,8 +78,9 @@ LayerReport clip(const WeightedLayer& layer, const InputStatistics& statistics,
 }  // namespace
 
 Report awq_clip(Module& model, DataLoader& data, const AwqClipOptions& options) {
-  FQ_CHECK(options.lowest > 0 && options.lowest <= 1 && options.step > 0, "awq_clip",
-           "shares down to {} in steps of {}: use above 0 to 1, and above 0", options.lowest, options.step);
+  FQ_CHECK(options.lowest > 0 && options.lowest <= 1 && options.step >= 1e-3, "awq_clip",
+           "shares down to {} in steps of {}: use above 0 to 1, and 0.001 or more", options.lowest,
+           options.step);
   Report report;
   const auto layers = codable_layers(model, data, "awq_clip", report);
   const auto statistics = input_statistics(model, data, layers, {.samples = options.samples}, "awq_clip");

@@ -12,7 +12,7 @@ namespace fq::ptq {
 
 struct AwqClipOptions {
   double lowest = 0.5;       ///< share of a range that must stay, above 0 and at most 1
-  double step = 0.05;        ///< of the search, above 0
+  double step = 0.05;        ///< of the search, 0.001 or more
   std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
 };
 

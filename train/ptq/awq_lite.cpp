@@ -92,8 +92,8 @@ bool has_quantized_weights(const WeightedLayer& layer) {
 }  // namespace
 
 Report awq_lite(Module& model, DataLoader& data, const AwqLiteOptions& options) {
-  FQ_CHECK(options.alpha_step > 0 && options.alpha_step <= 1, "awq_lite",
-           "a step of {} for alpha: use more than 0, at most 1", options.alpha_step);
+  FQ_CHECK(options.alpha_step >= 1e-3 && options.alpha_step <= 1, "awq_lite",
+           "a step of {} for alpha: use 0.001 to 1", options.alpha_step);
   check_uncalibrated(model, "awq_lite");
   const TraceGraph graph = float_graph(model, input_shape_of(data));
   const ScaleGroups found = scale_groups(model, graph);

@@ -11,7 +11,7 @@
 namespace fq::ptq {
 
 struct AwqLiteOptions {
-  double alpha_step = 0.1;   ///< of the search, above 0 and at most 1
+  double alpha_step = 0.1;   ///< of the search, 0.001 to 1
   std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
 };
 

@@ -1,0 +1,111 @@
+#include "fakequant/train/ptq/algorithm.h"
+
+#include <limits>
+
+#include "fakequant/core/error.h"
+#include "fakequant/train/data/dataset.h"
+#include "train/ptq/layer_errors.h"
+
+namespace fq {
+namespace {
+
+using namespace test;
+
+/// Runs a config's algorithm around calibration; returns how many layers it changed.
+std::size_t run(Module& model, const QuantConfig& config) {
+  const ptq::Algorithm algorithm(config, 256);
+  auto data = digit_batches("train");
+  (void)quantize(model, config, digit_shape());
+  std::size_t changed = algorithm.before(model, *data).layers.size();
+  (void)calibrate(model, *data, {.samples = 256});
+  changed += algorithm.after(model, *data).layers.size();
+  return changed;
+}
+
+std::vector<float> weights_of(Module& model) {
+  std::vector<float> out;
+  for (const auto& layer : layers_of(model))
+    for (const float v : layer.weight.tensor().to_vector<float>()) out.push_back(v);
+  return out;
+}
+
+TEST(PtqAlgorithm, EveryNameRuns) {
+  for (const auto& name : QuantConfig::weight_algorithm_names()) {
+    QuantConfig config = QuantConfig::preset("w4a8");
+    config.weight_algorithm = name;
+    auto model = trained("mlp");
+    EXPECT_GE(run(*model, config), 2u) << name;
+    EXPECT_GT(accuracy(*model), 0.88) << name;
+  }
+}
+
+TEST(PtqAlgorithm, ConstantsOfModelOptRun) {
+  for (const char* name :
+       {"INT8_SMOOTHQUANT_CFG", "INT4_AWQ_CFG", "W4A8_AWQ_BETA_CFG", "NVFP4_AWQ_LITE_CFG"}) {
+    auto model = trained("mlp");
+    EXPECT_EQ(run(*model, QuantConfig::preset(name)), 3u) << name;
+    EXPECT_GT(accuracy(*model), 0.88) << name;
+  }
+}
+
+TEST(PtqAlgorithm, NoneDoesNothing) {
+  auto model = trained("mlp");
+  EXPECT_EQ(run(*model, QuantConfig::preset("w4a8")), 0u);
+}
+
+TEST(PtqAlgorithm, RefusesOptionsItDoesNotHave) {
+  const auto made = [](const char* options) {
+    return ptq::Algorithm(
+        QuantConfig::parse(std::string(R"({"preset": "w4a8", "weight_algorithm": )") + options + "}"));
+  };
+  EXPECT_NO_THROW((void)made(R"({"method": "gptq", "act_order": true, "damping": 0.1})"));
+  EXPECT_THROW((void)made(R"({"method": "gptq", "alpha": 0.1})"), ArgumentError);
+  EXPECT_THROW((void)made(R"({"method": "gptq", "act_order": 1})"), ArgumentError);
+  EXPECT_THROW((void)made(R"({"method": "smoothquant", "alpha": "0.1"})"), ArgumentError);
+  for (const char* count : {"0", "-1", "2.5", "1e300", "5000000000"})
+    EXPECT_THROW((void)made((std::string(R"({"method": "adaround", "iterations": )") + count + "}").c_str()),
+                 ArgumentError)
+        << count;
+  QuantConfig unknown = QuantConfig::preset("w4a8");
+  unknown.weight_algorithm = "gptk";
+  EXPECT_THROW((void)ptq::Algorithm(unknown), ArgumentError);
+}
+
+TEST(PtqAlgorithm, KnowsWhichChangeTheNetworkBeforeItIsCalibrated) {
+  std::vector<std::string> before;
+  for (const auto& name : QuantConfig::weight_algorithm_names()) {
+    QuantConfig config = QuantConfig::preset("w4a8");
+    config.weight_algorithm = name;
+    if (ptq::Algorithm(config).runs_before()) before.push_back(name);
+  }
+  EXPECT_EQ(before, (std::vector<std::string>{"smoothquant", "equalize", "awq_lite", "awq_full"}));
+}
+
+TEST(PtqAlgorithm, RefusesDataThatItCannotLookAt) {
+  for (const auto& name : QuantConfig::weight_algorithm_names()) {
+    if (name == "equalize") continue;  // looks at weights alone
+    QuantConfig config = QuantConfig::preset("w4a8");
+    config.weight_algorithm = name;
+    const ptq::Algorithm algorithm(config);
+    auto model = trained("mlp");
+    (void)quantize(*model, config, digit_shape());
+    if (!algorithm.runs_before()) (void)calibrate(*model, *digit_batches("test"));
+    const auto before = weights_of(*model);
+    const auto run_on = [&](const Tensor& x) {
+      DataLoader data(std::make_shared<TensorDataset>(x), {.batch_size = 4, .shuffle = false});
+      (void)algorithm.before(*model, data);
+      (void)algorithm.after(*model, data);
+    };
+    EXPECT_THROW(run_on(Tensor::zeros({0, 1, 8, 8})), ArgumentError) << name;
+    for (const float value :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      Tensor x = Tensor::zeros({8, 1, 8, 8});
+      x.mutable_data<float>()[5 * 64 + 9] = value;
+      EXPECT_THROW(run_on(x), NumericError) << name << " " << value;
+    }
+    EXPECT_EQ(weights_of(*model), before) << name;
+  }
+}
+
+}  // namespace
+}  // namespace fq

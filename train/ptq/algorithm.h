@@ -1,0 +1,45 @@
+#pragma once
+
+/// The algorithms on weights and scales by name, as a QuantConfig has them.
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "fakequant/layers/quant_config.h"
+#include "fakequant/train/data/loader.h"
+#include "fakequant/train/ptq/report.h"
+
+namespace fq::ptq {
+
+/// One that a config names, around calibration: `before` it come smoothquant, awq_lite and equalize, `after`
+/// it awq_clip, gptq, adaround and bias_correction; awq_full is awq_lite before and awq_clip after. Options
+/// by their names in the headers of each (`alpha`, `alpha_step`, `lowest`, `step`, `damping`, `act_order`,
+/// `iterations`, ..); ModelOpt's names `min_clip_ratio`, `shrink_step` and `perc_damp` are taken too.
+class Algorithm {
+ public:
+  /// The config's weight_algorithm with its options; none does nothing. `samples` of each pass, 0 for all.
+  /// Throws ArgumentError naming an option that it does not have, or one of another type.
+  explicit Algorithm(const QuantConfig& config, std::int64_t samples = 0);
+
+  /// As in the config; empty for none.
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// Whether `before` changes the model: what was collected with it as it is no longer counts.
+  [[nodiscard]] bool runs_before() const noexcept;
+
+  /// What its functions throw.
+  Report before(Module& model, DataLoader& data) const;
+  Report after(Module& model, DataLoader& data) const;
+
+ private:
+  [[nodiscard]] double number(const char* key, double fallback) const;
+  [[nodiscard]] bool on(const char* key) const;
+
+  std::string name_;
+  std::shared_ptr<const nlohmann::json> options_;
+  std::int64_t samples_;
+};
+
+}  // namespace fq::ptq
