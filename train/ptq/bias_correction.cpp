@@ -1,6 +1,7 @@
 #include "fakequant/train/ptq/bias_correction.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include <fmt/ranges.h>
@@ -66,6 +67,12 @@ Means shift(Means quantized, const Means& exact) {
   return quantized;
 }
 
+void check_finite(const std::string& path, const Means& means) {
+  const bool finite = std::ranges::all_of(means, [](double v) { return std::isfinite(v); });
+  if (!finite)
+    throw NumericError(fmt::format("[correct_bias] the output of '{}' has a NaN or an infinity", path));
+}
+
 double mean_square(const Means& values) {
   double sum = 0;
   for (const double v : values) sum += v * v;
@@ -95,6 +102,7 @@ Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions
     const FloatScope in_float(model);
     run_batches(model, data, options.samples, &exact, "correct_bias");
   }
+  for (const auto& layer : found.layers) check_finite(layer.path, exact.of(layer.path));
   const EvalScope evaluating(model);
   for (std::size_t i = 0; i <= found.layers.size(); ++i) {
     OutputRecorder quantized(found.layers);

@@ -24,11 +24,11 @@ void add_channels(const WeightedLayer& layer, const Tensor& x, InputStatistics& 
     for (std::size_t c = 0; c < out.largest.size(); ++c)
       for (std::int64_t i = 0; i < inner; ++i) {
         const float magnitude = std::abs(*values++);
-        if (!(magnitude <= out.largest[c])) out.largest[c] = magnitude;
+        out.largest[c] = std::max(out.largest[c], magnitude);
         out.magnitudes[c] += double(magnitude);
       }
   out.values += outer * inner;
-  const bool finite = std::ranges::all_of(out.largest, [](float v) { return std::isfinite(v); });
+  const bool finite = std::ranges::all_of(out.magnitudes, [](double sum) { return std::isfinite(sum); });
   if (!finite)
     throw NumericError(fmt::format("[ptq] the input of '{}' has a NaN or an infinity", layer.path));
 }
