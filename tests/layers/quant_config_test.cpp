@@ -192,10 +192,10 @@ TEST(QuantConfig, BadConfigsNameTheEntry) {
   EXPECT_THAT(refused(R"({"quant_cfg": {}, "algorithm": "svdquant"})"),
               HasSubstr("'svdquant' is not available"));
   EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": "max"})"),
-              HasSubstr("use one of smoothquant"));
+              HasSubstr("use one of gptq"));
   EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": "gtpq"})"), HasSubstr("did you mean 'gptq'"));
   EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": {"damping": 1}})"),
-              HasSubstr("use one of smoothquant"));
+              HasSubstr("use one of gptq"));
   EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": 7})"), HasSubstr("'weight_algorithm' is 7"));
   EXPECT_THAT(refused(R"({"quant_cfg": {}, "algorithm": 7})"), HasSubstr("name of a method"));
   const auto quantized = [](const char* text) {
