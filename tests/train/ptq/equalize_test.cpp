@@ -13,14 +13,13 @@ using namespace test;
 
 TEST(Equalize, LeavesFloatLogitsAndEvensOutTheRanges) {
   for (const std::string name : {"cnn", "mlp"})
-    for (const float outliers : {1.0f, 50.0f}) {
-      auto model = trained(name);
-      add_outliers(*model, outliers);
+    for (const bool outliers : {false, true}) {
+      auto model = outliers ? with_outliers(name) : trained(name);
       const auto before = logits(*model);
       const auto report = ptq::equalize(*model, digit_shape());
       EXPECT_EQ(report.layers.size(), name == "cnn" ? 3u : 2u) << name;
       for (const auto& layer : report.layers)
-        if (outliers > 1) {
+        if (outliers) {
           EXPECT_LT(layer.after, layer.before) << name << " " << layer.path;
         }
       EXPECT_LT(relative_difference(before, logits(*model)), 1e-5) << name;
@@ -46,8 +45,7 @@ TEST(Equalize, MakesTheRangesOfBothSidesTheGeometricMean) {
 }
 
 TEST(Equalize, RecoversRangesPerTensorThatOutliersSpoil) {
-  auto model = trained("cnn");
-  add_outliers(*model, 50);
+  auto model = with_outliers("cnn");
   const double floating = accuracy(*model);
   QuantConfig config = QuantConfig::parse(R"({"rules": [{"pattern": "*quantizer", "num_bits": 8}]})");
   (void)quantize(*model, config, digit_shape());

@@ -1,0 +1,32 @@
+#pragma once
+
+/// Networks from float checkpoints, for the table of algorithms and for tests.
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "fakequant/layers/fold.h"
+#include "fakequant/layers/model_file.h"
+#include "fakequant/train/checkpoint.h"
+
+namespace fq::ptq {
+
+/// The network of a float checkpoint, its batch norm folded, in evaluation mode.
+inline std::shared_ptr<Graph> load_folded(const std::string& path) {
+  const StateDict state = load_checkpoint(path);
+  const nlohmann::json identity = state.attribute("model");
+  const auto sample = identity.at("sample_shape").get<Shape>();
+  auto model = build_model(ModelSpec::parse(identity.at("model").dump()), sample,
+                           identity.at("classes").get<std::int64_t>());
+  Shape one = sample;
+  one.insert(one.begin(), 1);
+  const bool folded = identity.at("folded").get<bool>();
+  if (folded) (void)fold_batch_norm(*model, one);
+  load_model_state(*model, state, path);
+  if (!folded) (void)fold_batch_norm(*model, one);
+  model->eval();
+  return model;
+}
+
+}  // namespace fq::ptq

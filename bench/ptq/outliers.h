@@ -1,0 +1,36 @@
+#pragma once
+
+/// Networks with outlier channels, for the table of algorithms and for tests.
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "fakequant/train/ptq/channel_scaling.h"
+#include "fakequant/train/ptq/float_run.h"
+#include "fakequant/train/ptq/input_statistics.h"
+
+namespace fq::ptq {
+
+/// Makes the strongest of every eight channels between layers (those with the largest values on `data`, one
+/// at least) `factor` times as large, and divides the weights that read them by it: in float the same network
+/// up to rounding.
+inline void add_outliers(Module& model, DataLoader& data, float factor) {
+  const TraceGraph graph = float_graph(model, input_shape_of(data));
+  const auto statistics =
+      input_statistics(model, data, weighted_layers(model, graph).layers, {.gram = false}, "add_outliers");
+  for (const auto& group : folding_groups(model, graph).groups) {
+    std::vector<std::vector<float>> read;
+    for (const auto& reader : group.readers) read.push_back(statistics.at(reader.path).largest);
+    const auto largest = largest_of_readers(group, read);
+    std::vector<std::size_t> order(largest.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, [&](auto a, auto b) { return largest[a] > largest[b]; });
+    order.resize((order.size() + 7) / 8);
+    std::vector<float> factors(largest.size(), 1.0f);
+    for (const std::size_t c : order) factors[c] = 1 / factor;
+    scale_channels(group, factors);
+  }
+}
+
+}  // namespace fq::ptq
