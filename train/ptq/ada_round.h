@@ -11,7 +11,7 @@
 namespace fq::ptq {
 
 struct AdaRoundOptions {
-  int iterations = 1000;
+  int iterations = 300;
   double learning_rate = 0.02;  ///< of Adam
   double regularization = 0.5;  ///< weight of the term that drives h to 0 or 1, beside an error of 1 a weight
   double warmup = 0.2;          ///< share of the iterations without that term
@@ -23,7 +23,8 @@ struct AdaRoundOptions {
 /// + h(V), h the sigmoid stretched to [-0.1, 1.1] and cut to [0, 1], V by Adam so that the squared error of
 /// the layer's output, relative to that of the nearest codes, is least, plus sum of 1 - |2h - 1|^beta; beta
 /// falls so that h ends at 0 or 1. The error over all of the data at once comes from E[x x^T] of the layer's
-/// inputs in float: one pass over it, whatever the iterations.
+/// inputs in float: one pass over it, whatever the iterations. Beyond the paper, single weights are then
+/// rounded the other way as long as that lowers the error.
 ///
 /// What becomes of weights and ranges, which layers are left alone, what is reported and thrown: as `gptq`.
 Report ada_round(Module& model, DataLoader& data, const AdaRoundOptions& options = {});

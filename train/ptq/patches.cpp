@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fakequant/train/ptq/transposed.h"
+
 namespace fq::ptq {
 namespace {
 
@@ -46,16 +48,6 @@ Geometry geometry(const WeightedLayer& layer, const Shape& x) {
 std::int64_t position(const Geometry& g, std::int64_t image, std::int64_t i, std::int64_t taken) {
   const std::int64_t all = g.out_h * g.out_w;
   return (i * all / taken + image * (taken < all ? 7 : 0)) % all;
-}
-
-Tensor transposed(const Tensor& x, std::int64_t columns) {
-  const std::int64_t rows = x.numel() / columns;
-  Tensor out = Tensor::empty({columns, rows});
-  const auto* from = x.data<float>();
-  auto* to = out.mutable_data<float>();
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < columns; ++c) to[c * rows + r] = from[r * columns + c];
-  return out;
 }
 
 /// The values that tap (channel, kh, kw) sees at the chosen positions.
