@@ -1,5 +1,7 @@
 #include "fakequant/calib/one_pass_calibrator.h"
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/calib/histogram_methods.h"
@@ -15,6 +17,19 @@ constexpr std::string_view kName = "one_pass";
 /// How a method reads the histogram: what follows "one_pass_".
 std::string_view reading(std::string_view method) {
   return method == kName ? "percentile" : method.substr(kName.size() + 1);
+}
+
+/// Unknown when one of the two is.
+std::optional<float> larger(std::optional<float> a, std::optional<float> b) {
+  return a && b ? std::optional(std::max(*a, *b)) : std::nullopt;
+}
+
+std::optional<float> saved_largest(const StateDict& state) {
+  if (!state.has_attribute("largest")) return std::nullopt;
+  const auto& saved = state.attribute("largest");
+  FQ_CHECK(saved.is_number() && saved.get<float>() >= 0 && std::isfinite(saved.get<float>()), kWhere,
+           "the state has a largest magnitude of {}: it is damaged", saved.dump());
+  return saved.get<float>();
 }
 
 }  // namespace
@@ -33,11 +48,17 @@ OnePassCalibrator::OnePassCalibrator(std::string_view method, const CalibratorOp
            "axis is given and histograms are per tensor: leave axis out, or use make_calibrator");
 }
 
+void OnePassCalibrator::do_collect(const Tensor& x, float largest) {
+  histogram_.collect(x, largest);
+  largest_ = empty() ? largest : larger(largest_, largest);
+}
+
 void OnePassCalibrator::do_merge(const Calibrator& other) {
   const auto* from = dynamic_cast<const OnePassCalibrator*>(&other);
   FQ_CHECK(from != nullptr, kWhere, "the other '{}' is another class: merge calibrators of one class",
            other.method());
   histogram_.merge(from->histogram_);
+  if (!other.empty()) largest_ = empty() ? from->largest_ : larger(largest_, from->largest_);
 }
 
 Tensor OnePassCalibrator::do_compute(const AmaxOptions& o) const {
@@ -47,6 +68,7 @@ Tensor OnePassCalibrator::do_compute(const AmaxOptions& o) const {
 
 void OnePassCalibrator::do_reset() {
   histogram_ = OnePassHistogram(histogram_.num_bins(), histogram_.skip_zeros());
+  largest_.reset();
 }
 
 void OnePassCalibrator::do_save(StateDict& state) const {
@@ -55,6 +77,7 @@ void OnePassCalibrator::do_save(StateDict& state) const {
   state.set_attribute("num_bins", histogram_.num_bins());
   state.set_attribute("skip_zeros", histogram_.skip_zeros());
   state.set_attribute("exponent", histogram_.exponent());
+  if (largest_) state.set_attribute("largest", static_cast<double>(*largest_));
 }
 
 void OnePassCalibrator::do_load(const StateDict& state) {
@@ -68,9 +91,11 @@ void OnePassCalibrator::do_load(const StateDict& state) {
       bins.dump(), skip.dump(), histogram_.num_bins(), histogram_.skip_zeros());
   FQ_CHECK(exponent >= OnePassHistogram::min_exponent && exponent <= 127, kWhere,
            "the state has bins of width 2^{}: it is damaged", exponent.dump());
+  const std::optional<float> largest = saved_largest(state);
   const Tensor& counts = state.at("counts", {2 * std::int64_t{histogram_.num_bins()}}, DType::i64);
   histogram_ = OnePassHistogram(histogram_.num_bins(), histogram_.skip_zeros(), exponent.get<int>(),
                                 counts.to_vector<std::int64_t>());
+  largest_ = largest;
 }
 
 }  // namespace fq

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "fakequant/calib/calibrator.h"
@@ -12,18 +13,19 @@ namespace fq {
 class OnePassCalibrator final : public Calibrator {
  public:
   /// `method` is "one_pass" (percentile), "one_pass_entropy", "one_pass_mse" or
-  /// "one_pass_octav": what compute_amax uses when
-  /// its options name none. Of the options it takes num_bins and skip_zeros. Throws ArgumentError for another
-  /// method, kept axes, or num_bins outside of 2 .. 32768.
+  /// "one_pass_octav": what compute_amax uses when its options name none. Of the options it takes num_bins
+  /// and skip_zeros. Throws ArgumentError for another method, kept axes, or num_bins outside of 2 .. 32768.
   explicit OnePassCalibrator(std::string_view method = "one_pass", const CalibratorOptions& options = {});
 
   [[nodiscard]] std::string_view method() const noexcept override { return method_; }
   [[nodiscard]] const OnePassHistogram& counts() const noexcept { return histogram_; }
+  /// The largest magnitude; unknown before a batch, and in a state that was saved without it.
+  [[nodiscard]] std::optional<float> largest() const noexcept { return largest_; }
   /// Whether `make_calibrator` makes one of these for the method.
   [[nodiscard]] static bool takes(std::string_view method) noexcept;
 
  protected:
-  void do_collect(const Tensor& x, float largest) override { histogram_.collect(x, largest); }
+  void do_collect(const Tensor& x, float largest) override;
   void do_merge(const Calibrator& other) override;
   [[nodiscard]] Tensor do_compute(const AmaxOptions& options) const override;
   void do_reset() override;
@@ -33,6 +35,7 @@ class OnePassCalibrator final : public Calibrator {
  private:
   std::string method_;
   OnePassHistogram histogram_;
+  std::optional<float> largest_;
 };
 
 }  // namespace fq

@@ -6,6 +6,7 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flag_groups.h"
+#include "fakequant/cli/inspect_calibration.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/layers/compress.h"
@@ -104,15 +105,17 @@ ordered_json inspect_data(const std::string& path, Output& output) {
 
 FlagSet inspect_flags() {
   FlagSet set("inspect", "Shows what a checkpoint, data set or other file of ours holds.", "FILE [flags]");
-  set.group("Files")
-      .argument("file", "FILE", "a checkpoint, scales or predictions file, or a data set")
-      .value("batch,b", "IMAGES", "of the training step whose memory is planned", "64");
+  set.group("Files").argument("file", "FILE",
+                              "a checkpoint, scales or predictions file, a calibration state or a data set");
+  add_inspect_calibration_flags(set);
   add_general_flags(set);
   return set;
 }
 
 ordered_json inspect(const Flags& flags, Output& output) {
   apply_general_flags(flags);
+  if (flags.on("calibration")) return inspect_calibration(flags, output);
+  check_no_calibration_flags(flags);
   const std::string path = flags.required("file");
   const std::int64_t batch = flags.integer("batch", 1, 1 << 20);
   return is_state_file(path) ? inspect_state(path, batch, output) : inspect_data(path, output);

@@ -8,46 +8,15 @@
 #include "fakequant/core/check.h"
 #include "fakequant/layers/compress.h"
 #include "fakequant/train/calibration_targets.h"
+#include "fakequant/train/error_sums.h"
 #include "fakequant/train/watching.h"
 
 namespace fq {
 namespace {
 
-constexpr std::int64_t kBlock = 1 << 14;
-
-struct Sums {
-  double error = 0, signal = 0;
-};
-
-Sums block_sums(const float* x, const float* y, std::int64_t count) {
-  Sums out;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const double value = x[i], error = static_cast<double>(y[i]) - value;
-    out.error += error * error;
-    out.signal += value * value;
-  }
-  return out;
-}
-
-/// In blocks that are added in order, whatever thread summed them.
-Sums sums_of(const Tensor& x, const Tensor& y) {
-  const float *a = x.data<float>(x.layout()), *b = y.data<float>(x.layout());
-  std::vector<Sums> blocks(static_cast<std::size_t>((x.numel() + kBlock - 1) / kBlock));
-#pragma omp parallel for schedule(static)
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(blocks.size()); ++i)
-    blocks[static_cast<std::size_t>(i)] =
-        block_sums(a + i * kBlock, b + i * kBlock, std::min(kBlock, x.numel() - i * kBlock));
-  Sums out;
-  for (const auto& block : blocks) {
-    out.error += block.error;
-    out.signal += block.signal;
-  }
-  return out;
-}
-
 void measure(TensorQuantizer& q, const Tensor& x, QuantizationError& sum) {
   const Tensor values = x.to(DType::f32);
-  const Sums sums = sums_of(values, q.quantized_values(values).to(DType::f32).to(values.layout()));
+  const auto sums = detail::error_sums(values, q.quantized_values(values).to(DType::f32).to(values.layout()));
   sum.mse += sums.error;
   sum.signal += sums.signal;
   sum.elements += x.numel();

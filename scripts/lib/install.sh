@@ -4,6 +4,15 @@ packages=(g++ cmake ninja-build libdnnl-dev ocl-icd-opencl-dev libhwy-dev libhdf
   nlohmann-json3-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev libonnx-dev libprotobuf-dev
   python3 python3-venv python3-numpy python3-h5py)
 
+# What tests open pages with. Ubuntu has it as a snap only.
+add_browser() {
+  local name
+  for name in chromium chromium-browser google-chrome chrome; do
+    command -v "$name" >/dev/null && return
+  done
+  [[ $(system_name) != debian* ]] || packages+=(chromium)
+}
+
 # "debian 12", "ubuntu 24.04", ..; WSL2 is whichever of these runs inside it.
 system_name() {
   local file=${FAKEQUANT_OS_RELEASE:-/etc/os-release}

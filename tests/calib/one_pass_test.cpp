@@ -92,6 +92,36 @@ TEST(OnePassCalibrator, ZerosAndSingleValues) {
   EXPECT_EQ(skipping.counts().histogram().total(), 1);
 }
 
+TEST(OnePassCalibrator, KeepsTheLargestMagnitude) {
+  OnePassCalibrator a, b, none;
+  EXPECT_EQ(a.largest(), std::nullopt);
+  a.collect(Tensor::from({0.3f, -2.7f}));
+  a.collect(Tensor::from({1.0f}));
+  b.collect(Tensor::from({-3.1f}));
+  EXPECT_EQ(a.largest(), 2.7f);
+  a.merge(none);
+  EXPECT_EQ(a.largest(), 2.7f);
+  none.merge(a);
+  EXPECT_EQ(none.largest(), 2.7f);
+  a.merge(b);
+  EXPECT_EQ(a.largest(), 3.1f);
+  StateDict state = a.state_dict(), without;
+  for (const auto& [name, tensor] : state.tensors()) without.set(name, tensor);
+  for (const auto& [name, value] : state.attributes().items())
+    if (name != "largest") without.set_attribute(name, value);
+  b.load_state(state);
+  EXPECT_EQ(b.largest(), 3.1f);
+  b.load_state(without);  // one that was saved before states had it
+  EXPECT_EQ(b.largest(), std::nullopt);
+  b.collect(Tensor::from({9.0f}));
+  EXPECT_EQ(b.largest(), std::nullopt);
+  a.merge(b);
+  EXPECT_EQ(a.largest(), std::nullopt);
+  b.reset();
+  b.collect(Tensor::from({5.0f}));
+  EXPECT_EQ(b.largest(), 5.0f);
+}
+
 TEST(OnePassCalibrator, RefusesAndStays) {
   OnePassCalibrator calibrator("one_pass", {.num_bins = 128});
   calibrator.collect(tensor(magnitudes(500, 3)));
@@ -128,6 +158,8 @@ TEST(OnePassCalibrator, RefusesDamagedStates) {
     return Tensor::from(v, {256});
   };
   refused([](StateDict& s) { s.set_attribute("num_bins", 127); });
+  refused([](StateDict& s) { s.set_attribute("largest", "3"); });
+  refused([](StateDict& s) { s.set_attribute("largest", -1); });
   refused([](StateDict& s) { s.set_attribute("skip_zeros", true); });
   refused([](StateDict& s) { s.set_attribute("skip_zeros", 0); });
   for (const std::int64_t exponent : {-127L, 128L, 1L << 40})

@@ -51,4 +51,12 @@ try known "${user[@]}"
 stub dpkg-query 'printf installed'
 try known "${user[@]}"
 [[ $status == 0 && -z $output ]] || fail "nothing missing: status $status, $output"
+browser() { # browser SYSTEM: the packages with add_browser there
+  PATH="$room/bin" FAKEQUANT_OS_RELEASE="$room/$1" "$BASH" -c \
+    "set -euo pipefail; source /dev/stdin; add_browser; echo \"\${packages[*]}\"" <"$install_sh"
+}
+[[ $(browser known) == *" chromium" ]] || fail "a Debian without a browser: $(browser known)"
+[[ $(browser unknown) != *chromium* ]] || fail "Fedora: $(browser unknown)"
+stub google-chrome "exit 0"
+[[ $(browser known) != *chromium* ]] || fail "one with Chrome: $(browser known)"
 echo "install: all as told"
