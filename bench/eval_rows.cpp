@@ -9,7 +9,6 @@ namespace fq::bench {
 namespace {
 
 constexpr const char* kLayers[] = {"conv1", "conv2", "conv3", "fc"};
-constexpr std::int64_t kClasses = 10;
 
 /// What the peer makes the same integer network of: <layer>.weight, .bias, .weight_scale, .scale (of its
 /// input), .zero_point (of its input, as stored).

@@ -15,7 +15,6 @@
 namespace fq::bench {
 namespace {
 
-constexpr std::int64_t kClasses = 10;
 /// So small that hundreds of steps on one batch leave the numbers what they are, gradients among them.
 constexpr double kLearningRate = 1e-5;
 

@@ -17,6 +17,8 @@
 
 namespace fq::bench {
 
+inline constexpr std::int64_t kClasses = 10;
+
 /// In the order of the report.
 [[nodiscard]] const std::vector<std::string>& network_names();
 [[nodiscard]] bool has_batch_norm(std::string_view name);

@@ -13,8 +13,8 @@
 namespace fq {
 namespace {
 
-constexpr const char* kWhere = "bias_calibrator";
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr const char* kBiasCalibrator = "bias_calibrator";
+constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
 std::string_view name_of(BiasMethod method) { return method == BiasMethod::mean ? "mean" : "max_min"; }
 
@@ -36,7 +36,7 @@ void widen(const cpu::Rows& rows, std::vector<double>& largest, std::vector<doub
 
 std::vector<double> loaded(const StateDict& state, const char* name, const Shape& shape) {
   auto out = state.at(name, shape, DType::f64).to_vector<double>();
-  FQ_CHECK(std::ranges::all_of(out, [](double v) { return std::isfinite(v); }), kWhere,
+  FQ_CHECK(std::ranges::all_of(out, [](double v) { return std::isfinite(v); }), kBiasCalibrator,
            "the state is damaged: '{}' has a NaN or an infinity", name);
   return out;
 }
@@ -44,28 +44,28 @@ std::vector<double> loaded(const StateDict& state, const char* name, const Shape
 }  // namespace
 
 void BiasCalibrator::collect(const Tensor& x) {
-  FQ_CHECK(x.defined() && is_floating(x.dtype()), kWhere,
+  FQ_CHECK(x.defined() && is_floating(x.dtype()), kBiasCalibrator,
            "the batch has no float type: give f32, f16, bf16 or f64");
   if (x.numel() == 0 || x.device().is_meta()) return;
   const Tensor values = x.to(DType::f32);
-  cpu::check_finite(cpu::range(values).largest, kWhere);
-  const auto rows = cpu::rows(values, axis_, kWhere);
-  FQ_CHECK(empty() || rows.shape == shape_, kWhere,
+  cpu::check_finite(cpu::range(values).largest, kBiasCalibrator);
+  const auto rows = cpu::rows(values, axis_, kBiasCalibrator);
+  FQ_CHECK(empty() || rows.shape == shape_, kBiasCalibrator,
            "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
            to_string(rows.shape), to_string(shape_));
   if (empty()) {
     const auto ranges = static_cast<std::size_t>(rows.count());
     shape_ = rows.shape;
     dtype_ = x.dtype() == DType::f64 ? DType::f32 : x.dtype();
-    first_.assign(ranges, method_ == BiasMethod::mean ? 0 : -kInfinity);
-    second_.assign(method_ == BiasMethod::mean ? 0 : ranges, kInfinity);
+    first_.assign(ranges, method_ == BiasMethod::mean ? 0 : -kNoBound);
+    second_.assign(method_ == BiasMethod::mean ? 0 : ranges, kNoBound);
   }
   count_ += rows.length();
   method_ == BiasMethod::mean ? add_rows(rows, first_) : widen(rows, first_, second_);
 }
 
 Tensor BiasCalibrator::compute_bias() const {
-  FQ_CHECK(!empty(), kWhere, "nothing was collected: calibrate with at least one batch");
+  FQ_CHECK(!empty(), kBiasCalibrator, "nothing was collected: calibrate with at least one batch");
   Tensor out = Tensor::empty(shape_);
   auto* bias = out.mutable_data<float>();
   for (std::size_t r = 0; r < first_.size(); ++r)
@@ -95,7 +95,7 @@ StateDict BiasCalibrator::state_dict() const {
 void BiasCalibrator::load_state(const StateDict& state) {
   if (state.size() == 0 && !state.has_attribute("method")) return reset();
   const auto &saved = state.attribute("method"), &type = state.attribute("dtype");
-  FQ_CHECK(saved == name_of(method_) && type.is_string(), kWhere,
+  FQ_CHECK(saved == name_of(method_) && type.is_string(), kBiasCalibrator,
            "the state is of a {} calibrator, this one is '{}'", saved.dump(), name_of(method_));
   const bool mean = method_ == BiasMethod::mean;
   const char* first_name = mean ? "sums" : "largest";
@@ -104,7 +104,7 @@ void BiasCalibrator::load_state(const StateDict& state) {
   auto second = mean ? std::vector<double>() : loaded(state, "smallest", shape);
   const std::int64_t count = state.at("count", {1}, DType::i64).data<std::int64_t>()[0];
   const DType dtype = dtype_from_name(type.get<std::string>());
-  FQ_CHECK(count > 0 && !first.empty() && is_floating(dtype), kWhere,
+  FQ_CHECK(count > 0 && !first.empty() && is_floating(dtype), kBiasCalibrator,
            "the state has {} elements a range: it is damaged", count);
   shape_ = shape;
   dtype_ = dtype;

@@ -12,7 +12,7 @@
 namespace fq {
 namespace {
 
-constexpr const char* kWhere = "lsq_calibrator";
+constexpr const char* kLsqCalibrator = "lsq_calibrator";
 
 /// Sum of |x|, and how many there are.
 void add_part(const float* x, std::int64_t count, bool skip_zeros, double* out) {
@@ -29,7 +29,7 @@ void add_part(const float* x, std::int64_t count, bool skip_zeros, double* out) 
 }  // namespace
 
 void LsqCalibrator::do_collect(const Tensor& x, float) {
-  const auto rows = cpu::rows(x, axis_, kWhere);
+  const auto rows = cpu::rows(x, axis_, kLsqCalibrator);
   std::vector<double> batch(static_cast<std::size_t>(2 * rows.count()));
   cpu::add_row_sums(rows, 2, batch.data(),
                     [this](std::int64_t, const float* v, std::int64_t count, double* out) {
@@ -46,7 +46,7 @@ void LsqCalibrator::do_collect(const Tensor& x, float) {
 
 void LsqCalibrator::add(const Shape& shape, const std::vector<double>& sums,
                         const std::vector<std::int64_t>& counts) {
-  FQ_CHECK(sums_.empty() || shape == shape_, kWhere,
+  FQ_CHECK(sums_.empty() || shape == shape_, kLsqCalibrator,
            "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
            to_string(shape), to_string(shape_));
   shape_ = shape;
@@ -66,8 +66,8 @@ void LsqCalibrator::do_merge(const Calibrator& other) {
 }
 
 Tensor LsqCalibrator::do_compute(const AmaxOptions& options) const {
-  FQ_CHECK(options.num_bits.is_integer(), kWhere, "{} is a float format: use max, percentile or mse_search",
-           to_string(options.num_bits));
+  FQ_CHECK(options.num_bits.is_integer(), kLsqCalibrator,
+           "{} is a float format: use max, percentile or mse_search", to_string(options.num_bits));
   const Format format = IntFormat{options.num_bits.bits(), options.is_unsigned};
   const auto bound = static_cast<double>(format.bound());
   Tensor out = Tensor::empty(shape_);
@@ -96,7 +96,7 @@ void LsqCalibrator::do_load(const StateDict& state) {
   auto counts = state.at("counts", shape, DType::i64).to_vector<std::int64_t>();
   const bool good = std::ranges::all_of(sums, [](double v) { return v >= 0 && std::isfinite(v); }) &&
                     std::ranges::all_of(counts, [](std::int64_t v) { return v >= 0; }) && !sums.empty();
-  FQ_CHECK(good, kWhere, "the state is damaged: sums and counts must be finite and not negative");
+  FQ_CHECK(good, kLsqCalibrator, "the state is damaged: sums and counts must be finite and not negative");
   shape_ = shape;
   sums_ = std::move(sums);
   counts_ = std::move(counts);

@@ -16,14 +16,14 @@
 namespace fq {
 namespace {
 
-constexpr const char* kWhere = "mse_search_calibrator";
+constexpr const char* kMseSearchCalibrator = "mse_search_calibrator";
 
 std::vector<float> multiples_of(const CalibratorOptions& o) {
   const double start = o.start_multiplier, stop = o.stop_multiplier;
-  FQ_CHECK(start > 0 && start <= stop && stop <= 1e6, kWhere,
+  FQ_CHECK(start > 0 && start <= stop && stop <= 1e6, kMseSearchCalibrator,
            "multipliers are {} .. {}: use 0 < start <= stop, up to 1e6", start, stop);
   const double steps = std::ceil((stop - start) / o.multiplier_step) + 1;
-  FQ_CHECK(o.multiplier_step > 0 && steps <= MseSearchCalibrator::most_multiples, kWhere,
+  FQ_CHECK(o.multiplier_step > 0 && steps <= MseSearchCalibrator::most_multiples, kMseSearchCalibrator,
            "a step of {} makes {} multiples: use a positive one that makes at most {}", o.multiplier_step,
            steps, +MseSearchCalibrator::most_multiples);
   if (steps < 2) return {static_cast<float>(start)};
@@ -52,7 +52,7 @@ void add_errors(const cpu::Rows& rows, const Tensor& amax, const std::vector<flo
 std::vector<double> loaded_errors(const StateDict& state, const std::string& name, std::int64_t ranges,
                                   std::size_t multiples) {
   auto out = state.at(name, {ranges, static_cast<std::int64_t>(multiples)}, DType::f64).to_vector<double>();
-  FQ_CHECK(std::ranges::all_of(out, [](double v) { return v >= 0; }), kWhere,
+  FQ_CHECK(std::ranges::all_of(out, [](double v) { return v >= 0; }), kMseSearchCalibrator,
            "the state is damaged: an error is negative or NaN");
   return out;
 }
@@ -61,15 +61,15 @@ std::vector<double> loaded_errors(const StateDict& state, const std::string& nam
 
 MseSearchCalibrator::MseSearchCalibrator(const CalibratorOptions& options)
     : axis_(options.axis),
-      format_(detail::search_format(options, kWhere)),
+      format_(detail::search_format(options, kMseSearchCalibrator)),
       multiples_(multiples_of(options)) {}
 
 void MseSearchCalibrator::do_collect(const Tensor& x, float) {
-  const Tensor batch = cpu::amax(x, axis_, kWhere);
-  FQ_CHECK(!first_.defined() || batch.shape() == first_.shape(), kWhere,
+  const Tensor batch = cpu::amax(x, axis_, kMseSearchCalibrator);
+  FQ_CHECK(!first_.defined() || batch.shape() == first_.shape(), kMseSearchCalibrator,
            "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
            to_string(batch.shape()), to_string(first_.shape()));
-  const auto rows = cpu::rows(x, axis_, kWhere);
+  const auto rows = cpu::rows(x, axis_, kMseSearchCalibrator);
   const bool both = format_.is_integer() && !format_.integer().is_unsigned && cpu::range(x).minimum >= 0 &&
                     (!first_.defined() || !unsigned_errors_.empty());
   if (!first_.defined()) first_ = Tensor::zeros(batch.shape());
@@ -85,7 +85,7 @@ void MseSearchCalibrator::do_collect(const Tensor& x, float) {
 
 Tensor MseSearchCalibrator::do_compute(const AmaxOptions& options) const {
   const bool other = options.is_unsigned && format_.is_integer() && !format_.integer().is_unsigned;
-  FQ_CHECK(!other || !unsigned_errors_.empty(), kWhere,
+  FQ_CHECK(!other || !unsigned_errors_.empty(), kMseSearchCalibrator,
            "an unsigned range is asked for and a value was below 0: use the signed one");
   const auto& errors = other ? unsigned_errors_ : errors_;
   Tensor out = first_.clone();
@@ -117,12 +117,12 @@ void MseSearchCalibrator::do_save(StateDict& state) const {
 
 void MseSearchCalibrator::do_load(const StateDict& state) {
   const auto& format = state.attribute("format");
-  FQ_CHECK(format.is_string() && format.get<std::string>() == to_string(format_), kWhere,
+  FQ_CHECK(format.is_string() && format.get<std::string>() == to_string(format_), kMseSearchCalibrator,
            "the state is of a search for {}, this one is for {}", format.dump(), to_string(format_));
   FQ_CHECK(
       state.at("multiples").dtype() == DType::f32 && state.at("multiples").to_vector<float>() == multiples_,
-      kWhere, "the state is of a search among other multiples: use its start, stop and step");
-  Tensor first = cpu::loaded_amax(state.at("first"), kWhere);
+      kMseSearchCalibrator, "the state is of a search among other multiples: use its start, stop and step");
+  Tensor first = cpu::loaded_amax(state.at("first"), kMseSearchCalibrator);
   auto errors = loaded_errors(state, "errors", first.numel(), multiples_.size());
   std::vector<double> unsigned_errors;
   if (state.contains("unsigned_errors"))

@@ -11,13 +11,14 @@
 namespace fq {
 namespace {
 
-constexpr const char* kWhere = "one_pass_histogram";
+constexpr const char* kOnePassHistogram = "one_pass_histogram";
 constexpr float kLargest = std::numeric_limits<float>::max();
 constexpr std::int64_t kMostCounts = std::int64_t{1} << 62;
 
 std::size_t checked(int num_bins) {
   constexpr int most = Histogram::max_bins / 2;
-  FQ_CHECK(num_bins >= 2 && num_bins <= most, kWhere, "num_bins is {}: use 2 to {}", num_bins, most);
+  FQ_CHECK(num_bins >= 2 && num_bins <= most, kOnePassHistogram, "num_bins is {}: use 2 to {}", num_bins,
+           most);
   return static_cast<std::size_t>(num_bins);
 }
 
@@ -45,11 +46,11 @@ OnePassHistogram::OnePassHistogram(int num_bins, bool skip_zeros)
 OnePassHistogram::OnePassHistogram(int num_bins, bool skip_zeros, int exponent,
                                    std::vector<std::int64_t> counts)
     : OnePassHistogram(num_bins, skip_zeros) {
-  FQ_CHECK(counts.size() == counts_.size(), kWhere, "{} counts for {} bins: give two for each bin",
+  FQ_CHECK(counts.size() == counts_.size(), kOnePassHistogram, "{} counts for {} bins: give two for each bin",
            counts.size(), num_bins);
-  FQ_CHECK(total_of(counts) >= 0, kWhere, "counts must not be negative, nor pass 2^62 together");
+  FQ_CHECK(total_of(counts) >= 0, kOnePassHistogram, "counts must not be negative, nor pass 2^62 together");
   const bool least = exponent == min_exponent || used(counts) > counts.size() / 2;
-  FQ_CHECK(exponent >= min_exponent && exponent <= exponent_for(kLargest) && least, kWhere,
+  FQ_CHECK(exponent >= min_exponent && exponent <= exponent_for(kLargest) && least, kOnePassHistogram,
            "bins of width 2^{} are not those of such counts: the histogram is damaged", exponent);
   exponent_ = exponent;
   counts_ = std::move(counts);
@@ -78,10 +79,10 @@ void OnePassHistogram::collect(const Tensor& x, float largest) {
 }
 
 void OnePassHistogram::merge(const OnePassHistogram& other) {
-  FQ_CHECK(counts_.size() == other.counts_.size() && skip_zeros_ == other.skip_zeros_, kWhere,
+  FQ_CHECK(counts_.size() == other.counts_.size() && skip_zeros_ == other.skip_zeros_, kOnePassHistogram,
            "{} bins with skip_zeros {} and {} with {} do not merge: collect both with the same settings",
            num_bins(), skip_zeros_, other.num_bins(), other.skip_zeros_);
-  FQ_CHECK(total_of(counts_) <= kMostCounts - total_of(other.counts_), kWhere,
+  FQ_CHECK(total_of(counts_) <= kMostCounts - total_of(other.counts_), kOnePassHistogram,
            "the counts pass 2^62 together");
   const int exponent = std::max(exponent_, other.exponent_), shift = std::min(exponent - other.exponent_, 31);
   const auto added = other.counts_;

@@ -15,13 +15,13 @@
 namespace fq {
 namespace {
 
-constexpr const char* kWhere = "scale_sweep_calibrator";
+constexpr const char* kScaleSweepCalibrator = "scale_sweep_calibrator";
 constexpr std::size_t kScales = 126;
 
 /// amax of every scale; none passes that of the tensor, which says what g is.
 std::array<float, kScales> candidates(const Format& format, float global) {
   const auto spec = QuantSpec::with_scale_bits(format, {}, Tensor::scalar(static_cast<double>(global)),
-                                               NumBits(4, 3), global, kWhere);
+                                               NumBits(4, 3), global, kScaleSweepCalibrator);
   const auto e4m3 = Minifloat::of({4, 3});
   std::array<float, kScales> out;
   for (std::size_t k = 0; k < kScales; ++k)
@@ -32,13 +32,13 @@ std::array<float, kScales> candidates(const Format& format, float global) {
 }  // namespace
 
 ScaleSweepCalibrator::ScaleSweepCalibrator(const CalibratorOptions& options)
-    : axis_(options.axis), format_(detail::search_format(options, kWhere)) {}
+    : axis_(options.axis), format_(detail::search_format(options, kScaleSweepCalibrator)) {}
 
 void ScaleSweepCalibrator::do_collect(const Tensor& x, float largest) {
-  FQ_CHECK(!amax_.defined(), kWhere,
+  FQ_CHECK(!amax_.defined(), kScaleSweepCalibrator,
            "a tensor was swept before: this is for weights, use another method for inputs, or reset()");
-  Tensor amax = cpu::amax(x, axis_, kWhere);
-  const auto rows = cpu::rows(x, axis_, kWhere);
+  Tensor amax = cpu::amax(x, axis_, kScaleSweepCalibrator);
+  const auto rows = cpu::rows(x, axis_, kScaleSweepCalibrator);
   auto* ranges = amax.mutable_data<float>();
   const auto scales = candidates(format_, largest);
 #pragma omp parallel for schedule(static)
@@ -57,7 +57,7 @@ Tensor ScaleSweepCalibrator::do_compute(const AmaxOptions&) const { return amax_
 void ScaleSweepCalibrator::do_save(StateDict& state) const { state.set("amax", amax_.clone()); }
 
 void ScaleSweepCalibrator::do_load(const StateDict& state) {
-  amax_ = cpu::loaded_amax(state.at("amax"), kWhere);
+  amax_ = cpu::loaded_amax(state.at("amax"), kScaleSweepCalibrator);
 }
 
 }  // namespace fq

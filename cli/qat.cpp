@@ -10,8 +10,6 @@
 namespace fq::cli {
 namespace {
 
-constexpr std::int64_t kManySteps = std::int64_t{1} << 40;
-
 void read_ranges(TrainerOptions& options, const Flags& flags) {
   const std::string amax = flags.choice("amax", {"frozen", "running", "learned"});
   options.amax = amax == "running"   ? AmaxMode::running

@@ -52,16 +52,16 @@ class Reader {
   }
 
  private:
-  Phase read_phase(const JsonValue& json) const {
+  Phase read_phase(const JsonValue& entry) const {
     Phase phase;
-    phase.command = json.at("command").choice(phase_commands());
-    phase.name = json.has("phase") ? json.at("phase").string() : phase.command;
-    if (json.has("seconds")) phase.expected_seconds = json.at("seconds").number(0, 1e9);
+    phase.command = entry.at("command").choice(phase_commands());
+    phase.name = entry.has("phase") ? entry.at("phase").string() : phase.command;
+    if (entry.has("seconds")) phase.expected_seconds = entry.at("seconds").number(0, 1e9);
     const FlagSet set = find_command(phase.command).flags();
-    json.expect_keys(both(kOfPhase, set.names()), "of " + phase.command);
-    for (const auto& [key, value] : json.json().items())
-      if (!among(kOfPhase, key) && !overridden(key)) add(phase, set, key, json.at(key));
-    add_shared(phase, set, json);
+    entry.expect_keys(both(kOfPhase, set.names()), "of " + phase.command);
+    for (const auto& [key, value] : entry.json().items())
+      if (!among(kOfPhase, key) && !overridden(key)) add(phase, set, key, entry.at(key));
+    add_shared(phase, set, entry);
     static_cast<void>(Flags(set, phase.arguments));
     return phase;
   }
@@ -83,14 +83,14 @@ class Reader {
 
   bool overridden(const std::string& key) const { return among(kShared, key) && flags_.given(key); }
 
-  void add_shared(Phase& phase, const FlagSet& set, const JsonValue& json) const {
+  void add_shared(Phase& phase, const FlagSet& set, const JsonValue& entry) const {
     const Names names = set.names();
     for (const auto& key : kShared) {
-      const bool replaced = key.starts_with("model") && json.has("checkpoint");  // by the checkpoint's own
+      const bool replaced = key.starts_with("model") && entry.has("checkpoint");  // by the checkpoint's own
       if (!among(names, key) || replaced) continue;
       if (flags_.given(key))
         push(phase, key, flags_.text(key));
-      else if (!json.has(key) && root_.has(key))
+      else if (!entry.has(key) && root_.has(key))
         push(phase, key, argument_text(root_.at(key)));
     }
   }

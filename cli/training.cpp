@@ -15,7 +15,6 @@ namespace fq::cli {
 namespace {
 
 constexpr double kMany = 1e9;
-constexpr std::int64_t kManySteps = std::int64_t{1} << 40;
 constexpr std::uint64_t kSplitSeed = 0;  // the same images are held out for every --seed
 
 struct Loaders {

@@ -10,6 +10,9 @@
 
 namespace fq::cli {
 
+/// More than any run takes: the upper bound of flags that count steps.
+inline constexpr std::int64_t kManySteps = std::int64_t{1} << 40;
+
 /// A run about to begin.
 struct Run {
   Network network;

@@ -79,10 +79,10 @@ std::vector<std::string> write_predictions(Network& network, const Flags& flags,
 }
 
 std::vector<std::string> command_line(const Flags& flags, const std::vector<std::string>& files,
-                                      const std::string& json) {
+                                      const std::string& report) {
   std::vector<std::string> words{python_of(flags), script_path(), flags.required("model")};
   words.insert(words.end(), files.begin(), files.end());
-  words.insert(words.end(), {"--json", json});
+  words.insert(words.end(), {"--json", report});
   for (const char* name : {"level", "tolerance", "code-tolerance", "threads"})
     if (flags.given(name)) words.insert(words.end(), {std::string("--") + name, flags.text(name)});
   std::istringstream options(flags.text("session"));
@@ -93,12 +93,12 @@ std::vector<std::string> command_line(const Flags& flags, const std::vector<std:
 
 ordered_json compare_in_engine(const Flags& flags, const std::vector<std::string>& files,
                                const TemporaryFolder& folder, Output& output) {
-  const std::string json = folder.file("counts.json"), said = folder.file("output"),
+  const std::string report = folder.file("counts.json"), said = folder.file("output"),
                     errors = folder.file("errors");
-  const auto words = command_line(flags, files, json);
+  const auto words = command_line(flags, files, report);
   const int status = run_program(words, said, errors);
   if (stop_requested()) throw Interrupted("[verify] stopped by Ctrl-C");
-  if (status > 1 || !std::filesystem::exists(json)) {
+  if (status > 1 || !std::filesystem::exists(report)) {
     std::string message = one_line(read_file(errors));
     message.erase(message.find_last_not_of(' ') + 1);
     FQ_CHECK(status != 3, "verify", "{}", message);
@@ -108,7 +108,7 @@ ordered_json compare_in_engine(const Flags& flags, const std::vector<std::string
   std::ifstream lines(said);
   for (std::string line; std::getline(lines, line);) output.line(line);
   ordered_json result{{"model", flags.text("model")}, {"checkpoint", flags.text("checkpoint")}};
-  result.update(ordered_json::parse(read_file(json)));
+  result.update(ordered_json::parse(read_file(report)));
   if (status == 1)
     throw FailedCheck(fmt::format("[verify] {} does not compute what {} does", flags.text("model"),
                                   flags.text("checkpoint")),

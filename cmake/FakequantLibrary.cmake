@@ -3,6 +3,9 @@
 function(fakequant_add_library folder)
   cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  set(kernels ${sources}) # several are compiled once for each instruction set: never with others
+  list(FILTER kernels INCLUDE REGEX "/cpu/")
+  set_source_files_properties(${kernels} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   add_library(fakequant_${folder} ${sources})
   add_library(fakequant::${folder} ALIAS fakequant_${folder})
   set_target_properties(fakequant_${folder} PROPERTIES

@@ -9,7 +9,7 @@ namespace fq {
 namespace {
 
 using nlohmann::json;
-constexpr const char* kWhere = "quant_descriptor";
+constexpr const char* kDescriptorJson = "quant_descriptor";
 
 json bits_to_json(const NumBits& bits) {
   return bits.is_integer() ? json(bits.bits()) : json::array({bits.exponent(), bits.mantissa()});
@@ -38,7 +38,7 @@ json nested(const float*& next, const Shape& shape, std::size_t axis) {
 }
 
 [[noreturn]] void wrong_type(std::string_view key, const json& value, std::string_view allowed) {
-  throw ArgumentError(fmt::format("[{}] {} is {}: give {}", kWhere, key, value.dump(), allowed));
+  throw ArgumentError(fmt::format("[{}] {} is {}: give {}", kDescriptorJson, key, value.dump(), allowed));
 }
 
 template <class Integer = int>
@@ -142,8 +142,8 @@ double read_number(std::string_view key, const json& value) {
   return value.get<double>();
 }
 
-using Reader = void (*)(QuantDescriptorOptions&, const json&);
-constexpr std::pair<std::string_view, Reader> kReaders[] = {
+using FieldReader = void (*)(QuantDescriptorOptions&, const json&);
+constexpr std::pair<std::string_view, FieldReader> kReaders[] = {
     {"num_bits", [](auto& o, const json& v) { o.num_bits = read_bits("num_bits", v); }},
     {"name", [](auto& o, const json& v) { o.name = v.is_null() ? "" : read_string("name", v); }},
     {"fake_quant", [](auto& o, const json& v) { o.fake_quant = read_bool("fake_quant", v); }},
@@ -166,7 +166,7 @@ void read_field(QuantDescriptorOptions& options, const std::string& key, const j
     if (name == key) return read(options, value);
   std::vector<std::string> names;
   for (const auto& [name, read] : kReaders) names.emplace_back(name);
-  throw ArgumentError(fmt::format("[{}] '{}' is not a field of a descriptor{}", kWhere, key,
+  throw ArgumentError(fmt::format("[{}] '{}' is not a field of a descriptor{}", kDescriptorJson, key,
                                   detail::did_you_mean(key, names)));
 }
 
@@ -209,9 +209,10 @@ QuantDescriptor QuantDescriptor::from_json(std::string_view text) {
     return from_dict(json::parse(text));
   } catch (const json::parse_error& error) {
     throw ArgumentError(
-        fmt::format("[{}] the text is not JSON at byte {}: {}", kWhere, error.byte, error.what()));
+        fmt::format("[{}] the text is not JSON at byte {}: {}", kDescriptorJson, error.byte, error.what()));
   } catch (const json::exception& error) {
-    throw ArgumentError(fmt::format("[{}] the text has what JSON cannot hold: {}", kWhere, error.what()));
+    throw ArgumentError(
+        fmt::format("[{}] the text has what JSON cannot hold: {}", kDescriptorJson, error.what()));
   }
 }
 

@@ -50,12 +50,6 @@ class CountingIterator {
   int* line_;
 };
 
-std::string escaped(const std::string& key) {
-  std::string out;
-  for (const char c : key) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
-  return out;
-}
-
 /// What nlohmann says, without its number and place.
 std::string plain(std::string_view text) {
   if (const auto column = text.find(", column "); column != std::string_view::npos)
@@ -88,7 +82,7 @@ class Builder {
     if (object->contains(key)) return stop(fmt::format("the key '{}' is given twice", key.substr(0, 80)));
     if (object->size() >= kMostKeys) return stop(fmt::format("an object has more than {} keys", kMostKeys));
     key_ = key;
-    lines_.emplace(pointer + "/" + escaped(key), line_);
+    lines_.emplace(pointer + "/" + json_pointer_token(key), line_);
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) {
@@ -115,7 +109,8 @@ class Builder {
       return {&root_, ""};
     }
     auto& [parent, pointer] = open_.back();
-    if (parent->is_object()) return {&((*parent)[key_] = std::move(value)), pointer + "/" + escaped(key_)};
+    if (parent->is_object())
+      return {&((*parent)[key_] = std::move(value)), pointer + "/" + json_pointer_token(key_)};
     auto path = pointer + "/" + std::to_string(parent->size());
     lines_.emplace(path, line_);
     parent->push_back(std::move(value));
@@ -146,6 +141,12 @@ class Builder {
 }
 
 }  // namespace
+
+std::string json_pointer_token(const std::string& key) {
+  std::string out;
+  for (const char c : key) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  return out;
+}
 
 JsonText::JsonText(std::string_view text, std::string what, std::string file)
     : what_(std::move(what)), file_(std::move(file)) {

@@ -13,6 +13,9 @@
 
 namespace fq::detail {
 
+/// A key as it stands in a JSON pointer (RFC 6901): ~ is ~0, / is ~1.
+[[nodiscard]] std::string json_pointer_token(const std::string& key);
+
 /// A parsed text that knows the line of each of its values. At most 16 MiB, 64 levels deep; a key that is
 /// given twice is an error, as is anything after the value.
 class JsonText {

@@ -12,12 +12,6 @@ using nlohmann::ordered_json;
 
 namespace {
 
-std::string escaped(const std::string& key) {
-  std::string out;
-  for (const char c : key) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
-  return out;
-}
-
 /// The value as it stands in the text, shortened.
 std::string shown(const ordered_json& value) {
   const auto text = value.is_array() ? "a list" : value.is_object() ? "an object" : value.dump();
@@ -38,8 +32,8 @@ std::string JsonValue::key() const {
 
 void JsonValue::fail_type(std::string_view expected) const {
   const auto name = key();
-  fail(fmt::format("{}{} is not {}", name.empty() ? "" : fmt::format("'{}': ", shortened(name)), shown(*value_),
-                   expected));
+  fail(fmt::format("{}{} is not {}", name.empty() ? "" : fmt::format("'{}': ", shortened(name)),
+                   shown(*value_), expected));
 }
 
 void JsonValue::expect_keys(const std::vector<std::string>& allowed, std::string_view whose) const {
@@ -57,7 +51,7 @@ JsonValue JsonValue::at(const std::string& key) const {
   if (!is_object()) fail_type("an object");
   const auto found = value_->find(key);
   if (found == value_->end()) fail(fmt::format("the key '{}' is missing", key));
-  return {*text_, *found, pointer_ + "/" + escaped(key)};
+  return {*text_, *found, pointer_ + "/" + json_pointer_token(key)};
 }
 
 JsonValue JsonValue::at(std::size_t place) const {

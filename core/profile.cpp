@@ -9,7 +9,7 @@
 namespace fq {
 namespace {
 
-thread_local Profiler* current = nullptr;
+thread_local Profiler* profiler_in_force = nullptr;
 
 /// Microseconds with all three decimals, so that events nest to the nanosecond.
 std::string microseconds(std::int64_t nanoseconds) {
@@ -22,9 +22,11 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
-Profiler* profiler() noexcept { return current; }
-ProfilerScope::ProfilerScope(Profiler& profiler) noexcept : previous_(current) { current = &profiler; }
-ProfilerScope::~ProfilerScope() { current = previous_; }
+Profiler* profiler() noexcept { return profiler_in_force; }
+ProfilerScope::ProfilerScope(Profiler& profiler) noexcept : previous_(profiler_in_force) {
+  profiler_in_force = &profiler;
+}
+ProfilerScope::~ProfilerScope() { profiler_in_force = previous_; }
 
 ProfileStep::ProfileStep() : profiler_(profiler()) {
   if (profiler_ != nullptr) profiler_->begin_step();

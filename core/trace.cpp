@@ -9,26 +9,29 @@
 namespace fq {
 namespace {
 
-thread_local Recorder* current = nullptr;
-thread_local std::string path;
+thread_local Recorder* recorder_in_force = nullptr;
+thread_local std::string path_in_force;
 
 }  // namespace
 
-Recorder* recorder() noexcept { return current; }
-RecordScope::RecordScope(Recorder& recorder) noexcept : previous_(current) { current = &recorder; }
-RecordScope::~RecordScope() { current = previous_; }
-
-PathScope::PathScope(std::string_view name) : previous_(path.size()) {
-  if (name.empty()) return;
-  if (!path.empty()) path += '.';
-  path += name;
+Recorder* recorder() noexcept { return recorder_in_force; }
+RecordScope::RecordScope(Recorder& recorder) noexcept : previous_(recorder_in_force) {
+  recorder_in_force = &recorder;
 }
-PathScope::~PathScope() { path.resize(previous_); }
-const std::string& module_path() noexcept { return path; }
+RecordScope::~RecordScope() { recorder_in_force = previous_; }
+
+PathScope::PathScope(std::string_view name) : previous_(path_in_force.size()) {
+  if (name.empty()) return;
+  if (!path_in_force.empty()) path_in_force += '.';
+  path_in_force += name;
+}
+PathScope::~PathScope() { path_in_force.resize(previous_); }
+const std::string& module_path() noexcept { return path_in_force; }
 
 namespace detail {
-ModulePathScope::ModulePathScope(std::string whole) : previous_(std::exchange(path, std::move(whole))) {}
-ModulePathScope::~ModulePathScope() { path = std::move(previous_); }
+ModulePathScope::ModulePathScope(std::string whole)
+    : previous_(std::exchange(path_in_force, std::move(whole))) {}
+ModulePathScope::~ModulePathScope() { path_in_force = std::move(previous_); }
 }  // namespace detail
 
 const TraceValue& TraceGraph::input(const TraceNode& node, std::size_t i) const {

@@ -14,7 +14,7 @@ namespace fq {
 namespace detail {
 namespace {
 
-thread_local Rerun* current = nullptr;
+thread_local Rerun* rerun_in_force = nullptr;
 
 /// What the second run begins with.
 struct Block {
@@ -85,9 +85,9 @@ std::vector<Tensor> gradients(Block& block, const Tensor& dy) {
 
 }  // namespace
 
-Rerun* rerun() noexcept { return current; }
-RerunScope::RerunScope(Rerun& run) noexcept : previous_(std::exchange(current, &run)) {}
-RerunScope::~RerunScope() { current = previous_; }
+Rerun* rerun() noexcept { return rerun_in_force; }
+RerunScope::RerunScope(Rerun& run) noexcept : previous_(std::exchange(rerun_in_force, &run)) {}
+RerunScope::~RerunScope() { rerun_in_force = previous_; }
 
 }  // namespace detail
 

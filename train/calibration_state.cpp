@@ -61,7 +61,7 @@ std::vector<detail::CalibrationTarget> activations(Module& model) {
   return out;
 }
 
-void check_quantizers(Module& model, const StateDict& state, const std::string& path) {
+void check_calibrated(Module& model, const StateDict& state, const std::string& path) {
   std::set<std::string> known;
   for (const auto& [entry, weight] : activations(model)) {
     const std::string prefix = "quantizers/" + entry.name;
@@ -94,7 +94,7 @@ using Take = std::function<void(TensorQuantizer&, const StateDict&, const std::s
 std::int64_t take_state(Module& model, const StateDict& state, const std::string& path, const Take& take) {
   const std::int64_t samples = samples_of(state, path);
   check_model(model, state, path);
-  check_quantizers(model, state, path);
+  check_calibrated(model, state, path);
   std::vector<TensorQuantizer*> quantizers;
   for (const auto& target : activations(model)) quantizers.push_back(target.entry.quantizer);
   detail::CalibrationUndo undo(quantizers);

@@ -35,9 +35,9 @@ void check_options(const TrainerOptions& o) {
 
 nlohmann::json parsed(const std::string& text) {
   if (text.empty()) return nullptr;
-  auto json = nlohmann::json::parse(text, nullptr, false, true);
-  FQ_CHECK(!json.is_discarded(), kTrain, "the description of the model is not JSON");
-  return json;
+  auto description = nlohmann::json::parse(text, nullptr, false, true);
+  FQ_CHECK(!description.is_discarded(), kTrain, "the description of the model is not JSON");
+  return description;
 }
 
 /// Ranges become parameters before the optimizer asks for them.

@@ -10,7 +10,7 @@
 namespace fq::torchao {
 namespace {
 
-constexpr const char* kWhere = "affine_quantized_minmax_observer";
+constexpr const char* kAffineObserver = "affine_quantized_minmax_observer";
 
 /// The values that f keeps of two tensors of one shape.
 template <class F>
@@ -29,22 +29,22 @@ AffineQuantizedMinMaxObserver::AffineQuantizedMinMaxObserver(MappingType mapping
       target_dtype_(target_dtype),
       granularity_(std::move(granularity)),
       options_(std::move(options)) {
-  (void)Codes::of(target_dtype_, options_.range, kWhere);
+  (void)Codes::of(target_dtype_, options_.range, kAffineObserver);
 }
 
 void AffineQuantizedMinMaxObserver::observe(const Tensor& x) {
-  check_float(x.dtype(), "input", kWhere);
+  check_float(x.dtype(), "input", kAffineObserver);
   if (x.numel() == 0) return;
-  const Reduction r = reduction(x.shape(), get_block_size(x.shape(), granularity_), kWhere);
+  const Reduction r = reduction(x.shape(), get_block_size(x.shape(), granularity_), kAffineObserver);
   const Shape& shape = options_.keepdim ? r.kept : r.result;
-  if (options_.keepdim) check_kept(r, kWhere);
-  const detail::Ranges ranges = detail::block_ranges(x, r.block, kWhere);
+  if (options_.keepdim) check_kept(r, kAffineObserver);
+  const detail::Ranges ranges = detail::block_ranges(x, r.block, kAffineObserver);
   if (!min_.defined()) {
     min_ = Tensor::from(ranges.lower, shape).to(x.dtype());
     max_ = Tensor::from(ranges.upper, shape).to(x.dtype());
     return;
   }
-  FQ_CHECK(min_.shape() == shape && min_.dtype() == x.dtype(), kWhere,
+  FQ_CHECK(min_.shape() == shape && min_.dtype() == x.dtype(), kAffineObserver,
            "ranges are {} {}, before they were {} {}: observe one tensor only", name(x.dtype()),
            to_string(shape), name(min_.dtype()), to_string(min_.shape()));
   min_ = merged(min_, ranges.lower, scalar::at_most<float>);
@@ -52,7 +52,7 @@ void AffineQuantizedMinMaxObserver::observe(const Tensor& x) {
 }
 
 QParams AffineQuantizedMinMaxObserver::calculate_qparams() const {
-  FQ_CHECK(min_.defined(), kWhere, "nothing was observed: call observe() first");
+  FQ_CHECK(min_.defined(), kAffineObserver, "nothing was observed: call observe() first");
   return choose_qparams_affine_with_min_max(min_, max_, mapping_type_, target_dtype_, options_);
 }
 

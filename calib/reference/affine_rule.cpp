@@ -7,7 +7,7 @@
 namespace fq::torch_ref {
 namespace {
 
-constexpr const char* kWhere = "observer";
+constexpr const char* kAffineRule = "observer";
 
 /// Half, rounded down.
 int halved(int v) { return v >= 0 ? v / 2 : (v - 1) / 2; }
@@ -23,19 +23,20 @@ int highest_code(const ObserverOptions& o) {
 }
 
 void check(const ObserverOptions& o) {
-  FQ_CHECK(o.dtype == DType::i8 || o.dtype == DType::u8, kWhere, "codes of {}: use i8 or u8", name(o.dtype));
-  FQ_CHECK(o.eps > 0, kWhere, "eps is {}: it must be positive", o.eps);
+  FQ_CHECK(o.dtype == DType::i8 || o.dtype == DType::u8, kAffineRule, "codes of {}: use i8 or u8",
+           name(o.dtype));
+  FQ_CHECK(o.eps > 0, kAffineRule, "eps is {}: it must be positive", o.eps);
   const bool symmetric =
       o.qscheme == QScheme::per_tensor_symmetric || o.qscheme == QScheme::per_channel_symmetric;
-  FQ_CHECK(!(symmetric && o.reduce_range && o.dtype == DType::u8), kWhere,
+  FQ_CHECK(!(symmetric && o.reduce_range && o.dtype == DType::u8), kAffineRule,
            "a symmetric scheme of u8 has no reduced range: use i8, or an affine scheme");
-  FQ_CHECK(o.quant_min.has_value() == o.quant_max.has_value(), kWhere,
+  FQ_CHECK(o.quant_min.has_value() == o.quant_max.has_value(), kAffineRule,
            "only one of quant_min and quant_max is given: give both");
   if (!o.quant_min) return;
-  FQ_CHECK(*o.quant_min <= 0 && *o.quant_max >= 0 && *o.quant_min < *o.quant_max, kWhere,
+  FQ_CHECK(*o.quant_min <= 0 && *o.quant_max >= 0 && *o.quant_min < *o.quant_max, kAffineRule,
            "quant_min {} to quant_max {} must hold 0 and more", *o.quant_min, *o.quant_max);
-  FQ_CHECK(*o.quant_max - *o.quant_min < 256, kWhere, "quant_min {} to quant_max {} are more than 256 codes",
-           *o.quant_min, *o.quant_max);
+  FQ_CHECK(*o.quant_max - *o.quant_min < 256, kAffineRule,
+           "quant_min {} to quant_max {} are more than 256 codes", *o.quant_min, *o.quant_max);
 }
 
 Tensor vector_of(const std::vector<float>& values, DType dtype) {
@@ -48,7 +49,7 @@ QScheme qscheme(std::string_view name) {
   if (name == "per_tensor_affine") return QScheme::per_tensor_affine;
   if (name == "per_tensor_symmetric") return QScheme::per_tensor_symmetric;
   if (name == "per_channel_affine") return QScheme::per_channel_affine;
-  FQ_CHECK(name == "per_channel_symmetric", kWhere,
+  FQ_CHECK(name == "per_channel_symmetric", kAffineRule,
            "the scheme '{}': use per_tensor_affine, per_tensor_symmetric, per_channel_affine or "
            "per_channel_symmetric",
            name);

@@ -11,14 +11,8 @@
 namespace fq::torch_ref {
 namespace {
 
-constexpr const char* kWhere = "histogram_observer";
+constexpr const char* kHistogramObserver = "histogram_observer";
 constexpr int pieces = 16;
-
-ObserverOptions per_tensor(ObserverOptions options) {
-  FQ_CHECK(options.qscheme == QScheme::per_tensor_affine || options.qscheme == QScheme::per_tensor_symmetric,
-           kWhere, "the scheme is per channel: use per_tensor_affine or per_tensor_symmetric");
-  return options;
-}
 
 /// torch.histc: `lower` and `upper` equal make a range of 2 about them.
 std::vector<float> counted(const std::vector<float>& values, int bins, float lower, float upper) {
@@ -81,12 +75,12 @@ std::vector<float> finite_values(const Tensor& x) {
 }  // namespace
 
 HistogramObserver::HistogramObserver(ObserverOptions options, int bins)
-    : rule_(per_tensor(options)), bins_(bins) {
-  FQ_CHECK(bins >= 2, kWhere, "{} bins: use 2 or more", bins);
+    : rule_(check_per_tensor(options, kHistogramObserver)), bins_(bins) {
+  FQ_CHECK(bins >= 2, kHistogramObserver, "{} bins: use 2 or more", bins);
 }
 
 void HistogramObserver::observe(const Tensor& x) {
-  FQ_CHECK(is_floating(x.dtype()), kWhere, "the input is {}: give a float type", name(x.dtype()));
+  FQ_CHECK(is_floating(x.dtype()), kHistogramObserver, "the input is {}: give a float type", name(x.dtype()));
   const std::vector<float> values = finite_values(x);
   if (values.empty()) return;
   const auto [least, most] = std::ranges::minmax(values);
@@ -105,7 +99,7 @@ void HistogramObserver::observe(const Tensor& x) {
 }
 
 QParams HistogramObserver::calculate_qparams() const {
-  FQ_CHECK(!histogram_.empty(), kWhere, "nothing was observed: call observe() first");
+  FQ_CHECK(!histogram_.empty(), kHistogramObserver, "nothing was observed: call observe() first");
   const auto [first, last] = best_bins({histogram_, min_, max_});
   const float width = (max_ - min_) / static_cast<float>(bins_);
   return rule_.choose(Tensor::from({min_ + width * static_cast<float>(first)}),

@@ -9,13 +9,7 @@
 namespace fq::torch_ref {
 namespace {
 
-constexpr const char* kWhere = "observer";
-
-ObserverOptions per_tensor(ObserverOptions options) {
-  FQ_CHECK(options.qscheme == QScheme::per_tensor_affine || options.qscheme == QScheme::per_tensor_symmetric,
-           kWhere, "the scheme is per channel: use an observer per channel");
-  return options;
-}
+constexpr const char* kObserver = "observer";
 
 /// running[i] = f(running[i], next[i]).
 template <class F>
@@ -26,26 +20,32 @@ void update(Tensor& running, const std::vector<float>& next, F f) {
 
 }  // namespace
 
+ObserverOptions check_per_tensor(ObserverOptions options, const char* function) {
+  FQ_CHECK(options.qscheme == QScheme::per_tensor_affine || options.qscheme == QScheme::per_tensor_symmetric,
+           function, "the scheme is per channel: use per_tensor_affine or per_tensor_symmetric");
+  return options;
+}
+
 RangeObserver::RangeObserver(ObserverOptions options, std::optional<int> ch_axis,
                              std::optional<double> averaging_constant)
     : rule_(options), ch_axis_(ch_axis), averaging_constant_(averaging_constant) {}
 
 void RangeObserver::observe(const Tensor& x) {
-  FQ_CHECK(is_floating(x.dtype()), kWhere, "the input is {}: give a float type", name(x.dtype()));
+  FQ_CHECK(is_floating(x.dtype()), kObserver, "the input is {}: give a float type", name(x.dtype()));
   Shape block = x.shape(), result;
   if (ch_axis_) {
-    const auto axis = static_cast<std::size_t>(normalize_axis(*ch_axis_, x.rank(), kWhere));
+    const auto axis = static_cast<std::size_t>(normalize_axis(*ch_axis_, x.rank(), kObserver));
     result = {block[axis]};
     block[axis] = 1;
   }
   if (x.numel() == 0) return;
-  const detail::Ranges ranges = detail::block_ranges(x, block, kWhere);
+  const detail::Ranges ranges = detail::block_ranges(x, block, kObserver);
   if (!min_.defined()) {
     min_ = Tensor::from(ranges.lower, result);
     max_ = Tensor::from(ranges.upper, result);
     return;
   }
-  FQ_CHECK(min_.shape() == result, kWhere,
+  FQ_CHECK(min_.shape() == result, kObserver,
            "there are {} channels, before there were {}: observe one tensor only", to_string(result),
            to_string(min_.shape()));
   if (averaging_constant_) {
@@ -61,14 +61,15 @@ void RangeObserver::observe(const Tensor& x) {
 }
 
 QParams RangeObserver::calculate_qparams() const {
-  FQ_CHECK(min_.defined(), kWhere, "nothing was observed: call observe() first");
+  FQ_CHECK(min_.defined(), kObserver, "nothing was observed: call observe() first");
   return rule_.choose(min_, max_);
 }
 
-MinMaxObserver::MinMaxObserver(ObserverOptions options) : RangeObserver(per_tensor(options), {}, {}) {}
+MinMaxObserver::MinMaxObserver(ObserverOptions options)
+    : RangeObserver(check_per_tensor(options, kObserver), {}, {}) {}
 
 MovingAverageMinMaxObserver::MovingAverageMinMaxObserver(double averaging_constant, ObserverOptions options)
-    : RangeObserver(per_tensor(options), {}, averaging_constant) {}
+    : RangeObserver(check_per_tensor(options, kObserver), {}, averaging_constant) {}
 
 PerChannelMinMaxObserver::PerChannelMinMaxObserver(int ch_axis, ObserverOptions options)
     : RangeObserver(options, ch_axis, {}) {}

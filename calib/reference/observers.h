@@ -37,6 +37,9 @@ struct ObserverOptions {
   double eps = 0x1p-23;               ///< the least scale
 };
 
+/// The options as they are. Throws ArgumentError, naming `function`, for a scheme per channel.
+[[nodiscard]] ObserverOptions check_per_tensor(ObserverOptions options, const char* function);
+
 /// The range of codes, and scales and zero points from ranges of values.
 class AffineRule {
  public:

@@ -5,12 +5,13 @@
 namespace fq {
 namespace {
 
-thread_local BackwardType current = BackwardType::bf16;
+thread_local BackwardType backward_in_force = BackwardType::bf16;
 
 }  // namespace
 
-BackwardType backward_type() noexcept { return current; }
-BackwardScope::BackwardScope(BackwardType type) noexcept : previous_(std::exchange(current, type)) {}
-BackwardScope::~BackwardScope() { current = previous_; }
+BackwardType backward_type() noexcept { return backward_in_force; }
+BackwardScope::BackwardScope(BackwardType type) noexcept
+    : previous_(std::exchange(backward_in_force, type)) {}
+BackwardScope::~BackwardScope() { backward_in_force = previous_; }
 
 }  // namespace fq

@@ -11,7 +11,7 @@ using detail::BatchStatistics;
 using detail::NormRows;
 using detail::values_or;
 
-constexpr std::string_view op = "batch_norm";
+constexpr std::string_view kBatchNorm = "batch_norm";
 
 /// Back to x's own shape; 4-D stays channels_last.
 Tensor outer_shape(const Tensor& y, const Shape& shape) {
@@ -23,7 +23,7 @@ Tensor to_tensor(const cpu::PerChannel& values, DType dtype) {
 }
 
 void check_channels(const Tensor& tensor, std::int64_t channels, std::string_view what) {
-  FQ_CHECK(!tensor.defined() || tensor.shape() == Shape{channels}, op,
+  FQ_CHECK(!tensor.defined() || tensor.shape() == Shape{channels}, kBatchNorm,
            "{} is {}, the input has {} channels: give [{}]", what, to_string(tensor.shape()), channels,
            channels);
 }
@@ -91,26 +91,26 @@ struct Inputs {
 Inputs read(const Variable& x) {
   if (const ProductSums* sums = detail::normalizable_sums(x))
     return {x, sums, Tensor::empty({0}, DType::f32, x.device()), {}, {}, {}, {}};
-  auto floats = detail::floats(x, op);
+  auto floats = detail::floats(x, kBatchNorm);
   return {floats.variable, nullptr, floats.tensor, {}, {}, {}, {}};
 }
 
 Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, const Tensor& mean,
                const Tensor& variance, bool training) {
-  FQ_CHECK(x.defined(), op, "the input is undefined");
+  FQ_CHECK(x.defined(), kBatchNorm, "the input is undefined");
   const Shape shape = x.shape();
-  FQ_CHECK(shape.size() >= 2 && shape.size() <= 4, op,
+  FQ_CHECK(shape.size() >= 2 && shape.size() <= 4, kBatchNorm,
            "the input is {}: give [N, C], [N, C, L] or [N, C, H, W]", to_string(shape));
   Inputs in = read(x);
-  if (gamma.defined()) in.gamma = detail::floats_like(gamma, in.floats, op);
-  if (beta.defined()) in.beta = detail::floats_like(beta, in.floats, op);
+  if (gamma.defined()) in.gamma = detail::floats_like(gamma, in.floats, kBatchNorm);
+  if (beta.defined()) in.beta = detail::floats_like(beta, in.floats, kBatchNorm);
   check_channels(in.gamma.tensor, shape[1], "gamma");
   check_channels(in.beta.tensor, shape[1], "beta");
   check_channels(mean, shape[1], "the running mean");
   check_channels(variance, shape[1], "the running variance");
   in.mean = mean;
   in.variance = variance;
-  FQ_CHECK(training || (mean.defined() && variance.defined()), op,
+  FQ_CHECK(training || (mean.defined() && variance.defined()), kBatchNorm,
            "evaluation needs the running mean and variance: give both, or training = true");
   return in;
 }
@@ -145,7 +145,8 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
     return Attributes{{"training", training}, {"momentum", momentum}, {"eps", eps}};
   });
   if (!in.x.device().is_cpu())
-    return detail::record(op, on_meta(in), in.variables(), backward_on_meta(in), std::move(attributes));
+    return detail::record(kBatchNorm, on_meta(in), in.variables(), backward_on_meta(in),
+                          std::move(attributes));
   const NormRows rows = in.rows();
   const BatchStatistics s = BatchStatistics::of(rows, running_mean, running_var, training, momentum, eps);
   const auto backward = [saved = detail::Saved(rows.values), rows_with = NormRows{{}, rows.bias, rows.scale},
@@ -157,7 +158,7 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
     out[0] = outer_shape(out[0], shape);
     return out;
   };
-  return detail::record(op, value_of(in, rows, s), in.variables(), backward, std::move(attributes));
+  return detail::record(kBatchNorm, value_of(in, rows, s), in.variables(), backward, std::move(attributes));
 }
 
 }  // namespace fq::ops

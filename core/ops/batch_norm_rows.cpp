@@ -8,11 +8,11 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::string_view op = "batch_norm";
+constexpr std::string_view kBatchNormRows = "batch_norm";
 
 void update(Tensor& running, const cpu::PerChannel& batch, double factor, double momentum) {
   if (!running.defined()) return;
-  visit_float(running.dtype(), op, [&]<class T>(T) {
+  visit_float(running.dtype(), kBatchNormRows, [&]<class T>(T) {
     T* values = running.mutable_data<T>();
     for (std::size_t c = 0; c < batch.size(); ++c)
       values[c] =
@@ -71,7 +71,7 @@ BatchStatistics BatchStatistics::of(const NormRows& x, Tensor& mean, Tensor& var
   BatchStatistics out{{}, {}, training};
   cpu::Moments m;
   if (training) {
-    FQ_CHECK(rows != 1, op, "training on {} has one value a channel: give a larger batch",
+    FQ_CHECK(rows != 1, kBatchNormRows, "training on {} has one value a channel: give a larger batch",
              to_string(x.values.shape()));
     m = x.moments();
     if (rows > 1) {

@@ -7,7 +7,7 @@
 namespace fq::ops {
 namespace {
 
-constexpr std::string_view op = "concat";
+constexpr std::string_view kConcat = "concat";
 
 /// Sizes along the axis; throws when the parts differ elsewhere.
 std::vector<std::int64_t> sizes_along(const std::vector<Variable>& parts, int axis) {
@@ -15,12 +15,12 @@ std::vector<std::int64_t> sizes_along(const std::vector<Variable>& parts, int ax
   std::vector<std::int64_t> sizes;
   for (const auto& part : parts) {
     Shape shape = part.shape();
-    FQ_CHECK(shape.size() == first.size(), op, "{} and {} have different ranks", to_string(first),
+    FQ_CHECK(shape.size() == first.size(), kConcat, "{} and {} have different ranks", to_string(first),
              to_string(shape));
     auto& size = shape[static_cast<std::size_t>(axis)];
     sizes.push_back(size);
     size = first[static_cast<std::size_t>(axis)];
-    FQ_CHECK(shape == first, op, "{} and {} differ on an axis other than {}", to_string(part.shape()),
+    FQ_CHECK(shape == first, kConcat, "{} and {} differ on an axis other than {}", to_string(part.shape()),
              to_string(first), axis);
   }
   return sizes;
@@ -71,23 +71,25 @@ Accumulator joined_sums(const std::vector<Variable>& parts, int axis) {
 }  // namespace
 
 Variable concat(const std::vector<Variable>& parts, int axis) {
-  FQ_CHECK(!parts.empty() && std::ranges::all_of(parts, &Variable::defined), op,
+  FQ_CHECK(!parts.empty() && std::ranges::all_of(parts, &Variable::defined), kConcat,
            "{} inputs are given: give one or more, all defined", parts.size());
-  const int at = normalize_axis(axis, parts[0].rank(), op);
+  const int at = normalize_axis(axis, parts[0].rank(), kConcat);
   auto backward = split(sizes_along(parts, at), at);
   auto attributes = detail::traced([&] { return Attributes{{"axis", std::int64_t{at}}}; });
   if (same_relu(parts))
-    return detail::record(op, joined_sums(parts, at), parts, std::move(backward), std::move(attributes));
+    return detail::record(kConcat, joined_sums(parts, at), parts, std::move(backward), std::move(attributes));
   if (joinable(parts))
-    return detail::record(op, joined_codes(parts, at), parts, std::move(backward), std::move(attributes));
+    return detail::record(kConcat, joined_codes(parts, at), parts, std::move(backward),
+                          std::move(attributes));
   std::vector<Variable> inputs;
   std::vector<Tensor> tensors;
   for (const auto& part : parts) {
-    auto floats = tensors.empty() ? detail::floats(part, op) : detail::floats_like(part, tensors[0], op);
+    auto floats =
+        tensors.empty() ? detail::floats(part, kConcat) : detail::floats_like(part, tensors[0], kConcat);
     inputs.push_back(floats.variable);
     tensors.push_back(floats.tensor);
   }
-  return detail::record(op, detail::join(tensors, at), std::move(inputs), std::move(backward),
+  return detail::record(kConcat, detail::join(tensors, at), std::move(inputs), std::move(backward),
                         std::move(attributes));
 }
 

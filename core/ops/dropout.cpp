@@ -10,7 +10,7 @@
 namespace fq::ops {
 namespace {
 
-constexpr std::string_view op = "dropout";
+constexpr std::string_view kDropout = "dropout";
 
 /// u8, 1 where an element is kept, in `layout`. Blocks of four elements share a counter; bits of a block's
 /// number past 32 go above the count of operators, which stays below 2^24.
@@ -37,7 +37,7 @@ Tensor kept(const Tensor& x, const Tensor& mask, double scale) {
   Tensor y = detail::empty_like(x);
   if (!detail::computes(y)) return y;
   const auto* keep = mask.data<std::uint8_t>(mask.layout());
-  detail::visit_float(x.dtype(), op, [&]<class T>(T) {
+  detail::visit_float(x.dtype(), kDropout, [&]<class T>(T) {
     const T* in = x.data<T>(x.layout());
     T* out = y.mutable_data<T>(y.layout());
     const T by = static_cast<T>(scale);
@@ -50,17 +50,17 @@ Tensor kept(const Tensor& x, const Tensor& mask, double scale) {
 }  // namespace
 
 Variable dropout(const Variable& input, double p, bool training) {
-  FQ_CHECK(p >= 0 && p <= 1, op, "p is {}: use 0 to 1", p);
-  FQ_CHECK(input.defined(), op, "the input is undefined");
+  FQ_CHECK(p >= 0 && p <= 1, kDropout, "p is {}: use 0 to 1", p);
+  FQ_CHECK(input.defined(), kDropout, "the input is undefined");
   if (!training || p == 0) return input;
-  const auto x = detail::floats(input, op);
+  const auto x = detail::floats(input, kDropout);
   const double scale = p < 1 ? 1.0 / (1.0 - p) : 0.0;
   const Tensor mask = keep_mask(x.tensor, p, random_stream());
   if (detail::computes(x.tensor)) ++random_stream().op;
   const auto backward = [mask, scale](const Tensor& dy) {
     return std::vector<Tensor>{kept(dy, mask, scale)};
   };
-  return detail::record(op, kept(x.tensor, mask, scale), {x.variable}, backward, detail::traced([&] {
+  return detail::record(kDropout, kept(x.tensor, mask, scale), {x.variable}, backward, detail::traced([&] {
                           return Attributes{{"p", p}};
                         }));
 }

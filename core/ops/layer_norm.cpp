@@ -6,13 +6,13 @@
 namespace fq::ops {
 namespace {
 
-constexpr std::string_view op = "layer_norm";
+constexpr std::string_view kLayerNorm = "layer_norm";
 
 /// A parameter of the shape of the normalized axes; undefined ones stay so.
 detail::Floats parameter(const Variable& p, const Tensor& x, const Shape& shape, std::string_view what) {
   if (!p.defined()) return {};
-  auto out = detail::floats_like(p, x, op);
-  FQ_CHECK(out.tensor.shape() == shape, op, "{} is {}, the normalized axes are {}", what,
+  auto out = detail::floats_like(p, x, kLayerNorm);
+  FQ_CHECK(out.tensor.shape() == shape, kLayerNorm, "{} is {}, the normalized axes are {}", what,
            to_string(out.tensor.shape()), to_string(shape));
   return out;
 }
@@ -21,10 +21,10 @@ detail::Floats parameter(const Variable& p, const Tensor& x, const Shape& shape,
 
 Variable layer_norm(const Variable& input, const Variable& gamma, const Variable& beta, int axes,
                     double eps) {
-  const auto x = detail::floats(input, op);
+  const auto x = detail::floats(input, kLayerNorm);
   const Shape shape = x.tensor.shape();
-  FQ_CHECK(axes >= 1 && axes <= x.tensor.rank(), op, "{} axes of {} cannot be normalized: use 1 to {}", axes,
-           to_string(shape), x.tensor.rank());
+  FQ_CHECK(axes >= 1 && axes <= x.tensor.rank(), kLayerNorm,
+           "{} axes of {} cannot be normalized: use 1 to {}", axes, to_string(shape), x.tensor.rank());
   const Shape normalized(shape.end() - axes, shape.end());
   const auto g = parameter(gamma, x.tensor, normalized, "gamma"),
              b = parameter(beta, x.tensor, normalized, "beta");
@@ -41,7 +41,7 @@ Variable layer_norm(const Variable& input, const Variable& gamma, const Variable
       cpu::layer_norm_backward(dy, saved.get(), saved_gamma.get(), mean, inverse, dx, dgamma, dbeta);
     return std::vector<Tensor>{dx, dgamma.to(dx.dtype()), dbeta.to(dx.dtype())};
   };
-  return detail::record(op, y, {x.variable, g.variable, b.variable}, backward, detail::traced([&] {
+  return detail::record(kLayerNorm, y, {x.variable, g.variable, b.variable}, backward, detail::traced([&] {
                           return Attributes{{"axes", std::int64_t{axes}}, {"eps", eps}};
                         }));
 }

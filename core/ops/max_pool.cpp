@@ -4,7 +4,7 @@
 namespace fq::ops {
 namespace {
 
-constexpr std::string_view op = "max_pool2d";
+constexpr std::string_view kMaxPool = "max_pool2d";
 
 struct Pooled {
   Tensor values, argmax;
@@ -84,29 +84,30 @@ bool pool_sums(Accumulator& x, const cpu::PoolSizes& sizes, bool with_argmax, st
 }
 
 Variable pool_floats(const Variable& input, const cpu::PoolSizes& sizes, Attributes attributes) {
-  const auto x = detail::floats(input, op);
+  const auto x = detail::floats(input, kMaxPool);
   auto pooled = pool(x.tensor, sizes, detail::needs_grad({x.variable}));
-  return detail::record(op, pooled.values, {x.variable}, route(pooled.argmax, sizes), std::move(attributes));
+  return detail::record(kMaxPool, pooled.values, {x.variable}, route(pooled.argmax, sizes),
+                        std::move(attributes));
 }
 
 }  // namespace
 
 Variable max_pool2d(const Variable& x, const Pool2d& options) {
-  FQ_CHECK(x.defined(), op, "the input is undefined");
-  const auto sizes = detail::pool_sizes(x.shape(), options, op);
+  FQ_CHECK(x.defined(), kMaxPool, "the input is undefined");
+  const auto sizes = detail::pool_sizes(x.shape(), options, kMaxPool);
   auto attributes = detail::traced([&] { return detail::pool_attributes(sizes); });
   const bool grad = detail::needs_grad({x});
   if (const auto* codes = x.quantized(); codes != nullptr && detail::is_movable(*codes)) {
     auto pooled = pool_codes(codes->codes, sizes, grad);
-    return detail::record(op, detail::with_codes(*codes, pooled.values), {x}, route(pooled.argmax, sizes),
-                          std::move(attributes));
+    return detail::record(kMaxPool, detail::with_codes(*codes, pooled.values), {x},
+                          route(pooled.argmax, sizes), std::move(attributes));
   }
   if (x.accumulator() != nullptr) {
     Accumulator pooled = *x.accumulator();
     std::vector<Tensor> argmax;
     if (pool_sums(pooled, sizes, grad, argmax)) {
       const Tensor places = argmax.size() == 1 ? argmax[0] : grad ? detail::join(argmax, 1) : Tensor();
-      return detail::record(op, std::move(pooled), {x}, route(places, sizes), std::move(attributes));
+      return detail::record(kMaxPool, std::move(pooled), {x}, route(places, sizes), std::move(attributes));
     }
   }
   return pool_floats(x, sizes, std::move(attributes));

@@ -5,7 +5,7 @@
 namespace fq::ops {
 namespace {
 
-constexpr std::string_view op = "transpose";
+constexpr std::string_view kTranspose = "transpose";
 
 Tensor permuted(const Tensor& x, const std::vector<int>& axes) {
   Shape shape;
@@ -17,13 +17,13 @@ Tensor permuted(const Tensor& x, const std::vector<int>& axes) {
 
 /// The permutation with every axis from the front. Throws when it is none.
 std::vector<int> checked(const std::vector<int>& axes, int rank) {
-  FQ_CHECK(static_cast<int>(axes.size()) == rank, op, "{} axes are given, the input has {}: name each once",
-           axes.size(), rank);
+  FQ_CHECK(static_cast<int>(axes.size()) == rank, kTranspose,
+           "{} axes are given, the input has {}: name each once", axes.size(), rank);
   std::vector<int> out;
   std::vector<bool> seen(axes.size(), false);
   for (const int axis : axes) {
-    const int at = normalize_axis(axis, rank, op);
-    FQ_CHECK(!seen[static_cast<std::size_t>(at)], op, "axis {} is named twice: name each once", axis);
+    const int at = normalize_axis(axis, rank, kTranspose);
+    FQ_CHECK(!seen[static_cast<std::size_t>(at)], kTranspose, "axis {} is named twice: name each once", axis);
     seen[static_cast<std::size_t>(at)] = true;
     out.push_back(at);
   }
@@ -39,7 +39,7 @@ std::vector<int> inverse(const std::vector<int>& axes) {
 }  // namespace
 
 Variable transpose(const Variable& x, const std::vector<int>& axes) {
-  FQ_CHECK(x.defined(), op, "the input is undefined");
+  FQ_CHECK(x.defined(), kTranspose, "the input is undefined");
   const auto order = checked(axes, x.rank());
   auto attributes = detail::traced([&] {
     return Attributes{{"axes", std::vector<std::int64_t>(order.begin(), order.end())}};
@@ -48,10 +48,10 @@ Variable transpose(const Variable& x, const std::vector<int>& axes) {
     return std::vector<Tensor>{permuted(dy, back)};
   };
   if (const auto* codes = x.quantized(); codes != nullptr && detail::is_movable(*codes))
-    return detail::record(op, detail::with_codes(*codes, permuted(codes->codes, order)), {x}, backward,
-                          std::move(attributes));
-  const auto floats = detail::floats(x, op);
-  return detail::record(op, permuted(floats.tensor, order), {floats.variable}, backward,
+    return detail::record(kTranspose, detail::with_codes(*codes, permuted(codes->codes, order)), {x},
+                          backward, std::move(attributes));
+  const auto floats = detail::floats(x, kTranspose);
+  return detail::record(kTranspose, permuted(floats.tensor, order), {floats.variable}, backward,
                         std::move(attributes));
 }
 

@@ -1,5 +1,6 @@
 #include "fakequant/core/reference/clipped.h"
 
+#include "fakequant/core/check.h"
 #include "fakequant/core/cpu/channels.h"
 #include "fakequant/core/formulas.h"
 #include "fakequant/core/reference/broadcast.h"
@@ -7,6 +8,12 @@
 #include "fakequant/core/tape.h"
 
 namespace fq::detail {
+
+void check_floats(const Tensor& x, const char* function) {
+  FQ_CHECK(x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64, function,
+           "the input is {}: give f32, f16 or bf16", x.describe());
+}
+
 Shape broadcast_block(const Shape& x, const Shape& other, const char* function) {
   check_broadcast(x, other, function);
   Shape block = x;

@@ -14,6 +14,9 @@
 
 namespace fq::detail {
 
+/// Throws ArgumentError unless x is f32, f16 or bf16.
+void check_floats(const Tensor& x, const char* function);
+
 /// How many elements along each axis of `x` share an element of `other`, which broadcasts against it by
 /// NumPy's rule. Throws ArgumentError when it does not.
 [[nodiscard]] Shape broadcast_block(const Shape& x, const Shape& other, const char* function);
@@ -58,6 +61,11 @@ Tensor mask_where(const Tensor& x, const Shape& block, F&& predicate) {
 
 /// u1, row-major: |x| <= amax (f32, broadcast against x), as compared_with says. A NaN is never within.
 [[nodiscard]] Tensor within_amax(const Tensor& x, const Tensor& amax, const char* function);
+
+/// What a quantizing function gives; the mask only where it was asked for.
+struct Masked {
+  Tensor y, mask;
+};
 
 /// What a function that quantizes tells whoever traces: its range, an input beside x, and its arguments.
 struct TracedRange {

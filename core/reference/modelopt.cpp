@@ -25,10 +25,6 @@ struct Shifted {
   [[nodiscard]] bool is_meta() const { return values.device().is_meta(); }
 };
 
-struct Result {
-  Tensor y, mask;  // the mask only where it was asked for
-};
-
 DType promoted(const Tensor& x, const Tensor& bias) {
   if (!bias.defined() || bias.rank() == 0 || bias.dtype() == x.dtype()) return x.dtype();
   return x.dtype() == DType::f64 || bias.dtype() == DType::f64 ? DType::f64 : DType::f32;
@@ -62,14 +58,14 @@ Tensor finish(const Tensor& y, const Shifted& x, const Tensor& bias, const char*
   return against(rounded, bias.to(DType::f32), function, scalar::add_).to(x.dtype).to(x.layout);
 }
 
-Result allocated(const Shifted& x, bool masked) {
+detail::Masked allocated(const Shifted& x, bool masked) {
   const Tensor& v = x.values;
-  Result out{Tensor::empty(v.shape(), v.dtype(), v.device(), v.layout()), {}};
+  detail::Masked out{Tensor::empty(v.shape(), v.dtype(), v.device(), v.layout()), {}};
   if (masked) out.mask = Tensor::empty(v.shape(), DType::u1, v.device(), v.layout());
   return out;
 }
 
-Tensor* mask_of(Result& out) { return out.mask.defined() ? &out.mask : nullptr; }
+Tensor* mask_of(detail::Masked& out) { return out.mask.defined() ? &out.mask : nullptr; }
 
 template <class T>
 bool refused_by_unsigned(const Tensor& x) {
@@ -97,8 +93,8 @@ IntFormat integer_format(int num_bits, bool is_unsigned, bool narrow_range) {
   return Format(IntFormat{num_bits, is_unsigned, narrow_range}).integer();
 }
 
-Result integer_quant(const Tensor& input, const Amax& range, const Tensor& bias, const IntFormat& format,
-                     bool masked) {
+detail::Masked integer_quant(const Tensor& input, const Amax& range, const Tensor& bias,
+                             const IntFormat& format, bool masked) {
   FQ_CHECK(range.defined(), kInteger, "amax is missing: give a number, a list or a tensor");
   const auto ranges = range.values();
   const auto negative = std::ranges::find_if(ranges, [](float a) { return a < 0; });
@@ -107,7 +103,7 @@ Result integer_quant(const Tensor& input, const Amax& range, const Tensor& bias,
   (void)detail::broadcast_block(input.shape(), range.shape(), kInteger);
   if (format.is_unsigned) check_unsigned(x);
   const Tensor amax = range.tensor();
-  Result out = allocated(x, masked);
+  detail::Masked out = allocated(x, masked);
   if (!x.is_meta())
     cpu::fake_quant_integer(x.values, amax, detail::compared_with(x.dtype, amax), format, out.y,
                             mask_of(out));
@@ -115,11 +111,11 @@ Result integer_quant(const Tensor& input, const Amax& range, const Tensor& bias,
   return out;
 }
 
-Result float_quant(const Tensor& input, const Amax& range, const Tensor& bias, bool masked) {
+detail::Masked float_quant(const Tensor& input, const Amax& range, const Tensor& bias, bool masked) {
   const Shifted x = shift(input, bias, kFloat);
   if (range.defined()) (void)detail::broadcast_block(input.shape(), range.shape(), kFloat);
   const Tensor amax = range.tensor();
-  Result out = allocated(x, masked && range.defined());
+  detail::Masked out = allocated(x, masked && range.defined());
   if (!x.is_meta()) {
     const Tensor bound = amax.defined() ? detail::compared_with(x.dtype, amax) : Tensor();
     cpu::fake_quant_e4m3(x.values, amax, bound, out.y, mask_of(out));
@@ -128,15 +124,16 @@ Result float_quant(const Tensor& input, const Amax& range, const Tensor& bias, b
   return out;
 }
 
-Result int_cast(const Tensor& input, const IntFormat& format, bool masked) {
+detail::Masked int_cast(const Tensor& input, const IntFormat& format, bool masked) {
   const Shifted x = shift(input, {}, kCast);
-  Result out = allocated(x, masked);
+  detail::Masked out = allocated(x, masked);
   if (!x.is_meta()) cpu::round_to_integers(x.values, format, out.y, mask_of(out));
   out.y = finish(out.y, x, {}, kCast);
   return out;
 }
 
-Variable recorded(std::string_view op, const Variable& x, Result result, detail::TracedRange range = {}) {
+Variable recorded(std::string_view op, const Variable& x, detail::Masked result,
+                  detail::TracedRange range = {}) {
   return detail::record_clipped(op, x, std::move(result.y), std::move(result.mask), std::move(range));
 }
 

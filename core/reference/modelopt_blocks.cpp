@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kScales = "compute_fp4_scales";
 constexpr const char* kStatic = "static_blockwise_fp4_fake_quant";
-constexpr const char* kCast = "fp4_cast_ste";
+constexpr const char* kFp4Cast = "fp4_cast_ste";
 
 bool is_narrow_float(DType dtype) { return is_floating(dtype) && dtype != DType::f64; }
 
@@ -52,11 +52,8 @@ Tensor blocks_of(const Tensor& x, const Amax& amax) {
 }
 
 /// y and, where asked for, the mask in the shape of x.
-struct Result {
-  Tensor y, mask;
-};
-
-Result quantized(const Tensor& x, const Amax& amax, const Tensor& scales, DType out_dtype, bool masked) {
+detail::Masked quantized(const Tensor& x, const Amax& amax, const Tensor& scales, DType out_dtype,
+                         bool masked) {
   const Tensor rows = blocks_of(x, amax);
   const Tensor in = rows.dtype() == out_dtype ? rows : rows.to(DType::f32);
   Tensor y = Tensor::empty(in.shape(), in.dtype(), x.device());
@@ -68,9 +65,9 @@ Result quantized(const Tensor& x, const Amax& amax, const Tensor& scales, DType 
   return {y.to(out_dtype).reshape(x.shape()).to(x.layout()), mask};
 }
 
-Result cast(const Tensor& x, DType out_dtype, bool masked) {
+detail::Masked cast(const Tensor& x, DType out_dtype, bool masked) {
   const Tensor in = x.dtype() == out_dtype ? x : x.to(DType::f32);
-  Result out{Tensor::empty(x.shape(), in.dtype(), x.device(), x.layout()), {}};
+  detail::Masked out{Tensor::empty(x.shape(), in.dtype(), x.device(), x.layout()), {}};
   if (masked) out.mask = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
   if (!x.device().is_meta())
     cpu::fake_quant_fp4(in, Tensor::scalar(1), Tensor::scalar(6), out.y, masked ? &out.mask : nullptr);
@@ -111,18 +108,19 @@ Variable static_blockwise_fp4_fake_quant(const Variable& x, const Amax& amax, co
   const Tensor scales =
       compute_fp4_scales(amax, global_amax, quantize_block_scales, fp8_max_for_normalization);
   const bool masked = detail::needs_grad({v}) && !pass_through_bwd;
-  Result out = quantized(v.tensor(), amax, scales, dtype, masked);
+  detail::Masked out = quantized(v.tensor(), amax, scales, dtype, masked);
   return detail::record_clipped(kStatic, v, std::move(out.y), std::move(out.mask));
 }
 
 Tensor fp4_cast_ste(const Tensor& x, std::optional<DType> out_dtype) {
-  return cast(x, output_type(x, out_dtype, kCast), false).y;
+  return cast(x, output_type(x, out_dtype, kFp4Cast), false).y;
 }
 
 Variable fp4_cast_ste(const Variable& x, std::optional<DType> out_dtype) {
   const Variable v = x.as_float();
-  Result out = cast(v.tensor(), output_type(v.tensor(), out_dtype, kCast), detail::needs_grad({v}));
-  return detail::record_clipped(kCast, v, std::move(out.y), std::move(out.mask));
+  detail::Masked out =
+      cast(v.tensor(), output_type(v.tensor(), out_dtype, kFp4Cast), detail::needs_grad({v}));
+  return detail::record_clipped(kFp4Cast, v, std::move(out.y), std::move(out.mask));
 }
 
 }  // namespace fq::modelopt

@@ -9,14 +9,14 @@ namespace fq::modelopt {
 namespace {
 
 using nlohmann::json;
-constexpr const char* kWhere = "quantizer_attribute_config";
+constexpr const char* kAttributeConfig = "quantizer_attribute_config";
 
 /// "e4m3" is [4, 3]; anything else stays.
 json bits(const json& value) {
   if (!value.is_string()) return value;
   const auto text = value.get<std::string>();
   const auto digit = [&](std::size_t i) { return text[i] >= '0' && text[i] <= '9'; };
-  FQ_CHECK(text.size() == 4 && text[0] == 'e' && digit(1) && text[2] == 'm' && digit(3), kWhere,
+  FQ_CHECK(text.size() == 4 && text[0] == 'e' && digit(1) && text[2] == 'm' && digit(3), kAttributeConfig,
            "the format '{}' is unknown: use a number of bits, [exponent, mantissa] or a name as e4m3", text);
   return {text[1] - '0', text[3] - '0'};
 }
@@ -26,21 +26,21 @@ json blocks(const json& value) {
   json out = value;
   if (out.contains("scale_bits")) out["scale_bits"] = bits(out["scale_bits"]);
   if (out.contains("type") && out["type"].is_null()) out.erase("type");
-  FQ_CHECK(!out.contains("four_over_six") || out["four_over_six"] == false, kWhere,
+  FQ_CHECK(!out.contains("four_over_six") || out["four_over_six"] == false, kAttributeConfig,
            "block_sizes with four_over_six are not available: leave it out");
   out.erase("four_over_six");
   return out;
 }
 
 bool is_dynamic(const json& value) {
-  FQ_CHECK(value == "static" || value == "dynamic", kWhere, "type is {}: use \"static\" or \"dynamic\"",
-           value.dump());
+  FQ_CHECK(value == "static" || value == "dynamic", kAttributeConfig,
+           "type is {}: use \"static\" or \"dynamic\"", value.dump());
   return value == "dynamic";
 }
 
 void refuse_unless_default(const std::string& key, const json& value) {
   const bool is_default = value.is_null() || value == false || (value.is_object() && value.empty());
-  FQ_CHECK(is_default, kWhere, "'{}' is {}: it is not available, leave it out", key, value.dump());
+  FQ_CHECK(is_default, kAttributeConfig, "'{}' is {}: it is not available, leave it out", key, value.dump());
 }
 
 bool is_one_of(const std::string& key, std::initializer_list<std::string_view> names) {
@@ -69,7 +69,7 @@ void translate(const std::string& key, const json& value, json& out) {
 }  // namespace
 
 json descriptor_fields(const json& fields) {
-  FQ_CHECK(fields.is_object(), kWhere, "the fields are {}: give an object", fields.dump());
+  FQ_CHECK(fields.is_object(), kAttributeConfig, "the fields are {}: give an object", fields.dump());
   json out = json::object();
   for (const auto& [key, value] : fields.items()) translate(key, value, out);
   return out;
@@ -77,13 +77,13 @@ json descriptor_fields(const json& fields) {
 
 QuantDescriptor quantizer_attribute_config(const json& fields) {
   json all = descriptor_fields(fields);
-  FQ_CHECK(all != json({{"enable", true}}), kWhere,
+  FQ_CHECK(all != json({{"enable", true}}), kAttributeConfig,
            "only enable is given: name a format too, as {{\"num_bits\": 8}}");
-  FQ_CHECK(!all.contains("learn_amax") || all["learn_amax"] == false, kWhere,
+  FQ_CHECK(!all.contains("learn_amax") || all["learn_amax"] == false, kAttributeConfig,
            "learn_amax is refused by the reference: use a QuantDescriptor to learn ranges");
   for (const char* key : {"enable", "pass_through_bwd"}) {
-    FQ_CHECK(!all.contains(key) || all[key].is_boolean(), kWhere, "{} is {}: use true or false", key,
-             all[key].dump());
+    FQ_CHECK(!all.contains(key) || all[key].is_boolean(), kAttributeConfig, "{} is {}: use true or false",
+             key, all[key].dump());
     all.erase(key);
   }
   return QuantDescriptor::from_dict(all);

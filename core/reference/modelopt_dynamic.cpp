@@ -131,15 +131,11 @@ Tensor global_mask(const Tensor& x, const Amax& global) {
   return detail::within_amax(x, range, kDynamic);
 }
 
-struct Result {
-  Tensor y, mask;
-};
-
-Result quantized(const Tensor& input, const Request& r, bool masked) {
+detail::Masked quantized(const Tensor& input, const Request& r, bool masked) {
   check(input, r);
   (void)element(r.num_bits);
   const Tensor x = input.to(Layout::row_major);
-  Result out{Tensor::empty(x.shape(), x.dtype(), x.device()), {}};
+  detail::Masked out{Tensor::empty(x.shape(), x.dtype(), x.device()), {}};
   const bool fused = masked && is_whole(x, r) && r.global.values().size() == 1;
   if (fused) out.mask = Tensor::empty(x.shape(), DType::u1, x.device());
   const float bound = fused ? *detail::compared_with(x.dtype(), r.global.tensor()).data<float>()
@@ -163,7 +159,7 @@ Variable dynamic_block_quantize(const Variable& x, const NumBits& num_bits, cons
                                 bool pass_through_bwd) {
   const Variable v = x.as_float();
   const bool masked = detail::needs_grad({v}) && !pass_through_bwd && global_amax.defined();
-  Result out = quantized(v.tensor(), {num_bits, scale_bits, block_size, global_amax, kernel}, masked);
+  detail::Masked out = quantized(v.tensor(), {num_bits, scale_bits, block_size, global_amax, kernel}, masked);
   return detail::record_clipped(kDynamic, v, std::move(out.y), std::move(out.mask));
 }
 

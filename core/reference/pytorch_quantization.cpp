@@ -16,11 +16,6 @@ constexpr const char* kCodes = "tensor_quant";
 constexpr const char* kScale = "tensor_quant_scale";
 constexpr const char* kLegacy = "legacy_fake_tensor_quant";
 
-void check_input(const Tensor& x, const char* function) {
-  FQ_CHECK(x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64, function,
-           "the input is {}: give f32, f16 or bf16", x.describe());
-}
-
 /// The smallest value; NaN where there is one.
 float smallest(const Tensor& x) {
   float least = std::numeric_limits<float>::infinity();
@@ -46,7 +41,7 @@ void check_unsigned(const Tensor& x, const char* function) {
 }
 
 Grid grid_of(const Tensor& x, const Amax& amax, const IntFormat& format, const char* function) {
-  check_input(x, function);
+  detail::check_floats(x, function);
   FQ_CHECK(amax.defined() && !amax.values().empty(), function,
            "amax is missing: give a number, a list or a tensor");
   if (format.is_unsigned) check_unsigned(x, function);

@@ -16,11 +16,6 @@ namespace {
 constexpr const char* kAffine = "fake_affine_tensor_quant";
 constexpr const char* kClip = "clip";
 
-void check_input(const Tensor& x, const char* function) {
-  FQ_CHECK(x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64, function,
-           "the input is {}: give f32, f16 or bf16", x.describe());
-}
-
 /// Of x's type where both bounds have rank 0, else f32.
 DType result_type(const Tensor& x, const Tensor& lower, const Tensor& upper) {
   return lower.rank() == 0 && upper.rank() == 0 ? x.dtype() : DType::f32;
@@ -32,7 +27,7 @@ struct Range {
 };
 
 Range range_of(const Tensor& x, const Amax& min_range, const Amax& max_range) {
-  check_input(x, kAffine);
+  detail::check_floats(x, kAffine);
   FQ_CHECK(min_range.defined() && max_range.defined() && min_range.shape() == max_range.shape(), kAffine,
            "min_range and max_range must both be given and have one shape");
   return {min_range.tensor(), max_range.tensor(),
@@ -77,7 +72,7 @@ Tensor stretched(const Tensor& bound, const Tensor& other) {
 }
 
 Bounds bounds_of(const Tensor& x, const Tensor& lower, const Tensor& upper) {
-  check_input(x, kClip);
+  detail::check_floats(x, kClip);
   FQ_CHECK(lower.defined() && upper.defined(), kClip, "a bound is missing: give clip_value_min and _max");
   const Tensor low = detail::compared_with(x.dtype(), lower), high = detail::compared_with(x.dtype(), upper);
   Bounds out{stretched(low, high), stretched(high, low), {}, result_type(x, lower, upper)};

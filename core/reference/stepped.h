@@ -63,6 +63,6 @@ template <class T>
 Stepped<T> select_(bool condition, Stepped<T> yes, Stepped<T> no) {
   return {condition ? yes.value : no.value};
 }
-inline bool and_(bool a, bool b) { return a && b; }
+using scalar::and_;
 
 }  // namespace fq::detail

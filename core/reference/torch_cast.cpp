@@ -9,7 +9,7 @@
 namespace fq::torch_ref {
 namespace {
 
-constexpr const char* kCast = "cast_float8";
+constexpr const char* kCastFloat8 = "cast_float8";
 constexpr const char* kDecode = "decode_float8";
 
 /// Codes of all elements.
@@ -53,9 +53,9 @@ void check_codes(DType dtype, const char* function) {
 }  // namespace
 
 Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
-  FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kCast, "the input is {}: give f32, f16 or bf16",
-           name(x.dtype()));
-  check_codes(dtype, kCast);
+  FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kCastFloat8,
+           "the input is {}: give f32, f16 or bf16", name(x.dtype()));
+  check_codes(dtype, kCastFloat8);
   if (dtype == DType::f8_e8m0) return encode(x, dtype, encode_e8m0);
   const float never = std::numeric_limits<float>::infinity();
   if (dtype == DType::f8_e4m3) return encode_minifloat(x, dtype, saturate ? never : 464.0f, 0x7f);

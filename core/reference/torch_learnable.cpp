@@ -14,8 +14,8 @@ namespace {
 using detail::AffineRow;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr const char* kTensor = "fake_quantize_learnable_per_tensor_affine";
-constexpr const char* kChannel = "fake_quantize_learnable_per_channel_affine";
+constexpr const char* kLearnableTensor = "fake_quantize_learnable_per_tensor_affine";
+constexpr const char* kLearnableChannel = "fake_quantize_learnable_per_channel_affine";
 
 /// Each zero point as f(clamp(it)).
 template <class F>
@@ -78,11 +78,11 @@ Variable fake_quantize_learnable_per_tensor_affine(const Variable& x, const Vari
                                                    std::int64_t quant_max, double grad_factor) {
   const Variable v = x.as_float();
   const Range range{quant_min, quant_max};
-  check_input(v.tensor(), range, kTensor);
-  check_learnt(v, "input", kTensor);
-  check_learnt(scale, "scale", kTensor);
-  check_learnt(zero_point, "zero point", kTensor);
-  FQ_CHECK(scale.numel() == 1 && zero_point.numel() == 1, kTensor,
+  check_input(v.tensor(), range, kLearnableTensor);
+  check_learnt(v, "input", kLearnableTensor);
+  check_learnt(scale, "scale", kLearnableTensor);
+  check_learnt(zero_point, "zero point", kLearnableTensor);
+  FQ_CHECK(scale.numel() == 1 && zero_point.numel() == 1, kLearnableTensor,
            "the scale is {} and the zero point {}: give one element each, or use the form per channel",
            to_string(scale.shape()), to_string(zero_point.shape()));
   const auto grid = [&](auto rounding) {
@@ -91,7 +91,8 @@ Variable fake_quantize_learnable_per_tensor_affine(const Variable& x, const Vari
   };
   Grid backward = grid(backward_zero_point);
   backward.limit = channel_limit;
-  return recorded(kTensor, v, scale, zero_point, grid(forward_zero_point), std::move(backward), grad_factor);
+  return recorded(kLearnableTensor, v, scale, zero_point, grid(forward_zero_point), std::move(backward),
+                  grad_factor);
 }
 
 Variable fake_quantize_learnable_per_channel_affine(const Variable& x, const Variable& scale,
@@ -100,14 +101,14 @@ Variable fake_quantize_learnable_per_channel_affine(const Variable& x, const Var
                                                     double grad_factor) {
   const Variable v = x.as_float();
   const Range range{quant_min, quant_max};
-  check_input(v.tensor(), range, kChannel);
-  check_learnt(v, "input", kChannel);
-  check_learnt(scale, "scale", kChannel);
-  check_learnt(zero_point, "zero point", kChannel);
-  check_channels(v.tensor(), scale.tensor(), zero_point.tensor(), axis, kChannel);
+  check_input(v.tensor(), range, kLearnableChannel);
+  check_learnt(v, "input", kLearnableChannel);
+  check_learnt(scale, "scale", kLearnableChannel);
+  check_learnt(zero_point, "zero point", kLearnableChannel);
+  check_channels(v.tensor(), scale.tensor(), zero_point.tensor(), axis, kLearnableChannel);
   const Tensor zero = rounded_zero_points(zero_point.tensor(), range, forward_zero_point);
   const Grid grid = channel_grid(v.tensor(), scale.tensor(), zero, axis, range);
-  return recorded(kChannel, v, scale, zero_point, grid, grid, grad_factor);
+  return recorded(kLearnableChannel, v, scale, zero_point, grid, grid, grad_factor);
 }
 
 }  // namespace fq::torch_ref

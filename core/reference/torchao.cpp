@@ -5,13 +5,13 @@
 namespace fq::torchao {
 namespace {
 
-constexpr const char* kWhere = "torchao.get_block_size";
+constexpr const char* kBlockSize = "torchao.get_block_size";
 
 struct BlockOf {
   const Shape& shape;
 
   Shape last_axis(std::int64_t length) const {
-    FQ_CHECK(!shape.empty(), kWhere, "the input has no axes: use PerTensor");
+    FQ_CHECK(!shape.empty(), kBlockSize, "the input has no axes: use PerTensor");
     Shape block(shape.size(), 1);
     block.back() = length;
     return block;
@@ -19,7 +19,7 @@ struct BlockOf {
   Shape operator()(PerTensor) const { return shape; }
   Shape operator()(PerAxis g) const {
     Shape block = shape;
-    block[static_cast<std::size_t>(normalize_axis(g.axis, static_cast<int>(shape.size()), kWhere))] = 1;
+    block[static_cast<std::size_t>(normalize_axis(g.axis, static_cast<int>(shape.size()), kBlockSize))] = 1;
     return block;
   }
   Shape operator()(PerGroup g) const { return last_axis(g.group_size); }

@@ -12,8 +12,8 @@ namespace fq::torchao {
 namespace {
 
 constexpr const char* kChoose = "choose_scale_float8";
-constexpr const char* kQuantize = "quantize_affine_float8";
-constexpr const char* kDequantize = "dequantize_affine_float8";
+constexpr const char* kQuantizeFloat8 = "quantize_affine_float8";
+constexpr const char* kDequantizeFloat8 = "dequantize_affine_float8";
 
 Minifloat grid_of(DType float8, const char* function) {
   FQ_CHECK(float8 == DType::f8_e4m3 || float8 == DType::f8_e5m2, function,
@@ -85,10 +85,10 @@ Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float
 }
 
 Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8_dtype) {
-  FQ_CHECK(is_floating(x.dtype()), kQuantize, "the input is {}: give a float type", name(x.dtype()));
-  const Minifloat grid = grid_of(float8_dtype, kQuantize);
-  const Shape block = block_of(x.shape(), scale, kQuantize);
-  const Tensor scales = scales_of(scale, kQuantize).to(Layout::row_major);
+  FQ_CHECK(is_floating(x.dtype()), kQuantizeFloat8, "the input is {}: give a float type", name(x.dtype()));
+  const Minifloat grid = grid_of(float8_dtype, kQuantizeFloat8);
+  const Shape block = block_of(x.shape(), scale, kQuantizeFloat8);
+  const Tensor scales = scales_of(scale, kQuantizeFloat8).to(Layout::row_major);
   Tensor codes = Tensor::empty(x.shape(), float8_dtype, x.device());
   if (x.device().is_meta()) return codes;
   auto* to = static_cast<std::uint8_t*>(codes.mutable_raw());
@@ -106,10 +106,10 @@ Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8
 }
 
 Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType dtype) {
-  (void)grid_of(codes.dtype(), kDequantize);
-  FQ_CHECK(is_floating(dtype), kDequantize, "the output is {}: give a float type", name(dtype));
-  const Shape block = block_of(codes.shape(), scale, kDequantize);
-  const Tensor scales = scales_of(scale, kDequantize).to(Layout::row_major);
+  (void)grid_of(codes.dtype(), kDequantizeFloat8);
+  FQ_CHECK(is_floating(dtype), kDequantizeFloat8, "the output is {}: give a float type", name(dtype));
+  const Shape block = block_of(codes.shape(), scale, kDequantizeFloat8);
+  const Tensor scales = scales_of(scale, kDequantizeFloat8).to(Layout::row_major);
   Tensor y = Tensor::empty(codes.shape(), dtype, codes.device());
   if (codes.device().is_meta()) return y;
   const auto* s = scales.data<float>();

@@ -9,21 +9,21 @@
 namespace fq::torchao {
 namespace {
 
-constexpr const char* kWhere = "nvfp4_quantize";
+constexpr const char* kNvfp4Quantize = "nvfp4_quantize";
 constexpr std::int64_t block_size = 16;
 
 void check(const Tensor& x, const Tensor& per_tensor_scale) {
-  FQ_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::bf16, kWhere, "the input is {}: give f32 or bf16",
-           name(x.dtype()));
-  FQ_CHECK(x.rank() >= 2 && x.dim(-1) % block_size == 0, kWhere,
+  FQ_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::bf16, kNvfp4Quantize,
+           "the input is {}: give f32 or bf16", name(x.dtype()));
+  FQ_CHECK(x.rank() >= 2 && x.dim(-1) % block_size == 0, kNvfp4Quantize,
            "the input {} needs 2 axes or more, the last one divisible by {}: pad it", to_string(x.shape()),
            block_size);
   if (!per_tensor_scale.defined()) return;
   const Shape& shape = per_tensor_scale.shape();
   const bool by_row = shape == Shape{x.dim(0), 1} || shape == Shape{x.dim(0), 1, 1};
-  FQ_CHECK(per_tensor_scale.numel() == 1 || by_row, kWhere,
+  FQ_CHECK(per_tensor_scale.numel() == 1 || by_row, kNvfp4Quantize,
            "per_tensor_scale is {}: give one element, or [{}, 1]", to_string(shape), x.dim(0));
-  FQ_CHECK(per_tensor_scale.dtype() == DType::f32, kWhere, "per_tensor_scale is {}: give f32",
+  FQ_CHECK(per_tensor_scale.dtype() == DType::f32, kNvfp4Quantize, "per_tensor_scale is {}: give f32",
            name(per_tensor_scale.dtype()));
 }
 

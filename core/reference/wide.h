@@ -19,6 +19,6 @@ inline Wide rint_(Wide a) { return {std::rint(a.value)}; }
 inline Wide min_(Wide a, Wide b) { return a.value < b.value ? a : b; }
 inline Wide max_(Wide a, Wide b) { return a.value > b.value ? a : b; }
 inline bool less_equal_(Wide a, Wide b) { return a.value <= b.value; }
-inline bool and_(bool a, bool b) { return a && b; }
+using scalar::and_;
 
 }  // namespace fq::detail

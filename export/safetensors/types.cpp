@@ -5,7 +5,7 @@
 namespace fq::detail {
 namespace {
 
-constexpr auto kTypes = std::to_array<SafetensorsType>({
+constexpr auto kSafetensorsTypes = std::to_array<SafetensorsType>({
     {"BOOL", 8, {}},
     {"F4", 4, DType::f4_e2m1},
     {"F6_E2M3", 6, {}},
@@ -31,7 +31,7 @@ constexpr auto kTypes = std::to_array<SafetensorsType>({
 });
 
 constexpr auto ranked() {
-  auto types = kTypes;
+  auto types = kSafetensorsTypes;
   for (std::size_t i = 0; i < types.size(); ++i) types[i].rank = static_cast<int>(i);
   return types;
 }

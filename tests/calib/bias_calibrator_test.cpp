@@ -10,7 +10,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
 
-namespace fq {
+namespace fq::bias_calibrator_test {
 namespace {
 
 TEST(BiasCalibrator, MeanAndMiddleOfEveryRange) {
@@ -79,4 +79,4 @@ TEST(BiasCalibrator, AnErrorLeavesItAsItWas) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::bias_calibrator_test

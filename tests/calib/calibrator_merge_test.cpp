@@ -10,7 +10,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
 
-namespace fq {
+namespace fq::calibrator_merge_test {
 namespace {
 
 using test::magnitudes;
@@ -127,4 +127,4 @@ TEST(CalibratorMerge, CountsMayNotPass2To62) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::calibrator_merge_test

@@ -9,7 +9,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
 
-namespace fq {
+namespace fq::lsq_calibrator_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -89,4 +89,4 @@ TEST(LsqCalibrator, AnErrorLeavesItAsItWas) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::lsq_calibrator_test

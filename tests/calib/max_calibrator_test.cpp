@@ -9,7 +9,7 @@
 #include "fakequant/calib/moving_average_calibrator.h"
 #include "fakequant/core/error.h"
 
-namespace fq {
+namespace fq::max_calibrator_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -134,4 +134,4 @@ TEST(MakeCalibrator, KnowsEveryMethodAndSuggests) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::max_calibrator_test

@@ -11,7 +11,7 @@
 #include "fakequant/core/formulas.h"
 #include "fakequant/core/io/state_dict.h"
 
-namespace fq {
+namespace fq::mse_search_calibrator_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -177,4 +177,4 @@ TEST(MseSearch, RefusesSettingsAndStatesOfOthers) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::mse_search_calibrator_test

@@ -11,7 +11,7 @@
 #include "fakequant/calib/reference/histogram_observer.h"
 #include "fakequant/core/error.h"
 
-namespace fq::torch_ref {
+namespace fq::torch_ref::observers_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -143,4 +143,4 @@ TEST(AffineObserver, Refuses) {
 }
 
 }  // namespace
-}  // namespace fq::torch_ref
+}  // namespace fq::torch_ref::observers_test

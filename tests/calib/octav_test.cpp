@@ -9,7 +9,7 @@
 #include "fakequant/calib/histogram_calibrator.h"
 #include "fakequant/core/error.h"
 
-namespace fq {
+namespace fq::octav_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -88,4 +88,4 @@ TEST(Octav, Refuses) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::octav_test

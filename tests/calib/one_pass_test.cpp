@@ -10,7 +10,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
 
-namespace fq {
+namespace fq::one_pass_test {
 namespace {
 
 using test::magnitudes;
@@ -172,4 +172,4 @@ TEST(OnePassCalibrator, RefusesDamagedStates) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::one_pass_test

@@ -10,7 +10,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
 
-namespace fq {
+namespace fq::per_axis_calibrator_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -118,4 +118,4 @@ TEST(PerAxisCalibrator, RefusesDamagedStates) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::per_axis_calibrator_test

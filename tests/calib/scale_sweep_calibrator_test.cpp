@@ -12,7 +12,7 @@
 #include "fakequant/core/minifloat.h"
 #include "fakequant/core/quantized.h"
 
-namespace fq {
+namespace fq::scale_sweep_calibrator_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -108,4 +108,4 @@ TEST(ScaleSweep, Refuses) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::scale_sweep_calibrator_test

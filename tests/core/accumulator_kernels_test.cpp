@@ -6,7 +6,7 @@
 #include "fakequant/core/formulas.h"
 #include "vector_patterns.h"
 
-namespace fq {
+namespace fq::accumulator_kernels_test {
 namespace {
 
 /// Counts around whole groups of every instruction set, and the empty one.
@@ -196,4 +196,4 @@ TEST(AccumulatorKernels, ReluTurnsNaNAndNegativeZeroToZero) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::accumulator_kernels_test

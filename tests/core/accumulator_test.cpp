@@ -7,7 +7,7 @@
 
 #include "fakequant/core/error.h"
 
-namespace fq {
+namespace fq::accumulator_test {
 namespace {
 
 QuantSpec grid(float scale, IntFormat format, int zero_point = 0) {
@@ -150,4 +150,4 @@ TEST(Accumulator, RefusesFloatFormatsAndChannels) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::accumulator_test

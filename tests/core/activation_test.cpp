@@ -7,7 +7,7 @@
 
 #include "fakequant/core/error.h"
 
-namespace fq {
+namespace fq::activation_test {
 namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -78,4 +78,4 @@ TEST(Activation, RefusesBadArguments) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::activation_test

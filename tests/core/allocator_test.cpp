@@ -11,7 +11,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/tensor.h"
 
-namespace fq {
+namespace fq::allocator_test {
 namespace {
 
 TEST(Allocator, ReusesBlocksInsteadOfAskingTheSystem) {
@@ -82,4 +82,4 @@ TEST(ThreadsAllocator, BlocksNeverOverlap) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::allocator_test

@@ -11,7 +11,7 @@
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/tape.h"
 
-namespace fq {
+namespace fq::batch_norm_sums_test {
 namespace {
 
 constexpr std::int64_t kChannels = 20;
@@ -117,4 +117,4 @@ TEST(BatchNormOfSums, NaNIsNeitherRoundedNorLostInAReLU) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::batch_norm_sums_test

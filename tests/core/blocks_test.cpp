@@ -4,7 +4,7 @@
 
 #include "fakequant/core/reference/float_blocks.h"
 
-namespace fq {
+namespace fq::blocks_test {
 namespace {
 
 /// The block of each element by its coordinates.
@@ -59,4 +59,4 @@ INSTANTIATE_TEST_SUITE_P(
                     ShapeAndBlock{{1, 1}, {1, 1}}, ShapeAndBlock{{0, 3}, {1, 3}}));
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::blocks_test

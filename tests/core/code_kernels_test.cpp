@@ -7,7 +7,7 @@
 #include "fakequant/core/formulas.h"
 #include "vector_patterns.h"
 
-namespace fq {
+namespace fq::code_kernels_test {
 namespace {
 
 template <class Code>
@@ -110,4 +110,4 @@ TEST(CodeKernels, WholeTensorsDecodeInTheirLayout) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::code_kernels_test

@@ -12,7 +12,7 @@
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/tape.h"
 
-namespace fq {
+namespace fq::code_products_test {
 namespace {
 
 QuantizedTensor quantized(const Tensor& x, Format format, Granularity granularity = {}) {
@@ -259,4 +259,4 @@ TEST(CodeProducts, EmptyBatch) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::code_products_test

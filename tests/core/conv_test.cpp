@@ -6,7 +6,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/trace.h"
 
-namespace fq {
+namespace fq::conv_test {
 namespace {
 
 using ops::ConvOptions;
@@ -160,4 +160,4 @@ TEST(Conv1d, F32AgreesWithLoopsInF64) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::conv_test

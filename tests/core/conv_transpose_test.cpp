@@ -6,7 +6,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/trace.h"
 
-namespace fq {
+namespace fq::conv_transpose_test {
 namespace {
 
 using ops::ConvOptions;
@@ -109,4 +109,4 @@ TEST(ConvTranspose2d, ReportsToTheTrace) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::conv_transpose_test

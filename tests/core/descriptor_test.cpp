@@ -9,7 +9,7 @@
 
 #include "fakequant/core/error.h"
 
-namespace fq {
+namespace fq::descriptor_test {
 namespace {
 
 using nlohmann::json;
@@ -273,4 +273,4 @@ TEST(QuantDescriptor, Prints) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::descriptor_test

@@ -10,7 +10,7 @@
 #include "fakequant/core/cpu/threads.h"
 #include "fakequant/core/error.h"
 
-namespace fq {
+namespace fq::engine_test {
 namespace {
 
 using cpu::ConvShape;
@@ -83,4 +83,4 @@ TEST(Engine, ATaskThatThrowsDoesNotStopTheOthers) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::engine_test

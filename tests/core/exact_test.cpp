@@ -6,7 +6,7 @@
 #include "fakequant/core/cpu/reference.h"
 #include "fakequant/core/tensor.h"
 
-namespace fq {
+namespace fq::exact_test {
 namespace {
 
 using cpu::ConvShape;
@@ -157,4 +157,4 @@ TEST(Exact, TheBestTypeWorks) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::exact_test

@@ -10,7 +10,7 @@
 #include "fakequant/core/reference/block_scales.h"
 #include "vector_patterns.h"
 
-namespace fq {
+namespace fq::fake_quant_block_kernels_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -151,4 +151,4 @@ TEST(FakeQuantBlockKernels, PowerOfTwoOfEveryRatio) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::fake_quant_block_kernels_test

@@ -15,7 +15,7 @@
 #include "fakequant/core/reference/broadcast.h"
 #include "vector_patterns.h"
 
-namespace fq {
+namespace fq::fake_quant_kernels_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -264,4 +264,4 @@ TEST(FakeQuantKernels, GradientsThroughTheMask) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::fake_quant_kernels_test

@@ -9,7 +9,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/quantized.h"
 
-namespace fq {
+namespace fq::formulas_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -162,4 +162,4 @@ TEST(QuantSpec, RefusesBadRanges) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::formulas_test

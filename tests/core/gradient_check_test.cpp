@@ -5,7 +5,7 @@
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/tape.h"
 
-namespace fq::test {
+namespace fq::test::gradient_check_test {
 namespace {
 
 /// 2x with the gradient that `backward` gives.
@@ -47,4 +47,4 @@ TEST(GradientCheck, InputsStayOffKinks) {
 }
 
 }  // namespace
-}  // namespace fq::test
+}  // namespace fq::test::gradient_check_test

@@ -16,7 +16,7 @@
 #include "fakequant/core/io/crc32c.h"
 #include "fakequant/core/log.h"
 
-namespace fq {
+namespace fq::io_basics_test {
 namespace {
 
 using testing::ElementsAre;
@@ -154,4 +154,4 @@ TEST_F(AtomicFileTest, ReadRefusesWhatIsNotAFile) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::io_basics_test

@@ -17,18 +17,17 @@
 #include "fakequant/core/io/crc32c.h"
 #include "fakequant/core/io/state_file.h"
 
-namespace fq {
+namespace fq::io_state_test {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr DType kDTypes[] = {DType::f32,     DType::f64,     DType::f16,     DType::bf16,
-                             DType::i8,      DType::u8,      DType::i16,     DType::i32,
-                             DType::i64,     DType::u16,     DType::u1,      DType::i2,
-                             DType::u2,      DType::i4,      DType::u4,      DType::f8_e4m3,
-                             DType::f8_e5m2, DType::f8_e8m0, DType::f4_e2m1};
+constexpr DType kDTypes[] = {DType::f32,     DType::f64,     DType::f16,     DType::bf16,   DType::i8,
+                             DType::u8,      DType::i16,     DType::i32,     DType::i64,    DType::u16,
+                             DType::u1,      DType::i2,      DType::u2,      DType::i4,     DType::u4,
+                             DType::f8_e4m3, DType::f8_e5m2, DType::f8_e8m0, DType::f4_e2m1};
 
 Tensor random_bits(const Shape& shape, DType dtype, unsigned seed) {
   Tensor tensor = Tensor::zeros(shape, dtype);
@@ -323,4 +322,4 @@ TEST_F(StateFileTest, AFullDiskLeavesTheOldFile) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::io_state_test

@@ -6,7 +6,7 @@
 
 #include "fakequant/core/quantized.h"
 
-namespace fq {
+namespace fq::join_test {
 namespace {
 
 /// Random bits, those after the last one too.
@@ -63,4 +63,4 @@ TEST(Layouts, BitsOfMasksGoWhereTheElementsGo) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::join_test

@@ -6,7 +6,7 @@
 
 #include "fakequant/core/error.h"
 
-namespace fq {
+namespace fq::json_text_test {
 namespace {
 
 using detail::JsonText;
@@ -96,4 +96,4 @@ TEST(JsonValue, ReadersCheck) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::json_text_test

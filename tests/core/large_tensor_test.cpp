@@ -18,7 +18,7 @@ constexpr bool kSanitized = true;
 constexpr bool kSanitized = false;
 #endif
 
-namespace fq {
+namespace fq::large_tensor_test {
 namespace {
 
 constexpr std::int64_t k2To31 = std::int64_t{1} << 31;
@@ -71,4 +71,4 @@ TEST(LargeTensor, QuantizesPast2To31Elements) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::large_tensor_test

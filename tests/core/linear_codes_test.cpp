@@ -9,7 +9,7 @@
 #include "fakequant/core/reference/tensorrt.h"
 #include "fakequant/core/reference/tripy.h"
 
-namespace fq {
+namespace fq::linear_codes_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -221,4 +221,4 @@ TEST(Onnx, Refuses) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::linear_codes_test

@@ -6,7 +6,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/trace.h"
 
-namespace fq {
+namespace fq::linear_test {
 namespace {
 
 using test::difference;
@@ -117,4 +117,4 @@ TEST(Matmul, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::linear_test

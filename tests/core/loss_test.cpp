@@ -7,7 +7,7 @@
 #include "core/gradient_check.h"
 #include "fakequant/core/error.h"
 
-namespace fq {
+namespace fq::loss_test {
 namespace {
 
 Tensor labels(std::initializer_list<std::int64_t> values) { return Tensor::from(values); }
@@ -83,4 +83,4 @@ TEST(MseLoss, KnownValueAndShapes) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::loss_test

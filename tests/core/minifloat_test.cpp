@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace fq {
+namespace fq::minifloat_test {
 namespace {
 
 const std::vector<std::pair<int, int>> kFormats{{4, 3}, {5, 2}, {3, 2}, {2, 3},
@@ -61,4 +61,4 @@ TEST(Minifloat, E8m0IsPowersOfTwo) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::minifloat_test

@@ -8,7 +8,7 @@
 
 #include "fakequant/core/error.h"
 
-namespace fq::modelopt {
+namespace fq::modelopt::modelopt_blocks_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -234,4 +234,4 @@ TEST(DynamicBlocks, Refuses) {
 }
 
 }  // namespace
-}  // namespace fq::modelopt
+}  // namespace fq::modelopt::modelopt_blocks_test

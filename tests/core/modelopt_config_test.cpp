@@ -7,7 +7,7 @@
 
 #include "fakequant/core/error.h"
 
-namespace fq {
+namespace fq::modelopt_config_test {
 namespace {
 
 using modelopt::quantizer_attribute_config;
@@ -56,4 +56,4 @@ TEST(ModeloptConfig, RefusesWhatTheReferenceRefuses) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::modelopt_config_test

@@ -8,7 +8,7 @@
 
 #include "fakequant/core/error.h"
 
-namespace fq::modelopt {
+namespace fq::modelopt::modelopt_qtensor_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -279,4 +279,4 @@ TEST(QTensor, RefusesBlocks) {
 }
 
 }  // namespace
-}  // namespace fq::modelopt
+}  // namespace fq::modelopt::modelopt_qtensor_test

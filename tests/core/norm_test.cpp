@@ -7,7 +7,7 @@
 #include "core/gradient_check.h"
 #include "fakequant/core/error.h"
 
-namespace fq {
+namespace fq::norm_test {
 namespace {
 
 Variable ones(std::int64_t n) { return Tensor::full({n}, 1.0); }
@@ -80,4 +80,4 @@ TEST(LayerNorm, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::norm_test

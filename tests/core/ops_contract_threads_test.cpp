@@ -5,7 +5,7 @@
 #include "fakequant/core/random.h"
 #include "fakequant/core/threads.h"
 
-namespace fq {
+namespace fq::ops_contract_threads_test {
 namespace {
 
 struct Large {
@@ -73,4 +73,4 @@ TEST(Threads, ChangeNoBitOfOutputsAndGradients) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::ops_contract_threads_test

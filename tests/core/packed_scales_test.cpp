@@ -7,7 +7,7 @@
 
 #include "fakequant/core/error.h"
 
-namespace fq {
+namespace fq::packed_scales_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -83,4 +83,4 @@ TEST(PackedScales, RefusesWhatIsNoScale) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::packed_scales_test

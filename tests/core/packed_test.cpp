@@ -6,7 +6,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/reference/float_blocks.h"
 
-namespace fq {
+namespace fq::packed_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -56,4 +56,4 @@ TEST(Packed, Refuses) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::packed_test

@@ -3,7 +3,7 @@
 #include "fakequant/core/cpu/pool.h"
 #include "vector_patterns.h"
 
-namespace fq {
+namespace fq::pool_kernels_test {
 namespace {
 
 using cpu::PoolSizes;
@@ -250,4 +250,4 @@ TEST(PoolKernels, SumsOfPixelsAreExact) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::pool_kernels_test

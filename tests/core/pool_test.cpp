@@ -13,7 +13,7 @@
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/tape.h"
 
-namespace fq {
+namespace fq::pool_test {
 namespace {
 
 const ops::Pool2d two{{2, 2}};
@@ -182,4 +182,4 @@ TEST(Pool, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::pool_test

@@ -15,7 +15,7 @@
 #include "fakequant/core/tape.h"
 #include "fakequant/core/trace.h"
 
-namespace fq {
+namespace fq::profile_test {
 namespace {
 
 void spend(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
@@ -162,4 +162,4 @@ TEST(Profile, TraceEndsWithWholeSteps) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::profile_test

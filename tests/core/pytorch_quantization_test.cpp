@@ -9,7 +9,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/reference/modelopt.h"
 
-namespace fq::pytorch_quantization {
+namespace fq::pytorch_quantization::pytorch_quantization_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -211,4 +211,4 @@ TEST(ScaledE4m3, AbstractFormOnMeta) {
 }
 
 }  // namespace
-}  // namespace fq::pytorch_quantization
+}  // namespace fq::pytorch_quantization::pytorch_quantization_test

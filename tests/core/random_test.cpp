@@ -8,7 +8,7 @@
 #include "fakequant/core/ops/dropout.h"
 #include "fakequant/core/ops/embedding.h"
 
-namespace fq {
+namespace fq::random_test {
 namespace {
 
 using Words = std::array<std::uint32_t, 4>;
@@ -116,4 +116,4 @@ TEST(Embedding, NamesTheIdOutOfRange) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::random_test

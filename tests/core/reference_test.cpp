@@ -8,7 +8,7 @@
 #include "fakequant/core/reference/modelopt.h"
 #include "fakequant/core/reference/torchao.h"
 
-namespace fq {
+namespace fq::reference_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -146,4 +146,4 @@ TEST(Torchao, BlocksOfEveryGranularity) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::reference_test

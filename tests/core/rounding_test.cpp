@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace fq::detail {
+namespace fq::detail::rounding_test {
 namespace {
 
 template <class T>
@@ -26,4 +26,4 @@ TEST(Rounding, IsTheConversionThereAndBack) {
 }
 
 }  // namespace
-}  // namespace fq::detail
+}  // namespace fq::detail::rounding_test

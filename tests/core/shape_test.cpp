@@ -9,7 +9,7 @@
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/quantize.h"
 
-namespace fq {
+namespace fq::shape_test {
 namespace {
 
 const Shape image{2, 3, 2, 2};
@@ -143,4 +143,4 @@ TEST(Add, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::shape_test

@@ -6,7 +6,7 @@
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/ops/shape.h"
 
-namespace fq {
+namespace fq::tape_test {
 namespace {
 
 /// y = factor * x, keeping x for backward.
@@ -128,4 +128,4 @@ TEST(Trace, NamesOperatorsValuesAndPaths) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::tape_test

@@ -1,13 +1,13 @@
 #include "fakequant/core/tensor.h"
 
-#include <gtest/gtest.h>
-
 #include <limits>
 #include <sstream>
 
+#include <gtest/gtest.h>
+
 #include "fakequant/core/error.h"
 
-namespace fq {
+namespace fq::tensor_test {
 namespace {
 
 TEST(Tensor, ChannelsLastKeepsLogicalOrder) {
@@ -43,7 +43,8 @@ TEST(Tensor, ReshapeAndSliceAreViews) {
 }
 
 TEST(Tensor, ConvertsRoundingHalfToEvenAndSaturating) {
-  const Tensor x = Tensor::from({0.5f, 1.5f, -2.5f, 300.0f, -300.0f, std::numeric_limits<float>::quiet_NaN()});
+  const Tensor x =
+      Tensor::from({0.5f, 1.5f, -2.5f, 300.0f, -300.0f, std::numeric_limits<float>::quiet_NaN()});
   EXPECT_EQ(x.to(DType::i8).to_vector<std::int8_t>(), (std::vector<std::int8_t>{0, 2, -2, 127, -128, 0}));
 }
 
@@ -66,11 +67,12 @@ TEST(Tensor, HalfTypesRoundTripEveryPattern) {
 
 TEST(Tensor, PrintsValuesAndHintsForPackedTypes) {
   std::ostringstream out;
-  out << Tensor::from({1.5f, -2.0f}) << Tensor::zeros({4}, DType::u1) << Tensor::empty({2}, DType::f32, Device::meta());
+  out << Tensor::from({1.5f, -2.0f}) << Tensor::zeros({4}, DType::u1)
+      << Tensor::empty({2}, DType::f32, Device::meta());
   EXPECT_EQ(out.str(),
             "Tensor([1.5, -2], f32 [2] cpu)Tensor(1 packed bytes: dequantize to see values, u1 [4] cpu)"
             "Tensor(no values, f32 [2] meta)");
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::tensor_test

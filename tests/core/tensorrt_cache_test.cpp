@@ -7,7 +7,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/quantized.h"
 
-namespace fq {
+namespace fq::tensorrt_cache_test {
 namespace {
 
 TEST(TensorrtCache, EntriesAreTheBitsOfScales) {
@@ -40,4 +40,4 @@ TEST(QuantSpec, ScalesOfEightBits) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::tensorrt_cache_test

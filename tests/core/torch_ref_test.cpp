@@ -8,7 +8,7 @@
 
 #include "fakequant/core/error.h"
 
-namespace fq::torch_ref {
+namespace fq::torch_ref::torch_ref_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -200,4 +200,4 @@ TEST(TorchCast, Refuses) {
 }
 
 }  // namespace
-}  // namespace fq::torch_ref
+}  // namespace fq::torch_ref::torch_ref_test

@@ -10,7 +10,7 @@
 #include "fakequant/core/reference/torch_ref.h"
 #include "fakequant/core/reference/torchao_qparams.h"
 
-namespace fq::torchao {
+namespace fq::torchao::torchao_affine_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -258,4 +258,4 @@ TEST(TorchaoQParams, Refuses) {
 }
 
 }  // namespace
-}  // namespace fq::torchao
+}  // namespace fq::torchao::torchao_affine_test

@@ -9,7 +9,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/reference/torchao_mx.h"
 
-namespace fq::torchao {
+namespace fq::torchao::torchao_float_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -163,4 +163,4 @@ TEST(TorchaoNvfp4, Refuses) {
 }
 
 }  // namespace
-}  // namespace fq::torchao
+}  // namespace fq::torchao::torchao_float_test

@@ -8,7 +8,7 @@
 #include "fakequant/core/formulas.h"
 #include "vector_patterns.h"
 
-namespace fq {
+namespace fq::vector_test {
 namespace {
 
 template <class Code>
@@ -182,4 +182,4 @@ TEST(Vectors, WorkOnWholeGroupsOnly) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::vector_test

@@ -13,7 +13,7 @@
 #include "fakequant/export/safetensors/ranges.h"
 #include "fakequant/export/scales.h"
 
-namespace fq {
+namespace fq::compressed_test {
 namespace {
 
 using namespace test;
@@ -107,4 +107,4 @@ TEST(Compressed, RangesAreNotImported) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::compressed_test

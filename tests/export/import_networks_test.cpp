@@ -12,7 +12,7 @@
 #include "fakequant/export/onnx/file.h"
 #include "fakequant/export/onnx/import.h"
 
-namespace fq {
+namespace fq::import_networks_test {
 namespace {
 
 const std::string folder = FAKEQUANT_SOURCE_DIR "/tests/golden/onnx_import/";
@@ -174,4 +174,4 @@ INSTANTIATE_TEST_SUITE_P(Files, OnnxImportNetworks, ::testing::ValuesIn(networks
                          [](const auto& network) { return network.param; });
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::import_networks_test

@@ -9,7 +9,7 @@
 #include "fakequant/export/safetensors/ranges.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::import_ranges_test {
 namespace {
 
 std::string path_of(const std::string& name) { return test::temporary(name); }
@@ -164,4 +164,4 @@ TEST(ImportRanges, NothingIsChangedByAFileThatIsWrong) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::import_ranges_test

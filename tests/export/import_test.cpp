@@ -12,7 +12,7 @@
 #include "fakequant/core/tape.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::import_test {
 namespace {
 
 using test::Ints;
@@ -303,4 +303,4 @@ TEST(OnnxImport, NothingIsAllocatedWithoutBound) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::import_test

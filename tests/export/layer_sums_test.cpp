@@ -8,7 +8,7 @@
 #include "fakequant/core/trace.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::layer_sums_test {
 namespace {
 
 /// Products as a run makes them, by layer.
@@ -87,4 +87,4 @@ TEST(LayerSums, NamesWhatWasNotCalibrated) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::layer_sums_test

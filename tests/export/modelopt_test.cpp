@@ -15,7 +15,7 @@
 #include "fakequant/core/minifloat.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::modelopt_test {
 namespace {
 
 using nlohmann::json;
@@ -240,4 +240,4 @@ TEST(Modelopt, WritesACheckpointAndItsConfig) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::modelopt_test

@@ -13,7 +13,7 @@
 #include "fakequant/layers/fold.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::onnx_export_test {
 namespace {
 
 using testing::ElementsAre;
@@ -301,4 +301,4 @@ TEST(OnnxExport, RefusesOperatorsWithoutAForm) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::onnx_export_test

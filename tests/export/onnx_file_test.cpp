@@ -9,7 +9,7 @@
 #include "fakequant/core/io/atomic_file.h"
 #include "fakequant/export/onnx/file.h"
 
-namespace fq {
+namespace fq::onnx_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -203,4 +203,4 @@ TEST_F(OnnxFile, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::onnx_file_test

@@ -12,7 +12,7 @@
 #include "fakequant/export/safetensors/file.h"
 #include "fakequant/export/safetensors/header.h"
 
-namespace fq {
+namespace fq::safetensors_file_test {
 namespace {
 
 std::string path_of(const std::string& name) { return test::temporary(name); }
@@ -228,4 +228,4 @@ TEST(Safetensors, AFileThatIsCutMeanwhile) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::safetensors_file_test

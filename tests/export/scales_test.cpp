@@ -7,7 +7,7 @@
 
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::scales_test {
 namespace {
 
 using nlohmann::json;
@@ -144,4 +144,4 @@ TEST(Scales, WhatAPendingReluRemovesIsNotClipped) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::scales_test

@@ -10,7 +10,7 @@
 #include "fakequant/core/error.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::tensorrt_cache_test {
 namespace {
 
 std::string path_of(const std::string& name) { return test::temporary(name); }
@@ -133,4 +133,4 @@ TEST(TensorrtCacheFile, ChangedFilesEndInFileErrorsOnly) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::tensorrt_cache_test

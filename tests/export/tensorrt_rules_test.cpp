@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace fq {
+namespace fq::tensorrt_rules_test {
 namespace {
 
 using testing::ElementsAre;
@@ -203,4 +203,4 @@ TEST(TensorrtRules, OneValueReadManyTimesTakesNoLongTime) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::tensorrt_rules_test

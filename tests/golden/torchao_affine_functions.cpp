@@ -10,12 +10,14 @@ using torchao::QParams;
 using torchao::QParamsOptions;
 using torchao::ZeroPointDomain;
 
-std::optional<std::int64_t> bound(const Case& c, const std::string& attribute) {
+std::optional<std::int64_t> code_bound(const Case& c, const std::string& attribute) {
   const auto values = c.integers(attribute);
   return values.empty() ? std::nullopt : std::optional(values[0]);
 }
 
-torchao::CodeRange range_of(const Case& c) { return {bound(c, "quant_min"), bound(c, "quant_max")}; }
+torchao::CodeRange range_of(const Case& c) {
+  return {code_bound(c, "quant_min"), code_bound(c, "quant_max")};
+}
 
 ZeroPointDomain domain_of(const Case& c) {
   return torchao::zero_point_domain(c.text("zero_point_domain", "INT"));

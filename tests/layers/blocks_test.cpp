@@ -13,7 +13,7 @@
 #include "fakequant/layers/sequential_quantizer.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::blocks_test {
 namespace {
 
 using namespace test;
@@ -278,4 +278,4 @@ TEST(Blocks, PackedCodesAreJoinedAtAnyBit) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::blocks_test

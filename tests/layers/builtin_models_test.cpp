@@ -9,7 +9,7 @@
 #include "fakequant/layers/trace.h"
 #include "model_text.h"
 
-namespace fq {
+namespace fq::builtin_models_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -85,4 +85,4 @@ TEST(ShippedModels, DigitsCnnIsSmall) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::builtin_models_test

@@ -9,7 +9,7 @@
 #include "fakequant/layers/fold.h"
 #include "layers/compressed.h"
 
-namespace fq {
+namespace fq::compress_refusals_test {
 namespace {
 
 using namespace test;
@@ -152,4 +152,4 @@ TEST(SetWeight, RefusesScalesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::compress_refusals_test

@@ -10,7 +10,7 @@
 #include "fakequant/layers/trace.h"
 #include "layers/compressed.h"
 
-namespace fq {
+namespace fq::compress_test {
 namespace {
 
 using namespace test;
@@ -243,4 +243,4 @@ TEST(ThreadsCompress, ManyReadersOfOneModelGetTheBitsOfOne) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::compress_test

@@ -8,7 +8,7 @@
 #include "fakequant/layers/fold.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::concurrent_test {
 namespace {
 
 using namespace test;
@@ -36,4 +36,4 @@ TEST(ThreadsEvaluation, ManyReadersOfOneModelGetTheBitsOfOne) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::concurrent_test

@@ -10,7 +10,7 @@
 #include "fakequant/layers/fold.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::integer_reference_test {
 namespace {
 
 using namespace test;
@@ -168,4 +168,4 @@ TEST(IntegerReference, TrainingIsEvaluation) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::integer_reference_test

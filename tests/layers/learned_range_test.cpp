@@ -9,7 +9,7 @@
 #include "fakequant/core/ops/linear.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::learned_range_test {
 namespace {
 
 using namespace test;
@@ -154,4 +154,4 @@ TEST(LearnedRange, RefusesAxesInReference) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::learned_range_test

@@ -11,7 +11,7 @@
 #include "fakequant/layers/trace.h"
 #include "model_text.h"
 
-namespace fq {
+namespace fq::model_file_test {
 namespace {
 
 using test::build_error;
@@ -267,4 +267,4 @@ TEST(ModelFile, MutatedTextsThrowOnlyErrors) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::model_file_test

@@ -11,7 +11,7 @@
 #include "fakequant/layers/sequential_quantizer.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::quant_config_test {
 namespace {
 
 using namespace test;
@@ -214,4 +214,4 @@ TEST(QuantConfig, BadConfigsNameTheEntry) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::quant_config_test

@@ -16,7 +16,7 @@
 #include "fakequant/layers/trace.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::quantize_test {
 namespace {
 
 using namespace test;
@@ -252,4 +252,4 @@ TEST(Quantize, RefusesUnknownPresetsAndKeys) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::quantize_test

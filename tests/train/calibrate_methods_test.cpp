@@ -6,7 +6,7 @@
 #include "fakequant/train/calibrate.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::calibrate_methods_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -88,4 +88,4 @@ TEST(CalibrateMethods, ScaleSweepIsForBlocksWithScalesOfE4m3) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::calibrate_methods_test

@@ -9,7 +9,7 @@
 #include "fakequant/layers/dead_channels.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::calibrate_test {
 namespace {
 
 using namespace test;
@@ -147,4 +147,4 @@ TEST(Calibrate, RefusesModelsWithoutQuantizersAndNegativeCounts) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::calibrate_test

@@ -11,7 +11,7 @@
 #include "fakequant/train/calibrate.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::calibration_rules_test {
 namespace {
 
 using namespace test;
@@ -238,4 +238,4 @@ TEST(CalibrationRules, ZerosGiveRangesOfZeroByEveryMethod) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::calibration_rules_test

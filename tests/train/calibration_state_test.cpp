@@ -12,7 +12,7 @@
 #include "layers/networks.h"
 #include "train/loop_run.h"
 
-namespace fq {
+namespace fq::calibration_state_test {
 namespace {
 
 using namespace test;
@@ -232,4 +232,4 @@ TEST(CalibrationState, ALaterBatchOfAnotherShapeIsRefused) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::calibration_state_test

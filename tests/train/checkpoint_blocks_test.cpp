@@ -15,7 +15,7 @@
 #include "train/loop_run.h"
 #include "train/networks.h"
 
-namespace fq {
+namespace fq::checkpoint_blocks_test {
 namespace {
 
 using test::Kind;
@@ -197,4 +197,4 @@ TEST(Checkpoint, RefusesPatterns) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::checkpoint_blocks_test

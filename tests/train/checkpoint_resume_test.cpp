@@ -2,7 +2,7 @@
 #include "fakequant/train/checkpoint.h"
 #include "train/loop_run.h"
 
-namespace fq {
+namespace fq::checkpoint_resume_test {
 namespace {
 
 using test::Folder;
@@ -152,4 +152,4 @@ TEST(Checkpoint, StoppedInValidation) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::checkpoint_resume_test

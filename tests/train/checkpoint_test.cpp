@@ -7,7 +7,7 @@
 #include "fakequant/core/io/state_file.h"
 #include "train/loop_run.h"
 
-namespace fq {
+namespace fq::checkpoint_test {
 namespace {
 
 using test::Folder;
@@ -160,4 +160,4 @@ TEST(Checkpoint, BestPath) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::checkpoint_test

@@ -11,7 +11,7 @@
 #include "fakequant/train/checkpoint.h"
 #include "train/loop_run.h"
 
-namespace fq {
+namespace fq::compressed_checkpoint_test {
 namespace {
 
 using test::Folder;
@@ -171,4 +171,4 @@ TEST(CompressedCheckpoint, TrainingAndCalibrationRefuseCodes) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::compressed_checkpoint_test

@@ -7,7 +7,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/train/data/augment.h"
 
-namespace fq {
+namespace fq::data_augment_test {
 namespace {
 
 Tensor ramp(const Shape& shape) {
@@ -128,4 +128,4 @@ TEST(Augment, RefusesWhatItCannotChange) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::data_augment_test

@@ -16,8 +16,9 @@
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/data/loader.h"
+#include "folder.h"
 
-namespace fq {
+namespace fq::data_file_test {
 namespace {
 
 using test::DataFile;
@@ -37,7 +38,7 @@ std::vector<T> counting(std::size_t count, int modulus = 251) {
 
 class Hdf5DatasetTest : public testing::Test {
  protected:
-  [[nodiscard]] std::string path() const { return folder_ / "data.h5"; }
+  [[nodiscard]] std::string path() const { return folder_.file("data.h5"); }
   [[nodiscard]] std::string refusal(Hdf5DatasetOptions options = {}) const {
     return refusal_of(path(), std::move(options));
   }
@@ -56,7 +57,7 @@ class Hdf5DatasetTest : public testing::Test {
     return "no error";
   }
 
-  test::Folder folder_{"dataset"};
+  test::Folder folder_;
 };
 
 TEST_F(Hdf5DatasetTest, ReadsTheDigits) {
@@ -311,4 +312,4 @@ TEST_F(Hdf5DatasetTest, LargerThanMemory) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::data_file_test

@@ -2,13 +2,11 @@
 
 /// Data set files for tests, written with HDF5 as anybody would.
 
-#include <filesystem>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include <hdf5.h>
-#include <unistd.h>
 
 namespace fq::test {
 
@@ -80,22 +78,6 @@ class DataFile {
   }
 
   hid_t id_;
-};
-
-/// A folder that is removed in the end.
-class Folder {
- public:
-  explicit Folder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / ("fq_" + name + "_" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;  // owns the folder
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
 };
 
 }  // namespace fq::test

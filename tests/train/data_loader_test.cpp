@@ -11,7 +11,7 @@
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/data/order.h"
 
-namespace fq {
+namespace fq::data_loader_test {
 namespace {
 
 using testing::ElementsAre;
@@ -264,4 +264,4 @@ TEST(TensorDataset, GivesRows) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::data_loader_test

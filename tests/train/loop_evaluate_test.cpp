@@ -4,7 +4,7 @@
 #include "fakequant/core/threads.h"
 #include "train/loop_run.h"
 
-namespace fq {
+namespace fq::loop_evaluate_test {
 namespace {
 
 TEST(Evaluate, CountsTheFirstLargest) {
@@ -45,4 +45,4 @@ TEST(Evaluate, NeedsLabels) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::loop_evaluate_test

@@ -3,7 +3,6 @@
 /// A small run for the tests of the loop: images of four classes, a network with batch norm and dropout.
 
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -17,6 +16,7 @@
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/sequential.h"
 #include "fakequant/train/trainer.h"
+#include "folder.h"
 
 namespace fq::test {
 
@@ -81,31 +81,6 @@ struct Plan {
     return std::make_unique<Trainer>(model, std::make_shared<DataLoader>(quadrants(96, 1), loader), options,
                                      validation, callbacks);
   }
-};
-
-/// An empty folder that goes with the test.
-class Folder {
- public:
-  Folder()
-      : path_(std::filesystem::temp_directory_path() /
-              (std::string("fakequant_loop_") +
-               testing::UnitTest::GetInstance()->current_test_info()->name() +
-               std::to_string(::testing::UnitTest::GetInstance()->random_seed()) + "_" +
-               std::to_string(reinterpret_cast<std::uintptr_t>(this)))) {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;  // owns the folder
-  Folder& operator=(const Folder&) = delete;
-
-  [[nodiscard]] std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
 };
 
 }  // namespace fq::test

@@ -6,7 +6,7 @@
 #include "fakequant/train/early_stopping.h"
 #include "train/loop_run.h"
 
-namespace fq {
+namespace fq::loop_test {
 namespace {
 
 using test::Plan;
@@ -282,4 +282,4 @@ TEST(Loop, RefusesBadOptions) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::loop_test

@@ -10,7 +10,7 @@
 #include "fakequant/train/trainer.h"
 #include "train/networks.h"
 
-namespace fq {
+namespace fq::memory_test {
 namespace {
 
 using test::Kind;
@@ -151,4 +151,4 @@ TEST(Memory, NothingIsAskedOfTheSystemAfterTheFirstStep) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::memory_test

@@ -11,7 +11,7 @@
 #include "fakequant/layers/module.h"
 #include "fakequant/train/clip.h"
 
-namespace fq {
+namespace fq::optimizer_test {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -254,4 +254,4 @@ TEST(OptimizerOps, MoveTowardsAndSwap) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::optimizer_test

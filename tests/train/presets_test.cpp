@@ -10,7 +10,7 @@
 #include "fakequant/train/checkpoint.h"
 #include "train/loop_run.h"
 
-namespace fq {
+namespace fq::presets_test {
 namespace {
 
 using test::Folder;
@@ -134,4 +134,4 @@ TEST(Presets, LearnedRangesNeedOneToBeginWith) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::presets_test

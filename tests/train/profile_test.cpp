@@ -7,7 +7,7 @@
 
 #include "train/loop_run.h"
 
-namespace fq {
+namespace fq::profile_test {
 namespace {
 
 std::set<std::string> kinds_of(const Profile& profile, const std::string& layer) {
@@ -78,4 +78,4 @@ TEST(ProfiledTraining, QuantizedLayersAndKinds) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::profile_test

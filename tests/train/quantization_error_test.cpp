@@ -11,7 +11,7 @@
 #include "fakequant/train/postprocess_amax.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::quantization_error_test {
 namespace {
 
 using namespace test;
@@ -109,4 +109,4 @@ TEST(PostprocessAmax, RefusesWhatIsNoRangeAndChangesNothing) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::quantization_error_test

@@ -4,7 +4,7 @@
 
 #include "fakequant/core/error.h"
 
-namespace fq {
+namespace fq::schedule_test {
 namespace {
 
 void expect_values(const Schedule& schedule, const std::vector<double>& expected, double tolerance = 1e-14) {
@@ -78,4 +78,4 @@ TEST(Schedule, RefusesBadOptions) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::schedule_test

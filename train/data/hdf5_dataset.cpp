@@ -12,9 +12,7 @@
 #include "fakequant/train/data/block_cache.h"
 
 namespace fq {
-namespace {
-
-constexpr std::int64_t kMostClasses = std::int64_t{1} << 24;
+namespace detail {
 
 /// What turns stored values into the network's: scale, then one mean and deviation a channel.
 struct Normalisation {
@@ -25,6 +23,13 @@ struct Normalisation {
     return (value * scale - mean[channel]) / deviation[channel];
   }
 };
+
+}  // namespace detail
+namespace {
+
+using detail::Normalisation;
+
+constexpr std::int64_t kMostClasses = std::int64_t{1} << 24;
 
 class Opener {
  public:
@@ -147,7 +152,7 @@ struct Hdf5Dataset::Body {
   Shape sample_shape;
   std::int64_t classes = 0;
   bool ids = false;
-  Normalisation how;
+  detail::Normalisation how;
 
   Body(std::string file, const Hdf5DatasetOptions& options) : path(std::move(file)) {
     const Opener opener(path, options);

@@ -3,9 +3,9 @@
 #include <unordered_map>
 
 namespace fq::detail {
+namespace onnx_ops {
 namespace {
 
-using namespace onnx_ops;
 using Table = std::unordered_map<std::string, OpBuilder>;
 
 const Table& onnx_table() {
@@ -58,11 +58,12 @@ const Table& pattern_table() {
 }
 
 }  // namespace
+}  // namespace onnx_ops
 
 OpBuilder find_op_builder(const OnnxNode& node) {
   const bool pattern = node.domain == kPatternDomain;
   if (!pattern && !node.domain.empty()) return nullptr;
-  const Table& table = pattern ? pattern_table() : onnx_table();
+  const auto& table = pattern ? onnx_ops::pattern_table() : onnx_ops::onnx_table();
   const auto found = table.find(node.op);
   return found == table.end() ? nullptr : found->second;
 }

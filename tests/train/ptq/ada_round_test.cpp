@@ -9,7 +9,7 @@
 #include "layers/networks.h"
 #include "train/ptq/layer_errors.h"
 
-namespace fq {
+namespace fq::ada_round_test {
 namespace {
 
 using namespace test;
@@ -103,4 +103,4 @@ TEST(AdaRound, RefusesOptionsOutOfRangeAndModelsWithoutRanges) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::ada_round_test

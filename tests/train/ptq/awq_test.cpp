@@ -7,7 +7,7 @@
 #include "fakequant/train/ptq/awq_lite.h"
 #include "train/ptq/layer_errors.h"
 
-namespace fq {
+namespace fq::awq_test {
 namespace {
 
 using namespace test;
@@ -117,4 +117,4 @@ TEST(Awq, RefusesOptionsOutOfRangeAndTheWrongMoment) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::awq_test

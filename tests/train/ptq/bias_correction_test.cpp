@@ -6,7 +6,7 @@
 #include "fakequant/layers/activation.h"
 #include "train/ptq/layer_errors.h"
 
-namespace fq {
+namespace fq::bias_correction_test {
 namespace {
 
 using namespace test;
@@ -72,4 +72,4 @@ TEST(BiasCorrection, NeedsACalibratedModel) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::bias_correction_test

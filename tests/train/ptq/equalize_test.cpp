@@ -6,7 +6,7 @@
 #include "layers/networks.h"
 #include "train/ptq/networks.h"
 
-namespace fq {
+namespace fq::equalize_test {
 namespace {
 
 using namespace test;
@@ -71,4 +71,4 @@ TEST(Equalize, RefusesCalibratedModelsAndOptionsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::equalize_test

@@ -7,7 +7,7 @@
 #include "fakequant/train/ptq/cholesky.h"
 #include "train/ptq/layer_errors.h"
 
-namespace fq {
+namespace fq::gptq_test {
 namespace {
 
 using namespace test;
@@ -96,4 +96,4 @@ TEST(Gptq, RefusesOptionsOutOfRangeAndModelsWithoutRanges) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::gptq_test

@@ -6,7 +6,7 @@
 #include "layers/networks.h"
 #include "train/ptq/networks.h"
 
-namespace fq {
+namespace fq::smooth_quant_test {
 namespace {
 
 using namespace test;
@@ -122,4 +122,4 @@ TEST(SmoothQuant, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::smooth_quant_test
