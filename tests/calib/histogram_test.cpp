@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -9,7 +10,7 @@
 #include "fakequant/calib/histogram_calibrator.h"
 #include "fakequant/core/error.h"
 
-namespace fq {
+namespace fq::histogram_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -126,6 +127,31 @@ TEST(Histogram, EntropyByItsDefinition) {
   EXPECT_EQ(candidate, fast.size());
 }
 
+TEST(Histogram, EntropyStopsEarlyWithoutChangingTheChoice) {
+  std::mt19937 engine(5);
+  for (const std::size_t bins : {2, 9, 130, 2048, 5000})
+    for (const int bits : {2, 4, 5, 8, 16})
+      for (const int shape : {0, 1, 2, 3}) {  // with gaps; even; falling; one bin
+        Histogram h;
+        for (std::size_t i = 0; i <= bins; ++i) h.edges.push_back(static_cast<float>(i));
+        for (std::size_t i = 0; i < bins; ++i)
+          h.counts.push_back(shape == 0   ? static_cast<std::int64_t>(engine() % 3)
+                             : shape == 1 ? 7
+                             : shape == 2 ? static_cast<std::int64_t>(1e6 / static_cast<double>(i + 1))
+                                          : i == bins / 2);
+        const int start = bins < 128 ? 1 : 128;
+        for (const bool is_unsigned : {false, true}) {
+          std::vector<double> all;
+          const float chosen = amax_by_entropy(h, bits, is_unsigned, 1, start, &all);
+          EXPECT_EQ(amax_by_entropy(h, bits, is_unsigned, 1, start), chosen)
+              << bins << ' ' << bits << ' ' << shape;
+          if (all.empty()) continue;  // no count: nothing to search
+          EXPECT_EQ(*std::ranges::min_element(all),
+                    all[static_cast<std::size_t>(chosen) - static_cast<std::size_t>(start)]);
+        }
+      }
+}
+
 TEST(Histogram, MseFindsTheOutlier) {
   HistogramCalibrator calibrator("mse", {.num_bins = 256});
   calibrator.collect(normal(50000, 0.5f, 3));
@@ -220,4 +246,4 @@ TEST(HistogramCalibrator, Refuses) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::histogram_test
