@@ -82,6 +82,7 @@
 #include "fakequant/calib/reference/histogram_observer.h"
 #include "fakequant/calib/reference/observers.h"
 #include "fakequant/calib/scale_sweep_calibrator.h"
+#include "fakequant/calib/two_pass_calibrator.h"
 #include "fakequant/layers/activation.h"
 #include "fakequant/layers/builtin_models.h"
 #include "fakequant/layers/checkpoint.h"

@@ -107,9 +107,9 @@ class Calibrator {
 
 /// By a name of QuantDescriptor::calib_methods(): "percentile", "entropy", "mse" and "octav" are histograms
 /// with that method, "histogram" means percentile; "one_pass", "one_pass_entropy", "one_pass_mse" and
-/// "one_pass_octav" likewise (see OnePassCalibrator). Kept axes have one for each index (PerAxisCalibrator);
-/// "octav" skips zeros. "scale_sweep" takes one tensor only. Throws ArgumentError for an unknown method or an
-/// option out of range.
+/// "one_pass_octav", and the same of "two_pass", likewise (see OnePassCalibrator, TwoPassCalibrator). Kept
+/// axes have one for each index (PerAxisCalibrator); "octav" skips zeros. "scale_sweep" takes one tensor
+/// only. Throws ArgumentError for an unknown method or an option out of range.
 [[nodiscard]] std::unique_ptr<Calibrator> make_calibrator(std::string_view method,
                                                           const CalibratorOptions& options = {});
 

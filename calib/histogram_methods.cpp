@@ -34,6 +34,13 @@ void check_histogram_method(std::string_view method) {
            "the method '{}' is unknown{}", method, did_you_mean(method, methods));
 }
 
+std::string_view histogram_reading(std::string_view method, std::string_view kind) noexcept {
+  if (method == kind) return "percentile";
+  if (!method.starts_with(kind) || method.substr(kind.size(), 1) != "_") return {};
+  method.remove_prefix(kind.size() + 1);
+  return method == "entropy" || method == "mse" || method == "octav" ? method : std::string_view{};
+}
+
 float amax_of(const Histogram& histogram, std::string_view method, const AmaxOptions& o) {
   check_histogram_method(method);
   if (method == "percentile" || method == "histogram") return amax_by_percentile(histogram, o.percentile);

@@ -19,6 +19,10 @@ void check_search(const char* where, std::size_t bins, int stride, int start_bin
 /// Throws ArgumentError unless it is "percentile", "histogram" (the same), "entropy", "mse" or "octav".
 void check_histogram_method(std::string_view method);
 
+/// How the method of a calibrator named `kind` reads its histogram: "percentile" for "one_pass" of kind
+/// "one_pass", "mse" for "one_pass_mse"; empty when it is no such method.
+[[nodiscard]] std::string_view histogram_reading(std::string_view method, std::string_view kind) noexcept;
+
 /// By such a method, which replaces the one in `options`.
 [[nodiscard]] float amax_of(const Histogram& histogram, std::string_view method, const AmaxOptions& options);
 

@@ -8,6 +8,7 @@
 #include "fakequant/calib/one_pass_calibrator.h"
 #include "fakequant/calib/per_axis_calibrator.h"
 #include "fakequant/calib/scale_sweep_calibrator.h"
+#include "fakequant/calib/two_pass_calibrator.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/descriptor.h"
 #include "fakequant/core/text.h"
@@ -20,6 +21,7 @@ std::unique_ptr<Calibrator> histograms(std::string_view method, CalibratorOption
   options.skip_zeros = options.skip_zeros || method.ends_with("octav");
   if (!options.axis.empty()) return std::make_unique<PerAxisCalibrator>(method, options);
   if (OnePassCalibrator::takes(method)) return std::make_unique<OnePassCalibrator>(method, options);
+  if (TwoPassCalibrator::takes(method)) return std::make_unique<TwoPassCalibrator>(method, options);
   return std::make_unique<HistogramCalibrator>(method, options);
 }
 

@@ -11,13 +11,8 @@
 namespace fq {
 namespace {
 
-constexpr const char* kWhere = "one_pass_calibrator";
-constexpr std::string_view kName = "one_pass";
-
-/// How a method reads the histogram: what follows "one_pass_".
-std::string_view reading(std::string_view method) {
-  return method == kName ? "percentile" : method.substr(kName.size() + 1);
-}
+constexpr const char* kOnePassCalibrator = "one_pass_calibrator";
+constexpr std::string_view kOnePass = "one_pass";
 
 /// Unknown when one of the two is.
 std::optional<float> larger(std::optional<float> a, std::optional<float> b) {
@@ -35,16 +30,15 @@ std::optional<float> saved_largest(const StateDict& state) {
 }  // namespace
 
 bool OnePassCalibrator::takes(std::string_view method) noexcept {
-  return method == kName || method == "one_pass_entropy" || method == "one_pass_mse" ||
-         method == "one_pass_octav";
+  return !detail::histogram_reading(method, kOnePass).empty();
 }
 
 OnePassCalibrator::OnePassCalibrator(std::string_view method, const CalibratorOptions& options)
     : method_(method), histogram_(options.num_bins, options.skip_zeros) {
-  FQ_CHECK(takes(method), kWhere,
+  FQ_CHECK(takes(method), kOnePassCalibrator,
            "the method '{}' is unknown: use one_pass, one_pass_entropy, one_pass_mse or one_pass_octav",
            method);
-  FQ_CHECK(options.axis.empty(), kWhere,
+  FQ_CHECK(options.axis.empty(), kOnePassCalibrator,
            "axis is given and histograms are per tensor: leave axis out, or use make_calibrator");
 }
 
@@ -55,15 +49,15 @@ void OnePassCalibrator::do_collect(const Tensor& x, float largest) {
 
 void OnePassCalibrator::do_merge(const Calibrator& other) {
   const auto* from = dynamic_cast<const OnePassCalibrator*>(&other);
-  FQ_CHECK(from != nullptr, kWhere, "the other '{}' is another class: merge calibrators of one class",
-           other.method());
+  FQ_CHECK(from != nullptr, kOnePassCalibrator,
+           "the other '{}' is another class: merge calibrators of one class", other.method());
   histogram_.merge(from->histogram_);
   if (!other.empty()) largest_ = empty() ? from->largest_ : larger(largest_, from->largest_);
 }
 
 Tensor OnePassCalibrator::do_compute(const AmaxOptions& o) const {
-  return Tensor::scalar(
-      detail::amax_of(histogram_.histogram(), o.method.empty() ? reading(method_) : o.method, o));
+  const auto reading = detail::histogram_reading(method_, kOnePass);
+  return Tensor::scalar(detail::amax_of(histogram_.histogram(), o.method.empty() ? reading : o.method, o));
 }
 
 void OnePassCalibrator::do_reset() {
@@ -83,13 +77,13 @@ void OnePassCalibrator::do_save(StateDict& state) const {
 void OnePassCalibrator::do_load(const StateDict& state) {
   const auto &bins = state.attribute("num_bins"), &skip = state.attribute("skip_zeros"),
              &exponent = state.attribute("exponent");
-  FQ_CHECK(bins.is_number_integer() && skip.is_boolean() && exponent.is_number_integer(), kWhere,
+  FQ_CHECK(bins.is_number_integer() && skip.is_boolean() && exponent.is_number_integer(), kOnePassCalibrator,
            "the state has attributes of wrong types: it is no one-pass histogram's");
   FQ_CHECK(
-      bins == histogram_.num_bins() && skip == histogram_.skip_zeros(), kWhere,
+      bins == histogram_.num_bins() && skip == histogram_.skip_zeros(), kOnePassCalibrator,
       "the state has num_bins {} and skip_zeros {}, this calibrator {} and {}: build it with the state's",
       bins.dump(), skip.dump(), histogram_.num_bins(), histogram_.skip_zeros());
-  FQ_CHECK(exponent >= OnePassHistogram::min_exponent && exponent <= 127, kWhere,
+  FQ_CHECK(exponent >= OnePassHistogram::min_exponent && exponent <= 127, kOnePassCalibrator,
            "the state has bins of width 2^{}: it is damaged", exponent.dump());
   const std::optional<float> largest = saved_largest(state);
   const Tensor& counts = state.at("counts", {2 * std::int64_t{histogram_.num_bins()}}, DType::i64);

@@ -7,13 +7,14 @@
 #include "fakequant/calib/cpu/rows.h"
 #include "fakequant/calib/histogram_methods.h"
 #include "fakequant/calib/one_pass_calibrator.h"
+#include "fakequant/calib/two_pass_calibrator.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_dict.h"
 
 namespace fq {
 namespace {
 
-constexpr const char* kWhere = "per_axis_calibrator";
+constexpr const char* kPerAxisCalibrator = "per_axis_calibrator";
 
 /// Tensors of one name of all ranges, end to end.
 Tensor joined(const std::vector<StateDict>& states, const std::string& name) {
@@ -41,7 +42,7 @@ std::vector<Tensor> split(const StateDict& state, const std::string& name, std::
   std::vector<Tensor> out;
   std::int64_t at = 0;
   for (const std::int64_t size : state.at("sizes/" + name, {count}, DType::i64).to_vector<std::int64_t>()) {
-    FQ_CHECK(all.rank() == 1 && size >= 0 && size <= all.numel() - at, kWhere,
+    FQ_CHECK(all.rank() == 1 && size >= 0 && size <= all.numel() - at, kPerAxisCalibrator,
              "the state has not all of '{}': it is damaged", name);
     out.push_back(all.slice(at, at + size).clone());
     at += size;
@@ -54,13 +55,15 @@ std::vector<Tensor> split(const StateDict& state, const std::string& name, std::
 PerAxisCalibrator::PerAxisCalibrator(std::string_view method, const CalibratorOptions& options)
     : method_(method), options_(options), axis_(options.axis) {
   options_.axis = {};
-  FQ_CHECK(options.grid == HistogramGrid::torch, kWhere, "the numpy grid is per tensor: leave axis out");
-  if (!OnePassCalibrator::takes(method)) detail::check_histogram_method(method);
-  (void)make_calibrator(method, options_);
+  FQ_CHECK(options.grid == HistogramGrid::torch, kPerAxisCalibrator,
+           "the numpy grid is per tensor: leave axis out");
+  if (!OnePassCalibrator::takes(method) && !TwoPassCalibrator::takes(method))
+    detail::check_histogram_method(method);
+  passes_ = make_calibrator(method, options_)->passes();
 }
 
 PerAxisCalibrator::Ranges PerAxisCalibrator::make(std::int64_t count) const {
-  FQ_CHECK(count <= most_bins / options_.num_bins, kWhere,
+  FQ_CHECK(count <= most_bins / options_.num_bins, kPerAxisCalibrator,
            "{} ranges of {} bins are more than {} bins: use fewer bins, max or mse_search", count,
            options_.num_bins, +most_bins);
   Ranges out;
@@ -69,14 +72,18 @@ PerAxisCalibrator::Ranges PerAxisCalibrator::make(std::int64_t count) const {
 }
 
 void PerAxisCalibrator::do_collect(const Tensor& x, float) {
-  const auto rows = cpu::rows(x, axis_, kWhere);
-  FQ_CHECK(ranges_.empty() || rows.shape == shape_, kWhere,
+  const auto rows = cpu::rows(x, axis_, kPerAxisCalibrator);
+  FQ_CHECK(ranges_.empty() || rows.shape == shape_, kPerAxisCalibrator,
            "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
            to_string(rows.shape), to_string(shape_));
   if (ranges_.empty()) ranges_ = make(rows.count());
   shape_ = rows.shape;
   for (std::int64_t r = 0; r < rows.count(); ++r)
     ranges_[static_cast<std::size_t>(r)]->collect(rows.values.slice(r, r + 1));
+}
+
+void PerAxisCalibrator::next_pass() {
+  for (const auto& range : ranges_) range->next_pass();
 }
 
 Tensor PerAxisCalibrator::do_compute(const AmaxOptions& options) const {
@@ -123,7 +130,7 @@ void PerAxisCalibrator::do_load(const StateDict& state) {
   const auto& attributes = state.attribute("ranges");
   const bool good = std::ranges::all_of(shape, [](std::int64_t n) { return n > 0 && n <= most_bins; }) &&
                     attributes.is_array() && numel(shape) == static_cast<std::int64_t>(attributes.size());
-  FQ_CHECK(good, kWhere, "the state has {} ranges of shape {}: it is damaged", attributes.size(),
+  FQ_CHECK(good, kPerAxisCalibrator, "the state has {} ranges of shape {}: it is damaged", attributes.size(),
            to_string(shape));
   Ranges loaded = make(numel(shape));
   std::vector<StateDict> states(loaded.size());
@@ -134,7 +141,8 @@ void PerAxisCalibrator::do_load(const StateDict& state) {
   for (std::size_t r = 0; r < loaded.size(); ++r) {
     for (const auto& [name, value] : attributes[r].items()) states[r].set_attribute(name, value);
     loaded[r]->load_state(states[r]);
-    FQ_CHECK(!loaded[r]->empty(), kWhere, "the state has no values of range {}: it is damaged", r);
+    FQ_CHECK(!loaded[r]->empty(), kPerAxisCalibrator, "the state has no values of range {}: it is damaged",
+             r);
   }
   shape_ = shape;
   ranges_ = std::move(loaded);

@@ -15,12 +15,14 @@ class PerAxisCalibrator final : public Calibrator {
  public:
   static constexpr std::int64_t most_bins = std::int64_t{1} << 24;  ///< of all first histograms together
 
-  /// `method` as HistogramCalibrator or OnePassCalibrator takes it, axes in `options`. Throws ArgumentError
-  /// for another method, num_bins that a histogram refuses, and the numpy grid, which may end in the middle
-  /// of a batch.
+  /// `method` as HistogramCalibrator, OnePassCalibrator or TwoPassCalibrator takes it, axes in `options`.
+  /// Throws ArgumentError for another method, num_bins that a histogram refuses, and the numpy grid, which
+  /// may end in the middle of a batch.
   PerAxisCalibrator(std::string_view method, const CalibratorOptions& options);
 
   [[nodiscard]] std::string_view method() const noexcept override { return method_; }
+  [[nodiscard]] int passes() const noexcept override { return passes_; }
+  void next_pass() override;
 
  protected:
   /// Throws ArgumentError when histograms of all ranges pass `most_bins`.
@@ -36,6 +38,7 @@ class PerAxisCalibrator final : public Calibrator {
   [[nodiscard]] Ranges make(std::int64_t count) const;
 
   std::string method_;
+  int passes_;
   CalibratorOptions options_;  // of one range
   Axes axis_;
   Shape shape_;  // of the ranges

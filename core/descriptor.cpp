@@ -13,7 +13,7 @@
 namespace fq {
 namespace {
 
-constexpr const char* kWhere = "quant_descriptor";
+constexpr const char* kDescriptor = "quant_descriptor";
 constexpr int kMostAxes = 64;
 
 void check_format(const QuantDescriptorOptions& o) {
@@ -24,7 +24,7 @@ void check_format(const QuantDescriptorOptions& o) {
   (void)Format(FloatFormat{o.num_bits.exponent(), o.num_bits.mantissa()});
   const bool e4m3 = o.num_bits == NumBits(4, 3);
   const bool e2m1 = o.num_bits == NumBits(2, 1) && !o.block_sizes.empty();
-  FQ_CHECK(e4m3 || e2m1 || o.block_sizes.type == BlockType::dynamic, kWhere,
+  FQ_CHECK(e4m3 || e2m1 || o.block_sizes.type == BlockType::dynamic, kDescriptor,
            "num_bits {} without dynamic blocks: use (4, 3), (2, 1) with block_sizes, an integer, or "
            "block_sizes of type dynamic",
            to_string(o.num_bits));
@@ -32,62 +32,64 @@ void check_format(const QuantDescriptorOptions& o) {
 
 void check_lengths(const std::map<int, std::int64_t>& lengths, std::string_view field) {
   for (const auto& [axis, length] : lengths) {
-    FQ_CHECK(length > 0 || length == Granularity::whole, kWhere,
+    FQ_CHECK(length > 0 || length == Granularity::whole, kDescriptor,
              "{} of axis {} is {}: use a positive number of elements, or -1 for the whole axis", field, axis,
              length);
-    FQ_CHECK(axis >= -kMostAxes && axis < kMostAxes, kWhere, "{} names axis {}: use {} to {}", field, axis,
-             -kMostAxes, kMostAxes - 1);
+    FQ_CHECK(axis >= -kMostAxes && axis < kMostAxes, kDescriptor, "{} names axis {}: use {} to {}", field,
+             axis, -kMostAxes, kMostAxes - 1);
   }
 }
 
 void check_scale_bits(const BlockSizes& blocks) {
-  FQ_CHECK(blocks.scale_block_sizes.empty() || blocks.scale_bits, kWhere,
+  FQ_CHECK(blocks.scale_block_sizes.empty() || blocks.scale_bits, kDescriptor,
            "scale_block_sizes without scale_bits: say how the scales are kept, as scale_bits 8");
   if (!blocks.scale_bits) return;
   const NumBits& bits = *blocks.scale_bits;
-  FQ_CHECK(bits == NumBits(4, 3) || bits == NumBits(8, 0) || bits == NumBits(8), kWhere,
+  FQ_CHECK(bits == NumBits(4, 3) || bits == NumBits(8, 0) || bits == NumBits(8), kDescriptor,
            "scale_bits {} is unknown: use (4, 3), (8, 0) or 8", to_string(bits));
-  FQ_CHECK(!bits.is_integer() || blocks.type == BlockType::fixed, kWhere,
+  FQ_CHECK(!bits.is_integer() || blocks.type == BlockType::fixed, kDescriptor,
            "scale_bits 8 with dynamic blocks: use (4, 3) or (8, 0), or static blocks");
 }
 
 void check_blocks(const QuantDescriptorOptions& o) {
   const BlockSizes& blocks = o.block_sizes;
-  FQ_CHECK(o.axis.empty() || blocks.empty(), kWhere,
+  FQ_CHECK(o.axis.empty() || blocks.empty(), kDescriptor,
            "axis and block_sizes are both given: leave one of them out");
-  FQ_CHECK(!blocks.empty() || blocks == BlockSizes{}, kWhere,
+  FQ_CHECK(!blocks.empty() || blocks == BlockSizes{}, kDescriptor,
            "block_sizes has type or scales but no axis: give it an axis and a length, as {{-1: 16}}");
   check_lengths(blocks.lengths, "block_sizes");
   check_lengths(blocks.scale_block_sizes, "scale_block_sizes");
   check_scale_bits(blocks);
-  FQ_CHECK(blocks.type == BlockType::fixed || blocks.lengths.size() == 1, kWhere,
+  FQ_CHECK(blocks.type == BlockType::fixed || blocks.lengths.size() == 1, kDescriptor,
            "dynamic blocks on {} axes: they lie along the last axis only", blocks.lengths.size());
 }
 
 void check_axes(const Axes& axes) {
   for (const int axis : axes.values())
-    FQ_CHECK(axis >= -kMostAxes && axis < kMostAxes, kWhere, "axis {} is none: use {} to {}", axis,
+    FQ_CHECK(axis >= -kMostAxes && axis < kMostAxes, kDescriptor, "axis {} is none: use {} to {}", axis,
              -kMostAxes, kMostAxes - 1);
   auto sorted = axes.values();
   std::ranges::sort(sorted);
   const auto twice = std::ranges::adjacent_find(sorted);
-  FQ_CHECK(twice == sorted.end(), kWhere, "axis {} is given twice: name each kept axis once", *twice);
+  FQ_CHECK(twice == sorted.end(), kDescriptor, "axis {} is given twice: name each kept axis once", *twice);
 }
 
 void check_range(const QuantDescriptorOptions& o) {
   if (o.amax.defined()) {
-    FQ_CHECK(!o.amax.values().empty(), kWhere, "amax has no elements: give a number, a list or leave it out");
+    FQ_CHECK(!o.amax.values().empty(), kDescriptor,
+             "amax has no elements: give a number, a list or leave it out");
     for (const float v : o.amax.values())
-      FQ_CHECK(v >= 0 && std::isfinite(v), kWhere, "amax is {}: it must be finite and not negative", v);
-    FQ_CHECK(o.amax.shape().size() <= 16, kWhere, "amax has {} axes: use 16 at most", o.amax.shape().size());
+      FQ_CHECK(v >= 0 && std::isfinite(v), kDescriptor, "amax is {}: it must be finite and not negative", v);
+    FQ_CHECK(o.amax.shape().size() <= 16, kDescriptor, "amax has {} axes: use 16 at most",
+             o.amax.shape().size());
   }
-  FQ_CHECK(!o.dynamic || !o.amax.defined(), kWhere,
+  FQ_CHECK(!o.dynamic || !o.amax.defined(), kDescriptor,
            "dynamic takes amax from each input: leave amax or dynamic out");
-  FQ_CHECK(!o.dynamic || !o.learn_amax, kWhere,
+  FQ_CHECK(!o.dynamic || !o.learn_amax, kDescriptor,
            "dynamic takes amax from each input, learn_amax trains it: choose one of them");
-  FQ_CHECK(!o.learn_amax || o.block_sizes.empty(), kWhere,
+  FQ_CHECK(!o.learn_amax || o.block_sizes.empty(), kDescriptor,
            "learn_amax trains the range of a tensor or of channels: leave block_sizes or learn_amax out");
-  FQ_CHECK(!o.scale_amax || (*o.scale_amax > 0 && std::isfinite(*o.scale_amax)), kWhere,
+  FQ_CHECK(!o.scale_amax || (*o.scale_amax > 0 && std::isfinite(*o.scale_amax)), kDescriptor,
            "scale_amax is {}: it must be positive and finite", *o.scale_amax);
 }
 
@@ -95,12 +97,12 @@ void check_range(const QuantDescriptorOptions& o) {
 void check_name(const std::string& name) try {
   (void)nlohmann::json(name).dump();
 } catch (const nlohmann::json::exception&) {
-  throw ArgumentError(fmt::format("[{}] the name is not UTF-8: use another", kWhere));
+  throw ArgumentError(fmt::format("[{}] the name is not UTF-8: use another", kDescriptor));
 }
 
 void check_method(const std::string& method) {
   const auto& methods = QuantDescriptor::calib_methods();
-  FQ_CHECK(std::ranges::find(methods, method) != methods.end(), kWhere, "calib_method '{}' is unknown{}",
+  FQ_CHECK(std::ranges::find(methods, method) != methods.end(), kDescriptor, "calib_method '{}' is unknown{}",
            method, detail::did_you_mean(method, {methods.begin(), methods.end()}));
 }
 
@@ -116,14 +118,14 @@ std::vector<int> broadcast_axes(const Shape& amax) {
 std::map<int, std::int64_t> normalized(const std::map<int, std::int64_t>& lengths, int rank) {
   std::map<int, std::int64_t> out;
   for (const auto& [axis, length] : lengths)
-    FQ_CHECK(out.emplace(normalize_axis(axis, rank, kWhere), length).second, kWhere,
+    FQ_CHECK(out.emplace(normalize_axis(axis, rank, kDescriptor), length).second, kDescriptor,
              "block_sizes gives axis {} twice: name each axis once", axis);
   return out;
 }
 
 Granularity block_granularity(const BlockSizes& blocks, int rank) {
   const auto lengths = normalized(blocks.lengths, rank);
-  FQ_CHECK(blocks.type == BlockType::fixed || lengths.begin()->first == rank - 1, kWhere,
+  FQ_CHECK(blocks.type == BlockType::fixed || lengths.begin()->first == rank - 1, kDescriptor,
            "dynamic blocks lie on axis {} of {}: use the last axis", lengths.begin()->first, rank);
   const bool whole =
       std::ranges::all_of(lengths, [](const auto& l) { return l.second == Granularity::whole; });
@@ -158,7 +160,7 @@ QuantDescriptor::QuantDescriptor(QuantDescriptorOptions options) : options_(std:
   check_format(options_);
   check_axes(options_.axis);
   check_range(options_);
-  FQ_CHECK(needs_amax() || !amax().defined(), kWhere,
+  FQ_CHECK(needs_amax() || !amax().defined(), kDescriptor,
            "dynamic blocks whose scales are not (4, 3) take every scale from the input: leave amax out");
   check_method(options_.calib_method);
   check_name(options_.name);
@@ -169,9 +171,24 @@ std::map<int, std::int64_t> QuantDescriptor::get_block_quant_axes_and_sizes(cons
 }
 
 const std::vector<std::string_view>& QuantDescriptor::calib_methods() {
-  static const std::vector<std::string_view> methods{
-      "max",      "moving_average",   "histogram",    "percentile",     "entropy",    "mse",         "octav",
-      "one_pass", "one_pass_entropy", "one_pass_mse", "one_pass_octav", "mse_search", "scale_sweep", "lsq"};
+  static const std::vector<std::string_view> methods{"max",
+                                                     "moving_average",
+                                                     "histogram",
+                                                     "percentile",
+                                                     "entropy",
+                                                     "mse",
+                                                     "octav",
+                                                     "one_pass",
+                                                     "one_pass_entropy",
+                                                     "one_pass_mse",
+                                                     "one_pass_octav",
+                                                     "two_pass",
+                                                     "two_pass_entropy",
+                                                     "two_pass_mse",
+                                                     "two_pass_octav",
+                                                     "mse_search",
+                                                     "scale_sweep",
+                                                     "lsq"};
   return methods;
 }
 
@@ -193,12 +210,12 @@ Granularity QuantDescriptor::granularity(int rank) const {
   if (!block_sizes().empty()) return block_granularity(block_sizes(), rank);
   std::vector<int> axes = axis().values();
   if (amax().defined()) {
-    FQ_CHECK(static_cast<int>(amax().shape().size()) <= rank, kWhere,
+    FQ_CHECK(static_cast<int>(amax().shape().size()) <= rank, kDescriptor,
              "amax {} of '{}' has more axes than the input ({})", to_string(amax().shape()), name(), rank);
     const bool list = amax().shape().size() == 1 && axes.size() == 1 && amax().values().size() != 1;
     if (!list) axes = broadcast_axes(amax().shape());
   }
-  for (int& a : axes) a = normalize_axis(a, rank, kWhere);
+  for (int& a : axes) a = normalize_axis(a, rank, kDescriptor);
   check_axes(axes);
   return axes.empty() ? Granularity::per_tensor() : Granularity::per_axis(axes);
 }

@@ -61,8 +61,12 @@ std::int64_t run_pass(Module& model, DataLoader& data, const std::vector<TensorQ
 
 void collect_weights(const Targets& weights) {
   for (const auto& target : weights) {
-    target.entry.quantizer->calibrator().reset();
-    target.entry.quantizer->collect(target.weight.tensor());
+    Calibrator& calibrator = target.entry.quantizer->calibrator();
+    calibrator.reset();
+    for (int pass = 0; pass < calibrator.passes(); ++pass) {
+      if (pass > 0) calibrator.next_pass();
+      target.entry.quantizer->collect(target.weight.tensor());
+    }
   }
 }
 
