@@ -22,8 +22,8 @@ std::optional<float> larger(std::optional<float> a, std::optional<float> b) {
 std::optional<float> saved_largest(const StateDict& state) {
   if (!state.has_attribute("largest")) return std::nullopt;
   const auto& saved = state.attribute("largest");
-  FQ_CHECK(saved.is_number() && saved.get<float>() >= 0 && std::isfinite(saved.get<float>()), kWhere,
-           "the state has a largest magnitude of {}: it is damaged", saved.dump());
+  FQ_CHECK(saved.is_number() && saved.get<float>() >= 0 && std::isfinite(saved.get<float>()),
+           kOnePassCalibrator, "the state has a largest magnitude of {}: it is damaged", saved.dump());
   return saved.get<float>();
 }
 

@@ -11,7 +11,7 @@ namespace fq::cli {
 namespace {
 
 using nlohmann::ordered_json;
-using Line = std::vector<std::string>;
+using TextCells = std::vector<std::string>;
 
 constexpr std::size_t kTextColumns = 2;  // flush left
 
@@ -30,22 +30,22 @@ std::string amax_text(const RangeReport& range) {
   return fmt::format("{:.3g}..{:.3g}", *range.lowest, *range.highest);
 }
 
-Line line_of(const QuantizerReport& q) {
-  Line out{q.name, q.format, text_of(q.minimum), text_of(q.largest)};
+TextCells line_of(const QuantizerReport& q) {
+  TextCells out{q.name, q.format, text_of(q.minimum), text_of(q.largest)};
   for (const auto& range : q.methods) out.push_back(amax_text(range));
   out.insert(out.end(), {q.in_force.method, amax_text(q.in_force), share_text(q.in_force.clipped),
                          decibel_text(q.in_force.sqnr_db)});
   return out;
 }
 
-Line heads() {
-  Line out{"quantizer", "format", "min", "max |x|"};
+TextCells heads() {
+  TextCells out{"quantizer", "format", "min", "max |x|"};
   for (const auto& method : report_methods()) out.push_back(method);
   out.insert(out.end(), {"in force", "amax", "clipped", "SQNR"});
   return out;
 }
 
-std::string aligned(const std::vector<Line>& lines) {
+std::string aligned(const std::vector<TextCells>& lines) {
   std::vector<std::size_t> widths(lines.front().size());
   for (const auto& line : lines)
     for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
@@ -95,7 +95,7 @@ ordered_json range_json(const RangeReport& range) {
 }  // namespace
 
 std::string calibration_table(const std::vector<QuantizerReport>& quantizers) {
-  std::vector<Line> lines{heads()};
+  std::vector<TextCells> lines{heads()};
   for (const auto& q : quantizers) lines.push_back(line_of(q));
   std::string out = aligned(lines) + reasons(quantizers);
   out.pop_back();  // the last line's end

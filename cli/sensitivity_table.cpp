@@ -27,15 +27,15 @@ std::string damage_text(const Damage& damage) {
 }
 
 std::string table_text(const std::vector<TableRow>& rows) {
-  std::size_t width = 5, formats = 6;
+  std::size_t layer_width = 5, format_width = 6;
   for (const auto& row : rows) {
-    width = std::max(width, row.layer.size());
-    formats = std::max(formats, row.format.size());
+    layer_width = std::max(layer_width, row.layer.size());
+    format_width = std::max(format_width, row.format.size());
   }
-  auto out = fmt::format("{:<{}}  {:<{}} {:>9} {:>6} {:>12} {:>9} {:>11}\n", "layer", width, "format",
-                         formats, "weights", "bits", "loss", "accuracy", "divergence");
+  auto out = fmt::format("{:<{}}  {:<{}} {:>9} {:>6} {:>12} {:>9} {:>11}\n", "layer", layer_width, "format",
+                         format_width, "weights", "bits", "loss", "accuracy", "divergence");
   for (const auto& row : rows)
-    out += fmt::format("{:<{}}  {:<{}} {:>9} {:>6} {}\n", row.layer, width, row.format, formats,
+    out += fmt::format("{:<{}}  {:<{}} {:>9} {:>6} {}\n", row.layer, layer_width, row.format, format_width,
                        row.weights > 0 ? std::to_string(row.weights) : "-",
                        row.weights > 0 ? fmt::format("{:g}", row.bits) : "-", damage_text(row.damage));
   return out;

@@ -13,7 +13,7 @@
 namespace fq {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& name, const std::string& what) {
   throw FileError(path, name, fmt::format("[load_calibration] {}: {} {}", path, name, what));
@@ -24,8 +24,8 @@ std::uint32_t checksum(const Tensor& values) {
   return crc32c(rows.raw(), static_cast<std::size_t>(rows.nbytes()));
 }
 
-json checksums(const Module& model) {
-  json out = json::object();
+Json checksums(const Module& model) {
+  Json out = Json::object();
   for (const auto& [name, value] : model.named_parameters())
     if (!name.ends_with("_quantizer.amax")) out[name] = checksum(value.tensor());
   for (const auto& [name, value] : model.named_buffers()) out[name] = checksum(value);
@@ -34,8 +34,8 @@ json checksums(const Module& model) {
 
 /// What decides which numbers are collected. Searches try the codes of a format on them; for others bits and
 /// sign only decide what is made of them.
-json settings(const TensorQuantizer& q) {
-  json out = json::object(), all = q.descriptor().dict();
+Json settings(const TensorQuantizer& q) {
+  Json out = Json::object(), all = q.descriptor().dict();
   for (const char* key : {"axis", "block_sizes"})
     if (all.contains(key)) out[key] = all[key];
   const std::string& method = q.descriptor().calib_method();
@@ -48,8 +48,8 @@ json settings(const TensorQuantizer& q) {
 }
 
 void check_model(Module& model, const StateDict& state, const std::string& path) {
-  const json here = checksums(model);
-  const json there = state.has_attribute("parameters") ? state.attribute("parameters") : json::object();
+  const Json here = checksums(model);
+  const Json there = state.has_attribute("parameters") ? state.attribute("parameters") : Json::object();
   for (const auto& [name, sum] : here.items())
     if (!there.is_object() || !there.contains(name) || there[name] != sum)
       refuse(path, name, "is another one here: the state was collected with another model");
@@ -70,9 +70,9 @@ void check_calibrated(Module& model, const StateDict& state, const std::string& 
       if (entry.quantizer->amax().defined()) continue;
       refuse(path, prefix, "is not in it: it is of another model, or of other settings");
     }
-    const json here = settings(*entry.quantizer);
-    const json there =
-        state.has_attribute(prefix + "/settings") ? state.attribute(prefix + "/settings") : json();
+    const Json here = settings(*entry.quantizer);
+    const Json there =
+        state.has_attribute(prefix + "/settings") ? state.attribute(prefix + "/settings") : Json();
     if (here != there)
       refuse(path, prefix, fmt::format("was collected with {}, here it is {}", there.dump(), here.dump()));
   }
@@ -83,7 +83,7 @@ void check_calibrated(Module& model, const StateDict& state, const std::string& 
 }
 
 std::int64_t samples_of(const StateDict& state, const std::string& path) {
-  const json samples = state.has_attribute("samples") ? state.attribute("samples") : json();
+  const Json samples = state.has_attribute("samples") ? state.attribute("samples") : Json();
   if (!samples.is_number_integer() || samples.get<std::int64_t>() < 0)
     refuse(path, "samples", fmt::format("is {}: it must be a count", samples.dump()));
   return samples.get<std::int64_t>();

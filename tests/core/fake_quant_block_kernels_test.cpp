@@ -151,4 +151,5 @@ TEST(FakeQuantBlockKernels, PowerOfTwoOfEveryRatio) {
 }
 
 }  // namespace
-}  // namespace fq::fake_quant_block_kernels_test
+}  // namespace
+   // fq::fake_quant_block_kernels_test

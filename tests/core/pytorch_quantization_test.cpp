@@ -9,7 +9,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/reference/modelopt.h"
 
-namespace fq::pytorch_quantization::pytorch_quantization_test {
+namespace fq::pytorch_quantization::pytorch_quantization_test::pytorch_quantization_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -211,4 +211,5 @@ TEST(ScaledE4m3, AbstractFormOnMeta) {
 }
 
 }  // namespace
-}  // namespace fq::pytorch_quantization::pytorch_quantization_test
+}  // namespace fq::pytorch_quantization::pytorch_quantization_test::pytorch_quantization_test
+   // fq::pytorch_quantization::pytorch_quantization_test

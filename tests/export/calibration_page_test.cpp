@@ -13,7 +13,7 @@
 #include "fakequant/export/html/histogram_svg.h"
 #include "fakequant/export/html/text.h"
 
-namespace fq {
+namespace fq::calibration_page_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -135,4 +135,4 @@ TEST(HtmlText, Numbers) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::calibration_page_test

@@ -191,8 +191,7 @@ TEST(QuantConfig, BadConfigsNameTheEntry) {
   EXPECT_THAT(refused(R"({"quant_cfg": {"*": {"enable": 1}}})"), HasSubstr("use a bool"));
   EXPECT_THAT(refused(R"({"quant_cfg": {}, "algorithm": "svdquant"})"),
               HasSubstr("'svdquant' is not available"));
-  EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": "max"})"),
-              HasSubstr("use one of gptq"));
+  EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": "max"})"), HasSubstr("use one of gptq"));
   EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": "gtpq"})"), HasSubstr("did you mean 'gptq'"));
   EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": {"damping": 1}})"),
               HasSubstr("use one of gptq"));

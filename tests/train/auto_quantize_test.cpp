@@ -14,7 +14,7 @@
 #include "train/networks.h"
 #include "train/ptq/networks.h"
 
-namespace fq {
+namespace fq::auto_quantize_test {
 namespace {
 
 using namespace test;
@@ -237,4 +237,4 @@ TEST(QuantizationPlan, RefusesWhatIsNoPlan) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::auto_quantize_test

@@ -13,7 +13,7 @@
 #include "fakequant/train/quantization_error.h"
 #include "layers/networks.h"
 
-namespace fq {
+namespace fq::calibration_report_test {
 namespace {
 
 using namespace test;
@@ -261,4 +261,4 @@ TEST(CalibrationReport, RefusesBadStatesAndOptions) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::calibration_report_test

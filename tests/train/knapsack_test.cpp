@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace fq::detail {
+namespace fq::detail::knapsack_test {
 namespace {
 
 using Groups = std::vector<std::vector<KnapsackChoice>>;
@@ -98,4 +98,4 @@ TEST(Knapsack, HundredsOfLayersStayWithinItsStates) {
 }
 
 }  // namespace
-}  // namespace fq::detail
+}  // namespace fq::detail::knapsack_test

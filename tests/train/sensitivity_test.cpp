@@ -17,7 +17,7 @@
 #include "train/networks.h"
 #include "train/ptq/networks.h"
 
-namespace fq {
+namespace fq::sensitivity_test {
 namespace {
 
 using namespace test;
@@ -239,4 +239,4 @@ TEST(WeightBits, CountScalesOfEightBits) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::sensitivity_test

@@ -12,15 +12,15 @@
 namespace fq::ptq {
 namespace {
 
-using Row = std::vector<double>;
+using FactorRow = std::vector<double>;
 
 /// The next row of F: column `pivot` of what the rows so far leave, over the root of its diagonal.
-Row next_row(const float* gram, std::int64_t n, std::int64_t pivot, double left,
-             const std::vector<Row>& factor) {
-  Row out(static_cast<std::size_t>(n));
+FactorRow next_row(const float* gram, std::int64_t n, std::int64_t pivot, double left,
+                   const std::vector<FactorRow>& factor) {
+  FactorRow out(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < out.size(); ++i)
     out[i] = double(gram[pivot * n + static_cast<std::int64_t>(i)]);
-  for (const Row& row : factor) {
+  for (const FactorRow& row : factor) {
     const double at = row[static_cast<std::size_t>(pivot)];
     for (std::size_t i = 0; i < out.size(); ++i) out[i] -= at * row[i];
   }
@@ -33,10 +33,10 @@ Row next_row(const float* gram, std::int64_t n, std::int64_t pivot, double left,
 Tensor low_rank_factor(const Tensor& gram, double residual) {
   const std::int64_t n = gram.dim(0);
   const auto* g = gram.data<float>();
-  Row left(static_cast<std::size_t>(n));
+  FactorRow left(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) left[static_cast<std::size_t>(i)] = double(g[i * (n + 1)]);
   const double enough = residual * std::accumulate(left.begin(), left.end(), 0.0);
-  std::vector<Row> factor;
+  std::vector<FactorRow> factor;
   while (std::ssize(factor) < n && std::accumulate(left.begin(), left.end(), 0.0) > enough) {
     const auto pivot = std::ranges::max_element(left);
     if (!(*pivot > 0)) break;
@@ -46,7 +46,7 @@ Tensor low_rank_factor(const Tensor& gram, double residual) {
   }
   Tensor out = Tensor::empty({std::ssize(factor), n});
   auto* to = out.mutable_data<float>();
-  for (const Row& row : factor)
+  for (const FactorRow& row : factor)
     for (const double v : row) *to++ = static_cast<float>(v);
   return out;
 }

@@ -35,62 +35,64 @@ ordered_json layer_json(const PlannedLayer& layer) {
   return out;
 }
 
-double optional_number(const detail::JsonValue& json, const char* key) {
-  const auto value = json.at(key);
+double optional_number(const detail::JsonValue& entry, const char* key) {
+  const auto value = entry.at(key);
   return value.json().is_null() ? std::numeric_limits<double>::quiet_NaN() : value.number(-kAny, kAny);
 }
 
-Damage read_damage(const detail::JsonValue& json) {
-  return {optional_number(json, "loss_change"), optional_number(json, "accuracy_change"),
-          optional_number(json, "divergence")};
+Damage read_damage(const detail::JsonValue& entry) {
+  return {optional_number(entry, "loss_change"), optional_number(entry, "accuracy_change"),
+          optional_number(entry, "divergence")};
 }
 
-PlannedLayer read_layer(const detail::JsonValue& json, const std::vector<std::string>& formats) {
-  PlannedLayer out{json.at("layer").string(), json.at("type").string(), json.at("weights").integer(0),
-                   static_cast<int>(json.at("group").integer(0, 1 << 30)), json.at("format").choice(formats)};
-  for (const auto& score : json.at("scores").elements())
+PlannedLayer read_layer(const detail::JsonValue& entry, const std::vector<std::string>& formats) {
+  PlannedLayer out{entry.at("layer").string(), entry.at("type").string(), entry.at("weights").integer(0),
+                   static_cast<int>(entry.at("group").integer(0, 1 << 30)),
+                   entry.at("format").choice(formats)};
+  for (const auto& score : entry.at("scores").elements())
     out.scores.push_back(
         {score.at("format").choice(formats), score.at("bits").number(0, 64), read_damage(score)});
   if (std::ranges::find(out.scores, out.format, &FormatScore::format) == out.scores.end())
-    json.at("format").fail("'" + out.format + "' is not among the scores of the layer");
+    entry.at("format").fail("'" + out.format + "' is not among the scores of the layer");
   return out;
 }
 
-PlanConstraint read_constraint(const detail::JsonValue& json) {
-  json.expect_keys({"effective_bits", "accuracy_budget"});
+PlanConstraint read_constraint(const detail::JsonValue& entry) {
+  entry.expect_keys({"effective_bits", "accuracy_budget"});
   PlanConstraint out;
-  if (json.has("effective_bits")) out.effective_bits = json.at("effective_bits").number(0, 64);
-  if (json.has("accuracy_budget")) out.accuracy_budget = json.at("accuracy_budget").number(0, 1);
+  if (entry.has("effective_bits")) out.effective_bits = entry.at("effective_bits").number(0, 64);
+  if (entry.has("accuracy_budget")) out.accuracy_budget = entry.at("accuracy_budget").number(0, 1);
   return out;
 }
 
-QuantizationPlan read_plan(const detail::JsonValue& json) {
-  if (!json.is_object() || !json.has("kind") || json.at("kind").json() != "fakequant-plan")
-    json.fail("this is no plan: its \"kind\" is not \"fakequant-plan\"");
-  (void)json.at("version").integer(1, 1);
+QuantizationPlan read_plan(const detail::JsonValue& entry) {
+  if (!entry.is_object() || !entry.has("kind") || entry.at("kind").json() != "fakequant-plan")
+    entry.fail("this is no plan: its \"kind\" is not \"fakequant-plan\"");
+  (void)entry.at("version").integer(1, 1);
   QuantizationPlan out;
-  for (const auto& format : json.at("formats").elements()) out.formats.push_back(format.string());
-  for (const auto& layer : json.at("layers").elements()) out.layers.push_back(read_layer(layer, out.formats));
-  out.constraint = read_constraint(json.at("constraint"));
-  out.score =
-      json.at("score").choice({"loss", "divergence"}) == "loss" ? DamageScore::loss : DamageScore::divergence;
-  out.effective_bits = json.at("effective_bits").number(0, 64);
-  out.gap = json.at("gap").number(0, kAny);
-  out.samples = json.at("samples").integer(0);
-  out.layer_runs = json.at("layer_runs").integer(0);
-  out.pass_runs = json.at("pass_runs").integer(0);
-  const auto reference = json.at("float");
+  for (const auto& format : entry.at("formats").elements()) out.formats.push_back(format.string());
+  for (const auto& layer : entry.at("layers").elements())
+    out.layers.push_back(read_layer(layer, out.formats));
+  out.constraint = read_constraint(entry.at("constraint"));
+  out.score = entry.at("score").choice({"loss", "divergence"}) == "loss" ? DamageScore::loss
+                                                                         : DamageScore::divergence;
+  out.effective_bits = entry.at("effective_bits").number(0, 64);
+  out.gap = entry.at("gap").number(0, kAny);
+  out.samples = entry.at("samples").integer(0);
+  out.layer_runs = entry.at("layer_runs").integer(0);
+  out.pass_runs = entry.at("pass_runs").integer(0);
+  const auto reference = entry.at("float");
   out.reference.count = reference.at("count").integer(0);
   out.reference.correct = reference.at("correct").integer(0);
   out.reference.loss = reference.at("loss").number(0, kAny);
   out.reference.accuracy = reference.at("accuracy").number(0, 1);
-  out.predicted = read_damage(json.at("predicted"));
-  out.measured = read_damage(json.at("measured"));
-  out.config = json.at("quantization").json().dump();
+  out.predicted = read_damage(entry.at("predicted"));
+  out.measured = read_damage(entry.at("measured"));
+  out.config = entry.at("quantization").json().dump();
   try {
     (void)out.quant_config();
   } catch (const ArgumentError& error) {
-    json.at("quantization").fail(error.what());
+    entry.at("quantization").fail(error.what());
   }
   return out;
 }

@@ -6,7 +6,7 @@
 #include "fakequant/train/data/dataset.h"
 #include "train/ptq/layer_errors.h"
 
-namespace fq {
+namespace fq::algorithm_test {
 namespace {
 
 using namespace test;
@@ -108,4 +108,4 @@ TEST(PtqAlgorithm, RefusesDataThatItCannotLookAt) {
 }
 
 }  // namespace
-}  // namespace fq
+}  // namespace fq::algorithm_test
