@@ -26,10 +26,8 @@ constexpr const char* kInspect = "inspect";
 constexpr std::initializer_list<const char*> kQuantizing{"preset", "config",  "target", "scale",
                                                          "strict", "keep-bn", "method"};
 
-bool given(const Flags& flags, const std::string& name) { return flags.given(name) || flags.on(name); }
-
 void refuse(const Flags& flags, std::initializer_list<const char*> names, const std::string& why) {
-  for (const char* name : names) FQ_CHECK(!given(flags, name), kInspect, "--{}: {}", name, why);
+  for (const char* name : names) FQ_CHECK(!flags.given(name), kInspect, "--{}: {}", name, why);
 }
 
 AmaxOptions amax_options(const Flags& flags) {

@@ -61,11 +61,11 @@ std::int64_t run_pass(Module& model, DataLoader& data, const std::vector<TensorQ
 
 void collect_weights(const Targets& weights) {
   for (const auto& target : weights) {
-    Calibrator& calibrator = target.entry.quantizer->calibrator();
-    calibrator.reset();
-    for (int pass = 0; pass < calibrator.passes(); ++pass) {
-      if (pass > 0) calibrator.next_pass();
-      target.entry.quantizer->collect(target.weight.tensor());
+    TensorQuantizer& q = *target.entry.quantizer;  // which may take another calibrator as it collects
+    q.calibrator().reset();
+    for (int pass = 0; pass < q.calibrator().passes(); ++pass) {
+      if (pass > 0) q.calibrator().next_pass();
+      q.collect(target.weight.tensor());
     }
   }
 }

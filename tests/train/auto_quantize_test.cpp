@@ -110,6 +110,22 @@ TEST(AutoQuantize, ThePlanAsAConfigGivesTheSameNetwork) {
   std::filesystem::remove(path);
 }
 
+TEST(AutoQuantize, WhatStaysFloatDoesSoUnderARule) {
+  auto data = digit_batches("test");
+  auto model = trained("cnn");
+  AutoQuantizeOptions options = within(kFloatWeightBits, {"w4a8", "none"});
+  options.config = R"({"rules": [{"pattern": "conv1.input_quantizer", "num_bits": 6}]})";
+  const auto plan = auto_quantize(*model, *data, options);
+  ASSERT_EQ(plan.layers[0].layer, "conv1");
+  EXPECT_EQ(plan.layers[0].format, "none");
+  auto again = trained("cnn");
+  (void)quantize(*again, plan.quant_config(), digit_shape());
+  for (const auto& q : named_quantizers(*again)) {
+    if (!q.name.starts_with("conv1.")) continue;
+    EXPECT_FALSE(q.quantizer->enabled()) << q.name;
+  }
+}
+
 TEST(AutoQuantize, ReadersOfOneTensorGetOneFormat) {
   const Tensor x = random_tensor({32, 1, 8, 8}, -1, 1);
   DataLoader data(std::make_shared<TensorDataset>(x, labels(32)), {.batch_size = 16, .shuffle = false});

@@ -56,7 +56,7 @@ std::vector<QuantConfig> configs_of(const std::vector<std::string>& formats, ord
   return out;
 }
 
-/// The formats of the layers, then the rules that win over them.
+/// The formats of the layers, the rules that win over them, and what stays float whatever those say.
 std::string config_text(ordered_json config, const QuantizationPlan& plan,
                         const std::function<bool(std::size_t)>& quantizes) {
   ordered_json rules = ordered_json::array();
@@ -68,6 +68,8 @@ std::string config_text(ordered_json config, const QuantizationPlan& plan,
       auto& rule = rules.emplace_back(fields);
       if (config["rules"].is_object()) rule["pattern"] = pattern;
     }
+  for (std::size_t i = 0; i < plan.layers.size(); ++i)
+    if (!quantizes(i)) rules.push_back({{"pattern", plan.layers[i].layer + ".*"}, {"enable", false}});
   config["rules"] = std::move(rules);
   return config.dump();
 }
