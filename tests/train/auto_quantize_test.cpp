@@ -114,6 +114,7 @@ TEST(AutoQuantize, WhatStaysFloatDoesSoUnderARule) {
   auto data = digit_batches("test");
   auto model = trained("cnn");
   AutoQuantizeOptions options = within(kFloatWeightBits, {"w4a8", "none"});
+  options.score = DamageScore::divergence;
   options.config = R"({"rules": [{"pattern": "conv1.input_quantizer", "num_bits": 6}]})";
   const auto plan = auto_quantize(*model, *data, options);
   ASSERT_EQ(plan.layers[0].layer, "conv1");
