@@ -13,7 +13,8 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// Far above what rounding can change of a divergence of 2^16 bins.
 constexpr double kRounding = 1e-8;
-constexpr int kFewestLevelsLog2 = 3;  // of level_entropy
+constexpr int kFewestLevelsLog2 = 3;    // of level_entropy
+constexpr std::size_t kFirstLook = 16;  // of so many candidates one is looked at first
 
 double x_log_x(double x) { return x > 0 ? x * std::log(x) : 0; }
 
@@ -59,7 +60,21 @@ class Divergences {
     return of(i, cpu::level_entropy({counts_.data(), filled_.data()}, i, levels_log2_));
   }
 
+  /// No more than the exact one: KL(P || Q) of whole levels, of which only the last one differs.
+  [[nodiscard]] double floor(std::size_t i) const {
+    const auto all = static_cast<double>(total()), kept = static_cast<double>(sums_.counts[i]);
+    const double last = count_of(i, top_of(i)), tail = all - kept;
+    if (!(last > 0)) return -kInfinite;
+    return std::log(kept / all) + (last + tail) / all * std::log((last + tail) / last);
+  }
+
  private:
+  /// The level of the last bin.
+  [[nodiscard]] std::size_t top_of(std::size_t i) const noexcept {
+    std::size_t top = (std::size_t{1} << levels_log2_) - 1;
+    while (edge(i, top) == i) --top;
+    return top;
+  }
   /// The first bin behind `level` levels: ceil(level * i / levels).
   [[nodiscard]] std::size_t edge(std::size_t i, std::size_t level) const noexcept {
     return (level * i + (std::size_t{1} << levels_log2_) - 1) >> levels_log2_;
@@ -75,8 +90,7 @@ class Divergences {
     const auto all = static_cast<double>(total()), kept = static_cast<double>(sums_.counts[i]);
     const double tail = all - kept, last = static_cast<double>(bins_[i - 1]);
     if (kept == 0 || (tail > 0 && last == 0)) return kInfinite;
-    std::size_t top = (std::size_t{1} << levels_log2_) - 1;
-    while (edge(i, top) == i) --top;
+    const std::size_t top = top_of(i);
     const double density = count_of(i, top) > 0 ? mean_of(i, top) : 1;
     const double own = sums_.logs[i] - x_log_x(last) + x_log_x(last + tail);
     return (own - expected - tail * std::log(density)) / all - std::log(all) + std::log(kept);
@@ -90,8 +104,11 @@ class Divergences {
 
 /// Infinite for candidates that cannot have the smallest divergence.
 std::vector<double> near_the_lowest(const Divergences& divergences, const std::vector<std::size_t>& cuts) {
-  std::vector<double> out;
-  for (const std::size_t i : cuts) out.push_back(divergences.near(i));
+  std::vector<double> out(cuts.size(), kInfinite);
+  for (std::size_t k = 0; k < cuts.size(); k += kFirstLook) out[k] = divergences.near(cuts[k]);
+  const double first = *std::ranges::min_element(out) + kRounding;
+  for (std::size_t k = 0; k < cuts.size(); ++k)
+    if (k % kFirstLook != 0 && !(divergences.floor(cuts[k]) > first)) out[k] = divergences.near(cuts[k]);
   const double limit = *std::ranges::min_element(out) + kRounding;
   for (std::size_t k = 0; k < out.size(); ++k)
     out[k] = out[k] <= limit ? divergences.exact(cuts[k]) : kInfinite;

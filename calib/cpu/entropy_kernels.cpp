@@ -1,6 +1,6 @@
 #include "fakequant/calib/cpu/entropy_kernels.h"
 
-#include <cstdint>
+#include <algorithm>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/calib/cpu/entropy_kernels.cpp"
@@ -15,31 +15,40 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 using Doubles = hn::CappedTag<double, 8>;  // the fewest levels
-using Integers = hn::RebindToSigned<Doubles>;
 
-/// sums[to] - sums[from].
-HWY_ATTR hn::Vec<Doubles> between(const double* sums, hn::Vec<Integers> from, hn::Vec<Integers> to) {
+constexpr std::size_t kLevels = 64;  // at a time
+
+/// Sums at the edges of up to kLevels levels, the lower edge of the first one included.
+struct Edges {
+  double counts[kLevels + 1] = {}, filled[kLevels + 1] = {};
+};
+
+HWY_ATTR hn::Vec<Doubles> within(const double* at_edges, std::size_t level) {
   const Doubles d;
-  return hn::Sub(hn::GatherIndex(d, sums, to), hn::GatherIndex(d, sums, from));
+  return hn::Sub(hn::LoadU(d, at_edges + level + 1), hn::LoadU(d, at_edges + level));
 }
 
 double LevelEntropy(const cpu::EntropySums& sums, std::size_t bins, int levels_log2) {
   const Doubles d;
-  const Integers di;
-  const auto width = static_cast<std::int64_t>(bins), levels = std::int64_t{1} << levels_log2;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  HWY_ALIGN std::int64_t first[8];
-  for (std::int64_t k = 0; k < 8; ++k) first[k] = (k + 1) * width + levels - 1;
+  const std::size_t levels = std::size_t{1} << levels_log2;
   const auto one = hn::Set(d, 1.0);
-  const auto step = hn::Set(di, lanes * width), back = hn::Set(di, width);
-  auto end = hn::Load(di, first);
   auto sum = hn::Zero(d);
-  for (std::int64_t level = 0; level < levels; level += lanes, end = hn::Add(end, step)) {
-    const auto to = hn::ShiftRightSame(end, levels_log2),
-               from = hn::ShiftRightSame(hn::Sub(end, back), levels_log2);
-    const auto count = between(sums.counts, from, to), filled = between(sums.filled, from, to);
-    const auto mean = hn::Max(hn::Div(count, hn::Max(filled, one)), one);
-    sum = hn::Add(sum, hn::Mul(count, hn::Log(d, mean)));
+  Edges edges;
+  std::size_t end = levels - 1;
+  for (std::size_t level = 0; level < levels; level += kLevels) {
+    const std::size_t count = std::min(kLevels, levels - level);
+    for (std::size_t k = 1; k <= count; ++k) {
+      end += bins;
+      edges.counts[k] = sums.counts[end >> levels_log2];
+      edges.filled[k] = sums.filled[end >> levels_log2];
+    }
+    for (std::size_t k = 0; k < count; k += hn::Lanes(d)) {
+      const auto here = within(edges.counts, k), filled = within(edges.filled, k);
+      const auto mean = hn::Max(hn::Div(here, hn::Max(filled, one)), one);
+      sum = hn::Add(sum, hn::Mul(here, hn::Log(d, mean)));
+    }
+    edges.counts[0] = edges.counts[count];
+    edges.filled[0] = edges.filled[count];
   }
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }

@@ -130,7 +130,7 @@ TEST(Histogram, EntropyByItsDefinition) {
 TEST(Histogram, EntropyStopsEarlyWithoutChangingTheChoice) {
   std::mt19937 engine(5);
   for (const std::size_t bins : {2, 9, 130, 2048, 5000})
-    for (const int bits : {2, 4, 5, 8, 16})
+    for (const int bits : bins <= 130 ? std::vector{2, 4, 5, 8, 16} : std::vector{2, 4, 8})
       for (const int shape : {0, 1, 2, 3}) {  // with gaps; even; falling; one bin
         Histogram h;
         for (std::size_t i = 0; i <= bins; ++i) h.edges.push_back(static_cast<float>(i));
