@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
@@ -76,6 +77,18 @@ TEST(Calibrate, LooksAtSoManyImagesOnly) {
   EXPECT_LE(input.amax().item(), 1.0);
   EXPECT_EQ(calibrate(*model, data).samples, 32);
   EXPECT_EQ(input.amax().item(), 100.0);
+}
+
+TEST(Calibrate, NoDataIsRefusedBeforeItBegins) {
+  const auto refuses = [](std::int64_t images, const char* why) {
+    const auto make = [images] {
+      const auto data = std::make_shared<TensorDataset>(Tensor::zeros({images, 1, 8, 8}));
+      (void)DataLoader(data, {.batch_size = 8, .drop_last = true});
+    };
+    EXPECT_THAT(make, testing::ThrowsMessage<ArgumentError>(testing::HasSubstr(why)));
+  };
+  refuses(0, "give [N, ..] with N > 0");
+  refuses(4, "the data has 4 images, a batch 8");
 }
 
 TEST(Calibrate, ANaNIsNamedByQuantizerAndBatchAndLeavesTheRanges) {
