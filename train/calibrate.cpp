@@ -61,12 +61,8 @@ std::int64_t run_pass(Module& model, DataLoader& data, const std::vector<TensorQ
 
 void collect_weights(const Targets& weights) {
   for (const auto& target : weights) {
-    TensorQuantizer& q = *target.entry.quantizer;  // which may take another calibrator as it collects
-    q.calibrator().reset();
-    for (int pass = 0; pass < q.calibrator().passes(); ++pass) {
-      if (pass > 0) q.calibrator().next_pass();
-      q.collect(target.weight.tensor());
-    }
+    target.entry.quantizer->calibrator().reset();
+    detail::collect_whole(*target.entry.quantizer, target.weight.tensor());
   }
 }
 

@@ -60,6 +60,14 @@ std::vector<CalibrationTarget> calibration_targets(Module& model, bool keep_know
   return out;
 }
 
+void collect_whole(TensorQuantizer& quantizer, const Tensor& x) {
+  quantizer.collect(x);  // which may replace the calibrator
+  for (int pass = 1; pass < quantizer.calibrator().passes(); ++pass) {
+    quantizer.calibrator().next_pass();
+    quantizer.collect(x);
+  }
+}
+
 void check_options(Module& model, const CalibrateOptions& options) {
   FQ_CHECK(options.samples >= 0, "calibrate", "{} samples: use 1 or more, or 0 for all", options.samples);
   check_amax_options(options.amax);

@@ -24,6 +24,9 @@ struct CalibrationTarget {
 /// The weight of each quantizer that is a weight's.
 [[nodiscard]] std::map<const TensorQuantizer*, Variable> weights_of(Module& model);
 
+/// Collects a tensor that is all there is to see, as often as the calibrator is to see it.
+void collect_whole(TensorQuantizer& quantizer, const Tensor& x);
+
 /// Throws ArgumentError for options out of range and rules that match nothing.
 void check_options(Module& model, const CalibrateOptions& options);
 /// By the last rule that matches, else by `method`, which is not for weights.

@@ -4,9 +4,11 @@
 #include <numeric>
 
 #include "fakequant/calib/histogram_calibrator.h"
+#include "fakequant/calib/histogram_methods.h"
 #include "fakequant/calib/octav.h"
 #include "fakequant/calib/one_pass_calibrator.h"
 #include "fakequant/calib/per_axis_calibrator.h"
+#include "fakequant/calib/two_pass_calibrator.h"
 #include "fakequant/core/check.h"
 #include "fakequant/train/calibration_report.h"
 
@@ -14,13 +16,17 @@ namespace fq::detail {
 namespace {
 
 constexpr const char* kReport = "calibration_report";
-constexpr std::string_view kOnePass = "one_pass";
 
 /// The method of a histogram that a calib_method reads it by.
-std::string reading_of(const std::string& method) {
-  if (method == kOnePass || method == "histogram") return "percentile";
-  return method.starts_with(kOnePass) ? method.substr(kOnePass.size() + 1) : method;
+std::string_view reading_of(std::string_view method) {
+  if (method == "histogram") return "percentile";
+  for (const std::string_view kind : {"one_pass", "two_pass"})
+    if (const auto reading = histogram_reading(method, kind); !reading.empty()) return reading;
+  return method;
 }
+
+/// Of a histogram that keeps zeros apart until it has bins.
+std::int64_t counted(const Histogram& h) { return h.counts.empty() ? h.zeros : h.total(); }
 
 double largest_of(const Tensor& amax) { return std::ranges::max(amax.to(DType::f32).to_vector<float>()); }
 
@@ -30,7 +36,11 @@ CollectedHistogram::CollectedHistogram(const Calibrator& calibrator) : calibrato
   counts_zeros_ = !calibrator.method().ends_with("octav");
   if (const auto* own = dynamic_cast<const HistogramCalibrator*>(&calibrator)) {
     histogram_ = own->histogram();
-    count_ = histogram_.counts.empty() ? histogram_.zeros : histogram_.total();
+    count_ = counted(histogram_);
+  } else if (const auto* two_pass = dynamic_cast<const TwoPassCalibrator*>(&calibrator)) {
+    histogram_ = two_pass->histogram();
+    count_ = counted(histogram_);
+    known_ = count_ > 0;  // the first pass counts nothing
   } else if (const auto* one_pass = dynamic_cast<const OnePassCalibrator*>(&calibrator)) {
     const auto& counts = one_pass->counts().counts();
     histogram_ = one_pass->counts().histogram();

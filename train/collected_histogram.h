@@ -25,8 +25,8 @@ class CollectedHistogram {
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
   /// The largest magnitude; of a calibrator that does not keep it the upper edge of its last bin.
   [[nodiscard]] std::optional<double> largest() const noexcept { return largest_; }
-  /// By the calibrator's own method exactly as it chooses; by any of report_methods() and its one-pass kind
-  /// from the histogram. Throws ArgumentError where it cannot be known.
+  /// By the calibrator's own method exactly as it chooses; by any of report_methods() and their one- and
+  /// two-pass kinds from the histogram. Throws ArgumentError where it cannot be known.
   [[nodiscard]] Tensor amax(const std::string& method, AmaxOptions options) const;
 
  private:

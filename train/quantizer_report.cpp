@@ -6,6 +6,7 @@
 
 #include "fakequant/calib/cpu/ranges.h"
 #include "fakequant/core/check.h"
+#include "fakequant/train/calibration_targets.h"
 #include "fakequant/train/collected_histogram.h"
 #include "fakequant/train/range_cost.h"
 
@@ -92,7 +93,7 @@ void report_weight(TensorQuantizer& q, const Tensor& weight, const AmaxOptions& 
   out.largest = range.largest;
   const auto measure = [&](const std::string& name, RangeReport& result) {
     const auto chosen = with_method(q, name);
-    chosen->collect(values);
+    collect_whole(*chosen, values);
     chosen->set_calibrated_range(chosen->calibrated_range(options));
     measure_weight(*chosen, values, result);
   };

@@ -109,7 +109,7 @@ TEST(CalibrationReport, GivesTheAmaxThatEachMethodWouldChoose) {
 TEST(CalibrationReport, OneWithoutARangeHasTheOneItsMethodWouldChoose) {
   const Tensor images = normal_images();
   DataLoader data = loader(images);
-  for (const char* method : {"max", "percentile", "one_pass_mse", "moving_average"}) {
+  for (const char* method : {"max", "percentile", "one_pass_mse", "two_pass_mse", "moving_average"}) {
     const auto model = net(method);
     const auto all = calibration_report(*model, data, 0, {.percentile = 99});
     const auto q = find(all, "conv2.input_quantizer");
@@ -123,6 +123,20 @@ TEST(CalibrationReport, OneWithoutARangeHasTheOneItsMethodWouldChoose) {
       EXPECT_THAT(q.in_force.reason, HasSubstr("moving_average is not read"));
     EXPECT_EQ(range(q, "max").highest, q.largest);
     EXPECT_EQ(q.format, "uint8");
+  }
+}
+
+TEST(CalibrationReport, TwoPassesLeaveAHistogramToo) {
+  DataLoader data = loader(normal_images());
+  for (const std::string reading : {"percentile", "entropy", "mse"}) {
+    const auto model = net(reading == "percentile" ? "two_pass" : "two_pass_" + reading);
+    calibrate(*model, data);
+    for (const auto& q : calibration_report(*model)) {
+      if (q.is_weight) continue;
+      EXPECT_GT(q.count, 0) << q.name;
+      EXPECT_TRUE(q.in_force.sqnr_db) << q.in_force.reason;
+      EXPECT_EQ(range(q, reading).highest, q.in_force.highest) << q.name;
+    }
   }
 }
 
@@ -158,6 +172,20 @@ TEST(CalibrationReport, WeightsAreReadFromTheWeights) {
   EXPECT_LE(*range(q, "mse").highest, *q.largest);
   EXPECT_EQ(q.granularity, "axis 0");
   EXPECT_EQ(q.histogram.total(), q.count);
+}
+
+TEST(CalibrationReport, WeightsOfTwoPassesHaveTheirRangeBeforeCalibration) {
+  const auto model = residual_net();
+  (void)quantize(*model, QuantConfig::parse(R"({"preset": "int8",
+      "rules": [{"pattern": "*weight_quantizer", "calib_method": "two_pass_mse"}]})"),
+                 {1, 1, 8, 8});
+  DataLoader data = loader(normal_images());
+  const auto before = find(calibration_report(*model, data), "conv2.weight_quantizer");
+  EXPECT_EQ(before.in_force.reason, "");
+  calibrate(*model, data);
+  const auto after = find(calibration_report(*model), "conv2.weight_quantizer");
+  EXPECT_EQ(before.in_force.lowest, after.in_force.lowest);
+  EXPECT_EQ(before.in_force.highest, after.in_force.highest);
 }
 
 TEST(CalibrationReport, WhatIsNotKnownHasAReason) {

@@ -1,6 +1,7 @@
 #include "fakequant/train/ptq/trial_quantizer.h"
 
 #include "fakequant/layers/sequential_quantizer.h"
+#include "fakequant/train/calibration_targets.h"
 
 namespace fq::ptq {
 namespace {
@@ -12,7 +13,7 @@ std::shared_ptr<TensorQuantizer> calibrated_copy(const TensorQuantizer& original
   copy->set_storage(original.zero_point(), original.pow2());
   if (!original.enabled() || !original.descriptor().needs_amax() || original.descriptor().amax().defined())
     return copy;
-  copy->collect(weight);
+  detail::collect_whole(*copy, weight);
   copy->load_calibrated_amax();
   return copy;
 }

@@ -50,6 +50,14 @@ TEST(AwqLite, DividesTheInputWhereTheQuantizerOfIsOff) {
   EXPECT_TRUE(input.pre_quant_scale().defined());
 }
 
+TEST(AwqLite, TriesWeightsWhoseRangesTakeTwoPasses) {
+  auto model = trained("mlp");
+  (void)quantize(*model, QuantConfig::parse(R"({"rules": [{"pattern": "*weight_quantizer", "num_bits": 4,
+      "axis": 0, "calib_method": "two_pass_mse"}]})"),
+                 digit_shape());
+  EXPECT_FALSE(ptq::awq_lite(*model, *digit_batches("train")).layers.empty());
+}
+
 TEST(AwqLite, ReportsWhatSearchingCalibratingThenGives) {
   auto model = trained("mlp");
   (void)quantize(*model, blocks(16), digit_shape());
