@@ -2,7 +2,12 @@
 # fakequant_add_library(<folder> [DEPENDS <folders>...])
 function(fakequant_add_library folder)
   cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp" "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")
+  if(FAKEQUANT_HAS_CUDA)
+    list(FILTER sources EXCLUDE REGEX "/no_cuda\\.cpp$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/(.*/)?cuda/")
+  endif()
   set(kernels ${sources}) # several are compiled once for each instruction set: never with others
   list(FILTER kernels INCLUDE REGEX "/cpu/")
   set_source_files_properties(${kernels} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
@@ -18,24 +23,37 @@ function(fakequant_add_library folder)
   endforeach()
   target_link_libraries(fakequant_${folder} PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
   fakequant_compile_rules(fakequant_${folder})
+  if(FAKEQUANT_HAS_CUDA)
+    target_link_libraries(fakequant_${folder} PRIVATE CUDA::cudart_static)
+  endif()
 endfunction()
 
-# Quantization arithmetic is never contracted; no fast-math flag anywhere.
+# Quantization arithmetic is never contracted, on host and device; no fast-math flag anywhere. Warnings of all
+# compilers are errors.
 function(fakequant_compile_rules target)
   target_compile_features(${target} PUBLIC cxx_std_20)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -ffp-contract=off
-    -fno-math-errno -fno-trapping-math $<$<BOOL:${FAKEQUANT_WERROR}>:-Werror>)
+  set(options -Wall -Wextra -Wshadow -ffp-contract=off -fno-math-errno -fno-trapping-math)
+  if(FAKEQUANT_WERROR)
+    list(APPEND options -Werror)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    target_compile_options(${target} PRIVATE -Wno-restrict) # GCC bug 105651: false alarms in std::string
+    list(APPEND options -Wno-restrict) # GCC bug 105651: false alarms in std::string
   endif()
   if(FAKEQUANT_SANITIZE)
-    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized) # GCC takes std::optional for it then
+    list(APPEND options -Wno-maybe-uninitialized) # GCC takes std::optional for it then
   endif()
   if(FAKEQUANT_OPENMP)
     target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
   else()
-    target_compile_options(${target} PRIVATE -Wno-unknown-pragmas -Wno-unused-parameter -Wno-unused-variable
+    list(APPEND options -Wno-unknown-pragmas -Wno-unused-parameter -Wno-unused-variable
       -Wno-unused-but-set-variable) # what only the pragmas name
+  endif()
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${options} -Wpedantic>)
+  if(FAKEQUANT_HAS_CUDA)
+    list(JOIN options "," options)
+    # CMake 3.25 does not know CUDA 13's dialects: the option is named.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -fmad=false --expt-relaxed-constexpr
+      -Xcompiler=${options} $<$<BOOL:${FAKEQUANT_WERROR}>:-Werror=all-warnings>>)
   endif()
 endfunction()
 

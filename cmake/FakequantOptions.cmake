@@ -21,4 +21,5 @@ if(FAKEQUANT_SANITIZE)
   add_link_options(-fsanitize=${FAKEQUANT_SANITIZE})
 endif()
 
+include(FakequantCuda)
 include(FakequantLibrary)

@@ -1,4 +1,27 @@
-# test_<folder> of all sources below tests/<folder>, linked to that folder and those below it; suites whose name begins with Threads get the label "threads".
+# tests/simulated: a CUDA runtime without a GPU. Programs that it is linked to have the device cuda:0.
+function(fakequant_add_simulated_device)
+  if(NOT FAKEQUANT_HAS_CUDA)
+    return()
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/simulated/*.cpp")
+  add_library(simulated_device OBJECT ${sources})
+  target_include_directories(simulated_device PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}")
+  target_include_directories(simulated_device PRIVATE "${PROJECT_BINARY_DIR}/include" ${CUDAToolkit_INCLUDE_DIRS})
+  fakequant_compile_rules(simulated_device)
+endfunction()
+
+# What every program of tests is made with.
+function(fakequant_test_rules target)
+  target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+  target_compile_definitions(${target} PRIVATE FAKEQUANT_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    FAKEQUANT_BINARY_DIR="${PROJECT_BINARY_DIR}" FAKEQUANT_COMMAND="${PROJECT_BINARY_DIR}/bin/fakequant")
+  fakequant_compile_rules(${target})
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>) # more takes longer to build than it saves
+endfunction()
+
+# test_<folder> of all sources below tests/<folder>, linked to that folder and those below it; suites whose name begins
+# with Threads get the label "threads". Where nvcc is, test_<folder>_simulated is the same with the simulated device:
+# suites whose name begins with Cuda are run in it, and in test_<folder> on the machine's own GPU, or skipped.
 function(fakequant_add_gtests folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp")
   if(NOT sources)
@@ -9,19 +32,28 @@ function(fakequant_add_gtests folder)
   if(folder STREQUAL "cli")
     set(library fakequant)
   endif()
-  add_executable(${target} ${sources})
-  target_link_libraries(${target} PRIVATE fakequant::${library} GTest::gtest_main GTest::gmock fmt::fmt
-    nlohmann_json::nlohmann_json hdf5::hdf5 Threads::Threads)
-  target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
-  target_compile_definitions(${target} PRIVATE FAKEQUANT_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
-    FAKEQUANT_BINARY_DIR="${PROJECT_BINARY_DIR}" FAKEQUANT_COMMAND="${PROJECT_BINARY_DIR}/bin/fakequant")
-  fakequant_compile_rules(${target})
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>) # more takes longer to build than it saves
+  set(libraries fakequant::${library} GTest::gtest_main GTest::gmock fmt::fmt nlohmann_json::nlohmann_json hdf5::hdf5
+    Threads::Threads)
+  add_library(${target}_objects OBJECT ${sources})
+  target_link_libraries(${target}_objects PRIVATE ${libraries})
+  fakequant_test_rules(${target}_objects)
+  add_executable(${target} $<TARGET_OBJECTS:${target}_objects>)
+  target_link_libraries(${target} PRIVATE ${libraries} $<$<BOOL:${FAKEQUANT_OPENMP}>:OpenMP::OpenMP_CXX>)
   set(common ENVIRONMENT "OMP_WAIT_POLICY=passive" TIMEOUT 300)
-  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 TEST_FILTER "-Threads*:*/Threads*"
+  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 TEST_FILTER "-Threads*:*/Threads*:Cuda*:*/Cuda*"
     PROPERTIES LABELS ${folder} ${common})
   gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 TEST_FILTER "Threads*:*/Threads*"
     PROPERTIES LABELS threads ${common})
+  if(FAKEQUANT_HAS_CUDA)
+    add_executable(${target}_simulated $<TARGET_OBJECTS:${target}_objects> $<TARGET_OBJECTS:simulated_device>)
+    target_link_libraries(${target}_simulated PRIVATE ${libraries} $<$<BOOL:${FAKEQUANT_OPENMP}>:OpenMP::OpenMP_CXX>)
+    set_target_properties(${target}_simulated PROPERTIES ENABLE_EXPORTS ON)
+    gtest_discover_tests(${target}_simulated DISCOVERY_TIMEOUT 60 TEST_FILTER "Cuda*:*/Cuda*" TEST_SUFFIX ".simulated"
+      PROPERTIES LABELS "cuda;${folder}" ${common})
+    add_test(NAME ${target}.gpu COMMAND ${target} --gtest_filter=Cuda*:*/Cuda*)
+    set_tests_properties(${target}.gpu PROPERTIES LABELS gpu TIMEOUT 600 ENVIRONMENT "OMP_WAIT_POLICY=passive"
+      SKIP_REGULAR_EXPRESSION "SKIPPED")
+  endif()
 endfunction()
 
 # Debian's python3 comes first: it is the one that python3-numpy and python3-h5py belong to.

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/cuda/runtime.h"
 
 namespace fq {
 namespace {
@@ -118,11 +119,18 @@ std::atomic<bool> poison{false};
 
 }  // namespace
 
-MemoryStats memory_stats(Device device) noexcept { return device.is_meta() ? meta.stats() : arena().stats(); }
+MemoryStats memory_stats(Device device) noexcept {
+  if (device.is_cuda()) return cuda::memory_stats(device);
+  return device.is_meta() ? meta.stats() : arena().stats();
+}
 void reset_peak_memory(Device device) noexcept {
+  if (device.is_cuda()) return cuda::reset_peak_memory(device);
   device.is_meta() ? meta.reset_peak() : arena().reset_peak();
 }
-void release_cached_memory() noexcept { arena().trim(); }
+void release_cached_memory() noexcept {
+  arena().trim();
+  cuda::release_cached_memory();
+}
 
 namespace detail {
 

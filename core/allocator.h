@@ -20,10 +20,10 @@ struct MemoryStats {
   std::int64_t system_calls = 0;  ///< how often the system was asked
 };
 
-/// Of the process, all threads together. `cpu` or `meta`.
+/// Of the process, all threads together. Of a CUDA device `system_calls` is 0: its pool asks the driver.
 [[nodiscard]] MemoryStats memory_stats(Device device = Device::cpu()) noexcept;
 void reset_peak_memory(Device device = Device::cpu()) noexcept;
-/// Gives every free block back to the system.
+/// Gives every free block back to the system, and to the GPUs' drivers.
 void release_cached_memory() noexcept;
 
 namespace detail {

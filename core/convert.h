@@ -10,7 +10,7 @@ namespace fq::detail {
 void fill(Tensor& out, double value);
 /// Elementwise by value; same shape and layout; dtypes of 8 bits and more without the storage-only floats.
 void convert(const Tensor& in, Tensor& out);
-/// Same logical values, from in.layout() to out.layout().
+/// Same logical values, from in.layout() to out.layout(); of 1, 8, 16, 32 or 64 bits.
 void relayout(const Tensor& in, Tensor& out);
 
 /// Calls `f` with a value of the C++ type of `dtype`: visit_dtype(t.dtype(), "op", [&]<class T>(T) { .. }).

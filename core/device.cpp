@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/cuda/runtime.h"
 
 namespace fq {
 
@@ -10,12 +11,13 @@ Device Device::parse(std::string_view text) {
   if (text == "cpu") return cpu();
   if (text == "meta") return meta();
   if (text == "cuda") return cuda();
+  if (text == "auto") return cuda_device_count() > 0 ? cuda() : cpu();
   int index = -1;
   if (text.starts_with("cuda:")) {
     const auto [end, error] = std::from_chars(text.data() + 5, text.data() + text.size(), index);
     if (error != std::errc{} || end != text.data() + text.size()) index = -1;
   }
-  FQ_CHECK(index >= 0, "device", "'{}' is not a device: use cpu, cuda, cuda:N or meta", text);
+  FQ_CHECK(index >= 0, "device", "'{}' is not a device: use cpu, cuda, cuda:N, auto or meta", text);
   return cuda(index);
 }
 
@@ -23,6 +25,16 @@ std::string to_string(const Device& device) {
   if (device.is_cpu()) return "cpu";
   if (device.is_meta()) return "meta";
   return "cuda:" + std::to_string(device.index);
+}
+
+int cuda_device_count() noexcept { return fq::cuda::device_count(); }
+
+std::string describe(Device device) {
+  return device.is_cuda() ? fq::cuda::describe_device(device) : to_string(device);
+}
+
+void synchronize(Device device) {
+  if (device.is_cuda()) fq::cuda::wait_for(device);
 }
 
 }  // namespace fq

@@ -16,7 +16,8 @@ struct Device {
   [[nodiscard]] static constexpr Device cpu() noexcept { return {}; }
   [[nodiscard]] static constexpr Device cuda(int index = 0) noexcept { return {Type::cuda, index}; }
   [[nodiscard]] static constexpr Device meta() noexcept { return {Type::meta, 0}; }
-  /// "cpu", "cuda", "cuda:1" or "meta". Throws ArgumentError on anything else.
+  /// "cpu", "cuda", "cuda:1" or "meta"; "auto": the first GPU that can be used, else the CPU. Throws
+  /// ArgumentError on anything else. Whether the device is there shows when it is first used.
   [[nodiscard]] static Device parse(std::string_view text);
 
   [[nodiscard]] constexpr bool is_cpu() const noexcept { return type == Type::cpu; }
@@ -26,5 +27,13 @@ struct Device {
 };
 
 [[nodiscard]] std::string to_string(const Device& device);
+
+/// GPUs that can be used: 0 in builds without CUDA, without a driver, and with one too old for this build.
+[[nodiscard]] int cuda_device_count() noexcept;
+/// What it is: "NVIDIA H200, 141 GB, compute 9.0". Throws BackendError for a GPU that cannot be used, saying why.
+[[nodiscard]] std::string describe(Device device);
+/// Waits for the work that was begun on the device. Throws NumericError naming the quantizer that a NaN has
+/// reached on a GPU, which nobody hears of before a value is read back; BackendError when the GPU failed.
+void synchronize(Device device);
 
 }  // namespace fq

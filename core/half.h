@@ -6,32 +6,34 @@
 #include <bit>
 #include <cstdint>
 
+#include "fakequant/core/host_device.h"
+
 namespace fq {
 
 /// IEEE 754 binary16.
 struct float16 {
   std::uint16_t bits = 0;
   float16() = default;
-  explicit float16(float value) noexcept;
-  explicit operator float() const noexcept;
+  FQ_HD explicit float16(float value) noexcept;
+  FQ_HD explicit operator float() const noexcept;
 };
 
 /// The upper half of an IEEE 754 binary32.
 struct bfloat16 {
   std::uint16_t bits = 0;
   bfloat16() = default;
-  explicit bfloat16(float value) noexcept {
+  FQ_HD explicit bfloat16(float value) noexcept {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t near = word + 0x7fffu + ((word >> 16) & 1u);
     bits = static_cast<std::uint16_t>((value != value ? word | 0x400000u : near) >> 16);
   }
-  explicit operator float() const noexcept {
+  FQ_HD explicit operator float() const noexcept {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
 };
 
 /// Free of branches, so that loops vectorise.
-inline float16::float16(float value) noexcept {
+FQ_HD float16::float16(float value) noexcept {
   const auto word = std::bit_cast<std::int32_t>(value);
   const std::int32_t magnitude = word & 0x7fffffff;
   const std::int32_t rebased = magnitude - 0x38000000;
@@ -45,7 +47,7 @@ inline float16::float16(float value) noexcept {
   bits = static_cast<std::uint16_t>(((word >> 16) & 0x8000) | (magnitude < 0x477ff000 ? finite : beyond));
 }
 
-inline float16::operator float() const noexcept {
+FQ_HD float16::operator float() const noexcept {
   const std::int32_t sign = (bits & 0x8000) << 16, magnitude = (bits & 0x7fff) << 13;
   const auto finite = std::bit_cast<std::int32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
   const std::int32_t special = 0x7f800000 | (magnitude & 0x007fffff);

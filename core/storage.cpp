@@ -1,19 +1,20 @@
 #include "fakequant/core/storage.h"
 
 #include "fakequant/core/allocator.h"
-#include "fakequant/core/check.h"
+#include "fakequant/core/cuda/runtime.h"
 
 namespace fq {
 
 Storage::Block::Block(std::int64_t size, Device where) : bytes(size), device(where) {
-  if (device.is_cuda()) throw BackendError("[storage] cuda is not in this build: use cpu");
   const auto count = static_cast<std::size_t>(size);
-  device.is_meta() ? detail::count_meta(count, true)
-                   : static_cast<void>(data = static_cast<std::byte*>(detail::allocate(count)));
+  if (device.is_cpu()) data = static_cast<std::byte*>(detail::allocate(count));
+  if (device.is_cuda()) data = static_cast<std::byte*>(cuda::allocate(count, device));
+  if (device.is_meta()) detail::count_meta(count, true);
 }
 
 Storage::Block::~Block() {
   if (device.is_cpu()) detail::deallocate(data, static_cast<std::size_t>(bytes));
+  if (device.is_cuda()) cuda::deallocate(data, static_cast<std::size_t>(bytes), device);
   if (device.is_meta()) detail::count_meta(static_cast<std::size_t>(bytes), false);
 }
 

@@ -4,8 +4,25 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/convert.h"
+#include "fakequant/core/cuda/runtime.h"
+#include "fakequant/core/cuda/tensors.h"
 
 namespace fq {
+namespace {
+
+/// Of as many bytes. Nothing comes from or goes to `meta`.
+void copy_bytes(const Tensor& from, Tensor& to) {
+  const auto size = static_cast<std::size_t>(from.nbytes());
+  const Device a = from.device(), b = to.device();
+  auto* bytes = to.mutable_raw();
+  if (a.is_meta() || b.is_meta() || size == 0) return;
+  if (a.is_cpu() && b.is_cpu())
+    std::memcpy(bytes, from.raw(), size);
+  else
+    cuda::copy(bytes, b, from.raw(), a, size);
+}
+
+}  // namespace
 
 Tensor Tensor::empty(Shape shape, DType dtype, Device device, Layout layout) {
   FQ_CHECK(layout == Layout::row_major || shape.size() == 4, "tensor", "channels_last needs 4 axes, the shape is {}",
@@ -22,13 +39,17 @@ Tensor Tensor::empty(Shape shape, DType dtype, Device device, Layout layout) {
 
 Tensor Tensor::zeros(Shape shape, DType dtype, Device device, Layout layout) {
   Tensor out = empty(std::move(shape), dtype, device, layout);
-  if (auto* bytes = out.mutable_raw()) std::memset(bytes, 0, static_cast<std::size_t>(out.nbytes()));
+  const auto size = static_cast<std::size_t>(out.nbytes());
+  auto* bytes = out.mutable_raw();
+  if (device.is_cuda()) cuda::fill_bytes(bytes, 0, size, device);
+  if (device.is_cpu()) std::memset(bytes, 0, size);
   return out;
 }
 
 Tensor Tensor::full(Shape shape, double value, DType dtype, Device device, Layout layout) {
   Tensor out = empty(std::move(shape), dtype, device, layout);
-  if (out.device().is_cpu()) detail::fill(out, value);
+  if (device.is_cpu()) detail::fill(out, value);
+  if (device.is_cuda()) cuda::fill(out, value);
   return out;
 }
 
@@ -46,13 +67,13 @@ void Tensor::check_access(DType dtype, Layout layout) const {
            "the tensor is {}, asked for as {}: name its layout, or use to({}) first", name(layout_), name(layout),
            name(layout));
   if (!device().is_cpu())
-    throw BackendError(fmt::format("[tensor.data] the tensor is on {}, which the host cannot read", to_string(device())));
+    throw BackendError(fmt::format("[tensor.data] the tensor is on {}, which the host cannot read: use to(Device::cpu())", to_string(device())));
 }
 
 Tensor Tensor::clone() const {
   if (!defined()) return {};
   Tensor out = empty(shape_, dtype_, device(), layout_);
-  if (auto* bytes = out.mutable_raw()) std::memcpy(bytes, raw(), static_cast<std::size_t>(nbytes()));
+  copy_bytes(*this, out);
   return out;
 }
 
@@ -60,13 +81,24 @@ Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_ || !defined()) return *this;
   Tensor out = empty(shape_, dtype, device(), layout_);
   if (device().is_cpu()) detail::convert(*this, out);
+  if (device().is_cuda()) cuda::convert(*this, out);
   return out;
 }
 
 Tensor Tensor::to(Layout layout) const {
   if (layout == layout_ || !defined()) return *this;
+  FQ_CHECK(bit_width(dtype_) == 1 || bit_width(dtype_) >= 8, "to", "{} has no other layout: dequantize it first",
+           name(dtype_));
   Tensor out = empty(shape_, dtype_, device(), layout);
   if (device().is_cpu()) detail::relayout(*this, out);
+  if (device().is_cuda()) cuda::relayout(*this, out);
+  return out;
+}
+
+Tensor Tensor::to(Device where) const {
+  if (!defined() || where == device()) return *this;
+  Tensor out = empty(shape_, dtype_, where, layout_);
+  copy_bytes(*this, out);
   return out;
 }
 
@@ -104,12 +136,12 @@ void Tensor::copy_from(const Tensor& source) {
   FQ_CHECK(source.shape_ == shape_ && source.dtype_ == dtype_, "copy_from", "{} cannot take the values of {}",
            describe(), source.describe());
   const Tensor same = source.to(layout_);
-  if (auto* bytes = mutable_raw()) std::memcpy(bytes, same.raw(), static_cast<std::size_t>(nbytes()));
+  copy_bytes(same, *this);
 }
 
 double Tensor::item() const {
   FQ_CHECK(numel_ == 1, "item", "{} has {} elements, not one", describe(), numel_);
-  return to(DType::f64).data<double>(layout_)[0];
+  return to(Device::cpu()).to(DType::f64).data<double>(layout_)[0];
 }
 
 std::string Tensor::describe() const {
@@ -121,7 +153,7 @@ std::string Tensor::describe() const {
 
 bool bitwise_equal(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
-  const Tensor x = a.to(Layout::row_major), y = b.to(Layout::row_major);
+  const Tensor x = a.to(Device::cpu()).to(Layout::row_major), y = b.to(Device::cpu()).to(Layout::row_major);
   return x.numel() == 0 || std::memcmp(x.raw(), y.raw(), static_cast<std::size_t>(x.nbytes())) == 0;
 }
 
@@ -136,7 +168,7 @@ Tensor tensor_from_bytes(const void* bytes, std::int64_t count, Shape shape, DTy
 
 void tensor_to_bytes(const Tensor& tensor, void* bytes, DType dtype) {
   FQ_CHECK(tensor.dtype() == dtype, "to_vector", "the tensor is {}, asked for as {}", tensor.describe(), name(dtype));
-  const Tensor rows = tensor.to(Layout::row_major);
+  const Tensor rows = tensor.to(Device::cpu()).to(Layout::row_major);
   if (rows.numel() > 0) std::memcpy(bytes, rows.raw(), static_cast<std::size_t>(rows.nbytes()));
 }
 

@@ -36,7 +36,7 @@ class Tensor {
                                    Layout layout = Layout::row_major);
   /// Rank 0, on the CPU.
   [[nodiscard]] static Tensor scalar(double value, DType dtype = DType::f32);
-  /// A copy of row-major host values; `shape` defaults to one axis. Throws ArgumentError when the counts differ.
+  /// A copy of row-major host values, on the CPU; `shape` defaults to one axis. Throws ArgumentError when the counts differ.
   template <class T>
   [[nodiscard]] static Tensor from(std::span<const T> values, Shape shape);
   template <class T>
@@ -101,16 +101,19 @@ class Tensor {
   /// Converted elementwise (round to nearest even to 16-bit floats; to integers by rounding half to even,
   /// saturating, NaN to 0). Itself when the dtype is the same. Types of 8 bits and more.
   [[nodiscard]] Tensor to(DType dtype) const;
+  /// Same contents on another device. Itself when it is there already. Onto the CPU it waits for the GPU, and
+  /// throws what `synchronize` throws.
+  [[nodiscard]] Tensor to(Device device) const;
   /// Same logical values in another layout. Itself when it has that layout already.
   [[nodiscard]] Tensor to(Layout layout) const;
   /// A view with another shape of as many elements, one size may be -1. Row-major only: throws ArgumentError.
   [[nodiscard]] Tensor reshape(Shape shape) const;
   /// A view of rows [begin, end) of axis 0. Throws ArgumentError when out of range or not on a byte boundary.
   [[nodiscard]] Tensor slice(std::int64_t begin, std::int64_t end) const;
-  /// Overwrites the contents with those of `source`: same shape and dtype, any layout.
+  /// Overwrites the contents with those of `source`: same shape and dtype, any layout and device.
   void copy_from(const Tensor& source);
 
-  /// A copy of the elements in logical row-major order.
+  /// A copy of the elements in logical row-major order, from any device.
   template <class T>
   [[nodiscard]] std::vector<T> to_vector() const;
   /// The only element, converted to double. Throws ArgumentError unless there is exactly one.

@@ -46,6 +46,8 @@ TEST(Tensor, ConvertsRoundingHalfToEvenAndSaturating) {
   const Tensor x =
       Tensor::from({0.5f, 1.5f, -2.5f, 300.0f, -300.0f, std::numeric_limits<float>::quiet_NaN()});
   EXPECT_EQ(x.to(DType::i8).to_vector<std::int8_t>(), (std::vector<std::int8_t>{0, 2, -2, 127, -128, 0}));
+  EXPECT_EQ(x.to(DType::i8).to(DType::u16).to_vector<std::uint16_t>(),
+            (std::vector<std::uint16_t>{0, 2, 0, 127, 0, 0}));
 }
 
 TEST(Tensor, HalfTypesRoundTripEveryPattern) {

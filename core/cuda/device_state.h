@@ -1,0 +1,48 @@
+#pragma once
+
+/// All that belongs to one GPU; not a public header. CUDA builds only.
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fakequant/core/allocator.h"
+#include "fakequant/core/cuda/stream.h"
+
+namespace fq::cuda {
+
+class DeviceState {
+ public:
+  explicit DeviceState(int index);
+
+  [[nodiscard]] cudaStream_t stream() const noexcept { return stream_.get(); }
+  [[nodiscard]] int processors() const noexcept { return processors_; }
+
+  [[nodiscard]] Alarm alarm(const std::string& text);
+  /// Waits, and throws what has been reported.
+  void synchronize();
+
+  void count(std::int64_t bytes) noexcept;
+  [[nodiscard]] MemoryStats stats() noexcept;
+  void reset_peak() noexcept;
+  void trim() noexcept;
+
+ private:
+  static constexpr int none = 0x7f7f7f7f;  // what cudaMemset writes into the flag
+
+  int index_, processors_ = 1;
+  Stream stream_;
+  cudaMemPool_t pool_ = nullptr;  // the device's own
+  int* flag_ = nullptr;           // on the device, for as long as the process lives
+  std::mutex mutex_;
+  std::map<std::string, int> alarms_;
+  std::vector<std::string> texts_;
+  MemoryStats stats_;
+};
+
+/// Made when first asked for, kept until the process ends: tensors with static lifetime may outlive any other
+/// static object. Throws BackendError for a device that is not there.
+[[nodiscard]] DeviceState& state_of(Device device);
+
+}  // namespace fq::cuda

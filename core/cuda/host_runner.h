@@ -1,0 +1,17 @@
+#pragma once
+
+/// Kernels as host functions: what a launch of one does, thread by thread; not a public header. A runtime
+/// without a GPU, as tests have it, finds them here.
+
+#include <cstdint>
+
+namespace fq::cuda {
+
+/// Runs a launch of so many blocks with these arguments, those of cudaLaunchKernel.
+using HostRunner = void (*)(std::int64_t blocks, void** arguments);
+
+void set_host_runner(const void* kernel, HostRunner runner);
+/// Null for a kernel that was never launched.
+[[nodiscard]] HostRunner host_runner(const void* kernel);
+
+}  // namespace fq::cuda

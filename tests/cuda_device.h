@@ -1,0 +1,18 @@
+#pragma once
+
+/// The GPU of tests: that of the machine, or the simulated one in programs that have it.
+
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/device.h"
+
+/// Ends the test where there is no GPU: as skipped, or as failed with FAKEQUANT_REQUIRE_CUDA=1.
+#define FQ_NEEDS_CUDA()                                                                            \
+  if (fq::cuda_device_count() == 0) {                                                              \
+    const char* required = std::getenv("FAKEQUANT_REQUIRE_CUDA");                                  \
+    if (required != nullptr && *required == '1') FAIL() << "FAKEQUANT_REQUIRE_CUDA=1, but no GPU"; \
+    GTEST_SKIP() << "no GPU";                                                                      \
+  }                                                                                                \
+  static_assert(true)

@@ -1,0 +1,62 @@
+#include "simulated/device_memory.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include <sys/mman.h>
+
+namespace fq::simulated {
+namespace {
+
+constexpr std::size_t kSpace = std::size_t{1} << 36;  // of addresses; pages are there once written
+constexpr std::size_t kAlignment = 256;
+
+}  // namespace
+
+DeviceMemory::DeviceMemory() : limit_(std::size_t{8} << 30) {
+  void* space = mmap(nullptr, kSpace, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (space == MAP_FAILED) std::abort();
+  base_ = static_cast<std::byte*>(space);
+}
+
+void* DeviceMemory::take(std::size_t bytes) {
+  const std::size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (in_use_ + size > limit_) return nullptr;
+  auto& blocks = free_[size];
+  void* block = nullptr;
+  if (!blocks.empty()) {
+    block = blocks.back();
+    blocks.pop_back();
+  } else {
+    block = base_ + top_;
+    top_ += size;
+  }
+  in_use_ += size;
+  taken_[block] = size;
+  const Open open(*this);
+  std::memset(block, 0xff, size);
+  return block;
+}
+
+bool DeviceMemory::give(void* pointer) {
+  const auto found = taken_.find(pointer);
+  if (found == taken_.end()) return false;
+  in_use_ -= found->second;
+  free_[found->second].push_back(pointer);
+  taken_.erase(found);
+  return true;
+}
+
+bool DeviceMemory::holds(const void* pointer) const {
+  const auto* at = static_cast<const std::byte*>(pointer);
+  return base_ <= at && at < base_ + kSpace;
+}
+
+void DeviceMemory::protect(bool open) const {
+  if (top_ != 0 && mprotect(base_, top_, open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) std::abort();
+}
+
+DeviceMemory::Open::Open(DeviceMemory& memory) : memory_(memory) { memory_.protect(true); }
+DeviceMemory::Open::~Open() { memory_.protect(false); }
+
+}  // namespace fq::simulated

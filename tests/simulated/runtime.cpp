@@ -1,0 +1,217 @@
+// The functions of libcudart that core calls, with their names and answers.
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "fakequant/core/cuda/host_runner.h"
+#include "simulated/device_memory.h"
+#include "simulated/simulated.h"
+
+namespace fq::simulated {
+namespace {
+
+struct Arrival {
+  void* to;
+  std::vector<std::byte> bytes;
+};
+
+struct State {
+  std::recursive_mutex mutex;
+  DeviceMemory memory;
+  std::vector<Arrival> arrivals;  // copies to the host that nobody has waited for
+  cudaError_t planned = cudaSuccess, last = cudaSuccess;
+  int calls_left = 0;
+  Counts counts{};
+};
+
+State& state() {
+  static auto* one = new State;
+  return *one;
+}
+
+/// What a call that may fail begins with.
+cudaError_t answer() {
+  State& s = state();
+  if (s.calls_left > 0 && --s.calls_left == 0) return s.last = s.planned;
+  return cudaSuccess;
+}
+
+cudaError_t failed(cudaError_t code) { return state().last = code; }
+
+void arrive() {
+  for (const auto& [to, bytes] : state().arrivals) std::memcpy(to, bytes.data(), bytes.size());
+  state().arrivals.clear();
+}
+
+int stream_token, event_token, pool_token;
+
+}  // namespace
+
+void set_memory(std::int64_t bytes) { state().memory.set_limit(static_cast<std::size_t>(bytes)); }
+void fail(cudaError_t code, int calls) {
+  state().planned = code;
+  state().calls_left = calls;
+}
+Counts counts() { return state().counts; }
+
+namespace {
+
+cudaError_t copy(void* to, const void* from, std::size_t bytes) {
+  State& s = state();
+  const std::scoped_lock lock(s.mutex);
+  if (const auto code = answer(); code != cudaSuccess) return code;
+  const DeviceMemory::Open open(s.memory);
+  if (s.memory.holds(to))
+    std::memcpy(to, from, bytes);
+  else
+    s.arrivals.push_back(
+        {to, {static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes}});
+  return cudaSuccess;
+}
+
+}  // namespace
+}  // namespace fq::simulated
+
+using namespace fq::simulated;
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return answer();
+}
+cudaError_t cudaSetDevice(int device) { return device == 0 ? answer() : failed(cudaErrorInvalidDevice); }
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 11040;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 3;  // few multiprocessors: threads have several items soon
+  return answer();
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::snprintf(properties->name, sizeof properties->name, "Simulated");
+  properties->totalGlobalMem = std::size_t{8} << 30;
+  properties->major = 9;
+  return answer();
+}
+cudaError_t cudaGetLastError() { return std::exchange(state().last, cudaSuccess); }
+const char* cudaGetErrorName(cudaError_t code) {
+  switch (code) {
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorDevicesUnavailable:
+      return "cudaErrorDevicesUnavailable";
+    case cudaErrorInsufficientDriver:
+      return "cudaErrorInsufficientDriver";
+    case cudaErrorLaunchFailure:
+      return "cudaErrorLaunchFailure";
+    default:
+      return "cudaError";
+  }
+}
+const char* cudaGetErrorString(cudaError_t) { return "simulated"; }
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = reinterpret_cast<cudaStream_t>(&stream_token);
+  return answer();
+}
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  State& s = state();
+  const std::scoped_lock lock(s.mutex);
+  if (const auto code = answer(); code != cudaSuccess) return code;
+  ++s.counts.waits;
+  arrive();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return answer(); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = reinterpret_cast<cudaEvent_t>(&event_token);
+  return answer();
+}
+cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return answer(); }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaStreamSynchronize(nullptr); }
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
+  *pool = reinterpret_cast<cudaMemPool_t>(&pool_token);
+  return answer();
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return answer(); }
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value) {
+  *static_cast<std::uint64_t*>(value) = state().memory.reserved();
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
+cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t) {
+  State& s = state();
+  const std::scoped_lock lock(s.mutex);
+  if (const auto code = answer(); code != cudaSuccess) return code;
+  *pointer = s.memory.take(bytes);
+  return *pointer != nullptr ? cudaSuccess : failed(cudaErrorMemoryAllocation);
+}
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) {
+  State& s = state();
+  const std::scoped_lock lock(s.mutex);
+  return s.memory.give(pointer) ? cudaSuccess : failed(cudaErrorInvalidValue);
+}
+cudaError_t cudaMemsetAsync(void* pointer, int value, std::size_t bytes, cudaStream_t) {
+  State& s = state();
+  const std::scoped_lock lock(s.mutex);
+  if (const auto code = answer(); code != cudaSuccess) return code;
+  const DeviceMemory::Open open(s.memory);
+  std::memset(pointer, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
+  return copy(to, from, bytes);
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes, cudaStream_t) {
+  return copy(to, from, bytes);
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int, std::size_t) {
+  *blocks = 1;
+  return answer();
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* kernel,
+                                                                   int threads, std::size_t shared,
+                                                                   unsigned) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernel, threads, shared);
+}
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3, void** arguments, std::size_t,
+                             cudaStream_t) {
+  State& s = state();
+  const std::scoped_lock lock(s.mutex);
+  if (const auto code = answer(); code != cudaSuccess) return code;
+  const auto run = fq::cuda::host_runner(kernel);
+  if (run == nullptr) return failed(cudaErrorInvalidDeviceFunction);
+  ++s.counts.launches;
+  const DeviceMemory::Open open(s.memory);
+  run(grid.x, arguments);
+  return cudaSuccess;
+}
+
+// What nvcc's own code calls when a program starts.
+void** __cudaRegisterFatBinary(void*) {
+  static void* handle = nullptr;
+  return &handle;
+}
+void __cudaRegisterFatBinaryEnd(void**) {}
+char __cudaInitModule(void**) { return 0; }
+void __cudaUnregisterFatBinary(void**) {}
+void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*, dim3*, dim3*,
+                            int*) {}
+void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
+unsigned __cudaPushCallConfiguration(dim3, dim3, std::size_t, cudaStream_t) { std::abort(); }
+cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, std::size_t*, void*) { std::abort(); }
+cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, std::size_t, cudaStream_t) { std::abort(); }
+cudaError_t __cudaGetKernel(cudaKernel_t*, const void*) { std::abort(); }
+
+}  // extern "C"
