@@ -25,7 +25,7 @@ FQ_HD bool packed(const T* p) {
 
 }  // namespace detail
 
-/// v[j] = p[j], j < count <= 8; the others are unspecified.
+/// v[j] = p[j], j < count <= 8; the others are 0.
 template <class T>
 FQ_HD void load_group(const T* p, int count, T (&v)[group_size]) {
   using Pack = detail::Pack<T>;
@@ -36,8 +36,7 @@ FQ_HD void load_group(const T* p, int count, T (&v)[group_size]) {
     }
     return;
   }
-  for (int j = 0; j < group_size; ++j)
-    if (j < count) v[j] = p[j];
+  for (int j = 0; j < group_size; ++j) v[j] = j < count ? p[j] : T{};
 }
 
 /// p[j] = v[j], j < count <= 8.
@@ -61,14 +60,12 @@ template <class To, class T>
 FQ_HD void load_as(const T* p, int count, To (&v)[group_size]) {
   T own[group_size];
   load_group(p, count, own);
-  for (int j = 0; j < group_size; ++j)
-    if (j < count) v[j] = static_cast<To>(own[j]);
+  for (int j = 0; j < group_size; ++j) v[j] = static_cast<To>(own[j]);
 }
 template <class T, class From>
 FQ_HD void store_as(T* p, int count, const From (&v)[group_size]) {
   T own[group_size];
-  for (int j = 0; j < group_size; ++j)
-    if (j < count) own[j] = static_cast<T>(v[j]);
+  for (int j = 0; j < group_size; ++j) own[j] = static_cast<T>(v[j]);
   store_group(p, count, own);
 }
 

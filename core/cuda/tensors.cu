@@ -13,15 +13,13 @@ template <class T>
 FQ_HD void load_doubles(const void* p, std::int64_t first, int count, double (&v)[group_size]) {
   T own[group_size];
   load_group(static_cast<const T*>(p) + first, count, own);
-  for (int j = 0; j < group_size; ++j)
-    if (j < count) v[j] = as_double(own[j]);
+  for (int j = 0; j < group_size; ++j) v[j] = as_double(own[j]);
 }
 
 template <class T>
 FQ_HD void store_doubles(void* p, std::int64_t first, int count, const double (&v)[group_size]) {
   T own[group_size];
-  for (int j = 0; j < group_size; ++j)
-    if (j < count) own[j] = from_double<T>(v[j]);
+  for (int j = 0; j < group_size; ++j) own[j] = from_double<T>(v[j]);
   store_group(static_cast<T*>(p) + first, count, own);
 }
 
