@@ -1,5 +1,9 @@
 // What core/cuda has, for builds without it: there is no device, and whoever asks for one is told so.
 
+#include "fakequant/core/cuda/bias.h"
+#include "fakequant/core/cuda/conv.h"
+#include "fakequant/core/cuda/exact.h"
+#include "fakequant/core/cuda/matmul.h"
 #include "fakequant/core/cuda/runtime.h"
 #include "fakequant/core/cuda/tensors.h"
 #include "fakequant/core/error.h"
@@ -29,5 +33,18 @@ void wait_for(Device) { absent(); }
 void fill(Tensor&, double) { absent(); }
 void convert(const Tensor&, Tensor&) { absent(); }
 void relayout(const Tensor&, Tensor&) { absent(); }
+
+void gemm(const Matrix&, const Matrix&, const Product&, std::int64_t, Device) { absent(); }
+void conv_forward(const ConvShape&, const void*, const void*, DType, void*, Device) { absent(); }
+void conv_backward_data(const ConvShape&, const void*, const void*, DType, void*, Device) { absent(); }
+void conv_backward_weights(const ConvShape&, const void*, const void*, DType, void*, Device) { absent(); }
+void exact_gemm(std::int64_t, std::int64_t, std::int64_t, const Codes&, const Codes&, std::int32_t*, Device) {
+  absent();
+}
+void exact_conv(const ConvShape&, const Codes&, const Codes&, std::int32_t*, Device) { absent(); }
+void exact_conv_transpose(const ConvShape&, const Codes&, const Codes&, std::int32_t*, Device) { absent(); }
+ExactType best_exact_type(Device) { absent(); }
+void add_bias(const Tensor&, Tensor&) { absent(); }
+void bias_gradient(const Tensor&, Tensor&) { absent(); }
 
 }  // namespace fq::cuda

@@ -7,11 +7,9 @@
 /// f32*f32 -> f32, bf16*bf16 -> f32, i8*i8 -> i32, u8*i8 -> i32 (the first is the activation).
 /// Throws BackendError when oneDNN fails or has no such product on this processor.
 
-#include <array>
 #include <cstdint>
 
-#include "fakequant/core/dtype.h"
-#include "fakequant/core/shape.h"
+#include "fakequant/core/product_shapes.h"
 
 namespace fq::cpu {
 
@@ -32,16 +30,7 @@ struct Matrix {
 void gemm(const Matrix& a, const Matrix& b, void* c, std::int64_t batch = 1,
           Sharing sharing = Sharing::by_shape);
 
-/// Sizes of y [n, o, oh, ow] = conv(x [n, c, h, w], w [o, c/groups, kh, kw]); pairs are (height, width).
-struct ConvShape {
-  std::int64_t n, c, h, w, o, kh, kw, oh, ow;
-  std::array<std::int64_t, 2> stride{1, 1}, padding{0, 0}, dilation{1, 1};
-  std::int64_t groups = 1;
-
-  [[nodiscard]] Shape x_shape() const { return {n, c, h, w}; }
-  [[nodiscard]] Shape w_shape() const { return {o, groups == 0 ? 0 : c / groups, kh, kw}; }
-  [[nodiscard]] Shape y_shape() const { return {n, o, oh, ow}; }
-};
+using detail::ConvShape;
 
 /// y = conv(x, w). x and y in NHWC, w in OIHW order. Images are shared among threads.
 void conv_forward(const ConvShape& shape, const void* x, DType x_type, const void* w, DType w_type, void* y,

@@ -7,6 +7,7 @@
 /// in int32; so does s8 with signed x, whose sums oneDNN corrects in f32.
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "fakequant/core/cpu/engine.h"
@@ -23,7 +24,7 @@ enum class ExactType : unsigned char { s8, bf16, f32 };
 /// The first of s8, bf16, f32 that works, or the forced one.
 [[nodiscard]] ExactType best_exact_type();
 
-/// For tests: products asked for on this thread use `type` while it lives.
+/// For tests: products asked for on this thread, of any device, use `type` while it lives.
 class ForceExactType {
  public:
   explicit ForceExactType(ExactType type) noexcept;
@@ -34,13 +35,9 @@ class ForceExactType {
  private:
   int previous_;
 };
+[[nodiscard]] std::optional<ExactType> forced_exact_type() noexcept;
 
-/// Codes in memory, i8 or u8, none larger than `largest` in magnitude.
-struct Codes {
-  const void* data;
-  DType dtype;
-  std::int64_t largest;
-};
+using detail::Codes;
 
 /// The largest magnitude of a code of that integer format.
 [[nodiscard]] std::int64_t largest_code(const IntFormat& format) noexcept;

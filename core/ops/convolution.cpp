@@ -3,6 +3,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/ops/code_gradients.h"
 #include "fakequant/core/ops/code_products.h"
+#include "fakequant/core/ops/exact_products.h"
 #include "fakequant/core/ops/conv_geometry.h"
 #include "fakequant/core/ops/products.h"
 #include "fakequant/core/profile.h"
@@ -52,8 +53,7 @@ Value integer_value(const Convolution& c, const QuantizedTensor& x, const Quanti
                               x.codes.device(), Layout::channels_last);
   if (!sums.device().is_meta()) {
     const Tensor a = lift(x.codes), b = lift_weights(w.codes);
-    (c.transposed ? cpu::exact_conv_transpose : cpu::exact_conv)(
-        c.shape, codes_of(x, a), codes_of(w, b), sums.mutable_data<std::int32_t>(Layout::channels_last));
+    exact_conv(c.shape, c.transposed, codes_of(x, a), codes_of(w, b), sums);
   }
   return product_sums(lower(sums, c.rank), x, w, bias, c.weight_axis(), 1, largest);
 }

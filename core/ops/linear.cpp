@@ -3,6 +3,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/ops/code_gradients.h"
 #include "fakequant/core/ops/code_products.h"
+#include "fakequant/core/ops/exact_products.h"
 #include "fakequant/core/ops/products.h"
 #include "fakequant/core/profile.h"
 
@@ -71,8 +72,7 @@ Value integer_value(const LinearShape& s, const QuantizedTensor& x, const Quanti
   Tensor sums = Tensor::empty(s.y, DType::i32, x.codes.device());
   if (!sums.device().is_meta()) {
     const Tensor codes = x.codes.to(Layout::row_major);
-    cpu::exact_gemm(s.rows, s.out, s.in, detail::codes_of(x, codes), detail::codes_of(w, w.codes),
-                    sums.mutable_data<std::int32_t>());
+    detail::exact_gemm(s.rows, s.out, s.in, detail::codes_of(x, codes), detail::codes_of(w, w.codes), sums);
   }
   return detail::product_sums(std::move(sums), x, w, bias, 0, static_cast<int>(s.y.size()) - 1, largest);
 }

@@ -5,6 +5,9 @@
 
 #include "fakequant/core/convert.h"
 #include "fakequant/core/cpu/reference.h"
+#include "fakequant/core/cuda/bias.h"
+#include "fakequant/core/cuda/conv.h"
+#include "fakequant/core/cuda/matmul.h"
 
 namespace fq::detail {
 namespace {
@@ -48,6 +51,10 @@ void check_bias(const Variable& bias, std::int64_t channels, const Variable& x, 
 
 void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch, cpu::Sharing sharing) {
   if (out.device().is_meta()) return;
+  if (out.device().is_cuda())
+    return cuda::gemm({a.tensor.raw(), a.tensor.dtype(), a.rows, a.columns, a.transposed},
+                      {b.tensor.raw(), b.tensor.dtype(), b.rows, b.columns, b.transposed},
+                      {out.mutable_raw(), out.dtype()}, batch, out.device());
   if (out.dtype() == DType::f64) return multiply_loops(a, b, out.mutable_data<double>(), batch);
   cpu::gemm({a.tensor.raw(), a.tensor.dtype(), a.rows, a.columns, a.transposed},
             {b.tensor.raw(), b.tensor.dtype(), b.rows, b.columns, b.transposed}, out.mutable_data<float>(),
@@ -57,7 +64,9 @@ void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch,
 Tensor conv_y(const cpu::ConvShape& shape, const Tensor& x, const Tensor& w, cpu::Sharing sharing) {
   Tensor y = Tensor::empty(shape.y_shape(), product_dtype(x), x.device(), nhwc);
   if (y.device().is_meta()) return y;
-  if (y.dtype() == DType::f64)
+  if (y.device().is_cuda())
+    cuda::conv_forward(shape, x.raw(), w.raw(), x.dtype(), y.mutable_raw(), y.device());
+  else if (y.dtype() == DType::f64)
     cpu::reference_conv_forward<double>(shape, x.data<double>(nhwc), w.data<double>(),
                                         y.mutable_data<double>(nhwc));
   else
@@ -66,6 +75,11 @@ Tensor conv_y(const cpu::ConvShape& shape, const Tensor& x, const Tensor& w, cpu
 }
 
 Tensor conv_dx(const cpu::ConvShape& shape, const Tensor& dy, const Tensor& w, cpu::Sharing sharing) {
+  if (dy.device().is_cuda()) {
+    Tensor dx = Tensor::empty(shape.x_shape(), product_dtype(dy), dy.device(), nhwc);
+    cuda::conv_backward_data(shape, dy.raw(), w.raw(), dy.dtype(), dx.mutable_raw(), dy.device());
+    return dx;
+  }
   if (dy.dtype() == DType::f64) {
     Tensor dx = Tensor::zeros(shape.x_shape(), DType::f64, dy.device(), nhwc);
     if (dx.device().is_meta()) return dx;
@@ -80,6 +94,11 @@ Tensor conv_dx(const cpu::ConvShape& shape, const Tensor& dy, const Tensor& w, c
 }
 
 Tensor conv_dw(const cpu::ConvShape& shape, const Tensor& x, const Tensor& dy) {
+  if (dy.device().is_cuda()) {
+    Tensor dw = Tensor::empty(shape.w_shape(), product_dtype(dy), dy.device());
+    cuda::conv_backward_weights(shape, x.raw(), dy.raw(), dy.dtype(), dw.mutable_raw(), dy.device());
+    return dw;
+  }
   if (dy.dtype() == DType::f64) {
     Tensor dw = Tensor::zeros(shape.w_shape(), DType::f64, dy.device());
     if (dw.device().is_meta()) return dw;
@@ -96,6 +115,7 @@ Tensor conv_dw(const cpu::ConvShape& shape, const Tensor& x, const Tensor& dy) {
 void add_bias(Tensor& y, const Variable& bias) {
   if (!bias.defined() || y.device().is_meta() || y.numel() == 0) return;
   const Tensor b = bias.tensor();
+  if (y.device().is_cuda()) return cuda::add_bias(b, y);
   visit_float(y.dtype(), "bias", [&]<class T>(T) {
     const std::int64_t channels = b.numel(), rows = y.numel() / channels;
     const T* from = b.data<T>();
@@ -109,6 +129,10 @@ void add_bias(Tensor& y, const Variable& bias) {
 Tensor bias_gradient(const Tensor& dy, std::int64_t channels) {
   Tensor db = Tensor::zeros({channels}, dy.dtype(), dy.device());
   if (dy.device().is_meta() || dy.numel() == 0) return db;
+  if (dy.device().is_cuda()) {
+    cuda::bias_gradient(dy, db);
+    return db;
+  }
   constexpr std::int64_t block = 256;  // rows: sums of blocks are added in their order
   const std::int64_t rows = dy.numel() / channels, blocks = (rows + block - 1) / block;
   visit_float(dy.dtype(), "bias", [&]<class T>(T) {

@@ -57,6 +57,8 @@ void fail(cudaError_t code, int calls) {
   state().calls_left = calls;
 }
 Counts counts() { return state().counts; }
+DeviceMemory& device_memory() { return state().memory; }
+std::recursive_mutex& device_mutex() { return state().mutex; }
 
 namespace {
 

@@ -1,0 +1,143 @@
+#include "core/products.h"
+
+#include <gtest/gtest.h>
+
+#include "cuda_device.h"
+#include "fakequant/core/cpu/exact.h"
+#include "fakequant/core/ops/exact_products.h"
+#include "fakequant/core/ops/products.h"
+
+namespace fq::cuda_products_test {
+namespace {
+
+using detail::Codes;
+using detail::ConvShape;
+
+class CudaProducts : public testing::Test {
+ protected:
+  void SetUp() override { FQ_NEEDS_CUDA(); }
+};
+
+/// Numbers of few bits, whose products and sums floats of every type hold.
+Tensor small_numbers(const Shape& shape, DType dtype, Layout layout = Layout::row_major) {
+  Tensor out = Tensor::empty(shape, DType::f64);
+  auto* v = out.mutable_data<double>();
+  for (std::int64_t i = 0; i < out.numel(); ++i) v[i] = static_cast<double>((i * 29 + 7) % 13) - 6;
+  return out.to(dtype).to(layout);
+}
+
+Tensor extreme_codes(std::int64_t count, DType dtype) {
+  Tensor out = Tensor::empty({count}, dtype);
+  auto* v = static_cast<std::uint8_t*>(out.mutable_raw());
+  for (std::int64_t i = 0; i < count; ++i)
+    v[i] = static_cast<std::uint8_t>(i % 5 == 0 ? i * 37
+                                                : (dtype == DType::u8 ? 255 : (i % 7 == 0 ? 128 : 127)));
+  return out;
+}
+
+Codes codes(const Tensor& x) { return {x.raw(), x.dtype(), x.dtype() == DType::u8 ? 255 : 128}; }
+
+struct Exact {
+  const char* name;
+  DType x, w;
+  cpu::ExactType type;
+};
+constexpr Exact kExact[] = {{"i8", DType::i8, DType::i8, cpu::ExactType::s8},
+                            {"u8", DType::u8, DType::i8, cpu::ExactType::s8},
+                            {"unsigned weights", DType::i8, DType::u8, cpu::ExactType::s8},
+                            {"bf16", DType::u8, DType::i8, cpu::ExactType::bf16},
+                            {"f32", DType::i8, DType::i8, cpu::ExactType::f32}};
+
+TEST_F(CudaProducts, SumsOfCodesAreExactAtEveryLength) {
+  struct Sizes {
+    std::int64_t m, n, k;
+  };
+  for (const Sizes& s :
+       {Sizes{3, 5, 7}, Sizes{2, 8, 64}, Sizes{2, 3, 518}, Sizes{3, 4, 519}, Sizes{2, 6, 1040},
+        Sizes{2, 4, 1041}, Sizes{2, 3, 4608}, Sizes{1, 10, 16}, Sizes{0, 4, 16}, Sizes{2, 3, 0}})
+    for (const Exact& e : kExact) {
+      const cpu::ForceExactType only(e.type);
+      const Tensor x = extreme_codes(s.m * s.k, e.x), w = extreme_codes(s.n * s.k, e.w);
+      Tensor right = Tensor::empty({s.m, s.n}, DType::i32),
+             sums = Tensor::empty({s.m, s.n}, DType::i32, Device::cuda());
+      const Tensor a = x.to(Device::cuda()), b = w.to(Device::cuda());
+      detail::exact_gemm(s.m, s.n, s.k, codes(x), codes(w), right);
+      detail::exact_gemm(s.m, s.n, s.k, codes(a), codes(b), sums);
+      EXPECT_TRUE(bitwise_equal(sums, right)) << e.name << ' ' << s.m << 'x' << s.n << 'x' << s.k;
+    }
+}
+
+std::vector<ConvShape> conv_shapes() {
+  ConvShape grouped{2, 8, 6, 5, 12, 3, 3, 3, 5, {2, 1}, {1, 1}};
+  grouped.groups = 4;
+  ConvShape depthwise{1, 6, 5, 5, 6, 3, 3, 3, 3};
+  depthwise.groups = 6;
+  return {{2, 3, 7, 9, 5, 3, 3, 7, 9, {1, 1}, {1, 1}},
+          {3, 16, 4, 4, 8, 1, 1, 4, 4},
+          {1, 16, 6, 6, 10, 3, 2, 2, 3, {2, 2}, {0, 1}, {2, 1}},
+          {2, 64, 3, 3, 4, 3, 3, 3, 3, {1, 1}, {1, 1}},
+          grouped,
+          depthwise,
+          {0, 3, 4, 4, 4, 3, 3, 4, 4, {1, 1}, {1, 1}}};
+}
+
+TEST_F(CudaProducts, ConvolutionsOfCodesAreExact) {
+  for (const ConvShape& s : conv_shapes())
+    for (const Exact& e : kExact)
+      for (const bool transposed : {false, true}) {
+        const cpu::ForceExactType only(e.type);
+        const Shape in = transposed ? s.y_shape() : s.x_shape(), out = transposed ? s.x_shape() : s.y_shape();
+        const Tensor x = extreme_codes(numel(in), e.x), w = extreme_codes(numel(s.w_shape()), e.w);
+        Tensor right = Tensor::empty(out, DType::i32, Device::cpu(), Layout::channels_last);
+        Tensor sums = Tensor::empty(out, DType::i32, Device::cuda(), Layout::channels_last);
+        const Tensor a = x.to(Device::cuda()), b = w.to(Device::cuda());
+        detail::exact_conv(s, transposed, codes(x), codes(w), right);
+        detail::exact_conv(s, transposed, codes(a), codes(b), sums);
+        EXPECT_TRUE(bitwise_equal(sums, right)) << e.name << ' ' << to_string(s.x_shape()) << transposed;
+      }
+}
+
+TEST_F(CudaProducts, MatricesInEveryOrder) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
+    for (const bool flip_a : {false, true})
+      for (const bool flip_b : {false, true})
+        for (const std::int64_t batch : {1, 3}) {
+          const std::int64_t m = 5, n = 7, k = 11;
+          const Tensor a = small_numbers({batch * m * k}, dtype), b = small_numbers({batch * k * n}, dtype);
+          const DType type = dtype == DType::f64 ? DType::f64 : DType::f32;
+          Tensor right = Tensor::empty({batch, m, n}, type),
+                 out = Tensor::empty({batch, m, n}, type, Device::cuda());
+          const Tensor x = a.to(Device::cuda()), y = b.to(Device::cuda());
+          detail::multiply({a, m, k, flip_a}, {b, k, n, flip_b}, right, batch);
+          detail::multiply({x, m, k, flip_a}, {y, k, n, flip_b}, out, batch);
+          EXPECT_TRUE(bitwise_equal(out, right)) << name(dtype) << flip_a << flip_b << batch;
+        }
+}
+
+TEST_F(CudaProducts, ConvolutionsOfFloatsForwardAndBackward) {
+  constexpr auto nhwc = Layout::channels_last;
+  for (const ConvShape& s : conv_shapes())
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+      const Tensor x = small_numbers(s.x_shape(), dtype, nhwc), w = small_numbers(s.w_shape(), dtype);
+      const Tensor dy = small_numbers(s.y_shape(), dtype, nhwc);
+      const Tensor a = x.to(Device::cuda()), b = w.to(Device::cuda()), g = dy.to(Device::cuda());
+      EXPECT_TRUE(bitwise_equal(detail::conv_y(s, a, b), detail::conv_y(s, x, w))) << to_string(s.x_shape());
+      EXPECT_TRUE(bitwise_equal(detail::conv_dx(s, g, b), detail::conv_dx(s, dy, w)))
+          << to_string(s.x_shape());
+      EXPECT_TRUE(bitwise_equal(detail::conv_dw(s, a, g), detail::conv_dw(s, x, dy)))
+          << to_string(s.x_shape());
+    }
+}
+
+TEST_F(CudaProducts, BiasesAndTheirGradients) {
+  const Tensor y = small_numbers({37, 5}, DType::f32), bias = small_numbers({5}, DType::f32);
+  Tensor on_cpu = y.clone(), there = y.to(Device::cuda());
+  detail::add_bias(on_cpu, Variable(bias));
+  detail::add_bias(there, Variable(bias.to(Device::cuda())));
+  EXPECT_TRUE(bitwise_equal(there, on_cpu));
+  const Tensor dy = small_numbers({4001, 33}, DType::f32);
+  EXPECT_TRUE(bitwise_equal(detail::bias_gradient(dy.to(Device::cuda()), 33), detail::bias_gradient(dy, 33)));
+}
+
+}  // namespace
+}  // namespace fq::cuda_products_test
