@@ -9,6 +9,7 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/check.h"
 #include "fakequant/train/calibrate.h"
@@ -46,7 +47,8 @@ std::unique_ptr<DataLoader> loader_of(std::shared_ptr<const Dataset> data, const
   if (data == nullptr) return nullptr;
   data = some_samples(std::move(data), samples_of(flags), 0, skip_of(flags));
   output.line(fmt::format("calibrating on {} images", data->size()));
-  return std::make_unique<DataLoader>(data, LoaderOptions{.batch_size = batch_of(flags), .shuffle = false});
+  return std::make_unique<DataLoader>(
+      data, LoaderOptions{.batch_size = batch_of(flags), .shuffle = false, .device = device_of(flags)});
 }
 
 void tell_errors(Network& network, DataLoader& loader, Output& output) {
@@ -90,6 +92,7 @@ void calibrate_network(Network& network, const Flags& flags, const QuantConfig& 
                        std::shared_ptr<const Dataset> data, Output& output, bool keep_known) {
   CalibrateOptions options{.amax = config.amax, .keep_known = keep_known, .rules = config.calibration};
   if (flags.given("percentile")) options.amax.percentile = flags.number("percentile", 0, 100);
+  network.module->to(device_of(flags));
   const auto loader = loader_of(std::move(data), flags, output);
   WeightAlgorithm algorithm(config, flags, loader != nullptr);
   if (loader) algorithm.before(network, *loader, output);

@@ -17,7 +17,8 @@ void CodeRecorder::on_op(std::string_view op, const std::vector<Variable>&, cons
                          Attributes) {
   const QuantizedTensor* value = op == "quantize" ? output.quantized() : nullptr;
   if (value == nullptr || weights_.contains(value->spec.name)) return;
-  codes_[names_.of(value->spec.name, module_path())].push_back(value->codes.to(Layout::row_major));
+  codes_[names_.of(value->spec.name, module_path())].push_back(
+      value->codes.to(Device::cpu()).to(Layout::row_major));
 }
 
 }  // namespace fq::cli

@@ -22,6 +22,7 @@ nlohmann::ordered_json evaluate(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const auto batch = flags.integer("batch", 1, 1 << 20);
   Network network = load_network(flags.required("checkpoint"));
+  network.module->to(device_of(flags));
   const auto data = open_data(flags, flags.text("split"), network.classes());
   const Stopwatch watch;
   const Score result = score(network, data, batch, output);

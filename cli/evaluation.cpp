@@ -29,7 +29,7 @@ void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::
   std::int64_t done = 0;
   while (auto next = loader.next()) {
     if (stop_requested()) throw Interrupted("[" + label + "] stopped by Ctrl-C");
-    visit(*next, (*network.module)(Variable(next->x)));
+    visit(*next, (*network.module)(Variable(next->x.to(network.module->device()))));
     done += next->size();
     const double rate = double(done) / std::max(watch.seconds(), 1e-9);
     output.progress({label, done, total, 0, -1, rate, double(total - done) / rate});

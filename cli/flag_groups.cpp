@@ -8,6 +8,8 @@ void add_general_flags(FlagSet& set) {
   set.group("General")
       .toggle("help,h", "this text")
       .toggle("json", "one JSON object a line on standard output, for machines")
+      .value("device", "NAME",
+             "where to compute: cpu, cuda, cuda:N, or auto for the first GPU that can be used", "cpu")
       .value("threads", "THREADS", "threads to compute on (default: OMP_NUM_THREADS, or every core)");
 }
 
@@ -97,7 +99,10 @@ void add_range_flags(FlagSet& set) {
              "-1");
 }
 
+Device device_of(const Flags& flags) { return Device::parse(flags.text("device")); }
+
 void apply_general_flags(const Flags& flags) {
+  if (const Device device = device_of(flags); device.is_cuda()) static_cast<void>(describe(device));
   if (flags.given("threads")) detail::set_threads(int(flags.integer("threads", 1, 1024)));
 }
 

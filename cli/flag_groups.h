@@ -3,6 +3,7 @@
 /// Groups of flags that several commands share, and what they say.
 
 #include "fakequant/cli/flags.h"
+#include "fakequant/core/device.h"
 
 namespace fq::cli {
 
@@ -14,7 +15,9 @@ void add_quantization_flags(FlagSet& set);  ///< preset, config, target, scale
 void add_calibration_flags(FlagSet& set);   ///< method, percentile, samples
 void add_range_flags(FlagSet& set);         ///< amax, freeze-amax-after, quant-start, freeze-bn-after
 
-/// Sets the number of threads by --threads.
+/// Of --device. Throws ArgumentError for a name that is none.
+[[nodiscard]] Device device_of(const Flags& flags);
+/// Sets the number of threads by --threads; throws BackendError when the device of --device cannot be used.
 void apply_general_flags(const Flags& flags);
 
 }  // namespace fq::cli

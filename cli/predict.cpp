@@ -27,6 +27,7 @@ nlohmann::ordered_json predict(const Flags& flags, Output& output) {
   const auto batch = flags.integer("batch", 1, 1 << 20);
   const std::string path = flags.required("output");
   Network network = load_network(flags.required("checkpoint"));
+  network.module->to(device_of(flags));
   const auto data = open_data(flags, flags.text("split"), 0, false);
   check_fits(network, *data, "predict");
   check_calibrated(network, "predict");

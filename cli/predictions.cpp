@@ -24,7 +24,7 @@ class Part {
 
   void add(const Batch& samples, const Variable& y) {
     if (inputs_) x_.push_back(samples.x);
-    logits_.push_back(y.tensor().to(Layout::row_major));
+    logits_.push_back(y.tensor().to(Device::cpu()).to(Layout::row_major));
     recorder_.next_batch();
   }
 

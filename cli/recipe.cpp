@@ -13,7 +13,7 @@ using fq::detail::JsonText;
 using fq::detail::JsonValue;
 using Names = std::vector<std::string>;
 
-const Names kShared{"model", "model-options", "data", "seed", "threads"};
+const Names kShared{"model", "model-options", "data", "seed", "threads", "device"};
 const Names kOfPhase{"command", "phase", "seconds", "comment"};
 
 bool among(const Names& names, const std::string& name) {

@@ -125,6 +125,7 @@ ordered_json measure_sensitivity(const Flags& flags, Output& output) {
   Network network = load_network(flags.required("checkpoint"));
   check_not_compressed(network, "sensitivity", flags.text("checkpoint"));
   check_sensitivity_flags(network, flags);
+  network.module->to(device_of(flags));
   const auto data = open_data(flags, flags.text("split"), network.classes());
   check_fits(network, *data, "sensitivity");
   DataLoader loader(some_samples(data, samples, 0), {.batch_size = batch, .shuffle = false});

@@ -6,6 +6,7 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/profile.h"
 #include "fakequant/cli/training_report.h"
 #include "fakequant/core/error.h"
@@ -27,14 +28,16 @@ Loaders make_loaders(const Run& run, const Flags& flags) {
   options.drop_last = true;
   options.seed = std::uint64_t(flags.integer("seed", 0, kManySteps));
   options.augment = read_augment(flags);
+  options.device = device_of(flags);
   const double fraction = flags.number("val-fraction", 0, 0.9);
   if (fraction == 0) return {std::make_shared<DataLoader>(run.data, options), nullptr};
   auto split = split_validation(run.data->size(), fraction, kSplitSeed);
   auto held_out = std::make_shared<Subset>(run.data, std::move(split.validation));
   auto rest = std::make_shared<Subset>(run.data, std::move(split.train));
   return {std::make_shared<DataLoader>(rest, options),
-          std::make_shared<DataLoader>(held_out,
-                                       LoaderOptions{.batch_size = options.batch_size, .shuffle = false})};
+          std::make_shared<DataLoader>(
+              held_out,
+              LoaderOptions{.batch_size = options.batch_size, .shuffle = false, .device = options.device})};
 }
 
 Shape batch_shape(const Run& run, const Loaders& loaders) {
@@ -97,6 +100,7 @@ TrainerOptions read_training(const Flags& flags) {
 
 nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Flags& flags, Output& output) {
   options.model = run.network.identity.dump();
+  run.network.module->to(device_of(flags));
   ProfileReport profile(flags, run.out);
   const Loaders loaders = make_loaders(run, flags);
   TrainingReport report(output, flags.command(), options.epochs, loaders.training->options().batch_size);

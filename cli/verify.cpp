@@ -52,6 +52,7 @@ Network load_to_compare(const Flags& flags, Output& output) {
   Network network = load_network(flags.required("checkpoint"));
   check_calibrated(network, "verify");
   fold_first(network, output);
+  network.module->to(device_of(flags));
   return network;
 }
 

@@ -6,6 +6,7 @@
 #include "fakequant/core/cuda/matmul.h"
 #include "fakequant/core/cuda/runtime.h"
 #include "fakequant/core/cuda/tensors.h"
+#include "fakequant/core/cuda/transfer.h"
 #include "fakequant/core/error.h"
 
 namespace fq::cuda {
@@ -44,6 +45,13 @@ void exact_gemm(std::int64_t, std::int64_t, std::int64_t, const Codes&, const Co
 void exact_conv(const ConvShape&, const Codes&, const Codes&, std::int32_t*, Device) { absent(); }
 void exact_conv_transpose(const ConvShape&, const Codes&, const Codes&, std::int32_t*, Device) { absent(); }
 ExactType best_exact_type(Device) { absent(); }
+void upload(const void*, std::size_t, void*, Device) { absent(); }
+struct Readback::Body {};
+Readback::Readback(const void*, std::size_t, Device) { absent(); }
+Readback::~Readback() = default;
+Readback::Readback(Readback&&) noexcept = default;
+Readback& Readback::operator=(Readback&&) noexcept = default;
+void Readback::get(void*) { absent(); }
 void add_bias(const Tensor&, Tensor&) { absent(); }
 void bias_gradient(const Tensor&, Tensor&) { absent(); }
 

@@ -78,6 +78,13 @@ QuantSpec QuantSpec::with_scale_bits(Format format, Granularity granularity, Ten
   return spec;
 }
 
+QuantSpec QuantSpec::to(Device device) const {
+  QuantSpec out = *this;
+  out.amax = amax.to(device);
+  out.scale = scale.to(device);
+  return out;
+}
+
 Tensor code_values(const QuantizedTensor& x) {
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.codes.device(), x.layout());
   if (!out.device().is_cpu()) return out;

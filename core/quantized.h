@@ -38,6 +38,9 @@ struct QuantSpec {
   /// ArgumentError for other scale bits and as `from_amax`.
   [[nodiscard]] static QuantSpec with_scale_bits(Format format, Granularity granularity, Tensor amax,
                                                  NumBits scale_bits, float global, std::string name = {});
+
+  /// The same with amax and scale on the device of the values that it is for.
+  [[nodiscard]] QuantSpec to(Device device) const;
 };
 
 /// Codes, their scales and, where a gradient will be asked for, the mask of the elements that pass it.

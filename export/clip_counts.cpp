@@ -11,7 +11,8 @@ namespace fq {
 namespace {
 
 /// Bits of a mask that are set; those after its last element do not count.
-std::int64_t passed(const Tensor& mask) {
+std::int64_t passed(const Tensor& bits) {
+  const Tensor mask = bits.to(Device::cpu());
   const auto* bytes = static_cast<const std::uint8_t*>(mask.raw());
   const std::int64_t whole = mask.numel() / 8, rest = mask.numel() % 8;
   std::int64_t count = 0;

@@ -7,7 +7,7 @@
 namespace fq::detail {
 
 Tensor flat_ranges(const Tensor& amax) {
-  const Tensor values = amax.to(DType::f32).clone();
+  const Tensor values = amax.to(Device::cpu()).to(DType::f32).clone();
   return values.numel() == 1 ? values.reshape({}) : values.reshape({-1});
 }
 

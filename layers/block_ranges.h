@@ -9,7 +9,7 @@
 
 namespace fq::detail {
 
-/// One range as rank 0, several as a list, in f32; a copy.
+/// One range as rank 0, several as a list, in f32 on the host; a copy.
 [[nodiscard]] Tensor flat_ranges(const Tensor& amax);
 /// The largest magnitudes of x, one a range of the view, as `flat_ranges`. Throws NumericError naming the
 /// quantizer for NaN and infinity.

@@ -11,6 +11,7 @@ namespace {
 /// The common corner of `from` in a tensor of shape `to`, zeros elsewhere. Row-major.
 Tensor resized(const Tensor& from, const Shape& to) {
   if (from.shape() == to) return from;
+  if (from.device().is_cuda()) return resized(from.to(Device::cpu()), to).to(from.device());
   Tensor out = Tensor::zeros(to, from.dtype(), from.device());
   if (out.device().is_meta() || out.numel() == 0 || from.numel() == 0) return out;
   const std::int64_t bytes = bit_width(from.dtype()) / 8;

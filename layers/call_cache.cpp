@@ -16,7 +16,9 @@ thread_local CallCache* installed_cache = nullptr;
 bool same_tensor(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.layout() != b.layout() || a.shape() != b.shape()) return false;
   if (a.raw() == b.raw()) return true;
-  return a.device().is_cpu() && std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.nbytes())) == 0;
+  if (a.device().is_cuda() && b.device().is_cuda()) return bitwise_equal(a, b);
+  return a.device().is_cpu() && b.device().is_cpu() &&
+         std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.nbytes())) == 0;
 }
 
 bool same_value(const Variable& a, const Variable& b) {

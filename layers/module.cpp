@@ -118,6 +118,24 @@ void Module::zero_grad() {
   for (auto& parameter : parameters()) parameter.zero_grad();
 }
 
+void Module::to(Device where) {
+  FQ_CHECK(!where.is_meta(), "module", "a model on meta has no values: use cpu or cuda");
+  for (auto& [name, parameter] : parameters_) {
+    if (parameter.device() == where) continue;
+    parameter.zero_grad();
+    parameter.set_tensor(parameter.tensor().to(where));
+  }
+  for (auto& [name, value] : buffers_) value = value.to(where);
+  on_device_change(where);
+  for (const auto& [name, slot] : children_) slot->module->to(where);
+}
+
+Device Module::device() const {
+  if (const auto all = named_parameters(); !all.empty()) return all.front().second.device();
+  if (const auto all = named_buffers(); !all.empty()) return all.front().second.device();
+  return Device::cpu();
+}
+
 Variable Module::add_parameter(std::string name, Tensor value) {
   parameters_.emplace_back(std::move(name), Variable(std::move(value), true));
   return parameters_.back().second;
@@ -142,6 +160,11 @@ std::shared_ptr<detail::Slot> Module::add_slot(std::string name, std::shared_ptr
   auto slot = std::make_shared<detail::Slot>(detail::Slot{std::move(module)});
   children_.emplace_back(std::move(name), slot);
   return slot;
+}
+
+Tensor Module::buffer(std::string_view name) const {
+  const auto found = std::ranges::find(buffers_, name, &std::pair<std::string, Tensor>::first);
+  return found == buffers_.end() ? Tensor() : found->second;
 }
 
 void Module::adopt(const Module& other) {

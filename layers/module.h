@@ -82,6 +82,12 @@ class Module {
   void eval() { train(false); }
   [[nodiscard]] bool training() const noexcept { return training_; }
   void zero_grad();
+  /// Moves parameters and buffers, of this module and all below it, to the CPU or a GPU; gradients are
+  /// dropped. Make optimizers after that. Inputs must be on the same device; ranges of quantizers stay on the
+  /// host.
+  void to(Device device);
+  /// Where the first parameter or buffer is; the CPU without any.
+  [[nodiscard]] Device device() const;
   /// Whether calls are checkpoints: see set_checkpointing.
   void set_checkpointed(bool on) noexcept { checkpointed_ = on; }
   [[nodiscard]] bool checkpointed() const noexcept { return checkpointed_; }
@@ -93,11 +99,15 @@ class Module {
   virtual Variable forward(const std::vector<Variable>& inputs);
   /// Called when `train` or `eval` changes the mode.
   virtual void on_mode_change() {}
+  /// Called when `to` has moved the parameters and buffers: for whatever else a module keeps.
+  virtual void on_device_change(Device) {}
 
   Variable add_parameter(std::string name, Tensor value);
   /// Takes the parameter away again; one of that name that is not there changes nothing.
   void remove_parameter(std::string_view name);
   Tensor add_buffer(std::string name, Tensor value);
+  /// The buffer as it is now: another tensor after a move.
+  [[nodiscard]] Tensor buffer(std::string_view name) const;
   template <class T>
   Child<T> add_module(std::string name, std::shared_ptr<T> module) {
     return Child<T>(add_slot(std::move(name), std::move(module)));

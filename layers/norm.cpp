@@ -25,6 +25,11 @@ Variable BatchNorm::forward(const Variable& x) {
   return ops::batch_norm(x, weight_, bias_, mean_, variance_, of_batch, momentum_, eps_);
 }
 
+void BatchNorm::on_device_change(Device) {
+  mean_ = buffer("running_mean");
+  variance_ = buffer("running_var");
+}
+
 LayerNorm::LayerNorm(Shape shape, double eps) : eps_(eps) {
   weight_ = add_parameter("weight", Tensor::full(shape, 1.0));
   bias_ = add_parameter("bias", Tensor::zeros(shape));

@@ -27,6 +27,7 @@ class BatchNorm : public Module {
  protected:
   Variable forward(const Variable& x) override;
   using Module::forward;
+  void on_device_change(Device device) override;
 
  private:
   Variable weight_, bias_;

@@ -244,7 +244,9 @@ std::vector<std::string> quantize(Module& model, const QuantConfig& config, cons
   register_defaults();
   for (const auto& [path, module] : model.named_modules())
     FQ_CHECK(dynamic_cast<QuantModule*>(module) == nullptr, "quantize", "'{}' is quantized already", path);
-  return Quantizing(model, config, input_shape).run();
+  auto names = Quantizing(model, config, input_shape).run();
+  model.to(model.device());  // the quantizers too
+  return names;
 }
 
 void check_one_target(Module& model) { (void)target_of(model); }

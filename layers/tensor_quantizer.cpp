@@ -86,7 +86,7 @@ void TensorQuantizer::set_storage(int zero_point, bool pow2) {
 }
 
 void TensorQuantizer::set_pre_quant_scale(Tensor scale) {
-  pre_quant_scale_ = std::move(scale);
+  pre_quant_scale_ = scale.to(device_);
   forget();
 }
 
@@ -96,6 +96,12 @@ bool TensorQuantizer::pass_through_bwd() const noexcept {
 
 void TensorQuantizer::set_pass_through_bwd(std::optional<bool> on) {
   pass_through_bwd_ = on;
+  forget();
+}
+
+void TensorQuantizer::on_device_change(Device device) {
+  device_ = device;
+  if (pre_quant_scale_.defined()) pre_quant_scale_ = pre_quant_scale_.to(device);
   forget();
 }
 

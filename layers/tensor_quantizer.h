@@ -65,10 +65,10 @@ class TensorQuantizer : public Module {
   /// Each training forward sets amax += momentum * (amax of the input - amax). Not for dynamic quantizers.
   void set_running(bool on, double momentum = 0.01);
 
-  /// Without `scale_amax`; undefined before calibration. In `deployed` f32, rank 0 for one range, else a list
-  /// of them in row-major order; in `reference` of the shape and type that it was given or calibrated in:
-  /// kept axes with 1 for the others, of blocks (blocks, 1) or that of the grid. For dynamic blocks, the
-  /// range of the whole tensor.
+  /// On the host, but where it is learned on a GPU. Without `scale_amax`; undefined before calibration. In
+  /// `deployed` f32, rank 0 for one range, else a list of them in row-major order; in `reference` of the
+  /// shape and type that it was given or calibrated in: kept axes with 1 for the others, of blocks (blocks,
+  /// 1) or that of the grid. For dynamic blocks, the range of the whole tensor.
   [[nodiscard]] Tensor amax() const { return learned_.defined() ? learned_.tensor() : amax_; }
   /// Throws ArgumentError for a negative, infinite or NaN value, or the wrong number of them.
   void set_amax(const Tensor& amax);
@@ -149,6 +149,7 @@ class TensorQuantizer : public Module {
  protected:
   Variable forward(const Variable& x) override;
   using Module::forward;
+  void on_device_change(Device device) override;
 
  private:
   struct WeightCodes {
@@ -170,7 +171,7 @@ class TensorQuantizer : public Module {
   [[nodiscard]] Granularity granularity(int rank) const;
   [[nodiscard]] QuantSpec spec_of(const Tensor& amax, const Granularity& granularity) const;
   [[nodiscard]] QuantSpec dynamic_spec(const Tensor& x) const;
-  [[nodiscard]] QuantSpec static_spec(int rank) const;
+  [[nodiscard]] QuantSpec static_spec(int rank, Device device) const;
   [[nodiscard]] QuantSpec spec_for(const Variable& x) const;
   [[nodiscard]] Variable quantize(const Variable& x);
   [[nodiscard]] Variable quantize_running(const Variable& x);
@@ -178,7 +179,7 @@ class TensorQuantizer : public Module {
   [[nodiscard]] Variable reference_values(const Variable& x, const Tensor& amax) const;
   [[nodiscard]] Variable reference_dynamic(const Variable& x) const;
   [[nodiscard]] bool keeps_weight_codes(const Variable& w) const;
-  [[nodiscard]] QuantSpec packed_spec(int rank) const;
+  [[nodiscard]] QuantSpec packed_spec(int rank, Device device) const;
   [[nodiscard]] Variable packed_weight(const Variable& w) const;
   void save_weight_scales(StateDict& state, const std::string& prefix) const;
   void load_weight_scales(const StateDict& state, const std::string& prefix);
@@ -193,6 +194,7 @@ class TensorQuantizer : public Module {
   AmaxGradient amax_gradient_ = AmaxGradient::clip;
   double momentum_ = 0.01;
   int zero_point_ = 0;
+  Device device_;  // of the module, which has no parameter but a learned range
   Tensor amax_, pre_quant_scale_;
   PackedScales weight_scales_;
   Variable learned_;
@@ -201,7 +203,13 @@ class TensorQuantizer : public Module {
   std::function<void(const Variable&)> observer_;
   mutable std::mutex mutex_;  // guards the two caches
   mutable std::optional<QuantSpec> spec_;
-  mutable std::pair<int, std::uint64_t> spec_key_;  // rank of the input, version of amax
+  struct SpecKey {
+    int rank = -1;              // of the input
+    std::uint64_t version = 0;  // of amax
+    Device device;              // of the input
+    bool operator==(const SpecKey&) const = default;
+  };
+  mutable SpecKey spec_key_;
   WeightCodes weight_codes_;
 };
 

@@ -5,7 +5,6 @@
 #include "fakequant/layers/tensor_quantizer.h"
 
 namespace fq {
-
 Tensor TensorQuantizer::used_amax() const {
   constexpr float least = 0x1p-23f;  // of a learned range: a step below 0 must not end it
   Tensor used = detail::flat_ranges(amax());
@@ -59,17 +58,17 @@ QuantSpec TensorQuantizer::dynamic_spec(const Tensor& x) const {
     for (std::int64_t i = 0; i < ranges.numel(); ++i) values[i] *= static_cast<float>(*factor);
   }
   const bool per_tensor = ranges.numel() == 1 && descriptor_.block_sizes().empty();
-  return spec_of(ranges, per_tensor ? Granularity::per_tensor() : granularity);
+  return spec_of(ranges, per_tensor ? Granularity::per_tensor() : granularity).to(x.device());
 }
 
-QuantSpec TensorQuantizer::static_spec(int rank) const {
+QuantSpec TensorQuantizer::static_spec(int rank, Device device) const {
   const Tensor known = amax();
   FQ_CHECK(known.defined(), "quantizer",
            "'{}' has no amax: calibrate it, set amax, or make its descriptor dynamic", name_);
-  const std::pair key{rank, known.version()};
+  const SpecKey key{rank, known.version(), device};
   const std::scoped_lock lock(mutex_);
   if (!spec_ || spec_key_ != key) {
-    spec_ = spec_of(used_amax(), granularity(rank));
+    spec_ = spec_of(used_amax(), granularity(rank)).to(device);
     spec_key_ = key;
   }
   return *spec_;
@@ -80,9 +79,9 @@ QuantSpec TensorQuantizer::spec() const {
            "'{}' takes its ranges from each input: it has no grid of its own", name_);
   {
     const std::scoped_lock lock(mutex_);
-    if (spec_ && spec_key_.second == amax().version()) return *spec_;
+    if (spec_ && spec_key_.version == amax().version() && spec_key_.device.is_cpu()) return *spec_;
   }
-  return static_spec(-1);
+  return static_spec(-1, Device::cpu());
 }
 
 QuantSpec TensorQuantizer::spec_for(const Variable& x) const {
@@ -95,7 +94,7 @@ QuantSpec TensorQuantizer::spec_for(const Variable& x) const {
     FQ_CHECK(amax().defined(), "quantizer",
              "'{}' has no amax: calibrate it, set amax, or make its descriptor dynamic", name_);
   if (!descriptor_.needs_amax() || descriptor_.has_dynamic_blocks()) return dynamic_spec(x.tensor());
-  return static_spec(x.rank());
+  return static_spec(x.rank(), meta ? Device::cpu() : x.device());
 }
 
 }  // namespace fq

@@ -8,19 +8,19 @@
 
 namespace fq {
 
-QuantSpec TensorQuantizer::packed_spec(int rank) const {
+QuantSpec TensorQuantizer::packed_spec(int rank, Device device) const {
   if (!weight_scales_.defined()) {
     FQ_CHECK(descriptor_.needs_amax() && !descriptor_.has_dynamic_blocks(), "quantizer",
              "'{}' takes its ranges from each input, and there are no scales with the codes of its weight",
              name_);
-    return static_spec(rank);
+    return static_spec(rank, device);
   }
   const bool one = weight_scales_.values.numel() == 1 && descriptor_.block_sizes().empty();
   QuantSpec spec = unpack_scales(weight_scales_, descriptor_.format(),
                                  one ? Granularity::per_tensor() : descriptor_.granularity(rank), name_);
   if (spec.scale_bits == 0) spec.zero_point = zero_point_;
   spec.pass_through_bwd = pass_through_bwd();
-  return spec;
+  return spec.to(device);
 }
 
 QuantizedTensor TensorQuantizer::unpack_weight(const Tensor& packed) const {
@@ -28,7 +28,7 @@ QuantizedTensor TensorQuantizer::unpack_weight(const Tensor& packed) const {
   FQ_CHECK(packed.dtype() == packed_dtype(format), "quantizer",
            "the weight of '{}' is {}: codes of {} are kept as {}", name_, packed.describe(),
            to_string(format), fq::name(packed_dtype(format)));
-  QuantSpec spec = packed_spec(packed.rank());
+  QuantSpec spec = packed_spec(packed.rank(), packed.device());
   const std::int64_t blocks = numel(spec.granularity.scale_shape(packed.shape()));
   FQ_CHECK(spec.scale.numel() == blocks, "quantizer",
            "'{}' has {} scales, its weight {} has {} blocks: give one scale per block", name_,

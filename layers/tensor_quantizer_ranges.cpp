@@ -30,7 +30,8 @@ void TensorQuantizer::set_amax_gradient(AmaxGradient gradient) {
 
 /// A parameter keeps its identity while its shape stays: optimizers hold it.
 void TensorQuantizer::keep_amax(const Tensor& amax) {
-  const Tensor kept = arithmetic_ == Arithmetic::reference ? amax.clone() : detail::flat_ranges(amax);
+  const Tensor kept =
+      arithmetic_ == Arithmetic::reference ? amax.to(Device::cpu()).clone() : detail::flat_ranges(amax);
   if (!descriptor_.learn_amax()) {
     drop_amax();
     amax_ = kept;
@@ -43,7 +44,7 @@ void TensorQuantizer::keep_amax(const Tensor& amax) {
     return;
   }
   remove_parameter("amax");
-  learned_ = add_parameter("amax", values);
+  learned_ = add_parameter("amax", values.to(device_));
 }
 
 void TensorQuantizer::drop_amax() {

@@ -66,7 +66,7 @@ Variable TensorQuantizer::quantize_reference(const Variable& input) const {
   else if (const auto factor = descriptor_.scale_amax())
     range = scaled(range, *factor);
   if (pow2_) range = QuantSpec::from_amax(descriptor_.format(), {}, range, name_, true).amax;
-  return view.restore(reference_values(values, broadcast_ready(range, view)));
+  return view.restore(reference_values(values, broadcast_ready(meta ? range : range.to(x.device()), view)));
 }
 
 Variable TensorQuantizer::reference_values(const Variable& input, const Tensor& amax) const {

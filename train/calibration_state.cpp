@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 }
 
 std::uint32_t checksum(const Tensor& values) {
-  const Tensor rows = values.to(Layout::row_major);
+  const Tensor rows = values.to(Device::cpu()).to(Layout::row_major);
   return crc32c(rows.raw(), static_cast<std::size_t>(rows.nbytes()));
 }
 

@@ -21,7 +21,8 @@ ErrorSums block_sums(const float* x, const float* y, const double* counts, std::
 
 }  // namespace
 
-ErrorSums error_sums(const Tensor& x, const Tensor& y, std::span<const double> counts) {
+ErrorSums error_sums(const Tensor& values, const Tensor& others, std::span<const double> counts) {
+  const Tensor x = values.to(Device::cpu()), y = others.to(Device::cpu());
   const float *a = x.data<float>(x.layout()), *b = y.data<float>(x.layout());
   const double* c = counts.empty() ? nullptr : counts.data();
   std::vector<ErrorSums> blocks(static_cast<std::size_t>((x.numel() + kErrorBlock - 1) / kErrorBlock));

@@ -33,9 +33,10 @@ template <class F>
 void for_each_output(Module& model, DataLoader& loader, F&& visit) {
   const EvaluationMode mode(model);
   const NoGrad no_grad;
+  const Device device = model.device();
   loader.start_epoch(0);
   while (const auto batch = loader.next())
-    if (!visit(*batch, model(Variable(batch->x)))) return;
+    if (!visit(*batch, model(Variable(batch->x.to(device))))) return;
 }
 
 template <class T>
@@ -47,7 +48,8 @@ bool is_right(const T* row, std::int64_t classes, std::int64_t label) {
 
 }  // namespace
 
-std::int64_t count_correct(const Tensor& logits, const Tensor& labels) {
+std::int64_t count_correct(const Tensor& outputs, const Tensor& classes_of) {
+  const Tensor logits = outputs.to(Device::cpu()), labels = classes_of.to(Device::cpu());
   const std::int64_t classes = logits.dim(1);
   const auto* label = labels.data<std::int64_t>();
   std::int64_t correct = 0;
@@ -76,7 +78,7 @@ Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* 
 Tensor predict(Module& model, DataLoader& loader) {
   std::vector<Tensor> parts;
   for_each_output(model, loader, [&](const Batch&, const Variable& output) {
-    parts.push_back(output.tensor().to(Layout::row_major));
+    parts.push_back(output.tensor().to(Device::cpu()).to(Layout::row_major));
     return true;
   });
   return detail::join(parts, 0);

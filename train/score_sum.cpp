@@ -5,7 +5,8 @@
 namespace fq::detail {
 
 void ScoreSum::add(const Variable& logits, const Tensor& labels) {
-  loss_ += ops::cross_entropy(logits.as_float(), labels).item() * static_cast<double>(labels.numel());
+  const Tensor own = labels.to(logits.device());
+  loss_ += ops::cross_entropy(logits.as_float(), own).item() * static_cast<double>(labels.numel());
   correct_ += count_correct(logits.tensor(), labels);
   count_ += labels.numel();
 }

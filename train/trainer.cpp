@@ -94,7 +94,7 @@ bool Trainer::Body::train() {
 
 void Trainer::Body::train_epoch() {
   pace.begin_epoch();
-  reset_peak_memory();
+  reset_peak_memory(model->device());
   while (!stop_requested()) {
     ProfileStep profile;
     const auto batch = next_batch();
@@ -122,7 +122,7 @@ void Trainer::Body::finish_epoch() {
                      .accuracy = progress.accuracy(),
                      .validation = {},
                      .learning_rate = optimizer->learning_rate(),
-                     .peak_memory = memory_stats().peak};
+                     .peak_memory = memory_stats(model->device()).peak};
   if (validation) {
     const AverageScope averages(average ? &*average : nullptr);
     report.validation = evaluate(*model, *validation, options.stop);

@@ -74,8 +74,8 @@ struct EpochReport {
   bool best = false;  ///< by validation
   double learning_rate = 0;
   double seconds = 0;  ///< since the run, or its resumption, began
-  /// Most bytes of host memory at once in this epoch's training, of the whole process; an epoch resets the
-  /// peak.
+  /// Most bytes of the model's device at once in this epoch's training, of the whole process; an epoch resets
+  /// the peak.
   std::int64_t peak_memory = 0;
 };
 

@@ -5,6 +5,7 @@
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
+#include "fakequant/core/transfer.h"
 #include "fakequant/train/clip.h"
 #include "fakequant/train/trainer_body.h"
 
@@ -22,17 +23,19 @@ double Trainer::Body::forward_backward(const Batch& batch) {
   const detail::PhaseScope scope(switches, phase());
   const BackwardScope numbers(options.backward);
   const RandomScope random(progress.seed, static_cast<std::uint64_t>(progress.batch));
-  const Variable logits = (*model)(Variable(batch.x));
-  const Variable loss = ops::cross_entropy(logits, batch.y, options.label_smoothing);
-  const double value = loss.item();
-  if (!std::isfinite(value))
-    throw NumericError(
-        fmt::format("[train] the loss is {}: use a smaller learning rate, or clip_norm", value));
-  progress.correct += count_correct(logits.tensor(), batch.y);
+  const Batch own = batch.to(model->device());
+  const Variable logits = (*model)(Variable(own.x));
+  const Variable loss = ops::cross_entropy(logits, own.y, options.label_smoothing);
+  detail::Readback read_loss(loss.tensor()), read_logits(logits.tensor());
   if (options.accumulation == 1)
     loss.backward();
   else
-    loss.backward(Tensor::full({}, static_cast<double>(batch.size()), loss.tensor().dtype()));
+    loss.backward(Tensor::full({}, static_cast<double>(batch.size()), loss.tensor().dtype(), loss.device()));
+  const double value = read_loss.get().item();
+  if (!std::isfinite(value))
+    throw NumericError(
+        fmt::format("[train] the loss is {}: use a smaller learning rate, or clip_norm", value));
+  progress.correct += count_correct(read_logits.get(), batch.y);
   return value;
 }
 

@@ -67,7 +67,7 @@ std::int64_t Watching::run(DataLoader& data, std::int64_t limit) {
              to_string(sample));
     if (limit > 0 && count + x.dim(0) > limit) x = x.slice(0, limit - count);
     for (auto& [quantizer, seen] : seen_) seen.clear();
-    run_batch(model_, x, batch);
+    run_batch(model_, x.to(model_.device()), batch);
     count += x.dim(0);
     if (limit > 0 && count >= limit) break;
   }

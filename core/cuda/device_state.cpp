@@ -32,14 +32,22 @@ Alarm DeviceState::alarm(const std::string& text) {
   return {flag_, entry->second};
 }
 
-void DeviceState::synchronize() {
-  int raised = none;
-  FQ_CUDA(cudaMemcpyAsync(&raised, flag_, sizeof raised, cudaMemcpyDeviceToHost, stream_.get()));
-  FQ_CUDA(cudaStreamSynchronize(stream_.get()));
-  if (raised == none) return;
+void DeviceState::read_alarm(int* to) {
+  FQ_CUDA(cudaMemcpyAsync(to, flag_, sizeof(int), cudaMemcpyDeviceToHost, stream_.get()));
+}
+
+void DeviceState::raise(int reported) {
+  if (reported == none) return;
   FQ_CUDA(cudaMemsetAsync(flag_, 0x7f, sizeof(int), stream_.get()));
   const std::scoped_lock lock(mutex_);
-  throw NumericError(texts_.at(static_cast<std::size_t>(raised)));
+  throw NumericError(texts_.at(static_cast<std::size_t>(reported)));
+}
+
+void DeviceState::synchronize() {
+  int reported = none;
+  read_alarm(&reported);
+  FQ_CUDA(cudaStreamSynchronize(stream_.get()));
+  raise(reported);
 }
 
 void DeviceState::count(std::int64_t bytes) noexcept {

@@ -22,6 +22,10 @@ class DeviceState {
   [[nodiscard]] Alarm alarm(const std::string& text);
   /// Waits, and throws what has been reported.
   void synchronize();
+  /// Copies what kernels have reported so far to page-locked memory, in the stream.
+  void read_alarm(int* to);
+  /// Throws NumericError for what such a copy holds, if anything, and takes it back.
+  void raise(int reported);
 
   void count(std::int64_t bytes) noexcept;
   [[nodiscard]] MemoryStats stats() noexcept;

@@ -41,9 +41,9 @@ class Writer {
   }
 
   void put(const std::string& name, const Tensor& given) {
-    FQ_CHECK(given.device().is_cpu(), "save_state", "'{}' is {}: only tensors on the CPU have bytes to save",
+    FQ_CHECK(!given.device().is_meta(), "save_state", "'{}' is {}: a tensor on meta has no bytes to save",
              name, given.describe());
-    const Tensor tensor = given.to(Layout::row_major);
+    const Tensor tensor = given.to(Device::cpu()).to(Layout::row_major);
     const bool packed = bit_width(tensor.dtype()) < 8;
     const Shape shape = packed ? Shape{tensor.nbytes()} : tensor.shape();
     const auto dataset =

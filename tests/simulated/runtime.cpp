@@ -171,6 +171,15 @@ cudaError_t cudaMemsetAsync(void* pointer, int value, std::size_t bytes, cudaStr
   std::memset(pointer, value, bytes);
   return cudaSuccess;
 }
+cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
+  if (const auto code = answer(); code != cudaSuccess) return code;
+  *pointer = std::malloc(bytes);
+  return *pointer != nullptr ? cudaSuccess : failed(cudaErrorMemoryAllocation);
+}
+cudaError_t cudaFreeHost(void* pointer) {
+  std::free(pointer);
+  return cudaSuccess;
+}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
   return copy(to, from, bytes);
 }

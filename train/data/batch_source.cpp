@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/transfer.h"
 
 namespace fq::detail {
 
@@ -27,7 +28,7 @@ std::optional<Batch> BatchSource::make(Place& place) {
   if (options_.augment.any())
     augment(batch.x, samples, options_.augment, options_.seed, place.epoch, data_->background());
   place.position = end;
-  return batch;
+  return Batch{upload(batch.x, options_.device), upload(batch.y, options_.device)};
 }
 
 Prefetcher::Prefetcher(BatchSource source, Place start, std::int64_t depth)

@@ -17,6 +17,8 @@ struct Batch {
   Tensor y;  ///< [N] i64 class labels; undefined when the data has none
 
   [[nodiscard]] std::int64_t size() const { return x.dim(0); }
+  /// The same on another device; itself when it is there.
+  [[nodiscard]] Batch to(Device device) const { return {x.to(device), y.to(device)}; }
 };
 
 /// Samples 0 .. size() - 1, all of one shape. Reading is thread-safe; a data set does not change.

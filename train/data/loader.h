@@ -19,6 +19,7 @@ struct LoaderOptions {
   std::uint64_t seed = 0;       ///< of order and augmentation
   std::int64_t prefetch = 2;    ///< batches made ahead on a thread; 0 makes them in next()
   AugmentOptions augment = {};  ///< of training images
+  Device device = {};           ///< where batches are put, on the thread that makes them
 };
 
 /// The batches are a function of (data set, options without `prefetch`, epoch): neither threads nor timing

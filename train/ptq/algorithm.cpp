@@ -50,6 +50,19 @@ void check_option(const std::string& algorithm, const std::string& key, const nl
   }
 }
 
+/// On the CPU while it lives: the algorithms read and write weights one by one.
+class OnHost {
+ public:
+  explicit OnHost(Module& model) : model_(model), device_(model.device()) { model_.to(Device::cpu()); }
+  ~OnHost() noexcept(false) { model_.to(device_); }
+  OnHost(const OnHost&) = delete;  // tied to its block
+  OnHost& operator=(const OnHost&) = delete;
+
+ private:
+  Module& model_;
+  Device device_;
+};
+
 }  // namespace
 
 Algorithm::Algorithm(const QuantConfig& config, std::int64_t samples)
@@ -74,6 +87,7 @@ bool Algorithm::runs_before() const noexcept {
 }
 
 Report Algorithm::before(Module& model, DataLoader& data) const {
+  const OnHost host(model);
   if (name_ == "smoothquant")
     return smooth_quant(model, data, {.alpha = number("alpha", 0.5), .samples = samples_});
   if (name_ == "awq_lite" || name_ == "awq_full")
@@ -86,6 +100,7 @@ Report Algorithm::before(Module& model, DataLoader& data) const {
 }
 
 Report Algorithm::after(Module& model, DataLoader& data) const {
+  const OnHost host(model);
   if (name_ == "awq_clip" || name_ == "awq_full")
     return awq_clip(model, data,
                     {.lowest = number("lowest", number("min_clip_ratio", 0.5)),

@@ -47,7 +47,7 @@ std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, 
     Tensor x = next->x;
     if (samples > 0 && seen + x.dim(0) > samples) x = x.slice(0, samples - seen);
     try {
-      (void)model(Variable(x)).tensor();
+      (void)model(Variable(x.to(model.device()))).tensor();
     } catch (const NumericError& error) {
       throw NumericError(fmt::format("{}, in batch {}", error.what(), batch));
     }

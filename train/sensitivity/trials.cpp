@@ -13,6 +13,11 @@
 namespace fq::detail {
 namespace {
 
+/// On the host, f64.
+Tensor log_probabilities(const Variable& logits) {
+  return ops::log_softmax(logits.as_float()).tensor().to(Device::cpu()).to(DType::f64);
+}
+
 /// What a model said to all batches so far.
 struct TrialSums {
   ScoreSum score;
@@ -20,14 +25,15 @@ struct TrialSums {
 
   void add(const Variable& logits, const Tensor& log_p, const Tensor& labels) {
     if (labels.defined()) score.add(logits, labels);
-    const Tensor log_q = ops::log_softmax(logits.as_float()).tensor().to(DType::f64);
+    const Tensor log_q = log_probabilities(logits);
     const double *p = log_p.data<double>(), *q = log_q.data<double>();
     for (std::int64_t i = 0; i < log_p.numel(); ++i) divergence += std::exp(p[i]) * (p[i] - q[i]);
   }
 };
 
-bool all_finite(const Tensor& x) {
-  if (x.dtype() != DType::f32) return true;
+bool all_finite(const Tensor& values) {
+  if (values.dtype() != DType::f32) return true;
+  const Tensor x = values.to(Device::cpu());
   const float* begin = x.data<float>(x.layout());
   return std::all_of(begin, begin + x.numel(), [](float v) { return std::isfinite(v); });
 }
@@ -76,7 +82,7 @@ class TrialRun {
     const Variable logits = model_(Variable(x));
     report_.pass_runs += cache_.computed() - before;
     check_batch(logits.tensor(), batch, options_.function, "the output in float");
-    const Tensor log_p = ops::log_softmax(logits.as_float()).tensor().to(DType::f64);
+    const Tensor log_p = log_probabilities(logits);
     if (y.defined()) reference_.add(logits, y);
     for (std::size_t i = 0; i < trials_.size(); ++i) run_trial(i, x, y, log_p);
     report_.samples += x.dim(0);
@@ -145,7 +151,7 @@ TrialReport run_trials(Module& model, DataLoader& data, const std::vector<Swaps>
       x = x.slice(0, left);
       if (y.defined()) y = y.slice(0, left);
     }
-    run.run_batch(x, y, batch);
+    run.run_batch(x.to(model.device()), y, batch);
     seen += x.dim(0);
     if (options.samples > 0 && seen >= options.samples) break;
   }
