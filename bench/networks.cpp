@@ -85,6 +85,15 @@ Network make_network(std::string_view name, Numbers numbers, BatchNorm batch_nor
   return network;
 }
 
+Network make_network(const NetworkSize& size, Numbers numbers) {
+  Network network{build_model(ModelSpec::load(size.name, size.options), {size.input.begin() + 1, size.input.end()},
+                              kClasses, {.seed = 1}),
+                  bell(size.input, 1), labels_of(size.input[0])};
+  if (numbers != Numbers::fp32) quantize_and_calibrate(network, numbers);
+  network.model->train();
+  return network;
+}
+
 TrainingStep::TrainingStep(Network network)
     : network_(std::move(network)),
       optimizer_(network_.model->named_parameters(), {.learning_rate = kLearningRate, .momentum = 0.9}) {}

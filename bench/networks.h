@@ -36,6 +36,13 @@ struct Network {
 /// seed for every call.
 [[nodiscard]] Network make_network(std::string_view name, Numbers numbers, BatchNorm batch_norm);
 
+/// A built-in network of another size.
+struct NetworkSize {
+  std::string name, options;  ///< options as JSON, may be empty
+  Shape input;                ///< with the batch
+};
+[[nodiscard]] Network make_network(const NetworkSize& size, Numbers numbers);
+
 /// forward, cross-entropy, backward, stochastic gradient descent with momentum: a step as a user writes it.
 class TrainingStep {
  public:

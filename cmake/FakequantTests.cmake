@@ -8,6 +8,13 @@ function(fakequant_add_simulated_device)
   target_include_directories(simulated_device PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}")
   target_include_directories(simulated_device PRIVATE "${PROJECT_BINARY_DIR}/include" ${CUDAToolkit_INCLUDE_DIRS})
   fakequant_compile_rules(simulated_device)
+  file(GLOB tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/device_errors/*.cpp")
+  add_executable(test_device_errors ${tests} $<TARGET_OBJECTS:simulated_device>)
+  target_link_libraries(test_device_errors PRIVATE fakequant::layers GTest::gtest_main GTest::gmock OpenMP::OpenMP_CXX)
+  target_include_directories(test_device_errors PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  set_target_properties(test_device_errors PROPERTIES ENABLE_EXPORTS ON)
+  fakequant_test_rules(test_device_errors)
+  gtest_discover_tests(test_device_errors DISCOVERY_TIMEOUT 60 PROPERTIES LABELS cuda TIMEOUT 120)
 endfunction()
 
 # What every program of tests is made with.

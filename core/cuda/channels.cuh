@@ -4,51 +4,10 @@
 /// header.
 
 #include "fakequant/core/cuda/launch.cuh"
+#include "fakequant/core/cuda/reduction_shape.h"
 #include "fakequant/core/storage.h"
 
 namespace fq::cuda {
-
-/// a / b of numbers that are not negative: by 32 bits, several times as fast, where both fit.
-FQ_HD std::int64_t quotient(std::int64_t a, std::int64_t b) {
-  if (((a | b) >> 32) == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
-  return a / b;
-}
-
-/// Elements in memory order: element i is of channel (i / inner) % channels.
-struct ChannelView {
-  std::int64_t channels, inner, count;
-
-  [[nodiscard]] FQ_HD std::int64_t channel(std::int64_t i) const {
-    if (channels == 1) return 0;
-    const std::int64_t run = quotient(i, inner);
-    return run - quotient(run, channels) * channels;
-  }
-  /// Elements of each channel.
-  [[nodiscard]] FQ_HD std::int64_t length() const { return channels == 0 ? 0 : count / channels; }
-  /// The k-th element of a channel.
-  [[nodiscard]] FQ_HD std::int64_t element(std::int64_t c, std::int64_t k) const {
-    const std::int64_t outer = quotient(k, inner);
-    return (outer * channels + c) * inner + (k - outer * inner);
-  }
-};
-
-/// How a reduction is cut: blocks of `width` channels by `lanes` threads each, times `parts` of their
-/// elements.
-struct ReductionShape {
-  int width, lanes;
-  std::int64_t tiles, parts, part_length;
-
-  [[nodiscard]] static ReductionShape of(const ChannelView& view) {
-    constexpr std::int64_t enough_blocks = 1024, least_items = 16;
-    const int width = view.inner == 1 && view.channels > 1 ? 32 : 1, lanes = block_threads / width;
-    const std::int64_t tiles = (view.channels + width - 1) / width, length = view.length();
-    const std::int64_t most = std::max<std::int64_t>(1, enough_blocks / std::max<std::int64_t>(tiles, 1));
-    const std::int64_t useful = length / (lanes * least_items) + 1;
-    const std::int64_t part_length = (length + std::min(most, useful) - 1) / std::min(most, useful);
-    const std::int64_t parts = part_length == 0 ? 1 : (length + part_length - 1) / part_length;
-    return {width, lanes, tiles, parts, part_length};
-  }
-};
 
 namespace detail {
 

@@ -1,0 +1,30 @@
+#pragma once
+
+/// What is timed on a GPU; not a public header. A row is named "<subject>/<peer>".
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fakequant/core/device.h"
+
+namespace fq::bench {
+
+struct GpuRow {
+  std::string name;
+  double goal;  ///< ours / theirs in time at most
+  /// Arrays are made here. `check` says what differs from the CPU, or nothing; `bytes` is what a call must
+  /// read and write, 0 where it is not bound by memory.
+  struct Work {
+    std::function<void()> ours, theirs;
+    std::function<std::string()> check;
+    double bytes = 0;
+  };
+  /// `elements` fill the device's last cache four times as f32.
+  std::function<Work(Device device, std::int64_t elements)> make;
+};
+
+[[nodiscard]] std::vector<GpuRow> gpu_kernel_rows();
+[[nodiscard]] std::vector<GpuRow> gpu_step_rows();
+
+}  // namespace fq::bench

@@ -1,0 +1,39 @@
+# Sourced by scripts/gpu: makes and unpacks the archive.
+
+gpu_programs=(test_core test_calib test_layers test_train golden fakequant_cli fakequant_gpu_bench)
+
+# Shared libraries of a program, but the C library and what comes with the driver and CUDA.
+libraries_of() {
+  ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+    grep -Ev '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcuda|libcudart|libcublas|libcublasLt|libnv[^/]*)\.so'
+}
+
+make_bundle() {
+  local archive=$1 architectures=$2 root=build/gpu/fakequant-gpu program
+  install_packages
+  cmake --preset cuda-dev "-DCMAKE_CUDA_ARCHITECTURES=$architectures" >/dev/null
+  cmake --build --preset cuda-dev --target "${gpu_programs[@]}"
+  rm -rf "$root"
+  mkdir -p "$root/bin" "$root/lib" "$root/source/tests/golden" "$(dirname "$archive")"
+  for program in "${gpu_programs[@]/#fakequant_cli/fakequant}"; do
+    install -s "$(find build/cuda-dev -type f -name "$program" -perm -u+x | head -1)" "$root/bin/"
+  done
+  mapfile -t libraries < <(libraries_of "$root"/bin/*)
+  cp -L "${libraries[@]}" "$root/lib/"
+  cp tests/golden/*.h5 "$root/source/tests/golden/"
+  cp -r data models "$root/source/"
+  install scripts/lib/gpu_run.sh "$root/run"
+  git rev-parse HEAD >"$root/revision" 2>/dev/null || echo unknown >"$root/revision"
+  tar -C "$(dirname "$root")" -cJf "$archive" "$(basename "$root")"
+  echo "$archive: $(du -h "$archive" | cut -f1)"
+}
+
+run_bundle() {
+  local archive=$1 folder
+  shift
+  [[ -r $archive ]] || { echo "$archive is not there: make it by scripts/gpu bundle" >&2; exit 2; }
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' EXIT
+  tar -C "$folder" -xf "$archive"
+  "$folder/fakequant-gpu/run" "$@"
+}

@@ -1,0 +1,89 @@
+// Which thread does what, by arithmetic alone: also of sizes that no test can allocate.
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/cuda/launch_shape.h"
+#include "fakequant/core/cuda/reduction_shape.h"
+
+namespace fq::cuda_shapes_test {
+namespace {
+
+using cuda::block_threads;
+using cuda::ChannelView;
+using cuda::ReductionShape;
+using cuda::Thread;
+
+constexpr std::int64_t kSizes[] = {
+    1, 7, 255, 256, 257, 4097, (1LL << 31) - 1, 1LL << 31, (1LL << 32) + 5, (1LL << 40) + 3};
+
+std::int64_t items_of(Thread t, std::int64_t items) {
+  return t.first() >= items ? 0 : (items - t.first() - 1) / t.step() + 1;
+}
+
+TEST(LaunchShape, EveryItemHasOneThread) {
+  for (const std::int64_t items : kSizes)
+    for (const std::int64_t resident : {1, 3, 264, 2112}) {
+      const std::int64_t blocks = cuda::grid_blocks(items, resident);
+      ASSERT_GE(blocks, 1);
+      ASSERT_LE(blocks, resident);
+      std::int64_t sum = 0;
+      for (std::int64_t b = 0; b < blocks; ++b)
+        for (int t = 0; t < block_threads; ++t) sum += items_of({b, blocks, t}, items);
+      EXPECT_EQ(sum, items) << resident;
+    }
+}
+
+TEST(LaunchShape, NoBlockIsIdleAndNoneIsLost) {
+  EXPECT_EQ(cuda::grid_blocks(0, 100), 1);
+  EXPECT_EQ(cuda::grid_blocks(block_threads, 100), 1);
+  EXPECT_EQ(cuda::grid_blocks(block_threads + 1, 100), 2);
+  EXPECT_EQ(cuda::grid_blocks(std::int64_t{1} << 60, std::int64_t{1} << 40), cuda::most_blocks);
+}
+
+TEST(Quotient, IsThatOfWholeNumbers) {
+  for (const std::int64_t a : {std::int64_t{0}, std::int64_t{5}, (std::int64_t{1} << 32) - 1,
+                               std::int64_t{1} << 32, (std::int64_t{1} << 45) + 17})
+    for (const std::int64_t b :
+         {std::int64_t{1}, std::int64_t{3}, (std::int64_t{1} << 31) + 1, std::int64_t{1} << 33})
+      EXPECT_EQ(cuda::quotient(a, b), a / b) << a << '/' << b;
+}
+
+TEST(ChannelView, ElementsAndChannelsAgree) {
+  for (const ChannelView view : {ChannelView{5, 1, 5 * 1001}, ChannelView{3, 7, 3 * 7 * 11},
+                                 ChannelView{1, 1, 99}, ChannelView{64, 1 << 20, 64LL * (1 << 20) * 129}}) {
+    const std::int64_t last = view.length() - 1;
+    for (const std::int64_t c : {std::int64_t{0}, view.channels - 1})
+      for (const std::int64_t k : {std::int64_t{0}, last / 2, last}) {
+        const std::int64_t i = view.element(c, k);
+        ASSERT_GE(i, 0);
+        ASSERT_LT(i, view.count);
+        EXPECT_EQ(view.channel(i), c);
+      }
+    EXPECT_EQ(view.element(view.channels - 1, last), view.count - 1);
+  }
+}
+
+TEST(ReductionShape, PartsHoldEveryElementOnce) {
+  for (const std::int64_t channels : {1, 2, 31, 32, 33, 4096})
+    for (const std::int64_t length :
+         {std::int64_t{1}, std::int64_t{255}, std::int64_t{70000}, std::int64_t{1} << 33})
+      for (const std::int64_t inner : {std::int64_t{1}, length}) {
+        const auto s = ReductionShape::of({channels, inner, channels * length});
+        EXPECT_EQ(s.width * s.lanes, block_threads);
+        EXPECT_GE(s.tiles * s.width, channels);
+        EXPECT_LT((s.tiles - 1) * s.width, channels);
+        EXPECT_GE(s.parts * s.part_length, length);
+        EXPECT_LT((s.parts - 1) * s.part_length, length);
+        EXPECT_LE(s.parts, 1024);
+      }
+}
+
+TEST(ReductionShape, OfNothing) {
+  const auto s = ReductionShape::of({4, 1, 0});
+  EXPECT_EQ(s.parts, 1);
+  EXPECT_EQ(s.part_length, 0);
+  EXPECT_EQ(ReductionShape::of({0, 1, 0}).tiles, 0);
+}
+
+}  // namespace
+}  // namespace fq::cuda_shapes_test

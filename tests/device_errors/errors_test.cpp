@@ -1,0 +1,124 @@
+// What a GPU's failures look like to whoever uses the library. The simulated device fails when it is told to.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/ops/activation.h"
+#include "fakequant/core/ops/linear.h"
+#include "fakequant/core/tensor.h"
+#include "simulated/simulated.h"
+
+namespace fq::device_errors_test {
+namespace {
+
+using testing::HasSubstr;
+
+Tensor on_device(std::int64_t count) { return Tensor::full({count}, 1.0, DType::f32, Device::cuda()); }
+
+template <class E, class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return std::string("another error: ") + error.what();
+  }
+  return "no error";
+}
+
+/// In a process of its own, whose first call to the runtime fails.
+template <class F>
+void in_fresh_process(cudaError_t first_answer, F&& f) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        simulated::fail(first_answer);
+        f();
+        std::exit(testing::Test::HasFailure() ? 1 : 0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST(DeviceErrors, TooLittleMemory) {
+  const Tensor first = on_device(1000);
+  simulated::set_memory(std::int64_t{1} << 20);
+  const auto message = message_of<SystemError>([] { (void)on_device(std::int64_t{1} << 20); });
+  EXPECT_THAT(message, HasSubstr("cudaMallocAsync"));
+  EXPECT_THAT(message, HasSubstr("cudaErrorMemoryAllocation"));
+  EXPECT_THAT(message, HasSubstr("at core/cuda/runtime.cpp:"));
+  EXPECT_THAT(message, HasSubstr("use a smaller batch"));
+  simulated::set_memory(std::int64_t{1} << 33);
+  EXPECT_EQ(on_device(std::int64_t{1} << 20).slice(0, 1).item(), 1.0);  // it goes on
+  EXPECT_EQ(first.slice(0, 1).item(), 1.0);
+}
+
+TEST(DeviceErrors, AKernelThatFails) {
+  const Tensor x = on_device(64);
+  simulated::fail(cudaErrorLaunchFailure, 3);  // set device, memory for y, launch
+  const auto message = message_of<BackendError>([&] { (void)x.to(DType::f64); });
+  EXPECT_THAT(message, HasSubstr("cudaErrorLaunchFailure"));
+  EXPECT_THAT(message, HasSubstr("the GPU is lost to this process"));
+}
+
+TEST(DeviceErrors, AWaitThatFails) {
+  const Tensor x = on_device(64);
+  for (int calls = 1; calls <= 3; ++calls) {
+    simulated::fail(cudaErrorIllegalAddress, calls);
+    EXPECT_THAT(message_of<BackendError>([&] { (void)x.to(Device::cpu()); }),
+                HasSubstr("lost to this process"))
+        << calls;
+  }
+  EXPECT_EQ(x.to_vector<float>(), std::vector<float>(64, 1.0f));
+}
+
+TEST(DeviceErrors, MemoryThatCannotBeGivenBackIsNoError) {
+  Tensor x = on_device(64);
+  simulated::fail(cudaErrorLaunchFailure);
+  x = {};
+  EXPECT_EQ(on_device(2).slice(1, 2).item(), 1.0);
+}
+
+TEST(DeviceErrors, ADriverThatIsTooOld) {
+  in_fresh_process(cudaErrorInsufficientDriver, [] {
+    EXPECT_EQ(cuda_device_count(), 0);
+    EXPECT_EQ(Device::parse("auto"), Device::cpu());
+    const auto message = message_of<BackendError>([] { (void)on_device(1); });
+    EXPECT_THAT(message, HasSubstr("cuda:0 is not there"));
+    EXPECT_THAT(message, HasSubstr("the driver supports CUDA 11.4, this program needs CUDA"));
+    EXPECT_THAT(message, HasSubstr("--device cpu"));
+  });
+}
+
+TEST(DeviceErrors, ABusyDevice) {
+  in_fresh_process(cudaErrorDevicesUnavailable, [] {
+    EXPECT_EQ(cuda_device_count(), 0);
+    EXPECT_THAT(message_of<BackendError>([] { (void)on_device(1); }),
+                HasSubstr("another program has the GPU"));
+  });
+}
+
+TEST(DeviceErrors, ADeviceThatIsNotThere) {
+  EXPECT_THAT(message_of<BackendError>([] { (void)Tensor::empty({1}, DType::f32, Device::cuda(5)); }),
+              HasSubstr("cuda:5 is not there: use cuda:0 to cuda:0"));
+}
+
+TEST(DeviceErrors, InputsOnTwoDevices) {
+  const Variable x(Tensor::full({2, 3}, 1.0)), w(Tensor::full({4, 3}, 1.0, DType::f32, Device::cuda()));
+  EXPECT_THAT(message_of<ArgumentError>([&] { (void)ops::linear(x, w, {}); }),
+              HasSubstr("give both on one device"));
+}
+
+TEST(DeviceErrors, NothingWaitsButForValuesThatAreReadBack) {
+  const Tensor x = on_device(4096);
+  const auto before = simulated::counts();
+  const Tensor y = x.to(DType::f64).clone().to(DType::f32).reshape({4, 4, 16, 16}).to(Layout::channels_last);
+  EXPECT_EQ(simulated::counts().waits, before.waits);
+  EXPECT_GT(simulated::counts().launches, before.launches);
+  (void)y.slice(0, 1).to_vector<float>();
+  EXPECT_EQ(simulated::counts().waits, before.waits + 1);
+}
+
+}  // namespace
+}  // namespace fq::device_errors_test
