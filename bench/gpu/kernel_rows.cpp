@@ -3,8 +3,7 @@
 #include "fakequant/bench/arrays.h"
 #include "fakequant/bench/gpu/rows.h"
 #include "fakequant/bench/gpu/timer.h"
-#include "fakequant/calib/histogram_calibrator.h"
-#include "fakequant/calib/max_calibrator.h"
+#include "fakequant/calib/calibrator.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/reference/modelopt.h"
 #include "fakequant/core/reference/modelopt_blocks.h"
@@ -92,10 +91,8 @@ std::vector<GpuRow> gpu_kernel_rows() {
                              [](const Tensor& x) { return codes_of(x, false).codes; }));
   rows.push_back(elementwise("kernel.quantize_int8_per_channel/copy", DType::f32, codes_and_mask,
                              [](const Tensor& x) { return codes_of(x, true).codes; }));
-  rows.push_back(
-      reading("kernel.amax/read", [] { return std::make_unique<MaxCalibrator>(CalibratorOptions{}); }));
-  rows.push_back(reading("kernel.histogram/read",
-                         [] { return std::make_unique<HistogramCalibrator>(CalibratorOptions{}); }));
+  rows.push_back(reading("kernel.amax/read", "max"));
+  rows.push_back(reading("kernel.histogram/read", "one_pass_percentile"));
   return rows;
 }
 
