@@ -83,6 +83,27 @@ function(fakequant_add_e2e_tests)
   endforeach()
 endfunction()
 
+# tests/device/*.py: the command on the simulated device, as fakequant_add_e2e_tests.
+function(fakequant_add_device_tests)
+  if(NOT TARGET fakequant_cli OR NOT TARGET simulated_device)
+    return()
+  endif()
+  find_package(Boost 1.74 REQUIRED CONFIG COMPONENTS program_options)
+  add_executable(fakequant_simulated $<TARGET_OBJECTS:fakequant_cli> $<TARGET_OBJECTS:simulated_device>)
+  target_link_libraries(fakequant_simulated PRIVATE fakequant::fakequant Boost::program_options fmt::fmt
+    nlohmann_json::nlohmann_json OpenMP::OpenMP_CXX)
+  set_target_properties(fakequant_simulated PROPERTIES ENABLE_EXPORTS ON)
+  file(GLOB scripts CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/device/*_test.py")
+  foreach(script IN LISTS scripts)
+    get_filename_component(name "${script}" NAME_WE)
+    string(REGEX REPLACE "_test$" "" name "${name}")
+    add_test(NAME device.${name} COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/run_e2e" "${script}" "device/${name}"
+      WORKING_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
+    set_tests_properties(device.${name} PROPERTIES LABELS cuda TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT
+      "OMP_WAIT_POLICY=passive;FAKEQUANT=$<TARGET_FILE:fakequant_simulated>;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR};PYTHON=${FAKEQUANT_PYTHON}")
+  endforeach()
+endfunction()
+
 # tests/onnx: exported files in ONNX Runtime, from PyPI in a virtual environment; skipped where that cannot be had.
 # networks.py trains what all *_test.py read: FAKEQUANT_NETWORKS names its folder.
 function(fakequant_add_onnx_tests)

@@ -1,0 +1,68 @@
+"""The command on a device: whole loops, the same codes as on the CPU, checkpoints that go from one to the other."""
+
+import os
+import sys
+
+import h5py
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli", "lib"))
+from command import DIGITS, SHORT, result, run  # noqa: E402
+
+DATA = ["--data", DIGITS]
+
+
+def predictions(network, device):
+    run("predict", network, *DATA, "--codes", "--device", device, "-o", f"{device}.h5")
+    with h5py.File(f"{device}.h5") as file:
+        found = {}
+        file.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def check_same_codes(network):
+    there, here = predictions(network, "cuda"), predictions(network, "cpu")
+    assert there.keys() == here.keys() and any(name.startswith("codes/") for name in here), here.keys()
+    for name, values in here.items():
+        assert np.array_equal(there[name], values), f"{network}: {name} differs in {np.sum(there[name] != values)} places"
+
+
+# Trained there, and close to what is trained here: float sums are added in another order.
+run("train", *SHORT, "--device", "cuda:0", "-o", "float.h5")
+run("train", *SHORT, "--device", "cpu", "-o", "float_cpu.h5")
+there, here = (result("evaluate", name, *DATA) for name in ("float.h5", "float_cpu.h5"))
+assert abs(there["accuracy"] - here["accuracy"]) < 3, (there, here)
+
+# Calibrated and fine-tuned there: the codes of every layer are those of the CPU, and so are the logits.
+for preset in ("int8", "w4a8"):
+    run("calibrate", "--checkpoint", "float.h5", *DATA, "--preset", preset, "--device", "cuda", "-o", f"{preset}.h5")
+    check_same_codes(f"{preset}.h5")
+run("qat", "int8.h5", *DATA, "--epochs", "1", "--lr", "0.001", "--device", "cuda", "-o", "qat.h5")
+check_same_codes("qat.h5")
+for device in ("cuda", "auto"):
+    assert result("evaluate", "qat.h5", *DATA, "--device", device)["accuracy"] > 80
+run("export", "qat.h5", "--format", "scales", "--device", "cuda", "-o", "scales.json")
+
+# Other numbers and ranges: they run, and learn something.
+for flags in (["--preset", "fp8"], ["--preset", "int8", "--amax", "running"], ["--preset", "int8", "--amax", "learned"],
+              ["--preset", "nvfp4"], ["--preset", "w4a4", "--backward", "fp32"]):
+    run("qat", "float.h5", *flags, *DATA, "--epochs", "1", "--lr", "0.001", "--device", "cuda", "-o", "other.h5")
+    assert result("evaluate", "other.h5", *DATA, "--device", "cuda")["accuracy"] > 50, flags
+
+# A run begun on one goes on on the other.
+LONGER = [word if word != "2" else "3" for word in SHORT]
+for first, second in (("cuda", "cpu"), ("cpu", "cuda")):
+    run("train", *SHORT, "--schedule", "constant", "--device", first, "-o", "moved.h5")
+    run("train", *LONGER, "--schedule", "constant", "--device", second, "--resume", "-o", "moved.h5")
+    assert result("evaluate", "moved.h5", *DATA)["accuracy"] > 50
+
+# The same run there twice gives the same bits.
+for name in ("a.h5", "b.h5"):
+    run("qat", "int8.h5", *DATA, "--epochs", "1", "--device", "cuda", "-o", name)
+with open("a.h5", "rb") as a, open("b.h5", "rb") as b:
+    assert a.read() == b.read(), "two runs on the device differ"
+
+# What is not there.
+assert "cuda:7 is not there" in run("evaluate", "qat.h5", *DATA, "--device", "cuda:7", status=1).stderr
+assert "is not a device" in run("evaluate", "qat.h5", *DATA, "--device", "gpu", status=2).stderr
+print("command on a device: ok")
