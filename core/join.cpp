@@ -4,16 +4,10 @@
 #include <cstring>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/memory_view.h"
 
 namespace fq::detail {
 namespace {
-
-/// outer blocks of size * inner elements in memory order around a logical axis.
-AxisView memory_view(const Shape& shape, Layout layout, int axis) {
-  if (layout == Layout::row_major) return axis_view(shape, axis);
-  constexpr int position[] = {0, 3, 1, 2};
-  return axis_view({shape[0], shape[2], shape[3], shape[1]}, position[axis]);
-}
 
 /// Copies `count` bits, from and to any bit: whole bytes of the target at once, its ends one by one.
 void copy_bits(const std::byte* in, std::int64_t from, std::byte* out, std::int64_t to, std::int64_t count) {

@@ -24,18 +24,6 @@ Minifloat Minifloat::finite(int exponent, int mantissa) noexcept {
   return make(exponent, mantissa, std::ldexp(2.0f - std::ldexp(1.0f, -mantissa), top));
 }
 
-float Minifloat::decode(std::uint8_t code) const noexcept {
-  const std::uint32_t magnitude = code & ((1u << (exponent + mantissa)) - 1u);
-  const float sign = (code >> (exponent + mantissa) & 1u) != 0 ? -1.0f : 1.0f;
-  if (magnitude < (1u << mantissa)) return sign * (static_cast<float>(magnitude) * (min_normal * step));
-  const std::uint32_t word =
-      (magnitude << (23 - mantissa)) + (static_cast<std::uint32_t>(127 - bias(exponent)) << 23);
-  const auto value = std::bit_cast<float>(word);
-  if (value <= max) return sign * value;
-  const bool infinite = exponent == 5 && mantissa == 2 && magnitude == 0x7cu;
-  return infinite ? sign * std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
-}
-
 float log2_rounded(float v) noexcept { return static_cast<float>(std::log2(static_cast<double>(v))); }
 
 float decode_e8m0(std::uint8_t code) noexcept {

@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "fakequant/core/format.h"
 #include "fakequant/core/formulas.h"
@@ -25,7 +26,7 @@ struct Minifloat {
   [[nodiscard]] static Minifloat finite(int exponent, int mantissa) noexcept;
 
   /// Half to even, saturating; keeps NaN and the sign of zero.
-  [[nodiscard]] float round(float v) const noexcept {
+  [[nodiscard]] FQ_HD float round(float v) const noexcept {
     return scalar::round_minifloat(v, max, min_normal, step);
   }
   /// The same grid, saturating one step beyond the largest value: what encodes as E5M2's infinity, E4M3's NaN.
@@ -36,7 +37,7 @@ struct Minifloat {
   }
   /// The code of a value on the grid: sign bit, then exponent, then mantissa, in the low bits. NaN gives all
   /// ones under its sign. Free of branches and conversions, so that loops vectorise.
-  [[nodiscard]] std::uint8_t encode(float value) const noexcept {
+  [[nodiscard]] FQ_HD std::uint8_t encode(float value) const noexcept {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t sign = (word >> 31) << (exponent + mantissa);
     const std::uint32_t ones = (1u << (exponent + mantissa)) - 1u;
@@ -48,8 +49,19 @@ struct Minifloat {
     return static_cast<std::uint8_t>(sign | (scalar::is_nan_(value) ? ones : code));
   }
   /// The value of a code; codes above `max` are infinity (E5M2's first) or NaN.
-  [[nodiscard]] float decode(std::uint8_t code) const noexcept;
+  [[nodiscard]] FQ_HD float decode(std::uint8_t code) const noexcept;
 };
+
+FQ_HD float Minifloat::decode(std::uint8_t code) const noexcept {
+  const std::uint32_t magnitude = code & ((1u << (exponent + mantissa)) - 1u);
+  const float sign = (code >> (exponent + mantissa) & 1u) != 0 ? -1.0f : 1.0f;
+  if (magnitude < (1u << mantissa)) return sign * (static_cast<float>(magnitude) * (min_normal * step));
+  const auto value =
+      std::bit_cast<float>(((magnitude - (1u << mantissa)) << (23 - mantissa)) + std::bit_cast<std::uint32_t>(min_normal));
+  if (value <= max) return sign * value;
+  const bool infinite = exponent == 5 && mantissa == 2 && magnitude == 0x7cu;
+  return infinite ? sign * std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+}
 
 /// log2 of a positive number, rounded to f32: what lies within 1e-7 of an integer, relative to it, becomes
 /// it.

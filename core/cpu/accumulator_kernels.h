@@ -7,28 +7,18 @@
 /// null; the unused bits of its last byte become 0.
 
 #include "fakequant/core/cpu/code_kernels.h"
+#include "fakequant/core/grid_numbers.h"
 
 namespace fq::cpu {
 
-/// The grid of whoever reads an accumulator.
-struct Reader {
-  float lower, upper;  ///< of codes
-  float below, amax;   ///< of the mask: below < v <= amax where `open`, else below <= v <= amax
-  bool open;
-};
+using Reader = detail::SumReader;
+using detail::AdditionGrid;
 
 /// Where codes go: i8, u8, i16 or i32, and their mask.
 struct CodesOut {
   void* codes;
   DType dtype;
   std::uint8_t* mask;
-};
-
-/// The numbers of DEPLOY §1 add, and the scales of the codes for their mask.
-struct AdditionGrid {
-  float ratio_a, ratio_b, fused;       ///< fl(s_a/s_y), fl(s_b/s_y) and F
-  float offset_a, offset_b, offset_y;  ///< storage offsets of the file
-  float scale_a, scale_b;
 };
 
 /// Codes of a + b; the mask is on fl(fl(a*s_a) + fl(b*s_b)).

@@ -3,6 +3,7 @@
 #include "fakequant/core/cpu/accumulator_kernels.h"
 #include "fakequant/core/cpu/codes.h"
 #include "fakequant/core/cpu/requantize.h"
+#include "fakequant/core/sum_formulas.h"
 
 namespace fq::cpu {
 namespace {
@@ -25,7 +26,7 @@ std::uint8_t* mask_of(Tensor* mask) {
 }
 
 float pooled_scale(const PooledSums& x) {
-  return scalar::div_(x.scale.data<float>()[0], static_cast<float>(x.count));
+  return detail::pooled_scale(x.scale.data<float>()[0], static_cast<float>(x.count));
 }
 
 /// Calls f(first element, length, channel) for elements [begin, end) in memory order: stretches of one
@@ -115,10 +116,7 @@ struct CodesOf {
   bool relu;
   QuantizedTensor& out;
 
-  [[nodiscard]] Reader reader() const {
-    return {relu ? std::max(row.lower, 0.0f) : row.lower, row.upper, relu ? 0.0f : row.mask_lower, row.amax,
-            relu};
-  }
+  [[nodiscard]] Reader reader() const { return detail::sum_reader(row, relu); }
   /// f(begin, count, where their codes go)
   template <class F>
   void write(F&& f) const {
@@ -135,7 +133,7 @@ struct CodesOf {
   void operator()(const PooledSums& x) const {
     const auto* sums = x.sums.data<std::int32_t>(x.sums.layout());
     const float m =
-        scalar::div_(x.scale.data<float>()[0], scalar::mul_(row.scale, static_cast<float>(x.count)));
+        detail::pooled_multiplier(x.scale.data<float>()[0], static_cast<float>(x.count), row.scale);
     write([&](std::int64_t i, std::int64_t count, const CodesOut& to) {
       requantize_sums(sums + i, count, m, pooled_scale(x), reader(), to);
     });
@@ -147,10 +145,8 @@ struct CodesOf {
     });
   }
   void operator()(const CodeAddition& x) const {
-    const float ra = scalar::div_(scale_of(x.a), row.scale), rb = scalar::div_(scale_of(x.b), row.scale);
-    const float za = offset_of(x.a.spec), zb = offset_of(x.b.spec), zy = offset_of(spec);
-    const float fused = scalar::sub_(zy, scalar::add_(scalar::mul_(ra, za), scalar::mul_(rb, zb)));
-    const AdditionGrid grid{ra, rb, fused, za, zb, zy, scale_of(x.a), scale_of(x.b)};
+    const auto grid = detail::addition_grid(scale_of(x.a), scale_of(x.b), row.scale, offset_of(x.a.spec),
+                                            offset_of(x.b.spec), offset_of(spec));
     write([&](std::int64_t i, std::int64_t count, const CodesOut& to) {
       requantize_addition(codes_of(x.a, i), codes_of(x.b, i), count, grid, reader(), to);
     });

@@ -2,6 +2,7 @@
 
 /// A tensor in memory order, seen around one logical axis; not a public header.
 
+#include "fakequant/core/memory_view.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cpu {
@@ -14,13 +15,7 @@ struct Channels {
   /// Of `axis` of a tensor of that shape and layout; axis -1 means one channel for all.
   static Channels of(const Shape& shape, Layout layout, int axis) {
     if (axis < 0) return {1, std::max<std::int64_t>(numel(shape), 1)};
-    if (layout == Layout::row_major) {
-      const AxisView view = axis_view(shape, axis);
-      return {view.size, std::max<std::int64_t>(view.inner, 1)};
-    }
-    const Shape memory{shape[0], shape[2], shape[3], shape[1]};
-    constexpr int position[] = {0, 3, 1, 2};
-    const AxisView view = axis_view(memory, position[axis]);
+    const AxisView view = detail::memory_view(shape, layout, axis);
     return {view.size, std::max<std::int64_t>(view.inner, 1)};
   }
   [[nodiscard]] std::int64_t at(std::int64_t i) const { return channels == 1 ? 0 : (i / inner) % channels; }

@@ -7,7 +7,7 @@
 
 #include "fakequant/core/cpu/channels.h"
 #include "fakequant/core/cpu/quantize_kernels.h"
-#include "fakequant/core/formulas.h"
+#include "fakequant/core/grid_formulas.h"
 #include "fakequant/core/quantized.h"
 
 namespace fq::cpu {
@@ -15,13 +15,9 @@ namespace fq::cpu {
 inline std::vector<GridRow> grid_rows(const QuantSpec& spec) {
   const auto* scale = spec.scale.data<float>();
   const auto* amax = spec.amax.data<float>();
-  const bool is_unsigned = spec.format.is_integer() && spec.format.integer().is_unsigned;
+  const auto format = detail::GridFormat::of(spec.format);
   std::vector<GridRow> rows(static_cast<std::size_t>(spec.amax.numel()));
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const bool dead = spec.format.is_integer() && amax[i] <= 0x1p-24f;
-    rows[i] = {scale[i], dead ? 0.0f : spec.format.lower(), dead ? 0.0f : spec.format.bound(), amax[i],
-               is_unsigned ? 0.0f : -amax[i]};
-  }
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = detail::grid_row(format, scale[i], amax[i]);
   return rows;
 }
 

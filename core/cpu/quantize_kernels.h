@@ -11,13 +11,11 @@
 #include <vector>
 
 #include "fakequant/core/cpu/code_kernels.h"
+#include "fakequant/core/grid_numbers.h"
 
 namespace fq::cpu {
 
-/// One channel's grid. Clamp bounds are 0 where amax is too small to scale: such codes are 0.
-struct GridRow {
-  float scale, lower, upper, amax, mask_lower;
-};
+using detail::GridRow;
 
 /// Sums of one channel, or of `width` channels innermost, which repeat. The value is fl(A) * scale, with
 /// `shift` fma(A, scale, shift); the code's position fl(A) * multiplier or fma(A, multiplier, offset).

@@ -1,6 +1,7 @@
 #include "fakequant/core/cpu/requantize.h"
 
 #include "fakequant/core/cpu/channel_runs.h"
+#include "fakequant/core/sum_formulas.h"
 
 namespace fq::cpu {
 namespace {
@@ -34,17 +35,10 @@ const T* pointer(const std::vector<T>& values) {
 }
 
 SumGrid grid_of(const Parameters& p, const GridRow& row, bool relu, std::int64_t width) {
-  return {pointer(p.bias),
-          pointer(p.multiplier),
-          pointer(p.scale),
-          pointer(p.offset),
-          pointer(p.shift),
-          width,
-          relu,
-          relu ? std::max(row.lower, 0.0f) : row.lower,
-          row.upper,
-          row.amax,
-          row.mask_lower};
+  const auto reader = detail::sum_reader(row, relu);
+  return {pointer(p.bias), pointer(p.multiplier), pointer(p.scale), pointer(p.offset), pointer(p.shift),
+          width,           reader.open,           reader.lower,     reader.upper,      reader.amax,
+          reader.below};
 }
 
 struct SumPass {

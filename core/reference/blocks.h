@@ -9,20 +9,18 @@
 
 namespace fq::detail {
 
-/// Calls f(begin, end, j, step) for runs of row-major elements [begin, end) of a tensor of shape `x`, in
-/// order: element i of the run belongs to block j + (i - begin) * step, step being 0 or 1. Blocks are
-/// numbered row-major; `block` has the rank of x and positive lengths, the last block of an axis may be
-/// partial. Axes that allow it are merged first, so that runs are as long as can be.
-template <class F>
-void for_block_runs(const Shape& x, const Shape& block, F&& f) {
-  struct Axis {
-    std::int64_t size, length, blocks;
-  };
-  if (numel(x) == 0) return;
-  std::vector<Axis> axes;
+/// `size` elements along an axis in `blocks` blocks of `length`, the last of which may be partial.
+struct BlockAxis {
+  std::int64_t size, length, blocks;
+};
+
+/// The axes of a tensor of shape `x`, those merged that allow it: runs of one block are as long as can be.
+/// `block` has the rank of x and positive lengths. At least one axis; x has elements.
+inline std::vector<BlockAxis> merged_axes(const Shape& x, const Shape& block) {
+  std::vector<BlockAxis> axes;
   for (std::size_t a = 0; a < x.size(); ++a) {
     const std::int64_t length = std::min(block[a], x[a]);
-    const Axis next{x[a], length, (x[a] + length - 1) / length};
+    const BlockAxis next{x[a], length, (x[a] + length - 1) / length};
     const bool whole = next.blocks == 1, kept = length == 1 && !axes.empty() && axes.back().length == 1;
     if (axes.empty() || !(whole || kept)) {
       axes.push_back(next);
@@ -32,9 +30,20 @@ void for_block_runs(const Shape& x, const Shape& block, F&& f) {
     axes.back().blocks *= kept ? next.blocks : 1;
     axes.back().length *= kept ? 1 : next.length;
   }
-  const Axis last = axes.empty() ? Axis{1, 1, 1} : axes.back();
+  if (axes.empty()) axes.push_back({1, 1, 1});
+  return axes;
+}
+
+/// Calls f(begin, end, j, step) for runs of row-major elements [begin, end) of a tensor of shape `x`, in
+/// order: element i of the run belongs to block j + (i - begin) * step, step being 0 or 1. Blocks are
+/// numbered row-major; `block` as in `merged_axes`.
+template <class F>
+void for_block_runs(const Shape& x, const Shape& block, F&& f) {
+  if (numel(x) == 0) return;
+  const auto axes = merged_axes(x, block);
+  const BlockAxis last = axes.back();
+  const std::size_t outer = axes.size() - 1;
   std::vector<std::int64_t> index(axes.size());
-  const std::size_t outer = axes.empty() ? 0 : axes.size() - 1;
   const std::int64_t count = numel(x);
   for (std::int64_t row = 0; row < count; row += last.size) {
     std::int64_t j = 0;
