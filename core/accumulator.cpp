@@ -6,8 +6,11 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/cpu/codes.h"
+#include "fakequant/core/cuda/accumulators.h"
 #include "fakequant/core/join.h"
 #include "fakequant/core/profile.h"
+#include "fakequant/core/quantizer_checks.h"
+#include "fakequant/core/sum_formulas.h"
 
 namespace fq {
 namespace {
@@ -65,7 +68,8 @@ bool has_nan(const Tensor& numbers) {
   return std::any_of(v, v + numbers.numel(), [](float x) { return std::isnan(x); });
 }
 
-/// Integers are never NaN: only what batch normalization multiplies them by and adds.
+/// Integers are never NaN: only what batch normalization multiplies them by and adds. Kernels of GPUs find it
+/// themselves.
 bool may_be_nan(const Accumulator& x) {
   const auto any = [](const auto& parts) { return std::ranges::any_of(parts, may_be_nan); };
   if (!x.device().is_cpu()) return false;
@@ -122,9 +126,14 @@ Tensor to_float(const Accumulator& x, Tensor* mask) {
   if (!composed) out = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
   if (!x.relu) mask = nullptr;
   if (mask != nullptr) *mask = Tensor::empty(out.shape(), DType::u1, out.device(), out.layout());
-  if (!out.device().is_cpu()) return out;
-  if (!composed) cpu::accumulator_values(x, out, mask);
-  if (composed && x.relu) cpu::relu_values(out, mask);
+  if (out.device().is_cpu()) {
+    if (!composed) cpu::accumulator_values(x, out, mask);
+    if (composed && x.relu) cpu::relu_values(out, mask);
+  }
+  if (out.device().is_cuda()) {
+    if (!composed) cuda::accumulator_values(x, out, mask);
+    if (composed && x.relu) cuda::relu_values(out, mask);
+  }
   return out;
 }
 
@@ -137,28 +146,28 @@ QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool wit
     return requantize_parts(*concat, x.relu, spec, with_mask);
   if (const auto* view = std::get_if<AccumulatorReshape>(&x.value))
     return requantize_view(*view, x.relu, spec, with_mask);
-  if (may_be_nan(x))
-    throw NumericError(fmt::format("[quantize] a NaN reached the quantizer '{}'", spec.name));
+  detail::check_device(spec, body(x), "requantize");
+  if (may_be_nan(x)) throw NumericError(detail::nan_message(spec));
   QuantizedTensor out{{}, spec, {}};
   out.codes = Tensor::empty(x.shape(), spec.format.code_dtype(), x.device(), x.layout());
   if (with_mask) out.mask = Tensor::empty(out.shape(), DType::u1, x.device(), out.layout());
   if (x.device().is_cpu()) cpu::accumulator_codes(x, spec, out);
+  if (x.device().is_cuda()) cuda::accumulator_codes(x, out, detail::nan_message(spec));
   return out;
 }
 
 Tensor bias_codes(const Tensor& b, const Tensor& scale, std::int64_t largest_sum) {
   Tensor out = Tensor::empty(b.shape(), DType::i32, b.device());
-  if (!b.device().is_cpu()) return out;
-  const std::int64_t room = std::max<std::int64_t>(std::numeric_limits<std::int32_t>::max() - largest_sum, 0);
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  const auto room = static_cast<std::int32_t>(std::clamp(most - largest_sum, std::int64_t{0}, most));
   const Tensor values = b.to(DType::f32);
+  if (b.device().is_cuda()) cuda::bias_codes(values, scale, room, out);
+  if (!b.device().is_cpu()) return out;
   const auto* bias = values.data<float>();
   const auto* s = scale.data<float>();
   auto* codes = out.mutable_data<std::int32_t>();
-  for (std::int64_t c = 0; c < b.numel(); ++c) {
-    const double code = scalar::rint_(scalar::div_(bias[c], s[scale.numel() == 1 ? 0 : c]));
-    const auto limit = static_cast<double>(room);
-    codes[c] = static_cast<std::int32_t>(std::clamp(code, -limit, limit));
-  }
+  for (std::int64_t c = 0; c < b.numel(); ++c)
+    codes[c] = detail::bias_code(bias[c], s[scale.numel() == 1 ? 0 : c], room);
   return out;
 }
 

@@ -1,10 +1,13 @@
 // What core/cuda has, for builds without it: there is no device, and whoever asks for one is told so.
 
+#include "fakequant/core/cuda/accumulators.h"
 #include "fakequant/core/cuda/bias.h"
+#include "fakequant/core/cuda/codes.h"
 #include "fakequant/core/cuda/conv.h"
 #include "fakequant/core/cuda/exact.h"
 #include "fakequant/core/cuda/matmul.h"
 #include "fakequant/core/cuda/runtime.h"
+#include "fakequant/core/cuda/scales.h"
 #include "fakequant/core/cuda/tensors.h"
 #include "fakequant/core/cuda/transfer.h"
 #include "fakequant/core/error.h"
@@ -54,5 +57,18 @@ Readback& Readback::operator=(Readback&&) noexcept = default;
 void Readback::get(void*) { absent(); }
 void add_bias(const Tensor&, Tensor&) { absent(); }
 void bias_gradient(const Tensor&, Tensor&) { absent(); }
+
+void decode(const QuantizedTensor&, Tensor&) { absent(); }
+void dequantize(const QuantizedTensor&, Tensor&) { absent(); }
+void quantize(const Tensor&, QuantizedTensor&, const std::string&) { absent(); }
+void apply_mask(const Tensor&, const Tensor&, Tensor&) { absent(); }
+
+void accumulator_values(const Accumulator&, Tensor&, Tensor*) { absent(); }
+void accumulator_codes(const Accumulator&, QuantizedTensor&, const std::string&) { absent(); }
+void relu_values(Tensor&, Tensor*) { absent(); }
+void bias_codes(const Tensor&, const Tensor&, std::int32_t, Tensor&) { absent(); }
+
+void make_scales(QuantSpec&, const fq::detail::FromAmax&, const std::string&) { absent(); }
+void make_scales(QuantSpec&, const fq::detail::OfScaleBits&, const std::string&) { absent(); }
 
 }  // namespace fq::cuda

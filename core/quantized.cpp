@@ -1,33 +1,43 @@
 #include "fakequant/core/quantized.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "fakequant/core/check.h"
 #include "fakequant/core/cpu/block_codes.h"
 #include "fakequant/core/cpu/codes.h"
-#include "fakequant/core/formulas.h"
+#include "fakequant/core/cuda/codes.h"
+#include "fakequant/core/cuda/scales.h"
+#include "fakequant/core/grid_formulas.h"
 #include "fakequant/core/profile.h"
+#include "fakequant/core/quantizer_checks.h"
 
 namespace fq {
 
 namespace {
 
-constexpr float kLeastAmax = 0x1p-24f;
+using detail::GridFormat;
+using detail::least_amax;
 
-void check_amax(const Tensor& amax, const std::string& name) {
-  const auto* v = amax.data<float>();
-  for (std::int64_t i = 0; i < amax.numel(); ++i)
-    FQ_CHECK(v[i] >= 0 && std::isfinite(v[i]), "quantizer",
-             "amax of '{}' is {}: it must be finite and not negative", name, v[i]);
+constexpr const char* kRanges = "it must be finite and not negative";
+
+void check_amax(float amax, const std::string& name) {
+  FQ_CHECK(detail::is_range(amax), "quantizer", "amax of '{}' is {}: {}", name, amax, kRanges);
 }
 
-/// The smallest power of two not below v, or its neighbour that E8M0 has.
-float power_of_two(float v) {
-  int exponent = 0;
-  const float fraction = std::frexp(v, &exponent);
-  if (v == 0 || exponent < -126) return 0x1p-127f;
-  return std::ldexp(1.0f, std::min(fraction == 0.5f ? exponent - 1 : exponent, 127));
+/// Ranges and scales by the rule, from the ranges as they were given.
+template <class Rule>
+void make_scales(QuantSpec& spec, const Rule& rule) {
+  if (spec.amax.device().is_cuda())
+    return cuda::make_scales(
+        spec, rule,
+        fmt::format("[quantizer] amax of '{}' is negative, infinite or NaN: {}", spec.name, kRanges));
+  if (spec.amax.device().is_meta()) return;
+  auto* ranges = spec.amax.mutable_data<float>();
+  auto* scales = spec.scale.mutable_data<float>();
+  for (std::int64_t i = 0; i < spec.amax.numel(); ++i) {
+    check_amax(ranges[i], spec.name);
+    const auto made = rule(ranges[i]);
+    ranges[i] = made.amax;
+    scales[i] = made.scale;
+  }
 }
 
 }  // namespace
@@ -37,19 +47,10 @@ QuantSpec QuantSpec::from_amax(Format format, Granularity granularity, Tensor am
   QuantSpec spec{.format = format,
                  .granularity = std::move(granularity),
                  .amax = amax.to(DType::f32).clone(),
-                 .scale = Tensor::empty(amax.shape()),
+                 .scale = Tensor::empty(amax.shape(), DType::f32, amax.device()),
                  .zero_point = zero_point,
                  .name = std::move(name)};
-  check_amax(spec.amax, spec.name);
-  auto* ranges = spec.amax.mutable_data<float>();
-  auto* scales = spec.scale.mutable_data<float>();
-  for (std::int64_t i = 0; i < amax.numel(); ++i) {
-    const float small = format.is_integer() ? kLeastAmax : 1.0f;
-    scales[i] = (ranges[i] <= kLeastAmax ? small : ranges[i]) / format.bound();
-    if (!pow2) continue;
-    scales[i] = power_of_two(scales[i]);
-    if (ranges[i] > kLeastAmax) ranges[i] = scales[i] * format.bound();
-  }
+  make_scales(spec, detail::FromAmax{GridFormat::of(format), pow2});
   return spec;
 }
 
@@ -61,20 +62,13 @@ QuantSpec QuantSpec::with_scale_bits(Format format, Granularity granularity, Ten
   QuantSpec spec{.format = format,
                  .granularity = std::move(granularity),
                  .amax = amax.to(DType::f32).clone(),
-                 .scale = Tensor::empty(amax.shape()),
+                 .scale = Tensor::empty(amax.shape(), DType::f32, amax.device()),
                  .name = std::move(name),
                  .scale_bits = e4m3 ? 4 : 1};
-  check_amax(spec.amax, spec.name);
-  check_amax(Tensor::scalar(static_cast<double>(global)), spec.name);
-  const float unit = global <= kLeastAmax ? 1.0f : global / (448.0f * format.bound());
+  check_amax(global, spec.name);
+  const float unit = global <= least_amax ? 1.0f : global / (448.0f * format.bound());
   if (e4m3) spec.unit = unit;
-  auto* ranges = spec.amax.mutable_data<float>();
-  auto* scales = spec.scale.mutable_data<float>();
-  for (std::int64_t i = 0; i < amax.numel(); ++i) {
-    const float exact = ranges[i] / format.bound();
-    scales[i] = e4m3 ? std::max(scalar::round_e4m3(exact / unit), 0x1p-9f) * unit : power_of_two(exact);
-    ranges[i] = std::max(ranges[i], scales[i] * format.bound());
-  }
+  make_scales(spec, detail::OfScaleBits{GridFormat::of(format), e4m3, unit});
   return spec;
 }
 
@@ -87,8 +81,10 @@ QuantSpec QuantSpec::to(Device device) const {
 
 Tensor code_values(const QuantizedTensor& x) {
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.codes.device(), x.layout());
+  const bool blocks = cpu::in_blocks(x.spec, x.shape(), "code_values");
+  if (out.device().is_cuda()) cuda::decode(x, out);
   if (!out.device().is_cpu()) return out;
-  if (cpu::in_blocks(x.spec, x.shape(), "code_values"))
+  if (blocks)
     cpu::decode_blocks(x, false, out);
   else
     cpu::decode(x.codes, out);
@@ -98,8 +94,12 @@ Tensor code_values(const QuantizedTensor& x) {
 Tensor dequantize(const QuantizedTensor& x) {
   const ProfileScope profile("epilogue");
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.codes.device(), x.layout());
+  const bool blocks = cpu::in_blocks(x.spec, x.shape(), "dequantize");
+  if (!blocks) static_cast<void>(cpu::channel_axis(x.spec, x.shape(), "dequantize"));
+  detail::check_device(x.spec, x.codes, "dequantize");
+  if (out.device().is_cuda()) cuda::dequantize(x, out);
   if (!out.device().is_cpu()) return out;
-  if (cpu::in_blocks(x.spec, x.shape(), "dequantize"))
+  if (blocks)
     cpu::decode_blocks(x, true, out);
   else
     cpu::dequantize(x, out);
@@ -110,18 +110,21 @@ QuantizedTensor quantize(const Tensor& input, const QuantSpec& spec, bool with_m
   const ProfileScope profile("quantize");
   const bool blocks = cpu::in_blocks(spec, input.shape(), "quantize");
   const int axis = blocks ? -1 : cpu::channel_axis(spec, input.shape(), "quantize");
+  detail::check_device(spec, input, "quantize");
   const Tensor values = input.to(DType::f32), x = blocks ? values.to(Layout::row_major) : values;
   QuantizedTensor out{Tensor::empty(x.shape(), spec.format.code_dtype(), x.device(), x.layout()), spec, {}};
   if (with_mask) out.mask = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
+  if (x.device().is_cuda()) cuda::quantize(x, out, detail::nan_message(spec));
   if (!x.device().is_cpu()) return out;
   const bool nan = blocks ? cpu::quantize_blocks(x, out) : cpu::quantize(x, axis, out);
-  if (nan) throw NumericError(fmt::format("[quantize] a NaN reached the quantizer '{}'", spec.name));
+  if (nan) throw NumericError(detail::nan_message(spec));
   return out;
 }
 
 bool same_grid(const QuantSpec& a, const QuantSpec& b) {
   const auto equal = [](const Tensor& x, const Tensor& y) {
-    return (x.storage().shares(y.storage()) && x.shape() == y.shape()) || bitwise_equal(x, y);
+    const bool same = x.storage().shares(y.storage()) && x.raw() == y.raw() && x.shape() == y.shape();
+    return same || bitwise_equal(x, y);
   };
   return a.format == b.format && a.granularity == b.granularity && equal(a.scale, b.scale) &&
          equal(a.amax, b.amax);
@@ -131,10 +134,26 @@ Tensor apply_mask(const Tensor& dy, const Tensor& mask) {
   if (!mask.defined()) return dy;
   FQ_CHECK(dy.shape() == mask.shape(), "apply_mask", "the gradient is {}, the mask {}", to_string(dy.shape()),
            to_string(mask.shape()));
+  FQ_CHECK(is_floating(dy.dtype()), "apply_mask", "the gradient is {}: use f32, f64, f16 or bf16",
+           name(dy.dtype()));
   const Tensor same = dy.to(mask.layout());
   Tensor out = Tensor::empty(dy.shape(), dy.dtype(), dy.device(), mask.layout());
   if (out.device().is_cpu()) cpu::apply_mask(same, mask, out);
+  if (out.device().is_cuda()) cuda::apply_mask(same, mask, out);
   return out;
 }
 
+namespace detail {
+
+void check_device(const QuantSpec& spec, const Tensor& x, std::string_view function) {
+  FQ_CHECK(x.device().is_meta() || spec.scale.device() == x.device(), function,
+           "amax of '{}' is on {}, the input on {}: move one of them", spec.name,
+           to_string(spec.scale.device()), to_string(x.device()));
+}
+
+std::string nan_message(const QuantSpec& spec) {
+  return fmt::format("[quantize] a NaN reached the quantizer '{}'", spec.name);
+}
+
+}  // namespace detail
 }  // namespace fq

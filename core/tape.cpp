@@ -8,6 +8,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/convert.h"
 #include "fakequant/core/cpu/codes.h"
+#include "fakequant/core/cuda/codes.h"
 #include "fakequant/core/module_path.h"
 #include "fakequant/core/profile.h"
 
@@ -48,9 +49,10 @@ Tensor gradient_like(const Tensor& dy) {
 }
 
 Tensor masked_gradient(const Tensor& dy, const Tensor& mask) {
-  if (!mask.defined() || dy.layout() != mask.layout() || !dy.device().is_cpu()) return apply_mask(dy, mask);
+  if (!mask.defined() || dy.layout() != mask.layout()) return apply_mask(dy, mask);
   Tensor out = gradient_like(dy);
-  cpu::apply_mask(dy, mask, out);
+  if (out.device().is_cpu()) cpu::apply_mask(dy, mask, out);
+  if (out.device().is_cuda()) cuda::apply_mask(dy, mask, out);
   return out;
 }
 

@@ -1,0 +1,125 @@
+#include "fakequant/core/cuda/alarm.cuh"
+#include "fakequant/core/cuda/block_view.cuh"
+#include "fakequant/core/cuda/codes.cuh"
+#include "fakequant/core/cuda/codes.h"
+
+namespace fq::cuda {
+namespace {
+
+BlockView blocks_of(const QuantizedTensor& x) {
+  const auto& by = x.spec.granularity;
+  const int axis = by.single_axis(x.codes.rank());
+  if (by.is_per_tensor() || axis >= 0) return BlockView::of_axis(x.shape(), x.layout(), axis);
+  return BlockView::of(x.shape(), by.block_shape(x.shape()));
+}
+
+const float* floats_of(const Tensor& x) { return static_cast<const float*>(x.raw()); }
+
+struct Quantize {
+  const float *x, *scale, *amax;
+  void* codes;
+  std::uint8_t* mask;  // may be null
+  CodeFormat format;
+  BlockView blocks;
+  Alarm alarm;
+
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    float v[group_size], scales[group_size], ranges[group_size], values[group_size] = {};
+    load_group(x + first, count, v);
+    const auto place = blocks.place(first);
+    blocks.load(place, scale, count, scales);
+    blocks.load(place, amax, count, ranges);
+    unsigned bits = 0;
+    bool nan = false;
+    for (int j = 0; j < group_size; ++j) {
+      if (j >= count) continue;
+      const auto row = grid_row(format.grid, scales[j], ranges[j]);
+      const bool bad = scalar::is_nan_(v[j]);
+      nan = nan || bad;
+      values[j] = bad ? 0.0f : format.code(v[j], row);
+      bits |= static_cast<unsigned>(scalar::mask_closed(v[j], row.mask_lower, row.amax)) << j;
+    }
+    store_codes(codes, format, first, count, values);
+    if (mask != nullptr) mask[first / 8] = static_cast<std::uint8_t>(bits);
+    if (nan) raise(alarm);
+  }
+};
+
+template <class Out>
+struct Decode {
+  const void* codes;
+  const float* scale;  // null for none
+  Out* out;
+  CodeFormat format;
+  BlockView blocks;
+
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    float values[group_size], scales[group_size];
+    load_codes(codes, format, first, count, values);
+    if (scale != nullptr) {
+      blocks.load(blocks.place(first), scale, count, scales);
+      for (int j = 0; j < group_size; ++j) values[j] = scalar::dequantize_code(values[j], scales[j]);
+    }
+    store_as(out + first, count, values);
+  }
+};
+
+template <class Word>
+struct ApplyMask {
+  const Word* dy;
+  const std::uint8_t* mask;
+  Word* out;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    Word v[group_size];
+    load_group(dy + first, count, v);
+    const unsigned bits = mask[first / 8];
+    for (int j = 0; j < group_size; ++j) v[j] = (bits >> j & 1u) != 0 ? v[j] : Word{0};
+    store_group(out + first, count, v);
+  }
+};
+
+template <class Out>
+void decode_as(const QuantizedTensor& x, const float* scale, Tensor& out) {
+  if (x.codes.numel() == 0) return;
+  for_groups(out.device(), out.numel(),
+             Decode<Out>{x.codes.raw(), scale, static_cast<Out*>(out.mutable_raw()),
+                         CodeFormat::of(x.spec.format), blocks_of(x)});
+}
+
+template <class Word>
+void mask_words(const Tensor& dy, const Tensor& mask, Tensor& out) {
+  for_groups(out.device(), out.numel(),
+             ApplyMask<Word>{static_cast<const Word*>(dy.raw()), static_cast<const std::uint8_t*>(mask.raw()),
+                             static_cast<Word*>(out.mutable_raw())});
+}
+
+}  // namespace
+
+void decode(const QuantizedTensor& x, Tensor& out) {
+  if (out.dtype() == DType::bf16) return decode_as<bfloat16>(x, nullptr, out);
+  decode_as<float>(x, nullptr, out);
+}
+
+void dequantize(const QuantizedTensor& x, Tensor& out) { decode_as<float>(x, floats_of(x.spec.scale), out); }
+
+void quantize(const Tensor& x, QuantizedTensor& out, const std::string& nan_text) {
+  if (x.numel() == 0) return;
+  auto* mask = static_cast<std::uint8_t*>(out.mask.defined() ? out.mask.mutable_raw() : nullptr);
+  for_groups(
+      x.device(), x.numel(),
+      Quantize{floats_of(x), floats_of(out.spec.scale), floats_of(out.spec.amax), out.codes.mutable_raw(),
+               mask, CodeFormat::of(out.spec.format), blocks_of(out), alarm(x.device(), nan_text)});
+}
+
+void apply_mask(const Tensor& dy, const Tensor& mask, Tensor& out) {
+  switch (bit_width(dy.dtype())) {
+    case 16:
+      return mask_words<std::uint16_t>(dy, mask, out);
+    case 32:
+      return mask_words<std::uint32_t>(dy, mask, out);
+    default:
+      return mask_words<std::uint64_t>(dy, mask, out);
+  }
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,22 @@
+#pragma once
+
+/// Codes on a GPU, of every format and block shape; not a public header. As core/cpu/codes.h and
+/// block_codes.h, with their bits. Outputs are given allocated, in the layout of the inputs; codes in blocks
+/// are row-major. Scales lie on the device of the codes.
+
+#include <string>
+
+#include "fakequant/core/quantized.h"
+
+namespace fq::cuda {
+
+/// The codes' values unscaled, to f32 or bf16.
+void decode(const QuantizedTensor& x, Tensor& out);
+/// Times their scales, to f32.
+void dequantize(const QuantizedTensor& x, Tensor& out);
+/// Fills out.codes and, if defined, out.mask from f32; `nan_text` is the message of the alarm for a NaN.
+void quantize(const Tensor& x, QuantizedTensor& out, const std::string& nan_text);
+/// Of elements of 2, 4 or 8 bytes; `out` may be `dy`.
+void apply_mask(const Tensor& dy, const Tensor& mask, Tensor& out);
+
+}  // namespace fq::cuda

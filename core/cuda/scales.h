@@ -1,0 +1,17 @@
+#pragma once
+
+/// Scales of ranges that lie on a GPU; not a public header.
+
+#include <string>
+
+#include "fakequant/core/grid_formulas.h"
+#include "fakequant/core/quantized.h"
+
+namespace fq::cuda {
+
+/// spec.amax and spec.scale by the rule, from the ranges in spec.amax; `text` is the message of the alarm for
+/// a range that is negative, infinite or NaN.
+void make_scales(QuantSpec& spec, const fq::detail::FromAmax& rule, const std::string& text);
+void make_scales(QuantSpec& spec, const fq::detail::OfScaleBits& rule, const std::string& text);
+
+}  // namespace fq::cuda

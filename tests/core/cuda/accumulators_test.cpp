@@ -1,0 +1,189 @@
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "cuda_device.h"
+#include "fakequant/core/accumulator.h"
+#include "fakequant/core/error.h"
+
+namespace fq::cuda_accumulators_test {
+namespace {
+
+class CudaAccumulators : public testing::Test {
+ protected:
+  void SetUp() override { FQ_NEEDS_CUDA(); }
+};
+
+Tensor there(const Tensor& x) { return x.to(Device::cuda()); }
+QuantSpec there(QuantSpec spec) {
+  spec.amax = there(spec.amax);
+  spec.scale = there(spec.scale);
+  return spec;
+}
+QuantizedTensor there(const QuantizedTensor& x) { return {there(x.codes), there(x.spec), {}}; }
+
+Accumulator there(const Accumulator& x);
+struct There {
+  using Value = decltype(Accumulator::value);
+  Value operator()(const ProductSums& v) const {
+    return ProductSums{there(v.sums), v.bias.defined() ? there(v.bias) : Tensor(), there(v.scale), v.axis};
+  }
+  Value operator()(const NormalizedSums& v) const {
+    return NormalizedSums{there(v.sums), there(v.factor), there(v.shift), v.axis};
+  }
+  Value operator()(const PooledSums& v) const { return PooledSums{there(v.sums), there(v.scale), v.count}; }
+  Value operator()(const Averages& v) const { return Averages{there(v.values)}; }
+  Value operator()(const CodeAddition& v) const { return CodeAddition{there(v.a), there(v.b)}; }
+  Value operator()(const AccumulatorConcat& v) const {
+    AccumulatorConcat out{{}, v.axis};
+    for (const auto& part : v.parts) out.parts.push_back(there(part));
+    return out;
+  }
+  Value operator()(const AccumulatorReshape& v) const {
+    return AccumulatorReshape{{there(v.inner.at(0))}, v.shape};
+  }
+};
+Accumulator there(const Accumulator& x) { return {std::visit(There{}, x.value), x.relu}; }
+
+Tensor sums(const Shape& shape, std::int32_t range) {
+  Tensor out = Tensor::empty(shape, DType::i32);
+  auto* v = out.mutable_data<std::int32_t>();
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    v[i] = static_cast<std::int32_t>(i * 1103515245 % (2 * range + 1)) - range;
+  return out;
+}
+
+Tensor floats(const Shape& shape, float least, float most) {
+  Tensor out = Tensor::empty(shape);
+  auto* v = out.mutable_data<float>();
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    v[i] = least + (most - least) * static_cast<float>(i * 7919 % 1009) / 1009.0f;
+  return out;
+}
+
+QuantizedTensor codes(const Shape& shape, const Format& format, Layout layout, float amax, int zero_point) {
+  const auto spec =
+      QuantSpec::from_amax(format, {}, Tensor::scalar(static_cast<double>(amax)), "in", false, zero_point);
+  return quantize(floats(shape, -1.5f, 1.5f).to(layout), spec, false);
+}
+
+/// What readers round to: among them a range of nothing, and an offset.
+std::vector<QuantSpec> readers() {
+  std::vector<QuantSpec> out;
+  for (const int bits : {2, 4, 8, 16})
+    for (const bool is_unsigned : {false, true})
+      out.push_back(QuantSpec::from_amax(IntFormat{bits, is_unsigned, false}, {}, Tensor::scalar(1.3), "out",
+                                         false, bits == 8 && !is_unsigned ? 128 : 0));
+  out.push_back(QuantSpec::from_amax(IntFormat{8, false, true}, {}, Tensor::scalar(1.3), "narrow"));
+  out.push_back(QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.0), "dead"));
+  return out;
+}
+
+void expect_same(Accumulator x, const std::string& where) {
+  for (const bool relu : {false, true}) {
+    x.relu = relu;
+    const Accumulator moved = there(x);
+    Tensor mask, expected_mask;
+    const Tensor values = to_float(moved, &mask), expected = to_float(x, &expected_mask);
+    EXPECT_TRUE(bitwise_equal(values, expected)) << where << " relu " << relu;
+    EXPECT_EQ(values.layout(), expected.layout()) << where;
+    ASSERT_EQ(mask.defined(), expected_mask.defined()) << where;
+    EXPECT_TRUE(!relu || bitwise_equal(mask, expected_mask)) << where;
+    for (const auto& spec : readers()) {
+      const auto here = requantize(x, spec), q = requantize(moved, there(spec));
+      EXPECT_TRUE(bitwise_equal(q.codes, here.codes)) << where << " relu " << relu << to_string(spec.format);
+      EXPECT_TRUE(bitwise_equal(q.mask, here.mask)) << where << " relu " << relu << to_string(spec.format);
+      const auto plain = requantize(moved, there(spec), false);
+      EXPECT_FALSE(plain.mask.defined());
+      EXPECT_TRUE(bitwise_equal(plain.codes, here.codes)) << where;
+    }
+  }
+}
+
+const Shape kShapes[] = {{2, 3, 5, 7}, {1, 16, 4, 4}, {3, 1, 3, 3}, {20, 33, 5, 3}, {2, 24, 1, 1}};
+
+TEST_F(CudaAccumulators, Products) {
+  for (const Shape& shape : kShapes)
+    for (const Layout layout : {Layout::row_major, Layout::channels_last})
+      for (const int axis : {0, 1})
+        for (const bool one_scale : {false, true}) {
+          const std::int64_t channels = shape[static_cast<std::size_t>(axis)];
+          const Tensor scale = one_scale ? Tensor::scalar(1.1e-4) : floats({channels}, 1e-5f, 2e-4f);
+          const auto where = to_string(shape) + " axis " + std::to_string(axis);
+          const Tensor x = sums(shape, 20000).to(layout);
+          expect_same({ProductSums{x, {}, scale, axis}}, where);
+          expect_same({ProductSums{x, sums({channels}, 3000), scale, axis}}, where + " bias");
+        }
+  expect_same({ProductSums{sums({70, 130}, 20000), sums({130}, 500), floats({130}, 1e-5f, 2e-4f), 1}},
+              "rows");
+  expect_same({ProductSums{sums({0, 4}, 9), {}, floats({4}, 1e-5f, 2e-4f), 1}}, "none");
+}
+
+TEST_F(CudaAccumulators, NormalizedSums) {
+  for (const Shape& shape : kShapes)
+    for (const Layout layout : {Layout::row_major, Layout::channels_last})
+      expect_same({NormalizedSums{sums(shape, 20000).to(layout), floats({shape[1]}, -1e-4f, 2e-4f),
+                                  floats({shape[1]}, -0.5f, 0.7f), 1}},
+                  to_string(shape));
+}
+
+TEST_F(CudaAccumulators, PoolsAndAverages) {
+  for (const Shape& shape : kShapes)
+    for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
+      expect_same({PooledSums{sums(shape, 6000).to(layout), Tensor::scalar(0.0137), 49}}, to_string(shape));
+      expect_same({Averages{floats(shape, -2.0f, 2.0f).to(layout)}}, to_string(shape));
+    }
+}
+
+TEST_F(CudaAccumulators, AdditionsOfAllCodes) {
+  const Format formats[] = {IntFormat{}, IntFormat{4, true, false}, IntFormat{12, false, false},
+                            IntFormat{16, true, false}, FloatFormat{4, 3}};
+  const auto compare = [](const Shape& shape, const Format& a, const Format& b) {
+    for (const Layout layout : {Layout::row_major, Layout::channels_last})
+      expect_same({CodeAddition{codes(shape, a, layout, 0.9f, 128), codes(shape, b, layout, 0.7f, 0)}},
+                  to_string(shape) + to_string(a) + to_string(b));
+  };
+  for (const auto& a : formats)
+    for (const auto& b : formats) compare({2, 3, 5, 7}, a, b);
+  compare({20, 33, 5, 3}, formats[0], formats[0]);
+}
+
+TEST_F(CudaAccumulators, ANaNOfBatchNormalization) {
+  Tensor shift = floats({3}, -0.5f, 0.7f);
+  shift.mutable_data<float>()[1] = std::nanf("");
+  const Accumulator x{NormalizedSums{sums({2, 3, 4, 5}, 20000), floats({3}, -1e-4f, 2e-4f), shift, 1}, true};
+  Tensor mask, expected_mask;
+  EXPECT_TRUE(bitwise_equal(to_float(there(x), &mask), to_float(x, &expected_mask)));
+  EXPECT_TRUE(bitwise_equal(mask, expected_mask));
+  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "bn.output_quantizer");
+  EXPECT_THROW((void)requantize(x, spec), NumericError);
+  QuantizedTensor q;
+  EXPECT_NO_THROW(q = requantize(there(x), there(spec)));
+  try {
+    (void)q.codes.to(Device::cpu());
+    FAIL() << "the NaN was not reported";
+  } catch (const NumericError& error) {
+    EXPECT_STREQ(error.what(), "[quantize] a NaN reached the quantizer 'bn.output_quantizer'");
+  }
+}
+
+TEST_F(CudaAccumulators, BiasesAreRoundedAndSaturate) {
+  const Tensor b = floats({37}, -3.0f, 3.0f);
+  for (const Tensor& scale : {Tensor::scalar(1.3e-5), floats({37}, 1e-9f, 1e-4f)})
+    for (const std::int64_t largest : {std::int64_t{0}, std::int64_t{1} << 30, std::int64_t{1} << 40}) {
+      const Tensor codes = bias_codes(there(b), there(scale), largest);
+      EXPECT_EQ(codes.device(), Device::cuda());
+      EXPECT_TRUE(bitwise_equal(codes, bias_codes(b, scale, largest)));
+      EXPECT_TRUE(bitwise_equal(bias_codes(there(b.to(DType::f64)), there(scale), largest), codes));
+    }
+}
+
+TEST_F(CudaAccumulators, ReadersElsewhereAreRefused) {
+  const Accumulator x{Averages{floats({4}, -1, 1)}};
+  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "q");
+  EXPECT_THROW((void)requantize(there(x), spec), ArgumentError);
+}
+
+}  // namespace
+}  // namespace fq::cuda_accumulators_test

@@ -1,0 +1,170 @@
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "cuda_device.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/quantized.h"
+#include "fakequant/core/tape.h"
+
+namespace fq::cuda_codes_test {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+class CudaCodes : public testing::Test {
+ protected:
+  void SetUp() override { FQ_NEEDS_CUDA(); }
+};
+
+/// Values inside and outside of ranges about 1, ties, both zeros, the smallest numbers and infinities.
+Tensor numbers(const Shape& shape) {
+  constexpr float special[] = {0.0f, -0.0f, 1.0f, -1.0f, 0.5f, 1e-40f, -1e-40f, kInfinity, -kInfinity, 3e38f};
+  Tensor out = Tensor::empty(shape);
+  auto* v = out.mutable_data<float>();
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    v[i] = i % 13 == 5 ? special[i / 13 % 10] : static_cast<float>(i * 7919 % 4001 - 2000) / 1600.0f;
+  return out;
+}
+
+/// As many ranges as the spec needs: one of them 0, one the least that counts.
+Tensor ranges(std::int64_t count, bool per_tensor) {
+  Tensor out = Tensor::empty(per_tensor ? Shape{} : Shape{count});
+  auto* v = out.mutable_data<float>();
+  for (std::int64_t i = 0; i < count; ++i) v[i] = 0.3f + 0.7f * static_cast<float>(i * 5 % 11) / 11.0f;
+  if (count > 2) v[1] = 0;
+  if (count > 3) v[2] = 0x1p-24f;
+  return out;
+}
+
+QuantSpec there(QuantSpec spec) {
+  spec.amax = spec.amax.to(Device::cuda());
+  spec.scale = spec.scale.to(Device::cuda());
+  return spec;
+}
+
+std::vector<Format> all_formats() {
+  std::vector<Format> out;
+  for (const int bits : {2, 4, 8, 9, 16})
+    for (const bool is_unsigned : {false, true}) out.emplace_back(IntFormat{bits, is_unsigned, false});
+  out.emplace_back(IntFormat{8, false, true});
+  for (const auto& [e, m] : {std::pair{4, 3}, {5, 2}, {3, 2}, {2, 3}, {2, 1}})
+    out.emplace_back(FloatFormat{e, m});
+  return out;
+}
+
+void expect_same(const Tensor& x, const QuantSpec& spec, const std::string& where) {
+  const auto here = quantize(x, spec), codes = quantize(x.to(Device::cuda()), there(spec));
+  EXPECT_EQ(codes.codes.device(), Device::cuda());
+  EXPECT_EQ(codes.layout(), here.layout());
+  EXPECT_EQ(codes.codes.dtype(), here.codes.dtype());
+  EXPECT_TRUE(bitwise_equal(codes.codes, here.codes)) << where;
+  EXPECT_TRUE(bitwise_equal(codes.mask, here.mask)) << where;
+  EXPECT_TRUE(bitwise_equal(dequantize(codes), dequantize(here))) << where;
+  EXPECT_TRUE(bitwise_equal(code_values(codes), code_values(here))) << where;
+  EXPECT_FALSE(quantize(x.to(Device::cuda()), there(spec), false).mask.defined());
+}
+
+TEST_F(CudaCodes, EveryFormatAndBlock) {
+  const Shape shape{3, 5, 7};
+  const Granularity granularities[] = {
+      Granularity::per_tensor(),     Granularity::per_axis(0),
+      Granularity::per_axis(1),      Granularity::per_axis(-1),
+      Granularity::per_axis({0, 2}), Granularity::per_group(3),
+      Granularity::per_group(16),    Granularity::per_group(2, 0),
+      Granularity::blocks_2d(2, 4),  Granularity::blocks({{0, 2}, {1, 3}, {2, 4}})};
+  for (const auto& format : all_formats())
+    for (const auto& by : granularities) {
+      const bool one = by.is_per_tensor();
+      const auto amax = ranges(one ? 1 : numel(by.scale_shape(shape)), one);
+      expect_same(numbers(shape), QuantSpec::from_amax(format, by, amax, "q"),
+                  to_string(format) + " " + to_string(by));
+    }
+}
+
+TEST_F(CudaCodes, LayoutsAndSizes) {
+  for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{1, 16, 4, 4}, Shape{5, 1, 3, 3}, Shape{40, 33, 8, 9}})
+    for (const Layout layout : {Layout::row_major, Layout::channels_last})
+      for (int axis = -1; axis < 4; ++axis) {
+        const auto by = axis < 0 ? Granularity::per_tensor() : Granularity::per_axis(axis);
+        const auto amax = ranges(axis < 0 ? 1 : shape[static_cast<std::size_t>(axis)], axis < 0);
+        expect_same(numbers(shape).to(layout), QuantSpec::from_amax(IntFormat{}, by, amax, "q"),
+                    to_string(shape) + " axis " + std::to_string(axis));
+      }
+}
+
+TEST_F(CudaCodes, LongBlocksOfManyAxes) {
+  for (const Shape& shape : {Shape{64, 1000}, Shape{9, 3, 2, 5, 3, 4}, Shape{1}, Shape{}, Shape{0, 4}})
+    for (const std::int64_t length : {1, 5, 16, 24}) {
+      if (shape.empty()) continue;
+      const auto by = Granularity::per_group(length);
+      expect_same(
+          numbers(shape),
+          QuantSpec::from_amax(FloatFormat{2, 1}, by, ranges(numel(by.scale_shape(shape)), false), "q"),
+          to_string(shape) + " by " + std::to_string(length));
+    }
+  expect_same(numbers({}), QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q"), "one element");
+  expect_same(numbers({0, 3}), QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q"), "none");
+}
+
+TEST_F(CudaCodes, SlicesThatBeginAnywhere) {
+  const Tensor x = numbers({8, 37});
+  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  const auto here = quantize(x.slice(3, 7), spec),
+             codes = quantize(x.to(Device::cuda()).slice(3, 7), there(spec));
+  EXPECT_TRUE(bitwise_equal(codes.codes, here.codes));
+  EXPECT_TRUE(bitwise_equal(codes.mask, here.mask));
+}
+
+TEST_F(CudaCodes, OtherFloatsAreRoundedFirst) {
+  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  for (const DType dtype : {DType::f64, DType::f16, DType::bf16})
+    expect_same(numbers({17, 9}).to(dtype), spec, std::string(name(dtype)));
+}
+
+TEST_F(CudaCodes, ANaNIsAnAlarmThatTheNextReaderHears) {
+  Tensor x = numbers({1000});
+  x.mutable_data<float>()[123] = std::nanf("");
+  for (const Format& format : {Format(IntFormat{}), Format(FloatFormat{4, 3})}) {
+    const auto spec = QuantSpec::from_amax(format, {}, Tensor::scalar(0.7), "conv1.input_quantizer");
+    QuantizedTensor codes;
+    EXPECT_NO_THROW(codes = quantize(x.to(Device::cuda()), there(spec)));
+    try {
+      (void)codes.codes.to(Device::cpu());
+      FAIL() << "the NaN was not reported";
+    } catch (const NumericError& error) {
+      EXPECT_STREQ(error.what(), "[quantize] a NaN reached the quantizer 'conv1.input_quantizer'");
+    }
+    Tensor as_code = x.clone(), as_mask = x.clone();
+    as_code.mutable_data<float>()[123] = 0;
+    as_mask.mutable_data<float>()[123] = kInfinity;
+    EXPECT_TRUE(bitwise_equal(codes.codes, quantize(as_code, spec).codes));
+    EXPECT_TRUE(bitwise_equal(codes.mask, quantize(as_mask, spec).mask));
+  }
+}
+
+TEST_F(CudaCodes, RangesElsewhereAreRefused) {
+  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  EXPECT_THROW((void)quantize(numbers({3}).to(Device::cuda()), spec), ArgumentError);
+  EXPECT_THROW((void)quantize(numbers({3}), there(spec)), ArgumentError);
+}
+
+TEST_F(CudaCodes, GradientsPassTheMask) {
+  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  for (const Shape& shape : {Shape{3, 5, 7, 2}, Shape{64, 33, 3, 3}})
+    for (const Layout layout : {Layout::row_major, Layout::channels_last})
+      for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+        const Tensor x = numbers(shape), mask = quantize(x.to(layout), spec).mask;
+        const Tensor dy = numbers(shape).to(dtype),
+                     dx = apply_mask(dy.to(Device::cuda()), mask.to(Device::cuda()));
+        EXPECT_EQ(dx.layout(), layout);
+        EXPECT_TRUE(bitwise_equal(dx, apply_mask(dy, mask))) << name(dtype);
+        const Tensor same = dy.to(layout).to(Device::cuda());
+        EXPECT_TRUE(
+            bitwise_equal(detail::masked_gradient(same, mask.to(Device::cuda())), apply_mask(dy, mask)));
+      }
+}
+
+}  // namespace
+}  // namespace fq::cuda_codes_test
