@@ -34,7 +34,9 @@ double numeric(const Function& f, std::vector<Tensor> inputs, std::size_t which,
   const auto at = [&](double offset) {
     auto changed = values;
     changed[element] += offset;
-    inputs[which] = Tensor::from(changed, inputs[which].shape()).to(inputs[which].layout());
+    inputs[which] = Tensor::from(changed, inputs[which].shape())
+                        .to(inputs[which].layout())
+                        .to(inputs[which].device());
     return weighted_sum(f, inputs, weights);
   };
   return (at(step) - at(-step)) / (2 * step);
@@ -47,7 +49,7 @@ std::string check_gradients(const Function& f, const std::vector<Tensor>& inputs
   const Poison poison;
   const auto variables = leaves(inputs, differentiable);
   const Variable y = f(variables);
-  const Tensor seed = random_values(y.shape(), 77, 0.5, 1.5).to(y.tensor().dtype()).to(y.layout());
+  const Tensor seed = random_values(y.shape(), 77, 0.5, 1.5).to(y.tensor().dtype()).to(y.layout()).to(y.device());
   y.backward(seed);
   const auto weights = seed.to(DType::f64).to_vector<double>();
   const Function& reference = options.surrogate ? options.surrogate : f;

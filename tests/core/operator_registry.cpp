@@ -11,8 +11,7 @@ using Vars = std::vector<Variable>;
 
 /// Constants that the tests' operators hold in the dtype and on the device of their input.
 Tensor running(const Variable& x, double value) {
-  return x.device().is_meta() ? Tensor::empty({x.dim(1)}, DType::f64, x.device())
-                              : Tensor::full({x.dim(1)}, value, DType::f64);
+  return Tensor::full({x.dim(1)}, value, DType::f64, x.device());
 }
 
 }  // namespace
@@ -161,10 +160,9 @@ std::vector<OperatorCase> shape_cases() {
 
 std::vector<OperatorCase> loss_cases() {
   const auto labels = [](const Variable& logits) {
-    if (logits.device().is_meta()) return Tensor::empty({logits.dim(0)}, DType::i64, Device::meta());
     std::vector<std::int64_t> values(static_cast<std::size_t>(logits.dim(0)));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(3 * i % 5);
-    return Tensor::from(values, {logits.dim(0)});
+    return Tensor::from(values, {logits.dim(0)}).to(logits.device());
   };
   return {
       {"softmax", "", {{{3, 5}}}, [](const Vars& v) { return ops::softmax(v[0]); }},
@@ -185,8 +183,7 @@ std::vector<OperatorCase> loss_cases() {
 
 std::vector<OperatorCase> other_cases() {
   const auto ids = [](const Variable& weight) {
-    return weight.device().is_meta() ? Tensor::empty({2, 3}, DType::i64, Device::meta())
-                                     : Tensor::from<std::int64_t>({4, 0, 4, 1, 3, 4}, {2, 3});
+    return Tensor::from<std::int64_t>({4, 0, 4, 1, 3, 4}, {2, 3}).to(weight.device());
   };
   Input table{{5, 4}};
   table.batched = false;

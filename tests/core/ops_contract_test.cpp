@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/operator_registry.h"
+#include "core/operator_run.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/trace.h"
 
@@ -24,59 +24,25 @@ class Operator : public testing::TestWithParam<OperatorCase> {
   [[nodiscard]] const OperatorCase& op() const { return GetParam(); }
 
   [[nodiscard]] std::vector<Tensor> inputs(DType dtype = DType::f64, bool empty = false) const {
-    std::vector<Tensor> out;
-    for (const auto& input : op().inputs) {
-      Shape shape = input.shape;
-      if (empty && input.batched) shape[0] = 0;
-      const auto seed = static_cast<unsigned>(out.size() + 1);
-      const Tensor values =
-          input.distinct ? distinct_values(shape, seed) : random_values(shape, seed, input.low, input.high);
-      out.push_back(moved_off(values, input.kinks).to(dtype));
-    }
-    return out;
+    return inputs_of(op(), dtype, empty);
   }
-
   [[nodiscard]] std::vector<Variable> leaves(const std::vector<Tensor>& tensors) const {
-    std::vector<Variable> out;
-    for (std::size_t i = 0; i < tensors.size(); ++i)
-      out.emplace_back(tensors[i], op().inputs[i].differentiable);
-    return out;
+    return leaves_of(op(), tensors);
   }
 
-  [[nodiscard]] std::vector<bool> differentiable() const {
-    std::vector<bool> out;
-    for (const auto& input : op().inputs) out.push_back(input.differentiable);
-    return out;
-  }
-
-  /// The output and every gradient, the seed all ones.
   [[nodiscard]] std::vector<Tensor> run(const std::vector<Tensor>& tensors) const {
-    const auto variables = leaves(tensors);
-    const Variable y = op().apply(variables);
-    std::vector<Tensor> out{y.tensor()};
-    y.backward(Tensor::full(y.shape(), 1.0, y.tensor().dtype(), y.device()));
-    for (const auto& v : variables) out.push_back(v.grad());
-    return out;
+    return run_case(op(), tensors);
   }
 };
 
 void expect_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b, double tolerance) {
-  ASSERT_EQ(a.size(), b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    ASSERT_EQ(a[i].defined(), b[i].defined()) << i;
-    if (!a[i].defined()) continue;
-    ASSERT_EQ(a[i].shape(), b[i].shape()) << i;
-    const auto x = a[i].to(DType::f64).to_vector<double>(), y = b[i].to(DType::f64).to_vector<double>();
-    for (std::size_t e = 0; e < x.size(); ++e)
-      ASSERT_LE(std::fabs(x[e] - y[e]), tolerance * std::max(1.0, std::fabs(y[e])))
-          << "tensor " << i << " at " << e;
-  }
+  EXPECT_EQ(difference(a, b, tolerance), "");
 }
 
 TEST_P(Operator, GradientsAreThoseOfCentralDifferences) {
   GradientCheck options;
   options.surrogate = op().surrogate;
-  EXPECT_EQ(check_gradients(op().apply, inputs(), differentiable(), options), "");
+  EXPECT_EQ(check_gradients(op().apply, inputs(), differentiable_of(op()), options), "");
 }
 
 TEST_P(Operator, FloatAgreesWithDouble) {

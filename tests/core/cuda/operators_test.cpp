@@ -1,0 +1,182 @@
+#include <cmath>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "core/operator_run.h"
+#include "cuda_device.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/trace.h"
+
+namespace fq::cuda_operators_test {
+namespace {
+
+using namespace fq::test;
+
+std::string name_of(const OperatorCase& tested) {
+  return tested.op + (tested.variant.empty() ? "" : "_" + tested.variant);
+}
+
+/// Those whose CUDA side is not there yet. A test fails when one of them works.
+bool is_missing(const OperatorCase& tested) {
+  static const std::set<std::string> names{"relu",
+                                           "relu6",
+                                           "clip",
+                                           "leaky_relu",
+                                           "gelu",
+                                           "silu",
+                                           "sigmoid",
+                                           "tanh",
+                                           "hard_sigmoid",
+                                           "hard_swish",
+                                           "add",
+                                           "sub",
+                                           "multiply",
+                                           "scale",
+                                           "neg",
+                                           "batch_norm",
+                                           "layer_norm",
+                                           "max_pool2d",
+                                           "avg_pool2d",
+                                           "max_pool1d",
+                                           "avg_pool1d",
+                                           "softmax",
+                                           "log_softmax",
+                                           "cross_entropy",
+                                           "mse_loss",
+                                           "embedding",
+                                           "dropout",
+                                           "transpose",
+                                           "concat",
+                                           "slice",
+                                           "linear",
+                                           "matmul",
+                                           "conv2d",
+                                           "conv1d",
+                                           "quantize",
+                                           "fake_quantize",
+                                           "attach_codes",
+                                           "global_avg_pool2d",
+                                           "conv_transpose2d"};
+  return names.contains(tested.op);
+}
+
+/// Operators of + - * / alone, in one order, and those that move elements. The others call exp and the like
+/// or add up in another order.
+bool is_exact(const OperatorCase& tested) {
+  static const std::set<std::string> names{"relu",         "relu6",
+                                           "clip",         "leaky_relu",
+                                           "hard_sigmoid", "hard_swish",
+                                           "add",          "sub",
+                                           "multiply",     "scale",
+                                           "neg",          "max_pool2d",
+                                           "avg_pool2d",   "max_pool1d",
+                                           "avg_pool1d",   "reshape",
+                                           "flatten",      "transpose",
+                                           "concat",       "slice",
+                                           "embedding",    "dropout",
+                                           "quantize",     "fake_quantize",
+                                           "attach_codes", "global_avg_pool2d"};
+  static const std::set<std::string> sums{"add_channels", "add_first", "sub_channels", "multiply_pixels",
+                                          "multiply_outer"};  // gradients are sums
+  return names.contains(tested.op) && !sums.contains(name_of(tested));
+}
+
+/// f64: a few roundings of 1e-16 on values up to some tens, sums of some hundreds of them.
+double tolerance_of(const OperatorCase& tested, DType dtype) {
+  if (is_exact(tested)) return 0.0;
+  return dtype == DType::f64 ? 1e-12 : tested.tolerance;
+}
+
+std::vector<Tensor> moved(const std::vector<Tensor>& tensors, Device device, Layout layout) {
+  std::vector<Tensor> out;
+  for (const auto& t : tensors) out.push_back(t.to(t.rank() == 4 ? layout : t.layout()).to(device));
+  return out;
+}
+
+class CudaOperator : public testing::TestWithParam<OperatorCase> {
+ protected:
+  void SetUp() override {
+    FQ_NEEDS_CUDA();
+    if (is_missing(op())) GTEST_SKIP() << "it has no CUDA side yet";
+  }
+  [[nodiscard]] const OperatorCase& op() const { return GetParam(); }
+};
+
+/// What differs between cuda:0 and the CPU.
+std::string difference_from_cpu(const OperatorCase& tested, DType dtype, Layout layout) {
+  const auto inputs = inputs_of(tested, dtype);
+  const auto found = run_case(tested, moved(inputs, Device::cuda(), layout));
+  const auto expected = run_case(tested, moved(inputs, Device::cpu(), layout));
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!found[i].defined()) continue;
+    EXPECT_EQ(found[i].device(), Device::cuda()) << i;
+    EXPECT_EQ(found[i].dtype(), expected[i].dtype()) << i;
+  }
+  EXPECT_EQ(found[0].layout(), expected[0].layout());
+  return difference(found, expected, tolerance_of(tested, dtype));
+}
+
+TEST_P(CudaOperator, AgreesWithTheCpu) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Layout layout : {Layout::row_major, Layout::channels_last})
+      EXPECT_EQ(difference_from_cpu(op(), dtype, layout), "") << name(dtype) << ' ' << name(layout);
+}
+
+TEST_P(CudaOperator, GradientsAreThoseOfCentralDifferences) {
+  GradientCheck options;
+  options.surrogate = op().surrogate;
+  const auto inputs = moved(inputs_of(op(), DType::f64), Device::cuda(), Layout::row_major);
+  EXPECT_EQ(check_gradients(op().apply, inputs, differentiable_of(op()), options), "");
+}
+
+TEST_P(CudaOperator, EmptyBatchGivesNoElementsAndNoNaN) {
+  if (!op().empty_batch) GTEST_SKIP();
+  const auto inputs = moved(inputs_of(op(), DType::f32, true), Device::cuda(), Layout::row_major);
+  for (const auto& tensor : run_case(op(), inputs)) {
+    if (!tensor.defined()) continue;
+    for (const float v : tensor.to_vector<float>()) EXPECT_TRUE(std::isfinite(v));
+  }
+}
+
+TEST_P(CudaOperator, RunsTwiceWithTheSameBits) {
+  const auto inputs = moved(inputs_of(op(), DType::f32), Device::cuda(), Layout::row_major);
+  const auto a = run_case(op(), inputs), b = run_case(op(), inputs);
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(!a[i].defined() || bitwise_equal(a[i], b[i])) << i;
+}
+
+std::vector<std::string> traced_names(const OperatorCase& tested, Device device) {
+  Recorder recorder;
+  Variable y;
+  {
+    const RecordScope scope(recorder);
+    y = tested.apply(leaves_of(tested, moved(inputs_of(tested, DType::f32), device, Layout::row_major)));
+  }
+  std::vector<std::string> out;
+  for (const auto& node : recorder.finish(y).nodes) out.push_back(node.op);
+  return out;
+}
+
+TEST_P(CudaOperator, TracesAsTheCpuDoes) {
+  EXPECT_EQ(traced_names(op(), Device::cuda()), traced_names(op(), Device::cpu()));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaOperator, testing::ValuesIn(operator_cases()),
+                         [](const auto& tested) { return name_of(tested.param); });
+
+TEST(CudaOperators, ThoseCalledMissingAre) {
+  FQ_NEEDS_CUDA();
+  for (const auto& tested : operator_cases()) {
+    if (!is_missing(tested)) continue;
+    std::string found;
+    try {
+      found = difference_from_cpu(tested, DType::f64, Layout::row_major);
+    } catch (const Error& error) {
+      found = error.what();
+    }
+    EXPECT_NE(found, "") << name_of(tested) << " works: take it off the list";
+  }
+}
+
+}  // namespace
+}  // namespace fq::cuda_operators_test

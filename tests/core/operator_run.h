@@ -1,0 +1,20 @@
+#pragma once
+
+/// An operator's case run: on any device, its output and gradients side by side.
+
+#include "core/operator_registry.h"
+
+namespace fq::test {
+
+/// On the CPU; with `empty` those that are batches have none.
+[[nodiscard]] std::vector<Tensor> inputs_of(const OperatorCase& tested, DType dtype, bool empty = false);
+[[nodiscard]] std::vector<Variable> leaves_of(const OperatorCase& tested, const std::vector<Tensor>& tensors);
+[[nodiscard]] std::vector<bool> differentiable_of(const OperatorCase& tested);
+/// The output and every gradient, undefined ones too, the seed all ones.
+[[nodiscard]] std::vector<Tensor> run_case(const OperatorCase& tested, const std::vector<Tensor>& tensors);
+
+/// Empty where all are of the same shapes and |a - b| <= tolerance * max(1, |b|); else what differs.
+[[nodiscard]] std::string difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b,
+                                     double tolerance);
+
+}  // namespace fq::test
