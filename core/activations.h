@@ -5,17 +5,20 @@
 
 #include <cmath>
 #include <numbers>
+#include <variant>
 
-namespace fq::cpu {
+#include "fakequant/core/host_device.h"
+
+namespace fq::detail {
 
 struct Relu {
   static constexpr bool of_output = true;
   template <class T>
-  T value(T x) const {
+  FQ_HD T value(T x) const {
     return x < T{0} ? T{0} : x;
   }
   template <class T>
-  T slope(T y) const {
+  FQ_HD T slope(T y) const {
     return y > T{0} ? T{1} : T{0};
   }
 };
@@ -23,11 +26,11 @@ struct Relu {
 struct Relu6 {
   static constexpr bool of_output = true;
   template <class T>
-  T value(T x) const {
+  FQ_HD T value(T x) const {
     return x < T{0} ? T{0} : (x > T{6} ? T{6} : x);
   }
   template <class T>
-  T slope(T y) const {
+  FQ_HD T slope(T y) const {
     return y > T{0} && y < T{6} ? T{1} : T{0};
   }
 };
@@ -36,12 +39,12 @@ struct Clip {
   static constexpr bool of_output = false;
   double low, high;
   template <class T>
-  T value(T x) const {
+  FQ_HD T value(T x) const {
     const T lo = static_cast<T>(low), hi = static_cast<T>(high);
     return x < lo ? lo : (x > hi ? hi : x);
   }
   template <class T>
-  T slope(T x) const {
+  FQ_HD T slope(T x) const {
     return x >= static_cast<T>(low) && x <= static_cast<T>(high) ? T{1} : T{0};
   }
 };
@@ -50,11 +53,11 @@ struct LeakyRelu {
   static constexpr bool of_output = true;
   double negative;
   template <class T>
-  T value(T x) const {
+  FQ_HD T value(T x) const {
     return x > T{0} ? x : static_cast<T>(negative) * x;
   }
   template <class T>
-  T slope(T y) const {
+  FQ_HD T slope(T y) const {
     return y > T{0} ? T{1} : static_cast<T>(negative);
   }
 };
@@ -62,11 +65,11 @@ struct LeakyRelu {
 struct Sigmoid {
   static constexpr bool of_output = true;
   template <class T>
-  T value(T x) const {
+  FQ_HD T value(T x) const {
     return T{1} / (T{1} + std::exp(-x));
   }
   template <class T>
-  T slope(T y) const {
+  FQ_HD T slope(T y) const {
     return y * (T{1} - y);
   }
 };
@@ -74,11 +77,11 @@ struct Sigmoid {
 struct Tanh {
   static constexpr bool of_output = true;
   template <class T>
-  T value(T x) const {
+  FQ_HD T value(T x) const {
     return std::tanh(x);
   }
   template <class T>
-  T slope(T y) const {
+  FQ_HD T slope(T y) const {
     return T{1} - y * y;
   }
 };
@@ -86,11 +89,11 @@ struct Tanh {
 struct HardSigmoid {
   static constexpr bool of_output = false;
   template <class T>
-  T value(T x) const {
+  FQ_HD T value(T x) const {
     return Relu6{}.value(x + T{3}) / T{6};
   }
   template <class T>
-  T slope(T x) const {
+  FQ_HD T slope(T x) const {
     return x > T{-3} && x < T{3} ? T{1} / T{6} : T{0};
   }
 };
@@ -98,11 +101,11 @@ struct HardSigmoid {
 struct HardSwish {
   static constexpr bool of_output = false;
   template <class T>
-  T value(T x) const {
+  FQ_HD T value(T x) const {
     return x * HardSigmoid{}.value(x);
   }
   template <class T>
-  T slope(T x) const {
+  FQ_HD T slope(T x) const {
     return x <= T{-3} ? T{0} : (x >= T{3} ? T{1} : x / T{3} + T{1} / T{2});
   }
 };
@@ -110,11 +113,11 @@ struct HardSwish {
 struct Silu {
   static constexpr bool of_output = false;
   template <class T>
-  T value(T x) const {
+  FQ_HD T value(T x) const {
     return x * Sigmoid{}.value(x);
   }
   template <class T>
-  T slope(T x) const {
+  FQ_HD T slope(T x) const {
     const T s = Sigmoid{}.value(x);
     return s * (T{1} + x * (T{1} - s));
   }
@@ -123,15 +126,15 @@ struct Silu {
 struct Gelu {
   static constexpr bool of_output = false;
   template <class T>
-  T phi(T x) const {
+  FQ_HD T phi(T x) const {
     return (T{1} + std::erf(x / std::numbers::sqrt2_v<T>)) / T{2};
   }
   template <class T>
-  T value(T x) const {
+  FQ_HD T value(T x) const {
     return x * phi(x);
   }
   template <class T>
-  T slope(T x) const {
+  FQ_HD T slope(T x) const {
     const T density = std::exp(-x * x / T{2}) * std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
     return phi(x) + x * density;
   }
@@ -140,20 +143,23 @@ struct Gelu {
 struct GeluTanh {
   static constexpr bool of_output = false;
   template <class T>
-  T inner(T x) const {
+  FQ_HD T inner(T x) const {
     const T scale = std::numbers::sqrt2_v<T> * std::numbers::inv_sqrtpi_v<T>;
     return std::tanh(scale * (x + static_cast<T>(0.044715) * x * x * x));
   }
   template <class T>
-  T value(T x) const {
+  FQ_HD T value(T x) const {
     return x / T{2} * (T{1} + inner(x));
   }
   template <class T>
-  T slope(T x) const {
+  FQ_HD T slope(T x) const {
     const T t = inner(x), scale = std::numbers::sqrt2_v<T> * std::numbers::inv_sqrtpi_v<T>;
     const T inside = scale * (T{1} + T{3} * static_cast<T>(0.044715) * x * x);
     return (T{1} + t) / T{2} + x / T{2} * (T{1} - t * t) * inside;
   }
 };
 
-}  // namespace fq::cpu
+using Activation =
+    std::variant<Relu, Relu6, Clip, LeakyRelu, Sigmoid, Tanh, HardSigmoid, HardSwish, Silu, Gelu, GeluTanh>;
+
+}  // namespace fq::detail

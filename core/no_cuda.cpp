@@ -6,6 +6,11 @@
 #include "fakequant/core/cuda/conv.h"
 #include "fakequant/core/cuda/exact.h"
 #include "fakequant/core/cuda/matmul.h"
+#include "fakequant/core/cuda/activations.h"
+#include "fakequant/core/cuda/broadcast.h"
+#include "fakequant/core/cuda/dropout.h"
+#include "fakequant/core/cuda/permute.h"
+#include "fakequant/core/cuda/rows.h"
 #include "fakequant/core/cuda/runtime.h"
 #include "fakequant/core/cuda/scales.h"
 #include "fakequant/core/cuda/tensors.h"
@@ -57,6 +62,18 @@ Readback& Readback::operator=(Readback&&) noexcept = default;
 void Readback::get(void*) { absent(); }
 void add_bias(const Tensor&, Tensor&) { absent(); }
 void bias_gradient(const Tensor&, Tensor&) { absent(); }
+void combine(const Tensor&, const Tensor&, const fq::detail::Arithmetic&, Tensor&) { absent(); }
+void scale(const Tensor&, double, Tensor&) { absent(); }
+void sum_to(const Tensor&, Tensor&) { absent(); }
+void activate(const Tensor&, const fq::detail::Activation&, Tensor&) { absent(); }
+void activate_backward(const Tensor&, const Tensor&, const fq::detail::Activation&, Tensor&) { absent(); }
+void permute(const Tensor&, const std::vector<int>&, Tensor&) { absent(); }
+void keep_mask(const fq::detail::DropoutBlocks&, Tensor&) { absent(); }
+void keep(const Tensor&, const Tensor&, double, Tensor&) { absent(); }
+void check_whole(const Tensor&, std::string_view, std::string_view) { absent(); }
+void check_indices(const Tensor&, std::int64_t, std::string_view, std::string_view) { absent(); }
+void gather_rows(const Tensor&, const Tensor&, Tensor&) { absent(); }
+void sum_rows(const Tensor&, const Tensor&, Tensor&) { absent(); }
 
 void decode(const QuantizedTensor&, Tensor&) { absent(); }
 void dequantize(const QuantizedTensor&, Tensor&) { absent(); }

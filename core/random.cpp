@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "fakequant/core/convert.h"
+#include "fakequant/core/philox.h"
 
 namespace fq {
 namespace {
@@ -29,8 +30,9 @@ struct Filler {
 /// Elements 4b to 4b + 3 are make(words of block b).
 template <class F>
 void fill_blocks(Tensor& out, const Filler& filler, std::string_view function, F make) {
-  if (!out.device().is_cpu()) return;
-  Tensor rows = out.layout() == Layout::row_major ? out : Tensor::empty(out.shape(), out.dtype());
+  if (out.device().is_meta()) return;
+  const bool in_place = out.device().is_cpu() && out.layout() == Layout::row_major;
+  Tensor rows = in_place ? out : Tensor::empty(out.shape(), out.dtype());
   detail::visit_float(rows.dtype(), function, [&]<class T>(T) {
     T* values = rows.mutable_data<T>();
     const std::int64_t count = rows.numel();
@@ -41,7 +43,7 @@ void fill_blocks(Tensor& out, const Filler& filler, std::string_view function, F
         values[i] = static_cast<T>(four[static_cast<std::size_t>(i % 4)]);
     }
   });
-  if (out.layout() != Layout::row_major) out.copy_from(rows);
+  if (!in_place) out.copy_from(rows);
 }
 
 /// Two independent standard normal values from two words.
@@ -53,14 +55,9 @@ std::array<double, 2> box_muller(std::uint32_t a, std::uint32_t b) {
 
 }  // namespace
 
-std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> c, std::array<std::uint32_t, 2> k) noexcept {
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p = std::uint64_t{0xD2511F53u} * c[0], q = std::uint64_t{0xCD9E8D57u} * c[2];
-    c = {static_cast<std::uint32_t>(q >> 32) ^ c[1] ^ k[0], static_cast<std::uint32_t>(q),
-         static_cast<std::uint32_t>(p >> 32) ^ c[3] ^ k[1], static_cast<std::uint32_t>(p)};
-    k = {k[0] + 0x9E3779B9u, k[1] + 0xBB67AE85u};
-  }
-  return c;
+std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                    std::array<std::uint32_t, 2> key) noexcept {
+  return detail::philox_words(counter, key);
 }
 
 RandomStream& random_stream() noexcept { return stream_in_force; }

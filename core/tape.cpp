@@ -7,7 +7,9 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/convert.h"
+#include "fakequant/core/cpu/broadcast.h"
 #include "fakequant/core/cpu/codes.h"
+#include "fakequant/core/cuda/broadcast.h"
 #include "fakequant/core/cuda/codes.h"
 #include "fakequant/core/module_path.h"
 #include "fakequant/core/profile.h"
@@ -76,14 +78,8 @@ void accumulate(Tensor& a, const Tensor& b) {
   }
   const Tensor same = b.to(a.layout()).to(a.dtype());
   Tensor sum = a.storage().use_count() == 1 ? a : Tensor::empty(a.shape(), a.dtype(), a.device(), a.layout());
-  if (a.device().is_cpu())
-    visit_float(a.dtype(), "backward", [&]<class T>(T) {
-      const T* x = a.data<T>(a.layout());
-      const T* y = same.data<T>(a.layout());
-      T* z = sum.mutable_data<T>(a.layout());
-#pragma omp parallel for simd schedule(static) if (a.numel() > 65536)
-      for (std::int64_t i = 0; i < a.numel(); ++i) z[i] = x[i] + y[i];
-    });
+  if (a.device().is_cpu()) cpu::combine(a, same, Add{}, sum);
+  if (a.device().is_cuda()) cuda::combine(a, same, Add{}, sum);
   a = std::move(sum);
 }
 

@@ -7,6 +7,16 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/device.h"
+#include "simulated/counts.h"
+
+namespace fq::simulated {
+[[gnu::weak]] Counts counts();  // null in programs that have no simulated device
+}
+
+namespace fq::test {
+/// How often the host has waited for the simulated device; 0 for a GPU.
+inline std::int64_t waits_so_far() { return simulated::counts != nullptr ? simulated::counts().waits : 0; }
+}  // namespace fq::test
 
 /// Ends the test where there is no GPU: as skipped, or as failed with FAKEQUANT_REQUIRE_CUDA=1.
 #define FQ_NEEDS_CUDA()                                                                            \

@@ -3,12 +3,51 @@
 #include <vector>
 
 #include "fakequant/core/convert.h"
+#include "fakequant/core/cpu/map.h"
+#include "fakequant/core/cpu/walk.h"
 
 namespace fq::cpu {
+namespace {
+
+template <class T, class F>
+void broadcast(const Tensor& a, const Tensor& b, const Walk& walk, F f, Tensor& y) {
+  const T *left = a.data<T>(a.layout()), *right = b.data<T>(b.layout());
+  T* out = y.mutable_data<T>(y.layout());
+  const std::int64_t inner = walk.inner(), i_step = walk.step(0), j_step = walk.step(1);
+#pragma omp parallel for schedule(static) if (y.numel() > parallel_elements)
+  for (std::int64_t row = 0; row < walk.rows(); ++row) {
+    const T* p = left + walk.offset(0, row);
+    const T* q = right + walk.offset(1, row);
+    T* z = out + row * inner;
+    if (i_step == 1 && j_step == 1)
+#pragma omp simd
+      for (std::int64_t i = 0; i < inner; ++i) z[i] = f(p[i], q[i]);
+    else if (i_step == 1 && j_step == 0)
+#pragma omp simd
+      for (std::int64_t i = 0; i < inner; ++i) z[i] = f(p[i], q[0]);
+    else
+      for (std::int64_t i = 0; i < inner; ++i) z[i] = f(p[i * i_step], q[i * j_step]);
+  }
+}
+
+}  // namespace
+
+void combine(const Tensor& a, const Tensor& b, const detail::Arithmetic& arithmetic, Tensor& y) {
+  if (y.numel() == 0) return;
+  const bool alike = a.shape() == b.shape() && a.layout() == b.layout() && a.layout() == y.layout();
+  const auto walk = broadcast_walk(a, b, y);
+  detail::visit_float(y.dtype(), "arithmetic", [&]<class T>(T) {
+    std::visit([&](auto f) { alike ? map<T>(a, b, y, f) : broadcast<T>(a, b, walk, f, y); }, arithmetic);
+  });
+}
+
+void scale(const Tensor& x, double factor, Tensor& y) {
+  detail::visit_float(x.dtype(), "scale",
+                      [&]<class T>(T) { map<T>(x, y, detail::Scaled<T>{static_cast<T>(factor)}); });
+}
 
 void sum_to(const Tensor& x, Tensor& out) {
-  const auto target = broadcast_strides(out.shape(), Layout::row_major, x.shape());
-  const Walk walk(x.shape(), x.layout(), {target, strides_of(x.shape(), x.layout())});
+  const auto walk = sum_walk(x, out);
   std::vector<double> sums(static_cast<std::size_t>(out.numel()), 0.0);
   detail::visit_float(x.dtype(), "sum", [&]<class T>(T) {
     const T* in = x.data<T>(x.layout());

@@ -23,10 +23,7 @@ void gather(const void* from, const Walk& walk, std::int64_t count, void* to) {
 
 void permute(const Tensor& x, const std::vector<int>& axes, Tensor& y) {
   if (y.numel() == 0) return;
-  const auto own = strides_of(x.shape(), x.layout());
-  std::vector<std::int64_t> strides;
-  for (const int axis : axes) strides.push_back(own[static_cast<std::size_t>(axis)]);
-  const Walk walk(y.shape(), Layout::row_major, {strides, strides_of(y.shape(), Layout::row_major)});
+  const auto walk = permute_walk(x, axes, y);
   void* out = y.mutable_raw();
   switch (bit_width(x.dtype())) {
     case 8:

@@ -54,4 +54,24 @@ std::int64_t Walk::period(std::size_t operand) const noexcept {
   return elements;
 }
 
+Walk broadcast_walk(const Tensor& a, const Tensor& b, const Tensor& y) {
+  return {y.shape(),
+          y.layout(),
+          {broadcast_strides(a.shape(), a.layout(), y.shape()),
+           broadcast_strides(b.shape(), b.layout(), y.shape())}};
+}
+
+Walk sum_walk(const Tensor& x, const Tensor& out) {
+  return {x.shape(),
+          x.layout(),
+          {broadcast_strides(out.shape(), Layout::row_major, x.shape()), strides_of(x.shape(), x.layout())}};
+}
+
+Walk permute_walk(const Tensor& x, const std::vector<int>& axes, const Tensor& y) {
+  const auto own = strides_of(x.shape(), x.layout());
+  std::vector<std::int64_t> strides;
+  for (const int axis : axes) strides.push_back(own[static_cast<std::size_t>(axis)]);
+  return {y.shape(), Layout::row_major, {strides, strides_of(y.shape(), Layout::row_major)}};
+}
+
 }  // namespace fq::cpu

@@ -22,6 +22,11 @@ class Walk {
   /// `strides`: of both operands along the logical axes of `shape`, which lies in memory as `layout`.
   Walk(const Shape& shape, Layout layout, std::array<std::vector<std::int64_t>, 2> strides);
 
+  /// Sizes of the merged axes, outermost first; at least one.
+  [[nodiscard]] const Shape& sizes() const noexcept { return dims_; }
+  [[nodiscard]] const std::vector<std::int64_t>& strides(std::size_t operand) const noexcept {
+    return strides_[operand];
+  }
   [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
   [[nodiscard]] std::int64_t inner() const noexcept { return dims_.back(); }
   [[nodiscard]] std::int64_t step(std::size_t operand) const noexcept { return strides_[operand].back(); }
@@ -40,5 +45,12 @@ class Walk {
   std::array<std::vector<std::int64_t>, 2> strides_;
   std::int64_t rows_ = 1;
 };
+
+/// Of the elements of a and b that are combined to each of y.
+[[nodiscard]] Walk broadcast_walk(const Tensor& a, const Tensor& b, const Tensor& y);
+/// Of x, its first operand the element of `out`, row-major, that each is added to; its second x itself.
+[[nodiscard]] Walk sum_walk(const Tensor& x, const Tensor& out);
+/// Of y, row-major, whose axis i is x's axis axes[i]; its first operand is x.
+[[nodiscard]] Walk permute_walk(const Tensor& x, const std::vector<int>& axes, const Tensor& y);
 
 }  // namespace fq::cpu

@@ -1,27 +1,21 @@
 #include "fakequant/core/ops/activation.h"
 
-#include "fakequant/core/cpu/activations-inl.h"
-#include "fakequant/core/cpu/map.h"
+#include "fakequant/core/cpu/activations.h"
+#include "fakequant/core/cuda/activations.h"
 #include "fakequant/core/ops/operator.h"
 
 namespace fq::ops {
 namespace {
 
-/// The door of every activation: F is one of cpu/activations-inl.h.
 template <class F>
 Variable apply(std::string_view op, const Variable& input, F f, Attributes attributes = {}) {
   const auto x = detail::floats(input, op);
   Tensor y = detail::empty_like(x.tensor);
-  if (detail::computes(y))
-    detail::visit_float(y.dtype(), op,
-                        [&]<class T>(T) { cpu::map<T>(x.tensor, y, [f](T v) { return f.value(v); }); });
+  detail::run_on(y.device(), cpu::activate, cuda::activate, x.tensor, f, y);
   const detail::Saved saved(F::of_output ? y : x.tensor);
   const auto backward = [f, saved](const Tensor& dy) {
     Tensor dx = detail::empty_like(dy);
-    if (detail::computes(dx))
-      detail::visit_float(dy.dtype(), "backward", [&]<class T>(T) {
-        cpu::map<T>(dy, saved.get(), dx, [f](T g, T v) { return g * f.slope(v); });
-      });
+    detail::run_on(dx.device(), cpu::activate_backward, cuda::activate_backward, dy, saved.get(), f, dx);
     return std::vector<Tensor>{dx};
   };
   return detail::record(op, y, {x.variable}, backward, std::move(attributes));
@@ -40,22 +34,22 @@ Variable relu(const Variable& x) {
   const auto* codes = x.quantized();
   if (codes != nullptr && codes->spec.format.is_integer() && codes->spec.format.integer().is_unsigned)
     return detail::record("relu", detail::with_codes(*codes, codes->codes), {x}, pass);
-  return apply("relu", x, cpu::Relu{});
+  return apply("relu", x, detail::Relu{});
 }
 
-Variable relu6(const Variable& x) { return apply("relu6", x, cpu::Relu6{}); }
+Variable relu6(const Variable& x) { return apply("relu6", x, detail::Relu6{}); }
 
 Variable clip(const Variable& x, double low, double high) {
   FQ_CHECK(low <= high, "clip", "the bounds are {} and {}: the first must not be above the second", low,
            high);
-  return apply("clip", x, cpu::Clip{low, high}, detail::traced([&] {
+  return apply("clip", x, detail::Clip{low, high}, detail::traced([&] {
                  return Attributes{{"low", low}, {"high", high}};
                }));
 }
 
 Variable leaky_relu(const Variable& x, double slope) {
   FQ_CHECK(slope >= 0, "leaky_relu", "the slope is {}: it must not be negative", slope);
-  return apply("leaky_relu", x, cpu::LeakyRelu{slope}, detail::traced([&] {
+  return apply("leaky_relu", x, detail::LeakyRelu{slope}, detail::traced([&] {
                  return Attributes{{"slope", slope}};
                }));
 }
@@ -64,14 +58,14 @@ Variable gelu(const Variable& x, bool approximate_tanh) {
   auto attributes = detail::traced([&] {
     return Attributes{{"approximate", std::string(approximate_tanh ? "tanh" : "none")}};
   });
-  return approximate_tanh ? apply("gelu", x, cpu::GeluTanh{}, std::move(attributes))
-                          : apply("gelu", x, cpu::Gelu{}, std::move(attributes));
+  return approximate_tanh ? apply("gelu", x, detail::GeluTanh{}, std::move(attributes))
+                          : apply("gelu", x, detail::Gelu{}, std::move(attributes));
 }
 
-Variable silu(const Variable& x) { return apply("silu", x, cpu::Silu{}); }
-Variable sigmoid(const Variable& x) { return apply("sigmoid", x, cpu::Sigmoid{}); }
-Variable tanh(const Variable& x) { return apply("tanh", x, cpu::Tanh{}); }
-Variable hard_sigmoid(const Variable& x) { return apply("hard_sigmoid", x, cpu::HardSigmoid{}); }
-Variable hard_swish(const Variable& x) { return apply("hard_swish", x, cpu::HardSwish{}); }
+Variable silu(const Variable& x) { return apply("silu", x, detail::Silu{}); }
+Variable sigmoid(const Variable& x) { return apply("sigmoid", x, detail::Sigmoid{}); }
+Variable tanh(const Variable& x) { return apply("tanh", x, detail::Tanh{}); }
+Variable hard_sigmoid(const Variable& x) { return apply("hard_sigmoid", x, detail::HardSigmoid{}); }
+Variable hard_swish(const Variable& x) { return apply("hard_swish", x, detail::HardSwish{}); }
 
 }  // namespace fq::ops

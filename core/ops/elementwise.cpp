@@ -1,6 +1,7 @@
 #include "fakequant/core/ops/elementwise.h"
 
 #include "fakequant/core/cpu/broadcast.h"
+#include "fakequant/core/cuda/broadcast.h"
 #include "fakequant/core/ops/operator.h"
 
 namespace fq::ops {
@@ -13,21 +14,16 @@ Layout result_layout(const Tensor& a, const Tensor& b, const Shape& shape) {
   return a.layout() == Layout::channels_last ? a.layout() : b.layout();
 }
 
-template <class F>
-Tensor combine(std::string_view op, const Tensor& a, const Tensor& b, F f) {
+Tensor combine(std::string_view op, const Tensor& a, const Tensor& b, const detail::Arithmetic& f) {
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
   Tensor y = Tensor::empty(shape, a.dtype(), a.device(), result_layout(a, b, shape));
-  if (detail::computes(y) && y.numel() > 0)
-    detail::visit_float(y.dtype(), op, [&]<class T>(T) { cpu::broadcast<T>(a, b, y, f); });
+  detail::run_on(y.device(), cpu::combine, cuda::combine, a, b, f, y);
   return y;
 }
 
 Tensor scaled(const Tensor& x, double factor) {
   Tensor y = detail::empty_like(x);
-  if (detail::computes(y))
-    detail::visit_float(x.dtype(), "scale", [&]<class T>(T) {
-      cpu::map<T>(x, y, [by = static_cast<T>(factor)](T v) { return v * by; });
-    });
+  detail::run_on(y.device(), cpu::scale, cuda::scale, x, factor, y);
   return y;
 }
 
@@ -35,12 +31,12 @@ Tensor scaled(const Tensor& x, double factor) {
 Tensor reduced(const Tensor& dy, const Shape& shape) {
   if (dy.shape() == shape) return dy;
   Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
-  if (detail::computes(dx)) cpu::sum_to(dy, dx);
+  detail::run_on(dx.device(), cpu::sum_to, cuda::sum_to, dy, dx);
   return dx;
 }
 
 Tensor product(const Tensor& a, const Tensor& b) {
-  return combine("multiply", a, b, [](auto x, auto y) { return x * y; });
+  return combine("multiply", a, b, detail::Multiply{});
 }
 
 Variable add_codes(const Variable& a, const Variable& b) {
@@ -53,8 +49,8 @@ Variable add_codes(const Variable& a, const Variable& b) {
 }
 
 /// a + sign * b
-template <class F>
-Variable add_or_sub(std::string_view op, const Variable& a, const Variable& b, F f, double sign) {
+Variable add_or_sub(std::string_view op, const Variable& a, const Variable& b, const detail::Arithmetic& f,
+                    double sign) {
   const auto x = detail::floats(a, op);
   const auto y = detail::floats_like(b, x.tensor, op);
   const auto backward = [from = x.tensor.shape(), to = y.tensor.shape(), sign,
@@ -79,13 +75,11 @@ Variable add(const Variable& a, const Variable& b) {
   if (a.quantized() != nullptr && b.quantized() != nullptr && detail::is_plain(*a.quantized()) &&
       detail::is_plain(*b.quantized()) && a.shape() == b.shape())
     return add_codes(a, b);
-  return add_or_sub(
-      "add", a, b, [](auto x, auto y) { return x + y; }, 1.0);
+  return add_or_sub("add", a, b, detail::Add{}, 1.0);
 }
 
 Variable sub(const Variable& a, const Variable& b) {
-  return add_or_sub(
-      "sub", a, b, [](auto x, auto y) { return x - y; }, -1.0);
+  return add_or_sub("sub", a, b, detail::Subtract{}, -1.0);
 }
 
 Variable multiply(const Variable& a, const Variable& b) {

@@ -3,6 +3,7 @@
 /// What the operators share at their door; not a public header.
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fakequant/core/check.h"
@@ -23,6 +24,12 @@ struct Floats {
 [[nodiscard]] Floats floats_like(const Variable& x, const Tensor& first, std::string_view op);
 [[nodiscard]] Tensor empty_like(const Tensor& x);
 [[nodiscard]] Tensor empty_like(const Tensor& x, Layout layout);
+/// Calls the CPU's or CUDA's side of an operator, two functions of the same parameters; neither on `meta`.
+template <class F, class... Arguments>
+void run_on(Device device, F* cpu, F* cuda, Arguments&&... arguments) {
+  if (device.is_meta()) return;
+  (device.is_cuda() ? cuda : cpu)(std::forward<Arguments>(arguments)...);
+}
 /// True where there is something to compute: not on `meta`.
 [[nodiscard]] inline bool computes(const Tensor& x) { return x.device().is_cpu(); }
 

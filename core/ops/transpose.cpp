@@ -1,4 +1,5 @@
 #include "fakequant/core/cpu/permute.h"
+#include "fakequant/core/cuda/permute.h"
 #include "fakequant/core/ops/operator.h"
 #include "fakequant/core/ops/shape.h"
 
@@ -11,7 +12,7 @@ Tensor permuted(const Tensor& x, const std::vector<int>& axes) {
   Shape shape;
   for (const int axis : axes) shape.push_back(x.dim(axis));
   Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  if (detail::computes(x)) cpu::permute(x, axes, y);
+  detail::run_on(x.device(), cpu::permute, cuda::permute, x, axes, y);
   return y;
 }
 

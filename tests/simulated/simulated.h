@@ -13,16 +13,13 @@
 
 #include <cuda_runtime_api.h>
 
+#include "simulated/counts.h"
+
 namespace fq::simulated {
 
 /// So many bytes and no more from now on; what is in use stays.
 void set_memory(std::int64_t bytes);
 /// The `calls`-th next call that may fail answers `code`; 0 for none.
 void fail(cudaError_t code, int calls = 1);
-/// Launches and waits since the process began.
-struct Counts {
-  std::int64_t launches, waits;
-};
-[[nodiscard]] Counts counts();
 
 }  // namespace fq::simulated

@@ -1,0 +1,52 @@
+#include "fakequant/core/cuda/dropout.h"
+#include "fakequant/core/cuda/groups.cuh"
+#include "fakequant/core/cuda/visit.cuh"
+
+namespace fq::cuda {
+namespace {
+
+struct KeepMask {
+  fq::detail::DropoutBlocks blocks;
+  std::uint8_t* mask;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    std::uint8_t keep[group_size];
+    blocks.keep(first / 4, keep);
+    blocks.keep(first / 4 + 1, keep + 4);
+    store_group(mask + first, count, keep);
+  }
+};
+
+template <class T>
+struct Keep {
+  const T* x;
+  const std::uint8_t* mask;
+  T* y;
+  fq::detail::Kept<T> kept;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    T v[group_size];
+    std::uint8_t keep[group_size];
+    load_group(x + first, count, v);
+    load_group(mask + first, count, keep);
+    for (int j = 0; j < group_size; ++j)
+      if (j < count) v[j] = kept(v[j], keep[j]);
+    store_group(y + first, count, v);
+  }
+};
+
+}  // namespace
+
+void keep_mask(const fq::detail::DropoutBlocks& blocks, Tensor& mask) {
+  for_groups(mask.device(), mask.numel(), KeepMask{blocks, static_cast<std::uint8_t*>(mask.mutable_raw())});
+}
+
+void keep(const Tensor& x, const Tensor& mask, double scale, Tensor& y) {
+  visit_float(x.dtype(), [&]<class T>(T) {
+    for_groups(x.device(), x.numel(),
+               Keep<T>{static_cast<const T*>(x.raw()),
+                       static_cast<const std::uint8_t*>(mask.raw()),
+                       static_cast<T*>(y.mutable_raw()),
+                       {static_cast<T>(scale)}});
+  });
+}
+
+}  // namespace fq::cuda

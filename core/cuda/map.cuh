@@ -1,0 +1,57 @@
+#pragma once
+
+/// Elementwise kernels over tensors of one layout; not a public header.
+
+#include "fakequant/core/cuda/groups.cuh"
+#include "fakequant/core/tensor.h"
+
+namespace fq::cuda {
+namespace detail {
+
+template <class T, class F>
+struct MapOne {
+  const T* x;
+  T* y;
+  F f;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    T v[group_size];
+    load_group(x + first, count, v);
+    for (int j = 0; j < group_size; ++j)
+      if (j < count) v[j] = f(v[j]);
+    store_group(y + first, count, v);
+  }
+};
+
+template <class T, class F>
+struct MapTwo {
+  const T *a, *b;
+  T* y;
+  F f;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    T v[group_size], w[group_size];
+    load_group(a + first, count, v);
+    load_group(b + first, count, w);
+    for (int j = 0; j < group_size; ++j)
+      if (j < count) v[j] = f(v[j], w[j]);
+    store_group(y + first, count, v);
+  }
+};
+
+}  // namespace detail
+
+/// y[i] = f(x[i]) of T; y may be x.
+template <class T, class F>
+void map(const Tensor& x, Tensor& y, F f) {
+  for_groups(x.device(), x.numel(),
+             detail::MapOne<T, F>{static_cast<const T*>(x.raw()), static_cast<T*>(y.mutable_raw()), f});
+}
+
+/// y[i] = f(a[i], b[i]) of T; y may be one of them.
+template <class T, class F>
+void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
+  for_groups(a.device(), a.numel(),
+             detail::MapTwo<T, F>{static_cast<const T*>(a.raw()), static_cast<const T*>(b.raw()),
+                                  static_cast<T*>(y.mutable_raw()), f});
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,13 @@
+#pragma once
+
+/// Transposition; not a public header.
+
+#include <vector>
+
+#include "fakequant/core/tensor.h"
+
+namespace fq::cuda {
+
+void permute(const Tensor& x, const std::vector<int>& axes, Tensor& y);
+
+}  // namespace fq::cuda

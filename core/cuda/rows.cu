@@ -1,0 +1,146 @@
+#include <cmath>
+#include <string>
+
+#include "fakequant/core/cuda/alarm.cuh"
+#include "fakequant/core/cuda/groups.cuh"
+#include "fakequant/core/cuda/reduction_shape.h"
+#include "fakequant/core/cuda/rows.h"
+#include "fakequant/core/cuda/visit.cuh"
+
+namespace fq::cuda {
+namespace {
+
+struct CheckWhole {
+  const float* values;
+  Alarm alarm;
+  FQ_HD void operator()(std::int64_t i) const {
+    if (!(values[i] == std::floor(values[i]))) raise(alarm);
+  }
+};
+
+struct CheckIndices {
+  const std::int64_t* values;
+  std::int64_t size;
+  Alarm alarm;
+  FQ_HD void operator()(std::int64_t i) const {
+    if (values[i] < 0 || values[i] >= size) raise(alarm);
+  }
+};
+
+std::string sentence(std::string_view function, std::string_view what, const std::string& rest) {
+  return "[" + std::string(function) + "] not every " + std::string(what) + " is " + rest;
+}
+
+/// The groups of eight columns of a row, one item each.
+struct RowGroups {
+  std::int64_t width, groups;
+  explicit RowGroups(std::int64_t columns)
+      : width(columns), groups((columns + group_size - 1) / group_size) {}
+  struct Part {
+    std::int64_t row, column;
+    int count;
+  };
+  [[nodiscard]] FQ_HD Part part(std::int64_t item) const {
+    const std::int64_t row = quotient(item, groups), column = (item - row * groups) * group_size;
+    const std::int64_t left = width - column;
+    return {row, column, left < group_size ? static_cast<int>(left) : group_size};
+  }
+};
+
+template <class T>
+struct GatherRows {
+  const std::int64_t* ids;
+  const T* table;
+  T* y;
+  std::int64_t rows;
+  RowGroups groups;
+  FQ_HD void operator()(std::int64_t item) const {
+    const auto [i, column, count] = groups.part(item);
+    T v[group_size] = {};
+    if (ids[i] >= 0 && ids[i] < rows) load_group(table + ids[i] * groups.width + column, count, v);
+    store_group(y + i * groups.width + column, count, v);
+  }
+};
+
+/// The first and the last use of each row of the table; the first is after the last where there is none.
+struct FindUses {
+  const std::int64_t* ids;
+  std::int64_t rows;
+  std::int64_t *first, *last;
+  FQ_HD void operator()(std::int64_t i) const {
+    using Place = ::cuda::atomic_ref<std::int64_t, ::cuda::thread_scope_device>;
+    if (ids[i] < 0 || ids[i] >= rows) return;
+    Place(first[ids[i]]).fetch_min(i, ::cuda::memory_order_relaxed);
+    Place(last[ids[i]]).fetch_max(i, ::cuda::memory_order_relaxed);
+  }
+};
+
+template <class T>
+struct SumRows {
+  const std::int64_t *ids, *first, *last;
+  const T* x;
+  T* table;
+  RowGroups groups;
+  FQ_HD void operator()(std::int64_t item) const {
+    const auto [row, column, count] = groups.part(item);
+    T sum[group_size] = {};
+    for (std::int64_t i = first[row]; i <= last[row]; i += group_size) {
+      const std::int64_t left = last[row] - i + 1;
+      std::int64_t used[group_size];
+      load_group(ids + i, left < group_size ? static_cast<int>(left) : group_size, used);
+      for (int k = 0; k < group_size; ++k)
+        if (k < left && used[k] == row) add(x + (i + k) * groups.width + column, count, sum);
+    }
+    store_group(table + row * groups.width + column, count, sum);
+  }
+  FQ_HD static void add(const T* x, int count, T (&sum)[group_size]) {
+    T v[group_size];
+    load_group(x, count, v);
+    for (int j = 0; j < group_size; ++j)
+      if (j < count) sum[j] += v[j];
+  }
+};
+
+const std::int64_t* indices(const Tensor& ids) { return static_cast<const std::int64_t*>(ids.raw()); }
+
+}  // namespace
+
+void check_whole(const Tensor& values, std::string_view function, std::string_view what) {
+  const auto text = sentence(function, what, "a whole number");
+  for_items(values.device(), values.numel(),
+            CheckWhole{static_cast<const float*>(values.raw()), alarm(values.device(), text)});
+}
+
+void check_indices(const Tensor& values, std::int64_t size, std::string_view function,
+                   std::string_view what) {
+  const auto text = sentence(function, what, "0 to " + std::to_string(size - 1));
+  for_items(values.device(), values.numel(),
+            CheckIndices{indices(values), size, alarm(values.device(), text)});
+}
+
+void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y) {
+  const RowGroups groups(table.dim(1));
+  visit_float(table.dtype(), [&]<class T>(T) {
+    for_items(y.device(), ids.numel() * groups.groups,
+              GatherRows<T>{indices(ids), static_cast<const T*>(table.raw()),
+                            static_cast<T*>(y.mutable_raw()), table.dim(0), groups});
+  });
+}
+
+void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table) {
+  const RowGroups groups(table.dim(1));
+  const Device device = table.device();
+  const std::int64_t rows = table.dim(0);
+  Tensor first = Tensor::full({rows}, static_cast<double>(ids.numel()), DType::i64, device);
+  Tensor last = Tensor::full({rows}, -1.0, DType::i64, device);
+  auto* firsts = static_cast<std::int64_t*>(first.mutable_raw());
+  auto* lasts = static_cast<std::int64_t*>(last.mutable_raw());
+  for_items(device, ids.numel(), FindUses{indices(ids), rows, firsts, lasts});
+  visit_float(table.dtype(), [&]<class T>(T) {
+    for_items(device, rows * groups.groups,
+              SumRows<T>{indices(ids), firsts, lasts, static_cast<const T*>(x.raw()),
+                         static_cast<T*>(table.mutable_raw()), groups});
+  });
+}
+
+}  // namespace fq::cuda
