@@ -102,6 +102,7 @@
 #include "fakequant/layers/quant_config.h"
 #include "fakequant/layers/quant_modules.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/layers/quantize_weights.h"
 #include "fakequant/layers/sequential.h"
 #include "fakequant/layers/sequential_quantizer.h"
 #include "fakequant/layers/tensor_quantizer.h"

@@ -1,14 +1,14 @@
 // What core/cuda has, for builds without it: there is no device, and whoever asks for one is told so.
 
 #include "fakequant/core/cuda/accumulators.h"
+#include "fakequant/core/cuda/activations.h"
 #include "fakequant/core/cuda/bias.h"
+#include "fakequant/core/cuda/broadcast.h"
 #include "fakequant/core/cuda/codes.h"
 #include "fakequant/core/cuda/conv.h"
+#include "fakequant/core/cuda/dropout.h"
 #include "fakequant/core/cuda/exact.h"
 #include "fakequant/core/cuda/matmul.h"
-#include "fakequant/core/cuda/activations.h"
-#include "fakequant/core/cuda/broadcast.h"
-#include "fakequant/core/cuda/dropout.h"
 #include "fakequant/core/cuda/permute.h"
 #include "fakequant/core/cuda/rows.h"
 #include "fakequant/core/cuda/runtime.h"
@@ -77,7 +77,8 @@ void sum_rows(const Tensor&, const Tensor&, Tensor&) { absent(); }
 
 void decode(const QuantizedTensor&, Tensor&) { absent(); }
 void dequantize(const QuantizedTensor&, Tensor&) { absent(); }
-void quantize(const Tensor&, QuantizedTensor&, const std::string&) { absent(); }
+void quantize(const QuantizeCall&) { absent(); }
+void quantize(const std::vector<QuantizeCall>&) { absent(); }
 void apply_mask(const Tensor&, const Tensor&, Tensor&) { absent(); }
 
 void accumulator_values(const Accumulator&, Tensor&, Tensor*) { absent(); }

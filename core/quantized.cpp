@@ -106,18 +106,57 @@ Tensor dequantize(const QuantizedTensor& x) {
   return out;
 }
 
-QuantizedTensor quantize(const Tensor& input, const QuantSpec& spec, bool with_mask) {
+namespace {
+
+/// A tensor as its kernel takes it, and its codes to be filled.
+struct Quantizing {
+  Tensor x;
+  QuantizedTensor out;
+  bool blocks;
+  int axis;
+
+  Quantizing(const Tensor& input, const QuantSpec& spec, bool with_mask)
+      : blocks(cpu::in_blocks(spec, input.shape(), "quantize")),
+        axis(blocks ? -1 : cpu::channel_axis(spec, input.shape(), "quantize")) {
+    detail::check_device(spec, input, "quantize");
+    x = blocks ? input.to(DType::f32).to(Layout::row_major) : input.to(DType::f32);
+    out = {Tensor::empty(x.shape(), spec.format.code_dtype(), x.device(), x.layout()), spec, {}};
+    if (with_mask) out.mask = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
+  }
+
+  void run_on_cpu() {
+    const bool nan = blocks ? cpu::quantize_blocks(x, out) : cpu::quantize(x, axis, out);
+    if (nan) throw NumericError(detail::nan_message(out.spec));
+  }
+  [[nodiscard]] cuda::QuantizeCall call() { return {x, out, detail::nan_message(out.spec)}; }
+};
+
+}  // namespace
+
+QuantizedTensor quantize(const Tensor& x, const QuantSpec& spec, bool with_mask) {
   const ProfileScope profile("quantize");
-  const bool blocks = cpu::in_blocks(spec, input.shape(), "quantize");
-  const int axis = blocks ? -1 : cpu::channel_axis(spec, input.shape(), "quantize");
-  detail::check_device(spec, input, "quantize");
-  const Tensor values = input.to(DType::f32), x = blocks ? values.to(Layout::row_major) : values;
-  QuantizedTensor out{Tensor::empty(x.shape(), spec.format.code_dtype(), x.device(), x.layout()), spec, {}};
-  if (with_mask) out.mask = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
-  if (x.device().is_cuda()) cuda::quantize(x, out, detail::nan_message(spec));
-  if (!x.device().is_cpu()) return out;
-  const bool nan = blocks ? cpu::quantize_blocks(x, out) : cpu::quantize(x, axis, out);
-  if (nan) throw NumericError(detail::nan_message(spec));
+  Quantizing one(x, spec, with_mask);
+  if (x.device().is_cuda()) cuda::quantize(one.call());
+  if (x.device().is_cpu()) one.run_on_cpu();
+  return one.out;
+}
+
+std::vector<QuantizedTensor> quantize(std::span<const QuantizeRequest> requests) {
+  const ProfileScope profile("quantize");
+  std::vector<Quantizing> all;
+  all.reserve(requests.size());
+  std::vector<cuda::QuantizeCall> calls;
+  for (const auto& request : requests) {
+    Quantizing& one = all.emplace_back(request.x, request.spec, request.with_mask);
+    FQ_CHECK(one.x.device() == all.front().x.device(), "quantize",
+             "'{}' is on {}, another on {}: give one device", request.spec.name, to_string(one.x.device()),
+             to_string(all.front().x.device()));
+    if (one.x.device().is_cuda()) calls.push_back(one.call());
+    if (one.x.device().is_cpu()) one.run_on_cpu();
+  }
+  if (!calls.empty()) cuda::quantize(calls);
+  std::vector<QuantizedTensor> out;
+  for (auto& one : all) out.push_back(std::move(one.out));
   return out;
 }
 

@@ -3,7 +3,9 @@
 /// QuantizedTensor: integer or minifloat codes with their scales, the first form in which a value crosses a
 /// layer.
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "fakequant/core/descriptor_fields.h"
 #include "fakequant/core/format.h"
@@ -61,6 +63,16 @@ struct QuantizedTensor {
 /// Codes and mask of a float tensor: q = sat(rne(fl(x / s))). f32; an f64 tensor is rounded to f32 first.
 /// Throws NumericError naming the quantizer when x has a NaN (its code would be 0, its mask 0).
 [[nodiscard]] QuantizedTensor quantize(const Tensor& x, const QuantSpec& spec, bool with_mask = true);
+
+/// One of several tensors to quantize.
+struct QuantizeRequest {
+  Tensor x;
+  QuantSpec spec;
+  bool with_mask = true;
+};
+/// As `quantize` of each, all on one device; on a GPU all of them in one launch.
+[[nodiscard]] std::vector<QuantizedTensor> quantize(std::span<const QuantizeRequest> requests);
+
 /// True when both give the same codes for any value: same format and bitwise equal scales and amax.
 [[nodiscard]] bool same_grid(const QuantSpec& a, const QuantSpec& b);
 

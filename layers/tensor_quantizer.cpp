@@ -154,22 +154,39 @@ bool TensorQuantizer::keeps_weight_codes(const Variable& w) const {
          !w.device().is_meta() && values != nullptr && values->dtype() == DType::f32 && w.numel() > 0;
 }
 
+bool TensorQuantizer::wants_weight_mask(const Variable& w) const {
+  return (grad_enabled() || detail::rerun() != nullptr) && w.requires_grad() && !pass_through_bwd();
+}
+
+std::optional<QuantizedTensor> TensorQuantizer::kept_weight_codes(const Variable& w) const {
+  const bool with_mask = wants_weight_mask(w);
+  const std::scoped_lock lock(mutex_);
+  const auto& [node, version, codes] = weight_codes_;
+  const bool known = node == w.node().get() && version == w.tensor().version() && codes;
+  if (known && (!with_mask || codes->mask.defined())) return codes;
+  return std::nullopt;
+}
+
+std::optional<QuantizeRequest> TensorQuantizer::weight_request(const Variable& w) const {
+  if (!keeps_weight_codes(w) || kept_weight_codes(w)) return std::nullopt;
+  return QuantizeRequest{w.tensor(), spec_for(w), wants_weight_mask(w)};
+}
+
+void TensorQuantizer::keep_weight_codes(const Variable& w, QuantizedTensor codes) {
+  const std::scoped_lock lock(mutex_);
+  weight_codes_ = {w.node().get(), w.tensor().version(), std::move(codes)};
+}
+
 Variable TensorQuantizer::weight(const Variable& w) {
   if (holds_codes(w)) return packed_weight(w);
   if (!keeps_weight_codes(w)) return (*this)(w);
-  const std::uint64_t version = w.tensor().version();
-  const bool recorded = grad_enabled() || detail::rerun() != nullptr;
-  const bool with_mask = recorded && w.requires_grad() && !pass_through_bwd();
+  if (auto kept = kept_weight_codes(w)) return ops::attach_codes(w, std::move(*kept));
   {
     const std::scoped_lock lock(mutex_);
-    const auto& [node, known_version, codes] = weight_codes_;
-    if (node == w.node().get() && known_version == version && codes && (!with_mask || codes->mask.defined()))
-      return ops::attach_codes(w, *codes);
     weight_codes_ = {};  // before others take their place: a step allocates no more than the one before it
   }
-  const QuantizedTensor codes = fq::quantize(w.tensor(), spec_for(w), with_mask);
-  const std::scoped_lock lock(mutex_);
-  weight_codes_ = {w.node().get(), version, codes};
+  const QuantizedTensor codes = fq::quantize(w.tensor(), spec_for(w), wants_weight_mask(w));
+  keep_weight_codes(w, codes);
   return ops::attach_codes(w, codes);
 }
 

@@ -125,6 +125,10 @@ class TensorQuantizer : public Module {
   /// Quantizes a parameter; the codes are kept until the parameter or the grid changes. One that holds codes
   /// (compress.h) gives those, unpacked for this call, or their values while this is off; without a mask.
   virtual Variable weight(const Variable& w);
+  /// What quantizing that parameter now would be; none where its codes are kept already, or never.
+  [[nodiscard]] std::optional<QuantizeRequest> weight_request(const Variable& w) const;
+  /// Keeps the codes that such a request gave, for the calls of `weight` to come.
+  void keep_weight_codes(const Variable& w, QuantizedTensor codes);
   /// The codes of such a parameter. Throws ArgumentError when they are not in `packed_dtype` of the format,
   /// and when there is not a scale for each block.
   [[nodiscard]] QuantizedTensor unpack_weight(const Tensor& packed) const;
@@ -179,6 +183,8 @@ class TensorQuantizer : public Module {
   [[nodiscard]] Variable reference_values(const Variable& x, const Tensor& amax) const;
   [[nodiscard]] Variable reference_dynamic(const Variable& x) const;
   [[nodiscard]] bool keeps_weight_codes(const Variable& w) const;
+  [[nodiscard]] bool wants_weight_mask(const Variable& w) const;
+  [[nodiscard]] std::optional<QuantizedTensor> kept_weight_codes(const Variable& w) const;
   [[nodiscard]] QuantSpec packed_spec(int rank, Device device) const;
   [[nodiscard]] Variable packed_weight(const Variable& w) const;
   void save_weight_scales(StateDict& state, const std::string& prefix) const;

@@ -6,6 +6,7 @@
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
 #include "fakequant/core/transfer.h"
+#include "fakequant/layers/quantize_weights.h"
 #include "fakequant/train/clip.h"
 #include "fakequant/train/trainer_body.h"
 
@@ -24,6 +25,7 @@ double Trainer::Body::forward_backward(const Batch& batch) {
   const BackwardScope numbers(options.backward);
   const RandomScope random(progress.seed, static_cast<std::uint64_t>(progress.batch));
   const Batch own = batch.to(model->device());
+  if (model->device().is_cuda()) quantize_weights(*model);
   const Variable logits = (*model)(Variable(own.x));
   const Variable loss = ops::cross_entropy(logits, own.y, options.label_smoothing);
   detail::Readback read_loss(loss.tensor()), read_logits(logits.tensor());

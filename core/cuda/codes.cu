@@ -2,6 +2,7 @@
 #include "fakequant/core/cuda/block_view.cuh"
 #include "fakequant/core/cuda/codes.cuh"
 #include "fakequant/core/cuda/codes.h"
+#include "fakequant/core/cuda/runtime.h"
 
 namespace fq::cuda {
 namespace {
@@ -42,6 +43,38 @@ struct Quantize {
     store_codes(codes, format, first, count, values);
     if (mask != nullptr) mask[first / 8] = static_cast<std::uint8_t>(bits);
     if (nan) raise(alarm);
+  }
+};
+
+Quantize body_of(const QuantizeCall& call) {
+  auto& out = call.out;
+  auto* mask = static_cast<std::uint8_t*>(out.mask.defined() ? out.mask.mutable_raw() : nullptr);
+  return {floats_of(call.x),
+          floats_of(out.spec.scale),
+          floats_of(out.spec.amax),
+          out.codes.mutable_raw(),
+          mask,
+          CodeFormat::of(out.spec.format),
+          blocks_of(out),
+          alarm(call.x.device(), call.nan_text)};
+}
+
+/// Several tensors, one after another.
+struct QuantizeMany {
+  struct Item {
+    std::int64_t first;  ///< group of all
+    detail::OfGroups<Quantize> groups;
+  };
+  const Item* items;
+  int count;
+
+  FQ_HD void operator()(std::int64_t g) const {
+    int low = 0, high = count;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (items[middle].first <= g ? low : high) = middle;
+    }
+    items[low].groups(g - items[low].first);
   }
 };
 
@@ -102,13 +135,26 @@ void decode(const QuantizedTensor& x, Tensor& out) {
 
 void dequantize(const QuantizedTensor& x, Tensor& out) { decode_as<float>(x, floats_of(x.spec.scale), out); }
 
-void quantize(const Tensor& x, QuantizedTensor& out, const std::string& nan_text) {
-  if (x.numel() == 0) return;
-  auto* mask = static_cast<std::uint8_t*>(out.mask.defined() ? out.mask.mutable_raw() : nullptr);
-  for_groups(
-      x.device(), x.numel(),
-      Quantize{floats_of(x), floats_of(out.spec.scale), floats_of(out.spec.amax), out.codes.mutable_raw(),
-               mask, CodeFormat::of(out.spec.format), blocks_of(out), alarm(x.device(), nan_text)});
+void quantize(const QuantizeCall& call) {
+  if (call.x.numel() > 0) for_groups(call.x.device(), call.x.numel(), body_of(call));
+}
+
+void quantize(const std::vector<QuantizeCall>& calls) {
+  std::vector<QuantizeMany::Item> items;
+  std::int64_t groups = 0;
+  for (const auto& call : calls) {
+    if (call.x.numel() == 0) continue;
+    items.push_back({groups, {body_of(call), call.x.numel()}});
+    groups += (call.x.numel() + group_size - 1) / group_size;
+  }
+  if (items.empty()) return;
+  const Device device = calls.front().x.device();
+  const std::size_t bytes = items.size() * sizeof items[0];
+  Storage table(static_cast<std::int64_t>(bytes), device);
+  copy(table.mutable_data(), device, items.data(), Device::cpu(), bytes);
+  for_items(device, groups,
+            QuantizeMany{reinterpret_cast<const QuantizeMany::Item*>(table.data()),
+                         static_cast<int>(items.size())});
 }
 
 void apply_mask(const Tensor& dy, const Tensor& mask, Tensor& out) {

@@ -5,6 +5,7 @@
 /// are row-major. Scales lie on the device of the codes.
 
 #include <string>
+#include <vector>
 
 #include "fakequant/core/quantized.h"
 
@@ -15,7 +16,14 @@ void decode(const QuantizedTensor& x, Tensor& out);
 /// Times their scales, to f32.
 void dequantize(const QuantizedTensor& x, Tensor& out);
 /// Fills out.codes and, if defined, out.mask from f32; `nan_text` is the message of the alarm for a NaN.
-void quantize(const Tensor& x, QuantizedTensor& out, const std::string& nan_text);
+struct QuantizeCall {
+  const Tensor& x;
+  QuantizedTensor& out;
+  std::string nan_text;
+};
+void quantize(const QuantizeCall& call);
+/// Several, on the device of the first, in one launch.
+void quantize(const std::vector<QuantizeCall>& calls);
 /// Of elements of 2, 4 or 8 bytes; `out` may be `dy`.
 void apply_mask(const Tensor& dy, const Tensor& mask, Tensor& out);
 
