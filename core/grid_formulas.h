@@ -32,6 +32,15 @@ FQ_HD GridRow grid_row(const GridFormat& format, float scale, float amax) {
           format.is_unsigned ? 0.0f : -amax};
 }
 
+/// What an element adds to the gradient of its range, before dy: as clip has it, and as LSQ.
+FQ_HD float clip_share(float x, const GridRow& row) {
+  if (x >= row.amax) return 1.0f;
+  return row.mask_lower < 0 && x <= row.mask_lower ? -1.0f : 0.0f;
+}
+FQ_HD float lsq_share(float x, float code, const GridRow& row) {
+  return scalar::mask_closed(x, row.mask_lower, row.amax) ? code - x / row.scale : code;
+}
+
 /// Finite and not negative.
 FQ_HD bool is_range(float amax) { return amax >= 0 && amax <= std::numeric_limits<float>::max(); }
 
@@ -41,6 +50,9 @@ FQ_HD float power_of_two(float v) {
   if (v <= 0x1p-127f) return 0x1p-127f;
   return std::bit_cast<float>(above < 0x7f000000u ? above : 0x7f000000u);
 }
+
+/// The range whose mask is open, but that of zeros only.
+FQ_HD float open_range(float amax) { return amax <= least_amax ? amax : std::numeric_limits<float>::max(); }
 
 /// The scale that a range gives, and the range that goes with it.
 struct RangeScale {

@@ -4,13 +4,17 @@
 #include "fakequant/core/cuda/activations.h"
 #include "fakequant/core/cuda/bias.h"
 #include "fakequant/core/cuda/broadcast.h"
+#include "fakequant/core/cuda/code_products.h"
 #include "fakequant/core/cuda/codes.h"
 #include "fakequant/core/cuda/conv.h"
 #include "fakequant/core/cuda/dropout.h"
 #include "fakequant/core/cuda/exact.h"
 #include "fakequant/core/cuda/matmul.h"
+#include "fakequant/core/cuda/packed.h"
 #include "fakequant/core/cuda/permute.h"
+#include "fakequant/core/cuda/range_gradients.h"
 #include "fakequant/core/cuda/rows.h"
+#include "fakequant/core/cuda/runs.h"
 #include "fakequant/core/cuda/runtime.h"
 #include "fakequant/core/cuda/scales.h"
 #include "fakequant/core/cuda/tensors.h"
@@ -88,5 +92,18 @@ void bias_codes(const Tensor&, const Tensor&, std::int32_t, Tensor&) { absent();
 
 void make_scales(QuantSpec&, const fq::detail::FromAmax&, const std::string&) { absent(); }
 void make_scales(QuantSpec&, const fq::detail::OfScaleBits&, const std::string&) { absent(); }
+void open_ranges(const Tensor&, Tensor&) { absent(); }
+void amax_gradient(const Tensor&, const QuantizedTensor&, const Tensor&, bool, double, float, Tensor&) {
+  absent();
+}
+
+void copy_runs(const fq::detail::StridedBits&, const void*, void*, Device) { absent(); }
+void pack_codes(const Tensor&, Tensor&) { absent(); }
+void unpack_codes(const Tensor&, bool, Tensor&) { absent(); }
+
+void product_scale(const Tensor&, const Tensor&, Tensor&) { absent(); }
+void scale_products(Tensor&, const Tensor&, const Tensor&) { absent(); }
+void scale_to_bf16(const Tensor&, const Tensor&, Tensor&) { absent(); }
+void scale_weight_gradient(Tensor&, const Tensor&, const Tensor&, int) { absent(); }
 
 }  // namespace fq::cuda

@@ -38,6 +38,11 @@ FQ_HD float pooled_multiplier(float scale, float count, float step) {
   return scalar::div_(scale, scalar::mul_(step, count));
 }
 
+/// y = fl(fl(sum * scale) + bias): a product of factors that are not integers.
+FQ_HD float scaled_product(float sum, float scale, float bias) {
+  return scalar::add_(scalar::mul_(sum, scale), bias);
+}
+
 /// bq = rne(fl(b / sxw)), at most `room` in magnitude.
 FQ_HD std::int32_t bias_code(float bias, float scale, std::int32_t room) {
   const double code = static_cast<double>(scalar::rint_(scalar::div_(bias, scale)));

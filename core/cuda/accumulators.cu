@@ -1,16 +1,13 @@
 #include "fakequant/core/cuda/accumulators.h"
 #include "fakequant/core/cuda/alarm.cuh"
 #include "fakequant/core/cuda/sums.cuh"
+#include "fakequant/core/cuda/tensor_data.h"
 
 namespace fq::cuda {
 namespace {
 
-template <class T>
-const T* data_of(const Tensor& x) {
-  return x.defined() ? static_cast<const T*>(x.raw()) : nullptr;
-}
 std::uint8_t* bits_of(Tensor* mask) {
-  return mask != nullptr && mask->defined() ? static_cast<std::uint8_t*>(mask->mutable_raw()) : nullptr;
+  return mask != nullptr ? mutable_data_of<std::uint8_t>(*mask) : nullptr;
 }
 
 /// The numbers of each channel as arrays of them: scale (of one or all), scale / step, shift / step.
@@ -47,7 +44,7 @@ class ChannelReader {
     const std::int64_t channels = sums.dim(axis), row = (channels + 3) / 4 * 4;
     if (spec == nullptr && scale.numel() == channels) return;
     numbers_ = Tensor::empty({3, row}, DType::f32, sums.device());
-    auto* numbers = static_cast<float*>(numbers_.mutable_raw());
+    auto* numbers = mutable_data_of<float>(numbers_);
     const Alarm nan = spec != nullptr && shift.defined() ? alarm(sums.device(), nan_text) : Alarm{};
     for_items(
         sums.device(), channels,
@@ -158,7 +155,7 @@ struct BiasCodes {
 
 void accumulator_values(const Accumulator& x, Tensor& out, Tensor* mask) {
   if (out.numel() == 0) return;
-  auto* values = static_cast<float*>(out.mutable_raw());
+  auto* values = mutable_data_of<float>(out);
   with_source(x, nullptr, {}, [&]<class Source>(const Source& source) {
     for_groups(out.device(), out.numel(), WriteValues<Source>{source, values, bits_of(mask), x.relu});
   });
@@ -176,7 +173,7 @@ void accumulator_codes(const Accumulator& x, QuantizedTensor& out, const std::st
 }
 
 void relu_values(Tensor& values, Tensor* mask) {
-  auto* v = static_cast<float*>(values.mutable_raw());
+  auto* v = mutable_data_of<float>(values);
   for_groups(values.device(), values.numel(),
              WriteValues<AverageValues>{AverageValues{v, 0}, v, bits_of(mask), true});
 }
@@ -184,7 +181,7 @@ void relu_values(Tensor& values, Tensor* mask) {
 void bias_codes(const Tensor& b, const Tensor& scale, std::int32_t room, Tensor& out) {
   for_items(b.device(), b.numel(),
             BiasCodes{data_of<float>(b), data_of<float>(scale), scale.numel() == 1, room,
-                      static_cast<std::int32_t*>(out.mutable_raw())});
+                      mutable_data_of<std::int32_t>(out)});
 }
 
 }  // namespace fq::cuda

@@ -55,6 +55,28 @@ struct BlockView {
     return block;
   }
 
+  /// Elements of a block that is not cut short by an edge.
+  [[nodiscard]] FQ_HD std::int64_t length() const {
+    std::int64_t out = last.length;
+    for (int a = 0; a < outer_axes; ++a) out *= outer[a].length;
+    return out;
+  }
+  /// The k-th element of a block, -1 where it lies beyond the edge.
+  [[nodiscard]] FQ_HD std::int64_t element(std::int64_t block, std::int64_t k) const {
+    std::int64_t i = 0, step = 1;
+    for (int a = outer_axes; a >= 0; --a) {
+      const fq::detail::BlockAxis& axis = a == outer_axes ? last : outer[a];
+      const std::int64_t blocks_above = quotient(block, axis.blocks), lengths = quotient(k, axis.length);
+      const std::int64_t at = (block - blocks_above * axis.blocks) * axis.length + k - lengths * axis.length;
+      if (at >= axis.size) return -1;
+      i += at * step;
+      step *= axis.size;
+      block = blocks_above;
+      k = lengths;
+    }
+    return i;
+  }
+
   /// out[j] = values[block of element j from there on], j < count <= 8; the others are unspecified numbers.
   template <class T>
   FQ_HD void load(Place from, const T* values, int count, T (&out)[group_size]) const {

@@ -3,6 +3,7 @@
 #include "fakequant/core/cuda/codes.cuh"
 #include "fakequant/core/cuda/codes.h"
 #include "fakequant/core/cuda/runtime.h"
+#include "fakequant/core/cuda/tensor_data.h"
 
 namespace fq::cuda {
 namespace {
@@ -13,8 +14,6 @@ BlockView blocks_of(const QuantizedTensor& x) {
   if (by.is_per_tensor() || axis >= 0) return BlockView::of_axis(x.shape(), x.layout(), axis);
   return BlockView::of(x.shape(), by.block_shape(x.shape()));
 }
-
-const float* floats_of(const Tensor& x) { return static_cast<const float*>(x.raw()); }
 
 struct Quantize {
   const float *x, *scale, *amax;
@@ -48,15 +47,9 @@ struct Quantize {
 
 Quantize body_of(const QuantizeCall& call) {
   auto& out = call.out;
-  auto* mask = static_cast<std::uint8_t*>(out.mask.defined() ? out.mask.mutable_raw() : nullptr);
-  return {floats_of(call.x),
-          floats_of(out.spec.scale),
-          floats_of(out.spec.amax),
-          out.codes.mutable_raw(),
-          mask,
-          CodeFormat::of(out.spec.format),
-          blocks_of(out),
-          alarm(call.x.device(), call.nan_text)};
+  return {data_of<float>(call.x),  data_of<float>(out.spec.scale),          data_of<float>(out.spec.amax),
+          out.codes.mutable_raw(), mutable_data_of<std::uint8_t>(out.mask), CodeFormat::of(out.spec.format),
+          blocks_of(out),          alarm(call.x.device(), call.nan_text)};
 }
 
 /// Several tensors, one after another.
@@ -115,15 +108,14 @@ template <class Out>
 void decode_as(const QuantizedTensor& x, const float* scale, Tensor& out) {
   if (x.codes.numel() == 0) return;
   for_groups(out.device(), out.numel(),
-             Decode<Out>{x.codes.raw(), scale, static_cast<Out*>(out.mutable_raw()),
-                         CodeFormat::of(x.spec.format), blocks_of(x)});
+             Decode<Out>{x.codes.raw(), scale, mutable_data_of<Out>(out), CodeFormat::of(x.spec.format),
+                         blocks_of(x)});
 }
 
 template <class Word>
 void mask_words(const Tensor& dy, const Tensor& mask, Tensor& out) {
   for_groups(out.device(), out.numel(),
-             ApplyMask<Word>{static_cast<const Word*>(dy.raw()), static_cast<const std::uint8_t*>(mask.raw()),
-                             static_cast<Word*>(out.mutable_raw())});
+             ApplyMask<Word>{data_of<Word>(dy), data_of<std::uint8_t>(mask), mutable_data_of<Word>(out)});
 }
 
 }  // namespace
@@ -133,7 +125,9 @@ void decode(const QuantizedTensor& x, Tensor& out) {
   decode_as<float>(x, nullptr, out);
 }
 
-void dequantize(const QuantizedTensor& x, Tensor& out) { decode_as<float>(x, floats_of(x.spec.scale), out); }
+void dequantize(const QuantizedTensor& x, Tensor& out) {
+  decode_as<float>(x, data_of<float>(x.spec.scale), out);
+}
 
 void quantize(const QuantizeCall& call) {
   if (call.x.numel() > 0) for_groups(call.x.device(), call.x.numel(), body_of(call));

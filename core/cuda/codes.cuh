@@ -52,6 +52,26 @@ FQ_HD void store_integers(void* p, std::int64_t first, int count, const float (&
 
 }  // namespace detail
 
+/// The value of one code.
+FQ_HD float load_code(const void* codes, const CodeFormat& format, std::int64_t i) {
+  const auto* bytes = static_cast<const std::uint8_t*>(codes);
+  if (!format.grid.integer) {
+    const bool packed = format.dtype == DType::f4_e2m1;
+    return format.floating.decode(packed ? static_cast<std::uint8_t>(bytes[i >> 1] >> (4 * (i & 1)) & 15)
+                                         : bytes[i]);
+  }
+  switch (format.dtype) {
+    case DType::i8:
+      return static_cast<float>(static_cast<const std::int8_t*>(codes)[i]);
+    case DType::u8:
+      return static_cast<float>(bytes[i]);
+    case DType::i16:
+      return static_cast<float>(static_cast<const std::int16_t*>(codes)[i]);
+    default:
+      return static_cast<float>(static_cast<const std::int32_t*>(codes)[i]);
+  }
+}
+
 /// v[j] = value of the code of element first + j, j < count <= 8; `first` is a multiple of 8. The others are
 /// those of code 0.
 FQ_HD void load_codes(const void* codes, const CodeFormat& format, std::int64_t first, int count,

@@ -13,5 +13,7 @@ namespace fq::cuda {
 /// a range that is negative, infinite or NaN.
 void make_scales(QuantSpec& spec, const fq::detail::FromAmax& rule, const std::string& text);
 void make_scales(QuantSpec& spec, const fq::detail::OfScaleBits& rule, const std::string& text);
+/// out = open_range(amax)
+void open_ranges(const Tensor& amax, Tensor& out);
 
 }  // namespace fq::cuda

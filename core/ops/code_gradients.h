@@ -9,8 +9,8 @@ namespace fq::detail {
 
 /// The factors (code_products.h) of the codes as bf16 numbers of that type, bf16 or f32; layout of the codes.
 [[nodiscard]] Tensor code_factor(const QuantizedTensor& x, int axis, DType dtype);
-/// What floats of codes are multiplied as: bf16 where the processor has it, else f32.
-[[nodiscard]] DType code_factor_dtype();
+/// What floats of codes are multiplied as: bf16 where the device has it, else f32.
+[[nodiscard]] DType code_factor_dtype(Device device);
 
 /// What backward keeps of y[.., c] = s_x * s_w[c] * sum f_x*f_w: the codes, not their masks.
 class CodeGradients {

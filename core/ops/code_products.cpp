@@ -3,8 +3,9 @@
 #include <limits>
 
 #include "fakequant/core/check.h"
-#include "fakequant/core/formulas.h"
+#include "fakequant/core/cuda/code_products.h"
 #include "fakequant/core/profile.h"
+#include "fakequant/core/sum_formulas.h"
 
 namespace fq::detail {
 namespace {
@@ -31,7 +32,9 @@ bool codes_are_factors(const QuantizedTensor& x, int axis) {
 }
 
 Tensor factor_scale(const QuantizedTensor& x, int axis) {
-  return codes_are_factors(x, axis) ? x.spec.scale : Tensor::scalar(static_cast<double>(x.spec.unit));
+  return codes_are_factors(x, axis)
+             ? x.spec.scale
+             : Tensor::full({}, static_cast<double>(x.spec.unit), DType::f32, x.codes.device());
 }
 
 CodeKind code_kind(const Variable& x, const Variable& w, int w_axis) {
@@ -47,7 +50,8 @@ CodeKind code_kind(const Variable& x, const Variable& w, int w_axis) {
 Tensor product_scale(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis, std::int64_t channels) {
   const Tensor s_x = factor_scale(x, -1), s_w = factor_scale(w, w_axis);
   Tensor out = Tensor::empty(s_w.numel() == 1 ? Shape{} : Shape{channels}, DType::f32, x.codes.device());
-  if (out.device().is_meta()) return out;
+  if (out.device().is_cuda()) cuda::product_scale(s_x, s_w, out);
+  if (!out.device().is_cpu()) return out;
   auto* scale = out.mutable_data<float>();
   for (std::int64_t c = 0; c < out.numel(); ++c)
     scale[c] = scalar::mul_(s_x.data<float>()[0], s_w.data<float>()[c % s_w.numel()]);
@@ -82,6 +86,7 @@ Accumulator product_sums(Tensor sums, const QuantizedTensor& x, const QuantizedT
 void scale_products(Tensor& y, const Tensor& scale, const Variable& bias) {
   const ProfileScope profile("epilogue");
   if (y.device().is_meta() || y.numel() == 0) return;
+  if (y.device().is_cuda()) return cuda::scale_products(y, scale, bias.defined() ? bias.tensor() : Tensor());
   const std::int64_t channels = y.layout() == Layout::channels_last ? y.dim(1) : y.dim(-1);
   const std::int64_t rows = y.numel() / channels;
   const Tensor b = bias.defined() ? bias.tensor() : Tensor::zeros({channels});
@@ -92,7 +97,7 @@ void scale_products(Tensor& y, const Tensor& scale, const Variable& bias) {
 #pragma omp parallel for schedule(static) if (rows * channels > 32768)
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < channels; ++c)
-      values[r * channels + c] = values[r * channels + c] * multiply[c * step] + add[c];
+      values[r * channels + c] = scaled_product(values[r * channels + c], multiply[c * step], add[c]);
 }
 
 }  // namespace fq::detail

@@ -60,7 +60,7 @@ Value integer_value(const Convolution& c, const QuantizedTensor& x, const Quanti
 
 Value factor_value(const Convolution& c, const QuantizedTensor& x, const QuantizedTensor& w,
                    const Variable& bias) {
-  const DType type = code_factor_dtype();
+  const DType type = code_factor_dtype(x.codes.device());
   Tensor y = forward(c, lift(code_factor(x, -1, type)), lift_weights(code_factor(w, c.weight_axis(), type)));
   scale_products(y, product_scale(x, w, c.weight_axis(), c.channels()), bias);
   return lower(y, c.rank);

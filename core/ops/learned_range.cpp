@@ -5,6 +5,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/cpu/grid.h"
+#include "fakequant/core/cuda/range_gradients.h"
 #include "fakequant/core/reference/blocks.h"
 #include "fakequant/core/tape.h"
 
@@ -12,17 +13,6 @@ namespace fq::detail {
 namespace {
 
 using cpu::GridRow;
-
-/// What each element adds to the gradient of its range, before dy.
-float clip_share(float x, float, const GridRow& row) {
-  if (x >= row.amax) return 1.0f;
-  return row.mask_lower < 0 && x <= row.mask_lower ? -1.0f : 0.0f;
-}
-
-float lsq_share(float x, float code, const GridRow& row) {
-  const bool inside = scalar::mask_closed(x, row.mask_lower, row.amax);
-  return inside ? code - x / row.scale : code;
-}
 
 template <class Share>
 std::vector<double> sums(const Tensor& x, const QuantizedTensor& codes, const Tensor& dy, Share share) {
@@ -54,17 +44,22 @@ Tensor in_layout(const Tensor& t, bool per_tensor, Layout layout) {
 
 }  // namespace
 
-Tensor amax_gradient(const Tensor& x, const QuantizedTensor& codes, const Tensor& dy, AmaxGradient gradient) {
-  if (!x.device().is_cpu()) return Tensor::empty(codes.spec.amax.shape(), DType::f32, x.device());
-  const auto total =
-      gradient == AmaxGradient::clip ? sums(x, codes, dy, clip_share) : sums(x, codes, dy, lsq_share);
-  Tensor out = Tensor::empty(codes.spec.amax.shape());
+Tensor amax_gradient(const Tensor& x, const QuantizedTensor& codes, const Tensor& dy, AmaxGradient gradient,
+                     double factor) {
+  Tensor out = Tensor::empty(codes.spec.amax.shape(), DType::f32, x.device());
+  const bool lsq = gradient == AmaxGradient::lsq;
   const double bound = static_cast<double>(codes.spec.format.bound());
   const double count = static_cast<double>(x.numel()) / static_cast<double>(out.numel());
-  const double divisor = gradient == AmaxGradient::clip ? 1 : bound * std::sqrt(count * bound);
+  const double divisor = lsq ? bound * std::sqrt(count * bound) : 1;
+  const auto by = static_cast<float>(factor);
+  if (x.device().is_cuda()) cuda::amax_gradient(x, codes, dy, lsq, divisor, by, out);
+  if (!x.device().is_cpu()) return out;
+  const auto total =
+      lsq ? sums(x, codes, dy, lsq_share)
+          : sums(x, codes, dy, [](float v, float, const GridRow& row) { return clip_share(v, row); });
   auto* values = out.mutable_data<float>();
   for (std::int64_t i = 0; i < out.numel(); ++i)
-    values[i] = static_cast<float>(total[static_cast<std::size_t>(i)] / divisor);
+    values[i] = static_cast<float>(total[static_cast<std::size_t>(i)] / divisor) * by;
   return out;
 }
 
@@ -79,10 +74,8 @@ Variable attach_learned(const Variable& x, QuantizedTensor codes, const ops::Lea
     const Layout layout = codes.layout();
     QuantizedTensor same{in_layout(codes.codes, per_tensor, layout), codes.spec, {}};
     const Tensor values = in_layout(values_of(x, kept), per_tensor, layout);
-    Tensor range = amax_gradient(values, same, in_layout(dy, per_tensor, layout), learned.gradient);
-    auto* g = static_cast<float*>(range.mutable_raw());
-    for (std::int64_t i = 0; g != nullptr && i < range.numel(); ++i)
-      g[i] *= static_cast<float>(learned.factor);
+    const Tensor range =
+        amax_gradient(values, same, in_layout(dy, per_tensor, layout), learned.gradient, learned.factor);
     return std::vector<Tensor>{x.requires_grad() ? apply_mask(dy, codes.mask) : Tensor{},
                                range.reshape(learned.amax.shape())};
   };

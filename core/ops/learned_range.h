@@ -11,9 +11,9 @@ namespace fq::detail {
 [[nodiscard]] Variable attach_learned(const Variable& x, QuantizedTensor codes,
                                       const ops::LearnedRange& learned, Attributes attributes);
 
-/// d loss / d amax from dy = d loss / d output: f32, the shape of codes.spec.amax. `x` f32 are the values
-/// that were quantized, all tensors of one layout.
+/// `factor` times d loss / d amax from dy = d loss / d output: f32, the shape of codes.spec.amax. `x` f32 are
+/// the values that were quantized, all tensors of one layout.
 [[nodiscard]] Tensor amax_gradient(const Tensor& x, const QuantizedTensor& codes, const Tensor& dy,
-                                   AmaxGradient gradient);
+                                   AmaxGradient gradient, double factor = 1);
 
 }  // namespace fq::detail

@@ -79,7 +79,7 @@ Value integer_value(const LinearShape& s, const QuantizedTensor& x, const Quanti
 
 Value factor_value(const LinearShape& s, const QuantizedTensor& x, const QuantizedTensor& w,
                    const Variable& bias) {
-  const DType type = detail::code_factor_dtype();
+  const DType type = detail::code_factor_dtype(x.codes.device());
   const Tensor a = detail::code_factor(x, -1, type).to(Layout::row_major),
                b = detail::code_factor(w, 0, type);
   Tensor y = Tensor::empty(s.y, DType::f32, a.device());

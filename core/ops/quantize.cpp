@@ -1,9 +1,10 @@
 #include "fakequant/core/ops/quantize.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/cuda/scales.h"
+#include "fakequant/core/grid_formulas.h"
 #include "fakequant/core/ops/learned_range.h"
 #include "fakequant/core/tape.h"
 
@@ -21,15 +22,23 @@ bool rounds_sums(const Variable& x, const QuantSpec& spec) {
   return x.accumulator() != nullptr && spec.format.is_integer() && spec.granularity.is_per_tensor();
 }
 
+Tensor open_range(const Tensor& amax) {
+  Tensor out = Tensor::empty(amax.shape(), DType::f32, amax.device());
+  if (amax.device().is_cpu()) *out.mutable_data<float>() = detail::open_range(*amax.data<float>());
+  if (amax.device().is_cuda()) cuda::open_ranges(amax, out);
+  return out;
+}
+
 /// Where the gradient passes everywhere, only a pending ReLU asks for a mask: that of an open range.
 QuantizedTensor codes_of(const Variable& input, const QuantSpec& spec, bool sums) {
   const bool wanted = detail::needs_grad({input});
   if (!sums) return fq::quantize(input.tensor(), spec, wanted && !spec.pass_through_bwd);
   const Accumulator& accumulator = *input.accumulator();
   if (!spec.pass_through_bwd) return fq::requantize(accumulator, spec, wanted);
+  if (!wanted || !accumulator.relu) return fq::requantize(accumulator, spec, false);
   QuantSpec open = spec;
-  if (spec.amax.item() > 0x1p-24) open.amax = Tensor::scalar(std::numeric_limits<float>::max());
-  QuantizedTensor out = fq::requantize(accumulator, open, wanted && accumulator.relu);
+  open.amax = open_range(spec.amax);
+  QuantizedTensor out = fq::requantize(accumulator, open, true);
   out.spec = spec;
   return out;
 }

@@ -16,11 +16,7 @@ class CudaAccumulators : public testing::Test {
 };
 
 Tensor there(const Tensor& x) { return x.to(Device::cuda()); }
-QuantSpec there(QuantSpec spec) {
-  spec.amax = there(spec.amax);
-  spec.scale = there(spec.scale);
-  return spec;
-}
+QuantSpec there(const QuantSpec& spec) { return spec.to(Device::cuda()); }
 QuantizedTensor there(const QuantizedTensor& x) { return {there(x.codes), there(x.spec), {}}; }
 
 Accumulator there(const Accumulator& x);

@@ -1,0 +1,180 @@
+#include "fakequant/core/ops/code_products.h"
+
+#include <gtest/gtest.h>
+
+#include "cuda_device.h"
+#include "fakequant/core/ops/code_gradients.h"
+#include "fakequant/core/ops/learned_range.h"
+#include "fakequant/core/tape.h"
+
+namespace fq::cuda_code_products_test {
+namespace {
+
+class CudaCodeProducts : public testing::Test {
+ protected:
+  void SetUp() override { FQ_NEEDS_CUDA(); }
+};
+
+Tensor numbers(const Shape& shape, int seed = 0) {
+  Tensor out = Tensor::empty(shape);
+  auto* v = out.mutable_data<float>();
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    v[i] = static_cast<float>((i + seed) * 7919 % 4001 - 2000) / 1600.0f;
+  return out;
+}
+
+Tensor there(const Tensor& x) { return x.to(Device::cuda()); }
+QuantizedTensor there(const QuantizedTensor& x) {
+  return {there(x.codes), x.spec.to(Device::cuda()), x.mask.defined() ? there(x.mask) : Tensor()};
+}
+
+Tensor ranges(const Granularity& by, const Shape& shape) {
+  const std::int64_t count = by.is_per_tensor() ? 1 : numel(by.scale_shape(shape));
+  Tensor out = Tensor::empty(by.is_per_tensor() ? Shape{} : Shape{count});
+  auto* v = out.mutable_data<float>();
+  for (std::int64_t i = 0; i < count; ++i) v[i] = 0.4f + 0.6f * static_cast<float>(i * 5 % 11) / 11.0f;
+  return out;
+}
+
+QuantizedTensor codes(const Shape& shape, const Format& format, const Granularity& by = {},
+                      Layout layout = Layout::row_major) {
+  return quantize(numbers(shape).to(layout), QuantSpec::from_amax(format, by, ranges(by, shape), "q"));
+}
+
+/// Of NVFP4: blocks whose scales are E4M3 numbers.
+QuantizedTensor nvfp4(const Shape& shape) {
+  const auto by = Granularity::per_group(16);
+  return quantize(numbers(shape), QuantSpec::with_scale_bits(FloatFormat{2, 1}, by, ranges(by, shape),
+                                                             NumBits(4, 3), 1.3f, "q"));
+}
+
+TEST_F(CudaCodeProducts, ScalesOfProducts) {
+  const auto x = codes({2, 6}, IntFormat{});
+  for (const Granularity& by : {Granularity::per_tensor(), Granularity::per_axis(0)})
+    for (const std::int64_t channels : {6, 12}) {
+      const auto w = codes({6, 5}, FloatFormat{4, 3}, by);
+      EXPECT_TRUE(bitwise_equal(detail::product_scale(there(x), there(w), 0, channels),
+                                detail::product_scale(x, w, 0, channels)));
+    }
+  const auto w = nvfp4({6, 32});
+  EXPECT_TRUE(
+      bitwise_equal(detail::product_scale(there(x), there(w), 0, 6), detail::product_scale(x, w, 0, 6)));
+}
+
+TEST_F(CudaCodeProducts, ProductsAreScaledAndBiased) {
+  for (const Shape& shape : {Shape{3, 5, 7, 2}, Shape{20, 24, 9, 9}, Shape{0, 5, 2, 2}})
+    for (const bool one_scale : {false, true})
+      for (const bool biased : {false, true}) {
+        const Tensor scale = one_scale ? Tensor::scalar(0.0371) : numbers({shape[1]}, 3);
+        const Variable bias = biased ? Variable(numbers({shape[1]}, 11)) : Variable();
+        Tensor y = numbers(shape).to(Layout::channels_last), moved = there(y).clone();
+        detail::scale_products(moved, there(scale), biased ? Variable(there(bias.tensor())) : Variable());
+        detail::scale_products(y, scale, bias);
+        EXPECT_TRUE(bitwise_equal(moved, y)) << to_string(shape);
+      }
+}
+
+void expect_same_gradients(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis, const Tensor& dy) {
+  for (const BackwardType type : {BackwardType::bf16, BackwardType::fp32}) {
+    const BackwardScope scope(type);
+    const detail::CodeGradients here(x, w, w_axis), moved(there(x), there(w), w_axis);
+    // The host may keep bf16 numbers as floats.
+    EXPECT_TRUE(bitwise_equal(moved.dy(there(dy)).to(DType::f32), here.dy(dy).to(DType::f32)));
+    EXPECT_TRUE(bitwise_equal(moved.x().to(DType::f32), here.x().to(DType::f32)));
+    EXPECT_TRUE(bitwise_equal(moved.w().to(DType::f32), here.w().to(DType::f32)));
+    Tensor dw = numbers(w.shape(), 5), moved_dw = there(dw).clone();
+    here.finish_dw(dw);
+    moved.finish_dw(moved_dw);
+    EXPECT_TRUE(bitwise_equal(moved_dw, dw));
+  }
+}
+
+TEST_F(CudaCodeProducts, WhatBackwardMultiplies) {
+  const Tensor rows = numbers({9, 6}, 3), image = numbers({3, 12, 5, 7}, 3).to(Layout::channels_last);
+  for (const Format& format :
+       {Format(IntFormat{}), Format(IntFormat{4, false, true}), Format(FloatFormat{4, 3})}) {
+    for (const Granularity& by : {Granularity::per_tensor(), Granularity::per_axis(0)})
+      expect_same_gradients(codes({9, 32}, format), codes({6, 32}, format, by), 0, rows);
+    const auto x = codes({3, 8, 5, 7}, format, {}, Layout::channels_last);
+    expect_same_gradients(x, codes({12, 8, 3, 3}, format, Granularity::per_axis(0)), 0, image);
+    // The weights of a transposed convolution in two groups.
+    expect_same_gradients(x, codes({8, 6, 3, 3}, format, Granularity::per_axis(1)), 1, image);
+  }
+  expect_same_gradients(codes({9, 32}, FloatFormat{4, 3}), nvfp4({6, 32}), 0, rows);
+}
+
+TEST_F(CudaCodeProducts, GradientsOfRanges) {
+  for (const Shape& shape : {Shape{3, 5, 7, 2}, Shape{64, 24, 9, 9}})
+    for (const Format& format :
+         {Format(IntFormat{}), Format(IntFormat{4, true, false}), Format(FloatFormat{2, 1})})
+      for (const Layout layout : {Layout::row_major, Layout::channels_last})
+        for (const AmaxGradient kind : {AmaxGradient::clip, AmaxGradient::lsq}) {
+          const bool blocks = layout == Layout::row_major;
+          std::vector<Granularity> granularities{Granularity::per_tensor()};
+          if (blocks)
+            granularities = {Granularity::per_tensor(), Granularity::per_axis(0), Granularity::per_axis(1),
+                             Granularity::per_axis({0, 3}), Granularity::per_group(4, 1)};
+          for (const auto& by : granularities) {
+            if (bit_width(format.code_dtype()) < 8 && layout == Layout::channels_last) continue;
+            const auto q = codes(shape, format, by, layout);
+            const Tensor x = numbers(shape).to(layout), dy = numbers(shape, 17).to(layout);
+            const auto found =
+                detail::amax_gradient(there(x), there(q), there(dy), kind, 0.7).to_vector<float>();
+            const auto expected = detail::amax_gradient(x, q, dy, kind, 0.7).to_vector<float>();
+            ASSERT_EQ(found.size(), expected.size());
+            // Sums of doubles in another order, then one rounding.
+            for (std::size_t i = 0; i < found.size(); ++i)
+              EXPECT_NEAR(found[i], expected[i], 1e-6 * (1 + std::abs(expected[i])))
+                  << to_string(shape) << to_string(format) << to_string(by);
+          }
+        }
+}
+
+TEST_F(CudaCodeProducts, OpenRangesKeepTheReluAlone) {
+  Tensor sums = Tensor::empty({5, 7}, DType::i32);
+  for (std::int64_t i = 0; i < 35; ++i)
+    sums.mutable_data<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7919 % 20011) - 10005;
+  for (const float amax : {0.0f, 0.6f}) {
+    auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(static_cast<double>(amax)), "q");
+    spec.pass_through_bwd = true;
+    const auto run = [&](Device device) {
+      const Accumulator value{
+          ProductSums{sums.to(device), {}, Tensor::full({}, 1.3e-4, DType::f32, device), 1}, true};
+      const Variable leaf(Tensor::zeros({5, 7}, DType::f32, device), true);
+      const Variable x =
+          detail::record("test", value, {leaf}, [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
+      return *ops::quantize(x, spec.to(device)).quantized();
+    };
+    const auto found = run(Device::cuda()), expected = run(Device::cpu());
+    EXPECT_TRUE(bitwise_equal(found.codes, expected.codes));
+    EXPECT_TRUE(bitwise_equal(found.mask, expected.mask));
+    EXPECT_TRUE(bitwise_equal(found.spec.amax, expected.spec.amax));
+  }
+}
+
+TEST_F(CudaCodeProducts, AStepOfCodesWaitsForNothing) {
+  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, there(Tensor::scalar(0.7)), "q");
+  const auto learned = QuantSpec::from_amax(IntFormat{}, {}, there(Tensor::scalar(0.9)), "r");
+  const Variable x(there(numbers({9, 32})), true), range(there(Tensor::scalar(0.9)), true);
+  const auto before = test::waits_so_far();
+  const Variable q = ops::quantize(x, spec);
+  EXPECT_EQ(ops::quantize(q, spec).node(), q.node());
+  const auto w = quantize(there(numbers({6, 32})),
+                          QuantSpec::from_amax(IntFormat{}, Granularity::per_axis(0),
+                                               there(ranges(Granularity::per_axis(0), {6, 32})), "w"));
+  const Accumulator sums{ProductSums{Tensor::zeros({9, 6}, DType::i32, Device::cuda()),
+                                     {},
+                                     detail::product_scale(*q.quantized(), w, 0, 6),
+                                     1},
+                         true};
+  const auto codes = requantize(sums, spec);
+  const ops::LearnedRange trained{range, AmaxGradient::lsq, 1};
+  const Variable y = ops::quantize(q.as_float(), learned, &trained).as_float();
+  y.backward(Tensor::full(y.shape(), 1.0, DType::f32, Device::cuda()));
+  EXPECT_EQ(test::waits_so_far(), before);
+  EXPECT_TRUE(codes.mask.defined());
+  EXPECT_EQ(range.grad().numel(), 1);
+}
+
+}  // namespace
+}  // namespace fq::cuda_code_products_test
