@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/cuda/runs.h"
+#include "fakequant/core/cuda/runtime.h"
 #include "fakequant/core/memory_view.h"
 
 namespace fq::detail {
@@ -25,24 +27,40 @@ void copy_bits(const std::byte* in, std::int64_t from, std::byte* out, std::int6
   one_by_one(count);
 }
 
+void copy_runs(const StridedBits& c, const std::byte* in, std::byte* out) {
+  if (!c.whole_bytes()) {
+    for (std::int64_t r = 0; r < c.runs; ++r)
+      copy_bits(in, r * c.step_x + c.source, out, r * c.step_y + c.target, c.count);
+    return;
+  }
+#pragma omp parallel for schedule(static) if (c.runs * c.count > 8 << 18)
+  for (std::int64_t r = 0; r < c.runs; ++r)
+    std::memcpy(out + (r * c.step_y + c.target) / 8, in + (r * c.step_x + c.source) / 8,
+                static_cast<std::size_t>(c.count / 8));
+}
+
+/// The bits after the last element.
+void clear_last_byte(Tensor& out) {
+  auto* last = static_cast<std::byte*>(out.mutable_raw()) + out.nbytes() - 1;
+  if (out.device().is_cuda()) return cuda::fill_bytes(last, 0, 1, out.device());
+  *last = std::byte{0};
+}
+
 /// Copies `length` indices of the axis from index `from` of x to index `to` of y.
 void copy_range(const Tensor& x, std::int64_t from, Tensor& y, std::int64_t to, std::int64_t length,
                 int axis) {
   const auto a = memory_view(x.shape(), x.layout(), axis), b = memory_view(y.shape(), y.layout(), axis);
-  const std::int64_t bits = bit_width(x.dtype()), count = length * a.inner * bits;
-  const std::int64_t source = from * a.inner * bits, step_x = a.size * a.inner * bits;
-  const std::int64_t target = to * b.inner * bits, step_y = b.size * b.inner * bits;
+  const std::int64_t bits = bit_width(x.dtype());
+  const StridedBits copy{a.outer,
+                         length * a.inner * bits,
+                         from * a.inner * bits,
+                         a.size * a.inner * bits,
+                         to * b.inner * bits,
+                         b.size * b.inner * bits};
+  if (copy.runs * copy.count == 0) return;
   const auto* in = static_cast<const std::byte*>(x.raw());
   auto* out = static_cast<std::byte*>(y.mutable_raw());
-  if ((source | target | step_x | step_y | count) % 8 != 0) {
-    for (std::int64_t o = 0; o < a.outer; ++o)
-      copy_bits(in, o * step_x + source, out, o * step_y + target, count);
-    return;
-  }
-#pragma omp parallel for schedule(static) if (a.outer * count > 8 << 18)
-  for (std::int64_t o = 0; o < a.outer; ++o)
-    std::memcpy(out + (o * step_y + target) / 8, in + (o * step_x + source) / 8,
-                static_cast<std::size_t>(count / 8));
+  y.device().is_cuda() ? cuda::copy_runs(copy, in, out, y.device()) : copy_runs(copy, in, out);
 }
 
 }  // namespace
@@ -54,16 +72,17 @@ Tensor join(const std::vector<Tensor>& parts, int axis) {
   shape[at] = 0;
   for (const auto& part : parts) {
     Shape other = part.shape();
-    FQ_CHECK(other.size() == shape.size() && part.dtype() == parts[0].dtype(), "concat",
-             "{} does not join with {}", part.describe(), parts[0].describe());
+    FQ_CHECK(other.size() == shape.size() && part.dtype() == parts[0].dtype() &&
+                 part.device() == parts[0].device(),
+             "concat", "{} does not join with {}", part.describe(), parts[0].describe());
     shape[at] += other[at];
     other[at] = shape[at];
     FQ_CHECK(other == shape, "concat", "{} and {} differ on an axis other than {}", to_string(part.shape()),
              to_string(parts[0].shape()), axis);
   }
   Tensor out = Tensor::empty(shape, parts[0].dtype(), parts[0].device(), parts[0].layout());
-  if (!out.device().is_cpu() || out.numel() == 0) return out;
-  static_cast<std::byte*>(out.mutable_raw())[out.nbytes() - 1] = std::byte{0};  // the bits after the last
+  if (out.device().is_meta() || out.numel() == 0) return out;
+  clear_last_byte(out);
   std::int64_t to = 0;
   for (const auto& part : parts) {
     const Tensor same = part.to(out.layout());
@@ -80,7 +99,7 @@ Tensor cut(const Tensor& x, int axis, std::int64_t begin, std::int64_t end) {
   Shape shape = x.shape();
   shape[static_cast<std::size_t>(at)] = end - begin;
   Tensor out = Tensor::empty(shape, x.dtype(), x.device(), x.layout());
-  if (out.device().is_cpu() && out.numel() > 0) copy_range(x, begin, out, 0, end - begin, at);
+  if (!out.device().is_meta() && out.numel() > 0) copy_range(x, begin, out, 0, end - begin, at);
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "fakequant/core/packed.h"
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/cuda/packed.h"
 
 namespace fq {
 namespace {
@@ -56,6 +57,7 @@ Tensor pack_codes(const Tensor& codes, DType dtype) {
   visit_bits(dtype, where, [&](auto bits) {
     if (codes.device().is_meta()) return;
     const Tensor rows = codes.to(Layout::row_major);
+    if (codes.device().is_cuda()) return cuda::pack_codes(rows, out);
     pack<decltype(bits)::value>(static_cast<const std::uint8_t*>(rows.raw()), rows.numel(),
                                 static_cast<std::uint8_t*>(out.mutable_raw()));
   });
@@ -67,6 +69,7 @@ Tensor unpack_codes(const Tensor& packed) {
   Tensor out = Tensor::empty(packed.shape(), is_signed ? DType::i8 : DType::u8, packed.device());
   visit_bits(packed.dtype(), "unpack_codes", [&](auto bits) {
     if (packed.device().is_meta()) return;
+    if (packed.device().is_cuda()) return cuda::unpack_codes(packed, is_signed, out);
     unpack<decltype(bits)::value>(static_cast<const std::uint8_t*>(packed.raw()), packed.numel(), is_signed,
                                   static_cast<std::uint8_t*>(out.mutable_raw()));
   });
