@@ -2,6 +2,7 @@
 
 #include "fakequant/core/cuda/accumulators.h"
 #include "fakequant/core/cuda/activations.h"
+#include "fakequant/core/cuda/batch_norm.h"
 #include "fakequant/core/cuda/bias.h"
 #include "fakequant/core/cuda/broadcast.h"
 #include "fakequant/core/cuda/code_products.h"
@@ -9,6 +10,7 @@
 #include "fakequant/core/cuda/conv.h"
 #include "fakequant/core/cuda/dropout.h"
 #include "fakequant/core/cuda/exact.h"
+#include "fakequant/core/cuda/layer_norm.h"
 #include "fakequant/core/cuda/matmul.h"
 #include "fakequant/core/cuda/packed.h"
 #include "fakequant/core/cuda/permute.h"
@@ -17,6 +19,7 @@
 #include "fakequant/core/cuda/runs.h"
 #include "fakequant/core/cuda/runtime.h"
 #include "fakequant/core/cuda/scales.h"
+#include "fakequant/core/cuda/softmax.h"
 #include "fakequant/core/cuda/tensors.h"
 #include "fakequant/core/cuda/transfer.h"
 #include "fakequant/core/error.h"
@@ -76,6 +79,27 @@ void keep_mask(const fq::detail::DropoutBlocks&, Tensor&) { absent(); }
 void keep(const Tensor&, const Tensor&, double, Tensor&) { absent(); }
 void check_whole(const Tensor&, std::string_view, std::string_view) { absent(); }
 void check_indices(const Tensor&, std::int64_t, std::string_view, std::string_view) { absent(); }
+void moments(const Tensor&, Tensor&) { absent(); }
+void normalize(const Tensor&, const Tensor&, Tensor&) { absent(); }
+void gradient_sums(const Tensor&, const Tensor&, const Tensor&, Tensor&) { absent(); }
+void normalize_backward(const Tensor&, const Tensor&, const Tensor&, const Tensor&, Tensor&) { absent(); }
+void forward_numbers(const fq::detail::BatchNormForward&, std::int64_t, Device) { absent(); }
+void backward_numbers(const fq::detail::BatchNormBackward&, std::int64_t, Device) { absent(); }
+
+void layer_norm(const Tensor&, std::int64_t, const Tensor&, const Tensor&, double, Tensor&, Tensor&, Tensor&) {
+  absent();
+}
+void layer_norm_backward(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, Tensor&, Tensor&,
+                         Tensor&) {
+  absent();
+}
+void softmax(const Tensor&, const AxisView&, bool, Tensor&) { absent(); }
+void softmax_backward(const Tensor&, const Tensor&, const AxisView&, bool, Tensor&) { absent(); }
+void cross_entropy(const Tensor&, const Tensor&, double, Tensor&) { absent(); }
+void cross_entropy_backward(const Tensor&, const Tensor&, double, const Tensor&, Tensor&) { absent(); }
+void mse_loss(const Tensor&, const Tensor&, Tensor&) { absent(); }
+void mse_loss_backward(const Tensor&, const Tensor&, const Tensor&, Tensor&, Tensor&) { absent(); }
+
 void gather_rows(const Tensor&, const Tensor&, Tensor&) { absent(); }
 void sum_rows(const Tensor&, const Tensor&, Tensor&) { absent(); }
 

@@ -1,7 +1,8 @@
 #pragma once
 
-/// The primitives that the formulas are written in, for one float. Every operation is rounded once,
-/// to nearest even; nothing is contracted. `formulas-inl.h` calls them unqualified.
+/// The primitives that the formulas are written in, for one float; those of plain arithmetic for one double
+/// too. Every operation is rounded once, to nearest even; nothing is contracted. `formulas-inl.h` calls them
+/// unqualified.
 
 #include <bit>
 #include <cmath>
@@ -16,6 +17,12 @@ FQ_HD float add_(float a, float b) { return a + b; }
 FQ_HD float sub_(float a, float b) { return a - b; }
 FQ_HD float mul_(float a, float b) { return a * b; }
 FQ_HD float div_(float a, float b) { return a / b; }
+FQ_HD float sqrt_(float a) { return std::sqrt(a); }
+FQ_HD double add_(double a, double b) { return a + b; }
+FQ_HD double sub_(double a, double b) { return a - b; }
+FQ_HD double mul_(double a, double b) { return a * b; }
+FQ_HD double div_(double a, double b) { return a / b; }
+FQ_HD double sqrt_(double a) { return std::sqrt(a); }
 FQ_HD float fma_(float a, float b, float c) { return std::fma(a, b, c); }
 FQ_HD float fms_(float a, float b, float c) { return std::fma(a, b, -c); }
 FQ_HD float fnma_(float a, float b, float c) { return std::fma(-a, b, c); }

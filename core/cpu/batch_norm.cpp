@@ -16,9 +16,10 @@ auto visit_rows(const Tensor& x, F&& f) {
                              [&]<class T>(T) { return f(x.data<T>(x.layout()), T{}); });
 }
 
+/// Row `row` of the numbers of the channels, repeated to the width of a run.
 template <class T>
-std::vector<T> repeated(const PerChannel& values) {
-  return cpu::repeated<T>(values.data(), static_cast<std::int64_t>(values.size()));
+std::vector<T> repeated(const Tensor& numbers, std::int64_t row, std::int64_t channels) {
+  return cpu::repeated<T>(numbers.data<T>() + row * channels, channels);
 }
 
 void moment_sums(const double* x, std::int64_t count, std::int64_t width, const double* first, double* sums,
@@ -39,13 +40,14 @@ void gradient_sums(const double* dy, const double* x, std::int64_t count, std::i
 void normalize(const double* x, std::int64_t count, std::int64_t width, const double* mean,
                const double* factor, const double* shift, double* y) {
   for (std::int64_t i = 0; i < count; ++i)
-    y[i] = (x[i] - mean[i % width]) * factor[i % width] + shift[i % width];
+    y[i] = scalar::normalized(x[i], mean[i % width], factor[i % width], shift[i % width]);
 }
 void normalize_backward(const double* dy, const double* x, std::int64_t count, std::int64_t width,
                         const double* mean, const double* factor, const double* slope, const double* shift,
                         double* dx) {
   for (std::int64_t i = 0; i < count; ++i)
-    dx[i] = dy[i] * factor[i % width] + (x[i] - mean[i % width]) * slope[i % width] + shift[i % width];
+    dx[i] = scalar::normalized_gradient(dy[i], x[i], mean[i % width], factor[i % width], slope[i % width],
+                                        shift[i % width]);
 }
 
 /// Two sums a channel for each block; add(begin, end, sums, products) adds those of a block in its runs.
@@ -67,47 +69,52 @@ std::vector<T> block_sums(const RunBlocks& blocks, std::int64_t channels, F&& ad
 
 /// Joins the moments of blocks in order (Chan, Golub, LeVeque 1979).
 template <class T, class X>
-Moments joined(const X* x, const std::vector<T>& parts, const RunBlocks& blocks, std::int64_t width) {
-  const auto channels = static_cast<std::size_t>(width);
-  Moments out{PerChannel(channels, 0.0), PerChannel(channels, 0.0)};
+void join(const X* x, const std::vector<T>& parts, const RunBlocks& blocks, std::int64_t channels,
+          double* mean, double* variance) {
+  std::fill_n(mean, channels, 0.0);
+  std::fill_n(variance, channels, 0.0);
   for (std::int64_t b = 0; b < blocks.count; ++b) {
-    const auto before = static_cast<double>(blocks.begin(b) / width);
-    const auto now = static_cast<double>(blocks.end(b) / width);
+    const auto before = static_cast<double>(blocks.begin(b) / channels);
+    const auto now = static_cast<double>(blocks.end(b) / channels);
     const double rows = now - before, share = rows / now;
-    const T* part = parts.data() + 2 * b * width;
+    const T* part = parts.data() + 2 * b * channels;
     const X* first = x + blocks.begin(b);
-    for (std::size_t c = 0; c < channels; ++c) {
+    for (std::int64_t c = 0; c < channels; ++c) {
       const double offset = static_cast<double>(part[c]) / rows;
-      const double delta = static_cast<double>(static_cast<T>(first[c])) + offset - out.mean[c];
+      const double delta = static_cast<double>(static_cast<T>(first[c])) + offset - mean[c];
       const double squares = static_cast<double>(part[channels + c]) - offset * offset * rows;
-      out.mean[c] += delta * share;
-      out.variance[c] += std::max(0.0, squares) + delta * delta * before * share;
+      mean[c] += delta * share;
+      variance[c] += std::max(0.0, squares) + delta * delta * before * share;
     }
   }
-  for (auto& v : out.variance) v /= std::max(1.0, static_cast<double>(blocks.elements / width));
-  return out;
+  const double rows = std::max(1.0, static_cast<double>(blocks.elements / channels));
+  for (std::int64_t c = 0; c < channels; ++c) variance[c] /= rows;
 }
 
 }  // namespace
 
-Moments moments(const Tensor& x, std::int64_t channels) {
+void moments(const Tensor& x, Tensor& out) {
+  const std::int64_t channels = out.dim(1);
+  if (channels == 0) return;
   const RunBlocks blocks(x.numel(), channels);
-  return visit_rows(x, [&]<class X, class T>(const X* values, T) {
+  visit_rows(x, [&]<class X, class T>(const X* values, T) {
     const auto parts =
         block_sums<T>(blocks, channels, [&](std::int64_t begin, std::int64_t end, T* sums, T* squares) {
           const auto first = cpu::repeated<T>(values + begin, channels);
           moment_sums(values + begin, end - begin, blocks.width, first.data(), sums, squares);
         });
-    return joined(values, parts, blocks, channels);
+    auto* mean = out.mutable_data<double>();
+    join(values, parts, blocks, channels, mean, mean + channels);
   });
 }
 
-void normalize(const Tensor& x, const PerChannel& mean, const PerChannel& factor, const PerChannel& shift,
-               Tensor& y) {
+void normalize(const Tensor& x, const Tensor& coefficients, Tensor& y) {
   if (x.numel() == 0) return;
-  const RunBlocks blocks(x.numel(), static_cast<std::int64_t>(mean.size()));
+  const std::int64_t channels = coefficients.dim(1);
+  const RunBlocks blocks(x.numel(), channels);
   detail::visit_float(x.dtype(), "batch_norm", [&]<class T>(T) {
-    const auto m = repeated<T>(mean), f = repeated<T>(factor), t = repeated<T>(shift);
+    const auto m = repeated<T>(coefficients, 0, channels), f = repeated<T>(coefficients, 1, channels),
+               t = repeated<T>(coefficients, 2, channels);
     const T* in = x.data<T>(x.layout());
     T* out = y.mutable_data<T>(y.layout());
     for_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
@@ -116,33 +123,33 @@ void normalize(const Tensor& x, const PerChannel& mean, const PerChannel& factor
   });
 }
 
-GradientSums gradient_sums(const Tensor& dy, const Tensor& x, const PerChannel& mean) {
-  const auto channels = static_cast<std::int64_t>(mean.size());
+void gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& center, Tensor& out) {
+  const std::int64_t channels = out.dim(1);
+  auto* sums = out.mutable_data<double>();
+  std::fill_n(sums, out.numel(), 0.0);
+  if (x.numel() == 0) return;
   const RunBlocks blocks(x.numel(), channels);
-  GradientSums out{PerChannel(mean.size(), 0.0), PerChannel(mean.size(), 0.0)};
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
-    const auto means = repeated<T>(mean);
+    const auto means = repeated<T>(center, 0, channels);
     const T* g = dy.data<T>(dy.layout());
     const auto parts =
-        block_sums<T>(blocks, channels, [&](std::int64_t begin, std::int64_t end, T* sums, T* products) {
-          gradient_sums(g + begin, values + begin, end - begin, blocks.width, means.data(), sums, products);
+        block_sums<T>(blocks, channels, [&](std::int64_t begin, std::int64_t end, T* sum, T* products) {
+          gradient_sums(g + begin, values + begin, end - begin, blocks.width, means.data(), sum, products);
         });
     for (std::int64_t b = 0; b < blocks.count; ++b)
-      for (std::size_t c = 0; c < mean.size(); ++c) {
-        const T* part = parts.data() + 2 * b * channels + c;
-        out.dy[c] += static_cast<double>(part[0]);
-        out.product[c] += static_cast<double>(part[channels]);
-      }
+      for (std::int64_t i = 0; i < 2 * channels; ++i)
+        sums[i] += static_cast<double>(parts[static_cast<std::size_t>(2 * b * channels + i)]);
   });
-  return out;
 }
 
-void normalize_backward(const Tensor& dy, const Tensor& x, const PerChannel& mean, const PerChannel& factor,
-                        const PerChannel& slope, const PerChannel& shift, Tensor& dx) {
+void normalize_backward(const Tensor& dy, const Tensor& x, const Tensor& center, const Tensor& coefficients,
+                        Tensor& dx) {
   if (x.numel() == 0) return;
-  const RunBlocks blocks(x.numel(), static_cast<std::int64_t>(mean.size()));
+  const std::int64_t channels = coefficients.dim(1);
+  const RunBlocks blocks(x.numel(), channels);
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
-    const auto m = repeated<T>(mean), f = repeated<T>(factor), p = repeated<T>(slope), t = repeated<T>(shift);
+    const auto m = repeated<T>(center, 0, channels), f = repeated<T>(coefficients, 0, channels),
+               p = repeated<T>(coefficients, 1, channels), t = repeated<T>(coefficients, 2, channels);
     T* out = dx.mutable_data<T>(dx.layout());
     const T* g = dy.data<T>(dy.layout());
     for_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
@@ -150,6 +157,13 @@ void normalize_backward(const Tensor& dy, const Tensor& x, const PerChannel& mea
                          t.data(), out + begin);
     });
   });
+}
+
+void forward_numbers(const detail::BatchNormForward& numbers, std::int64_t channels, Device) {
+  for (std::int64_t c = 0; c < channels; ++c) numbers(c);
+}
+void backward_numbers(const detail::BatchNormBackward& numbers, std::int64_t channels, Device) {
+  for (std::int64_t c = 0; c < channels; ++c) numbers(c);
 }
 
 }  // namespace fq::cpu

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fakequant/core/convert.h"
+#include "fakequant/core/row_formulas.h"
 
 namespace fq::cpu {
 namespace {
@@ -29,23 +30,23 @@ void row_forward(const T* x, std::int64_t n, const T* gamma, const T* beta, doub
   const T squares = sum<T>(n, [x, m](std::int64_t i) { return (x[i] - m) * (x[i] - m); });
   const T scale = T{1} / std::sqrt(squares / static_cast<T>(n) + static_cast<T>(eps));
   for (std::int64_t i = 0; i < n; ++i) {
-    const T normal = (x[i] - m) * scale;
-    y[i] = (gamma != nullptr ? normal * gamma[i] : normal) + (beta != nullptr ? beta[i] : T{0});
+    const T normal = detail::layer_normal(x[i], m, scale);
+    y[i] = detail::layer_norm_value(normal, gamma != nullptr ? gamma[i] : T{1}, beta != nullptr ? beta[i] : T{0});
   }
   mean = m;
   inverse = scale;
 }
 
-/// dx = inverse * (g - mean(g) - normal * mean(g * normal)), g = dy * gamma; dgamma and dbeta are added to.
+/// dx; dgamma and dbeta are added to.
 template <class T>
 void row_backward(const T* dy, const T* x, std::int64_t n, const T* gamma, T mean, T inverse, T* dx,
                   T* dgamma, T* dbeta) {
   const auto g = [=](std::int64_t i) { return gamma != nullptr ? dy[i] * gamma[i] : dy[i]; };
-  const auto normal = [=](std::int64_t i) { return (x[i] - mean) * inverse; };
+  const auto normal = [=](std::int64_t i) { return detail::layer_normal(x[i], mean, inverse); };
   const T average = sum<T>(n, g) / static_cast<T>(n);
   const T slope = sum<T>(n, [&](std::int64_t i) { return g(i) * normal(i); }) / static_cast<T>(n);
   for (std::int64_t i = 0; i < n; ++i) {
-    dx[i] = inverse * (g(i) - average - normal(i) * slope);
+    dx[i] = detail::layer_norm_gradient(g(i), normal(i), inverse, average, slope);
     dgamma[i] += dy[i] * normal(i);
     dbeta[i] += dy[i];
   }

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "fakequant/core/convert.h"
+#include "fakequant/core/cpu/map.h"
+#include "fakequant/core/row_formulas.h"
 
 namespace fq::cpu {
 namespace {
@@ -29,14 +31,13 @@ void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y) {
       for (std::int64_t i = 1; i < view.size; ++i) largest = std::max(largest, in[at + i * view.inner]);
       for (std::int64_t i = 0; i < view.size; ++i) {
         const std::int64_t j = at + i * view.inner;
-        const T power = std::exp(in[j] - largest);
-        sum += power;
-        out[j] = logarithm ? in[j] - largest : power;
+        out[j] = detail::softmax_power(in[j], largest);
+        sum += out[j];
       }
       const T log_sum = logarithm ? std::log(sum) : T{0};
       for (std::int64_t i = 0; i < view.size; ++i) {
-        T& v = out[at + i * view.inner];
-        v = logarithm ? v - log_sum : v / sum;
+        const std::int64_t j = at + i * view.inner;
+        out[j] = logarithm ? detail::log_softmax_value(in[j], largest, log_sum) : out[j] / sum;
       }
     });
   });
@@ -50,51 +51,49 @@ void softmax_backward(const Tensor& dy, const Tensor& y, const AxisView& view, b
       T sum = 0;
       for (std::int64_t i = 0; i < view.size; ++i) {
         const std::int64_t j = at + i * view.inner;
-        sum += logarithm ? g[j] : g[j] * v[j];
+        sum += detail::softmax_term(g[j], v[j], logarithm);
       }
       for (std::int64_t i = 0; i < view.size; ++i) {
         const std::int64_t j = at + i * view.inner;
-        out[j] = logarithm ? g[j] - std::exp(v[j]) * sum : v[j] * (g[j] - sum);
+        out[j] = detail::softmax_gradient(g[j], v[j], sum, logarithm);
       }
     });
   });
 }
 
-double cross_entropy_sum(const Tensor& log_p, const Tensor& labels, double smoothing) {
-  const std::int64_t classes = log_p.dim(1);
+void cross_entropy(const Tensor& log_p, const Tensor& labels, double smoothing, Tensor& loss) {
+  const std::int64_t classes = log_p.dim(1), rows = labels.numel();
   const auto* label = labels.data<std::int64_t>();
   double total = 0;
   detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
     const T* p = log_p.data<T>();
-    for (std::int64_t n = 0; n < labels.numel(); ++n, p += classes) {
+    for (std::int64_t n = 0; n < rows; ++n, p += classes) {
       total -= (1.0 - smoothing) * static_cast<double>(p[label[n]]);
       double all = 0;
       for (std::int64_t c = 0; smoothing > 0 && c < classes; ++c) all += static_cast<double>(p[c]);
       total -= smoothing / static_cast<double>(classes) * all;
     }
+    loss.mutable_data<T>()[0] = static_cast<T>(detail::mean_of(total, rows));
   });
-  return total;
 }
 
-void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, double smoothing, double factor,
+void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, double smoothing, const Tensor& dy,
                             Tensor& dx) {
-  const std::int64_t classes = log_p.dim(1);
+  const std::int64_t classes = log_p.dim(1), rows = labels.numel();
   const auto* label = labels.data<std::int64_t>();
+  const detail::SmoothedTarget target(smoothing, classes);
   detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
     const T* p = log_p.data<T>();
     T* out = dx.mutable_data<T>();
-    const T share = static_cast<T>(smoothing / static_cast<double>(classes)), by = static_cast<T>(factor);
-    const T rest = static_cast<T>(1.0 - smoothing);
+    const T factor = static_cast<T>(detail::mean_of(dy.item(), rows));
 #pragma omp parallel for schedule(static) if (log_p.numel() > 8192)
-    for (std::int64_t n = 0; n < labels.numel(); ++n)
-      for (std::int64_t c = 0; c < classes; ++c) {
-        const T target = share + (c == label[n] ? rest : T{0});
-        out[n * classes + c] = by * (std::exp(p[n * classes + c]) - target);
-      }
+    for (std::int64_t n = 0; n < rows; ++n)
+      for (std::int64_t c = 0; c < classes; ++c)
+        out[n * classes + c] = target.gradient(p[n * classes + c], c == label[n], factor);
   });
 }
 
-double squared_distance(const Tensor& a, const Tensor& b) {
+void mse_loss(const Tensor& a, const Tensor& b, Tensor& loss) {
   constexpr std::int64_t block = 4096;
   const std::int64_t blocks = (a.numel() + block - 1) / block;
   std::vector<double> parts(static_cast<std::size_t>(blocks));
@@ -103,16 +102,22 @@ double squared_distance(const Tensor& a, const Tensor& b) {
 #pragma omp parallel for schedule(static) if (blocks > 8)
     for (std::int64_t k = 0; k < blocks; ++k) {
       double sum = 0;
-      for (std::int64_t i = k * block; i < std::min(a.numel(), (k + 1) * block); ++i) {
-        const double d = static_cast<double>(x[i]) - static_cast<double>(y[i]);
-        sum += d * d;
-      }
+      for (std::int64_t i = k * block; i < std::min(a.numel(), (k + 1) * block); ++i)
+        sum += detail::squared_difference(x[i], y[i]);
       parts[static_cast<std::size_t>(k)] = sum;
     }
+    double total = 0;
+    for (const double part : parts) total += part;
+    loss.mutable_data<T>()[0] = static_cast<T>(detail::mean_of(total, a.numel()));
   });
-  double total = 0;
-  for (const double part : parts) total += part;
-  return total;
+}
+
+void mse_loss_backward(const Tensor& a, const Tensor& b, const Tensor& dy, Tensor& da, Tensor& db) {
+  detail::visit_float(a.dtype(), "mse_loss", [&]<class T>(T) {
+    const T factor = static_cast<T>(detail::mean_of(2.0 * dy.item(), a.numel()));
+    map<T>(a, b, da, [factor](T p, T q) { return factor * (p - q); });
+    map<T>(da, db, [](T v) { return -v; });
+  });
 }
 
 }  // namespace fq::cpu

@@ -1,5 +1,8 @@
+#include "fakequant/core/cpu/batch_norm.h"
+
 #include <algorithm>
 
+#include "fakequant/core/cuda/batch_norm.h"
 #include "fakequant/core/ops/batch_norm_rows.h"
 #include "fakequant/core/ops/norm.h"
 #include "fakequant/core/ops/operator.h"
@@ -7,19 +10,14 @@
 namespace fq::ops {
 namespace {
 
-using detail::BatchStatistics;
+using detail::NormNumbers;
 using detail::NormRows;
-using detail::values_or;
 
 constexpr std::string_view kBatchNorm = "batch_norm";
 
 /// Back to x's own shape; 4-D stays channels_last.
 Tensor outer_shape(const Tensor& y, const Shape& shape) {
   return shape.size() == 3 ? y.to(Layout::row_major).reshape(shape) : y;
-}
-
-Tensor to_tensor(const cpu::PerChannel& values, DType dtype) {
-  return Tensor::from(values, {static_cast<std::int64_t>(values.size())}).to(dtype);
 }
 
 void check_channels(const Tensor& tensor, std::int64_t channels, std::string_view what) {
@@ -30,45 +28,40 @@ void check_channels(const Tensor& tensor, std::int64_t channels, std::string_vie
 
 /// dx, dgamma, dbeta.
 std::vector<Tensor> gradients(const Tensor& dy, const NormRows& x, const Tensor& gamma,
-                              const BatchStatistics& s) {
-  const cpu::PerChannel mean = x.to_values(s.mean);
-  const auto sums = cpu::gradient_sums(dy, x.values, mean);
-  const std::size_t channels = s.mean.size();
-  const double rows = std::max(1.0, static_cast<double>(x.count()));
-  cpu::PerChannel factor = values_or(gamma, x.channels(), 1.0);
-  cpu::PerChannel slope(channels, 0.0), shift(channels, 0.0), dgamma(channels);
-  for (std::size_t c = 0; c < channels; ++c) {
-    factor[c] *= s.inverse[c];
-    dgamma[c] = sums.product[c] * x.scale_of(c) * s.inverse[c];
-    if (!s.of_batch) continue;
-    slope[c] = -factor[c] * s.inverse[c] * dgamma[c] / rows * x.scale_of(c);
-    shift[c] = -factor[c] * sums.dy[c] / rows;
-  }
+                              const NormNumbers& numbers) {
+  const std::int64_t channels = x.channels();
+  const Device device = dy.device();
+  const Tensor center = numbers.center();
+  Tensor sums = Tensor::empty({2, channels}, DType::f64, device);
+  detail::run_on(device, cpu::gradient_sums, cuda::gradient_sums, dy, x.values, center, sums);
+  Tensor coefficients = Tensor::empty({3, channels}, dy.dtype(), device);
+  Tensor dgamma = Tensor::empty({channels}, dy.dtype(), device), dbeta = detail::empty_like(dgamma);
+  const detail::BatchNormBackward back{.grid = x.grid(),
+                                       .gamma = {gamma, 1.0},
+                                       .inverse = {numbers.inverse, 1.0},
+                                       .sums = {sums, channels},
+                                       .rows = std::max(1.0, static_cast<double>(x.count())),
+                                       .of_batch = numbers.of_batch,
+                                       .coefficients = {coefficients, channels},
+                                       .dgamma = {dgamma, channels},
+                                       .dbeta = {dbeta, channels}};
+  detail::run_on(device, cpu::backward_numbers, cuda::backward_numbers, back, channels, device);
   Tensor dx = detail::gradient_like(dy);
-  cpu::normalize_backward(dy, x.values, mean, factor, slope, shift, dx);
-  return {dx, to_tensor(dgamma, dy.dtype()), to_tensor(sums.dy, dy.dtype())};
+  detail::run_on(device, cpu::normalize_backward, cuda::normalize_backward, dy, x.values, center,
+                 coefficients, dx);
+  return {dx, dgamma, dbeta};
 }
 
-cpu::PerChannel factors(const Tensor& gamma, const BatchStatistics& s) {
-  cpu::PerChannel factor = values_or(gamma, static_cast<std::int64_t>(s.mean.size()), 1.0);
-  for (std::size_t c = 0; c < factor.size(); ++c) factor[c] *= s.inverse[c];
-  return factor;
-}
-
-Tensor normalized(const NormRows& x, const Tensor& gamma, const Tensor& beta, const BatchStatistics& s) {
+Tensor normalized(const NormRows& x, const NormNumbers& numbers) {
   Tensor y = detail::empty_like(x.values);
-  cpu::normalize(x.values, s.mean, factors(gamma, s), values_or(beta, x.channels(), 0.0), y);
+  detail::run_on(y.device(), cpu::normalize, cuda::normalize, x.values, numbers.coefficients, y);
   return y;
 }
 
-Accumulator normalized_sums(const NormRows& x, const Tensor& gamma, const Tensor& beta,
-                            const BatchStatistics& s) {
-  cpu::PerChannel factor = factors(gamma, s), shift = values_or(beta, x.channels(), 0.0);
-  for (std::size_t c = 0; c < factor.size(); ++c) {
-    shift[c] += (x.bias[c] * x.scale[c] - s.mean[c]) * factor[c];
-    factor[c] *= x.scale[c];
-  }
-  return {NormalizedSums{x.values, to_tensor(factor, DType::f32), to_tensor(shift, DType::f32)}};
+Accumulator normalized_sums(const NormRows& x, const Tensor& coefficients) {
+  const Shape each{x.channels()};
+  return {NormalizedSums{x.values, coefficients.slice(1, 2).reshape(each),
+                         coefficients.slice(2, 3).reshape(each)}};
 }
 
 /// The inputs checked: either `sums` or `floats` are read; undefined gamma and beta stay so.
@@ -115,25 +108,9 @@ Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, c
   return in;
 }
 
-Value on_meta(const Inputs& in) {
-  if (in.sums == nullptr)
-    return detail::empty_like(in.floats, in.floats.rank() == 4 ? Layout::channels_last : Layout::row_major);
-  const Tensor numbers = Tensor::empty({in.x.dim(1)}, DType::f32, in.x.device());
-  return Accumulator{NormalizedSums{in.sums->sums, numbers, numbers}};
-}
-
-/// Keeps and gives what backward does, without numbers.
-Backward backward_on_meta(const Inputs& in) {
-  const Tensor rows = in.sums != nullptr ? in.sums->sums : detail::channels_inner(in.floats);
-  return [rows, channels = in.x.dim(1)](const Tensor& dy) {
-    const auto numbers = [&] { return Tensor::empty({channels}, dy.dtype(), dy.device()); };
-    return std::vector<Tensor>{detail::gradient_like(dy), numbers(), numbers()};
-  };
-}
-
-Value value_of(const Inputs& in, const NormRows& rows, const BatchStatistics& s) {
-  if (rows.are_sums()) return normalized_sums(rows, in.gamma.tensor, in.beta.tensor, s);
-  return outer_shape(normalized(rows, in.gamma.tensor, in.beta.tensor, s), in.x.shape());
+Value value_of(const Inputs& in, const NormRows& rows, const NormNumbers& numbers) {
+  if (rows.are_sums()) return normalized_sums(rows, numbers.coefficients);
+  return outer_shape(normalized(rows, numbers), in.x.shape());
 }
 
 }  // namespace
@@ -144,21 +121,21 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
   auto attributes = detail::traced([&] {
     return Attributes{{"training", training}, {"momentum", momentum}, {"eps", eps}};
   });
-  if (!in.x.device().is_cpu())
-    return detail::record(kBatchNorm, on_meta(in), in.variables(), backward_on_meta(in),
-                          std::move(attributes));
   const NormRows rows = in.rows();
-  const BatchStatistics s = BatchStatistics::of(rows, running_mean, running_var, training, momentum, eps);
+  const auto numbers =
+      NormNumbers::of(rows, in.gamma.tensor, in.beta.tensor,
+                      {std::move(running_mean), std::move(running_var), training, momentum, eps});
   const auto backward = [saved = detail::Saved(rows.values), rows_with = NormRows{{}, rows.bias, rows.scale},
-                         saved_gamma = detail::Saved(in.gamma.tensor), s,
+                         saved_gamma = detail::Saved(in.gamma.tensor), numbers,
                          shape = in.x.shape()](const Tensor& dy) {
     const NormRows saved_rows{saved.get(), rows_with.bias, rows_with.scale};
-    auto out = shape.size() == 3 ? gradients(detail::channels_inner(dy), saved_rows, saved_gamma.get(), s)
-                                 : gradients(dy, saved_rows, saved_gamma.get(), s);
+    auto out = gradients(shape.size() == 3 ? detail::channels_inner(dy) : dy, saved_rows, saved_gamma.get(),
+                         numbers);
     out[0] = outer_shape(out[0], shape);
     return out;
   };
-  return detail::record(kBatchNorm, value_of(in, rows, s), in.variables(), backward, std::move(attributes));
+  return detail::record(kBatchNorm, value_of(in, rows, numbers), in.variables(), backward,
+                        std::move(attributes));
 }
 
 }  // namespace fq::ops

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fakequant/core/arithmetic.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/cpu/fake_quant.h"
 #include "fakequant/core/format.h"
@@ -48,14 +49,14 @@ Shifted shift(const Tensor& x, const Tensor& bias, const char* function) {
   Shifted out{x.dtype() == DType::f64 ? x.to(DType::f32) : x, promoted(x, bias), x.layout()};
   if (!bias.defined() || out.is_meta()) return out;
   const Tensor floats = out.values.to(Layout::row_major).to(DType::f32);
-  out.values = against(floats, bias.to(DType::f32), function, scalar::sub_).to(out.dtype).to(DType::f32);
+  out.values = against(floats, bias.to(DType::f32), function, detail::Subtract{}).to(out.dtype).to(DType::f32);
   return out;
 }
 
 Tensor finish(const Tensor& y, const Shifted& x, const Tensor& bias, const char* function) {
   if (!bias.defined() || x.is_meta()) return y.to(x.dtype);
   const Tensor rounded = y.to(x.dtype).to(DType::f32);
-  return against(rounded, bias.to(DType::f32), function, scalar::add_).to(x.dtype).to(x.layout);
+  return against(rounded, bias.to(DType::f32), function, detail::Add{}).to(x.dtype).to(x.layout);
 }
 
 detail::Masked allocated(const Shifted& x, bool masked) {

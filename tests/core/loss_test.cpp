@@ -44,7 +44,7 @@ TEST(CrossEntropy, NamesTheLabelOutOfRange) {
     (void)ops::cross_entropy(x, labels({0, 3, 4}));
     FAIL();
   } catch (const ArgumentError& error) {
-    EXPECT_STREQ(error.what(), "[cross_entropy] the label of row 2 is 4: use 0 to 3");
+    EXPECT_STREQ(error.what(), "[cross_entropy] label 2 of 3 is 4: use 0 to 3");
   }
   EXPECT_THROW((void)ops::cross_entropy(x, labels({0, -1, 2})), ArgumentError);
 }
