@@ -103,6 +103,10 @@ Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, c
   check_channels(variance, shape[1], "the running variance");
   in.mean = mean;
   in.variance = variance;
+  for (const Tensor& running : {mean, variance})
+    FQ_CHECK(!running.defined() || x.device().is_meta() || running.device() == x.device(), kBatchNorm,
+             "the running statistics are {}, the input is on {}: use one device", running.describe(),
+             to_string(x.device()));
   FQ_CHECK(training || (mean.defined() && variance.defined()), kBatchNorm,
            "evaluation needs the running mean and variance: give both, or training = true");
   return in;

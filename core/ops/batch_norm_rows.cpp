@@ -38,20 +38,21 @@ NormNumbers NormNumbers::of(const NormRows& x, const Tensor& gamma, const Tensor
                   Tensor::empty({channels}, DType::f64, device), s.training};
   const bool moves = s.training && rows > 1;
   const Tensor none;
-  const BatchNormForward numbers{.grid = x.grid(),
-                                 .gamma = {gamma, 1.0},
-                                 .beta = {beta, 0.0},
-                                 .moments = {moments, channels},
-                                 .mean = {s.training ? none : s.mean, 0.0},
-                                 .variance = {s.training ? none : s.variance, 1.0},
-                                 .running_mean = {moves ? s.mean : none, channels},
-                                 .running_variance = {moves ? s.variance : none, channels},
-                                 .momentum = s.momentum,
-                                 .unbiased = static_cast<double>(rows) / static_cast<double>(rows - 1),
-                                 .eps = s.eps,
-                                 .are_sums = x.are_sums(),
-                                 .coefficients = {out.coefficients, channels},
-                                 .inverse = {out.inverse, channels}};
+  const BatchNormForward numbers{
+      .grid = x.grid(),
+      .gamma = {gamma, 1.0},
+      .beta = {beta, 0.0},
+      .moments = {moments, channels},
+      .mean = {s.training ? none : s.mean, 0.0},
+      .variance = {s.training ? none : s.variance, 1.0},
+      .running_mean = {moves ? s.mean : none, channels},
+      .running_variance = {moves ? s.variance : none, channels},
+      .momentum = s.momentum,
+      .unbiased = moves ? static_cast<double>(rows) / static_cast<double>(rows - 1) : 0.0,
+      .eps = s.eps,
+      .are_sums = x.are_sums(),
+      .coefficients = {out.coefficients, channels},
+      .inverse = {out.inverse, channels}};
   run_on(device, cpu::forward_numbers, cuda::forward_numbers, numbers, channels, device);
   return out;
 }

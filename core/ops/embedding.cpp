@@ -10,17 +10,19 @@ namespace {
 constexpr std::string_view kEmbedding = "embedding";
 
 /// The ids as i64, row-major, all of them rows of the table.
-Tensor checked_ids(const Variable& ids, std::int64_t rows) {
+Tensor checked_ids(const Variable& ids, const Tensor& table) {
   const auto* tensor = ids.defined() ? std::get_if<Tensor>(&ids.value()) : nullptr;
   FQ_CHECK(
       tensor != nullptr && tensor->defined() &&
           (tensor->dtype() == DType::i64 || tensor->dtype() == DType::i32 || tensor->dtype() == DType::f32),
       kEmbedding, "the ids are {}: give i64, i32 or whole numbers in f32",
       tensor != nullptr ? tensor->describe() : "codes or undefined");
+  FQ_CHECK(tensor->device() == table.device(), kEmbedding, "the ids are {}, the weight {}: use one device",
+           tensor->describe(), table.describe());
   const Tensor given = tensor->to(Layout::row_major), out = given.to(DType::i64);
   if (given.dtype() == DType::f32)
     detail::run_on(out.device(), cpu::check_whole, cuda::check_whole, given, kEmbedding, "id");
-  detail::run_on(out.device(), cpu::check_indices, cuda::check_indices, out, rows, kEmbedding, "id");
+  detail::run_on(out.device(), cpu::check_indices, cuda::check_indices, out, table.dim(0), kEmbedding, "id");
   return out;
 }
 
@@ -29,7 +31,7 @@ Tensor checked_ids(const Variable& ids, std::int64_t rows) {
 Variable embedding(const Variable& ids, const Variable& weight) {
   const auto w = detail::floats(weight, kEmbedding);
   FQ_CHECK(w.tensor.rank() == 2, kEmbedding, "the weight is {}: give [V, D]", to_string(w.tensor.shape()));
-  const Tensor rows = checked_ids(ids, w.tensor.dim(0));
+  const Tensor rows = checked_ids(ids, w.tensor);
   Shape shape = rows.shape();
   shape.push_back(w.tensor.dim(1));
   Tensor y = Tensor::empty(shape, w.tensor.dtype(), w.tensor.device());

@@ -40,9 +40,10 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, double labe
   FQ_CHECK(x.tensor.rank() == 2 && x.tensor.dim(1) > 0, op, "the logits are {}: give [N, C]",
            x.tensor.describe());
   FQ_CHECK(labels.defined() && labels.shape() == Shape{x.tensor.dim(0)} &&
-               (labels.dtype() == DType::i64 || labels.dtype() == DType::i32),
-           op, "the labels are {}, the logits {}: give i64 [{}]", labels.describe(),
-           to_string(x.tensor.shape()), x.tensor.dim(0));
+               (labels.dtype() == DType::i64 || labels.dtype() == DType::i32) &&
+               labels.device() == x.tensor.device(),
+           op, "the labels are {}, the logits {}: give i64 [{}] on their device", labels.describe(),
+           x.tensor.describe(), x.tensor.dim(0));
   FQ_CHECK(label_smoothing >= 0 && label_smoothing <= 1, op, "label_smoothing is {}: use 0 to 1",
            label_smoothing);
   const Tensor classes = labels.to(DType::i64);

@@ -1,0 +1,123 @@
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "core/gradient_check.h"
+#include "core/operator_run.h"
+#include "cuda_device.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/ops/ops.h"
+
+namespace fq::cuda_loss_test {
+namespace {
+
+using test::difference;
+using test::random_values;
+
+class CudaLoss : public testing::Test {
+ protected:
+  void SetUp() override { FQ_NEEDS_CUDA(); }
+};
+
+/// exp and log of the device may be off by two units of the last place; sums are made in f64 there, in order
+/// in the values' own type on the CPU: up to 5000 of them.
+double tolerance_of(DType dtype) { return dtype == DType::f64 ? 1e-12 : 3e-5; }
+
+std::vector<Tensor> softmax_on(Device device, const Shape& shape, int axis, DType dtype, bool logarithm) {
+  const Variable x(random_values(shape, 1, -9, 9).to(dtype).to(device), true);
+  const Variable y = logarithm ? ops::log_softmax(x, axis) : ops::softmax(x, axis);
+  y.backward(random_values(shape, 2).to(dtype).to(device));
+  return {y.tensor(), x.grad()};
+}
+
+TEST_F(CudaLoss, SoftmaxOfLinesOfManyLengths) {
+  const std::vector<std::pair<Shape, int>> cases{{{1000, 1}, 1}, {{777, 10}, 1},     {{129, 129}, 1},
+                                                 {{3, 5003}, 1}, {{5, 300, 17}, 1},  {{900, 3}, 0},
+                                                 {{0, 4}, 1},    {{2, 3, 50, 20}, 1}};
+  for (const auto& [shape, axis] : cases)
+    for (const DType dtype : {DType::f32, DType::f64})
+      for (const bool logarithm : {false, true})
+        EXPECT_EQ(difference(softmax_on(Device::cuda(), shape, axis, dtype, logarithm),
+                             softmax_on(Device::cpu(), shape, axis, dtype, logarithm), tolerance_of(dtype)),
+                  "")
+            << to_string(shape) << name(dtype) << logarithm;
+}
+
+TEST_F(CudaLoss, LargeLogitsOverflowNothing) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Tensor x = Tensor::from({1e4f, -1e4f, 9999.0f, -infinity}, {1, 4});
+  const auto y = ops::softmax(x.to(Device::cuda())).tensor(), expected = ops::softmax(x).tensor();
+  EXPECT_EQ(difference({y}, {expected}, 1e-6), "");
+}
+
+Tensor labels(std::int64_t rows, std::int64_t classes) {
+  std::vector<std::int64_t> values(static_cast<std::size_t>(rows));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(i * 7 + 3) % classes;
+  return Tensor::from(values, {rows});
+}
+
+std::vector<Tensor> entropy_on(Device device, const Shape& shape, DType dtype, double smoothing) {
+  const Variable x(random_values(shape, 1, -5, 5).to(dtype).to(device), true);
+  const Variable loss = ops::cross_entropy(x, labels(shape[0], shape[1]).to(device), smoothing);
+  ops::scale(loss, 3.0).backward();  // the seed comes from the device
+  return {loss.tensor(), x.grad()};
+}
+
+TEST_F(CudaLoss, CrossEntropyOfManySizes) {
+  for (const Shape& shape : {Shape{1, 2}, Shape{512, 10}, Shape{3001, 3}, Shape{17, 1001}, Shape{0, 5}})
+    for (const DType dtype : {DType::f32, DType::f64})
+      for (const double smoothing : {0.0, 0.1, 1.0})
+        EXPECT_EQ(difference(entropy_on(Device::cuda(), shape, dtype, smoothing),
+                             entropy_on(Device::cpu(), shape, dtype, smoothing), tolerance_of(dtype)),
+                  "")
+            << to_string(shape) << name(dtype) << smoothing;
+}
+
+std::string message_of(const Tensor& tensor) {
+  try {
+    static_cast<void>(tensor.to(Device::cpu()));
+  } catch (const NumericError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(CudaLoss, ALabelThatIsNoClassIsToldWhenAValueIsRead) {
+  for (const std::int64_t label : {std::int64_t{-1}, std::int64_t{4}, std::int64_t{1} << 40})
+    for (const double smoothing : {0.0, 0.2}) {
+      const Variable x(Tensor::zeros({3, 4}, DType::f32, Device::cuda()), true);
+      const auto loss =
+          ops::cross_entropy(x, Tensor::from<std::int64_t>({0, label, 3}).to(Device::cuda()), smoothing);
+      loss.backward();
+      EXPECT_EQ(message_of(loss.tensor()), "[cross_entropy] not every label is 0 to 3");
+      EXPECT_EQ(message_of(loss.tensor()), "");
+    }
+}
+
+TEST_F(CudaLoss, TensorsOnTwoDevicesAreRefused) {
+  const Tensor x = Tensor::zeros({3, 4}, DType::f32, Device::cuda());
+  EXPECT_THROW((void)ops::cross_entropy(x, labels(3, 4)), ArgumentError);
+  EXPECT_THROW((void)ops::embedding(labels(3, 3), x), ArgumentError);
+  EXPECT_THROW((void)ops::batch_norm(x, {}, {}, Tensor::zeros({4}), Tensor::zeros({4}), true), ArgumentError);
+}
+
+TEST_F(CudaLoss, SquaredDistances) {
+  const auto run = [](Device device, const Shape& shape, DType dtype, Layout layout) {
+    const auto value = [&](unsigned seed) { return random_values(shape, seed).to(dtype); };
+    const Variable a((shape.size() == 4 ? value(1).to(layout) : value(1)).to(device), true);
+    const Variable b(value(2).to(device), true);
+    const Variable loss = ops::mse_loss(a, b);
+    ops::scale(loss, -2.0).backward();
+    return std::vector<Tensor>{loss.tensor(), a.grad(), b.grad()};
+  };
+  for (const Shape& shape : {Shape{20011}, Shape{3, 5, 41, 17}, Shape{1}, Shape{0}})
+    for (const DType dtype : {DType::f32, DType::f64})
+      for (const Layout layout : {Layout::row_major, Layout::channels_last})
+        EXPECT_EQ(difference(run(Device::cuda(), shape, dtype, layout),
+                             run(Device::cpu(), shape, dtype, layout), tolerance_of(dtype)),
+                  "")
+            << to_string(shape) << name(dtype);
+}
+
+}  // namespace
+}  // namespace fq::cuda_loss_test

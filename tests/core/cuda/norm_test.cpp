@@ -1,0 +1,147 @@
+#include "fakequant/core/ops/norm.h"
+
+#include <gtest/gtest.h>
+
+#include "core/gradient_check.h"
+#include "core/operator_run.h"
+#include "cuda_device.h"
+#include "fakequant/core/tape.h"
+
+namespace fq::cuda_norm_test {
+namespace {
+
+using test::difference;
+using test::random_values;
+
+class CudaNorm : public testing::Test {
+ protected:
+  void SetUp() override { FQ_NEEDS_CUDA(); }
+};
+
+/// Sums of thousands of values, in f64 on the device, in parts of f32 on the CPU: relative to magnitudes of
+/// some hundreds.
+double tolerance_of(DType dtype) { return dtype == DType::f64 ? 1e-11 : 3e-5; }
+
+struct Batch {
+  Shape shape;
+  DType dtype = DType::f32;
+  bool training = true, parameters = true;
+  double center = 0.0;
+};
+
+/// y, dx, dgamma, dbeta, the running mean and variance.
+std::vector<Tensor> batch_norm_on(Device device, const Batch& b) {
+  const Shape each{b.shape[1]};
+  const auto value = [&](const Shape& shape, unsigned seed, double low, double high) {
+    return random_values(shape, seed, low, high).to(b.dtype).to(device);
+  };
+  const Variable x(value(b.shape, 1, b.center - 2, b.center + 2), true);
+  const Variable gamma = b.parameters ? Variable(value(each, 2, 0.5, 1.5), true) : Variable();
+  const Variable beta = b.parameters ? Variable(value(each, 3, -1, 1), true) : Variable();
+  Tensor mean = value(each, 4, -1, 1).to(DType::f32), variance = value(each, 5, 0.5, 2).to(DType::f32);
+  const Variable y = ops::batch_norm(x, gamma, beta, mean, variance, b.training);
+  y.backward(value(b.shape, 6, -1, 1));
+  std::vector<Tensor> out{y.tensor(), x.grad(), mean, variance};
+  if (b.parameters) out.insert(out.end(), {gamma.grad(), beta.grad()});
+  return out;
+}
+
+TEST_F(CudaNorm, BatchesOfManySizes) {
+  const std::vector<Shape> shapes{{2, 1}, {5003, 3}, {257, 37}, {3, 16, 19, 23}, {7, 33, 41}, {40, 1030}};
+  for (const auto& shape : shapes)
+    for (const DType dtype : {DType::f32, DType::f64})
+      for (const bool training : {true, false}) {
+        const Batch batch{shape, dtype, training, shape[1] != 37};
+        EXPECT_EQ(difference(batch_norm_on(Device::cuda(), batch), batch_norm_on(Device::cpu(), batch),
+                             tolerance_of(dtype)),
+                  "")
+            << to_string(shape) << name(dtype) << training;
+      }
+}
+
+TEST_F(CudaNorm, EvaluationHasTheBitsOfTheCpu) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Batch batch{{3, 19, 31, 7}, dtype, false};
+    const auto found = batch_norm_on(Device::cuda(), batch), expected = batch_norm_on(Device::cpu(), batch);
+    for (const std::size_t i : {0u, 1u, 2u, 3u})
+      EXPECT_TRUE(bitwise_equal(found[i].to(Device::cpu()), expected[i])) << i;
+  }
+}
+
+TEST_F(CudaNorm, AMeanFarFromZeroCostsNoAccuracy) {
+  const Batch batch{{20000, 2}, DType::f64, true, true, 1e6};
+  const auto found = batch_norm_on(Device::cuda(), batch), expected = batch_norm_on(Device::cpu(), batch);
+  EXPECT_EQ(difference({found[0]}, {expected[0]}, 1e-8), "");  // 1e6 has an ulp of 1e-10
+}
+
+TEST_F(CudaNorm, AnEmptyBatchMovesNothing) {
+  const Batch batch{{0, 3, 2, 2}};
+  EXPECT_EQ(difference(batch_norm_on(Device::cuda(), batch), batch_norm_on(Device::cpu(), batch), 0.0), "");
+}
+
+/// Factor and shift, the gradients of sums, gamma and beta, and the running ones.
+std::vector<Tensor> sums_on(Device device, bool training, bool with_bias) {
+  const Shape shape{5, 20, 13, 11}, each{20};
+  std::vector<std::int32_t> values(static_cast<std::size_t>(numel(shape))), bias(20);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<std::int32_t>(i * 7919 % 60013) - 20000;
+  for (std::size_t c = 0; c < bias.size(); ++c) bias[c] = static_cast<std::int32_t>(c) * 100 - 1000;
+  const ProductSums sums{Tensor::from(values, shape).to(Layout::channels_last).to(device),
+                         with_bias ? Tensor::from(bias, each).to(device) : Tensor(),
+                         with_bias ? random_values(each, 1, 1e-5, 1e-3).to(DType::f32).to(device)
+                                   : Tensor::scalar(1e-4).to(device),
+                         1};
+  const Variable leaf(Tensor::zeros(shape, DType::f32, device), true);
+  const Variable x = detail::record("test", Accumulator{sums}, {leaf},
+                                    [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
+  const Variable gamma(random_values(each, 2).to(DType::f32).to(device), true);
+  const Variable beta(random_values(each, 3).to(DType::f32).to(device), true);
+  Tensor mean = Tensor::zeros(each, DType::f32, device),
+         variance = Tensor::full(each, 0.5, DType::f32, device);
+  const Variable y = ops::batch_norm(x, gamma, beta, mean, variance, training);
+  const auto& normalized = std::get<NormalizedSums>(y.accumulator()->value);
+  std::vector<Tensor> out{normalized.factor, normalized.shift, mean, variance};
+  y.backward(random_values(shape, 6).to(DType::f32).to(Layout::channels_last).to(device));
+  out.insert(out.end(), {leaf.grad(), gamma.grad(), beta.grad()});
+  return out;
+}
+
+TEST_F(CudaNorm, SumsThatNobodyHasRounded) {
+  for (const bool training : {true, false})
+    for (const bool with_bias : {true, false}) {
+      const auto found = sums_on(Device::cuda(), training, with_bias);
+      const auto expected = sums_on(Device::cpu(), training, with_bias);
+      EXPECT_EQ(difference(found, expected, 1e-4), "") << training;  // values of some hundreds, 700 a sum
+      for (std::size_t i = 0; i < 5 && !training; ++i)
+        EXPECT_TRUE(bitwise_equal(found[i].to(Device::cpu()), expected[i])) << i;
+    }
+}
+
+std::vector<Tensor> layer_norm_on(Device device, const Shape& shape, DType dtype, bool parameters) {
+  const auto value = [&](const Shape& of, unsigned seed) {
+    return random_values(of, seed).to(dtype).to(device);
+  };
+  const Variable x(value(shape, 1), true);
+  const Shape each{shape.back()};
+  const Variable gamma = parameters ? Variable(value(each, 2), true) : Variable();
+  const Variable beta = parameters ? Variable(value(each, 3), true) : Variable();
+  const Variable y = ops::layer_norm(x, gamma, beta);
+  y.backward(value(shape, 4));
+  std::vector<Tensor> out{y.tensor(), x.grad()};
+  if (parameters) out.insert(out.end(), {gamma.grad(), beta.grad()});
+  return out;
+}
+
+TEST_F(CudaNorm, RowsOfManyLengths) {
+  const std::vector<Shape> shapes{{700, 1},  {1001, 7}, {300, 8}, {33, 129},
+                                  {5, 2049}, {2, 5003}, {0, 5},   {3, 4, 1024}};
+  for (const auto& shape : shapes)
+    for (const DType dtype : {DType::f32, DType::f64})
+      EXPECT_EQ(difference(layer_norm_on(Device::cuda(), shape, dtype, shape[0] != 5),
+                           layer_norm_on(Device::cpu(), shape, dtype, shape[0] != 5), tolerance_of(dtype)),
+                "")
+          << to_string(shape) << name(dtype);
+}
+
+}  // namespace
+}  // namespace fq::cuda_norm_test
