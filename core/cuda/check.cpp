@@ -14,7 +14,7 @@ std::string driver_advice() {
   int driver = 0;
   static_cast<void>(cudaDriverGetVersion(&driver));
   return fmt::format(
-      "the driver supports CUDA {}.{}, this program needs {}.{}: update the driver, or use --device cpu",
+      "the driver supports CUDA {}.{}, this program needs CUDA {}.{}: update the driver, or use --device cpu",
       driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
 }
 

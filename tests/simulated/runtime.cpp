@@ -161,6 +161,7 @@ cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t) {
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
+  if (const auto code = answer(); code != cudaSuccess) return code;
   return s.memory.give(pointer) ? cudaSuccess : failed(cudaErrorInvalidValue);
 }
 cudaError_t cudaMemsetAsync(void* pointer, int value, std::size_t bytes, cudaStream_t) {
