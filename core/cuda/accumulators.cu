@@ -40,7 +40,7 @@ class ChannelReader {
                 data_of<float>(shift),
                 nullptr,
                 nullptr,
-                BlockView::of_axis(sums.shape(), sums.layout(), axis)} {
+                AxisBlocks::of(sums.shape(), sums.layout(), axis)} {
     const std::int64_t channels = sums.dim(axis), row = (channels + 3) / 4 * 4;
     if (spec == nullptr && scale.numel() == channels) return;
     numbers_ = Tensor::empty({3, row}, DType::f32, sums.device());
@@ -132,7 +132,7 @@ struct WriteCodes {
     const SumGrid grid{row.scale, fq::detail::sum_reader(row, relu)};
     float q[group_size], v[group_size] = {};
     source.codes(first, count, grid, mask != nullptr, q, v);
-    store_codes(codes, format, first, count, q);
+    store_integer_codes(codes, format.dtype, first, count, q);
     if (mask == nullptr) return;
     unsigned bits = 0;
     for (int j = 0; j < group_size; ++j)

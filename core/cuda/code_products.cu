@@ -1,4 +1,4 @@
-#include "fakequant/core/cuda/block_view.cuh"
+#include "fakequant/core/cuda/axis_blocks.cuh"
 #include "fakequant/core/cuda/code_products.h"
 #include "fakequant/core/cuda/tensor_data.h"
 #include "fakequant/core/sum_formulas.h"
@@ -7,10 +7,8 @@ namespace fq::cuda {
 namespace {
 
 /// Scales that repeat along the innermost elements.
-BlockView repeated(const Tensor& x, const Tensor& scales) {
-  const std::int64_t count = scales.numel(), rows = x.numel() / count;
-  if (count == 1) return BlockView::of({rows}, {rows});
-  return BlockView::of({rows, count}, {rows, 1});
+AxisBlocks repeated(const Tensor& x, const Tensor& scales) {
+  return AxisBlocks::repeating(x.numel(), scales.numel());
 }
 
 struct ProductScale {
@@ -25,7 +23,7 @@ struct ProductScale {
 struct ScaleProducts {
   float* y;
   const float *scale, *bias;  // bias may be null
-  BlockView scales, biases;
+  AxisBlocks scales, biases;
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[group_size], factor[group_size], term[group_size] = {};
     load_group(y + first, count, v);
@@ -39,7 +37,7 @@ struct ScaleProducts {
 template <class Out>
 struct ScaleToBf16 {
   const float *x, *scale;
-  BlockView scales;
+  AxisBlocks scales;
   Out* out;
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[group_size], factor[group_size];
@@ -54,7 +52,7 @@ struct ScaleToBf16 {
 struct ScaleWeightGradient {
   float* dw;
   const float *s_x, *s_w;
-  BlockView scales;
+  AxisBlocks scales;
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[group_size], scale[group_size];
     load_group(dw + first, count, v);
@@ -94,7 +92,7 @@ void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int
   if (dw.numel() == 0) return;
   for_groups(dw.device(), dw.numel(),
              ScaleWeightGradient{mutable_data_of<float>(dw), data_of<float>(s_x), data_of<float>(s_w),
-                                 BlockView::of_axis(dw.shape(), dw.layout(), s_w.numel() == 1 ? -1 : axis)});
+                                 AxisBlocks::of(dw.shape(), dw.layout(), s_w.numel() == 1 ? -1 : axis)});
 }
 
 }  // namespace fq::cuda

@@ -8,19 +8,32 @@
 namespace fq::cuda {
 namespace {
 
-BlockView blocks_of(const QuantizedTensor& x) {
+/// Whether every scale is that of an index of one axis, or of all.
+bool along_axis(const QuantizedTensor& x) {
   const auto& by = x.spec.granularity;
-  const int axis = by.single_axis(x.codes.rank());
-  if (by.is_per_tensor() || axis >= 0) return BlockView::of_axis(x.shape(), x.layout(), axis);
-  return BlockView::of(x.shape(), by.block_shape(x.shape()));
+  return by.is_per_tensor() || by.single_axis(x.codes.rank()) >= 0;
 }
 
+template <class Blocks>
+Blocks blocks_of(const QuantizedTensor& x) {
+  const auto& by = x.spec.granularity;
+  const int axis = by.single_axis(x.codes.rank());
+  if constexpr (std::is_same_v<Blocks, AxisBlocks>) {
+    return AxisBlocks::of(x.shape(), x.layout(), axis);
+  } else {
+    if (!along_axis(x) || axis < 0) return BlockView::of(x.shape(), by.block_shape(x.shape()));
+    const AxisView view = fq::detail::memory_view(x.shape(), x.layout(), axis);
+    return BlockView::of({view.outer, view.size, view.inner}, {view.outer, 1, view.inner});
+  }
+}
+
+template <class Blocks>
 struct Quantize {
   const float *x, *scale, *amax;
   void* codes;
   std::uint8_t* mask;  // may be null
   CodeFormat format;
-  BlockView blocks;
+  Blocks blocks;
   Alarm alarm;
 
   FQ_HD void operator()(std::int64_t first, int count) const {
@@ -45,18 +58,20 @@ struct Quantize {
   }
 };
 
-Quantize body_of(const QuantizeCall& call) {
+template <class Blocks>
+Quantize<Blocks> body_of(const QuantizeCall& call) {
   auto& out = call.out;
   return {data_of<float>(call.x),  data_of<float>(out.spec.scale),          data_of<float>(out.spec.amax),
           out.codes.mutable_raw(), mutable_data_of<std::uint8_t>(out.mask), CodeFormat::of(out.spec.format),
-          blocks_of(out),          alarm(call.x.device(), call.nan_text)};
+          blocks_of<Blocks>(out),  alarm(call.x.device(), call.nan_text)};
 }
 
 /// Several tensors, one after another.
+template <class Blocks>
 struct QuantizeMany {
   struct Item {
     std::int64_t first;  ///< group of all
-    detail::OfGroups<Quantize> groups;
+    detail::OfGroups<Quantize<Blocks>> groups;
   };
   const Item* items;
   int count;
@@ -71,13 +86,13 @@ struct QuantizeMany {
   }
 };
 
-template <class Out>
+template <class Out, class Blocks>
 struct Decode {
   const void* codes;
   const float* scale;  // null for none
   Out* out;
   CodeFormat format;
-  BlockView blocks;
+  Blocks blocks;
 
   FQ_HD void operator()(std::int64_t first, int count) const {
     float values[group_size], scales[group_size];
@@ -104,12 +119,42 @@ struct ApplyMask {
   }
 };
 
+template <class Out, class Blocks>
+void decode_blocks(const QuantizedTensor& x, const float* scale, Tensor& out) {
+  for_groups(out.device(), out.numel(),
+             Decode<Out, Blocks>{x.codes.raw(), scale, mutable_data_of<Out>(out),
+                                 CodeFormat::of(x.spec.format), blocks_of<Blocks>(x)});
+}
+
 template <class Out>
 void decode_as(const QuantizedTensor& x, const float* scale, Tensor& out) {
   if (x.codes.numel() == 0) return;
-  for_groups(out.device(), out.numel(),
-             Decode<Out>{x.codes.raw(), scale, mutable_data_of<Out>(out), CodeFormat::of(x.spec.format),
-                         blocks_of(x)});
+  along_axis(x) ? decode_blocks<Out, AxisBlocks>(x, scale, out)
+                : decode_blocks<Out, BlockView>(x, scale, out);
+}
+
+template <class Blocks>
+void quantize_one(const QuantizeCall& call) {
+  for_groups(call.x.device(), call.x.numel(), body_of<Blocks>(call));
+}
+
+template <class Blocks>
+void quantize_many(const std::vector<QuantizeCall>& calls) {
+  using Many = QuantizeMany<Blocks>;
+  std::vector<typename Many::Item> items;
+  std::int64_t groups = 0;
+  for (const auto& call : calls) {
+    if (call.x.numel() == 0) continue;
+    items.push_back({groups, {body_of<Blocks>(call), call.x.numel()}});
+    groups += (call.x.numel() + group_size - 1) / group_size;
+  }
+  if (items.empty()) return;
+  const Device device = calls.front().x.device();
+  const std::size_t bytes = items.size() * sizeof items[0];
+  Storage table(static_cast<std::int64_t>(bytes), device);
+  copy(table.mutable_data(), device, items.data(), Device::cpu(), bytes);
+  for_items(device, groups,
+            Many{reinterpret_cast<const typename Many::Item*>(table.data()), static_cast<int>(items.size())});
 }
 
 template <class Word>
@@ -130,25 +175,13 @@ void dequantize(const QuantizedTensor& x, Tensor& out) {
 }
 
 void quantize(const QuantizeCall& call) {
-  if (call.x.numel() > 0) for_groups(call.x.device(), call.x.numel(), body_of(call));
+  if (call.x.numel() == 0) return;
+  along_axis(call.out) ? quantize_one<AxisBlocks>(call) : quantize_one<BlockView>(call);
 }
 
 void quantize(const std::vector<QuantizeCall>& calls) {
-  std::vector<QuantizeMany::Item> items;
-  std::int64_t groups = 0;
-  for (const auto& call : calls) {
-    if (call.x.numel() == 0) continue;
-    items.push_back({groups, {body_of(call), call.x.numel()}});
-    groups += (call.x.numel() + group_size - 1) / group_size;
-  }
-  if (items.empty()) return;
-  const Device device = calls.front().x.device();
-  const std::size_t bytes = items.size() * sizeof items[0];
-  Storage table(static_cast<std::int64_t>(bytes), device);
-  copy(table.mutable_data(), device, items.data(), Device::cpu(), bytes);
-  for_items(device, groups,
-            QuantizeMany{reinterpret_cast<const QuantizeMany::Item*>(table.data()),
-                         static_cast<int>(items.size())});
+  const bool axes = std::ranges::all_of(calls, [](const auto& call) { return along_axis(call.out); });
+  axes ? quantize_many<AxisBlocks>(calls) : quantize_many<BlockView>(calls);
 }
 
 void apply_mask(const Tensor& dy, const Tensor& mask, Tensor& out) {

@@ -98,17 +98,10 @@ FQ_HD void load_codes(const void* codes, const CodeFormat& format, std::int64_t 
   }
 }
 
-/// The codes of values on the grid.
-FQ_HD void store_codes(void* codes, const CodeFormat& format, std::int64_t first, int count,
-                       const float (&v)[group_size]) {
-  if (!format.grid.integer) {
-    auto* bytes = static_cast<std::uint8_t*>(codes);
-    std::uint8_t own[group_size];
-    for (int j = 0; j < group_size; ++j) own[j] = format.floating.encode(v[j]);
-    if (format.dtype == DType::f4_e2m1) return detail::store_nibbles(bytes, first, count, own);
-    return store_group(bytes + first, count, own);
-  }
-  switch (format.dtype) {
+/// Of integers.
+FQ_HD void store_integer_codes(void* codes, DType dtype, std::int64_t first, int count,
+                               const float (&v)[group_size]) {
+  switch (dtype) {
     case DType::i8:
       return detail::store_integers<std::int8_t>(codes, first, count, v);
     case DType::u8:
@@ -118,6 +111,17 @@ FQ_HD void store_codes(void* codes, const CodeFormat& format, std::int64_t first
     default:
       return detail::store_integers<std::int32_t>(codes, first, count, v);
   }
+}
+
+/// The codes of values on the grid.
+FQ_HD void store_codes(void* codes, const CodeFormat& format, std::int64_t first, int count,
+                       const float (&v)[group_size]) {
+  if (format.grid.integer) return store_integer_codes(codes, format.dtype, first, count, v);
+  auto* bytes = static_cast<std::uint8_t*>(codes);
+  std::uint8_t own[group_size];
+  for (int j = 0; j < group_size; ++j) own[j] = format.floating.encode(v[j]);
+  if (format.dtype == DType::f4_e2m1) return detail::store_nibbles(bytes, first, count, own);
+  store_group(bytes + first, count, own);
 }
 
 }  // namespace fq::cuda

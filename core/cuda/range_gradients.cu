@@ -1,4 +1,5 @@
 #include "fakequant/core/cuda/block_view.cuh"
+#include "fakequant/core/cuda/channels.cuh"
 #include "fakequant/core/cuda/codes.cuh"
 #include "fakequant/core/cuda/range_gradients.h"
 #include "fakequant/core/cuda/tensor_data.h"

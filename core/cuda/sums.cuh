@@ -3,7 +3,7 @@
 /// What accumulators are made of, read in groups of eight elements: `values` gives their floats, `codes`
 /// their positions on a grid too; not a public header.
 
-#include "fakequant/core/cuda/block_view.cuh"
+#include "fakequant/core/cuda/axis_blocks.cuh"
 #include "fakequant/core/cuda/codes.cuh"
 #include "fakequant/core/sum_formulas.h"
 
@@ -21,9 +21,9 @@ struct ChannelSums {
   const std::int32_t* bias;  // may be null
   const float *scale, *shift;
   const float *multiplier, *offset;  // scale / step and shift / step, for codes
-  BlockView channels;
+  AxisBlocks channels;
 
-  FQ_HD void accumulators(std::int64_t first, int count, BlockView::Place place,
+  FQ_HD void accumulators(std::int64_t first, int count, AxisBlocks::Place place,
                           float (&a)[group_size]) const {
     std::int32_t sum[group_size], add[group_size] = {};
     load_group(sums + first, count, sum);
@@ -31,7 +31,7 @@ struct ChannelSums {
     for (int j = 0; j < group_size; ++j) a[j] = j < count ? static_cast<float>(sum[j] + add[j]) : 0.0f;
   }
   /// fl(a * m), or fma(a, m, t) where there is a t.
-  FQ_HD void scaled(const float (&a)[group_size], int count, BlockView::Place place, const float* m,
+  FQ_HD void scaled(const float (&a)[group_size], int count, AxisBlocks::Place place, const float* m,
                     const float* t, float (&v)[group_size]) const {
     float factor[group_size], term[group_size] = {};
     channels.load(place, m, count, factor);
