@@ -1,4 +1,4 @@
-#include "fakequant/core/cuda/axis_blocks.cuh"
+#include "fakequant/core/cuda/block_loads.cuh"
 #include "fakequant/core/cuda/code_products.h"
 #include "fakequant/core/cuda/tensor_data.h"
 #include "fakequant/core/sum_formulas.h"
@@ -27,8 +27,8 @@ struct ScaleProducts {
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[group_size], factor[group_size], term[group_size] = {};
     load_group(y + first, count, v);
-    scales.load(scales.place(first), scale, count, factor);
-    if (bias != nullptr) biases.load(biases.place(first), bias, count, term);
+    load_blocks(scales, scales.place(first), scale, count, factor);
+    if (bias != nullptr) load_blocks(biases, biases.place(first), bias, count, term);
     for (int j = 0; j < group_size; ++j) v[j] = fq::detail::scaled_product(v[j], factor[j], term[j]);
     store_group(y + first, count, v);
   }
@@ -43,7 +43,7 @@ struct ScaleToBf16 {
     float v[group_size], factor[group_size];
     bfloat16 rounded[group_size];
     load_group(x + first, count, v);
-    scales.load(scales.place(first), scale, count, factor);
+    load_blocks(scales, scales.place(first), scale, count, factor);
     for (int j = 0; j < group_size; ++j) rounded[j] = bfloat16(scalar::mul_(v[j], factor[j]));
     store_as(out + first, count, rounded);
   }
@@ -56,7 +56,7 @@ struct ScaleWeightGradient {
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[group_size], scale[group_size];
     load_group(dw + first, count, v);
-    scales.load(scales.place(first), s_w, count, scale);
+    load_blocks(scales, scales.place(first), s_w, count, scale);
     for (int j = 0; j < group_size; ++j) v[j] = scalar::mul_(v[j], scalar::div_(*s_x, scale[j]));
     store_group(dw + first, count, v);
   }

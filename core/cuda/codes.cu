@@ -1,5 +1,5 @@
 #include "fakequant/core/cuda/alarm.cuh"
-#include "fakequant/core/cuda/block_view.cuh"
+#include "fakequant/core/cuda/block_loads.cuh"
 #include "fakequant/core/cuda/codes.cuh"
 #include "fakequant/core/cuda/codes.h"
 #include "fakequant/core/cuda/runtime.h"
@@ -40,8 +40,8 @@ struct Quantize {
     float v[group_size], scales[group_size], ranges[group_size], values[group_size] = {};
     load_group(x + first, count, v);
     const auto place = blocks.place(first);
-    blocks.load(place, scale, count, scales);
-    blocks.load(place, amax, count, ranges);
+    load_blocks(blocks, place, scale, count, scales);
+    load_blocks(blocks, place, amax, count, ranges);
     unsigned bits = 0;
     bool nan = false;
     for (int j = 0; j < group_size; ++j) {
@@ -98,7 +98,7 @@ struct Decode {
     float values[group_size], scales[group_size];
     load_codes(codes, format, first, count, values);
     if (scale != nullptr) {
-      blocks.load(blocks.place(first), scale, count, scales);
+      load_blocks(blocks, blocks.place(first), scale, count, scales);
       for (int j = 0; j < group_size; ++j) values[j] = scalar::dequantize_code(values[j], scales[j]);
     }
     store_as(out + first, count, values);

@@ -1,4 +1,4 @@
-#include "fakequant/core/cuda/block_view.cuh"
+#include "fakequant/core/cuda/block_places.h"
 #include "fakequant/core/cuda/channels.cuh"
 #include "fakequant/core/cuda/codes.cuh"
 #include "fakequant/core/cuda/range_gradients.h"

@@ -3,7 +3,7 @@
 /// What accumulators are made of, read in groups of eight elements: `values` gives their floats, `codes`
 /// their positions on a grid too; not a public header.
 
-#include "fakequant/core/cuda/axis_blocks.cuh"
+#include "fakequant/core/cuda/block_loads.cuh"
 #include "fakequant/core/cuda/codes.cuh"
 #include "fakequant/core/sum_formulas.h"
 
@@ -27,15 +27,15 @@ struct ChannelSums {
                           float (&a)[group_size]) const {
     std::int32_t sum[group_size], add[group_size] = {};
     load_group(sums + first, count, sum);
-    if (bias != nullptr) channels.load(place, bias, count, add);
+    if (bias != nullptr) load_blocks(channels, place, bias, count, add);
     for (int j = 0; j < group_size; ++j) a[j] = j < count ? static_cast<float>(sum[j] + add[j]) : 0.0f;
   }
   /// fl(a * m), or fma(a, m, t) where there is a t.
   FQ_HD void scaled(const float (&a)[group_size], int count, AxisBlocks::Place place, const float* m,
                     const float* t, float (&v)[group_size]) const {
     float factor[group_size], term[group_size] = {};
-    channels.load(place, m, count, factor);
-    if (t != nullptr) channels.load(place, t, count, term);
+    load_blocks(channels, place, m, count, factor);
+    if (t != nullptr) load_blocks(channels, place, t, count, term);
     for (int j = 0; j < group_size; ++j)
       v[j] = t != nullptr ? scalar::normalized_sum(a[j], factor[j], term[j])
                           : scalar::dequantize_code(a[j], factor[j]);

@@ -104,6 +104,22 @@ TEST_F(CudaCodes, LongBlocksOfManyAxes) {
   expect_same(numbers({0, 3}), QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q"), "none");
 }
 
+TEST_F(CudaCodes, BlocksWithScalesOfEightBits) {
+  const Shape shape{33, 80};
+  const auto amax = [&](std::int64_t length) {
+    return ranges(numel(Granularity::per_group(length).scale_shape(shape)), false);
+  };
+  for (const auto& [e, m] : {std::pair{4, 3}, {5, 2}, {3, 2}, {2, 3}, {2, 1}})
+    expect_same(numbers(shape),
+                QuantSpec::with_scale_bits(FloatFormat{e, m}, Granularity::per_group(32), amax(32),
+                                           NumBits(8, 0), 1.0f, "mx"),
+                "mx");
+  expect_same(numbers(shape),
+              QuantSpec::with_scale_bits(FloatFormat{2, 1}, Granularity::per_group(16), amax(16),
+                                         NumBits(4, 3), 1.0f, "nvfp4"),
+              "nvfp4");
+}
+
 TEST_F(CudaCodes, SlicesThatBeginAnywhere) {
   const Tensor x = numbers({8, 37});
   const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");

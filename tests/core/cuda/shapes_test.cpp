@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fakequant/core/cuda/block_places.h"
 #include "fakequant/core/cuda/launch_shape.h"
 #include "fakequant/core/cuda/reduction_shape.h"
 
@@ -83,6 +84,45 @@ TEST(ReductionShape, OfNothing) {
   EXPECT_EQ(s.parts, 1);
   EXPECT_EQ(s.part_length, 0);
   EXPECT_EQ(ReductionShape::of({0, 1, 0}).tiles, 0);
+}
+
+TEST(AxisBlocks, ChannelsOfLargeTensors) {
+  using cuda::AxisBlocks;
+  const Shape shape{1 << 20, 3, 1 << 7, 1 << 6};  // 3 * 2^33 elements
+  const auto rows = AxisBlocks::of(shape, Layout::row_major, 1);
+  const auto last = AxisBlocks::of(shape, Layout::channels_last, 1);
+  for (const std::int64_t i : {std::int64_t{0}, (std::int64_t{1} << 31) + 77, numel(shape) - 1}) {
+    EXPECT_EQ(rows.place(i).index, i / (1 << 13) % 3);
+    EXPECT_EQ(last.place(i).index, i % 3);
+    EXPECT_EQ(AxisBlocks::of(shape, Layout::row_major, -1).place(i).index, 0);
+    EXPECT_EQ(AxisBlocks::repeating(numel(shape), 48).place(i).index, i % 48);
+  }
+}
+
+TEST(BlockView, BlocksHaveTheirElements) {
+  using cuda::BlockView;
+  for (const auto& [shape, block] :
+       {std::pair<Shape, Shape>{{5, 7}, {2, 3}}, {{3, 5, 4}, {1, 5, 3}}, {{6}, {4}}}) {
+    const auto view = BlockView::of(shape, block);
+    std::vector<std::int64_t> seen(static_cast<std::size_t>(numel(shape)), -1);
+    for (std::int64_t b = 0; b <= view.block_of(numel(shape) - 1); ++b)
+      for (std::int64_t k = 0; k < view.length(); ++k)
+        if (const std::int64_t i = view.element(b, k); i >= 0) seen.at(static_cast<std::size_t>(i)) = b;
+    for (std::int64_t i = 0; i < numel(shape); ++i)
+      EXPECT_EQ(seen[static_cast<std::size_t>(i)], view.block_of(i));
+  }
+}
+
+TEST(BlockView, BlocksOfLargeTensors) {
+  const Shape shape{1 << 20, 3 << 13};  // 3 * 2^33 elements
+  const auto groups = cuda::BlockView::of(shape, {1, 16}), tiles = cuda::BlockView::of(shape, {128, 128});
+  for (const std::int64_t i : {std::int64_t{0}, (std::int64_t{1} << 32) + 77, numel(shape) - 1}) {
+    const std::int64_t row = i / shape[1], column = i % shape[1];
+    EXPECT_EQ(groups.block_of(i), i / 16);
+    EXPECT_EQ(tiles.block_of(i), row / 128 * (shape[1] / 128) + column / 128);
+    EXPECT_EQ(groups.element(i / 16, i % 16), i);
+    EXPECT_EQ(tiles.element(tiles.block_of(i), row % 128 * 128 + column % 128), i);
+  }
 }
 
 }  // namespace

@@ -1,13 +1,44 @@
 #pragma once
 
-/// Which scale each element of an array has; not a public header.
+/// Which block, and so which scale, each element of an array has; not a public header. Plain arithmetic, for
+/// host and device.
 
-#include <utility>
-
-#include "fakequant/core/cuda/axis_blocks.cuh"
+#include "fakequant/core/cuda/reduction_shape.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/memory_view.h"
+#include "fakequant/core/reference/blocks.h"
 
 namespace fq::cuda {
+
+/// Elements in memory order, in rows of `size` elements that are alike: `blocks` blocks of `length`, the last
+/// of which may be partial. Channels are blocks, and so is a whole tensor.
+struct AxisBlocks {
+  std::int64_t size, length, blocks;
+
+  /// Where an element is: `at` in its row, in block `index`.
+  struct Place {
+    std::int64_t at, index;
+  };
+
+  /// One block for each index of the axis; one for all where it is -1. There are elements.
+  [[nodiscard]] static AxisBlocks of(const Shape& shape, Layout layout, int axis) {
+    if (axis < 0) return {numel(shape), numel(shape), 1};
+    const AxisView view = fq::detail::memory_view(shape, layout, axis);
+    return {view.size * view.inner, view.inner, view.size};
+  }
+  /// Of numbers that repeat along the innermost elements.
+  [[nodiscard]] static AxisBlocks repeating(std::int64_t count, std::int64_t numbers) {
+    return numbers == 1 ? AxisBlocks{count, count, 1} : AxisBlocks{numbers, 1, numbers};
+  }
+
+  [[nodiscard]] FQ_HD Place place(std::int64_t i) const {
+    if (blocks == 1) return {0, 0};
+    return in_row(i - quotient(i, size) * size);
+  }
+  [[nodiscard]] FQ_HD Place in_row(std::int64_t at) const {
+    return {at, length == 1 ? at : quotient(at, length)};
+  }
+};
 
 /// Row-major elements in blocks of any shape, numbered row-major.
 struct BlockView {
@@ -37,6 +68,20 @@ struct BlockView {
     const std::int64_t row = quotient(i, last.size);
     return {row, first_block(row), last.in_row(i - row * last.size)};
   }
+  [[nodiscard]] FQ_HD std::int64_t first_block(std::int64_t row) const {
+    std::int64_t block = 0, step = last.blocks;
+    for (int a = outer_axes; a-- > 0;) {
+      const std::int64_t above = quotient(row, outer[a].size), index = row - above * outer[a].size;
+      block += quotient(index, outer[a].length) * step;
+      step *= outer[a].blocks;
+      row = above;
+    }
+    return block;
+  }
+  [[nodiscard]] FQ_HD std::int64_t block_of(std::int64_t i) const {
+    const Place found = place(i);
+    return found.base + found.in_row.index;
+  }
 
   /// Elements of a block that is not cut short by an edge.
   [[nodiscard]] FQ_HD std::int64_t length() const {
@@ -59,38 +104,6 @@ struct BlockView {
       k = lengths;
     }
     return i;
-  }
-
-  /// As AxisBlocks has it.
-  template <class T>
-  FQ_HD void load(const Place& from, const T* values, int count, T (&out)[group_size]) const {
-    if (last.size >= group_size)
-      last.load(from.in_row, values + from.base, values + first_block(from.row + 1), count, out);
-    else
-      gather(from.row * last.size + from.in_row.at, values, count, out,
-             std::make_integer_sequence<int, group_size>{});
-  }
-
- private:
-  [[nodiscard]] FQ_HD std::int64_t first_block(std::int64_t row) const {
-    std::int64_t block = 0, step = last.blocks;
-    for (int a = outer_axes; a-- > 0;) {
-      const std::int64_t above = quotient(row, outer[a].size), index = row - above * outer[a].size;
-      block += quotient(index, outer[a].length) * step;
-      step *= outer[a].blocks;
-      row = above;
-    }
-    return block;
-  }
-  [[nodiscard]] FQ_HD std::int64_t block_of(std::int64_t i) const {
-    const Place found = place(i);
-    return found.base + found.in_row.index;
-  }
-  /// Of rows shorter than a group.
-  template <class T, int... J>
-  FQ_HD void gather(std::int64_t i, const T* values, int count, T (&out)[group_size],
-                    std::integer_sequence<int, J...>) const {
-    ((out[J] = values[block_of(i + (J < count ? J : 0))]), ...);
   }
 };
 
