@@ -120,6 +120,27 @@ TEST_F(CudaCodes, BlocksWithScalesOfEightBits) {
               "nvfp4");
 }
 
+TEST_F(CudaCodes, SeveralTensorsAtOnce) {
+  for (const bool with_blocks : {false, true}) {
+    std::vector<QuantizeRequest> here, moved;
+    for (const Shape& shape : {Shape{5, 7}, Shape{0, 7}, Shape{64, 33}, Shape{1, 1}, Shape{300, 41}})
+      for (const auto& by :
+           {Granularity::per_tensor(), Granularity::per_axis(0), Granularity::per_group(4)}) {
+        if (by == Granularity::per_group(4) && !with_blocks) continue;
+        const bool one = by.is_per_tensor();
+        const auto amax = ranges(one ? 1 : numel(by.scale_shape(shape)), one);
+        here.push_back({numbers(shape), QuantSpec::from_amax(IntFormat{}, by, amax, "w"), shape[0] != 64});
+        moved.push_back({here.back().x.to(Device::cuda()), there(here.back().spec), here.back().with_mask});
+      }
+    const auto codes = quantize(moved), expected = quantize(here);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(bitwise_equal(codes[i].codes, expected[i].codes)) << i;
+      ASSERT_EQ(codes[i].mask.defined(), expected[i].mask.defined()) << i;
+      EXPECT_TRUE(!codes[i].mask.defined() || bitwise_equal(codes[i].mask, expected[i].mask)) << i;
+    }
+  }
+}
+
 TEST_F(CudaCodes, SlicesThatBeginAnywhere) {
   const Tensor x = numbers({8, 37});
   const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
