@@ -15,6 +15,7 @@
 #include "fakequant/core/cuda/packed.h"
 #include "fakequant/core/cuda/permute.h"
 #include "fakequant/core/cuda/range_gradients.h"
+#include "fakequant/core/cuda/pool.h"
 #include "fakequant/core/cuda/rows.h"
 #include "fakequant/core/cuda/runs.h"
 #include "fakequant/core/cuda/runtime.h"
@@ -99,6 +100,13 @@ void cross_entropy(const Tensor&, const Tensor&, double, Tensor&) { absent(); }
 void cross_entropy_backward(const Tensor&, const Tensor&, double, const Tensor&, Tensor&) { absent(); }
 void mse_loss(const Tensor&, const Tensor&, Tensor&) { absent(); }
 void mse_loss_backward(const Tensor&, const Tensor&, const Tensor&, Tensor&, Tensor&) { absent(); }
+
+void max_pool(const Tensor&, const PoolSizes&, Tensor&, Tensor*, const Tensor&) { absent(); }
+void max_pool_backward(const Tensor&, const Tensor&, const PoolSizes&, Tensor&) { absent(); }
+void avg_pool(const Tensor&, const PoolSizes&, bool, const Tensor&, Tensor&) { absent(); }
+void avg_pool_backward(const Tensor&, const PoolSizes&, bool, Tensor&) { absent(); }
+void sum_pixels(const Tensor&, Tensor&) { absent(); }
+void reorder_e4m3(const Tensor&, Tensor&) { absent(); }
 
 void gather_rows(const Tensor&, const Tensor&, Tensor&) { absent(); }
 void sum_rows(const Tensor&, const Tensor&, Tensor&) { absent(); }

@@ -1,5 +1,4 @@
 #include "fakequant/core/cpu/pool_kernels.h"
-#include "fakequant/core/cpu/pool_windows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/cpu/avg_pool_kernels.cpp"
@@ -13,9 +12,9 @@ namespace fq::HWY_NAMESPACE {
 namespace {
 
 using cpu::AveragePool;
-using cpu::Covering;
-using cpu::PoolSizes;
-using cpu::Window;
+using detail::Covering;
+using detail::PoolSizes;
+using detail::Window;
 
 /// Values of the lanes of D: themselves, or codes times their scale.
 template <class D, class From>

@@ -1,5 +1,4 @@
 #include "fakequant/core/cpu/pool_kernels.h"
-#include "fakequant/core/cpu/pool_windows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/cpu/max_pool_kernels.cpp"
@@ -12,11 +11,11 @@ HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 namespace {
 
-using cpu::Covering;
+using detail::Covering;
 using cpu::MaxPoolGradient;
 using cpu::MaxPoolRows;
-using cpu::PoolSizes;
-using cpu::Window;
+using detail::PoolSizes;
+using detail::Window;
 
 /// Lanes of places as wide as those of D, from and to memory of bytes or 32-bit integers.
 template <class D>

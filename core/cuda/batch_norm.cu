@@ -1,8 +1,8 @@
 #include "fakequant/core/cuda/batch_norm.h"
 #include "fakequant/core/cuda/channels.cuh"
+#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/groups.cuh"
 #include "fakequant/core/cuda/two_sums.cuh"
-#include "fakequant/core/cuda/visit.cuh"
 #include "fakequant/core/formulas.h"
 
 namespace fq::cuda {
@@ -12,9 +12,9 @@ namespace {
 template <class F>
 void visit_rows(const Tensor& x, F&& f) {
   if (x.dtype() == DType::i32)
-    f(static_cast<const std::int32_t*>(x.raw()), float{});
+    f(elements<std::int32_t>(x), float{});
   else
-    visit_float(x.dtype(), [&]<class T>(T) { f(static_cast<const T*>(x.raw()), T{}); });
+    visit_float(x.dtype(), [&]<class T>(T) { f(elements<T>(x), T{}); });
 }
 
 /// Of what the values are above the first of their channel, so that squares do not cancel.
@@ -113,28 +113,21 @@ struct NormalizeBackward {
   }
 };
 
-template <class T>
-const T* elements(const Tensor& x) {
-  return static_cast<const T*>(x.raw());
-}
-
-double* doubles(Tensor& x) { return static_cast<double*>(x.mutable_raw()); }
-
 }  // namespace
 
 void moments(const Tensor& x, Tensor& out) {
   const std::int64_t channels = out.dim(1), rows = channels == 0 ? 0 : x.numel() / channels;
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
     reduce_channels(x.device(), {channels, 1, x.numel()}, SumTerms<MomentTerms<X, T>>{{values}},
-                    PutMoments<X, T>{values, channels, rows, doubles(out)});
+                    PutMoments<X, T>{values, channels, rows, mutable_elements<double>(out)});
   });
 }
 
 void normalize(const Tensor& x, const Tensor& coefficients, Tensor& y) {
   visit_float(x.dtype(), [&]<class T>(T) {
-    for_groups(x.device(), x.numel(),
-               Normalize<T>{elements<T>(x), elements<T>(coefficients), coefficients.dim(1),
-                            static_cast<T*>(y.mutable_raw())});
+    for_groups(
+        x.device(), x.numel(),
+        Normalize<T>{elements<T>(x), elements<T>(coefficients), coefficients.dim(1), mutable_elements<T>(y)});
   });
 }
 
@@ -143,7 +136,7 @@ void gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& center, Tens
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
     reduce_channels(x.device(), {channels, 1, x.numel()},
                     SumTerms<GradientTerms<X, T>>{{elements<T>(dy), values, elements<T>(center)}},
-                    PutSums{channels, doubles(out)});
+                    PutSums{channels, mutable_elements<double>(out)});
   });
 }
 
@@ -153,7 +146,7 @@ void normalize_backward(const Tensor& dy, const Tensor& x, const Tensor& center,
     for_groups(
         x.device(), x.numel(),
         NormalizeBackward<X, T>{elements<T>(dy), values, elements<T>(center), elements<T>(coefficients),
-                                coefficients.dim(1), static_cast<T*>(dx.mutable_raw())});
+                                coefficients.dim(1), mutable_elements<T>(dx)});
   });
 }
 

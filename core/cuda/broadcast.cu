@@ -2,9 +2,9 @@
 
 #include "fakequant/core/cuda/broadcast.h"
 #include "fakequant/core/cuda/channels.cuh"
+#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/map.cuh"
 #include "fakequant/core/cuda/strides.cuh"
-#include "fakequant/core/cuda/visit.cuh"
 
 namespace fq::cuda {
 namespace {
@@ -83,9 +83,9 @@ void combine(const Tensor& a, const Tensor& b, const fq::detail::Arithmetic& ari
   visit_float(y.dtype(), [&]<class T>(T) {
     std::visit(
         [&]<class F>(F f) {
-          for_groups(y.device(), y.numel(),
-                     Combine<T, F>{static_cast<const T*>(a.raw()), static_cast<const T*>(b.raw()),
-                                   static_cast<T*>(y.mutable_raw()), Strides::of(walk), f});
+          for_groups(
+              y.device(), y.numel(),
+              Combine<T, F>{elements<T>(a), elements<T>(b), mutable_elements<T>(y), Strides::of(walk), f});
         },
         arithmetic);
   });
@@ -100,8 +100,8 @@ void sum_to(const Tensor& x, Tensor& out) {
   const SumAxes axes(walk);
   const std::int64_t channels = out.numel();
   visit_float(x.dtype(), [&]<class T>(T) {
-    const auto* in = static_cast<const T*>(x.raw());
-    const PutSum<T> put{static_cast<T*>(out.mutable_raw()), axes.kept};
+    const auto* in = elements<T>(x);
+    const PutSum<T> put{mutable_elements<T>(out), axes.kept};
     if (axes.together)
       reduce_channels(x.device(), {channels, axes.inner(), x.numel()}, AddElements<T>{in}, put);
     else

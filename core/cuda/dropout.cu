@@ -1,6 +1,6 @@
 #include "fakequant/core/cuda/dropout.h"
+#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/groups.cuh"
-#include "fakequant/core/cuda/visit.cuh"
 
 namespace fq::cuda {
 namespace {
@@ -36,16 +36,15 @@ struct Keep {
 }  // namespace
 
 void keep_mask(const fq::detail::DropoutBlocks& blocks, Tensor& mask) {
-  for_groups(mask.device(), mask.numel(), KeepMask{blocks, static_cast<std::uint8_t*>(mask.mutable_raw())});
+  for_groups(mask.device(), mask.numel(), KeepMask{blocks, mutable_elements<std::uint8_t>(mask)});
 }
 
 void keep(const Tensor& x, const Tensor& mask, double scale, Tensor& y) {
   visit_float(x.dtype(), [&]<class T>(T) {
-    for_groups(x.device(), x.numel(),
-               Keep<T>{static_cast<const T*>(x.raw()),
-                       static_cast<const std::uint8_t*>(mask.raw()),
-                       static_cast<T*>(y.mutable_raw()),
-                       {static_cast<T>(scale)}});
+    for_groups(
+        x.device(), x.numel(),
+        Keep<T>{
+            elements<T>(x), elements<std::uint8_t>(mask), mutable_elements<T>(y), {static_cast<T>(scale)}});
   });
 }
 

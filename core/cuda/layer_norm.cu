@@ -1,8 +1,8 @@
 #include "fakequant/core/cuda/channels.cuh"
+#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/layer_norm.h"
 #include "fakequant/core/cuda/row_blocks.cuh"
 #include "fakequant/core/cuda/two_sums.cuh"
-#include "fakequant/core/cuda/visit.cuh"
 #include "fakequant/core/row_formulas.h"
 
 namespace fq::cuda {
@@ -152,15 +152,6 @@ struct PutGradients {
     dbeta[c] = sum.second;
   }
 };
-
-template <class T>
-const T* elements(const Tensor& tensor) {
-  return tensor.defined() ? static_cast<const T*>(tensor.raw()) : nullptr;
-}
-template <class T>
-T* mutable_elements(Tensor& tensor) {
-  return static_cast<T*>(tensor.mutable_raw());
-}
 
 }  // namespace
 

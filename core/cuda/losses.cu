@@ -1,7 +1,7 @@
 #include "fakequant/core/cuda/channels.cuh"
+#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/groups.cuh"
 #include "fakequant/core/cuda/softmax.h"
-#include "fakequant/core/cuda/visit.cuh"
 #include "fakequant/core/row_formulas.h"
 
 namespace fq::cuda {
@@ -106,15 +106,6 @@ struct DistanceBackward {
     store_group(db + first, count, w);
   }
 };
-
-template <class T>
-const T* elements(const Tensor& x) {
-  return static_cast<const T*>(x.raw());
-}
-template <class T>
-T* mutable_elements(Tensor& x) {
-  return static_cast<T*>(x.mutable_raw());
-}
 
 }  // namespace
 

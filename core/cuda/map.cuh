@@ -2,8 +2,8 @@
 
 /// Elementwise kernels over tensors of one layout; not a public header.
 
+#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/groups.cuh"
-#include "fakequant/core/tensor.h"
 
 namespace fq::cuda {
 namespace detail {
@@ -42,16 +42,14 @@ struct MapTwo {
 /// y[i] = f(x[i]) of T; y may be x.
 template <class T, class F>
 void map(const Tensor& x, Tensor& y, F f) {
-  for_groups(x.device(), x.numel(),
-             detail::MapOne<T, F>{static_cast<const T*>(x.raw()), static_cast<T*>(y.mutable_raw()), f});
+  for_groups(x.device(), x.numel(), detail::MapOne<T, F>{elements<T>(x), mutable_elements<T>(y), f});
 }
 
 /// y[i] = f(a[i], b[i]) of T; y may be one of them.
 template <class T, class F>
 void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   for_groups(a.device(), a.numel(),
-             detail::MapTwo<T, F>{static_cast<const T*>(a.raw()), static_cast<const T*>(b.raw()),
-                                  static_cast<T*>(y.mutable_raw()), f});
+             detail::MapTwo<T, F>{elements<T>(a), elements<T>(b), mutable_elements<T>(y), f});
 }
 
 }  // namespace fq::cuda

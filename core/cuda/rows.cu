@@ -2,10 +2,10 @@
 #include <string>
 
 #include "fakequant/core/cuda/alarm.cuh"
+#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/groups.cuh"
-#include "fakequant/core/cuda/reduction_shape.h"
+#include "fakequant/core/cuda/row_groups.h"
 #include "fakequant/core/cuda/rows.h"
-#include "fakequant/core/cuda/visit.cuh"
 
 namespace fq::cuda {
 namespace {
@@ -30,22 +30,6 @@ struct CheckIndices {
 std::string sentence(std::string_view function, std::string_view what, const std::string& rest) {
   return "[" + std::string(function) + "] not every " + std::string(what) + " is " + rest;
 }
-
-/// The groups of eight columns of a row, one item each.
-struct RowGroups {
-  std::int64_t width, groups;
-  explicit RowGroups(std::int64_t columns)
-      : width(columns), groups((columns + group_size - 1) / group_size) {}
-  struct Part {
-    std::int64_t row, column;
-    int count;
-  };
-  [[nodiscard]] FQ_HD Part part(std::int64_t item) const {
-    const std::int64_t row = quotient(item, groups), column = (item - row * groups) * group_size;
-    const std::int64_t left = width - column;
-    return {row, column, left < group_size ? static_cast<int>(left) : group_size};
-  }
-};
 
 template <class T>
 struct GatherRows {
@@ -101,29 +85,27 @@ struct SumRows {
   }
 };
 
-const std::int64_t* indices(const Tensor& ids) { return static_cast<const std::int64_t*>(ids.raw()); }
-
 }  // namespace
 
 void check_whole(const Tensor& values, std::string_view function, std::string_view what) {
   const auto text = sentence(function, what, "a whole number");
   for_items(values.device(), values.numel(),
-            CheckWhole{static_cast<const float*>(values.raw()), alarm(values.device(), text)});
+            CheckWhole{elements<float>(values), alarm(values.device(), text)});
 }
 
 void check_indices(const Tensor& values, std::int64_t size, std::string_view function,
                    std::string_view what) {
   const auto text = sentence(function, what, "0 to " + std::to_string(size - 1));
   for_items(values.device(), values.numel(),
-            CheckIndices{indices(values), size, alarm(values.device(), text)});
+            CheckIndices{elements<std::int64_t>(values), size, alarm(values.device(), text)});
 }
 
 void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y) {
   const RowGroups groups(table.dim(1));
   visit_float(table.dtype(), [&]<class T>(T) {
     for_items(y.device(), ids.numel() * groups.groups,
-              GatherRows<T>{indices(ids), static_cast<const T*>(table.raw()),
-                            static_cast<T*>(y.mutable_raw()), table.dim(0), groups});
+              GatherRows<T>{elements<std::int64_t>(ids), elements<T>(table), mutable_elements<T>(y),
+                            table.dim(0), groups});
   });
 }
 
@@ -133,13 +115,13 @@ void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table) {
   const std::int64_t rows = table.dim(0);
   Tensor first = Tensor::full({rows}, static_cast<double>(ids.numel()), DType::i64, device);
   Tensor last = Tensor::full({rows}, -1.0, DType::i64, device);
-  auto* firsts = static_cast<std::int64_t*>(first.mutable_raw());
-  auto* lasts = static_cast<std::int64_t*>(last.mutable_raw());
-  for_items(device, ids.numel(), FindUses{indices(ids), rows, firsts, lasts});
+  auto* firsts = mutable_elements<std::int64_t>(first);
+  auto* lasts = mutable_elements<std::int64_t>(last);
+  for_items(device, ids.numel(), FindUses{elements<std::int64_t>(ids), rows, firsts, lasts});
   visit_float(table.dtype(), [&]<class T>(T) {
     for_items(device, rows * groups.groups,
-              SumRows<T>{indices(ids), firsts, lasts, static_cast<const T*>(x.raw()),
-                         static_cast<T*>(table.mutable_raw()), groups});
+              SumRows<T>{elements<std::int64_t>(ids), firsts, lasts, elements<T>(x),
+                         mutable_elements<T>(table), groups});
   });
 }
 

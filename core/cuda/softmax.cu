@@ -1,9 +1,9 @@
 #include <limits>
 
+#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/reduction_shape.h"
 #include "fakequant/core/cuda/row_blocks.cuh"
 #include "fakequant/core/cuda/softmax.h"
-#include "fakequant/core/cuda/visit.cuh"
 #include "fakequant/core/row_formulas.h"
 
 namespace fq::cuda {
@@ -183,17 +183,12 @@ struct SoftmaxLineBackward {
   }
 };
 
-template <class T>
-const T* elements(const Tensor& x) {
-  return static_cast<const T*>(x.raw());
-}
-
 }  // namespace
 
 void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y) {
   if (x.numel() == 0) return;
   visit_float(x.dtype(), [&]<class T>(T) {
-    auto* out = static_cast<T*>(y.mutable_raw());
+    auto* out = mutable_elements<T>(y);
     const auto shape = RowBlocks::of(view.outer, view.size);
     if (view.inner == 1)
       for_blocks(x.device(), shape.blocks(), SoftmaxRows<T>{shape, elements<T>(x), logarithm, out});
@@ -207,7 +202,7 @@ void softmax_backward(const Tensor& dy, const Tensor& y, const AxisView& view, b
   if (y.numel() == 0) return;
   visit_float(y.dtype(), [&]<class T>(T) {
     const T *g = elements<T>(dy), *v = elements<T>(y);
-    auto* out = static_cast<T*>(dx.mutable_raw());
+    auto* out = mutable_elements<T>(dx);
     const auto shape = RowBlocks::of(view.outer, view.size);
     if (view.inner == 1)
       for_blocks(y.device(), shape.blocks(), SoftmaxRowsBackward<T>{shape, g, v, logarithm, out});

@@ -1,31 +1,34 @@
 #include <limits>
 
+#include "fakequant/core/cpu/pool.h"
+#include "fakequant/core/cuda/pool.h"
 #include "fakequant/core/ops/pool_sizes.h"
 
 namespace fq::ops {
 namespace {
 
-Tensor average(const Tensor& x, const cpu::PoolSizes& sizes, bool include_padding) {
+Tensor average(const Tensor& x, const detail::PoolSizes& sizes, bool include_padding) {
   Tensor y = Tensor::empty(detail::pooled_shape(sizes), x.dtype(), x.device(), Layout::channels_last);
-  if (detail::computes(x)) cpu::avg_pool(x.to(Layout::channels_last), sizes, include_padding, y);
+  detail::run_on(x.device(), cpu::avg_pool, cuda::avg_pool, x.to(Layout::channels_last), sizes,
+                 include_padding, Tensor(), y);
   return y;
 }
 
 /// Of codes, as the engine does: fl(q*s_x) is summed.
-Tensor average(const QuantizedTensor& x, const cpu::PoolSizes& sizes, bool include_padding) {
+Tensor average(const QuantizedTensor& x, const detail::PoolSizes& sizes, bool include_padding) {
   if (bit_width(x.codes.dtype()) != 8) return average(dequantize(x), sizes, include_padding);
   Tensor y = Tensor::empty(detail::pooled_shape(sizes), DType::f32, x.codes.device(), Layout::channels_last);
-  if (detail::computes(x.codes))
-    cpu::avg_pool(x.codes.to(Layout::channels_last), sizes, include_padding, y,
-                  x.spec.scale.data<float>()[0]);
+  detail::run_on(y.device(), cpu::avg_pool, cuda::avg_pool, x.codes.to(Layout::channels_last), sizes,
+                 include_padding, x.spec.scale, y);
   return y;
 }
 
-Backward spread(const cpu::PoolSizes& sizes, bool include_padding) {
+Backward spread(const detail::PoolSizes& sizes, bool include_padding) {
   return [sizes, include_padding](const Tensor& dy) {
     Tensor dx =
         Tensor::empty({sizes.n, sizes.c, sizes.h, sizes.w}, dy.dtype(), dy.device(), Layout::channels_last);
-    if (detail::computes(dx)) cpu::avg_pool_backward(dy, sizes, include_padding, dx);
+    detail::run_on(dx.device(), cpu::avg_pool_backward, cuda::avg_pool_backward, dy, sizes, include_padding,
+                   dx);
     return std::vector<Tensor>{dx};
   };
 }
@@ -38,10 +41,11 @@ bool fits(const QuantizedTensor& x, std::int64_t pixels) {
   return pixels <= std::numeric_limits<std::int32_t>::max() / largest;
 }
 
-PooledSums pooled_sums(const QuantizedTensor& x, const cpu::PoolSizes& sizes) {
+PooledSums pooled_sums(const QuantizedTensor& x, const detail::PoolSizes& sizes) {
   PooledSums out{{}, x.spec.scale, sizes.window()};
   out.sums = Tensor::empty(detail::pooled_shape(sizes), DType::i32, x.codes.device(), Layout::channels_last);
-  if (detail::computes(x.codes)) cpu::sum_pixels(x.codes.to(Layout::channels_last), out.sums);
+  detail::run_on(out.sums.device(), cpu::sum_pixels, cuda::sum_pixels, x.codes.to(Layout::channels_last),
+                 out.sums);
   return out;
 }
 

@@ -1,3 +1,5 @@
+#include "fakequant/core/cpu/pool.h"
+#include "fakequant/core/cuda/pool.h"
 #include "fakequant/core/join.h"
 #include "fakequant/core/ops/pool_sizes.h"
 
@@ -10,51 +12,37 @@ struct Pooled {
   Tensor values, argmax;
 };
 
-/// Max pooling of a plain tensor of any code or float type; argmax only when asked for. `flip`: of sums, as
-/// cpu/pool.h has it.
-Pooled pool(const Tensor& input, const cpu::PoolSizes& sizes, bool with_argmax,
-            const std::vector<std::int32_t>& flip = {}) {
+/// Max pooling of a plain tensor of any code or float type; argmax only when asked for. `factor` of sums: the
+/// channels whose value falls where the sum rises pool the smallest sum.
+Pooled pool(const Tensor& input, const detail::PoolSizes& sizes, bool with_argmax,
+            const Tensor& factor = {}) {
   const Shape shape = detail::pooled_shape(sizes);
   Pooled out{Tensor::empty(shape, input.dtype(), input.device(), Layout::channels_last), {}};
-  const DType places = sizes.window() <= cpu::byte_places ? DType::u8 : DType::i32;
+  const DType places = sizes.window() <= detail::byte_places ? DType::u8 : DType::i32;
   if (with_argmax) out.argmax = Tensor::empty(shape, places, input.device(), Layout::channels_last);
-  if (detail::computes(input))
-    cpu::max_pool(input.to(Layout::channels_last), sizes, out.values, with_argmax ? &out.argmax : nullptr,
-                  flip.empty() ? nullptr : flip.data());
+  detail::run_on(input.device(), cpu::max_pool, cuda::max_pool, input.to(Layout::channels_last), sizes,
+                 out.values, with_argmax ? &out.argmax : nullptr, factor);
   return out;
 }
 
-/// The channels whose value falls where the sum rises pool the smallest sum.
-std::vector<std::int32_t> falling(const NormalizedSums& x) {
-  std::vector<std::int32_t> out;
-  if (detail::computes(x.sums))
-    for (const float factor : x.factor.to_vector<float>()) out.push_back(factor < 0.0f ? -1 : 0);
-  return out;
-}
-
-/// E4M3 bytes as integers of the same order, and back: sign and magnitude to two's complement. -0 becomes 0.
 Tensor reordered(const Tensor& bytes, DType dtype) {
   Tensor out = Tensor::empty(bytes.shape(), dtype, bytes.device(), bytes.layout());
-  if (!detail::computes(bytes)) return out;
-  const auto* in = static_cast<const std::uint8_t*>(bytes.raw());
-  auto* result = static_cast<std::uint8_t*>(out.mutable_raw());
-  for (std::int64_t i = 0; i < bytes.numel(); ++i)
-    result[i] = static_cast<std::uint8_t>(in[i] <= 0x80 ? in[i] & 0x7f : 0x100 - (in[i] & 0x7f));
+  detail::run_on(out.device(), cpu::reorder_e4m3, cuda::reorder_e4m3, bytes, out);
   return out;
 }
 
-Pooled pool_codes(const Tensor& codes, const cpu::PoolSizes& sizes, bool with_argmax) {
+Pooled pool_codes(const Tensor& codes, const detail::PoolSizes& sizes, bool with_argmax) {
   if (codes.dtype() != DType::f8_e4m3) return pool(codes, sizes, with_argmax);
   Pooled out = pool(reordered(codes, DType::i8), sizes, with_argmax);
   out.values = reordered(out.values, DType::f8_e4m3);
   return out;
 }
 
-Backward route(const Tensor& argmax, const cpu::PoolSizes& sizes) {
+Backward route(const Tensor& argmax, const detail::PoolSizes& sizes) {
   return [argmax, sizes](const Tensor& dy) {
     Tensor dx =
         Tensor::empty({sizes.n, sizes.c, sizes.h, sizes.w}, dy.dtype(), dy.device(), Layout::channels_last);
-    if (detail::computes(dx)) cpu::max_pool_backward(dy, argmax, sizes, dx);
+    detail::run_on(dx.device(), cpu::max_pool_backward, cuda::max_pool_backward, dy, argmax, sizes, dx);
     return std::vector<Tensor>{dx};
   };
 }
@@ -62,18 +50,19 @@ Backward route(const Tensor& argmax, const cpu::PoolSizes& sizes) {
 /// Pools the sums of x in place and appends the argmax of each range of channels. Its value is a monotone
 /// function of its sum, the same one for a whole channel. False when that is not so: then x is left half
 /// done.
-bool pool_sums(Accumulator& x, const cpu::PoolSizes& sizes, bool with_argmax, std::vector<Tensor>& argmax) {
-  const auto replace = [&](Tensor& tensor, const std::vector<std::int32_t>& flip = {}) {
-    cpu::PoolSizes own = sizes;
+bool pool_sums(Accumulator& x, const detail::PoolSizes& sizes, bool with_argmax,
+               std::vector<Tensor>& argmax) {
+  const auto replace = [&](Tensor& tensor, const Tensor& factor = {}) {
+    detail::PoolSizes own = sizes;
     own.c = tensor.dim(1);
-    auto pooled = pool(tensor, own, with_argmax, flip);
+    auto pooled = pool(tensor, own, with_argmax, factor);
     tensor = std::move(pooled.values);
     argmax.push_back(std::move(pooled.argmax));
     return true;
   };
   if (auto* product = std::get_if<ProductSums>(&x.value)) return product->axis == 1 && replace(product->sums);
   if (auto* normalized = std::get_if<NormalizedSums>(&x.value))
-    return normalized->axis == 1 && replace(normalized->sums, falling(*normalized));
+    return normalized->axis == 1 && replace(normalized->sums, normalized->factor);
   if (auto* sums = std::get_if<PooledSums>(&x.value)) return replace(sums->sums);
   if (auto* averages = std::get_if<Averages>(&x.value)) return replace(averages->values);
   auto* concat = std::get_if<AccumulatorConcat>(&x.value);
@@ -83,7 +72,7 @@ bool pool_sums(Accumulator& x, const cpu::PoolSizes& sizes, bool with_argmax, st
   return true;
 }
 
-Variable pool_floats(const Variable& input, const cpu::PoolSizes& sizes, Attributes attributes) {
+Variable pool_floats(const Variable& input, const detail::PoolSizes& sizes, Attributes attributes) {
   const auto x = detail::floats(input, kMaxPool);
   auto pooled = pool(x.tensor, sizes, detail::needs_grad({x.variable}));
   return detail::record(kMaxPool, pooled.values, {x.variable}, route(pooled.argmax, sizes),

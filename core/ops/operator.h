@@ -30,8 +30,6 @@ void run_on(Device device, F* cpu, F* cuda, Arguments&&... arguments) {
   if (device.is_meta()) return;
   (device.is_cuda() ? cuda : cpu)(std::forward<Arguments>(arguments)...);
 }
-/// True where there is something to compute: not on `meta`.
-[[nodiscard]] inline bool computes(const Tensor& x) { return x.device().is_cpu(); }
 
 /// Codes of integers with one scale, which keep their meaning wherever they are moved.
 [[nodiscard]] bool is_plain(const QuantizedTensor& x);

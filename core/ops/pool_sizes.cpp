@@ -2,7 +2,7 @@
 
 namespace fq::detail {
 
-cpu::PoolSizes pool_sizes(const Shape& x, const ops::Pool2d& o, std::string_view op) {
+PoolSizes pool_sizes(const Shape& x, const ops::Pool2d& o, std::string_view op) {
   FQ_CHECK(x.size() == 4, op, "the input is {}: give [N, C, H, W]", to_string(x));
   std::array<std::int64_t, 2> out{}, stride{};
   for (std::size_t i = 0; i < 2; ++i) {
@@ -20,9 +20,9 @@ cpu::PoolSizes pool_sizes(const Shape& x, const ops::Pool2d& o, std::string_view
           stride[0], stride[1], o.padding[0], o.padding[1], out[0],      out[1]};
 }
 
-Shape pooled_shape(const cpu::PoolSizes& s) { return {s.n, s.c, s.oh, s.ow}; }
+Shape pooled_shape(const PoolSizes& s) { return {s.n, s.c, s.oh, s.ow}; }
 
-Attributes pool_attributes(const cpu::PoolSizes& s) {
+Attributes pool_attributes(const PoolSizes& s) {
   using Pair = std::vector<std::int64_t>;
   return {{"kernel", Pair{s.kh, s.kw}}, {"stride", Pair{s.sh, s.sw}}, {"padding", Pair{s.ph, s.pw}}};
 }

@@ -4,15 +4,15 @@
 
 #include <string_view>
 
-#include "fakequant/core/cpu/pool.h"
 #include "fakequant/core/ops/operator.h"
 #include "fakequant/core/ops/pool.h"
+#include "fakequant/core/pool_windows.h"
 
 namespace fq::detail {
 
 /// Sizes of pooling an [N, C, H, W] input. Throws ArgumentError as said in pool.h.
-[[nodiscard]] cpu::PoolSizes pool_sizes(const Shape& shape, const ops::Pool2d& options, std::string_view op);
-[[nodiscard]] Shape pooled_shape(const cpu::PoolSizes& sizes);
-[[nodiscard]] Attributes pool_attributes(const cpu::PoolSizes& sizes);
+[[nodiscard]] PoolSizes pool_sizes(const Shape& shape, const ops::Pool2d& options, std::string_view op);
+[[nodiscard]] Shape pooled_shape(const PoolSizes& sizes);
+[[nodiscard]] Attributes pool_attributes(const PoolSizes& sizes);
 
 }  // namespace fq::detail

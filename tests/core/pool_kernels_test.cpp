@@ -102,7 +102,7 @@ TEST(PoolKernels, MaxPoolHasTheBitsOfPlainLoops) {
 
 TEST(PoolKernels, PlacesOfLargeWindowsAreWide) {
   const PoolSizes s{1, 20, 17, 16, 17, 16, 1, 1, 0, 0, 1, 1};
-  ASSERT_GT(s.window(), cpu::byte_places);
+  ASSERT_GT(s.window(), detail::byte_places);
   on_every_target([&](std::int64_t) {
     compare_max<float>(s, DType::i32);
     compare_max<double>(s, DType::i32);
@@ -114,10 +114,10 @@ TEST(PoolKernels, PlacesOfLargeWindowsAreWide) {
 TEST(PoolKernels, FlippedChannelsPoolTheSmallest) {
   for_sizes([](const PoolSizes& s) {
     const Tensor x = values<std::int32_t>(input(s), false);
-    std::vector<std::int32_t> flip;
-    for (std::int64_t c = 0; c < s.c; ++c) flip.push_back(c % 3 == 1 ? -1 : 0);
+    std::vector<float> factor;
+    for (std::int64_t c = 0; c < s.c; ++c) factor.push_back(c % 3 == 1 ? -0.5f : 2.0f);
     Tensor y = empty<std::int32_t>(output(s)), argmax = empty<std::uint8_t>(output(s));
-    cpu::max_pool(x, s, y, &argmax, flip.data());
+    cpu::max_pool(x, s, y, &argmax, Tensor::from(factor, {s.c}));
     const auto* in = x.data<std::int32_t>(Layout::channels_last);
     each_window(s, [&](std::int64_t at, std::int64_t n, std::int64_t c, auto... ij) {
       std::int64_t place = -1;
@@ -173,7 +173,7 @@ void compare_average(const PoolSizes& s, bool padded, float scale, F&& value) {
                        input(s))
                        .to(Layout::channels_last);
   Tensor y = empty<T>(output(s));
-  cpu::avg_pool(x, s, padded, y, scale);
+  cpu::avg_pool(x, s, padded, Tensor::from({scale}), y);
   each_window(s, [&](std::int64_t at, auto... window) {
     T sum{};
     std::int64_t pixels = 0;

@@ -5,7 +5,6 @@
 
 #include "core/operator_run.h"
 #include "cuda_device.h"
-#include "fakequant/core/error.h"
 #include "fakequant/core/trace.h"
 
 namespace fq::cuda_operators_test {
@@ -15,13 +14,6 @@ using namespace fq::test;
 
 std::string name_of(const OperatorCase& tested) {
   return tested.op + (tested.variant.empty() ? "" : "_" + tested.variant);
-}
-
-/// Those whose CUDA side is not there yet. A test fails when one of them works.
-bool is_missing(const OperatorCase& tested) {
-  static const std::set<std::string> names{"max_pool2d", "avg_pool2d", "max_pool1d", "avg_pool1d",
-                                           "global_avg_pool2d"};
-  return names.contains(tested.op);
 }
 
 /// Operators of + - * / alone, in one order, and those that move elements. The others call exp and the like
@@ -130,28 +122,8 @@ TEST_P(CudaOperator, TracesAsTheCpuDoes) {
   EXPECT_EQ(traced_names(op(), Device::cuda()), traced_names(op(), Device::cpu()));
 }
 
-std::vector<OperatorCase> cases_there() {
-  std::vector<OperatorCase> out = operator_cases();
-  std::erase_if(out, is_missing);
-  return out;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, CudaOperator, testing::ValuesIn(cases_there()),
+INSTANTIATE_TEST_SUITE_P(All, CudaOperator, testing::ValuesIn(operator_cases()),
                          [](const auto& tested) { return name_of(tested.param); });
-
-TEST(CudaOperators, ThoseCalledMissingAre) {
-  FQ_NEEDS_CUDA();
-  for (const auto& tested : operator_cases()) {
-    if (!is_missing(tested)) continue;
-    std::string found;
-    try {
-      found = difference_from_cpu(tested, DType::f64, Layout::row_major);
-    } catch (const Error& error) {
-      found = error.what();
-    }
-    EXPECT_NE(found, "") << name_of(tested) << " works: take it off the list";
-  }
-}
 
 }  // namespace
 }  // namespace fq::cuda_operators_test
