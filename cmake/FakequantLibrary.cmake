@@ -50,6 +50,7 @@ function(fakequant_compile_rules target)
   endif()
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${options} -Wpedantic>)
   if(FAKEQUANT_HAS_CUDA)
+    list(APPEND options -Wno-maybe-uninitialized) # GCC 12: false alarms in groups that are filled in part
     list(JOIN options "," options)
     # CMake 3.25 does not know CUDA 13's dialects: the option is named.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -fmad=false --expt-relaxed-constexpr
