@@ -40,7 +40,8 @@ void run_nvfp4(Forward& k) {
 void run_mxfp8(Forward& k) {
   constexpr cpu::ElementGrid grid{448, 0x1p-6f, 0x1p-3f, std::numeric_limits<float>::quiet_NaN()};
   const float range = k.amax.data<float>()[0];
-  cpu::fake_quant_blocks(k.x, 32, grid, cpu::power_of_two_scales(grid.max), range, k.y, &k.mask);
+  const detail::BlockScales scales{detail::BlockScales::Rule::power_of_two, grid.max};
+  cpu::fake_quant_blocks(k.x, 32, grid, scales, range, k.y, &k.mask);
 }
 
 }  // namespace

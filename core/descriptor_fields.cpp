@@ -7,7 +7,7 @@ namespace fq {
 namespace {
 
 Tensor without_negative_zero(const Tensor& values) {
-  Tensor out = values.to(Layout::row_major).to(DType::f32).clone();
+  Tensor out = values.to(Device::cpu()).to(Layout::row_major).to(DType::f32).clone();
   auto* v = out.mutable_data<float>();
   for (std::int64_t i = 0; i < out.numel(); ++i) v[i] += 0.0f;
   return out;

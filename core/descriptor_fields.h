@@ -54,7 +54,8 @@ class Axes {
   std::vector<int> values_;
 };
 
-/// A range given beforehand: a number, a list, or a tensor that broadcasts against the input. Kept as f32.
+/// A range given beforehand: a number, a list, or a tensor that broadcasts against the input. Kept as f32, on
+/// the CPU: a tensor of a GPU is copied there, which waits.
 class Amax {
  public:
   Amax() = default;

@@ -5,11 +5,14 @@
 #include "fakequant/core/cuda/batch_norm.h"
 #include "fakequant/core/cuda/bias.h"
 #include "fakequant/core/cuda/broadcast.h"
+#include "fakequant/core/cuda/clip.h"
 #include "fakequant/core/cuda/code_products.h"
 #include "fakequant/core/cuda/codes.h"
 #include "fakequant/core/cuda/conv.h"
 #include "fakequant/core/cuda/dropout.h"
 #include "fakequant/core/cuda/exact.h"
+#include "fakequant/core/cuda/fake_quant.h"
+#include "fakequant/core/cuda/fake_quant_blocks.h"
 #include "fakequant/core/cuda/layer_norm.h"
 #include "fakequant/core/cuda/matmul.h"
 #include "fakequant/core/cuda/packed.h"
@@ -87,11 +90,12 @@ void normalize_backward(const Tensor&, const Tensor&, const Tensor&, const Tenso
 void forward_numbers(const fq::detail::BatchNormForward&, std::int64_t, Device) { absent(); }
 void backward_numbers(const fq::detail::BatchNormBackward&, std::int64_t, Device) { absent(); }
 
-void layer_norm(const Tensor&, std::int64_t, const Tensor&, const Tensor&, double, Tensor&, Tensor&, Tensor&) {
+void layer_norm(const Tensor&, std::int64_t, const Tensor&, const Tensor&, double, Tensor&, Tensor&,
+                Tensor&) {
   absent();
 }
-void layer_norm_backward(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, Tensor&, Tensor&,
-                         Tensor&) {
+void layer_norm_backward(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, Tensor&,
+                         Tensor&, Tensor&) {
   absent();
 }
 void softmax(const Tensor&, const AxisView&, bool, Tensor&) { absent(); }
@@ -137,5 +141,30 @@ void product_scale(const Tensor&, const Tensor&, Tensor&) { absent(); }
 void scale_products(Tensor&, const Tensor&, const Tensor&) { absent(); }
 void scale_to_bf16(const Tensor&, const Tensor&, Tensor&) { absent(); }
 void scale_weight_gradient(Tensor&, const Tensor&, const Tensor&, int) { absent(); }
+
+void fake_quant_integer(const Tensor&, const Tensor&, const Tensor&, const IntFormat&, Tensor&, Tensor*) {
+  absent();
+}
+void integer_codes(const Tensor&, const Tensor&, const IntFormat&, Tensor&) { absent(); }
+void fake_quant_e4m3(const Tensor&, const Tensor&, const Tensor&, Tensor&, Tensor*) { absent(); }
+void round_to_integers(const Tensor&, const IntFormat&, Tensor&, Tensor*) { absent(); }
+float smallest(const Tensor&) { absent(); }
+
+void fake_quant_fp4(const Tensor&, const Tensor&, const Tensor&, Tensor&, Tensor*) { absent(); }
+void fake_quant_blocks(const Tensor&, std::int64_t, const cpu::ElementGrid&, const fq::detail::BlockScales&,
+                       float, Tensor&, Tensor*) {
+  absent();
+}
+void fake_quant_nvfp4(const Tensor&, float, float, Tensor&, Tensor*) { absent(); }
+void fake_quant_rows(const Tensor&, std::int64_t, const cpu::ElementGrid&, bool,
+                     const fq::detail::BlockScales&, Tensor&) {
+  absent();
+}
+void fake_quant_nvfp4_rows(const Tensor&, float, Tensor&) { absent(); }
+
+Tensor mask_within(const Tensor&, const Tensor&) { absent(); }
+Tensor mask_between(const Tensor&, const Tensor&, const Tensor&) { absent(); }
+void clip(const Tensor&, const Tensor&, const Tensor&, Tensor&) { absent(); }
+Tensor sum_beyond(const Tensor&, const Tensor&, const Tensor&, bool) { absent(); }
 
 }  // namespace fq::cuda

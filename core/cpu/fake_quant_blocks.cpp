@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "fakequant/core/cpu/range_table.h"
 #include "fakequant/core/formulas.h"
-#include "fakequant/core/reference/block_scales.h"
 
 namespace fq::cpu {
 namespace {
@@ -49,6 +47,17 @@ void dynamic(const Tensor& x, std::int64_t block, float bound, Tensor& y, Tensor
   });
 }
 
+void fill_scales(const detail::BlockScales& scales, std::int64_t first, std::int64_t count, ChunkColumns& c) {
+  const detail::BlockScales rule = scales;  // apart from what is written, so that the loop vectorises
+  const float* amax = c.amax.data();
+  float* __restrict scale = c.scale.data(), * __restrict unscale = c.unscale.data();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto s = rule(amax[i], first + i);
+    scale[i] = s.scale;
+    unscale[i] = s.unscale;
+  }
+}
+
 void divisors(const float* scale, std::int64_t count, float* divisor) {
   for (std::int64_t i = 0; i < count; ++i) divisor[i] = scalar::fp4_divisor(scale[i]);
 }
@@ -67,23 +76,11 @@ void fp4_chunks(const Tensor& x, std::int64_t block, const float* scale, const f
 
 }  // namespace
 
-BlockScales power_of_two_scales(float max) {
-  return [max](const float* amax, std::int64_t, std::int64_t count, float* scale, float* unscale) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto s = detail::e8m0_scale(std::min(amax[i], std::numeric_limits<float>::max()), max);
-      scale[i] = s.scale;
-      unscale[i] = s.unscale;
-    }
-  };
-}
-
 void fake_quant_blocks(const Tensor& x, std::int64_t block, const ElementGrid& grid,
-                       const BlockScales& scales, float bound, Tensor& y, Tensor* mask) {
+                       const detail::BlockScales& scales, float bound, Tensor& y, Tensor* mask) {
   dynamic(
       x, block, bound, y, mask,
-      [&](ChunkColumns& c, std::int64_t first, std::int64_t count) {
-        scales(c.amax.data(), first, count, c.scale.data(), c.unscale.data());
-      },
+      [&](ChunkColumns& c, std::int64_t first, std::int64_t count) { fill_scales(scales, first, count, c); },
       [&](const Stretch& stretch, const Columns& columns) {
         fake_quant(stretch, BlockRows{columns, grid});
       });

@@ -6,9 +6,8 @@
 /// Common to all: x is f32, f16 or bf16, row-major; y has its shape and type; mask is null or u1 of the same
 /// shape: |x| <= bound.
 
-#include <functional>
-
 #include "fakequant/core/cpu/fake_quant_kernels.h"
+#include "fakequant/core/reference/block_scales.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cpu {
@@ -17,16 +16,9 @@ namespace fq::cpu {
 /// many elements; both f32. With one block x may have any layout.
 void fake_quant_fp4(const Tensor& x, const Tensor& scales, const Tensor& bounds, Tensor& y, Tensor* mask);
 
-/// Fills what `count` blocks are multiplied by before and after rounding, from their largest |x|; the first
-/// one is block `first` of the tensor. May be called from several threads.
-using BlockScales = std::function<void(const float* amax, std::int64_t first, std::int64_t count,
-                                       float* scale, float* unscale)>;
-/// Powers of two (E8M0) for a format whose largest number is `max`.
-[[nodiscard]] BlockScales power_of_two_scales(float max);
-
 /// Blocks of `block` elements, 8, 16 or 32, which divides x.numel().
 void fake_quant_blocks(const Tensor& x, std::int64_t block, const ElementGrid& grid,
-                       const BlockScales& scales, float bound, Tensor& y, Tensor* mask);
+                       const detail::BlockScales& scales, float bound, Tensor& y, Tensor* mask);
 /// FP4 in blocks of 16 with scales of nvfp4_scale: `global` is the scale of scales.
 void fake_quant_nvfp4(const Tensor& x, float global, float bound, Tensor& y, Tensor* mask);
 

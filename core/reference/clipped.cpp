@@ -2,6 +2,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/cpu/channels.h"
+#include "fakequant/core/cuda/clip.h"
 #include "fakequant/core/formulas.h"
 #include "fakequant/core/reference/broadcast.h"
 #include "fakequant/core/reference/float_blocks.h"
@@ -33,6 +34,7 @@ Tensor compared_with(DType dtype, const Tensor& bound) {
 Tensor within_amax(const Tensor& x, const Tensor& amax, const char* function) {
   const Shape block = broadcast_block(x.shape(), amax.shape(), function);
   const Tensor bound = compared_with(x.dtype(), amax);
+  if (x.device().is_cuda()) return cuda::mask_within(x, bound);
   return mask_where(x, block,
                     [a = bound.data<float>()](float v, auto j) { return scalar::modelopt_mask(v, a[j]); });
 }

@@ -4,10 +4,12 @@
 
 #include "fakequant/core/arithmetic.h"
 #include "fakequant/core/check.h"
+#include "fakequant/core/cpu/broadcast.h"
 #include "fakequant/core/cpu/fake_quant.h"
+#include "fakequant/core/cuda/broadcast.h"
+#include "fakequant/core/cuda/fake_quant.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/formulas.h"
-#include "fakequant/core/reference/broadcast.h"
 #include "fakequant/core/reference/clipped.h"
 #include "fakequant/core/tape.h"
 
@@ -22,8 +24,8 @@ constexpr const char* kCast = "int_cast_ste";
 struct Shifted {
   Tensor values;
   DType dtype;
-  Layout layout;
   [[nodiscard]] bool is_meta() const { return values.device().is_meta(); }
+  [[nodiscard]] bool on_gpu() const { return values.device().is_cuda(); }
 };
 
 DType promoted(const Tensor& x, const Tensor& bias) {
@@ -31,32 +33,26 @@ DType promoted(const Tensor& x, const Tensor& bias) {
   return x.dtype() == DType::f64 || bias.dtype() == DType::f64 ? DType::f64 : DType::f32;
 }
 
-/// y[i] = f(x[i], other[j]) with `other` broadcast; both f32.
-template <class F>
-Tensor against(const Tensor& x, const Tensor& other, const char* function, F&& f) {
-  Tensor out = Tensor::empty(x.shape());
-  const auto *a = x.data<float>(), *b = other.data<float>();
-  auto* y = out.mutable_data<float>();
-  detail::for_broadcast(x.shape(), other.shape(), function, [&](auto begin, auto end, auto j) {
-    for (auto i = begin; i < end; ++i) y[i] = f(a[i], b[j]);
-  });
+/// f(x, other) with `other` broadcast; both f32.
+Tensor combined(const Tensor& x, const Tensor& other, const detail::Arithmetic& f) {
+  Tensor out = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
+  const auto combine = x.device().is_cuda() ? cuda::combine : cpu::combine;
+  if (x.numel() > 0) combine(x, other.to(x.device()).to(DType::f32), f, out);
   return out;
 }
 
 Shifted shift(const Tensor& x, const Tensor& bias, const char* function) {
   FQ_CHECK(is_floating(x.dtype()), function, "the input is {}: give f32, f16, bf16 or f64", name(x.dtype()));
   if (bias.defined()) (void)detail::broadcast_block(x.shape(), bias.shape(), function);
-  Shifted out{x.dtype() == DType::f64 ? x.to(DType::f32) : x, promoted(x, bias), x.layout()};
+  Shifted out{x.dtype() == DType::f64 ? x.to(DType::f32) : x, promoted(x, bias)};
   if (!bias.defined() || out.is_meta()) return out;
-  const Tensor floats = out.values.to(Layout::row_major).to(DType::f32);
-  out.values = against(floats, bias.to(DType::f32), function, detail::Subtract{}).to(out.dtype).to(DType::f32);
+  out.values = combined(out.values.to(DType::f32), bias, detail::Subtract{}).to(out.dtype).to(DType::f32);
   return out;
 }
 
-Tensor finish(const Tensor& y, const Shifted& x, const Tensor& bias, const char* function) {
+Tensor finish(const Tensor& y, const Shifted& x, const Tensor& bias) {
   if (!bias.defined() || x.is_meta()) return y.to(x.dtype);
-  const Tensor rounded = y.to(x.dtype).to(DType::f32);
-  return against(rounded, bias.to(DType::f32), function, detail::Add{}).to(x.dtype).to(x.layout);
+  return combined(y.to(x.dtype).to(DType::f32), bias, detail::Add{}).to(x.dtype);
 }
 
 detail::Masked allocated(const Shifted& x, bool masked) {
@@ -84,9 +80,10 @@ void check_unsigned(const Shifted& x) {
   if (x.is_meta()) return;
   FQ_CHECK(x.values.numel() > 0, kInteger, "the input is empty and the format unsigned: use a signed one");
   const DType dtype = x.values.dtype();
-  const bool refused = dtype == DType::f16    ? refused_by_unsigned<float16>(x.values)
-                       : dtype == DType::bf16 ? refused_by_unsigned<bfloat16>(x.values)
-                                              : refused_by_unsigned<float>(x.values);
+  const bool refused = x.values.device().is_cuda() ? cuda::smallest(x.values) < 0
+                       : dtype == DType::f16       ? refused_by_unsigned<float16>(x.values)
+                       : dtype == DType::bf16      ? refused_by_unsigned<bfloat16>(x.values)
+                                                   : refused_by_unsigned<float>(x.values);
   FQ_CHECK(!refused, kInteger, "the input has negative values and the format is unsigned: use a signed one");
 }
 
@@ -106,9 +103,9 @@ detail::Masked integer_quant(const Tensor& input, const Amax& range, const Tenso
   const Tensor amax = range.tensor();
   detail::Masked out = allocated(x, masked);
   if (!x.is_meta())
-    cpu::fake_quant_integer(x.values, amax, detail::compared_with(x.dtype, amax), format, out.y,
-                            mask_of(out));
-  out.y = finish(out.y, x, bias, kInteger);
+    (x.on_gpu() ? cuda::fake_quant_integer : cpu::fake_quant_integer)(
+        x.values, amax, detail::compared_with(x.dtype, amax), format, out.y, mask_of(out));
+  out.y = finish(out.y, x, bias);
   return out;
 }
 
@@ -119,17 +116,18 @@ detail::Masked float_quant(const Tensor& input, const Amax& range, const Tensor&
   detail::Masked out = allocated(x, masked && range.defined());
   if (!x.is_meta()) {
     const Tensor bound = amax.defined() ? detail::compared_with(x.dtype, amax) : Tensor();
-    cpu::fake_quant_e4m3(x.values, amax, bound, out.y, mask_of(out));
+    (x.on_gpu() ? cuda::fake_quant_e4m3 : cpu::fake_quant_e4m3)(x.values, amax, bound, out.y, mask_of(out));
   }
-  out.y = finish(out.y, x, bias, kFloat);
+  out.y = finish(out.y, x, bias);
   return out;
 }
 
 detail::Masked int_cast(const Tensor& input, const IntFormat& format, bool masked) {
   const Shifted x = shift(input, {}, kCast);
   detail::Masked out = allocated(x, masked);
-  if (!x.is_meta()) cpu::round_to_integers(x.values, format, out.y, mask_of(out));
-  out.y = finish(out.y, x, {}, kCast);
+  if (!x.is_meta())
+    (x.on_gpu() ? cuda::round_to_integers : cpu::round_to_integers)(x.values, format, out.y, mask_of(out));
+  out.y = finish(out.y, x, {});
   return out;
 }
 

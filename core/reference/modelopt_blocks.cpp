@@ -5,6 +5,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/cpu/fake_quant_blocks.h"
+#include "fakequant/core/cuda/fake_quant_blocks.h"
 #include "fakequant/core/formulas.h"
 #include "fakequant/core/reference/clipped.h"
 #include "fakequant/core/tape.h"
@@ -51,6 +52,10 @@ Tensor blocks_of(const Tensor& x, const Amax& amax) {
   return x.to(Layout::row_major).reshape({blocks, x.numel() / blocks});
 }
 
+void fake_quant_fp4(const Tensor& x, const Tensor& scales, const Tensor& bounds, Tensor& y, Tensor* mask) {
+  (x.device().is_cuda() ? cuda::fake_quant_fp4 : cpu::fake_quant_fp4)(x, scales, bounds, y, mask);
+}
+
 /// y and, where asked for, the mask in the shape of x.
 detail::Masked quantized(const Tensor& x, const Amax& amax, const Tensor& scales, DType out_dtype,
                          bool masked) {
@@ -59,8 +64,7 @@ detail::Masked quantized(const Tensor& x, const Amax& amax, const Tensor& scales
   Tensor y = Tensor::empty(in.shape(), in.dtype(), x.device());
   Tensor mask = masked ? Tensor::empty(in.shape(), DType::u1, x.device()) : Tensor();
   if (!x.device().is_meta())
-    cpu::fake_quant_fp4(in, scales, detail::compared_with(x.dtype(), amax.tensor()), y,
-                        masked ? &mask : nullptr);
+    fake_quant_fp4(in, scales, detail::compared_with(x.dtype(), amax.tensor()), y, masked ? &mask : nullptr);
   if (masked) mask = mask.reshape(x.shape());
   return {y.to(out_dtype).reshape(x.shape()).to(x.layout()), mask};
 }
@@ -70,7 +74,7 @@ detail::Masked cast(const Tensor& x, DType out_dtype, bool masked) {
   detail::Masked out{Tensor::empty(x.shape(), in.dtype(), x.device(), x.layout()), {}};
   if (masked) out.mask = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
   if (!x.device().is_meta())
-    cpu::fake_quant_fp4(in, Tensor::scalar(1), Tensor::scalar(6), out.y, masked ? &out.mask : nullptr);
+    fake_quant_fp4(in, Tensor::scalar(1), Tensor::scalar(6), out.y, masked ? &out.mask : nullptr);
   out.y = out.y.to(out_dtype);
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/cpu/fake_quant_blocks.h"
+#include "fakequant/core/cuda/fake_quant_blocks.h"
 #include "fakequant/core/minifloat.h"
 #include "fakequant/core/reference/block_scales.h"
 #include "fakequant/core/reference/clipped.h"
@@ -77,20 +78,15 @@ void check(const Tensor& x, const Request& r) {
            r.global.values().size(), to_string(x.shape()));
 }
 
-cpu::BlockScales scales_of(const Tensor& x, const Request& r, float max) {
-  if (r.scale_bits == kE8m0) return cpu::power_of_two_scales(max);
-  const auto global = r.global.values();
+/// Where the blocks of x find their scales; `globals`, on the device of x, are kept by the caller.
+detail::BlockScales scales_of(const Tensor& x, const Request& r, float max, const Tensor& globals) {
+  using Rule = detail::BlockScales::Rule;
+  if (r.scale_bits == kE8m0) return {Rule::power_of_two, max};
+  if (!r.global.defined()) return {Rule::e4m3, max};
   const std::int64_t blocks_per_row = (x.shape().back() + r.block - 1) / r.block;
-  return [=](const float* amax, std::int64_t first, std::int64_t count, float* scale, float* unscale) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const float most = std::min(amax[i], std::numeric_limits<float>::max());
-      const std::size_t row = global.size() <= 1 ? 0 : static_cast<std::size_t>((first + i) / blocks_per_row);
-      const auto s =
-          global.empty() ? detail::e4m3_scale(most, max) : detail::e4m3_scale(most, max, global[row]);
-      scale[i] = s.scale;
-      unscale[i] = s.unscale;
-    }
-  };
+  const bool one = globals.numel() == 1;
+  return {Rule::e4m3_of_global, max, static_cast<const float*>(globals.raw()),
+          one ? std::numeric_limits<std::int64_t>::max() : std::max<std::int64_t>(blocks_per_row, 1)};
 }
 
 /// Every block is full, and of a format that the vector kernels know.
@@ -100,26 +96,29 @@ bool is_whole(const Tensor& x, const Request& r) {
 
 void extension(const Tensor& x, const Request& r, float bound, Tensor& y, Tensor* mask) {
   const Element e = element(r.num_bits);
-  const auto scales = scales_of(x, r, e.grid.max);
-  const bool half_away = r.num_bits == kE3m0;
+  const Tensor globals = r.global.tensor().to(x.device());
+  const auto scales = scales_of(x, r, e.grid.max, globals);
+  const bool half_away = r.num_bits == kE3m0, on_gpu = x.device().is_cuda();
   const cpu::ElementGrid grid{e.grid.max, e.grid.min_normal, e.grid.step, e.nan};
-  if (is_whole(x, r)) return cpu::fake_quant_blocks(x, r.block, grid, scales, bound, y, mask);
+  if (is_whole(x, r))
+    return (on_gpu ? cuda::fake_quant_blocks : cpu::fake_quant_blocks)(x, r.block, grid, scales, bound, y,
+                                                                       mask);
+  if (on_gpu) return cuda::fake_quant_rows(x, r.block, grid, half_away, scales, y);
   detail::map_last_axis_blocks(x, r.block, y, [&](const float* in, float* out, auto count, auto j) {
-    float scale = 1, unscale = 1;
-    const float amax = detail::largest_number(in, count);
-    scales(&amax, j, 1, &scale, &unscale);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const float away = scalar::e3m0_magnitude(in[i] * scale) * unscale;
-      out[i] = half_away ? (in[i] < 0 ? -away : away)
-                         : scalar::block_fake_quant(in[i], scale, unscale, grid.max, grid.min_normal,
+    const auto s = scales(detail::largest_number(in, count), j);
+    for (std::int64_t i = 0; i < count; ++i)
+      out[i] = half_away ? detail::e3m0_fake_quant(in[i], s)
+                         : scalar::block_fake_quant(in[i], s.scale, s.unscale, grid.max, grid.min_normal,
                                                     grid.step, grid.nan);
-    }
   });
 }
 
 void triton(const Tensor& x, const Request& r, float bound, Tensor& y, Tensor* mask) {
   const float ratio = r.global.values()[0] / 2688.0f, global = ratio > 0 ? ratio : 1e-12f;
-  if (is_whole(x, r)) return cpu::fake_quant_nvfp4(x, global, bound, y, mask);
+  const bool on_gpu = x.device().is_cuda();
+  if (is_whole(x, r))
+    return (on_gpu ? cuda::fake_quant_nvfp4 : cpu::fake_quant_nvfp4)(x, global, bound, y, mask);
+  if (on_gpu) return cuda::fake_quant_nvfp4_rows(x, global, y);
   detail::map_last_axis_blocks(x, r.block, y, [global](const float* in, float* out, auto count, auto) {
     const float scale = scalar::nvfp4_scale(detail::largest_number(in, count), global);
     for (std::int64_t i = 0; i < count; ++i) out[i] = scalar::fp4_fake_quant(in[i], scale);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/cuda/fake_quant.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/formulas.h"
 #include "fakequant/core/reference/clipped.h"
@@ -18,6 +19,7 @@ constexpr const char* kLegacy = "legacy_fake_tensor_quant";
 
 /// The smallest value; NaN where there is one.
 float smallest(const Tensor& x) {
+  if (x.device().is_cuda()) return cuda::smallest(x);
   float least = std::numeric_limits<float>::infinity();
   detail::for_chunks(x.to(Layout::row_major), x.shape(), [&](const float* v, auto, auto count, auto, auto) {
     for (std::int64_t k = 0; k < count; ++k) least = least < v[k] || scalar::is_nan_(least) ? least : v[k];
@@ -108,6 +110,11 @@ Variable accepting_gradient(Tensor scale, const Variable& x) {
 
 Tensor legacy(const Tensor& x, const Amax& amax, const IntFormat& format) {
   const Grid g = grid_of(x, amax, format, kLegacy);
+  if (x.device().is_cuda()) {
+    Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device(), x.layout());
+    cuda::fake_quant_integer(x, amax.tensor(), amax.tensor(), format, y, nullptr);
+    return y;
+  }
   const auto* scale = g.scale.data<float>();
   return with_codes(x, g, x.dtype(), [scale](float code, auto j) { return scalar::div_(code, scale[j]); });
 }
@@ -116,14 +123,21 @@ Tensor legacy(const Tensor& x, const Amax& amax, const IntFormat& format) {
 
 Quantized<Tensor> tensor_quant(const Tensor& x, const Amax& amax, int num_bits, bool is_unsigned,
                                bool narrow_range, std::optional<DType> output_dtype) {
-  const Grid g = grid_of(x, amax, format_of(num_bits, is_unsigned, narrow_range), kCodes);
+  const IntFormat format = format_of(num_bits, is_unsigned, narrow_range);
+  const Grid g = grid_of(x, amax, format, kCodes);
   const DType dtype = code_type(x, output_dtype);
   check_half(x, g.scale);
+  const Tensor scale = g.scale.to(x.dtype());
+  if (x.device().is_cuda()) {
+    Tensor codes = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
+    cuda::integer_codes(x.to(DType::f32), amax.tensor(), format, codes);
+    return {codes.to(dtype), scale.to(x.device())};
+  }
   if (dtype == DType::i32) {
     const auto number = [](float code, auto) { return scalar::is_nan_(code) ? 0.0f : code; };
-    return {with_codes(x, g, dtype, number), g.scale.to(x.dtype())};
+    return {with_codes(x, g, dtype, number), scale};
   }
-  return {with_codes(x, g, dtype, [](float code, auto) { return code; }), g.scale.to(x.dtype())};
+  return {with_codes(x, g, dtype, [](float code, auto) { return code; }), scale};
 }
 
 Quantized<Variable> tensor_quant(const Variable& x, const Amax& amax, int num_bits, bool is_unsigned,

@@ -1,13 +1,16 @@
 #include <array>
 #include <functional>
 #include <numeric>
+#include <type_traits>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/cuda/clip.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/formulas.h"
 #include "fakequant/core/reference/clipped.h"
 #include "fakequant/core/reference/pytorch_quantization.h"
 #include "fakequant/core/reference/stepped.h"
+#include "fakequant/core/reference/through_host.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::pytorch_quantization {
@@ -80,13 +83,23 @@ Bounds bounds_of(const Tensor& x, const Tensor& lower, const Tensor& upper) {
            "the bounds are {} and {}: give one shape to both, or one element to one",
            to_string(lower.shape()), to_string(upper.shape()));
   const Tensor& wider = out.lower.rank() < out.upper.rank() ? out.upper : out.lower;
-  out.block = detail::broadcast_block(x.shape(), wider.shape(), kClip);
+  const Shape shape = wider.shape();
+  out.block = detail::broadcast_block(x.shape(), shape, kClip);
+  out.lower = out.lower.reshape(shape);
+  out.upper = out.upper.reshape(shape);
   return out;
+}
+
+Tensor clipped_on_gpu(const Tensor& x, const Bounds& b) {
+  Tensor y = Tensor::empty(x.shape(), DType::f32, x.device());
+  cuda::clip(x.to(Layout::row_major).to(DType::f32), b.lower, b.upper, y);
+  return y.to(b.result).to(x.layout());
 }
 
 Tensor clipped(const Tensor& x, const Bounds& b) {
   Tensor y = Tensor::empty(x.shape(), b.result, x.device());
   if (x.device().is_meta()) return y.to(x.layout());
+  if (x.device().is_cuda()) return clipped_on_gpu(x, b);
   const auto *lower = b.lower.data<float>(), *upper = b.upper.data<float>();
   detail::map_blocks(x.to(Layout::row_major), b.block, y,
                      [&](const float* in, float* out, auto count, auto j, auto step) {
@@ -98,6 +111,8 @@ Tensor clipped(const Tensor& x, const Bounds& b) {
 
 Tensor clip_gradient(const Tensor& x, const Tensor& dy, const Tensor& lower, const Tensor& upper,
                      const Shape& block) {
+  if (x.device().is_cuda())
+    return apply_mask(dy.to(DType::f32), cuda::mask_between(x, lower, upper)).to(x.dtype());
   const auto *low = lower.data<float>(), *high = upper.data<float>();
   const Tensor mask =
       detail::mask_where(x, block, [=](float e, auto j) { return scalar::mask_open(e, low[j], high[j]); });
@@ -118,10 +133,27 @@ double selected_sum(const float* v, const float* g, std::int64_t count, float bo
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
+template <class F>
+Tensor bound_gradient(const Tensor& x, const Tensor& dy, const Tensor& bound, const Shape& block,
+                      const Tensor& like, F selected);
+
+/// Sums of several bounds go through the host.
+template <class F>
+Tensor bound_gradient_on_gpu(const Tensor& x, const Tensor& dy, const Tensor& bound, const Shape& block,
+                             const Tensor& like, F selected) {
+  const Device host = Device::cpu();
+  if (bound.numel() != 1)
+    return bound_gradient(x.to(host), dy.to(host), bound.to(host), block, like, selected).to(x.device());
+  const auto values = [](const Tensor& t) { return t.to(Layout::row_major).to(DType::f32); };
+  constexpr bool above = std::is_same_v<F, std::greater_equal<>>;
+  return cuda::sum_beyond(values(x), values(dy), bound, above).reshape(like.shape()).to(like.dtype());
+}
+
 /// The sums of dy where selected(v, bound), in the shape and type of `like`.
 template <class F>
 Tensor bound_gradient(const Tensor& x, const Tensor& dy, const Tensor& bound, const Shape& block,
-                      const Tensor& like, F&& selected) {
+                      const Tensor& like, F selected) {
+  if (x.device().is_cuda()) return bound_gradient_on_gpu(x, dy, bound, block, like, selected);
   std::vector<double> sums(static_cast<std::size_t>(bound.numel()));
   const auto* b = bound.data<float>();
   const Tensor grad = dy.to(Layout::row_major).to(DType::f32);
@@ -140,11 +172,13 @@ Tensor bound_gradient(const Tensor& x, const Tensor& dy, const Tensor& bound, co
 }  // namespace
 
 Tensor fake_affine_tensor_quant(const Tensor& x, const Amax& min_range, const Amax& max_range, int num_bits) {
+  FQ_THROUGH_HOST(fake_affine_tensor_quant, x, min_range, max_range, num_bits);
   return fake_quantized(x, range_of(x, min_range, max_range), num_bits);
 }
 
 Variable fake_affine_tensor_quant(const Variable& x, const Amax& min_range, const Amax& max_range,
                                   int num_bits) {
+  FQ_THROUGH_HOST(fake_affine_tensor_quant, x, min_range, max_range, num_bits);
   const Variable v = x.as_float();
   const Range range = range_of(v.tensor(), min_range, max_range);
   Tensor y = fake_quantized(v.tensor(), range, num_bits), mask;

@@ -15,6 +15,7 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+using Rule = detail::BlockScales::Rule;
 constexpr cpu::ElementGrid kE4m3{448.0f, 0x1p-6f, 0x1p-3f, kNaN}, kE2m1{6.0f, 1.0f, 0.5f, 6.0f};
 
 using Formula = std::function<float(float x, float amax, std::int64_t block)>;
@@ -73,7 +74,7 @@ TEST(FakeQuantBlockKernels, PowersOfTwo) {
           return scalar::block_fake_quant(x, s.scale, s.unscale, grid.max, grid.min_normal, grid.step,
                                           grid.nan);
         };
-        const auto scales = cpu::power_of_two_scales(grid.max);
+        const detail::BlockScales scales{Rule::power_of_two, grid.max};
         compare(
             blocks(count, block, dtype), block, formula, [](float, float, std::int64_t) { return 1.5f; },
             [&](const Tensor& x, Tensor& y, Tensor* mask) {
@@ -83,16 +84,14 @@ TEST(FakeQuantBlockKernels, PowersOfTwo) {
 }
 
 TEST(FakeQuantBlockKernels, ScalesKnowTheirBlock) {
-  const cpu::BlockScales scales = [](const float*, std::int64_t first, std::int64_t count, float* scale,
-                                     float* unscale) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      scale[i] = 1.0f + 0.25f * static_cast<float>((first + i) % 13);
-      unscale[i] = 0.5f;
-    }
-  };
-  const auto formula = [](float x, float, std::int64_t j) {
-    return scalar::block_fake_quant(x, 1.0f + 0.25f * static_cast<float>(j % 13), 0.5f, 6.0f, 1.0f, 0.5f,
-                                    6.0f);
+  constexpr std::int64_t sharing = 7;
+  std::vector<float> globals;
+  for (int j = 0; j < 3000; j += sharing) globals.push_back(0.25f * static_cast<float>(j % 13 + 1));
+  const detail::BlockScales scales{Rule::e4m3_of_global, 6.0f, globals.data(), sharing};
+  const auto formula = [&](float x, float amax, std::int64_t j) {
+    const auto s = detail::e4m3_scale(std::min(amax, 3.4028235e38f), 6.0f,
+                                      globals[static_cast<std::size_t>(j / sharing)]);
+    return scalar::block_fake_quant(x, s.scale, s.unscale, 6.0f, 1.0f, 0.5f, 6.0f);
   };
   for (const std::int64_t block : {8, 16})
     compare(
