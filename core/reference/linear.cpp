@@ -4,6 +4,7 @@
 #include "fakequant/core/formulas.h"
 #include "fakequant/core/packed.h"
 #include "fakequant/core/reference/float_blocks.h"
+#include "fakequant/core/reference/through_host.h"
 
 namespace fq::detail {
 
@@ -30,7 +31,8 @@ struct Grid {
     zero_points = has_zero_points ? values_of(grid.zero_point) : Tensor::zeros(grid.scale.shape());
   }
   static Tensor values_of(const Tensor& t) {
-    return (bit_width(t.dtype()) < 8 ? unpack_codes(t) : t).to(Layout::row_major).to(DType::f32);
+    const Tensor own = t.to(Device::cpu());
+    return (bit_width(t.dtype()) < 8 ? unpack_codes(own) : own).to(Layout::row_major).to(DType::f32);
   }
   [[nodiscard]] const float* scale(std::int64_t j) const { return scales.data<float>() + j; }
   [[nodiscard]] const float* zero_point(std::int64_t j) const { return zero_points.data<float>() + j; }
@@ -116,6 +118,7 @@ void fill_codes(const Tensor& x, const LinearGrid& grid, DType codes, bool satur
 }  // namespace
 
 Tensor linear_quantize(const Tensor& x, const LinearGrid& grid, DType codes, bool saturate) {
+  FQ_THROUGH_HOST(linear_quantize, x, grid, codes, saturate);
   if (x.device().is_meta()) return Tensor::empty(x.shape(), codes, x.device());
   const bool packed = bit_width(codes) < 8, bytes = is_minifloat(codes) || integer_format(codes).is_unsigned;
   Tensor out = Tensor::empty(x.shape(), !packed ? codes : bytes ? DType::u8 : DType::i8);
@@ -124,6 +127,7 @@ Tensor linear_quantize(const Tensor& x, const LinearGrid& grid, DType codes, boo
 }
 
 Tensor linear_dequantize(const Tensor& codes, const LinearGrid& blocks, DType dtype) {
+  FQ_THROUGH_HOST(linear_dequantize, codes, blocks, dtype);
   Tensor out = Tensor::empty(codes.shape(), dtype, codes.device());
   if (codes.device().is_meta()) return out;
   const Tensor rows = codes.to(Layout::row_major);

@@ -10,8 +10,8 @@
 
 namespace fq::detail {
 
-/// Scale and zero point of each block, of any types; `zero_point` may be undefined: 0. Their elements are
-/// counted row-major, as the blocks are; `block` has the rank of the input.
+/// Scale and zero point of each block, of any types and devices; `zero_point` may be undefined: 0. Their
+/// elements are counted row-major, as the blocks are; `block` has the rank of the input.
 struct LinearGrid {
   Tensor scale, zero_point;
   Shape block;

@@ -30,7 +30,7 @@ void check_zero_point(const Tensor& z, DType codes, const char* function) {
   const bool only_zero = detail::is_minifloat(codes) || codes == DType::i32;
   const IntFormat format = only_zero ? IntFormat{} : detail::integer_format(codes);
   const double lower = only_zero ? 0 : format.lower(), upper = only_zero ? 0 : format.upper();
-  const Tensor bytes = bit_width(z.dtype()) < 8 ? unpack_codes(z) : z;
+  const Tensor own = z.to(Device::cpu()), bytes = bit_width(own.dtype()) < 8 ? unpack_codes(own) : own;
   if (is_storage_only(bytes.dtype())) {
     const auto* code = static_cast<const std::uint8_t*>(bytes.raw());
     for (std::int64_t i = 0; i < bytes.numel(); ++i)

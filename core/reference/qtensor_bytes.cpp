@@ -84,6 +84,7 @@ std::uint8_t int8_code(float quotient) {
 }  // namespace
 
 QTensor int8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengths) {
+  FQ_THROUGH_HOST(int8_qtensor, x, axis, lengths);
   const Blocks b = blocks_of(x, axis, lengths, "int8_qtensor");
   const Tensor in = x.to(Layout::row_major);
   QTensor out{PackedFormat::int8, x.shape(), x.dtype(), Tensor::empty(x.shape(), DType::i8, x.device()),
@@ -98,6 +99,7 @@ QTensor int8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& leng
 }
 
 QTensor fp8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengths) {
+  FQ_THROUGH_HOST(fp8_qtensor, x, axis, lengths);
   const Blocks b = blocks_of(x, axis, lengths, "fp8_qtensor");
   const Tensor in = x.to(Layout::row_major);
   QTensor out{PackedFormat::fp8, x.shape(), x.dtype(), Tensor::empty(x.shape(), DType::f8_e4m3, x.device()),

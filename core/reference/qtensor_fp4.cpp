@@ -37,6 +37,7 @@ Tensor inner_scales(const Tensor& amax, float scale2, std::vector<float>& steps)
 }  // namespace
 
 QTensor nvfp4_qtensor(const Tensor& x, const Amax& scale2, std::int64_t block_size) {
+  FQ_THROUGH_HOST(nvfp4_qtensor, x, scale2, block_size);
   packed::check_input(x, true, kNvfp4);
   packed::check_block_size(block_size, true, kNvfp4);
   FQ_CHECK(x.rank() > 0, kNvfp4, "the input has no axes: blocks lie along the last one");

@@ -23,6 +23,7 @@ Shape packed_shape(const Tensor& x, std::int64_t padded) {
 }  // namespace
 
 QTensor int4_qtensor(const Tensor& x, std::int64_t block_size) {
+  FQ_THROUGH_HOST(int4_qtensor, x, block_size);
   packed::check_input(x, true, kInt4);
   packed::check_block_size(block_size, true, kInt4);
   FQ_CHECK(x.rank() > 0 && x.shape().back() % 2 == 0, kInt4,

@@ -69,6 +69,7 @@ void quantize_scales(const float* scale, std::int64_t count, std::int64_t length
 }  // namespace
 
 QTensor nf4_qtensor(const Tensor& x, std::int64_t block_size, std::int64_t scale_block_size) {
+  FQ_THROUGH_HOST(nf4_qtensor, x, block_size, scale_block_size);
   packed::check_input(x, true, kNf4);
   packed::check_block_size(block_size, true, kNf4);
   packed::check_block_size(scale_block_size, false, kNf4);

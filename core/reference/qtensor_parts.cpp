@@ -8,11 +8,18 @@
 
 namespace fq::modelopt {
 
+QTensor moved(QTensor q, Device device) {
+  for (Tensor* part : {&q.codes, &q.scale, &q.scale2, &q.scale_codes, &q.double_scale, &q.scale_zero})
+    *part = part->to(device);
+  return q;
+}
+
 Tensor QTensor::dequantize(std::optional<DType> target) const {
   const DType to = target.value_or(dtype);
   FQ_CHECK(is_floating(to) && to != DType::f64, "qtensor.dequantize",
            "the output is to be {}: ask for f32, f16 or bf16", name(to));
   if (codes.device().is_meta()) return Tensor::empty(shape, to, codes.device());
+  if (codes.device().is_cuda()) return moved(*this, Device::cpu()).dequantize(to).to(codes.device());
   switch (format) {
     case PackedFormat::int8:
     case PackedFormat::fp8:

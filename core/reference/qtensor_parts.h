@@ -5,8 +5,14 @@
 #include "fakequant/core/reference/code_table.h"
 #include "fakequant/core/reference/modelopt_qtensor.h"
 #include "fakequant/core/reference/stepped.h"
+#include "fakequant/core/reference/through_host.h"
 
-namespace fq::modelopt::packed {
+namespace fq::modelopt {
+
+/// With all its tensors on a device.
+[[nodiscard]] QTensor moved(QTensor q, Device device);
+
+namespace packed {
 
 using fq::detail::for_chunks;
 using fq::detail::map_blocks;
@@ -45,4 +51,5 @@ void check_block_size(std::int64_t size, bool even, const char* function);
 [[nodiscard]] Tensor dequantize_mx(const QTensor& q, DType dtype);
 [[nodiscard]] Tensor dequantize_nf4(const QTensor& q, DType dtype);
 
-}  // namespace fq::modelopt::packed
+}  // namespace packed
+}  // namespace fq::modelopt

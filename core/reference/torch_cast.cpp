@@ -4,6 +4,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/reference/float_blocks.h"
+#include "fakequant/core/reference/through_host.h"
 #include "fakequant/core/reference/torch_ref.h"
 
 namespace fq::torch_ref {
@@ -53,6 +54,7 @@ void check_codes(DType dtype, const char* function) {
 }  // namespace
 
 Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
+  FQ_THROUGH_HOST(cast_float8, x, dtype, saturate);
   FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kCastFloat8,
            "the input is {}: give f32, f16 or bf16", name(x.dtype()));
   check_codes(dtype, kCastFloat8);
@@ -63,6 +65,7 @@ Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
 }
 
 Tensor decode_float8(const Tensor& codes, DType dtype) {
+  FQ_THROUGH_HOST(decode_float8, codes, dtype);
   check_codes(codes.dtype(), kDecode);
   FQ_CHECK(is_floating(dtype), kDecode, "the output is {}: give a float type", name(dtype));
   Tensor out = Tensor::empty(codes.shape(), dtype, codes.device());

@@ -4,6 +4,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/formulas.h"
+#include "fakequant/core/reference/through_host.h"
 #include "fakequant/core/reference/torch_grid.h"
 #include "fakequant/core/reference/torch_ref.h"
 #include "fakequant/core/tape.h"
@@ -76,6 +77,8 @@ void check_learnt(const Variable& learnt, const char* what, const char* function
 Variable fake_quantize_learnable_per_tensor_affine(const Variable& x, const Variable& scale,
                                                    const Variable& zero_point, std::int64_t quant_min,
                                                    std::int64_t quant_max, double grad_factor) {
+  FQ_THROUGH_HOST(fake_quantize_learnable_per_tensor_affine, x, scale, zero_point, quant_min, quant_max,
+                  grad_factor);
   const Variable v = x.as_float();
   const Range range{quant_min, quant_max};
   check_input(v.tensor(), range, kLearnableTensor);
@@ -99,6 +102,8 @@ Variable fake_quantize_learnable_per_channel_affine(const Variable& x, const Var
                                                     const Variable& zero_point, int axis,
                                                     std::int64_t quant_min, std::int64_t quant_max,
                                                     double grad_factor) {
+  FQ_THROUGH_HOST(fake_quantize_learnable_per_channel_affine, x, scale, zero_point, axis, quant_min,
+                  quant_max, grad_factor);
   const Variable v = x.as_float();
   const Range range{quant_min, quant_max};
   check_input(v.tensor(), range, kLearnableChannel);

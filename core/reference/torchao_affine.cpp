@@ -2,6 +2,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/reference/clipped.h"
+#include "fakequant/core/reference/through_host.h"
 #include "fakequant/core/reference/torchao_steps.h"
 #include "fakequant/core/tape.h"
 
@@ -74,6 +75,7 @@ Tensor mask_of(const Tensor& x, const Grid& grid) {
 Tensor quantize_affine(const Tensor& x, const Shape& block_size, const Tensor& scale,
                        const Tensor& zero_point, IntegerType output_dtype, const CodeRange& range,
                        ZeroPointDomain domain) {
+  FQ_THROUGH_HOST(quantize_affine, x, block_size, scale, zero_point, output_dtype, range, domain);
   check_float(x.dtype(), "input", kQuantize);
   const DType stored = code_dtype(output_dtype, kQuantize);
   const Grid grid = make_grid(x.shape(), x.dtype(), {block_size, scale, zero_point, domain},
@@ -89,6 +91,8 @@ Tensor quantize_affine(const Tensor& x, const Shape& block_size, const Tensor& s
 Tensor dequantize_affine(const Tensor& codes, const Shape& block_size, const Tensor& scale,
                          const Tensor& zero_point, IntegerType input_dtype, const CodeRange& range,
                          ZeroPointDomain domain, DType output_dtype) {
+  FQ_THROUGH_HOST(dequantize_affine, codes, block_size, scale, zero_point, input_dtype, range, domain,
+                  output_dtype);
   check_float(output_dtype, "output", kDequantize);
   const bool any = input_dtype.is_unsigned && input_dtype.bits < 8;
   const DType stored = code_dtype(input_dtype, kDequantize);
@@ -106,12 +110,14 @@ Tensor dequantize_affine(const Tensor& codes, const Shape& block_size, const Ten
 Tensor fake_quantize_affine(const Tensor& x, const Shape& block_size, const Tensor& scale,
                             const Tensor& zero_point, IntegerType quant_dtype, const CodeRange& range,
                             ZeroPointDomain domain) {
+  FQ_THROUGH_HOST(fake_quantize_affine, x, block_size, scale, zero_point, quant_dtype, range, domain);
   return fake(x, fake_grid(x, {block_size, scale, zero_point, domain}, quant_dtype, range));
 }
 
 Variable fake_quantize_affine(const Variable& x, const Shape& block_size, const Variable& scale,
                               const Tensor& zero_point, IntegerType quant_dtype, const CodeRange& range,
                               ZeroPointDomain domain) {
+  FQ_THROUGH_HOST(fake_quantize_affine, x, block_size, scale, zero_point, quant_dtype, range, domain);
   const Variable v = x.as_float();
   const Tensor scales = scale.tensor();
   Grid grid = fake_grid(v.tensor(), {block_size, scales, zero_point, domain}, quant_dtype, range);
@@ -131,6 +137,8 @@ std::pair<Tensor, Tensor> fake_quantize_affine_cachemask(const Tensor& x, const 
                                                          const Tensor& scale, const Tensor& zero_point,
                                                          IntegerType quant_dtype, const CodeRange& range,
                                                          ZeroPointDomain domain) {
+  FQ_THROUGH_HOST(fake_quantize_affine_cachemask, x, block_size, scale, zero_point, quant_dtype, range,
+                  domain);
   const Grid grid = fake_grid(x, {block_size, scale, zero_point, domain}, quant_dtype, range);
   return {fake(x, grid), mask_of(x, grid)};
 }
@@ -139,6 +147,8 @@ std::pair<Variable, Tensor> fake_quantize_affine_cachemask(const Variable& x, co
                                                            const Variable& scale, const Tensor& zero_point,
                                                            IntegerType quant_dtype, const CodeRange& range,
                                                            ZeroPointDomain domain) {
+  FQ_THROUGH_HOST(fake_quantize_affine_cachemask, x, block_size, scale, zero_point, quant_dtype, range,
+                  domain);
   const Tensor v = x.tensor();
   return {fake_quantize_affine(x, block_size, scale, zero_point, quant_dtype, range, domain),
           mask_of(v, fake_grid(v, {block_size, scale.tensor(), zero_point, domain}, quant_dtype, range))};

@@ -6,6 +6,7 @@
 #include "fakequant/core/minifloat.h"
 #include "fakequant/core/reference/float_blocks.h"
 #include "fakequant/core/reference/stepped.h"
+#include "fakequant/core/reference/through_host.h"
 #include "fakequant/core/reference/torchao_ranges.h"
 
 namespace fq::torchao {
@@ -64,6 +65,7 @@ Tensor scales_of(const Tensor& scale, const char* function) {
 
 Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float8_dtype,
                            const Float8ScaleOptions& options) {
+  FQ_THROUGH_HOST(choose_scale_float8, x, block_size, float8_dtype, options);
   const float max = grid_of(float8_dtype, kChoose).max;
   FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kChoose,
            "the input is {}: give f32, f16 or bf16", name(x.dtype()));
@@ -85,6 +87,7 @@ Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float
 }
 
 Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8_dtype) {
+  FQ_THROUGH_HOST(quantize_affine_float8, x, scale, float8_dtype);
   FQ_CHECK(is_floating(x.dtype()), kQuantizeFloat8, "the input is {}: give a float type", name(x.dtype()));
   const Minifloat grid = grid_of(float8_dtype, kQuantizeFloat8);
   const Shape block = block_of(x.shape(), scale, kQuantizeFloat8);
@@ -106,6 +109,7 @@ Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8
 }
 
 Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType dtype) {
+  FQ_THROUGH_HOST(dequantize_affine_float8, codes, scale, dtype);
   (void)grid_of(codes.dtype(), kDequantizeFloat8);
   FQ_CHECK(is_floating(dtype), kDequantizeFloat8, "the output is {}: give a float type", name(dtype));
   const Shape block = block_of(codes.shape(), scale, kDequantizeFloat8);

@@ -1,6 +1,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/reference/code_table.h"
 #include "fakequant/core/reference/encode_runs.h"
+#include "fakequant/core/reference/through_host.h"
 #include "fakequant/core/reference/torchao_float.h"
 
 namespace fq::torchao {
@@ -15,6 +16,7 @@ Minifloat grid_of(int ebits, int mbits, const char* function) {
 }  // namespace
 
 Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
+  FQ_THROUGH_HOST(cast_floatx, x, ebits, mbits);
   constexpr const char* where = "cast_floatx";
   const Minifloat grid = grid_of(ebits, mbits, where);
   FQ_CHECK(x.dtype() == DType::f32, where, "the input is {}: give f32", name(x.dtype()));
@@ -27,6 +29,7 @@ Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
 }
 
 Tensor decode_floatx(const Tensor& codes, int ebits, int mbits) {
+  FQ_THROUGH_HOST(decode_floatx, codes, ebits, mbits);
   constexpr const char* where = "decode_floatx";
   const Minifloat grid = grid_of(ebits, mbits, where);
   FQ_CHECK(codes.dtype() == DType::u8, where, "the codes are {}: give u8, one code a byte",

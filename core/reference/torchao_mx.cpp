@@ -10,6 +10,7 @@
 #include "fakequant/core/reference/last_axis_blocks.h"
 #include "fakequant/core/reference/ranges.h"
 #include "fakequant/core/reference/rounding.h"
+#include "fakequant/core/reference/through_host.h"
 #include "fakequant/core/reference/torchao_float.h"
 
 namespace fq::torchao {
@@ -96,6 +97,7 @@ ScalingMode scaling_mode(std::string_view name) {
 }
 
 ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, ScalingMode mode) {
+  FQ_THROUGH_HOST(to_mx, x, format, block_size, mode);
   const Element element = element_of(format, kTo);
   FQ_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::bf16, kTo, "the input is {}: give f32 or bf16",
            name(x.dtype()));
@@ -117,6 +119,9 @@ ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, 
 }
 
 Tensor to_dtype(const ScaledCodes& mx, FloatFormat format, std::int64_t block_size, DType dtype) {
+  const Device device = mx.codes.device();
+  if (device.is_cuda())
+    return to_dtype(detail::moved(mx, Device::cpu()), format, block_size, dtype).to(device);
   const Element element = element_of(format, kFrom);
   const Tensor codes = mx.codes.to(Layout::row_major);
   FQ_CHECK(codes.dtype() == element.stored && mx.scale.dtype() == DType::f8_e8m0, kFrom,

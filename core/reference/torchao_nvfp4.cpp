@@ -4,6 +4,7 @@
 #include "fakequant/core/reference/encode_runs.h"
 #include "fakequant/core/reference/last_axis_blocks.h"
 #include "fakequant/core/reference/ranges.h"
+#include "fakequant/core/reference/through_host.h"
 #include "fakequant/core/reference/torchao_mx.h"
 
 namespace fq::torchao {
@@ -30,6 +31,7 @@ void check(const Tensor& x, const Tensor& per_tensor_scale) {
 }  // namespace
 
 ScaledCodes nvfp4_quantize(const Tensor& x, const Tensor& per_tensor_scale) {
+  FQ_THROUGH_HOST(nvfp4_quantize, x, per_tensor_scale);
   check(x, per_tensor_scale);
   const std::int64_t rows = x.dim(0), blocks = rows == 0 ? 0 : x.numel() / rows / block_size;
   Tensor scale = Tensor::empty({rows, blocks}, DType::f8_e4m3, x.device());

@@ -4,6 +4,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/reference/stepped.h"
+#include "fakequant/core/reference/through_host.h"
 #include "fakequant/core/reference/torchao_grid.h"
 #include "fakequant/core/reference/torchao_ranges.h"
 
@@ -101,6 +102,7 @@ QParams unknown(const Shape& shape, DType dtype, DType zero_point_dtype, const Q
 
 QParams choose_qparams_affine(const Tensor& x, MappingType mapping_type, const Shape& block_size,
                               IntegerType target_dtype, const QParamsOptions& options) {
+  FQ_THROUGH_HOST(choose_qparams_affine, x, mapping_type, block_size, target_dtype, options);
   constexpr const char* where = "choose_qparams_affine";
   const Reduction r = reduction(x.shape(), block_size, where);
   if (options.keepdim) check_kept(r, where);
@@ -113,6 +115,7 @@ QParams choose_qparams_affine(const Tensor& x, MappingType mapping_type, const S
 QParams choose_qparams_affine_with_min_max(const Tensor& min_val, const Tensor& max_val,
                                            MappingType mapping_type, IntegerType target_dtype,
                                            const QParamsOptions& options) {
+  FQ_THROUGH_HOST(choose_qparams_affine_with_min_max, min_val, max_val, mapping_type, target_dtype, options);
   constexpr const char* where = "choose_qparams_affine_with_min_max";
   FQ_CHECK(min_val.shape() == max_val.shape() && min_val.dtype() == max_val.dtype(), where,
            "min_val is {} and max_val {}: give the same shape and dtype", min_val.describe(),
@@ -124,6 +127,7 @@ QParams choose_qparams_affine_with_min_max(const Tensor& min_val, const Tensor& 
 
 QParams choose_qparams_affine_tinygemm(const Tensor& x, MappingType mapping_type, const Shape& block_size,
                                        IntegerType target_dtype, const QParamsOptions& options) {
+  FQ_THROUGH_HOST(choose_qparams_affine_tinygemm, x, mapping_type, block_size, target_dtype, options);
   constexpr const char* where = "choose_qparams_affine_tinygemm";
   check_asymmetric(mapping_type, where);
   const Reduction r = reduction(x.shape(), block_size, where);
@@ -139,6 +143,8 @@ QParams choose_qparams_affine_tinygemm(const Tensor& x, MappingType mapping_type
 QParams choose_qparams_affine_dont_preserve_zero(const Tensor& x, MappingType mapping_type,
                                                  const Shape& block_size, IntegerType target_dtype,
                                                  const QParamsOptions& options) {
+  FQ_THROUGH_HOST(choose_qparams_affine_dont_preserve_zero, x, mapping_type, block_size, target_dtype,
+                  options);
   constexpr const char* where = "choose_qparams_affine_dont_preserve_zero";
   check_asymmetric(mapping_type, where);
   const Reduction r = reduction(x.shape(), block_size, where);
