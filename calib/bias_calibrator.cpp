@@ -5,8 +5,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "fakequant/calib/cpu/ranges.h"
 #include "fakequant/calib/cpu/rows.h"
+#include "fakequant/calib/cuda/row_sums.h"
+#include "fakequant/calib/ranges.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_dict.h"
 
@@ -19,6 +20,7 @@ constexpr double kNoBound = std::numeric_limits<double>::infinity();
 std::string_view name_of(BiasMethod method) { return method == BiasMethod::mean ? "mean" : "max_min"; }
 
 void add_rows(const cpu::Rows& rows, std::vector<double>& sums) {
+  if (rows.values.device().is_cuda()) return cuda::add_values(rows, sums);
   cpu::add_row_sums(rows, 1, sums.data(), [](std::int64_t, const float* x, std::int64_t count, double* out) {
     for (std::int64_t i = 0; i < count; ++i) *out += static_cast<double>(x[i]);
   });
@@ -47,8 +49,9 @@ void BiasCalibrator::collect(const Tensor& x) {
   FQ_CHECK(x.defined() && is_floating(x.dtype()), kBiasCalibrator,
            "the batch has no float type: give f32, f16, bf16 or f64");
   if (x.numel() == 0 || x.device().is_meta()) return;
-  const Tensor values = x.to(DType::f32);
-  cpu::check_finite(cpu::range(values).largest, kBiasCalibrator);
+  const Device device = method_ == BiasMethod::mean ? x.device() : Device::cpu();
+  const Tensor values = x.to(device).to(DType::f32);
+  cpu::check_finite(detail::range(values).largest, kBiasCalibrator);
   const auto rows = cpu::rows(values, axis_, kBiasCalibrator);
   FQ_CHECK(empty() || rows.shape == shape_, kBiasCalibrator,
            "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",

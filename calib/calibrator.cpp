@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "fakequant/calib/cpu/ranges.h"
+#include "fakequant/calib/ranges.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_dict.h"
 
@@ -21,7 +21,7 @@ void Calibrator::collect(const Tensor& x) {
            name(x.dtype()));
   if (x.numel() == 0 || x.device().is_meta()) return;
   const Tensor values = x.to(DType::f32);
-  const cpu::Range range = cpu::range(values);
+  const cpu::Range range = detail::range(values);
   cpu::check_finite(range.largest, "calibrator");
   do_collect(values, range.largest);
   if (empty()) dtype_ = x.dtype() == DType::f64 ? DType::f32 : x.dtype();

@@ -52,13 +52,13 @@ class Calibrator {
   Calibrator(const Calibrator&) = delete;  // a calibrator is owned by one quantizer
   Calibrator& operator=(const Calibrator&) = delete;
 
-  /// Takes a batch into account: f32, f16, bf16, or f64 rounded to f32; any layout. Empty and `meta` tensors
-  /// change nothing. Throws NumericError for NaN or Inf, ArgumentError when the kept axes have other sizes
-  /// than before.
+  /// Takes a batch into account: f32, f16, bf16, or f64 rounded to f32; any layout and device. Empty and
+  /// `meta` tensors change nothing. Throws NumericError for NaN or Inf, ArgumentError when the kept axes have
+  /// other sizes than before.
   void collect(const Tensor& x);
-  /// amax in the dtype of the first batch (f32 for f64): the kept axes with 1 for the others, rank 0 when
-  /// that is one element. When every axis is kept, everything is reduced. Throws ArgumentError before the
-  /// first batch.
+  /// amax, on the CPU, in the dtype of the first batch (f32 for f64): the kept axes with 1 for the others,
+  /// rank 0 when that is one element. When every axis is kept, everything is reduced. Throws ArgumentError
+  /// before the first batch.
   [[nodiscard]] Tensor compute_amax(const AmaxOptions& options = {}) const;
   /// Takes over what `other` collected, as if its batches had been collected here. For "max" and the
   /// "one_pass" methods the result is that of one run over all batches, bit by bit, whatever their split and
@@ -89,7 +89,8 @@ class Calibrator {
   [[nodiscard]] virtual std::string_view method() const noexcept = 0;
 
  protected:
-  /// `x` is f32, on the CPU, finite, not empty; `largest` is its largest magnitude.
+  /// `x` is f32, finite, not empty, of the batch's device; `largest` is its largest magnitude. What is kept
+  /// of it lies on the CPU.
   virtual void do_collect(const Tensor& x, float largest) = 0;
   /// `other` has the same method, and the same dtype unless one of the two is empty. Refuses if not
   /// overridden.

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "fakequant/calib/cpu/count.h"
+#include "fakequant/calib/ranges.h"
 #include "fakequant/calib/search.h"
 
 namespace fq {
@@ -52,8 +52,7 @@ void Histogram::collect(const Tensor& x, float largest, int bins, bool skip_zero
     grow(*this, largest);
   }
   const float top = edges.back();
-  cpu::count({x.data<float>(x.layout()), static_cast<std::size_t>(x.numel())},
-             {static_cast<float>(counts.size()), top, top, skip_zeros}, counts);
+  detail::count(x, {static_cast<float>(counts.size()), top, top, skip_zeros}, counts);
 }
 
 std::int64_t Histogram::total() const noexcept {

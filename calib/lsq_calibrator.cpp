@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "fakequant/calib/cpu/rows.h"
+#include "fakequant/calib/cuda/row_sums.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/io/state_dict.h"
@@ -31,10 +32,13 @@ void add_part(const float* x, std::int64_t count, bool skip_zeros, double* out) 
 void LsqCalibrator::do_collect(const Tensor& x, float) {
   const auto rows = cpu::rows(x, axis_, kLsqCalibrator);
   std::vector<double> batch(static_cast<std::size_t>(2 * rows.count()));
-  cpu::add_row_sums(rows, 2, batch.data(),
-                    [this](std::int64_t, const float* v, std::int64_t count, double* out) {
-                      add_part(v, count, skip_zeros_, out);
-                    });
+  if (x.device().is_cuda())
+    cuda::add_magnitudes(rows, skip_zeros_, batch);
+  else
+    cpu::add_row_sums(rows, 2, batch.data(),
+                      [this](std::int64_t, const float* v, std::int64_t count, double* out) {
+                        add_part(v, count, skip_zeros_, out);
+                      });
   std::vector<double> sums;
   std::vector<std::int64_t> counts;
   for (std::size_t r = 0; r < batch.size(); r += 2) {

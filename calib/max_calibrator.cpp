@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fakequant/calib/cpu/ranges.h"
+#include "fakequant/calib/ranges.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_dict.h"
 
@@ -22,7 +22,8 @@ void MaxCalibrator::raise(const Tensor& amax) {
 }
 
 void MaxCalibrator::do_collect(const Tensor& x, float largest) {
-  raise(axis_.empty() ? Tensor::scalar(largest) : cpu::amax(x, axis_, "max_calibrator"));
+  raise(axis_.empty() ? Tensor::scalar(largest)
+                      : detail::amax(x, axis_, "max_calibrator").to(Device::cpu()));
 }
 
 void MaxCalibrator::do_merge(const Calibrator& other) {

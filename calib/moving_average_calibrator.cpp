@@ -1,6 +1,6 @@
 #include "fakequant/calib/moving_average_calibrator.h"
 
-#include "fakequant/calib/cpu/ranges.h"
+#include "fakequant/calib/ranges.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_dict.h"
 
@@ -13,7 +13,8 @@ MovingAverageCalibrator::MovingAverageCalibrator(Axes axis, double momentum)
 }
 
 void MovingAverageCalibrator::do_collect(const Tensor& x, float largest) {
-  Tensor batch = axis_.empty() ? Tensor::scalar(largest) : cpu::amax(x, axis_, "moving_average_calibrator");
+  Tensor batch = axis_.empty() ? Tensor::scalar(largest)
+                               : detail::amax(x, axis_, "moving_average_calibrator").to(Device::cpu());
   if (!amax_.defined()) {
     amax_ = std::move(batch);
     return;

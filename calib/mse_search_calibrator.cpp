@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "fakequant/calib/cpu/ranges.h"
-#include "fakequant/calib/cpu/rows.h"
 #include "fakequant/calib/cpu/search_kernels.h"
+#include "fakequant/calib/cuda/row_sums.h"
+#include "fakequant/calib/ranges.h"
 #include "fakequant/calib/search.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_dict.h"
@@ -32,19 +31,16 @@ std::vector<float> multiples_of(const CalibratorOptions& o) {
 
 Format unsigned_form(const Format& format) { return IntFormat{format.integer().bits, true, false}; }
 
-float multiple_of(float amax, float multiple) {
-  return std::min(amax * multiple, std::numeric_limits<float>::max());
-}
-
 void add_errors(const cpu::Rows& rows, const Tensor& amax, const std::vector<float>& multiples,
                 const Format& format, std::vector<double>& errors) {
   const auto width = static_cast<std::int64_t>(multiples.size());
   errors.resize(static_cast<std::size_t>(rows.count() * width));
+  if (rows.values.device().is_cuda()) return cuda::add_errors(rows, amax, multiples, format, errors);
   const auto* largest = amax.data<float>();
   cpu::add_row_sums(rows, width, errors.data(),
                     [&](std::int64_t r, const float* x, std::int64_t count, double* out) {
                       std::vector<float> candidates(multiples);
-                      for (float& c : candidates) c = multiple_of(largest[r], c);
+                      for (float& c : candidates) c = detail::multiple_of(largest[r], c);
                       cpu::add_squared_errors({x, static_cast<std::size_t>(count)}, candidates, format, out);
                     });
 }
@@ -65,12 +61,12 @@ MseSearchCalibrator::MseSearchCalibrator(const CalibratorOptions& options)
       multiples_(multiples_of(options)) {}
 
 void MseSearchCalibrator::do_collect(const Tensor& x, float) {
-  const Tensor batch = cpu::amax(x, axis_, kMseSearchCalibrator);
+  const Tensor batch = detail::amax(x, axis_, kMseSearchCalibrator).to(Device::cpu());
   FQ_CHECK(!first_.defined() || batch.shape() == first_.shape(), kMseSearchCalibrator,
            "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
            to_string(batch.shape()), to_string(first_.shape()));
   const auto rows = cpu::rows(x, axis_, kMseSearchCalibrator);
-  const bool both = format_.is_integer() && !format_.integer().is_unsigned && cpu::range(x).minimum >= 0 &&
+  const bool both = format_.is_integer() && !format_.integer().is_unsigned && detail::range(x).minimum >= 0 &&
                     (!first_.defined() || !unsigned_errors_.empty());
   if (!first_.defined()) first_ = Tensor::zeros(batch.shape());
   auto* first = first_.mutable_data<float>();
@@ -95,7 +91,7 @@ Tensor MseSearchCalibrator::do_compute(const AmaxOptions& options) const {
     const std::span of(errors.data() + r * width, width);
     const auto best = std::ranges::min_element(of);
     if (std::isfinite(*best))
-      amax[r] = multiple_of(amax[r], multiples_[static_cast<std::size_t>(best - of.begin())]);
+      amax[r] = detail::multiple_of(amax[r], multiples_[static_cast<std::size_t>(best - of.begin())]);
   }
   return out;
 }

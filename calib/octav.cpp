@@ -61,7 +61,7 @@ Tensor octav_amax(const Tensor& x, const Axes& axis, NumBits num_bits, bool is_u
   const double n = noise(num_bits, is_unsigned);
   FQ_CHECK(x.defined() && x.numel() > 0 && is_floating(x.dtype()), "octav",
            "the tensor has no values of a float type: give f32, f16, bf16 or f64");
-  const Tensor values = x.to(DType::f32);
+  const Tensor values = x.to(Device::cpu()).to(DType::f32);
   cpu::check_finite(cpu::amax(values, {}, "octav"), "octav");
   const auto rows = cpu::rows(values, axis, "octav");
   Tensor out = Tensor::empty(rows.shape);

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "fakequant/calib/cpu/count.h"
+#include "fakequant/calib/ranges.h"
 #include "fakequant/core/check.h"
 
 namespace fq {
@@ -74,8 +74,7 @@ void OnePassHistogram::widen(int exponent) {
 
 void OnePassHistogram::collect(const Tensor& x, float largest) {
   widen(std::max(exponent_, exponent_for(largest)));
-  cpu::count({x.data<float>(x.layout()), static_cast<std::size_t>(x.numel())},
-             {std::ldexp(1.0f, -exponent_), 1.0f, kLargest, skip_zeros_}, counts_);
+  detail::count(x, {std::ldexp(1.0f, -exponent_), 1.0f, kLargest, skip_zeros_}, counts_);
 }
 
 void OnePassHistogram::merge(const OnePassHistogram& other) {

@@ -72,7 +72,7 @@ PerAxisCalibrator::Ranges PerAxisCalibrator::make(std::int64_t count) const {
 }
 
 void PerAxisCalibrator::do_collect(const Tensor& x, float) {
-  const auto rows = cpu::rows(x, axis_, kPerAxisCalibrator);
+  const auto rows = cpu::rows(x.to(Device::cpu()), axis_, kPerAxisCalibrator);
   FQ_CHECK(ranges_.empty() || rows.shape == shape_, kPerAxisCalibrator,
            "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
            to_string(rows.shape), to_string(shape_));

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "fakequant/calib/cpu/ranges.h"
-#include "fakequant/calib/cpu/rows.h"
 #include "fakequant/calib/cpu/search_kernels.h"
+#include "fakequant/calib/cuda/row_sums.h"
+#include "fakequant/calib/ranges.h"
 #include "fakequant/calib/search.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_dict.h"
@@ -29,6 +29,19 @@ std::array<float, kScales> candidates(const Format& format, float global) {
   return out;
 }
 
+void sweep(const cpu::Rows& rows, const std::array<float, kScales>& scales, float largest,
+           const Format& format, Tensor& amax) {
+  auto* ranges = amax.mutable_data<float>();
+#pragma omp parallel for schedule(static)
+  for (std::int64_t r = 0; r < rows.count(); ++r) {
+    if (ranges[r] == largest) continue;
+    std::array<double, kScales> errors{};
+    cpu::add_squared_errors({rows.row(r), static_cast<std::size_t>(rows.length())}, scales, format,
+                            errors.data());
+    ranges[r] = scales[static_cast<std::size_t>(std::ranges::min_element(errors) - errors.begin())];
+  }
+}
+
 }  // namespace
 
 ScaleSweepCalibrator::ScaleSweepCalibrator(const CalibratorOptions& options)
@@ -37,19 +50,14 @@ ScaleSweepCalibrator::ScaleSweepCalibrator(const CalibratorOptions& options)
 void ScaleSweepCalibrator::do_collect(const Tensor& x, float largest) {
   FQ_CHECK(!amax_.defined(), kScaleSweepCalibrator,
            "a tensor was swept before: this is for weights, use another method for inputs, or reset()");
-  Tensor amax = cpu::amax(x, axis_, kScaleSweepCalibrator);
+  Tensor amax = detail::amax(x, axis_, kScaleSweepCalibrator);
   const auto rows = cpu::rows(x, axis_, kScaleSweepCalibrator);
-  auto* ranges = amax.mutable_data<float>();
   const auto scales = candidates(format_, largest);
-#pragma omp parallel for schedule(static)
-  for (std::int64_t r = 0; r < rows.count(); ++r) {
-    if (ranges[r] == largest) continue;
-    std::array<double, kScales> errors{};
-    cpu::add_squared_errors({rows.row(r), static_cast<std::size_t>(rows.length())}, scales, format_,
-                            errors.data());
-    ranges[r] = scales[static_cast<std::size_t>(std::ranges::min_element(errors) - errors.begin())];
-  }
-  amax_ = std::move(amax);
+  if (x.device().is_cuda())
+    cuda::sweep_ranges(rows, {scales.begin(), scales.end()}, largest, format_, amax);
+  else
+    sweep(rows, scales, largest, format_, amax);
+  amax_ = amax.to(Device::cpu());
 }
 
 Tensor ScaleSweepCalibrator::do_compute(const AmaxOptions&) const { return amax_.clone(); }

@@ -7,6 +7,7 @@
 
 #include "fakequant/calib/calibrator.h"
 #include "fakequant/core/format.h"
+#include "fakequant/core/scalar.h"
 
 namespace fq::detail {
 
@@ -15,5 +16,10 @@ namespace fq::detail {
 
 /// torch.linspace: from both ends to the middle. `count` 2 or more.
 [[nodiscard]] std::vector<float> linspace(float first, float last, int count);
+
+/// A candidate: amax * multiple, at most the largest float.
+[[nodiscard]] FQ_HD float multiple_of(float amax, float multiple) {
+  return scalar::min_(amax * multiple, 0x1.fffffep127f);
+}
 
 }  // namespace fq::detail

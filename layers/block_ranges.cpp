@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/calib/cpu/ranges.h"
+#include "fakequant/calib/ranges.h"
 
 namespace fq::detail {
 
@@ -12,7 +12,7 @@ Tensor flat_ranges(const Tensor& amax) {
 }
 
 Tensor ranges_of(const Tensor& x, const BlockView& view, const std::string& quantizer) try {
-  const Tensor out = cpu::amax(view.apply(x.to(DType::f32)), view.kept(), "quantizer");
+  const Tensor out = amax(view.apply(x.to(DType::f32)), view.kept(), "quantizer").to(Device::cpu());
   cpu::check_finite(out, "quantizer");
   return flat_ranges(out);
 } catch (const NumericError& error) {

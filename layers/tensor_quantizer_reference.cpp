@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "fakequant/calib/cpu/ranges.h"
+#include "fakequant/calib/ranges.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/reference/modelopt.h"
@@ -57,7 +57,9 @@ Variable TensorQuantizer::quantize_reference(const Variable& input) const {
   const bool meta = x.device().is_meta();
   Tensor range = amax();
   if (!descriptor_.needs_amax())
-    range = meta ? Tensor::scalar(1.0) : cpu::amax(values.tensor().to(DType::f32), view.kept(), "quantizer");
+    range =
+        meta ? Tensor::scalar(1.0) : detail::amax(values.tensor().to(DType::f32), view.kept(), "quantizer");
+  range = range.to(Device::cpu());
   if (meta && !range.defined()) range = Tensor::scalar(1.0);
   FQ_CHECK(range.defined(), "quantizer",
            "'{}' has no amax: calibrate it, set amax, or make its descriptor dynamic", name_);
@@ -66,7 +68,7 @@ Variable TensorQuantizer::quantize_reference(const Variable& input) const {
   else if (const auto factor = descriptor_.scale_amax())
     range = scaled(range, *factor);
   if (pow2_) range = QuantSpec::from_amax(descriptor_.format(), {}, range, name_, true).amax;
-  return view.restore(reference_values(values, broadcast_ready(meta ? range : range.to(x.device()), view)));
+  return view.restore(reference_values(values, broadcast_ready(range, view)));
 }
 
 Variable TensorQuantizer::reference_values(const Variable& input, const Tensor& amax) const {
@@ -100,8 +102,8 @@ Variable TensorQuantizer::reference_dynamic(const Variable& x) const {
     const Tensor known = meta && !amax().defined() ? Tensor::scalar(1.0) : amax();
     FQ_CHECK(known.defined() || descriptor_.dynamic(), "quantizer",
              "'{}' has no amax: calibrate it, set amax, or make its descriptor dynamic", name_);
-    const Tensor range = known.defined() ? known : cpu::amax(x.tensor().to(DType::f32), {}, "quantizer");
-    global = scaled(range, descriptor_.scale_amax().value_or(1));
+    const Tensor range = known.defined() ? known : detail::amax(x.tensor().to(DType::f32), {}, "quantizer");
+    global = scaled(range.to(Device::cpu()), descriptor_.scale_amax().value_or(1));
   }
   const bool nvfp4 =
       descriptor_.num_bits() == NumBits(2, 1) && *blocks.scale_bits == NumBits(4, 3) && length == 16;

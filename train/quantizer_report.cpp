@@ -4,7 +4,7 @@
 
 #include <fmt/ranges.h>
 
-#include "fakequant/calib/cpu/ranges.h"
+#include "fakequant/calib/ranges.h"
 #include "fakequant/core/check.h"
 #include "fakequant/train/calibration_targets.h"
 #include "fakequant/train/collected_histogram.h"
@@ -85,7 +85,7 @@ void measure_weight(TensorQuantizer& q, const Tensor& weight, RangeReport& range
 void report_weight(TensorQuantizer& q, const Tensor& weight, const AmaxOptions& options,
                    const std::string& method, QuantizerReport& out) {
   const Tensor values = weight.to(DType::f32);
-  const cpu::Range range = cpu::range(values);
+  const cpu::Range range = detail::range(values);
   cpu::check_finite(range.largest, "calibration_report");
   out.histogram.collect(values, range.largest, kWeightBins, false);
   out.count = values.numel();

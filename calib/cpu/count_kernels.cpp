@@ -8,13 +8,17 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "fakequant/core/cpu/vector-inl.h"
+//
+#define FQ_FORMULAS_VECTOR
+#include "fakequant/calib/formulas-inl.h"
+#undef FQ_FORMULAS_VECTOR
+
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-using Floats = hn::ScalableTag<float>;
-using Integers = hn::RebindToSigned<Floats>;
+using Integers = hn::RebindToSigned<FloatTag>;
 
 constexpr std::size_t kChunk = 512;
 static_assert(kChunk % (HWY_MAX_BYTES / sizeof(float)) == 0 && kChunk % cpu::kTables == 0);
@@ -22,15 +26,13 @@ static_assert(kChunk % (HWY_MAX_BYTES / sizeof(float)) == 0 && kChunk % cpu::kTa
 /// `count` whole vectors' elements.
 HWY_ATTR void find_bins(const float* x, std::size_t count, const cpu::BinRule& rule, std::size_t bins,
                         std::int32_t* out) {
-  const Floats d;
+  const FloatTag d;
   const auto factor = hn::Set(d, rule.factor), divisor = hn::Set(d, rule.divisor), top = hn::Set(d, rule.top),
              last = hn::Set(d, static_cast<float>(bins - 1)), dropped = hn::Set(d, static_cast<float>(bins)),
-             lowest = hn::Set(d, rule.skip_zeros ? std::numeric_limits<float>::denorm_min() : 0.0f);
+             lowest = hn::Set(d, rule.lowest());
   for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
-    const auto v = hn::Abs(hn::LoadU(d, x + i));
-    const auto position = hn::Min(hn::Div(hn::Mul(v, factor), divisor), last);
-    const auto inside = hn::And(hn::Ge(v, lowest), hn::Le(v, top));
-    hn::StoreU(hn::ConvertTo(Integers(), hn::IfThenElse(inside, position, dropped)), Integers(), out + i);
+    const auto bin = bin_position(hn::LoadU(d, x + i), factor, divisor, lowest, top, last, dropped);
+    hn::StoreU(hn::ConvertTo(Integers(), bin), Integers(), out + i);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace fq::cpu {
 
@@ -14,6 +15,9 @@ struct BinRule {
   float divisor = 1;
   float top = 0;
   bool skip_zeros = false;
+
+  /// The smallest magnitude that counts.
+  [[nodiscard]] float lowest() const { return skip_zeros ? std::numeric_limits<float>::denorm_min() : 0.0f; }
 };
 
 /// Tables are interleaved, so that equal neighbours do not wait for each other: element i counts in

@@ -4,6 +4,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/cpu/permute.h"
+#include "fakequant/core/cuda/permute.h"
 
 namespace fq::cpu {
 namespace {
@@ -43,8 +44,8 @@ Rows rows(const Tensor& x, const Axes& kept, std::string_view function) {
   if (std::ranges::is_sorted(order)) return {x.to(Layout::row_major).reshape(grid), shape};
   Shape moved;
   for (const int axis : order) moved.push_back(x.dim(axis));
-  Tensor out = Tensor::empty(moved);
-  permute(x, order, out);
+  Tensor out = Tensor::empty(moved, DType::f32, x.device());
+  (x.device().is_cuda() ? cuda::permute : permute)(x, order, out);
   return {out.reshape(grid), shape};
 }
 

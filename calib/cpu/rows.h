@@ -1,6 +1,6 @@
 #pragma once
 
-/// A tensor as one row of elements a range, on the CPU; not a public header.
+/// A tensor as one row of elements a range, on any device, and sums over rows on the CPU; not a public header.
 
 #include <cstdint>
 #include <functional>

@@ -10,56 +10,14 @@
 #include <hwy/highway.h>
 
 #include "fakequant/core/cpu/vector-inl.h"
+//
+#define FQ_FORMULAS_VECTOR
+#include "fakequant/calib/formulas-inl.h"
+#undef FQ_FORMULAS_VECTOR
 
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 namespace {
-
-template <bool divide>
-struct IntegerCandidate {
-  FloatVector lower, upper, scale, divisor, inverse;
-
-  IntegerCandidate(FloatVector amax, float low, float bound)
-      : lower(hn::Set(FloatTag(), low)),
-        upper(hn::Set(FloatTag(), bound)),
-        scale(modelopt_scale(amax, upper, true)),
-        divisor(modelopt_divisor(amax, scale, true)),
-        inverse(div_(constant_(amax, 1.0f), divisor)) {}
-  bool exact() const { return kFused && hn::AllTrue(FloatTag(), divides_exactly(divisor)); }
-  FloatVector error(FloatVector x) const {
-    if constexpr (divide) return sub_(modelopt_fake_quant(x, scale, divisor, lower, upper), x);
-    return sub_(divide_code(modelopt_code(x, scale, lower, upper), divisor, inverse), x);
-  }
-};
-
-/// The error as part of a step: of few bits, it is rounded as little as the difference of y and x.
-template <bool clipped>
-struct CodeCandidate {
-  static constexpr float most_codes = 255;
-  FloatVector scale, lower, upper;
-
-  FloatVector error(FloatVector x) const {
-    const FloatVector position = mul_(x, scale);
-    if constexpr (clipped) return sub_(modelopt_code(x, scale, lower, upper), position);
-    return sub_(rint_(position), position);
-  }
-};
-
-struct E4m3Candidate {
-  FloatVector scale, inverse;
-
-  E4m3Candidate(FloatVector amax, float, float)
-      : scale(modelopt_e4m3_scale(amax)), inverse(div_(constant_(amax, 1.0f), scale)) {}
-  FloatVector error(FloatVector x) const { return sub_(modelopt_scaled_e4m3(x, scale, inverse), x); }
-};
-
-struct Fp4Candidate {
-  FloatVector scale, divisor;
-
-  Fp4Candidate(FloatVector amax, float, float bound)
-      : scale(div_(amax, hn::Set(FloatTag(), bound))), divisor(fp4_divisor(scale)) {}
-  FloatVector error(FloatVector x) const { return sub_(fp4_block_fake_quant(x, scale, divisor), x); }
-};
 
 /// A vector of ranges takes one element after the other.
 template <class Candidate>
@@ -108,20 +66,21 @@ void code_errors(const float* x, std::int64_t count, FloatVector amax, FloatVect
   HWY_ALIGN float scales[HWY_MAX_BYTES / sizeof(float)];
   hn::Store(scale, d, scales);
   if (lower < 0 && within(amax, largest_magnitude(x, count), std::numeric_limits<float>::max()))
-    sum_squares(x, count, CodeCandidate<false>{scale, low, high}, errors);
+    sum_squares(x, count, CodeCandidate<FloatVector, false>{scale, low, high}, errors);
   else
-    sum_squares(x, count, CodeCandidate<true>{scale, low, high}, errors);
+    sum_squares(x, count, CodeCandidate<FloatVector, true>{scale, low, high}, errors);
   for (std::size_t lane = 0; lane < hn::Lanes(d); ++lane)
     errors[lane] /= static_cast<double>(scales[lane]) * static_cast<double>(scales[lane]);
 }
 
 void integer_errors(const float* x, std::int64_t count, FloatVector amax, float lower, float bound,
                     double* errors) {
-  const IntegerCandidate<false> candidate(amax, lower, bound);
-  if (bound <= CodeCandidate<true>::most_codes && within(candidate.scale, 0x1p-100f, 0x1p100f))
+  const IntegerCandidate<FloatVector> candidate(amax, lower, bound);
+  if (bound <= CodeCandidate<FloatVector, true>::most_codes && within(candidate.scale, 0x1p-100f, 0x1p100f))
     return code_errors(x, count, amax, candidate.scale, lower, bound, errors);
-  if (candidate.exact()) return sum_squares(x, count, candidate, errors);
-  candidate_errors<IntegerCandidate<true>>(x, count, amax, lower, bound, errors);
+  if (kFused && hn::AllTrue(FloatTag(), divides_exactly(candidate.divisor)))
+    return sum_squares(x, count, candidate, errors);
+  candidate_errors<DividedCandidate<FloatVector>>(x, count, amax, lower, bound, errors);
 }
 
 void SquaredErrors(const float* x, std::int64_t count, const float* amax, std::int64_t candidates,
@@ -129,8 +88,8 @@ void SquaredErrors(const float* x, std::int64_t count, const float* amax, std::i
   const FloatTag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto sum = format.is_integer()                      ? integer_errors
-                   : format.floating() == FloatFormat{4, 3} ? candidate_errors<E4m3Candidate>
-                                                            : candidate_errors<Fp4Candidate>;
+                   : format.floating() == FloatFormat{4, 3} ? candidate_errors<E4m3Candidate<FloatVector>>
+                                                            : candidate_errors<Fp4Candidate<FloatVector>>;
   for (std::int64_t k = 0; k < candidates; k += lanes) {
     HWY_ALIGN float ranges[HWY_MAX_BYTES / sizeof(float)] = {};
     double sums[HWY_MAX_BYTES / sizeof(float)] = {};

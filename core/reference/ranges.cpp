@@ -46,7 +46,8 @@ std::int64_t count_blocks(const Shape& shape, const Shape& block) {
 Ranges block_ranges(const Tensor& x, const Shape& block, const char* function) {
   FQ_CHECK(x.numel() > 0, function, "the input {} has no element to take a range from", to_string(x.shape()));
   std::vector<Orders> orders(static_cast<std::size_t>(count_blocks(x.shape(), block)));
-  for_chunks(x.to(Layout::row_major), block, [&](const float* v, auto, auto length, auto j, auto step) {
+  const Tensor rows = x.to(Device::cpu()).to(Layout::row_major);
+  for_chunks(rows, block, [&](const float* v, auto, auto length, auto j, auto step) {
     Orders* at = orders.data() + j;
     if (step == 0) return at->add(v, length);
     for (std::int64_t k = 0; k < length; ++k) at[k].add(v + k, 1);

@@ -1,0 +1,146 @@
+#include <cuda/atomic>
+
+#include "fakequant/calib/cpu/rows.h"
+#include "fakequant/calib/cuda/ranges.h"
+#include "fakequant/core/cuda/channels.cuh"
+#include "fakequant/core/cuda/range_rows.cuh"
+
+namespace fq::cuda {
+namespace {
+
+/// As an integer, so that a NaN is larger than everything and is found.
+FQ_HD std::int32_t magnitude(float v) { return std::bit_cast<std::int32_t>(v) & 0x7fffffff; }
+FQ_HD std::int32_t larger(std::int32_t a, std::int32_t b) { return a < b ? b : a; }
+FQ_HD float smaller(float a, float b) { return b < a ? b : a; }
+
+const float* floats_of(const Tensor& x) { return static_cast<const float*>(x.raw()); }
+
+/// The elements of a reduction are single ones, or groups of eight.
+template <int size>
+struct LargestMagnitude {
+  using Sum = std::int32_t;
+  const float* x;
+  std::int64_t count;
+
+  FQ_HD Sum zero() const { return 0; }
+  FQ_HD void add(Sum& most, std::int64_t i, std::int64_t) const {
+    if constexpr (size == 1) return join(most, magnitude(x[i]));
+    float v[group_size];
+    const std::int64_t left = count - i * group_size;
+    load_group(x + i * group_size, left < group_size ? static_cast<int>(left) : group_size, v);
+    for (float each : v) join(most, magnitude(each));
+  }
+  FQ_HD void join(Sum& most, Sum other) const { most = larger(most, other); }
+};
+
+struct PutMagnitude {
+  std::int32_t* to;
+  FQ_HD void operator()(std::int64_t channel, std::int32_t most) const { to[channel] = most; }
+};
+
+struct Ends {
+  std::int32_t magnitude;
+  float minimum;
+};
+
+struct BothEnds {
+  using Sum = Ends;
+  const float* x;
+  std::int64_t count;
+
+  FQ_HD Sum zero() const { return {0, x[0]}; }
+  FQ_HD void add(Sum& ends, std::int64_t group, std::int64_t) const {
+    float v[group_size];
+    const std::int64_t first = group * group_size, left = count - first;
+    const int size = left < group_size ? static_cast<int>(left) : group_size;
+    load_group(x + first, size, v);
+    for (int j = 0; j < group_size; ++j)
+      if (j < size) join(ends, {magnitude(v[j]), v[j]});
+  }
+  FQ_HD void join(Sum& ends, const Sum& other) const {
+    ends = {larger(ends.magnitude, other.magnitude), smaller(ends.minimum, other.minimum)};
+  }
+};
+
+struct PutEnds {
+  Ends* to;
+  FQ_HD void operator()(std::int64_t, const Ends& ends) const { *to = ends; }
+};
+
+/// Any set of kept axes: the second operand of the walk is the range of an element.
+struct RaiseMagnitudes {
+  const float* x;
+  std::int32_t* out;
+  Strides walk;
+
+  FQ_HD void raise(std::int64_t at, std::int32_t most) const {
+    const ::cuda::atomic_ref<std::int32_t, ::cuda::thread_scope_device> range(out[at]);
+    if (range.load(::cuda::memory_order_relaxed) < most) range.fetch_max(most, ::cuda::memory_order_relaxed);
+  }
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    float v[group_size];
+    load_group(x + first, count, v);
+    std::int64_t at = walk.offset(1, first);
+    std::int32_t most = 0;
+    for (int j = 0; j < group_size; ++j) {
+      if (j >= count) break;
+      const std::int64_t next = walk.offset(1, first + j);
+      if (next != at) raise(at, most);
+      most = next == at ? larger(most, magnitude(v[j])) : magnitude(v[j]);
+      at = next;
+    }
+    raise(at, most);
+  }
+};
+
+std::int64_t groups(std::int64_t elements) { return (elements + group_size - 1) / group_size; }
+
+/// Where at most one axis is kept.
+ChannelView channels_of(const Strides& walk, std::int64_t count) {
+  ChannelView view{1, 1, count};
+  for (int axis = walk.rank - 1; axis >= 0; --axis) {
+    if (walk.steps[1][axis] != 0) return {walk.sizes[axis], view.inner, count};
+    view.inner *= walk.sizes[axis];
+  }
+  return view;
+}
+
+/// Channels whose elements are whole groups are read in them.
+void channel_amax(const Tensor& x, const ChannelView& view, std::int32_t* out) {
+  const std::int64_t count = x.numel();
+  const PutMagnitude put{out};
+  if (view.channels == 1)
+    return reduce_channels(x.device(), {1, groups(count), groups(count)},
+                           LargestMagnitude<group_size>{floats_of(x), count}, put);
+  if (view.inner % group_size == 0)
+    return reduce_channels(x.device(), {view.channels, view.inner / group_size, count / group_size},
+                           LargestMagnitude<group_size>{floats_of(x), count}, put);
+  reduce_channels(x.device(), {view.channels, view.inner, count}, LargestMagnitude<1>{floats_of(x), count},
+                  put);
+}
+
+}  // namespace
+
+Tensor amax(const Tensor& x, const Axes& kept, std::string_view function) {
+  const auto axes = cpu::kept_axes(kept, x.rank(), function);
+  const Shape shape = cpu::range_shape(x.shape(), axes);
+  Tensor out = Tensor::zeros(shape, DType::f32, x.device());
+  auto* bits = static_cast<std::int32_t*>(out.mutable_raw());
+  const Strides walk = range_walk(x, shape);
+  if (axes.size() <= 1 || shape.empty())
+    channel_amax(x, channels_of(walk, x.numel()), bits);
+  else
+    for_groups(x.device(), x.numel(), RaiseMagnitudes{floats_of(x), bits, walk});
+  return out;
+}
+
+cpu::Range range(const Tensor& x) {
+  Tensor found = Tensor::empty({2}, DType::f32, x.device());
+  const std::int64_t size = groups(x.numel());
+  reduce_channels(x.device(), {1, size, size}, BothEnds{floats_of(x), x.numel()},
+                  PutEnds{reinterpret_cast<Ends*>(found.mutable_raw())});
+  const auto ends = found.to_vector<float>();
+  return {ends[0], ends[1] + 0.0f};
+}
+
+}  // namespace fq::cuda
