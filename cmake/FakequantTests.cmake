@@ -145,8 +145,9 @@ function(fakequant_add_package_test way from)
   set_tests_properties(package.${way} PROPERTIES LABELS package TIMEOUT 900 PROCESSORS 2)
 endfunction()
 
-# tests/golden: one program that compares with the references' recorded answers, the ctest `golden`. tests/fuzz: one
-# that calls the same functions with random inputs; a thousand of them are the ctest `fuzz`.
+# tests/golden: one program that compares with the references' recorded answers, the ctest `golden`; where nvcc is,
+# `golden.simulated` and `golden.gpu` are the same with inputs on a device. tests/fuzz: one that calls the same functions
+# with random inputs; a thousand of them are the ctest `fuzz`.
 function(fakequant_add_golden_test)
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/golden/*.cpp")
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
@@ -173,4 +174,16 @@ function(fakequant_add_golden_test)
     "${CMAKE_CURRENT_SOURCE_DIR}/golden/numerics_test.py" $<TARGET_FILE:golden>)
   set_tests_properties(golden golden.runner golden.numerics PROPERTIES LABELS golden TIMEOUT 300 SKIP_RETURN_CODE 77
     ENVIRONMENT "OMP_WAIT_POLICY=passive;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+  if(FAKEQUANT_HAS_CUDA)
+    add_executable(golden_simulated golden/main.cpp $<TARGET_OBJECTS:simulated_device>)
+    target_link_libraries(golden_simulated PRIVATE golden_functions)
+    set_target_properties(golden_simulated PROPERTIES ENABLE_EXPORTS ON)
+    fakequant_compile_rules(golden_simulated)
+    add_test(NAME golden.simulated COMMAND golden_simulated --device cuda)
+    add_test(NAME golden.gpu COMMAND golden --device cuda)
+    set_tests_properties(golden.simulated golden.gpu PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77
+      ENVIRONMENT "OMP_WAIT_POLICY=passive")
+    set_tests_properties(golden.simulated PROPERTIES LABELS "cuda;golden")
+    set_tests_properties(golden.gpu PROPERTIES LABELS gpu)
+  endif()
 endfunction()

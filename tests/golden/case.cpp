@@ -51,4 +51,10 @@ std::vector<Tensor> Case::batches() const {
   return out;
 }
 
+Case Case::on(Device device) const {
+  Case out = *this;
+  for (auto& [input, value] : out.inputs) value.tensor = value.tensor.to(device);
+  return out;
+}
+
 }  // namespace fq::golden

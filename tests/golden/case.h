@@ -41,6 +41,8 @@ class Case {
   [[nodiscard]] Tensor tensor(const std::string& input) const;
   /// Inputs batch_000, batch_001, .. in order.
   [[nodiscard]] std::vector<Tensor> batches() const;
+  /// The same with its inputs on a device.
+  [[nodiscard]] Case on(Device device) const;
   [[nodiscard]] bool refused() const { return texts.contains("error"); }
   [[nodiscard]] bool degenerate() const { return text("edge") == "degenerate"; }
 };

@@ -42,7 +42,7 @@ std::vector<std::uint64_t> bits_of(const Tensor& t) {
 
 /// The result in the form of `expected`: codes one a byte, or packed bytes, where the file has those.
 Elements in_form_of(const Value& expected, const Tensor& got) {
-  const Tensor t = got.to(Layout::row_major);
+  const Tensor t = got.to(Device::cpu()).to(Layout::row_major);
   const std::string wanted = type_of(expected);
   Elements out{std::string(name(t.dtype())), t.shape(), {}};
   const auto relabel = [&](DType ours, std::string_view theirs) {

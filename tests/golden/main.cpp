@@ -1,6 +1,6 @@
 /// Compares the library with every case of every golden file: those beside this source, or those in the
-/// folder that FAKEQUANT_GOLDEN_DIR names. Arguments: functions to restrict it to, or --list, which prints their
-/// names.
+/// folder that FAKEQUANT_GOLDEN_DIR names. Arguments: functions to restrict it to; before them `--device cuda`,
+/// which puts all inputs there; or --list, which prints the functions' names. Exit status 77 without the device.
 
 #include <algorithm>
 #include <cstdlib>
@@ -79,7 +79,7 @@ int report(const std::map<std::string, Score>& scores) {
   return total.agree == total.cases && total.cases > 0 ? 0 : 1;
 }
 
-int compare_all(const std::filesystem::path& folder, const std::set<std::string>& only) {
+int compare_all(const std::filesystem::path& folder, const std::set<std::string>& only, Device device) {
   const Functions functions = all_functions();
   for (const auto& name : only)
     if (!functions.contains(name)) throw ArgumentError(fmt::format("[golden] no function '{}'", name));
@@ -87,7 +87,7 @@ int compare_all(const std::filesystem::path& folder, const std::set<std::string>
   for (const auto& file : files_in(folder))
     for (const Case& c : read_cases(file.string()))
       if (const std::string name = c.text("function"); only.empty() || only.contains(name))
-        run(c, functions, file.filename().string(), scores[name]);
+        run(c.on(device), functions, file.filename().string(), scores[name]);
   return report(scores);
 }
 
@@ -102,7 +102,13 @@ int main(int argc, char** argv) try {
   const char* named = std::getenv("FAKEQUANT_GOLDEN_DIR");
   const std::filesystem::path folder =
       named != nullptr && *named != '\0' ? named : FAKEQUANT_SOURCE_DIR "/tests/golden";
-  return fq::golden::compare_all(folder, {argv + 1, argv + argc});
+  const bool elsewhere = argc > 2 && std::string_view(argv[1]) == "--device";
+  const auto device = elsewhere ? fq::Device::parse(argv[2]) : fq::Device::cpu();
+  if (device.is_cuda() && fq::cuda_device_count() == 0) {
+    fmt::print("golden: skipped, there is no GPU\n");
+    return 77;
+  }
+  return fq::golden::compare_all(folder, {argv + (elsewhere ? 3 : 1), argv + argc}, device);
 } catch (const std::exception& error) {
   fmt::print(stderr, "golden: {}\n", error.what());
   return 2;

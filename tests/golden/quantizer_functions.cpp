@@ -40,6 +40,7 @@ TensorQuantizer quantizer_of(const Case& c, bool dynamic) {
 Outputs tensor_quantizer(const Case& c) {
   const bool calibrate = c.flag("calibrate", false), given = c.tensor("amax").defined();
   TensorQuantizer quantizer = quantizer_of(c, !calibrate && !given);
+  quantizer.to(c.tensor("x").device());
   quantizer.set_pass_through_bwd(c.flag("pass_through_bwd", true));
   if (c.tensor("pre_quant_scale").defined()) quantizer.set_pre_quant_scale(c.tensor("pre_quant_scale"));
   if (given) quantizer.set_amax(c.tensor("amax"));
