@@ -17,8 +17,8 @@
 #include "fakequant/core/cuda/matmul.h"
 #include "fakequant/core/cuda/packed.h"
 #include "fakequant/core/cuda/permute.h"
-#include "fakequant/core/cuda/range_gradients.h"
 #include "fakequant/core/cuda/pool.h"
+#include "fakequant/core/cuda/range_gradients.h"
 #include "fakequant/core/cuda/rows.h"
 #include "fakequant/core/cuda/runs.h"
 #include "fakequant/core/cuda/runtime.h"
@@ -26,6 +26,7 @@
 #include "fakequant/core/cuda/softmax.h"
 #include "fakequant/core/cuda/tensors.h"
 #include "fakequant/core/cuda/transfer.h"
+#include "fakequant/core/cuda/updates.h"
 #include "fakequant/core/error.h"
 
 namespace fq::cuda {
@@ -111,6 +112,27 @@ void avg_pool(const Tensor&, const PoolSizes&, bool, const Tensor&, Tensor&) { a
 void avg_pool_backward(const Tensor&, const PoolSizes&, bool, Tensor&) { absent(); }
 void sum_pixels(const Tensor&, Tensor&) { absent(); }
 void reorder_e4m3(const Tensor&, Tensor&) { absent(); }
+
+template <class T>
+void sgd(std::span<const fq::detail::SgdArrays<T>>, const fq::detail::SgdFactors<T>&, Device) {
+  absent();
+}
+template <class T>
+void adam(std::span<const fq::detail::AdamArrays<T>>, const fq::detail::AdamFactors<T>&, Device) {
+  absent();
+}
+template <class T>
+void move_towards(std::span<const fq::detail::PairArrays<T>>, T, Device) {
+  absent();
+}
+template void sgd(std::span<const fq::detail::SgdArrays<float>>, const fq::detail::SgdFactors<float>&, Device);
+template void sgd(std::span<const fq::detail::SgdArrays<double>>, const fq::detail::SgdFactors<double>&, Device);
+template void adam(std::span<const fq::detail::AdamArrays<float>>, const fq::detail::AdamFactors<float>&, Device);
+template void adam(std::span<const fq::detail::AdamArrays<double>>, const fq::detail::AdamFactors<double>&, Device);
+template void move_towards(std::span<const fq::detail::PairArrays<float>>, float, Device);
+template void move_towards(std::span<const fq::detail::PairArrays<double>>, double, Device);
+void swap_contents(std::span<const fq::detail::SwapArrays>, Device) { absent(); }
+double sum_of_squares(std::span<const Tensor>, Device) { absent(); }
 
 void gather_rows(const Tensor&, const Tensor&, Tensor&) { absent(); }
 void sum_rows(const Tensor&, const Tensor&, Tensor&) { absent(); }

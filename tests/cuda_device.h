@@ -14,7 +14,10 @@ namespace fq::simulated {
 }
 
 namespace fq::test {
-/// How often the host has waited for the simulated device; 0 for a GPU.
+/// How often work was launched on the simulated device, and the host has waited for it; 0 for a GPU.
+inline std::int64_t launches_so_far() {
+  return simulated::counts != nullptr ? simulated::counts().launches : 0;
+}
 inline std::int64_t waits_so_far() { return simulated::counts != nullptr ? simulated::counts().waits : 0; }
 }  // namespace fq::test
 

@@ -6,6 +6,7 @@
 #include <hwy/highway.h>
 
 #include "fakequant/core/cpu/lanes-inl.h"
+#include "fakequant/core/host_device.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
@@ -13,37 +14,69 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+template <class V>
+HWY_INLINE V add_(V a, V b) {
+  return hn::Add(a, b);
+}
+template <class V>
+HWY_INLINE V sub_(V a, V b) {
+  return hn::Sub(a, b);
+}
+template <class V>
+HWY_INLINE V mul_(V a, V b) {
+  return hn::Mul(a, b);
+}
+template <class V>
+HWY_INLINE V div_(V a, V b) {
+  return hn::Div(a, b);
+}
+template <class V>
+HWY_INLINE V sqrt_(V a) {
+  return hn::Sqrt(a);
+}
+
+}  // namespace
+}  // namespace fq::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#define FQ_FORMULAS_VECTOR
+#include "fakequant/core/update_formulas-inl.h"
+#undef FQ_FORMULAS_VECTOR
+
+HWY_BEFORE_NAMESPACE();
+namespace fq::HWY_NAMESPACE {
+namespace {
+
 template <class T>
-HWY_ATTR Lanes<T> scaled(Lanes<T> v, T factor) {
-  return hn::Mul(v, hn::Set(LaneTag<T>(), factor));
+HWY_ATTR Lanes<T> set(T value) {
+  return hn::Set(LaneTag<T>(), value);
 }
 
 template <class T>
 void sgd(const cpu::SgdArrays<T>& a, const cpu::SgdFactors<T>& f, std::int64_t begin, std::int64_t end) {
   for_vectors<T>(begin, end, [&](std::int64_t i, auto io) HWY_ATTR {
     const auto p = io.load(a.parameter + i);
-    const auto g = hn::Add(scaled(io.load(a.gradient + i), f.scale), scaled(p, a.weight_decay));
+    const auto g = decayed_gradient(io.load(a.gradient + i), set(f.scale), p, set(a.weight_decay));
     auto direction = g;
     if (a.momentum != nullptr) {
-      const auto m = hn::Add(scaled(io.load(a.momentum + i), f.momentum), g);
+      const auto m = sgd_momentum(io.load(a.momentum + i), set(f.momentum), g);
       io.store(m, a.momentum + i);
-      direction = f.nesterov ? hn::Add(g, scaled(m, f.momentum)) : m;
+      direction = f.nesterov ? nesterov_direction(g, m, set(f.momentum)) : m;
     }
-    io.store(hn::Sub(p, scaled(direction, a.learning_rate)), a.parameter + i);
+    io.store(sgd_parameter(p, direction, set(a.learning_rate)), a.parameter + i);
   });
 }
 
 template <class T>
 void adam(const cpu::AdamArrays<T>& a, const cpu::AdamFactors<T>& f, std::int64_t begin, std::int64_t end) {
   for_vectors<T>(begin, end, [&](std::int64_t i, auto io) HWY_ATTR {
-    const auto p = scaled(io.load(a.parameter + i), a.keep);
-    const auto g = hn::Add(scaled(io.load(a.gradient + i), f.scale), scaled(p, a.weight_decay));
-    const auto m = hn::Add(scaled(io.load(a.mean + i), f.beta1), scaled(g, f.rest1));
-    const auto v = hn::Add(scaled(io.load(a.square + i), f.beta2), hn::Mul(scaled(g, f.rest2), g));
+    const auto p = mul_(io.load(a.parameter + i), set(a.keep));
+    const auto g = decayed_gradient(io.load(a.gradient + i), set(f.scale), p, set(a.weight_decay));
+    const auto m = adam_mean(io.load(a.mean + i), set(f.beta1), g, set(f.rest1));
+    const auto v = adam_square(io.load(a.square + i), set(f.beta2), g, set(f.rest2));
     io.store(m, a.mean + i);
     io.store(v, a.square + i);
-    const auto root = hn::Add(scaled(hn::Sqrt(v), a.root), hn::Set(LaneTag<T>(), f.eps));
-    io.store(hn::Sub(p, hn::Div(scaled(m, a.rate), root)), a.parameter + i);
+    io.store(adam_parameter(p, m, set(a.rate), v, set(a.root), set(f.eps)), a.parameter + i);
   });
 }
 

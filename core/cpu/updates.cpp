@@ -5,6 +5,7 @@
 
 #include "fakequant/core/cpu/map.h"
 #include "fakequant/core/cpu/update_kernels.h"
+#include "fakequant/core/update_formulas.h"
 
 namespace fq::cpu {
 namespace {
@@ -47,7 +48,13 @@ template <class T>
 void move_towards(std::span<const PairArrays<T>> arrays, T rate) {
   for_each_block(arrays, [rate](const PairArrays<T>& a, std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-    for (std::int64_t i = begin; i < end; ++i) a.left[i] += rate * (a.right[i] - a.left[i]);
+    for (std::int64_t i = begin; i < end; ++i) a.left[i] = scalar::moved_towards(a.left[i], a.right[i], rate);
+  });
+}
+
+void swap_contents(std::span<const SwapArrays> arrays) {
+  for_each_block(arrays, [](const SwapArrays& a, std::int64_t begin, std::int64_t end) {
+    std::swap_ranges(a.left + begin, a.left + end, a.right + begin);
   });
 }
 

@@ -1,26 +1,41 @@
 #include "fakequant/core/ops/optimizer.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/convert.h"
 #include "fakequant/core/cpu/updates.h"
+#include "fakequant/core/cuda/updates.h"
 
 namespace fq::ops {
 namespace {
 
 void check_parameter(const Tensor& p, std::string_view op) {
   FQ_CHECK(p.defined(), op, "a parameter is undefined");
-  FQ_CHECK((p.dtype() == DType::f32 || p.dtype() == DType::f64) && p.device().is_cpu() &&
+  FQ_CHECK((p.dtype() == DType::f32 || p.dtype() == DType::f64) && !p.device().is_meta() &&
                p.layout() == Layout::row_major,
-           op, "the parameter is {}: use row-major f32 or f64 on the cpu", p.describe());
+           op, "the parameter is {}: use row-major f32 or f64 on the cpu or a GPU", p.describe());
 }
 
 void check_like(const Tensor& p, const Tensor& other, std::string_view what, std::string_view op) {
-  FQ_CHECK(other.defined() && other.shape() == p.shape() && other.dtype() == p.dtype(), op,
-           "the {} is {}, the parameter {}: both need the same shape and dtype", what,
+  FQ_CHECK(other.defined() && other.shape() == p.shape() && other.dtype() == p.dtype() &&
+               other.device() == p.device(),
+           op, "the {} is {}, the parameter {}: both need the same shape, dtype and device", what,
            other.defined() ? other.describe() : "undefined", p.describe());
+}
+
+void check_device(const Tensor& p, const Tensor& first, std::string_view op) {
+  FQ_CHECK(p.device() == first.device(), op, "a parameter is {}, another {}: use one device for all",
+           p.describe(), first.describe());
+}
+
+template <class T>
+T* elements(Tensor& tensor) {
+  return tensor.defined() ? static_cast<T*>(tensor.mutable_raw()) : nullptr;
+}
+template <class T>
+const T* elements(const Tensor& tensor) {
+  return static_cast<const T*>(tensor.raw());
 }
 
 /// Gradients in the parameters' order of elements; keeps converted ones alive.
@@ -34,27 +49,31 @@ std::vector<Tensor> row_major_gradients(const auto& updates) {
 template <class T>
 void sgd_of(std::span<const SgdUpdate> updates, const SgdStep& step) {
   const auto gradients = row_major_gradients(updates);
-  std::vector<cpu::SgdArrays<T>> arrays;
+  std::vector<detail::SgdArrays<T>> arrays;
   arrays.reserve(updates.size());
   for (std::size_t i = 0; i < updates.size(); ++i) {
     if (updates[i].parameter.dtype() != dtype_of<T>) continue;
     SgdUpdate u = updates[i];
-    T* momentum = u.momentum.defined() ? u.momentum.mutable_data<T>() : nullptr;
-    arrays.push_back({u.parameter.numel(), u.parameter.mutable_data<T>(), gradients[i].data<T>(), momentum,
-                      static_cast<T>(u.learning_rate), static_cast<T>(u.weight_decay)});
+    arrays.push_back({u.parameter.numel(), elements<T>(u.parameter), elements<T>(gradients[i]),
+                      elements<T>(u.momentum), static_cast<T>(u.learning_rate),
+                      static_cast<T>(u.weight_decay)});
   }
-  cpu::sgd<T>(arrays, {static_cast<T>(step.momentum), static_cast<T>(step.gradient_scale), step.nesterov});
+  if (arrays.empty()) return;
+  const Device device = updates[0].parameter.device();
+  const detail::SgdFactors<T> factors{static_cast<T>(step.momentum), static_cast<T>(step.gradient_scale),
+                                      step.nesterov};
+  device.is_cuda() ? cuda::sgd<T>(arrays, factors, device) : cpu::sgd<T>(arrays, factors);
 }
 
 template <class T>
-cpu::AdamArrays<T> adam_arrays(AdamUpdate u, const Tensor& gradient, const AdamStep& step) {
+detail::AdamArrays<T> adam_arrays(AdamUpdate u, const Tensor& gradient, const AdamStep& step) {
   const auto t = static_cast<double>(u.step);
   const double decay = u.weight_decay, rate = u.learning_rate;
   return {.n = u.parameter.numel(),
-          .parameter = u.parameter.mutable_data<T>(),
-          .gradient = gradient.data<T>(),
-          .mean = u.mean.mutable_data<T>(),
-          .square = u.square.mutable_data<T>(),
+          .parameter = elements<T>(u.parameter),
+          .gradient = elements<T>(gradient),
+          .mean = elements<T>(u.mean),
+          .square = elements<T>(u.square),
           .rate = static_cast<T>(rate / (1 - std::pow(step.beta1, t))),
           .root = static_cast<T>(1 / std::sqrt(1 - std::pow(step.beta2, t))),
           .weight_decay = static_cast<T>(step.decoupled ? 0 : decay),
@@ -64,17 +83,20 @@ cpu::AdamArrays<T> adam_arrays(AdamUpdate u, const Tensor& gradient, const AdamS
 template <class T>
 void adam_of(std::span<const AdamUpdate> updates, const AdamStep& step) {
   const auto gradients = row_major_gradients(updates);
-  std::vector<cpu::AdamArrays<T>> arrays;
+  std::vector<detail::AdamArrays<T>> arrays;
   arrays.reserve(updates.size());
   for (std::size_t i = 0; i < updates.size(); ++i)
     if (updates[i].parameter.dtype() == dtype_of<T>)
       arrays.push_back(adam_arrays<T>(updates[i], gradients[i], step));
-  cpu::adam<T>(arrays, {.beta1 = static_cast<T>(step.beta1),
-                        .rest1 = static_cast<T>(1 - step.beta1),
-                        .beta2 = static_cast<T>(step.beta2),
-                        .rest2 = static_cast<T>(1 - step.beta2),
-                        .eps = static_cast<T>(step.eps),
-                        .scale = static_cast<T>(step.gradient_scale)});
+  if (arrays.empty()) return;
+  const Device device = updates[0].parameter.device();
+  const detail::AdamFactors<T> factors{.beta1 = static_cast<T>(step.beta1),
+                                       .rest1 = static_cast<T>(1 - step.beta1),
+                                       .beta2 = static_cast<T>(step.beta2),
+                                       .rest2 = static_cast<T>(1 - step.beta2),
+                                       .eps = static_cast<T>(step.eps),
+                                       .scale = static_cast<T>(step.gradient_scale)};
+  device.is_cuda() ? cuda::adam<T>(arrays, factors, device) : cpu::adam<T>(arrays, factors);
 }
 
 void check_pairs(std::span<const Tensor> a, std::span<const Tensor> b, std::string_view op) {
@@ -83,17 +105,21 @@ void check_pairs(std::span<const Tensor> a, std::span<const Tensor> b, std::stri
     check_parameter(a[i], op);
     check_like(a[i], b[i], "other tensor", op);
     check_parameter(b[i], op);
+    check_device(a[i], a[0], op);
   }
 }
 
 template <class T>
 void move_towards_of(std::span<Tensor> averages, std::span<const Tensor> values, double rate) {
-  std::vector<cpu::PairArrays<T>> arrays;
+  std::vector<detail::PairArrays<T>> arrays;
   arrays.reserve(averages.size());
   for (std::size_t i = 0; i < averages.size(); ++i)
     if (averages[i].dtype() == dtype_of<T>)
-      arrays.push_back({averages[i].numel(), averages[i].mutable_data<T>(), values[i].data<T>()});
-  cpu::move_towards<T>(arrays, static_cast<T>(rate));
+      arrays.push_back({averages[i].numel(), elements<T>(averages[i]), elements<T>(values[i])});
+  if (arrays.empty()) return;
+  const Device device = averages[0].device();
+  const T by = static_cast<T>(rate);
+  device.is_cuda() ? cuda::move_towards<T>(arrays, by, device) : cpu::move_towards<T>(arrays, by);
 }
 
 }  // namespace
@@ -102,6 +128,7 @@ void sgd_step(std::span<const SgdUpdate> updates, const SgdStep& step) {
   constexpr std::string_view op = "sgd_step";
   for (const auto& u : updates) {
     check_parameter(u.parameter, op);
+    check_device(u.parameter, updates[0].parameter, op);
     check_like(u.parameter, u.gradient, "gradient", op);
     if (step.momentum != 0 || u.momentum.defined()) check_like(u.parameter, u.momentum, "momentum", op);
   }
@@ -113,6 +140,7 @@ void adam_step(std::span<const AdamUpdate> updates, const AdamStep& step) {
   constexpr std::string_view op = "adam_step";
   for (const auto& u : updates) {
     check_parameter(u.parameter, op);
+    check_device(u.parameter, updates[0].parameter, op);
     check_like(u.parameter, u.gradient, "gradient", op);
     check_like(u.parameter, u.mean, "mean", op);
     check_like(u.parameter, u.square, "mean square", op);
@@ -130,20 +158,30 @@ void move_towards(std::span<Tensor> averages, std::span<const Tensor> values, do
 
 void swap_contents(std::span<Tensor> a, std::span<Tensor> b) {
   check_pairs(a, b, "swap_contents");
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    auto* left = static_cast<unsigned char*>(a[i].mutable_raw());
-    auto* right = static_cast<unsigned char*>(b[i].mutable_raw());
-    std::swap_ranges(left, left + a[i].nbytes(), right);
-  }
+  std::vector<detail::SwapArrays> arrays;
+  arrays.reserve(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    arrays.push_back({a[i].nbytes() / 4, elements<std::uint32_t>(a[i]), elements<std::uint32_t>(b[i])});
+  if (arrays.empty()) return;
+  const Device device = a[0].device();
+  device.is_cuda() ? cuda::swap_contents(arrays, device) : cpu::swap_contents(arrays);
 }
 
 double norm(std::span<const Tensor> tensors) {
-  double sum = 0;
+  std::vector<Tensor> given;
   for (const auto& t : tensors) {
     if (!t.defined()) continue;
+    FQ_CHECK(t.dtype() == DType::f32 || t.dtype() == DType::f64, "norm", "a tensor is {}: use f32 or f64",
+             t.describe());
+    given.push_back(t);
+    check_device(t, given[0], "norm");
+  }
+  double sum = 0;
+  if (!given.empty() && given[0].device().is_cuda())
+    return std::sqrt(cuda::sum_of_squares(given, given[0].device()));
+  for (const auto& t : given)
     detail::visit_float(t.dtype(), "norm",
                         [&]<class T>(T) { sum += cpu::sum_of_squares(t.data<T>(t.layout()), t.numel()); });
-  }
   return std::sqrt(sum);
 }
 

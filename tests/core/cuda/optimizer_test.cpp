@@ -1,0 +1,143 @@
+#include "fakequant/core/ops/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include "core/gradient_check.h"
+#include "cuda_device.h"
+#include "fakequant/core/error.h"
+
+namespace fq::cuda_optimizer_test {
+namespace {
+
+using test::random_values;
+
+class CudaOptimizer : public testing::Test {
+ protected:
+  void SetUp() override { FQ_NEEDS_CUDA(); }
+};
+
+/// More tensors than fit into one launch, of f32 and f64 by turns: empty ones, odd ones, one above a sweep.
+constexpr std::size_t kTensors = 150;
+
+Shape shape_of(std::size_t i) {
+  constexpr std::int64_t sizes[] = {1, 7, 8, 9, 0, 257, 1000};
+  return i == 70 ? Shape{30001} : Shape{sizes[i % 7]};
+}
+DType dtype_at(std::size_t i) { return i % 3 == 2 ? DType::f64 : DType::f32; }
+
+std::vector<Tensor> tensors(Device device, unsigned seed, double low = -2.0) {
+  std::vector<Tensor> out;
+  for (std::size_t i = 0; i < kTensors; ++i)
+    out.push_back(
+        random_values(shape_of(i), seed + static_cast<unsigned>(i), low).to(dtype_at(i)).to(device));
+  return out;
+}
+
+void expect_same(const std::vector<Tensor>& there, const std::vector<Tensor>& here) {
+  for (std::size_t i = 0; i < here.size(); ++i)
+    EXPECT_TRUE(bitwise_equal(there[i].to(Device::cpu()), here[i])) << i;
+}
+
+/// Parameters and momenta after three steps.
+std::vector<Tensor> sgd_on(Device device, const ops::SgdStep& step) {
+  auto parameters = tensors(device, 1), momenta = tensors(device, 1000);
+  for (unsigned t = 0; t < 3; ++t) {
+    const auto gradients = tensors(device, 2000 + 100 * t);
+    std::vector<ops::SgdUpdate> updates;
+    for (std::size_t i = 0; i < kTensors; ++i)
+      updates.push_back({parameters[i], gradients[i], step.momentum != 0 ? momenta[i] : Tensor(),
+                         0.01 * static_cast<double>(i % 5), i % 2 == 0 ? 1e-4 : 0.0});
+    ops::sgd_step(updates, step);
+  }
+  parameters.insert(parameters.end(), momenta.begin(), momenta.end());
+  return parameters;
+}
+
+TEST_F(CudaOptimizer, SgdHasTheBitsOfTheCpu) {
+  for (const ops::SgdStep& step : {ops::SgdStep{}, ops::SgdStep{0.9}, ops::SgdStep{0.9, true, 0.25}})
+    expect_same(sgd_on(Device::cuda(), step), sgd_on(Device::cpu(), step));
+}
+
+std::vector<Tensor> adam_on(Device device, const ops::AdamStep& step) {
+  auto parameters = tensors(device, 1), means = tensors(device, 1000), squares = tensors(device, 2000, 0.0);
+  for (unsigned t = 0; t < 3; ++t) {
+    const auto gradients = tensors(device, 3000 + 100 * t);
+    std::vector<ops::AdamUpdate> updates;
+    for (std::size_t i = 0; i < kTensors; ++i)
+      updates.push_back({parameters[i], gradients[i], means[i], squares[i], static_cast<std::int64_t>(t + 1),
+                         0.001, i % 2 == 0 ? 0.01 : 0.0});
+    ops::adam_step(updates, step);
+  }
+  parameters.insert(parameters.end(), means.begin(), means.end());
+  parameters.insert(parameters.end(), squares.begin(), squares.end());
+  return parameters;
+}
+
+TEST_F(CudaOptimizer, AdamHasTheBitsOfTheCpu) {
+  for (const ops::AdamStep& step : {ops::AdamStep{}, ops::AdamStep{0.8, 0.95, 1e-6, true, 0.5}})
+    expect_same(adam_on(Device::cuda(), step), adam_on(Device::cpu(), step));
+}
+
+TEST_F(CudaOptimizer, AListTakesFewLaunchesAndNoWait) {
+  const auto parameters = tensors(Device::cuda(), 1), gradients = tensors(Device::cuda(), 2);
+  std::vector<ops::SgdUpdate> updates;
+  for (std::size_t i = 0; i < kTensors; ++i) updates.push_back({parameters[i], gradients[i], {}, 0.1, 0.0});
+  const auto launches = test::launches_so_far(), waits = test::waits_so_far();
+  ops::sgd_step(updates, {});
+  EXPECT_LE(test::launches_so_far() - launches, 3);  // 86 of f32 in two, 43 of f64 in one
+  EXPECT_EQ(test::waits_so_far(), waits);
+}
+
+TEST_F(CudaOptimizer, ViewsAndGradientsOfAnotherLayout) {
+  const Tensor rows = random_values({5, 4003}, 1).to(DType::f32);
+  const Tensor gradient = random_values({3, 4003}, 2).to(DType::f32);
+  const Tensor image = random_values({4, 3, 5, 7}, 3).to(DType::f32),
+               dy = random_values({4, 3, 5, 7}, 4).to(DType::f32);
+  const auto run = [&](Device device) {
+    Tensor all = rows.to(device).clone(), kernel = image.to(device).clone();
+    const std::vector<ops::SgdUpdate> updates{
+        {all.slice(1, 4), gradient.to(device), {}, 0.1, 0.01},
+        {kernel, dy.to(Layout::channels_last).to(device), {}, 0.1, 0.01}};
+    ops::sgd_step(updates, {});
+    return std::vector<Tensor>{all, kernel};
+  };
+  expect_same(run(Device::cuda()), run(Device::cpu()));
+}
+
+TEST_F(CudaOptimizer, AveragesMoveAndContentsAreSwapped) {
+  auto a = tensors(Device::cpu(), 1), b = tensors(Device::cpu(), 2);
+  auto there_a = tensors(Device::cuda(), 1), there_b = tensors(Device::cuda(), 2);
+  ops::move_towards(a, b, 0.3);
+  ops::move_towards(there_a, there_b, 0.3);
+  expect_same(there_a, a);
+  ops::swap_contents(there_a, there_b);
+  expect_same(there_a, b);
+  expect_same(there_b, a);
+}
+
+/// Sums of squares in f64, in another order.
+TEST_F(CudaOptimizer, NormOfAll) {
+  auto here = tensors(Device::cpu(), 1), there = tensors(Device::cuda(), 1);
+  here.push_back(random_values({70001}, 5));
+  there.push_back(here.back().to(Device::cuda()));
+  there.emplace_back();
+  const double found = ops::norm(there), expected = ops::norm(here);
+  EXPECT_NEAR(found, expected, 1e-13 * expected);
+  EXPECT_EQ(ops::norm(there), found);
+  EXPECT_EQ(ops::norm(std::vector<Tensor>{Tensor::zeros({0}, DType::f32, Device::cuda())}), 0.0);
+}
+
+TEST_F(CudaOptimizer, TensorsOnTwoDevicesAreRefused) {
+  const Tensor here = Tensor::zeros({2}), there = Tensor::zeros({2}, DType::f32, Device::cuda());
+  EXPECT_THROW(ops::sgd_step(std::vector<ops::SgdUpdate>{{there, here, {}, 0.1, 0.0}}, {}), ArgumentError);
+  EXPECT_THROW(ops::sgd_step(std::vector<ops::SgdUpdate>{{there, there, {}, 0.1}, {here, here, {}, 0.1}}, {}),
+               ArgumentError);
+  std::vector<Tensor> a{here}, b{there};
+  EXPECT_THROW(ops::move_towards(a, b, 0.5), ArgumentError);
+  EXPECT_THROW(ops::swap_contents(a, b), ArgumentError);
+  EXPECT_THROW((void)ops::norm(std::vector<Tensor>{there, here}), ArgumentError);
+  EXPECT_THROW((void)ops::norm(std::vector<Tensor>{here, there}), ArgumentError);
+}
+
+}  // namespace
+}  // namespace fq::cuda_optimizer_test
