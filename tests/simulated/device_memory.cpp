@@ -1,5 +1,6 @@
 #include "simulated/device_memory.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -10,7 +11,15 @@ namespace {
 
 constexpr std::size_t kSpace = std::size_t{1} << 36;  // of addresses; pages are there once written
 constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kPage = 4096;
 constexpr std::size_t kPoisoned = std::size_t{4} << 20;  // pages once written make every access slower
+
+/// Pages that are there make every change of access slower.
+void drop_pages(void* block, std::size_t bytes) {
+  const auto begin = (reinterpret_cast<std::uintptr_t>(block) + kPage - 1) / kPage * kPage;
+  const auto end = (reinterpret_cast<std::uintptr_t>(block) + bytes) / kPage * kPage;
+  if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
 
 }  // namespace
 
@@ -44,6 +53,7 @@ bool DeviceMemory::give(void* pointer) {
   const auto found = taken_.find(pointer);
   if (found == taken_.end()) return false;
   in_use_ -= found->second;
+  drop_pages(pointer, found->second);
   free_[found->second].push_back(pointer);
   taken_.erase(found);
   return true;
