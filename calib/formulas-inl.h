@@ -43,7 +43,7 @@ struct IntegerCandidate {
 };
 template <class V>
 struct DividedCandidate : IntegerCandidate<V> {
-  using IntegerCandidate<V>::IntegerCandidate;
+  FQ_HD DividedCandidate(V amax, float low, float bound) : IntegerCandidate<V>(amax, low, bound) {}
   FQ_HD V error(V x) const {
     return sub_(modelopt_fake_quant(x, this->scale, this->divisor, this->lower, this->upper), x);
   }

@@ -47,15 +47,23 @@ void dynamic(const Tensor& x, std::int64_t block, float bound, Tensor& y, Tensor
   });
 }
 
-void fill_scales(const detail::BlockScales& scales, std::int64_t first, std::int64_t count, ChunkColumns& c) {
-  const detail::BlockScales rule = scales;  // apart from what is written, so that the loop vectorises
+/// scale[i], unscale[i] = f(amax[i], i)
+template <class F>
+void fill_scales(ChunkColumns& c, std::int64_t count, F f) {
   const float* amax = c.amax.data();
   float* __restrict scale = c.scale.data(), * __restrict unscale = c.unscale.data();
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto s = rule(amax[i], first + i);
+    const auto s = f(amax[i], i);
     scale[i] = s.scale;
     unscale[i] = s.unscale;
   }
+}
+
+void fill_scales(ChunkColumns& c, std::int64_t first, std::int64_t count, const detail::BlockScales& scales) {
+  const detail::BlockScales own = scales;  // apart from what is written, so that loops vectorise
+  if (own.rule == detail::BlockScales::Rule::power_of_two)
+    return fill_scales(c, count, [own](float amax, std::int64_t) { return own.of_power(amax); });
+  fill_scales(c, count, [own, first](float amax, std::int64_t i) { return own(amax, first + i); });
 }
 
 void divisors(const float* scale, std::int64_t count, float* divisor) {
@@ -80,7 +88,7 @@ void fake_quant_blocks(const Tensor& x, std::int64_t block, const ElementGrid& g
                        const detail::BlockScales& scales, float bound, Tensor& y, Tensor* mask) {
   dynamic(
       x, block, bound, y, mask,
-      [&](ChunkColumns& c, std::int64_t first, std::int64_t count) { fill_scales(scales, first, count, c); },
+      [&](ChunkColumns& c, std::int64_t first, std::int64_t count) { fill_scales(c, first, count, scales); },
       [&](const Stretch& stretch, const Columns& columns) {
         fake_quant(stretch, BlockRows{columns, grid});
       });

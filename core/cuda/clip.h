@@ -1,7 +1,7 @@
 #pragma once
 
-/// Ranges as bounds of elements on a device: masks, clipping, and sums for the gradients of bounds; not a
-/// public header. Bounds are f32, row-major, on the host or the device, and broadcast to x by NumPy's rule.
+/// Ranges as bounds of elements on a device: masks, clipping, gradients of bounds; not a public header. Bounds
+/// are f32, row-major, on the host or the device, and broadcast to x by NumPy's rule.
 
 #include "fakequant/core/tensor.h"
 

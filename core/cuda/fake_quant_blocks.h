@@ -1,7 +1,7 @@
 #pragma once
 
-/// Fake quantization by blocks on a device, as core/cpu/fake_quant_blocks.h has it, with its bits; not a
-/// public header. `scales.globals` are on that device; scales and bounds of blocks may be on the host.
+/// Fake quantization by blocks on a device, as core/cpu/fake_quant_blocks.h has it; not a public header.
+/// `scales.globals` are on that device; scales and bounds of blocks may be on the host.
 
 #include "fakequant/core/cpu/fake_quant_kernels.h"
 #include "fakequant/core/reference/block_scales.h"

@@ -67,10 +67,13 @@ struct BlockScales {
   std::int64_t sharing = 1;        ///< so many blocks after each other have one of them
 
   FQ_HD BlockScale operator()(float amax, std::int64_t block) const {
-    const float most = scalar::min_(amax, 0x1.fffffep127f);
-    if (rule == Rule::power_of_two) return e8m0_scale(most, max);
+    if (rule == Rule::power_of_two) return of_power(amax);
+    const float most = finite(amax);
     return rule == Rule::e4m3 ? e4m3_scale(most, max) : e4m3_scale(most, max, globals[block / sharing]);
   }
+  /// By the first rule.
+  FQ_HD BlockScale of_power(float amax) const { return e8m0_scale(finite(amax), max); }
+  FQ_HD static float finite(float amax) { return scalar::min_(amax, 0x1.fffffep127f); }
 };
 
 /// y of E3M0 (1 sign, 3 exponent bits), half away from zero.
