@@ -18,7 +18,7 @@ auto visit_rows(const Tensor& x, F&& f) {
 
 /// Row `row` of the numbers of the channels, repeated to the width of a run.
 template <class T>
-std::vector<T> repeated(const Tensor& numbers, std::int64_t row, std::int64_t channels) {
+std::vector<T> repeated_row(const Tensor& numbers, std::int64_t row, std::int64_t channels) {
   return cpu::repeated<T>(numbers.data<T>() + row * channels, channels);
 }
 
@@ -113,8 +113,8 @@ void normalize(const Tensor& x, const Tensor& coefficients, Tensor& y) {
   const std::int64_t channels = coefficients.dim(1);
   const RunBlocks blocks(x.numel(), channels);
   detail::visit_float(x.dtype(), "batch_norm", [&]<class T>(T) {
-    const auto m = repeated<T>(coefficients, 0, channels), f = repeated<T>(coefficients, 1, channels),
-               t = repeated<T>(coefficients, 2, channels);
+    const auto m = repeated_row<T>(coefficients, 0, channels), f = repeated_row<T>(coefficients, 1, channels),
+               t = repeated_row<T>(coefficients, 2, channels);
     const T* in = x.data<T>(x.layout());
     T* out = y.mutable_data<T>(y.layout());
     for_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
@@ -130,7 +130,7 @@ void gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& center, Tens
   if (x.numel() == 0) return;
   const RunBlocks blocks(x.numel(), channels);
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
-    const auto means = repeated<T>(center, 0, channels);
+    const auto means = repeated_row<T>(center, 0, channels);
     const T* g = dy.data<T>(dy.layout());
     const auto parts =
         block_sums<T>(blocks, channels, [&](std::int64_t begin, std::int64_t end, T* sum, T* products) {
@@ -148,8 +148,8 @@ void normalize_backward(const Tensor& dy, const Tensor& x, const Tensor& center,
   const std::int64_t channels = coefficients.dim(1);
   const RunBlocks blocks(x.numel(), channels);
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
-    const auto m = repeated<T>(center, 0, channels), f = repeated<T>(coefficients, 0, channels),
-               p = repeated<T>(coefficients, 1, channels), t = repeated<T>(coefficients, 2, channels);
+    const auto m = repeated_row<T>(center, 0, channels), f = repeated_row<T>(coefficients, 0, channels),
+               p = repeated_row<T>(coefficients, 1, channels), t = repeated_row<T>(coefficients, 2, channels);
     T* out = dx.mutable_data<T>(dx.layout());
     const T* g = dy.data<T>(dy.layout());
     for_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {

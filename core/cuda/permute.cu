@@ -1,5 +1,6 @@
 #include "fakequant/core/cuda/permute.h"
 #include "fakequant/core/cuda/strides.cuh"
+#include "fakequant/core/cuda/transpose.h"
 
 namespace fq::cuda {
 namespace {
@@ -23,11 +24,26 @@ void gather(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
                           Strides::of(walk)});
 }
 
+/// Matrices that are turned over, one behind the other: both of their axes lie together.
+bool try_transpose(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
+  const auto& sizes = walk.sizes();
+  const auto& steps = walk.strides(0);
+  if (sizes.size() < 2 || sizes.size() > 3) return false;
+  const std::size_t last = sizes.size() - 1;
+  const std::int64_t columns = sizes[last - 1], rows = sizes[last];
+  if (steps[last - 1] != 1 || steps[last] != columns || (last == 2 && steps[0] != rows * columns))
+    return false;
+  transpose(x.raw(), y.mutable_raw(), bit_width(x.dtype()), last == 2 ? sizes[0] : 1, rows, columns,
+            x.device());
+  return true;
+}
+
 }  // namespace
 
 void permute(const Tensor& x, const std::vector<int>& axes, Tensor& y) {
   if (y.numel() == 0) return;
   const auto walk = cpu::permute_walk(x, axes, y);
+  if (try_transpose(x, walk, y)) return;
   switch (bit_width(x.dtype())) {
     case 8:
       return gather<std::uint8_t>(x, walk, y);

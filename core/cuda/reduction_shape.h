@@ -29,6 +29,7 @@ struct ChannelView {
   [[nodiscard]] FQ_HD std::int64_t length() const { return channels == 0 ? 0 : count / channels; }
   /// The k-th element of a channel.
   [[nodiscard]] FQ_HD std::int64_t element(std::int64_t c, std::int64_t k) const {
+    if (inner == 1) return k * channels + c;
     const std::int64_t outer = quotient(k, inner);
     return (outer * channels + c) * inner + (k - outer * inner);
   }
@@ -42,7 +43,9 @@ struct ReductionShape {
 
   [[nodiscard]] static ReductionShape of(const ChannelView& view) {
     constexpr std::int64_t enough_blocks = 1024, least_items = 16;
-    const int width = view.inner == 1 && view.channels > 1 ? 32 : 1, lanes = block_threads / width;
+    int width = 1;  // channels side by side, so that neighbours are read together
+    while (view.inner == 1 && width < 32 && width < view.channels) width *= 2;
+    const int lanes = block_threads / width;
     const std::int64_t tiles = (view.channels + width - 1) / width, length = view.length();
     const std::int64_t most = std::max<std::int64_t>(1, enough_blocks / std::max<std::int64_t>(tiles, 1));
     const std::int64_t useful = length / (lanes * least_items) + 1;

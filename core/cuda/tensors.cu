@@ -2,6 +2,7 @@
 #include "fakequant/core/cuda/bits.cuh"
 #include "fakequant/core/cuda/groups.cuh"
 #include "fakequant/core/cuda/tensors.h"
+#include "fakequant/core/cuda/transpose.h"
 
 namespace fq::cuda {
 namespace {
@@ -96,42 +97,6 @@ struct Convert {
   }
 };
 
-/// Images of rows * columns words to columns * rows, by tiles: both sides of memory see whole lines.
-template <class Word>
-struct Transpose {
-  static constexpr int phases = 2, side = 32, lines = block_threads / side;
-  struct Shared {
-    Word tile[side][side + 1];
-  };
-  const Word* x;
-  Word* y;
-  std::int64_t rows, columns, tiles_down, tiles_across;
-
-  template <int Phase>
-  FQ_HD void phase(Thread t, Shared& shared) const {
-    const std::int64_t image = t.block / (tiles_down * tiles_across),
-                       tile = t.block % (tiles_down * tiles_across);
-    const std::int64_t r0 = tile / tiles_across * side, c0 = tile % tiles_across * side;
-    const Word* from = x + image * rows * columns;
-    Word* to = y + image * rows * columns;
-    const int i = t.thread % side;
-    for (int j = t.thread / side; j < side; j += lines) {
-      if (Phase == 0 && r0 + j < rows && c0 + i < columns)
-        shared.tile[j][i] = from[(r0 + j) * columns + c0 + i];
-      if (Phase == 1 && c0 + j < columns && r0 + i < rows) to[(c0 + j) * rows + r0 + i] = shared.tile[i][j];
-    }
-  }
-};
-
-template <class Word>
-void transpose(const Tensor& in, Tensor& out, std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t side = Transpose<Word>::side;
-  const std::int64_t down = (rows + side - 1) / side, across = (columns + side - 1) / side;
-  for_blocks(in.device(), in.shape()[0] * down * across,
-             Transpose<Word>{static_cast<const Word*>(in.raw()), static_cast<Word*>(out.mutable_raw()), rows,
-                             columns, down, across});
-}
-
 /// One byte of the bits of images, [rows][columns] to [columns][rows].
 struct TransposeBits {
   const std::uint8_t* x;
@@ -164,21 +129,11 @@ void relayout(const Tensor& in, Tensor& out) {
   const auto& s = in.shape();
   const bool to_last = out.layout() == Layout::channels_last;
   const std::int64_t pixels = s[2] * s[3], rows = to_last ? s[1] : pixels, columns = to_last ? pixels : s[1];
-  switch (bit_width(in.dtype())) {
-    case 1:
-      return for_items(
-          in.device(), out.nbytes(),
-          TransposeBits{static_cast<const std::uint8_t*>(in.raw()),
-                        static_cast<std::uint8_t*>(out.mutable_raw()), rows, columns, in.numel()});
-    case 8:
-      return transpose<std::uint8_t>(in, out, rows, columns);
-    case 16:
-      return transpose<std::uint16_t>(in, out, rows, columns);
-    case 32:
-      return transpose<std::uint32_t>(in, out, rows, columns);
-    default:
-      return transpose<std::uint64_t>(in, out, rows, columns);
-  }
+  if (bit_width(in.dtype()) > 1)
+    return transpose(in.raw(), out.mutable_raw(), bit_width(in.dtype()), s[0], rows, columns, in.device());
+  for_items(in.device(), out.nbytes(),
+            TransposeBits{static_cast<const std::uint8_t*>(in.raw()),
+                          static_cast<std::uint8_t*>(out.mutable_raw()), rows, columns, in.numel()});
 }
 
 }  // namespace fq::cuda

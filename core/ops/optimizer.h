@@ -57,13 +57,13 @@ struct AdamStep {
 void adam_step(std::span<const AdamUpdate> updates, const AdamStep& step);
 
 /// average += rate * (value - average) for each pair: same shapes and dtypes, f32 or f64.
-/// Throws ArgumentError when the lists do not agree.
+/// Throws ArgumentError when the lists do not agree, or are not all on one device.
 void move_towards(std::span<Tensor> averages, std::span<const Tensor> values, double rate);
 /// Exchanges the contents of the pairs. Throws ArgumentError when they do not agree.
 void swap_contents(std::span<Tensor> a, std::span<Tensor> b);
 
 /// The Euclidean norm of all elements together, summed in f64 in an order that does not depend on the
-/// threads. f32 or f64; undefined tensors count as empty.
+/// threads. f32 or f64, on one device; undefined tensors count as empty. It waits for a GPU.
 [[nodiscard]] double norm(std::span<const Tensor> tensors);
 
 }  // namespace fq::ops

@@ -2,6 +2,8 @@
 
 #include "core/gradient_check.h"
 #include "cuda_device.h"
+#include "fakequant/core/cpu/permute.h"
+#include "fakequant/core/cuda/permute.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/ops.h"
 #include "fakequant/core/random.h"
@@ -83,6 +85,17 @@ TEST_F(CudaElementwise, Permutations) {
        {std::vector<int>{0, 2, 1, 3, 4}, {4, 3, 2, 1, 0}, {0, 1, 2, 4, 3}, {2, 0, 1, 4, 3}, {0, 1, 2, 3, 4}})
     EXPECT_TRUE(bitwise_equal(ops::transpose(there(x), axes).tensor().to(Device::cpu()),
                               ops::transpose(x, axes).tensor()));
+  const Tensor matrices = random_values({3, 70, 131}, 8);
+  for (const DType dtype : {DType::i8, DType::f16, DType::f32, DType::f64}) {
+    const Tensor given = matrices.to(dtype);
+    for (const std::vector<int>& axes : {std::vector<int>{0, 2, 1}, {2, 0, 1}, {1, 2, 0}, {2, 1, 0}}) {
+      const Shape shape{given.dim(axes[0]), given.dim(axes[1]), given.dim(axes[2])};
+      Tensor y = Tensor::empty(shape, dtype), far = Tensor::empty(shape, dtype, Device::cuda());
+      cpu::permute(given, axes, y);
+      cuda::permute(there(given), axes, far);
+      EXPECT_TRUE(bitwise_equal(far.to(Device::cpu()), y)) << name(dtype);
+    }
+  }
   const Tensor last = random_values(kOdd, 8).to(Layout::channels_last);
   EXPECT_TRUE(bitwise_equal(ops::transpose(there(last), {3, 0, 2, 1}).tensor().to(Device::cpu()),
                             ops::transpose(last, {3, 0, 2, 1}).tensor()));
