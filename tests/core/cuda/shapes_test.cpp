@@ -5,6 +5,9 @@
 #include "fakequant/core/cuda/block_places.h"
 #include "fakequant/core/cuda/launch_shape.h"
 #include "fakequant/core/cuda/reduction_shape.h"
+#include "fakequant/core/cuda/row_blocks.h"
+#include "fakequant/core/cuda/row_groups.h"
+#include "fakequant/core/pool_windows.h"
 
 namespace fq::cuda_shapes_test {
 namespace {
@@ -123,6 +126,59 @@ TEST(BlockView, BlocksOfLargeTensors) {
     EXPECT_EQ(groups.element(i / 16, i % 16), i);
     EXPECT_EQ(tiles.element(tiles.block_of(i), row % 128 * 128 + column % 128), i);
   }
+}
+
+TEST(RowBlocks, EveryGroupOfARowHasOneLane) {
+  for (const std::int64_t length : {1, 8, 9, 129, 2048, 2049, 50257})
+    for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{255}, (std::int64_t{1} << 33) + 1}) {
+      const auto shape = cuda::RowBlocks::of(rows, length);
+      EXPECT_EQ(block_threads % shape.lanes, 0);
+      EXPECT_TRUE(shape.lanes == block_threads || shape.lanes * 8 >= length) << length;
+      EXPECT_TRUE(shape.lanes == 1 || shape.lanes / 2 * 8 < length) << length;
+      const auto last = shape.place({shape.blocks() - 1, shape.blocks(), 0});
+      EXPECT_LT(last.row, rows);
+      EXPECT_GE(last.row + shape.rows_of_block(), rows);
+      const auto place = shape.place({1, 2, block_threads - 1});
+      EXPECT_EQ(place.row, 2 * shape.rows_of_block() - 1);
+      EXPECT_EQ(place.first + place.lane, block_threads - 1);
+      EXPECT_EQ(place.lane, shape.lanes - 1);
+    }
+}
+
+TEST(RowGroups, PartsHoldEveryColumnOnce) {
+  for (const std::int64_t width : {1, 7, 8, 9, 64, 67})
+    for (const int most : {1, 8}) {
+      const cuda::RowGroups groups(width, most);
+      for (const std::int64_t row : {std::int64_t{0}, (std::int64_t{1} << 32) + 3}) {
+        std::int64_t next = 0;
+        for (std::int64_t g = 0; g < groups.groups; ++g) {
+          const auto part = groups.part(row * groups.groups + g);
+          EXPECT_EQ(part.row, row);
+          EXPECT_EQ(part.column, next);
+          EXPECT_LE(part.count, most);
+          next += part.count;
+        }
+        EXPECT_EQ(next, width);
+      }
+    }
+}
+
+TEST(Covering, AJumpGoesWhereSmallStepsGo) {
+  for (const std::int64_t kernel : {1, 2, 3, 7})
+    for (const std::int64_t stride : {1, 2, 5})
+      for (const std::int64_t windows : {1, 4}) {
+        detail::Covering steps{kernel, stride, windows}, jump = steps;
+        for (std::int64_t at = 0; at < kernel + stride * windows + 3; ++at) {
+          steps.move_to(at);
+          jump.jump_to(at);
+          if (steps.begin == steps.end) {
+            EXPECT_GE(jump.begin, jump.end);
+            continue;
+          }
+          EXPECT_EQ(jump.begin, steps.begin) << at;
+          EXPECT_EQ(jump.end, steps.end) << at;
+        }
+      }
 }
 
 }  // namespace
