@@ -28,8 +28,8 @@ struct MaxPool {
   FQ_HD void operator()(std::int64_t item) const {
     const PixelPart p(groups, s.oh, s.ow, item);
     const Window window(s, p.row, p.column);
-    T best[group_size];
-    Place place[group_size];
+    T best[group_size] = {};
+    Place place[group_size] = {};
     bool falls[group_size];
     for (int k = 0; k < group_size; ++k)
       falls[k] = factor != nullptr && k < p.count && factor[p.channel + k] < 0.0f;
