@@ -1,7 +1,7 @@
 #pragma once
 
-/// Which pixels a pooling window covers, and which windows cover a pixel; for host and device; not a public
-/// header.
+/// Which pixels a pooling window covers, and which windows cover a pixel; not a public header. For host and
+/// device.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Formulas of layer normalization, softmax and the losses, for one element, on host and device; not a public
-/// header.
+/// Formulas of layer normalization, softmax and the losses, for one element; not a public header. For host and
+/// device.
 
 #include <cmath>
 #include <cstdint>
