@@ -13,6 +13,9 @@ std::string_view file_of(std::string_view path) {
 std::string driver_advice() {
   int driver = 0;
   static_cast<void>(cudaDriverGetVersion(&driver));
+  if (driver == 0)
+    return fmt::format("there is no NVIDIA driver: install one for CUDA {}.{}, or use --device cpu",
+                       CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
   return fmt::format(
       "the driver supports CUDA {}.{}, this program needs CUDA {}.{}: update the driver, or use --device cpu",
       driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
