@@ -59,7 +59,7 @@ function(fakequant_add_gtests folder)
       PROPERTIES LABELS "cuda;${folder}" ${common})
     add_test(NAME ${target}.gpu COMMAND ${target} --gtest_filter=Cuda*:*/Cuda*)
     set_tests_properties(${target}.gpu PROPERTIES LABELS gpu TIMEOUT 600 ENVIRONMENT "OMP_WAIT_POLICY=passive"
-      SKIP_REGULAR_EXPRESSION "SKIPPED")
+      SKIP_REGULAR_EXPRESSION "SKIPPED: there is no GPU") # ctest looks for it in failed programs too
   endif()
 endfunction()
 
@@ -67,8 +67,18 @@ endfunction()
 find_program(FAKEQUANT_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
 find_program(FAKEQUANT_PYTHON python3)
 
-# tests/cli/*.sh and *.py: each one test with FAKEQUANT (the command), FAKEQUANT_SOURCE_DIR and PYTHON in its
-# environment, run in an empty folder of its own. Exit status 77 means skipped.
+# One test that runs a script in an empty folder of its own, with FAKEQUANT (a command), FAKEQUANT_SOURCE_DIR and PYTHON
+# in its environment; exit status 77 means skipped. Further arguments are properties.
+function(fakequant_add_script_test name script command)
+  string(REPLACE "." "/" folder "${name}")
+  add_test(NAME ${name} COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/run_e2e" "${script}" "${folder}"
+    WORKING_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT
+    "OMP_WAIT_POLICY=passive;FAKEQUANT=$<TARGET_FILE:${command}>;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR};PYTHON=${FAKEQUANT_PYTHON}"
+    ${ARGN})
+endfunction()
+
+# tests/cli/*.sh and *.py, of the command.
 function(fakequant_add_e2e_tests)
   if(NOT TARGET fakequant_cli)
     return()
@@ -76,14 +86,11 @@ function(fakequant_add_e2e_tests)
   file(GLOB scripts CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cli/*.sh" "${CMAKE_CURRENT_SOURCE_DIR}/cli/*.py")
   foreach(script IN LISTS scripts)
     get_filename_component(name "${script}" NAME_WE)
-    add_test(NAME e2e.${name} COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/run_e2e" "${script}" "e2e/${name}"
-      WORKING_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
-    set_tests_properties(e2e.${name} PROPERTIES LABELS e2e TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT
-      "OMP_WAIT_POLICY=passive;FAKEQUANT=$<TARGET_FILE:fakequant_cli>;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR};PYTHON=${FAKEQUANT_PYTHON}")
+    fakequant_add_script_test(e2e.${name} "${script}" fakequant_cli LABELS e2e)
   endforeach()
 endfunction()
 
-# tests/device/*.py: the command on the simulated device, as fakequant_add_e2e_tests.
+# tests/device/*.py, of the command on the simulated device.
 function(fakequant_add_device_tests)
   if(NOT TARGET fakequant_cli OR NOT TARGET simulated_device)
     return()
@@ -97,10 +104,7 @@ function(fakequant_add_device_tests)
   foreach(script IN LISTS scripts)
     get_filename_component(name "${script}" NAME_WE)
     string(REGEX REPLACE "_test$" "" name "${name}")
-    add_test(NAME device.${name} COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/run_e2e" "${script}" "device/${name}"
-      WORKING_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
-    set_tests_properties(device.${name} PROPERTIES LABELS cuda TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT
-      "OMP_WAIT_POLICY=passive;FAKEQUANT=$<TARGET_FILE:fakequant_simulated>;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR};PYTHON=${FAKEQUANT_PYTHON}")
+    fakequant_add_script_test(device.${name} "${script}" fakequant_simulated LABELS cuda)
   endforeach()
 endfunction()
 

@@ -130,11 +130,15 @@ void Module::to(Device where) {
   for (const auto& [name, slot] : children_) slot->module->to(where);
 }
 
-Device Module::device() const {
-  if (const auto all = named_parameters(); !all.empty()) return all.front().second.device();
-  if (const auto all = named_buffers(); !all.empty()) return all.front().second.device();
-  return Device::cpu();
+std::optional<Device> Module::first_device() const {
+  if (!parameters_.empty()) return parameters_.front().second.device();
+  if (!buffers_.empty()) return buffers_.front().second.device();
+  for (const auto& [name, slot] : children_)
+    if (const auto found = slot->module->first_device()) return found;
+  return std::nullopt;
 }
+
+Device Module::device() const { return first_device().value_or(Device::cpu()); }
 
 Variable Module::add_parameter(std::string name, Tensor value) {
   parameters_.emplace_back(std::move(name), Variable(std::move(value), true));

@@ -4,6 +4,7 @@
 
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -116,6 +117,7 @@ class Module {
   void adopt(const Module& other);
 
  private:
+  [[nodiscard]] std::optional<Device> first_device() const;
   Variable run_checkpointed(const std::vector<Variable>& all);
   std::shared_ptr<detail::Slot> add_slot(std::string name, std::shared_ptr<Module> module);
 

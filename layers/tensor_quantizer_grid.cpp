@@ -5,6 +5,7 @@
 #include "fakequant/layers/tensor_quantizer.h"
 
 namespace fq {
+
 Tensor TensorQuantizer::used_amax() const {
   constexpr float least = 0x1p-23f;  // of a learned range: a step below 0 must not end it
   Tensor used = detail::flat_ranges(amax());

@@ -50,8 +50,8 @@ void TensorQuantizer::load(const StateDict& state, const std::string& prefix) {
   }
   set_descriptor(descriptor);
   load_amax(state.contains(prefix + "/amax") ? state.at(prefix + "/amax") : Tensor{});
-  pre_quant_scale_ =
-      state.contains(prefix + "/pre_quant_scale") ? state.at(prefix + "/pre_quant_scale") : Tensor{};
+  set_pre_quant_scale(state.contains(prefix + "/pre_quant_scale") ? state.at(prefix + "/pre_quant_scale")
+                                                                  : Tensor{});
   load_calibrator(state, prefix);
   load_weight_scales(state, prefix);
   forget();

@@ -22,10 +22,10 @@ inline std::int64_t waits_so_far() { return simulated::counts != nullptr ? simul
 }  // namespace fq::test
 
 /// Ends the test where there is no GPU: as skipped, or as failed with FAKEQUANT_REQUIRE_CUDA=1.
-#define FQ_NEEDS_CUDA()                                                                            \
-  if (fq::cuda_device_count() == 0) {                                                              \
-    const char* required = std::getenv("FAKEQUANT_REQUIRE_CUDA");                                  \
-    if (required != nullptr && *required == '1') FAIL() << "FAKEQUANT_REQUIRE_CUDA=1, but no GPU"; \
-    GTEST_SKIP() << "no GPU";                                                                      \
-  }                                                                                                \
+#define FQ_NEEDS_CUDA()                                                                                \
+  if (fq::cuda_device_count() == 0) {                                                                  \
+    const char* required = std::getenv("FAKEQUANT_REQUIRE_CUDA");                                      \
+    if (required != nullptr && *required == '1') FAIL() << "FAKEQUANT_REQUIRE_CUDA=1: none is usable"; \
+    GTEST_SKIP() << "SKIPPED: there is no GPU";                                                        \
+  }                                                                                                    \
   static_assert(true)

@@ -48,13 +48,13 @@ bool is_right(const T* row, std::int64_t classes, std::int64_t label) {
 
 }  // namespace
 
-std::int64_t count_correct(const Tensor& outputs, const Tensor& classes_of) {
-  const Tensor logits = outputs.to(Device::cpu()), labels = classes_of.to(Device::cpu());
-  const std::int64_t classes = logits.dim(1);
-  const auto* label = labels.data<std::int64_t>();
+std::int64_t count_correct(const Tensor& logits, const Tensor& labels) {
+  const Tensor scores = logits.to(Device::cpu()), right = labels.to(Device::cpu());
+  const std::int64_t classes = scores.dim(1);
+  const auto* label = right.data<std::int64_t>();
   std::int64_t correct = 0;
   detail::visit_float(logits.dtype(), "count_correct", [&]<class T>(T) {
-    const T* rows = logits.data<T>();
+    const T* rows = scores.data<T>();
     for (std::int64_t n = 0; n < labels.numel(); ++n)
       correct += is_right(rows + n * classes, classes, label[n]) ? 1 : 0;
   });

@@ -92,7 +92,7 @@ std::vector<GpuRow> gpu_kernel_rows() {
   rows.push_back(elementwise("kernel.quantize_int8_per_channel/copy", DType::f32, codes_and_mask,
                              [](const Tensor& x) { return codes_of(x, true).codes; }));
   rows.push_back(reading("kernel.amax/read", "max"));
-  rows.push_back(reading("kernel.histogram/read", "one_pass_percentile"));
+  rows.push_back(reading("kernel.histogram/read", "one_pass"));
   return rows;
 }
 

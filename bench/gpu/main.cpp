@@ -1,9 +1,11 @@
 // fakequant_gpu_bench [--rounds N] [--device cuda:N] [ROW..]: one JSON object a row on standard output, after
 // one of the machine. Exit status 1 when a row failed or differs from the CPU.
 
+#include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "fakequant/bench/gpu/rows.h"
 #include "fakequant/bench/gpu/timer.h"
@@ -21,16 +23,26 @@ struct Options {
   std::vector<std::string> names;
 };
 
+int rounds_of(const std::string& text) {
+  int rounds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rounds);
+  if (error != std::errc{} || end != text.data() + text.size() || rounds < 1)
+    throw ArgumentError("--rounds " + text + ": give 1 or more");
+  return rounds;
+}
+
 Options read(int count, char** arguments) {
   Options out;
   for (int i = 1; i < count; ++i) {
     const std::string word = arguments[i];
-    if (word == "--rounds" && i + 1 < count)
-      out.rounds = std::stoi(arguments[++i]);
+    if (!word.starts_with("--"))
+      out.names.push_back(word);
+    else if (word == "--rounds" && i + 1 < count)
+      out.rounds = rounds_of(arguments[++i]);
     else if (word == "--device" && i + 1 < count)
       out.device = Device::parse(arguments[++i]);
     else
-      out.names.push_back(word);
+      throw ArgumentError(word + ": the flags are --rounds N and --device cuda:N");
   }
   return out;
 }
@@ -74,7 +86,9 @@ int run(const Options& options) {
   print(machine(options.device));
   auto rows = bench::gpu_kernel_rows();
   for (auto& row : bench::gpu_step_rows()) rows.push_back(std::move(row));
-  const std::int64_t elements = 4 * bench::cache_bytes(options.device) / 4 / 1024 * 1024;
+  constexpr std::int64_t times_the_cache = 4, whole = 1024;
+  const std::int64_t bytes = times_the_cache * bench::cache_bytes(options.device);
+  const std::int64_t elements = bytes / 4 / whole * whole;
   int failed = 0;
   for (const auto& row : rows) {
     if (!wanted(options, row.name)) continue;
@@ -96,6 +110,9 @@ int run(const Options& options) {
 int main(int count, char** arguments) {
   try {
     return run(read(count, arguments));
+  } catch (const ArgumentError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

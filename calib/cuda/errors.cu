@@ -2,6 +2,7 @@
 #include "fakequant/calib/cuda/row_sums.h"
 #include "fakequant/calib/formulas.h"
 #include "fakequant/calib/search.h"
+#include "fakequant/core/cuda/tensor_data.h"
 
 namespace fq::cuda {
 namespace {
@@ -99,7 +100,6 @@ struct SweepRow {
 Tensor list(const std::vector<float>& values, Device device) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())}).to(device);
 }
-const float* floats_of(const Tensor& x) { return static_cast<const float*>(x.raw()); }
 
 }  // namespace
 
@@ -110,8 +110,8 @@ void add_errors(const cpu::Rows& rows, const Tensor& amax, const std::vector<flo
   const auto width = factors.numel();
   add_parts(rows, width, sums, [&](std::int64_t first, std::int64_t count, double* out) {
     for_items(device, count * width,
-              PartErrors{Errors(format), RowParts(rows), floats_of(largest), floats_of(factors), width, first,
-                         out});
+              PartErrors{Errors(format), RowParts(rows), data_of<float>(largest), data_of<float>(factors),
+                         width, first, out});
   });
 }
 
@@ -120,7 +120,7 @@ void sweep_ranges(const cpu::Rows& rows, const std::vector<float>& ranges, float
   const Device device = rows.values.device();
   const Tensor candidates = list(ranges, device);
   for_items(device, rows.count(),
-            SweepRow{Errors(format), floats_of(rows.values), floats_of(candidates), rows.length(),
+            SweepRow{Errors(format), data_of<float>(rows.values), data_of<float>(candidates), rows.length(),
                      static_cast<int>(ranges.size()), largest, static_cast<float*>(amax.mutable_raw())});
 }
 

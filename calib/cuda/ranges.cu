@@ -4,6 +4,7 @@
 #include "fakequant/calib/cuda/ranges.h"
 #include "fakequant/core/cuda/channels.cuh"
 #include "fakequant/core/cuda/range_rows.cuh"
+#include "fakequant/core/cuda/tensor_data.h"
 
 namespace fq::cuda {
 namespace {
@@ -12,8 +13,6 @@ namespace {
 FQ_HD std::int32_t magnitude(float v) { return std::bit_cast<std::int32_t>(v) & 0x7fffffff; }
 FQ_HD std::int32_t larger(std::int32_t a, std::int32_t b) { return a < b ? b : a; }
 FQ_HD float smaller(float a, float b) { return b < a ? b : a; }
-
-const float* floats_of(const Tensor& x) { return static_cast<const float*>(x.raw()); }
 
 /// The elements of a reduction are single ones, or groups of eight.
 template <int size>
@@ -111,12 +110,12 @@ void channel_amax(const Tensor& x, const ChannelView& view, std::int32_t* out) {
   const PutMagnitude put{out};
   if (view.channels == 1)
     return reduce_channels(x.device(), {1, groups(count), groups(count)},
-                           LargestMagnitude<group_size>{floats_of(x), count}, put);
+                           LargestMagnitude<group_size>{data_of<float>(x), count}, put);
   if (view.inner % group_size == 0)
     return reduce_channels(x.device(), {view.channels, view.inner / group_size, count / group_size},
-                           LargestMagnitude<group_size>{floats_of(x), count}, put);
-  reduce_channels(x.device(), {view.channels, view.inner, count}, LargestMagnitude<1>{floats_of(x), count},
-                  put);
+                           LargestMagnitude<group_size>{data_of<float>(x), count}, put);
+  reduce_channels(x.device(), {view.channels, view.inner, count},
+                  LargestMagnitude<1>{data_of<float>(x), count}, put);
 }
 
 }  // namespace
@@ -130,14 +129,14 @@ Tensor amax(const Tensor& x, const Axes& kept, std::string_view function) {
   if (axes.size() <= 1 || shape.empty())
     channel_amax(x, channels_of(walk, x.numel()), bits);
   else
-    for_groups(x.device(), x.numel(), RaiseMagnitudes{floats_of(x), bits, walk});
+    for_groups(x.device(), x.numel(), RaiseMagnitudes{data_of<float>(x), bits, walk});
   return out;
 }
 
 cpu::Range range(const Tensor& x) {
   Tensor found = Tensor::empty({2}, DType::f32, x.device());
   const std::int64_t size = groups(x.numel());
-  reduce_channels(x.device(), {1, size, size}, BothEnds{floats_of(x), x.numel()},
+  reduce_channels(x.device(), {1, size, size}, BothEnds{data_of<float>(x), x.numel()},
                   PutEnds{reinterpret_cast<Ends*>(found.mutable_raw())});
   const auto ends = found.to_vector<float>();
   return {ends[0], ends[1] + 0.0f};

@@ -1,6 +1,6 @@
 #include "fakequant/core/cuda/activations.h"
-#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/map.cuh"
+#include "fakequant/core/cuda/tensor_data.h"
 
 namespace fq::cuda {
 namespace {

@@ -1,7 +1,7 @@
 #include <type_traits>
 
-#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/pool.cuh"
+#include "fakequant/core/cuda/tensor_data.h"
 
 namespace fq::cuda {
 namespace {
@@ -88,18 +88,17 @@ void sum_of(const Tensor& codes, Tensor& sums) {
   const std::int64_t images = codes.dim(0), pixels = codes.dim(2) * codes.dim(3);
   const RowGroups groups = channel_groups(images, codes.dim(1));
   for_items(codes.device(), images * groups.groups,
-            SumPixels<Code>{pixels, groups, elements<Code>(codes), mutable_elements<std::int32_t>(sums)});
+            SumPixels<Code>{pixels, groups, data_of<Code>(codes), mutable_data_of<std::int32_t>(sums)});
 }
 
 }  // namespace
 
 void avg_pool(const Tensor& x, const PoolSizes& s, bool include_padding, const Tensor& scale, Tensor& y) {
   const RowGroups groups = channel_groups(s.n * s.oh * s.ow, s.c);
-  const auto* factor = scale.defined() ? elements<float>(scale) : nullptr;
+  const auto* factor = scale.defined() ? data_of<float>(scale) : nullptr;
   const auto run = [&]<class From, class T>(From, T) {
-    for_items(
-        x.device(), s.n * s.oh * s.ow * groups.groups,
-        Average<From, T>{s, include_padding, groups, elements<From>(x), factor, mutable_elements<T>(y)});
+    for_items(x.device(), s.n * s.oh * s.ow * groups.groups,
+              Average<From, T>{s, include_padding, groups, data_of<From>(x), factor, mutable_data_of<T>(y)});
   };
   switch (x.dtype()) {
     case DType::i8:
@@ -115,7 +114,7 @@ void avg_pool_backward(const Tensor& dy, const PoolSizes& s, bool include_paddin
   const RowGroups groups(s.c);
   visit_float(dy.dtype(), [&]<class T>(T) {
     for_items(dy.device(), s.n * s.h * s.w * groups.groups,
-              AverageBackward<T>{s, include_padding, groups, elements<T>(dy), mutable_elements<T>(dx)});
+              AverageBackward<T>{s, include_padding, groups, data_of<T>(dy), mutable_data_of<T>(dx)});
   });
 }
 

@@ -1,7 +1,7 @@
 #include "fakequant/core/cuda/batch_norm.h"
 #include "fakequant/core/cuda/channels.cuh"
-#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/groups.cuh"
+#include "fakequant/core/cuda/tensor_data.h"
 #include "fakequant/core/cuda/two_sums.cuh"
 #include "fakequant/core/formulas.h"
 
@@ -12,9 +12,9 @@ namespace {
 template <class F>
 void visit_rows(const Tensor& x, F&& f) {
   if (x.dtype() == DType::i32)
-    f(elements<std::int32_t>(x), float{});
+    f(data_of<std::int32_t>(x), float{});
   else
-    visit_float(x.dtype(), [&]<class T>(T) { f(elements<T>(x), T{}); });
+    visit_float(x.dtype(), [&]<class T>(T) { f(data_of<T>(x), T{}); });
 }
 
 /// Of what the values are above the first of their channel, so that squares do not cancel.
@@ -119,7 +119,7 @@ void moments(const Tensor& x, Tensor& out) {
   const std::int64_t channels = out.dim(1), rows = channels == 0 ? 0 : x.numel() / channels;
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
     reduce_channels(x.device(), {channels, 1, x.numel()}, SumTerms<MomentTerms<X, T>>{{values}},
-                    PutMoments<X, T>{values, channels, rows, mutable_elements<double>(out)});
+                    PutMoments<X, T>{values, channels, rows, mutable_data_of<double>(out)});
   });
 }
 
@@ -127,7 +127,7 @@ void normalize(const Tensor& x, const Tensor& coefficients, Tensor& y) {
   visit_float(x.dtype(), [&]<class T>(T) {
     for_groups(
         x.device(), x.numel(),
-        Normalize<T>{elements<T>(x), elements<T>(coefficients), coefficients.dim(1), mutable_elements<T>(y)});
+        Normalize<T>{data_of<T>(x), data_of<T>(coefficients), coefficients.dim(1), mutable_data_of<T>(y)});
   });
 }
 
@@ -135,18 +135,17 @@ void gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& center, Tens
   const std::int64_t channels = out.dim(1);
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
     reduce_channels(x.device(), {channels, 1, x.numel()},
-                    SumTerms<GradientTerms<X, T>>{{elements<T>(dy), values, elements<T>(center)}},
-                    PutSums{channels, mutable_elements<double>(out)});
+                    SumTerms<GradientTerms<X, T>>{{data_of<T>(dy), values, data_of<T>(center)}},
+                    PutSums{channels, mutable_data_of<double>(out)});
   });
 }
 
 void normalize_backward(const Tensor& dy, const Tensor& x, const Tensor& center, const Tensor& coefficients,
                         Tensor& dx) {
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
-    for_groups(
-        x.device(), x.numel(),
-        NormalizeBackward<X, T>{elements<T>(dy), values, elements<T>(center), elements<T>(coefficients),
-                                coefficients.dim(1), mutable_elements<T>(dx)});
+    for_groups(x.device(), x.numel(),
+               NormalizeBackward<X, T>{data_of<T>(dy), values, data_of<T>(center), data_of<T>(coefficients),
+                                       coefficients.dim(1), mutable_data_of<T>(dx)});
   });
 }
 

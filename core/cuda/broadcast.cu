@@ -2,9 +2,9 @@
 
 #include "fakequant/core/cuda/broadcast.h"
 #include "fakequant/core/cuda/channels.cuh"
-#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/map.cuh"
 #include "fakequant/core/cuda/strides.cuh"
+#include "fakequant/core/cuda/tensor_data.h"
 
 namespace fq::cuda {
 namespace {
@@ -85,7 +85,7 @@ void combine(const Tensor& a, const Tensor& b, const fq::detail::Arithmetic& ari
         [&]<class F>(F f) {
           for_groups(
               y.device(), y.numel(),
-              Combine<T, F>{elements<T>(a), elements<T>(b), mutable_elements<T>(y), Strides::of(walk), f});
+              Combine<T, F>{data_of<T>(a), data_of<T>(b), mutable_data_of<T>(y), Strides::of(walk), f});
         },
         arithmetic);
   });
@@ -100,8 +100,8 @@ void sum_to(const Tensor& x, Tensor& out) {
   const SumAxes axes(walk);
   const std::int64_t channels = out.numel();
   visit_float(x.dtype(), [&]<class T>(T) {
-    const auto* in = elements<T>(x);
-    const PutSum<T> put{mutable_elements<T>(out), axes.kept};
+    const auto* in = data_of<T>(x);
+    const PutSum<T> put{mutable_data_of<T>(out), axes.kept};
     if (axes.together)
       reduce_channels(x.device(), {channels, axes.inner(), x.numel()}, AddElements<T>{in}, put);
     else

@@ -1,6 +1,6 @@
 #include "fakequant/core/cuda/dropout.h"
-#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/groups.cuh"
+#include "fakequant/core/cuda/tensor_data.h"
 
 namespace fq::cuda {
 namespace {
@@ -36,15 +36,14 @@ struct Keep {
 }  // namespace
 
 void keep_mask(const fq::detail::DropoutBlocks& blocks, Tensor& mask) {
-  for_groups(mask.device(), mask.numel(), KeepMask{blocks, mutable_elements<std::uint8_t>(mask)});
+  for_groups(mask.device(), mask.numel(), KeepMask{blocks, mutable_data_of<std::uint8_t>(mask)});
 }
 
 void keep(const Tensor& x, const Tensor& mask, double scale, Tensor& y) {
   visit_float(x.dtype(), [&]<class T>(T) {
     for_groups(
         x.device(), x.numel(),
-        Keep<T>{
-            elements<T>(x), elements<std::uint8_t>(mask), mutable_elements<T>(y), {static_cast<T>(scale)}});
+        Keep<T>{data_of<T>(x), data_of<std::uint8_t>(mask), mutable_data_of<T>(y), {static_cast<T>(scale)}});
   });
 }
 

@@ -1,6 +1,7 @@
 #include "fakequant/core/cuda/exact.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "fakequant/core/cpu/exact_parts.h"
 #include "fakequant/core/cuda/code_sums.h"
@@ -177,17 +178,22 @@ void exact_conv_transpose(const ConvShape& conv, const Codes& x, const Codes& w,
   const auto shape = ColumnShape::of(conv);
   const DType type = values_for(w, device);
   const std::int64_t rows = conv.oh * conv.ow, image = conv.h * conv.w * conv.c;
-  const Storage weights = type == DType::i8 ? transposed_weights(shape, w, device) : Storage();
+  std::optional<ByteProducts> bytes;
+  std::optional<FloatProducts> floats;
+  if (type == DType::i8) {
+    const Storage weights = transposed_weights(shape, w, device);
+    bytes.emplace(pixel_products(conv, shape.products()), x, Codes{weights.data(), w.dtype, w.largest},
+                  device);
+  } else {
+    floats.emplace(conv, x, w, type, device);
+  }
   for_images(conv.n, shape.image() * 4, [&](std::int64_t first, std::int64_t count) {
     Storage columns(count * shape.image() * 4, device);
-    const Codes part{at(x.data, first * rows * conv.o), x.dtype, x.largest};
-    if (type == DType::i8) {
-      const ConvShape pixels = pixel_products(conv, shape.products());
-      ByteProducts(pixels, x, {weights.data(), w.dtype, w.largest}, device)
-          .multiply(static_cast<const std::byte*>(part.data), count, integers(columns));
-    } else {
-      FloatProducts(conv, x, w, type, device).multiply_back(part, count * rows, integers(columns));
-    }
+    const auto* codes = at(x.data, first * rows * conv.o);
+    if (bytes)
+      bytes->multiply(codes, count, integers(columns));
+    else
+      floats->multiply_back({codes, x.dtype, x.largest}, count * rows, integers(columns));
     add_windows(shape.images(count), columns.data(), DType::i32, sums + first * image, device);
   });
 }

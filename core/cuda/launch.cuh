@@ -67,9 +67,11 @@ std::int64_t resident_blocks(Kernel* kernel, Device device) {
   return std::int64_t{a_processor} * processors(device);
 }
 
-inline void launch(const void* kernel, HostRunner runner, std::int64_t blocks, void** arguments,
-                   cudaStream_t stream) {
-  set_host_runner(kernel, runner);
+/// `runner` is that of the kernel alone.
+template <HostRunner runner>
+void launch(const void* kernel, std::int64_t blocks, void** arguments, cudaStream_t stream) {
+  static const bool known = (set_host_runner(kernel, runner), true);
+  static_cast<void>(known);
   FQ_CUDA(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(blocks)), dim3(block_threads), arguments, 0,
                            stream));
 }
@@ -79,8 +81,8 @@ void launch_phases(Device device, std::int64_t blocks, Body body,
                    std::integer_sequence<int, Phase...> phases) {
   void* arguments[] = {&body, &phases};
   auto* kernel = &phases_kernel<Body, Phase...>;
-  launch(reinterpret_cast<const void*>(kernel), &run_phases_on_host<Body, Phase...>, blocks, arguments,
-         stream_of(device));
+  launch<&run_phases_on_host<Body, Phase...>>(reinterpret_cast<const void*>(kernel), blocks, arguments,
+                                              stream_of(device));
 }
 
 }  // namespace detail
@@ -92,8 +94,9 @@ void for_items(Device device, std::int64_t items, Body body) {
   const cudaStream_t stream = stream_of(device);
   auto* kernel = &detail::items_kernel<Body>;
   void* arguments[] = {&body, &items};
-  detail::launch(reinterpret_cast<const void*>(kernel), &detail::run_items_on_host<Body>,
-                 grid_blocks(items, detail::resident_blocks(kernel, device)), arguments, stream);
+  detail::launch<&detail::run_items_on_host<Body>>(
+      reinterpret_cast<const void*>(kernel), grid_blocks(items, detail::resident_blocks(kernel, device)),
+      arguments, stream);
 }
 
 /// Work of whole blocks: body.phase<p>(thread, shared) for p = 0 .. Body::phases - 1 by every thread of every

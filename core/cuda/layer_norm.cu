@@ -1,7 +1,7 @@
 #include "fakequant/core/cuda/channels.cuh"
-#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/layer_norm.h"
 #include "fakequant/core/cuda/row_blocks.cuh"
+#include "fakequant/core/cuda/tensor_data.h"
 #include "fakequant/core/cuda/two_sums.cuh"
 #include "fakequant/core/row_formulas.h"
 
@@ -160,8 +160,8 @@ void layer_norm(const Tensor& x, std::int64_t length, const Tensor& gamma, const
   const auto shape = RowBlocks::of(mean.numel(), length);
   visit_float(x.dtype(), [&]<class T>(T) {
     for_blocks(x.device(), shape.blocks(),
-               Forward<T>{shape, elements<T>(x), elements<T>(gamma), elements<T>(beta), eps,
-                          mutable_elements<T>(y), mutable_elements<T>(mean), mutable_elements<T>(inverse)});
+               Forward<T>{shape, data_of<T>(x), data_of<T>(gamma), data_of<T>(beta), eps,
+                          mutable_data_of<T>(y), mutable_data_of<T>(mean), mutable_data_of<T>(inverse)});
   });
 }
 
@@ -171,12 +171,12 @@ void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma,
   const auto shape = RowBlocks::of(mean.numel(), length);
   visit_float(x.dtype(), [&]<class T>(T) {
     for_blocks(x.device(), shape.blocks(),
-               Backward<T>{shape, elements<T>(dy), elements<T>(x), elements<T>(gamma), elements<T>(mean),
-                           elements<T>(inverse), mutable_elements<T>(dx)});
-    const ParameterTerms<T> terms{elements<T>(dy), elements<T>(x), elements<T>(mean), elements<T>(inverse),
+               Backward<T>{shape, data_of<T>(dy), data_of<T>(x), data_of<T>(gamma), data_of<T>(mean),
+                           data_of<T>(inverse), mutable_data_of<T>(dx)});
+    const ParameterTerms<T> terms{data_of<T>(dy), data_of<T>(x), data_of<T>(mean), data_of<T>(inverse),
                                   length};
     reduce_channels(x.device(), {length, 1, x.numel()}, SumTerms<ParameterTerms<T>>{terms},
-                    PutGradients{mutable_elements<double>(dgamma), mutable_elements<double>(dbeta)});
+                    PutGradients{mutable_data_of<double>(dgamma), mutable_data_of<double>(dbeta)});
   });
 }
 

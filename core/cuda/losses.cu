@@ -1,7 +1,7 @@
 #include "fakequant/core/cuda/channels.cuh"
-#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/groups.cuh"
 #include "fakequant/core/cuda/softmax.h"
+#include "fakequant/core/cuda/tensor_data.h"
 #include "fakequant/core/row_formulas.h"
 
 namespace fq::cuda {
@@ -111,10 +111,10 @@ struct DistanceBackward {
 
 void cross_entropy(const Tensor& log_p, const Tensor& labels, double smoothing, Tensor& loss) {
   const std::int64_t classes = log_p.dim(1), rows = labels.numel();
-  const auto* label = elements<std::int64_t>(labels);
+  const auto* label = data_of<std::int64_t>(labels);
   visit_float(log_p.dtype(), [&]<class T>(T) {
-    const T* p = elements<T>(log_p);
-    T* out = mutable_elements<T>(loss);
+    const T* p = data_of<T>(log_p);
+    T* out = mutable_data_of<T>(loss);
     if (smoothing > 0)
       mean_loss(log_p.device(), rows * classes, rows,
                 SmoothedTerms<T>{p, label, classes, SmoothedTarget(smoothing, classes)}, out);
@@ -129,23 +129,23 @@ void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, double sm
   visit_float(log_p.dtype(), [&]<class T>(T) {
     for_groups(
         dx.device(), dx.numel(),
-        EntropyBackward<T>{elements<T>(log_p), elements<std::int64_t>(labels), classes, labels.numel(),
-                           SmoothedTarget(smoothing, classes), elements<T>(dy), mutable_elements<T>(dx)});
+        EntropyBackward<T>{data_of<T>(log_p), data_of<std::int64_t>(labels), classes, labels.numel(),
+                           SmoothedTarget(smoothing, classes), data_of<T>(dy), mutable_data_of<T>(dx)});
   });
 }
 
 void mse_loss(const Tensor& a, const Tensor& b, Tensor& loss) {
   visit_float(a.dtype(), [&]<class T>(T) {
-    mean_loss(a.device(), a.numel(), a.numel(), DistanceTerms<T>{elements<T>(a), elements<T>(b)},
-              mutable_elements<T>(loss));
+    mean_loss(a.device(), a.numel(), a.numel(), DistanceTerms<T>{data_of<T>(a), data_of<T>(b)},
+              mutable_data_of<T>(loss));
   });
 }
 
 void mse_loss_backward(const Tensor& a, const Tensor& b, const Tensor& dy, Tensor& da, Tensor& db) {
   visit_float(a.dtype(), [&]<class T>(T) {
     for_groups(a.device(), a.numel(),
-               DistanceBackward<T>{elements<T>(a), elements<T>(b), elements<T>(dy), a.numel(),
-                                   mutable_elements<T>(da), mutable_elements<T>(db)});
+               DistanceBackward<T>{data_of<T>(a), data_of<T>(b), data_of<T>(dy), a.numel(),
+                                   mutable_data_of<T>(da), mutable_data_of<T>(db)});
   });
 }
 

@@ -2,8 +2,8 @@
 
 /// Elementwise kernels over tensors of one layout; not a public header.
 
-#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/groups.cuh"
+#include "fakequant/core/cuda/tensor_data.h"
 
 namespace fq::cuda {
 namespace detail {
@@ -42,14 +42,14 @@ struct MapTwo {
 /// y[i] = f(x[i]) of T; y may be x.
 template <class T, class F>
 void map(const Tensor& x, Tensor& y, F f) {
-  for_groups(x.device(), x.numel(), detail::MapOne<T, F>{elements<T>(x), mutable_elements<T>(y), f});
+  for_groups(x.device(), x.numel(), detail::MapOne<T, F>{data_of<T>(x), mutable_data_of<T>(y), f});
 }
 
 /// y[i] = f(a[i], b[i]) of T; y may be one of them.
 template <class T, class F>
 void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   for_groups(a.device(), a.numel(),
-             detail::MapTwo<T, F>{elements<T>(a), elements<T>(b), mutable_elements<T>(y), f});
+             detail::MapTwo<T, F>{data_of<T>(a), data_of<T>(b), mutable_data_of<T>(y), f});
 }
 
 }  // namespace fq::cuda

@@ -1,7 +1,7 @@
 #include <type_traits>
 
-#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/pool.cuh"
+#include "fakequant/core/cuda/tensor_data.h"
 
 namespace fq::cuda {
 namespace {
@@ -123,12 +123,12 @@ struct Reorder {
 
 void max_pool(const Tensor& x, const PoolSizes& s, Tensor& y, Tensor* argmax, const Tensor& factor) {
   const RowGroups groups(s.c);
-  const auto* falling = factor.defined() ? elements<float>(factor) : nullptr;
+  const auto* falling = factor.defined() ? data_of<float>(factor) : nullptr;
   visit_pooled(x.dtype(), [&]<class T>(T) {
     visit_places(argmax != nullptr ? argmax->dtype() : DType::u8, [&]<class Place>(Place) {
       for_items(x.device(), s.n * s.oh * s.ow * groups.groups,
-                MaxPool<T, Place>{s, groups, elements<T>(x), falling, mutable_elements<T>(y),
-                                  argmax != nullptr ? mutable_elements<Place>(*argmax) : nullptr});
+                MaxPool<T, Place>{s, groups, data_of<T>(x), falling, mutable_data_of<T>(y),
+                                  argmax != nullptr ? mutable_data_of<Place>(*argmax) : nullptr});
     });
   });
 }
@@ -138,15 +138,15 @@ void max_pool_backward(const Tensor& dy, const Tensor& argmax, const PoolSizes& 
   visit_float(dy.dtype(), [&]<class T>(T) {
     visit_places(argmax.dtype(), [&]<class Place>(Place) {
       for_items(dy.device(), s.n * s.h * s.w * groups.groups,
-                MaxPoolBackward<T, Place>{s, groups, elements<T>(dy), elements<Place>(argmax),
-                                          mutable_elements<T>(dx)});
+                MaxPoolBackward<T, Place>{s, groups, data_of<T>(dy), data_of<Place>(argmax),
+                                          mutable_data_of<T>(dx)});
     });
   });
 }
 
 void reorder_e4m3(const Tensor& bytes, Tensor& out) {
   for_groups(out.device(), out.numel(),
-             Reorder{elements<std::uint8_t>(bytes), mutable_elements<std::uint8_t>(out)});
+             Reorder{data_of<std::uint8_t>(bytes), mutable_data_of<std::uint8_t>(out)});
 }
 
 }  // namespace fq::cuda

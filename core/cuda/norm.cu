@@ -2,7 +2,7 @@
 
 #include "fakequant/core/cuda/array_list.cuh"
 #include "fakequant/core/cuda/channels.cuh"
-#include "fakequant/core/cuda/elements.cuh"
+#include "fakequant/core/cuda/tensor_data.h"
 #include "fakequant/core/cuda/updates.h"
 
 namespace fq::cuda {
@@ -79,14 +79,14 @@ double sum_of_squares(std::span<const Tensor> tensors, Device device) {
     all += (t.numel() + part_elements - 1) / part_elements;
   }
   Tensor parts = Tensor::empty({all}, DType::f64, device), total = Tensor::empty({}, DType::f64, device);
-  auto* next = mutable_elements<double>(parts);
+  auto* next = mutable_data_of<double>(parts);
   for_lists(std::span<const NormArray>(arrays), part_elements,
             [&](const ArrayList<NormArray>& list, std::int64_t blocks) {
               for_blocks(device, blocks, SquareParts{list, next});
               next += blocks;
             });
-  reduce_channels(device, {1, 1, all}, AddParts{elements<double>(parts)},
-                  PutTotal{mutable_elements<double>(total)});
+  reduce_channels(device, {1, 1, all}, AddParts{data_of<double>(parts)},
+                  PutTotal{mutable_data_of<double>(total)});
   return total.item();
 }
 

@@ -2,10 +2,10 @@
 
 /// Pixels of channels_last images as items of a launch; not a public header.
 
-#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/groups.cuh"
 #include "fakequant/core/cuda/pool.h"
 #include "fakequant/core/cuda/row_groups.h"
+#include "fakequant/core/cuda/tensor_data.h"
 
 namespace fq::cuda {
 

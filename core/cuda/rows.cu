@@ -2,10 +2,10 @@
 #include <string>
 
 #include "fakequant/core/cuda/alarm.cuh"
-#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/groups.cuh"
 #include "fakequant/core/cuda/row_groups.h"
 #include "fakequant/core/cuda/rows.h"
+#include "fakequant/core/cuda/tensor_data.h"
 
 namespace fq::cuda {
 namespace {
@@ -90,21 +90,21 @@ struct SumRows {
 void check_whole(const Tensor& values, std::string_view function, std::string_view what) {
   const auto text = sentence(function, what, "a whole number");
   for_items(values.device(), values.numel(),
-            CheckWhole{elements<float>(values), alarm(values.device(), text)});
+            CheckWhole{data_of<float>(values), alarm(values.device(), text)});
 }
 
 void check_indices(const Tensor& values, std::int64_t size, std::string_view function,
                    std::string_view what) {
   const auto text = sentence(function, what, "0 to " + std::to_string(size - 1));
   for_items(values.device(), values.numel(),
-            CheckIndices{elements<std::int64_t>(values), size, alarm(values.device(), text)});
+            CheckIndices{data_of<std::int64_t>(values), size, alarm(values.device(), text)});
 }
 
 void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y) {
   const RowGroups groups(table.dim(1));
   visit_float(table.dtype(), [&]<class T>(T) {
     for_items(y.device(), ids.numel() * groups.groups,
-              GatherRows<T>{elements<std::int64_t>(ids), elements<T>(table), mutable_elements<T>(y),
+              GatherRows<T>{data_of<std::int64_t>(ids), data_of<T>(table), mutable_data_of<T>(y),
                             table.dim(0), groups});
   });
 }
@@ -115,13 +115,13 @@ void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table) {
   const std::int64_t rows = table.dim(0);
   Tensor first = Tensor::full({rows}, static_cast<double>(ids.numel()), DType::i64, device);
   Tensor last = Tensor::full({rows}, -1.0, DType::i64, device);
-  auto* firsts = mutable_elements<std::int64_t>(first);
-  auto* lasts = mutable_elements<std::int64_t>(last);
-  for_items(device, ids.numel(), FindUses{elements<std::int64_t>(ids), rows, firsts, lasts});
+  auto* firsts = mutable_data_of<std::int64_t>(first);
+  auto* lasts = mutable_data_of<std::int64_t>(last);
+  for_items(device, ids.numel(), FindUses{data_of<std::int64_t>(ids), rows, firsts, lasts});
   visit_float(table.dtype(), [&]<class T>(T) {
     for_items(device, rows * groups.groups,
-              SumRows<T>{elements<std::int64_t>(ids), firsts, lasts, elements<T>(x),
-                         mutable_elements<T>(table), groups});
+              SumRows<T>{data_of<std::int64_t>(ids), firsts, lasts, data_of<T>(x), mutable_data_of<T>(table),
+                         groups});
   });
 }
 

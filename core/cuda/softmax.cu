@@ -1,9 +1,9 @@
 #include <limits>
 
-#include "fakequant/core/cuda/elements.cuh"
 #include "fakequant/core/cuda/reduction_shape.h"
 #include "fakequant/core/cuda/row_blocks.cuh"
 #include "fakequant/core/cuda/softmax.h"
+#include "fakequant/core/cuda/tensor_data.h"
 #include "fakequant/core/row_formulas.h"
 
 namespace fq::cuda {
@@ -188,21 +188,21 @@ struct SoftmaxLineBackward {
 void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y) {
   if (x.numel() == 0) return;
   visit_float(x.dtype(), [&]<class T>(T) {
-    auto* out = mutable_elements<T>(y);
+    auto* out = mutable_data_of<T>(y);
     const auto shape = RowBlocks::of(view.outer, view.size);
     if (view.inner == 1)
-      for_blocks(x.device(), shape.blocks(), SoftmaxRows<T>{shape, elements<T>(x), logarithm, out});
+      for_blocks(x.device(), shape.blocks(), SoftmaxRows<T>{shape, data_of<T>(x), logarithm, out});
     else
       for_items(x.device(), view.outer * view.inner,
-                SoftmaxLine<T>{{view.size, view.inner}, elements<T>(x), logarithm, out});
+                SoftmaxLine<T>{{view.size, view.inner}, data_of<T>(x), logarithm, out});
   });
 }
 
 void softmax_backward(const Tensor& dy, const Tensor& y, const AxisView& view, bool logarithm, Tensor& dx) {
   if (y.numel() == 0) return;
   visit_float(y.dtype(), [&]<class T>(T) {
-    const T *g = elements<T>(dy), *v = elements<T>(y);
-    auto* out = mutable_elements<T>(dx);
+    const T *g = data_of<T>(dy), *v = data_of<T>(y);
+    auto* out = mutable_data_of<T>(dx);
     const auto shape = RowBlocks::of(view.outer, view.size);
     if (view.inner == 1)
       for_blocks(y.device(), shape.blocks(), SoftmaxRowsBackward<T>{shape, g, v, logarithm, out});

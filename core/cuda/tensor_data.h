@@ -6,6 +6,15 @@
 
 namespace fq::cuda {
 
+/// f(float{}) or f(double{}).
+template <class F>
+void visit_float(DType dtype, F&& f) {
+  if (dtype == DType::f64)
+    f(double{});
+  else
+    f(float{});
+}
+
 /// The elements in memory order; null where there is no tensor.
 template <class T>
 const T* data_of(const Tensor& x) {

@@ -19,7 +19,7 @@ print(os.path.join(list(nvidia.cublas.__path__)[0], "lib"))' 2>/dev/null) $(ls -
   [[ -d $folder ]] && cuda_folders+=":$folder"
 done
 export LD_LIBRARY_PATH="$root/lib${cuda_folders:-}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-export FAKEQUANT_REQUIRE_CUDA=1 FAKEQUANT_SOURCE_DIR="$root/source" OMP_WAIT_POLICY=passive
+export FAKEQUANT_REQUIRE_CUDA=1 FAKEQUANT_GOLDEN_DIR="$root/source/tests/golden" OMP_WAIT_POLICY=passive
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,6 +1,7 @@
 /// Compares the library with every case of every golden file: those beside this source, or those in the
-/// folder that FAKEQUANT_GOLDEN_DIR names. Arguments: functions to restrict it to; before them `--device cuda`,
-/// which puts all inputs there; or --list, which prints the functions' names. Exit status 77 without the device.
+/// folder that FAKEQUANT_GOLDEN_DIR names. Arguments: functions to restrict it to; before them `--device
+/// cuda`, which puts all inputs there; or --list, which prints the functions' names. Exit status 77 without
+/// the device, 1 with FAKEQUANT_REQUIRE_CUDA=1.
 
 #include <algorithm>
 #include <cstdlib>
@@ -106,7 +107,8 @@ int main(int argc, char** argv) try {
   const auto device = elsewhere ? fq::Device::parse(argv[2]) : fq::Device::cpu();
   if (device.is_cuda() && fq::cuda_device_count() == 0) {
     fmt::print("golden: skipped, there is no GPU\n");
-    return 77;
+    const char* required = std::getenv("FAKEQUANT_REQUIRE_CUDA");
+    return required != nullptr && *required == '1' ? 1 : 77;
   }
   return fq::golden::compare_all(folder, {argv + (elsewhere ? 3 : 1), argv + argc}, device);
 } catch (const std::exception& error) {

@@ -54,7 +54,12 @@ void check_option(const std::string& algorithm, const std::string& key, const nl
 class OnHost {
  public:
   explicit OnHost(Module& model) : model_(model), device_(model.device()) { model_.to(Device::cpu()); }
-  ~OnHost() noexcept(false) { model_.to(device_); }
+  ~OnHost() {
+    try {
+      model_.to(device_);
+    } catch (const Error&) {  // the GPU is lost: the next call there says so, with the model on the host
+    }
+  }
   OnHost(const OnHost&) = delete;  // tied to its block
   OnHost& operator=(const OnHost&) = delete;
 

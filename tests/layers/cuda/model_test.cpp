@@ -2,6 +2,7 @@
 
 #include "cuda_device.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/layers/model_file.h"
 #include "fakequant/layers/quant_modules.h"
@@ -101,6 +102,23 @@ TEST_F(CudaModel, GradientsAreThoseOfTheCpu) {
     for (std::size_t i = 0; i < here[p].size(); ++i)
       ASSERT_NEAR(here[p][i], there[p][i], 0.02 * largest + 1e-7) << p << ' ' << i;
   }
+}
+
+TEST_F(CudaModel, AQuantizerLoadsAStateWhereItIs) {
+  TensorQuantizer saved, loaded;
+  saved.set_amax(Tensor::scalar(1.5));
+  saved.set_pre_quant_scale(Tensor::from<float>({0.5f, 2.0f, 4.0f}));
+  StateDict state;
+  saved.save(state, "q");
+  loaded.to(Device::cuda());
+  loaded.load(state, "q");
+  EXPECT_EQ(loaded.pre_quant_scale().device(), Device::cuda());
+  const Tensor x = Tensor::from<float>({1.0f, -0.3f, 0.2f, 0.0f, 3.0f, 0.7f}, {2, 3});
+  const NoGrad no_grad;
+  EXPECT_TRUE(bitwise_equal(loaded(Variable(x.to(Device::cuda()))).tensor(), saved(Variable(x)).tensor()));
+  StateDict back;
+  loaded.save(back, "q");
+  EXPECT_TRUE(bitwise_equal(back.at("q/pre_quant_scale"), state.at("q/pre_quant_scale")));
 }
 
 TEST_F(CudaModel, WeightsAreQuantizedAtOnce) {
