@@ -86,8 +86,8 @@ Network make_network(std::string_view name, Numbers numbers, BatchNorm batch_nor
 }
 
 Network make_network(const NetworkSize& size, Numbers numbers) {
-  Network network{build_model(ModelSpec::load(size.name, size.options), {size.input.begin() + 1, size.input.end()},
-                              kClasses, {.seed = 1}),
+  Network network{build_model(ModelSpec::load(size.name, size.options),
+                              {size.input.begin() + 1, size.input.end()}, kClasses, {.seed = 1}),
                   bell(size.input, 1), labels_of(size.input[0])};
   if (numbers != Numbers::fp32) quantize_and_calibrate(network, numbers);
   network.model->train();
@@ -96,11 +96,13 @@ Network make_network(const NetworkSize& size, Numbers numbers) {
 
 TrainingStep::TrainingStep(Network network)
     : network_(std::move(network)),
-      optimizer_(network_.model->named_parameters(), {.learning_rate = kLearningRate, .momentum = 0.9}) {}
+      optimizer_(network_.model->named_parameters(), {.learning_rate = kLearningRate, .momentum = 0.9}),
+      passes_(network_.model, {}) {}
 
 void TrainingStep::run() {
   zero_grad();
-  loss().backward();
+  passes_.forward({network_.x, network_.labels}, {});
+  passes_.backward();
   optimizer_.step();
 }
 

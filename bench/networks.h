@@ -14,6 +14,7 @@
 
 #include "fakequant/layers/module.h"
 #include "fakequant/train/optimizer.h"
+#include "fakequant/train/passes.h"
 
 namespace fq::bench {
 
@@ -43,7 +44,7 @@ struct NetworkSize {
 };
 [[nodiscard]] Network make_network(const NetworkSize& size, Numbers numbers);
 
-/// forward, cross-entropy, backward, stochastic gradient descent with momentum: a step as a user writes it.
+/// forward, cross-entropy, backward, stochastic gradient descent with momentum: the step of a Trainer.
 class TrainingStep {
  public:
   explicit TrainingStep(Network network);
@@ -55,6 +56,7 @@ class TrainingStep {
  private:
   Network network_;
   Sgd optimizer_;
+  fq::detail::Passes passes_;
 };
 
 }  // namespace fq::bench

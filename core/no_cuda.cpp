@@ -1,5 +1,6 @@
 // What core/cuda has, for builds without it: there is no device, and whoever asks for one is told so.
 
+#include "fakequant/core/capture.h"
 #include "fakequant/core/cuda/accumulators.h"
 #include "fakequant/core/cuda/activations.h"
 #include "fakequant/core/cuda/batch_norm.h"
@@ -29,7 +30,8 @@
 #include "fakequant/core/cuda/updates.h"
 #include "fakequant/core/error.h"
 
-namespace fq::cuda {
+namespace fq {
+namespace cuda {
 namespace {
 
 constexpr const char* kAbsent =
@@ -47,6 +49,7 @@ void deallocate(void*, std::size_t, Device) noexcept {}
 MemoryStats memory_stats(Device) noexcept { return {}; }
 void reset_peak_memory(Device) noexcept {}
 void release_cached_memory() noexcept {}
+void touched(const Storage&, const void*, bool) noexcept {}
 void fill_bytes(void*, int, std::size_t, Device) { absent(); }
 void copy(void*, Device, const void*, Device, std::size_t) { absent(); }
 void wait_for(Device) { absent(); }
@@ -189,4 +192,15 @@ Tensor mask_between(const Tensor&, const Tensor&, const Tensor&) { absent(); }
 void clip(const Tensor&, const Tensor&, const Tensor&, Tensor&) { absent(); }
 Tensor sum_beyond(const Tensor&, const Tensor&, const Tensor&, bool) { absent(); }
 
-}  // namespace fq::cuda
+}  // namespace cuda
+
+namespace detail {
+
+struct Capture::Body {};
+Capture::Capture(Device) { cuda::absent(); }
+Capture::~Capture() = default;
+void Capture::add(const std::function<void()>&) { cuda::absent(); }
+void Capture::launch(std::size_t) { cuda::absent(); }
+
+}  // namespace detail
+}  // namespace fq

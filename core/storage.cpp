@@ -20,9 +20,12 @@ Storage::Block::~Block() {
 
 Storage::Storage(std::int64_t bytes, Device device) : block_(std::make_shared<Block>(bytes, device)) {}
 
+void Storage::touched(bool written) const noexcept { cuda::touched(*this, block_->data, written); }
+
 std::byte* Storage::mutable_data() noexcept {
   if (!block_) return nullptr;
   block_->version.fetch_add(1);
+  if (block_->device.is_cuda()) touched(true);
   return block_->data;
 }
 

@@ -15,14 +15,19 @@ namespace fq {
 class Storage {
  public:
   Storage() = default;
-  /// `bytes` bytes of unspecified contents. Throws SystemError when memory is short, BackendError without the device.
+  /// `bytes` bytes of unspecified contents. Throws SystemError when memory is short, BackendError without the
+  /// device.
   Storage(std::int64_t bytes, Device device);
 
   [[nodiscard]] bool defined() const noexcept { return block_ != nullptr; }
   [[nodiscard]] std::int64_t bytes() const noexcept { return block_ ? block_->bytes : 0; }
   [[nodiscard]] Device device() const noexcept { return block_ ? block_->device : Device{}; }
   /// Null on `meta` and when undefined.
-  [[nodiscard]] const std::byte* data() const noexcept { return block_ ? block_->data : nullptr; }
+  [[nodiscard]] const std::byte* data() const noexcept {
+    if (!block_) return nullptr;
+    if (block_->device.is_cuda()) touched(false);
+    return block_->data;
+  }
   /// The bytes to write to; counts as a change.
   [[nodiscard]] std::byte* mutable_data() noexcept;
   /// How often `mutable_data()` was called. Values saved for backward keep it and refuse another one.
@@ -42,6 +47,8 @@ class Storage {
     Device device;
     std::atomic<std::uint64_t> version{0};
   };
+  void touched(bool written) const noexcept;
+
   std::shared_ptr<Block> block_;
 };
 

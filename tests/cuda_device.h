@@ -18,6 +18,7 @@ namespace fq::test {
 inline std::int64_t launches_so_far() {
   return simulated::counts != nullptr ? simulated::counts().launches : 0;
 }
+inline std::int64_t graphs_so_far() { return simulated::counts != nullptr ? simulated::counts().graphs : 0; }
 inline std::int64_t waits_so_far() { return simulated::counts != nullptr ? simulated::counts().waits : 0; }
 }  // namespace fq::test
 

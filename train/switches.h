@@ -20,12 +20,13 @@ class Switches {
   explicit Switches(Module& model);
 
   struct Phase {
-    bool quantizing, running, bn_frozen;
-    double amax_momentum;
+    bool quantizing = true, running = false, bn_frozen = false;
+    double amax_momentum = 0.01;
+    bool operator==(const Phase&) const = default;
   };
   void set(const Phase& phase);
   /// As the model is deployed.
-  void reset() { set({.quantizing = true, .running = false, .bn_frozen = false, .amax_momentum = 0.01}); }
+  void reset() { set({}); }
 
  private:
   std::vector<TensorQuantizer*> quantizers_;

@@ -62,7 +62,9 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
       optimizer(make_optimizer(*model, options.optimizer)),
       parameters(model->parameters()),
       early(options.patience),
-      switches(*model) {
+      switches(*model),
+      passes(model, {.label_smoothing = options.label_smoothing,
+                     .capture = options.capture && options.accumulation == 1}) {
   check_options(options);
   FQ_CHECK(training != nullptr && training->data().classes() > 0, kTrain, "the training data has no labels");
   FQ_CHECK(options.patience == 0 || validation, kTrain, "patience needs validation data: give some, or 0");
@@ -94,6 +96,7 @@ bool Trainer::Body::train() {
 
 void Trainer::Body::train_epoch() {
   pace.begin_epoch();
+  passes.forget();
   reset_peak_memory(model->device());
   while (!stop_requested()) {
     ProfileStep profile;

@@ -50,6 +50,10 @@ struct TrainerOptions {
 
   std::string checkpoint_blocks = {};  ///< pattern of set_checkpointing; empty for none
 
+  /// On a GPU: the passes over batches of one shape become CUDA graphs, with one batch a step. The same bits;
+  /// `on_step` must not change the model then.
+  bool capture = true;
+
   const std::atomic<bool>* stop = nullptr;  ///< becomes true when the run is to stop after the current batch
 };
 

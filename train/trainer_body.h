@@ -8,6 +8,7 @@
 #include "fakequant/layers/module.h"
 #include "fakequant/train/average.h"
 #include "fakequant/train/early_stopping.h"
+#include "fakequant/train/passes.h"
 #include "fakequant/train/switches.h"
 #include "fakequant/train/trainer.h"
 
@@ -65,6 +66,7 @@ struct Trainer::Body {
   std::vector<Variable> parameters;
   EarlyStopping early;
   detail::Switches switches;
+  detail::Passes passes;
   Schedule schedule;
   Progress progress;
   Pace pace;

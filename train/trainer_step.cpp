@@ -2,11 +2,9 @@
 #include <cmath>
 
 #include "fakequant/core/check.h"
-#include "fakequant/core/ops/loss.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
 #include "fakequant/core/transfer.h"
-#include "fakequant/layers/quantize_weights.h"
 #include "fakequant/train/clip.h"
 #include "fakequant/train/trainer_body.h"
 
@@ -21,18 +19,16 @@ detail::Switches::Phase Trainer::Body::phase() const {
 }
 
 double Trainer::Body::forward_backward(const Batch& batch) {
-  const detail::PhaseScope scope(switches, phase());
+  const auto switched = phase();
+  const detail::PhaseScope scope(switches, switched);
   const BackwardScope numbers(options.backward);
   const RandomScope random(progress.seed, static_cast<std::uint64_t>(progress.batch));
-  const Batch own = batch.to(model->device());
-  if (model->device().is_cuda()) quantize_weights(*model);
-  const Variable logits = (*model)(Variable(own.x));
-  const Variable loss = ops::cross_entropy(logits, own.y, options.label_smoothing);
-  detail::Readback read_loss(loss.tensor()), read_logits(logits.tensor());
+  const auto [loss, logits] = passes.forward(batch, switched);
+  detail::Readback read_loss(loss), read_logits(logits);
   if (options.accumulation == 1)
-    loss.backward();
+    passes.backward();
   else
-    loss.backward(Tensor::full({}, static_cast<double>(batch.size()), loss.tensor().dtype(), loss.device()));
+    passes.backward(Tensor::full({}, static_cast<double>(batch.size()), loss.dtype(), loss.device()));
   const double value = read_loss.get().item();
   if (!std::isfinite(value))
     throw NumericError(

@@ -1,8 +1,8 @@
 #include "fakequant/core/cuda/alarm.cuh"
 #include "fakequant/core/cuda/block_loads.cuh"
+#include "fakequant/core/cuda/capturing.h"
 #include "fakequant/core/cuda/codes.cuh"
 #include "fakequant/core/cuda/codes.h"
-#include "fakequant/core/cuda/runtime.h"
 #include "fakequant/core/cuda/tensor_data.h"
 
 namespace fq::cuda {
@@ -150,9 +150,7 @@ void quantize_many(const std::vector<QuantizeCall>& calls) {
   }
   if (items.empty()) return;
   const Device device = calls.front().x.device();
-  const std::size_t bytes = items.size() * sizeof items[0];
-  Storage table(static_cast<std::int64_t>(bytes), device);
-  copy(table.mutable_data(), device, items.data(), Device::cpu(), bytes);
+  const Storage table = constant(items.data(), items.size() * sizeof items[0], device);
   for_items(device, groups,
             Many{reinterpret_cast<const typename Many::Item*>(table.data()), static_cast<int>(items.size())});
 }

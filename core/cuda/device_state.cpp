@@ -50,6 +50,19 @@ void DeviceState::synchronize() {
   raise(reported);
 }
 
+void* DeviceState::take(std::size_t bytes) {
+  void* pointer = nullptr;
+  FQ_CUDA(cudaSetDevice(index_));
+  FQ_CUDA(cudaMallocAsync(&pointer, bytes == 0 ? 1 : bytes, stream_.get()));
+  count(static_cast<std::int64_t>(bytes));
+  return pointer;
+}
+
+void DeviceState::give(void* pointer, std::size_t bytes) noexcept {
+  static_cast<void>(cudaFreeAsync(pointer, stream_.get()));
+  count(-static_cast<std::int64_t>(bytes));
+}
+
 void DeviceState::count(std::int64_t bytes) noexcept {
   const std::scoped_lock lock(mutex_);
   stats_.in_use += bytes;

@@ -27,12 +27,16 @@ class DeviceState {
   /// Throws NumericError for what such a copy holds, if anything, and takes it back.
   void raise(int reported);
 
-  void count(std::int64_t bytes) noexcept;
+  /// Memory of the pool, in the stream's order.
+  [[nodiscard]] void* take(std::size_t bytes);
+  void give(void* pointer, std::size_t bytes) noexcept;
   [[nodiscard]] MemoryStats stats() noexcept;
   void reset_peak() noexcept;
   void trim() noexcept;
 
  private:
+  void count(std::int64_t bytes) noexcept;
+
   static constexpr int none = 0x7f7f7f7f;  // what cudaMemset writes into the flag
 
   int index_, processors_ = 1;

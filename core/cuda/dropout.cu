@@ -1,3 +1,4 @@
+#include "fakequant/core/cuda/capturing.h"
 #include "fakequant/core/cuda/dropout.h"
 #include "fakequant/core/cuda/groups.cuh"
 #include "fakequant/core/cuda/tensor_data.h"
@@ -7,11 +8,14 @@ namespace {
 
 struct KeepMask {
   fq::detail::DropoutBlocks blocks;
+  const std::uint64_t* step;  // null: that of the blocks
   std::uint8_t* mask;
   FQ_HD void operator()(std::int64_t first, int count) const {
     std::uint8_t keep[group_size];
-    blocks.keep(first / 4, keep);
-    blocks.keep(first / 4 + 1, keep + 4);
+    fq::detail::DropoutBlocks own = blocks;
+    if (step != nullptr) own.step = *step;
+    own.keep(first / 4, keep);
+    own.keep(first / 4 + 1, keep + 4);
     store_group(mask + first, count, keep);
   }
 };
@@ -36,7 +40,9 @@ struct Keep {
 }  // namespace
 
 void keep_mask(const fq::detail::DropoutBlocks& blocks, Tensor& mask) {
-  for_groups(mask.device(), mask.numel(), KeepMask{blocks, mutable_data_of<std::uint8_t>(mask)});
+  const Capturing* own = capturing(mask.device());
+  for_groups(mask.device(), mask.numel(),
+             KeepMask{blocks, own != nullptr ? own->step : nullptr, mutable_data_of<std::uint8_t>(mask)});
 }
 
 void keep(const Tensor& x, const Tensor& mask, double scale, Tensor& y) {

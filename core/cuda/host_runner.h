@@ -4,11 +4,13 @@
 /// without a GPU, as tests have it, finds them here.
 
 #include <cstdint>
+#include <functional>
 
 namespace fq::cuda {
 
-/// Runs a launch of so many blocks with these arguments, those of cudaLaunchKernel.
-using HostRunner = void (*)(std::int64_t blocks, void** arguments);
+/// A launch of so many blocks with these arguments, those of cudaLaunchKernel, which are copied: what it
+/// returns runs it.
+using HostRunner = std::function<void()> (*)(std::int64_t blocks, void** arguments);
 
 void set_host_runner(const void* kernel, HostRunner runner);
 /// Null for a kernel that was never launched.

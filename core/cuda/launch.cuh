@@ -26,11 +26,12 @@ __global__ void __launch_bounds__(block_threads) items_kernel(const Body body, s
 }
 
 template <class Body>
-void run_items_on_host(std::int64_t blocks, void** arguments) {
-  const auto& body = *static_cast<const Body*>(arguments[0]);
-  const auto items = *static_cast<const std::int64_t*>(arguments[1]);
-  for (std::int64_t b = 0; b < blocks; ++b)
-    for (int t = 0; t < block_threads; ++t) run_items(body, items, {b, blocks, t});
+std::function<void()> items_on_host(std::int64_t blocks, void** arguments) {
+  return [blocks, body = *static_cast<const Body*>(arguments[0]),
+          items = *static_cast<const std::int64_t*>(arguments[1])] {
+    for (std::int64_t b = 0; b < blocks; ++b)
+      for (int t = 0; t < block_threads; ++t) run_items(body, items, {b, blocks, t});
+  };
 }
 
 template <class Body, int... Phase>
@@ -47,13 +48,14 @@ void run_phase(const Body& body, std::int64_t block, std::int64_t blocks, typena
 }
 
 template <class Body, int... Phase>
-void run_phases_on_host(std::int64_t blocks, void** arguments) {
-  const auto& body = *static_cast<const Body*>(arguments[0]);
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    typename Body::Shared shared;
-    std::memset(&shared, 0xff, sizeof shared);  // as unspecified as can be: floats are NaN
-    (run_phase<Body, Phase>(body, b, blocks, shared), ...);
-  }
+std::function<void()> phases_on_host(std::int64_t blocks, void** arguments) {
+  return [blocks, body = *static_cast<const Body*>(arguments[0])] {
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      typename Body::Shared shared;
+      std::memset(&shared, 0xff, sizeof shared);  // as unspecified as can be: floats are NaN
+      (run_phase<Body, Phase>(body, b, blocks, shared), ...);
+    }
+  };
 }
 
 /// How many blocks of the kernel the device runs at once.
@@ -81,8 +83,8 @@ void launch_phases(Device device, std::int64_t blocks, Body body,
                    std::integer_sequence<int, Phase...> phases) {
   void* arguments[] = {&body, &phases};
   auto* kernel = &phases_kernel<Body, Phase...>;
-  launch<&run_phases_on_host<Body, Phase...>>(reinterpret_cast<const void*>(kernel), blocks, arguments,
-                                              stream_of(device));
+  launch<&phases_on_host<Body, Phase...>>(reinterpret_cast<const void*>(kernel), blocks, arguments,
+                                          stream_of(device));
 }
 
 }  // namespace detail
@@ -94,9 +96,9 @@ void for_items(Device device, std::int64_t items, Body body) {
   const cudaStream_t stream = stream_of(device);
   auto* kernel = &detail::items_kernel<Body>;
   void* arguments[] = {&body, &items};
-  detail::launch<&detail::run_items_on_host<Body>>(
-      reinterpret_cast<const void*>(kernel), grid_blocks(items, detail::resident_blocks(kernel, device)),
-      arguments, stream);
+  detail::launch<&detail::items_on_host<Body>>(reinterpret_cast<const void*>(kernel),
+                                               grid_blocks(items, detail::resident_blocks(kernel, device)),
+                                               arguments, stream);
 }
 
 /// Work of whole blocks: body.phase<p>(thread, shared) for p = 0 .. Body::phases - 1 by every thread of every

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/core/cuda/arena.h"
+#include "fakequant/core/cuda/capturing.h"
 #include "fakequant/core/cuda/check.h"
 #include "fakequant/core/cuda/device_state.h"
 
@@ -52,6 +54,7 @@ std::string describe_device(Device device) {
 }
 
 cudaStream_t stream_of(Device device) {
+  if (const Capturing* own = capturing(device)) return own->stream;
   DeviceState& state = state_of(device);
   FQ_CUDA(cudaSetDevice(device.index));
   return state.stream();
@@ -61,18 +64,14 @@ int processors(Device device) { return state_of(device).processors(); }
 Alarm alarm(Device device, const std::string& text) { return state_of(device).alarm(text); }
 
 void* allocate(std::size_t bytes, Device device) {
-  void* pointer = nullptr;
-  FQ_CUDA(cudaMallocAsync(&pointer, bytes == 0 ? 1 : bytes, stream_of(device)));
-  state_of(device).count(static_cast<std::int64_t>(bytes));
-  return pointer;
+  if (const Capturing* own = capturing(device)) return own->arena->take(bytes);
+  return state_of(device).take(bytes);
 }
 
 void deallocate(void* pointer, std::size_t bytes, Device device) noexcept {
-  if (pointer == nullptr) return;
+  if (pointer == nullptr || Arena::give_back(pointer)) return;
   try {
-    DeviceState& state = state_of(device);
-    static_cast<void>(cudaFreeAsync(pointer, state.stream()));
-    state.count(-static_cast<std::int64_t>(bytes));
+    state_of(device).give(pointer, bytes);
   } catch (const Error&) {  // the device is lost, and its memory with it
   }
 }
@@ -107,9 +106,11 @@ void fill_bytes(void* pointer, int value, std::size_t bytes, Device device) {
 
 void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
   if (to_device.is_cpu()) {
+    refuse_capture("a copy to the host");
     FQ_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_of(from_device)));
     return wait_for(from_device);
   }
+  if (from_device != to_device) refuse_capture("a copy from elsewhere");
   const cudaStream_t stream = stream_of(to_device);
   if (from_device.is_cpu() || from_device == to_device) {
     const auto kind = from_device.is_cpu() ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice;
@@ -123,6 +124,7 @@ void copy(void* to, Device to_device, const void* from, Device from_device, std:
 }
 
 void wait_for(Device device) {
+  refuse_capture("a wait");
   static_cast<void>(stream_of(device));
   state_of(device).synchronize();
 }

@@ -12,6 +12,10 @@
 #include "fakequant/core/allocator.h"
 #include "fakequant/core/device.h"
 
+namespace fq {
+class Storage;
+}
+
 namespace fq::cuda {
 
 /// GPUs that can be used: 0 without a driver, with one that is too old, and in builds without CUDA.
@@ -29,6 +33,9 @@ void deallocate(void* pointer, std::size_t bytes, Device device) noexcept;
 void reset_peak_memory(Device device) noexcept;
 /// Gives free memory back to the devices.
 void release_cached_memory() noexcept;
+
+/// Somebody has asked for the address of a storage on a device, to read or to write to it.
+void touched(const Storage& storage, const void* address, bool written) noexcept;
 
 void fill_bytes(void* pointer, int value, std::size_t bytes, Device device);
 /// Between two devices, of which one or both are CUDA ones. From the host the bytes are taken over before it

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 
+#include "fakequant/core/cuda/capturing.h"
 #include "fakequant/core/cuda/check.h"
 #include "fakequant/core/cuda/device_state.h"
 #include "fakequant/core/cuda/pinned.h"
@@ -33,6 +34,7 @@ struct Uploader {
 void upload(const void* from, std::size_t bytes, void* to, Device device) {
   thread_local std::map<int, Uploader> uploaders;
   if (bytes == 0) return;
+  refuse_capture("a copy from the host");
   const cudaStream_t work = stream_of(device);
   uploaders[device.index].copy(from, bytes, to, work);
 }
@@ -50,6 +52,7 @@ struct Readback::Body {
 };
 
 Readback::Readback(const void* from, std::size_t bytes, Device device) {
+  refuse_capture("a copy to the host");
   const cudaStream_t stream = stream_of(device);
   body_ = std::make_unique<Body>(Body{state_of(device), bytes, Pinned(bytes + 2 * sizeof(int))});
   FQ_CUDA(cudaMemcpyAsync(body_->memory.data(), from, bytes, cudaMemcpyDeviceToHost, stream));

@@ -8,6 +8,7 @@
 
 #include "fakequant/core/half.h"
 #include "simulated/device_memory.h"
+#include "simulated/graphs.h"
 
 namespace fq::simulated {
 namespace {
@@ -34,8 +35,8 @@ int token;
 
 template <class Factor, class Sum>
 struct Multiply {
-  const Operation& op;
-  const Layout &a, &b, &c;
+  Operation op;
+  Layout a, b, c;
   const void *left, *right;
   void* out;
   bool added;
@@ -167,14 +168,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
                               cublasLtMatrixLayout_t a, const void* right, cublasLtMatrixLayout_t b,
                               const void* beta, const void*, cublasLtMatrixLayout_t, void* out,
                               cublasLtMatrixLayout_t c, const cublasLtMatmulAlgo_t*, void*, std::size_t,
-                              cudaStream_t) {
+                              cudaStream_t stream) {
   const std::scoped_lock lock(device_mutex());
   const Operation& op = of(d);
   if (!has_kernel(op, of(a), of(b), of(c)) || !is_one(op.scale, alpha)) return CUBLAS_STATUS_INVALID_VALUE;
-  const DeviceMemory::Open open(device_memory());
   const bool added = is_one(op.scale, beta);
   const auto run = [&]<class Factor, class Sum>(Factor, Sum) {
-    Multiply<Factor, Sum>{op, of(a), of(b), of(c), left, right, out, added}.run();
+    const Multiply<Factor, Sum> product{op, of(a), of(b), of(c), left, right, out, added};
+    submit(stream, [product] { product.run(); });
   };
   if (op.compute == CUBLAS_COMPUTE_32I)
     run(std::int8_t{}, std::int32_t{});

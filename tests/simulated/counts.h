@@ -6,9 +6,9 @@
 
 namespace fq::simulated {
 
-/// Launches and waits since the process began.
+/// Launches of kernels, waits and launches of graphs since the process began.
 struct Counts {
-  std::int64_t launches, waits;
+  std::int64_t launches, waits, graphs;
 };
 [[nodiscard]] Counts counts();
 

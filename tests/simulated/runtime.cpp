@@ -9,6 +9,7 @@
 
 #include "fakequant/core/cuda/host_runner.h"
 #include "simulated/device_memory.h"
+#include "simulated/graphs.h"
 #include "simulated/simulated.h"
 
 namespace fq::simulated {
@@ -42,12 +43,14 @@ cudaError_t answer() {
 
 cudaError_t failed(cudaError_t code) { return state().last = code; }
 
+bool recorded(cudaStream_t stream) { return of(stream).recorded != nullptr; }
+
 void arrive() {
   for (const auto& [to, bytes] : state().arrivals) std::memcpy(to, bytes.data(), bytes.size());
   state().arrivals.clear();
 }
 
-int stream_token, event_token, pool_token;
+int event_token, pool_token;
 
 }  // namespace
 
@@ -59,21 +62,49 @@ void fail(cudaError_t code, int calls) {
 Counts counts() { return state().counts; }
 DeviceMemory& device_memory() { return state().memory; }
 std::recursive_mutex& device_mutex() { return state().mutex; }
+void submit(cudaStream_t stream, Work work) {
+  if (of(stream).recorded != nullptr) {
+    of(stream).recorded->work.push_back(std::move(work));
+    return;
+  }
+  const DeviceMemory::Open open(state().memory);
+  work();
+}
 
 namespace {
 
-cudaError_t copy(void* to, const void* from, std::size_t bytes) {
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
   if (const auto code = answer(); code != cudaSuccess) return code;
-  const DeviceMemory::Open open(s.memory);
-  if (s.memory.holds(to))
-    std::memcpy(to, from, bytes);
-  else
-    s.arrivals.push_back(
-        {to, {static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes}});
+  const bool inside = s.memory.holds(to) && s.memory.holds(from);
+  if (recorded(stream) && !inside) return failed(cudaErrorStreamCaptureUnsupported);
+  submit(stream, [&s, to, from, bytes] {
+    if (s.memory.holds(to))
+      std::memcpy(to, from, bytes);
+    else
+      s.arrivals.push_back(
+          {to, {static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes}});
+  });
   return cudaSuccess;
 }
+
+/// Of calls that a stream cannot take while it is recorded from.
+cudaError_t answer_now(cudaStream_t stream) {
+  return recorded(stream) ? failed(cudaErrorStreamCaptureUnsupported) : answer();
+}
+
+cudaError_t wait() {
+  State& s = state();
+  const std::scoped_lock lock(s.mutex);
+  if (const auto code = answer(); code != cudaSuccess) return code;
+  ++s.counts.waits;
+  arrive();
+  return cudaSuccess;
+}
+
+Graph& of(cudaGraph_t graph) { return *reinterpret_cast<Graph*>(graph); }
+Graph& of(cudaGraphExec_t graph) { return *reinterpret_cast<Graph*>(graph); }
 
 }  // namespace
 }  // namespace fq::simulated
@@ -120,26 +151,24 @@ const char* cudaGetErrorName(cudaError_t code) {
 const char* cudaGetErrorString(cudaError_t) { return "simulated"; }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = reinterpret_cast<cudaStream_t>(&stream_token);
+  *stream = reinterpret_cast<cudaStream_t>(new Stream);
   return answer();
 }
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  State& s = state();
-  const std::scoped_lock lock(s.mutex);
-  if (const auto code = answer(); code != cudaSuccess) return code;
-  ++s.counts.waits;
-  arrive();
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete &of(stream);
   return cudaSuccess;
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return answer(); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return recorded(stream) ? failed(cudaErrorStreamCaptureUnsupported) : wait();
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t, unsigned) { return answer_now(stream); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = reinterpret_cast<cudaEvent_t>(&event_token);
   return answer();
 }
 cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return answer(); }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaStreamSynchronize(nullptr); }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t stream) { return answer_now(stream); }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return wait(); }
 
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
   *pool = reinterpret_cast<cudaMemPool_t>(&pool_token);
@@ -151,25 +180,24 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value)
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
-cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t) {
+cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t stream) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
-  if (const auto code = answer(); code != cudaSuccess) return code;
+  if (const auto code = answer_now(stream); code != cudaSuccess) return code;
   *pointer = s.memory.take(bytes);
   return *pointer != nullptr ? cudaSuccess : failed(cudaErrorMemoryAllocation);
 }
-cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) {
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
-  if (const auto code = answer(); code != cudaSuccess) return code;
+  if (const auto code = answer_now(stream); code != cudaSuccess) return code;
   return s.memory.give(pointer) ? cudaSuccess : failed(cudaErrorInvalidValue);
 }
-cudaError_t cudaMemsetAsync(void* pointer, int value, std::size_t bytes, cudaStream_t) {
+cudaError_t cudaMemsetAsync(void* pointer, int value, std::size_t bytes, cudaStream_t stream) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
   if (const auto code = answer(); code != cudaSuccess) return code;
-  const DeviceMemory::Open open(s.memory);
-  std::memset(pointer, value, bytes);
+  submit(stream, [=] { std::memset(pointer, value, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
@@ -181,11 +209,43 @@ cudaError_t cudaFreeHost(void* pointer) {
   std::free(pointer);
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  return copy(to, from, bytes);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  return copy(to, from, bytes, stream);
 }
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes, cudaStream_t) {
-  return copy(to, from, bytes);
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes,
+                                cudaStream_t stream) {
+  return copy(to, from, bytes, stream);
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (const auto code = answer_now(stream); code != cudaSuccess) return code;
+  of(stream).recorded = new Graph;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = reinterpret_cast<cudaGraph_t>(std::exchange(of(stream).recorded, nullptr));
+  return answer();
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long) {
+  *out = reinterpret_cast<cudaGraphExec_t>(new Graph(of(graph)));
+  return answer();
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete &of(graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  delete &of(graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  State& s = state();
+  const std::scoped_lock lock(s.mutex);
+  if (const auto code = answer_now(stream); code != cudaSuccess) return code;
+  ++s.counts.graphs;
+  for (const auto& work : of(graph).work) submit(stream, work);
+  return cudaSuccess;
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int, std::size_t) {
@@ -198,15 +258,14 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, 
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernel, threads, shared);
 }
 cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3, void** arguments, std::size_t,
-                             cudaStream_t) {
+                             cudaStream_t stream) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
   if (const auto code = answer(); code != cudaSuccess) return code;
-  const auto run = fq::cuda::host_runner(kernel);
-  if (run == nullptr) return failed(cudaErrorInvalidDeviceFunction);
+  const auto runner = fq::cuda::host_runner(kernel);
+  if (runner == nullptr) return failed(cudaErrorInvalidDeviceFunction);
   ++s.counts.launches;
-  const DeviceMemory::Open open(s.memory);
-  run(grid.x, arguments);
+  submit(stream, runner(grid.x, arguments));
   return cudaSuccess;
 }
 

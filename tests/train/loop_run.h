@@ -68,18 +68,25 @@ struct Plan {
   TrainerCallbacks callbacks = {};
   LoaderOptions loader = shuffled();
   bool quantized = false, validate = true;
+  Arithmetic arithmetic = Arithmetic::deployed;
+  Device device = Device::cpu();
+  std::int64_t samples = 96;
 
   [[nodiscard]] std::unique_ptr<Trainer> make() const {
     auto model = small_network(quantized);
-    if (quantized && options.amax == AmaxMode::frozen)
+    if (quantized && options.amax != AmaxMode::running)
       for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
     if (quantized && options.amax == AmaxMode::running)
       for_each_quantizer(*model, [](const NamedQuantizer& q) {
         if (q.name.ends_with("weight_quantizer")) q.quantizer->set_amax(Tensor::scalar(0.5));
       });
+    for_each_quantizer(*model, [&](const NamedQuantizer& q) { q.quantizer->set_arithmetic(arithmetic); });
+    model->to(device);
+    LoaderOptions there = loader;
+    there.device = device;
     auto validation = validate ? std::make_shared<DataLoader>(quadrants(40, 2), in_order()) : nullptr;
-    return std::make_unique<Trainer>(model, std::make_shared<DataLoader>(quadrants(96, 1), loader), options,
-                                     validation, callbacks);
+    return std::make_unique<Trainer>(model, std::make_shared<DataLoader>(quadrants(samples, 1), there),
+                                     options, validation, callbacks);
   }
 };
 

@@ -1,0 +1,30 @@
+#pragma once
+
+/// What the work of a thread is captured into, for those who allocate, copy and launch; not a public header.
+/// CUDA builds only.
+
+#include <cstdint>
+
+#include "fakequant/core/cuda/arena.h"
+#include "fakequant/core/cuda/stream.h"
+#include "fakequant/core/storage.h"
+
+namespace fq::cuda {
+
+struct Capturing {
+  Device device;
+  cudaStream_t stream = nullptr;        ///< captured from, never run
+  std::shared_ptr<Arena> arena;         ///< where its tensors are
+  const std::uint64_t* step = nullptr;  ///< on the device: random_stream().step of a launch
+};
+
+/// That of this thread while its work on the device is captured, else null.
+[[nodiscard]] const Capturing* capturing(Device device) noexcept;
+/// Throws CannotCapture, naming `what`, while this thread's work is captured.
+void refuse_capture(const char* what);
+
+/// A copy of bytes of the host for kernels to read, such as a list of addresses; launches of a capture find
+/// it as it is now.
+[[nodiscard]] Storage constant(const void* from, std::size_t bytes, Device device);
+
+}  // namespace fq::cuda

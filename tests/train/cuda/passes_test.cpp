@@ -1,0 +1,145 @@
+// Steps of training whose passes are captured, against the same steps called.
+
+#include <gtest/gtest.h>
+
+#include "cuda_device.h"
+#include "train/loop_run.h"
+
+namespace fq::cuda_passes_test {
+namespace {
+
+class CudaPasses : public testing::Test {
+ protected:
+  void SetUp() override { FQ_NEEDS_CUDA(); }
+};
+
+struct Outcome {
+  std::vector<std::pair<std::string, Tensor>> values;
+  std::vector<double> losses;
+  std::int64_t graphs = 0;
+};
+
+Outcome trained(test::Plan plan, bool capture) {
+  Outcome out;
+  plan.options.capture = capture;
+  plan.device = Device::cuda();
+  plan.callbacks.on_step = [&](const StepReport& report) { out.losses.push_back(report.loss); };
+  const auto before = test::graphs_so_far();
+  const auto trainer = plan.make();
+  (void)trainer->fit();
+  out.graphs = test::graphs_so_far() - before;
+  const StateDict state = trainer->state_dict();
+  for (const auto& [name, value] : state.tensors()) out.values.emplace_back(name, value.to(Device::cpu()));
+  return out;
+}
+
+/// Graphs are counted on the simulated device alone.
+void expect_same(const test::Plan& plan, std::int64_t least_graphs) {
+  const Outcome called = trained(plan, false), captured = trained(plan, true);
+  EXPECT_EQ(captured.losses, called.losses);
+  ASSERT_EQ(captured.values.size(), called.values.size());
+  for (std::size_t i = 0; i < called.values.size(); ++i) {
+    EXPECT_EQ(captured.values[i].first, called.values[i].first);
+    EXPECT_TRUE(bitwise_equal(captured.values[i].second, called.values[i].second)) << called.values[i].first;
+  }
+  EXPECT_EQ(called.graphs, 0);
+  if (test::launches_so_far() == 0) return;
+  EXPECT_GE(captured.graphs, least_graphs);
+}
+
+TEST_F(CudaPasses, AFloatNetwork) { expect_same({}, 2 * 4 * 3); }
+
+TEST_F(CudaPasses, AQuantizedNetwork) {
+  test::Plan plan;
+  plan.quantized = true;
+  expect_same(plan, 2 * 4 * 3);
+}
+
+TEST_F(CudaPasses, TheLastBatchIsShorter) {
+  test::Plan plan;
+  plan.quantized = true;
+  plan.samples = 101;
+  expect_same(plan, 2 * 4 * 3);
+}
+
+TEST_F(CudaPasses, PhasesFollowEachOther) {
+  test::Plan plan;
+  plan.quantized = true;
+  plan.options.quant_start = 3;
+  plan.options.freeze_bn_after = 9;
+  expect_same(plan, 2 * 4 * 2);
+}
+
+TEST_F(CudaPasses, RangesThatRunAndFreeze) {
+  test::Plan plan;
+  plan.quantized = true;
+  plan.options.amax = AmaxMode::running;
+  plan.options.amax_momentum = 0.2;
+  plan.options.freeze_amax_after = 9;
+  expect_same(plan, 2 * 4 * 2);
+}
+
+TEST_F(CudaPasses, LearnedRanges) {
+  for (const auto gradient : {AmaxGradient::clip, AmaxGradient::lsq}) {
+    test::Plan plan;
+    plan.quantized = true;
+    plan.options.amax = AmaxMode::learned;
+    plan.options.amax_gradient = gradient;
+    expect_same(plan, 2 * 4 * 3);
+  }
+}
+
+TEST_F(CudaPasses, CheckpointedBlocks) {
+  test::Plan plan;
+  plan.quantized = true;
+  plan.options.checkpoint_blocks = "*";
+  expect_same(plan, 2 * 4 * 3);
+}
+
+TEST_F(CudaPasses, SeveralBatchesAStepAreCalled) {
+  test::Plan plan;
+  plan.options.accumulation = 2;
+  expect_same(plan, 0);
+}
+
+TEST_F(CudaPasses, AModuleThatWaitsIsCalled) {
+  test::Plan plan;
+  plan.quantized = true;
+  plan.arithmetic = Arithmetic::reference;
+  expect_same(plan, 0);
+}
+
+/// Of each step: how often the host waited and kernels were launched by themselves.
+std::vector<std::pair<std::int64_t, std::int64_t>> waits_and_launches(bool capture) {
+  test::Plan plan;
+  plan.quantized = true;
+  plan.validate = false;
+  plan.device = Device::cuda();
+  plan.options.epochs = 1;
+  plan.options.clip_norm = plan.options.average_decay = 0;
+  plan.options.capture = capture;
+  plan.loader.prefetch = 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> out;
+  auto before = std::pair{test::waits_so_far(), test::launches_so_far()};
+  plan.callbacks.on_step = [&](const StepReport&) {
+    const auto now = std::pair{test::waits_so_far(), test::launches_so_far()};
+    out.emplace_back(now.first - before.first, now.second - before.second);
+    before = now;
+  };
+  (void)plan.make()->fit();
+  return out;
+}
+
+TEST_F(CudaPasses, NoMoreIsLaunchedThanGraphsAndTheOptimizer) {
+  const auto called = waits_and_launches(false), captured = waits_and_launches(true);
+  if (test::launches_so_far() == 0) return;
+  ASSERT_EQ(captured.size(), 6u);
+  for (std::size_t i = 2; i < captured.size(); ++i) {
+    EXPECT_EQ(captured[i].first, called[i].first) << i;
+    EXPECT_GT(called[i].second, 30) << i;
+    EXPECT_EQ(captured[i].second, 1) << i;
+  }
+}
+
+}  // namespace
+}  // namespace fq::cuda_passes_test
