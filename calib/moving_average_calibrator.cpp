@@ -22,9 +22,7 @@ void MovingAverageCalibrator::do_collect(const Tensor& x, float largest) {
   FQ_CHECK(batch.shape() == amax_.shape(), "moving_average_calibrator",
            "amax of this batch has shape {}, of those before {}: collect batches of one shape, or reset()",
            to_string(batch.shape()), to_string(amax_.shape()));
-  auto* a = amax_.mutable_data<float>();
-  const auto* b = batch.data<float>();
-  for (std::int64_t i = 0; i < amax_.numel(); ++i) a[i] += constant_ * (b[i] - a[i]);
+  detail::move_ranges(amax_, batch, constant_);
 }
 
 Tensor MovingAverageCalibrator::do_compute(const AmaxOptions&) const { return amax_.clone(); }

@@ -3,6 +3,7 @@
 /// Ranges and counts of tensors of any device; not a public header.
 
 #include <span>
+#include <string>
 
 #include "fakequant/calib/cpu/count_kernels.h"
 #include "fakequant/calib/cpu/ranges.h"
@@ -12,6 +13,14 @@ namespace fq::detail {
 /// The largest |x| for each index of the kept axes, as cpu::amax gives it, on the device of x. `x` f32, not
 /// empty, any layout.
 [[nodiscard]] Tensor amax(const Tensor& x, const Axes& kept, std::string_view function);
+/// Reports a range that is infinite or NaN as a NumericError naming the quantizer: on a GPU when something is
+/// next read back.
+void check_finite(const Tensor& amax, std::string_view function, const std::string& quantizer);
+/// fl(max(amax, least) * factor) each, on the device of amax; f32.
+[[nodiscard]] Tensor used_ranges(const Tensor& amax, float least, float factor);
+/// amax = fl(amax + fl(momentum * fl(batch - amax))) each, in place; both f32, on one device. A range of the
+/// batch that is infinite or NaN moves nothing.
+void move_ranges(Tensor& amax, const Tensor& batch, float momentum);
 /// The largest magnitude and the smallest element; on a GPU it waits for them.
 [[nodiscard]] cpu::Range range(const Tensor& x);
 /// Adds every |x| that the rule does not drop to its bin; on a GPU it waits for the counts.

@@ -6,17 +6,14 @@
 
 namespace fq::detail {
 
-Tensor flat_ranges(const Tensor& amax) {
-  const Tensor values = amax.to(Device::cpu()).to(DType::f32).clone();
-  return values.numel() == 1 ? values.reshape({}) : values.reshape({-1});
-}
+Tensor flat_ranges(const Tensor& amax) { return listed(amax.to(Device::cpu()).to(DType::f32).clone()); }
 
-Tensor ranges_of(const Tensor& x, const BlockView& view, const std::string& quantizer) try {
-  const Tensor out = amax(view.apply(x.to(DType::f32)), view.kept(), "quantizer").to(Device::cpu());
-  cpu::check_finite(out, "quantizer");
-  return flat_ranges(out);
-} catch (const NumericError& error) {
-  rethrow_named(error, quantizer);
+Tensor listed(const Tensor& amax) { return amax.numel() == 1 ? amax.reshape({}) : amax.reshape({-1}); }
+
+Tensor ranges_of(const Tensor& x, const BlockView& view, const std::string& quantizer) {
+  const Tensor out = amax(view.apply(x.to(DType::f32)), view.kept(), "quantizer");
+  check_finite(out, "quantizer", quantizer);
+  return listed(out);
 }
 
 void rethrow_named(const NumericError& error, const std::string& quantizer) {

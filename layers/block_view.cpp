@@ -1,8 +1,8 @@
 #include "fakequant/layers/block_view.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "fakequant/core/join.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::detail {
@@ -10,28 +10,14 @@ namespace {
 
 /// The common corner of `from` in a tensor of shape `to`, zeros elsewhere. Row-major.
 Tensor resized(const Tensor& from, const Shape& to) {
-  if (from.shape() == to) return from;
-  if (from.device().is_cuda()) return resized(from.to(Device::cpu()), to).to(from.device());
-  Tensor out = Tensor::zeros(to, from.dtype(), from.device());
-  if (out.device().is_meta() || out.numel() == 0 || from.numel() == 0) return out;
-  const std::int64_t bytes = bit_width(from.dtype()) / 8;
-  const auto rank = to.size();
-  const std::int64_t run = std::min(from.shape().back(), to.back());
-  const auto* source = static_cast<const std::byte*>(from.raw());
-  auto* target = static_cast<std::byte*>(out.mutable_raw());
-  Shape index(rank);
-  for (bool more = true; more;) {
-    std::int64_t i = 0, j = 0;
-    for (std::size_t a = 0; a < rank; ++a) {
-      i = i * from.shape()[a] + index[a];
-      j = j * to[a] + index[a];
-    }
-    std::memcpy(target + j * bytes, source + i * bytes, static_cast<std::size_t>(run * bytes));
-    more = false;
-    for (std::size_t a = rank - 1; a-- > 0 && !more;) {
-      more = ++index[a] < std::min(from.shape()[a], to[a]);
-      if (!more) index[a] = 0;
-    }
+  Tensor out = from;
+  for (int axis = 0; axis < from.rank(); ++axis) {
+    const std::int64_t size = from.dim(axis), wanted = to[static_cast<std::size_t>(axis)];
+    if (size > wanted) out = cut(out, axis, 0, wanted);
+    if (size >= wanted) continue;
+    Shape rest = out.shape();
+    rest[static_cast<std::size_t>(axis)] = wanted - size;
+    out = join({out, Tensor::zeros(rest, out.dtype(), out.device())}, axis);
   }
   return out;
 }

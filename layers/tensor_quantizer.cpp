@@ -56,6 +56,7 @@ void TensorQuantizer::set_descriptor(QuantDescriptor descriptor) {
     drop_amax();
   else if (known.defined())
     keep_amax(known);
+  running_ = running_ && follows_inputs();
   calibrator_.reset();
   forget();
 }
@@ -75,7 +76,7 @@ void TensorQuantizer::set_arithmetic(Arithmetic arithmetic) {
 void TensorQuantizer::set_running(bool on, double momentum) {
   FQ_CHECK(momentum > 0 && momentum <= 1, "quantizer", "a momentum of {} for '{}': use 0 < momentum <= 1",
            momentum, name_);
-  running_ = on && descriptor_.needs_amax() && !descriptor_.learn_amax();
+  running_ = on && follows_inputs();
   momentum_ = momentum;
 }
 
@@ -102,6 +103,7 @@ void TensorQuantizer::set_pass_through_bwd(std::optional<bool> on) {
 void TensorQuantizer::on_device_change(Device device) {
   device_ = device;
   if (pre_quant_scale_.defined()) pre_quant_scale_ = pre_quant_scale_.to(device);
+  if (amax_.device().is_cuda()) amax_ = amax_.to(device);
   forget();
 }
 
@@ -126,16 +128,21 @@ Variable TensorQuantizer::quantize_running(const Variable& x) {
   detail::Rerun* block = detail::rerun();
   if (!detail::runs_again()) {
     move_amax(x);
-    if (block != nullptr) block->keep(amax());
+    if (block != nullptr) block->keep(amax_.clone());
     return quantizing_ ? quantize(x) : x;
   }
-  const Tensor now = amax(), then = block->next();
+  Tensor then = block->next();
   if (!quantizing_) return x;
-  if (bitwise_equal(now, then)) return quantize(x);
-  set_amax(then);
-  Variable y = quantize(x);
-  set_amax(now);
-  return y;
+  const struct Restore {
+    TensorQuantizer& q;
+    Tensor now;
+    ~Restore() {
+      q.amax_ = now;
+      q.forget();
+    }
+  } restore{*this, std::exchange(amax_, std::move(then))};
+  forget();
+  return quantize(x);
 }
 
 Variable TensorQuantizer::quantize(const Variable& x) {

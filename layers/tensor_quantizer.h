@@ -65,10 +65,11 @@ class TensorQuantizer : public Module {
   /// Each training forward sets amax += momentum * (amax of the input - amax). Not for dynamic quantizers.
   void set_running(bool on, double momentum = 0.01);
 
-  /// On the host, but where it is learned on a GPU. Without `scale_amax`; undefined before calibration. In
-  /// `deployed` f32, rank 0 for one range, else a list of them in row-major order; in `reference` of the
-  /// shape and type that it was given or calibrated in: kept axes with 1 for the others, of blocks (blocks,
-  /// 1) or that of the grid. For dynamic blocks, the range of the whole tensor.
+  /// On the host, but where it is learned on a GPU, or running moved it there; then steps to come write to
+  /// it. Without `scale_amax`; undefined before calibration. In `deployed` f32, rank 0 for one range, else a
+  /// list of them in row-major order; in `reference` of the shape and type that it was given or calibrated
+  /// in: kept axes with 1 for the others, of blocks (blocks, 1) or that of the grid. For dynamic blocks, the
+  /// range of the whole tensor.
   [[nodiscard]] Tensor amax() const { return learned_.defined() ? learned_.tensor() : amax_; }
   /// Throws ArgumentError for a negative, infinite or NaN value, or the wrong number of them.
   void set_amax(const Tensor& amax);
@@ -162,6 +163,7 @@ class TensorQuantizer : public Module {
     std::optional<QuantizedTensor> codes;
   };
 
+  [[nodiscard]] bool follows_inputs() const { return descriptor_.needs_amax() && !descriptor_.learn_amax(); }
   void move_amax(const Variable& x);
   void keep_amax(const Tensor& amax);
   void drop_amax();
@@ -172,6 +174,7 @@ class TensorQuantizer : public Module {
                                                              CalibratorOptions& options) const;
   void check_learning() const;
   [[nodiscard]] Tensor used_amax() const;
+  [[nodiscard]] float global_amax(const Tensor& ranges) const;
   [[nodiscard]] Granularity granularity(int rank) const;
   [[nodiscard]] QuantSpec spec_of(const Tensor& amax, const Granularity& granularity) const;
   [[nodiscard]] QuantSpec dynamic_spec(const Tensor& x) const;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "fakequant/calib/ranges.h"
 #include "fakequant/core/check.h"
 #include "fakequant/layers/block_ranges.h"
 #include "fakequant/layers/tensor_quantizer.h"
@@ -8,14 +9,9 @@ namespace fq {
 
 Tensor TensorQuantizer::used_amax() const {
   constexpr float least = 0x1p-23f;  // of a learned range: a step below 0 must not end it
-  Tensor used = detail::flat_ranges(amax());
-  auto* values = used.mutable_data<float>();
   const auto factor = static_cast<float>(descriptor_.scale_amax().value_or(1));
-  for (std::int64_t i = 0; i < used.numel(); ++i) {
-    if (learned_.defined()) values[i] = std::max(values[i], least);
-    values[i] *= factor;
-  }
-  return used;
+  return detail::listed(
+      detail::used_ranges(amax().to(DType::f32), learned_.defined() ? least : 0.0f, factor));
 }
 
 /// A range of one element is per tensor, whatever the axes. Without a rank, axes count from the back.
@@ -29,14 +25,17 @@ Granularity TensorQuantizer::granularity(int rank) const {
   return Granularity::per_axis(axes.empty() ? std::vector<int>{-1} : axes);
 }
 
+/// What scales of (4,3) are multiples of, on the host: it waits for ranges of a GPU.
+float TensorQuantizer::global_amax(const Tensor& ranges) const {
+  if (descriptor_.has_dynamic_blocks() && amax().defined()) return used_amax().to_vector<float>()[0];
+  return std::ranges::max(ranges.to_vector<float>());
+}
+
 QuantSpec TensorQuantizer::spec_of(const Tensor& amax, const Granularity& granularity) const {
   const auto& bits = descriptor_.block_sizes().scale_bits;
   QuantSpec spec;
   if (bits && !granularity.is_per_tensor()) {
-    const auto values = amax.to_vector<float>();
-    float global = *std::ranges::max_element(values);
-    if (descriptor_.has_dynamic_blocks() && this->amax().defined())
-      global = used_amax().to_vector<float>()[0];
+    const float global = *bits == NumBits(4, 3) ? global_amax(amax) : 0.0f;
     spec = QuantSpec::with_scale_bits(descriptor_.format(), granularity, amax, *bits, global, name_);
   } else {
     spec = QuantSpec::from_amax(descriptor_.format(), granularity, amax, name_, pow2_, zero_point_);
@@ -54,12 +53,10 @@ QuantSpec TensorQuantizer::dynamic_spec(const Tensor& x) const {
       last ? detail::BlockView(x.shape(), std::map{std::pair{x.rank() - 1, lengths.begin()->second}})
            : detail::BlockView::of(descriptor_, x.shape());
   Tensor ranges = detail::ranges_of(x, view, name_);
-  if (const auto factor = descriptor_.scale_amax()) {
-    auto* values = ranges.mutable_data<float>();
-    for (std::int64_t i = 0; i < ranges.numel(); ++i) values[i] *= static_cast<float>(*factor);
-  }
+  if (const auto factor = descriptor_.scale_amax())
+    ranges = detail::used_ranges(ranges, 0, static_cast<float>(*factor));
   const bool per_tensor = ranges.numel() == 1 && descriptor_.block_sizes().empty();
-  return spec_of(ranges, per_tensor ? Granularity::per_tensor() : granularity).to(x.device());
+  return spec_of(ranges, per_tensor ? Granularity::per_tensor() : granularity);
 }
 
 QuantSpec TensorQuantizer::static_spec(int rank, Device device) const {

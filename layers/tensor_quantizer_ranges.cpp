@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fakequant/calib/ranges.h"
 #include "fakequant/core/check.h"
 #include "fakequant/layers/block_ranges.h"
 #include "fakequant/layers/tensor_quantizer.h"
@@ -75,14 +76,22 @@ void TensorQuantizer::set_amax(const Tensor& amax) {
   forget();
 }
 
+/// In place: a step that is captured finds the ranges where it left them.
 void TensorQuantizer::move_amax(const Variable& x) {
-  const Tensor batch = detail::ranges_of(x.tensor(), detail::BlockView::of(descriptor_, x.shape()), name_);
-  if (!amax_.defined()) return set_amax(batch);
-  Tensor moved = amax_.to(DType::f32).clone();
-  auto* values = moved.mutable_data<float>();
-  for (std::int64_t i = 0; i < moved.numel(); ++i)
-    values[i] += static_cast<float>(momentum_) * (batch.data<float>()[i] - values[i]);
-  set_amax(moved.to(amax_.dtype()));
+  const bool first = !amax_.defined(), one = !first && amax_.numel() == 1;
+  const auto view =
+      one ? detail::BlockView(x.shape(), Axes{}) : detail::BlockView::of(descriptor_, x.shape());
+  Tensor batch = detail::ranges_of(x.tensor(), view, name_);
+  if (descriptor_.has_dynamic_blocks()) batch = batch.to(Device::cpu());  // what scales are made of
+  if (first) amax_ = Tensor::zeros(batch.shape(), DType::f32, batch.device());
+  FQ_CHECK(batch.numel() == amax_.numel(), "quantizer",
+           "'{}' has {} ranges, its input {} gives {}: running ranges want inputs of one shape", name_,
+           amax_.numel(), to_string(x.shape()), batch.numel());
+  amax_ = amax_.to(batch.device());
+  Tensor moved = amax_.to(DType::f32);
+  detail::move_ranges(moved, batch, first ? 1.0f : static_cast<float>(momentum_));
+  if (amax_.dtype() != DType::f32) amax_.copy_from(moved.to(amax_.dtype()));
+  forget();
 }
 
 }  // namespace fq

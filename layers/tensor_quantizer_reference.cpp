@@ -15,10 +15,7 @@ namespace fq {
 namespace {
 
 Tensor scaled(const Tensor& amax, double factor) {
-  Tensor out = amax.to(DType::f32).clone();
-  auto* values = out.mutable_data<float>();
-  for (std::int64_t i = 0; i < out.numel(); ++i) values[i] *= static_cast<float>(factor);
-  return out;
+  return detail::used_ranges(amax.to(DType::f32), 0, static_cast<float>(factor));
 }
 
 /// A list of ranges lies along the kept axes; anything else broadcasts as it is.
@@ -64,7 +61,7 @@ Variable TensorQuantizer::quantize_reference(const Variable& input) const {
   FQ_CHECK(range.defined(), "quantizer",
            "'{}' has no amax: calibrate it, set amax, or make its descriptor dynamic", name_);
   if (learned_.defined())
-    range = used_amax();
+    range = used_amax().to(Device::cpu());
   else if (const auto factor = descriptor_.scale_amax())
     range = scaled(range, *factor);
   if (pow2_) range = QuantSpec::from_amax(descriptor_.format(), {}, range, name_, true).amax;
@@ -117,7 +114,7 @@ Tensor TensorQuantizer::export_amax(const Shape& input) const {
   if (!range.defined()) return {};
   const bool blocks = !descriptor_.block_sizes().empty() && !descriptor_.has_dynamic_blocks();
   FQ_CHECK(!blocks || !input.empty(), "export_amax", "'{}' has blocks: give the shape of its input", name_);
-  Tensor out = range.to(DType::f32).clone();
+  Tensor out = range.to(Device::cpu()).to(DType::f32).clone();
   auto* values = out.mutable_data<float>();
   const float least = descriptor_.has_dynamic_blocks() ? 0.0f : smallest_normal(range.dtype());
   for (std::int64_t i = 0; i < out.numel(); ++i)

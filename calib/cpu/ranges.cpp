@@ -99,10 +99,13 @@ Range range(const Tensor& x) {
   return {std::bit_cast<float>(all.magnitude), all.minimum + 0.0f};
 }
 
+std::string not_finite_text(bool nan, std::string_view function) {
+  return fmt::format("[{}] the batch has {}: calibrate with finite values", function,
+                     nan ? "a NaN" : "an infinity");
+}
+
 void check_finite(float amax, std::string_view function) {
-  if (std::isfinite(amax)) return;
-  throw NumericError(fmt::format("[{}] the batch has {}: calibrate with finite values", function,
-                                 std::isnan(amax) ? "a NaN" : "an infinity"));
+  if (!std::isfinite(amax)) throw NumericError(not_finite_text(std::isnan(amax), function));
 }
 
 void check_finite(const Tensor& amax, std::string_view function) {

@@ -2,6 +2,7 @@
 
 /// Ranges of a tensor on the CPU; not a public header. The results are the same for any number of threads.
 
+#include <string>
 #include <string_view>
 
 #include "fakequant/core/descriptor_fields.h"
@@ -21,7 +22,8 @@ struct Range {
 /// Both in one pass over `x`, which is as above.
 [[nodiscard]] Range range(const Tensor& x);
 
-/// Throws NumericError when `amax`, or an element of it, is NaN or infinite.
+/// Throws NumericError when `amax`, or an element of it, is NaN or infinite, with this text.
+[[nodiscard]] std::string not_finite_text(bool nan, std::string_view function);
 void check_finite(float amax, std::string_view function);
 void check_finite(const Tensor& amax, std::string_view function);
 

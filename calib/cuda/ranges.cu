@@ -4,6 +4,7 @@
 #include "fakequant/calib/cuda/ranges.h"
 #include "fakequant/core/cuda/channels.cuh"
 #include "fakequant/core/cuda/range_rows.cuh"
+#include "fakequant/core/cuda/row_blocks.cuh"
 #include "fakequant/core/cuda/tensor_data.h"
 
 namespace fq::cuda {
@@ -92,6 +93,39 @@ struct RaiseMagnitudes {
   }
 };
 
+/// Each range that of one short row.
+struct RowMagnitudes {
+  static constexpr int phases = 3;
+  static constexpr std::int64_t longest = std::int64_t{group_size} * block_threads;
+  struct Shared {
+    std::int32_t most[block_threads];
+  };
+  RowBlocks shape;
+  const float* x;
+  std::int32_t* out;
+
+  template <int Phase>
+  FQ_HD void phase(Thread t, Shared& shared) const {
+    const auto p = shape.place(t);
+    if (p.row >= shape.rows) return;
+    const auto join = [](std::int32_t& a, std::int32_t b) { a = larger(a, b); };
+    if (Phase == 0) {
+      std::int32_t most = 0;
+      for_lane(shape, p.lane, [&](std::int64_t first, int count) {
+        float v[group_size];
+        load_group(x + p.row * shape.length + first, count, v);
+        for (float each : v) join(most, magnitude(each));
+      });
+      shared.most[t.thread] = most;
+    }
+    if (Phase == 1) join_neighbours(shape, p, shared.most, join);
+    if (Phase == 2 && p.lane == 0) {
+      join_row(shape, p, shared.most, join);
+      out[p.row] = shared.most[p.first];
+    }
+  }
+};
+
 std::int64_t groups(std::int64_t elements) { return (elements + group_size - 1) / group_size; }
 
 /// Where at most one axis is kept.
@@ -111,6 +145,10 @@ void channel_amax(const Tensor& x, const ChannelView& view, std::int32_t* out) {
   if (view.channels == 1)
     return reduce_channels(x.device(), {1, groups(count), groups(count)},
                            LargestMagnitude<group_size>{data_of<float>(x), count}, put);
+  if (view.channels * view.inner == count && view.inner <= RowMagnitudes::longest) {
+    const auto shape = RowBlocks::of(view.channels, view.inner);
+    return for_blocks(x.device(), shape.blocks(), RowMagnitudes{shape, data_of<float>(x), out});
+  }
   if (view.inner % group_size == 0)
     return reduce_channels(x.device(), {view.channels, view.inner / group_size, count / group_size},
                            LargestMagnitude<group_size>{data_of<float>(x), count}, put);

@@ -3,6 +3,7 @@
 /// A small run for the tests of the loop: images of four classes, a network with batch norm and dropout.
 
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -71,6 +72,7 @@ struct Plan {
   Arithmetic arithmetic = Arithmetic::deployed;
   Device device = Device::cpu();
   std::int64_t samples = 96;
+  std::function<void(Module&)> prepare = {};
 
   [[nodiscard]] std::unique_ptr<Trainer> make() const {
     auto model = small_network(quantized);
@@ -81,6 +83,7 @@ struct Plan {
         if (q.name.ends_with("weight_quantizer")) q.quantizer->set_amax(Tensor::scalar(0.5));
       });
     for_each_quantizer(*model, [&](const NamedQuantizer& q) { q.quantizer->set_arithmetic(arithmetic); });
+    if (prepare) prepare(*model);
     model->to(device);
     LoaderOptions there = loader;
     there.device = device;

@@ -1,5 +1,7 @@
 // Steps of training whose passes are captured, against the same steps called.
 
+#include <nlohmann/json.hpp>
+
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
@@ -76,7 +78,24 @@ TEST_F(CudaPasses, RangesThatRunAndFreeze) {
   plan.options.amax = AmaxMode::running;
   plan.options.amax_momentum = 0.2;
   plan.options.freeze_amax_after = 9;
-  expect_same(plan, 2 * 4 * 2);
+  expect_same(plan, 2 * (7 + 7));
+}
+
+TEST_F(CudaPasses, RangesThatRunInCheckpointedBlocks) {
+  test::Plan plan;
+  plan.quantized = true;
+  plan.options.amax = AmaxMode::running;
+  plan.options.checkpoint_blocks = "*";
+  expect_same(plan, 2 * 4 * 3);
+}
+
+TEST_F(CudaPasses, DynamicRanges) {
+  test::Plan plan;
+  plan.quantized = true;
+  plan.prepare = [](Module& model) {
+    set_quantizer_attributes(model, "*input_quantizer", {{"dynamic", true}});
+  };
+  expect_same(plan, 2 * 4 * 3);
 }
 
 TEST_F(CudaPasses, LearnedRanges) {

@@ -1,0 +1,91 @@
+#include "fakequant/calib/ranges.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "calib/random_tensors.h"
+#include "cuda_device.h"
+#include "fakequant/core/error.h"
+
+namespace fq::cuda_ranges_test {
+namespace {
+
+class CudaRanges : public testing::Test {
+ protected:
+  void SetUp() override { FQ_NEEDS_CUDA(); }
+};
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+Tensor there(const Tensor& x) { return x.to(Device::cuda()); }
+
+TEST_F(CudaRanges, LargestMagnitudesOfRows) {
+  for (const auto& [rows, length] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {1, 5}, {1031, 1}, {3000, 16}, {517, 32}, {301, 7}, {40, 129}, {5, 2047}, {3, 2048}, {2, 2049}}) {
+    const Tensor x = heavy_tailed({rows, length}, 4);
+    const Tensor right = detail::amax(x, 0, "test"), got = detail::amax(there(x), 0, "test");
+    EXPECT_TRUE(bitwise_equal(got, right)) << rows << " x " << length;
+  }
+  const Tensor x = heavy_tailed({67, 5}, 4);
+  EXPECT_TRUE(
+      bitwise_equal(detail::amax(there(x).slice(1, 67), 0, "test"), detail::amax(x.slice(1, 67), 0, "test")));
+}
+
+TEST_F(CudaRanges, NumbersThatAreNotFiniteComeOutOfRows) {
+  Tensor x = heavy_tailed({9, 24}, 4);
+  x.mutable_data<float>()[25] = -kInfinity;
+  x.mutable_data<float>()[3 * 24 + 23] = std::nanf("");
+  const auto got = detail::amax(there(x), 0, "test").to_vector<float>();
+  EXPECT_EQ(got[1], kInfinity);
+  EXPECT_TRUE(std::isnan(got[3]));
+  EXPECT_TRUE(std::isfinite(got[0]) && std::isfinite(got[2]) && std::isfinite(got[4]));
+}
+
+TEST_F(CudaRanges, MovedAndUsedAsOnTheHost) {
+  for (const std::int64_t count : {1, 9, 7001}) {
+    const Tensor batch = detail::used_ranges(heavy_tailed({count}, 5), 0, 0.7f);
+    Tensor here = detail::used_ranges(heavy_tailed({count}, 6), 0, 1), moved = there(here);
+    const auto waits = test::waits_so_far();
+    const Tensor other = there(batch);
+    for (const float momentum : {0.01f, 0.3f, 1.0f}) detail::move_ranges(moved, other, momentum);
+    const Tensor used = detail::used_ranges(moved, 0x1p-23f, 1.1f);
+    EXPECT_EQ(test::waits_so_far(), waits);
+    for (const float momentum : {0.01f, 0.3f, 1.0f}) detail::move_ranges(here, batch, momentum);
+    EXPECT_TRUE(bitwise_equal(moved, here)) << count;
+    EXPECT_TRUE(bitwise_equal(used, detail::used_ranges(here, 0x1p-23f, 1.1f))) << count;
+  }
+  const Tensor learned = Tensor::from({-1.0f, 0.0f, 0x1p-24f, 0x1p-22f});
+  EXPECT_EQ(detail::used_ranges(there(learned), 0x1p-23f, 2).to_vector<float>(),
+            (std::vector<float>{0x1p-22f, 0x1p-22f, 0x1p-22f, 0x1p-21f}));
+}
+
+TEST_F(CudaRanges, BatchesThatAreNotFiniteMoveNothingAndAreTold) {
+  Tensor amax = there(Tensor::from({1.0f, 2.0f, 3.0f}));
+  const Tensor batch = there(Tensor::from({5.0f, kInfinity, std::nanf("")}));
+  detail::move_ranges(amax, batch, 0.5f);
+  EXPECT_EQ(amax.to_vector<float>(), (std::vector<float>{3.0f, 2.0f, 3.0f}));
+  for (const auto& [value, what] : {std::pair{kInfinity, "an infinity"}, {std::nanf(""), "a NaN"}}) {
+    Tensor x = Tensor::zeros({2000});
+    x.mutable_data<float>()[1999] = value;
+    std::string right, got;
+    try {
+      detail::check_finite(x, "test", "fc1.input_quantizer");
+    } catch (const NumericError& error) {
+      right = error.what();
+    }
+    detail::check_finite(there(x), "test", "fc1.input_quantizer");
+    try {
+      synchronize(Device::cuda());
+    } catch (const NumericError& error) {
+      got = error.what();
+    }
+    EXPECT_NE(right.find(what), std::string::npos);
+    EXPECT_EQ(got, right);
+  }
+  synchronize(Device::cuda());
+}
+
+}  // namespace
+}  // namespace fq::cuda_ranges_test

@@ -1,0 +1,108 @@
+// Ranges that changed on a GPU: what becomes of them, and of what is not finite.
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/state_dict.h"
+#include "layers/cuda/range_steps.h"
+
+namespace fq::cuda_range_states_test {
+namespace {
+
+using namespace fq::test;
+
+class CudaRangeStates : public testing::Test {
+ protected:
+  void SetUp() override { FQ_NEEDS_CUDA(); }
+};
+
+TEST_F(CudaRangeStates, StepsHereAndThereGoOn) {
+  TensorQuantizer here, there;
+  for (auto* q : {&here, &there}) q->set_running(true, 0.3);
+  for (int i = 0; i < 4; ++i) {
+    const Tensor x = input(kImages, i);
+    (void)here(Variable(x, true));
+    (void)there(Variable(i % 2 == 0 ? x.to(Device::cuda()) : x, true));
+    EXPECT_TRUE(bitwise_equal(there.amax(), here.amax())) << i;
+    EXPECT_EQ(there.amax().device(), i % 2 == 0 ? Device::cuda() : Device::cpu());
+  }
+  for (auto* q : {&here, &there}) q->set_running(false);
+  const Tensor x = input(kImages, 9);
+  for (const Device device : {Device::cuda(), Device::cpu()})
+    EXPECT_TRUE(bitwise_equal(there(Variable(x.to(device))).tensor(), here(Variable(x)).tensor()));
+  EXPECT_EQ(there.describe(), here.describe());
+  EXPECT_TRUE(bitwise_equal(there.scale(), here.scale()));
+  EXPECT_TRUE(bitwise_equal(there.export_amax(), here.export_amax()));
+}
+
+TEST_F(CudaRangeStates, GoHomeWithTheirModule) {
+  TensorQuantizer q;
+  q.set_running(true);
+  q.to(Device::cuda());
+  (void)q(Variable(input(kImages, 0).to(Device::cuda()), true));
+  EXPECT_EQ(q.amax().device(), Device::cuda());
+  q.to(Device::cpu());
+  EXPECT_EQ(q.amax().device(), Device::cpu());
+}
+
+TEST_F(CudaRangeStates, StatesGoOnOnTheOtherDevice) {
+  const QuantDescriptor channels({.axis = 1});
+  TensorQuantizer here(channels), there(channels);
+  const auto feed = [](TensorQuantizer& q, Device device, int i) {
+    (void)q(Variable(input(kImages, i).to(device), true));
+  };
+  for (auto* q : {&here, &there}) q->set_running(true, 0.3);
+  for (int i = 0; i < 2; ++i) {
+    feed(here, Device::cpu(), i);
+    feed(there, Device::cuda(), i);
+  }
+  StateDict saved_here, saved_there;
+  here.save(saved_here, "q");
+  there.save(saved_there, "q");
+  EXPECT_TRUE(bitwise_equal(saved_there.at("q/amax"), saved_here.at("q/amax")));
+  EXPECT_EQ(saved_there.attribute("q/switches"), saved_here.attribute("q/switches"));
+  TensorQuantizer now_there, now_here;
+  now_there.load(saved_here, "q");
+  now_here.load(saved_there, "q");
+  feed(here, Device::cpu(), 2);
+  feed(now_here, Device::cpu(), 2);
+  feed(now_there, Device::cuda(), 2);
+  EXPECT_TRUE(bitwise_equal(now_here.amax(), here.amax()));
+  EXPECT_TRUE(bitwise_equal(now_there.amax(), here.amax()));
+}
+
+std::string message(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const NumericError& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+TEST_F(CudaRangeStates, WhatIsNotFiniteIsToldAsOnTheCpu) {
+  for (const float value : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    for (const bool running : {false, true}) {
+      TensorQuantizer q(QuantDescriptor({.dynamic = !running}));
+      q.set_name("fc1.input_quantizer");
+      q.set_running(running);
+      Tensor x = input(kImages, 0);
+      (void)q(Variable(x, true));
+      const Tensor before = running ? q.amax().clone() : Tensor{};
+      x.mutable_data<float>()[100] = value;
+      const std::string right = message([&] { (void)q(Variable(x, true)); });
+      const std::string got = message([&] {
+        (void)q(Variable(x.to(Device::cuda()), true));
+        synchronize(Device::cuda());
+      });
+      EXPECT_NE(got.find("'fc1.input_quantizer'"), std::string::npos) << got;
+      EXPECT_EQ(got, right);
+      EXPECT_TRUE(!running || bitwise_equal(q.amax(), before));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fq::cuda_range_states_test
