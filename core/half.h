@@ -1,7 +1,8 @@
 #pragma once
 
 /// Two 16-bit storage types. They hold bits; arithmetic happens in float.
-/// Conversions round to nearest even, keep infinities, quiet every NaN and keep subnormals.
+/// Conversions round to nearest even, keep infinities and subnormals, and quiet every NaN; on a GPU into its
+/// own.
 
 #include <bit>
 #include <cstdint>
@@ -10,30 +11,10 @@
 
 namespace fq {
 
-/// IEEE 754 binary16.
-struct float16 {
-  std::uint16_t bits = 0;
-  float16() = default;
-  FQ_HD explicit float16(float value) noexcept;
-  FQ_HD explicit operator float() const noexcept;
-};
-
-/// The upper half of an IEEE 754 binary32.
-struct bfloat16 {
-  std::uint16_t bits = 0;
-  bfloat16() = default;
-  FQ_HD explicit bfloat16(float value) noexcept {
-    const auto word = std::bit_cast<std::uint32_t>(value);
-    const std::uint32_t near = word + 0x7fffu + ((word >> 16) & 1u);
-    bits = static_cast<std::uint16_t>((value != value ? word | 0x400000u : near) >> 16);
-  }
-  FQ_HD explicit operator float() const noexcept {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-  }
-};
+namespace detail {
 
 /// Free of branches, so that loops vectorise.
-FQ_HD float16::float16(float value) noexcept {
+FQ_HD std::uint16_t f16_bits(float value) noexcept {
   const auto word = std::bit_cast<std::int32_t>(value);
   const std::int32_t magnitude = word & 0x7fffffff;
   const std::int32_t rebased = magnitude - 0x38000000;
@@ -44,14 +25,44 @@ FQ_HD float16::float16(float value) noexcept {
   const std::int32_t nan = 0x7e00 | ((magnitude >> 13) & 0x1ff);
   const std::int32_t finite = magnitude < 0x38800000 ? subnormal : normal;
   const std::int32_t beyond = magnitude > 0x7f800000 ? nan : 0x7c00;  // 65520 and above round to infinity
-  bits = static_cast<std::uint16_t>(((word >> 16) & 0x8000) | (magnitude < 0x477ff000 ? finite : beyond));
+  return static_cast<std::uint16_t>(((word >> 16) & 0x8000) | (magnitude < 0x477ff000 ? finite : beyond));
 }
 
-FQ_HD float16::operator float() const noexcept {
+FQ_HD float f16_value(std::uint16_t bits) noexcept {
   const std::int32_t sign = (bits & 0x8000) << 16, magnitude = (bits & 0x7fff) << 13;
   const auto finite = std::bit_cast<std::int32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
   const std::int32_t special = 0x7f800000 | (magnitude & 0x007fffff);
   return std::bit_cast<float>(sign | (magnitude < 0x0f800000 ? finite : special));
 }
+
+FQ_HD std::uint16_t bf16_bits(float value) noexcept {
+  const auto word = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t near = word + 0x7fffu + ((word >> 16) & 1u);
+  return static_cast<std::uint16_t>((value != value ? word | 0x400000u : near) >> 16);
+}
+
+}  // namespace detail
+
+/// IEEE 754 binary16.
+struct float16 {
+  std::uint16_t bits = 0;
+  float16() = default;
+  FQ_HD explicit float16(float value) noexcept
+      : bits(FQ_BY_TARGET(__half_as_ushort(__float2half_rn(value)), detail::f16_bits(value))) {}
+  FQ_HD explicit operator float() const noexcept {
+    return FQ_BY_TARGET(__half2float(__ushort_as_half(bits)), detail::f16_value(bits));
+  }
+};
+
+/// The upper half of an IEEE 754 binary32.
+struct bfloat16 {
+  std::uint16_t bits = 0;
+  bfloat16() = default;
+  FQ_HD explicit bfloat16(float value) noexcept
+      : bits(FQ_BY_TARGET(__bfloat16_as_ushort(__float2bfloat16_rn(value)), detail::bf16_bits(value))) {}
+  FQ_HD explicit operator float() const noexcept {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
+};
 
 }  // namespace fq

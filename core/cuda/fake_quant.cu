@@ -1,7 +1,7 @@
 #include <limits>
 
-#include "fakequant/core/cuda/fake_quant.h"
 #include "fakequant/core/cuda/channels.cuh"
+#include "fakequant/core/cuda/fake_quant.h"
 #include "fakequant/core/cuda/range_rows.cuh"
 #include "fakequant/core/formulas.h"
 
@@ -10,12 +10,25 @@ namespace {
 
 struct IntegerFormula {
   float lower, upper;
+
   FQ_HD float value(float x, const RangeRow& r) const {
-    const float code = scalar::modelopt_code(x, r.scale, lower, upper);
-    if (r.inverse == 0.0f) return scalar::div_(code, r.divisor);
-    return scalar::divide_code(code, r.divisor, r.inverse);
+    return r.inverse == 0.0f ? divided(x, r) : multiplied(x, r);
+  }
+  FQ_HD void values(const RangeRow& r, float (&v)[group_size]) const {
+    if (r.inverse == 0.0f)
+      for (float& each : v) each = divided(each, r);
+    else
+      for (float& each : v) each = multiplied(each, r);
   }
   FQ_HD bool mask(float x, const RangeRow& r) const { return scalar::modelopt_mask(x, r.bound); }
+
+ private:
+  FQ_HD float divided(float x, const RangeRow& r) const {
+    return scalar::modelopt_fake_quant(x, r.scale, r.divisor, lower, upper);
+  }
+  FQ_HD float multiplied(float x, const RangeRow& r) const {
+    return scalar::divide_code(scalar::modelopt_code(x, r.scale, lower, upper), r.divisor, r.inverse);
+  }
 };
 
 struct CodeFormula {

@@ -13,13 +13,13 @@ struct alignas(16) RangeRow {
   float scale, divisor, inverse, bound;
 };
 
-/// One range for all.
+/// Rows call of_group(row) where a group of elements has one, of_element(j, row) for each of its elements
+/// where it may not.
 struct OneRange {
   RangeRow row;
-  template <class F>
-  FQ_HD void each(std::int64_t, int count, F&& f) const {
-    for (int j = 0; j < group_size; ++j)
-      if (j < count) f(j, row);
+  template <class OfGroup, class OfElement>
+  FQ_HD void visit(std::int64_t, int, OfGroup&& of_group, OfElement&&) const {
+    of_group(row);
   }
 };
 
@@ -28,18 +28,18 @@ template <class Ranges>
 struct WalkedRanges {
   Ranges ranges;
   Strides walk;
-  template <class F>
-  FQ_HD void each(std::int64_t first, int count, F&& f) const {
+  template <class OfGroup, class OfElement>
+  FQ_HD void visit(std::int64_t first, int count, OfGroup&& of_group, OfElement&& of_element) const {
     const std::int64_t inner = walk.sizes[walk.rank - 1], step = walk.steps[1][walk.rank - 1];
     std::int64_t column = first - quotient(first, inner) * inner, at = walk.offset(1, first);
-    if (step == 0 && column + count <= inner) return OneRange{ranges(at)}.each(first, count, f);
+    if (step == 0 && column + count <= inner) return of_group(ranges(at));
     for (int j = 0; j < group_size; ++j) {
       if (j >= count) break;
       if (column == inner) {
         column = 0;
         at = walk.offset(1, first + j);
       }
-      f(j, ranges(at));
+      of_element(j, ranges(at));
       ++column;
       at += step;
     }
@@ -60,7 +60,23 @@ struct RangeTable {
   FQ_HD RangeRow operator()(std::int64_t k) const { return rows[k]; }
 };
 
-/// y = formula.value(x, row); its bit of the mask, where there is one, formula.mask(x, row).
+/// The mask of a group: bit j is that of v[j], j < count.
+template <class Formula, class Rows>
+FQ_HD std::uint8_t mask_byte(const Formula& formula, const Rows& rows, std::int64_t first, int count,
+                             const float (&v)[group_size]) {
+  unsigned bits = 0;
+  const auto of_element = [&](int j, const RangeRow& row) {
+    bits |= static_cast<unsigned>(formula.mask(v[j], row)) << j;
+  };
+  const auto of_group = [&](const RangeRow& row) {
+    for (int j = 0; j < group_size; ++j) of_element(j, row);
+  };
+  rows.visit(first, count, of_group, of_element);
+  return static_cast<std::uint8_t>(bits & ((1u << count) - 1));
+}
+
+/// y = formula.value(x, row), of groups formula.values(row, group) where it has that; its bit of the mask,
+/// where there is one, formula.mask(x, row).
 template <class T, class Formula, class Rows>
 struct QuantizeRanges {
   Formula formula;
@@ -71,14 +87,17 @@ struct QuantizeRanges {
 
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[group_size];
-    unsigned bits = 0;
     load_as(x + first, count, v);
-    rows.each(first, count, [&](int j, const RangeRow& row) {
-      bits |= static_cast<unsigned>(formula.mask(v[j], row)) << j;
-      v[j] = formula.value(v[j], row);
-    });
+    if (mask != nullptr) mask[first / group_size] = mask_byte(formula, rows, first, count, v);
+    const auto of_element = [&](int j, const RangeRow& row) { v[j] = formula.value(v[j], row); };
+    const auto of_group = [&](const RangeRow& row) {
+      if constexpr (requires { formula.values(row, v); })
+        formula.values(row, v);
+      else
+        for (int j = 0; j < group_size; ++j) of_element(j, row);
+    };
+    rows.visit(first, count, of_group, of_element);
     store_as(y + first, count, v);
-    if (mask != nullptr) mask[first / group_size] = static_cast<std::uint8_t>(bits);
   }
 };
 
@@ -104,12 +123,8 @@ struct MaskRanges {
 
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[group_size];
-    unsigned bits = 0;
     load_as(x + first, count, v);
-    rows.each(first, count, [&](int j, const RangeRow& row) {
-      bits |= static_cast<unsigned>(formula.mask(v[j], row)) << j;
-    });
-    mask[first / group_size] = static_cast<std::uint8_t>(bits);
+    mask[first / group_size] = mask_byte(formula, rows, first, count, v);
   }
 };
 
