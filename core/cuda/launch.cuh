@@ -26,11 +26,12 @@ __global__ void __launch_bounds__(block_threads) items_kernel(const Body body, s
 }
 
 template <class Body>
-std::function<void()> items_on_host(std::int64_t blocks, void** arguments) {
+std::function<void(Order)> items_on_host(std::int64_t blocks, void** arguments) {
   return [blocks, body = *static_cast<const Body*>(arguments[0]),
-          items = *static_cast<const std::int64_t*>(arguments[1])] {
-    for (std::int64_t b = 0; b < blocks; ++b)
-      for (int t = 0; t < block_threads; ++t) run_items(body, items, {b, blocks, t});
+          items = *static_cast<const std::int64_t*>(arguments[1])](Order order) {
+    in_order(order, blocks * block_threads, [&](std::int64_t t) {
+      run_items(body, items, {t / block_threads, blocks, static_cast<int>(t % block_threads)});
+    });
   };
 }
 
@@ -43,18 +44,21 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 template <class Body, int Phase>
-void run_phase(const Body& body, std::int64_t block, std::int64_t blocks, typename Body::Shared& shared) {
-  for (int t = 0; t < block_threads; ++t) body.template phase<Phase>(Thread{block, blocks, t}, shared);
+void run_phase(const Body& body, Order order, std::int64_t block, std::int64_t blocks,
+               typename Body::Shared& shared) {
+  in_order(order, block_threads, [&](std::int64_t t) {
+    body.template phase<Phase>(Thread{block, blocks, static_cast<int>(t)}, shared);
+  });
 }
 
 template <class Body, int... Phase>
-std::function<void()> phases_on_host(std::int64_t blocks, void** arguments) {
-  return [blocks, body = *static_cast<const Body*>(arguments[0])] {
-    for (std::int64_t b = 0; b < blocks; ++b) {
+std::function<void(Order)> phases_on_host(std::int64_t blocks, void** arguments) {
+  return [blocks, body = *static_cast<const Body*>(arguments[0])](Order order) {
+    in_order(order, blocks, [&](std::int64_t b) {
       typename Body::Shared shared;
       std::memset(&shared, 0xff, sizeof shared);  // as unspecified as can be: floats are NaN
-      (run_phase<Body, Phase>(body, b, blocks, shared), ...);
-    }
+      (run_phase<Body, Phase>(body, order, b, blocks, shared), ...);
+    });
   };
 }
 

@@ -264,8 +264,8 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3, void** argumen
   if (const auto code = answer(); code != cudaSuccess) return code;
   const auto runner = fq::cuda::host_runner(kernel);
   if (runner == nullptr) return failed(cudaErrorInvalidDeviceFunction);
-  ++s.counts.launches;
-  submit(stream, runner(grid.x, arguments));
+  const auto order = ++s.counts.launches % 2 == 0 ? fq::cuda::Order::forwards : fq::cuda::Order::backwards;
+  submit(stream, [run = runner(grid.x, arguments), order] { run(order); });
   return cudaSuccess;
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
 /// A CUDA runtime without a GPU, for tests: one device, `cuda:0`, whose memory the host cannot touch and
-/// whose kernels the host runs thread by thread. It takes the place of libcudart in a program that it is
-/// linked to, so that everything above it is what runs on a GPU. What it cannot show: the device's own
-/// arithmetic, races, and time.
+/// whose kernels the host runs thread by thread, every second launch from the last one to the first. It takes
+/// the place of libcudart in a program that it is linked to, so that everything above it is what runs on a
+/// GPU. What it cannot show: the device's own arithmetic, races, and time.
 ///
 /// The memory is mapped without access but while a kernel or a copy runs: a host access faults. Copies to the
 /// host arrive when the stream is waited for, not before. Fresh memory of up to 4 MiB is filled
