@@ -5,9 +5,7 @@
 #include <map>
 #include <mutex>
 
-#include <fmt/format.h>
-
-#include "fakequant/core/cuda/blas_lt.h"
+#include "fakequant/core/cuda/matmul_call.h"
 #include "fakequant/core/cuda/runtime.h"
 #include "fakequant/core/cuda/stream.h"
 #include "fakequant/core/error.h"
@@ -16,36 +14,12 @@
 namespace fq::cuda {
 namespace {
 
-cublasStatus_t destroy_operation(cublasLtMatmulDesc_t d) { return blas_lt().MatmulDescDestroy(d); }
-cublasStatus_t destroy_layout(cublasLtMatrixLayout_t l) { return blas_lt().MatrixLayoutDestroy(l); }
 cublasStatus_t destroy_preference(cublasLtMatmulPreference_t p) {
   return blas_lt().MatmulPreferenceDestroy(p);
 }
-
-using Operation = Handle<cublasLtMatmulDesc_t, destroy_operation>;
-using MatrixLayout = Handle<cublasLtMatrixLayout_t, destroy_layout>;
 using Preference = Handle<cublasLtMatmulPreference_t, destroy_preference>;
 
 constexpr std::int64_t kWorkspace = std::int64_t{32} << 20;  // what Hopper's kernels want at most
-
-struct Types {
-  cudaDataType factor, product;
-  cublasComputeType_t compute;
-  cudaDataType scale;
-};
-
-Types types_of(DType factor) {
-  switch (factor) {
-    case DType::f64:
-      return {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F};
-    case DType::bf16:
-      return {CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F};
-    case DType::i8:
-      return {CUDA_R_8I, CUDA_R_32I, CUBLAS_COMPUTE_32I, CUDA_R_32I};
-    default:
-      return {CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F};
-  }
-}
 
 /// One or zero of the scale's type.
 struct Scalar {
@@ -65,35 +39,6 @@ struct Scalar {
   }
 };
 
-/// A row-major matrix as cuBLASLt's column-major one: its columns are the rows of the memory.
-struct Columns {
-  std::int64_t length, count, stride, batch_stride;
-
-  static Columns of(std::int64_t rows, std::int64_t columns, std::int64_t stride, std::int64_t batch_stride) {
-    const std::int64_t between = stride != 0 ? stride : columns;
-    return {columns, rows, between, batch_stride != 0 ? batch_stride : rows * between};
-  }
-  static Columns of(const Matrix& m) {
-    return m.transposed ? of(m.columns, m.rows, m.stride, m.batch_stride)
-                        : of(m.rows, m.columns, m.stride, m.batch_stride);
-  }
-  [[nodiscard]] MatrixLayout layout(cudaDataType type, std::int64_t batch) const {
-    MatrixLayout out;
-    FQ_BLAS(MatrixLayoutCreate, out.out(), type, static_cast<std::uint64_t>(length),
-            static_cast<std::uint64_t>(count), stride);
-    if (batch == 1) return out;
-    const auto matrices = static_cast<std::int32_t>(batch);
-    FQ_BLAS(MatrixLayoutSetAttribute, out.get(), CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &matrices,
-            sizeof matrices);
-    FQ_BLAS(MatrixLayoutSetAttribute, out.get(), CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride,
-            sizeof batch_stride);
-    return out;
-  }
-};
-
-/// Everything that cuBLASLt chooses a kernel by.
-using Key = std::array<std::int64_t, 18>;
-
 /// Of one device: cuBLASLt's handle, the memory its kernels work in, one after the other, and what it chose.
 struct Multiplier {
   explicit Multiplier(Device device) : workspace(kWorkspace, device) { FQ_BLAS(Create, &handle); }
@@ -101,7 +46,7 @@ struct Multiplier {
   cublasLtHandle_t handle = nullptr;  // for as long as the process lives
   Storage workspace;
   std::mutex mutex;
-  std::map<Key, cublasLtMatmulAlgo_t> chosen;
+  std::map<MatmulCall::Key, cublasLtMatmulAlgo_t> chosen;
 };
 
 Multiplier& multiplier(Device device) {
@@ -111,43 +56,8 @@ Multiplier& multiplier(Device device) {
   return all->try_emplace(device.index, device).first->second;
 }
 
-/// How far a pointer and the steps from it are aligned, up to 256.
-std::uint32_t alignment(const void* pointer) {
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer) | 256;
-  return static_cast<std::uint32_t>(address & ~(address - 1));
-}
-
-struct Call {
-  Operation operation;
-  MatrixLayout left, right,
-      out;  // cuBLASLt's: it computes the transpose of our product from those of b and a
-  Key key;
-};
-
-Call describe_call(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch) {
-  const Types types = types_of(a.dtype);
-  const auto left = Columns::of(b), right = Columns::of(a),
-             out = Columns::of(a.rows, b.columns, c.stride, c.batch_stride);
-  Call call;
-  FQ_BLAS(MatmulDescCreate, call.operation.out(), types.compute, types.scale);
-  const cublasOperation_t flip_left = b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-  const cublasOperation_t flip_right = a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-  FQ_BLAS(MatmulDescSetAttribute, call.operation.get(), CUBLASLT_MATMUL_DESC_TRANSA, &flip_left,
-          sizeof flip_left);
-  FQ_BLAS(MatmulDescSetAttribute, call.operation.get(), CUBLASLT_MATMUL_DESC_TRANSB, &flip_right,
-          sizeof flip_right);
-  call.left = left.layout(types.factor, batch);
-  call.right = right.layout(types.factor, batch);
-  call.out = out.layout(types.product, batch);
-  call.key = {types.factor,      b.transposed,      a.transposed,       c.added,           batch,
-              left.length,       left.count,        left.stride,        left.batch_stride, right.length,
-              right.count,       right.stride,      right.batch_stride, out.stride,        out.batch_stride,
-              alignment(a.data), alignment(b.data), alignment(c.data)};
-  return call;
-}
-
-cublasLtMatmulAlgo_t choose(const Multiplier& own, const Call& call, const void* left, const void* right,
-                            const void* out) {
+cublasLtMatmulAlgo_t choose(const Multiplier& own, const MatmulCall& call, const void* left,
+                            const void* right, const void* out) {
   Preference preference;
   FQ_BLAS(MatmulPreferenceCreate, preference.out());
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
@@ -169,7 +79,7 @@ cublasLtMatmulAlgo_t choose(const Multiplier& own, const Call& call, const void*
   return best.algo;
 }
 
-cublasLtMatmulAlgo_t kernel_of(Multiplier& own, const Call& call, const void* left, const void* right,
+cublasLtMatmulAlgo_t kernel_of(Multiplier& own, const MatmulCall& call, const void* left, const void* right,
                                const void* out) {
   const std::scoped_lock lock(own.mutex);
   const auto known = own.chosen.find(call.key);
@@ -181,7 +91,7 @@ cublasLtMatmulAlgo_t kernel_of(Multiplier& own, const Call& call, const void* le
 void clear(std::int64_t rows, std::int64_t columns, const Product& c, std::int64_t batch, Device device) {
   if (c.added) return;
   const auto size = static_cast<std::size_t>(bit_width(c.dtype) / 8);
-  const auto out = Columns::of(rows, columns, c.stride, c.batch_stride);
+  const auto out = MatmulColumns::of(rows, columns, c.stride, c.batch_stride);
   for (std::int64_t i = 0; i < batch * rows; ++i) {
     const std::int64_t at = i / rows * out.batch_stride + i % rows * out.stride;
     fill_bytes(static_cast<std::byte*>(c.data) + static_cast<std::size_t>(at) * size, 0,
@@ -196,9 +106,9 @@ void gemm(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch
   if (a.columns == 0) return clear(a.rows, b.columns, c, batch, device);
   const cudaStream_t stream = stream_of(device);
   Multiplier& own = multiplier(device);
-  const Call call = describe_call(a, b, c, batch);
+  const auto call = MatmulCall::of(a, b, c, batch);
   const auto algorithm = kernel_of(own, call, b.data, a.data, c.data);
-  const cudaDataType scale = types_of(a.dtype).scale;
+  const cudaDataType scale = matmul_types(a.dtype).scale;
   const Scalar one(scale, 1), beta(scale, c.added ? 1 : 0);
   FQ_BLAS(Matmul, own.handle, call.operation.get(), one.bytes.data(), b.data, call.left.get(), a.data,
           call.right.get(), beta.bytes.data(), c.data, call.out.get(), c.data, call.out.get(), &algorithm,

@@ -15,6 +15,12 @@ FQ_HD std::int64_t quotient(std::int64_t a, std::int64_t b) {
   if (((a | b) >> 32) == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
   return a / b;
 }
+/// i = (.. * size + remainder): takes the remainder off.
+FQ_HD std::int64_t take_remainder(std::int64_t& i, std::int64_t size) {
+  const std::int64_t rest = quotient(i, size), remainder = i - rest * size;
+  i = rest;
+  return remainder;
+}
 
 /// Elements in memory order: element i is of channel (i / inner) % channels.
 struct ChannelView {

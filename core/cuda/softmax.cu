@@ -1,19 +1,12 @@
 #include <limits>
 
-#include "fakequant/core/cuda/reduction_shape.h"
 #include "fakequant/core/cuda/row_blocks.cuh"
 #include "fakequant/core/cuda/softmax.h"
+#include "fakequant/core/cuda/softmax_lines.cuh"
 #include "fakequant/core/cuda/tensor_data.h"
-#include "fakequant/core/row_formulas.h"
 
 namespace fq::cuda {
 namespace {
-
-using fq::detail::log_softmax_value;
-using fq::detail::softmax_gradient;
-using fq::detail::softmax_power;
-using fq::detail::softmax_term;
-using fq::detail::softmax_value;
 
 struct JoinLargest {
   template <class T>
@@ -24,13 +17,6 @@ struct JoinLargest {
 struct JoinSum {
   FQ_HD void operator()(double& a, const double& b) const { a += b; }
 };
-
-/// y of one element, from the largest of its line and the sum of powers.
-template <class T>
-FQ_HD T value_of(T x, T largest, double sum, bool logarithm) {
-  const T total = static_cast<T>(sum);
-  return logarithm ? log_softmax_value(x, largest, std::log(total)) : softmax_value(x, largest, total);
-}
 
 /// Lines that lie together: threads of a block share a row.
 template <class T>
@@ -132,54 +118,6 @@ struct SoftmaxRowsBackward {
     if (Phase == 1) join_neighbours(shape, p, shared.sums, JoinSum{});
     if (Phase == 2 && p.lane == 0) join_row(shape, p, shared.sums, JoinSum{});
     if (Phase == 3) write(at, p.lane, static_cast<T>(shared.sums[p.first]));
-  }
-};
-
-/// Lines whose elements lie apart, beside those of other lines: one thread a line.
-struct Lines {
-  std::int64_t size, inner;
-  [[nodiscard]] FQ_HD std::int64_t first(std::int64_t line) const {
-    const std::int64_t outer = quotient(line, inner);
-    return outer * size * inner + (line - outer * inner);
-  }
-};
-
-template <class T>
-struct SoftmaxLine {
-  Lines lines;
-  const T* x;
-  bool logarithm;
-  T* y;
-  FQ_HD void operator()(std::int64_t line) const {
-    const std::int64_t at = lines.first(line);
-    const T *in = x + at, *end = in + lines.size * lines.inner;
-    T largest = *in;
-    for (const T* v = in; v != end; v += lines.inner)
-      if (*v > largest) largest = *v;
-    double sum = 0.0;
-    for (const T* v = in; v != end; v += lines.inner) sum += static_cast<double>(softmax_power(*v, largest));
-    for (std::int64_t i = 0; i < lines.size; ++i)
-      y[at + i * lines.inner] = value_of(in[i * lines.inner], largest, sum, logarithm);
-  }
-};
-
-template <class T>
-struct SoftmaxLineBackward {
-  Lines lines;
-  const T *dy, *y;
-  bool logarithm;
-  T* dx;
-  FQ_HD void operator()(std::int64_t line) const {
-    const std::int64_t at = lines.first(line);
-    double sum = 0.0;
-    for (std::int64_t i = 0; i < lines.size; ++i) {
-      const std::int64_t j = at + i * lines.inner;
-      sum += static_cast<double>(softmax_term(dy[j], y[j], logarithm));
-    }
-    for (std::int64_t i = 0; i < lines.size; ++i) {
-      const std::int64_t j = at + i * lines.inner;
-      dx[j] = softmax_gradient(dy[j], y[j], static_cast<T>(sum), logarithm);
-    }
   }
 };
 
