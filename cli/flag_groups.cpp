@@ -52,6 +52,7 @@ void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
       .optional_value("profile", "FILE",
                       "measure where the time of a step goes, and write a trace for Perfetto there; with =, "
                       "by default <output>.profile.json")
+      .toggle("no-capture", "on a GPU: launch kernels one by one, not as CUDA graphs of the step")
       .toggle("resume", "go on from the output file, if it is there");
 }
 

@@ -94,6 +94,7 @@ TrainerOptions read_training(const Flags& flags) {
   options.out = flags.required("output");
   options.save_every = flags.integer("save-every", 0, kManySteps);
   options.checkpoint_blocks = flags.text("checkpoint-blocks");
+  options.capture = !flags.on("no-capture");
   options.stop = &stop_requested();
   return options;
 }
