@@ -14,13 +14,14 @@
 
 namespace fq {
 namespace cuda {
-namespace {
 
-struct Outside {
+struct TouchedStorage {
   Storage storage;
   bool written = false;
 };
-using Touched = std::unordered_map<const void*, Outside>;  // by address
+using Touched = std::unordered_map<const void*, TouchedStorage>;  // by address
+
+namespace {
 
 struct InForce {
   const Capturing* capturing = nullptr;
@@ -130,8 +131,8 @@ void Capture::add(const std::function<void()>& work) {
 
 void Capture::launch(std::size_t part) {
   Body& own = *body_;
-  for (auto& [address, outside] : own.touched)
-    if (outside.written) static_cast<void>(outside.storage.mutable_data());
+  for (auto& [address, each] : own.touched)
+    if (each.written) static_cast<void>(each.storage.mutable_data());
   const std::uint64_t step = random_stream().step;
   cuda::copy(own.step.mutable_data(), own.device, &step, Device::cpu(), sizeof step);
   FQ_CUDA(cudaGraphLaunch(own.parts.at(part).get(), cuda::stream_of(own.device)));
