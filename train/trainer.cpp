@@ -85,6 +85,7 @@ bool Trainer::Body::train() {
   while (progress.epoch < options.epochs && !early.should_stop() && !stopped) {
     const std::int64_t before = progress.epoch;
     if (training->epoch() == before) train_epoch();
+    passes.forget();
     if (training->epoch() > before) finish_epoch();
     stopped = stop_requested() && progress.epoch == before;
   }
@@ -96,7 +97,6 @@ bool Trainer::Body::train() {
 
 void Trainer::Body::train_epoch() {
   pace.begin_epoch();
-  passes.forget();
   reset_peak_memory(model->device());
   while (!stop_requested()) {
     ProfileStep profile;

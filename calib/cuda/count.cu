@@ -1,7 +1,6 @@
-#include <cuda/atomic>
-
 #include "fakequant/calib/cuda/count.h"
 #include "fakequant/calib/formulas.h"
+#include "fakequant/core/cuda/atomics.cuh"
 #include "fakequant/core/cuda/groups.cuh"
 
 namespace fq::cuda {
@@ -27,15 +26,12 @@ struct CountBins {
     return static_cast<int>(
         scalar::bin_position(v, rule.factor, rule.divisor, lowest, rule.top, last, dropped));
   }
-  FQ_HD void add_to_memory(int at, unsigned long long number) const {
-    const ::cuda::atomic_ref<unsigned long long, ::cuda::thread_scope_device> counter(counts[at]);
-    counter.fetch_add(number, ::cuda::memory_order_relaxed);
-  }
   FQ_HD void add(int at, unsigned number, int copy, Shared& shared) const {
     if (at >= bins) return;
-    if (at >= held()) return add_to_memory(at, number);
-    const ::cuda::atomic_ref<unsigned, ::cuda::thread_scope_block> counter(shared.table[at * copies + copy]);
-    counter.fetch_add(number, ::cuda::memory_order_relaxed);
+    if (at < held())
+      atomic_add(shared.table[at * copies + copy], number);
+    else
+      atomic_add<unsigned long long>(counts[at], number);
   }
   /// Runs of one bin, as zeros are, are added at once.
   FQ_HD void add_group(std::int64_t first, int size, int copy, Shared& shared) const {
@@ -70,7 +66,7 @@ struct CountBins {
       for (int at = t.thread; at < held(); at += block_threads) {
         unsigned long long sum = 0;
         for (int copy = 0; copy < copies; ++copy) sum += shared.table[at * copies + copy];
-        if (sum != 0) add_to_memory(at, sum);
+        if (sum != 0) atomic_add(counts[at], sum);
       }
   }
 };

@@ -1,7 +1,6 @@
-#include <cuda/atomic>
-
 #include "fakequant/calib/cpu/rows.h"
 #include "fakequant/calib/cuda/ranges.h"
+#include "fakequant/core/cuda/atomics.cuh"
 #include "fakequant/core/cuda/channels.cuh"
 #include "fakequant/core/cuda/range_rows.cuh"
 #include "fakequant/core/cuda/row_blocks.cuh"
@@ -74,8 +73,7 @@ struct RaiseMagnitudes {
   Strides walk;
 
   FQ_HD void raise(std::int64_t at, std::int32_t most) const {
-    const ::cuda::atomic_ref<std::int32_t, ::cuda::thread_scope_device> range(out[at]);
-    if (range.load(::cuda::memory_order_relaxed) < most) range.fetch_max(most, ::cuda::memory_order_relaxed);
+    if (out[at] < most) atomic_raise(out[at], most);
   }
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[group_size];

@@ -36,10 +36,6 @@ Arenas& arenas() {
 
 std::shared_ptr<Arena> Arena::make(DeviceState& state) { return std::shared_ptr<Arena>(new Arena(state)); }
 
-Arena::~Arena() {
-  for (const auto& [begin, bytes] : pieces_) state_.give(begin, bytes);
-}
-
 void Arena::add_piece(std::size_t bytes) {
   auto* begin = static_cast<std::byte*>(state_.take(bytes));
   pieces_.emplace(begin, bytes);
@@ -80,15 +76,24 @@ void Arena::give(std::byte* block) noexcept {
   if (own != free_.begin()) join(std::prev(own), own);
 }
 
-void Arena::end_when_done() noexcept {
-  if (!closed_ || !taken_.empty()) return;
-  for (const auto& [begin, bytes] : pieces_) arenas().pieces.erase(begin);
+void Arena::give_back_pieces() noexcept {
+  for (auto piece = pieces_.begin(); closed_ && piece != pieces_.end();) {
+    const auto [begin, bytes] = *piece;
+    const auto range = free_.find(begin);
+    const bool whole = range != free_.end() && range->second == bytes;
+    piece = whole ? pieces_.erase(piece) : std::next(piece);
+    if (!whole) continue;
+    free_.erase(range);
+    arenas().pieces.erase(begin);
+    state_.give(begin, bytes);
+  }
 }
 
 void Arena::close() noexcept {
   const std::scoped_lock lock(arenas().mutex);
+  const auto alive = shared_from_this();
   closed_ = true;
-  end_when_done();
+  give_back_pieces();
 }
 
 bool Arena::holds(const void* pointer) noexcept {
@@ -101,7 +106,7 @@ bool Arena::give_back(void* block) noexcept {
   const auto arena = arenas().find(block);
   if (!arena) return false;
   arena->give(static_cast<std::byte*>(block));
-  arena->end_when_done();
+  arena->give_back_pieces();
   return true;
 }
 

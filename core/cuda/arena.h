@@ -11,12 +11,11 @@
 
 namespace fq::cuda {
 
-/// Large pieces of the device's pool, cut into blocks: what is given back serves what is taken after it. The
-/// pieces stay until the arena is closed and every block has come back.
+/// Large pieces of the device's pool, cut into blocks: what is given back serves what is taken after it. Once
+/// the arena is closed, pieces go as soon as none of their blocks is in use.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   [[nodiscard]] static std::shared_ptr<Arena> make(DeviceState& state);
-  ~Arena();
   Arena(const Arena&) = delete;  // blocks point into it
   Arena& operator=(const Arena&) = delete;
 
@@ -34,7 +33,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   explicit Arena(DeviceState& state) : state_(state) {}
   void add_piece(std::size_t bytes);
   void give(std::byte* block) noexcept;
-  void end_when_done() noexcept;
+  void give_back_pieces() noexcept;
 
   using Ranges = std::map<std::byte*, std::size_t>;  // sizes, by address
 

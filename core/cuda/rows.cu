@@ -2,6 +2,7 @@
 #include <string>
 
 #include "fakequant/core/cuda/alarm.cuh"
+#include "fakequant/core/cuda/atomics.cuh"
 #include "fakequant/core/cuda/groups.cuh"
 #include "fakequant/core/cuda/row_groups.h"
 #include "fakequant/core/cuda/rows.h"
@@ -52,10 +53,9 @@ struct FindUses {
   std::int64_t rows;
   std::int64_t *first, *last;
   FQ_HD void operator()(std::int64_t i) const {
-    using Place = ::cuda::atomic_ref<std::int64_t, ::cuda::thread_scope_device>;
     if (ids[i] < 0 || ids[i] >= rows) return;
-    Place(first[ids[i]]).fetch_min(i, ::cuda::memory_order_relaxed);
-    Place(last[ids[i]]).fetch_max(i, ::cuda::memory_order_relaxed);
+    atomic_lower(first[ids[i]], i);
+    atomic_raise(last[ids[i]], i);
   }
 };
 

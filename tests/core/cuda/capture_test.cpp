@@ -95,6 +95,22 @@ TEST_F(CudaCapture, MemoryServesAgainWithinAPart) {
   EXPECT_EQ(memory_stats(Device::cuda()).in_use, before);
 }
 
+TEST_F(CudaCapture, WhatIsKeptKeepsItsPieceAlone) {
+  const auto before = memory_stats(Device::cuda()).in_use;
+  const Tensor x = there(numbers(std::int64_t{1} << 22));  // 16 MiB
+  Tensor small;
+  {
+    Capture capture(Device::cuda());
+    capture.add([&] {
+      small = twice(x.slice(0, 100));
+      (void)twice(twice(x));
+    });
+    capture.launch(0);
+  }
+  EXPECT_EQ(memory_stats(Device::cuda()).in_use - before, (16 << 20) + (8 << 20));
+  EXPECT_EQ(small.to_vector<float>(), numbers(100, 2).to_vector<float>());
+}
+
 TEST_F(CudaCapture, ProductsAreCapturedToo) {
   Tensor x = there(numbers(6 * 8).reshape({6, 8}));
   const Tensor w = there(numbers(5 * 8, 0.25).reshape({5, 8}));
