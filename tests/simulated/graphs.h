@@ -19,7 +19,7 @@ struct Stream {
   Graph* recorded = nullptr;  // not null between cudaStreamBeginCapture and cudaStreamEndCapture
 };
 
-[[nodiscard]] inline Stream& of(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
+[[nodiscard]] inline Stream& as_stream(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
 
 /// Runs the work, with the device's memory open, or puts it into the graph that the stream is recorded into.
 /// The caller holds the device's mutex.

@@ -43,7 +43,7 @@ cudaError_t answer() {
 
 cudaError_t failed(cudaError_t code) { return state().last = code; }
 
-bool recorded(cudaStream_t stream) { return of(stream).recorded != nullptr; }
+bool recorded(cudaStream_t stream) { return as_stream(stream).recorded != nullptr; }
 
 void arrive() {
   for (const auto& [to, bytes] : state().arrivals) std::memcpy(to, bytes.data(), bytes.size());
@@ -63,8 +63,8 @@ Counts counts() { return state().counts; }
 DeviceMemory& device_memory() { return state().memory; }
 std::recursive_mutex& device_mutex() { return state().mutex; }
 void submit(cudaStream_t stream, Work work) {
-  if (of(stream).recorded != nullptr) {
-    of(stream).recorded->work.push_back(std::move(work));
+  if (as_stream(stream).recorded != nullptr) {
+    as_stream(stream).recorded->work.push_back(std::move(work));
     return;
   }
   const DeviceMemory::Open open(state().memory);
@@ -103,8 +103,8 @@ cudaError_t wait() {
   return cudaSuccess;
 }
 
-Graph& of(cudaGraph_t graph) { return *reinterpret_cast<Graph*>(graph); }
-Graph& of(cudaGraphExec_t graph) { return *reinterpret_cast<Graph*>(graph); }
+Graph& as_graph(cudaGraph_t graph) { return *reinterpret_cast<Graph*>(graph); }
+Graph& as_graph(cudaGraphExec_t graph) { return *reinterpret_cast<Graph*>(graph); }
 
 }  // namespace
 }  // namespace fq::simulated
@@ -155,7 +155,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return answer();
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete &of(stream);
+  delete &as_stream(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -220,23 +220,23 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (const auto code = answer_now(stream); code != cudaSuccess) return code;
-  of(stream).recorded = new Graph;
+  as_stream(stream).recorded = new Graph;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  *graph = reinterpret_cast<cudaGraph_t>(std::exchange(of(stream).recorded, nullptr));
+  *graph = reinterpret_cast<cudaGraph_t>(std::exchange(as_stream(stream).recorded, nullptr));
   return answer();
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long) {
-  *out = reinterpret_cast<cudaGraphExec_t>(new Graph(of(graph)));
+  *out = reinterpret_cast<cudaGraphExec_t>(new Graph(as_graph(graph)));
   return answer();
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete &of(graph);
+  delete &as_graph(graph);
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
-  delete &of(graph);
+  delete &as_graph(graph);
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
@@ -244,7 +244,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   const std::scoped_lock lock(s.mutex);
   if (const auto code = answer_now(stream); code != cudaSuccess) return code;
   ++s.counts.graphs;
-  for (const auto& work : of(graph).work) submit(stream, work);
+  for (const auto& work : as_graph(graph).work) submit(stream, work);
   return cudaSuccess;
 }
 

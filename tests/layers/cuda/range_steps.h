@@ -97,12 +97,12 @@ inline void expect_equal(const std::vector<Step>& got, const std::vector<Step>& 
 
 using Preparation = std::function<void(TensorQuantizer&)>;
 
-inline Variable quantized(TensorQuantizer& q, const Variable& x) { return q(x); }
+inline Variable as_quantized(TensorQuantizer& q, const Variable& x) { return q(x); }
 
 /// Two quantizers of one kind, each on its device.
 inline void compare(const std::string& name, const QuantDescriptorOptions& options,
                     const std::vector<Tensor>& inputs, const Preparation& setup = {},
-                    const Forward& forward = quantized, Waits waits = Waits::never) {
+                    const Forward& forward = as_quantized, Waits waits = Waits::never) {
   TensorQuantizer here{QuantDescriptor(options)}, there{QuantDescriptor(options)};
   for (auto* q : {&here, &there}) {
     q->set_name(name);

@@ -67,11 +67,11 @@ TEST_F(CudaRangesOfQuantizers, WhatScalesOfFourBitsAreMultiplesOfIsReadBack) {
   auto dynamic = blocks({2, 1}, 16, NumBits(4, 3)), fixed = dynamic, powers = dynamic;
   fixed.block_sizes.type = powers.block_sizes.type = BlockType::fixed;
   powers.block_sizes.scale_bits = NumBits(8, 0);
-  compare("dynamic", dynamic, inputs({19, 37}), run, quantized, Waits::once_a_step);
-  compare("fixed", fixed, inputs({19, 37}), run, quantized, Waits::once_a_step);
+  compare("dynamic", dynamic, inputs({19, 37}), run, as_quantized, Waits::once_a_step);
+  compare("fixed", fixed, inputs({19, 37}), run, as_quantized, Waits::once_a_step);
   compare("powers of two", powers, inputs({19, 37}), run);
   dynamic.dynamic = true;
-  compare("all of it", dynamic, inputs({19, 37}), {}, quantized, Waits::once_a_step);
+  compare("all of it", dynamic, inputs({19, 37}), {}, as_quantized, Waits::once_a_step);
 }
 
 TEST_F(CudaRangesOfQuantizers, Learned) {
@@ -110,7 +110,7 @@ TEST_F(CudaRangesOfQuantizers, InReferenceArithmetic) {
   };
   const auto often = [&](const std::string& name, const QuantDescriptorOptions& options,
                          const Preparation& setup) {
-    compare(name, options, inputs(kImages), reference(setup), quantized, Waits::often);
+    compare(name, options, inputs(kImages), reference(setup), as_quantized, Waits::often);
   };
   often("dynamic", {.scale_amax = 0.9, .dynamic = true}, [](TensorQuantizer&) {});
   often("learned", {.learn_amax = true, .scale_amax = 1.2}, one);
