@@ -1,7 +1,7 @@
 #pragma once
 
-/// Work that is captured from a GPU's stream once and then put into it again as a whole (CUDA graphs); not a
-/// public header. Builds without CUDA cannot make one.
+/// Work that is captured from a GPU's stream once and launched again as a whole; not a public header. CUDA
+/// graphs: builds without CUDA cannot make one.
 
 #include <cstddef>
 #include <functional>

@@ -4,6 +4,7 @@
 /// call, marked FQ_HD, does one item's work. It may run on the host as well as on the device: `HostRunner`
 /// goes through a whole launch, thread by thread, as tests do where there is no GPU.
 
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -73,11 +74,14 @@ std::int64_t resident_blocks(Kernel* kernel, Device device) {
   return std::int64_t{a_processor} * processors(device);
 }
 
-/// `runner` is that of the kernel alone.
+/// `runner` is that of the kernel. Sources that make the same kernel may have it at addresses of their own.
 template <HostRunner runner>
 void launch(const void* kernel, std::int64_t blocks, void** arguments, cudaStream_t stream) {
-  static const bool known = (set_host_runner(kernel, runner), true);
-  static_cast<void>(known);
+  static std::atomic<const void*> known;
+  if (known.load(std::memory_order_relaxed) != kernel) {
+    set_host_runner(kernel, runner);
+    known.store(kernel, std::memory_order_relaxed);
+  }
   FQ_CUDA(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(blocks)), dim3(block_threads), arguments, 0,
                            stream));
 }

@@ -1,7 +1,6 @@
 #pragma once
 
-/// Softmax of lines whose elements lie apart, beside those of other lines: one thread a line; not a public
-/// header.
+/// Softmax of lines whose elements lie apart, one thread a line; not a public header.
 
 #include "fakequant/core/cuda/reduction_shape.h"
 #include "fakequant/core/row_formulas.h"
