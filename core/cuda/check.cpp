@@ -5,9 +5,11 @@
 namespace fq::cuda {
 namespace {
 
+/// Below the root of the sources.
 std::string_view file_of(std::string_view path) {
-  const auto at = path.rfind("/core/");
-  return at == std::string_view::npos ? path : path.substr(at + 1);
+  for (const std::string_view folder : {"/core/", "/calib/", "/bench/"})
+    if (const auto at = path.rfind(folder); at != std::string_view::npos) return path.substr(at + 1);
+  return path;
 }
 
 std::string driver_advice() {

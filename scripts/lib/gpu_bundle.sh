@@ -29,11 +29,11 @@ make_bundle() {
 }
 
 run_bundle() {
-  local archive=$1 folder
+  local archive=$1
   shift
   [[ -r $archive ]] || { echo "$archive is not there: make it by scripts/gpu bundle" >&2; exit 2; }
   folder=$(mktemp -d)
-  trap 'rm -rf "$folder"' EXIT
+  trap 'rm -rf "$folder"' EXIT # the function is over by then: not a local variable
   tar -C "$folder" -xf "$archive"
   "$folder/fakequant-gpu/run" "$@"
 }

@@ -52,17 +52,19 @@ run_tests() {
   add golden "$work/golden"
 }
 
-# A network trained, quantized and evaluated on the GPU; its codes on the GPU are those on the CPU.
+# A network trained, quantized and evaluated on the GPU: the same with and without graphs, its codes those on the CPU.
 run_commands() {
   local fakequant=$root/bin/fakequant data=$root/source/data/digits.h5 status=passed
   echo "== train, calibrate, qat, evaluate, predict"
-  (cd "$work" && set -e
-    "$fakequant" train -m cnn -d "$data" -o float.h5 -e 2 --device cuda
-    "$fakequant" calibrate --checkpoint float.h5 -d "$data" --preset int8 -o int8.h5 --device cuda
-    "$fakequant" qat int8.h5 -d "$data" -o qat.h5 -e 1 --device cuda
-    "$fakequant" evaluate qat.h5 -d "$data" --device cuda
-    "$fakequant" predict qat.h5 -d "$data" --codes -o gpu.h5 --device cuda
-    "$fakequant" predict qat.h5 -d "$data" --codes -o cpu.h5 --device cpu
+  (cd "$work" &&
+    "$fakequant" train -m cnn -d "$data" -o float.h5 -e 2 --device cuda &&
+    "$fakequant" calibrate --checkpoint float.h5 -d "$data" --preset int8 -o int8.h5 --device cuda &&
+    "$fakequant" qat int8.h5 -d "$data" -o qat.h5 -e 1 --device cuda &&
+    "$fakequant" qat int8.h5 -d "$data" -o called.h5 -e 1 --device cuda --no-capture &&
+    cmp qat.h5 called.h5 &&
+    "$fakequant" evaluate qat.h5 -d "$data" --device cuda &&
+    "$fakequant" predict qat.h5 -d "$data" --codes -o gpu.h5 --device cuda &&
+    "$fakequant" predict qat.h5 -d "$data" --codes -o cpu.h5 --device cpu &&
     cmp gpu.h5 cpu.h5) >"$work/commands.txt" 2>&1 || { status=failed; failed=1; }
   tail -4 "$work/commands.txt"
   printf '{"status": "%s", "output": %s}' "$status" "$(tail -12 "$work/commands.txt" | quoted)" >"$work/commands"
