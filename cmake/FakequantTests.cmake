@@ -27,8 +27,9 @@ function(fakequant_test_rules target)
 endfunction()
 
 # test_<folder> of all sources below tests/<folder>, linked to that folder and those below it; suites whose name begins
-# with Threads get the label "threads". Where nvcc is, test_<folder>_simulated is the same with the simulated device:
-# suites whose name begins with Cuda are run in it, and in test_<folder> on the machine's own GPU, or skipped.
+# with Threads get the label "threads". Where nvcc is and tests/<folder>/cuda, test_<folder>_simulated is the same with the simulated device:
+# suites whose name begins with Cuda are run in it, once more with fences behind every block of its memory, and in
+# test_<folder> on the machine's own GPU, or skipped.
 function(fakequant_add_gtests folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp")
   if(NOT sources)
@@ -51,12 +52,15 @@ function(fakequant_add_gtests folder)
     PROPERTIES LABELS ${folder} ${common})
   gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 TEST_FILTER "Threads*:*/Threads*"
     PROPERTIES LABELS threads ${common})
-  if(FAKEQUANT_HAS_CUDA)
+  if(FAKEQUANT_HAS_CUDA AND EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/cuda")
     add_executable(${target}_simulated $<TARGET_OBJECTS:${target}_objects> $<TARGET_OBJECTS:simulated_device>)
     target_link_libraries(${target}_simulated PRIVATE ${libraries} $<$<BOOL:${FAKEQUANT_OPENMP}>:OpenMP::OpenMP_CXX>)
     set_target_properties(${target}_simulated PROPERTIES ENABLE_EXPORTS ON)
     gtest_discover_tests(${target}_simulated DISCOVERY_TIMEOUT 60 TEST_FILTER "Cuda*:*/Cuda*" TEST_SUFFIX ".simulated"
       PROPERTIES LABELS "cuda;${folder}" ${common})
+    add_test(NAME ${target}_simulated.fences COMMAND ${target}_simulated --gtest_filter=Cuda*:*/Cuda*)
+    set_tests_properties(${target}_simulated.fences PROPERTIES LABELS "cuda;${folder}" TIMEOUT 600
+      ENVIRONMENT "OMP_WAIT_POLICY=passive;FAKEQUANT_SIMULATED_FENCES=1")
     add_test(NAME ${target}.gpu COMMAND ${target} --gtest_filter=Cuda*:*/Cuda*)
     set_tests_properties(${target}.gpu PROPERTIES LABELS gpu TIMEOUT 600 ENVIRONMENT "OMP_WAIT_POLICY=passive"
       SKIP_REGULAR_EXPRESSION "SKIPPED: there is no GPU") # ctest looks for it in failed programs too

@@ -9,10 +9,12 @@
 namespace fq::simulated {
 namespace {
 
-constexpr std::size_t kSpace = std::size_t{1} << 36;  // of addresses; pages are there once written
+constexpr std::size_t kSpace = std::size_t{1} << 40;  // of addresses; pages are there once written
 constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kPoisoned = std::size_t{4} << 20;  // pages once written make every access slower
+
+std::size_t rounded_up(std::size_t n, std::size_t step) { return (n + step - 1) / step * step; }
 
 /// Pages that are there make every change of access slower.
 void drop_pages(void* block, std::size_t bytes) {
@@ -23,15 +25,30 @@ void drop_pages(void* block, std::size_t bytes) {
 
 }  // namespace
 
-DeviceMemory::DeviceMemory() : limit_(std::size_t{8} << 30) {
+DeviceMemory::DeviceMemory()
+    : fences_(std::getenv("FAKEQUANT_SIMULATED_FENCES") != nullptr), limit_(std::size_t{8} << 30) {
   void* space = mmap(nullptr, kSpace, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (space == MAP_FAILED) std::abort();
   base_ = static_cast<std::byte*>(space);
 }
 
+/// Its end is that of a page, as nearly as 16-byte accesses allow.
+void* DeviceMemory::take_fenced(std::size_t size) {
+  const std::size_t pages = rounded_up(size, kPage);
+  std::byte* first = base_ + top_;
+  if (mprotect(first, pages, PROT_READ | PROT_WRITE) != 0) std::abort();
+  top_ += pages + kPage;
+  in_use_ += size;
+  void* block = first + pages - size;
+  taken_[block] = size;
+  if (size <= kPoisoned) std::memset(block, 0xff, size);
+  return block;
+}
+
 void* DeviceMemory::take(std::size_t bytes) {
-  const std::size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t size = rounded_up(bytes, fences_ ? 16 : kAlignment);
   if (in_use_ + size > limit_) return nullptr;
+  if (fences_) return take_fenced(size);
   auto& blocks = free_[size];
   void* block = nullptr;
   if (!blocks.empty()) {
@@ -53,6 +70,13 @@ bool DeviceMemory::give(void* pointer) {
   const auto found = taken_.find(pointer);
   if (found == taken_.end()) return false;
   in_use_ -= found->second;
+  if (fences_) {
+    const auto address = reinterpret_cast<std::uintptr_t>(pointer), first = address / kPage * kPage;
+    const std::size_t pages = address + found->second - first;
+    taken_.erase(found);
+    return mprotect(reinterpret_cast<void*>(first), pages, PROT_NONE) == 0 &&
+           madvise(reinterpret_cast<void*>(first), pages, MADV_DONTNEED) == 0;
+  }
   drop_pages(pointer, found->second);
   free_[found->second].push_back(pointer);
   taken_.erase(found);
@@ -65,7 +89,8 @@ bool DeviceMemory::holds(const void* pointer) const {
 }
 
 void DeviceMemory::protect(bool open) const {
-  if (top_ != 0 && mprotect(base_, top_, open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) std::abort();
+  if (top_ != 0 && !fences_ && mprotect(base_, top_, open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
+    std::abort();
 }
 
 DeviceMemory::Open::Open(DeviceMemory& memory) : memory_(memory) { memory_.protect(true); }

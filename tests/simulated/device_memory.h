@@ -1,6 +1,8 @@
 #pragma once
 
-/// The memory of the simulated device.
+/// The memory of the simulated device. Closed but while it is opened; with FAKEQUANT_SIMULATED_FENCES=1 in
+/// the environment always open, but a page behind every block and every block that was given back: what reads
+/// or writes there faults.
 
 #include <cstddef>
 #include <map>
@@ -35,7 +37,9 @@ class DeviceMemory {
 
  private:
   void protect(bool open) const;
+  [[nodiscard]] void* take_fenced(std::size_t size);
 
+  bool fences_;
   std::byte* base_;
   std::size_t top_ = 0, in_use_ = 0, limit_;
   std::map<std::size_t, std::vector<void*>> free_;
