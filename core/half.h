@@ -47,10 +47,13 @@ FQ_HD std::uint16_t bf16_bits(float value) noexcept {
 struct float16 {
   std::uint16_t bits = 0;
   float16() = default;
-  FQ_HD explicit float16(float value) noexcept
-      : bits(FQ_BY_TARGET(__half_as_ushort(__float2half_rn(value)), detail::f16_bits(value))) {}
+  FQ_HD explicit float16(float value) noexcept {
+    FQ_BY_TARGET(asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value)), bits = detail::f16_bits(value));
+  }
   FQ_HD explicit operator float() const noexcept {
-    return FQ_BY_TARGET(__half2float(__ushort_as_half(bits)), detail::f16_value(bits));
+    float value;
+    FQ_BY_TARGET(asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits)), value = detail::f16_value(bits));
+    return value;
   }
 };
 
@@ -58,8 +61,9 @@ struct float16 {
 struct bfloat16 {
   std::uint16_t bits = 0;
   bfloat16() = default;
-  FQ_HD explicit bfloat16(float value) noexcept
-      : bits(FQ_BY_TARGET(__bfloat16_as_ushort(__float2bfloat16_rn(value)), detail::bf16_bits(value))) {}
+  FQ_HD explicit bfloat16(float value) noexcept {
+    FQ_BY_TARGET(asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value)), bits = detail::bf16_bits(value));
+  }
   FQ_HD explicit operator float() const noexcept {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }

@@ -5,8 +5,6 @@
 /// several for.
 
 #if defined(__CUDACC__)
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #define FQ_HD __host__ __device__ __forceinline__
 #else
 #define FQ_HD inline

@@ -26,7 +26,7 @@ void set_host_runner(const void* kernel, HostRunner runner) {
 HostRunner host_runner(const void* kernel) {
   const std::scoped_lock lock(runners().mutex);
   const auto found = runners().known.find(kernel);
-  return found == runners().known.end() ? nullptr : found->second;
+  return found == runners().known.end() ? HostRunner{} : found->second;
 }
 
 }  // namespace fq::cuda

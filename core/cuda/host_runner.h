@@ -3,8 +3,9 @@
 /// Kernels as host functions: what a launch of one does, thread by thread; not a public header. A runtime
 /// without a GPU, as tests have it, finds them here.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 
 namespace fq::cuda {
 
@@ -17,12 +18,15 @@ void in_order(Order order, std::int64_t count, F&& f) {
   for (std::int64_t i = 0; i < count; ++i) f(order == Order::forwards ? i : count - 1 - i);
 }
 
-/// A launch of so many blocks with these arguments, those of cudaLaunchKernel, which are copied: what it
-/// returns runs it.
-using HostRunner = std::function<void(Order)> (*)(std::int64_t blocks, void** arguments);
+/// A kernel as a host function.
+struct HostRunner {
+  /// Runs a launch of so many blocks with these arguments, those of cudaLaunchKernel.
+  void (*run)(std::int64_t blocks, Order order, void** arguments);
+  std::array<std::size_t, 2> sizes;  ///< of its arguments, of types that bytes may be copied of
+};
 
 void set_host_runner(const void* kernel, HostRunner runner);
-/// Null for a kernel that was never launched.
+/// Of a kernel that was never launched `run` is null.
 [[nodiscard]] HostRunner host_runner(const void* kernel);
 
 }  // namespace fq::cuda

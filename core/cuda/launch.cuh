@@ -27,13 +27,12 @@ __global__ void __launch_bounds__(block_threads) items_kernel(const Body body, s
 }
 
 template <class Body>
-std::function<void(Order)> items_on_host(std::int64_t blocks, void** arguments) {
-  return [blocks, body = *static_cast<const Body*>(arguments[0]),
-          items = *static_cast<const std::int64_t*>(arguments[1])](Order order) {
-    in_order(order, blocks * block_threads, [&](std::int64_t t) {
-      run_items(body, items, {t / block_threads, blocks, static_cast<int>(t % block_threads)});
-    });
-  };
+void run_items_on_host(std::int64_t blocks, Order order, void** arguments) {
+  const auto& body = *static_cast<const Body*>(arguments[0]);
+  const auto items = *static_cast<const std::int64_t*>(arguments[1]);
+  in_order(order, blocks * block_threads, [&](std::int64_t t) {
+    run_items(body, items, {t / block_threads, blocks, static_cast<int>(t % block_threads)});
+  });
 }
 
 template <class Body, int... Phase>
@@ -53,14 +52,13 @@ void run_phase(const Body& body, Order order, std::int64_t block, std::int64_t b
 }
 
 template <class Body, int... Phase>
-std::function<void(Order)> phases_on_host(std::int64_t blocks, void** arguments) {
-  return [blocks, body = *static_cast<const Body*>(arguments[0])](Order order) {
-    in_order(order, blocks, [&](std::int64_t b) {
-      typename Body::Shared shared;
-      std::memset(&shared, 0xff, sizeof shared);  // as unspecified as can be: floats are NaN
-      (run_phase<Body, Phase>(body, order, b, blocks, shared), ...);
-    });
-  };
+void run_phases_on_host(std::int64_t blocks, Order order, void** arguments) {
+  const auto& body = *static_cast<const Body*>(arguments[0]);
+  in_order(order, blocks, [&](std::int64_t b) {
+    typename Body::Shared shared;
+    std::memset(&shared, 0xff, sizeof shared);  // as unspecified as can be: floats are NaN
+    (run_phase<Body, Phase>(body, order, b, blocks, shared), ...);
+  });
 }
 
 /// How many blocks of the kernel the device runs at once.
@@ -74,14 +72,16 @@ std::int64_t resident_blocks(Kernel* kernel, Device device) {
   return std::int64_t{a_processor} * processors(device);
 }
 
-/// `runner` is that of the kernel. Sources that make the same kernel may have it at addresses of their own.
-template <HostRunner runner>
-void launch(const void* kernel, std::int64_t blocks, void** arguments, cudaStream_t stream) {
+/// `run` is what the kernel is on the host. Sources that make the same kernel may have it at addresses of
+/// their own.
+template <auto run, class First, class Second>
+void launch(const void* kernel, std::int64_t blocks, First first, Second second, cudaStream_t stream) {
   static std::atomic<const void*> known;
   if (known.load(std::memory_order_relaxed) != kernel) {
-    set_host_runner(kernel, runner);
+    set_host_runner(kernel, {run, {sizeof first, sizeof second}});
     known.store(kernel, std::memory_order_relaxed);
   }
+  void* arguments[] = {&first, &second};
   FQ_CUDA(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(blocks)), dim3(block_threads), arguments, 0,
                            stream));
 }
@@ -89,10 +89,9 @@ void launch(const void* kernel, std::int64_t blocks, void** arguments, cudaStrea
 template <class Body, int... Phase>
 void launch_phases(Device device, std::int64_t blocks, Body body,
                    std::integer_sequence<int, Phase...> phases) {
-  void* arguments[] = {&body, &phases};
   auto* kernel = &phases_kernel<Body, Phase...>;
-  launch<&phases_on_host<Body, Phase...>>(reinterpret_cast<const void*>(kernel), blocks, arguments,
-                                          stream_of(device));
+  launch<&run_phases_on_host<Body, Phase...>>(reinterpret_cast<const void*>(kernel), blocks, body, phases,
+                                              stream_of(device));
 }
 
 }  // namespace detail
@@ -103,10 +102,9 @@ void for_items(Device device, std::int64_t items, Body body) {
   if (items <= 0) return;
   const cudaStream_t stream = stream_of(device);
   auto* kernel = &detail::items_kernel<Body>;
-  void* arguments[] = {&body, &items};
-  detail::launch<&detail::items_on_host<Body>>(reinterpret_cast<const void*>(kernel),
-                                               grid_blocks(items, detail::resident_blocks(kernel, device)),
-                                               arguments, stream);
+  detail::launch<&detail::run_items_on_host<Body>>(
+      reinterpret_cast<const void*>(kernel), grid_blocks(items, detail::resident_blocks(kernel, device)),
+      body, items, stream);
 }
 
 /// Work of whole blocks: body.phase<p>(thread, shared) for p = 0 .. Body::phases - 1 by every thread of every

@@ -13,7 +13,7 @@ def faults(root, header, public):
         if ours != name:
             if ours not in public and not ours.endswith("-inl.h"):
                 yield f"{header}: includes {name}, which is not a public header"
-        elif not re.fullmatch(r"[a-z_0-9]+|nlohmann/json_fwd\.hpp|cuda_b?fp?16\.h", name):  # the last under nvcc alone
+        elif not re.fullmatch(r"[a-z_0-9]+|nlohmann/json_fwd\.hpp", name):
             yield f"{header}: includes {name}; allowed are the standard library, fakequant and nlohmann/json_fwd.hpp"
 
 

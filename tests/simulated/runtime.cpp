@@ -1,5 +1,7 @@
 // The functions of libcudart that core calls, with their names and answers.
 
+#include <array>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -44,6 +46,21 @@ cudaError_t answer() {
 cudaError_t failed(cudaError_t code) { return state().last = code; }
 
 bool recorded(cudaStream_t stream) { return as_stream(stream).recorded != nullptr; }
+
+/// Those of a launch, copied.
+class Arguments {
+ public:
+  Arguments(const std::array<std::size_t, 2>& sizes, void** arguments) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      bytes_[i].resize(sizes[i] / sizeof(std::max_align_t) + 1);
+      std::memcpy(bytes_[i].data(), arguments[i], sizes[i]);
+    }
+  }
+  [[nodiscard]] std::array<void*, 2> pointers() { return {bytes_[0].data(), bytes_[1].data()}; }
+
+ private:
+  std::array<std::vector<std::max_align_t>, 2> bytes_;
+};
 
 void arrive() {
   for (const auto& [to, bytes] : state().arrivals) std::memcpy(to, bytes.data(), bytes.size());
@@ -263,9 +280,12 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3, void** argumen
   const std::scoped_lock lock(s.mutex);
   if (const auto code = answer(); code != cudaSuccess) return code;
   const auto runner = fq::cuda::host_runner(kernel);
-  if (runner == nullptr) return failed(cudaErrorInvalidDeviceFunction);
+  if (runner.run == nullptr) return failed(cudaErrorInvalidDeviceFunction);
   const auto order = ++s.counts.launches % 2 == 0 ? fq::cuda::Order::forwards : fq::cuda::Order::backwards;
-  submit(stream, [run = runner(grid.x, arguments), order] { run(order); });
+  submit(stream,
+         [run = runner.run, blocks = grid.x, order, copies = Arguments(runner.sizes, arguments)]() mutable {
+           run(blocks, order, copies.pointers().data());
+         });
   return cudaSuccess;
 }
 
