@@ -46,6 +46,7 @@ bool Passes::repeats(const Batch& batch, const Switches::Phase& phase) {
       captured_ = key;
     } catch (const CannotCapture&) {
       forget();
+      for (auto& parameter : parameters_) parameter.zero_grad();
       refused_ = key;
       model_->to(model_->device());  // quantizers forget codes that nobody computes
     }

@@ -96,9 +96,9 @@ void Arena::close() noexcept {
   give_back_pieces();
 }
 
-bool Arena::holds(const void* pointer) noexcept {
+bool Arena::holds(const void* pointer) const noexcept {
   const std::scoped_lock lock(arenas().mutex);
-  return arenas().find(pointer) != nullptr;
+  return arenas().find(pointer).get() == this;
 }
 
 bool Arena::give_back(void* block) noexcept {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Memory of recorded work, whose tensors have the same addresses in every repetition; not a public header.
+/// Memory of captured work, whose tensors have the same addresses in every launch; not a public header.
 /// CUDA builds only.
 
 #include <cstddef>
@@ -24,8 +24,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   /// Nothing is taken from now on.
   void close() noexcept;
 
-  /// Whether an address is that of an arena.
-  [[nodiscard]] static bool holds(const void* pointer) noexcept;
+  [[nodiscard]] bool holds(const void* pointer) const noexcept;
   /// A block to the arena that it was taken from; false for one of no arena.
   [[nodiscard]] static bool give_back(void* block) noexcept;
 

@@ -64,7 +64,7 @@ Storage constant(const void* from, std::size_t bytes, Device device) {
 }
 
 void touched(const Storage& storage, const void* address, bool written) noexcept {
-  if (in_force.capturing == nullptr || Arena::holds(address)) return;
+  if (in_force.capturing == nullptr || in_force.capturing->arena->holds(address)) return;
   try {
     auto& [kept, ever_written] = (*in_force.touched)[address];
     kept = storage;

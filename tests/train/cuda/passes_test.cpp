@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
+#include "fakequant/core/tape.h"
 #include "train/loop_run.h"
 
 namespace fq::cuda_passes_test {
@@ -125,6 +126,29 @@ TEST_F(CudaPasses, AModuleThatWaitsIsCalled) {
   test::Plan plan;
   plan.quantized = true;
   plan.arithmetic = Arithmetic::reference;
+  expect_same(plan, 0);
+}
+
+/// Its backward pass reads a value.
+class ReadsBackward : public Module {
+ public:
+  [[nodiscard]] std::string type() const override { return "reads_backward"; }
+
+ protected:
+  Variable forward(const Variable& x) override {
+    return detail::record("reads_backward", x.tensor(), {x}, [](const Tensor& dy) {
+      return std::vector<Tensor>{dy.to_vector<float>().empty() ? Tensor() : dy};
+    });
+  }
+  using Module::forward;
+};
+
+TEST_F(CudaPasses, ABackwardPassThatWaitsIsCalled) {
+  test::Plan plan;
+  plan.quantized = true;
+  plan.prepare = [](Module& model) {
+    dynamic_cast<Sequential&>(model).add("reads", std::make_shared<ReadsBackward>());
+  };
   expect_same(plan, 0);
 }
 
