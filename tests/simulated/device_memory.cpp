@@ -41,7 +41,7 @@ void* DeviceMemory::take_fenced(std::size_t size) {
   in_use_ += size;
   void* block = first + pages - size;
   taken_[block] = size;
-  if (size <= kPoisoned) std::memset(block, 0xff, size);
+  std::memset(block, 0xff, size);
   return block;
 }
 

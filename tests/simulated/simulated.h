@@ -6,8 +6,8 @@
 /// GPU. What it cannot show: the device's own arithmetic, races, and time.
 ///
 /// The memory is mapped without access but while a kernel or a copy runs: a host access faults. Copies to the
-/// host arrive when the stream is waited for, not before. Fresh memory of up to 4 MiB is filled
-/// with 0xff: NaN.
+/// host arrive when the stream is waited for, not before. Fresh memory of up to 4 MiB, with fences
+/// (device_memory.h) all of it, is filled with 0xff: NaN.
 
 #include <cstdint>
 
