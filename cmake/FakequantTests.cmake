@@ -27,9 +27,9 @@ function(fakequant_test_rules target)
 endfunction()
 
 # test_<folder> of all sources below tests/<folder>, linked to that folder and those below it; suites whose name begins
-# with Threads get the label "threads". Where nvcc is and tests/<folder>/cuda, test_<folder>_simulated is the same with the simulated device:
-# suites whose name begins with Cuda are run in it, once more with fences behind every block of its memory, and in
-# test_<folder> on the machine's own GPU, or skipped.
+# with Threads get the label "threads". Where nvcc and tests/<folder>/cuda are, test_<folder>_simulated is the same with
+# the simulated device: suites whose name begins with Cuda are run in it, once more with fences behind every block of
+# its memory, and in test_<folder> on the machine's own GPU, or skipped.
 function(fakequant_add_gtests folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp")
   if(NOT sources)

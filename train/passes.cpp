@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "fakequant/core/check.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
@@ -82,6 +83,7 @@ Passes::Outputs Passes::forward(const Batch& batch, const Switches::Phase& phase
 
 void Passes::backward(const Tensor& seed) {
   if (loss_.defined()) return std::exchange(loss_, {}).backward(seed);
+  FQ_CHECK(!seed.defined(), "train", "captured passes take no seed: switch capture off");
   passes_->launch(kBackward);
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (gradients_[i].defined()) parameters_[i].set_grad(gradients_[i]);

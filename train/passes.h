@@ -33,7 +33,8 @@ class Passes {
   };
   /// Of a batch on any device. `phase` is what the model is switched to.
   Outputs forward(const Batch& batch, const Switches::Phase& phase);
-  /// Of the last `forward`: gradients of the parameters, times `seed` (1 when undefined).
+  /// Of the last `forward`: gradients of the parameters, times `seed` (1 when undefined; captured passes take
+  /// no other one).
   void backward(const Tensor& seed = {});
   /// To be called when the model may have been changed otherwise than by the passes and an optimizer.
   void forget();
