@@ -52,12 +52,6 @@ FQ_HD V adam_parameter(V p, V m, V rate, V v, V root, V eps) {
   return sub_(p, div_(mul_(m, rate), add_(mul_(sqrt_(v), root), eps)));
 }
 
-/// left + rate * (right - left)
-template <class V>
-FQ_HD V moved_towards(V left, V right, V rate) {
-  return add_(left, mul_(rate, sub_(right, left)));
-}
-
 #ifdef FQ_FORMULAS_VECTOR
 }  // namespace fq::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

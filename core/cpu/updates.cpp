@@ -5,7 +5,7 @@
 
 #include "fakequant/core/cpu/map.h"
 #include "fakequant/core/cpu/update_kernels.h"
-#include "fakequant/core/update_formulas.h"
+#include "fakequant/core/formulas.h"
 
 namespace fq::cpu {
 namespace {
@@ -48,7 +48,8 @@ template <class T>
 void move_towards(std::span<const PairArrays<T>> arrays, T rate) {
   for_each_block(arrays, [rate](const PairArrays<T>& a, std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-    for (std::int64_t i = begin; i < end; ++i) a.left[i] = scalar::moved_towards(a.left[i], a.right[i], rate);
+    for (std::int64_t i = begin; i < end; ++i)
+      a.left[i] = scalar::moving_average(a.left[i], a.right[i], rate);
   });
 }
 

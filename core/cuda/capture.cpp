@@ -26,7 +26,8 @@ namespace {
 struct InForce {
   const Capturing* capturing = nullptr;
   Touched* touched = nullptr;
-  bool failed = false;
+  const std::uint64_t* step = nullptr;
+  bool reads_step = false, failed = false;
 };
 thread_local InForce in_force;
 
@@ -49,6 +50,12 @@ using GraphExec = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
 const Capturing* capturing(Device device) noexcept {
   const Capturing* own = in_force.capturing;
   return own != nullptr && own->device == device ? own : nullptr;
+}
+
+const std::uint64_t* captured_step(Device device) noexcept {
+  if (capturing(device) == nullptr) return nullptr;
+  in_force.reads_step = true;
+  return in_force.step;
 }
 
 void refuse_capture(const char* what) {
@@ -84,34 +91,42 @@ struct Capture::Body {
   Storage step;
   cuda::Capturing capturing;
   cuda::Touched touched;
-  std::vector<cuda::GraphExec> parts;
+  struct Part {
+    cuda::GraphExec graph;
+    bool reads_step = false;
+  };
+  std::vector<Part> parts;
 
   explicit Body(Device where) : device(where), step(sizeof(std::uint64_t), where) {
     static_cast<void>(cuda::stream_of(device));
     FQ_CUDA(cudaStreamCreateWithFlags(stream.out(), cudaStreamNonBlocking));
-    capturing = {device, stream.get(), cuda::Arena::make(cuda::state_of(device)),
-                 reinterpret_cast<const std::uint64_t*>(step.data())};
+    capturing = {device, stream.get(), cuda::Arena::make(cuda::state_of(device))};
   }
   ~Body() { capturing.arena->close(); }
   Body(const Body&) = delete;  // graphs refer to its memory
   Body& operator=(const Body&) = delete;
 
-  void call(const std::function<void()>& work) {
-    const cuda::CaptureScope scope({&capturing, &touched});
+  /// Whether it reads the step.
+  bool call(const std::function<void()>& work) {
+    const cuda::CaptureScope scope(
+        {&capturing, &touched, reinterpret_cast<const std::uint64_t*>(step.data())});
     work();
     if (cuda::in_force.failed) throw SystemError("[cuda] too little memory to capture the work");
+    return cuda::in_force.reads_step;
   }
-  cuda::Graph graph_of(const std::function<void()>& work) {
+  Part part_of(const std::function<void()>& work) {
     cuda::Graph graph;
+    Part part;
     FQ_CUDA(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed));
     try {
-      call(work);
+      part.reads_step = call(work);
     } catch (...) {
       static_cast<void>(cudaStreamEndCapture(stream.get(), graph.out()));
       throw;
     }
     FQ_CUDA(cudaStreamEndCapture(stream.get(), graph.out()));
-    return graph;
+    FQ_CUDA(cudaGraphInstantiate(part.graph.out(), graph.get(), 0));
+    return part;
   }
 };
 
@@ -122,20 +137,16 @@ Capture::Capture(Device device) {
 }
 Capture::~Capture() = default;
 
-void Capture::add(const std::function<void()>& work) {
-  const auto graph = body_->graph_of(work);
-  cuda::GraphExec part;
-  FQ_CUDA(cudaGraphInstantiate(part.out(), graph.get(), 0));
-  body_->parts.push_back(std::move(part));
-}
+void Capture::add(const std::function<void()>& work) { body_->parts.push_back(body_->part_of(work)); }
 
-void Capture::launch(std::size_t part) {
+void Capture::launch(std::size_t index) {
   Body& own = *body_;
+  const Body::Part& part = own.parts.at(index);
   for (auto& [address, each] : own.touched)
     if (each.written) static_cast<void>(each.storage.mutable_data());
   const std::uint64_t step = random_stream().step;
-  cuda::copy(own.step.mutable_data(), own.device, &step, Device::cpu(), sizeof step);
-  FQ_CUDA(cudaGraphLaunch(own.parts.at(part).get(), cuda::stream_of(own.device)));
+  if (part.reads_step) cuda::copy(own.step.mutable_data(), own.device, &step, Device::cpu(), sizeof step);
+  FQ_CUDA(cudaGraphLaunch(part.graph.get(), cuda::stream_of(own.device)));
 }
 
 }  // namespace detail

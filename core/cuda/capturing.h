@@ -13,13 +13,14 @@ namespace fq::cuda {
 
 struct Capturing {
   Device device;
-  cudaStream_t stream = nullptr;        ///< captured from, never run
-  std::shared_ptr<Arena> arena;         ///< where its tensors are
-  const std::uint64_t* step = nullptr;  ///< on the device: random_stream().step of a launch
+  cudaStream_t stream = nullptr;  ///< captured from, never run
+  std::shared_ptr<Arena> arena;   ///< where its tensors are
 };
 
 /// That of this thread while its work on the device is captured, else null.
 [[nodiscard]] const Capturing* capturing(Device device) noexcept;
+/// Where kernels that are captured find random_stream().step of a launch, on the device; else null.
+[[nodiscard]] const std::uint64_t* captured_step(Device device) noexcept;
 /// Throws CannotCapture, naming `what`, while this thread's work is captured.
 void refuse_capture(const char* what);
 

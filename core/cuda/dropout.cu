@@ -40,9 +40,9 @@ struct Keep {
 }  // namespace
 
 void keep_mask(const fq::detail::DropoutBlocks& blocks, Tensor& mask) {
-  const Capturing* own = capturing(mask.device());
-  for_groups(mask.device(), mask.numel(),
-             KeepMask{blocks, own != nullptr ? own->step : nullptr, mutable_data_of<std::uint8_t>(mask)});
+  const Device device = mask.device();
+  for_groups(device, mask.numel(),
+             KeepMask{blocks, captured_step(device), mutable_data_of<std::uint8_t>(mask)});
 }
 
 void keep(const Tensor& x, const Tensor& mask, double scale, Tensor& y) {

@@ -1,6 +1,7 @@
 #include "fakequant/core/cuda/array_list.cuh"
 #include "fakequant/core/cuda/groups.cuh"
 #include "fakequant/core/cuda/updates.h"
+#include "fakequant/core/formulas.h"
 #include "fakequant/core/update_formulas.h"
 
 namespace fq::cuda {
@@ -84,7 +85,7 @@ struct MoveTowards {
     load_group(a.left + first, count, left);
     load_group(a.right + first, count, right);
     for (int j = 0; j < group_size; ++j)
-      if (j < count) left[j] = scalar::moved_towards(left[j], right[j], rate);
+      if (j < count) left[j] = scalar::moving_average(left[j], right[j], rate);
     store_group(a.left + first, count, left);
   }
 };

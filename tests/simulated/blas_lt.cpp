@@ -7,8 +7,7 @@
 #include <cublasLt.h>
 
 #include "fakequant/core/half.h"
-#include "simulated/device_memory.h"
-#include "simulated/graphs.h"
+#include "simulated/state.h"
 
 namespace fq::simulated {
 namespace {
@@ -169,7 +168,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
                               const void* beta, const void*, cublasLtMatrixLayout_t, void* out,
                               cublasLtMatrixLayout_t c, const cublasLtMatmulAlgo_t*, void*, std::size_t,
                               cudaStream_t stream) {
-  const std::scoped_lock lock(device_mutex());
+  const std::scoped_lock lock(state().mutex);
   const Operation& op = of(d);
   if (!has_kernel(op, of(a), of(b), of(c)) || !is_one(op.scale, alpha)) return CUBLAS_STATUS_INVALID_VALUE;
   const bool added = is_one(op.scale, beta);

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <map>
-#include <mutex>
 #include <vector>
 
 namespace fq::simulated {
@@ -45,9 +44,5 @@ class DeviceMemory {
   std::map<std::size_t, std::vector<void*>> free_;
   std::map<const void*, std::size_t> taken_;
 };
-
-/// The device's, and what whoever opens it holds.
-[[nodiscard]] DeviceMemory& device_memory();
-[[nodiscard]] std::recursive_mutex& device_mutex();
 
 }  // namespace fq::simulated
