@@ -99,7 +99,8 @@ class Optimised:
             return False
         if node.op_type == "Transpose":
             order = list(node.attribute[0].ints)
-            return node.name not in self.exported and order == [0, *range(2, len(order)), 1]
+            last = node.name not in self.exported and order == [0, *range(2, len(order)), 1]
+            return last and not self.channels_last(node.input[0])  # of three axes the way back is the same order
         if node.op_type.startswith("Nhwc") or any(a.name == "channels_last" and a.i for a in node.attribute):
             return True
         first = 2 if node.op_type == "QLinearConcat" else 0
