@@ -28,7 +28,10 @@ bool same_values(std::string_view op) { return op == "dequantize" || op == "to_f
 }  // namespace
 
 Exporting::Exporting(Module& model, const Shape& sample, const OnnxExportOptions& options)
-    : model_(model), options_(options), calls_((check_model(), record_calls(model, sample))), early_(calls_) {
+    : model_(model),
+      options_(options),
+      calls_((check_model(), record_open_calls(model, sample))),
+      early_(calls_, options.target == Target::ort) {
   for (std::size_t i = 0; i < calls_.list.size(); ++i) open_shapes_[&calls_.list[i]] = calls_.open_shape(i);
   for (const auto& entry : named_quantizers(model)) quantizers_[entry.quantizer->name()] = entry.quantizer;
   for (const auto& [name, value] : model.named_parameters()) parameters_[value.node().get()] = name;
@@ -111,11 +114,13 @@ void Exporting::quantize(const Call& call) {
              "'{}' takes its range from each input: QuantizeLinear has constants, calibrate a static range",
              call.path);
   const Value& from = values_.at(input.node().get());
-  out.grid = &spec;
-  out.floats = from.grid != nullptr && same_grid(*from.grid, spec)
-                   ? from.floats
-                   : add_grid(graph_, options_,
-                              {floats(input), input.rank(), spec, node_name(call), code_names_.at(&call)});
+  const std::string& codes = code_names_.at(&call);
+  if (from.grid != nullptr && same_grid(*from.grid, spec) && from.grid_codes == codes)
+    out = from;
+  else if (!from.rows.empty() && from.grid == nullptr)
+    put_rows(call, from.rows, spec, false);
+  else
+    put(call, floats(input), spec, false);
 }
 
 void Exporting::alias(const Call& call) {
@@ -124,20 +129,87 @@ void Exporting::alias(const Call& call) {
   values_[call.output.node().get()] = values_.at(input.node().get());
 }
 
-void Exporting::give(const Call& call, std::string name) {
-  Value& out = values_[call.output.node().get()];
-  out.floats = std::move(name);
-  const QuantizedTensor* codes = call.output.quantized();
-  const QuantSpec* early = early_.is_moved(call.output) ? early_.grid_of(call.output) : nullptr;
-  if (codes == nullptr && early == nullptr) return;
-  out.grid = codes != nullptr ? &codes->spec : early;
+std::string Exporting::codes_name(const Call& call, const QuantSpec& grid) const {
+  if (call.op == "quantize") return code_names_.at(&call);
   const auto& readers = early_.readers(call.output);
   const auto direct = std::ranges::find(readers, "quantize", &Call::op);
-  const std::string name_of_codes = codes == nullptr && direct != readers.end()
-                                        ? code_names_.at(*direct)
-                                        : out.grid->name + ".at." + node_name(call);
+  return call.output.quantized() == nullptr && direct != readers.end() ? code_names_.at(*direct)
+                                                                       : grid.name + ".at." + node_name(call);
+}
+
+void Exporting::put(const Call& call, std::string floats, const QuantSpec& grid, bool cut) {
+  const std::string codes = codes_name(call, grid);
+  Value& out = values_[call.output.node().get()];
   out.floats =
-      add_grid(graph_, options_, {out.floats, call.output.rank(), *out.grid, node_name(call), name_of_codes});
+      add_grid(graph_, options_, {std::move(floats), call.output.rank(), grid, node_name(call), codes, cut});
+  out.grid = &grid;
+  out.grid_codes = codes;
+  out.cut = cut || (grid.format.is_integer() && grid.format.integer().is_unsigned);
+}
+
+std::string Exporting::unrolled(const Call& maker, const std::string& matrix) {
+  const Shape shape = open_shapes_.at(&maker);
+  const auto sizes = Tensor::from<std::int64_t>(shape, {static_cast<std::int64_t>(shape.size())});
+  const std::string name = node_name(maker) + ".unrolled";
+  return graph_.add("Reshape", name, {matrix, graph_.constant(name + ".shape", sizes)});
+}
+
+/// Engines move codes in a reshape that has the same grid on both sides.
+void Exporting::put_rows(const Call& call, const std::string& matrix, const QuantSpec& grid, bool cut) {
+  const std::string codes = codes_name(call, grid);
+  const std::string rows =
+      add_grid(graph_, options_, {matrix, 2, grid, node_name(call), codes + ".rows", cut});
+  put(call, unrolled(call, rows), grid, false);
+  Value& out = values_[call.output.node().get()];
+  out.rows = rows;
+  out.cut = out.cut || cut;
+}
+
+void Exporting::give(const Call& call, std::string name) {
+  const QuantizedTensor* codes = call.output.quantized();
+  const QuantSpec* early = early_.early_grid_of(call.output);
+  if (codes != nullptr || early != nullptr)
+    return put(call, std::move(name), codes != nullptr ? codes->spec : *early,
+               codes == nullptr && early_.is_cut(call.output));
+  values_[call.output.node().get()].floats = std::move(name);
+}
+
+void Exporting::give_rows(const Call& call, std::string matrix) {
+  if (const QuantSpec* early = early_.early_grid_of(call.output))
+    return put_rows(call, matrix, *early, early_.is_cut(call.output));
+  Value& out = values_[call.output.node().get()];
+  out.rows = std::move(matrix);
+  out.maker = &call;
+}
+
+std::string Exporting::rows(const Call& call, std::size_t i) {
+  const Variable& input = call.inputs.at(i);
+  Value& value = values_.at(input.node().get());
+  if (!value.rows.empty()) return value.rows;
+  const QuantSpec& grid = input.quantized()->spec;
+  const std::string name = node_name(call) + ".rows";
+  const auto sizes = Tensor::from<std::int64_t>({-1, input.shape().back()}, {2});
+  const std::string matrix =
+      graph_.add("Reshape", name, {floats(input), graph_.constant(name + ".shape", sizes)});
+  return value.rows =
+             add_grid(graph_, options_, {matrix, 2, grid, node_name(call), grid.name + ".at." + name});
+}
+
+bool Exporting::give_relu(const Call& call) {
+  const Value from = values_.at(call.inputs.at(0).node().get());
+  const QuantSpec* grid = early_.grid_of(call.output);
+  const bool on_codes = options_.target == Target::ort && grid != nullptr && is_int8(grid->format);
+  const bool rows = !from.rows.empty() && from.grid == nullptr;
+  const bool is_signed = on_codes && !grid->format.integer().is_unsigned;
+  if (on_codes && (is_signed || (from.grid != nullptr && from.cut))) {
+    if (rows)
+      put_rows(call, from.rows, *grid, true);
+    else
+      put(call, floats(call.inputs[0]), *grid, !from.cut);
+    return true;
+  }
+  if (rows) give_rows(call, graph_.add("Relu", node_name(call), {from.rows}));
+  return rows;
 }
 
 void Exporting::node(const Call& call, std::string op, std::vector<std::string> inputs,
@@ -171,6 +243,8 @@ std::string Exporting::add_constant(const Variable& value, Value& known, Form fo
 std::string Exporting::floats(const Variable& value, Form form) {
   Value& known = values_[value.node().get()];
   std::string& name = form == Form::as_is ? known.floats : known.transposed;
+  if (!name.empty()) return name;
+  if (known.maker != nullptr) known.floats = unrolled(*known.maker, known.rows);
   if (!name.empty()) return name;
   if (form == Form::transposed && !known.floats.empty() && !known.codes && !value.is_leaf())
     return name = graph_.add("Transpose", known.floats + ".transposed", {known.floats},

@@ -7,10 +7,10 @@
 #include <unordered_map>
 
 #include "fakequant/export/code_names.h"
-#include "fakequant/export/onnx/export/calls.h"
-#include "fakequant/export/onnx/export/early_grids.h"
 #include "fakequant/export/onnx/export/graph_builder.h"
+#include "fakequant/export/onnx/export/open_calls.h"
 #include "fakequant/export/onnx/exporter.h"
+#include "fakequant/layers/early_grids.h"
 #include "fakequant/layers/tensor_quantizer.h"
 
 namespace fq::detail {
@@ -41,6 +41,12 @@ class Exporting {
             GraphBuilder::Attributes attributes = {});
   /// `floats` is the output of the call; puts it on its grid where it has one.
   void give(const Call& call, std::string floats);
+  /// The same for the rows of an output [.., features] as a matrix.
+  void give_rows(const Call& call, std::string matrix);
+  /// The rows of an input that has codes, as a matrix on its grid.
+  std::string rows(const Call& call, std::size_t i);
+  /// Gives a ReLU's output where it is one of codes, or of rows. False where it is one of floats.
+  [[nodiscard]] bool give_relu(const Call& call);
   [[nodiscard]] bool is_read(const Variable& value) const {
     return value.node() == calls_.output.node() || !early_.readers(value).empty();
   }
@@ -61,8 +67,12 @@ class Exporting {
  private:
   struct Value {
     std::string floats, transposed;        ///< names; empty until asked for
+    std::string rows;                      ///< the floats as a matrix [rows, features], where they are one
+    const Call* maker = nullptr;           ///< of the rows
     std::optional<QuantizedTensor> codes;  ///< of a constant
     const QuantSpec* grid = nullptr;       ///< that `floats` are on
+    std::string grid_codes;                ///< the name of their codes
+    bool cut = false;                      ///< codes below 0 are 0
   };
 
   void check_model() const;
@@ -75,10 +85,16 @@ class Exporting {
   }
   [[nodiscard]] QuantizedTensor codes_of(const Call& call) const;
   std::string add_constant(const Variable& value, Value& known, Form form);
+  /// Puts the output of a call, which is `floats` so far, on a grid; `cut`: no code is below 0.
+  void put(const Call& call, std::string floats, const QuantSpec& grid, bool cut);
+  void put_rows(const Call& call, const std::string& matrix, const QuantSpec& grid, bool cut);
+  /// The codes' name of a call's output: that of the quantizer that reads it, or one of their own.
+  [[nodiscard]] std::string codes_name(const Call& call, const QuantSpec& grid) const;
+  std::string unrolled(const Call& maker, const std::string& matrix);
 
   Module& model_;
   OnnxExportOptions options_;
-  Calls calls_;
+  OpenCalls calls_;
   EarlyGrids early_;
   GraphBuilder graph_;
   std::unordered_map<const Node*, Value> values_;

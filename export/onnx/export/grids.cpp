@@ -1,5 +1,7 @@
 #include "fakequant/export/onnx/export/grids.h"
 
+#include <optional>
+
 #include "fakequant/core/check.h"
 
 namespace fq::detail {
@@ -72,23 +74,28 @@ GridNames add_constants(GraphBuilder& graph, const GridInput& input, const Store
   return out;
 }
 
-bool leaves_out_lowest(const QuantSpec& spec) {
-  return spec.format.is_integer() && spec.format.integer().narrow_range && !spec.format.integer().is_unsigned;
+/// The lowest code that may be, where saturation would give lower ones.
+std::optional<float> lowest_code(const GridInput& input) {
+  if (!input.spec.format.is_integer() || input.spec.format.integer().is_unsigned) return {};
+  if (input.cut) return 0.0F;
+  if (input.spec.format.integer().narrow_range) return input.spec.format.lower();
+  return {};
 }
 
-/// The lowest code of a narrow range is one that saturation would give: it is cut off behind the quantizer,
-/// on codes, so that what comes before is still fused with it.
+/// Codes below the lowest are cut off behind the quantizer, on codes, so that what comes before is still
+/// fused with it.
 std::string add_quantize(GraphBuilder& graph, const GridInput& input, const GridNames& grid,
                          const Stored& stored) {
-  if (!leaves_out_lowest(input.spec))
+  const auto lowest = lowest_code(input);
+  if (!lowest)
     return graph.add("QuantizeLinear", input.codes, {input.floats, grid.scale, grid.zero_point},
                      grid.attributes, input.codes);
-  const std::string lowest =
-      graph.constant(grid.zero_point + ".lowest",
-                     Tensor::full({}, input.spec.format.lower() + stored.zero_point, stored.dtype));
+  const std::string bound =
+      graph.constant(grid.zero_point + (input.cut ? ".zero" : ".lowest"),
+                     Tensor::full({}, *lowest + static_cast<float>(stored.zero_point), stored.dtype));
   const std::string q = graph.add("QuantizeLinear", input.codes + ".full",
                                   {input.floats, grid.scale, grid.zero_point}, grid.attributes);
-  return graph.add("Clip", input.codes, {q, lowest}, {}, input.codes);
+  return graph.add("Clip", input.codes, {q, bound}, {}, input.codes);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ struct GridInput {
   const QuantSpec& spec;
   std::string path;   ///< of who asks, for messages
   std::string codes;  ///< what to call the codes
+  bool cut = false;   ///< codes below 0 become 0, as a ReLU would have it
 };
 
 /// Adds the node that makes codes and the one that makes floats of them. Returns the latter's output. Throws

@@ -37,6 +37,7 @@ void clip_between(Exporting& out, const Call& call, double low, double high) {
 
 /// ONNX Runtime removes a Relu before a quantizer of E4M3, and with it the ReLU's work.
 void relu(Exporting& out, const Call& call) {
+  if (out.give_relu(call)) return;
   if (out.options().target == Target::ort && out.ends_in_e4m3(call.output))
     return out.node(call, "Max", {out.input(call, 0), number(out, "zero", 0)});
   out.node(call, "Relu", {out.input(call, 0)});

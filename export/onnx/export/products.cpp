@@ -87,11 +87,25 @@ GraphBuilder::Attributes convolution_attributes(const Call& call) {
   return out;
 }
 
+GraphBuilder::Attributes gemm_attributes() {
+  return {{"transB", std::int64_t{1}}, {"alpha", 1.0F}, {"beta", 1.0F}};
+}
+
+/// ONNX Runtime adds the bias of a MatMul in floats, that of a Gemm in integers.
+void emit_rows(Exporting& out, const Call& call, const QuantizedTensor* w) {
+  std::vector<std::string> inputs{out.rows(call, 0), out.input(call, 1), add_bias(out, call, w)};
+  out.give_rows(call,
+                out.graph().add("Gemm", Exporting::node_name(call), std::move(inputs), gemm_attributes()));
+}
+
 }  // namespace
 
 /// Gemm takes matrices; engines know weights in blocks as the right factor of MatMul only.
 void emit_product(Exporting& out, const Call& call) {
   const QuantizedTensor* w = out.constant_codes(call.inputs.at(1));
+  if (call.op == "linear" && call.inputs[0].rank() != 2 && out.options().target == Target::ort &&
+      sums_of(call.output) != nullptr)
+    return emit_rows(out, call, w);
   const bool blocks = w != nullptr && !codes_are_factors(*w, 0);
   const bool matrix = call.op == "linear" && (call.inputs[0].rank() != 2 || blocks);
   std::vector<std::string> inputs{out.input(call, 0),
@@ -103,9 +117,7 @@ void emit_product(Exporting& out, const Call& call) {
   }
   if (!bias.empty()) inputs.push_back(bias);
   if (matrix) return out.node(call, "MatMul", std::move(inputs));
-  if (call.op == "linear")
-    return out.node(call, "Gemm", std::move(inputs),
-                    {{"transB", std::int64_t{1}}, {"alpha", 1.0F}, {"beta", 1.0F}});
+  if (call.op == "linear") return out.node(call, "Gemm", std::move(inputs), gemm_attributes());
   out.node(call, call.op == "conv_transpose2d" ? "ConvTranspose" : "Conv", std::move(inputs),
            convolution_attributes(call));
 }

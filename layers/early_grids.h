@@ -6,20 +6,26 @@
 #include <unordered_set>
 #include <vector>
 
-#include "fakequant/export/onnx/export/calls.h"
+#include "fakequant/layers/calls.h"
 
 namespace fq::detail {
 
+/// Integers of 8 bits, signed or not.
+[[nodiscard]] bool is_int8(const Format& format);
+
 /// Pooling and reshaping act on sums here; engines move codes. A value all of whose readers end on one grid
-/// may be put on that grid at once.
+/// may be put on that grid at once. With `relu_on_codes` a ReLU may lie between, if the grid is one of 8-bit
+/// integers: it is the maximum of the code and 0.
 class EarlyGrids {
  public:
-  explicit EarlyGrids(const Calls& calls);
+  EarlyGrids(const Calls& calls, bool relu_on_codes);
 
   /// The grid on which all readers of the value end; null when there is none, or it has codes already.
   [[nodiscard]] const QuantSpec* grid_of(const Variable& value) const;
-  /// Whether an operator that moves codes reads the value.
-  [[nodiscard]] bool is_moved(const Variable& value) const;
+  /// Whether a ReLU lies between the value and its grid on all ways.
+  [[nodiscard]] bool is_cut(const Variable& value) const;
+  /// The grid that the value has to be put on before it is read: `grid_of` of what is moved or read twice.
+  [[nodiscard]] const QuantSpec* early_grid_of(const Variable& value) const;
   /// The calls that read the value, in order.
   [[nodiscard]] const std::vector<const Call*>& readers(const Variable& value) const;
 
@@ -28,6 +34,7 @@ class EarlyGrids {
 
   std::unordered_map<const Node*, std::vector<const Call*>> readers_;
   std::unordered_map<const Node*, const QuantSpec*> grids_;
+  bool relu_on_codes_;
 };
 
 }  // namespace fq::detail

@@ -1,4 +1,4 @@
-#include "fakequant/export/onnx/export/early_grids.h"
+#include "fakequant/layers/early_grids.h"
 
 #include <algorithm>
 #include <ranges>
@@ -7,7 +7,9 @@
 
 namespace fq::detail {
 
-EarlyGrids::EarlyGrids(const Calls& calls) {
+bool is_int8(const Format& format) { return format.is_integer() && format.bits() == 8; }
+
+EarlyGrids::EarlyGrids(const Calls& calls, bool relu_on_codes) : relu_on_codes_(relu_on_codes) {
   for (const auto& call : calls.list)
     for (const auto& input : call.inputs)
       if (input.defined()) readers_[input.node().get()].push_back(&call);
@@ -28,7 +30,17 @@ const QuantSpec* EarlyGrids::grid_at(const Call& reader) const {
   const QuantizedTensor* codes = reader.output.quantized();
   if (reader.op == "quantize")
     return codes != nullptr && codes->spec.granularity.is_per_tensor() ? &codes->spec : nullptr;
-  return keeps_codes(reader.op) && codes == nullptr ? grid_of(reader.output) : nullptr;
+  if (codes != nullptr || !(keeps_codes(reader.op) || reader.op == "relu")) return nullptr;
+  const QuantSpec* grid = grid_of(reader.output);
+  const bool through = reader.op != "relu" || (relu_on_codes_ && grid != nullptr && is_int8(grid->format));
+  return through ? grid : nullptr;
+}
+
+bool EarlyGrids::is_cut(const Variable& value) const {
+  const auto& all = readers(value);
+  return !all.empty() && std::ranges::all_of(all, [&](const Call* reader) {
+    return reader->op == "relu" || (keeps_codes(reader->op) && is_cut(reader->output));
+  });
 }
 
 const QuantSpec* EarlyGrids::grid_of(const Variable& value) const {
@@ -36,8 +48,11 @@ const QuantSpec* EarlyGrids::grid_of(const Variable& value) const {
   return found == grids_.end() ? nullptr : found->second;
 }
 
-bool EarlyGrids::is_moved(const Variable& value) const {
-  return std::ranges::any_of(readers(value), [](const Call* reader) { return keeps_codes(reader->op); });
+const QuantSpec* EarlyGrids::early_grid_of(const Variable& value) const {
+  const auto& all = readers(value);
+  const bool early =
+      all.size() > 1 || std::ranges::any_of(all, [](const Call* reader) { return keeps_codes(reader->op); });
+  return early ? grid_of(value) : nullptr;
 }
 
 const std::vector<const Call*>& EarlyGrids::readers(const Variable& value) const {

@@ -34,14 +34,9 @@ struct Call {
 struct Calls {
   std::vector<Call> list;  ///< in order of execution
   Variable input, output;
-  std::vector<Shape> wider;  ///< the output's shape of each call for a batch of one more
-
-  /// The sizes of call i's output; -1 where they follow the batch.
-  [[nodiscard]] Shape open_shape(std::size_t i) const;
 };
 
-/// Runs the model in evaluation mode on `meta` for an input of that shape without the batch. Parameters have
-/// their real values again afterwards, in the same variables.
-[[nodiscard]] Calls record_calls(Module& model, const Shape& sample);
+/// Runs the model in evaluation on `meta` with an input of that shape, batch included.
+[[nodiscard]] Calls record_calls(Module& model, const Shape& input_shape);
 
 }  // namespace fq::detail
