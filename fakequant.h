@@ -91,6 +91,7 @@
 #include "fakequant/layers/conv_transpose.h"
 #include "fakequant/layers/embedding.h"
 #include "fakequant/layers/dead_channels.h"
+#include "fakequant/layers/float_operators.h"
 #include "fakequant/layers/fold.h"
 #include "fakequant/layers/graph.h"
 #include "fakequant/layers/linear.h"

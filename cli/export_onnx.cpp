@@ -7,6 +7,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/file.h"
+#include "fakequant/layers/float_operators.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq::cli {
@@ -16,6 +17,18 @@ Target chosen_target(const Flags& flags, Module& model) {
   if (flags.given("target"))
     return flags.choice("target", {"ort", "tensorrt"}) == "ort" ? Target::ort : Target::tensorrt;
   return target_of(model) == Target::tensorrt ? Target::tensorrt : Target::ort;
+}
+
+/// Says which operators the engine computes in floats; of float networks nothing.
+nlohmann::ordered_json float_operators_of(Network& network, Target target, Output& output) {
+  auto listed = nlohmann::ordered_json::array();
+  if (named_quantizers(*network.module).empty()) return listed;
+  const auto floats = float_operators(*network.module, network.input_shape(), target);
+  for (const auto& [path, op, reason] : floats)
+    listed.push_back({{"path", path}, {"operator", op}, {"reason", reason}});
+  const std::string engine = target == Target::tensorrt ? "TensorRT" : "ONNX Runtime";
+  if (!floats.empty()) output.line(fmt::format("{} computes in floats: {}", engine, describe(floats)));
+  return listed;
 }
 
 }  // namespace
@@ -36,7 +49,8 @@ nlohmann::ordered_json export_onnx_file(Network& network, const Flags& flags, Ou
           {"target", name(options.target)},
           {"nodes", model.nodes.size()},
           {"opset", model.opset},
-          {"ir_version", model.ir_version}};
+          {"ir_version", model.ir_version},
+          {"float_operators", float_operators_of(network, options.target, output)}};
 }
 
 }  // namespace fq::cli

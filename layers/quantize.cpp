@@ -10,6 +10,8 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/log.h"
 #include "fakequant/core/text.h"
+#include "fakequant/layers/early_grids.h"
+#include "fakequant/layers/float_operators.h"
 #include "fakequant/layers/placement.h"
 #include "fakequant/layers/quantizer_fields.h"
 #include "fakequant/layers/rule_fields.h"
@@ -70,6 +72,7 @@ class Quantizing {
       if (!matched_[i] && config_.rules[i].by_user) warn_unmatched(config_.rules[i].pattern);
     check_products(trace(model_, input_shape_));  // refuses what does not fit before any data is seen
     for (const auto& warning : warnings_) log(LogLevel::warning, warning);
+    warn_floats();
     return std::move(warnings_);
   }
 
@@ -220,6 +223,28 @@ class Quantizing {
       FQ_CHECK(!config_.strict, "quantize", "{}; change its rules, or leave strict out", message);
       warnings_.push_back(std::move(message));
     }
+  }
+
+  /// Where layers are integers of 8 bits, which the engine is expected to multiply as such.
+  void warn_floats() {
+    if (config_.target != Target::ort || !has_int8_layers()) return;
+    const auto floats = float_operators(model_, input_shape_, config_.target);
+    if (floats.empty()) return;
+    log(LogLevel::warning,
+        fmt::format("ONNX Runtime computes {} in floats, where codes may differ by one near a tie: {}",
+                    floats.size() == 1 ? "an operator" : fmt::format("{} operators", floats.size()),
+                    describe(floats)));
+  }
+
+  bool has_int8_layers() {
+    const auto is_int8 = [](const TensorQuantizer& q) {
+      return q.enabled() && detail::is_int8(q.descriptor().format());
+    };
+    return std::ranges::any_of(model_.named_modules(), [&](const auto& entry) {
+      const auto* quant = dynamic_cast<const QuantModule*>(entry.second);
+      return quant != nullptr && quant->weight_quantizer() != nullptr &&
+             is_int8(*quant->weight_quantizer()) && is_int8(*quant->input_quantizers()[0]);
+    });
   }
 
   void warn_unmatched(const std::string& pattern) {

@@ -19,7 +19,8 @@ namespace fq {
 /// All readers of one tensor share one quantizer, also through max pooling, flatten, reshape and
 /// concatenation; every path stays an alias. By `target` activations after a ReLU become unsigned, as the
 /// graph shows. Returns warnings, which are also logged: patterns that match nothing (with the nearest
-/// names), explicit fields that go against the target. Throws ArgumentError for a model that is quantized
+/// names), explicit fields that go against the target. Logged besides, of int8 for `ort`: what the engine
+/// computes in floats (float_operators.h). Throws ArgumentError for a model that is quantized
 /// already, or fields that do not fit.
 std::vector<std::string> quantize(Module& model, const QuantConfig& config, const Shape& input_shape);
 

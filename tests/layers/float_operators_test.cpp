@@ -1,0 +1,133 @@
+#include "fakequant/layers/float_operators.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fakequant/core/log.h"
+#include "fakequant/layers/model_file.h"
+#include "fakequant/layers/quantize.h"
+
+namespace fq::float_operators_test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Named = std::vector<std::pair<std::string, std::string>>;
+
+const Shape kInput{1, 4, 8, 8};
+
+std::shared_ptr<Module> quantized(const std::string& nodes,
+                                  const std::string& config = R"({"preset": "int8"})") {
+  auto model = build_model(ModelSpec::parse(nodes), {4, 8, 8}, 4);
+  quantize(*model, QuantConfig::parse(config), kInput);
+  return model;
+}
+
+Named named(Module& model, Target target = Target::ort) {
+  Named out;
+  for (const auto& [path, op, reason] : float_operators(model, kInput, target)) out.emplace_back(path, op);
+  return out;
+}
+
+constexpr const char* kIntegers = R"([
+  {"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3, "padding": 1}},
+  {"name": "norm", "type": "batch_norm"}, {"name": "act", "type": "relu"},
+  {"name": "b", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3, "padding": 1}},
+  {"name": "sum", "type": "add", "inputs": ["b", "act"]}, {"name": "pool", "type": "max_pool", "options": {"kernel": 2}},
+  {"name": "late", "type": "relu"}, {"name": "both", "type": "concat", "inputs": ["late", "pool"]},
+  {"name": "average", "type": "global_avg_pool"}, {"name": "flat", "type": "flatten"},
+  {"name": "fc", "type": "linear", "options": {"out_features": 4}}])";
+
+TEST(FloatOperators, NoneWhereEverySumOfCodesIsRoundedByOneQuantizer) {
+  EXPECT_THAT(named(*quantized(kIntegers)), IsEmpty());
+}
+
+TEST(FloatOperators, AnActivationBetweenSumsAndQuantizerMakesBothFloats) {
+  const auto model = quantized(R"([
+    {"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}}, {"name": "act", "type": "silu"},
+    {"name": "up", "type": "conv_transpose2d", "options": {"out_channels": 4, "kernel": 2}},
+    {"name": "flat", "type": "flatten"}, {"name": "fc", "type": "linear", "options": {"out_features": 4}}])");
+  EXPECT_THAT(named(*model), ElementsAre(std::pair("a", "conv2d"), std::pair("act", "silu"),
+                                         std::pair("up", "conv_transpose2d")));
+}
+
+TEST(FloatOperators, ALinearLayerMayBeReadAsFloatsAConvolutionMayNot) {
+  const auto model = quantized(R"([
+    {"name": "flat", "type": "flatten"}, {"name": "fc", "type": "linear", "options": {"out_features": 8}},
+    {"name": "act", "type": "tanh"}, {"name": "head", "type": "linear", "options": {"out_features": 4}}])");
+  EXPECT_THAT(named(*model), ElementsAre(std::pair("act", "tanh")));
+  const auto last =
+      quantized(R"([{"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}}])");
+  EXPECT_THAT(named(*last), ElementsAre(std::pair("a", "conv2d")));
+}
+
+TEST(FloatOperators, LayersWithoutCodesOrWithCodesThatAreNotMultiplied) {
+  const std::string nodes = R"([{"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}},
+    {"name": "act", "type": "relu"}, {"name": "flat", "type": "flatten"},
+    {"name": "fc", "type": "linear", "options": {"out_features": 4}}])";
+  const Named both{{"a", "conv2d"}, {"fc", "linear"}};
+  for (const char* preset : {"int8_weight_only", "fp8", "w4a8"})
+    EXPECT_EQ(named(*quantized(nodes, fmt::format(R"({{"preset": "{}"}})", preset))), both) << preset;
+  const auto disabled =
+      quantized(nodes, R"({"preset": "int8", "rules": [{"pattern": "fc.*", "enable": false}]})");
+  EXPECT_THAT(named(*disabled), ElementsAre(std::pair("fc", "linear")));
+  EXPECT_THAT(named(*quantized(nodes, R"({"preset": "int8", "target": "tensorrt"})"), Target::tensorrt),
+              IsEmpty());
+}
+
+TEST(FloatOperators, PowersOfTwoAreExactInFloatsToo) {
+  const std::string nodes = R"([
+    {"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}}, {"name": "act", "type": "silu"},
+    {"name": "flat", "type": "flatten"}, {"name": "fc", "type": "linear", "options": {"out_features": 4}}])";
+  EXPECT_EQ(named(*quantized(nodes, R"({"preset": "w4a8"})")).size(), 3u);
+  EXPECT_THAT(named(*quantized(nodes, R"({"preset": "w4a8", "scale": "pow2"})")),
+              ElementsAre(std::pair("act", "silu")));
+}
+
+TEST(FloatOperators, AreLoggedWhereAModelIsQuantized) {
+  std::vector<std::string> said;
+  set_log_callback([&](LogLevel level, std::string_view message) {
+    if (level == LogLevel::warning) said.emplace_back(message);
+  });
+  (void)quantized(kIntegers);
+  EXPECT_THAT(said, IsEmpty());
+  (void)quantized(R"([{"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}}])");
+  set_log_callback({});
+  EXPECT_THAT(said, ElementsAre(HasSubstr("computes an operator in floats")));
+  EXPECT_THAT(said, ElementsAre(HasSubstr("'a' (conv2d: nothing rounds")));
+}
+
+TEST(FloatOperators, AreDescribedUpToANumber) {
+  EXPECT_EQ(describe({}), "");
+  EXPECT_EQ(describe({{"a", "gelu", "x"}, {"b", "tanh", "y"}, {"c", "tanh", "y"}}, 2),
+            "'a' (gelu: x), 'b' (tanh: y) and 1 more");
+}
+
+/// docs/deploy.md has the same table: a line for each exact form and reason, in this order.
+TEST(FloatOperators, AreInTheManual) {
+  std::ifstream file(std::string(FAKEQUANT_SOURCE_DIR) + "/docs/deploy.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  const auto& forms = engine_forms();
+  for (auto first = forms.begin(); first != forms.end();) {
+    const auto last = std::find_if(first, forms.end(), [&](const EngineForm& form) {
+      return form.exact != first->exact || form.reason != first->reason;
+    });
+    std::string row = "| ";
+    for (auto form = first; form != last; ++form)
+      row += fmt::format("{}`{}`", form == first ? "" : ", ", form->op);
+    row += fmt::format(" | {} | {} |", first->exact.empty() ? "never" : first->exact,
+                       first->reason.empty() ? "always exact" : first->reason);
+    EXPECT_THAT(text.str(), HasSubstr(row));
+    first = last;
+  }
+}
+
+}  // namespace
+}  // namespace fq::float_operators_test
