@@ -1,54 +1,109 @@
 #include "fakequant/cli/child_process.h"
 
+#include <array>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstring>
+#include <thread>
 
 #include <fcntl.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/output.h"
 #include "fakequant/core/check.h"
 
 namespace fq::cli {
 namespace {
 
-/// What the child's first three files are.
-class FileActions {
- public:
-  FileActions() { posix_spawn_file_actions_init(&actions_); }
-  ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
-  FileActions(const FileActions&) = delete;  // owns the list
-  FileActions& operator=(const FileActions&) = delete;
+constexpr std::chrono::milliseconds kLookEvery{20};
 
-  void open(int number, const std::string& path, int flags) {
-    posix_spawn_file_actions_addopen(&actions_, number, path.c_str(), flags, 0600);
+/// Tells the parent why a child could not become another program; closed when it did.
+class FailurePipe {
+ public:
+  FailurePipe() {
+    if (::pipe2(ends_.data(), O_CLOEXEC) != 0)
+      throw SystemError(fmt::format("[run_program] no pipe: {}", std::strerror(errno)));
   }
-  [[nodiscard]] const posix_spawn_file_actions_t* get() const { return &actions_; }
+  ~FailurePipe() {
+    ::close(ends_[0]);
+    close_writing();
+  }
+  FailurePipe(const FailurePipe&) = delete;  // owns both ends
+  FailurePipe& operator=(const FailurePipe&) = delete;
+
+  void close_writing() {
+    if (ends_[1] >= 0) ::close(ends_[1]);
+    ends_[1] = -1;
+  }
+  void tell(int error) const { static_cast<void>(!::write(ends_[1], &error, sizeof error)); }
+  /// 0 when nothing was told.
+  [[nodiscard]] int told() const {
+    int error = 0;
+    while (::read(ends_[0], &error, sizeof error) < 0 && errno == EINTR) continue;
+    return error;
+  }
 
  private:
-  posix_spawn_file_actions_t actions_{};
+  std::array<int, 2> ends_{-1, -1};
 };
 
-}  // namespace
+bool open_as(int number, const char* path, int flags) {
+  const int file = ::open(path, flags, 0600);
+  return file >= 0 && ::dup2(file, number) >= 0;
+}
 
-int run_program(const std::vector<std::string>& words, const std::string& output_file,
-                const std::string& error_file) {
-  FileActions actions;
-  actions.open(STDIN_FILENO, "/dev/null", O_RDONLY);
-  actions.open(STDOUT_FILENO, output_file, O_WRONLY | O_CREAT | O_TRUNC);
-  actions.open(STDERR_FILENO, error_file, O_WRONLY | O_CREAT | O_TRUNC);
+/// Only what is safe after the fork of a process with threads.
+[[noreturn]] void become(char* const* arguments, const ProgramLimits& limits, pid_t parent,
+                         const FailurePipe& failure) {
+  constexpr int kWrite = O_WRONLY | O_CREAT | O_TRUNC;
+  const bool ready = ::setpgid(0, 0) == 0 && ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
+                     open_as(STDIN_FILENO, "/dev/null", O_RDONLY) &&
+                     open_as(STDOUT_FILENO, limits.output_file.c_str(), kWrite) &&
+                     open_as(STDERR_FILENO, limits.error_file.c_str(), kWrite);
+  if (::getppid() != parent) ::_exit(127);  // it ended before the system knew whom to kill
+  for (const int ignored : {SIGPIPE, SIGXFSZ}) std::signal(ignored, SIG_DFL);
+  if (ready) ::execvp(arguments[0], arguments);
+  failure.tell(errno);
+  ::_exit(127);
+}
+
+pid_t start(const std::vector<std::string>& words, const ProgramLimits& limits) {
   std::vector<char*> arguments;
   for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  pid_t child = 0;
-  const int error = posix_spawnp(&child, arguments[0], actions.get(), nullptr, arguments.data(), environ);
+  FailurePipe failure;
+  const pid_t parent = ::getpid(), child = ::fork();
+  if (child < 0) throw SystemError(fmt::format("[run_program] no process: {}", std::strerror(errno)));
+  if (child == 0) become(arguments.data(), limits, parent, failure);
+  failure.close_writing();
+  const int error = failure.told();
+  if (error != 0) ::waitpid(child, nullptr, 0);
   FQ_CHECK(error == 0, "run_program", "'{}' cannot be started: {}: install it, or name another", words[0],
            std::strerror(error));
+  return child;
+}
+
+}  // namespace
+
+ProgramEnd run_program(const std::vector<std::string>& words, const ProgramLimits& limits) {
+  const Stopwatch watch;
+  const pid_t child = start(words, limits);
+  ProgramEnd end;
   int status = 0;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) throw SystemError(fmt::format("[run_program] '{}' is lost", words[0]));
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  pid_t ended = 0;
+  while ((ended = ::waitpid(child, &status, WNOHANG)) == 0) {
+    end.timed_out = limits.seconds > 0 && watch.seconds() > limits.seconds;
+    if (end.timed_out || stop_requested()) ::kill(-child, SIGKILL);
+    std::this_thread::sleep_for(kLookEvery);
+  }
+  if (ended < 0) throw SystemError(fmt::format("[run_program] '{}' is lost", words[0]));
+  end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  end.status = end.signal != 0 ? 128 + end.signal : WEXITSTATUS(status);
+  return end;
 }
 
 }  // namespace fq::cli

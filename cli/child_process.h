@@ -7,10 +7,23 @@
 
 namespace fq::cli {
 
-/// Runs a program, found in PATH, without a shell, and waits for it; what it prints goes to two files.
-/// Returns its exit status, 128 + the signal that ended it. Throws ArgumentError when it cannot be started,
-/// naming it.
-[[nodiscard]] int run_program(const std::vector<std::string>& words, const std::string& output_file,
-                              const std::string& error_file);
+/// Where a program's output goes, and how long it may take.
+struct ProgramLimits {
+  std::string output_file, error_file;
+  double seconds = 0;  ///< 0: as long as it takes
+};
+
+/// How a program ended.
+struct ProgramEnd {
+  int status = 0;          ///< its exit status, or 128 + `signal`
+  int signal = 0;          ///< that ended it; 0 for none
+  bool timed_out = false;  ///< killed because its time was up
+};
+
+/// Runs a program, found in PATH, without a shell, and waits for it. It and what it starts are a process
+/// group of their own, so that Ctrl-C does not reach them; the group is killed after `limits.seconds`, and
+/// when stop_requested() is set meanwhile. The program itself does not outlive this process: the system kills
+/// it when this process ends by whatever signal. Throws ArgumentError when it cannot be started, naming it.
+[[nodiscard]] ProgramEnd run_program(const std::vector<std::string>& words, const ProgramLimits& limits);
 
 }  // namespace fq::cli

@@ -16,6 +16,7 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;  // one owner removes it
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
 
  private:

@@ -1,23 +1,17 @@
-#include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/child_process.h"
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/engine_run.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/folding.h"
 #include "fakequant/cli/predictions.h"
-#include "fakequant/cli/temporary_folder.h"
 #include "fakequant/cli/uniform_samples.h"
-#include "fakequant/cli/warnings.h"
 #include "fakequant/core/check.h"
-#include "fakequant/core/io/atomic_file.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/export/onnx/file.h"
 #include "fakequant/export/onnx/tensorrt_rules.h"
@@ -30,103 +24,89 @@ using nlohmann::ordered_json;
 constexpr std::int64_t kPartBytes = std::int64_t{128} << 20;  // of predictions in one file
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 40;
 
-/// Beside the command as installed and as built: ../share/fakequant/scripts.
-std::string script_path() {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path command = fs::read_symlink("/proc/self/exe", error);
-  const fs::path script = command.parent_path().parent_path() / "share/fakequant/scripts/verify_onnx.py";
-  if (!fs::exists(script, error))
-    throw FileError(script.string(), "",
-                    fmt::format("[verify] {} is not there: install fakequant whole", script.string()));
-  return script.string();
-}
-
-std::string python_of(const Flags& flags) {
-  if (flags.given("python")) return flags.text("python");
-  const char* named = std::getenv("FAKEQUANT_PYTHON");
-  return named == nullptr || *named == '\0' ? "python3" : named;
-}
-
-Network load_to_compare(const Flags& flags, Output& output) {
+Network load_to_compare(const Flags& flags) {
   Network network = load_network(flags.required("checkpoint"));
   check_calibrated(network, "verify");
-  fold_first(network, output);
   network.module->to(device_of(flags));
   return network;
 }
 
-/// Files of what the library itself computes for the data and for random inputs.
-std::vector<std::string> write_predictions(Network& network, const Flags& flags,
-                                           const TemporaryFolder& folder, Output& output) {
-  const auto batch = flags.integer("batch", 1, 1 << 20), random = flags.integer("random", 0, kMostSamples);
+/// The data, and random samples where they are asked for.
+std::vector<std::shared_ptr<const Dataset>> samples_of(Network& network, const Flags& flags) {
+  const auto random = flags.integer("random", 0, kMostSamples);
   const auto seed = static_cast<std::uint64_t>(flags.integer("seed", 0, std::int64_t{1} << 62));
   const auto data = open_data(flags, flags.text("split"), 0, false);
   check_fits(network, *data, "verify");
   FQ_CHECK(random == 0 || !data->token_ids(), "verify",
            "--random {}: samples of token ids have no range of values: leave it out", random);
+  if (random == 0) return {data};
+  const auto range = range_of(data, flags.integer("batch", 1, 1 << 20));
+  return {data, std::make_shared<UniformSamples>(data->sample_shape(), random, range, seed)};
+}
+
+void count(const StateDict& state, Expected& expected) {
+  expected.samples += state.at("x").dim(0);
+  expected.logits += state.at("logits").numel();
+  const StateDict codes = state.sub("codes");
+  for (const auto& name : codes.names()) expected.codes[name] += codes.at(name).numel();
+}
+
+/// Files of what a network computes; `use` is called with what is in each.
+std::vector<std::string> write_predictions(Network& network, const Flags& flags, const std::string& prefix,
+                                           const std::function<void(const StateDict&)>& use,
+                                           Output& output) {
+  const PredictionOptions options{.batch = flags.integer("batch", 1, 1 << 20),
+                                  .inputs = true,
+                                  .codes = true,
+                                  .part_bytes = kPartBytes};
   std::vector<std::string> files;
   const auto save = [&](const StateDict& state) {
-    files.push_back(folder.file(fmt::format("part{}.h5", files.size())));
+    files.push_back(fmt::format("{}{}.h5", prefix, files.size()));
     save_state(files.back(), state, "predictions");
+    use(state);
   };
-  const PredictionOptions options{.batch = batch, .inputs = true, .codes = true, .part_bytes = kPartBytes};
-  predict_parts(network, data, options, save, output, "verify");
-  if (random == 0) return files;
-  const auto range = range_of(data, batch);
-  predict_parts(network, std::make_shared<UniformSamples>(data->sample_shape(), random, range, seed), options,
-                save, output, "verify random");
+  for (const auto& samples : samples_of(network, flags))
+    predict_parts(network, samples, options, save, output, "verify");
   return files;
 }
 
-std::vector<std::string> command_line(const Flags& flags, const std::vector<std::string>& files,
-                                      const std::string& report) {
-  std::vector<std::string> words{python_of(flags), script_path(), flags.required("model")};
-  words.insert(words.end(), files.begin(), files.end());
-  words.insert(words.end(), {"--json", report});
-  for (const char* name : {"level", "tolerance", "code-tolerance", "threads"})
-    if (flags.given(name)) words.insert(words.end(), {std::string("--") + name, flags.text(name)});
-  std::istringstream options(flags.text("session"));
-  for (std::string option; std::getline(options, option, ',');)
-    words.insert(words.end(), {"--session", option});
-  return words;
+Expected write_expected(const Flags& flags, const TemporaryFolder& folder, Output& output) {
+  Network network = load_to_compare(flags);
+  Expected expected;
+  expected.files = write_predictions(
+      network, flags, folder.file("part"), [&](const StateDict& state) { count(state, expected); }, output);
+  network.module->to(Device::cpu());
+  if (live_batch_norms(network) == 0 || fold_network(network) == 0) return expected;
+  network.module->to(device_of(flags));
+  expected.folded = write_predictions(network, flags, folder.file("folded"), [](const StateDict&) {}, output);
+  return expected;
 }
 
-ordered_json compare_in_engine(const Flags& flags, const std::vector<std::string>& files,
-                               const TemporaryFolder& folder, Output& output) {
-  const std::string report = folder.file("counts.json"), said = folder.file("output"),
-                    errors = folder.file("errors");
-  const auto words = command_line(flags, files, report);
-  const int status = run_program(words, said, errors);
-  if (stop_requested()) throw Interrupted("[verify] stopped by Ctrl-C");
-  if (status > 1 || !std::filesystem::exists(report)) {
-    std::string message = one_line(read_file(errors));
-    message.erase(message.find_last_not_of(' ') + 1);
-    FQ_CHECK(status != 3, "verify", "{}", message);
-    if (status == 2) throw FileError(flags.text("model"), "", "[verify] " + message);
-    throw BackendError(fmt::format("[verify] {} ended with status {}: {}", words[0], status, message));
-  }
-  std::ifstream lines(said);
-  for (std::string line; std::getline(lines, line);) output.line(line);
-  ordered_json result{{"model", flags.text("model")}, {"checkpoint", flags.text("checkpoint")}};
-  result.update(ordered_json::parse(read_file(report)));
-  if (status == 1)
-    throw FailedCheck(fmt::format("[verify] {} does not compute what {} does", flags.text("model"),
-                                  flags.text("checkpoint")),
-                      result);
-  return result;
+/// "why: what to do", as far as the engine's report tells.
+std::string explanation(const ordered_json& report) {
+  const auto first = [&](const char* key, const char* before) {
+    const auto& texts = report.at(key);
+    return texts.empty() ? std::string() : before + texts.front().get<std::string>();
+  };
+  return first("reasons", ": ") + first("ways", ": ");
 }
 
 ordered_json verify_in_onnxruntime(const Flags& flags, Output& output) {
-  const std::string model = flags.required("model");
+  const std::string model = flags.required("model"), checkpoint = flags.required("checkpoint");
   if (!std::filesystem::is_regular_file(model))
     throw FileError(
         model, "",
         fmt::format("[verify] {} is not a file: write it by fakequant export --format onnx", model));
-  Network network = load_to_compare(flags, output);
   const TemporaryFolder folder;
-  const auto files = write_predictions(network, flags, folder, output);
-  return compare_in_engine(flags, files, folder, output);
+  const Expected expected = write_expected(flags, folder, output);
+  const auto report = run_engine(flags, expected, folder, output);
+  ordered_json result{{"model", model}, {"checkpoint", checkpoint}};
+  result.update(report);
+  if (!report.at("same").get<bool>())
+    throw FailedCheck(
+        fmt::format("[verify] {} does not compute what {} does{}", model, checkpoint, explanation(report)),
+        result);
+  return result;
 }
 
 ordered_json verify_for_tensorrt(const Flags& flags, Output& output) {
@@ -167,19 +147,8 @@ FlagSet verify_flags() {
   set.value("random", "SAMPLES", "uniform random samples too, in the range of the data", "0")
       .value("seed", "NUMBER", "of random samples", "0");
   set.group("Engine")
-      .value("target", "NAME", "ort: run it; tensorrt: check the rules, without checkpoint and data", "ort")
-      .value("level", "NAME",
-             "of optimisation: disabled, basic, extended or all (default: all; basic for FP8 and 4-bit "
-             "activations)")
-      .value("session", "KEY=VALUE,..",
-             "options of the engine's session (default: those that keep the numbers)")
-      .value("tolerance", "SHARE",
-             "of logits, relative to the largest; 0: the same bits (default: 0 for 8-bit integers; 1e-6 for "
-             "floats, "
-             "4-bit weights and weights in blocks)")
-      .value("code-tolerance", "SHARE", "of codes that may differ", "0")
-      .value("python", "FILE",
-             "a Python 3 with onnxruntime, onnx and h5py (default: FAKEQUANT_PYTHON, or python3)");
+      .value("target", "NAME", "ort: run it; tensorrt: check the rules, without checkpoint and data", "ort");
+  add_engine_flags(set);
   add_general_flags(set);
   return set;
 }
@@ -187,10 +156,7 @@ FlagSet verify_flags() {
 ordered_json verify(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   if (flags.choice("target", {"ort", "tensorrt"}) == "tensorrt") return verify_for_tensorrt(flags, output);
-  if (flags.given("level"))
-    static_cast<void>(flags.choice("level", {"disabled", "basic", "extended", "all"}));
-  if (flags.given("tolerance")) static_cast<void>(flags.number("tolerance", 0, 1e6));
-  static_cast<void>(flags.number("code-tolerance", 0, 1));
+  check_engine_flags(flags);
   return verify_in_onnxruntime(flags, output);
 }
 

@@ -20,7 +20,8 @@ foreach(folder IN ITEMS models recipes)
   endif()
 endforeach()
 install(PROGRAMS scripts/verify_onnx.py DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts")
-install(FILES scripts/lib/onnx_engine.py DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts/lib")
+file(GLOB verify_modules "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_*.py")
+install(FILES ${verify_modules} DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts/lib")
 install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 configure_package_config_file(cmake/fakequantConfig.cmake.in fakequantConfig.cmake

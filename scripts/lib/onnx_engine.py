@@ -3,6 +3,7 @@ import os
 import re
 
 import ml_dtypes
+import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto
@@ -14,7 +15,16 @@ FLOAT8 = {TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn, TensorProto.FLOAT8E
 CODES = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "uint16": TensorProto.UINT16, "int16": TensorProto.INT16,
          "int4": TensorProto.INT4, "uint4": TensorProto.UINT4, "float8e4m3fn": TensorProto.FLOAT8E4M3FN,
          "float8e5m2": TensorProto.FLOAT8E5M2}
+TOKEN = re.compile(r"_token_\d+$")  # behind a node's name where the engine made it anew
 ABSORBED = {"Relu", "Clip", "Max", "Identity"}  # what an integer kernel takes into its rounding
+ON_GRIDS = {"QuantizeLinear", "DequantizeLinear"}
+MOVES = {"Transpose", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Split", "Concat", "Gather", "Identity", "Pad",
+         "ReorderInput", "ReorderOutput"}
+# What rounds no float, or only to codes.
+EXACT = MOVES | ON_GRIDS | {"Relu", "Clip", "Max", "Min", "MaxPool", "Neg"}
+# What rounds sums and products only: powers of two make them exact.
+SUMS = {"Conv", "FusedConv", "NhwcFusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul", "MatMulIntegerToFloat",
+        "MatMulNBits", "Add", "Sub", "Mul", "AveragePool", "GlobalAveragePool"}
 ELEMENTWISE = ABSORBED | {"QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearSigmoid", "QLinearLeakyRelu", "QuantizeLinear",
                           "DequantizeLinear"}
 
@@ -24,7 +34,9 @@ class Source:
 
     def __init__(self, path):
         graph = onnx.load(path, load_external_data=False).graph
-        self.producers = {name: node for node in graph.node for name in node.output}
+        self.nodes = list(graph.node)
+        self.output = graph.output[0].name if graph.output else ""
+        self.producers = {name: node for node in self.nodes for name in node.output}
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.activations = [node for node in graph.node if node.op_type == "QuantizeLinear"]
         weights = [node for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in self.constants]
@@ -36,6 +48,22 @@ class Source:
         """The node that makes those codes: behind it a Clip may cut off the lowest one."""
         node = self.producers[name]
         return self.producers[node.input[0]] if node.op_type == "Clip" else node
+
+    def behind(self, value, quantizers):
+        """The nodes that compute a value from the codes of these quantizers or the input, in order of execution."""
+        wanted, seen = [value], set(quantizers)
+        while wanted:
+            if (name := wanted.pop()) in self.producers and name not in seen:
+                seen.add(name)
+                wanted.extend(self.producers[name].input)
+        return [node for node in self.nodes
+                if node.op_type not in ON_GRIDS and node.output[0] in seen and node.output[0] not in quantizers]
+
+    def powers_of_two(self):
+        """Whether every scale is one."""
+        names = {node.input[1] for node in self.producers.values() if node.op_type in ON_GRIDS}
+        scales = [onnx.numpy_helper.to_array(self.constants[name]) for name in names if name in self.constants]
+        return all((np.frexp(scale.astype(np.float64))[0] == 0.5).all() for scale in scales)
 
     def zero(self, node):
         return self.constants.get(node.input[2]) if len(node.input) > 2 else None
@@ -78,8 +106,7 @@ class Optimised:
         value = name
         while value in source.producers:
             node = source.producers[value]
-            wanted = re.compile(re.escape(node.name) + r"(_token_\d+)?")
-            kernel = next((other for other in self.nodes if wanted.fullmatch(other.name)), None)
+            kernel = next(iter(self.kernels_of([node])), None)
             if kernel is not None:
                 found = self.quantized(kernel.output[0])
                 return found, self.channels_last(found)
@@ -87,6 +114,16 @@ class Optimised:
                 return None
             value = node.input[0]
         return None
+
+    def kernels_of(self, nodes):
+        """What runs these nodes of the file: a kernel has the name of one that it took in."""
+        names = {node.name for node in nodes}
+        return [kernel for kernel in self.nodes if {kernel.name, TOKEN.sub("", kernel.name)} & names]
+
+    def in_floats(self, kinds):
+        """The kernels that read floats and round what they compute of them."""
+        return [node for node in self.nodes
+                if node.op_type not in EXACT and any(kinds.get(name) == "float" for name in node.input)]
 
     def quantized(self, name):
         after = (node.output[0] for node in self.nodes if node.op_type == "QuantizeLinear" and node.input[0] == name)
@@ -121,21 +158,27 @@ class Optimised:
 
 class Engine:
     """The session as users have it, and one that shows the codes. `absent` names the quantizers that the file has not,
-    `missing` those whose codes the engine does not make, `found` gives tensor, order and type of the others."""
+    `missing` those whose codes the engine does not make, `found` gives tensor, order and type of the others;
+    `float_kernels` are the nodes of the optimised graph that round floats. `alone_different` and `exposed_different` are
+    logits that came out otherwise for a sample alone and where codes were read."""
 
     def __init__(self, source, model, names, level, options, threads, folder):
         self.level, self.options, self.threads = level, options, threads
+        self.alone_different = self.exposed_different = 0
         saved = os.path.join(folder, "optimised.onnx")
         self.session = self.open(model, level, saved)
         self.graph = Optimised(saved, source)
+        kinds = self.kinds()
+        self.float_kernels = self.graph.in_floats(kinds)
         self.absent = [name for name in names if name not in source.producers]
         places = {name: self.graph.tensor_of(source, name) for name in names if name in source.producers}
-        types = self.types(sorted({place[0] for place in places.values() if place}))
-        self.found = {name: (*place, types[place[0]]) for name, place in places.items() if place and place[0] in types}
+        self.found = {name: (*place, CODES[kinds[place[0]]])
+                      for name, place in places.items() if place and kinds.get(place[0]) in CODES}
         self.missing = [name for name in places if name not in self.found]
+        types = {tensor: kind for tensor, _, kind in self.found.values()}
         casts = {name: TensorProto.FLOAT for name, kind in types.items() if kind in FLOAT8}
         casts |= {name: TensorProto.INT8 for name, kind in types.items() if kind in INT4}
-        self.inside = self.open(self.graph.exposed(list(types), casts), "disabled")
+        self.inside = self.open(self.graph.exposed(sorted(types), casts), "disabled")
 
     def open(self, path, level, saved=None):
         options = onnxruntime.SessionOptions()
@@ -148,11 +191,12 @@ class Engine:
             options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimised.data")
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
-    def types(self, tensors):
-        """Of those tensors that hold codes; the saved graph does not tell."""
-        outputs = self.open(self.graph.exposed(tensors, {}), "disabled").get_outputs()
-        kinds = {output.name: output.type[len("tensor("):-1] for output in outputs if output.name in tensors}
-        return {name: CODES[kind] for name, kind in kinds.items() if kind in CODES}
+    def kinds(self):
+        """The type of every tensor, "float" or "uint8"; the saved graph does not tell."""
+        known = {value.name for value in self.graph.model.graph.output}
+        inside = self.open(self.graph.exposed([name for name in self.graph.producers if name and name not in known], {}),
+                           "disabled")
+        return {value.name: value.type[len("tensor("):-1] for value in [*inside.get_inputs(), *inside.get_outputs()]}
 
     def logits(self, x):
         return self.session.run([self.session.get_outputs()[0].name], {self.session.get_inputs()[0].name: x})[0]

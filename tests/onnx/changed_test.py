@@ -35,8 +35,19 @@ assert 0 < found["codes_different"] == sum(found["different"].values()), found
 found = verified(checkpoint, changed(scale, lambda value: np.nextafter(value, np.float32(1))), status=1)
 assert found["codes_different"] > 0 and set(found["different"]) & {"conv3.input_quantizer"}, found
 line = run("verify", "changed.onnx", "--checkpoint", checkpoint, "--data", DIGITS, status=1)
-assert line.stderr == f"fakequant: [verify] changed.onnx does not compute what {checkpoint} does\n", line.stderr
-assert "codes differ in" in line.stdout and "first in conv3.input_quantizer" in line.stdout, line.stdout
+assert line.stderr.startswith(f"fakequant: [verify] changed.onnx does not compute what {checkpoint} does: "), line.stderr
+assert "first different: conv3.input_quantizer, " in line.stdout, line.stdout
+first = found["first_difference"]
+assert first["quantizer"] == "conv3.input_quantizer" and first["codes_different"] == found["different"][first["quantizer"]], first
+assert first["largest_steps"] == 1 and not first["in_floats"] and first["codes"] == found["compared"][first["quantizer"]], first
+assert [node["node"] for node in first["nodes"]] == ["conv2", "relu2", "pool"], first
+assert "integers" in found["reasons"][0] and found["ways"][-1].startswith("export it again"), found
+assert found["float_kernels"] == [] and not found["same"], found
+
+last = next(node.input[1] for node in model.graph.node if node.op_type == "DequantizeLinear" and node.input[0] in constants
+            and len(constants[node.input[0]].dims) == 2)
+found = verified(checkpoint, changed(last, lambda value: np.float32(np.nan)), status=1)  # logits that are no numbers
+assert found["max_abs_diff"] is None and found["logit_bits_different"] >= 360, found
 
 other = onnx.ModelProto()
 other.CopyFrom(model)
@@ -46,6 +57,7 @@ for node in other.graph.node:  # another name for a quantizer's codes
 onnx.save(other, "renamed.onnx")
 found = verified(checkpoint, "renamed.onnx", status=1)
 assert found["not_in_file"] == ["conv2.input_quantizer"] and found["logit_bits_different"] == 0, found
+assert "no codes of conv2.input_quantizer" in found["reasons"][0], found
 
 with open(file, "rb") as whole, open("cut.onnx", "wb") as cut:
     cut.write(whole.read()[:2000])

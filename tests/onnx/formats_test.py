@@ -59,8 +59,3 @@ assert "rules checked, engine not run: 0 breaks" in run("verify", "trt.onnx", "-
 calibrated("resnet20", "--preset", "int8", name="ort")
 broken = run("verify", "ort.onnx", "--target", "tensorrt", status=1).stdout
 assert "conv1.input_quantizer: codes are UINT8" in broken and "conv1.bias: an INT32 constant" in broken, broken
-
-# A network with live batch norms: folded on both sides.
-result("calibrate", trained("digits_cnn"), "--data", DIGITS, "--preset", "int8", "--keep-bn", "-o", "live.h5")
-result("export", "live.h5", "--format", "onnx", "-o", "live.onnx")
-assert_identical(verified("live.h5", "live.onnx"))

@@ -1,0 +1,125 @@
+"""Why a file computes otherwise than its checkpoint, and what to do about it."""
+import math
+import platform
+
+from onnx_engine import SUMS
+
+BELOW_INTEGERS = ("disabled", "basic")
+
+
+def first_difference(source, engine, counts):
+    """In the order of execution: the first quantizer whose codes differ, or the logits, and the operators between it and
+    the codes before it. None where nothing differs."""
+    if not counts.different and not counts.logit_bits_different:
+        return None
+    order = {name: at for at, name in enumerate(source.producers)}
+    name = min(counts.different, key=order.get) if counts.different else None
+    nodes = source.behind(source.quantizer(name).input[0] if name else source.output, counts.compared)
+    kernels = engine.graph.kernels_of(nodes)
+    floats = {node.output[0] for node in engine.float_kernels}
+    return {"quantizer": name, "codes_different": counts.different.get(name, 0), "codes": counts.compared.get(name, 0),
+            "largest_steps": counts.steps.get(name),
+            "nodes": [{"node": node.name, "operator": node.op_type} for node in nodes],
+            "kernels": [{"node": node.name, "kernel": node.op_type} for node in kernels],
+            "in_floats": any(node.output[0] in floats for node in kernels)}
+
+
+def listed(items, most=4):
+    return ", ".join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")
+
+
+def describe(first):
+    """One line about the first difference."""
+    nodes = listed([f"{node['node']} ({node['operator']})" for node in first["nodes"]]) or "the input"
+    kernels = listed([f"{kernel['kernel']} {kernel['node']}" for kernel in first["kernels"]])
+    ran = f", which ran as {kernels} in {'floats' if first['in_floats'] else 'integers'}" if kernels else ""
+    if first["quantizer"] is None:
+        return f"first different: the logits, of {nodes}{ran}"
+    steps = f", by {first['largest_steps']} steps at most" if first["largest_steps"] else ""
+    return (f"first different: {first['quantizer']}, {first['codes_different']:,} of {first['codes']:,} codes{steps}; it "
+            f"rounds the result of {nodes}{ran}")
+
+
+def has_vnni():
+    """Whether products of bytes cannot saturate; None where that cannot be known."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return None
+    try:
+        with open("/proc/cpuinfo") as file:
+            flags = next((line for line in file if line.startswith("flags")), "").split()
+    except OSError:
+        return None
+    return bool({"avx512_vnni", "avx_vnni"} & set(flags)) if flags else None
+
+
+def of_floats(source, engine, chosen):
+    """(reason, ways) of kernels that round floats; `chosen` are level and options that the file asks for."""
+    names = listed([f"{node.op_type} {node.name}" for node in engine.float_kernels])
+    reason = (f"{len(engine.float_kernels)} kernels compute in floats at level {engine.level}: {names}; a sum that rounds "
+              "to the other side of a tie is another code")
+    ways = []
+    if source.integer() and engine.level in BELOW_INTEGERS:
+        ways.append("--level all, where the engine multiplies integers")
+    if engine.options != chosen[1]:
+        ways.append("leave out --session: the file asks for "
+                    + (", ".join(f"{key}={value}" for key, value in chosen[1].items()) or "no option"))
+    if not source.powers_of_two():
+        others = listed(sorted({node.op_type for node in engine.float_kernels} - SUMS))
+        ways.append("calibrate with --scale pow2 and train that: sums of any order give the same codes then"
+                    + (f" (not {others}, which the engine computes in a way of its own)" if others else ""))
+    return reason, ways
+
+
+def of_integers(engine):
+    ways = ["export it again from this checkpoint"]
+    if has_vnni() is False and engine.options.get("session.x64quantprecision") != "1":
+        ways.insert(0, "this processor has no VNNI, pairs of products may saturate: --session session.x64quantprecision=1")
+    return "it was computed in integers, which has one result: the file is not of this checkpoint, or was changed", ways
+
+
+def of_folding(own, folded):
+    return (f"its batch norms are live, and a file has them folded, which rounds otherwise: with the folded network "
+            f"{folded.codes_different:,} codes differ",
+            ["fold the checkpoint by fakequant fold, whose --data tells what that changes, then qat, export and verify the "
+             "folded one", "calibrate without --keep-bn"])
+
+
+def rounded_up(share):
+    """To two digits."""
+    step = 10.0 ** (math.floor(math.log10(share)) - 1) if share > 0 else 1.0
+    return f"{math.ceil(share / step * (1 + 1e-9)) * step:.2g}"
+
+
+def accepting(counts):
+    """The tolerances that take what was found."""
+    if not math.isfinite(counts.max_abs_diff) or counts.largest == 0:
+        return []
+    codes = f"--code-tolerance {rounded_up(counts.codes_different / counts.codes)} " if counts.different else ""
+    return [f"accept it by {codes}--tolerance {rounded_up(counts.max_abs_diff / counts.largest)}: {counts.flips:,} answers "
+            "change"]
+
+
+def explain(source, engine, own, folded, first, chosen):
+    """(reasons, ways) of a failure."""
+    reasons, ways = [], []
+
+    def say(reason, *how):
+        reasons.append(reason)
+        ways.extend(how)
+
+    if engine.absent:
+        say(f"the file has no codes of {listed(engine.absent)}", "export it again from this checkpoint")
+    if engine.missing:
+        say(f"the engine does not make the codes of {listed(engine.missing)}, so they were not compared",
+            "--level basic, which fuses less")
+    if folded is not None and own.codes_different + own.logit_bits_different > folded.codes_different + folded.logit_bits_different:
+        reason, how = of_folding(own, folded)
+        say(reason, *how)
+    network = folded or own
+    if network.different or network.logit_bits_different or engine.alone_different:
+        in_floats = engine.float_kernels and (first is None or first["in_floats"] or not first["kernels"])
+        reason, how = of_floats(source, engine, chosen) if in_floats else of_integers(engine)
+        say(reason, *how)
+        if in_floats:
+            ways.extend(accepting(network))
+    return reasons, ways

@@ -1,0 +1,92 @@
+"""verify believes a report only when it is whole: every key of its type, every quantizer compared, a verdict that fits."""
+
+import copy
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from command import DIGITS, SHORT, fails, result, run  # noqa: E402
+from engine import program, right_report, write  # noqa: E402
+
+run("train", *SHORT, "-o", "float.h5")
+run("calibrate", "float.h5", "--data", DIGITS, "--preset", "int8", "-o", "int8.h5")
+write("net.onnx", "any file: the stand-in reads none")
+reporter = program("reporter", 'cp report.json "$json"; exit $(cat status)')
+verify = ["verify", "net.onnx", "--checkpoint", "int8.h5", "--data", DIGITS, "--python", reporter]
+right = right_report("int8.h5")
+quantizers = list(right["compared"])
+assert len(quantizers) >= 4, right
+
+
+def given(report, status=0):
+    write("report.json", report)
+    write("status", str(status))
+
+
+given(right)
+found = result(*verify)
+assert found["codes"] == right["codes"] > 0 and found["same"] and found["checkpoint"] == "int8.h5", found
+
+
+def refused(says, report, status=0):
+    given(report, status)
+    line = fails(1, says, *verify)
+    assert "--python" in line and "json.exception" not in line, line
+
+
+for text in ["", "nothing", "{", '{"codes": NaN}', "\0\1", "[" * 100000, '{"codes": 1e999}']:
+    refused("is not JSON", text)
+for text in ["[]", "null", "3", '"text"']:
+    refused("an object is needed", text)
+refused("has no 'samples'", {})
+refused("bytes, at most", " " * (33 << 20))
+write("report.json", right)
+
+# Every key: left out, and of other types and out of range.
+ALLOWED = {"max_abs_diff": [None, 1e300, 2**70], "tolerance": [1e300, 2**70], "code_tolerance": [1e300, 2**70],
+           "first_difference": [None, {}], "folded": [None], "engine": ["text"], "level": ["text"], "session_options": [{}],
+           "kernels": [{}], "float_kernels": [[1]], "different": [{}], "largest_steps": [{}]}
+for key in right:
+    other = {name: value for name, value in right.items() if name != key}
+    refused(f"has no '{key}'", other)
+    for value in [None, "text", -1, 1e300, 2**70, {}, [1]]:
+        if value not in ALLOWED.get(key, []):
+            refused(key, dict(right, **{key: value}))
+
+# Each quantizer: not compared, compared in part, not at all, or unknown.
+for name in quantizers:
+    report = copy.deepcopy(right)
+    codes = report["compared"].pop(name)
+    refused(f"the codes of '{name}' were not compared", dict(report, codes=right["codes"] - codes))
+    for count in [0, codes - 1, codes + 1, -codes, None, "all"]:
+        refused(name, dict(report, compared=dict(report["compared"], **{name: count})))
+    report["different"] = {name: 1}
+    refused("not compared", dict(report, not_materialised=[name], codes=right["codes"] - codes))
+refused("the checkpoint has no quantizer 'other'", dict(right, compared=dict(right["compared"], other=5)))
+refused("'codes'", dict(right, codes=0))
+refused("'codes_different'", dict(right, codes_different=1))
+
+# The verdict is that of the counts and of the exit status.
+one = {quantizers[0]: 1}
+refused("of counts that differ", dict(right, codes_different=1, different=one))
+refused("of counts that differ", dict(right, logit_bits_different=1))
+refused("but the exit status was 1", right, 1)
+refused("but the exit status was 0", dict(right, same=False))
+for key in ["not_materialised", "not_in_file"]:
+    report = dict(right, compared={name: codes for name, codes in right["compared"].items() if name != quantizers[0]})
+    report.update({"codes": sum(report["compared"].values()), key: [quantizers[0]]})
+    refused("of counts that differ", report)
+    given(dict(report, same=False, reasons=["a reason"], ways=["a way"]), 1)
+    fails(1, "net.onnx does not compute what int8.h5 does: a reason: a way", *verify)
+given(dict(right, same=False, codes_different=1, different=one), 1)
+fails(1, "does not compute", *verify)
+
+# Where batch norms are live, the folded network is compared too.
+run("calibrate", "float.h5", "--data", DIGITS, "--preset", "int8", "--keep-bn", "-o", "live.h5")
+verify[verify.index("int8.h5")] = "live.h5"
+live = right_report("live.h5", folded=True)
+given(live)
+result(*verify)
+refused("'folded'", dict(live, folded=None))
+for key in live["folded"]:
+    refused(f"has no '{key}'", dict(live, folded={name: value for name, value in live["folded"].items() if name != key}))
