@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Evaluates an INT8 network in integers, independently of fakequant, and counts what differs from its predictions."""
+"""Evaluates an INT8 network in integers, independently of fakequant, and counts what differs from its predictions. Exit
+status: 0 the same, 1 different, 2 when not every code of every quantizer can be compared."""
 import argparse
 import json
+import sys
 
 import h5py
 import numpy as np
@@ -17,6 +19,18 @@ checkpoint, scales = h5py.File(args.checkpoint), h5py.File(args.scales)
 wanted, x = h5py.File(args.predictions), h5py.File(args.data)[args.split]["x"]
 quantizers = {path: q for q in json.loads(scales["attributes"][()])["scales"]["quantizers"]
               for path in [q["name"], *q["aliases"]]}
+
+
+def refuse(why):
+    print(f"check_codes.py: {why}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def different(name, found, predicted):
+    """How many elements have other bits."""
+    if found.shape != predicted.shape or found.size == 0:
+        refuse(f"{name} is {list(found.shape)} here and {list(predicted.shape)} in {args.predictions}: are they of {args.data}?")
+    return int((found != predicted).sum())
 
 
 def clamp(v, q):
@@ -59,16 +73,27 @@ def evaluate(nodes, images):
             value = value.reshape(n, c, h // 2, 2, w // 2, 2).max((3, 5))
         elif kind == "global_avg_pool":
             value, count = value.sum((2, 3)), f32(value.shape[2] * value.shape[3])
-        elif kind not in ("flatten", "identity", "batch_norm"):
-            raise SystemExit(f"check_codes.py has no integer form of '{kind}'")
+        elif kind == "flatten":
+            scale = scale if scale is None or np.ndim(scale) == 0 else np.broadcast_to(scale, value.shape[1:]).ravel()
+            value = value.reshape(len(value), -1)
+        elif kind not in ("identity", "batch_norm"):
+            refuse(f"there is no integer form of '{kind}'")
     return found, value.astype(f32) * scale
 
 
 images = x[()].astype(f32) * f32(x.attrs.get("scale", 1.0))
-codes, logits = evaluate(json.loads(checkpoint["attributes"][()])["model"]["model"]["nodes"], images)
+model = json.loads(checkpoint["attributes"][()])["model"]
+if not model["folded"] and any(node["type"] == "batch_norm" for node in model["model"]["nodes"]):
+    refuse(f"{args.checkpoint} has live batch norms: give what fakequant fold makes of it")
+codes, logits = evaluate(model["model"]["nodes"], images)
+missing = {name for name, q in quantizers.items() if q["enabled"] and name == q["name"] and name.endswith(".input_quantizer")}
+missing = (missing | set(wanted.get("codes", ()))) - (set(codes) & set(wanted.get("codes", ())))
+if missing or not codes:
+    refuse(f"nothing to compare of {', '.join(sorted(missing)) or 'any quantizer'}: {args.predictions} needs predict --codes, "
+           "and every quantizer a layer that is known here")
 total = sum(c.size for c in codes.values())
-wrong = sum(int((c.ravel() != wanted["codes"][name][()].ravel()).sum()) for name, c in codes.items())
-bits = int((logits.view(np.int32) != wanted["logits"][()].view(np.int32)).sum())
+wrong = sum(different(name, c, wanted["codes"][name][()]) for name, c in codes.items())
+bits = different("logits", logits.view(np.int32), wanted["logits"][()].view(np.int32))
 print(f"train == deploy: {wrong:,} of {total:,} codes and {bits:,} of {logits.size:,} logits differ "
       "from an independent integer evaluation")
 if args.json:

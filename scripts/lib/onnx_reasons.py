@@ -65,7 +65,7 @@ def of_floats(source, engine, chosen):
                     + (", ".join(f"{key}={value}" for key, value in chosen[1].items()) or "no option"))
     if not source.powers_of_two():
         others = listed(sorted({node.op_type for node in engine.float_kernels} - SUMS))
-        ways.append("calibrate with --scale pow2 and train that: sums of any order give the same codes then"
+        ways.append("calibrate with --scale pow2 and train that: sums of any order, up to 24 bits, give the same codes then"
                     + (f" (not {others}, which the engine computes in a way of its own)" if others else ""))
     return reason, ways
 
