@@ -42,8 +42,7 @@ nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
            flags.text("checkpoint"));
   std::shared_ptr<const Dataset> data;
   if (flags.given("data") || !(flags.given("import") || flags.given("merge")))
-    data = open_data(flags, flags.text("split"), network.classes());
-  if (data != nullptr) check_fits(network, *data, "calibrate");
+    data = open_data_for(network, flags, flags.text("split"), Labels::none);
   const Stopwatch watch;
   quantize_and_calibrate(network, flags, data, output);
   if (!path.empty()) save_network(network, path);
@@ -51,7 +50,9 @@ nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
   print_quant_summary(*network.module, table);
   output.line(table.str() + fmt::format("calibrated in {}, {}", duration(watch.seconds()),
                                         path.empty() ? flags.text("state") : path));
+  const auto& config = network.identity.at("quantization");
   return {{"output", path},
+          {"preset", config.value("preset", nlohmann::json())},
           {"quantizers", named_quantizers(*network.module).size()},
           {"seconds", watch.seconds()}};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "fakequant/cli/class_names.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/text.h"
 #include "fakequant/train/data/hdf5_dataset.h"
@@ -42,6 +43,20 @@ std::shared_ptr<const Dataset> open_data(const Flags& flags, const std::string& 
   options.classes = classes;
   options.labels = labels;
   return std::make_shared<Hdf5Dataset>(flags.required("data"), options);
+}
+
+std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flags, const std::string& group,
+                                             Labels labels) {
+  Hdf5DatasetOptions options;
+  options.split = group;
+  options.classes = network.classes();
+  options.labels = labels != Labels::none;
+  options.may_lack_labels = labels == Labels::if_there;
+  options.sample_shape = network.identity.at("sample_shape").get<Shape>();
+  auto data = std::make_shared<Hdf5Dataset>(flags.required("data"), options);
+  check_fits(network, *data, flags.command());
+  take_class_names(network, *data, flags.command());
+  return data;
 }
 
 AugmentOptions read_augment(const Flags& flags) {

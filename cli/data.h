@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fakequant/cli/flags.h"
+#include "fakequant/cli/network.h"
 #include "fakequant/train/data/augment.h"
 #include "fakequant/train/data/dataset.h"
 
@@ -14,6 +15,13 @@ namespace fq::cli {
 /// One group of the file that --data names, and no other. `classes` bounds the labels; 0: as the file says.
 [[nodiscard]] std::shared_ptr<const Dataset> open_data(const Flags& flags, const std::string& group,
                                                        std::int64_t classes = 0, bool labels = true);
+enum class Labels { needed, if_there, none };
+
+/// As `open_data`, for a network: its samples and labels must fit, which is checked in that order, and what
+/// its classes are called becomes known to the network (`take_class_names`).
+[[nodiscard]] std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flags,
+                                                           const std::string& group,
+                                                           Labels labels = Labels::needed);
 /// "shift=0.6,rotate=7.5,scale=0.1,shear=0.1,cutout=2,flip=1". Throws ArgumentError naming the nearest key.
 [[nodiscard]] AugmentOptions read_augment(const Flags& flags);
 /// `count` samples behind the first `skip` in the order of a permutation by `seed`, sorted; all that are left

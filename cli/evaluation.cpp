@@ -44,16 +44,6 @@ void check_calibrated(Network& network, const std::string& function) {
            missing.size());
 }
 
-Score score(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch, Output& output) {
-  check_fits(network, *data, "evaluate");
-  check_calibrated(network, "evaluate");
-  Scoring sum;
-  for_each_batch(
-      network, std::move(data), batch,
-      [&](const Batch& samples, const Variable& logits) { sum.add(samples, logits); }, output, "evaluate");
-  return sum.score();
-}
-
 std::int64_t weight_bytes(Network& network) {
   std::unordered_map<const void*, int> bits;
   for (auto& [path, module] : network.module->named_modules()) {

@@ -37,9 +37,6 @@ void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::
 /// Throws ArgumentError naming the first enabled quantizer that was not calibrated.
 void check_calibrated(Network& network, const std::string& function);
 
-[[nodiscard]] Score score(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
-                          Output& output);
-
 /// Bytes that the parameters take in the deployed network: packed codes of quantized weights, 4 bytes for
 /// others.
 [[nodiscard]] std::int64_t weight_bytes(Network& network);

@@ -21,8 +21,7 @@ std::string prefix_of(const Flags& flags) {
 /// Of the samples of --data; none without it.
 ClipCounts clip_counts(Network& network, const Flags& flags, Output& output) {
   if (!flags.given("data")) return {};
-  const auto data = open_data(flags, flags.text("split"), 0, false);
-  check_fits(network, *data, "export");
+  const auto data = open_data_for(network, flags, flags.text("split"), Labels::none);
   ClipCounter counter(*network.module);
   const RecordScope scope(counter);
   for_each_batch(

@@ -31,7 +31,7 @@ nlohmann::ordered_json fold(const Flags& flags, Output& output) {
   nlohmann::ordered_json result{{"output", path}, {"folded", count}};
   if (flags.given("data")) {
     Network before = load_network(checkpoint);
-    const auto data = open_data(flags, flags.text("split"), network.classes());
+    const auto data = open_data_for(network, flags, flags.text("split"));
     const FoldChange change = compare(before, network, data, flags.integer("batch", 1, 1 << 20), output);
     print(change, output);
     result.update(to_json(change));

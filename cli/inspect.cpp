@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/class_names.h"
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flag_groups.h"
@@ -12,6 +13,7 @@
 #include "fakequant/layers/compress.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/trace.h"
+#include "fakequant/train/checkpoint.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/memory_plan.h"
 
@@ -29,19 +31,33 @@ bool is_state_file(const std::string& path) {
   }
 }
 
-ordered_json inspect_memory(Network& network, std::int64_t batch, Output& output) {
+/// The one that the checkpoint's run goes on with, or the one that train and qat begin with.
+OptimizerOptions optimizer_of(const StateDict& state) {
+  OptimizerOptions options;
+  if (!state.has_attribute("optimizer/type") || !state.attribute("optimizer/type").is_string()) return options;
+  options.kind = state.attribute("optimizer/type").get<std::string>();
+  if (state.sub("optimizer").size() == 0) options.momentum = 0;
+  return options;
+}
+
+std::string optimizer_text(const OptimizerOptions& options) {
+  return options.kind == "sgd" && options.momentum > 0 ? "sgd with momentum" : options.kind;
+}
+
+ordered_json inspect_memory(Network& network, const OptimizerOptions& optimizer, std::int64_t batch,
+                            Output& output) {
   Shape shape = network.input_shape();
   shape[0] = batch;
-  OptimizerOptions sgd;
-  sgd.kind = "sgd";
-  const MemoryPlan plan = plan_memory(*network.module, shape, sgd);
+  const MemoryPlan plan = plan_memory(*network.module, shape, optimizer);
   output.line(
-      fmt::format("training step of {} images, sgd with momentum: peak {}; saved activations {}, parameters "
+      fmt::format("training step of {} images, {}: peak {}; saved activations {}, parameters "
                   "{}, gradients {}, "
                   "optimizer {}, weight codes {}",
-                  batch, megabytes(plan.peak), megabytes(plan.saved_activations), megabytes(plan.parameters),
-                  megabytes(plan.gradients), megabytes(plan.optimizer_state), megabytes(plan.weight_codes)));
+                  batch, optimizer_text(optimizer), megabytes(plan.peak), megabytes(plan.saved_activations),
+                  megabytes(plan.parameters), megabytes(plan.gradients), megabytes(plan.optimizer_state),
+                  megabytes(plan.weight_codes)));
   return {{"batch", batch},
+          {"optimizer", optimizer.kind},
           {"peak", plan.peak},
           {"saved_activations", plan.saved_activations},
           {"parameters", plan.parameters},
@@ -51,18 +67,20 @@ ordered_json inspect_memory(Network& network, std::int64_t batch, Output& output
 }
 
 ordered_json inspect_checkpoint(const std::string& path, std::int64_t batch, Output& output) {
-  Network network = load_network(path);
+  const StateDict state = load_checkpoint(path);
+  Network network = load_network(state, path);
   const Summary sizes = summary(*network.module, network.input_shape());
   const bool compressed = is_compressed(*network.module);
   std::ostringstream text;
   text << sizes;
   if (network.quantized()) print_quant_summary(*network.module, text);
   text << "model " << network.identity.at("model").value("name", std::string("unnamed")) << ", "
-       << network.classes() << " classes, " << (network.folded() ? "batch norm folded, " : "")
-       << weight_bytes(network) << " bytes of weights" << (compressed ? ", compressed" : "");
+       << classes_text(network.classes(), class_names(network)) << "; "
+       << (network.folded() ? "batch norm folded, " : "") << weight_bytes(network) << " bytes of weights"
+       << (compressed ? ", compressed" : "");
   output.line(text.str());
   ordered_json result{{"kind", "checkpoint"}};
-  if (!compressed) result["memory"] = inspect_memory(network, batch, output);
+  if (!compressed) result["memory"] = inspect_memory(network, optimizer_of(state), batch, output);
   result.update({{"compressed", compressed},
                  {"identity", network.identity},
                  {"parameters", sizes.parameters},
@@ -84,10 +102,17 @@ ordered_json inspect_state(const std::string& path, std::int64_t batch, Output& 
 ordered_json inspect_group(const std::string& path, const std::string& group, Output& output) {
   Hdf5DatasetOptions options;
   options.split = group;
+  options.may_lack_labels = true;
+  options.check_layout = false;
   const Hdf5Dataset data(path, options);
-  output.line(fmt::format("{:<6} {} samples of {}, {} classes", group, data.size(),
-                          to_string(data.sample_shape()), data.classes()));
-  return {{"samples", data.size()}, {"shape", data.sample_shape()}, {"classes", data.classes()}};
+  const std::string labels =
+      data.classes() > 0 ? classes_text(data.classes(), data.class_names()) : std::string("no labels");
+  output.line(
+      fmt::format("{:<6} {} samples of {}, {}", group, data.size(), to_string(data.sample_shape()), labels));
+  return {{"samples", data.size()},
+          {"shape", data.sample_shape()},
+          {"classes", data.classes()},
+          {"class_names", data.class_names()}};
 }
 
 ordered_json inspect_data(const std::string& path, Output& output) {

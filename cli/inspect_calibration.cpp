@@ -8,6 +8,7 @@
 
 #include "fakequant/cli/calibration.h"
 #include "fakequant/cli/calibration_table.h"
+#include "fakequant/cli/class_names.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/network.h"
@@ -63,8 +64,7 @@ Network quantized_network(const Flags& flags, Output& output) {
 }
 
 void take_data(Network& network, const Flags& flags, CalibrationPage& page) {
-  auto data = open_data(flags, flags.text("split"), network.classes());
-  check_fits(network, *data, kInspect);
+  auto data = open_data_for(network, flags, flags.text("split"), Labels::none);
   data = some_samples(std::move(data), flags.integer("samples", 1, std::int64_t{1} << 40), 0);
   DataLoader loader(data, {.batch_size = flags.integer("batch", 1, 1 << 20), .shuffle = false});
   page.quantizers = calibration_report(*network.module, loader, 0, amax_options(flags));
@@ -78,7 +78,9 @@ void take_checkpoint(const Flags& flags, Output& output, CalibrationPage& page) 
   const auto& model = network.identity.at("model");
   page.facts = {{"checkpoint", file_name(flags.text("file"))},
                 {"model", model.is_object() ? model.value("name", std::string("unnamed")) : "unnamed"}};
-  if (flags.given("data")) return take_data(network, flags, page);
+  if (flags.given("data")) take_data(network, flags, page);
+  page.facts.emplace_back("classes", classes_text(network.classes(), class_names(network)));
+  if (flags.given("data")) return;
   if (flags.given("state")) {
     const auto samples = load_calibration(*network.module, flags.text("state"));
     page.facts.emplace_back("images", std::to_string(samples));

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/class_names.h"
 #include "fakequant/cli/warnings.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/file_kind.h"
 #include "fakequant/layers/compress.h"
 #include "fakequant/layers/fold.h"
 #include "fakequant/layers/model_file.h"
@@ -33,8 +35,15 @@ void build(Network& network, std::uint64_t seed) {
   network.module = build_model(spec, shape, network.classes(), options);
 }
 
+void check_class_names(const Network& network) {
+  const auto names = class_names(network);
+  FQ_CHECK(names.empty() || std::int64_t(names.size()) == network.classes(), "class_names",
+           "{} names are given for {} classes", names.size(), network.classes());
+}
+
 Network rebuild(const json& identity) {
   Network network{nullptr, identity};
+  check_class_names(network);
   build(network, 0);
   if (network.folded()) static_cast<void>(fold_batch_norm(*network.module, network.input_shape()));
   const QuietWarnings said_when_it_was_quantized;
@@ -58,6 +67,7 @@ Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed
   BuildOptions options;
   options.seed = seed;
   network.module = build_model(spec, data.sample_shape(), data.classes(), options);
+  take_class_names(network, data, "train");
   return network;
 }
 
@@ -72,6 +82,12 @@ Network make_network(const ImportedModel& model, const std::string& file) {
 }
 
 Network load_network(const std::string& checkpoint) {
+  if (fq::detail::file_kind(checkpoint) == "an ONNX model")
+    throw FileError(
+        checkpoint, "",
+        fmt::format("[load_checkpoint] {} is an ONNX model: make a checkpoint of it by fakequant import "
+                    "{} -o FILE",
+                    checkpoint, checkpoint));
   return load_network(load_checkpoint(checkpoint), checkpoint);
 }
 

@@ -16,7 +16,8 @@ namespace fq::cli {
 
 struct Network {
   std::shared_ptr<Module> module;
-  /// {"model": .., "options": .., "sample_shape": [..], "classes": n, "folded": false, "quantization": null}
+  /// {"model": .., "options": .., "sample_shape": [..], "classes": n, "folded": false, "quantization": null},
+  /// and where they are known "class_names": [..], n of them.
   nlohmann::json identity;
 
   /// Of a batch of one.

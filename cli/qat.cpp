@@ -62,8 +62,7 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   Run run;
   run.network = load_network(flags.required("checkpoint"));
   check_not_compressed(run.network, "qat", flags.text("checkpoint"));
-  run.data = open_data(flags, "train", run.network.classes());
-  check_fits(run.network, *run.data, "qat");
+  run.data = open_data_for(run.network, flags, "train");
   run.out = options.out;
   run.resume = resuming(flags);
   make_quantized(run, flags, output);

@@ -94,6 +94,14 @@ ordered_json config_file(const Flags& flags) {
   return ordered_json::parse(QuantizationPlan::load(flags.text("config")).config);
 }
 
+/// What was chosen, also by leaving flags out.
+std::string choice_text(const Flags& flags, const nlohmann::json& config, const QuantConfig& parsed) {
+  std::string from = flags.given("config") ? flags.text("config") : "rules";
+  if (config.contains("preset")) from = "preset " + config["preset"].get<std::string>();
+  if (!flags.given("preset") && !flags.given("config")) from += " (by default: --preset takes others)";
+  return fmt::format("{}, target {}, scale {}", from, name(parsed.target), parsed.pow2 ? "pow2" : "free");
+}
+
 nlohmann::json checked_config(const Flags& flags, ordered_json config) {
   with_place(flags, [&] { static_cast<void>(ptq::Algorithm(QuantConfig::from_json(config))); });
   list_rules(config);
@@ -131,6 +139,7 @@ void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_pt
   const auto config = read_quantization(flags);
   const auto parsed = QuantConfig::from_json(config);
   check_calibration_flags(flags);
+  output.line(choice_text(flags, config, parsed));
   const bool ranges = flags.text("method") != "none" && (data != nullptr || takes_states(flags));
   if (calibrate) WeightAlgorithm(parsed, flags, ranges && data != nullptr);
   if (!flags.on("keep-bn") && !network.folded()) fold_network(network);

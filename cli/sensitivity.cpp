@@ -126,8 +126,10 @@ ordered_json measure_sensitivity(const Flags& flags, Output& output) {
   check_not_compressed(network, "sensitivity", flags.text("checkpoint"));
   check_sensitivity_flags(network, flags);
   network.module->to(device_of(flags));
-  const auto data = open_data(flags, flags.text("split"), network.classes());
-  check_fits(network, *data, "sensitivity");
+  const auto data = open_data_for(network, flags, flags.text("split"), Labels::if_there);
+  FQ_CHECK(data->classes() > 0 || flags.text("score") != "loss", "sensitivity",
+           "--score loss needs labels, and {} has none: give data with y, or --score divergence",
+           flags.text("data"));
   DataLoader loader(some_samples(data, samples, 0), {.batch_size = batch, .shuffle = false});
   const Stopwatch watch;
   ordered_json result = asks_for_plan(flags) ? make_plan(network, loader, flags, output)

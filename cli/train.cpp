@@ -10,14 +10,22 @@
 namespace fq::cli {
 namespace {
 
-Network starting_network(const Flags& flags, const Dataset& data, std::uint64_t seed) {
-  if (!flags.given("checkpoint")) return make_network(flags, data, seed);
+Network starting_checkpoint(const Flags& flags) {
   FQ_CHECK(!flags.given("model"), "train", "--model and --checkpoint: give one");
   Network network = load_network(flags.text("checkpoint"));
   check_not_compressed(network, "train", flags.text("checkpoint"));
   FQ_CHECK(!network.quantized(), "train", "{} is quantized: use fakequant qat", flags.text("checkpoint"));
-  check_fits(network, data, "train");
   return network;
+}
+
+void start(Run& run, const Flags& flags, std::uint64_t seed) {
+  if (flags.given("checkpoint")) {
+    run.network = starting_checkpoint(flags);
+    run.data = open_data_for(run.network, flags, "train");
+  } else {
+    run.data = open_data(flags, "train");
+    run.network = make_network(flags, *run.data, seed);
+  }
 }
 
 /// Whether `out` is what a finished run with --fold-bn left; such a file has no training state to go on with.
@@ -49,8 +57,7 @@ nlohmann::ordered_json train(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   TrainerOptions options = read_training(flags);
   Run run;
-  run.data = open_data(flags, "train");
-  run.network = starting_network(flags, *run.data, options.seed);
+  start(run, flags, options.seed);
   run.out = options.out;
   run.resume = resuming(flags);
   if (run.resume && finished_and_folded(run)) {

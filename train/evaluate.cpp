@@ -1,5 +1,9 @@
 #include "fakequant/train/evaluate.h"
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
 #include <vector>
 
 #include "fakequant/core/check.h"
@@ -40,25 +44,30 @@ void for_each_output(Module& model, DataLoader& loader, F&& visit) {
 }
 
 template <class T>
-bool is_right(const T* row, std::int64_t classes, std::int64_t label) {
-  for (std::int64_t c = 0; c < classes; ++c)
-    if (!(c < label ? row[c] < row[label] : row[c] <= row[label])) return false;
-  return true;
+std::int64_t answer(const T* row, std::int64_t classes) {
+  if (std::any_of(row, row + classes, [](T value) { return std::isnan(value); })) return -1;
+  return std::max_element(row, row + classes) - row;
 }
 
 }  // namespace
 
-std::int64_t count_correct(const Tensor& logits, const Tensor& labels) {
-  const Tensor scores = logits.to(Device::cpu()), right = labels.to(Device::cpu());
+Tensor answers(const Tensor& logits) {
+  const Tensor scores = logits.to(Device::cpu());
   const std::int64_t classes = scores.dim(1);
-  const auto* label = right.data<std::int64_t>();
-  std::int64_t correct = 0;
-  detail::visit_float(logits.dtype(), "count_correct", [&]<class T>(T) {
+  Tensor out = Tensor::empty({scores.dim(0)}, DType::i64);
+  auto* found = out.mutable_data<std::int64_t>();
+  detail::visit_float(scores.dtype(), "answers", [&]<class T>(T) {
     const T* rows = scores.data<T>();
-    for (std::int64_t n = 0; n < labels.numel(); ++n)
-      correct += is_right(rows + n * classes, classes, label[n]) ? 1 : 0;
+    for (std::int64_t n = 0; n < out.numel(); ++n) found[n] = answer(rows + n * classes, classes);
   });
-  return correct;
+  return out;
+}
+
+std::int64_t count_correct(const Tensor& logits, const Tensor& labels) {
+  const Tensor found = answers(logits), right = labels.to(Device::cpu());
+  const auto* label = right.data<std::int64_t>();
+  return std::inner_product(label, label + right.numel(), found.data<std::int64_t>(), std::int64_t{0},
+                            std::plus<>(), std::equal_to<>());
 }
 
 Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop) {

@@ -29,8 +29,11 @@ struct Evaluation {
 /// As `evaluate`; data needs no labels.
 [[nodiscard]] Tensor predict(Module& model, DataLoader& loader);
 
-/// Rows of `logits` [N, C] whose largest element (the first of equal ones) is at the label. A row with a NaN
-/// is wrong.
+/// The class that each row of `logits` [N, C] is largest at, the first of equal ones: i64 [N], on the host;
+/// -1 for a row with a NaN.
+[[nodiscard]] Tensor answers(const Tensor& logits);
+
+/// Rows of `logits` [N, C] whose answer is the label.
 [[nodiscard]] std::int64_t count_correct(const Tensor& logits, const Tensor& labels);
 
 }  // namespace fq

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "fakequant/core/check.h"
-#include "fakequant/core/io/file_reader.h"
+#include "fakequant/core/io/file_kind.h"
 
 namespace fq::detail::h5 {
 namespace {
@@ -12,16 +12,6 @@ namespace {
 std::recursive_mutex& mutex() {
   static auto* const instance = new std::recursive_mutex;  // handles may be closed by static destructors
   return *instance;
-}
-
-bool has_signature(const FileReader& file) {
-  constexpr std::array<char, 8> kSignature{'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
-  std::array<char, 8> bytes;
-  for (std::int64_t at = 0; at + 8 <= file.size(); at = at == 0 ? 512 : at * 2) {
-    file.read(at, bytes.data(), bytes.size());
-    if (bytes == kSignature) return true;
-  }
-  return false;
 }
 
 herr_t keep_first(unsigned, const H5E_error2_t* error, void* text) {
@@ -54,7 +44,7 @@ void fail(const std::string& path, const std::string& dataset, std::string_view 
 }
 
 File open(const std::string& path) {
-  if (!has_signature(FileReader(path)))
+  if (!has_hdf5_signature(FileReader(path)))
     throw FileError(path, "", fmt::format("[hdf5] {} is not an HDF5 file", path));
   const Lock lock;
   File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));

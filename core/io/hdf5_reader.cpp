@@ -5,6 +5,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/file_reader.h"
 #include "fakequant/core/io/hdf5_rows.h"
+#include "fakequant/core/io/hdf5_text.h"
 
 namespace fq::detail {
 namespace {
@@ -19,12 +20,26 @@ std::string printable(std::string name) {
   return name;
 }
 
+const char* place(const std::string& object) { return object.empty() ? "/" : object.c_str(); }
+
+bool is_number(hid_t type) {
+  const auto kind = H5Tget_class(type);
+  return kind == H5T_INTEGER || kind == H5T_FLOAT;
+}
+
 }  // namespace
 
 struct Hdf5Reader::Body {
   std::string path;
   std::int64_t bytes;
   h5::File file;
+
+  /// One that is there; the caller holds the lock.
+  [[nodiscard]] h5::Attribute attribute(const std::string& object, const std::string& name) const {
+    h5::Attribute found(H5Aopen_by_name(file.get(), place(object), name.c_str(), H5P_DEFAULT, H5P_DEFAULT));
+    h5::check(found.get(), path, object, fmt::format("has an unreadable attribute '{}'", name));
+    return found;
+  }
 };
 
 Hdf5Reader::Hdf5Reader(std::string path) {
@@ -48,7 +63,7 @@ bool Hdf5Reader::has(const std::string& name) const {
 
 std::vector<std::string> Hdf5Reader::children(const std::string& group) const {
   const h5::Lock lock;
-  const char* at = group.empty() ? "/" : group.c_str();
+  const char* at = place(group);
   H5G_info_t info{};
   h5::check(H5Gget_info_by_name(body_->file.get(), at, &info, H5P_DEFAULT), path(), group, "is not a group");
   std::vector<std::string> names;
@@ -72,19 +87,28 @@ Hdf5Rows Hdf5Reader::rows(const std::string& dataset) const {
   return Hdf5Rows(std::make_unique<Hdf5Rows::Body>(path(), dataset, std::move(open), body_->bytes));
 }
 
+bool Hdf5Reader::has_attribute(const std::string& object, const std::string& name) const {
+  const h5::Lock lock;
+  return H5Aexists_by_name(body_->file.get(), place(object), name.c_str(), H5P_DEFAULT) > 0;
+}
+
+bool Hdf5Reader::has_numbers(const std::string& object, const std::string& name) const {
+  if (!has_attribute(object, name)) return false;
+  const h5::Lock lock;
+  const auto attribute = body_->attribute(object, name);
+  const h5::Type type(H5Aget_type(attribute.get()));
+  return is_number(type.get());
+}
+
 std::optional<std::vector<double>> Hdf5Reader::numbers(const std::string& object,
                                                        const std::string& name) const {
+  if (!has_attribute(object, name)) return std::nullopt;
   const h5::Lock lock;
-  const char* at = object.empty() ? "/" : object.c_str();
-  if (H5Aexists_by_name(body_->file.get(), at, name.c_str(), H5P_DEFAULT) <= 0) return std::nullopt;
-  const h5::Attribute attribute(
-      H5Aopen_by_name(body_->file.get(), at, name.c_str(), H5P_DEFAULT, H5P_DEFAULT));
-  h5::check(attribute.get(), path(), object, fmt::format("has an unreadable attribute '{}'", name));
+  const auto attribute = body_->attribute(object, name);
   const h5::Type type(H5Aget_type(attribute.get()));
   const h5::Space space(H5Aget_space(attribute.get()));
-  const auto kind = H5Tget_class(type.get());
   const auto count = H5Sget_simple_extent_npoints(space.get());
-  if ((kind != H5T_INTEGER && kind != H5T_FLOAT) || count < 0 || count > kMostValues)
+  if (!is_number(type.get()) || count < 0 || count > kMostValues)
     throw FileError(path(), object,
                     fmt::format("[hdf5] {}:{} has an attribute '{}' that is not a number or a list of them",
                                 path(), object, name));
@@ -93,6 +117,13 @@ std::optional<std::vector<double>> Hdf5Reader::numbers(const std::string& object
     h5::check(H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, values.data()), path(), object,
               "has an unreadable attribute");
   return values;
+}
+
+std::optional<std::vector<std::string>> Hdf5Reader::texts(const std::string& object,
+                                                          const std::string& name) const {
+  if (!has_attribute(object, name)) return std::nullopt;
+  const h5::Lock lock;
+  return h5::read_texts(body_->attribute(object, name).get(), path(), object, name);
 }
 
 }  // namespace fq::detail

@@ -57,6 +57,15 @@ class Hdf5Reader {
   /// The values of a numeric attribute of a group or dataset; nullopt without it.
   [[nodiscard]] std::optional<std::vector<double>> numbers(const std::string& object,
                                                            const std::string& attribute) const;
+  /// The values of an attribute of strings, of fixed or variable length, as UTF-8: bytes that are none become
+  /// U+FFFD. Nullopt without it and for one of another type. Throws FileError for more than 2^20 strings or
+  /// 16 MiB.
+  [[nodiscard]] std::optional<std::vector<std::string>> texts(const std::string& object,
+                                                              const std::string& attribute) const;
+  /// Whether there is an attribute of that name, of whatever type.
+  [[nodiscard]] bool has_attribute(const std::string& object, const std::string& attribute) const;
+  /// Whether there is one of integers or floats.
+  [[nodiscard]] bool has_numbers(const std::string& object, const std::string& attribute) const;
 
  private:
   struct Body;

@@ -6,6 +6,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/file_kind.h"
 
 namespace fq::detail {
 namespace {
@@ -74,8 +75,11 @@ std::string encode(const std::vector<ListedDataset>& listing) {
 StateHeader read_header(const FileReader& file) {
   std::array<unsigned char, kHeaderBytes> block{};
   file.read(0, block.data(), static_cast<std::size_t>(std::min(file.size(), kHeaderBytes)));
-  if (!std::equal(kMagic.begin(), kMagic.end(), block.begin()))
-    fail(file, "is not a file of fakequant, or its first bytes are damaged");
+  if (!std::equal(kMagic.begin(), kMagic.end(), block.begin())) {
+    const std::string kind = file_kind(file.path());
+    fail(file, fmt::format("is not a file of fakequant{}, or its first bytes are damaged",
+                           kind.empty() ? "" : " but " + kind));
+  }
   if (file.size() < kHeaderBytes) fail(file, "is truncated: it ends within its header");
   if (get<std::uint32_t>(&block[kOwnCrcAt]) != crc32c(block.data(), kOwnCrcAt))
     fail(file, "is damaged: its header");

@@ -29,10 +29,19 @@ std::array<std::int64_t, 2> pair(const Numbers& numbers, std::int64_t height) {
   return {numbers[0], numbers[1]};
 }
 
+/// What takes an input of so many axes.
+std::string_view way_of_rank(std::size_t rank) {
+  if (rank == 3)
+    return ": conv1d takes signals [N, C, L], and images [N, H, W] need an axis of channels, [N, 1, H, W]";
+  return rank == 4 ? ": conv2d takes images [N, C, H, W]" : "";
+}
+
 void check_ranks(const Shape& x, const Shape& w, int axes, std::string_view function) {
   const auto rank = static_cast<std::size_t>(axes + 2);
-  FQ_CHECK(x.size() == rank && w.size() == rank, function,
-           "the input is {}, the weight {}: both need {} axes", to_string(x), to_string(w), rank);
+  FQ_CHECK(x.size() == rank, function, "the input is {}, of {} axes, and must have {}{}", to_string(x),
+           x.size(), rank, way_of_rank(x.size()));
+  FQ_CHECK(w.size() == rank, function, "the weight is {}, of {} axes, and must have {}", to_string(w),
+           w.size(), rank);
   FQ_CHECK(std::ranges::all_of(w, [](auto size) { return size > 0; }), function, "the weight {} is empty",
            to_string(w));
 }

@@ -35,6 +35,11 @@ void check_rows(std::span<const std::int64_t> rows, std::int64_t size) {
 
 }  // namespace
 
+const std::vector<std::string>& Dataset::class_names() const noexcept {
+  static const std::vector<std::string> none;
+  return none;
+}
+
 std::vector<float> Dataset::background() const {
   return std::vector<float>(static_cast<std::size_t>(sample_shape().empty() ? 1 : sample_shape()[0]), 0.0f);
 }

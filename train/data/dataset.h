@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "fakequant/core/tensor.h"
@@ -35,6 +36,9 @@ class Dataset {
   [[nodiscard]] virtual const Shape& sample_shape() const noexcept = 0;
   /// Labels are 0 .. classes() - 1; 0 without labels.
   [[nodiscard]] virtual std::int64_t classes() const noexcept = 0;
+  /// What the classes are called, in the order of their labels: UTF-8, for people. None where the data has no
+  /// names; otherwise not always as many as `classes()`, which may be what somebody else asked for.
+  [[nodiscard]] virtual const std::vector<std::string>& class_names() const noexcept;
   /// Whether x is i64 token ids.
   [[nodiscard]] virtual bool token_ids() const noexcept { return false; }
   /// What a stored zero becomes, one value a channel (axis 0 of the sample); what augmentation fills with.
@@ -79,6 +83,9 @@ class Subset : public Dataset {
   }
   [[nodiscard]] const Shape& sample_shape() const noexcept override { return data_->sample_shape(); }
   [[nodiscard]] std::int64_t classes() const noexcept override { return data_->classes(); }
+  [[nodiscard]] const std::vector<std::string>& class_names() const noexcept override {
+    return data_->class_names();
+  }
   [[nodiscard]] bool token_ids() const noexcept override { return data_->token_ids(); }
   [[nodiscard]] std::vector<float> background() const override { return data_->background(); }
   [[nodiscard]] Batch read(std::span<const std::int64_t> rows) const override;

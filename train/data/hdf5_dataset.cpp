@@ -3,19 +3,25 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 
 #include <fmt/ranges.h>
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/convert.h"
+#include "fakequant/core/io/file_kind.h"
+#include "fakequant/core/log.h"
 #include "fakequant/train/data/block_cache.h"
+#include "fakequant/train/data/class_names.h"
+#include "fakequant/train/data/sample_layout.h"
 
 namespace fq {
 namespace detail {
 
 /// What turns stored values into the network's: scale, then one mean and deviation a channel.
 struct Normalisation {
+  bool stated = false;  ///< by any of the attributes
   float scale = 1;
   std::vector<float> mean, deviation;
 
@@ -29,11 +35,26 @@ namespace {
 
 using detail::Normalisation;
 
-constexpr std::int64_t kMostClasses = std::int64_t{1} << 24;
+constexpr const char* kWanted =
+    "a data set is an HDF5 file of groups, such as train and test, with x and y in each: docs/formats.md "
+    "(Data sets) has the layout and the lines of Python that write it";
+
+/// `path`, if it is HDF5; throws FileError saying what it is otherwise, but for one that cannot be read.
+const std::string& checked_file(const std::string& path) {
+  std::error_code error;
+  const bool directory = std::filesystem::is_directory(path, error);
+  if (!directory && detail::has_hdf5_signature(detail::FileReader(path))) return path;
+  const std::string kind = detail::file_kind(path);
+  throw FileError(path, "",
+                  directory ? fmt::format("[dataset] {} is {}: {}", path, kind, kWanted)
+                            : fmt::format("[dataset] {} is not an HDF5 file{}: {}", path,
+                                          kind.empty() ? "" : " but " + kind, kWanted));
+}
 
 class Opener {
  public:
-  Opener(const std::string& path, const Hdf5DatasetOptions& options) : file_(path), options_(options) {
+  Opener(const std::string& path, const Hdf5DatasetOptions& options)
+      : file_(checked_file(path)), options_(options) {
     if (!file_.has(options.split))
       refuse("",
              fmt::format("has no group '{}', but {}", options.split, fmt::join(file_.children("/"), ", ")));
@@ -53,7 +74,19 @@ class Opener {
     return rows;
   }
 
+  void check_sample(const Shape& sample) const {
+    if (!options_.sample_shape.empty() && sample != options_.sample_shape) {
+      const std::string way = detail::way_to_shape(sample, options_.sample_shape);
+      refuse("x", fmt::format("has samples of {}, the network takes {}: {}", to_string(sample),
+                              to_string(options_.sample_shape),
+                              way.empty() ? "give other data or another network" : way));
+    }
+    if (options_.sample_shape.empty()) check_axes(sample);
+  }
+
+  /// Undefined when there is none and need not be.
   [[nodiscard]] Tensor read_y(std::int64_t count) const {
+    if (options_.may_lack_labels && !file_.has(name("y"))) return {};
     const auto rows = open("y");
     const auto& shape = rows.shape();
     if (is_floating(rows.dtype()))
@@ -64,23 +97,24 @@ class Opener {
     return rows.read_all().reshape({count}).to(DType::i64);
   }
 
-  [[nodiscard]] std::int64_t check_labels(const Tensor& y) const {
-    const auto stated = file_.numbers("/", "classes").value_or(std::vector<double>{});
-    std::int64_t limit = options_.classes;
-    if (limit == 0 && stated.size() == 1 && stated[0] >= 1 && stated[0] <= static_cast<double>(kMostClasses))
-      limit = static_cast<std::int64_t>(stated[0]);
+  [[nodiscard]] detail::StatedClasses classes() const { return detail::read_classes(file_, options_.split); }
+
+  [[nodiscard]] std::int64_t check_labels(const Tensor& y, std::int64_t stated) const {
+    const std::int64_t limit = options_.classes > 0 ? options_.classes : stated;
     const auto* labels = y.data<std::int64_t>();
-    const std::int64_t below = limit > 0 ? limit : kMostClasses;
+    const std::int64_t below = limit > 0 ? limit : detail::kMostClasses;
     const auto* bad =
         std::find_if(labels, labels + y.numel(), [&](auto label) { return label < 0 || label >= below; });
     if (bad != labels + y.numel())
       refuse("y",
-             fmt::format("has the label {} in row {}: labels are 0 to {}", *bad, bad - labels, below - 1));
+             fmt::format("has the label {} in row {}: labels are 0 to {}{}", *bad, bad - labels, below - 1,
+                         limit == stated && stated > 0 ? ", by the attribute 'classes'" : ""));
     return limit > 0 ? limit : *std::max_element(labels, labels + y.numel()) + 1;
   }
 
   [[nodiscard]] Normalisation normalisation(std::int64_t channels) const {
     Normalisation result;
+    for (const char* key : {"scale", "mean", "std"}) result.stated |= file_.has_attribute(name("x"), key);
     result.scale = attribute("scale", 1, 1.0f)[0];
     result.mean = attribute("mean", channels, 0.0f);
     result.deviation = attribute("std", channels, 1.0f);
@@ -88,6 +122,15 @@ class Opener {
     for (const float value : result.deviation)
       if (!(value > 0)) refuse("x", "has an attribute 'std' that is not positive");
     return result;
+  }
+
+  /// Of values as they are stored, which nothing scales.
+  void doubt_range(const std::vector<std::byte>& values, DType dtype) const {
+    if (detail::looks_like_bytes(values, dtype))
+      warn(
+          fmt::format("is {} of values up to 255, and the network sees them so: store pixels as u8 with "
+                      "x.attrs[\"scale\"] = 1 / 255, or, if it is right, with scale = 1",
+                      fq::name(dtype)));
   }
 
   [[nodiscard]] std::string name(const std::string& part) const {
@@ -100,12 +143,31 @@ class Opener {
     throw FileError(file_.path(), part.empty() ? options_.split : name(part),
                     fmt::format("[dataset] {} {}", at, why));
   }
+  void warn(const std::string& why) const {
+    log(LogLevel::warning, fmt::format("[dataset] {}:{} {}", file_.path(), name("x"), why));
+  }
 
   [[nodiscard]] detail::Hdf5Rows open(const std::string& part) const {
     if (file_.has(name(part))) return file_.rows(name(part));
     const auto others = file_.children(options_.split);
     refuse(part, fmt::format("is missing, there is {}",
                              others.empty() ? "nothing" : fmt::format("{}", fmt::join(others, ", "))));
+  }
+
+  void check_axes(const Shape& sample) const {
+    const auto doubt = detail::looks_channels_last(sample);
+    if (doubt == detail::ChannelsLast::no || says_channels_first()) return;
+    const std::string what = fmt::format(
+        "has samples of {}, read as channels, height, width: it looks like height, width, channels; write "
+        "x.transpose(0, 3, 1, 2), or, if it is right, x.attrs[\"axes\"] = \"NCHW\"",
+        to_string(sample));
+    if (doubt == detail::ChannelsLast::surely && options_.check_layout) refuse("x", what);
+    warn(what);
+  }
+
+  [[nodiscard]] bool says_channels_first() const {
+    const auto axes = file_.texts(name("x"), "axes");
+    return axes && axes->size() == 1 && axes->front() == "NCHW";
   }
 
   [[nodiscard]] std::vector<float> attribute(const std::string& key, std::int64_t count,
@@ -151,6 +213,7 @@ struct Hdf5Dataset::Body {
   Tensor y;
   Shape sample_shape;
   std::int64_t classes = 0;
+  std::vector<std::string> class_names;
   bool ids = false;
   detail::Normalisation how;
 
@@ -160,10 +223,14 @@ struct Hdf5Dataset::Body {
     auto rows = opener.open_x();
     sample_shape.assign(rows.shape().begin() + 1, rows.shape().end());
     ids = rows.dtype() == DType::i16 || rows.dtype() == DType::i32 || rows.dtype() == DType::i64;
+    opener.check_sample(sample_shape);
     if (!ids) how = opener.normalisation(sample_shape[0]);
+    auto stated = opener.classes();
+    class_names = std::move(stated.names);
     if (options.labels) y = opener.read_y(rows.shape()[0]);
-    if (options.labels) classes = opener.check_labels(y);
+    if (y.defined()) classes = opener.check_labels(y, stated.count);
     x = std::make_unique<detail::BlockCache>(std::move(rows), options.cache_bytes);
+    if (!ids && !how.stated) opener.doubt_range(*x->get(0), x->rows().dtype());
   }
 
   [[nodiscard]] std::int64_t size() const { return x->rows().shape()[0]; }
@@ -189,6 +256,7 @@ Hdf5Dataset::~Hdf5Dataset() = default;
 std::int64_t Hdf5Dataset::size() const noexcept { return body_->size(); }
 const Shape& Hdf5Dataset::sample_shape() const noexcept { return body_->sample_shape; }
 std::int64_t Hdf5Dataset::classes() const noexcept { return body_->classes; }
+const std::vector<std::string>& Hdf5Dataset::class_names() const noexcept { return body_->class_names; }
 bool Hdf5Dataset::token_ids() const noexcept { return body_->ids; }
 
 std::vector<float> Hdf5Dataset::background() const {
