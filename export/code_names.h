@@ -8,11 +8,12 @@
 namespace fq::detail {
 
 /// A quantizer that serves several tensors in one pass through a network names the first; the others have the
-/// path of their reader, one of its aliases, or that and a number where it is taken.
+/// path of their reader, one of its aliases, or that and a number where it is taken. So have those of a
+/// quantizer without a name.
 class CodeNames {
  public:
   std::string of(const std::string& quantizer, const std::string& reader) {
-    if (given_.insert(quantizer).second) return quantizer;
+    if (!quantizer.empty() && given_.insert(quantizer).second) return quantizer;
     std::string name = reader;
     for (int i = 1; !given_.insert(name).second; ++i) name = reader + "." + std::to_string(i);
     return name;

@@ -30,6 +30,7 @@ bool same_values(std::string_view op) { return op == "dequantize" || op == "to_f
 Exporting::Exporting(Module& model, const Shape& sample, const OnnxExportOptions& options)
     : model_(model),
       options_(options),
+      names_(model),
       calls_((check_model(), record_open_calls(model, sample))),
       early_(calls_, options.target == Target::ort) {
   for (std::size_t i = 0; i < calls_.list.size(); ++i) open_shapes_[&calls_.list[i]] = calls_.open_shape(i);
@@ -78,7 +79,7 @@ void Exporting::name_codes() {
   for (const auto& call : calls_.list) {
     if (call.op != "quantize" || is_constant(call.inputs.at(0))) continue;
     const std::string& quantizer = call.output.quantized()->spec.name;
-    code_names_[&call] = names.of(quantizer.empty() ? node_name(call) : quantizer, node_name(call));
+    code_names_[&call] = names.of(quantizer, node_name(call));
   }
 }
 

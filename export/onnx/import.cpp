@@ -1,13 +1,14 @@
 #include "fakequant/export/onnx/import.h"
 
 #include <algorithm>
-#include <exception>
+#include <optional>
 #include <set>
 
 #include "fakequant/core/check.h"
 #include "fakequant/export/onnx/import/fold.h"
 #include "fakequant/export/onnx/import/graph_view.h"
 #include "fakequant/export/onnx/import/input.h"
+#include "fakequant/export/onnx/import/missing.h"
 #include "fakequant/export/onnx/import/node_names.h"
 #include "fakequant/export/onnx/import/op_import.h"
 #include "fakequant/train/checkpoint.h"
@@ -88,7 +89,9 @@ std::vector<OnnxNode> prepared(const OnnxModel& model, FixedValues& fixed) {
 class Import {
  public:
   Import(const OnnxModel& model, FixedValues& fixed, const NodeNames& names)
-      : fixed_(fixed), context_{model.opset, -1, ModelBuilder(element_limit(model)), names, {}} {}
+      : model_(model),
+        fixed_(fixed),
+        context_{model.opset, -1, ModelBuilder(element_limit(model)), names, {}} {}
 
   void run(const std::vector<OnnxNode>& nodes, const OnnxValueInfo& input, const Shape& sample) {
     if (input.has_shape) context_.batch = input.shape[0].size;
@@ -96,8 +99,7 @@ class Import {
     shape.insert(shape.end(), sample.begin(), sample.end());
     values_.emplace(input.name, ImportValue{"input", shape, {}});
     for (const auto& node : nodes) build(node);
-    if (!unsupported_.empty()) fail_unsupported();
-    if (first_error_) std::rethrow_exception(first_error_);
+    missing_.check();
   }
 
   ImportedModel finish(const std::string& name, const Shape& sample, const std::string& model_name) {
@@ -118,25 +120,56 @@ class Import {
   }
 
  private:
-  /// After the first error only operators that are not supported are looked for: all of them are told at
-  /// once.
+  /// What cannot be built is kept, with a guess of what it gives, so that all of it is told at once.
   void build(const OnnxNode& node) {
     try {
       if (node.outputs.empty() || fixed_.find(node.outputs[0]) != nullptr || fixed_.fold_node(node)) return;
       const auto builder = find_op_builder(node);
-      if (builder == nullptr) return void(++unsupported_[operator_name(node)]);
+      if (builder == nullptr) throw UnsupportedUse{operator_name(node)};
       auto inputs = inputs_of(node);
       if (inputs.size() != node.inputs.size()) return;
-      auto value = builder(OpImport(node, std::move(inputs), context_));
-      if (value.is_constant())
-        fixed_.add(node.outputs[0], value.constant);
-      else
-        values_.emplace(node.outputs[0], std::move(value));
+      keep(node, builder(OpImport(node, std::move(inputs), context_)));
     } catch (const UnsupportedUse& use) {
-      ++unsupported_[use.what];
-    } catch (const ArgumentError&) {
-      if (!first_error_) first_error_ = std::current_exception();
+      missing_.add(node, use.what);
+      guess(node);
+    } catch (const ArgumentError& error) {
+      if (!reads_guess(node)) missing_.add_error(error.what());
+      guess(node);
     }
+  }
+
+  void keep(const OnnxNode& node, ImportValue value) {
+    if (value.is_constant()) return fixed_.add(node.outputs[0], value.constant);
+    values_.emplace(node.outputs[0], std::move(value));
+    if (reads_guess(node)) guessed_.insert(node.outputs[0]);
+  }
+
+  [[nodiscard]] bool reads_guess(const OnnxNode& node) const {
+    return std::ranges::any_of(node.inputs, [&](const auto& name) { return guessed_.contains(name); });
+  }
+
+  /// Outputs of a node that cannot be built: of the shape that the file states, or of its input's.
+  void guess(const OnnxNode& node) {
+    failed_ = true;
+    const auto input =
+        std::ranges::find_if(node.inputs, [&](const auto& name) { return values_.contains(name); });
+    if (input == node.inputs.end()) return;
+    const ImportValue like = values_.at(*input);
+    for (const auto& name : node.outputs) {
+      if (name.empty()) continue;
+      values_.emplace(name, ImportValue{like.node, stated_shape(name).value_or(like.shape), {}});
+      guessed_.insert(name);
+    }
+  }
+
+  [[nodiscard]] std::optional<Shape> stated_shape(const std::string& name) const {
+    const auto stated = std::ranges::find(model_.values, name, &OnnxValueInfo::name);
+    if (stated == model_.values.end() || !stated->has_shape || stated->shape.empty()) return std::nullopt;
+    Shape shape{kImportBatch};
+    for (std::size_t axis = 1; axis < stated->shape.size(); ++axis) shape.push_back(stated->shape[axis].size);
+    if (std::ranges::any_of(shape, [](auto size) { return size <= 0 || size > kLargestSize; }))
+      return std::nullopt;
+    return shape;
   }
 
   /// Fewer than the node's where an error left one unknown.
@@ -150,29 +183,20 @@ class Import {
         out.push_back({{}, {}, *constant});
       else if (name.empty())
         out.emplace_back();
-      else if (unsupported_.empty() && !first_error_)
+      else if (!failed_)
         NodeReader(node).fail("it reads '{}', which is not a first output of a supported operator",
                               name.substr(0, 100));
     }
     return out;
   }
 
-  [[noreturn]] void fail_unsupported() const {
-    std::string list, hint;
-    for (const auto& [what, count] : unsupported_) {
-      list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", what, count);
-      if (what.find("QuantizeLinear") != std::string::npos || what.starts_with("QLinear"))
-        hint =
-            ". The file is quantized: import the float one, or use the checkpoint that it was exported from";
-    }
-    throw ArgumentError(fmt::format("[import_onnx] these operators are not supported: {}{}", list, hint));
-  }
-
+  const OnnxModel& model_;
   FixedValues& fixed_;
   ImportContext context_;
   std::unordered_map<std::string, ImportValue> values_;
-  std::map<std::string, std::int64_t> unsupported_;
-  std::exception_ptr first_error_;
+  std::set<std::string> guessed_;  // values whose shape is not known
+  bool failed_ = false;
+  MissingNodes missing_;
 };
 
 }  // namespace

@@ -45,8 +45,9 @@ struct ImportedModel {
 /// "layer1_0_conv1", as far as the file tells them by names of nodes or weights.
 ///
 /// The model is checked as a file from anywhere: throws ArgumentError naming the node for attributes, shapes
-/// and types that do not fit, one that lists all operators that are not supported with their counts, and when
-/// the parameters would have many more elements than the tensors in the file.
+/// and types that do not fit, one that lists all nodes that are not supported with their operators and, where
+/// there is one, a way round, and when the parameters would have many more elements than the tensors in the
+/// file.
 [[nodiscard]] ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options = {});
 
 }  // namespace fq

@@ -269,6 +269,51 @@ TEST(OnnxExport, BlocksOfALinearLayerAreWrittenTransposed) {
   EXPECT_EQ(std::get<std::int64_t>(*weight.attribute("block_size")), 16);
 }
 
+/// Two layers whose quantizers nobody gave a name.
+class OwnQuantizers : public Module {
+ public:
+  OwnQuantizers()
+      : w1_(add_parameter("w1", test::random_tensor({6, 4}, -1, 1))),
+        w2_(add_parameter("w2", test::random_tensor({3, 6}, -1, 1))),
+        in1_(add_module("in1", of_activations())),
+        in2_(add_module("in2", of_activations())),
+        of_w1_(add_module("of_w1", of_weight(w1_))),
+        of_w2_(add_module("of_w2", of_weight(w2_))) {}
+  [[nodiscard]] std::string type() const override { return "own_quantizers"; }
+
+ protected:
+  Variable forward(const Variable& x) override {
+    return ops::linear(in2_(ops::linear(in1_(x), of_w1_->weight(w1_))), of_w2_->weight(w2_));
+  }
+  using Module::forward;
+
+ private:
+  static std::shared_ptr<TensorQuantizer> of_activations() {
+    return std::make_shared<TensorQuantizer>(QuantDescriptor({.amax = Amax(1.0)}));
+  }
+  static std::shared_ptr<TensorQuantizer> of_weight(const Variable& weight) {
+    auto q = std::make_shared<TensorQuantizer>(QuantDescriptor({.axis = {0}, .narrow_range = true}));
+    q->collect(weight.tensor());
+    q->load_calibrated_amax();
+    return q;
+  }
+
+  Variable w1_, w2_;
+  Child<TensorQuantizer> in1_, in2_, of_w1_, of_w2_;
+};
+
+TEST(OnnxExport, UnnamedQuantizersHaveTheirPaths) {
+  OwnQuantizers model;
+  const OnnxModel graph = export_onnx(model, {4});
+  for (const char* name : {"in1", "in2"}) EXPECT_NE(maker(graph, name), nullptr) << name;
+  for (const auto& [name, rows] : {std::pair("of_w1", 6), std::pair("of_w2", 3)}) {
+    const OnnxNode* weight = node(graph, name);
+    ASSERT_NE(weight, nullptr) << name;
+    EXPECT_EQ(graph.initializer(weight->inputs[1])->value.shape(), Shape{rows}) << name;
+  }
+  for (const auto& entry : named_quantizers(model)) EXPECT_EQ(entry.quantizer->name(), "") << entry.name;
+}
+
 TEST(OnnxExport, AModelsOwnCallsBecomeNodes) {
   Calls model([](const Variable& x) {
     const Variable a = fake_tensor_quant(x, Amax(2.0), {}, 8, false, false);

@@ -9,6 +9,7 @@
 #include "fakequant/export/code_names.h"
 #include "fakequant/export/onnx/export/graph_builder.h"
 #include "fakequant/export/onnx/export/open_calls.h"
+#include "fakequant/export/onnx/export/path_names.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/early_grids.h"
 #include "fakequant/layers/tensor_quantizer.h"
@@ -94,6 +95,7 @@ class Exporting {
 
   Module& model_;
   OnnxExportOptions options_;
+  PathNames names_;
   OpenCalls calls_;
   EarlyGrids early_;
   GraphBuilder graph_;
