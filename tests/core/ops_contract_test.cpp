@@ -10,6 +10,7 @@
 
 #include "core/operator_run.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/trace.h"
 
 namespace fq::test {
@@ -74,6 +75,49 @@ TEST_P(Operator, EmptyBatchGivesNoElementsAndNoNaN) {
   for (const auto& tensor : run(inputs(DType::f32, true))) {
     if (!tensor.defined()) continue;
     for (const float v : tensor.to_vector<float>()) EXPECT_TRUE(std::isfinite(v));
+  }
+}
+
+/// The inputs with nothing along axis `axis`, counted from the back, of one of them or, with `only` their
+/// count, of all.
+std::vector<Tensor> emptied(std::vector<Tensor> tensors, std::size_t only, int axis) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if ((i != only && only != tensors.size()) || tensors[i].rank() < axis) continue;
+    Shape shape = tensors[i].shape();
+    shape[shape.size() - static_cast<std::size_t>(axis)] = 0;
+    tensors[i] = Tensor::zeros(shape, tensors[i].dtype());
+  }
+  return tensors;
+}
+
+TEST_P(Operator, EmptyAxesAreAnsweredOrRefused) {
+  const Poison poison;
+  const auto whole = inputs(DType::f32);
+  int answered = 0;
+  for (std::size_t only = 0; only <= whole.size(); ++only)
+    for (int axis = 1; axis <= 4; ++axis) {
+      const auto tensors = emptied(whole, only, axis);
+      try {
+        for (const auto& found : run(tensors)) answered += found.defined() ? 1 : 0;
+      } catch (const ArgumentError&) {
+      }
+    }
+  EXPECT_GT(answered, 0);
+}
+
+TEST_P(Operator, EmptyCodesAreAnsweredOrRefused) {
+  const Poison poison;
+  const auto whole = inputs(DType::f32);
+  for (const Format format : {Format(IntFormat{8}), Format(IntFormat{4, true}), Format(FloatFormat{})}) {
+    const auto spec = QuantSpec::from_amax(format, {}, Tensor::scalar(2.0), "q");
+    for (std::size_t only = 0; only <= whole.size(); ++only)
+      for (int axis = 1; axis <= 4; ++axis) try {
+          auto variables = leaves(emptied(whole, only, axis));
+          for (auto& v : variables) v = ops::quantize(v, spec);
+          const Variable y = ops::quantize(op().apply(variables), spec);
+          if (y.requires_grad()) y.backward(Tensor::full(y.shape(), 1.0));
+        } catch (const ArgumentError&) {
+        }
   }
 }
 

@@ -1,4 +1,5 @@
-"""docs/numerics.md has a row for every function: those that golden files name, and those that headers declare."""
+"""docs/numerics.md has a row for every function: those that golden files name, and those that headers declare. Those of
+headers are all tried with empty inputs too."""
 import glob
 import os
 import re
@@ -37,7 +38,7 @@ def headers():
 
 table = rows()
 named = [name for cells in table for name in re.findall(r"`([^`]+)`", cells[0])]
-golden = set(subprocess.run([sys.argv[1], "--list"], capture_output=True, text=True, check=True).stdout.split())
+golden, emptied = (set(subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()) for program in sys.argv[1:3])
 assert len(golden) > 30, golden
 plain = {name.replace("::", "_") for name in named}
 twice = {name for name in named if named.count(name) > 1}
@@ -47,4 +48,9 @@ assert not headers() - set(named), f"no row in docs/numerics.md: {sorted(headers
 declared = "".join(open(path, encoding="utf-8").read() for path in glob.glob(f"{ROOT}/c*/**/*.h", recursive=True) + glob.glob(f"{ROOT}/layers/*.h"))
 gone = [name for name in named if name not in golden and not re.search(rf"\b{name.split('::')[-1]}\b", declared)]
 assert not gone, f"rows in docs/numerics.md of what is not there: {gone}"
+classes = {name for name in headers() if name[0].isupper()}  # their row names what golden files call them
+called = {name.replace("::", "_") for name in emptied}
+forgotten = [name for name in headers() - classes if name.replace("::", "_") not in called]
+forgotten += [cells[0] for cells in table if classes & set(re.findall(r"`(\w+)`", cells[0])) and not called & set(re.findall(r"`(\w+)`", cells[0]))]
+assert not forgotten, f"not called with empty inputs by tests/empty: {sorted(forgotten)}"
 print(f"{len(table)} rows, {len(golden)} functions of golden files, {len(headers())} of headers")

@@ -1,0 +1,114 @@
+/// Calls every function with empty inputs, made from the golden cases of it: it must answer or throw an
+/// fq::Error, and an answer "y" or gradient "grad_x" of an empty x has no more elements than x. Arguments:
+/// functions to restrict it to; before them `--device cuda`; or --list, which prints the functions that are
+/// called. With EMPTY_TRACE set each call is printed before it is made. Exit status as that of `golden`.
+
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "emptied.h"
+#include "fakequant/core/error.h"
+#include "own_functions.h"
+
+namespace fq::empty {
+namespace {
+
+constexpr std::size_t kMost = 60;        // cases of a function
+constexpr std::int64_t kLargest = 2000;  // elements of such a case
+
+std::map<std::string, std::vector<golden::Case>> starts(const std::filesystem::path& folder) {
+  std::map<std::string, std::vector<golden::Case>> out;
+  const auto add = [&](golden::Case c) {
+    std::int64_t elements = 0;
+    for (const auto& [name, input] : c.inputs) elements += input.tensor.numel();
+    if (elements <= kLargest) out[c.text("function")].push_back(std::move(c));
+  };
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".h5")
+      for (auto& c : golden::read_cases(entry.path().string())) add(std::move(c));
+  for (auto& c : own_cases()) add(std::move(c));
+  for (auto& [function, cases] : out) cases = unlike(cases, kMost);
+  return out;
+}
+
+struct Counts {
+  int answered = 0, refused = 0;
+};
+
+/// What is wrong with the answer, or empty.
+std::string wrong(const golden::Case& c, const golden::Outputs& got) {
+  const Tensor x = c.tensor("x");
+  if (!x.defined() || x.numel() > 0) return "";
+  for (const char* name : {"y", "grad_x"})
+    if (const auto found = got.find(name); found != got.end() && found->second.defined())
+      if (found->second.shape() != x.shape())
+        return fmt::format("{} is {} for x {}", name, to_string(found->second.shape()), to_string(x.shape()));
+  return "";
+}
+
+std::string failure(const golden::Case& c, const golden::Function& function, Counts& counts) try {
+  const auto line = wrong(c, function(c));
+  ++counts.answered;
+  return line;
+} catch (const Error&) {
+  ++counts.refused;
+  return "";
+} catch (const std::exception& error) {
+  return fmt::format("throws {}, which is no fq::Error", error.what());
+}
+
+int run(const std::set<std::string>& only, Device device) {
+  golden::Functions functions = golden::all_functions();
+  add_own(functions);
+  const auto cases = starts(FAKEQUANT_SOURCE_DIR "/tests/golden");
+  Counts counts;
+  int failed = 0;
+  for (const auto& name : only)
+    if (!functions.contains(name)) throw ArgumentError(fmt::format("[empty] no function '{}'", name));
+  for (const auto& [name, function] : functions) {
+    if (!only.empty() && !only.contains(name)) continue;
+    if (!cases.contains(name)) {
+      fmt::print("empty: {} has no case to begin with\n", name);
+      ++failed;
+      continue;
+    }
+    for (const golden::Case& c : cases.at(name))
+      for (const auto& [changed, what] : emptied(c)) {
+        if (std::getenv("EMPTY_TRACE") != nullptr) fmt::print(stderr, "{} {}: {}\n", name, c.name, what);
+        const auto line = failure(changed.on(device), function, counts);
+        if (line.empty()) continue;
+        fmt::print("empty: {} {}, {}: {}\n", name, c.name, what, line);
+        ++failed;
+      }
+  }
+  fmt::print("empty: {} answered, {} refused, {} wrong\n", counts.answered, counts.refused, failed);
+  return failed == 0 && counts.answered + counts.refused > 0 ? 0 : 1;
+}
+
+void print_functions() {
+  golden::Functions functions = golden::all_functions();
+  add_own(functions);
+  for (const auto& [name, function] : functions) fmt::print("{}\n", name);
+  for (const auto& name : called_within()) fmt::print("{}\n", name);
+}
+
+}  // namespace
+}  // namespace fq::empty
+
+int main(int argc, char** argv) try {
+  if (argc == 2 && std::string_view(argv[1]) == "--list") return fq::empty::print_functions(), 0;
+  const bool elsewhere = argc > 2 && std::string_view(argv[1]) == "--device";
+  const auto device = elsewhere ? fq::Device::parse(argv[2]) : fq::Device::cpu();
+  if (device.is_cuda() && fq::cuda_device_count() == 0) {
+    fmt::print("empty: skipped, there is no GPU\n");
+    const char* required = std::getenv("FAKEQUANT_REQUIRE_CUDA");
+    return required != nullptr && *required == '1' ? 1 : 77;
+  }
+  return fq::empty::run({argv + (elsewhere ? 3 : 1), argv + argc}, device);
+} catch (const std::exception& error) {
+  fmt::print(stderr, "empty: {}\n", error.what());
+  return 2;
+}
