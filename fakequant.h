@@ -19,6 +19,7 @@
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/core/log.h"
 #include "fakequant/core/minifloat.h"
+#include "fakequant/core/moves.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/backward.h"
 #include "fakequant/core/ops/conv.h"

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <utility>
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/cpu/codes.h"
 #include "fakequant/core/cuda/accumulators.h"
+#include "fakequant/core/cuda/runtime.h"
 #include "fakequant/core/join.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/core/quantizer_checks.h"
@@ -24,7 +27,7 @@ const Tensor& body(const Accumulator& x) {
     const Tensor& operator()(const Averages& v) const { return v.values; }
     const Tensor& operator()(const CodeAddition& v) const { return v.a.codes; }
     const Tensor& operator()(const AccumulatorConcat& v) const { return body(v.parts.at(0)); }
-    const Tensor& operator()(const AccumulatorReshape& v) const { return body(v.inner.at(0)); }
+    const Tensor& operator()(const AccumulatorMove& v) const { return body(v.inner.at(0)); }
   };
   return std::visit(Visitor{}, x.value);
 }
@@ -32,30 +35,36 @@ const Tensor& body(const Accumulator& x) {
 }  // namespace
 
 Shape Accumulator::shape() const {
-  if (const auto* view = std::get_if<AccumulatorReshape>(&value)) return view->shape;
+  if (const auto* move = std::get_if<AccumulatorMove>(&value))
+    return moved_shape(move->inner.at(0).shape(), move->move);
   Shape shape = body(*this).shape();
   if (const auto* concat = std::get_if<AccumulatorConcat>(&value)) {
-    auto& size = shape[static_cast<std::size_t>(concat->axis)];
-    size = 0;
-    for (const auto& part : concat->parts) size += part.shape()[static_cast<std::size_t>(concat->axis)];
+    const auto axis = static_cast<std::size_t>(concat->axis);
+    shape = concat->parts.at(0).shape();
+    for (std::size_t i = 1; i < concat->parts.size(); ++i) shape[axis] += concat->parts[i].shape()[axis];
   }
   return shape;
 }
 
 Layout Accumulator::layout() const {
-  return std::holds_alternative<AccumulatorReshape>(value) ? Layout::row_major : body(*this).layout();
+  if (const auto* move = std::get_if<AccumulatorMove>(&value))
+    return moved_layout(move->inner.at(0).layout(), move->move);
+  if (const auto* concat = std::get_if<AccumulatorConcat>(&value)) return concat->parts.at(0).layout();
+  return body(*this).layout();
 }
 Device Accumulator::device() const { return body(*this).device(); }
 
-namespace {
-
-Tensor joined_floats(const AccumulatorConcat& x) {
-  std::vector<Tensor> parts;
-  for (const auto& part : x.parts) parts.push_back(to_float(part));
-  return detail::join(parts, x.axis);
+bool Accumulator::any_relu() const {
+  const auto any = [](const std::vector<Accumulator>& parts) {
+    return std::ranges::any_of(parts, &Accumulator::any_relu);
+  };
+  if (relu) return true;
+  if (const auto* concat = std::get_if<AccumulatorConcat>(&value)) return any(concat->parts);
+  const auto* move = std::get_if<AccumulatorMove>(&value);
+  return move != nullptr && any(move->inner);
 }
 
-Tensor in_rows(const Tensor& x, const Shape& shape) { return x.to(Layout::row_major).reshape(shape); }
+namespace {
 
 /// What a part of x is to its reader: the ReLU of the whole is its own.
 Accumulator with_relu(Accumulator part, bool relu) {
@@ -71,13 +80,18 @@ bool has_nan(const Tensor& numbers) {
 /// Integers are never NaN: only what batch normalization multiplies them by and adds. Kernels of GPUs find it
 /// themselves.
 bool may_be_nan(const Accumulator& x) {
-  const auto any = [](const auto& parts) { return std::ranges::any_of(parts, may_be_nan); };
-  if (!x.device().is_cpu()) return false;
-  if (const auto* normalized = std::get_if<NormalizedSums>(&x.value))
-    return has_nan(normalized->factor) || has_nan(normalized->shift);
-  if (const auto* concat = std::get_if<AccumulatorConcat>(&x.value)) return any(concat->parts);
-  const auto* view = std::get_if<AccumulatorReshape>(&x.value);
-  return view != nullptr && any(view->inner);
+  const auto* normalized = std::get_if<NormalizedSums>(&x.value);
+  return normalized != nullptr && x.device().is_cpu() &&
+         (has_nan(normalized->factor) || has_nan(normalized->shift));
+}
+
+/// Of every element, whatever its value.
+Tensor full_mask(const Accumulator& x) {
+  Tensor out = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
+  const auto bytes = static_cast<std::size_t>(out.nbytes());
+  if (out.device().is_cpu() && bytes > 0) std::memset(out.mutable_raw(), 0xFF, bytes);
+  if (out.device().is_cuda() && bytes > 0) cuda::fill_bytes(out.mutable_raw(), 0xFF, bytes, out.device());
+  return out;
 }
 
 /// The ReLU of kernels takes a NaN to 0; here it stays, for whoever reads it to find.
@@ -106,35 +120,54 @@ QuantizedTensor requantize_parts(const AccumulatorConcat& x, bool relu, const Qu
   return {detail::join(codes, x.axis), spec, with_mask ? detail::join(masks, x.axis) : Tensor()};
 }
 
-QuantizedTensor requantize_view(const AccumulatorReshape& x, bool relu, const QuantSpec& spec,
-                                bool with_mask) {
+QuantizedTensor requantize_moved(const AccumulatorMove& x, bool relu, const QuantSpec& spec,
+                                 bool with_mask) {
   const auto inner = requantize(with_relu(x.inner.at(0), relu), spec, with_mask);
-  return {in_rows(inner.codes, x.shape), spec, with_mask ? in_rows(inner.mask, x.shape) : Tensor()};
+  return {moved(inner.codes, x.move), spec, with_mask ? moved(inner.mask, x.move) : Tensor()};
+}
+
+Tensor float_parts(const AccumulatorConcat& x, bool relu, Tensor* mask) {
+  std::vector<Tensor> values, masks;
+  for (const auto& each : x.parts) {
+    const Accumulator part = with_relu(each, relu);
+    Tensor own;
+    values.push_back(to_float(part, mask != nullptr ? &own : nullptr));
+    if (mask != nullptr) masks.push_back(own.defined() ? own : full_mask(part));
+  }
+  if (mask != nullptr) *mask = detail::join(masks, x.axis);
+  return detail::join(values, x.axis);
+}
+
+Tensor moved_floats(const AccumulatorMove& x, bool relu, Tensor* mask) {
+  const Tensor values = to_float(with_relu(x.inner.at(0), relu), mask);
+  if (mask != nullptr) *mask = moved(*mask, x.move);
+  return moved(values, x.move);
 }
 
 }  // namespace
 
 Tensor to_float(const Accumulator& x, Tensor* mask) {
   const ProfileScope profile("epilogue");
+  if (!x.any_relu()) mask = nullptr;
+  if (const auto* concat = std::get_if<AccumulatorConcat>(&x.value))
+    return float_parts(*concat, x.relu, mask);
+  if (const auto* move = std::get_if<AccumulatorMove>(&x.value)) return moved_floats(*move, x.relu, mask);
   if (x.relu && may_be_nan(x)) return relu_with_nan(x, mask);
-  const auto* concat = std::get_if<AccumulatorConcat>(&x.value);
-  const auto* view = std::get_if<AccumulatorReshape>(&x.value);
-  Tensor out;
-  if (concat != nullptr) out = joined_floats(*concat);
-  if (view != nullptr) out = in_rows(to_float(view->inner.at(0)), view->shape);
-  const bool composed = out.defined();
-  if (!composed) out = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
-  if (!x.relu) mask = nullptr;
+  Tensor out = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
   if (mask != nullptr) *mask = Tensor::empty(out.shape(), DType::u1, out.device(), out.layout());
-  if (out.device().is_cpu()) {
-    if (!composed) cpu::accumulator_values(x, out, mask);
-    if (composed && x.relu) cpu::relu_values(out, mask);
-  }
-  if (out.device().is_cuda()) {
-    if (!composed) cuda::accumulator_values(x, out, mask);
-    if (composed && x.relu) cuda::relu_values(out, mask);
-  }
+  if (out.device().is_cpu()) cpu::accumulator_values(x, out, mask);
+  if (out.device().is_cuda()) cuda::accumulator_values(x, out, mask);
   return out;
+}
+
+Accumulator moved(Accumulator x, const Move& move) {
+  const auto* again = std::get_if<ReshapeMove>(&move);
+  const auto* before = std::get_if<AccumulatorMove>(&x.value);
+  if (again != nullptr && before != nullptr && std::holds_alternative<ReshapeMove>(before->move))
+    x = with_relu(before->inner.at(0), x.relu);
+  if (again != nullptr && x.shape() == again->shape) return x;
+  const bool relu = std::exchange(x.relu, false);
+  return {AccumulatorMove{{std::move(x)}, move}, relu};
 }
 
 QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool with_mask) {
@@ -144,8 +177,8 @@ QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool wit
            to_string(spec.granularity));
   if (const auto* concat = std::get_if<AccumulatorConcat>(&x.value))
     return requantize_parts(*concat, x.relu, spec, with_mask);
-  if (const auto* view = std::get_if<AccumulatorReshape>(&x.value))
-    return requantize_view(*view, x.relu, spec, with_mask);
+  if (const auto* move = std::get_if<AccumulatorMove>(&x.value))
+    return requantize_moved(*move, x.relu, spec, with_mask);
   detail::check_device(spec, body(x), "requantize");
   if (may_be_nan(x)) throw NumericError(detail::nan_message(spec));
   QuantizedTensor out{{}, spec, {}};

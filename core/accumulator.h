@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "fakequant/core/moves.h"
 #include "fakequant/core/quantized.h"
 
 namespace fq {
@@ -51,24 +52,28 @@ struct CodeAddition {
   QuantizedTensor a, b;  ///< per tensor, same shape and layout
 };
 
-/// Accumulators side by side along an axis, all rounded to the same grid.
+/// Accumulators side by side along an axis, all rounded to the same grid; each may have a ReLU of its own.
 struct AccumulatorConcat {
   std::vector<Accumulator> parts;
   int axis = 1;
 };
 
-/// An accumulator seen with another shape of as many elements, in logical row-major order.
-struct AccumulatorReshape {
+/// An accumulator whose elements are moved: they are rounded where they were, so that codes and mask, not
+/// floats, are what is moved.
+struct AccumulatorMove {
   std::vector<Accumulator> inner;  ///< exactly one
-  Shape shape;
+  Move move;
 };
 
 /// Immutable; the tensors in it are shared.
 struct Accumulator {
   std::variant<ProductSums, NormalizedSums, PooledSums, Averages, CodeAddition, AccumulatorConcat,
-               AccumulatorReshape>
+               AccumulatorMove>
       value;
   bool relu = false;  ///< pending: the reader applies it
+
+  /// Whether a ReLU is pending, here or in a part.
+  [[nodiscard]] bool any_relu() const;
 
   [[nodiscard]] Shape shape() const;
   [[nodiscard]] Layout layout() const;
@@ -76,8 +81,12 @@ struct Accumulator {
 };
 
 /// The float values with the ReLU applied, f32. `mask`, when given, receives where the ReLU passes a gradient
-/// (u1, value > 0), and stays undefined when none is pending.
+/// (u1, value > 0; all of a part that has none), and stays undefined when none is pending.
 [[nodiscard]] Tensor to_float(const Accumulator& x, Tensor* mask = nullptr);
+
+/// The same sums, moved; a reshape of a reshape is one, and none where it gives back the first shape. The
+/// move must fit the shape.
+[[nodiscard]] Accumulator moved(Accumulator x, const Move& move);
 
 /// Codes for an integer format per tensor, one multiply (of normalized sums one multiply-add: q =
 /// sat(rne(fma(fl(A), fl(factor/s), fl(shift/s))))) and one rounding an element; the mask is

@@ -99,7 +99,9 @@ Tensor cut(const Tensor& x, int axis, std::int64_t begin, std::int64_t end) {
   Shape shape = x.shape();
   shape[static_cast<std::size_t>(at)] = end - begin;
   Tensor out = Tensor::empty(shape, x.dtype(), x.device(), x.layout());
-  if (!out.device().is_meta() && out.numel() > 0) copy_range(x, begin, out, 0, end - begin, at);
+  if (out.device().is_meta() || out.numel() == 0) return out;
+  clear_last_byte(out);
+  copy_range(x, begin, out, 0, end - begin, at);
   return out;
 }
 

@@ -148,7 +148,6 @@ void apply_mask(const Tensor&, const Tensor&, Tensor&) { absent(); }
 
 void accumulator_values(const Accumulator&, Tensor&, Tensor*) { absent(); }
 void accumulator_codes(const Accumulator&, QuantizedTensor&, const std::string&) { absent(); }
-void relu_values(Tensor&, Tensor*) { absent(); }
 void bias_codes(const Tensor&, const Tensor&, std::int32_t, Tensor&) { absent(); }
 
 void make_scales(QuantSpec&, const fq::detail::FromAmax&, const std::string&) { absent(); }

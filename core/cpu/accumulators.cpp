@@ -106,8 +106,8 @@ struct ValuesOf {
       addition_values(codes_of(x.a, i), codes_of(x.b, i), count, scale_of(x.a), scale_of(x.b), to);
     });
   }
-  void operator()(const AccumulatorConcat&) const {}   // joined by the caller
-  void operator()(const AccumulatorReshape&) const {}  // reshaped by the caller
+  void operator()(const AccumulatorConcat&) const {}  // joined by the caller
+  void operator()(const AccumulatorMove&) const {}    // moved by the caller
 };
 
 struct CodesOf {
@@ -151,8 +151,8 @@ struct CodesOf {
       requantize_addition(codes_of(x.a, i), codes_of(x.b, i), count, grid, reader(), to);
     });
   }
-  void operator()(const AccumulatorConcat&) const {}   // joined by the caller
-  void operator()(const AccumulatorReshape&) const {}  // reshaped by the caller
+  void operator()(const AccumulatorConcat&) const {}  // joined by the caller
+  void operator()(const AccumulatorMove&) const {}    // moved by the caller
 };
 
 }  // namespace

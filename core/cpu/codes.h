@@ -16,11 +16,11 @@ void dequantize(const QuantizedTensor& x, Tensor& out);
 [[nodiscard]] bool quantize(const Tensor& x, int axis, QuantizedTensor& out);
 void apply_mask(const Tensor& dy, const Tensor& mask, Tensor& out);
 
-/// The float values of an accumulator of any kind but a concat or a reshape; with a pending ReLU max(v, 0),
+/// The float values of an accumulator of any kind but a concat or a move; with a pending ReLU max(v, 0),
 /// and the mask v > 0 when given.
 void accumulator_values(const Accumulator& x, Tensor& out, Tensor* mask);
 /// Its codes on a per-tensor integer grid, with the ReLU folded into the clamp, and, if defined, out.mask; of
-/// any kind but a concat or a reshape.
+/// any kind but a concat or a move.
 void accumulator_codes(const Accumulator& x, const QuantSpec& spec, QuantizedTensor& out);
 /// v = max(v, 0) in place, with the mask v > 0.
 void relu_values(Tensor& values, Tensor* mask);

@@ -1,5 +1,7 @@
 #include "fakequant/core/cpu/permute.h"
 
+#include <algorithm>
+
 #include "fakequant/core/cpu/map.h"
 #include "fakequant/core/cpu/walk.h"
 
@@ -19,6 +21,27 @@ void gather(const void* from, const Walk& walk, std::int64_t count, void* to) {
   }
 }
 
+/// Byte by byte of y; the bits after the last element are 0.
+void gather_bits(const void* from, const Walk& walk, std::int64_t count, void* to) {
+  const auto* x = static_cast<const std::uint8_t*>(from);
+  auto* y = static_cast<std::uint8_t*>(to);
+  const std::int64_t inner = walk.inner(), step = walk.step(0);
+#pragma omp parallel for schedule(static) if (count > parallel_elements)
+  for (std::int64_t byte = 0; byte < (count + 7) / 8; ++byte) {
+    const std::int64_t first = 8 * byte, end = std::min(first + 8, count);
+    std::int64_t row = first / inner, column = first % inner, at = walk.offset(0, row) + column * step;
+    unsigned bits = 0;
+    for (std::int64_t i = first; i < end; ++i, ++column, at += step) {
+      if (column == inner) {
+        column = 0;
+        at = walk.offset(0, ++row);
+      }
+      bits |= (x[at / 8] >> (at % 8) & 1U) << (i - first);
+    }
+    y[byte] = static_cast<std::uint8_t>(bits);
+  }
+}
+
 }  // namespace
 
 void permute(const Tensor& x, const std::vector<int>& axes, Tensor& y) {
@@ -26,6 +49,8 @@ void permute(const Tensor& x, const std::vector<int>& axes, Tensor& y) {
   const auto walk = permute_walk(x, axes, y);
   void* out = y.mutable_raw();
   switch (bit_width(x.dtype())) {
+    case 1:
+      return gather_bits(x.raw(), walk, y.numel(), out);
     case 8:
       return gather<std::uint8_t>(x.raw(), walk, y.numel(), out);
     case 16:

@@ -87,8 +87,8 @@ struct WithSource {
                  data_of<float>(a.scale), data_of<float>(b.scale), static_cast<float>(a.zero_point),
                  static_cast<float>(b.zero_point), offset()});
   }
-  void operator()(const AccumulatorConcat&) const {}   // joined by the caller
-  void operator()(const AccumulatorReshape&) const {}  // reshaped by the caller
+  void operator()(const AccumulatorConcat&) const {}  // joined by the caller
+  void operator()(const AccumulatorMove&) const {}    // moved by the caller
 };
 
 template <class F>
@@ -170,12 +170,6 @@ void accumulator_codes(const Accumulator& x, QuantizedTensor& out, const std::st
         WriteCodes<Source>{source, data_of<float>(spec.scale), data_of<float>(spec.amax),
                            CodeFormat::of(spec.format), x.relu, out.codes.mutable_raw(), bits_of(&out.mask)});
   });
-}
-
-void relu_values(Tensor& values, Tensor* mask) {
-  auto* v = mutable_data_of<float>(values);
-  for_groups(values.device(), values.numel(),
-             WriteValues<AverageValues>{AverageValues{v, 0}, v, bits_of(mask), true});
 }
 
 void bias_codes(const Tensor& b, const Tensor& scale, std::int32_t room, Tensor& out) {

@@ -8,12 +8,10 @@
 
 namespace fq::cuda {
 
-/// Of any kind but a concat or a reshape. The pending ReLU leaves a NaN for whoever reads it to find.
+/// Of any kind but a concat or a move. The pending ReLU leaves a NaN for whoever reads it to find.
 void accumulator_values(const Accumulator& x, Tensor& out, Tensor* mask);
 /// `nan_text` is the message of the alarm where batch normalization multiplies by a NaN or adds one.
 void accumulator_codes(const Accumulator& x, QuantizedTensor& out, const std::string& nan_text);
-/// v = max(v, 0) in place, a NaN as it is, with the mask v > 0.
-void relu_values(Tensor& values, Tensor* mask);
 /// As fq::bias_codes; `room` is the largest magnitude of a code.
 void bias_codes(const Tensor& b, const Tensor& scale, std::int32_t room, Tensor& out);
 

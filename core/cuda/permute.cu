@@ -1,3 +1,4 @@
+#include "fakequant/core/cuda/bits.cuh"
 #include "fakequant/core/cuda/permute.h"
 #include "fakequant/core/cuda/strides.cuh"
 #include "fakequant/core/cuda/transpose.h"
@@ -24,6 +25,24 @@ void gather(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
                           Strides::of(walk)});
 }
 
+/// The bits of a mask, byte by byte of y.
+struct GatherBits {
+  const std::uint8_t* x;
+  std::uint8_t* y;
+  Strides strides;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    unsigned bits = 0;
+    for (int j = 0; j < count; ++j) bits |= (get_bit(x, strides.offset(0, first + j)) ? 1u : 0u) << j;
+    y[first / 8] = static_cast<std::uint8_t>(bits);
+  }
+};
+
+void gather_bits(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
+  for_groups(x.device(), x.numel(),
+             GatherBits{static_cast<const std::uint8_t*>(x.raw()),
+                        static_cast<std::uint8_t*>(y.mutable_raw()), Strides::of(walk)});
+}
+
 /// Matrices that are turned over, one behind the other: both of their axes lie together.
 bool try_transpose(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
   const auto& sizes = walk.sizes();
@@ -43,6 +62,7 @@ bool try_transpose(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
 void permute(const Tensor& x, const std::vector<int>& axes, Tensor& y) {
   if (y.numel() == 0) return;
   const auto walk = cpu::permute_walk(x, axes, y);
+  if (bit_width(x.dtype()) == 1) return gather_bits(x, walk, y);
   if (try_transpose(x, walk, y)) return;
   switch (bit_width(x.dtype())) {
     case 8:

@@ -8,6 +8,7 @@
 
 namespace fq::cuda {
 
+/// As cpu::permute.
 void permute(const Tensor& x, const std::vector<int>& axes, Tensor& y);
 
 }  // namespace fq::cuda

@@ -52,20 +52,19 @@ QuantizedTensor joined_codes(const std::vector<Variable>& parts, int axis) {
   return detail::with_codes(*parts[0].quantized(), detail::join(codes, axis));
 }
 
-/// All sums, with a pending ReLU or all without: it becomes that of the whole, whose reader masks it.
-bool same_relu(const std::vector<Variable>& parts) {
-  return std::ranges::all_of(parts, [&](const Variable& part) {
-    return part.accumulator() != nullptr && part.accumulator()->relu == parts[0].accumulator()->relu;
-  });
+bool all_sums(const std::vector<Variable>& parts) {
+  return std::ranges::all_of(parts, [](const Variable& part) { return part.accumulator() != nullptr; });
 }
 
+/// A ReLU that is pending on every part becomes that of the whole.
 Accumulator joined_sums(const std::vector<Variable>& parts, int axis) {
+  const bool relu = std::ranges::all_of(parts, [](const Variable& part) { return part.accumulator()->relu; });
   AccumulatorConcat out{{}, axis};
   for (const auto& part : parts) {
     out.parts.push_back(*part.accumulator());
-    out.parts.back().relu = false;
+    out.parts.back().relu = !relu && part.accumulator()->relu;
   }
-  return {std::move(out), parts[0].accumulator()->relu};
+  return {std::move(out), relu};
 }
 
 }  // namespace
@@ -76,7 +75,7 @@ Variable concat(const std::vector<Variable>& parts, int axis) {
   const int at = normalize_axis(axis, parts[0].rank(), kConcat);
   auto backward = split(sizes_along(parts, at), at);
   auto attributes = detail::traced([&] { return Attributes{{"axis", std::int64_t{at}}}; });
-  if (same_relu(parts))
+  if (all_sums(parts))
     return detail::record(kConcat, joined_sums(parts, at), parts, std::move(backward), std::move(attributes));
   if (joinable(parts))
     return detail::record(kConcat, joined_codes(parts, at), parts, std::move(backward),

@@ -29,13 +29,18 @@ Tensor open_range(const Tensor& amax) {
   return out;
 }
 
-/// Where the gradient passes everywhere, only a pending ReLU asks for a mask: that of an open range.
+/// Where the gradient passes everywhere, only a pending ReLU asks for a mask: that of an open range, or,
+/// where some parts have none, the ReLUs' own.
 QuantizedTensor codes_of(const Variable& input, const QuantSpec& spec, bool sums) {
   const bool wanted = detail::needs_grad({input});
   if (!sums) return fq::quantize(input.tensor(), spec, wanted && !spec.pass_through_bwd);
   const Accumulator& accumulator = *input.accumulator();
   if (!spec.pass_through_bwd) return fq::requantize(accumulator, spec, wanted);
-  if (!wanted || !accumulator.relu) return fq::requantize(accumulator, spec, false);
+  if (!wanted || !accumulator.relu) {
+    QuantizedTensor out = fq::requantize(accumulator, spec, false);
+    if (wanted && accumulator.any_relu()) (void)to_float(accumulator, &out.mask);
+    return out;
+  }
   QuantSpec open = spec;
   open.amax = open_range(spec.amax);
   QuantizedTensor out = fq::requantize(accumulator, open, true);

@@ -1,5 +1,4 @@
-#include "fakequant/core/cpu/permute.h"
-#include "fakequant/core/cuda/permute.h"
+#include "fakequant/core/ops/move.h"
 #include "fakequant/core/ops/operator.h"
 #include "fakequant/core/ops/shape.h"
 
@@ -7,14 +6,6 @@ namespace fq::ops {
 namespace {
 
 constexpr std::string_view kTranspose = "transpose";
-
-Tensor permuted(const Tensor& x, const std::vector<int>& axes) {
-  Shape shape;
-  for (const int axis : axes) shape.push_back(x.dim(axis));
-  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  detail::run_on(x.device(), cpu::permute, cuda::permute, x, axes, y);
-  return y;
-}
 
 /// The permutation with every axis from the front. Throws when it is none.
 std::vector<int> checked(const std::vector<int>& axes, int rank) {
@@ -31,29 +22,15 @@ std::vector<int> checked(const std::vector<int>& axes, int rank) {
   return out;
 }
 
-std::vector<int> inverse(const std::vector<int>& axes) {
-  std::vector<int> out(axes.size());
-  for (std::size_t i = 0; i < axes.size(); ++i) out[static_cast<std::size_t>(axes[i])] = static_cast<int>(i);
-  return out;
-}
-
 }  // namespace
 
 Variable transpose(const Variable& x, const std::vector<int>& axes) {
   FQ_CHECK(x.defined(), kTranspose, "the input is undefined");
-  const auto order = checked(axes, x.rank());
+  const PermuteMove move{checked(axes, x.rank())};
   auto attributes = detail::traced([&] {
-    return Attributes{{"axes", std::vector<std::int64_t>(order.begin(), order.end())}};
+    return Attributes{{"axes", std::vector<std::int64_t>(move.axes.begin(), move.axes.end())}};
   });
-  const auto backward = [back = inverse(order)](const Tensor& dy) {
-    return std::vector<Tensor>{permuted(dy, back)};
-  };
-  if (const auto* codes = x.quantized(); codes != nullptr && detail::is_movable(*codes))
-    return detail::record(kTranspose, detail::with_codes(*codes, permuted(codes->codes, order)), {x},
-                          backward, std::move(attributes));
-  const auto floats = detail::floats(x, kTranspose);
-  return detail::record(kTranspose, permuted(floats.tensor, order), {floats.variable}, backward,
-                        std::move(attributes));
+  return detail::record_move(kTranspose, x, move, std::move(attributes));
 }
 
 }  // namespace fq::ops

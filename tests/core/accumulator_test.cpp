@@ -101,7 +101,7 @@ TEST(Accumulator, AReshapeRoundsTheSameCodesInLogicalOrder) {
   const Tensor scale = Tensor::from({1.0e-3f, 2.0e-3f, 5.0e-3f});
   const Accumulator x{ProductSums{Tensor::from(sums, {2, 3, 4, 5}).to(Layout::channels_last), {}, scale, 1},
                       false};
-  const Accumulator flat{AccumulatorReshape{{x}, {2, 60}}, true};
+  const Accumulator flat{AccumulatorMove{{x}, ReshapeMove{{2, 60}}}, true};
   Accumulator relu = x;
   relu.relu = true;
   const QuantSpec spec = grid(0.1f, {8, true, false});

@@ -102,7 +102,7 @@ TEST(BatchNormOfSums, NaNIsNeitherRoundedNorLostInAReLU) {
   const Tensor sums = Tensor::from(std::vector<std::int32_t>{-3, 5, 7, -2}, {2, 2});
   const Tensor factor = Tensor::from({1.0f, NAN}), shift = Tensor::from({0.0f, 0.0f});
   const Accumulator x{NormalizedSums{sums, factor, shift}, true};
-  const Accumulator view{AccumulatorReshape{{Accumulator{x.value, false}}, {4}}, true};
+  const Accumulator view{AccumulatorMove{{Accumulator{x.value, false}}, ReshapeMove{{4}}}, true};
   for (const Accumulator& read : {x, view}) {
     Tensor mask;
     const auto values = to_float(read, &mask).to_vector<float>();

@@ -43,6 +43,23 @@ TEST(Join, BitsOfMasksGoWhereTheElementsGo) {
       }
 }
 
+TEST(Cut, BitsOfMasksGoWhereTheElementsGo) {
+  for (const Layout layout : {Layout::row_major, Layout::channels_last})
+    for (const Shape& shape : shapes)
+      for (const int axis : {0, 1, 2, 3}) {
+        const auto x = random_mask(shape, layout, 5);
+        const std::int64_t size = shape[static_cast<std::size_t>(axis)];
+        for (const auto& [begin, end] : {std::pair{size / 3, size}, {std::int64_t{0}, (size + 1) / 2}}) {
+          const Tensor cut = detail::cut(x, axis, begin, end);
+          EXPECT_TRUE(bitwise_equal(bits(cut), detail::cut(bits(x), axis, begin, end)))
+              << to_string(shape) << " along " << axis;
+          const auto* bytes = static_cast<const std::uint8_t*>(cut.raw());
+          const auto unused = cut.nbytes() * 8 - cut.numel();
+          EXPECT_TRUE(cut.numel() == 0 || bytes[cut.nbytes() - 1] >> (8 - unused) == 0);
+        }
+      }
+}
+
 TEST(Join, ElementsOfEverySizeGoWhereTheyBelong) {
   for (const Layout layout : {Layout::row_major, Layout::channels_last})
     for (const DType dtype : {DType::i8, DType::i16, DType::f32, DType::f64}) {

@@ -25,8 +25,8 @@ struct ProductShape {
 
 const ProductSums* sums_of(const Variable& y) {
   const Accumulator* sums = y.accumulator();
-  while (sums != nullptr && std::holds_alternative<AccumulatorReshape>(sums->value))
-    sums = &std::get<AccumulatorReshape>(sums->value).inner.at(0);
+  while (sums != nullptr && std::holds_alternative<AccumulatorMove>(sums->value))
+    sums = &std::get<AccumulatorMove>(sums->value).inner.at(0);
   return sums == nullptr ? nullptr : std::get_if<ProductSums>(&sums->value);
 }
 

@@ -36,8 +36,8 @@ struct There {
     for (const auto& part : v.parts) out.parts.push_back(there(part));
     return out;
   }
-  Value operator()(const AccumulatorReshape& v) const {
-    return AccumulatorReshape{{there(v.inner.at(0))}, v.shape};
+  Value operator()(const AccumulatorMove& v) const {
+    return AccumulatorMove{{there(v.inner.at(0))}, v.move};
   }
 };
 Accumulator there(const Accumulator& x) { return {std::visit(There{}, x.value), x.relu}; }
@@ -85,7 +85,7 @@ void expect_same(Accumulator x, const std::string& where) {
     EXPECT_TRUE(bitwise_equal(values, expected)) << where << " relu " << relu;
     EXPECT_EQ(values.layout(), expected.layout()) << where;
     ASSERT_EQ(mask.defined(), expected_mask.defined()) << where;
-    EXPECT_TRUE(!relu || bitwise_equal(mask, expected_mask)) << where;
+    EXPECT_TRUE(!mask.defined() || bitwise_equal(mask, expected_mask)) << where;
     for (const auto& spec : readers()) {
       const auto here = requantize(x, spec), q = requantize(moved, there(spec));
       EXPECT_TRUE(bitwise_equal(q.codes, here.codes)) << where << " relu " << relu << to_string(spec.format);
@@ -143,6 +143,24 @@ TEST_F(CudaAccumulators, AdditionsOfAllCodes) {
   for (const auto& a : formats)
     for (const auto& b : formats) compare({2, 3, 5, 7}, a, b);
   compare({20, 33, 5, 3}, formats[0], formats[0]);
+}
+
+TEST_F(CudaAccumulators, Moves) {
+  for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
+    const Accumulator product{
+        ProductSums{sums({2, 6, 5, 7}, 20000).to(layout), {}, floats({6}, 1e-5f, 2e-4f), 1}};
+    const Accumulator flagged{product.value, true};
+    const Move moves[] = {ReshapeMove{{4, 105}}, PermuteMove{{0, 2, 3, 1}}, PermuteMove{{3, 1, 0, 2}},
+                          PermuteMove{{1, 0, 2, 3}}, CutMove{1, 1, 4}, CutMove{3, 2, 7}, CutMove{0, 1, 1}};
+    for (const auto& inner : {product, Accumulator{AccumulatorConcat{{product, flagged}, 1}}})
+      for (const auto& move : moves) {
+        Accumulator x = inner;
+        if (std::holds_alternative<ReshapeMove>(move)) x = product;
+        x = moved(x, move);
+        expect_same(x, to_string(x.shape()));
+        expect_same(moved(x, CutMove{1, 0, x.shape()[1] / 2}), to_string(x.shape()) + " cut");
+      }
+  }
 }
 
 TEST_F(CudaAccumulators, ANaNOfBatchNormalization) {
