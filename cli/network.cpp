@@ -7,6 +7,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/file_kind.h"
+#include "fakequant/core/json_text.h"
 #include "fakequant/layers/compress.h"
 #include "fakequant/layers/fold.h"
 #include "fakequant/layers/model_file.h"
@@ -20,7 +21,7 @@ namespace {
 using nlohmann::json;
 
 json identity_of(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes) {
-  return {{"model", json::parse(spec.text())},
+  return {{"model", fq::detail::parse_json<json>(spec.text())},
           {"sample_shape", sample_shape},
           {"classes", classes},
           {"folded", false},

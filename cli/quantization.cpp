@@ -91,7 +91,7 @@ ordered_json config_file(const Flags& flags) {
   FQ_CHECK(config["kind"] == "fakequant-plan", "quantize",
            "{} is of kind {}: give a quantization config or a plan", flags.text("config"),
            config["kind"].dump());
-  return ordered_json::parse(QuantizationPlan::load(flags.text("config")).config);
+  return fq::detail::parse_json<ordered_json>(QuantizationPlan::load(flags.text("config")).config);
 }
 
 /// What was chosen, also by leaving flags out.

@@ -13,6 +13,7 @@
 #include "fakequant/cli/sensitivity_table.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/json_text.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/sensitivity/auto_quantize.h"
 
@@ -84,7 +85,7 @@ ordered_json make_plan(Network& network, DataLoader& data, const Flags& flags, O
   const auto plan = auto_quantize(*network.module, data, plan_options(flags));
   check_not_stopped();
   output.line(plan_table(plan));
-  network.identity["quantization"] = nlohmann::json::parse(plan.config);
+  network.identity["quantization"] = fq::detail::parse_json<nlohmann::json>(plan.config);
   if (flags.given("plan")) plan.save(flags.text("plan"));
   if (flags.given("output")) save_network(network, flags.text("output"));
   return plan.to_json();

@@ -3,6 +3,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/descriptor.h"
+#include "fakequant/core/json_text.h"
 #include "fakequant/core/text.h"
 
 namespace fq {
@@ -206,7 +207,7 @@ std::string QuantDescriptor::to_json() const { return dict().dump(); }
 
 QuantDescriptor QuantDescriptor::from_json(std::string_view text) {
   try {
-    return from_dict(json::parse(text));
+    return from_dict(detail::parse_json<json>(text));
   } catch (const json::parse_error& error) {
     throw ArgumentError(
         fmt::format("[{}] the text is not JSON at byte {}: {}", kDescriptorJson, error.byte, error.what()));

@@ -8,15 +8,32 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "fakequant/core/error.h"
+
 namespace fq::detail {
+
+inline constexpr int kDeepestJson = 128;  // twice what people may write: programs put that into more
 
 /// A key as it stands in a JSON pointer (RFC 6901): ~ is ~0, / is ~1.
 [[nodiscard]] std::string json_pointer_token(const std::string& key);
 
-/// A parsed text that knows the line of each of its values. At most 16 MiB, 64 levels deep; a key that is
+/// The value of a text that a program wrote, of any size. Throws Json::exception for what is not JSON,
+/// ArgumentError for more than kDeepestJson levels: copying or printing a value takes stack for each.
+template <class Json>
+[[nodiscard]] Json parse_json(std::string_view text, bool comments = false) {
+  const auto limit = [](int depth, typename Json::parse_event_t, Json&) {
+    if (depth > kDeepestJson)
+      throw ArgumentError(fmt::format("[json] there are more than {} levels of nesting", kDeepestJson));
+    return true;
+  };
+  return Json::parse(text, limit, true, comments);
+}
+
+/// A parsed text that finds the line of each of its values. At most 16 MiB, 64 levels deep; a key that is
 /// given twice is an error, as is anything after the value.
 class JsonText {
  public:
@@ -29,17 +46,16 @@ class JsonText {
   [[nodiscard]] const nlohmann::ordered_json& value() const noexcept { return value_; }
   [[nodiscard]] const std::string& file() const noexcept { return file_; }
   /// The line, from 1, where the value of that JSON pointer ("/nodes/2/options/kernel") begins, for a member
-  /// that of its key; the line of the nearest value around it when there is none.
-  [[nodiscard]] int line(std::string pointer) const;
+  /// that of its key; the line of the nearest value around it when there is none. Reads the text again.
+  [[nodiscard]] int line(const std::string& pointer) const;
   /// "[what] ": what every message about this text begins with.
   [[nodiscard]] std::string origin() const { return "[" + what_ + "] "; }
   /// Throws `[what] file:line: message`, without a file `[what] line 3: message`.
   [[noreturn]] void fail(const std::string& pointer, const std::string& message) const;
 
  private:
-  std::string what_, file_;
+  std::string what_, file_, text_;
   nlohmann::ordered_json value_;
-  std::unordered_map<std::string, int> lines_;
 };
 
 /// One value of a text, with readers that check it. A small handle; the text must outlive it.

@@ -25,7 +25,7 @@ std::string module_type(const std::string& parent) {
 
 json translated(const std::string& pattern, const ordered_json& cfg) try {
   FQ_CHECK(cfg.is_object() && !cfg.empty(), "quantize", "its fields are {}: give an object", cfg.dump());
-  return modelopt::descriptor_fields(json::parse(cfg.dump()));
+  return modelopt::descriptor_fields(json(cfg));
 } catch (const ArgumentError& error) {
   throw ArgumentError(fmt::format("{} (rule '{}')", error.what(), pattern));
 }

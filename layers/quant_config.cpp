@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/json_text.h"
 #include "fakequant/core/text.h"
 #include "fakequant/layers/calibration_fields.h"
 #include "fakequant/layers/modelopt_rules.h"
@@ -40,7 +41,7 @@ void add_rules(QuantConfig& config, const ordered_json& rules) {
     FQ_CHECK(entry.is_object(), "quantize", "rule '{}' is not an object of fields", key);
     FQ_CHECK(!entry.contains("target"), "quantize",
              "rule '{}' has a target: one engine runs the whole model, give target beside the rules", key);
-    json fields = json::parse(entry.dump());
+    json fields(entry);
     std::string pattern = key;
     if (rules.is_array()) {
       const char* names[] = {"pattern", "quantizer_name"};
@@ -119,7 +120,7 @@ QuantConfig QuantConfig::from_json(const ordered_json& input) {
 
 QuantConfig QuantConfig::parse(std::string_view text) {
   try {
-    return from_json(ordered_json::parse(text, nullptr, true, true));
+    return from_json(detail::parse_json<ordered_json>(text, true));
   } catch (const ordered_json::exception& error) {
     throw ArgumentError(fmt::format("[quantize] the config is not valid JSON: {}", error.what()));
   }

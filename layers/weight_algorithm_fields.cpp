@@ -20,7 +20,7 @@ void set_algorithm(QuantConfig& config, const ordered_json& given) {
   config.weight_algorithm = method_of(given).get<std::string>();
   config.weight_options.reset();
   if (!given.is_object()) return;
-  auto options = json::parse(given.dump());
+  json options(given);
   options.erase("method");
   config.weight_options = std::make_shared<const json>(std::move(options));
 }

@@ -5,6 +5,7 @@
 
 #include "fakequant/core/allocator.h"
 #include "fakequant/core/check.h"
+#include "fakequant/core/json_text.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/layers/checkpoint.h"
 #include "fakequant/layers/compress.h"
@@ -35,9 +36,7 @@ void check_options(const TrainerOptions& o) {
 
 nlohmann::json parsed(const std::string& text) {
   if (text.empty()) return nullptr;
-  auto description = nlohmann::json::parse(text, nullptr, false, true);
-  FQ_CHECK(!description.is_discarded(), kTrain, "the description of the model is not JSON");
-  return description;
+  return detail::JsonText(text, fmt::format("{}: the model's description", kTrain)).value();
 }
 
 /// Ranges become parameters before the optimizer asks for them.

@@ -7,6 +7,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/crc32c.h"
 #include "fakequant/core/io/file_kind.h"
+#include "fakequant/core/json_text.h"
 
 namespace fq::detail {
 namespace {
@@ -42,7 +43,7 @@ std::vector<ListedDataset> read_listing(const FileReader& file, const StateHeade
   file.read(kHeaderBytes + header.body_bytes - header.listing_bytes, text.data(), text.size());
   if (crc32c(text.data(), text.size()) != header.listing_crc) return {};
   std::vector<ListedDataset> listing;
-  for (const auto& item : nlohmann::json::parse(text))
+  for (const auto& item : parse_json<nlohmann::json>(text))
     listing.push_back({item.at("name"), item.at("offset"), item.at("bytes"), item.at("crc32c")});
   return listing;
 }

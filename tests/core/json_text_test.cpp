@@ -1,5 +1,6 @@
 #include "fakequant/core/json_text.h"
 
+#include <ctime>
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -44,6 +45,46 @@ TEST(JsonText, KnowsTheLineOfEachValue) {
 TEST(JsonText, ValuesAreThoseOfTheParser) {
   const std::string source = R"({"b": [1, -2, 3.5, "x\n", null, true], "a": {"z": {}, "y": []}})";
   EXPECT_EQ(JsonText(source, "test").value(), nlohmann::ordered_json::parse(source));
+}
+
+// As it was before lines were looked for: a walk over the value beside a count of the lines.
+TEST(JsonText, LinesAreThoseOfAWalk) {
+  std::string text = "{\"first\": 0";
+  std::vector<std::string> pointers{"/first"};
+  for (int i = 0; i < 40; ++i) {
+    const std::string key = "k~/" + std::to_string(i), token = "/k~0~1" + std::to_string(i);
+    text += ",\n\"" + key + "\": {\"" + key +
+            "\": [1, [],\n{\"x\": {}}], // { [ \"\n \"first\": null}";
+    pointers.insert(pointers.end(), {token, token + token + "/2/x", token + "/first"});
+  }
+  const JsonText parsed(text + "}", "test");
+  int line = 1;
+  for (std::size_t i = 0; i < pointers.size(); ++i) {
+    if (i > 0) ++line;
+    EXPECT_EQ(parsed.line(pointers[i]), line) << pointers[i];
+    EXPECT_EQ(parsed.line(pointers[i] + "/none/0"), line) << pointers[i];
+  }
+  EXPECT_EQ(parsed.line("/none"), 1);
+}
+
+// Ways in which a text can be long: each takes some ten times of what one long string takes, and not minutes.
+TEST(JsonText, TimeIsLinearInTheLength) {
+  constexpr std::size_t kBytes = std::size_t{4} << 20;
+  const auto seconds = [](const std::string& text) {
+    const auto start = std::clock();
+    (void)JsonText(text, "test").line("/none");
+    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  };
+  const auto list_of = [&](const std::string& item) {
+    std::string text = "[" + item;
+    while (text.size() < kBytes) text += "," + item;
+    return text + "]";
+  };
+  std::string object = "{\"k\": 0";
+  for (int i = 0; i < 9999; ++i) object += ",\"" + std::to_string(i) + "\":0";
+  const double one = seconds("[\"" + std::string(kBytes, 'x') + "\"]");
+  for (const auto& item : {std::string("1"), std::string("{}"), std::string(R"({"a":{"b":[0]}})"), object + "}"})
+    EXPECT_LT(seconds(list_of(item)), 20 * one + 0.5) << item.substr(0, 20);
 }
 
 TEST(JsonText, RefusesWhatIsNotJson) {

@@ -207,6 +207,8 @@ TEST(AutoQuantize, RefusesAndLeavesTheModelInFloat) {
   config.config = R"({"preset": "int8"})";
   refuses(config, "has a preset");
   config.config = "{";
+  refuses(config, "line 1: ");
+  config.config = "[1]";
   refuses(config, "no JSON object");
   config.config = R"({"traget": "ort"})";
   refuses(config, "traget");

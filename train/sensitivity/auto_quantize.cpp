@@ -6,6 +6,7 @@
 #include <set>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/json_text.h"
 #include "fakequant/layers/quant_presets.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/ptq/float_run.h"
@@ -20,7 +21,7 @@ using nlohmann::ordered_json;
 constexpr const char* kAuto = "auto_quantize";
 
 ordered_json base_config(const std::string& text) {
-  const auto base = ordered_json::parse(text, nullptr, false, true);
+  const auto base = detail::JsonText(text, kAuto).value();
   FQ_CHECK(base.is_object(), kAuto, "the config is no JSON object");
   FQ_CHECK(!base.contains("preset"), kAuto, "the config has a preset: name it among the formats");
   FQ_CHECK(!base.contains("quant_cfg"), kAuto, "the config has a quant_cfg: give rules");

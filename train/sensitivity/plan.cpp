@@ -123,7 +123,7 @@ ordered_json QuantizationPlan::to_json() const {
   out["pass_runs"] = pass_runs;
   out["layers"] = ordered_json::array();
   for (const auto& layer : layers) out["layers"].push_back(layer_json(layer));
-  out["quantization"] = ordered_json::parse(config);
+  out["quantization"] = detail::parse_json<ordered_json>(config);
   return out;
 }
 
