@@ -13,6 +13,11 @@ while (($#)); do
   shift
 done
 
+case $only in
+  all | tests | sanitize | bench) ;;
+  *) echo "--only $only: give tests, sanitize or bench" >&2; exit 2 ;;
+esac
+
 # CUDA's own libraries lie where its toolkit or a Python package put them.
 for folder in /usr/local/cuda/lib64 /usr/lib/x86_64-linux-gnu $(python3 -c 'import nvidia.cublas, os
 print(os.path.join(list(nvidia.cublas.__path__)[0], "lib"))' 2>/dev/null) $(ls -d /usr/local/cuda-*/lib64 2>/dev/null); do
@@ -41,6 +46,7 @@ run_tests() {
   for name in "${tests[@]}"; do
     echo "== $name"
     "$root/bin/$name" "--gtest_filter=$suites" "--gtest_output=json:$work/$name.json" --gtest_brief=1 || failed=1
+    grep -q '"tests": [1-9]' "$work/$name.json" || { echo "$name: no test ran"; failed=1; }
     [[ -s $work/$name.json ]] && members+=("\"$name\": $(cat "$work/$name.json")") || members+=("\"$name\": null")
   done
   object "${members[@]}" >"$work/tests"
@@ -75,6 +81,7 @@ run_sanitizer() {
   local tool name status members=()
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -1)
   if [[ -z $sanitizer ]]; then
+    [[ $only == sanitize ]] && failed=1
     echo "== no compute-sanitizer here: skipped" && echo null >"$work/sanitize" && add sanitize "$work/sanitize"
     return
   fi

@@ -22,7 +22,10 @@ def trained(command, name):
 
 def measured(program, checkpoint, outliers):
     lines = subprocess.run([program, checkpoint, DATA, str(outliers)], check=True, stdout=subprocess.PIPE, text=True).stdout
-    return [json.loads(line) for line in lines.splitlines()]
+    rows = [json.loads(line) for line in lines.splitlines()]
+    if len(rows) < 2:
+        raise RuntimeError(f"{program} measured nothing of {checkpoint}")
+    return rows
 
 
 def result(row):

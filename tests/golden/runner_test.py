@@ -30,16 +30,19 @@ def write(path, function="int_cast_ste", y=RIGHT, compare="bits", schema="fakequ
             case["out/y"] = y
 
 
-def run(**options):
+def run(change=None, only=(), **options):
     with tempfile.TemporaryDirectory() as folder:
         write(os.path.join(folder, "a.h5"), **options)
+        if change:
+            with h5py.File(os.path.join(folder, "a.h5"), "r+") as file:
+                change(file)
         environment = dict(os.environ, FAKEQUANT_GOLDEN_DIR=folder)
-        done = subprocess.run([sys.argv[1]], env=environment, capture_output=True, text=True)
+        done = subprocess.run([sys.argv[1], *only], env=environment, capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 
 
-def expect(code, *texts, **options):
-    got, output = run(**options)
+def expect(code, *texts, change=None, only=(), **options):
+    got, output = run(change, only, **options)
     assert got == code, (got, output)
     for text in texts:
         assert text in output, (text, output)
@@ -60,4 +63,11 @@ expect(1, "unknown function", function="no_such_function")
 expect(1, "must be refused", error="ValueError")
 expect(1, "golden: 0 / 0 agree", "degenerate", y=wrong, edge="degenerate")
 expect(2, "not a golden file", schema="other")
+expect(1, "has no answer", change=lambda file: file["case"].pop("out"))
+expect(1, "has no answer", change=lambda file: file["case/out"].pop("y"))
+expect(2, "has no cases", change=lambda file: file.pop("case"))
+expect(0, only=["int_cast_ste"])
+expect(1, "0 / 0", only=["tensor_quant"])
+expect(1, "0 / 0", "golden: 1 / 1 agree", only=["int_cast_ste", "tensor_quant"])
+expect(2, "no function 'other'", only=["other"])
 print("the runner finds every difference")

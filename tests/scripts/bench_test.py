@@ -50,6 +50,7 @@ class Bench(unittest.TestCase):
         for result in report["results"]:
             self.assertEqual(list(result)[:len(RESULT)], RESULT)
             self.assertEqual((result["unit"], result["rounds"], result["threads"]), ("ms", 5, 2))
+            self.assertIs(result["compared"], True)
             for key, value in {"ratio": 0.5, "ratio_min": 0.5, "ratio_max": 0.5, "ours": 20.0, "theirs": 40.0}.items():
                 self.assertAlmostEqual(result[key], value)
         self.assertEqual([r.get("variants") for r in report["results"]], [None, {"eager": 50.0, "compiled": 40.0}])
@@ -75,6 +76,14 @@ class Bench(unittest.TestCase):
         done = self.bench("fake.equal.small/torch")
         self.assertEqual(done.returncode, 2)
         self.assertIn("give --peers", done.stderr)
+
+    def test_no_row_is_a_failure(self):
+        empty = os.path.join(self.room.name, "empty.py")
+        with open(empty, "w") as file:
+            file.write("for _ in open(0): print('{\"versions\": {}, \"rows\": []}', flush=True)")
+        done = self.bench("--own", f"{sys.executable} {empty}")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no row to run", done.stderr)
 
     def test_unknown_row(self):
         done = self.bench("fake.eqal.small/memcpy")

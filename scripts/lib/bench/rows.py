@@ -33,8 +33,11 @@ def choose(rows, patterns, peers):
             raise Refused(f"no row is named {pattern}; nearest: {nearest(pattern, rows)} (--list gives all)")
         if not peers and all(row["python"] for row in found):
             raise Refused(f"{pattern} is compared with a Python library: give --peers")
-    return [row for row in rows
-            if (peers or not row["python"]) and (not patterns or any(matches(row, p) for p in patterns))]
+    chosen = [row for row in rows
+              if (peers or not row["python"]) and (not patterns or any(matches(row, p) for p in patterns))]
+    if not chosen:
+        raise Refused("there is no row to run: --list gives all" + ("" if peers else ", those with a Python library need --peers"))
+    return chosen
 
 
 class Runner:
@@ -66,7 +69,8 @@ class Runner:
         ours, theirs = (Timed(worker, side, clock, prepared["units_per_second"])
                         for worker, side in ((own, "ours"), (peer, "theirs")))
         return {"name": row["name"], **run_rounds(ours, theirs, self.plan), "unit": row["unit"],
-                "rounds": self.plan.rounds, "threads": self.threads, "clock": clock}
+                "rounds": self.plan.rounds, "threads": self.threads, "clock": clock,
+                "compared": prepared["checked"]}
 
 
 def run_all(runner, rows, tell):
