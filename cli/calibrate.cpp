@@ -45,6 +45,7 @@ nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
     data = open_data_for(network, flags, flags.text("split"), Labels::none);
   const Stopwatch watch;
   quantize_and_calibrate(network, flags, data, output);
+  warn_unless_exportable(network, "calibrate");
   if (!path.empty()) save_network(network, path);
   std::ostringstream table;
   print_quant_summary(*network.module, table);

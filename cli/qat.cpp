@@ -33,6 +33,7 @@ void make_quantized(Run& run, const Flags& flags, Output& output) {
            "{} is not quantized: give --preset or --config, or run fakequant calibrate first",
            flags.text("checkpoint"));
   if (!run.network.quantized()) quantize_and_calibrate(run.network, flags, run.data, output, !run.resume);
+  if (!run.resume) warn_unless_exportable(run.network, "qat");
 }
 
 }  // namespace

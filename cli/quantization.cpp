@@ -10,7 +10,10 @@
 #include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/json_text.h"
+#include "fakequant/core/log.h"
+#include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/quant_config.h"
+#include "fakequant/layers/quantize.h"
 #include "fakequant/train/ptq/algorithm.h"
 #include "fakequant/train/sensitivity/plan.h"
 
@@ -148,6 +151,24 @@ void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_pt
   const bool imports = flags.knows("import") && flags.given("import");
   if (imports) import_ranges(network, flags, calibrate, output);
   if (calibrate) calibrate_network(network, flags, parsed, std::move(data), output, imports);
+}
+
+void warn_unless_exportable(Network& network, const std::string& command) {
+  Module& model = *network.module;
+  const Target target = target_of(model);
+  if (target == Target::none || !uncalibrated_quantizers(model).empty()) return;
+  const Device device = model.parameters().front().device();
+  const Shape batch = network.input_shape();
+  model.to(Device::cpu());
+  try {
+    static_cast<void>(export_onnx(model, {batch.begin() + 1, batch.end()}, {.target = target}));
+  } catch (const ArgumentError& error) {
+    const std::string message = error.what();
+    log(LogLevel::warning,
+        fmt::format("[{}] this network cannot be exported to ONNX for {}: {}. --target none asks for no file",
+                    command, name(target), message.substr(message.find("] ") + 2)));
+  }
+  model.to(device);
 }
 
 }  // namespace fq::cli

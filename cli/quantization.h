@@ -20,4 +20,8 @@ namespace fq::cli {
 void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_ptr<const Dataset> data,
                             Output& output, bool calibrate = true);
 
+/// Warns of what keeps a calibrated network from being exported to ONNX for the engine that it was quantized
+/// for: whoever trains it should know before. Nothing for the target none.
+void warn_unless_exportable(Network& network, const std::string& command);
+
 }  // namespace fq::cli

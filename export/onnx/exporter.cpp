@@ -228,12 +228,17 @@ std::string Exporting::name_of(const Variable& value, const std::string& otherwi
   return found == parameters_.end() ? otherwise : found->second;
 }
 
+bool Exporting::is_integer_factor(const Variable& weight) const {
+  return std::ranges::any_of(early_.readers(weight),
+                             [](const Call* reader) { return reader->output.accumulator() != nullptr; });
+}
+
 std::string Exporting::add_constant(const Variable& value, Value& known, Form form) {
   const bool transposed = form == Form::transposed;
   if (known.codes) {
     std::string name = known.codes->spec.name;
     if (name.ends_with("_quantizer")) name.erase(name.size() - std::string_view("_quantizer").size());
-    return add_weight(graph_, options_, name, *known.codes, transposed);
+    return add_weight(graph_, options_, name, *known.codes, {transposed, is_integer_factor(value)});
   }
   const Tensor floats = value.tensor();
   return graph_.constant(name_of(value, "constant"), transposed
@@ -258,7 +263,7 @@ std::string Exporting::put_on_grid(const Call& call, const Variable& input, Quan
   if (from == nullptr || (from->floats.empty() && input.is_leaf())) {
     const NoGrad no_grad;
     return add_weight(graph_, options_, name_of(input, node_name(call)),
-                      fq::quantize(input.tensor(), spec, false), false);
+                      fq::quantize(input.tensor(), spec, false), {});
   }
   return add_grid(graph_, options_, {floats(input), input.rank(), spec, node_name(call), node_name(call)});
 }

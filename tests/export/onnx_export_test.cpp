@@ -172,16 +172,70 @@ TEST(OnnxExport, RefusesAModelOfAnotherTarget) {
 }
 
 TEST(OnnxExport, RefusesFormatsThatTheTargetHasNot) {
-  auto six = calibrated(R"({"rules": [{"pattern": "*input_quantizer*", "num_bits": 6}]})");
-  EXPECT_THAT(refusal(*six, kSample),
-              HasSubstr("'conv1.input_quantizer' has codes of uint6: activations of 4, 8 and 16"));
-  auto four =
-      calibrated(R"({"rules": [{"pattern": "*input_quantizer*", "num_bits": 4}], "target": "tensorrt"})");
-  EXPECT_THAT(refusal(*four, kSample, {.target = Target::tensorrt}),
-              HasSubstr("the target tensorrt takes int8 and E4M3"));
+  auto wide =
+      calibrated(R"({"rules": [{"pattern": "*input_quantizer*", "num_bits": 16}], "target": "tensorrt"})");
+  EXPECT_THAT(refusal(*wide, kSample, {.target = Target::tensorrt}),
+              HasSubstr("the target tensorrt takes signed ones of up to 8 bits and E4M3"));
   auto dynamic = calibrated(R"({"preset": "mxfp8"})");
   EXPECT_THAT(refusal(*dynamic, kSample),
               HasSubstr("'conv1.input_quantizer' takes its range from each input"));
+}
+
+struct Bits {
+  int bits, opset;
+  DType stored;
+  bool cut_codes;
+  friend void PrintTo(const Bits& given, std::ostream* out) { *out << given.bits; }
+};
+
+class OnnxExportBits : public testing::TestWithParam<Bits> {};
+
+/// Of types that ONNX has not, codes are kept within their bounds in the next wider one.
+TEST_P(OnnxExportBits, StayWithinTheirBounds) {
+  const auto& [bits, opset, stored, cut_codes] = GetParam();
+  auto net = calibrated(
+      fmt::format(R"({{"rules": [{{"pattern": "*input_quantizer*", "num_bits": {0}}},
+                                 {{"pattern": "*weight_quantizer", "num_bits": {0}, "axis": 0}}]}})",
+                  bits)
+          .c_str());
+  const OnnxModel model = export_onnx(*net, kSample);
+  EXPECT_EQ(model.opset, opset);
+  for (const auto& [name, q, aliases] : named_quantizers(*net)) {
+    if (!q->enabled() || name.ends_with("weight_quantizer")) continue;
+    const OnnxNode* last = maker(model, name);
+    ASSERT_NE(last, nullptr) << name;
+    const OnnxNode* cut = cut_codes ? last : maker(model, last->inputs[0]);
+    const OnnxNode* quantize = cut_codes ? maker(model, last->inputs[0]) : last;
+    ASSERT_EQ(cut->op, "Clip") << name;
+    ASSERT_EQ(quantize->op, "QuantizeLinear") << name;
+    const Tensor zero = model.initializer(quantize->inputs[2])->value;
+    const IntFormat format = q->spec().format.integer();
+    EXPECT_EQ(zero.dtype(), format.is_unsigned && stored == DType::i16 ? DType::u16 : stored) << name;
+    const double scale = cut_codes ? 1 : q->spec().scale.item(), offset = cut_codes ? zero.item() : 0;
+    const auto bound = [&](std::size_t i) { return model.initializer(cut->inputs[i])->value.item(); };
+    EXPECT_EQ(bound(1), static_cast<float>(format.lower() * scale + offset));
+    EXPECT_EQ(bound(2), static_cast<float>(format.upper() * scale + offset));
+  }
+  const OnnxNode& weight = *node(model, "conv1.weight_quantizer");
+  EXPECT_EQ(model.initializer(weight.inputs[0])->value.dtype(), bits <= 8 ? DType::i8 : DType::i16);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OnnxExportBits,
+                         testing::Values(Bits{2, 13, DType::u8, true}, Bits{3, 13, DType::u8, true},
+                                         Bits{5, 13, DType::u8, true}, Bits{6, 13, DType::u8, true},
+                                         Bits{7, 13, DType::u8, true}, Bits{9, 21, DType::i16, false},
+                                         Bits{12, 21, DType::i16, false}, Bits{15, 21, DType::i16, false}));
+
+/// TensorRT wants DQ behind Q.
+TEST(OnnxExport, ForTensorRtValuesAreCutBeforeTheyAreRounded) {
+  auto net =
+      calibrated(R"({"rules": [{"pattern": "*input_quantizer*", "num_bits": 3}], "target": "tensorrt"})");
+  const OnnxModel model = export_onnx(*net, kSample, {.target = Target::tensorrt});
+  for (const auto& n : model.nodes)
+    if (n.op == "QuantizeLinear") {
+      EXPECT_EQ(maker(model, n.inputs[0])->op, "Clip") << n.name;
+      EXPECT_EQ(model.initializer(n.inputs[2])->value.dtype(), DType::i8);
+    }
 }
 
 TEST(OnnxExport, RefusesAnOperatorSetWithoutTheTypes) {
@@ -332,8 +386,6 @@ TEST(OnnxExport, AModelsOwnCallsBecomeNodes) {
 TEST(OnnxExport, RefusesCallsThatNodesCannotTell) {
   Calls two_axes([](const Variable& x) { return fake_tensor_quant(x, Tensor::full({4, 3}, 1.0)); });
   EXPECT_THAT(refusal(two_axes, {4, 3}), HasSubstr("is [4, 3]: a graph has ranges along one axis"));
-  Calls bits([](const Variable& x) { return fake_tensor_quant(x, 1.0, {}, 5, false, false); });
-  EXPECT_THAT(refusal(bits, {3}), HasSubstr("has codes of int5"));
   Calls shifted([](const Variable& x) { return fake_tensor_quant(x, 1.0, Tensor::full({3}, 0.5)); });
   EXPECT_THAT(refusal(shifted, {3}), HasSubstr("shifts its input by a bias"));
   Calls moving([](const Variable& x) { return fake_tensor_quant(x, ops::relu(x).tensor()); });

@@ -16,6 +16,26 @@ def assert_close(found, relative):
 for preset in ["w4a8", "w4a4"]:
     assert_identical(verified(*calibrated("digits_cnn", "--preset", preset, "--scale", "pow2"), "--tolerance", 0))
 
+# Codes of few bits within bytes: products of integers, whatever the scales are. More than 8 bits: of floats, whose sums
+# round to another code now and then.
+for bits in [2, 3, 5, 6, 7]:
+    for network in ["digits_cnn", "resnet20"] if bits < 4 else ["mlp"]:
+        with open("bits.json", "w") as config:
+            json.dump({"rules": [{"pattern": "*input_quantizer*", "num_bits": bits},
+                                 {"pattern": "*weight_quantizer", "num_bits": bits, "axis": 0, "narrow_range": True}]}, config)
+        found = verified(*calibrated(network, "--config", "bits.json", name=f"{network}_{bits}"), "--random", 1000)
+        assert_identical(found, 1360)
+        assert found["level"] == "all" and {"QLinearConv", "QGemm"} & set(found["kernels"]), found
+for preset in ["w3a3", "w2a2"]:
+    assert_identical(verified(*calibrated("cnn", "--preset", preset)))
+    calibrated("cnn", "--preset", preset, "--target", "tensorrt", name=f"{preset}_trt")
+    assert result("verify", f"{preset}_trt.onnx", "--target", "tensorrt")["breaks"] == []
+with open("wide.json", "w") as config:
+    json.dump({"scale": "pow2", "rules": [{"pattern": "*input_quantizer*", "num_bits": 12, "narrow_range": True},
+                                          {"pattern": "*weight_quantizer", "num_bits": 8, "axis": 0}]}, config)
+found = verified(*calibrated("mlp", "--config", "wide.json", name="wide"), "--tolerance", 1e-3, "--code-tolerance", 2e-3)
+assert found["codes"] > 0 and found["flips"] == 0, found
+
 # Sums of E4M3 products may be longer than a float's 24 bits: codes are the same, logits to their last bits.
 fp8 = verified(*calibrated("digits_cnn", "--preset", "fp8", "--scale", "pow2"), "--random", 1000)
 assert_close(fp8, 1e-6)
@@ -59,3 +79,13 @@ assert "rules checked, engine not run: 0 breaks" in run("verify", "trt.onnx", "-
 calibrated("resnet20", "--preset", "int8", name="ort")
 broken = run("verify", "ort.onnx", "--target", "tensorrt", status=1).stdout
 assert "conv1.input_quantizer: codes are UINT8" in broken and "conv1.bias: an INT32 constant" in broken, broken
+
+# What no file can hold is said before it is trained, not after.
+for preset, says in [("mxfp8", "takes its range from each input"), ("nvfp4", "takes its range from each input")]:
+    done = run("calibrate", trained("mlp"), "--data", DIGITS, "--preset", preset, "-o", "none.h5")
+    assert "cannot be exported to ONNX for ort" in done.stderr and says in done.stderr and "fc1.input_quantizer" in done.stderr, done
+    done = run("qat", "none.h5", "--data", DIGITS, "--epochs", "1", "-o", "trained.h5")
+    assert says in done.stderr, done.stderr
+    done = run("calibrate", trained("mlp"), "--data", DIGITS, "--preset", preset, "--target", "none", "-o", "none.h5")
+    assert "cannot be exported" not in done.stderr, done.stderr
+assert "cannot be exported" not in run("calibrate", trained("mlp"), "--data", DIGITS, "--preset", "w2a2", "-o", "w2a2.h5").stderr

@@ -85,6 +85,8 @@ class Exporting {
     return value.is_leaf() && value.node() != calls_.input.node();
   }
   [[nodiscard]] QuantizedTensor codes_of(const Call& call) const;
+  /// Whether codes of activations are multiplied by it.
+  [[nodiscard]] bool is_integer_factor(const Variable& weight) const;
   std::string add_constant(const Variable& value, Value& known, Form form);
   /// Puts the output of a call, which is `floats` so far, on a grid; `cut`: no code is below 0.
   void put(const Call& call, std::string floats, const QuantSpec& grid, bool cut);

@@ -1,8 +1,9 @@
 #include "fakequant/export/onnx/export/grids.h"
 
-#include <optional>
+#include <algorithm>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/formulas.h"
 
 namespace fq::detail {
 namespace {
@@ -22,18 +23,22 @@ Stored stored_activation(const QuantSpec& spec, Target target, const std::string
   }
   const IntFormat& f = spec.format.integer();
   if (target == Target::tensorrt) {
-    FQ_CHECK(f.bits == 8 && !f.is_unsigned, "export_onnx",
-             "'{}' has codes of {}: the target tensorrt takes int8 and E4M3; quantize for that target before "
-             "calibrating",
+    FQ_CHECK(f.bits <= 8 && !f.is_unsigned, "export_onnx",
+             "'{}' has codes of {}: the target tensorrt takes signed ones of up to 8 bits and E4M3; quantize "
+             "for that target before calibrating",
              path, to_string(spec.format));
     return {DType::i8, 0, 13};
   }
-  FQ_CHECK(f.bits == 4 || f.bits == 8 || f.bits == 16, "export_onnx",
-           "'{}' has codes of {}: activations of 4, 8 and 16 bits and E4M3 have types in ONNX", path,
-           to_string(spec.format));
   if (f.bits == 4) return {f.is_unsigned ? DType::u4 : DType::i4, 0, 21};
-  if (f.bits == 16) return {f.is_unsigned ? DType::u16 : DType::i16, 0, 21};
+  if (f.bits > 8) return {f.is_unsigned ? DType::u16 : DType::i16, 0, 21};
   return {DType::u8, f.is_unsigned ? 0 : 128, 13};
+}
+
+/// The codes that the type can hold.
+IntFormat whole_range(const Stored& stored) {
+  const DType type = stored.dtype;
+  const bool from_zero = type == DType::u4 || type == DType::u8 || type == DType::u16;
+  return {bit_width(type), from_zero && stored.zero_point == 0, false};
 }
 
 /// An element type's number, where DType cannot hold it by conversion.
@@ -74,28 +79,64 @@ GridNames add_constants(GraphBuilder& graph, const GridInput& input, const Store
   return out;
 }
 
-/// The lowest code that may be, where saturation would give lower ones.
-std::optional<float> lowest_code(const GridInput& input) {
-  if (!input.spec.format.is_integer() || input.spec.format.integer().is_unsigned) return {};
-  if (input.cut) return 0.0F;
-  if (input.spec.format.integer().narrow_range) return input.spec.format.lower();
-  return {};
+/// The lowest code that may be.
+int lowest_code(const GridInput& input) {
+  const int lower = input.spec.format.integer().lower();
+  return input.cut ? std::max(lower, 0) : lower;
 }
 
-/// Codes below the lowest are cut off behind the quantizer, on codes, so that what comes before is still
-/// fused with it.
-std::string add_quantize(GraphBuilder& graph, const GridInput& input, const GridNames& grid,
-                         const Stored& stored) {
-  const auto lowest = lowest_code(input);
-  if (!lowest)
-    return graph.add("QuantizeLinear", input.codes, {input.floats, grid.scale, grid.zero_point},
-                     grid.attributes, input.codes);
-  const std::string bound =
-      graph.constant(grid.zero_point + (input.cut ? ".zero" : ".lowest"),
-                     Tensor::full({}, *lowest + static_cast<float>(stored.zero_point), stored.dtype));
+/// Whether saturation would give others.
+bool is_cut(const GridInput& input, const Stored& stored) {
+  if (!input.spec.format.is_integer()) return false;
+  const IntFormat whole = whole_range(stored);
+  return lowest_code(input) != whole.lower() || input.spec.format.integer().upper() != whole.upper();
+}
+
+/// On codes, so that what comes before is still fused with their quantizer; ONNX has this for 8 bits,
+/// TensorRT takes nothing between Q and DQ.
+std::string cut_codes(GraphBuilder& graph, const GridInput& input, const GridNames& grid,
+                      const Stored& stored) {
+  const int highest = input.spec.format.integer().upper();
+  const auto bound = [&](const char* name, int code) {
+    return graph.constant(grid.zero_point + name, Tensor::full({}, code + stored.zero_point, stored.dtype));
+  };
   const std::string q = graph.add("QuantizeLinear", input.codes + ".full",
                                   {input.floats, grid.scale, grid.zero_point}, grid.attributes);
-  return graph.add("Clip", input.codes, {q, bound}, {}, input.codes);
+  std::vector<std::string> inputs{q, bound(input.cut ? ".zero" : ".lowest", lowest_code(input))};
+  if (highest != whole_range(stored).upper()) inputs.push_back(bound(".highest", highest));
+  return graph.add("Clip", input.codes, std::move(inputs), {}, input.codes);
+}
+
+/// code * scale, one for each scale, with as many axes behind them as the input has.
+Tensor bounds_of(const GridInput& input, int code) {
+  const int axis = scale_axis(input.spec, input.rank, input.path);
+  const auto scales = input.spec.scale.to_vector<float>();
+  Shape shape(axis < 0 ? 0 : static_cast<std::size_t>(input.rank - axis), 1);
+  if (axis >= 0) shape[0] = static_cast<std::int64_t>(scales.size());
+  Tensor out = Tensor::empty(shape);
+  for (std::size_t i = 0; i < scales.size(); ++i)
+    out.mutable_data<float>()[i] = scalar::mul_(static_cast<float>(code), scales[i]);
+  return out;
+}
+
+/// The values that the outermost codes stand for round to them.
+std::string cut_floats(GraphBuilder& graph, const GridInput& input, const GridNames& grid) {
+  const int highest = input.spec.format.integer().upper();
+  const std::string low = graph.constant(grid.scale + ".lowest", bounds_of(input, lowest_code(input)));
+  const std::string high = graph.constant(grid.scale + ".highest", bounds_of(input, highest));
+  if (grid.attributes.empty()) return graph.add("Clip", input.codes + ".cut", {input.floats, low, high});
+  const std::string raised = graph.add("Max", input.codes + ".raised", {input.floats, low});
+  return graph.add("Min", input.codes + ".cut", {raised, high});
+}
+
+std::string add_quantize(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input,
+                         const GridNames& grid, const Stored& stored) {
+  const bool cut = is_cut(input, stored);
+  if (cut && bit_width(stored.dtype) == 8 && options.target != Target::tensorrt)
+    return cut_codes(graph, input, grid, stored);
+  const std::string floats = cut ? cut_floats(graph, input, grid) : input.floats;
+  return graph.add("QuantizeLinear", input.codes, {floats, grid.scale, grid.zero_point}, grid.attributes,
+                   input.codes);
 }
 
 }  // namespace
@@ -103,7 +144,7 @@ std::string add_quantize(GraphBuilder& graph, const GridInput& input, const Grid
 std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input) {
   const Stored stored = stored_activation(input.spec, options.target, input.path);
   const GridNames grid = add_constants(graph, input, stored);
-  const std::string q = add_quantize(graph, input, grid, stored);
+  const std::string q = add_quantize(graph, options, input, grid, stored);
   return graph.add("DequantizeLinear", input.codes + ".dequantize", {q, grid.scale, grid.zero_point},
                    grid.attributes, input.codes + ".floats");
 }
@@ -111,7 +152,7 @@ std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, cons
 std::string add_codes(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input) {
   Stored stored = stored_activation(input.spec, options.target, input.path);
   if (stored.zero_point != 0) stored = {DType::i8, 0, stored.opset};
-  return add_quantize(graph, input, add_constants(graph, input, stored), stored);
+  return add_quantize(graph, options, input, add_constants(graph, input, stored), stored);
 }
 
 }  // namespace fq::detail

@@ -16,10 +16,11 @@ struct StoredType {
   int opset;
 };
 
-StoredType type_of(const Format& format, bool emulate) {
+StoredType type_of(const Format& format, bool emulate, bool integer_factor) {
   if (format.is_integer()) {
     const IntFormat& f = format.integer();
-    if (f.bits <= 4) return {f.is_unsigned ? DType::u4 : DType::i4, 21};
+    const bool byte = f.bits > 4 || (f.bits < 4 && integer_factor);
+    if (!byte) return {f.is_unsigned ? DType::u4 : DType::i4, 21};
     if (f.bits <= 8) return {f.is_unsigned ? DType::u8 : DType::i8, 13};
     return {f.is_unsigned ? DType::u16 : DType::i16, 21};
   }
@@ -125,9 +126,9 @@ std::string add_scales(GraphBuilder& graph, const OnnxExportOptions& options, co
 }  // namespace
 
 std::string add_weight(GraphBuilder& graph, const OnnxExportOptions& options, const std::string& name,
-                       const QuantizedTensor& codes, bool transposed) {
-  const StoredType type = type_of(codes.spec.format, options.emulate);
-  const Scales scales = scales_of(codes.spec, codes.shape(), transposed);
+                       const QuantizedTensor& codes, const WeightForm& form) {
+  const StoredType type = type_of(codes.spec.format, options.emulate, form.integer_factor);
+  const Scales scales = scales_of(codes.spec, codes.shape(), form.transposed);
   graph.needs_opset(scales.block > 0 ? std::max(type.opset, 21) : type.opset);
   const Tensor values = code_values(codes).to(Layout::row_major);
   const std::string path = codes.spec.name.empty() ? name + ".quantizer" : codes.spec.name;
@@ -135,7 +136,7 @@ std::string add_weight(GraphBuilder& graph, const OnnxExportOptions& options, co
   if (scales.axis >= 0) attributes.emplace_back("axis", std::int64_t{scales.axis});
   if (scales.block > 0) attributes.emplace_back("block_size", scales.block);
   std::vector<std::string> inputs{
-      graph.constant(name, stored(transposed ? turned(values) : values, type.dtype)),
+      graph.constant(name, stored(form.transposed ? turned(values) : values, type.dtype)),
       add_scales(graph, options, path, codes.spec, scales, attributes)};
   if (scales.block == 0)
     inputs.push_back(graph.constant(path + ".zero_point", Tensor::zeros(scales.values.shape(), type.dtype)));
