@@ -276,8 +276,17 @@ bool Exporting::ends_in_e4m3(const Variable& value) const {
   });
 }
 
-OnnxValueInfo Exporting::end(std::string name, const Variable& value, const Shape& open) const {
-  OnnxValueInfo info{std::move(name), OnnxKind::tensor, DType::f32, true, {}};
+bool Exporting::is_ids(const Variable& value) const {
+  const auto& readers = early_.readers(value);
+  return !readers.empty() && std::ranges::all_of(readers, [&](const Call* reader) {
+    if (reader->op == "embedding") return reader->inputs.at(0).node() == value.node();
+    return keeps_codes(reader->op) && reader->op != "max_pool2d" && is_ids(reader->output);
+  });
+}
+
+OnnxValueInfo Exporting::end(std::string name, DType dtype, const Variable& value,
+                             const Shape& open) const {
+  OnnxValueInfo info{std::move(name), OnnxKind::tensor, dtype, true, {}};
   const std::int64_t batch = calls_.input.shape()[0];
   for (std::size_t axis = 0; axis < open.size(); ++axis)
     info.shape.push_back({open[axis], open[axis] < 0 && value.shape()[axis] == batch ? "N" : ""});
@@ -290,7 +299,7 @@ void Exporting::add_ends() {
   OnnxModel& model = graph_.model;
   Shape input = calls_.input.shape();
   input[0] = -1;
-  model.inputs = {end("input", calls_.input, input)};
+  model.inputs = {end("input", takes_ids() ? DType::i64 : DType::f32, calls_.input, input)};
   const Node* last = calls_.output.node().get();
   const auto from =
       std::ranges::find(calls_.list, last, [](const Call& call) { return call.output.node().get(); });
@@ -304,7 +313,8 @@ void Exporting::add_ends() {
     maker->outputs[0] = "output";
   else
     model.nodes.push_back({"Identity", "output", "", {floats}, {"output"}, {}});
-  model.outputs = {end("output", calls_.output, from == calls_.list.end() ? input : open_shapes_.at(&*from))};
+  model.outputs = {end("output", DType::f32, calls_.output,
+                       from == calls_.list.end() ? input : open_shapes_.at(&*from))};
 }
 
 }  // namespace detail

@@ -18,7 +18,8 @@ struct OnnxExportOptions {
 };
 
 /// The graph of what the model computes in evaluation for inputs [N, sample..], read from its operators on
-/// `meta`, not from its modules. Input "input", output "output", batch "N". A node is named by the path of the module that calls
+/// `meta`, not from its modules. Input "input", output "output", batch "N". The input is f32, or i64 where the
+/// network only looks up rows of tables by it (token ids). A node is named by the path of the module that calls
 /// it; the codes of an activation by their quantizer's path, as `predict --codes` names them: stored = code +
 /// zero point. Values of one grid that are moved (pooling, reshaping, concatenation) are on that grid before
 /// and after. Activations of integers of up to 8 bits have codes of 8 bits, those of 9 to 16 codes of 16, which

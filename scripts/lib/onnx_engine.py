@@ -16,6 +16,7 @@ CODES = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "uint16": TensorP
          "int4": TensorProto.INT4, "uint4": TensorProto.UINT4, "float8e4m3fn": TensorProto.FLOAT8E4M3FN,
          "float8e5m2": TensorProto.FLOAT8E5M2}
 TOKEN = re.compile(r"_token_\d+$")  # behind a node's name where the engine made it anew
+INPUTS = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
 ABSORBED = {"Relu", "Clip", "Max", "Identity"}  # what an integer kernel takes into its rounding
 ON_GRIDS = {"QuantizeLinear", "DequantizeLinear"}
 MOVES = {"Transpose", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Split", "Concat", "Gather", "Identity", "Pad",
@@ -156,6 +157,15 @@ class Optimised:
         return path
 
 
+def fed(session, x):
+    """What the session reads: token ids are integers in one file and whole numbers in another."""
+    declared = session.get_inputs()[0]
+    wanted = x.astype(INPUTS.get(declared.type, x.dtype))
+    if not np.array_equal(wanted, x):
+        raise ValueError(f"its input is {declared.type}, the samples are not whole numbers")
+    return {declared.name: wanted}
+
+
 class Engine:
     """The session as users have it, and one that shows the codes. `absent` names the quantizers that the file has not,
     `missing` those whose codes the engine does not make, `found` gives tensor, order and type of the others;
@@ -199,10 +209,10 @@ class Engine:
         return {value.name: value.type[len("tensor("):-1] for value in [*inside.get_inputs(), *inside.get_outputs()]}
 
     def logits(self, x):
-        return self.session.run([self.session.get_outputs()[0].name], {self.session.get_inputs()[0].name: x})[0]
+        return self.session.run([self.session.get_outputs()[0].name], fed(self.session, x))[0]
 
     def codes(self, x):
         """By tensor, and the logits of that run."""
         first, *names = [output.name for output in self.inside.get_outputs()]
-        logits, *values = self.inside.run([first, *names], {self.inside.get_inputs()[0].name: x})
+        logits, *values = self.inside.run([first, *names], fed(self.inside, x))
         return {name.removeprefix("verify."): value for name, value in zip(names, values)}, logits

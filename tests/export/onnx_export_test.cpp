@@ -10,6 +10,7 @@
 #include "fakequant/core/reference/modelopt.h"
 #include "fakequant/core/reference/pytorch_quantization.h"
 #include "fakequant/export/onnx/exporter.h"
+#include "fakequant/layers/embedding.h"
 #include "fakequant/layers/fold.h"
 #include "layers/networks.h"
 
@@ -236,6 +237,21 @@ TEST(OnnxExport, ForTensorRtValuesAreCutBeforeTheyAreRounded) {
       EXPECT_EQ(maker(model, n.inputs[0])->op, "Clip") << n.name;
       EXPECT_EQ(model.initializer(n.inputs[2])->value.dtype(), DType::i8);
     }
+}
+
+TEST(OnnxExport, TokenIdsAreIntegers) {
+  Graph net({{"words", std::make_shared<Embedding>(9, 4), {"input"}},
+             {"fc", std::make_shared<Linear>(4, 3), {"words"}}});
+  const OnnxModel model = export_onnx(net, {5});
+  EXPECT_EQ(model.inputs[0].dtype, DType::i64);
+  EXPECT_EQ(model.nodes[0].op, "Gather");
+  EXPECT_EQ(model.nodes[0].inputs[1], "input");
+  Graph both({{"words", std::make_shared<Embedding>(9, 1), {"input"}},
+              {"flat", make_flatten(), {"words"}},
+              {"sum", std::make_shared<Add>(), {"flat", "input"}}});
+  const OnnxModel floats = export_onnx(both, {5});
+  EXPECT_EQ(floats.inputs[0].dtype, DType::f32);
+  EXPECT_EQ(floats.nodes[0].op, "Cast");
 }
 
 TEST(OnnxExport, RefusesAnOperatorSetWithoutTheTypes) {

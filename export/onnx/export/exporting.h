@@ -51,6 +51,8 @@ class Exporting {
   [[nodiscard]] bool is_read(const Variable& value) const {
     return value.node() == calls_.output.node() || !early_.readers(value).empty();
   }
+  /// Whether the graph's input is integers: row numbers of tables and nothing else.
+  [[nodiscard]] bool takes_ids() const { return is_ids(calls_.input); }
   /// Whether some reader puts the value on a grid of E4M3.
   [[nodiscard]] bool ends_in_e4m3(const Variable& value) const;
   [[nodiscard]] const Shape& open_shape(const Call& call) const { return open_shapes_.at(&call); }
@@ -79,8 +81,11 @@ class Exporting {
   void check_model() const;
   void emit(const Call& call);
   void add_ends();
-  [[nodiscard]] OnnxValueInfo end(std::string name, const Variable& value, const Shape& open) const;
+  [[nodiscard]] OnnxValueInfo end(std::string name, DType dtype, const Variable& value,
+                                  const Shape& open) const;
   void name_codes();
+  /// Whether all that reads the value, moved or not, takes it as row numbers of a table.
+  [[nodiscard]] bool is_ids(const Variable& value) const;
   [[nodiscard]] bool is_constant(const Variable& value) const {
     return value.is_leaf() && value.node() != calls_.input.node();
   }

@@ -156,9 +156,11 @@ void layer_norm(Exporting& out, const Call& call) {
       {{"axis", -call.get<std::int64_t>("axes")}, {"epsilon", static_cast<float>(call.get<double>("eps"))}});
 }
 
+/// Where something else computes with the numbers too, the graph has floats and the ids are made of them.
 void embedding(Exporting& out, const Call& call) {
-  const std::string ids = out.graph().add("Cast", Exporting::node_name(call) + ".ids", {out.input(call, 0)},
-                                          {{"to", std::int64_t{7}}});
+  std::string ids = out.input(call, 0);
+  if (!out.takes_ids())
+    ids = out.graph().add("Cast", Exporting::node_name(call) + ".ids", {ids}, {{"to", std::int64_t{7}}});
   out.node(call, "Gather", {out.input(call, 1), ids}, {{"axis", std::int64_t{0}}});
 }
 
