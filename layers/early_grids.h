@@ -13,9 +13,9 @@ namespace fq::detail {
 /// Integers of 8 bits, signed or not.
 [[nodiscard]] bool is_int8(const Format& format);
 
-/// Pooling and reshaping act on sums here; engines move codes. A value all of whose readers end on one grid
-/// may be put on that grid at once. With `relu_on_codes` a ReLU may lie between, if the grid is one of 8-bit
-/// integers: it is the maximum of the code and 0.
+/// Pooling, reshaping, transposing, cutting and joining act on sums here; engines move codes. A value all of
+/// whose readers end on one grid may be put on that grid at once. With `relu_on_codes` a ReLU may lie between,
+/// if the grid is one of 8-bit integers: it is the maximum of the code and 0.
 class EarlyGrids {
  public:
   EarlyGrids(const Calls& calls, bool relu_on_codes);

@@ -1,5 +1,6 @@
 /// Writes one graph for each operator and reference function that an export knows, and what it computes here:
-/// `onnx_operators FOLDER` makes FOLDER/<case>.onnx and FOLDER/cases.h5 with <case>/x, <case>/y.
+/// `onnx_operators FOLDER` makes FOLDER/<case>.onnx and FOLDER/cases.h5 with <case>/x, <case>/y; likewise
+/// FOLDER/sums.h5 for integer layers whose sums are moved before they are rounded.
 
 #include <functional>
 
@@ -39,11 +40,11 @@ class Case : public Module {
 
 class Cases {
  public:
-  explicit Cases(std::string folder) : folder_(std::move(folder)) {}
+  explicit Cases(std::string folder, std::int64_t batch = 5) : folder_(std::move(folder)), batch_(batch) {}
 
   void add(const std::string& name, const Shape& sample, Function f,
            const std::vector<Tensor>& weights = {}) {
-    Shape shape{5};
+    Shape shape{batch_};
     shape.insert(shape.end(), sample.begin(), sample.end());
     const Tensor x = test::random_tensor(shape, -3, 3, static_cast<unsigned>(state_.size()));
     write(name, sample, x, std::move(f), weights);
@@ -56,10 +57,11 @@ class Cases {
     state_.set(name + "/x", x);
     state_.set(name + "/y", model(Variable(x)).tensor().to(Layout::row_major).to(DType::f32));
   }
-  void finish() const { save_state(folder_ + "/cases.h5", state_, "cases"); }
+  void finish(const std::string& file) const { save_state(folder_ + "/" + file, state_, "cases"); }
 
  private:
   std::string folder_;
+  std::int64_t batch_;
   StateDict state_;
 };
 
@@ -147,6 +149,18 @@ void add_layers(Cases& cases) {
   cases.write("embedding", {3}, Tensor::from({0.0f, 8.0f, 3.0f, 1.0f, 1.0f, 2.0f}, {2, 3}),
               [](auto& ids, auto& p) { return ops::embedding(ids, p[0]); },
               {test::random_tensor({9, 4}, -1, 1, 6)});
+  cases.write("embedding_of_moved_ids", {4},
+              Tensor::from<std::int64_t>({0, 8, 3, 1, 1, 2, 5, 4}, {2, 4}),
+              [](auto& ids, auto& p) {
+                const Variable pairs = ops::transpose(ops::reshape(ids, {ids.dim(0), 2, 2}), {0, 2, 1});
+                return ops::embedding(ops::slice(pairs, 1, 1, 2), p[0]);
+              },
+              {test::random_tensor({9, 4}, -1, 1, 6)});
+  cases.write("embedding_and_its_ids", {3}, Tensor::from({0.0f, 8.0f, 3.0f, 1.0f, 1.0f, 2.0f}, {2, 3}),
+              [](auto& ids, auto& p) {
+                return ops::add(ops::embedding(ids, p[0]), ops::reshape(ids, {ids.dim(0), 3, 1}));
+              },
+              {test::random_tensor({9, 4}, -1, 1, 6)});
 }
 
 /// Powers of two as scales: dividing and multiplying by them are the same.
@@ -171,6 +185,49 @@ void add_references(Cases& cases) {
             {test::random_tensor({5, 6}, -1, 1, 3), row(5)});
 }
 
+/// A convolution of codes.
+Variable sums_of(const Variable& x, const Weights& p) {
+  const auto of_x = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(2.9), "conv.input_quantizer");
+  const auto of_w = QuantSpec::from_amax(IntFormat{8, false, true}, Granularity::per_axis(0), row(6, 0.6F, 1),
+                                         "conv.weight_quantizer");
+  return ops::conv2d(ops::quantize(x, of_x), ops::quantize(p[0], of_w), p[1],
+                     {.stride = {1}, .padding = {1}, .dilation = {1}, .groups = 1});
+}
+
+std::vector<std::pair<std::string, std::function<Variable(const Variable&)>>> sum_moves() {
+  const auto shuffled = [](const Variable& y) {
+    const Variable groups = ops::reshape(y, {y.dim(0), 3, 2, y.dim(2), y.dim(3)});
+    return ops::reshape(ops::transpose(groups, {0, 2, 1, 3, 4}), y.shape());
+  };
+  const auto halves = [](const Variable& y) {
+    return ops::concat({ops::slice(y, 1, 3, 6), ops::slice(y, 1, 0, 3)}, 1);
+  };
+  return {{"unmoved", [](auto& y) { return y; }},
+          {"transpose", [](auto& y) { return ops::transpose(y, {0, 2, 3, 1}); }},
+          {"transpose_pixels", [](auto& y) { return ops::transpose(y, {0, 1, 3, 2}); }},
+          {"shuffle", shuffled},
+          {"slice", [](auto& y) { return ops::slice(y, 1, 1, 4); }},
+          {"slice_rows", [](auto& y) { return ops::slice(y, 2, 5, 29); }},
+          {"split", halves},
+          {"concat", [](auto& y) { return ops::concat({y, ops::relu(y)}, 1); }},
+          {"flatten", [](auto& y) { return ops::flatten(y); }},
+          {"rows", [](auto& y) { return ops::transpose(ops::flatten(y, 2), {0, 2, 1}); }},
+          {"later_relu", [shuffled](auto& y) { return ops::relu(shuffled(y)); }}};
+}
+
+void add_moved_sums(Cases& cases) {
+  for (const auto& [name, move] : sum_moves())
+    for (const bool relu : {false, true}) {
+      const auto reader = QuantSpec::from_amax(IntFormat{8, relu, false}, {}, Tensor::scalar(9.7), "reader");
+      cases.add(name + (relu ? "_of_relu" : "_of_sums"), {4, 48, 48},
+                [=, move = move](auto& x, auto& p) {
+                  const Variable y = sums_of(x, p);
+                  return ops::quantize(move(relu ? ops::relu(y) : y), reader).as_float();
+                },
+                {test::random_tensor({6, 4, 3, 3}, -1, 1, 8), row(6)});
+    }
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
@@ -180,5 +237,8 @@ int main(int, char** arguments) {
   add_products(cases);
   add_layers(cases);
   add_references(cases);
-  cases.finish();
+  cases.finish("cases.h5");
+  Cases sums(arguments[1], 24);
+  add_moved_sums(sums);
+  sums.finish("sums.h5");
 }
