@@ -4,10 +4,10 @@ namespace fq {
 namespace {
 
 constexpr std::string_view kCodes = "moves or compares codes";
-constexpr std::string_view kProduct = "8-bit codes in, rounded by one quantizer";
-constexpr std::string_view kLinear = "8-bit codes in; rounded by one quantizer, or read as floats only";
-constexpr std::string_view kSums = "the engine rounds dequantized floats where it has no integer kernel";
-constexpr std::string_view kPool = "the engine averages dequantized floats where nothing rounds the result";
+constexpr std::string_view kProduct = "8-bit codes in, read by quantizers alone";
+constexpr std::string_view kLinear = "8-bit codes in, read by quantizers or as floats";
+constexpr std::string_view kSums = "the engine adds up dequantized floats";
+constexpr std::string_view kPool = "the engine averages dequantized floats";
 constexpr std::string_view kRounds = "the engine multiplies floats, or codes by another formula";
 constexpr std::string_view kTable = "the engine has its own exp, tanh or erf";
 constexpr std::string_view kClip = "the engine rounds before or after it, as its kernels happen to fuse";
@@ -21,9 +21,9 @@ const std::vector<EngineForm>& engine_forms() {
       {"conv1d", kProduct, kSums},
       {"conv2d", kProduct, kSums},
       {"conv_transpose2d", "", "the engine has no integer kernel of it"},
-      {"add", "two code tensors of one shape, rounded by one quantizer", kSums},
-      {"avg_pool2d", "8-bit codes in, rounded by one quantizer", kPool},
-      {"global_avg_pool2d", "8-bit codes in, rounded by one quantizer", kPool},
+      {"add", "two code tensors of one shape, read by quantizers alone", kSums},
+      {"avg_pool2d", "8-bit codes in, read by quantizers alone", kPool},
+      {"global_avg_pool2d", "8-bit codes in, read by quantizers alone", kPool},
       {"max_pool2d", kCodes, ""},
       {"relu", kCodes, ""},
       {"concat", kCodes, ""},

@@ -75,12 +75,13 @@ class Reading {
     for (const QuantizedTensor* codes : {x, w})
       if (codes->spec.format.bits() <= 4 || codes->spec.format.bits() > 8)
         return fmt::format("the engine multiplies no codes of {}", to_string(codes->spec.format));
-    if (is_rounded(call.output) || (call.op == "linear" && is_read_as_floats(call.output))) return {};
-    return unrounded();
+    const bool linear = call.op == "linear";
+    const bool integers = linear ? is_rounded_or_floats(call.output) : is_rounded(call.output);
+    return integers ? Reason{} : Reason{unrounded()};
   }
 
   static std::string unrounded() {
-    return "nothing rounds its sums right behind it, or several quantizers do: the engine makes floats of "
+    return "its sums are read otherwise than by quantizers right behind it, and the engine makes floats of "
            "them";
   }
 
@@ -98,14 +99,17 @@ class Reading {
 
   bool is_output(const Variable& v) const { return v.node() == calls_.output.node(); }
 
-  /// One quantizer to 8-bit integers reads the value, through a ReLU at most; or it is put on such a grid at
-  /// once.
+  /// Quantizers to 8-bit integers read the value and nothing else, each through a ReLU at most; or it is put
+  /// on such a grid at once.
   bool is_rounded(const Variable& v) const {
     if (is_output(v)) return false;
     if (const QuantSpec* early = grids_.early_grid_of(v)) return detail::is_int8(early->format);
     const auto& readers = grids_.readers(v);
-    if (readers.size() != 1) return false;
-    const Call& reader = *readers.front();
+    return !readers.empty() &&
+           std::ranges::all_of(readers, [&](const Call* reader) { return rounds(*reader); });
+  }
+
+  bool rounds(const Call& reader) const {
     if (reader.op == "quantize") return rounds_to_int8(reader);
     if (reader.op == "relu") return grids_.grid_of(reader.output) != nullptr && is_rounded(reader.output);
     return reader.op == "batch_norm" && is_rounded(reader.output);
@@ -116,13 +120,26 @@ class Reading {
     return codes != nullptr && codes->spec.granularity.is_per_tensor() && detail::is_int8(codes->spec.format);
   }
 
-  /// No quantizer rounds the sums themselves.
-  bool is_read_as_floats(const Variable& v) const {
-    return std::ranges::all_of(grids_.readers(v), [&](const Call* reader) {
-      if (reader->op == "to_float") return true;
-      const bool passes =
-          reader->op == "relu" || reader->op == "batch_norm" || detail::keeps_codes(reader->op);
-      return passes && is_read_as_floats(reader->output);
+  /// Of a linear layer what is not rounded may be floats, but for a ReLU: the engine fuses it with a product
+  /// of floats.
+  bool is_rounded_or_floats(const Variable& v) const {
+    if (grids_.early_grid_of(v) != nullptr) return is_rounded(v);
+    return std::ranges::all_of(grids_.readers(v),
+                               [&](const Call* reader) { return rounds(*reader) || reads_floats(*reader); });
+  }
+
+  bool reads_floats(const Call& reader) const {
+    if (reader.op == "to_float") return is_computed_with(reader.output);
+    const bool passes = reader.op == "batch_norm" || detail::keeps_codes(reader.op);
+    return passes && std::ranges::all_of(grids_.readers(reader.output),
+                                         [&](const Call* next) { return reads_floats(*next); });
+  }
+
+  /// The engine takes a quantizer in front of what only moves floats.
+  bool is_computed_with(const Variable& floats) const {
+    return std::ranges::all_of(grids_.readers(floats), [&](const Call* reader) {
+      const bool moves = reader->op == "relu" || reader->op == "concat" || detail::keeps_codes(reader->op);
+      return reader->op != "quantize" && (!moves || is_computed_with(reader->output));
     });
   }
 

@@ -8,6 +8,7 @@
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/export/onnx/export/exporting.h"
 #include "fakequant/export/onnx/export/grids.h"
+#include "fakequant/export/onnx/export/split_sums.h"
 #include "fakequant/export/onnx/export/weights.h"
 #include "fakequant/layers/placement.h"
 #include "fakequant/layers/quantize.h"
@@ -56,6 +57,7 @@ OnnxModel Exporting::run() {
   values_[calls_.input.node().get()].floats = "input";
   for (const auto& call : calls_.list) emit(call);
   add_ends();
+  if (options_.target == Target::ort) split_sums(graph_);
   OnnxModel& model = graph_.model;
   FQ_CHECK(options_.opset == 0 || (options_.opset >= model.opset && options_.opset <= kNewestOpset),
            "export_onnx", "the graph needs operator set {} or newer, up to {}: {} was asked for", model.opset,

@@ -67,6 +67,16 @@ TEST(FloatOperators, ALinearLayerMayBeReadAsFloatsAConvolutionMayNot) {
   EXPECT_THAT(named(*last), ElementsAre(std::pair("a", "conv2d")));
 }
 
+TEST(FloatOperators, TwoQuantizersOfOneSumAreTwoKernels) {
+  const auto model = quantized(R"([
+    {"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}}, {"name": "act", "type": "relu"},
+    {"name": "sum", "type": "add", "inputs": ["a", "act"]}, {"name": "late", "type": "relu"},
+    {"name": "b", "type": "conv2d", "options": {"out_channels": 4, "kernel": 1}},
+    {"name": "last", "type": "add", "inputs": ["sum", "b"]}, {"name": "flat", "type": "flatten"},
+    {"name": "fc", "type": "linear", "options": {"out_features": 4}}])");
+  EXPECT_THAT(named(*model), IsEmpty());
+}
+
 TEST(FloatOperators, LayersWithoutCodesOrWithCodesThatAreNotMultiplied) {
   const std::string nodes = R"([{"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}},
     {"name": "act", "type": "relu"}, {"name": "flat", "type": "flatten"},
@@ -100,7 +110,7 @@ TEST(FloatOperators, AreLoggedWhereAModelIsQuantized) {
   (void)quantized(R"([{"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}}])");
   set_log_callback({});
   EXPECT_THAT(said, ElementsAre(HasSubstr("computes an operator in floats")));
-  EXPECT_THAT(said, ElementsAre(HasSubstr("'a' (conv2d: nothing rounds")));
+  EXPECT_THAT(said, ElementsAre(HasSubstr("'a' (conv2d: its sums are read otherwise")));
 }
 
 TEST(FloatOperators, AreDescribedUpToANumber) {

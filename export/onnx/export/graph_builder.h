@@ -24,12 +24,12 @@ class GraphBuilder {
   void needs_opset(int opset);
   /// A name for a tensor that nobody has yet.
   std::string free_tensor_name(const std::string& wish);
+  /// The same for a node.
+  std::string free_node_name(const std::string& wish);
 
   OnnxModel model;
 
  private:
-  std::string free_node_name(const std::string& wish);
-
   std::set<std::string> nodes_, tensors_;
   std::map<std::string, std::size_t> constants_;  // index into model.initializers
 };
