@@ -40,8 +40,9 @@ assert found["codes"] > 0 and found["flips"] == 0, found
 fp8 = verified(*calibrated("digits_cnn", "--preset", "fp8", "--scale", "pow2"), "--random", 1000)
 assert_close(fp8, 1e-6)
 assert fp8["level"] == "basic" and fp8["session_options"] == {"session.disable_quant_qdq": "1"}, fp8
-assert fp8["logit_bits_different"] < 1e-2 * fp8["logits"], fp8
-free = verified(*calibrated("digits_cnn", "--preset", "fp8"), "--code-tolerance", 1e-4, "--tolerance", 1e-2)
+assert fp8["logit_bits_different"] <= 2e-3 * fp8["logits"], fp8  # measured: 26 of 13,600
+# Free scales: sums in another order, once in a while on the other side of a tie. Measured: 6 of 1,428,480 codes.
+free = verified(*calibrated("digits_cnn", "--preset", "fp8"), "--code-tolerance", 4.3e-6, "--tolerance", 1e-6)
 assert free["flips"] == 0, free
 
 # Floats times weights: only sums differ.
@@ -69,9 +70,11 @@ default = verified("mlp_preset_int4_blockwise.h5", "mlp_preset_int4_blockwise.on
                    "session.qdq_matmulnbits_accuracy_level=4", "--tolerance", 1)
 assert default["max_abs_diff"] > 1e-4, default
 
-# TensorRT's form of a network: signed codes, float biases. ONNX Runtime runs it in floats.
+# TensorRT's form of a network: signed codes, float biases. ONNX Runtime runs it in floats, where a code that differs changes
+# others through 20 layers: 6,408 of 6,497,280, and logits by 0.0063 of the largest. Powers of two are exact in floats.
+assert_identical(verified(*calibrated("resnet20", "--preset", "int8", "--target", "tensorrt", "--scale", "pow2")))
 calibrated("resnet20", "--preset", "int8", "--target", "tensorrt", name="trt")
-found = verified("trt.h5", "trt.onnx", "--code-tolerance", 0.01, "--tolerance", 0.1)
+found = verified("trt.h5", "trt.onnx", "--code-tolerance", 0.001, "--tolerance", 0.0065)
 assert found["flips"] == 0 and found["codes"] > 0 and found["not_in_file"] == [], found
 checked = result("verify", "trt.onnx", "--target", "tensorrt")
 assert checked["breaks"] == [] and not checked["engine_run"], checked

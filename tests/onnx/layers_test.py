@@ -12,14 +12,28 @@ def config(name, **fields):
     return name
 
 
-# Where the engine has no kernel of integers (softmax, layer norm, a transposed convolution, ..) it rounds floats of its own.
+# What the engine computes in floats is named, and only there may a code or a bit of a logit be another: the shares of codes
+# that differed, and the largest differences of logits, were measured on 10,360 samples.
+FLOATS = {"grouped_relu6", "depthwise_silu", "strided_leaky", "cut_gelu", "gate", "gated", "joined_norm", "mixed_clip",
+          "token_norm", "up_tanh", "weights", "mixed_tokens"}
+UNROUNDED = {"averaged", "sum", "residual"}  # read by the gate, the product and the softmax
+PRODUCTS = {"grouped", "depthwise", "strided", "wider", "mixed"}  # their sums are read by activations; a transposed convolution
+NO_CODES = {"narrow", "sequence", "global"}  # without a target additions, concatenations and averages are of floats
+MEASURED = {("ort", "free"): (FLOATS | UNROUNDED | PRODUCTS, 5.1e-5, 8.4e-4),
+            ("ort", "pow2"): (FLOATS | UNROUNDED, 1.6e-6, 4.3e-4),
+            ("tensorrt", "free"): (FLOATS, 9.4e-6, 5.5e-4), ("tensorrt", "pow2"): (FLOATS, 4.2e-7, 2.2e-4),
+            ("none", "free"): (FLOATS | UNROUNDED | PRODUCTS | NO_CODES, 6.0e-6, 4.0e-4),
+            ("none", "pow2"): (FLOATS | UNROUNDED | {"global"}, 7.4e-7, 2.7e-4)}
+
 model = os.path.join(SOURCE, "tests", "data", "every_layer.json")
 result("train", "--model", model, "--data", DIGITS, "--epochs", "1", "-o", "float.h5")
-for target in ["ort", "tensorrt", "none"]:
-    result("calibrate", "float.h5", "--data", DIGITS, "--preset", "int8", "--target", target, "-o", f"{target}.h5")
-    result("export", f"{target}.h5", "--format", "onnx", "-o", f"{target}.onnx")
-    found = verified(f"{target}.h5", f"{target}.onnx", "--code-tolerance", 1e-4, "--tolerance", 1e-2)
+for (target, scale), (floats, codes, logits) in MEASURED.items():
+    result("calibrate", "float.h5", "--data", DIGITS, "--preset", "int8", "--target", target, "--scale", scale, "-o", "layers.h5")
+    exported = result("export", "layers.h5", "--format", "onnx", "-o", "layers.onnx")
+    assert {entry["path"] for entry in exported["float_operators"]} == floats, (target, scale, exported["float_operators"])
+    found = verified("layers.h5", "layers.onnx", "--random", 2000, "--code-tolerance", 1, "--tolerance", 1e6)
     assert found["codes"] > 0 and found["not_in_file"] == [], found
+    assert found["codes_different"] <= codes * found["codes"] and found["max_abs_diff"] <= logits, found
 result("fold", "float.h5", "-o", "folded.h5")
 result("export", "folded.h5", "--format", "onnx", "-o", "float.onnx")
 assert verified("folded.h5", "float.onnx", "--tolerance", 1e-5)["codes"] == 0

@@ -1,0 +1,179 @@
+"""random_networks.py [COUNT] [SEED]: trains, quantizes, exports and verifies COUNT random networks, those of the seeds from
+SEED on, in this folder. A network of which `export` names no operator that the engine runs in floats must come out with
+the same codes and the same bits, by kernels of integers alone; the others must stay within what is known of floats. What
+fails is made smaller and left in failed/SEED, with the commands to run it. Exit status 1 when something failed."""
+
+import collections
+import contextlib
+import copy
+import io
+import json
+import os
+import shlex
+import shutil
+import sys
+import threading
+
+from lib import COMMAND, SOURCE, result, run
+from random_network import CONFIGS, random_network, write_data, write_model
+
+sys.path.insert(0, os.path.join(SOURCE, "scripts"))
+import verify_onnx  # noqa: E402
+
+INTEGER = {"QLinearConv", "NhwcMaxPool", "MaxPool", "QLinearAdd", "QLinearConcat", "QLinearGlobalAveragePool",
+           "QLinearAveragePool", "QGemm"}
+MOVES = {"QuantizeLinear", "DequantizeLinear", "Transpose", "Flatten", "Reshape", "Slice", "Concat", "Clip", "Identity"}
+SAME = {"codes_different": 0, "logit_bits_different": 0, "alone_logit_bits_different": 0, "exposed_logit_bits_different": 0}
+FLOAT_CODES, FLOAT_LOGITS = 1e-3, 0.05  # of networks with float operators: codes that differ, logits against the largest
+
+
+class OnePython:
+    """Stands in for --python: the script of verify runs in this process, which has the engine loaded already."""
+
+    def __init__(self, folder):
+        self.asked, self.answered = os.path.join(folder, "asked"), os.path.join(folder, "answered")
+        self.program = os.path.join(folder, "python")
+        for pipe in [self.asked, self.answered]:
+            os.mkfifo(pipe)
+        with open(self.program, "w") as file:
+            file.write(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{self.asked}"\nread -r status < "{self.answered}"\n'
+                       'exit "$status"\n')
+        os.chmod(self.program, 0o755)
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            with open(self.asked) as pipe:
+                _, *sys.argv[1:] = pipe.read().splitlines()
+            with contextlib.redirect_stdout(io.StringIO()):
+                status = verify_onnx.main()
+            with open(self.answered, "w") as pipe:
+                pipe.write(f"{status}\n")
+
+
+def commands(network):
+    """What is run, in the folder with model.json, data.h5 and config.json; the last two are export and verify."""
+    data = ["--data", "data.h5"]
+    training = [*data, "--epochs", 1, "--batch", 16, "--lr", 0.01]
+    config = ["--config", "config.json"] if network["format"] in CONFIGS else ["--preset", network["format"]]
+    keep = ["--keep-bn"] if network["keep_bn"] else []
+    steps = [["train", "--model", "model.json", *training, "--seed", network["seed"], "-o", "float.h5"],
+             ["calibrate", "float.h5", *data, *config, "--target", network["target"], "--scale", network["scale"], *keep, "-o",
+              "net.h5"]]
+    if network["amax"]:
+        steps.append(["qat", "net.h5", *training, "--amax", network["amax"], "-o", "net.h5"])
+    return [*steps, ["export", "net.h5", "--format", "onnx", "-o", "net.onnx"],
+            ["verify", "net.onnx", "--checkpoint", "net.h5", *data, "--random", 64, "--tolerance", 1e6, "--code-tolerance", 1]]
+
+
+def verified(network, python):
+    """Runs the commands in this folder: what verify found, and the operators that export named."""
+    write_model(network, "model.json")
+    write_data(network, "data.h5")
+    if network["format"] in CONFIGS:
+        with open("config.json", "w") as file:
+            json.dump(CONFIGS[network["format"]], file)
+    *steps, verify = commands(network)
+    for step in steps:
+        last = result(*step, threads=1)
+    found = run(*verify, "--json", "--python", python, threads=1).stdout.splitlines()[-1]
+    return json.loads(found), last["float_operators"]
+
+
+def is_exact(network, floats):
+    return network["target"] != "tensorrt" and not floats
+
+
+def faults(network, found, floats):
+    """What is not as it has to be, in words."""
+    out = [f"the file has no {name}" for name in found["not_in_file"]]
+    if is_exact(network, floats):
+        out += [f"{found[key]} {key}" for key in SAME if found[key]]
+        kernels = set(found["kernels"]) - INTEGER - MOVES
+        if kernels and network["scale"] == "free":
+            out.append(f"kernels of floats, though no operator is named: {', '.join(sorted(kernels))}")
+        return out
+    if found["codes_different"] > FLOAT_CODES * found["codes"]:
+        out.append(f"{found['codes_different']} of {found['codes']} codes differ")
+    if found["flips"] > 0.02 * found["samples"]:
+        out.append(f"{found['flips']} of {found['samples']} answers differ")
+    return out
+
+
+def faults_of(network, python, folder):
+    """The faults of a run in a folder of its own."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    with contextlib.chdir(folder):
+        found, floats = verified(network, python)
+    return faults(network, found, floats), found, floats
+
+
+def without(network, i):
+    """The network with a node left out: who read it reads what it read."""
+    smaller = copy.deepcopy(network)
+    gone = smaller["nodes"].pop(i)
+    for node in smaller["nodes"]:
+        node["inputs"] = [gone["inputs"][0] if name == gone["name"] else name for name in node["inputs"]]
+    return smaller
+
+
+def simpler(network):
+    """Networks that may show the same fault more plainly."""
+    for key, value in [("amax", ""), ("keep_bn", False), ("format", "int8")]:
+        if network[key] != value:
+            yield {**network, key: value}
+    for i in range(len(network["nodes"]) - 1):
+        yield without(network, i)
+
+
+def shrunk(network, python, folder):
+    """A network that still fails, of which no part can be left out."""
+    for smaller in simpler(network):
+        try:
+            if faults_of(smaller, python, folder)[0]:
+                return shrunk(smaller, python, folder)
+        except AssertionError:  # shapes that do not fit any more
+            continue
+    return network
+
+
+def keep_failed(network, python):
+    folder = os.path.join("failed", str(network["seed"]))
+    network = shrunk(network, python, folder)
+    with contextlib.suppress(AssertionError):
+        faults_of(network, python, folder)
+    with open(os.path.join(folder, "run.sh"), "w") as file:
+        file.write("".join(f"{shlex.join([COMMAND, *map(str, step)])}\n" for step in commands(network)))
+    return folder
+
+
+def run_networks(count, first):
+    """The seeds that failed, and how many networks had to be exact."""
+    python, failed, exact, float_operators = OnePython(os.getcwd()).program, [], 0, collections.Counter()
+    most = collections.Counter()
+    for seed in range(first, first + count):
+        network = random_network(seed)
+        try:
+            wrong, found, floats = faults_of(network, python, "network")
+        except AssertionError as error:
+            wrong, found, floats = [" ".join(str(error).split())], None, []
+        if found and is_exact(network, floats):
+            exact += 1
+        elif found:
+            float_operators += collections.Counter({entry["operator"] for entry in floats})
+            most["codes"] = max(most["codes"], found["codes_different"] / max(1, found["codes"]))
+            most["flips"] = max(most["flips"], found["flips"])
+        if wrong:
+            failed.append(seed)
+            print(f"seed {seed} ({network['format']}, {network['target']}, {network['scale']}): {'; '.join(wrong)}; left in "
+                  f"{keep_failed(network, python)}", flush=True)
+    print(f"{count} networks from seed {first}: {len(failed)} failed; {exact} had to be exact, {count - exact} named operators "
+          f"that run in floats: {dict(float_operators.most_common())}; there at most {most['codes']:.2g} of the codes and "
+          f"{most['flips']} answers differ", flush=True)
+    return failed, exact
+
+
+if __name__ == "__main__":
+    numbers = [int(argument) for argument in sys.argv[1:]]
+    raise SystemExit(1 if run_networks(*(numbers + [20, 1][len(numbers):]))[0] else 0)
