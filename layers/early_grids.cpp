@@ -7,14 +7,11 @@
 
 namespace fq::detail {
 
-namespace {
+bool has_byte_codes(const Format& format) {
+  return format.is_integer() && format.bits() <= 8 && format.bits() != 4;
+}
 
-/// Operators that give out the values that they read.
-bool moves(std::string_view op) { return keeps_codes(op) || op == "concat"; }
-
-}  // namespace
-
-bool is_int8(const Format& format) { return format.is_integer() && format.bits() == 8; }
+bool moves_values(std::string_view op) { return keeps_codes(op) || op == "concat"; }
 
 EarlyGrids::EarlyGrids(const Calls& calls, bool relu_on_codes) : relu_on_codes_(relu_on_codes) {
   for (const auto& call : calls.list)
@@ -37,16 +34,17 @@ const QuantSpec* EarlyGrids::grid_at(const Call& reader) const {
   const QuantizedTensor* codes = reader.output.quantized();
   if (reader.op == "quantize")
     return codes != nullptr && codes->spec.granularity.is_per_tensor() ? &codes->spec : nullptr;
-  if (codes != nullptr || !(moves(reader.op) || reader.op == "relu")) return nullptr;
+  if (codes != nullptr || !(moves_values(reader.op) || reader.op == "relu")) return nullptr;
   const QuantSpec* grid = grid_of(reader.output);
-  const bool through = reader.op != "relu" || (relu_on_codes_ && grid != nullptr && is_int8(grid->format));
+  const bool through =
+      reader.op != "relu" || (relu_on_codes_ && grid != nullptr && has_byte_codes(grid->format));
   return through ? grid : nullptr;
 }
 
 bool EarlyGrids::is_cut(const Variable& value) const {
   const auto& all = readers(value);
   return !all.empty() && std::ranges::all_of(all, [&](const Call* reader) {
-    return reader->op == "relu" || (moves(reader->op) && is_cut(reader->output));
+    return reader->op == "relu" || (moves_values(reader->op) && is_cut(reader->output));
   });
 }
 
@@ -58,7 +56,7 @@ const QuantSpec* EarlyGrids::grid_of(const Variable& value) const {
 const QuantSpec* EarlyGrids::early_grid_of(const Variable& value) const {
   const auto& all = readers(value);
   const bool early =
-      all.size() > 1 || std::ranges::any_of(all, [](const Call* reader) { return moves(reader->op); });
+      all.size() > 1 || std::ranges::any_of(all, [](const Call* reader) { return moves_values(reader->op); });
   return early ? grid_of(value) : nullptr;
 }
 

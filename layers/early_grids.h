@@ -10,12 +10,16 @@
 
 namespace fq::detail {
 
-/// Integers of 8 bits, signed or not.
-[[nodiscard]] bool is_int8(const Format& format);
+/// Integers that are bytes in a file, and in the engine: of up to 8 bits, but for 4, which have a type of
+/// their own.
+[[nodiscard]] bool has_byte_codes(const Format& format);
+
+/// Operators that give out the values that they read, of codes, sums and floats.
+[[nodiscard]] bool moves_values(std::string_view op);
 
 /// Pooling, reshaping, transposing, cutting and joining act on sums here; engines move codes. A value all of
-/// whose readers end on one grid may be put on that grid at once. With `relu_on_codes` a ReLU may lie between,
-/// if the grid is one of 8-bit integers: it is the maximum of the code and 0.
+/// whose readers end on one grid may be put on that grid at once. With `relu_on_codes` a ReLU may lie
+/// between, if the grid's codes are bytes: it is the maximum of the code and 0.
 class EarlyGrids {
  public:
   EarlyGrids(const Calls& calls, bool relu_on_codes);

@@ -4,8 +4,8 @@ namespace fq {
 namespace {
 
 constexpr std::string_view kCodes = "moves or compares codes";
-constexpr std::string_view kProduct = "8-bit codes in, read by quantizers alone";
-constexpr std::string_view kLinear = "8-bit codes in, read by quantizers or as floats";
+constexpr std::string_view kProduct = "codes of bytes in, read by quantizers alone";
+constexpr std::string_view kLinear = "codes of bytes in, read by quantizers or as floats";
 constexpr std::string_view kSums = "the engine adds up dequantized floats";
 constexpr std::string_view kPool = "the engine averages dequantized floats";
 constexpr std::string_view kRounds = "the engine multiplies floats, or codes by another formula";
@@ -22,8 +22,8 @@ const std::vector<EngineForm>& engine_forms() {
       {"conv2d", kProduct, kSums},
       {"conv_transpose2d", "", "the engine has no integer kernel of it"},
       {"add", "two code tensors of one shape, read by quantizers alone", kSums},
-      {"avg_pool2d", "8-bit codes in, read by quantizers alone", kPool},
-      {"global_avg_pool2d", "8-bit codes in, read by quantizers alone", kPool},
+      {"avg_pool2d", "codes of bytes in, read by quantizers alone", kPool},
+      {"global_avg_pool2d", "codes of bytes in, read by quantizers alone", kPool},
       {"max_pool2d", kCodes, ""},
       {"relu", kCodes, ""},
       {"concat", kCodes, ""},

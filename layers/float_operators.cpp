@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/layers/early_grids.h"
-#include "fakequant/layers/placement.h"
 
 namespace fq {
 namespace {
@@ -73,7 +72,7 @@ class Reading {
     if (target_ == Target::tensorrt || is_exact_in_floats(call, *x, *w)) return {};
     if (form.exact.empty()) return Reason{form.reason};
     for (const QuantizedTensor* codes : {x, w})
-      if (codes->spec.format.bits() <= 4 || codes->spec.format.bits() > 8)
+      if (!detail::has_byte_codes(codes->spec.format))
         return fmt::format("the engine multiplies no codes of {}", to_string(codes->spec.format));
     const bool linear = call.op == "linear";
     const bool integers = linear ? is_rounded_or_floats(call.output) : is_rounded(call.output);
@@ -99,25 +98,26 @@ class Reading {
 
   bool is_output(const Variable& v) const { return v.node() == calls_.output.node(); }
 
-  /// Quantizers to 8-bit integers read the value and nothing else, each through a ReLU at most; or it is put
-  /// on such a grid at once.
+  /// Quantizers to integers in bytes read the value and nothing else, each through a ReLU at most; or it is
+  /// put on such a grid at once.
   bool is_rounded(const Variable& v) const {
     if (is_output(v)) return false;
-    if (const QuantSpec* early = grids_.early_grid_of(v)) return detail::is_int8(early->format);
+    if (const QuantSpec* early = grids_.early_grid_of(v)) return detail::has_byte_codes(early->format);
     const auto& readers = grids_.readers(v);
     return !readers.empty() &&
            std::ranges::all_of(readers, [&](const Call* reader) { return rounds(*reader); });
   }
 
   bool rounds(const Call& reader) const {
-    if (reader.op == "quantize") return rounds_to_int8(reader);
+    if (reader.op == "quantize") return rounds_to_bytes(reader);
     if (reader.op == "relu") return grids_.grid_of(reader.output) != nullptr && is_rounded(reader.output);
     return reader.op == "batch_norm" && is_rounded(reader.output);
   }
 
-  static bool rounds_to_int8(const Call& reader) {
+  static bool rounds_to_bytes(const Call& reader) {
     const QuantizedTensor* codes = reader.output.quantized();
-    return codes != nullptr && codes->spec.granularity.is_per_tensor() && detail::is_int8(codes->spec.format);
+    return codes != nullptr && codes->spec.granularity.is_per_tensor() &&
+           detail::has_byte_codes(codes->spec.format);
   }
 
   /// Of a linear layer what is not rounded may be floats, but for a ReLU: the engine fuses it with a product
@@ -130,7 +130,7 @@ class Reading {
 
   bool reads_floats(const Call& reader) const {
     if (reader.op == "to_float") return is_computed_with(reader.output);
-    const bool passes = reader.op == "batch_norm" || detail::keeps_codes(reader.op);
+    const bool passes = reader.op == "batch_norm" || detail::moves_values(reader.op);
     return passes && std::ranges::all_of(grids_.readers(reader.output),
                                          [&](const Call* next) { return reads_floats(*next); });
   }
@@ -138,7 +138,7 @@ class Reading {
   /// The engine takes a quantizer in front of what only moves floats.
   bool is_computed_with(const Variable& floats) const {
     return std::ranges::all_of(grids_.readers(floats), [&](const Call* reader) {
-      const bool moves = reader->op == "relu" || reader->op == "concat" || detail::keeps_codes(reader->op);
+      const bool moves = reader->op == "relu" || detail::moves_values(reader->op);
       return reader->op != "quantize" && (!moves || is_computed_with(reader->output));
     });
   }

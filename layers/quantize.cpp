@@ -225,9 +225,9 @@ class Quantizing {
     }
   }
 
-  /// Where layers are integers of 8 bits, which the engine is expected to multiply as such.
+  /// Where layers are integers that the engine is expected to multiply as such.
   void warn_floats() {
-    if (config_.target != Target::ort || !has_int8_layers()) return;
+    if (config_.target != Target::ort || !has_byte_layers()) return;
     const auto floats = float_operators(model_, input_shape_, config_.target);
     if (floats.empty()) return;
     log(LogLevel::warning,
@@ -236,14 +236,14 @@ class Quantizing {
                     describe(floats)));
   }
 
-  bool has_int8_layers() {
-    const auto is_int8 = [](const TensorQuantizer& q) {
-      return q.enabled() && detail::is_int8(q.descriptor().format());
+  bool has_byte_layers() {
+    const auto in_bytes = [](const TensorQuantizer& q) {
+      return q.enabled() && detail::has_byte_codes(q.descriptor().format());
     };
     return std::ranges::any_of(model_.named_modules(), [&](const auto& entry) {
       const auto* quant = dynamic_cast<const QuantModule*>(entry.second);
       return quant != nullptr && quant->weight_quantizer() != nullptr &&
-             is_int8(*quant->weight_quantizer()) && is_int8(*quant->input_quantizers()[0]);
+             in_bytes(*quant->weight_quantizer()) && in_bytes(*quant->input_quantizers()[0]);
     });
   }
 

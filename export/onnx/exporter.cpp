@@ -201,7 +201,7 @@ std::string Exporting::rows(const Call& call, std::size_t i) {
 bool Exporting::give_relu(const Call& call) {
   const Value from = values_.at(call.inputs.at(0).node().get());
   const QuantSpec* grid = early_.grid_of(call.output);
-  const bool on_codes = options_.target == Target::ort && grid != nullptr && is_int8(grid->format);
+  const bool on_codes = options_.target == Target::ort && grid != nullptr && has_byte_codes(grid->format);
   const bool rows = !from.rows.empty() && from.grid == nullptr;
   const bool is_signed = on_codes && !grid->format.integer().is_unsigned;
   if (on_codes && (is_signed || (from.grid != nullptr && from.cut))) {

@@ -7,13 +7,14 @@ import h5py
 import numpy as np
 
 ACTIVATIONS = ["relu6", "leaky_relu", "gelu", "silu", "sigmoid", "tanh", "hard_sigmoid", "hard_swish", "clip"]
-FORMATS = {"int8": 12, "per_tensor": 3, "narrow": 2, "signed": 2, "w4a8": 2, "w4a4": 1, "fp8": 1, "int8_weight_only": 1,
-           "int4_blockwise": 1}
+FORMATS = {"int8": 12, "per_tensor": 3, "narrow": 2, "signed": 2, "six": 1, "w3a3": 1, "w2a2": 1, "w4a8": 2, "w4a4": 1, "fp8": 1,
+           "int8_weight_only": 1, "int4_blockwise": 1}
 WEIGHTS_ONLY = {"int8_weight_only", "int4_blockwise"}
 CONFIGS = {
     "per_tensor": {"preset": "int8", "rules": [{"pattern": "*weight_quantizer", "axis": None}]},
     "narrow": {"preset": "int8", "rules": [{"pattern": "*input_quantizer*", "narrow_range": True}]},
     "signed": {"preset": "int8", "rules": [{"pattern": "*input_quantizer*", "unsigned": False}]},
+    "six": {"preset": "int8", "rules": [{"pattern": "*", "num_bits": 6}]},
 }
 
 
