@@ -84,6 +84,8 @@ TEST(FloatOperators, LayersWithoutCodesOrWithCodesThatAreNotMultiplied) {
   const Named both{{"a", "conv2d"}, {"fc", "linear"}};
   for (const char* preset : {"int8_weight_only", "fp8", "w4a8"})
     EXPECT_EQ(named(*quantized(nodes, fmt::format(R"({{"preset": "{}"}})", preset))), both) << preset;
+  for (const char* preset : {"w2a2", "w3a3"})
+    EXPECT_THAT(named(*quantized(nodes, fmt::format(R"({{"preset": "{}"}})", preset))), IsEmpty()) << preset;
   const auto disabled =
       quantized(nodes, R"({"preset": "int8", "rules": [{"pattern": "fc.*", "enable": false}]})");
   EXPECT_THAT(named(*disabled), ElementsAre(std::pair("fc", "linear")));
