@@ -28,12 +28,24 @@ FileReader::FileReader(std::string path) : path_(std::move(path)) {
   if (::stat(path_.c_str(), &status) != 0) fail(path_, std::generic_category().message(errno));
   if (!S_ISREG(status.st_mode))
     fail(path_, S_ISDIR(status.st_mode) ? "it is a directory" : "it is not a regular file");
-  size_ = status.st_size;
-  file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file_ < 0) fail(path_, std::generic_category().message(errno));
+  if (::fstat(file_, &status) == 0 && S_ISREG(status.st_mode)) {
+    size_ = status.st_size;
+    return;
+  }
+  ::close(file_);
+  fail(path_, "it is not a regular file");
 }
 
 FileReader::~FileReader() { ::close(file_); }
+
+bool FileReader::is_same(int descriptor) const noexcept {
+  struct stat own {
+  }, other{};
+  return ::fstat(file_, &own) == 0 && ::fstat(descriptor, &other) == 0 && own.st_dev == other.st_dev &&
+         own.st_ino == other.st_ino;
+}
 
 void FileReader::read(std::int64_t offset, void* data, std::size_t bytes) const {
   auto* at = static_cast<char*>(data);

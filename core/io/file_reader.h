@@ -10,7 +10,8 @@ namespace fq::detail {
 
 class FileReader {
  public:
-  /// Throws FileError when there is no such file, it is not a regular one or may not be read.
+  /// Throws FileError when there is no such file, it is not a regular one or may not be read. Does not wait
+  /// for pipes and devices.
   explicit FileReader(std::string path);
   ~FileReader();
   FileReader(const FileReader&) = delete;  // owns the descriptor
@@ -18,6 +19,8 @@ class FileReader {
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
+  /// Whether `descriptor` is open on this very file, which another may have been renamed over meanwhile.
+  [[nodiscard]] bool is_same(int descriptor) const noexcept;
   /// Reads exactly `bytes` bytes from `offset`. Throws FileError when the file has fewer.
   void read(std::int64_t offset, void* data, std::size_t bytes) const;
   /// CRC-32C of a part, read in pieces. Throws as `read`.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/file_kind.h"
@@ -14,6 +15,19 @@ std::recursive_mutex& mutex() {
   return *instance;
 }
 
+int locks_held = 0;  // by the thread with the mutex
+
+Properties access_without_locks() {
+  Properties access(FQ_CALL(H5Pcreate(H5P_FILE_ACCESS), "hdf5"));
+  FQ_CALL(H5Pset_fapl_sec2(access.get()), "hdf5");
+#if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
+  FQ_CALL(H5Pset_file_locking(access.get(), false, true), "hdf5");
+#else
+  ::setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);  // read whenever these versions open a file
+#endif
+  return access;
+}
+
 herr_t keep_first(unsigned, const H5E_error2_t* error, void* text) {
   auto& kept = *static_cast<std::string*>(text);
   if (kept.empty() && error->desc != nullptr) kept = error->desc;
@@ -23,33 +37,59 @@ herr_t keep_first(unsigned, const H5E_error2_t* error, void* text) {
 }  // namespace
 
 Lock::Lock() : guard_(mutex()) {
+  if (locks_held++ > 0) return;  // these calls clear what last_error reads
   H5Eget_auto2(H5E_DEFAULT, &printer_, &printer_data_);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  H5PLget_loading_state(&plugins_);
+  H5PLset_loading_state(0);
 }
 
-Lock::~Lock() { H5Eset_auto2(H5E_DEFAULT, printer_, printer_data_); }
+Lock::~Lock() {
+  if (--locks_held > 0) return;
+  H5PLset_loading_state(plugins_);
+  H5Eset_auto2(H5E_DEFAULT, printer_, printer_data_);
+}
+
+std::string printable(std::string name) {
+  std::ranges::replace_if(name, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return name;
+}
 
 std::string last_error() {
-  const Lock lock;
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &text);
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  return text.empty() ? "HDF5 gives no reason" : text;
+  return text.empty() ? "HDF5 gives no reason" : printable(text);
 }
 
 void fail(const std::string& path, const std::string& dataset, std::string_view what) {
-  const std::string place = dataset.empty() ? path : path + ":" + dataset;
+  const std::string place = dataset.empty() ? path : path + ":" + printable(dataset);
   throw FileError(path, dataset, fmt::format("[hdf5] {} {}: {}", place, what, last_error()));
 }
 
-File open(const std::string& path) {
-  if (!has_hdf5_signature(FileReader(path)))
-    throw FileError(path, "", fmt::format("[hdf5] {} is not an HDF5 file", path));
+File open(const FileReader& file) {
+  const std::string& path = file.path();
+  if (!has_hdf5_signature(file)) throw FileError(path, "", fmt::format("[hdf5] {} is not an HDF5 file", path));
   const Lock lock;
-  File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));
-  if (!file) fail(path, "", "is a damaged or truncated HDF5 file");
-  return file;
+  const Properties access = access_without_locks();
+  File opened(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  if (!opened) opened = File(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));  // as others opened it here
+  if (!opened) fail(path, "", "is a damaged or truncated HDF5 file");
+  void* descriptor = nullptr;
+  check(H5Fget_vfd_handle(opened.get(), H5P_DEFAULT, &descriptor), path, "", "has no descriptor");
+  if (!file.is_same(*static_cast<const int*>(descriptor)))
+    throw Replaced(path, "", fmt::format("[hdf5] {} was replaced while it was opened: read a copy", path));
+  return opened;
+}
+
+File open(const std::string& path) {
+  constexpr int kMostAttempts = 100;
+  for (int attempt = 1; attempt < kMostAttempts; ++attempt) {
+    try {
+      return open(FileReader(path));
+    } catch (const Replaced&) {
+    }
+  }
+  return open(FileReader(path));
 }
 
 Shape shape_of(hid_t space, const std::string& path, const std::string& dataset) {

@@ -11,11 +11,14 @@
 #include <hdf5.h>
 
 #include "fakequant/core/dtype.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/file_reader.h"
 #include "fakequant/core/shape.h"
 
 namespace fq::detail::h5 {
 
-/// Held around calls of HDF5, which need not be built for threads; nests. Keeps HDF5 from printing meanwhile.
+/// Held around calls of HDF5, which need not be built for threads; nests. Keeps HDF5 from printing and from
+/// loading filters as plug-ins meanwhile.
 class Lock {
  public:
   Lock();
@@ -27,6 +30,7 @@ class Lock {
   std::lock_guard<std::recursive_mutex> guard_;
   H5E_auto2_t printer_ = nullptr;
   void* printer_data_ = nullptr;
+  unsigned plugins_ = 0;
 };
 
 /// Owns an identifier that `Close` takes back; the null handle holds -1.
@@ -61,7 +65,9 @@ using Type = Handle<H5Tclose>;
 using Attribute = Handle<H5Aclose>;
 using Properties = Handle<H5Pclose>;
 
-/// What HDF5 says of its last failure, in one line.
+/// `name` without control characters, which would break a message's line.
+[[nodiscard]] std::string printable(std::string name);
+/// What HDF5 says of its last failure, in one line. The Lock of the failed call must still be held.
 [[nodiscard]] std::string last_error();
 /// Throws FileError(path, dataset) with `what` and `last_error()`.
 [[noreturn]] void fail(const std::string& path, const std::string& dataset, std::string_view what);
@@ -73,7 +79,17 @@ Result check(Result result, const std::string& path, const std::string& dataset,
   return result;
 }
 
-/// Opens a file to read. Throws a one-line FileError for a missing, truncated, damaged or other file.
+/// Another file was renamed over the one that was to be opened.
+class Replaced : public FileError {
+ public:
+  using FileError::FileError;
+};
+
+/// Opens a file to read, without HDF5's locks: who saves a file here holds one until it is there whole.
+/// Throws a one-line FileError for a missing, truncated, damaged or other file, Replaced when the file of
+/// that path is no longer `file`.
+[[nodiscard]] File open(const FileReader& file);
+/// Opens whichever file has that path.
 [[nodiscard]] File open(const std::string& path);
 /// The sizes of a simple or scalar dataspace; throws FileError for others.
 [[nodiscard]] Shape shape_of(hid_t space, const std::string& path, const std::string& dataset);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fakequant/core/check.h"
-#include "fakequant/core/io/file_reader.h"
+#include "fakequant/core/io/hdf5_links.h"
 #include "fakequant/core/io/hdf5_rows.h"
 #include "fakequant/core/io/hdf5_text.h"
 
@@ -13,12 +13,6 @@ namespace {
 constexpr hsize_t kListed = 50;
 constexpr hssize_t kMostValues = 1 << 20;
 constexpr std::size_t kLongestName = 1 << 10;
-
-std::string printable(std::string name) {
-  std::replace_if(
-      name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return name;
-}
 
 const char* place(const std::string& object) { return object.empty() ? "/" : object.c_str(); }
 
@@ -43,9 +37,11 @@ struct Hdf5Reader::Body {
 };
 
 Hdf5Reader::Hdf5Reader(std::string path) {
-  const std::int64_t bytes = FileReader(path).size();
   auto file = h5::open(path);
-  body_ = std::make_unique<Body>(Body{std::move(path), bytes, std::move(file)});
+  const h5::Lock lock;
+  hsize_t bytes = 0;
+  h5::check(H5Fget_filesize(file.get(), &bytes), path, "", "has no size");
+  body_ = std::make_unique<Body>(Body{std::move(path), static_cast<std::int64_t>(bytes), std::move(file)});
 }
 
 Hdf5Reader::~Hdf5Reader() = default;
@@ -53,12 +49,7 @@ Hdf5Reader::~Hdf5Reader() = default;
 const std::string& Hdf5Reader::path() const noexcept { return body_->path; }
 
 bool Hdf5Reader::has(const std::string& name) const {
-  if (name.empty() || name == "/") return true;
-  const h5::Lock lock;
-  for (std::size_t slash = name.find('/', 1); slash != name.npos; slash = name.find('/', slash + 1))
-    if (H5Lexists(body_->file.get(), name.substr(0, slash).c_str(), H5P_DEFAULT) <= 0) return false;
-  return H5Lexists(body_->file.get(), name.c_str(), H5P_DEFAULT) > 0 &&
-         H5Oexists_by_name(body_->file.get(), name.c_str(), H5P_DEFAULT) > 0;
+  return h5::has_object(body_->file.get(), path(), name);
 }
 
 std::vector<std::string> Hdf5Reader::children(const std::string& group) const {
@@ -73,13 +64,14 @@ std::vector<std::string> Hdf5Reader::children(const std::string& group) const {
                                            name.size(), H5P_DEFAULT);
     h5::check(length, path(), group, "cannot be listed");
     name.resize(std::min(static_cast<std::size_t>(length), kLongestName - 1));
-    names.push_back(printable(std::move(name)));
+    names.push_back(h5::printable(std::move(name)));
   }
   return names;
 }
 
 Hdf5Rows Hdf5Reader::rows(const std::string& dataset) const {
   const h5::Lock lock;
+  if (!has(dataset)) throw FileError(path(), dataset, fmt::format("[hdf5] {} has no {}", path(), dataset));
   const h5::Properties access(FQ_CALL(H5Pcreate(H5P_DATASET_ACCESS), "hdf5"));
   FQ_CALL(H5Pset_chunk_cache(access.get(), 0, 0, 0), "hdf5");  // whoever reads keeps what is worth keeping
   h5::Dataset open(H5Dopen2(body_->file.get(), dataset.c_str(), access.get()));
@@ -89,7 +81,9 @@ Hdf5Rows Hdf5Reader::rows(const std::string& dataset) const {
 
 bool Hdf5Reader::has_attribute(const std::string& object, const std::string& name) const {
   const h5::Lock lock;
-  return H5Aexists_by_name(body_->file.get(), place(object), name.c_str(), H5P_DEFAULT) > 0;
+  const auto exists = H5Aexists_by_name(body_->file.get(), place(object), name.c_str(), H5P_DEFAULT);
+  h5::check(exists, path(), object, "has unreadable attributes");
+  return exists > 0;
 }
 
 bool Hdf5Reader::has_numbers(const std::string& object, const std::string& name) const {

@@ -48,11 +48,12 @@ class Hdf5Reader {
   Hdf5Reader& operator=(const Hdf5Reader&) = delete;
 
   [[nodiscard]] const std::string& path() const noexcept;
-  /// Whether there is a group or dataset of that path.
+  /// Whether there is a group or dataset of that path. Throws FileError when the way there has a soft or
+  /// external link: none is followed.
   [[nodiscard]] bool has(const std::string& name) const;
   /// Names in a group, at most 50.
   [[nodiscard]] std::vector<std::string> children(const std::string& group) const;
-  /// Opens a dataset and checks its type, sizes, chunks and filters.
+  /// Opens a dataset and checks how it is stored, its type, sizes, chunks and filters.
   [[nodiscard]] Hdf5Rows rows(const std::string& dataset) const;
   /// The values of a numeric attribute of a group or dataset; nullopt without it.
   [[nodiscard]] std::optional<std::vector<double>> numbers(const std::string& object,

@@ -17,6 +17,8 @@ struct StateDict::Body {
 
 namespace {
 
+constexpr std::int64_t kMostParts = 64;  // groups of files that are not read any deeper
+
 void check_name(std::string_view name) {
   FQ_CHECK(name.find('\0') == name.npos, "state_dict", "a name holds a zero byte: use text");
   for (std::size_t begin = 0; begin <= name.size();) {
@@ -26,6 +28,8 @@ void check_name(std::string_view name) {
              "the name '{}' has a part '{}': use parts joined by one '/'", name, part);
     begin = end + 1;
   }
+  FQ_CHECK(std::ranges::count(name, '/') < kMostParts, "state_dict", "the name '{}..' has more than {} parts",
+           name.substr(0, 80), kMostParts);
 }
 
 std::string joined(std::string_view prefix, std::string_view name) {

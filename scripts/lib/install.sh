@@ -1,6 +1,6 @@
 # Sourced by scripts/test and scripts/demo: what the project needs, and how a system gets it.
 
-packages=(g++ cmake ninja-build libdnnl-dev ocl-icd-opencl-dev libhwy-dev libhdf5-dev libboost-program-options-dev
+packages=(g++ cmake ninja-build libdnnl-dev ocl-icd-opencl-dev libhwy-dev libhdf5-dev zlib1g-dev libboost-program-options-dev
   nlohmann-json3-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev libonnx-dev libprotobuf-dev
   python3 python3-venv python3-numpy python3-h5py)
 
@@ -25,7 +25,7 @@ list_libraries() {
 This is '$(system_name)'; the scripts install packages on Debian 12, Debian 13 and Ubuntu 24.04 (WSL2 too).
 Elsewhere, install these and run again with --no-install:
   a C++20 compiler, CMake 3.24 or newer, Ninja
-  oneDNN 2.6 or newer (with OpenMP), Highway 1.0, HDF5 (C), Boost.Program_options, nlohmann-json 3.10, fmt 9
+  oneDNN 2.6 or newer (with OpenMP), Highway 1.0, HDF5 (C), zlib, Boost.Program_options, nlohmann-json 3.10, fmt 9
   libonnx and protobuf (optional: without them no ONNX files are read or written)
   GoogleTest and GoogleMock 1.12, Google Benchmark, Python 3 with venv, numpy and h5py
 END

@@ -106,7 +106,11 @@ TEST(StateDict, RefusesNamesThatAreNotPaths) {
     EXPECT_THROW(state.set(name, Tensor::scalar(1)), ArgumentError) << name;
   EXPECT_THROW(state.set(std::string("a\0b", 3), Tensor::scalar(1)), ArgumentError);
   EXPECT_THROW(state.set("a", Tensor()), ArgumentError);
+  std::string deepest = "a";
+  for (int parts = 1; parts < 64; ++parts) deepest += "/a";
+  EXPECT_THROW(state.set(deepest + "/a", Tensor::scalar(1)), ArgumentError);
   EXPECT_EQ(state.size(), 0u);
+  state.set(deepest, Tensor::scalar(1));
 }
 
 TEST(StateDict, SubUndoesMerge) {
@@ -136,6 +140,15 @@ TEST_F(StateFileTest, EveryDTypeRoundTrips) {
   const auto loaded = load_state(path(), "checkpoint");
   EXPECT_EQ(loaded.names(), state.names());
   EXPECT_TRUE(bitwise_equal(loaded, state));
+}
+
+TEST_F(StateFileTest, TheDeepestNameRoundTrips) {
+  std::string deepest = "a";
+  for (int parts = 1; parts < 64; ++parts) deepest += "/a";
+  StateDict state;
+  state.set(deepest, random_bits({3}, DType::f32, 1));
+  save_state(path(), state, "s");
+  EXPECT_TRUE(bitwise_equal(load_state(path(), "s"), state));
 }
 
 TEST_F(StateFileTest, ChannelsLastIsStoredInLogicalOrder) {
@@ -291,6 +304,30 @@ TEST_F(StateFileTest, NonsenseWithAValidChecksumIsRefused) {
   std::memcpy(file.data() + 508, &own, 4);
   write_file(path(), file);
   EXPECT_THAT(message_of([&] { (void)load_state(path(), ""); }), HasSubstr("is not an HDF5 file"));
+}
+
+// The writer keeps its lock until the file is renamed and synced; a reader must neither ask for one nor mix
+// two files.
+TEST_F(StateFileTest, CanBeReadWhileItIsSaved) {
+  StateDict small, large;
+  small.set("a", random_bits({100}, DType::f32, 1));
+  large.set("a", random_bits({60000}, DType::f32, 2));
+  large.set("b", random_bits({20000}, DType::i8, 3));
+  save_state(path(), small, "s");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto failure = message_of([&] {
+      for (int i = 0; i < 100; ++i) save_state(path(), i % 2 == 0 ? large : small, "s");
+    });
+    std::_Exit(failure == "no error" ? 0 : 1);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, WNOHANG) == 0) {
+    StateDict state;
+    EXPECT_EQ(message_of([&] { state = load_state(path(), "s"); }), "no error");
+    EXPECT_TRUE(bitwise_equal(state, small) || bitwise_equal(state, large));
+  }
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST_F(StateFileTest, AFullDiskLeavesTheOldFile) {
