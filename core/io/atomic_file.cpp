@@ -4,109 +4,146 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/file_reader.h"
+#include "fakequant/core/io/unfinished_file.h"
 
 namespace fq {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 30;  // Linux writes at most 2 GiB a call
+namespace fs = std::filesystem;
 
-std::string reason(int error) { return std::generic_category().message(error); }
+constexpr std::size_t kPiece = std::size_t{1} << 30;  // Linux writes at most 2 GiB a call
+constexpr std::size_t kTrial = 4096;
+constexpr int kMostLinks = 40;  // as Linux
 
 bool refused_by_system(int error) {
   return error == ENOSPC || error == EFBIG || error == EDQUOT || error == EIO || error == EMFILE ||
          error == ENFILE || error == ENOMEM;
 }
 
-std::string resolved(const std::string& path) {
-  std::error_code ignored;
-  const auto target = std::filesystem::canonical(path, ignored);
-  return ignored ? path : target.string();
+[[noreturn]] void fail(const std::string& path, int error, std::string_view what = "cannot be written") {
+  if (error == EWOULDBLOCK)
+    throw SystemError(
+        fmt::format("[write_file] {} is being written by another process or thread: use another path", path));
+  const auto message =
+      fmt::format("[write_file] {} {}: {}", path, what, std::generic_category().message(error));
+  if (refused_by_system(error)) throw SystemError(message);
+  throw FileError(path, "", message);
+}
+
+/// Where a link leads that leads to nothing.
+std::string end_of_links(const std::string& path) {
+  std::string at = path;
+  for (int links = 0; links < kMostLinks; ++links) {
+    std::error_code none;
+    const fs::path next = fs::read_symlink(at, none);
+    if (none) return at;
+    at = (fs::path(at).parent_path() / next).string();
+  }
+  fail(path, ELOOP);
+}
+
+/// What is at a path.
+struct Place {
+  enum class Kind { nothing, file, other } kind = Kind::nothing;
+  std::string target;  // links resolved
+  unsigned mode = 0;   // of a file
+};
+
+Place place_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT) fail(path, errno);
+    const std::string target = end_of_links(path);
+    if (fs::path(target).filename().empty()) fail(path, ENOENT);
+    return {Place::Kind::nothing, target};
+  }
+  if (S_ISDIR(status.st_mode)) fail(path, EISDIR);
+  if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) fail(path, errno);
+  if (!S_ISREG(status.st_mode)) return {Place::Kind::other, path};
+  std::error_code none;
+  const fs::path target = fs::canonical(path, none);
+  return {Place::Kind::file, none ? path : target.string(), status.st_mode & 07777u};
 }
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(resolved(path_)) {
-  struct stat old {};
-  const bool exists = ::stat(target_.c_str(), &old) == 0;
-  if (exists && S_ISDIR(old.st_mode)) fail(EISDIR, "cannot be written");
-  if (exists && !S_ISREG(old.st_mode)) {
-    file_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC);
-    if (file_ < 0) fail(errno, "cannot be written");
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  const Place place = place_of(path_);
+  target_ = place.target;
+  if (place.kind == Place::Kind::other) {
+    direct_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (direct_ < 0) fail(path_, errno);
     return;
   }
-  if (exists) mode_ = old.st_mode & 07777;
-  open_beside();
+  try {
+    unfinished_ = std::make_unique<detail::UnfinishedFile>(target_, place.mode);
+  } catch (const std::system_error& error) {
+    fail(path_, error.code().value());
+  }
 }
 
 AtomicFile::~AtomicFile() {
-  if (file_ >= 0 && !beside_.empty()) ::unlink(beside_.c_str());
-  if (file_ >= 0) ::close(file_);
+  if (direct_ >= 0) ::close(direct_);
 }
 
-void AtomicFile::fail(int error, std::string_view what) const {
-  const auto message = fmt::format("[write_file] {} {}: {}", path_, what, reason(error));
-  if (refused_by_system(error)) throw SystemError(message);
-  throw FileError(path_, "", message);
-}
-
-void AtomicFile::open_beside() {
-  const std::string name = target_ + ".tmp";
-  beside_ = name;
-  while (!lock_beside()) {
-  }
-  if (::ftruncate(file_, 0) != 0) fail(errno, "cannot be written");
-  if (mode_ != 0) (void)::fchmod(file_, mode_);
-}
-
-// False when the file was renamed away between open and lock: it is then someone's finished file.
-bool AtomicFile::lock_beside() {
-  file_ = ::open(beside_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (file_ < 0) fail(errno, "cannot be written");
-  if (::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    ::close(file_);
-    file_ = -1;
-    throw SystemError(fmt::format(
-        "[write_file] {} is being written by another process or thread: use another path", path_));
-  }
-  struct stat held {
-  }, named{};
-  if (::fstat(file_, &held) == 0 && ::stat(beside_.c_str(), &named) == 0 && held.st_ino == named.st_ino)
-    return true;
-  ::close(file_);
-  file_ = -1;
-  return false;
-}
+int AtomicFile::file() const noexcept { return unfinished_ ? unfinished_->descriptor() : direct_; }
 
 void AtomicFile::write(const void* data, std::size_t bytes) {
   const auto* at = static_cast<const char*>(data);
   while (bytes > 0) {
-    const auto written = ::write(file_, at, std::min(bytes, kPiece));
-    if (written < 0 && errno != EINTR) fail(errno, "cannot be written");
+    const auto written = ::write(file(), at, std::min(bytes, kPiece));
+    if (written < 0 && errno != EINTR) fail(path_, errno);
     if (written < 0) continue;
     at += written;
     bytes -= static_cast<std::size_t>(written);
   }
 }
 
-void AtomicFile::commit() {
-  FQ_CHECK(file_ >= 0, "write_file", "{} was committed already: make another AtomicFile", path_);
-  if (!beside_.empty()) {
-    if (::fsync(file_) != 0) fail(errno, "cannot be synced");
-    if (::rename(beside_.c_str(), target_.c_str()) != 0) fail(errno, "cannot be replaced");
-    const auto folder = std::filesystem::path(target_).parent_path();
-    const int directory = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (directory >= 0) (void)::fsync(directory);
-    if (directory >= 0) ::close(directory);
+void AtomicFile::sync() const {
+  FQ_CHECK(file() >= 0, "write_file", "{} was committed already: make another AtomicFile", path_);
+  if (unfinished_ && ::fsync(file()) != 0) fail(path_, errno, "cannot be synced");
+}
+
+void AtomicFile::replace() try {
+  if (unfinished_) unfinished_->rename();
+} catch (const std::system_error& error) {
+  fail(path_, error.code().value(), "cannot be replaced");
+}
+
+/// A folder that may be written but not read cannot be opened to be synced, and some file systems sync none.
+void AtomicFile::sync_folder() const {
+  if (!unfinished_) return;
+  const int folder = ::open(detail::folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int error = folder < 0 || ::fsync(folder) != 0 ? errno : 0;
+  if (folder >= 0) ::close(folder);
+  if (error != 0 && error != EACCES && error != EINVAL)
+    throw SystemError(fmt::format("[write_file] {} is written, but its directory cannot be synced: {}", path_,
+                                  std::generic_category().message(error)));
+}
+
+void AtomicFile::commit() { commit_together({*this}); }
+
+void commit_together(std::initializer_list<std::reference_wrapper<AtomicFile>> files) {
+  for (const AtomicFile& file : files) file.sync();
+  for (AtomicFile& file : files) file.replace();
+  for (AtomicFile& file : files) {
+    file.sync_folder();
+    file.unfinished_.reset();
+    if (file.direct_ >= 0) ::close(std::exchange(file.direct_, -1));
   }
-  ::close(std::exchange(file_, -1));
+}
+
+void check_writable(const std::string& path) {
+  if (place_of(path).kind == Place::Kind::other) return;
+  AtomicFile(path).write(std::string(kTrial, '\0'));
 }
 
 void write_file(const std::string& path, std::string_view contents) {

@@ -4,16 +4,25 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 
 namespace fq {
 
-/// Takes bytes for `path` in `path` + ".tmp"; `commit` puts them in place of what was there. A process that
-/// is killed leaves the old file and at most one ".tmp", which the next writer takes over. A path that names
-/// a device or pipe is written directly; a link is followed. The mode of an existing file is kept. Throws
-/// FileError when the place cannot be written (no such directory, no permission, a directory), SystemError
-/// when the system refuses (disk full, file size limit, another writer of the same path).
+namespace detail {
+class UnfinishedFile;
+}
+
+/// Takes bytes for `path` in a new file beside it, ".NAME.fakequant-XXXXXX"; `commit` puts them in place of
+/// what was there. A process that is killed leaves the old file and at most that one; the next writer of the
+/// same path removes it. No other file is touched. A path that names a device or pipe is written directly; a
+/// link is followed, also where it leads to nothing yet. The mode of an existing file is kept. Throws
+/// FileError when the place cannot be written (no such directory, no permission, a read-only file, a
+/// directory, a loop of links, a name that is too long), SystemError when the system refuses (disk full, file
+/// size limit, another writer of the same path).
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -24,20 +33,32 @@ class AtomicFile {
 
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// Syncs and renames. Once.
+  /// Syncs and renames. Once. Throws SystemError, too, when the file is in its place but its directory could
+  /// not be synced: it may then be lost with the power.
   void commit();
 
  private:
-  [[noreturn]] void fail(int error, std::string_view what) const;
-  void open_beside();
-  bool lock_beside();
+  friend void commit_together(std::initializer_list<std::reference_wrapper<AtomicFile>> files);
 
-  std::string path_;    // as given, for messages
-  std::string target_;  // links resolved
-  std::string beside_;  // empty when written directly
-  int file_ = -1;
-  unsigned mode_ = 0;  // of the file to replace; 0 without one
+  [[nodiscard]] int file() const noexcept;
+  void sync() const;
+  void replace();
+  void sync_folder() const;
+
+  std::string path_;                                    // as given, for messages
+  std::string target_;                                  // links resolved
+  std::unique_ptr<detail::UnfinishedFile> unfinished_;  // null when written directly
+  int direct_ = -1;
 };
+
+/// Commits files that belong together: all are synced first, then renamed back to back, in their order. A
+/// file system renames one at a time: a process that is killed between two renames leaves a new file beside
+/// an old one, so such files name each other by a checksum.
+void commit_together(std::initializer_list<std::reference_wrapper<AtomicFile>> files);
+
+/// Throws what writing `path` would throw, as far as that can be known before: by a file of 4096 bytes beside
+/// it, which is removed again. What is at `path` is not touched; devices and pipes are not opened.
+void check_writable(const std::string& path);
 
 /// Writes `contents` to `path` as above.
 void write_file(const std::string& path, std::string_view contents);

@@ -10,6 +10,8 @@
 
 namespace fq {
 
+class AtomicFile;
+
 /// What the first bytes of one of our files say.
 struct StateFileInfo {
   std::string kind;           ///< "checkpoint", "scales", ..
@@ -24,6 +26,9 @@ struct StateFileInfo {
 /// (the attributes are there); FileError when `path` cannot be written; SystemError when the disk is full.
 /// What was at `path` before stays then.
 void save_state(const std::string& path, const StateDict& state, std::string_view kind);
+
+/// The same to a file that the caller commits, together with others.
+void save_state(AtomicFile& file, const StateDict& state, std::string_view kind);
 
 /// Reads what `save_state` wrote, of this and every older version. Checksums are verified before HDF5 sees
 /// the file, so that nothing in a damaged file is believed. Throws FileError, in one line: missing, not ours,

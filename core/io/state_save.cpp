@@ -61,7 +61,7 @@ class Writer {
     (void)put_bytes(name, type.get(), {}, text.data(), static_cast<std::int64_t>(text.size()));
   }
 
-  void finish(const std::string& path) {
+  void finish(AtomicFile& file) {
     const auto image = image_.bytes();
     const std::string listing = detail::encode(listing_);
     detail::StateHeader header;
@@ -72,11 +72,9 @@ class Writer {
     header.listing_crc = crc32c(listing.data(), listing.size());
     header.kind = kind_;
     const auto block = encode(header);
-    AtomicFile file(path);
     file.write(block.data(), block.size());
     file.write(image.data() + detail::kHeaderBytes, image.size() - detail::kHeaderBytes);
     file.write(listing);
-    file.commit();
   }
 
  private:
@@ -98,11 +96,17 @@ class Writer {
 }  // namespace
 
 void save_state(const std::string& path, const StateDict& state, std::string_view kind) {
+  AtomicFile file(path);
+  save_state(file, state, kind);
+  file.commit();
+}
+
+void save_state(AtomicFile& file, const StateDict& state, std::string_view kind) {
   check_names(state);
   Writer writer(kind);
   writer.put("attributes", attributes_text(state));
   for (const auto& [name, tensor] : state.tensors()) writer.put(name, tensor);
-  writer.finish(path);
+  writer.finish(file);
 }
 
 }  // namespace fq

@@ -1,4 +1,5 @@
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <numeric>
@@ -9,11 +10,13 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/atomic_file.h"
 #include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/file_lock.h"
 #include "fakequant/core/log.h"
 
 namespace fq::io_basics_test {
@@ -103,11 +106,92 @@ TEST_F(AtomicFileTest, WithoutCommitNothingChanges) {
   EXPECT_EQ(files(), 1u);
 }
 
-TEST_F(AtomicFileTest, TakesOverWhatAKilledWriterLeft) {
-  write_file(path("a.tmp"), "a long rest of a file that was never finished");
+TEST_F(AtomicFileTest, RemovesWhatAKilledWriterLeftAndNothingElse) {
+  write_file(path("a.tmp"), "a user's own");
+  write_file(path(".a.fakequant-k1ll3d"), "a file that was never finished");
+  write_file(path(".a.fakequant-longer-than-ours"), "a user's own");
+  write_file(path(".ab.fakequant-k1ll3d"), "of another file");
+  ASSERT_EQ(::mkfifo(path(".a.fakequant-fifo00").c_str(), 0600), 0);  // opened, it would wait for a writer
   write_file(path("a"), "new");
   EXPECT_EQ(read_file(path("a")), "new");
+  EXPECT_EQ(read_file(path("a.tmp")), "a user's own");
+  EXPECT_FALSE(std::filesystem::exists(path(".a.fakequant-k1ll3d")));
+  EXPECT_EQ(files(), 5u);
+}
+
+TEST_F(AtomicFileTest, AKilledWriterLeavesTheOldFile) {
+  write_file(path("a"), "old");
+  const auto child = ::fork();
+  if (child == 0) {
+    AtomicFile file(path("a"));
+    file.write("half of the");
+    ::_exit(0);  // no destructor runs
+  }
+  ASSERT_GT(child, 0);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(read_file(path("a")), "old");
+  EXPECT_EQ(files(), 2u);
+  write_file(path("a"), "new");
   EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(AtomicFileTest, TakesNamesOfAnyLength) {
+  const std::string name(255, 'x'), other = std::string(254, 'x') + "y";
+  AtomicFile file(path(name)), beside(path(other));
+  write_file(path(std::string(255, 'z')), "");
+  file.commit();
+  beside.commit();
+  EXPECT_EQ(files(), 3u);
+  EXPECT_THROW(write_file(path(name + "x"), ""), FileError);
+}
+
+TEST_F(AtomicFileTest, CommitsFilesThatBelongTogether) {
+  write_file(path("a"), "old");
+  {
+    AtomicFile a(path("a")), b(path("b"));
+    a.write("new a");
+    b.write("new b");
+    EXPECT_EQ(read_file(path("a")), "old");
+    commit_together({a, b});
+  }
+  EXPECT_EQ(read_file(path("a")), "new a");
+  EXPECT_EQ(read_file(path("b")), "new b");
+  EXPECT_EQ(files(), 2u);
+}
+
+TEST_F(AtomicFileTest, CheckingAPlaceLeavesItAlone) {
+  write_file(path("a"), "one");
+  check_writable(path("a"));
+  check_writable(path("b"));
+  check_writable("/dev/null");
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  check_writable(path("fifo"));  // opened, it would wait for a reader
+  EXPECT_EQ(read_file(path("a")), "one");
+  EXPECT_EQ(files(), 2u);
+  for (const auto& place : {path("none/a"), folder_.string(), std::string(), path(""), path("a/b")})
+    EXPECT_THROW(check_writable(place), FileError) << place;
+  std::filesystem::create_symlink("loop", path("loop"));
+  EXPECT_THROW(check_writable(path("loop")), FileError);
+}
+
+TEST_F(AtomicFileTest, CheckingAPlaceFindsALimitOfItsSize) {
+  ::rlimit old{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const ::rlimit small{1024, old.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(check_writable(path("a")), SystemError);
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(AtomicFileTest, AReadOnlyFileIsNotReplaced) {
+  if (::geteuid() == 0) GTEST_SKIP() << "nothing is read-only to root";
+  write_file(path("a"), "one");
+  ::chmod(path("a").c_str(), 0400);
+  EXPECT_THROW(write_file(path("a"), "two"), FileError);
+  EXPECT_EQ(read_file(path("a")), "one");
 }
 
 TEST_F(AtomicFileTest, FollowsLinks) {
@@ -116,6 +200,10 @@ TEST_F(AtomicFileTest, FollowsLinks) {
   write_file(path("link"), "two");
   EXPECT_EQ(read_file(path("a")), "two");
   EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  std::filesystem::create_symlink("new", path("ahead"));
+  write_file(path("ahead"), "three");
+  EXPECT_EQ(read_file(path("new")), "three");
+  EXPECT_TRUE(std::filesystem::is_symlink(path("ahead")));
 }
 
 TEST_F(AtomicFileTest, RefusesASecondWriter) {
@@ -143,6 +231,37 @@ TEST_F(AtomicFileTest, AFullDiskIsASystemError) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
   EXPECT_THROW(write_file("/dev/full", "x"), SystemError);
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+}
+
+TEST_F(AtomicFileTest, ALockIsHeldByOneAndLeavesNothing) {
+  std::vector<int> order;
+  std::atomic<bool> held = false;
+  std::jthread other;
+  {
+    const FileLock lock(path("a"), [] { FAIL() << "it is free"; });
+    other = std::jthread([&] {
+      const FileLock waits(path("a"), [&] { held = true; });
+      order.push_back(2);
+    });
+    while (!held) std::this_thread::yield();
+    order.push_back(1);
+  }
+  other.join();
+  EXPECT_THAT(order, ElementsAre(1, 2));
+  EXPECT_EQ(files(), 0u);
+  const FileLock lock(path("a"), [] {});
+  EXPECT_THROW(FileLock(path("a"), [] { throw std::runtime_error("enough"); }), std::runtime_error);
+}
+
+TEST_F(AtomicFileTest, ALockNeedsAFile) {
+  write_file(path(".a.fakequant-lock"), "");  // of a killed process
+  {
+    const FileLock lock(path("a"), [] { FAIL(); });
+  }
+  EXPECT_EQ(files(), 0u);
+  ASSERT_EQ(::mkfifo(path(".a.fakequant-lock").c_str(), 0600), 0);
+  EXPECT_THROW(FileLock(path("a"), [] {}), FileError);
+  EXPECT_THROW(FileLock(path("none/a"), [] {}), FileError);
 }
 
 TEST_F(AtomicFileTest, ReadRefusesWhatIsNotAFile) {
