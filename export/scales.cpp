@@ -3,7 +3,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include <fmt/format.h>
+
 #include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/crc32c.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/export/layer_sums.h"
@@ -100,30 +103,11 @@ std::string below(const std::string& path, const char* name) {
   return path.empty() ? name : path + "/" + name;
 }
 
-}  // namespace
-
-json scales_json(Module& model, const ClipCounts& clips) {
-  json quantizers = json::array(), layers = json::array();
-  const auto weights = weight_shapes(model);
-  for_each_quantizer(model, [&](const NamedQuantizer& entry) {
-    json& out = quantizers.emplace_back(quantizer_json(entry));
-    if (const auto w = weights.find(entry.quantizer); w != weights.end())
-      add_shapes(out, *entry.quantizer, w->second);
-    if (const auto found = clips.find(entry.quantizer->name()); found != clips.end())
-      out.update({{"clipped", found->second.clipped}, {"count", found->second.count}});
-  });
-  for (const auto& [path, sums] : layers_of(model)) layers.push_back(layer_json(path, sums));
-  return {{"format", "fakequant-scales"},
-          {"version", 1},
-          {"quantizers", std::move(quantizers)},
-          {"layers", std::move(layers)}};
+std::string json_text(Module& model, const ClipCounts& clips) {
+  return scales_json(model, clips).dump(2) + "\n";
 }
 
-void save_scales_json(const std::string& path, Module& model, const ClipCounts& clips) {
-  write_file(path, scales_json(model, clips).dump(2) + "\n");
-}
-
-void save_scales_h5(const std::string& path, Module& model, const ClipCounts& clips) {
+StateDict scales_state(Module& model, const ClipCounts& clips) {
   StateDict state;
   state.set_attribute("scales", scales_json(model, clips));
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {
@@ -138,7 +122,44 @@ void save_scales_h5(const std::string& path, Module& model, const ClipCounts& cl
     state.set(below(name, "sum_scale"), sums.scale);
     if (sums.bias.defined()) state.set(below(name, "bias_codes"), sums.bias);
   }
-  save_state(path, state, "scales");
+  return state;
+}
+
+}  // namespace
+
+json scales_json(Module& model, const ClipCounts& clips) {
+  json quantizers = json::array(), layers = json::array();
+  const auto weights = weight_shapes(model);
+  for_each_quantizer(model, [&](const NamedQuantizer& entry) {
+    json& out = quantizers.emplace_back(quantizer_json(entry));
+    if (const auto w = weights.find(entry.quantizer); w != weights.end())
+      add_shapes(out, *entry.quantizer, w->second);
+    if (const auto found = clips.find(entry.quantizer->name()); found != clips.end())
+      out.update({{"clipped", found->second.clipped}, {"count", found->second.count}});
+  });
+  for (const auto& [path, sums] : layers_of(model)) layers.push_back(layer_json(path, sums));
+  json out{{"format", "fakequant-scales"},
+           {"version", 1},
+           {"quantizers", std::move(quantizers)},
+           {"layers", std::move(layers)}};
+  const std::string text = out.dump();
+  out["id"] = fmt::format("{:08x}", crc32c(text.data(), text.size()));
+  return out;
+}
+
+void save_scales_json(const std::string& path, Module& model, const ClipCounts& clips) {
+  write_file(path, json_text(model, clips));
+}
+
+void save_scales_h5(const std::string& path, Module& model, const ClipCounts& clips) {
+  save_state(path, scales_state(model, clips), "scales");
+}
+
+void save_scales(const std::string& prefix, Module& model, const ClipCounts& clips) {
+  AtomicFile text(prefix + ".json"), state(prefix + ".h5");
+  text.write(json_text(model, clips));
+  save_state(state, scales_state(model, clips), "scales");
+  commit_together({text, state});
 }
 
 }  // namespace fq

@@ -25,6 +25,9 @@ namespace fq {
 /// A layer is `{"name", "sum_scale", "bias_codes"}`: `layer_sums`, of those that have them; `bias_codes` only
 /// of those with a bias.
 ///
+/// `id` is eight hexadecimal digits, the CRC-32C of all else as compact JSON: files of one id belong
+/// together.
+///
 /// Throws ArgumentError naming an enabled quantizer that was not calibrated.
 [[nodiscard]] nlohmann::json scales_json(Module& model, const ClipCounts& clips = {});
 
@@ -35,5 +38,7 @@ void save_scales_json(const std::string& path, Module& model, const ClipCounts& 
 /// enabled quantizer with amax, `<layer>/sum_scale` (f32) and `<layer>/bias_codes` (i32), and the JSON above
 /// as the attribute "scales", as one of our HDF5 files.
 void save_scales_h5(const std::string& path, Module& model, const ClipCounts& clips = {});
+/// Both, `prefix` + ".json" and `prefix` + ".h5", of one `id`: written first, then put in place back to back.
+void save_scales(const std::string& prefix, Module& model, const ClipCounts& clips = {});
 
 }  // namespace fq

@@ -122,7 +122,9 @@ std::string body(const CalibrationPage& page) {
 }  // namespace
 
 std::string calibration_html(const CalibrationPage& page) {
-  std::string out = "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n";
+  std::string out =
+      "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<meta name=generator "
+      "content=fakequant>\n";
   out += fmt::format("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n", kPolicy);
   out += "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n";
   out +=

@@ -1,6 +1,6 @@
 #pragma once
 
-/// ONNX's numbers of element types; not a public header.
+/// ONNX's numbers of element types, and our key of its metadata; not a public header.
 
 #include <optional>
 
@@ -11,6 +11,9 @@ namespace fq::detail {
 /// TensorProto.DataType by the numbers of the newest specification, which the classes of an older libonnx
 /// hold too.
 enum OnnxType : int { onnx_string = 8, onnx_bool = 9 };
+
+/// Metadata of a model: the CRC-32C of the data beside it.
+inline constexpr const char* onnx_data_crc = "fakequant.data_crc32c";
 
 [[nodiscard]] int onnx_type(DType dtype);
 /// None for types that DType has not; booleans are u8.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <filesystem>
@@ -28,6 +29,7 @@ class Loading {
     set_header(model, proto);
     const onnx::GraphProto& graph = proto.graph();
     for (const auto& value : graph.initializer()) add_initializer(model, value);
+    check_data(proto);
     for (const auto& value : graph.input()) model.inputs.push_back(value_info(value));
     for (const auto& value : graph.output()) model.outputs.push_back(value_info(value));
     for (const auto& value : graph.value_info()) model.values.push_back(value_info(value));
@@ -67,8 +69,25 @@ class Loading {
       else
         model.other_opsets.emplace_back(opset.domain(), version);
     }
-    for (const auto& entry : proto.metadata_props()) model.metadata.emplace_back(entry.key(), entry.value());
+    for (const auto& entry : proto.metadata_props())
+      if (entry.key() != detail::onnx_data_crc) model.metadata.emplace_back(entry.key(), entry.value());
     if (proto.graph().sparse_initializer_size() > 0) fail("", "it has sparse tensors: make them dense");
+  }
+
+  /// That the data beside the model are those that were written with it.
+  void check_data(const onnx::ModelProto& proto) const {
+    const auto& written = proto.metadata_props();
+    const auto crc = std::ranges::find(written, detail::onnx_data_crc, [](const auto& e) { return e.key(); });
+    if (crc == written.end()) return;
+    for (const auto& value : proto.graph().initializer())
+      for (const auto& entry : value.external_data()) {
+        if (entry.key() != "location") continue;
+        const detail::FileReader file(beside(entry.value(), "tensor '" + value.name() + "'"));
+        if (fmt::format("{:08x}", file.checksum(0, file.size())) != crc->value())
+          fail("", fmt::format("its data in {} are of another export, or damaged: export both again",
+                               entry.value()));
+        return;
+      }
   }
 
   void add_initializer(OnnxModel& model, const onnx::TensorProto& value) const {

@@ -5,6 +5,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/crc32c.h"
 #include "fakequant/export/onnx/element_type.h"
 #include "fakequant/export/onnx/file.h"
 
@@ -30,18 +31,24 @@ class ExternalData {
 
   void add(onnx::TensorProto& to, const Tensor& value) {
     const std::string gap(static_cast<std::size_t>((kPage - at_ % kPage) % kPage), '\0');
-    file_.write(gap);
+    write(gap.data(), gap.size());
     at_ += static_cast<std::int64_t>(gap.size());
-    file_.write(value.raw(), static_cast<std::size_t>(value.nbytes()));
+    write(value.raw(), static_cast<std::size_t>(value.nbytes()));
     to.set_data_location(onnx::TensorProto::EXTERNAL);
     entry(to, "location", name_);
     entry(to, "offset", std::to_string(at_));
     entry(to, "length", std::to_string(value.nbytes()));
     at_ += value.nbytes();
   }
-  void commit() { file_.commit(); }
+  AtomicFile& file() { return file_; }
+  [[nodiscard]] std::string checksum() const { return fmt::format("{:08x}", crc_); }
 
  private:
+  void write(const void* data, std::size_t bytes) {
+    file_.write(data, bytes);
+    crc_ = crc32c(data, bytes, crc_);
+  }
+
   static void entry(onnx::TensorProto& to, const char* key, const std::string& value) {
     auto* made = to.add_external_data();
     made->set_key(key);
@@ -51,6 +58,7 @@ class ExternalData {
   std::string name_;
   AtomicFile file_;
   std::int64_t at_ = 0;
+  std::uint32_t crc_ = 0;
 };
 
 struct SetAttribute {
@@ -125,6 +133,12 @@ void set_opset(onnx::ModelProto& to, const std::string& domain, int version) {
   opset.set_version(version);
 }
 
+void set_metadata(onnx::ModelProto& to, const std::string& key, const std::string& value) {
+  auto& made = *to.add_metadata_props();
+  made.set_key(key);
+  made.set_value(value);
+}
+
 void set_graph(onnx::GraphProto& to, const OnnxModel& model, ExternalData* external) {
   to.set_name(model.graph_name);
   for (const auto& node : model.nodes) set_node(*to.add_node(), node);
@@ -158,18 +172,14 @@ void save_onnx(const std::string& path, const OnnxModel& model, std::int64_t inl
   proto.set_producer_version(model.producer_version);
   set_opset(proto, "", model.opset);
   for (const auto& [domain, version] : model.other_opsets) set_opset(proto, domain, version);
-  for (const auto& [key, value] : model.metadata) {
-    auto& made = *proto.add_metadata_props();
-    made.set_key(key);
-    made.set_value(value);
-  }
+  for (const auto& [key, value] : model.metadata) set_metadata(proto, key, value);
   set_graph(*proto.mutable_graph(), model, external ? &*external : nullptr);
+  if (external) set_metadata(proto, detail::onnx_data_crc, external->checksum());
   std::string text;
   FQ_CHECK(proto.SerializeToString(&text), "save_onnx", "the graph of {} has more than 2 GiB", path);
   AtomicFile file(path);
   file.write(text);
-  if (external) external->commit();
-  file.commit();
+  external ? commit_together({external->file(), file}) : file.commit();
 }
 
 }  // namespace fq

@@ -14,6 +14,8 @@
 
 namespace fq {
 
+class AtomicFile;
+
 /// Tensors by name, in any order.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
@@ -24,6 +26,13 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 /// UTF-8 or there twice; FileError, SystemError as AtomicFile.
 void save_safetensors(const std::string& path, const NamedTensors& tensors,
                       const std::map<std::string, std::string>& metadata = {});
+
+/// The same to a file that the caller commits, together with others.
+void save_safetensors(AtomicFile& file, const NamedTensors& tensors,
+                      const std::map<std::string, std::string>& metadata = {});
+
+/// CRC-32C of what follows the header when they are saved. Throws ArgumentError as above.
+[[nodiscard]] std::uint32_t safetensors_checksum(const NamedTensors& tensors);
 
 /// One tensor of a file.
 struct SafetensorsEntry {

@@ -176,13 +176,18 @@ json modelopt_config(Module& model, const std::string& version) {
   if (forms.size() > 1) quantization["quantized_layers"] = std::move(layers);
   json producer{{"name", "fakequant"}};
   if (!version.empty()) producer["version"] = version;
-  return {{"producer", std::move(producer)}, {"quantization", std::move(quantization)}};
+  return {{"producer", std::move(producer)},
+          {"quantization", std::move(quantization)},
+          {"weights_crc32c", fmt::format("{:08x}", safetensors_checksum(modelopt_tensors(model)))}};
 }
 
 void save_modelopt(const std::string& path, Module& model, const std::string& version) {
   const std::string config = modelopt_config(model, version).dump(4) + "\n";
-  save_safetensors(path, modelopt_tensors(model), {{"format", "pt"}});
-  write_file((std::filesystem::path(path).parent_path() / "hf_quant_config.json").string(), config);
+  AtomicFile beside((std::filesystem::path(path).parent_path() / "hf_quant_config.json").string()),
+      weights(path);
+  beside.write(config);
+  save_safetensors(weights, modelopt_tensors(model), {{"format", "pt"}});
+  commit_together({beside, weights});
 }
 
 }  // namespace fq

@@ -34,12 +34,13 @@ namespace fq {
 [[nodiscard]] NamedTensors modelopt_tensors(Module& model);
 
 /// `hf_quant_config.json`: `{"producer": {"name": "fakequant", "version"}, "quantization": {"quant_algo",
-/// "kv_cache_quant_algo", "group_size", "exclude_modules"}}`; where layers differ quant_algo is
-/// MIXED_PRECISION, with `quantized_layers` by path. Throws as above.
+/// "kv_cache_quant_algo", "group_size", "exclude_modules"}, "weights_crc32c"}`; where layers differ
+/// quant_algo is MIXED_PRECISION, with `quantized_layers` by path. `weights_crc32c` is `safetensors_checksum`
+/// of the tensors, in eight hexadecimal digits: the config of other weights has another. Throws as above.
 [[nodiscard]] nlohmann::json modelopt_config(Module& model, const std::string& version = {});
 
-/// Writes the tensors to `path` and the config beside it. Throws as above, and as `save_safetensors`; nothing
-/// is written then.
+/// Writes the tensors to `path` and the config beside it; both are put in place back to back, the config
+/// first. Throws as above, and as `save_safetensors`; nothing is written then.
 void save_modelopt(const std::string& path, Module& model, const std::string& version = {});
 
 }  // namespace fq

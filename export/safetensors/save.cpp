@@ -4,6 +4,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/crc32c.h"
 #include "fakequant/export/safetensors/file.h"
 #include "fakequant/export/safetensors/types.h"
 
@@ -63,18 +64,33 @@ std::string header_of(const NamedTensors& tensors, const std::map<std::string, s
 
 void save_safetensors(const std::string& path, const NamedTensors& tensors,
                       const std::map<std::string, std::string>& metadata) {
+  AtomicFile file(path);
+  save_safetensors(file, tensors, metadata);
+  file.commit();
+}
+
+std::uint32_t safetensors_checksum(const NamedTensors& tensors) {
+  check(tensors);
+  std::uint32_t crc = 0;
+  for (const auto& [name, tensor] : in_order(tensors)) {
+    const Tensor rows = tensor.to(Layout::row_major);
+    if (rows.nbytes() > 0) crc = crc32c(rows.raw(), static_cast<std::size_t>(rows.nbytes()), crc);
+  }
+  return crc;
+}
+
+void save_safetensors(AtomicFile& file, const NamedTensors& tensors,
+                      const std::map<std::string, std::string>& metadata) {
   check(tensors);
   const NamedTensors ordered = in_order(tensors);
   const std::string header = header_of(ordered, metadata);
   const auto length = static_cast<std::uint64_t>(header.size());
-  AtomicFile file(path);
   file.write(&length, sizeof length);
   file.write(header);
   for (const auto& [name, tensor] : ordered) {
     const Tensor rows = tensor.to(Layout::row_major);
     if (rows.nbytes() > 0) file.write(rows.raw(), static_cast<std::size_t>(rows.nbytes()));
   }
-  file.commit();
 }
 
 }  // namespace fq

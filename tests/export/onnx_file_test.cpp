@@ -123,6 +123,19 @@ TEST_F(OnnxFile, LargeModelsKeepTheirWeightsBeside) {
   EXPECT_THAT(refusal_of(path()), HasSubstr("model.onnx.data cannot be read"));
 }
 
+TEST_F(OnnxFile, DataOfAnotherExportAreRefused) {
+  OnnxModel model = small();
+  model.initializers.push_back({"large", Tensor::full({300}, 1.5), false});
+  save_onnx(path(), model, 1000);
+  EXPECT_EQ(load_onnx(path()).metadata, small().metadata);
+  fs::copy_file(path() + ".data", path("old"));
+  model.initializers.back().value = Tensor::full({300}, 2.5);
+  save_onnx(path(), model, 1000);
+  EXPECT_EQ(load_onnx(path()).initializer("large")->value.to_vector<float>()[0], 2.5f);
+  fs::rename(path("old"), path() + ".data");  // as a process leaves them that is killed between the two
+  EXPECT_THAT(refusal_of(path()), HasSubstr("model.onnx.data are of another export"));
+}
+
 TEST_F(OnnxFile, ExternalDataStaysInItsFolder) {
   OnnxModel model = small();
   model.initializers.push_back({"large", Tensor::full({300}, 1.5), false});
