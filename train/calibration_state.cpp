@@ -1,6 +1,7 @@
 #include "fakequant/train/calibration_state.h"
 
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -19,9 +20,13 @@ using Json = nlohmann::json;
   throw FileError(path, name, fmt::format("[load_calibration] {}: {} {}", path, name, what));
 }
 
-std::uint32_t checksum(const Tensor& values) {
+std::uint32_t checksum(const Tensor& values, std::uint32_t before = 0) {
   const Tensor rows = values.to(Device::cpu()).to(Layout::row_major);
-  return crc32c(rows.raw(), static_cast<std::size_t>(rows.nbytes()));
+  return crc32c(rows.raw(), static_cast<std::size_t>(rows.nbytes()), before);
+}
+
+bool is_count(const Json& object, const char* key) {
+  return object.contains(key) && object[key].is_number_integer() && object[key] >= 0;
 }
 
 Json checksums(const Module& model) {
@@ -91,7 +96,8 @@ std::int64_t samples_of(const StateDict& state, const std::string& path) {
 
 using Take = std::function<void(TensorQuantizer&, const StateDict&, const std::string&)>;
 
-std::int64_t take_state(Module& model, const StateDict& state, const std::string& path, const Take& take) {
+std::int64_t take_state(Module& model, const StateDict& state, const std::string& path, const Take& take,
+                        bool keep = true) {
   const std::int64_t samples = samples_of(state, path);
   check_model(model, state, path);
   check_calibrated(model, state, path);
@@ -106,15 +112,45 @@ std::int64_t take_state(Module& model, const StateDict& state, const std::string
       refuse(path, prefix, fmt::format("cannot be taken: {}", error.what()));
     }
   }
-  undo.keep();
+  if (keep) undo.keep();
   return samples;
+}
+
+void merge_quantizer(TensorQuantizer& q, const StateDict& from, const std::string& prefix) {
+  q.merge_calibrator(from, prefix);
 }
 
 }  // namespace
 
-StateDict calibration_state(Module& model, std::int64_t samples) {
+CalibrationShare calibration_share(DataLoader& data) {
+  CalibrationShare out;
+  data.start_epoch(0);
+  while (const auto batch = data.next()) {
+    out.images += batch->size();
+    out.checksum = checksum(batch->x, out.checksum);
+  }
+  return out;
+}
+
+std::vector<CalibrationShare> calibration_shares(const StateDict& state, const std::string& path) {
+  std::vector<CalibrationShare> out;
+  const Json shares = state.has_attribute("shares") ? state.attribute("shares") : Json::array();
+  for (const Json& share : shares.is_array() ? shares : Json{shares}) {
+    if (!share.is_object() || !is_count(share, "images") || !is_count(share, "crc32c") ||
+        share["crc32c"] > std::numeric_limits<std::uint32_t>::max())
+      refuse(path, "shares", fmt::format("has {}: each has images and crc32c", share.dump()));
+    out.push_back({share["images"].get<std::int64_t>(), share["crc32c"].get<std::uint32_t>()});
+  }
+  return out;
+}
+
+StateDict calibration_state(Module& model, std::int64_t samples,
+                            const std::vector<CalibrationShare>& shares) {
   StateDict out;
   out.set_attribute("samples", samples);
+  Json listed = Json::array();
+  for (const auto& share : shares) listed.push_back({{"images", share.images}, {"crc32c", share.checksum}});
+  if (!listed.empty()) out.set_attribute("shares", listed);
   out.set_attribute("parameters", checksums(model));
   for (const auto& [entry, weight] : activations(model)) {
     const std::string prefix = "quantizers/" + entry.name;
@@ -133,14 +169,16 @@ std::int64_t load_calibration_state(Module& model, const StateDict& state, const
 }
 
 std::int64_t merge_calibration_state(Module& model, const StateDict& state, const std::string& path) {
-  return take_state(model, state, path,
-                    [](TensorQuantizer& q, const StateDict& from, const std::string& prefix) {
-                      q.merge_calibrator(from, prefix);
-                    });
+  return take_state(model, state, path, merge_quantizer);
 }
 
-void save_calibration(Module& model, const std::string& path, std::int64_t samples) {
-  save_state(path, calibration_state(model, samples), "calibration");
+void check_merges(Module& model, const StateDict& state, const std::string& path) {
+  static_cast<void>(take_state(model, state, path, merge_quantizer, false));
+}
+
+void save_calibration(Module& model, const std::string& path, std::int64_t samples,
+                      const std::vector<CalibrationShare>& shares) {
+  save_state(path, calibration_state(model, samples, shares), "calibration");
 }
 
 std::int64_t load_calibration(Module& model, const std::string& path) {

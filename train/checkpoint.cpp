@@ -133,10 +133,18 @@ StateDict load_checkpoint(const std::string& path) { return load_state(path, "ch
 
 bool has_training_state(const StateDict& state) { return state.has_sub("progress"); }
 
-std::string best_checkpoint_path(const std::string& path) {
-  std::filesystem::path best(path);
-  best.replace_extension(".best.h5");
-  return best.string();
+std::string beside_checkpoint(const std::string& path, const std::string& extension) {
+  std::filesystem::path beside(path);
+  if (beside.extension() == ".h5") beside.replace_extension();
+  return beside.string() + extension;
+}
+
+std::string best_checkpoint_path(const std::string& path) { return beside_checkpoint(path, ".best.h5"); }
+
+bool has_files_beside(const std::string& path) {
+  std::error_code none;
+  const auto status = std::filesystem::status(path, none);
+  return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
 }
 
 }  // namespace fq

@@ -102,7 +102,7 @@ void Trainer::Body::save(const std::string& path) {
 }
 
 void Trainer::Body::keep_best() {
-  if (!options.out.empty()) save(best_checkpoint_path(options.out));
+  if (!options.out.empty() && has_files_beside(options.out)) save(best_checkpoint_path(options.out));
   if (options.restore_best) best = copied(state());
 }
 
