@@ -7,6 +7,7 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/core/check.h"
@@ -20,7 +21,7 @@ FlagSet calibrate_flags() {
               "CHECKPOINT --data FILE|--import FILE|--merge FILE.. -o FILE [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a float checkpoint")
-      .value("output,o", "FILE", "the quantized checkpoint")
+      .output("output,o", "FILE", "the quantized checkpoint", kind::checkpoint)
       .value("import", "FILE",
              "ranges from a safetensors state of ModelOpt or pytorch-quantization; --data is then for "
              "quantizers that it has none of");
@@ -36,6 +37,7 @@ nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const std::string path = flags.text("state").empty() ? flags.required("output") : flags.text("output");
   static_cast<void>(read_quantization(flags));
+  const auto lock = lock_state(flags);
   Network network = load_network(flags.required("checkpoint"));
   check_not_compressed(network, "calibrate", flags.text("checkpoint"));
   FQ_CHECK(!network.quantized(), "calibrate", "{} is quantized already: give a float checkpoint",

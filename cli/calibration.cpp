@@ -4,14 +4,18 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/check.h"
+#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/log.h"
 #include "fakequant/train/calibrate.h"
 #include "fakequant/train/calibration_state.h"
 #include "fakequant/train/data/loader.h"
@@ -27,18 +31,68 @@ std::int64_t skip_of(const Flags& flags) {
   return flags.knows("skip") ? flags.integer("skip", 0, std::int64_t{1} << 40) : 0;
 }
 
+bool is_there(const std::string& path) {
+  std::error_code none;
+  return !path.empty() && std::filesystem::exists(path, none);
+}
+
+/// The images that calibrators have seen.
+class Collected {
+ public:
+  [[nodiscard]] std::int64_t samples() const { return samples_; }
+  [[nodiscard]] const std::vector<CalibrationShare>& shares() const { return shares_; }
+  [[nodiscard]] bool has(const CalibrationShare& share) const {
+    return std::ranges::binary_search(shares_, share);
+  }
+
+  void add(std::int64_t samples, const std::vector<CalibrationShare>& shares) {
+    samples_ += samples;
+    shares_.insert(shares_.end(), shares.begin(), shares.end());
+    std::ranges::sort(shares_);
+  }
+
+  /// A state that is in it whole is not counted twice, so that a merge may be repeated.
+  void add_state(Module& model, const std::string& path, Output& output) {
+    const StateDict state = load_state(path, "calibration");
+    const auto shares = calibration_shares(state, path);
+    const auto known = std::ranges::count_if(shares, [this](const auto& share) { return has(share); });
+    FQ_CHECK(known == 0 || known == std::ssize(shares), "calibrate",
+             "{} and the states before it have images in common: merge states of other images", path);
+    if (known > 0) {
+      check_merges(model, state, path);
+      return output.line(fmt::format("{} is in it already, and is not counted again", path));
+    }
+    const auto take = states_++ == 0 ? load_calibration_state : merge_calibration_state;
+    add(take(model, state, path), shares);
+  }
+
+ private:
+  std::int64_t samples_ = 0;
+  int states_ = 0;
+  std::vector<CalibrationShare> shares_;  // sorted
+};
+
 /// A state that exists is gone on with, unless --merge gives all that there is to begin with.
-std::int64_t take_states(Network& network, const Flags& flags, Output& output) {
+Collected take_states(Network& network, const Flags& flags, Output& output) {
   const std::string state = flags.text("state");
-  const auto merged = flags.list("merge");
-  std::int64_t samples = 0;
-  for (const auto& path : merged)
-    samples += &path == &merged.front() ? load_calibration(*network.module, path)
-                                        : merge_calibration(*network.module, path);
-  if (merged.empty() && !state.empty() && std::filesystem::exists(state))
-    samples = load_calibration(*network.module, state);
-  if (samples > 0) output.line(fmt::format("{} images collected before", samples));
-  return samples;
+  auto paths = flags.list("merge");
+  if (paths.empty() && is_there(state)) paths.push_back(state);
+  Collected out;
+  for (const auto& path : paths) out.add_state(*network.module, path, output);
+  if (out.samples() > 0) output.line(fmt::format("{} images collected before", out.samples()));
+  return out;
+}
+
+/// A run that is repeated after it was killed behind writing --state finds its images there.
+void take_images(Network& network, DataLoader& loader, const CalibrateOptions& options, bool keeps_state,
+                 Collected& collected, Output& output) {
+  const bool shared = keeps_state || !collected.shares().empty();
+  const CalibrationShare share = shared ? calibration_share(loader) : CalibrationShare{};
+  if (shared && collected.has(share))
+    return output.line(
+        fmt::format("the {} images are in it already, and are not counted again", share.images));
+  const std::int64_t samples = collect_ranges(*network.module, loader, options).samples;
+  collected.add(samples, shared ? std::vector{share} : std::vector<CalibrationShare>{});
 }
 
 /// Null where there is no data.
@@ -68,10 +122,25 @@ void tell_errors(Network& network, DataLoader& loader, Output& output) {
 void add_state_flags(FlagSet& set) {
   set.value("skip", "IMAGES",
             "leave out so many of the images that --samples would take first: shares of the data", "0")
-      .value("state", "FILE",
-             "what was collected: gone on with if it is there, and written; -o may then be left out")
+      .output("state", "FILE",
+              "what was collected: gone on with if it is there, and written; -o may then be left out", "",
+              [](const Flags& flags) {
+                return std::vector<WrittenFile>{{flags.text("state"), kind::calibration, false, "merge"}};
+              })
       .list("merge", "FILE..", "states to put together in place of data; with --data it is added to them")
       .toggle("errors", "print the error of each quantizer on the images, as mean square and SQNR");
+}
+
+std::unique_ptr<FileLock> lock_state(const Flags& flags) {
+  const std::string state = flags.text("state");
+  if (state.empty()) return nullptr;
+  bool told = false;
+  const auto waiting = [&] {
+    if (stop_requested()) throw Interrupted("[calibrate] stopped by Ctrl-C: nothing was written");
+    if (!std::exchange(told, true))
+      log(LogLevel::warning, fmt::format("[calibrate] waiting for another run that has {}", state));
+  };
+  return std::make_unique<FileLock>(state, waiting);
 }
 
 bool takes_states(const Flags& flags) { return !flags.list("merge").empty() || !flags.text("state").empty(); }
@@ -83,9 +152,9 @@ void check_calibration_flags(const Flags& flags) {
   (void)flags.number("percentile", 0, 100);
   const std::string state = flags.text("state");
   const auto merged = flags.list("merge");
-  FQ_CHECK(merged.empty() || state.empty() || std::ranges::find(merged, state) != merged.end() ||
-               !std::filesystem::exists(state),
-           flags.command(), "--state {} is there already: give it to --merge too, or another file", state);
+  FQ_CHECK(
+      merged.empty() || state.empty() || std::ranges::find(merged, state) != merged.end() || !is_there(state),
+      flags.command(), "--state {} is there already: give it to --merge too, or another file", state);
 }
 
 void calibrate_network(Network& network, const Flags& flags, const QuantConfig& config,
@@ -96,16 +165,16 @@ void calibrate_network(Network& network, const Flags& flags, const QuantConfig& 
   const auto loader = loader_of(std::move(data), flags, output);
   WeightAlgorithm algorithm(config, flags, loader != nullptr);
   if (loader) algorithm.before(network, *loader, output);
-  std::int64_t samples = take_states(network, flags, output);
-  options.keep_collected = samples > 0;
-  if (loader) samples += collect_ranges(*network.module, *loader, options).samples;
+  const std::string state = flags.text("state");
+  Collected collected = take_states(network, flags, output);
+  options.keep_collected = collected.samples() > 0;
+  if (loader) take_images(network, *loader, options, !state.empty(), collected, output);
   (void)choose_ranges(*network.module, options);
   for (const auto& adjustment : config.postprocess) (void)postprocess_amax(*network.module, adjustment);
   if (loader) algorithm.after(network, *loader, output);
   if (loader && flags.on("errors")) tell_errors(network, *loader, output);
   if (stop_requested()) throw Interrupted("[calibrate] stopped by Ctrl-C: nothing was written");
-  if (const std::string state = flags.text("state"); !state.empty())
-    save_calibration(*network.module, state, samples);
+  if (!state.empty()) save_calibration(*network.module, state, collected.samples(), collected.shares());
 }
 
 }  // namespace fq::cli

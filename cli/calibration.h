@@ -7,6 +7,7 @@
 #include "fakequant/cli/flags.h"
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/output.h"
+#include "fakequant/core/io/file_lock.h"
 #include "fakequant/layers/quant_config.h"
 #include "fakequant/train/data/dataset.h"
 
@@ -14,14 +15,18 @@ namespace fq::cli {
 
 /// --skip, --state, --merge and --errors, which only `calibrate` has.
 void add_state_flags(FlagSet& set);
+/// --state for this run alone, from reading to writing; null without it. Waits for another run that has it,
+/// which is told as a warning. Throws Interrupted after Ctrl-C.
+[[nodiscard]] std::unique_ptr<FileLock> lock_state(const Flags& flags);
 /// Whether there is something collected before to calibrate on.
 [[nodiscard]] bool takes_states(const Flags& flags);
 /// Throws ArgumentError for values out of range and flags that go against each other.
 void check_calibration_flags(const Flags& flags);
 
-/// Fills calibrators from --merge or --state, then from --samples of `data` (null: none), chooses ranges,
-/// adjusts them by `config.postprocess` and writes --state; around that the config's algorithm on weights
-/// runs on the same images (weight_algorithm.h). Throws Interrupted after Ctrl-C, before it writes.
+/// Fills calibrators from --merge or --state, then from --samples of `data` (null: none) unless those images
+/// are in it already, chooses ranges, adjusts them by `config.postprocess` and writes --state; around that
+/// the config's algorithm on weights runs on the same images (weight_algorithm.h). Throws Interrupted after
+/// Ctrl-C, before it writes.
 void calibrate_network(Network& network, const Flags& flags, const QuantConfig& config,
                        std::shared_ptr<const Dataset> data, Output& output, bool keep_known);
 

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "fakequant/cli/file_checks.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/text.h"
 
@@ -25,6 +26,12 @@ const std::vector<Command>& commands() {
       {"run", "run the phases of a recipe", run_flags, run_recipe},
   };
   return table;
+}
+
+nlohmann::ordered_json run_checked(const Command& command, const FlagSet& set, const Flags& flags,
+                                   Output& output) {
+  check_files(set, flags);
+  return command.run(flags, output);
 }
 
 const Command& find_command(const std::string& name) {

@@ -24,6 +24,10 @@ struct Command {
   nlohmann::ordered_json (*run)(const Flags& flags, Output& output);
 };
 
+/// Runs it, when its files are in order (file_checks.h): no other way leads to `run`.
+nlohmann::ordered_json run_checked(const Command& command, const FlagSet& set, const Flags& flags,
+                                   Output& output);
+
 /// In the order of the help.
 [[nodiscard]] const std::vector<Command>& commands();
 /// Throws ArgumentError naming the nearest.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/folding.h"
 #include "fakequant/core/check.h"
@@ -52,7 +53,9 @@ Sizes of_floats(const Module& model) {
 }
 
 std::int64_t file_bytes(const std::string& path) {
-  return static_cast<std::int64_t>(std::filesystem::file_size(path));
+  std::error_code none;
+  const auto bytes = std::filesystem::file_size(path, none);
+  return none ? 0 : static_cast<std::int64_t>(bytes);  // of a device
 }
 
 ordered_json record(const std::string& name, const Sizes& sizes, Output& output) {
@@ -92,7 +95,7 @@ FlagSet compress_flags() {
       "CHECKPOINT -o FILE [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a calibrated checkpoint")
-      .value("output,o", "FILE", "the compressed checkpoint")
+      .output("output,o", "FILE", "the compressed checkpoint", kind::checkpoint)
       .toggle("undo", "make float weights of the codes again, to train them");
   add_general_flags(set);
   return set;

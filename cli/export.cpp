@@ -45,11 +45,13 @@ Network load_for(const ExportFormat& format, const Flags& flags, Output& output)
 
 const std::vector<ExportFormat>& export_formats() {
   static const std::vector<ExportFormat> table = {
-      {"scales", "FOLDER/scales.json and .h5, or PREFIX_scales.json and .h5", false, export_scales},
-      {"onnx", "FILE.onnx, a graph of QuantizeLinear and DequantizeLinear nodes", true, export_onnx_file},
-      {"trt-cache", "FILE, or FOLDER/calibration.cache", false, export_tensorrt_cache},
-      {"safetensors", "FILE, or FOLDER/model.safetensors; hf_quant_config.json beside it", false,
-       export_safetensors},
+      {"scales", "FOLDER/scales.json and .h5, or PREFIX_scales.json and .h5", scales_files, false,
+       export_scales},
+      {"onnx", "FILE.onnx, a graph of QuantizeLinear and DequantizeLinear nodes", onnx_files, true,
+       export_onnx_file},
+      {"trt-cache", "FILE, or FOLDER/calibration.cache", tensorrt_cache_files, false, export_tensorrt_cache},
+      {"safetensors", "FILE, or FOLDER/model.safetensors; hf_quant_config.json beside it", safetensors_files,
+       false, export_safetensors},
   };
   return table;
 }
@@ -58,8 +60,12 @@ std::string file_for(const Flags& flags, const std::string& name) {
   namespace fs = std::filesystem;
   const std::string output = flags.text("output");
   std::error_code error;
-  if (output.ends_with('/')) fs::create_directories(output, error);
-  return fs::is_directory(output, error) ? (fs::path(output) / name).lexically_normal().string() : output;
+  const bool folder = output.ends_with('/') || fs::is_directory(output, error);
+  return folder ? (fs::path(output) / name).lexically_normal().string() : output;
+}
+
+WrittenFile written_for(const Flags& flags, const std::string& name, const char* kind) {
+  return {file_for(flags, name), kind, flags.text("output").ends_with('/')};
 }
 
 FlagSet export_flags() {
@@ -68,7 +74,8 @@ FlagSet export_flags() {
               "CHECKPOINT -o OUTPUT [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a calibrated checkpoint")
-      .value("output,o", "OUTPUT", "a file, a folder, or the beginning of names, by the format", ".")
+      .output("output,o", "OUTPUT", "a file, a folder, or the beginning of names, by the format", ".",
+              [](const Flags& flags) { return chosen_format(flags).files(flags); })
       .value("format,f", "NAME", formats.c_str(), std::string(export_formats().front().name));
   add_data_flags(set, "test");
   set.group("ONNX")

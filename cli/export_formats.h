@@ -15,8 +15,9 @@ namespace fq::cli {
 /// One value of `export --format`.
 struct ExportFormat {
   std::string_view name;
-  std::string_view help;  ///< what --output is for it
-  bool takes_float;       ///< whether a network without quantizers may be written so
+  std::string_view help;                                  ///< what --output is for it
+  std::vector<WrittenFile> (*files)(const Flags& flags);  ///< what is written by --output
+  bool takes_float;  ///< whether a network without quantizers may be written so
   /// Writes the network, whose batch norms are folded and quantizers calibrated, to --output; prints what
   /// people read and returns what machines read.
   nlohmann::ordered_json (*write)(Network& network, const Flags& flags, Output& output);
@@ -25,8 +26,15 @@ struct ExportFormat {
 /// The first is the default.
 [[nodiscard]] const std::vector<ExportFormat>& export_formats();
 
-/// --output as a file: a folder, or "out/", which is made, gives out/name.
+/// --output as a file: a folder, or "out/", gives out/name.
 [[nodiscard]] std::string file_for(const Flags& flags, const std::string& name);
+/// That file, which becomes one of `kind`; the folder "out/" is made.
+[[nodiscard]] WrittenFile written_for(const Flags& flags, const std::string& name, const char* kind);
+
+std::vector<WrittenFile> scales_files(const Flags& flags);
+std::vector<WrittenFile> onnx_files(const Flags& flags);
+std::vector<WrittenFile> tensorrt_cache_files(const Flags& flags);
+std::vector<WrittenFile> safetensors_files(const Flags& flags);
 
 nlohmann::ordered_json export_scales(Network& network, const Flags& flags, Output& output);
 nlohmann::ordered_json export_onnx_file(Network& network, const Flags& flags, Output& output);

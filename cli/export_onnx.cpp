@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/export_formats.h"
+#include "fakequant/cli/file_kind.h"
 #include "fakequant/core/check.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/file.h"
@@ -33,9 +34,21 @@ nlohmann::ordered_json float_operators_of(Network& network, Target target, Outpu
 
 }  // namespace
 
+/// With the data beside it, where the checkpoint may be too large for one file: codes of 2 bits become bytes,
+/// and floats stay.
+std::vector<WrittenFile> onnx_files(const Flags& flags) {
+  const std::string path = flags.text("output");
+  std::error_code none;
+  FQ_CHECK(!std::filesystem::is_directory(path, none), "export", "--output {} is a folder: name the file",
+           path);
+  std::vector<WrittenFile> files{{path, kind::onnx}};
+  const auto bytes = std::filesystem::file_size(flags.text("checkpoint"), none);
+  if (!none && bytes > onnx_inline_limit / 16) files.push_back({path + ".data", kind::onnx_data});
+  return files;
+}
+
 nlohmann::ordered_json export_onnx_file(Network& network, const Flags& flags, Output& output) {
   const std::string path = flags.text("output");
-  FQ_CHECK(!std::filesystem::is_directory(path), "export", "--output {} is a folder: name the file", path);
   OnnxExportOptions options;
   options.target = chosen_target(flags, *network.module);
   options.opset = static_cast<int>(flags.integer("opset", 0, 1000));

@@ -5,6 +5,7 @@
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/export_formats.h"
+#include "fakequant/cli/file_kind.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/export/scales.h"
 #include "fakequant/layers/quantize.h"
@@ -32,11 +33,16 @@ ClipCounts clip_counts(Network& network, const Flags& flags, Output& output) {
 
 }  // namespace
 
+std::vector<WrittenFile> scales_files(const Flags& flags) {
+  const std::string prefix = prefix_of(flags);
+  const bool make_folder = flags.text("output").ends_with('/');
+  return {{prefix + ".json", kind::scales_json, make_folder}, {prefix + ".h5", kind::scales, make_folder}};
+}
+
 nlohmann::ordered_json export_scales(Network& network, const Flags& flags, Output& output) {
   const ClipCounts clips = clip_counts(network, flags, output);
   const std::string prefix = prefix_of(flags);
-  save_scales_json(prefix + ".json", *network.module, clips);
-  save_scales_h5(prefix + ".h5", *network.module, clips);
+  save_scales(prefix, *network.module, clips);
   const auto count = named_quantizers(*network.module).size();
   output.line(fmt::format("scales of {} quantizers in {}.json and {}.h5", count, prefix, prefix));
   return {{"files", {prefix + ".json", prefix + ".h5"}}, {"quantizers", count}};

@@ -3,9 +3,14 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/export_formats.h"
+#include "fakequant/cli/file_kind.h"
 #include "fakequant/export/tensorrt_cache.h"
 
 namespace fq::cli {
+
+std::vector<WrittenFile> tensorrt_cache_files(const Flags& flags) {
+  return {written_for(flags, "calibration.cache", kind::tensorrt_cache)};
+}
 
 nlohmann::ordered_json export_tensorrt_cache(Network& network, const Flags& flags, Output& output) {
   const auto calibrator = flags.choice("calibrator", {"entropy", "minmax"}) == "entropy"

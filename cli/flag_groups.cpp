@@ -1,5 +1,6 @@
 #include "fakequant/cli/flag_groups.h"
 
+#include "fakequant/cli/profile.h"
 #include "fakequant/core/threads.h"
 
 namespace fq::cli {
@@ -11,6 +12,7 @@ void add_general_flags(FlagSet& set) {
       .value("device", "NAME",
              "where to compute: cpu, cuda, cuda:N, or auto for the first GPU that can be used", "cpu")
       .value("threads", "THREADS", "threads to compute on (default: OMP_NUM_THREADS, or every core)");
+  if (set.writes()) set.toggle("force", "replace files of another kind than those that are written");
 }
 
 void add_data_flags(FlagSet& set, const char* split) {
@@ -49,9 +51,10 @@ void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
           "checkpoint-blocks", "PATTERN",
           "gradient checkpointing: modules, or runs of nodes, that are computed again for backward, such as "
           "stage?_block?")
-      .optional_value("profile", "FILE",
-                      "measure where the time of a step goes, and write a trace for Perfetto there; with =, "
-                      "by default <output>.profile.json")
+      .optional_output("profile", "FILE",
+                       "measure where the time of a step goes, and write a trace for Perfetto there; with =, "
+                       "by default <output>.profile.json",
+                       profile_files)
       .toggle("no-capture", "on a GPU: launch kernels one by one, not as CUDA graphs of the step")
       .toggle("resume", "go on from the output file, if it is there");
 }

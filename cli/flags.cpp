@@ -71,18 +71,46 @@ FlagSet& FlagSet::group(std::string title) {
   return *this;
 }
 
+/// The first of two notes of a flag holds: what is written is noted before the flag is made.
+void FlagSet::note_file(const char* names, const std::string& unit, WrittenFiles files) {
+  const std::string name = long_name(names);
+  const bool known = std::ranges::find(files_, name, &FileFlag::name) != files_.end();
+  if (!known && (files || unit.starts_with("FILE"))) files_.push_back({name, std::move(files)});
+}
+
 FlagSet& FlagSet::value(const char* names, const char* unit, const char* help) {
+  note_file(names, unit, {});
   groups_.back().add_options()(names, po::value<std::string>()->value_name(unit), help);
   return *this;
 }
 
 FlagSet& FlagSet::value(const char* names, const char* unit, const char* help, const std::string& standard) {
+  note_file(names, unit, {});
   groups_.back().add_options()(names, po::value<std::string>()->value_name(unit)->default_value(standard),
                                help);
   return *this;
 }
 
+FlagSet& FlagSet::output(const char* names, const char* unit, const char* help, const std::string& kind) {
+  note_file(names, unit, [name = long_name(names), kind](const Flags& flags) {
+    return std::vector<WrittenFile>{{flags.text(name), kind}};
+  });
+  return value(names, unit, help);
+}
+
+FlagSet& FlagSet::output(const char* names, const char* unit, const char* help, const std::string& standard,
+                         WrittenFiles files) {
+  note_file(names, unit, std::move(files));
+  return standard.empty() ? value(names, unit, help) : value(names, unit, help, standard);
+}
+
+FlagSet& FlagSet::optional_output(const char* names, const char* unit, const char* help, WrittenFiles files) {
+  note_file(names, unit, std::move(files));
+  return optional_value(names, unit, help);
+}
+
 FlagSet& FlagSet::optional_value(const char* names, const char* unit, const char* help) {
+  note_file(names, unit, {});
   auto* value = po::value<std::string>()->value_name(unit)->implicit_value("", "");
   groups_.back().add_options()(names, value, help);
   optional_.push_back(long_name(names));
@@ -90,6 +118,7 @@ FlagSet& FlagSet::optional_value(const char* names, const char* unit, const char
 }
 
 FlagSet& FlagSet::list(const char* names, const char* unit, const char* help) {
+  note_file(names, unit, {});
   auto* values = po::value<std::vector<std::string>>()->value_name(unit)->multitoken();
   groups_.back().add_options()(names, values, help);
   lists_.push_back(long_name(names));
@@ -119,6 +148,10 @@ std::vector<std::string> FlagSet::names() const {
   for (const auto& group : groups_)
     for (const auto& option : group.options()) names.push_back(option->long_name());
   return names;
+}
+
+bool FlagSet::writes() const {
+  return std::ranges::any_of(files_, [](const FileFlag& flag) { return bool(flag.written); });
 }
 
 bool FlagSet::is_toggle(std::string_view name) const {

@@ -4,11 +4,30 @@
 
 #include <boost/program_options.hpp>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace fq::cli {
+
+class Flags;
+
+/// A file that a command is going to write.
+struct WrittenFile {
+  std::string path;
+  std::string kind;          ///< what it will be, and may replace without --force (file_kind.h)
+  bool make_folder = false;  ///< whether its folder is made where it is not there
+  std::string may_be = {};   ///< a flag of a file that is read, and may be this one
+};
+/// The files that the value of a flag stands for.
+using WrittenFiles = std::function<std::vector<WrittenFile>(const Flags&)>;
+
+/// A flag that names files.
+struct FileFlag {
+  std::string name;
+  WrittenFiles written;  ///< empty: they are read
+};
 
 /// The flags that a command takes: its help, and the rules by which its line is read.
 class FlagSet {
@@ -18,10 +37,18 @@ class FlagSet {
   /// Starts a group of flags; `title` heads it in the help.
   FlagSet& group(std::string title);
   /// A flag with a value. `names` is "epochs" or "output,o"; `unit` names the value in the help ("EPOCHS").
+  /// One that begins with FILE names a file that is read: what is written is told by `output`.
   FlagSet& value(const char* names, const char* unit, const char* help);
   FlagSet& value(const char* names, const char* unit, const char* help, const std::string& standard);
   /// A flag whose value, behind "=", may be left out; it is then empty.
   FlagSet& optional_value(const char* names, const char* unit, const char* help);
+  /// A flag that names what is written: one file of that kind, or several. They are checked before the
+  /// command starts (file_checks.h), and the command has --force.
+  FlagSet& output(const char* names, const char* unit, const char* help, const std::string& kind);
+  FlagSet& output(const char* names, const char* unit, const char* help, const std::string& standard,
+                  WrittenFiles files);
+  /// The same, with a value that may be left out.
+  FlagSet& optional_output(const char* names, const char* unit, const char* help, WrittenFiles files);
   /// A flag with one value or more behind it: "--merge a.h5 b.h5".
   FlagSet& list(const char* names, const char* unit, const char* help);
   /// A flag that is on or off.
@@ -35,6 +62,9 @@ class FlagSet {
   [[nodiscard]] bool is_toggle(std::string_view name) const;
   [[nodiscard]] bool is_optional(std::string_view name) const;
   [[nodiscard]] bool is_list(std::string_view name) const;
+  /// Those that name files, in their order.
+  [[nodiscard]] const std::vector<FileFlag>& file_flags() const noexcept { return files_; }
+  [[nodiscard]] bool writes() const;
   [[nodiscard]] const std::vector<boost::program_options::options_description>& groups() const noexcept {
     return groups_;
   }
@@ -43,10 +73,13 @@ class FlagSet {
   }
 
  private:
+  void note_file(const char* names, const std::string& unit, WrittenFiles files);
+
   std::string command_, summary_, usage_;
   std::vector<boost::program_options::options_description> groups_;
   boost::program_options::positional_options_description places_;
   std::vector<std::string> toggles_, optional_, lists_;
+  std::vector<FileFlag> files_;
 };
 
 /// The values of a command's flags, checked when they are read.

@@ -4,19 +4,21 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/folding.h"
 
 namespace fq::cli {
 
 FlagSet fold_flags() {
-  FlagSet set("fold",
-              "Folds batch normalisation into the linear and convolution layers before it. With --data it tells "
-              "how much accuracy and, of a quantized network, how many codes that changes.",
-              "CHECKPOINT -o FILE [flags]");
+  FlagSet set(
+      "fold",
+      "Folds batch normalisation into the linear and convolution layers before it. With --data it tells "
+      "how much accuracy and, of a quantized network, how many codes that changes.",
+      "CHECKPOINT -o FILE [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a float or quantized checkpoint")
-      .value("output,o", "FILE", "the folded checkpoint");
+      .output("output,o", "FILE", "the folded checkpoint", kind::checkpoint);
   add_data_flags(set, "test");
   add_general_flags(set);
   return set;

@@ -7,9 +7,11 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/network.h"
 #include "fakequant/core/check.h"
+#include "fakequant/core/utf8.h"
 #include "fakequant/export/onnx/file.h"
 
 namespace fq::cli {
@@ -34,7 +36,7 @@ Shape read_shape(const Flags& flags) {
 ImportedModel read_model(const std::string& path, const Shape& shape) {
   const OnnxModel file = load_onnx(path);
   try {
-    return import_onnx(file, {shape, std::filesystem::path(path).stem().string()});
+    return import_onnx(file, {shape, fq::detail::valid_utf8(std::filesystem::path(path).stem().string())});
   } catch (const ArgumentError& error) {
     throw FileError(path, {}, fmt::format("{} (in {})", error.what(), path));
   }
@@ -64,7 +66,7 @@ FlagSet import_flags() {
               "MODEL.onnx -o FILE [flags]");
   set.group("Files")
       .argument("model", "FILE", "a float classifier of one input and one output")
-      .value("output,o", "FILE", "the checkpoint")
+      .output("output,o", "FILE", "the checkpoint", kind::checkpoint)
       .value("input-shape", "SIZES", "of one sample, for files that leave it open: 3,32,32");
   add_general_flags(set);
   return set;

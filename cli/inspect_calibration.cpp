@@ -10,11 +10,13 @@
 #include "fakequant/cli/calibration_table.h"
 #include "fakequant/cli/class_names.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_file.h"
+#include "fakequant/core/utf8.h"
 #include "fakequant/export/html/calibration_page.h"
 #include "fakequant/train/calibration_state.h"
 
@@ -37,7 +39,9 @@ AmaxOptions amax_options(const Flags& flags) {
   return out;
 }
 
-std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+std::string file_name(const std::string& path) {
+  return fq::detail::valid_utf8(std::filesystem::path(path).filename().string());
+}
 
 void take_state_file(const Flags& flags, CalibrationPage& page) {
   const std::string path = flags.text("file");
@@ -121,7 +125,7 @@ void add_inspect_calibration_flags(FlagSet& set) {
       .toggle("calibration", "ranges of each quantizer, by each method, and what they clip and cost")
       .value("state", "FILE",
              "what calibrate --state collected for this checkpoint, in place of what it holds")
-      .value("html", "FILE", "write a page with histograms and a table to look at")
+      .output("html", "FILE", "write a page with histograms and a table to look at", kind::page)
       .value("plan", "FILE", "a plan of fakequant sensitivity, to show on the page");
   add_data_flags(set, "train");
   add_quantization_flags(set);

@@ -44,7 +44,7 @@ void run_command(const Command& command, const std::vector<std::string>& argumen
     output.flush();
   };
   try {
-    print(command.run(flags, output));
+    print(run_checked(command, set, flags, output));
   } catch (const FailedCheck& failed) {
     print(failed.result());
     throw;

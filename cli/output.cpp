@@ -9,9 +9,12 @@
 #include <unistd.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/core/utf8.h"
 
 namespace fq::cli {
 namespace {
+
+using nlohmann::ordered_json;
 
 constexpr int bar_cells = 24;
 
@@ -34,14 +37,14 @@ Output::~Output() { clear_bar(); }
 void Output::line(std::string_view text) {
   if (json_) return;
   clear_bar();
-  fmt::print("{}\n", text);
+  fmt::print("{}\n", fq::detail::printable(text));
   std::fflush(stdout);
 }
 
 void Output::record(std::string_view text, const nlohmann::ordered_json& object) {
   if (!json_ && !text.empty()) line(text);
   if (!json_) return;
-  fmt::print("{}\n", object.dump());
+  fmt::print("{}\n", object.dump(-1, ' ', true, ordered_json::error_handler_t::replace));
   std::fflush(stdout);
 }
 
@@ -50,7 +53,7 @@ void Output::progress(const Progress& state) {
   if (!terminal_ || now - last_bar_ < std::chrono::milliseconds(100)) return;
   last_bar_ = now;
   bar_shown_ = true;
-  fmt::print("\r\033[K{}", bar(state));
+  fmt::print("\r\033[K{}", fq::detail::printable(bar(state)));
   std::fflush(stdout);
 }
 
@@ -63,6 +66,10 @@ void Output::flush() {
 void Output::clear_bar() {
   if (bar_shown_) std::fputs("\r\033[K", stdout);
   bar_shown_ = false;
+}
+
+std::string json_text(const nlohmann::ordered_json& object) {
+  return object.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 std::string duration(double seconds) {

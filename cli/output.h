@@ -1,7 +1,8 @@
 #pragma once
 
 /// Output: everything that the command prints. On a terminal a progress bar, in a pipe plain lines, with
-/// --json one JSON object a line on standard output.
+/// --json one JSON object a line on standard output. Names from files and of files may hold anything: control
+/// characters and bytes that are no UTF-8 are printed as "\x1b", in JSON as U+001B and U+FFFD.
 
 #include <chrono>
 #include <cstdint>
@@ -44,6 +45,8 @@ class Output {
   std::chrono::steady_clock::time_point last_bar_{};
 };
 
+/// For a file: text of other encodings, such as paths, with U+FFFD for what is not UTF-8.
+[[nodiscard]] std::string json_text(const nlohmann::ordered_json& object);
 /// "0.8 s", "42 s", "3 min 05 s".
 [[nodiscard]] std::string duration(double seconds);
 /// "12.3 MB" of 10^6 bytes.

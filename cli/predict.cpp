@@ -5,6 +5,7 @@
 #include "fakequant/cli/class_names.h"
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/predictions.h"
 #include "fakequant/core/io/state_file.h"
@@ -48,8 +49,9 @@ FlagSet predict_flags() {
               "CHECKPOINT --data FILE -o FILE [flags]");
   set.group("Network")
       .argument("checkpoint", "FILE", "the checkpoint")
-      .value("output,o", "FILE",
-             "dataset logits [N, classes], and codes/<quantizer> in logical order; attribute class_names")
+      .output("output,o", "FILE",
+              "dataset logits [N, classes], and codes/<quantizer> in logical order; attribute class_names",
+              kind::predictions)
       .toggle("codes", "write the codes of every activation quantizer too");
   add_data_flags(set, "test");
   add_general_flags(set);

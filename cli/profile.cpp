@@ -1,20 +1,24 @@
 #include "fakequant/cli/profile.h"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/file_kind.h"
 #include "fakequant/core/check.h"
+#include "fakequant/train/checkpoint.h"
 
 namespace fq::cli {
 namespace {
 
 using nlohmann::ordered_json;
 
-std::string trace_path(const Flags& flags, const std::string& output) {
+std::string trace_path(const Flags& flags) {
   if (!flags.text("profile").empty()) return flags.text("profile");
-  return std::filesystem::path(output).replace_extension(".profile.json").string();
+  const std::string output = flags.text("output");
+  FQ_CHECK(has_files_beside(output), flags.command(),
+           "--profile: nothing is put beside {}, which is no file: name one by --profile=FILE", output);
+  return beside_checkpoint(output, ".profile.json");
 }
 
 ordered_json rows_of(const Profile& profile) {
@@ -38,13 +42,13 @@ struct ProfileReport::Session {
   ProfilerScope scope{profiler};
 };
 
-ProfileReport::ProfileReport(const Flags& flags, const std::string& output) {
-  if (!flags.given("profile")) return;
-  const std::string path = trace_path(flags, output);
-  std::error_code none;
-  FQ_CHECK(path != output && !std::filesystem::equivalent(path, output, none), flags.command(),
-           "--profile and --output are both {}: give two files", path);
-  session_ = std::make_unique<Session>(path);
+std::vector<WrittenFile> profile_files(const Flags& flags) {
+  if (!flags.given("profile")) return {};
+  return {{trace_path(flags), kind::trace}};
+}
+
+ProfileReport::ProfileReport(const Flags& flags) {
+  if (flags.given("profile")) session_ = std::make_unique<Session>(trace_path(flags));
 }
 
 ProfileReport::~ProfileReport() = default;

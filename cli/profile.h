@@ -13,12 +13,15 @@
 
 namespace fq::cli {
 
+/// What --profile leads to.
+[[nodiscard]] std::vector<WrittenFile> profile_files(const Flags& flags);
+
 /// Profiles what this thread trains while it lives, if the flags ask for it.
 class ProfileReport {
  public:
-  /// The trace goes to the file of --profile, by default `<output>.profile.json`. Throws ArgumentError when
-  /// that is the output itself, FileError when it cannot be written.
-  ProfileReport(const Flags& flags, const std::string& output);
+  /// The trace goes to the file of --profile, by default `<output>.profile.json`. Throws FileError when it
+  /// cannot be written.
+  explicit ProfileReport(const Flags& flags);
   ~ProfileReport();
   ProfileReport(const ProfileReport&) = delete;  // installed on its thread
   ProfileReport& operator=(const ProfileReport&) = delete;

@@ -45,7 +45,7 @@ FlagSet qat_flags() {
       "CHECKPOINT --data FILE -o FILE [--preset NAME] [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a calibrated checkpoint, or a float one and --preset")
-      .value("output,o", "FILE", "checkpoint, written whole after every epoch");
+      .output("output,o", "FILE", "checkpoint, written whole after every epoch", "", training_files);
   add_data_flags(set, nullptr);
   add_training_flags(set, "10", "0.0005");
   add_range_flags(set);

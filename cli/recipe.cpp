@@ -62,6 +62,7 @@ class Reader {
     for (const auto& [key, value] : entry.json().items())
       if (!among(kOfPhase, key) && !overridden(key)) add(phase, set, key, entry.at(key));
     add_shared(phase, set, entry);
+    if (flags_.on("force") && set.writes() && !entry.has("force")) phase.arguments.push_back("--force");
     static_cast<void>(Flags(set, phase.arguments));
     return phase;
   }

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/file_checks.h"
+#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/recipe.h"
 #include "fakequant/core/error.h"
@@ -24,12 +26,20 @@ void announce(const Phase& phase, std::size_t index, std::size_t count, Output& 
 ordered_json run_phase(const Phase& phase, Output& output) {
   const Command& command = find_command(phase.command);
   const Stopwatch watch;
-  const Flags flags(command.flags(), phase.arguments);
-  ordered_json result = command.run(flags, output);
+  const FlagSet set = command.flags();
+  ordered_json result = run_checked(command, set, Flags(set, phase.arguments), output);
   const double seconds = watch.seconds();
   output.line(fmt::format("      {} done in {}", phase.name, duration(seconds)));
   return {
       {"name", phase.name}, {"command", phase.command}, {"seconds", seconds}, {"result", std::move(result)}};
+}
+
+/// Before the first phase: what one writes may be what a later one reads, but not what all of them come from.
+void check_phases(const Recipe& recipe, const Flags& flags) {
+  for (const Phase& phase : recipe.phases) {
+    const FlagSet set = find_command(phase.command).flags();
+    check_files(set, Flags(set, phase.arguments), {{"recipe", flags.text("recipe")}});
+  }
 }
 
 void make_folder(const std::string& folder) {
@@ -52,7 +62,7 @@ FlagSet run_flags() {
       .value("model,m", "FILE|NAME", "model (default: the recipe's own)")
       .value("model-options", "JSON", "options of a built-in model (default: the recipe's own)")
       .value("seed", "NUMBER", "of every phase (default: the recipe's own)")
-      .value("report", "FILE", "write the results of all phases there, as JSON");
+      .output("report", "FILE", "write the results of all phases there, as JSON", kind::report);
   add_general_flags(set);
   return set;
 }
@@ -62,13 +72,14 @@ ordered_json run_recipe(const Flags& flags, Output& output) {
   const Stopwatch watch;
   const Recipe recipe = read_recipe(flags.required("recipe"), flags);
   make_folder(recipe.folder);
+  check_phases(recipe, flags);
   ordered_json results = ordered_json::array();
   for (std::size_t i = 0; i < recipe.phases.size(); ++i) {
     announce(recipe.phases[i], i, recipe.phases.size(), output);
     results.push_back(run_phase(recipe.phases[i], output));
   }
   ordered_json report{{"phases", std::move(results)}, {"seconds", watch.seconds()}};
-  if (flags.given("report")) write_file(flags.text("report"), report.dump(2) + "\n");
+  if (flags.given("report")) write_file(flags.text("report"), json_text(report));
   output.line(fmt::format("all phases done in {}", duration(watch.seconds())));
   return report;
 }

@@ -8,6 +8,7 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/sensitivity_table.h"
@@ -76,7 +77,7 @@ ordered_json measure(Network& network, DataLoader& data, const Flags& flags, Out
   check_not_stopped();
   output.line(sensitivity_table(report));
   ordered_json result = report.to_json();
-  if (flags.given("report")) write_file(flags.text("report"), result.dump(1) + "\n");
+  if (flags.given("report")) write_file(flags.text("report"), json_text(result));
   return result;
 }
 
@@ -100,9 +101,10 @@ FlagSet sensitivity_flags() {
               "CHECKPOINT --data FILE [--effective-bits BITS|--accuracy-budget PERCENT] [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a calibrated checkpoint; for a plan, a float one")
-      .value("report", "FILE", "write the table of a calibrated network there (JSON)")
-      .value("plan", "FILE", "write the plan there (JSON), a --config of calibrate and qat")
-      .value("output,o", "FILE", "write the network there, quantized and calibrated by the plan");
+      .output("report", "FILE", "write the table of a calibrated network there (JSON)", kind::sensitivity)
+      .output("plan", "FILE", "write the plan there (JSON), a --config of calibrate and qat", kind::plan)
+      .output("output,o", "FILE", "write the network there, quantized and calibrated by the plan",
+              kind::checkpoint);
   add_data_flags(set, "train");
   set.value("samples", "IMAGES", "images to calibrate and measure on", "512");
   set.group("Plan")

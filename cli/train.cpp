@@ -45,7 +45,7 @@ FlagSet train_flags() {
               "--model FILE|NAME --data FILE -o FILE [flags]");
   add_model_flags(set);
   set.value("checkpoint", "FILE", "start from these weights in place of --model")
-      .value("output,o", "FILE", "checkpoint, written whole after every epoch")
+      .output("output,o", "FILE", "checkpoint, written whole after every epoch", "", training_files)
       .toggle("fold-bn", "fold batch normalisation at the end");
   add_data_flags(set, nullptr);
   add_training_flags(set, "40", "0.004");

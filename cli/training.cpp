@@ -6,6 +6,7 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/profile.h"
 #include "fakequant/cli/training_report.h"
@@ -66,6 +67,14 @@ ScheduleOptions read_schedule(const Flags& flags) {
 
 }  // namespace
 
+std::vector<WrittenFile> training_files(const Flags& flags) {
+  const std::string out = flags.text("output");
+  std::vector<WrittenFile> files{{out, kind::checkpoint, false, flags.on("resume") ? "checkpoint" : ""}};
+  if (!out.empty() && flags.number("val-fraction", 0, 0.9) > 0 && has_files_beside(out))
+    files.push_back({best_checkpoint_path(out), kind::checkpoint});
+  return files;
+}
+
 bool resuming(const Flags& flags) {
   std::error_code error;
   return flags.on("resume") && std::filesystem::exists(flags.text("output"), error);
@@ -102,7 +111,7 @@ TrainerOptions read_training(const Flags& flags) {
 nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Flags& flags, Output& output) {
   options.model = run.network.identity.dump();
   run.network.module->to(device_of(flags));
-  ProfileReport profile(flags, run.out);
+  ProfileReport profile(flags);
   const Loaders loaders = make_loaders(run, flags);
   TrainingReport report(output, flags.command(), options.epochs, loaders.training->options().batch_size);
   Trainer trainer(run.network.module, loaders.training, options, loaders.validation, report.callbacks());

@@ -21,6 +21,9 @@ struct Run {
   bool resume = false;                  ///< from `out`
 };
 
+/// What --output leads to: the checkpoint and, with --val-fraction, that of the best epoch. Of a device, such
+/// as /dev/null, only the former.
+[[nodiscard]] std::vector<WrittenFile> training_files(const Flags& flags);
 /// Whether --resume was given and the output is there.
 [[nodiscard]] bool resuming(const Flags& flags);
 /// Throws FileError unless the checkpoint at `path` is of a network with that identity.

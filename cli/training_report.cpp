@@ -60,7 +60,7 @@ nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, cons
   for (const char* key : {"loss", "accuracy", "val_loss", "val_accuracy"})
     if (last_.contains(key)) found[key] = last_[key];
   std::string text = fmt::format("{} steps in {}, {}", result.steps, duration(watch_.seconds()), path);
-  if (result.best_epoch >= 0) {
+  if (result.best_epoch >= 0 && has_files_beside(path)) {
     const std::string best = best_checkpoint_path(path);
     found.update({{"best", best},
                   {"best_epoch", result.best_epoch + 1},

@@ -93,7 +93,8 @@ std::string explanation(const ordered_json& report) {
 
 ordered_json verify_in_onnxruntime(const Flags& flags, Output& output) {
   const std::string model = flags.required("model"), checkpoint = flags.required("checkpoint");
-  if (!std::filesystem::is_regular_file(model))
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(model, none))
     throw FileError(
         model, "",
         fmt::format("[verify] {} is not a file: write it by fakequant export --format onnx", model));

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/log.h"
+#include "fakequant/core/utf8.h"
 
 namespace fq::cli {
 namespace {
@@ -22,7 +23,7 @@ void on_log(LogLevel level, std::string_view message) {
 
 std::string one_line(std::string text) {
   std::ranges::replace(text, '\n', ' ');
-  return text;
+  return fq::detail::printable(text);
 }
 
 void print_warnings() { set_log_callback(on_log); }

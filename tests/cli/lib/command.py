@@ -17,8 +17,8 @@ def environment(threads):
 
 
 def run(*arguments, status=0, threads=2, limits=None):
-    """Runs the command; returns the finished process. `limits` are shell commands before it (ulimit). `status` None takes
-    any."""
+    """Runs the command; returns the finished process. A status of None is any; `limits` are shell commands before it
+    (ulimit)."""
     line = [COMMAND, *map(str, arguments)]
     if limits:
         line = ["bash", "-c", limits + '; exec "$@"', "bash", *line]

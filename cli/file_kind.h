@@ -1,0 +1,34 @@
+#pragma once
+
+/// What a file is, by what is in it: a command replaces files of the kind that it writes.
+
+#include <string>
+
+namespace fq::cli::kind {
+
+inline constexpr const char* checkpoint = "a checkpoint";
+inline constexpr const char* calibration = "a calibration state";
+inline constexpr const char* predictions = "predictions";
+inline constexpr const char* scales = "scales (HDF5)";
+inline constexpr const char* scales_json = "scales (JSON)";
+inline constexpr const char* plan = "a plan";
+inline constexpr const char* sensitivity = "a table of sensitivities";
+inline constexpr const char* report = "a report of a recipe";
+inline constexpr const char* trace = "a trace of --profile";
+inline constexpr const char* page = "a page of inspect --html";
+inline constexpr const char* onnx = "an exported ONNX model";
+inline constexpr const char* onnx_data = "data of an exported ONNX model";
+inline constexpr const char* safetensors = "an exported safetensors file";
+inline constexpr const char* modelopt_config = "hf_quant_config.json of an export";
+inline constexpr const char* tensorrt_cache = "a TensorRT calibration cache";
+
+}  // namespace fq::cli::kind
+
+namespace fq::cli {
+
+/// One of the kinds above, or for a message what else it is: "an HDF5 file of another program", "a PNG
+/// image", "a file that fakequant does not write". Empty for an empty file, and for what is no regular file.
+/// Reads no more than it needs, and throws nothing.
+[[nodiscard]] std::string kind_of_file(const std::string& path);
+
+}  // namespace fq::cli

@@ -1,0 +1,211 @@
+"""No command writes over what it reads, or replaces a file of another kind: every command, every flag that names a
+file, every way of naming one twice. A flag that names a file and is not in COMMANDS fails this test."""
+
+import glob
+import json
+import os
+import re
+import shutil
+import struct
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from command import DIGITS, SHORT, SOURCE, fails, run  # noqa: E402
+
+# What the commands read.
+run("train", *SHORT, "-o", "float.h5")
+run("calibrate", "float.h5", "--data", DIGITS, "-o", "int8.h5")
+run("calibrate", "float.h5", "--data", DIGITS, "--preset", "fp8", "-o", "fp8.h5")
+run("calibrate", "float.h5", "--data", DIGITS, "--target", "tensorrt", "-o", "trt.h5")
+run("calibrate", "float.h5", "--data", DIGITS, "--samples", "64", "--state", "state.h5")
+run("sensitivity", "float.h5", "--data", DIGITS, "--samples", "64", "--effective-bits", "6", "--plan", "plan.json")
+run("export", "fp8.h5", "--format", "safetensors", "-o", "packed/")
+has_onnx = run("export", "float.h5", "--format", "onnx", "-o", "float.onnx").returncode == 0
+shutil.copy(DIGITS, "digits.h5")
+shutil.copy(os.path.join(SOURCE, "models", "digits_cnn.json"), "model.json")
+with open("config.json", "w") as file:
+    json.dump({"preset": "int8"}, file)
+with open("base.json", "w") as file:
+    json.dump({"target": "ort"}, file)
+with open("recipe.json", "w") as file:
+    json.dump({"data": "digits.h5", "phases": [{"command": "evaluate", "checkpoint": "float.h5"}]}, file)
+
+TRAIN = ["--epochs", "1", "--val-fraction", "0.2", "--samples", "64"]
+# Command: arguments, flags that name what is read, and what is written: by flag, its value and the files of it.
+COMMANDS = [
+    ("train", TRAIN[:4], {"model": "model.json", "data": "digits.h5"},
+     {"output": ("t.h5", ["t.h5", "t.best.h5"]), "profile": ("t.json", ["t.json"])}),
+    ("train", TRAIN[:4], {"checkpoint": "float.h5", "data": "digits.h5"},
+     {"output": ("run.1", ["run.1", "run.1.best.h5"]), "profile": (None, ["run.1.profile.json"])}),
+    ("import", [], {"model": "float.onnx"}, {"output": ("i.h5", ["i.h5"])}),
+    ("fold", [], {"checkpoint": "float.h5", "data": "digits.h5"}, {"output": ("f.h5", ["f.h5"])}),
+    ("calibrate", ["--samples", "64"], {"checkpoint": "float.h5", "data": "digits.h5", "config": "config.json"},
+     {"output": ("c.h5", ["c.h5"]), "state": ("s.h5", ["s.h5"])}),
+    ("calibrate", [], {"checkpoint": "float.h5", "merge": "state.h5"}, {"output": ("m.h5", ["m.h5"])}),
+    ("calibrate", ["--preset", "fp8", "--keep-bn"], {"checkpoint": "float.h5", "import": "ranges.safetensors", "data": "digits.h5"},
+     {"output": ("r.h5", ["r.h5"])}),
+    ("sensitivity", ["--samples", "64"], {"checkpoint": "int8.h5", "data": "digits.h5"},
+     {"report": ("sens.json", ["sens.json"])}),
+    ("sensitivity", ["--samples", "64", "--effective-bits", "6"],
+     {"checkpoint": "float.h5", "data": "digits.h5", "config": "base.json"},
+     {"plan": ("p.json", ["p.json"]), "output": ("p.h5", ["p.h5"])}),
+    ("qat", TRAIN, {"checkpoint": "float.h5", "data": "digits.h5", "config": "config.json"},
+     {"output": ("q.h5", ["q.h5", "q.best.h5"]), "profile": ("q.json", ["q.json"])}),
+    ("evaluate", [], {"checkpoint": "int8.h5", "data": "digits.h5"}, {}),
+    ("predict", [], {"checkpoint": "int8.h5", "data": "digits.h5"}, {"output": ("pred.h5", ["pred.h5"])}),
+    ("compress", [], {"checkpoint": "int8.h5"}, {"output": ("z.h5", ["z.h5"])}),
+    ("export", ["--format", "scales"], {"checkpoint": "int8.h5", "data": "digits.h5"},
+     {"output": ("e", ["e_scales.json", "e_scales.h5"])}),
+    ("export", ["--format", "onnx"], {"checkpoint": "int8.h5"}, {"output": ("e.onnx", ["e.onnx"])}),
+    ("export", ["--format", "trt-cache"], {"checkpoint": "trt.h5"}, {"output": ("e.cache", ["e.cache"])}),
+    ("export", ["--format", "safetensors"], {"checkpoint": "fp8.h5"},
+     {"output": ("e.safetensors", ["e.safetensors", "hf_quant_config.json"])}),
+    ("inspect", ["--calibration", "--samples", "64"],
+     {"file": "float.h5", "data": "digits.h5", "plan": "plan.json", "config": "config.json"},
+     {"html": ("page.html", ["page.html"])}),
+    ("inspect", ["--calibration", "--preset", "int8"], {"file": "float.h5", "state": "state.h5"},
+     {"html": ("page2.html", ["page2.html"])}),
+    ("run", [], {"recipe": "recipe.json", "data": "digits.h5"}, {"report": ("report.json", ["report.json"])}),
+]
+# What is not run here: it writes nothing, or names a folder of which each phase is checked.
+ELSEWHERE = {"evaluate": set(), "verify": {"model", "data", "checkpoint", "python"}, "run": {"output", "model"}}
+
+
+def files_in_help(command):
+    return set(re.findall(r"--([\w-]+)(?: \])? (?:\[=)?(?:FILE|FOLDER|OUTPUT)", run(command, "--help").stdout))
+
+
+listed = {}
+for command, _, read, written in COMMANDS:
+    listed.setdefault(command, set()).update(read, written)
+for command in re.findall(r"^  (\w+)  ", run("--help").stdout, re.M):
+    known = listed.get(command, set()) | ELSEWHERE.get(command, set())
+    assert files_in_help(command) == known, f"{command}: {files_in_help(command) ^ known} are not tested"
+
+# Ranges as of ModelOpt.
+header = json.dumps({"conv1.input_quantizer._amax": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}}).encode()
+with open("ranges.safetensors", "wb") as file:
+    file.write(struct.pack("<Q", len(header)) + header + struct.pack("<f", 1.0))
+
+FOREIGN = {"notes.txt": b"what I found out\n", "image.png": b"\x89PNG\r\n\x1a\n" + bytes(64),
+           "other.onnx": b"\x08\x08\x12\x07pytorch\x3a\x00", "own.json": b'{"preset": "int8"}',
+           "own.safetensors": open("ranges.safetensors", "rb").read(), "data.h5": open(DIGITS, "rb").read(),
+           "raw.bin": bytes(range(256)), "cut.h5": open("float.h5", "rb").read()[:700]}
+
+
+def arguments(command, more, read, written, replaced=None, by=None):
+    """The command line; the value of one flag may be another."""
+    line = [command, *more]
+    for flag, value in {**read, **{flag: value for flag, (value, _) in written.items()}}.items():
+        value = by if flag == replaced else value
+        line.append(f"--{flag}={value}" if value is not None else f"--{flag}")
+    return line
+
+
+def bytes_of(path):
+    with open(path, "rb") as opened:
+        return opened.read()
+
+
+def clear(paths):
+    for path in paths:
+        if os.path.lexists(path):
+            os.remove(path)
+
+
+def names_of(target):
+    """Ways of naming a file; a link is there until the next one is asked for."""
+    yield from (target, "./" + target, os.path.abspath(target))
+    os.symlink(target, "symbolic")
+    yield "symbolic"
+    os.remove("symbolic")
+    os.link(target, "hard")
+    yield "hard"
+    os.remove("hard")
+
+
+cases = 0
+for command, more, read, written in COMMANDS:
+    if "onnx" in str((more, read)) and not has_onnx:
+        continue
+    line = arguments(command, more, read, written)
+    everything = [path for _, paths in written.values() for path in paths]
+    before = set(glob.glob("**", recursive=True))
+    done = run(*line)
+    made = set(glob.glob("**", recursive=True)) - before
+    assert made == set(everything), f"{line}: wrote {made}, not {everything}\n{done.stdout}"
+    first = [bytes_of(path) for path in everything]
+    run(*line)  # its own files are replaced
+    assert not glob.glob(".*fakequant*"), glob.glob(".*fakequant*")
+
+    for flag, (value, paths) in written.items():
+        for path in paths:
+            # What is read, under the name of what is written.
+            for reading, source in read.items():
+                contents = bytes_of(source)
+                clear([path])
+                for make in (os.symlink, os.link):
+                    make(source, path)
+                    fails(2, [f"--{flag}", f"--{reading}", source], *line, "--force")
+                    clear([path])
+                    cases += 1
+                assert bytes_of(source) == contents
+            # What is written, under the name of what is read.
+            if value == path:
+                for reading, source in read.items():
+                    for name in names_of(source):
+                        fails(2, [f"--{flag}", f"--{reading}"], *arguments(command, more, read, written, flag, name))
+                        cases += 1
+            # Files of others.
+            for name, contents in FOREIGN.items():
+                with open(path, "wb") as opened:
+                    opened.write(contents)
+                fails(2, [f"--{flag}", path, "--force"], *line)
+                assert bytes_of(path) == contents
+                cases += 1
+            clear(paths)
+    # Two outputs in one file.
+    values = [(flag, value) for flag, (value, paths) in written.items() if value == paths[0]]
+    for (flag, value), (other, _) in zip(values, values[1:]):
+        fails(2, [f"--{flag}", f"--{other}", "both"], *arguments(command, more, read, written, other, "./" + value))
+    # --force replaces any file, and an empty one is nobody's.
+    clear(everything)
+    for index, path in enumerate(everything):
+        with open(path, "wb") as opened:
+            opened.write(b"" if index % 2 else FOREIGN["notes.txt"])
+    if everything and "s.h5" not in everything:
+        run(*line, "--force")
+        assert [bytes_of(path)[:4] for path in everything] == [contents[:4] for contents in first]
+    clear(everything)
+    # Places that cannot be written are told before anything is done.
+    for flag, (value, paths) in written.items():
+        if value not in paths:
+            continue
+        os.makedirs("folder", exist_ok=True)
+        clear(["loop"])
+        os.symlink("loop", "loop")
+        for name in ("nowhere/x", "folder", "loop", "x" * 300, "float.h5/x", "folder/"):
+            if command == "export" and name.startswith("folder"):
+                continue  # a folder is where it writes
+            done = run(*arguments(command, more, read, written, flag, name), status=2)
+            assert done.stderr.startswith("fakequant: [") and done.stderr.count("\n") == 1, done.stderr
+            assert done.stdout == "" and "filesystem error" not in done.stderr, (line, name, done.stdout, done.stderr)
+            cases += 1
+        clear(["loop"])
+
+# A run is gone on with in its own checkpoint.
+run("qat", "int8.h5", "--data", DIGITS, "--epochs", "1", "-o", "mine.h5")
+run("qat", "mine.h5", "--data", DIGITS, "--epochs", "2", "--resume", "-o", "mine.h5")
+fails(2, ["--output", "--checkpoint"], "qat", "mine.h5", "--data", DIGITS, "--epochs", "2", "-o", "mine.h5")
+# A recipe is checked whole before its first phase.
+with open("over.json", "w") as file:
+    json.dump({"data": "digits.h5", "output": ".", "phases": [
+        {"command": "train", "model": "cnn", "epochs": 1, "output": "new.h5"},
+        {"command": "fold", "checkpoint": "new.h5", "output": "over.json"}]}, file)
+for more in ([], ["--force"]):
+    fails(2, ["over.json", "--recipe"], "run", "over.json", *more)
+# A best epoch and a trace have no place beside a device; names that differ behind a point are not one.
+run("train", *SHORT, "--val-fraction", "0.2", "-o", "/dev/null")
+assert not glob.glob("/dev/null?*")
+fails(2, ["--profile=FILE", "/dev/null"], "train", *SHORT, "--profile", "-o", "/dev/null")
+print(f"{cases} files were left alone")
