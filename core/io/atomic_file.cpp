@@ -73,6 +73,14 @@ Place place_of(const std::string& path) {
   return {Place::Kind::file, none ? path : target.string(), status.st_mode & 07777u};
 }
 
+void write_all(int file, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const auto written = ::write(file, bytes.data(), std::min(bytes.size(), kPiece));
+    if (written < 0 && errno != EINTR) fail(path, errno);
+    if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
@@ -97,14 +105,7 @@ AtomicFile::~AtomicFile() {
 int AtomicFile::file() const noexcept { return unfinished_ ? unfinished_->descriptor() : direct_; }
 
 void AtomicFile::write(const void* data, std::size_t bytes) {
-  const auto* at = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const auto written = ::write(file(), at, std::min(bytes, kPiece));
-    if (written < 0 && errno != EINTR) fail(path_, errno);
-    if (written < 0) continue;
-    at += written;
-    bytes -= static_cast<std::size_t>(written);
-  }
+  write_all(file(), {static_cast<const char*>(data), bytes}, path_);
 }
 
 void AtomicFile::sync() const {
@@ -141,9 +142,16 @@ void commit_together(std::initializer_list<std::reference_wrapper<AtomicFile>> f
   }
 }
 
+/// What another writes just now can be written.
 void check_writable(const std::string& path) {
-  if (place_of(path).kind == Place::Kind::other) return;
-  AtomicFile(path).write(std::string(kTrial, '\0'));
+  const Place place = place_of(path);
+  if (place.kind == Place::Kind::other) return;
+  try {
+    const detail::UnfinishedFile trial(place.target, 0);
+    write_all(trial.descriptor(), std::string(kTrial, '\0'), path);
+  } catch (const std::system_error& error) {
+    if (error.code().value() != EWOULDBLOCK) fail(path, error.code().value());
+  }
 }
 
 void write_file(const std::string& path, std::string_view contents) {

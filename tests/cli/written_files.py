@@ -193,6 +193,16 @@ for command, more, read, written in COMMANDS:
             cases += 1
         clear(["loop"])
 
+# What is read by a name that leads nowhere is told in one line.
+os.symlink("loop", "loop")
+for command, more, read, written in COMMANDS:
+    for flag in read:
+        for name in ("loop", "x" * 300, "float.h5/x", "folder"):
+            line = arguments(command, more, {**read, flag: name}, {})
+            line += [f"--output={'o/' if command == 'export' else 'o.h5'}"] if "output" in written else []
+            error = fails(2, "", *line)
+            assert "filesystem error" not in error, (line, error)
+
 # A run is gone on with in its own checkpoint.
 run("qat", "int8.h5", "--data", DIGITS, "--epochs", "1", "-o", "mine.h5")
 run("qat", "mine.h5", "--data", DIGITS, "--epochs", "2", "--resume", "-o", "mine.h5")

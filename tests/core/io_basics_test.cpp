@@ -174,6 +174,12 @@ TEST_F(AtomicFileTest, CheckingAPlaceLeavesItAlone) {
   EXPECT_THROW(check_writable(path("loop")), FileError);
 }
 
+TEST_F(AtomicFileTest, WhatIsBeingWrittenCanBeWritten) {
+  const AtomicFile writing(path("a"));
+  check_writable(path("a"));
+  EXPECT_EQ(files(), 1u);
+}
+
 TEST_F(AtomicFileTest, CheckingAPlaceFindsALimitOfItsSize) {
   ::rlimit old{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);

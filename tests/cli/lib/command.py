@@ -63,7 +63,8 @@ def snapshot():
     for folder, _, names in os.walk("."):
         for name in names:
             path = os.path.join(folder, name)
-            found[path] = (os.path.getsize(path), os.stat(path).st_mtime_ns)
+            status = os.stat(path, follow_symlinks=os.path.exists(path))
+            found[path] = (status.st_size, status.st_mtime_ns)
     return found
 
 
