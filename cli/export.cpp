@@ -10,6 +10,7 @@
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/folding.h"
 #include "fakequant/core/check.h"
+#include "fakequant/train/checkpoint.h"
 
 namespace fq::cli {
 namespace {
@@ -62,6 +63,14 @@ std::string file_for(const Flags& flags, const std::string& name) {
   std::error_code error;
   const bool folder = output.ends_with('/') || fs::is_directory(output, error);
   return folder ? (fs::path(output) / name).lexically_normal().string() : output;
+}
+
+void check_several(const Flags& flags) {
+  const std::string output = flags.text("output");
+  std::error_code none;
+  FQ_CHECK(has_files_beside(output) || std::filesystem::is_directory(output, none), "export",
+           "--output {} is no file, and --format {} writes two: name a folder, or the beginning of names",
+           output, flags.text("format"));
 }
 
 WrittenFile written_for(const Flags& flags, const std::string& name, const char* kind) {

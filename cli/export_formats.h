@@ -28,6 +28,8 @@ struct ExportFormat {
 
 /// --output as a file: a folder, or "out/", gives out/name.
 [[nodiscard]] std::string file_for(const Flags& flags, const std::string& name);
+/// For formats of two files: throws ArgumentError when --output is a device or pipe.
+void check_several(const Flags& flags);
 /// That file, which becomes one of `kind`; the folder "out/" is made.
 [[nodiscard]] WrittenFile written_for(const Flags& flags, const std::string& name, const char* kind);
 

@@ -17,6 +17,7 @@ std::string config_beside(const std::string& path) {
 }  // namespace
 
 std::vector<WrittenFile> safetensors_files(const Flags& flags) {
+  check_several(flags);
   const WrittenFile weights = written_for(flags, "model.safetensors", kind::safetensors);
   return {weights, {config_beside(weights.path), kind::modelopt_config, weights.make_folder}};
 }

@@ -34,6 +34,7 @@ ClipCounts clip_counts(Network& network, const Flags& flags, Output& output) {
 }  // namespace
 
 std::vector<WrittenFile> scales_files(const Flags& flags) {
+  check_several(flags);
   const std::string prefix = prefix_of(flags);
   const bool make_folder = flags.text("output").ends_with('/');
   return {{prefix + ".json", kind::scales_json, make_folder}, {prefix + ".h5", kind::scales, make_folder}};

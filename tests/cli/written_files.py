@@ -218,4 +218,7 @@ for more in ([], ["--force"]):
 run("train", *SHORT, "--val-fraction", "0.2", "-o", "/dev/null")
 assert not glob.glob("/dev/null?*")
 fails(2, ["--profile=FILE", "/dev/null"], "train", *SHORT, "--profile", "-o", "/dev/null")
+for form, checkpoint in (("scales", "int8.h5"), ("safetensors", "fp8.h5")):
+    fails(2, ["/dev/null", form], "export", checkpoint, "--format", form, "-o", "/dev/null")
+assert not glob.glob("/dev/null?*") and not os.path.exists("/dev/hf_quant_config.json")
 print(f"{cases} files were left alone")
