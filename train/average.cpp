@@ -7,6 +7,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/ops/optimizer.h"
 #include "fakequant/layers/module.h"
+#include "fakequant/train/whole_number.h"
 
 namespace fq {
 
@@ -54,12 +55,13 @@ StateDict WeightAverage::state_dict() const {
 }
 
 void WeightAverage::load_state(const StateDict& state) {
-  FQ_CHECK(state.size() == names_.size() && state.attribute("updates").is_number_integer(), "weight_average",
+  const std::int64_t updates = detail::whole_number(state, "updates", "weight_average");
+  FQ_CHECK(state.size() == names_.size(), "weight_average",
            "the state has {} averages, the model {} values: use the state of the same model", state.size(),
            names_.size());
   for (const auto& [name, at] : names_) (void)state.at(name, averages_[at].shape(), averages_[at].dtype());
   for (const auto& [name, at] : names_) averages_[at].copy_from(state.at(name));
-  updates_ = state.attribute("updates").get<std::int64_t>();
+  updates_ = updates;
 }
 
 }  // namespace fq

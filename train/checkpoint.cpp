@@ -9,6 +9,7 @@
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/layers/compress.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/train/finite.h"
 
 namespace fq {
 namespace {
@@ -82,6 +83,19 @@ void check_tensors(const Tensors& wanted, const WeightLayers& layers, const Stat
       another_model(path, name, "is not in this model");
 }
 
+void check_finite(const StateDict& state, const std::string& path) {
+  Tensors values;
+  for (const auto& entry : state.tensors())
+    if (entry.first.starts_with("parameters/") || entry.first.starts_with("buffers/"))
+      values.push_back(entry);
+  if (const auto found = detail::find_not_finite(values))
+    throw FileError(
+        path, found->name,
+        fmt::format("[load_checkpoint] {}: {}: it is of a run that diverged: take an earlier file, "
+                    "or train anew with a smaller learning rate",
+                    path, found->text()));
+}
+
 void check_quantizers(Module& model, const StateDict& state, const std::string& path) {
   std::set<std::string> known;
   for (const auto& entry : named_quantizers(model)) {
@@ -108,6 +122,7 @@ StateDict model_state(Module& model, const nlohmann::json& description) {
 
 void load_model_state(Module& model, const StateDict& state, const std::string& path) {
   check_quantizers(model, state, path);
+  check_finite(state, path);
   try {
     load_quantizers(model, state);  // first: it makes the parameters of learned ranges
   } catch (const ArgumentError& error) {
@@ -126,6 +141,8 @@ void load_model_state(Module& model, const StateDict& state, const std::string& 
 }
 
 void save_checkpoint(const std::string& path, const StateDict& state) {
+  if (const auto found = detail::find_not_finite(state.tensors()))
+    throw NumericError(fmt::format("[save_checkpoint] {}: nothing was written to {}", found->text(), path));
   save_state(path, state, "checkpoint");
 }
 

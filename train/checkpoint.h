@@ -21,11 +21,12 @@ class Module;
 
 /// Copies the values of a checkpoint into a model of the same structure. `path` is for messages. The weights
 /// of quantized layers become floats or codes (layers/compress.h), as they are in the checkpoint. Throws
-/// FileError naming the first parameter, buffer or quantizer that differs, and codes that are none of their
-/// format; then nothing was changed.
+/// FileError naming the first parameter, buffer or quantizer that differs, codes that are none of their
+/// format, and parameters and buffers that hold NaN or infinity; then nothing was changed.
 void load_model_state(Module& model, const StateDict& state, const std::string& path);
 
-/// Atomic; throws as `save_state`.
+/// Atomic; throws as `save_state`, and NumericError naming the first tensor that holds NaN or infinity: what
+/// is at `path` stays then.
 void save_checkpoint(const std::string& path, const StateDict& state);
 /// Throws FileError when there is none, when it is damaged, of a newer version, or not a checkpoint.
 [[nodiscard]] StateDict load_checkpoint(const std::string& path);

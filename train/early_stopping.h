@@ -9,7 +9,8 @@
 
 namespace fq {
 
-/// Better is a higher accuracy or, at the same one, a lower loss.
+/// Better is a higher accuracy or, at the same one, a lower loss; an epoch whose loss is NaN or infinite is
+/// never the best.
 class EarlyStopping {
  public:
   /// Stops after `patience` epochs in a row that were not the best; 0 never does.

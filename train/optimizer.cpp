@@ -7,6 +7,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/text.h"
 #include "fakequant/layers/module.h"
+#include "fakequant/train/whole_number.h"
 
 namespace fq {
 namespace {
@@ -97,10 +98,10 @@ void Optimizer::load_state(const StateDict& state) {
            "the state is that of {}, the optimizer is {}: use the same", saved.dump(), type());
   const auto& steps = state.attribute("steps");
   FQ_CHECK(steps.is_array() && steps.size() == parameters_.size() &&
-               state.size() == parameters_.size() * state_names_.size() &&
-               std::ranges::all_of(steps, [](const auto& s) { return s.is_number_integer(); }),
+               state.size() == parameters_.size() * state_names_.size(),
            "optimizer", "the state is that of {} parameters, the optimizer has {}", steps.size(),
            parameters_.size());
+  for (const auto& s : steps) (void)detail::whole_number(s, "steps", "optimizer");
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     for (std::size_t s = 0; s < state_names_.size(); ++s)
       (void)state.at(parameters_[i].first + "/" + state_names_[s], items_[i].state[s].shape(),

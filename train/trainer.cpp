@@ -6,6 +6,7 @@
 #include "fakequant/core/allocator.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/json_text.h"
+#include "fakequant/core/log.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/layers/checkpoint.h"
 #include "fakequant/layers/compress.h"
@@ -48,6 +49,16 @@ std::shared_ptr<Module> prepared(std::shared_ptr<Module> model, const TrainerOpt
   return model;
 }
 
+void warn_of_one_class(const Dataset& data) {
+  const Tensor labels = data.labels();
+  if (!labels.defined()) return;
+  const auto* begin = labels.data<std::int64_t>();
+  if (std::all_of(begin, begin + labels.numel(), [&](auto label) { return label == *begin; }))
+    log(LogLevel::warning,
+        fmt::format("[train] all {} labels of the training data are {}: whatever is trained learns to say {}",
+                    labels.numel(), *begin, *begin));
+}
+
 }  // namespace
 
 Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader> data, TrainerOptions chosen,
@@ -66,6 +77,7 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
                      .capture = options.capture && options.accumulation == 1}) {
   check_options(options);
   FQ_CHECK(training != nullptr && training->data().classes() > 0, kTrain, "the training data has no labels");
+  warn_of_one_class(training->data());
   FQ_CHECK(options.patience == 0 || validation, kTrain, "patience needs validation data: give some, or 0");
   if (options.average_decay != 0) average.emplace(*model, options.average_decay);
   schedule = make_schedule(options.schedule, total_steps());
@@ -76,7 +88,8 @@ std::int64_t Trainer::Body::steps_per_epoch() const {
   return (training->batches_per_epoch() + options.accumulation - 1) / options.accumulation;
 }
 
-bool Trainer::Body::train() {
+bool Trainer::Body::train() try {
+  if (!options.out.empty()) (void)fingerprints();
   pace = {};
   if (average && average->swapped()) average->swap();
   model->train();
@@ -88,10 +101,15 @@ bool Trainer::Body::train() {
     if (training->epoch() > before) finish_epoch();
     stopped = stop_requested() && progress.epoch == before;
   }
-  if (stopped && waiting_batches == 0 && !options.out.empty()) save(options.out);
+  if (stopped && waiting_batches == 0 && !options.out.empty()) {
+    check_finite();
+    save(options.out);
+  }
   if (average) average->swap();
   if (options.restore_best && !stopped && early.best_epoch() >= 0) restore_best();
   return stopped;
+} catch (const NumericError& error) {
+  throw NumericError(error.what() + last_saved());
 }
 
 void Trainer::Body::train_epoch() {
@@ -118,6 +136,7 @@ std::optional<Batch> Trainer::Body::next_batch() {
 }
 
 void Trainer::Body::finish_epoch() {
+  check_finite();
   EpochReport report{.epoch = progress.epoch,
                      .epochs = options.epochs,
                      .loss = progress.mean_loss(),

@@ -111,14 +111,19 @@ class Trainer {
   Trainer(const Trainer&) = delete;  // one run
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Goes on where the checkpoint was made; `path` is for messages. Throws FileError when it is of another
-  /// model or has no run in it, ArgumentError when optimizer, averaging or data differ.
+  /// Goes on where the checkpoint was made; `path` is for messages, which name it. Throws FileError when it
+  /// is of another model, has no run in it or one that stands where none can; ArgumentError, naming what
+  /// differs, when data (Dataset::fingerprint) or options are not those of the run. Other epochs, another
+  /// patience, file, device and what changes no bits are taken. Files of before the checkpoint held options
+  /// and fingerprints are not asked for them.
   void resume(const StateDict& checkpoint, const std::string& path);
 
   /// Trains to the end, or until the flag is set: then after the current batch, with a checkpoint if
   /// gradients are not half accumulated. Leaves in the model the averages, if there are, and all quantizers
-  /// switched on. Throws NumericError naming the step when the loss or an activation is NaN; checkpoints stay
-  /// as they were.
+  /// switched on. Throws NumericError naming the step when the loss or an activation is NaN or infinite, and
+  /// naming the tensor when after an epoch, or before a checkpoint, a parameter, a buffer, a range or a
+  /// number of the optimizer is: checkpoints stay as they were then, and the message says of which epoch
+  /// `out` is.
   TrainingResult fit();
 
   /// What a checkpoint would hold now.

@@ -71,6 +71,8 @@ struct Trainer::Body {
   Progress progress;
   Pace pace;
   std::optional<Evaluation> last;
+  std::optional<Progress> saved;                          // of what is at options.out, if it is of this run
+  mutable std::optional<nlohmann::json> data_marks;       // made once
   std::optional<StateDict> best;                          // a copy, with restore_best
   std::int64_t waiting_batches = 0, waiting_samples = 0;  // accumulated since the last step
 
@@ -97,10 +99,26 @@ struct Trainer::Body {
 
   // trainer_state.cpp
   [[nodiscard]] StateDict state() const;
+  [[nodiscard]] const nlohmann::json& fingerprints() const;
   void load(const StateDict& state, const std::string& path);
   void save(const std::string& path);
   void keep_best();
   void restore_best();
+
+  // trainer_checks.cpp
+  /// Model, ranges, averages and optimizer, by their names in checkpoints; shared, not copied.
+  [[nodiscard]] std::vector<StateDict::Entry> numbers() const;
+  /// Throws NumericError naming the first tensor of the run that holds NaN or infinity.
+  void check_finite() const;
+  /// Throws ArgumentError when settings or data are not those of the run whose `progress/` this is, naming
+  /// them.
+  void check_same_run(const StateDict& run, const std::string& path) const;
+  /// Throws FileError for a place that no run over this data comes to.
+  [[nodiscard]] Progress read_progress(const StateDict& run, const std::string& path) const;
+  /// " (step 3, epoch 1)".
+  [[nodiscard]] std::string place() const;
+  /// "; run.h5 is of epoch 2"; nothing for a run that writes no file.
+  [[nodiscard]] std::string last_saved() const;
 };
 
 }  // namespace fq

@@ -1,5 +1,8 @@
 #include "fakequant/core/check.h"
+#include "fakequant/core/io/state_file.h"
 #include "fakequant/train/checkpoint.h"
+#include "fakequant/train/finite.h"
+#include "fakequant/train/run_settings.h"
 #include "fakequant/train/trainer_body.h"
 
 namespace fq {
@@ -42,18 +45,6 @@ StateDict progress_state(const Progress& p) {
   return out;
 }
 
-Progress progress_of(const StateDict& state) {
-  Progress p;
-  p.epoch = state.attribute("epoch").get<std::int64_t>();
-  p.step = state.attribute("step").get<std::int64_t>();
-  p.batch = state.attribute("batch").get<std::int64_t>();
-  p.seed = state.attribute("seed").get<std::uint64_t>();
-  p.loss_sum = state.attribute("loss_sum").get<double>();
-  p.correct = state.attribute("correct").get<std::int64_t>();
-  p.count = state.attribute("count").get<std::int64_t>();
-  return p;
-}
-
 StateDict copied(const StateDict& state) {
   StateDict out;
   for (const auto& [name, value] : state.attributes().items()) out.set_attribute(name, value);
@@ -70,34 +61,55 @@ StateDict Trainer::Body::state() const {
   out.merge(progress_state(progress), "progress");
   out.merge(training->state_dict(), "progress/loader");
   out.merge(early.state_dict(), "progress/validation");
-  out.set_attribute("progress/schedule", options.schedule.kind);
+  out.set_attribute("progress/settings", detail::run_settings(options, *training, validation.get()));
+  out.set_attribute("progress/data", fingerprints());
   return out;
+}
+
+const nlohmann::json& Trainer::Body::fingerprints() const {
+  if (!data_marks) {
+    auto& marks = data_marks.emplace(nlohmann::json::object());
+    marks["training"] = training->data().fingerprint();
+    if (validation) marks["validation"] = validation->data().fingerprint();
+  }
+  return *data_marks;
 }
 
 void Trainer::Body::load(const StateDict& checkpoint, const std::string& path) try {
   if (!has_training_state(checkpoint))
     throw FileError(path, "progress",
                     fmt::format("[resume] {} holds a model, not a run: start a new run from it", path));
-  StateDict values = checkpoint;
+  if (const auto found = detail::find_not_finite(checkpoint.tensors()))
+    throw FileError(
+        path, found->name,
+        fmt::format("[resume] {}: {}: the run diverged: go on from an earlier file", path, found->text()));
+  const StateDict run = checkpoint.sub("progress");
+  check_same_run(run, path);
   FQ_CHECK(checkpoint.has_sub("average") == average.has_value(), "resume",
-           "{} has {} averages: use the options that it was made with", path, average ? "no" : "weight");
-  StateDict averages;
+           "{} has {} averages, so average_decay {}: give the same", path, average ? "no" : "weight",
+           average ? "was 0" : "was not 0");
+  const Progress loaded = read_progress(run, path);
+  StateDict values = checkpoint, averages;
   if (average) averages = take_average(values);
-  const Progress loaded = progress_of(checkpoint.sub("progress"));
   load_model_state(*model, values, path);
   if (average) average->load_state(averages);
   optimizer->load_state(checkpoint.sub("optimizer"));
-  early.load_state(checkpoint.sub("progress/validation"));
-  training->load_state_dict(checkpoint.sub("progress/loader"));
+  early.load_state(run.sub("validation"));
+  training->load_state_dict(run.sub("loader"));
   progress = loaded;
+  if (path == options.out) saved = loaded;
   waiting_batches = waiting_samples = 0;
+} catch (const ArgumentError& error) {
+  if (std::string_view(error.what()).find(path) != std::string_view::npos) throw;
+  throw ArgumentError(fmt::format("{} (in {})", error.what(), path));
 } catch (const nlohmann::json::exception& error) {
   throw FileError(path, "progress",
                   fmt::format("[resume] the progress in {} is damaged: {}", path, error.what()));
 }
 
 void Trainer::Body::save(const std::string& path) {
-  save_checkpoint(path, state());
+  save_state(path, state(), "checkpoint");
+  if (path == options.out) saved = progress;
   if (callbacks.on_checkpoint) callbacks.on_checkpoint(path);
 }
 

@@ -42,8 +42,7 @@ void Trainer::Body::train_batch(const Batch& batch) {
   try {
     progress.loss_sum += forward_backward(batch) * static_cast<double>(batch.size());
   } catch (const NumericError& error) {
-    throw NumericError(
-        fmt::format("{} (step {}, epoch {})", error.what(), progress.step, progress.epoch + 1));
+    throw NumericError(error.what() + place());
   }
   progress.count += batch.size();
   ++progress.batch;
@@ -71,8 +70,9 @@ void Trainer::Body::step() {
   ++progress.step;
   ++pace.steps;
   report_step();
-  if (!options.out.empty() && options.save_every > 0 && progress.step % options.save_every == 0)
-    save(options.out);
+  if (options.out.empty() || options.save_every == 0 || progress.step % options.save_every != 0) return;
+  check_finite();
+  save(options.out);
 }
 
 void Trainer::Body::report_step() const {

@@ -37,7 +37,8 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, double labe
   constexpr std::string_view op = "cross_entropy";
   const ProfileScope profile(op, "forward");
   const auto x = detail::floats(logits, op);
-  FQ_CHECK(x.tensor.rank() == 2 && x.tensor.dim(1) > 0, op, "the logits are {}: give [N, C]",
+  FQ_CHECK(x.tensor.rank() == 2 && x.tensor.dim(1) > 1, op,
+           "the logits are {}: give [N, C] with C of 2 or more, as the softmax of one output is always 1",
            x.tensor.describe());
   FQ_CHECK(labels.defined() && labels.shape() == Shape{x.tensor.dim(0)} &&
                (labels.dtype() == DType::i64 || labels.dtype() == DType::i32) &&

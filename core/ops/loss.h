@@ -14,10 +14,10 @@ namespace fq::ops {
 /// The mean over rows of -(1 - e) * log p[label] - e / C * sum_c log p[c], p = softmax(logits), e =
 /// label_smoothing.
 ///
-/// `logits` f32 or f64 [N, C], `labels` i64 or i32 [N], 0 <= label < C. Rank 0, of the logits' dtype; 0 when
-/// N is 0. The mean is taken in f64. Throws ArgumentError for other shapes, a label out of range (naming its
-/// row) and a smoothing outside of [0, 1]. On a GPU a label out of range is a NumericError when a value is
-/// read back next.
+/// `logits` f32 or f64 [N, C], C >= 2 (of one class the loss is 0 whatever the logit), `labels` i64 or i32
+/// [N], 0 <= label < C. Rank 0, of the logits' dtype; 0 when N is 0. The mean is taken in f64. Throws
+/// ArgumentError for other shapes, a label out of range (naming its row) and a smoothing outside of [0, 1].
+/// On a GPU a label out of range is a NumericError when a value is read back next.
 [[nodiscard]] Variable cross_entropy(const Variable& logits, const Tensor& labels,
                                      double label_smoothing = 0.0);
 

@@ -57,6 +57,7 @@ TEST(CrossEntropy, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)ops::cross_entropy(x, labels({0, 1}), 1.5), ArgumentError);
   EXPECT_THROW((void)ops::cross_entropy(Tensor::zeros({2}), labels({0, 1})), ArgumentError);
   EXPECT_THROW((void)ops::cross_entropy(Tensor::zeros({2, 0}), labels({0, 1})), ArgumentError);
+  EXPECT_THROW((void)ops::cross_entropy(Tensor::zeros({2, 1}), labels({0, 0})), ArgumentError);
 }
 
 TEST(Softmax, RowsSumToOneAndLogarithmsAgree) {

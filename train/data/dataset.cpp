@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/io/crc32c.h"
 #include "fakequant/train/data/random.h"
 
 namespace fq {
@@ -33,11 +34,51 @@ void check_rows(std::span<const std::int64_t> rows, std::int64_t size) {
     FQ_CHECK(0 <= row && row < size, "dataset", "sample {} is out of range: there are {}", row, size);
 }
 
+constexpr std::int64_t kReadWhole = std::int64_t{64} << 20, kSampled = 64;
+
+std::uint32_t checksum(const Tensor& tensor, std::uint32_t previous) {
+  return tensor.defined() ? crc32c(tensor.raw(), static_cast<std::size_t>(tensor.nbytes()), previous)
+                          : previous;
+}
+
+std::uint32_t checksum(std::span<const std::int64_t> numbers, std::uint32_t previous) {
+  return crc32c(numbers.data(), numbers.size_bytes(), previous);
+}
+
+std::uint32_t size_checksum(const Dataset& data) {
+  const std::vector<std::int64_t> sizes{data.size(), data.classes(), data.token_ids() ? 1 : 0};
+  return checksum(data.sample_shape(), checksum(sizes, 0));
+}
+
+/// All samples of small data, else some from the first to the last.
+std::vector<std::int64_t> looked_at(const Dataset& data) {
+  const auto bytes = byte_size(data.token_ids() ? DType::i64 : DType::f32, numel(data.sample_shape()));
+  const bool all = data.size() <= kSampled || data.size() <= kReadWhole / std::max<std::int64_t>(bytes, 1);
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(all ? data.size() : kSampled));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    rows[i] = all ? at : (data.size() - 1) / (kSampled - 1) * at;
+  }
+  if (!all) rows.back() = data.size() - 1;
+  return rows;
+}
+
 }  // namespace
 
 const std::vector<std::string>& Dataset::class_names() const noexcept {
   static const std::vector<std::string> none;
   return none;
+}
+
+std::uint32_t Dataset::fingerprint() const {
+  std::uint32_t crc = checksum(labels(), size_checksum(*this));
+  const auto rows = looked_at(*this);
+  for (std::size_t begin = 0; begin < rows.size(); begin += kSampled) {
+    const Batch part =
+        read(std::span(rows).subspan(begin, std::min<std::size_t>(kSampled, rows.size() - begin)));
+    crc = checksum(part.y, checksum(part.x, crc));
+  }
+  return crc;
 }
 
 std::vector<float> Dataset::background() const {
@@ -64,6 +105,8 @@ Batch TensorDataset::read(std::span<const std::int64_t> rows) const {
   return {gather(x_, rows, sample_shape_), y_.defined() ? gather(y_, rows, {}) : Tensor()};
 }
 
+std::uint32_t TensorDataset::fingerprint() const { return checksum(y_, checksum(x_, size_checksum(*this))); }
+
 Subset::Subset(std::shared_ptr<const Dataset> data, std::vector<std::int64_t> rows)
     : data_(std::move(data)), rows_(std::move(rows)) {
   FQ_CHECK(!rows_.empty(), "subset", "it has no samples: choose at least one");
@@ -78,6 +121,13 @@ Batch Subset::read(std::span<const std::int64_t> rows) const {
   for (const auto row : rows) inner.push_back(rows_[static_cast<std::size_t>(row)]);
   return data_->read(inner);
 }
+
+Tensor Subset::labels() const {
+  const Tensor all = data_->labels();
+  return all.defined() ? gather(all, rows_, {}) : all;
+}
+
+std::uint32_t Subset::fingerprint() const { return checksum(rows_, data_->fingerprint()); }
 
 std::vector<std::int64_t> Subset::block_starts() const {
   std::vector<std::int64_t> starts;

@@ -48,6 +48,14 @@ class Dataset {
   /// FileError naming the row when a value cannot be read or is NaN or infinite.
   [[nodiscard]] virtual Batch read(std::span<const std::int64_t> rows) const = 0;
 
+  /// i64 [size()], where they are in memory; undefined otherwise, and without labels.
+  [[nodiscard]] virtual Tensor labels() const { return {}; }
+
+  /// A CRC-32C of the sizes, of all `labels`, and of samples as `read` gives them: of all in data of up to 64
+  /// MiB of x, else of 64 samples spread evenly. Tells whether a run goes on with the data that it began
+  /// with. Throws as `read`.
+  [[nodiscard]] virtual std::uint32_t fingerprint() const;
+
   /// Where runs of samples begin that are cheap to read together; the first is 0. Shuffling respects them.
   [[nodiscard]] virtual std::vector<std::int64_t> block_starts() const { return {0}; }
   /// How many such runs may be read in turn without reading one twice.
@@ -65,6 +73,9 @@ class TensorDataset : public Dataset {
   [[nodiscard]] std::int64_t classes() const noexcept override { return classes_; }
   [[nodiscard]] bool token_ids() const noexcept override { return x_.dtype() == DType::i64; }
   [[nodiscard]] Batch read(std::span<const std::int64_t> rows) const override;
+  [[nodiscard]] Tensor labels() const override { return y_; }
+  /// Of all samples.
+  [[nodiscard]] std::uint32_t fingerprint() const override;
 
  private:
   Tensor x_, y_;
@@ -89,6 +100,9 @@ class Subset : public Dataset {
   [[nodiscard]] bool token_ids() const noexcept override { return data_->token_ids(); }
   [[nodiscard]] std::vector<float> background() const override { return data_->background(); }
   [[nodiscard]] Batch read(std::span<const std::int64_t> rows) const override;
+  [[nodiscard]] Tensor labels() const override;
+  /// Of `data` and of which samples of it.
+  [[nodiscard]] std::uint32_t fingerprint() const override;
   [[nodiscard]] std::vector<std::int64_t> block_starts() const override;
   [[nodiscard]] std::int64_t blocks_at_once() const noexcept override { return data_->blocks_at_once(); }
 

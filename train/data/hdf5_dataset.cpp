@@ -258,6 +258,7 @@ const Shape& Hdf5Dataset::sample_shape() const noexcept { return body_->sample_s
 std::int64_t Hdf5Dataset::classes() const noexcept { return body_->classes; }
 const std::vector<std::string>& Hdf5Dataset::class_names() const noexcept { return body_->class_names; }
 bool Hdf5Dataset::token_ids() const noexcept { return body_->ids; }
+Tensor Hdf5Dataset::labels() const { return body_->y; }
 
 std::vector<float> Hdf5Dataset::background() const {
   if (token_ids()) return Dataset::background();

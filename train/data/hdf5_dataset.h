@@ -47,6 +47,7 @@ class Hdf5Dataset : public Dataset {
   [[nodiscard]] bool token_ids() const noexcept override;
   [[nodiscard]] std::vector<float> background() const override;
   [[nodiscard]] Batch read(std::span<const std::int64_t> rows) const override;
+  [[nodiscard]] Tensor labels() const override;
   [[nodiscard]] std::vector<std::int64_t> block_starts() const override;
   [[nodiscard]] std::int64_t blocks_at_once() const noexcept override;
 

@@ -4,6 +4,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/train/data/batch_source.h"
+#include "fakequant/train/whole_number.h"
 
 namespace fq {
 namespace {
@@ -19,15 +20,6 @@ void check_options(const Dataset& data, const LoaderOptions& options) {
   check(options.augment);
   FQ_CHECK(!options.augment.any() || (data.sample_shape().size() == 3 && !data.token_ids()), "data_loader",
            "samples of {} cannot be augmented: only images [C, H, W]", to_string(data.sample_shape()));
-}
-
-template <class T>
-T integer(const StateDict& state, std::string_view name) {
-  const auto& value = state.attribute(name);
-  FQ_CHECK(value.is_number_unsigned() || (value.is_number_integer() && value.get<std::int64_t>() >= 0),
-           "data_loader", "the attribute '{}' is {}: a state of a loader holds an integer there", name,
-           value.dump());
-  return value.get<T>();
 }
 
 }  // namespace
@@ -97,15 +89,16 @@ StateDict DataLoader::state_dict() const {
 }
 
 void DataLoader::load_state_dict(const StateDict& state) {
-  const detail::Place place{integer<std::int64_t>(state, "epoch"), integer<std::int64_t>(state, "position")};
-  const auto seed = integer<std::uint64_t>(state, "seed");
-  const auto size = integer<std::int64_t>(state, "size"), batch = integer<std::int64_t>(state, "batch_size");
+  const auto count = [&](const char* name) { return detail::whole_number(state, name, "data_loader"); };
+  const detail::Place place{count("epoch"), count("position")};
+  const std::uint64_t seed = detail::seed_number(state, "data_loader");
+  const std::int64_t size = count("size"), batch = count("batch_size");
   FQ_CHECK(size == data().size(), "data_loader",
            "the state is of {} samples, the data has {}: use the same data", size, data().size());
   FQ_CHECK(batch == options().batch_size, "data_loader",
            "the state is of batches of {}, not {}: use the same size", batch, options().batch_size);
-  FQ_CHECK(place.epoch >= 0 && 0 <= place.position && place.position <= size, "data_loader",
-           "the state is at position {} of {}: it is damaged", place.position, size);
+  FQ_CHECK(place.position <= size, "data_loader", "the state is at position {} of {}: it is damaged",
+           place.position, size);
   body_->options.seed = seed;
   body_->go_to(place);
 }
