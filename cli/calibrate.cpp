@@ -14,6 +14,27 @@
 #include "fakequant/layers/quantize.h"
 
 namespace fq::cli {
+namespace {
+
+std::string output_of(const Flags& flags) {
+  return flags.text("state").empty() ? flags.required("output") : flags.text("output");
+}
+
+void check_float(const Network& network, const Flags& flags) {
+  check_not_compressed(network, "calibrate", flags.text("checkpoint"));
+  FQ_CHECK(!network.quantized(), "calibrate", "{} is quantized already: give a float checkpoint",
+           flags.text("checkpoint"));
+}
+
+/// Null where ranges come from elsewhere. `network` is null where it is not known yet.
+std::shared_ptr<const Dataset> open_images(const Flags& flags, Network* network) {
+  if (!flags.given("data") && (flags.given("import") || flags.given("merge"))) return nullptr;
+  const std::string split = flags.text("split");
+  return network != nullptr ? open_data_for(*network, flags, split, Labels::none)
+                            : open_data(flags, split, 0, false);
+}
+
+}  // namespace
 
 FlagSet calibrate_flags() {
   FlagSet set("calibrate",
@@ -33,18 +54,27 @@ FlagSet calibrate_flags() {
   return set;
 }
 
+void check_calibrate(const Flags& flags, PlannedFiles& planned) {
+  const std::string path = output_of(flags);
+  for (const char* flag : {"import", "config"}) planned.check_there(flags, flag);
+  auto network = planned.network(flags.required("checkpoint"));
+  if (network) check_float(*network, flags);
+  for (const auto& state : flags.list("merge")) planned.check_there(flags, "merge", state);
+  const auto data = open_images(flags, network ? &*network : nullptr);
+  const bool known = network && plan_quantization(*network, flags, planned, data != nullptr);
+  if (flags.given("state")) planned.add(flags.text("state"));
+  if (path.empty()) return;
+  known ? planned.add(path, *network) : planned.add(path);
+}
+
 nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
   apply_general_flags(flags);
-  const std::string path = flags.text("state").empty() ? flags.required("output") : flags.text("output");
+  const std::string path = output_of(flags);
   static_cast<void>(read_quantization(flags));
   const auto lock = lock_state(flags);
   Network network = load_network(flags.required("checkpoint"));
-  check_not_compressed(network, "calibrate", flags.text("checkpoint"));
-  FQ_CHECK(!network.quantized(), "calibrate", "{} is quantized already: give a float checkpoint",
-           flags.text("checkpoint"));
-  std::shared_ptr<const Dataset> data;
-  if (flags.given("data") || !(flags.given("import") || flags.given("merge")))
-    data = open_data_for(network, flags, flags.text("split"), Labels::none);
+  check_float(network, flags);
+  const auto data = open_images(flags, &network);
   const Stopwatch watch;
   quantize_and_calibrate(network, flags, data, output);
   warn_unless_exportable(network, "calibrate");

@@ -12,6 +12,7 @@
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
+#include "fakequant/cli/flag_words.h"
 #include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_file.h"
@@ -168,12 +169,13 @@ void calibrate_network(Network& network, const Flags& flags, const QuantConfig& 
   const std::string state = flags.text("state");
   Collected collected = take_states(network, flags, output);
   options.keep_collected = collected.samples() > 0;
-  if (loader) take_images(network, *loader, options, !state.empty(), collected, output);
+  if (loader)
+    naming_flags([&] { take_images(network, *loader, options, !state.empty(), collected, output); });
   (void)choose_ranges(*network.module, options);
   for (const auto& adjustment : config.postprocess) (void)postprocess_amax(*network.module, adjustment);
   if (loader) algorithm.after(network, *loader, output);
   if (loader && flags.on("errors")) tell_errors(network, *loader, output);
-  if (stop_requested()) throw Interrupted("[calibrate] stopped by Ctrl-C: nothing was written");
+  if (stop_requested()) throw Interrupted("calibrate", ": nothing was written");
   if (!state.empty()) save_calibration(*network.module, state, collected.samples(), collected.shares());
 }
 

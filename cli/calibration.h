@@ -26,7 +26,7 @@ void check_calibration_flags(const Flags& flags);
 /// Fills calibrators from --merge or --state, then from --samples of `data` (null: none) unless those images
 /// are in it already, chooses ranges, adjusts them by `config.postprocess` and writes --state; around that
 /// the config's algorithm on weights runs on the same images (weight_algorithm.h). Throws Interrupted after
-/// Ctrl-C, before it writes.
+/// a signal, before it writes.
 void calibrate_network(Network& network, const Flags& flags, const QuantConfig& config,
                        std::shared_ptr<const Dataset> data, Output& output, bool keep_known);
 

@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fakequant/cli/command.h"
 #include "fakequant/cli/output.h"
+#include "fakequant/cli/signals.h"
 #include "fakequant/core/check.h"
 
 namespace fq::cli {
@@ -91,6 +91,7 @@ pid_t start(const std::vector<std::string>& words, const ProgramLimits& limits) 
 
 ProgramEnd run_program(const std::vector<std::string>& words, const ProgramLimits& limits) {
   const Stopwatch watch;
+  const GracefulStop stop;
   const pid_t child = start(words, limits);
   ProgramEnd end;
   int status = 0;

@@ -10,20 +10,23 @@ namespace fq::cli {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
-      {"train", "train a network in float", train_flags, train},
-      {"import", "make a checkpoint of a float ONNX file", import_flags, import_model},
-      {"fold", "fold batch normalisation into the layers before it", fold_flags, fold},
-      {"calibrate", "put quantizers into a network and choose their ranges", calibrate_flags, calibrate},
+      {"train", "train a network in float", train_flags, train, check_train},
+      {"import", "make a checkpoint of a float ONNX file", import_flags, import_model, check_import},
+      {"fold", "fold batch normalisation into the layers before it", fold_flags, fold, check_fold},
+      {"calibrate", "put quantizers into a network and choose their ranges", calibrate_flags, calibrate,
+       check_calibrate},
       {"sensitivity", "what quantizing each layer costs, and a format for each", sensitivity_flags,
-       measure_sensitivity},
-      {"qat", "fine-tune a quantized network", qat_flags, qat},
-      {"evaluate", "accuracy and loss on a data set", evaluate_flags, evaluate},
-      {"predict", "write the outputs, and the codes, for a data set", predict_flags, predict},
-      {"compress", "keep the weights as packed codes", compress_flags, compress_weights},
-      {"export", "write scales, graphs or packed weights for an engine", export_flags, export_network},
-      {"verify", "compare an exported network in its engine with its checkpoint", verify_flags, verify},
-      {"inspect", "show what a checkpoint, model or data file holds", inspect_flags, inspect},
-      {"run", "run the phases of a recipe", run_flags, run_recipe},
+       measure_sensitivity, check_sensitivity},
+      {"qat", "fine-tune a quantized network", qat_flags, qat, check_qat},
+      {"evaluate", "accuracy and loss on a data set", evaluate_flags, evaluate, check_evaluate},
+      {"predict", "write the outputs, and the codes, for a data set", predict_flags, predict, check_predict},
+      {"compress", "keep the weights as packed codes", compress_flags, compress_weights, check_compress},
+      {"export", "write scales, graphs or packed weights for an engine", export_flags, export_network,
+       check_export},
+      {"verify", "compare an exported network in its engine with its checkpoint", verify_flags, verify,
+       check_verify},
+      {"inspect", "show what a checkpoint, model or data file holds", inspect_flags, inspect, check_inspect},
+      {"run", "run the phases of a recipe", run_flags, run_recipe, nullptr},
   };
   return table;
 }
@@ -44,10 +47,8 @@ const Command& find_command(const std::string& name) {
   return commands().front();
 }
 
-std::atomic<bool>& stop_requested() {
-  static std::atomic<bool> stop{false};
-  return stop;
-}
+Interrupted::Interrupted(std::string_view command, std::string_view rest)
+    : std::runtime_error(fmt::format("[{}] stopped by {}{}", command, stop_name(), rest)) {}
 
 FailedCheck::FailedCheck(const std::string& message, nlohmann::ordered_json result)
     : std::runtime_error(message),

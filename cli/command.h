@@ -2,7 +2,6 @@
 
 /// The commands, and how one is run.
 
-#include <atomic>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <stdexcept>
@@ -12,6 +11,8 @@
 
 #include "fakequant/cli/flags.h"
 #include "fakequant/cli/output.h"
+#include "fakequant/cli/phase_checks.h"
+#include "fakequant/cli/signals.h"
 
 namespace fq::cli {
 
@@ -22,6 +23,8 @@ struct Command {
   FlagSet (*flags)();
   /// Prints what people read and returns what machines read; throws on failure.
   nlohmann::ordered_json (*run)(const Flags& flags, Output& output);
+  /// See phase_checks.h; null for a command that is no phase.
+  void (*check)(const Flags& flags, PlannedFiles& planned);
 };
 
 /// Runs it, when its files are in order (file_checks.h): no other way leads to `run`.
@@ -33,13 +36,12 @@ nlohmann::ordered_json run_checked(const Command& command, const FlagSet& set, c
 /// Throws ArgumentError naming the nearest.
 [[nodiscard]] const Command& find_command(const std::string& name);
 
-/// Set by Ctrl-C: whoever works in batches stops after the current one.
-[[nodiscard]] std::atomic<bool>& stop_requested();
-
-/// Thrown by a command that stopped because of Ctrl-C; exit status 130.
+/// Thrown by a command that stopped because of a signal (signals.h); exit status 128 + its number, 130 after
+/// Ctrl-C.
 class Interrupted : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  /// "[train] stopped by SIGTERM in epoch 3", `rest` being what follows the signal.
+  explicit Interrupted(std::string_view command, std::string_view rest = {});
 };
 
 /// Thrown by a command whose result is that a check failed: the result is printed first; exit status 1.

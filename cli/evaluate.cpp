@@ -19,6 +19,7 @@ struct Found {
 
 Found evaluated(Network& network, const std::shared_ptr<const Dataset>& data, std::int64_t batch,
                 Output& output) {
+  check_classifies(network, "evaluate");
   check_calibrated(network, "evaluate");
   Scoring sum;
   ClassScores classes(network.classes());

@@ -22,13 +22,14 @@ void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::
                     const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
                     const std::string& label) {
   const NoGrad no_grad;
+  const GracefulStop stop;
   network.module->eval();
   const std::int64_t total = data->size();
   DataLoader loader(std::move(data), {.batch_size = batch, .shuffle = false});
   const Stopwatch watch;
   std::int64_t done = 0;
   while (auto next = loader.next()) {
-    if (stop_requested()) throw Interrupted("[" + label + "] stopped by Ctrl-C");
+    if (stop_requested()) throw Interrupted(label);
     visit(*next, (*network.module)(Variable(next->x.to(network.module->device()))));
     done += next->size();
     const double rate = double(done) / std::max(watch.seconds(), 1e-9);

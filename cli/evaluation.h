@@ -29,7 +29,7 @@ class Scoring {
 };
 
 /// Calls `visit` with the samples and the logits of each batch, in order. Stops with Interrupted after
-/// Ctrl-C.
+/// a signal.
 void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                     const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
                     const std::string& label);

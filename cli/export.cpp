@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/export_formats.h"
 #include "fakequant/cli/flag_groups.h"
@@ -32,10 +33,14 @@ std::string format_help() {
   return text;
 }
 
-Network load_for(const ExportFormat& format, const Flags& flags, Output& output) {
-  Network network = load_network(flags.required("checkpoint"));
+void check_exports(const ExportFormat& format, const Network& network, const Flags& flags) {
   FQ_CHECK(network.quantized() || format.takes_float, "export",
            "{} has no quantizers: run fakequant calibrate first", flags.text("checkpoint"));
+}
+
+Network load_for(const ExportFormat& format, const Flags& flags, Output& output) {
+  Network network = load_network(flags.required("checkpoint"));
+  check_exports(format, network, flags);
   check_calibrated(network, "export");
   if (live_batch_norms(network) > 0) check_not_compressed(network, "export", flags.text("checkpoint"));
   fold_first(network, output);
@@ -98,6 +103,15 @@ FlagSet export_flags() {
       .value("trt-version", "NUMBER", "of the header line: 8601 is TensorRT 8.6.1", "8601");
   add_general_flags(set);
   return set;
+}
+
+void check_export(const Flags& flags, PlannedFiles& planned) {
+  const ExportFormat& format = chosen_format(flags);
+  const auto network = planned.network(flags.required("checkpoint"));
+  if (network) check_exports(format, *network, flags);
+  if (flags.given("data"))
+    (void)open_data(flags, flags.text("split"), network ? network->classes() : 0, false);
+  planned.add(flags.text("output"));
 }
 
 nlohmann::ordered_json export_network(const Flags& flags, Output& output) {

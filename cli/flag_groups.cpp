@@ -1,5 +1,6 @@
 #include "fakequant/cli/flag_groups.h"
 
+#include "fakequant/cli/limits.h"
 #include "fakequant/cli/profile.h"
 #include "fakequant/core/threads.h"
 
@@ -109,7 +110,7 @@ Device device_of(const Flags& flags) { return Device::parse(flags.text("device")
 
 void apply_general_flags(const Flags& flags) {
   if (const Device device = device_of(flags); device.is_cuda()) static_cast<void>(describe(device));
-  if (flags.given("threads")) detail::set_threads(int(flags.integer("threads", 1, 1024)));
+  if (flags.given("threads")) detail::set_threads(int(flags.integer("threads", 1, kMostThreads)));
 }
 
 }  // namespace fq::cli

@@ -37,6 +37,7 @@ void count_codes(const CodeRecorder& before, const CodeRecorder& after, FoldChan
 
 FoldChange compare(Network& before, Network& after, std::shared_ptr<const Dataset> data, std::int64_t batch,
                    Output& output) {
+  check_classifies(before, "fold");
   check_calibrated(before, "fold");
   FoldChange change;
   CodeRecorder codes(*before.module), other_codes(*after.module);

@@ -72,6 +72,12 @@ FlagSet import_flags() {
   return set;
 }
 
+void check_import(const Flags& flags, PlannedFiles& planned) {
+  const std::string from = flags.required("model"), path = flags.required("output");
+  if (planned.holds(from)) return planned.add(path);
+  planned.add(path, make_network(read_model(from, read_shape(flags)), from));
+}
+
 nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const std::string from = flags.required("model"), path = flags.required("output");

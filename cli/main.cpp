@@ -1,11 +1,12 @@
 #include <algorithm>
-#include <csignal>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/limits.h"
+#include "fakequant/cli/signals.h"
+#include "fakequant/cli/standard_streams.h"
 #include "fakequant/cli/version.h"
 #include "fakequant/cli/warnings.h"
 #include "fakequant/core/error.h"
@@ -13,28 +14,27 @@
 namespace fq::cli {
 namespace {
 
-int complain(std::string_view message, int status) {
-  std::fflush(stdout);
-  fmt::print(stderr, "fakequant: {}\n", one_line(std::string(message)));
+int failed(std::string_view message, int status) noexcept {
+  complain(message);
   return status;
 }
 
 void print_help() {
-  fmt::print("fakequant <command> [flags]: quantization-aware training on the numbers you deploy\n\n");
-  for (const Command& command : commands()) fmt::print("  {:<11} {}\n", command.name, command.summary);
-  fmt::print(
+  std::string text = "fakequant <command> [flags]: quantization-aware training on the numbers you deploy\n\n";
+  for (const Command& command : commands())
+    text += fmt::format("  {:<11} {}\n", command.name, command.summary);
+  put(text +
       "\n  fakequant <command> --help   every flag with default and unit\n"
       "  fakequant --version          version, engine\n\n"
-      "exit status: 0 done, 2 arguments or files, 1 anything else, 130 after Ctrl-C\n");
+      "exit status: 0 done, 2 arguments or files, 1 anything else, 128 + its number after a signal (130: "
+      "Ctrl-C)\n");
 }
 
 void run_command(const Command& command, const std::vector<std::string>& arguments) {
   const FlagSet set = command.flags();
   if (std::any_of(arguments.begin(), arguments.end(),
-                  [](const auto& a) { return a == "--help" || a == "-h"; })) {
-    fmt::print("{}", set.help());
-    return;
-  }
+                  [](const auto& a) { return a == "--help" || a == "-h"; }))
+    return put(set.help());
   const Flags flags(set, arguments);
   Output output(flags.on("json"));
   const auto print = [&](const nlohmann::ordered_json& found) {
@@ -55,28 +55,25 @@ void dispatch(const std::vector<std::string>& arguments) {
   if (arguments.empty()) throw ArgumentError("[fakequant] no command: see fakequant --help");
   const std::string& first = arguments.front();
   if (first == "--help" || first == "-h" || first == "help") return print_help();
-  if (first == "--version") return void(fmt::print("{}\n", version_line()));
+  if (first == "--version") return put(version_line() + "\n");
   run_command(find_command(first), {arguments.begin() + 1, arguments.end()});
-}
-
-void on_interrupt(int) {
-  if (stop_requested().exchange(true)) std::_Exit(130);
 }
 
 int guarded_main(const std::vector<std::string>& arguments) {
   try {
+    check_limits();
     dispatch(arguments);
-    return std::fflush(stdout) == 0 ? 0 : complain("[fakequant] standard output cannot be written", 1);
+    return output_failed() ? failed("[fakequant] standard output cannot be written", 1) : 0;
   } catch (const Interrupted& error) {
-    return complain(error.what(), 130);
+    return failed(error.what(), 128 + stop_signal());
   } catch (const ArgumentError& error) {
-    return complain(error.what(), 2);
+    return failed(error.what(), 2);
   } catch (const FileError& error) {
-    return complain(error.what(), 2);
+    return failed(error.what(), 2);
   } catch (const std::bad_alloc&) {
-    return complain("[fakequant] out of memory: use a smaller --batch", 1);
+    return failed("[fakequant] out of memory: use a smaller --batch", 1);
   } catch (const std::exception& error) {
-    return complain(error.what(), 1);
+    return failed(error.what(), 1);
   }
 }
 
@@ -84,8 +81,8 @@ int guarded_main(const std::vector<std::string>& arguments) {
 }  // namespace fq::cli
 
 int main(int argc, char** argv) {
-  std::signal(SIGINT, fq::cli::on_interrupt);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too long is an error like a full disk
+  fq::cli::open_standard_streams();
+  fq::cli::catch_signals();
   fq::cli::print_warnings();
   return fq::cli::guarded_main({argv + 1, argv + argc});
 }

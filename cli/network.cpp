@@ -42,18 +42,6 @@ void check_class_names(const Network& network) {
            "{} names are given for {} classes", names.size(), network.classes());
 }
 
-Network rebuild(const json& identity) {
-  Network network{nullptr, identity};
-  check_class_names(network);
-  build(network, 0);
-  if (network.folded()) static_cast<void>(fold_batch_norm(*network.module, network.input_shape()));
-  const QuietWarnings said_when_it_was_quantized;
-  if (network.quantized())
-    static_cast<void>(quantize(*network.module, QuantConfig::from_json(network.identity["quantization"]),
-                               network.input_shape()));
-  return network;
-}
-
 }  // namespace
 
 Shape Network::input_shape() const {
@@ -108,6 +96,18 @@ Network load_network(const StateDict& state, const std::string& path) {
   return network;
 }
 
+Network rebuild(const json& identity) {
+  Network network{nullptr, identity};
+  check_class_names(network);
+  build(network, 0);
+  if (network.folded()) static_cast<void>(fold_batch_norm(*network.module, network.input_shape()));
+  const QuietWarnings said_when_it_was_quantized;
+  if (network.quantized())
+    static_cast<void>(quantize(*network.module, QuantConfig::from_json(network.identity["quantization"]),
+                               network.input_shape()));
+  return network;
+}
+
 void save_network(const Network& network, const std::string& path) {
   save_checkpoint(path, model_state(*network.module, network.identity));
 }
@@ -130,12 +130,24 @@ void check_not_compressed(const Network& network, const std::string& function,
            checkpoint, checkpoint);
 }
 
+void check_classifies(const Network& network, const std::string& function) {
+  if (network.classes() >= 2) return;
+  const auto& nodes = network.identity.at("model").at("nodes");
+  FQ_CHECK(
+      false, function,
+      "the last layer, '{}', has one output, whose softmax is always 1: cross entropy, which is the only "
+      "loss, has nothing to tell there. Give it two outputs, and labels of two classes or more in --data "
+      "(its attribute classes says how many)",
+      nodes.back().value("name", std::string()));
+}
+
 void check_fits(const Network& network, const Dataset& data, const std::string& function) {
   const auto shape = network.identity.at("sample_shape").get<Shape>();
   FQ_CHECK(data.sample_shape() == shape, function,
-           "the samples are {}, the network takes {}: give other data or another network",
+           "the samples are {}, the network takes {}: give other --data or another network",
            to_string(data.sample_shape()), to_string(shape));
-  FQ_CHECK(data.classes() <= network.classes(), function, "the data has {} classes, the network {}",
+  FQ_CHECK(data.classes() <= network.classes(), function,
+           "the data has {} classes, the network {} outputs: give other --data or another network",
            data.classes(), network.classes());
 }
 

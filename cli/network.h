@@ -38,6 +38,10 @@ struct Network {
 /// A checkpoint without the state of training.
 void save_network(const Network& network, const std::string& path);
 
+/// Builds the network that an identity is of, with any values. Throws json::exception and ArgumentError for
+/// what is none.
+[[nodiscard]] Network rebuild(const nlohmann::json& identity);
+
 /// Folds batch norm; returns how many.
 std::size_t fold_network(Network& network);
 /// Puts quantizers in by a config as in QuantConfig::from_json.
@@ -45,6 +49,8 @@ void quantize_network(Network& network, const nlohmann::json& config);
 
 /// Throws ArgumentError for a network whose weights hold codes, naming the way back to floats.
 void check_not_compressed(const Network& network, const std::string& function, const std::string& checkpoint);
+/// Throws ArgumentError for a network of one output: its cross entropy is 0 whatever it computes.
+void check_classifies(const Network& network, const std::string& function);
 /// Throws ArgumentError when the data set's samples or labels are not those of the network.
 void check_fits(const Network& network, const Dataset& data, const std::string& function);
 

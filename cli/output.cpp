@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "fakequant/cli/standard_streams.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/utf8.h"
 
@@ -37,15 +37,13 @@ Output::~Output() { clear_bar(); }
 void Output::line(std::string_view text) {
   if (json_) return;
   clear_bar();
-  fmt::print("{}\n", fq::detail::printable(text));
-  std::fflush(stdout);
+  put(fmt::format("{}\n", fq::detail::printable(text)));
 }
 
 void Output::record(std::string_view text, const nlohmann::ordered_json& object) {
   if (!json_ && !text.empty()) line(text);
   if (!json_) return;
-  fmt::print("{}\n", object.dump(-1, ' ', true, ordered_json::error_handler_t::replace));
-  std::fflush(stdout);
+  put(object.dump(-1, ' ', true, ordered_json::error_handler_t::replace) + "\n");
 }
 
 void Output::progress(const Progress& state) {
@@ -53,18 +51,16 @@ void Output::progress(const Progress& state) {
   if (!terminal_ || now - last_bar_ < std::chrono::milliseconds(100)) return;
   last_bar_ = now;
   bar_shown_ = true;
-  fmt::print("\r\033[K{}", fq::detail::printable(bar(state)));
-  std::fflush(stdout);
+  put("\r\033[K" + fq::detail::printable(bar(state)));
 }
 
 void Output::flush() {
   clear_bar();
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    throw SystemError("[fakequant] standard output cannot be written: is the disk full?");
+  if (output_failed()) throw SystemError("[fakequant] standard output cannot be written: is the disk full?");
 }
 
 void Output::clear_bar() {
-  if (bar_shown_) std::fputs("\r\033[K", stdout);
+  if (bar_shown_) put("\r\033[K");
   bar_shown_ = false;
 }
 

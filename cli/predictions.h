@@ -20,7 +20,7 @@ struct PredictionOptions {
 };
 
 /// Calls `use` with logits [N, classes] and what `options` ask for, all in logical order; in parts, one after
-/// another. Stops with Interrupted after Ctrl-C.
+/// another. Stops with Interrupted after a signal.
 void predict_parts(Network& network, std::shared_ptr<const Dataset> data, const PredictionOptions& options,
                    const std::function<void(const StateDict&)>& use, Output& output,
                    const std::string& label);

@@ -25,15 +25,38 @@ void read_ranges(TrainerOptions& options, const Flags& flags) {
   options.freeze_bn_after = flags.integer("freeze-bn-after", -1, kManySteps);
 }
 
-void make_quantized(Run& run, const Flags& flags, Output& output) {
+void check_asks(const Run& run, const Flags& flags) {
   const bool asked = flags.given("preset") || flags.given("config");
   FQ_CHECK(!run.network.quantized() || !asked, "qat",
            "{} is quantized already: leave out --preset and --config", flags.text("checkpoint"));
   FQ_CHECK(run.network.quantized() || asked, "qat",
            "{} is not quantized: give --preset or --config, or run fakequant calibrate first",
            flags.text("checkpoint"));
-  if (!run.network.quantized()) quantize_and_calibrate(run.network, flags, run.data, output, !run.resume);
-  if (!run.resume) warn_unless_exportable(run.network, "qat");
+}
+
+TrainerOptions read_options(const Flags& flags) {
+  TrainerOptions options = read_training(flags);
+  read_ranges(options, flags);
+  return options;
+}
+
+/// The run that the flags ask for, not quantized yet; nothing where the network is not known yet.
+std::optional<Run> prepare_qat(const Flags& flags, const TrainerOptions& options,
+                               const PlannedFiles& planned) {
+  auto network = planned.network(flags.required("checkpoint"));
+  Run run;
+  if (network) check_not_compressed(*network, "qat", flags.text("checkpoint"));
+  if (!network) {
+    static_cast<void>(open_data(flags, "train"));
+    return std::nullopt;
+  }
+  run.network = std::move(*network);
+  run.data = open_data_for(run.network, flags, "train");
+  check_classifies(run.network, "qat");
+  check_asks(run, flags);
+  run.out = options.out;
+  run.resume = resuming(flags);
+  return run;
 }
 
 }  // namespace
@@ -55,18 +78,21 @@ FlagSet qat_flags() {
   return set;
 }
 
+void check_qat(const Flags& flags, PlannedFiles& planned) {
+  auto run = prepare_qat(flags, read_options(flags), planned);
+  const bool known =
+      run && (run->network.quantized() || plan_quantization(run->network, flags, planned, true));
+  if (run) check_training(*run, flags);
+  plan_outputs(known ? &run->network : nullptr, flags, planned);
+}
+
 nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   apply_general_flags(flags);
-  TrainerOptions options = read_training(flags);
-  read_ranges(options, flags);
+  TrainerOptions options = read_options(flags);
   if (flags.given("preset") || flags.given("config")) static_cast<void>(read_quantization(flags));
-  Run run;
-  run.network = load_network(flags.required("checkpoint"));
-  check_not_compressed(run.network, "qat", flags.text("checkpoint"));
-  run.data = open_data_for(run.network, flags, "train");
-  run.out = options.out;
-  run.resume = resuming(flags);
-  make_quantized(run, flags, output);
+  Run run = prepare_qat(flags, options, {}).value();
+  if (!run.network.quantized()) quantize_and_calibrate(run.network, flags, run.data, output, !run.resume);
+  if (!run.resume) warn_unless_exportable(run.network, "qat");
   if (run.resume) {
     const StateDict saved = load_checkpoint(run.out);
     check_same_network(run.network.identity, saved, run.out);

@@ -137,6 +137,16 @@ nlohmann::json read_base_quantization(const Flags& flags) {
   return checked_config(flags, std::move(config));
 }
 
+bool plan_quantization(Network& network, const Flags& flags, const PlannedFiles& planned, bool images) {
+  check_calibration_flags(flags);
+  if (flags.given("config") && planned.holds(flags.text("config"))) return false;
+  const auto config = read_quantization(flags);
+  WeightAlgorithm(QuantConfig::from_json(config), flags, images && flags.text("method") != "none");
+  if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
+  with_place(flags, [&] { quantize_network(network, config); });
+  return true;
+}
+
 void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_ptr<const Dataset> data,
                             Output& output, bool calibrate) {
   const auto config = read_quantization(flags);

@@ -4,6 +4,7 @@
 
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/output.h"
+#include "fakequant/cli/planned_files.h"
 
 namespace fq::cli {
 
@@ -13,6 +14,11 @@ namespace fq::cli {
 [[nodiscard]] nlohmann::json read_quantization(const Flags& flags);
 /// What --config has besides a preset, with --target over it; an empty object without. Throws likewise.
 [[nodiscard]] nlohmann::json read_base_quantization(const Flags& flags);
+
+/// Puts the quantizers in that `quantize_and_calibrate` will, without ranges; false where --config will be
+/// written by an earlier phase. `images`: whether there is data. Throws for flags and files as that does.
+[[nodiscard]] bool plan_quantization(Network& network, const Flags& flags, const PlannedFiles& planned,
+                                     bool images);
 
 /// Folds batch norm (unless --keep-bn), puts quantizers in, gives them the ranges of --import, and calibrates
 /// the others (calibration.h), unless there is nothing to calibrate on or `calibrate` is off because ranges

@@ -28,7 +28,7 @@ Names both(Names a, const Names& b) {
 Names phase_commands() {
   Names names;
   for (const Command& command : commands())
-    if (command.name != "run") names.emplace_back(command.name);
+    if (command.check != nullptr) names.emplace_back(command.name);
   return names;
 }
 
@@ -60,7 +60,8 @@ class Reader {
     const FlagSet set = find_command(phase.command).flags();
     entry.expect_keys(both(kOfPhase, set.names()), "of " + phase.command);
     for (const auto& [key, value] : entry.json().items())
-      if (!among(kOfPhase, key) && !overridden(key)) add(phase, set, key, entry.at(key));
+      if (!among(kOfPhase, key) && !(takes(set, entry, key) && flags_.given(key)))
+        add(phase, set, key, entry.at(key));
     add_shared(phase, set, entry);
     if (flags_.on("force") && set.writes() && !entry.has("force")) phase.arguments.push_back("--force");
     static_cast<void>(Flags(set, phase.arguments));
@@ -82,13 +83,18 @@ class Reader {
     push(phase, key, below_folder ? below(argument_text(value)) : argument_text(value));
   }
 
-  bool overridden(const std::string& key) const { return among(kShared, key) && flags_.given(key); }
+  /// Whether the recipe's own value of that key, or run's, is for this phase: a model is where one is built,
+  /// not where `model` is an exported file; data of `inspect` is for a calibration.
+  static bool takes(const FlagSet& set, const JsonValue& entry, const std::string& key) {
+    const Names names = set.names();
+    if (!among(kShared, key) || !among(names, key)) return false;
+    if (key.starts_with("model")) return among(names, "model-options") && !entry.has("checkpoint");
+    return key != "data" || !among(names, "calibration") || entry.has("calibration");
+  }
 
   void add_shared(Phase& phase, const FlagSet& set, const JsonValue& entry) const {
-    const Names names = set.names();
     for (const auto& key : kShared) {
-      const bool replaced = key.starts_with("model") && entry.has("checkpoint");  // by the checkpoint's own
-      if (!among(names, key) || replaced) continue;
+      if (!takes(set, entry, key)) continue;
       if (flags_.given(key))
         push(phase, key, flags_.text(key));
       else if (!entry.has(key) && root_.has(key))

@@ -11,7 +11,7 @@ namespace fq::cli {
 
 /// One phase: a command and its line.
 struct Phase {
-  std::string name;
+  std::string name;  ///< "train in float"
   std::string command;
   std::vector<std::string> arguments;
   double expected_seconds = 0;  ///< on two cores; 0 when the recipe does not say

@@ -8,6 +8,7 @@
 #include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/recipe.h"
+#include "fakequant/cli/warnings.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/atomic_file.h"
 
@@ -34,11 +35,26 @@ ordered_json run_phase(const Phase& phase, Output& output) {
       {"name", phase.name}, {"command", phase.command}, {"seconds", seconds}, {"result", std::move(result)}};
 }
 
-/// Before the first phase: what one writes may be what a later one reads, but not what all of them come from.
+/// Every phase, with what those before it will have written; warnings are for when it runs. What one writes
+/// may be what a later one reads, but not what all of them come from.
 void check_phases(const Recipe& recipe, const Flags& flags) {
+  const QuietWarnings later;
+  PlannedFiles planned;
   for (const Phase& phase : recipe.phases) {
-    const FlagSet set = find_command(phase.command).flags();
-    check_files(set, Flags(set, phase.arguments), {{"recipe", flags.text("recipe")}});
+    const Command& command = find_command(phase.command);
+    const auto where = [&](const std::exception& error) {
+      return fmt::format("{} (phase '{}', before any ran)", error.what(), phase.name);
+    };
+    try {
+      const FlagSet set = command.flags();
+      const Flags arguments(set, phase.arguments);
+      check_files(set, arguments, {{"recipe", flags.text("recipe")}});
+      command.check(arguments, planned);
+    } catch (const ArgumentError& error) {
+      throw ArgumentError(where(error));
+    } catch (const FileError& error) {
+      throw FileError(error.path(), error.dataset(), where(error));
+    }
   }
 }
 

@@ -67,8 +67,20 @@ void check_sensitivity_flags(const Network& network, const Flags& flags) {
            "{} is quantized already: a plan begins with a float checkpoint", file);
 }
 
+/// What the network, fit to be measured, is measured on.
+std::shared_ptr<const Dataset> prepare_sensitivity(Network& network, const Flags& flags) {
+  check_not_compressed(network, "sensitivity", flags.text("checkpoint"));
+  check_sensitivity_flags(network, flags);
+  auto data = open_data_for(network, flags, flags.text("split"), Labels::if_there);
+  FQ_CHECK(data->classes() > 0 || flags.text("score") != "loss", "sensitivity",
+           "--score loss needs labels, and {} has none: give data with y, or --score divergence",
+           flags.text("data"));
+  check_classifies(network, "sensitivity");
+  return data;
+}
+
 void check_not_stopped() {
-  if (stop_requested()) throw Interrupted("[sensitivity] stopped by Ctrl-C: nothing was written");
+  if (stop_requested()) throw Interrupted("sensitivity", ": nothing was written");
 }
 
 ordered_json measure(Network& network, DataLoader& data, const Flags& flags, Output& output) {
@@ -121,18 +133,24 @@ FlagSet sensitivity_flags() {
   return set;
 }
 
+void check_sensitivity(const Flags& flags, PlannedFiles& planned) {
+  (void)flags.integer("batch", 1, 1 << 20);
+  const auto samples = flags.integer("samples", 1, std::int64_t{1} << 40);
+  auto network = planned.network(flags.required("checkpoint"));
+  const auto data = network ? prepare_sensitivity(*network, flags) : open_data(flags, flags.text("split"), 0, false);
+  (void)some_samples(data, samples, 0);
+  if (asks_for_plan(flags)) (void)plan_options(flags);
+  for (const char* file : {"report", "plan", "output"})
+    if (flags.given(file)) planned.add(flags.text(file));
+}
+
 ordered_json measure_sensitivity(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const auto batch = flags.integer("batch", 1, 1 << 20);
   const auto samples = flags.integer("samples", 1, std::int64_t{1} << 40);
   Network network = load_network(flags.required("checkpoint"));
-  check_not_compressed(network, "sensitivity", flags.text("checkpoint"));
-  check_sensitivity_flags(network, flags);
+  const auto data = prepare_sensitivity(network, flags);
   network.module->to(device_of(flags));
-  const auto data = open_data_for(network, flags, flags.text("split"), Labels::if_there);
-  FQ_CHECK(data->classes() > 0 || flags.text("score") != "loss", "sensitivity",
-           "--score loss needs labels, and {} has none: give data with y, or --score divergence",
-           flags.text("data"));
   DataLoader loader(some_samples(data, samples, 0), {.batch_size = batch, .shuffle = false});
   const Stopwatch watch;
   ordered_json result = asks_for_plan(flags) ? make_plan(network, loader, flags, output)

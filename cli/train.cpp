@@ -10,22 +10,37 @@
 namespace fq::cli {
 namespace {
 
-Network starting_checkpoint(const Flags& flags) {
+std::optional<Network> starting_checkpoint(const Flags& flags, const PlannedFiles& planned) {
   FQ_CHECK(!flags.given("model"), "train", "--model and --checkpoint: give one");
-  Network network = load_network(flags.text("checkpoint"));
-  check_not_compressed(network, "train", flags.text("checkpoint"));
-  FQ_CHECK(!network.quantized(), "train", "{} is quantized: use fakequant qat", flags.text("checkpoint"));
+  auto network = planned.network(flags.text("checkpoint"));
+  if (!network) return network;
+  check_not_compressed(*network, "train", flags.text("checkpoint"));
+  FQ_CHECK(!network->quantized(), "train", "{} is quantized: use fakequant qat", flags.text("checkpoint"));
   return network;
 }
 
-void start(Run& run, const Flags& flags, std::uint64_t seed) {
-  if (flags.given("checkpoint")) {
-    run.network = starting_checkpoint(flags);
-    run.data = open_data_for(run.network, flags, "train");
-  } else {
+/// The network and data that the flags name; false where the network is not known yet.
+bool start(Run& run, const Flags& flags, std::uint64_t seed, const PlannedFiles& planned) {
+  if (!flags.given("checkpoint")) {
     run.data = open_data(flags, "train");
     run.network = make_network(flags, *run.data, seed);
+    return true;
   }
+  auto network = starting_checkpoint(flags, planned);
+  if (!network) return false;
+  run.network = std::move(*network);
+  run.data = open_data_for(run.network, flags, "train");
+  return true;
+}
+
+/// The run that the flags ask for; nothing where the network is not known yet.
+std::optional<Run> prepare(const Flags& flags, const TrainerOptions& options, const PlannedFiles& planned) {
+  Run run;
+  if (!start(run, flags, options.seed, planned)) return std::nullopt;
+  check_classifies(run.network, "train");
+  run.out = options.out;
+  run.resume = resuming(flags);
+  return run;
 }
 
 /// Whether `out` is what a finished run with --fold-bn left; such a file has no training state to go on with.
@@ -53,13 +68,20 @@ FlagSet train_flags() {
   return set;
 }
 
+void check_train(const Flags& flags, PlannedFiles& planned) {
+  const TrainerOptions options = read_training(flags);
+  auto run = prepare(flags, options, planned);
+  if (run) check_training(*run, flags);
+  plan_outputs(run ? &run->network : nullptr, flags, planned);
+  if (!run || !flags.on("fold-bn")) return;
+  fold_network(run->network);
+  planned.add(options.out, run->network);
+}
+
 nlohmann::ordered_json train(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   TrainerOptions options = read_training(flags);
-  Run run;
-  start(run, flags, options.seed);
-  run.out = options.out;
-  run.resume = resuming(flags);
+  Run run = prepare(flags, options, {}).value();
   if (run.resume && finished_and_folded(run)) {
     output.line(run.out + " is finished");
     return {{"output", run.out}};

@@ -8,9 +8,10 @@
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
+#include "fakequant/cli/flag_words.h"
 #include "fakequant/cli/profile.h"
 #include "fakequant/cli/training_report.h"
-#include "fakequant/core/error.h"
+#include "fakequant/core/check.h"
 #include "fakequant/train/checkpoint.h"
 
 namespace fq::cli {
@@ -52,8 +53,10 @@ OptimizerOptions read_optimizer(const Flags& flags) {
   options.kind = flags.choice("optimizer", {"sgd", "adam", "adamw"});
   options.learning_rate = flags.number("lr", 0, 1e38);
   options.weight_decay = flags.number("weight-decay", 0, kMany);
-  options.momentum = flags.number("momentum", 0, 1);
+  options.momentum = flags.number("momentum", 0, 0.9999999);
   options.nesterov = flags.on("nesterov");
+  FQ_CHECK(!options.nesterov || (options.kind == "sgd" && options.momentum > 0), flags.command(),
+           "--nesterov is for --optimizer sgd with a --momentum above 0");
   return options;
 }
 
@@ -86,7 +89,9 @@ void check_same_network(const nlohmann::json& wanted, const StateDict& state, co
     if (saved.value(key, nlohmann::json()) != wanted.at(key))
       throw FileError(
           path, "model",
-          fmt::format("[load_checkpoint] {} is a checkpoint of another model: its {} differs", path, key));
+          fmt::format("[load_checkpoint] {} is a checkpoint of another model: its {} differs: give what it "
+                      "was made with, another --output, or leave out --resume",
+                      path, key));
 }
 
 TrainerOptions read_training(const Flags& flags) {
@@ -99,6 +104,9 @@ TrainerOptions read_training(const Flags& flags) {
   options.schedule = read_schedule(flags);
   options.average_decay = flags.number("ema", 0, 0.9999999);
   options.patience = flags.integer("early-stopping", 0, 1 << 20);
+  FQ_CHECK(options.patience == 0 || flags.number("val-fraction", 0, 0.9) > 0, flags.command(),
+           "--early-stopping {} needs images to validate on: give --val-fraction too, such as 0.1",
+           options.patience);
   options.seed = std::uint64_t(flags.integer("seed", 0, kManySteps));
   options.out = flags.required("output");
   options.save_every = flags.integer("save-every", 0, kManySteps);
@@ -108,21 +116,36 @@ TrainerOptions read_training(const Flags& flags) {
   return options;
 }
 
+void check_training(const Run& run, const Flags& flags) {
+  (void)naming_flags([&] { return make_loaders(run, flags); });
+}
+
+void plan_outputs(const Network* network, const Flags& flags, PlannedFiles& planned) {
+  std::vector<std::string> files{flags.required("output")};
+  if (flags.number("val-fraction", 0, 0.9) > 0) files.push_back(best_checkpoint_path(files.front()));
+  for (const auto& file : files) network != nullptr ? planned.add(file, *network) : planned.add(file);
+}
+
 nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Flags& flags, Output& output) {
   options.model = run.network.identity.dump();
   run.network.module->to(device_of(flags));
   ProfileReport profile(flags);
-  const Loaders loaders = make_loaders(run, flags);
+  const Loaders loaders = naming_flags([&] { return make_loaders(run, flags); });
   TrainingReport report(output, flags.command(), options.epochs, loaders.training->options().batch_size);
-  Trainer trainer(run.network.module, loaders.training, options, loaders.validation, report.callbacks());
+  const GracefulStop stop;
+  const auto trainer = naming_flags([&] {
+    return std::make_unique<Trainer>(run.network.module, loaders.training, options, loaders.validation,
+                                     report.callbacks());
+  });
   if (!run.data->token_ids())
     report.expect(plan_memory(*run.network.module, batch_shape(run, loaders), options.optimizer));
-  if (run.resume) trainer.resume(load_checkpoint(run.out), run.out);
-  const TrainingResult result = trainer.fit();
+  const TrainingResult result = naming_flags([&] {
+    if (run.resume) trainer->resume(load_checkpoint(run.out), run.out);
+    return trainer->fit();
+  });
   const nlohmann::ordered_json profiled = profile.finish(output);
   if (result.stopped)
-    throw Interrupted(fmt::format("[{}] stopped by Ctrl-C in epoch {}: go on with --resume", flags.command(),
-                                  result.epochs + 1));
+    throw Interrupted(flags.command(), fmt::format(" in epoch {}: go on with --resume", result.epochs + 1));
   auto found = report.finish(result, run.out);
   found.update(profiled);
   return found;

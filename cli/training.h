@@ -6,6 +6,7 @@
 
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/output.h"
+#include "fakequant/cli/planned_files.h"
 #include "fakequant/train/trainer.h"
 
 namespace fq::cli {
@@ -32,7 +33,12 @@ void check_same_network(const nlohmann::json& wanted, const StateDict& state, co
 /// The options of the flags that both commands have.
 [[nodiscard]] TrainerOptions read_training(const Flags& flags);
 
-/// Trains, prints, and returns what machines read. Throws Interrupted after Ctrl-C.
+/// Throws what a run would throw before its first step, but for --resume.
+void check_training(const Run& run, const Flags& flags);
+/// Adds the checkpoints that a run will write; `network` is null where it is not known yet.
+void plan_outputs(const Network* network, const Flags& flags, PlannedFiles& planned);
+
+/// Trains, prints, and returns what machines read. Throws Interrupted after a signal.
 nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Flags& flags, Output& output);
 
 }  // namespace fq::cli

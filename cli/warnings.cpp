@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/standard_streams.h"
 #include "fakequant/core/log.h"
 #include "fakequant/core/utf8.h"
 
@@ -16,7 +16,7 @@ std::atomic<int> quiet{0};
 
 void on_log(LogLevel level, std::string_view message) {
   if (quiet > 0 || level < LogLevel::warning) return;
-  fmt::print(stderr, "fakequant: {}: {}\n", name(level), one_line(std::string(message)));
+  complain(fmt::format("{}: {}", name(level), message));
 }
 
 }  // namespace

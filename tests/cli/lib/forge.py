@@ -1,5 +1,6 @@
 """Files that say what is not so: data sets, and states whose checksums hold all the same."""
 
+import json
 import struct
 
 import h5py
@@ -73,3 +74,43 @@ def seal(name, kind=b"checkpoint"):
     struct.pack_into("<I", header, 508, crc32c(header[:508]))
     with open(name, "wb") as file:
         file.write(bytes(header) + body)
+
+
+class StateFile:
+    """A file in memory: `attributes` may be changed, and elements of f32 datasets."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            self.bytes = bytearray(file.read())
+        length, listing = struct.unpack("<QQ", self.bytes[16:32])
+        entries = json.loads(self.bytes[512 + length - listing:512 + length])
+        self.places = {entry["name"]: (entry["offset"], entry["bytes"]) for entry in entries}
+        self.attributes = json.loads(self.get("attributes"))
+
+    def get(self, name):
+        offset, size = self.places[name]
+        return bytes(self.bytes[offset:offset + size])
+
+    def put(self, name, contents):
+        offset, size = self.places[name]
+        assert len(contents) == size, f"{name}: {len(contents)} bytes, not {size}"
+        old, new = (struct.pack("<I", crc32c(text)) for text in (self.get(name), contents))
+        self.bytes[offset:offset + size] = contents
+        if old == new:
+            return
+        at = self.bytes.index(old, 512)  # the dataset's own attribute
+        self.bytes[at:at + 4] = new
+
+    def put_float(self, name, index, value):
+        contents = bytearray(self.get(name))
+        contents[4 * index:4 * index + 4] = struct.pack("<f", value)
+        self.put(name, bytes(contents))
+
+    def save(self, path):
+        size = self.places["attributes"][1]
+        self.put("attributes", json.dumps(self.attributes, separators=(",", ":")).encode().ljust(size))
+        self.bytes[12:16] = struct.pack("<I", crc32c(self.bytes[512:]))
+        self.bytes[508:512] = struct.pack("<I", crc32c(self.bytes[:508]))
+        with open(path, "wb") as file:
+            file.write(self.bytes)
+        return path

@@ -1,0 +1,33 @@
+#pragma once
+
+/// What the phases of a recipe will have written, before the first one has run.
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "fakequant/cli/network.h"
+
+namespace fq::cli {
+
+class PlannedFiles {
+ public:
+  /// A phase will write a checkpoint of this network, with values that are not known yet.
+  void add(const std::string& path, const Network& network);
+  /// A phase will write this file; what it holds depends on what the phase finds.
+  void add(const std::string& path);
+
+  [[nodiscard]] bool holds(const std::string& path) const;
+  /// The network of a checkpoint, planned or there, the caller's own; nullopt where it depends on what a
+  /// phase finds. Throws as load_network.
+  [[nodiscard]] std::optional<Network> network(const std::string& path) const;
+  /// Throws FileError unless the file of that flag is planned, or there, or the flag was not given.
+  void check_there(const Flags& flags, const std::string& flag) const;
+  /// Throws FileError unless the file is planned, or there.
+  void check_there(const Flags& flags, const std::string& flag, const std::string& path) const;
+
+ private:
+  std::map<std::string, nlohmann::json> identities_;  // null where it is not known
+};
+
+}  // namespace fq::cli

@@ -1,0 +1,22 @@
+#pragma once
+
+/// Standard input, output and errors of the process.
+
+#include <string_view>
+
+namespace fq::cli {
+
+/// Opens /dev/null in place of those that are closed: no file that is opened later takes their number.
+void open_standard_streams();
+
+/// Writes to standard output at once. What fails is kept for `output_failed`, and nothing is written after
+/// it.
+void put(std::string_view text) noexcept;
+/// Whether standard output did not take everything (a full disk). A reader who has gone (`| head`) had
+/// enough: that is no failure.
+[[nodiscard]] bool output_failed() noexcept;
+
+/// "fakequant: .." on standard error, one line; what cannot be written there is lost.
+void complain(std::string_view message) noexcept;
+
+}  // namespace fq::cli

@@ -1,0 +1,100 @@
+"""All phases of a recipe are checked before the first one starts: a fault in the last one costs nothing."""
+
+import json
+import os
+import sys
+
+import h5py
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from command import DIGITS, fails, run  # noqa: E402
+
+
+def data(name, shape=(1, 8, 8), classes=10):
+    with h5py.File(name, "w") as file:
+        for group in ("train", "test"):
+            file[group + "/x"] = np.zeros((96, *shape), np.float32)
+            file[group + "/y"] = np.arange(96) % classes
+    return name
+
+
+def recipe(*phases):
+    with open("recipe.json", "w") as file:
+        json.dump({"model": "cnn", "model-options": '{"widths": [8, 8, 8], "features": 16}', "data": DIGITS, "seed": 1,
+                   "output": "out", "phases": [dict(phase) for phase in phases]}, file, indent=1)
+    return ["run", "recipe.json"]
+
+
+def phase(command, **keys):
+    return {"command": command, "phase": "the " + command, **{key.replace("_", "-"): value for key, value in keys.items()}}
+
+
+TRAIN = phase("train", epochs=1, output="float.h5")
+INT8 = phase("calibrate", checkpoint="float.h5", preset="int8", output="int8.h5")
+wide, many = data("wide.h5", shape=(1, 9, 9)), data("many.h5", classes=20)
+one = data("one.h5", classes=1)
+with open("config.json", "w") as file:
+    json.dump({"presett": "int8"}, file)
+
+FAULTS = [
+    (["nowhere.h5"], phase("evaluate", checkpoint="float.h5", data="nowhere.h5")),
+    (["elsewhere.h5"], phase("evaluate", checkpoint="elsewhere.h5")),
+    (["float.best.h5"], phase("evaluate", checkpoint="float.best.h5")),
+    (["nosuch"], phase("evaluate", checkpoint="float.h5", split="nosuch")),
+    (["--batch"], phase("evaluate", checkpoint="float.h5", batch="many")),
+    (["9, 9", "--data"], phase("evaluate", checkpoint="float.h5", data=wide)),
+    (["9, 9"], phase("predict", checkpoint="float.h5", data=wide, output="logits.h5")),
+    (["0 to 9"], phase("evaluate", checkpoint="float.h5", data=many)),
+    (["9, 9"], phase("calibrate", checkpoint="float.h5", data=wide, output="again.h5")),
+    (["int9", "'int8'"], phase("calibrate", checkpoint="float.h5", preset="int9", output="again.h5")),
+    (["quantized already"], phase("calibrate", checkpoint="int8.h5", output="again.h5")),
+    (["config.json:1", "'preset'"], phase("calibrate", checkpoint="float.h5", config="config.json", output="again.h5")),
+    (["nowhere.json"], phase("calibrate", checkpoint="float.h5", config="nowhere.json", output="again.h5")),
+    (["gptq", "--data"], phase("calibrate", checkpoint="float.h5", preset="w4a8", method="none", algorithm="gptq",
+                               output="again.h5")),
+    (["a.h5", "--merge"], phase("calibrate", checkpoint="float.h5", merge=["a.h5"], output="again.h5")),
+    (["--samples"], phase("calibrate", checkpoint="float.h5", samples=0, output="again.h5")),
+    (["state.safetensors"], {**phase("calibrate", checkpoint="float.h5", output="again.h5"), "import": "state.safetensors"}),
+    (["not quantized", "--preset"], phase("qat", checkpoint="float.h5", output="qat.h5")),
+    (["quantized already"], phase("qat", checkpoint="int8.h5", preset="int8", output="qat.h5")),
+    (["--amax"], phase("qat", checkpoint="int8.h5", amax="walking", output="qat.h5")),
+    (["--early-stopping", "--val-fraction"], phase("qat", checkpoint="int8.h5", early_stopping=3, output="qat.h5")),
+    (["--batch", "1437"], phase("qat", checkpoint="int8.h5", batch=2000, output="qat.h5")),
+    (["--output"], phase("qat", checkpoint="int8.h5")),
+    (["quantized: use fakequant qat"], phase("train", checkpoint="int8.h5", output="again.h5")),
+    (["nomodel.json"], phase("train", model="nomodel.json", output="again.h5")),
+    (["--optimizer", "'adam'"], phase("train", optimizer="adm", output="again.h5")),
+    (["'shift'"], phase("train", augment="shft=1", output="again.h5")),
+    (["--nesterov"], phase("train", nesterov=True, output="again.h5")),
+    (["one output"], phase("train", data=one, output="again.h5")),
+    (["scalez", "'scales'"], phase("export", checkpoint="int8.h5", format="scalez")),
+    (["no quantizers"], phase("export", checkpoint="float.h5")),
+    (["--effective-bits"], phase("sensitivity", checkpoint="float.h5")),
+    (["quantized already"], phase("sensitivity", checkpoint="int8.h5", effective_bits=5)),
+    (["no quantizers"], phase("compress", checkpoint="float.h5", output="small.h5")),
+    (["nowhere.onnx"], phase("verify", model="nowhere.onnx", checkpoint="int8.h5")),
+    (["nowhere.onnx"], {**phase("import", output="imported.h5"), "model": "nowhere.onnx"}),
+    (["nowhere.h5"], phase("inspect", file="nowhere.h5")),
+]
+for says, faulty in FAULTS:
+    fails(2, [f"the {faulty['command']}", *says], *recipe(TRAIN, INT8, faulty))
+assert not os.path.exists("out")
+
+whole = recipe(
+    phase("train", epochs=2, val_fraction=0.2, fold_bn=True, output="float.h5"),
+    phase("evaluate", checkpoint="float.best.h5"),
+    phase("fold", checkpoint="float.best.h5", output="folded.h5"),
+    phase("sensitivity", checkpoint="folded.h5", effective_bits=6, plan="plan.json", output="mixed.h5", samples=64),
+    phase("evaluate", checkpoint="mixed.h5"),
+    phase("calibrate", checkpoint="folded.h5", config="plan.json", output="planned.h5"),
+    phase("qat", checkpoint="planned.h5", epochs=1, output="qat.h5"),
+    INT8, phase("compress", checkpoint="int8.h5", output="small.h5"), phase("predict", checkpoint="small.h5", output="logits.h5"),
+    phase("export", checkpoint="int8.h5", format="onnx", output="int8.onnx"), phase("inspect", file="out/small.h5"),
+    phase("export", checkpoint="float.h5", format="onnx", output="float.onnx"),
+    {**phase("import", output="imported.h5"), "model": "out/float.onnx"}, phase("evaluate", checkpoint="imported.h5"))
+assert run(*whole).stderr == ""
+assert sorted(os.listdir("out")) == sorted(
+    ["float.h5", "float.best.h5", "folded.h5", "mixed.h5", "planned.h5", "qat.h5", "int8.h5", "small.h5", "logits.h5",
+     "int8.onnx", "float.onnx", "imported.h5"]), os.listdir("out")
+print("recipe checks: ok")
