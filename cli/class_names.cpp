@@ -43,12 +43,14 @@ std::string class_label(const std::vector<std::string>& names, std::int64_t inde
   return at < names.size() ? names[at] : std::to_string(index);
 }
 
-std::string classes_text(std::int64_t count, const std::vector<std::string>& names) {
-  std::string text = fmt::format("{} classes", count);
-  if (names.empty()) return text;
+std::string names_text(const std::vector<std::string>& names) {
   const auto shown = std::min(names.size(), kMostShown);
-  return text + fmt::format(": {}{}", fmt::join(names.begin(), names.begin() + std::ptrdiff_t(shown), ", "),
-                            shown < names.size() ? ", .." : "");
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + std::ptrdiff_t(shown), ", "),
+                     shown < names.size() ? ", .." : "");
+}
+
+std::string classes_text(std::int64_t count, const std::vector<std::string>& names) {
+  return fmt::format("{} classes{}{}", count, names.empty() ? "" : ": ", names_text(names));
 }
 
 void take_class_names(Network& network, const Dataset& data, const std::string& function) {

@@ -13,7 +13,9 @@ namespace fq::cli {
 [[nodiscard]] std::vector<std::string> class_names(const Network& network);
 /// "cat", or "3" without names.
 [[nodiscard]] std::string class_label(const std::vector<std::string>& names, std::int64_t index);
-/// "10 classes: cat, dog, .."; at most 12 names. Without names "10 classes".
+/// "cat, dog, .."; at most 12 of them.
+[[nodiscard]] std::string names_text(const std::vector<std::string>& names);
+/// "10 classes: cat, dog, .."; without names "10 classes".
 [[nodiscard]] std::string classes_text(std::int64_t count, const std::vector<std::string>& names);
 
 /// A network without names takes those of the data, if they are as many as it has outputs; otherwise a

@@ -95,7 +95,11 @@ FlagSet export_flags() {
   set.group("ONNX")
       .value("target", "NAME",
              "ort or tensorrt: the engine whose rules the graph follows; the model's own where left out", "")
-      .value("opset", "N", "operator set, 13 to 24; 0: the oldest that has all that the graph needs", "0")
+      .value("opset", "N",
+             "operator set, up to 24, from what the graph needs: 13 for 8-bit integers, 19 for FP8, 21 for 4 "
+             "bits and "
+             "blocks, 23 for FP4, 24 for E8M0 scales; 0: that",
+             "0")
       .toggle("emulate", "write types that ONNX Runtime has no kernels for as others of equal values");
   set.group("TensorRT cache")
       .value("calibrator", "NAME", "whose cache it passes for: entropy (what trtexec takes) or minmax",

@@ -83,7 +83,8 @@ void take_checkpoint(const Flags& flags, Output& output, CalibrationPage& page) 
   page.facts = {{"checkpoint", file_name(flags.text("file"))},
                 {"model", model.is_object() ? model.value("name", std::string("unnamed")) : "unnamed"}};
   if (flags.given("data")) take_data(network, flags, page);
-  page.facts.emplace_back("classes", classes_text(network.classes(), class_names(network)));
+  if (const auto names = class_names(network); !names.empty())
+    page.facts.emplace_back("classes", names_text(names));
   if (flags.given("data")) return;
   if (flags.given("state")) {
     const auto samples = load_calibration(*network.module, flags.text("state"));

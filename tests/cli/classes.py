@@ -109,6 +109,10 @@ for kind in ("empty", "no text", "compound", "bool", "opaque", "complex", "list"
 for kind in ("float",):
     fails(2, ["'classes'", "1.5"], "inspect", digits("kind.h5", kinds[kind]))
 assert groups(digits("kind.h5", "10"))["train"] == groups(DIGITS)["train"]
+with h5py.File(DIGITS) as source, h5py.File("long.h5", "w", libver="latest") as file:
+    source.copy("train", file)
+    file.attrs["classes"] = np.full(1_000_000, b"a name of 20 letters")
+fails(2, ["'classes'", "16 MiB"], "inspect", "long.h5")
 latin = groups(digits("kind.h5", np.array([b"caf\xe9\n"] + [b"x"] * 9)))["train"]["class_names"]
 assert latin[0] == "caf\ufffd?", latin
 print("classes: ok")

@@ -4,6 +4,7 @@ what needs no labels asks for none."""
 import gzip
 import os
 import pickle
+import re
 import sys
 import zipfile
 
@@ -65,7 +66,14 @@ for name, kind in kinds.items():
         assert os.path.isdir(name) or "is not an HDF5 file but" in line, line
 fails(2, "is not an HDF5 file: a data set is", "inspect", written("noise", b"\x01\x02\x03\x04"))
 fails(2, "is not an HDF5 file: a data set is", "inspect", written("empty"))
-assert "h5py.File(" in open(os.path.join(SOURCE, "docs", "formats.md")).read()
+# .. and the lines of Python that docs/formats.md shows make one.
+with open(os.path.join(SOURCE, "docs", "formats.md"), encoding="utf-8") as page:
+    snippet = re.search(r"^```python\n(.*?)^```", page.read(), re.M | re.S)[1]
+names = {f"{split}_{key}": value for split in ("train", "test")
+         for key, value in (("x", RANDOM.integers(0, 256, (40, 8, 9, 3), np.uint8)), ("y", np.arange(40) % 2))}
+exec(snippet, {"h5py": h5py, **names})
+done = run("inspect", "data.h5")
+assert "test   40 samples of [3, 8, 9], 2 classes: cat, dog" in done.stdout and not done.stderr, done
 
 run("train", *TINY, "--data", DIGITS, "--epochs", "1", "--batch", "64", "-o", "float.h5")
 run("calibrate", "float.h5", "--data", DIGITS, "-o", "int8.h5")

@@ -104,9 +104,11 @@ TEST_F(DataWords, BytesThatNothingScalesAreDoubted) {
 TEST_F(DataWords, LabelsMayBeLeftOutWhereTheyAreNotNeeded) {
   DataFile(path()).put("train/x", {2, 3}, std::vector<float>(6, 0.5f));
   EXPECT_THAT(refusal(), HasSubstr("train/y is missing"));
-  const Hdf5Dataset bare(path(), {.may_lack_labels = true});
-  EXPECT_EQ(bare.classes(), 0);
-  EXPECT_FALSE(bare.read(std::vector<std::int64_t>{0}).y.defined());
+  {
+    const Hdf5Dataset bare(path(), {.may_lack_labels = true});
+    EXPECT_EQ(bare.classes(), 0);
+    EXPECT_FALSE(bare.read(std::vector<std::int64_t>{0}).y.defined());
+  }
   write({3});
   EXPECT_EQ(Hdf5Dataset(path(), {.may_lack_labels = true}).classes(), 2);
 }

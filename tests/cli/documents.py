@@ -1,0 +1,95 @@
+"""What README and docs say can be asked for is there: commands, flags, presets, files, links."""
+
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from command import SOURCE, run  # noqa: E402
+
+FOLDERS = "scripts|tests|docs|examples|models|recipes|data|core|calib|layers|train|export|cli"
+
+
+def text_of(path):
+    with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def documents():
+    names = ["README.md"] + [os.path.join(folder, name) for folder in ("docs", "docs/benchmarks")
+                             for name in sorted(os.listdir(os.path.join(SOURCE, folder))) if name.endswith(".md")]
+    return {name: text_of(name) for name in names}
+
+
+def code(text):
+    """Lines of fenced blocks, and what stands between backticks."""
+    fenced = re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)
+    indented = re.findall(r"^ {4}(\S.*)$", text, re.M)
+    rest = re.sub(r"^```\w*\n.*?^```", "", text, flags=re.M | re.S)
+    spans = [" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", rest)]
+    return [line for block in fenced for line in block.replace("\\\n", " ").splitlines()] + indented + spans
+
+
+def flags_in(text):
+    return re.findall(r"(?<![\w-])(--[a-z][a-z-]*[a-z])", text)
+
+
+def anchor(heading):
+    return re.sub(r"[^\w\- ]", "", heading.lower().replace("`", "")).replace(" ", "-")
+
+
+# Every command has a help, in which every flag stands with words, and its unit where it takes a value.
+commands = [name for name in re.findall(r"^  ([a-z]+) +\S", run("--help").stdout, re.M) if name != "fakequant"]
+assert len(commands) > 10, commands
+helps = {command: run(command, "--help").stdout for command in commands}
+flags = {command: set(flags_in(text)) for command, text in helps.items()}
+for command, text in helps.items():
+    for line in re.findall(r"^  (-.*)$", text, re.M):
+        assert re.match(r"(-\w \[ )?--[a-z-]+( \])?( \[?=?\S+)?( \(=.*?\))? *\S", line), f"{command}: {line}"
+        assert "ARG" not in line and " arg " not in line, f"{command}: {line}"
+
+others = "\n".join(text_of(os.path.join("scripts", name)) for name in os.listdir(os.path.join(SOURCE, "scripts"))
+                   if os.path.isfile(os.path.join(SOURCE, "scripts", name)))
+others += "\n".join(text_of(os.path.join("scripts/lib", name)) for name in os.listdir(os.path.join(SOURCE, "scripts/lib"))
+                    if os.path.isfile(os.path.join(SOURCE, "scripts/lib", name)))
+elsewhere = set(flags_in(others)) | {"--preset", "--build", "--install", "--prefix", "--help", "--version", "--recurse-submodules"}
+known = set().union(*flags.values()) | elsewhere
+
+found = {"commands": 0, "flags": 0, "links": 0, "paths": 0}
+for name, text in documents().items():
+    for line in code(text):
+        for command, rest in re.findall(r"(?:^|[\s/$])fakequant ([a-z]+)\b([^#`;]*)", line):
+            if re.match(r"fakequant [a-z]+:", line) or command not in commands and not rest.strip():
+                continue
+            assert command in commands, f"{name}: there is no command '{command}': {line}"
+            found["commands"] += 1
+            unknown = set(flags_in(rest)) - flags[command]
+            assert not unknown, f"{name}: {command} has no {unknown}: {line}"
+        if "fakequant" not in line and re.match(r"--[a-z]", line):
+            found["flags"] += 1
+            unknown = set(flags_in(line)) - known
+            assert not unknown, f"{name}: there is no {unknown}"
+        for path in re.findall(rf"^(?:\./)?((?:{FOLDERS})/[\w./-]+)$", line):
+            found["paths"] += 1
+            assert os.path.exists(os.path.join(SOURCE, path)), f"{name}: there is no {path}"
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in link:
+            continue
+        found["links"] += 1
+        path, _, place = link.partition("#")
+        target = os.path.normpath(os.path.join(os.path.dirname(name), path)) if path else name
+        assert os.path.exists(os.path.join(SOURCE, target)), f"{name}: there is no {target}"
+        if place:
+            headings = [anchor(heading) for heading in re.findall(r"^#+ (.*)$", text_of(target), re.M)]
+            assert place in headings, f"{name}: {target} has no {place}, but {headings}"
+assert all(count >= 10 for count in found.values()), found
+
+# What a flag of the help may be stands in the page of the command line.
+page = text_of("docs/command-line.md")
+presets = re.findall(r"\b(?:int8|w\da\d|int4|fp8|nvfp4|mx(?:fp|int)\d)\w*", helps["calibrate"].split("--preset")[1].split("--config")[0])
+assert len(presets) >= 15, presets
+for preset in presets:
+    assert f"`{preset}`" in page, f"docs/command-line.md has no `{preset}`"
+for command in commands:
+    assert f"| `{command}` |" in page, f"docs/command-line.md has no `{command}`"
+print("documents: ok", found)
