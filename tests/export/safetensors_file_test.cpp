@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -185,20 +186,46 @@ std::string changed(const std::string& whole, std::size_t changeable, std::mt199
   return bytes;
 }
 
-TEST(Safetensors, ChangedAndCutFilesEndInFileErrorsOnly) {
+/// Every tensor is the bytes that the header says it is.
+void expect_its_bytes(const SafetensorsFile& file, const std::string& bytes) {
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  std::int64_t end = 0;
+  for (const auto& entry : file.entries()) {
+    const Tensor tensor = file.read(entry.name);
+    ASSERT_EQ(tensor.nbytes(), entry.end - entry.begin) << entry.name;
+    EXPECT_EQ(bytes.compare(8 + length + static_cast<std::size_t>(entry.begin),
+                            static_cast<std::size_t>(tensor.nbytes()), static_cast<const char*>(tensor.raw()),
+                            static_cast<std::size_t>(tensor.nbytes())),
+              0)
+        << entry.name;
+    end = std::max(end, entry.end);
+  }
+  EXPECT_EQ(8 + length + static_cast<std::uint64_t>(end), bytes.size());
+}
+
+TEST(Safetensors, ChangedAndCutFilesAreRefusedByFileErrorsOrReadAsTheySay) {
   save_safetensors(path_of("whole"), some_tensors(), {{"format", "pt"}});
   const std::string whole = read_file(path_of("whole"));
   std::uint64_t length = 0;
   std::memcpy(&length, whole.data(), 8);
   std::mt19937 random(1);
+  int refused = 0, read = 0;
   for (int i = 0; i < 300; ++i) {
     const std::string bytes = changed(whole, length + 8, random);
     try {
       const SafetensorsFile file = load_bytes(bytes);
-      for (const auto& entry : file.entries()) (void)file.read(entry.name);
-    } catch (const FileError&) {
+      expect_its_bytes(file, bytes);
+      ++read;
+      EXPECT_EQ(bytes.size(), whole.size()) << "a cut file was read";
+    } catch (const FileError& error) {
+      EXPECT_NE(bytes, whole) << error.what();
+      EXPECT_EQ(error.path(), path_of("bytes"));
+      ++refused;
     }
   }
+  EXPECT_GT(read, 50);
+  EXPECT_GT(refused, 100);
 }
 
 TEST(Safetensors, ChangedHeadersAreRefusedOrCoverTheFile) {
@@ -208,6 +235,7 @@ TEST(Safetensors, ChangedHeadersAreRefusedOrCoverTheFile) {
   std::memcpy(&length, whole.data(), 8);
   const auto data_bytes = static_cast<std::int64_t>(whole.size() - 8 - length);
   std::mt19937 random(2);
+  int refused = 0, read = 0;
   for (int i = 0; i < 20000; ++i) {
     const std::string text = changed(whole.substr(8, length), length, random);
     try {
@@ -215,9 +243,13 @@ TEST(Safetensors, ChangedHeadersAreRefusedOrCoverTheFile) {
       std::int64_t bytes = 0;
       for (const auto& entry : header.entries) bytes += entry.end - entry.begin;
       EXPECT_EQ(bytes, data_bytes) << text;
+      ++read;
     } catch (const detail::BadHeader&) {
+      ++refused;
     }
   }
+  EXPECT_GT(read, 2000);
+  EXPECT_GT(refused, 2000);
 }
 
 TEST(Safetensors, AFileThatIsCutMeanwhile) {
