@@ -102,6 +102,7 @@ run_sanitizer() {
 run_bench() {
   echo "== bench"
   "$root/bin/fakequant_gpu_bench" | tee "$work/bench.txt" || failed=1
+  [[ -s $work/bench.txt ]] || { echo "bench: nothing was measured"; failed=1; }
   printf '[%s]' "$(paste -sd, "$work/bench.txt")" >"$work/bench"
   add bench "$work/bench"
 }

@@ -77,7 +77,11 @@ def of_integers(engine):
     return "it was computed in integers, which has one result: the file is not of this checkpoint, or was changed", ways
 
 
-def of_folding(own, folded):
+def differences(counts):
+    return counts.codes_different + counts.logit_bits_different
+
+
+def of_folding(folded):
     return (f"its batch norms are live, and a file has them folded, which rounds otherwise: with the folded network "
             f"{folded.codes_different:,} codes differ",
             ["fold the checkpoint by fakequant fold, whose --data tells what that changes, then qat, export and verify the "
@@ -90,13 +94,14 @@ def rounded_up(share):
     return f"{math.ceil(share / step * (1 + 1e-9)) * step:.2g}"
 
 
-def accepting(counts):
-    """The tolerances that take what was found."""
-    if not math.isfinite(counts.max_abs_diff) or counts.largest == 0:
+def accepting(sides):
+    """The tolerances that take what was found, of every network that was compared."""
+    if not all(math.isfinite(side.max_abs_diff) and side.largest > 0 for side in sides):
         return []
-    codes = f"--code-tolerance {rounded_up(counts.codes_different / counts.codes)} " if counts.different else ""
-    return [f"accept it by {codes}--tolerance {rounded_up(counts.max_abs_diff / counts.largest)}: {counts.flips:,} answers "
-            "change"]
+    codes = max(side.codes_different / max(side.codes, 1) for side in sides)
+    logits = max(side.max_abs_diff / side.largest for side in sides)
+    flags = f"--code-tolerance {rounded_up(codes)} " if codes > 0 else ""
+    return [f"accept it by {flags}--tolerance {rounded_up(logits)}: {sides[0].flips:,} answers change"]
 
 
 def explain(source, engine, own, folded, first, chosen):
@@ -112,14 +117,14 @@ def explain(source, engine, own, folded, first, chosen):
     if engine.missing:
         say(f"the engine does not make the codes of {listed(engine.missing)}, so they were not compared",
             "--level basic, which fuses less")
-    if folded is not None and own.codes_different + own.logit_bits_different > folded.codes_different + folded.logit_bits_different:
-        reason, how = of_folding(own, folded)
+    if folded is not None and differences(own) > differences(folded):
+        reason, how = of_folding(folded)
         say(reason, *how)
     network = folded or own
-    if network.different or network.logit_bits_different or engine.alone_different:
+    if differences(network) or engine.alone_different or engine.exposed_different:
         in_floats = engine.float_kernels and (first is None or first["in_floats"] or not first["kernels"])
         reason, how = of_floats(source, engine, chosen) if in_floats else of_integers(engine)
         say(reason, *how)
         if in_floats:
-            ways.extend(accepting(network))
+            ways.extend(accepting([own, folded] if folded else [own]))
     return reasons, ways

@@ -28,4 +28,6 @@ for network in NETWORKS:
             result("calibrate", trained(network), "--data", DIGITS, "--preset", preset, "--target", target, "-o", checkpoint)
             result("export", checkpoint, "--format", "onnx", *flags, "-o", file)
             predicted = result("predict", checkpoint, "--data", DIGITS, "--codes", "-o", "predictions.h5")["datasets"]
-            check(file, {name.removeprefix("codes/") for name in predicted if name.startswith("codes/")})
+            names = {name.removeprefix("codes/") for name in predicted if name.startswith("codes/")}
+            assert names or preset in ["int4_blockwise", "int8_weight_only"], (preset, predicted)
+            check(file, names)

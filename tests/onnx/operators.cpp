@@ -81,6 +81,7 @@ void add_elementwise(Cases& cases) {
   cases.add("hard_swish", {6}, [](auto& x, auto&) { return ops::hard_swish(x); });
   cases.add("neg", {6}, [](auto& x, auto&) { return ops::neg(x); });
   cases.add("scale", {6}, [](auto& x, auto&) { return ops::scale(x, 0.3); });
+  cases.add("add_exact", {6}, [](auto& x, auto&) { return ops::add(x, ops::relu(x)); });
   cases.add("add", {6}, [](auto& x, auto&) { return ops::add(x, ops::tanh(x)); });
   cases.add("sub", {6}, [](auto& x, auto&) { return ops::sub(x, ops::tanh(x)); });
   cases.add("multiply", {2, 6}, [](auto& x, auto&) { return ops::multiply(x, ops::slice(x, 1, 0, 1)); });
