@@ -71,7 +71,7 @@ bool open_as(int number, const char* path, int flags) {
   ::_exit(127);
 }
 
-pid_t start(const std::vector<std::string>& words, const ProgramLimits& limits) {
+pid_t start_child(const std::vector<std::string>& words, const ProgramLimits& limits) {
   std::vector<char*> arguments;
   for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -92,7 +92,7 @@ pid_t start(const std::vector<std::string>& words, const ProgramLimits& limits) 
 ProgramEnd run_program(const std::vector<std::string>& words, const ProgramLimits& limits) {
   const Stopwatch watch;
   const GracefulStop stop;
-  const pid_t child = start(words, limits);
+  const pid_t child = start_child(words, limits);
   ProgramEnd end;
   int status = 0;
   pid_t ended = 0;

@@ -14,10 +14,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::uintmax_t kLongest = 32u << 20;
-constexpr std::size_t kShown = 60;
+constexpr std::uintmax_t kLongestReport = 32u << 20;
+constexpr std::size_t kShownOfValue = 60;
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_report(const std::string& what) {
   throw BackendError(fmt::format(
       "[verify] {}: nothing is known about the file; name a Python 3 that runs scripts/verify_onnx.py as it "
       "is by --python or FAKEQUANT_PYTHON",
@@ -25,18 +25,19 @@ constexpr std::size_t kShown = 60;
 }
 
 /// One object of a report.
-class Fields {
+class ReportFields {
  public:
-  Fields(const ordered_json& object, std::string where) : object_(object), where_(std::move(where)) {
-    if (!object.is_object()) refuse(fmt::format("{} is {}, an object is needed", where_, shown(object)));
+  ReportFields(const ordered_json& object, std::string where) : object_(object), where_(std::move(where)) {
+    if (!object.is_object())
+      refuse_report(fmt::format("{} is {}, an object is needed", where_, shown(object)));
   }
 
   [[nodiscard]] const ordered_json& at(const std::string& key) const {
     const auto found = object_.find(key);
-    if (found == object_.end()) refuse(fmt::format("{} has no '{}'", where_, key));
+    if (found == object_.end()) refuse_report(fmt::format("{} has no '{}'", where_, key));
     return *found;
   }
-  [[nodiscard]] Fields object(const std::string& key) const { return {at(key), of(key)}; }
+  [[nodiscard]] ReportFields object(const std::string& key) const { return {at(key), of(key)}; }
   [[nodiscard]] std::int64_t count(const std::string& key, std::int64_t least, std::int64_t most) const {
     const auto& value = at(key);
     const bool whole = value.is_number_integer() &&
@@ -75,13 +76,15 @@ class Fields {
   [[nodiscard]] const ordered_json& json() const { return object_; }
 
  private:
-  [[nodiscard]] std::string of(const std::string& key) const { return fmt::format("'{}' of {}", key, where_); }
+  [[nodiscard]] std::string of(const std::string& key) const {
+    return fmt::format("'{}' of {}", key, where_);
+  }
   [[noreturn]] void wrong(const std::string& key, const std::string& needed) const {
-    refuse(fmt::format("{} is {}, {}", of(key), shown(at(key)), needed));
+    refuse_report(fmt::format("{} is {}, {}", of(key), shown(at(key)), needed));
   }
   static std::string shown(const ordered_json& value) {
     const std::string text = value.dump(-1, ' ', true, ordered_json::error_handler_t::replace);
-    return text.size() <= kShown ? text : text.substr(0, kShown) + "..";
+    return text.size() <= kShownOfValue ? text : text.substr(0, kShownOfValue) + "..";
   }
 
   const ordered_json& object_;
@@ -89,14 +92,15 @@ class Fields {
 };
 
 /// The differences from one network; `compared` are the codes by quantizer.
-void check_differences(const Fields& side, std::int64_t samples, std::int64_t logits,
+void check_differences(const ReportFields& side, std::int64_t samples, std::int64_t logits,
                        const std::map<std::string, std::int64_t>& compared) {
   std::int64_t codes = 0, different = 0;
   for (const auto& [name, count] : compared) codes += count;
-  const Fields by_quantizer = side.object("different");
+  const ReportFields by_quantizer = side.object("different");
   for (const auto& [name, value] : by_quantizer.json().items()) {
     const auto found = compared.find(name);
-    if (found == compared.end()) refuse(fmt::format("codes of '{}' differ that were not compared", name));
+    if (found == compared.end())
+      refuse_report(fmt::format("codes of '{}' differ that were not compared", name));
     different += by_quantizer.count(name, 1, found->second);
   }
   static_cast<void>(side.count("codes_different", different, different));
@@ -107,35 +111,35 @@ void check_differences(const Fields& side, std::int64_t samples, std::int64_t lo
 }
 
 /// The codes that were compared, by quantizer: all of them, or named by the report itself as missing.
-std::map<std::string, std::int64_t> check_compared(const Fields& report, const Expected& expected) {
+std::map<std::string, std::int64_t> check_compared(const ReportFields& report, const Expected& expected) {
   const auto missing = report.texts("not_materialised"), absent = report.texts("not_in_file");
-  const Fields compared = report.object("compared");
+  const ReportFields compared = report.object("compared");
   std::map<std::string, std::int64_t> found;
   for (const auto& [name, codes] : expected.codes) {
     if (compared.json().contains(name))
       found[name] = compared.count(name, codes, codes);
     else if (!missing.contains(name) && !absent.contains(name))
-      refuse(fmt::format("the codes of '{}' were not compared", name));
+      refuse_report(fmt::format("the codes of '{}' were not compared", name));
   }
   for (const auto& [name, value] : compared.json().items())
-    if (!found.contains(name)) refuse(fmt::format("the checkpoint has no quantizer '{}'", name));
+    if (!found.contains(name)) refuse_report(fmt::format("the checkpoint has no quantizer '{}'", name));
   return found;
 }
 
-void check_verdict(const Fields& report, int status, std::int64_t codes) {
+void check_verdict(const ReportFields& report, int status, std::int64_t codes) {
   const double tolerance = report.share("tolerance");
   const bool same = report.flag("same");
   const auto limit = report.share("code_tolerance") * double(codes);
   const bool close = double(report.at("codes_different").get<std::int64_t>()) <= limit &&
                      (tolerance > 0 || report.at("logit_bits_different") == 0);
   const bool whole = report.at("not_materialised").empty() && report.at("not_in_file").empty();
-  if (same && !(close && whole)) refuse("the report says 'same' of counts that differ");
+  if (same && !(close && whole)) refuse_report("the report says 'same' of counts that differ");
   if (same != (status == 0))
-    refuse(fmt::format("the report says {}, but the exit status was {}", same ? "'same'" : "'not the same'",
-                       status));
+    refuse_report(fmt::format("the report says {}, but the exit status was {}",
+                              same ? "'same'" : "'not the same'", status));
 }
 
-void check(const Fields& report, int status, const Expected& expected) {
+void check_report(const ReportFields& report, int status, const Expected& expected) {
   static_cast<void>(report.count("samples", expected.samples, expected.samples));
   static_cast<void>(report.count("logits", expected.logits, expected.logits));
   const auto compared = check_compared(report, expected);
@@ -164,11 +168,12 @@ ordered_json read_engine_report(const std::string& path, const std::string& prog
   const std::string where = "the report of " + program;
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
-  if (error) refuse(fmt::format("{} ended with status {} and wrote no report", program, status));
-  if (bytes > kLongest) refuse(fmt::format("{} has {} bytes, at most {} are read", where, bytes, kLongest));
+  if (error) refuse_report(fmt::format("{} ended with status {} and wrote no report", program, status));
+  if (bytes > kLongestReport)
+    refuse_report(fmt::format("{} has {} bytes, at most {} are read", where, bytes, kLongestReport));
   const auto json = ordered_json::parse(read_file(path), nullptr, false);
-  if (json.is_discarded()) refuse(fmt::format("{} is not JSON", where));
-  check(Fields(json, where), status, expected);
+  if (json.is_discarded()) refuse_report(fmt::format("{} is not JSON", where));
+  check_report(ReportFields(json, where), status, expected);
   return json;
 }
 

@@ -44,7 +44,7 @@ std::vector<std::shared_ptr<const Dataset>> samples_of(Network& network, const F
   return {data, std::make_shared<UniformSamples>(data->sample_shape(), random, range, seed)};
 }
 
-void count(const StateDict& state, Expected& expected) {
+void count_expected(const StateDict& state, Expected& expected) {
   expected.samples += state.at("x").dim(0);
   expected.logits += state.at("logits").numel();
   const StateDict codes = state.sub("codes");
@@ -53,12 +53,9 @@ void count(const StateDict& state, Expected& expected) {
 
 /// Files of what a network computes; `use` is called with what is in each.
 std::vector<std::string> write_predictions(Network& network, const Flags& flags, const std::string& prefix,
-                                           const std::function<void(const StateDict&)>& use,
-                                           Output& output) {
-  const PredictionOptions options{.batch = flags.integer("batch", 1, 1 << 20),
-                                  .inputs = true,
-                                  .codes = true,
-                                  .part_bytes = kPartBytes};
+                                           const std::function<void(const StateDict&)>& use, Output& output) {
+  const PredictionOptions options{
+      .batch = flags.integer("batch", 1, 1 << 20), .inputs = true, .codes = true, .part_bytes = kPartBytes};
   std::vector<std::string> files;
   const auto save = [&](const StateDict& state) {
     files.push_back(fmt::format("{}{}.h5", prefix, files.size()));
@@ -74,11 +71,13 @@ Expected write_expected(const Flags& flags, const TemporaryFolder& folder, Outpu
   Network network = load_to_compare(flags);
   Expected expected;
   expected.files = write_predictions(
-      network, flags, folder.file("part"), [&](const StateDict& state) { count(state, expected); }, output);
+      network, flags, folder.file("part"), [&](const StateDict& state) { count_expected(state, expected); },
+      output);
   network.module->to(Device::cpu());
   if (live_batch_norms(network) == 0 || fold_network(network) == 0) return expected;
   network.module->to(device_of(flags));
-  expected.folded = write_predictions(network, flags, folder.file("folded"), [](const StateDict&) {}, output);
+  expected.folded = write_predictions(
+      network, flags, folder.file("folded"), [](const StateDict&) {}, output);
   return expected;
 }
 
@@ -147,8 +146,8 @@ FlagSet verify_flags() {
   add_data_flags(set, "test");
   set.value("random", "SAMPLES", "uniform random samples too, in the range of the data", "0")
       .value("seed", "NUMBER", "of random samples", "0");
-  set.group("Engine")
-      .value("target", "NAME", "ort: run it; tensorrt: check the rules, without checkpoint and data", "ort");
+  set.group("Engine").value("target", "NAME",
+                            "ort: run it; tensorrt: check the rules, without checkpoint and data", "ort");
   add_engine_flags(set);
   add_general_flags(set);
   return set;
