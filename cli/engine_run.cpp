@@ -81,13 +81,13 @@ void check_end(const ProgramEnd& end, const Flags& flags, const std::string& err
   const std::string python = python_of(flags), message = last_words(errors);
   if (stop_requested()) throw Interrupted("[verify] stopped by Ctrl-C");
   if (end.timed_out)
-    throw BackendError(fmt::format("[verify] {} was still running after {} s and was ended: give it longer by "
-                                   "--timeout (0: any time), or fewer samples",
-                                   python, flags.text("timeout")));
-  if (end.signal != 0)
     throw BackendError(
-        fmt::format("[verify] {} was ended by signal {} ({}){}{}", python, end.signal,
-                    ::strsignal(end.signal), message.empty() ? "" : ": ", message));
+        fmt::format("[verify] {} was still running after {} s and was ended: give it longer by "
+                    "--timeout (0: any time), or fewer samples",
+                    python, flags.text("timeout")));
+  if (end.signal != 0)
+    throw BackendError(fmt::format("[verify] {} was ended by signal {} ({}){}{}", python, end.signal,
+                                   ::strsignal(end.signal), message.empty() ? "" : ": ", message));
   FQ_CHECK(end.status != 3, "verify", "{}", message);
   if (end.status == 2) throw FileError(flags.text("model"), "", "[verify] " + message);
   if (end.status > 1)

@@ -34,7 +34,8 @@ bool is_state_file(const std::string& path) {
 /// The one that the checkpoint's run goes on with, or the one that train and qat begin with.
 OptimizerOptions optimizer_of(const StateDict& state) {
   OptimizerOptions options;
-  if (!state.has_attribute("optimizer/type") || !state.attribute("optimizer/type").is_string()) return options;
+  if (!state.has_attribute("optimizer/type") || !state.attribute("optimizer/type").is_string())
+    return options;
   options.kind = state.attribute("optimizer/type").get<std::string>();
   if (state.sub("optimizer").size() == 0) options.momentum = 0;
   return options;

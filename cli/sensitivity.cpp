@@ -137,7 +137,8 @@ void check_sensitivity(const Flags& flags, PlannedFiles& planned) {
   (void)flags.integer("batch", 1, 1 << 20);
   const auto samples = flags.integer("samples", 1, std::int64_t{1} << 40);
   auto network = planned.network(flags.required("checkpoint"));
-  const auto data = network ? prepare_sensitivity(*network, flags) : open_data(flags, flags.text("split"), 0, false);
+  const auto data =
+      network ? prepare_sensitivity(*network, flags) : open_data(flags, flags.text("split"), 0, false);
   (void)some_samples(data, samples, 0);
   if (asks_for_plan(flags)) (void)plan_options(flags);
   for (const char* file : {"report", "plan", "output"})

@@ -120,8 +120,7 @@ QuantizedTensor requantize_parts(const AccumulatorConcat& x, bool relu, const Qu
   return {detail::join(codes, x.axis), spec, with_mask ? detail::join(masks, x.axis) : Tensor()};
 }
 
-QuantizedTensor requantize_moved(const AccumulatorMove& x, bool relu, const QuantSpec& spec,
-                                 bool with_mask) {
+QuantizedTensor requantize_moved(const AccumulatorMove& x, bool relu, const QuantSpec& spec, bool with_mask) {
   const auto inner = requantize(with_relu(x.inner.at(0), relu), spec, with_mask);
   return {moved(inner.codes, x.move), spec, with_mask ? moved(inner.mask, x.move) : Tensor()};
 }

@@ -58,7 +58,8 @@ std::string plain(std::string_view text) {
   else
     text = text.substr(text.find("] ") + 2);
   std::string out(text.substr(0, 240));
-  std::ranges::replace_if(out, [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
+  std::ranges::replace_if(
+      out, [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
   return out;
 }
 

@@ -51,7 +51,8 @@ Lock::~Lock() {
 }
 
 std::string printable(std::string name) {
-  std::ranges::replace_if(name, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return name;
 }
 
@@ -68,7 +69,8 @@ void fail(const std::string& path, const std::string& dataset, std::string_view 
 
 File open(const FileReader& file) {
   const std::string& path = file.path();
-  if (!has_hdf5_signature(file)) throw FileError(path, "", fmt::format("[hdf5] {} is not an HDF5 file", path));
+  if (!has_hdf5_signature(file))
+    throw FileError(path, "", fmt::format("[hdf5] {} is not an HDF5 file", path));
   const Lock lock;
   const Properties access = access_without_locks();
   File opened(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));

@@ -27,8 +27,7 @@ void Hdf5Rows::Body::read(std::int64_t begin, std::int64_t end, std::byte* out) 
 void Hdf5Rows::Body::fill(std::byte* out, std::size_t bytes) const {
   std::memset(out, 0, bytes);
   if (std::ranges::all_of(fill_value_, [](std::byte byte) { return byte == std::byte{0}; })) return;
-  for (std::size_t at = 0; at < bytes; at += fill_value_.size())
-    std::ranges::copy(fill_value_, out + at);
+  for (std::size_t at = 0; at < bytes; at += fill_value_.size()) std::ranges::copy(fill_value_, out + at);
 }
 
 void Hdf5Rows::Body::read_selected(std::int64_t begin, std::int64_t end, std::byte* out) const {
@@ -40,8 +39,7 @@ void Hdf5Rows::Body::read_selected(std::int64_t begin, std::int64_t end, std::by
   const h5::Space memory(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr));
   FQ_CALL(H5Sselect_hyperslab(file.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr),
           "hdf5");
-  const auto status =
-      H5Dread(dataset.get(), memory_type.get(), memory.get(), file.get(), H5P_DEFAULT, out);
+  const auto status = H5Dread(dataset.get(), memory_type.get(), memory.get(), file.get(), H5P_DEFAULT, out);
   h5::check(status, path, name, fmt::format("rows {} to {} cannot be read", begin, end));
 }
 
@@ -58,8 +56,8 @@ void Hdf5Rows::Body::check_unwritten(const std::vector<hsize_t>& offset) const {
   const h5::Space file(H5Dget_space(dataset.get())), memory(H5Screate(H5S_SCALAR));
   FQ_CALL(H5Sselect_elements(file.get(), H5S_SELECT_SET, 1, offset.data()), "hdf5");
   std::array<std::byte, sizeof(double)> element;
-  const auto status = H5Dread(dataset.get(), memory_type.get(), memory.get(), file.get(), H5P_DEFAULT,
-                              element.data());
+  const auto status =
+      H5Dread(dataset.get(), memory_type.get(), memory.get(), file.get(), H5P_DEFAULT, element.data());
   h5::check(status, path, name, fmt::format("has an unreadable chunk at {}", fmt::join(offset, ", ")));
 }
 

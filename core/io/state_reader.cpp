@@ -144,9 +144,9 @@ struct Item {
 Item read_item(const FileReader& file, const std::string& name, const h5::Dataset& dataset) {
   const Part part(file, name, dataset);
   const auto refuse = [&](const char* why) {
-    throw FileError(file.path(), name,
-                    fmt::format("[load_state] {}:{} is not well formed: {}", file.path(),
-                                h5::printable(name), why));
+    throw FileError(
+        file.path(), name,
+        fmt::format("[load_state] {}:{} is not well formed: {}", file.path(), h5::printable(name), why));
   };
   try {
     const std::int64_t index = part.integer("index");

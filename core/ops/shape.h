@@ -2,11 +2,11 @@
 
 /// Operators that move elements and compute nothing.
 ///
-/// f32 or f64, integers without gradient (token ids; not `concat`), codes, and sums not yet rounded. Codes with
-/// one scale are moved with their spec (the gradient is moved back; the quantizer that made the codes masks
-/// it); codes with several scales are read as floats. Sums stay sums: who reads them rounds them before they
-/// are moved, with the bits that it would have given right behind the layer that made them. Axes count from
-/// the front, negative ones from the back. Throw ArgumentError for shapes and axes that do not fit.
+/// f32 or f64, integers without gradient (token ids; not `concat`), codes, and sums not yet rounded. Codes
+/// with one scale are moved with their spec (the gradient is moved back; the quantizer that made the codes
+/// masks it); codes with several scales are read as floats. Sums stay sums: who reads them rounds them before
+/// they are moved, with the bits that it would have given right behind the layer that made them. Axes count
+/// from the front, negative ones from the back. Throw ArgumentError for shapes and axes that do not fit.
 
 #include <cstdint>
 #include <vector>

@@ -286,8 +286,7 @@ bool Exporting::is_ids(const Variable& value) const {
   });
 }
 
-OnnxValueInfo Exporting::end(std::string name, DType dtype, const Variable& value,
-                             const Shape& open) const {
+OnnxValueInfo Exporting::end(std::string name, DType dtype, const Variable& value, const Shape& open) const {
   OnnxValueInfo info{std::move(name), OnnxKind::tensor, dtype, true, {}};
   const std::int64_t batch = calls_.input.shape()[0];
   for (std::size_t axis = 0; axis < open.size(); ++axis)
@@ -315,8 +314,8 @@ void Exporting::add_ends() {
     maker->outputs[0] = "output";
   else
     model.nodes.push_back({"Identity", "output", "", {floats}, {"output"}, {}});
-  model.outputs = {end("output", DType::f32, calls_.output,
-                       from == calls_.list.end() ? input : open_shapes_.at(&*from))};
+  model.outputs = {
+      end("output", DType::f32, calls_.output, from == calls_.list.end() ? input : open_shapes_.at(&*from))};
 }
 
 }  // namespace detail

@@ -53,8 +53,7 @@ TEST(JsonText, LinesAreThoseOfAWalk) {
   std::vector<std::string> pointers{"/first"};
   for (int i = 0; i < 40; ++i) {
     const std::string key = "k~/" + std::to_string(i), token = "/k~0~1" + std::to_string(i);
-    text += ",\n\"" + key + "\": {\"" + key +
-            "\": [1, [],\n{\"x\": {}}], // { [ \"\n \"first\": null}";
+    text += ",\n\"" + key + "\": {\"" + key + "\": [1, [],\n{\"x\": {}}], // { [ \"\n \"first\": null}";
     pointers.insert(pointers.end(), {token, token + token + "/2/x", token + "/first"});
   }
   const JsonText parsed(text + "}", "test");
@@ -83,7 +82,8 @@ TEST(JsonText, TimeIsLinearInTheLength) {
   std::string object = "{\"k\": 0";
   for (int i = 0; i < 9999; ++i) object += ",\"" + std::to_string(i) + "\":0";
   const double one = seconds("[\"" + std::string(kBytes, 'x') + "\"]");
-  for (const auto& item : {std::string("1"), std::string("{}"), std::string(R"({"a":{"b":[0]}})"), object + "}"})
+  for (const auto& item :
+       {std::string("1"), std::string("{}"), std::string(R"({"a":{"b":[0]}})"), object + "}"})
     EXPECT_LT(seconds(list_of(item)), 20 * one + 0.5) << item.substr(0, 20);
 }
 

@@ -76,14 +76,20 @@ Variable shuffle(const Variable& x) {
 std::vector<Moving> moves() {
   std::vector<Moving> out{
       {"flatten", [](const Variable& x) { return ops::flatten(x); }},
-      {"reshape", [](const Variable& x) { return ops::reshape(x, {5, -1, 9}); }},
+      {"reshape",
+       [](const Variable& x) {
+         return ops::reshape(x, {5, -1, 9});
+       }},
       {"there and back", [](const Variable& x) { return ops::reshape(ops::flatten(x), x.shape()); }},
       {"shuffle", shuffle},
       {"split and joined",
        [](const Variable& x) {
          return ops::concat({ops::slice(x, 1, 4, 6), ops::slice(x, 1, 0, 4)}, 1);
        }},
-      {"joined along rows", [](const Variable& x) { return ops::concat({x, ops::slice(x, 2, 1, 4)}, 2); }},
+      {"joined along rows",
+       [](const Variable& x) {
+         return ops::concat({x, ops::slice(x, 2, 1, 4)}, 2);
+       }},
       {"transposed slice", [](const Variable& x) {
          return ops::transpose(ops::slice(ops::flatten(x), 1, 5, 98), {1, 0});
        }}};
@@ -103,8 +109,7 @@ std::vector<Moving> moves() {
 /// Where each element comes from, found out by moving their numbers as floats.
 std::vector<float> sources(const Operator& move, const Shape& shape) {
   Tensor numbers = Tensor::empty(shape);
-  for (std::int64_t i = 0; i < numbers.numel(); ++i)
-    numbers.mutable_data<float>()[i] = static_cast<float>(i);
+  for (std::int64_t i = 0; i < numbers.numel(); ++i) numbers.mutable_data<float>()[i] = static_cast<float>(i);
   return move(Variable(numbers)).tensor().to_vector<float>();
 }
 

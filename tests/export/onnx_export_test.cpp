@@ -194,11 +194,10 @@ class OnnxExportBits : public testing::TestWithParam<Bits> {};
 /// Of types that ONNX has not, codes are kept within their bounds in the next wider one.
 TEST_P(OnnxExportBits, StayWithinTheirBounds) {
   const auto& [bits, opset, stored, cut_codes] = GetParam();
-  auto net = calibrated(
-      fmt::format(R"({{"rules": [{{"pattern": "*input_quantizer*", "num_bits": {0}}},
+  auto net = calibrated(fmt::format(R"({{"rules": [{{"pattern": "*input_quantizer*", "num_bits": {0}}},
                                  {{"pattern": "*weight_quantizer", "num_bits": {0}, "axis": 0}}]}})",
-                  bits)
-          .c_str());
+                                    bits)
+                            .c_str());
   const OnnxModel model = export_onnx(*net, kSample);
   EXPECT_EQ(model.opset, opset);
   for (const auto& [name, q, aliases] : named_quantizers(*net)) {

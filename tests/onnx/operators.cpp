@@ -150,8 +150,7 @@ void add_layers(Cases& cases) {
   cases.write("embedding", {3}, Tensor::from({0.0f, 8.0f, 3.0f, 1.0f, 1.0f, 2.0f}, {2, 3}),
               [](auto& ids, auto& p) { return ops::embedding(ids, p[0]); },
               {test::random_tensor({9, 4}, -1, 1, 6)});
-  cases.write("embedding_of_moved_ids", {4},
-              Tensor::from<std::int64_t>({0, 8, 3, 1, 1, 2, 5, 4}, {2, 4}),
+  cases.write("embedding_of_moved_ids", {4}, Tensor::from<std::int64_t>({0, 8, 3, 1, 1, 2, 5, 4}, {2, 4}),
               [](auto& ids, auto& p) {
                 const Variable pairs = ops::transpose(ops::reshape(ids, {ids.dim(0), 2, 2}), {0, 2, 1});
                 return ops::embedding(ops::slice(pairs, 1, 1, 2), p[0]);
@@ -204,15 +203,27 @@ std::vector<std::pair<std::string, std::function<Variable(const Variable&)>>> su
     return ops::concat({ops::slice(y, 1, 3, 6), ops::slice(y, 1, 0, 3)}, 1);
   };
   return {{"unmoved", [](auto& y) { return y; }},
-          {"transpose", [](auto& y) { return ops::transpose(y, {0, 2, 3, 1}); }},
-          {"transpose_pixels", [](auto& y) { return ops::transpose(y, {0, 1, 3, 2}); }},
+          {"transpose",
+           [](auto& y) {
+             return ops::transpose(y, {0, 2, 3, 1});
+           }},
+          {"transpose_pixels",
+           [](auto& y) {
+             return ops::transpose(y, {0, 1, 3, 2});
+           }},
           {"shuffle", shuffled},
           {"slice", [](auto& y) { return ops::slice(y, 1, 1, 4); }},
           {"slice_rows", [](auto& y) { return ops::slice(y, 2, 5, 29); }},
           {"split", halves},
-          {"concat", [](auto& y) { return ops::concat({y, ops::relu(y)}, 1); }},
+          {"concat",
+           [](auto& y) {
+             return ops::concat({y, ops::relu(y)}, 1);
+           }},
           {"flatten", [](auto& y) { return ops::flatten(y); }},
-          {"rows", [](auto& y) { return ops::transpose(ops::flatten(y, 2), {0, 2, 1}); }},
+          {"rows",
+           [](auto& y) {
+             return ops::transpose(ops::flatten(y, 2), {0, 2, 1});
+           }},
           {"later_relu", [shuffled](auto& y) { return ops::relu(shuffled(y)); }}};
 }
 

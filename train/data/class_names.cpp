@@ -21,7 +21,8 @@ std::string trimmed(std::string_view text) {
 
 /// Names stand in tables and one-line messages.
 std::string one_line_name(std::string name) {
-  std::ranges::replace_if(name, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return name;
 }
 

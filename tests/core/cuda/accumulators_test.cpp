@@ -36,9 +36,7 @@ struct There {
     for (const auto& part : v.parts) out.parts.push_back(there(part));
     return out;
   }
-  Value operator()(const AccumulatorMove& v) const {
-    return AccumulatorMove{{there(v.inner.at(0))}, v.move};
-  }
+  Value operator()(const AccumulatorMove& v) const { return AccumulatorMove{{there(v.inner.at(0))}, v.move}; }
 };
 Accumulator there(const Accumulator& x) { return {std::visit(There{}, x.value), x.relu}; }
 
@@ -150,8 +148,9 @@ TEST_F(CudaAccumulators, Moves) {
     const Accumulator product{
         ProductSums{sums({2, 6, 5, 7}, 20000).to(layout), {}, floats({6}, 1e-5f, 2e-4f), 1}};
     const Accumulator flagged{product.value, true};
-    const Move moves[] = {ReshapeMove{{4, 105}}, PermuteMove{{0, 2, 3, 1}}, PermuteMove{{3, 1, 0, 2}},
-                          PermuteMove{{1, 0, 2, 3}}, CutMove{1, 1, 4}, CutMove{3, 2, 7}, CutMove{0, 1, 1}};
+    const Move moves[] = {ReshapeMove{{4, 105}},     PermuteMove{{0, 2, 3, 1}}, PermuteMove{{3, 1, 0, 2}},
+                          PermuteMove{{1, 0, 2, 3}}, CutMove{1, 1, 4},          CutMove{3, 2, 7},
+                          CutMove{0, 1, 1}};
     for (const auto& inner : {product, Accumulator{AccumulatorConcat{{product, flagged}, 1}}})
       for (const auto& move : moves) {
         Accumulator x = inner;
