@@ -60,7 +60,8 @@ class Hdf5Reader {
                                                            const std::string& attribute) const;
   /// The values of an attribute of strings, of fixed or variable length, as UTF-8: bytes that are none become
   /// U+FFFD. Nullopt without it and for one of another type. Throws FileError for more than 2^20 strings or
-  /// 16 MiB.
+  /// 16 MiB. Strings of variable length lie in a heap that HDF5 reads without checks: only their number is known
+  /// before, and a damaged heap is HDF5's to survive.
   [[nodiscard]] std::optional<std::vector<std::string>> texts(const std::string& object,
                                                               const std::string& attribute) const;
   /// Whether there is an attribute of that name, of whatever type.
