@@ -2,7 +2,7 @@
 
 /// What was done to the chunks of a dataset before they were stored, taken back here: HDF5 itself would hand
 /// out whatever memory lies behind a chunk that expands to less than its size, and allocate a thousand times
-/// the file for one that expands to more. Not a public header: it needs <hdf5.h>.
+/// the file for one that expands to more. It is not a public header: it needs <hdf5.h>.
 
 #include <cstddef>
 #include <stdexcept>

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Finding objects of a file without leaving it: HDF5 follows soft and external links wherever they lead, to
-/// other files, pipes and devices. Not a public header: it needs <hdf5.h>.
+/// other files, pipes and devices. It is not a public header: it needs <hdf5.h>.
 
 #include <functional>
 

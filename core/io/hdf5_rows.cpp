@@ -61,35 +61,41 @@ void Hdf5Rows::Body::check_unwritten(const std::vector<hsize_t>& offset) const {
   h5::check(status, path, name, fmt::format("has an unreadable chunk at {}", fmt::join(offset, ", ")));
 }
 
-/// Empty when it was never written.
-std::vector<std::byte> Hdf5Rows::Body::read_chunk(const Shape& origin) const {
+Hdf5Rows::Body::StoredChunk Hdf5Rows::Body::stored_chunk(const Shape& origin, std::size_t bytes) const {
+  const h5::Lock lock;
   const std::vector<hsize_t> offset(origin.begin(), origin.end());
+  hsize_t stored = 0;
+  if (H5Dget_chunk_storage_size(dataset.get(), offset.data(), &stored) < 0) check_unwritten(offset);
+  if (stored > bytes + bytes / 8 + kFilterRoom || stored > static_cast<hsize_t>(file_bytes_))
+    refuse(fmt::format("has a chunk of {} bytes stored in {}: it is damaged", bytes, stored));
+  StoredChunk chunk{std::vector<std::byte>(stored), 0};
+  if (stored == 0) return chunk;
+  const auto read =
+      H5Dread_chunk(dataset.get(), H5P_DEFAULT, offset.data(), &chunk.skipped, chunk.bytes.data());
+  h5::check(read, path, name, fmt::format("has an unreadable chunk at {}", to_string(origin)));
+  if (plain_edges_ && grid_->at_edge(origin)) chunk.skipped = ~0u;
+  return chunk;
+}
+
+std::vector<std::byte> Hdf5Rows::Body::read_chunk(const Shape& origin) const {
   const auto elements = static_cast<std::size_t>(grid_->chunk_elements());
   const std::size_t bytes = elements * static_cast<std::size_t>(file_element_bytes_);
-  std::vector<std::byte> chunk;
-  std::uint32_t skipped = 0;
-  {
-    const h5::Lock lock;
-    hsize_t stored = 0;
-    if (H5Dget_chunk_storage_size(dataset.get(), offset.data(), &stored) < 0) check_unwritten(offset);
-    if (stored > bytes + bytes / 8 + kFilterRoom || stored > static_cast<hsize_t>(file_bytes_))
-      refuse(fmt::format("has a chunk of {} bytes stored in {}: it is damaged", bytes, stored));
-    if (stored == 0) return chunk;
-    chunk.resize(stored);
-    const auto read = H5Dread_chunk(dataset.get(), H5P_DEFAULT, offset.data(), &skipped, chunk.data());
-    h5::check(read, path, name, fmt::format("has an unreadable chunk at {}", to_string(origin)));
-  }
-  if (plain_edges_ && grid_->at_edge(origin)) skipped = ~0u;
+  auto [stored, skipped] = stored_chunk(origin, bytes);
+  if (stored.empty()) return {};
   try {
-    chunk = filters_->decode(std::move(chunk), skipped, bytes);
+    return converted(filters_->decode(std::move(stored), skipped, bytes), elements);
   } catch (const h5::BadChunk& error) {
     refuse(error.what());
   }
+}
+
+std::vector<std::byte> Hdf5Rows::Body::converted(std::vector<std::byte> chunk, std::size_t elements) const {
   const h5::Lock lock;
-  chunk.resize(std::max(bytes, elements * fill_value_.size()));
-  if (H5Tequal(file_type.get(), memory_type.get()) <= 0)
-    h5::check(H5Tconvert(file_type.get(), memory_type.get(), elements, chunk.data(), nullptr, H5P_DEFAULT),
-              path, name, "has elements that cannot be converted");
+  if (H5Tequal(file_type.get(), memory_type.get()) > 0) return chunk;
+  chunk.resize(std::max(chunk.size(), elements * fill_value_.size()));
+  const auto status =
+      H5Tconvert(file_type.get(), memory_type.get(), elements, chunk.data(), nullptr, H5P_DEFAULT);
+  h5::check(status, path, name, "has elements that cannot be converted");
   return chunk;
 }
 

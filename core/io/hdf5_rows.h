@@ -40,8 +40,16 @@ struct Hdf5Rows::Body {
 
   void read_selected(std::int64_t begin, std::int64_t end, std::byte* out) const;
   void read_chunks(std::int64_t begin, std::int64_t end, std::byte* out) const;
-  [[nodiscard]] std::vector<std::byte> read_chunk(const Shape& origin) const;
+  /// A chunk as the file has it, and which of its filters were left out; no bytes when it was never written.
+  struct StoredChunk {
+    std::vector<std::byte> bytes;
+    std::uint32_t skipped;
+  };
+  [[nodiscard]] StoredChunk stored_chunk(const Shape& origin, std::size_t bytes) const;
   void check_unwritten(const std::vector<hsize_t>& offset) const;
+  /// All elements of a chunk as `dtype`; none when it was never written.
+  [[nodiscard]] std::vector<std::byte> read_chunk(const Shape& origin) const;
+  [[nodiscard]] std::vector<std::byte> converted(std::vector<std::byte> chunk, std::size_t elements) const;
   void fill(std::byte* out, std::size_t bytes) const;
 
   std::int64_t file_bytes_;

@@ -28,7 +28,7 @@ class StateDict {
   ~StateDict();
 
   /// Puts `tensor` last, or in the place of one of that name. Throws ArgumentError for an undefined tensor
-  /// and for a name that is empty, has an empty or "." part, or holds a zero byte.
+  /// and for a name that is empty, has more than 64 parts, an empty or "." one, or holds a zero byte.
   void set(std::string name, Tensor tensor);
   [[nodiscard]] bool contains(std::string_view name) const;
   /// Throws ArgumentError naming the nearest names.

@@ -49,7 +49,7 @@ class Hdf5DatasetTest : public testing::Test {
       std::iota(rows.begin(), rows.end(), std::int64_t{0});
       (void)data.read(rows);
     } catch (const FileError& error) {
-      EXPECT_THAT(error.what(), AllOf(Not(HasSubstr("\n")), HasSubstr(path)));
+      EXPECT_THAT(error.what(), AllOf(Not(HasSubstr("\n")), Not(HasSubstr("no reason")), HasSubstr(path)));
       return error.what();
     } catch (const Error& error) {
       return std::string("another error: ") + error.what();
