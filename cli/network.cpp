@@ -67,7 +67,11 @@ Network make_network(const ImportedModel& model, const std::string& file) {
         fmt::format("[import] the output of {} is {} for one sample: a list of one number for each "
                     "class is needed",
                     file, to_string(model.output_shape)));
-  return {model.build(), identity_of(model.spec, model.sample_shape, model.output_shape[0])};
+  try {
+    return {model.build(), identity_of(model.spec, model.sample_shape, model.output_shape[0])};
+  } catch (const FileError& error) {
+    throw FileError(file, error.dataset(), fmt::format("{} (in {})", error.what(), file));
+  }
 }
 
 Network load_network(const std::string& checkpoint) {

@@ -216,7 +216,7 @@ ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options) 
 
 std::shared_ptr<Graph> ImportedModel::build() const {
   auto graph = build_model(spec, sample_shape);
-  load_model_state(*graph, state, "import_onnx");
+  load_model_state(*graph, state, spec.name());
   return graph;
 }
 

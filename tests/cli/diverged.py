@@ -1,6 +1,7 @@
 """Runs that diverge: the last good checkpoint stays, and files with NaN or infinity inside are taken by nobody."""
 
 import os
+import struct
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -61,4 +62,14 @@ broken.save("moments.h5")
 result("evaluate", "moments.h5", "--data", DIGITS)
 fails(2, ["moments.h5", "optimizer/fc.weight/momentum"], "train", *TINY, *BURST, "--epochs", "2", "--resume", "-o",
       "moments.h5")
+
+# Networks from elsewhere.
+run("export", "float.h5", "--format", "onnx", "-o", "float.onnx")
+with open("float.onnx", "rb") as file:
+    network = file.read()
+bias = StateFile("float.h5").get("parameters/fc.bias")
+assert network.count(bias) == 1
+with open("broken.onnx", "wb") as file:
+    file.write(network.replace(bias, struct.pack("<f", float("inf")) + bias[4:]))
+fails(2, ["broken.onnx", ".bias has inf at element 0"], "import", "broken.onnx", "-o", "out.h5")
 print("diverged: ok")
