@@ -45,7 +45,7 @@ struct Clip {
   }
   template <class T>
   FQ_HD T slope(T x) const {
-    return x >= static_cast<T>(low) && x <= static_cast<T>(high) ? T{1} : T{0};
+    return x > static_cast<T>(low) && x < static_cast<T>(high) ? T{1} : T{0};
   }
 };
 

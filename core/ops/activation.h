@@ -15,8 +15,8 @@ namespace fq::ops {
 [[nodiscard]] Variable relu(const Variable& x);
 /// min(max(x, 0), 6); gradient 0 at both ends.
 [[nodiscard]] Variable relu6(const Variable& x);
-/// min(max(x, low), high); the gradient passes where low <= x <= high. Throws ArgumentError unless low <=
-/// high.
+/// min(max(x, low), high), torch's clamp and hardtanh; gradient 0 at both ends. Throws ArgumentError unless
+/// low <= high.
 [[nodiscard]] Variable clip(const Variable& x, double low, double high);
 /// x where x > 0, else slope * x. Throws ArgumentError for a negative slope.
 [[nodiscard]] Variable leaky_relu(const Variable& x, double slope = 0.01);

@@ -1,6 +1,7 @@
 #include "fakequant/core/ops/activation.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -37,6 +38,30 @@ TEST(Activation, LargeInputsSaturateWithoutNaN) {
   EXPECT_EQ(values(ops::tanh(x)), (std::vector<float>{-1, 1}));
   EXPECT_EQ(values(ops::silu(x)), (std::vector<float>{0, 1e4f}));
   EXPECT_EQ(values(ops::gelu(x)), (std::vector<float>{0, 1e4f}));
+}
+
+/// Slopes at the places where two pieces meet: those of torch 2.15.
+TEST(Activation, SlopesAtKinksAreThoseOfTorch) {
+  struct Kinks {
+    std::function<Variable(const Variable&)> function;
+    std::vector<double> at, slopes;
+  };
+  const std::vector<Kinks> all{
+      {[](const Variable& x) { return ops::relu(x); }, {0}, {0}},
+      {[](const Variable& x) { return ops::relu6(x); }, {0, 6}, {0, 0}},
+      {[](const Variable& x) { return ops::clip(x, -1, 0.5); }, {-1, 0.5}, {0, 0}},
+      {[](const Variable& x) { return ops::clip(x, 0, 6); }, {0, 3, 6}, {0, 1, 0}},
+      {[](const Variable& x) { return ops::leaky_relu(x, 0.25); }, {0}, {0.25}},
+      {[](const Variable& x) { return ops::hard_sigmoid(x); }, {-3, 3}, {0, 0}},
+      {[](const Variable& x) { return ops::hard_swish(x); }, {-3, 3}, {0, 1}},
+  };
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const auto& [function, at, slopes] : all) {
+      const auto count = static_cast<std::int64_t>(at.size());
+      const Variable x(Tensor::from(at, {count}).to(dtype), true);
+      function(x).backward(Tensor::full({count}, 1.0, dtype));
+      EXPECT_EQ(x.grad().to(DType::f64).to_vector<double>(), slopes);
+    }
 }
 
 TEST(Activation, NaNReachesTheNextQuantizer) {
