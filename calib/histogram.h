@@ -25,9 +25,12 @@ struct Histogram {
   std::int64_t zeros = 0;  ///< counted before there was a grid
 
   /// As numpy.histogram counts: the grid is even over [smallest, largest] magnitude of the first batch (or
-  /// 0.5 to either side of a single value); a larger value later appends edges of the first width; values
-  /// below the grid are dropped. Bins are found by their edges, one value at a time: a plain loop.
+  /// 0.5 to either side of a single value, [0, 1] without any), edges f32; a larger value later appends
+  /// edges as numpy.arange makes them, and all are f64 from then on. Values below the grid are dropped. Bins
+  /// are found by their edges, one value at a time: a plain loop. Throws ArgumentError where floats are too
+  /// coarse for so many bins of a first batch.
   void collect_numpy(const Tensor& x, int bins, bool skip_zeros);
+  std::vector<double> wide_edges = {};  ///< of that grid once it has grown: what `edges` rounds; else empty
 
   [[nodiscard]] std::int64_t total() const noexcept;
 };

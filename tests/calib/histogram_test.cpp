@@ -9,6 +9,7 @@
 
 #include "fakequant/calib/histogram_calibrator.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/state_dict.h"
 
 namespace fq::histogram_test {
 namespace {
@@ -198,6 +199,21 @@ TEST(Histogram, MseStopsEarlyWithoutChangingTheChoice) {
   }
 }
 
+TEST(Histogram, NumpyGridIsDoubleOnceItHasGrownAndIsSavedAsSuch) {
+  const CalibratorOptions options{.num_bins = 7, .grid = HistogramGrid::numpy};
+  HistogramCalibrator a("percentile", options), b("percentile", options);
+  a.collect(Tensor::from({0.1f, 0.8f}));
+  EXPECT_TRUE(a.histogram().wide_edges.empty());
+  for (const float largest : {0.9f, 1.7f}) a.collect(Tensor::from({0.3f, largest}));
+  const Histogram& grown = a.histogram();
+  ASSERT_EQ(grown.wide_edges.size(), grown.edges.size());
+  EXPECT_NE(grown.wide_edges, std::vector<double>(grown.edges.begin(), grown.edges.end()));
+  b.load_state(a.state_dict());
+  for (HistogramCalibrator* each : {&a, &b}) each->collect(Tensor::from({2.9f, 5.0f}));
+  EXPECT_EQ(a.histogram().wide_edges, b.histogram().wide_edges);
+  EXPECT_EQ(a.histogram().counts, b.histogram().counts);
+}
+
 TEST(Histogram, NumpyGridBeginsAtTheSmallestAndAppendsEdges) {
   Histogram h;
   h.collect_numpy(Tensor::from({-1.0f, 2.0f, 5.0f, 0.0f}), 4, true);
@@ -207,7 +223,13 @@ TEST(Histogram, NumpyGridBeginsAtTheSmallestAndAppendsEdges) {
   EXPECT_EQ(h.edges, (std::vector<float>{1, 2, 3, 4, 5, 6, 7}));
   EXPECT_EQ(h.counts, (std::vector<std::int64_t>{1, 2, 0, 1, 0, 1}));
   EXPECT_THROW(h.collect_numpy(Tensor::from({1e9f}), 4, true), ArgumentError);
-  Histogram single;
+  Histogram single, none;
+  none.collect_numpy(Tensor::zeros({3}), 2, true);
+  EXPECT_EQ(none.edges, (std::vector<float>{0, 0.5, 1}));
+  EXPECT_EQ(none.counts, (std::vector<std::int64_t>{0, 0}));
+  Histogram narrow;
+  EXPECT_THROW(narrow.collect_numpy(Tensor::from({1.0f, 1.00001f}), 2048, false), ArgumentError);
+  EXPECT_TRUE(narrow.edges.empty());
   single.collect_numpy(Tensor::from({3.0f, 3.0f}), 2, false);
   EXPECT_EQ(single.edges, (std::vector<float>{2.5, 3, 3.5}));
   EXPECT_EQ(single.counts, (std::vector<std::int64_t>{0, 2}));

@@ -32,7 +32,9 @@ Outputs histogram_collect(const Case& c) {
   for (const Tensor& batch : c.batches()) calibrator.collect(batch);
   const Histogram& h = calibrator.histogram();
   const auto bins = static_cast<std::int64_t>(h.counts.size());
-  return {{"hist", Tensor::from(h.counts, {bins})}, {"bin_edges", Tensor::from(h.edges, {bins + 1})}};
+  const Tensor edges =
+      h.wide_edges.empty() ? Tensor::from(h.edges, {bins + 1}) : Tensor::from(h.wide_edges, {bins + 1});
+  return {{"hist", Tensor::from(h.counts, {bins})}, {"bin_edges", edges}};
 }
 
 Tensor as_floats(const std::vector<double>& values) {

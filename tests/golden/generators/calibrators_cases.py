@@ -2,6 +2,7 @@
 
 import struct
 
+import numpy as np
 import torch
 from modelopt.torch.quantization import calib
 
@@ -65,6 +66,51 @@ def histograms(family):
                     {"batches": len(batches), "num_bins": bins, "skip_zeros": skip, "torch_hist": 1, "num_bits": 8, "unsigned": 0})
 
 
+def beside_edges(family, edges, count, most):
+    """Floats on edges and next to them, up to the largest value."""
+    at = edges[family.random.integers(len(edges), size=count)].astype(np.float32)
+    near = np.concatenate([at, np.nextafter(at, np.float32(np.inf)), np.nextafter(at, np.float32(-np.inf))])
+    return near[(near >= 0) & (near <= most)]
+
+
+def numpy_histograms(family):
+    """Batches whose largest values grow, full of values on the edges that they make."""
+    def made(batches, bins, skip):
+        calibrator = calib.HistogramCalibrator(num_bins=bins, skip_zeros=skip, torch_hist=False)
+        for batch in batches:
+            calibrator.collect(batch)
+        return calibrator
+
+    for _ in range(12):
+        bins, skip, signed = family.pick([16, 64, 128, 511]), family.flag(), family.flag()
+        scale, growth = 10.0 ** family.random.uniform(-4, 3), family.pick([1.001, 1.3, 2.0])
+        batches = []
+        for k in range(family.whole(3, 6)):
+            x = np.abs(family.random.standard_normal(300) * scale * growth**k).astype(np.float32)
+            trial = made([*batches, torch.from_numpy(x)], bins, skip)
+            x = np.concatenate([x, beside_edges(family, np.asarray(trial._calib_bin_edges), 100, x.max()), np.zeros(3, np.float32)])
+            if signed:
+                x = x * np.where(family.random.random(x.size) < 0.5, np.float32(1), np.float32(-1))
+            batches.append(torch.from_numpy(x))
+
+        def answer():
+            calibrator = made(batches, bins, skip)
+            return {"hist": torch.from_numpy(calibrator._calib_hist), "bin_edges": torch.from_numpy(calibrator._calib_bin_edges)}
+
+        family.case("histogram_collect", named(batches), answer,
+                    {"batches": len(batches), "num_bins": bins, "skip_zeros": skip, "torch_hist": 0, "num_bits": 8, "unsigned": 0})
+    odd = [[torch.zeros(5)], [torch.zeros(5), torch.tensor([0.5, 3.0])], [torch.full((4,), 3.0)], [torch.full((4,), 3.0), torch.tensor([9.0])]]
+    for batches in odd:
+        for skip in (False, True):
+            calibrator = made(batches, 8, skip)
+            results = {"hist": torch.from_numpy(calibrator._calib_hist), "bin_edges": torch.from_numpy(calibrator._calib_bin_edges)}
+            family.case("histogram_collect", named(batches), lambda: results,
+                        {"batches": len(batches), "num_bins": 8, "skip_zeros": skip, "torch_hist": 0, "num_bits": 8, "unsigned": 0})
+    narrow = torch.tensor([1.0, 1.00001])
+    family.case("histogram_collect", named([narrow]), lambda: {"hist": made([narrow], 2048, False)._calib_hist},
+                {"batches": 1, "num_bins": 2048, "skip_zeros": 0, "torch_hist": 0, "num_bits": 8, "unsigned": 0}, refused=True)
+
+
 def ranges(family):
     for _ in range(8):
         bins = family.pick([256, 512])
@@ -95,3 +141,4 @@ def make(family):
     histograms(family)
     ranges(family)
     cache(family)
+    numpy_histograms(family)
