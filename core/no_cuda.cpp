@@ -171,7 +171,7 @@ void fake_quant_integer(const Tensor&, const Tensor&, const Tensor&, const IntFo
 }
 void integer_codes(const Tensor&, const Tensor&, const IntFormat&, Tensor&) { absent(); }
 void fake_quant_e4m3(const Tensor&, const Tensor&, const Tensor&, Tensor&, Tensor*) { absent(); }
-void round_to_integers(const Tensor&, const IntFormat&, Tensor&, Tensor*) { absent(); }
+void round_to_integers(const Tensor&, float, float, Tensor&, Tensor*) { absent(); }
 float smallest(const Tensor&) { absent(); }
 
 void fake_quant_fp4(const Tensor&, const Tensor&, const Tensor&, Tensor&, Tensor*) { absent(); }

@@ -5,6 +5,7 @@
 #include "fakequant/calib/ranges.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/reference/broadcast.h"
 #include "fakequant/core/reference/modelopt.h"
 #include "fakequant/core/reference/modelopt_blocks.h"
 #include "fakequant/core/reference/pytorch_quantization.h"
@@ -30,10 +31,16 @@ Variable clipped(const Variable& x, const Variable& amax, bool is_unsigned) {
   return pytorch_quantization::clip(x, lower, amax);
 }
 
-float smallest_normal(DType dtype) {
-  if (dtype == DType::f16) return 0x1p-14f;
-  return std::numeric_limits<float>::min();
-}
+/// The smallest normal and the largest number of a type; of f64 those of f32.
+struct Numbers {
+  float least, most;
+
+  static Numbers of(DType dtype) {
+    if (dtype == DType::f16) return {0x1p-14f, 65504};
+    return {std::numeric_limits<float>::min(),
+            dtype == DType::bf16 ? 0x1.fep127f : std::numeric_limits<float>::max()};
+  }
+};
 
 Tensor squeezed(const Tensor& x) {
   Shape shape;
@@ -65,7 +72,9 @@ Variable TensorQuantizer::quantize_reference(const Variable& input) const {
   else if (const auto factor = descriptor_.scale_amax())
     range = scaled(range, *factor);
   if (pow2_) range = QuantSpec::from_amax(descriptor_.format(), {}, range, name_, true).amax;
-  return view.restore(reference_values(values, broadcast_ready(range, view)));
+  range = broadcast_ready(range, view);
+  detail::check_broadcast(values.shape(), range.shape(), "quantizer");
+  return view.restore(reference_values(values, range));
 }
 
 Variable TensorQuantizer::reference_values(const Variable& input, const Tensor& amax) const {
@@ -116,9 +125,10 @@ Tensor TensorQuantizer::export_amax(const Shape& input) const {
   FQ_CHECK(!blocks || !input.empty(), "export_amax", "'{}' has blocks: give the shape of its input", name_);
   Tensor out = range.to(Device::cpu()).to(DType::f32).clone();
   auto* values = out.mutable_data<float>();
-  const float least = descriptor_.has_dynamic_blocks() ? 0.0f : smallest_normal(range.dtype());
+  const auto [smallest, most] = Numbers::of(range.dtype());
+  const float least = descriptor_.has_dynamic_blocks() ? 0.0f : smallest;
   for (std::int64_t i = 0; i < out.numel(); ++i)
-    values[i] = values[i] == 0 ? descriptor_.format().bound() : std::max(values[i], least);
+    values[i] = std::clamp(values[i] == 0 ? descriptor_.format().bound() : values[i], least, most);
   out = out.to(range.dtype());
   if (descriptor_.has_dynamic_blocks() || (blocks && numel(input) == 0)) return out;
   const auto view = detail::BlockView::of(descriptor_, input);

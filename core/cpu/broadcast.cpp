@@ -34,7 +34,8 @@ void broadcast(const Tensor& a, const Tensor& b, const Walk& walk, F f, Tensor& 
 
 void combine(const Tensor& a, const Tensor& b, const detail::Arithmetic& arithmetic, Tensor& y) {
   if (y.numel() == 0) return;
-  const bool alike = a.shape() == b.shape() && a.layout() == b.layout() && a.layout() == y.layout();
+  const auto whole = [&y](const Tensor& x) { return x.shape() == y.shape() && x.layout() == y.layout(); };
+  const bool alike = whole(a) && whole(b);
   const auto walk = broadcast_walk(a, b, y);
   detail::visit_float(y.dtype(), "arithmetic", [&]<class T>(T) {
     std::visit([&](auto f) { alike ? map<T>(a, b, y, f) : broadcast<T>(a, b, walk, f, y); }, arithmetic);

@@ -47,8 +47,8 @@ void fake_quant_e4m3(const Tensor& x, const Tensor& amax, const Tensor& bound, T
                 [&](const Stretch& stretch, const Columns& at) { fake_quant(stretch, E4m3Rows{at}); });
 }
 
-void round_to_integers(const Tensor& x, const IntFormat& format, Tensor& y, Tensor* mask) {
-  const IntegerCast cast{static_cast<float>(format.lower()), static_cast<float>(format.upper())};
+void round_to_integers(const Tensor& x, float lower, float upper, Tensor& y, Tensor* mask) {
+  const IntegerCast cast{lower, upper};
   for_stretches(x, Columns{}, y, mask,
                 [&](const Stretch& stretch, const Columns&) { fake_quant(stretch, cast); });
 }

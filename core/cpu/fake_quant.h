@@ -17,6 +17,6 @@ void fake_quant_integer(const Tensor& x, const Tensor& amax, const Tensor& bound
 /// Without amax y = e4m3(x), and the mask is 1 but for NaN.
 void fake_quant_e4m3(const Tensor& x, const Tensor& amax, const Tensor& bound, Tensor& y, Tensor* mask);
 /// y = clamp(rne(x)); the mask is lower <= x <= upper.
-void round_to_integers(const Tensor& x, const IntFormat& format, Tensor& y, Tensor* mask);
+void round_to_integers(const Tensor& x, float lower, float upper, Tensor& y, Tensor* mask);
 
 }  // namespace fq::cpu

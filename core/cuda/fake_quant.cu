@@ -112,8 +112,8 @@ void fake_quant_e4m3(const Tensor& x, const Tensor& amax, const Tensor& bound, T
   quantize_by_rows(x, E4m3Formula{}, OneRange{plain}, y, mask);
 }
 
-void round_to_integers(const Tensor& x, const IntFormat& format, Tensor& y, Tensor* mask) {
-  const IntegerCast cast{static_cast<float>(format.lower()), static_cast<float>(format.upper())};
+void round_to_integers(const Tensor& x, float lower, float upper, Tensor& y, Tensor* mask) {
+  const IntegerCast cast{lower, upper};
   quantize_by_rows(x, cast, OneRange{}, y, mask);
 }
 

@@ -15,6 +15,11 @@ void check_floats(const Tensor& x, const char* function) {
            "the input is {}: give f32, f16 or bf16", x.describe());
 }
 
+IntFormat integer_codes(int num_bits, bool is_unsigned, bool narrow_range, const char* function) {
+  FQ_CHECK(num_bits >= 1 && num_bits <= 16, function, "{} bits: use 1 to 16", num_bits);
+  return {num_bits, is_unsigned, narrow_range};
+}
+
 Shape broadcast_block(const Shape& x, const Shape& other, const char* function) {
   check_broadcast(x, other, function);
   Shape block = x;

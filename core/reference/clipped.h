@@ -17,6 +17,11 @@ namespace fq::detail {
 /// Throws ArgumentError unless x is f32, f16 or bf16.
 void check_floats(const Tensor& x, const char* function);
 
+/// The codes of 1 to 16 bits that both references take; a signed bit has no code above 0. ArgumentError for
+/// others.
+[[nodiscard]] IntFormat integer_codes(int num_bits, bool is_unsigned, bool narrow_range,
+                                      const char* function);
+
 /// How many elements along each axis of `x` share an element of `other`, which broadcasts against it by
 /// NumPy's rule. Throws ArgumentError when it does not.
 [[nodiscard]] Shape broadcast_block(const Shape& x, const Shape& other, const char* function);

@@ -1,6 +1,7 @@
 #include "fakequant/core/reference/modelopt.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "fakequant/core/arithmetic.h"
 #include "fakequant/core/check.h"
@@ -10,7 +11,9 @@
 #include "fakequant/core/cuda/fake_quant.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/formulas.h"
+#include "fakequant/core/reference/broadcast_up.h"
 #include "fakequant/core/reference/clipped.h"
+#include "fakequant/core/reference/wide.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::modelopt {
@@ -87,10 +90,6 @@ void check_unsigned(const Shifted& x) {
   FQ_CHECK(!refused, kInteger, "the input has negative values and the format is unsigned: use a signed one");
 }
 
-IntFormat integer_format(int num_bits, bool is_unsigned, bool narrow_range) {
-  return Format(IntFormat{num_bits, is_unsigned, narrow_range}).integer();
-}
-
 detail::Masked integer_quant(const Tensor& input, const Amax& range, const Tensor& bias,
                              const IntFormat& format, bool masked) {
   FQ_CHECK(range.defined(), kInteger, "amax is missing: give a number, a list or a tensor");
@@ -122,11 +121,45 @@ detail::Masked float_quant(const Tensor& input, const Amax& range, const Tensor&
   return out;
 }
 
+/// The bounds of codes as numbers of `dtype`.
+struct CastBounds {
+  double lower, upper;
+
+  static CastBounds of(const IntFormat& format, DType dtype) {
+    const auto in_type = [dtype](double v) { return Tensor::scalar(v, dtype).item(); };
+    const double upper = in_type(format.upper());
+    FQ_CHECK(std::isfinite(upper), kCast, "the largest code {} is no number of {}: use fewer bits, or f32",
+             format.upper(), name(dtype));
+    const bool mirrored = !format.is_unsigned && format.narrow_range;  // of one bit: -0
+    return {mirrored ? -upper : in_type(format.lower()), upper};
+  }
+};
+
+/// Of f64, in doubles.
+detail::Masked int_cast_wide(const Tensor& input, const CastBounds& bounds, bool masked) {
+  using detail::Wide;
+  const Tensor x = input.to(Device::cpu());
+  const Shifted same{x, x.dtype()};
+  detail::Masked out = allocated(same, masked);
+  const auto* v = x.data<double>(x.layout());
+  auto* y = out.y.mutable_data<double>(x.layout());
+  auto* bits = masked ? static_cast<std::uint8_t*>(out.mask.mutable_raw()) : nullptr;
+  const Wide lower{bounds.lower}, upper{bounds.upper};
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    y[i] = scalar::modelopt_int_cast(Wide{v[i]}, lower, upper).value;
+    if (masked) cpu::set_bit(bits, i, scalar::mask_closed(Wide{v[i]}, lower, upper));
+  }
+  return {out.y.to(input.device()), masked ? out.mask.to(input.device()) : Tensor()};
+}
+
 detail::Masked int_cast(const Tensor& input, const IntFormat& format, bool masked) {
   const Shifted x = shift(input, {}, kCast);
+  const CastBounds bounds = CastBounds::of(format, x.dtype);
+  if (x.dtype == DType::f64 && !x.is_meta()) return int_cast_wide(input, bounds, masked);
   detail::Masked out = allocated(x, masked);
   if (!x.is_meta())
-    (x.on_gpu() ? cuda::round_to_integers : cpu::round_to_integers)(x.values, format, out.y, mask_of(out));
+    (x.on_gpu() ? cuda::round_to_integers : cpu::round_to_integers)(
+        x.values, static_cast<float>(bounds.lower), static_cast<float>(bounds.upper), out.y, mask_of(out));
   out.y = finish(out.y, x, {});
   return out;
 }
@@ -144,41 +177,42 @@ void check_e4m3(int exponent, int mantissa) {
 
 Tensor fake_tensor_quant(const Tensor& x, const Amax& amax, const Tensor& bias, int num_bits,
                          bool is_unsigned, bool narrow_range, bool) {
-  return integer_quant(x, amax, bias, integer_format(num_bits, is_unsigned, narrow_range), false).y;
+  const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kInteger);
+  const Tensor v = detail::broadcast_up(x, {amax.shape(), bias.shape()}, kInteger);
+  return integer_quant(v, amax, bias, format, false).y;
 }
 
 Variable fake_tensor_quant(const Variable& x, const Amax& amax, const Tensor& bias, int num_bits,
                            bool is_unsigned, bool narrow_range, bool pass_through_bwd) {
-  const Variable v = x.as_float();
+  const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kInteger);
+  const Variable v = detail::broadcast_up(x.as_float(), {amax.shape(), bias.shape()}, kInteger);
   const bool masked = detail::needs_grad({v}) && !pass_through_bwd;
-  const IntFormat format = integer_format(num_bits, is_unsigned, narrow_range);
-  return recorded("fake_tensor_quant", v, integer_quant(v.tensor(), amax, bias, format, masked),
+  return recorded(kInteger, v, integer_quant(v.tensor(), amax, bias, format, masked),
                   detail::TracedRange::integer(amax, format, bias.defined()));
 }
 
 Tensor scaled_e4m3(const Tensor& x, const Amax& amax, const Tensor& bias, int exponent, int mantissa, bool) {
   check_e4m3(exponent, mantissa);
-  return float_quant(x, amax, bias, false).y;
+  return float_quant(detail::broadcast_up(x, {amax.shape(), bias.shape()}, kFloat), amax, bias, false).y;
 }
 
 Variable scaled_e4m3(const Variable& x, const Amax& amax, const Tensor& bias, int exponent, int mantissa,
                      bool pass_through_bwd) {
   check_e4m3(exponent, mantissa);
-  const Variable v = x.as_float();
+  const Variable v = detail::broadcast_up(x.as_float(), {amax.shape(), bias.shape()}, kFloat);
   const bool masked = detail::needs_grad({v}) && !pass_through_bwd;
-  return recorded("scaled_e4m3", v, float_quant(v.tensor(), amax, bias, masked),
+  return recorded(kFloat, v, float_quant(v.tensor(), amax, bias, masked),
                   detail::TracedRange::floating(amax, bias.defined()));
 }
 
 Tensor int_cast_ste(const Tensor& x, int num_bits, bool is_unsigned, bool narrow_range) {
-  return int_cast(x, integer_format(num_bits, is_unsigned, narrow_range), false).y;
+  return int_cast(x, detail::integer_codes(num_bits, is_unsigned, narrow_range, kCast), false).y;
 }
 
 Variable int_cast_ste(const Variable& x, int num_bits, bool is_unsigned, bool narrow_range) {
   const Variable v = x.as_float();
-  return recorded(
-      "int_cast_ste", v,
-      int_cast(v.tensor(), integer_format(num_bits, is_unsigned, narrow_range), detail::needs_grad({v})));
+  const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kCast);
+  return recorded(kCast, v, int_cast(v.tensor(), format, detail::needs_grad({v})));
 }
 
 }  // namespace fq::modelopt

@@ -50,8 +50,8 @@ using BlockLengths = std::map<int, std::int64_t>;
 
 /// The flattened x in blocks: s = 7 * (1 / amax), two roundings, [blocks, 1]; code = clamp(rne(x * s), -8, 7)
 /// + 8, 0 for NaN, two a byte, the earlier one in the HIGH nibble: u8 [.., columns / 2]. y = (code - 8) / s.
-/// A zero block has s = Inf, codes 0 and y = -0. Refuses an odd last axis, an odd or negative block size, and
-/// padding whose bytes cannot be spread evenly over x's rows.
+/// A zero block has s = Inf, codes 0 and y = -0. (The reference cannot dequantize odd blocks.) Refuses an odd
+/// last axis, a block size outside 1 .. 2^24, and padding whose bytes cannot be spread evenly over x's rows.
 [[nodiscard]] QTensor int4_qtensor(const Tensor& x, std::int64_t block_size);
 
 /// In f32: s2 = amax of x / 2688, or `scale2` (one element); along the last axis, padded, s = e4m3(clamp(b,
@@ -74,7 +74,8 @@ using BlockLengths = std::map<int, std::int64_t>;
 /// scales, padded to whole blocks of scale_block_size, are quantized again: z = their mean, d = 127 * (1 /
 /// amax of s - z), scale_codes = clamp(rne((s - z) * d), -127, 127). y = table[index] * (scale_codes / d +
 /// z). The mean is summed in double: the reference's order is not specified. (The reference cannot dequantize
-/// more than one block of scales.) Refuses an odd block size, sizes below 1.
+/// more than one block of scales.) Refuses sizes outside 1 .. 2^24, and an odd number of elements after
+/// padding.
 [[nodiscard]] QTensor nf4_qtensor(const Tensor& x, std::int64_t block_size, std::int64_t scale_block_size);
 
 }  // namespace fq::modelopt

@@ -7,6 +7,7 @@
 #include "fakequant/core/cuda/fake_quant.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/formulas.h"
+#include "fakequant/core/reference/broadcast_up.h"
 #include "fakequant/core/reference/clipped.h"
 #include "fakequant/core/tape.h"
 
@@ -42,10 +43,16 @@ void check_unsigned(const Tensor& x, const char* function) {
   FQ_CHECK(!(least < 0), function, "the input has {} and the format is unsigned: use a signed one", least);
 }
 
-Grid grid_of(const Tensor& x, const Amax& amax, const IntFormat& format, const char* function) {
-  detail::check_floats(x, function);
+/// x, repeated where amax has more ranges.
+template <class X>
+X against(const X& x, const Amax& amax, const char* function) {
   FQ_CHECK(amax.defined() && !amax.values().empty(), function,
            "amax is missing: give a number, a list or a tensor");
+  return detail::broadcast_up(x, {amax.shape()}, function);
+}
+
+Grid grid_of(const Tensor& x, const Amax& amax, const IntFormat& format, const char* function) {
+  detail::check_floats(x, function);
   if (format.is_unsigned) check_unsigned(x, function);
   const auto ranges = amax.values();
   const bool guard = std::ranges::none_of(ranges, scalar::is_nan_);
@@ -62,10 +69,6 @@ Grid grid_of(const Tensor& x, const Amax& amax, const IntFormat& format, const c
     scale[i] = scalar::modelopt_divisor(ranges[i], out.multiplier[i], guard);
   }
   return out;
-}
-
-IntFormat format_of(int num_bits, bool is_unsigned, bool narrow_range) {
-  return Format(IntFormat{num_bits, is_unsigned, narrow_range}).integer();
 }
 
 /// y = f(code, j) rounded to `dtype`; codes in f32, j the number of the element's amax.
@@ -121,9 +124,10 @@ Tensor legacy(const Tensor& x, const Amax& amax, const IntFormat& format) {
 
 }  // namespace
 
-Quantized<Tensor> tensor_quant(const Tensor& x, const Amax& amax, int num_bits, bool is_unsigned,
+Quantized<Tensor> tensor_quant(const Tensor& input, const Amax& amax, int num_bits, bool is_unsigned,
                                bool narrow_range, std::optional<DType> output_dtype) {
-  const IntFormat format = format_of(num_bits, is_unsigned, narrow_range);
+  const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kCodes);
+  const Tensor x = against(input, amax, kCodes);
   const Grid g = grid_of(x, amax, format, kCodes);
   const DType dtype = code_type(x, output_dtype);
   check_half(x, g.scale);
@@ -142,28 +146,30 @@ Quantized<Tensor> tensor_quant(const Tensor& x, const Amax& amax, int num_bits, 
 
 Quantized<Variable> tensor_quant(const Variable& x, const Amax& amax, int num_bits, bool is_unsigned,
                                  bool narrow_range, std::optional<DType> output_dtype) {
-  const Variable v = x.as_float();
+  const Variable v = against(x.as_float(), amax, kCodes);
   auto [codes, scale] = tensor_quant(v.tensor(), amax, num_bits, is_unsigned, narrow_range, output_dtype);
   Tensor mask;
   if (detail::needs_grad({v})) mask = detail::within_amax(v.tensor(), amax.tensor(), kCodes);
-  const auto range = detail::TracedRange::integer(amax, format_of(num_bits, is_unsigned, narrow_range));
+  const auto range =
+      detail::TracedRange::integer(amax, detail::integer_codes(num_bits, is_unsigned, narrow_range, kCodes));
   return {detail::record_clipped(kCodes, v, std::move(codes), std::move(mask), range),
           accepting_gradient(std::move(scale), v)};
 }
 
 Tensor legacy_fake_tensor_quant(const Tensor& x, const Amax& amax, int num_bits, bool is_unsigned,
                                 bool narrow_range) {
-  return legacy(x, amax, format_of(num_bits, is_unsigned, narrow_range));
+  const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kLegacy);
+  return legacy(against(x, amax, kLegacy), amax, format);
 }
 
 Variable legacy_fake_tensor_quant(const Variable& x, const Amax& amax, int num_bits, bool is_unsigned,
                                   bool narrow_range) {
-  const Variable v = x.as_float();
-  Tensor y = legacy(v.tensor(), amax, format_of(num_bits, is_unsigned, narrow_range)), mask;
+  const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kLegacy);
+  const Variable v = against(x.as_float(), amax, kLegacy);
+  Tensor y = legacy(v.tensor(), amax, format), mask;
   if (detail::needs_grad({v})) mask = detail::within_amax(v.tensor(), amax.tensor(), kLegacy);
-  return detail::record_clipped(
-      kLegacy, v, std::move(y), std::move(mask),
-      detail::TracedRange::integer(amax, format_of(num_bits, is_unsigned, narrow_range)));
+  return detail::record_clipped(kLegacy, v, std::move(y), std::move(mask),
+                                detail::TracedRange::integer(amax, format));
 }
 
 }  // namespace fq::pytorch_quantization

@@ -3,10 +3,11 @@
 /// Quantization with the bits of NVIDIA's pytorch-quantization toolkit 2.2.1 (`tensor_quant.py`, `clip.py`),
 /// as it computes on a CPU.
 ///
-/// Common to all: `x` is f32, f16 or bf16, any layout. Ranges broadcast against x by NumPy's rule; where they
-/// are compared with a 16-bit x, one of rank 0 is first rounded to its type. On `meta` only shapes flow. The
-/// overloads for a Variable record the gradient. The gradients of bounds and ranges, whose sums are double,
-/// are plain loops. Errors: ArgumentError.
+/// Common to all: `x` is f32, f16 or bf16, any layout. Ranges broadcast against x by NumPy's rule; an amax
+/// with more axes or elements repeats x, whose gradient is then summed in double. Where ranges are compared
+/// with a 16-bit x, one of rank 0 is first rounded to its type. On `meta` only shapes flow. The overloads for
+/// a Variable record the gradient. The gradients of bounds and ranges, whose sums are double, are plain
+/// loops. Errors: ArgumentError.
 
 #include <optional>
 
@@ -28,7 +29,7 @@ struct Quantized {
 /// i32 (NaN becomes 0), else that of x. scale: s in the shape of amax, in x's type. The codes' gradient
 /// passes to x where |x| <= amax; the scale takes a gradient and passes 0. Refuses negative amax, a negative
 /// x when unsigned (unless x has a NaN), an x without elements when unsigned, a scale above 65504 when x is
-/// f16, num_bits outside 2 .. 16.
+/// f16, num_bits outside 1 .. 16.
 [[nodiscard]] Quantized<Tensor> tensor_quant(const Tensor& x, const Amax& amax, int num_bits = 8,
                                              bool is_unsigned = false, bool narrow_range = true,
                                              std::optional<DType> output_dtype = {});

@@ -37,9 +37,9 @@ std::uint8_t nearest(float v, const std::array<float, 16>& table) {
 template <class T>
 void encode(const Tensor& x, std::int64_t block, const float* scale, std::uint8_t* bytes) {
   const auto& table = nf4_values();
-  packed::for_chunks(x, {block}, [&](const float* v, auto begin, auto count, auto j, auto) {
+  packed::for_chunks(x, {block}, [&](const float* v, auto begin, auto count, auto j, auto step) {
     for (std::int64_t k = 0; k < count; ++k)
-      bytes[begin + k] = nearest<T>(rounded<T>(v[k] / scale[j]), table);
+      bytes[begin + k] = nearest<T>(rounded<T>(v[k] / scale[j + k * step]), table);
   });
 }
 
@@ -71,9 +71,12 @@ void quantize_scales(const float* scale, std::int64_t count, std::int64_t length
 QTensor nf4_qtensor(const Tensor& x, std::int64_t block_size, std::int64_t scale_block_size) {
   FQ_THROUGH_HOST(nf4_qtensor, x, block_size, scale_block_size);
   packed::check_input(x, true, kNf4);
-  packed::check_block_size(block_size, true, kNf4);
+  packed::check_block_size(block_size, false, kNf4);
   packed::check_block_size(scale_block_size, false, kNf4);
   const Tensor in = packed::flattened(x, block_size);
+  FQ_CHECK(in.numel() % 2 == 0, kNf4,
+           "{} elements padded to {} do not fill bytes of two codes: use an even block size", x.numel(),
+           in.numel());
   const std::int64_t blocks = in.numel() / block_size, scales = packed::padded_size(blocks, scale_block_size);
   QTensor out{PackedFormat::nf4, x.shape(), x.dtype(), Tensor::empty(in.shape(), DType::u8, x.device()),
               packed::resized(packed::block_amax(in, {block_size}, {blocks}), {scales})};
@@ -121,10 +124,10 @@ Tensor dequantize_nf4(const QTensor& q, DType dtype) {
   Tensor y = Tensor::empty({numel(q.shape)}, dtype);
   const Tensor indices = unpacked_high_first(q.codes, y.numel());
   const auto& table = nf4_values();
-  map_blocks(indices, q.block, y, [&](const float* in, float* out, auto count, auto j, auto) {
-    const float s = scales[static_cast<std::size_t>(j)];
+  map_blocks(indices, q.block, y, [&](const float* in, float* out, auto count, auto j, auto step) {
     for (std::int64_t k = 0; k < count; ++k)
-      out[k] = scalar::dequantize_code(table[static_cast<std::size_t>(in[k])], s);
+      out[k] = scalar::dequantize_code(table[static_cast<std::size_t>(in[k])],
+                                       scales[static_cast<std::size_t>(j + k * step)]);
   });
   return y.reshape(q.shape);
 }

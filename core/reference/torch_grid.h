@@ -16,11 +16,16 @@ struct Range {
 /// The largest position that the reference's cast to a 64-bit integer keeps.
 inline constexpr float channel_limit = 0x1.fffffep62f;
 
+/// Where a zero point is added: after the rounding, or, where it is a float, before; of f32 fused with the
+/// product. Values of float zero points are computed in double and rounded once.
+enum class ZeroPointSum : unsigned char { outside, fused, summed };
+
 struct Grid {
   Shape block;
   std::vector<detail::AffineRow> rows;
   Range range;
   float limit;  ///< positions above it become `range.lower`
+  ZeroPointSum sum = ZeroPointSum::outside;
 };
 
 [[nodiscard]] Grid tensor_grid(const Tensor& x, double scale, std::int64_t zero_point, const Range& range);

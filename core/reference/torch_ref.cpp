@@ -8,6 +8,7 @@
 #include "fakequant/core/reference/affine.h"
 #include "fakequant/core/reference/through_host.h"
 #include "fakequant/core/reference/torch_grid.h"
+#include "fakequant/core/reference/wide.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::torch_ref {
@@ -55,13 +56,55 @@ void check_channels(const Tensor& x, const Tensor& scale, const Tensor& zero_poi
            to_string(one_each), axis);
 }
 
+namespace {
+
+struct Outside {
+  static float position(float x, const AffineRow& row) {
+    return scalar::affine_position(x, row.reciprocal, row.entry);
+  }
+  static float value(float code, const AffineRow& row) {
+    return scalar::linear_value(code, row.scale, row.exit);
+  }
+};
+struct Fused {
+  static float position(float x, const AffineRow& row) {
+    return scalar::affine_position_inside(x, row.reciprocal, row.entry);
+  }
+  static float value(float code, const AffineRow& row) {
+    using detail::Wide;
+    return static_cast<float>(scalar::linear_value(Wide{code}, Wide{row.scale}, Wide{row.exit}).value);
+  }
+};
+struct Summed : Fused {
+  static float position(float x, const AffineRow& row) {
+    return scalar::rint_(scalar::add_(scalar::mul_(x, row.reciprocal), row.entry));
+  }
+};
+
+/// f(the arithmetic of its zero points).
+template <class F>
+Tensor with_sum(const Grid& grid, F&& f) {
+  switch (grid.sum) {
+    case ZeroPointSum::fused:
+      return f(Fused{});
+    case ZeroPointSum::summed:
+      return f(Summed{});
+    default:
+      return f(Outside{});
+  }
+}
+
+}  // namespace
+
 Tensor fake_quantize(const Tensor& x, const Grid& grid) {
   if (x.dtype() == DType::f64) return fake_quantize_wide(x, grid);
   const float lower = grid.range.lowest(), upper = grid.range.highest(), limit = grid.limit;
-  return detail::map_rows(x, grid.block, grid.rows, x.dtype(), [=](float v, const AffineRow& row) {
-    const float position = scalar::affine_position(v, row.reciprocal, row.entry);
-    const float kept = scalar::select_(scalar::less_equal_(position, limit), position, lower);
-    return scalar::linear_value(scalar::clamp_(kept, lower, upper), row.scale, row.exit);
+  return with_sum(grid, [&](auto sum) {
+    return detail::map_rows(x, grid.block, grid.rows, x.dtype(), [=](float v, const AffineRow& row) {
+      const float position = sum.position(v, row);
+      const float kept = scalar::select_(scalar::less_equal_(position, limit), position, lower);
+      return sum.value(scalar::clamp_(kept, lower, upper), row);
+    });
   });
 }
 
@@ -70,12 +113,13 @@ namespace {
 Tensor gradient(const Tensor& x, const Tensor& dy, const Grid& grid) {
   if (x.dtype() == DType::f64) return gradient_wide(x, dy, grid);
   const float lower = grid.range.lowest(), upper = grid.range.highest();
-  return detail::map_rows(x, dy.to(x.dtype()), grid.block, grid.rows, x.dtype(),
-                          [=](float v, float d, const AffineRow& row, std::int64_t) {
-                            const float position = scalar::affine_position(v, row.reciprocal, row.entry);
-                            return scalar::mul_(
-                                d, scalar::select_(scalar::mask_closed(position, lower, upper), 1.0f, 0.0f));
-                          });
+  return with_sum(grid, [&](auto sum) {
+    return detail::map_rows(x, dy.to(x.dtype()), grid.block, grid.rows, x.dtype(),
+                            [=](float v, float d, const AffineRow& row, std::int64_t) {
+                              const bool inside = scalar::mask_closed(sum.position(v, row), lower, upper);
+                              return scalar::mul_(d, scalar::select_(inside, 1.0f, 0.0f));
+                            });
+  });
 }
 
 Variable recorded(const char* op, const Variable& x, Grid grid) {
@@ -98,12 +142,17 @@ Grid checked_channel_grid(const Tensor& x, const Tensor& scale, const Tensor& ze
                           const Range& range) {
   check_input(x, range, kChannel);
   check_channels(x, scale, zero_point, axis, kChannel);
-  FQ_CHECK(!is_floating(zero_point.dtype()), kChannel, "the zero point is {}: give an integer type",
-           name(zero_point.dtype()));
+  Grid grid = channel_grid(x, scale, zero_point, axis, range);
+  if (is_floating(zero_point.dtype())) {
+    FQ_CHECK(zero_point.dtype() == DType::f32 || zero_point.dtype() == DType::f16, kChannel,
+             "the zero point is {}: give an integer type, f32 or f16", name(zero_point.dtype()));
+    grid.sum = zero_point.dtype() == DType::f32 ? ZeroPointSum::fused : ZeroPointSum::summed;
+    return grid;
+  }
   for (const std::int64_t z : zero_point.to(DType::i64).to_vector<std::int64_t>())
     FQ_CHECK(z >= range.lower && z <= range.upper, kChannel,
              "the zero point {} is outside of quant_min {} to quant_max {}", z, range.lower, range.upper);
-  return channel_grid(x, scale, zero_point, axis, range);
+  return grid;
 }
 
 }  // namespace

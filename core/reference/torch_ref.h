@@ -22,9 +22,12 @@ namespace fq::torch_ref {
                                                        std::int64_t zero_point, std::int64_t quant_min,
                                                        std::int64_t quant_max);
 
-/// One scale (f32) and one zero point (an integer type) for each index of `axis`, counted from the front:
-/// both of shape [size of the axis]. Where q would reach 2^63 it becomes quant_min, as the reference's cast
-/// wraps. Refuses other shapes and types, an axis that is not there, and what the form per tensor refuses.
+/// One scale (f32) and one zero point (an integer type, f32 or f16) for each index of `axis`, counted from
+/// the front: both of shape [size of the axis]. Where q would reach 2^63 it becomes quant_min, as the
+/// reference's cast wraps. A float zero point may lie outside of the range and is added before rounding: q =
+/// rne(fma(x, 1/scale, z)) of f32, rne(x * fl(1/scale) + z) of f16, of an f64 x rounded to f32 first; y is
+/// then computed in double and rounded once. Refuses other shapes and types, an axis that is not there, and
+/// what the form per tensor refuses.
 [[nodiscard]] Tensor fake_quantize_per_channel_affine(const Tensor& x, const Tensor& scale,
                                                       const Tensor& zero_point, int axis,
                                                       std::int64_t quant_min, std::int64_t quant_max);

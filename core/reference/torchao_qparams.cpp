@@ -1,6 +1,7 @@
 #include "fakequant/core/reference/torchao_qparams.h"
 
 #include <cmath>
+#include <limits>
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/reference/stepped.h"
@@ -21,14 +22,21 @@ struct Numbers {
 
 double smallest_normal(DType dtype) { return dtype == DType::f16 ? 0x1p-14 : 0x1p-126; }
 
-/// `values`, truncated and wrapped where the type is an integer one.
+/// A value as x86 casts it: truncated and wrapped; the lowest 32- or 64-bit integer where it has none.
+template <class T>
+T as_integer(float value) {
+  if (std::isfinite(value)) return static_cast<T>(static_cast<std::int64_t>(value));
+  return sizeof(T) < 4 ? T{0} : std::numeric_limits<T>::min();
+}
+
+/// `values`, as_integer where the type is an integer one.
 Tensor as_type(const std::vector<float>& values, const Shape& shape, DType dtype) {
   Tensor out = Tensor::empty(shape, dtype);
   detail::visit_dtype(dtype, "choose_qparams", [&]<class T>(T) {
     auto* to = out.mutable_data<T>();
     for (std::size_t i = 0; i < values.size(); ++i) {
       if constexpr (std::is_integral_v<T>)
-        to[i] = static_cast<T>(std::isfinite(values[i]) ? static_cast<std::int64_t>(values[i]) : 0);
+        to[i] = as_integer<T>(values[i]);
       else
         to[i] = static_cast<T>(values[i]);
     }
@@ -58,6 +66,14 @@ QParams choose(const Ranges& ranges, const Shape& shape, DType dtype, DType zero
           as_type(n.zero_point, shape, options.zero_point_dtype.value_or(zero_point_dtype))};
 }
 
+/// The symmetric scale of -hi .. -lo: of equals -lo counts, so that zeros have the scale -0.
+template <class V>
+V mirrored_scale(V lower, V upper, V half_steps) {
+  using scalar::mul_;
+  const V minus{-1.0f};
+  return scalar::symmetric_scale(mul_(upper, minus), mul_(lower, minus), half_steps);
+}
+
 /// Scale and zero point of a range that has been made to hold 0.
 template <class V>
 std::pair<V, V> preserving(MappingType mapping, V lower, V upper, V eps, const Codes& codes,
@@ -66,7 +82,7 @@ std::pair<V, V> preserving(MappingType mapping, V lower, V upper, V eps, const C
   const V steps{codes.upper - codes.lower};
   switch (mapping) {
     case MappingType::symmetric:
-      return {at_least(scalar::symmetric_scale(lower, upper, V{(codes.upper - codes.lower) / 2}), eps),
+      return {at_least(mirrored_scale(lower, upper, V{(codes.upper - codes.lower) / 2}), eps),
               V{near.middle}};
     case MappingType::symmetric_no_clipping_err:
       return {at_least(scalar::no_clipping_scale(lower, upper, V{codes.lower}, V{codes.upper}), eps),

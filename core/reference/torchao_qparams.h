@@ -5,8 +5,10 @@
 /// Arithmetic is in the dtype of the values, f32, f16 or bf16, each operation rounded to it. `eps`, the least
 /// scale, defaults to the smallest normal number of that type, `scale_dtype` to that type. A zero point is
 /// found from the scale before it is cast; of an integer type it is truncated and wraps. NaN spreads to scale
-/// and zero point. Errors: ArgumentError, for a block of another rank or one that does not divide, codes out
-/// of the range of their type, an empty input.
+/// and zero point; as an integer it is the lowest one of 32 or 64 bits, 0 of fewer. Where eps is 0 in that
+/// type (1e-12 in f16), a range of zeros has scale 0, symmetric -0, of the loop of PyTorch that is not
+/// vectorised, and 0 / 0 as asymmetric zero point. Errors: ArgumentError, for a block of another rank or one
+/// that does not divide, codes out of the range of their type, an empty input.
 
 #include "fakequant/core/reference/torchao.h"
 #include "fakequant/core/reference/torchao_types.h"

@@ -98,6 +98,16 @@ TEST(QTensorInt4, PacksTheEarlierCodeHigh) {
   EXPECT_EQ(values(q.dequantize()), (std::vector<float>{7, -7, 0, -4}));
 }
 
+TEST(QTensorInt4, BlocksOfAnOddLengthShareBytes) {
+  const Tensor x = spread({2, 6});
+  const QTensor one = int4_qtensor(x, 3);
+  EXPECT_EQ(one.codes.shape(), (Shape{2, 3}));
+  EXPECT_EQ(one.scale.shape(), (Shape{4, 1}));
+  const auto y = one.dequantize().to_vector<float>(), v = x.to_vector<float>(),
+             s = one.scale.to_vector<float>();
+  for (std::size_t i = 0; i < v.size(); ++i) EXPECT_NEAR(y[i], v[i], 0.5 / s[i / 3]);
+}
+
 TEST(QTensorInt4, AZeroBlockIsMinusZero) {
   const QTensor q = int4_qtensor(Tensor::zeros({1, 4}), 4);
   EXPECT_EQ(bytes(q.codes), (std::vector<int>{0, 0}));
@@ -265,15 +275,15 @@ TEST(QTensor, RefusesBlocks) {
   expect_refused([&] { return fp8_qtensor(x, {}, {{2, 2}}); }, "axis 2");
   expect_refused([&] { return fp8_qtensor(x, {}, {{1, 0}}); }, "from 1 to 2^24");
   expect_refused([&] { return fp8_qtensor(x, {}, {{1, -1}}); }, "from 1 to 2^24");
-  expect_refused([&] { return int4_qtensor(x, 3); }, "use an even number");
-  expect_refused([&] { return int4_qtensor(x, 0); }, "use an even number");
-  expect_refused([&] { return int4_qtensor(spread({3, 16}), 128); }, "not rows of");
+  expect_refused([&] { return int4_qtensor(x, 3); }, "8 elements padded to 9");
+  expect_refused([&] { return int4_qtensor(x, 0); }, "from 1 to 2^24");
+  expect_refused([&] { return int4_qtensor(spread({3, 16}), 128); }, "for each row of");
   EXPECT_EQ(int4_qtensor(spread({2, 2, 6}), 128).codes.shape(), (Shape{2, 2, 16}));
   expect_refused([&] { return nvfp4_qtensor(x, {}, 3); }, "use an even number");
   expect_refused([&] { return nvfp4_qtensor(x, {1.0, 2.0}); }, "give one");
   expect_refused([&] { return mxfp4_qtensor(x, 3); }, "choose a divisor");
   expect_refused([&] { return mxfp4_qtensor(x, 0); }, "from 1 to 2^24");
-  expect_refused([&] { return nf4_qtensor(x, 1, 2); }, "use an even number");
+  expect_refused([&] { return nf4_qtensor(x, 3, 2); }, "use an even block size");
   expect_refused([&] { return nf4_qtensor(x, 2, 0); }, "from 1 to 2^24");
   expect_refused([&] { return nf4_qtensor(x, std::int64_t{1} << 40, 2); }, "2^24");
 }

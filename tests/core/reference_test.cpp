@@ -57,13 +57,9 @@ TEST(FakeTensorQuant, Refuses) {
   EXPECT_THAT(message([&] {
                 return fake_tensor_quant(x, {1.0, 2.0, 3.0});
               }),
-              ThrowsMessage<ArgumentError>(HasSubstr("does not broadcast to the input [2, 2]")));
-  EXPECT_THAT(message([&] {
-                return fake_tensor_quant(x, Tensor::zeros({1, 1, 1}));
-              }),
-              ThrowsMessage<ArgumentError>(HasSubstr("more axes")));
+              ThrowsMessage<ArgumentError>(HasSubstr("[2, 2] and [3] do not broadcast")));
   EXPECT_THAT(message([&] { return fake_tensor_quant(x, 1.0, {}, 17); }),
-              ThrowsMessage<ArgumentError>(HasSubstr("2 to 16")));
+              ThrowsMessage<ArgumentError>(HasSubstr("1 to 16")));
   EXPECT_THAT(message([&] { return fake_tensor_quant(x, Amax()); }),
               ThrowsMessage<ArgumentError>(HasSubstr("amax is missing")));
   EXPECT_THAT(message([&] { return scaled_e4m3(x, 1.0, {}, 5, 2); }),
@@ -87,6 +83,47 @@ TEST(FakeTensorQuant, GradientIsClipped) {
   scaled_e4m3(bounded, 1.0).backward(dy);
   EXPECT_EQ(values(free.grad()), (std::vector<float>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(values(bounded.grad()), (std::vector<float>{0, 2, 3, 4, 0, 0}));
+}
+
+TEST(FakeTensorQuant, RangesMayRepeatTheInput) {
+  const Tensor ranges = Tensor::from({1.0f, 2.0f}, {2, 1}), row = Tensor::from({1.0f, -2.0f, 0.5f});
+  const Tensor twice = Tensor::from({1.0f, -2.0f, 0.5f, 1.0f, -2.0f, 0.5f}, {2, 3});
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    const Variable x(row.to(dtype), true), e4m3(row.to(dtype), true);
+    const Variable y = fake_tensor_quant(x, ranges), z = scaled_e4m3(e4m3, ranges);
+    EXPECT_TRUE(bitwise_equal(y.tensor(), fake_tensor_quant(twice.to(dtype), ranges)));
+    EXPECT_TRUE(bitwise_equal(z.tensor(), scaled_e4m3(twice.to(dtype), ranges)));
+    y.backward(Tensor::full({2, 3}, 1.0, dtype));
+    z.backward(Tensor::full({2, 3}, 1.0, dtype));
+    for (const Variable& each : {x, e4m3})
+      EXPECT_EQ(values(each.grad().to(DType::f32)), (std::vector<float>{2, 1, 2}));
+  }
+  EXPECT_EQ(fake_tensor_quant(Variable(Tensor::empty({3}, DType::f16, Device::meta())), ranges).shape(),
+            (Shape{2, 3}));
+}
+
+TEST(FakeTensorQuant, CodesOfOneBit) {
+  const Tensor x = Tensor::from({1.0f, 0.75f, 0.25f, 0.0f});
+  EXPECT_EQ(values(fake_tensor_quant(x, 1.0, {}, 1, true)), (std::vector<float>{1, 1, 0, 0}));
+  for (const float v : values(fake_tensor_quant(x, 1.0, {}, 1))) EXPECT_TRUE(std::isnan(v));  // 0 / 0
+  EXPECT_EQ(values(modelopt::int_cast_ste(Tensor::from({-3.0f, 0.0f, 2.0f}), 1, false, false)),
+            (std::vector<float>{-1, 0, 0}));
+}
+
+/// Bounds that a type has no number for are its nearest ones, in codes and in the mask.
+TEST(IntCast, BoundsAreNumbersOfTheTypeOfX) {
+  const Variable x(Tensor::from({510.0f, 512.0f, 516.0f, -512.0f, -516.0f}).to(DType::bf16), true);
+  const Variable y = modelopt::int_cast_ste(x, 10);  // 511 is 512 in bf16
+  EXPECT_EQ(values(y.tensor().to(DType::f32)), (std::vector<float>{510, 512, 512, -512, -512}));
+  y.backward(Tensor::full({5}, 1.0, DType::bf16));
+  EXPECT_EQ(values(x.grad().to(DType::f32)), (std::vector<float>{1, 1, 0, 1, 0}));
+  EXPECT_THAT([] { (void)modelopt::int_cast_ste(Tensor::zeros({1}, DType::f16), 16, true); },
+              ThrowsMessage<ArgumentError>(HasSubstr("65535 is no number of f16")));
+  const Variable wide(Tensor::from({127.0 + 0x1p-40, 0.5 + 0x1p-40}), true);
+  const Variable rounded = modelopt::int_cast_ste(wide, 8);
+  EXPECT_EQ(rounded.tensor().to_vector<double>(), (std::vector<double>{127, 1}));
+  rounded.backward(Tensor::full({2}, 1.0, DType::f64));
+  EXPECT_EQ(wide.grad().to_vector<double>(), (std::vector<double>{0, 1}));
 }
 
 TEST(FakeTensorQuant, BiasMovesTheCentre) {

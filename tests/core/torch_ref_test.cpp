@@ -84,6 +84,21 @@ TEST(TorchFakeQuantize, DoublesAreComparedAsSuch) {
   EXPECT_EQ(fake_quantize_per_channel_affine(value, tenth, zero, 0, -8, 7).item(), 3 * double{0.1f});
 }
 
+/// Positions of torch 2.15: a fused sum of an f32 zero point, two roundings of an f16 one.
+TEST(TorchFakeQuantize, FloatZeroPointsAreAddedBeforeRounding) {
+  const Tensor x = Tensor::from({-2.6676323413848877f}, {1, 1}), scale = Tensor::from({0.09360113739967346f});
+  const auto code = [&](DType dtype) {
+    const Tensor zero = Tensor::from({13.0f}).to(dtype);
+    const float y = fake_quantize_per_channel_affine(x, scale, zero, 1, -128, 127).to_vector<float>()[0];
+    return std::rint(y / scale.to_vector<float>()[0] + 13);
+  };
+  EXPECT_EQ(code(DType::f32), -15);  // -28.5 + 13 is just above the tie
+  EXPECT_EQ(code(DType::f16), -16);
+  const Tensor beyond = fake_quantize_per_channel_affine(
+      Tensor::from({1.0f, kNan}, {2, 1}), Tensor::from({0.5f}), Tensor::from({100.0f}), 1, -8, 7);
+  EXPECT_EQ(beyond.to_vector<float>(), (std::vector<float>{-46.5, -54}));
+}
+
 TEST(TorchFakeQuantize, EmptyAndMeta) {
   EXPECT_EQ(fake_quantize_per_tensor_affine(Tensor::empty({0, 3}), 1, 0, 0, 1).shape(), (Shape{0, 3}));
   const Tensor meta =
@@ -104,7 +119,9 @@ TEST(TorchFakeQuantize, Refuses) {
   refuses([&] { return fake_quantize_per_channel_affine(x, scale.to(DType::f64), zero, 1, 0, 7); }, "f64");
   refuses([&] { return fake_quantize_per_channel_affine(x, scale, Tensor::zeros({2}, DType::i32), 1, 0, 7); },
           "the zero point is [2]");
-  refuses([&] { return fake_quantize_per_channel_affine(x, scale, scale, 1, 0, 7); }, "give an integer type");
+  for (const DType dtype : {DType::bf16, DType::f64})
+    refuses([&] { return fake_quantize_per_channel_affine(x, scale, scale.to(dtype), 1, 0, 7); },
+            "give an integer type, f32 or f16");
   refuses(
       [&] { return fake_quantize_per_channel_affine(x, scale, Tensor::full({3}, 8, DType::i32), 1, 0, 7); },
       "zero point 8 is outside");

@@ -206,6 +206,19 @@ TEST(TorchaoQParams, BoundsOfCodesAreRoundedToTheTypeOfX) {
   EXPECT_EQ(choose_qparams_affine(x, MappingType::asymmetric, {2}, {16, false}).zero_point.item(), 32768);
 }
 
+TEST(TorchaoQParams, AScaleOfZero) {
+  const Tensor zeros = Tensor::zeros({3}, DType::f16);  // where 1e-12 is 0
+  const auto chosen = [&](MappingType mapping, DType type) {
+    return choose_qparams_affine(zeros, mapping, {3}, kInt8, {.eps = 1e-12, .zero_point_dtype = type});
+  };
+  EXPECT_TRUE(std::signbit(chosen(MappingType::symmetric, DType::i32).scale.item()));
+  EXPECT_EQ(chosen(MappingType::symmetric, DType::i32).zero_point.item(), 0);
+  EXPECT_EQ(chosen(MappingType::asymmetric, DType::i32).zero_point.to_vector<std::int32_t>()[0], INT32_MIN);
+  EXPECT_EQ(chosen(MappingType::asymmetric, DType::i64).zero_point.to_vector<std::int64_t>()[0], INT64_MIN);
+  EXPECT_EQ(chosen(MappingType::asymmetric, DType::i8).zero_point.item(), 0);
+  EXPECT_TRUE(std::isnan(chosen(MappingType::asymmetric, DType::f32).zero_point.item()));
+}
+
 TEST(TorchaoQParams, EpsIsTheLeastScale) {
   const Tensor zeros = Tensor::zeros({3}, DType::f16);
   EXPECT_EQ(choose_qparams_affine(zeros, MappingType::symmetric, {3}, kInt8).scale.item(), 0x1p-14);

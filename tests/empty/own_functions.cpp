@@ -40,8 +40,8 @@ Outputs quantize_codes(const Case& c) {
   const QuantDescriptor d = descriptor_of(c);
   const Tensor x = c.tensor("x");
   const auto spec =
-      QuantSpec::from_amax(d.format(), d.granularity(x.rank()), c.tensor("amax"), "q").to(x.device());
-  const QuantizedTensor codes = quantize(x, spec);
+      QuantSpec::from_amax(d.format(), d.granularity(x.rank()), c.tensor("amax").to(Device::cpu()), "q");
+  const QuantizedTensor codes = quantize(x, spec.to(x.device()));
   (void)code_values(codes);
   (void)apply_mask(c.tensor("grad_y"), codes.mask);
   (void)unpack_scales(pack_scales(spec), d.format(), d.granularity(x.rank()));

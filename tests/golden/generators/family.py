@@ -82,7 +82,7 @@ class Family:
         self.count += 1
         self._attributes(group, {"function": function, "compare": about.pop("compare", "bits"), **(attributes or {}), **about})
         if error is not None:
-            self._attributes(group, {"error": type(error).__name__, "error_message": str(error).splitlines()[0][:100]})
+            self._attributes(group, {"error": type(error).__name__, "error_message": " ".join(str(error).split())[:200]})
         self._tensors(group, "in", inputs)
         self._tensors(group, "out", results or {})
 

@@ -5,7 +5,7 @@ import torch
 from modelopt.torch.quantization import tensor_quant
 
 from .family import FLOATS, SHAPES, gradient
-from .modelopt_int_cases import amax_for
+from .modelopt_int_cases import amax_for, summed
 
 SOURCE = "nvidia-modelopt 0.47.0, torch 2.15.0, CPU"
 FORMULA = "formula emulation: half-even E2M1 of |x| / s in IEEE arithmetic; scales by modelopt scaled_e4m3"
@@ -145,7 +145,21 @@ def dynamic(family):
                     compare="abs:0", reason="the reference leaves the sign of a zero input undefined", source=KERNELS)
 
 
+def e4m3_repeated(family):
+    """Ranges that repeat the input."""
+    for shape, ranges in [((3,), (2, 3)), ((), (3,)), ((2, 1, 3), (2, 4, 1))]:
+        x, amax = family.values(shape, scale=1.0, specials=False), family.scales(ranges, around=1.0)
+        grad_y = family.values(torch.broadcast_shapes(shape, ranges), specials=False)
+
+        def answer():
+            y, grad = gradient(lambda v: tensor_quant.scaled_e4m3(v, amax, None, 4, 3), x, grad_y)
+            return {"y": y, "grad_x": summed(grad, grad_y)}
+
+        family.case("scaled_e4m3", {"x": x, "amax": amax, "grad_y": grad_y}, answer)
+
+
 def make(family):
     e4m3(family)
     fp4(family)
     dynamic(family)
+    e4m3_repeated(family)

@@ -3,9 +3,15 @@
 import torch
 from modelopt.torch.quantization import tensor_quant
 
-from .family import FLOATS, SHAPES, gradient
+from .family import FLOATS, SHAPES, UNORDERED, Value, gradient
 
 SOURCE = "nvidia-modelopt 0.47.0, torch 2.15.0, CPU"
+
+
+def summed(grad_x, grad_y):
+    """A gradient summed over what was repeated."""
+    terms = 2.0 ** -22 * float(grad_y.abs().sum())
+    return Value(grad_x, f"abs:{terms:.3g}" if grad_y.dtype == torch.float32 else "ulp:1", UNORDERED)
 
 
 def amax_for(family, x, dtype=torch.float32):
@@ -54,6 +60,51 @@ def cast(family):
                     {"num_bits": bits, "unsigned": unsigned, "narrow_range": narrow})
 
 
+def repeated(family):
+    """Ranges, and a bias, that repeat the input; and codes of one bit."""
+    for shape, ranges in [((3,), (2, 3)), ((1, 5), (4, 1)), ((), (3,)), ((2, 1, 3), (2, 4, 1)), ((1,), (7,))]:
+        x, amax = family.values(shape, family.pick(FLOATS), scale=1.0, specials=False), family.scales(ranges, around=1.0)
+        bias = family.values(ranges, x.dtype, scale=0.1, specials=False) if family.flag(0.4) else None
+        grad_y = family.values(torch.broadcast_shapes(shape, ranges), x.dtype, specials=False)
+
+        def answer():
+            y, grad = gradient(lambda v: tensor_quant.fake_tensor_quant(v, amax, bias), x, grad_y)
+            return {"y": y, "grad_x": summed(grad, grad_y)}
+
+        family.case("fake_tensor_quant", {"x": x, "amax": amax, "bias": bias, "grad_y": grad_y}, answer)
+    for unsigned, narrow in [(False, False), (False, True), (True, False)]:
+        x = family.values((4, 3), scale=1.0, positive=unsigned)
+        amax, grad_y = torch.tensor([0.5, 0.0, 2.0]), family.values((4, 3), specials=False)
+        for function, call in {"fake_tensor_quant": lambda v: tensor_quant.fake_tensor_quant(v, amax, None, 1, unsigned, narrow),
+                               "int_cast_ste": lambda v: tensor_quant.int_cast_ste(v, 1, unsigned, narrow)}.items():
+            def answer():
+                y, grad = gradient(call, x, grad_y)
+                return {"y": y, "grad_x": grad}
+
+            family.case(function, {"x": x, "amax": amax if function == "fake_tensor_quant" else None, "grad_y": grad_y}, answer,
+                        {"num_bits": 1, "unsigned": unsigned, "narrow_range": narrow})
+
+
+def cast_bounds(family):
+    """Values on the bounds of codes and beside them, in types that do not hold every bound."""
+    for dtype, bits in [(torch.float32, 16), (torch.float64, 12), (torch.float16, 12), (torch.float16, 13), (torch.float16, 16),
+                        (torch.bfloat16, 8), (torch.bfloat16, 9), (torch.bfloat16, 10), (torch.bfloat16, 16)]:
+        for unsigned, narrow in [(False, False), (False, True), (True, False)]:
+            bound = 2.0 ** (bits - 1 + int(unsigned)) - 1
+            near = torch.tensor([0.5, 1.5, bound - 0.5, bound, bound + 0.5, bound + 1, bound + 2, 2 * bound], dtype=torch.float64).to(dtype)
+            x = torch.cat([near, -near, torch.nextafter(near, torch.zeros_like(near)), torch.nextafter(near, near * 2)])
+            grad_y = family.values(x.shape, specials=False).to(dtype)
+
+            def answer():
+                y, grad = gradient(lambda v: tensor_quant.int_cast_ste(v, bits, unsigned, narrow), x, grad_y)
+                return {"y": y, "grad_x": grad}
+
+            family.case("int_cast_ste", {"x": x, "grad_y": grad_y}, answer, {"num_bits": bits, "unsigned": unsigned, "narrow_range": narrow},
+                        refused=dtype == torch.float16 and bits == 16 and unsigned)
+
+
 def make(family):
     fake(family)
     cast(family)
+    repeated(family)
+    cast_bounds(family)

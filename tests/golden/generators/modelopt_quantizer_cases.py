@@ -67,6 +67,23 @@ def refusals(family):
                     attributes, refused=True)
 
 
+def exported(family):
+    """Ranges that are none, and the numbers of each type that are used for them."""
+    for dtype in FLOATS:
+        for bits, unsigned in [(16, True), (16, False), (8, True), (8, False), ((4, 3), False)]:
+            for amax in [0.0, 1e-8, 5.0, 65504.0]:
+                amax = torch.tensor(amax, dtype=dtype)
+
+                def answer():
+                    quantizer = TensorQuantizer(QuantizerAttributeConfig(num_bits=bits, unsigned=unsigned))
+                    quantizer.amax = amax
+                    return {"export_amax": quantizer.export_amax()}
+
+                family.case("export_amax", {"x": torch.zeros(2), "amax": amax}, answer,
+                            {"num_bits": list(bits) if isinstance(bits, tuple) else bits, "unsigned": unsigned})
+
+
 def make(family):
     runs(family)
     refusals(family)
+    exported(family)

@@ -64,7 +64,7 @@ def histogram(family):
             for batch in batches:
                 watcher(batch)
             scale, zero = watcher.calculate_qparams()
-            return {"scale": Value(scale, "rel:1e-4", SEARCH), "zero_point": Value(zero, "abs:1", SEARCH)}
+            return {"scale": Value(scale, "rel:1e-4", SEARCH), "zero_point": zero}
 
         family.case("histogram_observer", named(batches), answer,
                     {"batches": len(batches), "bins": 256, "dtype": dtype, "qscheme": "per_tensor_affine"})

@@ -60,9 +60,9 @@ def learnable(family, channels):
 
         def answer():
             y, grad, grad_scale, grad_zero = gradient(lambda v: run(v, scale, zero, *where), x, grad_y, scale, zero)
-            bound = float(grad_y.abs().sum()) * max(abs(low), high) * factor * 1e-6
-            loose = {"compare": f"abs:{bound:.3g}", "reason": UNORDERED}
-            return {"y": y, "grad_x": grad, "grad_scale": Value(grad_scale, **loose), "grad_zero_point": Value(grad_zero, **loose)}
+            terms = float(grad_y.abs().sum()) * factor * 1e-6
+            loose = [{"compare": f"abs:{terms * size:.3g}", "reason": UNORDERED} for size in (max(abs(low), high), float(scale.max()))]
+            return {"y": y, "grad_x": grad, "grad_scale": Value(grad_scale, **loose[0]), "grad_zero_point": Value(grad_zero, **loose[1])}
 
         family.case(f"fake_quantize_learnable_per_{'channel' if channels else 'tensor'}_affine",
                     {"x": x, "scale": scale, "zero_point": zero, "grad_y": grad_y}, answer,
@@ -106,9 +106,37 @@ def overflowing_e4m3(x):
     return torch.from_numpy(x.numpy().astype(ml_dtypes.float8_e4m3fn).view("uint8").copy()).view(torch.float8_e4m3fn)
 
 
+def float_zero_points(family):
+    """Of channels: also outside of the range, and inputs whose positions are ties or beside them."""
+    for i in range(16):
+        dtype, kind = [*FLOATS, torch.float64][i % 4], family.pick([torch.float32, torch.float16])
+        low, high = family.pick(RANGES[:5])
+        scale = family.scales(7)
+        zero = torch.from_numpy(family.random.uniform(low - 5, high + 5, 7).astype("float32"))
+        zero = (torch.round(zero * 4) / 4 if family.flag() else zero).to(kind)
+        codes = family.integers((40, 7), low - 9, high + 9) + 0.5
+        x = ((codes - zero.float()) * scale).to(dtype)
+        x[0] = torch.tensor([0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e4, -1e4], dtype=dtype)
+        grad_y = family.values(x.shape, specials=False).to(dtype)
+
+        def answer():
+            y, grad = gradient(lambda v: torch.fake_quantize_per_channel_affine(v, scale, zero, 1, low, high), x, grad_y)
+            return {"y": y, "grad_x": grad}
+
+        family.case("fake_quantize_per_channel_affine", {"x": x, "scale": scale, "zero_point": zero, "grad_y": grad_y},
+                    answer, {"axis": 1, "quant_min": low, "quant_max": high})
+    x, scale = family.values((2, 3)), family.scales(3)
+    for kind in (torch.bfloat16, torch.float64):
+        zero = torch.zeros(3, dtype=kind)
+        family.case("fake_quantize_per_channel_affine", {"x": x, "scale": scale, "zero_point": zero},
+                    lambda: {"y": torch.fake_quantize_per_channel_affine(x, scale, zero, 1, 0, 255)},
+                    {"axis": 1, "quant_min": 0, "quant_max": 255}, refused=True)
+
+
 def make(family):
     per_tensor(family)
     per_channel(family)
     learnable(family, channels=False)
     learnable(family, channels=True)
     casts(family)
+    float_zero_points(family)

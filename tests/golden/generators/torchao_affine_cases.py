@@ -97,6 +97,22 @@ def choice(family):
                     {"mapping_type": mapping, "block_size": block, "target_dtype": name, **options})
 
 
+def vanishing_scales(family):
+    """An eps that the type of x does not hold; few rows: the sign of a zero is another in PyTorch's vector loops."""
+    rows = [[0.0] * 4, [-0.0] * 4, [1e-7, -1e-7, 2e-7, 0.0], [-1e-7, 0.0, 0.0, 0.0], [3e-6, -1e-6, 0.0, 0.0]]
+    for dtype in FLOATS:
+        x = torch.tensor(rows, dtype=dtype)
+        for mapping in ["SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR", "ASYMMETRIC"]:
+            for eps, zero_dtype in [(1e-12, torch.int32), (0.0, torch.int64), (0.0, torch.int8), (1e-12, torch.float32)]:
+                def answer():
+                    scale, zero = primitives.choose_qparams_affine(x, getattr(primitives.MappingType, mapping), [1, 4], torch.int8,
+                                                                   None, None, eps=eps, zero_point_dtype=zero_dtype)
+                    return {"scale": scale, "zero_point": zero}
+
+                family.case("choose_qparams_affine", {"x": x}, answer,
+                            {"mapping_type": mapping, "block_size": [1, 4], "target_dtype": "int8", "eps": eps, "zero_point_dtype": zero_dtype})
+
+
 def refusals(family):
     x, scale, zero = family.values((2, 6)), family.scales((2, 2)), family.integers((2, 2), 0, 1)
     for block, dtype, bounds, point in [([1, 4], "int8", {}, zero), ([3], "int8", {}, zero), ([1, 3], "int8", {"quant_min": -200}, zero),
@@ -113,3 +129,4 @@ def make(family):
     fake(family)
     choice(family)
     refusals(family)
+    vanishing_scales(family)
