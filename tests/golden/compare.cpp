@@ -1,5 +1,6 @@
 #include "compare.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -114,13 +115,22 @@ double ulps(const std::string& type, std::uint64_t a, std::uint64_t b) {
   return std::fabs(ordered(a) - ordered(b));
 }
 
-bool agree(const std::string& type, std::uint64_t expected, std::uint64_t got, const std::string& rule) {
+/// `most` is the largest tolerance of "abs" and "rel".
+bool agree(const std::string& type, std::uint64_t expected, std::uint64_t got, const std::string& rule,
+           double most) {
   if (expected == got || (is_nan(type, expected) && is_nan(type, got))) return true;
   if (rule == "bits") return false;
   const double tolerance = std::strtod(rule.c_str() + rule.find(':') + 1, nullptr);
   if (rule.starts_with("ulp:")) return is_float(type) && ulps(type, expected, got) <= tolerance;
   const double a = value_of(type, expected), b = value_of(type, got);
-  return std::fabs(a - b) <= (rule.starts_with("rel:") ? tolerance * std::fabs(a) : tolerance);
+  return std::fabs(a - b) <= std::min(most, rule.starts_with("rel:") ? tolerance * std::fabs(a) : tolerance);
+}
+
+double largest_of(const std::string& type, const std::vector<std::uint64_t>& elements) {
+  double largest = 0;
+  for (const auto bits : elements)
+    if (const double v = std::fabs(value_of(type, bits)); std::isfinite(v)) largest = std::max(largest, v);
+  return largest;
 }
 
 bool is_rule(const std::string& rule) {
@@ -129,19 +139,21 @@ bool is_rule(const std::string& rule) {
 
 }  // namespace
 
-std::optional<std::string> difference(const Value& expected, const Tensor& got, const std::string& rule) {
+std::optional<std::string> difference(const Value& expected, const Tensor& got, const std::string& rule,
+                                      double widest) {
   if (!got.defined()) return "was not computed";
   if (!is_rule(rule)) return fmt::format("has the unknown comparison '{}'", rule);
   const Elements b = in_form_of(expected, got);
   const std::string type = type_of(expected);
   if (rule != "bits" && type != b.type && is_float(type) && is_float(b.type))
-    return difference(expected, got.to(expected.tensor.dtype()), rule);
+    return difference(expected, got.to(expected.tensor.dtype()), rule, widest);
   if (type != b.type) return fmt::format("is {}, expected {}", b.type, type);
   if (expected.tensor.shape() != b.shape)
     return fmt::format("has shape {}, expected {}", to_string(b.shape), to_string(expected.tensor.shape()));
   const auto a = bits_of(expected.tensor);
+  const double most = widest * largest_of(type, a);
   for (std::size_t i = 0; i < a.size(); ++i)
-    if (!agree(type, a[i], b.bits[i], rule))
+    if (!agree(type, a[i], b.bits[i], rule, most))
       return fmt::format("[{}]: expected {}, got {}", i, text_of(type, a[i]), text_of(type, b.bits[i]));
   return std::nullopt;
 }

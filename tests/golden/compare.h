@@ -13,8 +13,8 @@ namespace fq::golden {
 /// equals any NaN. Otherwise one line: the first element that differs, expected and got, or what differs in
 /// type or shape. Types agree when both name the same codes: packed i4, u4 and f4_e2m1 tensors are compared
 /// with codes stored one a byte, u1 with bool; where a tolerance is given, floats of another width with each
-/// other.
+/// other. No tolerance of "abs" and "rel" is more than `widest` times the largest finite number stored.
 [[nodiscard]] std::optional<std::string> difference(const Value& expected, const Tensor& got,
-                                                    const std::string& rule);
+                                                    const std::string& rule, double widest);
 
 }  // namespace fq::golden
