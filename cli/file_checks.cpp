@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include <sys/stat.h>
-
 #include "fakequant/cli/file_kind.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/atomic_file.h"
@@ -81,8 +79,7 @@ void make_folder_of(const WrittenFile& file) {
         fmt::format("[write_file] the folder {} cannot be made: {}", folder.string(), error.message()));
 }
 
-}  // namespace
-
+/// A built-in model is none.
 std::vector<ReadFile> read_files(const FlagSet& set, const Flags& flags) {
   std::vector<ReadFile> out;
   for (const auto& [flag, written] : set.file_flags()) {
@@ -92,6 +89,8 @@ std::vector<ReadFile> read_files(const FlagSet& set, const Flags& flags) {
   }
   return out;
 }
+
+}  // namespace
 
 void check_files(const FlagSet& set, const Flags& flags, const std::vector<ReadFile>& others) {
   const auto all = outputs(set, flags);
