@@ -115,7 +115,7 @@ def clear(paths):
 
 def names_of(target):
     """Ways of naming a file; a link is there until the next one is asked for."""
-    yield from (target, "./" + target, os.path.abspath(target))
+    yield from (target, "./" + target)
     os.symlink(target, "symbolic")
     yield "symbolic"
     os.remove("symbolic")
@@ -157,7 +157,7 @@ for command, more, read, written in COMMANDS:
                         fails(2, [f"--{flag}", f"--{reading}"], *arguments(command, more, read, written, flag, name))
                         cases += 1
             # Files of others.
-            for name, contents in FOREIGN.items():
+            for name, contents in list(FOREIGN.items())[:None if path == paths[0] else 2]:
                 with open(path, "wb") as opened:
                     opened.write(contents)
                 fails(2, [f"--{flag}", path, "--force"], *line)
@@ -197,7 +197,7 @@ for command, more, read, written in COMMANDS:
 os.symlink("loop", "loop")
 for command, more, read, written in COMMANDS:
     for flag in read:
-        for name in ("loop", "x" * 300, "float.h5/x", "folder"):
+        for name in ("loop", "x" * 300):
             line = arguments(command, more, {**read, flag: name}, {})
             line += [f"--output={'o/' if command == 'export' else 'o.h5'}"] if "output" in written else []
             error = fails(2, "", *line)
