@@ -6,7 +6,7 @@ import sys
 
 SOURCE = os.environ["FAKEQUANT_SOURCE_DIR"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "cli", "lib"))
-from command import COMMAND, DIGITS, events, fails, result, run  # noqa: E402, F401
+from command import COMMAND, DIGITS, events, fails, result, run, start  # noqa: E402, F401
 
 NETWORKS = ["cnn", "digits_cnn", "mlp", "resnet20"]
 

@@ -14,7 +14,7 @@ import shutil
 import sys
 import threading
 
-from lib import COMMAND, SOURCE, result, run
+from lib import COMMAND, SOURCE, result, start
 from random_network import CONFIGS, random_network, write_data, write_model
 
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
@@ -24,7 +24,8 @@ INTEGER = {"QLinearConv", "NhwcMaxPool", "MaxPool", "QLinearAdd", "QLinearConcat
            "QLinearAveragePool", "QGemm"}
 MOVES = {"QuantizeLinear", "DequantizeLinear", "Transpose", "Flatten", "Reshape", "Slice", "Concat", "Clip", "Identity"}
 SAME = {"codes_different": 0, "logit_bits_different": 0, "alone_logit_bits_different": 0, "exposed_logit_bits_different": 0}
-FLOAT_CODES, FLOAT_LOGITS = 1e-3, 0.05  # of networks with float operators: codes that differ, logits against the largest
+FLOAT_CODES, FLOAT_FLIPS = 1e-3, 0.02  # of networks with float operators: codes and answers that differ. Measured: 1e-4 and 0
+SOFTMAX_CODES = 0.02  # where the engine has a softmax of codes, by a table of its own. Measured: 0.0155
 
 
 class OnePython:
@@ -76,8 +77,10 @@ def verified(network, python):
     *steps, verify = commands(network)
     for step in steps:
         last = result(*step, threads=1)
-    found = run(*verify, "--json", "--python", python, threads=1).stdout.splitlines()[-1]
-    return json.loads(found), last["float_operators"]
+    said, _ = start(*verify, "--json", "--python", python, threads=1).communicate()
+    assert said, verify
+    found = json.loads(said.splitlines()[-1])
+    return found | (found.get("folded") or {}), last["float_operators"]
 
 
 def is_exact(network, floats):
@@ -93,9 +96,10 @@ def faults(network, found, floats):
         if kernels and network["scale"] == "free":
             out.append(f"kernels of floats, though no operator is named: {', '.join(sorted(kernels))}")
         return out
-    if found["codes_different"] > FLOAT_CODES * found["codes"]:
+    share = SOFTMAX_CODES if "QLinearSoftmax" in found["kernels"] else FLOAT_CODES
+    if found["codes_different"] > share * found["codes"]:
         out.append(f"{found['codes_different']} of {found['codes']} codes differ")
-    if found["flips"] > 0.02 * found["samples"]:
+    if found["flips"] > FLOAT_FLIPS * found["samples"]:
         out.append(f"{found['flips']} of {found['samples']} answers differ")
     return out
 
