@@ -13,6 +13,7 @@
 #include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/flag_words.h"
+#include "fakequant/cli/signals.h"
 #include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/state_file.h"
@@ -137,7 +138,7 @@ std::unique_ptr<FileLock> lock_state(const Flags& flags) {
   if (state.empty()) return nullptr;
   bool told = false;
   const auto waiting = [&] {
-    if (stop_requested()) throw Interrupted("[calibrate] stopped by Ctrl-C: nothing was written");
+    if (stop_requested()) throw Interrupted("calibrate", ": nothing was written");
     if (!std::exchange(told, true))
       log(LogLevel::warning, fmt::format("[calibrate] waiting for another run that has {}", state));
   };

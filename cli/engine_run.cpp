@@ -12,6 +12,7 @@
 
 #include "fakequant/cli/child_process.h"
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/signals.h"
 #include "fakequant/cli/warnings.h"
 #include "fakequant/core/check.h"
 
@@ -79,7 +80,7 @@ std::string last_words(const std::string& path) {
 
 void check_end(const ProgramEnd& end, const Flags& flags, const std::string& errors) {
   const std::string python = python_of(flags), message = last_words(errors);
-  if (stop_requested()) throw Interrupted("[verify] stopped by Ctrl-C");
+  if (stop_requested()) throw Interrupted("verify");
   if (end.timed_out)
     throw BackendError(
         fmt::format("[verify] {} was still running after {} s and was ended: give it longer by "
