@@ -5,7 +5,7 @@ import json
 from lib import DIGITS, assert_identical, result, verified
 
 RANDOM = 10000
-MOVES = {"QuantizeLinear", "Transpose", "Flatten", "Reshape", "QGemm", "QLinearConv", "QLinearConcat", "NhwcMaxPool",
+MOVES = {"QuantizeLinear", "Clip", "Transpose", "Flatten", "Reshape", "QGemm", "QLinearConv", "QLinearConcat", "NhwcMaxPool",
          "QLinearGlobalAveragePool"}
 
 
@@ -33,6 +33,8 @@ NETWORKS = {
     "joined": [conv(name="a"), layer("relu", name="b"), conv(name="c", inputs=["input"]),
                layer("concat", name="d", inputs=["b", "c"]), layer("transpose", axes=[0, 1, 3, 2]), conv(), *HEAD],
 }
+# Where the engine joins a transposition with one of its own no tensor has those codes: what reads them is compared.
+UNSEEN = {"turned": ["conv2d_2.input_quantizer", "conv2d_5.input_quantizer"]}
 
 for name, nodes in NETWORKS.items():
     with open(f"{name}.json", "w") as file:
@@ -41,6 +43,8 @@ for name, nodes in NETWORKS.items():
            "-o", f"{name}_float.h5")
     result("calibrate", f"{name}_float.h5", "--data", DIGITS, "--preset", "int8", "-o", f"{name}.h5")
     result("export", f"{name}.h5", "--format", "onnx", "-o", f"{name}.onnx")
-    found = verified(f"{name}.h5", f"{name}.onnx", "--random", RANDOM, "--seed", 1)
+    unseen = UNSEEN.get(name, [])
+    found = verified(f"{name}.h5", f"{name}.onnx", "--random", RANDOM, "--seed", 1, status=1 if unseen else 0)
     assert_identical(found, 360 + RANDOM)
+    assert found["not_materialised"] == unseen, found["not_materialised"]
     assert found["level"] == "all" and set(found["kernels"]) <= MOVES, found["kernels"]
