@@ -131,7 +131,7 @@ TEST(FakeQuantKernels, IntegerCastHasTheBitsOfTheFormula) {
       return {scalar::modelopt_int_cast(x, lower, upper), scalar::mask_closed(x, lower, upper)};
     };
     const auto kernel = [=](const Tensor& x, const Tensor&, Tensor& y, Tensor* mask) {
-      cpu::round_to_integers(x, format, y, mask);
+      cpu::round_to_integers(x, lower, upper, y, mask);
     };
     for (const Tensor& x : {floats(), every(DType::f16), every(DType::bf16)})
       compare(x, Tensor::scalar(1), formula, kernel);
