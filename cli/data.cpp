@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "fakequant/cli/class_names.h"
+#include "fakequant/cli/flag_words.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/text.h"
 #include "fakequant/train/data/hdf5_dataset.h"
@@ -53,7 +54,7 @@ std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flag
   options.labels = labels != Labels::none;
   options.may_lack_labels = labels == Labels::if_there;
   options.sample_shape = network.identity.at("sample_shape").get<Shape>();
-  auto data = std::make_shared<Hdf5Dataset>(flags.required("data"), options);
+  auto data = naming_flags([&] { return std::make_shared<Hdf5Dataset>(flags.required("data"), options); });
   check_fits(network, *data, flags.command());
   take_class_names(network, *data, flags.command());
   return data;

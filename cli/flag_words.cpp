@@ -50,6 +50,7 @@ constexpr auto kWords = std::to_array<Word>({
     {"quant_start", "--quant-start"},
     {"backward is", "--backward is"},
     {"training data", "training data (--data)"},
+    {"other data", "other --data"},
 });
 
 bool in_a_name(char c) {

@@ -35,27 +35,39 @@ ordered_json run_phase(const Phase& phase, Output& output) {
       {"name", phase.name}, {"command", phase.command}, {"seconds", seconds}, {"result", std::move(result)}};
 }
 
-/// Every phase, with what those before it will have written; warnings are for when it runs. What one writes
-/// may be what a later one reads, but not what all of them come from.
-void check_phases(const Recipe& recipe, const Flags& flags) {
-  const QuietWarnings later;
-  PlannedFiles planned;
+/// Calls `check` with the command, flags and arguments of every phase; errors say whose they are.
+template <class Check>
+void for_each_phase(const Recipe& recipe, Check&& check) {
   for (const Phase& phase : recipe.phases) {
-    const Command& command = find_command(phase.command);
     const auto where = [&](const std::exception& error) {
       return fmt::format("{} (phase '{}', before any ran)", error.what(), phase.name);
     };
     try {
+      const Command& command = find_command(phase.command);
       const FlagSet set = command.flags();
-      const Flags arguments(set, phase.arguments);
-      check_files(set, arguments, {{"recipe", flags.text("recipe")}});
-      command.check(arguments, planned);
+      check(command, set, Flags(set, phase.arguments));
     } catch (const ArgumentError& error) {
       throw ArgumentError(where(error));
     } catch (const FileError& error) {
       throw FileError(error.path(), error.dataset(), where(error));
     }
   }
+}
+
+/// Every phase, with what those before it will have written; warnings are for when it runs.
+void check_phases(const Recipe& recipe) {
+  const QuietWarnings later;
+  PlannedFiles planned;
+  for_each_phase(recipe, [&](const Command& command, const FlagSet&, const Flags& arguments) {
+    command.check(arguments, planned);
+  });
+}
+
+/// What one phase writes may be what a later one reads, but not what all of them come from.
+void check_outputs(const Recipe& recipe, const std::string& file) {
+  for_each_phase(recipe, [&](const Command&, const FlagSet& set, const Flags& arguments) {
+    check_files(set, arguments, {{"recipe", file}});
+  });
 }
 
 void make_folder(const std::string& folder) {
@@ -87,8 +99,9 @@ ordered_json run_recipe(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const Stopwatch watch;
   const Recipe recipe = read_recipe(flags.required("recipe"), flags);
+  check_phases(recipe);
   make_folder(recipe.folder);
-  check_phases(recipe, flags);
+  check_outputs(recipe, flags.text("recipe"));
   ordered_json results = ordered_json::array();
   for (std::size_t i = 0; i < recipe.phases.size(); ++i) {
     announce(recipe.phases[i], i, recipe.phases.size(), output);

@@ -139,8 +139,8 @@ struct CastBounds {
 detail::Masked int_cast_wide(const Tensor& input, const CastBounds& bounds, bool masked) {
   using detail::Wide;
   const Tensor x = input.to(Device::cpu());
-  const Shifted same{x, x.dtype()};
-  detail::Masked out = allocated(same, masked);
+  detail::Masked out{Tensor::empty(x.shape(), x.dtype(), x.device(), x.layout()), {}};
+  if (masked) out.mask = Tensor::zeros(x.shape(), DType::u1, x.device(), x.layout());
   const auto* v = x.data<double>(x.layout());
   auto* y = out.y.mutable_data<double>(x.layout());
   auto* bits = masked ? static_cast<std::uint8_t*>(out.mask.mutable_raw()) : nullptr;
@@ -153,9 +153,9 @@ detail::Masked int_cast_wide(const Tensor& input, const CastBounds& bounds, bool
 }
 
 detail::Masked int_cast(const Tensor& input, const IntFormat& format, bool masked) {
+  const CastBounds bounds = CastBounds::of(format, input.dtype());
+  if (input.dtype() == DType::f64 && !input.device().is_meta()) return int_cast_wide(input, bounds, masked);
   const Shifted x = shift(input, {}, kCast);
-  const CastBounds bounds = CastBounds::of(format, x.dtype);
-  if (x.dtype == DType::f64 && !x.is_meta()) return int_cast_wide(input, bounds, masked);
   detail::Masked out = allocated(x, masked);
   if (!x.is_meta())
     (x.on_gpu() ? cuda::round_to_integers : cpu::round_to_integers)(

@@ -93,7 +93,8 @@ whole = recipe(
     phase("export", checkpoint="int8.h5", format="onnx", output="int8.onnx"), phase("inspect", file="out/small.h5"),
     phase("export", checkpoint="float.h5", format="onnx", output="float.onnx"),
     {**phase("import", output="imported.h5"), "model": "out/float.onnx"}, phase("evaluate", checkpoint="imported.h5"))
-assert run(*whole).stderr == ""
+warnings = run(*whole).stderr.splitlines()  # each once, when its phase runs
+assert len(warnings) == 1 and "ONNX Runtime computes" in warnings[0], warnings
 assert sorted(os.listdir("out")) == sorted(
     ["float.h5", "float.best.h5", "folded.h5", "mixed.h5", "planned.h5", "qat.h5", "int8.h5", "small.h5", "logits.h5",
      "int8.onnx", "float.onnx", "imported.h5"]), os.listdir("out")

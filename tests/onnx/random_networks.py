@@ -58,13 +58,14 @@ def commands(network):
     training = [*data, "--epochs", 1, "--batch", 16, "--lr", 0.01]
     config = ["--config", "config.json"] if network["format"] in CONFIGS else ["--preset", network["format"]]
     keep = ["--keep-bn"] if network["keep_bn"] else []
+    net = "tuned.h5" if network["amax"] else "net.h5"
     steps = [["train", "--model", "model.json", *training, "--seed", network["seed"], "-o", "float.h5"],
              ["calibrate", "float.h5", *data, *config, "--target", network["target"], "--scale", network["scale"], *keep, "-o",
               "net.h5"]]
     if network["amax"]:
-        steps.append(["qat", "net.h5", *training, "--amax", network["amax"], "-o", "net.h5"])
-    return [*steps, ["export", "net.h5", "--format", "onnx", "-o", "net.onnx"],
-            ["verify", "net.onnx", "--checkpoint", "net.h5", *data, "--random", 64, "--tolerance", 1e6, "--code-tolerance", 1]]
+        steps.append(["qat", "net.h5", *training, "--amax", network["amax"], "-o", net])
+    return [*steps, ["export", net, "--format", "onnx", "-o", "net.onnx"],
+            ["verify", "net.onnx", "--checkpoint", net, *data, "--random", 64, "--tolerance", 1e6, "--code-tolerance", 1]]
 
 
 def verified(network, python):
