@@ -10,9 +10,9 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
-#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/flag_words.h"
+#include "fakequant/cli/output_kind.h"
 #include "fakequant/cli/signals.h"
 #include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/check.h"

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/folding.h"
+#include "fakequant/cli/output_kind.h"
 #include "fakequant/core/check.h"
 
 namespace fq::cli {

@@ -8,6 +8,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/json_text.h"
 
 namespace fq::cli {
 namespace {
@@ -139,6 +140,14 @@ void check_verdict(const ReportFields& report, int status, std::int64_t codes) {
                               same ? "'same'" : "'not the same'", status));
 }
 
+ordered_json parse_report(const std::string& text, const std::string& where) try {
+  return fq::detail::parse_json<ordered_json>(text);
+} catch (const ordered_json::exception&) {
+  refuse_report(fmt::format("{} is not JSON", where));
+} catch (const ArgumentError&) {
+  refuse_report(fmt::format("{} nests too deep", where));
+}
+
 void check_report(const ReportFields& report, int status, const Expected& expected) {
   static_cast<void>(report.count("samples", expected.samples, expected.samples));
   static_cast<void>(report.count("logits", expected.logits, expected.logits));
@@ -171,8 +180,7 @@ ordered_json read_engine_report(const std::string& path, const std::string& prog
   if (error) refuse_report(fmt::format("{} ended with status {} and wrote no report", program, status));
   if (bytes > kLongestReport)
     refuse_report(fmt::format("{} has {} bytes, at most {} are read", where, bytes, kLongestReport));
-  const auto json = ordered_json::parse(read_file(path), nullptr, false);
-  if (json.is_discarded()) refuse_report(fmt::format("{} is not JSON", where));
+  const ordered_json json = parse_report(read_file(path), where);
   check_report(ReportFields(json, where), status, expected);
   return json;
 }

@@ -5,7 +5,7 @@
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/export_formats.h"
-#include "fakequant/cli/file_kind.h"
+#include "fakequant/cli/output_kind.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/export/scales.h"
 #include "fakequant/layers/quantize.h"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/export_formats.h"
-#include "fakequant/cli/file_kind.h"
+#include "fakequant/cli/output_kind.h"
 #include "fakequant/export/tensorrt_cache.h"
 
 namespace fq::cli {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "fakequant/cli/file_kind.h"
+#include "fakequant/cli/output_kind.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/atomic_file.h"
 #include "fakequant/layers/builtin_models.h"
@@ -62,7 +62,7 @@ void check_not_read(const OutputFile& output, const std::vector<ReadFile>& read,
 }
 
 void check_kind(const OutputFile& output, const Flags& flags) {
-  const std::string found = kind_of_file(output.file.path);
+  const std::string found = output_kind(output.file.path);
   FQ_CHECK(found.empty() || found == output.file.kind || flags.on("force"), flags.command(),
            "--{} would replace {}, which is {}, by {}: name another file, or give --force", output.flag,
            output.file.path, found, output.file.kind);

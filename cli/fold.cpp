@@ -4,9 +4,9 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
-#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/folding.h"
+#include "fakequant/cli/output_kind.h"
 
 namespace fq::cli {
 

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/network.h"
+#include "fakequant/cli/output_kind.h"
 #include "fakequant/core/check.h"
 #include "fakequant/core/utf8.h"
 #include "fakequant/export/onnx/file.h"

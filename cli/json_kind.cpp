@@ -3,7 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "fakequant/cli/file_kind.h"
+#include "fakequant/cli/output_kind.h"
 
 namespace fq::cli {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/file_kind.h"
+#include "fakequant/cli/output_kind.h"
 #include "fakequant/core/check.h"
 #include "fakequant/train/checkpoint.h"
 

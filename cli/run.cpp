@@ -5,8 +5,8 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/file_checks.h"
-#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
+#include "fakequant/cli/output_kind.h"
 #include "fakequant/cli/recipe.h"
 #include "fakequant/cli/warnings.h"
 #include "fakequant/core/error.h"

@@ -6,9 +6,9 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
-#include "fakequant/cli/file_kind.h"
 #include "fakequant/cli/flag_groups.h"
 #include "fakequant/cli/flag_words.h"
+#include "fakequant/cli/output_kind.h"
 #include "fakequant/cli/profile.h"
 #include "fakequant/cli/training_report.h"
 #include "fakequant/core/check.h"

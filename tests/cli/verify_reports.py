@@ -34,8 +34,9 @@ def refused(says, report, status=0):
     assert "--python" in line and "json.exception" not in line, line
 
 
-for text in ["", "nothing", "{", '{"codes": NaN}', "\0\1", "[" * 100000, '{"codes": 1e999}']:
+for text in ["", "nothing", "{", '{"codes": NaN}', "\0\1", '{"codes": 1e999}']:
     refused("is not JSON", text)
+refused("nests too deep", "[" * 100000)
 for text in ["[]", "null", "3", '"text"']:
     refused("an object is needed", text)
 refused("has no 'samples'", {})

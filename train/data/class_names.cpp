@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/json_text.h"
 #include "fakequant/core/log.h"
 
 namespace fq::detail {
@@ -26,8 +27,17 @@ std::string one_line_name(std::string name) {
   return name;
 }
 
+/// Null for what is no JSON, or nests too deep.
+nlohmann::json json_in(std::string_view text) try {
+  return parse_json<nlohmann::json>(text);
+} catch (const nlohmann::json::exception&) {
+  return {};
+} catch (const ArgumentError&) {
+  return {};
+}
+
 std::vector<std::string> json_names(std::string_view text) {
-  const auto value = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json value = json_in(text);
   if (!value.is_array() || !std::ranges::all_of(value, [](const auto& item) { return item.is_string(); }))
     return {};
   return value.get<std::vector<std::string>>();
@@ -40,7 +50,7 @@ bool is_count(double value) {
 /// Of a text that is a number.
 std::optional<std::int64_t> count_in(const std::vector<std::string>& texts) {
   if (texts.size() != 1) return std::nullopt;
-  const auto value = nlohmann::json::parse(texts[0], nullptr, false);
+  const nlohmann::json value = json_in(texts[0]);
   if (!value.is_number() || !is_count(value.get<double>())) return std::nullopt;
   return value.get<std::int64_t>();
 }

@@ -29,6 +29,6 @@ namespace fq::cli {
 /// One of the kinds above, or for a message what else it is: "an HDF5 file of another program", "a PNG
 /// image", "a file that fakequant does not write". Empty for an empty file, and for what is no regular file.
 /// Reads no more than it needs, and throws nothing.
-[[nodiscard]] std::string kind_of_file(const std::string& path);
+[[nodiscard]] std::string output_kind(const std::string& path);
 
 }  // namespace fq::cli

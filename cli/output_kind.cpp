@@ -1,4 +1,4 @@
-#include "fakequant/cli/file_kind.h"
+#include "fakequant/cli/output_kind.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,6 +8,7 @@
 #include "fakequant/cli/json_kind.h"
 #include "fakequant/cli/onnx_producer.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/file_kind.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/export/safetensors/file.h"
 
@@ -71,7 +72,7 @@ bool is_page(const std::string& head) {
 
 }  // namespace
 
-std::string kind_of_file(const std::string& path) {
+std::string output_kind(const std::string& path) {
   std::error_code none;
   if (!fs::is_regular_file(path, none) || fs::file_size(path, none) == 0) return "";
   const std::string head = head_of(path);
@@ -81,14 +82,15 @@ std::string kind_of_file(const std::string& path) {
   if (head.starts_with("\x89"
                        "HDF\r\n"))
     return "an HDF5 file of another program, such as a data set";
-  if (head.starts_with("\x89PNG\r\n")) return "a PNG image";
   if (head.starts_with("TRT-")) return kind::tensorrt_cache;
   if (is_page(head)) return kind::page;
   if (head.starts_with('{'))
     return json_kind(path).value_or("a JSON or text file that fakequant did not write");
   if (const auto found = safetensors_kind(path)) return *found;
   if (const auto found = onnx_kind(path)) return *found;
-  return is_onnx_data(path) ? kind::onnx_data : kForeign;
+  if (is_onnx_data(path)) return kind::onnx_data;
+  const std::string other = fq::detail::file_kind(path);
+  return other.empty() ? kForeign : other;
 }
 
 }  // namespace fq::cli
