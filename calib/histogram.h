@@ -42,10 +42,13 @@ struct Histogram {
 
 /// The edge that loses least information: the smallest Kullback-Leibler divergence between the histogram cut
 /// at the edge and itself in 2^(bits-1+unsigned) levels, the last of equals, among start_bin, start_bin +
-/// stride, ... bins. Bin 0 counts as bin 1. `divergences`, when given, receives one value a candidate. Throws
-/// ArgumentError for a float format, bits outside 2 .. 16, stride < 1, start_bin outside 1 .. bins.
+/// stride, ... bins. Bin 0 counts as bin 1. A cut that keeps no value is none of them; `exact` takes the last
+/// such cut where there is one, as ModelOpt's argmin does, to which its divergence of 0 / 0 is the smallest.
+/// `divergences`, when given, receives one value a candidate, infinity for those. Throws ArgumentError for a
+/// float format, bits outside 2 .. 16, stride < 1, start_bin outside 1 .. bins.
 [[nodiscard]] float amax_by_entropy(const Histogram& histogram, NumBits num_bits, bool is_unsigned,
-                                    int stride, int start_bin, std::vector<double>* divergences = nullptr);
+                                    int stride, int start_bin, std::vector<double>* divergences = nullptr,
+                                    bool exact = false);
 
 /// The bin centre c[k] with the smallest mean squared error of fake quantizing the bin centres with amax =
 /// c[k] (narrow range), weighted by counts, the first of equals, among k = start_bin, start_bin + stride, ...

@@ -46,6 +46,8 @@ class Divergences {
 
   [[nodiscard]] std::int64_t total() const noexcept { return sums_.counts.back(); }
 
+  [[nodiscard]] bool keeps_nothing(std::size_t i) const noexcept { return sums_.counts[i] == 0; }
+
   [[nodiscard]] double exact(std::size_t i) const {
     const std::size_t levels = std::size_t{1} << levels_log2_;
     double expected = 0;
@@ -124,7 +126,7 @@ std::vector<double> all_exact(const Divergences& divergences, const std::vector<
 }  // namespace
 
 float amax_by_entropy(const Histogram& h, NumBits num_bits, bool is_unsigned, int stride, int start_bin,
-                      std::vector<double>* divergences) {
+                      std::vector<double>* divergences, bool exact) {
   FQ_CHECK(num_bits.is_integer(), "entropy", "{} is a float format: use percentile or mse",
            to_string(num_bits));
   (void)Format(IntFormat{num_bits.bits(), is_unsigned});
@@ -140,6 +142,8 @@ float amax_by_entropy(const Histogram& h, NumBits num_bits, bool is_unsigned, in
     cuts.push_back(i);
   const auto found = divergences != nullptr ? all_exact(cut_at, cuts) : near_the_lowest(cut_at, cuts);
   if (divergences != nullptr) *divergences = found;
+  const auto empty = std::ranges::partition_point(cuts, [&](auto i) { return cut_at.keeps_nothing(i); });
+  if (exact && empty != cuts.begin()) return h.edges[*std::prev(empty)];
   const auto best = std::ranges::min_element(found.rbegin(), found.rend());
   return h.edges[cuts[static_cast<std::size_t>(found.rend() - best) - 1]];
 }

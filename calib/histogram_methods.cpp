@@ -45,8 +45,8 @@ float amax_of(const Histogram& histogram, std::string_view method, const AmaxOpt
   check_histogram_method(method);
   if (method == "percentile" || method == "histogram") return amax_by_percentile(histogram, o.percentile);
   if (method == "octav") return amax_by_octav(histogram, o.num_bits, o.is_unsigned);
-  const auto search = method == "entropy" ? amax_by_entropy : amax_by_mse;
-  return search(histogram, o.num_bits, o.is_unsigned, o.stride, o.start_bin, nullptr);
+  return method == "entropy" ? amax_by_entropy(histogram, o.num_bits, o.is_unsigned, o.stride, o.start_bin)
+                             : amax_by_mse(histogram, o.num_bits, o.is_unsigned, o.stride, o.start_bin);
 }
 
 }  // namespace fq::detail

@@ -128,6 +128,26 @@ TEST(Histogram, EntropyByItsDefinition) {
   EXPECT_EQ(candidate, fast.size());
 }
 
+/// Answers of ModelOpt 0.47's _compute_amax_entropy (8 bits, signed) for bins of width 1/64 whose first ones
+/// are empty and whose counts are otherwise k * k * 7919 % 97 + 1.
+TEST(Histogram, EntropyOfCutsThatKeepNothingIsModelOptsOnRequest) {
+  struct {
+    int bins, empty, stride;
+    float modelopt;
+  } const cases[] = {{256, 140, 1, 2.1875f},
+                     {256, 140, 5, 2.15625f},
+                     {512, 300, 7, 4.625f},
+                     {256, 253, 1, 3.953125f},
+                     {256, 60, 1, 3.96875f}};
+  for (const auto& c : cases) {
+    Histogram h;
+    for (std::int64_t k = 0; k < c.bins; ++k) h.counts.push_back(k < c.empty ? 0 : k * k * 7919 % 97 + 1);
+    for (int k = 0; k <= c.bins; ++k) h.edges.push_back(static_cast<float>(k) / 64);
+    EXPECT_EQ(amax_by_entropy(h, 8, false, c.stride, 128, nullptr, true), c.modelopt) << c.empty;
+    EXPECT_GT(amax_by_entropy(h, 8, false, c.stride, 128), static_cast<float>(c.empty) / 64) << c.empty;
+  }
+}
+
 TEST(Histogram, EntropyStopsEarlyWithoutChangingTheChoice) {
   std::mt19937 engine(5);
   for (const std::size_t bins : {2, 9, 130, 2048, 5000})

@@ -49,8 +49,11 @@ Outputs histogram_compute_amax(const Case& c) {
     return {{"amax", Tensor::scalar(amax_by_percentile(h, c.number("percentile", 99.99)))}};
   if (method != "entropy" && method != "mse") return (void)HistogramCalibrator(method), Outputs{};
   std::vector<double> searched;
-  const auto search = method == "entropy" ? amax_by_entropy : amax_by_mse;
-  const float amax = search(h, num_bits_of(c), c.flag("unsigned", false), stride, start, &searched);
+  const NumBits bits = num_bits_of(c);
+  const bool is_unsigned = c.flag("unsigned", false);
+  const float amax = method == "entropy"
+                         ? amax_by_entropy(h, bits, is_unsigned, stride, start, &searched, true)
+                         : amax_by_mse(h, bits, is_unsigned, stride, start, &searched);
   return {{"amax", Tensor::scalar(amax)}, {method == "entropy" ? "divergences" : "mse", as_floats(searched)}};
 }
 
