@@ -1,9 +1,10 @@
-"""Twenty random networks: what `export` does not name as run in floats, ONNX Runtime computes in every code and bit."""
+"""Random networks: what `export` does not name as run in floats, ONNX Runtime computes in every code and bit."""
 
 from random_networks import run_networks
 
-COUNT, SEED = 20, 1
+ONLY_ZEROS = 20086  # a quantizer that saw zeros while it was calibrated, and other values in the engine
+SEEDS = [*range(1, 21), ONLY_ZEROS]
 
-failed, exact = run_networks(COUNT, SEED)
+failed, exact = run_networks(SEEDS)
 assert not failed, failed
-assert exact >= COUNT // 3, exact
+assert exact >= len(SEEDS) // 3, exact

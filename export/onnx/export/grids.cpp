@@ -4,6 +4,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/formulas.h"
+#include "fakequant/core/grid_formulas.h"
 
 namespace fq::detail {
 namespace {
@@ -79,24 +80,34 @@ GridNames add_constants(GraphBuilder& graph, const GridInput& input, const Store
   return out;
 }
 
-/// The lowest code that may be.
+/// Whether its range is that of zeros only, whose codes are 0 whatever the value: a quantizer behind ReLUs
+/// that let nothing through while it was calibrated.
+bool has_no_range(const QuantSpec& spec) {
+  return spec.scale.numel() == 1 && spec.amax.to(DType::f32).item() <= least_amax;
+}
+
+/// The outermost codes that may be.
 int lowest_code(const GridInput& input) {
+  if (has_no_range(input.spec)) return 0;
   const int lower = input.spec.format.integer().lower();
   return input.cut ? std::max(lower, 0) : lower;
+}
+int highest_code(const GridInput& input) {
+  return has_no_range(input.spec) ? 0 : input.spec.format.integer().upper();
 }
 
 /// Whether saturation would give others.
 bool is_cut(const GridInput& input, const Stored& stored) {
   if (!input.spec.format.is_integer()) return false;
   const IntFormat whole = whole_range(stored);
-  return lowest_code(input) != whole.lower() || input.spec.format.integer().upper() != whole.upper();
+  return lowest_code(input) != whole.lower() || highest_code(input) != whole.upper();
 }
 
 /// On codes, so that what comes before is still fused with their quantizer; ONNX has this for 8 bits,
 /// TensorRT takes nothing between Q and DQ.
 std::string cut_codes(GraphBuilder& graph, const GridInput& input, const GridNames& grid,
                       const Stored& stored) {
-  const int highest = input.spec.format.integer().upper();
+  const int highest = highest_code(input);
   const auto bound = [&](const char* name, int code) {
     return graph.constant(grid.zero_point + name, Tensor::full({}, code + stored.zero_point, stored.dtype));
   };
@@ -121,7 +132,7 @@ Tensor bounds_of(const GridInput& input, int code) {
 
 /// The values that the outermost codes stand for round to them.
 std::string cut_floats(GraphBuilder& graph, const GridInput& input, const GridNames& grid) {
-  const int highest = input.spec.format.integer().upper();
+  const int highest = highest_code(input);
   const std::string low = graph.constant(grid.scale + ".lowest", bounds_of(input, lowest_code(input)));
   const std::string high = graph.constant(grid.scale + ".highest", bounds_of(input, highest));
   if (grid.attributes.empty()) return graph.add("Clip", input.codes + ".cut", {input.floats, low, high});
