@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/core/error.h"
+
 namespace fq::cli {
 namespace {
 
