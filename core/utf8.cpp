@@ -1,5 +1,6 @@
 #include "fakequant/core/utf8.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -70,6 +71,12 @@ std::string printable(std::string_view text) {
     text.remove_prefix(c.bytes.size());
   }
   return out;
+}
+
+std::string one_line_name(std::string name) {
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return name;
 }
 
 }  // namespace fq::detail

@@ -6,6 +6,7 @@
 
 #include "fakequant/core/check.h"
 #include "fakequant/core/io/file_kind.h"
+#include "fakequant/core/utf8.h"
 
 namespace fq::detail::h5 {
 namespace {
@@ -50,20 +51,14 @@ Lock::~Lock() {
   H5Eset_auto2(H5E_DEFAULT, printer_, printer_data_);
 }
 
-std::string printable(std::string name) {
-  std::ranges::replace_if(
-      name, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return name;
-}
-
 std::string last_error() {
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &text);
-  return text.empty() ? "HDF5 gives no reason" : printable(text);
+  return text.empty() ? "HDF5 gives no reason" : one_line_name(text);
 }
 
 void fail(const std::string& path, const std::string& dataset, std::string_view what) {
-  const std::string place = dataset.empty() ? path : path + ":" + printable(dataset);
+  const std::string place = dataset.empty() ? path : path + ":" + one_line_name(dataset);
   throw FileError(path, dataset, fmt::format("[hdf5] {} {}: {}", place, what, last_error()));
 }
 

@@ -65,8 +65,6 @@ using Type = Handle<H5Tclose>;
 using Attribute = Handle<H5Aclose>;
 using Properties = Handle<H5Pclose>;
 
-/// `name` without control characters, which would break a message's line.
-[[nodiscard]] std::string printable(std::string name);
 /// What HDF5 says of its last failure, in one line. The Lock of the failed call must still be held.
 [[nodiscard]] std::string last_error();
 /// Throws FileError(path, dataset) with `what` and `last_error()`.

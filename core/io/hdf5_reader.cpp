@@ -6,6 +6,7 @@
 #include "fakequant/core/io/hdf5_links.h"
 #include "fakequant/core/io/hdf5_rows.h"
 #include "fakequant/core/io/hdf5_text.h"
+#include "fakequant/core/utf8.h"
 
 namespace fq::detail {
 namespace {
@@ -64,7 +65,7 @@ std::vector<std::string> Hdf5Reader::children(const std::string& group) const {
                                            name.size(), H5P_DEFAULT);
     h5::check(length, path(), group, "cannot be listed");
     name.resize(std::min(static_cast<std::size_t>(length), kLongestName - 1));
-    names.push_back(h5::printable(std::move(name)));
+    names.push_back(one_line_name(std::move(name)));
   }
   return names;
 }

@@ -1,20 +1,15 @@
 #include "fakequant/core/io/hdf5_text.h"
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "fakequant/core/check.h"
+#include "fakequant/core/utf8.h"
 
 namespace fq::detail::h5 {
 namespace {
 
 constexpr std::size_t kMostTexts = std::size_t{1} << 20;
 constexpr std::size_t kMostTextBytes = std::size_t{16} << 20;
-
-std::string as_utf8(const std::string& text) {
-  using Json = nlohmann::json;
-  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
-}
 
 std::string without_padding(const char* begin, std::size_t size, H5T_str_t padding) {
   std::string text(begin, ::strnlen(begin, size));
@@ -38,7 +33,7 @@ class VariableTexts {
   }
   [[nodiscard]] std::vector<std::string> values() const {
     std::vector<std::string> out;
-    for (const char* text : texts_) out.push_back(as_utf8(text == nullptr ? "" : text));
+    for (const char* text : texts_) out.push_back(valid_utf8(text == nullptr ? "" : text));
     return out;
   }
 
@@ -79,7 +74,7 @@ std::vector<std::string> fixed_texts(const TextSource& from) {
   from.read(bytes.data());
   std::vector<std::string> out;
   for (std::size_t i = 0; i < from.count; ++i)
-    out.push_back(as_utf8(without_padding(&bytes[i * size], size, H5Tget_strpad(from.type))));
+    out.push_back(valid_utf8(without_padding(&bytes[i * size], size, H5Tget_strpad(from.type))));
   return out;
 }
 

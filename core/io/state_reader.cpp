@@ -9,6 +9,7 @@
 #include "fakequant/core/io/hdf5.h"
 #include "fakequant/core/io/hdf5_links.h"
 #include "fakequant/core/json_text.h"
+#include "fakequant/core/utf8.h"
 
 namespace fq::detail {
 namespace {
@@ -67,7 +68,7 @@ class Part {
  private:
   [[noreturn]] void refuse(const std::string& why) const {
     throw FileError(file_.path(), name_,
-                    fmt::format("[load_state] {}:{} {}", file_.path(), h5::printable(name_), why));
+                    fmt::format("[load_state] {}:{} {}", file_.path(), one_line_name(name_), why));
   }
 
   void check_layout() const {
@@ -146,7 +147,7 @@ Item read_item(const FileReader& file, const std::string& name, const h5::Datase
   const auto refuse = [&](const char* why) {
     throw FileError(
         file.path(), name,
-        fmt::format("[load_state] {}:{} is not well formed: {}", file.path(), h5::printable(name), why));
+        fmt::format("[load_state] {}:{} is not well formed: {}", file.path(), one_line_name(name), why));
   };
   try {
     const std::int64_t index = part.integer("index");

@@ -11,6 +11,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from command import DIGITS, SHORT, TINY, fails, run  # noqa: E402
+from forge import crc32c  # noqa: E402
 
 
 def data(name, x=None, y=None, leave=(), count=96, shape=(1, 8, 8), **attributes):
@@ -44,15 +45,6 @@ def damaged(name, source, position, change):
         file.seek(position)
         file.write(bytes([change(old[0])]))
     return name
-
-
-def crc32c(contents):
-    crc = 0xFFFFFFFF
-    for byte in contents:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
 
 
 # The command line.

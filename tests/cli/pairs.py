@@ -14,15 +14,7 @@ import h5py
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from command import DIGITS, SHORT, fresh, run, start  # noqa: E402
-
-
-def crc32c(contents):
-    crc = 0xFFFFFFFF
-    for byte in contents:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return f"{crc ^ 0xFFFFFFFF:08x}"
+from forge import crc32c  # noqa: E402
 
 
 def bytes_of(path):
@@ -43,7 +35,7 @@ def packed_fit(folder):
     contents = bytes_of(folder + "/model.safetensors")
     length = struct.unpack("<Q", contents[:8])[0]
     named = json.loads(bytes_of(folder + "/hf_quant_config.json"))["weights_crc32c"]
-    return named == crc32c(contents[8 + length:])
+    return named == f"{crc32c(contents[8 + length:]):08x}"
 
 
 run("train", *SHORT, "-o", "float.h5")

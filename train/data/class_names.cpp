@@ -7,6 +7,7 @@
 #include "fakequant/core/check.h"
 #include "fakequant/core/json_text.h"
 #include "fakequant/core/log.h"
+#include "fakequant/core/utf8.h"
 
 namespace fq::detail {
 namespace {
@@ -18,13 +19,6 @@ std::string trimmed(std::string_view text) {
   const auto begin = text.find_first_not_of(kBlank);
   if (begin == text.npos) return {};
   return std::string(text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin));
-}
-
-/// Names stand in tables and one-line messages.
-std::string one_line_name(std::string name) {
-  std::ranges::replace_if(
-      name, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return name;
 }
 
 /// Null for what is no JSON, or nests too deep.
