@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/cpu/channels.h"
+#include "fakequant/core/blocks/detail/channels.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/error.h"
 
 namespace fq::bench {

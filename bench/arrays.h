@@ -1,7 +1,6 @@
 #pragma once
 
-/// Arrays of the benchmark: test data, the files that both sides read, and comparison to the bit; not a
-/// public header.
+/// Arrays of the benchmark: test data, the files that both sides read, and comparison to the bit.
 
 #include <filesystem>
 #include <string>

@@ -5,9 +5,9 @@
 #include "fakequant/bench/arrays.h"
 #include "fakequant/bench/networks.h"
 #include "fakequant/bench/row.h"
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/train/calibrate.h"
+#include "fakequant/train/calibration/calibrate.h"
 
 namespace fq::bench {
 namespace {

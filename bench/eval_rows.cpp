@@ -3,7 +3,7 @@
 #include "fakequant/bench/arrays.h"
 #include "fakequant/bench/networks.h"
 #include "fakequant/bench/row.h"
-#include "fakequant/layers/quant_modules.h"
+#include "fakequant/layers/modules/quant_modules.h"
 
 namespace fq::bench {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "fakequant/bench/arrays.h"
 #include "fakequant/bench/kernels.h"
-#include "fakequant/core/cpu/channels.h"
-#include "fakequant/core/formulas.h"
-#include "fakequant/core/reference/block_scales.h"
+#include "fakequant/core/blocks/detail/channels.h"
+#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/reference/detail/block_scales.h"
 
 namespace fq::bench {
 namespace {

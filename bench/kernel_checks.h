@@ -1,7 +1,7 @@
 #pragma once
 
 /// What the kernels must give, one element at a time by the scalar formulas: the first element of y or of the
-/// mask that differs after a run, or nothing; not a public header.
+/// mask that differs after a run, or nothing.
 
 #include <string>
 

@@ -4,9 +4,9 @@
 
 #include "fakequant/bench/arrays.h"
 #include "fakequant/bench/kernel_checks.h"
-#include "fakequant/core/cpu/codes.h"
-#include "fakequant/core/cpu/fake_quant.h"
-#include "fakequant/core/cpu/fake_quant_blocks.h"
+#include "fakequant/core/backend/cpu/codes/codes.h"
+#include "fakequant/reference/kernels/cpu/fake_quant.h"
+#include "fakequant/reference/kernels/cpu/fake_quant_blocks.h"
 
 namespace fq::bench {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 /// The forward kernels that kernel_rows.cpp times: x f32 to y f32 and a packed mask, one call for the whole
-/// array; not a public header.
+/// array.
 
 #include <string>
 

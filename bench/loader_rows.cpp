@@ -5,7 +5,7 @@
 #include "fakequant/bench/row.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/train/data/hdf5_dataset.h"
-#include "fakequant/train/trainer.h"
+#include "fakequant/train/loop/trainer.h"
 
 namespace fq::bench {
 namespace {

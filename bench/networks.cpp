@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 
 #include "fakequant/bench/arrays.h"
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/loss.h"
-#include "fakequant/layers/fold.h"
-#include "fakequant/layers/model_file.h"
+#include "fakequant/layers/model/fold.h"
+#include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/train/calibrate.h"
+#include "fakequant/train/calibration/calibrate.h"
 
 namespace fq::bench {
 namespace {
@@ -51,11 +51,29 @@ Tensor labels_of(std::int64_t count) {
   return labels;
 }
 
+const char* preset_of(Numbers numbers) {
+  switch (numbers) {
+    case Numbers::e4m3:
+      return "fp8";
+    case Numbers::nvfp4:
+      return "nvfp4";
+    case Numbers::mxfp8:
+      return "mxfp8";
+    case Numbers::mxfp4:
+      return "mxfp4";
+    case Numbers::int4_blockwise:
+      return "int4_blockwise";
+    default:
+      return "int8";
+  }
+}
+
 void quantize_and_calibrate(const Network& network, Numbers numbers) {
-  quantize(*network.model, QuantConfig::preset(numbers == Numbers::int8 ? "int8" : "fp8"), network.x.shape());
+  quantize(*network.model, QuantConfig::preset(preset_of(numbers)), network.x.shape());
   const auto data = std::make_shared<TensorDataset>(network.x, network.labels);
   DataLoader loader(data, {.batch_size = network.x.dim(0), .shuffle = false});
   calibrate(*network.model, loader);
+  if (numbers == Numbers::int8_learned) learn_ranges(*network.model);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The networks that whole training steps are timed on, with made-up data; not a public header.
-/// bench/peers/networks.py has the same for PyTorch.
+/// The networks that whole training steps are timed on, with made-up data. bench/peers/networks.py has the
+/// same for PyTorch.
 ///
 /// mlp: 784-1024-1024-10, batch 256. cnn, resnet20: as built in, batch 64 of 1x28x28 and 3x32x32.
 /// conv4: batch 64 of 64x28x28, four times convolution 64 -> 64 3x3, batch norm, ReLU; global average pool,
@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "fakequant/layers/module.h"
+#include "fakequant/layers/modules/module.h"
+#include "fakequant/train/loop/detail/passes.h"
 #include "fakequant/train/optimizer.h"
-#include "fakequant/train/passes.h"
 
 namespace fq::bench {
 
@@ -24,7 +24,7 @@ inline constexpr std::int64_t kClasses = 10;
 [[nodiscard]] const std::vector<std::string>& network_names();
 [[nodiscard]] bool has_batch_norm(std::string_view name);
 
-enum class Numbers { fp32, int8, e4m3 };
+enum class Numbers { fp32, int8, int8_learned, e4m3, nvfp4, mxfp8, mxfp4, int4_blockwise };
 enum class BatchNorm { live, folded };
 
 struct Network {
@@ -33,8 +33,8 @@ struct Network {
   Tensor labels;  ///< i64
 };
 
-/// In training mode; quantized by the preset ("int8", "fp8") and calibrated on `x`, unless fp32. The same
-/// seed for every call.
+/// In training mode; quantized by the preset of the numbers and calibrated on `x`, unless fp32. The same seed
+/// for every call. int8_learned: int8 whose activations learn their ranges.
 [[nodiscard]] Network make_network(std::string_view name, Numbers numbers, BatchNorm batch_norm);
 
 /// A built-in network of another size.

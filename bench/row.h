@@ -1,6 +1,6 @@
 #pragma once
 
-/// The rows of the benchmark: what is timed, against what, and what must be equal first; not a public header.
+/// The rows of the benchmark: what is timed, against what, and what must be equal first.
 ///
 /// A row is named "<subject>/<peer>", the subject "<family>.<what>[.<size>]". The peer is either C++ too
 /// (`theirs` is given) or the function of the same name in bench/peers/<family>.py. A new family is one file
@@ -46,13 +46,16 @@ struct Row {
   Clock clock = Clock::wall;
   bool python = false;  ///< whether the peer is Python
   std::function<Work(const Settings&)> make;
+  bool own_waiting = false;  ///< threads wait as those of the command do, unless the user says how
 };
 
 [[nodiscard]] std::vector<Row> kernel_rows();
+[[nodiscard]] std::vector<Row> code_rows();
 [[nodiscard]] std::vector<Row> step_rows();
 [[nodiscard]] std::vector<Row> memory_rows();
 [[nodiscard]] std::vector<Row> eval_rows();
 [[nodiscard]] std::vector<Row> scaling_rows();
+[[nodiscard]] std::vector<Row> busy_rows();
 [[nodiscard]] std::vector<Row> loader_rows();
 [[nodiscard]] std::vector<Row> calib_rows();
 [[nodiscard]] std::vector<Row> weight_range_rows();

@@ -27,6 +27,7 @@ std::vector<Row> scaling_rows() {
     work.theirs = on_threads(step, 1);
     return work;
   };
+  row.own_waiting = true;
   return {row};
 }
 

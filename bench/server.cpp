@@ -2,7 +2,7 @@
 /// interleaved with another program's. fakequant_bench --threads N --exchange FOLDER reads one request a line
 /// and answers each with one line of JSON, {"error": "..."} where it fails:
 ///   hello                      {"versions": {name: version}}
-///   rows                       {"rows": [{"name", "unit", "clock", "python"}]}
+///   rows                       {"rows": [{"name", "unit", "clock", "python", "own_waiting"}]}
 ///   prepare ROW                {"units_per_second": f, "checked": bool}; inputs for a Python peer are
 ///   written run ours|theirs CALLS      {"wall": seconds, "cpu": seconds} for all calls after an untimed one,
 ///   or {"value": v} check                      {"difference": text}, empty when equal
@@ -16,7 +16,8 @@
 #include <fmt/format.h>
 
 #include "fakequant/bench/row.h"
-#include "fakequant/core/check.h"
+#include "fakequant/cli/system/waiting.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/threads.h"
 
 namespace fq::bench {
@@ -30,7 +31,8 @@ json describe(const Row& row) {
   return {{"name", row.name},
           {"unit", row.unit},
           {"clock", row.clock == Clock::cpu ? "cpu" : "wall"},
-          {"python", row.python}};
+          {"python", row.python},
+          {"own_waiting", row.own_waiting}};
 }
 
 double cpu_seconds() {
@@ -127,4 +129,7 @@ int serve(const Settings& settings) {
 }  // namespace
 }  // namespace fq::bench
 
-int main(int count, char** words) { return fq::bench::serve(fq::bench::parse(count, words)); }
+int main(int count, char** words) {
+  fq::cli::choose_waiting(words);
+  return fq::bench::serve(fq::bench::parse(count, words));
+}

@@ -41,12 +41,14 @@ Row step_row(const std::string& network, BatchNorm batch_norm, std::string_view 
   return row;
 }
 
-Row against_own_fp32(const std::string& network, BatchNorm batch_norm) {
-  Row row = step_row(network, batch_norm, "qat_int8/own_fp32", Numbers::int8);
+/// Two steps of ours.
+Row against_own(const std::string& network, BatchNorm batch_norm, std::string_view what, Numbers ours,
+                Numbers theirs) {
+  Row row = step_row(network, batch_norm, what, ours);
   row.python = false;
   row.make = [=, make = row.make](const Settings& settings) {
     Work work = make(settings);
-    work.theirs = side_of(training_step(network, Numbers::fp32, batch_norm));
+    work.theirs = side_of(training_step(network, theirs, batch_norm));
     return work;
   };
   return row;
@@ -56,7 +58,17 @@ void add_rows(std::vector<Row>& rows, const std::string& network, BatchNorm batc
   const auto add = [&](std::string_view what, Numbers ours) {
     rows.push_back(step_row(network, batch_norm, what, ours));
   };
-  rows.push_back(against_own_fp32(network, batch_norm));
+  const auto add_own = [&](std::string_view what, Numbers ours, Numbers theirs) {
+    rows.push_back(against_own(network, batch_norm, what, ours, theirs));
+  };
+  add_own("qat_int8/own_fp32", Numbers::int8, Numbers::fp32);
+  if (batch_norm == BatchNorm::live && network != "conv4") {
+    add_own("qat_nvfp4/own_fp32", Numbers::nvfp4, Numbers::fp32);
+    add_own("qat_mxfp8/own_fp32", Numbers::mxfp8, Numbers::fp32);
+    add_own("qat_mxfp4/own_fp32", Numbers::mxfp4, Numbers::fp32);
+    add_own("qat_int4_blockwise/own_fp32", Numbers::int4_blockwise, Numbers::fp32);
+    add_own("qat_int8_learned/qat_int8", Numbers::int8_learned, Numbers::int8);
+  }
   add("fp32/torch_fp32", Numbers::fp32);
   for (const char* what : {"qat_int8/torch_fp32", "qat_int8/torch_bf16", "qat_int8/torch_qat",
                            "qat_int8/modelopt_qat_int8", "qat_int8/brevitas_qat", "qat_int8/expert_qat"})

@@ -5,10 +5,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "fakequant/calib/cpu/rows.h"
-#include "fakequant/calib/cuda/row_sums.h"
-#include "fakequant/calib/ranges.h"
-#include "fakequant/core/check.h"
+#include "fakequant/calib/detail/ranges.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/backend/range_kernels.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
 
 namespace fq {
@@ -18,13 +18,6 @@ constexpr const char* kBiasCalibrator = "bias_calibrator";
 constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
 std::string_view name_of(BiasMethod method) { return method == BiasMethod::mean ? "mean" : "max_min"; }
-
-void add_rows(const cpu::Rows& rows, std::vector<double>& sums) {
-  if (rows.values.device().is_cuda()) return cuda::add_values(rows, sums);
-  cpu::add_row_sums(rows, 1, sums.data(), [](std::int64_t, const float* x, std::int64_t count, double* out) {
-    for (std::int64_t i = 0; i < count; ++i) *out += static_cast<double>(x[i]);
-  });
-}
 
 void widen(const cpu::Rows& rows, std::vector<double>& largest, std::vector<double>& smallest) {
 #pragma omp parallel for schedule(static) if (rows.values.numel() > 65536)
@@ -64,7 +57,10 @@ void BiasCalibrator::collect(const Tensor& x) {
     second_.assign(method_ == BiasMethod::mean ? 0 : ranges, kNoBound);
   }
   count_ += rows.length();
-  method_ == BiasMethod::mean ? add_rows(rows, first_) : widen(rows, first_, second_);
+  if (method_ == BiasMethod::mean)
+    detail::run(x.device(), &detail::RangeKernels::add_values, rows, first_);
+  else
+    widen(rows, first_, second_);
 }
 
 Tensor BiasCalibrator::compute_bias() const {

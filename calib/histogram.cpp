@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "fakequant/calib/ranges.h"
-#include "fakequant/calib/search.h"
+#include "fakequant/calib/detail/ranges.h"
+#include "fakequant/calib/detail/search.h"
 
 namespace fq {
 namespace {

@@ -1,8 +1,8 @@
 #include "fakequant/calib/histogram_calibrator.h"
 
-#include "fakequant/calib/histogram_methods.h"
-#include "fakequant/calib/histogram_state.h"
-#include "fakequant/core/check.h"
+#include "fakequant/calib/detail/histogram_methods.h"
+#include "fakequant/calib/detail/histogram_state.h"
+#include "fakequant/core/detail/check.h"
 
 namespace fq {
 namespace {

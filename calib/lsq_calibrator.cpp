@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "fakequant/calib/cpu/rows.h"
-#include "fakequant/calib/cuda/row_sums.h"
-#include "fakequant/core/check.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/backend/range_kernels.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/io/state_dict.h"
 
@@ -15,30 +15,12 @@ namespace {
 
 constexpr const char* kLsqCalibrator = "lsq_calibrator";
 
-/// Sum of |x|, and how many there are.
-void add_part(const float* x, std::int64_t count, bool skip_zeros, double* out) {
-  double lanes[8] = {};
-  std::int64_t zeros = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    lanes[i % 8] += std::fabs(static_cast<double>(x[i]));
-    zeros += x[i] == 0 ? 1 : 0;
-  }
-  for (const double lane : lanes) out[0] += lane;
-  out[1] += static_cast<double>(count - (skip_zeros ? zeros : 0));
-}
-
 }  // namespace
 
 void LsqCalibrator::do_collect(const Tensor& x, float) {
   const auto rows = cpu::rows(x, axis_, kLsqCalibrator);
   std::vector<double> batch(static_cast<std::size_t>(2 * rows.count()));
-  if (x.device().is_cuda())
-    cuda::add_magnitudes(rows, skip_zeros_, batch);
-  else
-    cpu::add_row_sums(rows, 2, batch.data(),
-                      [this](std::int64_t, const float* v, std::int64_t count, double* out) {
-                        add_part(v, count, skip_zeros_, out);
-                      });
+  detail::run(x.device(), &detail::RangeKernels::add_magnitudes, rows, skip_zeros_, batch);
   std::vector<double> sums;
   std::vector<std::int64_t> counts;
   for (std::size_t r = 0; r < batch.size(); r += 2) {

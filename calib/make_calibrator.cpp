@@ -9,8 +9,8 @@
 #include "fakequant/calib/per_axis_calibrator.h"
 #include "fakequant/calib/scale_sweep_calibrator.h"
 #include "fakequant/calib/two_pass_calibrator.h"
-#include "fakequant/core/check.h"
 #include "fakequant/core/descriptor.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/text.h"
 
 namespace fq {

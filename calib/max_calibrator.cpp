@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "fakequant/calib/ranges.h"
-#include "fakequant/core/check.h"
+#include "fakequant/calib/detail/ranges.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
 
 namespace fq {
@@ -22,8 +22,7 @@ void MaxCalibrator::raise(const Tensor& amax) {
 }
 
 void MaxCalibrator::do_collect(const Tensor& x, float largest) {
-  raise(axis_.empty() ? Tensor::scalar(largest)
-                      : detail::amax(x, axis_, "max_calibrator").to(Device::cpu()));
+  raise(axis_.empty() ? Tensor::scalar(largest) : detail::amax(x, axis_, "max_calibrator").to(Device::cpu()));
 }
 
 void MaxCalibrator::do_merge(const Calibrator& other) {

@@ -1,7 +1,7 @@
 #include "fakequant/calib/moving_average_calibrator.h"
 
-#include "fakequant/calib/ranges.h"
-#include "fakequant/core/check.h"
+#include "fakequant/calib/detail/ranges.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
 
 namespace fq {

@@ -5,12 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "fakequant/calib/cpu/search_kernels.h"
-#include "fakequant/calib/cuda/row_sums.h"
-#include "fakequant/calib/ranges.h"
-#include "fakequant/calib/search.h"
-#include "fakequant/core/check.h"
+#include "fakequant/calib/detail/ranges.h"
+#include "fakequant/calib/detail/search.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/backend/range_kernels.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/numerics/detail/range_formulas.h"
 
 namespace fq {
 namespace {
@@ -35,14 +36,7 @@ void add_errors(const cpu::Rows& rows, const Tensor& amax, const std::vector<flo
                 const Format& format, std::vector<double>& errors) {
   const auto width = static_cast<std::int64_t>(multiples.size());
   errors.resize(static_cast<std::size_t>(rows.count() * width));
-  if (rows.values.device().is_cuda()) return cuda::add_errors(rows, amax, multiples, format, errors);
-  const auto* largest = amax.data<float>();
-  cpu::add_row_sums(rows, width, errors.data(),
-                    [&](std::int64_t r, const float* x, std::int64_t count, double* out) {
-                      std::vector<float> candidates(multiples);
-                      for (float& c : candidates) c = detail::multiple_of(largest[r], c);
-                      cpu::add_squared_errors({x, static_cast<std::size_t>(count)}, candidates, format, out);
-                    });
+  detail::run(rows.values.device(), &detail::RangeKernels::add_errors, rows, amax, multiples, format, errors);
 }
 
 std::vector<double> loaded_errors(const StateDict& state, const std::string& name, std::int64_t ranges,

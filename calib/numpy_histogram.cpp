@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "fakequant/calib/histogram.h"
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 
 namespace fq {
 namespace {

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <limits>
 
-#include "fakequant/calib/cpu/ranges.h"
-#include "fakequant/calib/cpu/rows.h"
-#include "fakequant/calib/histogram_methods.h"
-#include "fakequant/core/check.h"
+#include "fakequant/calib/detail/histogram_methods.h"
+#include "fakequant/core/backend/cpu/ranges/ranges.h"
+#include "fakequant/core/backend/cpu/ranges/rows.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/format.h"
 
 namespace fq {

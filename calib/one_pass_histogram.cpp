@@ -5,8 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "fakequant/calib/ranges.h"
-#include "fakequant/core/check.h"
+#include "fakequant/calib/detail/ranges.h"
+#include "fakequant/core/detail/check.h"
 
 namespace fq {
 namespace {

@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "fakequant/calib/cpu/rows.h"
-#include "fakequant/calib/histogram_methods.h"
+#include "fakequant/calib/detail/histogram_methods.h"
 #include "fakequant/calib/one_pass_calibrator.h"
 #include "fakequant/calib/two_pass_calibrator.h"
-#include "fakequant/core/check.h"
+#include "fakequant/core/backend/cpu/ranges/rows.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
 
 namespace fq {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 
-#include "fakequant/calib/cpu/search_kernels.h"
-#include "fakequant/calib/cuda/row_sums.h"
-#include "fakequant/calib/ranges.h"
-#include "fakequant/calib/search.h"
-#include "fakequant/core/check.h"
+#include "fakequant/calib/detail/ranges.h"
+#include "fakequant/calib/detail/search.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/backend/range_kernels.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/minifloat.h"
+#include "fakequant/core/numerics/minifloat.h"
 #include "fakequant/core/quantized.h"
 
 namespace fq {
@@ -29,19 +29,6 @@ std::array<float, kScales> candidates(const Format& format, float global) {
   return out;
 }
 
-void sweep(const cpu::Rows& rows, const std::array<float, kScales>& scales, float largest,
-           const Format& format, Tensor& amax) {
-  auto* ranges = amax.mutable_data<float>();
-#pragma omp parallel for schedule(static)
-  for (std::int64_t r = 0; r < rows.count(); ++r) {
-    if (ranges[r] == largest) continue;
-    std::array<double, kScales> errors{};
-    cpu::add_squared_errors({rows.row(r), static_cast<std::size_t>(rows.length())}, scales, format,
-                            errors.data());
-    ranges[r] = scales[static_cast<std::size_t>(std::ranges::min_element(errors) - errors.begin())];
-  }
-}
-
 }  // namespace
 
 ScaleSweepCalibrator::ScaleSweepCalibrator(const CalibratorOptions& options)
@@ -53,10 +40,8 @@ void ScaleSweepCalibrator::do_collect(const Tensor& x, float largest) {
   Tensor amax = detail::amax(x, axis_, kScaleSweepCalibrator);
   const auto rows = cpu::rows(x, axis_, kScaleSweepCalibrator);
   const auto scales = candidates(format_, largest);
-  if (x.device().is_cuda())
-    cuda::sweep_ranges(rows, {scales.begin(), scales.end()}, largest, format_, amax);
-  else
-    sweep(rows, scales, largest, format_, amax);
+  detail::run(x.device(), &detail::RangeKernels::sweep_ranges, rows,
+              std::vector(scales.begin(), scales.end()), largest, format_, amax);
   amax_ = amax.to(Device::cpu());
 }
 

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "fakequant/calib/histogram_methods.h"
-#include "fakequant/calib/histogram_state.h"
-#include "fakequant/core/check.h"
+#include "fakequant/calib/detail/histogram_methods.h"
+#include "fakequant/calib/detail/histogram_state.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
 
 namespace fq {

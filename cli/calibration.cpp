@@ -10,19 +10,19 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
-#include "fakequant/cli/flag_groups.h"
-#include "fakequant/cli/flag_words.h"
-#include "fakequant/cli/output_kind.h"
-#include "fakequant/cli/signals.h"
+#include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/flags/flag_words.h"
+#include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/system/signals.h"
 #include "fakequant/cli/weight_algorithm.h"
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/core/log.h"
-#include "fakequant/train/calibrate.h"
-#include "fakequant/train/calibration_state.h"
+#include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/calibration/calibration_state.h"
+#include "fakequant/train/calibration/postprocess_amax.h"
+#include "fakequant/train/calibration/quantization_error.h"
 #include "fakequant/train/data/loader.h"
-#include "fakequant/train/postprocess_amax.h"
-#include "fakequant/train/quantization_error.h"
 
 namespace fq::cli {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <memory>
 
-#include "fakequant/cli/flags.h"
+#include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/network.h"
-#include "fakequant/cli/output.h"
+#include "fakequant/cli/tables/output.h"
 #include "fakequant/core/io/file_lock.h"
-#include "fakequant/layers/quant_config.h"
+#include "fakequant/layers/config/quant_config.h"
 #include "fakequant/train/data/dataset.h"
 
 namespace fq::cli {

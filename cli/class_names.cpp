@@ -4,7 +4,7 @@
 
 #include <fmt/ranges.h>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/log.h"
 
 namespace fq::cli {

@@ -1,8 +1,8 @@
 #include "fakequant/cli/code_recorder.h"
 
 #include "fakequant/core/variable.h"
-#include "fakequant/layers/quant_modules.h"
-#include "fakequant/layers/sequential_quantizer.h"
+#include "fakequant/layers/modules/quant_modules.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq::cli {
 

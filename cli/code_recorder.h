@@ -9,8 +9,8 @@
 
 #include "fakequant/core/tensor.h"
 #include "fakequant/core/trace.h"
-#include "fakequant/export/code_names.h"
-#include "fakequant/layers/module.h"
+#include "fakequant/export/detail/code_names.h"
+#include "fakequant/layers/modules/module.h"
 
 namespace fq::cli {
 

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "fakequant/cli/file_checks.h"
-#include "fakequant/core/check.h"
+#include "fakequant/cli/flags/file_checks.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/text.h"
 
 namespace fq::cli {

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "fakequant/cli/flags.h"
-#include "fakequant/cli/output.h"
-#include "fakequant/cli/phase_checks.h"
-#include "fakequant/cli/signals.h"
+#include "fakequant/cli/flags/flags.h"
+#include "fakequant/cli/flags/phase_checks.h"
+#include "fakequant/cli/system/signals.h"
+#include "fakequant/cli/tables/output.h"
 
 namespace fq::cli {
 

@@ -4,11 +4,11 @@
 #include <numeric>
 
 #include "fakequant/cli/class_names.h"
-#include "fakequant/cli/flag_words.h"
-#include "fakequant/core/check.h"
+#include "fakequant/cli/flags/flag_words.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/text.h"
+#include "fakequant/train/data/detail/random.h"
 #include "fakequant/train/data/hdf5_dataset.h"
-#include "fakequant/train/data/random.h"
 
 namespace fq::cli {
 namespace {

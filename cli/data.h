@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "fakequant/cli/flags.h"
+#include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/network.h"
 #include "fakequant/train/data/augment.h"
 #include "fakequant/train/data/dataset.h"

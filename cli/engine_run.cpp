@@ -10,11 +10,11 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/child_process.h"
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/signals.h"
-#include "fakequant/cli/warnings.h"
-#include "fakequant/core/check.h"
+#include "fakequant/cli/system/child_process.h"
+#include "fakequant/cli/system/signals.h"
+#include "fakequant/cli/tables/warnings.h"
+#include "fakequant/core/detail/check.h"
 
 namespace fq::cli {
 namespace {

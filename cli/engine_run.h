@@ -4,10 +4,10 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "fakequant/cli/engine_report.h"
-#include "fakequant/cli/flags.h"
-#include "fakequant/cli/output.h"
-#include "fakequant/cli/temporary_folder.h"
+#include "fakequant/cli/flags/flags.h"
+#include "fakequant/cli/system/temporary_folder.h"
+#include "fakequant/cli/tables/engine_report.h"
+#include "fakequant/cli/tables/output.h"
 
 namespace fq::cli {
 

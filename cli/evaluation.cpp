@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/layers/sequential_quantizer.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
 #include "fakequant/train/data/loader.h"
 
 namespace fq::cli {

@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "fakequant/cli/network.h"
-#include "fakequant/cli/output.h"
+#include "fakequant/cli/tables/output.h"
 #include "fakequant/core/variable.h"
-#include "fakequant/train/score_sum.h"
+#include "fakequant/train/loop/detail/score_sum.h"
 
 namespace fq::cli {
 

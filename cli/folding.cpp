@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/code_recorder.h"
-#include "fakequant/layers/norm.h"
+#include "fakequant/layers/modules/norm.h"
 
 namespace fq::cli {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <fmt/ranges.h>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/export/safetensors/ranges.h"
-#include "fakequant/layers/dead_channels.h"
+#include "fakequant/layers/quantizer/dead_channels.h"
 
 namespace fq::cli {
 namespace {

@@ -3,7 +3,7 @@
 /// Ranges that were calibrated elsewhere, as the flags say.
 
 #include "fakequant/cli/network.h"
-#include "fakequant/cli/output.h"
+#include "fakequant/cli/tables/output.h"
 
 namespace fq::cli {
 

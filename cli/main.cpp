@@ -4,11 +4,12 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/limits.h"
-#include "fakequant/cli/signals.h"
-#include "fakequant/cli/standard_streams.h"
-#include "fakequant/cli/version.h"
-#include "fakequant/cli/warnings.h"
+#include "fakequant/cli/commands/version.h"
+#include "fakequant/cli/flags/limits.h"
+#include "fakequant/cli/system/signals.h"
+#include "fakequant/cli/system/standard_streams.h"
+#include "fakequant/cli/system/waiting.h"
+#include "fakequant/cli/tables/warnings.h"
 #include "fakequant/core/error.h"
 
 namespace fq::cli {
@@ -81,6 +82,7 @@ int guarded_main(const std::vector<std::string>& arguments) {
 }  // namespace fq::cli
 
 int main(int argc, char** argv) {
+  fq::cli::choose_waiting(argv);
   fq::cli::open_standard_streams();
   fq::cli::catch_signals();
   fq::cli::print_warnings();

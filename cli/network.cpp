@@ -3,17 +3,17 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/class_names.h"
-#include "fakequant/cli/warnings.h"
-#include "fakequant/core/check.h"
+#include "fakequant/cli/tables/warnings.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/file_kind.h"
-#include "fakequant/core/json_text.h"
-#include "fakequant/layers/compress.h"
-#include "fakequant/layers/fold.h"
-#include "fakequant/layers/model_file.h"
+#include "fakequant/core/io/detail/file_kind.h"
+#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/layers/model/fold.h"
+#include "fakequant/layers/model/model_file.h"
+#include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/layers/trace.h"
-#include "fakequant/train/checkpoint.h"
+#include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/train/loop/checkpoint.h"
 
 namespace fq::cli {
 namespace {

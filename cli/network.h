@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fakequant/cli/flags.h"
+#include "fakequant/cli/flags/flags.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/export/onnx/import.h"
-#include "fakequant/layers/module.h"
+#include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/dataset.h"
 
 namespace fq::cli {

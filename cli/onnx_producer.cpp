@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/file_reader.h"
+#include "fakequant/core/io/detail/file_reader.h"
 
 namespace fq::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "fakequant/cli/code_recorder.h"
-#include "fakequant/core/join.h"
+#include "fakequant/core/detail/join.h"
 
 namespace fq::cli {
 namespace {

@@ -2,9 +2,9 @@
 
 /// From a float network to a calibrated one, as the flags say.
 
+#include "fakequant/cli/flags/planned_files.h"
 #include "fakequant/cli/network.h"
-#include "fakequant/cli/output.h"
-#include "fakequant/cli/planned_files.h"
+#include "fakequant/cli/tables/output.h"
 
 namespace fq::cli {
 

@@ -5,14 +5,14 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/commands/profile.h"
 #include "fakequant/cli/data.h"
-#include "fakequant/cli/flag_groups.h"
-#include "fakequant/cli/flag_words.h"
-#include "fakequant/cli/output_kind.h"
-#include "fakequant/cli/profile.h"
-#include "fakequant/cli/training_report.h"
-#include "fakequant/core/check.h"
-#include "fakequant/train/checkpoint.h"
+#include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/flags/flag_words.h"
+#include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/tables/training_report.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/loop/checkpoint.h"
 
 namespace fq::cli {
 namespace {

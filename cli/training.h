@@ -4,10 +4,10 @@
 
 #include <string>
 
+#include "fakequant/cli/flags/planned_files.h"
 #include "fakequant/cli/network.h"
-#include "fakequant/cli/output.h"
-#include "fakequant/cli/planned_files.h"
-#include "fakequant/train/trainer.h"
+#include "fakequant/cli/tables/output.h"
+#include "fakequant/train/loop/trainer.h"
 
 namespace fq::cli {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 
 namespace fq::cli {
 

@@ -2,10 +2,10 @@
 
 /// An algorithm on weights around calibration, as the flags say.
 
-#include "fakequant/cli/flags.h"
+#include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/network.h"
-#include "fakequant/cli/output.h"
-#include "fakequant/layers/quant_config.h"
+#include "fakequant/cli/tables/output.h"
+#include "fakequant/layers/config/quant_config.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/ptq/algorithm.h"
 

@@ -1,4 +1,4 @@
-# FAKEQUANT_HAS_CUDA: whether core/cuda and calib/cuda are compiled, by nvcc, or their stand-in no_cuda.cpp.
+# FAKEQUANT_HAS_CUDA: whether the cuda folders are compiled, by nvcc, or their stand-in no_cuda.cpp.
 set(FAKEQUANT_CUDA AUTO CACHE STRING "Kernels for NVIDIA GPUs: AUTO (where nvcc is found), ON or OFF")
 set_property(CACHE FAKEQUANT_CUDA PROPERTY STRINGS AUTO ON OFF)
 

@@ -1,7 +1,7 @@
 include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/fakequant")
 
-set(targets fakequant fakequant_core fakequant_calib fakequant_layers fakequant_train fakequant_export)
+set(targets fakequant ${FAKEQUANT_LIBRARIES})
 install(TARGETS ${targets} EXPORT fakequantTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(EXPORT fakequantTargets NAMESPACE fakequant:: DESTINATION "${package_dir}")

@@ -1,16 +1,13 @@
 # One folder of the house: a library of all its sources, by the rules of every folder.
-# fakequant_add_library(<folder> [DEPENDS <folders>...])
+# fakequant_add_library(<folder> [DEPENDS <folders>...] [PRECOMPILE <headers>...])
 function(fakequant_add_library folder)
-  cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "DEPENDS;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp" "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")
   if(FAKEQUANT_HAS_CUDA)
     list(FILTER sources EXCLUDE REGEX "/no_cuda\\.cpp$")
   else()
     list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/(.*/)?cuda/")
   endif()
-  set(kernels ${sources}) # several are compiled once for each instruction set: never with others
-  list(FILTER kernels INCLUDE REGEX "/cpu/")
-  set_source_files_properties(${kernels} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   add_library(fakequant_${folder} ${sources})
   add_library(fakequant::${folder} ALIAS fakequant_${folder})
   set_target_properties(fakequant_${folder} PROPERTIES
@@ -23,9 +20,18 @@ function(fakequant_add_library folder)
   endforeach()
   target_link_libraries(fakequant_${folder} PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
   fakequant_compile_rules(fakequant_${folder})
+  fakequant_precompile(fakequant_${folder} fmt/format.h ${arg_PRECOMPILE})
   if(FAKEQUANT_HAS_CUDA)
     target_link_libraries(fakequant_${folder} PRIVATE CUDA::cudart_static)
   endif()
+endfunction()
+
+# What most sources of a target include, parsed once: headers of others. None of ours, so that an edit of ours rebuilds what
+# includes it and no more. -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON shows what a source forgot to include.
+function(fakequant_precompile target)
+  foreach(header IN ITEMS algorithm functional map memory optional string variant vector LISTS ARGN)
+    target_precompile_headers(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<${header}$<ANGLE-R>>")
+  endforeach()
 endfunction()
 
 # Quantization arithmetic is never contracted, on host and device; no fast-math flag anywhere. Warnings of all
@@ -37,7 +43,8 @@ function(fakequant_compile_rules target)
     list(APPEND options -Werror)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    list(APPEND options -Wno-restrict) # GCC bug 105651: false alarms in std::string
+    # GCC bug 105651: false alarms in std::string
+    list(APPEND options -Wno-restrict -Wno-stringop-overflow)
   endif()
   if(FAKEQUANT_SANITIZE)
     list(APPEND options -Wno-maybe-uninitialized) # GCC takes std::optional for it then
@@ -58,19 +65,11 @@ function(fakequant_compile_rules target)
   endif()
 endfunction()
 
-# All headers of the folders, relative to the source tree, but those in cpu/ or cuda/ and those whose opening
-# comment says "not a public header".
+# All headers of the folders, relative to the source tree, but those below a folder that says that they are not public.
 function(fakequant_public_headers out)
-  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
-    "${PROJECT_SOURCE_DIR}/core/*.h" "${PROJECT_SOURCE_DIR}/calib/*.h" "${PROJECT_SOURCE_DIR}/layers/*.h"
-    "${PROJECT_SOURCE_DIR}/train/*.h" "${PROJECT_SOURCE_DIR}/export/*.h")
-  list(FILTER headers EXCLUDE REGEX "/(cpu|cuda)/")
-  set(public)
-  foreach(header IN LISTS headers)
-    file(STRINGS "${PROJECT_SOURCE_DIR}/${header}" internal LIMIT_COUNT 1 REGEX "not a public header")
-    if(NOT internal)
-      list(APPEND public ${header})
-    endif()
-  endforeach()
-  set(${out} ${public} PARENT_SCOPE)
+  list(TRANSFORM FAKEQUANT_FOLDERS APPEND "/*.h" OUTPUT_VARIABLE globs)
+  list(TRANSFORM globs PREPEND "${PROJECT_SOURCE_DIR}/")
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" ${globs})
+  list(FILTER headers EXCLUDE REGEX "/(detail|backend|kernels|reader|writer)/")
+  set(${out} ${headers} PARENT_SCOPE)
 endfunction()

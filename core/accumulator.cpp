@@ -1,22 +1,19 @@
 #include "fakequant/core/accumulator.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <limits>
 #include <utility>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/cpu/codes.h"
-#include "fakequant/core/cuda/accumulators.h"
-#include "fakequant/core/cuda/runtime.h"
-#include "fakequant/core/join.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/join.h"
+#include "fakequant/core/detail/quantizer_checks.h"
 #include "fakequant/core/profile.h"
-#include "fakequant/core/quantizer_checks.h"
-#include "fakequant/core/sum_formulas.h"
 
 namespace fq {
 namespace {
+
+using detail::Kernels;
 
 /// The tensor whose shape, layout and device are the accumulator's own.
 const Tensor& body(const Accumulator& x) {
@@ -72,40 +69,12 @@ Accumulator with_relu(Accumulator part, bool relu) {
   return part;
 }
 
-bool has_nan(const Tensor& numbers) {
-  const auto* v = numbers.data<float>();
-  return std::any_of(v, v + numbers.numel(), [](float x) { return std::isnan(x); });
-}
-
-/// Integers are never NaN: only what batch normalization multiplies them by and adds. Kernels of GPUs find it
-/// themselves.
-bool may_be_nan(const Accumulator& x) {
-  const auto* normalized = std::get_if<NormalizedSums>(&x.value);
-  return normalized != nullptr && x.device().is_cpu() &&
-         (has_nan(normalized->factor) || has_nan(normalized->shift));
-}
-
 /// Of every element, whatever its value.
 Tensor full_mask(const Accumulator& x) {
   Tensor out = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
   const auto bytes = static_cast<std::size_t>(out.nbytes());
-  if (out.device().is_cpu() && bytes > 0) std::memset(out.mutable_raw(), 0xFF, bytes);
-  if (out.device().is_cuda() && bytes > 0) cuda::fill_bytes(out.mutable_raw(), 0xFF, bytes, out.device());
-  return out;
-}
-
-/// The ReLU of kernels takes a NaN to 0; here it stays, for whoever reads it to find.
-Tensor relu_with_nan(const Accumulator& x, Tensor* mask) {
-  Accumulator plain = x;
-  plain.relu = false;
-  const Tensor values = to_float(plain);
-  Tensor out = values.clone();
-  if (mask != nullptr) *mask = Tensor::empty(out.shape(), DType::u1, out.device(), out.layout());
-  cpu::relu_values(out, mask);
-  const auto* from = values.data<float>(values.layout());
-  auto* to = out.mutable_data<float>(out.layout());
-  for (std::int64_t i = 0; i < out.numel(); ++i)
-    if (std::isnan(from[i])) to[i] = from[i];
+  if (bytes > 0)
+    detail::run(out.device(), &Kernels::fill_bytes, out.mutable_raw(), 0xFF, bytes, out.device());
   return out;
 }
 
@@ -151,11 +120,9 @@ Tensor to_float(const Accumulator& x, Tensor* mask) {
   if (const auto* concat = std::get_if<AccumulatorConcat>(&x.value))
     return float_parts(*concat, x.relu, mask);
   if (const auto* move = std::get_if<AccumulatorMove>(&x.value)) return moved_floats(*move, x.relu, mask);
-  if (x.relu && may_be_nan(x)) return relu_with_nan(x, mask);
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
   if (mask != nullptr) *mask = Tensor::empty(out.shape(), DType::u1, out.device(), out.layout());
-  if (out.device().is_cpu()) cpu::accumulator_values(x, out, mask);
-  if (out.device().is_cuda()) cuda::accumulator_values(x, out, mask);
+  detail::run(out.device(), &Kernels::accumulator_values, x, out, mask);
   return out;
 }
 
@@ -179,12 +146,10 @@ QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool wit
   if (const auto* move = std::get_if<AccumulatorMove>(&x.value))
     return requantize_moved(*move, x.relu, spec, with_mask);
   detail::check_device(spec, body(x), "requantize");
-  if (may_be_nan(x)) throw NumericError(detail::nan_message(spec));
   QuantizedTensor out{{}, spec, {}};
   out.codes = Tensor::empty(x.shape(), spec.format.code_dtype(), x.device(), x.layout());
   if (with_mask) out.mask = Tensor::empty(out.shape(), DType::u1, x.device(), out.layout());
-  if (x.device().is_cpu()) cpu::accumulator_codes(x, spec, out);
-  if (x.device().is_cuda()) cuda::accumulator_codes(x, out, detail::nan_message(spec));
+  detail::run(x.device(), &Kernels::accumulator_codes, x, out, detail::nan_message(spec));
   return out;
 }
 
@@ -192,14 +157,7 @@ Tensor bias_codes(const Tensor& b, const Tensor& scale, std::int64_t largest_sum
   Tensor out = Tensor::empty(b.shape(), DType::i32, b.device());
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const auto room = static_cast<std::int32_t>(std::clamp(most - largest_sum, std::int64_t{0}, most));
-  const Tensor values = b.to(DType::f32);
-  if (b.device().is_cuda()) cuda::bias_codes(values, scale, room, out);
-  if (!b.device().is_cpu()) return out;
-  const auto* bias = values.data<float>();
-  const auto* s = scale.data<float>();
-  auto* codes = out.mutable_data<std::int32_t>();
-  for (std::int64_t c = 0; c < b.numel(); ++c)
-    codes[c] = detail::bias_code(bias[c], s[scale.numel() == 1 ? 0 : c], room);
+  detail::run(b.device(), &Kernels::bias_codes, b.to(DType::f32), scale, room, out);
   return out;
 }
 

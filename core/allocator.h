@@ -4,7 +4,6 @@
 /// Blocks are reused, not returned, so that a training step after the first asks nothing of the system
 /// (a fresh 13 MB activation costs 14 times a reused one).
 
-#include <cstddef>
 #include <cstdint>
 
 #include "fakequant/core/device.h"
@@ -26,17 +25,4 @@ void reset_peak_memory(Device device = Device::cpu()) noexcept;
 /// Gives every free block back to the system, and to the GPUs' drivers.
 void release_cached_memory() noexcept;
 
-namespace detail {
-
-/// At least `bytes` bytes, 64-byte aligned, contents unspecified. Throws SystemError when memory is short.
-[[nodiscard]] void* allocate(std::size_t bytes);
-void deallocate(void* pointer, std::size_t bytes) noexcept;
-
-/// Counts a block of `meta` that begins or ends, by the size it would have.
-void count_meta(std::size_t bytes, bool begins) noexcept;
-
-/// Tests set it: every block handed out is filled with 0xff bytes, so that floats never written are NaN.
-void set_poison(bool on) noexcept;
-
-}  // namespace detail
 }  // namespace fq

@@ -7,7 +7,7 @@
 
 #include <fmt/ranges.h>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/text.h"
 
 namespace fq {

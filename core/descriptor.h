@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fakequant/core/blocks/granularity.h"
 #include "fakequant/core/descriptor_fields.h"
 #include "fakequant/core/format.h"
 

@@ -1,6 +1,6 @@
 #include "fakequant/core/descriptor_fields.h"
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/trace.h"
 
 namespace fq {

@@ -1,9 +1,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "fakequant/core/check.h"
 #include "fakequant/core/descriptor.h"
-#include "fakequant/core/json_text.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/text.h"
 
 namespace fq {

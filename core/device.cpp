@@ -2,8 +2,8 @@
 
 #include <charconv>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/cuda/runtime.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/detail/check.h"
 
 namespace fq {
 
@@ -27,14 +27,12 @@ std::string to_string(const Device& device) {
   return "cuda:" + std::to_string(device.index);
 }
 
-int cuda_device_count() noexcept { return fq::cuda::device_count(); }
+int cuda_device_count() noexcept { return detail::gpu_count(); }
 
 std::string describe(Device device) {
-  return device.is_cuda() ? fq::cuda::describe_device(device) : to_string(device);
+  return device.is_cuda() ? detail::describe_gpu(device) : to_string(device);
 }
 
-void synchronize(Device device) {
-  if (device.is_cuda()) fq::cuda::wait_for(device);
-}
+void synchronize(Device device) { detail::run(device, &detail::Kernels::wait_for, device); }
 
 }  // namespace fq

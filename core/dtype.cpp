@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 
 namespace fq {
 namespace {
@@ -12,10 +12,25 @@ struct Entry {
   int bits;
 };
 
-constexpr std::array<Entry, 19> kEntries{{{"f32", 32}, {"f64", 64}, {"f16", 16}, {"bf16", 16}, {"i8", 8}, {"u8", 8},
-                                          {"i16", 16}, {"u16", 16}, {"i32", 32}, {"i64", 64}, {"u1", 1},
-                                          {"i2", 2}, {"u2", 2}, {"i4", 4}, {"u4", 4},
-                                          {"f8_e4m3", 8}, {"f8_e5m2", 8}, {"f8_e8m0", 8}, {"f4_e2m1", 4}}};
+constexpr std::array<Entry, 19> kEntries{{{"f32", 32},
+                                          {"f64", 64},
+                                          {"f16", 16},
+                                          {"bf16", 16},
+                                          {"i8", 8},
+                                          {"u8", 8},
+                                          {"i16", 16},
+                                          {"u16", 16},
+                                          {"i32", 32},
+                                          {"i64", 64},
+                                          {"u1", 1},
+                                          {"i2", 2},
+                                          {"u2", 2},
+                                          {"i4", 4},
+                                          {"u4", 4},
+                                          {"f8_e4m3", 8},
+                                          {"f8_e5m2", 8},
+                                          {"f8_e8m0", 8},
+                                          {"f4_e2m1", 4}}};
 
 const Entry& entry(DType dtype) noexcept { return kEntries[static_cast<std::size_t>(dtype)]; }
 
@@ -44,7 +59,8 @@ bool is_floating(DType dtype) noexcept {
 }
 
 bool is_storage_only(DType dtype) noexcept {
-  return bit_width(dtype) < 8 || dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2 || dtype == DType::f8_e8m0;
+  return bit_width(dtype) < 8 || dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2 ||
+         dtype == DType::f8_e8m0;
 }
 
 }  // namespace fq

@@ -2,24 +2,38 @@
 
 /// Element types of tensors.
 ///
-/// Types of fewer than 8 bits are packed, low bits first: two codes a byte for i4, u4 and f4_e2m1, four for i2
-/// and u2, eight for u1 (masks). The floats of 8 and 4 bits and the integers below 8 are for storage: operators
-/// decode them, `pack_codes` and `unpack_codes` (core/packed.h) turn them into one a byte and back.
+/// Types of fewer than 8 bits are packed, low bits first: two codes a byte for i4, u4 and f4_e2m1, four for
+/// i2 and u2, eight for u1 (masks). The floats of 8 and 4 bits and the integers below 8 are for storage:
+/// operators decode them, `pack_codes` and `unpack_codes` (core/packed.h) turn them into one a byte and back.
 
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
 
-#include "fakequant/core/half.h"
+#include "fakequant/core/numerics/half.h"
 
 namespace fq {
 
 enum class DType : std::uint8_t {
-  f32, f64, f16, bf16,              // arithmetic and its 16-bit storage
-  i8, u8, i16, u16, i32, i64,       // codes, sums, labels
-  u1,                               // masks, packed
-  i2, u2, i4, u4,                   // storage only, packed, two's complement for i2 and i4
-  f8_e4m3, f8_e5m2, f8_e8m0, f4_e2m1  // storage only; OCP OFP8 and MX v1.0 encodings
+  f32,
+  f64,
+  f16,
+  bf16,  // arithmetic and its 16-bit storage
+  i8,
+  u8,
+  i16,
+  u16,
+  i32,
+  i64,  // codes, sums, labels
+  u1,   // masks, packed
+  i2,
+  u2,
+  i4,
+  u4,  // storage only, packed, two's complement for i2 and i4
+  f8_e4m3,
+  f8_e5m2,
+  f8_e8m0,
+  f4_e2m1  // storage only; OCP OFP8 and MX v1.0 encodings
 };
 
 /// "f32", "i8", "f8_e4m3", ...
@@ -38,16 +52,26 @@ enum class DType : std::uint8_t {
 namespace detail {
 template <class T>
 consteval DType dtype_of() {
-  if constexpr (std::is_same_v<T, float>) return DType::f32;
-  else if constexpr (std::is_same_v<T, double>) return DType::f64;
-  else if constexpr (std::is_same_v<T, float16>) return DType::f16;
-  else if constexpr (std::is_same_v<T, bfloat16>) return DType::bf16;
-  else if constexpr (std::is_same_v<T, std::int8_t>) return DType::i8;
-  else if constexpr (std::is_same_v<T, std::uint8_t>) return DType::u8;
-  else if constexpr (std::is_same_v<T, std::int16_t>) return DType::i16;
-  else if constexpr (std::is_same_v<T, std::uint16_t>) return DType::u16;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
+  if constexpr (std::is_same_v<T, float>)
+    return DType::f32;
+  else if constexpr (std::is_same_v<T, double>)
+    return DType::f64;
+  else if constexpr (std::is_same_v<T, float16>)
+    return DType::f16;
+  else if constexpr (std::is_same_v<T, bfloat16>)
+    return DType::bf16;
+  else if constexpr (std::is_same_v<T, std::int8_t>)
+    return DType::i8;
+  else if constexpr (std::is_same_v<T, std::uint8_t>)
+    return DType::u8;
+  else if constexpr (std::is_same_v<T, std::int16_t>)
+    return DType::i16;
+  else if constexpr (std::is_same_v<T, std::uint16_t>)
+    return DType::u16;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return DType::i32;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return DType::i64;
 }
 }  // namespace detail
 

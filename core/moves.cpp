@@ -1,8 +1,7 @@
 #include "fakequant/core/moves.h"
 
-#include "fakequant/core/cpu/permute.h"
-#include "fakequant/core/cuda/permute.h"
-#include "fakequant/core/join.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/detail/join.h"
 
 namespace fq {
 namespace {
@@ -13,8 +12,7 @@ Tensor reshaped(const Tensor& x, const Shape& shape) { return x.to(Layout::row_m
 
 Tensor permuted(const Tensor& x, const PermuteMove& move) {
   Tensor y = Tensor::empty(moved_shape(x.shape(), move), x.dtype(), x.device());
-  if (y.device().is_cpu()) cpu::permute(x, move.axes, y);
-  if (y.device().is_cuda()) cuda::permute(x, move.axes, y);
+  detail::run(y.device(), &detail::Kernels::permute, x, move.axes, y);
   return y;
 }
 

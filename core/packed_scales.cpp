@@ -2,13 +2,14 @@
 
 #include <cmath>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/reference/torch_ref.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/numerics/minifloat.h"
 
 namespace fq {
 namespace {
 
 constexpr int kPowersOfTwo = 1, kE4m3Bits = 4;  // significant bits, as in QuantSpec
+const Minifloat e4m3_grid = Minifloat::of({4, 3});
 
 template <class F>
 Tensor mapped(const Tensor& x, F&& f) {
@@ -19,12 +20,22 @@ Tensor mapped(const Tensor& x, F&& f) {
   return out;
 }
 
+Tensor decoded(const Tensor& codes) {
+  const bool e4m3 = codes.dtype() == DType::f8_e4m3;
+  Tensor out = Tensor::empty(codes.shape());
+  const auto* in = static_cast<const std::uint8_t*>(codes.raw());
+  auto* to = out.mutable_data<float>();
+  for (std::int64_t i = 0; i < codes.numel(); ++i)
+    to[i] = e4m3 ? e4m3_grid.decode(in[i]) : decode_e8m0(in[i]);
+  return out;
+}
+
 Tensor checked_scales(const PackedScales& packed, const std::string& name) {
   const DType dtype = packed.values.dtype();
   FQ_CHECK(packed.defined() && (dtype == DType::f32 || dtype == DType::f8_e4m3 || dtype == DType::f8_e8m0),
            "quantizer", "the scales of '{}' are {}: give f32, f8_e4m3 or f8_e8m0", name,
            packed.values.describe());
-  const Tensor floats = dtype == DType::f32 ? packed.values : torch_ref::decode_float8(packed.values);
+  const Tensor floats = dtype == DType::f32 ? packed.values : decoded(packed.values);
   return mapped(floats, [&](float value) {
     const float scale = value * packed.unit;
     FQ_CHECK(scale > 0 && std::isfinite(scale), "quantizer",
@@ -45,8 +56,12 @@ Tensor scale_codes(const Tensor& scales, const QuantSpec& spec) {
   FQ_CHECK(e4m3 || spec.scale_bits == kPowersOfTwo, "scale_codes",
            "the scales of '{}' are any floats: they have no codes", spec.name);
   const float unit = spec.unit;
-  return torch_ref::cast_float8(mapped(scales, [unit](float scale) { return scale / unit; }),
-                                e4m3 ? DType::f8_e4m3 : DType::f8_e8m0);
+  Tensor out = Tensor::empty(scales.shape(), e4m3 ? DType::f8_e4m3 : DType::f8_e8m0);
+  const auto* in = scales.data<float>();
+  auto* codes = static_cast<std::uint8_t*>(out.mutable_raw());
+  for (std::int64_t i = 0; i < scales.numel(); ++i)
+    codes[i] = e4m3 ? e4m3_grid.encode(e4m3_grid.round(in[i] / unit)) : encode_e8m0(std::ilogb(in[i] / unit));
+  return out;
 }
 
 PackedScales pack_scales(const QuantSpec& spec) {

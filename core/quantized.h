@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fakequant/core/blocks/granularity.h"
 #include "fakequant/core/descriptor_fields.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/tensor.h"
@@ -17,10 +18,11 @@ namespace fq {
 struct QuantSpec {
   Format format;
   Granularity granularity;  ///< which elements share a scale; the last block of an axis may be partial
-  Tensor amax;              ///< f32, rank 0 or one per block in row-major order; non-negative
-  Tensor scale;             ///< f32, the shape of amax; positive
-  int zero_point = 0;       ///< storage offset of the exported file: 0 or 128; only additions depend on it
-  std::string name;         ///< of the quantizer, for messages and files
+  Tensor amax;   ///< f32, rank 0 or one per block, a row-major list or of the shape and layout of the blocks;
+                 ///< non-negative
+  Tensor scale;  ///< f32, the shape of amax; positive
+  int zero_point = 0;  ///< storage offset of the exported file: 0 or 128; only additions depend on it
+  std::string name;    ///< of the quantizer, for messages and files
   bool pass_through_bwd = false;  ///< the gradient passes everywhere, outside of the range too
   /// Every scale is `unit` times a number of `scale_bits` significant bits (1: a power of two); 0 where
   /// scales are any floats. Codes of few bits times such a number are bfloat16 numbers.

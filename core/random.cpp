@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "fakequant/core/convert.h"
-#include "fakequant/core/philox.h"
+#include "fakequant/core/detail/convert.h"
+#include "fakequant/core/numerics/detail/philox.h"
 
 namespace fq {
 namespace {

@@ -5,13 +5,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/convert.h"
-#include "fakequant/core/cpu/broadcast.h"
-#include "fakequant/core/cpu/codes.h"
-#include "fakequant/core/cuda/broadcast.h"
-#include "fakequant/core/cuda/codes.h"
-#include "fakequant/core/module_path.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/convert.h"
+#include "fakequant/core/detail/module_path.h"
 #include "fakequant/core/profile.h"
 
 namespace fq {
@@ -53,8 +50,7 @@ Tensor gradient_like(const Tensor& dy) {
 Tensor masked_gradient(const Tensor& dy, const Tensor& mask) {
   if (!mask.defined() || dy.layout() != mask.layout()) return apply_mask(dy, mask);
   Tensor out = gradient_like(dy);
-  if (out.device().is_cpu()) cpu::apply_mask(dy, mask, out);
-  if (out.device().is_cuda()) cuda::apply_mask(dy, mask, out);
+  run(out.device(), &Kernels::apply_mask, dy, mask, out);
   return out;
 }
 
@@ -78,8 +74,7 @@ void accumulate(Tensor& a, const Tensor& b) {
   }
   const Tensor same = b.to(a.layout()).to(a.dtype());
   Tensor sum = a.storage().use_count() == 1 ? a : Tensor::empty(a.shape(), a.dtype(), a.device(), a.layout());
-  if (a.device().is_cpu()) cpu::combine(a, same, Add{}, sum);
-  if (a.device().is_cuda()) cuda::combine(a, same, Add{}, sum);
+  run(a.device(), &Kernels::combine, a, same, Add{}, sum);
   a = std::move(sum);
 }
 

@@ -2,13 +2,14 @@
 
 #include <cstring>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/convert.h"
-#include "fakequant/core/cuda/runtime.h"
-#include "fakequant/core/cuda/tensors.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/packed.h"
 
 namespace fq {
 namespace {
+
+using detail::Kernels;
 
 /// Of as many bytes. Nothing comes from or goes to `meta`.
 void copy_bytes(const Tensor& from, Tensor& to) {
@@ -16,20 +17,18 @@ void copy_bytes(const Tensor& from, Tensor& to) {
   const Device a = from.device(), b = to.device();
   auto* bytes = to.mutable_raw();
   if (a.is_meta() || b.is_meta() || size == 0) return;
-  if (a.is_cpu() && b.is_cpu())
-    std::memcpy(bytes, from.raw(), size);
-  else
-    cuda::copy(bytes, b, from.raw(), a, size);
+  detail::run(a.is_cpu() ? b : a, &Kernels::copy_bytes, bytes, b, from.raw(), a, size);
 }
 
 }  // namespace
 
 Tensor Tensor::empty(Shape shape, DType dtype, Device device, Layout layout) {
-  FQ_CHECK(layout == Layout::row_major || shape.size() == 4, "tensor", "channels_last needs 4 axes, the shape is {}",
-           to_string(shape));
+  FQ_CHECK(layout == Layout::row_major || shape.size() == 4, "tensor",
+           "channels_last needs 4 axes, the shape is {}", to_string(shape));
   Tensor out;
   out.numel_ = fq::numel(shape);
-  FQ_CHECK(out.numel_ <= (std::int64_t{1} << 60), "tensor", "{} is too large: at most 2^60 elements", to_string(shape));
+  FQ_CHECK(out.numel_ <= (std::int64_t{1} << 60), "tensor", "{} is too large: at most 2^60 elements",
+           to_string(shape));
   out.shape_ = std::move(shape);
   out.dtype_ = dtype;
   out.layout_ = layout;
@@ -40,16 +39,13 @@ Tensor Tensor::empty(Shape shape, DType dtype, Device device, Layout layout) {
 Tensor Tensor::zeros(Shape shape, DType dtype, Device device, Layout layout) {
   Tensor out = empty(std::move(shape), dtype, device, layout);
   const auto size = static_cast<std::size_t>(out.nbytes());
-  auto* bytes = out.mutable_raw();
-  if (device.is_cuda()) cuda::fill_bytes(bytes, 0, size, device);
-  if (device.is_cpu()) std::memset(bytes, 0, size);
+  detail::run(device, &Kernels::fill_bytes, out.mutable_raw(), 0, size, device);
   return out;
 }
 
 Tensor Tensor::full(Shape shape, double value, DType dtype, Device device, Layout layout) {
   Tensor out = empty(std::move(shape), dtype, device, layout);
-  if (device.is_cpu()) detail::fill(out, value);
-  if (device.is_cuda()) cuda::fill(out, value);
+  detail::run(device, &Kernels::fill, out, value);
   return out;
 }
 
@@ -61,13 +57,15 @@ std::int64_t Tensor::dim(int axis) const {
 
 void Tensor::check_access(DType dtype, Layout layout) const {
   FQ_CHECK(defined(), "tensor.data", "the tensor is undefined");
-  FQ_CHECK(dtype == dtype_, "tensor.data", "the tensor is {}, asked for as {}: use to({}) first", name(dtype_),
-           name(dtype), name(dtype));
+  FQ_CHECK(dtype == dtype_, "tensor.data", "the tensor is {}, asked for as {}: use to({}) first",
+           name(dtype_), name(dtype), name(dtype));
   FQ_CHECK(layout == layout_ || numel_ == 0, "tensor.data",
-           "the tensor is {}, asked for as {}: name its layout, or use to({}) first", name(layout_), name(layout),
-           name(layout));
+           "the tensor is {}, asked for as {}: name its layout, or use to({}) first", name(layout_),
+           name(layout), name(layout));
   if (!device().is_cpu())
-    throw BackendError(fmt::format("[tensor.data] the tensor is on {}, which the host cannot read: use to(Device::cpu())", to_string(device())));
+    throw BackendError(
+        fmt::format("[tensor.data] the tensor is on {}, which the host cannot read: use to(Device::cpu())",
+                    to_string(device())));
 }
 
 Tensor Tensor::clone() const {
@@ -80,18 +78,16 @@ Tensor Tensor::clone() const {
 Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_ || !defined()) return *this;
   Tensor out = empty(shape_, dtype, device(), layout_);
-  if (device().is_cpu()) detail::convert(*this, out);
-  if (device().is_cuda()) cuda::convert(*this, out);
+  detail::run(device(), &Kernels::convert, *this, out);
   return out;
 }
 
 Tensor Tensor::to(Layout layout) const {
   if (layout == layout_ || !defined()) return *this;
-  FQ_CHECK(bit_width(dtype_) == 1 || bit_width(dtype_) >= 8, "to", "{} has no other layout: dequantize it first",
-           name(dtype_));
+  const bool packed = bit_width(dtype_) > 1 && bit_width(dtype_) < 8;
+  if (packed) return pack_codes(unpack_codes(*this).to(layout), dtype_);
   Tensor out = empty(shape_, dtype_, device(), layout);
-  if (device().is_cpu()) detail::relayout(*this, out);
-  if (device().is_cuda()) cuda::relayout(*this, out);
+  detail::run(device(), &Kernels::relayout, *this, out);
   return out;
 }
 
@@ -103,17 +99,20 @@ Tensor Tensor::to(Device where) const {
 }
 
 Tensor Tensor::reshape(Shape shape) const {
-  FQ_CHECK(layout_ == Layout::row_major, "reshape", "a channels_last tensor has no other view: use to(row_major) first");
+  FQ_CHECK(layout_ == Layout::row_major, "reshape",
+           "a channels_last tensor has no other view: use to(row_major) first");
   std::int64_t known = 1;
   std::int64_t* open = nullptr;
   for (auto& size : shape) {
     FQ_CHECK(size != -1 || open == nullptr, "reshape", "{} has more than one -1", to_string(shape));
-    if (size == -1) open = &size;
-    else known *= size;
+    if (size == -1)
+      open = &size;
+    else
+      known *= size;
   }
   if (open != nullptr) *open = known > 0 ? numel_ / known : 0;
-  FQ_CHECK(fq::numel(shape) == numel_, "reshape", "{} has {} elements, {} has not as many", to_string(shape_), numel_,
-           to_string(shape));
+  FQ_CHECK(fq::numel(shape) == numel_, "reshape", "{} has {} elements, {} has not as many", to_string(shape_),
+           numel_, to_string(shape));
   Tensor view = *this;
   view.shape_ = std::move(shape);
   return view;
@@ -124,7 +123,8 @@ Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
            "rows {} to {} are not within {}", begin, end, to_string(shape_));
   const std::int64_t row = shape_[0] == 0 ? 0 : numel_ / shape_[0];
   const std::int64_t bits = begin * row * bit_width(dtype_);
-  FQ_CHECK(bits % 8 == 0, "slice", "row {} of {} {} does not start on a byte", begin, name(dtype_), to_string(shape_));
+  FQ_CHECK(bits % 8 == 0, "slice", "row {} of {} {} does not start on a byte", begin, name(dtype_),
+           to_string(shape_));
   Tensor view = *this;
   view.shape_[0] = end - begin;
   view.numel_ = (end - begin) * row;
@@ -161,13 +161,15 @@ namespace detail {
 
 Tensor tensor_from_bytes(const void* bytes, std::int64_t count, Shape shape, DType dtype) {
   Tensor out = Tensor::empty(std::move(shape), dtype);
-  FQ_CHECK(out.numel() == count, "tensor", "{} values do not fill the shape {}", count, to_string(out.shape()));
+  FQ_CHECK(out.numel() == count, "tensor", "{} values do not fill the shape {}", count,
+           to_string(out.shape()));
   if (count > 0) std::memcpy(out.mutable_raw(), bytes, static_cast<std::size_t>(out.nbytes()));
   return out;
 }
 
 void tensor_to_bytes(const Tensor& tensor, void* bytes, DType dtype) {
-  FQ_CHECK(tensor.dtype() == dtype, "to_vector", "the tensor is {}, asked for as {}", tensor.describe(), name(dtype));
+  FQ_CHECK(tensor.dtype() == dtype, "to_vector", "the tensor is {}, asked for as {}", tensor.describe(),
+           name(dtype));
   const Tensor rows = tensor.to(Device::cpu()).to(Layout::row_major);
   if (rows.numel() > 0) std::memcpy(bytes, rows.raw(), static_cast<std::size_t>(rows.nbytes()));
 }

@@ -8,19 +8,19 @@
 #include <span>
 #include <vector>
 
+#include "fakequant/core/blocks/shape.h"
 #include "fakequant/core/device.h"
 #include "fakequant/core/dtype.h"
-#include "fakequant/core/shape.h"
 #include "fakequant/core/storage.h"
 
 namespace fq {
 
-/// A handle: copies share storage, `clone()` copies data. Always dense: there are no strides, but a layout tag.
-/// channels_last is what 4-D convolution, pooling and batch norm put out, and their elementwise successors;
-/// everything else, parameters too, is row-major. Shapes, axes, files, printing and `to_vector()` are logical
-/// (NCHW) whatever the layout; the raw pointer of a channels_last tensor must be asked for by that name.
-/// The only views are `reshape` of a row-major tensor and `slice` along axis 0.
-/// Reading one tensor from several threads is safe; writing needs it alone.
+/// A handle: copies share storage, `clone()` copies data. Always dense: there are no strides, but a layout
+/// tag. channels_last is what 4-D convolution, pooling and batch norm put out, and their elementwise
+/// successors; everything else, parameters too, is row-major. Shapes, axes, files, printing and `to_vector()`
+/// are logical (NCHW) whatever the layout; the raw pointer of a channels_last tensor must be asked for by
+/// that name. The only views are `reshape` of a row-major tensor and `slice` along axis 0. Reading one tensor
+/// from several threads is safe; writing needs it alone.
 class Tensor {
  public:
   /// Undefined: no shape, no storage.
@@ -32,11 +32,12 @@ class Tensor {
   [[nodiscard]] static Tensor zeros(Shape shape, DType dtype = DType::f32, Device device = Device::cpu(),
                                     Layout layout = Layout::row_major);
   /// Every element `value`, converted to `dtype` (8 bits and wider).
-  [[nodiscard]] static Tensor full(Shape shape, double value, DType dtype = DType::f32, Device device = Device::cpu(),
-                                   Layout layout = Layout::row_major);
+  [[nodiscard]] static Tensor full(Shape shape, double value, DType dtype = DType::f32,
+                                   Device device = Device::cpu(), Layout layout = Layout::row_major);
   /// Rank 0, on the CPU.
   [[nodiscard]] static Tensor scalar(double value, DType dtype = DType::f32);
-  /// A copy of row-major host values, on the CPU; `shape` defaults to one axis. Throws ArgumentError when the counts differ.
+  /// A copy of row-major host values, on the CPU; `shape` defaults to one axis. Throws ArgumentError when the
+  /// counts differ.
   template <class T>
   [[nodiscard]] static Tensor from(std::span<const T> values, Shape shape);
   template <class T>
@@ -66,7 +67,8 @@ class Tensor {
   /// The storage's version: it differs after any write through any handle.
   [[nodiscard]] std::uint64_t version() const noexcept { return storage_.version(); }
 
-  /// The elements in row-major order. Throws ArgumentError for another dtype or layout, BackendError off the CPU.
+  /// The elements in row-major order. Throws ArgumentError for another dtype or layout, BackendError off the
+  /// CPU.
   template <class T>
   [[nodiscard]] const T* data() const {
     return data<T>(Layout::row_major);
@@ -135,7 +137,8 @@ class Tensor {
 /// Values (long axes abbreviated), shape, dtype and device; packed types print a hint to dequantize.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
-/// Same shape, dtype and bits, compared in logical order; layouts may differ. NaN equals a NaN of the same bits.
+/// Same shape, dtype and bits, compared in logical order; layouts may differ. NaN equals a NaN of the same
+/// bits.
 [[nodiscard]] bool bitwise_equal(const Tensor& a, const Tensor& b);
 
 namespace detail {

@@ -1,7 +1,7 @@
 #include <ostream>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/convert.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/convert.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq {
@@ -39,8 +39,10 @@ struct Printer {
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (!tensor.defined()) return out << "Tensor(undefined)";
   out << "Tensor(";
-  if (tensor.device().is_meta()) out << "no values";
-  else if (is_storage_only(tensor.dtype())) out << tensor.nbytes() << " packed bytes: dequantize to see values";
+  if (tensor.device().is_meta())
+    out << "no values";
+  else if (is_storage_only(tensor.dtype()))
+    out << tensor.nbytes() << " packed bytes: dequantize to see values";
   else {
     const auto values = tensor.to(DType::f64).to_vector<double>();
     Printer{out, values, tensor.shape()}.axis(0, 0, tensor.numel());

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/module_path.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/module_path.h"
 #include "fakequant/core/tape.h"
 
 namespace fq {

@@ -1,8 +1,8 @@
 #pragma once
 
-/// Trace: what a model did, as a graph of named operators. Every operator reports at its door to a thread-local
-/// recorder, null by default; modules push their path. Summary, batch-norm folding, placing of quantizers and export
-/// read this graph, never the module tree.
+/// Trace: what a model did, as a graph of named operators. Every operator reports at its door to a
+/// thread-local recorder, null by default; modules push their path. Summary, batch-norm folding, placing of
+/// quantizers and export read this graph, never the module tree.
 
 #include <cstdint>
 #include <memory>
@@ -14,8 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include "fakequant/core/blocks/shape.h"
 #include "fakequant/core/dtype.h"
-#include "fakequant/core/shape.h"
 
 namespace fq {
 
@@ -43,7 +43,8 @@ struct TraceNode {
   std::vector<int> inputs;  ///< values; -1 for an input that was not given
   int output = -1;          ///< value
 
-  /// The attribute of that name. Throws std::out_of_range when there is none, std::bad_variant_access for another type.
+  /// The attribute of that name. Throws std::out_of_range when there is none, std::bad_variant_access for
+  /// another type.
   template <class T>
   [[nodiscard]] const T& attribute(std::string_view name) const;
 };
@@ -59,7 +60,8 @@ struct TraceGraph {
   [[nodiscard]] const TraceValue& input(const TraceNode& node, std::size_t i) const;
 };
 
-/// Collects the operators that run on this thread while it is installed. Override `on_op` to watch values instead.
+/// Collects the operators that run on this thread while it is installed. Override `on_op` to watch values
+/// instead.
 class Recorder {
  public:
   Recorder() = default;

@@ -1,8 +1,8 @@
 #include "fakequant/core/variable.h"
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/with_grad.h"
 #include "fakequant/core/tape.h"
-#include "fakequant/core/with_grad.h"
 
 namespace fq {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "fakequant/core/reference/tensorrt.h"
-#include "fakequant/core/reference/torchao.h"
-#include "fakequant/core/reference/tripy.h"
 #include "fakequant/core/tensor.h"
+#include "fakequant/reference/tensorrt.h"
+#include "fakequant/reference/torchao.h"
+#include "fakequant/reference/tripy.h"
 
 namespace {
 

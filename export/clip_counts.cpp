@@ -3,9 +3,9 @@
 #include <bit>
 
 #include "fakequant/core/variable.h"
-#include "fakequant/layers/compress.h"
-#include "fakequant/layers/quant_modules.h"
-#include "fakequant/layers/sequential_quantizer.h"
+#include "fakequant/layers/modules/quant_modules.h"
+#include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "fakequant/core/trace.h"
-#include "fakequant/layers/module.h"
+#include "fakequant/layers/modules/module.h"
 
 namespace fq {
 
@@ -20,9 +20,9 @@ struct ClipCount {
 using ClipCounts = std::map<std::string, ClipCount>;
 
 /// Counts while it is installed (RecordScope) and the model runs in evaluation mode. Weights are counted
-/// once, however many batches there are, and not where they are kept as codes (layers/compress.h); values
-/// that a pending ReLU sets to zero lie in the range. Quantizers of arithmetic `reference` give no codes and
-/// are not counted.
+/// once, however many batches there are, and not where they are kept as codes (layers/quantizer/compress.h);
+/// values that a pending ReLU sets to zero lie in the range. Quantizers of arithmetic `reference` give no
+/// codes and are not counted.
 class ClipCounter : public Recorder {
  public:
   explicit ClipCounter(Module& model);

@@ -1,8 +1,8 @@
 #include "fakequant/export/layer_sums.h"
 
-#include "fakequant/core/ops/code_products.h"
-#include "fakequant/layers/quant_modules.h"
-#include "fakequant/layers/sequential_quantizer.h"
+#include "fakequant/core/ops/detail/code_products.h"
+#include "fakequant/layers/modules/quant_modules.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq {
 namespace {

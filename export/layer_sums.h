@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "fakequant/layers/module.h"
+#include "fakequant/layers/modules/module.h"
 
 namespace fq {
 

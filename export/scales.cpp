@@ -11,7 +11,7 @@
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/export/layer_sums.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/layers/sequential_quantizer.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "fakequant/export/clip_counts.h"
-#include "fakequant/layers/module.h"
+#include "fakequant/layers/modules/module.h"
 
 namespace fq {
 

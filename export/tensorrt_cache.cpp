@@ -5,11 +5,11 @@
 #include <set>
 #include <string_view>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/atomic_file.h"
-#include "fakequant/core/reference/tensorrt_cache.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/layers/sequential_quantizer.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
+#include "fakequant/reference/tensorrt_cache.h"
 
 namespace fq {
 namespace {

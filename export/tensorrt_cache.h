@@ -1,13 +1,13 @@
 #pragma once
 
 /// TensorRT's calibration cache: text, a header line, then `name: scale` for each tensor, the scale as in
-/// core/reference/tensorrt_cache.h. For implicit quantization, which TensorRT needs for its DLA.
+/// reference/tensorrt_cache.h. For implicit quantization, which TensorRT needs for its DLA.
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "fakequant/layers/module.h"
+#include "fakequant/layers/modules/module.h"
 
 namespace fq {
 

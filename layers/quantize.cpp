@@ -7,16 +7,16 @@
 
 #include <fmt/ranges.h>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/log.h"
 #include "fakequant/core/text.h"
-#include "fakequant/layers/early_grids.h"
-#include "fakequant/layers/float_operators.h"
-#include "fakequant/layers/placement.h"
-#include "fakequant/layers/quantizer_fields.h"
-#include "fakequant/layers/rule_fields.h"
-#include "fakequant/layers/sequential_quantizer.h"
-#include "fakequant/layers/trace.h"
+#include "fakequant/layers/config/detail/quantizer_fields.h"
+#include "fakequant/layers/config/detail/rule_fields.h"
+#include "fakequant/layers/detail/placement.h"
+#include "fakequant/layers/model/float_operators.h"
+#include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/quantizer/detail/early_grids.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq {
 namespace {

@@ -10,8 +10,8 @@
 #include <typeindex>
 #include <vector>
 
-#include "fakequant/layers/quant_config.h"
-#include "fakequant/layers/quant_modules.h"
+#include "fakequant/layers/config/quant_config.h"
+#include "fakequant/layers/modules/quant_modules.h"
 
 namespace fq {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/text.h"
-#include "fakequant/layers/module.h"
+#include "fakequant/layers/modules/module.h"
 
 namespace fq {
 

@@ -6,8 +6,8 @@
 
 #include "fakequant/core/allocator.h"
 #include "fakequant/core/ops/loss.h"
-#include "fakequant/layers/meta_scope.h"
-#include "fakequant/layers/quant_modules.h"
+#include "fakequant/layers/model/detail/meta_scope.h"
+#include "fakequant/layers/modules/quant_modules.h"
 
 namespace fq {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "fakequant/core/shape.h"
+#include "fakequant/core/blocks/shape.h"
 #include "fakequant/train/make_optimizer.h"
 
 namespace fq {

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/text.h"
-#include "fakequant/layers/module.h"
-#include "fakequant/train/whole_number.h"
+#include "fakequant/layers/modules/module.h"
+#include "fakequant/train/detail/whole_number.h"
 
 namespace fq {
 namespace {

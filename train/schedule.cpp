@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/text.h"
 
 namespace fq {

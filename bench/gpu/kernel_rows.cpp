@@ -5,8 +5,8 @@
 #include "fakequant/bench/gpu/timer.h"
 #include "fakequant/calib/calibrator.h"
 #include "fakequant/core/quantized.h"
-#include "fakequant/core/reference/modelopt.h"
-#include "fakequant/core/reference/modelopt_blocks.h"
+#include "fakequant/reference/modelopt.h"
+#include "fakequant/reference/modelopt_blocks.h"
 
 namespace fq::bench {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What is timed on a GPU; not a public header. A row is named "<subject>/<peer>".
+/// What is timed on a GPU. A row is named "<subject>/<peer>".
 
 #include <functional>
 #include <string>

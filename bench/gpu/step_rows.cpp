@@ -5,7 +5,7 @@
 #include "fakequant/bench/arrays.h"
 #include "fakequant/bench/gpu/rows.h"
 #include "fakequant/bench/networks.h"
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 
 namespace fq::bench {
 namespace {

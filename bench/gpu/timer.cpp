@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "fakequant/core/cuda/check.h"
-#include "fakequant/core/cuda/runtime.h"
-#include "fakequant/core/cuda/stream.h"
+#include "fakequant/core/backend/cuda/runtime/check.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
+#include "fakequant/core/backend/cuda/runtime/stream.h"
 #include "fakequant/core/storage.h"
 
 namespace fq::bench {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Times of work on a GPU, by events on its stream; not a public header.
+/// Times of work on a GPU, by events on its stream.
 
 #include <functional>
 

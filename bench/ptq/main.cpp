@@ -10,9 +10,9 @@
 #include "fakequant/bench/ptq/network.h"
 #include "fakequant/bench/ptq/outliers.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/train/calibrate.h"
+#include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/hdf5_dataset.h"
-#include "fakequant/train/evaluate.h"
+#include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/ptq/algorithm.h"
 
 namespace {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fakequant/layers/fold.h"
-#include "fakequant/layers/model_file.h"
-#include "fakequant/train/checkpoint.h"
+#include "fakequant/layers/model/fold.h"
+#include "fakequant/layers/model/model_file.h"
+#include "fakequant/train/loop/checkpoint.h"
 
 namespace fq::ptq {
 

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <vector>
 
-#include "fakequant/train/ptq/channel_scaling.h"
-#include "fakequant/train/ptq/float_run.h"
-#include "fakequant/train/ptq/input_statistics.h"
+#include "fakequant/train/ptq/detail/channel_scaling.h"
+#include "fakequant/train/ptq/detail/float_run.h"
+#include "fakequant/train/ptq/detail/input_statistics.h"
 
 namespace fq::ptq {
 

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/io/file_reader.h"
-#include "fakequant/core/io/unfinished_file.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/file_reader.h"
+#include "fakequant/core/io/detail/unfinished_file.h"
 
 namespace fq {
 namespace {

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/io/unfinished_file.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/unfinished_file.h"
 
 namespace fq {
 namespace {

@@ -1,11 +1,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/io/hdf5.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/hdf5.h"
+#include "fakequant/core/io/detail/state_header.h"
+#include "fakequant/core/io/detail/state_reader.h"
 #include "fakequant/core/io/state_file.h"
-#include "fakequant/core/io/state_header.h"
-#include "fakequant/core/io/state_reader.h"
 
 namespace fq {
 namespace {

@@ -1,12 +1,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/atomic_file.h"
 #include "fakequant/core/io/crc32c.h"
-#include "fakequant/core/io/hdf5_image.h"
+#include "fakequant/core/io/detail/hdf5_image.h"
+#include "fakequant/core/io/detail/state_header.h"
 #include "fakequant/core/io/state_file.h"
-#include "fakequant/core/io/state_header.h"
 
 namespace fq {
 namespace {

@@ -1,8 +1,6 @@
 #include "fakequant/core/ops/activation.h"
 
-#include "fakequant/core/cpu/activations.h"
-#include "fakequant/core/cuda/activations.h"
-#include "fakequant/core/ops/operator.h"
+#include "fakequant/core/ops/detail/operator.h"
 
 namespace fq::ops {
 namespace {
@@ -11,11 +9,11 @@ template <class F>
 Variable apply(std::string_view op, const Variable& input, F f, Attributes attributes = {}) {
   const auto x = detail::floats(input, op);
   Tensor y = detail::empty_like(x.tensor);
-  detail::run_on(y.device(), cpu::activate, cuda::activate, x.tensor, f, y);
+  detail::run(y.device(), &detail::Kernels::activate, x.tensor, f, y);
   const detail::Saved saved(F::of_output ? y : x.tensor);
   const auto backward = [f, saved](const Tensor& dy) {
     Tensor dx = detail::empty_like(dy);
-    detail::run_on(dx.device(), cpu::activate_backward, cuda::activate_backward, dy, saved.get(), f, dx);
+    detail::run(dx.device(), &detail::Kernels::activate_backward, dy, saved.get(), f, dx);
     return std::vector<Tensor>{dx};
   };
   return detail::record(op, y, {x.variable}, backward, std::move(attributes));

@@ -1,16 +1,14 @@
 #include <limits>
 
-#include "fakequant/core/cpu/pool.h"
-#include "fakequant/core/cuda/pool.h"
-#include "fakequant/core/ops/pool_sizes.h"
+#include "fakequant/core/ops/detail/pool_sizes.h"
 
 namespace fq::ops {
 namespace {
 
 Tensor average(const Tensor& x, const detail::PoolSizes& sizes, bool include_padding) {
   Tensor y = Tensor::empty(detail::pooled_shape(sizes), x.dtype(), x.device(), Layout::channels_last);
-  detail::run_on(x.device(), cpu::avg_pool, cuda::avg_pool, x.to(Layout::channels_last), sizes,
-                 include_padding, Tensor(), y);
+  detail::run(x.device(), &detail::Kernels::avg_pool, x.to(Layout::channels_last), sizes, include_padding,
+              Tensor(), y);
   return y;
 }
 
@@ -18,8 +16,8 @@ Tensor average(const Tensor& x, const detail::PoolSizes& sizes, bool include_pad
 Tensor average(const QuantizedTensor& x, const detail::PoolSizes& sizes, bool include_padding) {
   if (bit_width(x.codes.dtype()) != 8) return average(dequantize(x), sizes, include_padding);
   Tensor y = Tensor::empty(detail::pooled_shape(sizes), DType::f32, x.codes.device(), Layout::channels_last);
-  detail::run_on(y.device(), cpu::avg_pool, cuda::avg_pool, x.codes.to(Layout::channels_last), sizes,
-                 include_padding, x.spec.scale, y);
+  detail::run(y.device(), &detail::Kernels::avg_pool, x.codes.to(Layout::channels_last), sizes,
+              include_padding, x.spec.scale, y);
   return y;
 }
 
@@ -27,8 +25,7 @@ Backward spread(const detail::PoolSizes& sizes, bool include_padding) {
   return [sizes, include_padding](const Tensor& dy) {
     Tensor dx =
         Tensor::empty({sizes.n, sizes.c, sizes.h, sizes.w}, dy.dtype(), dy.device(), Layout::channels_last);
-    detail::run_on(dx.device(), cpu::avg_pool_backward, cuda::avg_pool_backward, dy, sizes, include_padding,
-                   dx);
+    detail::run(dx.device(), &detail::Kernels::avg_pool_backward, dy, sizes, include_padding, dx);
     return std::vector<Tensor>{dx};
   };
 }
@@ -44,8 +41,7 @@ bool fits(const QuantizedTensor& x, std::int64_t pixels) {
 PooledSums pooled_sums(const QuantizedTensor& x, const detail::PoolSizes& sizes) {
   PooledSums out{{}, x.spec.scale, sizes.window()};
   out.sums = Tensor::empty(detail::pooled_shape(sizes), DType::i32, x.codes.device(), Layout::channels_last);
-  detail::run_on(out.sums.device(), cpu::sum_pixels, cuda::sum_pixels, x.codes.to(Layout::channels_last),
-                 out.sums);
+  detail::run(out.sums.device(), &detail::Kernels::sum_pixels, x.codes.to(Layout::channels_last), out.sums);
   return out;
 }
 

@@ -8,6 +8,9 @@ namespace fq {
 ///   dX = dY' * q_w and dW[c] = (s_x / s_w[c]) * (dY'^T * q_x), dY'[.., c] = dY[.., c] * s_w[c].
 /// `bf16` rounds dY' to bfloat16, to nearest even, and nothing else: codes are bfloat16 numbers, sums are
 /// f32. Processors without bf16 products multiply the same numbers as floats. `fp32` does not round dY'.
+/// Where codes are multiplied as the floats that they stand for (weights in blocks with scales of any float,
+/// by inputs that are not quantized), the forward product is one of floats; backward, on processors with bf16
+/// products, `bf16` rounds dY and both factors.
 enum class BackwardType : unsigned char { bf16, fp32 };
 
 /// Of products recorded on this thread; bf16 at first.

@@ -1,11 +1,9 @@
-#include "fakequant/core/cpu/batch_norm.h"
 
 #include <algorithm>
 
-#include "fakequant/core/cuda/batch_norm.h"
-#include "fakequant/core/ops/batch_norm_rows.h"
+#include "fakequant/core/ops/detail/batch_norm_rows.h"
+#include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/norm.h"
-#include "fakequant/core/ops/operator.h"
 
 namespace fq::ops {
 namespace {
@@ -33,7 +31,7 @@ std::vector<Tensor> gradients(const Tensor& dy, const NormRows& x, const Tensor&
   const Device device = dy.device();
   const Tensor center = numbers.center();
   Tensor sums = Tensor::empty({2, channels}, DType::f64, device);
-  detail::run_on(device, cpu::gradient_sums, cuda::gradient_sums, dy, x.values, center, sums);
+  detail::run(device, &detail::Kernels::gradient_sums, dy, x.values, center, sums);
   Tensor coefficients = Tensor::empty({3, channels}, dy.dtype(), device);
   Tensor dgamma = Tensor::empty({channels}, dy.dtype(), device), dbeta = detail::empty_like(dgamma);
   const detail::BatchNormBackward back{.grid = x.grid(),
@@ -45,16 +43,15 @@ std::vector<Tensor> gradients(const Tensor& dy, const NormRows& x, const Tensor&
                                        .coefficients = {coefficients, channels},
                                        .dgamma = {dgamma, channels},
                                        .dbeta = {dbeta, channels}};
-  detail::run_on(device, cpu::backward_numbers, cuda::backward_numbers, back, channels, device);
+  detail::run(device, &detail::Kernels::backward_numbers, back, channels, device);
   Tensor dx = detail::gradient_like(dy);
-  detail::run_on(device, cpu::normalize_backward, cuda::normalize_backward, dy, x.values, center,
-                 coefficients, dx);
+  detail::run(device, &detail::Kernels::normalize_backward, dy, x.values, center, coefficients, dx);
   return {dx, dgamma, dbeta};
 }
 
 Tensor normalized(const NormRows& x, const NormNumbers& numbers) {
   Tensor y = detail::empty_like(x.values);
-  detail::run_on(y.device(), cpu::normalize, cuda::normalize, x.values, numbers.coefficients, y);
+  detail::run(y.device(), &detail::Kernels::normalize, x.values, numbers.coefficients, y);
   return y;
 }
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "fakequant/core/join.h"
-#include "fakequant/core/ops/operator.h"
+#include "fakequant/core/detail/join.h"
+#include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/shape.h"
 
 namespace fq::ops {

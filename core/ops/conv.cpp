@@ -1,7 +1,7 @@
 #include "fakequant/core/ops/conv.h"
 
-#include "fakequant/core/ops/conv_geometry.h"
-#include "fakequant/core/ops/convolution.h"
+#include "fakequant/core/ops/detail/conv_geometry.h"
+#include "fakequant/core/ops/detail/convolution.h"
 
 namespace fq::ops {
 namespace {
@@ -10,9 +10,10 @@ Variable conv(std::string_view name, const Variable& x, const Variable& w, const
               const ConvOptions& given, int axes) {
   const ConvOptions options = detail::full_options(given, axes, name);
   const auto shape = detail::conv_shape(x.shape(), w.shape(), options, name);
-  const detail::Convolution convolution{
-      name, shape, false, axes + 2, recorder() != nullptr ? detail::attributes_of(options) : Attributes{}};
-  return convolution.apply(x, w, bias);
+  Attributes attributes = recorder() != nullptr ? detail::attributes_of(options) : Attributes{};
+  return detail::apply(
+      std::make_shared<detail::Convolution>(name, shape, false, axes + 2, w.shape(), std::move(attributes)),
+      x, w, bias);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "fakequant/core/ops/conv_transpose.h"
 
-#include "fakequant/core/ops/conv_geometry.h"
-#include "fakequant/core/ops/convolution.h"
+#include "fakequant/core/ops/detail/conv_geometry.h"
+#include "fakequant/core/ops/detail/convolution.h"
 
 namespace fq::ops {
 
@@ -10,13 +10,15 @@ Variable conv_transpose2d(const Variable& x, const Variable& w, const Variable& 
   constexpr std::string_view name = "conv_transpose2d";
   const ConvOptions options = detail::full_options(given, 2, name);
   const auto extra = detail::full_output_padding(output_padding, 2, name);
-  detail::Convolution c{
-      name, detail::conv_transpose_shape(x.shape(), w.shape(), options, extra, name), true, 4, {}};
+  const auto shape = detail::conv_transpose_shape(x.shape(), w.shape(), options, extra, name);
+  Attributes attributes;
   if (recorder() != nullptr) {
-    c.attributes = detail::attributes_of(options);
-    c.attributes.emplace_back("output_padding", extra);
+    attributes = detail::attributes_of(options);
+    attributes.emplace_back("output_padding", extra);
   }
-  return c.apply(x, w, bias);
+  return detail::apply(
+      std::make_shared<detail::Convolution>(name, shape, true, 4, w.shape(), std::move(attributes)), x, w,
+      bias);
 }
 
 }  // namespace fq::ops

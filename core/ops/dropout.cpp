@@ -1,8 +1,6 @@
 #include "fakequant/core/ops/dropout.h"
 
-#include "fakequant/core/cpu/dropout.h"
-#include "fakequant/core/cuda/dropout.h"
-#include "fakequant/core/ops/operator.h"
+#include "fakequant/core/ops/detail/operator.h"
 
 namespace fq::ops {
 namespace {
@@ -12,13 +10,13 @@ constexpr std::string_view kDropout = "dropout";
 /// u8, 1 where an element is kept, in the layout of x.
 Tensor keep_mask(const Tensor& x, double p, const RandomStream& stream) {
   Tensor mask = Tensor::empty(x.shape(), DType::u8, x.device());
-  detail::run_on(x.device(), cpu::keep_mask, cuda::keep_mask, detail::DropoutBlocks(p, stream), mask);
+  detail::run(x.device(), &detail::Kernels::keep_mask, detail::DropoutBlocks(p, stream), mask);
   return mask.to(x.layout());
 }
 
 Tensor kept(const Tensor& x, const Tensor& mask, double scale) {
   Tensor y = detail::empty_like(x);
-  detail::run_on(x.device(), cpu::keep, cuda::keep, x, mask, scale, y);
+  detail::run(x.device(), &detail::Kernels::keep, x, mask, scale, y);
   return y;
 }
 

@@ -1,8 +1,6 @@
 #include "fakequant/core/ops/elementwise.h"
 
-#include "fakequant/core/cpu/broadcast.h"
-#include "fakequant/core/cuda/broadcast.h"
-#include "fakequant/core/ops/operator.h"
+#include "fakequant/core/ops/detail/operator.h"
 
 namespace fq::ops {
 namespace {
@@ -17,13 +15,13 @@ Layout result_layout(const Tensor& a, const Tensor& b, const Shape& shape) {
 Tensor combine(std::string_view op, const Tensor& a, const Tensor& b, const detail::Arithmetic& f) {
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
   Tensor y = Tensor::empty(shape, a.dtype(), a.device(), result_layout(a, b, shape));
-  detail::run_on(y.device(), cpu::combine, cuda::combine, a, b, f, y);
+  detail::run(y.device(), &detail::Kernels::combine, a, b, f, y);
   return y;
 }
 
 Tensor scaled(const Tensor& x, double factor) {
   Tensor y = detail::empty_like(x);
-  detail::run_on(y.device(), cpu::scale, cuda::scale, x, factor, y);
+  detail::run(y.device(), &detail::Kernels::scale, x, factor, y);
   return y;
 }
 
@@ -31,13 +29,11 @@ Tensor scaled(const Tensor& x, double factor) {
 Tensor reduced(const Tensor& dy, const Shape& shape) {
   if (dy.shape() == shape) return dy;
   Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
-  detail::run_on(dx.device(), cpu::sum_to, cuda::sum_to, dy, dx);
+  detail::run(dx.device(), &detail::Kernels::sum_to, dy, dx);
   return dx;
 }
 
-Tensor product(const Tensor& a, const Tensor& b) {
-  return combine("multiply", a, b, detail::Multiply{});
-}
+Tensor product(const Tensor& a, const Tensor& b) { return combine("multiply", a, b, detail::Multiply{}); }
 
 Variable add_codes(const Variable& a, const Variable& b) {
   const auto& x = *a.quantized();

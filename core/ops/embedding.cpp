@@ -1,8 +1,6 @@
 #include "fakequant/core/ops/embedding.h"
 
-#include "fakequant/core/cpu/rows.h"
-#include "fakequant/core/cuda/rows.h"
-#include "fakequant/core/ops/operator.h"
+#include "fakequant/core/ops/detail/operator.h"
 
 namespace fq::ops {
 namespace {
@@ -21,8 +19,8 @@ Tensor checked_ids(const Variable& ids, const Tensor& table) {
            tensor->describe(), table.describe());
   const Tensor given = tensor->to(Layout::row_major), out = given.to(DType::i64);
   if (given.dtype() == DType::f32)
-    detail::run_on(out.device(), cpu::check_whole, cuda::check_whole, given, kEmbedding, "id");
-  detail::run_on(out.device(), cpu::check_indices, cuda::check_indices, out, table.dim(0), kEmbedding, "id");
+    detail::run(out.device(), &detail::Kernels::check_whole, given, kEmbedding, "id");
+  detail::run(out.device(), &detail::Kernels::check_indices, out, table.dim(0), kEmbedding, "id");
   return out;
 }
 
@@ -35,10 +33,10 @@ Variable embedding(const Variable& ids, const Variable& weight) {
   Shape shape = rows.shape();
   shape.push_back(w.tensor.dim(1));
   Tensor y = Tensor::empty(shape, w.tensor.dtype(), w.tensor.device());
-  detail::run_on(y.device(), cpu::gather_rows, cuda::gather_rows, rows, w.tensor, y);
+  detail::run(y.device(), &detail::Kernels::gather_rows, rows, w.tensor, y);
   const auto backward = [saved = detail::Saved(rows), table = w.tensor.shape()](const Tensor& dy) {
     Tensor dw = Tensor::empty(table, dy.dtype(), dy.device());
-    detail::run_on(dw.device(), cpu::sum_rows, cuda::sum_rows, saved.get(), dy.to(Layout::row_major), dw);
+    detail::run(dw.device(), &detail::Kernels::sum_rows, saved.get(), dy.to(Layout::row_major), dw);
     return std::vector<Tensor>{Tensor(), dw};
   };
   return detail::record(kEmbedding, y, {ids, w.variable}, backward);

@@ -1,8 +1,6 @@
-#include "fakequant/core/cpu/layer_norm.h"
 
-#include "fakequant/core/cuda/layer_norm.h"
+#include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/norm.h"
-#include "fakequant/core/ops/operator.h"
 
 namespace fq::ops {
 namespace {
@@ -33,14 +31,14 @@ Variable layer_norm(const Variable& input, const Variable& gamma, const Variable
   Tensor y = detail::empty_like(rows);
   const std::int64_t length = numel(normalized), count = length == 0 ? 0 : rows.numel() / length;
   Tensor mean = Tensor::empty({count}, y.dtype(), y.device()), inverse = detail::empty_like(mean);
-  detail::run_on(y.device(), cpu::layer_norm, cuda::layer_norm, rows, length, g.tensor, b.tensor, eps, y,
-                 mean, inverse);
+  detail::run(y.device(), &detail::Kernels::layer_norm, rows, length, g.tensor, b.tensor, eps, y, mean,
+              inverse);
   const auto backward = [saved = detail::Saved(rows), saved_gamma = detail::Saved(g.tensor), mean, inverse,
                          normalized](const Tensor& dy) {
     Tensor dx = detail::empty_like(dy);
     Tensor dgamma = Tensor::empty(normalized, DType::f64, dy.device()), dbeta = detail::empty_like(dgamma);
-    detail::run_on(dx.device(), cpu::layer_norm_backward, cuda::layer_norm_backward, dy, saved.get(),
-                   saved_gamma.get(), mean, inverse, dx, dgamma, dbeta);
+    detail::run(dx.device(), &detail::Kernels::layer_norm_backward, dy, saved.get(), saved_gamma.get(), mean,
+                inverse, dx, dgamma, dbeta);
     return std::vector<Tensor>{dx, dgamma.to(dx.dtype()), dbeta.to(dx.dtype())};
   };
   return detail::record(kLayerNorm, y, {x.variable, g.variable, b.variable}, backward, detail::traced([&] {

@@ -1,121 +1,67 @@
 #include "fakequant/core/ops/linear.h"
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/ops/code_gradients.h"
-#include "fakequant/core/ops/code_products.h"
-#include "fakequant/core/ops/exact_products.h"
-#include "fakequant/core/ops/products.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/detail/product.h"
+#include "fakequant/core/ops/detail/products.h"
 #include "fakequant/core/profile.h"
 
 namespace fq::ops {
 namespace {
 
-using detail::Saved;
-
-struct LinearShape {
-  std::int64_t rows, in, out;
-  Shape x, y;
-
-  static LinearShape of(const Variable& x, const Variable& w) {
+class Linear final : public detail::Product {
+ public:
+  Linear(const Variable& x, const Variable& w) {
     FQ_CHECK(x.rank() >= 1 && w.rank() == 2, "linear",
              "the input is {}, the weight {}: give [.., in] and [out, in]", to_string(x.shape()),
              to_string(w.shape()));
-    LinearShape s{1, w.dim(1), w.dim(0), x.shape(), x.shape()};
-    FQ_CHECK(s.x.back() == s.in, "linear", "the input {} has {} features, the weight {} takes {}",
-             to_string(s.x), s.x.back(), to_string(w.shape()), s.in);
-    s.y.back() = s.out;
-    s.rows = numel(Shape(s.x.begin(), s.x.end() - 1));
-    return s;
+    FQ_CHECK(x.dim(-1) == w.dim(1), "linear", "the input {} has {} features, the weight {} takes {}",
+             to_string(x.shape()), x.dim(-1), to_string(w.shape()), w.dim(1));
+    name = "linear";
+    channels = w.dim(0);
+    terms = w.dim(1);
+    output_axis = x.rank() - 1;
+    x_ = y_ = x.shape();
+    y_.back() = channels;
+    rows_ = numel(Shape(x_.begin(), x_.end() - 1));
   }
-};
 
-Tensor linear_dx(const LinearShape& s, const Tensor& dy, const Tensor& w) {
-  const ProfileScope profile("dX");
-  Tensor dx = Tensor::empty(s.x, detail::product_dtype(dy), dy.device());
-  detail::multiply({dy, s.rows, s.out}, {w, s.out, s.in}, dx, 1, cpu::Sharing::by_threads);
-  return dx;
-}
+  [[nodiscard]] Tensor input(const Tensor& x) const override { return x.to(Layout::row_major); }
+  [[nodiscard]] Tensor weight(const Tensor& w) const override { return w; }
+  [[nodiscard]] Tensor output(const Tensor& y) const override { return y; }
+  [[nodiscard]] Tensor gradient(const Tensor& dy) const override { return dy.to(Layout::row_major); }
 
-Tensor linear_dw(const LinearShape& s, const Tensor& dy, const Tensor& x) {
-  const ProfileScope profile("dW");
-  Tensor dw = Tensor::empty({s.out, s.in}, detail::product_dtype(dy), dy.device());
-  detail::multiply({dy, s.out, s.rows, true}, {x, s.rows, s.in}, dw, 1, cpu::Sharing::by_threads);
-  return dw;
-}
-
-struct Needs {
-  bool x, w, bias;
-  Needs(const Variable& a, const Variable& b, const Variable& c)
-      : x(a.requires_grad()), w(b.requires_grad()), bias(c.requires_grad()) {}
-};
-
-Variable linear_of_floats(const LinearShape& s, const Variable& x, const Variable& w, const Variable& bias) {
-  const Tensor a = x.tensor().to(Layout::row_major), b = w.tensor();
-  detail::check_factors(a, b, "linear");
-  Tensor y = Tensor::empty(s.y, a.dtype(), a.device());
-  detail::multiply({a, s.rows, s.in}, {b, s.in, s.out, true}, y);
-  detail::add_bias(y, bias);
-  const Saved saved_a(a), saved_b(b);
-  return detail::record("linear", std::move(y), {x, w, bias},
-                        [s, saved_a, saved_b, needs = Needs(x, w, bias)](const Tensor& gradient) {
-                          const Tensor dy = gradient.to(Layout::row_major);
-                          return std::vector<Tensor>{
-                              needs.x ? linear_dx(s, dy, saved_b.get()) : Tensor{},
-                              needs.w ? linear_dw(s, dy, saved_a.get()) : Tensor{},
-                              needs.bias ? detail::bias_gradient(dy, s.out) : Tensor{}};
-                        });
-}
-
-Value integer_value(const LinearShape& s, const QuantizedTensor& x, const QuantizedTensor& w,
-                    const Variable& bias) {
-  const std::int64_t largest = detail::largest_sum(x, w, s.in, "linear");
-  Tensor sums = Tensor::empty(s.y, DType::i32, x.codes.device());
-  if (!sums.device().is_meta()) {
-    const Tensor codes = x.codes.to(Layout::row_major);
-    detail::exact_gemm(s.rows, s.out, s.in, detail::codes_of(x, codes), detail::codes_of(w, w.codes), sums);
+  [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& w) const override {
+    Tensor y = Tensor::empty(y_, detail::product_dtype(x), x.device());
+    detail::multiply({x, rows_, terms}, {w, terms, channels, true}, y);
+    return y;
   }
-  return detail::product_sums(std::move(sums), x, w, bias, 0, static_cast<int>(s.y.size()) - 1, largest);
-}
+  [[nodiscard]] Tensor exact_sums(const detail::Codes& x, const detail::Codes& w,
+                                  Device device) const override {
+    Tensor sums = Tensor::empty(y_, DType::i32, device);
+    detail::run(device, &detail::Kernels::exact_gemm, rows_, channels, terms, x, w, sums);
+    return sums;
+  }
+  [[nodiscard]] Tensor backward_x(const Tensor& dy, const Tensor& w) const override {
+    Tensor dx = Tensor::empty(x_, detail::product_dtype(dy), dy.device());
+    detail::multiply({dy, rows_, channels}, {w, channels, terms}, dx, 1, detail::Sharing::by_threads);
+    return dx;
+  }
+  [[nodiscard]] Tensor backward_w(const Tensor& x, const Tensor& dy) const override {
+    Tensor dw = Tensor::empty({channels, terms}, detail::product_dtype(dy), dy.device());
+    detail::multiply({dy, channels, rows_, true}, {x, rows_, terms}, dw, 1, detail::Sharing::by_threads);
+    return dw;
+  }
 
-Value factor_value(const LinearShape& s, const QuantizedTensor& x, const QuantizedTensor& w,
-                   const Variable& bias) {
-  const DType type = detail::code_factor_dtype(x.codes.device());
-  const Tensor a = detail::code_factor(x, -1, type).to(Layout::row_major),
-               b = detail::code_factor(w, 0, type);
-  Tensor y = Tensor::empty(s.y, DType::f32, a.device());
-  detail::multiply({a, s.rows, s.in}, {b, s.in, s.out, true}, y);
-  detail::scale_products(y, detail::product_scale(x, w, 0, s.out), bias);
-  return y;
-}
-
-Variable linear_of_codes(const LinearShape& s, detail::CodeKind kind, const Variable& x, const Variable& w,
-                         const Variable& bias) {
-  const QuantizedTensor &a = *x.quantized(), &b = *w.quantized();
-  FQ_CHECK(a.codes.device() == b.codes.device(), "linear",
-           "the input is on {}, the weight on {}: give both on one device", to_string(a.codes.device()),
-           to_string(b.codes.device()));
-  Value y = kind == detail::CodeKind::integers ? integer_value(s, a, b, bias) : factor_value(s, a, b, bias);
-  return detail::record(
-      "linear", std::move(y), {x, w, bias},
-      [s, codes = detail::CodeGradients(a, b, 0), needs = Needs(x, w, bias)](const Tensor& gradient) {
-        const Tensor rows = gradient.to(Layout::row_major), dy = codes.dy(rows);
-        std::vector<Tensor> out(3);
-        if (needs.x) out[0] = linear_dx(s, dy, codes.w());
-        if (needs.w) codes.finish_dw(out[1] = linear_dw(s, dy, codes.x().to(Layout::row_major)));
-        if (needs.bias) out[2] = detail::bias_gradient(rows, s.out);
-        return out;
-      });
-}
+ private:
+  Shape x_, y_;
+  std::int64_t rows_ = 0;
+};
 
 }  // namespace
 
 Variable linear(const Variable& x, const Variable& w, const Variable& bias) {
-  const ProfileScope profile("product", "forward");
-  const LinearShape s = LinearShape::of(x, w);
-  detail::check_bias(bias, s.out, x, "linear");
-  const detail::CodeKind kind = detail::code_kind(x, w, 0);
-  if (kind != detail::CodeKind::floats) return linear_of_codes(s, kind, x, w, bias);
-  return linear_of_floats(s, x.as_float(), w.as_float(), bias);
+  return detail::apply(std::make_shared<Linear>(x, w), x, w, bias);
 }
 
 Variable matmul(const Variable& left, const Variable& right) {
@@ -137,7 +83,7 @@ Variable matmul(const Variable& left, const Variable& right) {
   }
   Tensor z = Tensor::empty(shape, x.dtype(), x.device());
   detail::multiply({x, m, k}, {y, k, n}, z, batch);
-  const Saved saved_x(x), saved_y(y);
+  const detail::Saved saved_x(x), saved_y(y);
   const bool need_a = a.requires_grad(), need_b = b.requires_grad();
   return detail::record("matmul", std::move(z), {a, b}, [=](const Tensor& dy) {
     std::vector<Tensor> gradients(2);

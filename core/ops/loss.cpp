@@ -1,10 +1,6 @@
 #include "fakequant/core/ops/loss.h"
 
-#include "fakequant/core/cpu/rows.h"
-#include "fakequant/core/cpu/softmax.h"
-#include "fakequant/core/cuda/rows.h"
-#include "fakequant/core/cuda/softmax.h"
-#include "fakequant/core/ops/operator.h"
+#include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/profile.h"
 
 namespace fq::ops {
@@ -16,11 +12,10 @@ Variable softmax_as(std::string_view op, const Variable& input, int axis, bool l
   const AxisView view = axis_view(x.tensor.shape(), at);
   const Tensor rows = x.tensor.to(Layout::row_major);
   Tensor y = detail::empty_like(rows);
-  detail::run_on(y.device(), cpu::softmax, cuda::softmax, rows, view, logarithm, y);
+  detail::run(y.device(), &detail::Kernels::softmax, rows, view, logarithm, y);
   const auto backward = [saved = detail::Saved(y), view, logarithm](const Tensor& dy) {
     Tensor dx = detail::empty_like(dy);
-    detail::run_on(dx.device(), cpu::softmax_backward, cuda::softmax_backward, dy, saved.get(), view,
-                   logarithm, dx);
+    detail::run(dx.device(), &detail::Kernels::softmax_backward, dy, saved.get(), view, logarithm, dx);
     return std::vector<Tensor>{dx};
   };
   return detail::record(op, y, {x.variable}, backward, detail::traced([&] {
@@ -49,14 +44,14 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, double labe
            label_smoothing);
   const Tensor classes = labels.to(DType::i64);
   const Device device = x.tensor.device();
-  detail::run_on(device, cpu::check_indices, cuda::check_indices, classes, x.tensor.dim(1), op, "label");
+  detail::run(device, &detail::Kernels::check_indices, classes, x.tensor.dim(1), op, "label");
   Tensor log_p = detail::empty_like(x.tensor), loss = Tensor::empty({}, log_p.dtype(), device);
-  detail::run_on(device, cpu::softmax, cuda::softmax, x.tensor, axis_view(x.tensor.shape(), 1), true, log_p);
-  detail::run_on(device, cpu::cross_entropy, cuda::cross_entropy, log_p, classes, label_smoothing, loss);
+  detail::run(device, &detail::Kernels::softmax, x.tensor, axis_view(x.tensor.shape(), 1), true, log_p);
+  detail::run(device, &detail::Kernels::cross_entropy, log_p, classes, label_smoothing, loss);
   const auto backward = [log_p, saved = detail::Saved(classes), label_smoothing](const Tensor& dy) {
     Tensor dx = detail::empty_like(log_p);
-    detail::run_on(dx.device(), cpu::cross_entropy_backward, cuda::cross_entropy_backward, log_p, saved.get(),
-                   label_smoothing, dy.to(log_p.dtype()), dx);
+    detail::run(dx.device(), &detail::Kernels::cross_entropy_backward, log_p, saved.get(), label_smoothing,
+                dy.to(log_p.dtype()), dx);
     return std::vector<Tensor>{dx};
   };
   return detail::record(op, loss, {x.variable}, backward, detail::traced([&] {
@@ -73,11 +68,11 @@ Variable mse_loss(const Variable& x, const Variable& target) {
            to_string(b.tensor.shape()));
   const Tensor same = b.tensor.to(a.tensor.layout());
   Tensor loss = Tensor::empty({}, same.dtype(), same.device());
-  detail::run_on(same.device(), cpu::mse_loss, cuda::mse_loss, a.tensor, same, loss);
+  detail::run(same.device(), &detail::Kernels::mse_loss, a.tensor, same, loss);
   const auto backward = [left = detail::Saved(a.tensor), right = detail::Saved(same)](const Tensor& dy) {
     Tensor da = detail::empty_like(left.get()), db = detail::empty_like(da);
-    detail::run_on(da.device(), cpu::mse_loss_backward, cuda::mse_loss_backward, left.get(), right.get(),
-                   dy.to(da.dtype()), da, db);
+    detail::run(da.device(), &detail::Kernels::mse_loss_backward, left.get(), right.get(), dy.to(da.dtype()),
+                da, db);
     return std::vector<Tensor>{da, db};
   };
   return detail::record(op, loss, {a.variable, b.variable}, backward);

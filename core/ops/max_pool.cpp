@@ -1,7 +1,5 @@
-#include "fakequant/core/cpu/pool.h"
-#include "fakequant/core/cuda/pool.h"
-#include "fakequant/core/join.h"
-#include "fakequant/core/ops/pool_sizes.h"
+#include "fakequant/core/detail/join.h"
+#include "fakequant/core/ops/detail/pool_sizes.h"
 
 namespace fq::ops {
 namespace {
@@ -20,14 +18,14 @@ Pooled pool(const Tensor& input, const detail::PoolSizes& sizes, bool with_argma
   Pooled out{Tensor::empty(shape, input.dtype(), input.device(), Layout::channels_last), {}};
   const DType places = sizes.window() <= detail::byte_places ? DType::u8 : DType::i32;
   if (with_argmax) out.argmax = Tensor::empty(shape, places, input.device(), Layout::channels_last);
-  detail::run_on(input.device(), cpu::max_pool, cuda::max_pool, input.to(Layout::channels_last), sizes,
-                 out.values, with_argmax ? &out.argmax : nullptr, factor);
+  detail::run(input.device(), &detail::Kernels::max_pool, input.to(Layout::channels_last), sizes, out.values,
+              with_argmax ? &out.argmax : nullptr, factor);
   return out;
 }
 
 Tensor reordered(const Tensor& bytes, DType dtype) {
   Tensor out = Tensor::empty(bytes.shape(), dtype, bytes.device(), bytes.layout());
-  detail::run_on(out.device(), cpu::reorder_e4m3, cuda::reorder_e4m3, bytes, out);
+  detail::run(out.device(), &detail::Kernels::reorder_e4m3, bytes, out);
   return out;
 }
 
@@ -42,7 +40,7 @@ Backward route(const Tensor& argmax, const detail::PoolSizes& sizes) {
   return [argmax, sizes](const Tensor& dy) {
     Tensor dx =
         Tensor::empty({sizes.n, sizes.c, sizes.h, sizes.w}, dy.dtype(), dy.device(), Layout::channels_last);
-    detail::run_on(dx.device(), cpu::max_pool_backward, cuda::max_pool_backward, dy, argmax, sizes, dx);
+    detail::run(dx.device(), &detail::Kernels::max_pool_backward, dy, argmax, sizes, dx);
     return std::vector<Tensor>{dx};
   };
 }

@@ -2,10 +2,8 @@
 
 #include <cmath>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/convert.h"
-#include "fakequant/core/cpu/updates.h"
-#include "fakequant/core/cuda/updates.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/detail/check.h"
 
 namespace fq::ops {
 namespace {
@@ -27,6 +25,13 @@ void check_like(const Tensor& p, const Tensor& other, std::string_view what, std
 void check_device(const Tensor& p, const Tensor& first, std::string_view op) {
   FQ_CHECK(p.device() == first.device(), op, "a parameter is {}, another {}: use one device for all",
            p.describe(), first.describe());
+}
+
+template <class T>
+const detail::UpdateKernels<T>& update_kernels(Device device) {
+  const auto& kernels = detail::Kernels::of(device);
+  if constexpr (std::is_same_v<T, float>) return kernels.update_f32;
+  if constexpr (std::is_same_v<T, double>) return kernels.update_f64;
 }
 
 template <class T>
@@ -62,7 +67,7 @@ void sgd_of(std::span<const SgdUpdate> updates, const SgdStep& step) {
   const Device device = updates[0].parameter.device();
   const detail::SgdFactors<T> factors{static_cast<T>(step.momentum), static_cast<T>(step.gradient_scale),
                                       step.nesterov};
-  device.is_cuda() ? cuda::sgd<T>(arrays, factors, device) : cpu::sgd<T>(arrays, factors);
+  update_kernels<T>(device).sgd(arrays, factors, device);
 }
 
 template <class T>
@@ -96,7 +101,7 @@ void adam_of(std::span<const AdamUpdate> updates, const AdamStep& step) {
                                        .rest2 = static_cast<T>(1 - step.beta2),
                                        .eps = static_cast<T>(step.eps),
                                        .scale = static_cast<T>(step.gradient_scale)};
-  device.is_cuda() ? cuda::adam<T>(arrays, factors, device) : cpu::adam<T>(arrays, factors);
+  update_kernels<T>(device).adam(arrays, factors, device);
 }
 
 void check_pairs(std::span<const Tensor> a, std::span<const Tensor> b, std::string_view op) {
@@ -119,7 +124,7 @@ void move_towards_of(std::span<Tensor> averages, std::span<const Tensor> values,
   if (arrays.empty()) return;
   const Device device = averages[0].device();
   const T by = static_cast<T>(rate);
-  device.is_cuda() ? cuda::move_towards<T>(arrays, by, device) : cpu::move_towards<T>(arrays, by);
+  update_kernels<T>(device).move_towards(arrays, by, device);
 }
 
 }  // namespace
@@ -164,7 +169,7 @@ void swap_contents(std::span<Tensor> a, std::span<Tensor> b) {
     arrays.push_back({a[i].nbytes() / 4, elements<std::uint32_t>(a[i]), elements<std::uint32_t>(b[i])});
   if (arrays.empty()) return;
   const Device device = a[0].device();
-  device.is_cuda() ? cuda::swap_contents(arrays, device) : cpu::swap_contents(arrays);
+  detail::run(device, &detail::Kernels::swap_contents, arrays, device);
 }
 
 double norm(std::span<const Tensor> tensors) {
@@ -176,13 +181,9 @@ double norm(std::span<const Tensor> tensors) {
     given.push_back(t);
     check_device(t, given[0], "norm");
   }
-  double sum = 0;
-  if (!given.empty() && given[0].device().is_cuda())
-    return std::sqrt(cuda::sum_of_squares(given, given[0].device()));
-  for (const auto& t : given)
-    detail::visit_float(t.dtype(), "norm",
-                        [&]<class T>(T) { sum += cpu::sum_of_squares(t.data<T>(t.layout()), t.numel()); });
-  return std::sqrt(sum);
+  if (given.empty()) return 0;
+  const Device device = given[0].device();
+  return std::sqrt(detail::run(device, &detail::Kernels::sum_of_squares, given, device));
 }
 
 }  // namespace fq::ops

@@ -1,4 +1,4 @@
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/pool.h"
 #include "fakequant/core/ops/shape.h"
 

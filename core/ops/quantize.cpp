@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/cuda/scales.h"
-#include "fakequant/core/grid_formulas.h"
-#include "fakequant/core/ops/learned_range.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/detail/learned_range.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::ops {
@@ -24,8 +23,7 @@ bool rounds_sums(const Variable& x, const QuantSpec& spec) {
 
 Tensor open_range(const Tensor& amax) {
   Tensor out = Tensor::empty(amax.shape(), DType::f32, amax.device());
-  if (amax.device().is_cpu()) *out.mutable_data<float>() = detail::open_range(*amax.data<float>());
-  if (amax.device().is_cuda()) cuda::open_ranges(amax, out);
+  detail::run(amax.device(), &detail::Kernels::open_ranges, amax, out);
   return out;
 }
 

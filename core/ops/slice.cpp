@@ -1,5 +1,5 @@
-#include "fakequant/core/ops/move.h"
-#include "fakequant/core/ops/operator.h"
+#include "fakequant/core/ops/detail/move.h"
+#include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/shape.h"
 
 namespace fq::ops {

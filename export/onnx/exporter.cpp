@@ -4,13 +4,13 @@
 
 #include <fmt/ranges.h>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/shape.h"
-#include "fakequant/export/onnx/export/exporting.h"
-#include "fakequant/export/onnx/export/grids.h"
-#include "fakequant/export/onnx/export/split_sums.h"
-#include "fakequant/export/onnx/export/weights.h"
-#include "fakequant/layers/placement.h"
+#include "fakequant/export/onnx/writer/exporting.h"
+#include "fakequant/export/onnx/writer/grids.h"
+#include "fakequant/export/onnx/writer/split_sums.h"
+#include "fakequant/export/onnx/writer/weights.h"
+#include "fakequant/layers/detail/placement.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq {

@@ -3,7 +3,7 @@
 /// Quantized and float models as ONNX graphs of QuantizeLinear and DequantizeLinear nodes.
 
 #include "fakequant/export/onnx/model.h"
-#include "fakequant/layers/quant_config.h"
+#include "fakequant/layers/config/quant_config.h"
 
 namespace fq {
 

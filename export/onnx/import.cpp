@@ -4,14 +4,14 @@
 #include <optional>
 #include <set>
 
-#include "fakequant/core/check.h"
-#include "fakequant/export/onnx/import/fold.h"
-#include "fakequant/export/onnx/import/graph_view.h"
-#include "fakequant/export/onnx/import/input.h"
-#include "fakequant/export/onnx/import/missing.h"
-#include "fakequant/export/onnx/import/node_names.h"
-#include "fakequant/export/onnx/import/op_import.h"
-#include "fakequant/train/checkpoint.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/graph_view.h"
+#include "fakequant/export/onnx/reader/input.h"
+#include "fakequant/export/onnx/reader/missing.h"
+#include "fakequant/export/onnx/reader/node_names.h"
+#include "fakequant/export/onnx/reader/op_import.h"
+#include "fakequant/train/loop/checkpoint.h"
 
 namespace fq {
 namespace {

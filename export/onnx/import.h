@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "fakequant/core/blocks/shape.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/shape.h"
 #include "fakequant/export/onnx/model.h"
-#include "fakequant/layers/graph.h"
-#include "fakequant/layers/model_file.h"
+#include "fakequant/layers/model/graph.h"
+#include "fakequant/layers/model/model_file.h"
 
 namespace fq {
 

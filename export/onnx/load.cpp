@@ -7,10 +7,10 @@
 
 #include <onnx/onnx_pb.h>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/io/file_reader.h"
-#include "fakequant/core/shape.h"
-#include "fakequant/export/onnx/element_type.h"
+#include "fakequant/core/blocks/shape.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/file_reader.h"
+#include "fakequant/export/onnx/detail/element_type.h"
 #include "fakequant/export/onnx/file.h"
 
 namespace fq {

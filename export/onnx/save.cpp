@@ -3,10 +3,10 @@
 
 #include <onnx/onnx_pb.h>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/atomic_file.h"
 #include "fakequant/core/io/crc32c.h"
-#include "fakequant/export/onnx/element_type.h"
+#include "fakequant/export/onnx/detail/element_type.h"
 #include "fakequant/export/onnx/file.h"
 
 namespace fq {

@@ -3,11 +3,11 @@
 #include <limits>
 #include <unordered_map>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/io/file_reader.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/core/text.h"
-#include "fakequant/export/safetensors/header.h"
-#include "fakequant/export/safetensors/types.h"
+#include "fakequant/export/safetensors/detail/header.h"
+#include "fakequant/export/safetensors/detail/types.h"
 
 static_assert(std::endian::native == std::endian::little, "tensors are read and written as they lie");
 

@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/atomic_file.h"
 #include "fakequant/core/packed.h"
 #include "fakequant/core/packed_scales.h"
 #include "fakequant/export/layer_sums.h"
-#include "fakequant/export/safetensors/modelopt_layer.h"
+#include "fakequant/export/safetensors/detail/modelopt_layer.h"
 
 namespace fq {
 namespace {

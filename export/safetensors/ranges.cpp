@@ -11,9 +11,9 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/export/safetensors/file.h"
-#include "fakequant/layers/compress.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/layers/sequential_quantizer.h"
+#include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fakequant/layers/module.h"
+#include "fakequant/layers/modules/module.h"
 
 namespace fq {
 

@@ -2,11 +2,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/atomic_file.h"
 #include "fakequant/core/io/crc32c.h"
+#include "fakequant/export/safetensors/detail/types.h"
 #include "fakequant/export/safetensors/file.h"
-#include "fakequant/export/safetensors/types.h"
 
 namespace fq {
 namespace {

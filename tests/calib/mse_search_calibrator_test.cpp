@@ -8,8 +8,8 @@
 
 #include "calib/random_tensors.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/formulas.h"
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/numerics/formulas.h"
 
 namespace fq::mse_search_calibrator_test {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Tensors for the tests of calibrators; not a public header.
+/// Tensors for the tests of calibrators.
 
 #include <cmath>
 #include <random>

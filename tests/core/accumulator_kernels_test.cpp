@@ -1,9 +1,9 @@
-#include "fakequant/core/cpu/accumulator_kernels.h"
+#include "fakequant/core/backend/cpu/codes/accumulator_kernels.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "fakequant/core/formulas.h"
+#include "fakequant/core/numerics/formulas.h"
 #include "vector_patterns.h"
 
 namespace fq::accumulator_kernels_test {

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fakequant/core/backend/cpu/memory/host_memory.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/tensor.h"
 
@@ -47,9 +48,9 @@ TEST(Allocator, CountsWhatMetaWouldHold) {
 }
 
 TEST(Allocator, PoisonFillsFloatsWithNaN) {
-  detail::set_poison(true);
+  cpu::set_poison(true);
   const Tensor x = Tensor::empty({100});
-  detail::set_poison(false);
+  cpu::set_poison(false);
   for (const float v : x.to_vector<float>()) EXPECT_NE(v, v);
 }
 

@@ -1,10 +1,10 @@
-#include "fakequant/core/cpu/code_kernels.h"
+#include "fakequant/core/backend/cpu/codes/code_kernels.h"
 
 #include <numeric>
 
-#include "fakequant/core/cpu/codes.h"
+#include "fakequant/core/backend/cpu/codes/codes.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/formulas.h"
+#include "fakequant/core/numerics/formulas.h"
 #include "vector_patterns.h"
 
 namespace fq::code_kernels_test {
@@ -102,11 +102,12 @@ TEST(CodeKernels, WholeTensorsDecodeInTheirLayout) {
   const Tensor x = Tensor::from(codes, {2, 3, 67, 129}).to(Layout::channels_last);
   Tensor floats = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
   Tensor halves = Tensor::empty(x.shape(), DType::bf16, x.device(), x.layout());
-  cpu::decode(x, floats);
-  cpu::decode_bf16(x, halves);
+  const QuantSpec spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1));
+  cpu::decode({x, spec, {}}, floats);
+  cpu::decode({x, spec, {}}, halves);
   EXPECT_TRUE(bitwise_equal(floats, x.to(DType::f32)));
   EXPECT_TRUE(bitwise_equal(halves.to(DType::f32), floats));
-  EXPECT_THROW(cpu::decode_bf16(x.to(DType::i16), halves), ArgumentError);
+  EXPECT_THROW(cpu::decode({x.to(DType::i16), spec, {}}, halves), ArgumentError);
 }
 
 }  // namespace

@@ -1,14 +1,16 @@
-#include "fakequant/core/ops/code_products.h"
+#include "fakequant/core/ops/detail/code_products.h"
 
 #include <cmath>
 
 #include <gtest/gtest.h>
 
 #include "core/products.h"
+#include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/backward.h"
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/conv_transpose.h"
+#include "fakequant/core/ops/detail/code_gradients.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/tape.h"
 
@@ -184,6 +186,54 @@ TEST(CodeProducts, OtherGridsMultiplyDequantizedFloats) {
       floats(Variable(x), Variable(quantized(test::uniform({5, 8}, 2), kInt8, Granularity::per_axis(1)))));
   EXPECT_TRUE(
       floats(Variable(quantized(test::uniform({3, 8}, 1), IntFormat{12, false, false})), Variable(w)));
+}
+
+Tensor bf16_values(const Tensor& x) {
+  std::vector<float> out;
+  for (const float v : x.to_vector<float>()) out.emplace_back(static_cast<float>(bfloat16(v)));
+  return Tensor::from(out, x.shape());
+}
+
+/// Weights alone are quantized, in blocks whose scales are any floats: the forward product is that of floats,
+/// backward multiplies what bf16 makes of dY and of both factors, or with fp32 the floats.
+template <class F>
+void expect_rounded_backward(const Tensor& x, const QuantizedTensor& w, const F& op) {
+  const auto gradients = [&](const Tensor& input, const Tensor& by) {
+    const Variable a(input, true), b(by, true);
+    const Variable y = op(a, b);
+    y.backward(bf16_values(test::uniform(y.shape(), 9)));
+    return std::pair(a.grad(), b.grad());
+  };
+  const auto of_codes = [&] {
+    const Variable a(x, true), b = leaf(w);
+    const auto source = b.node()->gradient->inputs[0];
+    const Variable y = op(a, b);
+    EXPECT_TRUE(bitwise_equal(y.tensor(), op(Variable(x), Variable(dequantize(w))).tensor()));
+    y.backward(bf16_values(test::uniform(y.shape(), 9)));
+    return std::pair(a.grad(), source->sum);
+  };
+  const auto exact = gradients(x, dequantize(w)),
+             rounded = gradients(bf16_values(x), bf16_values(dequantize(w)));
+  const auto bf16 = of_codes();
+  if (detail::code_factor_dtype(Device::cpu()) == DType::bf16) {
+    EXPECT_LT(test::difference(bf16.first, rounded.first), test::kRounding);
+    EXPECT_LT(test::difference(bf16.second, rounded.second), test::kRounding);
+  } else {
+    EXPECT_TRUE(bitwise_equal(bf16.first, exact.first));
+  }
+  const BackwardScope scope(BackwardType::fp32);
+  const auto fp32 = of_codes();
+  EXPECT_TRUE(bitwise_equal(fp32.first, exact.first));
+  EXPECT_TRUE(bitwise_equal(fp32.second, exact.second));
+}
+
+TEST(CodeProducts, FloatsTimesDequantizedWeightsGoBackwardInBf16) {
+  const auto blocks = quantized(test::uniform({11, 96}, 2), kInt4, Granularity::per_group(32));
+  expect_rounded_backward(test::uniform({6, 96}, 1), blocks,
+                          [](const auto& a, const auto& b) { return ops::linear(a, b); });
+  const auto taps = quantized(test::uniform({8, 6, 3, 3}, 2), kInt4, Granularity::per_group(2));
+  expect_rounded_backward(test::uniform({2, 6, 7, 5}, 1), taps,
+                          [](const auto& a, const auto& b) { return ops::conv2d(a, b); });
 }
 
 QuantizedTensor in_blocks(const Tensor& x, Format format, NumBits scale_bits, std::int64_t length) {

@@ -1,13 +1,13 @@
-#include "fakequant/core/cpu/engine.h"
+#include "fakequant/core/backend/cpu/engine/engine.h"
 
 #include <algorithm>
 
 #include <gtest/gtest.h>
 
 #include "core/products.h"
-#include "fakequant/core/cpu/exact.h"
-#include "fakequant/core/cpu/reference.h"
-#include "fakequant/core/cpu/threads.h"
+#include "fakequant/core/backend/cpu/engine/exact.h"
+#include "fakequant/core/backend/cpu/engine/loops.h"
+#include "fakequant/core/backend/cpu/engine/threads.h"
 #include "fakequant/core/error.h"
 
 namespace fq::engine_test {

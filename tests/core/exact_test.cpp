@@ -1,9 +1,9 @@
-#include "fakequant/core/cpu/exact.h"
+#include "fakequant/core/backend/cpu/engine/exact.h"
 
 #include <gtest/gtest.h>
 
-#include "fakequant/core/cpu/exact_parts.h"
-#include "fakequant/core/cpu/reference.h"
+#include "fakequant/core/backend/cpu/engine/exact_parts.h"
+#include "fakequant/core/backend/cpu/engine/loops.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::exact_test {

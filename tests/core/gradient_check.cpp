@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/allocator.h"
+#include "fakequant/core/backend/cpu/memory/host_memory.h"
 
 namespace fq::test {
 namespace {
@@ -34,9 +35,8 @@ double numeric(const Function& f, std::vector<Tensor> inputs, std::size_t which,
   const auto at = [&](double offset) {
     auto changed = values;
     changed[element] += offset;
-    inputs[which] = Tensor::from(changed, inputs[which].shape())
-                        .to(inputs[which].layout())
-                        .to(inputs[which].device());
+    inputs[which] =
+        Tensor::from(changed, inputs[which].shape()).to(inputs[which].layout()).to(inputs[which].device());
     return weighted_sum(f, inputs, weights);
   };
   return (at(step) - at(-step)) / (2 * step);
@@ -49,7 +49,8 @@ std::string check_gradients(const Function& f, const std::vector<Tensor>& inputs
   const Poison poison;
   const auto variables = leaves(inputs, differentiable);
   const Variable y = f(variables);
-  const Tensor seed = random_values(y.shape(), 77, 0.5, 1.5).to(y.tensor().dtype()).to(y.layout()).to(y.device());
+  const Tensor seed =
+      random_values(y.shape(), 77, 0.5, 1.5).to(y.tensor().dtype()).to(y.layout()).to(y.device());
   y.backward(seed);
   const auto weights = seed.to(DType::f64).to_vector<double>();
   const Function& reference = options.surrogate ? options.surrogate : f;
@@ -92,7 +93,7 @@ Tensor distinct_values(const Shape& shape, unsigned seed) {
   return Tensor::from(values, shape);
 }
 
-Poison::Poison() { detail::set_poison(true); }
-Poison::~Poison() { detail::set_poison(false); }
+Poison::Poison() { cpu::set_poison(true); }
+Poison::~Poison() { cpu::set_poison(false); }
 
 }  // namespace fq::test

@@ -1,4 +1,4 @@
-#include "fakequant/core/json_text.h"
+#include "fakequant/core/io/detail/json_text.h"
 
 #include <ctime>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "fakequant/core/minifloat.h"
+#include "fakequant/core/numerics/minifloat.h"
 
 #include <cmath>
 #include <limits>

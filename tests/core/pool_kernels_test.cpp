@@ -1,6 +1,6 @@
 #include <random>
 
-#include "fakequant/core/cpu/pool.h"
+#include "fakequant/core/backend/cpu/pool/pool.h"
 #include "vector_patterns.h"
 
 namespace fq::pool_kernels_test {

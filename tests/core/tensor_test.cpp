@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/core/packed.h"
 
 namespace fq::tensor_test {
 namespace {
@@ -20,6 +21,20 @@ TEST(Tensor, ChannelsLastKeepsLogicalOrder) {
   EXPECT_THROW((void)y.data<float>(), ArgumentError);
   EXPECT_THROW((void)y.reshape({24}), ArgumentError);
   EXPECT_TRUE(bitwise_equal(x, y));
+}
+
+TEST(Tensor, PackedCodesHaveBothLayouts) {
+  for (const DType dtype : {DType::u1, DType::i2, DType::u2, DType::i4, DType::u4, DType::f4_e2m1}) {
+    SCOPED_TRACE(name(dtype));
+    std::vector<std::uint8_t> values(2 * 3 * 5 * 1);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint8_t>(7 * i % 16);
+    const Tensor rows = pack_codes(Tensor::from(values, {2, 3, 5, 1}), dtype);
+    const Tensor last = rows.to(Layout::channels_last);
+    EXPECT_EQ(last.layout(), Layout::channels_last);
+    EXPECT_TRUE(bitwise_equal(unpack_codes(last), unpack_codes(rows).to(Layout::channels_last)));
+    EXPECT_TRUE(bitwise_equal(last.to(Layout::row_major), rows));
+    EXPECT_TRUE(bitwise_equal(last, rows));
+  }
 }
 
 TEST(Tensor, CopiesShareAndWritersBumpTheVersion) {

@@ -1,4 +1,4 @@
-#include "fakequant/core/utf8.h"
+#include "fakequant/core/detail/utf8.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/accumulator.h"
-#include "fakequant/core/cpu/quantize_kernels.h"
-#include "fakequant/core/formulas.h"
+#include "fakequant/core/backend/cpu/codes/quantize_kernels.h"
+#include "fakequant/core/numerics/formulas.h"
 #include "vector_patterns.h"
 
 namespace fq::vector_test {

@@ -47,7 +47,7 @@ TEST(DeviceErrors, TooLittleMemory) {
   const auto message = message_of<SystemError>([] { (void)on_device(std::int64_t{1} << 20); });
   EXPECT_THAT(message, HasSubstr("cudaMallocAsync"));
   EXPECT_THAT(message, HasSubstr("cudaErrorMemoryAllocation"));
-  EXPECT_THAT(message, HasSubstr("at core/cuda/device_state.cpp:"));
+  EXPECT_THAT(message, HasSubstr("at core/backend/cuda/runtime/device_state.cpp:"));
   EXPECT_THAT(message, HasSubstr("use a smaller batch"));
   simulated::set_memory(std::int64_t{1} << 33);
   EXPECT_EQ(on_device(std::int64_t{1} << 20).slice(0, 1).item(), 1.0);  // it goes on

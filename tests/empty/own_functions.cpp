@@ -8,8 +8,8 @@
 #include "fakequant/core/ops/optimizer.h"
 #include "fakequant/core/packed.h"
 #include "fakequant/core/packed_scales.h"
-#include "fakequant/core/reference/torchao_qparams.h"
-#include "fakequant/layers/tensor_quantizer.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "fakequant/reference/torchao_qparams.h"
 
 namespace fq::empty {
 namespace {

@@ -12,7 +12,7 @@
 #include "fakequant/core/io/atomic_file.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/io/state_file.h"
-#include "fakequant/core/minifloat.h"
+#include "fakequant/core/numerics/minifloat.h"
 #include "layers/networks.h"
 
 namespace fq::modelopt_test {

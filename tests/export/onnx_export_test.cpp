@@ -7,11 +7,11 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/ops.h"
-#include "fakequant/core/reference/modelopt.h"
-#include "fakequant/core/reference/pytorch_quantization.h"
 #include "fakequant/export/onnx/exporter.h"
-#include "fakequant/layers/embedding.h"
-#include "fakequant/layers/fold.h"
+#include "fakequant/layers/model/fold.h"
+#include "fakequant/layers/modules/embedding.h"
+#include "fakequant/reference/modelopt.h"
+#include "fakequant/reference/pytorch_quantization.h"
 #include "layers/networks.h"
 
 namespace fq::onnx_export_test {

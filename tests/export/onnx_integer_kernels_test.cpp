@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/export/onnx/exporter.h"
-#include "fakequant/layers/model_file.h"
+#include "fakequant/layers/model/model_file.h"
 #include "layers/networks.h"
 
 /// Forms that ONNX Runtime has integer kernels for: tests/onnx runs them.

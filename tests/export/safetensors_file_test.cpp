@@ -10,8 +10,8 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/atomic_file.h"
 #include "fakequant/core/packed.h"
+#include "fakequant/export/safetensors/detail/header.h"
 #include "fakequant/export/safetensors/file.h"
-#include "fakequant/export/safetensors/header.h"
 
 namespace fq::safetensors_file_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "fakequant/core/reference/modelopt_blocks.h"
+#include "fakequant/reference/modelopt_blocks.h"
 #include "functions.h"
 
 namespace fq::golden {

@@ -1,4 +1,4 @@
-#include "fakequant/core/reference/modelopt.h"
+#include "fakequant/reference/modelopt.h"
 #include "functions.h"
 
 namespace fq::golden {

@@ -1,6 +1,6 @@
-#include "fakequant/calib/reference/affine_observer.h"
-#include "fakequant/calib/reference/histogram_observer.h"
 #include "fakequant/core/error.h"
+#include "fakequant/reference/observers/affine_observer.h"
+#include "fakequant/reference/observers/histogram_observer.h"
 #include "functions.h"
 
 namespace fq::golden {

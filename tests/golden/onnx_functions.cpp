@@ -1,8 +1,8 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/packed.h"
-#include "fakequant/core/reference/onnx.h"
-#include "fakequant/core/reference/tensorrt.h"
-#include "fakequant/core/reference/tripy.h"
+#include "fakequant/reference/onnx.h"
+#include "fakequant/reference/tensorrt.h"
+#include "fakequant/reference/tripy.h"
 #include "functions.h"
 
 namespace fq::golden {

@@ -1,4 +1,4 @@
-#include "fakequant/core/reference/pytorch_quantization.h"
+#include "fakequant/reference/pytorch_quantization.h"
 #include "functions.h"
 
 namespace fq::golden {

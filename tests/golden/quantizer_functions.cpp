@@ -1,9 +1,9 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/reference/modelopt_config.h"
-#include "fakequant/core/reference/tensorrt_cache.h"
-#include "fakequant/layers/tensor_quantizer.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "fakequant/reference/modelopt_config.h"
+#include "fakequant/reference/tensorrt_cache.h"
 #include "functions.h"
 
 namespace fq::golden {

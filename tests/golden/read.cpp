@@ -2,7 +2,7 @@
 
 #include "case.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/hdf5.h"
+#include "fakequant/core/io/detail/hdf5.h"
 
 namespace fq::golden {
 namespace {

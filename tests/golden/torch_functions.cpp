@@ -1,4 +1,4 @@
-#include "fakequant/core/reference/torch_ref.h"
+#include "fakequant/reference/torch_ref.h"
 #include "functions.h"
 
 namespace fq::golden {

@@ -1,5 +1,5 @@
-#include "fakequant/core/reference/torchao_affine.h"
-#include "fakequant/core/reference/torchao_qparams.h"
+#include "fakequant/reference/torchao_affine.h"
+#include "fakequant/reference/torchao_qparams.h"
 #include "functions.h"
 
 namespace fq::golden {

@@ -1,6 +1,6 @@
 #include "fakequant/core/error.h"
-#include "fakequant/core/reference/torchao_float.h"
-#include "fakequant/core/reference/torchao_mx.h"
+#include "fakequant/reference/torchao_float.h"
+#include "fakequant/reference/torchao_mx.h"
 #include "functions.h"
 
 namespace fq::golden {

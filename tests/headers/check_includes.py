@@ -21,7 +21,7 @@ def missing(root, public):
     included = INCLUDE.findall((root / "fakequant.h").read_text())
     for header in public:
         if "fakequant/" + header not in included:
-            yield f'fakequant.h: add #include "fakequant/{header}", or write "not a public header" in its comment'
+            yield f'fakequant.h: add #include "fakequant/{header}", or move it below detail/'
 
 
 def main():

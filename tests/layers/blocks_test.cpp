@@ -5,12 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fakequant/core/detail/join.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/join.h"
-#include "fakequant/core/minifloat.h"
-#include "fakequant/core/reference/modelopt.h"
-#include "fakequant/core/reference/modelopt_blocks.h"
-#include "fakequant/layers/sequential_quantizer.h"
+#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
+#include "fakequant/reference/modelopt.h"
+#include "fakequant/reference/modelopt_blocks.h"
 #include "layers/networks.h"
 
 namespace fq::blocks_test {

@@ -1,12 +1,12 @@
-#include "fakequant/layers/builtin_models.h"
+#include "fakequant/layers/model/builtin_models.h"
 
 #include <fstream>
 #include <sstream>
 
 #include <gmock/gmock.h>
 
-#include "fakequant/layers/layer_registry.h"
-#include "fakequant/layers/trace.h"
+#include "fakequant/layers/model/detail/layer_registry.h"
+#include "fakequant/layers/model/trace.h"
 #include "model_text.h"
 
 namespace fq::builtin_models_test {

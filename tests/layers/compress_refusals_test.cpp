@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/layers/fold.h"
+#include "fakequant/layers/model/fold.h"
 #include "layers/compressed.h"
 
 namespace fq::compress_refusals_test {

@@ -7,7 +7,7 @@
 #include "fakequant/core/allocator.h"
 #include "fakequant/core/packed.h"
 #include "fakequant/core/threads.h"
-#include "fakequant/layers/trace.h"
+#include "fakequant/layers/model/trace.h"
 #include "layers/compressed.h"
 
 namespace fq::compress_test {

@@ -3,8 +3,8 @@
 /// Quantized networks for the tests of weights kept as codes.
 
 #include "fakequant/core/random.h"
-#include "fakequant/layers/compress.h"
-#include "fakequant/layers/sequential.h"
+#include "fakequant/layers/modules/sequential.h"
+#include "fakequant/layers/quantizer/compress.h"
 #include "layers/networks.h"
 
 namespace fq::test {

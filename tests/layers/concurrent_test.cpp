@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/threads.h"
-#include "fakequant/layers/fold.h"
+#include "fakequant/layers/model/fold.h"
 #include "layers/networks.h"
 
 namespace fq::concurrent_test {

@@ -1,4 +1,4 @@
-#include "fakequant/layers/float_operators.h"
+#include "fakequant/layers/model/float_operators.h"
 
 #include <algorithm>
 #include <fstream>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/log.h"
-#include "fakequant/layers/model_file.h"
+#include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq::float_operators_test {

@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "fakequant/core/cpu/exact.h"
+#include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/threads.h"
-#include "fakequant/layers/fold.h"
+#include "fakequant/layers/model/fold.h"
 #include "layers/networks.h"
 
 namespace fq::integer_reference_test {

@@ -1,4 +1,4 @@
-#include "fakequant/layers/model_file.h"
+#include "fakequant/layers/model/model_file.h"
 
 #include <fstream>
 #include <random>
@@ -6,9 +6,9 @@
 
 #include <gmock/gmock.h>
 
-#include "fakequant/layers/linear.h"
-#include "fakequant/layers/model_types.h"
-#include "fakequant/layers/trace.h"
+#include "fakequant/layers/model/model_types.h"
+#include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/modules/linear.h"
 #include "model_text.h"
 
 namespace fq::model_file_test {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/layers/model_file.h"
+#include "fakequant/layers/model/model_file.h"
 
 namespace fq::test {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <random>
 
-#include "fakequant/layers/activation.h"
-#include "fakequant/layers/graph.h"
-#include "fakequant/layers/norm.h"
+#include "fakequant/layers/model/graph.h"
+#include "fakequant/layers/modules/activation.h"
+#include "fakequant/layers/modules/norm.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq::test {

@@ -1,6 +1,6 @@
 // Presets, ModelOpt's configs in every form, and what they refuse.
 
-#include "fakequant/layers/quant_config.h"
+#include "fakequant/layers/config/quant_config.h"
 
 #include <nlohmann/json.hpp>
 
@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/layers/sequential_quantizer.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
 #include "layers/networks.h"
 
 namespace fq::quant_config_test {

@@ -8,12 +8,12 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/loss.h"
-#include "fakequant/core/reference/modelopt.h"
-#include "fakequant/layers/activation.h"
-#include "fakequant/layers/fold.h"
-#include "fakequant/layers/graph.h"
-#include "fakequant/layers/norm.h"
-#include "fakequant/layers/trace.h"
+#include "fakequant/layers/model/fold.h"
+#include "fakequant/layers/model/graph.h"
+#include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/modules/activation.h"
+#include "fakequant/layers/modules/norm.h"
+#include "fakequant/reference/modelopt.h"
 #include "layers/networks.h"
 
 namespace fq::quantize_test {

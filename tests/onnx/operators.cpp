@@ -7,11 +7,11 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/core/ops/ops.h"
-#include "fakequant/core/reference/modelopt.h"
-#include "fakequant/core/reference/pytorch_quantization.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/file.h"
-#include "fakequant/layers/module.h"
+#include "fakequant/layers/modules/module.h"
+#include "fakequant/reference/modelopt.h"
+#include "fakequant/reference/pytorch_quantization.h"
 #include "layers/networks.h"
 
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cublasLt.h>
 
-#include "fakequant/core/half.h"
+#include "fakequant/core/numerics/half.h"
 #include "simulated/state.h"
 
 namespace fq::simulated {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "fakequant/core/cuda/host_runner.h"
+#include "fakequant/core/backend/cuda/loops/host_runner.h"
 #include "simulated/state.h"
 
 namespace fq::simulated {

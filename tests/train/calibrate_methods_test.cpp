@@ -3,7 +3,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/quantize.h"
-#include "fakequant/train/calibrate.h"
+#include "fakequant/train/calibration/calibrate.h"
 #include "layers/networks.h"
 
 namespace fq::calibrate_methods_test {

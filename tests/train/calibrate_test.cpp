@@ -1,4 +1,4 @@
-#include "fakequant/train/calibrate.h"
+#include "fakequant/train/calibration/calibrate.h"
 
 #include <limits>
 
@@ -7,7 +7,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/threads.h"
-#include "fakequant/layers/dead_channels.h"
+#include "fakequant/layers/quantizer/dead_channels.h"
 #include "layers/networks.h"
 
 namespace fq::calibrate_test {

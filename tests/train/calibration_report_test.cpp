@@ -1,4 +1,4 @@
-#include "fakequant/train/calibration_report.h"
+#include "fakequant/train/calibration/calibration_report.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/train/calibrate.h"
-#include "fakequant/train/calibration_state.h"
-#include "fakequant/train/quantization_error.h"
+#include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/calibration/calibration_state.h"
+#include "fakequant/train/calibration/quantization_error.h"
 #include "layers/networks.h"
 
 namespace fq::calibration_report_test {

@@ -6,9 +6,9 @@
 
 #include "fakequant/calib/histogram_calibrator.h"
 #include "fakequant/core/error.h"
-#include "fakequant/layers/conv.h"
-#include "fakequant/layers/merge.h"
-#include "fakequant/train/calibrate.h"
+#include "fakequant/layers/model/merge.h"
+#include "fakequant/layers/modules/conv.h"
+#include "fakequant/train/calibration/calibrate.h"
 #include "layers/networks.h"
 
 namespace fq::calibration_rules_test {

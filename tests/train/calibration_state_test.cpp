@@ -1,4 +1,4 @@
-#include "fakequant/train/calibration_state.h"
+#include "fakequant/train/calibration/calibration_state.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -6,9 +6,9 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_file.h"
-#include "fakequant/train/calibrate.h"
-#include "fakequant/train/checkpoint.h"
+#include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/hdf5_dataset.h"
+#include "fakequant/train/loop/checkpoint.h"
 #include "layers/networks.h"
 #include "train/loop_run.h"
 

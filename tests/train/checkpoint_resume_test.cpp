@@ -1,5 +1,5 @@
 #include "fakequant/core/error.h"
-#include "fakequant/train/checkpoint.h"
+#include "fakequant/train/loop/checkpoint.h"
 #include "train/loop_run.h"
 
 namespace fq::checkpoint_resume_test {

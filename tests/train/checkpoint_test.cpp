@@ -1,4 +1,4 @@
-#include "fakequant/train/checkpoint.h"
+#include "fakequant/train/loop/checkpoint.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>

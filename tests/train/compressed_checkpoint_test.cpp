@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/layers/compress.h"
-#include "fakequant/train/calibrate.h"
-#include "fakequant/train/checkpoint.h"
+#include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/loop/checkpoint.h"
 #include "train/loop_run.h"
 
 namespace fq::compressed_checkpoint_test {

@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/train/data/detail/order.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/data/loader.h"
-#include "fakequant/train/data/order.h"
 
 namespace fq::data_loader_test {
 namespace {

@@ -8,10 +8,10 @@
 #include "data_files.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/log.h"
-#include "fakequant/train/data/class_names.h"
+#include "fakequant/train/data/detail/class_names.h"
+#include "fakequant/train/data/detail/sample_layout.h"
 #include "fakequant/train/data/hdf5_dataset.h"
-#include "fakequant/train/data/sample_layout.h"
-#include "fakequant/train/evaluate.h"
+#include "fakequant/train/loop/evaluate.h"
 #include "folder.h"
 
 namespace fq::data_words_test {

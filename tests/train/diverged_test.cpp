@@ -1,9 +1,10 @@
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "fakequant/core/error.h"
-#include "fakequant/train/checkpoint.h"
-#include "fakequant/train/early_stopping.h"
-#include "fakequant/train/finite.h"
+#include "fakequant/train/loop/checkpoint.h"
+#include "fakequant/train/loop/detail/finite.h"
+#include "fakequant/train/loop/early_stopping.h"
 #include "train/loop_run.h"
 
 namespace fq::diverged_test {

@@ -1,4 +1,4 @@
-#include "fakequant/train/sensitivity/knapsack.h"
+#include "fakequant/train/sensitivity/detail/knapsack.h"
 
 #include <limits>
 #include <random>

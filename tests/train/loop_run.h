@@ -10,13 +10,13 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/random.h"
-#include "fakequant/layers/activation.h"
-#include "fakequant/layers/conv.h"
-#include "fakequant/layers/linear.h"
-#include "fakequant/layers/norm.h"
+#include "fakequant/layers/modules/activation.h"
+#include "fakequant/layers/modules/conv.h"
+#include "fakequant/layers/modules/linear.h"
+#include "fakequant/layers/modules/norm.h"
+#include "fakequant/layers/modules/sequential.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/layers/sequential.h"
-#include "fakequant/train/trainer.h"
+#include "fakequant/train/loop/trainer.h"
 #include "folder.h"
 
 namespace fq::test {

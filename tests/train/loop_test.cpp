@@ -2,8 +2,8 @@
 #include "fakequant/core/allocator.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/threads.h"
-#include "fakequant/train/average.h"
-#include "fakequant/train/early_stopping.h"
+#include "fakequant/train/loop/average.h"
+#include "fakequant/train/loop/early_stopping.h"
 #include "train/loop_run.h"
 
 namespace fq::loop_test {

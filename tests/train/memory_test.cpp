@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/allocator.h"
-#include "fakequant/layers/trace.h"
+#include "fakequant/layers/model/trace.h"
 #include "fakequant/train/data/hdf5_dataset.h"
+#include "fakequant/train/loop/trainer.h"
 #include "fakequant/train/memory_plan.h"
-#include "fakequant/train/trainer.h"
 #include "train/networks.h"
 
 namespace fq::memory_test {

@@ -7,9 +7,9 @@
 
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/random.h"
-#include "fakequant/layers/fold.h"
-#include "fakequant/layers/model_file.h"
-#include "fakequant/layers/quant_config.h"
+#include "fakequant/layers/config/quant_config.h"
+#include "fakequant/layers/model/fold.h"
+#include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq::test {

@@ -8,8 +8,8 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/threads.h"
-#include "fakequant/layers/module.h"
-#include "fakequant/train/clip.h"
+#include "fakequant/layers/modules/module.h"
+#include "fakequant/train/loop/clip.h"
 
 namespace fq::optimizer_test {
 namespace {

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/train/calibrate.h"
-#include "fakequant/train/checkpoint.h"
+#include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/loop/checkpoint.h"
 #include "train/loop_run.h"
 
 namespace fq::presets_test {

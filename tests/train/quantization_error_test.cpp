@@ -1,4 +1,4 @@
-#include "fakequant/train/quantization_error.h"
+#include "fakequant/train/calibration/quantization_error.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/threads.h"
-#include "fakequant/train/calibrate.h"
-#include "fakequant/train/postprocess_amax.h"
+#include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/calibration/postprocess_amax.h"
 #include "layers/networks.h"
 
 namespace fq::quantization_error_test {

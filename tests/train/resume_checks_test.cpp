@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/error.h"
-#include "fakequant/train/checkpoint.h"
+#include "fakequant/train/loop/checkpoint.h"
 #include "train/loop_run.h"
 
 namespace fq::resume_checks_test {

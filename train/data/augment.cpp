@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "fakequant/core/check.h"
-#include "fakequant/train/data/random.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/data/detail/random.h"
 
 namespace fq {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <numeric>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/crc32c.h"
-#include "fakequant/train/data/random.h"
+#include "fakequant/train/data/detail/random.h"
 
 namespace fq {
 namespace {

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/convert.h"
-#include "fakequant/train/data/block_cache.h"
-#include "fakequant/train/data/data_file.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/convert.h"
+#include "fakequant/train/data/detail/block_cache.h"
+#include "fakequant/train/data/detail/data_file.h"
 
 namespace fq {
 namespace {

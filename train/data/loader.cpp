@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "fakequant/core/check.h"
-#include "fakequant/train/data/batch_source.h"
-#include "fakequant/train/whole_number.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/data/detail/batch_source.h"
+#include "fakequant/train/detail/whole_number.h"
 
 namespace fq {
 namespace {

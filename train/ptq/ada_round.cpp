@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/train/optimizer.h"
-#include "fakequant/train/ptq/chosen_codes.h"
-#include "fakequant/train/ptq/soft_rounding.h"
+#include "fakequant/train/ptq/detail/chosen_codes.h"
+#include "fakequant/train/ptq/detail/soft_rounding.h"
 
 namespace fq::ptq {
 namespace {

@@ -4,14 +4,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/text.h"
 #include "fakequant/train/ptq/ada_round.h"
 #include "fakequant/train/ptq/awq_clip.h"
 #include "fakequant/train/ptq/awq_lite.h"
 #include "fakequant/train/ptq/bias_correction.h"
+#include "fakequant/train/ptq/detail/float_run.h"
 #include "fakequant/train/ptq/equalize.h"
-#include "fakequant/train/ptq/float_run.h"
 #include "fakequant/train/ptq/gptq.h"
 #include "fakequant/train/ptq/smooth_quant.h"
 

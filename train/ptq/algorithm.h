@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "fakequant/layers/quant_config.h"
+#include "fakequant/layers/config/quant_config.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/ptq/report.h"
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
-#include "fakequant/core/check.h"
-#include "fakequant/layers/block_ranges.h"
-#include "fakequant/layers/dead_channels.h"
-#include "fakequant/train/ptq/chosen_codes.h"
-#include "fakequant/train/ptq/float_run.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/quantizer/dead_channels.h"
+#include "fakequant/layers/quantizer/detail/block_ranges.h"
+#include "fakequant/train/ptq/detail/chosen_codes.h"
+#include "fakequant/train/ptq/detail/float_run.h"
 
 namespace fq::ptq {
 namespace {

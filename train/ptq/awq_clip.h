@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "fakequant/layers/module.h"
+#include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/ptq/report.h"
 

@@ -6,10 +6,10 @@
 
 #include <fmt/ranges.h>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/train/ptq/float_run.h"
-#include "fakequant/train/ptq/weighted_layers.h"
+#include "fakequant/train/ptq/detail/float_run.h"
+#include "fakequant/train/ptq/detail/weighted_layers.h"
 
 namespace fq::ptq {
 namespace {

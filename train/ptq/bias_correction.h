@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "fakequant/layers/module.h"
+#include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/ptq/report.h"
 
@@ -22,8 +22,8 @@ struct BiasCorrectionOptions {
 ///
 /// `model` must be calibrated. Reported: the mean of (E[y_q - y])^2 over channels, before and after; biases
 /// are rounded to the accumulator's grid, so something small stays. Throws ArgumentError when there is no
-/// data and for a quantizer without a range; NumericError for a NaN, naming the batch or the layer, and for an
-/// infinity.
+/// data and for a quantizer without a range; NumericError for a NaN, naming the batch or the layer, and for
+/// an infinity.
 Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions& options = {});
 
 }  // namespace fq::ptq

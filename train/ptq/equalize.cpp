@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fakequant/core/check.h"
-#include "fakequant/train/ptq/channel_scaling.h"
-#include "fakequant/train/ptq/float_run.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/ptq/detail/channel_scaling.h"
+#include "fakequant/train/ptq/detail/float_run.h"
 
 namespace fq::ptq {
 namespace {

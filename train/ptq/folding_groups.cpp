@@ -2,7 +2,7 @@
 #include <map>
 #include <set>
 
-#include "fakequant/train/ptq/channel_scaling.h"
+#include "fakequant/train/ptq/detail/channel_scaling.h"
 
 namespace fq::ptq {
 namespace {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "fakequant/core/check.h"
-#include "fakequant/train/ptq/cholesky.h"
-#include "fakequant/train/ptq/chosen_codes.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/ptq/detail/cholesky.h"
+#include "fakequant/train/ptq/detail/chosen_codes.h"
 
 namespace fq::ptq {
 namespace {

@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "fakequant/core/check.h"
-#include "fakequant/core/json_text.h"
-#include "fakequant/layers/quant_presets.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/layers/config/detail/quant_presets.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/train/ptq/float_run.h"
-#include "fakequant/train/sensitivity/format_search.h"
+#include "fakequant/train/ptq/detail/float_run.h"
+#include "fakequant/train/sensitivity/detail/format_search.h"
 #include "fakequant/train/sensitivity/sensitivity.h"
 
 namespace fq {

@@ -2,7 +2,7 @@
 
 /// How much quantization changes what a network says.
 
-#include "fakequant/train/evaluate.h"
+#include "fakequant/train/loop/evaluate.h"
 
 namespace fq {
 

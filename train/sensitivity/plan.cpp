@@ -4,10 +4,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "fakequant/core/check.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/atomic_file.h"
-#include "fakequant/core/json_text.h"
-#include "fakequant/train/sensitivity/damage_json.h"
+#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/train/sensitivity/detail/damage_json.h"
 
 namespace fq {
 namespace {

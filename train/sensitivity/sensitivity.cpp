@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fakequant/core/check.h"
-#include "fakequant/layers/compress.h"
-#include "fakequant/layers/quant_modules.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/train/ptq/float_run.h"
-#include "fakequant/train/sensitivity/owned_quantizers.h"
+#include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/train/ptq/detail/float_run.h"
+#include "fakequant/train/sensitivity/detail/owned_quantizers.h"
 
 namespace fq {
 namespace {

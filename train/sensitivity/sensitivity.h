@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fakequant/layers/module.h"
+#include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/sensitivity/damage.h"
 

@@ -41,14 +41,14 @@ def choose(rows, patterns, peers):
 
 
 class Runner:
-    """Runs rows with programs of their own each: `own()` starts ours, `peer()` theirs, which exchange arrays in a folder."""
+    """Runs rows with programs of their own each: `own(own_waiting)` starts ours, `peer()` theirs, which exchange arrays in a folder."""
 
     def __init__(self, own, peer, exchange, plan, threads):
         self.own, self.peer, self.exchange, self.plan, self.threads = own, peer, exchange, plan, threads
 
     def run(self, row):
         try:
-            with self.own() as own:
+            with self.own(row.get("own_waiting", False)) as own:
                 prepared = own.ask("prepare", row["name"])
                 if not row["python"]:
                     return self.figures(row, prepared, own, own)

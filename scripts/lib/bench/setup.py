@@ -66,6 +66,14 @@ def environment(threads):
     return {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
 
 
+def own_environment(threads, own_waiting):
+    """For our side; `own_waiting`: threads wait as those of the command, unless the user says how."""
+    values = environment(threads)
+    if own_waiting and "OMP_WAIT_POLICY" not in os.environ:
+        del values["OMP_WAIT_POLICY"]
+    return values
+
+
 def peer_environment(threads):
     """For their side also: malloc keeps memory, as our arena does; compiled code stays in our folder."""
     return {**environment(threads), "MKL_NUM_THREADS": str(threads), "PYTHONDONTWRITEBYTECODE": "1",

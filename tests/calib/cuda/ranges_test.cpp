@@ -1,4 +1,4 @@
-#include "fakequant/calib/ranges.h"
+#include "fakequant/calib/detail/ranges.h"
 
 #include <cmath>
 #include <limits>

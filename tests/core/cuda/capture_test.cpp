@@ -1,4 +1,4 @@
-#include "fakequant/core/capture.h"
+#include "fakequant/core/backend/capture.h"
 
 #include <gtest/gtest.h>
 

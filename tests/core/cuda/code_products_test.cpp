@@ -1,10 +1,10 @@
-#include "fakequant/core/ops/code_products.h"
+#include "fakequant/core/ops/detail/code_products.h"
 
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
-#include "fakequant/core/ops/code_gradients.h"
-#include "fakequant/core/ops/learned_range.h"
+#include "fakequant/core/ops/detail/code_gradients.h"
+#include "fakequant/core/ops/detail/learned_range.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::cuda_code_products_test {

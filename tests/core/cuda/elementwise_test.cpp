@@ -2,8 +2,8 @@
 
 #include "core/gradient_check.h"
 #include "cuda_device.h"
-#include "fakequant/core/cpu/permute.h"
-#include "fakequant/core/cuda/permute.h"
+#include "fakequant/core/backend/cpu/elementwise/permute.h"
+#include "fakequant/core/backend/cuda/elementwise/permute.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/ops.h"
 #include "fakequant/core/random.h"

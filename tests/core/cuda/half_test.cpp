@@ -1,8 +1,8 @@
-#include "fakequant/core/half.h"
+#include "fakequant/core/numerics/half.h"
 
 #include <gtest/gtest.h>
 
-#include "core/vector_patterns.h"
+#include "vector_patterns.h"
 #include "cuda_device.h"
 #include "same_numbers.h"
 

@@ -1,4 +1,4 @@
-#include "fakequant/core/join.h"
+#include "fakequant/core/detail/join.h"
 
 #include <gtest/gtest.h>
 

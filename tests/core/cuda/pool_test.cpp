@@ -1,4 +1,4 @@
-#include "fakequant/core/cpu/pool.h"
+#include "fakequant/core/backend/cpu/pool/pool.h"
 
 #include <cmath>
 #include <limits>
@@ -8,7 +8,7 @@
 
 #include "core/operator_run.h"
 #include "cuda_device.h"
-#include "fakequant/core/cuda/pool.h"
+#include "fakequant/core/backend/cuda/pool/pool.h"
 #include "fakequant/core/ops/ops.h"
 
 namespace fq::cuda_pool_test {

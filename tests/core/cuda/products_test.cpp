@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
-#include "fakequant/core/cpu/exact.h"
-#include "fakequant/core/ops/exact_products.h"
-#include "fakequant/core/ops/products.h"
+#include "fakequant/core/backend/cpu/engine/exact.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/ops/detail/products.h"
 
 namespace fq::cuda_products_test {
 namespace {
@@ -61,8 +61,8 @@ TEST_F(CudaProducts, SumsOfCodesAreExactAtEveryLength) {
       Tensor right = Tensor::empty({s.m, s.n}, DType::i32),
              sums = Tensor::empty({s.m, s.n}, DType::i32, Device::cuda());
       const Tensor a = x.to(Device::cuda()), b = w.to(Device::cuda());
-      detail::exact_gemm(s.m, s.n, s.k, codes(x), codes(w), right);
-      detail::exact_gemm(s.m, s.n, s.k, codes(a), codes(b), sums);
+      detail::run(right.device(), &detail::Kernels::exact_gemm, s.m, s.n, s.k, codes(x), codes(w), right);
+      detail::run(sums.device(), &detail::Kernels::exact_gemm, s.m, s.n, s.k, codes(a), codes(b), sums);
       EXPECT_TRUE(bitwise_equal(sums, right)) << e.name << ' ' << s.m << 'x' << s.n << 'x' << s.k;
     }
 }
@@ -91,8 +91,8 @@ TEST_F(CudaProducts, ConvolutionsOfCodesAreExact) {
         Tensor right = Tensor::empty(out, DType::i32, Device::cpu(), Layout::channels_last);
         Tensor sums = Tensor::empty(out, DType::i32, Device::cuda(), Layout::channels_last);
         const Tensor a = x.to(Device::cuda()), b = w.to(Device::cuda());
-        detail::exact_conv(s, transposed, codes(x), codes(w), right);
-        detail::exact_conv(s, transposed, codes(a), codes(b), sums);
+        detail::run(right.device(), &detail::Kernels::exact_conv, s, transposed, codes(x), codes(w), right);
+        detail::run(sums.device(), &detail::Kernels::exact_conv, s, transposed, codes(a), codes(b), sums);
         EXPECT_TRUE(bitwise_equal(sums, right)) << e.name << ' ' << to_string(s.x_shape()) << transposed;
       }
 }

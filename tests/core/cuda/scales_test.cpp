@@ -6,7 +6,7 @@
 
 #include "cuda_device.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/grid_formulas.h"
+#include "fakequant/core/numerics/detail/grid_formulas.h"
 #include "fakequant/core/quantized.h"
 
 namespace fq::cuda_scales_test {
@@ -84,13 +84,13 @@ TEST(Scales, PowersOfTwoByTheBits) {
   constexpr auto most = std::bit_cast<std::uint32_t>(std::numeric_limits<float>::max());
   for (std::uint64_t word = 0; word <= most; word += 997) {
     const auto v = std::bit_cast<float>(static_cast<std::uint32_t>(word));
-    ASSERT_EQ(detail::power_of_two(v), next_power(v)) << v;
+    ASSERT_EQ(scalar::power_of_two(v), next_power(v)) << v;
   }
   for (int e = -149; e <= 127; ++e)
     for (const float v : {std::ldexp(1.0f, e), std::nextafter(std::ldexp(1.0f, e), 0.0f),
                           std::nextafter(std::ldexp(1.0f, e), std::numeric_limits<float>::max())})
-      ASSERT_EQ(detail::power_of_two(v), next_power(v)) << v;
-  EXPECT_EQ(detail::power_of_two(std::numeric_limits<float>::max()), 0x1p127f);
+      ASSERT_EQ(scalar::power_of_two(v), next_power(v)) << v;
+  EXPECT_EQ(scalar::power_of_two(std::numeric_limits<float>::max()), 0x1p127f);
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "fakequant/core/cuda/block_places.h"
-#include "fakequant/core/cuda/launch_shape.h"
-#include "fakequant/core/cuda/reduction_shape.h"
-#include "fakequant/core/cuda/row_blocks.h"
-#include "fakequant/core/cuda/row_groups.h"
-#include "fakequant/core/pool_windows.h"
+#include "fakequant/core/blocks/detail/block_map.h"
+#include "fakequant/core/backend/cuda/loops/launch_shape.h"
+#include "fakequant/core/backend/cuda/loops/reduction_shape.h"
+#include "fakequant/core/backend/cuda/loops/row_blocks.h"
+#include "fakequant/core/backend/cuda/loops/row_groups.h"
+#include "fakequant/core/blocks/detail/pool_windows.h"
 
 namespace fq::cuda_shapes_test {
 namespace {
@@ -90,7 +90,7 @@ TEST(ReductionShape, OfNothing) {
 }
 
 TEST(AxisBlocks, ChannelsOfLargeTensors) {
-  using cuda::AxisBlocks;
+  using detail::AxisBlocks;
   const Shape shape{1 << 20, 3, 1 << 7, 1 << 6};  // 3 * 2^33 elements
   const auto rows = AxisBlocks::of(shape, Layout::row_major, 1);
   const auto last = AxisBlocks::of(shape, Layout::channels_last, 1);
@@ -102,11 +102,11 @@ TEST(AxisBlocks, ChannelsOfLargeTensors) {
   }
 }
 
-TEST(BlockView, BlocksHaveTheirElements) {
-  using cuda::BlockView;
+TEST(BlockMap, BlocksHaveTheirElements) {
+  using detail::BlockMap;
   for (const auto& [shape, block] :
        {std::pair<Shape, Shape>{{5, 7}, {2, 3}}, {{3, 5, 4}, {1, 5, 3}}, {{6}, {4}}}) {
-    const auto view = BlockView::of(shape, block);
+    const auto view = BlockMap::of(shape, block);
     std::vector<std::int64_t> seen(static_cast<std::size_t>(numel(shape)), -1);
     for (std::int64_t b = 0; b <= view.block_of(numel(shape) - 1); ++b)
       for (std::int64_t k = 0; k < view.length(); ++k)
@@ -116,9 +116,9 @@ TEST(BlockView, BlocksHaveTheirElements) {
   }
 }
 
-TEST(BlockView, BlocksOfLargeTensors) {
+TEST(BlockMap, BlocksOfLargeTensors) {
   const Shape shape{1 << 20, 3 << 13};  // 3 * 2^33 elements
-  const auto groups = cuda::BlockView::of(shape, {1, 16}), tiles = cuda::BlockView::of(shape, {128, 128});
+  const auto groups = detail::BlockMap::of(shape, {1, 16}), tiles = detail::BlockMap::of(shape, {128, 128});
   for (const std::int64_t i : {std::int64_t{0}, (std::int64_t{1} << 32) + 77, numel(shape) - 1}) {
     const std::int64_t row = i / shape[1], column = i % shape[1];
     EXPECT_EQ(groups.block_of(i), i / 16);

@@ -4,10 +4,10 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/ops/loss.h"
-#include "fakequant/layers/model_file.h"
-#include "fakequant/layers/quant_modules.h"
+#include "fakequant/layers/model/model_file.h"
+#include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/layers/quantize_weights.h"
+#include "fakequant/layers/quantizer/quantize_weights.h"
 #include "layers/networks.h"
 
 namespace fq::cuda_model_test {

@@ -1,6 +1,6 @@
 // Ranges that change with the step: no step waits, and every bit is the CPU's.
 
-#include "fakequant/layers/checkpoint.h"
+#include "fakequant/layers/modules/checkpoint.h"
 #include "layers/cuda/range_steps.h"
 
 namespace fq::cuda_quantizer_ranges_test {

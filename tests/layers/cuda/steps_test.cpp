@@ -7,7 +7,7 @@
 #include "cuda_device.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/optimizer.h"
-#include "fakequant/layers/checkpoint.h"
+#include "fakequant/layers/modules/checkpoint.h"
 #include "layers/networks.h"
 
 namespace fq::cuda_steps_test {

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "fakequant/core/error.h"
-#include "fakequant/train/ptq/input_statistics.h"
-#include "fakequant/train/ptq/low_rank.h"
-#include "fakequant/train/ptq/weight_grid.h"
+#include "fakequant/train/ptq/detail/input_statistics.h"
+#include "fakequant/train/ptq/detail/low_rank.h"
+#include "fakequant/train/ptq/detail/weight_grid.h"
 #include "layers/networks.h"
 #include "train/ptq/layer_errors.h"
 

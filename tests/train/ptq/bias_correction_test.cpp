@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "fakequant/core/error.h"
-#include "fakequant/layers/activation.h"
+#include "fakequant/layers/modules/activation.h"
 #include "train/ptq/layer_errors.h"
 
 namespace fq::bias_correction_test {

@@ -4,7 +4,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/random.h"
-#include "fakequant/train/ptq/cholesky.h"
+#include "fakequant/train/ptq/detail/cholesky.h"
 #include "train/ptq/layer_errors.h"
 
 namespace fq::gptq_test {

@@ -1,0 +1,31 @@
+#pragma once
+
+/// Ranges and counts of tensors of any device.
+
+#include <span>
+#include <string>
+
+#include "fakequant/core/backend/cpu/ranges/count_kernels.h"
+#include "fakequant/core/backend/cpu/ranges/ranges.h"
+
+namespace fq::detail {
+
+/// The largest |x| for each index of the kept axes, as cpu::amax gives it, on the device of x. `x` f32, not
+/// empty, any layout.
+[[nodiscard]] Tensor amax(const Tensor& x, const Axes& kept, std::string_view function);
+/// The largest |x| of each block, of by.scale_shape(x.shape()), in the layout of x. `x` as above.
+[[nodiscard]] Tensor block_amax(const Tensor& x, const Granularity& by);
+/// Reports a range that is infinite or NaN as a NumericError naming the quantizer: on a GPU when something is
+/// next read back.
+void check_finite(const Tensor& amax, std::string_view function, const std::string& quantizer);
+/// fl(max(amax, least) * factor) each, on the device of amax; f32.
+[[nodiscard]] Tensor used_ranges(const Tensor& amax, float least, float factor);
+/// amax = fl(amax + fl(momentum * fl(batch - amax))) each, in place; both f32, on one device. A range of the
+/// batch that is infinite or NaN moves nothing.
+void move_ranges(Tensor& amax, const Tensor& batch, float momentum);
+/// The largest magnitude and the smallest element; on a GPU it waits for them.
+[[nodiscard]] cpu::Range range(const Tensor& x);
+/// Adds every |x| that the rule does not drop to its bin; on a GPU it waits for the counts.
+void count(const Tensor& x, const cpu::BinRule& rule, std::span<std::int64_t> counts);
+
+}  // namespace fq::detail

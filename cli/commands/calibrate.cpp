@@ -1,0 +1,93 @@
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/calibration.h"
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/data.h"
+#include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/quantization.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/quantize.h"
+
+namespace fq::cli {
+namespace {
+
+std::string output_of(const Flags& flags) {
+  return flags.text("state").empty() ? flags.required("output") : flags.text("output");
+}
+
+void check_float(const Network& network, const Flags& flags) {
+  check_not_compressed(network, "calibrate", flags.text("checkpoint"));
+  FQ_CHECK(!network.quantized(), "calibrate", "{} is quantized already: give a float checkpoint",
+           flags.text("checkpoint"));
+}
+
+/// Null where ranges come from elsewhere. `network` is null where it is not known yet.
+std::shared_ptr<const Dataset> open_images(const Flags& flags, Network* network) {
+  if (!flags.given("data") && (flags.given("import") || flags.given("merge"))) return nullptr;
+  const std::string split = flags.text("split");
+  return network != nullptr ? open_data_for(*network, flags, split, Labels::none)
+                            : open_data(flags, split, 0, false);
+}
+
+}  // namespace
+
+FlagSet calibrate_flags() {
+  FlagSet set("calibrate",
+              "Puts quantizers into a float network and chooses their ranges on training images.",
+              "CHECKPOINT --data FILE|--import FILE|--merge FILE.. -o FILE [flags]");
+  set.group("Files")
+      .argument("checkpoint", "FILE", "a float checkpoint")
+      .output("output,o", "FILE", "the quantized checkpoint", kind::checkpoint)
+      .value("import", "FILE",
+             "ranges from a safetensors state of ModelOpt or pytorch-quantization; --data is then for "
+             "quantizers that it has none of");
+  add_data_flags(set, "train");
+  add_quantization_flags(set);
+  add_calibration_flags(set);
+  add_state_flags(set);
+  add_general_flags(set);
+  return set;
+}
+
+void check_calibrate(const Flags& flags, PlannedFiles& planned) {
+  const std::string path = output_of(flags);
+  for (const char* flag : {"import", "config"}) planned.check_there(flags, flag);
+  auto network = planned.network(flags.required("checkpoint"));
+  if (network) check_float(*network, flags);
+  for (const auto& state : flags.list("merge")) planned.check_there(flags, "merge", state);
+  const auto data = open_images(flags, network ? &*network : nullptr);
+  const bool known = network && plan_quantization(*network, flags, planned, data != nullptr);
+  if (flags.given("state")) planned.add(flags.text("state"));
+  if (path.empty()) return;
+  known ? planned.add(path, *network) : planned.add(path);
+}
+
+nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
+  apply_general_flags(flags);
+  const std::string path = output_of(flags);
+  static_cast<void>(read_quantization(flags));
+  const auto lock = lock_state(flags);
+  Network network = load_network(flags.required("checkpoint"));
+  check_float(network, flags);
+  const auto data = open_images(flags, &network);
+  const Stopwatch watch;
+  quantize_and_calibrate(network, flags, data, output);
+  warn_unless_exportable(network, "calibrate");
+  if (!path.empty()) save_network(network, path);
+  std::ostringstream table;
+  print_quant_summary(*network.module, table);
+  output.line(table.str() + fmt::format("calibrated in {}, {}", duration(watch.seconds()),
+                                        path.empty() ? flags.text("state") : path));
+  const auto& config = network.identity.at("quantization");
+  return {{"output", path},
+          {"preset", config.value("preset", nlohmann::json())},
+          {"quantizers", named_quantizers(*network.module).size()},
+          {"seconds", watch.seconds()}};
+}
+
+}  // namespace fq::cli

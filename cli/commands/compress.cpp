@@ -1,0 +1,124 @@
+#include "fakequant/layers/quantizer/compress.h"
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/folding.h"
+#include "fakequant/core/detail/check.h"
+
+namespace fq::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Weights of one format.
+struct Sizes {
+  std::int64_t weights = 0, elements = 0, before = 0, after = 0;
+
+  void add(const CompressedWeight& weight) {
+    ++weights;
+    elements += weight.elements;
+    before += 4 * weight.elements;
+    after += weight.code_bytes + weight.scale_bytes;
+  }
+  void add(const Sizes& other) {
+    weights += other.weights;
+    elements += other.elements;
+    before += other.before;
+    after += other.after;
+  }
+};
+
+std::map<std::string, Sizes> by_format(const std::vector<CompressedWeight>& weights) {
+  std::map<std::string, Sizes> out;
+  for (const auto& weight : weights) out[to_string(weight.format)].add(weight);
+  return out;
+}
+
+/// Parameters that stay floats: biases, normalisation, layers that are not quantized.
+Sizes of_floats(const Module& model) {
+  Sizes out;
+  for (const auto& parameter : model.parameters()) {
+    if (holds_codes(parameter)) continue;
+    const std::int64_t bytes = parameter.tensor().nbytes();
+    out.add({1, parameter.numel(), bytes, bytes});
+  }
+  return out;
+}
+
+std::int64_t file_bytes(const std::string& path) {
+  std::error_code none;
+  const auto bytes = std::filesystem::file_size(path, none);
+  return none ? 0 : static_cast<std::int64_t>(bytes);  // of a device
+}
+
+ordered_json record(const std::string& name, const Sizes& sizes, Output& output) {
+  output.line(fmt::format("{:<16} {:>6} parameters {:>12} bytes -> {:>12} bytes, {:.2f} bits each", name,
+                          sizes.weights, sizes.before, sizes.after,
+                          8 * double(sizes.after) / double(std::max<std::int64_t>(sizes.elements, 1))));
+  return {{"parameters", sizes.weights},
+          {"elements", sizes.elements},
+          {"bytes_before", sizes.before},
+          {"bytes_after", sizes.after}};
+}
+
+ordered_json compressed(Network& network, Output& output) {
+  const auto formats = by_format(compress(*network.module));
+  ordered_json out;
+  Sizes all;
+  for (const auto& [name, sizes] : formats) {
+    out["formats"][name] = record(name, sizes, output);
+    all.add(sizes);
+  }
+  const Sizes floats = of_floats(*network.module);
+  out["floats"] = record("floats", floats, output);
+  all.add(floats);
+  out["total"] = record("total", all, output);
+  if (const auto norms = live_batch_norms(network); norms > 0)
+    output.line(fmt::format("{} batch norms are not folded: to export this network, fold it before", norms));
+  return out;
+}
+
+}  // namespace
+
+FlagSet compress_flags() {
+  FlagSet set(
+      "compress",
+      "Keeps the weights of a quantized checkpoint as packed codes, INT4 in an eighth of the room; what it "
+      "computes stays the same to the bit.",
+      "CHECKPOINT -o FILE [flags]");
+  set.group("Files")
+      .argument("checkpoint", "FILE", "a calibrated checkpoint")
+      .output("output,o", "FILE", "the compressed checkpoint", kind::checkpoint)
+      .toggle("undo", "make float weights of the codes again, to train them");
+  add_general_flags(set);
+  return set;
+}
+
+ordered_json compress_weights(const Flags& flags, Output& output) {
+  apply_general_flags(flags);
+  const std::string from = flags.required("checkpoint"), to = flags.required("output");
+  Network network = load_network(from);
+  FQ_CHECK(network.quantized(), "compress", "{} has no quantizers: run fakequant calibrate first", from);
+  FQ_CHECK(is_compressed(*network.module) == flags.on("undo"), "compress", "{} is {}", from,
+           flags.on("undo") ? "not compressed: leave out --undo" : "compressed already");
+  const std::int64_t before = file_bytes(from);
+  ordered_json result{{"output", to}};
+  if (flags.on("undo"))
+    decompress(*network.module);
+  else
+    result.update(compressed(network, output));
+  save_network(network, to);
+  result["file_bytes_before"] = before;
+  result["file_bytes_after"] = file_bytes(to);
+  output.line(fmt::format("{}: {} bytes, {} before", to, file_bytes(to), before));
+  return result;
+}
+
+}  // namespace fq::cli

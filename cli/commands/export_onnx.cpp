@@ -1,0 +1,69 @@
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/commands/export_formats.h"
+#include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/export/onnx/exporter.h"
+#include "fakequant/export/onnx/file.h"
+#include "fakequant/layers/model/float_operators.h"
+#include "fakequant/layers/quantize.h"
+
+namespace fq::cli {
+namespace {
+
+Target chosen_target(const Flags& flags, Module& model) {
+  if (flags.given("target"))
+    return flags.choice("target", {"ort", "tensorrt"}) == "ort" ? Target::ort : Target::tensorrt;
+  return target_of(model) == Target::tensorrt ? Target::tensorrt : Target::ort;
+}
+
+/// Says which operators the engine computes in floats; of float networks nothing.
+nlohmann::ordered_json float_operators_of(Network& network, Target target, Output& output) {
+  auto listed = nlohmann::ordered_json::array();
+  if (named_quantizers(*network.module).empty()) return listed;
+  const auto floats = float_operators(*network.module, network.input_shape(), target);
+  for (const auto& [path, op, reason] : floats)
+    listed.push_back({{"path", path}, {"operator", op}, {"reason", reason}});
+  const std::string engine = target == Target::tensorrt ? "TensorRT" : "ONNX Runtime";
+  if (!floats.empty()) output.line(fmt::format("{} computes in floats: {}", engine, describe(floats)));
+  return listed;
+}
+
+}  // namespace
+
+/// With the data beside it, where the checkpoint may be too large for one file: codes of 2 bits become bytes,
+/// and floats stay.
+std::vector<WrittenFile> onnx_files(const Flags& flags) {
+  const std::string path = flags.text("output");
+  std::error_code none;
+  FQ_CHECK(!std::filesystem::is_directory(path, none), "export", "--output {} is a folder: name the file",
+           path);
+  std::vector<WrittenFile> files{{path, kind::onnx}};
+  const auto bytes = std::filesystem::file_size(flags.text("checkpoint"), none);
+  if (!none && bytes > onnx_inline_limit / 16) files.push_back({path + ".data", kind::onnx_data});
+  return files;
+}
+
+nlohmann::ordered_json export_onnx_file(Network& network, const Flags& flags, Output& output) {
+  const std::string path = flags.text("output");
+  OnnxExportOptions options;
+  options.target = chosen_target(flags, *network.module);
+  options.opset = static_cast<int>(flags.integer("opset", 0, 1000));
+  options.emulate = flags.on("emulate");
+  const Shape batch = network.input_shape();
+  const OnnxModel model = export_onnx(*network.module, {batch.begin() + 1, batch.end()}, options);
+  save_onnx(path, model);
+  output.line(fmt::format("{} nodes for {} in {}: opset {}, IR version {}", model.nodes.size(),
+                          name(options.target), path, model.opset, model.ir_version));
+  return {{"files", {path}},
+          {"target", name(options.target)},
+          {"nodes", model.nodes.size()},
+          {"opset", model.opset},
+          {"ir_version", model.ir_version},
+          {"float_operators", float_operators_of(network, options.target, output)}};
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,35 @@
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/commands/export_formats.h"
+#include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/export/safetensors/modelopt.h"
+
+namespace fq::cli {
+namespace {
+
+std::string config_beside(const std::string& path) {
+  return (std::filesystem::path(path).parent_path() / "hf_quant_config.json").string();
+}
+
+}  // namespace
+
+std::vector<WrittenFile> safetensors_files(const Flags& flags) {
+  check_several(flags);
+  const WrittenFile weights = written_for(flags, "model.safetensors", kind::safetensors);
+  return {weights, {config_beside(weights.path), kind::modelopt_config, weights.make_folder}};
+}
+
+nlohmann::ordered_json export_safetensors(Network& network, const Flags& flags, Output& output) {
+  const std::string path = file_for(flags, "model.safetensors");
+  save_modelopt(path, *network.module, FAKEQUANT_VERSION);
+  const std::string config = config_beside(path);
+  const std::string algorithm = modelopt_config(*network.module)["quantization"]["quant_algo"];
+  const auto count = SafetensorsFile(path).entries().size();
+  output.line(fmt::format("{} tensors, {}, in {} and {}", count, algorithm, path, config));
+  return {{"files", {path, config}}, {"quant_algo", algorithm}, {"tensors", count}};
+}
+
+}  // namespace fq::cli

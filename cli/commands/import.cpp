@@ -1,0 +1,102 @@
+#include "fakequant/export/onnx/import.h"
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/network.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/utf8.h"
+#include "fakequant/export/onnx/file.h"
+
+namespace fq::cli {
+namespace {
+
+/// "3,32,32".
+Shape read_shape(const Flags& flags) {
+  Shape shape;
+  const std::string text = flags.text("input-shape");
+  for (std::size_t begin = 0; begin < text.size() || (begin > 0 && begin == text.size());) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    double size = 0;
+    FQ_CHECK(read_number(std::string_view(text).substr(begin, end - begin), size) && size >= 1 &&
+                 size <= 1 << 30 && size == double(std::int64_t(size)),
+             "import", "--input-shape is '{}': give whole numbers and commas, 3,32,32", text);
+    shape.push_back(std::int64_t(size));
+    begin = end + 1;
+  }
+  return shape;
+}
+
+ImportedModel read_model(const std::string& path, const Shape& shape) {
+  const OnnxModel file = load_onnx(path);
+  try {
+    return import_onnx(file, {shape, fq::detail::valid_utf8(std::filesystem::path(path).stem().string())});
+  } catch (const ArgumentError& error) {
+    throw FileError(path, {}, fmt::format("{} (in {})", error.what(), path));
+  }
+}
+
+std::map<std::string, std::int64_t> layer_counts(const ImportedModel& model) {
+  std::map<std::string, std::int64_t> counts;
+  for (const auto& node : model.spec.json().at("nodes")) ++counts[node.at("type").get<std::string>()];
+  return counts;
+}
+
+template <class Counts>
+std::string list(const Counts& counts) {
+  std::string out;
+  for (const auto& [what, count] : counts)
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, what);
+  return out;
+}
+
+}  // namespace
+
+FlagSet import_flags() {
+  FlagSet set("import",
+              "Makes a checkpoint of a float ONNX file, such as PyTorch's exporters write: to calibrate, "
+              "fine-tune and "
+              "export it.",
+              "MODEL.onnx -o FILE [flags]");
+  set.group("Files")
+      .argument("model", "FILE", "a float classifier of one input and one output")
+      .output("output,o", "FILE", "the checkpoint", kind::checkpoint)
+      .value("input-shape", "SIZES", "of one sample, for files that leave it open: 3,32,32");
+  add_general_flags(set);
+  return set;
+}
+
+void check_import(const Flags& flags, PlannedFiles& planned) {
+  const std::string from = flags.required("model"), path = flags.required("output");
+  if (planned.holds(from)) return planned.add(path);
+  planned.add(path, make_network(read_model(from, read_shape(flags)), from));
+}
+
+nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
+  apply_general_flags(flags);
+  const std::string from = flags.required("model"), path = flags.required("output");
+  const ImportedModel model = read_model(from, read_shape(flags));
+  const Network network = make_network(model, from);
+  save_network(network, path);
+  std::int64_t parameters = 0;
+  for (const auto& [name, tensor] : model.state.tensors())
+    if (name.starts_with("parameters/")) parameters += tensor.numel();
+  const auto layers = layer_counts(model);
+  output.line(fmt::format("{} layers, {} parameters: {}", model.spec.json().at("nodes").size(), parameters,
+                          list(layers)));
+  if (!model.recognised.empty()) output.line("recognised: " + list(model.recognised));
+  output.line(
+      fmt::format("samples of {}, {} classes, {}", to_string(model.sample_shape), network.classes(), path));
+  nlohmann::ordered_json recognised = nlohmann::ordered_json::object();
+  for (const auto& [what, count] : model.recognised) recognised[what] = count;
+  return {{"output", path},           {"parameters", parameters},           {"layers", layers},
+          {"recognised", recognised}, {"sample_shape", model.sample_shape}, {"classes", network.classes()}};
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,150 @@
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/class_names.h"
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/tables/inspect_calibration.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/state_file.h"
+#include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/train/data/hdf5_dataset.h"
+#include "fakequant/train/loop/checkpoint.h"
+#include "fakequant/train/memory_plan.h"
+
+namespace fq::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+bool is_state_file(const std::string& path) {
+  try {
+    static_cast<void>(state_file_info(path));
+    return true;
+  } catch (const FileError&) {
+    return false;
+  }
+}
+
+/// The one that the checkpoint's run goes on with, or the one that train and qat begin with.
+OptimizerOptions optimizer_of(const StateDict& state) {
+  OptimizerOptions options;
+  if (!state.has_attribute("optimizer/type") || !state.attribute("optimizer/type").is_string())
+    return options;
+  options.kind = state.attribute("optimizer/type").get<std::string>();
+  if (state.sub("optimizer").size() == 0) options.momentum = 0;
+  return options;
+}
+
+std::string optimizer_text(const OptimizerOptions& options) {
+  return options.kind == "sgd" && options.momentum > 0 ? "sgd with momentum" : options.kind;
+}
+
+ordered_json inspect_memory(Network& network, const OptimizerOptions& optimizer, std::int64_t batch,
+                            Output& output) {
+  Shape shape = network.input_shape();
+  shape[0] = batch;
+  const MemoryPlan plan = plan_memory(*network.module, shape, optimizer);
+  output.line(
+      fmt::format("training step of {} images, {}: peak {}; saved activations {}, parameters "
+                  "{}, gradients {}, "
+                  "optimizer {}, weight codes {}",
+                  batch, optimizer_text(optimizer), megabytes(plan.peak), megabytes(plan.saved_activations),
+                  megabytes(plan.parameters), megabytes(plan.gradients), megabytes(plan.optimizer_state),
+                  megabytes(plan.weight_codes)));
+  return {{"batch", batch},
+          {"optimizer", optimizer.kind},
+          {"peak", plan.peak},
+          {"saved_activations", plan.saved_activations},
+          {"parameters", plan.parameters},
+          {"gradients", plan.gradients},
+          {"optimizer_state", plan.optimizer_state},
+          {"weight_codes", plan.weight_codes}};
+}
+
+ordered_json inspect_checkpoint(const std::string& path, std::int64_t batch, Output& output) {
+  const StateDict state = load_checkpoint(path);
+  Network network = load_network(state, path);
+  const Summary sizes = summary(*network.module, network.input_shape());
+  const bool compressed = is_compressed(*network.module);
+  std::ostringstream text;
+  text << sizes;
+  if (network.quantized()) print_quant_summary(*network.module, text);
+  text << "model " << network.identity.at("model").value("name", std::string("unnamed")) << ", "
+       << classes_text(network.classes(), class_names(network)) << "; "
+       << (network.folded() ? "batch norm folded, " : "") << weight_bytes(network) << " bytes of weights"
+       << (compressed ? ", compressed" : "");
+  output.line(text.str());
+  ordered_json result{{"kind", "checkpoint"}};
+  if (!compressed) result["memory"] = inspect_memory(network, optimizer_of(state), batch, output);
+  result.update({{"compressed", compressed},
+                 {"identity", network.identity},
+                 {"parameters", sizes.parameters},
+                 {"multiply_adds", sizes.multiply_adds},
+                 {"weight_bytes", weight_bytes(network)},
+                 {"quantizers", named_quantizers(*network.module).size()}});
+  return result;
+}
+
+ordered_json inspect_state(const std::string& path, std::int64_t batch, Output& output) {
+  const StateFileInfo info = state_file_info(path);
+  if (info.kind == "checkpoint") return inspect_checkpoint(path, batch, output);
+  const StateDict state = load_state(path, {});
+  for (const auto& [name, tensor] : state.tensors())
+    output.line(fmt::format("{:<50} {}", name, tensor.describe()));
+  return {{"kind", info.kind}, {"version", info.version}, {"bytes", info.bytes}, {"datasets", state.names()}};
+}
+
+ordered_json inspect_group(const std::string& path, const std::string& group, Output& output) {
+  Hdf5DatasetOptions options;
+  options.split = group;
+  options.may_lack_labels = true;
+  options.check_layout = false;
+  const Hdf5Dataset data(path, options);
+  const std::string labels =
+      data.classes() > 0 ? classes_text(data.classes(), data.class_names()) : std::string("no labels");
+  output.line(
+      fmt::format("{:<6} {} samples of {}, {}", group, data.size(), to_string(data.sample_shape()), labels));
+  return {{"samples", data.size()},
+          {"shape", data.sample_shape()},
+          {"classes", data.classes()},
+          {"class_names", data.class_names()}};
+}
+
+ordered_json inspect_data(const std::string& path, Output& output) {
+  ordered_json groups;
+  groups["train"] = inspect_group(path, "train", output);
+  try {
+    groups["test"] = inspect_group(path, "test", output);
+  } catch (const FileError&) {
+    output.line("no group test");
+  }
+  return {{"kind", "data"}, {"groups", groups}};
+}
+
+}  // namespace
+
+FlagSet inspect_flags() {
+  FlagSet set("inspect", "Shows what a checkpoint, data set or other file of ours holds.", "FILE [flags]");
+  set.group("Files").argument("file", "FILE",
+                              "a checkpoint, scales or predictions file, a calibration state or a data set");
+  add_inspect_calibration_flags(set);
+  add_general_flags(set);
+  return set;
+}
+
+ordered_json inspect(const Flags& flags, Output& output) {
+  apply_general_flags(flags);
+  if (flags.on("calibration")) return inspect_calibration(flags, output);
+  check_no_calibration_flags(flags);
+  const std::string path = flags.required("file");
+  const std::int64_t batch = flags.integer("batch", 1, 1 << 20);
+  return is_state_file(path) ? inspect_state(path, batch, output) : inspect_data(path, output);
+}
+
+}  // namespace fq::cli

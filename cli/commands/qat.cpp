@@ -1,0 +1,107 @@
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/data.h"
+#include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/quantization.h"
+#include "fakequant/cli/training.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/loop/checkpoint.h"
+
+namespace fq::cli {
+namespace {
+
+void read_ranges(TrainerOptions& options, const Flags& flags) {
+  const std::string amax = flags.choice("amax", {"frozen", "running", "learned"});
+  options.amax = amax == "running"   ? AmaxMode::running
+                 : amax == "learned" ? AmaxMode::learned
+                                     : AmaxMode::frozen;
+  options.amax_gradient =
+      flags.choice("amax-gradient", {"clip", "lsq"}) == "lsq" ? AmaxGradient::lsq : AmaxGradient::clip;
+  options.backward =
+      flags.choice("backward", {"bf16", "fp32"}) == "fp32" ? BackwardType::fp32 : BackwardType::bf16;
+  options.amax_momentum = flags.number("amax-momentum", 1e-9, 1);
+  options.freeze_amax_after = flags.integer("freeze-amax-after", -1, kManySteps);
+  options.quant_start = flags.integer("quant-start", 0, kManySteps);
+  options.freeze_bn_after = flags.integer("freeze-bn-after", -1, kManySteps);
+}
+
+void check_asks(const Run& run, const Flags& flags) {
+  const bool asked = flags.given("preset") || flags.given("config");
+  FQ_CHECK(!run.network.quantized() || !asked, "qat",
+           "{} is quantized already: leave out --preset and --config", flags.text("checkpoint"));
+  FQ_CHECK(run.network.quantized() || asked, "qat",
+           "{} is not quantized: give --preset or --config, or run fakequant calibrate first",
+           flags.text("checkpoint"));
+}
+
+TrainerOptions read_options(const Flags& flags) {
+  TrainerOptions options = read_training(flags);
+  read_ranges(options, flags);
+  return options;
+}
+
+/// The run that the flags ask for, not quantized yet; nothing where the network is not known yet.
+std::optional<Run> prepare_qat(const Flags& flags, const TrainerOptions& options,
+                               const PlannedFiles& planned) {
+  auto network = planned.network(flags.required("checkpoint"));
+  Run run;
+  if (network) check_not_compressed(*network, "qat", flags.text("checkpoint"));
+  if (!network) {
+    static_cast<void>(open_data(flags, "train"));
+    return std::nullopt;
+  }
+  run.network = std::move(*network);
+  run.data = open_data_for(run.network, flags, "train");
+  check_classifies(run.network, "qat");
+  check_asks(run, flags);
+  run.out = options.out;
+  run.resume = resuming(flags);
+  return run;
+}
+
+}  // namespace
+
+FlagSet qat_flags() {
+  FlagSet set(
+      "qat",
+      "Fine-tunes a network with its quantizers on. A float checkpoint is quantized and calibrated first.",
+      "CHECKPOINT --data FILE -o FILE [--preset NAME] [flags]");
+  set.group("Files")
+      .argument("checkpoint", "FILE", "a calibrated checkpoint, or a float one and --preset")
+      .output("output,o", "FILE", "checkpoint, written whole after every epoch", "", training_files);
+  add_data_flags(set, nullptr);
+  add_training_flags(set, "10", "0.0005");
+  add_range_flags(set);
+  add_quantization_flags(set);
+  add_calibration_flags(set);
+  add_general_flags(set);
+  return set;
+}
+
+void check_qat(const Flags& flags, PlannedFiles& planned) {
+  auto run = prepare_qat(flags, read_options(flags), planned);
+  const bool known =
+      run && (run->network.quantized() || plan_quantization(run->network, flags, planned, true));
+  if (run) check_training(*run, flags);
+  plan_outputs(known ? &run->network : nullptr, flags, planned);
+}
+
+nlohmann::ordered_json qat(const Flags& flags, Output& output) {
+  apply_general_flags(flags);
+  TrainerOptions options = read_options(flags);
+  if (flags.given("preset") || flags.given("config")) static_cast<void>(read_quantization(flags));
+  Run run = prepare_qat(flags, options, {}).value();
+  if (!run.network.quantized()) quantize_and_calibrate(run.network, flags, run.data, output, !run.resume);
+  if (!run.resume) warn_unless_exportable(run.network, "qat");
+  if (run.resume) {
+    const StateDict saved = load_checkpoint(run.out);
+    check_same_network(run.network.identity, saved, run.out);
+    load_model_state(*run.network.module, saved, run.out);  // learned ranges are there before the optimizer
+  }
+  if (!run.resume) check_calibrated(run.network, "qat");
+  auto result = train_network(run, std::move(options), flags, output);
+  result["weight_bytes"] = weight_bytes(run.network);
+  return result;
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,116 @@
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/flags/file_checks.h"
+#include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/flags/recipe.h"
+#include "fakequant/cli/tables/warnings.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/atomic_file.h"
+
+namespace fq::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+void announce(const Phase& phase, std::size_t index, std::size_t count, Output& output) {
+  std::string text = fmt::format("[{}/{}] {}", index + 1, count, phase.name);
+  if (phase.expected_seconds > 0) text += fmt::format(" (about {})", duration(phase.expected_seconds));
+  output.record(text,
+                {{"event", "phase"}, {"name", phase.name}, {"expected_seconds", phase.expected_seconds}});
+}
+
+ordered_json run_phase(const Phase& phase, Output& output) {
+  const Command& command = find_command(phase.command);
+  const Stopwatch watch;
+  const FlagSet set = command.flags();
+  ordered_json result = run_checked(command, set, Flags(set, phase.arguments), output);
+  const double seconds = watch.seconds();
+  output.line(fmt::format("      {} done in {}", phase.name, duration(seconds)));
+  return {
+      {"name", phase.name}, {"command", phase.command}, {"seconds", seconds}, {"result", std::move(result)}};
+}
+
+/// Calls `check` with the command, flags and arguments of every phase; errors say whose they are.
+template <class Check>
+void for_each_phase(const Recipe& recipe, Check&& check) {
+  for (const Phase& phase : recipe.phases) {
+    const auto where = [&](const std::exception& error) {
+      return fmt::format("{} (phase '{}', before any ran)", error.what(), phase.name);
+    };
+    try {
+      const Command& command = find_command(phase.command);
+      const FlagSet set = command.flags();
+      check(command, set, Flags(set, phase.arguments));
+    } catch (const ArgumentError& error) {
+      throw ArgumentError(where(error));
+    } catch (const FileError& error) {
+      throw FileError(error.path(), error.dataset(), where(error));
+    }
+  }
+}
+
+/// Every phase, with what those before it will have written; warnings are for when it runs.
+void check_phases(const Recipe& recipe) {
+  const QuietWarnings later;
+  PlannedFiles planned;
+  for_each_phase(recipe, [&](const Command& command, const FlagSet&, const Flags& arguments) {
+    command.check(arguments, planned);
+  });
+}
+
+/// What one phase writes may be what a later one reads, but not what all of them come from.
+void check_outputs(const Recipe& recipe, const std::string& file) {
+  for_each_phase(recipe, [&](const Command&, const FlagSet& set, const Flags& arguments) {
+    check_files(set, arguments, {{"recipe", file}});
+  });
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw FileError(folder, {},
+                    fmt::format("[run] {}: {}: give a folder that can be made", folder, error.message()));
+}
+
+}  // namespace
+
+FlagSet run_flags() {
+  FlagSet set("run", "Runs the phases of a recipe, one JSON file of model, data and phases.",
+              "RECIPE [flags]");
+  set.group("Recipe")
+      .argument("recipe", "FILE", "the recipe")
+      .value("output,o", "FOLDER", "where the files of its phases go (default: the recipe's own)")
+      .value("data,d", "FILE", "HDF5 data set (default: the recipe's own)")
+      .value("model,m", "FILE|NAME", "model (default: the recipe's own)")
+      .value("model-options", "JSON", "options of a built-in model (default: the recipe's own)")
+      .value("seed", "NUMBER", "of every phase (default: the recipe's own)")
+      .output("report", "FILE", "write the results of all phases there, as JSON", kind::report);
+  add_general_flags(set);
+  return set;
+}
+
+ordered_json run_recipe(const Flags& flags, Output& output) {
+  apply_general_flags(flags);
+  const Stopwatch watch;
+  const Recipe recipe = read_recipe(flags.required("recipe"), flags);
+  check_phases(recipe);
+  make_folder(recipe.folder);
+  check_outputs(recipe, flags.text("recipe"));
+  ordered_json results = ordered_json::array();
+  for (std::size_t i = 0; i < recipe.phases.size(); ++i) {
+    announce(recipe.phases[i], i, recipe.phases.size(), output);
+    results.push_back(run_phase(recipe.phases[i], output));
+  }
+  ordered_json report{{"phases", std::move(results)}, {"seconds", watch.seconds()}};
+  if (flags.given("report")) write_file(flags.text("report"), json_text(report));
+  output.line(fmt::format("all phases done in {}", duration(watch.seconds())));
+  return report;
+}
+
+}  // namespace fq::cli

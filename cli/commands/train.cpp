@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/data.h"
+#include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/training.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/loop/checkpoint.h"
+
+namespace fq::cli {
+namespace {
+
+std::optional<Network> starting_checkpoint(const Flags& flags, const PlannedFiles& planned) {
+  FQ_CHECK(!flags.given("model"), "train", "--model and --checkpoint: give one");
+  auto network = planned.network(flags.text("checkpoint"));
+  if (!network) return network;
+  check_not_compressed(*network, "train", flags.text("checkpoint"));
+  FQ_CHECK(!network->quantized(), "train", "{} is quantized: use fakequant qat", flags.text("checkpoint"));
+  return network;
+}
+
+/// The network and data that the flags name; false where the network is not known yet.
+bool start(Run& run, const Flags& flags, std::uint64_t seed, const PlannedFiles& planned) {
+  if (!flags.given("checkpoint")) {
+    run.data = open_data(flags, "train");
+    run.network = make_network(flags, *run.data, seed);
+    return true;
+  }
+  auto network = starting_checkpoint(flags, planned);
+  if (!network) return false;
+  run.network = std::move(*network);
+  run.data = open_data_for(run.network, flags, "train");
+  return true;
+}
+
+/// The run that the flags ask for; nothing where the network is not known yet.
+std::optional<Run> prepare(const Flags& flags, const TrainerOptions& options, const PlannedFiles& planned) {
+  Run run;
+  if (!start(run, flags, options.seed, planned)) return std::nullopt;
+  check_classifies(run.network, "train");
+  run.out = options.out;
+  run.resume = resuming(flags);
+  return run;
+}
+
+/// Whether `out` is what a finished run with --fold-bn left; such a file has no training state to go on with.
+bool finished_and_folded(const Run& run) {
+  const StateDict state = load_checkpoint(run.out);
+  auto wanted = run.network.identity;
+  const bool folded = state.has_attribute("model") && state.attribute("model").value("folded", false);
+  wanted["folded"] = folded;
+  check_same_network(wanted, state, run.out);
+  return folded && !has_training_state(state);
+}
+
+}  // namespace
+
+FlagSet train_flags() {
+  FlagSet set("train", "Trains a network in float on the group train of a data set.",
+              "--model FILE|NAME --data FILE -o FILE [flags]");
+  add_model_flags(set);
+  set.value("checkpoint", "FILE", "start from these weights in place of --model")
+      .output("output,o", "FILE", "checkpoint, written whole after every epoch", "", training_files)
+      .toggle("fold-bn", "fold batch normalisation at the end");
+  add_data_flags(set, nullptr);
+  add_training_flags(set, "40", "0.004");
+  add_general_flags(set);
+  return set;
+}
+
+void check_train(const Flags& flags, PlannedFiles& planned) {
+  const TrainerOptions options = read_training(flags);
+  auto run = prepare(flags, options, planned);
+  if (run) check_training(*run, flags);
+  plan_outputs(run ? &run->network : nullptr, flags, planned);
+  if (!run || !flags.on("fold-bn")) return;
+  fold_network(run->network);
+  planned.add(options.out, run->network);
+}
+
+nlohmann::ordered_json train(const Flags& flags, Output& output) {
+  apply_general_flags(flags);
+  TrainerOptions options = read_training(flags);
+  Run run = prepare(flags, options, {}).value();
+  if (run.resume && finished_and_folded(run)) {
+    output.line(run.out + " is finished");
+    return {{"output", run.out}};
+  }
+  auto result = train_network(run, std::move(options), flags, output);
+  if (flags.on("fold-bn")) {
+    Network trained = load_network(run.out);
+    result["folded"] = fold_network(trained);
+    save_network(trained, run.out);
+    output.line(fmt::format("{} batch norms folded", result["folded"].get<std::size_t>()));
+  }
+  return result;
+}
+
+}  // namespace fq::cli

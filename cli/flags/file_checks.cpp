@@ -1,0 +1,113 @@
+#include "fakequant/cli/flags/file_checks.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/layers/model/builtin_models.h"
+
+namespace fq::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_regular(const std::string& path) {
+  std::error_code none;
+  return fs::is_regular_file(path, none);
+}
+
+/// Through symbolic and hard links; of files that are not there, by where they would be. Devices may be named
+/// as often as one likes.
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code none;
+  const bool here = fs::exists(a, none), there = fs::exists(b, none);
+  if (here != there) return false;
+  if (here) return is_regular(a) && fs::equivalent(a, b, none);
+  const auto first = fs::weakly_canonical(fs::absolute(a, none), none);
+  return !none && first == fs::weakly_canonical(fs::absolute(b, none), none);
+}
+
+bool is_builtin_model(const std::string& flag, const std::string& value) {
+  const auto names = builtin_models();
+  return flag == "model" && std::ranges::find(names, value) != names.end();
+}
+
+/// With the data that both of PyTorch's exporters put beside a large model.
+void add_read(std::vector<ReadFile>& out, const std::string& flag, const std::string& path) {
+  out.push_back({flag, path});
+  if (path.ends_with(".onnx") && is_regular(path + ".data")) out.push_back({flag, path + ".data"});
+}
+
+/// A file to write, and the flag that leads to it.
+struct OutputFile {
+  std::string flag;
+  WrittenFile file;
+};
+
+std::vector<OutputFile> outputs(const FlagSet& set, const Flags& flags) {
+  std::vector<OutputFile> out;
+  for (const auto& [flag, written] : set.file_flags())
+    if (written && flags.knows(flag))
+      for (auto& file : written(flags))
+        if (!file.path.empty()) out.push_back({flag, std::move(file)});
+  return out;
+}
+
+void check_not_read(const OutputFile& output, const std::vector<ReadFile>& read, const std::string& command) {
+  for (const auto& [flag, path] : read)
+    FQ_CHECK(flag == output.file.may_be || !same_file(output.file.path, path), command,
+             "--{} would write over {}, which --{} reads: name another file", output.flag, path, flag);
+}
+
+void check_kind(const OutputFile& output, const Flags& flags) {
+  const std::string found = output_kind(output.file.path);
+  FQ_CHECK(found.empty() || found == output.file.kind || flags.on("force"), flags.command(),
+           "--{} would replace {}, which is {}, by {}: name another file, or give --force", output.flag,
+           output.file.path, found, output.file.kind);
+}
+
+void make_folder_of(const WrittenFile& file) {
+  if (!file.make_folder) return;
+  const fs::path folder = fs::path(file.path).parent_path();
+  std::error_code error;
+  if (!folder.empty()) fs::create_directories(folder, error);
+  if (error)
+    throw FileError(
+        folder.string(), "",
+        fmt::format("[write_file] the folder {} cannot be made: {}", folder.string(), error.message()));
+}
+
+/// A built-in model is none.
+std::vector<ReadFile> read_files(const FlagSet& set, const Flags& flags) {
+  std::vector<ReadFile> out;
+  for (const auto& [flag, written] : set.file_flags()) {
+    if (written || !flags.knows(flag)) continue;
+    for (const auto& path : set.is_list(flag) ? flags.list(flag) : std::vector{flags.text(flag)})
+      if (!path.empty() && !is_builtin_model(flag, path)) add_read(out, flag, path);
+  }
+  return out;
+}
+
+}  // namespace
+
+void check_files(const FlagSet& set, const Flags& flags, const std::vector<ReadFile>& others) {
+  const auto all = outputs(set, flags);
+  auto read = read_files(set, flags);
+  read.insert(read.end(), others.begin(), others.end());
+  for (auto output = all.begin(); output != all.end(); ++output) {
+    check_not_read(*output, read, flags.command());
+    for (auto other = all.begin(); other != output; ++other)
+      FQ_CHECK(!same_file(output->file.path, other->file.path), flags.command(),
+               "--{} and --{} would both write {}: name two files", other->flag, output->flag,
+               output->file.path);
+    check_kind(*output, flags);
+  }
+  for (const auto& output : all) {
+    make_folder_of(output.file);
+    check_writable(output.file.path);
+  }
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,117 @@
+#include "fakequant/cli/flags/flag_groups.h"
+
+#include "fakequant/cli/commands/profile.h"
+#include "fakequant/cli/flags/limits.h"
+#include "fakequant/core/threads.h"
+
+namespace fq::cli {
+
+void add_general_flags(FlagSet& set) {
+  set.group("General")
+      .toggle("help,h", "this text")
+      .toggle("json", "one JSON object a line on standard output, for machines")
+      .value("device", "NAME",
+             "where to compute: cpu, cuda, cuda:N, or auto for the first GPU that can be used", "cpu")
+      .value("threads", "THREADS", "threads to compute on (default: OMP_NUM_THREADS, or every core)");
+  if (set.writes()) set.toggle("force", "replace files of another kind than those that are written");
+}
+
+void add_data_flags(FlagSet& set, const char* split) {
+  set.group("Data").value("data,d", "FILE", "HDF5 data set with groups of x and y");
+  if (split != nullptr) set.value("split", "GROUP", "the group of the data set to read", split);
+  set.value("batch,b", "IMAGES", "images in a batch", "64");
+}
+
+void add_model_flags(FlagSet& set) {
+  set.group("Model")
+      .value("model,m", "FILE|NAME", "a model file (models/*.json), or built in: mlp, cnn, resnet20")
+      .value("model-options", "JSON", "options of a built-in model, as {\"widths\": [16, 32, 32]}");
+}
+
+void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
+  set.group("Training")
+      .value("epochs,e", "EPOCHS", "passes over the training data", epochs)
+      .value("optimizer", "NAME", "sgd, adam or adamw", "adamw")
+      .value("lr", "RATE", "learning rate; the highest one of a schedule", rate)
+      .value("momentum", "SHARE", "of sgd", "0.9")
+      .toggle("nesterov", "sgd looks ahead")
+      .value("weight-decay", "RATE", "of weights, not of biases and norms", "0.01")
+      .value("schedule", "NAME", "constant, step, cosine or onecycle, over the whole run", "onecycle")
+      .value("warmup", "STEPS", "the learning rate grows for so many steps first", "0")
+      .value("label-smoothing", "SHARE", "of a target spread over all classes", "0")
+      .value("clip", "NORM", "largest norm of all gradients together; 0: any", "0")
+      .value("accumulate", "BATCHES", "batches whose gradients make one step", "1")
+      .value("ema", "DECAY", "average the weights with this decay a step, and save the average; 0: off", "0")
+      .value("early-stopping", "EPOCHS", "stop after so many epochs without a better validation; 0: never",
+             "0")
+      .value("val-fraction", "SHARE", "of the training data held out to choose the best epoch", "0")
+      .value("seed", "NUMBER", "of weights, order, augmentation and dropout", "0")
+      .value("augment", "LIST", "shift=PIXELS,rotate=DEGREES,scale=SHARE,shear=SHARE,cutout=PIXELS")
+      .value("save-every", "STEPS", "write the checkpoint every so many steps too; 0: each epoch only", "0")
+      .value(
+          "checkpoint-blocks", "PATTERN",
+          "gradient checkpointing: modules, or runs of nodes, that are computed again for backward, such as "
+          "stage?_block?")
+      .optional_output("profile", "FILE",
+                       "measure where the time of a step goes, and write a trace for Perfetto there; with =, "
+                       "by default <output>.profile.json",
+                       profile_files)
+      .toggle("no-capture", "on a GPU: launch kernels one by one, not as CUDA graphs of the step")
+      .toggle("resume", "go on from the output file, if it is there");
+}
+
+void add_quantization_flags(FlagSet& set) {
+  set.group("Quantization")
+      .value(
+          "preset", "NAME",
+          "int8, int8_weight_only, w4a8, w4a4, w3a3, w2a2, int4_blockwise, fp8, fp8_per_channel_per_token, "
+          "fp8_2d_blockwise, nvfp4, mxfp8, mxfp6, mxfp4, mxint8, or a ModelOpt constant (calibrate without "
+          "--config: int8)")
+      .value("config", "FILE", "a quantization config (JSON) in place of a preset")
+      .value("target", "NAME",
+             "ort, tensorrt or none: the engine the numbers are for (default: of the config, ort)")
+      .value("scale", "NAME", "free or pow2: scales raised to powers of two (default: of the config, free)")
+      .toggle("strict", "a layer that no engine can multiply codes of is an error, not a warning")
+      .toggle("keep-bn",
+              "do not fold batch normalisation first: an export folds it, and rounds otherwise than what was "
+              "trained");
+}
+
+void add_calibration_flags(FlagSet& set) {
+  set.group("Calibration")
+      .value("method", "NAME",
+             "max, moving_average, percentile, entropy, mse, octav, lsq, mse_search, or none for no ranges "
+             "(default: of the config, max)")
+      .value(
+          "algorithm", "NAME",
+          "on weights and scales, around calibration: smoothquant, equalize, awq_lite, awq_clip, awq_full, "
+          "gptq, adaround or bias_correction (default: of the config, none)")
+      .value("percentile", "PERCENT", "of the values that lie in the range, for that method", "99.99")
+      .value("samples", "IMAGES", "training images to look at", "512");
+}
+
+void add_range_flags(FlagSet& set) {
+  set.group("Ranges while training")
+      .value("amax", "NAME",
+             "ranges of activations; frozen: as calibrated; running: they follow; learned: they are trained",
+             "frozen")
+      .value("amax-gradient", "NAME", "of learned ranges: clip (of their bounds) or lsq (of the step)",
+             "clip")
+      .value("amax-momentum", "SHARE", "of a step that running ranges go towards those of a batch", "0.01")
+      .value("freeze-amax-after", "STEPS", "running ranges stay after so many steps; -1: never", "-1")
+      .value("backward", "NAME",
+             "numbers that gradients of quantized layers are multiplied in: bf16 (rounded once) or fp32",
+             "bf16")
+      .value("quant-start", "STEPS", "train so many steps in float first", "0")
+      .value("freeze-bn-after", "STEPS", "batch norm keeps its statistics after so many steps; -1: never",
+             "-1");
+}
+
+Device device_of(const Flags& flags) { return Device::parse(flags.text("device")); }
+
+void apply_general_flags(const Flags& flags) {
+  if (const Device device = device_of(flags); device.is_cuda()) static_cast<void>(describe(device));
+  if (flags.given("threads")) detail::set_threads(int(flags.integer("threads", 1, kMostThreads)));
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,23 @@
+#pragma once
+
+/// Groups of flags that several commands share, and what they say.
+
+#include "fakequant/cli/flags/flags.h"
+#include "fakequant/core/device.h"
+
+namespace fq::cli {
+
+void add_general_flags(FlagSet& set);                  ///< help, json, threads
+void add_data_flags(FlagSet& set, const char* split);  ///< data, split (unless null), batch
+void add_model_flags(FlagSet& set);                    ///< model, model-options
+void add_training_flags(FlagSet& set, const char* epochs, const char* rate);
+void add_quantization_flags(FlagSet& set);  ///< preset, config, target, scale
+void add_calibration_flags(FlagSet& set);   ///< method, percentile, samples
+void add_range_flags(FlagSet& set);         ///< amax, freeze-amax-after, quant-start, freeze-bn-after
+
+/// Of --device. Throws ArgumentError for a name that is none.
+[[nodiscard]] Device device_of(const Flags& flags);
+/// Sets the number of threads by --threads; throws BackendError when the device of --device cannot be used.
+void apply_general_flags(const Flags& flags);
+
+}  // namespace fq::cli

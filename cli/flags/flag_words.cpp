@@ -1,0 +1,80 @@
+#include "fakequant/cli/flags/flag_words.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace fq::cli {
+namespace {
+
+struct Word {
+  std::string_view field, flag;
+};
+
+/// A word that means other things elsewhere is here with what follows it where a setting is meant.
+constexpr auto kWords = std::to_array<Word>({
+    {"learning_rate", "--lr"},
+    {"learning rate", "--lr"},
+    {"weight_decay", "--weight-decay"},
+    {"optimizer is", "--optimizer is"},
+    {"momentum is", "--momentum is"},
+    {"nesterov is", "--nesterov is"},
+    {"schedule is", "--schedule is"},
+    {"one_cycle", "onecycle"},
+    {"warm_up", "--warmup"},
+    {"clip_norm", "--clip"},
+    {"label_smoothing", "--label-smoothing"},
+    {"accumulation is", "--accumulate is"},
+    {"average_decay", "--ema"},
+    {"patience", "--early-stopping"},
+    {"validation_samples", "the number of images that --val-fraction holds out"},
+    {"batch_size", "--batch"},
+    {"batch size", "--batch"},
+    {"loader_seed", "--seed"},
+    {"seed is", "--seed is"},
+    {"block of nodes is named", "block of nodes is named as --checkpoint-blocks says,"},
+    {"augmented", "changed by --augment"},
+    {"augment_shift", "--augment shift"},
+    {"augment_rotation", "--augment rotate"},
+    {"augment_scale", "--augment scale"},
+    {"augment_shear", "--augment shear"},
+    {"augment_cutout", "--augment cutout"},
+    {"augment_flip", "--augment flip"},
+    {"amax_mode", "--amax"},
+    {"a range to learn", "a range for --amax learned"},
+    {"another method", "another --method"},
+    {"amax_gradient", "--amax-gradient"},
+    {"amax_momentum", "--amax-momentum"},
+    {"freeze_amax_after", "--freeze-amax-after"},
+    {"freeze_bn_after", "--freeze-bn-after"},
+    {"quant_start", "--quant-start"},
+    {"backward is", "--backward is"},
+    {"training data", "training data (--data)"},
+    {"other data", "other --data"},
+});
+
+bool in_a_name(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+         std::string_view("_./-").find(c) != std::string_view::npos;
+}
+
+bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
+  const bool before = begin == 0 || text[begin - 1] == ' ' || text[begin - 1] == '(';
+  return before && (end >= text.size() || !in_a_name(text[end]));
+}
+
+}  // namespace
+
+std::string with_flags(std::string_view message) {
+  std::string out;
+  for (std::size_t at = 0; at < message.size();) {
+    const auto* word = std::ranges::find_if(kWords, [&](const Word& w) {
+      return message.substr(at).starts_with(w.field) && stands_alone(message, at, at + w.field.size());
+    });
+    out += word != kWords.end() ? std::string(word->flag) : std::string(1, message[at]);
+    at += word != kWords.end() ? word->field.size() : 1;
+  }
+  return out;
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,220 @@
+#include "fakequant/cli/flags/flags.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/text.h"
+
+namespace po = boost::program_options;
+
+namespace fq::cli {
+namespace {
+
+constexpr unsigned width = 110;
+
+std::string long_name(const char* names) {
+  const std::string text = names;
+  return text.substr(0, text.find(','));
+}
+
+std::string shown(const std::string& name) { return name.empty() || name[0] == '-' ? name : "--" + name; }
+
+template <class T>
+bool read_all(std::string_view text, T& value) {
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  return result.ec == std::errc() && result.ptr == text.data() + text.size();
+}
+
+po::variables_map parse(const FlagSet& set, const po::options_description& all,
+                        const std::vector<std::string>& arguments) {
+  const auto style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+  po::variables_map values;
+  po::store(po::command_line_parser(arguments).options(all).positional(set.places()).style(style).run(),
+            values);
+  po::notify(values);
+  return values;
+}
+
+po::variables_map parse_or_explain(const FlagSet& set, const std::vector<std::string>& arguments) {
+  po::options_description all;
+  for (const auto& group : set.groups()) all.add(group);
+  const std::string& command = set.command();
+  try {
+    return parse(set, all, arguments);
+  } catch (const po::unknown_option& error) {
+    std::string name = error.get_option_name();
+    name.erase(0, name.find_first_not_of('-'));
+    auto names = set.names();
+    for (auto& known : names) known = "--" + known;
+    FQ_CHECK(false, command, "unknown flag {}{}", error.get_option_name(),
+             detail::did_you_mean("--" + name, names));
+  } catch (const po::too_many_positional_options_error&) {
+    FQ_CHECK(false, command, "too many arguments: see fakequant {} --help", command);
+  } catch (const po::multiple_occurrences& error) {
+    FQ_CHECK(false, command, "{} is given more than once: give it once", shown(error.get_option_name()));
+  } catch (const po::error& error) {
+    FQ_CHECK(false, command, "{}: see fakequant {} --help", error.what(), command);
+  }
+  return {};
+}
+
+}  // namespace
+
+FlagSet::FlagSet(std::string command, std::string summary, std::string usage)
+    : command_(std::move(command)), summary_(std::move(summary)), usage_(std::move(usage)) {}
+
+FlagSet& FlagSet::group(std::string title) {
+  groups_.emplace_back(title, width, width / 2);
+  return *this;
+}
+
+/// The first of two notes of a flag holds: what is written is noted before the flag is made.
+void FlagSet::note_file(const char* names, const std::string& unit, WrittenFiles files) {
+  const std::string name = long_name(names);
+  const bool known = std::ranges::find(files_, name, &FileFlag::name) != files_.end();
+  if (!known && (files || unit.starts_with("FILE"))) files_.push_back({name, std::move(files)});
+}
+
+FlagSet& FlagSet::value(const char* names, const char* unit, const char* help) {
+  note_file(names, unit, {});
+  groups_.back().add_options()(names, po::value<std::string>()->value_name(unit), help);
+  return *this;
+}
+
+FlagSet& FlagSet::value(const char* names, const char* unit, const char* help, const std::string& standard) {
+  note_file(names, unit, {});
+  groups_.back().add_options()(names, po::value<std::string>()->value_name(unit)->default_value(standard),
+                               help);
+  return *this;
+}
+
+FlagSet& FlagSet::output(const char* names, const char* unit, const char* help, const std::string& kind) {
+  note_file(names, unit, [name = long_name(names), kind](const Flags& flags) {
+    return std::vector<WrittenFile>{{flags.text(name), kind}};
+  });
+  return value(names, unit, help);
+}
+
+FlagSet& FlagSet::output(const char* names, const char* unit, const char* help, const std::string& standard,
+                         WrittenFiles files) {
+  note_file(names, unit, std::move(files));
+  return standard.empty() ? value(names, unit, help) : value(names, unit, help, standard);
+}
+
+FlagSet& FlagSet::optional_output(const char* names, const char* unit, const char* help, WrittenFiles files) {
+  note_file(names, unit, std::move(files));
+  return optional_value(names, unit, help);
+}
+
+FlagSet& FlagSet::optional_value(const char* names, const char* unit, const char* help) {
+  note_file(names, unit, {});
+  auto* value = po::value<std::string>()->value_name(unit)->implicit_value("", "");
+  groups_.back().add_options()(names, value, help);
+  optional_.push_back(long_name(names));
+  return *this;
+}
+
+FlagSet& FlagSet::list(const char* names, const char* unit, const char* help) {
+  note_file(names, unit, {});
+  auto* values = po::value<std::vector<std::string>>()->value_name(unit)->multitoken();
+  groups_.back().add_options()(names, values, help);
+  lists_.push_back(long_name(names));
+  return *this;
+}
+
+FlagSet& FlagSet::toggle(const char* names, const char* help) {
+  groups_.back().add_options()(names, po::bool_switch(), help);
+  toggles_.push_back(long_name(names));
+  return *this;
+}
+
+FlagSet& FlagSet::argument(const char* name, const char* unit, const char* help) {
+  places_.add(name, 1);
+  return value(name, unit, help);
+}
+
+std::string FlagSet::help() const {
+  std::ostringstream out;
+  out << "fakequant " << command_ << ' ' << usage_ << '\n' << summary_ << '\n';
+  for (const auto& group : groups_) out << '\n' << group;
+  return out.str();
+}
+
+std::vector<std::string> FlagSet::names() const {
+  std::vector<std::string> names;
+  for (const auto& group : groups_)
+    for (const auto& option : group.options()) names.push_back(option->long_name());
+  return names;
+}
+
+bool FlagSet::writes() const {
+  return std::ranges::any_of(files_, [](const FileFlag& flag) { return bool(flag.written); });
+}
+
+bool FlagSet::is_toggle(std::string_view name) const {
+  return std::find(toggles_.begin(), toggles_.end(), name) != toggles_.end();
+}
+
+bool FlagSet::is_optional(std::string_view name) const {
+  return std::find(optional_.begin(), optional_.end(), name) != optional_.end();
+}
+
+bool FlagSet::is_list(std::string_view name) const {
+  return std::find(lists_.begin(), lists_.end(), name) != lists_.end();
+}
+
+Flags::Flags(const FlagSet& set, const std::vector<std::string>& arguments)
+    : command_(set.command()), values_(parse_or_explain(set, arguments)) {}
+
+bool Flags::given(const std::string& name) const {
+  return values_.count(name) > 0 && !values_[name].defaulted();
+}
+
+bool Flags::knows(const std::string& name) const { return values_.count(name) > 0; }
+
+bool Flags::on(const std::string& name) const { return values_.count(name) > 0 && values_[name].as<bool>(); }
+
+std::string Flags::text(const std::string& name) const {
+  return values_.count(name) > 0 ? values_[name].as<std::string>() : std::string();
+}
+
+std::vector<std::string> Flags::list(const std::string& name) const {
+  return values_.count(name) > 0 ? values_[name].as<std::vector<std::string>>() : std::vector<std::string>();
+}
+
+std::string Flags::required(const std::string& name) const {
+  FQ_CHECK(!text(name).empty(), command_, "--{} is missing: see fakequant {} --help", name, command_);
+  return text(name);
+}
+
+std::int64_t Flags::integer(const std::string& name, std::int64_t low, std::int64_t high) const {
+  std::int64_t value = 0;
+  const bool whole = read_all(text(name), value);
+  FQ_CHECK(whole && value >= low && value <= high, command_,
+           "--{} is '{}': give a whole number from {} to {}", name, text(name), low, high);
+  return value;
+}
+
+double Flags::number(const std::string& name, double low, double high) const {
+  double value = 0;
+  const bool read = read_number(text(name), value);
+  FQ_CHECK(read && value >= low && value <= high, command_, "--{} is '{}': give a number from {} to {}", name,
+           text(name), low, high);
+  return value;
+}
+
+std::string Flags::choice(const std::string& name, const std::vector<std::string>& allowed) const {
+  const std::string value = text(name);
+  FQ_CHECK(std::find(allowed.begin(), allowed.end(), value) != allowed.end(), command_, "--{} is '{}'{}",
+           name, value, detail::did_you_mean(value, allowed));
+  return value;
+}
+
+bool read_number(std::string_view text, double& value) {
+  return read_all(text, value) && std::isfinite(value);
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,64 @@
+#include "fakequant/cli/flags/phase_checks.h"
+
+#include "fakequant/cli/data.h"
+#include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/tables/inspect_calibration.h"
+#include "fakequant/core/detail/check.h"
+
+namespace fq::cli {
+namespace {
+
+/// The network that a command reads, and the data that it runs it on; nothing where it is not known yet.
+std::optional<Network> check_running(const Flags& flags, const PlannedFiles& planned, bool labels) {
+  (void)flags.integer("batch", 1, 1 << 20);
+  const std::string path = flags.required("checkpoint");
+  auto network = planned.network(path);
+  if (!network) {
+    (void)open_data(flags, flags.text("split"), 0, labels);
+    return network;
+  }
+  (void)open_data_for(*network, flags, flags.text("split"), labels ? Labels::needed : Labels::none);
+  if (labels) check_classifies(*network, flags.command());
+  if (!planned.holds(path)) check_calibrated(*network, flags.command());
+  return network;
+}
+
+}  // namespace
+
+void check_fold(const Flags& flags, PlannedFiles& planned) {
+  const std::string path = flags.required("checkpoint"), out = flags.required("output");
+  auto network = flags.given("data") ? check_running(flags, planned, true) : planned.network(path);
+  if (!network) return planned.add(out);
+  check_not_compressed(*network, "fold", path);
+  fold_network(*network);
+  planned.add(out, *network);
+}
+
+void check_evaluate(const Flags& flags, PlannedFiles& planned) { (void)check_running(flags, planned, true); }
+
+void check_predict(const Flags& flags, PlannedFiles& planned) {
+  (void)check_running(flags, planned, false);
+  planned.add(flags.required("output"));
+}
+
+void check_compress(const Flags& flags, PlannedFiles& planned) {
+  const std::string path = flags.required("checkpoint");
+  const auto network = planned.network(path);
+  FQ_CHECK(!network || network->quantized(), "compress",
+           "{} has no quantizers: run fakequant calibrate first", path);
+  planned.add(flags.required("output"));
+}
+
+void check_verify(const Flags& flags, PlannedFiles& planned) {
+  (void)flags.required("model");
+  planned.check_there(flags, "model");
+  if (flags.choice("target", {"ort", "tensorrt"}) == "ort") (void)check_running(flags, planned, false);
+}
+
+void check_inspect(const Flags& flags, PlannedFiles& planned) {
+  (void)flags.required("file");
+  if (!flags.on("calibration")) check_no_calibration_flags(flags);
+  for (const char* flag : {"file", "data", "state", "plan", "config"}) planned.check_there(flags, flag);
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,26 @@
+#pragma once
+
+/// What each command asks of its flags and files, asked before it runs: phases of a recipe are checked so.
+
+#include "fakequant/cli/flags/flags.h"
+#include "fakequant/cli/flags/planned_files.h"
+
+namespace fq::cli {
+
+/// Each throws what the command would throw for flags, files that are not there, and networks and data that
+/// do not fit; and adds what the command will write to `planned`, whose networks stand in for the checkpoints
+/// of earlier phases. Nothing is written, computed or printed.
+void check_train(const Flags& flags, PlannedFiles& planned);
+void check_import(const Flags& flags, PlannedFiles& planned);
+void check_fold(const Flags& flags, PlannedFiles& planned);
+void check_calibrate(const Flags& flags, PlannedFiles& planned);
+void check_sensitivity(const Flags& flags, PlannedFiles& planned);
+void check_qat(const Flags& flags, PlannedFiles& planned);
+void check_evaluate(const Flags& flags, PlannedFiles& planned);
+void check_predict(const Flags& flags, PlannedFiles& planned);
+void check_compress(const Flags& flags, PlannedFiles& planned);
+void check_export(const Flags& flags, PlannedFiles& planned);
+void check_verify(const Flags& flags, PlannedFiles& planned);
+void check_inspect(const Flags& flags, PlannedFiles& planned);
+
+}  // namespace fq::cli

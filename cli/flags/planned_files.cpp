@@ -1,0 +1,45 @@
+#include "fakequant/cli/flags/planned_files.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/error.h"
+
+namespace fq::cli {
+namespace {
+
+std::string key_of(const std::string& path) {
+  return std::filesystem::path(path).lexically_normal().string();
+}
+
+}  // namespace
+
+void PlannedFiles::add(const std::string& path, const Network& network) {
+  identities_[key_of(path)] = network.identity;
+}
+
+void PlannedFiles::add(const std::string& path) { identities_[key_of(path)] = nullptr; }
+
+bool PlannedFiles::holds(const std::string& path) const { return identities_.contains(key_of(path)); }
+
+std::optional<Network> PlannedFiles::network(const std::string& path) const {
+  const auto found = identities_.find(key_of(path));
+  if (found == identities_.end()) return load_network(path);
+  if (found->second.is_null()) return std::nullopt;
+  return rebuild(found->second);
+}
+
+void PlannedFiles::check_there(const Flags& flags, const std::string& flag) const {
+  if (!flags.text(flag).empty()) check_there(flags, flag, flags.text(flag));
+}
+
+void PlannedFiles::check_there(const Flags& flags, const std::string& flag, const std::string& path) const {
+  std::error_code error;
+  if (holds(path) || std::filesystem::exists(path, error)) return;
+  throw FileError(path, {},
+                  fmt::format("[{}] --{}: there is no file {}, and no phase before writes it",
+                              flags.command(), flag, path));
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,122 @@
+#include "fakequant/cli/flags/recipe.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/core/io/detail/json_text.h"
+
+namespace fq::cli {
+namespace {
+
+using fq::detail::JsonText;
+using fq::detail::JsonValue;
+using Names = std::vector<std::string>;
+
+const Names kShared{"model", "model-options", "data", "seed", "threads", "device"};
+const Names kOfPhase{"command", "phase", "seconds", "comment"};
+
+bool among(const Names& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+Names both(Names a, const Names& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+Names phase_commands() {
+  Names names;
+  for (const Command& command : commands())
+    if (command.check != nullptr) names.emplace_back(command.name);
+  return names;
+}
+
+std::string argument_text(const JsonValue& value) {
+  return value.json().is_string() ? value.string() : value.json().dump();
+}
+
+class Reader {
+ public:
+  Reader(const std::string& path, const Flags& flags)
+      : text_(JsonText::load(path, "run")), root_(*text_), flags_(flags) {}
+
+  Recipe read() {
+    root_.expect_keys(both(kShared, {"output", "phases", "comment"}), "of a recipe");
+    if (root_.has("output")) folder_ = root_.at("output").string();
+    if (flags_.given("output")) folder_ = flags_.text("output");
+    Recipe recipe{folder_, {}};
+    for (const auto& phase : root_.at("phases").elements()) recipe.phases.push_back(read_phase(phase));
+    if (recipe.phases.empty()) root_.at("phases").fail("there are no phases: give a list of them");
+    return recipe;
+  }
+
+ private:
+  Phase read_phase(const JsonValue& entry) const {
+    Phase phase;
+    phase.command = entry.at("command").choice(phase_commands());
+    phase.name = entry.has("phase") ? entry.at("phase").string() : phase.command;
+    if (entry.has("seconds")) phase.expected_seconds = entry.at("seconds").number(0, 1e9);
+    const FlagSet set = find_command(phase.command).flags();
+    entry.expect_keys(both(kOfPhase, set.names()), "of " + phase.command);
+    for (const auto& [key, value] : entry.json().items())
+      if (!among(kOfPhase, key) && !(takes(set, entry, key) && flags_.given(key)))
+        add(phase, set, key, entry.at(key));
+    add_shared(phase, set, entry);
+    if (flags_.on("force") && set.writes() && !entry.has("force")) phase.arguments.push_back("--force");
+    static_cast<void>(Flags(set, phase.arguments));
+    return phase;
+  }
+
+  void add(Phase& phase, const FlagSet& set, const std::string& key, const JsonValue& value) const {
+    if (set.is_toggle(key) || (set.is_optional(key) && value.json().is_boolean())) {
+      if (value.boolean()) phase.arguments.push_back("--" + key);
+      return;
+    }
+    if (set.is_list(key) && value.json().is_array()) {
+      phase.arguments.push_back("--" + key);
+      for (const auto& item : value.json())
+        phase.arguments.push_back(item.is_string() ? item.get<std::string>() : item.dump());
+      return;
+    }
+    const bool below_folder = key == "output" || key == "checkpoint" || key == "profile";
+    push(phase, key, below_folder ? below(argument_text(value)) : argument_text(value));
+  }
+
+  /// Whether the recipe's own value of that key, or run's, is for this phase: a model is where one is built,
+  /// not where `model` is an exported file; data of `inspect` is for a calibration.
+  static bool takes(const FlagSet& set, const JsonValue& entry, const std::string& key) {
+    const Names names = set.names();
+    if (!among(kShared, key) || !among(names, key)) return false;
+    if (key.starts_with("model")) return among(names, "model-options") && !entry.has("checkpoint");
+    return key != "data" || !among(names, "calibration") || entry.has("calibration");
+  }
+
+  void add_shared(Phase& phase, const FlagSet& set, const JsonValue& entry) const {
+    for (const auto& key : kShared) {
+      if (!takes(set, entry, key)) continue;
+      if (flags_.given(key))
+        push(phase, key, flags_.text(key));
+      else if (!entry.has(key) && root_.has(key))
+        push(phase, key, argument_text(root_.at(key)));
+    }
+  }
+
+  std::string below(const std::string& name) const {
+    return (std::filesystem::path(folder_) / name).lexically_normal().string();
+  }
+  static void push(Phase& phase, const std::string& key, const std::string& value) {
+    phase.arguments.push_back("--" + key + "=" + value);
+  }
+
+  std::shared_ptr<const JsonText> text_;
+  JsonValue root_;
+  const Flags& flags_;
+  std::string folder_ = ".";
+};
+
+}  // namespace
+
+Recipe read_recipe(const std::string& path, const Flags& flags) { return Reader(path, flags).read(); }
+
+}  // namespace fq::cli

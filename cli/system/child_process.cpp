@@ -1,0 +1,110 @@
+#include "fakequant/cli/system/child_process.h"
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fakequant/cli/system/signals.h"
+#include "fakequant/cli/tables/output.h"
+#include "fakequant/core/detail/check.h"
+
+namespace fq::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kLookEvery{20};
+
+/// Tells the parent why a child could not become another program; closed when it did.
+class FailurePipe {
+ public:
+  FailurePipe() {
+    if (::pipe2(ends_.data(), O_CLOEXEC) != 0)
+      throw SystemError(fmt::format("[run_program] no pipe: {}", std::strerror(errno)));
+  }
+  ~FailurePipe() {
+    ::close(ends_[0]);
+    close_writing();
+  }
+  FailurePipe(const FailurePipe&) = delete;  // owns both ends
+  FailurePipe& operator=(const FailurePipe&) = delete;
+
+  void close_writing() {
+    if (ends_[1] >= 0) ::close(ends_[1]);
+    ends_[1] = -1;
+  }
+  void tell(int error) const { static_cast<void>(!::write(ends_[1], &error, sizeof error)); }
+  /// 0 when nothing was told.
+  [[nodiscard]] int told() const {
+    int error = 0;
+    while (::read(ends_[0], &error, sizeof error) < 0 && errno == EINTR) continue;
+    return error;
+  }
+
+ private:
+  std::array<int, 2> ends_{-1, -1};
+};
+
+bool open_as(int number, const char* path, int flags) {
+  const int file = ::open(path, flags, 0600);
+  return file >= 0 && ::dup2(file, number) >= 0;
+}
+
+/// Only what is safe after the fork of a process with threads.
+[[noreturn]] void become(char* const* arguments, const ProgramLimits& limits, pid_t parent,
+                         const FailurePipe& failure) {
+  constexpr int kWrite = O_WRONLY | O_CREAT | O_TRUNC;
+  const bool ready = ::setpgid(0, 0) == 0 && ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
+                     open_as(STDIN_FILENO, "/dev/null", O_RDONLY) &&
+                     open_as(STDOUT_FILENO, limits.output_file.c_str(), kWrite) &&
+                     open_as(STDERR_FILENO, limits.error_file.c_str(), kWrite);
+  if (::getppid() != parent) ::_exit(127);  // it ended before the system knew whom to kill
+  for (const int ignored : {SIGPIPE, SIGXFSZ}) std::signal(ignored, SIG_DFL);
+  if (ready) ::execvp(arguments[0], arguments);
+  failure.tell(errno);
+  ::_exit(127);
+}
+
+pid_t start_child(const std::vector<std::string>& words, const ProgramLimits& limits) {
+  std::vector<char*> arguments;
+  for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  FailurePipe failure;
+  const pid_t parent = ::getpid(), child = ::fork();
+  if (child < 0) throw SystemError(fmt::format("[run_program] no process: {}", std::strerror(errno)));
+  if (child == 0) become(arguments.data(), limits, parent, failure);
+  failure.close_writing();
+  const int error = failure.told();
+  if (error != 0) ::waitpid(child, nullptr, 0);
+  FQ_CHECK(error == 0, "run_program", "'{}' cannot be started: {}: install it, or name another", words[0],
+           std::strerror(error));
+  return child;
+}
+
+}  // namespace
+
+ProgramEnd run_program(const std::vector<std::string>& words, const ProgramLimits& limits) {
+  const Stopwatch watch;
+  const GracefulStop stop;
+  const pid_t child = start_child(words, limits);
+  ProgramEnd end;
+  int status = 0;
+  pid_t ended = 0;
+  while ((ended = ::waitpid(child, &status, WNOHANG)) == 0) {
+    end.timed_out = limits.seconds > 0 && watch.seconds() > limits.seconds;
+    if (end.timed_out || stop_requested()) ::kill(-child, SIGKILL);
+    std::this_thread::sleep_for(kLookEvery);
+  }
+  if (ended < 0) throw SystemError(fmt::format("[run_program] '{}' is lost", words[0]));
+  end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  end.status = end.signal != 0 ? 128 + end.signal : WEXITSTATUS(status);
+  return end;
+}
+
+}  // namespace fq::cli

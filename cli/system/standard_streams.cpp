@@ -1,0 +1,47 @@
+#include "fakequant/cli/system/standard_streams.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "fakequant/cli/tables/warnings.h"
+
+namespace fq::cli {
+namespace {
+
+int first_error = 0;
+
+void write(std::string_view text) noexcept {
+  errno = 0;
+  const bool whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (std::fflush(stdout) != 0 || !whole) first_error = errno != 0 ? errno : EIO;
+}
+
+}  // namespace
+
+void open_standard_streams() {
+  int number = ::open("/dev/null", O_RDWR);
+  while (number >= 0 && number <= STDERR_FILENO) number = ::open("/dev/null", O_RDWR);
+  if (number > STDERR_FILENO) ::close(number);
+}
+
+void put(std::string_view text) noexcept {
+  if (first_error == 0) write(text);
+}
+
+bool output_failed() noexcept { return first_error != 0 && first_error != EPIPE; }
+
+void complain(std::string_view message) noexcept {
+  try {
+    const std::string line = "fakequant: " + one_line(std::string(message)) + "\n";
+    static_cast<void>(std::fwrite(line.data(), 1, line.size(), stderr));
+  } catch (const std::bad_alloc&) {
+    std::fputs("fakequant: [fakequant] out of memory\n", stderr);
+  }
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,188 @@
+#include "fakequant/cli/tables/engine_report.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/json_text.h"
+
+namespace fq::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::uintmax_t kLongestReport = 32u << 20;
+constexpr std::size_t kShownOfValue = 60;
+
+[[noreturn]] void refuse_report(const std::string& what) {
+  throw BackendError(fmt::format(
+      "[verify] {}: nothing is known about the file; name a Python 3 that runs scripts/verify_onnx.py as it "
+      "is by --python or FAKEQUANT_PYTHON",
+      what));
+}
+
+/// One object of a report.
+class ReportFields {
+ public:
+  ReportFields(const ordered_json& object, std::string where) : object_(object), where_(std::move(where)) {
+    if (!object.is_object())
+      refuse_report(fmt::format("{} is {}, an object is needed", where_, shown(object)));
+  }
+
+  [[nodiscard]] const ordered_json& at(const std::string& key) const {
+    const auto found = object_.find(key);
+    if (found == object_.end()) refuse_report(fmt::format("{} has no '{}'", where_, key));
+    return *found;
+  }
+  [[nodiscard]] ReportFields object(const std::string& key) const { return {at(key), of(key)}; }
+  [[nodiscard]] std::int64_t count(const std::string& key, std::int64_t least, std::int64_t most) const {
+    const auto& value = at(key);
+    const bool whole = value.is_number_integer() &&
+                       (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t(most));
+    if (!whole || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most)
+      wrong(key, least == most ? fmt::format("{} is needed", least)
+                               : fmt::format("a whole number from {} to {} is needed", least, most));
+    return value.get<std::int64_t>();
+  }
+  [[nodiscard]] double share(const std::string& key) const {
+    if (!at(key).is_number() || !(at(key).get<double>() >= 0)) wrong(key, "a number of 0 or more is needed");
+    return at(key).get<double>();
+  }
+  void share_or_null(const std::string& key) const {
+    if (!at(key).is_null()) static_cast<void>(share(key));
+  }
+  [[nodiscard]] bool flag(const std::string& key) const {
+    if (!at(key).is_boolean()) wrong(key, "true or false is needed");
+    return at(key).get<bool>();
+  }
+  void text(const std::string& key) const {
+    if (!at(key).is_string()) wrong(key, "a text is needed");
+  }
+  [[nodiscard]] std::set<std::string> texts(const std::string& key) const {
+    const auto& value = at(key);
+    if (!value.is_array() || !std::ranges::all_of(value, [](const auto& v) { return v.is_string(); }))
+      wrong(key, "a list of texts is needed");
+    return value.get<std::set<std::string>>();
+  }
+  void null(const std::string& key) const {
+    if (!at(key).is_null()) wrong(key, "null is needed");
+  }
+  void list(const std::string& key) const {
+    if (!at(key).is_array()) wrong(key, "a list is needed");
+  }
+  [[nodiscard]] const ordered_json& json() const { return object_; }
+
+ private:
+  [[nodiscard]] std::string of(const std::string& key) const {
+    return fmt::format("'{}' of {}", key, where_);
+  }
+  [[noreturn]] void wrong(const std::string& key, const std::string& needed) const {
+    refuse_report(fmt::format("{} is {}, {}", of(key), shown(at(key)), needed));
+  }
+  static std::string shown(const ordered_json& value) {
+    const std::string text = value.dump(-1, ' ', true, ordered_json::error_handler_t::replace);
+    return text.size() <= kShownOfValue ? text : text.substr(0, kShownOfValue) + "..";
+  }
+
+  const ordered_json& object_;
+  std::string where_;
+};
+
+/// The differences from one network; `compared` are the codes by quantizer.
+void check_differences(const ReportFields& side, std::int64_t samples, std::int64_t logits,
+                       const std::map<std::string, std::int64_t>& compared) {
+  std::int64_t codes = 0, different = 0;
+  for (const auto& [name, count] : compared) codes += count;
+  const ReportFields by_quantizer = side.object("different");
+  for (const auto& [name, value] : by_quantizer.json().items()) {
+    const auto found = compared.find(name);
+    if (found == compared.end())
+      refuse_report(fmt::format("codes of '{}' differ that were not compared", name));
+    different += by_quantizer.count(name, 1, found->second);
+  }
+  static_cast<void>(side.count("codes_different", different, different));
+  static_cast<void>(side.count("logit_bits_different", 0, logits));
+  static_cast<void>(side.count("flips", 0, samples));
+  side.share_or_null("max_abs_diff");
+  static_cast<void>(side.object("largest_steps"));
+}
+
+/// The codes that were compared, by quantizer: all of them, or named by the report itself as missing.
+std::map<std::string, std::int64_t> check_compared(const ReportFields& report, const Expected& expected) {
+  const auto missing = report.texts("not_materialised"), absent = report.texts("not_in_file");
+  const ReportFields compared = report.object("compared");
+  std::map<std::string, std::int64_t> found;
+  for (const auto& [name, codes] : expected.codes) {
+    if (compared.json().contains(name))
+      found[name] = compared.count(name, codes, codes);
+    else if (!missing.contains(name) && !absent.contains(name))
+      refuse_report(fmt::format("the codes of '{}' were not compared", name));
+  }
+  for (const auto& [name, value] : compared.json().items())
+    if (!found.contains(name)) refuse_report(fmt::format("the checkpoint has no quantizer '{}'", name));
+  return found;
+}
+
+void check_verdict(const ReportFields& report, int status, std::int64_t codes) {
+  const double tolerance = report.share("tolerance");
+  const bool same = report.flag("same");
+  const auto limit = report.share("code_tolerance") * double(codes);
+  const bool close = double(report.at("codes_different").get<std::int64_t>()) <= limit &&
+                     (tolerance > 0 || report.at("logit_bits_different") == 0);
+  const bool whole = report.at("not_materialised").empty() && report.at("not_in_file").empty();
+  if (same && !(close && whole)) refuse_report("the report says 'same' of counts that differ");
+  if (same != (status == 0))
+    refuse_report(fmt::format("the report says {}, but the exit status was {}",
+                              same ? "'same'" : "'not the same'", status));
+}
+
+ordered_json parse_report(const std::string& text, const std::string& where) try {
+  return fq::detail::parse_json<ordered_json>(text);
+} catch (const ordered_json::exception&) {
+  refuse_report(fmt::format("{} is not JSON", where));
+} catch (const ArgumentError&) {
+  refuse_report(fmt::format("{} nests too deep", where));
+}
+
+void check_report(const ReportFields& report, int status, const Expected& expected) {
+  static_cast<void>(report.count("samples", expected.samples, expected.samples));
+  static_cast<void>(report.count("logits", expected.logits, expected.logits));
+  const auto compared = check_compared(report, expected);
+  std::int64_t codes = 0;
+  for (const auto& [name, count] : compared) codes += count;
+  static_cast<void>(report.count("codes", codes, codes));
+  check_differences(report, expected.samples, expected.logits, compared);
+  if (expected.folded.empty())
+    report.null("folded");
+  else
+    check_differences(report.object("folded"), expected.samples, expected.logits, compared);
+  for (const char* key : {"alone_logit_bits_different", "exposed_logit_bits_different"})
+    static_cast<void>(report.count(key, 0, expected.logits));
+  for (const char* key : {"engine", "level"}) report.text(key);
+  for (const char* key : {"kernels", "session_options"}) static_cast<void>(report.object(key));
+  for (const char* key : {"reasons", "ways"}) static_cast<void>(report.texts(key));
+  report.list("float_kernels");
+  if (!report.at("first_difference").is_null()) static_cast<void>(report.object("first_difference"));
+  check_verdict(report, status, codes);
+}
+
+}  // namespace
+
+ordered_json read_engine_report(const std::string& path, const std::string& program, int status,
+                                const Expected& expected) {
+  const std::string where = "the report of " + program;
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  if (error) refuse_report(fmt::format("{} ended with status {} and wrote no report", program, status));
+  if (bytes > kLongestReport)
+    refuse_report(fmt::format("{} has {} bytes, at most {} are read", where, bytes, kLongestReport));
+  const ordered_json json = parse_report(read_file(path), where);
+  check_report(ReportFields(json, where), status, expected);
+  return json;
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,85 @@
+#include "fakequant/cli/tables/output.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "fakequant/cli/system/standard_streams.h"
+#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/error.h"
+
+namespace fq::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int bar_cells = 24;
+
+std::string bar(const Progress& state) {
+  const double share = state.total > 0 ? double(state.done) / double(state.total) : 0.0;
+  const int full = std::clamp(int(share * bar_cells), 0, bar_cells);
+  std::string text = fmt::format("{} [{:#<{}}{:.<{}}]", state.label, "", full, "", bar_cells - full);
+  if (state.accuracy >= 0)
+    text += fmt::format(" loss {:.4f} accuracy {:.2f} %", state.loss, 100 * state.accuracy);
+  text += fmt::format(" {:.0f} images/s, {} left", state.images_per_second, duration(state.seconds_left));
+  return text;
+}
+
+}  // namespace
+
+Output::Output(bool json) : json_(json), terminal_(!json && isatty(STDOUT_FILENO) == 1) {}
+
+Output::~Output() { clear_bar(); }
+
+void Output::line(std::string_view text) {
+  if (json_) return;
+  clear_bar();
+  put(fmt::format("{}\n", fq::detail::printable(text)));
+}
+
+void Output::record(std::string_view text, const nlohmann::ordered_json& object) {
+  if (!json_ && !text.empty()) line(text);
+  if (!json_) return;
+  put(object.dump(-1, ' ', true, ordered_json::error_handler_t::replace) + "\n");
+}
+
+void Output::progress(const Progress& state) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!terminal_ || now - last_bar_ < std::chrono::milliseconds(100)) return;
+  last_bar_ = now;
+  bar_shown_ = true;
+  put("\r\033[K" + fq::detail::printable(bar(state)));
+}
+
+void Output::flush() {
+  clear_bar();
+  if (output_failed()) throw SystemError("[fakequant] standard output cannot be written: is the disk full?");
+}
+
+void Output::clear_bar() {
+  if (bar_shown_) put("\r\033[K");
+  bar_shown_ = false;
+}
+
+std::string json_text(const nlohmann::ordered_json& object) {
+  return object.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string duration(double seconds) {
+  if (seconds < 10) return fmt::format("{:.1f} s", std::max(seconds, 0.0));
+  const auto whole = std::int64_t(std::lround(std::min(seconds, 1e9)));
+  if (whole < 60) return fmt::format("{} s", whole);
+  return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+}
+
+std::string megabytes(std::int64_t bytes) { return fmt::format("{:.1f} MB", double(bytes) * 1e-6); }
+
+std::string percent(double share, std::int64_t count) {
+  const double error = count > 0 ? std::sqrt(share * (1 - share) / double(count)) : 0.0;
+  return fmt::format("{:.2f} % ± {:.2f}", 100 * share, 100 * error);
+}
+
+}  // namespace fq::cli

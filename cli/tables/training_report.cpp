@@ -1,0 +1,78 @@
+#include "fakequant/cli/tables/training_report.h"
+
+#include <fmt/format.h>
+
+#include "fakequant/train/loop/checkpoint.h"
+
+namespace fq::cli {
+
+TrainingReport::TrainingReport(Output& output, std::string command, std::int64_t epochs, std::int64_t batch)
+    : output_(output), command_(std::move(command)), epochs_(epochs), batch_(batch) {}
+
+TrainerCallbacks TrainingReport::callbacks() {
+  return {.on_step = [this](const StepReport& step) { on_step(step); },
+          .on_epoch = [this](const EpochReport& epoch) { on_epoch(epoch); },
+          .on_checkpoint = {}};
+}
+
+void TrainingReport::on_step(const StepReport& step) {
+  images_per_second_ = step.images_per_second;
+  loader_share_ = step.loader_share;
+  output_.progress({fmt::format("{} {}/{}", command_, step.epoch + 1, epochs_), step.step, step.steps,
+                    step.loss, step.accuracy, step.images_per_second, step.seconds_left});
+}
+
+void TrainingReport::on_epoch(const EpochReport& epoch) {
+  std::string text = fmt::format("epoch {}/{}: loss {:.4f}, accuracy {:.2f} %", epoch.epoch + 1, epoch.epochs,
+                                 epoch.loss, 100 * epoch.accuracy);
+  last_ = {{"event", "epoch"},       {"command", command_}, {"epoch", epoch.epoch + 1},
+           {"epochs", epoch.epochs}, {"loss", epoch.loss},  {"accuracy", 100 * epoch.accuracy}};
+  if (epoch.validation) {
+    text +=
+        fmt::format(", validation {:.2f} %{}", 100 * epoch.validation->accuracy, epoch.best ? " (best)" : "");
+    last_["val_loss"] = epoch.validation->loss;
+    last_["val_accuracy"] = 100 * epoch.validation->accuracy;
+    last_["best"] = epoch.best;
+  }
+  last_["lr"] = epoch.learning_rate;
+  last_["images_per_second"] = images_per_second_;
+  last_["seconds"] = epoch.seconds;
+  text += fmt::format(", {:.0f} images/s, {}", images_per_second_, duration(epoch.seconds));
+  const bool first = memory_.empty() && plan_.peak > 0;
+  if (first) {
+    memory_ = {{"planned_peak", plan_.peak},
+               {"measured_peak", epoch.peak_memory},
+               {"saved_activations", plan_.saved_activations}};
+    last_["memory"] = memory_;
+  }
+  output_.record(text, last_);
+  if (first)
+    output_.line(fmt::format("memory of a step: planned peak {}, measured {}; saved activations {}",
+                             megabytes(plan_.peak), megabytes(epoch.peak_memory),
+                             megabytes(plan_.saved_activations)));
+}
+
+nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, const std::string& path) {
+  nlohmann::ordered_json found{{"output", path},
+                               {"epochs", result.epochs},
+                               {"steps", result.steps},
+                               {"stopped_early", result.stopped_early}};
+  for (const char* key : {"loss", "accuracy", "val_loss", "val_accuracy"})
+    if (last_.contains(key)) found[key] = last_[key];
+  std::string text = fmt::format("{} steps in {}, {}", result.steps, duration(watch_.seconds()), path);
+  if (result.best_epoch >= 0 && has_files_beside(path)) {
+    const std::string best = best_checkpoint_path(path);
+    found.update({{"best", best},
+                  {"best_epoch", result.best_epoch + 1},
+                  {"best_accuracy", 100 * result.best_accuracy}});
+    text += fmt::format("; the best epoch, {}, in {}", result.best_epoch + 1, best);
+  }
+  found["seconds"] = watch_.seconds();
+  if (images_per_second_ > 0) found["ms_per_step"] = 1000 * double(batch_) / images_per_second_;
+  found["loader_share"] = loader_share_;
+  if (!memory_.empty()) found["memory"] = memory_;
+  output_.line(text);
+  return found;
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,40 @@
+#pragma once
+
+/// What is told of a training run while it goes on.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "fakequant/cli/tables/output.h"
+#include "fakequant/train/loop/trainer.h"
+#include "fakequant/train/memory_plan.h"
+
+namespace fq::cli {
+
+class TrainingReport {
+ public:
+  TrainingReport(Output& output, std::string command, std::int64_t epochs, std::int64_t batch);
+  TrainingReport(const TrainingReport&) = delete;  // callbacks refer to it
+  TrainingReport& operator=(const TrainingReport&) = delete;
+
+  [[nodiscard]] TrainerCallbacks callbacks();
+  /// What a step is expected to take; told beside what it took, after the first epoch.
+  void expect(const MemoryPlan& plan) { plan_ = plan; }
+  /// The last line, and what machines read of the whole run.
+  [[nodiscard]] nlohmann::ordered_json finish(const TrainingResult& result, const std::string& path);
+
+ private:
+  void on_step(const StepReport& step);
+  void on_epoch(const EpochReport& epoch);
+
+  Output& output_;
+  std::string command_;
+  std::int64_t epochs_, batch_;
+  double images_per_second_ = 0, loader_share_ = 0;
+  nlohmann::ordered_json last_, memory_;
+  MemoryPlan plan_;
+  Stopwatch watch_;
+};
+
+}  // namespace fq::cli

@@ -1,0 +1,34 @@
+#include "fakequant/cli/tables/warnings.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/system/standard_streams.h"
+#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/log.h"
+
+namespace fq::cli {
+namespace {
+
+std::atomic<int> quiet{0};
+
+void on_log(LogLevel level, std::string_view message) {
+  if (quiet > 0 || level < LogLevel::warning) return;
+  complain(fmt::format("{}: {}", name(level), message));
+}
+
+}  // namespace
+
+std::string one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return fq::detail::printable(text);
+}
+
+void print_warnings() { set_log_callback(on_log); }
+
+QuietWarnings::QuietWarnings() { ++quiet; }
+QuietWarnings::~QuietWarnings() { --quiet; }
+
+}  // namespace fq::cli

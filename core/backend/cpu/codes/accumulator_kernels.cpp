@@ -1,0 +1,240 @@
+#include "fakequant/core/backend/cpu/codes/accumulator_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/codes/accumulator_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "fakequant/core/backend/cpu/vector/vector-inl.h"
+//
+#include "fakequant/core/backend/cpu/codes/codes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fq::HWY_NAMESPACE {
+namespace {
+
+using cpu::AdditionGrid;
+using cpu::CodeArray;
+using cpu::CodesOut;
+using cpu::SumValues;
+
+struct Reader {
+  FloatVector lower, upper, below, amax;
+  bool open;
+
+  explicit Reader(const cpu::Reader& r)
+      : lower(hn::Set(FloatTag(), r.lower)),
+        upper(hn::Set(FloatTag(), r.upper)),
+        below(hn::Set(FloatTag(), r.below)),
+        amax(hn::Set(FloatTag(), r.amax)),
+        open(r.open) {}
+  FloatMask passes(FloatVector v) const {
+    return open ? mask_open_below(v, below, amax) : mask_closed(v, below, amax);
+  }
+};
+
+struct Addition {
+  FloatVector ratio_a, ratio_b, fused, offset_a, offset_b, offset_y, scale_a, scale_b;
+
+  explicit Addition(const AdditionGrid& g)
+      : ratio_a(hn::Set(FloatTag(), g.ratio_a)),
+        ratio_b(hn::Set(FloatTag(), g.ratio_b)),
+        fused(hn::Set(FloatTag(), g.fused)),
+        offset_a(hn::Set(FloatTag(), g.offset_a)),
+        offset_b(hn::Set(FloatTag(), g.offset_b)),
+        offset_y(hn::Set(FloatTag(), g.offset_y)),
+        scale_a(hn::Set(FloatTag(), g.scale_a)),
+        scale_b(hn::Set(FloatTag(), g.scale_b)) {}
+  FloatVector value(FloatVector a, FloatVector b) const {
+    return add_(dequantize_code(a, scale_a), dequantize_code(b, scale_b));
+  }
+  FloatVector code(FloatVector a, FloatVector b, const Reader& reader) const {
+    return add_code(add_(a, offset_a), add_(b, offset_b), ratio_a, ratio_b, fused, offset_y, reader.lower,
+                    reader.upper);
+  }
+};
+
+template <class F>
+void visit_out(const CodesOut& out, F&& f) {
+  switch (out.dtype) {
+    case DType::i8:
+      return f(static_cast<std::int8_t*>(out.codes));
+    case DType::u8:
+      return f(static_cast<std::uint8_t*>(out.codes));
+    case DType::i16:
+      return f(static_cast<std::int16_t*>(out.codes));
+    default:
+      return f(static_cast<std::int32_t*>(out.codes));
+  }
+}
+
+bool is_byte(DType dtype) { return dtype == DType::i8 || dtype == DType::u8; }
+
+template <class F>
+void visit_bytes(const CodeArray& codes, F&& f) {
+  if (codes.dtype == DType::i8) return f(static_cast<const std::int8_t*>(codes.data));
+  f(static_cast<const std::uint8_t*>(codes.data));
+}
+
+/// Calls f(a, b, begin, count) with codes that are all of 8 bits as they are, else with their floats, stretch
+/// by stretch.
+template <class F>
+void for_pairs(const CodeArray& a, const CodeArray& b, bool bytes, std::int64_t count, F&& f) {
+  if (bytes && is_byte(a.dtype) && is_byte(b.dtype))
+    return visit_bytes(a, [&](const auto* x) { visit_bytes(b, [&](const auto* y) { f(x, y, 0, count); }); });
+  constexpr std::int64_t stretch = 512;
+  float x[stretch], y[stretch];
+  const auto one = hn::Set(FloatTag(), 1.0f);
+  for (std::int64_t i = 0; i < count; i += stretch) {
+    const std::int64_t length = std::min(stretch, count - i);
+    decode_codes(a.from(i), length, one, x);
+    decode_codes(b.from(i), length, one, y);
+    f(static_cast<const float*>(x), static_cast<const float*>(y), i, length);
+  }
+}
+
+/// As visit_out; codes of 8 bits go to codes of 8 bits.
+template <class A, class F>
+void visit_out_of(const A*, const CodesOut& out, F&& f) {
+  if constexpr (sizeof(A) != 1) return visit_out(out, f);
+  if (out.dtype == DType::i8) return f(static_cast<std::int8_t*>(out.codes));
+  f(static_cast<std::uint8_t*>(out.codes));
+}
+
+void RequantizeAddition(const CodeArray& a, const CodeArray& b, std::int64_t count, const AdditionGrid& grid,
+                        const cpu::Reader& r, const CodesOut& out) {
+  const Addition sum(grid);
+  const Reader reader(r);
+  const auto run = [&](const auto* x, const auto* y, std::int64_t begin, std::int64_t length) {
+    visit_out_of(x, out, [&](auto* codes) HWY_ATTR {
+      for_vectors(x, y, codes + begin, out.mask != nullptr ? out.mask + begin / 8 : nullptr, length,
+                  [&](const auto* p, const auto* q, auto* to) HWY_ATTR {
+                    const auto u = load_codes(p), v = load_codes(q);
+                    store_codes(sum.code(u, v, reader), to);
+                    return reader.passes(sum.value(u, v));
+                  });
+    });
+  };
+  for_pairs(a, b, is_byte(out.dtype), count, run);
+}
+
+void RequantizeSums(const std::int32_t* sums, std::int64_t count, float multiplier, float scale,
+                    const cpu::Reader& r, const CodesOut& out) {
+  const auto m = hn::Set(FloatTag(), multiplier), s = hn::Set(FloatTag(), scale);
+  const Reader reader(r);
+  visit_out(out, [&](auto* codes) HWY_ATTR {
+    for_vectors(sums, sums, codes, out.mask, count, [&](const auto* p, const auto*, auto* to) HWY_ATTR {
+      const auto v = load_codes(p);
+      store_codes(requantize_code(v, m, reader.lower, reader.upper), to);
+      return reader.passes(dequantize_code(v, s));
+    });
+  });
+}
+
+void RequantizeAverages(const float* values, std::int64_t count, float scale, float offset,
+                        const cpu::Reader& r, const CodesOut& out) {
+  const auto s = hn::Set(FloatTag(), scale), z = hn::Set(FloatTag(), offset);
+  const Reader reader(r);
+  visit_out(out, [&](auto* codes) HWY_ATTR {
+    for_vectors(values, values, codes, out.mask, count, [&](const auto* p, const auto*, auto* to) HWY_ATTR {
+      const auto v = load_codes(p);
+      store_codes(average_code(v, s, z, reader.lower, reader.upper), to);
+      return reader.passes(v);
+    });
+  });
+}
+
+void AdditionValues(const CodeArray& a, const CodeArray& b, std::int64_t count, float scale_a, float scale_b,
+                    float* out) {
+  const auto s = hn::Set(FloatTag(), scale_a), t = hn::Set(FloatTag(), scale_b);
+  for_pairs(a, b, true, count,
+            [&](const auto* x, const auto* y, std::int64_t begin, std::int64_t length) HWY_ATTR {
+              for_vectors(
+                  x, y, out + begin, nullptr, length, [&](const auto* p, const auto* q, float* to) HWY_ATTR {
+                    const auto v = add_(dequantize_code(load_codes(p), s), dequantize_code(load_codes(q), t));
+                    hn::StoreU(v, FloatTag(), to);
+                    return less_(v, v);
+                  });
+            });
+}
+
+template <bool innermost, bool shifted>
+std::int64_t values_of_sums(const std::int32_t* sums, std::int64_t count, const SumValues& v, float* y) {
+  const FloatTag d;
+  const IntTag di;
+  const auto at = [&](const float* p, std::int64_t i)
+                      HWY_ATTR { return innermost ? hn::LoadU(d, p + i) : hn::Set(d, *p); };
+  const auto bias = [&](std::int64_t i) HWY_ATTR {
+    if (v.bias == nullptr) return hn::Zero(di);
+    return innermost ? hn::LoadU(di, v.bias + i) : hn::Set(di, *v.bias);
+  };
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t done = count / lanes * lanes;
+  for (std::int64_t i = 0; i < done; i += lanes) {
+    const auto a = hn::ConvertTo(d, hn::Add(hn::LoadU(di, sums + i), bias(i)));
+    if constexpr (shifted)
+      hn::StoreU(normalized_sum(a, at(v.scale, i), at(v.shift, i)), d, y + i);
+    else
+      hn::StoreU(dequantize_code(a, at(v.scale, i)), d, y + i);
+  }
+  return done;
+}
+
+std::int64_t SumFloats(const std::int32_t* sums, std::int64_t count, const SumValues& v, float* y) {
+  if (v.shift != nullptr)
+    return v.innermost ? values_of_sums<true, true>(sums, count, v, y)
+                       : values_of_sums<false, true>(sums, count, v, y);
+  return v.innermost ? values_of_sums<true, false>(sums, count, v, y)
+                     : values_of_sums<false, false>(sums, count, v, y);
+}
+
+void Relu(float* values, std::int64_t count, std::uint8_t* mask) {
+  const auto zero = hn::Zero(FloatTag());
+  for_vectors(values, values, values, mask, count, [&](const auto* p, const auto*, auto* to) HWY_ATTR {
+    const auto v = load_codes(p);
+    hn::StoreU(max_(v, zero), FloatTag(), to);
+    return less_(zero, v);
+  });
+}
+
+}  // namespace
+}  // namespace fq::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fq {
+HWY_EXPORT(RequantizeAddition);
+HWY_EXPORT(RequantizeSums);
+HWY_EXPORT(RequantizeAverages);
+HWY_EXPORT(SumFloats);
+HWY_EXPORT(AdditionValues);
+HWY_EXPORT(Relu);
+
+namespace cpu {
+
+void requantize_addition(const CodeArray& a, const CodeArray& b, std::int64_t count, const AdditionGrid& grid,
+                         const Reader& reader, const CodesOut& out) {
+  HWY_DYNAMIC_DISPATCH(RequantizeAddition)(a, b, count, grid, reader, out);
+}
+void requantize_sums(const std::int32_t* sums, std::int64_t count, float multiplier, float scale,
+                     const Reader& reader, const CodesOut& out) {
+  HWY_DYNAMIC_DISPATCH(RequantizeSums)(sums, count, multiplier, scale, reader, out);
+}
+void requantize_averages(const float* values, std::int64_t count, float scale, float offset,
+                         const Reader& reader, const CodesOut& out) {
+  HWY_DYNAMIC_DISPATCH(RequantizeAverages)(values, count, scale, offset, reader, out);
+}
+std::int64_t sum_values(const std::int32_t* sums, std::int64_t count, const SumValues& values, float* y) {
+  return HWY_DYNAMIC_DISPATCH(SumFloats)(sums, count, values, y);
+}
+void addition_values(const CodeArray& a, const CodeArray& b, std::int64_t count, float scale_a, float scale_b,
+                     float* y) {
+  HWY_DYNAMIC_DISPATCH(AdditionValues)(a, b, count, scale_a, scale_b, y);
+}
+void relu(float* values, std::int64_t count, std::uint8_t* mask) {
+  HWY_DYNAMIC_DISPATCH(Relu)(values, count, mask);
+}
+
+}  // namespace cpu
+}  // namespace fq
+#endif

@@ -1,0 +1,71 @@
+#include "fakequant/core/backend/cpu/codes/code_products.h"
+
+#include <vector>
+
+#include "fakequant/core/backend/cpu/codes/gradient_kernels.h"
+#include "fakequant/core/blocks/detail/channel_runs.h"
+#include "fakequant/core/numerics/detail/sum_formulas.h"
+
+namespace fq::cpu {
+namespace {
+
+/// scales[c % scales] of every channel.
+std::vector<float> each_channel(const Tensor& scales, std::int64_t channels) {
+  std::vector<float> out(static_cast<std::size_t>(channels));
+  const auto* scale = scales.data<float>();
+  for (std::int64_t c = 0; c < channels; ++c) out[static_cast<std::size_t>(c)] = scale[c % scales.numel()];
+  return out;
+}
+
+/// x[.., c] * scales[c % scales] of channels innermost, rounded to bf16 numbers in `Out`.
+template <class Out>
+void scale_as(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out) {
+  const auto each = each_channel(scales, channels);
+  const auto all = repeated<float>(each.data(), channels);
+  const auto* from = x.data<float>(x.layout());
+  auto* to = out.mutable_data<Out>(out.layout());
+  const RunBlocks blocks(x.numel(), channels);
+  for_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
+    scale_to_bf16(from + begin, end - begin, blocks.width, all.data(), to + begin);
+  });
+}
+
+}  // namespace
+
+void product_scale(const Tensor& s_x, const Tensor& s_w, Tensor& out) {
+  auto* scale = out.mutable_data<float>();
+  for (std::int64_t c = 0; c < out.numel(); ++c)
+    scale[c] = scalar::mul_(s_x.data<float>()[0], s_w.data<float>()[c % s_w.numel()]);
+}
+
+void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias) {
+  const std::int64_t channels = y.layout() == Layout::channels_last ? y.dim(1) : y.dim(-1);
+  const Tensor b = bias.defined() ? bias : Tensor::zeros({channels});
+  const auto factors = each_channel(scale, channels);
+  const auto multiply = repeated<float>(factors.data(), channels),
+             add = repeated<float>(b.data<float>(), channels);
+  auto* values = y.mutable_data<float>(y.layout());
+  const RunBlocks blocks(y.numel(), channels);
+  for_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
+    scale_and_add(values + begin, end - begin, blocks.width, multiply.data(), add.data());
+  });
+}
+
+void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out) {
+  out.dtype() == DType::bf16 ? scale_as<bfloat16>(x, scales, channels, out)
+                             : scale_as<float>(x, scales, channels, out);
+}
+
+void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int axis) {
+  const AxisView view = axis_view(dw.shape(), axis);
+  const auto *x_scale = s_x.data<float>(), *w_scale = s_w.data<float>();
+  auto* values = dw.mutable_data<float>();
+#pragma omp parallel for schedule(static) if (dw.numel() > 65536)
+  for (std::int64_t row = 0; row < view.outer * view.size; ++row) {
+    const float factor = scalar::div_(*x_scale, w_scale[row % view.size % s_w.numel()]);
+    float* v = values + row * view.inner;
+    for (std::int64_t i = 0; i < view.inner; ++i) v[i] *= factor;
+  }
+}
+
+}  // namespace fq::cpu

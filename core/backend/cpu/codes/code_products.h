@@ -1,0 +1,18 @@
+#pragma once
+
+/// The scales around products of codes.
+
+#include "fakequant/core/tensor.h"
+
+namespace fq::cpu {
+
+/// out[c] = fl(s_x * s_w[c % weights' scales])
+void product_scale(const Tensor& s_x, const Tensor& s_w, Tensor& out);
+/// y[.., c] = fl(y[.., c] * scale[c]) + bias[c]; `bias` may be undefined.
+void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias);
+/// out[.., c] = bf16(x[.., c] * scales[c % scales]) of `channels` innermost, as bf16 or f32.
+void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out);
+/// dw *= fl(s_x / s_w[c]), c along `axis`.
+void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int axis);
+
+}  // namespace fq::cpu

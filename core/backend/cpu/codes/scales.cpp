@@ -1,0 +1,35 @@
+#include "fakequant/core/backend/cpu/codes/scales.h"
+
+#include <algorithm>
+
+#include "fakequant/core/backend/cpu/codes/scale_kernels.h"
+#include "fakequant/core/detail/quantizer_checks.h"
+
+namespace fq::cpu {
+namespace {
+
+constexpr std::int64_t kChunk = 4096;
+
+}  // namespace
+
+void make_scales(QuantSpec& spec, const detail::ScaleRule& rule, const std::string&) {
+  auto* ranges = spec.amax.mutable_data<float>(spec.amax.layout());
+  auto* scales = spec.scale.mutable_data<float>(spec.scale.layout());
+  const std::int64_t count = spec.amax.numel(), chunks = (count + kChunk - 1) / kChunk;
+  bool good = true;
+#pragma omp parallel for schedule(static) reduction(&& : good) if (chunks > 4)
+  for (std::int64_t c = 0; c < chunks; ++c) {
+    const std::int64_t begin = c * kChunk, size = std::min(kChunk, count - begin);
+    good = range_scales(rule, ranges + begin, size, scales + begin) && good;
+  }
+  if (good) return;
+  for (std::int64_t i = 0; i < count; ++i) detail::check_amax(ranges[i], spec.name);
+}
+
+void open_ranges(const Tensor& amax, Tensor& out) {
+  const auto* from = amax.data<float>();
+  auto* to = out.mutable_data<float>();
+  for (std::int64_t i = 0; i < amax.numel(); ++i) to[i] = detail::open_range(from[i]);
+}
+
+}  // namespace fq::cpu

@@ -1,0 +1,17 @@
+#pragma once
+
+/// Elementwise functions of two tensors that broadcast, and the sums of their gradients.
+
+#include "fakequant/core/numerics/detail/arithmetic.h"
+#include "fakequant/core/tensor.h"
+
+namespace fq::cpu {
+
+/// y = f(a, b) where a and b, of any layouts, broadcast to the shape of y.
+void combine(const Tensor& a, const Tensor& b, const detail::Arithmetic& f, Tensor& y);
+/// y = x * factor, of one layout.
+void scale(const Tensor& x, double factor, Tensor& y);
+/// The sum of `x` over the axes along which `out` (row-major) was broadcast to its shape; in f64, in order.
+void sum_to(const Tensor& x, Tensor& out);
+
+}  // namespace fq::cpu

@@ -1,0 +1,35 @@
+#pragma once
+
+/// Elementwise loops over tensors of one layout. Results do not depend on the thread count.
+
+#include <cstdint>
+
+#include "fakequant/core/tensor.h"
+
+namespace fq::cpu {
+
+/// Loops shorter than this stay on one thread: starting a team costs as much as they do.
+inline constexpr std::int64_t parallel_elements = 32768;
+
+/// y[i] = f(x[i])
+template <class T, class F>
+void map(const Tensor& x, Tensor& y, F f) {
+  const std::int64_t n = x.numel();
+  const T* in = x.data<T>(x.layout());
+  T* out = y.mutable_data<T>(x.layout());
+#pragma omp parallel for simd schedule(static) if (n > parallel_elements)
+  for (std::int64_t i = 0; i < n; ++i) out[i] = f(in[i]);
+}
+
+/// y[i] = f(a[i], b[i])
+template <class T, class F>
+void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
+  const std::int64_t n = a.numel();
+  const T* left = a.data<T>(a.layout());
+  const T* right = b.data<T>(a.layout());
+  T* out = y.mutable_data<T>(a.layout());
+#pragma omp parallel for simd schedule(static) if (n > parallel_elements)
+  for (std::int64_t i = 0; i < n; ++i) out[i] = f(left[i], right[i]);
+}
+
+}  // namespace fq::cpu

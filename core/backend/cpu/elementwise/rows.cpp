@@ -1,0 +1,49 @@
+#include "fakequant/core/backend/cpu/elementwise/rows.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/core/detail/convert.h"
+
+namespace fq::cpu {
+
+void check_whole(const Tensor& values, std::string_view function, std::string_view what) {
+  const auto* v = values.data<float>();
+  for (std::int64_t i = 0; i < values.numel(); ++i)
+    FQ_CHECK(v[i] == std::floor(v[i]), function, "{} {} of {} is {}: use whole numbers", what, i,
+             values.numel(), v[i]);
+}
+
+void check_indices(const Tensor& values, std::int64_t size, std::string_view function,
+                   std::string_view what) {
+  const auto* v = values.data<std::int64_t>();
+  for (std::int64_t i = 0; i < values.numel(); ++i)
+    FQ_CHECK(v[i] >= 0 && v[i] < size, function, "{} {} of {} is {}: use 0 to {}", what, i, values.numel(),
+             v[i], size - 1);
+}
+
+void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y) {
+  const auto* id = ids.data<std::int64_t>();
+  const std::int64_t width = table.dim(1);
+  detail::visit_float(table.dtype(), "rows", [&]<class T>(T) {
+    const T* from = table.data<T>();
+    T* out = y.mutable_data<T>();
+#pragma omp parallel for schedule(static) if (y.numel() > 32768)
+    for (std::int64_t i = 0; i < ids.numel(); ++i) std::copy_n(from + id[i] * width, width, out + i * width);
+  });
+}
+
+void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table) {
+  const auto* id = ids.data<std::int64_t>();
+  const std::int64_t width = table.dim(1);
+  detail::visit_float(table.dtype(), "rows", [&]<class T>(T) {
+    const T* in = x.data<T>();
+    T* out = table.mutable_data<T>();
+    std::fill_n(out, table.numel(), T{0});
+    for (std::int64_t i = 0; i < ids.numel(); ++i)
+#pragma omp simd
+      for (std::int64_t d = 0; d < width; ++d) out[id[i] * width + d] += in[i * width + d];
+  });
+}
+
+}  // namespace fq::cpu

@@ -1,0 +1,42 @@
+#pragma once
+
+/// The multiplier: products and convolutions of plain arrays through oneDNN.
+///
+/// It multiplies and never scales: no scale, bias, ReLU or rounding is given to oneDNN, whose versions round
+/// those differently. Stateless; may be called from several threads. The factors' types select the engine:
+/// f32*f32 -> f32, bf16*bf16 -> f32, i8*i8 -> i32, u8*i8 -> i32 (the first is the activation).
+/// Throws BackendError when oneDNN fails or has no such product on this processor.
+
+#include <cstdint>
+
+#include "fakequant/core/backend/product_shapes.h"
+
+namespace fq::cpu {
+
+using detail::Sharing;
+/// A matrix, or a batch of them `rows * columns` elements apart. One of the strides is 1.
+struct Matrix {
+  const void* data;
+  DType dtype;
+  std::int64_t rows, columns;
+  bool transposed = false;  ///< the memory holds [columns, rows], row-major
+};
+
+/// c[i] = a[i] * b[i] for `batch` products of a [M, K] and b [K, N] into c [M, N], row-major, f32 or i32.
+/// Rows and columns of c are shared among threads; by shape, K never is.
+void gemm(const Matrix& a, const Matrix& b, void* c, std::int64_t batch = 1,
+          Sharing sharing = Sharing::by_shape);
+
+using detail::ConvShape;
+
+/// y = conv(x, w). x and y in NHWC, w in OIHW order. Images are shared among threads.
+void conv_forward(const ConvShape& shape, const void* x, DType x_type, const void* w, DType w_type, void* y,
+                  Sharing sharing = Sharing::by_shape);
+/// dx = the transpose of `conv_forward` in x, applied to dy; f32 or bf16 factors, dx f32.
+void conv_backward_data(const ConvShape& shape, const void* dy, const void* w, DType type, float* dx,
+                        Sharing sharing = Sharing::by_shape);
+/// dw [o, c/groups, kh, kw] = the transpose in w; f32 or bf16 factors, dw f32. The sum over images is shared
+/// among threads: its last bits depend on their number.
+void conv_backward_weights(const ConvShape& shape, const void* x, const void* dy, DType type, float* dw);
+
+}  // namespace fq::cpu

@@ -1,0 +1,45 @@
+#include <array>
+#include <utility>
+
+#include "fakequant/core/backend/cpu/engine/exact.h"
+#include "fakequant/core/backend/exact_check.h"
+
+namespace fq::cpu {
+namespace {
+
+constexpr int kNone = -1;
+thread_local int forced = kNone;  // read where a product begins, never in its tasks
+
+bool probe(ExactType type) {
+  const ForceExactType only(type);
+  return detail::sums_are_right({exact_gemm, exact_conv});
+}
+
+}  // namespace
+
+std::string_view name(ExactType type) noexcept {
+  constexpr std::array<std::string_view, 3> names{"s8", "bf16", "f32"};
+  return names[static_cast<std::size_t>(type)];
+}
+
+bool exact_type_works(ExactType type) {
+  static const std::array<bool, 3> works{probe(ExactType::s8), probe(ExactType::bf16), true};
+  return works[static_cast<std::size_t>(type)];
+}
+
+std::optional<ExactType> forced_exact_type() noexcept {
+  if (forced == kNone) return std::nullopt;
+  return static_cast<ExactType>(forced);
+}
+
+ExactType best_exact_type() {
+  if (forced != kNone) return static_cast<ExactType>(forced);
+  if (exact_type_works(ExactType::s8)) return ExactType::s8;
+  return exact_type_works(ExactType::bf16) ? ExactType::bf16 : ExactType::f32;
+}
+
+ForceExactType::ForceExactType(ExactType type) noexcept
+    : previous_(std::exchange(forced, static_cast<int>(type))) {}
+ForceExactType::~ForceExactType() { forced = previous_; }
+
+}  // namespace fq::cpu

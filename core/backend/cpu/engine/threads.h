@@ -1,0 +1,37 @@
+#pragma once
+
+/// Tasks of one thread each.
+///
+/// A product is cut into tasks by its shape alone and every task runs on one thread, oneDNN included. So the
+/// order of every sum, and with it every bit, is the same for any number of threads.
+
+#include <cstdint>
+#include <exception>
+
+#include "fakequant/core/threads.h"
+
+namespace fq::cpu {
+
+/// Calls f(state, i) for every i < count, each on one thread, with one `State` a thread.
+/// The first exception is thrown again after the last task.
+template <class State, class F>
+void parallel_tasks(std::int64_t count, F&& f) {
+  std::exception_ptr error;
+#pragma omp parallel if (count > 1)
+  {
+    detail::set_threads(1);  // of this task and what it calls; the caller's own count stays
+    State state;
+#pragma omp for schedule(static)
+    for (std::int64_t i = 0; i < count; ++i) {
+      try {
+        f(state, i);
+      } catch (...) {
+#pragma omp critical(fakequant_task_error)
+        if (!error) error = std::current_exception();
+      }
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace fq::cpu

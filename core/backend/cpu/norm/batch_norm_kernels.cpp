@@ -1,0 +1,199 @@
+#include "fakequant/core/backend/cpu/norm/batch_norm_kernels.h"
+
+#include <algorithm>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/norm/batch_norm_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "fakequant/core/backend/cpu/vector/lanes-inl.h"
+//
+#include "fakequant/core/backend/cpu/vector/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fq::HWY_NAMESPACE {
+
+template <class X>
+FQ_HD FloatVector load_floats(const X* p) {
+  return lanes_of<float>(p);
+}
+FQ_HD void store_floats(FloatVector v, float* p) { hn::StoreU(v, FloatTag(), p); }
+
+/// Vectors side by side whose sums stay in registers: with AVX-512's 32 of them a whole run of up to 128
+/// channels, so that memory is read in order.
+constexpr std::int64_t kAbreast = HWY_MAX_BYTES >= 64 ? 8 : 4;
+
+/// sums[i] += a, products[i] += b of add(position, i) for `runs` whole runs.
+template <std::int64_t abreast, class Terms>
+void add_columns(std::int64_t runs, std::int64_t width, std::int64_t column, float* sums, float* products,
+                 const Terms& terms) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  FloatVector a[abreast], b[abreast];
+  for (std::int64_t k = 0; k < abreast; ++k) {
+    a[k] = load_floats(sums + column + k * lanes);
+    b[k] = load_floats(products + column + k * lanes);
+  }
+  for (std::int64_t r = 0; r < runs; ++r)
+    for (std::int64_t k = 0; k < abreast; ++k) {
+      const std::int64_t i = column + k * lanes;
+      FloatVector term, product;
+      terms(r * width + i, i, term, product);
+      a[k] = hn::Add(a[k], term);
+      b[k] = hn::Add(b[k], product);
+    }
+  for (std::int64_t k = 0; k < abreast; ++k) {
+    store_floats(a[k], sums + column + k * lanes);
+    store_floats(b[k], products + column + k * lanes);
+  }
+}
+
+/// All columns of whole vectors below `end`; returns where they end.
+template <class Terms>
+std::int64_t add_runs(std::int64_t runs, std::int64_t width, std::int64_t end, float* sums, float* products,
+                      const Terms& terms) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
+  std::int64_t column = 0;
+  for (; column + kAbreast * lanes <= end; column += kAbreast * lanes)
+    add_columns<kAbreast>(runs, width, column, sums, products, terms);
+  for (; column + lanes <= end; column += lanes) add_columns<1>(runs, width, column, sums, products, terms);
+  return column;
+}
+
+template <class X>
+void add_moments(const X* x, std::int64_t count, std::int64_t width, const float* first, float* sums,
+                 float* squares) {
+  const auto terms_of = [first](const X* from) {
+    return [from, first](std::int64_t at, std::int64_t i, FloatVector& a, FloatVector& b) HWY_ATTR {
+      a = hn::Sub(load_floats(from + at), load_floats(first + i));
+      b = hn::Mul(a, a);
+    };
+  };
+  const std::int64_t runs = count / width, rest = count % width;
+  add_runs(runs, width, width, sums, squares, terms_of(x));
+  const X* last = x + runs * width;
+  for (std::int64_t i = add_runs(1, width, rest, sums, squares, terms_of(last)); i < rest; ++i) {
+    const float shifted = static_cast<float>(last[i]) - first[i];
+    sums[i] += shifted;
+    squares[i] += shifted * shifted;
+  }
+}
+
+template <class X>
+void add_gradients(const float* dy, const X* x, std::int64_t count, std::int64_t width, const float* mean,
+                   float* sums, float* products) {
+  const auto terms_of = [mean](const float* g, const X* from) {
+    return [g, from, mean](std::int64_t at, std::int64_t i, FloatVector& a, FloatVector& b) HWY_ATTR {
+      a = load_floats(g + at);
+      b = hn::Mul(a, hn::Sub(load_floats(from + at), load_floats(mean + i)));
+    };
+  };
+  const std::int64_t runs = count / width, rest = count % width, end = runs * width;
+  add_runs(runs, width, width, sums, products, terms_of(dy, x));
+  for (std::int64_t i = add_runs(1, width, rest, sums, products, terms_of(dy + end, x + end)); i < rest;
+       ++i) {
+    sums[i] += dy[end + i];
+    products[i] += dy[end + i] * (static_cast<float>(x[end + i]) - mean[i]);
+  }
+}
+
+/// step(at, i, io) for every vector; i is the place in the run.
+template <class Step>
+void for_runs(std::int64_t count, std::int64_t width, const Step& step) {
+  for (std::int64_t run = 0; run < count; run += width)
+    for_vectors<float>(0, std::min(width, count - run),
+                       [&](std::int64_t i, auto io) HWY_ATTR { step(run + i, i, io); });
+}
+
+void Normalize(const float* x, std::int64_t count, std::int64_t width, const float* m, const float* f,
+               const float* t, float* y) {
+  for_runs(count, width, [=](std::int64_t at, std::int64_t i, auto io) HWY_ATTR {
+    io.store(normalized(io.load(x + at), io.load(m + i), io.load(f + i), io.load(t + i)), y + at);
+  });
+}
+
+template <class X>
+void normalize_gradient(const float* dy, const X* x, std::int64_t count, std::int64_t width, const float* m,
+                        const float* f, const float* p, const float* t, float* dx) {
+  for_runs(count, width, [=](std::int64_t at, std::int64_t i, auto io) HWY_ATTR {
+    io.store(normalized_gradient(io.load(dy + at), io.load(x + at), io.load(m + i), io.load(f + i),
+                                 io.load(p + i), io.load(t + i)),
+             dx + at);
+  });
+}
+
+void MomentsF32(const float* x, std::int64_t n, std::int64_t width, const float* first, float* sums,
+                float* squares) {
+  add_moments(x, n, width, first, sums, squares);
+}
+void MomentsI32(const std::int32_t* x, std::int64_t n, std::int64_t width, const float* first, float* sums,
+                float* squares) {
+  add_moments(x, n, width, first, sums, squares);
+}
+void GradientsF32(const float* dy, const float* x, std::int64_t n, std::int64_t width, const float* mean,
+                  float* sums, float* products) {
+  add_gradients(dy, x, n, width, mean, sums, products);
+}
+void GradientsI32(const float* dy, const std::int32_t* x, std::int64_t n, std::int64_t width,
+                  const float* mean, float* sums, float* products) {
+  add_gradients(dy, x, n, width, mean, sums, products);
+}
+void NormalizeBackwardF32(const float* dy, const float* x, std::int64_t n, std::int64_t width, const float* m,
+                          const float* f, const float* p, const float* t, float* dx) {
+  normalize_gradient(dy, x, n, width, m, f, p, t, dx);
+}
+void NormalizeBackwardI32(const float* dy, const std::int32_t* x, std::int64_t n, std::int64_t width,
+                          const float* m, const float* f, const float* p, const float* t, float* dx) {
+  normalize_gradient(dy, x, n, width, m, f, p, t, dx);
+}
+
+}  // namespace fq::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fq {
+HWY_EXPORT(MomentsF32);
+HWY_EXPORT(MomentsI32);
+HWY_EXPORT(GradientsF32);
+HWY_EXPORT(GradientsI32);
+HWY_EXPORT(Normalize);
+HWY_EXPORT(NormalizeBackwardF32);
+HWY_EXPORT(NormalizeBackwardI32);
+
+namespace cpu {
+
+void moment_sums(const float* x, std::int64_t count, std::int64_t width, const float* first, float* sums,
+                 float* squares) {
+  HWY_DYNAMIC_DISPATCH(MomentsF32)(x, count, width, first, sums, squares);
+}
+void moment_sums(const std::int32_t* x, std::int64_t count, std::int64_t width, const float* first,
+                 float* sums, float* squares) {
+  HWY_DYNAMIC_DISPATCH(MomentsI32)(x, count, width, first, sums, squares);
+}
+void gradient_sums(const float* dy, const float* x, std::int64_t count, std::int64_t width, const float* mean,
+                   float* sums, float* products) {
+  HWY_DYNAMIC_DISPATCH(GradientsF32)(dy, x, count, width, mean, sums, products);
+}
+void gradient_sums(const float* dy, const std::int32_t* x, std::int64_t count, std::int64_t width,
+                   const float* mean, float* sums, float* products) {
+  HWY_DYNAMIC_DISPATCH(GradientsI32)(dy, x, count, width, mean, sums, products);
+}
+void normalize(const float* x, std::int64_t count, std::int64_t width, const float* mean, const float* factor,
+               const float* shift, float* y) {
+  HWY_DYNAMIC_DISPATCH(Normalize)(x, count, width, mean, factor, shift, y);
+}
+void normalize_backward(const float* dy, const float* x, std::int64_t count, std::int64_t width,
+                        const float* mean, const float* factor, const float* slope, const float* shift,
+                        float* dx) {
+  HWY_DYNAMIC_DISPATCH(NormalizeBackwardF32)(dy, x, count, width, mean, factor, slope, shift, dx);
+}
+void normalize_backward(const float* dy, const std::int32_t* x, std::int64_t count, std::int64_t width,
+                        const float* mean, const float* factor, const float* slope, const float* shift,
+                        float* dx) {
+  HWY_DYNAMIC_DISPATCH(NormalizeBackwardI32)(dy, x, count, width, mean, factor, slope, shift, dx);
+}
+
+}  // namespace cpu
+}  // namespace fq
+#endif

@@ -1,0 +1,101 @@
+#include "fakequant/core/backend/cpu/norm/layer_norm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "fakequant/core/detail/convert.h"
+#include "fakequant/core/numerics/detail/row_formulas.h"
+
+namespace fq::cpu {
+namespace {
+
+template <class T>
+const T* values(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
+}
+
+template <class T, class F>
+T sum(std::int64_t n, F f) {
+  T total = 0;
+#pragma omp simd reduction(+ : total)
+  for (std::int64_t i = 0; i < n; ++i) total += f(i);
+  return total;
+}
+
+template <class T>
+void row_forward(const T* x, std::int64_t n, const T* gamma, const T* beta, double eps, T* y, T& mean,
+                 T& inverse) {
+  const T m = sum<T>(n, [x](std::int64_t i) { return x[i]; }) / static_cast<T>(n);
+  const T squares = sum<T>(n, [x, m](std::int64_t i) { return (x[i] - m) * (x[i] - m); });
+  const T scale = T{1} / std::sqrt(squares / static_cast<T>(n) + static_cast<T>(eps));
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T normal = detail::layer_normal(x[i], m, scale);
+    y[i] = detail::layer_norm_value(normal, gamma != nullptr ? gamma[i] : T{1},
+                                    beta != nullptr ? beta[i] : T{0});
+  }
+  mean = m;
+  inverse = scale;
+}
+
+/// dx; dgamma and dbeta are added to.
+template <class T>
+void row_backward(const T* dy, const T* x, std::int64_t n, const T* gamma, T mean, T inverse, T* dx,
+                  T* dgamma, T* dbeta) {
+  const auto g = [=](std::int64_t i) { return gamma != nullptr ? dy[i] * gamma[i] : dy[i]; };
+  const auto normal = [=](std::int64_t i) { return detail::layer_normal(x[i], mean, inverse); };
+  const T average = sum<T>(n, g) / static_cast<T>(n);
+  const T slope = sum<T>(n, [&](std::int64_t i) { return g(i) * normal(i); }) / static_cast<T>(n);
+  for (std::int64_t i = 0; i < n; ++i) {
+    dx[i] = detail::layer_norm_gradient(g(i), normal(i), inverse, average, slope);
+    dgamma[i] += dy[i] * normal(i);
+    dbeta[i] += dy[i];
+  }
+}
+
+constexpr std::int64_t block_rows = 64;
+
+template <class T>
+void add_parts(const std::vector<T>& parts, std::int64_t blocks, std::int64_t n, double* dgamma,
+               double* dbeta) {
+  std::fill_n(dgamma, n, 0.0);
+  std::fill_n(dbeta, n, 0.0);
+  for (std::int64_t b = 0; b < blocks; ++b)
+    for (std::int64_t i = 0; i < n; ++i) {
+      dgamma[i] += static_cast<double>(parts[static_cast<std::size_t>(2 * b * n + i)]);
+      dbeta[i] += static_cast<double>(parts[static_cast<std::size_t>((2 * b + 1) * n + i)]);
+    }
+}
+
+}  // namespace
+
+void layer_norm(const Tensor& x, std::int64_t n, const Tensor& gamma, const Tensor& beta, double eps,
+                Tensor& y, Tensor& mean, Tensor& inverse) {
+  detail::visit_float(x.dtype(), "layer_norm", [&]<class T>(T) {
+    const T *in = x.data<T>(), *g = values<T>(gamma), *b = values<T>(beta);
+    T *out = y.mutable_data<T>(), *means = mean.mutable_data<T>(), *inverses = inverse.mutable_data<T>();
+#pragma omp parallel for schedule(static) if (x.numel() > 16384)
+    for (std::int64_t r = 0; r < mean.numel(); ++r)
+      row_forward(in + r * n, n, g, b, eps, out + r * n, means[r], inverses[r]);
+  });
+}
+
+void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                         const Tensor& inverse, Tensor& dx, Tensor& dgamma, Tensor& dbeta) {
+  const std::int64_t n = dgamma.numel(), rows = mean.numel(), blocks = (rows + block_rows - 1) / block_rows;
+  detail::visit_float(x.dtype(), "layer_norm", [&]<class T>(T) {
+    const T *d = dy.data<T>(), *in = x.data<T>(), *g = values<T>(gamma);
+    const T *means = mean.data<T>(), *inverses = inverse.data<T>();
+    T* out = dx.mutable_data<T>();
+    std::vector<T> parts(static_cast<std::size_t>(2 * blocks * n), T{0});
+#pragma omp parallel for schedule(static) if (blocks > 1)
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      T* part = parts.data() + 2 * b * n;
+      for (std::int64_t r = b * block_rows; r < std::min(rows, (b + 1) * block_rows); ++r)
+        row_backward(d + r * n, in + r * n, n, g, means[r], inverses[r], out + r * n, part, part + n);
+    }
+    add_parts(parts, blocks, n, dgamma.mutable_data<double>(), dbeta.mutable_data<double>());
+  });
+}
+
+}  // namespace fq::cpu

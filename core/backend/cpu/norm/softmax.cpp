@@ -1,0 +1,123 @@
+#include "fakequant/core/backend/cpu/norm/softmax.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "fakequant/core/backend/cpu/elementwise/map.h"
+#include "fakequant/core/detail/convert.h"
+#include "fakequant/core/numerics/detail/row_formulas.h"
+
+namespace fq::cpu {
+namespace {
+
+/// f(o, i) for every line of the axis, in parallel.
+template <class F>
+void each_line(const AxisView& view, F&& f) {
+  const std::int64_t lines = view.size == 0 ? 0 : view.outer * view.inner;
+#pragma omp parallel for schedule(static) if (lines * view.size > 8192)
+  for (std::int64_t line = 0; line < lines; ++line)
+    f((line / view.inner) * view.size * view.inner + line % view.inner);
+}
+
+}  // namespace
+
+void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y) {
+  detail::visit_float(x.dtype(), "softmax", [&]<class T>(T) {
+    const T* in = x.data<T>();
+    T* out = y.mutable_data<T>();
+    each_line(view, [&](std::int64_t at) {
+      T largest = in[at], sum = 0;
+      for (std::int64_t i = 1; i < view.size; ++i) largest = std::max(largest, in[at + i * view.inner]);
+      for (std::int64_t i = 0; i < view.size; ++i) {
+        const std::int64_t j = at + i * view.inner;
+        out[j] = detail::softmax_power(in[j], largest);
+        sum += out[j];
+      }
+      const T log_sum = logarithm ? std::log(sum) : T{0};
+      for (std::int64_t i = 0; i < view.size; ++i) {
+        const std::int64_t j = at + i * view.inner;
+        out[j] = logarithm ? detail::log_softmax_value(in[j], largest, log_sum) : out[j] / sum;
+      }
+    });
+  });
+}
+
+void softmax_backward(const Tensor& dy, const Tensor& y, const AxisView& view, bool logarithm, Tensor& dx) {
+  detail::visit_float(y.dtype(), "softmax", [&]<class T>(T) {
+    const T *g = dy.data<T>(), *v = y.data<T>();
+    T* out = dx.mutable_data<T>();
+    each_line(view, [&](std::int64_t at) {
+      T sum = 0;
+      for (std::int64_t i = 0; i < view.size; ++i) {
+        const std::int64_t j = at + i * view.inner;
+        sum += detail::softmax_term(g[j], v[j], logarithm);
+      }
+      for (std::int64_t i = 0; i < view.size; ++i) {
+        const std::int64_t j = at + i * view.inner;
+        out[j] = detail::softmax_gradient(g[j], v[j], sum, logarithm);
+      }
+    });
+  });
+}
+
+void cross_entropy(const Tensor& log_p, const Tensor& labels, double smoothing, Tensor& loss) {
+  const std::int64_t classes = log_p.dim(1), rows = labels.numel();
+  const auto* label = labels.data<std::int64_t>();
+  double total = 0;
+  detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
+    const T* p = log_p.data<T>();
+    for (std::int64_t n = 0; n < rows; ++n, p += classes) {
+      total -= (1.0 - smoothing) * static_cast<double>(p[label[n]]);
+      double all = 0;
+      for (std::int64_t c = 0; smoothing > 0 && c < classes; ++c) all += static_cast<double>(p[c]);
+      total -= smoothing / static_cast<double>(classes) * all;
+    }
+    loss.mutable_data<T>()[0] = static_cast<T>(detail::mean_of(total, rows));
+  });
+}
+
+void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, double smoothing, const Tensor& dy,
+                            Tensor& dx) {
+  const std::int64_t classes = log_p.dim(1), rows = labels.numel();
+  const auto* label = labels.data<std::int64_t>();
+  const detail::SmoothedTarget target(smoothing, classes);
+  detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
+    const T* p = log_p.data<T>();
+    T* out = dx.mutable_data<T>();
+    const T factor = static_cast<T>(detail::mean_of(dy.item(), rows));
+#pragma omp parallel for schedule(static) if (log_p.numel() > 8192)
+    for (std::int64_t n = 0; n < rows; ++n)
+      for (std::int64_t c = 0; c < classes; ++c)
+        out[n * classes + c] = target.gradient(p[n * classes + c], c == label[n], factor);
+  });
+}
+
+void mse_loss(const Tensor& a, const Tensor& b, Tensor& loss) {
+  constexpr std::int64_t block = 4096;
+  const std::int64_t blocks = (a.numel() + block - 1) / block;
+  std::vector<double> parts(static_cast<std::size_t>(blocks));
+  detail::visit_float(a.dtype(), "mse_loss", [&]<class T>(T) {
+    const T *x = a.data<T>(a.layout()), *y = b.data<T>(a.layout());
+#pragma omp parallel for schedule(static) if (blocks > 8)
+    for (std::int64_t k = 0; k < blocks; ++k) {
+      double sum = 0;
+      for (std::int64_t i = k * block; i < std::min(a.numel(), (k + 1) * block); ++i)
+        sum += detail::squared_difference(x[i], y[i]);
+      parts[static_cast<std::size_t>(k)] = sum;
+    }
+    double total = 0;
+    for (const double part : parts) total += part;
+    loss.mutable_data<T>()[0] = static_cast<T>(detail::mean_of(total, a.numel()));
+  });
+}
+
+void mse_loss_backward(const Tensor& a, const Tensor& b, const Tensor& dy, Tensor& da, Tensor& db) {
+  detail::visit_float(a.dtype(), "mse_loss", [&]<class T>(T) {
+    const T factor = static_cast<T>(detail::mean_of(2.0 * dy.item(), a.numel()));
+    map<T>(a, b, da, [factor](T p, T q) { return factor * (p - q); });
+    map<T>(da, db, [](T v) { return -v; });
+  });
+}
+
+}  // namespace fq::cpu

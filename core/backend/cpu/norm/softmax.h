@@ -1,0 +1,25 @@
+#pragma once
+
+/// Softmax and the losses. Row-major, f32 or f64; rows in parallel.
+
+#include "fakequant/core/tensor.h"
+
+namespace fq::cpu {
+
+/// y = softmax or its logarithm along an axis.
+void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y);
+/// dx from y = softmax(x) or its logarithm.
+void softmax_backward(const Tensor& dy, const Tensor& y, const AxisView& view, bool logarithm, Tensor& dx);
+
+/// loss = that of ops::cross_entropy, rank 0; `log_p` [N, C], `labels` i64 [N].
+void cross_entropy(const Tensor& log_p, const Tensor& labels, double smoothing, Tensor& loss);
+/// dlogits = dy / N * (p - target); dy of one element.
+void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, double smoothing, const Tensor& dy,
+                            Tensor& dx);
+
+/// loss = the mean of (a - b)^2, rank 0, of parts over fixed blocks added in order in f64; any layout, both
+/// the same.
+void mse_loss(const Tensor& a, const Tensor& b, Tensor& loss);
+void mse_loss_backward(const Tensor& a, const Tensor& b, const Tensor& dy, Tensor& da, Tensor& db);
+
+}  // namespace fq::cpu

@@ -1,0 +1,46 @@
+#include "fakequant/core/backend/cpu/ranges/count.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace fq::cpu {
+namespace {
+
+constexpr std::size_t kBlock = 1 << 15;
+static_assert(kBlock <= kFullTables);
+
+void flush(std::vector<std::uint16_t>& tables, std::span<std::int64_t> counts) {
+#pragma omp critical(fakequant_count)
+  for (std::size_t b = 0; b < counts.size(); ++b)
+    for (std::size_t k = 0; k < kTables; ++k) counts[b] += tables[b * kTables + k];
+  std::ranges::fill(tables, std::uint16_t{0});
+}
+
+}  // namespace
+
+void count(std::span<const float> x, const BinRule& rule, std::span<std::int64_t> counts) {
+  const auto blocks = static_cast<std::int64_t>((x.size() + kBlock - 1) / kBlock);
+#pragma omp parallel if (blocks > 8)
+  {
+    std::vector<std::uint16_t> tables((counts.size() + 1) * kTables);
+    std::size_t pending = 0;
+#pragma omp for schedule(static) nowait
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      const std::size_t begin = static_cast<std::size_t>(b) * kBlock;
+      const std::size_t size = std::min(kBlock, x.size() - begin);
+      if (pending + size > kFullTables) {
+        flush(tables, counts);
+        pending = 0;
+      }
+      count_into(x.data() + begin, size, rule, counts.size(), tables.data());
+      pending += size;
+    }
+    flush(tables, counts);
+  }
+}
+
+void count(const Tensor& x, const BinRule& rule, std::span<std::int64_t> counts) {
+  count(std::span(x.data<float>(x.layout()), static_cast<std::size_t>(x.numel())), rule, counts);
+}
+
+}  // namespace fq::cpu

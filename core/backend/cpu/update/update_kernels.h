@@ -1,0 +1,20 @@
+#pragma once
+
+/// The optimizers' arithmetic on a part [begin, end) of an array, of f32 or f64, for every vector instruction
+/// set. Nothing is contracted: an element has the same bits wherever it lies.
+
+#include "fakequant/core/backend/cpu/update/updates.h"
+
+namespace fq::cpu {
+
+/// g = gradient * scale + weight_decay * p; m = momentum * m + g; p -= learning_rate * m, of Nesterov
+/// learning_rate * (g + momentum * m), without m learning_rate * g.
+void update(const SgdArrays<float>& a, const SgdFactors<float>& f, std::int64_t begin, std::int64_t end);
+void update(const SgdArrays<double>& a, const SgdFactors<double>& f, std::int64_t begin, std::int64_t end);
+
+/// p *= keep; g = gradient * scale + weight_decay * p; m = beta1 * m + rest1 * g; v = beta2 * v + rest2 * g *
+/// g; p -= rate * m / (sqrt(v) * root + eps).
+void update(const AdamArrays<float>& a, const AdamFactors<float>& f, std::int64_t begin, std::int64_t end);
+void update(const AdamArrays<double>& a, const AdamFactors<double>& f, std::int64_t begin, std::int64_t end);
+
+}  // namespace fq::cpu

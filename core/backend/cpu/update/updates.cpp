@@ -1,0 +1,89 @@
+#include "fakequant/core/backend/cpu/update/updates.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "fakequant/core/backend/cpu/elementwise/map.h"
+#include "fakequant/core/backend/cpu/update/update_kernels.h"
+#include "fakequant/core/detail/convert.h"
+#include "fakequant/core/numerics/formulas.h"
+
+namespace fq::cpu {
+namespace {
+
+constexpr std::int64_t block = 8192;
+
+/// Calls f(array, begin, end) for blocks of every array.
+template <class Arrays, class F>
+void for_each_block(const Arrays& arrays, F f) {
+  std::int64_t total = 0;
+  for (const auto& a : arrays) total += a.n;
+#pragma omp parallel if (total > parallel_elements)
+  for (const auto& a : arrays) {
+#pragma omp for schedule(static) nowait
+    for (std::int64_t i = 0; i < a.n; i += block) f(a, i, std::min(a.n, i + block));
+  }
+}
+
+template <class T>
+double block_squares(const T* values, std::int64_t n) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  return sum;
+}
+
+template <class T>
+double squares_of(const T* values, std::int64_t n) {
+  const std::int64_t blocks = (n + block - 1) / block;
+  std::vector<double> parts(static_cast<std::size_t>(blocks));
+#pragma omp parallel for schedule(static) if (n > parallel_elements)
+  for (std::int64_t b = 0; b < blocks; ++b)
+    parts[static_cast<std::size_t>(b)] = block_squares(values + b * block, std::min(block, n - b * block));
+  double sum = 0;
+  for (const double part : parts) sum += part;
+  return sum;
+}
+
+}  // namespace
+
+template <class T>
+void sgd(std::span<const SgdArrays<T>> arrays, const SgdFactors<T>& factors, Device) {
+  for_each_block(arrays, [&](const auto& a, auto begin, auto end) { update(a, factors, begin, end); });
+}
+
+template <class T>
+void adam(std::span<const AdamArrays<T>> arrays, const AdamFactors<T>& factors, Device) {
+  for_each_block(arrays, [&](const auto& a, auto begin, auto end) { update(a, factors, begin, end); });
+}
+
+template <class T>
+void move_towards(std::span<const PairArrays<T>> arrays, T rate, Device) {
+  for_each_block(arrays, [rate](const PairArrays<T>& a, std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i)
+      a.left[i] = scalar::moving_average(a.left[i], a.right[i], rate);
+  });
+}
+
+void swap_contents(std::span<const SwapArrays> arrays, Device) {
+  for_each_block(arrays, [](const SwapArrays& a, std::int64_t begin, std::int64_t end) {
+    std::swap_ranges(a.left + begin, a.left + end, a.right + begin);
+  });
+}
+
+template void sgd(std::span<const SgdArrays<float>>, const SgdFactors<float>&, Device);
+template void sgd(std::span<const SgdArrays<double>>, const SgdFactors<double>&, Device);
+template void adam(std::span<const AdamArrays<float>>, const AdamFactors<float>&, Device);
+template void adam(std::span<const AdamArrays<double>>, const AdamFactors<double>&, Device);
+template void move_towards(std::span<const PairArrays<float>>, float, Device);
+template void move_towards(std::span<const PairArrays<double>>, double, Device);
+double sum_of_squares(std::span<const Tensor> tensors, Device) {
+  double sum = 0;
+  for (const auto& t : tensors)
+    detail::visit_float(t.dtype(), "norm",
+                        [&]<class T>(T) { sum += squares_of(t.data<T>(t.layout()), t.numel()); });
+  return sum;
+}
+
+}  // namespace fq::cpu

@@ -1,0 +1,181 @@
+#include "fakequant/core/backend/cuda/codes/accumulators.h"
+#include "fakequant/core/backend/cuda/codes/sums.cuh"
+#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+
+namespace fq::cuda {
+namespace {
+
+std::uint8_t* bits_of(Tensor* mask) {
+  return mask != nullptr ? mutable_data_of<std::uint8_t>(*mask) : nullptr;
+}
+
+/// The numbers of each channel as arrays of them: scale (of one or all), scale / step, shift / step.
+struct ChannelNumbers {
+  const float *scale, *shift, *step;  // the last two may be null
+  bool one_scale;
+  float *scales, *multipliers, *offsets;
+  Alarm alarm;
+
+  FQ_HD void operator()(std::int64_t c) const {
+    const float s = scale[one_scale ? 0 : c];
+    scales[c] = s;
+    if (step == nullptr) return;
+    multipliers[c] = scalar::div_(s, *step);
+    if (shift == nullptr) return;
+    offsets[c] = scalar::div_(shift[c], *step);
+    if (scalar::is_nan_(s) || scalar::is_nan_(shift[c])) raise(alarm);
+  }
+};
+
+/// Sums with their channels' numbers, which it owns.
+class ChannelReader {
+ public:
+  /// Without a spec they are read as floats only.
+  ChannelReader(const Tensor& sums, int axis, const Tensor& bias, const Tensor& scale, const Tensor& shift,
+                const QuantSpec* spec, const std::string& nan_text)
+      : source_{data_of<std::int32_t>(sums),
+                data_of<std::int32_t>(bias),
+                data_of<float>(scale),
+                data_of<float>(shift),
+                nullptr,
+                nullptr,
+                AxisBlocks::of(sums.shape(), sums.layout(), axis)} {
+    const std::int64_t channels = sums.dim(axis), row = (channels + 3) / 4 * 4;
+    if (spec == nullptr && scale.numel() == channels) return;
+    numbers_ = Tensor::empty({3, row}, DType::f32, sums.device());
+    auto* numbers = mutable_data_of<float>(numbers_);
+    const Alarm nan = spec != nullptr && shift.defined() ? alarm(sums.device(), nan_text) : Alarm{};
+    for_items(
+        sums.device(), channels,
+        ChannelNumbers{source_.scale, source_.shift, spec != nullptr ? data_of<float>(spec->scale) : nullptr,
+                       scale.numel() == 1, numbers, numbers + row, numbers + 2 * row, nan});
+    source_.scale = numbers;
+    source_.multiplier = numbers + row;
+    source_.offset = shift.defined() ? numbers + 2 * row : nullptr;
+  }
+  [[nodiscard]] const ChannelSums& source() const { return source_; }
+
+ private:
+  ChannelSums source_;
+  Tensor numbers_;
+};
+
+/// Calls f(source) with what is read; what the source points to lives as long as the call.
+template <class F>
+struct WithSource {
+  const QuantSpec* spec;  // null for floats
+  const std::string& nan_text;
+  F f;
+
+  [[nodiscard]] float offset() const { return spec != nullptr ? static_cast<float>(spec->zero_point) : 0.0f; }
+
+  void operator()(const ProductSums& x) const {
+    f(ChannelReader(x.sums, x.axis, x.bias, x.scale, {}, spec, nan_text).source());
+  }
+  void operator()(const NormalizedSums& x) const {
+    f(ChannelReader(x.sums, x.axis, {}, x.factor, x.shift, spec, nan_text).source());
+  }
+  void operator()(const PooledSums& x) const {
+    f(PooledPixels{data_of<std::int32_t>(x.sums), data_of<float>(x.scale), static_cast<float>(x.count)});
+  }
+  void operator()(const Averages& x) const { f(AverageValues{data_of<float>(x.values), offset()}); }
+  void operator()(const CodeAddition& x) const {
+    const auto& a = x.a.spec;
+    const auto& b = x.b.spec;
+    f(AddedCodes{x.a.codes.raw(), x.b.codes.raw(), CodeFormat::of(a.format), CodeFormat::of(b.format),
+                 data_of<float>(a.scale), data_of<float>(b.scale), static_cast<float>(a.zero_point),
+                 static_cast<float>(b.zero_point), offset()});
+  }
+  void operator()(const AccumulatorConcat&) const {}  // joined by the caller
+  void operator()(const AccumulatorMove&) const {}    // moved by the caller
+};
+
+template <class F>
+void with_source(const Accumulator& x, const QuantSpec* spec, const std::string& nan_text, F f) {
+  std::visit(WithSource<F>{spec, nan_text, f}, x.value);
+}
+
+template <class Source>
+struct WriteValues {
+  Source source;
+  float* out;
+  std::uint8_t* mask;  // may be null
+  bool relu;
+
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    float v[group_size];
+    source.values(first, count, v);
+    unsigned bits = 0;
+    for (int j = 0; j < group_size; ++j) {
+      if (j >= count || !relu) continue;
+      const bool passes = scalar::less_(0.0f, v[j]);
+      v[j] = passes || scalar::is_nan_(v[j]) ? v[j] : 0.0f;
+      bits |= static_cast<unsigned>(passes) << j;
+    }
+    store_group(out + first, count, v);
+    if (mask != nullptr) mask[first / 8] = static_cast<std::uint8_t>(bits);
+  }
+};
+
+template <class Source>
+struct WriteCodes {
+  Source source;
+  const float *step, *amax;
+  CodeFormat format;
+  bool relu;
+  void* codes;
+  std::uint8_t* mask;  // may be null
+
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    const auto row = grid_row(format.grid, *step, *amax);
+    const SumGrid grid{row.scale, fq::detail::sum_reader(row, relu)};
+    float q[group_size], v[group_size] = {};
+    source.codes(first, count, grid, mask != nullptr, q, v);
+    store_integer_codes(codes, format.dtype, first, count, q);
+    if (mask == nullptr) return;
+    unsigned bits = 0;
+    for (int j = 0; j < group_size; ++j)
+      if (j < count) bits |= static_cast<unsigned>(fq::detail::passes(grid.reader, v[j])) << j;
+    mask[first / 8] = static_cast<std::uint8_t>(bits);
+  }
+};
+
+struct BiasCodes {
+  const float *bias, *scale;
+  bool one_scale;
+  std::int32_t room;
+  std::int32_t* out;
+  FQ_HD void operator()(std::int64_t c) const {
+    out[c] = fq::detail::bias_code(bias[c], scale[one_scale ? 0 : c], room);
+  }
+};
+
+}  // namespace
+
+void accumulator_values(const Accumulator& x, Tensor& out, Tensor* mask) {
+  if (out.numel() == 0) return;
+  auto* values = mutable_data_of<float>(out);
+  with_source(x, nullptr, {}, [&]<class Source>(const Source& source) {
+    for_groups(out.device(), out.numel(), WriteValues<Source>{source, values, bits_of(mask), x.relu});
+  });
+}
+
+void accumulator_codes(const Accumulator& x, QuantizedTensor& out, const std::string& nan_text) {
+  if (out.codes.numel() == 0) return;
+  const QuantSpec& spec = out.spec;
+  with_source(x, &spec, nan_text, [&]<class Source>(const Source& source) {
+    for_groups(
+        out.codes.device(), out.codes.numel(),
+        WriteCodes<Source>{source, data_of<float>(spec.scale), data_of<float>(spec.amax),
+                           CodeFormat::of(spec.format), x.relu, out.codes.mutable_raw(), bits_of(&out.mask)});
+  });
+}
+
+void bias_codes(const Tensor& b, const Tensor& scale, std::int32_t room, Tensor& out) {
+  for_items(b.device(), b.numel(),
+            BiasCodes{data_of<float>(b), data_of<float>(scale), scale.numel() == 1, room,
+                      mutable_data_of<std::int32_t>(out)});
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,82 @@
+#pragma once
+
+/// The numbers of blocks, read for groups of eight elements. All read as out[j] = values[block of element j
+/// from there on], j < count <= 8; the others are unspecified numbers.
+
+#include <utility>
+
+#include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/blocks/detail/block_map.h"
+
+namespace fq::cuda {
+
+using fq::detail::AxisBlocks, fq::detail::BlockMap;
+namespace detail {
+
+template <class T>
+FQ_HD void fill_group(T value, T (&out)[group_size]) {
+  for (int j = 0; j < group_size; ++j) out[j] = value;
+}
+
+/// No more than a group needs to know.
+FQ_HD int few(std::int64_t elements) {
+  return elements < 2 * group_size ? static_cast<int>(elements) : 2 * group_size;
+}
+
+/// Across the ends of blocks and rows. `next_row` are the values of the row after the first, which has 8
+/// elements or the same values.
+template <class T>
+FQ_HD void walk_blocks(const AxisBlocks& blocks, AxisBlocks::Place from, const T* value, const T* next_row,
+                       int count, T (&out)[group_size]) {
+  const int length = few(blocks.length), size = few(blocks.size);
+  int left = few((from.index + 1) * blocks.length - from.at), row_left = few(blocks.size - from.at);
+  for (int j = 0; j < group_size; ++j) {
+    out[j] = *value;
+    if (j + 1 >= count) continue;
+    const bool row_ends = --row_left == 0, ends = --left == 0 || row_ends;
+    value = row_ends ? next_row : value + (ends ? 1 : 0);
+    left = ends ? length : left;
+    row_left = row_ends ? size : row_left;
+  }
+}
+
+template <class T>
+FQ_HD void load_row(const AxisBlocks& blocks, AxisBlocks::Place from, const T* values, const T* next_row,
+                    int count, T (&out)[group_size]) {
+  const T* first = values + from.index;
+  const bool one_row = from.at + count <= blocks.size;
+  if (one_row && (from.index + 1) * blocks.length - from.at >= count)
+    fill_group(*first, out);
+  else if (one_row && blocks.length == 1)
+    load_group(first, count, out);
+  else
+    walk_blocks(blocks, from, first, next_row, count, out);
+}
+
+/// One by one: no array is indexed by anything but a constant, or it would be kept in memory.
+template <class T, int... J>
+FQ_HD void gather_blocks(const BlockMap& blocks, std::int64_t i, const T* values, int count,
+                         T (&out)[group_size], std::integer_sequence<int, J...>) {
+  ((out[J] = values[blocks.block_of(i + (J < count ? J : 0))]), ...);
+}
+
+}  // namespace detail
+
+template <class T>
+FQ_HD void load_blocks(const AxisBlocks& blocks, AxisBlocks::Place from, const T* values, int count,
+                       T (&out)[group_size]) {
+  if (blocks.blocks == 1) return detail::fill_group(*values, out);
+  detail::load_row(blocks, from, values, values, count, out);
+}
+
+template <class T>
+FQ_HD void load_blocks(const BlockMap& blocks, const BlockMap::Place& from, const T* values, int count,
+                       T (&out)[group_size]) {
+  if (blocks.last.size >= group_size)
+    return detail::load_row(blocks.last, from.in_row, values + from.base,
+                            values + blocks.first_block(from.row + 1), count, out);
+  detail::gather_blocks(blocks, from.row * blocks.last.size + from.in_row.at, values, count, out,
+                        std::make_integer_sequence<int, group_size>{});
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,100 @@
+#include "fakequant/core/backend/cuda/codes/block_loads.cuh"
+#include "fakequant/core/backend/cuda/codes/code_products.h"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/numerics/detail/sum_formulas.h"
+
+namespace fq::cuda {
+namespace {
+
+using fq::detail::quotient;
+
+/// Scales that repeat along the innermost elements.
+AxisBlocks repeated(const Tensor& x, const Tensor& scales) {
+  return AxisBlocks::repeating(x.numel(), scales.numel());
+}
+
+struct ProductScale {
+  const float *s_x, *s_w;
+  std::int64_t scales;
+  float* out;
+  FQ_HD void operator()(std::int64_t c) const {
+    out[c] = scalar::mul_(*s_x, s_w[c - quotient(c, scales) * scales]);
+  }
+};
+
+struct ScaleProducts {
+  float* y;
+  const float *scale, *bias;  // bias may be null
+  AxisBlocks scales, biases;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    float v[group_size], factor[group_size], term[group_size] = {};
+    load_group(y + first, count, v);
+    load_blocks(scales, scales.place(first), scale, count, factor);
+    if (bias != nullptr) load_blocks(biases, biases.place(first), bias, count, term);
+    for (int j = 0; j < group_size; ++j) v[j] = scalar::scaled_product(v[j], factor[j], term[j]);
+    store_group(y + first, count, v);
+  }
+};
+
+template <class Out>
+struct ScaleToBf16 {
+  const float *x, *scale;
+  AxisBlocks scales;
+  Out* out;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    float v[group_size], factor[group_size];
+    bfloat16 rounded[group_size];
+    load_group(x + first, count, v);
+    load_blocks(scales, scales.place(first), scale, count, factor);
+    for (int j = 0; j < group_size; ++j) rounded[j] = bfloat16(scalar::mul_(v[j], factor[j]));
+    store_as(out + first, count, rounded);
+  }
+};
+
+struct ScaleWeightGradient {
+  float* dw;
+  const float *s_x, *s_w;
+  AxisBlocks scales;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    float v[group_size], scale[group_size];
+    load_group(dw + first, count, v);
+    load_blocks(scales, scales.place(first), s_w, count, scale);
+    for (int j = 0; j < group_size; ++j) v[j] = scalar::mul_(v[j], scalar::div_(*s_x, scale[j]));
+    store_group(dw + first, count, v);
+  }
+};
+
+template <class Out>
+void scale_to(const Tensor& x, const Tensor& scales, Tensor& out) {
+  for_groups(x.device(), x.numel(),
+             ScaleToBf16<Out>{data_of<float>(x), data_of<float>(scales), repeated(x, scales),
+                              mutable_data_of<Out>(out)});
+}
+
+}  // namespace
+
+void product_scale(const Tensor& s_x, const Tensor& s_w, Tensor& out) {
+  for_items(out.device(), out.numel(),
+            ProductScale{data_of<float>(s_x), data_of<float>(s_w), s_w.numel(), mutable_data_of<float>(out)});
+}
+
+void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias) {
+  if (y.numel() == 0) return;
+  for_groups(y.device(), y.numel(),
+             ScaleProducts{mutable_data_of<float>(y), data_of<float>(scale), data_of<float>(bias),
+                           repeated(y, scale), repeated(y, bias.defined() ? bias : scale)});
+}
+
+void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t, Tensor& out) {
+  if (x.numel() == 0) return;
+  out.dtype() == DType::bf16 ? scale_to<bfloat16>(x, scales, out) : scale_to<float>(x, scales, out);
+}
+
+void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int axis) {
+  if (dw.numel() == 0) return;
+  for_groups(dw.device(), dw.numel(),
+             ScaleWeightGradient{mutable_data_of<float>(dw), data_of<float>(s_x), data_of<float>(s_w),
+                                 AxisBlocks::of(dw.shape(), dw.layout(), s_w.numel() == 1 ? -1 : axis)});
+}
+
+}  // namespace fq::cuda

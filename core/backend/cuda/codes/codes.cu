@@ -1,0 +1,211 @@
+#include "fakequant/core/backend/cuda/codes/block_loads.cuh"
+#include "fakequant/core/backend/cuda/codes/codes.cuh"
+#include "fakequant/core/backend/cuda/codes/codes.h"
+#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/runtime/capturing.h"
+#include "fakequant/core/detail/quantizer_checks.h"
+
+namespace fq::cuda {
+namespace {
+
+using fq::detail::QuantizeCall;
+
+/// Whether every scale is that of an index of one axis, or of all.
+bool along_axis(const QuantizedTensor& x) {
+  const auto& by = x.spec.granularity;
+  return by.is_per_tensor() || by.single_axis(x.codes.rank()) >= 0;
+}
+
+template <class Blocks>
+Blocks blocks_of(const QuantizedTensor& x) {
+  const auto& by = x.spec.granularity;
+  const int axis = by.single_axis(x.codes.rank());
+  if constexpr (std::is_same_v<Blocks, AxisBlocks>) {
+    return AxisBlocks::of(x.shape(), x.layout(), axis);
+  } else {
+    if (!along_axis(x) || axis < 0) return BlockMap::of(x.shape(), by.block_shape(x.shape()), x.layout());
+    const AxisView view = fq::detail::memory_view(x.shape(), x.layout(), axis);
+    return BlockMap::of({view.outer, view.size, view.inner}, {view.outer, 1, view.inner});
+  }
+}
+
+template <class Blocks>
+struct Quantize {
+  const float *x, *scale, *amax;
+  void* codes;
+  std::uint8_t* mask;  // may be null
+  CodeFormat format;
+  Blocks blocks;
+  Alarm alarm;
+
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    float v[group_size], scales[group_size], ranges[group_size], values[group_size] = {};
+    load_group(x + first, count, v);
+    const auto place = blocks.place(first);
+    load_blocks(blocks, place, scale, count, scales);
+    load_blocks(blocks, place, amax, count, ranges);
+    unsigned bits = 0;
+    bool nan = false;
+    for (int j = 0; j < group_size; ++j) {
+      if (j >= count) continue;
+      const auto row = grid_row(format.grid, scales[j], ranges[j]);
+      const bool bad = scalar::is_nan_(v[j]);
+      nan = nan || bad;
+      values[j] = bad ? 0.0f : format.code(v[j], row);
+      bits |= static_cast<unsigned>(scalar::mask_closed(v[j], row.mask_lower, row.amax)) << j;
+    }
+    store_codes(codes, format, first, count, values);
+    if (mask != nullptr) mask[first / 8] = static_cast<std::uint8_t>(bits);
+    if (nan) raise(alarm);
+  }
+};
+
+/// Numbers of a spec in the order of `blocks_of`; what had to be moved for it stays in `kept`.
+const float* numbers_of(const Tensor& numbers, const QuantizedTensor& x, std::vector<Tensor>& kept) {
+  if (along_axis(x)) return data_of<float>(numbers);
+  kept.push_back(fq::detail::numbers_in_memory(numbers, x.spec.granularity, x.shape(), x.layout()));
+  return data_of<float>(kept.back());
+}
+
+template <class Blocks>
+Quantize<Blocks> body_of(const QuantizeCall& call, std::vector<Tensor>& kept) {
+  auto& out = call.out;
+  return {
+      data_of<float>(call.x),  numbers_of(out.spec.scale, out, kept),   numbers_of(out.spec.amax, out, kept),
+      out.codes.mutable_raw(), mutable_data_of<std::uint8_t>(out.mask), CodeFormat::of(out.spec.format),
+      blocks_of<Blocks>(out),  alarm(call.x.device(), call.nan_text)};
+}
+
+/// Several tensors, one after another.
+template <class Blocks>
+struct QuantizeMany {
+  struct Item {
+    std::int64_t first;  ///< group of all
+    detail::OfGroups<Quantize<Blocks>> groups;
+  };
+  const Item* items;
+  int count;
+
+  FQ_HD void operator()(std::int64_t g) const {
+    int low = 0, high = count;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (items[middle].first <= g ? low : high) = middle;
+    }
+    items[low].groups(g - items[low].first);
+  }
+};
+
+template <class Out, class Blocks>
+struct Decode {
+  const void* codes;
+  const float* scale;  // null for none
+  Out* out;
+  CodeFormat format;
+  Blocks blocks;
+
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    float values[group_size], scales[group_size];
+    load_codes(codes, format, first, count, values);
+    if (scale != nullptr) {
+      load_blocks(blocks, blocks.place(first), scale, count, scales);
+      for (int j = 0; j < group_size; ++j) values[j] = scalar::dequantize_code(values[j], scales[j]);
+    }
+    store_as(out + first, count, values);
+  }
+};
+
+template <class Word>
+struct ApplyMask {
+  const Word* dy;
+  const std::uint8_t* mask;
+  Word* out;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    Word v[group_size];
+    load_group(dy + first, count, v);
+    const unsigned bits = mask[first / 8];
+    for (int j = 0; j < group_size; ++j) v[j] = (bits >> j & 1u) != 0 ? v[j] : Word{0};
+    store_group(out + first, count, v);
+  }
+};
+
+template <class Out, class Blocks>
+void decode_blocks(const QuantizedTensor& x, const float* scale, Tensor& out) {
+  for_groups(out.device(), out.numel(),
+             Decode<Out, Blocks>{x.codes.raw(), scale, mutable_data_of<Out>(out),
+                                 CodeFormat::of(x.spec.format), blocks_of<Blocks>(x)});
+}
+
+template <class Out>
+void decode_as(const QuantizedTensor& x, const float* scale, Tensor& out) {
+  if (x.codes.numel() == 0) return;
+  along_axis(x) ? decode_blocks<Out, AxisBlocks>(x, scale, out) : decode_blocks<Out, BlockMap>(x, scale, out);
+}
+
+template <class Blocks>
+void quantize_one(const QuantizeCall& call) {
+  std::vector<Tensor> kept;
+  for_groups(call.x.device(), call.x.numel(), body_of<Blocks>(call, kept));
+}
+
+template <class Blocks>
+void quantize_many(std::span<const QuantizeCall> calls) {
+  using Many = QuantizeMany<Blocks>;
+  std::vector<typename Many::Item> items;
+  std::vector<Tensor> kept;
+  std::int64_t groups = 0;
+  for (const auto& call : calls) {
+    if (call.x.numel() == 0) continue;
+    items.push_back({groups, {body_of<Blocks>(call, kept), call.x.numel()}});
+    groups += (call.x.numel() + group_size - 1) / group_size;
+  }
+  if (items.empty()) return;
+  const Device device = calls.front().x.device();
+  const Storage table = constant(items.data(), items.size() * sizeof items[0], device);
+  for_items(device, groups,
+            Many{reinterpret_cast<const typename Many::Item*>(table.data()), static_cast<int>(items.size())});
+}
+
+template <class Word>
+void mask_words(const Tensor& dy, const Tensor& mask, Tensor& out) {
+  for_groups(out.device(), out.numel(),
+             ApplyMask<Word>{data_of<Word>(dy), data_of<std::uint8_t>(mask), mutable_data_of<Word>(out)});
+}
+
+}  // namespace
+
+void decode(const QuantizedTensor& x, Tensor& out) {
+  if (out.dtype() == DType::bf16) return decode_as<bfloat16>(x, nullptr, out);
+  decode_as<float>(x, nullptr, out);
+}
+
+void dequantize(const QuantizedTensor& x, Tensor& out) {
+  std::vector<Tensor> kept;
+  const float* scale = numbers_of(x.spec.scale, x, kept);
+  out.dtype() == DType::bf16 ? decode_as<bfloat16>(x, scale, out) : decode_as<float>(x, scale, out);
+}
+
+void quantize(std::span<const QuantizeCall> calls) {
+  if (calls.size() > 1) {
+    const bool axes = std::ranges::all_of(calls, [](const auto& call) { return along_axis(call.out); });
+    return axes ? quantize_many<AxisBlocks>(calls) : quantize_many<BlockMap>(calls);
+  }
+  for (const auto& call : calls) {
+    if (call.x.numel() == 0) continue;
+    along_axis(call.out) ? quantize_one<AxisBlocks>(call) : quantize_one<BlockMap>(call);
+  }
+}
+
+void apply_mask(const Tensor& dy, const Tensor& mask, Tensor& out) {
+  switch (bit_width(dy.dtype())) {
+    case 16:
+      return mask_words<std::uint16_t>(dy, mask, out);
+    case 32:
+      return mask_words<std::uint32_t>(dy, mask, out);
+    default:
+      return mask_words<std::uint64_t>(dy, mask, out);
+  }
+}
+
+}  // namespace fq::cuda

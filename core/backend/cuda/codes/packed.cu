@@ -1,0 +1,61 @@
+#include "fakequant/core/backend/cuda/codes/packed.h"
+#include "fakequant/core/backend/cuda/loops/launch.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+
+namespace fq::cuda {
+namespace {
+
+/// A byte of packed codes.
+struct Packing {
+  std::int64_t count;  // of codes
+  int bits;
+
+  [[nodiscard]] FQ_HD int per_byte() const { return 8 / bits; }
+  [[nodiscard]] FQ_HD unsigned low() const { return (1u << bits) - 1u; }
+};
+
+struct PackCodes {
+  Packing packing;
+  const std::uint8_t* codes;
+  std::uint8_t* out;
+  FQ_HD void operator()(std::int64_t byte) const {
+    unsigned packed = 0;
+    for (int k = 0; k < packing.per_byte(); ++k)
+      if (const std::int64_t i = byte * packing.per_byte() + k; i < packing.count)
+        packed |= (codes[i] & packing.low()) << (k * packing.bits);
+    out[byte] = static_cast<std::uint8_t>(packed);
+  }
+};
+
+struct UnpackCodes {
+  Packing packing;
+  const std::uint8_t* packed;
+  unsigned sign;  // the bit of the sign, 0 where there is none
+  std::uint8_t* out;
+  FQ_HD void operator()(std::int64_t byte) const {
+    const unsigned codes = packed[byte];
+    for (int k = 0; k < packing.per_byte(); ++k)
+      if (const std::int64_t i = byte * packing.per_byte() + k; i < packing.count)
+        out[i] = static_cast<std::uint8_t>(((codes >> (k * packing.bits) & packing.low()) ^ sign) - sign);
+  }
+};
+
+}  // namespace
+
+void pack_codes(const Tensor& codes, Tensor& out) {
+  for_items(out.device(), out.nbytes(),
+            PackCodes{{codes.numel(), bit_width(out.dtype())},
+                      data_of<std::uint8_t>(codes),
+                      mutable_data_of<std::uint8_t>(out)});
+}
+
+void unpack_codes(const Tensor& packed, bool is_signed, Tensor& out) {
+  const int bits = bit_width(packed.dtype());
+  for_items(out.device(), packed.nbytes(),
+            UnpackCodes{{out.numel(), bits},
+                        data_of<std::uint8_t>(packed),
+                        is_signed ? 1u << (bits - 1) : 0u,
+                        mutable_data_of<std::uint8_t>(out)});
+}
+
+}  // namespace fq::cuda

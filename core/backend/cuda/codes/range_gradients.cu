@@ -1,0 +1,73 @@
+#include "fakequant/core/backend/cuda/codes/codes.cuh"
+#include "fakequant/core/backend/cuda/codes/range_gradients.h"
+#include "fakequant/core/backend/cuda/loops/channels.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/blocks/detail/block_map.h"
+
+namespace fq::cuda {
+namespace {
+
+struct RangeShares {
+  using Sum = double;
+  const float *x, *dy, *scale, *amax;
+  const void* codes;
+  CodeFormat format;
+  bool lsq;
+
+  FQ_HD Sum zero() const { return 0; }
+  FQ_HD void add(Sum& sum, std::int64_t i, std::int64_t range) const {
+    const auto row = grid_row(format.grid, scale[range], amax[range]);
+    const float share = lsq ? fq::detail::lsq_share(x[i], load_code(codes, format, i), row)
+                            : fq::detail::clip_share(x[i], row);
+    sum += static_cast<double>(dy[i]) * static_cast<double>(share);
+  }
+  FQ_HD void join(Sum& sum, const Sum& other) const { sum += other; }
+};
+
+struct PutGradient {
+  double divisor;
+  float factor;
+  float* out;
+  FQ_HD void operator()(std::int64_t range, const double& sum) const {
+    out[range] = static_cast<float>(sum / divisor) * factor;
+  }
+};
+
+/// One thread a block.
+struct BlockShares {
+  RangeShares shares;
+  PutGradient put;
+  fq::detail::BlockMap blocks;
+  FQ_HD void operator()(std::int64_t block) const {
+    double sum = shares.zero();
+    for (std::int64_t k = 0; k < blocks.length(); ++k)
+      if (const std::int64_t i = blocks.element(block, k); i >= 0) shares.add(sum, i, block);
+    put(block, sum);
+  }
+};
+
+}  // namespace
+
+void amax_gradient(const Tensor& x, const QuantizedTensor& codes, const Tensor& dy, bool lsq, double divisor,
+                   float factor, Tensor& out) {
+  const QuantSpec& spec = codes.spec;
+  const int axis = spec.granularity.single_axis(x.rank());
+  const RangeShares shares{data_of<float>(x),
+                           data_of<float>(dy),
+                           data_of<float>(spec.scale),
+                           data_of<float>(spec.amax),
+                           codes.codes.raw(),
+                           CodeFormat::of(spec.format),
+                           lsq};
+  const PutGradient put{divisor, factor, mutable_data_of<float>(out)};
+  if (!spec.granularity.is_per_tensor() && axis < 0 && x.numel() > 0)
+    return for_items(
+        x.device(), out.numel(),
+        BlockShares{shares, put,
+                    fq::detail::BlockMap::of(x.shape(), spec.granularity.block_shape(x.shape()))});
+  const AxisView view =
+      axis < 0 ? AxisView{1, 1, x.numel()} : fq::detail::memory_view(x.shape(), x.layout(), axis);
+  reduce_channels(x.device(), {view.size, std::max<std::int64_t>(view.inner, 1), x.numel()}, shares, put);
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,39 @@
+#include "fakequant/core/backend/cuda/codes/scales.h"
+#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+#include "fakequant/core/backend/cuda/loops/launch.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+
+namespace fq::cuda {
+namespace {
+
+struct MakeScales {
+  fq::detail::ScaleRule rule;
+  float *amax, *scale;
+  Alarm alarm;
+  FQ_HD void operator()(std::int64_t i) const {
+    if (!fq::detail::is_range(amax[i])) raise(alarm);
+    const auto made = fq::detail::range_and_scale(rule, amax[i]);
+    amax[i] = made.amax;
+    scale[i] = made.scale;
+  }
+};
+
+struct OpenRanges {
+  const float* amax;
+  float* out;
+  FQ_HD void operator()(std::int64_t i) const { out[i] = fq::detail::open_range(amax[i]); }
+};
+
+}  // namespace
+
+void make_scales(QuantSpec& spec, const fq::detail::ScaleRule& rule, const std::string& text) {
+  const Device device = spec.amax.device();
+  for_items(device, spec.amax.numel(),
+            MakeScales{rule, mutable_data_of<float>(spec.amax), mutable_data_of<float>(spec.scale),
+                       alarm(device, text)});
+}
+void open_ranges(const Tensor& amax, Tensor& out) {
+  for_items(amax.device(), amax.numel(), OpenRanges{data_of<float>(amax), mutable_data_of<float>(out)});
+}
+
+}  // namespace fq::cuda

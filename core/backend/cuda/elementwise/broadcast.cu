@@ -1,0 +1,113 @@
+#include <algorithm>
+
+#include "fakequant/core/backend/cuda/elementwise/broadcast.h"
+#include "fakequant/core/backend/cuda/loops/channels.cuh"
+#include "fakequant/core/backend/cuda/loops/map.cuh"
+#include "fakequant/core/backend/cuda/loops/strides.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+
+namespace fq::cuda {
+namespace {
+
+using cpu::Walk;
+
+template <class T, class F>
+struct Combine {
+  const T *a, *b;
+  T* y;
+  Strides strides;
+  F f;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    T v[group_size], w[group_size];
+    load_strided(a, strides, 0, first, count, v);
+    load_strided(b, strides, 1, first, count, w);
+    for (int j = 0; j < group_size; ++j)
+      if (j < count) v[j] = f(v[j], w[j]);
+    store_group(y + first, count, v);
+  }
+};
+
+/// Axes of x that stay, with their steps in `out` and in x, and those that are summed, with their steps in x.
+struct SumAxes {
+  Strides kept, summed;
+  bool together = true;  ///< the axes that stay lie side by side
+
+  explicit SumAxes(const Walk& walk) {
+    bool ended = false;
+    for (std::size_t i = 0; i < walk.sizes().size(); ++i) {
+      const bool keeps = walk.strides(0)[i] != 0 || walk.sizes()[i] == 1;
+      if (keeps && ended) together = false;
+      if (!keeps && kept.rank > 0) ended = true;
+      (keeps ? kept : summed).add(walk.sizes()[i], walk.strides(0)[i], walk.strides(1)[i]);
+    }
+  }
+  [[nodiscard]] std::int64_t inner() const { return kept.rank == 0 ? 1 : kept.steps[1][kept.rank - 1]; }
+};
+
+template <class T>
+struct AddElements {
+  using Sum = double;
+  const T* x;
+  FQ_HD Sum zero() const { return 0.0; }
+  FQ_HD void add(Sum& sum, std::int64_t i, std::int64_t) const { sum += static_cast<double>(x[i]); }
+  FQ_HD void join(Sum& sum, const Sum& other) const { sum += other; }
+};
+
+template <class T>
+struct PutSum {
+  T* out;
+  Strides kept;
+  FQ_HD void operator()(std::int64_t c, double sum) const { out[kept.offset(0, c)] = static_cast<T>(sum); }
+};
+
+/// Of axes that lie apart: one thread an element of the result.
+template <class T>
+struct GatherSum {
+  const T* x;
+  Strides kept, summed;
+  std::int64_t count;
+  PutSum<T> put;
+  FQ_HD void operator()(std::int64_t c) const {
+    const T* from = x + kept.offset(1, c);
+    double sum = 0.0;
+    for (std::int64_t k = 0; k < count; ++k) sum += static_cast<double>(from[summed.offset(1, k)]);
+    put(c, sum);
+  }
+};
+
+}  // namespace
+
+void combine(const Tensor& a, const Tensor& b, const fq::detail::Arithmetic& arithmetic, Tensor& y) {
+  if (y.numel() == 0) return;
+  const auto walk = cpu::broadcast_walk(cpu::placed(a), cpu::placed(b), cpu::placed(y));
+  visit_float(y.dtype(), [&]<class T>(T) {
+    std::visit(
+        [&]<class F>(F f) {
+          for_groups(
+              y.device(), y.numel(),
+              Combine<T, F>{data_of<T>(a), data_of<T>(b), mutable_data_of<T>(y), Strides::of(walk), f});
+        },
+        arithmetic);
+  });
+}
+
+void scale(const Tensor& x, double factor, Tensor& y) {
+  visit_float(x.dtype(), [&]<class T>(T) { map<T>(x, y, fq::detail::Scaled<T>{static_cast<T>(factor)}); });
+}
+
+void sum_to(const Tensor& x, Tensor& out) {
+  const auto walk = cpu::sum_walk(cpu::placed(x), out.shape());
+  const SumAxes axes(walk);
+  const std::int64_t channels = out.numel();
+  visit_float(x.dtype(), [&]<class T>(T) {
+    const auto* in = data_of<T>(x);
+    const PutSum<T> put{mutable_data_of<T>(out), axes.kept};
+    if (axes.together)
+      reduce_channels(x.device(), {channels, axes.inner(), x.numel()}, AddElements<T>{in}, put);
+    else
+      for_items(x.device(), channels,
+                GatherSum<T>{in, axes.kept, axes.summed, channels == 0 ? 0 : x.numel() / channels, put});
+  });
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,19 @@
+#pragma once
+
+/// Rows of a table by their indices.
+
+#include <string_view>
+
+#include "fakequant/core/tensor.h"
+
+namespace fq::cuda {
+
+/// Raise an alarm (NumericError when a value is next read back) unless all are whole, or 0 to size - 1.
+void check_whole(const Tensor& values, std::string_view function, std::string_view what);
+void check_indices(const Tensor& values, std::int64_t size, std::string_view function, std::string_view what);
+
+/// As fq::cpu has them; an index that is out of range gives a row of zeros, and is left out of sums.
+void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y);
+void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table);
+
+}  // namespace fq::cuda

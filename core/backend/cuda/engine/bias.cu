@@ -1,0 +1,52 @@
+#include "fakequant/core/backend/cuda/engine/bias.h"
+#include "fakequant/core/backend/cuda/loops/channels.cuh"
+
+namespace fq::cuda {
+namespace {
+
+template <class T>
+struct AddBias {
+  const T* bias;
+  std::int64_t channels;
+  T* y;
+  FQ_HD void operator()(std::int64_t i) const { y[i] += bias[i - quotient(i, channels) * channels]; }
+};
+
+template <class T>
+struct BiasSum {
+  using Sum = double;
+  const T* dy;
+  FQ_HD Sum zero() const { return 0; }
+  FQ_HD void add(Sum& sum, std::int64_t i, std::int64_t) const { sum += static_cast<double>(dy[i]); }
+  FQ_HD void join(Sum& sum, const Sum& other) const { sum += other; }
+};
+
+template <class T>
+struct PutBias {
+  T* db;
+  FQ_HD void operator()(std::int64_t c, const double& sum) const { db[c] = static_cast<T>(sum); }
+};
+
+template <class T>
+void add_bias_of(const Tensor& bias, Tensor& y) {
+  for_items(y.device(), y.numel(),
+            AddBias<T>{static_cast<const T*>(bias.raw()), bias.numel(), static_cast<T*>(y.mutable_raw())});
+}
+
+template <class T>
+void bias_gradient_of(const Tensor& dy, Tensor& db) {
+  reduce_channels(dy.device(), {db.numel(), 1, dy.numel()}, BiasSum<T>{static_cast<const T*>(dy.raw())},
+                  PutBias<T>{static_cast<T*>(db.mutable_raw())});
+}
+
+}  // namespace
+
+void add_bias(const Tensor& bias, Tensor& y) {
+  y.dtype() == DType::f64 ? add_bias_of<double>(bias, y) : add_bias_of<float>(bias, y);
+}
+
+void bias_gradient(const Tensor& dy, Tensor& db) {
+  dy.dtype() == DType::f64 ? bias_gradient_of<double>(dy, db) : bias_gradient_of<float>(dy, db);
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,70 @@
+#include "fakequant/core/backend/cuda/engine/blas_lt.h"
+
+#include <string>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include "fakequant/core/error.h"
+
+namespace fq::cuda {
+namespace {
+
+void* open_library() {
+  if (dlsym(RTLD_DEFAULT, "cublasLtMatmul") != nullptr) return RTLD_DEFAULT;
+  const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
+  for (const std::string& path : {name, "/usr/local/cuda/lib64/" + name})
+    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
+  throw BackendError(
+      fmt::format("[cuda] products need {}, which is not there: install cuBLAS of CUDA {}, put its folder in "
+                  "LD_LIBRARY_PATH, or use --device cpu",
+                  name, CUBLAS_VER_MAJOR));
+}
+
+struct Symbols {
+  void* library;
+
+  template <class F>
+  void find(const char* name, F& function) const {
+    void* symbol = dlsym(library, name);
+    if (symbol == nullptr)
+      throw BackendError(
+          fmt::format("[cuda] libcublasLt has no {}: install that of CUDA {}", name, CUBLAS_VER_MAJOR));
+    function = reinterpret_cast<F>(symbol);
+  }
+};
+
+BlasLt load() {
+  const Symbols symbols{open_library()};
+  BlasLt out{};
+#define FQ_FIND(function) symbols.find("cublasLt" #function, out.function)
+  FQ_FIND(Create);
+  FQ_FIND(GetStatusName);
+  FQ_FIND(Matmul);
+  FQ_FIND(MatmulAlgoGetHeuristic);
+  FQ_FIND(MatmulDescCreate);
+  FQ_FIND(MatmulDescDestroy);
+  FQ_FIND(MatmulDescSetAttribute);
+  FQ_FIND(MatmulPreferenceCreate);
+  FQ_FIND(MatmulPreferenceDestroy);
+  FQ_FIND(MatmulPreferenceSetAttribute);
+  FQ_FIND(MatrixLayoutCreate);
+  FQ_FIND(MatrixLayoutDestroy);
+  FQ_FIND(MatrixLayoutSetAttribute);
+#undef FQ_FIND
+  return out;
+}
+
+}  // namespace
+
+const BlasLt& blas_lt() {
+  static const BlasLt functions = load();
+  return functions;
+}
+
+void check(cublasStatus_t status, const char* call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw BackendError(fmt::format("[cuda] {} failed: {}", call, blas_lt().GetStatusName(status)));
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,97 @@
+#include "fakequant/core/backend/cuda/engine/code_sums.h"
+#include "fakequant/core/backend/cuda/loops/channels.cuh"
+#include "fakequant/core/backend/cuda/loops/groups.cuh"
+
+namespace fq::cuda {
+namespace {
+
+template <class Code, class Value>
+struct Decode {
+  const Code* codes;
+  Value* values;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    float v[group_size];
+    load_as(codes + first, count, v);
+    store_as(values + first, count, v);
+  }
+};
+
+/// One row a block.
+struct ShiftCorrections {
+  static constexpr int phases = 2;
+  struct Shared {
+    std::int32_t sums[block_threads];
+  };
+  const std::int8_t* codes;
+  std::int64_t length;
+  std::int32_t* corrections;
+
+  template <int Phase>
+  FQ_HD void phase(Thread t, Shared& shared) const {
+    if (Phase == 0) {
+      std::int32_t sum = 0;
+      for (std::int64_t i = t.thread; i < length; i += block_threads) sum += codes[t.block * length + i];
+      shared.sums[t.thread] = sum;
+    } else if (t.thread == 0) {
+      std::int32_t sum = 0;
+      for (const std::int32_t part : shared.sums) sum += part;
+      corrections[t.block] = 128 * sum;
+    }
+  }
+};
+
+struct FinishSums {
+  PaddedSums from;
+  const std::int32_t* corrections;
+  std::int32_t* sums;
+  FQ_HD void operator()(std::int64_t i) const {
+    const std::int64_t row = quotient(i, from.outputs), output = i - row * from.outputs;
+    const std::int64_t group = row - quotient(row, from.groups) * from.groups;
+    const std::int32_t correction =
+        corrections != nullptr ? corrections[group * from.padded_outputs + output] : 0;
+    sums[i] = from.padded[row * from.padded_outputs + output] + correction;
+  }
+};
+
+struct AddPart {
+  const float* part;
+  bool first;
+  std::int32_t* sums;
+  FQ_HD void operator()(std::int64_t i) const {
+    sums[i] = (first ? 0 : sums[i]) + static_cast<std::int32_t>(part[i]);
+  }
+};
+
+template <class Code>
+void decode(const void* codes, std::int64_t count, DType dtype, void* values, Device device) {
+  const auto* from = static_cast<const Code*>(codes);
+  const auto run = [&]<class Value>(Value) {
+    for_groups(device, count, Decode<Code, Value>{from, static_cast<Value*>(values)});
+  };
+  if (dtype == DType::bf16) return run(bfloat16{});
+  dtype == DType::f64 ? run(double{}) : run(float{});
+}
+
+}  // namespace
+
+void decode_codes(const fq::detail::Codes& codes, std::int64_t count, DType dtype, void* values,
+                  Device device) {
+  codes.dtype == DType::u8 ? decode<std::uint8_t>(codes.data, count, dtype, values, device)
+                           : decode<std::int8_t>(codes.data, count, dtype, values, device);
+}
+
+void shift_corrections(const std::int8_t* codes, std::int64_t rows, std::int64_t length,
+                       std::int32_t* corrections, Device device) {
+  for_blocks(device, rows, ShiftCorrections{codes, length, corrections});
+}
+
+void finish_sums(const PaddedSums& from, const std::int32_t* corrections, std::int32_t* sums, Device device) {
+  if (from.padded == sums && corrections == nullptr) return;
+  for_items(device, from.rows * from.groups * from.outputs, FinishSums{from, corrections, sums});
+}
+
+void add_part(const float* part, std::int64_t count, bool first, std::int32_t* sums, Device device) {
+  for_items(device, count, AddPart{part, first, sums});
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,87 @@
+#include "fakequant/core/backend/cuda/engine/exact.h"
+
+#include <optional>
+
+#include "fakequant/core/backend/cuda/engine/conv.h"
+#include "fakequant/core/backend/cuda/engine/exact_products.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
+
+namespace fq::cuda {
+namespace {
+
+const std::byte* at(const void* bytes, std::int64_t offset) {
+  return static_cast<const std::byte*>(bytes) + offset;
+}
+
+/// int8 products multiply by signed weights only.
+DType values_for(const Codes& w, Device device) {
+  const ExactType type = best_exact_type(device);
+  if (type == ExactType::s8 && w.dtype == DType::i8) return DType::i8;
+  return type == ExactType::f32 ? DType::f32 : DType::bf16;
+}
+
+/// A convolution of single pixels, whose output channels are this one's products.
+ConvShape pixel_products(const ConvShape& conv, std::int64_t products) {
+  ConvShape out{conv.n, conv.o, conv.oh, conv.ow, conv.groups * products, 1, 1, conv.oh, conv.ow};
+  out.groups = conv.groups;
+  return out;
+}
+
+/// The weights of `pixel_products`: [groups, K, outputs].
+Storage transposed_weights(const ColumnShape& shape, const Codes& w, Device device) {
+  Storage out(shape.conv.o * shape.products(), device);
+  pack_weights_transposed(shape, w.data, 1, shape.group_outputs(), out.mutable_data(), device);
+  return out;
+}
+
+}  // namespace
+
+void exact_conv(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums, Device device) {
+  const DType type = values_for(w, device);
+  const std::int64_t image = conv.h * conv.w * conv.c, out = conv.oh * conv.ow * conv.o;
+  const std::int64_t columns = ColumnShape::of(conv, 16).image();
+  if (type == DType::i8) {
+    ByteProducts products(conv, x, w, device);
+    return for_images(conv.n, columns, [&](std::int64_t first, std::int64_t count) {
+      products.multiply(at(x.data, first * image), count, sums + first * out);
+    });
+  }
+  const FloatProducts products(conv, x, w, type, device);
+  for_images(conv.n, columns * products.bytes(), [&](std::int64_t first, std::int64_t count) {
+    products.multiply({at(x.data, first * image), x.dtype, x.largest}, count, sums + first * out);
+  });
+}
+
+void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
+                std::int32_t* sums, Device device) {
+  if (k == 0) return fill_bytes(sums, 0, static_cast<std::size_t>(m * n) * 4, device);
+  exact_conv({m, k, 1, 1, n, 1, 1, 1, 1}, x, w, sums, device);
+}
+
+void exact_conv_transpose(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums,
+                          Device device) {
+  const auto shape = ColumnShape::of(conv);
+  const DType type = values_for(w, device);
+  const std::int64_t rows = conv.oh * conv.ow, image = conv.h * conv.w * conv.c;
+  std::optional<ByteProducts> bytes;
+  std::optional<FloatProducts> floats;
+  if (type == DType::i8) {
+    const Storage weights = transposed_weights(shape, w, device);
+    bytes.emplace(pixel_products(conv, shape.products()), x, Codes{weights.data(), w.dtype, w.largest},
+                  device);
+  } else {
+    floats.emplace(conv, x, w, type, device);
+  }
+  for_images(conv.n, shape.image() * 4, [&](std::int64_t first, std::int64_t count) {
+    Storage storage(count * shape.image() * 4, device);
+    auto* columns = reinterpret_cast<std::int32_t*>(storage.mutable_data());
+    const auto* codes = at(x.data, first * rows * conv.o);
+    if (bytes)
+      bytes->multiply(codes, count, columns);
+    else
+      floats->multiply_back({codes, x.dtype, x.largest}, count * rows, columns);
+    add_windows(shape.images(count), columns, DType::i32, sums + first * image, device);
+  });
+}
+
+}  // namespace fq::cuda

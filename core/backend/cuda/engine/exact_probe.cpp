@@ -1,0 +1,68 @@
+#include <array>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "fakequant/core/backend/cuda/engine/exact.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
+#include "fakequant/core/backend/exact_check.h"
+#include "fakequant/core/storage.h"
+
+namespace fq::cuda {
+namespace {
+
+struct OnDevice {
+  Device device;
+
+  [[nodiscard]] Storage copied(const Codes& codes, std::int64_t count) const {
+    Storage out(count, device);
+    copy(out.mutable_data(), device, codes.data, Device::cpu(), static_cast<std::size_t>(count));
+    return out;
+  }
+  /// Runs product(x, w, sums) on the device, of so many codes and sums on the host.
+  template <class F>
+  void run(const Codes& x, std::int64_t x_count, const Codes& w, std::int64_t w_count, std::int32_t* sums,
+           std::int64_t count, F&& product) const {
+    const Storage a = copied(x, x_count), b = copied(w, w_count);
+    Storage out(count * 4, device);
+    product(Codes{a.data(), x.dtype, x.largest}, Codes{b.data(), w.dtype, w.largest},
+            reinterpret_cast<std::int32_t*>(out.mutable_data()));
+    copy(sums, Device::cpu(), out.data(), device, static_cast<std::size_t>(count) * 4);
+  }
+};
+
+bool works(ExactType type, Device device) {
+  const cpu::ForceExactType only(type);
+  const OnDevice on{device};
+  return fq::detail::sums_are_right(
+      {[&](std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
+           std::int32_t* sums) {
+         on.run(x, m * k, w, n * k, sums, m * n, [&](const Codes& a, const Codes& b, std::int32_t* out) {
+           exact_gemm(m, n, k, a, b, out, device);
+         });
+       },
+       [&](const ConvShape& s, const Codes& x, const Codes& w, std::int32_t* sums) {
+         on.run(x, numel(s.x_shape()), w, numel(s.w_shape()), sums, numel(s.y_shape()),
+                [&](const Codes& a, const Codes& b, std::int32_t* out) { exact_conv(s, a, b, out, device); });
+       }});
+}
+
+ExactType first_that_works(Device device) {
+  for (const ExactType type : {ExactType::s8, ExactType::bf16})
+    if (works(type, device)) return type;
+  return ExactType::f32;
+}
+
+}  // namespace
+
+ExactType best_exact_type(Device device) {
+  if (const auto forced = cpu::forced_exact_type()) return *forced;
+  static std::mutex mutex;
+  static std::map<int, ExactType> known;
+  const std::scoped_lock lock(mutex);
+  const auto found = known.find(device.index);
+  if (found != known.end()) return found->second;
+  return known[device.index] = first_that_works(device);
+}
+
+}  // namespace fq::cuda

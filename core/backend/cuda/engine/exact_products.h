@@ -1,0 +1,54 @@
+#pragma once
+
+/// Products of codes by cuBLASLt, whose int32 sums are exact.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "fakequant/core/backend/cuda/engine/columns.h"
+#include "fakequant/core/backend/cuda/engine/exact.h"
+#include "fakequant/core/storage.h"
+
+namespace fq::cuda {
+
+/// int8 products, of sizes that cuBLASLt has kernels for: products in 16s, outputs in 4s. u8 codes are
+/// multiplied as i8, less 128, and the sums corrected.
+class ByteProducts {
+ public:
+  ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w, Device device);
+
+  /// sums [images, oh, ow, o] of codes [images, h, w, c].
+  void multiply(const std::byte* x, std::int64_t images, std::int32_t* sums);
+
+ private:
+  const void* columns(const std::byte* x, std::int64_t images);
+
+  ColumnShape shape_;
+  std::int64_t outputs_;
+  Storage weights_, corrections_, columns_, padded_;
+  bool shifted_;
+  Device device_;
+};
+
+/// Products of code values as bf16 or f32, in parts that float sums hold.
+class FloatProducts {
+ public:
+  FloatProducts(const ConvShape& conv, const Codes& x, const Codes& w, DType values, Device device);
+
+  [[nodiscard]] std::int64_t bytes() const { return bit_width(type_) / 8; }
+  /// sums [images, oh, ow, o] of codes [images, h, w, c].
+  void multiply(const Codes& x, std::int64_t images, std::int32_t* sums) const;
+  /// Columns [pixels, groups, K] of codes [pixels, o].
+  void multiply_back(const Codes& x, std::int64_t pixels, std::int32_t* columns) const;
+
+ private:
+  [[nodiscard]] Storage decode(const Codes& codes, std::int64_t count) const;
+
+  ColumnShape shape_;
+  DType type_;
+  std::int64_t part_;
+  Storage weights_;
+  Device device_;
+};
+
+}  // namespace fq::cuda

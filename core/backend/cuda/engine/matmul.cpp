@@ -1,0 +1,118 @@
+#include "fakequant/core/backend/cuda/engine/matmul.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+
+#include "fakequant/core/backend/cuda/engine/matmul_call.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
+#include "fakequant/core/backend/cuda/runtime/stream.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/storage.h"
+
+namespace fq::cuda {
+namespace {
+
+cublasStatus_t destroy_preference(cublasLtMatmulPreference_t p) {
+  return blas_lt().MatmulPreferenceDestroy(p);
+}
+using Preference = Handle<cublasLtMatmulPreference_t, destroy_preference>;
+
+constexpr std::int64_t kWorkspace = std::int64_t{32} << 20;  // what Hopper's kernels want at most
+
+/// One or zero of the scale's type.
+struct Scalar {
+  std::array<std::byte, 8> bytes{};
+  Scalar(cudaDataType type, int value) {
+    if (type == CUDA_R_64F)
+      put(static_cast<double>(value));
+    else if (type == CUDA_R_32I)
+      put(static_cast<std::int32_t>(value));
+    else
+      put(static_cast<float>(value));
+  }
+  template <class T>
+  void put(T value) {
+    static_assert(sizeof(T) <= 8);
+    std::copy_n(reinterpret_cast<const std::byte*>(&value), sizeof value, bytes.data());
+  }
+};
+
+/// Of one device: cuBLASLt's handle, the memory its kernels work in, one after the other, and what it chose.
+struct Multiplier {
+  explicit Multiplier(Device device) : workspace(kWorkspace, device) { FQ_BLAS(Create, &handle); }
+
+  cublasLtHandle_t handle = nullptr;  // for as long as the process lives
+  Storage workspace;
+  std::mutex mutex;
+  std::map<MatmulCall::Key, cublasLtMatmulAlgo_t> chosen;
+};
+
+Multiplier& multiplier(Device device) {
+  static std::mutex mutex;
+  static auto* all = new std::map<int, Multiplier>;
+  const std::scoped_lock lock(mutex);
+  return all->try_emplace(device.index, device).first->second;
+}
+
+cublasLtMatmulAlgo_t choose(const Multiplier& own, const MatmulCall& call, const void* left,
+                            const void* right, const void* out) {
+  Preference preference;
+  FQ_BLAS(MatmulPreferenceCreate, preference.out());
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
+    FQ_BLAS(MatmulPreferenceSetAttribute, preference.get(), name, &value, sizeof value);
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspace));
+  // Sums of parts are added in their order: the same bits in every run.
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(left));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(right));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(out));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(out));
+  cublasLtMatmulHeuristicResult_t best{};
+  int found = 0;
+  FQ_BLAS(MatmulAlgoGetHeuristic, own.handle, call.operation.get(), call.left.get(), call.right.get(),
+          call.out.get(), call.out.get(), preference.get(), 1, &best, &found);
+  if (found == 0) throw BackendError("[cuda] cuBLASLt has no kernel for this product on this GPU");
+  return best.algo;
+}
+
+cublasLtMatmulAlgo_t kernel_of(Multiplier& own, const MatmulCall& call, const void* left, const void* right,
+                               const void* out) {
+  const std::scoped_lock lock(own.mutex);
+  const auto known = own.chosen.find(call.key);
+  if (known != own.chosen.end()) return known->second;
+  return own.chosen.emplace(call.key, choose(own, call, left, right, out)).first->second;
+}
+
+/// A sum of no products.
+void clear(std::int64_t rows, std::int64_t columns, const Product& c, std::int64_t batch, Device device) {
+  if (c.added) return;
+  const auto size = static_cast<std::size_t>(bit_width(c.dtype) / 8);
+  const auto out = MatmulColumns::of(rows, columns, c.stride, c.batch_stride);
+  for (std::int64_t i = 0; i < batch * rows; ++i) {
+    const std::int64_t at = i / rows * out.batch_stride + i % rows * out.stride;
+    fill_bytes(static_cast<std::byte*>(c.data) + static_cast<std::size_t>(at) * size, 0,
+               static_cast<std::size_t>(columns) * size, device);
+  }
+}
+
+}  // namespace
+
+void gemm(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch, Device device) {
+  if (a.rows == 0 || b.columns == 0 || batch == 0) return;
+  if (a.columns == 0) return clear(a.rows, b.columns, c, batch, device);
+  const cudaStream_t stream = stream_of(device);
+  Multiplier& own = multiplier(device);
+  const auto call = MatmulCall::of(a, b, c, batch);
+  const auto algorithm = kernel_of(own, call, b.data, a.data, c.data);
+  const cudaDataType scale = matmul_types(a.dtype).scale;
+  const Scalar one(scale, 1), beta(scale, c.added ? 1 : 0);
+  FQ_BLAS(Matmul, own.handle, call.operation.get(), one.bytes.data(), b.data, call.left.get(), a.data,
+          call.right.get(), beta.bytes.data(), c.data, call.out.get(), c.data, call.out.get(), &algorithm,
+          own.workspace.mutable_data(), static_cast<std::size_t>(kWorkspace), stream);
+}
+
+}  // namespace fq::cuda

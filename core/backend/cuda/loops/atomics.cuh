@@ -1,0 +1,34 @@
+#pragma once
+
+/// Numbers that many threads of a launch change at once. Whole numbers alone: their sums and extremes do not
+/// depend on the order. On the host, a launch runs one thread at a time.
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "fakequant/core/numerics/host_device.h"
+
+namespace fq::cuda {
+
+/// As CUDA's functions take it.
+template <class T>
+FQ_HD auto* atomic_word(T& place) {
+  using Long = std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>;
+  return reinterpret_cast<std::conditional_t<sizeof(T) == 8, Long, T>*>(&place);
+}
+
+template <class T>
+FQ_HD void atomic_add(T& place, T number) {
+  FQ_BY_TARGET(atomicAdd(atomic_word(place), number), place += number);
+}
+template <class T>
+FQ_HD void atomic_lower(T& place, T number) {
+  FQ_BY_TARGET(atomicMin(atomic_word(place), number), place = std::min(place, number));
+}
+template <class T>
+FQ_HD void atomic_raise(T& place, T number) {
+  FQ_BY_TARGET(atomicMax(atomic_word(place), number), place = std::max(place, number));
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,116 @@
+#pragma once
+
+/// Reductions over the elements of each channel, in an order that depends on the shape alone.
+
+#include "fakequant/core/backend/cuda/loops/launch.cuh"
+#include "fakequant/core/backend/cuda/loops/reduction_shape.h"
+#include "fakequant/core/storage.h"
+
+namespace fq::cuda {
+
+namespace detail {
+
+/// `Reduction`: a trivial type Sum; Sum zero(); void add(Sum&, element, channel); void join(Sum&, const
+/// Sum&).
+template <class Reduction, class Put>
+struct ChannelParts {
+  static constexpr int phases = 3, joined = 8;
+  using Sum = typename Reduction::Sum;
+  struct Shared {
+    Sum sums[block_threads];
+  };
+  Reduction reduction;
+  Put put;
+  ChannelView view;
+  ReductionShape shape;
+
+  /// Threads of one channel stand `width` apart.
+  FQ_HD void join_lanes(int first, int step, int count, int column, Shared& shared) const {
+    Sum sum = shared.sums[first * shape.width + column];
+    for (int i = 1; i < count; ++i)
+      reduction.join(sum, shared.sums[(first + i * step) * shape.width + column]);
+    shared.sums[first * shape.width + column] = sum;
+  }
+
+  template <int Phase>
+  FQ_HD void phase(Thread t, Shared& shared) const {
+    const std::int64_t tile = t.block % shape.tiles, part = t.block / shape.tiles;
+    const int column = t.thread % shape.width, lane = t.thread / shape.width;
+    const std::int64_t c = tile * shape.width + column;
+    if (Phase == 0) {
+      Sum sum = reduction.zero();
+      const std::int64_t end =
+          (part + 1) * shape.part_length < view.length() ? (part + 1) * shape.part_length : view.length();
+      if (c < view.channels)
+        for (std::int64_t k = part * shape.part_length + lane; k < end; k += shape.lanes)
+          reduction.add(sum, view.element(c, k), c);
+      shared.sums[t.thread] = sum;
+    }
+    if (Phase == 1 && lane % joined == 0) join_lanes(lane, 1, joined, column, shared);
+    if (Phase == 2 && lane == 0) {
+      join_lanes(0, joined, shape.lanes / joined, column, shared);
+      if (c < view.channels) put(part, c, shared.sums[column]);
+    }
+  }
+};
+
+template <class Sum>
+struct PutPart {
+  Sum* partial;
+  std::int64_t channels;
+  FQ_HD void operator()(std::int64_t part, std::int64_t c, const Sum& sum) const {
+    partial[part * channels + c] = sum;
+  }
+};
+
+template <class Put>
+struct PutChannel {
+  Put put;
+  template <class Sum>
+  FQ_HD void operator()(std::int64_t, std::int64_t c, const Sum& sum) const {
+    put(c, sum);
+  }
+};
+
+/// The same over the parts.
+template <class Reduction>
+struct OfParts {
+  using Sum = typename Reduction::Sum;
+  Reduction reduction;
+  const Sum* partial;
+  FQ_HD Sum zero() const { return reduction.zero(); }
+  FQ_HD void add(Sum& sum, std::int64_t element, std::int64_t) const {
+    reduction.join(sum, partial[element]);
+  }
+  FQ_HD void join(Sum& sum, const Sum& other) const { reduction.join(sum, other); }
+};
+
+template <class Reduction, class Put>
+void reduce_parts(Device device, const ChannelView& view, const ReductionShape& shape, Reduction reduction,
+                  Put put) {
+  for_blocks(device, shape.tiles * shape.parts, ChannelParts<Reduction, Put>{reduction, put, view, shape});
+}
+
+}  // namespace detail
+
+/// put(channel, sum of reduction.add over its elements) for every channel, also of no elements. `Reduction`
+/// has a trivial type Sum and, FQ_HD and const: Sum zero(), void add(Sum&, element, channel), void join(Sum&,
+/// const Sum&). At most two launches.
+template <class Reduction, class Put>
+void reduce_channels(Device device, const ChannelView& view, Reduction reduction, Put put) {
+  using Sum = typename Reduction::Sum;
+  const auto shape = ReductionShape::of(view);
+  if (shape.parts == 1)
+    return detail::reduce_parts(device, view, shape, reduction, detail::PutChannel<Put>{put});
+  Storage scratch(shape.parts * view.channels * static_cast<std::int64_t>(sizeof(Sum)), device);
+  auto* partial = reinterpret_cast<Sum*>(scratch.mutable_data());
+  detail::reduce_parts(device, view, shape, reduction, detail::PutPart<Sum>{partial, view.channels});
+  const ChannelView rows{view.channels, 1, shape.parts * view.channels};
+  ReductionShape whole = ReductionShape::of(rows);
+  whole.parts = 1;
+  whole.part_length = rows.length();
+  detail::reduce_parts(device, rows, whole, detail::OfParts<Reduction>{reduction, partial},
+                       detail::PutChannel<Put>{put});
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,93 @@
+#pragma once
+
+/// Arrays in groups of eight elements: what one thread reads and writes at once, by 16-byte accesses, and the
+/// eight bits of a mask's byte.
+
+#include "fakequant/core/backend/cuda/loops/launch.cuh"
+#include "fakequant/core/numerics/half.h"
+
+namespace fq::cuda {
+
+inline constexpr int group_size = 8;
+
+namespace detail {
+
+template <class T>
+struct alignas(sizeof(T) >= 2 ? 16 : 8) Pack {
+  static constexpr int count = (sizeof(T) >= 2 ? 16 : 8) / sizeof(T);
+  T v[count];
+};
+
+template <class T>
+FQ_HD bool packed(const T* p) {
+  return reinterpret_cast<std::uintptr_t>(p) % alignof(Pack<T>) == 0;
+}
+
+}  // namespace detail
+
+/// v[j] = p[j], j < count <= 8; the others are 0.
+template <class T>
+FQ_HD void load_group(const T* p, int count, T (&v)[group_size]) {
+  using Pack = detail::Pack<T>;
+  if (count == group_size && detail::packed(p)) {
+    for (int i = 0; i < group_size / Pack::count; ++i) {
+      const Pack pack = reinterpret_cast<const Pack*>(p)[i];
+      for (int j = 0; j < Pack::count; ++j) v[i * Pack::count + j] = pack.v[j];
+    }
+    return;
+  }
+  for (int j = 0; j < group_size; ++j) v[j] = j < count ? p[j] : T{};
+}
+
+/// p[j] = v[j], j < count <= 8.
+template <class T>
+FQ_HD void store_group(T* p, int count, const T (&v)[group_size]) {
+  using Pack = detail::Pack<T>;
+  if (count == group_size && detail::packed(p)) {
+    for (int i = 0; i < group_size / Pack::count; ++i) {
+      Pack pack;
+      for (int j = 0; j < Pack::count; ++j) pack.v[j] = v[i * Pack::count + j];
+      reinterpret_cast<Pack*>(p)[i] = pack;
+    }
+    return;
+  }
+  for (int j = 0; j < group_size; ++j)
+    if (j < count) p[j] = v[j];
+}
+
+/// As load_group, converted to `To`.
+template <class To, class T>
+FQ_HD void load_as(const T* p, int count, To (&v)[group_size]) {
+  T own[group_size];
+  load_group(p, count, own);
+  for (int j = 0; j < group_size; ++j) v[j] = static_cast<To>(own[j]);
+}
+template <class T, class From>
+FQ_HD void store_as(T* p, int count, const From (&v)[group_size]) {
+  T own[group_size];
+  for (int j = 0; j < group_size; ++j) own[j] = static_cast<T>(v[j]);
+  store_group(p, count, own);
+}
+
+namespace detail {
+
+template <class Body>
+struct OfGroups {
+  Body body;
+  std::int64_t count;
+  FQ_HD void operator()(std::int64_t g) const {
+    const std::int64_t first = g * group_size, left = count - first;
+    body(first, left < group_size ? static_cast<int>(left) : group_size);
+  }
+};
+
+}  // namespace detail
+
+/// body(first, count) for the groups of `elements` elements: count is 8, but of the last group.
+template <class Body>
+void for_groups(Device device, std::int64_t elements, Body body) {
+  const std::int64_t groups = elements / group_size + (elements % group_size != 0 ? 1 : 0);
+  for_items(device, groups, detail::OfGroups<Body>{body, elements});
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,33 @@
+#pragma once
+
+/// How a launch is cut into blocks and threads. Plain arithmetic, for host and device.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "fakequant/core/numerics/host_device.h"
+
+namespace fq::cuda {
+
+inline constexpr int block_threads = 256;
+/// The most blocks of a launch.
+inline constexpr std::int64_t most_blocks = (std::int64_t{1} << 31) - 1;
+
+/// Blocks of `block_threads` threads that reach `items` items, at most `resident`, those that run at once:
+/// each thread takes every so-manieth item. At least 1.
+[[nodiscard]] constexpr std::int64_t grid_blocks(std::int64_t items, std::int64_t resident) noexcept {
+  const std::int64_t wanted = items / block_threads + (items % block_threads != 0 ? 1 : 0);
+  return std::clamp<std::int64_t>(wanted, 1, std::clamp<std::int64_t>(resident, 1, most_blocks));
+}
+
+/// One thread of a launch.
+struct Thread {
+  std::int64_t block, blocks;
+  int thread;  ///< of the block
+
+  /// Its first item, and how far apart its items are.
+  [[nodiscard]] FQ_HD std::int64_t first() const { return block * block_threads + thread; }
+  [[nodiscard]] FQ_HD std::int64_t step() const { return blocks * block_threads; }
+};
+
+}  // namespace fq::cuda

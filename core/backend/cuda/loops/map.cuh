@@ -1,0 +1,55 @@
+#pragma once
+
+/// Elementwise kernels over tensors of one layout.
+
+#include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+
+namespace fq::cuda {
+namespace detail {
+
+template <class T, class F>
+struct MapOne {
+  const T* x;
+  T* y;
+  F f;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    T v[group_size];
+    load_group(x + first, count, v);
+    for (int j = 0; j < group_size; ++j)
+      if (j < count) v[j] = f(v[j]);
+    store_group(y + first, count, v);
+  }
+};
+
+template <class T, class F>
+struct MapTwo {
+  const T *a, *b;
+  T* y;
+  F f;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    T v[group_size], w[group_size];
+    load_group(a + first, count, v);
+    load_group(b + first, count, w);
+    for (int j = 0; j < group_size; ++j)
+      if (j < count) v[j] = f(v[j], w[j]);
+    store_group(y + first, count, v);
+  }
+};
+
+}  // namespace detail
+
+/// y[i] = f(x[i]) of T; y may be x.
+template <class T, class F>
+void map(const Tensor& x, Tensor& y, F f) {
+  for_groups(x.device(), x.numel(), detail::MapOne<T, F>{data_of<T>(x), mutable_data_of<T>(y), f});
+}
+
+/// y[i] = f(a[i], b[i]) of T; y may be one of them.
+template <class T, class F>
+void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
+  for_groups(a.device(), a.numel(),
+             detail::MapTwo<T, F>{data_of<T>(a), data_of<T>(b), mutable_data_of<T>(y), f});
+}
+
+}  // namespace fq::cuda

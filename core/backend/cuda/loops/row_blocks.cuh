@@ -1,0 +1,35 @@
+#pragma once
+
+/// Sums over rows by the threads of a block, in two phases.
+
+#include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/row_blocks.h"
+
+namespace fq::cuda {
+
+/// f(first, count) for the groups of elements that are the lane's.
+template <class F>
+FQ_HD void for_lane(const RowBlocks& shape, int lane, const F& f) {
+  for (std::int64_t i = std::int64_t{lane} * group_size; i < shape.length;
+       i += std::int64_t{shape.lanes} * group_size) {
+    const std::int64_t left = shape.length - i;
+    f(i, left < group_size ? static_cast<int>(left) : group_size);
+  }
+}
+
+/// First phase: lanes 0, 16, 32.. take in those behind them. join(a, b) adds b to a.
+template <class Value, class Join>
+FQ_HD void join_neighbours(const RowBlocks& shape, const RowBlocks::Place& p, Value* values,
+                           const Join& join) {
+  if (p.lane % RowBlocks::joined != 0) return;
+  for (int i = 1; i < RowBlocks::joined && p.lane + i < shape.lanes; ++i)
+    join(values[p.first + p.lane], values[p.first + p.lane + i]);
+}
+/// Second phase, of lane 0.
+template <class Value, class Join>
+FQ_HD void join_row(const RowBlocks& shape, const RowBlocks::Place& p, Value* values, const Join& join) {
+  for (int i = RowBlocks::joined; i < shape.lanes; i += RowBlocks::joined)
+    join(values[p.first], values[p.first + i]);
+}
+
+}  // namespace fq::cuda

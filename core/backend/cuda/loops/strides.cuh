@@ -1,0 +1,62 @@
+#pragma once
+
+/// A walk (core/blocks/detail/walk.h) as kernels take it: where an operand's elements lie.
+
+#include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/reduction_shape.h"
+#include "fakequant/core/blocks/detail/walk.h"
+
+namespace fq::cuda {
+
+/// Elements counted in the order of the walk, the last axis fastest.
+struct Strides {
+  static constexpr int most = 12;
+  int rank = 0;
+  std::int64_t sizes[most], steps[2][most];
+
+  /// Appends an axis: a new fastest one.
+  void add(std::int64_t size, std::int64_t left, std::int64_t right) {
+    if (rank == most) throw ArgumentError("[cuda] more than 12 axes lie apart: reshape the tensors first");
+    sizes[rank] = size;
+    steps[0][rank] = left;
+    steps[1][rank++] = right;
+  }
+  [[nodiscard]] static Strides of(const cpu::Walk& walk) {
+    Strides out;
+    for (std::size_t i = 0; i < walk.sizes().size(); ++i)
+      out.add(walk.sizes()[i], walk.strides(0)[i], walk.strides(1)[i]);
+    return out;
+  }
+
+  [[nodiscard]] FQ_HD std::int64_t offset(int operand, std::int64_t i) const {
+    std::int64_t at = 0;
+    for (int axis = rank - 1; axis > 0; --axis) {
+      const std::int64_t rest = quotient(i, sizes[axis]);
+      at += (i - rest * sizes[axis]) * steps[operand][axis];
+      i = rest;
+    }
+    return rank == 0 ? 0 : at + i * steps[operand][0];
+  }
+};
+
+/// v[j] = the operand's element first + j, j < count <= 8; the others are unspecified.
+template <class T>
+FQ_HD void load_strided(const T* p, const Strides& s, int operand, std::int64_t first, int count,
+                        T (&v)[group_size]) {
+  const std::int64_t inner = s.sizes[s.rank - 1], step = s.steps[operand][s.rank - 1];
+  std::int64_t column = s.rank == 1 ? first : first - quotient(first, inner) * inner;
+  std::int64_t at = s.offset(operand, first);
+  if (step == 1 && column + count <= inner) return load_group(p + at, count, v);
+  for (int j = 0; j < group_size; ++j) {
+    if (j >= count) break;
+    if (column == inner) {
+      column = 0;
+      at = s.offset(operand, first + j);
+    }
+    v[j] = p[at];
+    ++column;
+    at += step;
+  }
+}
+
+}  // namespace fq::cuda

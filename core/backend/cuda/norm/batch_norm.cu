@@ -1,0 +1,159 @@
+#include "fakequant/core/backend/cuda/loops/channels.cuh"
+#include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/loops/two_sums.cuh"
+#include "fakequant/core/backend/cuda/norm/batch_norm.h"
+#include "fakequant/core/numerics/formulas.h"
+
+namespace fq::cuda {
+namespace {
+
+/// f(elements of x, T{}) with the type T that they are computed in.
+template <class F>
+void visit_rows(const Tensor& x, F&& f) {
+  if (x.dtype() == DType::i32)
+    f(data_of<std::int32_t>(x), float{});
+  else
+    visit_float(x.dtype(), [&]<class T>(T) { f(data_of<T>(x), T{}); });
+}
+
+/// Of what the values are above the first of their channel, so that squares do not cancel.
+template <class X, class T>
+struct MomentTerms {
+  const X* x;
+  FQ_HD void operator()(TwoSums& sum, std::int64_t i, std::int64_t c) const {
+    const double shifted =
+        static_cast<double>(static_cast<T>(x[i])) - static_cast<double>(static_cast<T>(x[c]));
+    sum.add(shifted);
+  }
+};
+
+template <class X, class T>
+struct PutMoments {
+  const X* x;
+  std::int64_t channels, rows;
+  double* out;
+  FQ_HD void operator()(std::int64_t c, const TwoSums& sum) const {
+    const double count = static_cast<double>(rows), offset = rows == 0 ? 0.0 : sum.first / count;
+    const double squares = rows == 0 ? 0.0 : sum.second / count - offset * offset;
+    out[c] = rows == 0 ? 0.0 : static_cast<double>(static_cast<T>(x[c])) + offset;
+    out[channels + c] = squares > 0.0 ? squares : 0.0;
+  }
+};
+
+template <class X, class T>
+struct GradientTerms {
+  const T* dy;
+  const X* x;
+  const T* center;
+  FQ_HD void operator()(TwoSums& sum, std::int64_t i, std::int64_t c) const {
+    const double g = static_cast<double>(dy[i]);
+    sum.first += g;
+    sum.second += g * static_cast<double>(static_cast<T>(x[i]) - center[c]);
+  }
+};
+
+struct PutSums {
+  std::int64_t channels;
+  double* out;
+  FQ_HD void operator()(std::int64_t c, const TwoSums& sum) const {
+    out[c] = sum.first;
+    out[channels + c] = sum.second;
+  }
+};
+
+/// v[j] = numbers[(column + j) % channels]
+template <class T>
+FQ_HD void load_channels(const T* numbers, std::int64_t channels, std::int64_t column, int count,
+                         T (&v)[group_size]) {
+  if (column + count <= channels) return load_group(numbers + column, count, v);
+  for (int j = 0; j < group_size; ++j) {
+    if (j < count) v[j] = numbers[column];
+    if (++column == channels) column = 0;
+  }
+}
+
+template <class T>
+struct Normalize {
+  const T *x, *coefficients;
+  std::int64_t channels;
+  T* y;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    const std::int64_t column = first - quotient(first, channels) * channels;
+    T v[group_size], m[group_size], f[group_size], t[group_size];
+    load_group(x + first, count, v);
+    load_channels(coefficients, channels, column, count, m);
+    load_channels(coefficients + channels, channels, column, count, f);
+    load_channels(coefficients + 2 * channels, channels, column, count, t);
+    for (int j = 0; j < group_size; ++j)
+      if (j < count) v[j] = scalar::normalized(v[j], m[j], f[j], t[j]);
+    store_group(y + first, count, v);
+  }
+};
+
+template <class X, class T>
+struct NormalizeBackward {
+  const T* dy;
+  const X* x;
+  const T *center, *coefficients;
+  std::int64_t channels;
+  T* dx;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    const std::int64_t column = first - quotient(first, channels) * channels;
+    T g[group_size], v[group_size], m[group_size], f[group_size], p[group_size], t[group_size];
+    load_group(dy + first, count, g);
+    load_as(x + first, count, v);
+    load_channels(center, channels, column, count, m);
+    load_channels(coefficients, channels, column, count, f);
+    load_channels(coefficients + channels, channels, column, count, p);
+    load_channels(coefficients + 2 * channels, channels, column, count, t);
+    for (int j = 0; j < group_size; ++j)
+      if (j < count) g[j] = scalar::normalized_gradient(g[j], v[j], m[j], f[j], p[j], t[j]);
+    store_group(dx + first, count, g);
+  }
+};
+
+}  // namespace
+
+void moments(const Tensor& x, Tensor& out) {
+  const std::int64_t channels = out.dim(1), rows = channels == 0 ? 0 : x.numel() / channels;
+  visit_rows(x, [&]<class X, class T>(const X* values, T) {
+    reduce_channels(x.device(), {channels, 1, x.numel()}, SumTerms<MomentTerms<X, T>>{{values}},
+                    PutMoments<X, T>{values, channels, rows, mutable_data_of<double>(out)});
+  });
+}
+
+void normalize(const Tensor& x, const Tensor& coefficients, Tensor& y) {
+  visit_float(x.dtype(), [&]<class T>(T) {
+    for_groups(
+        x.device(), x.numel(),
+        Normalize<T>{data_of<T>(x), data_of<T>(coefficients), coefficients.dim(1), mutable_data_of<T>(y)});
+  });
+}
+
+void gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& center, Tensor& out) {
+  const std::int64_t channels = out.dim(1);
+  visit_rows(x, [&]<class X, class T>(const X* values, T) {
+    reduce_channels(x.device(), {channels, 1, x.numel()},
+                    SumTerms<GradientTerms<X, T>>{{data_of<T>(dy), values, data_of<T>(center)}},
+                    PutSums{channels, mutable_data_of<double>(out)});
+  });
+}
+
+void normalize_backward(const Tensor& dy, const Tensor& x, const Tensor& center, const Tensor& coefficients,
+                        Tensor& dx) {
+  visit_rows(x, [&]<class X, class T>(const X* values, T) {
+    for_groups(x.device(), x.numel(),
+               NormalizeBackward<X, T>{data_of<T>(dy), values, data_of<T>(center), data_of<T>(coefficients),
+                                       coefficients.dim(1), mutable_data_of<T>(dx)});
+  });
+}
+
+void forward_numbers(const fq::detail::BatchNormForward& numbers, std::int64_t channels, Device device) {
+  for_items(device, channels, numbers);
+}
+void backward_numbers(const fq::detail::BatchNormBackward& numbers, std::int64_t channels, Device device) {
+  for_items(device, channels, numbers);
+}
+
+}  // namespace fq::cuda

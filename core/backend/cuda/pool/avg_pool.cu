@@ -1,0 +1,134 @@
+#include <type_traits>
+
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/pool/pool.cuh"
+
+namespace fq::cuda {
+namespace {
+
+using fq::detail::Covering;
+using fq::detail::Window;
+
+/// Of floats, or of codes times their scale.
+template <class From, class T>
+struct Average {
+  PoolSizes s;
+  bool include_padding;
+  RowGroups groups;
+  const From* x;
+  const float* scale;  // of codes
+  T* y;
+
+  FQ_HD void operator()(std::int64_t item) const {
+    const PixelPart p(groups, s.oh, s.ow, item);
+    const Window window(s, p.row, p.column);
+    T sum[group_size] = {};
+    for (std::int64_t h = window.top; h < window.bottom; ++h)
+      for (std::int64_t w = window.left; w < window.right; ++w) {
+        T v[group_size];
+        load_as(x + pixel_at(p.image, s.h, s.w, h, w, s.c) + p.channel, p.count, v);
+        for (int k = 0; k < group_size; ++k)
+          if (k < p.count) sum[k] += std::is_same_v<From, T> ? v[k] : v[k] * static_cast<T>(*scale);
+      }
+    const auto pixels = static_cast<T>(include_padding ? s.window() : window.pixels());
+    for (int k = 0; k < group_size; ++k) sum[k] /= pixels;
+    store_group(y + pixel_at(p.image, s.oh, s.ow, p.row, p.column, s.c) + p.channel, p.count, sum);
+  }
+};
+
+template <class T>
+struct AverageBackward {
+  PoolSizes s;
+  bool include_padding;
+  RowGroups groups;
+  const T* dy;
+  T* dx;
+
+  FQ_HD void operator()(std::int64_t item) const {
+    const PixelPart p(groups, s.h, s.w, item);
+    Covering rows{s.kh, s.sh, s.oh}, columns{s.kw, s.sw, s.ow};
+    rows.jump_to(p.row + s.ph);
+    columns.jump_to(p.column + s.pw);
+    T sum[group_size] = {};
+    for (std::int64_t i = rows.begin; i < rows.end; ++i)
+      for (std::int64_t j = columns.begin; j < columns.end; ++j) {
+        const T share = T{1} / static_cast<T>(include_padding ? s.window() : Window(s, i, j).pixels());
+        T g[group_size];
+        load_group(dy + pixel_at(p.image, s.oh, s.ow, i, j, s.c) + p.channel, p.count, g);
+        for (int k = 0; k < group_size; ++k)
+          if (k < p.count) sum[k] += g[k] * share;
+      }
+    store_group(dx + pixel_at(p.image, s.h, s.w, p.row, p.column, s.c) + p.channel, p.count, sum);
+  }
+};
+
+template <class Code>
+struct SumPixels {
+  std::int64_t pixels;
+  RowGroups groups;
+  const Code* codes;
+  std::int32_t* sums;
+
+  FQ_HD void operator()(std::int64_t item) const {
+    const auto p = groups.part(item);
+    const Code* x = codes + p.row * pixels * groups.width + p.column;
+    std::int32_t sum[group_size] = {};
+    for (std::int64_t i = 0; i < pixels; ++i) {
+      Code v[group_size];
+      load_group(x + i * groups.width, p.count, v);
+      for (int k = 0; k < group_size; ++k)
+        if (k < p.count) sum[k] += v[k];
+    }
+    store_group(sums + p.row * groups.width + p.column, p.count, sum);
+  }
+};
+
+template <class Code>
+void sum_of(const Tensor& codes, Tensor& sums) {
+  const std::int64_t images = codes.dim(0), pixels = codes.dim(2) * codes.dim(3);
+  const RowGroups groups = channel_groups(images, codes.dim(1));
+  for_items(codes.device(), images * groups.groups,
+            SumPixels<Code>{pixels, groups, data_of<Code>(codes), mutable_data_of<std::int32_t>(sums)});
+}
+
+}  // namespace
+
+void avg_pool(const Tensor& x, const PoolSizes& s, bool include_padding, const Tensor& scale, Tensor& y) {
+  const RowGroups groups = channel_groups(s.n * s.oh * s.ow, s.c);
+  const auto* factor = scale.defined() ? data_of<float>(scale) : nullptr;
+  const auto run = [&]<class From, class T>(From, T) {
+    for_items(x.device(), s.n * s.oh * s.ow * groups.groups,
+              Average<From, T>{s, include_padding, groups, data_of<From>(x), factor, mutable_data_of<T>(y)});
+  };
+  switch (x.dtype()) {
+    case DType::i8:
+      return run(std::int8_t{}, float{});
+    case DType::u8:
+      return run(std::uint8_t{}, float{});
+    default:
+      return visit_float(x.dtype(), [&]<class T>(T) { run(T{}, T{}); });
+  }
+}
+
+void avg_pool_backward(const Tensor& dy, const PoolSizes& s, bool include_padding, Tensor& dx) {
+  const RowGroups groups(s.c);
+  visit_float(dy.dtype(), [&]<class T>(T) {
+    for_items(dy.device(), s.n * s.h * s.w * groups.groups,
+              AverageBackward<T>{s, include_padding, groups, data_of<T>(dy), mutable_data_of<T>(dx)});
+  });
+}
+
+void sum_pixels(const Tensor& codes, Tensor& sums) {
+  switch (codes.dtype()) {
+    case DType::i8:
+      return sum_of<std::int8_t>(codes, sums);
+    case DType::u8:
+      return sum_of<std::uint8_t>(codes, sums);
+    case DType::i16:
+      return sum_of<std::int16_t>(codes, sums);
+    default:
+      return sum_of<std::int32_t>(codes, sums);
+  }
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,40 @@
+#pragma once
+
+/// Pixels of channels_last images as items of a launch.
+
+#include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/row_groups.h"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/pool/pool.h"
+
+namespace fq::cuda {
+
+/// Some channels of one pixel of images of `rows` * `columns` pixels.
+struct PixelPart {
+  std::int64_t image, row, column, channel;
+  int count;
+
+  FQ_HD PixelPart(const RowGroups& groups, std::int64_t rows, std::int64_t columns, std::int64_t item) {
+    const auto part = groups.part(item);
+    const std::int64_t line = quotient(part.row, columns);
+    column = part.row - line * columns;
+    image = quotient(line, rows);
+    row = line - image * rows;
+    channel = part.column;
+    count = part.count;
+  }
+};
+
+/// Where channel 0 of pixel (row, column) of an image is.
+FQ_HD std::int64_t pixel_at(std::int64_t image, std::int64_t rows, std::int64_t columns, std::int64_t row,
+                            std::int64_t column, std::int64_t channels) {
+  return ((image * rows + row) * columns + column) * channels;
+}
+
+/// Eight channels an item, but one where that leaves few items: work of a whole image each.
+inline RowGroups channel_groups(std::int64_t pixels, std::int64_t channels) {
+  constexpr std::int64_t enough = 1 << 16;
+  return RowGroups(channels, pixels * channels < group_size * enough ? 1 : group_size);
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,202 @@
+#include "fakequant/core/backend/cpu/ranges/rows.h"
+#include "fakequant/core/backend/cuda/loops/atomics.cuh"
+#include "fakequant/core/backend/cuda/loops/channels.cuh"
+#include "fakequant/core/backend/cuda/loops/range_rows.cuh"
+#include "fakequant/core/backend/cuda/loops/row_blocks.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/ranges/ranges.h"
+#include "fakequant/core/blocks/detail/block_map.h"
+
+namespace fq::cuda {
+namespace {
+
+/// As an integer, so that a NaN is larger than everything and is found.
+FQ_HD std::int32_t magnitude(float v) { return std::bit_cast<std::int32_t>(v) & 0x7fffffff; }
+FQ_HD std::int32_t larger(std::int32_t a, std::int32_t b) { return a < b ? b : a; }
+FQ_HD float smaller(float a, float b) { return b < a ? b : a; }
+
+/// The elements of a reduction are single ones, or groups of eight.
+template <int size>
+struct LargestMagnitude {
+  using Sum = std::int32_t;
+  const float* x;
+  std::int64_t count;
+
+  FQ_HD Sum zero() const { return 0; }
+  FQ_HD void add(Sum& most, std::int64_t i, std::int64_t) const {
+    if constexpr (size == 1) return join(most, magnitude(x[i]));
+    float v[group_size];
+    const std::int64_t left = count - i * group_size;
+    load_group(x + i * group_size, left < group_size ? static_cast<int>(left) : group_size, v);
+    for (float each : v) join(most, magnitude(each));
+  }
+  FQ_HD void join(Sum& most, Sum other) const { most = larger(most, other); }
+};
+
+struct PutMagnitude {
+  std::int32_t* to;
+  FQ_HD void operator()(std::int64_t channel, std::int32_t most) const { to[channel] = most; }
+};
+
+struct Ends {
+  std::int32_t magnitude;
+  float minimum;
+};
+
+struct BothEnds {
+  using Sum = Ends;
+  const float* x;
+  std::int64_t count;
+
+  FQ_HD Sum zero() const { return {0, x[0]}; }
+  FQ_HD void add(Sum& ends, std::int64_t group, std::int64_t) const {
+    float v[group_size];
+    const std::int64_t first = group * group_size, left = count - first;
+    const int size = left < group_size ? static_cast<int>(left) : group_size;
+    load_group(x + first, size, v);
+    for (int j = 0; j < group_size; ++j)
+      if (j < size) join(ends, {magnitude(v[j]), v[j]});
+  }
+  FQ_HD void join(Sum& ends, const Sum& other) const {
+    ends = {larger(ends.magnitude, other.magnitude), smaller(ends.minimum, other.minimum)};
+  }
+};
+
+struct PutEnds {
+  Ends* to;
+  FQ_HD void operator()(std::int64_t, const Ends& ends) const { *to = ends; }
+};
+
+/// Any set of kept axes: the second operand of the walk is the range of an element.
+struct RaiseMagnitudes {
+  const float* x;
+  std::int32_t* out;
+  Strides walk;
+
+  FQ_HD void raise(std::int64_t at, std::int32_t most) const {
+    if (out[at] < most) atomic_raise(out[at], most);
+  }
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    float v[group_size];
+    load_group(x + first, count, v);
+    std::int64_t at = walk.offset(1, first);
+    std::int32_t most = 0;
+    for (int j = 0; j < group_size; ++j) {
+      if (j >= count) break;
+      const std::int64_t next = walk.offset(1, first + j);
+      if (next != at) raise(at, most);
+      most = next == at ? larger(most, magnitude(v[j])) : magnitude(v[j]);
+      at = next;
+    }
+    raise(at, most);
+  }
+};
+
+/// Each range that of one short row.
+struct RowMagnitudes {
+  static constexpr int phases = 3;
+  static constexpr std::int64_t longest = std::int64_t{group_size} * block_threads;
+  struct Shared {
+    std::int32_t most[block_threads];
+  };
+  RowBlocks shape;
+  const float* x;
+  std::int32_t* out;
+
+  template <int Phase>
+  FQ_HD void phase(Thread t, Shared& shared) const {
+    const auto p = shape.place(t);
+    if (p.row >= shape.rows) return;
+    const auto join = [](std::int32_t& a, std::int32_t b) { a = larger(a, b); };
+    if (Phase == 0) {
+      std::int32_t most = 0;
+      for_lane(shape, p.lane, [&](std::int64_t first, int count) {
+        float v[group_size];
+        load_group(x + p.row * shape.length + first, count, v);
+        for (float each : v) join(most, magnitude(each));
+      });
+      shared.most[t.thread] = most;
+    }
+    if (Phase == 1) join_neighbours(shape, p, shared.most, join);
+    if (Phase == 2 && p.lane == 0) {
+      join_row(shape, p, shared.most, join);
+      out[p.row] = shared.most[p.first];
+    }
+  }
+};
+
+/// One thread a block.
+struct BlockMagnitudes {
+  const float* x;
+  std::int32_t* out;
+  fq::detail::BlockMap blocks;
+  FQ_HD void operator()(std::int64_t block) const {
+    std::int32_t most = 0;
+    for (std::int64_t k = 0; k < blocks.length(); ++k)
+      if (const std::int64_t i = blocks.element(block, k); i >= 0) most = larger(most, magnitude(x[i]));
+    out[block] = most;
+  }
+};
+
+std::int64_t groups(std::int64_t elements) { return (elements + group_size - 1) / group_size; }
+
+/// Where at most one axis is kept.
+ChannelView channels_of(const Strides& walk, std::int64_t count) {
+  ChannelView view{1, 1, count};
+  for (int axis = walk.rank - 1; axis >= 0; --axis) {
+    if (walk.steps[1][axis] != 0) return {walk.sizes[axis], view.inner, count};
+    view.inner *= walk.sizes[axis];
+  }
+  return view;
+}
+
+/// Channels whose elements are whole groups are read in them.
+void channel_amax(const Tensor& x, const ChannelView& view, std::int32_t* out) {
+  const std::int64_t count = x.numel();
+  const PutMagnitude put{out};
+  if (view.channels == 1)
+    return reduce_channels(x.device(), {1, groups(count), groups(count)},
+                           LargestMagnitude<group_size>{data_of<float>(x), count}, put);
+  if (view.channels * view.inner == count && view.inner <= RowMagnitudes::longest) {
+    const auto shape = RowBlocks::of(view.channels, view.inner);
+    return for_blocks(x.device(), shape.blocks(), RowMagnitudes{shape, data_of<float>(x), out});
+  }
+  if (view.inner % group_size == 0)
+    return reduce_channels(x.device(), {view.channels, view.inner / group_size, count / group_size},
+                           LargestMagnitude<group_size>{data_of<float>(x), count}, put);
+  reduce_channels(x.device(), {view.channels, view.inner, count},
+                  LargestMagnitude<1>{data_of<float>(x), count}, put);
+}
+
+}  // namespace
+
+Tensor amax(const Tensor& x, const Axes& kept, std::string_view function) {
+  const auto axes = cpu::kept_axes(kept, x.rank(), function);
+  const Shape shape = cpu::range_shape(x.shape(), axes);
+  Tensor out = Tensor::zeros(shape, DType::f32, x.device());
+  auto* bits = static_cast<std::int32_t*>(out.mutable_raw());
+  const Strides walk = range_walk(x, shape);
+  if (axes.size() <= 1 || shape.empty())
+    channel_amax(x, channels_of(walk, x.numel()), bits);
+  else
+    for_groups(x.device(), x.numel(), RaiseMagnitudes{data_of<float>(x), bits, walk});
+  return out;
+}
+
+void block_amax(const Tensor& x, const Granularity& by, Tensor& out) {
+  auto* bits = static_cast<std::int32_t*>(out.mutable_raw());
+  const auto map = fq::detail::BlockMap::of(x.shape(), by.block_shape(x.shape()), x.layout());
+  if (map.consecutive()) return channel_amax(x, {out.numel(), map.last.length, x.numel()}, bits);
+  for_items(x.device(), out.numel(), BlockMagnitudes{data_of<float>(x), bits, map});
+}
+
+cpu::Range range(const Tensor& x) {
+  Tensor found = Tensor::empty({2}, DType::f32, x.device());
+  const std::int64_t size = groups(x.numel());
+  reduce_channels(x.device(), {1, size, size}, BothEnds{data_of<float>(x), x.numel()},
+                  PutEnds{reinterpret_cast<Ends*>(found.mutable_raw())});
+  const auto ends = found.to_vector<float>();
+  return {ends[0], ends[1] + 0.0f};
+}
+
+}  // namespace fq::cuda

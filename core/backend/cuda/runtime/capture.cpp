@@ -1,0 +1,153 @@
+#include "fakequant/core/backend/capture.h"
+
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/backend/cuda/runtime/capturing.h"
+#include "fakequant/core/backend/cuda/runtime/check.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
+#include "fakequant/core/random.h"
+#include "fakequant/core/storage.h"
+
+namespace fq {
+namespace cuda {
+
+struct TouchedStorage {
+  Storage storage;
+  bool written = false;
+};
+using Touched = std::unordered_map<const void*, TouchedStorage>;  // by address
+
+namespace {
+
+struct InForce {
+  const Capturing* capturing = nullptr;
+  Touched* touched = nullptr;
+  const std::uint64_t* step = nullptr;
+  bool reads_step = false, failed = false;
+};
+thread_local InForce in_force;
+
+class CaptureScope {
+ public:
+  explicit CaptureScope(const InForce& own) : previous_(std::exchange(in_force, own)) {}
+  ~CaptureScope() { in_force = previous_; }
+  CaptureScope(const CaptureScope&) = delete;  // tied to its block
+  CaptureScope& operator=(const CaptureScope&) = delete;
+
+ private:
+  InForce previous_;
+};
+
+using Graph = Handle<cudaGraph_t, cudaGraphDestroy>;
+using GraphExec = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
+
+}  // namespace
+
+const Capturing* capturing(Device device) noexcept {
+  const Capturing* own = in_force.capturing;
+  return own != nullptr && own->device == device ? own : nullptr;
+}
+
+const std::uint64_t* captured_step(Device device) noexcept {
+  if (capturing(device) == nullptr) return nullptr;
+  in_force.reads_step = true;
+  return in_force.step;
+}
+
+void refuse_capture(const char* what) {
+  if (in_force.capturing != nullptr)
+    throw fq::detail::CannotCapture(fmt::format("[cuda] {} cannot be captured", what));
+}
+
+Storage constant(const void* from, std::size_t bytes, Device device) {
+  const CaptureScope uncaptured({});
+  Storage out(static_cast<std::int64_t>(bytes), device);
+  copy(out.mutable_data(), device, from, Device::cpu(), bytes);
+  return out;
+}
+
+void touched(const Storage& storage, const void* address, bool written) noexcept {
+  if (in_force.capturing == nullptr || in_force.capturing->arena->holds(address)) return;
+  try {
+    auto& [kept, ever_written] = (*in_force.touched)[address];
+    kept = storage;
+    ever_written = ever_written || written;
+  } catch (const std::exception&) {
+    in_force.failed = true;
+  }
+}
+
+}  // namespace cuda
+
+namespace detail {
+
+struct Capture::Body {
+  Device device;
+  cuda::Stream stream;
+  Storage step;
+  cuda::Capturing capturing;
+  cuda::Touched touched;
+  struct Part {
+    cuda::GraphExec graph;
+    bool reads_step = false;
+  };
+  std::vector<Part> parts;
+
+  explicit Body(Device where) : device(where), step(sizeof(std::uint64_t), where) {
+    static_cast<void>(cuda::stream_of(device));
+    FQ_CUDA(cudaStreamCreateWithFlags(stream.out(), cudaStreamNonBlocking));
+    capturing = {device, stream.get(), cuda::Arena::make(cuda::state_of(device))};
+  }
+  ~Body() { capturing.arena->close(); }
+  Body(const Body&) = delete;  // graphs refer to its memory
+  Body& operator=(const Body&) = delete;
+
+  /// Whether it reads the step.
+  bool call(const std::function<void()>& work) {
+    const cuda::CaptureScope scope(
+        {&capturing, &touched, reinterpret_cast<const std::uint64_t*>(step.data())});
+    work();
+    if (cuda::in_force.failed) throw SystemError("[cuda] too little memory to capture the work");
+    return cuda::in_force.reads_step;
+  }
+  Part part_of(const std::function<void()>& work) {
+    cuda::Graph graph;
+    Part part;
+    FQ_CUDA(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed));
+    try {
+      part.reads_step = call(work);
+    } catch (...) {
+      static_cast<void>(cudaStreamEndCapture(stream.get(), graph.out()));
+      throw;
+    }
+    FQ_CUDA(cudaStreamEndCapture(stream.get(), graph.out()));
+    FQ_CUDA(cudaGraphInstantiate(part.graph.out(), graph.get(), 0));
+    return part;
+  }
+};
+
+Capture::Capture(Device device) {
+  if (!device.is_cuda())
+    throw BackendError(fmt::format("[cuda] {} has no stream to capture: use a GPU", to_string(device)));
+  body_ = std::make_unique<Body>(device);
+}
+Capture::~Capture() = default;
+
+void Capture::add(const std::function<void()>& work) { body_->parts.push_back(body_->part_of(work)); }
+
+void Capture::launch(std::size_t index) {
+  Body& own = *body_;
+  const Body::Part& part = own.parts.at(index);
+  for (auto& [address, each] : own.touched)
+    if (each.written) static_cast<void>(each.storage.mutable_data());
+  const std::uint64_t step = random_stream().step;
+  if (part.reads_step) cuda::copy(own.step.mutable_data(), own.device, &step, Device::cpu(), sizeof step);
+  FQ_CUDA(cudaGraphLaunch(part.graph.get(), cuda::stream_of(own.device)));
+}
+
+}  // namespace detail
+}  // namespace fq

@@ -1,0 +1,69 @@
+#include "fakequant/core/backend/cuda/runtime/check.h"
+
+#include <fmt/format.h>
+
+namespace fq::cuda {
+namespace {
+
+/// Below the root of the sources.
+std::string_view file_of(std::string_view path) {
+  for (const std::string_view folder : {"/core/", "/calib/", "/bench/"})
+    if (const auto at = path.rfind(folder); at != std::string_view::npos) return path.substr(at + 1);
+  return path;
+}
+
+std::string driver_advice() {
+  int driver = 0;
+  static_cast<void>(cudaDriverGetVersion(&driver));
+  if (driver == 0)
+    return fmt::format("there is no NVIDIA driver: install one for CUDA {}.{}, or use --device cpu",
+                       CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  return fmt::format(
+      "the driver supports CUDA {}.{}, this program needs CUDA {}.{}: update the driver, or use --device cpu",
+      driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+}
+
+std::string advice(cudaError_t code) {
+  switch (code) {
+    case cudaErrorMemoryAllocation:
+      return "too little memory is free on the GPU: use a smaller batch, or end other programs that use it";
+    case cudaErrorInsufficientDriver:
+    case cudaErrorSystemDriverMismatch:
+    case cudaErrorCompatNotSupportedOnDevice:
+      return driver_advice();
+    case cudaErrorNoDevice:
+    case cudaErrorInvalidDevice:
+      return "use --device cpu, or a GPU that nvidia-smi lists";
+    case cudaErrorDevicesUnavailable:
+      return "another program has the GPU for itself: wait for it, or use another device";
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorUnsupportedPtxVersion:
+      return "this build has no code for the GPU: build with CMAKE_CUDA_ARCHITECTURES=native";
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorAssert:
+      return "the GPU is lost to this process: start it again, and resume from the last checkpoint";
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+void check(cudaError_t code, const char* call, std::source_location place) {
+  if (code == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());
+  auto message = fmt::format("[cuda] {} failed: {} ({}) at {}:{}", call, cudaGetErrorName(code),
+                             cudaGetErrorString(code), file_of(place.file_name()), place.line());
+  if (const auto what = advice(code); !what.empty()) message += "; " + what;
+  if (code == cudaErrorMemoryAllocation) throw SystemError(message);
+  throw BackendError(message);
+}
+
+}  // namespace fq::cuda

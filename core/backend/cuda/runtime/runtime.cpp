@@ -1,0 +1,132 @@
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
+
+#include <fmt/format.h>
+
+#include "fakequant/core/backend/cuda/runtime/arena.h"
+#include "fakequant/core/backend/cuda/runtime/capturing.h"
+#include "fakequant/core/backend/cuda/runtime/check.h"
+#include "fakequant/core/backend/cuda/runtime/device_state.h"
+
+namespace fq::cuda {
+namespace {
+
+struct Found {
+  int count = 0;
+  cudaError_t code = cudaSuccess;
+};
+
+Found find_devices() noexcept {
+  Found out;
+  out.code = cudaGetDeviceCount(&out.count);
+  if (out.code != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    out.count = 0;
+  }
+  return out;
+}
+
+const Found& found() noexcept {
+  static const Found devices = find_devices();
+  return devices;
+}
+
+}  // namespace
+
+int device_count() noexcept { return found().count; }
+
+std::string why_unusable() {
+  if (found().count > 0) return {};
+  try {
+    check(found().code, "cudaGetDeviceCount");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "the driver shows no GPU: use --device cpu";
+}
+
+std::string describe_device(Device device) {
+  static_cast<void>(state_of(device));
+  cudaDeviceProp properties{};
+  FQ_CUDA(cudaGetDeviceProperties(&properties, device.index));
+  return fmt::format("{}, {} GB, compute {}.{}", properties.name,
+                     (properties.totalGlobalMem + 500000000) / 1000000000, properties.major,
+                     properties.minor);
+}
+
+cudaStream_t stream_of(Device device) {
+  if (const Capturing* own = capturing(device)) return own->stream;
+  DeviceState& state = state_of(device);
+  FQ_CUDA(cudaSetDevice(device.index));
+  return state.stream();
+}
+
+int processors(Device device) { return state_of(device).processors(); }
+Alarm alarm(Device device, const std::string& text) { return state_of(device).alarm(text); }
+
+void* allocate(std::size_t bytes, Device device) {
+  if (const Capturing* own = capturing(device)) return own->arena->take(bytes);
+  return state_of(device).take(bytes);
+}
+
+void deallocate(void* pointer, std::size_t bytes, Device device) noexcept {
+  if (pointer == nullptr || Arena::give_back(pointer)) return;
+  try {
+    state_of(device).give(pointer, bytes);
+  } catch (const Error&) {  // the device is lost, and its memory with it
+  }
+}
+
+MemoryStats memory_stats(Device device) noexcept {
+  try {
+    return state_of(device).stats();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+void reset_peak_memory(Device device) noexcept {
+  try {
+    state_of(device).reset_peak();
+  } catch (const Error&) {
+  }
+}
+
+void release_cached_memory() noexcept {
+  for (int i = 0; i < device_count(); ++i) {
+    try {
+      state_of(Device::cuda(i)).trim();
+    } catch (const Error&) {
+    }
+  }
+}
+
+void fill_bytes(void* pointer, int value, std::size_t bytes, Device device) {
+  FQ_CUDA(cudaMemsetAsync(pointer, value, bytes, stream_of(device)));
+}
+
+void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+  if (to_device.is_cpu()) {
+    refuse_capture("a copy to the host");
+    FQ_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_of(from_device)));
+    return wait_for(from_device);
+  }
+  if (from_device != to_device) refuse_capture("a copy from elsewhere");
+  const cudaStream_t stream = stream_of(to_device);
+  if (from_device.is_cpu() || from_device == to_device) {
+    const auto kind = from_device.is_cpu() ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice;
+    FQ_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream));
+    return;
+  }
+  wait_for(from_device);
+  FQ_CUDA(cudaSetDevice(to_device.index));
+  FQ_CUDA(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes, stream));
+  FQ_CUDA(cudaStreamSynchronize(stream));
+}
+
+void wait_for(Device device) {
+  refuse_capture("a wait");
+  static_cast<void>(stream_of(device));
+  state_of(device).synchronize();
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,32 @@
+#pragma once
+
+/// The stream of a device, and what kernels leave for the host to find. CUDA builds only.
+
+#include <cstdint>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include "fakequant/core/backend/cuda/runtime/handle.h"
+#include "fakequant/core/device.h"
+
+namespace fq::cuda {
+
+using Stream = Handle<cudaStream_t, cudaStreamDestroy>;
+using Event = Handle<cudaEvent_t, cudaEventDestroy>;
+
+/// Makes it the calling thread's device, and gives the stream of all its work. Throws BackendError for one
+/// that is not there.
+cudaStream_t stream_of(Device device);
+/// Multiprocessors.
+[[nodiscard]] int processors(Device device);
+
+/// Where kernels report a number that is not allowed: `*flag` becomes the smallest id reported.
+struct Alarm {
+  int* flag;  ///< of the device
+  int id;
+};
+/// For the message: `text` becomes a NumericError at the next `wait_for`, or copy to the host.
+[[nodiscard]] Alarm alarm(Device device, const std::string& text);
+
+}  // namespace fq::cuda

@@ -1,0 +1,30 @@
+#pragma once
+
+/// Copies beside the work of a device. core/backend/transfer.h says what they are for.
+
+#include <cstddef>
+#include <memory>
+
+#include "fakequant/core/device.h"
+
+namespace fq::cuda {
+
+/// Copies to memory that was allocated on this thread; the bytes are there when it returns.
+void upload(const void* from, std::size_t bytes, void* to, Device device);
+
+class Readback {
+ public:
+  Readback(const void* from, std::size_t bytes, Device device);
+  ~Readback();
+  Readback(Readback&&) noexcept;
+  Readback& operator=(Readback&&) noexcept;
+
+  /// Waits for the copy. Throws as `wait_for` what was reported before it was begun.
+  void get(void* to);
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace fq::cuda

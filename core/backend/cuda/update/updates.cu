@@ -1,0 +1,128 @@
+#include "fakequant/core/backend/cuda/loops/array_list.cuh"
+#include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/update/updates.h"
+#include "fakequant/core/numerics/detail/update_formulas.h"
+#include "fakequant/core/numerics/formulas.h"
+
+namespace fq::cuda {
+namespace {
+
+using fq::detail::AdamArrays, fq::detail::AdamFactors, fq::detail::PairArrays, fq::detail::SgdArrays,
+    fq::detail::SgdFactors, fq::detail::SwapArrays;
+
+/// update(array, first, count) for the groups of eight elements of the arrays.
+template <class Array, class Update>
+struct UpdateGroups {
+  ArrayList<Array> list;
+  Update update;
+  FQ_HD void operator()(std::int64_t group) const {
+    const int k = list.find(group);
+    const Array& array = list.arrays[k];
+    const std::int64_t first = (group - list.first[k]) * group_size, left = array.n - first;
+    update(array, first, left < group_size ? static_cast<int>(left) : group_size);
+  }
+};
+
+template <class Array, class Update>
+void for_groups_of(std::span<const Array> arrays, Device device, const Update& update) {
+  static_assert(sizeof(UpdateGroups<Array, Update>) <= 4000, "a launch takes 4 KB of parameters");
+  for_lists(arrays, group_size, [&](const ArrayList<Array>& list, std::int64_t groups) {
+    for_items(device, groups, UpdateGroups<Array, Update>{list, update});
+  });
+}
+
+template <class T>
+struct SgdUpdate {
+  SgdFactors<T> f;
+  FQ_HD void operator()(const SgdArrays<T>& a, std::int64_t first, int count) const {
+    T p[group_size], g[group_size], m[group_size];
+    load_group(a.parameter + first, count, p);
+    load_group(a.gradient + first, count, g);
+    if (a.momentum != nullptr) load_group(a.momentum + first, count, m);
+    for (int j = 0; j < group_size; ++j) {
+      if (j >= count) continue;
+      g[j] = scalar::decayed_gradient(g[j], f.scale, p[j], a.weight_decay);
+      T direction = g[j];
+      if (a.momentum != nullptr) {
+        m[j] = scalar::sgd_momentum(m[j], f.momentum, g[j]);
+        direction = f.nesterov ? scalar::nesterov_direction(g[j], m[j], f.momentum) : m[j];
+      }
+      p[j] = scalar::sgd_parameter(p[j], direction, a.learning_rate);
+    }
+    if (a.momentum != nullptr) store_group(a.momentum + first, count, m);
+    store_group(a.parameter + first, count, p);
+  }
+};
+
+template <class T>
+struct AdamUpdate {
+  AdamFactors<T> f;
+  FQ_HD void operator()(const AdamArrays<T>& a, std::int64_t first, int count) const {
+    T p[group_size], g[group_size], m[group_size], v[group_size];
+    load_group(a.parameter + first, count, p);
+    load_group(a.gradient + first, count, g);
+    load_group(a.mean + first, count, m);
+    load_group(a.square + first, count, v);
+    for (int j = 0; j < group_size; ++j) {
+      if (j >= count) continue;
+      p[j] *= a.keep;
+      g[j] = scalar::decayed_gradient(g[j], f.scale, p[j], a.weight_decay);
+      m[j] = scalar::adam_mean(m[j], f.beta1, g[j], f.rest1);
+      v[j] = scalar::adam_square(v[j], f.beta2, g[j], f.rest2);
+      p[j] = scalar::adam_parameter(p[j], m[j], a.rate, v[j], a.root, f.eps);
+    }
+    store_group(a.mean + first, count, m);
+    store_group(a.square + first, count, v);
+    store_group(a.parameter + first, count, p);
+  }
+};
+
+template <class T>
+struct MoveTowards {
+  T rate;
+  FQ_HD void operator()(const PairArrays<T>& a, std::int64_t first, int count) const {
+    T left[group_size], right[group_size];
+    load_group(a.left + first, count, left);
+    load_group(a.right + first, count, right);
+    for (int j = 0; j < group_size; ++j)
+      if (j < count) left[j] = scalar::moving_average(left[j], right[j], rate);
+    store_group(a.left + first, count, left);
+  }
+};
+
+struct Swap {
+  FQ_HD void operator()(const SwapArrays& a, std::int64_t first, int count) const {
+    std::uint32_t left[group_size], right[group_size];
+    load_group(a.left + first, count, left);
+    load_group(a.right + first, count, right);
+    store_group(a.left + first, count, right);
+    store_group(a.right + first, count, left);
+  }
+};
+
+}  // namespace
+
+template <class T>
+void sgd(std::span<const SgdArrays<T>> arrays, const SgdFactors<T>& factors, Device device) {
+  for_groups_of(arrays, device, SgdUpdate<T>{factors});
+}
+template <class T>
+void adam(std::span<const AdamArrays<T>> arrays, const AdamFactors<T>& factors, Device device) {
+  for_groups_of(arrays, device, AdamUpdate<T>{factors});
+}
+template <class T>
+void move_towards(std::span<const PairArrays<T>> arrays, T rate, Device device) {
+  for_groups_of(arrays, device, MoveTowards<T>{rate});
+}
+void swap_contents(std::span<const SwapArrays> arrays, Device device) {
+  for_groups_of(arrays, device, Swap{});
+}
+
+template void sgd(std::span<const SgdArrays<float>>, const SgdFactors<float>&, Device);
+template void sgd(std::span<const SgdArrays<double>>, const SgdFactors<double>&, Device);
+template void adam(std::span<const AdamArrays<float>>, const AdamFactors<float>&, Device);
+template void adam(std::span<const AdamArrays<double>>, const AdamFactors<double>&, Device);
+template void move_towards(std::span<const PairArrays<float>>, float, Device);
+template void move_towards(std::span<const PairArrays<double>>, double, Device);
+
+}  // namespace fq::cuda

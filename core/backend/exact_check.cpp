@@ -1,0 +1,66 @@
+#include "fakequant/core/backend/exact_check.h"
+
+#include <limits>
+#include <vector>
+
+#include "fakequant/core/backend/cpu/engine/loops.h"
+#include "fakequant/core/error.h"
+
+namespace fq::detail {
+namespace {
+
+template <class T>
+std::vector<T> full_range_codes(std::int64_t count) {
+  std::vector<T> codes(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const auto mixed = static_cast<T>((i * 2654435761u) >> 24);
+    codes[i] = i % 3 == 0         ? mixed
+               : (i / 7) % 2 == 0 ? std::numeric_limits<T>::max()
+                                  : std::numeric_limits<T>::min();
+  }
+  return codes;
+}
+
+template <class X>
+Codes codes_from(const std::vector<X>& x) {
+  return Codes{x.data(), fq::dtype_of<X>, std::is_unsigned_v<X> ? 255 : 128};
+}
+
+template <class X>
+bool gemm_is_right(const ExactProducts& products, std::int64_t m, std::int64_t n, std::int64_t k) {
+  const auto x = full_range_codes<X>(m * k);
+  const auto w = full_range_codes<std::int8_t>(n * k);
+  std::vector<std::int32_t> sums(static_cast<std::size_t>(m * n)), right(sums);
+  products.gemm(m, n, k, codes_from(x), codes_from(w), sums.data());
+  cpu::reference_gemm<std::int32_t>(m, n, k, x.data(), false, w.data(), true, right.data());
+  return sums == right;
+}
+
+template <class X>
+bool conv_is_right(const ExactProducts& products, std::int64_t channels) {
+  const ConvShape s{1, channels, 4, 4, 32, 3, 3, 4, 4, {1, 1}, {1, 1}};
+  const auto x = full_range_codes<X>(numel(s.x_shape()));
+  const auto w = full_range_codes<std::int8_t>(numel(s.w_shape()));
+  std::vector<std::int32_t> sums(static_cast<std::size_t>(numel(s.y_shape()))), right(sums);
+  products.conv(s, codes_from(x), codes_from(w), sums.data());
+  cpu::reference_conv_forward<std::int32_t>(s, x.data(), w.data(), right.data());
+  return sums == right;
+}
+
+template <class X>
+bool is_right(const ExactProducts& products) {
+  return gemm_is_right<X>(products, 64, 64, 64) && gemm_is_right<X>(products, 8, 16, 4608) &&
+         conv_is_right<X>(products, 64) && conv_is_right<X>(products, 128);
+}
+
+}  // namespace
+
+bool sums_are_right(const ExactProducts& products) {
+  try {
+    return is_right<std::int8_t>(products) && is_right<std::uint8_t>(products);
+  } catch (const BackendError&) {
+    return false;  // there is no such product for this processor
+  }
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,23 @@
+#pragma once
+
+/// Whether products of codes come out right, found out by multiplying some.
+
+#include <functional>
+
+#include "fakequant/core/backend/product_shapes.h"
+
+namespace fq::detail {
+
+/// Exact products of a device, of arrays on the host: backend/cpu/engine/exact.h says what of.
+struct ExactProducts {
+  std::function<void(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
+                     std::int32_t* sums)>
+      gemm;
+  std::function<void(const ConvShape& shape, const Codes& x, const Codes& w, std::int32_t* sums)> conv;
+};
+
+/// Of i8 and u8 codes of the full range, with runs of the extremes that saturate 16-bit sums of pairs. False
+/// also where a product throws BackendError.
+[[nodiscard]] bool sums_are_right(const ExactProducts& products);
+
+}  // namespace fq::detail

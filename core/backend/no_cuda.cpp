@@ -1,0 +1,40 @@
+// What backend/cuda has, for builds without it: there is no device, and whoever asks for one is told so.
+
+#include "fakequant/core/backend/capture.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
+#include "fakequant/core/backend/cuda/runtime/transfer.h"
+#include "fakequant/core/backend/tables.h"
+#include "fakequant/core/error.h"
+
+namespace fq {
+namespace cuda {
+
+const fq::detail::Kernels* const table = nullptr;
+const fq::detail::RangeKernels* const range_table = nullptr;
+
+int device_count() noexcept { return 0; }
+std::string why_unusable() {
+  return "this build has no CUDA: use --device cpu, or build where nvcc is found (-DFAKEQUANT_CUDA=ON)";
+}
+std::string describe_device(Device) { fq::detail::throw_no_cuda(); }
+
+void upload(const void*, std::size_t, void*, Device) { fq::detail::throw_no_cuda(); }
+struct Readback::Body {};
+Readback::Readback(const void*, std::size_t, Device) { fq::detail::throw_no_cuda(); }
+Readback::~Readback() = default;
+Readback::Readback(Readback&&) noexcept = default;
+Readback& Readback::operator=(Readback&&) noexcept = default;
+void Readback::get(void*) { fq::detail::throw_no_cuda(); }
+
+}  // namespace cuda
+
+namespace detail {
+
+struct Capture::Body {};
+Capture::Capture(Device) { throw_no_cuda(); }
+Capture::~Capture() = default;
+void Capture::add(const std::function<void()>&) { throw_no_cuda(); }
+void Capture::launch(std::size_t) { throw_no_cuda(); }
+
+}  // namespace detail
+}  // namespace fq

@@ -1,0 +1,18 @@
+#pragma once
+
+/// The tables of the backends. That of CUDA is null in builds without it (no_cuda.cpp).
+
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/backend/range_kernels.h"
+
+namespace fq::cpu {
+extern const detail::Kernels table;
+extern const detail::RangeKernels range_table;
+}  // namespace fq::cpu
+namespace fq::meta {
+extern const detail::Kernels table;  ///< sizes of memory are counted, nothing else is there
+}
+namespace fq::cuda {
+extern const fq::detail::Kernels* const table;
+extern const fq::detail::RangeKernels* const range_table;
+}  // namespace fq::cuda

@@ -1,0 +1,32 @@
+#include "fakequant/core/backend/transfer.h"
+
+#include "fakequant/core/backend/cuda/runtime/transfer.h"
+
+namespace fq::detail {
+
+struct Readback::Body {
+  cuda::Readback copy;
+};
+
+Tensor upload(const Tensor& host, Device device) {
+  if (!host.defined() || !device.is_cuda()) return host;
+  Tensor out = Tensor::empty(host.shape(), host.dtype(), device, host.layout());
+  cuda::upload(host.raw(), static_cast<std::size_t>(host.nbytes()), out.mutable_raw(), device);
+  return out;
+}
+
+Readback::Readback(const Tensor& x) {
+  if (x.device().is_cuda())
+    body_ = std::make_unique<Body>(
+        Body{cuda::Readback(x.raw(), static_cast<std::size_t>(x.nbytes()), x.device())});
+  host_ = x.device().is_cuda() ? Tensor::empty(x.shape(), x.dtype(), Device::cpu(), x.layout()) : x.clone();
+}
+Readback::~Readback() = default;
+
+Tensor Readback::get() {
+  if (body_) body_->copy.get(host_.mutable_raw());
+  body_.reset();
+  return host_;
+}
+
+}  // namespace fq::detail

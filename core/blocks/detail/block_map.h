@@ -1,0 +1,235 @@
+#pragma once
+
+/// BlockMap: which elements of a tensor share a number. Plain numbers, so that host loops, vector loops and
+/// kernels of GPUs read the same map; made from a shape and the block shape of a Granularity.
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "fakequant/core/blocks/detail/memory_view.h"
+#include "fakequant/core/blocks/shape.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/numerics/host_device.h"
+
+namespace fq::detail {
+
+/// a / b of numbers that are not negative: by 32 bits, several times as fast, where both fit.
+FQ_HD std::int64_t quotient(std::int64_t a, std::int64_t b) {
+  if (((a | b) >> 32) == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
+  return a / b;
+}
+
+/// `size` elements along an axis in `blocks` blocks of `length`, the last of which may be partial.
+struct BlockAxis {
+  std::int64_t size, length, blocks;
+};
+
+/// The axes of a tensor of shape `x`, those merged that allow it: runs of one block are as long as can be.
+/// `block` has the rank of x and positive lengths. At least one axis; x has elements.
+inline std::vector<BlockAxis> merged_axes(const Shape& x, const Shape& block) {
+  std::vector<BlockAxis> axes;
+  for (std::size_t a = 0; a < x.size(); ++a) {
+    const std::int64_t length = std::min(block[a], x[a]);
+    const BlockAxis next{x[a], length, (x[a] + length - 1) / length};
+    const bool whole = next.blocks == 1, kept = length == 1 && !axes.empty() && axes.back().length == 1;
+    if (axes.empty() || !(whole || kept)) {
+      axes.push_back(next);
+      continue;
+    }
+    axes.back().size *= next.size;
+    axes.back().blocks *= kept ? next.blocks : 1;
+    axes.back().length *= kept ? 1 : next.length;
+  }
+  if (axes.empty()) axes.push_back({1, 1, 1});
+  return axes;
+}
+
+/// Elements in memory order, in rows of `size` elements that are alike: `blocks` blocks of `length`, the last
+/// of which may be partial. Channels are blocks, and so is a whole tensor.
+struct AxisBlocks {
+  std::int64_t size, length, blocks;
+
+  /// Where an element is: `at` in its row, in block `index`.
+  struct Place {
+    std::int64_t at, index;
+  };
+
+  /// One block for each index of the axis; one for all where it is -1. There are elements.
+  [[nodiscard]] static AxisBlocks of(const Shape& shape, Layout layout, int axis) {
+    if (axis < 0) return {numel(shape), numel(shape), 1};
+    const AxisView view = memory_view(shape, layout, axis);
+    return {view.size * view.inner, view.inner, view.size};
+  }
+  /// Of numbers that repeat along the innermost elements.
+  [[nodiscard]] static AxisBlocks repeating(std::int64_t count, std::int64_t numbers) {
+    return numbers == 1 ? AxisBlocks{count, count, 1} : AxisBlocks{numbers, 1, numbers};
+  }
+
+  [[nodiscard]] FQ_HD Place place(std::int64_t i) const {
+    if (blocks == 1) return {0, 0};
+    return in_row(i - quotient(i, size) * size);
+  }
+  [[nodiscard]] FQ_HD Place in_row(std::int64_t at) const {
+    return {at, length == 1 ? at : quotient(at, length)};
+  }
+};
+
+/// Where the number of an element is: the same for all 1 << shift that follow each other (mask 0), or the
+/// elements' own, again and again (mask + 1 numbers for each 1 << shift elements).
+struct NumberIndex {
+  int shift, wide;
+  std::int64_t mask;
+
+  [[nodiscard]] std::int64_t at(std::int64_t i) const { return ((i >> shift) << wide) + (i & mask); }
+  [[nodiscard]] bool shared() const { return mask == 0; }
+};
+
+/// Elements in memory order in blocks of any shape, numbered row-major over the axes as they lie in memory.
+struct BlockMap {
+  static constexpr int most_axes = 12;
+  BlockAxis outer[most_axes];
+  int outer_axes = 0;
+  AxisBlocks last;
+
+  /// Where an element is: in row `row` of the last axis, whose first block is `base`.
+  struct Place {
+    std::int64_t row, base;
+    AxisBlocks::Place in_row;
+  };
+
+  /// Of elements that there are; no block length is 0. Both shapes are logical.
+  [[nodiscard]] static BlockMap of(const Shape& shape, const Shape& block,
+                                   Layout layout = Layout::row_major) {
+    const auto axes = merged_axes(in_memory(shape, layout), in_memory(block, layout));
+    BlockMap out;
+    out.outer_axes = static_cast<int>(axes.size()) - 1;
+    if (out.outer_axes > most_axes)
+      throw ArgumentError("[blocks] blocks along more than 13 axes lie apart: reshape the tensor first");
+    std::copy_n(axes.begin(), out.outer_axes, out.outer);
+    out.last = {axes.back().size, axes.back().length, axes.back().blocks};
+    return out;
+  }
+
+  [[nodiscard]] FQ_HD Place place(std::int64_t i) const {
+    const std::int64_t row = quotient(i, last.size);
+    return {row, first_block(row), last.in_row(i - row * last.size)};
+  }
+  [[nodiscard]] FQ_HD std::int64_t first_block(std::int64_t row) const {
+    std::int64_t block = 0, step = last.blocks;
+    for (int a = outer_axes; a-- > 0;) {
+      const std::int64_t above = quotient(row, outer[a].size), index = row - above * outer[a].size;
+      block += quotient(index, outer[a].length) * step;
+      step *= outer[a].blocks;
+      row = above;
+    }
+    return block;
+  }
+  [[nodiscard]] FQ_HD std::int64_t block_of(std::int64_t i) const {
+    const Place found = place(i);
+    return found.base + found.in_row.index;
+  }
+
+  /// Outer axes, and at `outer_axes` the last one.
+  [[nodiscard]] FQ_HD BlockAxis axis(int a) const {
+    return a == outer_axes ? BlockAxis{last.size, last.length, last.blocks} : outer[a];
+  }
+  [[nodiscard]] std::int64_t blocks() const {
+    std::int64_t out = last.blocks;
+    for (int a = 0; a < outer_axes; ++a) out *= outer[a].blocks;
+    return out;
+  }
+  /// Elements of a block that is not cut short by an edge.
+  [[nodiscard]] FQ_HD std::int64_t length() const {
+    std::int64_t out = last.length;
+    for (int a = 0; a < outer_axes; ++a) out *= outer[a].length;
+    return out;
+  }
+  /// The k-th element of a block, -1 where it lies beyond the edge.
+  [[nodiscard]] FQ_HD std::int64_t element(std::int64_t block, std::int64_t k) const {
+    std::int64_t i = 0, step = 1;
+    for (int a = outer_axes; a >= 0; --a) {
+      const BlockAxis along = axis(a);
+      const std::int64_t blocks_above = quotient(block, along.blocks), lengths = quotient(k, along.length);
+      const std::int64_t at =
+          (block - blocks_above * along.blocks) * along.length + k - lengths * along.length;
+      if (at >= along.size) return -1;
+      i += at * step;
+      step *= along.size;
+      block = blocks_above;
+      k = lengths;
+    }
+    return i;
+  }
+
+  /// Whether block j holds the elements from j * last.length to (j + 1) * last.length.
+  [[nodiscard]] bool consecutive() const {
+    for (int a = 0; a < outer_axes; ++a)
+      if (outer[a].length > 1) return false;
+    return last.size % last.length == 0;
+  }
+  /// Where vectors of 16 aligned elements read their numbers at once; none where they cannot.
+  [[nodiscard]] std::optional<NumberIndex> number_index() const {
+    std::optional<NumberIndex> out;
+    if (outer_axes == 0 && last.blocks == 1) return NumberIndex{62, 0, 0};
+    if (consecutive() && power(last.length) >= 4) out = {power(last.length), 0, 0};
+    if (!columns() || power(last.size) < 4) return out;
+    const std::int64_t tile = outer[outer_axes - 1].length * last.size;
+    if (power(tile) > 0) out = {power(tile), power(last.size), last.size - 1};
+    return out;
+  }
+  /// Whether whole tiles of outer[outer_axes - 1].length rows by last.size columns follow each other, each
+  /// column a block.
+  [[nodiscard]] bool columns() const {
+    if (outer_axes == 0 || last.length != 1) return false;
+    for (int a = 0; a + 1 < outer_axes; ++a)
+      if (outer[a].length > 1) return false;
+    return outer[outer_axes - 1].size % outer[outer_axes - 1].length == 0;
+  }
+
+  /// The last place at or before element i that no block spans.
+  [[nodiscard]] std::int64_t cut(std::int64_t i) const {
+    int a = 0;
+    while (a < outer_axes && outer[a].length == 1) ++a;
+    std::int64_t inner = 1;
+    for (int below = a + 1; below <= outer_axes; ++below) inner *= axis(below).size;
+    const std::int64_t row = axis(a).size * inner, block = axis(a).length * inner;
+    return i - i % row + i % row / block * block;
+  }
+
+  /// Calls f(begin, end, j, step) for runs of elements of [from, to), in order: element i of the run belongs
+  /// to block j + (i - begin) * step, step being 0 or 1.
+  template <class F>
+  void for_runs(std::int64_t from, std::int64_t to, F&& f) const {
+    for (std::int64_t i = from; i < to;) {
+      const std::int64_t row = i / last.size, end = std::min(to, (row + 1) * last.size),
+                         base = first_block(row);
+      if (last.length == 1 && last.blocks > 1) {
+        f(i, end, base + i - row * last.size, std::int64_t{1});
+        i = end;
+      }
+      for (std::int64_t j = (i - row * last.size) / last.length; i < end; ++j) {
+        const std::int64_t stop = std::min(end, row * last.size + (j + 1) * last.length);
+        f(i, stop, base + j, std::int64_t{0});
+        i = stop;
+      }
+    }
+  }
+
+ private:
+  /// Of two, -1 for other numbers.
+  [[nodiscard]] static int power(std::int64_t n) {
+    const auto word = static_cast<std::uint64_t>(n);
+    return std::has_single_bit(word) ? std::countr_zero(word) : -1;
+  }
+};
+
+/// The same of all elements of a tensor of shape `x` in blocks of that shape.
+template <class F>
+void for_block_runs(const Shape& x, const Shape& block, F&& f) {
+  if (const std::int64_t count = numel(x); count > 0) BlockMap::of(x, block).for_runs(0, count, f);
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,62 @@
+#pragma once
+
+/// Which pixels a pooling window covers, and which windows cover a pixel. For host and device.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "fakequant/core/numerics/host_device.h"
+
+namespace fq::detail {
+
+/// Sizes of a 2-D pooling: n images of h * w pixels of c channels to oh * ow pixels.
+struct PoolSizes {
+  std::int64_t n, c, h, w, kh, kw, sh, sw, ph, pw, oh, ow;
+
+  [[nodiscard]] FQ_HD std::int64_t window() const { return kh * kw; }
+};
+
+/// A window of more pixels has places that do not fit into a byte.
+inline constexpr std::int64_t byte_places = 255;
+
+/// The part of window (i, j) that lies in the image: rows [top, bottom), columns [left, right).
+struct Window {
+  std::int64_t top, bottom, left, right, first_row, first_column;
+
+  FQ_HD Window(const PoolSizes& s, std::int64_t i, std::int64_t j)
+      : first_row(i * s.sh - s.ph), first_column(j * s.sw - s.pw) {
+    top = std::max<std::int64_t>(first_row, 0);
+    bottom = std::min(first_row + s.kh, s.h);
+    left = std::max<std::int64_t>(first_column, 0);
+    right = std::min(first_column + s.kw, s.w);
+  }
+  [[nodiscard]] FQ_HD std::int64_t pixels() const { return (bottom - top) * (right - left); }
+  /// Where pixel (h, w) of the image lies in the window, counted in (h, w) order.
+  [[nodiscard]] FQ_HD std::int64_t place(const PoolSizes& s, std::int64_t h, std::int64_t w) const {
+    return (h - first_row) * s.kw + (w - first_column);
+  }
+};
+
+/// The windows [begin, end) along one axis that contain a position, counted from the start of the padding.
+struct Covering {
+  std::int64_t kernel, stride, windows;
+  std::int64_t begin = 0, end = 0;
+
+  /// To a later position: it takes no division.
+  void move_to(std::int64_t position) {
+    while (begin < windows && begin * stride + kernel <= position) ++begin;
+    while (end < windows && end * stride <= position) ++end;
+  }
+  /// To any position.
+  FQ_HD void jump_to(std::int64_t position) {
+    begin = position < kernel ? 0 : std::min((position - kernel) / stride + 1, windows);
+    end = std::min(position / stride + 1, windows);
+  }
+};
+
+/// E4M3 bytes as integers of the same order, and back: sign and magnitude to two's complement. -0 becomes 0.
+FQ_HD std::uint8_t reordered_e4m3(std::uint8_t byte) {
+  return static_cast<std::uint8_t>(byte <= 0x80 ? byte & 0x7f : 0x100 - (byte & 0x7f));
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,52 @@
+#pragma once
+
+/// Granularity: the block shape that says which elements share a scale.
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fakequant/core/blocks/shape.h"
+
+namespace fq {
+
+/// Which elements share a scale: how many along each axis. One concept for per tensor, per axis, per group
+/// and 2-D.
+class Granularity {
+ public:
+  static constexpr std::int64_t whole = -1;  ///< a block as long as its axis
+
+  /// One scale for everything.
+  Granularity() = default;
+  [[nodiscard]] static Granularity per_tensor() { return {}; }
+  /// One scale for each index of the kept axes; negative ones count from the back.
+  [[nodiscard]] static Granularity per_axis(std::vector<int> axes);
+  [[nodiscard]] static Granularity per_axis(int axis) { return per_axis(std::vector<int>{axis}); }
+  /// One scale for every `length` elements along `axis`, of every row of the other axes.
+  [[nodiscard]] static Granularity per_group(std::int64_t length, int axis = -1);
+  /// One scale for each block of these lengths; axes not named have blocks of 1.
+  [[nodiscard]] static Granularity blocks(const std::map<int, std::int64_t>& lengths);
+  /// One scale for each block of rows x columns of the last two axes.
+  [[nodiscard]] static Granularity blocks_2d(std::int64_t rows, std::int64_t columns);
+
+  [[nodiscard]] bool is_per_tensor() const noexcept { return lengths_.empty() && rest_ == whole; }
+  /// The one kept axis of a per-axis granularity of a tensor of that rank; -1 for any other granularity.
+  [[nodiscard]] int single_axis(int rank) const;
+  /// Elements along each axis that share a scale. Throws ArgumentError when an axis is not one of the
+  /// tensor's.
+  [[nodiscard]] Shape block_shape(const Shape& tensor) const;
+  /// Scales along each axis: ceil(size / block).
+  [[nodiscard]] Shape scale_shape(const Shape& tensor) const;
+  friend bool operator==(const Granularity&, const Granularity&) = default;
+  friend std::string to_string(const Granularity& granularity);
+
+ private:
+  std::vector<std::pair<int, std::int64_t>> lengths_;  // axis -> length, sorted
+  std::int64_t rest_ = whole;                          // length along every other axis
+};
+
+/// "per tensor", "per axis 0", "per axis 0, 2", "in blocks of 16 on axis 1"
+[[nodiscard]] std::string to_string(const Granularity& granularity);
+
+}  // namespace fq

@@ -1,0 +1,63 @@
+#include "fakequant/core/detail/quantizer_checks.h"
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/numerics/detail/grid_formulas.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr const char* kRanges = "it must be finite and not negative";
+
+}  // namespace
+
+void check_amax(float amax, const std::string& name) {
+  FQ_CHECK(is_range(amax), "quantizer", "amax of '{}' is {}: {}", name, amax, kRanges);
+}
+
+std::string ranges_message(const QuantSpec& spec) {
+  return fmt::format("[quantizer] amax of '{}' is negative, infinite or NaN: {}", spec.name, kRanges);
+}
+
+void check_device(const QuantSpec& spec, const Tensor& x, std::string_view function) {
+  FQ_CHECK(x.device().is_meta() || spec.scale.device() == x.device(), function,
+           "amax of '{}' is on {}, the input on {}: move one of them", spec.name,
+           to_string(spec.scale.device()), to_string(x.device()));
+}
+
+std::string nan_message(const QuantSpec& spec) {
+  return fmt::format("[quantize] a NaN reached the quantizer '{}'", spec.name);
+}
+
+bool in_blocks(const QuantSpec& spec, const Shape& shape, std::string_view function) {
+  const bool other = !spec.format.is_integer() && spec.format.floating() != FloatFormat{4, 3};
+  const bool one =
+      spec.granularity.is_per_tensor() || spec.granularity.single_axis(static_cast<int>(shape.size())) >= 0;
+  if (one && !other) return false;
+  const std::int64_t blocks = numel(spec.granularity.scale_shape(shape));
+  FQ_CHECK(spec.amax.numel() == blocks || numel(shape) == 0, function,
+           "amax of '{}' has {} elements, the input {} has {} blocks: give one amax per block", spec.name,
+           spec.amax.numel(), to_string(shape), blocks);
+  return true;
+}
+
+Tensor numbers_in_memory(const Tensor& numbers, const Granularity& by, const Shape& shape, Layout layout) {
+  if (numbers.layout() == layout || numbers.numel() == 1) return numbers;
+  return numbers.to(Layout::row_major).reshape(by.scale_shape(shape)).to(layout);
+}
+
+int channel_axis(const QuantSpec& spec, const Shape& shape, std::string_view function) {
+  if (spec.granularity.is_per_tensor()) {
+    FQ_CHECK(spec.amax.numel() == 1, function, "amax of '{}' has {} elements, a per-tensor quantizer has one",
+             spec.name, spec.amax.numel());
+    return -1;
+  }
+  const int axis = spec.granularity.single_axis(static_cast<int>(shape.size()));
+  FQ_CHECK(axis >= 0, function, "'{}' is quantized {}: codes are per tensor or along one axis", spec.name,
+           to_string(spec.granularity));
+  FQ_CHECK(spec.amax.numel() == shape[static_cast<std::size_t>(axis)], function,
+           "amax of '{}' has {} elements, the input {} has {} channels on axis {}: give one amax per channel",
+           spec.name, spec.amax.numel(), to_string(shape), shape[static_cast<std::size_t>(axis)], axis);
+  return axis;
+}
+
+}  // namespace fq::detail

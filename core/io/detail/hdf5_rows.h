@@ -1,0 +1,63 @@
+#pragma once
+
+/// What Hdf5Rows holds, and the checks before anything of it is read: it needs <hdf5.h>.
+
+#include "fakequant/core/io/detail/chunk_grid.h"
+#include "fakequant/core/io/detail/hdf5.h"
+#include "fakequant/core/io/detail/hdf5_filters.h"
+#include "fakequant/core/io/detail/hdf5_reader.h"
+
+namespace fq::detail {
+
+struct Hdf5Rows::Body {
+  std::string path, name;
+  h5::Dataset dataset;
+  h5::Type file_type, memory_type;
+  DType dtype = DType::u8;
+  Shape shape;
+  std::int64_t row_bytes = 0;
+  std::int64_t chunk_rows = 1;
+
+  /// Checks everything that a later read relies on. Throws FileError.
+  Body(const std::string& path, const std::string& name, h5::Dataset open, std::int64_t file_bytes);
+  [[noreturn]] void refuse(const std::string& why) const;
+  /// Refuses `count` pieces of `bytes` bytes.
+  [[noreturn]] void refuse_claim(std::int64_t count, std::int64_t bytes) const;
+  /// What the file has of the dataset, compressed or not.
+  [[nodiscard]] std::int64_t stored_bytes() const;
+  /// Whether all rows can come of what is stored.
+  [[nodiscard]] bool is_stored() const;
+  /// Rows [begin, end), as Hdf5Rows::read.
+  void read(std::int64_t begin, std::int64_t end, std::byte* out) const;
+
+ private:
+  void check_layout(hid_t creation) const;
+  void take_type();
+  void take_shape();
+  void check_whole(hid_t creation) const;
+  void take_chunks(hid_t creation);
+  void check_rows() const;
+
+  void read_selected(std::int64_t begin, std::int64_t end, std::byte* out) const;
+  void read_chunks(std::int64_t begin, std::int64_t end, std::byte* out) const;
+  /// A chunk as the file has it, and which of its filters were left out; no bytes when it was never written.
+  struct StoredChunk {
+    std::vector<std::byte> bytes;
+    std::uint32_t skipped;
+  };
+  [[nodiscard]] StoredChunk stored_chunk(const Shape& origin, std::size_t bytes) const;
+  void check_unwritten(const std::vector<hsize_t>& offset) const;
+  /// All elements of a chunk as `dtype`; none when it was never written.
+  [[nodiscard]] std::vector<std::byte> read_chunk(const Shape& origin) const;
+  [[nodiscard]] std::vector<std::byte> converted(std::vector<std::byte> chunk, std::size_t elements) const;
+  void fill(std::byte* out, std::size_t bytes) const;
+
+  std::int64_t file_bytes_;
+  std::int64_t file_element_bytes_ = 0;
+  std::optional<ChunkGrid> grid_;  // of chunked datasets
+  std::optional<h5::ChunkFilters> filters_;
+  bool plain_edges_ = false;  // chunks that reach over the edge are not filtered
+  std::vector<std::byte> fill_value_;
+};
+
+}  // namespace fq::detail

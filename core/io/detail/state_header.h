@@ -1,0 +1,46 @@
+#pragma once
+
+/// The 512-byte user block before our HDF5 files, and the list of datasets behind them. docs/formats.md
+/// describes both.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fakequant/core/io/detail/file_reader.h"
+
+namespace fq::detail {
+
+inline constexpr std::int64_t kHeaderBytes = 512;
+inline constexpr std::uint32_t kFormatVersion = 1;
+
+/// What the user block says. Lengths in bytes.
+struct StateHeader {
+  std::uint32_t version = kFormatVersion;
+  std::uint32_t body_crc = 0;      ///< CRC-32C of everything after the user block
+  std::int64_t body_bytes = 0;     ///< length of everything after the user block
+  std::int64_t listing_bytes = 0;  ///< the last bytes of the body: JSON, one entry a dataset
+  std::uint32_t listing_crc = 0;
+  std::string kind;  ///< "checkpoint", "scales", ..: up to 31 bytes
+};
+
+/// Where the elements of a dataset lie, so that a broken one is named without trusting anything else in the
+/// file.
+struct ListedDataset {
+  std::string name;
+  std::int64_t offset = 0;  ///< from the start of the file
+  std::int64_t bytes = 0;
+  std::uint32_t crc = 0;
+};
+
+[[nodiscard]] std::array<unsigned char, kHeaderBytes> encode(const StateHeader& header);
+[[nodiscard]] std::string encode(const std::vector<ListedDataset>& listing);
+
+/// Reads the user block and checks it, not the body. Throws FileError: not ours, damaged, of a newer version,
+/// truncated.
+[[nodiscard]] StateHeader read_header(const FileReader& file);
+/// Checks the body. Throws FileError naming the damaged dataset, or the file when the damage is elsewhere.
+void verify_body(const FileReader& file, const StateHeader& header);
+
+}  // namespace fq::detail

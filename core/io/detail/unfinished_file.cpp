@@ -1,0 +1,129 @@
+#include "fakequant/core/io/detail/unfinished_file.h"
+
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string_view>
+#include <system_error>
+#include <thread>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fakequant/core/io/crc32c.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr std::size_t kLongestPart = 200;  // of at most 255 bytes, with room for what is added
+constexpr std::size_t kRandom = 6;
+constexpr int kAttempts = 8;  // at being the only writer: two that begin at once both step back
+
+[[noreturn]] void raise(int error) { throw std::system_error(error, std::generic_category()); }
+
+std::string random_text() {
+  static constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz0123456789";
+  std::random_device random;
+  std::string out;
+  for (std::size_t i = 0; i < kRandom; ++i) out += letters[random() % letters.size()];
+  return out;
+}
+
+struct CloseFile {
+  int file;
+  ~CloseFile() { ::close(file); }
+};
+
+/// Whether a file by that name is being written; one that nobody writes is removed.
+bool is_written(const std::string& path) {
+  const CloseFile other{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)};
+  struct stat status {};
+  if (other.file < 0 || ::fstat(other.file, &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  if (::flock(other.file, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+  if (is_open_file(other.file, path)) ::unlink(path.c_str());
+  return false;
+}
+
+}  // namespace
+
+std::string folder_of(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+std::string companion_name(const std::string& path, const std::string& what) {
+  std::string name = std::filesystem::path(path).filename().string();
+  if (name.size() > kLongestPart)
+    name = fmt::format("{}~{:08x}", name.substr(0, kLongestPart), crc32c(name.data(), name.size()));
+  return fmt::format(".{}.fakequant-{}", name, what);
+}
+
+bool is_open_file(int file, const std::string& path) {
+  struct stat open {
+  }, named{};
+  return ::fstat(file, &open) == 0 && ::lstat(path.c_str(), &named) == 0 && open.st_ino == named.st_ino &&
+         open.st_dev == named.st_dev;
+}
+
+UnfinishedFile::UnfinishedFile(std::string target)
+    : target_(std::move(target)), folder_(folder_of(target_)), prefix_(companion_name(target_, "")) {}
+
+UnfinishedFile::UnfinishedFile(std::string target, unsigned mode) : UnfinishedFile(std::move(target)) {
+  for (int attempt = 0;; ++attempt) {
+    create();
+    if (lock() && alone()) break;
+    remove();
+    if (attempt == kAttempts) raise(EWOULDBLOCK);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1 + std::random_device()() % (2u << attempt)));
+  }
+  if (mode != 0) (void)::fchmod(file_, mode);
+}
+
+UnfinishedFile::~UnfinishedFile() { remove(); }
+
+void UnfinishedFile::create() {
+  do {
+    name_ = prefix_ + random_text();
+    file_ = ::open((folder_ + "/" + name_).c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  } while (file_ < 0 && errno == EEXIST);
+  if (file_ >= 0) return;
+  name_.clear();
+  raise(errno);
+}
+
+/// False when another writer took it for one that was left behind.
+bool UnfinishedFile::lock() const {
+  if (::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+  return is_open_file(file_, folder_ + "/" + name_);
+}
+
+bool UnfinishedFile::alone() const {
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder_.c_str()), &::closedir);
+  if (!entries) return true;  // a folder that may be written and not read
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string_view name = entry->d_name;
+    const bool sibling = name.size() == prefix_.size() + kRandom && name.starts_with(prefix_);
+    if (sibling && name != name_ && is_written(folder_ + "/" + std::string(name))) return false;
+  }
+  return true;
+}
+
+void UnfinishedFile::rename() {
+  if (::rename((folder_ + "/" + name_).c_str(), target_.c_str()) != 0) raise(errno);
+  name_.clear();
+}
+
+void UnfinishedFile::remove() noexcept {
+  if (!name_.empty()) ::unlink((folder_ + "/" + name_).c_str());
+  if (file_ >= 0) ::close(file_);
+  name_.clear();
+  file_ = -1;
+}
+
+}  // namespace fq::detail

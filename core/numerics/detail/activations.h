@@ -1,0 +1,165 @@
+#pragma once
+
+/// The activations, each with its slope beside it. `slope` is a function of the input x, or of the output y
+/// where `of_output`: then the input need not be kept.
+
+#include <cmath>
+#include <numbers>
+#include <variant>
+
+#include "fakequant/core/numerics/host_device.h"
+
+namespace fq::detail {
+
+struct Relu {
+  static constexpr bool of_output = true;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return x < T{0} ? T{0} : x;
+  }
+  template <class T>
+  FQ_HD T slope(T y) const {
+    return y > T{0} ? T{1} : T{0};
+  }
+};
+
+struct Relu6 {
+  static constexpr bool of_output = true;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return x < T{0} ? T{0} : (x > T{6} ? T{6} : x);
+  }
+  template <class T>
+  FQ_HD T slope(T y) const {
+    return y > T{0} && y < T{6} ? T{1} : T{0};
+  }
+};
+
+struct Clip {
+  static constexpr bool of_output = false;
+  double low, high;
+  template <class T>
+  FQ_HD T value(T x) const {
+    const T lo = static_cast<T>(low), hi = static_cast<T>(high);
+    return x < lo ? lo : (x > hi ? hi : x);
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    return x > static_cast<T>(low) && x < static_cast<T>(high) ? T{1} : T{0};
+  }
+};
+
+struct LeakyRelu {
+  static constexpr bool of_output = true;
+  double negative;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return x > T{0} ? x : static_cast<T>(negative) * x;
+  }
+  template <class T>
+  FQ_HD T slope(T y) const {
+    return y > T{0} ? T{1} : static_cast<T>(negative);
+  }
+};
+
+struct Sigmoid {
+  static constexpr bool of_output = true;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return T{1} / (T{1} + std::exp(-x));
+  }
+  template <class T>
+  FQ_HD T slope(T y) const {
+    return y * (T{1} - y);
+  }
+};
+
+struct Tanh {
+  static constexpr bool of_output = true;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return std::tanh(x);
+  }
+  template <class T>
+  FQ_HD T slope(T y) const {
+    return T{1} - y * y;
+  }
+};
+
+struct HardSigmoid {
+  static constexpr bool of_output = false;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return Relu6{}.value(x + T{3}) / T{6};
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    return x > T{-3} && x < T{3} ? T{1} / T{6} : T{0};
+  }
+};
+
+struct HardSwish {
+  static constexpr bool of_output = false;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return x * HardSigmoid{}.value(x);
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    return x <= T{-3} ? T{0} : (x >= T{3} ? T{1} : x / T{3} + T{1} / T{2});
+  }
+};
+
+struct Silu {
+  static constexpr bool of_output = false;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return x * Sigmoid{}.value(x);
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    const T s = Sigmoid{}.value(x);
+    return s * (T{1} + x * (T{1} - s));
+  }
+};
+
+struct Gelu {
+  static constexpr bool of_output = false;
+  template <class T>
+  FQ_HD T phi(T x) const {
+    return (T{1} + std::erf(x / std::numbers::sqrt2_v<T>)) / T{2};
+  }
+  template <class T>
+  FQ_HD T value(T x) const {
+    return x * phi(x);
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    const T density = std::exp(-x * x / T{2}) * std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
+    return phi(x) + x * density;
+  }
+};
+
+struct GeluTanh {
+  static constexpr bool of_output = false;
+  template <class T>
+  FQ_HD T inner(T x) const {
+    const T scale = std::numbers::sqrt2_v<T> * std::numbers::inv_sqrtpi_v<T>;
+    return std::tanh(scale * (x + static_cast<T>(0.044715) * x * x * x));
+  }
+  template <class T>
+  FQ_HD T value(T x) const {
+    return x / T{2} * (T{1} + inner(x));
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    const T t = inner(x), scale = std::numbers::sqrt2_v<T> * std::numbers::inv_sqrtpi_v<T>;
+    const T inside = scale * (T{1} + T{3} * static_cast<T>(0.044715) * x * x);
+    return (T{1} + t) / T{2} + x / T{2} * (T{1} - t * t) * inside;
+  }
+};
+
+using Activation =
+    std::variant<Relu, Relu6, Clip, LeakyRelu, Sigmoid, Tanh, HardSigmoid, HardSwish, Silu, Gelu, GeluTanh>;
+
+}  // namespace fq::detail

@@ -1,0 +1,48 @@
+#pragma once
+
+/// How sums not yet rounded are read, for host and device.
+
+#include "fakequant/core/numerics/detail/grid_formulas.h"
+
+namespace fq::detail {
+
+/// `relu`: codes are at least 0 and the mask is open at 0.
+FQ_HD SumReader sum_reader(const GridRow& row, bool relu) {
+  if (!relu) return {row.lower, row.upper, row.mask_lower, row.amax, false};
+  return {row.lower < 0 ? 0.0f : row.lower, row.upper, 0.0f, row.amax, true};
+}
+
+FQ_HD bool passes(const SumReader& reader, float v) {
+  return reader.open ? scalar::mask_open_below(v, reader.below, reader.amax)
+                     : scalar::mask_closed(v, reader.below, reader.amax);
+}
+
+FQ_HD AdditionGrid addition_grid(float scale_a, float scale_b, float scale_y, float offset_a, float offset_b,
+                                 float offset_y) {
+  const float a = scalar::div_(scale_a, scale_y), b = scalar::div_(scale_b, scale_y);
+  const float fused =
+      scalar::sub_(offset_y, scalar::add_(scalar::mul_(a, offset_a), scalar::mul_(b, offset_b)));
+  return {a, b, fused, offset_a, offset_b, offset_y, scale_a, scale_b};
+}
+FQ_HD float addition_code(float a, float b, const AdditionGrid& grid, const SumReader& reader) {
+  return scalar::add_code(a + grid.offset_a, b + grid.offset_b, grid.ratio_a, grid.ratio_b, grid.fused,
+                          grid.offset_y, reader.lower, reader.upper);
+}
+FQ_HD float addition_value(float a, float b, float scale_a, float scale_b) {
+  return scalar::add_(scalar::dequantize_code(a, scale_a), scalar::dequantize_code(b, scale_b));
+}
+
+/// What the sum of `count` pixels is multiplied by, to its value and to its position on a grid.
+FQ_HD float pooled_scale(float scale, float count) { return scalar::div_(scale, count); }
+FQ_HD float pooled_multiplier(float scale, float count, float step) {
+  return scalar::div_(scale, scalar::mul_(step, count));
+}
+
+/// bq = rne(fl(b / sxw)), at most `room` in magnitude.
+FQ_HD std::int32_t bias_code(float bias, float scale, std::int32_t room) {
+  const double code = static_cast<double>(scalar::rint_(scalar::div_(bias, scale)));
+  const double limit = room;
+  return static_cast<std::int32_t>(code < -limit ? -limit : limit < code ? limit : code);
+}
+
+}  // namespace fq::detail

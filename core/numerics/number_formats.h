@@ -1,0 +1,36 @@
+#pragma once
+
+/// The two kinds of numbers that codes are.
+
+#include <cstdint>
+
+namespace fq {
+
+/// Integers of 2 to 16 bits. `lower() .. upper()` are the codes; `upper()` is also the bound that amax maps
+/// to.
+struct IntFormat {
+  int bits = 8;
+  bool is_unsigned = false;
+  bool narrow_range = false;  ///< leaves out the lowest signed code: -127 .. 127
+
+  [[nodiscard]] std::int32_t lower() const noexcept {
+    return is_unsigned ? 0 : -(std::int32_t{1} << (bits - 1)) + (narrow_range ? 1 : 0);
+  }
+  [[nodiscard]] std::int32_t upper() const noexcept {
+    return (std::int32_t{1} << (bits - (is_unsigned ? 0 : 1))) - 1;
+  }
+  friend bool operator==(const IntFormat&, const IntFormat&) = default;
+};
+
+/// Minifloats without infinities, of `exponent` and `mantissa` bits and a sign; (4,3) is OCP E4M3, largest
+/// value 448.
+struct FloatFormat {
+  int exponent = 4;
+  int mantissa = 3;
+
+  /// The largest finite value. E4M3 gives 448, E5M2 57344, E2M1 6.
+  [[nodiscard]] float max() const noexcept;
+  friend bool operator==(const FloatFormat&, const FloatFormat&) = default;
+};
+
+}  // namespace fq

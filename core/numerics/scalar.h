@@ -1,0 +1,71 @@
+#pragma once
+
+/// The primitives that the formulas are written in, for one float; those of plain arithmetic for one double
+/// too. Every operation is rounded once, to nearest even; nothing is contracted. `formulas-inl.h` calls them
+/// unqualified.
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "fakequant/core/numerics/host_device.h"
+
+namespace fq::scalar {
+
+FQ_HD float constant_(float, float value) { return value; }
+FQ_HD float add_(float a, float b) { return a + b; }
+FQ_HD float sub_(float a, float b) { return a - b; }
+FQ_HD float mul_(float a, float b) { return a * b; }
+FQ_HD float div_(float a, float b) { return a / b; }
+FQ_HD float sqrt_(float a) { return std::sqrt(a); }
+FQ_HD double add_(double a, double b) { return a + b; }
+FQ_HD double sub_(double a, double b) { return a - b; }
+FQ_HD double mul_(double a, double b) { return a * b; }
+FQ_HD double div_(double a, double b) { return a / b; }
+FQ_HD double sqrt_(double a) { return std::sqrt(a); }
+FQ_HD float fma_(float a, float b, float c) { return std::fma(a, b, c); }
+FQ_HD float fms_(float a, float b, float c) { return std::fma(a, b, -c); }
+FQ_HD float fnma_(float a, float b, float c) { return std::fma(-a, b, c); }
+/// fl(fl(a + p) - p), p = b*c: for products that need no rounding, so that fusing changes nothing.
+FQ_HD float snap_(float a, float b, float c) { return (a + b * c) - b * c; }
+FQ_HD float abs_(float a) { return std::fabs(a); }
+FQ_HD float copysign_(float magnitude, float sign) { return std::copysign(magnitude, sign); }
+/// a, negated where b has a sign.
+FQ_HD float flip_(float a, float b) {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) ^
+                              (std::bit_cast<std::uint32_t>(b) & 0x80000000u));
+}
+/// The second operand when either is NaN, as the hardware's min and max.
+FQ_HD float min_(float a, float b) { return a < b ? a : b; }
+FQ_HD float max_(float a, float b) { return a > b ? a : b; }
+FQ_HD bool less_(float a, float b) { return a < b; }
+FQ_HD bool less_equal_(float a, float b) { return a <= b; }
+FQ_HD bool is_nan_(float a) { return a != a; }
+FQ_HD bool and_(bool a, bool b) { return a && b; }
+FQ_HD float select_(bool condition, float yes, float no) { return condition ? yes : no; }
+/// By additions: free of calls and so vectorisable.
+FQ_HD float rint_by_adding(float a) {
+  const float magnitude = abs_(a);
+  const float rounded = (magnitude + 0x1p23f) - 0x1p23f;
+  return magnitude < 0x1p23f ? copysign_(rounded, a) : a;
+}
+/// Half to even, sign of zero kept.
+FQ_HD float rint_(float a) { return FQ_BY_TARGET(::rintf(a), rint_by_adding(a)); }
+/// The power of two at or below |a|; 0 for subnormals and zero, infinity for infinity and NaN.
+FQ_HD float exponent_(float a) { return std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) & 0x7f800000u); }
+
+// ---- the words of floats, for minifloats' codes ----
+
+FQ_HD std::uint32_t words_(float a) { return std::bit_cast<std::uint32_t>(a); }
+FQ_HD float float_bits_(std::uint32_t w) { return std::bit_cast<float>(w); }
+/// A number below 2^24 as a float.
+FQ_HD float to_float_(std::uint32_t w) { return static_cast<float>(w); }
+FQ_HD std::uint32_t add_words_(std::uint32_t a, std::uint32_t b) { return a + b; }
+FQ_HD std::uint32_t sub_words_(std::uint32_t a, std::uint32_t b) { return a - b; }
+FQ_HD std::uint32_t or_words_(std::uint32_t a, std::uint32_t b) { return a | b; }
+FQ_HD std::uint32_t and_words_(std::uint32_t a, std::uint32_t b) { return a & b; }
+FQ_HD std::uint32_t word_like_(std::uint32_t, std::uint32_t value) { return value; }
+FQ_HD std::uint32_t shift_left_(std::uint32_t w, int bits) { return w << bits; }
+FQ_HD std::uint32_t shift_right_(std::uint32_t w, int bits) { return w >> bits; }
+
+}  // namespace fq::scalar

@@ -1,0 +1,54 @@
+#pragma once
+
+/// What batch normalization reads, floats or sums nobody has rounded, and the numbers of a pass.
+
+#include "fakequant/core/backend/batch_norm_numbers.h"
+#include "fakequant/core/variable.h"
+
+namespace fq::detail {
+
+/// Channels innermost: x = (values + bias[c]) * scale[c], or the values themselves where scale is undefined.
+struct NormRows {
+  Tensor values;
+  Tensor bias, scale;
+
+  /// Of floats [N, C], [N, C, L] or [N, C, H, W].
+  [[nodiscard]] static NormRows of(const Tensor& floats);
+  [[nodiscard]] static NormRows of(const ProductSums& sums);
+
+  [[nodiscard]] bool are_sums() const { return scale.defined(); }
+  [[nodiscard]] std::int64_t channels() const { return values.dim(1); }
+  [[nodiscard]] std::int64_t count() const { return channels() == 0 ? 0 : values.numel() / channels(); }
+  /// What is computed in.
+  [[nodiscard]] DType dtype() const { return are_sums() ? DType::f32 : values.dtype(); }
+  [[nodiscard]] Device device() const { return values.device(); }
+  [[nodiscard]] NormGrid grid() const { return {{bias, 0.0}, {scale, 1.0}}; }
+};
+
+/// The sums of products that a whole layer gives, channels innermost and axis 1; null for any other value.
+[[nodiscard]] const ProductSums* normalizable_sums(const Variable& x);
+/// [N, C] as it is, [N, C, L] as [N, C, 1, L] channels_last.
+[[nodiscard]] Tensor channels_inner(const Tensor& x);
+
+/// Where the moments come from. `mean` and `variance` are the running ones of x: training moves them,
+/// running = (1 - momentum) * running + momentum * batch.
+struct NormStatistics {
+  Tensor mean, variance;
+  bool training;
+  double momentum, eps;
+};
+
+/// The numbers of a pass, of x's dtype but `inverse`.
+struct NormNumbers {
+  Tensor coefficients;  ///< [3, C]: center, factor and shift of y = (x - center) * factor + shift; of sums y
+                        ///< = sum * factor + shift
+  Tensor inverse;       ///< f64 [C], 1 / sqrt(var + eps)
+  bool of_batch;        ///< the moments are x's own
+
+  /// Throws ArgumentError when training on one row.
+  [[nodiscard]] static NormNumbers of(const NormRows& x, const Tensor& gamma, const Tensor& beta,
+                                      NormStatistics statistics);
+  [[nodiscard]] Tensor center() const { return coefficients.slice(0, 1); }
+};
+
+}  // namespace fq::detail

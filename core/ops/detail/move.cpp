@@ -1,0 +1,28 @@
+#include "fakequant/core/ops/detail/move.h"
+
+#include "fakequant/core/ops/detail/operator.h"
+
+namespace fq::detail {
+namespace {
+
+bool is_whole_number(const Tensor& x) {
+  return x.defined() && !is_floating(x.dtype()) && !is_storage_only(x.dtype()) && x.dtype() != DType::u1;
+}
+
+}  // namespace
+
+Variable record_move(std::string_view op, const Variable& x, const Move& move, Attributes attributes) {
+  const auto backward = [move, from = x.shape()](const Tensor& dy) {
+    return std::vector<Tensor>{moved_back(dy, move, from)};
+  };
+  if (const auto* codes = x.quantized(); codes != nullptr && is_movable(*codes))
+    return record(op, with_codes(*codes, moved(codes->codes, move)), {x}, backward, std::move(attributes));
+  if (const auto* sums = x.accumulator())
+    return record(op, moved(*sums, move), {x}, backward, std::move(attributes));
+  if (const auto* ids = std::get_if<Tensor>(&x.value()); ids != nullptr && is_whole_number(*ids))
+    return record(op, moved(*ids, move), {x}, {}, std::move(attributes));
+  const auto read = floats(x, op);
+  return record(op, moved(read.tensor, move), {read.variable}, backward, std::move(attributes));
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,17 @@
+#pragma once
+
+/// What the operators that move elements share.
+
+#include <string_view>
+
+#include "fakequant/core/moves.h"
+#include "fakequant/core/tape.h"
+
+namespace fq::detail {
+
+/// Records the move of x under the operator's name: codes of one scale stay codes, sums stay sums,
+/// integers integers, all else is read as floats. `x` is defined and the move fits its shape.
+[[nodiscard]] Variable record_move(std::string_view op, const Variable& x, const Move& move,
+                                   Attributes attributes);
+
+}  // namespace fq::detail

@@ -1,0 +1,87 @@
+#include "fakequant/core/ops/detail/product.h"
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/detail/code_gradients.h"
+#include "fakequant/core/ops/detail/code_products.h"
+#include "fakequant/core/ops/detail/products.h"
+#include "fakequant/core/profile.h"
+
+namespace fq::detail {
+namespace {
+
+using Shared = std::shared_ptr<const Product>;
+
+struct Needs {
+  bool x, w, bias;
+  Needs(const Variable& a, const Variable& b, const Variable& c)
+      : x(a.requires_grad()), w(b.requires_grad()), bias(c.requires_grad()) {}
+};
+
+Tensor dx_of(const Product& p, const Tensor& dy, const Tensor& w) {
+  const ProfileScope profile("dX");
+  return p.backward_x(dy, p.weight(w));
+}
+Tensor dw_of(const Product& p, const Tensor& x, const Tensor& dy) {
+  const ProfileScope profile("dW");
+  return p.backward_w(p.input(x), dy);
+}
+
+Variable of_floats(const Shared& p, const Variable& x, const Variable& w, const Variable& bias) {
+  const Variable a = x.as_float(), b = w.as_float();
+  check_factors(a.tensor(), b.tensor(), p->name);
+  Tensor y = p->forward(p->input(a.tensor()), p->weight(b.tensor()));
+  add_bias(y, bias);
+  auto backward = [p, floats = FloatGradients(x, w), needs = Needs(x, w, bias)](const Tensor& gradient) {
+    const Tensor whole = p->gradient(gradient), dy = floats.dy(whole);
+    return std::vector<Tensor>{needs.x ? dx_of(*p, dy, floats.w()) : Tensor{},
+                               needs.w ? dw_of(*p, floats.x(), dy) : Tensor{},
+                               needs.bias ? bias_gradient(whole, p->channels) : Tensor{}};
+  };
+  return record(p->name, p->output(y), {a, b, bias}, std::move(backward), p->attributes);
+}
+
+Value integer_value(const Product& p, const QuantizedTensor& x, const QuantizedTensor& w,
+                    const Variable& bias) {
+  const std::int64_t largest = largest_sum(x, w, p.terms, p.name);
+  const Tensor a = p.input(x.codes), b = p.weight(w.codes);
+  const Tensor sums = p.exact_sums(codes_of(x, a), codes_of(w, b), x.codes.device());
+  return product_sums(p.output(sums), x, w, bias, p.weight_axis, p.output_axis, largest);
+}
+
+Value factor_value(const Product& p, const QuantizedTensor& x, const QuantizedTensor& w,
+                   const Variable& bias) {
+  const DType type = code_factor_dtype(x.codes.device());
+  Tensor y = p.forward(p.input(code_factor(x, -1, type)), p.weight(code_factor(w, p.weight_axis, type)));
+  scale_products(y, product_scale(x, w, p.weight_axis, p.channels), bias);
+  return p.output(y);
+}
+
+Variable of_codes(const Shared& p, CodeKind kind, const Variable& x, const Variable& w,
+                  const Variable& bias) {
+  const QuantizedTensor &a = *x.quantized(), &b = *w.quantized();
+  FQ_CHECK(a.codes.device() == b.codes.device(), p->name,
+           "the input is on {}, the weight on {}: give both on one device", to_string(a.codes.device()),
+           to_string(b.codes.device()));
+  Value y = kind == CodeKind::integers ? integer_value(*p, a, b, bias) : factor_value(*p, a, b, bias);
+  auto backward = [p, codes = CodeGradients(a, b, p->weight_axis),
+                   needs = Needs(x, w, bias)](const Tensor& gradient) {
+    const Tensor floats = p->gradient(gradient), dy = codes.dy(floats);
+    std::vector<Tensor> out(3);
+    if (needs.x) out[0] = dx_of(*p, dy, codes.w());
+    if (needs.w) codes.finish_dw(out[1] = dw_of(*p, codes.x(), dy));
+    if (needs.bias) out[2] = bias_gradient(floats, p->channels);
+    return out;
+  };
+  return record(p->name, std::move(y), {x, w, bias}, std::move(backward), p->attributes);
+}
+
+}  // namespace
+
+Variable apply(Shared product, const Variable& x, const Variable& w, const Variable& bias) {
+  const ProfileScope profile("product", "forward");
+  check_bias(bias, product->channels, x, product->name);
+  const CodeKind kind = code_kind(x, w, product->weight_axis);
+  return kind == CodeKind::floats ? of_floats(product, x, w, bias) : of_codes(product, kind, x, w, bias);
+}
+
+}  // namespace fq::detail

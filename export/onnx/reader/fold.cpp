@@ -1,0 +1,173 @@
+#include "fakequant/export/onnx/reader/fold.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "fakequant/core/ops/elementwise.h"
+#include "fakequant/export/onnx/detail/element_type.h"
+#include "fakequant/export/onnx/reader/fold_moves.h"
+
+namespace fq::detail {
+namespace {
+
+Tensor expanded(const Fold& f, const Tensor& x, const Shape& shape) {
+  const Shape out = broadcast_shapes(x.shape(), shape, "import_onnx");
+  f.budget.take(f.node, numel(out));
+  const Tensor values = computable(x);
+  return ops::add(Variable(values), Variable(Tensor::zeros(out, values.dtype()))).tensor().to(x.dtype());
+}
+
+template <class F>
+Tensor binary(const Fold& f, F compute, std::optional<DType> type = {}) {
+  const Tensor &a = f.input(0), &b = f.input(1);
+  const Shape shape = broadcast_shapes(a.shape(), b.shape(), "import_onnx");
+  const Tensor x = expanded(f, a.to(DType::f64), shape), y = expanded(f, b.to(DType::f64), shape);
+  Tensor out = Tensor::empty(shape, DType::f64);
+  std::transform(x.data<double>(), x.data<double>() + x.numel(), y.data<double>(), out.mutable_data<double>(),
+                 compute);
+  return out.to(type.value_or(a.dtype()));
+}
+
+template <class F>
+Tensor unary(const Fold& f, F compute) {
+  const Tensor x = f.input(0).to(DType::f64);
+  f.budget.take(f.node, x.numel());
+  Tensor out = Tensor::empty(x.shape(), DType::f64);
+  std::transform(x.data<double>(), x.data<double>() + x.numel(), out.mutable_data<double>(), compute);
+  return out.to(f.input(0).dtype());
+}
+
+Tensor divide(const Fold& f) {
+  const bool whole = !is_floating(f.input(0).dtype());
+  return binary(f, [whole](double a, double b) { return whole ? std::trunc(a / b) : a / b; });
+}
+
+Tensor converted(const Fold& f, DType type, bool boolean) {
+  const Tensor& x = f.input(0);
+  f.budget.take(f.node, x.numel());
+  if (boolean) return unary(f, [](double v) { return v != 0 ? 1.0 : 0.0; }).to(DType::u8);
+  if (is_floating(x.dtype()) && !is_floating(type))
+    return unary(f, [](double v) { return std::trunc(v); }).to(type);
+  return x.to(type);
+}
+
+Tensor cast(const Fold& f) {
+  const auto number = static_cast<int>(f.node.integer("to", 0, 0, 1 << 20));
+  const auto type = dtype_of_onnx(number);
+  f.node.check(type.has_value() && bit_width(*type) >= 8, "it converts to the element type {}", number);
+  return converted(f, *type, number == onnx_bool);
+}
+
+Tensor constant_attribute(const NodeReader& node) {
+  for (const auto& [key, value] : node.node().attributes) {
+    if (const auto* tensor = std::get_if<Tensor>(&value); tensor != nullptr && tensor->defined())
+      return *tensor;
+    if (const auto* number = std::get_if<float>(&value)) return Tensor::from({*number}, {});
+    if (const auto* number = std::get_if<std::int64_t>(&value)) return Tensor::from({*number}, {});
+    if (const auto* list = std::get_if<std::vector<float>>(&value))
+      return Tensor::from(*list, {static_cast<std::int64_t>(list->size())});
+    if (const auto* list = std::get_if<std::vector<std::int64_t>>(&value))
+      return Tensor::from(*list, {static_cast<std::int64_t>(list->size())});
+  }
+  node.fail("it has no numbers");
+}
+
+Tensor constant_of_shape(const Fold& f) {
+  const Shape shape = integers_of(f.node, f.input(0));
+  const auto* value = f.node.node().attribute("value");
+  const auto* tensor = value != nullptr ? std::get_if<Tensor>(value) : nullptr;
+  f.budget.take(f.node, numel(shape));
+  return tensor == nullptr ? Tensor::zeros(shape) : Tensor::full(shape, tensor->item(), tensor->dtype());
+}
+
+Tensor where(const Fold& f) {
+  const Tensor yes = f.input(1), no = f.input(2);
+  const Shape shape = broadcast_shapes(broadcast_shapes(f.input(0).shape(), yes.shape(), "import_onnx"),
+                                       no.shape(), "import_onnx");
+  const Tensor c = expanded(f, f.input(0).to(DType::f64), shape), a = expanded(f, yes.to(DType::f64), shape),
+               b = expanded(f, no.to(DType::f64), shape);
+  Tensor out = Tensor::empty(shape, DType::f64);
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    out.mutable_data<double>()[i] = c.data<double>()[i] != 0 ? a.data<double>()[i] : b.data<double>()[i];
+  return out.to(yes.dtype());
+}
+
+using Operator = std::function<Tensor(const Fold&)>;
+
+const std::map<std::string, Operator, std::less<>>& operators() {
+  static const std::map<std::string, Operator, std::less<>> table = {
+      {"Constant", [](const Fold& f) { return constant_attribute(f.node); }},
+      {"ConstantOfShape", constant_of_shape},
+      {"Identity", [](const Fold& f) { return f.input(0); }},
+      {"Shape", [](const Fold& f) { return shape_tensor(f.node, f.input(0).shape()); }},
+      {"Gather", fold_gather},
+      {"Slice", fold_slice},
+      {"Concat", fold_concat},
+      {"Transpose", fold_transpose},
+      {"Reshape", fold_reshape},
+      {"Unsqueeze", fold_unsqueeze},
+      {"Squeeze", fold_squeeze},
+      {"Cast", cast},
+      {"CastLike",
+       [](const Fold& f) { return converted(f, f.has(1) ? f.input(1).dtype() : DType::f32, false); }},
+      {"Expand", [](const Fold& f) { return expanded(f, f.input(0), integers_of(f.node, f.input(1))); }},
+      {"Add", [](const Fold& f) { return binary(f, std::plus<>()); }},
+      {"Sub", [](const Fold& f) { return binary(f, std::minus<>()); }},
+      {"Mul", [](const Fold& f) { return binary(f, std::multiplies<>()); }},
+      {"Div", divide},
+      {"Equal", [](const Fold& f) { return binary(f, std::equal_to<>(), DType::u8); }},
+      {"Where", where},
+      {"Neg", [](const Fold& f) { return unary(f, std::negate<>()); }},
+      {"Sqrt", [](const Fold& f) { return unary(f, [](double v) { return std::sqrt(v); }); }},
+  };
+  return table;
+}
+
+}  // namespace
+
+void FoldBudget::take(const NodeReader& node, std::int64_t count) {
+  node.check(count <= left, "its value would have {} elements: too many for a graph of this size", count);
+  left -= count;
+}
+
+std::optional<Tensor> fold(const NodeReader& node, const std::vector<Tensor>& inputs, FoldBudget& budget) {
+  const auto found = operators().find(node.node().op);
+  if (!node.node().domain.empty() || found == operators().end()) return std::nullopt;
+  try {
+    return found->second(Fold{node, inputs, budget});
+  } catch (const ArgumentError& error) {
+    if (std::string_view(error.what()).starts_with("[import_onnx] node ")) throw;
+    node.fail("{}", error.what());
+  }
+}
+
+std::vector<std::int64_t> integers_of(const NodeReader& node, const Tensor& tensor) {
+  node.check(tensor.rank() <= 1 && !is_floating(tensor.dtype()) && bit_width(tensor.dtype()) >= 8,
+             "an input is {}: a list of whole numbers is needed", tensor.describe());
+  return tensor.to(DType::i64).to_vector<std::int64_t>();
+}
+
+Tensor shape_tensor(const NodeReader& node, const Shape& shape) {
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  const auto at = [&](const char* key, std::int64_t fallback) {
+    const auto given = node.integer(key, fallback, -kLargestSize, kLargestSize);
+    return std::clamp<std::int64_t>(given < 0 ? given + rank : given, 0, rank);
+  };
+  const auto begin = at("start", 0), end = std::max(begin, at("end", rank));
+  return Tensor::from(Shape(shape.begin() + begin, shape.begin() + end), {end - begin});
+}
+
+std::vector<int> axes_of(const NodeReader& node, const std::vector<std::int64_t>& axes, int rank) {
+  std::vector<int> out;
+  for (const auto axis : axes) {
+    node.check(axis >= -rank && axis < rank, "axis {} of {} axes", axis, rank);
+    const int from_front = static_cast<int>(axis < 0 ? axis + rank : axis);
+    node.check(std::ranges::find(out, from_front) == out.end(), "it has axis {} twice", axis);
+    out.push_back(from_front);
+  }
+  return out;
+}
+
+}  // namespace fq::detail

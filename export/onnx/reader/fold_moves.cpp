@@ -1,0 +1,133 @@
+#include "fakequant/export/onnx/reader/fold_moves.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "fakequant/core/ops/shape.h"
+
+namespace fq::detail {
+namespace {
+
+/// Rows of `x` along an axis, in the order of `picks`, which become the axes `shape`.
+Tensor picked(const Fold& f, const Tensor& x, int axis, const std::vector<std::int64_t>& picks,
+              const Shape& shape) {
+  f.node.check(bit_width(x.dtype()) >= 8, "its data is {}", name(x.dtype()));
+  Shape out_shape(x.shape().begin(), x.shape().begin() + axis);
+  out_shape.insert(out_shape.end(), shape.begin(), shape.end());
+  out_shape.insert(out_shape.end(), x.shape().begin() + axis + 1, x.shape().end());
+  f.budget.take(f.node, numel(out_shape));
+  Tensor out = Tensor::empty(out_shape, x.dtype());
+  const AxisView view = axis_view(x.shape(), axis);
+  const auto run = static_cast<std::size_t>(view.inner * bit_width(x.dtype()) / 8);
+  const auto* from = static_cast<const std::byte*>(x.raw());
+  auto* to = static_cast<std::byte*>(out.mutable_raw());
+  if (out.numel() == 0) return out;
+  for (std::int64_t o = 0; o < view.outer; ++o)
+    for (const auto pick : picks) {
+      std::memcpy(to, from + static_cast<std::size_t>(o * view.size + pick) * run, run);
+      to += run;
+    }
+  return out;
+}
+
+std::vector<std::int64_t> slice_picks(const Fold& f, std::int64_t begin, std::int64_t end, std::int64_t step,
+                                      std::int64_t size) {
+  f.node.check(step != 0, "its step is 0");
+  const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
+  const auto within = [&](std::int64_t at) { return std::clamp(at < 0 ? at + size : at, low, high); };
+  step = std::clamp<std::int64_t>(step, -size - 1, size + 1);
+  std::vector<std::int64_t> picks;
+  for (std::int64_t at = within(begin); step > 0 ? at < within(end) : at > within(end); at += step)
+    picks.push_back(at);
+  return picks;
+}
+
+}  // namespace
+
+Tensor fold_gather(const Fold& f) {
+  const Tensor& x = f.input(0);
+  const int axis = axes_of(f.node, {f.node.integer("axis", 0, -8, 8)}, x.rank())[0];
+  const Tensor& indices = f.input(1);
+  const std::int64_t size = x.dim(axis);
+  auto picks = integers_of(f.node, indices.reshape({-1}));
+  for (auto& pick : picks) {
+    if (pick < 0) pick += size;
+    f.node.check(pick >= 0 && pick < size, "its index is outside of an axis of {}", size);
+  }
+  return picked(f, x, axis, picks, indices.shape());
+}
+
+Tensor fold_slice(const Fold& f) {
+  Tensor x = f.input(0);
+  const auto starts = f.list("starts", 1), ends = f.list("ends", 2), steps = f.list("steps", 4);
+  auto given = f.list("axes", 3);
+  if (given.empty())
+    for (std::size_t i = 0; i < starts.size(); ++i) given.push_back(static_cast<std::int64_t>(i));
+  const auto axes = axes_of(f.node, given, x.rank());
+  f.node.check(starts.size() == axes.size() && ends.size() == axes.size() &&
+                   (steps.empty() || steps.size() == axes.size()),
+               "it has {} starts, {} ends and {} axes", starts.size(), ends.size(), axes.size());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto picks = slice_picks(f, starts[i], ends[i], steps.empty() ? 1 : steps[i], x.dim(axes[i]));
+    x = picked(f, x, axes[i], picks, {static_cast<std::int64_t>(picks.size())});
+  }
+  return x;
+}
+
+Tensor fold_concat(const Fold& f) {
+  std::vector<Variable> parts;
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < f.inputs.size(); ++i) {
+    f.node.check(f.input(i).dtype() == f.input(0).dtype(), "its inputs are of several types");
+    parts.emplace_back(computable(f.input(i)));
+    count += f.input(i).numel();
+  }
+  f.node.check(!parts.empty(), "it has no inputs");
+  f.budget.take(f.node, count);
+  const int axis = axes_of(f.node, {f.node.integer("axis", 0, -8, 8)}, f.input(0).rank())[0];
+  return ops::concat(parts, axis).tensor().to(f.input(0).dtype());
+}
+
+Tensor fold_transpose(const Fold& f) {
+  const Tensor& x = f.input(0);
+  auto order = f.node.integers("perm");
+  if (order.empty())
+    for (int i = x.rank() - 1; i >= 0; --i) order.push_back(i);
+  const auto axes = axes_of(f.node, order, x.rank());
+  f.node.check(static_cast<int>(axes.size()) == x.rank(), "it orders {} of {} axes", axes.size(), x.rank());
+  f.budget.take(f.node, x.numel());
+  return ops::transpose(Variable(computable(x)), axes).tensor().to(x.dtype());
+}
+
+Tensor fold_reshape(const Fold& f) {
+  const Tensor& x = f.input(0);
+  Shape shape = f.list("shape", 1);
+  const bool zeros = f.node.integer("allowzero", 0, 0, 1) == 1;
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    if (shape[i] == 0 && !zeros) shape[i] = x.dim(static_cast<int>(i));
+  return x.reshape(shape);
+}
+
+Tensor fold_unsqueeze(const Fold& f) {
+  const Tensor& x = f.input(0);
+  const auto given = f.list("axes", 1);
+  const auto axes =
+      axes_of(f.node, given, x.rank() + static_cast<int>(std::min<std::size_t>(given.size(), 8)));
+  Shape shape = x.shape();
+  std::set<int> sorted(axes.begin(), axes.end());
+  for (const int axis : sorted) shape.insert(shape.begin() + axis, 1);
+  return x.reshape(shape);
+}
+
+Tensor fold_squeeze(const Fold& f) {
+  const Tensor& x = f.input(0);
+  const auto axes = axes_of(f.node, f.list("axes", 1), x.rank());
+  Shape shape;
+  for (int i = 0; i < x.rank(); ++i)
+    if (x.dim(i) != 1 || (!axes.empty() && std::ranges::find(axes, i) == axes.end()))
+      shape.push_back(x.dim(i));
+  return x.reshape(shape);
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,67 @@
+#include "fakequant/export/onnx/reader/graph_view.h"
+
+#include <cmath>
+
+#include "fakequant/export/onnx/reader/op_import.h"
+
+namespace fq::detail {
+
+GraphView::GraphView(const std::vector<OnnxNode>& nodes, const Constants& constants) : constants_(constants) {
+  for (const auto& node : nodes)
+    if (node.domain.empty() && !node.outputs.empty()) makers_.emplace(node.outputs[0], &node);
+}
+
+const OnnxNode* GraphView::maker(const std::string& name, std::string_view op, std::size_t inputs) const {
+  const auto found = makers_.find(name);
+  const bool fits =
+      found != makers_.end() && found->second->op == op && found->second->inputs.size() == inputs;
+  return fits ? found->second : nullptr;
+}
+
+const Tensor* GraphView::constant(const std::string& name) const {
+  const auto found = constants_.find(name);
+  return found == constants_.end() ? nullptr : &found->second;
+}
+
+std::optional<double> GraphView::number(const std::string& name) const {
+  const Tensor* value = constant(name);
+  if (value == nullptr || value->numel() != 1 || bit_width(value->dtype()) < 8) return std::nullopt;
+  return value->item();
+}
+
+bool GraphView::is_number(const std::string& name, double value) const {
+  const auto given = number(name);
+  return given && std::abs(*given - value) <= 1e-5 * std::abs(value);
+}
+
+const std::string* GraphView::beside(const OnnxNode& node, double value) const {
+  if (node.inputs.size() != 2) return nullptr;
+  if (is_number(node.inputs[0], value)) return &node.inputs[1];
+  return is_number(node.inputs[1], value) ? &node.inputs[0] : nullptr;
+}
+
+std::optional<std::vector<std::int64_t>> GraphView::integers(const std::string& name) const {
+  const Tensor* value = constant(name);
+  if (value == nullptr || value->rank() > 1 || value->dtype() != DType::i64) return std::nullopt;
+  return value->to_vector<std::int64_t>();
+}
+
+OnnxNode in_place_of(const OnnxNode& last, std::string op, std::vector<std::string> inputs) {
+  return {std::move(op), last.name, std::string(kPatternDomain), std::move(inputs), {last.outputs[0]}, {}};
+}
+
+std::vector<OnnxNode> with_patterns(const std::vector<OnnxNode>& nodes, const Constants& constants) {
+  const GraphView graph(nodes, constants);
+  std::vector<OnnxNode> out;
+  out.reserve(nodes.size());
+  for (const auto& node : nodes) {
+    std::optional<OnnxNode> found;
+    if (node.domain.empty() && !node.outputs.empty())
+      for (const auto find : {find_gelu, find_gated, find_layer_norm, find_linear, find_padded_conv})
+        if (!found) found = find(graph, node);
+    out.push_back(found ? std::move(*found) : node);
+  }
+  return out;
+}
+
+}  // namespace fq::detail

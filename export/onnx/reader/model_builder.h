@@ -1,0 +1,60 @@
+#pragma once
+
+/// The model that an import makes, node by node.
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/export/onnx/reader/node_reader.h"
+#include "fakequant/export/onnx/reader/value.h"
+#include "fakequant/layers/model/detail/layer_registry.h"
+
+namespace fq::detail {
+
+/// Parameters and buffers of a node: {"parameters", "weight"} -> tensor.
+struct LayerValue {
+  const char* kind;
+  const char* name;
+  Tensor value;
+};
+
+class ModelBuilder {
+ public:
+  /// `limit` is of the elements of all parameters together.
+  explicit ModelBuilder(std::int64_t limit) : budget_{limit, 0} {}
+
+  /// Adds a node called `name`, or the like where that is taken, and finds the shape of its output by running
+  /// its layer on `meta`. Throws ArgumentError naming `from` when layer and inputs do not fit.
+  ImportValue add(const NodeReader& from, const std::string& name, const std::string& type,
+                  nlohmann::ordered_json options, const std::vector<ImportValue>& inputs,
+                  const std::vector<LayerValue>& values);
+
+  struct Built {
+    std::string text;  ///< of a model file
+    StateDict state;
+  };
+  /// The nodes that `output` needs, which comes last.
+  [[nodiscard]] Built finish(const std::string& name, const ImportValue& output) const;
+
+ private:
+  struct Node {
+    nlohmann::ordered_json json;
+    std::vector<std::string> inputs;
+    std::vector<LayerValue> values;
+  };
+
+  std::string unique(const std::string& name);
+
+  ModelBudget budget_;
+  std::vector<Node> nodes_;
+  std::set<std::string> names_{"input"};
+  std::map<std::string, int> next_;  // the last number behind each name
+};
+
+}  // namespace fq::detail

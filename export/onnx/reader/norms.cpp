@@ -1,0 +1,72 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/operators.h"
+
+namespace fq::detail::onnx_ops {
+namespace {
+
+/// The first of the axes, which must be the last ones.
+int first_axis(const OpImport& op, int rank) {
+  const auto given = op.has("axes") ? op.integers("axes") : Shape{op.integer("axis", -1, -8, 8)};
+  const auto axes = axes_of(op, given, rank);
+  op.check(!axes.empty(), "it has no axes");
+  const int first = *std::ranges::min_element(axes);
+  op.check(first >= 1, "it mixes samples: its first axis is {}", first);
+  op.check(!op.has("axes") || static_cast<int>(axes.size()) == rank - first,
+           "its axes are not the last ones");
+  return first;
+}
+
+/// A parameter of that shape; left out, or one number for all of them, full of it.
+Tensor parameter(const OpImport& op, std::size_t i, double missing, const Shape& shape) {
+  if (!op.has_input(i)) return Tensor::full(shape, missing);
+  const Tensor given = op.weight(i);
+  if (given.numel() == 1) return Tensor::full(shape, given.item());
+  op.check(given.numel() == numel(shape), "its input {} is {}: {} is needed", i, given.describe(),
+           to_string(shape));
+  return given.reshape(shape);
+}
+
+}  // namespace
+
+ImportValue batch_norm(const OpImport& op) {
+  const ImportValue& x = op.value();
+  op.check(x.shape.size() >= 2 && x.shape.size() <= 4, "its input has {} axes", x.shape.size());
+  std::vector<LayerValue> values{{"parameters", "weight", op.weight(1)},
+                                 {"parameters", "bias", op.weight(2)},
+                                 {"buffers", "running_mean", op.weight(3)},
+                                 {"buffers", "running_var", op.weight(4)}};
+  for (const auto& entry : values)
+    op.check(entry.value.shape() == Shape{x.shape[1]},
+             "its {} is {}: one number for each of {} channels is needed", entry.name, entry.value.describe(),
+             x.shape[1]);
+  op.check(op.integer("spatial", 1, 0, 1) == 1, "it has statistics for each pixel: 'spatial' is 0");
+  nlohmann::ordered_json options;
+  const double eps = op.number("epsilon", 1e-5), kept = op.number("momentum", 0.9);
+  if (eps != 1e-5) options["eps"] = eps;
+  if (kept != 0.9) options["momentum"] = shortest(static_cast<float>(1 - kept));
+  return op.layer("batch_norm", options, {x}, values);
+}
+
+ImportValue layer_norm(const OpImport& op) {
+  const ImportValue& x = op.value();
+  const int first = first_axis(op, static_cast<int>(x.shape.size()));
+  const Shape shape(x.shape.begin() + first, x.shape.end());
+  const std::int64_t given = op.has_input(1) ? op.weight(1).numel() : 1;
+  op.check(op.node().domain == kPatternDomain || given == numel(shape),
+           "its scale has {} elements, its axes have {}", given, numel(shape));
+  op.check(numel(shape) <= std::max<std::int64_t>(given, 1 << 20),
+           "it has {} elements without scales of their own", numel(shape));
+  if (op.node().domain == kPatternDomain) op.recognise("layer norm");
+  nlohmann::ordered_json options;
+  if (shape.size() > 1) options["shape"] = shape;
+  const double eps = op.number("epsilon", 1e-5);
+  if (eps != 1e-5) options["eps"] = eps;
+  return op.layer("layer_norm", options, {x},
+                  {{"parameters", "weight", parameter(op, 1, 1, shape)},
+                   {"parameters", "bias", parameter(op, 2, 0, shape)}});
+}
+
+}  // namespace fq::detail::onnx_ops

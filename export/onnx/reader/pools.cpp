@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/operators.h"
+#include "fakequant/export/onnx/reader/window.h"
+
+namespace fq::detail::onnx_ops {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Layers pool images: a sequence [N, C, L] is one of height 1.
+ImportValue image_of(const OpImport& op) {
+  const ImportValue& x = op.value();
+  op.check(x.shape.size() == 3 || x.shape.size() == 4,
+           "its input has {} axes: images and sequences are supported", x.shape.size());
+  if (x.shape.size() == 4) return x;
+  return op.reshaped(x, {x.shape[0], x.shape[1], 1, x.shape[2]}, "image");
+}
+
+ImportValue as_input_rank(const OpImport& op, const ImportValue& y) {
+  if (op.value().shape.size() == 4) return y;
+  return op.reshaped(y, {y.shape[0], y.shape[1], y.shape[3]}, "sequence");
+}
+
+/// The window of a pool; layers round its number of positions down.
+Window pool_window(const OpImport& op, const ImportValue& image) {
+  const std::size_t axes = op.value().shape.size() - 2;
+  op.check(op.has("kernel_shape"), "its attribute 'kernel_shape' is missing");
+  const Shape sizes(image.shape.end() - static_cast<std::ptrdiff_t>(axes), image.shape.end());
+  Window window = read_window(op, op.sizes("kernel_shape", axes, 1, 1), sizes);
+  op.check(std::ranges::all_of(window.dilation, [](std::int64_t d) { return d == 1; }),
+           "its window is dilated");
+  op.check(window.equal_pads(), "its pads are {} before and {} after the image: they must be equal",
+           to_string(window.before), to_string(window.after));
+  const bool up = op.integer("ceil_mode", 0, 0, 1) == 1;
+  for (std::size_t i = 0; i < axes; ++i) {
+    const std::int64_t room = sizes[i] + 2 * window.before[i] - window.kernel[i];
+    op.check(!up || room % window.stride[i] == 0,
+             "it rounds up its number of windows ('ceil_mode') for an image of {}", to_string(sizes));
+  }
+  if (axes == 1) {
+    for (auto* list : {&window.kernel, &window.stride}) list->insert(list->begin(), 1);
+    for (auto* list : {&window.before, &window.after}) list->insert(list->begin(), 0);
+  }
+  return window;
+}
+
+ordered_json options_of(const Window& window) {
+  ordered_json options{{"kernel", one_or_list(window.kernel)}};
+  if (window.stride != window.kernel) options["stride"] = one_or_list(window.stride);
+  if (window.before != Shape{0, 0}) options["padding"] = one_or_list(window.before);
+  return options;
+}
+
+bool is_whole_image(const Window& window, const ImportValue& image) {
+  return window.kernel == Shape(image.shape.begin() + 2, image.shape.end()) && window.before == Shape{0, 0};
+}
+
+/// Means of each channel of an image, in the shape `shape`.
+ImportValue global_mean(const OpImport& op, const ImportValue& image, const Shape& shape) {
+  return op.reshaped(op.layer("global_avg_pool", {}, {image}), shape,
+                     shape.size() == 2 ? "flatten" : "reshape");
+}
+
+/// The shape after a mean over `axes`.
+Shape reduced(const Shape& shape, const std::vector<int>& axes, bool keep) {
+  Shape out;
+  for (int i = 0; i < static_cast<int>(shape.size()); ++i) {
+    const bool gone = std::ranges::find(axes, i) != axes.end();
+    if (!gone || keep) out.push_back(gone ? 1 : shape[static_cast<std::size_t>(i)]);
+  }
+  return out;
+}
+
+}  // namespace
+
+ImportValue max_pool(const OpImport& op) {
+  const ImportValue image = image_of(op);
+  return as_input_rank(op, op.layer("max_pool", options_of(pool_window(op, image)), {image}));
+}
+
+ImportValue average_pool(const OpImport& op) {
+  const ImportValue image = image_of(op);
+  const Window window = pool_window(op, image);
+  if (window.kernel == Shape{1, 1} && window.stride == Shape{1, 1}) return op.value();
+  if (is_whole_image(window, image)) {
+    op.recognise("global pooling");
+    return as_input_rank(op, op.layer("global_avg_pool", {}, {image}));
+  }
+  auto options = options_of(window);
+  if (window.before != Shape{0, 0})
+    options["count_include_pad"] = op.integer("count_include_pad", 0, 0, 1) == 1;
+  return as_input_rank(op, op.layer("avg_pool", options, {image}));
+}
+
+ImportValue global_average_pool(const OpImport& op) {
+  return as_input_rank(op, op.layer("global_avg_pool", {}, {image_of(op)}));
+}
+
+ImportValue global_max_pool(const OpImport& op) {
+  const ImportValue image = image_of(op);
+  const Shape kernel(image.shape.begin() + 2, image.shape.end());
+  return as_input_rank(op, op.layer("max_pool", {{"kernel", one_or_list(kernel)}}, {image}));
+}
+
+ImportValue reduce_mean(const OpImport& op) {
+  const ImportValue& x = op.value();
+  const int rank = static_cast<int>(x.shape.size());
+  const auto given = op.list("axes", 1);
+  if (given.empty() && op.integer("noop_with_empty_axes", 0, 0, 1) == 1) return x;
+  auto axes = axes_of(op, given, rank);
+  std::ranges::sort(axes);
+  const Shape shape = reduced(x.shape, axes, op.integer("keepdims", 1, 0, 1) == 1);
+  const bool pixels = (rank == 4 && axes == std::vector{2, 3}) || (rank == 3 && axes == std::vector{2});
+  const bool tokens = rank == 3 && axes == std::vector{1};
+  if (!pixels && !tokens) op.unsupported("over the axes " + to_string(given));
+  op.recognise("global pooling");
+  if (pixels) return global_mean(op, image_of(op), shape);
+  const auto turned = op.layer("transpose", {{"axes", {0, 2, 1}}}, {x}, {}, "transpose");
+  return global_mean(op, op.reshaped(turned, {x.shape[0], x.shape[2], 1, x.shape[1]}, "image"), shape);
+}
+
+}  // namespace fq::detail::onnx_ops

@@ -1,0 +1,73 @@
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/ops/shape.h"
+#include "fakequant/export/onnx/reader/operators.h"
+
+namespace fq::detail::onnx_ops {
+namespace {
+
+Tensor scaled(const Tensor& x, double factor) {
+  return factor == 1 ? x : ops::scale(Variable(x), factor).tensor();
+}
+
+/// One number a column; a single one, or [1, columns], counts for all rows.
+Tensor row_of(const OpImport& op, const Tensor& bias, std::int64_t columns) {
+  const bool row = bias.numel() == columns && bias.dim(-1) == columns;
+  op.check(row || bias.numel() == 1, "its bias is {}: one number for each of {} columns is needed",
+           bias.describe(), columns);
+  if (row) return bias.reshape({columns});
+  return Tensor::full({columns}, bias.item());
+}
+
+/// x [.., in] times a weight [out, in].
+ImportValue linear(const OpImport& op, const Tensor& weight, const Tensor& bias) {
+  const ImportValue& x = op.value();
+  op.check(x.shape.size() >= 2 && x.shape.back() == weight.dim(1),
+           "its input's last axis has {} elements, its weight takes {}", x.shape.back(), weight.dim(1));
+  std::vector<LayerValue> values{{"parameters", "weight", weight}};
+  nlohmann::ordered_json options{{"out_features", weight.dim(0)}};
+  if (bias.defined())
+    values.push_back({"parameters", "bias", bias});
+  else
+    options["bias"] = false;
+  return op.layer("linear", options, {x}, values);
+}
+
+Tensor transposed(const Tensor& x) { return ops::transpose(Variable(x), {1, 0}).tensor(); }
+
+Tensor matrix(const OpImport& op) {
+  const Tensor weight = op.weight(1);
+  if (weight.rank() != 2) op.unsupported("by a weight of " + std::to_string(weight.rank()) + " axes");
+  return weight;
+}
+
+}  // namespace
+
+ImportValue gemm(const OpImport& op) {
+  op.check(op.integer("transA", 0, 0, 1) == 0, "it turns its input: 'transA' is 1");
+  op.check(op.value().shape.size() == 2, "its input has {} axes: rows are needed", op.value().shape.size());
+  Tensor weight = matrix(op);
+  if (op.integer("transB", 0, 0, 1) == 0) weight = transposed(weight);
+  weight = scaled(weight, op.number("alpha", 1));
+  const double beta = op.number("beta", 1);
+  const bool bias = op.has_input(2) && beta != 0;
+  return linear(op, weight, bias ? scaled(row_of(op, op.weight(2), weight.dim(0)), beta) : Tensor());
+}
+
+ImportValue matmul(const OpImport& op) {
+  const Tensor weight = transposed(matrix(op));
+  return linear(op, weight, op.has_input(2) ? row_of(op, op.weight(2), weight.dim(0)) : Tensor());
+}
+
+ImportValue embedding(const OpImport& op) {
+  if (!op.is_constant(0)) op.unsupported("of a computed value");
+  const Tensor table = op.weight(0);
+  const ImportValue& ids = op.value(1);
+  const auto axis = op.integer("axis", 0, -8, 8);
+  if (table.rank() != 2 || (axis != 0 && axis != -2)) op.unsupported("of other than the rows of a table");
+  return op.layer("embedding", {{"vocabulary", table.dim(0)}, {"width", table.dim(1)}}, {ids},
+                  {{"parameters", "weight", table}});
+}
+
+}  // namespace fq::detail::onnx_ops

@@ -1,0 +1,112 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "fakequant/export/onnx/detail/element_type.h"
+#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/operators.h"
+
+namespace fq::detail::onnx_ops {
+namespace {
+
+Shape sample(const Shape& shape) { return {shape.begin() + 1, shape.end()}; }
+
+/// 0 keeps a size, -1 follows from the others.
+Shape target_shape(const OpImport& op, const Shape& from) {
+  Shape to = op.list("shape", 1);
+  op.check(!to.empty() && to.size() <= 8, "it gives {} axes: from 1 to 8 are supported", to.size());
+  const bool zeros = op.integer("allowzero", 0, 0, 1) == 1;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    op.check(to[i] >= -1, "its shape has a size of {}", to[i]);
+    if (to[i] != 0 || zeros) continue;
+    op.check(i < from.size(), "it keeps axis {} of {}", i, from.size());
+    to[i] = from[i];
+  }
+  if (op.is_batch(to[0])) to[0] = kImportBatch;
+  const auto open = std::ranges::count(to, -1);
+  op.check(open <= 1, "its shape has several sizes of -1");
+  if (open == 0) return to;
+  auto& inferred = *std::ranges::find(to, -1);
+  inferred = 1;
+  const std::int64_t rest = numel(to), all = numel(from);
+  op.check(rest > 0 && all % rest == 0, "{} for one sample cannot become its shape", to_string(sample(from)));
+  inferred = all / rest;
+  return to;
+}
+
+}  // namespace
+
+ImportValue same(const OpImport& op) { return op.value(); }
+
+/// Token ids may come as floats.
+ImportValue cast(const OpImport& op) {
+  const auto type = dtype_of_onnx(static_cast<int>(op.integer("to", 0, 0, 1 << 20)));
+  const bool ids = (type == DType::i64 || type == DType::i32) && op.value().node == "input";
+  if (type != DType::f32 && !ids) op.unsupported("of a computed value to another type than float");
+  return op.value();
+}
+
+ImportValue shape(const OpImport& op) { return {{}, {}, shape_tensor(op, op.value().shape)}; }
+
+ImportValue flatten(const OpImport& op) {
+  const ImportValue& x = op.value();
+  auto axis = op.integer("axis", 1, -8, 8);
+  if (axis < 0) axis += static_cast<std::int64_t>(x.shape.size());
+  op.check(axis == 1, "it flattens from axis {}: 1, behind the batch, is supported", axis);
+  return op.reshaped(x, {x.shape[0], numel(sample(x.shape))}, {});
+}
+
+ImportValue reshape(const OpImport& op) {
+  return op.reshaped(op.value(), target_shape(op, op.value().shape), {});
+}
+
+ImportValue squeeze(const OpImport& op) {
+  const ImportValue& x = op.value();
+  const auto axes = axes_of(op, op.list("axes", 1), static_cast<int>(x.shape.size()));
+  Shape to{x.shape[0]};
+  for (std::size_t i = 1; i < x.shape.size(); ++i) {
+    const bool named = std::ranges::find(axes, static_cast<int>(i)) != axes.end();
+    op.check(!named || x.shape[i] == 1, "it takes axis {} of {} elements away", i, x.shape[i]);
+    if (x.shape[i] != 1 || (!axes.empty() && !named)) to.push_back(x.shape[i]);
+  }
+  op.check(std::ranges::find(axes, 0) == axes.end(), "it takes the batch, axis 0, away");
+  return op.reshaped(x, to, {});
+}
+
+ImportValue unsqueeze(const OpImport& op) {
+  const ImportValue& x = op.value();
+  const auto given = op.list("axes", 1);
+  op.check(given.size() + x.shape.size() <= 8, "it makes {} axes: up to 8 are supported",
+           given.size() + x.shape.size());
+  const auto axes = axes_of(op, given, static_cast<int>(x.shape.size() + given.size()));
+  Shape to = x.shape;
+  for (const int axis : std::set<int>(axes.begin(), axes.end())) to.insert(to.begin() + axis, 1);
+  return op.reshaped(x, to, {});
+}
+
+ImportValue transpose(const OpImport& op) {
+  const ImportValue& x = op.value();
+  const int rank = static_cast<int>(x.shape.size());
+  auto order = op.integers("perm");
+  if (order.empty())
+    for (int i = rank - 1; i >= 0; --i) order.push_back(i);
+  const auto axes = axes_of(op, order, rank);
+  op.check(static_cast<int>(axes.size()) == rank && axes[0] == 0,
+           "it orders the axes {}: all are needed, the batch, axis 0, first", to_string(order));
+  if (std::ranges::is_sorted(axes)) return x;
+  return op.layer("transpose", {{"axes", axes}}, {x});
+}
+
+ImportValue concat(const OpImport& op) {
+  std::vector<ImportValue> parts;
+  for (std::size_t i = 0; i < op.input_count(); ++i) parts.push_back(op.value(i));
+  const int axis = axes_of(op, {op.integer("axis", 1, -8, 8)}, static_cast<int>(op.value().shape.size()))[0];
+  op.check(axis > 0, "it joins along the batch, axis 0");
+  if (parts.size() == 1) return parts[0];
+  nlohmann::ordered_json options;
+  if (axis != 1) options["axis"] = axis;
+  return op.layer("concat", options, parts);
+}
+
+}  // namespace fq::detail::onnx_ops

@@ -1,0 +1,125 @@
+#pragma once
+
+/// One export under way: what the forms of the operators share.
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "fakequant/export/detail/code_names.h"
+#include "fakequant/export/onnx/exporter.h"
+#include "fakequant/export/onnx/writer/graph_builder.h"
+#include "fakequant/export/onnx/writer/open_calls.h"
+#include "fakequant/export/onnx/writer/path_names.h"
+#include "fakequant/layers/quantizer/detail/early_grids.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+
+namespace fq::detail {
+
+/// A constant matrix of codes or floats can be asked for transposed.
+enum class Form : unsigned char { as_is, transposed };
+
+class Exporting {
+ public:
+  Exporting(Module& model, const Shape& sample, const OnnxExportOptions& options);
+  [[nodiscard]] OnnxModel run();
+
+  /// The floats of a value; constants are added when first asked for.
+  std::string floats(const Variable& value, Form form = Form::as_is);
+  std::string input(const Call& call, std::size_t i, Form form = Form::as_is) {
+    return floats(call.inputs.at(i), form);
+  }
+  /// The codes of a constant, null for floats and what is computed.
+  [[nodiscard]] const QuantizedTensor* constant_codes(const Variable& value) const;
+  /// What the parameter is called in the model; `otherwise` for tensors of other origin.
+  [[nodiscard]] std::string name_of(const Variable& value, const std::string& otherwise) const;
+  /// "conv1", or the operator where no module called it.
+  [[nodiscard]] static std::string node_name(const Call& call) {
+    return call.path.empty() ? call.op : call.path;
+  }
+  /// Adds the node of a call and gives its output to who reads it.
+  void node(const Call& call, std::string op, std::vector<std::string> inputs,
+            GraphBuilder::Attributes attributes = {});
+  /// `floats` is the output of the call; puts it on its grid where it has one.
+  void give(const Call& call, std::string floats);
+  /// The same for the rows of an output [.., features] as a matrix.
+  void give_rows(const Call& call, std::string matrix);
+  /// The rows of an input that has codes, as a matrix on its grid.
+  std::string rows(const Call& call, std::size_t i);
+  /// Gives a ReLU's output where it is one of codes, or of rows. False where it is one of floats.
+  [[nodiscard]] bool give_relu(const Call& call);
+  [[nodiscard]] bool is_read(const Variable& value) const {
+    return value.node() == calls_.output.node() || !early_.readers(value).empty();
+  }
+  /// Whether the graph's input is integers: row numbers of tables and nothing else.
+  [[nodiscard]] bool takes_ids() const { return is_ids(calls_.input); }
+  /// Whether some reader puts the value on a grid of E4M3.
+  [[nodiscard]] bool ends_in_e4m3(const Variable& value) const;
+  [[nodiscard]] const Shape& open_shape(const Call& call) const { return open_shapes_.at(&call); }
+  /// Throws ArgumentError when that quantizer is not one of the model's.
+  [[nodiscard]] const TensorQuantizer& quantizer_at(const std::string& path) const;
+  [[nodiscard]] const OnnxExportOptions& options() const noexcept { return options_; }
+  [[nodiscard]] GraphBuilder& graph() noexcept { return graph_; }
+
+  void quantize(const Call& call);
+  /// Floats on the grid of a function that quantizes and dequantizes, a constant's codes computed here.
+  std::string put_on_grid(const Call& call, const Variable& input, QuantSpec spec);
+  /// The same value under another variable.
+  void alias(const Call& call);
+
+ private:
+  struct Value {
+    std::string floats, transposed;        ///< names; empty until asked for
+    std::string rows;                      ///< the floats as a matrix [rows, features], where they are one
+    const Call* maker = nullptr;           ///< of the rows
+    std::optional<QuantizedTensor> codes;  ///< of a constant
+    const QuantSpec* grid = nullptr;       ///< that `floats` are on
+    std::string grid_codes;                ///< the name of their codes
+    bool cut = false;                      ///< codes below 0 are 0
+  };
+
+  void check_model() const;
+  void emit(const Call& call);
+  void add_ends();
+  [[nodiscard]] OnnxValueInfo end(std::string name, DType dtype, const Variable& value,
+                                  const Shape& open) const;
+  void name_codes();
+  /// Whether all that reads the value, moved or not, takes it as row numbers of a table.
+  [[nodiscard]] bool is_ids(const Variable& value) const;
+  [[nodiscard]] bool is_constant(const Variable& value) const {
+    return value.is_leaf() && value.node() != calls_.input.node();
+  }
+  [[nodiscard]] QuantizedTensor codes_of(const Call& call) const;
+  /// Whether codes of activations are multiplied by it.
+  [[nodiscard]] bool is_integer_factor(const Variable& weight) const;
+  std::string add_constant(const Variable& value, Value& known, Form form);
+  /// Puts the output of a call, which is `floats` so far, on a grid; `cut`: no code is below 0.
+  void put(const Call& call, std::string floats, const QuantSpec& grid, bool cut);
+  void put_rows(const Call& call, const std::string& matrix, const QuantSpec& grid, bool cut);
+  /// The codes' name of a call's output: that of the quantizer that reads it, or one of their own.
+  [[nodiscard]] std::string codes_name(const Call& call, const QuantSpec& grid) const;
+  std::string unrolled(const Call& maker, const std::string& matrix);
+
+  Module& model_;
+  OnnxExportOptions options_;
+  PathNames names_;
+  OpenCalls calls_;
+  EarlyGrids early_;
+  GraphBuilder graph_;
+  std::unordered_map<const Node*, Value> values_;
+  std::unordered_map<const Node*, std::string> parameters_;
+  std::unordered_map<const Call*, Shape> open_shapes_;
+  std::unordered_map<const Call*, std::string> code_names_;  // of those that quantize activations
+  std::unordered_map<std::string, TensorQuantizer*> quantizers_;
+};
+
+/// Adds the form of the call's operator. False when it has none.
+[[nodiscard]] bool emit_operator(Exporting& out, const Call& call);
+/// Linear layers and convolutions.
+void emit_product(Exporting& out, const Call& call);
+/// Functions of the references that a model calls itself.
+void emit_fake_quant(Exporting& out, const Call& call);
+void emit_tensor_quant(Exporting& out, const Call& call);
+void emit_tensor_quant_scale(Exporting& out, const Call& call);
+
+}  // namespace fq::detail

@@ -1,0 +1,125 @@
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/ops/detail/code_products.h"
+#include "fakequant/export/onnx/writer/exporting.h"
+
+namespace fq::detail {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+/// Where the channels of a product lie, and how many products are in one output.
+struct ProductShape {
+  int weight_axis;
+  std::int64_t channels, terms;
+
+  static ProductShape of(const Call& call) {
+    const Shape w = call.inputs.at(1).shape(), y = call.output.shape();
+    if (call.op == "linear") return {0, w[0], w[1]};
+    const bool transposed = call.op == "conv_transpose2d";
+    const std::int64_t groups = call.get<std::int64_t>("groups");
+    const std::int64_t pixels = numel(w) / (w[0] * w[1]);
+    return {transposed ? 1 : 0, y[1], (transposed ? w[0] / groups : w[1]) * pixels};
+  }
+};
+
+const ProductSums* sums_of(const Variable& y) {
+  const Accumulator* sums = y.accumulator();
+  while (sums != nullptr && std::holds_alternative<AccumulatorMove>(sums->value))
+    sums = &std::get<AccumulatorMove>(sums->value).inner.at(0);
+  return sums == nullptr ? nullptr : std::get_if<ProductSums>(&sums->value);
+}
+
+/// The bias as its codes on the grid of the sums, computed by the layer's own formula.
+ProductSums real_sums(const Call& call, const ProductShape& shape, const QuantizedTensor& w) {
+  const QuantizedTensor x{
+      Tensor::empty({1}, call.inputs[0].quantized()->codes.dtype()), call.inputs[0].quantized()->spec, {}};
+  const std::int64_t largest = largest_sum(x, w, shape.terms, "export_onnx");
+  Variable bias = call.inputs.at(2);
+  if (!bias.defined()) bias = Variable(Tensor::zeros({shape.channels}));
+  const Accumulator sums =
+      product_sums(Tensor::empty({1, shape.channels}, DType::i32), x, w, bias, shape.weight_axis, 1, largest);
+  return std::get<ProductSums>(sums.value);
+}
+
+Tensor on_grid(const ProductSums& sums) {
+  Tensor out = Tensor::empty(sums.bias.shape());
+  const auto codes = sums.bias.to_vector<std::int32_t>();
+  const auto scale = sums.scale.to_vector<float>();
+  for (std::size_t c = 0; c < codes.size(); ++c)
+    out.mutable_data<float>()[c] =
+        scalar::mul_(static_cast<float>(codes[c]), scale[scale.size() == 1 ? 0 : c]);
+  return out;
+}
+
+/// The bias of integer sums: int32 codes and their scales, or the floats on that grid. Empty for none.
+std::string add_bias(Exporting& out, const Call& call, const QuantizedTensor* w) {
+  const std::string name = Exporting::node_name(call) + ".bias";
+  const ProductShape shape = ProductShape::of(call);
+  const bool integers =
+      sums_of(call.output) != nullptr && w != nullptr && codes_are_factors(*w, shape.weight_axis);
+  if (!integers) return call.inputs.at(2).defined() ? out.input(call, 2) : "";
+  const ProductSums sums = real_sums(call, shape, *w);
+  if (out.options().target == Target::tensorrt) return out.graph().constant(name, on_grid(sums));
+  const bool one = sums.scale.numel() == 1;
+  GraphBuilder& graph = out.graph();
+  const std::string zero =
+      graph.constant(name + ".zero_point", Tensor::zeros(sums.scale.shape(), DType::i32));
+  return graph.add("DequantizeLinear", name,
+                   {graph.constant(name, sums.bias), graph.constant(name + ".scale", sums.scale), zero},
+                   one ? GraphBuilder::Attributes{} : GraphBuilder::Attributes{{"axis", std::int64_t{0}}});
+}
+
+Numbers doubled(const Numbers& padding) {
+  Numbers pads = padding;
+  pads.insert(pads.end(), padding.begin(), padding.end());
+  return pads;
+}
+
+GraphBuilder::Attributes convolution_attributes(const Call& call) {
+  const Shape w = call.inputs.at(1).shape();
+  GraphBuilder::Attributes out{{"kernel_shape", Numbers(w.begin() + 2, w.end())},
+                               {"strides", call.get<Numbers>("stride")},
+                               {"pads", doubled(call.get<Numbers>("padding"))},
+                               {"dilations", call.get<Numbers>("dilation")},
+                               {"group", call.get<std::int64_t>("groups")}};
+  if (call.op == "conv_transpose2d") out.emplace_back("output_padding", call.get<Numbers>("output_padding"));
+  return out;
+}
+
+GraphBuilder::Attributes gemm_attributes() {
+  return {{"transB", std::int64_t{1}}, {"alpha", 1.0F}, {"beta", 1.0F}};
+}
+
+/// ONNX Runtime adds the bias of a MatMul in floats, that of a Gemm in integers.
+void emit_rows(Exporting& out, const Call& call, const QuantizedTensor* w) {
+  std::vector<std::string> inputs{out.rows(call, 0), out.input(call, 1), add_bias(out, call, w)};
+  out.give_rows(call,
+                out.graph().add("Gemm", Exporting::node_name(call), std::move(inputs), gemm_attributes()));
+}
+
+}  // namespace
+
+/// Gemm takes matrices; engines know weights in blocks as the right factor of MatMul only.
+void emit_product(Exporting& out, const Call& call) {
+  const QuantizedTensor* w = out.constant_codes(call.inputs.at(1));
+  if (call.op == "linear" && call.inputs[0].rank() != 2 && out.options().target == Target::ort &&
+      sums_of(call.output) != nullptr)
+    return emit_rows(out, call, w);
+  const bool blocks = w != nullptr && !codes_are_factors(*w, 0);
+  const bool matrix = call.op == "linear" && (call.inputs[0].rank() != 2 || blocks);
+  std::vector<std::string> inputs{out.input(call, 0),
+                                  out.input(call, 1, matrix ? Form::transposed : Form::as_is)};
+  const std::string bias = add_bias(out, call, w);
+  if (matrix && !bias.empty()) {
+    const std::string product = out.graph().add("MatMul", Exporting::node_name(call), std::move(inputs));
+    return out.give(call, out.graph().add("Add", Exporting::node_name(call) + ".add_bias", {product, bias}));
+  }
+  if (!bias.empty()) inputs.push_back(bias);
+  if (matrix) return out.node(call, "MatMul", std::move(inputs));
+  if (call.op == "linear") return out.node(call, "Gemm", std::move(inputs), gemm_attributes());
+  out.node(call, call.op == "conv_transpose2d" ? "ConvTranspose" : "Conv", std::move(inputs),
+           convolution_attributes(call));
+}
+
+}  // namespace fq::detail

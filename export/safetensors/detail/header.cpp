@@ -1,0 +1,171 @@
+#include "fakequant/export/safetensors/detail/header.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "fakequant/export/safetensors/detail/types.h"
+
+namespace fq::detail {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMostAxes = 64;
+constexpr std::size_t kMostMetadata = 65536;  // a short pair costs many times its text
+
+/// Follows the one structure that a header has, event by event: nothing is kept of anything else.
+class HeaderReader : public json::json_sax_t {
+ public:
+  explicit HeaderReader(SafetensorsHeader& out) : out_(out) {}
+
+  bool key(string_t& name) override {
+    if (in_ == In::root) return begin_member(name);
+    if (in_ == In::metadata) {
+      key_ = std::move(name);
+      if (out_.metadata.size() == kMostMetadata) bad("__metadata__ has more than {} texts", kMostMetadata);
+      if (out_.metadata.contains(key_)) bad("'{}' is twice in __metadata__", key_);
+      return true;
+    }
+    if (!fields_.insert(name).second) bad("'{}' has '{}' twice", entry().name, name);
+    if (name != "dtype" && name != "shape" && name != "data_offsets")
+      bad("'{}' has the key '{}': dtype, shape and data_offsets are all", entry().name, name);
+    key_ = std::move(name);
+    return true;
+  }
+  bool start_object(std::size_t) override {
+    if (in_ == In::start)
+      in_ = In::root;
+    else if (in_ == In::root && !metadata_)
+      in_ = In::tensor;
+    else if (in_ == In::root)
+      in_ = In::metadata;
+    else
+      wrong();
+    return true;
+  }
+  bool end_object() override {
+    if (in_ == In::tensor && fields_.size() != 3)
+      bad("'{}' needs dtype, shape and data_offsets", entry().name);
+    if (in_ == In::tensor && offsets_.size() != 2) bad("data_offsets of '{}' are not two", entry().name);
+    if (in_ == In::tensor) std::tie(entry().begin, entry().end) = std::pair(offsets_[0], offsets_[1]);
+    in_ = in_ == In::root ? In::end : In::root;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    if (in_ != In::tensor || key_ == "dtype") wrong();
+    in_ = key_ == "shape" ? In::shape : In::offsets;
+    return true;
+  }
+  bool end_array() override {
+    in_ = In::tensor;
+    return true;
+  }
+  bool string(string_t& text) override {
+    if (in_ == In::metadata)
+      out_.metadata.emplace(std::move(key_), std::move(text));
+    else if (in_ == In::tensor && key_ == "dtype")
+      entry().dtype = std::move(text);
+    else
+      wrong();
+    return true;
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (in_ != In::shape && in_ != In::offsets) wrong();
+    if (value > std::uint64_t{1} << 62) bad("'{}' has a size or offset of {}", entry().name, value);
+    auto& list = in_ == In::shape ? entry().shape : offsets_;
+    if (list.size() == kMostAxes) bad("'{}' has more than {} sizes", entry().name, kMostAxes);
+    list.push_back(static_cast<std::int64_t>(value));
+    return true;
+  }
+  bool null() override { return wrong(); }
+  bool boolean(bool) override { return wrong(); }
+  bool number_integer(number_integer_t) override { return wrong(); }
+  bool number_float(number_float_t, const string_t&) override { return wrong(); }
+  bool binary(binary_t&) override { return wrong(); }
+  bool parse_error(std::size_t position, const std::string&, const json::exception&) override {
+    bad("it is no JSON at byte {}", position);
+  }
+
+ private:
+  enum class In : unsigned char { start, root, metadata, tensor, shape, offsets, end };
+
+  template <class... Args>
+  [[noreturn]] static void bad(fmt::format_string<Args...> text, Args&&... args) {
+    throw BadHeader(fmt::format(text, std::forward<Args>(args)...));
+  }
+  [[noreturn]] bool wrong() const {
+    if (out_.entries.empty()) bad("it is not an object of tensors");
+    bad("a value in or after '{}' is not of the type that belongs there", entry().name);
+  }
+  SafetensorsEntry& entry() const { return out_.entries.back(); }
+
+  bool begin_member(string_t& name) {
+    metadata_ = name == "__metadata__";
+    if (metadata_ && std::exchange(had_metadata_, true)) bad("__metadata__ is there twice");
+    if (metadata_) return true;
+    fields_.clear();
+    offsets_.clear();
+    out_.entries.push_back({std::move(name), {}, {}});
+    return true;
+  }
+
+  SafetensorsHeader& out_;
+  In in_ = In::start;
+  bool metadata_ = false, had_metadata_ = false;
+  std::string key_;
+  std::set<std::string> fields_;
+  Shape offsets_;
+};
+
+/// -1 when there is no such number of bytes.
+std::int64_t bytes_of(const SafetensorsEntry& entry, int bits) {
+  std::int64_t all = bits;
+  for (const auto size : entry.shape)
+    if (__builtin_mul_overflow(all, size, &all)) return -1;
+  return all % 8 == 0 ? all / 8 : -1;
+}
+
+void check_entry(const SafetensorsEntry& e) {
+  const SafetensorsType* type = safetensors_type(e.dtype);
+  if (type == nullptr) throw BadHeader(fmt::format("'{}' is of the unknown type '{}'", e.name, e.dtype));
+  if (e.begin > e.end || e.end - e.begin != bytes_of(e, type->bits))
+    throw BadHeader(fmt::format("'{}' of {} {} is said to be bytes {} to {}: they do not fit", e.name,
+                                e.dtype, to_string(e.shape), e.begin, e.end));
+}
+
+void check_names(const std::vector<SafetensorsEntry>& entries) {
+  std::set<std::string_view> names;
+  for (const auto& entry : entries)
+    if (!names.insert(entry.name).second) throw BadHeader(fmt::format("'{}' is there twice", entry.name));
+}
+
+void check_cover(const std::vector<SafetensorsEntry>& entries, std::int64_t data_bytes) {
+  std::int64_t end = 0;
+  for (const auto& entry : entries) {
+    if (entry.begin != end)
+      throw BadHeader(fmt::format("'{}' begins at byte {}, the tensor before it ends at {}", entry.name,
+                                  entry.begin, end));
+    end = entry.end;
+  }
+  if (end != data_bytes)
+    throw BadHeader(fmt::format("the tensors take {} bytes, the file has {} for them", end, data_bytes));
+}
+
+}  // namespace
+
+SafetensorsHeader parse_safetensors_header(std::string_view text, std::int64_t data_bytes) {
+  if (!text.starts_with('{')) throw BadHeader("it does not begin with '{'");
+  SafetensorsHeader out;
+  HeaderReader reader(out);
+  json::sax_parse(text.begin(), text.end(), &reader);
+  check_names(out.entries);
+  for (const auto& entry : out.entries) check_entry(entry);
+  std::ranges::sort(out.entries, {}, [](const auto& e) { return std::pair(e.begin, e.end); });
+  check_cover(out.entries, data_bytes);
+  return out;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,114 @@
+#include "fakequant/layers/config/detail/modelopt_rules.h"
+
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/reference/modelopt_config.h"
+
+namespace fq::detail {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+/// Our name of a PyTorch class with quantizers; empty for the others.
+std::string module_type(const std::string& parent) {
+  constexpr std::pair<std::string_view, std::string_view> names[] = {
+      {"nn.Linear", "linear"},
+      {"nn.Conv1d", "conv1d"},
+      {"nn.Conv2d", "conv2d"},
+      {"nn.ConvTranspose2d", "conv_transpose2d"}};
+  for (const auto& [theirs, ours] : names)
+    if (theirs == parent) return std::string(ours);
+  return {};
+}
+
+json translated(const std::string& pattern, const ordered_json& cfg) try {
+  FQ_CHECK(cfg.is_object() && !cfg.empty(), "quantize", "its fields are {}: give an object", cfg.dump());
+  return modelopt::descriptor_fields(json(cfg));
+} catch (const ArgumentError& error) {
+  throw ArgumentError(fmt::format("{} (rule '{}')", error.what(), pattern));
+}
+
+json fields_of(const std::string& pattern, const ordered_json& cfg) {
+  if (!cfg.is_array()) return translated(pattern, cfg);
+  FQ_CHECK(!cfg.empty(), "quantize", "rule '{}' is an empty list: give the fields of one quantizer or more",
+           pattern);
+  json sequence = json::array();
+  for (const auto& part : cfg) sequence.push_back(translated(pattern, part));
+  return {{"sequence", std::move(sequence)}};
+}
+
+struct Entry {
+  std::string pattern, parent;
+  ordered_json cfg, enable;  // null where it is not given
+};
+
+void add(QuantConfig& config, const Entry& entry) {
+  FQ_CHECK(entry.enable.is_null() || entry.enable.is_boolean(), "quantize",
+           "'enable' of rule '{}' is {}: use a bool", entry.pattern, entry.enable.dump());
+  FQ_CHECK(!entry.cfg.is_null() || !entry.enable.is_null(), "quantize",
+           "rule '{}' has neither cfg nor enable: give one of them", entry.pattern);
+  const std::string module = module_type(entry.parent);
+  if (!entry.parent.empty() && module.empty()) return;
+  json fields = entry.cfg.is_null() ? json::object() : fields_of(entry.pattern, entry.cfg);
+  if (!fields.contains("enable")) fields["enable"] = entry.enable.is_null() || entry.enable.get<bool>();
+  config.rules.push_back({.pattern = entry.pattern,
+                          .fields = std::make_shared<const json>(std::move(fields)),
+                          .replaces = !entry.cfg.is_null(),
+                          .module = module});
+}
+
+/// `{pattern: fields}` of the older form, where `enable` stands among the fields.
+Entry of_pair(const std::string& pattern, const ordered_json& value, const std::string& parent) {
+  Entry entry{pattern == "default" ? "*" : pattern, parent, value, nullptr};
+  if (!value.is_object()) return entry;
+  if (value.contains("enable")) entry.enable = value["enable"];
+  entry.cfg.erase("enable");
+  if (entry.cfg.empty()) entry.cfg = nullptr;
+  return entry;
+}
+
+void add_pair(QuantConfig& config, const std::string& key, const ordered_json& value) {
+  if (!key.starts_with("nn.")) return add(config, of_pair(key, value, {}));
+  FQ_CHECK(value.is_object(), "quantize", "rule '{}' is {}: give an object of patterns", key, value.dump());
+  for (const auto& [pattern, fields] : value.items()) add(config, of_pair(pattern, fields, key));
+}
+
+std::string text(const ordered_json& raw, const char* key) {
+  if (!raw.contains(key) || raw[key].is_null()) return {};
+  FQ_CHECK(raw[key].is_string(), "quantize", "'{}' of a rule is {}: give a string", key, raw[key].dump());
+  return raw[key].get<std::string>();
+}
+
+Entry of_object(const ordered_json& raw) {
+  for (const auto& [key, value] : raw.items())
+    FQ_CHECK(key == "quantizer_name" || key == "parent_class" || key == "cfg" || key == "enable", "quantize",
+             "'{}' is not a key of a quant_cfg entry: use quantizer_name, parent_class, cfg and enable", key);
+  return {text(raw, "quantizer_name"), text(raw, "parent_class"), raw.value("cfg", ordered_json()),
+          raw.value("enable", ordered_json())};
+}
+
+}  // namespace
+
+void add_modelopt_rules(QuantConfig& config, const ordered_json& quant_cfg) {
+  if (quant_cfg.is_object()) {
+    if (quant_cfg.contains("default")) add_pair(config, "default", quant_cfg["default"]);
+    for (const auto& [key, value] : quant_cfg.items())
+      if (key != "default") add_pair(config, key, value);
+    return;
+  }
+  FQ_CHECK(quant_cfg.is_array(), "quantize",
+           "'quant_cfg' is {}: give a list of entries or an object of patterns", quant_cfg.dump());
+  for (const auto& raw : quant_cfg) {
+    FQ_CHECK(raw.is_object() && !raw.empty(), "quantize", "an entry of 'quant_cfg' is {}: give an object",
+             raw.dump());
+    if (raw.contains("quantizer_name")) {
+      add(config, of_object(raw));
+      continue;
+    }
+    for (const auto& [key, value] : raw.items()) add_pair(config, key, value);
+  }
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,23 @@
+#pragma once
+
+/// The named quantization configs, ours and ModelOpt's.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/layers/config/quant_config.h"
+
+namespace fq::detail {
+
+/// Rules of a preset, or of a constant of ModelOpt. Throws ArgumentError naming the nearest ones; for a
+/// constant whose algorithm or subject is not available, saying so. With `within`, a pattern that ends in
+/// `*`, only for quantizers that it covers. Then throws also for another
+/// pattern, and for a constant that is for a part of a network.
+[[nodiscard]] std::vector<QuantRule> preset_rules(std::string_view name, const std::string& within = "*");
+[[nodiscard]] std::vector<std::string> preset_names();
+/// The method of calibration that `name` stands for. Throws ArgumentError for one that is not available,
+/// ModelOpt's among them: their ranges would not be those that were asked for.
+[[nodiscard]] std::string checked_algorithm(const std::string& name);
+
+}  // namespace fq::detail

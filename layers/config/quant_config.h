@@ -1,0 +1,76 @@
+#pragma once
+
+/// QuantConfig: which quantizers a model gets, as ordered wildcard rules.
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/calib/calibration_rule.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+
+namespace fq {
+
+/// The engine that the numbers are trained for. `ort`: unsigned after a ReLU, storage offset 128 for signed
+/// codes, and inputs of additions, concatenations and averages are quantized too; `tensorrt`: the same,
+/// signed, offset 0; `none`: linear and convolution layers only.
+enum class Target { none, ort, tensorrt };
+[[nodiscard]] std::string_view name(Target target) noexcept;
+
+/// Fields for the quantizers whose path matches: keys of QuantDescriptor::dict(), `enable`,
+/// `pass_through_bwd` and `amax_gradient` ("clip", "lsq"); or `sequence`, a list of such fields for
+/// quantizers one after another. `*` is any run of characters, `?` one; the pattern must cover the whole
+/// path, "conv1.input_quantizer". Giving `axis` takes back `block_sizes` of an earlier rule, and the other
+/// way round.
+struct QuantRule {
+  std::string pattern;
+  std::shared_ptr<const nlohmann::json> fields;
+  bool by_user = true;      ///< a user's explicit field wins over preset and target, with a warning
+  bool replaces = false;    ///< drops the fields of earlier rules (ModelOpt's `cfg`)
+  std::string module = {};  ///< only quantizers of modules of that type, "linear"; empty for all
+};
+
+struct QuantConfig {
+  std::vector<QuantRule> rules;  ///< in order: a later one overrides the fields it gives
+  Target target = Target::ort;
+  bool pow2 = false;    ///< scales raised to powers of two
+  bool strict = false;  ///< layers whose codes are not multiplied are an error, not a warning
+  Arithmetic arithmetic = Arithmetic::deployed;
+  std::string algorithm = "max";  ///< of calibration: calib_method of activations whose rules give none
+  AmaxOptions amax = {};          ///< percentile, stride and start_bin of that algorithm
+  std::vector<CalibrationRule> calibration = {};  ///< other methods and options, by pattern
+  std::vector<AmaxAdjustment> postprocess = {};   ///< of the ranges, in order
+  /// smoothquant, equalize, awq_lite, awq_clip, awq_full, gptq, adaround, bias_correction; empty for none.
+  /// `quantize` leaves it to ptq::Algorithm.
+  std::string weight_algorithm = {};
+  std::shared_ptr<const nlohmann::json> weight_options = {};  ///< an object, or null
+
+  /// int8, int8_weight_only, w4a8, w4a4, w3a3, w2a2, int4_blockwise, fp8, fp8_per_channel_per_token,
+  /// fp8_2d_blockwise, nvfp4, mxfp8, mxfp6, mxfp4, mxint8, or ModelOpt's constants INT8_DEFAULT_CFG and so
+  /// on. Throws ArgumentError naming the nearest; constants that need an algorithm we have not
+  /// (SVDQuant) are refused by a message of their own.
+  [[nodiscard]] static QuantConfig preset(std::string_view name);
+  [[nodiscard]] static std::vector<std::string> preset_names();
+  /// What weight_algorithm may be.
+  [[nodiscard]] static std::vector<std::string> weight_algorithm_names();
+  /// `{"preset": "int8", "target": "ort", "scale": "free"|"pow2", "arithmetic": .., "algorithm": ..,
+  ///   "strict": false, "rules": [{"pattern": "*conv1*", "enable": false}, ..]}`; a rule may give the rules
+  ///   of a preset to what its pattern, which ends in `*`, covers: `{"pattern": "conv1.*", "preset":
+  ///   "w4a8"}`. Or ModelOpt's `quant_cfg` in place of rules:
+  /// `{pattern: fields}` or a list of `{"quantizer_name": pattern, "cfg": fields, "enable": bool}`, fields
+  /// being a list for quantizers one after another. `algorithm` is the name of a method, null for "max", or
+  /// an object of `method`, its options `percentile`, `stride` and `start_bin`, a list `rules` of such
+  /// objects with a `pattern`, and a list `postprocess` of `{"pattern": .., "multiply": 1, "minimum": ..,
+  /// "maximum": .., "pow2": false}`; other keys of ModelOpt's are let be. `weight_algorithm` is the name of
+  /// an algorithm on weights, or an object of `method` and its options; `algorithm` may name one too, as
+  /// ModelOpt's does, and then has ModelOpt's defaults (alpha of smoothquant is 1: SmoothQuantCalibConfig of
+  /// modelopt/torch/quantization/config.py, 0.47.0) and calibrates by "max". Throws ArgumentError naming the
+  /// key and the nearest valid one.
+  [[nodiscard]] static QuantConfig from_json(const nlohmann::ordered_json& json);
+  /// The same from text, with comments allowed. Throws ArgumentError with the line of a syntax error.
+  [[nodiscard]] static QuantConfig parse(std::string_view text);
+};
+
+}  // namespace fq

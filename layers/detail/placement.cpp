@@ -1,0 +1,92 @@
+#include "fakequant/layers/detail/placement.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "fakequant/layers/modules/conv.h"
+#include "fakequant/layers/modules/linear.h"
+
+namespace fq::detail {
+namespace {
+
+/// Operators whose output is not negative when their inputs are not.
+bool keeps_sign(const std::string& op) {
+  static const std::set<std::string> ops{"avg_pool2d", "global_avg_pool2d", "add", "multiply", "concat",
+                                         "dropout"};
+  return ops.contains(op) || keeps_codes(op);
+}
+
+class Groups {
+ public:
+  explicit Groups(std::size_t count) : parent_(count) { std::iota(parent_.begin(), parent_.end(), 0); }
+  int find(int i) {
+    while (parent_[static_cast<std::size_t>(i)] != i) i = parent_[static_cast<std::size_t>(i)];
+    return i;
+  }
+  void tie(int a, int b) {
+    if (a >= 0 && b >= 0) parent_[static_cast<std::size_t>(find(b))] = find(a);
+  }
+
+ private:
+  std::vector<int> parent_;
+};
+
+bool non_negative(const TraceGraph& graph, int value) {
+  const int producer = graph.values[static_cast<std::size_t>(value)].producer;
+  if (producer < 0) return false;
+  const TraceNode& node = graph.nodes[static_cast<std::size_t>(producer)];
+  if (node.op == "relu" || node.op == "relu6" || node.op == "sigmoid" || node.op == "hard_sigmoid" ||
+      node.op == "softmax")
+    return true;
+  return keeps_sign(node.op) &&
+         std::ranges::all_of(node.inputs, [&](int input) { return input < 0 || non_negative(graph, input); });
+}
+
+}  // namespace
+
+bool keeps_codes(std::string_view op) {
+  static const std::set<std::string_view> ops{"max_pool2d", "flatten", "reshape", "transpose", "slice"};
+  return ops.contains(op);
+}
+
+std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& graph, Target target,
+                                             const std::function<bool(const Module&)>& quantizable) {
+  Groups groups(graph.values.size());
+  std::vector<QuantizableUse> uses;
+  std::map<std::string, std::vector<int>> read;  // values by path, of the first call
+  std::vector<int> all_read;
+  for (const auto& node : graph.nodes) {
+    if (keeps_codes(node.op)) groups.tie(node.inputs[0], node.output);
+    if (node.path.empty() || !quantizable(model.at(node.path))) continue;
+    const Module& module = model.at(node.path);
+    const bool weight =
+        dynamic_cast<const Conv*>(&module) != nullptr || dynamic_cast<const Linear*>(&module) != nullptr;
+    if (!weight && target == Target::none &&
+        (module.type() == "add" || module.type() == "concat" || module.type() == "avg_pool" ||
+         module.type() == "global_avg_pool"))
+      continue;
+    const std::vector<int> inputs(node.inputs.begin(), weight ? node.inputs.begin() + 1 : node.inputs.end());
+    if (node.op == "concat")
+      for (const int input : inputs) groups.tie(input, node.output);
+    all_read.insert(all_read.end(), inputs.begin(), inputs.end());
+    if (const auto [known, first] = read.try_emplace(node.path, inputs); !first) {
+      for (std::size_t i = 0; i < std::min(inputs.size(), known->second.size()); ++i)
+        groups.tie(known->second[i], inputs[i]);
+      continue;
+    }
+    uses.push_back({node.path, weight, {}});
+  }
+  std::map<int, bool> sign_free;  // by group: what any reader of it may see
+  for (const int value : all_read) {
+    auto& group = sign_free.try_emplace(groups.find(value), true).first->second;
+    group = group && non_negative(graph, value);
+  }
+  for (auto& use : uses)
+    for (const int value : read[use.path])
+      use.tensors.push_back({groups.find(value), sign_free[groups.find(value)]});
+  return uses;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,37 @@
+#pragma once
+
+/// Where quantizers go, read from the graph of operators.
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/layers/config/quant_config.h"
+#include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/modules/module.h"
+
+namespace fq::detail {
+
+/// Operators whose output has the codes of their input: rounding before or after them is the same.
+[[nodiscard]] bool keeps_codes(std::string_view op);
+
+/// A tensor as one reader sees it. Tensors of one group must have one scale.
+struct UsedTensor {
+  int group;
+  bool non_negative;  ///< the output of a ReLU, a sigmoid or the like, also behind layers that keep the sign
+};
+
+/// A module that can be quantized, with the tensors it reads.
+struct QuantizableUse {
+  std::string path;
+  bool has_weight;
+  std::vector<UsedTensor> tensors;
+};
+
+/// In the order of execution, each module once. A module that runs several times ties the tensors it reads.
+[[nodiscard]] std::vector<QuantizableUse> quantizable_uses(
+    Module& model, const TraceGraph& graph, Target target,
+    const std::function<bool(const Module&)>& quantizable);
+
+}  // namespace fq::detail

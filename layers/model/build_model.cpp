@@ -1,0 +1,137 @@
+#include <unordered_map>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/random.h"
+#include "fakequant/core/tape.h"
+#include "fakequant/layers/model/detail/layer_registry.h"
+#include "fakequant/layers/model/detail/meta_scope.h"
+#include "fakequant/layers/model/detail/model_nodes.h"
+#include "fakequant/layers/model/model_file.h"
+#include "fakequant/layers/modules/sequential.h"
+
+namespace fq {
+namespace {
+
+using detail::JsonValue;
+using nlohmann::ordered_json;
+
+constexpr std::int64_t kBatch = 2;  // tells an operator that mixes images from one that does not
+
+std::string sample_text(Shape shape) {
+  shape.erase(shape.begin());
+  return to_string(shape);
+}
+
+/// Makes the modules of nodes, knowing the values that they read on `meta`.
+class Builder {
+ public:
+  Builder(std::int64_t classes, const BuildOptions& options)
+      : classes_(classes), budget_{options.max_elements, 0} {}
+
+  struct Built {
+    std::vector<GraphNode> nodes;
+    Variable output;
+  };
+  Built nodes(const JsonValue& list, const ordered_json& canonical, const Variable& input) {
+    Built built;
+    std::unordered_map<std::string, Variable> values{{"input", input}};
+    std::string previous = "input";
+    for (std::size_t i = 0; i < canonical.size(); ++i) {
+      const auto& node = canonical[i];
+      GraphNode made{node["name"].get<std::string>(), nullptr, {previous}};
+      if (node.contains("inputs")) made.inputs = node["inputs"].get<std::vector<std::string>>();
+      std::vector<Variable> inputs;
+      for (const auto& name : made.inputs) inputs.push_back(values.at(name));
+      std::tie(made.module, built.output) = module(list.at(i), node, inputs);
+      check_size(list.at(i), made.name, built.output);
+      previous = made.name;
+      values[previous] = built.output;
+      built.nodes.push_back(std::move(made));
+    }
+    return built;
+  }
+
+ private:
+  using Made = std::pair<std::shared_ptr<Module>, Variable>;
+
+  Made module(const JsonValue& entry, const ordered_json& node, const std::vector<Variable>& inputs) {
+    const auto type = node["type"].get<std::string>();
+    if (detail::has_nested_nodes(type)) return nested(entry, node, inputs);
+    std::vector<Shape> shapes;
+    for (const auto& input : inputs) shapes.push_back(input.shape());
+    try {
+      auto made =
+          detail::layer_registry().find(type)->second.make(LayerOptions(entry, shapes, classes_, budget_));
+      FQ_CHECK(made != nullptr, type, "its factory made nothing");
+      const detail::MetaScope on_meta(*made);
+      Variable output = inputs.size() == 1 ? (*made)(inputs[0]) : (*made)(inputs);
+      FQ_CHECK(output.defined() && !output.shape().empty() && output.shape()[0] == kBatch, type,
+               "it does not keep the batch, the first axis");
+      return {std::move(made), std::move(output)};
+    } catch (const ArgumentError& error) {
+      throw_at(entry, node, error);
+    }
+  }
+
+  Made nested(const JsonValue& entry, const ordered_json& node, const std::vector<Variable>& inputs) {
+    if (inputs.size() != 1)
+      entry.fail(fmt::format("node '{}' takes one input", node["name"].get<std::string>()));
+    auto built = nodes(entry.at("nodes"), node["nodes"], inputs[0]);
+    if (node["type"] == "graph") return {std::make_shared<Graph>(std::move(built.nodes)), built.output};
+    auto sequence = std::make_shared<Sequential>();
+    for (auto& inner : built.nodes) sequence->add(std::move(inner.name), std::move(inner.module));
+    return {std::move(sequence), built.output};
+  }
+
+  /// An error of an operator or a constructor gets the place of its node; one that has it passes.
+  [[noreturn]] static void throw_at(const JsonValue& entry, const ordered_json& node,
+                                    const ArgumentError& error) {
+    const std::string_view what = error.what();
+    if (what.starts_with(entry.text().origin())) throw error;
+    entry.fail(fmt::format("node '{}': {}", node["name"].get<std::string>(), what));
+  }
+
+  void check_size(const JsonValue& entry, const std::string& name, const Variable& output) const {
+    if (numel(output.shape()) / kBatch > budget_.limit)
+      entry.fail(fmt::format("the output of '{}' is {} for one image: {} elements are allowed", name,
+                             sample_text(output.shape()), budget_.limit));
+  }
+
+  std::int64_t classes_;
+  detail::ModelBudget budget_;
+};
+
+Variable meta_input(const Shape& sample_shape, std::int64_t limit) {
+  FQ_CHECK(!sample_shape.empty() && sample_shape.size() <= 8, "build_model",
+           "the input {} has {} axes: give the shape of one image, of 1 to 8 axes", to_string(sample_shape),
+           sample_shape.size());
+  std::int64_t left = limit;
+  for (const auto size : sample_shape) left = size > 0 ? left / size : 0;
+  FQ_CHECK(left > 0, "build_model", "the input {} is empty or has more than {} elements",
+           to_string(sample_shape), limit);
+  Shape shape{kBatch};
+  shape.insert(shape.end(), sample_shape.begin(), sample_shape.end());
+  return Variable(Tensor::empty(std::move(shape), DType::f32, Device::meta()));
+}
+
+}  // namespace
+
+std::shared_ptr<Graph> build_model(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes,
+                                   const BuildOptions& options) {
+  const RandomScope random(options.seed, 0);
+  const NoGrad no_grad;
+  const auto list = detail::node_list(*spec.text_);
+  const auto input = meta_input(sample_shape, options.max_elements);
+  auto built = Builder(classes, options).nodes(list, spec.json()["nodes"], input);
+  if (classes > 0 && built.output.shape() != Shape{kBatch, classes})
+    list.at(list.size() - 1)
+        .fail(fmt::format("the model's output is {} for one image, the data has {} classes: end with a "
+                          "linear layer whose out_features "
+                          "is \"classes\"",
+                          sample_text(built.output.shape()), classes));
+  auto graph = std::make_shared<Graph>(std::move(built.nodes));
+  graph->train(true);
+  return graph;
+}
+
+}  // namespace fq

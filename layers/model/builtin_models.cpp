@@ -1,0 +1,168 @@
+#include "fakequant/layers/model/builtin_models.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/text.h"
+#include "fakequant/layers/model/detail/model_nodes.h"
+
+namespace fq {
+namespace {
+
+using detail::JsonValue;
+using nlohmann::ordered_json;
+
+constexpr std::int64_t kLargestWidth = 1 << 20;
+
+/// Nodes that follow each other, named as they come.
+class Nodes {
+ public:
+  using Inputs = std::vector<std::string>;
+  /// Appends a node and returns its name.
+  std::string add(const std::string& name, const char* type, ordered_json options = {},
+                  const Inputs& inputs = {}) {
+    ordered_json node{{"name", name}, {"type", type}};
+    if (!options.empty()) node["options"] = std::move(options);
+    if (!inputs.empty()) node["inputs"] = inputs;
+    nodes_.push_back(std::move(node));
+    return name;
+  }
+  std::string conv_bn(const std::string& name, std::int64_t width, int kernel, int stride,
+                      const Inputs& inputs = {}) {
+    ordered_json options{{"out_channels", width}, {"kernel", kernel}};
+    if (stride != 1) options["stride"] = stride;
+    if (kernel > 1) options["padding"] = kernel / 2;
+    options["bias"] = false;
+    add(name, "conv2d", std::move(options), inputs);
+    return add(name + "_bn", "batch_norm");
+  }
+  std::string linear(const std::string& name, const ordered_json& features) {
+    return add(name, "linear", {{"out_features", features}});
+  }
+  [[nodiscard]] std::string text(std::string_view name) const {
+    return fmt::format("{{\"name\": \"{}\", \"nodes\": {}}}\n", name, detail::nodes_text(nodes_, 0));
+  }
+
+ private:
+  ordered_json nodes_ = ordered_json::array();
+};
+
+std::vector<std::int64_t> widths(const JsonValue* options, const char* name,
+                                 std::vector<std::int64_t> fallback) {
+  if (options == nullptr || !options->has(name)) return fallback;
+  const auto value = options->at(name);
+  std::vector<std::int64_t> out;
+  for (const auto& width : value.elements()) out.push_back(width.integer(1, kLargestWidth));
+  if (out.empty() || out.size() > 100)
+    value.fail(fmt::format("'{}' has {} numbers: give 1 to 100", name, out.size()));
+  return out;
+}
+
+std::int64_t integer(const JsonValue* options, const char* name, std::int64_t fallback, std::int64_t low,
+                     std::int64_t high) {
+  return options != nullptr && options->has(name) ? options->at(name).integer(low, high) : fallback;
+}
+
+Nodes mlp(const JsonValue* options) {
+  const bool norm = options != nullptr && options->has("batch_norm") && options->at("batch_norm").boolean();
+  Nodes nodes;
+  nodes.add("flatten", "flatten");
+  int layer = 0;
+  for (const auto width : widths(options, "hidden", {1024, 1024})) {
+    const auto number = std::to_string(++layer);
+    nodes.linear("fc" + number, width);
+    if (norm) nodes.add("bn" + number, "batch_norm");
+    nodes.add("relu" + number, "relu");
+  }
+  nodes.linear("fc" + std::to_string(layer + 1), "classes");
+  return nodes;
+}
+
+Nodes cnn(const JsonValue* options) {
+  Nodes nodes;
+  int layer = 0;
+  for (const auto width : widths(options, "widths", {32, 64, 64})) {
+    const auto number = std::to_string(++layer);
+    nodes.conv_bn("conv" + number, width, 3, 1);
+    nodes.add("relu" + number, "relu");
+    if (layer > 1) nodes.add("pool" + number, "max_pool", {{"kernel", 2}});
+  }
+  nodes.add("flatten", "flatten");
+  if (const auto features = integer(options, "features", 0, 0, kLargestWidth); features > 0) {
+    nodes.linear("features", features);
+    nodes.add("features_bn", "batch_norm");
+    nodes.add("features_relu", "relu");
+  }
+  nodes.linear("fc", "classes");
+  return nodes;
+}
+
+/// Two 3x3 convolutions beside a shortcut; returns the name of its output.
+std::string residual_block(Nodes& nodes, const std::string& name, std::int64_t width, bool halve,
+                           const std::string& input) {
+  nodes.conv_bn(name + "_conv1", width, 3, halve ? 2 : 1, {input});
+  nodes.add(name + "_relu1", "relu");
+  const auto branch = nodes.conv_bn(name + "_conv2", width, 3, 1);
+  const auto shortcut = halve ? nodes.conv_bn(name + "_shortcut", width, 1, 2, {input}) : input;
+  nodes.add(name + "_add", "add", {}, {branch, shortcut});
+  return nodes.add(name + "_relu2", "relu");
+}
+
+Nodes resnet(const JsonValue* options) {
+  const auto stages = widths(options, "widths", {16, 32, 64});
+  const auto blocks = integer(options, "blocks", 3, 1, 100);
+  Nodes nodes;
+  nodes.conv_bn("conv1", stages[0], 3, 1);
+  std::string output = nodes.add("relu1", "relu");
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      const bool first = b == 0 && s > 0;  // the first stage keeps the size and width of conv1
+      output = residual_block(nodes, fmt::format("stage{}_block{}", s + 1, b + 1), stages[s], first, output);
+    }
+  nodes.add("pool", "global_avg_pool");
+  nodes.add("flatten", "flatten");
+  nodes.linear("fc", "classes");
+  return nodes;
+}
+
+struct Builtin {
+  std::string name;
+  std::vector<std::string> options;
+  Nodes (*nodes)(const JsonValue* options);
+};
+
+const std::vector<Builtin>& builtins() {
+  static const std::vector<Builtin> table{
+      {"cnn", {"widths", "features"}, cnn},
+      {"mlp", {"hidden", "batch_norm"}, mlp},
+      {"resnet20", {"widths", "blocks"}, resnet},
+  };
+  return table;
+}
+
+}  // namespace
+
+std::vector<std::string> builtin_models() {
+  std::vector<std::string> names;
+  for (const auto& builtin : builtins()) names.push_back(builtin.name);
+  return names;
+}
+
+std::string detail::builtin_text(std::string_view name, const JsonValue* options) {
+  const auto found = std::ranges::find(builtins(), name, &Builtin::name);
+  FQ_CHECK(found != builtins().end(), "model", "there is no built-in model '{}'{}", name,
+           did_you_mean(name, builtin_models()));
+  if (options != nullptr) options->expect_keys(found->options, fmt::format("of {}", name));
+  return found->nodes(options).text(name);
+}
+
+std::string builtin_model_text(std::string_view name, std::string_view options) {
+  if (options.empty()) return detail::builtin_text(name, nullptr);
+  const detail::JsonText text(options, fmt::format("options of {}", name));
+  const JsonValue value(text);
+  return detail::builtin_text(name, &value);
+}
+
+}  // namespace fq

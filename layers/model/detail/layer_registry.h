@@ -1,0 +1,28 @@
+#pragma once
+
+/// Where layer types are kept, and what building a model may cost.
+
+#include <map>
+
+#include "fakequant/layers/model/model_types.h"
+
+namespace fq::detail {
+
+/// Counts the elements of a model's parameters while it is built.
+struct ModelBudget {
+  std::int64_t limit = 0;
+  std::int64_t used = 0;
+};
+
+struct LayerType {
+  std::vector<std::string> options;
+  LayerFactory make;
+};
+using LayerRegistry = std::map<std::string, LayerType, std::less<>>;
+
+/// The types of this process, the built-in ones at first.
+[[nodiscard]] LayerRegistry& layer_registry();
+/// The types that come with the library.
+[[nodiscard]] LayerRegistry standard_layer_types();
+
+}  // namespace fq::detail

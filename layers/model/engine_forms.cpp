@@ -1,0 +1,59 @@
+#include "fakequant/layers/model/float_operators.h"
+
+namespace fq {
+namespace {
+
+constexpr std::string_view kCodes = "moves or compares codes";
+constexpr std::string_view kProduct = "codes of bytes in, read by quantizers alone";
+constexpr std::string_view kLinear = "codes of bytes in, read by quantizers or as floats";
+constexpr std::string_view kSums = "the engine adds up dequantized floats";
+constexpr std::string_view kPool = "the engine averages dequantized floats";
+constexpr std::string_view kRounds = "the engine multiplies floats, or codes by another formula";
+constexpr std::string_view kTable = "the engine has its own exp, tanh or erf";
+constexpr std::string_view kClip = "the engine rounds before or after it, as its kernels happen to fuse";
+constexpr std::string_view kNorm = "the engine adds up floats in its own order";
+
+}  // namespace
+
+const std::vector<EngineForm>& engine_forms() {
+  static const std::vector<EngineForm> all{
+      {"linear", kLinear, kSums},
+      {"conv1d", kProduct, kSums},
+      {"conv2d", kProduct, kSums},
+      {"conv_transpose2d", "", "the engine has no integer kernel of it"},
+      {"add", "two code tensors of one shape, read by quantizers alone", kSums},
+      {"avg_pool2d", "codes of bytes in, read by quantizers alone", kPool},
+      {"global_avg_pool2d", "codes of bytes in, read by quantizers alone", kPool},
+      {"max_pool2d", kCodes, ""},
+      {"relu", kCodes, ""},
+      {"concat", kCodes, ""},
+      {"flatten", kCodes, ""},
+      {"reshape", kCodes, ""},
+      {"transpose", kCodes, ""},
+      {"slice", kCodes, ""},
+      {"embedding", kCodes, ""},
+      {"batch_norm", "behind one linear or convolution layer, into which it is folded",
+       "no layer before it takes it in, and the engine multiplies and adds floats"},
+      {"relu6", "", kClip},
+      {"clip", "", kClip},
+      {"leaky_relu", "", kRounds},
+      {"hard_sigmoid", "", kRounds},
+      {"hard_swish", "", kRounds},
+      {"multiply", "", kRounds},
+      {"scale", "", kRounds},
+      {"pre_quant_scale", "", kRounds},
+      {"sub", "", kRounds},
+      {"neg", "", kRounds},
+      {"gelu", "", kTable},
+      {"silu", "", kTable},
+      {"sigmoid", "", kTable},
+      {"tanh", "", kTable},
+      {"softmax", "", kTable},
+      {"log_softmax", "", kTable},
+      {"layer_norm", "", kNorm},
+      {"matmul", "", kNorm},
+  };
+  return all;
+}
+
+}  // namespace fq

@@ -1,0 +1,173 @@
+#include "fakequant/layers/model/float_operators.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include <fmt/ranges.h>
+
+#include "fakequant/layers/quantizer/detail/early_grids.h"
+
+namespace fq {
+namespace {
+
+using detail::Call;
+using Reason = std::optional<std::string>;
+
+constexpr double kExactSum = 1 << 23;  // as much is left for the bias
+
+bool is_product(const Call& call) { return call.op == "linear" || call.op.starts_with("conv"); }
+
+bool is_one_of(const std::string& op, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, std::string_view(op)) != names.end();
+}
+
+const EngineForm* form_of(const std::string& op) {
+  const auto found = std::ranges::find(engine_forms(), std::string_view(op), &EngineForm::op);
+  return found == engine_forms().end() ? nullptr : &*found;
+}
+
+bool is_power_of_two(float scale) {
+  int exponent = 0;
+  return std::frexp(scale, &exponent) == 0.5F;
+}
+
+bool has_powers_of_two(const QuantizedTensor& x) {
+  if (!x.spec.format.is_integer() || x.spec.scale.device().is_meta()) return false;
+  return std::ranges::all_of(x.spec.scale.to_vector<float>(), is_power_of_two);
+}
+
+class Reading {
+ public:
+  Reading(Module& model, const Shape& input_shape, Target target)
+      : calls_(detail::record_calls(model, input_shape)), grids_(calls_, true), target_(target) {}
+
+  std::vector<FloatOperator> run() const {
+    std::vector<FloatOperator> out;
+    for (const auto& call : calls_.list)
+      if (Reason reason = why_floats(call)) out.push_back({call.path, call.op, std::move(*reason)});
+    return out;
+  }
+
+ private:
+  Reason why_floats(const Call& call) const {
+    if (is_one_of(call.op, {"quantize", "dequantize", "to_float", "to_f32", "dropout"})) return {};
+    const EngineForm* form = form_of(call.op);
+    if (form == nullptr) return "the engine computes it in floats";
+    if (form->reason.empty()) return {};
+    if (is_product(call)) return why_product(call, *form);
+    if (call.op == "batch_norm") return is_folded(call) ? Reason{} : Reason{form->reason};
+    if (form->exact.empty()) return Reason{form->reason};
+    if (call.output.accumulator() == nullptr) return "what it reads are no codes of one shape";
+    return target_ == Target::tensorrt || is_rounded(call.output) ? Reason{} : Reason{unrounded()};
+  }
+
+  Reason why_product(const Call& call, const EngineForm& form) const {
+    const QuantizedTensor *x = call.inputs[0].quantized(), *w = call.inputs[1].quantized();
+    if (x == nullptr) return "its input is not quantized";
+    if (w == nullptr) return "its weight is not quantized";
+    if (call.output.accumulator() == nullptr)
+      return fmt::format("sums of products of {} and {} are floats", to_string(x->spec.format),
+                         to_string(w->spec.format));
+    if (target_ == Target::tensorrt || is_exact_in_floats(call, *x, *w)) return {};
+    if (form.exact.empty()) return Reason{form.reason};
+    for (const QuantizedTensor* codes : {x, w})
+      if (!detail::has_byte_codes(codes->spec.format))
+        return fmt::format("the engine multiplies no codes of {}", to_string(codes->spec.format));
+    const bool linear = call.op == "linear";
+    const bool integers = linear ? is_rounded_or_floats(call.output) : is_rounded(call.output);
+    return integers ? Reason{} : Reason{unrounded()};
+  }
+
+  static std::string unrounded() {
+    return "its sums are read otherwise than by quantizers right behind it, and the engine makes floats of "
+           "them";
+  }
+
+  /// fl(sum) is the sum, whatever the order, and every scale is a shift.
+  static bool is_exact_in_floats(const Call& call, const QuantizedTensor& x, const QuantizedTensor& w) {
+    if (!has_powers_of_two(x) || !has_powers_of_two(w)) return false;
+    const Shape shape = w.shape();
+    const auto groups = call.op == "linear" ? 1 : std::get<std::int64_t>(*call.attribute("groups"));
+    const double terms = call.op == "conv_transpose2d"
+                             ? static_cast<double>(numel(shape)) / static_cast<double>(shape[1] * groups)
+                             : static_cast<double>(numel(shape)) / static_cast<double>(shape[0]);
+    const auto largest = [](const Format& f) { return std::max(double{f.bound()}, -double{f.lower()}); };
+    return terms * largest(x.spec.format) * largest(w.spec.format) <= kExactSum;
+  }
+
+  bool is_output(const Variable& v) const { return v.node() == calls_.output.node(); }
+
+  /// Quantizers to integers in bytes read the value and nothing else, each through a ReLU at most; or it is
+  /// put on such a grid at once.
+  bool is_rounded(const Variable& v) const {
+    if (is_output(v)) return false;
+    if (const QuantSpec* early = grids_.early_grid_of(v)) return detail::has_byte_codes(early->format);
+    const auto& readers = grids_.readers(v);
+    return !readers.empty() &&
+           std::ranges::all_of(readers, [&](const Call* reader) { return rounds(*reader); });
+  }
+
+  bool rounds(const Call& reader) const {
+    if (reader.op == "quantize") return rounds_to_bytes(reader);
+    if (reader.op == "relu") return grids_.grid_of(reader.output) != nullptr && is_rounded(reader.output);
+    return reader.op == "batch_norm" && is_rounded(reader.output);
+  }
+
+  static bool rounds_to_bytes(const Call& reader) {
+    const QuantizedTensor* codes = reader.output.quantized();
+    return codes != nullptr && codes->spec.granularity.is_per_tensor() &&
+           detail::has_byte_codes(codes->spec.format);
+  }
+
+  /// Of a linear layer what is not rounded may be floats, but for a ReLU: the engine fuses it with a product
+  /// of floats.
+  bool is_rounded_or_floats(const Variable& v) const {
+    if (grids_.early_grid_of(v) != nullptr) return is_rounded(v);
+    return std::ranges::all_of(grids_.readers(v),
+                               [&](const Call* reader) { return rounds(*reader) || reads_floats(*reader); });
+  }
+
+  bool reads_floats(const Call& reader) const {
+    if (reader.op == "to_float") return is_computed_with(reader.output);
+    const bool passes = reader.op == "batch_norm" || detail::moves_values(reader.op);
+    return passes && std::ranges::all_of(grids_.readers(reader.output),
+                                         [&](const Call* next) { return reads_floats(*next); });
+  }
+
+  /// The engine takes a quantizer in front of what only moves floats.
+  bool is_computed_with(const Variable& floats) const {
+    return std::ranges::all_of(grids_.readers(floats), [&](const Call* reader) {
+      const bool moves = reader->op == "relu" || detail::moves_values(reader->op);
+      return reader->op != "quantize" && (!moves || is_computed_with(reader->output));
+    });
+  }
+
+  /// As `fold_batch_norm` has it: its input is the output of one layer and of nothing else.
+  bool is_folded(const Call& call) const {
+    const Variable& x = call.inputs[0];
+    const auto maker =
+        std::ranges::find(calls_.list, x.node(), [](const Call& c) { return c.output.node(); });
+    return maker != calls_.list.end() && is_product(*maker) && grids_.readers(x).size() == 1 && !is_output(x);
+  }
+
+  detail::Calls calls_;
+  detail::EarlyGrids grids_;
+  Target target_;
+};
+
+}  // namespace
+
+std::vector<FloatOperator> float_operators(Module& model, const Shape& input_shape, Target target) {
+  return Reading(model, input_shape, target).run();
+}
+
+std::string describe(const std::vector<FloatOperator>& operators, std::size_t most) {
+  std::vector<std::string> named;
+  for (const auto& [path, op, reason] : operators)
+    if (named.size() < most) named.push_back(fmt::format("'{}' ({}: {})", path, op, reason));
+  const std::size_t more = operators.size() - named.size();
+  return fmt::format("{}{}", fmt::join(named, ", "), more == 0 ? "" : fmt::format(" and {} more", more));
+}
+
+}  // namespace fq

@@ -1,0 +1,49 @@
+#pragma once
+
+/// Which operators of a quantized model an engine computes in floats of its own, so that its codes and bits
+/// may differ from evaluation here.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/layers/config/quant_config.h"
+#include "fakequant/layers/modules/module.h"
+
+namespace fq {
+
+/// One of them.
+struct FloatOperator {
+  std::string path;    ///< of the module that calls it
+  std::string op;      ///< "conv2d", "gelu", ..
+  std::string reason;  ///< why: the rest of a sentence that begins with the operator
+};
+
+/// Those of the model as it is now, in the order of execution, for an input of that shape, batch included. Of
+/// `ort` and `none` they are those of ONNX Runtime's kernels for x86-64 (1.31, level `all`) in the file that
+/// `export_onnx` writes; where there are none, every code and every bit of the output is the engine's. An
+/// operator is listed where the engine adds up, multiplies or looks up floats: what it gives differs in the
+/// last bits, and near a tie by a code, which goes on through whatever reads it. Sums of codes whose scales
+/// are powers of two are exact in floats too and are not listed while they fit 2^23. A batch norm behind one
+/// layer counts as folded. Of `tensorrt`, whose kernels are not documented, those are listed that have no
+/// codes to work on.
+///
+/// Scales that were not calibrated yet count as powers of two where they are to become such. Throws as
+/// `trace`.
+[[nodiscard]] std::vector<FloatOperator> float_operators(Module& model, const Shape& input_shape,
+                                                         Target target);
+
+/// "'act' (gelu: the engine has its own erf and tanh), 'up' (..) and 3 more": at most `most` of them by name;
+/// empty for none.
+[[nodiscard]] std::string describe(const std::vector<FloatOperator>& operators, std::size_t most = 5);
+
+/// What ONNX Runtime makes of an operator.
+struct EngineForm {
+  std::string_view op;
+  std::string_view exact;   ///< when its codes and bits are those of evaluation; empty for never
+  std::string_view reason;  ///< why it is computed in floats otherwise; empty for operators that never are
+};
+/// Every operator that an export knows; others are computed in floats too.
+[[nodiscard]] const std::vector<EngineForm>& engine_forms();
+
+}  // namespace fq

@@ -1,0 +1,58 @@
+#pragma once
+
+/// Graph: a network as a list of named nodes, the form of model files.
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "fakequant/layers/modules/module.h"
+
+namespace fq {
+
+/// One node of a model: `{"name": "conv1", "type": "conv2d", "options": {..}, "inputs": ["input"]}`.
+struct GraphNode {
+  std::string name;
+  std::shared_ptr<Module> module;
+  std::vector<std::string> inputs;  ///< names of earlier nodes, or "input"
+};
+
+/// Runs its nodes in order; the last one's value is the output. Values are dropped after their last reader.
+class Graph : public Module {
+ public:
+  /// Throws ArgumentError for two nodes of one name, an unknown input, or no node at all.
+  explicit Graph(std::vector<GraphNode> nodes);
+  [[nodiscard]] std::string type() const override { return "graph"; }
+  /// Steps that follow each other and have the same block become a checkpoint; `block_of` gives the block of
+  /// a step's name, empty for none. Returns the names of the steps in blocks. Throws as set_checkpointing.
+  std::vector<std::string> set_blocks(const std::function<std::string(const std::string&)>& block_of);
+
+ protected:
+  Variable forward(const Variable& x) override;
+  using Module::forward;
+
+ private:
+  struct Step {
+    Child<Module> module;
+    std::vector<std::size_t> inputs;  // 0 is the network's input, i + 1 the value of step i
+    std::vector<std::size_t> dead;    // values nobody reads after this step
+    std::string name;
+  };
+  using Values = std::vector<Variable>;
+  /// Steps [begin, end) that read those values of earlier ones.
+  struct Block {
+    std::string name;
+    std::size_t begin, end;
+    std::vector<std::size_t> reads;
+  };
+  void find_reads(Block& block) const;
+  void run_steps(std::size_t begin, std::size_t end, Values& values) const;
+  void run_block(const Block& block, Values& values) const;
+  [[nodiscard]] std::vector<Variable> parameters_of(const Block& block) const;
+
+  std::vector<Step> steps_;
+  std::vector<Block> blocks_;  // in order
+};
+
+}  // namespace fq

@@ -1,0 +1,62 @@
+#include <algorithm>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/model/graph.h"
+#include "fakequant/layers/modules/checkpoint.h"
+
+namespace fq {
+
+std::vector<std::string> Graph::set_blocks(const std::function<std::string(const std::string&)>& block_of) {
+  std::vector<Block> blocks;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const std::string name = block_of(steps_[i].name);
+    if (name.empty()) continue;
+    names.push_back(steps_[i].name);
+    if (!blocks.empty() && blocks.back().name == name && blocks.back().end == i)
+      ++blocks.back().end;
+    else
+      blocks.push_back({name, i, i + 1, {}});
+  }
+  for (Block& block : blocks) find_reads(block);
+  blocks_ = std::move(blocks);
+  return names;
+}
+
+/// Value i + 1 is that of step i, value 0 the network's input.
+void Graph::find_reads(Block& block) const {
+  for (std::size_t i = 0; i < steps_.size(); ++i)
+    for (const auto value : steps_[i].inputs) {
+      const bool inside =
+          block.begin <= i && i<block.end, made_inside = value> block.begin && value <= block.end;
+      FQ_CHECK(inside || !made_inside || value == block.end, "set_checkpointing",
+               "'{}' reads '{}', which is not the last node of the block '{}': choose another pattern",
+               steps_[i].name, steps_[value - 1].name, block.name);
+      if (inside && !made_inside && std::ranges::find(block.reads, value) == block.reads.end())
+        block.reads.push_back(value);
+    }
+}
+
+std::vector<Variable> Graph::parameters_of(const Block& block) const {
+  std::vector<Variable> out;
+  for (std::size_t i = block.begin; i < block.end; ++i)
+    for (const auto& parameter : steps_[i].module->parameters()) out.push_back(parameter);
+  return out;
+}
+
+void Graph::run_block(const Block& block, Values& values) const {
+  const auto run = [this, block](const std::vector<Variable>& inputs) {
+    Values own(steps_.size() + 1);
+    for (std::size_t i = 0; i < inputs.size(); ++i) own[block.reads[i]] = inputs[i];
+    run_steps(block.begin, block.end, own);
+    return own[block.end];
+  };
+  std::vector<Variable> inputs;
+  for (const auto value : block.reads) inputs.push_back(values[value]);
+  values[block.end] = checkpoint(run, inputs, parameters_of(block));
+  inputs.clear();
+  for (std::size_t i = block.begin; i < block.end; ++i)
+    for (const auto value : steps_[i].dead) values[value] = {};
+}
+
+}  // namespace fq

@@ -1,0 +1,37 @@
+#include "fakequant/layers/model/merge.h"
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/ops/pool.h"
+#include "fakequant/core/ops/shape.h"
+
+namespace fq {
+namespace {
+
+void check_two(const std::vector<Variable>& inputs, std::string_view function) {
+  FQ_CHECK(inputs.size() == 2, function, "{} inputs: it takes two", inputs.size());
+}
+
+}  // namespace
+
+Variable Add::forward(const std::vector<Variable>& inputs) {
+  check_two(inputs, "add");
+  return ops::add(inputs[0], inputs[1]);
+}
+
+Variable Multiply::forward(const std::vector<Variable>& inputs) {
+  check_two(inputs, "multiply");
+  return ops::multiply(inputs[0], inputs[1]);
+}
+
+Variable Concat::forward(const std::vector<Variable>& inputs) { return ops::concat(inputs, axis_); }
+
+std::string AvgPool2d::describe() const {
+  return fmt::format("kernel {}x{}", options_.kernel[0], options_.kernel[1]);
+}
+
+Variable AvgPool2d::forward(const Variable& x) { return ops::avg_pool2d(x, options_); }
+
+Variable GlobalAvgPool2d::forward(const Variable& x) { return ops::global_avg_pool2d(x); }
+
+}  // namespace fq

@@ -1,0 +1,82 @@
+#pragma once
+
+/// The layer types of model files: from the options of a node to a module.
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/layers/modules/module.h"
+
+namespace fq {
+
+namespace detail {
+class JsonValue;
+struct ModelBudget;
+}  // namespace detail
+
+/// The options of one node, as a factory reads them, and what it has to know of the network around it.
+/// Every reader throws for a missing option (where there is no fallback), another type, or a value out of
+/// range, naming file, line and option: FileError for a model file, ArgumentError for a text.
+class LayerOptions {
+ public:
+  static constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
+
+  LayerOptions(const detail::JsonValue& node, const std::vector<Shape>& inputs, std::int64_t classes,
+               detail::ModelBudget& budget);
+
+  /// Shapes of the node's inputs, with a batch of any size first.
+  [[nodiscard]] const std::vector<Shape>& inputs() const noexcept { return inputs_; }
+  [[nodiscard]] bool has(const std::string& name) const;
+
+  /// A whole number.
+  [[nodiscard]] std::int64_t integer(const std::string& name, std::int64_t low = 1,
+                                     std::int64_t high = largest) const;
+  [[nodiscard]] std::int64_t integer_or(const std::string& name, std::int64_t fallback, std::int64_t low = 1,
+                                        std::int64_t high = largest) const;
+  /// An output size: a whole number, or "classes" for the number of classes of the data.
+  [[nodiscard]] std::int64_t outputs(const std::string& name) const;
+  /// The size of the first input along `axis`. The option may be left out; it throws when it says another
+  /// size.
+  [[nodiscard]] std::int64_t inferred(const std::string& name, int axis) const;
+  /// A number, or a list of them; empty when the option is missing.
+  [[nodiscard]] std::vector<std::int64_t> sizes(const std::string& name, std::int64_t low = 1,
+                                                std::int64_t high = largest) const;
+  /// One number an axis (height, width), or one for both.
+  [[nodiscard]] std::array<std::int64_t, 2> pair_or(const std::string& name, std::int64_t fallback,
+                                                    std::int64_t low = 1) const;
+  [[nodiscard]] double number(const std::string& name, double low, double high) const;
+  [[nodiscard]] double number_or(const std::string& name, double fallback, double low, double high) const;
+  [[nodiscard]] bool flag_or(const std::string& name, bool fallback) const;
+  /// One of `allowed`.
+  [[nodiscard]] std::string choice_or(const std::string& name, const std::string& fallback,
+                                      const std::vector<std::string>& allowed) const;
+
+  /// Call it before making parameters of that shape: it throws when the model would have more elements than
+  /// the limit of BuildOptions, so that no text makes the program allocate without bound.
+  void reserve(const Shape& parameter) const;
+  /// Throws with the place of this node.
+  [[noreturn]] void fail(const std::string& message) const;
+
+ private:
+  const detail::JsonValue& node_;
+  const std::vector<Shape>& inputs_;
+  std::int64_t classes_;
+  detail::ModelBudget& budget_;
+};
+
+/// Makes the module of a node. What it throws as ArgumentError is given the place of the node.
+using LayerFactory = std::function<std::shared_ptr<Module>(const LayerOptions& options)>;
+
+/// Makes `type` known to model files, with the names of its options. Registering a type again replaces it.
+/// Not while other threads build models. Throws ArgumentError for an empty name or without a factory.
+void register_layer_type(const std::string& type, std::vector<std::string> options, LayerFactory make);
+/// All of them, in alphabetical order; "graph" and "sequential", whose nodes are nested, included.
+[[nodiscard]] std::vector<std::string> layer_types();
+
+}  // namespace fq

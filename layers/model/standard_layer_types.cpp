@@ -1,0 +1,184 @@
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/model/detail/layer_registry.h"
+#include "fakequant/layers/model/merge.h"
+#include "fakequant/layers/modules/activation.h"
+#include "fakequant/layers/modules/conv.h"
+#include "fakequant/layers/modules/conv_transpose.h"
+#include "fakequant/layers/modules/embedding.h"
+#include "fakequant/layers/modules/linear.h"
+#include "fakequant/layers/modules/norm.h"
+
+namespace fq::detail {
+namespace {
+
+using Made = std::shared_ptr<Module>;
+constexpr double kLargest = 1e30;
+
+Made make_linear(const LayerOptions& o) {
+  const auto in = o.inferred("in_features", -1), out = o.outputs("out_features");
+  const bool bias = o.flag_or("bias", true);
+  o.reserve({out, in});
+  return std::make_shared<Linear>(in, out, bias);
+}
+
+struct ConvArguments {
+  std::int64_t in, out;
+  Shape kernel;
+  ops::ConvOptions options;
+  bool bias;
+};
+
+/// Reads the options that all convolutions share and reserves their parameters.
+ConvArguments conv_arguments(const LayerOptions& o, std::size_t rank) {
+  ConvArguments a{o.inferred("in_channels", 1),
+                  o.outputs("out_channels"),
+                  o.sizes("kernel"),
+                  {},
+                  o.flag_or("bias", true)};
+  a.options.stride = o.sizes("stride");
+  a.options.padding = o.sizes("padding", 0);
+  a.options.dilation = o.sizes("dilation");
+  a.options.groups = o.integer_or("groups", 1);
+  if (a.kernel.empty()) o.fail("the option 'kernel' is missing: give its size, or one an axis");
+  for (const auto* sizes : {&a.kernel, &a.options.stride, &a.options.padding, &a.options.dilation})
+    if (sizes->size() > rank)
+      o.fail(fmt::format("an option has {} sizes: give 1 or {}", sizes->size(), rank));
+  a.kernel.resize(rank, a.kernel[0]);
+  Shape weight{a.out, a.in / std::min(a.in, a.options.groups)};
+  weight.insert(weight.end(), a.kernel.begin(), a.kernel.end());
+  o.reserve(weight);
+  return a;
+}
+
+Made make_conv1d(const LayerOptions& o) {
+  auto a = conv_arguments(o, 1);
+  return std::make_shared<Conv1d>(a.in, a.out, a.kernel[0], std::move(a.options), a.bias);
+}
+
+Made make_conv2d(const LayerOptions& o) {
+  auto a = conv_arguments(o, 2);
+  return std::make_shared<Conv2d>(a.in, a.out, std::move(a.kernel), std::move(a.options), a.bias);
+}
+
+Made make_conv_transpose2d(const LayerOptions& o) {
+  auto a = conv_arguments(o, 2);
+  return std::make_shared<ConvTranspose2d>(a.in, a.out, std::move(a.kernel), std::move(a.options),
+                                           o.sizes("output_padding", 0), a.bias);
+}
+
+Made make_batch_norm(const LayerOptions& o) {
+  const auto channels = o.inferred("channels", 1);
+  o.reserve({channels, 4});
+  return std::make_shared<BatchNorm>(channels, o.number_or("eps", 1e-5, 1e-12, 1),
+                                     o.number_or("momentum", 0.1, 0, 1));
+}
+
+Made make_layer_norm(const LayerOptions& o) {
+  const Shape& input = o.inputs().at(0);
+  Shape shape = o.sizes("shape");
+  if (shape.empty()) shape = {o.inferred("shape", -1)};
+  if (shape.size() >= input.size() || !std::equal(shape.rbegin(), shape.rend(), input.rbegin()))
+    o.fail(fmt::format("'shape' is {}, but the input is {}: give its last sizes", to_string(shape),
+                       to_string(input)));
+  o.reserve(shape);
+  o.reserve(shape);
+  return std::make_shared<LayerNorm>(std::move(shape), o.number_or("eps", 1e-5, 1e-12, 1));
+}
+
+Made make_embedding(const LayerOptions& o) {
+  const auto vocabulary = o.integer("vocabulary"), width = o.integer("width");
+  o.reserve({vocabulary, width});
+  return std::make_shared<Embedding>(vocabulary, width);
+}
+
+ops::Pool2d pool(const LayerOptions& o) {
+  if (!o.has("kernel")) o.fail("the option 'kernel' is missing: give the window's size, or one an axis");
+  return {o.pair_or("kernel", 1), o.pair_or("stride", 0), o.pair_or("padding", 0, 0),
+          o.flag_or("count_include_pad", true)};
+}
+
+int axis(const LayerOptions& o, const char* name, int fallback) {
+  return static_cast<int>(o.integer_or(name, fallback, -8, 8));
+}
+
+Made make_gelu_of(const LayerOptions& o) {
+  return make_gelu(o.choice_or("approximate", "none", {"none", "tanh"}) == "tanh");
+}
+
+Made make_clip_of(const LayerOptions& o) {
+  return make_clip(o.number("low", -kLargest, kLargest), o.number("high", -kLargest, kLargest));
+}
+
+Made make_reshape_of(const LayerOptions& o) {
+  Shape shape = o.sizes("shape", -1);
+  if (shape.empty()) o.fail("the option 'shape' is missing: give the sizes after the batch, one may be -1");
+  return make_reshape(std::move(shape));
+}
+
+Made make_transpose_of(const LayerOptions& o) {
+  const auto axes = o.sizes("axes", 0, 8);
+  if (axes.empty() || axes[0] != 0) o.fail("'axes' is an order of the axes that begins with 0, the batch");
+  return make_transpose({axes.begin(), axes.end()});
+}
+
+template <class M>
+Made without_options(const LayerOptions&) {
+  return std::make_shared<M>();
+}
+
+LayerFactory function(Made (*make)()) {
+  return [make](const LayerOptions&) { return make(); };
+}
+
+const std::vector<std::string> kConv{"in_channels", "out_channels", "kernel", "stride",
+                                     "padding",     "dilation",     "groups", "bias"};
+
+}  // namespace
+
+LayerRegistry standard_layer_types() {
+  auto transposed = kConv;
+  transposed.emplace_back("output_padding");
+  return {
+      {"linear", {{"in_features", "out_features", "bias"}, make_linear}},
+      {"conv1d", {kConv, make_conv1d}},
+      {"conv2d", {kConv, make_conv2d}},
+      {"conv_transpose2d", {transposed, make_conv_transpose2d}},
+      {"batch_norm", {{"channels", "eps", "momentum"}, make_batch_norm}},
+      {"layer_norm", {{"shape", "eps"}, make_layer_norm}},
+      {"embedding", {{"vocabulary", "width"}, make_embedding}},
+      {"identity", {{}, function(make_identity)}},
+      {"relu", {{}, function(make_relu)}},
+      {"relu6", {{}, function(make_relu6)}},
+      {"gelu", {{"approximate"}, make_gelu_of}},
+      {"silu", {{}, function(make_silu)}},
+      {"sigmoid", {{}, function(make_sigmoid)}},
+      {"tanh", {{}, function(make_tanh)}},
+      {"hard_sigmoid", {{}, function(make_hard_sigmoid)}},
+      {"hard_swish", {{}, function(make_hard_swish)}},
+      {"clip", {{"low", "high"}, make_clip_of}},
+      {"leaky_relu",
+       {{"slope"},
+        [](const LayerOptions& o) { return make_leaky_relu(o.number_or("slope", 0.01, 0, kLargest)); }}},
+      {"softmax", {{"axis"}, [](const LayerOptions& o) { return make_softmax(axis(o, "axis", -1)); }}},
+      {"log_softmax",
+       {{"axis"}, [](const LayerOptions& o) { return make_log_softmax(axis(o, "axis", -1)); }}},
+      {"dropout",
+       {{"p"}, [](const LayerOptions& o) { return make_dropout(o.number_or("p", 0.5, 0, 0.999)); }}},
+      {"flatten",
+       {{"start_axis"}, [](const LayerOptions& o) { return make_flatten(axis(o, "start_axis", 1)); }}},
+      {"reshape", {{"shape"}, make_reshape_of}},
+      {"transpose", {{"axes"}, make_transpose_of}},
+      {"max_pool",
+       {{"kernel", "stride", "padding"}, [](const LayerOptions& o) { return make_max_pool(pool(o)); }}},
+      {"avg_pool",
+       {{"kernel", "stride", "padding", "count_include_pad"},
+        [](const LayerOptions& o) { return std::make_shared<AvgPool2d>(pool(o)); }}},
+      {"global_avg_pool", {{}, without_options<GlobalAvgPool2d>}},
+      {"add", {{}, without_options<Add>}},
+      {"multiply", {{}, without_options<Multiply>}},
+      {"concat",
+       {{"axis"}, [](const LayerOptions& o) { return std::make_shared<Concat>(axis(o, "axis", 1)); }}},
+  };
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,75 @@
+#include "fakequant/layers/model/trace.h"
+
+#include <algorithm>
+#include <ostream>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "fakequant/layers/model/detail/meta_scope.h"
+
+namespace fq {
+namespace {
+
+/// Multiply-adds of a node: every output element of a product takes as many as its weight row is long.
+std::int64_t multiply_adds(const TraceGraph& graph, const TraceNode& node) {
+  const bool product = node.op == "linear" || node.op.starts_with("conv") || node.op == "matmul";
+  if (!product) return 0;
+  const Shape& out = graph.values[static_cast<std::size_t>(node.output)].shape;
+  const Shape& in = graph.input(node, 0).shape;
+  const Shape& w = graph.input(node, 1).shape;
+  if (node.op == "conv_transpose2d") return numel(in) * numel(w) / w[0];
+  if (node.op == "matmul") return numel(out) * in.back();
+  return numel(out) * (numel(w) / w[0]);
+}
+
+}  // namespace
+
+TraceGraph trace(Module& model, const Shape& input_shape) {
+  const detail::MetaScope on_meta(model);
+  const NoGrad no_grad;
+  Recorder recorder;
+  for (const auto& [name, value] : model.named_parameters()) recorder.name(value, name);
+  const Variable input(Tensor::empty(input_shape, DType::f32, Device::meta()));
+  recorder.name(input, "input");
+  recorder.mark_input(input);
+  const RecordScope scope(recorder);
+  return recorder.finish(model(input));
+}
+
+Summary summary(Module& model, const Shape& input_shape) {
+  Summary out;
+  std::set<std::string> counted;
+  const auto parameters = model.named_parameters();
+  const TraceGraph graph = trace(model, input_shape);
+  for (const auto& node : graph.nodes) {
+    if (node.op == "quantize" || node.op == "dequantize" || node.op == "to_float") continue;
+    SummaryRow row{node.path, node.op, graph.values[static_cast<std::size_t>(node.output)].shape, 0, 0, 0};
+    if (counted.insert(node.path).second)
+      for (const auto& [name, value] : parameters)
+        if (name.substr(0, name.rfind('.')) == node.path) row.parameters += value.numel();
+    row.multiply_adds = multiply_adds(graph, node);
+    row.activation_bytes = numel(row.output) * 4;
+    out.multiply_adds += row.multiply_adds;
+    out.activation_bytes += row.activation_bytes;
+    out.rows.push_back(std::move(row));
+  }
+  for (const auto& parameter : model.parameters()) out.parameters += parameter.numel();
+  return out;
+}
+
+std::ostream& operator<<(std::ostream& out, const Summary& summary) {
+  std::size_t width = 6;
+  for (const auto& row : summary.rows) width = std::max(width, row.path.size());
+  const auto line = [&](const auto& path, const auto& op, const auto& shape, const auto& p, const auto& m,
+                        const auto& b) {
+    out << fmt::format("{:<{}}  {:<16} {:<20} {:>10} {:>12} {:>12}\n", path, width, op, shape, p, m, b);
+  };
+  line("module", "operator", "output", "parameters", "mult-adds", "bytes");
+  for (const auto& row : summary.rows)
+    line(row.path, row.op, to_string(row.output), row.parameters, row.multiply_adds, row.activation_bytes);
+  line("total", "", "", summary.parameters, summary.multiply_adds, summary.activation_bytes);
+  return out;
+}
+
+}  // namespace fq

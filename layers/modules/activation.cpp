@@ -1,0 +1,90 @@
+#include "fakequant/layers/modules/activation.h"
+
+#include <fmt/ranges.h>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/activation.h"
+#include "fakequant/core/ops/dropout.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/core/ops/shape.h"
+
+namespace fq {
+namespace {
+
+template <class F>
+std::shared_ptr<Module> function(std::string type, F op, std::string description = {}) {
+  return std::make_shared<Function>(std::move(type), std::move(description),
+                                    [op = std::move(op)](const Variable& x, bool) { return op(x); });
+}
+
+}  // namespace
+
+Function::Function(std::string type, std::string description, Operator op)
+    : type_(std::move(type)), description_(std::move(description)), op_(std::move(op)) {}
+
+std::shared_ptr<Module> make_identity() {
+  return function("identity", [](const Variable& x) { return x; });
+}
+std::shared_ptr<Module> make_relu() { return function("relu", ops::relu); }
+std::shared_ptr<Module> make_relu6() { return function("relu6", ops::relu6); }
+std::shared_ptr<Module> make_clip(double low, double high) {
+  FQ_CHECK(low <= high, "clip", "the range {} to {} is empty", low, high);
+  return function(
+      "clip", [=](const Variable& x) { return ops::clip(x, low, high); }, fmt::format("{} .. {}", low, high));
+}
+std::shared_ptr<Module> make_leaky_relu(double slope) {
+  return function(
+      "leaky_relu", [=](const Variable& x) { return ops::leaky_relu(x, slope); },
+      fmt::format("slope {}", slope));
+}
+std::shared_ptr<Module> make_gelu(bool approximate_tanh) {
+  return function(
+      "gelu", [=](const Variable& x) { return ops::gelu(x, approximate_tanh); },
+      approximate_tanh ? "by tanh" : "");
+}
+std::shared_ptr<Module> make_silu() { return function("silu", ops::silu); }
+std::shared_ptr<Module> make_sigmoid() { return function("sigmoid", ops::sigmoid); }
+std::shared_ptr<Module> make_tanh() { return function("tanh", ops::tanh); }
+std::shared_ptr<Module> make_hard_sigmoid() { return function("hard_sigmoid", ops::hard_sigmoid); }
+std::shared_ptr<Module> make_hard_swish() { return function("hard_swish", ops::hard_swish); }
+std::shared_ptr<Module> make_softmax(int axis) {
+  return function(
+      "softmax", [=](const Variable& x) { return ops::softmax(x, axis); }, fmt::format("axis {}", axis));
+}
+std::shared_ptr<Module> make_log_softmax(int axis) {
+  return function(
+      "log_softmax", [=](const Variable& x) { return ops::log_softmax(x, axis); },
+      fmt::format("axis {}", axis));
+}
+std::shared_ptr<Module> make_dropout(double p) {
+  FQ_CHECK(p >= 0 && p < 1, "dropout", "p = {}: use 0 <= p < 1", p);
+  return std::make_shared<Function>("dropout", fmt::format("p {}", p), [=](const Variable& x, bool training) {
+    return ops::dropout(x, p, training);
+  });
+}
+std::shared_ptr<Module> make_flatten(int start_axis) {
+  return function("flatten", [=](const Variable& x) { return ops::flatten(x, start_axis); });
+}
+std::shared_ptr<Module> make_reshape(Shape shape) {
+  auto text = to_string(shape);
+  return function(
+      "reshape",
+      [shape = std::move(shape)](const Variable& x) {
+        Shape full{x.dim(0)};
+        full.insert(full.end(), shape.begin(), shape.end());
+        return ops::reshape(x, full);
+      },
+      text);
+}
+std::shared_ptr<Module> make_transpose(std::vector<int> axes) {
+  auto text = fmt::format("axes {}", fmt::join(axes, ", "));
+  return function(
+      "transpose", [axes = std::move(axes)](const Variable& x) { return ops::transpose(x, axes); }, text);
+}
+std::shared_ptr<Module> make_max_pool(ops::Pool2d options) {
+  return function(
+      "max_pool", [options](const Variable& x) { return ops::max_pool2d(x, options); },
+      fmt::format("kernel {}x{}", options.kernel[0], options.kernel[1]));
+}
+
+}  // namespace fq

@@ -1,0 +1,50 @@
+#pragma once
+
+/// Activations and other layers without parameters: one operator each.
+
+#include <functional>
+
+#include "fakequant/core/ops/pool.h"
+#include "fakequant/layers/modules/module.h"
+
+namespace fq {
+
+/// A module that is one operator of one input. The factories below name them.
+class Function : public Module {
+ public:
+  using Operator = std::function<Variable(const Variable&, bool training)>;
+  Function(std::string type, std::string description, Operator op);
+  [[nodiscard]] std::string type() const override { return type_; }
+  [[nodiscard]] std::string describe() const override { return description_; }
+
+ protected:
+  Variable forward(const Variable& x) override { return op_(x, training()); }
+  using Module::forward;
+
+ private:
+  std::string type_, description_;
+  Operator op_;
+};
+
+[[nodiscard]] std::shared_ptr<Module> make_identity();
+[[nodiscard]] std::shared_ptr<Module> make_relu();
+[[nodiscard]] std::shared_ptr<Module> make_relu6();
+[[nodiscard]] std::shared_ptr<Module> make_clip(double low, double high);
+[[nodiscard]] std::shared_ptr<Module> make_leaky_relu(double slope = 0.01);
+[[nodiscard]] std::shared_ptr<Module> make_gelu(bool approximate_tanh = false);
+[[nodiscard]] std::shared_ptr<Module> make_silu();
+[[nodiscard]] std::shared_ptr<Module> make_sigmoid();
+[[nodiscard]] std::shared_ptr<Module> make_tanh();
+[[nodiscard]] std::shared_ptr<Module> make_hard_sigmoid();
+[[nodiscard]] std::shared_ptr<Module> make_hard_swish();
+[[nodiscard]] std::shared_ptr<Module> make_softmax(int axis = -1);
+[[nodiscard]] std::shared_ptr<Module> make_log_softmax(int axis = -1);
+/// Zeroes elements with probability p in training and scales the rest by 1/(1-p).
+[[nodiscard]] std::shared_ptr<Module> make_dropout(double p);
+[[nodiscard]] std::shared_ptr<Module> make_flatten(int start_axis = 1);
+/// To [N, shape..]; one size may be -1.
+[[nodiscard]] std::shared_ptr<Module> make_reshape(Shape shape);
+[[nodiscard]] std::shared_ptr<Module> make_transpose(std::vector<int> axes);
+[[nodiscard]] std::shared_ptr<Module> make_max_pool(ops::Pool2d options);
+
+}  // namespace fq

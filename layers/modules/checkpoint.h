@@ -1,0 +1,34 @@
+#pragma once
+
+/// Gradient checkpointing: memory for time. A block's values are not kept for backward but computed again
+/// there.
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/layers/modules/module.h"
+
+namespace fq {
+
+/// Of inputs to one output.
+using BlockFunction = std::function<Variable(const std::vector<Variable>& inputs)>;
+
+/// block(inputs). Backward keeps the inputs alone and runs the block again: what it saves lives only while
+/// the gradients of this block are made. Inputs may be floats, codes or sums; sums take four bytes an
+/// element, so that with folded batch norm blocks that begin with sums may save nothing. The second run gives
+/// the bits of the first: dropout draws the same numbers, running statistics and ranges move once. Gradients
+/// have the bits of a plain call. `parameters` are those that the block reads besides its inputs; they must
+/// not change before backward, nor may modes of its modules. A plain call where nothing is recorded, where
+/// somebody traces, and within a block.
+[[nodiscard]] Variable checkpoint(const BlockFunction& block, const std::vector<Variable>& inputs,
+                                  const std::vector<Variable>& parameters);
+
+/// Makes checkpoints of the modules whose path matches, and the model must then outlive backward. In a Graph,
+/// nodes that follow each other and share a beginning that matches are one block: "stage?_block?" makes one
+/// of stage1_block1_conv1 to stage1_block1_relu2. Beginnings end before '_' or '.', the shortest one counts.
+/// What lies below a block belongs to it. An empty pattern takes all checkpoints away. Throws ArgumentError
+/// when nothing matches, and for nodes of which others read more than the last one's value.
+void set_checkpointing(Module& model, std::string_view pattern);
+
+}  // namespace fq

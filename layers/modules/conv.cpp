@@ -1,0 +1,68 @@
+#include "fakequant/layers/modules/conv.h"
+
+#include <fmt/ranges.h>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/modules/detail/init.h"
+
+namespace fq {
+namespace {
+
+Shape conv_weight(std::int64_t outer, std::int64_t inner, std::int64_t groups, const Shape& kernel,
+                  int rank) {
+  FQ_CHECK(outer > 0 && inner > 0 && groups > 0 && outer % groups == 0 && inner % groups == 0, "conv",
+           "{} and {} channels in {} groups: groups must divide both", inner, outer, groups);
+  FQ_CHECK(static_cast<int>(kernel.size()) == rank || kernel.size() == 1, "conv",
+           "the kernel {} has not {} sizes", to_string(kernel), rank);
+  Shape shape{outer, inner / groups};
+  for (int i = 0; i < rank; ++i)
+    shape.push_back(kernel[kernel.size() == 1 ? 0 : static_cast<std::size_t>(i)]);
+  for (const auto size : shape)
+    FQ_CHECK(size > 0, "conv", "the kernel {} has a size below 1", to_string(kernel));
+  return shape;
+}
+
+}  // namespace
+
+Conv::Conv(std::int64_t outer, std::int64_t inner, const Shape& kernel, int rank, std::int64_t out_channels,
+           bool bias, ops::ConvOptions options)
+    : options_(std::move(options)) {
+  const Shape shape = conv_weight(outer, inner, options_.groups, kernel, rank);
+  const std::int64_t fan_in = numel(shape) / shape[0];
+  weight_ = add_parameter("weight", detail::init_uniform(shape, fan_in));
+  if (bias) bias_ = add_parameter("bias", detail::init_uniform({out_channels}, fan_in));
+}
+
+Conv::Conv(Adopt, const Conv& other) : weight_(other.weight_), bias_(other.bias_), options_(other.options_) {
+  adopt(other);
+}
+
+std::string Conv::describe() const {
+  const Shape w = weight_.shape();
+  auto text = fmt::format("weight {}, stride {}, padding {}", to_string(w), fmt::join(options_.stride, "x"),
+                          fmt::join(options_.padding, "x"));
+  if (options_.groups != 1) text += fmt::format(", groups {}", options_.groups);
+  return text + (bias_.defined() ? "" : ", no bias");
+}
+
+void Conv::ensure_bias() {
+  if (!bias_.defined()) bias_ = add_parameter("bias", Tensor::zeros({out_channels()}));
+}
+
+Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, Shape kernel, ops::ConvOptions options,
+               bool bias)
+    : Conv(out_channels, in_channels, kernel, 2, out_channels, bias, std::move(options)) {}
+
+Variable Conv2d::apply(const Variable& x, const Variable& w) const {
+  return ops::conv2d(x, w, bias_, options_);
+}
+
+Conv1d::Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel,
+               ops::ConvOptions options, bool bias)
+    : Conv(out_channels, in_channels, {kernel}, 1, out_channels, bias, std::move(options)) {}
+
+Variable Conv1d::apply(const Variable& x, const Variable& w) const {
+  return ops::conv1d(x, w, bias_, options_);
+}
+
+}  // namespace fq

@@ -1,0 +1,66 @@
+#pragma once
+
+/// Convolution layers.
+
+#include "fakequant/core/ops/conv.h"
+#include "fakequant/layers/modules/module.h"
+
+namespace fq {
+
+/// What the convolutions share: a weight, a bias [out_channels], and options.
+class Conv : public Module {
+ public:
+  [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] const Variable& weight() const noexcept { return weight_; }
+  /// Undefined without a bias.
+  [[nodiscard]] const Variable& bias() const noexcept { return bias_; }
+  [[nodiscard]] const ops::ConvOptions& options() const noexcept { return options_; }
+  /// The axis of the weight along which output channels lie; of grouped transposed convolutions those of one
+  /// group.
+  [[nodiscard]] virtual int channel_axis() const { return 0; }
+  [[nodiscard]] virtual std::int64_t out_channels() const { return weight_.dim(0); }
+  /// Adds a bias of zeros where there is none (batch-norm folding).
+  void ensure_bias();
+
+ protected:
+  /// Outer and inner are the channels of the weight's first two axes.
+  Conv(std::int64_t outer, std::int64_t inner, const Shape& kernel, int rank, std::int64_t out_channels,
+       bool bias, ops::ConvOptions options);
+  struct Adopt {};
+  Conv(Adopt, const Conv& other);
+
+  Variable weight_;
+  Variable bias_;
+  ops::ConvOptions options_;
+};
+
+/// x [N, C, H, W] -> [N, out, H', W']; weight [out, C / groups, kh, kw].
+class Conv2d : public Conv {
+ public:
+  /// A kernel of one size is square. Throws ArgumentError when groups do not divide the channels.
+  Conv2d(std::int64_t in_channels, std::int64_t out_channels, Shape kernel, ops::ConvOptions options = {},
+         bool bias = true);
+  [[nodiscard]] std::string type() const override { return "conv2d"; }
+
+ protected:
+  Conv2d(Adopt tag, const Conv2d& other) : Conv(tag, other) {}
+  Variable forward(const Variable& x) override { return apply(x, weight_); }
+  using Module::forward;
+  [[nodiscard]] Variable apply(const Variable& x, const Variable& w) const;
+};
+
+/// x [N, C, L] -> [N, out, L']; weight [out, C / groups, k].
+class Conv1d : public Conv {
+ public:
+  Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel,
+         ops::ConvOptions options = {}, bool bias = true);
+  [[nodiscard]] std::string type() const override { return "conv1d"; }
+
+ protected:
+  Conv1d(Adopt tag, const Conv1d& other) : Conv(tag, other) {}
+  Variable forward(const Variable& x) override { return apply(x, weight_); }
+  using Module::forward;
+  [[nodiscard]] Variable apply(const Variable& x, const Variable& w) const;
+};
+
+}  // namespace fq

@@ -1,0 +1,76 @@
+#include "fakequant/layers/modules/detail/call_cache.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "fakequant/core/trace.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+
+namespace fq::detail {
+namespace {
+
+thread_local CallCache* installed_cache = nullptr;
+
+/// In memory order: `bitwise_equal` would bring both to rows first.
+bool same_tensor(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.layout() != b.layout() || a.shape() != b.shape()) return false;
+  if (a.raw() == b.raw()) return true;
+  if (a.device().is_cuda() && b.device().is_cuda()) return bitwise_equal(a, b);
+  return a.device().is_cpu() && b.device().is_cpu() &&
+         std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.nbytes())) == 0;
+}
+
+bool same_value(const Variable& a, const Variable& b) {
+  if (a.node() == b.node()) return true;
+  if (!a.defined() || !b.defined()) return false;
+  const auto *x = std::get_if<Tensor>(&a.value()), *y = std::get_if<Tensor>(&b.value());
+  return x != nullptr && y != nullptr && same_tensor(*x, *y);
+}
+
+/// A node of its own: what is made of the value in one run (codes, rounded once) goes when the run ends.
+Variable fresh(const Variable& kept) {
+  const auto* tensor = std::get_if<Tensor>(&kept.value());
+  return tensor != nullptr ? Variable(*tensor) : kept;
+}
+
+}  // namespace
+
+CallCache* call_cache() noexcept { return installed_cache; }
+CallCacheScope::CallCacheScope(CallCache& cache) noexcept
+    : previous_(std::exchange(installed_cache, &cache)) {}
+CallCacheScope::~CallCacheScope() { installed_cache = previous_; }
+
+void CallCache::keep() {
+  calls_.clear();
+  changed_.clear();
+  mode_ = Mode::keep;
+}
+
+void CallCache::look_up(std::unordered_set<const Module*> changed) {
+  changed_ = std::move(changed);
+  mode_ = Mode::look_up;
+}
+
+void CallCache::pass() { mode_ = Mode::pass; }
+
+const CallCache::Call* CallCache::find(const Module& module, const std::vector<Variable>& inputs) const {
+  const auto calls = calls_.find(&module);
+  if (calls == calls_.end()) return nullptr;
+  const auto found = std::ranges::find_if(
+      calls->second, [&](const Call& call) { return std::ranges::equal(call.inputs, inputs, same_value); });
+  return found == calls->second.end() ? nullptr : &*found;
+}
+
+Variable CallCache::call(const Module& module, const std::vector<Variable>& inputs,
+                         const std::function<Variable()>& compute) {
+  if (dynamic_cast<const TensorQuantizer*>(&module) != nullptr) return compute();
+  if (mode_ == Mode::look_up && !changed_.contains(&module))
+    if (const Call* known = find(module, inputs); known != nullptr) return fresh(known->output);
+  if (counted_.contains(module_path())) ++computed_;
+  Variable output = compute();
+  if (mode_ == Mode::keep) calls_[&module].push_back({inputs, output});
+  return output;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,18 @@
+#include "fakequant/layers/modules/detail/init.h"
+
+#include <cmath>
+
+#include "fakequant/core/random.h"
+
+namespace fq::detail {
+
+Tensor init_uniform(Shape shape, std::int64_t fan_in) {
+  constexpr std::uint64_t parameters = std::uint64_t{1} << 62;  // apart from the streams of training steps
+  Tensor out = Tensor::empty(std::move(shape));
+  const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
+  RandomStream& stream = random_stream();
+  fill_uniform(out, -bound, bound, stream.seed, parameters | stream.op++);
+  return out;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,18 @@
+#include "fakequant/layers/modules/embedding.h"
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/embedding.h"
+#include "fakequant/layers/modules/detail/init.h"
+
+namespace fq {
+
+Embedding::Embedding(std::int64_t vocabulary, std::int64_t width) {
+  FQ_CHECK(vocabulary > 0 && width > 0, "embedding", "a table of {} x {}: use 1 or more", vocabulary, width);
+  weight_ = add_parameter("weight", detail::init_uniform({vocabulary, width}, width));
+}
+
+std::string Embedding::describe() const { return fmt::format("{} x {}", weight_.dim(0), weight_.dim(1)); }
+
+Variable Embedding::forward(const Variable& x) { return ops::embedding(x, weight_); }
+
+}  // namespace fq

@@ -1,0 +1,142 @@
+#pragma once
+
+/// Module: a part of a network, with parameters, buffers and children.
+
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fakequant/core/variable.h"
+
+namespace fq {
+
+class Module;
+class TensorQuantizer;
+class StateDict;
+
+namespace detail {
+/// Where a child hangs: whoever holds the slot sees what replaces it.
+struct Slot {
+  std::shared_ptr<Module> module;
+};
+/// Throws ArgumentError: the parent of this child works with another type.
+[[noreturn]] void throw_other_type(const Module& child);
+}  // namespace detail
+
+/// A child of type T, or of a type derived from it: `quantize` puts a QuantLinear where a Linear was.
+/// Copies refer to the same slot. `replace` takes any module: a parent that only calls its child runs that,
+/// and one that asks for more than T has gets ArgumentError naming the child.
+template <class T>
+class Child {
+ public:
+  Child() = default;
+  explicit Child(std::shared_ptr<detail::Slot> slot) : slot_(std::move(slot)) {}
+  /// Null where another type replaced it.
+  [[nodiscard]] T* get() const noexcept { return dynamic_cast<T*>(slot_->module.get()); }
+  T* operator->() const {
+    if (T* child = get()) return child;
+    detail::throw_other_type(*slot_->module);
+  }
+  T& operator*() const { return *operator->(); }
+  /// Runs the child under its name.
+  template <class... Variables>
+  Variable operator()(const Variables&... inputs) const {
+    return (*slot_->module)(inputs...);
+  }
+
+ private:
+  std::shared_ptr<detail::Slot> slot_;
+};
+
+/// Derive from it, register parameters, buffers and children in the constructor, and override `forward`:
+/// the overload of one Variable, or that of several. Call a module by `operator()`, which pushes its name on
+/// the trace's path. Several threads may run one model at once in evaluation mode; whatever changes it needs
+/// it alone.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;  // parameters have identity: models are shared by pointer
+  Module& operator=(const Module&) = delete;
+
+  Variable operator()(const Variable& x);
+  Variable operator()(const Variable& a, const Variable& b) { return (*this)(std::vector<Variable>{a, b}); }
+  Variable operator()(const std::vector<Variable>& inputs);
+
+  /// "conv2d", "sequential", ..: the type's name in model files and printing.
+  [[nodiscard]] virtual std::string type() const { return "module"; }
+  /// The options of this module for printing: "3 -> 64, kernel 3x3, stride 2".
+  [[nodiscard]] virtual std::string describe() const { return {}; }
+
+  /// Parameters of this module and its children, "conv1.weight", in the order of registration.
+  [[nodiscard]] std::vector<std::pair<std::string, Variable>> named_parameters() const;
+  [[nodiscard]] std::vector<Variable> parameters() const;
+  /// Buffers (running statistics): tensors that are saved but not trained.
+  [[nodiscard]] std::vector<std::pair<std::string, Tensor>> named_buffers() const;
+  /// This module under "" and all below it, parents first.
+  [[nodiscard]] std::vector<std::pair<std::string, std::shared_ptr<detail::Slot>>> named_slots() const;
+  [[nodiscard]] std::vector<std::pair<std::string, Module*>> named_modules();
+  /// The module at that path. Throws ArgumentError naming the nearest paths.
+  [[nodiscard]] Module& at(std::string_view path);
+  /// Puts another module at that path. Throws ArgumentError as `at`.
+  void replace(std::string_view path, std::shared_ptr<Module> module);
+
+  /// Training or evaluation mode, for this module and all below it. Training at first.
+  void train(bool on = true);
+  void eval() { train(false); }
+  [[nodiscard]] bool training() const noexcept { return training_; }
+  void zero_grad();
+  /// Moves parameters and buffers, of this module and all below it, to the CPU or a GPU; gradients are
+  /// dropped. Make optimizers after that. Inputs must be on the same device; ranges of quantizers stay on the
+  /// host.
+  void to(Device device);
+  /// Where the first parameter or buffer is; the CPU without any.
+  [[nodiscard]] Device device() const;
+  /// Whether calls are checkpoints: see set_checkpointing.
+  void set_checkpointed(bool on) noexcept { checkpointed_ = on; }
+  [[nodiscard]] bool checkpointed() const noexcept { return checkpointed_; }
+
+ protected:
+  /// One input, one output.
+  virtual Variable forward(const Variable& x);
+  /// Several inputs; the default hands a single one on.
+  virtual Variable forward(const std::vector<Variable>& inputs);
+  /// Called when `train` or `eval` changes the mode.
+  virtual void on_mode_change() {}
+  /// Called when `to` has moved the parameters and buffers: for whatever else a module keeps.
+  virtual void on_device_change(Device) {}
+
+  Variable add_parameter(std::string name, Tensor value);
+  /// Takes the parameter away again; one of that name that is not there changes nothing.
+  void remove_parameter(std::string_view name);
+  Tensor add_buffer(std::string name, Tensor value);
+  /// The buffer as it is now: another tensor after a move.
+  [[nodiscard]] Tensor buffer(std::string_view name) const;
+  template <class T>
+  Child<T> add_module(std::string name, std::shared_ptr<T> module) {
+    return Child<T>(add_slot(std::move(name), std::move(module)));
+  }
+  /// Takes over name, parameters and buffers of the module that this one replaces.
+  void adopt(const Module& other);
+
+ private:
+  friend void detail::throw_other_type(const Module& child);
+  [[nodiscard]] std::optional<Device> first_device() const;
+  Variable run_checkpointed(const std::vector<Variable>& all);
+  std::shared_ptr<detail::Slot> add_slot(std::string name, std::shared_ptr<Module> module);
+
+  std::string name_;
+  bool training_ = true, checkpointed_ = false;
+  std::vector<std::pair<std::string, Variable>> parameters_;
+  std::vector<std::pair<std::string, Tensor>> buffers_;
+  std::vector<std::pair<std::string, std::shared_ptr<detail::Slot>>> children_;
+};
+
+/// The tree: one line a module, children indented.
+std::ostream& operator<<(std::ostream& out, const Module& module);
+
+}  // namespace fq

@@ -1,0 +1,44 @@
+#include "fakequant/layers/modules/norm.h"
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/norm.h"
+#include "fakequant/layers/modules/detail/rerun.h"
+
+namespace fq {
+
+BatchNorm::BatchNorm(std::int64_t channels, double eps, double momentum) : eps_(eps), momentum_(momentum) {
+  FQ_CHECK(channels > 0 && eps > 0 && momentum >= 0 && momentum <= 1, "batch_norm",
+           "{} channels, eps {}, momentum {}: use 1 or more channels, eps > 0, momentum 0 to 1", channels,
+           eps, momentum);
+  weight_ = add_parameter("weight", Tensor::full({channels}, 1.0));
+  bias_ = add_parameter("bias", Tensor::zeros({channels}));
+  mean_ = add_buffer("running_mean", Tensor::zeros({channels}));
+  variance_ = add_buffer("running_var", Tensor::full({channels}, 1.0));
+}
+
+std::string BatchNorm::describe() const { return fmt::format("{} channels", weight_.dim(0)); }
+
+Variable BatchNorm::forward(const Variable& x) {
+  const bool of_batch = training() && !frozen_;
+  if (of_batch && detail::runs_again())
+    return ops::batch_norm(x, weight_, bias_, {}, {}, true, momentum_, eps_);
+  return ops::batch_norm(x, weight_, bias_, mean_, variance_, of_batch, momentum_, eps_);
+}
+
+void BatchNorm::on_device_change(Device) {
+  mean_ = buffer("running_mean");
+  variance_ = buffer("running_var");
+}
+
+LayerNorm::LayerNorm(Shape shape, double eps) : eps_(eps) {
+  weight_ = add_parameter("weight", Tensor::full(shape, 1.0));
+  bias_ = add_parameter("bias", Tensor::zeros(shape));
+}
+
+std::string LayerNorm::describe() const { return to_string(weight_.shape()); }
+
+Variable LayerNorm::forward(const Variable& x) {
+  return ops::layer_norm(x, weight_, bias_, static_cast<int>(weight_.shape().size()), eps_);
+}
+
+}  // namespace fq

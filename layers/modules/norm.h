@@ -1,0 +1,55 @@
+#pragma once
+
+/// Normalisation layers.
+
+#include "fakequant/layers/modules/module.h"
+
+namespace fq {
+
+/// Batch normalisation of [N, C, ..] over everything but C: in training by the batch's statistics, which move
+/// the running ones by `momentum` (unbiased variance); in evaluation, or frozen, by the running ones.
+/// Parameters weight and bias [C], buffers running_mean and running_var [C].
+class BatchNorm : public Module {
+ public:
+  explicit BatchNorm(std::int64_t channels, double eps = 1e-5, double momentum = 0.1);
+
+  [[nodiscard]] std::string type() const override { return "batch_norm"; }
+  [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] const Variable& weight() const noexcept { return weight_; }
+  [[nodiscard]] const Variable& bias() const noexcept { return bias_; }
+  [[nodiscard]] const Tensor& running_mean() const noexcept { return mean_; }
+  [[nodiscard]] const Tensor& running_var() const noexcept { return variance_; }
+  [[nodiscard]] double eps() const noexcept { return eps_; }
+  /// While frozen, training uses the running statistics and leaves them alone.
+  void freeze(bool on = true) noexcept { frozen_ = on; }
+  [[nodiscard]] bool frozen() const noexcept { return frozen_; }
+
+ protected:
+  Variable forward(const Variable& x) override;
+  using Module::forward;
+  void on_device_change(Device device) override;
+
+ private:
+  Variable weight_, bias_;
+  Tensor mean_, variance_;
+  double eps_, momentum_;
+  bool frozen_ = false;
+};
+
+/// Layer normalisation over the last axes, which have `shape`; weight and bias of that shape.
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(Shape shape, double eps = 1e-5);
+  [[nodiscard]] std::string type() const override { return "layer_norm"; }
+  [[nodiscard]] std::string describe() const override;
+
+ protected:
+  Variable forward(const Variable& x) override;
+  using Module::forward;
+
+ private:
+  Variable weight_, bias_;
+  double eps_;
+};
+
+}  // namespace fq

@@ -1,0 +1,100 @@
+#pragma once
+
+/// The quantized counterparts of layers: they derive from the float layer and take over its parameters.
+
+#include "fakequant/layers/config/quant_config.h"
+#include "fakequant/layers/model/merge.h"
+#include "fakequant/layers/modules/conv.h"
+#include "fakequant/layers/modules/conv_transpose.h"
+#include "fakequant/layers/modules/linear.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+
+namespace fq {
+
+/// What every quantized module can tell about its quantizers.
+class QuantModule {
+ public:
+  virtual ~QuantModule() = default;
+  /// One slot an input; the module's child names are "input_quantizer", "input_quantizer_1", ..
+  [[nodiscard]] virtual std::vector<Child<TensorQuantizer>> input_quantizers() const = 0;
+  /// Null for modules without a weight; a SequentialQuantizer for several after one another.
+  [[nodiscard]] virtual TensorQuantizer* weight_quantizer() const { return nullptr; }
+  [[nodiscard]] virtual TensorQuantizer* output_quantizer() const { return nullptr; }
+  /// Undefined for modules without a weight.
+  [[nodiscard]] virtual Variable quantized_weight() const { return {}; }
+  /// The engine that its quantizers were placed for.
+  [[nodiscard]] Target target() const noexcept { return target_; }
+  void set_target(Target target) noexcept { target_ = target; }
+  /// The axis of output channels of the weight; -1 where per-channel scales cannot be factored out.
+  [[nodiscard]] virtual int weight_axis() const { return -1; }
+
+ private:
+  Target target_ = Target::none;
+};
+
+/// y = op(input_quantizer(x), weight_quantizer(w)) + b, then the output quantizer (off by default).
+template <class Float>
+class QuantWeighted : public Float, public QuantModule {
+ public:
+  explicit QuantWeighted(const Float& layer)
+      : Float(typename Float::Adopt{}, layer),
+        input_(this->add_module("input_quantizer", std::make_shared<TensorQuantizer>())),
+        weight_quantizer_(this->add_module("weight_quantizer", std::make_shared<TensorQuantizer>())),
+        output_(this->add_module("output_quantizer", std::make_shared<TensorQuantizer>())) {
+    output_->set_enabled(false);
+  }
+
+  [[nodiscard]] std::string type() const override { return "quant_" + Float::type(); }
+  [[nodiscard]] std::vector<Child<TensorQuantizer>> input_quantizers() const override { return {input_}; }
+  [[nodiscard]] TensorQuantizer* weight_quantizer() const override { return weight_quantizer_.get(); }
+  [[nodiscard]] TensorQuantizer* output_quantizer() const override { return output_.get(); }
+  [[nodiscard]] Variable quantized_weight() const override { return this->weight_; }
+  [[nodiscard]] int weight_axis() const override { return this->channel_axis(); }
+
+ protected:
+  Variable forward(const Variable& x) override {
+    return output_(this->apply(input_(x), weight_quantizer_->weight(this->weight_)));
+  }
+  using Module::forward;
+
+ private:
+  Child<TensorQuantizer> input_, weight_quantizer_, output_;
+};
+
+using QuantLinear = QuantWeighted<Linear>;
+using QuantConv1d = QuantWeighted<Conv1d>;
+using QuantConv2d = QuantWeighted<Conv2d>;
+using QuantConvTranspose2d = QuantWeighted<ConvTranspose2d>;
+
+/// The float layer on quantized inputs: additions, concatenations, averages.
+template <class Float>
+class QuantInputs : public Float, public QuantModule {
+ public:
+  QuantInputs(const Float& layer, std::size_t inputs) : Float(layer.options()) {
+    this->adopt(layer);
+    for (std::size_t i = 0; i < inputs; ++i)
+      inputs_.push_back(this->add_module(i == 0 ? "input_quantizer" : "input_quantizer_" + std::to_string(i),
+                                         std::make_shared<TensorQuantizer>()));
+  }
+
+  [[nodiscard]] std::string type() const override { return "quant_" + Float::type(); }
+  [[nodiscard]] std::vector<Child<TensorQuantizer>> input_quantizers() const override { return inputs_; }
+
+ protected:
+  Variable forward(const Variable& x) override { return Float::forward(inputs_[0](x)); }
+  Variable forward(const std::vector<Variable>& inputs) override {
+    std::vector<Variable> codes;
+    for (std::size_t i = 0; i < inputs.size(); ++i) codes.push_back(inputs_.at(i)(inputs[i]));
+    return Float::forward(codes);
+  }
+
+ private:
+  std::vector<Child<TensorQuantizer>> inputs_;
+};
+
+using QuantAdd = QuantInputs<Add>;
+using QuantConcat = QuantInputs<Concat>;
+using QuantAvgPool2d = QuantInputs<AvgPool2d>;
+using QuantGlobalAvgPool2d = QuantInputs<GlobalAvgPool2d>;
+
+}  // namespace fq

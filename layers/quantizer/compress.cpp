@@ -1,0 +1,179 @@
+#include "fakequant/layers/quantizer/compress.h"
+
+#include <algorithm>
+#include <map>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/packed.h"
+#include "fakequant/core/tape.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
+
+namespace fq {
+namespace {
+
+constexpr std::string_view kCompress = "compress";
+
+/// A layer whose weight quantizer gives codes.
+struct Coded {
+  std::string path;
+  const QuantModule* layer;
+  TensorQuantizer* quantizer;
+
+  [[nodiscard]] Variable weight() const { return layer->quantized_weight(); }
+};
+
+std::vector<Coded> coded_layers(Module& model) {
+  std::vector<Coded> out;
+  for (const auto& [path, module] : model.named_modules()) {
+    const auto* layer = dynamic_cast<const QuantModule*>(module);
+    auto* quantizer = layer != nullptr ? layer->weight_quantizer() : nullptr;
+    if (quantizer == nullptr || !layer->quantized_weight().defined()) continue;
+    auto& part = coding_part(*quantizer);
+    const bool on = quantizer->enabled() && part.enabled();
+    if (on || holds_codes(layer->quantized_weight())) out.push_back({path, layer, &part});
+  }
+  return out;
+}
+
+void replace(Variable weight, Tensor value) {
+  weight.set_requires_grad(is_floating(value.dtype()));
+  weight.set_tensor(std::move(value));
+  weight.node()->quantized.clear();
+  weight.node()->as_float.reset();
+}
+
+bool has_own_scales(const TensorQuantizer& q) {
+  return !q.descriptor().needs_amax() || q.descriptor().has_dynamic_blocks();
+}
+
+/// A weight as it will be.
+struct Packed {
+  Coded coded;
+  QuantSpec spec;
+  Tensor codes;
+  PackedScales scales;
+};
+
+Packed pack(const Coded& coded) {
+  const TensorQuantizer& q = *coded.quantizer;
+  FQ_CHECK(!q.pre_quant_scale().defined(), kCompress,
+           "'{}' scales the weight before it quantizes it: multiply the weight by it first", q.name());
+  const QuantizedTensor codes = weight_codes(*coded.layer);
+  const bool small = bit_width(packed_dtype(codes.spec.format)) < bit_width(codes.codes.dtype());
+  return {coded, codes.spec, small ? pack_codes(codes.codes, packed_dtype(codes.spec.format)) : codes.codes,
+          has_own_scales(q) ? pack_scales(codes.spec) : PackedScales{}};
+}
+
+/// One parameter may be the weight of several layers, if all of them see the same values.
+void check_readers(Module& model, const std::vector<Packed>& all) {
+  std::map<const void*, std::vector<const Packed*>> readers;
+  for (const auto& packed : all) readers[packed.coded.weight().node().get()].push_back(&packed);
+  std::map<const void*, std::size_t> uses;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    const auto found = readers.find(parameter.node().get());
+    if (found == readers.end()) continue;
+    FQ_CHECK(++uses[found->first] <= found->second.size(), kCompress,
+             "'{}' is read as floats too: quantize all of its readers alike, or none", name);
+    for (const Packed* other : found->second)
+      FQ_CHECK(same_grid(other->spec, found->second[0]->spec), kCompress,
+               "'{}' is read on another grid by '{}': quantize all of its readers alike, or none", name,
+               other->coded.path);
+  }
+}
+
+CompressedWeight report(const Coded& coded, const std::string& name) {
+  const TensorQuantizer& q = *coded.quantizer;
+  const Tensor codes = coded.weight().tensor();
+  const bool own = q.weight_scales().defined();
+  return {name, q.descriptor().format(), codes.numel(), codes.nbytes(),
+          own ? q.weight_scales().nbytes() : 4 * q.amax().numel()};
+}
+
+std::vector<CompressedWeight> reports(Module& model) {
+  std::map<const void*, Coded> layers;
+  for (const auto& coded : coded_layers(model)) layers.emplace(coded.weight().node().get(), coded);
+  std::vector<CompressedWeight> out;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    const auto found = layers.extract(parameter.node().get());
+    if (!found.empty() && holds_codes(parameter)) out.push_back(report(found.mapped(), name));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<CompressedWeight> compress(Module& model) {
+  const auto layers = coded_layers(model);
+  FQ_CHECK(!layers.empty(), kCompress, "the model has no quantized weight: quantize and calibrate it first");
+  std::vector<Packed> all;
+  for (const auto& coded : layers)
+    if (!holds_codes(coded.weight())) all.push_back(pack(coded));
+  check_readers(model, all);
+  for (auto& [coded, spec, codes, scales] : all) {
+    coded.quantizer->set_weight_scales(std::move(scales));
+    replace(coded.weight(), std::move(codes));
+  }
+  return reports(model);
+}
+
+void decompress(Module& model) {
+  const auto layers = coded_layers(model);
+  for (const auto& coded : layers) {
+    if (!holds_codes(coded.weight())) continue;
+    replace(coded.weight(), dequantize(coded.quantizer->unpack_weight(coded.weight().tensor())));
+  }
+  for (const auto& coded : layers) coded.quantizer->set_weight_scales({});
+}
+
+QuantizedTensor weight_codes(const QuantModule& layer) {
+  constexpr std::string_view where = "weight_codes";
+  auto* quantizer = layer.weight_quantizer();
+  const Variable weight = layer.quantized_weight();
+  FQ_CHECK(quantizer != nullptr && weight.defined(), where, "the layer has no weight");
+  if (holds_codes(weight)) return coding_part(*quantizer).unpack_weight(weight.tensor());
+  const NoGrad no_grad;
+  const Variable codes = quantizer->weight(weight);
+  FQ_CHECK(codes.quantized() != nullptr, where,
+           "'{}' gives floats, not codes: enable it, with arithmetic deployed and fake_quant",
+           coding_part(*quantizer).name());
+  return {codes.quantized()->codes, codes.quantized()->spec, {}};
+}
+
+void check_weight(const QuantModule& layer, const Tensor& value) {
+  constexpr std::string_view where = "set_weight";
+  const Variable weight = layer.quantized_weight();
+  FQ_CHECK(layer.weight_quantizer() != nullptr && weight.defined(), where, "the layer has no weight");
+  const TensorQuantizer& q = coding_part(*layer.weight_quantizer());
+  FQ_CHECK(value.shape() == weight.shape(), where, "the weight of '{}' is {}, the new one {}", q.name(),
+           to_string(weight.shape()), to_string(value.shape()));
+  if (is_floating(value.dtype())) return;
+  const QuantizedTensor codes = q.unpack_weight(value);
+  const Format& format = codes.spec.format;
+  for (const float code : code_values(codes).to_vector<float>())
+    FQ_CHECK(code >= format.lower() && code <= format.bound(), where,
+             "the weight of '{}' has a code of {}, {} has {} to {}", q.name(), code, to_string(format),
+             format.lower(), format.bound());
+}
+
+void set_weight(const QuantModule& layer, const Tensor& value) {
+  check_weight(layer, value);
+  replace(layer.quantized_weight(), value.clone());
+}
+
+bool holds_codes(const Variable& parameter) {
+  const auto* value = parameter.defined() ? std::get_if<Tensor>(&parameter.value()) : nullptr;
+  return value != nullptr && !is_floating(value->dtype());
+}
+
+bool is_compressed(const Module& model) {
+  return std::ranges::any_of(model.named_parameters(),
+                             [](const auto& entry) { return holds_codes(entry.second); });
+}
+
+void check_not_compressed(const Module& model, std::string_view function) {
+  for (const auto& [name, parameter] : model.named_parameters())
+    FQ_CHECK(!holds_codes(parameter), function,
+             "'{}' holds codes: do this before compress(), or decompress() the model first", name);
+}
+
+}  // namespace fq

@@ -1,0 +1,69 @@
+#include "fakequant/layers/quantizer/detail/early_grids.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "fakequant/layers/detail/placement.h"
+
+namespace fq::detail {
+
+bool has_byte_codes(const Format& format) {
+  return format.is_integer() && format.bits() <= 8 && format.bits() != 4;
+}
+
+bool moves_values(std::string_view op) { return keeps_codes(op) || op == "concat"; }
+
+EarlyGrids::EarlyGrids(const Calls& calls, bool relu_on_codes) : relu_on_codes_(relu_on_codes) {
+  for (const auto& call : calls.list)
+    for (const auto& input : call.inputs)
+      if (input.defined()) readers_[input.node().get()].push_back(&call);
+  for (const auto& call : calls.list | std::views::reverse) {
+    const Node* value = call.output.node().get();
+    const auto& all = readers(call.output);
+    if (all.empty() || value == calls.output.node().get() || call.output.quantized() != nullptr) continue;
+    const QuantSpec* first = grid_at(*all.front());
+    const auto same = [&](const Call* reader) {
+      const QuantSpec* other = grid_at(*reader);
+      return other != nullptr && same_grid(*first, *other);
+    };
+    if (first != nullptr && std::ranges::all_of(all, same)) grids_[value] = first;
+  }
+}
+
+const QuantSpec* EarlyGrids::grid_at(const Call& reader) const {
+  const QuantizedTensor* codes = reader.output.quantized();
+  if (reader.op == "quantize")
+    return codes != nullptr && codes->spec.granularity.is_per_tensor() ? &codes->spec : nullptr;
+  if (codes != nullptr || !(moves_values(reader.op) || reader.op == "relu")) return nullptr;
+  const QuantSpec* grid = grid_of(reader.output);
+  const bool through =
+      reader.op != "relu" || (relu_on_codes_ && grid != nullptr && has_byte_codes(grid->format));
+  return through ? grid : nullptr;
+}
+
+bool EarlyGrids::is_cut(const Variable& value) const {
+  const auto& all = readers(value);
+  return !all.empty() && std::ranges::all_of(all, [&](const Call* reader) {
+    return reader->op == "relu" || (moves_values(reader->op) && is_cut(reader->output));
+  });
+}
+
+const QuantSpec* EarlyGrids::grid_of(const Variable& value) const {
+  const auto found = grids_.find(value.node().get());
+  return found == grids_.end() ? nullptr : found->second;
+}
+
+const QuantSpec* EarlyGrids::early_grid_of(const Variable& value) const {
+  const auto& all = readers(value);
+  const bool early =
+      all.size() > 1 || std::ranges::any_of(all, [](const Call* reader) { return moves_values(reader->op); });
+  return early ? grid_of(value) : nullptr;
+}
+
+const std::vector<const Call*>& EarlyGrids::readers(const Variable& value) const {
+  static const std::vector<const Call*> none;
+  const auto found = readers_.find(value.node().get());
+  return found == readers_.end() ? none : found->second;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/text.h"
+#include "fakequant/layers/config/detail/quantizer_fields.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
+
+namespace fq {
+namespace {
+
+std::vector<std::string> paths_of(const NamedQuantizer& entry) {
+  auto paths = entry.aliases;
+  paths.insert(paths.begin(), entry.name);
+  return paths;
+}
+
+}  // namespace
+
+std::vector<NamedQuantizer> named_quantizers(Module& model) {
+  std::vector<NamedQuantizer> out;
+  for (auto& [path, module] : model.named_modules()) {
+    auto* quantizer = dynamic_cast<TensorQuantizer*>(module);
+    if (quantizer == nullptr || dynamic_cast<SequentialQuantizer*>(module) != nullptr) continue;
+    const auto known = std::ranges::find(out, quantizer, &NamedQuantizer::quantizer);
+    if (known == out.end())
+      out.push_back({path, quantizer, {}});
+    else
+      known->aliases.push_back(path);
+  }
+  for (auto& entry : out) {  // the name that quantize() gave, when it is one of the paths
+    const auto given = std::ranges::find(entry.aliases, entry.quantizer->name());
+    if (given != entry.aliases.end()) std::swap(entry.name, *given);
+  }
+  return out;
+}
+
+void for_each_quantizer(Module& model, const std::function<void(const NamedQuantizer&)>& visit) {
+  for (const auto& entry : named_quantizers(model)) visit(entry);
+}
+
+int for_each_quantizer(Module& model, std::string_view pattern, std::string_view function,
+                       const std::function<void(const NamedQuantizer&)>& visit) {
+  int count = 0;
+  std::vector<std::string> all;
+  for (const auto& entry : named_quantizers(model)) {
+    const auto paths = paths_of(entry);
+    all.insert(all.end(), paths.begin(), paths.end());
+    if (std::ranges::none_of(paths, [&](const auto& path) { return detail::wildcard_match(pattern, path); }))
+      continue;
+    visit(entry);
+    ++count;
+  }
+  FQ_CHECK(count > 0, function, "the pattern '{}' matches no quantizer: the nearest are {}", pattern,
+           fmt::join(detail::nearest(pattern, all, 3), ", "));
+  return count;
+}
+
+int enable_quantizer(Module& model, std::string_view pattern) {
+  return for_each_quantizer(model, pattern, "enable_quantizer",
+                            [](const NamedQuantizer& entry) { entry.quantizer->set_enabled(true); });
+}
+
+int disable_quantizer(Module& model, std::string_view pattern) {
+  return for_each_quantizer(model, pattern, "disable_quantizer",
+                            [](const NamedQuantizer& entry) { entry.quantizer->set_enabled(false); });
+}
+
+int set_quantizer_attributes(Module& model, std::string_view pattern, const nlohmann::json& fields) {
+  FQ_CHECK(fields.is_object(), "set_quantizer_attributes", "the fields are not a JSON object");
+  return for_each_quantizer(model, pattern, "set_quantizer_attributes", [&](const NamedQuantizer& entry) {
+    TensorQuantizer& q = *entry.quantizer;
+    auto all = q.descriptor().dict();
+    all.update(fields);
+    detail::set_own_fields(q, all);
+    q.set_descriptor(QuantDescriptor::from_dict(all));
+  });
+}
+
+std::vector<std::string> uncalibrated_quantizers(Module& model) {
+  std::vector<std::string> names;
+  for (const auto& [name, q, aliases] : named_quantizers(model))
+    if (q->enabled() && q->quantizing() && q->descriptor().needs_amax() && !q->amax().defined())
+      names.push_back(name);
+  return names;
+}
+
+void print_quant_summary(Module& model, std::ostream& out) {
+  const auto entries = named_quantizers(model);
+  std::size_t width = 9;
+  for (const auto& entry : entries) width = std::max(width, entry.name.size());
+  for (const auto& [name, quantizer, aliases] : entries) {
+    out << fmt::format("{:<{}}  {}", name, width, quantizer->describe());
+    if (!aliases.empty()) out << fmt::format("  (also {})", fmt::join(aliases, ", "));
+    out << '\n';
+  }
+  out << fmt::format("{} quantizers, {} enabled\n", entries.size(),
+                     std::ranges::count_if(entries, [](const auto& e) { return e.quantizer->enabled(); }));
+}
+
+void fold_weight(Module& model) {
+  const NoGrad no_grad;
+  for (auto& [path, module] : model.named_modules()) {
+    auto* quant = dynamic_cast<QuantModule*>(module);
+    auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
+    if (quantizer == nullptr || !quantizer->enabled()) continue;
+    Variable weight = quant->quantized_weight();
+    const Tensor values = quantizer->weight(weight).tensor();
+    if (holds_codes(weight))
+      set_weight(*quant, values);
+    else
+      weight.mutable_tensor().copy_from(values);
+    for (auto* part : quantizer_parts(*quantizer)) part->set_enabled(false);
+  }
+}
+
+void set_calib_method(TensorQuantizer& quantizer, std::string_view method) {
+  if (method == quantizer.descriptor().calib_method()) return;
+  auto options = quantizer.descriptor().options();
+  options.calib_method = method;
+  quantizer.set_descriptor(QuantDescriptor(std::move(options)));
+}
+
+int learn_ranges(Module& model, AmaxGradient gradient) {
+  int count = 0;
+  for (auto& [name, q, aliases] : named_quantizers(model)) {
+    const bool weight = name.find("weight_quantizer") != std::string::npos;
+    if (weight || !q->enabled() || !q->descriptor().needs_amax() || !q->descriptor().block_sizes().empty())
+      continue;
+    FQ_CHECK(q->amax().defined(), "learn_ranges", "'{}' has no amax to begin with: calibrate it first", name);
+    auto options = q->descriptor().options();
+    options.learn_amax = true;
+    q->set_amax_gradient(gradient);
+    q->set_descriptor(QuantDescriptor(options));
+    ++count;
+  }
+  FQ_CHECK(count > 0, "learn_ranges", "no quantizer of an activation has a range to learn");
+  return count;
+}
+
+void save_quantizers(Module& model, StateDict& state) {
+  for (const auto& [name, quantizer, aliases] : named_quantizers(model)) {
+    quantizer->save(state, "quantizers/" + name);
+    state.set_attribute("quantizers/" + name + "/aliases", aliases);
+  }
+}
+
+void load_quantizers(Module& model, const StateDict& state) {
+  for (const auto& [name, quantizer, aliases] : named_quantizers(model)) {
+    FQ_CHECK(state.has_sub("quantizers/" + name), "load_quantizers", "the state has no quantizer '{}'", name);
+    quantizer->load(state, "quantizers/" + name);
+  }
+}
+
+}  // namespace fq

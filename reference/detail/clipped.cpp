@@ -1,0 +1,71 @@
+#include "fakequant/reference/detail/clipped.h"
+
+#include "fakequant/core/blocks/detail/channels.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/tape.h"
+#include "fakequant/reference/detail/broadcast.h"
+#include "fakequant/reference/detail/float_blocks.h"
+#include "fakequant/reference/kernels/cuda/clip.h"
+
+namespace fq::detail {
+
+void check_floats(const Tensor& x, const char* function) {
+  FQ_CHECK(x.defined() && is_floating(x.dtype()) && x.dtype() != DType::f64, function,
+           "the input is {}: give f32, f16 or bf16", x.describe());
+}
+
+IntFormat integer_codes(int num_bits, bool is_unsigned, bool narrow_range, const char* function) {
+  FQ_CHECK(num_bits >= 1 && num_bits <= 16, function, "{} bits: use 1 to 16", num_bits);
+  return {num_bits, is_unsigned, narrow_range};
+}
+
+Shape broadcast_block(const Shape& x, const Shape& other, const char* function) {
+  check_broadcast(x, other, function);
+  Shape block = x;
+  for (std::size_t a = x.size(), k = other.size(); k-- > 0;) {
+    --a;
+    if (other[k] != 1) block[a] = 1;
+  }
+  for (auto& length : block) length = std::max<std::int64_t>(length, 1);
+  return block;
+}
+
+Tensor compared_with(DType dtype, const Tensor& bound) {
+  const bool rounded = bound.rank() == 0 && bit_width(dtype) == 16;
+  return rounded ? bound.to(dtype).to(DType::f32) : bound.to(DType::f32);
+}
+
+Tensor within_amax(const Tensor& x, const Tensor& amax, const char* function) {
+  const Shape block = broadcast_block(x.shape(), amax.shape(), function);
+  const Tensor bound = compared_with(x.dtype(), amax);
+  if (x.device().is_cuda()) return cuda::mask_within(x, bound);
+  return mask_where(x, block,
+                    [a = bound.data<float>()](float v, auto j) { return scalar::modelopt_mask(v, a[j]); });
+}
+
+TracedRange TracedRange::integer(const Amax& amax, const IntFormat& format, bool bias) {
+  if (recorder() == nullptr) return {};
+  return {amax.tensor(),
+          {{"num_bits", std::int64_t{format.bits}},
+           {"unsigned", format.is_unsigned},
+           {"narrow_range", format.narrow_range},
+           {"bias", bias}}};
+}
+
+TracedRange TracedRange::floating(const Amax& amax, bool bias) {
+  if (recorder() == nullptr) return {};
+  return {amax.defined() ? amax.tensor() : Tensor::scalar(448), {{"bias", bias}}};
+}
+
+Variable record_clipped(std::string_view op, const Variable& x, Tensor y, Tensor mask, TracedRange range) {
+  std::vector<Variable> inputs{x};
+  if (range.amax.defined()) inputs.emplace_back(std::move(range.amax));
+  const auto backward = [mask, dtype = x.tensor().dtype()](const Tensor& dy) {
+    if (!mask.defined()) return std::vector<Tensor>{dy.to(dtype)};
+    return std::vector<Tensor>{apply_mask(dy, mask).to(dtype)};
+  };
+  return record(op, std::move(y), std::move(inputs), backward, std::move(range.attributes));
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,181 @@
+#include "fakequant/reference/detail/linear.h"
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/packed.h"
+#include "fakequant/reference/detail/float_blocks.h"
+#include "fakequant/reference/detail/through_host.h"
+
+namespace fq::detail {
+
+bool is_minifloat(DType codes) noexcept {
+  return codes == DType::f8_e4m3 || codes == DType::f8_e5m2 || codes == DType::f4_e2m1;
+}
+
+IntFormat integer_format(DType codes) noexcept {
+  const bool is_unsigned =
+      codes == DType::u2 || codes == DType::u4 || codes == DType::u8 || codes == DType::u16;
+  return {bit_width(codes), is_unsigned, false};
+}
+
+namespace {
+
+/// Scale and zero point of every block as f32.
+struct Grid {
+  Tensor scales, zero_points;
+  bool has_zero_points;
+
+  explicit Grid(const LinearGrid& grid)
+      : scales(values_of(grid.scale)),
+        has_zero_points(grid.zero_point.defined() && !is_minifloat(grid.zero_point.dtype())) {
+    zero_points = has_zero_points ? values_of(grid.zero_point) : Tensor::zeros(grid.scale.shape());
+  }
+  static Tensor values_of(const Tensor& t) {
+    const Tensor own = t.to(Device::cpu());
+    return (bit_width(t.dtype()) < 8 ? unpack_codes(own) : own).to(Layout::row_major).to(DType::f32);
+  }
+  [[nodiscard]] const float* scale(std::int64_t j) const { return scales.data<float>() + j; }
+  [[nodiscard]] const float* zero_point(std::int64_t j) const { return zero_points.data<float>() + j; }
+};
+
+constexpr std::int64_t kShortRun = 128;  // below it, reading a scale an element costs less than a call a run
+
+void write_out(const float* from, std::int64_t step, std::int64_t count, float* to) {
+  if (step == 0)
+    std::fill_n(to, count, *from);
+  else
+    std::copy_n(from, count, to);
+}
+
+/// Calls f(begin, count, scale, zero_point, step) for chunks of elements in order; element k has scale[k *
+/// step]. Short runs are joined, their scales written out for each element.
+template <class F>
+void for_scaled_chunks(const Shape& x, const Shape& block, const Grid& grid, F&& f) {
+  std::array<float, chunk_elements> scales, zero_points{};
+  std::int64_t start = 0, joined = 0;
+  const auto flush = [&] {
+    if (joined > 0) f(start, joined, scales.data(), zero_points.data(), std::int64_t{1});
+    joined = 0;
+  };
+  for_block_runs(x, block, [&](auto begin, auto end, auto j, auto step) {
+    const auto length = end - begin;
+    if (length >= kShortRun || joined + length > chunk_elements) flush();
+    if (length >= kShortRun) {
+      for (auto i = begin; i < end; i += chunk_elements) {
+        const auto at = j + (i - begin) * step;
+        f(i, std::min(chunk_elements, end - i), grid.scale(at), grid.zero_point(at), step);
+      }
+      return;
+    }
+    if (joined == 0) start = begin;
+    write_out(grid.scale(j), step, length, scales.data() + joined);
+    if (grid.has_zero_points) write_out(grid.zero_point(j), step, length, zero_points.data() + joined);
+    joined += length;
+  });
+  flush();
+}
+
+/// y[k] = f(in[k], scale, zero point), vectorised for one scale and for one an element.
+template <class T, class F>
+void map_scaled(const float* in, std::int64_t count, const float* scale, const float* zero_point,
+                std::int64_t step, T* __restrict y, F f) {
+  if (step == 0) {
+    const float s = *scale, z = *zero_point;
+    for (std::int64_t k = 0; k < count; ++k) y[k] = f(in[k], s, z);
+  } else {
+    for (std::int64_t k = 0; k < count; ++k) y[k] = f(in[k], scale[k], zero_point[k]);
+  }
+}
+
+/// out[i] = f(x[i], scale, zero point)
+template <class Code, class F>
+void write_codes(const Tensor& x, const LinearGrid& blocks, Code* out, F&& f) {
+  std::array<float, chunk_elements> buffer;
+  for_scaled_chunks(
+      x.shape(), blocks.block, Grid(blocks), [&](auto begin, auto count, auto* s, auto* z, auto step) {
+        map_scaled(read_floats(x, begin, count, buffer.data()), count, s, z, step, out + begin, f);
+      });
+}
+
+void fill_codes(const Tensor& x, const LinearGrid& grid, DType codes, bool saturate, Tensor& out) {
+  if (is_minifloat(codes)) {
+    const Minifloat exact = minifloat_of(codes);
+    const Minifloat format = saturate || codes == DType::f4_e2m1 ? exact : exact.overflowing();
+    return write_codes(
+        x, grid, static_cast<std::uint8_t*>(out.mutable_raw()),
+        [format](float v, float s, float) { return format.encode(format.round(scalar::div_(v, s))); });
+  }
+  const IntFormat format = integer_format(codes);
+  const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
+  visit_dtype(out.dtype(), "linear_quantize", [&]<class Code>(Code) {
+    if constexpr (std::is_integral_v<Code> && sizeof(Code) <= 2)
+      write_codes(x, grid, out.mutable_data<Code>(), [=](float v, float s, float z) {
+        return static_cast<Code>(static_cast<int>(scalar::linear_code(v, s, z, lower, upper)));
+      });
+  });
+}
+
+}  // namespace
+
+Tensor linear_quantize(const Tensor& x, const LinearGrid& grid, DType codes, bool saturate) {
+  FQ_THROUGH_HOST(linear_quantize, x, grid, codes, saturate);
+  if (x.device().is_meta()) return Tensor::empty(x.shape(), codes, x.device());
+  const bool packed = bit_width(codes) < 8, bytes = is_minifloat(codes) || integer_format(codes).is_unsigned;
+  Tensor out = Tensor::empty(x.shape(), !packed ? codes : bytes ? DType::u8 : DType::i8);
+  fill_codes(x.to(Layout::row_major), grid, codes, saturate, out);
+  return packed ? pack_codes(out, codes) : out;
+}
+
+Tensor linear_dequantize(const Tensor& codes, const LinearGrid& blocks, DType dtype) {
+  FQ_THROUGH_HOST(linear_dequantize, codes, blocks, dtype);
+  Tensor out = Tensor::empty(codes.shape(), dtype, codes.device());
+  if (codes.device().is_meta()) return out;
+  const Tensor rows = codes.to(Layout::row_major);
+  std::array<float, chunk_elements> inputs, results;
+  void* y = out.mutable_raw();
+  for_scaled_chunks(codes.shape(), blocks.block, Grid(blocks),
+                    [&](auto begin, auto count, auto* s, auto* z, auto step) {
+                      float* to = dtype == DType::f32 ? static_cast<float*>(y) + begin : results.data();
+                      map_scaled(read_floats(rows, begin, count, inputs.data()), count, s, z, step, to,
+                                 scalar::linear_value<float>);
+                      if (dtype != DType::f32) write_floats(to, count, dtype, y, begin);
+                    });
+  return out;
+}
+
+Shape linear_block(const Shape& x, const Shape& scale, int axis, const char* function) {
+  if (numel(scale) == 1 && scale.size() < 2) return x;
+  FQ_CHECK(scale.size() == 1, function,
+           "the scale is {}: give one number, or a list with one for each index of an axis",
+           to_string(scale));
+  const auto kept = static_cast<std::size_t>(normalize_axis(axis, static_cast<int>(x.size()), function));
+  FQ_CHECK(scale[0] == x[kept], function,
+           "the scale has {} elements, axis {} of the input {} has {}: give one for each", scale[0], kept,
+           to_string(x), x[kept]);
+  Shape block = x;
+  block[kept] = 1;
+  return block;
+}
+
+Shape rows_block(const Shape& x, const Shape& scale, const char* function) {
+  FQ_CHECK(x.size() == 2, function, "the scale {} is one of blocks and the input {}: blocks need 2 axes",
+           to_string(scale), to_string(x));
+  FQ_CHECK(scale[0] > 0 && x[0] % scale[0] == 0, function,
+           "the input {} does not divide into {} blocks along axis 0: choose a divisor of {}", to_string(x),
+           scale[0], x[0]);
+  FQ_CHECK(scale[1] == x[1], function, "the scale {} has {} columns, the input {} has {}: give one for each",
+           to_string(scale), scale[1], to_string(x), x[1]);
+  return {std::max<std::int64_t>(x[0] / scale[0], 1), 1};
+}
+
+void check_dtype(DType dtype, std::initializer_list<DType> allowed, std::string_view what,
+                 const char* function) {
+  std::string names;
+  for (const DType each : allowed) {
+    if (each == dtype) return;
+    names.append(names.empty() ? "" : ", ").append(name(each));
+  }
+  throw ArgumentError(fmt::format("[{}] the {} is {}: use one of {}", function, what, name(dtype), names));
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,28 @@
+#pragma once
+
+/// Smallest and largest element of each block.
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "fakequant/core/tensor.h"
+
+namespace fq::detail {
+
+struct Ranges {
+  std::vector<float> lower, upper;  ///< one a block, row-major
+};
+/// Of a tensor of any float type and layout; a block with a NaN has NaN for both. Throws ArgumentError when
+/// there is no element.
+[[nodiscard]] Ranges block_ranges(const Tensor& x, const Shape& block, const char* function);
+
+/// The largest magnitude; a NaN counts as the largest. 0 for no elements.
+inline float largest_magnitude(const float* x, std::int64_t count) {
+  std::int32_t largest = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    largest = std::max(largest, std::bit_cast<std::int32_t>(x[i]) & 0x7fffffff);
+  return std::bit_cast<float>(largest);
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,56 @@
+#include "fakequant/reference/kernels/cpu/fake_quant.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "fakequant/reference/detail/broadcast.h"
+#include "fakequant/reference/kernels/cpu/range_table.h"
+#include "fakequant/reference/kernels/cpu/stretches.h"
+
+namespace fq::cpu {
+namespace {
+
+bool any_nan(const Tensor& amax) {
+  const float* a = amax.data<float>();
+  return std::any_of(a, a + amax.numel(), [](float v) { return std::isnan(v); });
+}
+
+}  // namespace
+
+void fake_quant_integer(const Tensor& x, const Tensor& amax, const Tensor& bound, const IntFormat& format,
+                        Tensor& y, Tensor* mask) {
+  detail::check_broadcast(x.shape(), amax.shape(), "fake_tensor_quant");
+  const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
+  const std::int64_t count = padded(amax.numel());
+  RangeTable table(5, amax.numel());
+  const float* ranges = table.filled(0, amax);
+  const Columns columns{table.column(1), table.column(2), table.column(3), table.filled(4, bound)};
+  const bool divide =
+      integer_rows(ranges, count, upper, !any_nan(amax), table.column(1), table.column(2), table.column(3));
+  for_stretches(x, amax.shape(), columns, y, mask, [&](const Stretch& stretch, const Columns& at) {
+    fake_quant(stretch, IntegerRows{at, lower, upper, divide});
+  });
+}
+
+void fake_quant_e4m3(const Tensor& x, const Tensor& amax, const Tensor& bound, Tensor& y, Tensor* mask) {
+  const bool scaled = amax.defined();
+  detail::check_broadcast(x.shape(), amax.shape(), "scaled_e4m3");
+  const std::int64_t ranges = scaled ? amax.numel() : 1;
+  RangeTable table(4, ranges);
+  const Tensor one = Tensor::scalar(1), unbounded = Tensor::scalar(std::numeric_limits<double>::infinity());
+  const Columns columns{table.filled(1, one), nullptr, table.filled(2, one),
+                        table.filled(3, scaled ? bound : unbounded)};
+  if (scaled) e4m3_rows(table.filled(0, amax), padded(ranges), table.column(1), table.column(2));
+  for_stretches(x, amax.shape(), columns, y, mask,
+                [&](const Stretch& stretch, const Columns& at) { fake_quant(stretch, E4m3Rows{at}); });
+}
+
+void round_to_integers(const Tensor& x, float lower, float upper, Tensor& y, Tensor* mask) {
+  const IntegerCast cast{lower, upper};
+  for_stretches(x, Columns{}, y, mask,
+                [&](const Stretch& stretch, const Columns&) { fake_quant(stretch, cast); });
+}
+
+}  // namespace fq::cpu

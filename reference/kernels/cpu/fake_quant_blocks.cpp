@@ -1,0 +1,121 @@
+#include "fakequant/reference/kernels/cpu/fake_quant_blocks.h"
+
+#include <algorithm>
+#include <array>
+
+#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/reference/kernels/cpu/range_table.h"
+
+namespace fq::cpu {
+namespace {
+
+constexpr std::int64_t kChunk = 4096;       // elements of a call
+constexpr std::int64_t kFirstCache = 1024;  // elements that stay there for two passes, and the next with them
+
+/// Numbers of the blocks of a chunk.
+struct ChunkColumns {
+  using Column = std::array<float, kFirstCache / 8 + 64>;
+  Column amax, scale, unscale, bound;
+
+  [[nodiscard]] Columns columns() const { return {scale.data(), scale.data(), unscale.data(), bound.data()}; }
+};
+
+/// Each number of `count` blocks `block` times, in place from the back.
+void spread(ChunkColumns& c, std::int64_t count, std::int64_t block) {
+  for (auto* column : {&c.scale, &c.unscale})
+    for (std::int64_t i = count * block; i-- > 0;)
+      (*column)[static_cast<std::size_t>(i)] = (*column)[static_cast<std::size_t>(i / block)];
+}
+
+/// fill(columns, first, count) makes the scales of blocks from their largest |x|, run(stretch, columns) uses
+/// them. Blocks shorter than a vector have their numbers spread over the elements.
+template <class Fill, class Run>
+void dynamic(const Tensor& x, std::int64_t block, float bound, Tensor& y, Tensor* mask, Fill&& fill,
+             Run&& run) {
+  const bool narrow = block < vector_group();
+  const std::int64_t length = narrow ? kFirstCache / 8 : kFirstCache;
+  for_stretches(x, length, y, mask, [&](Stretch part, std::int64_t begin) {
+    ChunkColumns c;
+    const std::int64_t count = part.count / block;
+    block_maxima(part.x, part.dtype, part.count, block, c.amax.data());
+    fill(c, begin / block, count);
+    c.bound.fill(bound);
+    if (narrow) spread(c, count, block);
+    part.shared = narrow ? 0 : block;
+    part.ahead = byte_size(x.dtype(), length);
+    run(part, c.columns());
+  });
+}
+
+/// scale[i], unscale[i] = f(amax[i], i)
+template <class F>
+void fill_scales(ChunkColumns& c, std::int64_t count, F f) {
+  const float* amax = c.amax.data();
+  float* __restrict scale = c.scale.data(), * __restrict unscale = c.unscale.data();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto s = f(amax[i], i);
+    scale[i] = s.scale;
+    unscale[i] = s.unscale;
+  }
+}
+
+void fill_scales(ChunkColumns& c, std::int64_t first, std::int64_t count, const detail::BlockScales& scales) {
+  const detail::BlockScales own = scales;  // apart from what is written, so that loops vectorise
+  if (own.rule == detail::BlockScales::Rule::power_of_two)
+    return fill_scales(c, count, [own](float amax, std::int64_t) { return own.of_power(amax); });
+  fill_scales(c, count, [own, first](float amax, std::int64_t i) { return own(amax, first + i); });
+}
+
+void divisors(const float* scale, std::int64_t count, float* divisor) {
+  for (std::int64_t i = 0; i < count; ++i) divisor[i] = scalar::fp4_divisor(scale[i]);
+}
+
+/// Blocks that fill chunks.
+void fp4_chunks(const Tensor& x, std::int64_t block, const float* scale, const float* bound, Tensor& y,
+                Tensor* mask) {
+  for_stretches(x, kChunk, y, mask, [=](Stretch part, std::int64_t begin) {
+    std::array<float, kChunk / 8> divisor;
+    const std::int64_t first = begin / block;
+    divisors(scale + first, part.count / block, divisor.data());
+    part.shared = block;
+    fake_quant(part, Fp4Rows{{scale + first, divisor.data(), nullptr, bound + first}});
+  });
+}
+
+}  // namespace
+
+void fake_quant_blocks(const Tensor& x, std::int64_t block, const ElementGrid& grid,
+                       const detail::BlockScales& scales, float bound, Tensor& y, Tensor* mask) {
+  dynamic(
+      x, block, bound, y, mask,
+      [&](ChunkColumns& c, std::int64_t first, std::int64_t count) { fill_scales(c, first, count, scales); },
+      [&](const Stretch& stretch, const Columns& columns) {
+        fake_quant(stretch, BlockRows{columns, grid});
+      });
+}
+
+void fake_quant_nvfp4(const Tensor& x, float global, float bound, Tensor& y, Tensor* mask) {
+  dynamic(
+      x, 16, bound, y, mask,
+      [global](ChunkColumns& c, std::int64_t, std::int64_t count) {
+        nvfp4_scales(c.amax.data(), count, global, c.scale.data());
+      },
+      [](const Stretch& stretch, const Columns& columns) { fake_quant(stretch, Fp4Rows{columns}); });
+}
+
+void fake_quant_fp4(const Tensor& x, const Tensor& scales, const Tensor& bounds, Tensor& y, Tensor* mask) {
+  const std::int64_t blocks = scales.numel(), block = x.numel() / std::max<std::int64_t>(blocks, 1);
+  if (blocks > 1 && block > 0 && block % vector_group() == 0 && kChunk % block == 0)
+    return fp4_chunks(x, block, scales.data<float>(), bounds.data<float>(), y, mask);
+  RangeTable table(3, blocks);
+  const float* scale = table.filled(0, scales);
+  const Columns columns{scale, table.column(1), nullptr, table.filled(2, bounds)};
+  divisors(scale, padded(blocks), table.column(1));
+  const auto run = [](const Stretch& stretch, const Columns& at) { fake_quant(stretch, Fp4Rows{at}); };
+  if (blocks == 1) return for_stretches(x, columns, y, mask, run);
+  const Shape grid{blocks, block};
+  Tensor rows = y.reshape(grid), bits = mask == nullptr ? Tensor() : mask->reshape(grid);
+  for_stretches(x.reshape(grid), {blocks, 1}, columns, rows, mask == nullptr ? nullptr : &bits, run);
+}
+
+}  // namespace fq::cpu

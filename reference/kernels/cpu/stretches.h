@@ -1,0 +1,33 @@
+#pragma once
+
+/// Tensors cut into stretches, with the parameters that broadcast to them.
+
+#include <functional>
+
+#include "fakequant/core/tensor.h"
+#include "fakequant/reference/kernels/cpu/fake_quant_kernels.h"
+
+namespace fq::cpu {
+
+/// Loops up to this many elements stay on one thread.
+inline constexpr std::int64_t parallel_stretch = 65536;
+
+/// Floats between the end of one column and the begin of the next, so that columns of a power of two do not
+/// share the sets of a cache.
+inline constexpr std::int64_t column_skew = 112;
+
+using RunStretch = std::function<void(const Stretch&, const Columns&)>;
+
+/// Calls run(stretch, begin) for stretches of up to `length` elements, a multiple of 8, from element `begin`
+/// of x on, in parallel; `shared` is the number of elements.
+void for_stretches(const Tensor& x, std::int64_t length, Tensor& y, Tensor* mask,
+                   const std::function<void(const Stretch&, std::int64_t)>& run);
+/// Calls run(stretch, columns) for stretches of x, in parallel: each has its own part of x, y and mask. All
+/// share the one parameter of `columns`.
+void for_stretches(const Tensor& x, const Columns& columns, Tensor& y, Tensor* mask, const RunStretch& run);
+/// As above, with columns that begin at the stretch's parameters: arrays of the elements of a row-major
+/// tensor of shape `range`, padded to whole groups, which broadcasts against x.
+void for_stretches(const Tensor& x, const Shape& range, const Columns& columns, Tensor& y, Tensor* mask,
+                   const RunStretch& run);
+
+}  // namespace fq::cpu

@@ -1,0 +1,71 @@
+#include "fakequant/core/backend/cuda/loops/channels.cuh"
+#include "fakequant/core/backend/cuda/loops/range_rows.cuh"
+#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/reference/kernels/cuda/clip.h"
+
+namespace fq::cuda {
+namespace {
+
+/// A row of bounds: the lower one as its scale.
+struct BoundsRow {
+  FQ_HD RangeRow operator()(float lower, float upper) const { return {lower, 0, 0, upper}; }
+};
+
+struct ClipFormula {
+  FQ_HD float value(float x, const RangeRow& r) const { return scalar::clip_to(x, r.scale, r.bound); }
+  FQ_HD bool mask(float, const RangeRow&) const { return true; }
+};
+
+struct WithinFormula {
+  FQ_HD bool mask(float x, const RangeRow& r) const { return scalar::modelopt_mask(x, r.bound); }
+};
+struct BetweenFormula {
+  FQ_HD bool mask(float x, const RangeRow& r) const { return scalar::mask_open(x, r.scale, r.bound); }
+};
+
+template <class Formula>
+Tensor mask_of(const Tensor& x, const Tensor& lower, const Tensor& upper, Formula formula) {
+  Tensor mask = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
+  with_rows(x, lower, upper, BoundsRow{}, [&](const auto& rows) { mask_by_rows(x, formula, rows, mask); });
+  return mask.to(Layout::row_major);
+}
+
+struct SumBeyond {
+  using Sum = double;
+  const float *x, *dy, *bound;
+  bool above;
+  FQ_HD double zero() const { return 0; }
+  FQ_HD void add(double& sum, std::int64_t i, std::int64_t) const {
+    if (above ? x[i] >= *bound : x[i] <= *bound) sum += static_cast<double>(dy[i]);
+  }
+  FQ_HD void join(double& sum, double other) const { sum += other; }
+};
+
+struct PutSum {
+  double* to;
+  FQ_HD void operator()(std::int64_t, double sum) const { *to = sum; }
+};
+
+}  // namespace
+
+Tensor mask_within(const Tensor& x, const Tensor& amax) { return mask_of(x, amax, amax, WithinFormula{}); }
+Tensor mask_between(const Tensor& x, const Tensor& lower, const Tensor& upper) {
+  return mask_of(x, lower, upper, BetweenFormula{});
+}
+
+void clip(const Tensor& x, const Tensor& lower, const Tensor& upper, Tensor& y) {
+  with_rows(x, lower, upper, BoundsRow{},
+            [&](const auto& rows) { quantize_as<float>(x, ClipFormula{}, rows, y, nullptr); });
+}
+
+Tensor sum_beyond(const Tensor& x, const Tensor& dy, const Tensor& bound, bool above) {
+  Tensor sum = Tensor::empty({}, DType::f64, x.device());
+  const Tensor own = bound.to(x.device());
+  const auto read = [](const Tensor& t) { return static_cast<const float*>(t.raw()); };
+  reduce_channels(x.device(), ChannelView{1, x.numel(), x.numel()},
+                  SumBeyond{read(x), read(dy), read(own), above},
+                  PutSum{static_cast<double*>(sum.mutable_raw())});
+  return sum;
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,130 @@
+#include <limits>
+
+#include "fakequant/core/backend/cuda/loops/channels.cuh"
+#include "fakequant/core/backend/cuda/loops/range_rows.cuh"
+#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/reference/kernels/cuda/fake_quant.h"
+
+namespace fq::cuda {
+namespace {
+
+struct IntegerFormula {
+  float lower, upper;
+
+  FQ_HD float value(float x, const RangeRow& r) const {
+    return r.inverse == 0.0f ? divided(x, r) : multiplied(x, r);
+  }
+  FQ_HD void values(const RangeRow& r, float (&v)[group_size]) const {
+    if (r.inverse == 0.0f)
+      for (float& each : v) each = divided(each, r);
+    else
+      for (float& each : v) each = multiplied(each, r);
+  }
+  FQ_HD bool mask(float x, const RangeRow& r) const { return scalar::modelopt_mask(x, r.bound); }
+
+ private:
+  FQ_HD float divided(float x, const RangeRow& r) const {
+    return scalar::modelopt_fake_quant(x, r.scale, r.divisor, lower, upper);
+  }
+  FQ_HD float multiplied(float x, const RangeRow& r) const {
+    return scalar::divide_code(scalar::modelopt_code(x, r.scale, lower, upper), r.divisor, r.inverse);
+  }
+};
+
+struct CodeFormula {
+  float lower, upper;
+  FQ_HD float value(float x, const RangeRow& r) const {
+    return scalar::modelopt_code(x, r.scale, lower, upper);
+  }
+  FQ_HD bool mask(float, const RangeRow&) const { return true; }
+};
+
+struct IntegerRow {
+  float upper;
+  bool guard;
+  FQ_HD RangeRow operator()(float amax, float bound) const {
+    const float scale = scalar::modelopt_scale(amax, upper, guard);
+    const float divisor = scalar::modelopt_divisor(amax, scale, guard);
+    return {scale, divisor, scalar::divides_exactly(divisor) ? 1.0f / divisor : 0.0f, bound};
+  }
+};
+
+struct E4m3Formula {
+  FQ_HD float value(float x, const RangeRow& r) const {
+    return scalar::modelopt_scaled_e4m3(x, r.scale, r.inverse);
+  }
+  FQ_HD bool mask(float x, const RangeRow& r) const { return scalar::modelopt_mask(x, r.bound); }
+};
+
+struct E4m3Row {
+  FQ_HD RangeRow operator()(float amax, float bound) const {
+    const float scale = scalar::modelopt_e4m3_scale(amax);
+    return {scale, scale, 1.0f / scale, bound};
+  }
+};
+
+struct IntegerCast {
+  float lower, upper;
+  FQ_HD float value(float x, const RangeRow&) const { return scalar::modelopt_int_cast(x, lower, upper); }
+  FQ_HD bool mask(float x, const RangeRow&) const { return scalar::mask_closed(x, lower, upper); }
+};
+
+bool any_nan(const Tensor& amax) {
+  const float* a = amax.data<float>();
+  return std::any_of(a, a + amax.numel(), scalar::is_nan_);
+}
+
+/// The smallest of numbers; NaN wins.
+template <class T>
+struct Smallest {
+  using Sum = float;
+  const T* x;
+  FQ_HD float zero() const { return std::numeric_limits<float>::infinity(); }
+  FQ_HD void add(float& least, std::int64_t i, std::int64_t) const { join(least, static_cast<float>(x[i])); }
+  FQ_HD void join(float& least, float v) const {
+    if (!scalar::is_nan_(least) && !(least < v)) least = v;
+  }
+};
+
+struct PutNumber {
+  float* to;
+  FQ_HD void operator()(std::int64_t, float v) const { *to = v; }
+};
+
+}  // namespace
+
+void fake_quant_integer(const Tensor& x, const Tensor& amax, const Tensor& bound, const IntFormat& format,
+                        Tensor& y, Tensor* mask) {
+  const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
+  quantize_ranges(x, IntegerFormula{lower, upper}, amax, bound, IntegerRow{upper, !any_nan(amax)}, y, mask);
+}
+
+void integer_codes(const Tensor& x, const Tensor& amax, const IntFormat& format, Tensor& codes) {
+  const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
+  with_rows(x, amax, amax, IntegerRow{upper, !any_nan(amax)}, [&](const auto& rows) {
+    quantize_as<float>(x, CodeFormula{lower, upper}, rows, codes, nullptr);
+  });
+}
+
+void fake_quant_e4m3(const Tensor& x, const Tensor& amax, const Tensor& bound, Tensor& y, Tensor* mask) {
+  if (amax.defined()) return quantize_ranges(x, E4m3Formula{}, amax, bound, E4m3Row{}, y, mask);
+  const RangeRow plain{1, 1, 1, std::numeric_limits<float>::infinity()};
+  quantize_by_rows(x, E4m3Formula{}, OneRange{plain}, y, mask);
+}
+
+void round_to_integers(const Tensor& x, float lower, float upper, Tensor& y, Tensor* mask) {
+  const IntegerCast cast{lower, upper};
+  quantize_by_rows(x, cast, OneRange{}, y, mask);
+}
+
+float smallest(const Tensor& x) {
+  Tensor out = Tensor::empty({}, DType::f32, x.device());
+  const ChannelView all{1, x.numel(), x.numel()};
+  visit_narrow_float(x.dtype(), [&]<class T>(T) {
+    reduce_channels(x.device(), all, Smallest<T>{static_cast<const T*>(x.raw())},
+                    PutNumber{static_cast<float*>(out.mutable_raw())});
+  });
+  return static_cast<float>(out.item());
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,217 @@
+#include "fakequant/reference/modelopt.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/format.h"
+#include "fakequant/core/numerics/detail/arithmetic.h"
+#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/tape.h"
+#include "fakequant/reference/detail/broadcast_up.h"
+#include "fakequant/reference/detail/clipped.h"
+#include "fakequant/reference/detail/wide.h"
+#include "fakequant/reference/kernels/cpu/fake_quant.h"
+#include "fakequant/reference/kernels/cuda/fake_quant.h"
+
+namespace fq::modelopt {
+namespace {
+
+constexpr const char* kInteger = "fake_tensor_quant";
+constexpr const char* kFloat = "scaled_e4m3";
+constexpr const char* kCast = "int_cast_ste";
+
+/// x - bias, rounded to `dtype`, the promoted type of the two: x itself without bias, but f64 as f32.
+struct Shifted {
+  Tensor values;
+  DType dtype;
+  [[nodiscard]] bool is_meta() const { return values.device().is_meta(); }
+  [[nodiscard]] bool on_gpu() const { return values.device().is_cuda(); }
+};
+
+DType promoted(const Tensor& x, const Tensor& bias) {
+  if (!bias.defined() || bias.rank() == 0 || bias.dtype() == x.dtype()) return x.dtype();
+  return x.dtype() == DType::f64 || bias.dtype() == DType::f64 ? DType::f64 : DType::f32;
+}
+
+/// f(x, other) with `other` broadcast; both f32.
+Tensor combined(const Tensor& x, const Tensor& other, const detail::Arithmetic& f) {
+  Tensor out = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
+  if (x.numel() > 0)
+    detail::run(x.device(), &detail::Kernels::combine, x, other.to(x.device()).to(DType::f32), f, out);
+  return out;
+}
+
+Shifted shift(const Tensor& x, const Tensor& bias, const char* function) {
+  FQ_CHECK(is_floating(x.dtype()), function, "the input is {}: give f32, f16, bf16 or f64", name(x.dtype()));
+  if (bias.defined()) (void)detail::broadcast_block(x.shape(), bias.shape(), function);
+  Shifted out{x.dtype() == DType::f64 ? x.to(DType::f32) : x, promoted(x, bias)};
+  if (!bias.defined() || out.is_meta()) return out;
+  out.values = combined(out.values.to(DType::f32), bias, detail::Subtract{}).to(out.dtype).to(DType::f32);
+  return out;
+}
+
+Tensor finish(const Tensor& y, const Shifted& x, const Tensor& bias) {
+  if (!bias.defined() || x.is_meta()) return y.to(x.dtype);
+  return combined(y.to(x.dtype).to(DType::f32), bias, detail::Add{}).to(x.dtype);
+}
+
+detail::Masked allocated(const Shifted& x, bool masked) {
+  const Tensor& v = x.values;
+  detail::Masked out{Tensor::empty(v.shape(), v.dtype(), v.device(), v.layout()), {}};
+  if (masked) out.mask = Tensor::empty(v.shape(), DType::u1, v.device(), v.layout());
+  return out;
+}
+
+Tensor* mask_of(detail::Masked& out) { return out.mask.defined() ? &out.mask : nullptr; }
+
+template <class T>
+bool refused_by_unsigned(const Tensor& x) {
+  const T* v = x.data<T>(x.layout());
+  int nan = 0, negative = 0;
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const auto e = static_cast<float>(v[i]);
+    nan |= static_cast<int>(e != e);
+    negative |= static_cast<int>(e < 0);
+  }
+  return nan == 0 && negative != 0;
+}
+
+void check_unsigned(const Shifted& x) {
+  if (x.is_meta()) return;
+  FQ_CHECK(x.values.numel() > 0, kInteger, "the input is empty and the format unsigned: use a signed one");
+  const DType dtype = x.values.dtype();
+  const bool refused = x.values.device().is_cuda() ? cuda::smallest(x.values) < 0
+                       : dtype == DType::f16       ? refused_by_unsigned<float16>(x.values)
+                       : dtype == DType::bf16      ? refused_by_unsigned<bfloat16>(x.values)
+                                                   : refused_by_unsigned<float>(x.values);
+  FQ_CHECK(!refused, kInteger, "the input has negative values and the format is unsigned: use a signed one");
+}
+
+detail::Masked integer_quant(const Tensor& input, const Amax& range, const Tensor& bias,
+                             const IntFormat& format, bool masked) {
+  FQ_CHECK(range.defined(), kInteger, "amax is missing: give a number, a list or a tensor");
+  const auto ranges = range.values();
+  const auto negative = std::ranges::find_if(ranges, [](float a) { return a < 0; });
+  FQ_CHECK(negative == ranges.end(), kInteger, "amax has {}: it must not be negative", *negative);
+  const Shifted x = shift(input, bias, kInteger);
+  (void)detail::broadcast_block(input.shape(), range.shape(), kInteger);
+  if (format.is_unsigned) check_unsigned(x);
+  const Tensor amax = range.tensor();
+  detail::Masked out = allocated(x, masked);
+  if (!x.is_meta())
+    (x.on_gpu() ? cuda::fake_quant_integer : cpu::fake_quant_integer)(
+        x.values, amax, detail::compared_with(x.dtype, amax), format, out.y, mask_of(out));
+  out.y = finish(out.y, x, bias);
+  return out;
+}
+
+detail::Masked float_quant(const Tensor& input, const Amax& range, const Tensor& bias, bool masked) {
+  const Shifted x = shift(input, bias, kFloat);
+  if (range.defined()) (void)detail::broadcast_block(input.shape(), range.shape(), kFloat);
+  const Tensor amax = range.tensor();
+  detail::Masked out = allocated(x, masked && range.defined());
+  if (!x.is_meta()) {
+    const Tensor bound = amax.defined() ? detail::compared_with(x.dtype, amax) : Tensor();
+    (x.on_gpu() ? cuda::fake_quant_e4m3 : cpu::fake_quant_e4m3)(x.values, amax, bound, out.y, mask_of(out));
+  }
+  out.y = finish(out.y, x, bias);
+  return out;
+}
+
+/// The bounds of codes as numbers of `dtype`.
+struct CastBounds {
+  double lower, upper;
+
+  static CastBounds of(const IntFormat& format, DType dtype) {
+    const auto in_type = [dtype](double v) { return Tensor::scalar(v, dtype).item(); };
+    const double upper = in_type(format.upper());
+    FQ_CHECK(std::isfinite(upper), kCast, "the largest code {} is no number of {}: use fewer bits, or f32",
+             format.upper(), name(dtype));
+    const bool mirrored = !format.is_unsigned && format.narrow_range;  // of one bit: -0
+    return {mirrored ? -upper : in_type(format.lower()), upper};
+  }
+};
+
+/// Of f64, in doubles.
+detail::Masked int_cast_wide(const Tensor& input, const CastBounds& bounds, bool masked) {
+  using detail::Wide;
+  const Tensor x = input.to(Device::cpu());
+  detail::Masked out{Tensor::empty(x.shape(), x.dtype(), x.device(), x.layout()), {}};
+  if (masked) out.mask = Tensor::zeros(x.shape(), DType::u1, x.device(), x.layout());
+  const auto* v = x.data<double>(x.layout());
+  auto* y = out.y.mutable_data<double>(x.layout());
+  auto* bits = masked ? static_cast<std::uint8_t*>(out.mask.mutable_raw()) : nullptr;
+  const Wide lower{bounds.lower}, upper{bounds.upper};
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    y[i] = scalar::modelopt_int_cast(Wide{v[i]}, lower, upper).value;
+    if (masked) cpu::set_bit(bits, i, scalar::mask_closed(Wide{v[i]}, lower, upper));
+  }
+  return {out.y.to(input.device()), masked ? out.mask.to(input.device()) : Tensor()};
+}
+
+detail::Masked int_cast(const Tensor& input, const IntFormat& format, bool masked) {
+  const CastBounds bounds = CastBounds::of(format, input.dtype());
+  if (input.dtype() == DType::f64 && !input.device().is_meta()) return int_cast_wide(input, bounds, masked);
+  const Shifted x = shift(input, {}, kCast);
+  detail::Masked out = allocated(x, masked);
+  if (!x.is_meta())
+    (x.on_gpu() ? cuda::round_to_integers : cpu::round_to_integers)(
+        x.values, static_cast<float>(bounds.lower), static_cast<float>(bounds.upper), out.y, mask_of(out));
+  out.y = finish(out.y, x, {});
+  return out;
+}
+
+Variable recorded(std::string_view op, const Variable& x, detail::Masked result,
+                  detail::TracedRange range = {}) {
+  return detail::record_clipped(op, x, std::move(result.y), std::move(result.mask), std::move(range));
+}
+
+void check_e4m3(int exponent, int mantissa) {
+  FQ_CHECK(exponent == 4 && mantissa == 3, kFloat, "the format is ({}, {}): use (4, 3)", exponent, mantissa);
+}
+
+}  // namespace
+
+Tensor fake_tensor_quant(const Tensor& x, const Amax& amax, const Tensor& bias, int num_bits,
+                         bool is_unsigned, bool narrow_range, bool) {
+  const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kInteger);
+  const Tensor v = detail::broadcast_up(x, {amax.shape(), bias.shape()}, kInteger);
+  return integer_quant(v, amax, bias, format, false).y;
+}
+
+Variable fake_tensor_quant(const Variable& x, const Amax& amax, const Tensor& bias, int num_bits,
+                           bool is_unsigned, bool narrow_range, bool pass_through_bwd) {
+  const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kInteger);
+  const Variable v = detail::broadcast_up(x.as_float(), {amax.shape(), bias.shape()}, kInteger);
+  const bool masked = detail::needs_grad({v}) && !pass_through_bwd;
+  return recorded(kInteger, v, integer_quant(v.tensor(), amax, bias, format, masked),
+                  detail::TracedRange::integer(amax, format, bias.defined()));
+}
+
+Tensor scaled_e4m3(const Tensor& x, const Amax& amax, const Tensor& bias, int exponent, int mantissa, bool) {
+  check_e4m3(exponent, mantissa);
+  return float_quant(detail::broadcast_up(x, {amax.shape(), bias.shape()}, kFloat), amax, bias, false).y;
+}
+
+Variable scaled_e4m3(const Variable& x, const Amax& amax, const Tensor& bias, int exponent, int mantissa,
+                     bool pass_through_bwd) {
+  check_e4m3(exponent, mantissa);
+  const Variable v = detail::broadcast_up(x.as_float(), {amax.shape(), bias.shape()}, kFloat);
+  const bool masked = detail::needs_grad({v}) && !pass_through_bwd;
+  return recorded(kFloat, v, float_quant(v.tensor(), amax, bias, masked),
+                  detail::TracedRange::floating(amax, bias.defined()));
+}
+
+Tensor int_cast_ste(const Tensor& x, int num_bits, bool is_unsigned, bool narrow_range) {
+  return int_cast(x, detail::integer_codes(num_bits, is_unsigned, narrow_range, kCast), false).y;
+}
+
+Variable int_cast_ste(const Variable& x, int num_bits, bool is_unsigned, bool narrow_range) {
+  const Variable v = x.as_float();
+  const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kCast);
+  return recorded(kCast, v, int_cast(v.tensor(), format, detail::needs_grad({v})));
+}
+
+}  // namespace fq::modelopt

@@ -1,0 +1,105 @@
+#pragma once
+
+/// PyTorch's observers (torch.ao.quantization.observer): they watch tensors and choose scale and zero point.
+///
+/// An observation is any float tensor; it is read as f32, an empty one changes nothing. With lo =
+/// min(min_val, 0) and hi = max(max_val, 0), in f32:
+///   symmetric  s = max(-lo, hi) / ((quant_max - quant_min) / 2), z = 0 for i8, 128 for u8, and for u8 with a
+///              range of one's own floor((quant_min + quant_max) / 2); z is i64
+///   affine     s = (hi - lo) / (quant_max - quant_min), z = clamp(quant_min - rne(lo / s)); z is i32
+/// s is at least eps. Scale and zero point have shape [1], per channel [channels]. Errors: ArgumentError for
+/// options that do not go together, a channel axis that is not there, another number of channels than before,
+/// results asked for before the first observation; NumericError for a NaN.
+
+#include <optional>
+
+#include "fakequant/reference/torchao_qparams.h"
+
+namespace fq::torch_ref {
+
+using QParams = torchao::QParams;
+
+enum class QScheme : unsigned char {
+  per_tensor_affine,
+  per_tensor_symmetric,
+  per_channel_affine,
+  per_channel_symmetric
+};
+/// "per_tensor_affine", .. Throws ArgumentError for another name.
+[[nodiscard]] QScheme qscheme(std::string_view name);
+
+struct ObserverOptions {
+  DType dtype = DType::u8;  ///< i8 or u8: torch's qint8 and quint8
+  QScheme qscheme = QScheme::per_tensor_affine;
+  bool reduce_range = false;  ///< one bit less
+  std::optional<int> quant_min = {},
+                     quant_max = {};  ///< both or none; they hold 0 and span 256 codes at most
+  double eps = 0x1p-23;               ///< the least scale
+};
+
+/// The options as they are. Throws ArgumentError, naming `function`, for a scheme per channel.
+[[nodiscard]] ObserverOptions check_per_tensor(ObserverOptions options, const char* function);
+
+/// The range of codes, and scales and zero points from ranges of values.
+class AffineRule {
+ public:
+  explicit AffineRule(ObserverOptions options);
+  /// `min_val` and `max_val` f32, of one shape; the results have one axis.
+  [[nodiscard]] QParams choose(const Tensor& min_val, const Tensor& max_val) const;
+
+ private:
+  [[nodiscard]] bool is_symmetric() const;
+
+  ObserverOptions options_;
+  int quant_min_, quant_max_;
+};
+
+/// What the four observers of smallest and largest values share.
+class RangeObserver {
+ public:
+  void observe(const Tensor& x);
+  [[nodiscard]] QParams calculate_qparams() const;
+  /// f32, rank 0 or [channels]; undefined before the first observation.
+  [[nodiscard]] const Tensor& min_val() const noexcept { return min_; }
+  [[nodiscard]] const Tensor& max_val() const noexcept { return max_; }
+  void reset_min_max_vals() { min_ = max_ = {}; }
+
+ protected:
+  RangeObserver(ObserverOptions options, std::optional<int> ch_axis,
+                std::optional<double> averaging_constant);
+  ~RangeObserver() = default;
+
+ private:
+  AffineRule rule_;
+  std::optional<int> ch_axis_;
+  std::optional<float> averaging_constant_;
+  Tensor min_, max_;
+};
+
+/// The smallest and largest of all observations.
+class MinMaxObserver final : public RangeObserver {
+ public:
+  explicit MinMaxObserver(ObserverOptions options = {});
+};
+
+/// The first observation's range; then range += averaging_constant * (the new one - range), each rounded.
+class MovingAverageMinMaxObserver final : public RangeObserver {
+ public:
+  explicit MovingAverageMinMaxObserver(double averaging_constant = 0.01, ObserverOptions options = {});
+};
+
+/// As MinMaxObserver, for each index of `ch_axis`, negative from the back.
+class PerChannelMinMaxObserver final : public RangeObserver {
+ public:
+  explicit PerChannelMinMaxObserver(int ch_axis = 0,
+                                    ObserverOptions options = {.qscheme = QScheme::per_channel_affine});
+};
+
+class MovingAveragePerChannelMinMaxObserver final : public RangeObserver {
+ public:
+  explicit MovingAveragePerChannelMinMaxObserver(double averaging_constant = 0.01, int ch_axis = 0,
+                                                 ObserverOptions options = {
+                                                     .qscheme = QScheme::per_channel_affine});
+};
+
+}  // namespace fq::torch_ref

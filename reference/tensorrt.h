@@ -1,0 +1,23 @@
+#pragma once
+
+/// TensorRT's Quantize and Dequantize layers.
+
+#include "fakequant/reference/constant.h"
+
+namespace fq::tensorrt {
+
+/// Codes saturate(rne(input / scale)) of `to_type` i8, i4 (packed) or f8_e4m3 (saturating). `input` is f32,
+/// f16 or bf16.
+///
+/// A scale of one element acts per tensor whatever its axis; a list has one element for each index of `axis`;
+/// a scale of rank 2 [blocks, columns] is for blocks of rows of an input [rows, columns], i4 only, `blocks` a
+/// divisor of the rows. Scales are above 0. `zero_point` may be given: zeros, in the scale's shape. At most
+/// 2^31 - 1 elements each. On `meta` only the shape flows. Codes pass no gradient: a Variable that needs one
+/// is refused. Throws ArgumentError for what is none of these.
+[[nodiscard]] Tensor quantize(const Constant& input, const Constant& scale, DType to_type = DType::i8,
+                              int axis = 1, const Constant& zero_point = {});
+/// fl(codes * scale) in f32, then in `dtype`, f32, f16 or bf16; the rest as above.
+[[nodiscard]] Tensor dequantize(const Constant& input, const Constant& scale, DType dtype = DType::f32,
+                                int axis = 1, const Constant& zero_point = {});
+
+}  // namespace fq::tensorrt

@@ -1,0 +1,157 @@
+#include "fakequant/reference/torchao_affine.h"
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/tape.h"
+#include "fakequant/reference/detail/clipped.h"
+#include "fakequant/reference/detail/through_host.h"
+#include "fakequant/reference/detail/torchao_steps.h"
+
+namespace fq::torchao {
+namespace {
+
+using detail::AffineRow;
+
+constexpr const char* kQuantize = "quantize_affine";
+constexpr const char* kDequantize = "dequantize_affine";
+constexpr const char* kFake = "fake_quantize_affine";
+
+DType code_dtype(IntegerType type, const char* function) {
+  FQ_CHECK(type.is_unsigned || type.bits >= 8, function,
+           "codes of {} cannot be stored: use int8 with quant_min and quant_max", type.name());
+  switch (type.bits) {
+    case 16:
+      return DType::i16;
+    case 32:
+      return DType::i32;
+    default:
+      return type.is_unsigned ? DType::u8 : DType::i8;
+  }
+}
+
+Tensor fake(const Tensor& x, const Grid& grid) {
+  return visit_steps(x.dtype(), grid.steps, grid, [&](const auto& steps) {
+    return detail::map_rows(x, grid.block, grid.rows, x.dtype(), [&](float v, const AffineRow& row) {
+      return steps.value(steps.code(v, row), row);
+    });
+  });
+}
+
+Tensor input_gradient(const Tensor& x, const Tensor& dy, const Grid& grid) {
+  return visit_steps(x.dtype(), grid.steps, grid, [&](const auto& steps) {
+    return detail::map_rows(
+        x, dy, grid.block, grid.rows, x.dtype(),
+        [&](float v, float d, const AffineRow& row, std::int64_t) { return steps.gradient(v, d, row); });
+  });
+}
+
+Tensor scale_gradient(const Tensor& x, const Tensor& dy, const Grid& grid, const Tensor& scale) {
+  std::vector<double> sums(grid.rows.size());
+  visit_steps(x.dtype(), grid.steps, grid, [&](const auto& steps) {
+    (void)detail::map_rows(x, dy, grid.block, grid.rows, x.dtype(),
+                           [&](float v, float d, const AffineRow& row, std::int64_t j) {
+                             sums[static_cast<std::size_t>(j)] += steps.scale_slope(v, d, row);
+                             return 0.0f;
+                           });
+  });
+  return Tensor::from(sums, scale.shape()).to(scale.dtype());
+}
+
+Grid fake_grid(const Tensor& x, const Parameters& p, IntegerType type, const CodeRange& range) {
+  check_float(x.dtype(), "input", kFake);
+  return make_grid(x.shape(), x.dtype(), p, Codes::of(type, range, kFake), true, kFake);
+}
+
+Tensor mask_of(const Tensor& x, const Grid& grid) {
+  const Tensor codes = visit_steps(grid.steps, grid.steps, grid, [&](const auto& steps) {
+    return detail::map_rows(x, grid.block, grid.rows, DType::f32,
+                            [&](float v, const AffineRow& row) { return steps.code(v, row); });
+  });
+  return detail::mask_where(codes, codes.shape(), [](float code, auto) { return !scalar::is_nan_(code); })
+      .to(x.layout());
+}
+
+}  // namespace
+
+Tensor quantize_affine(const Tensor& x, const Shape& block_size, const Tensor& scale,
+                       const Tensor& zero_point, IntegerType output_dtype, const CodeRange& range,
+                       ZeroPointDomain domain) {
+  FQ_THROUGH_HOST(quantize_affine, x, block_size, scale, zero_point, output_dtype, range, domain);
+  check_float(x.dtype(), "input", kQuantize);
+  const DType stored = code_dtype(output_dtype, kQuantize);
+  const Grid grid = make_grid(x.shape(), x.dtype(), {block_size, scale, zero_point, domain},
+                              Codes::of(output_dtype, range, kQuantize), true, kQuantize);
+  return visit_steps(grid.steps, grid.steps, grid, [&](const auto& steps) {
+    return detail::map_rows(x, grid.block, grid.rows, stored, [&](float v, const AffineRow& row) {
+      const float code = steps.code(v, row);
+      return scalar::is_nan_(code) ? 0.0f : code;
+    });
+  });
+}
+
+Tensor dequantize_affine(const Tensor& codes, const Shape& block_size, const Tensor& scale,
+                         const Tensor& zero_point, IntegerType input_dtype, const CodeRange& range,
+                         ZeroPointDomain domain, DType output_dtype) {
+  FQ_THROUGH_HOST(dequantize_affine, codes, block_size, scale, zero_point, input_dtype, range, domain,
+                  output_dtype);
+  check_float(output_dtype, "output", kDequantize);
+  const bool any = input_dtype.is_unsigned && input_dtype.bits < 8;
+  const DType stored = code_dtype(input_dtype, kDequantize);
+  FQ_CHECK(any ? !is_floating(codes.dtype()) : codes.dtype() == stored, kDequantize,
+           "the codes are {} and input_dtype is {}: give {}", name(codes.dtype()), input_dtype.name(),
+           name(stored));
+  const Grid grid = make_grid(codes.shape(), output_dtype, {block_size, scale, zero_point, domain},
+                              Codes::of(input_dtype, range, kDequantize), false, kDequantize);
+  return visit_steps(output_dtype, DType::f32, grid, [&](const auto& steps) {
+    return detail::map_rows(codes, grid.block, grid.rows, output_dtype,
+                            [&](float code, const AffineRow& row) { return steps.value(code, row); });
+  });
+}
+
+Tensor fake_quantize_affine(const Tensor& x, const Shape& block_size, const Tensor& scale,
+                            const Tensor& zero_point, IntegerType quant_dtype, const CodeRange& range,
+                            ZeroPointDomain domain) {
+  FQ_THROUGH_HOST(fake_quantize_affine, x, block_size, scale, zero_point, quant_dtype, range, domain);
+  return fake(x, fake_grid(x, {block_size, scale, zero_point, domain}, quant_dtype, range));
+}
+
+Variable fake_quantize_affine(const Variable& x, const Shape& block_size, const Variable& scale,
+                              const Tensor& zero_point, IntegerType quant_dtype, const CodeRange& range,
+                              ZeroPointDomain domain) {
+  FQ_THROUGH_HOST(fake_quantize_affine, x, block_size, scale, zero_point, quant_dtype, range, domain);
+  const Variable v = x.as_float();
+  const Tensor scales = scale.tensor();
+  Grid grid = fake_grid(v.tensor(), {block_size, scales, zero_point, domain}, quant_dtype, range);
+  Tensor y = fake(v.tensor(), grid);
+  return detail::record(kFake, std::move(y), {v, scale},
+                        [saved = detail::Saved(v.tensor()), grid = std::move(grid), scales,
+                         learnt = scale.requires_grad()](const Tensor& dy) {
+                          const Tensor& from = saved.get();
+                          const Tensor d = dy.to(from.dtype());
+                          return std::vector<Tensor>{
+                              input_gradient(from, d, grid),
+                              learnt ? scale_gradient(from, d, grid, scales) : Tensor()};
+                        });
+}
+
+std::pair<Tensor, Tensor> fake_quantize_affine_cachemask(const Tensor& x, const Shape& block_size,
+                                                         const Tensor& scale, const Tensor& zero_point,
+                                                         IntegerType quant_dtype, const CodeRange& range,
+                                                         ZeroPointDomain domain) {
+  FQ_THROUGH_HOST(fake_quantize_affine_cachemask, x, block_size, scale, zero_point, quant_dtype, range,
+                  domain);
+  const Grid grid = fake_grid(x, {block_size, scale, zero_point, domain}, quant_dtype, range);
+  return {fake(x, grid), mask_of(x, grid)};
+}
+
+std::pair<Variable, Tensor> fake_quantize_affine_cachemask(const Variable& x, const Shape& block_size,
+                                                           const Variable& scale, const Tensor& zero_point,
+                                                           IntegerType quant_dtype, const CodeRange& range,
+                                                           ZeroPointDomain domain) {
+  FQ_THROUGH_HOST(fake_quantize_affine_cachemask, x, block_size, scale, zero_point, quant_dtype, range,
+                  domain);
+  const Tensor v = x.tensor();
+  return {fake_quantize_affine(x, block_size, scale, zero_point, quant_dtype, range, domain),
+          mask_of(v, fake_grid(v, {block_size, scale.tensor(), zero_point, domain}, quant_dtype, range))};
+}
+
+}  // namespace fq::torchao

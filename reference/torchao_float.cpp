@@ -1,0 +1,128 @@
+#include "fakequant/reference/torchao_float.h"
+
+#include <cmath>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/reference/detail/float_blocks.h"
+#include "fakequant/reference/detail/stepped.h"
+#include "fakequant/reference/detail/through_host.h"
+#include "fakequant/reference/detail/torchao_ranges.h"
+
+namespace fq::torchao {
+namespace {
+
+constexpr const char* kChoose = "choose_scale_float8";
+constexpr const char* kQuantizeFloat8 = "quantize_affine_float8";
+constexpr const char* kDequantizeFloat8 = "dequantize_affine_float8";
+
+Minifloat grid_of(DType float8, const char* function) {
+  FQ_CHECK(float8 == DType::f8_e4m3 || float8 == DType::f8_e5m2, function,
+           "codes of {}: use f8_e4m3 or f8_e5m2", name(float8));
+  return detail::minifloat_of(float8);
+}
+
+/// amax within its bounds over `max`, each rounded to T.
+template <class T>
+float float8_scale(float amax, float max, const Float8ScaleOptions& options) {
+  using V = detail::Step<T>;
+  const auto bound = [](double v) { return detail::rounded<T>(static_cast<float>(v)); };
+  if (options.hp_value_lb) amax = scalar::at_least(amax, bound(*options.hp_value_lb));
+  if (options.hp_value_ub) amax = scalar::at_most(amax, bound(*options.hp_value_ub));
+  return static_cast<float>(scalar::unit_scale(V{amax}, V{max}));
+}
+
+/// 2^rne(log2(s)), each step rounded to T.
+template <class T>
+float power_near(float scale) {
+  const float exponent = scalar::rint_(detail::rounded<T>(log2_rounded(scale)));
+  return detail::rounded<T>(std::exp2(exponent));
+}
+
+/// The block that one element of the scale is for.
+Shape block_of(const Shape& x, const Tensor& scale, const char* function) {
+  if (scale.numel() == 1) return x;
+  Shape block = x;
+  bool fits = scale.shape().size() == x.size();
+  for (std::size_t a = 0; fits && a < x.size(); ++a) {
+    const std::int64_t parts = scale.shape()[a];
+    fits = parts > 0 && x[a] % parts == 0;
+    if (fits) block[a] = x[a] / parts;
+  }
+  FQ_CHECK(fits, function,
+           "the scale is {}, the input {}: give one element, or as many axes, each of a size that divides",
+           to_string(scale.shape()), to_string(x));
+  return block;
+}
+
+Tensor scales_of(const Tensor& scale, const char* function) {
+  FQ_CHECK(is_floating(scale.dtype()) && scale.dtype() != DType::f64, function,
+           "the scale is {}: give f32, f16 or bf16", name(scale.dtype()));
+  return scale.to(DType::f32);
+}
+
+}  // namespace
+
+Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float8_dtype,
+                           const Float8ScaleOptions& options) {
+  FQ_THROUGH_HOST(choose_scale_float8, x, block_size, float8_dtype, options);
+  const float max = grid_of(float8_dtype, kChoose).max;
+  FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kChoose,
+           "the input is {}: give f32, f16 or bf16", name(x.dtype()));
+  FQ_CHECK(options.scale_dtype == DType::f32 || options.scale_dtype == DType::f8_e8m0, kChoose,
+           "the scale is to be {}: use f32 or f8_e8m0", name(options.scale_dtype));
+  const Reduction r = reduction(x.shape(), block_size, kChoose);
+  check_kept(r, kChoose);
+  if (x.device().is_meta()) return Tensor::empty(r.kept, DType::f32, x.device());
+  const detail::Ranges ranges = detail::block_ranges(x, r.block, kChoose);
+  std::vector<float> scales;
+  detail::visit_rounding(x.dtype(), [&]<class T>(T) {
+    for (std::size_t i = 0; i < ranges.lower.size(); ++i) {
+      const float amax = scalar::at_least(ranges.upper[i], -ranges.lower[i]);
+      const float scale = float8_scale<T>(amax, max, options);
+      scales.push_back(options.scale_dtype == DType::f32 ? scale : power_near<T>(scale));
+    }
+  });
+  return Tensor::from(scales, r.kept);
+}
+
+Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8_dtype) {
+  FQ_THROUGH_HOST(quantize_affine_float8, x, scale, float8_dtype);
+  FQ_CHECK(is_floating(x.dtype()), kQuantizeFloat8, "the input is {}: give a float type", name(x.dtype()));
+  const Minifloat grid = grid_of(float8_dtype, kQuantizeFloat8);
+  const Shape block = block_of(x.shape(), scale, kQuantizeFloat8);
+  const Tensor scales = scales_of(scale, kQuantizeFloat8).to(Layout::row_major);
+  Tensor codes = Tensor::empty(x.shape(), float8_dtype, x.device());
+  if (x.device().is_meta()) return codes;
+  auto* to = static_cast<std::uint8_t*>(codes.mutable_raw());
+  const auto* s = scales.data<float>();
+  detail::for_chunks(x.to(Layout::row_major), block,
+                     [&](const float* in, auto begin, auto count, auto j, auto step) {
+                       const float *divisors = s + j, divisor = s[j];
+                       std::uint8_t* out = to + begin;
+                       for (std::int64_t k = 0; step == 0 && k < count; ++k)
+                         out[k] = grid.encode(grid.round(scalar::div_(in[k], divisor)));
+                       for (std::int64_t k = 0; step != 0 && k < count; ++k)
+                         out[k] = grid.encode(grid.round(scalar::div_(in[k], divisors[k])));
+                     });
+  return codes.to(x.layout());
+}
+
+Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType dtype) {
+  FQ_THROUGH_HOST(dequantize_affine_float8, codes, scale, dtype);
+  (void)grid_of(codes.dtype(), kDequantizeFloat8);
+  FQ_CHECK(is_floating(dtype), kDequantizeFloat8, "the output is {}: give a float type", name(dtype));
+  const Shape block = block_of(codes.shape(), scale, kDequantizeFloat8);
+  const Tensor scales = scales_of(scale, kDequantizeFloat8).to(Layout::row_major);
+  Tensor y = Tensor::empty(codes.shape(), dtype, codes.device());
+  if (codes.device().is_meta()) return y;
+  const auto* s = scales.data<float>();
+  detail::map_blocks(codes.to(Layout::row_major), block, y,
+                     [&](const float* in, float* out, auto count, auto j, auto step) {
+                       for (std::int64_t k = 0; k < count; ++k)
+                         out[k] = scalar::dequantize_code(in[k], s[j + k * step]);
+                     });
+  return y.to(codes.layout());
+}
+
+}  // namespace fq::torchao

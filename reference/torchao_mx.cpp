@@ -1,0 +1,147 @@
+#include "fakequant/reference/torchao_mx.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/packed.h"
+#include "fakequant/reference/detail/block_scales.h"
+#include "fakequant/reference/detail/encode_runs.h"
+#include "fakequant/reference/detail/last_axis_blocks.h"
+#include "fakequant/reference/detail/ranges.h"
+#include "fakequant/reference/detail/rounding.h"
+#include "fakequant/reference/detail/through_host.h"
+#include "fakequant/reference/torchao_float.h"
+
+namespace fq::torchao {
+namespace {
+
+constexpr const char* kTo = "to_mx";
+constexpr const char* kFrom = "to_dtype";
+
+struct Element {
+  Minifloat grid;
+  int emax;
+  DType stored;
+};
+
+Element element_of(FloatFormat format, const char* function) {
+  const auto is = [format](int exponent, int mantissa) { return format == FloatFormat{exponent, mantissa}; };
+  const bool six_bits = is(3, 2) || is(2, 3);
+  FQ_CHECK(six_bits || is(4, 3) || is(5, 2) || is(2, 1), function,
+           "the element ({}, {}): use (4, 3), (5, 2), (3, 2), (2, 3) or (2, 1)", format.exponent,
+           format.mantissa);
+  const Minifloat grid = Minifloat::of(format);
+  return {grid, std::ilogb(grid.max), six_bits ? DType::u8 : Format(format).code_dtype()};
+}
+
+/// A block's scale as a byte, and what its elements are multiplied by.
+struct Scale {
+  std::uint8_t code;
+  float factor;
+};
+
+Scale ceil_of_log(float amax, float max) {
+  const float ratio = scalar::unit_scale(amax, max);
+  if (scalar::is_nan_(ratio)) return {255, ratio};
+  const float exponent = scalar::clamp_(std::ceil(log2_rounded(ratio)), -127.0f, 127.0f);
+  const auto code = encode_e8m0(static_cast<int>(exponent));
+  return {code, code == 0 ? 1.0f : detail::power_of_two(127 - code)};
+}
+
+Scale exponent_of(float amax, const Element& element, ScalingMode mode) {
+  auto word = std::bit_cast<std::uint32_t>(amax);
+  if (scalar::is_nan_(amax)) return {255, 0.0f};
+  if (mode == ScalingMode::even) word += 1u << (22 - element.grid.mantissa);
+  int field = static_cast<int>(word >> 23);
+  if (mode == ScalingMode::ceil && (word & 0x7fffffu) != 0) ++field;
+  const int code = std::clamp(field - element.emax, 0, 255);
+  return {static_cast<std::uint8_t>(code),
+          code == 255 ? 0.0f : detail::power_of_two(127 - std::max(code, 1))};
+}
+
+Scale scale_of(float amax, const Element& element, ScalingMode mode) {
+  return mode == ScalingMode::rceil ? ceil_of_log(amax, element.grid.max) : exponent_of(amax, element, mode);
+}
+
+void check_blocks(const Shape& shape, std::int64_t block_size, DType stored, const char* function) {
+  FQ_CHECK(block_size > 0 && !shape.empty() && shape.back() % block_size == 0, function,
+           "blocks of {} do not divide the last axis of {}: pad it, or choose a divisor", block_size,
+           to_string(shape));
+  FQ_CHECK(stored != DType::f4_e2m1 || shape.back() % 2 == 0, function,
+           "the last axis of {} is odd, and two codes share a byte: pad it", to_string(shape));
+}
+
+Shape per_block(Shape shape, std::int64_t block_size) {
+  shape.back() /= block_size;
+  return shape;
+}
+
+/// The same bytes as another type of one byte an element.
+Tensor relabelled(const Tensor& bytes, DType dtype) {
+  if (dtype == bytes.dtype()) return bytes;
+  Tensor out = Tensor::empty(bytes.shape(), dtype, bytes.device());
+  if (bytes.numel() > 0)
+    std::memcpy(out.mutable_raw(), bytes.raw(), static_cast<std::size_t>(bytes.nbytes()));
+  return out;
+}
+
+}  // namespace
+
+ScalingMode scaling_mode(std::string_view name) {
+  if (name == "FLOOR") return ScalingMode::floor;
+  if (name == "CEIL") return ScalingMode::ceil;
+  if (name == "EVEN") return ScalingMode::even;
+  FQ_CHECK(name == "RCEIL", kTo, "the scaling mode '{}': use FLOOR, CEIL, EVEN or RCEIL", name);
+  return ScalingMode::rceil;
+}
+
+ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, ScalingMode mode) {
+  FQ_THROUGH_HOST(to_mx, x, format, block_size, mode);
+  const Element element = element_of(format, kTo);
+  FQ_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::bf16, kTo, "the input is {}: give f32 or bf16",
+           name(x.dtype()));
+  check_blocks(x.shape(), block_size, element.stored, kTo);
+  Tensor scale = Tensor::empty(per_block(x.shape(), block_size), DType::f8_e8m0, x.device());
+  Tensor bytes = Tensor::empty(x.shape(), DType::u8, x.device());
+  if (x.device().is_meta()) return {scale, Tensor::empty(x.shape(), element.stored, x.device())};
+  auto* scales = static_cast<std::uint8_t*>(scale.mutable_raw());
+  detail::map_block_groups(
+      x.to(Layout::row_major), block_size, bytes,
+      [&](const float* in, float* out, auto count, auto j) {
+        const Scale s = scale_of(detail::largest_magnitude(in, count), element, mode);
+        scales[j] = s.code;
+        for (std::int64_t k = 0; k < count; ++k) out[k] = scalar::mul_(in[k], s.factor);
+      },
+      [&](float* scaled, auto count) { detail::encode_floats(scaled, count, element.grid); });
+  const bool packs = element.stored == DType::f4_e2m1;
+  return {scale, packs ? pack_codes(bytes, element.stored) : relabelled(bytes, element.stored)};
+}
+
+Tensor to_dtype(const ScaledCodes& mx, FloatFormat format, std::int64_t block_size, DType dtype) {
+  const Device device = mx.codes.device();
+  if (device.is_cuda())
+    return to_dtype(detail::moved(mx, Device::cpu()), format, block_size, dtype).to(device);
+  const Element element = element_of(format, kFrom);
+  const Tensor codes = mx.codes.to(Layout::row_major);
+  FQ_CHECK(codes.dtype() == element.stored && mx.scale.dtype() == DType::f8_e8m0, kFrom,
+           "codes of {} and scales of {}: give {} and f8_e8m0", name(codes.dtype()), name(mx.scale.dtype()),
+           name(element.stored));
+  FQ_CHECK(is_floating(dtype), kFrom, "the output is {}: give a float type", name(dtype));
+  check_blocks(codes.shape(), block_size, element.stored, kFrom);
+  FQ_CHECK(mx.scale.shape() == per_block(codes.shape(), block_size), kFrom,
+           "the scales are {}: give {}, one a block", to_string(mx.scale.shape()),
+           to_string(per_block(codes.shape(), block_size)));
+  Tensor y = Tensor::empty(codes.shape(), dtype, codes.device());
+  if (codes.device().is_meta()) return y;
+  const bool six_bits = element.stored == DType::u8;
+  const Tensor values = six_bits ? decode_floatx(codes, format.exponent, format.mantissa) : codes;
+  const auto* scales = static_cast<const std::uint8_t*>(mx.scale.raw());
+  detail::map_last_axis_blocks(values, block_size, y, [&](const float* in, float* out, auto count, auto j) {
+    const float scale = detail::rounded_to(dtype, decode_e8m0(scales[j]));
+    for (std::int64_t k = 0; k < count; ++k) out[k] = scalar::dequantize_code(in[k], scale);
+  });
+  return y;
+}
+
+}  // namespace fq::torchao

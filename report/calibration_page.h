@@ -1,0 +1,31 @@
+#pragma once
+
+/// A calibration as a page to look at: one HTML file that needs nothing else.
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fakequant/train/calibration/calibration_report.h"
+#include "fakequant/train/sensitivity/plan.h"
+
+namespace fq {
+
+struct CalibrationPage {
+  std::string title;
+  std::vector<std::pair<std::string, std::string>> facts = {};  ///< "model", "resnet20", ..
+  std::vector<QuantizerReport> quantizers;
+  std::optional<QuantizationPlan> plan = {};
+};
+
+/// A table of all quantizers, whose columns sort, a plan that sensitivities were made into, and a
+/// histogram of each quantizer with every method's amax. Styles,
+/// script and drawings are in the text; it refers to nothing outside and forbids a browser to load anything
+/// (Content-Security-Policy). Light or dark as the reader's system is. Any text may stand in names.
+[[nodiscard]] std::string calibration_html(const CalibrationPage& page);
+
+/// Writes it. Throws FileError, SystemError.
+void save_calibration_html(const std::string& path, const CalibrationPage& page);
+
+}  // namespace fq

@@ -1,0 +1,156 @@
+#include "fakequant/report/detail/plan_section.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "fakequant/report/detail/parts.h"
+#include "fakequant/report/detail/text.h"
+#include "fakequant/train/sensitivity/sensitivity.h"
+
+namespace fq::html {
+namespace {
+
+constexpr double kWidth = 1000, kHeight = 112;
+constexpr int kColours = 6;
+
+std::optional<double> known(double value) { return std::isnan(value) ? std::nullopt : std::optional(value); }
+
+std::string change(double value, int digits = 3) {
+  return (value > 0 ? "+" : "") + number(known(value), digits);
+}
+
+/// Of a share, in percentage points.
+std::string points(double share) { return std::isnan(share) ? change(share) : change(100 * share) + " pp"; }
+
+std::size_t place_of(const QuantizationPlan& plan, const std::string& format) {
+  return static_cast<std::size_t>(std::ranges::find(plan.formats, format) - plan.formats.begin());
+}
+
+std::string colour_of(const QuantizationPlan& plan, const std::string& format) {
+  return fmt::format("f-{}", place_of(plan, format) % kColours);
+}
+
+std::string tiles(const QuantizationPlan& plan) {
+  const auto& asked = plan.constraint;
+  const std::string bits = asked.effective_bits
+                               ? fmt::format("at most {} asked for", number(asked.effective_bits))
+                               : "weight elements";
+  const std::string budget = asked.accuracy_budget
+                                 ? fmt::format("a drop of {} allowed", points(*asked.accuracy_budget))
+                                 : "measured, against float";
+  return "<div class=tiles>\n" + tile("Effective bits", number(plan.effective_bits), bits) +
+         tile("Accuracy change", points(plan.measured.accuracy_change), budget) +
+         tile("Loss change", change(plan.measured.loss_change),
+              "the layers alone add up to " + change(plan.predicted.loss_change)) +
+         tile("Divergence", number(known(plan.measured.divergence), 3), "nats, mean over the images") +
+         "</div>\n";
+}
+
+std::string legend(const QuantizationPlan& plan) {
+  std::string out = "<div class=legend>";
+  for (const auto& format : plan.formats) {
+    const auto layers = std::ranges::count(plan.layers, format, &PlannedLayer::format);
+    out += fmt::format("<span class={}>{}: {} {}</span>", colour_of(plan, format), escaped(format), layers,
+                       layers == 1 ? "layer" : "layers");
+  }
+  return out + "</div>\n";
+}
+
+double weights_of(const QuantizationPlan& plan) {
+  double sum = 0;
+  for (const auto& layer : plan.layers) sum += static_cast<double>(layer.weights);
+  return sum;
+}
+
+/// Layers side by side: the area of each is the size of its weight.
+std::string drawing(const QuantizationPlan& plan) {
+  const double all = weights_of(plan);
+  if (all == 0) return {};
+  std::string out = fmt::format(
+      "<svg class=plan viewBox=\"0 0 {} {}\" role=img aria-label=\"Bits of each layer\" "
+      "preserveAspectRatio=none>",
+      kWidth, kHeight);
+  double x = 0;
+  for (const auto& layer : plan.layers) {
+    const double width = kWidth * static_cast<double>(layer.weights) / all, bits = layer.chosen().bits;
+    const double height = kHeight * std::min(bits / kFloatWeightBits, 1.0);
+    if (width > 0)
+      out += fmt::format(
+          "<rect class={} x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\"><title>{}: {}, {} "
+          "bits, {} "
+          "weights</title></rect>",
+          colour_of(plan, layer.format), x, kHeight - height, width, height, escaped(layer.layer),
+          escaped(layer.format), number(bits), grouped(layer.weights));
+    x += width;
+  }
+  return out +
+         "</svg>\n<p>Layers in the order of execution, as wide as their weights, as high as their "
+         "bits.</p>\n";
+}
+
+std::string heads(const QuantizationPlan& plan) {
+  std::string out = fmt::format(
+      "<thead><tr><th colspan=5></th><th colspan=4 class=group>Chosen</th><th colspan={} class=group>Change "
+      "by format, "
+      "this layer alone: {}</th></tr><tr>",
+      std::max<std::size_t>(plan.formats.size(), 1), plan.score == DamageScore::loss ? "loss" : "divergence");
+  out += head("plan-place", 0, "#") + head("plan-layer", 1, "Layer", "text") +
+         head("plan-type", 2, "Type", "text") + head("plan-group", 3, "Group") +
+         head("plan-weights", 4, "Weights") + head("plan-format", 5, "Format", "text first") +
+         head("plan-bits", 6, "Bits") + head("plan-accuracy", 7, "Accuracy") + head("plan-loss", 8, "Loss");
+  for (std::size_t i = 0; i < plan.formats.size(); ++i)
+    out += head("plan-" + escaped(plan.formats[i]), 9 + static_cast<int>(i),
+                fmt::format("<span class=\"dot {}\">{}</span>", colour_of(plan, plan.formats[i]),
+                            escaped(plan.formats[i])),
+                i == 0 ? "first" : "");
+  return out + "</tr></thead>";
+}
+
+double score_of(const QuantizationPlan& plan, const Damage& damage) {
+  return plan.score == DamageScore::loss ? damage.loss_change : damage.divergence;
+}
+
+std::string scores(const QuantizationPlan& plan, const PlannedLayer& layer) {
+  std::string out;
+  for (const auto& format : plan.formats) {
+    const auto found = std::ranges::find(layer.scores, format, &FormatScore::format);
+    const double score = found == layer.scores.end() ? NAN : score_of(plan, found->damage);
+    out += cell(known(score), change(score),
+                std::string(&format == &plan.formats.front() ? "first" : "") +
+                    (format == layer.format ? " taken" : ""));
+  }
+  return out;
+}
+
+std::string line(const QuantizationPlan& plan, const PlannedLayer& layer, std::size_t place) {
+  const auto& chosen = layer.chosen();
+  return fmt::format(
+             "<tr data-name=\"{0}\"><td class=soft data-v={1}>{1}</td><td class=\"text name\">{0}</td><td "
+             "class=text>{2}</td>",
+             escaped(layer.layer), place, escaped(layer.type)) +
+         cell(layer.group, std::to_string(layer.group)) +
+         cell(static_cast<double>(layer.weights), grouped(layer.weights)) +
+         fmt::format("<td class=\"text first\"><span class=\"dot {}\">{}</span></td>",
+                     colour_of(plan, layer.format), escaped(layer.format)) +
+         cell(chosen.bits, chosen.bits > 0 ? number(chosen.bits) : std::string(unknown)) +
+         cell(known(chosen.damage.accuracy_change), points(chosen.damage.accuracy_change)) +
+         cell(known(chosen.damage.loss_change), change(chosen.damage.loss_change)) + scores(plan, layer) +
+         "</tr>\n";
+}
+
+}  // namespace
+
+std::string plan_section(const QuantizationPlan& plan) {
+  std::string out = fmt::format(
+      "<h2 id=plan>Sensitivity plan</h2>\n<p>A format for each layer, by what each costs alone on {} "
+      "images.</p>\n",
+      grouped(plan.samples));
+  out += tiles(plan) + legend(plan) + drawing(plan);
+  out += "<div class=sheet><table class=\"sortable plan\">" + heads(plan) + "<tbody>\n";
+  for (std::size_t i = 0; i < plan.layers.size(); ++i) out += line(plan, plan.layers[i], i + 1);
+  return out + "</tbody></table></div>\n";
+}
+
+}  // namespace fq::html

@@ -1,0 +1,51 @@
+#include "fakequant/report/detail/text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace fq::html {
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    const bool plain = (code >= 0x20 && code != 0x7f) || c == '\n' || c == '\t';
+    if (!plain)
+      out += "\ufffd";
+    else if (std::string_view("&<>\"'").find(c) != std::string_view::npos)
+      out += fmt::format("&#{};", code);
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string number(double value, int digits) {
+  const std::string text = fmt::format("{:.{}g}", std::fabs(value), digits);
+  return value < 0 ? "−" + text : text;
+}
+
+std::string number(std::optional<double> value, int digits) {
+  return value ? number(*value, digits) : std::string(unknown);
+}
+
+std::string grouped(std::int64_t count) {
+  std::string digits = std::to_string(count);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > (count < 0 ? 1 : 0); at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
+std::string percent(std::optional<double> share) {
+  if (!share) return std::string(unknown);
+  return *share == 0 ? "0" : fmt::format("{:.3g} %", 100 * *share);
+}
+
+std::string decibels(std::optional<double> value) {
+  if (!value) return std::string(unknown);
+  return std::isfinite(*value) ? fmt::format("{:.1f} dB", *value) : "∞ dB";
+}
+
+}  // namespace fq::html

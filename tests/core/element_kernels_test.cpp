@@ -1,0 +1,116 @@
+#include "fakequant/core/backend/cpu/codes/element_kernels.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/numerics/detail/grid_formulas.h"
+#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/quantized.h"
+#include "vector_patterns.h"
+
+namespace fq::element_kernels_test {
+namespace {
+
+class Elements : public testing::TestWithParam<Format> {};
+
+/// What one element's code, mask and value have to be.
+struct Expected {
+  float code;
+  bool mask;
+};
+
+Expected expected(float v, const Format& format, float scale, float amax) {
+  const auto row = detail::grid_row(detail::GridFormat::of(format), scale, amax);
+  const float number = scalar::is_nan_(v)    ? 0.0f
+                       : format.is_integer() ? scalar::quantize_code(v, scale, row.lower, row.upper)
+                                             : Minifloat::of(format.floating()).round(scalar::div_(v, scale));
+  return {number, scalar::mask_closed(v, row.mask_lower, row.amax)};
+}
+
+bool bit(const Tensor& mask, std::int64_t i) {
+  return (static_cast<const std::uint8_t*>(mask.raw())[i / 8] >> (i % 8) & 1) != 0;
+}
+
+struct Cut {
+  std::int64_t tail;  ///< elements of a row behind the last whole group
+  Shape block;
+};
+
+/// Every fifth pattern, without NaN.
+Tensor values_of(std::int64_t columns) {
+  const auto all = patterns();
+  std::vector<float> values;
+  for (std::size_t i = 0; i < all.size(); i += 5)
+    if (!scalar::is_nan_(all[i])) values.push_back(all[i]);
+  const std::int64_t rows = static_cast<std::int64_t>(values.size()) / columns;
+  values.resize(static_cast<std::size_t>(rows * columns));
+  return Tensor::from(values, {rows, columns});
+}
+
+/// Ranges of all magnitudes, and some of zeros only.
+Tensor ranges_of(const Shape& grid) {
+  std::vector<float> out(static_cast<std::size_t>(numel(grid)));
+  for (std::size_t j = 0; j < out.size(); ++j)
+    out[j] = j % 11 == 0 ? 0.0f
+                         : std::ldexp(1.0f + 0.1f * static_cast<float>(j % 7), static_cast<int>(j % 60) - 30);
+  return Tensor::from(out, grid);
+}
+
+void compare(const Tensor& x, const QuantSpec& spec, const Shape& block, std::int64_t target) {
+  const QuantizedTensor out = quantize(x, spec);
+  const Tensor numbers = code_values(out), back = dequantize(out);
+  const std::int64_t columns = x.dim(1), across = (columns + block[1] - 1) / block[1];
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const std::int64_t j = i / columns / block[0] * across + i % columns / block[1];
+    const float v = x.data<float>()[i], scale = spec.scale.data<float>()[j];
+    const auto want = expected(v, spec.format, scale, spec.amax.data<float>()[j]);
+    const float code = numbers.data<float>()[i];
+    ASSERT_EQ(code, want.code) << v << " by " << scale << " on " << target;
+    ASSERT_EQ(bit(out.mask, i), want.mask) << v << " by " << scale << " on " << target;
+    ASSERT_EQ(back.data<float>()[i], scalar::dequantize_code(code, scale)) << v << " on " << target;
+  }
+}
+
+TEST_P(Elements, CodesMasksAndValuesAreThoseOfOneFloat) {
+  for (const auto& [tail, block] : {Cut{0, {1, 16}}, {1, {1, 5}}, {37, {3, 7}}, {63, {1, 1}}}) {
+    const Tensor x = values_of(1024 + tail);
+    const auto granularity = Granularity::blocks({{0, block[0]}, {1, block[1]}});
+    const auto spec =
+        QuantSpec::from_amax(GetParam(), granularity, ranges_of(granularity.scale_shape(x.shape())));
+    on_every_target([&](std::int64_t target) { compare(x, spec, block, target); });
+  }
+}
+
+TEST_P(Elements, ScalesThatArePowersOfTwo) {
+  const Tensor x = values_of(1024);
+  for (const Shape& block : {Shape{1, 32}, Shape{1, 48}}) {
+    const auto granularity = Granularity::per_group(block[1]);
+    const auto spec = QuantSpec::with_scale_bits(
+        GetParam(), granularity, ranges_of(granularity.scale_shape(x.shape())), NumBits(8, 0), 0);
+    on_every_target([&](std::int64_t target) { compare(x, spec, block, target); });
+  }
+}
+
+TEST_P(Elements, ANaNIsRefused) {
+  const auto spec = QuantSpec::from_amax(GetParam(), Granularity::per_group(16), Tensor::full({5, 7}, 1.0));
+  for (const std::int64_t at : {0, 63, 64, 499}) {
+    Tensor x = Tensor::zeros({5, 100});
+    x.mutable_data<float>()[at] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_THROW((void)quantize(x, spec), NumericError) << at;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, Elements,
+                         testing::Values(Format(IntFormat{2}), Format(IntFormat{4, true}),
+                                         Format(IntFormat{4, false, true}), Format(IntFormat{8}),
+                                         Format(IntFormat{8, true}), Format(IntFormat{12}),
+                                         Format(IntFormat{16}), Format(IntFormat{16, true}),
+                                         Format(FloatFormat{4, 3}), Format(FloatFormat{5, 2}),
+                                         Format(FloatFormat{3, 2}), Format(FloatFormat{2, 3}),
+                                         Format(FloatFormat{2, 1})));
+
+}  // namespace
+}  // namespace fq::element_kernels_test

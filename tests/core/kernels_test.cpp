@@ -1,0 +1,45 @@
+#include "fakequant/core/backend/kernels.h"
+
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/backend/tables.h"
+#include "fakequant/core/error.h"
+
+namespace fq::kernels_test {
+namespace {
+
+/// A table is a list of pointers and nothing else: none of them may be null.
+template <class Table>
+void expect_filled(const Table& table) {
+  constexpr std::size_t entries = sizeof(Table) / sizeof(void*);
+  static_assert(sizeof(Table) % sizeof(void*) == 0);
+  const void* pointers[entries];
+  std::memcpy(pointers, &table, sizeof table);
+  for (std::size_t i = 0; i < entries; ++i) EXPECT_NE(pointers[i], nullptr) << "entry " << i;
+}
+
+TEST(Kernels, EveryTableIsWhole) {
+  expect_filled(cpu::table);
+  expect_filled(cpu::range_table);
+  if (cuda::table == nullptr) GTEST_SKIP() << "this build has no CUDA";
+  expect_filled(*cuda::table);
+  expect_filled(*cuda::range_table);
+}
+
+TEST(Kernels, NothingIsComputedOnMeta) {
+  const Tensor x = Tensor::empty({4, 3}, DType::f32, Device::meta());
+  Tensor y = Tensor::empty({4, 3}, DType::f32, Device::meta());
+  detail::run(x.device(), &detail::Kernels::scale, x, 2.0, y);
+  EXPECT_EQ(detail::run(x.device(), &detail::Kernels::code_factor_dtype), DType{});
+}
+
+TEST(Kernels, ABuildWithoutCudaSaysSo) {
+  if (cuda::table != nullptr) GTEST_SKIP() << "this build has CUDA";
+  EXPECT_THROW((void)detail::Kernels::of(Device::cuda()), BackendError);
+  EXPECT_EQ(memory_stats(Device::cuda()).in_use, 0);
+}
+
+}  // namespace
+}  // namespace fq::kernels_test

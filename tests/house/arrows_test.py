@@ -1,0 +1,71 @@
+"""arrows_test.py SOURCE_DIR: includes point down the house (docs/developing.md), and no folder is too full.
+
+A folder may include those that stand before it. Inside of core each room has a floor: headers include their own floor
+and those below, sources of the nouns may call the backend's table too.
+"""
+import collections
+import pathlib
+import re
+import sys
+
+HOUSE = ["core", "calib", "reference", "layers", "train", "export", "report", "cli"]
+FLOORS = {"core/numerics": 0, "core/blocks": 1, "core": 2, "core/detail": 2, "core/io": 3, "core/backend": 4,
+          "core/ops": 5}
+GROUND = {"core/error.h", "core/detail/check.h"}  # what every floor throws with
+TABLE = "core/backend/kernels.h"
+MOST_FILES = 45
+INCLUDE = re.compile(r'^\s*#\s*include\s*"fakequant/([^"]+)"', re.M)
+SOURCES = {".h", ".cuh", ".cpp", ".cu"}
+
+
+def room_of(path):
+    """The longest named room of core that holds the file."""
+    return max((room for room in FLOORS if path.startswith(room + "/")), key=len)
+
+
+def climbs(path, included):
+    """Why the include may not be, or None."""
+    house, other = path.split("/")[0], included.split("/")[0]
+    if other not in HOUSE:
+        return None if included == "fakequant.h" and house == "cli" else f"{other} is not in the house"
+    if HOUSE.index(other) > HOUSE.index(house):
+        return f"{house} stands below {other}"
+    if house != "core" or other != "core" or included in GROUND:
+        return None
+    room, below = room_of(path), room_of(included)
+    if FLOORS[below] <= FLOORS[room]:
+        return None
+    noun_source = room in ("core", "core/detail") and pathlib.Path(path).suffix == ".cpp"
+    if noun_source and (included == TABLE or below == "core/io"):
+        return None
+    return f"{room} stands below {below}"
+
+
+def faults(root):
+    counts = collections.Counter()
+    for house in HOUSE:
+        for file in sorted((root / house).rglob("*")):
+            if file.suffix not in SOURCES:
+                continue
+            path = file.relative_to(root).as_posix()
+            counts[str(pathlib.Path(path).parent)] += 1
+            for included in INCLUDE.findall(file.read_text()):
+                if not (root / included).is_file():
+                    yield f"{path}: there is no {included}"
+                elif reason := climbs(path, included):
+                    yield f"{path}: includes {included}: {reason}"
+    if not counts:
+        yield f"{root} has no sources"
+    for folder, count in counts.items():
+        if count > MOST_FILES:
+            yield f"{folder}: {count} files stand side by side, at most {MOST_FILES}"
+
+
+def main():
+    found = list(faults(pathlib.Path(sys.argv[1])))
+    print("\n".join(found) or "every include points down")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+#include "fakequant/train/calibration/calibrate.h"
+
+#include <algorithm>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/layers/quantizer/dead_channels.h"
+#include "fakequant/train/calibration/detail/calibration_targets.h"
+#include "fakequant/train/calibration/detail/calibration_undo.h"
+#include "fakequant/train/calibration/detail/watching.h"
+
+namespace fq {
+namespace {
+
+using detail::CalibrationTarget;
+using detail::CalibrationUndo;
+using Targets = std::vector<CalibrationTarget>;
+
+void check_model(Module& model) {
+  check_one_target(model);
+  check_not_compressed(model, "calibrate");
+  FQ_CHECK(!named_quantizers(model).empty(), "calibrate",
+           "the model has no quantizer to calibrate: quantize it first");
+}
+
+std::vector<TensorQuantizer*> quantizers_of(const Targets& targets) {
+  std::vector<TensorQuantizer*> out;
+  for (const auto& target : targets) out.push_back(target.entry.quantizer);
+  return out;
+}
+
+/// Further data cannot be counted in a grid that other data has fixed.
+void check_adds(const TensorQuantizer& q, const Calibrator& calibrator) {
+  FQ_CHECK(
+      calibrator.empty() || calibrator.passes() == 1, "calibrate",
+      "'{}' has collected by '{}', which sees all of the data {} times: begin anew, or use another method",
+      q.name(), calibrator.method(), calibrator.passes());
+}
+
+int begin(const std::vector<TensorQuantizer*>& quantizers, bool keep_collected) {
+  int passes = 0;
+  for (auto* q : quantizers) {
+    if (!keep_collected) q->calibrator().reset();
+    check_adds(*q, q->calibrator());
+    passes = std::max(passes, q->calibrator().passes());
+  }
+  return passes;
+}
+
+std::int64_t run_pass(Module& model, DataLoader& data, const std::vector<TensorQuantizer*>& quantizers,
+                      int pass, std::int64_t samples) {
+  detail::Watching watching(model);
+  for (auto* q : quantizers) {
+    const int passes = q->calibrator().empty() ? 1 : q->calibrator().passes();
+    if (pass > 0 && passes <= pass) continue;
+    if (pass > 0) q->calibrator().next_pass();
+    watching.observe(*q, [q](const Tensor& x) { q->collect(x); });
+  }
+  return watching.run(data, samples);
+}
+
+void collect_weights(const Targets& weights) {
+  for (const auto& target : weights) {
+    target.entry.quantizer->calibrator().reset();
+    detail::collect_whole(*target.entry.quantizer, target.weight.tensor());
+  }
+}
+
+std::pair<Targets, Targets> activations_and_weights(Module& model, bool keep_known) {
+  std::pair<Targets, Targets> out;
+  for (auto& target : detail::calibration_targets(model, keep_known))
+    (target.is_weight() ? out.second : out.first).push_back(std::move(target));
+  return out;
+}
+
+}  // namespace
+
+CalibrationReport collect_ranges(Module& model, DataLoader& data, const CalibrateOptions& options) {
+  check_model(model);
+  detail::check_options(model, options);
+  const Targets targets = activations_and_weights(model, options.keep_known).first;
+  if (targets.empty()) return {};
+  const auto quantizers = quantizers_of(targets);
+  CalibrationUndo undo(quantizers);
+  detail::set_methods(targets, options);
+  CalibrationReport report;
+  report.passes = begin(quantizers, options.keep_collected);
+  for (int pass = 0; pass < report.passes; ++pass)
+    report.samples = run_pass(model, data, quantizers, pass, options.samples);
+  FQ_CHECK(report.samples > 0, "calibrate", "there is no data: give at least one image");
+  for (auto* q : quantizers)
+    FQ_CHECK(!q->calibrator().empty(), "calibrate", "'{}' has seen no data: no forward pass reaches it",
+             q->name());
+  undo.keep();
+  return report;
+}
+
+CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options) {
+  check_model(model);
+  detail::check_options(model, options);
+  const auto [activations, weights] = activations_and_weights(model, options.keep_known);
+  CalibrationUndo undo(quantizers_of(activations)), undo_weights(quantizers_of(weights));
+  detail::set_methods(activations, options);
+  detail::set_methods(weights, options);
+  collect_weights(weights);
+  std::vector<std::pair<TensorQuantizer*, CalibratedRange>> chosen;
+  for (const auto* targets : {&weights, &activations})
+    for (const auto& [entry, weight] : *targets)
+      chosen.emplace_back(entry.quantizer,
+                          entry.quantizer->calibrated_range(detail::amax_options(entry, options)));
+  for (const auto& [q, range] : chosen) q->set_calibrated_range(range);
+  for (const auto& target : weights) target.entry.quantizer->calibrator().reset();
+  undo.keep();
+  undo_weights.keep();
+  floor_dead_channels(model);
+  return {.quantizers = static_cast<int>(chosen.size())};
+}
+
+CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOptions& options) {
+  check_model(model);
+  detail::check_options(model, options);
+  const Targets activations = activations_and_weights(model, options.keep_known).first;
+  CalibrationUndo undo(quantizers_of(activations));
+  CalibrationReport report = collect_ranges(model, data, options);
+  report.quantizers = choose_ranges(model, options).quantizers;
+  undo.keep();
+  return report;
+}
+
+}  // namespace fq

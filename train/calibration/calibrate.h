@@ -1,0 +1,47 @@
+#pragma once
+
+/// Calibration of a model: every quantizer watches the data, then chooses its range.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fakequant/calib/calibration_rule.h"
+#include "fakequant/layers/modules/module.h"
+#include "fakequant/train/data/loader.h"
+
+namespace fq {
+
+struct CalibrateOptions {
+  std::string method = {};   ///< of activations: a calib_method; empty: each descriptor's own
+  AmaxOptions amax = {};     ///< percentile, stride, ..; bits and sign come from each quantizer
+  std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
+  bool keep_known = false;   ///< quantizers that have a range keep it
+  std::vector<CalibrationRule> rules = {};  ///< other methods and options, weights included
+  bool keep_collected = false;              ///< the data adds to what calibrators have collected
+};
+
+struct CalibrationReport {
+  std::int64_t samples = 0;  ///< images seen in a pass
+  int quantizers = 0;        ///< ranges chosen
+  int passes = 0;            ///< over the data
+};
+
+/// Runs the model in evaluation mode over one epoch of `data` without quantizing, once, or as often as the
+/// calibrator with most passes asks for, and sets amax of every
+/// enabled quantizer that needs one and was not given it: activations by `method`, weights by the
+/// calib_method of their descriptors, those of dead channels by their bias (floor_dead_channels); `rules` say
+/// otherwise. Where no activation needs one, the data is not read. A tensor counts once, however many layers
+/// read it. Under target `ort` a quantizer that saw no negative value becomes unsigned. The bits do not
+/// depend on the number of threads. Throws ArgumentError when there is no data, samples differ in shape, a
+/// quantizer saw none, an option is out of range, a rule matches nothing, or parts have different targets,
+/// NumericError naming quantizer and batch for a NaN or infinity; ranges, methods and what was collected
+/// before then stay.
+CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOptions& options = {});
+
+/// The halves of `calibrate`. The first only fills calibrators, so that their state can be kept and merged
+/// (calibration_state.h); the second needs no data: it chooses from what was collected.
+CalibrationReport collect_ranges(Module& model, DataLoader& data, const CalibrateOptions& options = {});
+CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options = {});
+
+}  // namespace fq

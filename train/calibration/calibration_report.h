@@ -1,0 +1,70 @@
+#pragma once
+
+/// What calibration saw and chose, quantizer by quantizer, and what each method would choose.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/calib/calibrator.h"
+#include "fakequant/calib/histogram.h"
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/layers/modules/module.h"
+#include "fakequant/train/data/loader.h"
+
+namespace fq {
+
+/// A range, and what it costs. Numbers that are not known are left out and `reason` says why.
+struct RangeReport {
+  std::string method;                               ///< a calib_method; "learned" for a trained range
+  std::optional<double> lowest = {}, highest = {};  ///< amax; of the channels or blocks, equal for one range
+  std::optional<double> clipped = {};               ///< share of the values beyond the range, 0 .. 1
+  std::optional<double> sqnr_db = {};               ///< QuantizationError::sqnr_db, infinite without an error
+  std::string reason = {};
+};
+
+struct QuantizerReport {
+  std::string name;
+  std::vector<std::string> aliases = {};
+  bool is_weight = false;
+  std::string format = {};                           ///< "int8 narrow"
+  std::string granularity = {};                      ///< "per tensor", "axis 0", "blocks of {-1: 32}"
+  std::int64_t count = 0;                            ///< values in the histogram
+  std::optional<double> minimum = {}, largest = {};  ///< with its sign, and the largest magnitude
+  RangeReport in_force = {};                         ///< the range it has, or the one its method would choose
+  bool is_chosen = false;                            ///< whether it has that range
+  std::vector<RangeReport> methods = {};             ///< those of report_methods(), in that order
+  Histogram histogram = {};  ///< of magnitudes, of the whole tensor; empty where there is none
+};
+
+/// max, percentile, entropy, mse, octav.
+[[nodiscard]] const std::vector<std::string>& report_methods();
+
+/// Of the enabled quantizers, in the order of the module tree. Activations by the histograms that their
+/// calibrators hold, weights by the weights themselves.
+///
+/// What is read from a histogram: `largest` and the amax of `max` are the upper edge of its last bin, of
+/// one-pass histograms the largest magnitude itself. Values are spread evenly in each bin, half of them
+/// negative as far as the smallest value goes; of the first bin so many as its neighbour has, the others are
+/// zeros (octav leaves these out). So SQNR is within 0.1 dB of that of the values, up to 12 bits, unless
+/// these are few that repeat (pixels of 8 bits) or lie otherwise about 0. What an unsigned format makes of
+/// values below 0 is not known.
+///
+/// `options` are those of the methods; bits and sign come from each quantizer. Throws ArgumentError for a
+/// model without quantizers, one with packed weights, a percentile outside 0 .. 100.
+[[nodiscard]] std::vector<QuantizerReport> calibration_report(Module& model, const AmaxOptions& options = {});
+
+/// The same from histograms of up to `samples` samples of `data` (0: all of an epoch), collected in one pass
+/// whatever the calib_methods are. The model stays as it was. Throws as `calibrate` too.
+[[nodiscard]] std::vector<QuantizerReport> calibration_report(Module& model, DataLoader& data,
+                                                              std::int64_t samples = 0,
+                                                              const AmaxOptions& options = {});
+
+/// Of a calibration state (calibration_state.h) alone: activations, by the bits and the sign that the state
+/// was collected with. `path` is for messages. Throws FileError for a state that holds nothing or is damaged.
+[[nodiscard]] std::vector<QuantizerReport> calibration_report(const StateDict& state, const std::string& path,
+                                                              const AmaxOptions& options = {});
+
+}  // namespace fq

@@ -1,0 +1,192 @@
+#include "fakequant/train/calibration/calibration_state.h"
+
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/state_file.h"
+#include "fakequant/train/calibration/detail/calibration_targets.h"
+#include "fakequant/train/calibration/detail/calibration_undo.h"
+
+namespace fq {
+namespace {
+
+using Json = nlohmann::json;
+
+[[noreturn]] void refuse(const std::string& path, const std::string& name, const std::string& what) {
+  throw FileError(path, name, fmt::format("[load_calibration] {}: {} {}", path, name, what));
+}
+
+std::uint32_t checksum(const Tensor& values, std::uint32_t before = 0) {
+  const Tensor rows = values.to(Device::cpu()).to(Layout::row_major);
+  return crc32c(rows.raw(), static_cast<std::size_t>(rows.nbytes()), before);
+}
+
+bool is_count(const Json& object, const char* key) {
+  return object.contains(key) && object[key].is_number_integer() && object[key] >= 0;
+}
+
+Json checksums(const Module& model) {
+  Json out = Json::object();
+  for (const auto& [name, value] : model.named_parameters())
+    if (!name.ends_with("_quantizer.amax")) out[name] = checksum(value.tensor());
+  for (const auto& [name, value] : model.named_buffers()) out[name] = checksum(value);
+  return out;
+}
+
+/// What decides which numbers are collected. Searches try the codes of a format on them; for others bits and
+/// sign only decide what is made of them.
+Json settings(const TensorQuantizer& q) {
+  Json out = Json::object(), all = q.descriptor().dict();
+  for (const char* key : {"axis", "block_sizes"})
+    if (all.contains(key)) out[key] = all[key];
+  const std::string& method = q.descriptor().calib_method();
+  out["calib_method"] = method;
+  if (method == "mse_search" || method == "scale_sweep")
+    for (const char* key : {"num_bits", "narrow_range"})
+      if (all.contains(key)) out[key] = all[key];
+  if (q.pre_quant_scale().defined()) out["pre_quant_scale"] = checksum(q.pre_quant_scale());
+  return out;
+}
+
+void check_model(Module& model, const StateDict& state, const std::string& path) {
+  const Json here = checksums(model);
+  const Json there = state.has_attribute("parameters") ? state.attribute("parameters") : Json::object();
+  for (const auto& [name, sum] : here.items())
+    if (!there.is_object() || !there.contains(name) || there[name] != sum)
+      refuse(path, name, "is another one here: the state was collected with another model");
+}
+
+std::vector<detail::CalibrationTarget> activations(Module& model) {
+  auto out = detail::calibration_targets(model, false);
+  std::erase_if(out, [](const auto& target) { return target.is_weight(); });
+  return out;
+}
+
+void check_calibrated(Module& model, const StateDict& state, const std::string& path) {
+  std::set<std::string> known;
+  for (const auto& [entry, weight] : activations(model)) {
+    const std::string prefix = "quantizers/" + entry.name;
+    known.insert(entry.name);
+    if (!state.has_sub(prefix)) {
+      if (entry.quantizer->amax().defined()) continue;
+      refuse(path, prefix, "is not in it: it is of another model, or of other settings");
+    }
+    const Json here = settings(*entry.quantizer);
+    const Json there =
+        state.has_attribute(prefix + "/settings") ? state.attribute(prefix + "/settings") : Json();
+    if (here != there)
+      refuse(path, prefix, fmt::format("was collected with {}, here it is {}", there.dump(), here.dump()));
+  }
+  const StateDict saved = state.sub("quantizers");
+  for (const auto& [key, value] : saved.attributes().items())
+    if (const std::string name = key.substr(0, key.find('/')); !known.contains(name))
+      refuse(path, "quantizers/" + name, "is none here: it is of another model, or of other settings");
+}
+
+std::int64_t samples_of(const StateDict& state, const std::string& path) {
+  const Json samples = state.has_attribute("samples") ? state.attribute("samples") : Json();
+  if (!samples.is_number_integer() || samples.get<std::int64_t>() < 0)
+    refuse(path, "samples", fmt::format("is {}: it must be a count", samples.dump()));
+  return samples.get<std::int64_t>();
+}
+
+using Take = std::function<void(TensorQuantizer&, const StateDict&, const std::string&)>;
+
+std::int64_t take_state(Module& model, const StateDict& state, const std::string& path, const Take& take,
+                        bool keep = true) {
+  const std::int64_t samples = samples_of(state, path);
+  check_model(model, state, path);
+  check_calibrated(model, state, path);
+  std::vector<TensorQuantizer*> quantizers;
+  for (const auto& target : activations(model)) quantizers.push_back(target.entry.quantizer);
+  detail::CalibrationUndo undo(quantizers);
+  for (const auto& [entry, weight] : activations(model)) {
+    const std::string prefix = "quantizers/" + entry.name;
+    try {
+      take(*entry.quantizer, state, prefix);
+    } catch (const ArgumentError& error) {
+      refuse(path, prefix, fmt::format("cannot be taken: {}", error.what()));
+    }
+  }
+  if (keep) undo.keep();
+  return samples;
+}
+
+void merge_quantizer(TensorQuantizer& q, const StateDict& from, const std::string& prefix) {
+  q.merge_calibrator(from, prefix);
+}
+
+}  // namespace
+
+CalibrationShare calibration_share(DataLoader& data) {
+  CalibrationShare out;
+  data.start_epoch(0);
+  while (const auto batch = data.next()) {
+    out.images += batch->size();
+    out.checksum = checksum(batch->x, out.checksum);
+  }
+  return out;
+}
+
+std::vector<CalibrationShare> calibration_shares(const StateDict& state, const std::string& path) {
+  std::vector<CalibrationShare> out;
+  const Json shares = state.has_attribute("shares") ? state.attribute("shares") : Json::array();
+  for (const Json& share : shares.is_array() ? shares : Json{shares}) {
+    if (!share.is_object() || !is_count(share, "images") || !is_count(share, "crc32c") ||
+        share["crc32c"] > std::numeric_limits<std::uint32_t>::max())
+      refuse(path, "shares", fmt::format("has {}: each has images and crc32c", share.dump()));
+    out.push_back({share["images"].get<std::int64_t>(), share["crc32c"].get<std::uint32_t>()});
+  }
+  return out;
+}
+
+StateDict calibration_state(Module& model, std::int64_t samples,
+                            const std::vector<CalibrationShare>& shares) {
+  StateDict out;
+  out.set_attribute("samples", samples);
+  Json listed = Json::array();
+  for (const auto& share : shares) listed.push_back({{"images", share.images}, {"crc32c", share.checksum}});
+  if (!listed.empty()) out.set_attribute("shares", listed);
+  out.set_attribute("parameters", checksums(model));
+  for (const auto& [entry, weight] : activations(model)) {
+    const std::string prefix = "quantizers/" + entry.name;
+    const std::size_t before = out.attributes().size();
+    entry.quantizer->save_calibrator(out, prefix);
+    if (out.attributes().size() > before) out.set_attribute(prefix + "/settings", settings(*entry.quantizer));
+  }
+  return out;
+}
+
+std::int64_t load_calibration_state(Module& model, const StateDict& state, const std::string& path) {
+  return take_state(model, state, path,
+                    [](TensorQuantizer& q, const StateDict& from, const std::string& prefix) {
+                      q.load_calibrator(from, prefix);
+                    });
+}
+
+std::int64_t merge_calibration_state(Module& model, const StateDict& state, const std::string& path) {
+  return take_state(model, state, path, merge_quantizer);
+}
+
+void check_merges(Module& model, const StateDict& state, const std::string& path) {
+  static_cast<void>(take_state(model, state, path, merge_quantizer, false));
+}
+
+void save_calibration(Module& model, const std::string& path, std::int64_t samples,
+                      const std::vector<CalibrationShare>& shares) {
+  save_state(path, calibration_state(model, samples, shares), "calibration");
+}
+
+std::int64_t load_calibration(Module& model, const std::string& path) {
+  return load_calibration_state(model, load_state(path, "calibration"), path);
+}
+
+std::int64_t merge_calibration(Module& model, const std::string& path) {
+  return merge_calibration_state(model, load_state(path, "calibration"), path);
+}
+
+}  // namespace fq

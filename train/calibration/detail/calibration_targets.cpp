@@ -1,0 +1,98 @@
+#include "fakequant/train/calibration/detail/calibration_targets.h"
+
+#include <algorithm>
+#include <map>
+#include <ranges>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/text.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
+
+namespace fq::detail {
+namespace {
+
+bool needs_range(const TensorQuantizer& q, bool keep_known) {
+  return q.enabled() && q.descriptor().needs_amax() && !q.descriptor().amax().defined() &&
+         !(keep_known && q.amax().defined());
+}
+
+bool covers(const CalibrationRule& rule, const NamedQuantizer& entry) {
+  const auto matches = [&](const auto& path) { return wildcard_match(rule.pattern, path); };
+  return matches(entry.name) || std::ranges::any_of(entry.aliases, matches);
+}
+
+void check_amax_options(const AmaxOptions& options) {
+  FQ_CHECK(options.percentile >= 0 && options.percentile <= 100, "calibrate",
+           "a percentile of {}: use 0 to 100", options.percentile);
+  FQ_CHECK(options.stride >= 1 && options.start_bin >= 0, "calibrate",
+           "stride {} and start_bin {}: use a stride from 1 and a start_bin from 0", options.stride,
+           options.start_bin);
+}
+
+std::string method_for(const CalibrationTarget& target, const CalibrateOptions& options) {
+  for (const auto& rule : std::views::reverse(options.rules))
+    if (!rule.method.empty() && covers(rule, target.entry)) return rule.method;
+  const bool general = !target.is_weight() && !options.method.empty();
+  return general ? options.method : target.entry.quantizer->descriptor().calib_method();
+}
+
+}  // namespace
+
+std::map<const TensorQuantizer*, Variable> weights_of(Module& model) {
+  std::map<const TensorQuantizer*, Variable> out;
+  for (auto& [path, module] : model.named_modules()) {
+    auto* quant = dynamic_cast<QuantModule*>(module);
+    auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
+    if (quantizer == nullptr) continue;
+    for (auto* part : quantizer_parts(*quantizer)) out.emplace(part, quant->quantized_weight());
+  }
+  return out;
+}
+
+std::vector<CalibrationTarget> calibration_targets(Module& model, bool keep_known) {
+  const auto weights = weights_of(model);
+  std::vector<CalibrationTarget> out;
+  for (auto& entry : named_quantizers(model)) {
+    if (!needs_range(*entry.quantizer, keep_known)) continue;
+    const auto found = weights.find(entry.quantizer);
+    out.push_back({std::move(entry), found == weights.end() ? Variable() : found->second});
+  }
+  return out;
+}
+
+void collect_whole(TensorQuantizer& quantizer, const Tensor& x) {
+  quantizer.collect(x);  // which may replace the calibrator
+  for (int pass = 1; pass < quantizer.calibrator().passes(); ++pass) {
+    quantizer.calibrator().next_pass();
+    quantizer.collect(x);
+  }
+}
+
+void check_options(Module& model, const CalibrateOptions& options) {
+  FQ_CHECK(options.samples >= 0, "calibrate", "{} samples: use 1 or more, or 0 for all", options.samples);
+  check_amax_options(options.amax);
+  for (const auto& rule : options.rules) {
+    check_amax_options(rule.amax);
+    for_each_quantizer(model, rule.pattern, "calibrate", [](const NamedQuantizer&) {});
+  }
+}
+
+void set_methods(const std::vector<CalibrationTarget>& targets, const CalibrateOptions& options) {
+  for (const auto& target : targets) {
+    try {
+      set_calib_method(*target.entry.quantizer, method_for(target, options));
+      if (target.entry.quantizer->descriptor().block_sizes().empty())
+        (void)target.entry.quantizer->calibrator();  // refuses what cannot be made, before any data
+    } catch (const ArgumentError& error) {
+      throw ArgumentError(fmt::format("{}, for '{}'", error.what(), target.entry.name));
+    }
+  }
+}
+
+AmaxOptions amax_options(const NamedQuantizer& entry, const CalibrateOptions& options) {
+  for (const auto& rule : std::views::reverse(options.rules))
+    if (covers(rule, entry)) return rule.amax;
+  return options.amax;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,77 @@
+#include "fakequant/train/calibration/detail/collected_histogram.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "fakequant/calib/detail/histogram_methods.h"
+#include "fakequant/calib/histogram_calibrator.h"
+#include "fakequant/calib/octav.h"
+#include "fakequant/calib/one_pass_calibrator.h"
+#include "fakequant/calib/per_axis_calibrator.h"
+#include "fakequant/calib/two_pass_calibrator.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/calibration/calibration_report.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr const char* kReport = "calibration_report";
+
+/// The method of a histogram that a calib_method reads it by.
+std::string_view reading_of(std::string_view method) {
+  if (method == "histogram") return "percentile";
+  for (const std::string_view kind : {"one_pass", "two_pass"})
+    if (const auto reading = histogram_reading(method, kind); !reading.empty()) return reading;
+  return method;
+}
+
+/// Of a histogram that keeps zeros apart until it has bins.
+std::int64_t counted(const Histogram& h) { return h.counts.empty() ? h.zeros : h.total(); }
+
+double largest_of(const Tensor& amax) { return std::ranges::max(amax.to(DType::f32).to_vector<float>()); }
+
+}  // namespace
+
+CollectedHistogram::CollectedHistogram(const Calibrator& calibrator) : calibrator_(calibrator) {
+  counts_zeros_ = !calibrator.method().ends_with("octav");
+  if (const auto* own = dynamic_cast<const HistogramCalibrator*>(&calibrator)) {
+    histogram_ = own->histogram();
+    count_ = counted(histogram_);
+  } else if (const auto* two_pass = dynamic_cast<const TwoPassCalibrator*>(&calibrator)) {
+    histogram_ = two_pass->histogram();
+    count_ = counted(histogram_);
+    known_ = count_ > 0;  // the first pass counts nothing
+  } else if (const auto* one_pass = dynamic_cast<const OnePassCalibrator*>(&calibrator)) {
+    const auto& counts = one_pass->counts().counts();
+    histogram_ = one_pass->counts().histogram();
+    count_ = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    largest_ = one_pass->largest();
+  } else {
+    known_ = false;
+    if (calibrator.method() == "max") largest_ = largest_of(calibrator.compute_amax());
+  }
+  if (known_ && !largest_) largest_ = histogram_.edges.empty() ? 0 : histogram_.edges.back();
+}
+
+Histogram CollectedHistogram::without_zeros() const {
+  Histogram out = histogram_;
+  if (counts_zeros_ && out.counts.size() > 1 && out.edges[0] == 0)
+    out.counts[0] = std::min(out.counts[0], out.counts[1]);
+  return out;
+}
+
+Tensor CollectedHistogram::amax(const std::string& method, AmaxOptions options) const {
+  if (method == calibrator_.method()) return calibrator_.compute_amax(options);
+  options.method = reading_of(method);
+  if (dynamic_cast<const PerAxisCalibrator*>(&calibrator_) != nullptr && method != "max")
+    return calibrator_.compute_amax(options);
+  FQ_CHECK(known_, kReport, "collected by {}, which keeps no histogram of the tensor", calibrator_.method());
+  FQ_CHECK(std::ranges::find(report_methods(), options.method) != report_methods().end(), kReport,
+           "{} is not read from a histogram", method);
+  if (options.method == "max") return Tensor::scalar(*largest());
+  if (options.method == "octav")
+    return Tensor::scalar(amax_by_octav(without_zeros(), options.num_bits, options.is_unsigned));
+  return calibrator_.compute_amax(options);
+}
+
+}  // namespace fq::detail

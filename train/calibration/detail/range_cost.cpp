@@ -1,0 +1,101 @@
+#include "fakequant/train/calibration/detail/range_cost.h"
+
+#include <algorithm>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/quantized.h"
+#include "fakequant/train/calibration/detail/error_sums.h"
+#include "fakequant/train/calibration/quantization_error.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr int kPointsInBin = 8;
+
+std::unique_ptr<TensorQuantizer> quantizer_like(const TensorQuantizer& q, QuantDescriptorOptions fields) {
+  fields.learn_amax = false;
+  auto out = std::make_unique<TensorQuantizer>(QuantDescriptor(std::move(fields)), q.arithmetic());
+  out->set_name(q.name());
+  out->set_storage(0, q.pow2());
+  return out;
+}
+
+}  // namespace
+
+std::unique_ptr<TensorQuantizer> with_method(const TensorQuantizer& q, const std::string& method) {
+  auto fields = q.descriptor().options();
+  fields.calib_method = method;
+  fields.amax = {};
+  return quantizer_like(q, std::move(fields));
+}
+
+void set_amax(RangeReport& range, const Tensor& amax) {
+  const auto values = amax.to(DType::f32).to_vector<float>();
+  const auto [lowest, highest] = std::ranges::minmax(values);
+  range.lowest = lowest;
+  range.highest = highest;
+}
+
+RangeCost::RangeCost(const TensorQuantizer& q, QuantDescriptorOptions fields, const Tensor& values)
+    : like_(q),
+      fields_(std::move(fields)),
+      values_(values.to(DType::f32)),
+      total_(static_cast<double>(values.numel())) {}
+
+RangeCost::RangeCost(const TensorQuantizer& q, QuantDescriptorOptions fields,
+                     const CollectedHistogram& collected)
+    : like_(q), fields_(std::move(fields)), total_(static_cast<double>(collected.count())) {
+  if (!collected.known()) unknown_ = "there is no histogram of the tensor";
+  if (fields_.is_unsigned && q.observed_minimum().value_or(0) < 0)
+    unknown_ =
+        "values below 0 were seen, and a histogram of magnitudes does not tell what an unsigned format "
+        "makes of them";
+  if (!fields_.axis.empty() || !fields_.block_sizes.empty())
+    unknown_ = "a histogram of the tensor does not tell what each range clips";
+  add_points(collected, -q.observed_minimum().value_or(0));
+}
+
+void RangeCost::add_points(const CollectedHistogram& collected, float most_negative) {
+  const Histogram h = collected.without_zeros();
+  const auto largest = static_cast<float>(collected.largest().value_or(0));
+  std::vector<float> points;
+  for (std::size_t k = 0; k < h.counts.size(); ++k) {
+    if (h.counts[k] == 0) continue;
+    const double count = static_cast<double>(h.counts[k]) / kPointsInBin;
+    const float width = std::max(std::min(h.edges[k + 1], largest) - h.edges[k], 0.0f) / kPointsInBin;
+    for (int i = 0; i < kPointsInBin; ++i) {
+      const float x = h.edges[k] + width * (static_cast<float>(i) + 0.5f);
+      const int signs = x <= most_negative ? 2 : 1;
+      points.push_back(x);
+      if (signs == 2) points.push_back(-x);
+      counts_.insert(counts_.end(), static_cast<std::size_t>(signs), count / signs);
+    }
+  }
+  values_ = Tensor::from(points, {static_cast<std::int64_t>(points.size())});
+}
+
+double RangeCost::clipped(const TensorQuantizer& q) const {
+  const Tensor mask = quantize(values_, q.spec()).mask;
+  const auto* bytes = static_cast<const std::uint8_t*>(mask.raw());
+  double sum = 0;
+  for (std::int64_t i = 0; i < values_.numel(); ++i)
+    if ((bytes[i / 8] >> (i % 8) & 1) == 0) sum += counts_.empty() ? 1 : counts_[static_cast<std::size_t>(i)];
+  return total_ > 0 ? sum / total_ : 0;
+}
+
+void RangeCost::measure(const Tensor& amax, RangeReport& range) const {
+  if (amax.defined()) set_amax(range, amax);
+  FQ_CHECK(unknown_.empty(), "calibration_report", "{}", unknown_);
+  const auto q = quantizer_like(like_, fields_);
+  if (amax.defined()) q->set_amax(amax);
+  ErrorSums sums;
+  if (values_.numel() > 0)
+    sums = error_sums(values_, q->quantized_values(values_).to(DType::f32).to(values_.layout()), counts_);
+  range.sqnr_db = QuantizationError{{}, 0, sums.error, sums.signal}.sqnr_db();
+  const auto& d = q->descriptor();
+  const bool fixed_grid = amax.defined() && !d.dynamic() && !d.has_dynamic_blocks();
+  if (fixed_grid && q->arithmetic() == Arithmetic::deployed)
+    range.clipped = values_.numel() > 0 ? clipped(*q) : 0;
+}
+
+}  // namespace fq::detail

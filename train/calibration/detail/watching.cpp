@@ -1,0 +1,78 @@
+#include "fakequant/train/calibration/detail/watching.h"
+
+#include <algorithm>
+
+#include "fakequant/core/detail/check.h"
+
+namespace fq::detail {
+namespace {
+
+void run_batch(Module& model, const Tensor& x, int batch) {
+  try {
+    (void)model(Variable(x)).tensor();
+  } catch (const NumericError& error) {
+    throw NumericError(fmt::format("{}, in batch {}", error.what(), batch));
+  } catch (const ArgumentError& error) {
+    throw ArgumentError(fmt::format("{}, in batch {}", error.what(), batch));
+  }
+}
+
+Shape sample_shape(const Tensor& x) { return {x.shape().begin() + 1, x.shape().end()}; }
+
+}  // namespace
+
+Watching::Watching(Module& model) : model_(model), training_(model.training()) {
+  for_each_quantizer(model, [&](const NamedQuantizer& entry) {
+    auto& q = *entry.quantizer;
+    before_.push_back({&q, q.observing(), q.quantizing()});
+    q.set_quantizing(false);
+    q.set_observing(false);
+  });
+  model.eval();
+}
+
+Watching::~Watching() {
+  for (const auto& [q, observing, quantizing] : before_) {
+    q->set_observer({});
+    q->set_observing(observing);
+    q->set_quantizing(quantizing);
+  }
+  model_.train(training_);
+}
+
+void Watching::observe(TensorQuantizer& quantizer, Show show) {
+  quantizer.set_observing(true);
+  quantizer.set_observer([&seen = seen_[&quantizer], show = std::move(show), &quantizer](const Variable& x) {
+    const auto same = [&](const auto& other) { return other.lock() == x.node(); };
+    if (std::ranges::any_of(seen, same)) return;
+    try {
+      show(x.tensor());
+    } catch (const ArgumentError& error) {
+      throw ArgumentError(fmt::format("{}, at '{}'", error.what(), quantizer.name()));
+    }
+    seen.push_back(x.node());
+  });
+}
+
+std::int64_t Watching::run(DataLoader& data, std::int64_t limit) {
+  const NoGrad no_grad;
+  std::int64_t count = 0;
+  Shape sample;
+  data.start_epoch(0);
+  for (int batch = 0; auto next = data.next(); ++batch) {
+    Tensor x = next->x;
+    if (batch == 0) sample = sample_shape(x);
+    FQ_CHECK(sample_shape(x) == sample, "calibrate",
+             "samples of batch {} are {}, those before {}: give one shape", batch, to_string(sample_shape(x)),
+             to_string(sample));
+    if (limit > 0 && count + x.dim(0) > limit) x = x.slice(0, limit - count);
+    for (auto& [quantizer, seen] : seen_) seen.clear();
+    run_batch(model_, x.to(model_.device()), batch);
+    count += x.dim(0);
+    if (limit > 0 && count >= limit) break;
+  }
+  data.start_epoch(0);
+  return count;
+}
+
+}  // namespace fq::detail

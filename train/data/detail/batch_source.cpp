@@ -1,0 +1,102 @@
+#include "fakequant/train/data/detail/batch_source.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "fakequant/core/backend/transfer.h"
+#include "fakequant/core/detail/check.h"
+
+namespace fq::detail {
+
+BatchSource::BatchSource(std::shared_ptr<const Dataset> data, const LoaderOptions& options)
+    : data_(std::move(data)), options_(options) {}
+
+std::int64_t BatchSource::samples_per_epoch() const noexcept {
+  return options_.drop_last ? data_->size() / options_.batch_size * options_.batch_size : data_->size();
+}
+
+std::optional<Batch> BatchSource::make(Place& place) {
+  const std::int64_t end = std::min(place.position + options_.batch_size, samples_per_epoch());
+  if (end <= place.position) {
+    place = {place.epoch + 1, 0};
+    return std::nullopt;
+  }
+  if (!order_ || order_->epoch() != place.epoch)
+    order_.emplace(*data_, options_.shuffle, options_.seed, place.epoch);
+  const auto samples = order_->samples(place.position, end);
+  auto batch = data_->read(samples);
+  if (options_.augment.any())
+    augment(batch.x, samples, options_.augment, options_.seed, place.epoch, data_->background());
+  place.position = end;
+  return Batch{upload(batch.x, options_.device), upload(batch.y, options_.device)};
+}
+
+Prefetcher::Prefetcher(BatchSource source, Place start, std::int64_t depth)
+    : source_(std::move(source)), place_(start), depth_(static_cast<std::size_t>(depth)) {
+  try {
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::system_error& error) {
+    throw SystemError(fmt::format("[data_loader] no thread to prefetch on: {}", error.what()));
+  }
+}
+
+Prefetcher::~Prefetcher() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+Prefetcher::Item Prefetcher::make_item() {
+  Item item;
+  try {
+    item.batch = source_.make(place_);
+  } catch (...) {
+    item.error = std::current_exception();
+  }
+  item.after = place_;
+  return item;
+}
+
+bool Prefetcher::put(Item item) {
+  std::unique_lock lock(mutex_);
+  blocked_ = ready_.size() >= depth_;
+  if (blocked_) changed_.notify_all();
+  changed_.wait(lock, [&] { return stop_ || ready_.size() < depth_; });
+  blocked_ = false;
+  if (stop_) return false;
+  const bool last = item.error != nullptr;
+  ended_ = last;
+  ready_.push_back(std::move(item));
+  lock.unlock();
+  changed_.notify_all();
+  return !last;
+}
+
+void Prefetcher::work() {
+  while (put(make_item())) {
+  }
+}
+
+void Prefetcher::wait_until_full(std::unique_lock<std::mutex>& lock) {
+  first_ = false;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return (blocked_ && ready_.size() >= depth_) || ended_; });
+}
+
+std::optional<Batch> Prefetcher::next(Place& place) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !ready_.empty(); });
+  Item item = std::move(ready_.front());
+  ready_.pop_front();
+  if (first_) wait_until_full(lock);
+  lock.unlock();
+  changed_.notify_all();
+  if (item.error) std::rethrow_exception(item.error);
+  place = item.after;
+  return std::move(item.batch);
+}
+
+}  // namespace fq::detail

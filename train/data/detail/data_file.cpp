@@ -1,0 +1,158 @@
+#include "fakequant/train/data/detail/data_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include <fmt/ranges.h>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/file_kind.h"
+#include "fakequant/core/log.h"
+#include "fakequant/train/data/detail/sample_layout.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr const char* kWanted =
+    "a data set is an HDF5 file of groups, such as train and test, with x and y in each: docs/formats.md "
+    "(Data sets) has the layout and the lines of Python that write it";
+
+/// `path`, if it is HDF5; throws FileError saying what it is otherwise, but for one that cannot be read.
+const std::string& checked_file(const std::string& path) {
+  std::error_code error;
+  const bool directory = std::filesystem::is_directory(path, error);
+  if (!directory && has_hdf5_signature(FileReader(path))) return path;
+  const std::string kind = file_kind(path);
+  throw FileError(path, "",
+                  directory ? fmt::format("[dataset] {} is {}: {}", path, kind, kWanted)
+                            : fmt::format("[dataset] {} is not an HDF5 file{}: {}", path,
+                                          kind.empty() ? "" : " but " + kind, kWanted));
+}
+
+}  // namespace
+
+DataFile::DataFile(const std::string& path, const Hdf5DatasetOptions& options)
+    : file_(checked_file(path)), options_(options) {
+  if (!file_.has(options.split))
+    refuse("", fmt::format("has no group '{}', but {}", options.split, fmt::join(file_.children("/"), ", ")));
+}
+
+Hdf5Rows DataFile::open_x() const {
+  auto rows = open("x");
+  const auto& shape = rows.shape();
+  if (shape.size() < 2) refuse("x", fmt::format("has the shape {}: give [N, ..]", to_string(shape)));
+  if (shape[0] == 0) refuse("x", "has zero images");
+  if (rows.row_bytes() == 0) refuse("x", fmt::format("has the shape {}: an axis is empty", to_string(shape)));
+  const bool wide = rows.dtype() == DType::i16 || rows.dtype() == DType::i32 || rows.dtype() == DType::i64;
+  if (wide && shape.size() != 2)
+    refuse("x", fmt::format("is {} {}: images are u8, i8, f16, f32 or f64; token ids [N, L]",
+                            fq::name(rows.dtype()), to_string(shape)));
+  return rows;
+}
+
+void DataFile::check_sample(const Shape& sample) const {
+  if (!options_.sample_shape.empty() && sample != options_.sample_shape) {
+    const std::string way = way_to_shape(sample, options_.sample_shape);
+    refuse("x", fmt::format("has samples of {}, the network takes {}: {}", to_string(sample),
+                            to_string(options_.sample_shape),
+                            way.empty() ? "give other data or another network" : way));
+  }
+  if (options_.sample_shape.empty()) check_axes(sample);
+}
+
+Tensor DataFile::read_y(std::int64_t count) const {
+  if (options_.may_lack_labels && !file_.has(name("y"))) return {};
+  const auto rows = open("y");
+  const auto& shape = rows.shape();
+  if (is_floating(rows.dtype()))
+    refuse("y", fmt::format("is {}: labels are integers", fq::name(rows.dtype())));
+  if (shape.size() > 2 || (shape.size() == 2 && shape[1] != 1))
+    refuse("y", fmt::format("has the shape {}: give [N]", to_string(shape)));
+  if (shape[0] != count) refuse("y", fmt::format("has {} labels, x has {} images", shape[0], count));
+  return rows.read_all().reshape({count}).to(DType::i64);
+}
+
+StatedClasses DataFile::classes() const { return read_classes(file_, options_.split); }
+
+std::int64_t DataFile::check_labels(const Tensor& y, std::int64_t stated) const {
+  const std::int64_t limit = options_.classes > 0 ? options_.classes : stated;
+  const auto* labels = y.data<std::int64_t>();
+  const std::int64_t below = limit > 0 ? limit : kMostClasses;
+  const auto* bad =
+      std::find_if(labels, labels + y.numel(), [&](auto label) { return label < 0 || label >= below; });
+  if (bad != labels + y.numel())
+    refuse("y", fmt::format("has the label {} in row {}: labels are 0 to {}{}", *bad, bad - labels, below - 1,
+                            limit == stated && stated > 0 ? ", by the attribute 'classes'" : ""));
+  return limit > 0 ? limit : *std::max_element(labels, labels + y.numel()) + 1;
+}
+
+Normalisation DataFile::normalisation(std::int64_t channels) const {
+  Normalisation result;
+  for (const char* key : {"scale", "mean", "std"}) result.stated |= file_.has_attribute(name("x"), key);
+  result.scale = attribute("scale", 1, 1.0f)[0];
+  result.mean = attribute("mean", channels, 0.0f);
+  result.deviation = attribute("std", channels, 1.0f);
+  if (!(result.scale > 0)) refuse("x", "has an attribute 'scale' that is not positive");
+  for (const float value : result.deviation)
+    if (!(value > 0)) refuse("x", "has an attribute 'std' that is not positive");
+  return result;
+}
+
+void DataFile::doubt_range(const std::vector<std::byte>& values, DType dtype) const {
+  if (looks_like_bytes(values, dtype))
+    warn(
+        fmt::format("is {} of values up to 255, and the network sees them so: store pixels as u8 with "
+                    "x.attrs[\"scale\"] = 1 / 255, or, if it is right, with scale = 1",
+                    fq::name(dtype)));
+}
+
+std::string DataFile::name(const std::string& part) const {
+  return options_.split.empty() ? part : options_.split + "/" + part;
+}
+
+void DataFile::refuse(const std::string& part, const std::string& why) const {
+  const std::string at = part.empty() ? file_.path() : file_.path() + ":" + name(part);
+  throw FileError(file_.path(), part.empty() ? options_.split : name(part),
+                  fmt::format("[dataset] {} {}", at, why));
+}
+void DataFile::warn(const std::string& why) const {
+  log(LogLevel::warning, fmt::format("[dataset] {}:{} {}", file_.path(), name("x"), why));
+}
+
+Hdf5Rows DataFile::open(const std::string& part) const {
+  if (file_.has(name(part))) return file_.rows(name(part));
+  const auto others = file_.children(options_.split);
+  refuse(part, fmt::format("is missing, there is {}",
+                           others.empty() ? "nothing" : fmt::format("{}", fmt::join(others, ", "))));
+}
+
+void DataFile::check_axes(const Shape& sample) const {
+  const auto doubt = looks_channels_last(sample);
+  if (doubt == ChannelsLast::no || says_channels_first()) return;
+  const std::string what = fmt::format(
+      "has samples of {}, read as channels, height, width: it looks like height, width, channels; write "
+      "x.transpose(0, 3, 1, 2), or, if it is right, x.attrs[\"axes\"] = \"NCHW\"",
+      to_string(sample));
+  if (doubt == ChannelsLast::surely && options_.check_layout) refuse("x", what);
+  warn(what);
+}
+
+bool DataFile::says_channels_first() const {
+  const auto axes = file_.texts(name("x"), "axes");
+  return axes && axes->size() == 1 && axes->front() == "NCHW";
+}
+
+std::vector<float> DataFile::attribute(const std::string& key, std::int64_t count, float fallback) const {
+  const auto values = file_.numbers(name("x"), key).value_or(std::vector<double>{fallback});
+  if (values.size() != 1 && static_cast<std::int64_t>(values.size()) != count)
+    refuse("x", fmt::format("has an attribute '{}' of {} values: give 1 or {}", key, values.size(), count));
+  std::vector<float> all(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < all.size(); ++i)
+    all[i] = static_cast<float>(values[values.size() == 1 ? 0 : i]);
+  if (!std::ranges::all_of(all, [](float value) { return std::isfinite(value); }))
+    refuse("x", fmt::format("has an attribute '{}' that is not finite", key));
+  return all;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,60 @@
+#pragma once
+
+/// One group of an HDF5 file as a data set: what docs/formats.md asks of it.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "fakequant/core/io/detail/hdf5_reader.h"
+#include "fakequant/train/data/detail/class_names.h"
+#include "fakequant/train/data/hdf5_dataset.h"
+
+namespace fq::detail {
+
+/// What turns stored values into the network's: scale, then one mean and deviation a channel.
+struct Normalisation {
+  bool stated = false;  ///< by any of the attributes
+  float scale = 1;
+  std::vector<float> mean, deviation;
+
+  [[nodiscard]] float apply(float value, std::size_t channel) const {
+    return (value * scale - mean[channel]) / deviation[channel];
+  }
+};
+
+/// Each question throws FileError, naming the dataset, for what is not as it has to be. `options` must
+/// outlive it.
+class DataFile {
+ public:
+  DataFile(const std::string& path, const Hdf5DatasetOptions& options);
+
+  /// Rows of images, or of token ids (integers wider than a byte), of a type and shape that can be read.
+  [[nodiscard]] Hdf5Rows open_x() const;
+  /// Whether samples of that shape are those that are wanted, and look as they are read.
+  void check_sample(const Shape& sample) const;
+  /// i64 [count]; undefined when there is none and need not be.
+  [[nodiscard]] Tensor read_y(std::int64_t count) const;
+  [[nodiscard]] StatedClasses classes() const;
+  /// The number of classes; `stated` is what the file says, 0 for nothing.
+  [[nodiscard]] std::int64_t check_labels(const Tensor& y, std::int64_t stated) const;
+  [[nodiscard]] Normalisation normalisation(std::int64_t channels) const;
+  /// Warns of values as they are stored that look like pixels, and that nothing scales.
+  void doubt_range(const std::vector<std::byte>& values, DType dtype) const;
+  /// The path of a part, "train/x".
+  [[nodiscard]] std::string name(const std::string& part) const;
+
+ private:
+  [[noreturn]] void refuse(const std::string& part, const std::string& why) const;
+  void warn(const std::string& why) const;
+  [[nodiscard]] Hdf5Rows open(const std::string& part) const;
+  void check_axes(const Shape& sample) const;
+  [[nodiscard]] bool says_channels_first() const;
+  [[nodiscard]] std::vector<float> attribute(const std::string& key, std::int64_t count,
+                                             float fallback) const;
+
+  Hdf5Reader file_;
+  const Hdf5DatasetOptions& options_;
+};
+
+}  // namespace fq::detail

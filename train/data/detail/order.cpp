@@ -1,0 +1,66 @@
+#include "fakequant/train/data/detail/order.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "fakequant/train/data/detail/random.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr std::uint64_t kWindowSeed = 0x77696e646f77;  // apart from the stream that shuffles blocks
+
+}  // namespace
+
+EpochOrder::EpochOrder(const Dataset& data, bool shuffle, std::uint64_t seed, std::int64_t epoch)
+    : shuffle_(shuffle), seed_(seed), epoch_(epoch), size_(data.size()) {
+  if (!shuffle_) return;
+  starts_ = data.block_starts();
+  blocks_.resize(starts_.size());
+  starts_.push_back(size_);
+  std::iota(blocks_.begin(), blocks_.end(), std::int64_t{0});
+  Draws(seed_, static_cast<std::uint64_t>(epoch_), 0).shuffle(blocks_);
+  window_blocks_ = std::max<std::int64_t>(data.blocks_at_once(), 1);
+  std::int64_t position = 0;
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    if (static_cast<std::int64_t>(i) % window_blocks_ == 0) window_starts_.push_back(position);
+    const auto block = static_cast<std::size_t>(blocks_[i]);
+    position += starts_[block + 1] - starts_[block];
+  }
+  window_ = window_starts_.size();
+  window_starts_.push_back(size_);
+}
+
+void EpochOrder::load_window(std::size_t window) {
+  if (window == window_) return;
+  window_samples_.clear();
+  const std::size_t first = window * static_cast<std::size_t>(window_blocks_);
+  const std::size_t last = std::min(first + static_cast<std::size_t>(window_blocks_), blocks_.size());
+  for (std::size_t i = first; i < last; ++i) {
+    const auto block = static_cast<std::size_t>(blocks_[i]);
+    for (std::int64_t sample = starts_[block]; sample < starts_[block + 1]; ++sample)
+      window_samples_.push_back(sample);
+  }
+  Draws(seed_ ^ kWindowSeed, static_cast<std::uint64_t>(epoch_), window).shuffle(window_samples_);
+  window_ = window;
+}
+
+std::vector<std::int64_t> EpochOrder::samples(std::int64_t begin, std::int64_t end) {
+  std::vector<std::int64_t> chosen(static_cast<std::size_t>(end - begin));
+  if (!shuffle_) {
+    std::iota(chosen.begin(), chosen.end(), begin);
+    return chosen;
+  }
+  auto window =
+      static_cast<std::size_t>(std::ranges::upper_bound(window_starts_, begin) - window_starts_.begin()) - 1;
+  for (std::int64_t at = begin; at < end; ++window) {
+    load_window(window);
+    const std::int64_t stop = std::min(end, window_starts_[window + 1]);
+    std::copy_n(window_samples_.begin() + (at - window_starts_[window]), stop - at,
+                chosen.begin() + (at - begin));
+    at = stop;
+  }
+  return chosen;
+}
+
+}  // namespace fq::detail

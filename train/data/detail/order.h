@@ -1,0 +1,37 @@
+#pragma once
+
+/// The order of the samples of an epoch.
+
+#include <cstdint>
+#include <vector>
+
+#include "fakequant/train/data/dataset.h"
+
+namespace fq::detail {
+
+/// A permutation of the samples that is a function of (data set, seed, epoch) and can be read from any
+/// position. Blocks are shuffled, then samples within windows of as many blocks as fit the data set's cache:
+/// every block is read once an epoch, and a data set that fits the cache gets a permutation of all samples.
+class EpochOrder {
+ public:
+  EpochOrder(const Dataset& data, bool shuffle, std::uint64_t seed, std::int64_t epoch);
+
+  [[nodiscard]] std::int64_t epoch() const noexcept { return epoch_; }
+  /// The samples at positions [begin, end).
+  [[nodiscard]] std::vector<std::int64_t> samples(std::int64_t begin, std::int64_t end);
+
+ private:
+  void load_window(std::size_t window);
+
+  bool shuffle_;
+  std::uint64_t seed_;
+  std::int64_t epoch_, size_;
+  std::vector<std::int64_t> starts_;         // of each block, and the size at the end
+  std::vector<std::int64_t> blocks_;         // in the order of the epoch
+  std::vector<std::int64_t> window_starts_;  // positions, and the size at the end
+  std::int64_t window_blocks_;
+  std::size_t window_;
+  std::vector<std::int64_t> window_samples_;
+};
+
+}  // namespace fq::detail

@@ -1,0 +1,50 @@
+#pragma once
+
+/// Numbers that depend on what they are for, not on what was drawn before.
+
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "fakequant/core/random.h"
+
+namespace fq::detail {
+
+/// A sequence of Philox words for a seed and two further numbers, such as an epoch and an index (their low 32
+/// bits).
+class Draws {
+ public:
+  Draws(std::uint64_t seed, std::uint64_t first, std::uint64_t second) noexcept
+      : key_{low(seed), low(seed >> 32)}, first_(low(first)), second_(low(second)) {}
+
+  [[nodiscard]] std::uint64_t next() noexcept {
+    const auto words = philox({low(count_), low(count_ >> 32), first_, second_}, key_);
+    ++count_;
+    return words[0] | static_cast<std::uint64_t>(words[1]) << 32;
+  }
+  /// Uniform in [0, limit), limit > 0, without bias.
+  [[nodiscard]] std::uint64_t below(std::uint64_t limit) noexcept {
+    const std::uint64_t biased = (0 - limit) % limit;  // 2^64 mod limit
+    for (;;)
+      if (const std::uint64_t value = next(); value >= biased) return value % limit;
+  }
+  /// Uniform in [-1, 1).
+  [[nodiscard]] double symmetric() noexcept { return static_cast<double>(next() >> 11) * 0x1p-52 - 1; }
+
+  /// Fisher and Yates.
+  template <class Vector>
+  void shuffle(Vector& values) noexcept {
+    for (std::uint64_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[below(i)]);
+  }
+
+ private:
+  static constexpr std::uint32_t low(std::uint64_t value) noexcept {
+    return static_cast<std::uint32_t>(value);
+  }
+
+  std::array<std::uint32_t, 2> key_;
+  std::uint32_t first_, second_;
+  std::uint64_t count_ = 0;
+};
+
+}  // namespace fq::detail

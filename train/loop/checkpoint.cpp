@@ -1,0 +1,167 @@
+#include "fakequant/train/loop/checkpoint.h"
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/state_file.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/train/loop/detail/finite.h"
+
+namespace fq {
+namespace {
+
+using Tensors = std::vector<std::pair<std::string, Tensor>>;
+
+Tensors tensors_of(const Module& model) {
+  Tensors out;
+  for (const auto& [name, value] : model.named_parameters())
+    out.emplace_back("parameters/" + name, value.tensor());
+  for (const auto& [name, value] : model.named_buffers()) out.emplace_back("buffers/" + name, value);
+  return out;
+}
+
+[[noreturn]] void another_model(const std::string& path, const std::string& name, const std::string& what) {
+  throw FileError(
+      path, name,
+      fmt::format("[load_checkpoint] {} is a checkpoint of another model: {} {}", path, name, what));
+}
+
+std::string described(const Shape& shape, DType dtype) {
+  return fmt::format("{} {}", name(dtype), to_string(shape));
+}
+
+/// Layers by the name of their weight, which may be floats here and codes in the file, or the other way
+/// round.
+using WeightLayers = std::map<std::string, const QuantModule*>;
+
+WeightLayers weight_layers(Module& model) {
+  std::map<const void*, const QuantModule*> layers;
+  for (const auto& [path, module] : model.named_modules())
+    if (const auto* layer = dynamic_cast<const QuantModule*>(module);
+        layer != nullptr && layer->weight_quantizer() != nullptr && layer->quantized_weight().defined())
+      layers.emplace(layer->quantized_weight().node().get(), layer);
+  WeightLayers out;
+  for (const auto& [name, value] : model.named_parameters())
+    if (const auto found = layers.find(value.node().get()); found != layers.end())
+      out.emplace("parameters/" + name, found->second);
+  return out;
+}
+
+void check_codes(const QuantModule& layer, const Tensor& codes, const std::string& path,
+                 const std::string& name) {
+  try {
+    check_weight(layer, codes);
+  } catch (const ArgumentError& error) {
+    throw FileError(path, name, fmt::format("{} (in {}, {})", error.what(), path, name));
+  }
+}
+
+void check_tensors(const Tensors& wanted, const WeightLayers& layers, const StateDict& state,
+                   const std::string& path) {
+  std::set<std::string_view> known;
+  for (const auto& [name, tensor] : wanted) {
+    known.insert(name);
+    if (!state.contains(name)) another_model(path, name, "is not in it");
+    const Tensor& saved = state.at(name);
+    const bool weight = layers.contains(name);
+    if (weight && !is_floating(saved.dtype())) {
+      check_codes(*layers.at(name), saved, path, name);
+      continue;
+    }
+    const DType dtype = weight ? DType::f32 : tensor.dtype();
+    if (saved.shape() != tensor.shape() || saved.dtype() != dtype)
+      another_model(path, name,
+                    fmt::format("is {} there, {} here", described(saved.shape(), saved.dtype()),
+                                described(tensor.shape(), dtype)));
+  }
+  for (const auto& name : state.names())
+    if ((name.starts_with("parameters/") || name.starts_with("buffers/")) && !known.contains(name))
+      another_model(path, name, "is not in this model");
+}
+
+void check_finite(const StateDict& state, const std::string& path) {
+  Tensors values;
+  for (const auto& entry : state.tensors())
+    if (entry.first.starts_with("parameters/") || entry.first.starts_with("buffers/"))
+      values.push_back(entry);
+  if (const auto found = detail::find_not_finite(values))
+    throw FileError(
+        path, found->name,
+        fmt::format("[load_checkpoint] {}: {}: it is of a run that diverged: take an earlier file, "
+                    "or train anew with a smaller learning rate",
+                    path, found->text()));
+}
+
+void check_quantizers(Module& model, const StateDict& state, const std::string& path) {
+  std::set<std::string> known;
+  for (const auto& entry : named_quantizers(model)) {
+    known.insert(entry.name);
+    if (!state.has_sub("quantizers/" + entry.name))
+      another_model(path, "quantizers/" + entry.name, "is not in it");
+  }
+  const auto saved = state.sub("quantizers").attributes();
+  for (const auto& [key, value] : saved.items()) {
+    const std::string name = key.substr(0, key.find('/'));
+    if (!known.contains(name)) another_model(path, "quantizers/" + name, "is not in this model");
+  }
+}
+
+}  // namespace
+
+StateDict model_state(Module& model, const nlohmann::json& description) {
+  StateDict out;
+  if (!description.is_null()) out.set_attribute("model", description);
+  for (auto& [name, tensor] : tensors_of(model)) out.set(name, tensor);
+  save_quantizers(model, out);
+  return out;
+}
+
+void load_model_state(Module& model, const StateDict& state, const std::string& path) {
+  check_quantizers(model, state, path);
+  check_finite(state, path);
+  try {
+    load_quantizers(model, state);  // first: it makes the parameters of learned ranges
+  } catch (const ArgumentError& error) {
+    throw FileError(path, "quantizers", fmt::format("{} (in {})", error.what(), path));
+  }
+  const Tensors wanted = tensors_of(model);
+  const WeightLayers layers = weight_layers(model);
+  check_tensors(wanted, layers, state, path);
+  for (const auto& [name, tensor] : wanted) {
+    const Tensor& saved = state.at(name);
+    if (saved.dtype() == tensor.dtype())
+      Tensor(tensor).copy_from(saved);
+    else
+      set_weight(*layers.at(name), saved);
+  }
+}
+
+void save_checkpoint(const std::string& path, const StateDict& state) {
+  if (const auto found = detail::find_not_finite(state.tensors()))
+    throw NumericError(fmt::format("[save_checkpoint] {}: nothing was written to {}", found->text(), path));
+  save_state(path, state, "checkpoint");
+}
+
+StateDict load_checkpoint(const std::string& path) { return load_state(path, "checkpoint"); }
+
+bool has_training_state(const StateDict& state) { return state.has_sub("progress"); }
+
+std::string beside_checkpoint(const std::string& path, const std::string& extension) {
+  std::filesystem::path beside(path);
+  if (beside.extension() == ".h5") beside.replace_extension();
+  return beside.string() + extension;
+}
+
+std::string best_checkpoint_path(const std::string& path) { return beside_checkpoint(path, ".best.h5"); }
+
+bool has_files_beside(const std::string& path) {
+  std::error_code none;
+  const auto status = std::filesystem::status(path, none);
+  return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
+}
+
+}  // namespace fq

@@ -1,0 +1,54 @@
+#include "fakequant/train/loop/detail/finite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/detail/convert.h"
+#include "fakequant/core/ops/optimizer.h"
+
+namespace fq::detail {
+namespace {
+
+bool is_checked(const StateDict::Entry& entry) {
+  const DType dtype = entry.second.dtype();
+  const bool numbers =
+      dtype == DType::f32 || dtype == DType::f64 || dtype == DType::f16 || dtype == DType::bf16;
+  return numbers && entry.first.find("/calibrator/") == std::string::npos;
+}
+
+Tensor as_float(const Tensor& tensor) {
+  return tensor.dtype() == DType::f64 ? tensor : tensor.to(DType::f32);
+}
+
+std::optional<NotFinite> first_in(const StateDict::Entry& entry) {
+  const Tensor values = as_float(entry.second.to(Device::cpu()).to(Layout::row_major));
+  return visit_float(values.dtype(), "train", [&]<class T>(T) -> std::optional<NotFinite> {
+    const T *begin = values.data<T>(), *end = begin + values.numel();
+    const T* bad = std::find_if(begin, end, [](T value) { return !std::isfinite(value); });
+    if (bad == end) return std::nullopt;
+    return NotFinite{entry.first, bad - begin, static_cast<double>(*bad)};
+  });
+}
+
+}  // namespace
+
+std::string NotFinite::text() const { return fmt::format("{} has {} at element {}", name, value, index); }
+
+std::optional<NotFinite> find_not_finite(const std::vector<StateDict::Entry>& tensors) {
+  std::map<std::string, std::vector<Tensor>> by_device;
+  for (const auto& entry : tensors)
+    if (is_checked(entry)) by_device[to_string(entry.second.device())].push_back(as_float(entry.second));
+  const bool fine = std::ranges::all_of(
+      by_device, [](const auto& group) { return std::isfinite(ops::norm(group.second)); });
+  if (fine) return std::nullopt;
+  for (const auto& entry : tensors)
+    if (is_checked(entry))
+      if (auto found = first_in(entry)) return found;
+  return std::nullopt;  // squares of finite f64 may be beyond f64
+}
+
+}  // namespace fq::detail

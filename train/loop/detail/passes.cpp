@@ -1,0 +1,92 @@
+#include "fakequant/train/loop/detail/passes.h"
+
+#include <utility>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/core/profile.h"
+#include "fakequant/core/random.h"
+#include "fakequant/layers/modules/module.h"
+#include "fakequant/layers/quantizer/quantize_weights.h"
+
+namespace fq::detail {
+namespace {
+
+enum Part : std::size_t { kForward, kBackward };
+
+}  // namespace
+
+Passes::Passes(std::shared_ptr<Module> model, const Options& options)
+    : model_(std::move(model)), options_(options), parameters_(model_->parameters()) {}
+
+void Passes::forget() {
+  captured_.reset();
+  last_.reset();
+  passes_.reset();
+  input_ = {};
+  outputs_ = {};
+  gradients_.clear();
+}
+
+Passes::Outputs Passes::run(const Batch& batch) {
+  if (batch.x.device().is_cuda()) quantize_weights(*model_);
+  const Variable logits = (*model_)(Variable(batch.x));
+  loss_ = ops::cross_entropy(logits, batch.y, options_.label_smoothing);
+  return {loss_.tensor(), logits.tensor()};
+}
+
+/// Whether the passes over this batch are those that were captured; captures them when they are the same as
+/// the last ones, whose first run has made all that is made once.
+bool Passes::repeats(const Batch& batch, const Switches::Phase& phase) {
+  if (!options_.capture || !batch.x.device().is_cuda() || profiler() != nullptr) return false;
+  Key key{batch.x.shape(), batch.y.shape(), phase};
+  if (captured_ != key && last_ == key && refused_ != key) {
+    forget();
+    try {
+      capture(batch);
+      captured_ = key;
+    } catch (const CannotCapture&) {
+      forget();
+      for (auto& parameter : parameters_) parameter.zero_grad();
+      refused_ = key;
+      model_->to(model_->device());  // quantizers forget codes that nobody computes
+    }
+  }
+  last_ = std::move(key);
+  return captured_ == last_;
+}
+
+void Passes::capture(const Batch& batch) {
+  for (auto& parameter : parameters_) {
+    parameter.zero_grad();
+    static_cast<void>(parameter.mutable_tensor().mutable_raw());  // what is kept of its values is made anew
+  }
+  const RandomScope drawn(random_stream().seed, random_stream().step);  // nothing, for the passes to come
+  input_ = {batch.x.clone(), batch.y.clone()};
+  passes_ = std::make_unique<Capture>(batch.x.device());
+  passes_->add([this] { outputs_ = run(input_); });
+  passes_->add([this] { std::exchange(loss_, {}).backward(); });
+  for (auto& parameter : parameters_) {
+    gradients_.push_back(parameter.requires_grad() ? parameter.grad() : Tensor());
+    parameter.zero_grad();
+  }
+}
+
+Passes::Outputs Passes::forward(const Batch& batch, const Switches::Phase& phase) {
+  const Batch own = batch.to(model_->device());
+  if (!repeats(own, phase)) return run(own);
+  input_.x.copy_from(own.x);
+  input_.y.copy_from(own.y);
+  passes_->launch(kForward);
+  return outputs_;
+}
+
+void Passes::backward(const Tensor& seed) {
+  if (loss_.defined()) return std::exchange(loss_, {}).backward(seed);
+  FQ_CHECK(!seed.defined(), "train", "captured passes take no seed: switch capture off");
+  passes_->launch(kBackward);
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (gradients_[i].defined()) parameters_[i].set_grad(gradients_[i]);
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,64 @@
+#pragma once
+
+/// The passes of a training step over a batch.
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "fakequant/core/backend/capture.h"
+#include "fakequant/core/variable.h"
+#include "fakequant/train/data/dataset.h"
+#include "fakequant/train/loop/detail/switches.h"
+
+namespace fq {
+class Module;
+}
+
+namespace fq::detail {
+
+/// Forward, then backward. On a GPU, batches of one shape in one phase after the first are captured: two
+/// launches of graphs take the place of hundreds of kernels. What waits in the passes (a module that reads
+/// values) is found when it is captured, and is called as before.
+class Passes {
+ public:
+  struct Options {
+    double label_smoothing = 0;
+    bool capture = true;
+  };
+  Passes(std::shared_ptr<Module> model, const Options& options);
+
+  struct Outputs {
+    Tensor loss, logits;
+  };
+  /// Of a batch on any device. `phase` is what the model is switched to.
+  Outputs forward(const Batch& batch, const Switches::Phase& phase);
+  /// Of the last `forward`: gradients of the parameters, times `seed` (1 when undefined; captured passes take
+  /// no other one).
+  void backward(const Tensor& seed = {});
+  /// To be called when the model may have been changed otherwise than by the passes and an optimizer.
+  void forget();
+
+ private:
+  struct Key {
+    Shape x, y;
+    Switches::Phase phase;
+    bool operator==(const Key&) const = default;
+  };
+
+  [[nodiscard]] bool repeats(const Batch& batch, const Switches::Phase& phase);
+  Outputs run(const Batch& batch);
+  void capture(const Batch& batch);
+
+  std::shared_ptr<Module> model_;
+  Options options_;
+  std::vector<Variable> parameters_;
+  Variable loss_;  // until its backward pass
+  std::optional<Key> last_, captured_, refused_;
+  Batch input_;  // that the captured passes read
+  Outputs outputs_;
+  std::vector<Tensor> gradients_;  // of the parameters
+  std::unique_ptr<Capture> passes_;
+};
+
+}  // namespace fq::detail

@@ -1,0 +1,81 @@
+#include "fakequant/train/loop/detail/run_settings.h"
+
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+namespace fq::detail {
+namespace {
+
+using nlohmann::json;
+
+json settings_of(const OptimizerOptions& o) {
+  json out{{"optimizer", o.kind},
+           {"learning_rate", o.learning_rate},
+           {"weight_decay", o.weight_decay},
+           {"decay_all", o.decay_all}};
+  if (o.kind == "sgd")
+    out.update({{"momentum", o.momentum}, {"nesterov", o.nesterov}});
+  else
+    out.update({{"beta1", o.beta1}, {"beta2", o.beta2}, {"eps", o.eps}});
+  return out;
+}
+
+json settings_of(const ScheduleOptions& o) {
+  json out{{"schedule", o.kind}, {"warm_up", o.warm_up}};
+  if (o.kind == "step") out.update({{"step_every", o.step_every}, {"step_factor", o.step_factor}});
+  if (o.kind == "cosine") out["last"] = o.last;
+  if (o.kind == "one_cycle") out.update({{"rise", o.rise}, {"div", o.div}, {"final_div", o.final_div}});
+  return out;
+}
+
+json ranges_of(const TrainerOptions& o) {
+  if (o.amax == AmaxMode::learned)
+    return {{"amax_mode", "learned"},
+            {"amax_gradient", o.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip"}};
+  if (o.amax == AmaxMode::running)
+    return {{"amax_mode", "running"},
+            {"amax_momentum", o.amax_momentum},
+            {"freeze_amax_after", o.freeze_amax_after}};
+  return {{"amax_mode", "frozen"}};
+}
+
+json settings_of(const LoaderOptions& o) {
+  return {{"batch_size", o.batch_size},         {"shuffle", o.shuffle},
+          {"drop_last", o.drop_last},           {"loader_seed", o.seed},
+          {"augment_shift", o.augment.shift},   {"augment_rotation", o.augment.rotation},
+          {"augment_scale", o.augment.scale},   {"augment_shear", o.augment.shear},
+          {"augment_cutout", o.augment.cutout}, {"augment_flip", o.augment.flip}};
+}
+
+}  // namespace
+
+json run_settings(const TrainerOptions& options, const DataLoader& training, const DataLoader* validation) {
+  json out{{"accumulation", options.accumulation},
+           {"clip_norm", options.clip_norm},
+           {"label_smoothing", options.label_smoothing},
+           {"average_decay", options.average_decay},
+           {"seed", options.seed},
+           {"freeze_bn_after", options.freeze_bn_after},
+           {"quant_start", options.quant_start},
+           {"backward", options.backward == BackwardType::bf16 ? "bf16" : "fp32"},
+           {"validation_samples", validation == nullptr ? 0 : validation->data().size()}};
+  out.update(settings_of(options.optimizer));
+  out.update(settings_of(options.schedule));
+  out.update(ranges_of(options));
+  out.update(settings_of(training.options()));
+  return out;
+}
+
+std::vector<std::string> differences(const json& there, const json& here) {
+  std::vector<std::string> out;
+  const auto shown = [](const json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
+  };
+  for (const auto& [key, value] : here.items())
+    if (there.contains(key) && there.at(key) != value)
+      out.push_back(fmt::format("{} is {} there, {} here", key, shown(there.at(key)), shown(value)));
+  return out;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,23 @@
+#pragma once
+
+/// What decides the bits of a run besides its model and data.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "fakequant/train/loop/trainer.h"
+
+namespace fq::detail {
+
+/// An object of numbers, words and switches, named as the fields of TrainerOptions and LoaderOptions; of an
+/// optimizer, a schedule and ranges only those that it reads. `validation` may be null. Left out is what a
+/// run may be gone on with otherwise: epochs, patience, files, devices, and what changes speed and memory
+/// only.
+[[nodiscard]] nlohmann::json run_settings(const TrainerOptions& options, const DataLoader& training,
+                                          const DataLoader* validation);
+
+/// "learning_rate is 0.004 there, 0.01 here", one for each field of both objects that differs.
+[[nodiscard]] std::vector<std::string> differences(const nlohmann::json& there, const nlohmann::json& here);
+
+}  // namespace fq::detail

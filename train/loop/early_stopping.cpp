@@ -1,0 +1,63 @@
+#include "fakequant/train/loop/early_stopping.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/detail/whole_number.h"
+
+namespace fq {
+
+namespace {
+
+constexpr std::string_view kEarly = "early_stopping";
+
+}  // namespace
+
+EarlyStopping::EarlyStopping(std::int64_t patience) : patience_(patience) {
+  FQ_CHECK(patience >= 0, kEarly, "the patience is {}: use 0 (never stop) or more epochs", patience);
+}
+
+bool EarlyStopping::update(const Evaluation& evaluation) {
+  const double loss = evaluation.loss;
+  const bool better = best_epoch_ < 0 || evaluation.accuracy > best_accuracy_ ||
+                      (evaluation.accuracy == best_accuracy_ && loss < best_loss_);
+  const bool best = better && std::isfinite(loss) && std::isfinite(evaluation.accuracy);
+  if (best) {
+    best_epoch_ = epochs_;
+    best_accuracy_ = evaluation.accuracy;
+    best_loss_ = loss;
+  }
+  waited_ = best ? 0 : waited_ + 1;
+  ++epochs_;
+  return best;
+}
+
+StateDict EarlyStopping::state_dict() const {
+  StateDict out;
+  out.set_attribute("best_epoch", best_epoch_);
+  out.set_attribute("best_accuracy", best_accuracy_);
+  out.set_attribute("best_loss", best_loss_);
+  out.set_attribute("epochs", epochs_);
+  out.set_attribute("waited", waited_);
+  return out;
+}
+
+void EarlyStopping::load_state(const StateDict& state) {
+  try {
+    EarlyStopping loaded(patience_);
+    loaded.best_epoch_ = detail::whole_number(state, "best_epoch", kEarly, -1);
+    loaded.best_accuracy_ = state.attribute("best_accuracy").get<double>();
+    loaded.best_loss_ = state.attribute("best_loss").get<double>();
+    loaded.epochs_ = detail::whole_number(state, "epochs", kEarly);
+    loaded.waited_ = detail::whole_number(state, "waited", kEarly);
+    FQ_CHECK(loaded.best_epoch_ < loaded.epochs_ && loaded.waited_ <= loaded.epochs_, kEarly,
+             "the state is damaged: epoch {} was the best of {}, {} ago", loaded.best_epoch_, loaded.epochs_,
+             loaded.waited_);
+    *this = loaded;
+  } catch (const nlohmann::json::exception& error) {
+    throw ArgumentError(fmt::format("[early_stopping] the state is damaged: {}", error.what()));
+  }
+}
+
+}  // namespace fq

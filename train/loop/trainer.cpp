@@ -1,0 +1,186 @@
+#include "fakequant/train/loop/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/core/allocator.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/core/log.h"
+#include "fakequant/core/profile.h"
+#include "fakequant/layers/modules/checkpoint.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/train/loop/checkpoint.h"
+#include "fakequant/train/loop/detail/trainer_body.h"
+
+namespace fq {
+namespace {
+
+constexpr std::string_view kTrain = "train";
+
+void check_options(const TrainerOptions& o) {
+  FQ_CHECK(o.epochs >= 0, kTrain, "epochs is {}: use 0 or more", o.epochs);
+  FQ_CHECK(o.accumulation >= 1, kTrain, "accumulation is {}: use 1 batch or more", o.accumulation);
+  FQ_CHECK(o.clip_norm >= 0 && std::isfinite(o.clip_norm), kTrain, "clip_norm is {}: use 0 (off) or more",
+           o.clip_norm);
+  FQ_CHECK(o.label_smoothing >= 0 && o.label_smoothing < 1, kTrain,
+           "label_smoothing is {}: use 0 to less than 1", o.label_smoothing);
+  FQ_CHECK(o.save_every >= 0, kTrain, "save_every is {}: use 0 (off) or a number of steps", o.save_every);
+  FQ_CHECK(o.quant_start >= 0, kTrain, "quant_start is {}: use 0 or a number of steps", o.quant_start);
+  FQ_CHECK(o.freeze_bn_after >= -1 && o.freeze_amax_after >= -1, kTrain,
+           "freeze_bn_after is {} and freeze_amax_after {}: use -1 (never) or a number of steps",
+           o.freeze_bn_after, o.freeze_amax_after);
+  FQ_CHECK(o.amax_momentum > 0 && o.amax_momentum <= 1, kTrain,
+           "amax_momentum is {}: use more than 0, at most 1", o.amax_momentum);
+}
+
+nlohmann::json parsed(const std::string& text) {
+  if (text.empty()) return nullptr;
+  return detail::JsonText(text, fmt::format("{}: the model's description", kTrain)).value();
+}
+
+/// Ranges become parameters before the optimizer asks for them.
+std::shared_ptr<Module> prepared(std::shared_ptr<Module> model, const TrainerOptions& options) {
+  FQ_CHECK(model != nullptr, kTrain, "the model is null");
+  check_not_compressed(*model, kTrain);
+  if (options.amax == AmaxMode::learned) learn_ranges(*model, options.amax_gradient);
+  if (!options.checkpoint_blocks.empty()) set_checkpointing(*model, options.checkpoint_blocks);
+  return model;
+}
+
+void warn_of_one_class(const Dataset& data) {
+  const Tensor labels = data.labels();
+  if (!labels.defined()) return;
+  const auto* begin = labels.data<std::int64_t>();
+  if (std::all_of(begin, begin + labels.numel(), [&](auto label) { return label == *begin; }))
+    log(LogLevel::warning,
+        fmt::format("[train] all {} labels of the training data are {}: whatever is trained learns to say {}",
+                    labels.numel(), *begin, *begin));
+}
+
+}  // namespace
+
+Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader> data, TrainerOptions chosen,
+                    std::shared_ptr<DataLoader> held_out, TrainerCallbacks hooks)
+    : model(prepared(std::move(network), chosen)),
+      training(std::move(data)),
+      validation(std::move(held_out)),
+      options(std::move(chosen)),
+      callbacks(std::move(hooks)),
+      description(parsed(options.model)),
+      optimizer(make_optimizer(*model, options.optimizer)),
+      parameters(model->parameters()),
+      early(options.patience),
+      switches(*model),
+      passes(model, {.label_smoothing = options.label_smoothing,
+                     .capture = options.capture && options.accumulation == 1}) {
+  check_options(options);
+  FQ_CHECK(training != nullptr && training->data().classes() > 0, kTrain, "the training data has no labels");
+  warn_of_one_class(training->data());
+  FQ_CHECK(options.patience == 0 || validation, kTrain, "patience needs validation data: give some, or 0");
+  if (options.average_decay != 0) average.emplace(*model, options.average_decay);
+  schedule = make_schedule(options.schedule, total_steps());
+  progress.seed = options.seed;
+}
+
+std::int64_t Trainer::Body::steps_per_epoch() const {
+  return (training->batches_per_epoch() + options.accumulation - 1) / options.accumulation;
+}
+
+bool Trainer::Body::train() try {
+  if (!options.out.empty()) (void)fingerprints();
+  pace = {};
+  if (average && average->swapped()) average->swap();
+  model->train();
+  bool stopped = false;
+  while (progress.epoch < options.epochs && !early.should_stop() && !stopped) {
+    const std::int64_t before = progress.epoch;
+    if (training->epoch() == before) train_epoch();
+    passes.forget();
+    if (training->epoch() > before) finish_epoch();
+    stopped = stop_requested() && progress.epoch == before;
+  }
+  if (stopped && waiting_batches == 0 && !options.out.empty()) {
+    check_finite();
+    save(options.out);
+  }
+  if (average) average->swap();
+  if (options.restore_best && !stopped && early.best_epoch() >= 0) restore_best();
+  return stopped;
+} catch (const NumericError& error) {
+  throw NumericError(error.what() + last_saved());
+}
+
+void Trainer::Body::train_epoch() {
+  pace.begin_epoch();
+  reset_peak_memory(model->device());
+  while (!stop_requested()) {
+    ProfileStep profile;
+    const auto batch = next_batch();
+    if (batch) train_batch(*batch);
+    if (waiting_batches > 0 && (!batch || waiting_batches == options.accumulation)) {
+      step();
+      profile.count();
+    }
+    if (!batch) return;
+  }
+}
+
+std::optional<Batch> Trainer::Body::next_batch() {
+  const ProfileScope profile("loader");
+  const auto before = Clock::now();
+  auto batch = training->next();
+  pace.loading += seconds_since(before);
+  return batch;
+}
+
+void Trainer::Body::finish_epoch() {
+  check_finite();
+  EpochReport report{.epoch = progress.epoch,
+                     .epochs = options.epochs,
+                     .loss = progress.mean_loss(),
+                     .accuracy = progress.accuracy(),
+                     .validation = {},
+                     .learning_rate = optimizer->learning_rate(),
+                     .peak_memory = memory_stats(model->device()).peak};
+  if (validation) {
+    const AverageScope averages(average ? &*average : nullptr);
+    report.validation = evaluate(*model, *validation, options.stop);
+    if (report.validation->stopped) return;
+    report.best = early.update(*report.validation);
+  }
+  last = report.validation;
+  progress.next_epoch();
+  if (report.best) keep_best();
+  if (!options.out.empty()) save(options.out);
+  report.seconds = seconds_since(pace.start);
+  if (callbacks.on_epoch) callbacks.on_epoch(report);
+}
+
+Trainer::Trainer(std::shared_ptr<Module> model, std::shared_ptr<DataLoader> training, TrainerOptions options,
+                 std::shared_ptr<DataLoader> validation, TrainerCallbacks callbacks)
+    : body_(std::make_unique<Body>(std::move(model), std::move(training), std::move(options),
+                                   std::move(validation), std::move(callbacks))) {
+  body_->training->start_epoch(0);
+}
+Trainer::~Trainer() = default;
+
+void Trainer::resume(const StateDict& checkpoint, const std::string& path) { body_->load(checkpoint, path); }
+
+StateDict Trainer::state_dict() const { return body_->state(); }
+
+TrainingResult Trainer::fit() {
+  Body& run = *body_;
+  const bool stopped = run.train();
+  const bool early = run.early.should_stop() && run.progress.epoch < run.options.epochs;
+  return {.epochs = run.progress.epoch,
+          .steps = run.progress.step,
+          .stopped = stopped,
+          .stopped_early = early,
+          .validation = run.last,
+          .best_epoch = run.early.best_epoch(),
+          .best_accuracy = run.early.best_accuracy()};
+}
+
+}  // namespace fq

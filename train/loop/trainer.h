@@ -1,0 +1,137 @@
+#pragma once
+
+/// Trainer: the loop, from data and a model to a trained model and its checkpoints.
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "fakequant/core/ops/backward.h"
+#include "fakequant/core/ops/quantize.h"
+#include "fakequant/train/data/loader.h"
+#include "fakequant/train/loop/evaluate.h"
+#include "fakequant/train/make_optimizer.h"
+#include "fakequant/train/schedule.h"
+
+namespace fq {
+
+class Module;
+
+/// Ranges of activation quantizers in training: as calibrated, following the batches, or trained as
+/// parameters (learn_ranges). Weights keep theirs.
+enum class AmaxMode { frozen, running, learned };
+
+struct TrainerOptions {
+  std::int64_t epochs = 10;
+  std::int64_t accumulation = 1;  ///< batches a step: gradients are those of all their samples together
+  double clip_norm = 0;           ///< largest norm of all gradients together; 0 does not clip
+  double label_smoothing = 0;
+  OptimizerOptions optimizer = {};
+  ScheduleOptions schedule = {};  ///< over all steps of the run
+  double average_decay = 0;       ///< of WeightAverage, such as 0.999; 0 does not average
+  std::int64_t patience = 0;      ///< epochs without improvement in validation before stopping; 0 never stops
+  bool restore_best = false;      ///< ends with the values of the best epoch in the model, not of the last
+  std::uint64_t seed = 0;         ///< of dropout; order and augmentation have that of the loader
+
+  std::string out = {};         ///< checkpoint, after every epoch; empty for none
+  std::int64_t save_every = 0;  ///< steps between further ones; 0 for none
+  std::string model = {};       ///< JSON text that goes into checkpoints as `model`; empty for none
+
+  std::int64_t freeze_bn_after = -1;  ///< steps after which batch norm uses its running statistics; -1 never
+  std::int64_t quant_start = 0;       ///< steps before quantizers quantize
+  AmaxMode amax = AmaxMode::frozen;
+  double amax_momentum = 0.01;                      ///< of running ranges
+  AmaxGradient amax_gradient = AmaxGradient::clip;  ///< of learned ranges
+  std::int64_t freeze_amax_after = -1;              ///< steps after which running ranges stay; -1 never
+  BackwardType backward = BackwardType::bf16;  ///< numbers that gradients of quantized layers are made of
+
+  std::string checkpoint_blocks = {};  ///< pattern of set_checkpointing; empty for none
+
+  /// On a GPU: the passes over batches of one shape become CUDA graphs, with one batch a step. The same bits;
+  /// `on_step` must not change the model then.
+  bool capture = true;
+
+  const std::atomic<bool>* stop = nullptr;  ///< becomes true when the run is to stop after the current batch
+};
+
+/// After each step.
+struct StepReport {
+  std::int64_t epoch = 0;         ///< from 0
+  std::int64_t step = 0;          ///< steps done
+  std::int64_t steps = 0;         ///< of the whole run
+  double loss = 0, accuracy = 0;  ///< means of this epoch so far, accuracy 0 to 1
+  double learning_rate = 0;       ///< of this step
+  double images_per_second = 0;
+  double seconds_left = 0;
+  double loader_share = 0;  ///< fraction of the time in which training waited for data, 0 to 1
+};
+
+/// After each epoch.
+struct EpochReport {
+  std::int64_t epoch = 0;         ///< from 0
+  std::int64_t epochs = 0;        ///< of the whole run
+  double loss = 0, accuracy = 0;  ///< means over training batches, as they were trained on
+  std::optional<Evaluation> validation;
+  bool best = false;  ///< by validation
+  double learning_rate = 0;
+  double seconds = 0;  ///< since the run, or its resumption, began
+  /// Most bytes of the model's device at once in this epoch's training, of the whole process; an epoch resets
+  /// the peak.
+  std::int64_t peak_memory = 0;
+};
+
+struct TrainerCallbacks {
+  std::function<void(const StepReport&)> on_step;
+  std::function<void(const EpochReport&)> on_epoch;
+  std::function<void(const std::string& path)> on_checkpoint;  ///< after it was written
+};
+
+struct TrainingResult {
+  std::int64_t epochs = 0, steps = 0;    ///< done, those before a resumption too
+  bool stopped = false;                  ///< by the flag
+  bool stopped_early = false;            ///< for want of improvement
+  std::optional<Evaluation> validation;  ///< of the last epoch
+  std::int64_t best_epoch = -1;          ///< by validation; -1 without
+  double best_accuracy = 0;
+};
+
+/// One run. With the same data, options and number of threads it gives the same bits; a run that is resumed
+/// from a checkpoint gives those of one that was never stopped, wherever the checkpoint was made.
+class Trainer {
+ public:
+  /// `validation` may be null; it is read in order and chooses the best epoch.
+  /// Throws ArgumentError for options out of range, data without labels, learned ranges without a calibrated
+  /// one to begin with.
+  Trainer(std::shared_ptr<Module> model, std::shared_ptr<DataLoader> training, TrainerOptions options,
+          std::shared_ptr<DataLoader> validation = nullptr, TrainerCallbacks callbacks = {});
+  ~Trainer();
+  Trainer(const Trainer&) = delete;  // one run
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// Goes on where the checkpoint was made; `path` is for messages, which name it. Throws FileError when it
+  /// is of another model, has no run in it or one that stands where none can; ArgumentError, naming what
+  /// differs, when data (Dataset::fingerprint) or options are not those of the run. Other epochs, another
+  /// patience, file, device and what changes no bits are taken. Files of before the checkpoint held options
+  /// and fingerprints are not asked for them.
+  void resume(const StateDict& checkpoint, const std::string& path);
+
+  /// Trains to the end, or until the flag is set: then after the current batch, with a checkpoint if
+  /// gradients are not half accumulated. Leaves in the model the averages, if there are, and all quantizers
+  /// switched on. Throws NumericError naming the step when the loss or an activation is NaN or infinite, and
+  /// naming the tensor when after an epoch, or before a checkpoint, a parameter, a buffer, a range or a
+  /// number of the optimizer is: checkpoints stay as they were then, and the message says of which epoch
+  /// `out` is.
+  TrainingResult fit();
+
+  /// What a checkpoint would hold now.
+  [[nodiscard]] StateDict state_dict() const;
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace fq

@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/core/backend/transfer.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/profile.h"
+#include "fakequant/core/random.h"
+#include "fakequant/train/loop/clip.h"
+#include "fakequant/train/loop/detail/trainer_body.h"
+
+namespace fq {
+
+detail::Switches::Phase Trainer::Body::phase() const {
+  const auto passed = [this](std::int64_t limit) { return limit >= 0 && progress.step >= limit; };
+  return {.quantizing = progress.step >= options.quant_start,
+          .running = options.amax == AmaxMode::running && !passed(options.freeze_amax_after),
+          .bn_frozen = passed(options.freeze_bn_after),
+          .amax_momentum = options.amax_momentum};
+}
+
+double Trainer::Body::forward_backward(const Batch& batch) {
+  const auto switched = phase();
+  const detail::PhaseScope scope(switches, switched);
+  const BackwardScope numbers(options.backward);
+  const RandomScope random(progress.seed, static_cast<std::uint64_t>(progress.batch));
+  const auto [loss, logits] = passes.forward(batch, switched);
+  detail::Readback read_loss(loss), read_logits(logits);
+  if (options.accumulation == 1)
+    passes.backward();
+  else
+    passes.backward(Tensor::full({}, static_cast<double>(batch.size()), loss.dtype(), loss.device()));
+  const double value = read_loss.get().item();
+  if (!std::isfinite(value))
+    throw NumericError(
+        fmt::format("[train] the loss is {}: use a smaller learning rate, or clip_norm", value));
+  progress.correct += count_correct(read_logits.get(), batch.y);
+  return value;
+}
+
+void Trainer::Body::train_batch(const Batch& batch) {
+  FQ_CHECK(batch.y.defined(), "train", "the training data has no labels");
+  try {
+    progress.loss_sum += forward_backward(batch) * static_cast<double>(batch.size());
+  } catch (const NumericError& error) {
+    throw NumericError(error.what() + place());
+  }
+  progress.count += batch.size();
+  ++progress.batch;
+  ++waiting_batches;
+  waiting_samples += batch.size();
+  pace.images += batch.size();
+}
+
+void Trainer::Body::update_parameters() {
+  const ProfileScope profile("optimizer");
+  double scale = options.accumulation == 1 ? 1 : 1 / static_cast<double>(waiting_samples);
+  if (options.clip_norm > 0) {
+    const double norm = gradient_norm(parameters);
+    scale *= clip_factor(norm * scale, options.clip_norm);
+  }
+  optimizer->set_learning_rate(options.optimizer.learning_rate * schedule(progress.step));
+  optimizer->step(scale);
+  optimizer->zero_grad();
+  if (average) average->update();
+}
+
+void Trainer::Body::step() {
+  update_parameters();
+  waiting_batches = waiting_samples = 0;
+  ++progress.step;
+  ++pace.steps;
+  report_step();
+  if (options.out.empty() || options.save_every == 0 || progress.step % options.save_every != 0) return;
+  check_finite();
+  save(options.out);
+}
+
+void Trainer::Body::report_step() const {
+  if (!callbacks.on_step) return;
+  const double seconds = std::max(seconds_since(pace.epoch_start), 1e-9);
+  const double per_step = seconds_since(pace.start) / static_cast<double>(pace.steps);
+  callbacks.on_step({.epoch = progress.epoch,
+                     .step = progress.step,
+                     .steps = total_steps(),
+                     .loss = progress.mean_loss(),
+                     .accuracy = progress.accuracy(),
+                     .learning_rate = optimizer->learning_rate(),
+                     .images_per_second = static_cast<double>(pace.images) / seconds,
+                     .seconds_left = per_step * static_cast<double>(total_steps() - progress.step),
+                     .loader_share = pace.loading / seconds});
+}
+
+}  // namespace fq

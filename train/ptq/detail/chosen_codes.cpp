@@ -1,0 +1,73 @@
+#include "fakequant/train/ptq/detail/chosen_codes.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/ptq/detail/float_run.h"
+
+namespace fq::ptq {
+namespace {
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
+}
+
+Tensor difference(const Tensor& chosen, const Tensor& weight) {
+  Tensor out = chosen.clone();
+  auto* d = out.mutable_data<float>();
+  const auto* w = weight.data<float>();
+  for (std::int64_t i = 0; i < out.numel(); ++i) d[i] -= w[i];
+  return out;
+}
+
+/// Sets the weight; returns its error before and after.
+LayerReport set_weight(const WeightedLayer& layer, const WeightGrid& grid, const InputStatistics& statistics,
+                       const Tensor& chosen) {
+  const Tensor weight = layer.weight.tensor().clone(), nearest = grid.rounding_errors(weight);
+  const auto before = row_errors(layer, statistics, nearest);
+  auto after = row_errors(layer, statistics, difference(chosen, weight));
+  Variable parameter = layer.weight;
+  auto* to = parameter.mutable_tensor().mutable_data<float>();
+  const auto *w = weight.data<float>(), *c = chosen.data<float>();
+  const auto columns = static_cast<std::size_t>(layer.columns());
+  for (std::size_t row = 0; row < after.size(); ++row) {
+    const bool better = after[row] < before[row];
+    for (std::size_t i = row * columns; i < (row + 1) * columns; ++i)
+      to[i] = better ? c[i] : grid.value(i, grid.code(i, w[i]));
+    if (!better) after[row] = before[row];
+  }
+  return {layer.path, mean(before), mean(after)};
+}
+
+}  // namespace
+
+std::vector<WeightedLayer> codable_layers(Module& model, const DataLoader& data, const std::string& function,
+                                          Report& report) {
+  WeightedLayers found = weighted_layers(model, float_graph(model, input_shape_of(data)));
+  report.skipped.insert(report.skipped.end(), found.skipped.begin(), found.skipped.end());
+  std::erase_if(found.layers, [&](const WeightedLayer& layer) {
+    const std::string reason = reason_against_codes(layer);
+    if (!reason.empty()) report.skipped.push_back({layer.path, reason});
+    return !reason.empty();
+  });
+  for (const auto& layer : found.layers)
+    FQ_CHECK(layer.quant->weight_quantizer()->amax().defined(), function,
+             "'{}.weight_quantizer' has no range yet: calibrate before this", layer.path);
+  return std::move(found.layers);
+}
+
+Report choose_codes(Module& model, DataLoader& data, std::int64_t samples, const std::string& function,
+                    const ChooseWeights& choose) {
+  Report report;
+  const auto layers = codable_layers(model, data, function, report);
+  const auto statistics = input_statistics(model, data, layers, {.samples = samples}, function);
+  for (const auto& layer : layers) {
+    const auto& inputs = statistics.at(layer.path);
+    const WeightGrid grid = weight_grid(layer);
+    report.layers.push_back(set_weight(layer, grid, inputs, choose(layer, grid, inputs)));
+  }
+  return report;
+}
+
+}  // namespace fq::ptq

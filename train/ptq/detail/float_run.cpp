@@ -1,0 +1,72 @@
+#include "fakequant/train/ptq/detail/float_run.h"
+
+#include <optional>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/quantize.h"
+
+namespace fq::ptq {
+
+FloatScope::FloatScope(Module& model) : evaluating_(model) {
+  for_each_quantizer(model, [&](const NamedQuantizer& entry) {
+    auto& q = *entry.quantizer;
+    states_.push_back({&q, q.observing(), q.quantizing()});
+    q.set_observing(false);
+    q.set_quantizing(false);
+  });
+}
+
+FloatScope::~FloatScope() {
+  for (const auto& [q, observing, quantizing] : states_) {
+    q->set_observing(observing);
+    q->set_quantizing(quantizing);
+  }
+}
+
+TraceGraph float_graph(Module& model, const Shape& input_shape) {
+  const FloatScope in_float(model);
+  return trace(model, input_shape);
+}
+
+Shape input_shape_of(const DataLoader& data) {
+  Shape shape = data.data().sample_shape();
+  shape.insert(shape.begin(), 1);
+  return shape;
+}
+
+std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, Recorder* recorder,
+                         const std::string& function) {
+  FQ_CHECK(samples >= 0, function, "{} samples: use 1 or more, or 0 for all", samples);
+  const NoGrad no_grad;
+  std::optional<RecordScope> scope;
+  if (recorder != nullptr) scope.emplace(*recorder);
+  std::int64_t seen = 0;
+  data.start_epoch(0);
+  for (int batch = 0; auto next = data.next(); ++batch) {
+    Tensor x = next->x;
+    if (samples > 0 && seen + x.dim(0) > samples) x = x.slice(0, samples - seen);
+    try {
+      (void)model(Variable(x.to(model.device()))).tensor();
+    } catch (const NumericError& error) {
+      throw NumericError(fmt::format("{}, in batch {}", error.what(), batch));
+    }
+    seen += x.dim(0);
+    if (samples > 0 && seen >= samples) break;
+  }
+  data.start_epoch(0);
+  FQ_CHECK(seen > 0, function, "there is no data: give at least one image");
+  return seen;
+}
+
+void check_uncalibrated(Module& model, const std::string& function) {
+  for_each_quantizer(model, [&](const NamedQuantizer& entry) {
+    const auto& q = *entry.quantizer;
+    FQ_CHECK(!q.enabled() || !q.amax().defined() || !q.descriptor().needs_amax(), function,
+             "'{}' has its range already, and weights and activations are about to change: calibrate after "
+             "this",
+             entry.name);
+  });
+}
+
+}  // namespace fq::ptq

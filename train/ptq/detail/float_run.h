@@ -1,0 +1,61 @@
+#pragma once
+
+/// A model as it computes in float, whatever quantizers it has.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fakequant/core/trace.h"
+#include "fakequant/layers/modules/module.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "fakequant/train/data/loader.h"
+
+namespace fq::ptq {
+
+/// In evaluation mode while it lives.
+class EvalScope {
+ public:
+  explicit EvalScope(Module& model) : model_(model), training_(model.training()) { model.eval(); }
+  ~EvalScope() { model_.train(training_); }
+  EvalScope(const EvalScope&) = delete;  // tied to its block
+  EvalScope& operator=(const EvalScope&) = delete;
+
+ private:
+  Module& model_;
+  bool training_;
+};
+
+/// While it lives the model is in evaluation mode and its quantizers neither quantize nor observe; those that
+/// multiply their input by a pre_quant_scale still do.
+class FloatScope {
+ public:
+  explicit FloatScope(Module& model);
+  ~FloatScope();
+  FloatScope(const FloatScope&) = delete;  // tied to its block
+  FloatScope& operator=(const FloatScope&) = delete;
+
+ private:
+  struct State {
+    TensorQuantizer* quantizer;
+    bool observing, quantizing;
+  };
+  EvalScope evaluating_;
+  std::vector<State> states_;
+};
+
+/// The graph of the model in float.
+[[nodiscard]] TraceGraph float_graph(Module& model, const Shape& input_shape);
+/// Of a batch of one.
+[[nodiscard]] Shape input_shape_of(const DataLoader& data);
+
+/// Runs epoch 0 of the data through the model as it stands, without a tape, up to `samples` images (0 is
+/// all); `recorder`, if there is one, watches. Returns how many images. Throws ArgumentError, in the name of
+/// `function`, when there is no data, NumericError with the batch.
+std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, Recorder* recorder,
+                         const std::string& function);
+
+/// Throws ArgumentError when a quantizer has its range already: weights and activations are about to change.
+void check_uncalibrated(Module& model, const std::string& function);
+
+}  // namespace fq::ptq

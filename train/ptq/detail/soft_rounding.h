@@ -1,0 +1,44 @@
+#pragma once
+
+/// What AdaRound learns: for each weight a share h in 0 .. 1 of the way from its lower code to the next one.
+
+#include <vector>
+
+#include "fakequant/train/ptq/detail/input_statistics.h"
+#include "fakequant/train/ptq/detail/low_rank.h"
+#include "fakequant/train/ptq/detail/weight_grid.h"
+
+namespace fq::ptq {
+
+class SoftRounding {
+ public:
+  /// Begins at h = the share that the weight itself has. The arguments must outlive it.
+  SoftRounding(const WeightedLayer& layer, const WeightGrid& grid, const InputStatistics& statistics);
+
+  /// V, [rows, columns]: h is the sigmoid of V, stretched to [-0.1, 1.1] and cut to [0, 1].
+  [[nodiscard]] const Variable& v() const noexcept { return v_; }
+  /// Takes h from V. Where h was cut no gradient moves it any more, and V is not read again. Returns how many
+  /// are left to learn.
+  std::size_t relax();
+  /// By V, of the squared error of the layer's output, which is 1 a weight for the nearest codes of a row,
+  /// plus `regularization` times the sum of 1 - |2h - 1|^beta. Products with E[x x^T] leave out what 1e-4 of
+  /// the input's power makes.
+  [[nodiscard]] Tensor gradient(float regularization, float beta) const;
+  /// Codes by h, up from 0.5 on, and then by `flip_roundings`; as values of the grid.
+  [[nodiscard]] Tensor chosen() const;
+
+ private:
+  [[nodiscard]] Tensor products() const;
+
+  const WeightedLayer& layer_;
+  const WeightGrid& grid_;
+  const InputStatistics& statistics_;
+  std::vector<GramProduct> grams_;      ///< of each group
+  std::vector<float> floors_, lowest_;  ///< lower codes, and what their values are off
+  std::vector<float> h_, slopes_;       ///< dh/dV
+  std::vector<double> row_factors_;
+  std::vector<std::size_t> open_;  ///< whose h is not cut
+  Variable v_;
+};
+
+}  // namespace fq::ptq

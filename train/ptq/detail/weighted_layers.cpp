@@ -1,0 +1,72 @@
+#include "fakequant/train/ptq/detail/weighted_layers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace fq::ptq {
+namespace {
+
+bool is_product(const std::string& op) { return op == "linear" || op == "matmul" || op.starts_with("conv"); }
+
+template <class Layer>
+bool take(Module& module, WeightedLayer& out) {
+  auto* layer = dynamic_cast<Layer*>(&module);
+  if (layer == nullptr) return false;
+  out.weight = layer->weight();
+  out.bias = layer->bias();
+  if constexpr (!std::is_same_v<Layer, Linear>) out.options = layer->options();
+  out.quant = dynamic_cast<QuantModule*>(&module);
+  return true;
+}
+
+std::string reason_to_skip(Module& module, int calls, WeightedLayer& layer) {
+  if (calls > 1) return "runs several times";
+  if (!take<Linear>(module, layer) && !take<Conv1d>(module, layer) && !take<Conv2d>(module, layer))
+    return "is no linear layer or convolution";
+  if (layer.weight.tensor().dtype() != DType::f32) return "has weights of another type than f32";
+  return {};
+}
+
+}  // namespace
+
+WeightedLayers weighted_layers(Module& model, const TraceGraph& graph) {
+  std::map<std::string, int> calls;
+  for (const auto& node : graph.nodes)
+    if (is_product(node.op)) ++calls[node.path];
+  WeightedLayers out;
+  for (const auto& node : graph.nodes) {
+    if (!is_product(node.op) || calls[node.path] == 0) continue;
+    WeightedLayer layer{.path = node.path, .input = node.inputs[0], .output = node.output};
+    const auto reason = node.path.empty() ? "is computed outside of any layer"
+                                          : reason_to_skip(model.at(node.path), calls[node.path], layer);
+    if (reason.empty())
+      out.layers.push_back(std::move(layer));
+    else
+      out.skipped.push_back({node.path, reason});
+    calls[node.path] = 0;  // once each
+  }
+  return out;
+}
+
+std::vector<float> largest_by_channel(const WeightedLayer& layer) {
+  std::vector<float> out(static_cast<std::size_t>(layer.channels()), 0.0f);
+  const Tensor weight = layer.weight.tensor();
+  const auto* w = weight.data<float>();
+  for (std::int64_t row = 0; row < layer.rows(); ++row)
+    for (std::int64_t k = 0; k < layer.columns(); ++k) {
+      float& largest = out[static_cast<std::size_t>(layer.channel_of(row, k))];
+      largest = std::max(largest, std::abs(*w++));
+    }
+  return out;
+}
+
+void scale_inputs(const WeightedLayer& layer, const std::vector<float>& factors) {
+  Variable weight = layer.weight;
+  auto* w = weight.mutable_tensor().mutable_data<float>();
+  for (std::int64_t row = 0; row < layer.rows(); ++row)
+    for (std::int64_t k = 0; k < layer.columns(); ++k)
+      *w++ *= factors[static_cast<std::size_t>(layer.channel_of(row, k))];
+}
+
+}  // namespace fq::ptq

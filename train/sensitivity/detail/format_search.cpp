@@ -1,0 +1,197 @@
+#include "fakequant/train/sensitivity/detail/format_search.h"
+
+#include <algorithm>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/ptq/detail/float_run.h"
+#include "fakequant/train/sensitivity/sensitivity.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr const char* kAuto = "auto_quantize";
+
+}  // namespace
+
+FormatSearch::FormatSearch(Module& model, DataLoader& data, const AutoQuantizeOptions& options,
+                           const std::vector<QuantConfig>& configs)
+    : model_(model), data_(data), options_(options) {
+  make_layers(configs);
+  score_layers();
+  make_points();
+}
+
+void FormatSearch::make_layers(const std::vector<QuantConfig>& configs) {
+  std::vector<FormatVariant> variants;
+  for (std::size_t f = 0; f < configs.size(); ++f)
+    variants.push_back(options_.formats[f] == kNoFormat
+                           ? FormatVariant{}
+                           : format_variant(model_, configs[f], data_, options_.calibration_samples));
+  layers_ = variable_layers(model_, variants, ptq::input_shape_of(data_));
+  FQ_CHECK(!layers_.empty(), kAuto, "no format quantizes a layer of this model: give other formats");
+  for (const auto& layer : layers_) {
+    PlannedLayer planned{layer.path, layer.slot->module->type(), layer.weights, layer.group, {}};
+    for (std::size_t f = 0; f < configs.size(); ++f)
+      planned.scores.push_back(
+          {options_.formats[f], layer.weights > 0 ? weight_bits(*layer.modules[f]) : 0, {}});
+    planned_.push_back(std::move(planned));
+    paths_.insert(layer.path);
+    weights_ += static_cast<double>(layer.weights);
+  }
+}
+
+TrialReport FormatSearch::run(const std::vector<Swaps>& trials) const {
+  return run_trials(model_, data_, trials, {kAuto, options_.score_samples, options_.cached, paths_});
+}
+
+bool FormatSearch::changes(std::size_t layer, std::size_t format) const {
+  return layers_[layer].modules[format] != layers_[layer].slot->module;
+}
+
+void FormatSearch::score_layers() {
+  std::vector<Swaps> trials;
+  std::vector<FormatScore*> scored;
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    for (std::size_t f = 0; f < options_.formats.size(); ++f) {
+      if (!changes(i, f)) continue;
+      trials.push_back({{layers_[i].slot, layers_[i].modules[f]}});
+      scored.push_back(&planned_[i].scores[f]);
+    }
+  report_ = run(trials);
+  for (std::size_t i = 0; i < scored.size(); ++i) scored[i]->damage = report_.damages[i];
+  const bool by_labels = options_.score == DamageScore::loss || options_.constraint.accuracy_budget;
+  FQ_CHECK(report_.reference.count > 0 || !by_labels, kAuto,
+           "the data has no labels: give some, or effective_bits and the score divergence");
+}
+
+double FormatSearch::score_of(const Damage& damage) const {
+  return options_.score == DamageScore::loss ? damage.loss_change : damage.divergence;
+}
+
+std::optional<KnapsackChoice> FormatSearch::choice_of(int group, std::size_t format) const {
+  KnapsackChoice out{0, 0};
+  bool exists = false;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (layers_[i].group != group) continue;
+    const FormatScore& score = planned_[i].scores[format];
+    exists = exists || changes(i, format) || options_.formats[format] == kNoFormat;
+    out.cost += static_cast<double>(layers_[i].weights) * score.bits;
+    out.score += score_of(score.damage);
+  }
+  return exists ? std::optional(out) : std::nullopt;
+}
+
+void FormatSearch::make_points() {
+  const int last = std::ranges::max(layers_, {}, &VariableLayer::group).group;
+  std::vector<std::vector<KnapsackChoice>> groups(static_cast<std::size_t>(last) + 1);
+  std::vector<std::size_t> widest;
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    auto& formats = choice_formats_.emplace_back();
+    for (std::size_t f = 0; f < options_.formats.size(); ++f)
+      if (const auto choice = choice_of(static_cast<int>(group), f)) {
+        groups[group].push_back(*choice);
+        formats.push_back(f);
+      }
+    const auto& choices = groups[group];
+    widest.push_back(static_cast<std::size_t>(std::ranges::max_element(choices, {}, &KnapsackChoice::cost) -
+                                              choices.begin()));
+  }
+  knapsack_.emplace(groups);
+  widest_ = formats_of(widest);
+}
+
+FormatSearch::Formats FormatSearch::formats_of(const std::vector<std::size_t>& choices) const {
+  Formats out;
+  for (const auto& layer : layers_) {
+    const auto group = static_cast<std::size_t>(layer.group);
+    out.push_back(choice_formats_[group][choices[group]]);
+  }
+  return out;
+}
+
+FormatSearch::Formats FormatSearch::formats_at(std::size_t point) const {
+  return point < knapsack_->size() ? formats_of(knapsack_->choices(point)) : widest_;
+}
+
+Swaps FormatSearch::swaps(std::size_t point) const {
+  const Formats formats = formats_at(point);
+  Swaps out;
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    out.emplace_back(layers_[i].slot, layers_[i].modules[formats[i]]);
+  return out;
+}
+
+const Damage& FormatSearch::measured(std::size_t point) {
+  const auto known = measured_.find(point);
+  if (known != measured_.end()) return known->second;
+  return measured_[point] = run({swaps(point)}).damages[0];
+}
+
+double FormatSearch::bits_at(std::size_t point) const {
+  if (weights_ == 0) return 0;
+  double bits = 0;
+  const Formats formats = formats_at(point);
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    bits += static_cast<double>(layers_[i].weights) * planned_[i].scores[formats[i]].bits;
+  return bits / weights_;
+}
+
+std::size_t FormatSearch::within_bits(double bits) const {
+  const auto point = knapsack_->best(bits * weights_);
+  FQ_CHECK(point.has_value(), kAuto,
+           "effective_bits is {}, the fewest that these formats reach are {:.4f}: give more bits, or formats "
+           "of fewer",
+           bits, bits_at(0));
+  return *point;
+}
+
+std::size_t FormatSearch::within_accuracy(double budget) {
+  const auto drop = [&](std::size_t point) { return -measured(point).accuracy_change; };
+  const auto holds = [&](std::size_t point) { return drop(point) <= budget + 1e-12; };
+  std::size_t low = 0, high = knapsack_->size() - 1;
+  if (!holds(high)) high = knapsack_->size();
+  FQ_CHECK(holds(high), kAuto,
+           "accuracy_budget is {}, the formats of most bits lose {:.4f}: give more, or add the format none",
+           budget, drop(high));
+  while (low < high) {
+    const std::size_t middle = low + (high - low) / 2;
+    if (holds(middle))
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return high;
+}
+
+QuantizationPlan FormatSearch::plan(std::size_t point) {
+  QuantizationPlan out;
+  out.layers = planned_;
+  out.formats = options_.formats;
+  const Formats formats = formats_at(point);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    out.layers[i].format = options_.formats[formats[i]];
+    const Damage& damage = planned_[i].scores[formats[i]].damage;
+    out.predicted.loss_change += damage.loss_change;
+    out.predicted.accuracy_change += damage.accuracy_change;
+    out.predicted.divergence += damage.divergence;
+  }
+  out.score = options_.score;
+  out.effective_bits = bits_at(point);
+  out.gap = knapsack_->gap();
+  out.reference = report_.reference;
+  out.measured = measured(point);
+  out.samples = report_.samples;
+  out.layer_runs = report_.runs;
+  out.pass_runs = report_.pass_runs;
+  return out;
+}
+
+bool FormatSearch::quantizes(std::size_t layer, std::size_t point) const {
+  return changes(layer, formats_at(point)[layer]);
+}
+
+void FormatSearch::install(std::size_t point) const {
+  for (const auto& [slot, module] : swaps(point)) slot->module = module;
+}
+
+}  // namespace fq::detail

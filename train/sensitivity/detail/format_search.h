@@ -1,0 +1,70 @@
+#pragma once
+
+/// The search of auto_quantize.
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fakequant/train/sensitivity/auto_quantize.h"
+#include "fakequant/train/sensitivity/detail/format_variants.h"
+#include "fakequant/train/sensitivity/detail/knapsack.h"
+
+namespace fq::detail {
+
+inline constexpr const char* kNoFormat = "none";
+
+/// A float model in evaluation mode, what each format makes of its layers, and what that costs. Points are
+/// assignments of formats, going up in bits: those that pay, then, where it is none of them, the one of most
+/// bits in each group.
+class FormatSearch {
+ public:
+  /// One config a format; of kNoFormat it is not used. Calibrates and measures.
+  FormatSearch(Module& model, DataLoader& data, const AutoQuantizeOptions& options,
+               const std::vector<QuantConfig>& configs);
+
+  /// Of least score within so many bits. Throws ArgumentError when there is none, saying how many are needed.
+  [[nodiscard]] std::size_t within_bits(double bits) const;
+  /// The first one that is within the budget, found as if accuracy rose with the bits; it is measured.
+  [[nodiscard]] std::size_t within_accuracy(double budget);
+
+  /// All of the plan but its config and constraint.
+  [[nodiscard]] QuantizationPlan plan(std::size_t point);
+  /// Leaves the point's modules in the model.
+  void install(std::size_t point) const;
+  /// Whether the layer's format at that point quantizes it.
+  [[nodiscard]] bool quantizes(std::size_t layer, std::size_t point) const;
+
+ private:
+  using Formats = std::vector<std::size_t>;  // of each layer
+
+  void make_layers(const std::vector<QuantConfig>& configs);
+  void score_layers();
+  void make_points();
+  [[nodiscard]] bool changes(std::size_t layer, std::size_t format) const;
+  [[nodiscard]] std::optional<KnapsackChoice> choice_of(int group, std::size_t format) const;
+  [[nodiscard]] double score_of(const Damage& damage) const;
+  [[nodiscard]] double bits_at(std::size_t point) const;
+  [[nodiscard]] Formats formats_of(const std::vector<std::size_t>& choices) const;
+  [[nodiscard]] Formats formats_at(std::size_t point) const;
+  [[nodiscard]] Swaps swaps(std::size_t point) const;
+  [[nodiscard]] TrialReport run(const std::vector<Swaps>& trials) const;
+  [[nodiscard]] const Damage& measured(std::size_t point);
+
+  Module& model_;
+  DataLoader& data_;
+  const AutoQuantizeOptions& options_;
+  std::vector<VariableLayer> layers_;
+  std::vector<PlannedLayer> planned_;  // without formats
+  std::set<std::string> paths_;
+  TrialReport report_;
+  std::vector<Formats> choice_formats_;  // of the choices of each group
+  std::optional<Knapsack> knapsack_;
+  Formats widest_;
+  double weights_ = 0;
+  std::map<std::size_t, Damage> measured_;
+};
+
+}  // namespace fq::detail

@@ -1,0 +1,119 @@
+#include "fakequant/train/sensitivity/detail/format_variants.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/modules/quant_modules.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/calibration/postprocess_amax.h"
+
+namespace fq::detail {
+namespace {
+
+/// What the model's slots hold now.
+Swaps modules_in_slots(Module& model) {
+  Swaps out;
+  for (const auto& [path, slot] : model.named_slots()) out.emplace_back(slot, slot->module);
+  return out;
+}
+
+/// Where each layer stands in the order of execution; those that a trace does not show come last.
+std::map<std::string, std::size_t> places(Module& model, const Shape& input_shape) {
+  std::map<std::string, std::size_t> out;
+  for (const auto& node : trace(model, input_shape).nodes) out.try_emplace(node.path, out.size());
+  return out;
+}
+
+/// Groups by their first layer.
+class LayerGroups {
+ public:
+  explicit LayerGroups(std::size_t layers) : first_(layers) { std::iota(first_.begin(), first_.end(), 0U); }
+  [[nodiscard]] std::size_t of(std::size_t layer) const noexcept {
+    while (first_[layer] != layer) layer = first_[layer];
+    return layer;
+  }
+  void tie(std::size_t a, std::size_t b) {
+    const auto [low, high] = std::minmax({of(a), of(b)});
+    first_[high] = low;
+  }
+
+ private:
+  std::vector<std::size_t> first_;
+};
+
+void tie_shared(const std::vector<VariableLayer>& layers, LayerGroups& groups) {
+  std::map<const Module*, std::size_t> first_reader;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    for (const auto& module : layers[i].modules)
+      for (const auto& [name, slot] : module->named_slots())
+        if (dynamic_cast<const TensorQuantizer*>(slot->module.get()) != nullptr)
+          groups.tie(first_reader.try_emplace(slot->module.get(), i).first->second, i);
+}
+
+void tie_weightless(const std::vector<VariableLayer>& layers, LayerGroups& groups) {
+  std::vector<std::int64_t> weights(layers.size(), 0);
+  for (std::size_t i = 0; i < layers.size(); ++i) weights[groups.of(i)] += layers[i].weights;
+  for (std::size_t i = 1; i < layers.size(); ++i)
+    if (weights[groups.of(i)] == 0) groups.tie(i - 1, i);
+}
+
+void number_groups(std::vector<VariableLayer>& layers, const LayerGroups& groups) {
+  std::map<std::size_t, int> numbers;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    layers[i].group = numbers.try_emplace(groups.of(i), static_cast<int>(numbers.size())).first->second;
+}
+
+/// The module that each format has at that path.
+VariableLayer layer_at(const std::string& path, const ModuleSlot& slot,
+                       const std::vector<FormatVariant>& variants) {
+  VariableLayer out{path, slot};
+  for (const auto& variant : variants) {
+    const auto found = variant.find(path);
+    out.modules.push_back(found == variant.end() ? slot->module : found->second);
+    if (const auto* quant = dynamic_cast<const QuantModule*>(out.modules.back().get()))
+      if (quant->quantized_weight().defined()) out.weights = quant->quantized_weight().numel();
+  }
+  return out;
+}
+
+}  // namespace
+
+FormatVariant format_variant(Module& model, const QuantConfig& config, DataLoader& data,
+                             std::int64_t samples) {
+  const SwapScope float_again(modules_in_slots(model));
+  const auto slots = model.named_slots();
+  std::vector<const Module*> before;
+  for (const auto& [path, slot] : slots) before.push_back(slot->module.get());
+  Shape input_shape = data.data().sample_shape();
+  input_shape.insert(input_shape.begin(), 1);
+  (void)quantize(model, config, input_shape);
+  FormatVariant out;
+  for (std::size_t i = 0; i < slots.size(); ++i)
+    if (slots[i].second->module.get() != before[i]) out[slots[i].first] = slots[i].second->module;
+  if (out.empty()) return out;
+  (void)calibrate(model, data, {.amax = config.amax, .samples = samples, .rules = config.calibration});
+  for (const auto& adjustment : config.postprocess) (void)postprocess_amax(model, adjustment);
+  return out;
+}
+
+std::vector<VariableLayer> variable_layers(Module& model, const std::vector<FormatVariant>& variants,
+                                           const Shape& input_shape) {
+  std::vector<VariableLayer> out;
+  for (const auto& [path, slot] : model.named_slots())
+    if (std::ranges::any_of(variants, [&](const auto& variant) { return variant.contains(path); }))
+      out.push_back(layer_at(path, slot, variants));
+  const auto place = places(model, input_shape);
+  std::ranges::stable_sort(out, {}, [&](const VariableLayer& layer) {
+    const auto found = place.find(layer.path);
+    return found == place.end() ? place.size() : found->second;
+  });
+  LayerGroups groups(out.size());
+  tie_shared(out, groups);
+  tie_weightless(out, groups);
+  number_groups(out, groups);
+  return out;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,163 @@
+#include "fakequant/train/sensitivity/detail/trials.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_set>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/layers/modules/detail/call_cache.h"
+#include "fakequant/train/loop/detail/score_sum.h"
+
+namespace fq::detail {
+namespace {
+
+/// On the host, f64.
+Tensor log_probabilities(const Variable& logits) {
+  return ops::log_softmax(logits.as_float()).tensor().to(Device::cpu()).to(DType::f64);
+}
+
+/// What a model said to all batches so far.
+struct TrialSums {
+  ScoreSum score;
+  double divergence = 0;
+
+  void add(const Variable& logits, const Tensor& log_p, const Tensor& labels) {
+    if (labels.defined()) score.add(logits, labels);
+    const Tensor log_q = log_probabilities(logits);
+    const double *p = log_p.data<double>(), *q = log_q.data<double>();
+    for (std::int64_t i = 0; i < log_p.numel(); ++i) divergence += std::exp(p[i]) * (p[i] - q[i]);
+  }
+};
+
+bool all_finite(const Tensor& values) {
+  if (values.dtype() != DType::f32) return true;
+  const Tensor x = values.to(Device::cpu());
+  const float* begin = x.data<float>(x.layout());
+  return std::all_of(begin, begin + x.numel(), [](float v) { return std::isfinite(v); });
+}
+
+void check_batch(const Tensor& x, int batch, const std::string& function, const char* what) {
+  if (all_finite(x)) return;
+  throw NumericError(
+      fmt::format("[{}] {} of batch {} has a NaN or an infinity: give finite data", function, what, batch));
+}
+
+/// The modules that hold one of the slots.
+class Holders {
+ public:
+  explicit Holders(Module& model) {
+    for (auto& [path, module] : model.named_modules()) {
+      auto& slots = below_.emplace_back(module, std::unordered_set<const Slot*>{}).second;
+      for (const auto& [name, slot] : module->named_slots()) slots.insert(slot.get());
+    }
+  }
+  [[nodiscard]] std::unordered_set<const Module*> of(const Swaps& swaps) const {
+    std::unordered_set<const Module*> out;
+    for (const auto& [module, slots] : below_)
+      if (std::ranges::any_of(swaps, [&](const auto& swap) { return slots.contains(swap.first.get()); }))
+        out.insert(module);
+    return out;
+  }
+
+ private:
+  std::vector<std::pair<const Module*, std::unordered_set<const Slot*>>> below_;
+};
+
+class TrialRun {
+ public:
+  TrialRun(Module& model, const std::vector<Swaps>& trials, const TrialOptions& options)
+      : model_(model), trials_(trials), options_(options), cache_(options.counted), sums_(trials.size()) {
+    const Holders holders(model);
+    for (const auto& trial : trials) changed_.push_back(holders.of(trial));
+  }
+
+  void run_batch(const Tensor& x, const Tensor& y, int batch) {
+    check_batch(x, batch, options_.function, "the data");
+    const CallCacheScope caching(cache_);
+    cache_.keep();
+    if (!options_.cached) cache_.pass();
+    const std::int64_t before = cache_.computed();
+    const Variable logits = model_(Variable(x));
+    report_.pass_runs += cache_.computed() - before;
+    check_batch(logits.tensor(), batch, options_.function, "the output in float");
+    const Tensor log_p = log_probabilities(logits);
+    if (y.defined()) reference_.add(logits, y);
+    for (std::size_t i = 0; i < trials_.size(); ++i) run_trial(i, x, y, log_p);
+    report_.samples += x.dim(0);
+    labelled_ = labelled_ && y.defined();
+  }
+
+  [[nodiscard]] TrialReport report() {
+    report_.reference = reference_.mean();
+    report_.runs = cache_.computed();
+    for (const auto& sums : sums_) report_.damages.push_back(damage(sums));
+    return report_;
+  }
+
+ private:
+  void run_trial(std::size_t i, const Tensor& x, const Tensor& y, const Tensor& log_p) {
+    const SwapScope swapped(trials_[i]);
+    if (options_.cached) cache_.look_up(changed_[i]);
+    sums_[i].add(model_(Variable(x)), log_p, y);
+  }
+
+  [[nodiscard]] Damage damage(const TrialSums& sums) const {
+    const double none = std::numeric_limits<double>::quiet_NaN();
+    Damage out{none, none, sums.divergence / static_cast<double>(report_.samples)};
+    if (!labelled_) return out;
+    const Evaluation own = sums.score.mean();
+    out.loss_change = own.loss - report_.reference.loss;
+    out.accuracy_change = own.accuracy - report_.reference.accuracy;
+    return out;
+  }
+
+  Module& model_;
+  const std::vector<Swaps>& trials_;
+  const TrialOptions& options_;
+  CallCache cache_;
+  std::vector<std::unordered_set<const Module*>> changed_;
+  ScoreSum reference_;
+  std::vector<TrialSums> sums_;
+  TrialReport report_;
+  bool labelled_ = true;
+};
+
+}  // namespace
+
+SwapScope::SwapScope(const Swaps& swaps) {
+  for (const auto& [slot, module] : swaps) {
+    before_.emplace_back(slot, slot->module);
+    slot->module = module;
+  }
+}
+
+SwapScope::~SwapScope() {
+  for (auto swap = before_.rbegin(); swap != before_.rend(); ++swap) swap->first->module = swap->second;
+}
+
+TrialReport run_trials(Module& model, DataLoader& data, const std::vector<Swaps>& trials,
+                       const TrialOptions& options) {
+  FQ_CHECK(options.samples >= 0, options.function, "{} samples: use 1 or more, or 0 for all",
+           options.samples);
+  const NoGrad no_grad;
+  TrialRun run(model, trials, options);
+  std::int64_t seen = 0;
+  data.start_epoch(0);
+  for (int batch = 0; auto next = data.next(); ++batch) {
+    Tensor x = next->x, y = next->y;
+    if (const std::int64_t left = options.samples - seen; options.samples > 0 && x.dim(0) > left) {
+      x = x.slice(0, left);
+      if (y.defined()) y = y.slice(0, left);
+    }
+    run.run_batch(x.to(model.device()), y, batch);
+    seen += x.dim(0);
+    if (options.samples > 0 && seen >= options.samples) break;
+  }
+  data.start_epoch(0);
+  FQ_CHECK(seen > 0, options.function, "there is no data: give at least one image");
+  return run.report();
+}
+
+}  // namespace fq::detail
