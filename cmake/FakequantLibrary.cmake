@@ -44,7 +44,7 @@ function(fakequant_compile_rules target)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # GCC bug 105651: false alarms in std::string
-    list(APPEND options -Wno-restrict -Wno-stringop-overflow)
+    list(APPEND options -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
   endif()
   if(FAKEQUANT_SANITIZE)
     list(APPEND options -Wno-maybe-uninitialized) # GCC takes std::optional for it then
