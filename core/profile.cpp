@@ -9,8 +9,6 @@
 namespace fq {
 namespace {
 
-thread_local Profiler* profiler_in_force = nullptr;
-
 /// Microseconds with all three decimals, so that events nest to the nanosecond.
 std::string microseconds(std::int64_t nanoseconds) {
   return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
@@ -21,12 +19,6 @@ std::string quoted(const std::string& text) {
 }
 
 }  // namespace
-
-Profiler* profiler() noexcept { return profiler_in_force; }
-ProfilerScope::ProfilerScope(Profiler& profiler) noexcept : previous_(profiler_in_force) {
-  profiler_in_force = &profiler;
-}
-ProfilerScope::~ProfilerScope() { profiler_in_force = previous_; }
 
 ProfileStep::ProfileStep() : profiler_(profiler()) {
   if (profiler_ != nullptr) profiler_->begin_step();

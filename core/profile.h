@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fakequant/core/context.h"
+
 namespace fq {
 
 /// One kind of work in one layer, means over the steps.
@@ -83,18 +85,12 @@ class Profiler {
 };
 
 /// The profiler of this thread, or null.
-[[nodiscard]] Profiler* profiler() noexcept;
+[[nodiscard]] inline Profiler* profiler() noexcept { return context().profiler; }
 
 /// Installs a profiler on this thread while it lives.
-class ProfilerScope {
+class ProfilerScope : public ScopedValue<Profiler*> {
  public:
-  explicit ProfilerScope(Profiler& profiler) noexcept;
-  ~ProfilerScope();
-  ProfilerScope(const ProfilerScope&) = delete;  // tied to its block
-  ProfilerScope& operator=(const ProfilerScope&) = delete;
-
- private:
-  Profiler* previous_;
+  explicit ProfilerScope(Profiler& profiler) : ScopedValue(context().profiler, &profiler) {}
 };
 
 /// The work of a training step, or of a part of it; a loop opens it. Scopes outside of any are not counted.

@@ -10,8 +10,6 @@
 namespace fq {
 namespace {
 
-thread_local RandomStream stream_in_force;
-
 /// The high bit of the last word sets the fills apart from the operators of a step.
 constexpr std::uint32_t fill_domain = 0x80000000u;
 
@@ -59,13 +57,6 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                     std::array<std::uint32_t, 2> key) noexcept {
   return detail::philox_words(counter, key);
 }
-
-RandomStream& random_stream() noexcept { return stream_in_force; }
-
-RandomScope::RandomScope(std::uint64_t seed, std::uint64_t step) noexcept : previous_(stream_in_force) {
-  stream_in_force = {seed, step, 0};
-}
-RandomScope::~RandomScope() { stream_in_force = previous_; }
 
 void fill_uniform(Tensor& out, double low, double high, std::uint64_t seed, std::uint64_t stream) {
   fill_blocks(out, {seed, stream}, "fill_uniform", [=](const std::array<std::uint32_t, 4>& words) {

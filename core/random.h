@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 
+#include "fakequant/core/context.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq {
@@ -17,27 +18,14 @@ namespace fq {
 [[nodiscard]] std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                                   std::array<std::uint32_t, 2> key) noexcept;
 
-/// Where random operators of this thread draw from: element e of the op-th of them since the scope began is a
-/// function of (seed, step, op, e), whatever ran before.
-struct RandomStream {
-  std::uint64_t seed = 0;
-  std::uint64_t step = 0;  ///< of training, below 2^63
-  std::uint32_t op = 0;    ///< random operators so far in this step
-};
 /// The stream of this thread; seed 0, step 0 outside of any scope.
-[[nodiscard]] RandomStream& random_stream() noexcept;
+[[nodiscard]] inline RandomStream& random_stream() noexcept { return context().random; }
 
 /// Sets this thread's stream to the first operator of a step while it lives, and puts the former one back.
 /// A training loop opens one a step: a run resumed at a step then draws the same numbers.
-class RandomScope {
+class RandomScope : public ScopedValue<RandomStream> {
  public:
-  RandomScope(std::uint64_t seed, std::uint64_t step) noexcept;
-  ~RandomScope();
-  RandomScope(const RandomScope&) = delete;  // tied to its block
-  RandomScope& operator=(const RandomScope&) = delete;
-
- private:
-  RandomStream previous_;
+  RandomScope(std::uint64_t seed, std::uint64_t step) : ScopedValue(context().random, {seed, step, 0}) {}
 };
 
 /// Fills an f32 or f64 tensor with values in [low, high], 32 random bits each. Element e in logical row-major

@@ -8,7 +8,6 @@
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/convert.h"
-#include "fakequant/core/detail/module_path.h"
 #include "fakequant/core/profile.h"
 
 namespace fq {
@@ -100,8 +99,8 @@ std::vector<std::shared_ptr<Gradient>> readers_first(const std::shared_ptr<Gradi
 }
 
 void propagate(Gradient& from, Tensor seed, std::unordered_map<const Gradient*, Tensor>& sums) {
-  std::optional<ModulePathScope> path;
-  if (profiler() != nullptr) path.emplace(from.path);
+  std::optional<ScopedValue<std::string>> path;
+  if (profiler() != nullptr) path.emplace(context().path, from.path);
   const ProfileScope profile(from.op, "backward");
   FQ_CHECK(!from.freed, "backward", "{} was already passed backward: run forward again", from.op);
   Tensor dy = seed.to(from.layout);

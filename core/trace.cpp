@@ -3,36 +3,17 @@
 #include <utility>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/module_path.h"
 #include "fakequant/core/tape.h"
 
 namespace fq {
-namespace {
 
-thread_local Recorder* recorder_in_force = nullptr;
-thread_local std::string path_in_force;
-
-}  // namespace
-
-Recorder* recorder() noexcept { return recorder_in_force; }
-RecordScope::RecordScope(Recorder& recorder) noexcept : previous_(recorder_in_force) {
-  recorder_in_force = &recorder;
-}
-RecordScope::~RecordScope() { recorder_in_force = previous_; }
-
-PathScope::PathScope(std::string_view name) : previous_(path_in_force.size()) {
+PathScope::PathScope(std::string_view name) : previous_(context().path.size()) {
+  std::string& path = context().path;
   if (name.empty()) return;
-  if (!path_in_force.empty()) path_in_force += '.';
-  path_in_force += name;
+  if (!path.empty()) path += '.';
+  path += name;
 }
-PathScope::~PathScope() { path_in_force.resize(previous_); }
-const std::string& module_path() noexcept { return path_in_force; }
-
-namespace detail {
-ModulePathScope::ModulePathScope(std::string whole)
-    : previous_(std::exchange(path_in_force, std::move(whole))) {}
-ModulePathScope::~ModulePathScope() { path_in_force = std::move(previous_); }
-}  // namespace detail
+PathScope::~PathScope() { context().path.resize(previous_); }
 
 const TraceValue& TraceGraph::input(const TraceNode& node, std::size_t i) const {
   FQ_CHECK(i < node.inputs.size() && node.inputs[i] >= 0, "trace", "{} '{}' has no input {}", node.op,

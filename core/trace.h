@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fakequant/core/blocks/shape.h"
+#include "fakequant/core/context.h"
 #include "fakequant/core/dtype.h"
 
 namespace fq {
@@ -87,19 +88,13 @@ class Recorder {
 };
 
 /// Installs a recorder on this thread while it lives.
-class RecordScope {
+class RecordScope : public ScopedValue<Recorder*> {
  public:
-  explicit RecordScope(Recorder& recorder) noexcept;
-  ~RecordScope();
-  RecordScope(const RecordScope&) = delete;  // tied to its block
-  RecordScope& operator=(const RecordScope&) = delete;
-
- private:
-  Recorder* previous_;
+  explicit RecordScope(Recorder& recorder) : ScopedValue(context().recorder, &recorder) {}
 };
 
 /// The recorder of this thread, or null.
-[[nodiscard]] Recorder* recorder() noexcept;
+[[nodiscard]] inline Recorder* recorder() noexcept { return context().recorder; }
 
 /// Appends a name to this thread's module path while it lives. Empty names leave it as it is.
 class PathScope {
@@ -113,7 +108,7 @@ class PathScope {
   std::size_t previous_;
 };
 /// "stage1.conv2", "" outside of modules.
-[[nodiscard]] const std::string& module_path() noexcept;
+[[nodiscard]] inline const std::string& module_path() noexcept { return context().path; }
 
 template <class T>
 const T& TraceNode::attribute(std::string_view name) const {

@@ -1,13 +1,10 @@
 #include "fakequant/core/variable.h"
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/with_grad.h"
 #include "fakequant/core/tape.h"
 
 namespace fq {
 namespace {
-
-thread_local bool recording = true;
 
 const detail::Node& get(const std::shared_ptr<detail::Node>& node) {
   FQ_CHECK(node != nullptr, "variable", "the variable is undefined");
@@ -130,14 +127,5 @@ Tensor& Variable::mutable_tensor() {
 }
 
 Variable Variable::detach() const { return from_node(leaf(value())); }
-
-NoGrad::NoGrad() noexcept : previous_(recording) { recording = false; }
-NoGrad::~NoGrad() { recording = previous_; }
-bool grad_enabled() noexcept { return recording; }
-
-namespace detail {
-WithGrad::WithGrad() noexcept : previous_(recording) { recording = true; }
-WithGrad::~WithGrad() { recording = previous_; }
-}  // namespace detail
 
 }  // namespace fq

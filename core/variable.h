@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fakequant/core/accumulator.h"
+#include "fakequant/core/context.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/tensor.h"
 
@@ -83,16 +84,10 @@ class Variable {
 };
 
 /// While it lives, nothing is recorded on this thread.
-class NoGrad {
+class NoGrad : public ScopedValue<bool> {
  public:
-  NoGrad() noexcept;
-  ~NoGrad();
-  NoGrad(const NoGrad&) = delete;  // scopes nest, they are not handed on
-  NoGrad& operator=(const NoGrad&) = delete;
-
- private:
-  bool previous_;
+  NoGrad() : ScopedValue(context().records, false) {}
 };
-[[nodiscard]] bool grad_enabled() noexcept;
+[[nodiscard]] inline bool grad_enabled() noexcept { return context().records; }
 
 }  // namespace fq

@@ -2,6 +2,8 @@
 
 /// In which numbers products of codes are passed backward.
 
+#include "fakequant/core/context.h"
+
 namespace fq {
 
 /// Of y[.., c] = s_x * s_w[c] * sum q_x*q_w the gradients are
@@ -14,18 +16,12 @@ namespace fq {
 enum class BackwardType : unsigned char { bf16, fp32 };
 
 /// Of products recorded on this thread; bf16 at first.
-[[nodiscard]] BackwardType backward_type() noexcept;
+[[nodiscard]] inline BackwardType backward_type() noexcept { return context().backward; }
 
 /// Sets it while it lives.
-class BackwardScope {
+class BackwardScope : public ScopedValue<BackwardType> {
  public:
-  explicit BackwardScope(BackwardType type) noexcept;
-  ~BackwardScope();
-  BackwardScope(const BackwardScope&) = delete;  // scopes nest, they are not handed on
-  BackwardScope& operator=(const BackwardScope&) = delete;
-
- private:
-  BackwardType previous_;
+  explicit BackwardScope(BackwardType type) : ScopedValue(context().backward, type) {}
 };
 
 }  // namespace fq

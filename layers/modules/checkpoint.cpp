@@ -3,8 +3,6 @@
 #include <memory>
 #include <utility>
 
-#include "fakequant/core/detail/module_path.h"
-#include "fakequant/core/detail/with_grad.h"
 #include "fakequant/core/ops/backward.h"
 #include "fakequant/core/random.h"
 #include "fakequant/core/tape.h"
@@ -27,17 +25,6 @@ struct Block {
   Rerun rerun;
 };
 
-class RandomAt {
- public:
-  explicit RandomAt(const RandomStream& stream) : previous_(std::exchange(random_stream(), stream)) {}
-  ~RandomAt() { random_stream() = previous_; }
-  RandomAt(const RandomAt&) = delete;  // tied to its block
-  RandomAt& operator=(const RandomAt&) = delete;
-
- private:
-  RandomStream previous_;
-};
-
 /// Leaves with the same values that take a gradient where the originals do.
 std::vector<Variable> leaves_of(const std::vector<Variable>& inputs) {
   std::vector<Variable> out;
@@ -55,22 +42,22 @@ Saved saved_floats(const Variable& x) {
 
 Variable first_run(Block& block) {
   const NoGrad no_grad;
-  const RerunScope scope(block.rerun);
+  const ScopedValue scope(rerun_in_force, &block.rerun);
   return block.run(leaves_of(block.inputs));
 }
 
 Variable second_run(Block& block) {
   block.rerun.begin_again();
-  const RandomAt random(block.random);
-  const WithGrad recording;
-  const RerunScope scope(block.rerun);
+  const ScopedValue random(context().random, block.random);
+  const ScopedValue records(context().records, true);
+  const ScopedValue scope(rerun_in_force, &block.rerun);
   return block.run(block.inputs);
 }
 
 /// Gradients of the parameters go to themselves; returned are those of the inputs, and one for the anchor.
 std::vector<Tensor> gradients(Block& block, const Tensor& dy) {
   for (const Saved& saved : block.saved) (void)saved.get();
-  const ModulePathScope path(block.path);
+  const ScopedValue path(context().path, block.path);
   const BackwardScope numbers(block.numbers);
   const Variable y = second_run(block);
   if (y.requires_grad()) y.backward(dy);
@@ -86,8 +73,6 @@ std::vector<Tensor> gradients(Block& block, const Tensor& dy) {
 }  // namespace
 
 Rerun* rerun() noexcept { return rerun_in_force; }
-RerunScope::RerunScope(Rerun& run) noexcept : previous_(std::exchange(rerun_in_force, &run)) {}
-RerunScope::~RerunScope() { rerun_in_force = previous_; }
 
 }  // namespace detail
 

@@ -37,9 +37,7 @@ Variable fresh(const Variable& kept) {
 }  // namespace
 
 CallCache* call_cache() noexcept { return installed_cache; }
-CallCacheScope::CallCacheScope(CallCache& cache) noexcept
-    : previous_(std::exchange(installed_cache, &cache)) {}
-CallCacheScope::~CallCacheScope() { installed_cache = previous_; }
+CallCacheScope::CallCacheScope(CallCache& cache) : ScopedValue(installed_cache, &cache) {}
 
 void CallCache::keep() {
   calls_.clear();

@@ -59,15 +59,9 @@ class CallCache {
 [[nodiscard]] CallCache* call_cache() noexcept;
 
 /// Installs a cache on this thread while it lives.
-class CallCacheScope {
+class CallCacheScope : public ScopedValue<CallCache*> {
  public:
-  explicit CallCacheScope(CallCache& cache) noexcept;
-  ~CallCacheScope();
-  CallCacheScope(const CallCacheScope&) = delete;  // tied to its block
-  CallCacheScope& operator=(const CallCacheScope&) = delete;
-
- private:
-  CallCache* previous_;
+  explicit CallCacheScope(CallCache& cache);
 };
 
 }  // namespace fq::detail

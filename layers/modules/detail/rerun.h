@@ -30,15 +30,4 @@ class Rerun {
 /// In the second run of a block.
 [[nodiscard]] inline bool runs_again() noexcept { return rerun() != nullptr && rerun()->again(); }
 
-class RerunScope {
- public:
-  explicit RerunScope(Rerun& run) noexcept;
-  ~RerunScope();
-  RerunScope(const RerunScope&) = delete;  // tied to its block
-  RerunScope& operator=(const RerunScope&) = delete;
-
- private:
-  Rerun* previous_;
-};
-
 }  // namespace fq::detail

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "fakequant/core/backend/cpu/engine/engine.h"
+#include "fakequant/core/context.h"
 #include "fakequant/core/format.h"
 
 namespace fq::cpu {
@@ -25,15 +26,9 @@ enum class ExactType : unsigned char { s8, bf16, f32 };
 [[nodiscard]] ExactType best_exact_type();
 
 /// For tests: products asked for on this thread, of any device, use `type` while it lives.
-class ForceExactType {
+class ForceExactType : public ScopedValue<std::optional<ExactType>> {
  public:
-  explicit ForceExactType(ExactType type) noexcept;
-  ~ForceExactType();
-  ForceExactType(const ForceExactType&) = delete;  // scopes nest, they are not handed on
-  ForceExactType& operator=(const ForceExactType&) = delete;
-
- private:
-  int previous_;
+  explicit ForceExactType(ExactType type);
 };
 [[nodiscard]] std::optional<ExactType> forced_exact_type() noexcept;
 

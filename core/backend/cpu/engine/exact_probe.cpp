@@ -7,8 +7,7 @@
 namespace fq::cpu {
 namespace {
 
-constexpr int kNone = -1;
-thread_local int forced = kNone;  // read where a product begins, never in its tasks
+thread_local std::optional<ExactType> forced;  // read where a product begins, never in its tasks
 
 bool probe(ExactType type) {
   const ForceExactType only(type);
@@ -27,19 +26,14 @@ bool exact_type_works(ExactType type) {
   return works[static_cast<std::size_t>(type)];
 }
 
-std::optional<ExactType> forced_exact_type() noexcept {
-  if (forced == kNone) return std::nullopt;
-  return static_cast<ExactType>(forced);
-}
+std::optional<ExactType> forced_exact_type() noexcept { return forced; }
 
 ExactType best_exact_type() {
-  if (forced != kNone) return static_cast<ExactType>(forced);
+  if (forced) return *forced;
   if (exact_type_works(ExactType::s8)) return ExactType::s8;
   return exact_type_works(ExactType::bf16) ? ExactType::bf16 : ExactType::f32;
 }
 
-ForceExactType::ForceExactType(ExactType type) noexcept
-    : previous_(std::exchange(forced, static_cast<int>(type))) {}
-ForceExactType::~ForceExactType() { forced = previous_; }
+ForceExactType::ForceExactType(ExactType type) : ScopedValue(forced, type) {}
 
 }  // namespace fq::cpu

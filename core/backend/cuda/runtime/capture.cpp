@@ -31,17 +31,6 @@ struct InForce {
 };
 thread_local InForce in_force;
 
-class CaptureScope {
- public:
-  explicit CaptureScope(const InForce& own) : previous_(std::exchange(in_force, own)) {}
-  ~CaptureScope() { in_force = previous_; }
-  CaptureScope(const CaptureScope&) = delete;  // tied to its block
-  CaptureScope& operator=(const CaptureScope&) = delete;
-
- private:
-  InForce previous_;
-};
-
 using Graph = Handle<cudaGraph_t, cudaGraphDestroy>;
 using GraphExec = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
 
@@ -64,7 +53,7 @@ void refuse_capture(const char* what) {
 }
 
 Storage constant(const void* from, std::size_t bytes, Device device) {
-  const CaptureScope uncaptured({});
+  const ScopedValue uncaptured(in_force, InForce{});
   Storage out(static_cast<std::int64_t>(bytes), device);
   copy(out.mutable_data(), device, from, Device::cpu(), bytes);
   return out;
@@ -108,8 +97,9 @@ struct Capture::Body {
 
   /// Whether it reads the step.
   bool call(const std::function<void()>& work) {
-    const cuda::CaptureScope scope(
-        {&capturing, &touched, reinterpret_cast<const std::uint64_t*>(step.data())});
+    const ScopedValue scope(
+        cuda::in_force,
+        cuda::InForce{&capturing, &touched, reinterpret_cast<const std::uint64_t*>(step.data())});
     work();
     if (cuda::in_force.failed) throw SystemError("[cuda] too little memory to capture the work");
     return cuda::in_force.reads_step;

@@ -1,0 +1,55 @@
+#pragma once
+
+/// Context: what is in force on a thread, and the one way to change it for a while.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace fq {
+
+class Profiler;
+class Recorder;
+enum class BackwardType : unsigned char;
+
+/// Where random operators of a thread draw from: element e of the op-th of them since the scope began is a
+/// function of (seed, step, op, e), whatever ran before.
+struct RandomStream {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;  ///< of training, below 2^63
+  std::uint32_t op = 0;    ///< random operators so far in this step
+};
+
+/// Each thread has its own. Nothing else decides what an operator does but its arguments.
+struct Context {
+  bool records = true;           ///< operators go on the tape (NoGrad)
+  BackwardType backward{};       ///< of products that are recorded, bf16 at first (BackwardScope)
+  RandomStream random;           ///< seed 0, step 0 at first (RandomScope)
+  Recorder* recorder = nullptr;  ///< what operators report to (RecordScope)
+  Profiler* profiler = nullptr;  ///< what work reports its time to (ProfilerScope)
+  std::string path;              ///< of the innermost module: "stage1.conv2" (PathScope)
+};
+/// That of this thread.
+[[nodiscard]] inline Context& context() noexcept {
+  thread_local Context own;
+  return own;
+}
+
+/// Puts a value in a place while it lives, and what was there before back. Scopes nest: they are not handed
+/// on, nor to another thread.
+///
+///     const ScopedValue quiet(context().recorder, static_cast<Recorder*>(nullptr));
+template <class T>
+class ScopedValue {
+ public:
+  ScopedValue(T& place, T value) : place_(place), previous_(std::exchange(place, std::move(value))) {}
+  ~ScopedValue() { place_ = std::move(previous_); }
+  ScopedValue(const ScopedValue&) = delete;  // tied to its block
+  ScopedValue& operator=(const ScopedValue&) = delete;
+
+ private:
+  T& place_;
+  T previous_;
+};
+
+}  // namespace fq
