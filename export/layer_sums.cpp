@@ -24,7 +24,7 @@ std::optional<Product> product_of(const Module& layer) {
 }
 
 bool gives_codes(const TensorQuantizer& q) {
-  return q.enabled() && q.quantizing() && q.arithmetic() == Arithmetic::deployed &&
+  return q.enabled() && q.quantizing() && q.settings().arithmetic == Arithmetic::deployed &&
          q.descriptor().needs_amax() && !q.descriptor().has_dynamic_blocks();
 }
 

@@ -51,7 +51,7 @@ json quantizer_json(const NamedQuantizer& entry) {
            {"format", format_json(q.descriptor().format())},
            {"granularity", granularity_json(q.descriptor())},
            {"dynamic", q.descriptor().dynamic() || q.descriptor().has_dynamic_blocks()},
-           {"zero_point", q.zero_point()}};
+           {"zero_point", q.settings().zero_point}};
   if (has_scales(q)) {
     const QuantSpec spec = q.spec();
     out["amax"] = values_json(spec.amax);
@@ -116,7 +116,7 @@ StateDict scales_state(Module& model, const ClipCounts& clips) {
     const QuantSpec spec = q.spec();
     state.set(below(entry.name, "amax"), spec.amax);
     state.set(below(entry.name, "scale"), spec.scale);
-    state.set(below(entry.name, "zero_point"), Tensor::scalar(q.zero_point(), DType::i32));
+    state.set(below(entry.name, "zero_point"), Tensor::scalar(q.settings().zero_point, DType::i32));
   });
   for (const auto& [name, sums] : layers_of(model)) {
     state.set(below(name, "sum_scale"), sums.scale);

@@ -37,20 +37,10 @@ float activation_scale(const TensorQuantizer& q) {
     refuse(q, "has the format " + to_string(format));
   if (!q.descriptor().needs_amax() || !q.descriptor().block_sizes().empty())
     refuse(q, "takes its ranges from each input or block");
-  if (q.pre_quant_scale().defined()) refuse(q, "multiplies its input by a pre_quant_scale");
+  if (q.settings().pre_quant_scale.defined()) refuse(q, "multiplies its input by a pre_quant_scale");
   const QuantSpec spec = q.spec();
   if (!spec.granularity.is_per_tensor()) refuse(q, "has a range for each index of an axis");
   return static_cast<float>(spec.scale.item());
-}
-
-std::set<const TensorQuantizer*> weight_quantizers(Module& model) {
-  std::set<const TensorQuantizer*> out;
-  for (const auto& [path, module] : model.named_modules()) {
-    const auto* quant = dynamic_cast<QuantModule*>(module);
-    if (quant == nullptr || quant->weight_quantizer() == nullptr) continue;
-    for (const auto* part : quantizer_parts(*quant->weight_quantizer())) out.insert(part);
-  }
-  return out;
 }
 
 void check_line(std::string_view text, const char* what) {

@@ -115,13 +115,13 @@ class Quantizing {
   }
 
   std::shared_ptr<TensorQuantizer> make_one(json fields, const std::string& name) {
-    auto out = std::make_shared<TensorQuantizer>();
-    out->set_name(name);
-    out->set_arithmetic(config_.arithmetic);
-    detail::set_own_fields(*out, fields);
-    out->set_descriptor(QuantDescriptor::from_dict(detail::without_nulls(std::move(fields))));
-    out->set_storage(0, config_.pow2);
-    return out;
+    QuantizerSettings settings;
+    settings.name = name;
+    settings.arithmetic = config_.arithmetic;
+    settings.pow2 = config_.pow2;
+    detail::set_own_fields(settings, fields);
+    settings.descriptor = QuantDescriptor::from_dict(detail::without_nulls(std::move(fields)));
+    return std::make_shared<TensorQuantizer>(std::move(settings));
   }
 
   std::shared_ptr<TensorQuantizer> make_quantizer(json fields, const std::string& name) {
@@ -174,8 +174,10 @@ class Quantizing {
     const bool plain =
         config_.target == Target::ort && !fields.all.contains("sequence") && !has_blocks(fields.all);
     const bool offset = plain && made_of.format().is_integer() && !made_of.is_unsigned();
-    quantizer->set_storage(offset ? 128 : 0, config_.pow2);
-    quantizer->set_may_become_unsigned(plain && !fields.by_user.contains("unsigned"));
+    quantizer->update([&](QuantizerSettings& settings) {
+      settings.zero_point = offset ? 128 : 0;
+      settings.may_become_unsigned = plain && !fields.by_user.contains("unsigned");
+    });
     made.replace(name.substr(use.path.size() + 1), quantizer);
     shared_[key] = quantizer;
   }

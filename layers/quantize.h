@@ -5,6 +5,7 @@
 #include <functional>
 #include <iosfwd>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <typeindex>
@@ -48,6 +49,9 @@ struct NamedQuantizer {
 };
 /// Each quantizer of the model once, in the order of the module tree.
 [[nodiscard]] std::vector<NamedQuantizer> named_quantizers(Module& model);
+/// Those that quantize the weights of QuantModules, the parts of sequential ones one by one; all others read
+/// activations.
+[[nodiscard]] std::set<const TensorQuantizer*> weight_quantizers(Module& model);
 void for_each_quantizer(Module& model, const std::function<void(const NamedQuantizer&)>& visit);
 /// Those of which a path matches; returns how many. Throws ArgumentError in the name of `function` when there
 /// is none, naming the nearest.

@@ -68,7 +68,8 @@ class Importing {
     }
     for (const auto& [q, amax, factor] : changes) {
       if (amax.defined()) q->set_amax(amax);
-      if (factor.defined()) q->set_pre_quant_scale(factor);
+      if (factor.defined())
+        q->update([&](QuantizerSettings& settings) { settings.pre_quant_scale = factor; });
     }
     for (const Keys* keys : {&ranges_, &factors_})
       for (const auto& [quantizer, key] : *keys)

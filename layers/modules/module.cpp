@@ -152,6 +152,10 @@ Variable Module::add_parameter(std::string name, Tensor value) {
   return parameters_.back().second;
 }
 
+void Module::add_parameter(std::string name, const Variable& parameter) {
+  parameters_.emplace_back(std::move(name), parameter);
+}
+
 void Module::remove_parameter(std::string_view name) {
   std::erase_if(parameters_, [&](const auto& entry) { return entry.first == name; });
 }

@@ -111,6 +111,8 @@ class Module {
   virtual void on_device_change(Device) {}
 
   Variable add_parameter(std::string name, Tensor value);
+  /// One that a part of this module made.
+  void add_parameter(std::string name, const Variable& parameter);
   /// Takes the parameter away again; one of that name that is not there changes nothing.
   void remove_parameter(std::string_view name);
   Tensor add_buffer(std::string name, Tensor value);

@@ -56,7 +56,7 @@ struct Packed {
 
 Packed pack(const Coded& coded) {
   const TensorQuantizer& q = *coded.quantizer;
-  FQ_CHECK(!q.pre_quant_scale().defined(), kCompress,
+  FQ_CHECK(!q.settings().pre_quant_scale.defined(), kCompress,
            "'{}' scales the weight before it quantizes it: multiply the weight by it first", q.name());
   const QuantizedTensor codes = weight_codes(*coded.layer);
   const bool small = bit_width(packed_dtype(codes.spec.format)) < bit_width(codes.codes.dtype());
@@ -84,9 +84,9 @@ void check_readers(Module& model, const std::vector<Packed>& all) {
 CompressedWeight report(const Coded& coded, const std::string& name) {
   const TensorQuantizer& q = *coded.quantizer;
   const Tensor codes = coded.weight().tensor();
-  const bool own = q.weight_scales().defined();
+  const bool own = q.weight_codes().scales().defined();
   return {name, q.descriptor().format(), codes.numel(), codes.nbytes(),
-          own ? q.weight_scales().nbytes() : 4 * q.amax().numel()};
+          own ? q.weight_codes().scales().nbytes() : 4 * q.amax().numel()};
 }
 
 std::vector<CompressedWeight> reports(Module& model) {
@@ -110,7 +110,7 @@ std::vector<CompressedWeight> compress(Module& model) {
     if (!holds_codes(coded.weight())) all.push_back(pack(coded));
   check_readers(model, all);
   for (auto& [coded, spec, codes, scales] : all) {
-    coded.quantizer->set_weight_scales(std::move(scales));
+    coded.quantizer->weight_codes().set_scales(std::move(scales));
     replace(coded.weight(), std::move(codes));
   }
   return reports(model);
@@ -120,9 +120,9 @@ void decompress(Module& model) {
   const auto layers = coded_layers(model);
   for (const auto& coded : layers) {
     if (!holds_codes(coded.weight())) continue;
-    replace(coded.weight(), dequantize(coded.quantizer->unpack_weight(coded.weight().tensor())));
+    replace(coded.weight(), dequantize(coded.quantizer->weight_codes().unpack(coded.weight().tensor())));
   }
-  for (const auto& coded : layers) coded.quantizer->set_weight_scales({});
+  for (const auto& coded : layers) coded.quantizer->weight_codes().set_scales({});
 }
 
 QuantizedTensor weight_codes(const QuantModule& layer) {
@@ -130,7 +130,7 @@ QuantizedTensor weight_codes(const QuantModule& layer) {
   auto* quantizer = layer.weight_quantizer();
   const Variable weight = layer.quantized_weight();
   FQ_CHECK(quantizer != nullptr && weight.defined(), where, "the layer has no weight");
-  if (holds_codes(weight)) return coding_part(*quantizer).unpack_weight(weight.tensor());
+  if (holds_codes(weight)) return coding_part(*quantizer).weight_codes().unpack(weight.tensor());
   const NoGrad no_grad;
   const Variable codes = quantizer->weight(weight);
   FQ_CHECK(codes.quantized() != nullptr, where,
@@ -147,7 +147,7 @@ void check_weight(const QuantModule& layer, const Tensor& value) {
   FQ_CHECK(value.shape() == weight.shape(), where, "the weight of '{}' is {}, the new one {}", q.name(),
            to_string(weight.shape()), to_string(value.shape()));
   if (is_floating(value.dtype())) return;
-  const QuantizedTensor codes = q.unpack_weight(value);
+  const QuantizedTensor codes = q.weight_codes().unpack(value);
   const Format& format = codes.spec.format;
   for (const float code : code_values(codes).to_vector<float>())
     FQ_CHECK(code >= format.lower() && code <= format.bound(), where,

@@ -18,8 +18,9 @@ Variable bias_of(Module& module) {
 }
 
 bool multiplies_codes(const TensorQuantizer& q) {
-  return q.enabled() && q.arithmetic() == Arithmetic::deployed && q.descriptor().format().is_integer() &&
-         q.descriptor().needs_amax() && q.descriptor().block_sizes().empty() && q.amax().defined();
+  return q.enabled() && q.settings().arithmetic == Arithmetic::deployed &&
+         q.descriptor().format().is_integer() && q.descriptor().needs_amax() &&
+         q.descriptor().block_sizes().empty() && q.amax().defined();
 }
 
 int raise_ranges(TensorQuantizer& weight, const std::vector<float>& bias, float input_scale) {

@@ -19,14 +19,14 @@ void quantize_weights(Module& model) {
     TensorQuantizer* quantizer = layer != nullptr ? layer->weight_quantizer() : nullptr;
     if (quantizer == nullptr || dynamic_cast<SequentialQuantizer*>(quantizer) != nullptr) continue;
     const Variable value = layer->quantized_weight();
-    auto request = value.defined() ? quantizer->weight_request(value) : std::nullopt;
+    auto request = value.defined() ? quantizer->weight_codes().request(value) : std::nullopt;
     if (!request) continue;
     weights.push_back({quantizer, value});
     requests.push_back(std::move(*request));
   }
   auto codes = quantize(requests);
   for (std::size_t i = 0; i < weights.size(); ++i)
-    weights[i].quantizer->keep_weight_codes(weights[i].value, std::move(codes[i]));
+    weights[i].quantizer->weight_codes().keep(weights[i].value, std::move(codes[i]));
 }
 
 }  // namespace fq

@@ -42,6 +42,16 @@ std::vector<NamedQuantizer> named_quantizers(Module& model) {
   return out;
 }
 
+std::set<const TensorQuantizer*> weight_quantizers(Module& model) {
+  std::set<const TensorQuantizer*> out;
+  for (const auto& [path, module] : model.named_modules()) {
+    const auto* quant = dynamic_cast<QuantModule*>(module);
+    if (quant == nullptr || quant->weight_quantizer() == nullptr) continue;
+    for (const auto* part : quantizer_parts(*quant->weight_quantizer())) out.insert(part);
+  }
+  return out;
+}
+
 void for_each_quantizer(Module& model, const std::function<void(const NamedQuantizer&)>& visit) {
   for (const auto& entry : named_quantizers(model)) visit(entry);
 }
@@ -79,8 +89,10 @@ int set_quantizer_attributes(Module& model, std::string_view pattern, const nloh
     TensorQuantizer& q = *entry.quantizer;
     auto all = q.descriptor().dict();
     all.update(fields);
-    detail::set_own_fields(q, all);
-    q.set_descriptor(QuantDescriptor::from_dict(all));
+    QuantizerSettings settings = q.settings();
+    detail::set_own_fields(settings, all);
+    settings.descriptor = QuantDescriptor::from_dict(all);
+    q.set_settings(std::move(settings));
   });
 }
 
@@ -130,15 +142,18 @@ void set_calib_method(TensorQuantizer& quantizer, std::string_view method) {
 
 int learn_ranges(Module& model, AmaxGradient gradient) {
   int count = 0;
+  const auto weights = weight_quantizers(model);
   for (auto& [name, q, aliases] : named_quantizers(model)) {
-    const bool weight = name.find("weight_quantizer") != std::string::npos;
-    if (weight || !q->enabled() || !q->descriptor().needs_amax() || !q->descriptor().block_sizes().empty())
+    if (weights.contains(q) || !q->enabled() || !q->descriptor().needs_amax() ||
+        !q->descriptor().block_sizes().empty())
       continue;
     FQ_CHECK(q->amax().defined(), "learn_ranges", "'{}' has no amax to begin with: calibrate it first", name);
     auto options = q->descriptor().options();
     options.learn_amax = true;
-    q->set_amax_gradient(gradient);
-    q->set_descriptor(QuantDescriptor(options));
+    q->update([&](QuantizerSettings& settings) {
+      settings.amax_gradient = gradient;
+      settings.descriptor = QuantDescriptor(options);
+    });
     ++count;
   }
   FQ_CHECK(count > 0, "learn_ranges", "no quantizer of an activation has a range to learn");

@@ -5,6 +5,7 @@
 
 #include "core/products.h"
 #include "fakequant/core/backend/cpu/ranges/ranges.h"
+#include "fakequant/core/blocks/detail/block_map.h"
 #include "fakequant/core/detail/quantizer_checks.h"
 #include "fakequant/core/numerics/minifloat.h"
 #include "fakequant/core/ops/detail/code_gradients.h"

@@ -8,6 +8,7 @@
 #include "fakequant/core/ops/optimizer.h"
 #include "fakequant/core/packed.h"
 #include "fakequant/core/packed_scales.h"
+#include "fakequant/layers/quantizer/export_amax.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "fakequant/reference/torchao_qparams.h"
 
@@ -56,7 +57,7 @@ Outputs quantizer(const Case& c) {
   q.to(x.device());
   if (c.tensor("amax").defined()) q.set_amax(c.tensor("amax"));
   if (d.needs_amax() && !q.amax().defined()) {
-    q.collect(x);
+    q.observer().collect(x);
     q.load_calibrated_amax();
   }
   const Variable input(x, true);
@@ -64,7 +65,7 @@ Outputs quantizer(const Case& c) {
   if (y.requires_grad() && !y.is_leaf()) y.backward(Tensor::full(y.shape(), 1.0, DType::f32, x.device()));
   (void)q.weight(input).tensor();
   (void)q.quantized_values(x);
-  (void)q.export_amax(x.shape());
+  (void)export_amax(q, x.shape());
   StateDict state;
   q.save(state, "q");
   TensorQuantizer().load(state, "q");

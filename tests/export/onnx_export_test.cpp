@@ -286,7 +286,7 @@ TEST_P(OnnxExportWeights, HaveTheSmallestTypeAndTheirOwnScales) {
   test::observe(net, test::random_tensor({2, 32}, -1, 1));
   for (auto& q : named_quantizers(net))
     if (q.quantizer->enabled() && q.quantizer->descriptor().needs_amax() && !q.quantizer->amax().defined()) {
-      q.quantizer->collect(net.at("fc").parameters()[0].tensor());
+      q.quantizer->observer().collect(net.at("fc").parameters()[0].tensor());
       q.quantizer->load_calibrated_amax();
     }
   const OnnxModel model = export_onnx(net, {32});
@@ -362,7 +362,7 @@ class OwnQuantizers : public Module {
   }
   static std::shared_ptr<TensorQuantizer> of_weight(const Variable& weight) {
     auto q = std::make_shared<TensorQuantizer>(QuantDescriptor({.axis = {0}, .narrow_range = true}));
-    q->collect(weight.tensor());
+    q->observer().collect(weight.tensor());
     q->load_calibrated_amax();
     return q;
   }

@@ -22,7 +22,8 @@ std::shared_ptr<Graph> quantized_layer(const char* config) {
       Tensor::from({7.0f, 1.0f, 0.0f, 0.0f, 14.0f, 1.0f, -3.5f, 0.0f, 0.0f, 0.0f, 21.0f, 0.0f}, {2, 6}));
   for (const auto& [name, q, aliases] : named_quantizers(*model)) {
     if (!q->enabled() || !q->descriptor().needs_amax()) continue;
-    q->collect(name.starts_with("fc.weight") ? layer.quantized_weight().tensor() : Tensor::full({1, 6}, 2.0));
+    q->observer().collect(name.starts_with("fc.weight") ? layer.quantized_weight().tensor()
+                                                        : Tensor::full({1, 6}, 2.0));
     q->load_calibrated_amax();
   }
   return model;
@@ -73,7 +74,7 @@ TEST(Scales, SequencesHaveOneEntryAPart) {
 TEST(Scales, LearnedRangesAreThoseInForce) {
   auto model = quantized_layer(R"({"preset": "int8"})");
   learn_ranges(*model);
-  Variable range = dynamic_cast<TensorQuantizer&>(model->at("fc.input_quantizer")).learned_amax();
+  Variable range = dynamic_cast<TensorQuantizer&>(model->at("fc.input_quantizer")).range().learned();
   range.mutable_tensor().mutable_data<float>()[0] = 3;
   EXPECT_EQ(scales_of(*model, "fc.input_quantizer")["amax"], 3.0);
 }

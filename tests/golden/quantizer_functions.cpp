@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/error.h"
+#include "fakequant/layers/quantizer/export_amax.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "fakequant/reference/modelopt_config.h"
 #include "fakequant/reference/tensorrt_cache.h"
@@ -41,8 +42,10 @@ Outputs tensor_quantizer(const Case& c) {
   const bool calibrate = c.flag("calibrate", false), given = c.tensor("amax").defined();
   TensorQuantizer quantizer = quantizer_of(c, !calibrate && !given);
   quantizer.to(c.tensor("x").device());
-  quantizer.set_pass_through_bwd(c.flag("pass_through_bwd", true));
-  if (c.tensor("pre_quant_scale").defined()) quantizer.set_pre_quant_scale(c.tensor("pre_quant_scale"));
+  quantizer.update([&](QuantizerSettings& s) {
+    s.pass_through_bwd = c.flag("pass_through_bwd", true);
+    s.pre_quant_scale = c.tensor("pre_quant_scale");
+  });
   if (given) quantizer.set_amax(c.tensor("amax"));
   if (calibrate) {
     quantizer.set_observing(true);
@@ -55,14 +58,14 @@ Outputs tensor_quantizer(const Case& c) {
   Outputs out = with_gradient(c, [&](const Variable& x) { return quantizer(x); });
   if (!quantizer.amax().defined()) return out;
   out["amax"] = quantizer.amax();
-  out["export_amax"] = quantizer.export_amax(c.tensor("x").shape());
+  out["export_amax"] = export_amax(quantizer, c.tensor("x").shape());
   return out;
 }
 
 Outputs export_amax(const Case& c) {
   TensorQuantizer quantizer = quantizer_of(c, false);
   quantizer.set_amax(c.tensor("amax"));
-  return {{"export_amax", quantizer.export_amax(c.tensor("x").shape())}};
+  return {{"export_amax", export_amax(quantizer, c.tensor("x").shape())}};
 }
 
 Outputs quantizer_attribute_config(const Case& c) {

@@ -68,7 +68,9 @@ TEST(Compress, RefusesWhatHasNoCodes) {
   expect_refused(
       *model, [&] { compress(*model); }, "gives floats, not codes");
   model = quantized("int8");
-  layer(*model, "fc2").weight_quantizer()->set_pre_quant_scale(Tensor::scalar(2));
+  layer(*model, "fc2").weight_quantizer()->update([](QuantizerSettings& s) {
+    s.pre_quant_scale = Tensor::scalar(2);
+  });
   expect_refused(
       *model, [&] { compress(*model); }, "scales the weight before it quantizes it");
   EXPECT_THAT([&] { (void)weight_codes(*std::make_shared<QuantAdd>(Add(), 2)); },
@@ -136,18 +138,18 @@ TEST(SetWeight, RefusesScalesThatDoNotFit) {
   auto model = quantized("nvfp4");
   compress(*model);
   TensorQuantizer& q = *layer(*model, "fc2").weight_quantizer();
-  const PackedScales good = q.weight_scales();
-  q.set_weight_scales({Tensor::full({7}, 1)});
+  const PackedScales good = q.weight_codes().scales();
+  q.weight_codes().set_scales({Tensor::full({7}, 1)});
   EXPECT_THAT([&] { check_weight(layer(*model, "fc2"), weight(*model, "fc2")); },
               ThrowsMessage<ArgumentError>(HasSubstr("has 7 scales, its weight [10, 37] has 30 blocks")));
-  EXPECT_THAT([&] { q.set_weight_scales({Tensor::zeros({30})}); },
+  EXPECT_THAT([&] { q.weight_codes().set_scales({Tensor::zeros({30})}); },
               ThrowsMessage<ArgumentError>(HasSubstr("a scale of 'fc2.weight_quantizer' is 0")));
   EXPECT_THAT(
       [&] {
-        q.set_weight_scales({good.values, -good.unit});
+        q.weight_codes().set_scales({good.values, -good.unit});
       },
       ThrowsMessage<ArgumentError>(HasSubstr("finite and positive")));
-  EXPECT_THAT([&] { q.set_weight_scales({Tensor::zeros({30}, DType::i8)}); },
+  EXPECT_THAT([&] { q.weight_codes().set_scales({Tensor::zeros({30}, DType::i8)}); },
               ThrowsMessage<ArgumentError>(HasSubstr("give f32, f8_e4m3 or f8_e8m0")));
 }
 

@@ -95,16 +95,16 @@ TEST(Compress, BytesByFormat) {
 TEST(Compress, ScalesOfBlocksAreKeptInTheirOwnType) {
   auto model = quantized("nvfp4");
   const auto report = compress(*model);
-  const auto& scales = layer(*model, "fc1").weight_quantizer()->weight_scales();
+  const auto& scales = layer(*model, "fc1").weight_quantizer()->weight_codes().scales();
   EXPECT_EQ(scales.values.dtype(), DType::f8_e4m3);
   EXPECT_EQ(scales.values.numel(), 37 * 6);
   EXPECT_EQ(report[2].scale_bytes, 37 * 6 + 4);
   model = quantized("mxfp8");
   EXPECT_EQ(compress(*model)[2].scale_bytes, 37 * 3);
-  EXPECT_EQ(layer(*model, "fc1").weight_quantizer()->weight_scales().values.dtype(), DType::f8_e8m0);
+  EXPECT_EQ(layer(*model, "fc1").weight_quantizer()->weight_codes().scales().values.dtype(), DType::f8_e8m0);
   model = quantized("int8");
   EXPECT_EQ(compress(*model)[2].scale_bytes, 4 * 37);
-  EXPECT_FALSE(layer(*model, "fc1").weight_quantizer()->weight_scales().defined());
+  EXPECT_FALSE(layer(*model, "fc1").weight_quantizer()->weight_codes().scales().defined());
 }
 
 TEST(Compress, FreesTheFloatsAndKeepsNoUnpackedCopy) {
@@ -206,7 +206,7 @@ TEST(Compress, DecompressedWeightsAreTheValuesOfTheCodes) {
     compress(*model);
     decompress(*model);
     EXPECT_TRUE(bitwise_equal(weight(*model, "fc1"), values)) << preset;
-    EXPECT_FALSE(layer(*model, "fc1").weight_quantizer()->weight_scales().defined());
+    EXPECT_FALSE(layer(*model, "fc1").weight_quantizer()->weight_codes().scales().defined());
   }
 }
 

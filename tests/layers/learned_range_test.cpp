@@ -20,13 +20,13 @@ std::unique_ptr<TensorQuantizer> learned(QuantDescriptorOptions options, const T
                                          Arithmetic arithmetic = Arithmetic::deployed) {
   options.learn_amax = true;
   auto q = std::make_unique<TensorQuantizer>(QuantDescriptor(options), arithmetic);
-  q->set_amax_gradient(gradient);
+  q->update([&](QuantizerSettings& s) { s.amax_gradient = gradient; });
   q->set_amax(amax);
   return q;
 }
 
 std::vector<float> gradient(TensorQuantizer& q, const Tensor& x, const Tensor& dy) {
-  Variable range = q.learned_amax();
+  Variable range = q.range().learned();
   range.zero_grad();
   q(Variable(x)).backward(dy);
   return range.grad().to_vector<float>();
@@ -35,15 +35,15 @@ std::vector<float> gradient(TensorQuantizer& q, const Tensor& x, const Tensor& d
 TEST(LearnedRange, IsAParameterFromItsFirstValue) {
   TensorQuantizer q(QuantDescriptor({.learn_amax = true}));
   EXPECT_TRUE(q.parameters().empty());
-  q.collect(Tensor::from({-2.0f, 1.0f}));
+  q.observer().collect(Tensor::from({-2.0f, 1.0f}));
   q.load_calibrated_amax();
   ASSERT_EQ(q.named_parameters().size(), 1u);
   EXPECT_EQ(q.named_parameters()[0].first, "amax");
   EXPECT_EQ(q.amax().item(), 2.0);
-  const auto* node = q.learned_amax().node().get();
+  const auto* node = q.range().learned().node().get();
   q.set_amax(Tensor::scalar(3));
-  EXPECT_EQ(q.learned_amax().node().get(), node);
-  Variable range = q.learned_amax();
+  EXPECT_EQ(q.range().learned().node().get(), node);
+  Variable range = q.range().learned();
   range.mutable_tensor().mutable_data<float>()[0] = 1.27f;
   EXPECT_FLOAT_EQ(q.scale().to_vector<float>()[0], 0.01f);
   q.set_descriptor(QuantDescriptor());
@@ -83,7 +83,7 @@ TEST(LearnedRange, EachChannelHasItsOwn) {
 
 TEST(LearnedRange, SurvivesAStepBelowZero) {
   auto q = learned({}, Tensor::scalar(2));
-  Variable range = q->learned_amax();
+  Variable range = q->range().learned();
   range.mutable_tensor().mutable_data<float>()[0] = -1;
   EXPECT_EQ(gradient(*q, Tensor::from({1.0f, -1.0f}), Tensor::from({1.0f, -1.0f})), (std::vector<float>{2}));
 }
@@ -99,7 +99,7 @@ TEST(LearnedRange, SeesSumsWithTheirRelu) {
                                     weights.weight(linear.parameters()[0]), {});
   ASSERT_NE(sums.accumulator(), nullptr);
   (*q)(ops::relu(sums)).backward(Tensor::full({1, 2}, 1.0));
-  EXPECT_EQ(q->learned_amax().grad().to_vector<float>(), (std::vector<float>{1}));
+  EXPECT_EQ(q->range().learned().grad().to_vector<float>(), (std::vector<float>{1}));
 }
 
 TEST(LearnedRange, ReferenceClipsAndQuantizes) {
@@ -116,18 +116,18 @@ TEST(LearnedRange, ReferenceClipsAndQuantizes) {
 
 TEST(LearnedRange, IsSavedWithItsGradient) {
   auto q = learned({.axis = 0}, Tensor::from({1.0f, 2.0f}), AmaxGradient::lsq);
-  q->set_pass_through_bwd(true);
+  q->update([](QuantizerSettings& s) { s.pass_through_bwd = true; });
   StateDict state;
   q->save(state, "q");
   TensorQuantizer other;
   other.load(state, "q");
   EXPECT_EQ(other.amax().to_vector<float>(), (std::vector<float>{1, 2}));
   EXPECT_EQ(other.parameters().size(), 1u);
-  EXPECT_EQ(other.amax_gradient(), AmaxGradient::lsq);
-  EXPECT_TRUE(other.pass_through_bwd());
-  const auto* node = other.learned_amax().node().get();
+  EXPECT_EQ(other.settings().amax_gradient, AmaxGradient::lsq);
+  EXPECT_TRUE(other.settings().passes_through());
+  const auto* node = other.range().learned().node().get();
   other.load(state, "q");
-  EXPECT_EQ(other.learned_amax().node().get(), node);
+  EXPECT_EQ(other.range().learned().node().get(), node);
 }
 
 TEST(LearnedRange, RefusesAxesInReference) {
@@ -143,10 +143,13 @@ TEST(LearnedRange, RefusesAxesInReference) {
   EXPECT_THAT(refused([&] { TensorQuantizer q(per_axis, Arithmetic::reference); }),
               HasSubstr("leave axis out"));
   TensorQuantizer q(per_axis);
-  EXPECT_THAT(refused([&] { q.set_arithmetic(Arithmetic::reference); }), HasSubstr("leave axis out"));
-  EXPECT_EQ(q.arithmetic(), Arithmetic::deployed);
+  EXPECT_THAT(refused([&] { q.update([](QuantizerSettings& s) { s.arithmetic = Arithmetic::reference; }); }),
+              HasSubstr("leave axis out"));
+  EXPECT_EQ(q.settings().arithmetic, Arithmetic::deployed);
   TensorQuantizer reference(QuantDescriptor({.learn_amax = true}), Arithmetic::reference);
-  EXPECT_THAT(refused([&] { reference.set_amax_gradient(AmaxGradient::lsq); }), HasSubstr("learns by clip"));
+  EXPECT_THAT(
+      refused([&] { reference.update([](QuantizerSettings& s) { s.amax_gradient = AmaxGradient::lsq; }); }),
+      HasSubstr("learns by clip"));
   auto model = residual_net();
   EXPECT_THAT(refused([&] { learn_ranges(*model); }), HasSubstr("no quantizer of an activation"));
   quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});

@@ -219,9 +219,9 @@ TEST(CalibrationReport, AnUnsignedFormatOfNegativeValuesHasNoNumbers) {
   collect_ranges(*model, data);
   auto& q = dynamic_cast<TensorQuantizer&>(model->at("conv1.input_quantizer"));
   StateDict collected;
-  q.save_calibrator(collected, "q");
+  q.observer().save(collected, "q");
   set_quantizer_attributes(*model, q.name(), {{"unsigned", true}});
-  q.load_calibrator(collected, "q");
+  q.observer().load(collected, "q");
   q.set_amax(Tensor::scalar(1));
   const auto report = find(calibration_report(*model), q.name());
   EXPECT_FALSE(report.in_force.sqnr_db || report.in_force.clipped);

@@ -61,7 +61,7 @@ class Recording final : public Calibrator {
 Recording& record(Module& model, const std::string& path, int passes) {
   auto own = std::make_unique<Recording>(passes);
   auto& out = *own;
-  quantizer(model, path).set_calibrator(std::move(own));
+  quantizer(model, path).observer().set_calibrator(std::move(own));
   return out;
 }
 
@@ -137,7 +137,8 @@ TEST(CalibrationRules, ARuleThatMatchesNothingOrIsOutOfRangeChangesNothing) {
   for (std::size_t i = 0; i < wrong.size(); ++i) {
     EXPECT_THROW(calibrate(*model, data, wrong[i]), ArgumentError) << i;
     EXPECT_EQ(method(*model, "fc.input_quantizer"), "max") << i;
-    EXPECT_EQ(quantizer(*model, "fc.input_quantizer").calibrator().compute_amax().item(), before) << i;
+    EXPECT_EQ(quantizer(*model, "fc.input_quantizer").observer().calibrator().compute_amax().item(), before)
+        << i;
     EXPECT_EQ(quantizer(*model, "fc.input_quantizer").amax().item(), before) << i;
   }
 }

@@ -111,13 +111,14 @@ TEST(CalibrationState, BlocksKeepTheirAxes) {
   const auto descriptor = QuantDescriptor::from_dict({{"block_sizes", {{"-1", 4}}}});
   TensorQuantizer first(descriptor), second(descriptor);
   const Tensor a = random_tensor({2, 8}, 0, 1), b = random_tensor({2, 8}, 0, 2, 2);
-  first.collect(a);
+  first.observer().collect(a);
   StateDict state;
-  first.save_calibrator(state, "q");
-  second.load_calibrator(state, "q");
-  first.collect(b);
-  second.collect(b);
-  EXPECT_TRUE(bitwise_equal(first.calibrator().compute_amax(), second.calibrator().compute_amax()));
+  first.observer().save(state, "q");
+  second.observer().load(state, "q");
+  first.observer().collect(b);
+  second.observer().collect(b);
+  EXPECT_TRUE(bitwise_equal(first.observer().calibrator().compute_amax(),
+                            second.observer().calibrator().compute_amax()));
 }
 
 TEST(CalibrationState, IsInCheckpointsToo) {

@@ -82,7 +82,9 @@ struct Plan {
       for_each_quantizer(*model, [](const NamedQuantizer& q) {
         if (q.name.ends_with("weight_quantizer")) q.quantizer->set_amax(Tensor::scalar(0.5));
       });
-    for_each_quantizer(*model, [&](const NamedQuantizer& q) { q.quantizer->set_arithmetic(arithmetic); });
+    for_each_quantizer(*model, [&](const NamedQuantizer& q) {
+      q.quantizer->update([&](auto& settings) { settings.arithmetic = arithmetic; });
+    });
     if (prepare) prepare(*model);
     model->to(device);
     LoaderOptions there = loader;

@@ -183,7 +183,7 @@ TEST(Loop, SwitchesFollowTheSteps) {
     amax.push_back(quantizer->amax().data<float>()[0]);
     mean.push_back(model->named_buffers()[0].second.data<float>()[0]);
     EXPECT_TRUE(quantizer->quantizing()) << "between steps the model is as deployed";
-    EXPECT_FALSE(quantizer->running());
+    EXPECT_FALSE(quantizer->settings().running);
   };
   Trainer trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), run.loader), run.options,
                   nullptr, run.callbacks);

@@ -40,9 +40,9 @@ void check_adds(const TensorQuantizer& q, const Calibrator& calibrator) {
 int begin(const std::vector<TensorQuantizer*>& quantizers, bool keep_collected) {
   int passes = 0;
   for (auto* q : quantizers) {
-    if (!keep_collected) q->calibrator().reset();
-    check_adds(*q, q->calibrator());
-    passes = std::max(passes, q->calibrator().passes());
+    if (!keep_collected) q->observer().calibrator().reset();
+    check_adds(*q, q->observer().calibrator());
+    passes = std::max(passes, q->observer().calibrator().passes());
   }
   return passes;
 }
@@ -51,17 +51,17 @@ std::int64_t run_pass(Module& model, DataLoader& data, const std::vector<TensorQ
                       int pass, std::int64_t samples) {
   detail::Watching watching(model);
   for (auto* q : quantizers) {
-    const int passes = q->calibrator().empty() ? 1 : q->calibrator().passes();
+    const int passes = q->observer().calibrator().empty() ? 1 : q->observer().calibrator().passes();
     if (pass > 0 && passes <= pass) continue;
-    if (pass > 0) q->calibrator().next_pass();
-    watching.observe(*q, [q](const Tensor& x) { q->collect(x); });
+    if (pass > 0) q->observer().calibrator().next_pass();
+    watching.observe(*q, [q](const Tensor& x) { q->observer().collect(x); });
   }
   return watching.run(data, samples);
 }
 
 void collect_weights(const Targets& weights) {
   for (const auto& target : weights) {
-    target.entry.quantizer->calibrator().reset();
+    target.entry.quantizer->observer().calibrator().reset();
     detail::collect_whole(*target.entry.quantizer, target.weight.tensor());
   }
 }
@@ -89,8 +89,8 @@ CalibrationReport collect_ranges(Module& model, DataLoader& data, const Calibrat
     report.samples = run_pass(model, data, quantizers, pass, options.samples);
   FQ_CHECK(report.samples > 0, "calibrate", "there is no data: give at least one image");
   for (auto* q : quantizers)
-    FQ_CHECK(!q->calibrator().empty(), "calibrate", "'{}' has seen no data: no forward pass reaches it",
-             q->name());
+    FQ_CHECK(!q->observer().calibrator().empty(), "calibrate",
+             "'{}' has seen no data: no forward pass reaches it", q->name());
   undo.keep();
   return report;
 }
@@ -107,9 +107,9 @@ CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options) 
   for (const auto* targets : {&weights, &activations})
     for (const auto& [entry, weight] : *targets)
       chosen.emplace_back(entry.quantizer,
-                          entry.quantizer->calibrated_range(detail::amax_options(entry, options)));
+                          entry.quantizer->observer().range(detail::amax_options(entry, options)));
   for (const auto& [q, range] : chosen) q->set_calibrated_range(range);
-  for (const auto& target : weights) target.entry.quantizer->calibrator().reset();
+  for (const auto& target : weights) target.entry.quantizer->observer().calibrator().reset();
   undo.keep();
   undo_weights.keep();
   floor_dead_channels(model);

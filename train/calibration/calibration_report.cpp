@@ -70,7 +70,7 @@ std::unique_ptr<TensorQuantizer> saved_quantizer(const StateDict& state, const s
   fields.update(options);
   auto out = std::make_unique<TensorQuantizer>(QuantDescriptor::from_dict(fields));
   out->set_name(name);
-  out->load_calibrator(state, name);
+  out->observer().load(state, name);
   return out;
 }
 

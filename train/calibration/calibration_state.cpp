@@ -48,7 +48,7 @@ Json settings(const TensorQuantizer& q) {
   if (method == "mse_search" || method == "scale_sweep")
     for (const char* key : {"num_bits", "narrow_range"})
       if (all.contains(key)) out[key] = all[key];
-  if (q.pre_quant_scale().defined()) out["pre_quant_scale"] = checksum(q.pre_quant_scale());
+  if (q.settings().pre_quant_scale.defined()) out["pre_quant_scale"] = checksum(q.settings().pre_quant_scale);
   return out;
 }
 
@@ -117,7 +117,7 @@ std::int64_t take_state(Module& model, const StateDict& state, const std::string
 }
 
 void merge_quantizer(TensorQuantizer& q, const StateDict& from, const std::string& prefix) {
-  q.merge_calibrator(from, prefix);
+  q.observer().merge(from, prefix);
 }
 
 }  // namespace
@@ -155,7 +155,7 @@ StateDict calibration_state(Module& model, std::int64_t samples,
   for (const auto& [entry, weight] : activations(model)) {
     const std::string prefix = "quantizers/" + entry.name;
     const std::size_t before = out.attributes().size();
-    entry.quantizer->save_calibrator(out, prefix);
+    entry.quantizer->observer().save(out, prefix);
     if (out.attributes().size() > before) out.set_attribute(prefix + "/settings", settings(*entry.quantizer));
   }
   return out;
@@ -164,7 +164,7 @@ StateDict calibration_state(Module& model, std::int64_t samples,
 std::int64_t load_calibration_state(Module& model, const StateDict& state, const std::string& path) {
   return take_state(model, state, path,
                     [](TensorQuantizer& q, const StateDict& from, const std::string& prefix) {
-                      q.load_calibrator(from, prefix);
+                      q.observer().load(from, prefix);
                     });
 }
 

@@ -84,7 +84,7 @@ void scale(Exporting& out, const Call& call) {
 }
 
 void pre_quant_scale(Exporting& out, const Call& call) {
-  const Tensor factors = out.quantizer_at(call.path).pre_quant_scale();
+  const Tensor factors = out.quantizer_at(call.path).settings().pre_quant_scale;
   out.node(call, "Mul", {out.input(call, 0), out.graph().constant(call.path + ".pre_quant_scale", factors)});
 }
 

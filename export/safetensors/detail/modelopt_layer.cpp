@@ -64,8 +64,8 @@ void check_blocks(const ModeloptLayer& layer, const Shape& w) {
 }
 
 bool is_plain(TensorQuantizer& q) {
-  return quantizer_parts(q).front() == &q && q.arithmetic() == Arithmetic::deployed && q.quantizing() &&
-         q.descriptor().fake_quant();
+  return quantizer_parts(q).front() == &q && q.settings().arithmetic == Arithmetic::deployed &&
+         q.quantizing() && q.descriptor().fake_quant();
 }
 
 std::string described(const ModeloptLayer& layer) {

@@ -24,16 +24,16 @@ AmaxGradient amax_gradient_from_name(std::string_view name) {
   throw ArgumentError(fmt::format("[quantize] 'amax_gradient' is '{}': use clip or lsq", name));
 }
 
-void set_own_fields(TensorQuantizer& quantizer, nlohmann::json& fields) {
-  if (fields.contains("enable")) quantizer.set_enabled(boolean("enable", fields["enable"]));
+void set_own_fields(QuantizerSettings& settings, nlohmann::json& fields) {
+  if (fields.contains("enable")) settings.enabled = boolean("enable", fields["enable"]);
   if (fields.contains("pass_through_bwd") && fields["pass_through_bwd"].is_null())
-    quantizer.set_pass_through_bwd({});
+    settings.pass_through_bwd.reset();
   else if (fields.contains("pass_through_bwd"))
-    quantizer.set_pass_through_bwd(boolean("pass_through_bwd", fields["pass_through_bwd"]));
+    settings.pass_through_bwd = boolean("pass_through_bwd", fields["pass_through_bwd"]);
   if (fields.contains("amax_gradient")) {
     FQ_CHECK(fields["amax_gradient"].is_string(), "quantize",
              "'amax_gradient' is {}: use \"clip\" or \"lsq\"", fields["amax_gradient"].dump());
-    quantizer.set_amax_gradient(amax_gradient_from_name(fields["amax_gradient"].get<std::string>()));
+    settings.amax_gradient = amax_gradient_from_name(fields["amax_gradient"].get<std::string>());
   }
   for (const char* key : {"enable", "pass_through_bwd", "amax_gradient"}) fields.erase(key);
 }

@@ -5,14 +5,14 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "fakequant/layers/quantizer/settings.h"
 
 namespace fq::detail {
 
-/// Takes out of `fields` what is the quantizer's own and sets it: `enable`, `pass_through_bwd` (true, false
-/// or null) and `amax_gradient` ("clip", "lsq"). The rest are keys of QuantDescriptor::dict(). Throws
-/// ArgumentError naming the field.
-void set_own_fields(TensorQuantizer& quantizer, nlohmann::json& fields);
+/// Takes out of `fields` those that are settings of their own and sets them: `enable`, `pass_through_bwd`
+/// (true, false or null) and `amax_gradient` ("clip", "lsq"). The rest are keys of QuantDescriptor::dict().
+/// Throws ArgumentError naming the field.
+void set_own_fields(QuantizerSettings& settings, nlohmann::json& fields);
 /// "clip", "lsq"; the second throws ArgumentError for another name.
 [[nodiscard]] std::string_view amax_gradient_name(AmaxGradient gradient) noexcept;
 [[nodiscard]] AmaxGradient amax_gradient_from_name(std::string_view name);

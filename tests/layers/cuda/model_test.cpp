@@ -107,12 +107,12 @@ TEST_F(CudaModel, GradientsAreThoseOfTheCpu) {
 TEST_F(CudaModel, AQuantizerLoadsAStateWhereItIs) {
   TensorQuantizer saved, loaded;
   saved.set_amax(Tensor::scalar(1.5));
-  saved.set_pre_quant_scale(Tensor::from<float>({0.5f, 2.0f, 4.0f}));
+  saved.update([](QuantizerSettings& s) { s.pre_quant_scale = Tensor::from<float>({0.5f, 2.0f, 4.0f}); });
   StateDict state;
   saved.save(state, "q");
   loaded.to(Device::cuda());
   loaded.load(state, "q");
-  EXPECT_EQ(loaded.pre_quant_scale().device(), Device::cuda());
+  EXPECT_EQ(loaded.settings().pre_quant_scale.device(), Device::cuda());
   const Tensor x = Tensor::from<float>({1.0f, -0.3f, 0.2f, 0.0f, 3.0f, 0.7f}, {2, 3});
   const NoGrad no_grad;
   EXPECT_TRUE(bitwise_equal(loaded(Variable(x.to(Device::cuda()))).tensor(), saved(Variable(x)).tensor()));
@@ -130,7 +130,7 @@ TEST_F(CudaModel, WeightsAreQuantizedAtOnce) {
     auto* layer = dynamic_cast<QuantModule*>(module);
     if (layer == nullptr || layer->weight_quantizer() == nullptr) continue;
     const Variable w = layer->quantized_weight();
-    EXPECT_FALSE(layer->weight_quantizer()->weight_request(w).has_value()) << path;
+    EXPECT_FALSE(layer->weight_quantizer()->weight_codes().request(w).has_value()) << path;
     const Variable codes = layer->weight_quantizer()->weight(w);
     const QuantizedTensor right = quantize(w.tensor().to(Device::cpu()), layer->weight_quantizer()->spec());
     EXPECT_TRUE(bitwise_equal(codes.quantized()->codes, right.codes)) << path;

@@ -6,6 +6,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/layers/quantizer/export_amax.h"
 #include "layers/cuda/range_steps.h"
 
 namespace fq::cuda_range_states_test {
@@ -20,7 +21,11 @@ class CudaRangeStates : public testing::Test {
 
 TEST_F(CudaRangeStates, StepsHereAndThereGoOn) {
   TensorQuantizer here, there;
-  for (auto* q : {&here, &there}) q->set_running(true, 0.3);
+  for (auto* q : {&here, &there})
+    q->update([](QuantizerSettings& s) {
+      s.running = true;
+      s.momentum = 0.3;
+    });
   for (int i = 0; i < 4; ++i) {
     const Tensor x = input(kImages, i);
     (void)here(Variable(x, true));
@@ -28,18 +33,18 @@ TEST_F(CudaRangeStates, StepsHereAndThereGoOn) {
     EXPECT_TRUE(bitwise_equal(there.amax(), here.amax())) << i;
     EXPECT_EQ(there.amax().device(), i % 2 == 0 ? Device::cuda() : Device::cpu());
   }
-  for (auto* q : {&here, &there}) q->set_running(false);
+  for (auto* q : {&here, &there}) q->update([](QuantizerSettings& s) { s.running = false; });
   const Tensor x = input(kImages, 9);
   for (const Device device : {Device::cuda(), Device::cpu()})
     EXPECT_TRUE(bitwise_equal(there(Variable(x.to(device))).tensor(), here(Variable(x)).tensor()));
   EXPECT_EQ(there.describe(), here.describe());
   EXPECT_TRUE(bitwise_equal(there.scale(), here.scale()));
-  EXPECT_TRUE(bitwise_equal(there.export_amax(), here.export_amax()));
+  EXPECT_TRUE(bitwise_equal(export_amax(there), export_amax(here)));
 }
 
 TEST_F(CudaRangeStates, GoHomeWithTheirModule) {
   TensorQuantizer q;
-  q.set_running(true);
+  q.update([](QuantizerSettings& s) { s.running = true; });
   q.to(Device::cuda());
   (void)q(Variable(input(kImages, 0).to(Device::cuda()), true));
   EXPECT_EQ(q.amax().device(), Device::cuda());
@@ -53,7 +58,11 @@ TEST_F(CudaRangeStates, StatesGoOnOnTheOtherDevice) {
   const auto feed = [](TensorQuantizer& q, Device device, int i) {
     (void)q(Variable(input(kImages, i).to(device), true));
   };
-  for (auto* q : {&here, &there}) q->set_running(true, 0.3);
+  for (auto* q : {&here, &there})
+    q->update([](QuantizerSettings& s) {
+      s.running = true;
+      s.momentum = 0.3;
+    });
   for (int i = 0; i < 2; ++i) {
     feed(here, Device::cpu(), i);
     feed(there, Device::cuda(), i);
@@ -87,7 +96,7 @@ TEST_F(CudaRangeStates, WhatIsNotFiniteIsToldAsOnTheCpu) {
     for (const bool running : {false, true}) {
       TensorQuantizer q(QuantDescriptor({.dynamic = !running}));
       q.set_name("fc1.input_quantizer");
-      q.set_running(running);
+      q.update([&](QuantizerSettings& s) { s.running = running; });
       Tensor x = input(kImages, 0);
       (void)q(Variable(x, true));
       const Tensor before = running ? q.amax().clone() : Tensor{};

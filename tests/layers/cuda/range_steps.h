@@ -42,7 +42,7 @@ inline Step step(TensorQuantizer& q, const Tensor& x, const Tensor& dy, const Fo
     out.used_amax = codes->spec.amax;
     out.scale = codes->spec.scale;
   }
-  if (Variable range = q.learned_amax(); range.defined()) {
+  if (Variable range = q.range().learned(); range.defined()) {
     out.range_gradient = range.grad().clone();
     const ops::SgdUpdate update{range.mutable_tensor(), range.grad(), {}, 0.01};
     ops::sgd_step({&update, 1}, {});

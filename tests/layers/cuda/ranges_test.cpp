@@ -22,7 +22,8 @@ TEST_F(CudaRangesOfQuantizers, Dynamic) {
   compare("scaled", {.scale_amax = 0.7, .dynamic = true}, inputs(kImages));
   compare("unsigned", {.num_bits = 4, .is_unsigned = true, .dynamic = true}, inputs(kImages));
   compare("E4M3", {.num_bits = {4, 3}, .dynamic = true}, inputs({41, 23}));
-  compare("powers of two", {.dynamic = true}, inputs(kImages), [](auto& q) { q.set_storage(0, true); });
+  compare("powers of two", {.dynamic = true}, inputs(kImages),
+          [](auto& q) { q.update([](QuantizerSettings& s) { s.pow2 = true; }); });
   compare("one element", {.dynamic = true}, inputs({1}));
 }
 
@@ -45,7 +46,12 @@ TEST_F(CudaRangesOfQuantizers, DynamicBlocks) {
 }
 
 TEST_F(CudaRangesOfQuantizers, Running) {
-  const auto run = [](auto& q) { q.set_running(true, 0.3); };
+  const auto run = [](auto& q) {
+    q.update([](QuantizerSettings& s) {
+      s.running = true;
+      s.momentum = 0.3;
+    });
+  };
   const auto from_one = [&](auto& q) {
     q.set_amax(Tensor::scalar(0.9));
     run(q);
@@ -55,7 +61,12 @@ TEST_F(CudaRangesOfQuantizers, Running) {
   compare("channels", {.axis = 1}, inputs(kImages), run);
   compare("one range for channels", {.axis = 1}, inputs(kImages), from_one);
   compare("scaled", {.scale_amax = 1.1}, inputs(kImages, Layout::channels_last), from_one);
-  compare("at once", {}, inputs(kImages), [](auto& q) { q.set_running(true, 1); });
+  compare("at once", {}, inputs(kImages), [](auto& q) {
+    q.update([](QuantizerSettings& s) {
+      s.running = true;
+      s.momentum = 1;
+    });
+  });
   compare("only observed", {}, inputs(kImages), [&](auto& q) {
     run(q);
     q.set_quantizing(false);
@@ -63,7 +74,12 @@ TEST_F(CudaRangesOfQuantizers, Running) {
 }
 
 TEST_F(CudaRangesOfQuantizers, WhatScalesOfFourBitsAreMultiplesOfIsReadBack) {
-  const auto run = [](auto& q) { q.set_running(true, 0.3); };
+  const auto run = [](auto& q) {
+    q.update([](QuantizerSettings& s) {
+      s.running = true;
+      s.momentum = 0.3;
+    });
+  };
   auto dynamic = blocks({2, 1}, 16, NumBits(4, 3)), fixed = dynamic, powers = dynamic;
   fixed.block_sizes.type = powers.block_sizes.type = BlockType::fixed;
   powers.block_sizes.scale_bits = NumBits(8, 0);
@@ -78,7 +94,7 @@ TEST_F(CudaRangesOfQuantizers, Learned) {
   for (const auto gradient : {AmaxGradient::clip, AmaxGradient::lsq}) {
     const auto from = [gradient](const Tensor& amax) {
       return [=](TensorQuantizer& q) {
-        q.set_amax_gradient(gradient);
+        q.update([&](QuantizerSettings& s) { s.amax_gradient = gradient; });
         q.set_amax(amax);
       };
     };
@@ -89,7 +105,7 @@ TEST_F(CudaRangesOfQuantizers, Learned) {
             from(Tensor::from({0.5f, 0.6f, 0.7f, 0.8f, 0.9f})));
     compare("below 0", {.learn_amax = true}, inputs(kImages), [&](TensorQuantizer& q) {
       from(Tensor::scalar(1))(q);
-      Variable range = q.learned_amax();
+      Variable range = q.range().learned();
       range.mutable_tensor().copy_from(Tensor::scalar(-1));
     });
   }
@@ -98,15 +114,23 @@ TEST_F(CudaRangesOfQuantizers, Learned) {
 TEST_F(CudaRangesOfQuantizers, InReferenceArithmetic) {
   const auto reference = [](const Preparation& then) {
     return [then](TensorQuantizer& q) {
-      q.set_arithmetic(Arithmetic::reference);
+      q.update([](QuantizerSettings& s) { s.arithmetic = Arithmetic::reference; });
       then(q);
     };
   };
   const auto one = [](TensorQuantizer& q) { q.set_amax(Tensor::scalar(0.9)); };
-  const auto run = [](TensorQuantizer& q) { q.set_running(true, 0.3); };
+  const auto run = [](TensorQuantizer& q) {
+    q.update([](QuantizerSettings& s) {
+      s.running = true;
+      s.momentum = 0.3;
+    });
+  };
   const auto run_halves = [](TensorQuantizer& q) {
     q.set_amax(Tensor::scalar(0.9, DType::f16));
-    q.set_running(true, 0.3);
+    q.update([](QuantizerSettings& s) {
+      s.running = true;
+      s.momentum = 0.3;
+    });
   };
   const auto often = [&](const std::string& name, const QuantDescriptorOptions& options,
                          const Preparation& setup) {
@@ -129,12 +153,22 @@ TEST_F(CudaRangesOfQuantizers, RunningInACheckpointedBlock) {
   };
   const auto run = [](auto& q) {
     q.set_amax(Tensor::scalar(0.6));
-    q.set_running(true, 0.2);
+    q.update([](QuantizerSettings& s) {
+      s.running = true;
+      s.momentum = 0.2;
+    });
   };
   compare("once", {}, inputs(kImages), run, once);
   compare("twice", {}, inputs(kImages), run, twice);
   compare(
-      "channels", {.axis = 1}, inputs(kImages), [](auto& q) { q.set_running(true, 0.2); }, twice);
+      "channels", {.axis = 1}, inputs(kImages),
+      [](auto& q) {
+        q.update([](QuantizerSettings& s) {
+          s.running = true;
+          s.momentum = 0.2;
+        });
+      },
+      twice);
 }
 
 }  // namespace

@@ -74,11 +74,13 @@ std::shared_ptr<Module> network(const std::function<void(TensorQuantizer&)>& cha
 TEST_F(CudaSteps, OfFrozenRanges) { expect_no_waits(*network(), "frozen"); }
 
 TEST_F(CudaSteps, OfRunningRanges) {
-  expect_no_waits(*network([](TensorQuantizer& q) { q.set_running(true); }), "running");
+  expect_no_waits(
+      *network([](TensorQuantizer& q) { q.update([](QuantizerSettings& s) { s.running = true; }); }),
+      "running");
 }
 
 TEST_F(CudaSteps, OfRunningRangesInCheckpointedBlocks) {
-  auto model = network([](TensorQuantizer& q) { q.set_running(true); });
+  auto model = network([](TensorQuantizer& q) { q.update([](QuantizerSettings& s) { s.running = true; }); });
   set_checkpointing(*model, "conv?");
   expect_no_waits(*model, "running, checkpointed");
 }

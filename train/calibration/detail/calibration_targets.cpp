@@ -61,10 +61,10 @@ std::vector<CalibrationTarget> calibration_targets(Module& model, bool keep_know
 }
 
 void collect_whole(TensorQuantizer& quantizer, const Tensor& x) {
-  quantizer.collect(x);  // which may replace the calibrator
-  for (int pass = 1; pass < quantizer.calibrator().passes(); ++pass) {
-    quantizer.calibrator().next_pass();
-    quantizer.collect(x);
+  quantizer.observer().collect(x);  // which may replace the calibrator
+  for (int pass = 1; pass < quantizer.observer().calibrator().passes(); ++pass) {
+    quantizer.observer().calibrator().next_pass();
+    quantizer.observer().collect(x);
   }
 }
 
@@ -82,7 +82,8 @@ void set_methods(const std::vector<CalibrationTarget>& targets, const CalibrateO
     try {
       set_calib_method(*target.entry.quantizer, method_for(target, options));
       if (target.entry.quantizer->descriptor().block_sizes().empty())
-        (void)target.entry.quantizer->calibrator();  // refuses what cannot be made, before any data
+        (void)target.entry.quantizer->observer()
+            .calibrator();  // refuses what cannot be made, before any data
     } catch (const ArgumentError& error) {
       throw ArgumentError(fmt::format("{}, for '{}'", error.what(), target.entry.name));
     }

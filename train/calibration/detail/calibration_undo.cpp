@@ -7,7 +7,7 @@ namespace fq::detail {
 CalibrationUndo::CalibrationUndo(const std::vector<TensorQuantizer*>& quantizers) {
   for (auto* q : quantizers) {
     before_.push_back({q, q->descriptor(), {}});
-    q->save_calibrator(before_.back().collected, "q");
+    q->observer().save(before_.back().collected, "q");
   }
 }
 
@@ -15,7 +15,7 @@ CalibrationUndo::~CalibrationUndo() {
   for (const auto& [q, descriptor, collected] : before_) {
     try {
       if (!(q->descriptor() == descriptor)) q->set_descriptor(descriptor);
-      q->load_calibrator(collected, "q");
+      q->observer().load(collected, "q");
     } catch (const std::exception& error) {  // a destructor must not throw
       log(LogLevel::warning, error.what());
     }

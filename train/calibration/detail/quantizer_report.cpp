@@ -57,15 +57,15 @@ void try_range(RangeReport& range, const Measure& measure) {
 void report_activation(TensorQuantizer& q, const AmaxOptions& given, const std::string& method,
                        QuantizerReport& out) {
   if (out.is_chosen) set_amax(out.in_force, q.amax());
-  if (!q.observed_minimum()) return set_reason(out, "nothing was collected");
-  const CollectedHistogram collected(q.calibrator());
+  if (!q.observer().minimum()) return set_reason(out, "nothing was collected");
+  const CollectedHistogram collected(q.observer().calibrator());
   out.histogram = collected.histogram();
   out.count = collected.count();
-  out.minimum = *q.observed_minimum();
+  out.minimum = *q.observer().minimum();
   out.largest = collected.largest();
   AmaxOptions options = given;
   options.num_bits = q.descriptor().num_bits();
-  options.is_unsigned = out.is_chosen ? q.descriptor().is_unsigned() : q.calibrated_range(given).is_unsigned;
+  options.is_unsigned = out.is_chosen ? q.descriptor().is_unsigned() : q.observer().range(given).is_unsigned;
   auto fields = q.descriptor().options();
   fields.is_unsigned = options.is_unsigned;
   out.format = to_string(QuantDescriptor(fields).format());
@@ -94,7 +94,7 @@ void report_weight(TensorQuantizer& q, const Tensor& weight, const AmaxOptions& 
   const auto measure = [&](const std::string& name, RangeReport& result) {
     const auto chosen = with_method(q, name);
     collect_whole(*chosen, values);
-    chosen->set_calibrated_range(chosen->calibrated_range(options));
+    chosen->set_calibrated_range(chosen->observer().range(options));
     measure_weight(*chosen, values, result);
   };
   const bool own = q.descriptor().needs_amax();

@@ -14,10 +14,12 @@ constexpr int kPointsInBin = 8;
 
 std::unique_ptr<TensorQuantizer> quantizer_like(const TensorQuantizer& q, QuantDescriptorOptions fields) {
   fields.learn_amax = false;
-  auto out = std::make_unique<TensorQuantizer>(QuantDescriptor(std::move(fields)), q.arithmetic());
-  out->set_name(q.name());
-  out->set_storage(0, q.pow2());
-  return out;
+  QuantizerSettings settings;
+  settings.name = q.name();
+  settings.descriptor = QuantDescriptor(std::move(fields));
+  settings.arithmetic = q.settings().arithmetic;
+  settings.pow2 = q.settings().pow2;
+  return std::make_unique<TensorQuantizer>(std::move(settings));
 }
 
 }  // namespace
@@ -46,13 +48,13 @@ RangeCost::RangeCost(const TensorQuantizer& q, QuantDescriptorOptions fields,
                      const CollectedHistogram& collected)
     : like_(q), fields_(std::move(fields)), total_(static_cast<double>(collected.count())) {
   if (!collected.known()) unknown_ = "there is no histogram of the tensor";
-  if (fields_.is_unsigned && q.observed_minimum().value_or(0) < 0)
+  if (fields_.is_unsigned && q.observer().minimum().value_or(0) < 0)
     unknown_ =
         "values below 0 were seen, and a histogram of magnitudes does not tell what an unsigned format "
         "makes of them";
   if (!fields_.axis.empty() || !fields_.block_sizes.empty())
     unknown_ = "a histogram of the tensor does not tell what each range clips";
-  add_points(collected, -q.observed_minimum().value_or(0));
+  add_points(collected, -q.observer().minimum().value_or(0));
 }
 
 void RangeCost::add_points(const CollectedHistogram& collected, float most_negative) {
@@ -94,7 +96,7 @@ void RangeCost::measure(const Tensor& amax, RangeReport& range) const {
   range.sqnr_db = QuantizationError{{}, 0, sums.error, sums.signal}.sqnr_db();
   const auto& d = q->descriptor();
   const bool fixed_grid = amax.defined() && !d.dynamic() && !d.has_dynamic_blocks();
-  if (fixed_grid && q->arithmetic() == Arithmetic::deployed)
+  if (fixed_grid && q->settings().arithmetic == Arithmetic::deployed)
     range.clipped = values_.numel() > 0 ? clipped(*q) : 0;
 }
 

@@ -33,7 +33,7 @@ Watching::Watching(Module& model) : model_(model), training_(model.training()) {
 
 Watching::~Watching() {
   for (const auto& [q, observing, quantizing] : before_) {
-    q->set_observer({});
+    q->observer().set_watcher({});
     q->set_observing(observing);
     q->set_quantizing(quantizing);
   }
@@ -42,16 +42,17 @@ Watching::~Watching() {
 
 void Watching::observe(TensorQuantizer& quantizer, Show show) {
   quantizer.set_observing(true);
-  quantizer.set_observer([&seen = seen_[&quantizer], show = std::move(show), &quantizer](const Variable& x) {
-    const auto same = [&](const auto& other) { return other.lock() == x.node(); };
-    if (std::ranges::any_of(seen, same)) return;
-    try {
-      show(x.tensor());
-    } catch (const ArgumentError& error) {
-      throw ArgumentError(fmt::format("{}, at '{}'", error.what(), quantizer.name()));
-    }
-    seen.push_back(x.node());
-  });
+  quantizer.observer().set_watcher(
+      [&seen = seen_[&quantizer], show = std::move(show), &quantizer](const Variable& x) {
+        const auto same = [&](const auto& other) { return other.lock() == x.node(); };
+        if (std::ranges::any_of(seen, same)) return;
+        try {
+          show(x.tensor());
+        } catch (const ArgumentError& error) {
+          throw ArgumentError(fmt::format("{}, at '{}'", error.what(), quantizer.name()));
+        }
+        seen.push_back(x.node());
+      });
 }
 
 std::int64_t Watching::run(DataLoader& data, std::int64_t limit) {

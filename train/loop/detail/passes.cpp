@@ -7,6 +7,7 @@
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
 #include "fakequant/layers/modules/module.h"
+#include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/quantize_weights.h"
 
 namespace fq::detail {
@@ -49,7 +50,7 @@ bool Passes::repeats(const Batch& batch, const Switches::Phase& phase) {
       forget();
       for (auto& parameter : parameters_) parameter.zero_grad();
       refused_ = key;
-      model_->to(model_->device());  // quantizers forget codes that nobody computes
+      for_each_quantizer(*model_, [](const NamedQuantizer& entry) { entry.quantizer->forget(); });
     }
   }
   last_ = std::move(key);

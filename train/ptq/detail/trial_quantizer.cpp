@@ -7,10 +7,14 @@ namespace fq::ptq {
 namespace {
 
 std::shared_ptr<TensorQuantizer> calibrated_copy(const TensorQuantizer& original, const Tensor& weight) {
-  auto copy = std::make_shared<TensorQuantizer>(original.descriptor(), original.arithmetic());
-  copy->set_name(original.name());
-  copy->set_enabled(original.enabled());
-  copy->set_storage(original.zero_point(), original.pow2());
+  QuantizerSettings settings;
+  settings.name = original.name();
+  settings.descriptor = original.descriptor();
+  settings.arithmetic = original.settings().arithmetic;
+  settings.enabled = original.enabled();
+  settings.zero_point = original.settings().zero_point;
+  settings.pow2 = original.settings().pow2;
+  auto copy = std::make_shared<TensorQuantizer>(std::move(settings));
   if (!original.enabled() || !original.descriptor().needs_amax() || original.descriptor().amax().defined())
     return copy;
   detail::collect_whole(*copy, weight);

@@ -53,7 +53,7 @@ std::string reason_against_codes(const WeightedLayer& layer) {
   TensorQuantizer& q = *layer.quant->weight_quantizer();
   if (dynamic_cast<SequentialQuantizer*>(&q) != nullptr) return "has several weight quantizers in sequence";
   if (!q.enabled()) return "has weights in float";
-  if (q.arithmetic() != Arithmetic::deployed) return "is quantized by the reference's arithmetic";
+  if (q.settings().arithmetic != Arithmetic::deployed) return "is quantized by the reference's arithmetic";
   if (!q.descriptor().format().is_integer()) return "has weights of a float format";
   if (!q.descriptor().needs_amax() || q.descriptor().has_dynamic_blocks())
     return "takes the ranges of its weights anew each time";

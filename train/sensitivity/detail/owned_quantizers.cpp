@@ -57,9 +57,10 @@ std::shared_ptr<TensorQuantizer> switched_off(TensorQuantizer& quantizer) {
     off = std::make_shared<SequentialQuantizer>(std::move(parts));
     off->set_enabled(quantizer.enabled());
   } else {
-    off = std::make_shared<TensorQuantizer>();
-    off->set_pre_quant_scale(quantizer.pre_quant_scale());
-    off->set_enabled(false);
+    QuantizerSettings settings;
+    settings.enabled = false;
+    settings.pre_quant_scale = quantizer.settings().pre_quant_scale;
+    off = std::make_shared<TensorQuantizer>(std::move(settings));
   }
   off->set_name(quantizer.name());
   return off;

@@ -1,0 +1,30 @@
+#include "fakequant/layers/quantizer/detail/arithmetic.h"
+
+#include "fakequant/core/tape.h"
+#include "fakequant/layers/quantizer/detail/pre_quant_scale.h"
+
+namespace fq::detail {
+
+Variable DeployedArithmetic::quantize(const Variable& x) const {
+  const Variable values = as_f32(x);
+  const QuantSpec spec = grid_.of(values);
+  const QuantDescriptor& d = settings_.descriptor;
+  const ops::LearnedRange learned{range_.learned(), settings_.amax_gradient, d.scale_amax().value_or(1)};
+  Variable codes = ops::quantize(values, spec, learned.amax.defined() ? &learned : nullptr);
+  return d.fake_quant() ? codes : Variable(codes.quantized()->codes);
+}
+
+Tensor DeployedArithmetic::values(const Tensor& x) const {
+  const NoGrad no_grad;
+  const Variable floats(x.to(DType::f32));
+  return ops::quantize(floats, grid_.of(floats)).tensor();
+}
+
+std::unique_ptr<QuantizerArithmetic> make_arithmetic(const QuantizerSettings& settings,
+                                                     const QuantizerRange& range, const QuantizerGrid& grid) {
+  if (settings.arithmetic == Arithmetic::reference)
+    return std::make_unique<ReferenceArithmetic>(settings, range);
+  return std::make_unique<DeployedArithmetic>(settings, range, grid);
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,58 @@
+#pragma once
+
+/// The two arithmetics of a quantizer, behind one interface.
+
+#include <memory>
+
+#include "fakequant/layers/quantizer/detail/grid.h"
+
+namespace fq::detail {
+
+class QuantizerArithmetic {
+ public:
+  virtual ~QuantizerArithmetic() = default;
+  /// x on the grid, with the gradient of its range.
+  [[nodiscard]] virtual Variable quantize(const Variable& x) const = 0;
+  /// What that makes of a tensor, as floats, without a gradient.
+  [[nodiscard]] virtual Tensor values(const Tensor& x) const = 0;
+};
+
+/// Codes on the grid, multiplied as an engine multiplies them.
+class DeployedArithmetic : public QuantizerArithmetic {
+ public:
+  DeployedArithmetic(const QuantizerSettings& settings, const QuantizerRange& range,
+                     const QuantizerGrid& grid)
+      : settings_(settings), range_(range), grid_(grid) {}
+  [[nodiscard]] Variable quantize(const Variable& x) const override;
+  [[nodiscard]] Tensor values(const Tensor& x) const override;
+
+ private:
+  const QuantizerSettings& settings_;
+  const QuantizerRange& range_;
+  const QuantizerGrid& grid_;
+};
+
+/// ModelOpt's formulas on floats of any type, whose gradient passes through. Blocks are padded and reshaped
+/// as it does.
+class ReferenceArithmetic : public QuantizerArithmetic {
+ public:
+  ReferenceArithmetic(const QuantizerSettings& settings, const QuantizerRange& range)
+      : settings_(settings), range_(range) {}
+  [[nodiscard]] Variable quantize(const Variable& x) const override;
+  [[nodiscard]] Tensor values(const Tensor& x) const override;
+
+ private:
+  [[nodiscard]] Tensor range_of(const Tensor& values, const Axes& kept) const;
+  [[nodiscard]] Variable on_grid(const Variable& x, const Tensor& amax) const;
+  [[nodiscard]] Variable in_dynamic_blocks(const Variable& x) const;
+
+  const QuantizerSettings& settings_;
+  const QuantizerRange& range_;
+};
+
+/// The one that the settings name; all arguments outlive it.
+[[nodiscard]] std::unique_ptr<QuantizerArithmetic> make_arithmetic(const QuantizerSettings& settings,
+                                                                   const QuantizerRange& range,
+                                                                   const QuantizerGrid& grid);
+
+}  // namespace fq::detail

@@ -1,0 +1,93 @@
+#include "fakequant/layers/quantizer/detail/grid.h"
+
+#include <algorithm>
+
+#include "fakequant/calib/detail/ranges.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/quantizer/detail/block_ranges.h"
+
+namespace fq::detail {
+
+/// A range of one element is per tensor, whatever the axes.
+Granularity QuantizerGrid::granularity(int rank) const {
+  const QuantDescriptor& d = settings_.descriptor;
+  const BlockSizes& blocks = d.block_sizes();
+  if (range_.amax().numel() == 1 && !blocks.scale_bits) return Granularity::per_tensor();
+  if (rank >= 0) return d.granularity(rank);
+  if (!blocks.empty()) return Granularity::blocks(blocks.lengths);
+  const auto& axes = d.axis().values();
+  return Granularity::per_axis(axes.empty() ? std::vector<int>{-1} : axes);
+}
+
+/// What scales of (4,3) are multiples of, on the host: it waits for ranges of a GPU.
+float QuantizerGrid::global_amax(const Tensor& ranges) const {
+  if (settings_.descriptor.has_dynamic_blocks() && range_.amax().defined())
+    return range_.used().to_vector<float>()[0];
+  return std::ranges::max(ranges.to_vector<float>());
+}
+
+QuantSpec QuantizerGrid::made_of(const Tensor& amax, const Granularity& granularity) const {
+  const Format& format = settings_.descriptor.format();
+  const auto& bits = settings_.descriptor.block_sizes().scale_bits;
+  QuantSpec spec;
+  if (bits && !granularity.is_per_tensor()) {
+    const float global = *bits == NumBits(4, 3) ? global_amax(amax) : 0.0f;
+    spec = QuantSpec::with_scale_bits(format, granularity, amax, *bits, global, settings_.name);
+  } else {
+    spec =
+        QuantSpec::from_amax(format, granularity, amax, settings_.name, settings_.pow2, settings_.zero_point);
+  }
+  spec.pass_through_bwd = settings_.passes_through();
+  return spec;
+}
+
+QuantSpec QuantizerGrid::of_ranges_of(const Tensor& x) const {
+  const QuantDescriptor& d = settings_.descriptor;
+  const Granularity granularity = d.granularity(x.rank());
+  const bool blocks = !d.block_sizes().empty();
+  Tensor ranges = blocks ? ranges_of(x, granularity, settings_.name)
+                         : ranges_of(x, BlockView::of(d, x.shape()), settings_.name);
+  if (const auto factor = d.scale_amax()) ranges = used_ranges(ranges, 0, static_cast<float>(*factor));
+  return made_of(ranges, ranges.numel() == 1 && !blocks ? Granularity::per_tensor() : granularity);
+}
+
+QuantSpec QuantizerGrid::own(int rank, Device device) const {
+  range_.check_known();
+  const Key key{rank, range_.amax().version(), device};
+  const std::scoped_lock lock(mutex_);
+  if (!kept_ || key_ != key) {
+    kept_ = made_of(range_.used(), granularity(rank)).to(device);
+    key_ = key;
+  }
+  return *kept_;
+}
+
+QuantSpec QuantizerGrid::own() const {
+  const QuantDescriptor& d = settings_.descriptor;
+  FQ_CHECK(!d.has_dynamic_blocks() && !d.dynamic(), "quantizer",
+           "'{}' takes its ranges from each input: it has no grid of its own", settings_.name);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (kept_ && key_.version == range_.amax().version() && key_.device.is_cpu()) return *kept_;
+  }
+  return own(-1, Device::cpu());
+}
+
+QuantSpec QuantizerGrid::of(const Variable& x) const {
+  const QuantDescriptor& d = settings_.descriptor;
+  (void)d.granularity(x.rank());  // refuses axes that x does not have
+  const bool meta = x.device().is_meta();
+  if (meta && (!range_.amax().defined() || !d.needs_amax() || d.has_dynamic_blocks()))
+    return QuantSpec::from_amax(d.format(), Granularity::per_tensor(), Tensor::scalar(1.0), settings_.name,
+                                settings_.pow2, settings_.zero_point);
+  if (d.has_dynamic_blocks() && d.needs_amax()) range_.check_known();
+  if (!d.needs_amax() || d.has_dynamic_blocks()) return of_ranges_of(x.tensor());
+  return own(x.rank(), meta ? Device::cpu() : x.device());
+}
+
+void QuantizerGrid::forget() {
+  const std::scoped_lock lock(mutex_);
+  kept_.reset();
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,50 @@
+#pragma once
+
+/// QuantizerGrid: format and range, made into the scales that codes are multiples of.
+
+#include <mutex>
+#include <optional>
+
+#include "fakequant/layers/quantizer/range.h"
+
+namespace fq::detail {
+
+/// The grid of a range that is known is kept until the range changes; where each input has its own, it is
+/// made of the input. Safe to ask from several threads.
+class QuantizerGrid {
+ public:
+  /// Of the quantizer that owns it; both outlive it.
+  QuantizerGrid(const QuantizerSettings& settings, const QuantizerRange& range)
+      : settings_(settings), range_(range) {}
+
+  /// The grid that x is put on; on `meta` of an amax of 1 where none is known. Throws ArgumentError for axes
+  /// that x does not have, and without amax.
+  [[nodiscard]] QuantSpec of(const Variable& x) const;
+  /// The grid in force, whatever the input. Throws ArgumentError where each input has its own.
+  [[nodiscard]] QuantSpec own() const;
+  /// That of inputs of that rank, on that device; axes count from the back for a rank of -1.
+  [[nodiscard]] QuantSpec own(int rank, Device device) const;
+  /// When settings or the range changed.
+  void forget();
+
+ private:
+  struct Key {
+    int rank = -1;
+    std::uint64_t version = 0;  // of amax
+    Device device;
+    bool operator==(const Key&) const = default;
+  };
+
+  [[nodiscard]] Granularity granularity(int rank) const;
+  [[nodiscard]] float global_amax(const Tensor& ranges) const;
+  [[nodiscard]] QuantSpec made_of(const Tensor& amax, const Granularity& granularity) const;
+  [[nodiscard]] QuantSpec of_ranges_of(const Tensor& x) const;
+
+  const QuantizerSettings& settings_;
+  const QuantizerRange& range_;
+  mutable std::mutex mutex_;  // guards what is kept
+  mutable std::optional<QuantSpec> kept_;
+  mutable Key key_;
+};
+
+}  // namespace fq::detail

@@ -1,0 +1,114 @@
+#include "fakequant/calib/detail/ranges.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/tape.h"
+#include "fakequant/layers/quantizer/detail/arithmetic.h"
+#include "fakequant/layers/quantizer/detail/block_view.h"
+#include "fakequant/reference/detail/broadcast.h"
+#include "fakequant/reference/modelopt.h"
+#include "fakequant/reference/modelopt_blocks.h"
+#include "fakequant/reference/pytorch_quantization.h"
+
+namespace fq::detail {
+namespace {
+
+Tensor scaled(const Tensor& amax, double factor) {
+  return used_ranges(amax.to(DType::f32), 0, static_cast<float>(factor));
+}
+
+/// A list of ranges lies along the kept axes; anything else broadcasts as it is.
+Tensor broadcast_ready(const Tensor& amax, const BlockView& view) {
+  const Shape ranges = view.range_shape();
+  return amax.rank() == 1 && amax.numel() == numel(ranges) ? amax.reshape(ranges) : amax;
+}
+
+/// What the learned range leaves of x, with a gradient for both.
+Variable clipped(const Variable& x, const Variable& amax, bool is_unsigned) {
+  const Variable lower = is_unsigned ? Variable(Tensor::scalar(0)) : ops::neg(amax);
+  return pytorch_quantization::clip(x, lower, amax);
+}
+
+}  // namespace
+
+Tensor ReferenceArithmetic::values(const Tensor& x) const {
+  const NoGrad no_grad;
+  return quantize(Variable(x)).tensor();
+}
+
+Variable ReferenceArithmetic::quantize(const Variable& input) const {
+  const QuantDescriptor& d = settings_.descriptor;
+  FQ_CHECK(d.fake_quant(), "quantizer",
+           "'{}' is to give codes: the reference arithmetic gives values, use arithmetic deployed",
+           settings_.name);
+  const Variable x = input.as_float();
+  (void)d.granularity(x.rank());  // refuses axes that x does not have
+  if (d.has_dynamic_blocks()) return in_dynamic_blocks(x);
+  const auto view = BlockView::of(d, x.shape());
+  const Variable values = view.apply(x);
+  const Tensor range = broadcast_ready(range_of(values.tensor(), view.kept()), view);
+  check_broadcast(values.shape(), range.shape(), "quantizer");
+  return view.restore(on_grid(values, range));
+}
+
+/// On the host, with the factor of the descriptor.
+Tensor ReferenceArithmetic::range_of(const Tensor& values, const Axes& kept) const {
+  const QuantDescriptor& d = settings_.descriptor;
+  const bool meta = values.device().is_meta();
+  Tensor range = range_.amax();
+  if (!d.needs_amax()) range = meta ? Tensor::scalar(1.0) : amax(values.to(DType::f32), kept, "quantizer");
+  range = range.to(Device::cpu());
+  if (meta && !range.defined()) range = Tensor::scalar(1.0);
+  FQ_CHECK(range.defined(), "quantizer",
+           "'{}' has no amax: calibrate it, set amax, or make its descriptor dynamic", settings_.name);
+  if (range_.learned().defined())
+    range = range_.used().to(Device::cpu());
+  else if (const auto factor = d.scale_amax())
+    range = scaled(range, *factor);
+  return settings_.pow2 ? QuantSpec::from_amax(d.format(), {}, range, settings_.name, true).amax : range;
+}
+
+Variable ReferenceArithmetic::on_grid(const Variable& input, const Tensor& amax) const {
+  const QuantDescriptor& d = settings_.descriptor;
+  const BlockSizes& blocks = d.block_sizes();
+  const bool pass = settings_.passes_through();
+  const Variable& learned = range_.learned();
+  const Variable x = learned.defined() ? clipped(input, learned, d.is_unsigned()) : input;
+  if (d.num_bits() == NumBits(2, 1)) {
+    FQ_CHECK(blocks.lengths.size() == 1 && x.rank() == 2, "quantizer",
+             "'{}' has FP4 blocks on several axes: the reference has them along the last axis",
+             settings_.name);
+    return modelopt::static_blockwise_fp4_fake_quant(x, amax, {}, blocks.scale_bits.has_value(), 448, {},
+                                                     pass);
+  }
+  FQ_CHECK(
+      !blocks.scale_bits, "quantizer",
+      "scale_bits of the static blocks of '{}': the reference keeps their scales as floats, leave it out or "
+      "use arithmetic deployed",
+      settings_.name);
+  if (!d.num_bits().is_integer()) return scaled_e4m3(x, amax, {}, 4, 3, pass);
+  const IntFormat format = d.format().integer();
+  return fake_tensor_quant(x, amax, {}, format.bits, format.is_unsigned, format.narrow_range, pass);
+}
+
+Variable ReferenceArithmetic::in_dynamic_blocks(const Variable& x) const {
+  const QuantDescriptor& d = settings_.descriptor;
+  const BlockSizes& blocks = d.block_sizes();
+  const std::int64_t length = blocks.lengths.begin()->second;
+  FQ_CHECK(blocks.scale_bits.has_value(), "quantizer",
+           "dynamic blocks of '{}' without scale_bits: the reference has (4, 3) and (8, 0)", settings_.name);
+  const bool e4m3_scales = *blocks.scale_bits == NumBits(4, 3);
+  Amax global;
+  if (e4m3_scales) {
+    Tensor range = range_.amax();
+    if (!range.defined() && x.device().is_meta()) range = Tensor::scalar(1.0);
+    if (!d.dynamic() && !range.defined()) range_.check_known();
+    if (!range.defined()) range = amax(x.tensor().to(DType::f32), {}, "quantizer");
+    global = scaled(range.to(Device::cpu()), d.scale_amax().value_or(1));
+  }
+  const bool nvfp4 = d.num_bits() == NumBits(2, 1) && e4m3_scales && length == 16;
+  const auto kernel = nvfp4 ? modelopt::BlockKernel::triton : modelopt::BlockKernel::cuda_ext;
+  return modelopt::dynamic_block_quantize(x, d.num_bits(), *blocks.scale_bits, length, global, kernel,
+                                          settings_.passes_through());
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,52 @@
+#include "fakequant/layers/quantizer/detail/settings_state.h"
+
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/config/detail/quantizer_fields.h"
+
+namespace fq::detail {
+
+void save_settings(const QuantizerSettings& s, StateDict& state, const std::string& prefix) {
+  nlohmann::json switches{{"enabled", s.enabled},
+                          {"observing", s.observing},
+                          {"quantizing", s.quantizing},
+                          {"running", s.running},
+                          {"momentum", s.momentum},
+                          {"pow2", s.pow2},
+                          {"zero_point", s.zero_point},
+                          {"may_become_unsigned", s.may_become_unsigned},
+                          {"reference", s.arithmetic == Arithmetic::reference}};
+  if (s.pass_through_bwd) switches["pass_through_bwd"] = *s.pass_through_bwd;
+  if (s.amax_gradient != AmaxGradient::clip) switches["amax_gradient"] = amax_gradient_name(s.amax_gradient);
+  state.set_attribute(prefix + "/descriptor", s.descriptor.dict());
+  state.set_attribute(prefix + "/switches", std::move(switches));
+  if (s.pre_quant_scale.defined()) state.set(prefix + "/pre_quant_scale", s.pre_quant_scale);
+}
+
+QuantizerSettings load_settings(std::string name, const StateDict& state, const std::string& prefix) {
+  QuantizerSettings s;
+  s.name = std::move(name);
+  const auto& switches = state.attribute(prefix + "/switches");
+  s.descriptor = QuantDescriptor::from_dict(state.attribute(prefix + "/descriptor"));
+  if (state.contains(prefix + "/pre_quant_scale")) s.pre_quant_scale = state.at(prefix + "/pre_quant_scale");
+  try {
+    switches.at("enabled").get_to(s.enabled);
+    switches.at("observing").get_to(s.observing);
+    switches.at("quantizing").get_to(s.quantizing);
+    switches.at("running").get_to(s.running);
+    switches.at("momentum").get_to(s.momentum);
+    switches.at("pow2").get_to(s.pow2);
+    switches.at("zero_point").get_to(s.zero_point);
+    switches.at("may_become_unsigned").get_to(s.may_become_unsigned);
+    if (switches.at("reference").get<bool>()) s.arithmetic = Arithmetic::reference;
+    s.amax_gradient = amax_gradient_from_name(switches.value("amax_gradient", "clip"));
+    if (switches.contains("pass_through_bwd")) s.pass_through_bwd = switches["pass_through_bwd"].get<bool>();
+  } catch (const nlohmann::json::exception& error) {
+    throw ArgumentError(
+        fmt::format("[quantizer] the saved switches of '{}' are damaged: {}", s.name, error.what()));
+  }
+  return s;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,143 @@
+#include "fakequant/layers/quantizer/observer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/layers/quantizer/detail/block_ranges.h"
+
+namespace fq {
+namespace {
+
+using nlohmann::json;
+
+CalibratorOptions options_of(const QuantDescriptor& d, const Axes& kept) {
+  return {.axis = kept,
+          .num_bits = d.num_bits(),
+          .is_unsigned = d.is_unsigned(),
+          .narrow_range = d.narrow_range()};
+}
+
+/// Under the names of a descriptor's fields.
+json to_json(const CalibratorOptions& o) {
+  const NumBits bits = o.num_bits;
+  return {{"axis", o.axis.values()},
+          {"num_bits", bits.is_integer() ? json(bits.bits()) : json{bits.exponent(), bits.mantissa()}},
+          {"unsigned", o.is_unsigned},
+          {"narrow_range", o.narrow_range}};
+}
+
+CalibratorOptions from_json(const json& fields) {
+  const json& bits = fields.at("num_bits");
+  return {.axis = Axes(fields.at("axis").get<std::vector<int>>()),
+          .num_bits = bits.is_array() ? NumBits(bits.at(0).get<int>(), bits.at(1).get<int>())
+                                      : NumBits(bits.get<int>()),
+          .is_unsigned = fields.at("unsigned").get<bool>(),
+          .narrow_range = fields.at("narrow_range").get<bool>()};
+}
+
+void check_sweep(const QuantDescriptor& d, const std::string& name) {
+  FQ_CHECK(d.calib_method() != "scale_sweep" ||
+               (d.block_sizes().scale_bits == NumBits(4, 3) && !d.has_dynamic_blocks()),
+           "quantizer",
+           "calib_method scale_sweep of '{}': it is for static blocks with scale_bits (4, 3), use mse_search",
+           name);
+}
+
+}  // namespace
+
+Calibrator& RangeObserver::calibrator() {
+  if (!calibrator_) make_own(settings_.descriptor.axis());
+  return *calibrator_;
+}
+
+void RangeObserver::make_own(const Axes& axes) {
+  check_sweep(settings_.descriptor, settings_.name);
+  const CalibratorOptions options = options_of(settings_.descriptor, axes);
+  calibrator_ = make_calibrator(settings_.descriptor.calib_method(), options);
+  own_options_ = options;
+}
+
+void RangeObserver::set_calibrator(std::unique_ptr<Calibrator> calibrator) {
+  FQ_CHECK(calibrator != nullptr, "quantizer", "the calibrator for '{}' is null: make one", settings_.name);
+  calibrator_ = std::move(calibrator);
+  own_options_.reset();
+}
+
+void RangeObserver::observe(const Variable& x) { watcher_ ? watcher_(x) : collect(x.tensor()); }
+
+void RangeObserver::collect(const Tensor& x) {
+  const auto view = detail::BlockView::of(settings_.descriptor, x.shape());
+  const bool blocks = !settings_.descriptor.block_sizes().empty(), own = !calibrator_ || own_options_;
+  if (blocks && own && (!calibrator_ || calibrator_->empty())) make_own(view.kept());
+  try {
+    calibrator().collect(view.apply(x));
+  } catch (const NumericError& error) {
+    detail::rethrow_named(error, settings_.name);
+  }
+}
+
+std::optional<float> RangeObserver::minimum() const {
+  return calibrator_ ? calibrator_->minimum() : std::nullopt;
+}
+
+CalibratedRange RangeObserver::range(AmaxOptions options) const {
+  FQ_CHECK(calibrator_ && !calibrator_->empty(), "calibrate", "'{}' has seen no data: run at least one batch",
+           settings_.name);
+  const QuantDescriptor& d = settings_.descriptor;
+  const bool becomes_unsigned =
+      settings_.may_become_unsigned && d.format().is_integer() && *calibrator_->minimum() >= 0;
+  options.num_bits = d.num_bits();
+  options.is_unsigned = d.is_unsigned() || becomes_unsigned;
+  return {calibrator_->compute_amax(options), options.is_unsigned};
+}
+
+void RangeObserver::save(StateDict& state, const std::string& prefix) const {
+  const QuantDescriptor& d = settings_.descriptor;
+  if (!calibrator_ || calibrator_->empty() || calibrator_->method() != d.calib_method()) return;
+  state.merge(calibrator_->state_dict(), prefix + "/calibrator");
+  state.set_attribute(prefix + "/calibrator_options",
+                      to_json(own_options_.value_or(options_of(d, d.axis()))));
+}
+
+std::unique_ptr<Calibrator> RangeObserver::saved(const StateDict& state, const std::string& prefix,
+                                                 CalibratorOptions& options) const {
+  try {
+    options = from_json(state.attribute(prefix + "/calibrator_options"));
+    auto out = make_calibrator(settings_.descriptor.calib_method(), options);
+    out->load_state(state.sub(prefix + "/calibrator"));
+    return out;
+  } catch (const json::exception& error) {
+    throw ArgumentError(
+        fmt::format("[quantizer] the saved calibrator of '{}' is damaged: {}", settings_.name, error.what()));
+  } catch (const ArgumentError& error) {
+    throw ArgumentError(fmt::format("{} (the saved calibrator of '{}')", error.what(), settings_.name));
+  }
+}
+
+void RangeObserver::load(const StateDict& state, const std::string& prefix) {
+  const bool own = !calibrator_ || own_options_;
+  if (own)
+    calibrator_.reset();
+  else
+    calibrator_->reset();
+  if (!state.has_sub(prefix + "/calibrator")) return;
+  if (!own) return calibrator_->load_state(state.sub(prefix + "/calibrator"));
+  CalibratorOptions options;
+  calibrator_ = saved(state, prefix, options);
+  own_options_ = options;
+}
+
+void RangeObserver::merge(const StateDict& state, const std::string& prefix) {
+  if (!state.has_sub(prefix + "/calibrator")) return;
+  if (!calibrator_ || calibrator_->empty()) return load(state, prefix);
+  CalibratorOptions options;
+  const auto other = saved(state, prefix, options);
+  try {
+    calibrator_->merge(*other);
+  } catch (const ArgumentError& error) {
+    throw ArgumentError(fmt::format("{}, at '{}'", error.what(), settings_.name));
+  }
+}
+
+}  // namespace fq

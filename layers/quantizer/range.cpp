@@ -1,0 +1,110 @@
+#include "fakequant/layers/quantizer/range.h"
+
+#include <cmath>
+#include <utility>
+
+#include "fakequant/calib/detail/ranges.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/quantizer/detail/block_ranges.h"
+
+namespace fq {
+
+Tensor QuantizerRange::used() const {
+  constexpr float least = 0x1p-23f;  // of a learned range: a step below 0 must not end it
+  const auto factor = static_cast<float>(settings_.descriptor.scale_amax().value_or(1));
+  return detail::listed(
+      detail::used_ranges(amax().to(DType::f32), learned_.defined() ? least : 0.0f, factor));
+}
+
+void QuantizerRange::check_known() const {
+  FQ_CHECK(amax().defined(), "quantizer",
+           "'{}' has no amax: calibrate it, set amax, or make its descriptor dynamic", settings_.name);
+}
+
+void QuantizerRange::keep(const Tensor& amax) {
+  const bool reference = settings_.arithmetic == Arithmetic::reference;
+  const Tensor kept = reference ? amax.to(Device::cpu()).clone() : detail::flat_ranges(amax);
+  if (!settings_.descriptor.learn_amax()) {
+    learned_ = {};
+    amax_ = kept;
+    return;
+  }
+  const Tensor values = detail::flat_ranges(kept);
+  amax_ = {};
+  if (learned_.defined() && learned_.shape() == values.shape())
+    learned_.mutable_tensor().copy_from(values);
+  else
+    learned_ = Variable(values.to(device_), true);
+}
+
+void QuantizerRange::clear() {
+  learned_ = {};
+  amax_ = {};
+}
+
+void QuantizerRange::follow(const QuantDescriptor& before) {
+  const QuantDescriptor& now = settings_.descriptor;
+  const Tensor known = amax();
+  if (now.amax().defined())
+    keep(now.amax().tensor());
+  else if (before.axis() != now.axis() || before.block_sizes() != now.block_sizes())
+    clear();
+  else if (known.defined())
+    keep(known);
+}
+
+void QuantizerRange::set(const Tensor& amax) {
+  const QuantDescriptor& d = settings_.descriptor;
+  const std::string& name = settings_.name;
+  const bool single = d.axis().empty() && d.block_sizes().empty() && d.amax().values().size() <= 1;
+  FQ_CHECK(amax.defined() && amax.numel() > 0, "quantizer",
+           "amax of '{}' is empty: give one value, or one per channel", name);
+  FQ_CHECK(amax.numel() == 1 || !(single || d.has_dynamic_blocks()), "quantizer",
+           "amax of '{}' has {} elements, a {} quantizer takes one", name, amax.numel(),
+           single ? "per-tensor" : "dynamic block");
+  FQ_CHECK(d.needs_amax(), "quantizer", "amax for '{}', which takes its ranges from each input", name);
+  const Tensor before = this->amax();
+  FQ_CHECK(!before.defined() || before.numel() == 1 || amax.numel() == before.numel(), "quantizer",
+           "amax of '{}' has {} elements, it had {}: give one amax per channel", name, amax.numel(),
+           before.numel());
+  const Tensor values = amax.to(DType::f32);
+  for (const float v : values.to_vector<float>())
+    FQ_CHECK(v >= 0 && std::isfinite(v), "quantizer",
+             "amax of '{}' is {}: it must be finite and not negative", name, v);
+  keep(amax);
+}
+
+void QuantizerRange::load(const Tensor& amax) {
+  if (!amax.defined()) return clear();
+  if (!settings_.descriptor.learn_amax()) {
+    clear();
+    return set(amax);
+  }
+  if (learned_.defined() && learned_.numel() != amax.numel()) clear();
+  keep(amax);
+}
+
+void QuantizerRange::move_towards(const Variable& x) {
+  const bool first = !amax_.defined(), one = !first && amax_.numel() == 1;
+  const QuantDescriptor& d = settings_.descriptor;
+  const auto view = one ? detail::BlockView(x.shape(), Axes{}) : detail::BlockView::of(d, x.shape());
+  Tensor batch = detail::ranges_of(x.tensor(), view, settings_.name);
+  if (d.has_dynamic_blocks()) batch = batch.to(Device::cpu());  // what scales are made of
+  if (first) amax_ = Tensor::zeros(batch.shape(), DType::f32, batch.device());
+  FQ_CHECK(batch.numel() == amax_.numel(), "quantizer",
+           "'{}' has {} ranges, its input {} gives {}: running ranges want inputs of one shape",
+           settings_.name, amax_.numel(), to_string(x.shape()), batch.numel());
+  amax_ = amax_.to(batch.device());
+  Tensor moved = amax_.to(DType::f32);
+  detail::move_ranges(moved, batch, first ? 1.0f : static_cast<float>(settings_.momentum));
+  if (amax_.dtype() != DType::f32) amax_.copy_from(moved.to(amax_.dtype()));
+}
+
+Tensor QuantizerRange::exchange(Tensor amax) { return std::exchange(amax_, std::move(amax)); }
+
+void QuantizerRange::to(Device device) {
+  device_ = device;
+  if (amax_.device().is_cuda()) amax_ = amax_.to(device);
+}
+
+}  // namespace fq

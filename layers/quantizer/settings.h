@@ -1,0 +1,57 @@
+#pragma once
+
+/// What a quantizer is told: a plain value, which its pieces read.
+
+#include <optional>
+#include <string>
+
+#include "fakequant/core/descriptor.h"
+#include "fakequant/core/ops/quantize.h"
+
+namespace fq {
+
+/// `deployed`: scale = amax / bound, codes, clipped gradient: what the engine computes. `reference`:
+/// ModelOpt's arithmetic on floats of any type, whose gradient passes through.
+enum class Arithmetic { deployed, reference };
+
+/// Everything about a TensorQuantizer but its range and what it has seen.
+struct QuantizerSettings {
+  /// The path under which messages and files know it: "conv1.input_quantizer".
+  std::string name;
+  QuantDescriptor descriptor;
+  Arithmetic arithmetic = Arithmetic::deployed;
+
+  bool enabled = true;     ///< else the input passes, behind its pre_quant_scale
+  bool observing = false;  ///< the observer sees the input
+  bool quantizing = true;  ///< the output is on the grid
+
+  /// Each training forward sets amax += momentum * (amax of the input - amax), then quantizes by it. Not for
+  /// quantizers that take their ranges from each input or learn them: there it stays off.
+  bool running = false;
+  double momentum = 0.01;  ///< above 0, at most 1
+  /// How a range with the descriptor's `learn_amax` is trained; only `clip` in `reference`.
+  AmaxGradient amax_gradient = AmaxGradient::clip;
+  /// Whether the gradient of the input is that of the output everywhere, also outside of the range. Unless
+  /// set: in `reference`, as ModelOpt.
+  std::optional<bool> pass_through_bwd;
+
+  int zero_point = 0;  ///< storage offset of exported codes: 0 or 128
+  bool pow2 = false;   ///< scales are raised to powers of two
+  /// Calibration makes it unsigned when every value collected was 0 or more (target `ort`).
+  bool may_become_unsigned = false;
+  /// Multiplies the input before it is observed and quantized (SmoothQuant, AWQ), also while not enabled;
+  /// undefined for none. On the device of the quantizer.
+  Tensor pre_quant_scale;
+
+  [[nodiscard]] bool passes_through() const noexcept {
+    return pass_through_bwd.value_or(arithmetic == Arithmetic::reference);
+  }
+  /// Whether it has one amax, which is not a parameter: what `running` can move.
+  [[nodiscard]] bool has_fixed_range() const { return descriptor.needs_amax() && !descriptor.learn_amax(); }
+};
+
+/// Throws ArgumentError naming the quantizer: a momentum out of range, scale_bits 8 (only packed tensors keep
+/// scales so), learn_amax per axis or by lsq in `reference`.
+void check(const QuantizerSettings& settings);
+
+}  // namespace fq

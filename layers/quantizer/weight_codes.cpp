@@ -1,0 +1,109 @@
+#include "fakequant/layers/quantizer/weight_codes.h"
+
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/packed.h"
+#include "fakequant/core/tape.h"
+#include "fakequant/layers/modules/detail/rerun.h"
+#include "fakequant/layers/quantizer/detail/grid.h"
+
+namespace fq {
+
+bool WeightCodes::keeps(const Variable& w) const {
+  const auto* values = std::get_if<Tensor>(&w.value());
+  const bool gives_codes = settings_.arithmetic == Arithmetic::deployed &&
+                           settings_.descriptor.fake_quant() && !settings_.pre_quant_scale.defined() &&
+                           !range_.learned().defined();
+  return settings_.enabled && settings_.quantizing && !settings_.observing && gives_codes && w.is_leaf() &&
+         !w.device().is_meta() && values != nullptr && values->dtype() == DType::f32 && w.numel() > 0;
+}
+
+bool WeightCodes::wants_mask(const Variable& w) const {
+  return (grad_enabled() || detail::rerun() != nullptr) && w.requires_grad() && !settings_.passes_through();
+}
+
+std::optional<QuantizedTensor> WeightCodes::kept(const Variable& w) const {
+  const bool with_mask = wants_mask(w);
+  const std::scoped_lock lock(mutex_);
+  const auto& [node, version, codes] = kept_;
+  const bool known = node == w.node().get() && version == w.tensor().version() && codes;
+  if (known && (!with_mask || codes->mask.defined())) return codes;
+  return std::nullopt;
+}
+
+std::optional<QuantizeRequest> WeightCodes::request(const Variable& w) const {
+  if (!keeps(w) || kept(w)) return std::nullopt;
+  return QuantizeRequest{w.tensor(), grid_.of(w), wants_mask(w)};
+}
+
+void WeightCodes::keep(const Variable& w, QuantizedTensor codes) {
+  const std::scoped_lock lock(mutex_);
+  kept_ = {w.node().get(), w.tensor().version(), std::move(codes)};
+}
+
+Variable WeightCodes::of(const Variable& w) {
+  if (auto known = kept(w)) return ops::attach_codes(w, std::move(*known));
+  forget();  // before others take their place: a step allocates no more than the one before it
+  const QuantizedTensor codes = quantize(w.tensor(), grid_.of(w), wants_mask(w));
+  keep(w, codes);
+  return ops::attach_codes(w, codes);
+}
+
+void WeightCodes::forget() {
+  const std::scoped_lock lock(mutex_);
+  kept_ = {};
+}
+
+QuantSpec WeightCodes::packed_spec(int rank, Device device) const {
+  const QuantDescriptor& d = settings_.descriptor;
+  if (!scales_.defined()) {
+    FQ_CHECK(d.needs_amax() && !d.has_dynamic_blocks(), "quantizer",
+             "'{}' takes its ranges from each input, and there are no scales with the codes of its weight",
+             settings_.name);
+    return grid_.own(rank, device);
+  }
+  const bool one = scales_.values.numel() == 1 && d.block_sizes().empty();
+  QuantSpec spec = unpack_scales(scales_, d.format(), one ? Granularity::per_tensor() : d.granularity(rank),
+                                 settings_.name);
+  if (spec.scale_bits == 0) spec.zero_point = settings_.zero_point;
+  spec.pass_through_bwd = settings_.passes_through();
+  return spec.to(device);
+}
+
+QuantizedTensor WeightCodes::unpack(const Tensor& packed) const {
+  const Format& format = settings_.descriptor.format();
+  FQ_CHECK(packed.dtype() == packed_dtype(format), "quantizer",
+           "the weight of '{}' is {}: codes of {} are kept as {}", settings_.name, packed.describe(),
+           to_string(format), name(packed_dtype(format)));
+  QuantSpec spec = packed_spec(packed.rank(), packed.device());
+  const std::int64_t blocks = numel(spec.granularity.scale_shape(packed.shape()));
+  FQ_CHECK(spec.scale.numel() == blocks, "quantizer",
+           "'{}' has {} scales, its weight {} has {} blocks: give one scale per block", settings_.name,
+           spec.scale.numel(), to_string(packed.shape()), blocks);
+  return {packed.dtype() == format.code_dtype() ? packed : unpack_codes(packed), std::move(spec), {}};
+}
+
+void WeightCodes::set_scales(PackedScales scales) {
+  if (scales.defined()) check_scales(scales, settings_.name);
+  scales_ = std::move(scales);
+  forget();
+}
+
+void WeightCodes::save(StateDict& state, const std::string& prefix) const {
+  if (!scales_.defined()) return;
+  state.set(prefix + "/weight_scale", scales_.values);
+  state.set_attribute(prefix + "/weight_scale_unit", scales_.unit);
+}
+
+void WeightCodes::load(const StateDict& state, const std::string& prefix) {
+  scales_ = {};
+  if (!state.contains(prefix + "/weight_scale")) return;
+  const auto& unit = state.attribute(prefix + "/weight_scale_unit");
+  FQ_CHECK(unit.is_number(), "quantizer", "the unit of the scales of '{}' is {}: it must be a number",
+           settings_.name, unit.dump());
+  set_scales({state.at(prefix + "/weight_scale"), unit.get<float>()});
+}
+
+}  // namespace fq

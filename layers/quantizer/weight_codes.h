@@ -1,0 +1,69 @@
+#pragma once
+
+/// WeightCodes: the codes of a layer's weight, kept while the weight stays as it is.
+
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "fakequant/core/packed_scales.h"
+#include "fakequant/layers/quantizer/range.h"
+
+namespace fq {
+
+class StateDict;
+namespace detail {
+class QuantizerGrid;
+}
+
+/// Of a float weight, its codes until weight or grid change; of a weight that holds packed codes
+/// (compress.h), the scales where ranges would come from each input. Safe to ask from several threads.
+class WeightCodes {
+ public:
+  /// Of the quantizer that owns it; all of them outlive it.
+  WeightCodes(const QuantizerSettings& settings, const QuantizerRange& range,
+              const detail::QuantizerGrid& grid)
+      : settings_(settings), range_(range), grid_(grid) {}
+
+  /// Whether codes of w are kept: w is a float parameter, and its quantizer gives codes without looking on.
+  [[nodiscard]] bool keeps(const Variable& w) const;
+  /// What quantizing w now would be; none where its codes are kept already, or never.
+  [[nodiscard]] std::optional<QuantizeRequest> request(const Variable& w) const;
+  /// Keeps the codes that such a request gave.
+  void keep(const Variable& w, QuantizedTensor codes);
+  /// The codes of w, which `keeps` must allow, with the gradient of quantizing it.
+  [[nodiscard]] Variable of(const Variable& w);
+
+  /// The codes of a packed weight. Throws ArgumentError when they are not in `packed_dtype` of the format,
+  /// and when there is not a scale for each block.
+  [[nodiscard]] QuantizedTensor unpack(const Tensor& packed) const;
+  /// The scales that a packed weight has of its own, where ranges come from each input; elsewhere none.
+  [[nodiscard]] const PackedScales& scales() const noexcept { return scales_; }
+  /// Throws ArgumentError as `check_scales`.
+  void set_scales(PackedScales scales);
+
+  void save(StateDict& state, const std::string& prefix) const;
+  void load(const StateDict& state, const std::string& prefix);
+  /// When settings or the range changed.
+  void forget();
+
+ private:
+  struct Kept {
+    const void* node = nullptr;
+    std::uint64_t version = 0;
+    std::optional<QuantizedTensor> codes;
+  };
+
+  [[nodiscard]] bool wants_mask(const Variable& w) const;
+  [[nodiscard]] std::optional<QuantizedTensor> kept(const Variable& w) const;
+  [[nodiscard]] QuantSpec packed_spec(int rank, Device device) const;
+
+  const QuantizerSettings& settings_;
+  const QuantizerRange& range_;
+  const detail::QuantizerGrid& grid_;
+  PackedScales scales_;
+  mutable std::mutex mutex_;  // guards what is kept
+  Kept kept_;
+};
+
+}  // namespace fq

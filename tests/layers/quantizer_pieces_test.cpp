@@ -1,0 +1,138 @@
+// Observer, codes of a weight and arithmetic of a quantizer, each alone; and the whole.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/packed.h"
+#include "fakequant/layers/quantizer/detail/arithmetic.h"
+#include "fakequant/layers/quantizer/observer.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "fakequant/layers/quantizer/weight_codes.h"
+
+namespace fq::quantizer_pieces_test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+QuantizerSettings named(QuantDescriptorOptions options) {
+  QuantizerSettings out;
+  out.name = "fc.input_quantizer";
+  out.descriptor = QuantDescriptor(std::move(options));
+  return out;
+}
+
+TEST(RangeObserver, AWatcherStandsInForTheCalibrator) {
+  const QuantizerSettings settings = named({});
+  RangeObserver observer(settings);
+  EXPECT_THROW((void)observer.range(), ArgumentError);
+  int seen = 0;
+  observer.set_watcher([&](const Variable&) { ++seen; });
+  observer.observe(Variable(Tensor::from({5.0f})));
+  EXPECT_EQ(seen, 1);
+  EXPECT_FALSE(observer.minimum().has_value());
+  observer.set_watcher({});
+  observer.observe(Variable(Tensor::from({-5.0f, 2.0f})));
+  EXPECT_EQ(observer.minimum(), -5.0f);
+  EXPECT_EQ(observer.range().amax.item(), 5);
+}
+
+TEST(RangeObserver, BecomesUnsignedOnlyWhereItMay) {
+  QuantizerSettings settings = named({});
+  RangeObserver observer(settings);
+  observer.collect(Tensor::from({0.0f, 2.0f}));
+  EXPECT_FALSE(observer.range().is_unsigned);
+  settings.may_become_unsigned = true;
+  EXPECT_TRUE(observer.range().is_unsigned);
+  observer.collect(Tensor::from({-1.0f}));
+  EXPECT_FALSE(observer.range().is_unsigned);
+}
+
+TEST(RangeObserver, ARefusedStateChangesNothing) {
+  const QuantizerSettings settings = named({});
+  RangeObserver observer(settings);
+  observer.collect(Tensor::from({3.0f}));
+  StateDict state;
+  observer.save(state, "q");
+  state.set_attribute("q/calibrator_options", 7);
+  EXPECT_THAT([&] { observer.merge(state, "q"); },
+              ThrowsMessage<ArgumentError>(HasSubstr("'fc.input_quantizer' is damaged")));
+  EXPECT_EQ(observer.range().amax.item(), 3);
+}
+
+TEST(WeightCodes, AreKeptUntilTheWeightChanges) {
+  QuantizerSettings settings = named({});
+  QuantizerRange range(settings);
+  range.set(Tensor::scalar(127));
+  const detail::QuantizerGrid grid(settings, range);
+  WeightCodes codes(settings, range, grid);
+  Variable w(Tensor::from({1.0f, -2.0f}), true);
+  ASSERT_TRUE(codes.request(w).has_value());
+  const Variable first = codes.of(w);
+  EXPECT_FALSE(codes.request(w).has_value());
+  EXPECT_EQ(codes.of(w).quantized()->codes.raw(), first.quantized()->codes.raw());
+  w.mutable_tensor().mutable_data<float>()[0] = 3;
+  EXPECT_TRUE(codes.request(w).has_value());
+  EXPECT_EQ(codes.of(w).quantized()->codes.to_vector<std::int8_t>(), (std::vector<std::int8_t>{3, -2}));
+  settings.observing = true;  // what looks on wants floats
+  EXPECT_FALSE(codes.keeps(w));
+}
+
+TEST(WeightCodes, ArePackedInTheTypeOfTheirFormatOnly) {
+  const QuantizerSettings settings = named({.num_bits = 4});
+  QuantizerRange range(settings);
+  range.set(Tensor::scalar(7));
+  const detail::QuantizerGrid grid(settings, range);
+  const WeightCodes codes(settings, range, grid);
+  const Tensor bytes = Tensor::from(std::vector<std::int8_t>{-7, 3}, {2});
+  EXPECT_EQ(codes.unpack(pack_codes(bytes, DType::i4)).codes.to_vector<std::int8_t>(),
+            bytes.to_vector<std::int8_t>());
+  EXPECT_THAT([&] { (void)codes.unpack(bytes); }, ThrowsMessage<ArgumentError>(HasSubstr("are kept as i4")));
+}
+
+TEST(Arithmetic, BothPutValuesOnOneGridAndDifferInTheGradientOutsideOfIt) {
+  QuantizerSettings settings = named({});
+  QuantizerRange range(settings);
+  range.set(Tensor::scalar(127));
+  const detail::QuantizerGrid grid(settings, range);
+  const Tensor values = Tensor::from({1.25f, -3.5f, 500.0f});
+  std::vector<std::vector<float>> gradients;
+  for (const Arithmetic arithmetic : {Arithmetic::deployed, Arithmetic::reference}) {
+    settings.arithmetic = arithmetic;
+    const auto made = detail::make_arithmetic(settings, range, grid);
+    EXPECT_EQ(made->values(values).to_vector<float>(), (std::vector<float>{1, -4, 127}));
+    const Variable x(values, true);
+    made->quantize(x).backward(Tensor::full({3}, 1));
+    gradients.push_back(x.grad().to_vector<float>());
+  }
+  EXPECT_EQ(gradients, (std::vector<std::vector<float>>{{1, 1, 0}, {1, 1, 1}}));
+}
+
+TEST(TensorQuantizer, ARefusedChangeChangesNothing) {
+  TensorQuantizer q(QuantDescriptor({.axis = 0, .learn_amax = true}));
+  q.set_amax(Tensor::from({1.0f, 2.0f}));
+  const auto change = [](QuantizerSettings& s) {
+    s.name = "other";
+    s.arithmetic = Arithmetic::reference;
+  };
+  EXPECT_THROW(q.update(change), ArgumentError);
+  EXPECT_EQ(q.name(), "");
+  EXPECT_EQ(q.settings().arithmetic, Arithmetic::deployed);
+  EXPECT_EQ(q.amax().numel(), 2);
+}
+
+TEST(TensorQuantizer, OnlyAnotherDescriptorForgetsWhatWasCollected) {
+  TensorQuantizer q;
+  q.observer().collect(Tensor::from({2.0f}));
+  q.update([](QuantizerSettings& s) { s.pow2 = true; });
+  q.set_name("q");
+  q.set_descriptor(q.descriptor());
+  EXPECT_EQ(q.observer().range().amax.item(), 2);
+  q.update([](QuantizerSettings& s) { s.descriptor = QuantDescriptor({.num_bits = 4}); });
+  EXPECT_THROW((void)q.observer().range(), ArgumentError);
+}
+
+}  // namespace
+}  // namespace fq::quantizer_pieces_test

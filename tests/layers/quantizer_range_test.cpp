@@ -1,0 +1,119 @@
+// Settings, range and grid of a quantizer, each alone.
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/layers/quantizer/detail/grid.h"
+
+namespace fq::quantizer_range_test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+QuantizerSettings named(QuantDescriptorOptions options) {
+  QuantizerSettings out;
+  out.name = "fc.input_quantizer";
+  out.descriptor = QuantDescriptor(std::move(options));
+  return out;
+}
+
+TEST(QuantizerSettings, ARefusalNamesTheQuantizer) {
+  check(named({}));
+  for (const double momentum : {0.0, -1.0, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
+    QuantizerSettings s = named({});
+    s.momentum = momentum;
+    EXPECT_THAT([&] { check(s); }, ThrowsMessage<ArgumentError>(HasSubstr("'fc.input_quantizer'")));
+  }
+  QuantizerSettings s = named({.axis = 0, .learn_amax = true});
+  check(s);
+  s.arithmetic = Arithmetic::reference;
+  EXPECT_THAT([&] { check(s); }, ThrowsMessage<ArgumentError>(HasSubstr("leave axis out")));
+}
+
+TEST(QuantizerSettings, GradientsPassAsTheArithmeticHasIt) {
+  QuantizerSettings s;
+  EXPECT_FALSE(s.passes_through());
+  s.arithmetic = Arithmetic::reference;
+  EXPECT_TRUE(s.passes_through());
+  s.pass_through_bwd = false;
+  EXPECT_FALSE(s.passes_through());
+}
+
+TEST(QuantizerRange, RefusesWhatIsNoRangeAndKeepsTheOneItHad) {
+  const QuantizerSettings settings = named({.axis = 0});
+  QuantizerRange range(settings);
+  EXPECT_THROW(range.check_known(), ArgumentError);
+  range.set(Tensor::from({1.0f, 2.0f}));
+  for (const float bad : {-1.0f, std::numeric_limits<float>::infinity(), std::nanf("")})
+    EXPECT_THROW(range.set(Tensor::from({1.0f, bad})), ArgumentError);
+  EXPECT_THROW(range.set(Tensor::from({1.0f, 2.0f, 3.0f})), ArgumentError);
+  EXPECT_EQ(range.amax().to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
+TEST(QuantizerRange, IsUsedWithTheFactorOfItsDescriptor) {
+  const QuantizerSettings settings = named({.scale_amax = 0.5});
+  QuantizerRange range(settings);
+  range.set(Tensor::scalar(3));
+  EXPECT_EQ(range.used().to_vector<float>(), (std::vector<float>{1.5f}));
+  EXPECT_EQ(range.amax().item(), 3);
+}
+
+TEST(QuantizerRange, MovesByItsMomentumFromTheFirstInputOn) {
+  QuantizerSettings settings = named({});
+  settings.momentum = 0.25;
+  QuantizerRange range(settings);
+  range.move_towards(Variable(Tensor::from({-4.0f, 1.0f})));
+  EXPECT_EQ(range.amax().item(), 4);
+  range.move_towards(Variable(Tensor::from({8.0f, 1.0f})));
+  EXPECT_EQ(range.amax().item(), 5);
+}
+
+TEST(QuantizerRange, FollowsItsDescriptor) {
+  QuantizerSettings settings = named({});
+  QuantizerRange range(settings);
+  range.set(Tensor::scalar(3));
+  const auto change = [&](QuantDescriptorOptions options) {
+    const QuantDescriptor before = std::exchange(settings.descriptor, QuantDescriptor(std::move(options)));
+    range.follow(before);
+  };
+  change({.num_bits = 4});
+  EXPECT_EQ(range.amax().item(), 3);
+  change({.num_bits = 4, .learn_amax = true});
+  ASSERT_TRUE(range.learned().defined());
+  EXPECT_EQ(range.learned().tensor().item(), 3);
+  change({.num_bits = 4, .amax = 7.0});
+  EXPECT_FALSE(range.learned().defined());
+  EXPECT_EQ(range.amax().item(), 7);
+  change({.num_bits = 4, .axis = 0});
+  EXPECT_FALSE(range.amax().defined());
+}
+
+TEST(QuantizerGrid, IsMadeAgainWhenTheRangeMovedInPlace) {
+  const QuantizerSettings settings = named({.learn_amax = true});
+  QuantizerRange range(settings);
+  range.keep(Tensor::scalar(127));
+  const detail::QuantizerGrid grid(settings, range);
+  EXPECT_EQ(grid.own().scale.item(), 1);
+  EXPECT_EQ(grid.own().scale.raw(), grid.own().scale.raw());
+  Variable parameter = range.learned();
+  parameter.mutable_tensor().mutable_data<float>()[0] = 254;
+  EXPECT_EQ(grid.own().scale.item(), 2);
+}
+
+TEST(QuantizerGrid, IsThatOfEachInputWhereRangesAreDynamic) {
+  const QuantizerSettings settings = named({.dynamic = true});
+  const QuantizerRange range(settings);
+  const detail::QuantizerGrid grid(settings, range);
+  EXPECT_EQ(grid.of(Variable(Tensor::from({-127.0f}))).scale.item(), 1);
+  EXPECT_EQ(grid.of(Variable(Tensor::from({254.0f}))).scale.item(), 2);
+  EXPECT_THROW((void)grid.own(), ArgumentError);
+}
+
+}  // namespace
+}  // namespace fq::quantizer_range_test
