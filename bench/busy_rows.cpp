@@ -1,7 +1,9 @@
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,7 +40,7 @@ class BusyMachine {
     FQ_CHECK(process >= 0, "bench", "no process can be started{}", "");
     if (process > 0) return process;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (volatile unsigned n = 0;; n = n + 1) {
+    for (std::atomic<unsigned> n = 0;; n.fetch_add(1, std::memory_order_relaxed)) {
     }
   }
 

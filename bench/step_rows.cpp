@@ -68,6 +68,8 @@ void add_rows(std::vector<Row>& rows, const std::string& network, BatchNorm batc
     add_own("qat_mxfp4/own_fp32", Numbers::mxfp4, Numbers::fp32);
     add_own("qat_int4_blockwise/own_fp32", Numbers::int4_blockwise, Numbers::fp32);
     add_own("qat_int8_learned/qat_int8", Numbers::int8_learned, Numbers::int8);
+    add("qat_nvfp4/expert_nvfp4", Numbers::nvfp4);
+    add("qat_int4_blockwise/modelopt_qat_int4_blockwise", Numbers::int4_blockwise);
   }
   add("fp32/torch_fp32", Numbers::fp32);
   for (const char* what : {"qat_int8/torch_fp32", "qat_int8/torch_bf16", "qat_int8/torch_qat",

@@ -192,3 +192,47 @@ def expert_function(network):
 
 def expert_detached(network):
     return expert(network, Detached)
+
+
+def to_e2m1(x):
+    """The nearest of 0, 0.5, 1, 1.5, 2, 3, 4, 6, halves to the even code, with the sign of x."""
+    size = x.abs()
+    rounded = torch.where(size < 2, torch.round(size * 2) / 2,
+                          torch.where(size < 4, torch.round(size), torch.round(size / 2) * 2))
+    return torch.copysign(rounded.clamp(max=6), x)
+
+
+class Nvfp4(nn.Module):
+    """Blocks of 16 along the last axis, scales in E4M3 above one of the tensor, taken from each input; straight through."""
+
+    def __init__(self, amax):
+        super().__init__()
+        self.register_buffer("unit", amax / (6 * 448))
+
+    def forward(self, x):
+        last = x.shape[-1]
+        blocks = nn.functional.pad(x.detach(), (0, -last % 16)).unflatten(-1, (-1, 16)).float()
+        scale = (blocks.abs().amax(-1, keepdim=True) / (6 * self.unit)).clamp(2**-9, 448)
+        scale = scale.to(torch.float8_e4m3fn).float() * self.unit
+        values = (to_e2m1(blocks / scale) * scale).flatten(-2)[..., :last]
+        return x + (values - x.detach())
+
+
+def expert_nvfp4(network):
+    ranges = input_ranges(network)
+    with_quantizers(network.model, lambda layer: Nvfp4(ranges[layer]), lambda layer: Nvfp4(layer.weight.detach().abs().amax()))
+    for layer in layers_of(network.model):
+        row = layer.weight_quantizer(layer.weight).detach().flatten(0, -2)[0][:16]
+        check(distinct(row.abs()) <= 8, "a block of a weight is not on FP4")
+    return network.model
+
+
+def modelopt_int4_blockwise(network):
+    import modelopt.torch.quantization as mtq
+
+    model = mtq.quantize(network.model, mtq.INT4_BLOCKWISE_WEIGHT_ONLY_CFG, lambda model: model(network.x))
+    quantized = [module for module in model.modules() if hasattr(module, "weight_quantizer")]
+    check(len(quantized) == len(layers_of(model)), "not every layer is quantized")
+    for layer in quantized:
+        check(layer.weight_quantizer.is_enabled and layer.weight_quantizer.num_bits == 4, "a weight is not on INT4")
+    return model.train()

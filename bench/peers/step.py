@@ -101,3 +101,13 @@ def brevitas_qat(name, settings):
 def expert_qat(name, settings):
     return step_side(name, settings, {"a function with a mask, ": quantized.expert_function,
                                       "detached differences, ": quantized.expert_detached}, bf16=True)
+
+
+@rows("expert_nvfp4", "qat_nvfp4")
+def expert_nvfp4(name, settings):
+    return step_side(name, settings, {"": quantized.expert_nvfp4}, bf16=True)
+
+
+@rows("modelopt_qat_int4_blockwise", "qat_int4_blockwise")
+def modelopt_qat_int4_blockwise(name, settings):
+    return step_side(name, settings, {"": quantized.modelopt_int4_blockwise})
