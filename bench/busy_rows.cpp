@@ -95,10 +95,10 @@ std::vector<Row> busy_rows() {
   row.make = [](const Settings&) {
     const auto command = std::make_shared<Command>();
     const std::string data = fs::absolute("data/digits.h5").string();
-    command->run({"train", "-m", "mlp", "-d", data, "-o", command->file("float.h5"), "-e", "1", "--quiet"},
+    command->run({"train", "-m", "mlp", "-d", data, "-o", command->file("float.h5"), "-e", "1"},
                  nullptr);
     command->run({"calibrate", "--checkpoint", command->file("float.h5"), "-d", data, "--preset", "int8",
-                  "-o", command->file("int8.h5"), "--quiet"},
+                  "-o", command->file("int8.h5")},
                  nullptr);
     const auto busy = std::make_shared<BusyMachine>(2);
     const auto side = [=](const char* policy) {
@@ -106,7 +106,7 @@ std::vector<Row> busy_rows() {
                     static_cast<void>(busy);
                     return 1e3 * seconds([&] {
                              command->run({"qat", command->file("int8.h5"), "-d", data, "-o",
-                                           command->file("qat.h5"), "-e", "3", "--quiet"},
+                                           command->file("qat.h5"), "-e", "3"},
                                           policy);
                            });
                   }};

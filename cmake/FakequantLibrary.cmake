@@ -8,6 +8,10 @@ function(fakequant_add_library folder)
   else()
     list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/(.*/)?cuda/")
   endif()
+  set(kernels ${sources})
+  list(FILTER kernels INCLUDE REGEX "_kernels\\.cpp$")
+  set_source_files_properties(${kernels} PROPERTIES
+    SKIP_PRECOMPILE_HEADERS ON) # GCC 12 at -O0 takes the wrong form of intrinsics behind one
   add_library(fakequant_${folder} ${sources})
   add_library(fakequant::${folder} ALIAS fakequant_${folder})
   set_target_properties(fakequant_${folder} PROPERTIES

@@ -24,7 +24,7 @@ try:
 
     from onnx_counts import count
     from onnx_engine import LEVELS, Engine, Source
-    from onnx_reasons import describe, explain, first_difference
+    from onnx_reasons import describe, explain, first_difference, has_vnni
 except ImportError as error:
     print(f"{sys.executable} has no {error.name}: run {sys.executable} -m pip install onnxruntime onnx h5py, or name "
           "another Python by --python or FAKEQUANT_PYTHON", file=sys.stderr)
@@ -83,10 +83,16 @@ def session_options(entries):
     return dict(entry.split("=", 1) for entry in entries)
 
 
+def of_processor(source):
+    """What a session of integers needs on this one: pairs of products saturate at 16 bits where VNNI is missing."""
+    return {"session.x64quantprecision": "1"} if source.integer() and has_vnni() is False else {}
+
+
 def run(args, sides, folder):
     files = sides[0]
     source = Source(args.model)
-    chosen = source.settings()
+    level, options = source.settings()
+    chosen = level, options | of_processor(source)
     engine = Engine(source, args.model, list(files[0].get("codes", ())), args.level or chosen[0],
                     chosen[1] | session_options(args.session), args.threads, folder)
     counts = count(engine, source, sides)
@@ -100,6 +106,8 @@ def run(args, sides, folder):
     first = first_difference(source, engine, folded or own)
     reasons, ways = ([], []) if same else explain(source, engine, own, folded, first, chosen)
     print_counts(own, folded, engine, samples, kernels)
+    if of_processor(source).items() & engine.options.items():
+        print("this processor has no VNNI: sessions here need session.x64quantprecision=1, as this one had")
     if first and (first["quantizer"] or not same):
         print(describe(first))
     for head, lines in [("why", reasons), ("way out", ways)]:

@@ -73,7 +73,7 @@ def of_floats(source, engine, chosen):
 def of_integers(engine):
     ways = ["export it again from this checkpoint"]
     if has_vnni() is False and engine.options.get("session.x64quantprecision") != "1":
-        ways.insert(0, "this processor has no VNNI, pairs of products may saturate: --session session.x64quantprecision=1")
+        ways.insert(0, "this processor has no VNNI, pairs of products saturate: leave out --session session.x64quantprecision")
     return "it was computed in integers, which has one result: the file is not of this checkpoint, or was changed", ways
 
 

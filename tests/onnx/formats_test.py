@@ -2,7 +2,7 @@
 
 import json
 
-from lib import DIGITS, assert_identical, calibrated, fails, result, run, trained, verified
+from lib import DIGITS, assert_identical, calibrated, fails, has_vnni, result, run, trained, verified
 
 EXACT = {"codes_different": 0, "flips": 0, "not_in_file": []}
 
@@ -41,8 +41,10 @@ fp8 = verified(*calibrated("digits_cnn", "--preset", "fp8", "--scale", "pow2"), 
 assert_close(fp8, 1e-6)
 assert fp8["level"] == "basic" and fp8["session_options"] == {"session.disable_quant_qdq": "1"}, fp8
 assert fp8["logit_bits_different"] <= 2e-3 * fp8["logits"], fp8  # measured: 26 of 13,600
-# Free scales: sums in another order, once in a while on the other side of a tie. Measured: 6 of 1,428,480 codes.
-free = verified(*calibrated("digits_cnn", "--preset", "fp8"), "--code-tolerance", 4.3e-6, "--tolerance", 1e-6)
+# Free scales: sums in another order, once in a while on the other side of a tie. Measured: 6 of 1,428,480 codes, and 118
+# with the narrower vectors of processors without VNNI, where logits differ by a step of a code.
+codes, logits = (8.3e-5, 5e-3) if has_vnni() is False else (4.3e-6, 1e-6)
+free = verified(*calibrated("digits_cnn", "--preset", "fp8"), "--code-tolerance", codes, "--tolerance", logits)
 assert free["flips"] == 0, free
 
 # Floats times weights: only sums differ.
@@ -71,10 +73,12 @@ default = verified("mlp_preset_int4_blockwise.h5", "mlp_preset_int4_blockwise.on
 assert default["max_abs_diff"] > 1e-4, default
 
 # TensorRT's form of a network: signed codes, float biases. ONNX Runtime runs it in floats, where a code that differs changes
-# others through 20 layers: 6,408 of 6,497,280, and logits by 0.0063 of the largest. Powers of two are exact in floats.
+# others through 20 layers: 6,408 of 6,497,280, and logits by 0.0063 of the largest (without VNNI 8,815 and 0.013). Powers of two
+# are exact in floats.
 assert_identical(verified(*calibrated("resnet20", "--preset", "int8", "--target", "tensorrt", "--scale", "pow2")))
 calibrated("resnet20", "--preset", "int8", "--target", "tensorrt", name="trt")
-found = verified("trt.h5", "trt.onnx", "--code-tolerance", 0.001, "--tolerance", 0.0065)
+codes, logits = (0.0014, 0.013) if has_vnni() is False else (0.001, 0.0065)
+found = verified("trt.h5", "trt.onnx", "--code-tolerance", codes, "--tolerance", logits)
 assert found["flips"] == 0 and found["codes"] > 0 and found["not_in_file"] == [], found
 checked = result("verify", "trt.onnx", "--target", "tensorrt")
 assert checked["breaks"] == [] and not checked["engine_run"], checked

@@ -8,7 +8,20 @@ SOURCE = os.environ["FAKEQUANT_SOURCE_DIR"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "cli", "lib"))
 from command import COMMAND, DIGITS, events, fails, result, run, start  # noqa: E402, F401
 
+sys.path.insert(0, os.path.join(SOURCE, "scripts", "lib"))
+from onnx_reasons import has_vnni  # noqa: E402
+
 NETWORKS = ["cnn", "digits_cnn", "mlp", "resnet20"]
+
+
+def session_options():
+    """Of a session that computes integers exactly on this processor."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    if has_vnni() is False:
+        options.add_session_config_entry("session.x64quantprecision", "1")
+    return options
 
 
 def trained(name):

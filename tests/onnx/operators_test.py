@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import onnx
 import onnxruntime
+from lib import session_options
 
 EXACT = {"relu", "relu6", "clip", "neg", "scale", "add_exact", "reshape", "reshape_into_batch", "flatten", "flatten_late", "transpose",
          "slice", "concat", "identity", "max_pool2d", "max_pool1d", "embedding", "embedding_of_moved_ids", "embedding_and_its_ids",
@@ -45,6 +46,6 @@ with h5py.File("sums.h5") as cases:
     names = [name for name in cases if name != "attributes"]
     assert len(names) == 22, names
     for name in names:
-        found, wanted = values(name, cases[name], onnxruntime.SessionOptions())
+        found, wanted = values(name, cases[name], session_options())
         different = (found != wanted).sum()
         assert different == 0, f"{name}: {different} of {wanted.size} codes"

@@ -1,10 +1,17 @@
 """Random networks: what `export` does not name as run in floats, ONNX Runtime computes in every code and bit."""
 
+import sys
+
+from lib import has_vnni
 from random_networks import run_networks
 
 ONLY_ZEROS = 20086  # a quantizer that saw zeros while it was calibrated, and other values in the engine
 SEEDS = [*range(1, 21), ONLY_ZEROS]
 
+if has_vnni() is False:
+    print("skipped: sessions need session.x64quantprecision=1 on this processor, by which onnxruntime 1.31.1 does not load "
+          "every network (AddInitializedOrtValue: attempt to replace the existing tensor)")
+    sys.exit(77)
 failed, exact = run_networks(SEEDS)
 assert not failed, failed
 assert exact >= len(SEEDS) // 3, exact

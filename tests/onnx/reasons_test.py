@@ -3,7 +3,7 @@
 import re
 import shutil
 
-from lib import DIGITS, assert_identical, calibrated, fails, result, trained, verified
+from lib import DIGITS, assert_identical, calibrated, fails, has_vnni, result, trained, verified
 
 FLOATS = {"Conv", "FusedConv", "Gemm", "Add", "GlobalAveragePool"}
 
@@ -32,8 +32,11 @@ for network in ["mlp", "digits_cnn"]:
     for level in ["disabled", "basic"]:
         found = verified(checkpoint, file, "--level", level, status=1)
         first = found["first_difference"]
-        assert first["in_floats"] and first["largest_steps"] >= 1, first
-        assert first["quantizer"] in found["different"] and first["nodes"] and first["kernels"], first
+        assert first["in_floats"] and first["nodes"] and first["kernels"], first
+        if first["quantizer"] is None:  # floats of other processors may round to the same codes of few samples
+            assert not has_vnni() and found["codes_different"] == 0, found
+        else:
+            assert first["largest_steps"] >= 1 and first["quantizer"] in found["different"], first
         assert {kernel["kernel"] for kernel in found["float_kernels"]} <= FLOATS, found["float_kernels"]
         assert f"in floats at level {level}" in found["reasons"][0], found["reasons"]
         assert found["ways"][0].startswith("--level all") and any("--scale pow2" in way for way in found["ways"]), found
@@ -49,9 +52,12 @@ for network in ["mlp", "digits_cnn"]:
 
 # Powers of two are named where they are not used yet.
 checkpoint, file = calibrated("digits_cnn", "--preset", "w4a8", name="w4a8")
-found = verified(checkpoint, file, status=1)
-assert any("--scale pow2" in way for way in found["ways"]), found
-assert_way_out(checkpoint, file, found)
+found = verified(checkpoint, file, status=None)
+if found["same"]:  # sums of floats on other processors
+    assert not has_vnni(), found
+else:
+    assert any("--scale pow2" in way for way in found["ways"]), found
+    assert_way_out(checkpoint, file, found)
 
 # Another network's file: integers have one result.
 result("calibrate", trained("digits_cnn"), "--data", DIGITS, "--preset", "int8", "--method", "percentile", "--percentile", "99",

@@ -5,7 +5,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from lib import assert_identical, fails, result, run
+from lib import assert_identical, fails, result, run, session_options
 
 import json
 
@@ -62,7 +62,7 @@ for dtype in [np.int64, np.int32, np.uint32, np.int16, np.uint16, np.uint8, np.i
         answers.append(file["logits"][()])
         assert any(name.endswith("input_quantizer") for name in file["codes"]), list(file["codes"])
 assert all(np.array_equal(answers[0], other) for other in answers)
-session = onnxruntime.InferenceSession("int8.onnx", providers=["CPUExecutionProvider"])
+session = onnxruntime.InferenceSession("int8.onnx", session_options(), providers=["CPUExecutionProvider"])
 assert np.array_equal(session.run(None, {"input": ids[300:]})[0], answers[0])
 
 # The float network too, out and in again.
