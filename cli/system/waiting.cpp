@@ -21,7 +21,7 @@ bool is_chosen() {
 }  // namespace
 
 void choose_waiting(char** arguments) noexcept {
-  char program[4096] = {};  // by its name, which lists of processes show
+  static char program[4096];  // by its name, which lists of processes show; not on a stack that may be small
   if (is_chosen() || readlink("/proc/self/exe", program, sizeof program - 1) < 0) return;
   if (setenv("GOMP_SPINCOUNT", kSpins, 0) == 0) execv(program, arguments);
 }
