@@ -91,8 +91,11 @@ assert done.returncode == 0 and "OMP_NUM_THREADS is 100000" in done.stderr and "
 done = shell('"$@"', "train", *TINY, "--data", DIGITS, "--epochs", "1", "--threads", "2", "-o", "threads.h5",
              OMP_NUM_THREADS="100000")
 assert done.returncode == 0, done
-# 16 KiB are too few for the loader itself, now and then.
-for limit, says in (("ulimit -v 102400", "ulimit -v"), ("ulimit -s 32", "ulimit -s")):
-    for arguments in (["evaluate", "float.h5", "--data", DIGITS], ["--version"]):
+for arguments in (["evaluate", "float.h5", "--data", DIGITS], ["--version"]):
+    for limit, says in (("ulimit -v 102400", "ulimit -v"), ("ulimit -s 32", "ulimit -s")):
         assert says in fails(1, "limited to", *arguments, limits=limit)
+    # With 16 KiB the dynamic loader itself overflows once in some sixty starts, before there is a command.
+    starts = (run(*arguments, status=None, limits="ulimit -s 16") for _ in range(5))
+    done = next(done for done in starts if (done.returncode, done.stderr) != (-signal.SIGSEGV, ""))
+    assert done.returncode == 1 and "ulimit -s" in one_line(done.stderr), done
 print("signals: ok")

@@ -76,9 +76,11 @@ UnfinishedFile::UnfinishedFile(std::string target)
 
 UnfinishedFile::UnfinishedFile(std::string target, unsigned mode) : UnfinishedFile(std::move(target)) {
   for (int attempt = 0;; ++attempt) {
-    create();
-    if (lock() && alone()) break;
-    remove();
+    if (alone()) {  // what killed writers left goes before there is one file more
+      create();
+      if (lock() && alone()) break;
+      remove();
+    }
     if (attempt == kAttempts) raise(EWOULDBLOCK);
     std::this_thread::sleep_for(std::chrono::milliseconds(1 + std::random_device()() % (2u << attempt)));
   }
