@@ -81,6 +81,7 @@
 #include "fakequant/export/scales.h"
 #include "fakequant/export/tensorrt_cache.h"
 #include "fakequant/layers/config/quant_config.h"
+#include "fakequant/layers/config/quant_fields.h"
 #include "fakequant/layers/model/builtin_models.h"
 #include "fakequant/layers/model/float_operators.h"
 #include "fakequant/layers/model/fold.h"

@@ -121,9 +121,9 @@ std::size_t fold_network(Network& network) {
   return fold_batch_norm(*network.module, network.input_shape()).size();
 }
 
-void quantize_network(Network& network, const json& config) {
-  network.identity["quantization"] = config;
-  static_cast<void>(quantize(*network.module, QuantConfig::from_json(config), network.input_shape()));
+void quantize_network(Network& network, const nlohmann::json& json, const QuantConfig& config) {
+  network.identity["quantization"] = json;
+  static_cast<void>(quantize(*network.module, config, network.input_shape()));
 }
 
 void check_not_compressed(const Network& network, const std::string& function,

@@ -9,6 +9,7 @@
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/export/onnx/import.h"
+#include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/dataset.h"
 
@@ -44,8 +45,8 @@ void save_network(const Network& network, const std::string& path);
 
 /// Folds batch norm; returns how many.
 std::size_t fold_network(Network& network);
-/// Puts quantizers in by a config as in QuantConfig::from_json.
-void quantize_network(Network& network, const nlohmann::json& config);
+/// Puts quantizers in by a config, which the network's identity keeps as the JSON that it was read from.
+void quantize_network(Network& network, const nlohmann::json& json, const QuantConfig& config);
 
 /// Throws ArgumentError for a network whose weights hold codes, naming the way back to floats.
 void check_not_compressed(const Network& network, const std::string& function, const std::string& checkpoint);

@@ -9,6 +9,7 @@
 #include "fakequant/cli/import_ranges.h"
 #include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/placed_error.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
 #include "fakequant/export/onnx/exporter.h"
@@ -22,29 +23,19 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Where in the file the key stands that the message quotes first; the whole file when there is none.
-std::string pointer_to(const ordered_json& config, const std::string& message) {
-  const auto begin = message.find('\'') + 1;
-  const std::string step = "/" + message.substr(begin, message.find('\'', begin) - begin) + "/";
-  const ordered_json leaves = config.flatten();
-  for (const auto& [pointer, value] : leaves.items())
-    if (const auto at = (pointer + "/").find(step); at != std::string::npos)
-      return pointer.substr(0, at + step.size() - 1);
-  return {};
-}
+bool is_plan(const ordered_json& config) { return config.is_object() && config.contains("kind"); }
 
-/// Calls `use`, and gives its errors the line of --config that they quote a key of.
+/// Calls `use`, and gives its errors the line of --config that they are about.
 template <class Use>
-void with_place(const Flags& flags, Use&& use) {
-  try {
-    use();
-  } catch (const ArgumentError& error) {
-    if (!flags.given("config")) throw;
-    const auto text = fq::detail::JsonText::load(flags.text("config"), "quantize");
-    const std::string message = error.what(), pointer = pointer_to(text->value(), message);
-    if (pointer.empty()) throw;
-    text->fail(pointer, message.substr(message.find("] ") + 2));
-  }
+decltype(auto) with_place(const Flags& flags, Use&& use) try {
+  return use();
+} catch (const fq::detail::PlacedError& error) {
+  if (!flags.given("config")) throw;
+  const auto text = fq::detail::JsonText::load(flags.text("config"), "quantize");
+  const std::string pointer = (is_plan(text->value()) ? "/quantization" : "") + error.pointer();
+  if (!text->value().contains(pointer.substr(1, pointer.find('/', 1) - 1))) throw;  // of a flag
+  const std::string message = error.what();
+  text->fail(pointer, message.substr(message.find("] ") + 2));
 }
 
 /// Options and rules of an algorithm stay.
@@ -90,7 +81,7 @@ ordered_json config_file(const Flags& flags) {
   ordered_json config = fq::detail::JsonText::load(flags.text("config"), "quantize")->value();
   FQ_CHECK(config.is_object(), "quantize", "{}: a quantization config is a JSON object",
            flags.text("config"));
-  if (!config.contains("kind")) return config;
+  if (!is_plan(config)) return config;
   FQ_CHECK(config["kind"] == "fakequant-plan", "quantize",
            "{} is of kind {}: give a quantization config or a plan", flags.text("config"),
            config["kind"].dump());
@@ -98,22 +89,27 @@ ordered_json config_file(const Flags& flags) {
 }
 
 /// What was chosen, also by leaving flags out.
-std::string choice_text(const Flags& flags, const nlohmann::json& config, const QuantConfig& parsed) {
+std::string choice_text(const Flags& flags, const Quantization& chosen) {
+  const auto& [json, config] = chosen;
   std::string from = flags.given("config") ? flags.text("config") : "rules";
-  if (config.contains("preset")) from = "preset " + config["preset"].get<std::string>();
+  if (json.contains("preset")) from = "preset " + json["preset"].get<std::string>();
   if (!flags.given("preset") && !flags.given("config")) from += " (by default: --preset takes others)";
-  return fmt::format("{}, target {}, scale {}", from, name(parsed.target), parsed.pow2 ? "pow2" : "free");
+  return fmt::format("{}, target {}, scale {}", from, name(config.target), config.pow2 ? "pow2" : "free");
 }
 
-nlohmann::json checked_config(const Flags& flags, ordered_json config) {
-  with_place(flags, [&] { static_cast<void>(ptq::Algorithm(QuantConfig::from_json(config))); });
-  list_rules(config);
-  return config;
+Quantization checked_config(const Flags& flags, ordered_json json) {
+  QuantConfig config = with_place(flags, [&] {
+    auto read = QuantConfig::from_json(json);
+    static_cast<void>(ptq::Algorithm(read));
+    return read;
+  });
+  list_rules(json);
+  return {std::move(json), std::move(config)};
 }
 
 }  // namespace
 
-nlohmann::json read_quantization(const Flags& flags) {
+Quantization read_quantization(const Flags& flags) {
   FQ_CHECK(!flags.given("preset") || !flags.given("config"), flags.command(),
            "--preset and --config: give one");
   ordered_json config = flags.given("config")
@@ -134,33 +130,32 @@ nlohmann::json read_quantization(const Flags& flags) {
 nlohmann::json read_base_quantization(const Flags& flags) {
   ordered_json config = flags.given("config") ? config_file(flags) : ordered_json::object();
   if (flags.given("target")) config["target"] = flags.choice("target", {"ort", "tensorrt", "none"});
-  return checked_config(flags, std::move(config));
+  return checked_config(flags, std::move(config)).json;
 }
 
 bool plan_quantization(Network& network, const Flags& flags, const PlannedFiles& planned, bool images) {
   check_calibration_flags(flags);
   if (flags.given("config") && planned.holds(flags.text("config"))) return false;
-  const auto config = read_quantization(flags);
-  WeightAlgorithm(QuantConfig::from_json(config), flags, images && flags.text("method") != "none");
+  const auto [json, config] = read_quantization(flags);
+  WeightAlgorithm(config, flags, images && flags.text("method") != "none");
   if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
-  with_place(flags, [&] { quantize_network(network, config); });
+  with_place(flags, [&, &json = json, &config = config] { quantize_network(network, json, config); });
   return true;
 }
 
-void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_ptr<const Dataset> data,
-                            Output& output, bool calibrate) {
-  const auto config = read_quantization(flags);
-  const auto parsed = QuantConfig::from_json(config);
+void quantize_and_calibrate(Network& network, const Flags& flags, const Quantization& quantization,
+                            std::shared_ptr<const Dataset> data, Output& output, bool calibrate) {
+  const QuantConfig& config = quantization.config;
   check_calibration_flags(flags);
-  output.line(choice_text(flags, config, parsed));
+  output.line(choice_text(flags, quantization));
   const bool ranges = flags.text("method") != "none" && (data != nullptr || takes_states(flags));
-  if (calibrate) WeightAlgorithm(parsed, flags, ranges && data != nullptr);
+  if (calibrate) WeightAlgorithm(config, flags, ranges && data != nullptr);
   if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
-  with_place(flags, [&] { quantize_network(network, config); });
+  with_place(flags, [&] { quantize_network(network, quantization.json, config); });
   calibrate = calibrate && ranges;
   const bool imports = flags.knows("import") && flags.given("import");
   if (imports) import_ranges(network, flags, calibrate, output);
-  if (calibrate) calibrate_network(network, flags, parsed, std::move(data), output, imports);
+  if (calibrate) calibrate_network(network, flags, config, std::move(data), output, imports);
 }
 
 void warn_unless_exportable(Network& network, const std::string& command) {

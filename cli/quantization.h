@@ -5,13 +5,20 @@
 #include "fakequant/cli/flags/planned_files.h"
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/tables/output.h"
+#include "fakequant/layers/config/quant_config.h"
 
 namespace fq::cli {
+
+/// A quantization config as checkpoints keep it, and what it says.
+struct Quantization {
+  nlohmann::json json;
+  QuantConfig config;
+};
 
 /// The quantization config of --preset or --config, with --target, --scale and --method over it.
 /// A plan of `sensitivity` is the config that it holds. Throws ArgumentError naming file and line of a key
 /// that is not one.
-[[nodiscard]] nlohmann::json read_quantization(const Flags& flags);
+[[nodiscard]] Quantization read_quantization(const Flags& flags);
 /// What --config has besides a preset, with --target over it; an empty object without. Throws likewise.
 [[nodiscard]] nlohmann::json read_base_quantization(const Flags& flags);
 
@@ -23,8 +30,8 @@ namespace fq::cli {
 /// Folds batch norm (unless --keep-bn), puts quantizers in, gives them the ranges of --import, and calibrates
 /// the others (calibration.h), unless there is nothing to calibrate on or `calibrate` is off because ranges
 /// will be loaded.
-void quantize_and_calibrate(Network& network, const Flags& flags, std::shared_ptr<const Dataset> data,
-                            Output& output, bool calibrate = true);
+void quantize_and_calibrate(Network& network, const Flags& flags, const Quantization& quantization,
+                            std::shared_ptr<const Dataset> data, Output& output, bool calibrate = true);
 
 /// Warns of what keeps a calibrated network from being exported to ONNX for the engine that it was quantized
 /// for: whoever trains it should know before. Nothing for the target none.

@@ -3,6 +3,7 @@
 
 #include "fakequant/core/descriptor.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/descriptor_fields.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/text.h"
 
@@ -12,21 +13,21 @@ namespace {
 using nlohmann::json;
 constexpr const char* kDescriptorJson = "quant_descriptor";
 
-json bits_to_json(const NumBits& bits) {
+json json_of(const NumBits& bits) {
   return bits.is_integer() ? json(bits.bits()) : json::array({bits.exponent(), bits.mantissa()});
 }
 
-json lengths_to_json(const std::map<int, std::int64_t>& lengths) {
+json json_of(const std::map<int, std::int64_t>& lengths) {
   json out = json::object();
   for (const auto& [axis, length] : lengths) out[std::to_string(axis)] = length;
   return out;
 }
 
-json blocks_to_json(const BlockSizes& blocks) {
-  json out = lengths_to_json(blocks.lengths);
+json json_of(const BlockSizes& blocks) {
+  json out = json_of(blocks.lengths);
   if (blocks.type == BlockType::dynamic) out["type"] = "dynamic";
-  if (blocks.scale_bits) out["scale_bits"] = bits_to_json(*blocks.scale_bits);
-  if (!blocks.scale_block_sizes.empty()) out["scale_block_sizes"] = lengths_to_json(blocks.scale_block_sizes);
+  if (blocks.scale_bits) out["scale_bits"] = json_of(*blocks.scale_bits);
+  if (!blocks.scale_block_sizes.empty()) out["scale_block_sizes"] = json_of(blocks.scale_block_sizes);
   return out;
 }
 
@@ -37,6 +38,19 @@ json nested(const float*& next, const Shape& shape, std::size_t axis) {
   for (std::int64_t i = 0; i < shape[axis]; ++i) out.push_back(nested(next, shape, axis + 1));
   return out;
 }
+
+json json_of(const Amax& amax) {
+  const float* next = amax.values().data();
+  return nested(next, amax.shape(), 0);
+}
+
+json json_of(const Axes& axes) {
+  return axes.values().size() == 1 ? json(axes.values()[0]) : json(axes.values());
+}
+
+json json_of(const std::optional<double>& number) { return *number; }
+json json_of(const std::string& text) { return text; }
+json json_of(bool yes) { return yes; }
 
 [[noreturn]] void wrong_type(std::string_view key, const json& value, std::string_view allowed) {
   throw ArgumentError(fmt::format("[{}] {} is {}: give {}", kDescriptorJson, key, value.dump(), allowed));
@@ -53,30 +67,11 @@ Integer read_integer(std::string_view key, const json& value, std::string_view a
   return static_cast<Integer>(wide);
 }
 
-bool read_bool(std::string_view key, const json& value) {
-  if (!value.is_boolean()) wrong_type(key, value, "true or false");
-  return value.get<bool>();
-}
-
-std::string read_string(std::string_view key, const json& value) {
-  if (!value.is_string()) wrong_type(key, value, "a string");
-  return value.get<std::string>();
-}
-
 NumBits read_bits(std::string_view key, const json& value) {
   constexpr const char* allowed = "a number of bits, or [exponent, mantissa]";
   if (!value.is_array()) return read_integer(key, value, allowed);
   if (value.size() != 2) wrong_type(key, value, allowed);
   return {read_integer(key, value[0], allowed), read_integer(key, value[1], allowed)};
-}
-
-Axes read_axes(const json& value) {
-  constexpr const char* allowed = "an axis, a list of axes, or null";
-  if (value.is_null()) return {};
-  if (!value.is_array()) return read_integer("axis", value, allowed);
-  std::vector<int> axes;
-  for (const auto& item : value) axes.push_back(read_integer("axis", item, allowed));
-  return axes;
 }
 
 void read_length(std::map<int, std::int64_t>& lengths, const std::string& key, const json& value) {
@@ -103,21 +98,15 @@ BlockType read_type(const json& value) {
   return BlockType::fixed;
 }
 
-BlockSizes read_blocks(const json& value) {
-  BlockSizes blocks;
-  if (value.is_null()) return blocks;
-  if (!value.is_object()) wrong_type("block_sizes", value, "an object of axis: length");
-  for (const auto& [key, item] : value.items()) {
-    if (key == "type")
-      blocks.type = read_type(item);
-    else if (key == "scale_bits")
-      blocks.scale_bits = read_bits(key, item);
-    else if (key == "scale_block_sizes")
-      blocks.scale_block_sizes = read_lengths(key, item);
-    else
-      read_length(blocks.lengths, key, item);
-  }
-  return blocks;
+void read_part(BlockSizes& blocks, const std::string& key, const json& value) {
+  if (key == "type")
+    blocks.type = read_type(value);
+  else if (key == "scale_bits")
+    blocks.scale_bits = read_bits(key, value);
+  else if (key == "scale_block_sizes")
+    blocks.scale_block_sizes = read_lengths(key, value);
+  else
+    read_length(blocks.lengths, key, value);
 }
 
 void flatten(const json& value, std::size_t depth, Shape& shape, std::vector<double>& values) {
@@ -130,76 +119,102 @@ void flatten(const json& value, std::size_t depth, Shape& shape, std::vector<dou
   for (const auto& item : value) flatten(item, depth + 1, shape, values);
 }
 
-Amax read_amax(const json& value) {
-  if (value.is_null()) return {};
+}  // namespace
+
+namespace detail {
+
+void read_field(std::string_view name, const json& value, NumBits& out) { out = read_bits(name, value); }
+
+void read_field(std::string_view name, const json& value, std::string& out) {
+  if (!value.is_string()) wrong_type(name, value, "a string");
+  out = value.get<std::string>();
+}
+
+void read_field(std::string_view name, const json& value, bool& out) {
+  if (!value.is_boolean()) wrong_type(name, value, "true or false");
+  out = value.get<bool>();
+}
+
+void read_field(std::string_view name, const json& value, double& out) {
+  if (!value.is_number()) wrong_type(name, value, "a number");
+  out = value.get<double>();
+}
+
+void read_field(std::string_view name, const json& value, Axes& out) {
+  constexpr const char* allowed = "an axis, a list of axes, or null";
+  if (value.is_null()) return void(out = {});
+  if (!value.is_array()) return void(out = read_integer(name, value, allowed));
+  std::vector<int> axes;
+  for (const auto& item : value) axes.push_back(read_integer(name, item, allowed));
+  out = std::move(axes);
+}
+
+void read_field(std::string_view name, const json& value, BlockSizes& out) {
+  out = {};
+  if (value.is_null()) return;
+  if (!value.is_object()) wrong_type(name, value, "an object of axis: length");
+  for (const auto& [key, item] : value.items()) read_part(out, key, item);
+}
+
+void read_field(std::string_view, const json& value, Amax& out) {
+  out = {};
+  if (value.is_null()) return;
   Shape shape;
   std::vector<double> values;
   flatten(value, 0, shape, values);
-  return Tensor::from(values, shape);
+  out = Tensor::from(values, shape);
 }
 
-double read_number(std::string_view key, const json& value) {
-  if (!value.is_number()) wrong_type(key, value, "a number");
-  return value.get<double>();
-}
-
-using FieldReader = void (*)(QuantDescriptorOptions&, const json&);
-constexpr std::pair<std::string_view, FieldReader> kReaders[] = {
-    {"num_bits", [](auto& o, const json& v) { o.num_bits = read_bits("num_bits", v); }},
-    {"name", [](auto& o, const json& v) { o.name = v.is_null() ? "" : read_string("name", v); }},
-    {"fake_quant", [](auto& o, const json& v) { o.fake_quant = read_bool("fake_quant", v); }},
-    {"axis", [](auto& o, const json& v) { o.axis = read_axes(v); }},
-    {"block_sizes", [](auto& o, const json& v) { o.block_sizes = read_blocks(v); }},
-    {"amax", [](auto& o, const json& v) { o.amax = read_amax(v); }},
-    {"learn_amax", [](auto& o, const json& v) { o.learn_amax = read_bool("learn_amax", v); }},
-    {"scale_amax",
-     [](auto& o, const json& v) {
-       if (!v.is_null()) o.scale_amax = read_number("scale_amax", v);
-     }},
-    {"calib_method", [](auto& o, const json& v) { o.calib_method = read_string("calib_method", v); }},
-    {"unsigned", [](auto& o, const json& v) { o.is_unsigned = read_bool("unsigned", v); }},
-    {"narrow_range", [](auto& o, const json& v) { o.narrow_range = read_bool("narrow_range", v); }},
-    {"dynamic", [](auto& o, const json& v) { o.dynamic = read_bool("dynamic", v); }},
-};
-
-void read_field(QuantDescriptorOptions& options, const std::string& key, const json& value) {
-  for (const auto& [name, read] : kReaders)
-    if (name == key) return read(options, value);
-  std::vector<std::string> names;
-  for (const auto& [name, read] : kReaders) names.emplace_back(name);
+void unknown_field(const std::string& key, std::vector<std::string> more) {
+  for_each_descriptor_field([&](const char* name, const auto&) { more.emplace_back(name); },
+                            QuantDescriptorOptions{});
   throw ArgumentError(fmt::format("[{}] '{}' is not a field of a descriptor{}", kDescriptorJson, key,
-                                  detail::did_you_mean(key, names)));
+                                  did_you_mean(key, more)));
+}
+
+}  // namespace detail
+
+namespace {
+
+template <class T>
+void read_nullable(std::string_view name, const json& value, T& out) {
+  detail::read_field(name, value, out);
+}
+
+void read_nullable(std::string_view name, const json& value, std::optional<double>& out) {
+  if (!value.is_null()) detail::read_field(name, value, out.emplace());
+}
+
+void read_nullable(std::string_view name, const json& value, std::string& out) {
+  if (!(name == "name" && value.is_null())) detail::read_field(name, value, out);
 }
 
 }  // namespace
 
 json QuantDescriptor::dict() const {
-  const QuantDescriptorOptions defaults;
   json out = json::object();
-  const auto& o = options_;
-  if (o.num_bits != defaults.num_bits) out["num_bits"] = bits_to_json(o.num_bits);
-  if (!o.name.empty()) out["name"] = o.name;
-  if (!o.fake_quant) out["fake_quant"] = false;
-  if (!o.axis.empty())
-    out["axis"] = o.axis.values().size() == 1 ? json(o.axis.values()[0]) : json(o.axis.values());
-  if (!o.block_sizes.empty()) out["block_sizes"] = blocks_to_json(o.block_sizes);
-  if (o.amax.defined()) {
-    const float* next = o.amax.values().data();
-    out["amax"] = nested(next, o.amax.shape(), 0);
-  }
-  if (o.learn_amax) out["learn_amax"] = true;
-  if (o.scale_amax) out["scale_amax"] = *o.scale_amax;
-  if (o.calib_method != defaults.calib_method) out["calib_method"] = o.calib_method;
-  if (o.is_unsigned) out["unsigned"] = true;
-  if (o.narrow_range) out["narrow_range"] = true;
-  if (o.dynamic) out["dynamic"] = true;
+  detail::for_each_descriptor_field(
+      [&](const char* name, const auto& value, const auto& fallback) {
+        if (!(value == fallback)) out[name] = json_of(value);
+      },
+      options_, QuantDescriptorOptions{});
   return out;
 }
 
 QuantDescriptor QuantDescriptor::from_dict(const json& dict) {
   if (!dict.is_object()) wrong_type("the descriptor", dict, "an object of field: value");
   QuantDescriptorOptions options;
-  for (const auto& [key, value] : dict.items()) read_field(options, key, value);
+  for (const auto& [key, value] : dict.items()) {
+    bool known = false;
+    detail::for_each_descriptor_field(
+        [&, &key = key, &value = value](std::string_view name, auto& field) {
+          if (name != key) return;
+          read_nullable(name, value, field);
+          known = true;
+        },
+        options);
+    if (!known) detail::unknown_field(key);
+  }
   return QuantDescriptor(std::move(options));
 }
 

@@ -1,6 +1,7 @@
 #include "fakequant/core/format.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/core.h>
@@ -8,6 +9,31 @@
 #include "fakequant/core/detail/check.h"
 
 namespace fq {
+namespace {
+
+/// The minifloats, and what their codes are kept in.
+constexpr std::pair<FloatFormat, DType> kFloats[] = {
+    {{4, 3}, DType::f8_e4m3}, {{5, 2}, DType::f8_e5m2}, {{3, 2}, DType::u8},
+    {{2, 3}, DType::u8},      {{2, 1}, DType::f4_e2m1},
+};
+
+const auto* find(FloatFormat format) {
+  return std::ranges::find(kFloats, format, &std::pair<FloatFormat, DType>::first);
+}
+
+/// "(4,3), (5,2) or (2,1)"
+std::string known_floats() {
+  std::string out;
+  for (const auto& [format, dtype] : kFloats)
+    out += fmt::format("{}({},{})",
+                       out.empty()                               ? ""
+                       : &format == &std::rbegin(kFloats)->first ? " or "
+                                                                 : ", ",
+                       format.exponent, format.mantissa);
+  return out;
+}
+
+}  // namespace
 
 Format::Format(IntFormat format) : value_(format) {
   FQ_CHECK(format.bits >= 2 && format.bits <= 16, "format", "{} bits are not an integer format: use 2 to 16",
@@ -15,10 +41,8 @@ Format::Format(IntFormat format) : value_(format) {
 }
 
 Format::Format(FloatFormat format) : value_(format) {
-  constexpr std::pair<int, int> known[] = {{4, 3}, {5, 2}, {3, 2}, {2, 3}, {2, 1}};
-  FQ_CHECK(std::ranges::find(known, std::pair(format.exponent, format.mantissa)) != std::end(known), "format",
-           "({},{}) is not a float format: use (4,3), (5,2), (3,2), (2,3) or (2,1)", format.exponent,
-           format.mantissa);
+  FQ_CHECK(find(format) != std::end(kFloats), "format", "({},{}) is not a float format: use {}",
+           format.exponent, format.mantissa, known_floats());
 }
 
 const IntFormat& Format::integer() const {
@@ -48,12 +72,7 @@ float Format::lower() const noexcept {
 }
 
 DType Format::code_dtype() const {
-  if (const auto* f = std::get_if<FloatFormat>(&value_)) {
-    if (f->exponent == 5) return DType::f8_e5m2;
-    if (f->exponent == 4) return DType::f8_e4m3;
-    if (f->exponent + f->mantissa == 5) return DType::u8;
-    return DType::f4_e2m1;
-  }
+  if (const auto* f = std::get_if<FloatFormat>(&value_)) return find(*f)->second;
   const auto& integer = std::get<IntFormat>(value_);
   if (integer.bits <= 8) return integer.is_unsigned ? DType::u8 : DType::i8;
   return integer.is_unsigned && integer.bits == 16 ? DType::i32 : DType::i16;

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/placed_error.h"
 #include "fakequant/core/log.h"
 #include "fakequant/core/text.h"
 #include "fakequant/layers/config/detail/quantizer_fields.h"
@@ -21,10 +21,7 @@
 namespace fq {
 namespace {
 
-using detail::Fields;
-using detail::has_blocks;
-using detail::switched_on;
-using nlohmann::json;
+using detail::MergedFields;
 
 std::map<std::type_index, QuantFactory>& factories() {
   static std::map<std::type_index, QuantFactory> table;
@@ -80,14 +77,15 @@ class Quantizing {
   static bool is_quantizable(const Module& module) { return factories().contains(typeid(module)); }
 
   void place(const detail::QuantizableUse& use) {
-    const Fields weight = fields(use, {use.path + ".weight_quantizer"});
-    const Fields output = fields(use, {use.path + ".output_quantizer"});
-    std::vector<Fields> inputs;
+    const MergedFields weight = fields(use, {use.path + ".weight_quantizer"});
+    const MergedFields output = fields(use, {use.path + ".output_quantizer"});
+    std::vector<MergedFields> inputs;
     for (std::size_t i = 0; i < use.tensors.size(); ++i) inputs.push_back(input_fields(use, i));
     names_.push_back(use.path + ".input_quantizer");
     const bool has_weight = use.has_weight;
     if (has_weight) names_.push_back(use.path + ".weight_quantizer");
-    if (!(has_weight && switched_on(weight)) && std::ranges::none_of(inputs, switched_on)) return;
+    if (!(has_weight && weight.switched_on()) && std::ranges::none_of(inputs, &MergedFields::switched_on))
+      return;
     const Module& old = model_.at(use.path);
     auto made = factories().at(typeid(old))(old, use.tensors.size());
     auto* quant = dynamic_cast<QuantModule*>(made.get());
@@ -95,16 +93,16 @@ class Quantizing {
     quant->set_target(config_.target);
     model_.replace(use.path, made);
     if (quant->weight_quantizer() != nullptr) place_weight(*made, weight, use.path, quant->weight_axis());
-    if (quant->output_quantizer() != nullptr && switched_on(output))
-      made->replace("output_quantizer", make_quantizer(output.all, use.path + ".output_quantizer"));
+    if (quant->output_quantizer() != nullptr && output.switched_on())
+      made->replace("output_quantizer", make_quantizer(output, use.path + ".output_quantizer"));
     for (std::size_t i = 0; i < use.tensors.size(); ++i) place_input(*made, use, i, inputs[i]);
   }
 
-  Fields fields(const detail::QuantizableUse& use, const std::vector<std::string>& paths) {
+  MergedFields fields(const detail::QuantizableUse& use, const std::vector<std::string>& paths) {
     return detail::fields_for(config_, model_.at(use.path).type(), paths, matched_);
   }
 
-  Fields input_fields(const detail::QuantizableUse& use, std::size_t i) {
+  MergedFields input_fields(const detail::QuantizableUse& use, std::size_t i) {
     std::vector<std::string> paths{use.path + ".input_quantizer"};
     if (i > 0) paths.push_back(input_name(use.path, i));
     return fields(use, paths);
@@ -114,97 +112,98 @@ class Quantizing {
     return path + (i == 0 ? ".input_quantizer" : ".input_quantizer_" + std::to_string(i));
   }
 
-  std::shared_ptr<TensorQuantizer> make_one(json fields, const std::string& name) {
+  std::shared_ptr<TensorQuantizer> make_one(const QuantFields& fields, const std::string& name) const {
     QuantizerSettings settings;
     settings.name = name;
     settings.arithmetic = config_.arithmetic;
     settings.pow2 = config_.pow2;
-    detail::set_own_fields(settings, fields);
-    settings.descriptor = QuantDescriptor::from_dict(detail::without_nulls(std::move(fields)));
+    detail::apply(fields, settings);
     return std::make_shared<TensorQuantizer>(std::move(settings));
   }
 
-  std::shared_ptr<TensorQuantizer> make_quantizer(json fields, const std::string& name) {
-    if (!fields.contains("sequence")) return make_one(std::move(fields), name);
-    FQ_CHECK(fields["sequence"].is_array(), "quantize", "'sequence' of '{}' is {}: give a list of fields",
-             name, fields["sequence"].dump());
-    std::vector<std::shared_ptr<TensorQuantizer>> parts;
-    for (const auto& part : fields["sequence"]) {
-      FQ_CHECK(part.is_object(), "quantize", "'sequence' of '{}' has {}: give objects of fields", name,
-               part.dump());
-      parts.push_back(make_one(part, fmt::format("{}.{}", name, parts.size())));
-    }
-    auto out = std::make_shared<SequentialQuantizer>(std::move(parts));
-    out->set_name(name);
-    return out;
+  std::shared_ptr<TensorQuantizer> make_quantizer(const MergedFields& fields, const std::string& name) const {
+    return detail::at_place(fields.place, [&]() -> std::shared_ptr<TensorQuantizer> {
+      if (fields.all.sequence.empty()) return make_one(fields.all, name);
+      std::vector<std::shared_ptr<TensorQuantizer>> parts;
+      for (const auto& part : fields.all.sequence)
+        parts.push_back(make_one(part, fmt::format("{}.{}", name, parts.size())));
+      auto out = std::make_shared<SequentialQuantizer>(std::move(parts));
+      out->set_name(name);
+      return out;
+    });
   }
 
-  void place_weight(Module& made, const Fields& fields, const std::string& path, int axis) {
+  void place_weight(Module& made, MergedFields fields, const std::string& path, int axis) {
     const std::string name = path + ".weight_quantizer";
-    json all = fields.all;
-    if (all.contains("axis") && all["axis"].is_number() && !fields.by_user.contains("axis")) {
-      if (axis >= 0)
-        all["axis"] = axis;
-      else
-        all.erase("axis");
+    if (!fields.by_user.axis && keeps_one_axis(fields.all)) {
+      fields.all.axis.reset();
+      if (axis >= 0) fields.all.axis = Axes(axis);
     }
-    if (switched_on(fields)) return made.replace("weight_quantizer", make_quantizer(std::move(all), name));
+    if (fields.switched_on()) return made.replace("weight_quantizer", make_quantizer(fields, name));
     auto* quantizer = dynamic_cast<QuantModule&>(made).weight_quantizer();
     quantizer->set_enabled(false);
     quantizer->set_name(name);
   }
 
+  static bool keeps_one_axis(const QuantFields& fields) {
+    return fields.axis && fields.axis->has_value() && (*fields.axis)->values().size() == 1;
+  }
+
   /// One quantizer for each tensor and set of fields: the first reader makes it, the others share it.
-  void place_input(Module& made, const detail::QuantizableUse& use, std::size_t i, const Fields& fields) {
+  void place_input(Module& made, const detail::QuantizableUse& use, std::size_t i,
+                   const MergedFields& fields) {
     const std::string name = input_name(use.path, i);
     const auto slot = dynamic_cast<QuantModule&>(made).input_quantizers()[i];
-    if (!switched_on(fields)) {
+    if (!fields.switched_on()) {
       slot->set_enabled(false);
       slot->set_name(name);
       return;
     }
-    const auto key = std::pair(use.tensors[i].group, fields.all.dump());
-    if (const auto known = shared_.find(key); known != shared_.end()) {
-      made.replace(name.substr(use.path.size() + 1), known->second);
-      return;
-    }
-    auto quantizer = make_quantizer(activation_fields(fields, use.tensors[i], name), name);
+    auto& shared = shared_[use.tensors[i].group];
+    auto known = std::ranges::find(shared, fields.all, &Shared::fields);
+    if (known == shared.end())
+      known = shared.insert(known, {fields.all, make_input(fields, use.tensors[i], name)});
+    made.replace(name.substr(use.path.size() + 1), known->quantizer);
+  }
+
+  std::shared_ptr<TensorQuantizer> make_input(const MergedFields& fields, const detail::UsedTensor& tensor,
+                                              const std::string& name) {
+    auto quantizer = make_quantizer(activation_fields(fields, tensor, name), name);
     set_algorithm(*quantizer, fields.all);
     const QuantDescriptor& made_of = quantizer->descriptor();
-    const bool plain =
-        config_.target == Target::ort && !fields.all.contains("sequence") && !has_blocks(fields.all);
+    const bool plain = config_.target == Target::ort && fields.all.sequence.empty() && !fields.has_blocks();
     const bool offset = plain && made_of.format().is_integer() && !made_of.is_unsigned();
     quantizer->update([&](QuantizerSettings& settings) {
       settings.zero_point = offset ? 128 : 0;
-      settings.may_become_unsigned = plain && !fields.by_user.contains("unsigned");
+      settings.may_become_unsigned = plain && !fields.by_user.is_unsigned;
     });
-    made.replace(name.substr(use.path.size() + 1), quantizer);
-    shared_[key] = quantizer;
+    return quantizer;
   }
 
   /// The calib_method of a rule is more specific than the algorithm of the config.
-  void set_algorithm(TensorQuantizer& quantizer, const json& fields) const {
+  void set_algorithm(TensorQuantizer& quantizer, const QuantFields& fields) const {
     const auto parts = quantizer_parts(quantizer);
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      const json& own = fields.contains("sequence") ? fields["sequence"][i] : fields;
-      if (!own.contains("calib_method")) set_calib_method(*parts[i], config_.algorithm);
+      const QuantFields& own = fields.sequence.empty() ? fields : fields.sequence[i];
+      if (!own.calib_method) set_calib_method(*parts[i], config_.algorithm);
     }
   }
 
-  json activation_fields(const Fields& fields, const detail::UsedTensor& tensor, const std::string& name) {
-    json all = fields.all;
-    if (all.contains("sequence")) return all;
-    const bool integer = !all.contains("num_bits") || all["num_bits"].is_number();
+  /// By the target unsigned where nothing is negative; the user's word wins, with a warning.
+  MergedFields activation_fields(MergedFields fields, const detail::UsedTensor& tensor,
+                                 const std::string& name) {
+    if (!fields.all.sequence.empty()) return fields;
+    const NumBits bits = fields.all.num_bits.value_or(std::nullopt).value_or(NumBits());
     const bool wanted =
-        config_.target == Target::ort && tensor.non_negative && integer && !has_blocks(fields.all);
-    if (!fields.by_user.contains("unsigned")) {
-      if (wanted) all["unsigned"] = true;
-    } else if (config_.target != Target::none && fields.by_user["unsigned"].is_boolean() &&
-               fields.by_user["unsigned"].get<bool>() != wanted) {
+        config_.target == Target::ort && tensor.non_negative && bits.is_integer() && !fields.has_blocks();
+    const auto& by_user = fields.by_user.is_unsigned;
+    if (!by_user) {
+      if (wanted) fields.all.is_unsigned = true;
+    } else if (config_.target != Target::none && by_user->has_value() && **by_user != wanted) {
       warnings_.push_back(fmt::format("'{}' is {} as asked, though the target {} would have it otherwise",
                                       name, wanted ? "signed" : "unsigned", fq::name(config_.target)));
     }
-    return all;
+    return fields;
   }
 
   /// A layer whose input and weight are both dequantized multiplies floats, not codes.
@@ -254,13 +253,18 @@ class Quantizing {
                                     fmt::join(detail::nearest(pattern, names_, 3), ", ")));
   }
 
+  struct Shared {
+    QuantFields fields;
+    std::shared_ptr<TensorQuantizer> quantizer;
+  };
+
   Module& model_;
   const QuantConfig& config_;
   const Shape& input_shape_;
   TraceGraph graph_;
   std::vector<bool> matched_;
   std::vector<std::string> names_, warnings_;
-  std::map<std::pair<int, std::string>, std::shared_ptr<TensorQuantizer>> shared_;
+  std::map<int, std::vector<Shared>> shared_;  // by group of tensors
 };
 
 }  // namespace

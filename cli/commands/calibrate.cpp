@@ -70,13 +70,13 @@ void check_calibrate(const Flags& flags, PlannedFiles& planned) {
 nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const std::string path = output_of(flags);
-  static_cast<void>(read_quantization(flags));
+  const auto quantization = read_quantization(flags);
   const auto lock = lock_state(flags);
   Network network = load_network(flags.required("checkpoint"));
   check_float(network, flags);
   const auto data = open_images(flags, &network);
   const Stopwatch watch;
-  quantize_and_calibrate(network, flags, data, output);
+  quantize_and_calibrate(network, flags, quantization, data, output);
   warn_unless_exportable(network, "calibrate");
   if (!path.empty()) save_network(network, path);
   std::ostringstream table;

@@ -89,9 +89,10 @@ void check_qat(const Flags& flags, PlannedFiles& planned) {
 nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   TrainerOptions options = read_options(flags);
-  if (flags.given("preset") || flags.given("config")) static_cast<void>(read_quantization(flags));
+  const Quantization quantization = read_quantization(flags);
   Run run = prepare_qat(flags, options, {}).value();
-  if (!run.network.quantized()) quantize_and_calibrate(run.network, flags, run.data, output, !run.resume);
+  if (!run.network.quantized())
+    quantize_and_calibrate(run.network, flags, quantization, run.data, output, !run.resume);
   if (!run.resume) warn_unless_exportable(run.network, "qat");
   if (run.resume) {
     const StateDict saved = load_checkpoint(run.out);

@@ -63,7 +63,7 @@ Network quantized_network(const Flags& flags, Output& output) {
   }
   FQ_CHECK(flags.given("data") || flags.given("state"), kInspect,
            "{} is a float checkpoint: give --data or --state, or a quantized checkpoint", path);
-  quantize_and_calibrate(network, flags, nullptr, output, false);
+  quantize_and_calibrate(network, flags, read_quantization(flags), nullptr, output, false);
   return network;
 }
 

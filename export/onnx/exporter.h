@@ -4,6 +4,7 @@
 
 #include "fakequant/export/onnx/model.h"
 #include "fakequant/layers/config/quant_config.h"
+#include "fakequant/layers/modules/module.h"
 
 namespace fq {
 

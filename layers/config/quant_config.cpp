@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/placed_error.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/text.h"
 #include "fakequant/layers/config/detail/calibration_fields.h"
@@ -14,8 +15,11 @@
 namespace fq {
 namespace {
 
+using detail::at_place;
 using nlohmann::json;
 using nlohmann::ordered_json;
+
+constexpr const char* kWhere = "quantize";
 
 Target parse_target(const std::string& text) {
   for (const Target target : {Target::none, Target::ort, Target::tensorrt})
@@ -23,40 +27,66 @@ Target parse_target(const std::string& text) {
   throw ArgumentError(fmt::format("[quantize] target '{}' is unknown: use ort, tensorrt or none", text));
 }
 
-bool one_of_two(const std::string& key, const std::string& value, const char* no, const char* yes) {
-  FQ_CHECK(value == no || value == yes, "quantize", "{} '{}' is unknown: use {} or {}", key, value, no, yes);
-  return value == yes;
+std::string text(const ordered_json& input, const char* key, const char* fallback) {
+  if (!input.contains(key) || input[key].is_null()) return fallback;
+  FQ_CHECK(input[key].is_string(), kWhere, "{} is not a string", key);
+  return input[key].get<std::string>();
+}
+
+/// Whether `key` is `yes`; `no` where it is not given.
+bool one_of_two(const ordered_json& input, const char* key, const char* no, const char* yes) {
+  return at_place(std::string("/") + key, [&] {
+    const std::string value = text(input, key, no);
+    FQ_CHECK(value == no || value == yes, kWhere, "{} '{}' is unknown: use {} or {}", key, value, no, yes);
+    return value == yes;
+  });
+}
+
+void check_keys(const ordered_json& input) {
+  const std::vector<std::string> keys{"preset",     "rules",     "quant_cfg",        "target", "scale",
+                                      "arithmetic", "algorithm", "weight_algorithm", "strict"};
+  for (const auto& [key, value] : input.items())
+    at_place("/" + detail::json_pointer_token(key), [&, &key = key] {
+      FQ_CHECK(std::ranges::find(keys, key) != keys.end(), kWhere, "unknown key '{}'{}", key,
+               detail::did_you_mean(key, keys));
+    });
 }
 
 /// `{"pattern": "conv1.*", "preset": "w4a8"}`: the rules of the preset where the pattern matches.
-void add_preset_rule(QuantConfig& config, const std::string& pattern, const json& fields) {
-  FQ_CHECK(fields.size() == 1 && fields["preset"].is_string(), "quantize",
+std::vector<QuantRule> preset_for(const std::string& pattern, const json& fields) {
+  FQ_CHECK(fields.size() == 1 && fields["preset"].is_string(), kWhere,
            "the rule '{}' is {}: a rule with a preset is its name and nothing else", pattern, fields.dump());
-  for (auto& rule : detail::preset_rules(fields["preset"].get<std::string>(), pattern))
-    config.rules.push_back(std::move(rule));
+  return detail::preset_rules(fields["preset"].get<std::string>(), pattern);
+}
+
+/// Takes the pattern out of the fields of a rule in a list.
+std::string take_pattern(json& fields, const std::string& key) {
+  const char* names[] = {"pattern", "quantizer_name"};
+  const auto* found = std::ranges::find_if(names, [&](const char* n) { return fields.contains(n); });
+  FQ_CHECK(found != std::end(names) && fields[*found].is_string(), kWhere, "rule {} has no pattern", key);
+  std::string pattern = fields[*found].get<std::string>();
+  fields.erase(*found);
+  return pattern;
+}
+
+std::vector<QuantRule> rules_of(const std::string& key, const ordered_json& entry, bool in_list) {
+  FQ_CHECK(entry.is_object(), kWhere, "rule '{}' is not an object of fields", key);
+  FQ_CHECK(!entry.contains("target"), kWhere,
+           "rule '{}' has a target: one engine runs the whole model, give target beside the rules", key);
+  json fields(entry);
+  const std::string pattern = in_list ? take_pattern(fields, key) : key;
+  if (fields.contains("preset")) return preset_for(pattern, fields);
+  return {{.pattern = pattern, .fields = QuantFields::from_dict(fields)}};
 }
 
 void add_rules(QuantConfig& config, const ordered_json& rules) {
   for (const auto& [key, entry] : rules.items()) {
-    FQ_CHECK(entry.is_object(), "quantize", "rule '{}' is not an object of fields", key);
-    FQ_CHECK(!entry.contains("target"), "quantize",
-             "rule '{}' has a target: one engine runs the whole model, give target beside the rules", key);
-    json fields(entry);
-    std::string pattern = key;
-    if (rules.is_array()) {
-      const char* names[] = {"pattern", "quantizer_name"};
-      const auto* found = std::ranges::find_if(names, [&](const char* n) { return fields.contains(n); });
-      FQ_CHECK(found != std::end(names) && fields[*found].is_string(), "quantize", "rule {} has no pattern",
-               key);
-      pattern = fields[*found].get<std::string>();
-      fields.erase(*found);
+    const std::string place = "/" + detail::json_pointer_token(key);
+    for (auto& rule : at_place(
+             place, [&, &key = key, &entry = entry] { return rules_of(key, entry, rules.is_array()); })) {
+      rule.place = "/rules" + place;
+      config.rules.push_back(std::move(rule));
     }
-    if (fields.contains("preset")) {
-      add_preset_rule(config, pattern, fields);
-      continue;
-    }
-    config.rules.push_back(
-        {.pattern = std::move(pattern), .fields = std::make_shared<const json>(std::move(fields))});
   }
 }
 
@@ -90,30 +120,26 @@ QuantConfig QuantConfig::preset(std::string_view name) {
 }
 
 QuantConfig QuantConfig::from_json(const ordered_json& input) {
-  FQ_CHECK(input.is_object(), "quantize", "a quantization config is a JSON object");
-  const std::vector<std::string> keys{"preset",     "rules",     "quant_cfg",        "target", "scale",
-                                      "arithmetic", "algorithm", "weight_algorithm", "strict"};
-  const auto text = [&](const char* key, const std::string& fallback) {
-    FQ_CHECK(!input.contains(key) || input[key].is_string() || input[key].is_null(), "quantize",
-             "{} is not a string", key);
-    return input.contains(key) && input[key].is_string() ? input[key].get<std::string>() : fallback;
-  };
-  for (const auto& [key, value] : input.items())
-    FQ_CHECK(std::ranges::find(keys, key) != keys.end(), "quantize", "unknown key '{}'{}", key,
-             detail::did_you_mean(key, keys));
-  QuantConfig config = input.contains("preset") ? preset(text("preset", "")) : QuantConfig{};
-  if (input.contains("rules")) add_rules(config, input["rules"]);
-  if (input.contains("quant_cfg")) detail::add_modelopt_rules(config, input["quant_cfg"]);
-  config.target = parse_target(text("target", "ort"));
-  config.pow2 = one_of_two("scale", text("scale", "free"), "free", "pow2");
-  config.arithmetic = one_of_two("arithmetic", text("arithmetic", "deployed"), "deployed", "reference")
-                          ? Arithmetic::reference
-                          : Arithmetic::deployed;
-  config.algorithm = algorithm_of(input);
-  detail::read_calibration(input, config);
+  FQ_CHECK(input.is_object(), kWhere, "a quantization config is a JSON object");
+  check_keys(input);
+  QuantConfig config;
+  if (input.contains("preset"))
+    config = at_place("/preset", [&] { return preset(text(input, "preset", "")); });
+  if (input.contains("rules")) at_place("/rules", [&] { add_rules(config, input["rules"]); });
+  if (input.contains("quant_cfg"))
+    at_place("/quant_cfg", [&] { detail::add_modelopt_rules(config, input["quant_cfg"]); });
+  at_place("/target", [&] { config.target = parse_target(text(input, "target", "ort")); });
+  config.pow2 = one_of_two(input, "scale", "free", "pow2");
+  if (one_of_two(input, "arithmetic", "deployed", "reference")) config.arithmetic = Arithmetic::reference;
+  at_place("/algorithm", [&] {
+    config.algorithm = algorithm_of(input);
+    detail::read_calibration(input, config);
+  });
   detail::read_weight_algorithm(input, config);
-  FQ_CHECK(!input.contains("strict") || input["strict"].is_boolean(), "quantize",
-           "strict is {}: use true or false", input["strict"].dump());
+  at_place("/strict", [&] {
+    FQ_CHECK(!input.contains("strict") || input["strict"].is_boolean(), kWhere,
+             "strict is {}: use true or false", input["strict"].dump());
+  });
   config.strict = input.value("strict", false);
   return config;
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fakequant/calib/calibration_rule.h"
-#include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "fakequant/layers/config/quant_fields.h"
 
 namespace fq {
 
@@ -19,17 +19,17 @@ namespace fq {
 enum class Target { none, ort, tensorrt };
 [[nodiscard]] std::string_view name(Target target) noexcept;
 
-/// Fields for the quantizers whose path matches: keys of QuantDescriptor::dict(), `enable`,
-/// `pass_through_bwd` and `amax_gradient` ("clip", "lsq"); or `sequence`, a list of such fields for
-/// quantizers one after another. `*` is any run of characters, `?` one; the pattern must cover the whole
-/// path, "conv1.input_quantizer". Giving `axis` takes back `block_sizes` of an earlier rule, and the other
-/// way round.
+/// Fields for the quantizers whose path matches. `*` is any run of characters, `?` one; the pattern must
+/// cover the whole path, "conv1.input_quantizer".
 struct QuantRule {
   std::string pattern;
-  std::shared_ptr<const nlohmann::json> fields;
+  QuantFields fields = {};
   bool by_user = true;      ///< a user's explicit field wins over preset and target, with a warning
   bool replaces = false;    ///< drops the fields of earlier rules (ModelOpt's `cfg`)
   std::string module = {};  ///< only quantizers of modules of that type, "linear"; empty for all
+  /// Where it stands in the config it was read from, as a JSON pointer: "/rules/3". Errors of its fields,
+  /// also those that only a model shows, have it.
+  std::string place = {};
 };
 
 struct QuantConfig {

@@ -85,14 +85,11 @@ int disable_quantizer(Module& model, std::string_view pattern) {
 
 int set_quantizer_attributes(Module& model, std::string_view pattern, const nlohmann::json& fields) {
   FQ_CHECK(fields.is_object(), "set_quantizer_attributes", "the fields are not a JSON object");
+  const auto given = QuantFields::from_dict(fields);
   return for_each_quantizer(model, pattern, "set_quantizer_attributes", [&](const NamedQuantizer& entry) {
-    TensorQuantizer& q = *entry.quantizer;
-    auto all = q.descriptor().dict();
-    all.update(fields);
-    QuantizerSettings settings = q.settings();
-    detail::set_own_fields(settings, all);
-    settings.descriptor = QuantDescriptor::from_dict(all);
-    q.set_settings(std::move(settings));
+    QuantizerSettings settings = entry.quantizer->settings();
+    detail::apply(given, settings);
+    entry.quantizer->set_settings(std::move(settings));
   });
 }
 

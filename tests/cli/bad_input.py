@@ -132,6 +132,7 @@ def rules(name, pattern, **fields):
 fails(2, "negative", *calibrate, "--config", rules("q2.json", "*input_quantizer", amax=-1.0))
 fails(2, ["amax", "3 elements"], *calibrate, "--config", rules("q3.json", "*weight_quantizer", amax=[1.0, 2.0, 3.0]))
 fails(2, ["amax", "3 elements"], *calibrate, "--config", rules("q6.json", "*input_quantizer", amax=[1.0, 2.0, 3.0]))
+fails(2, ["q2.json:", "negative"], *calibrate, "--config", rules("q2.json", "*input_quantizer", amax=-1.0), "--target", "none")
 fails(2, ["q4.json:5", "num_bitz", "'num_bits'"], *calibrate, "--config", rules("q4.json", "*", num_bitz=4))
 warned = run(*calibrate, "--config", rules("q5.json", "*conf1*", enable=False)).stderr
 assert "*conf1*" in warned and warned.count("\n") == 1 and warned.startswith("fakequant: warning"), warned

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fakequant/core/detail/placed_error.h"
 #include "fakequant/core/error.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 #include "layers/networks.h"
@@ -210,6 +211,78 @@ TEST(QuantConfig, BadConfigsNameTheEntry) {
               HasSubstr("'enable' is \"yes\""));
   EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "amax_gradient": "pact"}]})"),
               HasSubstr("use clip or lsq"));
+}
+
+TEST(QuantConfig, RulesAreWrittenInCppToo) {
+  QuantConfig own = QuantConfig::preset("int8");
+  own.rules.push_back(
+      {.pattern = "conv2.weight_quantizer", .fields = {.num_bits = 4, .block_sizes = BlockSizes{{{-1, 8}}}}});
+  own.rules.push_back({.pattern = "fc*", .fields = {.enable = false}});
+  EXPECT_EQ(placed(own), placed(QuantConfig::parse(R"({"preset": "int8", "rules": [
+      {"pattern": "conv2.weight_quantizer", "num_bits": 4, "block_sizes": {"-1": 8}},
+      {"pattern": "fc*", "enable": false}]})")));
+}
+
+/// The descriptor of fc's weight after these rules, one after the other
+std::string merged(const std::vector<std::string>& rules) {
+  std::string text;
+  for (const auto& rule : rules) text += R"(, {"pattern": "fc.weight_quantizer", )" + rule + "}";
+  return placed(
+             QuantConfig::parse(R"({"preset": "w4a8", "target": "none", "rules": [)" + text.substr(2) + "]}"))
+      .at("fc.weight_quantizer");
+}
+
+TEST(QuantConfig, NullGoesBackToTheDefault) {
+  EXPECT_EQ(merged({R"("enable": true)"}), R"({"axis":0,"narrow_range":true,"num_bits":4})");
+  EXPECT_EQ(merged({R"("num_bits": null)"}), R"({"axis":0,"narrow_range":true})");
+  EXPECT_EQ(merged({R"("axis": null)"}), R"({"narrow_range":true,"num_bits":4})");
+  EXPECT_EQ(merged({R"("axis": null, "narrow_range": null)", R"("amax": 2)", R"("amax": null)"}),
+            R"({"num_bits":4})");
+  // an axis takes blocks back, null does not
+  EXPECT_EQ(merged({R"("block_sizes": {"-1": 4})", R"("axis": null)"}),
+            R"({"block_sizes":{"-1":4},"narrow_range":true,"num_bits":4})");
+  EXPECT_EQ(merged({R"("block_sizes": {"-1": 4})", R"("axis": 1)"}),
+            R"({"axis":1,"narrow_range":true,"num_bits":4})");
+  EXPECT_EQ(merged({R"("block_sizes": {"-1": 4})", R"("axis": [])"}),
+            R"({"narrow_range":true,"num_bits":4})");
+  EXPECT_EQ(merged({R"("sequence": [{"num_bits": 4}, {"num_bits": 8}])", R"("num_bits": 3)"}),
+            R"({"axis":0,"narrow_range":true,"num_bits":3})");
+}
+
+/// The JSON pointer of the mistake that `quantize` finds in a config.
+std::string place_of(const std::string& text) {
+  try {
+    (void)placed(QuantConfig::parse(text));
+  } catch (const detail::PlacedError& error) {
+    return error.pointer();
+  } catch (const ArgumentError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(QuantConfig, MistakesHaveTheirPlace) {
+  EXPECT_EQ(place_of(R"({"presett": "int8"})"), "/presett");
+  EXPECT_EQ(place_of(R"({"preset": "int9"})"), "/preset");
+  EXPECT_EQ(place_of(R"({"preset": 8})"), "/preset");
+  EXPECT_EQ(place_of(R"({"target": "gpu"})"), "/target");
+  EXPECT_EQ(place_of(R"({"scale": "two"})"), "/scale");
+  EXPECT_EQ(place_of(R"({"strict": 1})"), "/strict");
+  EXPECT_EQ(place_of(R"({"rules": [{"pattern": "*", "enable": true}, {"pattern": "*", "num_bitz": 4}]})"),
+            "/rules/1/num_bitz");
+  EXPECT_EQ(place_of(R"({"rules": {"a/b": {"num_bits": "four"}}})"), "/rules/a~1b/num_bits");
+  EXPECT_EQ(place_of(R"({"rules": [{"pattern": "*", "sequence": [{"num_bits": 4}, {"axis": "x"}]}]})"),
+            "/rules/0/sequence/1/axis");
+  EXPECT_EQ(place_of(R"({"rules": [{"pattern": "fc.*", "preset": "int9"}]})"), "/rules/0");
+  EXPECT_EQ(place_of(R"({"quant_cfg": [{"*": {"num_bits": 8}}, {"*": {"num_bits": "int8"}}]})"),
+            "/quant_cfg/1/*");
+  EXPECT_EQ(place_of(R"({"quant_cfg": {"*weight_quantizer": {"num_bitz": 1}}})"),
+            "/quant_cfg/*weight_quantizer/num_bitz");
+  EXPECT_EQ(place_of(R"({"quant_cfg": [{"quantizer_name": "*", "cfg": [{"num_bits": 8}, {"axis": "x"}]}]})"),
+            "/quant_cfg/0/cfg/1/axis");
+  // what only the merged rules show: the last one of the quantizer
+  EXPECT_EQ(place_of(R"({"rules": [{"pattern": "fc*", "axis": 0}, {"pattern": "*", "num_bits": 40}]})"),
+            "/rules/1");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fakequant/layers/config/quant_config.h"
+#include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/ptq/report.h"
 

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/placed_error.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/reference/modelopt_config.h"
 
 namespace fq::detail {
@@ -23,6 +25,8 @@ std::string module_type(const std::string& parent) {
   return {};
 }
 
+std::string step(const std::string& key) { return "/" + json_pointer_token(key); }
+
 json translated(const std::string& pattern, const ordered_json& cfg) try {
   FQ_CHECK(cfg.is_object() && !cfg.empty(), "quantize", "its fields are {}: give an object", cfg.dump());
   return modelopt::descriptor_fields(json(cfg));
@@ -30,18 +34,21 @@ json translated(const std::string& pattern, const ordered_json& cfg) try {
   throw ArgumentError(fmt::format("{} (rule '{}')", error.what(), pattern));
 }
 
-json fields_of(const std::string& pattern, const ordered_json& cfg) {
-  if (!cfg.is_array()) return translated(pattern, cfg);
+QuantFields fields_of(const std::string& pattern, const ordered_json& cfg) {
+  if (!cfg.is_array()) return QuantFields::from_dict(translated(pattern, cfg));
   FQ_CHECK(!cfg.empty(), "quantize", "rule '{}' is an empty list: give the fields of one quantizer or more",
            pattern);
-  json sequence = json::array();
-  for (const auto& part : cfg) sequence.push_back(translated(pattern, part));
-  return {{"sequence", std::move(sequence)}};
+  QuantFields out;
+  for (const auto& part : cfg)
+    at_place(fmt::format("/{}", out.sequence.size()),
+             [&] { out.sequence.push_back(QuantFields::from_dict(translated(pattern, part))); });
+  return out;
 }
 
 struct Entry {
   std::string pattern, parent;
   ordered_json cfg, enable;  // null where it is not given
+  std::string cfg_place = {};
 };
 
 void add(QuantConfig& config, const Entry& entry) {
@@ -51,10 +58,12 @@ void add(QuantConfig& config, const Entry& entry) {
            "rule '{}' has neither cfg nor enable: give one of them", entry.pattern);
   const std::string module = module_type(entry.parent);
   if (!entry.parent.empty() && module.empty()) return;
-  json fields = entry.cfg.is_null() ? json::object() : fields_of(entry.pattern, entry.cfg);
-  if (!fields.contains("enable")) fields["enable"] = entry.enable.is_null() || entry.enable.get<bool>();
+  QuantFields fields;
+  if (!entry.cfg.is_null())
+    fields = at_place(entry.cfg_place, [&] { return fields_of(entry.pattern, entry.cfg); });
+  if (!fields.enable) fields.enable = entry.enable.is_null() || entry.enable.get<bool>();
   config.rules.push_back({.pattern = entry.pattern,
-                          .fields = std::make_shared<const json>(std::move(fields)),
+                          .fields = std::move(fields),
                           .replaces = !entry.cfg.is_null(),
                           .module = module});
 }
@@ -72,7 +81,9 @@ Entry of_pair(const std::string& pattern, const ordered_json& value, const std::
 void add_pair(QuantConfig& config, const std::string& key, const ordered_json& value) {
   if (!key.starts_with("nn.")) return add(config, of_pair(key, value, {}));
   FQ_CHECK(value.is_object(), "quantize", "rule '{}' is {}: give an object of patterns", key, value.dump());
-  for (const auto& [pattern, fields] : value.items()) add(config, of_pair(pattern, fields, key));
+  for (const auto& [pattern, fields] : value.items())
+    at_place(step(pattern),
+             [&, &pattern = pattern, &fields = fields] { add(config, of_pair(pattern, fields, key)); });
 }
 
 std::string text(const ordered_json& raw, const char* key) {
@@ -86,29 +97,35 @@ Entry of_object(const ordered_json& raw) {
     FQ_CHECK(key == "quantizer_name" || key == "parent_class" || key == "cfg" || key == "enable", "quantize",
              "'{}' is not a key of a quant_cfg entry: use quantizer_name, parent_class, cfg and enable", key);
   return {text(raw, "quantizer_name"), text(raw, "parent_class"), raw.value("cfg", ordered_json()),
-          raw.value("enable", ordered_json())};
+          raw.value("enable", ordered_json()), "/cfg"};
+}
+
+void add_entry_of_list(QuantConfig& config, const ordered_json& raw) {
+  FQ_CHECK(raw.is_object() && !raw.empty(), "quantize", "an entry of 'quant_cfg' is {}: give an object",
+           raw.dump());
+  if (raw.contains("quantizer_name")) return add(config, of_object(raw));
+  for (const auto& [key, value] : raw.items())
+    at_place(step(key), [&, &key = key, &value = value] { add_pair(config, key, value); });
 }
 
 }  // namespace
 
 void add_modelopt_rules(QuantConfig& config, const ordered_json& quant_cfg) {
-  if (quant_cfg.is_object()) {
-    if (quant_cfg.contains("default")) add_pair(config, "default", quant_cfg["default"]);
-    for (const auto& [key, value] : quant_cfg.items())
-      if (key != "default") add_pair(config, key, value);
-    return;
-  }
-  FQ_CHECK(quant_cfg.is_array(), "quantize",
+  FQ_CHECK(quant_cfg.is_structured(), "quantize",
            "'quant_cfg' is {}: give a list of entries or an object of patterns", quant_cfg.dump());
-  for (const auto& raw : quant_cfg) {
-    FQ_CHECK(raw.is_object() && !raw.empty(), "quantize", "an entry of 'quant_cfg' is {}: give an object",
-             raw.dump());
-    if (raw.contains("quantizer_name")) {
-      add(config, of_object(raw));
-      continue;
-    }
-    for (const auto& [key, value] : raw.items()) add_pair(config, key, value);
-  }
+  const auto add_at = [&](const std::string& key, auto&& add_entry) {
+    const std::size_t first = config.rules.size();
+    at_place(step(key), add_entry);
+    for (std::size_t i = first; i < config.rules.size(); ++i)
+      config.rules[i].place = "/quant_cfg" + step(key);
+  };
+  if (quant_cfg.is_object() && quant_cfg.contains("default"))
+    add_at("default", [&] { add_pair(config, "default", quant_cfg["default"]); });
+  for (const auto& [key, value] : quant_cfg.items())
+    if (quant_cfg.is_array() || key != "default")
+      add_at(key, [&, &key = key, &value = value] {
+        quant_cfg.is_array() ? add_entry_of_list(config, value) : add_pair(config, key, value);
+      });
 }
 
 }  // namespace fq::detail

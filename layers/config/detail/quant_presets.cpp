@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include <fmt/ranges.h>
 
@@ -12,58 +12,52 @@
 namespace fq::detail {
 namespace {
 
-using nlohmann::json;
+constexpr NumBits kE4m3{4, 3}, kE2m1{2, 1}, kE8m0{8, 0};
 
-json e(int exponent, int mantissa) { return json::array({exponent, mantissa}); }
+/// Weights of integers, narrow, a range for each output channel.
+QuantFields weights(int bits) { return {.num_bits = bits, .axis = 0, .narrow_range = true}; }
 
-/// Weights of integers, narrow, or of floats, a range for each output channel.
-json weight_fields(int bits) { return {{"num_bits", bits}, {"axis", 0}, {"narrow_range", true}}; }
-
-json blocks(json bits, std::int64_t length) {
-  return {{"num_bits", std::move(bits)}, {"block_sizes", {{"-1", length}}}};
+QuantFields blocks(NumBits bits, std::map<int, std::int64_t> lengths) {
+  return {.num_bits = bits, .block_sizes = BlockSizes{std::move(lengths)}};
 }
 
-json scaled_blocks(json bits, std::int64_t length, json scale_bits) {
-  json fields = blocks(std::move(bits), length);
-  fields["block_sizes"]["type"] = "dynamic";
-  fields["block_sizes"]["scale_bits"] = std::move(scale_bits);
-  return fields;
+/// Blocks along the last axis whose ranges are taken from each input.
+QuantFields dynamic_blocks(NumBits bits, std::int64_t length, NumBits scale_bits) {
+  return {.num_bits = bits, .block_sizes = BlockSizes{{{-1, length}}, BlockType::dynamic, scale_bits}};
 }
 
-json mx(json bits) { return scaled_blocks(std::move(bits), 32, e(8, 0)); }
-json nvfp4(std::int64_t length) { return scaled_blocks(e(2, 1), length, e(4, 3)); }
-json fp8() { return {{"num_bits", e(4, 3)}}; }
+QuantFields mx(NumBits bits) { return dynamic_blocks(bits, 32, kE8m0); }
+QuantFields nvfp4(std::int64_t length) { return dynamic_blocks(kE2m1, length, kE4m3); }
+QuantFields fp8() { return {.num_bits = kE4m3}; }
+QuantFields integers(int bits) { return {.num_bits = bits}; }
+constexpr std::nullopt_t off = std::nullopt;
 
-json fp8_2d() {
-  json fields = blocks(e(4, 3), 128);
-  fields["block_sizes"]["-2"] = 128;
-  return fields;
-}
-
+/// Without fields a quantizer stays off.
 struct Preset {
-  json weight, input;  // null leaves the quantizer off
+  std::optional<QuantFields> weight, input;
   std::string prefix = "*";
 };
 using Presets = std::map<std::string, Preset, std::less<>>;
 
 const Presets& presets() {
   static const Presets table{
-      {"int8", {weight_fields(8), {{"num_bits", 8}}}},
-      {"int8_weight_only", {weight_fields(8), nullptr}},
-      {"w4a8", {weight_fields(4), {{"num_bits", 8}}}},
-      {"w4a4", {weight_fields(4), {{"num_bits", 4}}}},
-      {"w3a3", {weight_fields(3), {{"num_bits", 3}}}},
-      {"w2a2", {weight_fields(2), {{"num_bits", 2}}}},
-      {"int4_blockwise", {blocks(4, 128), nullptr}},
+      {"int8", {weights(8), integers(8)}},
+      {"int8_weight_only", {weights(8), off}},
+      {"w4a8", {weights(4), integers(8)}},
+      {"w4a4", {weights(4), integers(4)}},
+      {"w3a3", {weights(3), integers(3)}},
+      {"w2a2", {weights(2), integers(2)}},
+      {"int4_blockwise", {blocks(4, {{-1, 128}}), off}},
       {"fp8", {fp8(), fp8()}},
       {"fp8_per_channel_per_token",
-       {{{"num_bits", e(4, 3)}, {"axis", 0}},
-        {{"num_bits", e(4, 3)}, {"dynamic", true}, {"block_sizes", {{"-1", -1}}}}}},
-      {"fp8_2d_blockwise", {fp8_2d(), nullptr}},
+       {QuantFields{.num_bits = kE4m3, .axis = 0},
+        QuantFields{
+            .num_bits = kE4m3, .block_sizes = BlockSizes{{{-1, Granularity::whole}}}, .dynamic = true}}},
+      {"fp8_2d_blockwise", {blocks(kE4m3, {{-1, 128}, {-2, 128}}), off}},
       {"nvfp4", {nvfp4(16), nvfp4(16)}},
-      {"mxfp8", {mx(e(4, 3)), mx(e(4, 3))}},
-      {"mxfp6", {mx(e(3, 2)), mx(e(3, 2))}},
-      {"mxfp4", {mx(e(2, 1)), mx(e(2, 1))}},
+      {"mxfp8", {mx(kE4m3), mx(kE4m3)}},
+      {"mxfp6", {mx({3, 2}), mx({3, 2})}},
+      {"mxfp4", {mx(kE2m1), mx(kE2m1)}},
       {"mxint8", {mx(8), mx(8)}},
   };
   return table;
@@ -80,18 +74,18 @@ const Presets& constants() {
       {"INT4_BLOCKWISE_WEIGHT_ONLY_CFG", presets().at("int4_blockwise")},
       {"NVFP4_DEFAULT_CFG", presets().at("nvfp4")},
       {"NVFP4_MLP_ONLY_CFG", {nvfp4(16), nvfp4(16), "*mlp*"}},
-      {"NVFP4_MLP_WEIGHT_ONLY_CFG", {nvfp4(32), nullptr, "*mlp*"}},
-      {"W4A16_NVFP4_CFG", {nvfp4(16), nullptr}},
+      {"NVFP4_MLP_WEIGHT_ONLY_CFG", {nvfp4(32), off, "*mlp*"}},
+      {"W4A16_NVFP4_CFG", {nvfp4(16), off}},
       {"W4A8_NVFP4_FP8_CFG", {nvfp4(32), fp8()}},
-      {"W4A8_MXFP4_FP8_CFG", {mx(e(2, 1)), fp8()}},
-      {"MXFP4_MLP_WEIGHT_ONLY_CFG", {mx(e(2, 1)), nullptr, "*mlp*"}},
+      {"W4A8_MXFP4_FP8_CFG", {mx(kE2m1), fp8()}},
+      {"MXFP4_MLP_WEIGHT_ONLY_CFG", {mx(kE2m1), off, "*mlp*"}},
       {"MXFP4_DEFAULT_CFG", presets().at("mxfp4")},
       {"MXFP6_DEFAULT_CFG", presets().at("mxfp6")},
       {"MXFP8_DEFAULT_CFG", presets().at("mxfp8")},
       {"MXINT8_DEFAULT_CFG", presets().at("mxint8")},
       {"INT8_SMOOTHQUANT_CFG", presets().at("int8")},
       {"INT4_AWQ_CFG", presets().at("int4_blockwise")},
-      {"W4A8_AWQ_BETA_CFG", {{{"sequence", {blocks(4, 128), fp8()}}}, fp8()}},
+      {"W4A8_AWQ_BETA_CFG", {QuantFields{.sequence = {blocks(4, {{-1, 128}}), fp8()}}, fp8()}},
       {"NVFP4_AWQ_LITE_CFG", presets().at("nvfp4")},
   };
   return table;
@@ -121,8 +115,8 @@ const std::map<std::string, std::string, std::less<>>& unavailable() {
   return table;
 }
 
-QuantRule rule(std::string pattern, const json& fields) {
-  return {.pattern = std::move(pattern), .fields = std::make_shared<const json>(fields), .by_user = false};
+QuantRule rule(std::string pattern, const QuantFields& fields) {
+  return {.pattern = std::move(pattern), .fields = fields, .by_user = false};
 }
 
 }  // namespace
@@ -149,8 +143,8 @@ std::vector<QuantRule> preset_rules(std::string_view name, const std::string& wi
            "the preset '{}' is for '{}' alone: as a rule of a pattern use another one", name, part);
   const std::string& prefix = within == "*" ? part : within;
   std::vector<QuantRule> out;
-  if (!weight.is_null()) out.push_back(rule(prefix + "weight_quantizer", weight));
-  if (!input.is_null()) out.push_back(rule(prefix + "input_quantizer", input));
+  if (weight) out.push_back(rule(prefix + "weight_quantizer", *weight));
+  if (input) out.push_back(rule(prefix + "input_quantizer", *input));
   return out;
 }
 

@@ -1,18 +1,17 @@
 #pragma once
 
-/// Fields of a quantizer in rules: those of its descriptor and its own.
+/// The fields of a rule, put into a quantizer's settings.
 
-#include <nlohmann/json_fwd.hpp>
-#include <string>
+#include <string_view>
 
+#include "fakequant/layers/config/quant_fields.h"
 #include "fakequant/layers/quantizer/settings.h"
 
 namespace fq::detail {
 
-/// Takes out of `fields` those that are settings of their own and sets them: `enable`, `pass_through_bwd`
-/// (true, false or null) and `amax_gradient` ("clip", "lsq"). The rest are keys of QuantDescriptor::dict().
-/// Throws ArgumentError naming the field.
-void set_own_fields(QuantizerSettings& settings, nlohmann::json& fields);
+/// Sets what `fields` give, null being the default; a descriptor with the rest as it was. Throws
+/// ArgumentError for fields that do not fit each other, and for a sequence: that is more than one quantizer.
+void apply(const QuantFields& fields, QuantizerSettings& settings);
 /// "clip", "lsq"; the second throws ArgumentError for another name.
 [[nodiscard]] std::string_view amax_gradient_name(AmaxGradient gradient) noexcept;
 [[nodiscard]] AmaxGradient amax_gradient_from_name(std::string_view name);

@@ -2,38 +2,51 @@
 
 #include <algorithm>
 
-#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/descriptor_fields.h"
 #include "fakequant/core/text.h"
 
 namespace fq::detail {
 namespace {
 
-using nlohmann::json;
-
-/// What a later rule takes back: an axis takes blocks back, fields of one quantizer a sequence, and so on.
-void take_back(const json& later, json& fields) {
-  const auto gives = [&](const char* key) { return later.contains(key) && !later[key].is_null(); };
-  if (gives("axis")) fields.erase("block_sizes");
-  if (gives("block_sizes")) fields.erase("axis");
-  const bool one =
-      std::ranges::any_of(later.items(), [](const auto& item) { return item.key() != "enable"; });
-  if (one && !gives("sequence")) fields.erase("sequence");
+template <class T>
+bool has_value(const QuantFields::Field<T>& field) {
+  return field && field->has_value();
 }
 
-void apply(const QuantRule& rule, Fields& out) {
+/// What a later rule takes back: an axis takes blocks back, fields of one quantizer a sequence, and so on.
+void take_back(const QuantFields& later, QuantFields& fields) {
+  if (has_value(later.axis)) fields.block_sizes.reset();
+  if (has_value(later.block_sizes)) fields.axis.reset();
+  const bool of_one = later != QuantFields{.enable = later.enable};
+  if (of_one && later.sequence.empty()) fields.sequence.clear();
+}
+
+void merge(const QuantFields& later, QuantFields& fields) {
+  const auto take = [](const auto& from, auto& to) {
+    if (from) to = from;
+  };
+  for_each_descriptor_field([&](const char*, const auto& from, auto& to) { take(from, to); }, later, fields);
+  take(later.enable, fields.enable);
+  take(later.pass_through_bwd, fields.pass_through_bwd);
+  take(later.amax_gradient, fields.amax_gradient);
+  if (!later.sequence.empty()) fields.sequence = later.sequence;
+}
+
+void apply(const QuantRule& rule, MergedFields& out) {
   if (rule.replaces) out = {};
-  take_back(*rule.fields, out.all);
-  take_back(*rule.fields, out.by_user);
-  out.all.update(*rule.fields);
-  if (!rule.fields->contains("enable") && !out.all.contains("enable")) out.all["enable"] = true;
-  if (rule.by_user) out.by_user.update(*rule.fields);
+  take_back(rule.fields, out.all);
+  take_back(rule.fields, out.by_user);
+  merge(rule.fields, out.all);
+  if (!out.all.enable) out.all.enable = true;
+  if (rule.by_user) merge(rule.fields, out.by_user);
+  out.place = rule.place;
 }
 
 }  // namespace
 
-Fields fields_for(const QuantConfig& config, const std::string& module, const std::vector<std::string>& paths,
-                  std::vector<bool>& matched) {
-  Fields out;
+MergedFields fields_for(const QuantConfig& config, const std::string& module,
+                        const std::vector<std::string>& paths, std::vector<bool>& matched) {
+  MergedFields out;
   for (std::size_t i = 0; i < config.rules.size(); ++i) {
     const QuantRule& rule = config.rules[i];
     const auto matches = [&](const auto& path) { return wildcard_match(rule.pattern, path); };
@@ -42,22 +55,6 @@ Fields fields_for(const QuantConfig& config, const std::string& module, const st
     if (rule.module.empty() || rule.module == module) apply(rule, out);
   }
   return out;
-}
-
-bool switched_on(const Fields& fields) {
-  if (!fields.all.contains("enable")) return false;
-  const json& enable = fields.all["enable"];
-  FQ_CHECK(enable.is_boolean(), "quantize", "'enable' is {}: use true or false", enable.dump());
-  return enable.get<bool>();
-}
-
-nlohmann::json without_nulls(nlohmann::json fields) {
-  for (auto it = fields.begin(); it != fields.end();) it = it->is_null() ? fields.erase(it) : std::next(it);
-  return fields;
-}
-
-bool has_blocks(const nlohmann::json& fields) {
-  return fields.contains("block_sizes") && !fields["block_sizes"].is_null();
 }
 
 }  // namespace fq::detail

@@ -2,7 +2,6 @@
 
 /// Rules of a quantization config, merged for one quantizer.
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -10,19 +9,19 @@
 
 namespace fq::detail {
 
-/// The fields that rules give to a quantizer, and which of them a user gave.
-struct Fields {
-  nlohmann::json all = nlohmann::json::object();
-  nlohmann::json by_user = nlohmann::json::object();
+/// The fields that rules give to a quantizer, which of them a user gave, and the place of the last rule.
+struct MergedFields {
+  QuantFields all = {}, by_user = {};
+  std::string place = {};
+
+  /// Whether a rule switches the quantizer on; without one it is off.
+  [[nodiscard]] bool switched_on() const noexcept { return all.enable.value_or(false); }
+  [[nodiscard]] bool has_blocks() const noexcept { return all.block_sizes && all.block_sizes->has_value(); }
 };
 
 /// Those of a quantizer with these paths in a module of that type; marks in `matched` the rules whose pattern
 /// covers one of the paths.
-[[nodiscard]] Fields fields_for(const QuantConfig& config, const std::string& module,
-                                const std::vector<std::string>& paths, std::vector<bool>& matched);
-/// Throws ArgumentError when `enable` is no bool.
-[[nodiscard]] bool switched_on(const Fields& fields);
-[[nodiscard]] bool has_blocks(const nlohmann::json& fields);
-[[nodiscard]] nlohmann::json without_nulls(nlohmann::json fields);
+[[nodiscard]] MergedFields fields_for(const QuantConfig& config, const std::string& module,
+                                      const std::vector<std::string>& paths, std::vector<bool>& matched);
 
 }  // namespace fq::detail

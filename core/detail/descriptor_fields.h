@@ -1,0 +1,43 @@
+#pragma once
+
+/// The fields of a QuantDescriptor, named once: what reads, writes, merges or compares them visits them here.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+#include <utility>
+
+#include "fakequant/core/descriptor.h"
+
+namespace fq::detail {
+
+/// Calls `visit(name, member..)` for each field, with the member of each of `options`:
+/// QuantDescriptorOptions, or a class of like members.
+template <class Visit, class... Options>
+void for_each_descriptor_field(Visit&& visit, Options&&... options) {
+  visit("num_bits", options.num_bits...);
+  visit("name", options.name...);
+  visit("fake_quant", options.fake_quant...);
+  visit("axis", options.axis...);
+  visit("block_sizes", options.block_sizes...);
+  visit("amax", options.amax...);
+  visit("learn_amax", options.learn_amax...);
+  visit("scale_amax", options.scale_amax...);
+  visit("calib_method", options.calib_method...);
+  visit("unsigned", options.is_unsigned...);
+  visit("narrow_range", options.narrow_range...);
+  visit("dynamic", options.dynamic...);
+}
+
+/// Each reads the value of the field `name`. Throws ArgumentError naming it and what is allowed.
+void read_field(std::string_view name, const nlohmann::json& value, NumBits& out);
+void read_field(std::string_view name, const nlohmann::json& value, std::string& out);
+void read_field(std::string_view name, const nlohmann::json& value, bool& out);
+void read_field(std::string_view name, const nlohmann::json& value, double& out);
+void read_field(std::string_view name, const nlohmann::json& value, Axes& out);
+void read_field(std::string_view name, const nlohmann::json& value, BlockSizes& out);
+void read_field(std::string_view name, const nlohmann::json& value, Amax& out);
+
+/// Throws ArgumentError: `key` is none of the fields, nor of `more`; the nearest is named.
+[[noreturn]] void unknown_field(const std::string& key, std::vector<std::string> more = {});
+
+}  // namespace fq::detail

@@ -1,0 +1,36 @@
+#pragma once
+
+/// Mistakes in a JSON text, with the place of what is wrong: the text's own lines are known to whoever has
+/// it.
+
+#include <string>
+#include <utility>
+
+#include "fakequant/core/error.h"
+
+namespace fq::detail {
+
+/// An ArgumentError about the value at `pointer`, a JSON pointer (RFC 6901): "/rules/3/num_bits".
+class PlacedError : public ArgumentError {
+ public:
+  PlacedError(std::string pointer, const std::string& message)
+      : ArgumentError(message), pointer_(std::move(pointer)) {}
+  [[nodiscard]] const std::string& pointer() const noexcept { return pointer_; }
+
+ private:
+  std::string pointer_;
+};
+
+/// Calls `read` and gives its ArgumentErrors the place `step`, "/rules"; those that have one already get it
+/// put in front. An empty step changes nothing.
+template <class Read>
+decltype(auto) at_place(const std::string& step, Read&& read) try {
+  return std::forward<Read>(read)();
+} catch (const PlacedError& error) {
+  throw PlacedError(step + error.pointer(), error.what());
+} catch (const ArgumentError& error) {
+  if (step.empty()) throw;
+  throw PlacedError(step, error.what());
+}
+
+}  // namespace fq::detail
