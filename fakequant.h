@@ -51,6 +51,7 @@
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/norm.h"
+#include "fakequant/core/operators.h"
 #include "fakequant/core/ops/ops.h"
 #include "fakequant/core/ops/optimizer.h"
 #include "fakequant/core/ops/pool.h"

@@ -20,13 +20,14 @@
 #include "fakequant/core/backend/updates.h"
 #include "fakequant/core/blocks/detail/pool_windows.h"
 #include "fakequant/core/blocks/detail/strided_bits.h"
-#include "fakequant/core/numerics/detail/activations.h"
 #include "fakequant/core/numerics/detail/arithmetic.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::detail {
+
+struct Activation;
 
 /// A tensor to be quantized to out.codes and, if defined, out.mask. A NaN throws NumericError with
 /// `nan_text`: at once, or on a GPU when a value is next read back.

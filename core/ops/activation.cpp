@@ -1,5 +1,6 @@
 #include "fakequant/core/ops/activation.h"
 
+#include "fakequant/core/numerics/detail/activations.h"
 #include "fakequant/core/ops/detail/operator.h"
 
 namespace fq::ops {
@@ -9,11 +10,11 @@ template <class F>
 Variable apply(std::string_view op, const Variable& input, F f, Attributes attributes = {}) {
   const auto x = detail::floats(input, op);
   Tensor y = detail::empty_like(x.tensor);
-  detail::run(y.device(), &detail::Kernels::activate, x.tensor, f, y);
+  detail::run(y.device(), &detail::Kernels::activate, x.tensor, detail::Activation{f}, y);
   const detail::Saved saved(F::of_output ? y : x.tensor);
   const auto backward = [f, saved](const Tensor& dy) {
     Tensor dx = detail::empty_like(dy);
-    detail::run(dx.device(), &detail::Kernels::activate_backward, dy, saved.get(), f, dx);
+    detail::run(dx.device(), &detail::Kernels::activate_backward, dy, saved.get(), detail::Activation{f}, dx);
     return std::vector<Tensor>{dx};
   };
   return detail::record(op, y, {x.variable}, backward, std::move(attributes));

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/operators.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/export/onnx/writer/exporting.h"
 #include "fakequant/export/onnx/writer/grids.h"
@@ -23,8 +24,6 @@ constexpr int kNewestOpset = 24;
 int ir_version(int opset) {
   return opset <= 13 ? 7 : opset <= 18 ? 8 : opset <= 20 ? 9 : opset <= 22 ? 10 : opset <= 23 ? 11 : 12;
 }
-
-bool same_values(std::string_view op) { return op == "dequantize" || op == "to_float" || op == "to_f32"; }
 
 }  // namespace
 
@@ -71,7 +70,7 @@ OnnxModel Exporting::run() {
 
 void Exporting::emit(const Call& call) {
   if (call.op == "quantize") return quantize(call);
-  if (same_values(call.op)) return alias(call);
+  if (traits(call.op).is_conversion) return alias(call);
   FQ_CHECK(emit_operator(*this, call), "export_onnx",
            "'{}' calls the operator {}, which has no form in ONNX here", call.path, call.op);
 }
@@ -274,7 +273,7 @@ bool Exporting::ends_in_e4m3(const Variable& value) const {
   const auto& readers = early_.readers(value);
   return std::ranges::any_of(readers, [&](const Call* reader) {
     if (reader->op == "quantize") return !reader->output.quantized()->spec.format.is_integer();
-    return keeps_codes(reader->op) && ends_in_e4m3(reader->output);
+    return traits(reader->op).keeps_codes && ends_in_e4m3(reader->output);
   });
 }
 
@@ -282,7 +281,7 @@ bool Exporting::is_ids(const Variable& value) const {
   const auto& readers = early_.readers(value);
   return !readers.empty() && std::ranges::all_of(readers, [&](const Call* reader) {
     if (reader->op == "embedding") return reader->inputs.at(0).node() == value.node();
-    return keeps_codes(reader->op) && reader->op != "max_pool2d" && is_ids(reader->output);
+    return traits(reader->op).keeps_codes && reader->op != "max_pool2d" && is_ids(reader->output);
   });
 }
 

@@ -5,18 +5,12 @@
 #include <numeric>
 #include <set>
 
+#include "fakequant/core/operators.h"
 #include "fakequant/layers/modules/conv.h"
 #include "fakequant/layers/modules/linear.h"
 
 namespace fq::detail {
 namespace {
-
-/// Operators whose output is not negative when their inputs are not.
-bool keeps_sign(const std::string& op) {
-  static const std::set<std::string> ops{"avg_pool2d", "global_avg_pool2d", "add", "multiply", "concat",
-                                         "dropout"};
-  return ops.contains(op) || keeps_codes(op);
-}
 
 class Groups {
  public:
@@ -37,19 +31,13 @@ bool non_negative(const TraceGraph& graph, int value) {
   const int producer = graph.values[static_cast<std::size_t>(value)].producer;
   if (producer < 0) return false;
   const TraceNode& node = graph.nodes[static_cast<std::size_t>(producer)];
-  if (node.op == "relu" || node.op == "relu6" || node.op == "sigmoid" || node.op == "hard_sigmoid" ||
-      node.op == "softmax")
-    return true;
-  return keeps_sign(node.op) &&
+  const OperatorTraits& op = traits(node.op);
+  if (op.is_non_negative) return true;
+  return op.keeps_sign &&
          std::ranges::all_of(node.inputs, [&](int input) { return input < 0 || non_negative(graph, input); });
 }
 
 }  // namespace
-
-bool keeps_codes(std::string_view op) {
-  static const std::set<std::string_view> ops{"max_pool2d", "flatten", "reshape", "transpose", "slice"};
-  return ops.contains(op);
-}
 
 std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& graph, Target target,
                                              const std::function<bool(const Module&)>& quantizable) {
@@ -58,7 +46,7 @@ std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& gr
   std::map<std::string, std::vector<int>> read;  // values by path, of the first call
   std::vector<int> all_read;
   for (const auto& node : graph.nodes) {
-    if (keeps_codes(node.op)) groups.tie(node.inputs[0], node.output);
+    if (traits(node.op).keeps_codes) groups.tie(node.inputs[0], node.output);
     if (node.path.empty() || !quantizable(model.at(node.path))) continue;
     const Module& module = model.at(node.path);
     const bool weight =

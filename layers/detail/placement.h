@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "fakequant/layers/config/quant_config.h"
@@ -12,9 +11,6 @@
 #include "fakequant/layers/modules/module.h"
 
 namespace fq::detail {
-
-/// Operators whose output has the codes of their input: rounding before or after them is the same.
-[[nodiscard]] bool keeps_codes(std::string_view op);
 
 /// A tensor as one reader sees it. Tensors of one group must have one scale.
 struct UsedTensor {

@@ -6,6 +6,7 @@
 
 #include <fmt/ranges.h>
 
+#include "fakequant/core/operators.h"
 #include "fakequant/layers/quantizer/detail/early_grids.h"
 
 namespace fq {
@@ -15,12 +16,6 @@ using detail::Call;
 using Reason = std::optional<std::string>;
 
 constexpr double kExactSum = 1 << 23;  // as much is left for the bias
-
-bool is_product(const Call& call) { return call.op == "linear" || call.op.starts_with("conv"); }
-
-bool is_one_of(const std::string& op, std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, std::string_view(op)) != names.end();
-}
 
 const EngineForm* form_of(const std::string& op) {
   const auto found = std::ranges::find(engine_forms(), std::string_view(op), &EngineForm::op);
@@ -51,11 +46,11 @@ class Reading {
 
  private:
   Reason why_floats(const Call& call) const {
-    if (is_one_of(call.op, {"quantize", "dequantize", "to_float", "to_f32", "dropout"})) return {};
+    if (traits(call.op).is_conversion || call.op == "dropout") return {};
     const EngineForm* form = form_of(call.op);
     if (form == nullptr) return "the engine computes it in floats";
     if (form->reason.empty()) return {};
-    if (is_product(call)) return why_product(call, *form);
+    if (traits(call.op).has_weight) return why_product(call, *form);
     if (call.op == "batch_norm") return is_folded(call) ? Reason{} : Reason{form->reason};
     if (form->exact.empty()) return Reason{form->reason};
     if (call.output.accumulator() == nullptr) return "what it reads are no codes of one shape";
@@ -89,7 +84,7 @@ class Reading {
     if (!has_powers_of_two(x) || !has_powers_of_two(w)) return false;
     const Shape shape = w.shape();
     const auto groups = call.op == "linear" ? 1 : std::get<std::int64_t>(*call.attribute("groups"));
-    const double terms = call.op == "conv_transpose2d"
+    const double terms = traits(call.op).transposed
                              ? static_cast<double>(numel(shape)) / static_cast<double>(shape[1] * groups)
                              : static_cast<double>(numel(shape)) / static_cast<double>(shape[0]);
     const auto largest = [](const Format& f) { return std::max(double{f.bound()}, -double{f.lower()}); };
@@ -130,7 +125,7 @@ class Reading {
 
   bool reads_floats(const Call& reader) const {
     if (reader.op == "to_float") return is_computed_with(reader.output);
-    const bool passes = reader.op == "batch_norm" || detail::moves_values(reader.op);
+    const bool passes = reader.op == "batch_norm" || traits(reader.op).moves_values;
     return passes && std::ranges::all_of(grids_.readers(reader.output),
                                          [&](const Call* next) { return reads_floats(*next); });
   }
@@ -138,7 +133,7 @@ class Reading {
   /// The engine takes a quantizer in front of what only moves floats.
   bool is_computed_with(const Variable& floats) const {
     return std::ranges::all_of(grids_.readers(floats), [&](const Call* reader) {
-      const bool moves = reader->op == "relu" || detail::moves_values(reader->op);
+      const bool moves = reader->op == "relu" || traits(reader->op).moves_values;
       return reader->op != "quantize" && (!moves || is_computed_with(reader->output));
     });
   }
@@ -148,7 +143,8 @@ class Reading {
     const Variable& x = call.inputs[0];
     const auto maker =
         std::ranges::find(calls_.list, x.node(), [](const Call& c) { return c.output.node(); });
-    return maker != calls_.list.end() && is_product(*maker) && grids_.readers(x).size() == 1 && !is_output(x);
+    return maker != calls_.list.end() && traits(maker->op).has_weight && grids_.readers(x).size() == 1 &&
+           !is_output(x);
   }
 
   detail::Calls calls_;

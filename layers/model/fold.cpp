@@ -5,6 +5,7 @@
 #include <map>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/operators.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/modules/activation.h"
 #include "fakequant/layers/modules/conv.h"
@@ -86,7 +87,7 @@ std::vector<std::string> fold_batch_norm(Module& model, const Shape& input_shape
   const TraceGraph graph = trace(model, input_shape);
   std::map<std::string, int> calls;
   for (const auto& node : graph.nodes)
-    if (node.op != "quantize" && node.op != "dequantize" && node.op != "to_float") ++calls[node.path];
+    if (!traits(node.op).is_conversion) ++calls[node.path];
   std::vector<std::string> folded;
   if (std::ranges::any_of(graph.nodes, [](const auto& node) { return node.op == "batch_norm"; }))
     check_not_compressed(model, "fold_batch_norm");

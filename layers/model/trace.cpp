@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/core/operators.h"
 #include "fakequant/layers/model/detail/meta_scope.h"
 
 namespace fq {
@@ -13,13 +14,13 @@ namespace {
 
 /// Multiply-adds of a node: every output element of a product takes as many as its weight row is long.
 std::int64_t multiply_adds(const TraceGraph& graph, const TraceNode& node) {
-  const bool product = node.op == "linear" || node.op.starts_with("conv") || node.op == "matmul";
-  if (!product) return 0;
+  const OperatorTraits& op = traits(node.op);
+  if (!op.is_product) return 0;
   const Shape& out = graph.values[static_cast<std::size_t>(node.output)].shape;
   const Shape& in = graph.input(node, 0).shape;
   const Shape& w = graph.input(node, 1).shape;
-  if (node.op == "conv_transpose2d") return numel(in) * numel(w) / w[0];
-  if (node.op == "matmul") return numel(out) * in.back();
+  if (op.transposed) return numel(in) * numel(w) / w[0];
+  if (!op.has_weight) return numel(out) * in.back();
   return numel(out) * (numel(w) / w[0]);
 }
 
@@ -43,7 +44,7 @@ Summary summary(Module& model, const Shape& input_shape) {
   const auto parameters = model.named_parameters();
   const TraceGraph graph = trace(model, input_shape);
   for (const auto& node : graph.nodes) {
-    if (node.op == "quantize" || node.op == "dequantize" || node.op == "to_float") continue;
+    if (traits(node.op).is_conversion) continue;
     SummaryRow row{node.path, node.op, graph.values[static_cast<std::size_t>(node.output)].shape, 0, 0, 0};
     if (counted.insert(node.path).second)
       for (const auto& [name, value] : parameters)

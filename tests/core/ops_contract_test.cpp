@@ -10,6 +10,7 @@
 
 #include "core/operator_run.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/operators.h"
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/trace.h"
 
@@ -34,6 +35,8 @@ class Operator : public testing::TestWithParam<OperatorCase> {
   [[nodiscard]] std::vector<Tensor> run(const std::vector<Tensor>& tensors) const {
     return run_case(op(), tensors);
   }
+  /// In a trace.
+  [[nodiscard]] std::string name() const { return op().trace_name.empty() ? op().op : op().trace_name; }
 };
 
 void expect_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b, double tolerance) {
@@ -193,9 +196,43 @@ TEST_P(Operator, ReportsItselfToTheTrace) {
     y = op().apply(leaves(inputs(DType::f32)));
   }
   const auto graph = recorder.finish(y);
-  const std::string name = op().trace_name.empty() ? op().op : op().trace_name;
-  EXPECT_TRUE(std::ranges::any_of(graph.nodes, [&](const TraceNode& node) { return node.op == name; }))
-      << name;
+  EXPECT_TRUE(std::ranges::any_of(graph.nodes, [&](const TraceNode& node) { return node.op == name(); }))
+      << name();
+  for (const auto& node : graph.nodes) EXPECT_EQ(traits(node.op).name, node.op) << "it has no row";
+}
+
+std::vector<Tensor> mapped(std::vector<Tensor> tensors, double (*f)(double)) {
+  for (Tensor& x : tensors) {
+    auto values = x.to(Layout::row_major).to_vector<double>();
+    std::ranges::transform(values, values.begin(), f);
+    x = Tensor::from(values, x.shape());
+  }
+  return tensors;
+}
+
+bool is_non_negative(const Tensor& x) {
+  return std::ranges::all_of(x.to(Layout::row_major).to_vector<double>(), [](double v) { return v >= 0; });
+}
+
+TEST_P(Operator, IsWhatItsTraitsSay) {
+  const OperatorTraits& facts = traits(name());
+  const auto given = inputs();
+  const Tensor y = run(given)[0];
+  if (facts.is_non_negative) {
+    EXPECT_TRUE(is_non_negative(y));
+  }
+  if (facts.keeps_sign) {
+    EXPECT_TRUE(is_non_negative(run(mapped(given, [](double v) { return std::abs(v); }))[0]));
+  }
+  if (facts.is_homogeneous) {
+    const auto twice = [](double v) { return 2 * v; };
+    expect_close({run(mapped(given, twice))[0]}, mapped({y}, twice), 0);
+  }
+  if (!facts.moves_values) return;
+  std::set<double> read;
+  for (const Tensor& x : given)
+    for (const double v : x.to_vector<double>()) read.insert(v);
+  for (const double v : y.to(Layout::row_major).to_vector<double>()) EXPECT_TRUE(read.contains(v)) << v;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Operator, testing::ValuesIn(operator_cases()), [](const auto& tested) {
@@ -216,6 +253,31 @@ std::set<std::string> declared_operators() {
       names.insert((*match)[1]);
   }
   return names;
+}
+
+TEST(OperatorTraits, AreThoseOfTheName) {
+  const auto named = [](bool OperatorTraits::*fact) {
+    std::set<std::string_view> names;
+    for (const auto& row : operator_table())
+      if (row.*fact) names.insert(row.name);
+    return names;
+  };
+  using Names = std::set<std::string_view>;
+  EXPECT_EQ(named(&OperatorTraits::has_weight), (Names{"linear", "conv1d", "conv2d", "conv_transpose2d"}));
+  EXPECT_EQ(named(&OperatorTraits::is_product),
+            (Names{"linear", "conv1d", "conv2d", "conv_transpose2d", "matmul"}));
+  EXPECT_EQ(named(&OperatorTraits::keeps_codes),
+            (Names{"max_pool2d", "flatten", "reshape", "transpose", "slice"}));
+  EXPECT_EQ(named(&OperatorTraits::is_non_negative),
+            (Names{"relu", "relu6", "sigmoid", "hard_sigmoid", "softmax"}));
+  EXPECT_EQ(named(&OperatorTraits::is_homogeneous), (Names{"relu", "leaky_relu", "max_pool2d", "avg_pool2d",
+                                                           "global_avg_pool2d", "flatten", "dropout"}));
+  EXPECT_EQ(traits("conv_transpose2d").channel_axis(), 1);
+  EXPECT_EQ(traits("conv2d").channel_axis(), 0);
+  const OperatorTraits& unknown = traits("a user's own");
+  EXPECT_TRUE(unknown.name.empty() && !unknown.keeps_codes && !unknown.is_product && !unknown.keeps_sign);
+  std::set<std::string_view> once;
+  for (const auto& row : operator_table()) EXPECT_TRUE(once.insert(row.name).second) << row.name;
 }
 
 TEST(Operators, NoneIsWithoutATest) {

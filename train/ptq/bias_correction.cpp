@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/operators.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/ptq/detail/float_run.h"
 #include "fakequant/train/ptq/detail/weighted_layers.h"
@@ -25,7 +26,7 @@ class OutputRecorder : public Recorder {
 
   void on_op(std::string_view op, const std::vector<Variable>&, const Variable& output, Attributes) override {
     const auto found = sums_.find(module_path());
-    if (busy_ || found == sums_.end() || (op != "linear" && !op.starts_with("conv"))) return;
+    if (busy_ || found == sums_.end() || !traits(op).has_weight) return;
     busy_ = true;  // reading sums as floats is an operator too
     add(output.tensor().to(Layout::row_major), op == "linear", found->second);
     counts_[found->first] += output.numel() / static_cast<std::int64_t>(found->second.size());

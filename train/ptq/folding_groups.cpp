@@ -2,16 +2,11 @@
 #include <map>
 #include <set>
 
+#include "fakequant/core/operators.h"
 #include "fakequant/train/ptq/detail/channel_scaling.h"
 
 namespace fq::ptq {
 namespace {
-
-bool is_homogeneous(const std::string& op) {
-  static const std::set<std::string> ops{"relu",       "leaky_relu",        "max_pool2d", "max_pool1d",
-                                         "avg_pool2d", "global_avg_pool2d", "flatten",    "dropout"};
-  return ops.contains(op);
-}
 
 /// Follows channels from where they are made to the layers that read them.
 class Readers {
@@ -39,8 +34,8 @@ class Readers {
         found.push_back(*layer->second);
         return fits;
       }
-      if (!is_homogeneous(node.op) || (tokens && node.op != "relu" && node.op != "leaky_relu" &&
-                                       node.op != "dropout" && !(node.op == "flatten" && is_flat(value))))
+      const OperatorTraits& op = traits(node.op);
+      if (!op.is_homogeneous || (tokens && !op.per_element && !(node.op == "flatten" && is_flat(value))))
         return false;
       const bool flattens = node.op == "flatten" && at(node.output).shape.size() != 2;
       return !flattens && collect(node.output, tokens, found);
@@ -87,7 +82,7 @@ ScaleGroups folding_groups(Module& model, const TraceGraph& graph) {
     Producer producer;
     if (const auto layer = makers.find(node.output); layer != makers.end())
       producer = {.path = node.path, .weight = layer->second->weight, .bias = layer->second->bias};
-    else if ((node.op == "batch_norm" || node.op == "layer_norm") && calls[node.path] == 1)
+    else if (traits(node.op).is_norm && calls[node.path] == 1)
       producer = norm_producer(model.at(node.path), node.path);
     if (!producer.weight.defined() || (producer.norm && producer.weight.rank() != 1)) continue;
     const bool tokens = node.op == "linear" || node.op == "layer_norm";

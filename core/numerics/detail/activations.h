@@ -159,7 +159,9 @@ struct GeluTanh {
   }
 };
 
-using Activation =
-    std::variant<Relu, Relu6, Clip, LeakyRelu, Sigmoid, Tanh, HardSigmoid, HardSwish, Silu, Gelu, GeluTanh>;
+/// One of them: a class of its own, so that kernels name it without knowing which there are.
+struct Activation {
+  std::variant<Relu, Relu6, Clip, LeakyRelu, Sigmoid, Tanh, HardSigmoid, HardSwish, Silu, Gelu, GeluTanh> f;
+};
 
 }  // namespace fq::detail

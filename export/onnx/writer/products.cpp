@@ -1,5 +1,6 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/operators.h"
 #include "fakequant/core/ops/detail/code_products.h"
 #include "fakequant/export/onnx/writer/exporting.h"
 
@@ -16,10 +17,10 @@ struct ProductShape {
   static ProductShape of(const Call& call) {
     const Shape w = call.inputs.at(1).shape(), y = call.output.shape();
     if (call.op == "linear") return {0, w[0], w[1]};
-    const bool transposed = call.op == "conv_transpose2d";
+    const bool transposed = traits(call.op).transposed;
     const std::int64_t groups = call.get<std::int64_t>("groups");
     const std::int64_t pixels = numel(w) / (w[0] * w[1]);
-    return {transposed ? 1 : 0, y[1], (transposed ? w[0] / groups : w[1]) * pixels};
+    return {traits(call.op).channel_axis(), y[1], (transposed ? w[0] / groups : w[1]) * pixels};
   }
 };
 
@@ -83,7 +84,7 @@ GraphBuilder::Attributes convolution_attributes(const Call& call) {
                                {"pads", doubled(call.get<Numbers>("padding"))},
                                {"dilations", call.get<Numbers>("dilation")},
                                {"group", call.get<std::int64_t>("groups")}};
-  if (call.op == "conv_transpose2d") out.emplace_back("output_padding", call.get<Numbers>("output_padding"));
+  if (traits(call.op).transposed) out.emplace_back("output_padding", call.get<Numbers>("output_padding"));
   return out;
 }
 
@@ -118,7 +119,7 @@ void emit_product(Exporting& out, const Call& call) {
   if (!bias.empty()) inputs.push_back(bias);
   if (matrix) return out.node(call, "MatMul", std::move(inputs));
   if (call.op == "linear") return out.node(call, "Gemm", std::move(inputs), gemm_attributes());
-  out.node(call, call.op == "conv_transpose2d" ? "ConvTranspose" : "Conv", std::move(inputs),
+  out.node(call, traits(call.op).transposed ? "ConvTranspose" : "Conv", std::move(inputs),
            convolution_attributes(call));
 }
 

@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <ranges>
 
-#include "fakequant/layers/detail/placement.h"
+#include "fakequant/core/operators.h"
 
 namespace fq::detail {
 
 bool has_byte_codes(const Format& format) {
   return format.is_integer() && format.bits() <= 8 && format.bits() != 4;
 }
-
-bool moves_values(std::string_view op) { return keeps_codes(op) || op == "concat"; }
 
 EarlyGrids::EarlyGrids(const Calls& calls, bool relu_on_codes) : relu_on_codes_(relu_on_codes) {
   for (const auto& call : calls.list)
@@ -34,7 +32,7 @@ const QuantSpec* EarlyGrids::grid_at(const Call& reader) const {
   const QuantizedTensor* codes = reader.output.quantized();
   if (reader.op == "quantize")
     return codes != nullptr && codes->spec.granularity.is_per_tensor() ? &codes->spec : nullptr;
-  if (codes != nullptr || !(moves_values(reader.op) || reader.op == "relu")) return nullptr;
+  if (codes != nullptr || !(traits(reader.op).moves_values || reader.op == "relu")) return nullptr;
   const QuantSpec* grid = grid_of(reader.output);
   const bool through =
       reader.op != "relu" || (relu_on_codes_ && grid != nullptr && has_byte_codes(grid->format));
@@ -44,7 +42,7 @@ const QuantSpec* EarlyGrids::grid_at(const Call& reader) const {
 bool EarlyGrids::is_cut(const Variable& value) const {
   const auto& all = readers(value);
   return !all.empty() && std::ranges::all_of(all, [&](const Call* reader) {
-    return reader->op == "relu" || (moves_values(reader->op) && is_cut(reader->output));
+    return reader->op == "relu" || (traits(reader->op).moves_values && is_cut(reader->output));
   });
 }
 
@@ -55,8 +53,9 @@ const QuantSpec* EarlyGrids::grid_of(const Variable& value) const {
 
 const QuantSpec* EarlyGrids::early_grid_of(const Variable& value) const {
   const auto& all = readers(value);
-  const bool early =
-      all.size() > 1 || std::ranges::any_of(all, [](const Call* reader) { return moves_values(reader->op); });
+  const bool early = all.size() > 1 || std::ranges::any_of(all, [](const Call* reader) {
+                       return traits(reader->op).moves_values;
+                     });
   return early ? grid_of(value) : nullptr;
 }
 

@@ -14,9 +14,6 @@ namespace fq::detail {
 /// their own.
 [[nodiscard]] bool has_byte_codes(const Format& format);
 
-/// Operators that give out the values that they read, of codes, sums and floats.
-[[nodiscard]] bool moves_values(std::string_view op);
-
 /// Pooling, reshaping, transposing, cutting and joining act on sums here; engines move codes. A value all of
 /// whose readers end on one grid may be put on that grid at once. With `relu_on_codes` a ReLU may lie
 /// between, if the grid's codes are bytes: it is the maximum of the code and 0.

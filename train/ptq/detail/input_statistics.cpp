@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/operators.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/train/ptq/detail/float_run.h"
@@ -48,7 +49,7 @@ class InputRecorder : public Recorder {
 
   void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable&, Attributes) override {
     const auto layer = layers_.find(module_path());
-    if (busy_ || layer == layers_.end() || (op != "linear" && !op.starts_with("conv"))) return;
+    if (busy_ || layer == layers_.end() || !traits(op).has_weight) return;
     busy_ = true;  // what is computed here is not the model's
     add(*layer->second, inputs[0].tensor().to(Layout::row_major), statistics_.at(layer->first));
     busy_ = false;

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <map>
 
+#include "fakequant/core/operators.h"
+
 namespace fq::ptq {
 namespace {
-
-bool is_product(const std::string& op) { return op == "linear" || op == "matmul" || op.starts_with("conv"); }
 
 template <class Layer>
 bool take(Module& module, WeightedLayer& out) {
@@ -33,10 +33,10 @@ std::string reason_to_skip(Module& module, int calls, WeightedLayer& layer) {
 WeightedLayers weighted_layers(Module& model, const TraceGraph& graph) {
   std::map<std::string, int> calls;
   for (const auto& node : graph.nodes)
-    if (is_product(node.op)) ++calls[node.path];
+    if (traits(node.op).is_product) ++calls[node.path];
   WeightedLayers out;
   for (const auto& node : graph.nodes) {
-    if (!is_product(node.op) || calls[node.path] == 0) continue;
+    if (!traits(node.op).is_product || calls[node.path] == 0) continue;
     WeightedLayer layer{.path = node.path, .input = node.inputs[0], .output = node.output};
     const auto reason = node.path.empty() ? "is computed outside of any layer"
                                           : reason_to_skip(model.at(node.path), calls[node.path], layer);

@@ -26,14 +26,15 @@ struct Gradient {
 }  // namespace
 
 void activate(const Tensor& x, const fq::detail::Activation& activation, Tensor& y) {
-  visit_float(x.dtype(),
-              [&]<class T>(T) { std::visit([&]<class F>(F f) { map<T>(x, y, Value<F>{f}); }, activation); });
+  visit_float(x.dtype(), [&]<class T>(T) {
+    std::visit([&]<class F>(F f) { map<T>(x, y, Value<F>{f}); }, activation.f);
+  });
 }
 
 void activate_backward(const Tensor& dy, const Tensor& saved, const fq::detail::Activation& activation,
                        Tensor& dx) {
   visit_float(dy.dtype(), [&]<class T>(T) {
-    std::visit([&]<class F>(F f) { map<T>(dy, saved, dx, Gradient<F>{f}); }, activation);
+    std::visit([&]<class F>(F f) { map<T>(dy, saved, dx, Gradient<F>{f}); }, activation.f);
   });
 }
 

@@ -1,0 +1,92 @@
+#include "fakequant/core/operators.h"
+
+#include <algorithm>
+
+namespace fq {
+namespace {
+
+constexpr OperatorTraits product(std::string_view name, bool transposed = false) {
+  return {.name = name, .is_product = true, .has_weight = true, .transposed = transposed};
+}
+constexpr OperatorTraits norm(std::string_view name) { return {.name = name, .is_norm = true}; }
+constexpr OperatorTraits conversion(std::string_view name) { return {.name = name, .is_conversion = true}; }
+/// Moves elements to other places.
+constexpr OperatorTraits move(std::string_view name) {
+  return {.name = name, .keeps_codes = true, .moves_values = true, .keeps_sign = true};
+}
+/// Averages or takes the largest of elements of a channel.
+constexpr OperatorTraits pool(std::string_view name, bool largest) {
+  return {.name = name,
+          .keeps_codes = largest,
+          .moves_values = largest,
+          .keeps_sign = true,
+          .is_homogeneous = true};
+}
+constexpr OperatorTraits activation(std::string_view name, bool non_negative = false,
+                                    bool homogeneous = false) {
+  return {.name = name,
+          .is_non_negative = non_negative,
+          .keeps_sign = non_negative || homogeneous,
+          .is_homogeneous = homogeneous,
+          .per_element = true};
+}
+
+constexpr OperatorTraits kTable[] = {
+    product("linear"),
+    product("conv1d"),
+    product("conv2d"),
+    product("conv_transpose2d", true),
+    {.name = "matmul", .is_product = true},
+    norm("batch_norm"),
+    norm("layer_norm"),
+    conversion("quantize"),
+    conversion("dequantize"),
+    conversion("to_float"),
+    conversion("to_f32"),
+    activation("relu", true, true),
+    activation("relu6", true),
+    {.name = "leaky_relu", .is_homogeneous = true, .per_element = true},
+    activation("clip"),
+    activation("sigmoid", true),
+    activation("tanh"),
+    activation("hard_sigmoid", true),
+    activation("hard_swish"),
+    activation("silu"),
+    activation("gelu"),
+    activation("scale"),
+    activation("neg"),
+    activation("dropout", false, true),
+    {.name = "softmax", .is_non_negative = true, .keeps_sign = true},
+    {.name = "log_softmax"},
+    {.name = "cross_entropy"},
+    {.name = "mse_loss"},
+    {.name = "add", .keeps_sign = true},
+    {.name = "sub"},
+    {.name = "multiply", .keeps_sign = true},
+    {.name = "concat", .moves_values = true, .keeps_sign = true},
+    {.name = "embedding"},
+    {.name = "pre_quant_scale"},
+    pool("max_pool2d", true),
+    pool("avg_pool2d", false),
+    pool("global_avg_pool2d", false),
+    move("reshape"),
+    move("transpose"),
+    move("slice"),
+    {.name = "flatten",
+     .keeps_codes = true,
+     .moves_values = true,
+     .keeps_sign = true,
+     .is_homogeneous = true},
+};
+constexpr OperatorTraits kUnknown{};
+
+}  // namespace
+
+const OperatorTraits& traits(std::string_view op) noexcept {
+  const auto* found = std::ranges::find(kTable, op, &OperatorTraits::name);
+  return found == std::end(kTable) ? kUnknown : *found;
+}
+
+std::span<const OperatorTraits> operator_table() noexcept { return kTable; }
+
+}  // namespace fq
