@@ -12,11 +12,12 @@
 #include "fakequant/reference/detail/broadcast_up.h"
 #include "fakequant/reference/detail/clipped.h"
 #include "fakequant/reference/detail/wide.h"
-#include "fakequant/reference/kernels/cpu/fake_quant.h"
-#include "fakequant/reference/kernels/cuda/fake_quant.h"
+#include "fakequant/reference/kernels/kernels.h"
 
 namespace fq::modelopt {
 namespace {
+
+using detail::ReferenceKernels;
 
 constexpr const char* kInteger = "fake_tensor_quant";
 constexpr const char* kFloat = "scaled_e4m3";
@@ -27,7 +28,6 @@ struct Shifted {
   Tensor values;
   DType dtype;
   [[nodiscard]] bool is_meta() const { return values.device().is_meta(); }
-  [[nodiscard]] bool on_gpu() const { return values.device().is_cuda(); }
 };
 
 DType promoted(const Tensor& x, const Tensor& bias) {
@@ -66,27 +66,12 @@ detail::Masked allocated(const Shifted& x, bool masked) {
 
 Tensor* mask_of(detail::Masked& out) { return out.mask.defined() ? &out.mask : nullptr; }
 
-template <class T>
-bool refused_by_unsigned(const Tensor& x) {
-  const T* v = x.data<T>(x.layout());
-  int nan = 0, negative = 0;
-  for (std::int64_t i = 0; i < x.numel(); ++i) {
-    const auto e = static_cast<float>(v[i]);
-    nan |= static_cast<int>(e != e);
-    negative |= static_cast<int>(e < 0);
-  }
-  return nan == 0 && negative != 0;
-}
-
 void check_unsigned(const Shifted& x) {
   if (x.is_meta()) return;
   FQ_CHECK(x.values.numel() > 0, kInteger, "the input is empty and the format unsigned: use a signed one");
-  const DType dtype = x.values.dtype();
-  const bool refused = x.values.device().is_cuda() ? cuda::smallest(x.values) < 0
-                       : dtype == DType::f16       ? refused_by_unsigned<float16>(x.values)
-                       : dtype == DType::bf16      ? refused_by_unsigned<bfloat16>(x.values)
-                                                   : refused_by_unsigned<float>(x.values);
-  FQ_CHECK(!refused, kInteger, "the input has negative values and the format is unsigned: use a signed one");
+  const float least = detail::run(x.values.device(), &ReferenceKernels::smallest, x.values);
+  FQ_CHECK(!(least < 0), kInteger,
+           "the input has negative values and the format is unsigned: use a signed one");
 }
 
 detail::Masked integer_quant(const Tensor& input, const Amax& range, const Tensor& bias,
@@ -100,9 +85,8 @@ detail::Masked integer_quant(const Tensor& input, const Amax& range, const Tenso
   if (format.is_unsigned) check_unsigned(x);
   const Tensor amax = range.tensor();
   detail::Masked out = allocated(x, masked);
-  if (!x.is_meta())
-    (x.on_gpu() ? cuda::fake_quant_integer : cpu::fake_quant_integer)(
-        x.values, amax, detail::compared_with(x.dtype, amax), format, out.y, mask_of(out));
+  detail::run(x.values.device(), &ReferenceKernels::fake_quant_integer, x.values, amax,
+              detail::compared_with(x.dtype, amax), format, out.y, mask_of(out));
   out.y = finish(out.y, x, bias);
   return out;
 }
@@ -112,10 +96,9 @@ detail::Masked float_quant(const Tensor& input, const Amax& range, const Tensor&
   if (range.defined()) (void)detail::broadcast_block(input.shape(), range.shape(), kFloat);
   const Tensor amax = range.tensor();
   detail::Masked out = allocated(x, masked && range.defined());
-  if (!x.is_meta()) {
-    const Tensor bound = amax.defined() ? detail::compared_with(x.dtype, amax) : Tensor();
-    (x.on_gpu() ? cuda::fake_quant_e4m3 : cpu::fake_quant_e4m3)(x.values, amax, bound, out.y, mask_of(out));
-  }
+  const Tensor bound = amax.defined() ? detail::compared_with(x.dtype, amax) : Tensor();
+  detail::run(x.values.device(), &ReferenceKernels::fake_quant_e4m3, x.values, amax, bound, out.y,
+              mask_of(out));
   out.y = finish(out.y, x, bias);
   return out;
 }
@@ -156,9 +139,8 @@ detail::Masked int_cast(const Tensor& input, const IntFormat& format, bool maske
   if (input.dtype() == DType::f64 && !input.device().is_meta()) return int_cast_wide(input, bounds, masked);
   const Shifted x = shift(input, {}, kCast);
   detail::Masked out = allocated(x, masked);
-  if (!x.is_meta())
-    (x.on_gpu() ? cuda::round_to_integers : cpu::round_to_integers)(
-        x.values, static_cast<float>(bounds.lower), static_cast<float>(bounds.upper), out.y, mask_of(out));
+  detail::run(x.values.device(), &ReferenceKernels::round_to_integers, x.values,
+              static_cast<float>(bounds.lower), static_cast<float>(bounds.upper), out.y, mask_of(out));
   out.y = finish(out.y, x, {});
   return out;
 }

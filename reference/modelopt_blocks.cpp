@@ -7,11 +7,12 @@
 #include "fakequant/core/numerics/formulas.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/clipped.h"
-#include "fakequant/reference/kernels/cpu/fake_quant_blocks.h"
-#include "fakequant/reference/kernels/cuda/fake_quant_blocks.h"
+#include "fakequant/reference/kernels/kernels.h"
 
 namespace fq::modelopt {
 namespace {
+
+using detail::ReferenceKernels;
 
 constexpr const char* kScales = "compute_fp4_scales";
 constexpr const char* kStatic = "static_blockwise_fp4_fake_quant";
@@ -52,10 +53,6 @@ Tensor blocks_of(const Tensor& x, const Amax& amax) {
   return x.to(Layout::row_major).reshape({blocks, x.numel() / blocks});
 }
 
-void fake_quant_fp4(const Tensor& x, const Tensor& scales, const Tensor& bounds, Tensor& y, Tensor* mask) {
-  (x.device().is_cuda() ? cuda::fake_quant_fp4 : cpu::fake_quant_fp4)(x, scales, bounds, y, mask);
-}
-
 /// y and, where asked for, the mask in the shape of x.
 detail::Masked quantized(const Tensor& x, const Amax& amax, const Tensor& scales, DType out_dtype,
                          bool masked) {
@@ -63,8 +60,8 @@ detail::Masked quantized(const Tensor& x, const Amax& amax, const Tensor& scales
   const Tensor in = rows.dtype() == out_dtype ? rows : rows.to(DType::f32);
   Tensor y = Tensor::empty(in.shape(), in.dtype(), x.device());
   Tensor mask = masked ? Tensor::empty(in.shape(), DType::u1, x.device()) : Tensor();
-  if (!x.device().is_meta())
-    fake_quant_fp4(in, scales, detail::compared_with(x.dtype(), amax.tensor()), y, masked ? &mask : nullptr);
+  detail::run(x.device(), &ReferenceKernels::fake_quant_fp4, in, scales,
+              detail::compared_with(x.dtype(), amax.tensor()), y, masked ? &mask : nullptr);
   if (masked) mask = mask.reshape(x.shape());
   return {y.to(out_dtype).reshape(x.shape()).to(x.layout()), mask};
 }
@@ -73,8 +70,8 @@ detail::Masked cast(const Tensor& x, DType out_dtype, bool masked) {
   const Tensor in = x.dtype() == out_dtype ? x : x.to(DType::f32);
   detail::Masked out{Tensor::empty(x.shape(), in.dtype(), x.device(), x.layout()), {}};
   if (masked) out.mask = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
-  if (!x.device().is_meta())
-    fake_quant_fp4(in, Tensor::scalar(1), Tensor::scalar(6), out.y, masked ? &out.mask : nullptr);
+  detail::run(x.device(), &ReferenceKernels::fake_quant_fp4, in, Tensor::scalar(1), Tensor::scalar(6), out.y,
+              masked ? &out.mask : nullptr);
   out.y = out.y.to(out_dtype);
   return out;
 }

@@ -6,13 +6,13 @@
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/block_scales.h"
 #include "fakequant/reference/detail/clipped.h"
-#include "fakequant/reference/detail/last_axis_blocks.h"
-#include "fakequant/reference/kernels/cpu/fake_quant_blocks.h"
-#include "fakequant/reference/kernels/cuda/fake_quant_blocks.h"
+#include "fakequant/reference/kernels/kernels.h"
 #include "fakequant/reference/modelopt_blocks.h"
 
 namespace fq::modelopt {
 namespace {
+
+using detail::ReferenceKernels;
 
 constexpr const char* kDynamic = "dynamic_block_quantize";
 constexpr NumBits kE4m3{4, 3}, kE8m0{8, 0}, kE3m0{3, 0}, kE2m1{2, 1};
@@ -98,31 +98,19 @@ void extension(const Tensor& x, const Request& r, float bound, Tensor& y, Tensor
   const Element e = element(r.num_bits);
   const Tensor globals = r.global.tensor().to(x.device());
   const auto scales = scales_of(x, r, e.grid.max, globals);
-  const bool half_away = r.num_bits == kE3m0, on_gpu = x.device().is_cuda();
   const cpu::ElementGrid grid{e.grid.max, e.grid.min_normal, e.grid.step, e.nan};
   if (is_whole(x, r))
-    return (on_gpu ? cuda::fake_quant_blocks : cpu::fake_quant_blocks)(x, r.block, grid, scales, bound, y,
-                                                                       mask);
-  if (on_gpu) return cuda::fake_quant_rows(x, r.block, grid, half_away, scales, y);
-  detail::map_last_axis_blocks(x, r.block, y, [&](const float* in, float* out, auto count, auto j) {
-    const auto s = scales(detail::largest_number(in, count), j);
-    for (std::int64_t i = 0; i < count; ++i)
-      out[i] = half_away ? detail::e3m0_fake_quant(in[i], s)
-                         : scalar::block_fake_quant(in[i], s.scale, s.unscale, grid.max, grid.min_normal,
-                                                    grid.step, grid.nan);
-  });
+    return detail::run(x.device(), &ReferenceKernels::fake_quant_blocks, x, r.block, grid, scales, bound, y,
+                       mask);
+  detail::run(x.device(), &ReferenceKernels::fake_quant_rows, x, r.block, grid, r.num_bits == kE3m0, scales,
+              y);
 }
 
 void triton(const Tensor& x, const Request& r, float bound, Tensor& y, Tensor* mask) {
   const float ratio = r.global.values()[0] / 2688.0f, global = ratio > 0 ? ratio : 1e-12f;
-  const bool on_gpu = x.device().is_cuda();
   if (is_whole(x, r))
-    return (on_gpu ? cuda::fake_quant_nvfp4 : cpu::fake_quant_nvfp4)(x, global, bound, y, mask);
-  if (on_gpu) return cuda::fake_quant_nvfp4_rows(x, global, y);
-  detail::map_last_axis_blocks(x, r.block, y, [global](const float* in, float* out, auto count, auto) {
-    const float scale = scalar::nvfp4_scale(detail::largest_number(in, count), global);
-    for (std::int64_t i = 0; i < count; ++i) out[i] = scalar::fp4_fake_quant(in[i], scale);
-  });
+    return detail::run(x.device(), &ReferenceKernels::fake_quant_nvfp4, x, global, bound, y, mask);
+  detail::run(x.device(), &ReferenceKernels::fake_quant_nvfp4_rows, x, global, y);
 }
 
 Tensor global_mask(const Tensor& x, const Amax& global) {

@@ -7,9 +7,10 @@
 #include "fakequant/core/format.h"
 #include "fakequant/core/numerics/formulas.h"
 #include "fakequant/core/tape.h"
+#include "fakequant/reference/detail/broadcast.h"
 #include "fakequant/reference/detail/broadcast_up.h"
 #include "fakequant/reference/detail/clipped.h"
-#include "fakequant/reference/kernels/cuda/fake_quant.h"
+#include "fakequant/reference/kernels/kernels.h"
 
 namespace fq::pytorch_quantization {
 namespace {
@@ -18,28 +19,12 @@ constexpr const char* kCodes = "tensor_quant";
 constexpr const char* kScale = "tensor_quant_scale";
 constexpr const char* kLegacy = "legacy_fake_tensor_quant";
 
-/// The smallest value; NaN where there is one.
-float smallest(const Tensor& x) {
-  if (x.device().is_cuda()) return cuda::smallest(x);
-  float least = std::numeric_limits<float>::infinity();
-  detail::for_chunks(x.to(Layout::row_major), x.shape(), [&](const float* v, auto, auto count, auto, auto) {
-    for (std::int64_t k = 0; k < count; ++k) least = least < v[k] || scalar::is_nan_(least) ? least : v[k];
-  });
-  return least;
-}
-
-/// The numbers of one call: s to multiply by, 0 where amax is too small, and the scale that is given out.
-struct Grid {
-  std::vector<float> multiplier;
-  Tensor scale;
-  float lower, upper;
-  Shape block;
-};
+using detail::ReferenceKernels;
 
 void check_unsigned(const Tensor& x, const char* function) {
   FQ_CHECK(x.numel() > 0, function, "the input has no elements and the format is unsigned: use a signed one");
   if (x.device().is_meta()) return;
-  const float least = smallest(x);
+  const float least = detail::run(x.device(), &ReferenceKernels::smallest, x);
   FQ_CHECK(!(least < 0), function, "the input has {} and the format is unsigned: use a signed one", least);
 }
 
@@ -51,40 +36,25 @@ X against(const X& x, const Amax& amax, const char* function) {
   return detail::broadcast_up(x, {amax.shape()}, function);
 }
 
-Grid grid_of(const Tensor& x, const Amax& amax, const IntFormat& format, const char* function) {
+void check(const Tensor& x, const Amax& amax, const IntFormat& format, const char* function) {
   detail::check_floats(x, function);
   if (format.is_unsigned) check_unsigned(x, function);
   const auto ranges = amax.values();
-  const bool guard = std::ranges::none_of(ranges, scalar::is_nan_);
   const auto negative = std::ranges::find_if(ranges, [](float a) { return a < 0; });
-  FQ_CHECK(!guard || negative == ranges.end(), function, "amax has {}: it must not be negative", *negative);
-  Grid out{{},
-           amax.tensor(),
-           static_cast<float>(format.lower()),
-           static_cast<float>(format.upper()),
-           detail::broadcast_block(x.shape(), amax.shape(), function)};
-  auto* scale = out.scale.mutable_data<float>();
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    out.multiplier.push_back(scalar::modelopt_scale(ranges[i], out.upper, guard));
-    scale[i] = scalar::modelopt_divisor(ranges[i], out.multiplier[i], guard);
-  }
-  return out;
+  FQ_CHECK(negative == ranges.end() || std::ranges::any_of(ranges, scalar::is_nan_), function,
+           "amax has {}: it must not be negative", *negative);
+  detail::check_broadcast(x.shape(), amax.shape(), function);
 }
 
-/// y = f(code, j) rounded to `dtype`; codes in f32, j the number of the element's amax.
-template <class F>
-Tensor with_codes(const Tensor& x, const Grid& g, DType dtype, F&& f) {
-  Tensor y = Tensor::empty(x.shape(), dtype, x.device());
-  if (x.device().is_meta()) return y.to(x.layout());
-  const auto* s = g.multiplier.data();
-  detail::map_blocks(x.to(Layout::row_major), g.block, y,
-                     [&](const float* in, float* out, auto count, auto j, auto step) {
-                       for (std::int64_t k = 0; k < count; ++k) {
-                         const std::int64_t at = j + k * step;
-                         out[k] = f(scalar::modelopt_code(in[k], s[at], g.lower, g.upper), at);
-                       }
-                     });
-  return y.to(x.layout());
+/// The scale that is given out, of each range.
+Tensor scales_of(const Amax& amax, const IntFormat& format) {
+  const bool guard = std::ranges::none_of(amax.values(), scalar::is_nan_);
+  const auto upper = static_cast<float>(format.upper());
+  Tensor scales = amax.tensor();
+  auto* s = scales.mutable_data<float>();
+  for (std::int64_t i = 0; i < scales.numel(); ++i)
+    s[i] = scalar::modelopt_divisor(s[i], scalar::modelopt_scale(s[i], upper, guard), guard);
+  return scales;
 }
 
 DType code_type(const Tensor& x, std::optional<DType> output_dtype) {
@@ -112,14 +82,11 @@ Variable accepting_gradient(Tensor scale, const Variable& x) {
 }
 
 Tensor legacy(const Tensor& x, const Amax& amax, const IntFormat& format) {
-  const Grid g = grid_of(x, amax, format, kLegacy);
-  if (x.device().is_cuda()) {
-    Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device(), x.layout());
-    cuda::fake_quant_integer(x, amax.tensor(), amax.tensor(), format, y, nullptr);
-    return y;
-  }
-  const auto* scale = g.scale.data<float>();
-  return with_codes(x, g, x.dtype(), [scale](float code, auto j) { return scalar::div_(code, scale[j]); });
+  check(x, amax, format, kLegacy);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device(), x.layout());
+  detail::run(x.device(), &ReferenceKernels::fake_quant_integer, x, amax.tensor(), amax.tensor(), format, y,
+              nullptr);
+  return y;
 }
 
 }  // namespace
@@ -128,20 +95,15 @@ Quantized<Tensor> tensor_quant(const Tensor& input, const Amax& amax, int num_bi
                                bool narrow_range, std::optional<DType> output_dtype) {
   const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kCodes);
   const Tensor x = against(input, amax, kCodes);
-  const Grid g = grid_of(x, amax, format, kCodes);
+  check(x, amax, format, kCodes);
+  const Tensor scales = scales_of(amax, format);
   const DType dtype = code_type(x, output_dtype);
-  check_half(x, g.scale);
-  const Tensor scale = g.scale.to(x.dtype());
-  if (x.device().is_cuda()) {
-    Tensor codes = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
-    cuda::integer_codes(x.to(DType::f32), amax.tensor(), format, codes);
-    return {codes.to(dtype), scale.to(x.device())};
-  }
-  if (dtype == DType::i32) {
-    const auto number = [](float code, auto) { return scalar::is_nan_(code) ? 0.0f : code; };
-    return {with_codes(x, g, dtype, number), scale};
-  }
-  return {with_codes(x, g, dtype, [](float code, auto) { return code; }), scale};
+  check_half(x, scales);
+  Tensor codes = Tensor::empty(x.shape(), DType::f32, x.device());
+  detail::run(x.device(), &ReferenceKernels::integer_codes, x.to(Layout::row_major).to(DType::f32),
+              amax.tensor(), format, codes);
+  const Tensor scale = scales.to(x.dtype());
+  return {codes.to(dtype).to(x.layout()), x.device().is_meta() ? scale : scale.to(x.device())};
 }
 
 Quantized<Variable> tensor_quant(const Variable& x, const Amax& amax, int num_bits, bool is_unsigned,

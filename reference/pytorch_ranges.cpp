@@ -1,20 +1,20 @@
-#include <array>
-#include <functional>
 #include <numeric>
-#include <type_traits>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/numerics/formulas.h"
 #include "fakequant/core/tape.h"
+#include "fakequant/reference/detail/broadcast.h"
 #include "fakequant/reference/detail/clipped.h"
 #include "fakequant/reference/detail/stepped.h"
 #include "fakequant/reference/detail/through_host.h"
-#include "fakequant/reference/kernels/cuda/clip.h"
+#include "fakequant/reference/kernels/kernels.h"
 #include "fakequant/reference/pytorch_quantization.h"
 
 namespace fq::pytorch_quantization {
 namespace {
+
+using detail::ReferenceKernels;
 
 constexpr const char* kAffine = "fake_affine_tensor_quant";
 constexpr const char* kClip = "clip";
@@ -65,7 +65,6 @@ Tensor fake_quantized(const Tensor& x, const Range& range, int num_bits) {
 /// Bounds of one shape, f32, as x is compared with them.
 struct Bounds {
   Tensor lower, upper;
-  Shape block;
   DType result;
 };
 
@@ -78,95 +77,42 @@ Bounds bounds_of(const Tensor& x, const Tensor& lower, const Tensor& upper) {
   detail::check_floats(x, kClip);
   FQ_CHECK(lower.defined() && upper.defined(), kClip, "a bound is missing: give clip_value_min and _max");
   const Tensor low = detail::compared_with(x.dtype(), lower), high = detail::compared_with(x.dtype(), upper);
-  Bounds out{stretched(low, high), stretched(high, low), {}, result_type(x, lower, upper)};
+  Bounds out{stretched(low, high), stretched(high, low), result_type(x, lower, upper)};
   FQ_CHECK(out.lower.numel() == out.upper.numel(), kClip,
            "the bounds are {} and {}: give one shape to both, or one element to one",
            to_string(lower.shape()), to_string(upper.shape()));
   const Tensor& wider = out.lower.rank() < out.upper.rank() ? out.upper : out.lower;
   const Shape shape = wider.shape();
-  out.block = detail::broadcast_block(x.shape(), shape, kClip);
+  detail::check_broadcast(x.shape(), shape, kClip);
   out.lower = out.lower.reshape(shape);
   out.upper = out.upper.reshape(shape);
   return out;
 }
 
-Tensor clipped_on_gpu(const Tensor& x, const Bounds& b) {
+Tensor clipped(const Tensor& x, const Bounds& b) {
   Tensor y = Tensor::empty(x.shape(), DType::f32, x.device());
-  cuda::clip(x.to(Layout::row_major).to(DType::f32), b.lower, b.upper, y);
+  detail::run(x.device(), &ReferenceKernels::clip, x.to(Layout::row_major).to(DType::f32), b.lower, b.upper,
+              y);
   return y.to(b.result).to(x.layout());
 }
 
-Tensor clipped(const Tensor& x, const Bounds& b) {
-  Tensor y = Tensor::empty(x.shape(), b.result, x.device());
-  if (x.device().is_meta()) return y.to(x.layout());
-  if (x.device().is_cuda()) return clipped_on_gpu(x, b);
-  const auto *lower = b.lower.data<float>(), *upper = b.upper.data<float>();
-  detail::map_blocks(x.to(Layout::row_major), b.block, y,
-                     [&](const float* in, float* out, auto count, auto j, auto step) {
-                       for (std::int64_t k = 0; k < count; ++k)
-                         out[k] = scalar::clip_to(in[k], lower[j + k * step], upper[j + k * step]);
-                     });
-  return y.to(x.layout());
-}
-
-Tensor clip_gradient(const Tensor& x, const Tensor& dy, const Tensor& lower, const Tensor& upper,
-                     const Shape& block) {
-  if (x.device().is_cuda())
-    return apply_mask(dy.to(DType::f32), cuda::mask_between(x, lower, upper)).to(x.dtype());
-  const auto *low = lower.data<float>(), *high = upper.data<float>();
-  const Tensor mask =
-      detail::mask_where(x, block, [=](float e, auto j) { return scalar::mask_open(e, low[j], high[j]); });
+Tensor clip_gradient(const Tensor& x, const Tensor& dy, const Tensor& lower, const Tensor& upper) {
+  Tensor mask = Tensor::empty(x.shape(), DType::u1, x.device());
+  detail::run(x.device(), &ReferenceKernels::mask_between, x.to(Layout::row_major), lower, upper, mask);
   return apply_mask(dy.to(DType::f32), mask).to(x.dtype());
 }
 
-/// The sum of g where selected(v, bound), in double, in as many lanes as vectors like.
-template <class F>
-double selected_sum(const float* v, const float* g, std::int64_t count, float bound, F&& selected) {
-  constexpr std::int64_t lanes = 8;
-  std::array<double, lanes> sums{};
-  std::int64_t k = 0;
-  for (; k + lanes <= count; k += lanes)
-    for (std::int64_t lane = 0; lane < lanes; ++lane)
-      sums[static_cast<std::size_t>(lane)] +=
-          static_cast<double>(selected(v[k + lane], bound) ? g[k + lane] : 0.0f);
-  for (; k < count; ++k) sums[0] += static_cast<double>(selected(v[k], bound) ? g[k] : 0.0f);
-  return std::accumulate(sums.begin(), sums.end(), 0.0);
-}
-
-template <class F>
-Tensor bound_gradient(const Tensor& x, const Tensor& dy, const Tensor& bound, const Shape& block,
-                      const Tensor& like, F selected);
-
-/// Sums of several bounds go through the host.
-template <class F>
-Tensor bound_gradient_on_gpu(const Tensor& x, const Tensor& dy, const Tensor& bound, const Shape& block,
-                             const Tensor& like, F selected) {
-  const Device host = Device::cpu();
-  if (bound.numel() != 1)
-    return bound_gradient(x.to(host), dy.to(host), bound.to(host), block, like, selected).to(x.device());
+/// The sums of dy where x <= bound, or x >= bound with `above`, in the shape and type of `like`.
+Tensor bound_gradient(const Tensor& x, const Tensor& dy, const Tensor& bound, const Tensor& like,
+                      bool above) {
   const auto values = [](const Tensor& t) { return t.to(Layout::row_major).to(DType::f32); };
-  constexpr bool above = std::is_same_v<F, std::greater_equal<>>;
-  return cuda::sum_beyond(values(x), values(dy), bound, above).reshape(like.shape()).to(like.dtype());
-}
-
-/// The sums of dy where selected(v, bound), in the shape and type of `like`.
-template <class F>
-Tensor bound_gradient(const Tensor& x, const Tensor& dy, const Tensor& bound, const Shape& block,
-                      const Tensor& like, F selected) {
-  if (x.device().is_cuda()) return bound_gradient_on_gpu(x, dy, bound, block, like, selected);
-  std::vector<double> sums(static_cast<std::size_t>(bound.numel()));
-  const auto* b = bound.data<float>();
-  const Tensor grad = dy.to(Layout::row_major).to(DType::f32);
-  const auto* g = grad.data<float>();
-  detail::for_chunks(x.to(Layout::row_major), block,
-                     [&](const float* v, auto begin, auto count, auto j, auto step) {
-                       double* sum = sums.data() + j;
-                       if (step == 0) *sum += selected_sum(v, g + begin, count, b[j], selected);
-                       for (std::int64_t k = 0; k < count * step; ++k)
-                         sum[k] += static_cast<double>(selected(v[k], b[j + k]) ? g[begin + k] : 0.0f);
-                     });
-  if (like.numel() == 1) sums = {std::accumulate(sums.begin(), sums.end(), 0.0)};
-  return Tensor::from(sums, like.shape()).to(like.dtype());
+  Tensor sums = Tensor::empty(bound.shape(), DType::f64, x.device());
+  detail::run(x.device(), &ReferenceKernels::sum_beyond, values(x), values(dy), bound, above, sums);
+  if (like.numel() == 1 && sums.numel() != 1) {
+    const auto each = sums.to_vector<double>();
+    sums = Tensor::full({}, std::accumulate(each.begin(), each.end(), 0.0), DType::f64, x.device());
+  }
+  return sums.reshape(like.shape()).to(like.dtype());
 }
 
 }  // namespace
@@ -203,18 +149,18 @@ Variable clip(const Variable& x, const Variable& clip_value_min, const Variable&
   const Variable v = x.as_float(), low = clip_value_min.as_float(), high = clip_value_max.as_float();
   const Bounds b = bounds_of(v.tensor(), low.tensor(), high.tensor());
   Tensor y = clipped(v.tensor(), b);
-  return detail::record(
-      kClip, std::move(y), {v, low, high},
-      [v, low, high, block = b.block, saved = detail::Saved(v.tensor()), lower = detail::Saved(b.lower),
-       upper = detail::Saved(b.upper)](const Tensor& dy) {
-        std::vector<Tensor> out(3);
-        if (v.requires_grad()) out[0] = clip_gradient(saved.get(), dy, lower.get(), upper.get(), block);
-        if (low.requires_grad())
-          out[1] = bound_gradient(saved.get(), dy, lower.get(), block, low.tensor(), std::less_equal<>());
-        if (high.requires_grad())
-          out[2] = bound_gradient(saved.get(), dy, upper.get(), block, high.tensor(), std::greater_equal<>());
-        return out;
-      });
+  return detail::record(kClip, std::move(y), {v, low, high},
+                        [v, low, high, saved = detail::Saved(v.tensor()), lower = detail::Saved(b.lower),
+                         upper = detail::Saved(b.upper)](const Tensor& dy) {
+                          std::vector<Tensor> out(3);
+                          if (v.requires_grad())
+                            out[0] = clip_gradient(saved.get(), dy, lower.get(), upper.get());
+                          if (low.requires_grad())
+                            out[1] = bound_gradient(saved.get(), dy, lower.get(), low.tensor(), false);
+                          if (high.requires_grad())
+                            out[2] = bound_gradient(saved.get(), dy, upper.get(), high.tensor(), true);
+                          return out;
+                        });
 }
 
 }  // namespace fq::pytorch_quantization

@@ -18,9 +18,7 @@ const Kernels& Kernels::of(Device device) {
 }
 
 const RangeKernels& RangeKernels::of(Device device) {
-  if (!device.is_cuda()) return cpu::range_table;
-  if (cuda::range_table == nullptr) throw_no_cuda();
-  return *cuda::range_table;
+  return column_of(device, cpu::range_table, cuda::range_table);
 }
 
 void throw_no_cuda() { throw BackendError("[cuda] " + cuda::why_unusable()); }

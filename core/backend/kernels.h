@@ -165,6 +165,15 @@ struct Kernels {
 /// The same, null for CUDA in builds without it.
 [[nodiscard]] const Kernels* find_kernels(Device device) noexcept;
 
+/// The column of a device in a table of two; `meta` has the CPU's. Throws BackendError for CUDA where `cuda`
+/// is null.
+template <class Table>
+[[nodiscard]] const Table& column_of(Device device, const Table& cpu, const Table* cuda) {
+  if (!device.is_cuda()) return cpu;
+  if (cuda == nullptr) throw_no_cuda();
+  return *cuda;
+}
+
 /// Calls a kernel of the device's table. Nothing is computed on `meta`: what the kernel would return is empty
 /// there.
 template <class Table, class R, class... P, class... A>

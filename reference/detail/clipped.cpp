@@ -6,7 +6,7 @@
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/broadcast.h"
 #include "fakequant/reference/detail/float_blocks.h"
-#include "fakequant/reference/kernels/cuda/clip.h"
+#include "fakequant/reference/kernels/kernels.h"
 
 namespace fq::detail {
 
@@ -37,11 +37,11 @@ Tensor compared_with(DType dtype, const Tensor& bound) {
 }
 
 Tensor within_amax(const Tensor& x, const Tensor& amax, const char* function) {
-  const Shape block = broadcast_block(x.shape(), amax.shape(), function);
-  const Tensor bound = compared_with(x.dtype(), amax);
-  if (x.device().is_cuda()) return cuda::mask_within(x, bound);
-  return mask_where(x, block,
-                    [a = bound.data<float>()](float v, auto j) { return scalar::modelopt_mask(v, a[j]); });
+  check_broadcast(x.shape(), amax.shape(), function);
+  Tensor mask = Tensor::empty(x.shape(), DType::u1, x.device());
+  run(x.device(), &ReferenceKernels::mask_within, x.to(Layout::row_major), compared_with(x.dtype(), amax),
+      mask);
+  return mask;
 }
 
 TracedRange TracedRange::integer(const Amax& amax, const IntFormat& format, bool bias) {

@@ -2,6 +2,7 @@
 
 /// The straight-through gradient that ModelOpt and pytorch-quantization share.
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -46,17 +47,23 @@ void set_bits(std::uint8_t* bits, std::int64_t begin, std::int64_t count, F&& pr
   for (; k < count; ++k) one();
 }
 
-/// u1, row-major: predicate(v, j) for every element, in f32, and the number j of its block.
+/// `mask`, u1 of the shape of x, both row-major: predicate(v, j) for every element, in f32, and the number j
+/// of its block.
 template <class F>
-Tensor mask_where(const Tensor& x, const Shape& block, F&& predicate) {
-  Tensor mask = Tensor::zeros(x.shape(), DType::u1, x.device());
-  if (x.device().is_meta()) return mask;
+void fill_mask(const Tensor& x, const Shape& block, F&& predicate, Tensor& mask) {
   auto* bits = static_cast<std::uint8_t*>(mask.mutable_raw());
-  for_chunks(x.to(Layout::row_major), block, [&](const float* v, auto begin, auto count, auto j, auto step) {
+  std::fill_n(bits, mask.nbytes(), std::uint8_t{0});
+  for_chunks(x, block, [&](const float* v, auto begin, auto count, auto j, auto step) {
     if (step == 0)
       return set_bits(bits, begin, count, [v, j, &predicate](auto k) { return predicate(v[k], j); });
     set_bits(bits, begin, count, [v, j, &predicate](auto k) { return predicate(v[k], j + k); });
   });
+}
+/// The same of any layout, as a new mask.
+template <class F>
+Tensor mask_where(const Tensor& x, const Shape& block, F&& predicate) {
+  Tensor mask = Tensor::empty(x.shape(), DType::u1, x.device());
+  if (!x.device().is_meta()) fill_mask(x.to(Layout::row_major), block, std::forward<F>(predicate), mask);
   return mask;
 }
 

@@ -1,11 +1,16 @@
 #include "fakequant/reference/kernels/cpu/fake_quant.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "fakequant/core/backend/cpu/ranges/range_kernels.h"
+#include "fakequant/core/numerics/formulas.h"
 #include "fakequant/reference/detail/broadcast.h"
+#include "fakequant/reference/detail/clipped.h"
 #include "fakequant/reference/kernels/cpu/range_table.h"
 #include "fakequant/reference/kernels/cpu/stretches.h"
 
@@ -34,6 +39,18 @@ void fake_quant_integer(const Tensor& x, const Tensor& amax, const Tensor& bound
   });
 }
 
+void integer_codes(const Tensor& x, const Tensor& amax, const IntFormat& format, Tensor& codes) {
+  const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
+  const bool guard = !any_nan(amax);
+  std::vector<float> scales;
+  for (const float a : amax.to_vector<float>()) scales.push_back(scalar::modelopt_scale(a, upper, guard));
+  detail::map_blocks(x, detail::broadcast_block(x.shape(), amax.shape(), "tensor_quant"), codes,
+                     [&, s = scales.data()](const float* in, float* out, auto count, auto j, auto step) {
+                       for (std::int64_t k = 0; k < count; ++k)
+                         out[k] = scalar::modelopt_code(in[k], s[j + k * step], lower, upper);
+                     });
+}
+
 void fake_quant_e4m3(const Tensor& x, const Tensor& amax, const Tensor& bound, Tensor& y, Tensor* mask) {
   const bool scaled = amax.defined();
   detail::check_broadcast(x.shape(), amax.shape(), "scaled_e4m3");
@@ -51,6 +68,18 @@ void round_to_integers(const Tensor& x, float lower, float upper, Tensor& y, Ten
   const IntegerCast cast{lower, upper};
   for_stretches(x, Columns{}, y, mask,
                 [&](const Stretch& stretch, const Columns&) { fake_quant(stretch, cast); });
+}
+
+float smallest(const Tensor& x) {
+  Extremes all{0, std::numeric_limits<float>::infinity()};
+  std::array<float, detail::chunk_elements> buffer;
+  for (std::int64_t begin = 0; begin < x.numel(); begin += detail::chunk_elements) {
+    const std::int64_t count = std::min(detail::chunk_elements, x.numel() - begin);
+    const Extremes found = extremes(detail::read_floats(x, begin, count, buffer.data()), count);
+    all = {std::max(all.magnitude, found.magnitude), std::min(all.minimum, found.minimum)};
+  }
+  const auto largest = std::bit_cast<float>(all.magnitude);
+  return scalar::is_nan_(largest) ? largest : all.minimum;
 }
 
 }  // namespace fq::cpu

@@ -21,4 +21,11 @@ void fake_quant_blocks(const Tensor& x, std::int64_t block, const ElementGrid& g
 /// FP4 in blocks of 16 with scales of nvfp4_scale: `global` is the scale of scales.
 void fake_quant_nvfp4(const Tensor& x, float global, float bound, Tensor& y, Tensor* mask);
 
+/// Blocks of any length along the last axis, the last one of a row as long as what is left, without a mask.
+/// `half_away`: E3M0 instead of the grid.
+void fake_quant_rows(const Tensor& x, std::int64_t block, const ElementGrid& grid, bool half_away,
+                     const detail::BlockScales& scales, Tensor& y);
+/// As fake_quant_nvfp4, likewise.
+void fake_quant_nvfp4_rows(const Tensor& x, float global, Tensor& y);
+
 }  // namespace fq::cpu

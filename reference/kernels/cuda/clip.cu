@@ -1,6 +1,7 @@
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/range_rows.cuh"
 #include "fakequant/core/numerics/formulas.h"
+#include "fakequant/reference/kernels/cpu/clip.h"
 #include "fakequant/reference/kernels/cuda/clip.h"
 
 namespace fq::cuda {
@@ -24,10 +25,8 @@ struct BetweenFormula {
 };
 
 template <class Formula>
-Tensor mask_of(const Tensor& x, const Tensor& lower, const Tensor& upper, Formula formula) {
-  Tensor mask = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
+void fill_mask(const Tensor& x, const Tensor& lower, const Tensor& upper, Formula formula, Tensor& mask) {
   with_rows(x, lower, upper, BoundsRow{}, [&](const auto& rows) { mask_by_rows(x, formula, rows, mask); });
-  return mask.to(Layout::row_major);
 }
 
 struct SumBeyond {
@@ -41,6 +40,13 @@ struct SumBeyond {
   FQ_HD void join(double& sum, double other) const { sum += other; }
 };
 
+void sum_on_host(const Tensor& x, const Tensor& dy, const Tensor& bound, bool above, Tensor& sums) {
+  const Device host = Device::cpu();
+  Tensor own = Tensor::empty(sums.shape(), DType::f64);
+  cpu::sum_beyond(x.to(host), dy.to(host), bound.to(host), above, own);
+  sums.copy_from(own);
+}
+
 struct PutSum {
   double* to;
   FQ_HD void operator()(std::int64_t, double sum) const { *to = sum; }
@@ -48,9 +54,11 @@ struct PutSum {
 
 }  // namespace
 
-Tensor mask_within(const Tensor& x, const Tensor& amax) { return mask_of(x, amax, amax, WithinFormula{}); }
-Tensor mask_between(const Tensor& x, const Tensor& lower, const Tensor& upper) {
-  return mask_of(x, lower, upper, BetweenFormula{});
+void mask_within(const Tensor& x, const Tensor& amax, Tensor& mask) {
+  fill_mask(x, amax, amax, WithinFormula{}, mask);
+}
+void mask_between(const Tensor& x, const Tensor& lower, const Tensor& upper, Tensor& mask) {
+  fill_mask(x, lower, upper, BetweenFormula{}, mask);
 }
 
 void clip(const Tensor& x, const Tensor& lower, const Tensor& upper, Tensor& y) {
@@ -58,14 +66,13 @@ void clip(const Tensor& x, const Tensor& lower, const Tensor& upper, Tensor& y) 
             [&](const auto& rows) { quantize_as<float>(x, ClipFormula{}, rows, y, nullptr); });
 }
 
-Tensor sum_beyond(const Tensor& x, const Tensor& dy, const Tensor& bound, bool above) {
-  Tensor sum = Tensor::empty({}, DType::f64, x.device());
+void sum_beyond(const Tensor& x, const Tensor& dy, const Tensor& bound, bool above, Tensor& sums) {
+  if (bound.numel() != 1) return sum_on_host(x, dy, bound, above, sums);
   const Tensor own = bound.to(x.device());
   const auto read = [](const Tensor& t) { return static_cast<const float*>(t.raw()); };
   reduce_channels(x.device(), ChannelView{1, x.numel(), x.numel()},
                   SumBeyond{read(x), read(dy), read(own), above},
-                  PutSum{static_cast<double*>(sum.mutable_raw())});
-  return sum;
+                  PutSum{static_cast<double*>(sums.mutable_raw())});
 }
 
 }  // namespace fq::cuda

@@ -11,12 +11,10 @@ namespace fq::cuda {
 /// `amax` is on the host.
 void fake_quant_integer(const Tensor& x, const Tensor& amax, const Tensor& bound, const IntFormat& format,
                         Tensor& y, Tensor* mask);
-/// The codes alone, f32; x is f32.
 void integer_codes(const Tensor& x, const Tensor& amax, const IntFormat& format, Tensor& codes);
 void fake_quant_e4m3(const Tensor& x, const Tensor& amax, const Tensor& bound, Tensor& y, Tensor* mask);
 void round_to_integers(const Tensor& x, float lower, float upper, Tensor& y, Tensor* mask);
 
-/// The smallest element of a tensor of f32, f16 or bf16, NaN where there is one; infinity without elements.
 /// Waits for it.
 [[nodiscard]] float smallest(const Tensor& x);
 

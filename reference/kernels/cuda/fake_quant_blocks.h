@@ -14,8 +14,7 @@ void fake_quant_blocks(const Tensor& x, std::int64_t block, const cpu::ElementGr
                        const fq::detail::BlockScales& scales, float bound, Tensor& y, Tensor* mask);
 void fake_quant_nvfp4(const Tensor& x, float global, float bound, Tensor& y, Tensor* mask);
 
-/// Blocks of any length along the last axis, the last one of a row as long as what is left; one thread each.
-/// `half_away`: E3M0 instead of the grid.
+/// One thread a block.
 void fake_quant_rows(const Tensor& x, std::int64_t block, const cpu::ElementGrid& grid, bool half_away,
                      const fq::detail::BlockScales& scales, Tensor& y);
 void fake_quant_nvfp4_rows(const Tensor& x, float global, Tensor& y);
