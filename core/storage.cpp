@@ -19,11 +19,15 @@ void Storage::touched(bool written) const noexcept {
   detail::find_kernels(block_->device)->touched(*this, block_->data, written);
 }
 
-std::byte* Storage::mutable_data() noexcept {
-  if (!block_) return nullptr;
+void Storage::mark_written() noexcept {
+  if (!block_) return;
   block_->version.fetch_add(1);
   if (block_->device.is_cuda()) touched(true);
-  return block_->data;
+}
+
+std::byte* Storage::mutable_data() noexcept {
+  mark_written();
+  return block_ ? block_->data : nullptr;
 }
 
 }  // namespace fq

@@ -30,7 +30,9 @@ class Storage {
   }
   /// The bytes to write to; counts as a change.
   [[nodiscard]] std::byte* mutable_data() noexcept;
-  /// How often `mutable_data()` was called. Values saved for backward keep it and refuse another one.
+  /// Counts as a change although nobody here writes: what was made of the contents is made anew.
+  void mark_written() noexcept;
+  /// How often the bytes were changed. Values saved for backward keep it and refuse another one.
   [[nodiscard]] std::uint64_t version() const noexcept { return block_ ? block_->version.load() : 0; }
   [[nodiscard]] bool shares(const Storage& other) const noexcept { return block_ == other.block_; }
   [[nodiscard]] long use_count() const noexcept { return block_.use_count(); }

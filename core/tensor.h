@@ -97,6 +97,8 @@ class Tensor {
     auto* bytes = storage_.mutable_data();
     return bytes == nullptr ? nullptr : bytes + offset_;
   }
+  /// The storage's: counts as a change although nobody here writes.
+  void mark_written() noexcept { storage_.mark_written(); }
 
   /// New storage, same contents, layout and device.
   [[nodiscard]] Tensor clone() const;

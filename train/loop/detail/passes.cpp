@@ -60,7 +60,7 @@ bool Passes::repeats(const Batch& batch, const Switches::Phase& phase) {
 void Passes::capture(const Batch& batch) {
   for (auto& parameter : parameters_) {
     parameter.zero_grad();
-    static_cast<void>(parameter.mutable_tensor().mutable_raw());  // what is kept of its values is made anew
+    parameter.mutable_tensor().mark_written();  // its codes are made in the captured work
   }
   const RandomScope drawn(random_stream().seed, random_stream().step);  // nothing, for the passes to come
   input_ = {batch.x.clone(), batch.y.clone()};

@@ -133,7 +133,7 @@ void Capture::launch(std::size_t index) {
   Body& own = *body_;
   const Body::Part& part = own.parts.at(index);
   for (auto& [address, each] : own.touched)
-    if (each.written) static_cast<void>(each.storage.mutable_data());
+    if (each.written) each.storage.mark_written();
   const std::uint64_t step = random_stream().step;
   if (part.reads_step) cuda::copy(own.step.mutable_data(), own.device, &step, Device::cpu(), sizeof step);
   FQ_CUDA(cudaGraphLaunch(part.graph.get(), cuda::stream_of(own.device)));
