@@ -153,7 +153,8 @@ std::string Tensor::describe() const {
 
 bool bitwise_equal(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
-  const Tensor x = a.to(Device::cpu()).to(Layout::row_major), y = b.to(Device::cpu()).to(Layout::row_major);
+  const Layout order = a.layout() == b.layout() ? a.layout() : Layout::row_major;
+  const Tensor x = a.to(Device::cpu()).to(order), y = b.to(Device::cpu()).to(order);
   return x.numel() == 0 || std::memcmp(x.raw(), y.raw(), static_cast<std::size_t>(x.nbytes())) == 0;
 }
 
