@@ -110,7 +110,7 @@ void add_range_flags(FlagSet& set) {
 Device device_of(const Flags& flags) { return Device::parse(flags.text("device")); }
 
 void apply_general_flags(const Flags& flags) {
-  if (const Device device = device_of(flags); device.is_cuda()) static_cast<void>(describe(device));
+  static_cast<void>(describe(device_of(flags)));  // throws for a GPU that cannot be used
   if (flags.given("threads")) detail::set_threads(int(flags.integer("threads", 1, kMostThreads)));
 }
 

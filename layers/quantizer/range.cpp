@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fakequant/calib/detail/ranges.h"
+#include "fakequant/core/backend/device_traits.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
 
@@ -104,7 +105,7 @@ Tensor QuantizerRange::exchange(Tensor amax) { return std::exchange(amax_, std::
 
 void QuantizerRange::to(Device device) {
   device_ = device;
-  if (amax_.device().is_cuda()) amax_ = amax_.to(device);
+  if (detail::traits_of(amax_.device()).own_memory) amax_ = amax_.to(device);
 }
 
 }  // namespace fq

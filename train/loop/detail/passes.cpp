@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "fakequant/core/backend/device_traits.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/profile.h"
@@ -30,7 +31,7 @@ void Passes::forget() {
 }
 
 Passes::Outputs Passes::run(const Batch& batch) {
-  if (batch.x.device().is_cuda()) quantize_weights(*model_);
+  if (traits_of(batch.x.device()).launches) quantize_weights(*model_);
   const Variable logits = (*model_)(Variable(batch.x));
   loss_ = ops::cross_entropy(logits, batch.y, options_.label_smoothing);
   return {loss_.tensor(), logits.tensor()};
@@ -39,7 +40,7 @@ Passes::Outputs Passes::run(const Batch& batch) {
 /// Whether the passes over this batch are those that were captured; captures them when they are the same as
 /// the last ones, whose first run has made all that is made once.
 bool Passes::repeats(const Batch& batch, const Switches::Phase& phase) {
-  if (!options_.capture || !batch.x.device().is_cuda() || profiler() != nullptr) return false;
+  if (!options_.capture || !traits_of(batch.x.device()).captures || profiler() != nullptr) return false;
   Key key{batch.x.shape(), batch.y.shape(), phase};
   if (captured_ != key && last_ == key && refused_ != key) {
     forget();
