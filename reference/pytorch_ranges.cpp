@@ -115,16 +115,14 @@ Tensor bound_gradient(const Tensor& x, const Tensor& dy, const Tensor& bound, co
   return sums.reshape(like.shape()).to(like.dtype());
 }
 
-}  // namespace
+namespace host {
 
 Tensor fake_affine_tensor_quant(const Tensor& x, const Amax& min_range, const Amax& max_range, int num_bits) {
-  FQ_THROUGH_HOST(fake_affine_tensor_quant, x, min_range, max_range, num_bits);
   return fake_quantized(x, range_of(x, min_range, max_range), num_bits);
 }
 
 Variable fake_affine_tensor_quant(const Variable& x, const Amax& min_range, const Amax& max_range,
                                   int num_bits) {
-  FQ_THROUGH_HOST(fake_affine_tensor_quant, x, min_range, max_range, num_bits);
   const Variable v = x.as_float();
   const Range range = range_of(v.tensor(), min_range, max_range);
   Tensor y = fake_quantized(v.tensor(), range, num_bits), mask;
@@ -137,6 +135,18 @@ Variable fake_affine_tensor_quant(const Variable& x, const Amax& min_range, cons
     });
   }
   return detail::record_clipped(kAffine, v, std::move(y), std::move(mask));
+}
+
+}  // namespace host
+}  // namespace
+
+Tensor fake_affine_tensor_quant(const Tensor& x, const Amax& min_range, const Amax& max_range, int num_bits) {
+  return detail::through_host<Tensor>(host::fake_affine_tensor_quant, x, min_range, max_range, num_bits);
+}
+
+Variable fake_affine_tensor_quant(const Variable& x, const Amax& min_range, const Amax& max_range,
+                                  int num_bits) {
+  return detail::through_host<Variable>(host::fake_affine_tensor_quant, x, min_range, max_range, num_bits);
 }
 
 Tensor clip(const Tensor& x, const Amax& clip_value_min, const Amax& clip_value_max) {

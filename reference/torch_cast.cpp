@@ -51,10 +51,9 @@ void check_codes(DType dtype, const char* function) {
            "codes of {}: use f8_e4m3, f8_e5m2 or f8_e8m0", name(dtype));
 }
 
-}  // namespace
+namespace host {
 
 Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
-  FQ_THROUGH_HOST(cast_float8, x, dtype, saturate);
   FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kCastFloat8,
            "the input is {}: give f32, f16 or bf16", name(x.dtype()));
   check_codes(dtype, kCastFloat8);
@@ -65,7 +64,6 @@ Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
 }
 
 Tensor decode_float8(const Tensor& codes, DType dtype) {
-  FQ_THROUGH_HOST(decode_float8, codes, dtype);
   check_codes(codes.dtype(), kDecode);
   FQ_CHECK(is_floating(dtype), kDecode, "the output is {}: give a float type", name(dtype));
   Tensor out = Tensor::empty(codes.shape(), dtype, codes.device());
@@ -74,6 +72,17 @@ Tensor decode_float8(const Tensor& codes, DType dtype) {
         codes.to(Layout::row_major), codes.shape(), out,
         [](const float* in, float* to, auto count, auto, auto) { std::copy_n(in, count, to); });
   return out.to(codes.layout());
+}
+
+}  // namespace host
+}  // namespace
+
+Tensor cast_float8(const Tensor& x, DType dtype, bool saturate) {
+  return detail::through_host(host::cast_float8, x, dtype, saturate);
+}
+
+Tensor decode_float8(const Tensor& codes, DType dtype) {
+  return detail::through_host(host::decode_float8, codes, dtype);
 }
 
 Tensor cast_float(const Tensor& x, DType dtype) {

@@ -155,33 +155,56 @@ Grid checked_channel_grid(const Tensor& x, const Tensor& scale, const Tensor& ze
   return grid;
 }
 
-}  // namespace
+namespace host {
 
 Tensor fake_quantize_per_tensor_affine(const Tensor& x, double scale, std::int64_t zero_point,
                                        std::int64_t quant_min, std::int64_t quant_max) {
-  FQ_THROUGH_HOST(fake_quantize_per_tensor_affine, x, scale, zero_point, quant_min, quant_max);
   return fake_quantize(x, checked_tensor_grid(x, scale, zero_point, {quant_min, quant_max}));
 }
 
 Variable fake_quantize_per_tensor_affine(const Variable& x, double scale, std::int64_t zero_point,
                                          std::int64_t quant_min, std::int64_t quant_max) {
-  FQ_THROUGH_HOST(fake_quantize_per_tensor_affine, x, scale, zero_point, quant_min, quant_max);
   const Variable v = x.as_float();
   return recorded(kTensor, v, checked_tensor_grid(v.tensor(), scale, zero_point, {quant_min, quant_max}));
 }
 
 Tensor fake_quantize_per_channel_affine(const Tensor& x, const Tensor& scale, const Tensor& zero_point,
                                         int axis, std::int64_t quant_min, std::int64_t quant_max) {
-  FQ_THROUGH_HOST(fake_quantize_per_channel_affine, x, scale, zero_point, axis, quant_min, quant_max);
   return fake_quantize(x, checked_channel_grid(x, scale, zero_point, axis, {quant_min, quant_max}));
 }
 
 Variable fake_quantize_per_channel_affine(const Variable& x, const Tensor& scale, const Tensor& zero_point,
                                           int axis, std::int64_t quant_min, std::int64_t quant_max) {
-  FQ_THROUGH_HOST(fake_quantize_per_channel_affine, x, scale, zero_point, axis, quant_min, quant_max);
   const Variable v = x.as_float();
   return recorded(kChannel, v,
                   checked_channel_grid(v.tensor(), scale, zero_point, axis, {quant_min, quant_max}));
+}
+
+}  // namespace host
+}  // namespace
+
+Tensor fake_quantize_per_tensor_affine(const Tensor& x, double scale, std::int64_t zero_point,
+                                       std::int64_t quant_min, std::int64_t quant_max) {
+  return detail::through_host<Tensor>(host::fake_quantize_per_tensor_affine, x, scale, zero_point, quant_min,
+                                      quant_max);
+}
+
+Variable fake_quantize_per_tensor_affine(const Variable& x, double scale, std::int64_t zero_point,
+                                         std::int64_t quant_min, std::int64_t quant_max) {
+  return detail::through_host<Variable>(host::fake_quantize_per_tensor_affine, x, scale, zero_point,
+                                        quant_min, quant_max);
+}
+
+Tensor fake_quantize_per_channel_affine(const Tensor& x, const Tensor& scale, const Tensor& zero_point,
+                                        int axis, std::int64_t quant_min, std::int64_t quant_max) {
+  return detail::through_host<Tensor>(host::fake_quantize_per_channel_affine, x, scale, zero_point, axis,
+                                      quant_min, quant_max);
+}
+
+Variable fake_quantize_per_channel_affine(const Variable& x, const Tensor& scale, const Tensor& zero_point,
+                                          int axis, std::int64_t quant_min, std::int64_t quant_max) {
+  return detail::through_host<Variable>(host::fake_quantize_per_channel_affine, x, scale, zero_point, axis,
+                                        quant_min, quant_max);
 }
 
 }  // namespace fq::torch_ref

@@ -61,11 +61,10 @@ Tensor scales_of(const Tensor& scale, const char* function) {
   return scale.to(DType::f32);
 }
 
-}  // namespace
+namespace host {
 
 Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float8_dtype,
                            const Float8ScaleOptions& options) {
-  FQ_THROUGH_HOST(choose_scale_float8, x, block_size, float8_dtype, options);
   const float max = grid_of(float8_dtype, kChoose).max;
   FQ_CHECK(is_floating(x.dtype()) && x.dtype() != DType::f64, kChoose,
            "the input is {}: give f32, f16 or bf16", name(x.dtype()));
@@ -87,7 +86,6 @@ Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float
 }
 
 Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8_dtype) {
-  FQ_THROUGH_HOST(quantize_affine_float8, x, scale, float8_dtype);
   FQ_CHECK(is_floating(x.dtype()), kQuantizeFloat8, "the input is {}: give a float type", name(x.dtype()));
   const Minifloat grid = grid_of(float8_dtype, kQuantizeFloat8);
   const Shape block = block_of(x.shape(), scale, kQuantizeFloat8);
@@ -109,7 +107,6 @@ Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8
 }
 
 Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType dtype) {
-  FQ_THROUGH_HOST(dequantize_affine_float8, codes, scale, dtype);
   (void)grid_of(codes.dtype(), kDequantizeFloat8);
   FQ_CHECK(is_floating(dtype), kDequantizeFloat8, "the output is {}: give a float type", name(dtype));
   const Shape block = block_of(codes.shape(), scale, kDequantizeFloat8);
@@ -123,6 +120,22 @@ Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType 
                          out[k] = scalar::dequantize_code(in[k], s[j + k * step]);
                      });
   return y.to(codes.layout());
+}
+
+}  // namespace host
+}  // namespace
+
+Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float8_dtype,
+                           const Float8ScaleOptions& options) {
+  return detail::through_host(host::choose_scale_float8, x, block_size, float8_dtype, options);
+}
+
+Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8_dtype) {
+  return detail::through_host(host::quantize_affine_float8, x, scale, float8_dtype);
+}
+
+Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType dtype) {
+  return detail::through_host(host::dequantize_affine_float8, codes, scale, dtype);
 }
 
 }  // namespace fq::torchao

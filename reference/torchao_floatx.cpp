@@ -13,10 +13,9 @@ Minifloat grid_of(int ebits, int mbits, const char* function) {
   return Minifloat::finite(ebits, mbits);
 }
 
-}  // namespace
+namespace host {
 
 Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
-  FQ_THROUGH_HOST(cast_floatx, x, ebits, mbits);
   constexpr const char* where = "cast_floatx";
   const Minifloat grid = grid_of(ebits, mbits, where);
   FQ_CHECK(x.dtype() == DType::f32, where, "the input is {}: give f32", name(x.dtype()));
@@ -29,12 +28,22 @@ Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
 }
 
 Tensor decode_floatx(const Tensor& codes, int ebits, int mbits) {
-  FQ_THROUGH_HOST(decode_floatx, codes, ebits, mbits);
   constexpr const char* where = "decode_floatx";
   const Minifloat grid = grid_of(ebits, mbits, where);
   FQ_CHECK(codes.dtype() == DType::u8, where, "the codes are {}: give u8, one code a byte",
            name(codes.dtype()));
   return detail::decoded(codes, detail::minifloat_table(grid), DType::f32);
+}
+
+}  // namespace host
+}  // namespace
+
+Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
+  return detail::through_host(host::cast_floatx, x, ebits, mbits);
+}
+
+Tensor decode_floatx(const Tensor& codes, int ebits, int mbits) {
+  return detail::through_host(host::decode_floatx, codes, ebits, mbits);
 }
 
 }  // namespace fq::torchao

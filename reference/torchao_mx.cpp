@@ -96,8 +96,10 @@ ScalingMode scaling_mode(std::string_view name) {
   return ScalingMode::rceil;
 }
 
+namespace {
+namespace host {
+
 ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, ScalingMode mode) {
-  FQ_THROUGH_HOST(to_mx, x, format, block_size, mode);
   const Element element = element_of(format, kTo);
   FQ_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::bf16, kTo, "the input is {}: give f32 or bf16",
            name(x.dtype()));
@@ -118,30 +120,39 @@ ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, 
   return {scale, packs ? pack_codes(bytes, element.stored) : relabelled(bytes, element.stored)};
 }
 
-Tensor to_dtype(const ScaledCodes& mx, FloatFormat format, std::int64_t block_size, DType dtype) {
-  const Device device = mx.codes.device();
-  if (device.is_cuda())
-    return to_dtype(detail::moved(mx, Device::cpu()), format, block_size, dtype).to(device);
+Tensor to_dtype(const Tensor& scale, const Tensor& stored, FloatFormat format, std::int64_t block_size,
+                DType dtype) {
   const Element element = element_of(format, kFrom);
-  const Tensor codes = mx.codes.to(Layout::row_major);
-  FQ_CHECK(codes.dtype() == element.stored && mx.scale.dtype() == DType::f8_e8m0, kFrom,
-           "codes of {} and scales of {}: give {} and f8_e8m0", name(codes.dtype()), name(mx.scale.dtype()),
+  const Tensor codes = stored.to(Layout::row_major);
+  FQ_CHECK(codes.dtype() == element.stored && scale.dtype() == DType::f8_e8m0, kFrom,
+           "codes of {} and scales of {}: give {} and f8_e8m0", name(codes.dtype()), name(scale.dtype()),
            name(element.stored));
   FQ_CHECK(is_floating(dtype), kFrom, "the output is {}: give a float type", name(dtype));
   check_blocks(codes.shape(), block_size, element.stored, kFrom);
-  FQ_CHECK(mx.scale.shape() == per_block(codes.shape(), block_size), kFrom,
-           "the scales are {}: give {}, one a block", to_string(mx.scale.shape()),
+  FQ_CHECK(scale.shape() == per_block(codes.shape(), block_size), kFrom,
+           "the scales are {}: give {}, one a block", to_string(scale.shape()),
            to_string(per_block(codes.shape(), block_size)));
   Tensor y = Tensor::empty(codes.shape(), dtype, codes.device());
   if (codes.device().is_meta()) return y;
   const bool six_bits = element.stored == DType::u8;
   const Tensor values = six_bits ? decode_floatx(codes, format.exponent, format.mantissa) : codes;
-  const auto* scales = static_cast<const std::uint8_t*>(mx.scale.raw());
+  const auto* scales = static_cast<const std::uint8_t*>(scale.raw());
   detail::map_last_axis_blocks(values, block_size, y, [&](const float* in, float* out, auto count, auto j) {
-    const float scale = detail::rounded_to(dtype, decode_e8m0(scales[j]));
-    for (std::int64_t k = 0; k < count; ++k) out[k] = scalar::dequantize_code(in[k], scale);
+    const float factor = detail::rounded_to(dtype, decode_e8m0(scales[j]));
+    for (std::int64_t k = 0; k < count; ++k) out[k] = scalar::dequantize_code(in[k], factor);
   });
   return y;
+}
+
+}  // namespace host
+}  // namespace
+
+ScaledCodes to_mx(const Tensor& x, FloatFormat format, std::int64_t block_size, ScalingMode mode) {
+  return detail::through_host(host::to_mx, x, format, block_size, mode);
+}
+
+Tensor to_dtype(const ScaledCodes& mx, FloatFormat format, std::int64_t block_size, DType dtype) {
+  return detail::through_host(host::to_dtype, mx.scale, mx.codes, format, block_size, dtype);
 }
 
 }  // namespace fq::torchao

@@ -28,10 +28,9 @@ void check(const Tensor& x, const Tensor& per_tensor_scale) {
            name(per_tensor_scale.dtype()));
 }
 
-}  // namespace
+namespace host {
 
 ScaledCodes nvfp4_quantize(const Tensor& x, const Tensor& per_tensor_scale) {
-  FQ_THROUGH_HOST(nvfp4_quantize, x, per_tensor_scale);
   check(x, per_tensor_scale);
   const std::int64_t rows = x.dim(0), blocks = rows == 0 ? 0 : x.numel() / rows / block_size;
   Tensor scale = Tensor::empty({rows, blocks}, DType::f8_e4m3, x.device());
@@ -54,6 +53,13 @@ ScaledCodes nvfp4_quantize(const Tensor& x, const Tensor& per_tensor_scale) {
       },
       [&](float* scaled, auto count) { detail::encode_floats(scaled, count, e2m1); });
   return {scale, pack_codes(bytes, DType::f4_e2m1)};
+}
+
+}  // namespace host
+}  // namespace
+
+ScaledCodes nvfp4_quantize(const Tensor& x, const Tensor& per_tensor_scale) {
+  return detail::through_host(host::nvfp4_quantize, x, per_tensor_scale);
 }
 
 }  // namespace fq::torchao

@@ -115,10 +115,9 @@ void fill_codes(const Tensor& x, const LinearGrid& grid, DType codes, bool satur
   });
 }
 
-}  // namespace
+namespace host {
 
 Tensor linear_quantize(const Tensor& x, const LinearGrid& grid, DType codes, bool saturate) {
-  FQ_THROUGH_HOST(linear_quantize, x, grid, codes, saturate);
   if (x.device().is_meta()) return Tensor::empty(x.shape(), codes, x.device());
   const bool packed = bit_width(codes) < 8, bytes = is_minifloat(codes) || integer_format(codes).is_unsigned;
   Tensor out = Tensor::empty(x.shape(), !packed ? codes : bytes ? DType::u8 : DType::i8);
@@ -127,7 +126,6 @@ Tensor linear_quantize(const Tensor& x, const LinearGrid& grid, DType codes, boo
 }
 
 Tensor linear_dequantize(const Tensor& codes, const LinearGrid& blocks, DType dtype) {
-  FQ_THROUGH_HOST(linear_dequantize, codes, blocks, dtype);
   Tensor out = Tensor::empty(codes.shape(), dtype, codes.device());
   if (codes.device().is_meta()) return out;
   const Tensor rows = codes.to(Layout::row_major);
@@ -141,6 +139,17 @@ Tensor linear_dequantize(const Tensor& codes, const LinearGrid& blocks, DType dt
                       if (dtype != DType::f32) write_floats(to, count, dtype, y, begin);
                     });
   return out;
+}
+
+}  // namespace host
+}  // namespace
+
+Tensor linear_quantize(const Tensor& x, const LinearGrid& grid, DType codes, bool saturate) {
+  return through_host(host::linear_quantize, x, grid, codes, saturate);
+}
+
+Tensor linear_dequantize(const Tensor& codes, const LinearGrid& blocks, DType dtype) {
+  return through_host(host::linear_dequantize, codes, blocks, dtype);
 }
 
 Shape linear_block(const Shape& x, const Shape& scale, int axis, const char* function) {

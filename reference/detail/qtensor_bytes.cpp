@@ -81,10 +81,9 @@ std::uint8_t int8_code(float quotient) {
   return static_cast<std::uint8_t>(static_cast<std::int32_t>(scalar::is_nan_(code) ? 0.0f : code));
 }
 
-}  // namespace
+namespace host {
 
 QTensor int8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengths) {
-  FQ_THROUGH_HOST(int8_qtensor, x, axis, lengths);
   const Blocks b = blocks_of(x, axis, lengths, "int8_qtensor");
   const Tensor in = x.to(Layout::row_major);
   QTensor out{PackedFormat::int8, x.shape(), x.dtype(), Tensor::empty(x.shape(), DType::i8, x.device()),
@@ -99,7 +98,6 @@ QTensor int8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& leng
 }
 
 QTensor fp8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengths) {
-  FQ_THROUGH_HOST(fp8_qtensor, x, axis, lengths);
   const Blocks b = blocks_of(x, axis, lengths, "fp8_qtensor");
   const Tensor in = x.to(Layout::row_major);
   QTensor out{PackedFormat::fp8, x.shape(), x.dtype(), Tensor::empty(x.shape(), DType::f8_e4m3, x.device()),
@@ -108,6 +106,17 @@ QTensor fp8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengt
   encode(in, b.block, out.scale, out.codes,
          [grid = Minifloat::of({4, 3})](float quotient) { return grid.encode(grid.round(quotient)); });
   return out;
+}
+
+}  // namespace host
+}  // namespace
+
+QTensor int8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengths) {
+  return fq::detail::through_host(host::int8_qtensor, x, axis, lengths);
+}
+
+QTensor fp8_qtensor(const Tensor& x, const Axes& axis, const BlockLengths& lengths) {
+  return fq::detail::through_host(host::fp8_qtensor, x, axis, lengths);
 }
 
 namespace packed {

@@ -48,10 +48,9 @@ Tensor scales_of(const Tensor& x, const Shape& block, const Shape& shape, std::v
   return scale;
 }
 
-}  // namespace
+namespace host {
 
 QTensor mxfp4_qtensor(const Tensor& x, std::int64_t block_size) {
-  FQ_THROUGH_HOST(mxfp4_qtensor, x, block_size);
   packed::check_input(x, true, kMxfp4);
   packed::check_block_size(block_size, false, kMxfp4);
   FQ_CHECK(x.rank() > 0 && x.shape().back() % 2 == 0, kMxfp4,
@@ -77,7 +76,6 @@ QTensor mxfp4_qtensor(const Tensor& x, std::int64_t block_size) {
 }
 
 QTensor mxfp8_qtensor(const Tensor& x) {
-  FQ_THROUGH_HOST(mxfp8_qtensor, x);
   packed::check_input(x, false, kMxfp8);
   FQ_CHECK(x.rank() > 0, kMxfp8, "the input has no axes: blocks lie along the last one");
   const Tensor in = x.to(Layout::row_major);
@@ -97,6 +95,15 @@ QTensor mxfp8_qtensor(const Tensor& x) {
   });
   return out;
 }
+
+}  // namespace host
+}  // namespace
+
+QTensor mxfp4_qtensor(const Tensor& x, std::int64_t block_size) {
+  return fq::detail::through_host(host::mxfp4_qtensor, x, block_size);
+}
+
+QTensor mxfp8_qtensor(const Tensor& x) { return fq::detail::through_host(host::mxfp8_qtensor, x); }
 
 namespace packed {
 

@@ -14,25 +14,34 @@ QTensor moved(QTensor q, Device device) {
   return q;
 }
 
+namespace {
+namespace host {
+
+Tensor dequantize(const QTensor& q, DType dtype) {
+  switch (q.format) {
+    case PackedFormat::int8:
+    case PackedFormat::fp8:
+      return packed::dequantize_bytes(q, dtype);
+    case PackedFormat::int4:
+      return packed::dequantize_int4(q, dtype);
+    case PackedFormat::nvfp4:
+      return packed::dequantize_nvfp4(q, dtype);
+    case PackedFormat::nf4:
+      return packed::dequantize_nf4(q, dtype);
+    default:
+      return packed::dequantize_mx(q, dtype);
+  }
+}
+
+}  // namespace host
+}  // namespace
+
 Tensor QTensor::dequantize(std::optional<DType> target) const {
   const DType to = target.value_or(dtype);
   FQ_CHECK(is_floating(to) && to != DType::f64, "qtensor.dequantize",
            "the output is to be {}: ask for f32, f16 or bf16", name(to));
   if (codes.device().is_meta()) return Tensor::empty(shape, to, codes.device());
-  if (codes.device().is_cuda()) return moved(*this, Device::cpu()).dequantize(to).to(codes.device());
-  switch (format) {
-    case PackedFormat::int8:
-    case PackedFormat::fp8:
-      return packed::dequantize_bytes(*this, to);
-    case PackedFormat::int4:
-      return packed::dequantize_int4(*this, to);
-    case PackedFormat::nvfp4:
-      return packed::dequantize_nvfp4(*this, to);
-    case PackedFormat::nf4:
-      return packed::dequantize_nf4(*this, to);
-    default:
-      return packed::dequantize_mx(*this, to);
-  }
+  return fq::detail::through_host(host::dequantize, *this, to);
 }
 
 namespace packed {

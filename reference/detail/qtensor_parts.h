@@ -11,6 +11,8 @@ namespace fq::modelopt {
 
 /// With all its tensors on a device.
 [[nodiscard]] QTensor moved(QTensor q, Device device);
+[[nodiscard]] inline QTensor on_host(const QTensor& q) { return moved(q, Device::cpu()); }
+[[nodiscard]] inline Device device_of(const QTensor& q) { return q.codes.device(); }
 
 namespace packed {
 

@@ -3,6 +3,7 @@
 /// Functions that are loops on the host, for tensors of a GPU. Their tensors are copied to the host, which
 /// waits, and the results back; gradients take the same way.
 
+#include "fakequant/core/backend/device_traits.h"
 #include "fakequant/core/variable.h"
 
 namespace fq::detail {
@@ -22,17 +23,19 @@ template <class T>
 }
 [[nodiscard]] inline Tensor on_host(const Tensor& x) { return moved(x, Device::cpu()); }
 [[nodiscard]] inline Variable on_host(const Variable& x) { return moved(x, Device::cpu()); }
+template <class T>
+[[nodiscard]] Device device_of(const T& x) {
+  return x.device();
+}
 
-/// f(arguments..) of the host, its result on `device`.
-template <class F, class... Arguments>
-auto through_host(Device device, F&& f, const Arguments&... arguments) {
-  return moved(f(on_host(arguments)...), device);
+/// f(x, arguments..), its result on the device of x. Where the host cannot read that device's memory, f gets
+/// x and the other tensors on the host. Structs of tensors have a `moved`, `on_host` and `device_of` of their
+/// own.
+template <class R, class... Parameters, class X, class... Arguments>
+R through_host(R (*f)(Parameters...), const X& x, const Arguments&... arguments) {
+  const Device device = device_of(x);
+  if (!traits_of(device).own_memory) return f(x, arguments...);
+  return moved(f(on_host(x), on_host(arguments)...), device);
 }
 
 }  // namespace fq::detail
-
-/// Returns through_host from `function`, with its own arguments, where the first one is on a GPU.
-#define FQ_THROUGH_HOST(function, x, ...)                                                          \
-  if ((x).device().is_cuda())                                                                      \
-  return ::fq::detail::through_host((x).device(), [](const auto&... a) { return function(a...); }, \
-                                    x __VA_OPT__(, ) __VA_ARGS__)
