@@ -1,5 +1,6 @@
 #include "fakequant/calib/histogram_calibrator.h"
 
+#include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/histogram_methods.h"
 #include "fakequant/calib/detail/histogram_state.h"
 #include "fakequant/core/detail/check.h"
@@ -10,6 +11,11 @@ namespace {
 constexpr const char* kHistogramCalibrator = "histogram_calibrator";
 
 }  // namespace
+
+std::unique_ptr<Calibrator> detail::make_histogram(std::string_view method,
+                                                   const CalibratorOptions& options) {
+  return std::make_unique<HistogramCalibrator>(method, options);
+}
 
 HistogramCalibrator::HistogramCalibrator(std::string_view method, const CalibratorOptions& options)
     : method_(method), num_bins_(options.num_bins), skip_zeros_(options.skip_zeros), grid_(options.grid) {

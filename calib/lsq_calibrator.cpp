@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/backend/range_kernels.h"
 #include "fakequant/core/detail/check.h"
@@ -16,6 +17,10 @@ namespace {
 constexpr const char* kLsqCalibrator = "lsq_calibrator";
 
 }  // namespace
+
+std::unique_ptr<Calibrator> detail::make_lsq(const CalibratorOptions& options) {
+  return std::make_unique<LsqCalibrator>(options.axis, options.skip_zeros);
+}
 
 void LsqCalibrator::do_collect(const Tensor& x, float) {
   const auto rows = cpu::rows(x, axis_, kLsqCalibrator);

@@ -2,11 +2,16 @@
 
 #include <algorithm>
 
+#include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/ranges.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
 
 namespace fq {
+
+std::unique_ptr<Calibrator> detail::make_max(const CalibratorOptions& options) {
+  return std::make_unique<MaxCalibrator>(options.axis);
+}
 
 void MaxCalibrator::raise(const Tensor& amax) {
   if (!amax_.defined()) {

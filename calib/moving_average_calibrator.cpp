@@ -1,10 +1,15 @@
 #include "fakequant/calib/moving_average_calibrator.h"
 
+#include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/ranges.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
 
 namespace fq {
+
+std::unique_ptr<Calibrator> detail::make_moving_average(const CalibratorOptions& options) {
+  return std::make_unique<MovingAverageCalibrator>(options.axis, options.momentum);
+}
 
 MovingAverageCalibrator::MovingAverageCalibrator(Axes axis, double momentum)
     : axis_(std::move(axis)), constant_(static_cast<float>(1.0 - momentum)) {

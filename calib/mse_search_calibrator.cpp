@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/ranges.h"
 #include "fakequant/calib/detail/search.h"
 #include "fakequant/core/backend/kernels.h"
@@ -48,6 +49,10 @@ std::vector<double> loaded_errors(const StateDict& state, const std::string& nam
 }
 
 }  // namespace
+
+std::unique_ptr<Calibrator> detail::make_mse_search(const CalibratorOptions& options) {
+  return std::make_unique<MseSearchCalibrator>(options);
+}
 
 MseSearchCalibrator::MseSearchCalibrator(const CalibratorOptions& options)
     : axis_(options.axis),

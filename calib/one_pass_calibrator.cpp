@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/histogram_methods.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
@@ -12,7 +13,6 @@ namespace fq {
 namespace {
 
 constexpr const char* kOnePassCalibrator = "one_pass_calibrator";
-constexpr std::string_view kOnePass = "one_pass";
 
 /// Unknown when one of the two is.
 std::optional<float> larger(std::optional<float> a, std::optional<float> b) {
@@ -29,15 +29,13 @@ std::optional<float> saved_largest(const StateDict& state) {
 
 }  // namespace
 
-bool OnePassCalibrator::takes(std::string_view method) noexcept {
-  return !detail::histogram_reading(method, kOnePass).empty();
+std::unique_ptr<Calibrator> detail::make_one_pass(std::string_view method, const CalibratorOptions& options) {
+  return std::make_unique<OnePassCalibrator>(method, options);
 }
 
 OnePassCalibrator::OnePassCalibrator(std::string_view method, const CalibratorOptions& options)
     : method_(method), histogram_(options.num_bins, options.skip_zeros) {
-  FQ_CHECK(takes(method), kOnePassCalibrator,
-           "the method '{}' is unknown: use one_pass, one_pass_entropy, one_pass_mse or one_pass_octav",
-           method);
+  detail::check_kind("one_pass", method, kOnePassCalibrator);
   FQ_CHECK(options.axis.empty(), kOnePassCalibrator,
            "axis is given and histograms are per tensor: leave axis out, or use make_calibrator");
 }
@@ -56,7 +54,7 @@ void OnePassCalibrator::do_merge(const Calibrator& other) {
 }
 
 Tensor OnePassCalibrator::do_compute(const AmaxOptions& o) const {
-  const auto reading = detail::histogram_reading(method_, kOnePass);
+  const auto reading = detail::reading_of(method_);
   return Tensor::scalar(detail::amax_of(histogram_.histogram(), o.method.empty() ? reading : o.method, o));
 }
 

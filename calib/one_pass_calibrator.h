@@ -21,8 +21,6 @@ class OnePassCalibrator final : public Calibrator {
   [[nodiscard]] const OnePassHistogram& counts() const noexcept { return histogram_; }
   /// The largest magnitude; unknown before a batch, and in a state that was saved without it.
   [[nodiscard]] std::optional<float> largest() const noexcept { return largest_; }
-  /// Whether `make_calibrator` makes one of these for the method.
-  [[nodiscard]] static bool takes(std::string_view method) noexcept;
 
  protected:
   void do_collect(const Tensor& x, float largest) override;

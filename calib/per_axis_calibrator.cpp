@@ -4,9 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/histogram_methods.h"
-#include "fakequant/calib/one_pass_calibrator.h"
-#include "fakequant/calib/two_pass_calibrator.h"
 #include "fakequant/core/backend/cpu/ranges/rows.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
@@ -57,8 +56,7 @@ PerAxisCalibrator::PerAxisCalibrator(std::string_view method, const CalibratorOp
   options_.axis = {};
   FQ_CHECK(options.grid == HistogramGrid::torch, kPerAxisCalibrator,
            "the numpy grid is per tensor: leave axis out");
-  if (!OnePassCalibrator::takes(method) && !TwoPassCalibrator::takes(method))
-    detail::check_histogram_method(method);
+  if (detail::reading_of(method).empty()) detail::check_histogram_method(method);
   passes_ = make_calibrator(method, options_)->passes();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/ranges.h"
 #include "fakequant/calib/detail/search.h"
 #include "fakequant/core/backend/kernels.h"
@@ -30,6 +31,10 @@ std::array<float, kScales> candidates(const Format& format, float global) {
 }
 
 }  // namespace
+
+std::unique_ptr<Calibrator> detail::make_scale_sweep(const CalibratorOptions& options) {
+  return std::make_unique<ScaleSweepCalibrator>(options);
+}
 
 ScaleSweepCalibrator::ScaleSweepCalibrator(const CalibratorOptions& options)
     : axis_(options.axis), format_(detail::search_format(options, kScaleSweepCalibrator)) {}

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/histogram_methods.h"
 #include "fakequant/calib/detail/histogram_state.h"
 #include "fakequant/core/detail/check.h"
@@ -13,19 +14,16 @@ namespace fq {
 namespace {
 
 constexpr const char* kTwoPassCalibrator = "two_pass_calibrator";
-constexpr std::string_view kTwoPass = "two_pass";
 
 }  // namespace
 
-bool TwoPassCalibrator::takes(std::string_view method) noexcept {
-  return !detail::histogram_reading(method, kTwoPass).empty();
+std::unique_ptr<Calibrator> detail::make_two_pass(std::string_view method, const CalibratorOptions& options) {
+  return std::make_unique<TwoPassCalibrator>(method, options);
 }
 
 TwoPassCalibrator::TwoPassCalibrator(std::string_view method, const CalibratorOptions& options)
     : method_(method), num_bins_(options.num_bins), skip_zeros_(options.skip_zeros) {
-  FQ_CHECK(takes(method), kTwoPassCalibrator,
-           "the method '{}' is unknown: use two_pass, two_pass_entropy, two_pass_mse or two_pass_octav",
-           method);
+  detail::check_kind("two_pass", method, kTwoPassCalibrator);
   FQ_CHECK(options.axis.empty(), kTwoPassCalibrator,
            "axis is given and histograms are per tensor: leave axis out, or use make_calibrator");
   FQ_CHECK(num_bins_ >= 2 && num_bins_ <= Histogram::max_bins, kTwoPassCalibrator,
@@ -66,7 +64,7 @@ void TwoPassCalibrator::do_merge(const Calibrator& other) {
 Tensor TwoPassCalibrator::do_compute(const AmaxOptions& o) const {
   FQ_CHECK(counting_, kTwoPassCalibrator,
            "only the first pass was seen: call next_pass() and give the data again");
-  const auto reading = detail::histogram_reading(method_, kTwoPass);
+  const auto reading = detail::reading_of(method_);
   return Tensor::scalar(detail::amax_of(histogram_, o.method.empty() ? reading : o.method, o));
 }
 

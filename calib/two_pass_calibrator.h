@@ -23,8 +23,6 @@ class TwoPassCalibrator final : public Calibrator {
   /// (ArgumentError), and so is `compute_amax` before this call.
   void next_pass() override { counting_ = true; }
   [[nodiscard]] const Histogram& histogram() const noexcept { return histogram_; }
-  /// Whether `make_calibrator` makes one of these for the method.
-  [[nodiscard]] static bool takes(std::string_view method) noexcept;
 
  protected:
   void do_collect(const Tensor& x, float largest) override;

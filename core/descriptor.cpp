@@ -171,24 +171,10 @@ std::map<int, std::int64_t> QuantDescriptor::get_block_quant_axes_and_sizes(cons
 }
 
 const std::vector<std::string_view>& QuantDescriptor::calib_methods() {
-  static const std::vector<std::string_view> methods{"max",
-                                                     "moving_average",
-                                                     "histogram",
-                                                     "percentile",
-                                                     "entropy",
-                                                     "mse",
-                                                     "octav",
-                                                     "one_pass",
-                                                     "one_pass_entropy",
-                                                     "one_pass_mse",
-                                                     "one_pass_octav",
-                                                     "two_pass",
-                                                     "two_pass_entropy",
-                                                     "two_pass_mse",
-                                                     "two_pass_octav",
-                                                     "mse_search",
-                                                     "scale_sweep",
-                                                     "lsq"};
+  static const std::vector<std::string_view> methods{
+#define FQ_CALIB_METHOD(name) #name,
+#include "fakequant/core/detail/calib_methods.def"
+  };
   return methods;
 }
 

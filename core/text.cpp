@@ -39,6 +39,11 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
   return fmt::format(": use one of {}{}", fmt::join(best, ", "), names.size() > 12 ? ", .." : "");
 }
 
+std::string alternatives(const std::vector<std::string>& names) {
+  if (names.size() < 2) return fmt::format("{}", fmt::join(names, ""));
+  return fmt::format("{} or {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
+}
+
 bool wildcard_match(std::string_view pattern, std::string_view text) {
   std::size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
   while (t < text.size()) {

@@ -11,6 +11,8 @@ namespace fq::detail {
 /// ": did you mean 'conv1'?" for the nearest of `names`, or ": use one of a, b, c" where none is near; at
 /// most 12.
 [[nodiscard]] std::string did_you_mean(std::string_view name, const std::vector<std::string>& names);
+/// "a, b or c".
+[[nodiscard]] std::string alternatives(const std::vector<std::string>& names);
 /// The `count` names at the smallest edit distance.
 [[nodiscard]] std::vector<std::string> nearest(std::string_view name, std::vector<std::string> names,
                                                std::size_t count);

@@ -8,6 +8,28 @@
 #include "fakequant/core/text.h"
 
 namespace fq::detail {
+namespace {
+
+constexpr HistogramReading kReadings[]{
+    {"percentile", "histogram",
+     [](const Histogram& h, const AmaxOptions& o) { return amax_by_percentile(h, o.percentile); }},
+    {"entropy",
+     {},
+     [](const Histogram& h, const AmaxOptions& o) {
+       return amax_by_entropy(h, o.num_bits, o.is_unsigned, o.stride, o.start_bin);
+     }},
+    {"mse",
+     {},
+     [](const Histogram& h, const AmaxOptions& o) {
+       return amax_by_mse(h, o.num_bits, o.is_unsigned, o.stride, o.start_bin);
+     }},
+    {"octav",
+     {},
+     [](const Histogram& h, const AmaxOptions& o) { return amax_by_octav(h, o.num_bits, o.is_unsigned); },
+     true},
+};
+
+}  // namespace
 
 bool is_empty(const Histogram& h, const char* where) {
   FQ_CHECK(h.counts.empty() || h.edges.size() == h.counts.size() + 1, where,
@@ -28,25 +50,26 @@ void check_search(const char* where, std::size_t bins, int stride, int start_bin
            "start_bin is {} and the histogram has {} bins: use {} to {}", start_bin, bins, lowest, highest);
 }
 
+std::span<const HistogramReading> histogram_readings() noexcept { return kReadings; }
+
+const HistogramReading* find_histogram_reading(std::string_view name) noexcept {
+  const auto* found = std::ranges::find_if(
+      kReadings, [&](const auto& r) { return r.name == name || (!name.empty() && r.alias == name); });
+  return found == std::end(kReadings) ? nullptr : found;
+}
+
 void check_histogram_method(std::string_view method) {
-  const std::vector<std::string> methods{"percentile", "histogram", "entropy", "mse", "octav"};
-  FQ_CHECK(std::ranges::find(methods, method) != methods.end(), "histogram_calibrator",
-           "the method '{}' is unknown{}", method, did_you_mean(method, methods));
+  std::vector<std::string> names;
+  for (const auto& reading : kReadings)
+    for (const auto name : {reading.name, reading.alias})
+      if (!name.empty()) names.emplace_back(name);
+  FQ_CHECK(find_histogram_reading(method) != nullptr, "histogram_calibrator", "the method '{}' is unknown{}",
+           method, did_you_mean(method, names));
 }
 
-std::string_view histogram_reading(std::string_view method, std::string_view kind) noexcept {
-  if (method == kind) return "percentile";
-  if (!method.starts_with(kind) || method.substr(kind.size(), 1) != "_") return {};
-  method.remove_prefix(kind.size() + 1);
-  return method == "entropy" || method == "mse" || method == "octav" ? method : std::string_view{};
-}
-
-float amax_of(const Histogram& histogram, std::string_view method, const AmaxOptions& o) {
+float amax_of(const Histogram& histogram, std::string_view method, const AmaxOptions& options) {
   check_histogram_method(method);
-  if (method == "percentile" || method == "histogram") return amax_by_percentile(histogram, o.percentile);
-  if (method == "octav") return amax_by_octav(histogram, o.num_bits, o.is_unsigned);
-  return method == "entropy" ? amax_by_entropy(histogram, o.num_bits, o.is_unsigned, o.stride, o.start_bin)
-                             : amax_by_mse(histogram, o.num_bits, o.is_unsigned, o.stride, o.start_bin);
+  return find_histogram_reading(method)->amax(histogram, options);
 }
 
 }  // namespace fq::detail

@@ -2,6 +2,7 @@
 
 /// The ways to read amax from a histogram, by name.
 
+#include <span>
 #include <string_view>
 
 #include "fakequant/calib/calibrator.h"
@@ -16,14 +17,20 @@ namespace fq::detail {
 void check_search(const char* where, std::size_t bins, int stride, int start_bin, int lowest,
                   std::size_t highest);
 
-/// Throws ArgumentError unless it is "percentile", "histogram" (the same), "entropy", "mse" or "octav".
+struct HistogramReading {
+  std::string_view name;
+  std::string_view alias;  ///< another name for it, or empty
+  float (*amax)(const Histogram& histogram, const AmaxOptions& options);
+  bool skips_zeros = false;  ///< zeros do not belong in its histogram
+};
+
+/// In the order in which messages and reports list them.
+[[nodiscard]] std::span<const HistogramReading> histogram_readings() noexcept;
+/// By name or alias; null when there is none.
+[[nodiscard]] const HistogramReading* find_histogram_reading(std::string_view name) noexcept;
+/// Throws ArgumentError when there is none.
 void check_histogram_method(std::string_view method);
-
-/// How the method of a calibrator named `kind` reads its histogram: "percentile" for "one_pass" of kind
-/// "one_pass", "mse" for "one_pass_mse"; empty when it is no such method.
-[[nodiscard]] std::string_view histogram_reading(std::string_view method, std::string_view kind) noexcept;
-
-/// By such a method, which replaces the one in `options`.
+/// By such a method, which replaces the one in `options`. Throws ArgumentError when there is none.
 [[nodiscard]] float amax_of(const Histogram& histogram, std::string_view method, const AmaxOptions& options);
 
 }  // namespace fq::detail

@@ -2,7 +2,9 @@
 
 #include "fakequant/cli/commands/profile.h"
 #include "fakequant/cli/flags/limits.h"
+#include "fakequant/core/text.h"
 #include "fakequant/core/threads.h"
+#include "fakequant/layers/config/quant_config.h"
 
 namespace fq::cli {
 
@@ -78,14 +80,14 @@ void add_quantization_flags(FlagSet& set) {
 }
 
 void add_calibration_flags(FlagSet& set) {
+  const std::string algorithms = "on weights and scales, around calibration: " +
+                                 fq::detail::alternatives(QuantConfig::weight_algorithm_names()) +
+                                 " (default: of the config, none)";
   set.group("Calibration")
       .value("method", "NAME",
              "max, moving_average, percentile, entropy, mse, octav, lsq, mse_search, or none for no ranges "
              "(default: of the config, max)")
-      .value(
-          "algorithm", "NAME",
-          "on weights and scales, around calibration: smoothquant, equalize, awq_lite, awq_clip, awq_full, "
-          "gptq, adaround or bias_correction (default: of the config, none)")
+      .value("algorithm", "NAME", algorithms.c_str())
       .value("percentile", "PERCENT", "of the values that lie in the range, for that method", "99.99")
       .value("samples", "IMAGES", "training images to look at", "512");
 }

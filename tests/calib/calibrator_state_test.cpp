@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/calib/calibrator.h"
+#include "fakequant/calib/detail/calib_methods.h"
+#include "fakequant/calib/detail/histogram_methods.h"
+#include "fakequant/calib/one_pass_calibrator.h"
 #include "fakequant/core/descriptor.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
@@ -44,6 +47,34 @@ void resumes(std::string_view method, const CalibratorOptions& options) {
   EXPECT_EQ(second->minimum(), whole->minimum());
   second->load_state(make_calibrator(method, options)->state_dict());
   EXPECT_TRUE(second->empty());
+}
+
+TEST(MakeCalibrator, MakesEveryMethodByItsName) {
+  for (const std::string_view method : QuantDescriptor::calib_methods())
+    for (const Axes& axis : {Axes(), Axes(0)}) {
+      const auto made = make_calibrator(method, {.axis = axis});
+      EXPECT_EQ(made->method(), method);
+      made->collect(batch(1));
+      for (int pass = 1; pass < made->passes(); ++pass) {
+        made->next_pass();
+        made->collect(batch(1));
+      }
+      EXPECT_EQ(made->compute_amax().numel(), axis.empty() ? 1 : 2) << method;
+    }
+  EXPECT_THAT([] { (void)make_calibrator("one_past"); },
+              ThrowsMessage<ArgumentError>(HasSubstr("did you mean 'one_pass'?")));
+}
+
+TEST(MakeCalibrator, EveryReadingOfAHistogramIsThere) {
+  for (const std::string_view method : QuantDescriptor::calib_methods()) {
+    const auto reading = detail::reading_of(method);
+    EXPECT_TRUE(reading.empty() || detail::find_histogram_reading(reading) != nullptr) << method;
+  }
+  EXPECT_EQ(detail::reading_of("two_pass_mse"), "mse");
+  EXPECT_EQ(detail::reading_of("max"), "");
+  EXPECT_THAT([] { OnePassCalibrator("two_pass"); },
+              ThrowsMessage<ArgumentError>(
+                  HasSubstr("use one_pass, one_pass_entropy, one_pass_mse or one_pass_octav")));
 }
 
 TEST(CalibratorState, ResumesBitByBit) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "fakequant/calib/detail/histogram_methods.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/train/calibration/calibrate.h"
@@ -77,7 +78,11 @@ std::unique_ptr<TensorQuantizer> saved_quantizer(const StateDict& state, const s
 }  // namespace
 
 const std::vector<std::string>& report_methods() {
-  static const std::vector<std::string> methods{"max", "percentile", "entropy", "mse", "octav"};
+  static const auto methods = [] {
+    std::vector<std::string> out{"max"};
+    for (const auto& reading : detail::histogram_readings()) out.emplace_back(reading.name);
+    return out;
+  }();
   return methods;
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/crc32c.h"
 #include "fakequant/core/io/state_file.h"
@@ -45,7 +46,7 @@ Json settings(const TensorQuantizer& q) {
     if (all.contains(key)) out[key] = all[key];
   const std::string& method = q.descriptor().calib_method();
   out["calib_method"] = method;
-  if (method == "mse_search" || method == "scale_sweep")
+  if (detail::find_calib_method(method)->tries_codes)
     for (const char* key : {"num_bits", "narrow_range"})
       if (all.contains(key)) out[key] = all[key];
   if (q.settings().pre_quant_scale.defined()) out["pre_quant_scale"] = checksum(q.settings().pre_quant_scale);

@@ -4,6 +4,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/optimizer.h"
+#include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/chosen_codes.h"
 #include "fakequant/train/ptq/detail/soft_rounding.h"
 
@@ -40,6 +41,19 @@ Report ada_round(Module& model, DataLoader& data, const AdaRoundOptions& options
       [&](const WeightedLayer& layer, const WeightGrid& grid, const InputStatistics& statistics) {
         return learned(layer, grid, statistics, options);
       });
+}
+
+AlgorithmEntry adaround_entry() {
+  return {
+      .options = {{"iterations", {}, OptionType::count}, {"learning_rate"}, {"regularization"}, {"warmup"}},
+      .after = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
+        AdaRoundOptions options{.samples = given.samples()};
+        options.iterations = given.count("iterations", options.iterations);
+        options.learning_rate = given.number("learning_rate", options.learning_rate);
+        options.regularization = given.number("regularization", options.regularization);
+        options.warmup = given.number("warmup", options.warmup);
+        return ada_round(model, data, options);
+      }};
 }
 
 }  // namespace fq::ptq

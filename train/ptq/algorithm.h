@@ -4,9 +4,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
 
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/modules/module.h"
@@ -14,6 +12,9 @@
 #include "fakequant/train/ptq/report.h"
 
 namespace fq::ptq {
+
+struct AlgorithmEntry;
+class AlgorithmOptions;
 
 /// One that a config names, around calibration: `before` it come smoothquant, awq_lite and equalize, `after`
 /// it awq_clip, gptq, adaround and bias_correction; awq_full is awq_lite before and awq_clip after. Options
@@ -35,12 +36,9 @@ class Algorithm {
   Report after(Module& model, DataLoader& data) const;
 
  private:
-  [[nodiscard]] double number(const char* key, double fallback) const;
-  [[nodiscard]] bool on(const char* key) const;
-
   std::string name_;
-  std::shared_ptr<const nlohmann::json> options_;
-  std::int64_t samples_;
+  std::shared_ptr<const AlgorithmEntry> entry_;
+  std::shared_ptr<const AlgorithmOptions> options_;
 };
 
 }  // namespace fq::ptq

@@ -6,6 +6,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantizer/dead_channels.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
+#include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/chosen_codes.h"
 #include "fakequant/train/ptq/detail/float_run.h"
 
@@ -95,6 +96,16 @@ Report awq_clip(Module& model, DataLoader& data, const AwqClipOptions& options) 
   }
   floor_dead_channels(model);
   return report;
+}
+
+AlgorithmEntry awq_clip_entry() {
+  return {.options = {{"lowest", "min_clip_ratio"}, {"step", "shrink_step"}},
+          .after = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
+            AwqClipOptions options{.samples = given.samples()};
+            options.lowest = given.number("lowest", options.lowest);
+            options.step = given.number("step", options.step);
+            return awq_clip(model, data, options);
+          }};
 }
 
 }  // namespace fq::ptq

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/channel_scaling.h"
 #include "fakequant/train/ptq/detail/float_run.h"
 #include "fakequant/train/ptq/detail/input_statistics.h"
@@ -109,6 +110,15 @@ Report awq_lite(Module& model, DataLoader& data, const AwqLiteOptions& options) 
       report.skipped.push_back({reader.path, "shares its input with a layer whose weights are float"});
   }
   return report;
+}
+
+AlgorithmEntry awq_lite_entry() {
+  return {.options = {{"alpha_step"}},
+          .before = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
+            AwqLiteOptions options{.samples = given.samples()};
+            options.alpha_step = given.number("alpha_step", options.alpha_step);
+            return awq_lite(model, data, options);
+          }};
 }
 
 }  // namespace fq::ptq

@@ -9,6 +9,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/operators.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/float_run.h"
 #include "fakequant/train/ptq/detail/weighted_layers.h"
 
@@ -116,6 +117,12 @@ Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions
     subtract(layer.bias, shift_of(layer.path));
   }
   return report;
+}
+
+AlgorithmEntry bias_correction_entry() {
+  return {.after = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
+    return correct_bias(model, data, {.samples = given.samples()});
+  }};
 }
 
 }  // namespace fq::ptq

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/channel_scaling.h"
 #include "fakequant/train/ptq/detail/float_run.h"
 
@@ -67,6 +68,16 @@ Report equalize(Module& model, const Shape& input_shape, const EqualizeOptions& 
     for (std::size_t r = 0; r < group.readers.size(); ++r, ++i)
       report.layers[i].after = product_of_largest(group);
   return report;
+}
+
+AlgorithmEntry equalize_entry() {
+  return {.options = {{"iterations", {}, OptionType::count}, {"tolerance"}},
+          .before = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
+            EqualizeOptions options;
+            options.iterations = given.count("iterations", options.iterations);
+            options.tolerance = given.number("tolerance", options.tolerance);
+            return equalize(model, input_shape_of(data), options);
+          }};
 }
 
 }  // namespace fq::ptq

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/cholesky.h"
 #include "fakequant/train/ptq/detail/chosen_codes.h"
 
@@ -78,6 +79,16 @@ Report gptq(Module& model, DataLoader& data, const GptqOptions& options) {
       [&](const WeightedLayer& layer, const WeightGrid& grid, const InputStatistics& statistics) {
         return rounded(layer, grid, statistics, options);
       });
+}
+
+AlgorithmEntry gptq_entry() {
+  return {.options = {{"damping", "perc_damp"}, {"act_order", {}, OptionType::flag}},
+          .after = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
+            GptqOptions options{.samples = given.samples()};
+            options.damping = given.number("damping", options.damping);
+            options.act_order = given.flag("act_order", options.act_order);
+            return gptq(model, data, options);
+          }};
 }
 
 }  // namespace fq::ptq

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/channel_scaling.h"
 #include "fakequant/train/ptq/detail/float_run.h"
 #include "fakequant/train/ptq/detail/input_statistics.h"
@@ -51,6 +52,15 @@ Report smooth_quant(Module& model, DataLoader& data, const SmoothQuantOptions& o
       report.layers.push_back({reader.path, spread(x), spread(smooth)});
   }
   return report;
+}
+
+AlgorithmEntry smoothquant_entry() {
+  return {.options = {{"alpha"}},
+          .before = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
+            SmoothQuantOptions options{.samples = given.samples()};
+            options.alpha = given.number("alpha", options.alpha);
+            return smooth_quant(model, data, options);
+          }};
 }
 
 }  // namespace fq::ptq

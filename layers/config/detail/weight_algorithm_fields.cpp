@@ -38,8 +38,10 @@ ordered_json with_reference_defaults(ordered_json given) {
 }  // namespace
 
 const std::vector<std::string>& weight_algorithms() {
-  static const std::vector<std::string> names{"smoothquant", "equalize", "awq_lite", "awq_clip",
-                                              "awq_full",    "gptq",     "adaround", "bias_correction"};
+  static const std::vector<std::string> names{
+#define FQ_WEIGHT_ALGORITHM(name) #name,
+#include "fakequant/layers/config/detail/weight_algorithms.def"
+  };
   return names;
 }
 

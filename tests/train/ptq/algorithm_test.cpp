@@ -1,9 +1,11 @@
 #include "fakequant/train/ptq/algorithm.h"
 
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "fakequant/core/error.h"
 #include "fakequant/train/data/dataset.h"
+#include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "train/ptq/layer_errors.h"
 
 namespace fq::algorithm_test {
@@ -37,6 +39,19 @@ TEST(PtqAlgorithm, EveryNameRuns) {
     EXPECT_GE(run(*model, config), 2u) << name;
     EXPECT_GT(accuracy(*model), 0.88) << name;
   }
+}
+
+TEST(PtqAlgorithm, TakesModelOptsNamesOfOptions) {
+  const nlohmann::json theirs{{"min_clip_ratio", 0.25}, {"step", 0.1}, {"shrink_step", 0.2}};
+  const ptq::AlgorithmOptions options("awq_full", ptq::awq_full_entry().options, &theirs, 64);
+  EXPECT_EQ(options.number("lowest", 0.5), 0.25);
+  EXPECT_EQ(options.number("step", 0.05), 0.1);
+  EXPECT_EQ(options.number("alpha_step", 0.125), 0.125);
+  EXPECT_EQ(options.samples(), 64);
+  const nlohmann::json damped{{"perc_damp", 0.5}, {"act_order", true}};
+  const ptq::AlgorithmOptions gptq("gptq", ptq::gptq_entry().options, &damped, 0);
+  EXPECT_EQ(gptq.number("damping", 0.01), 0.5);
+  EXPECT_TRUE(gptq.flag("act_order", false));
 }
 
 TEST(PtqAlgorithm, ConstantsOfModelOptRun) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/histogram_methods.h"
 #include "fakequant/calib/histogram_calibrator.h"
-#include "fakequant/calib/octav.h"
 #include "fakequant/calib/one_pass_calibrator.h"
 #include "fakequant/calib/per_axis_calibrator.h"
 #include "fakequant/calib/two_pass_calibrator.h"
@@ -17,14 +17,6 @@ namespace {
 
 constexpr const char* kReport = "calibration_report";
 
-/// The method of a histogram that a calib_method reads it by.
-std::string_view reading_of(std::string_view method) {
-  if (method == "histogram") return "percentile";
-  for (const std::string_view kind : {"one_pass", "two_pass"})
-    if (const auto reading = histogram_reading(method, kind); !reading.empty()) return reading;
-  return method;
-}
-
 /// Of a histogram that keeps zeros apart until it has bins.
 std::int64_t counted(const Histogram& h) { return h.counts.empty() ? h.zeros : h.total(); }
 
@@ -33,7 +25,7 @@ double largest_of(const Tensor& amax) { return std::ranges::max(amax.to(DType::f
 }  // namespace
 
 CollectedHistogram::CollectedHistogram(const Calibrator& calibrator) : calibrator_(calibrator) {
-  counts_zeros_ = !calibrator.method().ends_with("octav");
+  counts_zeros_ = !skips_zeros(calibrator.method());
   if (const auto* own = dynamic_cast<const HistogramCalibrator*>(&calibrator)) {
     histogram_ = own->histogram();
     count_ = counted(histogram_);
@@ -62,15 +54,15 @@ Histogram CollectedHistogram::without_zeros() const {
 
 Tensor CollectedHistogram::amax(const std::string& method, AmaxOptions options) const {
   if (method == calibrator_.method()) return calibrator_.compute_amax(options);
-  options.method = reading_of(method);
+  const std::string_view reading = reading_of(method);
+  options.method = reading.empty() ? method : reading;
   if (dynamic_cast<const PerAxisCalibrator*>(&calibrator_) != nullptr && method != "max")
     return calibrator_.compute_amax(options);
   FQ_CHECK(known_, kReport, "collected by {}, which keeps no histogram of the tensor", calibrator_.method());
   FQ_CHECK(std::ranges::find(report_methods(), options.method) != report_methods().end(), kReport,
            "{} is not read from a histogram", method);
   if (options.method == "max") return Tensor::scalar(*largest());
-  if (options.method == "octav")
-    return Tensor::scalar(amax_by_octav(without_zeros(), options.num_bits, options.is_unsigned));
+  if (skips_zeros(options.method)) return Tensor::scalar(amax_of(without_zeros(), options.method, options));
   return calibrator_.compute_amax(options);
 }
 

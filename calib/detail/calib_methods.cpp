@@ -1,0 +1,49 @@
+#include "fakequant/calib/detail/calib_methods.h"
+
+#include <algorithm>
+
+#include "fakequant/calib/detail/histogram_methods.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/text.h"
+
+namespace fq::detail {
+namespace {
+
+template <auto make>
+std::unique_ptr<Calibrator> by_options(std::string_view, const CalibratorOptions& options) {
+  return make(options);
+}
+
+constexpr CalibMethod kMethods[]{
+#define FQ_CALIB_METHOD(name) {#name, #name, {}, false, by_options<make_##name>},
+#define FQ_SEARCH_METHOD(name) {#name, #name, {}, true, by_options<make_##name>},
+#define FQ_HISTOGRAM_METHOD(name, kind, reading) {#name, #kind, #reading, false, make_##kind},
+#include "fakequant/core/detail/calib_methods.def"
+};
+
+}  // namespace
+
+const CalibMethod* find_calib_method(std::string_view name) noexcept {
+  const auto* found = std::ranges::find(kMethods, name, &CalibMethod::name);
+  return found == std::end(kMethods) ? nullptr : found;
+}
+
+std::string_view reading_of(std::string_view method) noexcept {
+  const auto* found = find_calib_method(method);
+  return found == nullptr ? std::string_view{} : found->reading;
+}
+
+bool skips_zeros(std::string_view method) noexcept {
+  const auto* reading = find_histogram_reading(reading_of(method));
+  return reading != nullptr && reading->skips_zeros;
+}
+
+void check_kind(std::string_view kind, std::string_view method, const char* where) {
+  std::vector<std::string> names;
+  for (const auto& known : kMethods)
+    if (known.kind == kind) names.emplace_back(known.name);
+  FQ_CHECK(std::ranges::find(names, method) != names.end(), where, "the method '{}' is unknown: use {}",
+           method, alternatives(names));
+}
+
+}  // namespace fq::detail

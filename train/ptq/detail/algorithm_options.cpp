@@ -1,0 +1,65 @@
+#include "fakequant/train/ptq/detail/algorithm_options.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/text.h"
+
+namespace fq::ptq {
+namespace {
+
+constexpr int kMostCount = 1000000;
+
+std::vector<std::string> names_of(const std::vector<AlgorithmOption>& options) {
+  std::vector<std::string> out;
+  for (const auto& option : options)
+    for (const auto& name : {option.name, option.alias})
+      if (!name.empty()) out.push_back(name);
+  return out;
+}
+
+double read(const std::string& algorithm, const std::string& key, OptionType type,
+            const nlohmann::json& value) {
+  if (type == OptionType::flag) {
+    FQ_CHECK(value.is_boolean(), "quantize", "'{}' of {} is {}: use true or false", key, algorithm,
+             value.dump());
+    return value.get<bool>() ? 1 : 0;
+  }
+  FQ_CHECK(type != OptionType::count || (value.is_number_integer() && value >= 1 && value <= kMostCount),
+           "quantize", "'{}' of {} is {}: use a whole number from 1 to {}", key, algorithm, value.dump(),
+           kMostCount);
+  FQ_CHECK(value.is_number(), "quantize", "'{}' of {} is {}: give a number", key, algorithm, value.dump());
+  return value.get<double>();
+}
+
+}  // namespace
+
+AlgorithmOptions::AlgorithmOptions(const std::string& algorithm, const std::vector<AlgorithmOption>& known,
+                                   const nlohmann::json* given, std::int64_t samples)
+    : samples_(samples) {
+  if (given == nullptr) return;
+  for (const auto& [key, value] : given->items()) {
+    const auto option = std::ranges::find_if(
+        known, [&](const AlgorithmOption& o) { return key == o.name || (!key.empty() && key == o.alias); });
+    FQ_CHECK(option != known.end(), "quantize", "'{}' is no option of {}{}", key, algorithm,
+             detail::did_you_mean(key, names_of(known)));
+    const double read_value = read(algorithm, key, option->type, value);
+    if (key == option->name || !given->contains(option->name)) values_[option->name] = read_value;
+  }
+}
+
+double AlgorithmOptions::number(const std::string& name, double fallback) const {
+  const auto found = values_.find(name);
+  return found == values_.end() ? fallback : found->second;
+}
+
+int AlgorithmOptions::count(const std::string& name, int fallback) const {
+  return static_cast<int>(number(name, fallback));
+}
+
+bool AlgorithmOptions::flag(const std::string& name, bool fallback) const {
+  return number(name, fallback ? 1 : 0) != 0;
+}
+
+}  // namespace fq::ptq

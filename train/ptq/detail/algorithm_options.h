@@ -1,0 +1,40 @@
+#pragma once
+
+/// Options of an algorithm on weights, as a config gives them.
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace fq::ptq {
+
+/// count: a whole number from 1 to 1000000; flag: true or false.
+enum class OptionType : unsigned char { number, count, flag };
+
+struct AlgorithmOption {
+  std::string name;
+  std::string alias = {};  ///< ModelOpt's name for it; where both are given the other one counts
+  OptionType type = OptionType::number;
+};
+
+class AlgorithmOptions {
+ public:
+  /// `given` is an object, or null for none. Throws ArgumentError naming an option that is not `known`, or
+  /// one of another type.
+  AlgorithmOptions(const std::string& algorithm, const std::vector<AlgorithmOption>& known,
+                   const nlohmann::json* given, std::int64_t samples);
+
+  [[nodiscard]] double number(const std::string& name, double fallback) const;
+  [[nodiscard]] int count(const std::string& name, int fallback) const;
+  [[nodiscard]] bool flag(const std::string& name, bool fallback) const;
+  /// To look at in each pass; 0 for all of one epoch.
+  [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }
+
+ private:
+  std::map<std::string, double> values_;
+  std::int64_t samples_;
+};
+
+}  // namespace fq::ptq
