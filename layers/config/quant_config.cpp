@@ -112,12 +112,7 @@ std::vector<std::string> QuantConfig::preset_names() { return detail::preset_nam
 
 std::vector<std::string> QuantConfig::weight_algorithm_names() { return detail::weight_algorithms(); }
 
-QuantConfig QuantConfig::preset(std::string_view name) {
-  QuantConfig config;
-  config.rules = detail::preset_rules(name);
-  detail::set_preset_algorithm(name, config);
-  return config;
-}
+QuantConfig QuantConfig::preset(std::string_view name) { return detail::preset_config(name); }
 
 QuantConfig QuantConfig::from_json(const ordered_json& input) {
   FQ_CHECK(input.is_object(), kWhere, "a quantization config is a JSON object");

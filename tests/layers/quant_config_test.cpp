@@ -280,6 +280,8 @@ TEST(QuantConfig, MistakesHaveTheirPlace) {
             "/quant_cfg/*weight_quantizer/num_bitz");
   EXPECT_EQ(place_of(R"({"quant_cfg": [{"quantizer_name": "*", "cfg": [{"num_bits": 8}, {"axis": "x"}]}]})"),
             "/quant_cfg/0/cfg/1/axis");
+  EXPECT_EQ(place_of(R"({"preset": "int8", "weight_algorithm": "gtpq"})"), "/weight_algorithm");
+  EXPECT_EQ(place_of(R"({"preset": "int8", "algorithm": "maxx"})"), "/algorithm");
   // what only the merged rules show: the last one of the quantizer
   EXPECT_EQ(place_of(R"({"rules": [{"pattern": "fc*", "axis": 0}, {"pattern": "*", "num_bits": 40}]})"),
             "/rules/1");

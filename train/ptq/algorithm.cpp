@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/placed_error.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 
 namespace fq::ptq {
@@ -52,10 +53,12 @@ Report run(AlgorithmStep step, Module& model, DataLoader& data, const AlgorithmO
 }  // namespace
 
 Algorithm::Algorithm(const QuantConfig& config, std::int64_t samples)
-    : name_(config.weight_algorithm),
-      entry_(std::make_shared<const AlgorithmEntry>(entry_of(name_))),
-      options_(std::make_shared<const AlgorithmOptions>(name_, entry_->options, config.weight_options.get(),
-                                                        samples)) {}
+    : name_(config.weight_algorithm), entry_(std::make_shared<const AlgorithmEntry>(entry_of(name_))) {
+  detail::at_place(config.weight_place, [&] {
+    options_ = std::make_shared<const AlgorithmOptions>(name_, entry_->options, config.weight_options.get(),
+                                                        samples);
+  });
+}
 
 bool Algorithm::runs_before() const noexcept { return entry_->before != nullptr; }
 

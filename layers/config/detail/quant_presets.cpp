@@ -8,6 +8,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/text.h"
+#include "fakequant/layers/config/detail/weight_algorithm_fields.h"
 
 namespace fq::detail {
 namespace {
@@ -36,6 +37,7 @@ constexpr std::nullopt_t off = std::nullopt;
 struct Preset {
   std::optional<QuantFields> weight, input;
   std::string prefix = "*";
+  std::string algorithm = {};  // on weights, of a constant
 };
 using Presets = std::map<std::string, Preset, std::less<>>;
 
@@ -63,6 +65,11 @@ const Presets& presets() {
   return table;
 }
 
+Preset with(std::string algorithm, Preset preset) {
+  preset.algorithm = std::move(algorithm);
+  return preset;
+}
+
 /// ModelOpt's constants that have no preset of ours.
 const Presets& constants() {
   static const Presets table{
@@ -83,10 +90,11 @@ const Presets& constants() {
       {"MXFP6_DEFAULT_CFG", presets().at("mxfp6")},
       {"MXFP8_DEFAULT_CFG", presets().at("mxfp8")},
       {"MXINT8_DEFAULT_CFG", presets().at("mxint8")},
-      {"INT8_SMOOTHQUANT_CFG", presets().at("int8")},
-      {"INT4_AWQ_CFG", presets().at("int4_blockwise")},
-      {"W4A8_AWQ_BETA_CFG", {QuantFields{.sequence = {blocks(4, {{-1, 128}}), fp8()}}, fp8()}},
-      {"NVFP4_AWQ_LITE_CFG", presets().at("nvfp4")},
+      {"INT8_SMOOTHQUANT_CFG", with("smoothquant", presets().at("int8"))},
+      {"INT4_AWQ_CFG", with("awq_lite", presets().at("int4_blockwise"))},
+      {"W4A8_AWQ_BETA_CFG",
+       {QuantFields{.sequence = {blocks(4, {{-1, 128}}), fp8()}}, fp8(), "*", "awq_lite"}},
+      {"NVFP4_AWQ_LITE_CFG", with("awq_lite", presets().at("nvfp4"))},
   };
   return table;
 }
@@ -115,6 +123,17 @@ const std::map<std::string, std::string, std::less<>>& unavailable() {
   return table;
 }
 
+const Preset& preset_named(std::string_view name) {
+  if (const auto found = unavailable().find(name); found != unavailable().end())
+    throw ArgumentError(fmt::format("[quantize] '{}' needs {}, which is not available: use one of {}", name,
+                                    found->second, fmt::join(preset_names(), ", ")));
+  const Presets& table = constants().contains(name) ? constants() : presets();
+  const auto found = table.find(name);
+  FQ_CHECK(found != table.end(), "quantize", "there is no preset '{}'{}", name,
+           did_you_mean(name, preset_names()));
+  return found->second;
+}
+
 QuantRule rule(std::string pattern, const QuantFields& fields) {
   return {.pattern = std::move(pattern), .fields = fields, .by_user = false};
 }
@@ -128,14 +147,7 @@ std::vector<std::string> preset_names() {
 }
 
 std::vector<QuantRule> preset_rules(std::string_view name, const std::string& within) {
-  if (const auto found = unavailable().find(name); found != unavailable().end())
-    throw ArgumentError(fmt::format("[quantize] '{}' needs {}, which is not available: use one of {}", name,
-                                    found->second, fmt::join(preset_names(), ", ")));
-  const Presets& table = constants().contains(name) ? constants() : presets();
-  const auto found = table.find(name);
-  FQ_CHECK(found != table.end(), "quantize", "there is no preset '{}'{}", name,
-           did_you_mean(name, preset_names()));
-  const auto& [weight, input, part] = found->second;
+  const auto& [weight, input, part, algorithm] = preset_named(name);
   FQ_CHECK(within.ends_with('*'), "quantize",
            "the pattern '{}' of preset '{}' does not end in '*': use 'conv1.*' for what conv1 has", within,
            name);
@@ -146,6 +158,14 @@ std::vector<QuantRule> preset_rules(std::string_view name, const std::string& wi
   if (weight) out.push_back(rule(prefix + "weight_quantizer", *weight));
   if (input) out.push_back(rule(prefix + "input_quantizer", *input));
   return out;
+}
+
+QuantConfig preset_config(std::string_view name) {
+  QuantConfig config;
+  config.rules = preset_rules(name);
+  if (const auto& algorithm = preset_named(name).algorithm; !algorithm.empty())
+    set_reference_algorithm(algorithm, config);
+  return config;
 }
 
 std::string checked_algorithm(const std::string& name) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/placed_error.h"
 #include "fakequant/core/text.h"
 
 namespace fq::detail {
@@ -54,23 +55,26 @@ void read_weight_algorithm(const ordered_json& input, QuantConfig& config) {
     const ordered_json method = method_of(given);
     return method.is_string() && is_weight_algorithm(method.get<std::string>());
   };
-  if (const auto theirs = input.find("algorithm"); theirs != input.end() && named(*theirs))
+  if (const auto theirs = input.find("algorithm"); theirs != input.end() && named(*theirs)) {
     set_algorithm(config, with_reference_defaults(*theirs));
+    config.weight_place = "/algorithm";
+  }
   const auto own = input.find("weight_algorithm");
   if (own == input.end()) return;
   config.weight_algorithm.clear();
   config.weight_options.reset();
+  config.weight_place = "/weight_algorithm";
   if (own->is_null()) return;
-  const ordered_json method = method_of(*own);
-  FQ_CHECK(named(*own), "quantize", "'weight_algorithm' is {}{}", own->dump(),
-           did_you_mean(method.is_string() ? method.get<std::string>() : "", weight_algorithms()));
-  set_algorithm(config, *own);
+  at_place(config.weight_place, [&] {
+    const ordered_json method = method_of(*own);
+    FQ_CHECK(named(*own), "quantize", "'weight_algorithm' is {}{}", own->dump(),
+             did_you_mean(method.is_string() ? method.get<std::string>() : "", weight_algorithms()));
+    set_algorithm(config, *own);
+  });
 }
 
-void set_preset_algorithm(std::string_view constant, QuantConfig& config) {
-  if (constant == "INT8_SMOOTHQUANT_CFG") set_algorithm(config, with_reference_defaults("smoothquant"));
-  if (constant == "INT4_AWQ_CFG" || constant == "W4A8_AWQ_BETA_CFG" || constant == "NVFP4_AWQ_LITE_CFG")
-    set_algorithm(config, "awq_lite");
+void set_reference_algorithm(std::string_view name, QuantConfig& config) {
+  set_algorithm(config, with_reference_defaults(std::string(name)));
 }
 
 }  // namespace fq::detail

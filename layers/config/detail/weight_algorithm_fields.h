@@ -20,7 +20,7 @@ namespace fq::detail {
 /// at once (`block_size`, `max_co_batch_size`, ..). What else there is ptq::Algorithm judges. Throws
 /// ArgumentError naming the key.
 void read_weight_algorithm(const nlohmann::ordered_json& input, QuantConfig& config);
-/// The weight algorithm of a constant of ModelOpt, if it has one, with ModelOpt's defaults.
-void set_preset_algorithm(std::string_view constant, QuantConfig& config);
+/// With the defaults that ModelOpt gives it.
+void set_reference_algorithm(std::string_view name, QuantConfig& config);
 
 }  // namespace fq::detail

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/placed_error.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/text.h"
 
 namespace fq::ptq {
@@ -17,6 +19,15 @@ std::vector<std::string> names_of(const std::vector<AlgorithmOption>& options) {
     for (const auto& name : {option.name, option.alias})
       if (!name.empty()) out.push_back(name);
   return out;
+}
+
+const AlgorithmOption& option_named(const std::string& key, const std::string& algorithm,
+                                    const std::vector<AlgorithmOption>& known) {
+  const auto option = std::ranges::find_if(
+      known, [&](const AlgorithmOption& o) { return key == o.name || (!key.empty() && key == o.alias); });
+  FQ_CHECK(option != known.end(), "quantize", "'{}' is no option of {}{}", key, algorithm,
+           detail::did_you_mean(key, names_of(known)));
+  return *option;
 }
 
 double read(const std::string& algorithm, const std::string& key, OptionType type,
@@ -39,14 +50,12 @@ AlgorithmOptions::AlgorithmOptions(const std::string& algorithm, const std::vect
                                    const nlohmann::json* given, std::int64_t samples)
     : samples_(samples) {
   if (given == nullptr) return;
-  for (const auto& [key, value] : given->items()) {
-    const auto option = std::ranges::find_if(
-        known, [&](const AlgorithmOption& o) { return key == o.name || (!key.empty() && key == o.alias); });
-    FQ_CHECK(option != known.end(), "quantize", "'{}' is no option of {}{}", key, algorithm,
-             detail::did_you_mean(key, names_of(known)));
-    const double read_value = read(algorithm, key, option->type, value);
-    if (key == option->name || !given->contains(option->name)) values_[option->name] = read_value;
-  }
+  for (const auto& [key, value] : given->items())
+    detail::at_place("/" + detail::json_pointer_token(key), [&, &key = key, &value = value] {
+      const auto& option = option_named(key, algorithm, known);
+      const double number = read(algorithm, key, option.type, value);
+      if (key == option.name || !given->contains(option.name)) values_[option.name] = number;
+    });
 }
 
 double AlgorithmOptions::number(const std::string& name, double fallback) const {
