@@ -7,7 +7,7 @@
 #include "fakequant/bench/arrays.h"
 #include "fakequant/bench/kernels.h"
 #include "fakequant/core/blocks/detail/channels.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/block_scales.h"
 
 namespace fq::bench {

@@ -2,7 +2,7 @@
 
 #include "fakequant/bench/networks.h"
 #include "fakequant/bench/row.h"
-#include "fakequant/core/allocator.h"
+#include "fakequant/core/detail/allocator.h"
 
 namespace fq::bench {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "fakequant/bench/networks.h"
 #include "fakequant/bench/row.h"
-#include "fakequant/core/threads.h"
+#include "fakequant/core/detail/threads.h"
 
 namespace fq::bench {
 namespace {

@@ -18,7 +18,7 @@
 #include "fakequant/bench/row.h"
 #include "fakequant/cli/system/waiting.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/threads.h"
+#include "fakequant/core/detail/threads.h"
 
 namespace fq::bench {
 namespace {

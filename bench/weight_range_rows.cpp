@@ -2,7 +2,7 @@
 
 #include "fakequant/bench/arrays.h"
 #include "fakequant/bench/row.h"
-#include "fakequant/calib/mse_search_calibrator.h"
+#include "fakequant/calib/detail/mse_search_calibrator.h"
 
 namespace fq::bench {
 namespace {

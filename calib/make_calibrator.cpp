@@ -1,8 +1,8 @@
 #include "fakequant/calib/detail/calib_methods.h"
-#include "fakequant/calib/per_axis_calibrator.h"
+#include "fakequant/calib/detail/per_axis_calibrator.h"
 #include "fakequant/core/descriptor.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 
 namespace fq {
 

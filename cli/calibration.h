@@ -7,7 +7,7 @@
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/tables/output.h"
-#include "fakequant/core/io/file_lock.h"
+#include "fakequant/core/io/detail/file_lock.h"
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/train/data/dataset.h"
 

@@ -4,7 +4,7 @@
 
 #include "fakequant/cli/flags/file_checks.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 
 namespace fq::cli {
 

@@ -6,7 +6,7 @@
 #include "fakequant/cli/class_names.h"
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/train/data/detail/random.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 

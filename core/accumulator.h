@@ -12,7 +12,6 @@
 #include <variant>
 #include <vector>
 
-#include "fakequant/core/moves.h"
 #include "fakequant/core/quantized.h"
 
 namespace fq {
@@ -57,6 +56,25 @@ struct AccumulatorConcat {
   std::vector<Accumulator> parts;
   int axis = 1;
 };
+
+/// The same elements in logical row-major order in another shape of as many; row-major.
+struct ReshapeMove {
+  Shape shape;
+};
+
+/// The result's axis i is the tensor's axis axes[i], each named once from the front; row-major.
+struct PermuteMove {
+  std::vector<int> axes;
+};
+
+/// Elements [begin, end) along an axis counted from the front, in the tensor's layout.
+struct CutMove {
+  int axis = 0;
+  std::int64_t begin = 0, end = 0;
+};
+
+/// Where the elements of a tensor go when nothing is computed.
+using Move = std::variant<ReshapeMove, PermuteMove, CutMove>;
 
 /// An accumulator whose elements are moved: they are rounded where they were, so that codes and mask, not
 /// floats, are what is moved.

@@ -10,7 +10,18 @@ namespace fq {
 
 class Profiler;
 class Recorder;
-enum class BackwardType : unsigned char;
+
+/// In which numbers products of codes are passed backward. For y[.., c] = s_x * s_w[c] * sum q_x*q_w the
+/// gradients are
+///
+///     dX = dY' * q_w        dW[c] = (s_x / s_w[c]) * (dY'^T * q_x)        dY'[.., c] = dY[.., c] * s_w[c]
+///
+/// `bf16` rounds dY' to bfloat16, to nearest even, and nothing else: codes are bfloat16 numbers, sums are
+/// f32. Processors without bf16 products multiply the same numbers as floats. `fp32` does not round dY'.
+/// Where codes are multiplied as the floats that they stand for (weights in blocks with scales of any float,
+/// by inputs that are not quantized), the forward product is one of floats; backward, on processors with bf16
+/// products, `bf16` rounds dY and both factors.
+enum class BackwardType : unsigned char { bf16, fp32 };
 
 /// Where random operators of a thread draw from: element e of the op-th of them since the scope began is a
 /// function of (seed, step, op, e), whatever ran before.
@@ -22,12 +33,12 @@ struct RandomStream {
 
 /// Each thread has its own. Nothing else decides what an operator does but its arguments.
 struct Context {
-  bool records = true;           ///< operators go on the tape (NoGrad)
-  BackwardType backward{};       ///< of products that are recorded, bf16 at first (BackwardScope)
-  RandomStream random;           ///< seed 0, step 0 at first (RandomScope)
-  Recorder* recorder = nullptr;  ///< what operators report to (RecordScope)
-  Profiler* profiler = nullptr;  ///< what work reports its time to (ProfilerScope)
-  std::string path;              ///< of the innermost module: "stage1.conv2" (PathScope)
+  bool records = true;                         ///< operators go on the tape (NoGrad)
+  BackwardType backward = BackwardType::bf16;  ///< of products that are recorded (BackwardScope)
+  RandomStream random;                         ///< seed 0, step 0 at first (RandomScope)
+  Recorder* recorder = nullptr;                ///< what operators report to (RecordScope)
+  Profiler* profiler = nullptr;                ///< what work reports its time to (ProfilerScope)
+  std::string path;                            ///< of the innermost module: "stage1.conv2" (PathScope)
 };
 /// That of this thread.
 [[nodiscard]] inline Context& context() noexcept {
@@ -50,6 +61,15 @@ class ScopedValue {
  private:
   T& place_;
   T previous_;
+};
+
+/// The numbers in which products that this thread records are passed backward.
+[[nodiscard]] inline BackwardType backward_type() noexcept { return context().backward; }
+
+/// Sets `backward_type` while it lives. A product keeps the type in force when it was recorded.
+class BackwardScope : public ScopedValue<BackwardType> {
+ public:
+  explicit BackwardScope(BackwardType type) : ScopedValue(context().backward, type) {}
 };
 
 }  // namespace fq

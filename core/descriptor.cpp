@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 
 namespace fq {
 namespace {

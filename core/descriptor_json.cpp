@@ -4,8 +4,8 @@
 #include "fakequant/core/descriptor.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/descriptor_fields.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/core/text.h"
 
 namespace fq {
 namespace {

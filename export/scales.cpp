@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/core/io/atomic_file.h"
-#include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/export/layer_sums.h"

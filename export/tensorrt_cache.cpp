@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 #include "fakequant/reference/tensorrt_cache.h"

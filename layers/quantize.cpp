@@ -8,8 +8,8 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/placed_error.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/log.h"
-#include "fakequant/core/text.h"
 #include "fakequant/layers/config/detail/quantizer_fields.h"
 #include "fakequant/layers/config/detail/rule_fields.h"
 #include "fakequant/layers/detail/placement.h"

@@ -7,7 +7,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/numerics/detail/arithmetic.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/broadcast_up.h"
 #include "fakequant/reference/detail/clipped.h"

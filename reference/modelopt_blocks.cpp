@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/clipped.h"
 #include "fakequant/reference/kernels/kernels.h"

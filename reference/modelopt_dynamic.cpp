@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/block_scales.h"
 #include "fakequant/reference/detail/clipped.h"

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/through_host.h"
 #include "fakequant/reference/detail/torch_grid.h"

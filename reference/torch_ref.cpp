@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/affine.h"
 #include "fakequant/reference/detail/through_host.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/reference/detail/float_blocks.h"
 #include "fakequant/reference/detail/stepped.h"
 #include "fakequant/reference/detail/through_host.h"

@@ -1,5 +1,5 @@
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/core/packed.h"
 #include "fakequant/reference/detail/encode_runs.h"
 #include "fakequant/reference/detail/last_axis_blocks.h"

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/report/detail/histogram_svg.h"
 #include "fakequant/report/detail/page_script.h"
 #include "fakequant/report/detail/page_style.h"

@@ -5,7 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
+#include "fakequant/core/ops/detail/updates.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/detail/whole_number.h"
 
@@ -122,6 +123,8 @@ Sgd::Sgd(NamedParameters parameters, SgdOptions options, const std::vector<Param
   FQ_CHECK(!options.nesterov || options.momentum > 0, "sgd", "Nesterov's momentum needs a momentum above 0");
 }
 
+Sgd::~Sgd() = default;
+
 void Sgd::update(const std::vector<std::size_t>& indices, double gradient_scale) {
   updates_.clear();
   for (const auto i : indices) {
@@ -146,6 +149,8 @@ Adam::Adam(NamedParameters parameters, AdamOptions options, const std::vector<Pa
            "beta1 is {} and beta2 {}: use 0 to less than 1", options.beta1, options.beta2);
   FQ_CHECK(usable(options.eps), "adam", "eps is {}: use 0 or more", options.eps);
 }
+
+Adam::~Adam() = default;
 
 void Adam::update(const std::vector<std::size_t>& indices, double gradient_scale) {
   updates_.clear();

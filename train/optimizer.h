@@ -10,12 +10,15 @@
 #include <vector>
 
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/ops/optimizer.h"
 #include "fakequant/core/variable.h"
 
 namespace fq {
 
 class Module;
+namespace ops {
+struct SgdUpdate;
+struct AdamUpdate;
+}  // namespace ops
 
 using NamedParameters = std::vector<std::pair<std::string, Variable>>;
 
@@ -94,6 +97,7 @@ class Sgd : public Optimizer {
   /// momentum.
   explicit Sgd(NamedParameters parameters, SgdOptions options = {},
                const std::vector<ParameterRule>& rules = {});
+  ~Sgd() override;
   [[nodiscard]] std::string_view type() const noexcept override { return "sgd"; }
 
  protected:
@@ -116,6 +120,7 @@ class Adam : public Optimizer {
   /// Throws ArgumentError for negative or non-finite options and a beta of 1 or more.
   explicit Adam(NamedParameters parameters, AdamOptions options = {},
                 const std::vector<ParameterRule>& rules = {});
+  ~Adam() override;
   [[nodiscard]] std::string_view type() const noexcept override { return decoupled_ ? "adamw" : "adam"; }
 
  protected:

@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 
 namespace fq {
 namespace schedule {

@@ -9,7 +9,7 @@
 
 #include "fakequant/bench/gpu/rows.h"
 #include "fakequant/bench/gpu/timer.h"
-#include "fakequant/core/allocator.h"
+#include "fakequant/core/detail/allocator.h"
 #include "fakequant/core/error.h"
 
 namespace {

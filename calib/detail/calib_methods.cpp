@@ -4,7 +4,7 @@
 
 #include "fakequant/calib/detail/histogram_methods.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 
 namespace fq::detail {
 namespace {

@@ -5,7 +5,7 @@
 #include "fakequant/core/backend/cpu/ranges/error_kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/format.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 
 namespace fq {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/tables/output.h"
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/profile.h"
 
 namespace fq::cli {

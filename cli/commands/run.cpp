@@ -10,7 +10,7 @@
 #include "fakequant/cli/flags/recipe.h"
 #include "fakequant/cli/tables/warnings.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 
 namespace fq::cli {
 namespace {

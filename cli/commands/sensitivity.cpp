@@ -13,7 +13,7 @@
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/tables/sensitivity_table.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/sensitivity/auto_quantize.h"

@@ -5,7 +5,7 @@
 
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/layers/model/builtin_models.h"
 
 namespace fq::cli {

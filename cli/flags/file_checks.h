@@ -17,7 +17,7 @@ struct ReadFile {
 
 /// Makes the folders that are to be made. Throws ArgumentError when a file to write is one of those read,
 /// here or by `others`, through links too, or another one to write; when it is there and of another kind,
-/// without --force; FileError and SystemError as check_writable (core/io/atomic_file.h).
+/// without --force; FileError and SystemError as check_writable (core/io/detail/atomic_file.h).
 void check_files(const FlagSet& set, const Flags& flags, const std::vector<ReadFile>& others = {});
 
 }  // namespace fq::cli

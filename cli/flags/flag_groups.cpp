@@ -2,8 +2,8 @@
 
 #include "fakequant/cli/commands/profile.h"
 #include "fakequant/cli/flags/limits.h"
-#include "fakequant/core/text.h"
-#include "fakequant/core/threads.h"
+#include "fakequant/core/detail/text.h"
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/layers/config/quant_config.h"
 
 namespace fq::cli {

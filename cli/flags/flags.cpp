@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 
 namespace po = boost::program_options;
 

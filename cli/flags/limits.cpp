@@ -4,8 +4,8 @@
 #include <sys/resource.h>
 
 #include "fakequant/cli/system/standard_streams.h"
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/threads.h"
 
 namespace fq::cli {
 namespace {

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "fakequant/core/accumulator.h"
-#include "fakequant/core/allocator.h"
 #include "fakequant/core/backend/batch_norm_numbers.h"
 #include "fakequant/core/backend/dropout_blocks.h"
 #include "fakequant/core/backend/product_shapes.h"
 #include "fakequant/core/backend/updates.h"
 #include "fakequant/core/blocks/detail/pool_windows.h"
 #include "fakequant/core/blocks/detail/strided_bits.h"
+#include "fakequant/core/detail/allocator.h"
 #include "fakequant/core/numerics/detail/arithmetic.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
 #include "fakequant/core/quantized.h"

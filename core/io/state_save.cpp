@@ -2,8 +2,8 @@
 #include <set>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/atomic_file.h"
-#include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/detail/hdf5_image.h"
 #include "fakequant/core/io/detail/state_header.h"
 #include "fakequant/core/io/state_file.h"

@@ -2,8 +2,8 @@
 
 /// All operators.
 
+#include "fakequant/core/context.h"
 #include "fakequant/core/ops/activation.h"
-#include "fakequant/core/ops/backward.h"
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/conv_transpose.h"
 #include "fakequant/core/ops/dropout.h"
@@ -12,7 +12,6 @@
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/norm.h"
-#include "fakequant/core/ops/optimizer.h"
 #include "fakequant/core/ops/pool.h"
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/ops/shape.h"

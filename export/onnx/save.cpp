@@ -4,8 +4,8 @@
 #include <onnx/onnx_pb.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/atomic_file.h"
-#include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/export/onnx/detail/element_type.h"
 #include "fakequant/export/onnx/file.h"
 

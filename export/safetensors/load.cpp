@@ -4,8 +4,8 @@
 #include <unordered_map>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/file_reader.h"
-#include "fakequant/core/text.h"
 #include "fakequant/export/safetensors/detail/header.h"
 #include "fakequant/export/safetensors/detail/types.h"
 

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/detail/packed_scales.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/packed.h"
-#include "fakequant/core/packed_scales.h"
 #include "fakequant/export/layer_sums.h"
 #include "fakequant/export/safetensors/detail/modelopt_layer.h"
 

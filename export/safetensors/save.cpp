@@ -3,8 +3,8 @@
 #include <set>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/atomic_file.h"
-#include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/export/safetensors/detail/types.h"
 #include "fakequant/export/safetensors/file.h"
 

@@ -5,8 +5,8 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/placed_error.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/core/text.h"
 #include "fakequant/layers/config/detail/calibration_fields.h"
 #include "fakequant/layers/config/detail/modelopt_rules.h"
 #include "fakequant/layers/config/detail/quant_presets.h"

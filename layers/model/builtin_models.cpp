@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/layers/model/detail/model_nodes.h"
 
 namespace fq {

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/layers/model/builtin_models.h"
 #include "fakequant/layers/model/detail/model_nodes.h"
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "fakequant/core/ops/backward.h"
+#include "fakequant/core/context.h"
 #include "fakequant/core/random.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/layers/modules/detail/rerun.h"

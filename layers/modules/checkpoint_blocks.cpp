@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/layers/model/graph.h"
 #include "fakequant/layers/modules/checkpoint.h"
 

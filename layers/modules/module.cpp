@@ -4,8 +4,8 @@
 #include <ostream>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/profile.h"
-#include "fakequant/core/text.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/layers/modules/checkpoint.h"
 #include "fakequant/layers/modules/detail/call_cache.h"

@@ -6,6 +6,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/packed.h"
 #include "fakequant/core/tape.h"
+#include "fakequant/layers/quantizer/detail/weight_codes.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "fakequant/layers/modules/quant_modules.h"
+#include "fakequant/layers/quantizer/detail/weight_codes.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq {

@@ -6,8 +6,8 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/text.h"
 #include "fakequant/layers/config/detail/quantizer_fields.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"

@@ -11,6 +11,7 @@
 #include "fakequant/layers/quantizer/detail/arithmetic.h"
 #include "fakequant/layers/quantizer/detail/pre_quant_scale.h"
 #include "fakequant/layers/quantizer/detail/settings_state.h"
+#include "fakequant/layers/quantizer/detail/weight_codes.h"
 
 namespace fq {
 namespace {
@@ -29,7 +30,7 @@ TensorQuantizer::TensorQuantizer(QuantDescriptor descriptor, Arithmetic arithmet
 
 TensorQuantizer::TensorQuantizer(QuantizerSettings settings)
     : grid_(std::make_unique<detail::QuantizerGrid>(settings_, range_)),
-      weight_codes_(settings_, range_, *grid_) {
+      weight_codes_(std::make_unique<WeightCodes>(settings_, range_, *grid_)) {
   set_settings(std::move(settings));
 }
 
@@ -112,7 +113,7 @@ void TensorQuantizer::range_changed() {
 
 void TensorQuantizer::forget() {
   grid_->forget();
-  weight_codes_.forget();
+  weight_codes_->forget();
 }
 
 void TensorQuantizer::on_device_change(Device device) {
@@ -162,13 +163,13 @@ Tensor TensorQuantizer::quantized_values(const Tensor& x) const { return arithme
 
 Variable TensorQuantizer::weight(const Variable& w) {
   if (holds_codes(w)) return packed_weight(w);
-  return weight_codes_.keeps(w) ? weight_codes_.of(w) : (*this)(w);
+  return weight_codes_->keeps(w) ? weight_codes_->of(w) : (*this)(w);
 }
 
 Variable TensorQuantizer::packed_weight(const Variable& w) const {
   const PathScope path(
       std::string_view(name()).substr(name().rfind('.') + 1));  // as when it runs as a module
-  const Variable codes = ops::attach_codes(w, weight_codes_.unpack(w.tensor()));
+  const Variable codes = ops::attach_codes(w, weight_codes_->unpack(w.tensor()));
   return enabled() && quantizing() ? codes : codes.as_float();
 }
 
@@ -176,7 +177,7 @@ void TensorQuantizer::save(StateDict& state, const std::string& prefix) const {
   detail::save_settings(settings_, state, prefix);
   if (amax().defined()) state.set(prefix + "/amax", amax().clone());
   observer_.save(state, prefix);
-  weight_codes_.save(state, prefix);
+  weight_codes_->save(state, prefix);
 }
 
 void TensorQuantizer::load(const StateDict& state, const std::string& prefix) {
@@ -184,7 +185,7 @@ void TensorQuantizer::load(const StateDict& state, const std::string& prefix) {
   observer_.reset();
   range_.load(state.contains(prefix + "/amax") ? state.at(prefix + "/amax") : Tensor{});
   observer_.load(state, prefix);
-  weight_codes_.load(state, prefix);
+  weight_codes_->load(state, prefix);
   range_changed();
 }
 

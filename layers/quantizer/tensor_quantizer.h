@@ -9,13 +9,14 @@
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/layers/quantizer/observer.h"
 #include "fakequant/layers/quantizer/range.h"
-#include "fakequant/layers/quantizer/weight_codes.h"
 
 namespace fq {
 
+class WeightCodes;
 namespace detail {
 class QuantizerArithmetic;
-}
+class QuantizerGrid;
+}  // namespace detail
 
 /// Driven by its settings, first of all a QuantDescriptor, and made of pieces: a range (amax and how it
 /// moves), an observer (what was seen), a grid (format and range made into scales) and the codes of a weight.
@@ -87,8 +88,9 @@ class TensorQuantizer : public Module {
   /// Quantizes a parameter; the codes are kept until the parameter or the grid changes. One that holds codes
   /// (compress.h) gives those, unpacked for this call, or their values while this is off; without a mask.
   virtual Variable weight(const Variable& w);
-  [[nodiscard]] WeightCodes& weight_codes() noexcept { return weight_codes_; }
-  [[nodiscard]] const WeightCodes& weight_codes() const noexcept { return weight_codes_; }
+  /// What is kept of the weight, for the functions of layers/quantizer/compress.h.
+  [[nodiscard]] WeightCodes& weight_codes() noexcept { return *weight_codes_; }
+  [[nodiscard]] const WeightCodes& weight_codes() const noexcept { return *weight_codes_; }
 
   /// Grid and codes are made anew at the next use: for who wrote to the memory that they are in.
   void forget();
@@ -112,7 +114,7 @@ class TensorQuantizer : public Module {
   QuantizerRange range_{settings_};
   RangeObserver observer_{settings_};
   std::unique_ptr<detail::QuantizerGrid> grid_;
-  WeightCodes weight_codes_;
+  std::unique_ptr<WeightCodes> weight_codes_;
   std::unique_ptr<detail::QuantizerArithmetic> arithmetic_;
 };
 

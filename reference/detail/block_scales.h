@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 
 namespace fq::detail {
 

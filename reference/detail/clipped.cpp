@@ -2,7 +2,7 @@
 
 #include "fakequant/core/blocks/detail/channels.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/broadcast.h"
 #include "fakequant/reference/detail/float_blocks.h"

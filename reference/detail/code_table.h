@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/reference/detail/float_blocks.h"
 
 namespace fq::detail {

@@ -2,7 +2,7 @@
 
 /// The values of codes that are for storage only.
 
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::detail {

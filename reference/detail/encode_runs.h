@@ -2,7 +2,7 @@
 
 /// Codes of a minifloat for runs of values, in loops that vectorise.
 
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 
 namespace fq::detail {
 

@@ -1,7 +1,7 @@
 #include "fakequant/reference/detail/linear.h"
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/packed.h"
 #include "fakequant/reference/detail/float_blocks.h"
 #include "fakequant/reference/detail/through_host.h"

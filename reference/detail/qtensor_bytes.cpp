@@ -1,5 +1,5 @@
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/qtensor_parts.h"
 
 namespace fq::modelopt {

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/packed.h"
 #include "fakequant/reference/detail/block_scales.h"
 #include "fakequant/reference/detail/qtensor_parts.h"

@@ -8,7 +8,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/dtype.h"
-#include "fakequant/core/numerics/scalar.h"
+#include "fakequant/core/numerics/detail/scalar.h"
 
 namespace fq::detail {
 

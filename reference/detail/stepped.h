@@ -2,7 +2,7 @@
 
 /// Numbers that make the formulas of `formulas-inl.h` round after every operation.
 
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/rounding.h"
 
 namespace fq::detail {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 
 namespace fq::detail {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/torchao_grid.h"
 #include "fakequant/reference/detail/torchao_ranges.h"
 

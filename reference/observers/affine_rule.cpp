@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/observers/observers.h"
 
 namespace fq::torch_ref {

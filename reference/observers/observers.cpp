@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/ranges.h"
 
 namespace fq::torch_ref {

@@ -7,7 +7,7 @@
 #include "fakequant/calib/calibrator.h"
 #include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/histogram_methods.h"
-#include "fakequant/calib/one_pass_calibrator.h"
+#include "fakequant/calib/detail/one_pass_calibrator.h"
 #include "fakequant/core/descriptor.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"

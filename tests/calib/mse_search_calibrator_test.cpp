@@ -1,4 +1,4 @@
-#include "fakequant/calib/mse_search_calibrator.h"
+#include "fakequant/calib/detail/mse_search_calibrator.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 #include "calib/random_tensors.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 
 namespace fq::mse_search_calibrator_test {
 namespace {

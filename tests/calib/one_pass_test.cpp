@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "calib/magnitudes.h"
-#include "fakequant/calib/one_pass_calibrator.h"
+#include "fakequant/calib/detail/one_pass_calibrator.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
 

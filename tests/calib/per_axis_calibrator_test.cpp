@@ -1,4 +1,4 @@
-#include "fakequant/calib/per_axis_calibrator.h"
+#include "fakequant/calib/detail/per_axis_calibrator.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "fakequant/calib/scale_sweep_calibrator.h"
+#include "fakequant/calib/detail/scale_sweep_calibrator.h"
 
 #include <algorithm>
 #include <limits>
@@ -9,7 +9,7 @@
 #include "calib/random_tensors.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/core/quantized.h"
 
 namespace fq::scale_sweep_calibrator_test {

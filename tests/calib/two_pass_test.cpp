@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "calib/magnitudes.h"
-#include "fakequant/calib/per_axis_calibrator.h"
-#include "fakequant/calib/two_pass_calibrator.h"
+#include "fakequant/calib/detail/per_axis_calibrator.h"
+#include "fakequant/calib/detail/two_pass_calibrator.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "vector_patterns.h"
 
 namespace fq::accumulator_kernels_test {

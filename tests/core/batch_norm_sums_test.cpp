@@ -6,7 +6,7 @@
 
 #include "core/products.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/ops/norm.h"
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/tape.h"

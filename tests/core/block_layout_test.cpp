@@ -7,7 +7,7 @@
 #include "fakequant/core/backend/cpu/ranges/ranges.h"
 #include "fakequant/core/blocks/detail/block_map.h"
 #include "fakequant/core/detail/quantizer_checks.h"
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/core/ops/detail/code_gradients.h"
 #include "fakequant/core/quantized.h"
 #include "vector_patterns.h"

@@ -4,7 +4,7 @@
 
 #include "fakequant/core/backend/cpu/codes/codes.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "vector_patterns.h"
 
 namespace fq::code_kernels_test {

@@ -6,8 +6,8 @@
 
 #include "core/products.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
+#include "fakequant/core/context.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/ops/backward.h"
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/conv_transpose.h"
 #include "fakequant/core/ops/detail/code_gradients.h"

@@ -7,7 +7,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/core/quantized.h"
 #include "vector_patterns.h"
 

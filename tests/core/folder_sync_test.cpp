@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 
 #include <cmath>
 #include <limits>

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/core/allocator.h"
 #include "fakequant/core/backend/cpu/memory/host_memory.h"
+#include "fakequant/core/detail/allocator.h"
 
 namespace fq::test {
 namespace {

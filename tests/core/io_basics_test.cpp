@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/atomic_file.h"
-#include "fakequant/core/io/crc32c.h"
-#include "fakequant/core/io/file_lock.h"
+#include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/io/detail/crc32c.h"
+#include "fakequant/core/io/detail/file_lock.h"
 #include "fakequant/core/log.h"
 
 namespace fq::io_basics_test {

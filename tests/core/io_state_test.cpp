@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/atomic_file.h"
-#include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/state_file.h"
 
 namespace fq::io_state_test {

@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "core/gradient_check.h"
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/ops/ops.h"
 #include "fakequant/core/random.h"
-#include "fakequant/core/threads.h"
 
 namespace fq::ops_contract_threads_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "fakequant/core/packed_scales.h"
+#include "fakequant/core/detail/packed_scales.h"
 
 #include <cmath>
 

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/tensor.h"
-#include "fakequant/core/threads.h"
 
 namespace fq::test {
 

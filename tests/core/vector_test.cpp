@@ -5,7 +5,7 @@
 
 #include "fakequant/core/accumulator.h"
 #include "fakequant/core/backend/cpu/codes/quantize_kernels.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "vector_patterns.h"
 
 namespace fq::vector_test {

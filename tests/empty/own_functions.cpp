@@ -4,10 +4,10 @@
 
 #include "fakequant/calib/bias_calibrator.h"
 #include "fakequant/calib/octav.h"
+#include "fakequant/core/detail/packed_scales.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/ops/optimizer.h"
+#include "fakequant/core/ops/detail/updates.h"
 #include "fakequant/core/packed.h"
-#include "fakequant/core/packed_scales.h"
 #include "fakequant/layers/quantizer/export_amax.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "fakequant/reference/torchao_qparams.h"

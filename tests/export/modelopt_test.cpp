@@ -9,10 +9,10 @@
 
 #include "export/temporary.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/io/state_file.h"
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 #include "layers/networks.h"
 
 namespace fq::modelopt_test {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/export/onnx/file.h"
 
 namespace fq::onnx_file_test {

@@ -7,7 +7,7 @@
 
 #include "fakequant/core/detail/join.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/layers/quantizer/export_amax.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 #include "fakequant/reference/modelopt.h"

@@ -7,6 +7,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/layers/model/fold.h"
+#include "fakequant/layers/quantizer/detail/weight_codes.h"
 #include "layers/compressed.h"
 
 namespace fq::compress_refusals_test {

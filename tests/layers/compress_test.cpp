@@ -4,10 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include "fakequant/core/allocator.h"
+#include "fakequant/core/detail/allocator.h"
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/packed.h"
-#include "fakequant/core/threads.h"
 #include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/quantizer/detail/weight_codes.h"
 #include "layers/compressed.h"
 
 namespace fq::compress_test {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fakequant/core/threads.h"
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/layers/model/fold.h"
 #include "layers/networks.h"
 

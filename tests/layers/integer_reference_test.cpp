@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/backend/cpu/engine/exact.h"
-#include "fakequant/core/threads.h"
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/layers/model/fold.h"
 #include "layers/networks.h"
 

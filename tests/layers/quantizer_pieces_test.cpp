@@ -7,9 +7,9 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/packed.h"
 #include "fakequant/layers/quantizer/detail/arithmetic.h"
+#include "fakequant/layers/quantizer/detail/weight_codes.h"
 #include "fakequant/layers/quantizer/observer.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
-#include "fakequant/layers/quantizer/weight_codes.h"
 
 namespace fq::quantizer_pieces_test {
 namespace {

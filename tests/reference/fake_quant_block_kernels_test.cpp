@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/block_scales.h"
 #include "fakequant/reference/kernels/cpu/fake_quant_blocks.h"
 #include "vector_patterns.h"

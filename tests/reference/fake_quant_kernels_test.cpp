@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/backend/cpu/codes/codes.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/reference/detail/broadcast.h"
 #include "fakequant/reference/kernels/cpu/fake_quant.h"

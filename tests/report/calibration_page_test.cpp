@@ -8,7 +8,7 @@
 
 #include "export/temporary.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/report/detail/histogram_plot.h"
 #include "fakequant/report/detail/histogram_svg.h"
 #include "fakequant/report/detail/text.h"

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/train/sensitivity/sensitivity.h"
 #include "layers/networks.h"
 #include "train/networks.h"

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/threads.h"
 #include "fakequant/layers/quantizer/dead_channels.h"
 #include "layers/networks.h"
 

@@ -12,7 +12,7 @@
 
 #include "data_files.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/data/loader.h"

@@ -1,7 +1,7 @@
 #include <cmath>
 
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/threads.h"
 #include "train/loop_run.h"
 
 namespace fq::loop_evaluate_test {

@@ -1,7 +1,7 @@
 
-#include "fakequant/core/allocator.h"
+#include "fakequant/core/detail/allocator.h"
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/threads.h"
 #include "fakequant/train/loop/average.h"
 #include "fakequant/train/loop/early_stopping.h"
 #include "train/loop_run.h"

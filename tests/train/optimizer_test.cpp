@@ -6,8 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/threads.h"
+#include "fakequant/core/ops/detail/updates.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/loop/clip.h"
 

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/threads.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/calibration/postprocess_amax.h"
 #include "layers/networks.h"

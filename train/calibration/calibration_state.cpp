@@ -7,7 +7,7 @@
 
 #include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/train/calibration/detail/calibration_targets.h"
 #include "fakequant/train/calibration/detail/calibration_undo.h"

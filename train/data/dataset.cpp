@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/train/data/detail/random.h"
 
 namespace fq {

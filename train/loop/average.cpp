@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/ops/optimizer.h"
+#include "fakequant/core/ops/detail/updates.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/detail/whole_number.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/ops/optimizer.h"
+#include "fakequant/core/ops/detail/updates.h"
 
 namespace fq {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fakequant/core/allocator.h"
+#include "fakequant/core/detail/allocator.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"

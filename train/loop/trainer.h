@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "fakequant/core/ops/backward.h"
+#include "fakequant/core/context.h"
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/loop/evaluate.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/train/sensitivity/detail/damage_json.h"
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/detail/crc32c.h"
 
 namespace fq::detail {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/core/text.h"
 
 namespace fq::detail {
 

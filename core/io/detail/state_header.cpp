@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/detail/file_kind.h"
 #include "fakequant/core/io/detail/json_text.h"
 

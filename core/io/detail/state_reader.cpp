@@ -6,7 +6,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
-#include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/detail/hdf5.h"
 #include "fakequant/core/io/detail/hdf5_links.h"
 #include "fakequant/core/io/detail/json_text.h"

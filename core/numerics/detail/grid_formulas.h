@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/numerics/detail/grid_numbers.h"
-#include "fakequant/core/numerics/formulas.h"
 
 namespace fq::detail {
 

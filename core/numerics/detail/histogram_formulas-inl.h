@@ -1,6 +1,6 @@
 // The formulas of calibration, each written once for a value type V that is a float or a vector of floats:
 // the bins of histograms, and errors of fake quantization by a candidate range. Included as
-// core/numerics/formulas-inl.h is, after it; not a public header. No pragma once for that reason.
+// core/numerics/detail/formulas-inl.h is, after it; not a public header. No pragma once for that reason.
 
 #if defined(FQ_CALIB_FORMULAS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_CALIB_FORMULAS_INL_H

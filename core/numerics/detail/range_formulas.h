@@ -2,8 +2,8 @@
 
 /// The formulas of ranges that change with the step, for host and device.
 
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
-#include "fakequant/core/numerics/formulas.h"
 
 namespace fq::detail {
 
@@ -16,8 +16,6 @@ FQ_HD float moved_range(float amax, float batch, float momentum) {
   return is_range(batch) ? scalar::moving_average(amax, batch, momentum) : amax;
 }
 /// A candidate of a search: amax * multiple, at most the largest float.
-FQ_HD float multiple_of(float amax, float multiple) {
-  return scalar::min_(amax * multiple, 0x1.fffffep127f);
-}
+FQ_HD float multiple_of(float amax, float multiple) { return scalar::min_(amax * multiple, 0x1.fffffep127f); }
 
 }  // namespace fq::detail

@@ -2,6 +2,6 @@
 
 /// The formulas of `update_formulas-inl.h` for one float or double, on host and device.
 
-#include "fakequant/core/numerics/scalar.h"
+#include "fakequant/core/numerics/detail/scalar.h"
 //
 #include "fakequant/core/numerics/detail/update_formulas-inl.h"

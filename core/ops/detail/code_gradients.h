@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "fakequant/core/ops/backward.h"
+#include "fakequant/core/context.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/tape.h"
 

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "fakequant/core/moves.h"
+#include "fakequant/core/detail/moves.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::detail {

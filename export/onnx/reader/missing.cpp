@@ -5,8 +5,8 @@
 
 #include <fmt/ranges.h>
 
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/text.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
 
 namespace fq::detail {

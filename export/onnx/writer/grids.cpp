@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
-#include "fakequant/core/numerics/formulas.h"
 
 namespace fq::detail {
 namespace {

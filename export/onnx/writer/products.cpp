@@ -1,5 +1,5 @@
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/operators.h"
 #include "fakequant/core/ops/detail/code_products.h"
 #include "fakequant/export/onnx/writer/exporting.h"

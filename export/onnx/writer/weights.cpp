@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/detail/packed_scales.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/packed.h"
-#include "fakequant/core/packed_scales.h"
 
 namespace fq::detail {
 namespace {

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/layers/config/detail/weight_algorithm_fields.h"
 
 namespace fq::detail {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fakequant/core/detail/descriptor_fields.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 
 namespace fq::detail {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/placed_error.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 
 namespace fq::detail {
 namespace {

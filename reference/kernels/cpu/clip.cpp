@@ -4,7 +4,7 @@
 #include <functional>
 #include <numeric>
 
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/clipped.h"
 
 namespace fq::cpu {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fakequant/core/backend/cpu/ranges/range_kernels.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/broadcast.h"
 #include "fakequant/reference/detail/clipped.h"
 #include "fakequant/reference/kernels/cpu/range_table.h"

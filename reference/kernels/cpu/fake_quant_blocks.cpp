@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/kernels/cpu/range_table.h"
 
 namespace fq::cpu {

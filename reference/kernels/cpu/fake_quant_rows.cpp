@@ -1,4 +1,4 @@
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/last_axis_blocks.h"
 #include "fakequant/reference/kernels/cpu/fake_quant_blocks.h"
 

@@ -1,6 +1,6 @@
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/range_rows.cuh"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/kernels/cpu/clip.h"
 #include "fakequant/reference/kernels/cuda/clip.h"
 

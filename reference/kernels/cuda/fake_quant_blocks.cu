@@ -1,5 +1,5 @@
 #include "fakequant/core/backend/cuda/loops/range_rows.cuh"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/kernels/cuda/fake_quant_blocks.h"
 
 namespace fq::cuda {

@@ -1,10 +1,9 @@
-#include "fakequant/core/ops/optimizer.h"
-
 #include <gtest/gtest.h>
 
 #include "core/gradient_check.h"
 #include "cuda_device.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/ops/detail/updates.h"
 
 namespace fq::cuda_optimizer_test {
 namespace {

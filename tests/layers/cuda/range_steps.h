@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
-#include "fakequant/core/ops/optimizer.h"
+#include "fakequant/core/ops/detail/updates.h"
 #include "layers/networks.h"
 
 namespace fq::test {

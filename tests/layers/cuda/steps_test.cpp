@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
+#include "fakequant/core/ops/detail/updates.h"
 #include "fakequant/core/ops/loss.h"
-#include "fakequant/core/ops/optimizer.h"
 #include "fakequant/layers/modules/checkpoint.h"
 #include "layers/networks.h"
 

@@ -5,7 +5,7 @@
 #include <ranges>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq::detail {

@@ -5,10 +5,10 @@
 
 #include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/histogram_methods.h"
+#include "fakequant/calib/detail/one_pass_calibrator.h"
+#include "fakequant/calib/detail/per_axis_calibrator.h"
+#include "fakequant/calib/detail/two_pass_calibrator.h"
 #include "fakequant/calib/histogram_calibrator.h"
-#include "fakequant/calib/one_pass_calibrator.h"
-#include "fakequant/calib/per_axis_calibrator.h"
-#include "fakequant/calib/two_pass_calibrator.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/calibration/calibration_report.h"
 

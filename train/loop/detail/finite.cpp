@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/detail/convert.h"
-#include "fakequant/core/ops/optimizer.h"
+#include "fakequant/core/ops/detail/updates.h"
 
 namespace fq::detail {
 namespace {

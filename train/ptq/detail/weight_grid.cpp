@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq::ptq {

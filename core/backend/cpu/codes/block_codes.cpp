@@ -8,7 +8,7 @@
 #include "fakequant/core/backend/cpu/codes/element_kernels.h"
 #include "fakequant/core/blocks/detail/block_map.h"
 #include "fakequant/core/detail/quantizer_checks.h"
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 
 namespace fq::cpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "fakequant/core/threads.h"
+#include "fakequant/core/detail/threads.h"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <exception>
 
-#include "fakequant/core/threads.h"
+#include "fakequant/core/detail/threads.h"
 
 namespace fq::cpu {
 

@@ -1,10 +1,11 @@
 #pragma once
 
-/// The memory of the host: 2 MiB aligned blocks on huge pages, free lists by size class (core/allocator.h).
+/// The memory of the host: 2 MiB aligned blocks on huge pages, free lists by size class
+/// (core/detail/allocator.h).
 
 #include <cstddef>
 
-#include "fakequant/core/allocator.h"
+#include "fakequant/core/detail/allocator.h"
 
 namespace fq::cpu {
 

@@ -3,7 +3,7 @@
 #include "fakequant/core/backend/cpu/norm/batch_norm_kernels.h"
 #include "fakequant/core/blocks/detail/channel_runs.h"
 #include "fakequant/core/detail/convert.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 
 namespace fq::cpu {
 namespace {

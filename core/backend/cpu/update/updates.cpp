@@ -6,7 +6,7 @@
 #include "fakequant/core/backend/cpu/elementwise/map.h"
 #include "fakequant/core/backend/cpu/update/update_kernels.h"
 #include "fakequant/core/detail/convert.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 
 namespace fq::cpu {
 namespace {

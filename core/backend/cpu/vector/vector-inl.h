@@ -119,7 +119,7 @@ FQ_HD WordVector shift_right_(WordVector w, int bits) {
 HWY_AFTER_NAMESPACE();
 
 #define FQ_FORMULAS_VECTOR
-#include "fakequant/core/numerics/formulas-inl.h"
+#include "fakequant/core/numerics/detail/formulas-inl.h"
 #undef FQ_FORMULAS_VECTOR
 
 #endif  // toggle

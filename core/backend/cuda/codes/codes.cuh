@@ -6,7 +6,7 @@
 #include "fakequant/core/dtype.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 
 namespace fq::cuda {
 

@@ -3,7 +3,7 @@
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/loops/two_sums.cuh"
 #include "fakequant/core/backend/cuda/norm/batch_norm.h"
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 
 namespace fq::cuda {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "fakequant/core/allocator.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
+#include "fakequant/core/detail/allocator.h"
 
 namespace fq::cuda {
 

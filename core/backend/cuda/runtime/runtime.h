@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <string>
 
-#include "fakequant/core/allocator.h"
+#include "fakequant/core/detail/allocator.h"
 #include "fakequant/core/device.h"
 
 namespace fq {

@@ -1,8 +1,8 @@
 #include "fakequant/core/backend/cuda/loops/array_list.cuh"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/update/updates.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/numerics/detail/update_formulas.h"
-#include "fakequant/core/numerics/formulas.h"
 
 namespace fq::cuda {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <limits>
 
-#include "fakequant/core/numerics/scalar.h"
+#include "fakequant/core/numerics/detail/scalar.h"
 //
-#include "fakequant/core/numerics/formulas-inl.h"
+#include "fakequant/core/numerics/detail/formulas-inl.h"
 
 namespace fq::scalar {
 

@@ -1,4 +1,4 @@
-#include "fakequant/core/io/atomic_file.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "fakequant/core/ops/optimizer.h"
+#include "fakequant/core/ops/detail/updates.h"
 
 #include <cmath>
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "fakequant/core/packed_scales.h"
+#include "fakequant/core/detail/packed_scales.h"
 #include "fakequant/layers/quantizer/range.h"
 
 namespace fq {

@@ -1,4 +1,4 @@
-#include "fakequant/core/io/crc32c.h"
+#include "fakequant/core/io/detail/crc32c.h"
 
 #include <array>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "fakequant/layers/quantizer/weight_codes.h"
+#include "fakequant/layers/quantizer/detail/weight_codes.h"
 
 #include <nlohmann/json.hpp>
 

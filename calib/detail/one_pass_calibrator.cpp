@@ -1,4 +1,4 @@
-#include "fakequant/calib/one_pass_calibrator.h"
+#include "fakequant/calib/detail/one_pass_calibrator.h"
 
 #include <algorithm>
 #include <cmath>

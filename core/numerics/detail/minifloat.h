@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "fakequant/core/numerics/formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/numerics/number_formats.h"
 
 namespace fq {

@@ -1,9 +1,9 @@
-#include "fakequant/core/packed_scales.h"
+#include "fakequant/core/detail/packed_scales.h"
 
 #include <cmath>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 
 namespace fq {
 namespace {

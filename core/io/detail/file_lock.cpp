@@ -1,4 +1,4 @@
-#include "fakequant/core/io/file_lock.h"
+#include "fakequant/core/io/detail/file_lock.h"
 
 #include <cerrno>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "fakequant/calib/mse_search_calibrator.h"
+#include "fakequant/calib/detail/mse_search_calibrator.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "fakequant/calib/calibrator.h"
-#include "fakequant/calib/one_pass_histogram.h"
+#include "fakequant/calib/detail/one_pass_histogram.h"
 
 namespace fq {
 

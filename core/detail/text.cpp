@@ -1,4 +1,4 @@
-#include "fakequant/core/text.h"
+#include "fakequant/core/detail/text.h"
 
 #include <algorithm>
 #include <numeric>

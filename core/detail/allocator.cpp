@@ -1,4 +1,4 @@
-#include "fakequant/core/allocator.h"
+#include "fakequant/core/detail/allocator.h"
 
 #include "fakequant/core/backend/kernels.h"
 

@@ -1,4 +1,4 @@
-#include "fakequant/core/moves.h"
+#include "fakequant/core/detail/moves.h"
 
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/join.h"

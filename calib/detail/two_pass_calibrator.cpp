@@ -1,4 +1,4 @@
-#include "fakequant/calib/two_pass_calibrator.h"
+#include "fakequant/calib/detail/two_pass_calibrator.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "fakequant/calib/scale_sweep_calibrator.h"
+#include "fakequant/calib/detail/scale_sweep_calibrator.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include "fakequant/core/backend/range_kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/numerics/minifloat.h"
+#include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/core/quantized.h"
 
 namespace fq {

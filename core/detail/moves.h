@@ -1,32 +1,10 @@
 #pragma once
 
-/// Moves: where the elements of a tensor go when nothing is computed.
+/// What a Move (core/accumulator.h) makes of shapes, layouts, tensors and gradients.
 
-#include <cstdint>
-#include <variant>
-#include <vector>
-
-#include "fakequant/core/tensor.h"
+#include "fakequant/core/accumulator.h"
 
 namespace fq {
-
-/// The same elements in logical row-major order in another shape of as many; row-major.
-struct ReshapeMove {
-  Shape shape;
-};
-
-/// The result's axis i is the tensor's axis axes[i], each named once from the front; row-major.
-struct PermuteMove {
-  std::vector<int> axes;
-};
-
-/// Elements [begin, end) along an axis counted from the front, in the tensor's layout.
-struct CutMove {
-  int axis = 0;
-  std::int64_t begin = 0, end = 0;
-};
-
-using Move = std::variant<ReshapeMove, PermuteMove, CutMove>;
 
 /// The shape and the layout of what the move makes of a tensor. The move must fit the shape.
 [[nodiscard]] Shape moved_shape(const Shape& shape, const Move& move);

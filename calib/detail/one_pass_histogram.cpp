@@ -1,4 +1,4 @@
-#include "fakequant/calib/one_pass_histogram.h"
+#include "fakequant/calib/detail/one_pass_histogram.h"
 
 #include <algorithm>
 #include <cmath>
