@@ -5,7 +5,7 @@
 
 #include "fakequant/bench/arrays.h"
 #include "fakequant/bench/row.h"
-#include "fakequant/calib/histogram_calibrator.h"
+#include "fakequant/calib/histogram.h"
 #include "fakequant/calib/max_calibrator.h"
 
 namespace fq::bench {

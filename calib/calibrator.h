@@ -106,12 +106,48 @@ class Calibrator {
   DType dtype_ = DType::f32;
 };
 
-/// By a name of QuantDescriptor::calib_methods(): "percentile", "entropy", "mse" and "octav" are histograms
-/// with that method, "histogram" means percentile; "one_pass", "one_pass_entropy", "one_pass_mse" and
-/// "one_pass_octav", and the same of "two_pass", likewise (see OnePassCalibrator, TwoPassCalibrator). Kept
-/// axes have one for each index (PerAxisCalibrator); "octav" skips zeros. "scale_sweep" takes one tensor
-/// only. Throws ArgumentError for an unknown method or an option out of range.
+/// The calibrator of a name of QuantDescriptor::calib_methods():
+///
+///  * "max", "moving_average", "lsq": see MaxCalibrator, MovingAverageCalibrator, LsqCalibrator;
+///  * "percentile", "entropy", "mse", "octav": a histogram whose range grows from the first batch on, read by
+///    that method; "histogram" means percentile. See HistogramCalibrator;
+///  * "one_pass" (percentile), "one_pass_entropy", "one_pass_mse", "one_pass_octav": a histogram whose bins
+///    are powers of two wide and are joined as the range grows, so that neither the split into batches nor
+///    their order matters and calibrators merge;
+///  * "two_pass" and the same with "_entropy", "_mse", "_octav": the first pass finds the largest magnitude,
+///    the second counts in even bins from 0 to it: the finest histogram of that many bins, for twice the
+///    time;
+///  * "mse_search": the multiple of the first batch's largest |x|, from start_multiplier to stop_multiplier,
+///    with the smallest sum of squared errors of fake quantization over all batches (ModelOpt's
+///    MseCalibrator);
+///  * "scale_sweep": for one tensor in blocks with scales of (4,3), as NVFP4 has them, the best of the 126
+///    positive E4M3 scales of each block (ModelOpt's FP8 scale sweep).
+///
+/// With kept axes, histograms have one for each index: 12 bytes a bin, 2^24 bins together at first; "octav"
+/// skips zeros. Throws ArgumentError for an unknown method or an option out of range.
+///
+///     auto calibrator = make_calibrator("entropy", {.num_bins = 4096});
+///     for (const Tensor& batch : batches) calibrator->collect(batch);
+///     const Tensor amax = calibrator->compute_amax();
 [[nodiscard]] std::unique_ptr<Calibrator> make_calibrator(std::string_view method,
                                                           const CalibratorOptions& options = {});
+
+/// How the quantizers are calibrated one of whose paths the pattern covers (`*` any run of characters, `?`
+/// one). Where several rules cover one, the last counts.
+struct CalibrationRule {
+  std::string pattern;
+  std::string method = {};  ///< a calib_method; empty: that of the descriptor
+  AmaxOptions amax = {};
+};
+
+/// What is done with ranges after calibration: amax = min(max(amax * multiply, minimum), maximum), then
+/// raised to a power of two.
+struct AmaxAdjustment {
+  std::string pattern;
+  double multiply = 1;                 ///< more than 0
+  std::optional<double> minimum = {};  ///< at least 0
+  std::optional<double> maximum = {};  ///< at least the minimum
+  bool pow2 = false;                   ///< 0 stays 0
+};
 
 }  // namespace fq

@@ -1,10 +1,12 @@
 #pragma once
 
-/// Histograms of magnitudes, and the ranges read from them (ModelOpt's HistogramCalibrator).
+/// Histograms of magnitudes, the ranges read from them, and the calibrator that fills one (ModelOpt's
+/// HistogramCalibrator).
 
 #include <cstdint>
 #include <vector>
 
+#include "fakequant/calib/calibrator.h"
 #include "fakequant/core/descriptor_fields.h"
 #include "fakequant/core/tensor.h"
 
@@ -55,5 +57,52 @@ struct Histogram {
 /// Throws ArgumentError as above, with (4,3) the one float format, start_bin from 0 and below bins.
 [[nodiscard]] float amax_by_mse(const Histogram& histogram, NumBits num_bits, bool is_unsigned, int stride,
                                 int start_bin, std::vector<double>* errors = nullptr);
+
+/// Counts |x| of all batches in a histogram whose range grows, and reads amax from it by percentile, entropy,
+/// mean squared error or OCTAV. Per tensor only. 64-bit counts.
+class HistogramCalibrator final : public Calibrator {
+ public:
+  /// `method` is what compute_amax uses when its options name none: "percentile", "entropy", "mse" or
+  /// "octav"; "histogram" means percentile. Throws ArgumentError for another method, kept axes, or num_bins
+  /// outside 2 .. 65536.
+  explicit HistogramCalibrator(std::string_view method = "percentile", const CalibratorOptions& options = {});
+
+  [[nodiscard]] std::string_view method() const noexcept override { return method_; }
+  [[nodiscard]] const Histogram& histogram() const noexcept { return histogram_; }
+
+ protected:
+  void do_collect(const Tensor& x, float largest) override;
+  [[nodiscard]] Tensor do_compute(const AmaxOptions& options) const override;
+  void do_reset() override { histogram_ = {}; }
+  void do_save(StateDict& state) const override;
+  void do_load(const StateDict& state) override;
+
+ private:
+  std::string method_;
+  int num_bins_;
+  bool skip_zeros_;
+  HistogramGrid grid_;
+  Histogram histogram_;
+};
+
+/// OCTAV: the clip with the smallest mean squared error of quantization (Sakr et al., "Optimal Clipping and
+/// Magnitude-aware Differentiation for Improved Quantization-aware Training", ICML 2022). Newton's iteration
+///
+///     s' = sum |x| [|x| > s] / (n * count [0 < |x| <= s] + count [|x| > s])       n = 4^-bits / 3
+///
+/// (n = 4^-bits / 12 of unsigned formats) from s = 0 on, until s stays, at most 64 times; in double. The
+/// answer is the s met on the way with the smallest n * s^2 * count [0 < |x| <= s] + sum (|x| - s)^2
+/// [|x| > s], the first of equals: the last s but where Newton turns back. It is 0 without values other than
+/// zeros.
+///
+/// There is one for each index of the kept axes, f32, of the shape that MaxCalibrator gives. x is f32, f16 or
+/// bf16, or f64 rounded to f32; any layout. Throws ArgumentError for an empty tensor, for a float format,
+/// whose steps are not even, and bits outside 2 .. 16; NumericError for NaN and Inf.
+[[nodiscard]] Tensor octav_amax(const Tensor& x, const Axes& axis, NumBits num_bits, bool is_unsigned);
+
+/// The OCTAV clip of the centres of bins, each taken as often as it was counted; zeros in the first bin count
+/// as small values, so collect with skip_zeros. Throws ArgumentError for the formats that `octav_amax`
+/// refuses and the counts that `amax_by_percentile` refuses.
+[[nodiscard]] float amax_by_octav(const Histogram& histogram, NumBits num_bits, bool is_unsigned);
 
 }  // namespace fq

@@ -1,8 +1,7 @@
-#include "fakequant/calib/histogram_calibrator.h"
-
 #include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/histogram_methods.h"
 #include "fakequant/calib/detail/histogram_state.h"
+#include "fakequant/calib/histogram.h"
 #include "fakequant/core/detail/check.h"
 
 namespace fq {

@@ -1,7 +1,6 @@
-#include "fakequant/calib/moving_average_calibrator.h"
-
 #include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/ranges.h"
+#include "fakequant/calib/max_calibrator.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
 

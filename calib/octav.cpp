@@ -1,9 +1,8 @@
-#include "fakequant/calib/octav.h"
-
 #include <cmath>
 #include <limits>
 
 #include "fakequant/calib/detail/histogram_methods.h"
+#include "fakequant/calib/histogram.h"
 #include "fakequant/core/backend/cpu/ranges/ranges.h"
 #include "fakequant/core/backend/cpu/ranges/rows.h"
 #include "fakequant/core/detail/check.h"

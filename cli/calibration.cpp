@@ -19,9 +19,8 @@
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/core/log.h"
 #include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/calibration/calibration_report.h"
 #include "fakequant/train/calibration/calibration_state.h"
-#include "fakequant/train/calibration/postprocess_amax.h"
-#include "fakequant/train/calibration/quantization_error.h"
 #include "fakequant/train/data/loader.h"
 
 namespace fq::cli {

@@ -7,8 +7,8 @@
 
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/network.h"
-#include "fakequant/train/data/augment.h"
 #include "fakequant/train/data/dataset.h"
+#include "fakequant/train/data/loader.h"
 
 namespace fq::cli {
 

@@ -5,8 +5,8 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/export/safetensors/ranges.h"
-#include "fakequant/layers/quantizer/dead_channels.h"
+#include "fakequant/export/safetensors/modelopt.h"
+#include "fakequant/layers/quantizer/detail/dead_channels.h"
 
 namespace fq::cli {
 namespace {

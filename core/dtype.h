@@ -4,7 +4,8 @@
 ///
 /// Types of fewer than 8 bits are packed, low bits first: two codes a byte for i4, u4 and f4_e2m1, four for
 /// i2 and u2, eight for u1 (masks). The floats of 8 and 4 bits and the integers below 8 are for storage:
-/// operators decode them, `pack_codes` and `unpack_codes` (core/packed.h) turn them into one a byte and back.
+/// operators decode them, `pack_codes` and `unpack_codes` (core/quantized.h) turn them into one a byte and
+/// back.
 
 #include <cstdint>
 #include <string_view>

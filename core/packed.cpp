@@ -1,7 +1,6 @@
-#include "fakequant/core/packed.h"
-
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/quantized.h"
 
 namespace fq {
 namespace {

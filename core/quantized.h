@@ -81,4 +81,15 @@ struct QuantizeRequest {
 /// dy where the mask is set, +0 elsewhere; same shape and layout, f32, f64, f16 or bf16.
 [[nodiscard]] Tensor apply_mask(const Tensor& dy, const Tensor& mask);
 
+/// Packs codes kept one a byte (i8 or u8; the low bits count) as `dtype`. Same shape and layout. Throws
+/// ArgumentError for other types.
+[[nodiscard]] Tensor pack_codes(const Tensor& codes, DType dtype);
+/// One code a byte: i8, sign extended, of i2 and i4; u8, the bits, of the others. Same shape and layout.
+/// Throws ArgumentError for a type of 8 bits or more.
+[[nodiscard]] Tensor unpack_codes(const Tensor& packed);
+
+/// The type that codes of that format take the least room in: i2 or u2 for integers of 2 bits, i4 or u4 for 3
+/// and 4; for all others that of `Format::code_dtype`.
+[[nodiscard]] DType packed_dtype(const Format& format);
+
 }  // namespace fq

@@ -1,8 +1,7 @@
-#include "fakequant/export/clip_counts.h"
-
 #include <bit>
 
 #include "fakequant/core/variable.h"
+#include "fakequant/export/scales.h"
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"

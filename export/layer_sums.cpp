@@ -1,6 +1,5 @@
-#include "fakequant/export/layer_sums.h"
-
 #include "fakequant/core/ops/detail/code_products.h"
+#include "fakequant/export/scales.h"
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 

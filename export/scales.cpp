@@ -9,7 +9,6 @@
 #include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/io/state_file.h"
-#include "fakequant/export/layer_sums.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 

@@ -2,13 +2,52 @@
 
 /// Scales of a quantized model as files for engines: `scales.json` to read, `scales.h5` to compute with.
 
+#include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <set>
 #include <string>
 
-#include "fakequant/export/clip_counts.h"
+#include "fakequant/core/trace.h"
 #include "fakequant/layers/modules/module.h"
 
 namespace fq {
+
+struct ClipCount {
+  std::int64_t clipped = 0;  ///< values outside of the range: |v| > amax, or v < 0 of an unsigned format
+  std::int64_t count = 0;    ///< values quantized
+};
+/// By the name of the quantizer.
+using ClipCounts = std::map<std::string, ClipCount>;
+
+/// Counts while it is installed (RecordScope) and the model runs in evaluation mode. Weights are counted
+/// once, however many batches there are, and not where they are kept as codes (layers/quantizer/compress.h);
+/// values that a pending ReLU sets to zero lie in the range. Quantizers of arithmetic `reference` give no
+/// codes and are not counted.
+class ClipCounter : public Recorder {
+ public:
+  explicit ClipCounter(Module& model);
+
+  void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+             Attributes attributes) override;
+  [[nodiscard]] const ClipCounts& counts() const noexcept { return counts_; }
+
+ private:
+  std::set<std::string> weights_;
+  ClipCounts counts_;
+};
+
+/// A sum A = bias + sum q_x*q_w stands for fl(A) * scale.
+struct LayerSums {
+  Tensor scale;  ///< f32, fl(s_x * s_w): rank 0, or [output channels]
+  Tensor bias;   ///< i32 [output channels]: `bias_codes`; undefined for a layer without a bias
+};
+
+/// Of a quantized linear or convolution layer that multiplies integer codes: up to 8 bits, one known range of
+/// the input, weights per tensor or per output channel. Nothing for every other module. Throws ArgumentError
+/// naming a quantizer that was not calibrated.
+[[nodiscard]] std::optional<LayerSums> layer_sums(Module& layer);
 
 /// `{"format": "fakequant-scales", "version": 1, "quantizers": [..], "layers": [..]}`.
 ///

@@ -9,7 +9,7 @@
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
-#include "fakequant/reference/tensorrt_cache.h"
+#include "fakequant/reference/tensorrt.h"
 
 namespace fq {
 namespace {

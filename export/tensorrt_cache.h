@@ -1,7 +1,7 @@
 #pragma once
 
 /// TensorRT's calibration cache: text, a header line, then `name: scale` for each tensor, the scale as in
-/// reference/tensorrt_cache.h. For implicit quantization, which TensorRT needs for its DLA.
+/// reference/tensorrt.h. For implicit quantization, which TensorRT needs for its DLA.
 
 #include <string>
 #include <utility>

@@ -2,6 +2,9 @@
 
 /// TensorRT's Quantize and Dequantize layers.
 
+#include <string>
+#include <string_view>
+
 #include "fakequant/reference/constant.h"
 
 namespace fq::tensorrt {
@@ -19,5 +22,13 @@ namespace fq::tensorrt {
 /// fl(codes * scale) in f32, then in `dtype`, f32, f16 or bf16; the rest as above.
 [[nodiscard]] Tensor dequantize(const Constant& input, const Constant& scale, DType dtype = DType::f32,
                                 int axis = 1, const Constant& zero_point = {});
+
+/// The scale of an entry, "3c010a14". Throws ArgumentError unless it is eight hexadecimal digits.
+[[nodiscard]] float calibration_cache_scale(std::string_view entry);
+/// The entry of a scale. Throws ArgumentError for one that is negative or not finite.
+[[nodiscard]] std::string calibration_cache_entry_of_scale(float scale);
+/// The entry of a signed 8-bit tensor of that range: of the scale fl(amax / 127). Throws ArgumentError for an
+/// amax that is negative or not finite.
+[[nodiscard]] std::string calibration_cache_entry(float amax);
 
 }  // namespace fq::tensorrt

@@ -1,11 +1,10 @@
-#include "fakequant/reference/tensorrt_cache.h"
-
 #include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/reference/tensorrt.h"
 
 namespace fq::tensorrt {
 

@@ -15,7 +15,6 @@
 
 #include "fakequant/core/variable.h"
 #include "fakequant/reference/torchao.h"
-#include "fakequant/reference/torchao_types.h"
 
 namespace fq::torchao {
 

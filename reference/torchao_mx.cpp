@@ -1,10 +1,8 @@
-#include "fakequant/reference/torchao_mx.h"
-
 #include <cmath>
 #include <cstring>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/reference/detail/block_scales.h"
 #include "fakequant/reference/detail/encode_runs.h"
 #include "fakequant/reference/detail/last_axis_blocks.h"

@@ -1,11 +1,11 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/detail/minifloat.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/reference/detail/encode_runs.h"
 #include "fakequant/reference/detail/last_axis_blocks.h"
 #include "fakequant/reference/detail/ranges.h"
 #include "fakequant/reference/detail/through_host.h"
-#include "fakequant/reference/torchao_mx.h"
+#include "fakequant/reference/torchao_float.h"
 
 namespace fq::torchao {
 namespace {

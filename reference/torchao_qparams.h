@@ -12,7 +12,6 @@
 
 #include "fakequant/core/tensor.h"
 #include "fakequant/reference/torchao.h"
-#include "fakequant/reference/torchao_types.h"
 
 namespace fq::torchao {
 

@@ -1,8 +1,7 @@
-#include "fakequant/reference/torchao_types.h"
-
 #include <charconv>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/reference/torchao.h"
 
 namespace fq::torchao {
 

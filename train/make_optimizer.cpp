@@ -1,10 +1,9 @@
-#include "fakequant/train/make_optimizer.h"
-
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/layers/modules/module.h"
+#include "fakequant/train/optimizer.h"
 
 namespace fq {
 

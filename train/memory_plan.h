@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "fakequant/core/blocks/shape.h"
-#include "fakequant/train/make_optimizer.h"
+#include "fakequant/train/optimizer.h"
 
 namespace fq {
 

@@ -3,6 +3,7 @@
 /// Optimizers: what turns gradients into better parameters.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -141,5 +142,27 @@ class AdamW : public Adam {
                  const std::vector<ParameterRule>& rules = {})
       : Adam(std::move(parameters), options, rules, true) {}
 };
+
+struct OptimizerOptions {
+  std::string kind = "adamw";  ///< "sgd", "adam" or "adamw"
+  double learning_rate = 1e-3;
+  double weight_decay = 0;
+  bool decay_all = false;  ///< biases, norms and ranges too; otherwise `decay_weights_only`
+  double momentum = 0.9;   ///< of "sgd"
+  bool nesterov = false;   ///< of "sgd"
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  ///< of "adam" and "adamw"
+};
+
+/// Over all parameters of the model. Throws ArgumentError for an unknown kind, naming the nearest, and as the
+/// optimizers do.
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Module& model, const OptimizerOptions& options);
+
+/// The Euclidean norm of all gradients together; parameters without one count as zero.
+[[nodiscard]] double gradient_norm(const std::vector<Variable>& parameters);
+
+/// What gradients of that norm are to be multiplied by so that it is at most `max_norm`: min(1, max_norm /
+/// norm). Hand it to Optimizer::step. 1 when `max_norm` is 0 (no clipping). Throws ArgumentError for a
+/// negative or NaN `max_norm`, NumericError for a norm that is NaN or infinite.
+[[nodiscard]] double clip_factor(double norm, double max_norm);
 
 }  // namespace fq

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "fakequant/calib/octav.h"
+#include "fakequant/calib/histogram.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 

@@ -7,7 +7,7 @@
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/export/onnx/exporter.h"
-#include "fakequant/export/onnx/file.h"
+#include "fakequant/export/onnx/model.h"
 #include "fakequant/layers/model/float_operators.h"
 #include "fakequant/layers/quantize.h"
 

@@ -12,7 +12,7 @@
 #include "fakequant/cli/network.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
-#include "fakequant/export/onnx/file.h"
+#include "fakequant/export/onnx/model.h"
 
 namespace fq::cli {
 namespace {

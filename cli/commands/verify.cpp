@@ -13,7 +13,7 @@
 #include "fakequant/cli/uniform_samples.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_file.h"
-#include "fakequant/export/onnx/file.h"
+#include "fakequant/export/onnx/model.h"
 #include "fakequant/export/onnx/tensorrt_rules.h"
 
 namespace fq::cli {

@@ -33,4 +33,11 @@ namespace fq::ops {
 /// x * hard_sigmoid(x) (Howard et al., arXiv:1905.02244); gradient 0 at -3, 1 at 3.
 [[nodiscard]] Variable hard_swish(const Variable& x);
 
+/// With `training`: each element is 0 with probability p, else x / (1 - p) (Srivastava et al. 2014). Which
+/// ones is a function of this thread's random stream (random.h): seed, step, the count of dropouts in the
+/// step, and the element's logical row-major index; not of layout, device or threads. f32 or f64; x's layout.
+/// Without `training`, or with p = 0, it is x itself and no operator. Throws ArgumentError unless 0 <= p
+/// <= 1.
+[[nodiscard]] Variable dropout(const Variable& x, double p, bool training);
+
 }  // namespace fq::ops

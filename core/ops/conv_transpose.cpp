@@ -1,5 +1,4 @@
-#include "fakequant/core/ops/conv_transpose.h"
-
+#include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/detail/conv_geometry.h"
 #include "fakequant/core/ops/detail/convolution.h"
 

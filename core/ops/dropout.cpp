@@ -1,5 +1,4 @@
-#include "fakequant/core/ops/dropout.h"
-
+#include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/detail/operator.h"
 
 namespace fq::ops {

@@ -5,8 +5,6 @@
 #include "fakequant/core/context.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/conv.h"
-#include "fakequant/core/ops/conv_transpose.h"
-#include "fakequant/core/ops/dropout.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/embedding.h"
 #include "fakequant/core/ops/linear.h"

@@ -11,7 +11,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/export/onnx/detail/element_type.h"
-#include "fakequant/export/onnx/file.h"
+#include "fakequant/export/onnx/model.h"
 
 namespace fq {
 namespace {

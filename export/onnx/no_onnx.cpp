@@ -1,5 +1,5 @@
 #include "fakequant/core/error.h"
-#include "fakequant/export/onnx/file.h"
+#include "fakequant/export/onnx/model.h"
 
 namespace fq {
 namespace {

@@ -7,7 +7,7 @@
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/export/onnx/detail/element_type.h"
-#include "fakequant/export/onnx/file.h"
+#include "fakequant/export/onnx/model.h"
 
 namespace fq {
 namespace {

@@ -7,9 +7,9 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/packed_scales.h"
 #include "fakequant/core/io/detail/atomic_file.h"
-#include "fakequant/core/packed.h"
-#include "fakequant/export/layer_sums.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/export/safetensors/detail/modelopt_layer.h"
+#include "fakequant/export/scales.h"
 
 namespace fq {
 namespace {

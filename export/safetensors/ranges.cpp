@@ -1,5 +1,3 @@
-#include "fakequant/export/safetensors/ranges.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,6 +9,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/export/safetensors/file.h"
+#include "fakequant/export/safetensors/modelopt.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fakequant/calib/calibration_rule.h"
+#include "fakequant/calib/calibrator.h"
 #include "fakequant/layers/config/quant_fields.h"
 
 namespace fq {

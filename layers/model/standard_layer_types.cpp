@@ -3,8 +3,6 @@
 #include "fakequant/layers/model/merge.h"
 #include "fakequant/layers/modules/activation.h"
 #include "fakequant/layers/modules/conv.h"
-#include "fakequant/layers/modules/conv_transpose.h"
-#include "fakequant/layers/modules/embedding.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/norm.h"
 

@@ -4,7 +4,6 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/activation.h"
-#include "fakequant/core/ops/dropout.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/shape.h"
 

@@ -1,4 +1,4 @@
-#include "fakequant/layers/modules/conv_transpose.h"
+#include "fakequant/layers/modules/conv.h"
 
 namespace fq {
 

@@ -1,8 +1,8 @@
-#include "fakequant/layers/modules/embedding.h"
+#include "fakequant/core/ops/embedding.h"
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/ops/embedding.h"
 #include "fakequant/layers/modules/detail/init.h"
+#include "fakequant/layers/modules/linear.h"
 
 namespace fq {
 

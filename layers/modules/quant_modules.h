@@ -5,7 +5,6 @@
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/model/merge.h"
 #include "fakequant/layers/modules/conv.h"
-#include "fakequant/layers/modules/conv_transpose.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"

@@ -55,4 +55,10 @@ void check_weight(const QuantModule& layer, const Tensor& value);
 /// Replaces the layer's weight by a copy of those floats or codes. Throws as `check_weight`.
 void set_weight(const QuantModule& layer, const Tensor& value);
 
+class Module;
+
+/// Quantizes the weights whose codes are not kept yet, as the quantized layers would in their next call; on a
+/// GPU in one launch. They keep the codes until the weight or its grid changes.
+void quantize_weights(Module& model);
+
 }  // namespace fq

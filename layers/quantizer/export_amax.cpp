@@ -1,10 +1,9 @@
-#include "fakequant/layers/quantizer/export_amax.h"
-
 #include <algorithm>
 #include <limits>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantizer/detail/block_view.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
 
 namespace fq {
 namespace {

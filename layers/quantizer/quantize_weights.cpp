@@ -1,8 +1,7 @@
-#include "fakequant/layers/quantizer/quantize_weights.h"
-
 #include <vector>
 
 #include "fakequant/layers/modules/quant_modules.h"
+#include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 

@@ -118,4 +118,10 @@ class TensorQuantizer : public Module {
   std::unique_ptr<detail::QuantizerArithmetic> arithmetic_;
 };
 
+/// amax as the reference's exporters want it: 0 becomes the bound of the format, at least the smallest normal
+/// number of its type; per tensor [1], one axis a list, blocks along the last axis [.., blocks]. Undefined
+/// without amax. Blocks need the shape of the input (amax stays as it is where that is empty), else
+/// ArgumentError.
+[[nodiscard]] Tensor export_amax(const TensorQuantizer& quantizer, const Shape& input = {});
+
 }  // namespace fq

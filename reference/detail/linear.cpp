@@ -2,7 +2,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/detail/formulas.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/reference/detail/float_blocks.h"
 #include "fakequant/reference/detail/through_host.h"
 

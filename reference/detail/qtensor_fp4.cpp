@@ -1,6 +1,6 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/detail/formulas.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/reference/detail/qtensor_parts.h"
 
 namespace fq::modelopt {

@@ -3,7 +3,7 @@
 /// The parameters of torchao's affine functions, checked and unpacked by block.
 
 #include "fakequant/reference/detail/affine.h"
-#include "fakequant/reference/torchao_types.h"
+#include "fakequant/reference/torchao.h"
 
 namespace fq::torchao {
 

@@ -1,11 +1,10 @@
-#include "fakequant/reference/observers/affine_observer.h"
-
 #include <utility>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/torchao_grid.h"
 #include "fakequant/reference/detail/torchao_ranges.h"
+#include "fakequant/reference/observers/observers.h"
 
 namespace fq::torchao {
 namespace {

@@ -1,5 +1,3 @@
-#include "fakequant/reference/observers/histogram_observer.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -7,6 +5,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/reference/observers/detail/histogram_search.h"
+#include "fakequant/reference/observers/observers.h"
 
 namespace fq::torch_ref {
 namespace {

@@ -1,3 +1,5 @@
+#include "fakequant/calib/histogram.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,7 +9,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fakequant/calib/histogram_calibrator.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
 

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fakequant/calib/moving_average_calibrator.h"
 #include "fakequant/core/error.h"
 
 namespace fq::max_calibrator_test {

@@ -1,12 +1,10 @@
-#include "fakequant/calib/octav.h"
-
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "calib/random_tensors.h"
-#include "fakequant/calib/histogram_calibrator.h"
+#include "fakequant/calib/histogram.h"
 #include "fakequant/core/error.h"
 
 namespace fq::octav_test {

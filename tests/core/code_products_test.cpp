@@ -9,7 +9,6 @@
 #include "fakequant/core/context.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/conv.h"
-#include "fakequant/core/ops/conv_transpose.h"
 #include "fakequant/core/ops/detail/code_gradients.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/tape.h"

@@ -1,9 +1,8 @@
-#include "fakequant/core/ops/conv_transpose.h"
-
 #include <gtest/gtest.h>
 
 #include "core/products.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/ops/conv.h"
 #include "fakequant/core/trace.h"
 
 namespace fq::conv_transpose_test {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/ops/dropout.h"
+#include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/embedding.h"
 
 namespace fq::random_test {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 
 namespace fq::tensor_test {
 namespace {

@@ -3,12 +3,11 @@
 #include <span>
 
 #include "fakequant/calib/bias_calibrator.h"
-#include "fakequant/calib/octav.h"
+#include "fakequant/calib/histogram.h"
 #include "fakequant/core/detail/packed_scales.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/ops/detail/updates.h"
-#include "fakequant/core/packed.h"
-#include "fakequant/layers/quantizer/export_amax.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "fakequant/reference/torchao_qparams.h"
 

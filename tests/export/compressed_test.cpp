@@ -7,10 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/export/clip_counts.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/safetensors/modelopt.h"
-#include "fakequant/export/safetensors/ranges.h"
 #include "fakequant/export/scales.h"
 
 namespace fq::compressed_test {

@@ -9,8 +9,8 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/export/onnx/exporter.h"
-#include "fakequant/export/onnx/file.h"
 #include "fakequant/export/onnx/import.h"
+#include "fakequant/export/onnx/model.h"
 
 namespace fq::import_networks_test {
 namespace {

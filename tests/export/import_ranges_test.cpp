@@ -6,7 +6,7 @@
 #include "export/temporary.h"
 #include "fakequant/core/error.h"
 #include "fakequant/export/safetensors/file.h"
-#include "fakequant/export/safetensors/ranges.h"
+#include "fakequant/export/safetensors/modelopt.h"
 #include "layers/networks.h"
 
 namespace fq::import_ranges_test {

@@ -1,11 +1,10 @@
-#include "fakequant/export/layer_sums.h"
-
 #include <map>
 
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/trace.h"
+#include "fakequant/export/scales.h"
 #include "layers/networks.h"
 
 namespace fq::layer_sums_test {

@@ -9,7 +9,7 @@
 #include "fakequant/core/ops/ops.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/model/fold.h"
-#include "fakequant/layers/modules/embedding.h"
+#include "fakequant/layers/modules/linear.h"
 #include "fakequant/reference/modelopt.h"
 #include "fakequant/reference/pytorch_quantization.h"
 #include "layers/networks.h"

@@ -7,7 +7,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/atomic_file.h"
-#include "fakequant/export/onnx/file.h"
+#include "fakequant/export/onnx/model.h"
 
 namespace fq::onnx_file_test {
 namespace {

@@ -9,7 +9,7 @@
 #include "export/temporary.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/atomic_file.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/export/safetensors/detail/header.h"
 #include "fakequant/export/safetensors/file.h"
 

@@ -15,7 +15,6 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/layers/quantizer/export_amax.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "functions.h"
 #include "random.h"

@@ -1,4 +1,4 @@
-#include "fakequant/calib/histogram_calibrator.h"
+#include "fakequant/calib/histogram.h"
 #include "fakequant/calib/max_calibrator.h"
 #include "fakequant/core/error.h"
 #include "functions.h"

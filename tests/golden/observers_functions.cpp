@@ -1,6 +1,5 @@
 #include "fakequant/core/error.h"
-#include "fakequant/reference/observers/affine_observer.h"
-#include "fakequant/reference/observers/histogram_observer.h"
+#include "fakequant/reference/observers/observers.h"
 #include "functions.h"
 
 namespace fq::golden {

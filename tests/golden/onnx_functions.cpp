@@ -1,5 +1,5 @@
 #include "fakequant/core/error.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/reference/onnx.h"
 #include "fakequant/reference/tensorrt.h"
 #include "fakequant/reference/tripy.h"

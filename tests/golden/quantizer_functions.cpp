@@ -1,10 +1,9 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/error.h"
-#include "fakequant/layers/quantizer/export_amax.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "fakequant/reference/modelopt_config.h"
-#include "fakequant/reference/tensorrt_cache.h"
+#include "fakequant/reference/tensorrt.h"
 #include "functions.h"
 
 namespace fq::golden {

@@ -1,6 +1,5 @@
 #include "fakequant/core/error.h"
 #include "fakequant/reference/torchao_float.h"
-#include "fakequant/reference/torchao_mx.h"
 #include "functions.h"
 
 namespace fq::golden {

@@ -6,7 +6,7 @@
 
 #include "fakequant/core/detail/allocator.h"
 #include "fakequant/core/detail/threads.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
 #include "layers/compressed.h"

@@ -5,7 +5,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/layers/quantizer/detail/arithmetic.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
 #include "fakequant/layers/quantizer/observer.h"

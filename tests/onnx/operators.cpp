@@ -8,7 +8,7 @@
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/core/ops/ops.h"
 #include "fakequant/export/onnx/exporter.h"
-#include "fakequant/export/onnx/file.h"
+#include "fakequant/export/onnx/model.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/reference/modelopt.h"
 #include "fakequant/reference/pytorch_quantization.h"

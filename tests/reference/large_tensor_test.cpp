@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/blocks/detail/block_map.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/reference/modelopt.h"
 #include "fakequant/reference/modelopt_blocks.h"
 #include "fakequant/reference/onnx.h"

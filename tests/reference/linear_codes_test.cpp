@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/reference/onnx.h"
 #include "fakequant/reference/tensorrt.h"
 #include "fakequant/reference/tripy.h"

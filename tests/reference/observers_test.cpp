@@ -8,8 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/reference/observers/affine_observer.h"
-#include "fakequant/reference/observers/histogram_observer.h"
 
 namespace fq::torch_ref::observers_test {
 namespace {

@@ -1,9 +1,8 @@
-#include "fakequant/core/packed.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/reference/detail/float_blocks.h"
 
 namespace fq::packed_test {

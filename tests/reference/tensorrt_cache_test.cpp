@@ -1,11 +1,10 @@
-#include "fakequant/reference/tensorrt_cache.h"
-
 #include <cmath>
 
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/quantized.h"
+#include "fakequant/reference/tensorrt.h"
 
 namespace fq::tensorrt_cache_test {
 namespace {

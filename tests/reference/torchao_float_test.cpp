@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/reference/torchao_mx.h"
 
 namespace fq::torchao::torchao_float_test {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
-#include "fakequant/layers/quantizer/dead_channels.h"
+#include "fakequant/layers/quantizer/detail/dead_channels.h"
 #include "layers/networks.h"
 
 namespace fq::calibrate_test {

@@ -10,7 +10,6 @@
 #include "fakequant/core/error.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/calibration/calibration_state.h"
-#include "fakequant/train/calibration/quantization_error.h"
 #include "layers/networks.h"
 
 namespace fq::calibration_report_test {

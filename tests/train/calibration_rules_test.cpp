@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fakequant/calib/histogram_calibrator.h"
+#include "fakequant/calib/histogram.h"
 #include "fakequant/core/error.h"
 #include "fakequant/layers/model/merge.h"
 #include "fakequant/layers/modules/conv.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/train/data/augment.h"
+#include "fakequant/train/data/loader.h"
 
 namespace fq::data_augment_test {
 namespace {

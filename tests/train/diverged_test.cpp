@@ -4,7 +4,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/finite.h"
-#include "fakequant/train/loop/early_stopping.h"
+#include "fakequant/train/loop/evaluate.h"
 #include "train/loop_run.h"
 
 namespace fq::diverged_test {

@@ -3,7 +3,7 @@
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
 #include "fakequant/train/loop/average.h"
-#include "fakequant/train/loop/early_stopping.h"
+#include "fakequant/train/loop/evaluate.h"
 #include "train/loop_run.h"
 
 namespace fq::loop_test {

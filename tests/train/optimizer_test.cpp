@@ -10,7 +10,6 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/detail/updates.h"
 #include "fakequant/layers/modules/module.h"
-#include "fakequant/train/loop/clip.h"
 
 namespace fq::optimizer_test {
 namespace {

@@ -1,5 +1,3 @@
-#include "fakequant/train/calibration/quantization_error.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -8,7 +6,7 @@
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
 #include "fakequant/train/calibration/calibrate.h"
-#include "fakequant/train/calibration/postprocess_amax.h"
+#include "fakequant/train/calibration/calibration_report.h"
 #include "layers/networks.h"
 
 namespace fq::quantization_error_test {

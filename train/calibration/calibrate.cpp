@@ -4,7 +4,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantizer/compress.h"
-#include "fakequant/layers/quantizer/dead_channels.h"
+#include "fakequant/layers/quantizer/detail/dead_channels.h"
 #include "fakequant/train/calibration/detail/calibration_targets.h"
 #include "fakequant/train/calibration/detail/calibration_undo.h"
 #include "fakequant/train/calibration/detail/watching.h"

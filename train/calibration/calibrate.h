@@ -3,10 +3,12 @@
 /// Calibration of a model: every quantizer watches the data, then chooses its range.
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "fakequant/calib/calibration_rule.h"
+#include "fakequant/calib/calibrator.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/loader.h"
 
@@ -43,5 +45,12 @@ CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOpti
 /// (calibration_state.h); the second needs no data: it chooses from what was collected.
 CalibrationReport collect_ranges(Module& model, DataLoader& data, const CalibrateOptions& options = {});
 CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options = {});
+
+/// Replaces amax of the quantizers that have one and one of whose paths the pattern covers: each value is one
+/// range of a tensor, channel or block. Returns how many quantizers were changed. Throws ArgumentError when
+/// the pattern covers none, for an adjustment out of range, and naming the quantizer for a new range that is
+/// negative, NaN or infinite; then nothing changed.
+int postprocess_amax(Module& model, std::string_view pattern, const std::function<float(float)>& change);
+int postprocess_amax(Module& model, const AmaxAdjustment& adjustment);
 
 }  // namespace fq

@@ -1,10 +1,9 @@
-#include "fakequant/train/calibration/postprocess_amax.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/train/calibration/calibrate.h"
 
 namespace fq {
 namespace {

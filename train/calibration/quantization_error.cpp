@@ -1,5 +1,3 @@
-#include "fakequant/train/calibration/quantization_error.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,6 +5,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/train/calibration/calibration_report.h"
 #include "fakequant/train/calibration/detail/calibration_targets.h"
 #include "fakequant/train/calibration/detail/error_sums.h"
 #include "fakequant/train/calibration/detail/watching.h"

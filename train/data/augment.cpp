@@ -1,11 +1,10 @@
-#include "fakequant/train/data/augment.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/data/detail/random.h"
+#include "fakequant/train/data/loader.h"
 
 namespace fq {
 namespace {

@@ -1,10 +1,9 @@
-#include "fakequant/train/loop/early_stopping.h"
-
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/detail/whole_number.h"
+#include "fakequant/train/loop/evaluate.h"
 
 namespace fq {
 

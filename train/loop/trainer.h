@@ -13,7 +13,7 @@
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/loop/evaluate.h"
-#include "fakequant/train/make_optimizer.h"
+#include "fakequant/train/optimizer.h"
 #include "fakequant/train/schedule.h"
 
 namespace fq {

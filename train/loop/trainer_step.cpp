@@ -5,8 +5,8 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
-#include "fakequant/train/loop/clip.h"
 #include "fakequant/train/loop/detail/trainer_body.h"
+#include "fakequant/train/optimizer.h"
 
 namespace fq {
 

@@ -1,9 +1,8 @@
-#include "fakequant/train/ptq/ada_round.h"
-
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/optimizer.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/chosen_codes.h"
 #include "fakequant/train/ptq/detail/soft_rounding.h"

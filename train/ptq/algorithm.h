@@ -9,7 +9,7 @@
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/loader.h"
-#include "fakequant/train/ptq/report.h"
+#include "fakequant/train/ptq/algorithms.h"
 
 namespace fq::ptq {
 

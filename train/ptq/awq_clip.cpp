@@ -1,11 +1,10 @@
-#include "fakequant/train/ptq/awq_clip.h"
-
 #include <algorithm>
 #include <numeric>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/layers/quantizer/dead_channels.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
+#include "fakequant/layers/quantizer/detail/dead_channels.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/chosen_codes.h"
 #include "fakequant/train/ptq/detail/float_run.h"

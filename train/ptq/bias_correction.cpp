@@ -1,5 +1,3 @@
-#include "fakequant/train/ptq/bias_correction.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -9,6 +7,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/operators.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/float_run.h"
 #include "fakequant/train/ptq/detail/weighted_layers.h"

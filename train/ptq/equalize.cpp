@@ -1,9 +1,8 @@
-#include "fakequant/train/ptq/equalize.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/channel_scaling.h"
 #include "fakequant/train/ptq/detail/float_run.h"

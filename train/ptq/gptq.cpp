@@ -1,10 +1,9 @@
-#include "fakequant/train/ptq/gptq.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/cholesky.h"
 #include "fakequant/train/ptq/detail/chosen_codes.h"

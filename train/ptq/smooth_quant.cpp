@@ -1,10 +1,9 @@
-#include "fakequant/train/ptq/smooth_quant.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/channel_scaling.h"
 #include "fakequant/train/ptq/detail/float_run.h"

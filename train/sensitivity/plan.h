@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fakequant/layers/config/quant_config.h"
-#include "fakequant/train/sensitivity/damage.h"
+#include "fakequant/train/sensitivity/sensitivity.h"
 
 namespace fq {
 

@@ -9,9 +9,20 @@
 
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/loader.h"
-#include "fakequant/train/sensitivity/damage.h"
+#include "fakequant/train/loop/evaluate.h"
 
 namespace fq {
+
+/// Of a network against itself in float, on the same data: its value minus that in float. Without labels the
+/// first two are NaN.
+struct Damage {
+  double loss_change = 0;      ///< of the mean cross-entropy; negative where quantization helps
+  double accuracy_change = 0;  ///< of the share that is right, -1 to 1; negative where quantization hurts
+  double divergence = 0;       ///< mean over samples of KL(softmax(float logits) || softmax(logits)), nats
+};
+
+/// By which number damage is compared.
+enum class DamageScore { loss, divergence };
 
 struct LayerSensitivity {
   std::string layer;         ///< path of the module that owns the quantizers

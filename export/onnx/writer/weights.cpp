@@ -6,7 +6,7 @@
 #include "fakequant/core/detail/packed_scales.h"
 #include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/core/ops/shape.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 
 namespace fq::detail {
 namespace {

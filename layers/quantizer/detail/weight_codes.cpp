@@ -4,7 +4,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/layers/modules/detail/rerun.h"
 #include "fakequant/layers/quantizer/detail/grid.h"

@@ -7,7 +7,7 @@
 #include "cuda_device.h"
 #include "fakequant/calib/bias_calibrator.h"
 #include "fakequant/calib/calibrator.h"
-#include "fakequant/calib/octav.h"
+#include "fakequant/calib/histogram.h"
 #include "fakequant/core/descriptor.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"

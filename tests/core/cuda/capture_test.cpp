@@ -5,7 +5,6 @@
 #include "cuda_device.h"
 #include "fakequant/core/detail/allocator.h"
 #include "fakequant/core/ops/activation.h"
-#include "fakequant/core/ops/dropout.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/random.h"

@@ -5,7 +5,7 @@
 #include "cuda_device.h"
 #include "fakequant/core/accumulator.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/packed.h"
+#include "fakequant/core/quantized.h"
 
 namespace fq::cuda_join_test {
 namespace {

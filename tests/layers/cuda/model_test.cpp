@@ -7,8 +7,8 @@
 #include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
-#include "fakequant/layers/quantizer/quantize_weights.h"
 #include "layers/networks.h"
 
 namespace fq::cuda_model_test {

@@ -6,7 +6,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/layers/quantizer/export_amax.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "layers/cuda/range_steps.h"
 
 namespace fq::cuda_range_states_test {

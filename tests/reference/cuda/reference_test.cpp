@@ -10,7 +10,7 @@
 #include "fakequant/reference/tensorrt.h"
 #include "fakequant/reference/torch_ref.h"
 #include "fakequant/reference/torchao_affine.h"
-#include "fakequant/reference/torchao_mx.h"
+#include "fakequant/reference/torchao_float.h"
 #include "fakequant/reference/torchao_qparams.h"
 #include "fakequant/reference/tripy.h"
 #include "same_numbers.h"

@@ -1,8 +1,7 @@
-#include "fakequant/train/ptq/ada_round.h"
-
 #include <cmath>
 
 #include "fakequant/core/error.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/input_statistics.h"
 #include "fakequant/train/ptq/detail/low_rank.h"
 #include "fakequant/train/ptq/detail/weight_grid.h"

@@ -3,8 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/train/ptq/awq_clip.h"
-#include "fakequant/train/ptq/awq_lite.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "train/ptq/layer_errors.h"
 
 namespace fq::awq_test {

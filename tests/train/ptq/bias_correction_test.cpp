@@ -1,9 +1,8 @@
-#include "fakequant/train/ptq/bias_correction.h"
-
 #include <cmath>
 
 #include "fakequant/core/error.h"
 #include "fakequant/layers/modules/activation.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "train/ptq/layer_errors.h"
 
 namespace fq::bias_correction_test {

@@ -1,9 +1,8 @@
-#include "fakequant/train/ptq/gptq.h"
-
 #include <cmath>
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/random.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/cholesky.h"
 #include "train/ptq/layer_errors.h"
 

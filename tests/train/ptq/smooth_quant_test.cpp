@@ -1,8 +1,7 @@
-#include "fakequant/train/ptq/smooth_quant.h"
-
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "layers/networks.h"
 #include "train/ptq/networks.h"
 

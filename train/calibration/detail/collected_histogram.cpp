@@ -8,7 +8,7 @@
 #include "fakequant/calib/detail/one_pass_calibrator.h"
 #include "fakequant/calib/detail/per_axis_calibrator.h"
 #include "fakequant/calib/detail/two_pass_calibrator.h"
-#include "fakequant/calib/histogram_calibrator.h"
+#include "fakequant/calib/histogram.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/calibration/calibration_report.h"
 

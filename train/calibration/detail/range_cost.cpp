@@ -4,8 +4,8 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/quantized.h"
+#include "fakequant/train/calibration/calibration_report.h"
 #include "fakequant/train/calibration/detail/error_sums.h"
-#include "fakequant/train/calibration/quantization_error.h"
 
 namespace fq::detail {
 namespace {

@@ -9,7 +9,7 @@
 #include "fakequant/core/random.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/layers/quantizer/quantize_weights.h"
+#include "fakequant/layers/quantizer/compress.h"
 
 namespace fq::detail {
 namespace {

@@ -9,7 +9,7 @@
 #include "fakequant/train/loop/average.h"
 #include "fakequant/train/loop/detail/passes.h"
 #include "fakequant/train/loop/detail/switches.h"
-#include "fakequant/train/loop/early_stopping.h"
+#include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/loop/trainer.h"
 
 namespace fq {

@@ -7,8 +7,8 @@
 
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/loader.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_options.h"
-#include "fakequant/train/ptq/report.h"
 
 namespace fq::ptq {
 

@@ -9,7 +9,7 @@
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/layers/modules/quant_modules.h"
-#include "fakequant/train/ptq/report.h"
+#include "fakequant/train/ptq/algorithms.h"
 
 namespace fq::ptq {
 

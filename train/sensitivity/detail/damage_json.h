@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "fakequant/train/sensitivity/damage.h"
+#include "fakequant/train/sensitivity/sensitivity.h"
 
 namespace fq::detail {
 

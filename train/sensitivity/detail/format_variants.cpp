@@ -7,7 +7,6 @@
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/calibration/calibrate.h"
-#include "fakequant/train/calibration/postprocess_amax.h"
 
 namespace fq::detail {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/loader.h"
-#include "fakequant/train/sensitivity/damage.h"
+#include "fakequant/train/sensitivity/sensitivity.h"
 
 namespace fq::detail {
 

@@ -1,4 +1,4 @@
-#include "fakequant/layers/quantizer/dead_channels.h"
+#include "fakequant/layers/quantizer/detail/dead_channels.h"
 
 #include <algorithm>
 #include <cmath>
