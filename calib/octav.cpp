@@ -11,7 +11,7 @@
 namespace fq {
 namespace {
 
-/// n of octav.h: the noise of rounding within a clip of 1.
+/// n of octav_amax: the noise of rounding within a clip of 1.
 double noise(NumBits num_bits, bool is_unsigned) {
   FQ_CHECK(num_bits.is_integer(), "octav", "{} is a float format: use percentile, mse or mse_search",
            to_string(num_bits));

@@ -83,7 +83,7 @@ struct AccumulatorMove {
   Move move;
 };
 
-/// Immutable; the tensors in it are shared.
+/// One of the results above, and whether a ReLU is pending. Immutable; copies share the tensors in it.
 struct Accumulator {
   std::variant<ProductSums, NormalizedSums, PooledSums, Averages, CodeAddition, AccumulatorConcat,
                AccumulatorMove>
@@ -93,6 +93,7 @@ struct Accumulator {
   /// Whether a ReLU is pending, here or in a part.
   [[nodiscard]] bool any_relu() const;
 
+  /// Shape, layout and device of the result that rounding it gives.
   [[nodiscard]] Shape shape() const;
   [[nodiscard]] Layout layout() const;
   [[nodiscard]] Device device() const;

@@ -40,7 +40,7 @@ struct Context {
   Profiler* profiler = nullptr;                ///< what work reports its time to (ProfilerScope)
   std::string path;                            ///< of the innermost module: "stage1.conv2" (PathScope)
 };
-/// That of this thread.
+/// The context of this thread, to read; the scopes named above change it.
 [[nodiscard]] inline Context& context() noexcept {
   thread_local Context own;
   return own;

@@ -2,6 +2,11 @@
 
 /// QuantDescriptor: how a tensor is to be quantized, as a user says it. Fields, defaults and meaning are
 /// those of ModelOpt's ScaledQuantDescriptor.
+///
+///     const QuantDescriptor weights({.num_bits = 8, .axis = 0, .narrow_range = true});  // a scale a channel
+///     const QuantDescriptor fp8({.num_bits = {4, 3}});                                  // E4M3, per tensor
+///     const QuantDescriptor int4({.num_bits = 4, .block_sizes = {.lengths = {{-1, 128}}}});
+///     QuantDescriptor::from_json(weights.to_json()) == weights;                         // true
 
 #include <iosfwd>
 #include <map>
@@ -17,7 +22,7 @@
 
 namespace fq {
 
-/// `QuantDescriptor({.num_bits = 8, .axis = 0})`.
+/// The fields of a descriptor, each with its default, to be given by name.
 struct QuantDescriptorOptions {
   NumBits num_bits = 8;
   std::string name = {};

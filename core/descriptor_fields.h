@@ -23,9 +23,9 @@ class NumBits {
   constexpr NumBits(int exponent, int mantissa) noexcept : bits_(exponent), mantissa_(mantissa) {}
 
   [[nodiscard]] constexpr bool is_integer() const noexcept { return !mantissa_.has_value(); }
-  /// Of an integer format; of a float format 1 + exponent + mantissa.
+  /// Bits of a code: those of the integer, or 1 + exponent + mantissa of a float format.
   [[nodiscard]] constexpr int bits() const noexcept { return is_integer() ? bits_ : 1 + bits_ + *mantissa_; }
-  /// Zero for an integer format.
+  /// Bits of the exponent and of the mantissa of a float format; both are 0 for an integer format.
   [[nodiscard]] constexpr int exponent() const noexcept { return is_integer() ? 0 : bits_; }
   [[nodiscard]] constexpr int mantissa() const noexcept { return mantissa_.value_or(0); }
   friend bool operator==(const NumBits&, const NumBits&) = default;

@@ -1,6 +1,10 @@
 #pragma once
 
-/// Where a tensor's bytes are.
+/// Where a tensor's bytes are, and where operators on it run.
+///
+///     const Device device = Device::parse("auto");  // the first GPU, or the CPU
+///     model.to(device);
+///     Variable y = model(x.to(device));
 
 #include <string>
 #include <string_view>
@@ -26,11 +30,13 @@ struct Device {
   friend constexpr bool operator==(const Device&, const Device&) = default;
 };
 
+/// "cpu", "cuda:0" or "meta"; `parse` of it gives the device back.
 [[nodiscard]] std::string to_string(const Device& device);
 
 /// GPUs that can be used: 0 in builds without CUDA, without a driver, and with one too old for this build.
 [[nodiscard]] int cuda_device_count() noexcept;
-/// What it is: "NVIDIA H200, 141 GB, compute 9.0". Throws BackendError for a GPU that cannot be used, saying why.
+/// What a GPU is: "NVIDIA H200, 141 GB, compute 9.0"; for other devices their name. Throws BackendError for a
+/// GPU that cannot be used, saying why.
 [[nodiscard]] std::string describe(Device device);
 /// Waits for the work that was begun on the device. Throws NumericError naming the quantizer that a NaN has
 /// reached on a GPU, which nobody hears of before a value is read back; BackendError when the GPU failed.

@@ -15,6 +15,7 @@
 
 namespace fq {
 
+/// The element types; `name` gives their names, `dtype_of` that of a C++ type.
 enum class DType : std::uint8_t {
   f32,
   f64,

@@ -1,6 +1,10 @@
 #pragma once
 
 /// Format: what a code is, an integer or a minifloat.
+///
+///     Format weights = IntFormat{.bits = 8, .narrow_range = true};  // -127 .. 127
+///     Format e4m3 = FloatFormat{4, 3};
+///     const float scale = amax / e4m3.bound();                      // amax / 448
 
 #include <string>
 #include <variant>
@@ -10,7 +14,7 @@
 
 namespace fq {
 
-/// What a code is.
+/// One of the two kinds of numbers that codes are; a small value, compared by its fields.
 class Format {
  public:
   Format() = default;  ///< signed 8-bit integers, full range
@@ -23,6 +27,7 @@ class Format {
   /// The alternative; throws ArgumentError when it is the other one.
   [[nodiscard]] const IntFormat& integer() const;
   [[nodiscard]] const FloatFormat& floating() const;
+  /// Bits of a code: those of the integer, or sign, exponent and mantissa of the float.
   [[nodiscard]] int bits() const noexcept;
   /// The value that amax maps to: scale = amax / bound.
   [[nodiscard]] float bound() const noexcept;

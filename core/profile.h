@@ -18,8 +18,7 @@ namespace fq {
 struct ProfileRow {
   std::string layer;  ///< path of the module; empty outside of modules
   /// "quantize", "product forward", "dX", "dW", "epilogue", "optimizer", "loader"; "<module type> forward"
-  /// and
-  /// "<operator> backward" for what those do besides; "other" is what no scope claims.
+  /// and "<operator> backward" for what those do besides; "other" is what no scope claims.
   std::string kind;
   double milliseconds = 0;  ///< a step
   double share = 0;         ///< of the step, 0 to 1
@@ -41,7 +40,8 @@ class Profiler {
   Profiler(const Profiler&) = delete;  // installed by address
   Profiler& operator=(const Profiler&) = delete;
 
-  /// Of the steps done. The first one makes kernels and caches: it is left out when there are more.
+  /// The profile of the steps done so far. The first one makes kernels and caches: it is left out when there
+  /// are more.
   [[nodiscard]] Profile profile() const;
   /// Trace event format (JSON) for chrome://tracing and Perfetto: complete events, microseconds since the
   /// profiler was made, name "layer: kind", category the kind.

@@ -43,7 +43,7 @@ struct QuantSpec {
   [[nodiscard]] static QuantSpec with_scale_bits(Format format, Granularity granularity, Tensor amax,
                                                  NumBits scale_bits, float global, std::string name = {});
 
-  /// The same with amax and scale on the device of the values that it is for.
+  /// The same with amax and scale on that device, which must be that of the values to quantize.
   [[nodiscard]] QuantSpec to(Device device) const;
 };
 
@@ -58,7 +58,8 @@ struct QuantizedTensor {
   [[nodiscard]] Layout layout() const noexcept { return codes.layout(); }
 };
 
-/// fl(code * scale), in f32, in the layout of the codes.
+/// The values that the codes stand for, fl(code * scale), in f32, in the layout of the codes. Throws
+/// ArgumentError when the spec's blocks do not fit the shape.
 [[nodiscard]] Tensor dequantize(const QuantizedTensor& x);
 /// The codes as f32 integers or minifloat values, unscaled, in the layout of the codes.
 [[nodiscard]] Tensor code_values(const QuantizedTensor& x);
@@ -66,19 +67,21 @@ struct QuantizedTensor {
 /// Throws NumericError naming the quantizer when x has a NaN (its code would be 0, its mask 0).
 [[nodiscard]] QuantizedTensor quantize(const Tensor& x, const QuantSpec& spec, bool with_mask = true);
 
-/// One of several tensors to quantize.
+/// One of several tensors to quantize: the arguments of `quantize`.
 struct QuantizeRequest {
   Tensor x;
   QuantSpec spec;
   bool with_mask = true;
 };
-/// As `quantize` of each, all on one device; on a GPU all of them in one launch.
+/// As `quantize` of each, in their order; on a GPU all of them in one launch. Throws ArgumentError too when
+/// they are not all on one device.
 [[nodiscard]] std::vector<QuantizedTensor> quantize(std::span<const QuantizeRequest> requests);
 
 /// True when both give the same codes for any value: same format and bitwise equal scales and amax.
 [[nodiscard]] bool same_grid(const QuantSpec& a, const QuantSpec& b);
 
-/// dy where the mask is set, +0 elsewhere; same shape and layout, f32, f64, f16 or bf16.
+/// dy where the mask is set, +0 elsewhere, in the layout of the mask; dy itself for an undefined mask. Throws
+/// ArgumentError for another shape, and unless dy is f32, f64, f16 or bf16.
 [[nodiscard]] Tensor apply_mask(const Tensor& dy, const Tensor& mask);
 
 /// Packs codes kept one a byte (i8 or u8; the low bits count) as `dtype`. Same shape and layout. Throws

@@ -30,11 +30,13 @@ class Storage {
   }
   /// The bytes to write to; counts as a change.
   [[nodiscard]] std::byte* mutable_data() noexcept;
-  /// Counts as a change although nobody here writes: what was made of the contents is made anew.
+  /// Counts as a change although nobody here writes, for who wrote through an older pointer.
   void mark_written() noexcept;
   /// How often the bytes were changed. Values saved for backward keep it and refuse another one.
   [[nodiscard]] std::uint64_t version() const noexcept { return block_ ? block_->version.load() : 0; }
+  /// Whether both are handles of the same bytes.
   [[nodiscard]] bool shares(const Storage& other) const noexcept { return block_ == other.block_; }
+  /// Handles of these bytes, this one included; 0 when undefined.
   [[nodiscard]] long use_count() const noexcept { return block_.use_count(); }
 
  private:

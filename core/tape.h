@@ -1,6 +1,12 @@
 #pragma once
 
-/// What operators need to put themselves on the tape. Not for users of layers; for who writes an operator.
+/// What operators need to put themselves on the tape. Not for users of layers; for who writes an operator:
+///
+///     Variable doubled(const Variable& x) {  // `twice` makes a tensor of a tensor
+///       const Variable floats = x.as_float();
+///       const auto backward = [](const Tensor& dy) { return std::vector<Tensor>{twice(dy)}; };
+///       return detail::record("doubled", twice(floats.tensor()), {floats}, backward);
+///     }
 
 #include <functional>
 #include <memory>
@@ -34,6 +40,7 @@ struct Gradient {
   bool freed = false;
 };
 
+/// What a Variable is a handle of: a value, and how it came about where a gradient is needed.
 struct Node {
   Value value;
   bool leaf = true;

@@ -1,6 +1,11 @@
 #pragma once
 
 /// Tensor: a dense array with a shape, a dtype, a device and a layout.
+///
+///     Tensor x = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3});  // two rows, on the CPU
+///     Tensor rows = x.slice(1, 2);                                   // a view of the second one
+///     Tensor half = x.to(DType::f16).to(Device::cuda());
+///     std::vector<float> back = half.to(DType::f32).to_vector<float>();
 
 #include <cstdint>
 #include <initializer_list>
@@ -26,9 +31,12 @@ class Tensor {
   /// Undefined: no shape, no storage.
   Tensor() = default;
 
-  /// Contents unspecified. Throws ArgumentError for channels_last of other than 4 axes.
+  /// A new tensor of unspecified contents. Throws ArgumentError for a negative size, more than 2^60 elements,
+  /// and channels_last of other than 4 axes; SystemError when memory is short, BackendError without the
+  /// device.
   [[nodiscard]] static Tensor empty(Shape shape, DType dtype = DType::f32, Device device = Device::cpu(),
                                     Layout layout = Layout::row_major);
+  /// As `empty`, every byte 0: zero in every dtype but f8_e8m0, which has none (2^-127 there).
   [[nodiscard]] static Tensor zeros(Shape shape, DType dtype = DType::f32, Device device = Device::cpu(),
                                     Layout layout = Layout::row_major);
   /// Every element `value`, converted to `dtype` (8 bits and wider).
@@ -36,8 +44,8 @@ class Tensor {
                                    Device device = Device::cpu(), Layout layout = Layout::row_major);
   /// Rank 0, on the CPU.
   [[nodiscard]] static Tensor scalar(double value, DType dtype = DType::f32);
-  /// A copy of row-major host values, on the CPU; `shape` defaults to one axis. Throws ArgumentError when the
-  /// counts differ.
+  /// A copy of row-major host values, on the CPU, of the dtype of their C++ type; `shape` defaults to one
+  /// axis. Throws ArgumentError when there are not as many values as the shape has elements.
   template <class T>
   [[nodiscard]] static Tensor from(std::span<const T> values, Shape shape);
   template <class T>
@@ -53,22 +61,27 @@ class Tensor {
     return from(values, {static_cast<std::int64_t>(values.size())});
   }
 
+  /// False only of a tensor that was made by the default constructor, or of a copy of one.
   [[nodiscard]] bool defined() const noexcept { return storage_.defined(); }
+  /// Logical sizes, N, C, H, W of an activation, whatever the layout; empty for rank 0 and when undefined.
   [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
   /// Size along `axis`, negative from the back. Throws ArgumentError when out of range.
   [[nodiscard]] std::int64_t dim(int axis) const;
   [[nodiscard]] int rank() const noexcept { return static_cast<int>(shape_.size()); }
+  /// Elements: the product of the sizes, 1 of rank 0; 0 when undefined.
   [[nodiscard]] std::int64_t numel() const noexcept { return numel_; }
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] Device device() const noexcept { return storage_.device(); }
   [[nodiscard]] Layout layout() const noexcept { return layout_; }
+  /// Bytes of the elements, rounded up to whole ones of packed dtypes. A view counts its own elements.
   [[nodiscard]] std::int64_t nbytes() const noexcept { return byte_size(dtype_, numel_); }
+  /// The bytes, which other handles and views may share.
   [[nodiscard]] const Storage& storage() const noexcept { return storage_; }
   /// The storage's version: it differs after any write through any handle.
   [[nodiscard]] std::uint64_t version() const noexcept { return storage_.version(); }
 
-  /// The elements in row-major order. Throws ArgumentError for another dtype or layout, BackendError off the
-  /// CPU.
+  /// The elements in row-major order; valid while any handle of the storage lives. Throws ArgumentError when
+  /// undefined and for another dtype or layout, BackendError off the CPU.
   template <class T>
   [[nodiscard]] const T* data() const {
     return data<T>(Layout::row_major);
@@ -97,10 +110,11 @@ class Tensor {
     auto* bytes = storage_.mutable_data();
     return bytes == nullptr ? nullptr : bytes + offset_;
   }
-  /// The storage's: counts as a change although nobody here writes.
+  /// Counts as a change of the storage although nobody here writes, for who has written through a pointer
+  /// taken before: what was made of the contents is made anew.
   void mark_written() noexcept { storage_.mark_written(); }
 
-  /// New storage, same contents, layout and device.
+  /// New storage, same contents, layout and device; of a view, of its own elements only.
   [[nodiscard]] Tensor clone() const;
   /// Converted elementwise (round to nearest even to 16-bit floats; to integers by rounding half to even,
   /// saturating, NaN to 0). Itself when the dtype is the same. Types of 8 bits and more.
@@ -110,14 +124,17 @@ class Tensor {
   [[nodiscard]] Tensor to(Device device) const;
   /// Same logical values in another layout. Itself when it has that layout already.
   [[nodiscard]] Tensor to(Layout layout) const;
-  /// A view with another shape of as many elements, one size may be -1. Row-major only: throws ArgumentError.
+  /// A view with another shape of as many elements; one size may be -1 and follows from the others. Throws
+  /// ArgumentError for a channels_last tensor and for another number of elements.
   [[nodiscard]] Tensor reshape(Shape shape) const;
   /// A view of rows [begin, end) of axis 0. Throws ArgumentError when out of range or not on a byte boundary.
   [[nodiscard]] Tensor slice(std::int64_t begin, std::int64_t end) const;
-  /// Overwrites the contents with those of `source`: same shape and dtype, any layout and device.
+  /// Overwrites the contents with those of `source`, which all handles of this storage then see. Throws
+  /// ArgumentError unless `source` has the same shape and dtype; its layout and device may be others.
   void copy_from(const Tensor& source);
 
-  /// A copy of the elements in logical row-major order, from any device.
+  /// A copy of the elements in logical row-major order, from any device and layout. Throws ArgumentError
+  /// unless T is the C++ type of the dtype: convert with `to` first.
   template <class T>
   [[nodiscard]] std::vector<T> to_vector() const;
   /// The only element, converted to double. Throws ArgumentError unless there is exactly one.

@@ -2,7 +2,13 @@
 
 /// Trace: what a model did, as a graph of named operators. Every operator reports at its door to a
 /// thread-local recorder, null by default; modules push their path. Summary, batch-norm folding, placing of
-/// quantizers and export read this graph, never the module tree.
+/// quantizers and export read this graph, never the module tree. layers/model/trace.h traces a model on
+/// `meta`; to watch one that computes, install a recorder of one's own:
+///
+///     Recorder recorder;
+///     const RecordScope scope(recorder);
+///     recorder.mark_input(x);
+///     const TraceGraph graph = recorder.finish(model(x));
 
 #include <cstdint>
 #include <memory>
@@ -25,6 +31,7 @@ namespace detail {
 struct Node;
 }
 
+/// What an operator was told besides its inputs: {"stride", {2, 2}}, {"axis", 1}.
 using Attribute = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>>;
 using Attributes = std::vector<std::pair<std::string, Attribute>>;
 
@@ -53,11 +60,11 @@ struct TraceNode {
 /// Nodes in the order of execution.
 struct TraceGraph {
   std::vector<TraceNode> nodes;
-  std::vector<TraceValue> values;
-  std::vector<int> inputs;
-  int output = -1;
+  std::vector<TraceValue> values;  ///< inputs, parameters, constants and outputs of nodes, as they came up
+  std::vector<int> inputs;         ///< values that were marked as the network's inputs
+  int output = -1;                 ///< the network's result, a value; -1 before `finish`
 
-  /// The value read as input `i` of `node`, looking through nothing.
+  /// The value that `node` reads as its input `i`. Throws ArgumentError when it has none there.
   [[nodiscard]] const TraceValue& input(const TraceNode& node, std::size_t i) const;
 };
 
@@ -70,12 +77,15 @@ class Recorder {
   Recorder(const Recorder&) = delete;  // installed by address
   Recorder& operator=(const Recorder&) = delete;
 
-  /// Names a value before or while tracing: an input or a parameter.
+  /// Names a value, an input or a parameter. It must be named before it is first read or marked.
   void name(const Variable& variable, std::string name);
+  /// What every operator calls at its door. The inputs are in the operator's order, undefined where one was
+  /// not given.
   virtual void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
                      Attributes attributes);
+  /// Adds a value to the network's inputs.
   void mark_input(const Variable& variable);
-  /// The graph so far, with `output` as its result.
+  /// The graph so far, with `output` as its result; the recorder gives it away and is then done.
   [[nodiscard]] TraceGraph finish(const Variable& output);
 
  private:

@@ -6,9 +6,9 @@
 /// type; the output has x's dtype (with a `bias`, the promoted type of the two). x, `amax` and `bias`
 /// broadcast together by NumPy's rule: where those have more axes or elements, x is repeated, and its
 /// gradient summed in double. On `meta` only shapes flow. The overloads for a Variable record the
-/// straight-through gradient: dy where |x - bias|
-/// <= amax, +0 elsewhere, dy everywhere with `pass_through_bwd`; amax and bias get none. An amax of rank 0 is
-/// first rounded to a 16-bit type of x. Errors: ArgumentError.
+/// straight-through gradient: dy where |x - bias| <= amax, +0 elsewhere, dy everywhere with
+/// `pass_through_bwd`; amax and bias get none. An amax of rank 0 is first rounded to a 16-bit type of x.
+/// Errors: ArgumentError.
 
 #include "fakequant/core/descriptor_fields.h"
 #include "fakequant/core/tensor.h"

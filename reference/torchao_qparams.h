@@ -27,11 +27,15 @@ struct QParamsOptions {
   bool keepdim = false;                        ///< as many axes as x; only choose_qparams_affine heeds it
 };
 
-/// lo = min(x, 0), hi = max(x, 0) of each block:
-///   symmetric                  s = max(-lo, hi) / ((quant_max - quant_min) / 2), z = trunc((quant_max +
-///   quant_min + 1) / 2) symmetric_no_clipping_err  s = max(lo / quant_min, hi / quant_max), z as above; NaN
-///   and -Inf of the first lose asymmetric                 s = (hi - lo) / (quant_max - quant_min), z =
-///   clamp(quant_min - rne(lo / s))
+/// With lo = min(x, 0) and hi = max(x, 0) of each block:
+///
+///  * symmetric: s = max(-lo, hi) / ((quant_max - quant_min) / 2), z = trunc((quant_max + quant_min + 1) /
+///  2);
+///  * symmetric_no_clipping_err: s = max(lo / quant_min, hi / quant_max), z as above; NaN and -Inf of the
+///  first
+///    lose;
+///  * asymmetric: s = (hi - lo) / (quant_max - quant_min), z = clamp(quant_min - rne(lo / s)).
+///
 /// s is then at least eps. Results have one axis for each axis that the block neither reduces nor covers, and
 /// rank 0 when there is none; a block of all ones reduces everything.
 [[nodiscard]] QParams choose_qparams_affine(const Tensor& x, MappingType mapping_type,

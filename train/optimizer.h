@@ -1,6 +1,14 @@
 #pragma once
 
 /// Optimizers: what turns gradients into better parameters.
+///
+///     Sgd optimizer(model.named_parameters(), {.learning_rate = 0.1, .momentum = 0.9},
+///                   decay_weights_only(model));
+///     for (const auto& [x, y] : batches) {
+///       ops::cross_entropy(model(x), y).backward();
+///       optimizer.step(clip_factor(gradient_norm(model.parameters()), 1.0));
+///       optimizer.zero_grad();
+///     }
 
 #include <cstdint>
 #include <memory>
@@ -21,18 +29,20 @@ struct SgdUpdate;
 struct AdamUpdate;
 }  // namespace ops
 
+/// What Module::named_parameters gives.
 using NamedParameters = std::vector<std::pair<std::string, Variable>>;
 
 /// Other settings for the parameters whose name matches `pattern` (`*` any run of characters, `?` one).
-/// Of several rules that match, each field is that of the last one which gives it.
+/// Where several rules match, each field is that of the last one which gives it.
 struct ParameterRule {
   std::string pattern;
-  std::optional<double> weight_decay;
+  std::optional<double> weight_decay;          ///< 0 or more, in place of the optimizer's
   std::optional<double> learning_rate_factor;  ///< multiplies the optimizer's learning rate
 };
 
-/// No weight decay for biases, the scales of normalisation and the ranges of quantizers: parameters of at
-/// most one axis. `weight_decay` is for all the others.
+/// Rules that take weight decay off biases, the scales of normalisation and the ranges of quantizers: off
+/// parameters of at most one axis and those named "..amax". The optimizer's weight decay is for all the
+/// others.
 [[nodiscard]] std::vector<ParameterRule> decay_weights_only(const Module& model);
 
 /// Steps over a list of parameters, held by handle. A parameter registered under two names is one, under its
@@ -43,7 +53,8 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;  // state belongs to one list of parameters
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// One update by the gradients times `gradient_scale` (what clipping or accumulation asks for).
+  /// One update by the gradients times `gradient_scale` (what clipping or accumulation asks for): writes the
+  /// parameters in place, whose versions rise. The gradients stay until `zero_grad`.
   void step(double gradient_scale = 1);
   /// Forgets the gradients of all parameters.
   void zero_grad();
@@ -84,14 +95,18 @@ class Optimizer {
   double learning_rate_ = 0;
 };
 
+/// What Sgd is told.
 struct SgdOptions {
   double learning_rate = 0.01;
-  double momentum = 0;  ///< 0 keeps no state
-  double weight_decay = 0;
-  bool nesterov = false;
+  double momentum = 0;      ///< 0 to less than 1; 0 keeps no state
+  double weight_decay = 0;  ///< added to the gradient, times the parameter
+  bool nesterov = false;    ///< Nesterov's form of the momentum
 };
 
-/// Stochastic gradient descent with momentum (ops::sgd_step).
+/// Stochastic gradient descent with momentum, torch.optim.SGD without dampening. With g = gradient_scale *
+/// gradient + weight_decay * p a step is m = momentum * m + g; p -= learning_rate * d, where d is g without
+/// momentum, g + momentum * m with Nesterov's, else m. The state of a parameter is "momentum", zeros at
+/// first.
 class Sgd : public Optimizer {
  public:
   /// Throws ArgumentError for negative or non-finite options, a momentum of 1 or more, Nesterov's without
@@ -109,13 +124,18 @@ class Sgd : public Optimizer {
   std::vector<ops::SgdUpdate> updates_;
 };
 
+/// What Adam and AdamW are told.
 struct AdamOptions {
   double learning_rate = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  double weight_decay = 0;
+  double beta1 = 0.9;       ///< of the moving mean of gradients, 0 to less than 1
+  double beta2 = 0.999;     ///< of the moving mean of their squares, 0 to less than 1
+  double eps = 1e-8;        ///< keeps the quotient finite
+  double weight_decay = 0;  ///< as the class says
 };
 
-/// Adam, weight decay added to the gradient (ops::adam_step).
+/// Adam (Kingma and Ba 2015, torch.optim.Adam), weight decay added to the gradient g: m = beta1 * m + (1 -
+/// beta1) * g; v = beta2 * v + (1 - beta2) * g^2; p -= learning_rate / (1 - beta1^t) * m / (sqrt(v / (1 -
+/// beta2^t)) + eps), t the steps of this parameter. The states of a parameter are "mean" and "square".
 class Adam : public Optimizer {
  public:
   /// Throws ArgumentError for negative or non-finite options and a beta of 1 or more.
@@ -135,7 +155,8 @@ class Adam : public Optimizer {
   std::vector<ops::AdamUpdate> updates_;
 };
 
-/// Adam with decoupled weight decay.
+/// Adam with decoupled weight decay (Loshchilov and Hutter 2019, torch.optim.AdamW): each step first
+/// multiplies the parameter by 1 - learning_rate * weight_decay, and the gradient is left alone.
 class AdamW : public Adam {
  public:
   explicit AdamW(NamedParameters parameters, AdamOptions options = {},
@@ -143,6 +164,7 @@ class AdamW : public Adam {
       : Adam(std::move(parameters), options, rules, true) {}
 };
 
+/// An optimizer by name, for options and files.
 struct OptimizerOptions {
   std::string kind = "adamw";  ///< "sgd", "adam" or "adamw"
   double learning_rate = 1e-3;
@@ -153,16 +175,18 @@ struct OptimizerOptions {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  ///< of "adam" and "adamw"
 };
 
-/// Over all parameters of the model. Throws ArgumentError for an unknown kind, naming the nearest, and as the
-/// optimizers do.
+/// The optimizer of that kind over all parameters of the model, which must have them all already. Throws
+/// ArgumentError for an unknown kind, naming the nearest, and as the optimizers do.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Module& model, const OptimizerOptions& options);
 
-/// The Euclidean norm of all gradients together; parameters without one count as zero.
+/// The Euclidean norm of all gradients together, in f64; parameters without one count as zero. Waits for a
+/// GPU.
 [[nodiscard]] double gradient_norm(const std::vector<Variable>& parameters);
 
-/// What gradients of that norm are to be multiplied by so that it is at most `max_norm`: min(1, max_norm /
-/// norm). Hand it to Optimizer::step. 1 when `max_norm` is 0 (no clipping). Throws ArgumentError for a
-/// negative or NaN `max_norm`, NumericError for a norm that is NaN or infinite.
+/// Gradient clipping by norm (Pascanu et al. 2013): what gradients of that norm are to be multiplied by so
+/// that it is at most `max_norm`: min(1, max_norm / norm). Hand it to Optimizer::step. 1 when `max_norm` is 0
+/// (no clipping). Throws ArgumentError for a negative or NaN `max_norm`, NumericError for a norm that is NaN
+/// or infinite.
 [[nodiscard]] double clip_factor(double norm, double max_norm);
 
 }  // namespace fq

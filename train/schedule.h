@@ -1,6 +1,9 @@
 #pragma once
 
 /// Learning rate schedules: pure functions of the step.
+///
+///     const Schedule factor = schedule::warm_up(500, schedule::cosine(total - 500));
+///     optimizer.set_learning_rate(1e-3 * factor(step));
 
 #include <cstdint>
 #include <functional>
@@ -16,6 +19,7 @@ using Schedule = std::function<double(std::int64_t step)>;
 
 namespace schedule {
 
+/// The same factor at every step.
 [[nodiscard]] Schedule constant(double factor = 1);
 /// gamma^(step / every), rounded down: torch's StepLR. Throws ArgumentError unless every >= 1 and gamma >= 0.
 [[nodiscard]] Schedule step(std::int64_t every, double gamma = 0.1);
@@ -33,7 +37,7 @@ namespace schedule {
 /// One after another: each for so many steps, counting its own steps from 0; the last one has no end.
 /// Throws ArgumentError for an empty list and negative lengths.
 [[nodiscard]] Schedule sequence(std::vector<std::pair<std::int64_t, Schedule>> parts);
-/// The product of both.
+/// The product of both factors at each step.
 [[nodiscard]] Schedule product(Schedule a, Schedule b);
 
 }  // namespace schedule

@@ -1,6 +1,11 @@
 #pragma once
 
 /// Convolutions and their transposes.
+///
+/// Kernels are not flipped (they correlate, as in PyTorch). Where two quantized inputs are multiplied as
+/// codes the result is an Accumulator of exact int32 sums, or floats of minifloats, as `linear` says.
+///
+///     Variable y = ops::conv2d(x, w, bias, {.stride = {2}, .padding = {1}});  // w [64, 32, 3, 3]
 
 #include <cstdint>
 #include <vector>
@@ -21,8 +26,8 @@ struct ConvOptions {
 /// oh = floor((h + 2*padding - dilation*(kh - 1) - 1) / stride) + 1. `bias` may be undefined.
 /// x of any layout (a row-major one is converted), w row-major, y channels_last. f32, or all f64.
 ///
-/// Of two quantized inputs, x per tensor and w per tensor or along axis 0, the codes are multiplied, as in
-/// `linear`. Any other quantized input is dequantized first.
+/// Where both inputs are quantized, x per tensor and w per tensor or along axis 0, the codes are multiplied,
+/// as in `linear`. Any other quantized input is dequantized first.
 /// Forward results are the same bits for any number of threads. The gradient of x is computed only when asked
 /// for. Throws ArgumentError when ranks, channels, groups, options, dtypes or devices do not fit, when the
 /// kernel is larger than the padded input, and when integer sums could leave int32.
@@ -38,11 +43,11 @@ struct ConvOptions {
 /// `output_padding`: rows and columns added at the end, less than the stride; default 0.
 /// x of any layout, y channels_last. f32, or all f64.
 ///
-/// Of two quantized inputs, x per tensor and w per tensor or along axis 1 (with groups, channel c of the
-/// output has scale c % (o/groups)), the codes are multiplied, as in `linear`. Any other quantized input is
-/// dequantized first. Forward results are the same bits for any number of threads. Throws ArgumentError when
-/// ranks, channels, groups, options, dtypes or devices do not fit, when no output pixel is left, and when
-/// integer sums could leave int32.
+/// Where both inputs are quantized, x per tensor and w per tensor or along axis 1 (with groups, channel c of
+/// the output has scale c % (o/groups)), the codes are multiplied, as in `linear`. Any other quantized input
+/// is dequantized first. Forward results are the same bits for any number of threads. Throws ArgumentError
+/// when ranks, channels, groups, options, dtypes or devices do not fit, when no output pixel is left, and
+/// when integer sums could leave int32.
 [[nodiscard]] Variable conv_transpose2d(const Variable& x, const Variable& w, const Variable& bias = {},
                                         const ConvOptions& options = {},
                                         const std::vector<std::int64_t>& output_padding = {});

@@ -1,6 +1,11 @@
 #pragma once
 
 /// Products of matrices.
+///
+///     const auto spec = QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4));
+///     Variable y = ops::linear(ops::quantize(x, spec), ops::quantize(w, spec));  // int32 sums
+///     y.accumulator();                                                           // not null
+///     y.tensor();                                                                // the sums, scaled
 
 #include "fakequant/core/variable.h"
 
@@ -8,7 +13,7 @@ namespace fq::ops {
 
 /// y [.., n] = sum_k x [.., k] * w [n, k] + bias [n]. `bias` may be undefined. Row-major; f32, or all f64.
 ///
-/// Of two quantized inputs, x per tensor and w per tensor or along axis 0, the codes are multiplied:
+/// Where both inputs are quantized, x per tensor and w per tensor or along axis 0, the codes are multiplied:
 /// - integers up to 8 bits give an Accumulator of exact int32 sums with the bias as a code on their grid
 ///   (y[.., c] = s_x*s_w[c] * (b_q[c] + sum q_x*q_w));
 /// - minifloats give floats, y = fl(fl(sum of products of codes) * fl(s_x*s_w[c])) + bias[c].

@@ -1,6 +1,9 @@
 #pragma once
 
 /// Softmax and losses.
+///
+///     Variable loss = ops::cross_entropy(model(x), labels);  // logits [N, C], labels i64 [N]
+///     loss.backward();
 
 #include "fakequant/core/variable.h"
 

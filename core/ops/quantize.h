@@ -1,6 +1,11 @@
 #pragma once
 
-/// The operators that put a value on a grid of codes.
+/// The operators that put a value on a grid of codes, and pass gradients as if they had not rounded.
+///
+///     const auto spec = QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(2));
+///     Variable q = ops::quantize(x, spec);
+///     q.quantized()->codes;  // i8: clamp(rne(x / (2 / 127)))
+///     q.tensor();            // code * scale
 
 #include "fakequant/core/variable.h"
 
@@ -34,7 +39,7 @@ struct LearnedRange {
 /// `codes` must have x's shape, and a mask where x requires a gradient.
 [[nodiscard]] Variable attach_codes(const Variable& x, QuantizedTensor codes);
 
-/// fl(code * scale) of the codes above, as floats.
+/// What `quantize` gives, as floats: fl(code * scale), with the same gradient.
 [[nodiscard]] Variable fake_quantize(const Variable& x, const QuantSpec& spec);
 
 }  // namespace ops

@@ -18,12 +18,14 @@ namespace fq::ops {
 /// The same elements in logical row-major order in another shape; one size may be -1. Row-major; a view of a
 /// row-major input.
 [[nodiscard]] Variable reshape(const Variable& x, Shape shape);
-/// Axes from `start_axis` on joined to one: [N, C, H, W] to [N, C*H*W].
+/// Axes from `start_axis` on joined to one: [N, C, H, W] to [N, C*H*W], in the order C, H, W also where x is
+/// channels_last.
 [[nodiscard]] Variable flatten(const Variable& x, int start_axis = 1);
-/// y's axis i is x's axis `axes[i]`; row-major.
+/// The output's axis i is x's axis `axes[i]`, each axis named once; row-major.
 [[nodiscard]] Variable transpose(const Variable& x, const std::vector<int>& axes);
-/// Side by side along `axis`, in the layout of the first. Sums, with a pending ReLU or without, give an
-/// Accumulator of all of them; codes of equal grids give such codes; any other mixture is read as floats.
+/// The parts side by side along `axis`, in the layout of the first; their other sizes must agree. Sums, with
+/// a pending ReLU or without, give an Accumulator of all of them; codes of equal grids give such codes; any
+/// other mixture is read as floats.
 [[nodiscard]] Variable concat(const std::vector<Variable>& parts, int axis);
 /// Elements [begin, end) along `axis`, copied, in x's layout; a negative begin or end counts from the back.
 [[nodiscard]] Variable slice(const Variable& x, int axis, std::int64_t begin, std::int64_t end);

@@ -26,9 +26,8 @@ struct RuleBreak {
 ///  * zero points are 0 or left out;
 ///  * scales are constants (or a DequantizeLinear of constants, FP4's two levels), positive and finite;
 ///  * activations have one scale; constants have one, or one an output channel of the layer that reads them
-///  (axis 0
-///    of Conv, 1 of ConvTranspose, that of the outputs of MatMul and Gemm), or, of other types than INT8, one
-///    a block along one of the last two axes;
+///    (axis 0 of Conv, 1 of ConvTranspose, that of the outputs of MatMul and Gemm), or, of other types than
+///    INT8, one a block along one of the last two axes;
 ///  * an Add whose sum is quantized reads two DequantizeLinear: with one, the other branch stays float;
 ///  * graph outputs are not codes;
 ///  * tensors have at most 2^31 - 1 elements.

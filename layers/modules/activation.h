@@ -1,6 +1,12 @@
 #pragma once
 
-/// Activations and other layers without parameters: one operator each.
+/// Activations and other layers without parameters: one operator each, made by a function.
+///
+///     model.add(make_relu()).add(make_dropout(0.5)).add(make_flatten());
+///
+/// Shapes, dtypes and errors are those of the operator of that name (core/ops/activation.h, loss.h, pool.h,
+/// shape.h). Quantizing a model leaves these layers as they are: they pass codes and sums on where the
+/// operator does.
 
 #include <functional>
 
@@ -9,7 +15,8 @@
 
 namespace fq {
 
-/// A module that is one operator of one input. The factories below name them.
+/// A module that is one function of one input, without parameters. `type` and `description` are what `type()`
+/// and `describe()` give, for printing.
 class Function : public Module {
  public:
   using Operator = std::function<Variable(const Variable&, bool training)>;
@@ -26,9 +33,11 @@ class Function : public Module {
   Operator op_;
 };
 
+/// Gives its input back; batch norms become this when they are folded.
 [[nodiscard]] std::shared_ptr<Module> make_identity();
 [[nodiscard]] std::shared_ptr<Module> make_relu();
 [[nodiscard]] std::shared_ptr<Module> make_relu6();
+/// Throws ArgumentError unless low <= high.
 [[nodiscard]] std::shared_ptr<Module> make_clip(double low, double high);
 [[nodiscard]] std::shared_ptr<Module> make_leaky_relu(double slope = 0.01);
 [[nodiscard]] std::shared_ptr<Module> make_gelu(bool approximate_tanh = false);
@@ -39,10 +48,11 @@ class Function : public Module {
 [[nodiscard]] std::shared_ptr<Module> make_hard_swish();
 [[nodiscard]] std::shared_ptr<Module> make_softmax(int axis = -1);
 [[nodiscard]] std::shared_ptr<Module> make_log_softmax(int axis = -1);
-/// Zeroes elements with probability p in training and scales the rest by 1/(1-p).
+/// Zeroes elements with probability p in training and scales the rest by 1/(1-p); in evaluation it does
+/// nothing. Throws ArgumentError unless 0 <= p < 1.
 [[nodiscard]] std::shared_ptr<Module> make_dropout(double p);
 [[nodiscard]] std::shared_ptr<Module> make_flatten(int start_axis = 1);
-/// To [N, shape..]; one size may be -1.
+/// To [N, shape..], N being the input's first size; one size may be -1.
 [[nodiscard]] std::shared_ptr<Module> make_reshape(Shape shape);
 [[nodiscard]] std::shared_ptr<Module> make_transpose(std::vector<int> axes);
 [[nodiscard]] std::shared_ptr<Module> make_max_pool(ops::Pool2d options);

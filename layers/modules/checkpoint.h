@@ -11,7 +11,7 @@
 
 namespace fq {
 
-/// Of inputs to one output.
+/// A part of a network as a function of its inputs.
 using BlockFunction = std::function<Variable(const std::vector<Variable>& inputs)>;
 
 /// block(inputs). Backward keeps the inputs alone and runs the block again: what it saves lives only while

@@ -1,6 +1,11 @@
 #pragma once
 
-/// Convolution layers.
+/// Convolution layers. Shapes of outputs and errors of inputs are those of the operators (core/ops/conv.h);
+/// weights and biases are initialised uniformly within 1/sqrt(n), n the elements of the weight for each index
+/// of its first axis.
+///
+///     Conv2d conv(32, 64, {3}, {.stride = {2}, .padding = {1}});
+///     Variable y = conv(x);  // [N, 32, 28, 28] -> [N, 64, 14, 14]
 
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/layers/modules/module.h"
@@ -18,6 +23,7 @@ class Conv : public Module {
   /// The axis of the weight along which output channels lie; of grouped transposed convolutions those of one
   /// group.
   [[nodiscard]] virtual int channel_axis() const { return 0; }
+  /// Channels of the output, whatever the groups.
   [[nodiscard]] virtual std::int64_t out_channels() const { return weight_.dim(0); }
   /// Adds a bias of zeros where there is none (batch-norm folding).
   void ensure_bias();
@@ -52,6 +58,7 @@ class Conv2d : public Conv {
 /// x [N, C, L] -> [N, out, L']; weight [out, C / groups, k].
 class Conv1d : public Conv {
  public:
+  /// Throws ArgumentError as Conv2d.
   Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel,
          ops::ConvOptions options = {}, bool bias = true);
   [[nodiscard]] std::string type() const override { return "conv1d"; }
@@ -67,6 +74,8 @@ class Conv1d : public Conv {
 /// ..]; weight [C, out / groups, kh, kw].
 class ConvTranspose2d : public Conv {
  public:
+  /// `output_padding` has a number an axis, rows and columns added at the end; none by default. Throws
+  /// ArgumentError as Conv2d.
   ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Shape kernel,
                   ops::ConvOptions options = {}, Shape output_padding = {}, bool bias = true);
   [[nodiscard]] std::string type() const override { return "conv_transpose2d"; }

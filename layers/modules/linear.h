@@ -1,6 +1,9 @@
 #pragma once
 
 /// Layers that are a matrix: fully connected, and embedding.
+///
+///     Linear fc(784, 10);
+///     Variable logits = fc(images);  // [N, 784] -> [N, 10]
 
 #include "fakequant/layers/modules/module.h"
 
@@ -37,6 +40,7 @@ class Linear : public Module {
 /// Rows of a table [vocabulary, width]: ids [..] (i32 or i64, or whole floats) -> [.., width].
 class Embedding : public Module {
  public:
+  /// The table is initialised uniformly within 1/sqrt(width). Throws ArgumentError for sizes below 1.
   Embedding(std::int64_t vocabulary, std::int64_t width);
   [[nodiscard]] std::string type() const override { return "embedding"; }
   [[nodiscard]] std::string describe() const override;

@@ -1,6 +1,18 @@
 #pragma once
 
 /// Module: a part of a network, with parameters, buffers and children.
+///
+///     class Residual : public Module {
+///      public:
+///       Residual(std::int64_t n) : linear_(add_module("linear", std::make_shared<Linear>(n, n))) {}
+///
+///      protected:
+///       Variable forward(const Variable& x) override { return ops::add(x, linear_(x)); }
+///       using Module::forward;
+///
+///      private:
+///       Child<Linear> linear_;
+///     };
 
 #include <iosfwd>
 #include <memory>
@@ -63,6 +75,8 @@ class Module {
   Module(const Module&) = delete;  // parameters have identity: models are shared by pointer
   Module& operator=(const Module&) = delete;
 
+  /// Runs the module on one input, or on several. A module of one input refuses a list of several, a module
+  /// of several a single Variable: ArgumentError.
   Variable operator()(const Variable& x);
   Variable operator()(const Variable& a, const Variable& b) { return (*this)(std::vector<Variable>{a, b}); }
   Variable operator()(const std::vector<Variable>& inputs);
@@ -74,21 +88,26 @@ class Module {
 
   /// Parameters of this module and its children, "conv1.weight", in the order of registration.
   [[nodiscard]] std::vector<std::pair<std::string, Variable>> named_parameters() const;
+  /// The same without names, each once however many names it has.
   [[nodiscard]] std::vector<Variable> parameters() const;
   /// Buffers (running statistics): tensors that are saved but not trained.
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> named_buffers() const;
-  /// This module under "" and all below it, parents first.
+  /// The places of all modules below this one by their paths, parents first; not this module's own.
   [[nodiscard]] std::vector<std::pair<std::string, std::shared_ptr<detail::Slot>>> named_slots() const;
+  /// This module under "" and all below it by their paths, parents first; the pointers hold until a
+  /// module is replaced.
   [[nodiscard]] std::vector<std::pair<std::string, Module*>> named_modules();
-  /// The module at that path. Throws ArgumentError naming the nearest paths.
+  /// The module below this one at that path, "stage1.conv2". Throws ArgumentError naming the nearest paths.
   [[nodiscard]] Module& at(std::string_view path);
-  /// Puts another module at that path. Throws ArgumentError as `at`.
+  /// Puts another module at that path, in the mode of the one before; whoever holds it as a Child runs the
+  /// new one. Throws ArgumentError as `at`.
   void replace(std::string_view path, std::shared_ptr<Module> module);
 
   /// Training or evaluation mode, for this module and all below it. Training at first.
   void train(bool on = true);
   void eval() { train(false); }
   [[nodiscard]] bool training() const noexcept { return training_; }
+  /// Forgets the gradients of all parameters.
   void zero_grad();
   /// Moves parameters and buffers, of this module and all below it, to the CPU or a GPU; gradients are
   /// dropped. Make optimizers after that. Inputs must be on the same device; ranges of quantizers stay on the
@@ -110,14 +129,18 @@ class Module {
   /// Called when `to` has moved the parameters and buffers: for whatever else a module keeps.
   virtual void on_device_change(Device) {}
 
+  /// Registers a parameter, a leaf that takes a gradient, and returns a handle of it to keep.
   Variable add_parameter(std::string name, Tensor value);
-  /// One that a part of this module made.
+  /// Registers a parameter that a part of this module made, under a name of its own.
   void add_parameter(std::string name, const Variable& parameter);
   /// Takes the parameter away again; one of that name that is not there changes nothing.
   void remove_parameter(std::string_view name);
+  /// Registers a buffer and returns a handle of it; `buffer` gives the present one after a move.
   Tensor add_buffer(std::string name, Tensor value);
   /// The buffer as it is now: another tensor after a move.
   [[nodiscard]] Tensor buffer(std::string_view name) const;
+  /// Registers a child and returns its place. Throws ArgumentError for null, for a name that is empty, taken,
+  /// or has a '.' or '/'.
   template <class T>
   Child<T> add_module(std::string name, std::shared_ptr<T> module) {
     return Child<T>(add_slot(std::move(name), std::move(module)));

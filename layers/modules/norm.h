@@ -8,9 +8,11 @@ namespace fq {
 
 /// Batch normalisation of [N, C, ..] over everything but C: in training by the batch's statistics, which move
 /// the running ones by `momentum` (unbiased variance); in evaluation, or frozen, by the running ones.
-/// Parameters weight and bias [C], buffers running_mean and running_var [C].
+/// Parameters weight (ones at first) and bias (zeros) [C], buffers running_mean (zeros) and running_var
+/// (ones) [C].
 class BatchNorm : public Module {
  public:
+  /// Throws ArgumentError for less than one channel, eps that is not positive, momentum outside 0 to 1.
   explicit BatchNorm(std::int64_t channels, double eps = 1e-5, double momentum = 0.1);
 
   [[nodiscard]] std::string type() const override { return "batch_norm"; }
@@ -36,7 +38,8 @@ class BatchNorm : public Module {
   bool frozen_ = false;
 };
 
-/// Layer normalisation over the last axes, which have `shape`; weight and bias of that shape.
+/// Layer normalisation over the last axes, which have `shape`: the same in training and evaluation.
+/// Parameters weight (ones at first) and bias (zeros) of that shape.
 class LayerNorm : public Module {
  public:
   explicit LayerNorm(Shape shape, double eps = 1e-5);

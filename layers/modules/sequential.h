@@ -1,16 +1,23 @@
 #pragma once
 
 /// Sequential: modules one after the other.
+///
+///     Sequential model;
+///     model.add("fc1", std::make_shared<Linear>(784, 128)).add(make_relu());
+///     model.add("fc2", std::make_shared<Linear>(128, 10));  // paths "fc1", "1", "fc2"
 
 #include "fakequant/layers/modules/module.h"
 
 namespace fq {
 
-/// Children are named as given, or "0", "1", ..
+/// Each module takes the output of the one before it; without modules the input comes out. Children are named
+/// as given, or by their place: "0", "1", ..
 class Sequential : public Module {
  public:
   Sequential() = default;
   explicit Sequential(std::vector<std::pair<std::string, std::shared_ptr<Module>>> modules);
+  /// Puts a module at the end and returns this, to go on adding. Throws ArgumentError for null and for a name
+  /// that is taken, empty or has a '.' or '/'.
   Sequential& add(std::shared_ptr<Module> module);
   Sequential& add(std::string name, std::shared_ptr<Module> module);
   [[nodiscard]] std::string type() const override { return "sequential"; }

@@ -30,15 +30,14 @@ struct CalibrationReport {
 };
 
 /// Runs the model in evaluation mode over one epoch of `data` without quantizing, once, or as often as the
-/// calibrator with most passes asks for, and sets amax of every
-/// enabled quantizer that needs one and was not given it: activations by `method`, weights by the
-/// calib_method of their descriptors, those of dead channels by their bias (floor_dead_channels); `rules` say
-/// otherwise. Where no activation needs one, the data is not read. A tensor counts once, however many layers
-/// read it. Under target `ort` a quantizer that saw no negative value becomes unsigned. The bits do not
-/// depend on the number of threads. Throws ArgumentError when there is no data, samples differ in shape, a
-/// quantizer saw none, an option is out of range, a rule matches nothing, or parts have different targets,
-/// NumericError naming quantizer and batch for a NaN or infinity; ranges, methods and what was collected
-/// before then stay.
+/// calibrator with most passes asks for, and sets amax of every enabled quantizer that needs one and was not
+/// given it: activations by `method`, weights by the calib_method of their descriptors, those of dead
+/// channels by their bias (floor_dead_channels); `rules` say otherwise. Where no activation needs one, the
+/// data is not read. A tensor counts once, however many layers read it. Under target `ort` a quantizer that
+/// saw no negative value becomes unsigned. The bits do not depend on the number of threads. Throws
+/// ArgumentError when there is no data, samples differ in shape, a quantizer saw none, an option is out of
+/// range, a rule matches nothing, or parts have different targets, NumericError naming quantizer and batch
+/// for a NaN or infinity; ranges, methods and what was collected before then stay.
 CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOptions& options = {});
 
 /// The halves of `calibrate`. The first only fills calibrators, so that their state can be kept and merged

@@ -25,6 +25,7 @@ struct RangeReport {
   std::string reason = {};
 };
 
+/// What one quantizer saw, and the ranges that it has or could have.
 struct QuantizerReport {
   std::string name;
   std::vector<std::string> aliases = {};
@@ -42,8 +43,8 @@ struct QuantizerReport {
 /// max, percentile, entropy, mse, octav.
 [[nodiscard]] const std::vector<std::string>& report_methods();
 
-/// Of the enabled quantizers, in the order of the module tree. Activations by the histograms that their
-/// calibrators hold, weights by the weights themselves.
+/// A report of each enabled quantizer, in the order of the module tree: activations by the histograms that
+/// their calibrators hold, weights by the weights themselves.
 ///
 /// What is read from a histogram: `largest` and the amax of `max` are the upper edge of its last bin, of
 /// one-pass histograms the largest magnitude itself. Values are spread evenly in each bin, half of them
@@ -62,11 +63,13 @@ struct QuantizerReport {
                                                               std::int64_t samples = 0,
                                                               const AmaxOptions& options = {});
 
-/// Of a calibration state (calibration_state.h) alone: activations, by the bits and the sign that the state
-/// was collected with. `path` is for messages. Throws FileError for a state that holds nothing or is damaged.
+/// The reports of a calibration state (calibration_state.h) alone, without a model: activations, by the bits
+/// and the sign that the state was collected with. `path` is for messages. Throws FileError for a state that
+/// holds nothing or is damaged.
 [[nodiscard]] std::vector<QuantizerReport> calibration_report(const StateDict& state, const std::string& path,
                                                               const AmaxOptions& options = {});
 
+/// What quantization costs one tensor, measured on data.
 struct QuantizationError {
   std::string name;           ///< of the quantizer
   std::int64_t elements = 0;  ///< measured

@@ -22,12 +22,12 @@ struct CalibrationShare {
   auto operator<=>(const CalibrationShare&) const = default;
 };
 
-/// Of one epoch of the loader, which is read for it; batches may be of any size.
+/// The share that one epoch of the loader is, which is read for it; batches may be of any size.
 [[nodiscard]] CalibrationShare calibration_share(DataLoader& data);
 
-/// Of activations; ranges of weights are read from the weights. Attributes `samples` (images seen, for
-/// whoever reads the file), `shares` (those that were told) and `parameters` (checksums of the model's),
-/// `quantizers/<name>/..`.
+/// What the quantizers of activations have collected; ranges of weights are read from the weights. Attributes
+/// `samples` (images seen, for whoever reads the file), `shares` (those that were told) and `parameters`
+/// (checksums of the model's), `quantizers/<name>/..`.
 [[nodiscard]] StateDict calibration_state(Module& model, std::int64_t samples = 0,
                                           const std::vector<CalibrationShare>& shares = {});
 /// The shares of a state; none of a state that was told none. Throws FileError for what is no list of shares.

@@ -1,6 +1,12 @@
 #pragma once
 
 /// Data sets: samples by index, read in batches.
+///
+///     auto data = std::make_shared<TensorDataset>(images, labels);  // f32 [N, C, H, W], i64 [N]
+///     auto [train, validation] = split_validation(data->size(), 0.1, 1);
+///     auto held_out = std::make_shared<Subset>(data, validation);
+///
+/// Derive from Dataset for data of another kind: `size`, `sample_shape`, `classes` and `read` are needed.
 
 #include <cstdint>
 #include <memory>
@@ -74,7 +80,7 @@ class TensorDataset : public Dataset {
   [[nodiscard]] bool token_ids() const noexcept override { return x_.dtype() == DType::i64; }
   [[nodiscard]] Batch read(std::span<const std::int64_t> rows) const override;
   [[nodiscard]] Tensor labels() const override { return y_; }
-  /// Of all samples.
+  /// The checksum of all samples, however many there are.
   [[nodiscard]] std::uint32_t fingerprint() const override;
 
  private:
@@ -101,7 +107,7 @@ class Subset : public Dataset {
   [[nodiscard]] std::vector<float> background() const override { return data_->background(); }
   [[nodiscard]] Batch read(std::span<const std::int64_t> rows) const override;
   [[nodiscard]] Tensor labels() const override;
-  /// Of `data` and of which samples of it.
+  /// The checksum of that of `data` and of which of its samples these are.
   [[nodiscard]] std::uint32_t fingerprint() const override;
   [[nodiscard]] std::vector<std::int64_t> block_starts() const override;
   [[nodiscard]] std::int64_t blocks_at_once() const noexcept override { return data_->blocks_at_once(); }

@@ -1,6 +1,9 @@
 #pragma once
 
 /// Data set files (docs/formats.md), read a run of rows at a time: they may be larger than memory.
+///
+///     auto training = std::make_shared<Hdf5Dataset>("data/digits.h5");
+///     auto test = std::make_shared<Hdf5Dataset>("data/digits.h5", Hdf5DatasetOptions{.split = "test"});
 
 #include <memory>
 #include <string>
@@ -9,6 +12,7 @@
 
 namespace fq {
 
+/// Which part of a file is read, and what it must be.
 struct Hdf5DatasetOptions {
   std::string split = "train";   ///< the group; empty for x and y at the root of the file
   bool labels = true;            ///< whether y is needed; without, it is not read

@@ -1,6 +1,10 @@
 #pragma once
 
-/// DataLoader: the batches of one epoch after another, made ahead on a thread.
+/// DataLoader: the batches of one epoch after another, made ahead on a thread, and the random changes of
+/// training images that keep their meaning.
+///
+///     DataLoader loader(data, {.batch_size = 64, .seed = 1, .augment = {.shift = 2, .flip = true}});
+///     while (const auto batch = loader.next()) use(batch->x, batch->y);  // one epoch
 
 #include <cstdint>
 #include <memory>
@@ -38,14 +42,15 @@ void check(const AugmentOptions& options);
 void augment(Tensor& images, std::span<const std::int64_t> samples, const AugmentOptions& options,
              std::uint64_t seed, std::int64_t epoch, const std::vector<float>& background);
 
+/// How batches are made of samples.
 struct LoaderOptions {
-  std::int64_t batch_size = 64;
-  bool shuffle = true;          ///< another order every epoch; false keeps that of the data set
-  bool drop_last = false;       ///< leaves out the last batch of an epoch when it is smaller
-  std::uint64_t seed = 0;       ///< of order and augmentation
-  std::int64_t prefetch = 2;    ///< batches made ahead on a thread; 0 makes them in next()
-  AugmentOptions augment = {};  ///< of training images
-  Device device = {};           ///< where batches are put, on the thread that makes them
+  std::int64_t batch_size = 64;  ///< samples of a batch, at least 1
+  bool shuffle = true;           ///< another order every epoch; false keeps that of the data set
+  bool drop_last = false;        ///< leaves out the last batch of an epoch when it is smaller
+  std::uint64_t seed = 0;        ///< of order and augmentation
+  std::int64_t prefetch = 2;     ///< batches made ahead on a thread; 0 makes them in next()
+  AugmentOptions augment = {};   ///< of training images
+  Device device = {};            ///< where batches are put, on the thread that makes them
 };
 
 /// The batches are a function of (data set, options without `prefetch`, epoch): neither threads nor timing

@@ -1,6 +1,10 @@
 #pragma once
 
-/// What a model says about data, and how often it is right.
+/// What a model says about data, how often it is right, and which epoch of a run was the best.
+///
+///     DataLoader test(data, {.batch_size = 256, .shuffle = false});
+///     const Evaluation result = evaluate(model, test);
+///     const Tensor labels = answers(predict(model, test));  // i64 [N]
 
 #include <atomic>
 #include <cstdint>
@@ -12,6 +16,7 @@ namespace fq {
 
 class Module;
 
+/// Means over the samples that a model was evaluated on.
 struct Evaluation {
   double loss = 0;         ///< mean cross-entropy, without label smoothing
   double accuracy = 0;     ///< correct / count, 0 to 1; 0 of no samples
@@ -37,8 +42,8 @@ struct Evaluation {
 /// Rows of `logits` [N, C] whose answer is the label.
 [[nodiscard]] std::int64_t count_correct(const Tensor& logits, const Tensor& labels);
 
-/// Better is a higher accuracy or, at the same one, a lower loss; an epoch whose loss is NaN or infinite is
-/// never the best.
+/// Which epoch was best, and when to stop waiting for a better one. Better is a higher accuracy or, at the
+/// same one, a lower loss; an epoch whose loss is NaN or infinite is never the best.
 class EarlyStopping {
  public:
   /// Stops after `patience` epochs in a row that were not the best; 0 never does.
@@ -49,7 +54,8 @@ class EarlyStopping {
   bool update(const Evaluation& evaluation);
   [[nodiscard]] bool should_stop() const noexcept { return patience_ > 0 && waited_ >= patience_; }
 
-  /// -1 before the first.
+  /// The epoch that was best, counted from 0 in the order of updates, and what it was evaluated to; -1 before
+  /// the first one.
   [[nodiscard]] std::int64_t best_epoch() const noexcept { return best_epoch_; }
   [[nodiscard]] double best_accuracy() const noexcept { return best_accuracy_; }
   [[nodiscard]] double best_loss() const noexcept { return best_loss_; }

@@ -1,6 +1,13 @@
 #pragma once
 
 /// Trainer: the loop, from data and a model to a trained model and its checkpoints.
+///
+///     auto model = build_model(ModelSpec::builtin("cnn"), data->sample_shape(), data->classes());
+///     auto loader = std::make_shared<DataLoader>(data, LoaderOptions{.batch_size = 64});
+///     Trainer trainer(model, loader, {.epochs = 5, .out = "run.h5"});
+///     const TrainingResult result = trainer.fit();
+///
+/// Quantization-aware training is the same after `quantize` and `calibrate`.
 
 #include <atomic>
 #include <cstdint>
@@ -24,6 +31,7 @@ class Module;
 /// parameters (learn_ranges). Weights keep theirs.
 enum class AmaxMode { frozen, running, learned };
 
+/// What a run is told. Numbers of steps count steps of the optimizer from the beginning of the run.
 struct TrainerOptions {
   std::int64_t epochs = 10;
   std::int64_t accumulation = 1;  ///< batches a step: gradients are those of all their samples together
@@ -83,12 +91,14 @@ struct EpochReport {
   std::int64_t peak_memory = 0;
 };
 
+/// Called on the thread of `fit`; any of them may be empty.
 struct TrainerCallbacks {
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EpochReport&)> on_epoch;
   std::function<void(const std::string& path)> on_checkpoint;  ///< after it was written
 };
 
+/// What `fit` did.
 struct TrainingResult {
   std::int64_t epochs = 0, steps = 0;    ///< done, those before a resumption too
   bool stopped = false;                  ///< by the flag

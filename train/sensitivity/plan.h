@@ -28,7 +28,7 @@ struct PlannedLayer {
   std::string format;                    ///< the one chosen
   std::vector<FormatScore> scores = {};  ///< of each format, in the order of the plan's
 
-  /// Of the format chosen.
+  /// The score of the format that was chosen.
   [[nodiscard]] const FormatScore& chosen() const;
 };
 

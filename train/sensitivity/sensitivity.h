@@ -13,8 +13,8 @@
 
 namespace fq {
 
-/// Of a network against itself in float, on the same data: its value minus that in float. Without labels the
-/// first two are NaN.
+/// How much quantization changes what a network says: its values minus those of the same network in float, on
+/// the same data. Without labels the first two are NaN.
 struct Damage {
   double loss_change = 0;      ///< of the mean cross-entropy; negative where quantization helps
   double accuracy_change = 0;  ///< of the share that is right, -1 to 1; negative where quantization hurts
@@ -24,6 +24,7 @@ struct Damage {
 /// By which number damage is compared.
 enum class DamageScore { loss, divergence };
 
+/// What quantizing one layer costs.
 struct LayerSensitivity {
   std::string layer;         ///< path of the module that owns the quantizers
   std::string type;          ///< of that module, "quant_conv2d"
@@ -33,6 +34,7 @@ struct LayerSensitivity {
   Damage damage;
 };
 
+/// How sensitivity is measured.
 struct SensitivityOptions {
   std::int64_t samples = 0;  ///< the first ones of epoch 0; 0: all
   DamageScore order =

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Products passed backward. The algebra is that of ops/backward.h.
+/// Products passed backward. The algebra is that of BackwardType.
 
 #include <optional>
 
