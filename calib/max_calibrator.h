@@ -7,7 +7,7 @@
 namespace fq {
 
 /// amax = the largest |x| of all batches, per tensor or for each index of the kept axes (ModelOpt's
-/// MaxCalibrator).
+/// MaxCalibrator). It merges exactly, and keeps 4 bytes a range.
 class MaxCalibrator final : public Calibrator {
  public:
   explicit MaxCalibrator(Axes axis = {}) : axis_(std::move(axis)) {}
@@ -29,8 +29,10 @@ class MaxCalibrator final : public Calibrator {
   Tensor amax_;
 };
 
-/// a = a + c * (amax(batch) - a), c = 1 - momentum, each operation rounded to f32; the first batch sets it
-/// (PyTorch's MovingAverageMinMaxObserver, on magnitudes).
+/// amax moves towards the largest |x| of each batch: a = a + c * (amax(batch) - a), c = 1 - momentum, each
+/// operation rounded to f32; the first batch sets it (PyTorch's MovingAverageMinMaxObserver, on magnitudes),
+/// per tensor or for each index of the kept axes. The result depends on the order of batches: it does not
+/// merge.
 class MovingAverageCalibrator final : public Calibrator {
  public:
   /// Throws ArgumentError unless 0 <= momentum < 1.

@@ -57,17 +57,17 @@ struct AccumulatorConcat {
   int axis = 1;
 };
 
-/// The same elements in logical row-major order in another shape of as many; row-major.
+/// A reshape: the same elements in logical row-major order in another shape of as many; row-major.
 struct ReshapeMove {
   Shape shape;
 };
 
-/// The result's axis i is the tensor's axis axes[i], each named once from the front; row-major.
+/// A transpose: the result's axis i is the tensor's axis axes[i], each named once from the front; row-major.
 struct PermuteMove {
   std::vector<int> axes;
 };
 
-/// Elements [begin, end) along an axis counted from the front, in the tensor's layout.
+/// A slice: elements [begin, end) along an axis counted from the front, in the tensor's layout.
 struct CutMove {
   int axis = 0;
   std::int64_t begin = 0, end = 0;

@@ -1,6 +1,10 @@
 #pragma once
 
 /// Messages for whoever runs the program. The library never prints: it calls the callback, if there is one.
+///
+///     set_log_callback([](LogLevel level, std::string_view message) {
+///       std::cerr << name(level) << ": " << message << '\n';
+///     });
 
 #include <functional>
 #include <string_view>

@@ -82,7 +82,7 @@ class Saved {
   std::uint64_t version_ = 0;
 };
 
-/// a += b, into a's storage when no other handle shares it; `b` in any layout.
+/// Adds a gradient to a sum: a += b, into a's storage when no other handle shares it; `b` in any layout.
 void accumulate(Tensor& a, const Tensor& b);
 
 }  // namespace detail

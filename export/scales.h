@@ -1,6 +1,14 @@
 #pragma once
 
-/// Scales of a quantized model as files for engines: `scales.json` to read, `scales.h5` to compute with.
+/// Scales of a quantized model as files for engines: `scales.json` to read, `scales.h5` to compute with; and
+/// how much of real data the ranges behind them clip.
+///
+///     ClipCounter clips(model);
+///     {
+///       const RecordScope scope(clips);
+///       (void)evaluate(model, data);
+///     }
+///     save_scales("scales", model, clips.counts());  // scales.json and scales.h5
 
 #include <cstdint>
 #include <map>
@@ -14,6 +22,7 @@
 
 namespace fq {
 
+/// How much of real data lies outside of the range of a quantizer.
 struct ClipCount {
   std::int64_t clipped = 0;  ///< values outside of the range: |v| > amax, or v < 0 of an unsigned format
   std::int64_t count = 0;    ///< values quantized
@@ -38,15 +47,16 @@ class ClipCounter : public Recorder {
   ClipCounts counts_;
 };
 
-/// A sum A = bias + sum q_x*q_w stands for fl(A) * scale.
+/// The grid of a layer's integer sums, and its bias on it: a sum A = bias + sum q_x*q_w stands for fl(A) *
+/// scale.
 struct LayerSums {
   Tensor scale;  ///< f32, fl(s_x * s_w): rank 0, or [output channels]
   Tensor bias;   ///< i32 [output channels]: `bias_codes`; undefined for a layer without a bias
 };
 
-/// Of a quantized linear or convolution layer that multiplies integer codes: up to 8 bits, one known range of
-/// the input, weights per tensor or per output channel. Nothing for every other module. Throws ArgumentError
-/// naming a quantizer that was not calibrated.
+/// The sums of a quantized linear or convolution layer that multiplies integer codes: up to 8 bits, one known
+/// range of the input, weights per tensor or per output channel. Nothing for every other module. Throws
+/// ArgumentError naming a quantizer that was not calibrated.
 [[nodiscard]] std::optional<LayerSums> layer_sums(Module& layer);
 
 /// `{"format": "fakequant-scales", "version": 1, "quantizers": [..], "layers": [..]}`.

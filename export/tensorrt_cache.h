@@ -2,6 +2,8 @@
 
 /// TensorRT's calibration cache: text, a header line, then `name: scale` for each tensor, the scale as in
 /// reference/tensorrt.h. For implicit quantization, which TensorRT needs for its DLA.
+///
+///     save_tensorrt_cache("calibration.cache", tensorrt_cache(model));
 
 #include <string>
 #include <utility>

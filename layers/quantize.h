@@ -1,6 +1,15 @@
 #pragma once
 
 /// quantize(model, config): puts quantized modules where float ones were, and one quantizer on each tensor.
+///
+///     fold_batch_norm(model, {1, 3, 32, 32});
+///     quantize(model, QuantConfig::preset("int8"), {1, 3, 32, 32});
+///     calibrate(model, data);
+///     disable_quantizer(model, "fc.*_quantizer");
+///     print_quant_summary(model, std::cout);
+///
+/// A pattern is shell-like, `*` any run of characters and `?` one, and must cover a whole path,
+/// "conv1.input_quantizer", or one of its aliases.
 
 #include <functional>
 #include <iosfwd>
@@ -52,13 +61,14 @@ struct NamedQuantizer {
 /// Those that quantize the weights of QuantModules, the parts of sequential ones one by one; all others read
 /// activations.
 [[nodiscard]] std::set<const TensorQuantizer*> weight_quantizers(Module& model);
+/// Calls `visit` with each of `named_quantizers`, in that order.
 void for_each_quantizer(Module& model, const std::function<void(const NamedQuantizer&)>& visit);
-/// Those of which a path matches; returns how many. Throws ArgumentError in the name of `function` when there
-/// is none, naming the nearest.
+/// Calls it with those of which a path matches; returns how many. Throws ArgumentError in the name of
+/// `function` when there is none, naming the nearest.
 int for_each_quantizer(Module& model, std::string_view pattern, std::string_view function,
                        const std::function<void(const NamedQuantizer&)>& visit);
 
-/// Names of those that are to quantize by an amax and have none.
+/// The names of the quantizers that are to quantize by an amax and have none.
 [[nodiscard]] std::vector<std::string> uncalibrated_quantizers(Module& model);
 
 /// Each sets what the name says on the quantizers one of whose paths matches; returns how many.

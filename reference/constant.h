@@ -1,6 +1,9 @@
 #pragma once
 
 /// Operands of functions that have no gradient.
+///
+///     tripy::quantize({{1, 2}, {3, 4}}, {0.5, 0.25}, DType::i8, 0);  // nested lists, a list for the scale
+///     tripy::quantize(x, 0.5, DType::i8);                            // a tensor, a number
 
 #include <initializer_list>
 #include <string_view>

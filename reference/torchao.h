@@ -13,7 +13,9 @@
 
 namespace fq::torchao {
 
+/// One scale for everything.
 struct PerTensor {};
+/// One scale for each index of the axis, negative from the back.
 struct PerAxis {
   int axis;
 };
@@ -25,9 +27,11 @@ struct PerGroup {
 struct PerRow {};
 /// As PerRow: a token is a row of features.
 struct PerToken {};
+/// One scale for each block of these sizes, one size an axis.
 struct PerBlock {
   Shape block_size;
 };
+/// Which elements share a scale.
 using Granularity = std::variant<PerTensor, PerAxis, PerGroup, PerRow, PerToken, PerBlock>;
 
 /// How many elements along each axis share a scale. Throws ArgumentError for an axis that is not there, a

@@ -1,6 +1,8 @@
 #pragma once
 
 /// A calibration as a page to look at: one HTML file that needs nothing else.
+///
+///     save_calibration_html("calibration.html", {.title = "cnn", .quantizers = calibration_report(model)});
 
 #include <optional>
 #include <string>
@@ -12,6 +14,7 @@
 
 namespace fq {
 
+/// What is on the page.
 struct CalibrationPage {
   std::string title;
   std::vector<std::pair<std::string, std::string>> facts = {};  ///< "model", "resnet20", ..

@@ -9,6 +9,7 @@
 
 namespace fq {
 
+/// Sizes along each axis; empty is rank 0, one element.
 using Shape = std::vector<std::int64_t>;
 
 /// How the elements of a dense tensor lie in memory. Shapes and axes never depend on it.
@@ -17,6 +18,7 @@ enum class Layout : unsigned char {
   channels_last,  ///< 4-D only: N, H, W, C in memory
 };
 
+/// "row_major" or "channels_last".
 [[nodiscard]] std::string_view name(Layout layout) noexcept;
 
 /// Product of the sizes; 1 for a rank-0 shape. Throws ArgumentError on a negative size or past 2^63.

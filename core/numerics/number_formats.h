@@ -9,8 +9,8 @@ namespace fq {
 /// Integers of 2 to 16 bits. `lower() .. upper()` are the codes; `upper()` is also the bound that amax maps
 /// to.
 struct IntFormat {
-  int bits = 8;
-  bool is_unsigned = false;
+  int bits = 8;               ///< 2 to 16
+  bool is_unsigned = false;   ///< codes are 0 and above
   bool narrow_range = false;  ///< leaves out the lowest signed code: -127 .. 127
 
   [[nodiscard]] std::int32_t lower() const noexcept {

@@ -20,8 +20,8 @@ namespace fq::ops {
 [[nodiscard]] Variable clip(const Variable& x, double low, double high);
 /// x where x > 0, else slope * x. Throws ArgumentError for a negative slope.
 [[nodiscard]] Variable leaky_relu(const Variable& x, double slope = 0.01);
-/// x * Phi(x), Phi the normal distribution by erf; with `approximate_tanh` x/2 * (1 + tanh(sqrt(2/pi) * (x +
-/// 0.044715 x^3))) (Hendrycks and Gimpel, arXiv:1606.08415).
+/// x * Phi(x), Phi the normal distribution by erf (Hendrycks and Gimpel, arXiv:1606.08415); with
+/// `approximate_tanh` x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))).
 [[nodiscard]] Variable gelu(const Variable& x, bool approximate_tanh = false);
 /// x * sigmoid(x).
 [[nodiscard]] Variable silu(const Variable& x);

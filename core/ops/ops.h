@@ -1,6 +1,11 @@
 #pragma once
 
-/// All operators.
+/// All operators: free functions of Variables in fq::ops, a page for each kind.
+///
+/// They check shapes, dtypes and devices at their door and throw ArgumentError naming the operator; all
+/// inputs lie on one device, on which the output is. An operator goes on the tape where an input takes a
+/// gradient and no NoGrad lives, and reports to the recorder of its thread (core/trace.h). On `meta` only
+/// shapes flow.
 
 #include "fakequant/core/context.h"
 #include "fakequant/core/ops/activation.h"

@@ -1,6 +1,8 @@
 #pragma once
 
 /// Quantized and float models as ONNX graphs of QuantizeLinear and DequantizeLinear nodes.
+///
+///     save_onnx("net.onnx", export_onnx(model, {3, 32, 32}));  // a sample without the batch
 
 #include "fakequant/export/onnx/model.h"
 #include "fakequant/layers/config/quant_config.h"
@@ -8,6 +10,7 @@
 
 namespace fq {
 
+/// For which engine the graph is written, and how.
 struct OnnxExportOptions {
   /// `ort`: signed codes are stored as uint8 with zero point 128, biases as int32 codes. `tensorrt`: int8 and
   /// zero points 0 only, biases as floats on the grid of their sums, fl(bq * sxw).

@@ -2,6 +2,9 @@
 
 /// ONNX in: a float graph becomes a model of ours, so that a network trained elsewhere can be calibrated,
 /// fine-tuned and exported.
+///
+///     const ImportedModel imported = import_onnx(load_onnx("resnet.onnx"));
+///     std::shared_ptr<Graph> model = imported.build();
 
 #include <cstdint>
 #include <memory>
@@ -17,8 +20,9 @@
 
 namespace fq {
 
+/// What a file may leave open.
 struct ImportOptions {
-  /// Of one sample, without the batch, for files that leave it open; empty: as the file says.
+  /// The shape of one sample, without the batch, for files that leave it open; empty: as the file says.
   Shape sample_shape;
   std::string name = "imported";  ///< of the model
 };

@@ -1,7 +1,11 @@
 #pragma once
 
 /// OnnxModel: an ONNX file in memory, free of protobuf: what the exporter makes, the importer reads and the
-/// rules check.
+/// rules check; and the files themselves.
+///
+///     save_onnx("net.onnx", export_onnx(model, {3, 32, 32}));
+///     const OnnxModel file = load_onnx("net.onnx");
+///     for (const OnnxNode& node : file.nodes) std::cout << node.op << ' ' << node.name << '\n';
 
 #include <cstdint>
 #include <string>

@@ -2,6 +2,9 @@
 
 /// TensorRT's rules for quantized ONNX files, as its documentation and its parser state them; TensorRT itself
 /// is not needed.
+///
+///     for (const auto& [node, rule] : tensorrt_rule_breaks(load_onnx("net.onnx")))
+///       std::cerr << node << ": " << rule << '\n';
 
 #include <string>
 #include <vector>

@@ -1,6 +1,10 @@
 #pragma once
 
 /// safetensors files: a header of JSON, then the bytes of tensors. Written by ourselves and read from anyone.
+///
+///     save_safetensors("weights.safetensors", {{"fc.weight", weight}, {"fc.bias", bias}});
+///     const SafetensorsFile file("weights.safetensors");
+///     const Tensor weight = file.read("fc.weight");
 
 #include <cstdint>
 #include <map>
@@ -55,7 +59,7 @@ class SafetensorsFile {
   SafetensorsFile(SafetensorsFile&&) noexcept;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
 
-  /// In the order of their bytes.
+  /// All tensors of the file, in the order of their bytes.
   [[nodiscard]] const std::vector<SafetensorsEntry>& entries() const noexcept;
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const noexcept;
   [[nodiscard]] bool contains(std::string_view name) const;

@@ -1,6 +1,10 @@
 #pragma once
 
-/// Quantized weights as NVIDIA ModelOpt's unified checkpoints name and pack them.
+/// Quantized weights as NVIDIA ModelOpt's unified checkpoints name and pack them, and ranges that ModelOpt
+/// calibrated.
+///
+///     const ImportedRanges ranges = import_ranges(model, "amax.safetensors");  // in place of calibration
+///     save_modelopt("model.safetensors", model);  // and hf_quant_config.json beside it
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>

@@ -1,6 +1,10 @@
 #pragma once
 
-/// Graph: a network as a list of named nodes, the form of model files.
+/// Graph: a network as a list of named nodes, the form of model files (model_file.h) and imported networks.
+///
+///     Graph model({{"fc1", std::make_shared<Linear>(784, 64), {"input"}},
+///                  {"relu", make_relu(), {"fc1"}},
+///                  {"fc2", std::make_shared<Linear>(64, 10), {"relu"}}});
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -19,6 +23,7 @@ struct GraphNode {
 };
 
 /// Runs its nodes in order; the last one's value is the output. Values are dropped after their last reader.
+/// Nodes are children under their names.
 class Graph : public Module {
  public:
   /// Throws ArgumentError for two nodes of one name, an unknown input, or no node at all.

@@ -1,6 +1,13 @@
 #pragma once
 
 /// Layers that an engine computes on codes of their own inputs: additions, concatenations, averages.
+///
+/// They are modules, not operators called in passing, so that `quantize` can put a quantizer on each of their
+/// inputs (quant_modules.h). Shapes and errors are those of the operators (core/ops/elementwise.h, shape.h,
+/// pool.h).
+///
+///     Child<Add> add_ = add_module("add", std::make_shared<Add>());
+///     Variable y = add_(branch, x);
 
 #include "fakequant/core/ops/pool.h"
 #include "fakequant/layers/modules/module.h"
@@ -10,7 +17,7 @@ namespace fq {
 /// Options of a layer that has none.
 struct NoOptions {};
 
-/// a + b, broadcasting.
+/// a + b, broadcasting; called with two inputs.
 class Add : public Module {
  public:
   explicit Add(NoOptions = {}) {}
@@ -22,7 +29,7 @@ class Add : public Module {
   using Module::forward;
 };
 
-/// a * b, broadcasting.
+/// a * b, broadcasting; called with two inputs. `quantize` leaves it as it is.
 class Multiply : public Module {
  public:
   [[nodiscard]] std::string type() const override { return "multiply"; }
@@ -32,7 +39,7 @@ class Multiply : public Module {
   using Module::forward;
 };
 
-/// The inputs side by side along an axis, channels by default.
+/// The inputs side by side along an axis, channels by default; called with a list of any number of them.
 class Concat : public Module {
  public:
   explicit Concat(int axis = 1) : axis_(axis) {}
@@ -47,7 +54,7 @@ class Concat : public Module {
   int axis_;
 };
 
-/// Means over windows.
+/// Means over windows of pixels: [N, C, H, W] -> [N, C, H', W'], by ops::avg_pool2d.
 class AvgPool2d : public Module {
  public:
   explicit AvgPool2d(ops::Pool2d options) : options_(options) {}
@@ -63,7 +70,7 @@ class AvgPool2d : public Module {
   ops::Pool2d options_;
 };
 
-/// [N, C, H, W] -> [N, C, 1, 1], the mean of each channel.
+/// The mean of each channel over all of its pixels: [N, C, H, W] -> [N, C, 1, 1], by ops::global_avg_pool2d.
 class GlobalAvgPool2d : public Module {
  public:
   explicit GlobalAvgPool2d(NoOptions = {}) {}

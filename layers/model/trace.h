@@ -1,6 +1,9 @@
 #pragma once
 
 /// Tracing a model, and what can be read from its trace: shapes, parameters, multiply-adds, memory.
+///
+///     std::cout << summary(model, {1, 3, 32, 32});
+///     for (const TraceNode& node : trace(model, {1, 3, 32, 32}).nodes) std::cout << node.op << '\n';
 
 #include <cstdint>
 #include <iosfwd>
@@ -26,6 +29,7 @@ struct SummaryRow {
   std::int64_t activation_bytes = 0;  ///< of the output, in f32
 };
 
+/// The operators in their order, and the sums over them.
 struct Summary {
   std::vector<SummaryRow> rows;
   std::int64_t parameters = 0, multiply_adds = 0, activation_bytes = 0;

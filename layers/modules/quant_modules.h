@@ -1,6 +1,14 @@
 #pragma once
 
 /// The quantized counterparts of layers: they derive from the float layer and take over its parameters.
+///
+/// `quantize` (layers/quantize.h) puts them where the float layers were. Their quantizers are children, found
+/// by path: "conv1.input_quantizer", "conv1.weight_quantizer", "conv1.output_quantizer".
+///
+///     for (const auto& [path, module] : model.named_modules())
+///       if (auto* layer = dynamic_cast<QuantModule*>(module))
+///         if (auto* weights = layer->weight_quantizer()) std::cout << path << ' ' << weights->amax() <<
+///         '\n';
 
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/model/merge.h"
@@ -10,7 +18,8 @@
 
 namespace fq {
 
-/// What every quantized module can tell about its quantizers.
+/// What every quantized module can tell about its quantizers. A layer of one's own is quantized by a class
+/// that derives from Module and from this one, and is registered by `register_quant_module`.
 class QuantModule {
  public:
   virtual ~QuantModule() = default;
@@ -18,8 +27,10 @@ class QuantModule {
   [[nodiscard]] virtual std::vector<Child<TensorQuantizer>> input_quantizers() const = 0;
   /// Null for modules without a weight; a SequentialQuantizer for several after one another.
   [[nodiscard]] virtual TensorQuantizer* weight_quantizer() const { return nullptr; }
+  /// Null for modules that have none; off unless a rule switches it on.
   [[nodiscard]] virtual TensorQuantizer* output_quantizer() const { return nullptr; }
-  /// Undefined for modules without a weight.
+  /// The parameter that the weight quantizer quantizes, floats or, compressed, codes; undefined for modules
+  /// without a weight.
   [[nodiscard]] virtual Variable quantized_weight() const { return {}; }
   /// The engine that its quantizers were placed for.
   [[nodiscard]] Target target() const noexcept { return target_; }
@@ -65,7 +76,8 @@ using QuantConv1d = QuantWeighted<Conv1d>;
 using QuantConv2d = QuantWeighted<Conv2d>;
 using QuantConvTranspose2d = QuantWeighted<ConvTranspose2d>;
 
-/// The float layer on quantized inputs: additions, concatenations, averages.
+/// The float layer on quantized inputs: additions, concatenations, averages. Each input has a quantizer of
+/// its own; where several inputs are one tensor, `quantize` makes these one.
 template <class Float>
 class QuantInputs : public Float, public QuantModule {
  public:

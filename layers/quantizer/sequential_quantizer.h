@@ -20,6 +20,7 @@ class SequentialQuantizer : public TensorQuantizer {
 
   [[nodiscard]] std::string type() const override { return "sequential_quantizer"; }
   [[nodiscard]] std::string describe() const override;
+  /// The parts in their order; they belong to this quantizer.
   [[nodiscard]] std::vector<TensorQuantizer*> parts() const;
   Variable weight(const Variable& w) override;
 

@@ -1,6 +1,10 @@
 #pragma once
 
 /// Calibration of a model: every quantizer watches the data, then chooses its range.
+///
+///     quantize(model, QuantConfig::preset("int8"), {1, 3, 32, 32});
+///     calibrate(model, data, {.method = "entropy", .samples = 512});
+///     postprocess_amax(model, {.pattern = "fc*.input_quantizer", .maximum = 6});
 
 #include <cstdint>
 #include <functional>
@@ -14,6 +18,7 @@
 
 namespace fq {
 
+/// How ranges are chosen, and by which data.
 struct CalibrateOptions {
   std::string method = {};   ///< of activations: a calib_method; empty: each descriptor's own
   AmaxOptions amax = {};     ///< percentile, stride, ..; bits and sign come from each quantizer
@@ -23,6 +28,7 @@ struct CalibrateOptions {
   bool keep_collected = false;              ///< the data adds to what calibrators have collected
 };
 
+/// What was done.
 struct CalibrationReport {
   std::int64_t samples = 0;  ///< images seen in a pass
   int quantizers = 0;        ///< ranges chosen
@@ -32,7 +38,8 @@ struct CalibrationReport {
 /// Runs the model in evaluation mode over one epoch of `data` without quantizing, once, or as often as the
 /// calibrator with most passes asks for, and sets amax of every enabled quantizer that needs one and was not
 /// given it: activations by `method`, weights by the calib_method of their descriptors, those of dead
-/// channels by their bias (floor_dead_channels); `rules` say otherwise. Where no activation needs one, the
+/// channels (whose weights are so small that |b[c]| > 2^22 * s_x * s_w[c]) by their bias, so that its code
+/// stays within what engines add exactly; `rules` say otherwise. Where no activation needs one, the
 /// data is not read. A tensor counts once, however many layers read it. Under target `ort` a quantizer that
 /// saw no negative value becomes unsigned. The bits do not depend on the number of threads. Throws
 /// ArgumentError when there is no data, samples differ in shape, a quantizer saw none, an option is out of

@@ -1,6 +1,9 @@
 #pragma once
 
-/// QuantizationPlan: which format each layer of a network gets, and why.
+/// QuantizationPlan: which format each layer of a network gets, and why. `auto_quantize` makes it.
+///
+///     const QuantizationPlan plan = QuantizationPlan::load("plan.json");
+///     quantize(model, plan.quant_config(), input_shape);  // a float model; calibrate it then
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -20,6 +23,7 @@ struct FormatScore {
   Damage damage;       ///< with this layer alone quantized
 };
 
+/// One layer, the format that it gets, and what every format would cost it.
 struct PlannedLayer {
   std::string layer;                     ///< path
   std::string type;                      ///< of the float module, "conv2d"
@@ -38,6 +42,7 @@ struct PlanConstraint {
   std::optional<double> accuracy_budget = {};  ///< largest drop of accuracy against float, 0 to 1
 };
 
+/// The choice and what it was made by. A value: it refers to no model.
 struct QuantizationPlan {
   std::vector<PlannedLayer> layers;  ///< in the order of execution
   std::vector<std::string> formats;  ///< that there were to choose from
