@@ -1,6 +1,10 @@
 #pragma once
 
 /// BiasCalibrator: chooses what an affine quantizer subtracts before it rounds and adds again after.
+///
+///     BiasCalibrator calibrator(BiasMethod::max_min, 0);  // one for each index of axis 0
+///     for (const Tensor& batch : batches) calibrator.collect(batch);
+///     const Tensor y = modelopt::fake_tensor_quant(x, amax, calibrator.compute_bias());
 
 #include <cstdint>
 #include <string_view>
@@ -13,8 +17,8 @@ namespace fq {
 
 class StateDict;
 
-/// `mean`: of all values of all batches, in double (ModelOpt averages the means of batches, which is the same
-/// for batches of one size). `max_min`: fl(fl(largest + smallest) / 2).
+/// Which bias is chosen. `mean`: the mean of all values of all batches, in double (ModelOpt averages the
+/// means of batches, which is the same for batches of one size). `max_min`: fl(fl(largest + smallest) / 2).
 enum class BiasMethod : unsigned char { mean, max_min };
 
 /// The bias of fake_tensor_quant, per tensor or for each index of the kept axes (ModelOpt's BiasCalibrator,
@@ -25,18 +29,21 @@ class BiasCalibrator {
   explicit BiasCalibrator(BiasMethod method = BiasMethod::mean, Axes axis = {})
       : method_(method), axis_(std::move(axis)) {}
 
-  /// f32, f16, bf16, or f64 rounded to f32; any layout. Empty and `meta` tensors change nothing. Throws
-  /// NumericError for NaN or Inf, ArgumentError when ranges have another shape than before.
+  /// Takes a batch into account: f32, f16, bf16, or f64 rounded to f32; any layout. Empty and `meta` tensors
+  /// change nothing. Throws NumericError for NaN or Inf, ArgumentError when ranges have another shape than
+  /// before.
   void collect(const Tensor& x);
-  /// In the dtype of the first batch (f32 for f64): the kept axes with 1 for the others, rank 0 when that is
-  /// one element. Throws ArgumentError before the first batch.
+  /// The bias, in the dtype of the first batch (f32 for f64): the kept axes with 1 for the others, rank 0
+  /// when that is one element. Throws ArgumentError before the first batch.
   [[nodiscard]] Tensor compute_bias() const;
+  /// Forgets every batch.
   void reset();
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
 
-  /// Empty before a batch.
+  /// What was collected, to be saved; empty before a batch.
   [[nodiscard]] StateDict state_dict() const;
-  /// Throws ArgumentError for the state of another method or a damaged one.
+  /// Takes back what `state_dict` gave. Throws ArgumentError for the state of another method or a damaged
+  /// one.
   void load_state(const StateDict& state);
 
  private:

@@ -1,5 +1,7 @@
 #pragma once
 
+/// The range that learning of steps begins with.
+
 #include <vector>
 
 #include "fakequant/calib/calibrator.h"

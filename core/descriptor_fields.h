@@ -1,6 +1,13 @@
 #pragma once
 
 /// The fields of a QuantDescriptor that are more than a number: each converts from what a user would write.
+///
+///     NumBits e4m3 = {4, 3};
+///     Axes rows_and_columns = {0, 1};
+///     Amax ranges = {0.5, 1.25};
+///     BlockSizes nvfp4{.lengths = {{-1, 16}}, .type = BlockType::dynamic, .scale_bits = NumBits(4, 3)};
+///
+/// None of them is checked by itself: QuantDescriptor refuses what it cannot use.
 
 #include <cstdint>
 #include <initializer_list>
@@ -22,6 +29,7 @@ class NumBits {
       : bits_(bits) {}  // NOLINT(google-explicit-constructor): written as 8
   constexpr NumBits(int exponent, int mantissa) noexcept : bits_(exponent), mantissa_(mantissa) {}
 
+  /// Whether it was given as one number.
   [[nodiscard]] constexpr bool is_integer() const noexcept { return !mantissa_.has_value(); }
   /// Bits of a code: those of the integer, or 1 + exponent + mantissa of a float format.
   [[nodiscard]] constexpr int bits() const noexcept { return is_integer() ? bits_ : 1 + bits_ + *mantissa_; }
@@ -47,6 +55,7 @@ class Axes {
   Axes(std::vector<int> axes) : values_(std::move(axes)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] bool empty() const noexcept { return values_.empty(); }
+  /// As they were given: not sorted, negative ones still negative.
   [[nodiscard]] const std::vector<int>& values() const noexcept { return values_; }
   friend bool operator==(const Axes&, const Axes&) = default;
 
@@ -67,7 +76,9 @@ class Amax {
   [[nodiscard]] bool defined() const noexcept { return value_.defined(); }
   /// A copy, rank 0 for a number; undefined when there is none.
   [[nodiscard]] Tensor tensor() const { return defined() ? value_.clone() : Tensor{}; }
+  /// The shape it was given in: rank 0 for a number, one axis for a list.
   [[nodiscard]] const Shape& shape() const noexcept { return value_.shape(); }
+  /// The numbers in row-major order, valid while this lives.
   [[nodiscard]] std::span<const float> values() const;
   friend bool operator==(const Amax& a, const Amax& b);
 

@@ -3,8 +3,16 @@
 /// Errors: everything this library throws derives from `fq::Error`.
 ///
 /// A message names the function, the value, what is allowed and the way out:
-/// `[fake_tensor_quant] amax has 3 elements, input has 4 channels on axis 0: give one amax per channel, or a scalar`.
-/// The library never prints, exits or aborts, and destructors never throw.
+/// `[fake_tensor_quant] amax has 3 elements, input has 4 channels on axis 0: give one amax per channel, or a
+/// scalar`. The library never prints, exits or aborts, and destructors never throw.
+///
+///     try {
+///       state = load_checkpoint(path);
+///     } catch (const FileError& error) {
+///       std::cerr << error.path() << ": " << error.what() << '\n';
+///     } catch (const Error& error) {  // anything else that this library throws
+///       std::cerr << error.what() << '\n';
+///     }
 
 #include <stdexcept>
 #include <string>
@@ -13,6 +21,7 @@
 
 namespace fq {
 
+/// What all others derive from; `what()` is the message.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -30,6 +39,7 @@ class FileError : public Error {
   FileError(std::string path, std::string dataset, const std::string& message)
       : Error(message), path_(std::move(path)), dataset_(std::move(dataset)) {}
 
+  /// The file, as it was given.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// The dataset, key or group at fault; empty when the file as a whole is meant.
   [[nodiscard]] const std::string& dataset() const noexcept { return dataset_; }

@@ -2,6 +2,14 @@
 
 /// Where the time of training steps goes, by layer and kind of work. A scope's time is its own, without that
 /// of the scopes inside it, so that the rows of a profile add up to the time of the steps.
+///
+///     Profiler profiler;
+///     {
+///       const ProfilerScope scope(profiler);
+///       trainer.fit();
+///     }
+///     for (const ProfileRow& row : profiler.profile().rows)
+///       std::cout << row.layer << ' ' << row.kind << ' ' << row.milliseconds << " ms\n";
 
 #include <chrono>
 #include <cstdint>
@@ -25,6 +33,7 @@ struct ProfileRow {
   double calls = 0;         ///< a step
 };
 
+/// The rows, and the step that they add up to.
 struct Profile {
   std::vector<ProfileRow> rows;  ///< in the order in which they began
   double milliseconds = 0;       ///< a step; the sum of the rows

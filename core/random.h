@@ -5,6 +5,10 @@
 ///
 /// The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
 /// 2011).
+///
+///     Tensor weight = Tensor::empty({64, 32});
+///     fill_normal(weight, 0, 0.02, 1234);
+///     const RandomScope scope(seed, step);  // what ops::dropout draws from, in this step
 
 #include <array>
 #include <cstdint>

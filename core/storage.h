@@ -11,7 +11,8 @@
 
 namespace fq {
 
-/// A handle: copies share the bytes. On `meta` it has a size and no bytes.
+/// A handle of bytes; Tensor is made of one. Copies share the bytes, which are freed with the last handle. On
+/// `meta` it has a size and no bytes.
 class Storage {
  public:
   Storage() = default;
@@ -22,7 +23,7 @@ class Storage {
   [[nodiscard]] bool defined() const noexcept { return block_ != nullptr; }
   [[nodiscard]] std::int64_t bytes() const noexcept { return block_ ? block_->bytes : 0; }
   [[nodiscard]] Device device() const noexcept { return block_ ? block_->device : Device{}; }
-  /// Null on `meta` and when undefined.
+  /// The bytes to read, in the device's memory; null on `meta` and when undefined.
   [[nodiscard]] const std::byte* data() const noexcept {
     if (!block_) return nullptr;
     if (block_->device.is_cuda()) touched(false);

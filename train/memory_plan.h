@@ -1,6 +1,9 @@
 #pragma once
 
 /// How much memory a training step takes, found by running one on `meta`: nothing is computed or allocated.
+///
+///     const MemoryPlan plan = plan_memory(model, {64, 3, 32, 32}, {.kind = "sgd"});
+///     std::cout << plan.peak / 1048576 << " MiB at most\n";
 
 #include <cstdint>
 

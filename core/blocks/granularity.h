@@ -1,6 +1,10 @@
 #pragma once
 
 /// Granularity: the block shape that says which elements share a scale.
+///
+///     const auto groups = Granularity::per_group(128);  // along the last axis
+///     groups.block_shape({64, 1024});                   // [1, 128]
+///     groups.scale_shape({64, 1024});                   // [64, 8]
 
 #include <map>
 #include <string>

@@ -1,6 +1,12 @@
 #pragma once
 
 /// StateDict: what modules, calibrators, optimizers and data loaders give to be saved and take when loaded.
+///
+///     StateDict state;
+///     state.merge(optimizer.state_dict(), "optimizer");
+///     state.set_attribute("epoch", 3);
+///     save_state("run.h5", state, "checkpoint");                        // core/io/state_file.h
+///     optimizer.load_state(load_state("run.h5", "checkpoint").sub("optimizer"));
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -35,6 +41,7 @@ class StateDict {
   [[nodiscard]] const Tensor& at(std::string_view name) const;
   /// As `at`, and throws ArgumentError unless shape and dtype are these.
   [[nodiscard]] const Tensor& at(std::string_view name, const Shape& shape, DType dtype) const;
+  /// Names and tensors in the order in which they were put in.
   [[nodiscard]] const std::vector<Entry>& tensors() const noexcept;
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] std::size_t size() const noexcept { return tensors().size(); }

@@ -1,6 +1,11 @@
 #pragma once
 
-/// Two 16-bit storage types. They hold bits; arithmetic happens in float.
+/// Two 16-bit storage types, the elements of f16 and bf16 tensors. They hold bits; arithmetic happens in
+/// float, to and from which they convert when asked for.
+///
+///     const float16 half(0.1f);                 // the nearest of them
+///     const auto back = static_cast<float>(half);
+///
 /// Conversions round to nearest even, keep infinities and subnormals, and quiet every NaN; on a GPU into its
 /// own.
 

@@ -1,6 +1,12 @@
 #pragma once
 
 /// The layer types of model files: from the options of a node to a module.
+///
+///     register_layer_type("my_linear", {"in_features", "out_features"}, [](const LayerOptions& options) {
+///       const std::int64_t in = options.inferred("in_features", -1), out = options.outputs("out_features");
+///       options.reserve({out, in});
+///       return std::make_shared<MyLinear>(in, out);
+///     });
 
 #include <array>
 #include <cstdint>

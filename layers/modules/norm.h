@@ -1,6 +1,10 @@
 #pragma once
 
-/// Normalisation layers.
+/// Normalisation layers, by ops::batch_norm and ops::layer_norm (core/ops/norm.h), whose shapes, dtypes and
+/// errors they have.
+///
+///     BatchNorm norm(64);       // after a convolution of 64 channels
+///     LayerNorm last({128});    // over the last axis, of 128 features
 
 #include "fakequant/layers/modules/module.h"
 
@@ -22,7 +26,8 @@ class BatchNorm : public Module {
   [[nodiscard]] const Tensor& running_mean() const noexcept { return mean_; }
   [[nodiscard]] const Tensor& running_var() const noexcept { return variance_; }
   [[nodiscard]] double eps() const noexcept { return eps_; }
-  /// While frozen, training uses the running statistics and leaves them alone.
+  /// Stops the statistics from moving, as late in quantization-aware training: while frozen, training uses
+  /// the running statistics and leaves them alone.
   void freeze(bool on = true) noexcept { frozen_ = on; }
   [[nodiscard]] bool frozen() const noexcept { return frozen_; }
 

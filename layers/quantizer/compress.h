@@ -19,7 +19,7 @@
 
 namespace fq {
 
-/// What became of a weight, in bytes.
+/// What became of a weight, in bytes; as f32 it took 4 * elements.
 struct CompressedWeight {
   std::string name;  ///< of the parameter: "conv1.weight"
   Format format;

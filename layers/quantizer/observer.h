@@ -1,6 +1,10 @@
 #pragma once
 
 /// RangeObserver: what a quantizer has seen, and which range follows from it.
+///
+///     quantizer.observer().set_calibrator(make_calibrator("entropy", {.num_bins = 4096}));
+///     quantizer.observer().collect(x);
+///     const CalibratedRange range = quantizer.observer().range();  // nothing is set yet
 
 #include <functional>
 #include <memory>

@@ -1,6 +1,11 @@
 #pragma once
 
 /// What a quantizer is told: a plain value, which its pieces read.
+///
+///     quantizer.update([](QuantizerSettings& settings) {  // TensorQuantizer::update checks the result
+///       settings.running = true;
+///       settings.momentum = 0.1;
+///     });
 
 #include <optional>
 #include <string>

@@ -1,6 +1,12 @@
 #pragma once
 
-/// PyTorch's observers (torch.ao.quantization.observer): they watch tensors and choose scale and zero point.
+/// PyTorch's observers (torch.ao.quantization.observer), and torchao's: they watch tensors and choose scale
+/// and zero point.
+///
+///     using namespace fq::torch_ref;
+///     MinMaxObserver observer({.dtype = DType::i8, .qscheme = QScheme::per_tensor_symmetric});
+///     for (const Tensor& batch : batches) observer.observe(batch);
+///     const auto [scale, zero_point] = observer.calculate_qparams();
 ///
 /// An observation is any float tensor; it is read as f32, an empty one changes nothing. With lo =
 /// min(min_val, 0) and hi = max(max_val, 0), in f32:
@@ -21,6 +27,7 @@ namespace fq::torch_ref {
 
 using QParams = torchao::QParams;
 
+/// torch's qschemes: one scale or one a channel, with a free zero point or a fixed one.
 enum class QScheme : unsigned char {
   per_tensor_affine,
   per_tensor_symmetric,
@@ -30,6 +37,7 @@ enum class QScheme : unsigned char {
 /// "per_tensor_affine", .. Throws ArgumentError for another name.
 [[nodiscard]] QScheme qscheme(std::string_view name);
 
+/// What an observer is told, under PyTorch's names.
 struct ObserverOptions {
   DType dtype = DType::u8;  ///< i8 or u8: torch's qint8 and quint8
   QScheme qscheme = QScheme::per_tensor_affine;
@@ -59,11 +67,14 @@ class AffineRule {
 /// What the four observers of smallest and largest values share.
 class RangeObserver {
  public:
+  /// Takes an observation into account.
   void observe(const Tensor& x);
+  /// Scale and zero point of the range seen so far, by the formulas above.
   [[nodiscard]] QParams calculate_qparams() const;
-  /// f32, rank 0 or [channels]; undefined before the first observation.
+  /// The ends of the range: f32, rank 0 or [channels]; undefined before the first observation.
   [[nodiscard]] const Tensor& min_val() const noexcept { return min_; }
   [[nodiscard]] const Tensor& max_val() const noexcept { return max_; }
+  /// Forgets all observations.
   void reset_min_max_vals() { min_ = max_ = {}; }
 
  protected:
@@ -97,6 +108,7 @@ class PerChannelMinMaxObserver final : public RangeObserver {
                                     ObserverOptions options = {.qscheme = QScheme::per_channel_affine});
 };
 
+/// As MovingAverageMinMaxObserver, for each index of `ch_axis`, negative from the back.
 class MovingAveragePerChannelMinMaxObserver final : public RangeObserver {
  public:
   explicit MovingAveragePerChannelMinMaxObserver(double averaging_constant = 0.01, int ch_axis = 0,

@@ -2,6 +2,13 @@
 
 /// What the calibrators of a model have collected, in a file (docs/formats.md): to go on another day, or to
 /// put together what several processes collected on shares of the data.
+///
+///     collect_ranges(model, first_half);
+///     save_calibration(model, "first.h5");
+///     // another process collects the other half into "second.h5"; then, on the same model:
+///     load_calibration(model, "first.h5");
+///     merge_calibration(model, "second.h5");
+///     choose_ranges(model);
 
 #include <cstdint>
 #include <string>

@@ -3,7 +3,7 @@
 /// Averages of weights over training, which often do better than the last ones (Polyak and Juditsky 1992).
 ///
 ///     WeightAverage average(model, 0.999);
-///     for (..) { optimizer.step(); average.update(); }
+///     while (train_step()) average.update();
 ///     const AverageScope averages(&average);          // the model holds the averages from here on
 ///     const Evaluation result = evaluate(model, test);
 

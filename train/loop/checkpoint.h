@@ -5,6 +5,9 @@
 /// Attribute `model` (JSON: whatever the caller needs to build the model again), datasets
 /// `parameters/<name>`, `buffers/<name>`, `quantizers/<name>/..`, and of a training run `optimizer/..`,
 /// `average/..`, `progress/..`.
+///
+///     save_checkpoint("net.h5", model_state(model, nullptr));
+///     load_model_state(model, load_checkpoint("net.h5"), "net.h5");
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
