@@ -18,7 +18,7 @@ class AlgorithmOptions;
 
 /// One that a config names, around calibration: `before` it come smoothquant, awq_lite and equalize, `after`
 /// it awq_clip, gptq, adaround and bias_correction; awq_full is awq_lite before and awq_clip after. Options
-/// by their names in the headers of each (`alpha`, `alpha_step`, `lowest`, `step`, `damping`, `act_order`,
+/// by their names in algorithms.h (`alpha`, `alpha_step`, `lowest`, `step`, `damping`, `act_order`,
 /// `iterations`, ..); ModelOpt's names `min_clip_ratio`, `shrink_step` and `perc_damp` are taken too.
 class Algorithm {
  public:
