@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iostream>
 #include <memory>
 
 #include "fakequant/fakequant.h"
@@ -27,7 +29,7 @@ int main() try {
   const std::string json = folder / "scales.json", h5 = folder / "scales.h5";
   fq::save_scales_json(json, *model);
   fq::save_scales_h5(h5, *model);
-  std::printf("%s", fq::read_file(json).c_str());
+  std::cout << std::ifstream(json).rdbuf() << std::flush;
 
   const fq::StateDict scales = fq::load_state(h5, "scales");
   const auto s = scales.at("fc.weight_quantizer/scale").to_vector<float>();
