@@ -3,8 +3,9 @@
 /// The fields of a QuantDescriptor, named once: what reads, writes, merges or compares them visits them here.
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
-#include <utility>
+#include <vector>
 
 #include "fakequant/core/descriptor.h"
 
