@@ -33,7 +33,8 @@ decltype(auto) with_place(const Flags& flags, Use&& use) try {
   if (!flags.given("config")) throw;
   const auto text = fq::detail::JsonText::load(flags.text("config"), "quantize");
   const std::string pointer = (is_plan(text->value()) ? "/quantization" : "") + error.pointer();
-  if (!text->value().contains(pointer.substr(1, pointer.find('/', 1) - 1))) throw;  // of a flag
+  const ordered_json::json_pointer key(pointer.substr(0, pointer.find('/', 1)));
+  if (!text->value().contains(key)) throw;  // it is of a flag
   const std::string message = error.what();
   text->fail(pointer, message.substr(message.find("] ") + 2));
 }

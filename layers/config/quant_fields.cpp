@@ -86,6 +86,7 @@ void read(QuantFields& fields, const std::string& key, const json& value) {
 }  // namespace
 
 QuantFields QuantFields::from_dict(const json& dict) {
+  FQ_CHECK(dict.is_object(), kWhere, "the fields are {}: give an object of field: value", dict.dump());
   QuantFields out;
   for (const auto& [key, value] : dict.items())
     detail::at_place("/" + detail::json_pointer_token(key),

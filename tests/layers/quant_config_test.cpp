@@ -213,6 +213,13 @@ TEST(QuantConfig, BadConfigsNameTheEntry) {
               HasSubstr("use clip or lsq"));
 }
 
+TEST(QuantConfig, FieldsAreAnObject) {
+  for (const char* text : {"null", "3", "[]", "[{\"num_bits\": 4}]", "\"int8\""})
+    EXPECT_THAT(error_of([&] { return QuantFields::from_dict(nlohmann::json::parse(text)).enable; }),
+                HasSubstr("give an object"))
+        << text;
+}
+
 TEST(QuantConfig, RulesAreWrittenInCppToo) {
   QuantConfig own = QuantConfig::preset("int8");
   own.rules.push_back(
