@@ -12,12 +12,12 @@ namespace {
 /// Counts around whole groups of every instruction set, and the empty one.
 constexpr std::int64_t counts[] = {0, 1, 7, 8, 9, 16, 31, 63, 64, 65, 1000, 1025};
 
-constexpr cpu::Reader readers[] = {{-128, 127, -1.7f, 1.7f, false},
-                                   {0, 127, 0, 1.7f, true},
-                                   {0, 255, 0, 3.4f, true},
-                                   {0, 0, -0x1p-24f, 0x1p-24f, false}};
+constexpr cpu::SumReader readers[] = {{-128, 127, -1.7f, 1.7f, false},
+                                      {0, 127, 0, 1.7f, true},
+                                      {0, 255, 0, 3.4f, true},
+                                      {0, 0, -0x1p-24f, 0x1p-24f, false}};
 
-bool passes(const cpu::Reader& r, float v) {
+bool passes(const cpu::SumReader& r, float v) {
   return r.open ? scalar::mask_open_below(v, r.below, r.amax) : scalar::mask_closed(v, r.below, r.amax);
 }
 
@@ -28,7 +28,7 @@ struct Expected {
 
 /// Runs a kernel for every instruction set, count, reader and code type; `element(i, reader)` is the truth.
 template <class Code, class Run, class Element>
-void compare(const cpu::Reader& reader, Run&& run, Element&& element) {
+void compare(const cpu::SumReader& reader, Run&& run, Element&& element) {
   on_every_target([&](std::int64_t target) {
     for (const std::int64_t count : counts) {
       std::vector<Code> codes(static_cast<std::size_t>(count) + 1, Code{77}), without = codes;
@@ -76,10 +76,10 @@ void compare_additions() {
     const float sa = 0.0213f, sb = 0.00471f, sy = 0.0133f, ra = sa / sy, rb = sb / sy;
     const cpu::AdditionGrid g{ra, rb, 128.0f - (ra * offset + rb * 128.0f), offset, 128, 128, sa, sb};
     compare_all(
-        [&](std::int64_t count, const cpu::Reader& reader, const cpu::CodesOut& out) {
+        [&](std::int64_t count, const cpu::SumReader& reader, const cpu::CodesOut& out) {
           cpu::requantize_addition(left, right, count, g, reader, out);
         },
-        [&](std::int64_t i, const cpu::Reader& reader) {
+        [&](std::int64_t i, const cpu::SumReader& reader) {
           const auto x = static_cast<float>(a[static_cast<std::size_t>(i)]);
           const auto y = static_cast<float>(b[static_cast<std::size_t>(i)]);
           return Expected{
@@ -106,10 +106,10 @@ TEST(AccumulatorKernels, SumsHaveTheBitsOfTheScalarFormula) {
   for (std::size_t i = 0; i < 700; ++i) sums[i] >>= 18;
   const float scale = 0.0213f / 64.0f, multiplier = 0.0213f / (0.0133f * 64.0f);
   compare_all(
-      [&](std::int64_t count, const cpu::Reader& reader, const cpu::CodesOut& out) {
+      [&](std::int64_t count, const cpu::SumReader& reader, const cpu::CodesOut& out) {
         cpu::requantize_sums(sums.data(), count, multiplier, scale, reader, out);
       },
-      [&](std::int64_t i, const cpu::Reader& reader) {
+      [&](std::int64_t i, const cpu::SumReader& reader) {
         const auto a = static_cast<float>(sums[static_cast<std::size_t>(i)]);
         return Expected{scalar::requantize_code(a, multiplier, reader.lower, reader.upper),
                         passes(reader, scalar::dequantize_code(a, scale))};
@@ -123,10 +123,10 @@ TEST(AccumulatorKernels, AveragesHaveTheBitsOfTheScalarFormula) {
   x.insert(x.end(), values.end() - 125, values.end());
   for (const float offset : {0.0f, 128.0f})
     compare_all(
-        [&](std::int64_t count, const cpu::Reader& reader, const cpu::CodesOut& out) {
+        [&](std::int64_t count, const cpu::SumReader& reader, const cpu::CodesOut& out) {
           cpu::requantize_averages(x.data(), count, 0.0133f, offset, reader, out);
         },
-        [&](std::int64_t i, const cpu::Reader& reader) {
+        [&](std::int64_t i, const cpu::SumReader& reader) {
           const float v = x[static_cast<std::size_t>(i)];
           return Expected{scalar::average_code(v, 0.0133f, offset, reader.lower, reader.upper),
                           passes(reader, v)};

@@ -16,22 +16,6 @@ namespace {
 using cpu::AdditionGrid;
 using cpu::CodeArray;
 using cpu::CodesOut;
-using cpu::SumValues;
-
-struct Reader {
-  FloatVector lower, upper, below, amax;
-  bool open;
-
-  explicit Reader(const cpu::Reader& r)
-      : lower(hn::Set(FloatTag(), r.lower)),
-        upper(hn::Set(FloatTag(), r.upper)),
-        below(hn::Set(FloatTag(), r.below)),
-        amax(hn::Set(FloatTag(), r.amax)),
-        open(r.open) {}
-  FloatMask passes(FloatVector v) const {
-    return open ? mask_open_below(v, below, amax) : mask_closed(v, below, amax);
-  }
-};
 
 struct Addition {
   FloatVector ratio_a, ratio_b, fused, offset_a, offset_b, offset_y, scale_a, scale_b;
@@ -48,7 +32,7 @@ struct Addition {
   FloatVector value(FloatVector a, FloatVector b) const {
     return add_(dequantize_code(a, scale_a), dequantize_code(b, scale_b));
   }
-  FloatVector code(FloatVector a, FloatVector b, const Reader& reader) const {
+  FloatVector code(FloatVector a, FloatVector b, const SumReader& reader) const {
     return add_code(add_(a, offset_a), add_(b, offset_b), ratio_a, ratio_b, fused, offset_y, reader.lower,
                     reader.upper);
   }
@@ -102,9 +86,9 @@ void visit_out_of(const A*, const CodesOut& out, F&& f) {
 }
 
 void RequantizeAddition(const CodeArray& a, const CodeArray& b, std::int64_t count, const AdditionGrid& grid,
-                        const cpu::Reader& r, const CodesOut& out) {
+                        const fq::detail::SumReader& r, const CodesOut& out) {
   const Addition sum(grid);
-  const Reader reader(r);
+  const SumReader reader(r);
   const auto run = [&](const auto* x, const auto* y, std::int64_t begin, std::int64_t length) {
     visit_out_of(x, out, [&](auto* codes) HWY_ATTR {
       for_vectors(x, y, codes + begin, out.mask != nullptr ? out.mask + begin / 8 : nullptr, length,
@@ -119,9 +103,9 @@ void RequantizeAddition(const CodeArray& a, const CodeArray& b, std::int64_t cou
 }
 
 void RequantizeSums(const std::int32_t* sums, std::int64_t count, float multiplier, float scale,
-                    const cpu::Reader& r, const CodesOut& out) {
+                    const fq::detail::SumReader& r, const CodesOut& out) {
   const auto m = hn::Set(FloatTag(), multiplier), s = hn::Set(FloatTag(), scale);
-  const Reader reader(r);
+  const SumReader reader(r);
   visit_out(out, [&](auto* codes) HWY_ATTR {
     for_vectors(sums, sums, codes, out.mask, count, [&](const auto* p, const auto*, auto* to) HWY_ATTR {
       const auto v = load_codes(p);
@@ -132,9 +116,9 @@ void RequantizeSums(const std::int32_t* sums, std::int64_t count, float multipli
 }
 
 void RequantizeAverages(const float* values, std::int64_t count, float scale, float offset,
-                        const cpu::Reader& r, const CodesOut& out) {
+                        const fq::detail::SumReader& r, const CodesOut& out) {
   const auto s = hn::Set(FloatTag(), scale), z = hn::Set(FloatTag(), offset);
-  const Reader reader(r);
+  const SumReader reader(r);
   visit_out(out, [&](auto* codes) HWY_ATTR {
     for_vectors(values, values, codes, out.mask, count, [&](const auto* p, const auto*, auto* to) HWY_ATTR {
       const auto v = load_codes(p);
@@ -158,36 +142,6 @@ void AdditionValues(const CodeArray& a, const CodeArray& b, std::int64_t count, 
             });
 }
 
-template <bool innermost, bool shifted>
-std::int64_t values_of_sums(const std::int32_t* sums, std::int64_t count, const SumValues& v, float* y) {
-  const FloatTag d;
-  const IntTag di;
-  const auto at = [&](const float* p, std::int64_t i)
-                      HWY_ATTR { return innermost ? hn::LoadU(d, p + i) : hn::Set(d, *p); };
-  const auto bias = [&](std::int64_t i) HWY_ATTR {
-    if (v.bias == nullptr) return hn::Zero(di);
-    return innermost ? hn::LoadU(di, v.bias + i) : hn::Set(di, *v.bias);
-  };
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t done = count / lanes * lanes;
-  for (std::int64_t i = 0; i < done; i += lanes) {
-    const auto a = hn::ConvertTo(d, hn::Add(hn::LoadU(di, sums + i), bias(i)));
-    if constexpr (shifted)
-      hn::StoreU(normalized_sum(a, at(v.scale, i), at(v.shift, i)), d, y + i);
-    else
-      hn::StoreU(dequantize_code(a, at(v.scale, i)), d, y + i);
-  }
-  return done;
-}
-
-std::int64_t SumFloats(const std::int32_t* sums, std::int64_t count, const SumValues& v, float* y) {
-  if (v.shift != nullptr)
-    return v.innermost ? values_of_sums<true, true>(sums, count, v, y)
-                       : values_of_sums<false, true>(sums, count, v, y);
-  return v.innermost ? values_of_sums<true, false>(sums, count, v, y)
-                     : values_of_sums<false, false>(sums, count, v, y);
-}
-
 void Relu(float* values, std::int64_t count, std::uint8_t* mask) {
   const auto zero = hn::Zero(FloatTag());
   for_vectors(values, values, values, mask, count, [&](const auto* p, const auto*, auto* to) HWY_ATTR {
@@ -206,26 +160,22 @@ namespace fq {
 HWY_EXPORT(RequantizeAddition);
 HWY_EXPORT(RequantizeSums);
 HWY_EXPORT(RequantizeAverages);
-HWY_EXPORT(SumFloats);
 HWY_EXPORT(AdditionValues);
 HWY_EXPORT(Relu);
 
 namespace cpu {
 
 void requantize_addition(const CodeArray& a, const CodeArray& b, std::int64_t count, const AdditionGrid& grid,
-                         const Reader& reader, const CodesOut& out) {
+                         const SumReader& reader, const CodesOut& out) {
   HWY_DYNAMIC_DISPATCH(RequantizeAddition)(a, b, count, grid, reader, out);
 }
 void requantize_sums(const std::int32_t* sums, std::int64_t count, float multiplier, float scale,
-                     const Reader& reader, const CodesOut& out) {
+                     const SumReader& reader, const CodesOut& out) {
   HWY_DYNAMIC_DISPATCH(RequantizeSums)(sums, count, multiplier, scale, reader, out);
 }
 void requantize_averages(const float* values, std::int64_t count, float scale, float offset,
-                         const Reader& reader, const CodesOut& out) {
+                         const SumReader& reader, const CodesOut& out) {
   HWY_DYNAMIC_DISPATCH(RequantizeAverages)(values, count, scale, offset, reader, out);
-}
-std::int64_t sum_values(const std::int32_t* sums, std::int64_t count, const SumValues& values, float* y) {
-  return HWY_DYNAMIC_DISPATCH(SumFloats)(sums, count, values, y);
 }
 void addition_values(const CodeArray& a, const CodeArray& b, std::int64_t count, float scale_a, float scale_b,
                      float* y) {

@@ -11,8 +11,8 @@
 
 namespace fq::cpu {
 
-using Reader = detail::SumReader;
 using detail::AdditionGrid;
+using detail::SumReader;
 
 /// Where codes go: i8, u8, i16 or i32, and their mask.
 struct CodesOut {
@@ -23,26 +23,14 @@ struct CodesOut {
 
 /// Codes of a + b; the mask is on fl(fl(a*s_a) + fl(b*s_b)).
 void requantize_addition(const CodeArray& a, const CodeArray& b, std::int64_t count, const AdditionGrid& grid,
-                         const Reader& reader, const CodesOut& out);
+                         const SumReader& reader, const CodesOut& out);
 /// Codes of sums by one multiply; the mask is on fl(sum * scale).
 void requantize_sums(const std::int32_t* sums, std::int64_t count, float multiplier, float scale,
-                     const Reader& reader, const CodesOut& out);
+                     const SumReader& reader, const CodesOut& out);
 /// Codes of floats by a division and the offset of the file; the mask is on the floats.
 void requantize_averages(const float* values, std::int64_t count, float scale, float offset,
-                         const Reader& reader, const CodesOut& out);
+                         const SumReader& reader, const CodesOut& out);
 
-/// Sums of one channel, or of consecutive channels where `innermost`: then the pointers advance.
-struct SumValues {
-  const std::int32_t* bias;  ///< may be null
-  const float* scale;
-  const float* shift;  ///< null for products
-  bool innermost;
-};
-
-/// y = fl(fl(A) * scale), A the sum and its bias code, or fma(fl(A), scale, shift), of whole vectors from the
-/// front; returns how many elements that were.
-[[nodiscard]] std::int64_t sum_values(const std::int32_t* sums, std::int64_t count, const SumValues& values,
-                                      float* y);
 /// y = fl(fl(a*s_a) + fl(b*s_b))
 void addition_values(const CodeArray& a, const CodeArray& b, std::int64_t count, float scale_a, float scale_b,
                      float* y);

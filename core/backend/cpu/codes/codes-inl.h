@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "fakequant/core/backend/cpu/codes/code_kernels.h"
+#include "fakequant/core/numerics/detail/grid_numbers.h"
 //
 #include "fakequant/core/backend/cpu/vector/groups-inl.h"
 //
@@ -177,6 +178,22 @@ inline void decode_codes(const cpu::CodeArray& codes, std::int64_t count, FloatV
     });
   });
 }
+
+/// The grid of whoever reads an accumulator.
+struct SumReader {
+  FloatVector lower, upper, below, amax;
+  bool open;
+
+  explicit SumReader(const fq::detail::SumReader& r)
+      : lower(hn::Set(FloatTag(), r.lower)),
+        upper(hn::Set(FloatTag(), r.upper)),
+        below(hn::Set(FloatTag(), r.below)),
+        amax(hn::Set(FloatTag(), r.amax)),
+        open(r.open) {}
+  FloatMask passes(FloatVector v) const {
+    return open ? mask_open_below(v, below, amax) : mask_closed(v, below, amax);
+  }
+};
 
 }  // namespace fq::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
