@@ -1,8 +1,10 @@
 # One folder of the house: a library of all its sources, by the rules of every folder.
-# fakequant_add_library(<folder> [COLD] [DEPENDS <folders>...] [PRECOMPILE <headers>...])
+# fakequant_add_library(<folder> [COLD] [KERNELS] [DEPENDS <folders>...] [PRECOMPILE <headers>...])
 # COLD: what takes time at run time lies in other folders, so that building quickly counts.
+# KERNELS: sources include themselves once an instruction set, and are compiled one by one, CMAKE_UNITY_BUILD or not. Of
+# Highway's sets one is left out that only processors from before 2008 have nothing better than.
 function(fakequant_add_library folder)
-  cmake_parse_arguments(arg "COLD" "" "DEPENDS;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(arg "COLD;KERNELS" "" "DEPENDS;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp" "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")
   if(FAKEQUANT_HAS_CUDA)
     list(FILTER sources EXCLUDE REGEX "/no_cuda\\.cpp$")
@@ -18,6 +20,10 @@ function(fakequant_add_library folder)
   set_target_properties(fakequant_${folder} PROPERTIES
     EXPORT_NAME ${folder} POSITION_INDEPENDENT_CODE ON
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  if(arg_KERNELS)
+    set_target_properties(fakequant_${folder} PROPERTIES UNITY_BUILD OFF)
+    target_compile_definitions(fakequant_${folder} PRIVATE HWY_DISABLED_TARGETS=HWY_SSSE3)
+  endif()
   target_include_directories(fakequant_${folder} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   foreach(dependency IN LISTS arg_DEPENDS)

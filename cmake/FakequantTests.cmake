@@ -26,10 +26,11 @@ function(fakequant_test_rules target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>) # more takes longer to build than it saves
 endfunction()
 
-# test_<folder> of all sources below tests/<folder>, linked to that folder and those below it; suites whose name begins
-# with Threads get the label "threads". Where nvcc and tests/<folder>/cuda are, test_<folder>_simulated is the same with
-# the simulated device: suites whose name begins with Cuda are run in it, once more with fences behind every block of
-# its memory, and in test_<folder> on the machine's own GPU, or skipped.
+# test_<folder> of all sources below tests/<folder>, linked to that folder and those below it. Each source has a
+# namespace of its own, so that several are compiled as one. Suites whose name begins with Threads get the label
+# "threads". Where nvcc and tests/<folder>/cuda are, test_<folder>_simulated is the same with the simulated device:
+# suites whose name begins with Cuda are run in it, once more with fences behind every block of its memory, and in
+# test_<folder> on the machine's own GPU, or skipped.
 function(fakequant_add_gtests folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp")
   if(NOT sources)
@@ -45,6 +46,7 @@ function(fakequant_add_gtests folder)
   add_library(${target}_objects OBJECT ${sources})
   target_link_libraries(${target}_objects PRIVATE ${libraries})
   fakequant_test_rules(${target}_objects)
+  set_target_properties(${target}_objects PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   if(TARGET test_core_objects AND NOT folder STREQUAL "core")
     target_precompile_headers(${target}_objects REUSE_FROM test_core_objects)
   else()

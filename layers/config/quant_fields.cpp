@@ -13,10 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kWhere = "quantize";
-
 bool boolean(const char* key, const json& value) {
-  FQ_CHECK(value.is_boolean(), kWhere, "'{}' is {}: use true or false", key, value.dump());
+  FQ_CHECK(value.is_boolean(), "quantize", "'{}' is {}: use true or false", key, value.dump());
   return value.get<bool>();
 }
 
@@ -30,16 +28,16 @@ void read_nullable(std::string_view name, const json& value, QuantFields::Field<
 }
 
 AmaxGradient gradient_of(const json& value) {
-  FQ_CHECK(value.is_string(), kWhere, "'amax_gradient' is {}: use \"clip\" or \"lsq\"", value.dump());
+  FQ_CHECK(value.is_string(), "quantize", "'amax_gradient' is {}: use \"clip\" or \"lsq\"", value.dump());
   return detail::amax_gradient_from_name(value.get<std::string>());
 }
 
 std::vector<QuantFields> sequence_of(const json& value) {
-  FQ_CHECK(value.is_array() && !value.empty(), kWhere, "'sequence' is {}: give a list of fields",
+  FQ_CHECK(value.is_array() && !value.empty(), "quantize", "'sequence' is {}: give a list of fields",
            value.dump());
   std::vector<QuantFields> out;
   for (const auto& part : value) {
-    FQ_CHECK(part.is_object(), kWhere, "'sequence' has {}: give objects of fields", part.dump());
+    FQ_CHECK(part.is_object(), "quantize", "'sequence' has {}: give objects of fields", part.dump());
     detail::at_place(fmt::format("/{}", out.size()), [&] { out.push_back(QuantFields::from_dict(part)); });
   }
   return out;
@@ -86,7 +84,7 @@ void read(QuantFields& fields, const std::string& key, const json& value) {
 }  // namespace
 
 QuantFields QuantFields::from_dict(const json& dict) {
-  FQ_CHECK(dict.is_object(), kWhere, "the fields are {}: give an object of field: value", dict.dump());
+  FQ_CHECK(dict.is_object(), "quantize", "the fields are {}: give an object of field: value", dict.dump());
   QuantFields out;
   for (const auto& [key, value] : dict.items())
     detail::at_place("/" + detail::json_pointer_token(key),
