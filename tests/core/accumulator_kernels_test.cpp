@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fakequant/core/backend/cpu/codes/sum_kernels.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "vector_patterns.h"
 
@@ -148,9 +149,9 @@ TEST(AccumulatorKernels, FloatsOfSums) {
         const auto at = [&](std::int64_t i) { return static_cast<std::size_t>(innermost ? i : 0); };
         std::vector<float> a(sums.size(), -7.0f), b = a;
         const auto done =
-            cpu::sum_values(sums.data(), count, {bias.data(), scale.data(), nullptr, innermost}, a.data());
+            cpu::sum_values(sums.data(), count, {bias.data(), scale.data(), nullptr}, innermost, a.data());
         ASSERT_EQ(
-            cpu::sum_values(sums.data(), count, {nullptr, scale.data(), shift.data(), innermost}, b.data()),
+            cpu::sum_values(sums.data(), count, {nullptr, scale.data(), shift.data()}, innermost, b.data()),
             done);
         ASSERT_TRUE(done <= count && count - done < 64);
         for (std::int64_t i = 0; i < done; ++i) {

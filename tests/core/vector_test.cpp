@@ -5,6 +5,7 @@
 
 #include "fakequant/core/accumulator.h"
 #include "fakequant/core/backend/cpu/codes/quantize_kernels.h"
+#include "fakequant/core/backend/cpu/codes/sum_kernels.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "vector_patterns.h"
 
@@ -60,16 +61,18 @@ std::vector<std::int32_t> sums() {
 
 template <class Code>
 void expect_code(const cpu::SumGrid& grid, std::int32_t sum, std::size_t c, Code code, bool passes) {
-  const auto a = static_cast<float>(sum + (grid.bias == nullptr ? 0 : grid.bias[c]));
-  float expected = scalar::requantize_code(a, grid.multiplier[c], grid.lower, grid.upper);
-  float v = scalar::dequantize_code(a, grid.scale[c]);
-  if (grid.shift != nullptr) {
-    expected = scalar::normalized_code(a, grid.multiplier[c], grid.offset[c], grid.lower, grid.upper);
-    v = scalar::normalized_sum(a, grid.scale[c], grid.shift[c]);
+  const auto& [bias, scale, shift] = grid.values;
+  const auto& reader = grid.reader;
+  const auto a = static_cast<float>(sum + (bias == nullptr ? 0 : bias[c]));
+  float expected = scalar::requantize_code(a, grid.multiplier[c], reader.lower, reader.upper);
+  float v = scalar::dequantize_code(a, scale[c]);
+  if (shift != nullptr) {
+    expected = scalar::normalized_code(a, grid.multiplier[c], grid.offset[c], reader.lower, reader.upper);
+    v = scalar::normalized_sum(a, scale[c], shift[c]);
   }
   ASSERT_EQ(code, static_cast<Code>(expected)) << sum;
-  ASSERT_EQ(passes, grid.open_below ? scalar::mask_open_below(v, 0.0f, grid.amax)
-                                    : scalar::mask_closed(v, grid.mask_lower, grid.amax))
+  ASSERT_EQ(passes, reader.open ? scalar::mask_open_below(v, reader.below, reader.amax)
+                                : scalar::mask_closed(v, reader.below, reader.amax))
       << sum;
 }
 
@@ -87,13 +90,13 @@ void compare_requantize(cpu::SumGrid grid) {
     multiplier.push_back(scale.back() / 0.07f);
     offset.push_back(shift.back() / 0.07f);
   }
-  grid.scale = scale.data();
+  grid.values.scale = scale.data();
   grid.multiplier = multiplier.data();
   for (const bool normalized : {false, true})
     on_every_target([&](std::int64_t target) {
       SCOPED_TRACE(target);
-      grid.bias = normalized ? nullptr : bias.data();
-      grid.shift = normalized ? shift.data() : nullptr;
+      grid.values.bias = normalized ? nullptr : bias.data();
+      grid.values.shift = normalized ? shift.data() : nullptr;
       grid.offset = normalized ? offset.data() : nullptr;
       std::vector<Code> codes(x.size());
       std::vector<std::uint8_t> mask(x.size() / 8);
@@ -108,17 +111,11 @@ TEST(Vectors, RequantizeHasTheBitsOfTheScalarFormula) {
   for (const std::int64_t width : {0, 16, 48}) {
     cpu::SumGrid grid{};
     grid.width = width;
-    grid.amax = 8.89f;
-    grid.mask_lower = -8.89f;
-    grid.lower = -128;
-    grid.upper = 127;
+    grid.reader = {.lower = -128, .upper = 127, .below = -8.89f, .amax = 8.89f, .open = false};
     compare_requantize<std::int8_t>(grid);
-    grid.open_below = true;
-    grid.lower = 0;
+    grid.reader = {.lower = 0, .upper = 127, .below = 0, .amax = 8.89f, .open = true};
     compare_requantize<std::int8_t>(grid);
-    grid.upper = 255;
-    grid.amax = 17.85f;
-    grid.mask_lower = 0;
+    grid.reader = {.lower = 0, .upper = 255, .below = 0, .amax = 17.85f, .open = true};
     compare_requantize<std::uint8_t>(grid);
   }
 }
