@@ -34,6 +34,8 @@
 #include "fakequant/core/ops/ops.h"
 #include "fakequant/core/ops/pool.h"
 #include "fakequant/core/ops/quantize.h"
+#include "fakequant/core/ops/reduce.h"
+#include "fakequant/core/ops/resize.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/core/quantized.h"

@@ -73,8 +73,15 @@ struct CutMove {
   std::int64_t begin = 0, end = 0;
 };
 
+/// Element j along an axis, counted from the front, is element from[j], or 0 where that is negative; in the
+/// tensor's layout.
+struct TakeMove {
+  int axis = 0;
+  std::vector<std::int64_t> from;
+};
+
 /// Where the elements of a tensor go when nothing is computed.
-using Move = std::variant<ReshapeMove, PermuteMove, CutMove>;
+using Move = std::variant<ReshapeMove, PermuteMove, CutMove, TakeMove>;
 
 /// An accumulator whose elements are moved: they are rounded where they were, so that codes and mask, not
 /// floats, are what is moved.

@@ -32,7 +32,8 @@ struct Node;
 }
 
 /// What an operator was told besides its inputs: {"stride", {2, 2}}, {"axis", 1}.
-using Attribute = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>>;
+using Attribute =
+    std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>>;
 using Attributes = std::vector<std::pair<std::string, Attribute>>;
 
 /// A tensor of the graph. `producer` is the index of its node, -1 for inputs, parameters and constants.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fakequant/core/accumulator.h"
+#include "fakequant/core/backend/axis_mix.h"
 #include "fakequant/core/backend/batch_norm_numbers.h"
 #include "fakequant/core/backend/dropout_blocks.h"
 #include "fakequant/core/backend/product_shapes.h"
@@ -73,7 +74,9 @@ struct Kernels {
   void (*activate_backward)(const Tensor& dy, const Tensor& saved, const Activation& f, Tensor& dx);
   void (*combine)(const Tensor& a, const Tensor& b, const Arithmetic& f, Tensor& y);
   void (*scale)(const Tensor& x, double factor, Tensor& y);
-  void (*sum_to)(const Tensor& x, Tensor& out);
+  void (*reduce_to)(const Tensor& x, const Reduction& reduction, Tensor& out);
+  void (*take)(const Tensor& x, int axis, const std::vector<std::int64_t>& from, double fill, Tensor& y);
+  void (*mix)(const Tensor& x, int axis, const AxisMix& mix, Tensor& y);
   void (*keep_mask)(const DropoutBlocks& blocks, Tensor& mask);
   void (*keep)(const Tensor& x, const Tensor& mask, double scale, Tensor& y);
 

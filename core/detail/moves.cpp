@@ -16,6 +16,20 @@ Tensor permuted(const Tensor& x, const PermuteMove& move) {
   return y;
 }
 
+Tensor taken(const Tensor& x, const TakeMove& move) {
+  Tensor y = Tensor::empty(moved_shape(x.shape(), move), x.dtype(), x.device(), x.layout());
+  detail::run(y.device(), &detail::Kernels::take, x, move.axis, move.from, 0.0, y);
+  return y;
+}
+
+/// Each element gets the sum of what was made of it.
+Tensor given_back(const Tensor& dy, const TakeMove& move, const Shape& shape) {
+  Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device(), dy.layout());
+  const auto mix = detail::AxisMix::of(move.from).transposed(shape[axis_index(move.axis)]);
+  detail::run(dx.device(), &detail::Kernels::mix, dy, move.axis, mix, dx);
+  return dx;
+}
+
 PermuteMove inverse(const PermuteMove& move) {
   PermuteMove out{std::vector<int>(move.axes.size())};
   for (std::size_t i = 0; i < move.axes.size(); ++i) out.axes[axis_index(move.axes[i])] = static_cast<int>(i);
@@ -46,6 +60,11 @@ struct ShapeOf {
     out[axis_index(move.axis)] = move.end - move.begin;
     return out;
   }
+  Shape operator()(const TakeMove& move) const {
+    Shape out = shape;
+    out[axis_index(move.axis)] = static_cast<std::int64_t>(move.from.size());
+    return out;
+  }
 };
 
 struct Moved {
@@ -54,6 +73,7 @@ struct Moved {
   Tensor operator()(const ReshapeMove& move) const { return reshaped(x, move.shape); }
   Tensor operator()(const PermuteMove& move) const { return permuted(x, move); }
   Tensor operator()(const CutMove& move) const { return detail::cut(x, move.axis, move.begin, move.end); }
+  Tensor operator()(const TakeMove& move) const { return taken(x, move); }
 };
 
 struct MovedBack {
@@ -63,13 +83,15 @@ struct MovedBack {
   Tensor operator()(const ReshapeMove&) const { return reshaped(dy, shape); }
   Tensor operator()(const PermuteMove& move) const { return permuted(dy, inverse(move)); }
   Tensor operator()(const CutMove& move) const { return padded(dy, move, shape); }
+  Tensor operator()(const TakeMove& move) const { return given_back(dy, move, shape); }
 };
 
 }  // namespace
 
 Shape moved_shape(const Shape& shape, const Move& move) { return std::visit(ShapeOf{shape}, move); }
 Layout moved_layout(Layout layout, const Move& move) {
-  return std::holds_alternative<CutMove>(move) ? layout : Layout::row_major;
+  const bool in_place = std::holds_alternative<CutMove>(move) || std::holds_alternative<TakeMove>(move);
+  return in_place ? layout : Layout::row_major;
 }
 Tensor moved(const Tensor& x, const Move& move) { return std::visit(Moved{x}, move); }
 Tensor moved_back(const Tensor& dy, const Move& move, const Shape& shape) {

@@ -33,6 +33,27 @@ namespace fq::ops {
 [[nodiscard]] Variable hard_sigmoid(const Variable& x);
 /// x * hard_sigmoid(x) (Howard et al., arXiv:1905.02244); gradient 0 at -3, 1 at 3.
 [[nodiscard]] Variable hard_swish(const Variable& x);
+/// x where x > 0, else alpha * (exp(x) - 1) (Clevert et al., arXiv:1511.07289).
+[[nodiscard]] Variable elu(const Variable& x, double alpha = 1.0);
+/// x where x > 0, else alpha * (exp(x / alpha) - 1) (Barron, arXiv:1704.07483). Throws ArgumentError for an
+/// alpha of 0.
+[[nodiscard]] Variable celu(const Variable& x, double alpha = 1.0);
+/// 1.0507 * elu(x, 1.67326), the constants in full precision (Klambauer et al., arXiv:1706.02515).
+[[nodiscard]] Variable selu(const Variable& x);
+/// log(1 + exp(beta * x)) / beta, and x where beta * x > threshold. Throws ArgumentError unless beta > 0.
+[[nodiscard]] Variable softplus(const Variable& x, double beta = 1.0, double threshold = 20.0);
+/// x * tanh(softplus(x)) (Misra, arXiv:1908.08681).
+[[nodiscard]] Variable mish(const Variable& x);
+/// log(sigmoid(x)).
+[[nodiscard]] Variable log_sigmoid(const Variable& x);
+/// x / (1 + |x|).
+[[nodiscard]] Variable softsign(const Variable& x);
+/// x where x > 0, else slope * x (He et al., arXiv:1502.01852). `slope`, which takes a gradient, has one
+/// element, or one for each channel (axis 1), or broadcasts to x by NumPy's rule.
+[[nodiscard]] Variable prelu(const Variable& x, const Variable& slope);
+/// The first half of x along `axis` times the sigmoid of the second (Dauphin et al., arXiv:1612.08083).
+/// Throws ArgumentError for an odd size.
+[[nodiscard]] Variable glu(const Variable& x, int axis = -1);
 
 /// With `training`: each element is 0 with probability p, else x / (1 - p) (Srivastava et al. 2014). Which
 /// ones is a function of this thread's random stream (random.h): seed, step, the count of dropouts in the

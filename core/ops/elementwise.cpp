@@ -1,39 +1,46 @@
 #include "fakequant/core/ops/elementwise.h"
 
-#include "fakequant/core/ops/detail/operator.h"
+#include "fakequant/core/ops/detail/elementwise.h"
 
 namespace fq::ops {
 namespace {
 
-Layout result_layout(const Tensor& a, const Tensor& b, const Shape& shape) {
-  if (shape.size() != 4) return Layout::row_major;
-  if (a.shape() == shape) return a.layout();
-  if (b.shape() == shape) return b.layout();
-  return a.layout() == Layout::channels_last ? a.layout() : b.layout();
+using detail::combined;
+using detail::reduced;
+using detail::Saved;
+
+/// Two inputs read as floats, and which of them takes a gradient.
+struct Pair {
+  detail::Floats a, b;
+  bool da, db;
+
+  Pair(const Variable& left, const Variable& right, std::string_view op)
+      : a(detail::floats(left, op)),
+        b(detail::floats_like(right, a.tensor, op)),
+        da(a.variable.requires_grad()),
+        db(b.variable.requires_grad()) {}
+
+  [[nodiscard]] std::vector<Variable> variables() const { return {a.variable, b.variable}; }
+  [[nodiscard]] Tensor apply(std::string_view op, const detail::Arithmetic& f) const {
+    return combined(op, a.tensor, b.tensor, f);
+  }
+};
+
+/// y = f(a, b); `slopes` gives both gradients before they are summed, undefined where none is asked for.
+template <class F>
+Variable record_pair(std::string_view op, const Pair& in, const detail::Arithmetic& f, F slopes) {
+  const auto backward = [slopes, x = Saved(in.a.tensor), y = Saved(in.b.tensor), da = in.da,
+                         db = in.db](const Tensor& dy) {
+    std::vector<Tensor> out(2);
+    if (da) out[0] = reduced(slopes(dy, x.get(), y.get(), true), x.get().shape());
+    if (db) out[1] = reduced(slopes(dy, x.get(), y.get(), false), y.get().shape());
+    return out;
+  };
+  return detail::record(op, in.apply(op, f), in.variables(), backward);
 }
 
-Tensor combine(std::string_view op, const Tensor& a, const Tensor& b, const detail::Arithmetic& f) {
-  const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
-  Tensor y = Tensor::empty(shape, a.dtype(), a.device(), result_layout(a, b, shape));
-  detail::run(y.device(), &detail::Kernels::combine, a, b, f, y);
-  return y;
-}
-
-Tensor scaled(const Tensor& x, double factor) {
-  Tensor y = detail::empty_like(x);
-  detail::run(y.device(), &detail::Kernels::scale, x, factor, y);
-  return y;
-}
-
-/// A gradient summed over the axes along which its input, of that shape, was broadcast.
-Tensor reduced(const Tensor& dy, const Shape& shape) {
-  if (dy.shape() == shape) return dy;
-  Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
-  detail::run(dx.device(), &detail::Kernels::sum_to, dy, dx);
-  return dx;
-}
-
-Tensor product(const Tensor& a, const Tensor& b) { return combine("multiply", a, b, detail::Multiply{}); }
+Tensor product(const Tensor& a, const Tensor& b) { return combined("multiply", a, b, detail::Multiply{}); }
+Tensor quotient(const Tensor& a, const Tensor& b) { return combined("div", a, b, detail::Divide{}); }
 
 Variable add_codes(const Variable& a, const Variable& b) {
   const auto& x = *a.quantized();
@@ -47,22 +54,47 @@ Variable add_codes(const Variable& a, const Variable& b) {
 /// a + sign * b
 Variable add_or_sub(std::string_view op, const Variable& a, const Variable& b, const detail::Arithmetic& f,
                     double sign) {
-  const auto x = detail::floats(a, op);
-  const auto y = detail::floats_like(b, x.tensor, op);
-  const auto backward = [from = x.tensor.shape(), to = y.tensor.shape(), sign,
-                         da = x.variable.requires_grad(), db = y.variable.requires_grad()](const Tensor& dy) {
+  const Pair in(a, b, op);
+  const auto backward = [from = in.a.tensor.shape(), to = in.b.tensor.shape(), sign, da = in.da,
+                         db = in.db](const Tensor& dy) {
     std::vector<Tensor> out(2);
     if (da) out[0] = reduced(dy, from);
-    if (db) out[1] = sign > 0 ? reduced(dy, to) : scaled(reduced(dy, to), sign);
+    if (db) out[1] = sign > 0 ? reduced(dy, to) : detail::scaled(reduced(dy, to), sign);
     return out;
   };
-  return detail::record(op, combine(op, x.tensor, y.tensor, f), {x.variable, y.variable}, backward);
+  return detail::record(op, in.apply(op, f), in.variables(), backward);
+}
+
+/// The smaller or, with the inputs of its shares exchanged, the larger of two.
+Variable extreme(std::string_view op, const Variable& a, const Variable& b, const detail::Arithmetic& f,
+                 bool smaller) {
+  return record_pair(op, Pair(a, b, op), f,
+                     [smaller](const Tensor& dy, const Tensor& x, const Tensor& y, bool first) {
+                       const Tensor share = smaller == first ? combined("minimum", x, y, detail::LessShare{})
+                                                             : combined("minimum", y, x, detail::LessShare{});
+                       return product(dy, share);
+                     });
+}
+
+Variable compare(std::string_view op, const Variable& a, const Variable& b, const detail::Arithmetic& f,
+                 bool exchanged = false) {
+  const Pair in(a, b, op);
+  const NoGrad constant;
+  return detail::record(
+      op, exchanged ? combined(op, in.b.tensor, in.a.tensor, f) : combined(op, in.a.tensor, in.b.tensor, f),
+      in.variables(), {});
 }
 
 Variable scale_as(std::string_view op, const Variable& input, double factor, Attributes attributes) {
   const auto x = detail::floats(input, op);
-  const auto backward = [factor](const Tensor& dy) { return std::vector<Tensor>{scaled(dy, factor)}; };
-  return detail::record(op, scaled(x.tensor, factor), {x.variable}, backward, std::move(attributes));
+  const auto backward = [factor](const Tensor& dy) {
+    return std::vector<Tensor>{detail::scaled(dy, factor)};
+  };
+  return detail::record(op, detail::scaled(x.tensor, factor), {x.variable}, backward, std::move(attributes));
+}
+
+Attributes number(std::string name, double value) {
+  return detail::traced([&] { return Attributes{{std::move(name), value}}; });
 }
 
 }  // namespace
@@ -79,24 +111,100 @@ Variable sub(const Variable& a, const Variable& b) {
 }
 
 Variable multiply(const Variable& a, const Variable& b) {
-  const auto x = detail::floats(a, "multiply");
-  const auto y = detail::floats_like(b, x.tensor, "multiply");
-  const bool da = x.variable.requires_grad(), db = y.variable.requires_grad();
-  const auto backward = [left = detail::Saved(db ? x.tensor : Tensor{}),
-                         right = detail::Saved(da ? y.tensor : Tensor{}), from = x.tensor.shape(),
-                         to = y.tensor.shape(), da, db](const Tensor& dy) {
+  const Pair in(a, b, "multiply");
+  const auto backward = [left = Saved(in.db ? in.a.tensor : Tensor{}),
+                         right = Saved(in.da ? in.b.tensor : Tensor{}), from = in.a.tensor.shape(),
+                         to = in.b.tensor.shape(), da = in.da, db = in.db](const Tensor& dy) {
     std::vector<Tensor> out(2);
     if (da) out[0] = reduced(product(dy, right.get()), from);
     if (db) out[1] = reduced(product(dy, left.get()), to);
     return out;
   };
-  return detail::record("multiply", product(x.tensor, y.tensor), {x.variable, y.variable}, backward);
+  return detail::record("multiply", in.apply("multiply", detail::Multiply{}), in.variables(), backward);
+}
+
+Variable div(const Variable& a, const Variable& b) {
+  return record_pair("div", Pair(a, b, "div"), detail::Divide{},
+                     [](const Tensor& dy, const Tensor& x, const Tensor& y, bool first) {
+                       const Tensor dx = quotient(dy, y);
+                       return first ? dx : detail::scaled(product(dx, quotient(x, y)), -1.0);
+                     });
+}
+
+Variable pow(const Variable& a, const Variable& b) {
+  return record_pair("pow", Pair(a, b, "pow"), detail::Power{},
+                     [](const Tensor& dy, const Tensor& x, const Tensor& y, bool first) {
+                       return product(dy, first ? combined("pow", x, y, detail::PowerSlope{})
+                                                : combined("pow", x, y, detail::PowerLog{}));
+                     });
+}
+
+Variable minimum(const Variable& a, const Variable& b) {
+  return extreme("minimum", a, b, detail::Minimum{}, true);
+}
+Variable maximum(const Variable& a, const Variable& b) {
+  return extreme("maximum", a, b, detail::Maximum{}, false);
+}
+
+Variable less(const Variable& a, const Variable& b) { return compare("less", a, b, detail::Less{}); }
+Variable less_equal(const Variable& a, const Variable& b) {
+  return compare("less_equal", a, b, detail::LessEqual{});
+}
+Variable greater(const Variable& a, const Variable& b) {
+  return compare("greater", a, b, detail::Less{}, true);
+}
+Variable greater_equal(const Variable& a, const Variable& b) {
+  return compare("greater_equal", a, b, detail::LessEqual{}, true);
+}
+Variable equal(const Variable& a, const Variable& b) { return compare("equal", a, b, detail::Equal{}); }
+Variable not_equal(const Variable& a, const Variable& b) {
+  return compare("not_equal", a, b, detail::NotEqual{});
+}
+
+Variable where(const Variable& condition, const Variable& a, const Variable& b) {
+  constexpr std::string_view op = "where";
+  const Pair in(a, b, op);
+  const auto c = detail::floats_like(condition, in.a.tensor, op);
+  const Tensor yes = combined(op, in.a.tensor, c.tensor, detail::KeepWhere{}),
+               no = combined(op, in.b.tensor, c.tensor, detail::KeepUnless{});
+  const auto backward = [saved = Saved(c.tensor), from = in.a.tensor.shape(), to = in.b.tensor.shape(),
+                         dc = c.variable.requires_grad(), da = in.da, db = in.db, op](const Tensor& dy) {
+    std::vector<Tensor> out(3);
+    if (dc) out[0] = Tensor::zeros(saved.get().shape(), dy.dtype(), dy.device());
+    if (da) out[1] = reduced(combined(op, dy, saved.get(), detail::KeepWhere{}), from);
+    if (db) out[2] = reduced(combined(op, dy, saved.get(), detail::KeepUnless{}), to);
+    return out;
+  };
+  return detail::record(op, combined(op, yes, no, detail::Add{}), {c.variable, in.a.variable, in.b.variable},
+                        backward);
 }
 
 Variable scale(const Variable& x, double factor) {
-  return scale_as("scale", x, factor, detail::traced([&] { return Attributes{{"factor", factor}}; }));
+  return scale_as("scale", x, factor, number("factor", factor));
 }
-
+Variable shift(const Variable& x, double by) {
+  return detail::apply_function("shift", x, detail::Shift{by}, number("by", by));
+}
+Variable pow(const Variable& x, double exponent) {
+  return detail::apply_function("power", x, detail::PowerOf{exponent}, number("exponent", exponent));
+}
 Variable neg(const Variable& x) { return scale_as("neg", x, -1.0, {}); }
+
+Variable reciprocal(const Variable& x) {
+  return detail::apply_function("reciprocal", x, detail::Reciprocal{});
+}
+Variable exp(const Variable& x) { return detail::apply_function("exp", x, detail::Exp{}); }
+Variable log(const Variable& x) { return detail::apply_function("log", x, detail::Log{}); }
+Variable sqrt(const Variable& x) { return detail::apply_function("sqrt", x, detail::Sqrt{}); }
+Variable abs(const Variable& x) { return detail::apply_function("abs", x, detail::Abs{}); }
+Variable erf(const Variable& x) { return detail::apply_function("erf", x, detail::Erf{}); }
+Variable sin(const Variable& x) { return detail::apply_function("sin", x, detail::Sin{}); }
+Variable cos(const Variable& x) { return detail::apply_function("cos", x, detail::Cos{}); }
+
+using Kind = detail::Step::Kind;
+Variable floor(const Variable& x) { return detail::apply_function("floor", x, detail::Step{Kind::floor}); }
+Variable ceil(const Variable& x) { return detail::apply_function("ceil", x, detail::Step{Kind::ceil}); }
+Variable round(const Variable& x) { return detail::apply_function("round", x, detail::Step{Kind::round}); }
+Variable sign(const Variable& x) { return detail::apply_function("sign", x, detail::Step{Kind::sign}); }
 
 }  // namespace fq::ops

@@ -27,4 +27,25 @@ namespace fq::ops {
 [[nodiscard]] Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& beta,
                                   int axes = 1, double eps = 1e-5);
 
+/// y = x / sqrt(mean(x^2) + eps) * gamma over the last `axes` axes (Zhang and Sennrich, arXiv:1910.07467);
+/// `x` and `gamma` as of `layer_norm`.
+[[nodiscard]] Variable rms_norm(const Variable& x, const Variable& gamma, int axes = 1, double eps = 1e-5);
+
+/// y = (x - mean) / sqrt(var + eps) * gamma[c] + beta[c], mean and variance of each sample over the C /
+/// groups channels of a group and all that lies behind (Wu and He, arXiv:1803.08494).
+///
+/// `x` f32 or f64 [N, C, ..]; `gamma`, `beta` [C], or undefined for 1 and 0. The output is row-major. Throws
+/// ArgumentError unless the groups divide the channels.
+[[nodiscard]] Variable group_norm(const Variable& x, std::int64_t groups, const Variable& gamma,
+                                  const Variable& beta, double eps = 1e-5);
+/// A group_norm of a group for each channel (Ulyanov et al., arXiv:1607.08022).
+[[nodiscard]] Variable instance_norm(const Variable& x, const Variable& gamma, const Variable& beta,
+                                     double eps = 1e-5);
+
+/// y = x / (k + alpha / size * sum of x^2 over `size` channels around)^beta (Krizhevsky et al. 2012), as ONNX
+/// has it: (size - 1) / 2 channels before and size / 2 behind, in whole numbers; PyTorch has them the other
+/// way round where the size is even. `x` f32 or f64 [N, C, ..].
+[[nodiscard]] Variable local_response_norm(const Variable& x, std::int64_t size, double alpha = 1e-4,
+                                           double beta = 0.75, double k = 1.0);
+
 }  // namespace fq::ops

@@ -17,4 +17,6 @@
 #include "fakequant/core/ops/norm.h"
 #include "fakequant/core/ops/pool.h"
 #include "fakequant/core/ops/quantize.h"
+#include "fakequant/core/ops/reduce.h"
+#include "fakequant/core/ops/resize.h"
 #include "fakequant/core/ops/shape.h"

@@ -8,6 +8,7 @@
 /// they are moved, with the bits that it would have given right behind the layer that made them. Axes count
 /// from the front, negative ones from the back. Throw ArgumentError for shapes and axes that do not fit.
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -23,11 +24,39 @@ namespace fq::ops {
 [[nodiscard]] Variable flatten(const Variable& x, int start_axis = 1);
 /// The output's axis i is x's axis `axes[i]`, each axis named once; row-major.
 [[nodiscard]] Variable transpose(const Variable& x, const std::vector<int>& axes);
+
 /// The parts side by side along `axis`, in the layout of the first; their other sizes must agree. Sums, with
 /// a pending ReLU or without, give an Accumulator of all of them; codes of equal grids give such codes; any
 /// other mixture is read as floats.
 [[nodiscard]] Variable concat(const std::vector<Variable>& parts, int axis);
-/// Elements [begin, end) along `axis`, copied, in x's layout; a negative begin or end counts from the back.
-[[nodiscard]] Variable slice(const Variable& x, int axis, std::int64_t begin, std::int64_t end);
+/// Parts of one shape side by side along a new axis before axis `axis` of them; row-major.
+[[nodiscard]] Variable stack(const std::vector<Variable>& parts, int axis = 0);
+/// Parts of those sizes along `axis`, which must add up to its size.
+[[nodiscard]] std::vector<Variable> split(const Variable& x, const std::vector<std::int64_t>& sizes,
+                                          int axis = 0);
+/// Every `step`-th of the elements [begin, end) along `axis`, copied, in x's layout; a negative begin or end
+/// counts from the back, a step is 1 or more.
+[[nodiscard]] Variable slice(const Variable& x, int axis, std::int64_t begin, std::int64_t end,
+                             std::int64_t step = 1);
+/// Element j along `axis` is x's element indices[j], in x's layout; negative ones count from the back. An
+/// element that is taken several times gets the sum of the gradients.
+[[nodiscard]] Variable index_select(const Variable& x, int axis, const std::vector<std::int64_t>& indices);
+/// x repeated along its axes of size 1, and along new ones in front, to that shape; -1 keeps a size.
+[[nodiscard]] Variable expand(const Variable& x, const Shape& shape);
+
+/// What stands in the elements that are added: zeros or another constant, x mirrored at its border without
+/// the border or with the border repeated, or x from the other side.
+enum class PadMode : unsigned char { constant, reflect, replicate, circular };
+/// `sizes`: elements before and after each of the last axes, in the order of the axes; negative ones cut off.
+/// A constant that is not 0 makes floats of codes and sums. `reflect` adds fewer elements than an axis has,
+/// `circular` as many at most.
+[[nodiscard]] Variable pad(const Variable& x, const std::vector<std::array<std::int64_t, 2>>& sizes,
+                           PadMode mode = PadMode::constant, double value = 0.0);
+
+/// [N, C*r*r, H, W] to [N, C, H*r, W*r]: channel c*r*r + i*r + j goes to pixels (i, j) of each square (Shi et
+/// al., arXiv:1609.05158). Row-major.
+[[nodiscard]] Variable pixel_shuffle(const Variable& x, std::int64_t factor);
+/// The way back: [N, C, H*r, W*r] to [N, C*r*r, H, W].
+[[nodiscard]] Variable pixel_unshuffle(const Variable& x, std::int64_t factor);
 
 }  // namespace fq::ops

@@ -26,7 +26,8 @@ inline Tensor repeated(const Tensor& x, const Shape& shape) {
 /// The gradient of that: dy summed, in double, over what was repeated.
 inline Tensor summed_to(const Tensor& dy, const Shape& shape) {
   Tensor out = Tensor::zeros(shape, widened(dy).dtype(), dy.device());
-  if (dy.numel() > 0 && !dy.device().is_meta()) run(dy.device(), &Kernels::sum_to, widened(dy), out);
+  if (dy.numel() > 0 && !dy.device().is_meta())
+    run(dy.device(), &Kernels::reduce_to, widened(dy), Total{}, out);
   return out.to(dy.dtype());
 }
 

@@ -14,6 +14,13 @@ Tensor running(const Variable& x, double value) {
   return Tensor::full({x.dim(1)}, value, DType::f64, x.device());
 }
 
+/// An input without a batch.
+Input fixed(Shape shape, double low = -2.0, double high = 2.0) {
+  Input input{std::move(shape), low, high};
+  input.batched = false;
+  return input;
+}
+
 }  // namespace
 
 std::vector<OperatorCase> activation_cases() {
@@ -33,6 +40,22 @@ std::vector<OperatorCase> activation_cases() {
        {{image, -5, 5, {-3.0, 3.0}}},
        [](const Vars& v) { return ops::hard_sigmoid(v[0]); }},
       {"hard_swish", "", {{image, -5, 5, {-3.0, 3.0}}}, [](const Vars& v) { return ops::hard_swish(v[0]); }},
+      {"elu", "", {x}, [](const Vars& v) { return ops::elu(v[0], 0.7); }},
+      {"celu", "", {x}, [](const Vars& v) { return ops::celu(v[0], 0.7); }},
+      {"selu", "", {x}, [](const Vars& v) { return ops::selu(v[0]); }},
+      {"softplus", "", {x}, [](const Vars& v) { return ops::softplus(v[0]); }},
+      {"softplus",
+       "beta",
+       {{image, -3, 3, {1.5}}},
+       [](const Vars& v) { return ops::softplus(v[0], 2.0, 3.0); }},
+      {"mish", "", {x}, [](const Vars& v) { return ops::mish(v[0]); }},
+      {"log_sigmoid", "", {x}, [](const Vars& v) { return ops::log_sigmoid(v[0]); }},
+      {"softsign", "", {x}, [](const Vars& v) { return ops::softsign(v[0]); }},
+      {"prelu", "", {x, fixed({3})}, [](const Vars& v) { return ops::prelu(v[0], v[1]); }},
+      {"prelu", "one", {x, fixed({1})}, [](const Vars& v) { return ops::prelu(v[0], v[1]); }},
+      {"prelu", "pixels", {x, fixed({4, 5})}, [](const Vars& v) { return ops::prelu(v[0], v[1]); }},
+      {"glu", "", {{{3, 6}}}, [](const Vars& v) { return ops::glu(v[0]); }},
+      {"glu", "channels", {{{2, 4, 3, 2}}}, [](const Vars& v) { return ops::glu(v[0], 1); }},
   };
 }
 
@@ -55,6 +78,131 @@ std::vector<OperatorCase> elementwise_cases() {
       {"scale", "", {{image}}, [](const Vars& v) { return ops::scale(v[0], -1.5); }},
       {"neg", "", {{image}}, [](const Vars& v) { return ops::neg(v[0]); }},
   };
+}
+
+/// Comparisons take no gradient: what they choose does.
+std::vector<OperatorCase> comparison_cases() {
+  using Compare = Variable (*)(const Variable&, const Variable&);
+  const std::pair<const char*, Compare> all[] = {
+      {"less", ops::less},       {"less_equal", ops::less_equal},
+      {"greater", ops::greater}, {"greater_equal", ops::greater_equal},
+      {"equal", ops::equal},     {"not_equal", ops::not_equal}};
+  std::vector<OperatorCase> cases;
+  for (const auto& [name, compare] : all) {
+    const auto chosen = [compare = compare](const Vars& v) {
+      return ops::multiply(compare(v[0], v[1]), ops::multiply(v[0], v[1]));
+    };
+    cases.push_back({name, "", {{image, 0.5, 2}, {image, 0.5, 2}}, chosen});
+    cases.push_back({name, "channels", {{image, 0.5, 2}, fixed({3, 1, 1}, 0.5, 2)}, chosen});
+  }
+  return cases;
+}
+
+/// Of one value, and of two that divide, raise or choose.
+std::vector<OperatorCase> function_cases() {
+  const auto where = [](const Vars& v) {
+    const Variable zero = Tensor::zeros({}, v[0].tensor().dtype(), v[0].device());
+    return ops::where(ops::greater(v[0], zero), v[0], v[1]);
+  };
+  const auto above = [](double low, double high) { return Input{image, low, high}; };
+  const Input x{image}, off{image, -2, 2, {0.0}},
+      steps{image, -2, 2, {-2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2}};
+  std::vector<OperatorCase> cases{
+      {"div", "", {x, above(0.5, 2)}, [](const Vars& v) { return ops::div(v[0], v[1]); }},
+      {"div", "first", {fixed({1, 5}), above(0.5, 2)}, [](const Vars& v) { return ops::div(v[0], v[1]); }},
+      {"pow", "", {above(0.5, 2), x}, [](const Vars& v) { return ops::pow(v[0], v[1]); }},
+      {"pow",
+       "channels",
+       {above(0.5, 2), fixed({3, 1, 1})},
+       [](const Vars& v) { return ops::pow(v[0], v[1]); }},
+      {"minimum", "", {x, x}, [](const Vars& v) { return ops::minimum(v[0], ops::scale(v[1], 0.7)); }},
+      {"maximum", "", {x, fixed({3, 1, 1})}, [](const Vars& v) { return ops::maximum(v[0], v[1]); }},
+      {"where", "", {off, x}, where},
+      {"where", "channels", {off, fixed({3, 1, 1})}, where},
+      {"shift", "", {x}, [](const Vars& v) { return ops::shift(v[0], 1.5); }},
+      {"reciprocal", "", {above(0.5, 2)}, [](const Vars& v) { return ops::reciprocal(v[0]); }},
+      {"exp", "", {x}, [](const Vars& v) { return ops::exp(v[0]); }},
+      {"log", "", {above(0.5, 3)}, [](const Vars& v) { return ops::log(v[0]); }},
+      {"sqrt", "", {above(0.5, 3)}, [](const Vars& v) { return ops::sqrt(v[0]); }},
+      {"abs", "", {off}, [](const Vars& v) { return ops::abs(v[0]); }},
+      {"erf", "", {x}, [](const Vars& v) { return ops::erf(v[0]); }},
+      {"sin", "", {x}, [](const Vars& v) { return ops::sin(v[0]); }},
+      {"cos", "", {x}, [](const Vars& v) { return ops::cos(v[0]); }},
+      {"floor", "", {steps}, [](const Vars& v) { return ops::floor(v[0]); }},
+      {"ceil", "", {steps}, [](const Vars& v) { return ops::ceil(v[0]); }},
+      {"round", "", {steps}, [](const Vars& v) { return ops::round(v[0]); }},
+      {"sign", "", {steps}, [](const Vars& v) { return ops::sign(v[0]); }},
+  };
+  for (const double exponent : {2.0, 3.0, -0.5, 0.0}) {
+    OperatorCase power{"pow", "", {above(0.5, 2)}, [=](const Vars& v) { return ops::pow(v[0], exponent); }};
+    power.variant = "constant" + std::to_string(cases.size());
+    power.trace_name = "power";
+    cases.push_back(std::move(power));
+  }
+  return cases;
+}
+
+std::vector<OperatorCase> reduce_cases() {
+  const Input distinct{image, 0, 0, {}, true};
+  std::vector<OperatorCase> cases{
+      {"sum", "", {{image}}, [](const Vars& v) { return ops::sum(v[0]); }},
+      {"sum",
+       "channels",
+       {{image}},
+       [](const Vars& v) {
+         return ops::sum(v[0], {0, 2, 3});
+       }},
+      {"sum",
+       "kept",
+       {{image}},
+       [](const Vars& v) {
+         return ops::sum(v[0], {-1, 1}, true);
+       }},
+      {"mean", "", {{image}}, [](const Vars& v) { return ops::mean(v[0]); }},
+      {"mean",
+       "pixels",
+       {{image}},
+       [](const Vars& v) {
+         return ops::mean(v[0], {2, 3}, true);
+       }},
+      {"max",
+       "",
+       {distinct},
+       [](const Vars& v) {
+         return ops::max(v[0], {1, 2, 3});
+       }},
+      {"max", "kept", {distinct}, [](const Vars& v) { return ops::max(v[0], {1}, true); }},
+      {"min", "", {distinct}, [](const Vars& v) { return ops::min(v[0], {-1}); }},
+  };
+  for (auto& entry : cases) entry.tolerance = 1e-5;  // sums of up to 120 values of up to 2, each with 6e-8
+  return cases;
+}
+
+std::vector<OperatorCase> resize_cases() {
+  using enum ops::ResizeMode;
+  using enum ops::ResizeCoordinates;
+  const auto resized = [](ops::Resize options) {
+    return [options](const Vars& v) { return ops::resize(v[0], options); };
+  };
+  std::vector<OperatorCase> cases{
+      {"resize", "nearest", {{image}}, resized({.sizes = {7, 3}})},
+      {"resize", "up", {{image}}, resized({.sizes = {8, 10}})},
+      {"resize", "linear", {{image}}, resized({.sizes = {8, 3}, .mode = linear, .coordinates = half_pixel})},
+      {"resize",
+       "corners",
+       {{image}},
+       resized({.sizes = {7, 9}, .mode = linear, .coordinates = align_corners})},
+      {"resize", "cubic", {{image}}, resized({.sizes = {9, 7}, .mode = cubic, .coordinates = half_pixel})},
+      {"resize",
+       "signal",
+       {{{2, 3, 8}}},
+       resized({.sizes = {12}, .mode = linear, .coordinates = asymmetric})},
+  };
+  for (auto& entry : cases)
+    entry.trace_name = entry.variant == "cubic"                              ? "resize_cubic"
+                       : entry.variant == "nearest" || entry.variant == "up" ? "resize_nearest"
+                                                                             : "resize_linear";
+  return cases;
 }
 
 std::vector<OperatorCase> norm_cases() {
@@ -86,6 +234,21 @@ std::vector<OperatorCase> norm_cases() {
        {{image}, plane, plane},
        [](const Vars& v) { return ops::layer_norm(v[0], v[1], v[2], 2); }},
       {"layer_norm", "plain", {{image}}, [](const Vars& v) { return ops::layer_norm(v[0], {}, {}, 3); }},
+      {"rms_norm", "", {{image}, row}, [](const Vars& v) { return ops::rms_norm(v[0], v[1]); }},
+      {"rms_norm", "plain", {{image}}, [](const Vars& v) { return ops::rms_norm(v[0], {}, 2, 0.1); }},
+      {"group_norm",
+       "",
+       {{{2, 4, 3, 5}}, fixed({4}), fixed({4})},
+       [](const Vars& v) { return ops::group_norm(v[0], 2, v[1], v[2]); }},
+      {"group_norm", "rows", {{{3, 6}}}, [](const Vars& v) { return ops::group_norm(v[0], 2, {}, {}); }},
+      {"instance_norm",
+       "",
+       {{image}, channel, channel},
+       [](const Vars& v) { return ops::instance_norm(v[0], v[1], v[2]); }},
+      {"local_response_norm",
+       "",
+       {{{2, 6, 3, 2}}},
+       [](const Vars& v) { return ops::local_response_norm(v[0], 4, 0.5, 0.75, 2.0); }},
   };
   for (auto& entry : cases) entry.tolerance = 1e-5;  // sums of 40 terms that cancel: 40 * 2 * 6e-8
   return cases;
@@ -123,6 +286,7 @@ std::vector<OperatorCase> pool_cases() {
 }
 
 std::vector<OperatorCase> shape_cases() {
+  using enum ops::PadMode;
   const auto joined = [](const Vars& v) { return ops::concat(v, 1); };
   return {
       {"reshape",
@@ -155,6 +319,82 @@ std::vector<OperatorCase> shape_cases() {
       {"concat", "rows", {{{2, 3}}, {{2, 2}}}, [](const Vars& v) { return ops::concat(v, -1); }},
       {"slice", "", {{image}}, [](const Vars& v) { return ops::slice(v[0], 1, 1, 3); }},
       {"slice", "back", {{image}}, [](const Vars& v) { return ops::slice(v[0], -1, -3, -1); }},
+      {"slice", "step", {{image}}, [](const Vars& v) { return ops::slice(v[0], 3, 0, 5, 2); }},
+      {"split",
+       "",
+       {{image}},
+       [](const Vars& v) {
+         return ops::split(v[0], {1, 2}, 1)[1];
+       },
+       2e-6,
+       true,
+       "slice"},
+      {"stack", "", {{image}, {image}}, [](const Vars& v) { return ops::stack(v, 1); }, 2e-6, true, "concat"},
+      {"index_select",
+       "",
+       {{image}},
+       [](const Vars& v) {
+         return ops::index_select(v[0], 3, {4, 0, -1, 0});
+       }},
+      {"index_select",
+       "channels",
+       {{image}},
+       [](const Vars& v) {
+         return ops::index_select(v[0], 1, {2, 2});
+       }},
+      {"expand",
+       "",
+       {{{2, 1, 4}}},
+       [](const Vars& v) {
+         return ops::expand(v[0], {v[0].dim(0), 3, -1});
+       }},
+      {"expand",
+       "front",
+       {fixed({1, 4})},
+       [](const Vars& v) {
+         return ops::expand(v[0], {2, 3, 4});
+       }},
+      {"pad",
+       "",
+       {{image}},
+       [](const Vars& v) {
+         return ops::pad(v[0], {{1, 2}, {0, 1}});
+       }},
+      {"pad",
+       "cut",
+       {{image}},
+       [](const Vars& v) {
+         return ops::pad(v[0], {{-1, 2}});
+       }},
+      {"pad",
+       "reflect",
+       {{image}},
+       [](const Vars& v) {
+         return ops::pad(v[0], {{3, 1}, {2, 4}}, reflect);
+       }},
+      {"pad",
+       "replicate",
+       {{image}},
+       [](const Vars& v) {
+         return ops::pad(v[0], {{3, 1}, {2, 4}}, replicate);
+       }},
+      {"pad",
+       "circular",
+       {{image}},
+       [](const Vars& v) {
+         return ops::pad(v[0], {{3, 1}, {2, 4}}, circular);
+       }},
+      {"pad",
+       "constant",
+       {{image}},
+       [](const Vars& v) {
+         return ops::pad(v[0], {{1, 1}, {1, 0}}, constant, -1.5);
+       },
+       2e-6,
+       true,
+       "pad_constant"},
+      {"pixel_shuffle", "", {{{2, 8, 2, 3}}}, [](const Vars& v) { return ops::pixel_shuffle(v[0], 2); }},
+      {"pixel_unshuffle", "", {{{2, 2, 4, 6}}}, [](const Vars& v) { return ops::pixel_unshuffle(v[0], 2); }},
   };
 }
 
@@ -230,11 +470,6 @@ std::vector<OperatorCase> quantize_cases() {
 }
 
 std::vector<OperatorCase> product_cases() {
-  const auto fixed = [](Shape shape) {
-    Input input{std::move(shape)};
-    input.batched = false;
-    return input;
-  };
   const Input x{{2, 4, 6, 5}};
   const ops::ConvOptions strided{{2, 1}, {1, 2}, {1, 2}, 2};
   const auto linear = [](const Vars& v) { return ops::linear(v[0], v[1], v.size() > 2 ? v[2] : Variable()); };
@@ -271,8 +506,9 @@ std::vector<OperatorCase> product_cases() {
 const std::vector<OperatorCase>& operator_cases() {
   static const auto all = [] {
     std::vector<OperatorCase> cases;
-    for (const auto& list : {activation_cases(), elementwise_cases(), norm_cases(), pool_cases(),
-                             shape_cases(), loss_cases(), product_cases(), other_cases(), quantize_cases()})
+    for (const auto& list : {activation_cases(), elementwise_cases(), comparison_cases(), function_cases(),
+                             reduce_cases(), resize_cases(), norm_cases(), pool_cases(), shape_cases(),
+                             loss_cases(), product_cases(), other_cases(), quantize_cases()})
       cases.insert(cases.end(), list.begin(), list.end());
     return cases;
   }();

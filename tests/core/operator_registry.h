@@ -40,6 +40,10 @@ void PrintTo(const OperatorCase& tested, std::ostream* out);
 // One list a header of core/ops.
 [[nodiscard]] std::vector<OperatorCase> activation_cases();
 [[nodiscard]] std::vector<OperatorCase> elementwise_cases();
+[[nodiscard]] std::vector<OperatorCase> comparison_cases();
+[[nodiscard]] std::vector<OperatorCase> function_cases();
+[[nodiscard]] std::vector<OperatorCase> reduce_cases();
+[[nodiscard]] std::vector<OperatorCase> resize_cases();
 [[nodiscard]] std::vector<OperatorCase> norm_cases();
 [[nodiscard]] std::vector<OperatorCase> pool_cases();
 [[nodiscard]] std::vector<OperatorCase> shape_cases();

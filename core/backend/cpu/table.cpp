@@ -4,6 +4,7 @@
 #include "fakequant/core/backend/cpu/codes/range_gradients.h"
 #include "fakequant/core/backend/cpu/codes/scales.h"
 #include "fakequant/core/backend/cpu/elementwise/activations.h"
+#include "fakequant/core/backend/cpu/elementwise/along_axis.h"
 #include "fakequant/core/backend/cpu/elementwise/broadcast.h"
 #include "fakequant/core/backend/cpu/elementwise/dropout.h"
 #include "fakequant/core/backend/cpu/elementwise/permute.h"
@@ -51,7 +52,9 @@ constinit const detail::Kernels table{
     .activate_backward = activate_backward,
     .combine = combine,
     .scale = scale,
-    .sum_to = sum_to,
+    .reduce_to = reduce_to,
+    .take = take,
+    .mix = mix,
     .keep_mask = keep_mask,
     .keep = keep,
     .check_whole = check_whole,

@@ -5,6 +5,7 @@
 #include "fakequant/core/backend/cuda/codes/range_gradients.h"
 #include "fakequant/core/backend/cuda/codes/scales.h"
 #include "fakequant/core/backend/cuda/elementwise/activations.h"
+#include "fakequant/core/backend/cuda/elementwise/along_axis.h"
 #include "fakequant/core/backend/cuda/elementwise/broadcast.h"
 #include "fakequant/core/backend/cuda/elementwise/dropout.h"
 #include "fakequant/core/backend/cuda/elementwise/permute.h"
@@ -49,7 +50,9 @@ constinit const fq::detail::Kernels kernels{
     .activate_backward = activate_backward,
     .combine = combine,
     .scale = scale,
-    .sum_to = sum_to,
+    .reduce_to = reduce_to,
+    .take = take,
+    .mix = mix,
     .keep_mask = keep_mask,
     .keep = keep,
     .check_whole = check_whole,

@@ -7,7 +7,7 @@
 #include <numbers>
 #include <variant>
 
-#include "fakequant/core/numerics/host_device.h"
+#include "fakequant/core/numerics/detail/elementary.h"
 
 namespace fq::detail {
 
@@ -159,9 +159,83 @@ struct GeluTanh {
   }
 };
 
-/// One of them: a class of its own, so that kernels name it without knowing which there are.
+/// gain * x above 0, gain * alpha * (exp(x / width) - 1) below: ELU, CELU and SELU.
+struct Elu {
+  static constexpr bool of_output = false;
+  double alpha, width, gain;
+  template <class T>
+  FQ_HD T value(T x) const {
+    const T by = static_cast<T>(gain);
+    return x > T{0} ? by * x : by * static_cast<T>(alpha) * std::expm1(x / static_cast<T>(width));
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    const T by = static_cast<T>(gain);
+    return x > T{0} ? by : by * static_cast<T>(alpha / width) * std::exp(x / static_cast<T>(width));
+  }
+};
+
+/// log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold.
+struct Softplus {
+  static constexpr bool of_output = false;
+  double beta = 1.0, threshold = 20.0;
+  template <class T>
+  FQ_HD T value(T x) const {
+    const T by = static_cast<T>(beta), v = by * x;
+    return v > static_cast<T>(threshold) ? x : std::log1p(std::exp(v)) / by;
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    const T v = static_cast<T>(beta) * x;
+    return v > static_cast<T>(threshold) ? T{1} : Sigmoid{}.value(v);
+  }
+};
+
+struct Mish {
+  static constexpr bool of_output = false;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return x * std::tanh(Softplus{}.value(x));
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    const T t = std::tanh(Softplus{}.value(x));
+    return t + x * (T{1} - t * t) * Sigmoid{}.value(x);
+  }
+};
+
+struct LogSigmoid {
+  static constexpr bool of_output = false;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return (x < T{0} ? x : T{0}) - std::log1p(std::exp(-std::abs(x)));
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    return Sigmoid{}.value(-x);
+  }
+};
+
+struct Softsign {
+  static constexpr bool of_output = false;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return x / (T{1} + std::abs(x));
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    const T d = T{1} + std::abs(x);
+    return T{1} / (d * d);
+  }
+};
+
+/// One of them, or an elementary function: a class of its own, so that kernels name it without knowing which
+/// there are.
 struct Activation {
-  std::variant<Relu, Relu6, Clip, LeakyRelu, Sigmoid, Tanh, HardSigmoid, HardSwish, Silu, Gelu, GeluTanh> f;
+  std::variant<Relu, Relu6, Clip, LeakyRelu, Sigmoid, Tanh, HardSigmoid, HardSwish, Silu, Gelu, GeluTanh, Elu,
+               Softplus, Mish, LogSigmoid, Softsign, Exp, Log, Sqrt, Reciprocal, Abs, Erf, Sin, Cos, PowerOf,
+               Shift, Step>
+      f;
 };
 
 }  // namespace fq::detail

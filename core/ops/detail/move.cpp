@@ -1,12 +1,18 @@
 #include "fakequant/core/ops/detail/move.h"
 
-#include "fakequant/core/ops/detail/operator.h"
-
 namespace fq::detail {
 namespace {
 
 bool is_whole_number(const Tensor& x) {
   return x.defined() && !is_floating(x.dtype()) && !is_storage_only(x.dtype()) && x.dtype() != DType::u1;
+}
+
+Tensor mixed(const Tensor& x, int axis, const AxisMix& mix) {
+  Shape shape = x.shape();
+  shape[static_cast<std::size_t>(axis)] = mix.rows();
+  Tensor y = Tensor::empty(shape, x.dtype(), x.device(), x.layout());
+  run(y.device(), &Kernels::mix, x, axis, mix, y);
+  return y;
 }
 
 }  // namespace
@@ -23,6 +29,13 @@ Variable record_move(std::string_view op, const Variable& x, const Move& move, A
     return record(op, moved(*ids, move), {x}, {}, std::move(attributes));
   const auto read = floats(x, op);
   return record(op, moved(read.tensor, move), {read.variable}, backward, std::move(attributes));
+}
+
+Variable record_mix(std::string_view op, const Floats& x, int axis, AxisMix mix) {
+  const auto backward = [back = mix.transposed(x.tensor.dim(axis)), axis](const Tensor& dy) {
+    return std::vector<Tensor>{mixed(dy, axis, back)};
+  };
+  return record(op, mixed(x.tensor, axis, mix), {x.variable}, backward);
 }
 
 }  // namespace fq::detail

@@ -1,11 +1,11 @@
 #pragma once
 
-/// What the operators that move elements share.
+/// What the operators that move elements, or mix those of an axis, share.
 
 #include <string_view>
 
 #include "fakequant/core/detail/moves.h"
-#include "fakequant/core/tape.h"
+#include "fakequant/core/ops/detail/operator.h"
 
 namespace fq::detail {
 
@@ -13,5 +13,7 @@ namespace fq::detail {
 /// integers integers, all else is read as floats. `x` is defined and the move fits its shape.
 [[nodiscard]] Variable record_move(std::string_view op, const Variable& x, const Move& move,
                                    Attributes attributes);
+/// Records the mix of x along an axis; in x's layout.
+[[nodiscard]] Variable record_mix(std::string_view op, const Floats& x, int axis, AxisMix mix);
 
 }  // namespace fq::detail

@@ -30,6 +30,20 @@ void broadcast(const Tensor& a, const Tensor& b, const Walk& walk, F f, Tensor& 
   }
 }
 
+template <class T, class Joined>
+void reduce(const Tensor& x, const Walk& walk, Joined joined, Tensor& out) {
+  std::vector<double> sums(static_cast<std::size_t>(out.numel()), Joined::first);
+  const T* in = x.data<T>(x.layout());
+  const std::int64_t inner = walk.inner(), step = walk.step(0);
+  for (std::int64_t row = 0; x.numel() > 0 && row < walk.rows(); ++row) {
+    const T* p = in + row * inner;
+    double* s = sums.data() + walk.offset(0, row);
+    for (std::int64_t i = 0; i < inner; ++i) joined.join(s[i * step], static_cast<double>(p[i]));
+  }
+  T* result = out.mutable_data<T>();
+  for (std::size_t i = 0; i < sums.size(); ++i) result[i] = static_cast<T>(sums[i]);
+}
+
 }  // namespace
 
 void combine(const Tensor& a, const Tensor& b, const detail::Arithmetic& arithmetic, Tensor& y) {
@@ -47,19 +61,10 @@ void scale(const Tensor& x, double factor, Tensor& y) {
                       [&]<class T>(T) { map<T>(x, y, detail::Scaled<T>{static_cast<T>(factor)}); });
 }
 
-void sum_to(const Tensor& x, Tensor& out) {
+void reduce_to(const Tensor& x, const detail::Reduction& reduction, Tensor& out) {
   const auto walk = sum_walk(placed(x), out.shape());
-  std::vector<double> sums(static_cast<std::size_t>(out.numel()), 0.0);
-  detail::visit_float(x.dtype(), "sum", [&]<class T>(T) {
-    const T* in = x.data<T>(x.layout());
-    const std::int64_t inner = walk.inner(), step = walk.step(0);
-    for (std::int64_t row = 0; x.numel() > 0 && row < walk.rows(); ++row) {
-      const T* p = in + row * inner;
-      double* s = sums.data() + walk.offset(0, row);
-      for (std::int64_t i = 0; i < inner; ++i) s[i * step] += static_cast<double>(p[i]);
-    }
-    T* result = out.mutable_data<T>();
-    for (std::size_t i = 0; i < sums.size(); ++i) result[i] = static_cast<T>(sums[i]);
+  detail::visit_float(x.dtype(), "reduction", [&]<class T>(T) {
+    std::visit([&](auto f) { reduce<T>(x, walk, f, out); }, reduction);
   });
 }
 

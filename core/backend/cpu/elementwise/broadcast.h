@@ -1,6 +1,6 @@
 #pragma once
 
-/// Elementwise functions of two tensors that broadcast, and the sums of their gradients.
+/// Elementwise functions of two tensors that broadcast, and what joins elements again.
 
 #include "fakequant/core/numerics/detail/arithmetic.h"
 #include "fakequant/core/tensor.h"
@@ -11,7 +11,8 @@ namespace fq::cpu {
 void combine(const Tensor& a, const Tensor& b, const detail::Arithmetic& f, Tensor& y);
 /// y = x * factor, of one layout.
 void scale(const Tensor& x, double factor, Tensor& y);
-/// The sum of `x` over the axes along which `out` (row-major) was broadcast to its shape; in f64, in order.
-void sum_to(const Tensor& x, Tensor& out);
+/// The elements of `x` joined over the axes along which `out` (row-major) was broadcast to its shape; in f64,
+/// in order.
+void reduce_to(const Tensor& x, const detail::Reduction& reduction, Tensor& out);
 
 }  // namespace fq::cpu

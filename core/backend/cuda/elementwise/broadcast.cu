@@ -44,13 +44,16 @@ struct SumAxes {
   [[nodiscard]] std::int64_t inner() const { return kept.rank == 0 ? 1 : kept.steps[1][kept.rank - 1]; }
 };
 
-template <class T>
-struct AddElements {
+template <class T, class Joined>
+struct JoinElements {
   using Sum = double;
   const T* x;
-  FQ_HD Sum zero() const { return 0.0; }
-  FQ_HD void add(Sum& sum, std::int64_t i, std::int64_t) const { sum += static_cast<double>(x[i]); }
-  FQ_HD void join(Sum& sum, const Sum& other) const { sum += other; }
+  Joined joined;
+  FQ_HD Sum zero() const { return Joined::first; }
+  FQ_HD void add(Sum& sum, std::int64_t i, std::int64_t) const {
+    joined.join(sum, static_cast<double>(x[i]));
+  }
+  FQ_HD void join(Sum& sum, const Sum& other) const { joined.join(sum, other); }
 };
 
 template <class T>
@@ -61,19 +64,33 @@ struct PutSum {
 };
 
 /// Of axes that lie apart: one thread an element of the result.
-template <class T>
+template <class T, class Joined>
 struct GatherSum {
-  const T* x;
+  JoinElements<T, Joined> elements;
   Strides kept, summed;
   std::int64_t count;
   PutSum<T> put;
   FQ_HD void operator()(std::int64_t c) const {
-    const T* from = x + kept.offset(1, c);
-    double sum = 0.0;
-    for (std::int64_t k = 0; k < count; ++k) sum += static_cast<double>(from[summed.offset(1, k)]);
+    const std::int64_t first = kept.offset(1, c);
+    double sum = elements.zero();
+    for (std::int64_t k = 0; k < count; ++k) elements.add(sum, first + summed.offset(1, k), c);
     put(c, sum);
   }
 };
+
+template <class T, class Joined>
+void reduce(const Tensor& x, const Walk& walk, Joined joined, Tensor& out) {
+  const SumAxes axes(walk);
+  const std::int64_t channels = out.numel();
+  const JoinElements<T, Joined> elements{data_of<T>(x), joined};
+  const PutSum<T> put{mutable_data_of<T>(out), axes.kept};
+  if (axes.together)
+    reduce_channels(x.device(), {channels, axes.inner(), x.numel()}, elements, put);
+  else
+    for_items(x.device(), channels,
+              GatherSum<T, Joined>{elements, axes.kept, axes.summed, channels == 0 ? 0 : x.numel() / channels,
+                                   put});
+}
 
 }  // namespace
 
@@ -95,18 +112,10 @@ void scale(const Tensor& x, double factor, Tensor& y) {
   visit_float(x.dtype(), [&]<class T>(T) { map<T>(x, y, fq::detail::Scaled<T>{static_cast<T>(factor)}); });
 }
 
-void sum_to(const Tensor& x, Tensor& out) {
+void reduce_to(const Tensor& x, const fq::detail::Reduction& reduction, Tensor& out) {
   const auto walk = cpu::sum_walk(cpu::placed(x), out.shape());
-  const SumAxes axes(walk);
-  const std::int64_t channels = out.numel();
   visit_float(x.dtype(), [&]<class T>(T) {
-    const auto* in = data_of<T>(x);
-    const PutSum<T> put{mutable_data_of<T>(out), axes.kept};
-    if (axes.together)
-      reduce_channels(x.device(), {channels, axes.inner(), x.numel()}, AddElements<T>{in}, put);
-    else
-      for_items(x.device(), channels,
-                GatherSum<T>{in, axes.kept, axes.summed, channels == 0 ? 0 : x.numel() / channels, put});
+    std::visit([&](auto joined) { reduce<T>(x, walk, joined, out); }, reduction);
   });
 }
 

@@ -1,0 +1,154 @@
+#pragma once
+
+/// The elementary functions of one number, each with its slope beside it, as in activations.h.
+
+#include <cmath>
+#include <numbers>
+
+#include "fakequant/core/numerics/host_device.h"
+
+namespace fq::detail {
+
+struct Exp {
+  static constexpr bool of_output = true;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return std::exp(x);
+  }
+  template <class T>
+  FQ_HD T slope(T y) const {
+    return y;
+  }
+};
+
+struct Log {
+  static constexpr bool of_output = false;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return std::log(x);
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    return T{1} / x;
+  }
+};
+
+struct Sqrt {
+  static constexpr bool of_output = true;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return std::sqrt(x);
+  }
+  template <class T>
+  FQ_HD T slope(T y) const {
+    return T{1} / (T{2} * y);
+  }
+};
+
+struct Reciprocal {
+  static constexpr bool of_output = true;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return T{1} / x;
+  }
+  template <class T>
+  FQ_HD T slope(T y) const {
+    return -y * y;
+  }
+};
+
+struct Abs {
+  static constexpr bool of_output = false;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return std::abs(x);
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    return x > T{0} ? T{1} : (x < T{0} ? T{-1} : T{0});
+  }
+};
+
+struct Erf {
+  static constexpr bool of_output = false;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return std::erf(x);
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    return T{2} * std::numbers::inv_sqrtpi_v<T> * std::exp(-x * x);
+  }
+};
+
+struct Sin {
+  static constexpr bool of_output = false;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return std::sin(x);
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    return std::cos(x);
+  }
+};
+
+struct Cos {
+  static constexpr bool of_output = false;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return std::cos(x);
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    return -std::sin(x);
+  }
+};
+
+/// x to a constant power; a square is a product, which std::pow need not be.
+struct PowerOf {
+  static constexpr bool of_output = false;
+  double exponent;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return exponent == 2.0 ? x * x : std::pow(x, static_cast<T>(exponent));
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    if (exponent == 0.0) return T{0};
+    return static_cast<T>(exponent) * (exponent == 2.0 ? x : std::pow(x, static_cast<T>(exponent - 1.0)));
+  }
+};
+
+struct Shift {
+  static constexpr bool of_output = false;
+  double by;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return x + static_cast<T>(by);
+  }
+  template <class T>
+  FQ_HD T slope(T) const {
+    return T{1};
+  }
+};
+
+/// Functions that are flat wherever they have a slope.
+struct Step {
+  enum class Kind { floor, ceil, round, sign };
+  static constexpr bool of_output = false;
+  Kind kind;
+  template <class T>
+  FQ_HD T value(T x) const {
+    if (kind == Kind::floor) return std::floor(x);
+    if (kind == Kind::ceil) return std::ceil(x);
+    if (kind == Kind::round) return std::rint(x);
+    return x > T{0} ? T{1} : (x < T{0} ? T{-1} : x);
+  }
+  template <class T>
+  FQ_HD T slope(T) const {
+    return T{0};
+  }
+};
+
+}  // namespace fq::detail

@@ -1,0 +1,43 @@
+#include "fakequant/core/ops/detail/elementwise.h"
+
+namespace fq::detail {
+namespace {
+
+Layout result_layout(const Tensor& a, const Tensor& b, const Shape& shape) {
+  if (shape.size() != 4) return Layout::row_major;
+  if (a.shape() == shape) return a.layout();
+  if (b.shape() == shape) return b.layout();
+  return a.layout() == Layout::channels_last ? a.layout() : b.layout();
+}
+
+}  // namespace
+
+Tensor combined(std::string_view op, const Tensor& a, const Tensor& b, const Arithmetic& f) {
+  const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
+  Tensor y = Tensor::empty(shape, a.dtype(), a.device(), result_layout(a, b, shape));
+  run(y.device(), &Kernels::combine, a, b, f, y);
+  return y;
+}
+
+Tensor spread(const Tensor& x, const Shape& shape, Layout layout) {
+  if (x.shape() == shape && x.layout() == layout) return x;
+  const Tensor one = Tensor::full({}, 1.0, x.dtype(), x.device());
+  Tensor y = Tensor::empty(shape, x.dtype(), x.device(), layout);
+  run(y.device(), &Kernels::combine, x, one, Multiply{}, y);
+  return y;
+}
+
+Tensor scaled(const Tensor& x, double factor) {
+  Tensor y = empty_like(x);
+  run(y.device(), &Kernels::scale, x, factor, y);
+  return y;
+}
+
+Tensor reduced(const Tensor& dy, const Shape& shape) {
+  if (dy.shape() == shape) return dy;
+  Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
+  run(dx.device(), &Kernels::reduce_to, dy, Total{}, dx);
+  return dx;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,42 @@
+#pragma once
+
+/// Images, signals and volumes brought to another size.
+///
+///     ops::resize(x, {.sizes = {56, 56}});                                 // [N, C, 28, 28], nearest
+///     ops::resize(x, {.sizes = {56, 56}, .mode = ops::ResizeMode::linear});  // bilinear
+
+#include <cstdint>
+#include <vector>
+
+#include "fakequant/core/variable.h"
+
+namespace fq::ops {
+
+enum class ResizeMode : unsigned char { nearest, linear, cubic };
+/// Which place x of the input an output element i of an axis stands for, where `scale` is output size / input
+/// size: the names are those of ONNX's Resize. PyTorch's interpolate has `half_pixel`, `align_corners` and,
+/// for nearest, `asymmetric`.
+enum class ResizeCoordinates : unsigned char {
+  half_pixel,          ///< (i + 1/2) / scale - 1/2
+  pytorch_half_pixel,  ///< the same; 0 where the output has one element
+  align_corners,       ///< i * (input - 1) / (output - 1); 0 where the output has one element
+  asymmetric,          ///< i / scale
+};
+/// How a place between two elements is rounded by `nearest`.
+enum class ResizeRounding : unsigned char { prefer_floor, prefer_ceil, floor, ceil };
+
+struct Resize {
+  std::vector<std::int64_t> sizes = {};  ///< of the last axes, each at least 1
+  ResizeMode mode = ResizeMode::nearest;
+  ResizeCoordinates coordinates = ResizeCoordinates::asymmetric;  ///< half_pixel is torch's for linear, cubic
+  ResizeRounding rounding = ResizeRounding::floor;
+  std::vector<double> scales = {};  ///< instead of output size / input size, one for each of the sizes
+  double cubic = -0.75;             ///< the coefficient of cubic convolution (Keys 1981)
+};
+
+/// x at the sizes of the options, axis by axis; places outside of x are its border's. f32 or f64, in x's
+/// layout. `nearest` moves elements as ops/shape.h says, so that codes stay codes and sums sums; the others
+/// read floats. Throws ArgumentError for sizes that do not fit and for an axis without elements.
+[[nodiscard]] Variable resize(const Variable& x, const Resize& options);
+
+}  // namespace fq::ops
