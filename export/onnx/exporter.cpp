@@ -219,6 +219,13 @@ void Exporting::node(const Call& call, std::string op, std::vector<std::string> 
   give(call, graph_.add(std::move(op), node_name(call), std::move(inputs), std::move(attributes)));
 }
 
+std::string Exporting::batch() {
+  if (!batch_.empty()) return batch_;
+  const std::string shape = graph_.add("Shape", "batch.shape", {floats(calls_.input)});
+  const std::string first = graph_.constant("batch.axis", Tensor::from<std::int64_t>({0}, {1}));
+  return batch_ = graph_.add("Gather", "batch", {shape, first}, {{"axis", std::int64_t{0}}});
+}
+
 const QuantizedTensor* Exporting::constant_codes(const Variable& value) const {
   const auto found = values_.find(value.node().get());
   return found == values_.end() || !found->second.codes ? nullptr : &*found->second.codes;

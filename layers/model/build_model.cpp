@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/random.h"
@@ -7,6 +9,7 @@
 #include "fakequant/layers/model/detail/meta_scope.h"
 #include "fakequant/layers/model/detail/model_nodes.h"
 #include "fakequant/layers/model/model_file.h"
+#include "fakequant/layers/modules/activation.h"
 #include "fakequant/layers/modules/sequential.h"
 
 namespace fq {
@@ -65,12 +68,21 @@ class Builder {
       FQ_CHECK(made != nullptr, type, "its factory made nothing");
       const detail::MetaScope on_meta(*made);
       Variable output = inputs.size() == 1 ? (*made)(inputs[0]) : (*made)(inputs);
-      FQ_CHECK(output.defined() && !output.shape().empty() && output.shape()[0] == kBatch, type,
-               "it does not keep the batch, the first axis");
+      if (output.defined() && output.is_leaf()) output = output.detach();  // on meta when the scope has ended
+      FQ_CHECK(output.defined() && !output.shape().empty() &&
+                   (output.shape()[0] == kBatch || is_constant(*made, inputs)),
+               type, "it does not keep the batch, the first axis");
+      if (is_constant(*made, inputs)) constants_.insert(output.node());
       return {std::move(made), std::move(output)};
     } catch (const ArgumentError& error) {
       throw_at(entry, node, error);
     }
+  }
+
+  /// Whether it gives the same for every batch: a parameter, or what is computed of such.
+  [[nodiscard]] bool is_constant(const Module& module, const std::vector<Variable>& inputs) const {
+    return dynamic_cast<const Parameter*>(&module) != nullptr ||
+           std::ranges::all_of(inputs, [&](const Variable& x) { return constants_.contains(x.node()); });
   }
 
   Made nested(const JsonValue& entry, const ordered_json& node, const std::vector<Variable>& inputs) {
@@ -99,6 +111,7 @@ class Builder {
 
   std::int64_t classes_;
   detail::ModelBudget budget_;
+  std::unordered_set<std::shared_ptr<detail::Node>> constants_;  // that do not depend on the batch
 };
 
 Variable meta_input(const Shape& sample_shape, std::int64_t limit) {

@@ -49,13 +49,13 @@ std::int64_t LayerOptions::inferred(const std::string& name, int axis) const {
   return actual;
 }
 
-std::vector<std::int64_t> LayerOptions::sizes(const std::string& name, std::int64_t low,
-                                              std::int64_t high) const {
+std::vector<std::int64_t> LayerOptions::sizes(const std::string& name, std::int64_t low, std::int64_t high,
+                                              std::size_t most) const {
   if (!has(name)) return {};
   const auto value = node_.at("options").at(name);
   if (!value.is_array()) return {value.integer(low, high)};
-  if (value.size() < 1 || value.size() > 8)
-    value.fail(fmt::format("'{}' has {} sizes: give 1 to 8", name, value.size()));
+  if (value.size() < 1 || value.size() > most)
+    value.fail(fmt::format("'{}' has {} sizes: give 1 to {}", name, value.size(), most));
   std::vector<std::int64_t> out;
   for (const auto& element : value.elements()) out.push_back(element.integer(low, high));
   return out;
@@ -78,6 +78,16 @@ double LayerOptions::number(const std::string& name, double low, double high) co
 
 double LayerOptions::number_or(const std::string& name, double fallback, double low, double high) const {
   return has(name) ? number(name, low, high) : fallback;
+}
+
+std::vector<double> LayerOptions::numbers(const std::string& name, double low, double high) const {
+  const auto value = node_.at("options").at(name);
+  if (!value.is_array()) return {value.number(low, high)};
+  if (value.size() < 1 || value.size() > 8)
+    value.fail(fmt::format("'{}' has {} numbers: give 1 to 8", name, value.size()));
+  std::vector<double> out;
+  for (const auto& element : value.elements()) out.push_back(element.number(low, high));
+  return out;
 }
 
 bool LayerOptions::flag_or(const std::string& name, bool fallback) const {

@@ -50,14 +50,16 @@ class LayerOptions {
   /// The size of the first input along `axis`. The option may be left out; it throws when it says another
   /// size.
   [[nodiscard]] std::int64_t inferred(const std::string& name, int axis) const;
-  /// A number, or a list of them; empty when the option is missing.
+  /// A whole number, or a list of up to `most`; empty when the option is missing.
   [[nodiscard]] std::vector<std::int64_t> sizes(const std::string& name, std::int64_t low = 1,
-                                                std::int64_t high = largest) const;
+                                                std::int64_t high = largest, std::size_t most = 8) const;
   /// One number an axis (height, width), or one for both.
   [[nodiscard]] std::array<std::int64_t, 2> pair_or(const std::string& name, std::int64_t fallback,
                                                     std::int64_t low = 1) const;
   [[nodiscard]] double number(const std::string& name, double low, double high) const;
   [[nodiscard]] double number_or(const std::string& name, double fallback, double low, double high) const;
+  /// One to eight numbers; the option is there.
+  [[nodiscard]] std::vector<double> numbers(const std::string& name, double low, double high) const;
   [[nodiscard]] bool flag_or(const std::string& name, bool fallback) const;
   /// One of `allowed`.
   [[nodiscard]] std::string choice_or(const std::string& name, const std::string& fallback,

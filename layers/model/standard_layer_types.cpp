@@ -71,16 +71,54 @@ Made make_batch_norm(const LayerOptions& o) {
                                      o.number_or("momentum", 0.1, 0, 1));
 }
 
-Made make_layer_norm(const LayerOptions& o) {
+/// The shape of the last axes that a norm is over, one by default.
+Shape last_axes(const LayerOptions& o) {
   const Shape& input = o.inputs().at(0);
   Shape shape = o.sizes("shape");
   if (shape.empty()) shape = {o.inferred("shape", -1)};
   if (shape.size() >= input.size() || !std::equal(shape.rbegin(), shape.rend(), input.rbegin()))
     o.fail(fmt::format("'shape' is {}, but the input is {}: give its last sizes", to_string(shape),
                        to_string(input)));
+  return shape;
+}
+
+Made make_layer_norm(const LayerOptions& o) {
+  Shape shape = last_axes(o);
   o.reserve(shape);
   o.reserve(shape);
   return std::make_shared<LayerNorm>(std::move(shape), o.number_or("eps", 1e-5, 1e-12, 1));
+}
+
+Made make_rms_norm(const LayerOptions& o) {
+  Shape shape = last_axes(o);
+  o.reserve(shape);
+  return std::make_shared<RmsNorm>(std::move(shape), o.number_or("eps", 1e-5, 1e-12, 1));
+}
+
+Made make_group_norm(const LayerOptions& o) {
+  const auto channels = o.inferred("channels", 1);
+  o.reserve({channels, 2});
+  return std::make_shared<GroupNorm>(o.integer("groups"), channels, o.number_or("eps", 1e-5, 1e-12, 1));
+}
+
+Made make_instance_norm(const LayerOptions& o) {
+  const auto channels = o.inferred("channels", 1);
+  o.reserve({channels, 2});
+  return std::make_shared<GroupNorm>(channels, channels, o.number_or("eps", 1e-5, 1e-12, 1));
+}
+
+Made make_prelu(const LayerOptions& o) {
+  const auto slopes = o.flag_or("per_channel", false) ? o.inferred("channels", 1) : std::int64_t{1};
+  o.reserve({slopes});
+  return std::make_shared<PRelu>(slopes);
+}
+
+Made make_parameter(const LayerOptions& o) {
+  Shape shape = o.sizes("shape");
+  if (shape.empty()) o.fail("the option 'shape' is missing: give the sizes after the batch");
+  o.reserve(shape);
+  return std::make_shared<Parameter>(std::move(shape), o.flag_or("trained", true),
+                                     o.flag_or("repeat", false));
 }
 
 Made make_embedding(const LayerOptions& o) {
@@ -136,13 +174,18 @@ const std::vector<std::string> kConv{"in_channels", "out_channels", "kernel", "s
 LayerRegistry standard_layer_types() {
   auto transposed = kConv;
   transposed.emplace_back("output_padding");
-  return {
+  LayerRegistry all{
       {"linear", {{"in_features", "out_features", "bias"}, make_linear}},
       {"conv1d", {kConv, make_conv1d}},
       {"conv2d", {kConv, make_conv2d}},
       {"conv_transpose2d", {transposed, make_conv_transpose2d}},
       {"batch_norm", {{"channels", "eps", "momentum"}, make_batch_norm}},
       {"layer_norm", {{"shape", "eps"}, make_layer_norm}},
+      {"rms_norm", {{"shape", "eps"}, make_rms_norm}},
+      {"group_norm", {{"groups", "channels", "eps"}, make_group_norm}},
+      {"instance_norm", {{"channels", "eps"}, make_instance_norm}},
+      {"prelu", {{"per_channel", "channels"}, make_prelu}},
+      {"parameter", {{"shape", "trained", "repeat"}, make_parameter}},
       {"embedding", {{"vocabulary", "width"}, make_embedding}},
       {"identity", {{}, function(make_identity)}},
       {"relu", {{}, function(make_relu)}},
@@ -177,6 +220,8 @@ LayerRegistry standard_layer_types() {
       {"concat",
        {{"axis"}, [](const LayerOptions& o) { return std::make_shared<Concat>(axis(o, "axis", 1)); }}},
   };
+  all.merge(operator_layer_types());
+  return all;
 }
 
 }  // namespace fq::detail

@@ -21,6 +21,29 @@ std::shared_ptr<Module> function(std::string type, F op, std::string description
 Function::Function(std::string type, std::string description, Operator op)
     : type_(std::move(type)), description_(std::move(description)), op_(std::move(op)) {}
 
+FunctionOfSeveral::FunctionOfSeveral(std::string type, std::string description, Operator op)
+    : type_(std::move(type)), description_(std::move(description)), op_(std::move(op)) {}
+
+PRelu::PRelu(std::int64_t slopes) {
+  FQ_CHECK(slopes > 0, "prelu", "{} slopes: give 1, or one for each channel", slopes);
+  weight_ = add_parameter("weight", Tensor::full({slopes}, 0.25));
+}
+std::string PRelu::describe() const { return fmt::format("{} slopes", weight_.dim(0)); }
+Variable PRelu::forward(const Variable& x) { return ops::prelu(x, weight_); }
+
+Parameter::Parameter(Shape shape, bool trained, bool repeat) : repeat_(repeat) {
+  shape.insert(shape.begin(), 1);
+  value_ = add_parameter("value", Tensor::zeros(std::move(shape)));
+  value_.set_requires_grad(trained);
+}
+std::string Parameter::describe() const { return to_string(value_.shape()); }
+Variable Parameter::forward(const Variable& x) {
+  if (!repeat_) return value_;
+  Shape shape = value_.shape();
+  shape[0] = x.dim(0);
+  return ops::expand(value_, shape);
+}
+
 std::shared_ptr<Module> make_identity() {
   return function("identity", [](const Variable& x) { return x; });
 }

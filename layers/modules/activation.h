@@ -33,6 +33,58 @@ class Function : public Module {
   Operator op_;
 };
 
+/// A module that is one function of several inputs, without parameters, as many as its operator checks for.
+class FunctionOfSeveral : public Module {
+ public:
+  using Operator = std::function<Variable(const std::vector<Variable>&)>;
+  FunctionOfSeveral(std::string type, std::string description, Operator op);
+  [[nodiscard]] std::string type() const override { return type_; }
+  [[nodiscard]] std::string describe() const override { return description_; }
+
+ protected:
+  Variable forward(const std::vector<Variable>& inputs) override { return op_(inputs); }
+  using Module::forward;
+
+ private:
+  std::string type_, description_;
+  Operator op_;
+};
+
+/// x where x > 0, else weight * x: the parameter `weight` has one slope, or one for each channel, 0.25 at
+/// first.
+class PRelu : public Module {
+ public:
+  /// Throws ArgumentError for less than one slope.
+  explicit PRelu(std::int64_t slopes = 1);
+  [[nodiscard]] std::string type() const override { return "prelu"; }
+  [[nodiscard]] std::string describe() const override;
+
+ protected:
+  Variable forward(const Variable& x) override;
+  using Module::forward;
+
+ private:
+  Variable weight_;
+};
+
+/// A tensor of the network's own, whatever its input is: a parameter `value`, zeros at first, [1, shape..],
+/// which broadcasts against a batch. With `repeat` [N, shape..], N being the input's first size. Without
+/// `trained` it takes no gradient.
+class Parameter : public Module {
+ public:
+  explicit Parameter(Shape shape, bool trained = true, bool repeat = false);
+  [[nodiscard]] std::string type() const override { return "parameter"; }
+  [[nodiscard]] std::string describe() const override;
+
+ protected:
+  Variable forward(const Variable& x) override;
+  using Module::forward;
+
+ private:
+  Variable value_;
+  bool repeat_;
+};
+
 /// Gives its input back; batch norms become this when they are folded.
 [[nodiscard]] std::shared_ptr<Module> make_identity();
 [[nodiscard]] std::shared_ptr<Module> make_relu();

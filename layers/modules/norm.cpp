@@ -41,4 +41,33 @@ Variable LayerNorm::forward(const Variable& x) {
   return ops::layer_norm(x, weight_, bias_, static_cast<int>(weight_.shape().size()), eps_);
 }
 
+GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, double eps) : groups_(groups), eps_(eps) {
+  FQ_CHECK(groups > 0 && channels > 0 && channels % groups == 0 && eps > 0, "group_norm",
+           "{} groups of {} channels, eps {}: use groups that divide the channels and eps > 0", groups,
+           channels, eps);
+  weight_ = add_parameter("weight", Tensor::full({channels}, 1.0));
+  bias_ = add_parameter("bias", Tensor::zeros({channels}));
+}
+
+std::string GroupNorm::type() const { return groups_ == weight_.dim(0) ? "instance_norm" : "group_norm"; }
+
+std::string GroupNorm::describe() const {
+  return fmt::format("{} groups of {} channels", groups_, weight_.dim(0));
+}
+
+Variable GroupNorm::forward(const Variable& x) {
+  return groups_ == weight_.dim(0) ? ops::instance_norm(x, weight_, bias_, eps_)
+                                   : ops::group_norm(x, groups_, weight_, bias_, eps_);
+}
+
+RmsNorm::RmsNorm(Shape shape, double eps) : eps_(eps) {
+  weight_ = add_parameter("weight", Tensor::full(shape, 1.0));
+}
+
+std::string RmsNorm::describe() const { return to_string(weight_.shape()); }
+
+Variable RmsNorm::forward(const Variable& x) {
+  return ops::rms_norm(x, weight_, static_cast<int>(weight_.shape().size()), eps_);
+}
+
 }  // namespace fq

@@ -60,4 +60,40 @@ class LayerNorm : public Module {
   double eps_;
 };
 
+/// Group normalisation of [N, C, ..] by ops::group_norm, or instance normalisation where there is a group for
+/// each channel: the same in training and evaluation. Parameters weight (ones at first) and bias (zeros) [C].
+class GroupNorm : public Module {
+ public:
+  /// Throws ArgumentError unless the groups divide the channels, and eps is positive.
+  GroupNorm(std::int64_t groups, std::int64_t channels, double eps = 1e-5);
+  [[nodiscard]] std::string type() const override;
+  [[nodiscard]] std::string describe() const override;
+
+ protected:
+  Variable forward(const Variable& x) override;
+  using Module::forward;
+
+ private:
+  Variable weight_, bias_;
+  std::int64_t groups_;
+  double eps_;
+};
+
+/// Root mean square normalisation over the last axes, which have `shape`, by ops::rms_norm. Parameter weight
+/// (ones at first) of that shape.
+class RmsNorm : public Module {
+ public:
+  explicit RmsNorm(Shape shape, double eps = 1e-5);
+  [[nodiscard]] std::string type() const override { return "rms_norm"; }
+  [[nodiscard]] std::string describe() const override;
+
+ protected:
+  Variable forward(const Variable& x) override;
+  using Module::forward;
+
+ private:
+  Variable weight_;
+  double eps_;
+};
+
 }  // namespace fq

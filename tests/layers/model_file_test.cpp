@@ -1,5 +1,6 @@
 #include "fakequant/layers/model/model_file.h"
 
+#include <cmath>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -56,6 +57,35 @@ const char* const kEveryType = R"(// all layer types
   {"type": "log_softmax"}
 ]})";
 
+/// A network [2, 6, 6] of the types that are an operator each, of values that all of them have answers for.
+const char* const kEveryOperator = R"({"name": "operators", "nodes": [
+  {"name": "x", "type": "sigmoid"}, {"name": "own", "type": "parameter", "options": {"shape": [2, 1, 1]}},
+  {"name": "fixed", "type": "parameter", "options": {"shape": [2, 6, 6], "trained": false, "repeat": true},
+   "inputs": ["input"]},
+  {"name": "y", "type": "exp", "inputs": ["own"]}, {"name": "z", "type": "cos", "inputs": ["fixed"]},
+  {"type": "sub", "inputs": ["x", "y"]}, {"type": "abs"}, {"type": "shift", "options": {"by": 0.5}},
+  {"name": "d", "type": "div", "inputs": ["x", "y"]}, {"type": "scale", "options": {"factor": 2}},
+  {"name": "p", "type": "pow", "inputs": ["d", "y"]}, {"type": "power", "options": {"exponent": 2}},
+  {"name": "q", "type": "sqrt"}, {"type": "reciprocal"}, {"type": "log"}, {"type": "neg"}, {"name": "e", "type": "erf"},
+  {"name": "low", "type": "minimum", "inputs": ["e", "q"]}, {"name": "high", "type": "maximum", "inputs": ["e", "z"]},
+  {"name": "lt", "type": "less", "inputs": ["low", "high"]}, {"name": "le", "type": "less_equal", "inputs": ["low", "high"]},
+  {"name": "gt", "type": "greater", "inputs": ["lt", "le"]}, {"name": "ge", "type": "greater_equal", "inputs": ["lt", "le"]},
+  {"name": "eq", "type": "equal", "inputs": ["gt", "ge"]}, {"name": "ne", "type": "not_equal", "inputs": ["gt", "ge"]},
+  {"type": "where", "inputs": ["ne", "low", "high"]}, {"type": "sin"}, {"name": "f", "type": "matmul", "inputs": ["low", "high"]},
+  {"type": "floor", "inputs": ["f"]}, {"type": "ceil"}, {"type": "round"}, {"type": "sign"},
+  {"type": "elu"}, {"type": "celu", "options": {"alpha": 0.5}}, {"type": "selu"}, {"type": "softplus"}, {"type": "mish"},
+  {"type": "log_sigmoid"}, {"type": "softsign"}, {"type": "prelu", "options": {"per_channel": true}},
+  {"type": "group_norm", "options": {"groups": 1}}, {"type": "instance_norm"}, {"type": "rms_norm"},
+  {"type": "local_response_norm", "options": {"size": 2}},
+  {"type": "pixel_unshuffle", "options": {"factor": 2}}, {"type": "glu", "options": {"axis": 1}},
+  {"type": "pixel_shuffle", "options": {"factor": 2}}, {"type": "pad", "options": {"before": [1, 0], "after": [0, 1]}},
+  {"type": "resize", "options": {"sizes": [8, 8], "mode": "linear"}}, {"type": "slice", "options": {"axis": 2, "step": 2}},
+  {"type": "index_select", "options": {"axis": -1, "indices": [0, 5, -1]}}, {"name": "rows", "type": "sum", "options": {"axes": [2], "keep_axes": true}},
+  {"name": "wide", "type": "expand", "options": {"shape": [-1, 4, -1]}}, {"type": "mean", "options": {"axes": [-1]}},
+  {"name": "most", "type": "max", "options": {"axes": [-1]}}, {"type": "min", "options": {"axes": [2]}, "inputs": ["wide"]},
+  {"type": "flatten"}, {"type": "linear", "options": {"out_features": "classes"}}
+]})";
+
 std::string one_node(const std::string& type, const std::string& options) {
   return R"([{"name": "n", "type": ")" + type + R"(", "options": )" + options + "}]";
 }
@@ -66,8 +96,13 @@ TEST(ModelFile, EveryTypeBuildsAndRuns) {
   const Tensor y = (*model)(Variable(Tensor::full({3, 2, 6, 6}, 0.5))).tensor();
   EXPECT_EQ(y.shape(), (Shape{3, 5}));
   EXPECT_EQ(trace(*model, {7, 2, 6, 6}).values.back().shape, (Shape{7, 5}));
+  const auto operators = build_model(ModelSpec::parse(kEveryOperator), {2, 6, 6}, 5);
+  operators->eval();
+  const Tensor z = (*operators)(Variable(Tensor::full({3, 2, 6, 6}, 0.5))).tensor();
+  EXPECT_EQ(z.shape(), (Shape{3, 5}));
+  for (const float v : z.to_vector<float>()) EXPECT_TRUE(std::isfinite(v));
   std::ostringstream printed;
-  printed << *model;
+  printed << *model << *operators;
   for (const auto& type : layer_types()) {
     const bool elsewhere = type == "embedding" || type == "relu";
     EXPECT_TRUE(elsewhere || printed.str().find(": " + type + "(") != std::string::npos) << type;

@@ -2,70 +2,18 @@
 /// `onnx_operators FOLDER` makes FOLDER/<case>.onnx and FOLDER/cases.h5 with <case>/x, <case>/y; likewise
 /// FOLDER/sums.h5 for integer layers whose sums are moved before they are rounded.
 
-#include <functional>
+#include "fakequant/core/operators.h"
 
-#include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/io/state_file.h"
-#include "fakequant/core/ops/ops.h"
-#include "fakequant/export/onnx/exporter.h"
-#include "fakequant/export/onnx/model.h"
-#include "fakequant/layers/modules/module.h"
 #include "fakequant/reference/modelopt.h"
 #include "fakequant/reference/pytorch_quantization.h"
-#include "layers/networks.h"
+#include "onnx/operator_cases.h"
 
 namespace {
 
-using namespace fq;  // NOLINT: a program of one file
-
-using Weights = std::vector<Variable>;
-using Function = std::function<Variable(const Variable&, const Weights&)>;
-
-/// Runs a function as a model with these parameters.
-class Case : public Module {
- public:
-  Case(Function f, const std::vector<Tensor>& weights) : f_(std::move(f)) {
-    for (const auto& w : weights) weights_.push_back(add_parameter("w" + std::to_string(weights_.size()), w));
-  }
-  [[nodiscard]] std::string type() const override { return "case"; }
-
- protected:
-  Variable forward(const Variable& x) override { return f_(x, weights_); }
-  using Module::forward;
-
- private:
-  Function f_;
-  Weights weights_;
-};
-
-class Cases {
- public:
-  explicit Cases(std::string folder, std::int64_t batch = 5) : folder_(std::move(folder)), batch_(batch) {}
-
-  void add(const std::string& name, const Shape& sample, Function f,
-           const std::vector<Tensor>& weights = {}) {
-    Shape shape{batch_};
-    shape.insert(shape.end(), sample.begin(), sample.end());
-    const Tensor x = test::random_tensor(shape, -3, 3, static_cast<unsigned>(state_.size()));
-    write(name, sample, x, std::move(f), weights);
-  }
-  void write(const std::string& name, const Shape& sample, const Tensor& x, Function f,
-             const std::vector<Tensor>& weights) {
-    const NoGrad no_grad;
-    Case model(std::move(f), weights);
-    save_onnx(folder_ + "/" + name + ".onnx", export_onnx(model, sample));
-    state_.set(name + "/x", x);
-    state_.set(name + "/y", model(Variable(x)).tensor().to(Layout::row_major).to(DType::f32));
-  }
-  void finish(const std::string& file) const { save_state(folder_ + "/" + file, state_, "cases"); }
-
- private:
-  std::string folder_;
-  std::int64_t batch_;
-  StateDict state_;
-};
-
-Tensor row(std::int64_t n, float low = -1, float high = 1) { return test::random_tensor({n}, low, high, 7); }
+using namespace fq;  // NOLINT: a program of one purpose
+using test::Cases;
+using test::row;
+using test::Weights;
 
 void add_elementwise(Cases& cases) {
   cases.add("relu", {6}, [](auto& x, auto&) { return ops::relu(x); });
@@ -98,6 +46,27 @@ void add_moves(Cases& cases) {
   cases.add("slice", {4, 6}, [](auto& x, auto&) { return ops::slice(x, 2, 1, -1); });
   cases.add("concat", {4, 6}, [](auto& x, auto&) { return ops::concat({x, ops::neg(x)}, -1); });
   cases.add("identity", {4}, [](auto& x, auto&) { return x; });
+  using enum ops::PadMode;
+  cases.add("slice_step", {4, 7}, [](auto& x, auto&) { return ops::slice(x, 2, 1, 7, 3); });
+  cases.add("index_select", {4, 6}, [](auto& x, auto&) { return ops::index_select(x, -1, {5, 0, -2, 0}); });
+  cases.add("expand", {1, 6}, [](auto& x, auto&) { return ops::expand(x, {x.dim(0), 3, 6}); });
+  cases.add("expand_to_batch", {1, 6},
+            [](auto& x, auto& p) {
+              return ops::add(x, ops::expand(p[0], {x.dim(0), 2, 6}));
+            },
+            {test::random_tensor({1, 1, 6}, -1, 1, 3)});
+  cases.add("pad", {2, 4, 6}, [](auto& x, auto&) { return ops::pad(x, {{1, 2}, {0, 3}}); });
+  cases.add("pad_crop", {2, 4, 6}, [](auto& x, auto&) { return ops::pad(x, {{1, -2}, {-1, 0}}); });
+  cases.add("pad_constant", {4, 6}, [](auto& x, auto&) { return ops::pad(x, {{2, 1}}, constant, -0.5); });
+  cases.add("pad_reflect", {2, 4, 6}, [](auto& x, auto&) { return ops::pad(x, {{1, 3}, {5, 2}}, reflect); });
+  cases.add("pad_replicate", {2, 4, 6}, [](auto& x, auto&) {
+    return ops::pad(x, {{1, 5}, {7, 2}}, replicate);
+  });
+  cases.add("pad_circular", {2, 4, 6}, [](auto& x, auto&) {
+    return ops::pad(x, {{1, 3}, {6, 2}}, circular);
+  });
+  cases.add("pixel_shuffle", {8, 3, 2}, [](auto& x, auto&) { return ops::pixel_shuffle(x, 2); });
+  cases.add("pixel_unshuffle", {2, 6, 4}, [](auto& x, auto&) { return ops::pixel_unshuffle(x, 2); });
 }
 
 void add_products(Cases& cases) {
@@ -240,6 +209,18 @@ void add_moved_sums(Cases& cases) {
     }
 }
 
+/// Whether every operator that a network may have was written; names those that were not.
+bool all_are_written(const Cases& cases) {
+  const std::set<std::string_view> of_training{"dropout", "cross_entropy", "mse_loss", "pre_quant_scale"};
+  std::string missing;
+  for (const auto& row : operator_table())
+    if (!row.is_conversion && !of_training.contains(row.name) &&
+        !cases.operators().contains(std::string(row.name)))
+      missing += std::string(row.name) + " ";
+  if (!missing.empty()) std::fprintf(stderr, "without a case: %s\n", missing.c_str());
+  return missing.empty();
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
@@ -248,6 +229,11 @@ int main(int, char** arguments) {
   add_moves(cases);
   add_products(cases);
   add_layers(cases);
+  test::add_arithmetic(cases);
+  test::add_functions(cases);
+  test::add_norms(cases);
+  test::add_resizes(cases);
+  if (!all_are_written(cases)) return 1;
   add_references(cases);
   cases.finish("cases.h5");
   Cases sums(arguments[1], 24);

@@ -60,6 +60,8 @@ class Exporting {
   [[nodiscard]] const TensorQuantizer& quantizer_at(const std::string& path) const;
   [[nodiscard]] const OnnxExportOptions& options() const noexcept { return options_; }
   [[nodiscard]] GraphBuilder& graph() noexcept { return graph_; }
+  /// The number of samples of the graph's input, an i64 [1] that is made when first asked for.
+  std::string batch();
 
   void quantize(const Call& call);
   /// Floats on the grid of a function that quantizes and dequantizes, a constant's codes computed here.
@@ -111,6 +113,7 @@ class Exporting {
   std::unordered_map<const Call*, Shape> open_shapes_;
   std::unordered_map<const Call*, std::string> code_names_;  // of those that quantize activations
   std::unordered_map<std::string, TensorQuantizer*> quantizers_;
+  std::string batch_;
 };
 
 /// Adds the form of the call's operator. False when it has none.

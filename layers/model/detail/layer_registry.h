@@ -24,5 +24,7 @@ using LayerRegistry = std::map<std::string, LayerType, std::less<>>;
 [[nodiscard]] LayerRegistry& layer_registry();
 /// The types that come with the library.
 [[nodiscard]] LayerRegistry standard_layer_types();
+/// Those of them that are one operator each, without parameters, named as it is.
+[[nodiscard]] LayerRegistry operator_layer_types();
 
 }  // namespace fq::detail

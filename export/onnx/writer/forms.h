@@ -1,0 +1,41 @@
+#pragma once
+
+/// The forms of operators in ONNX, a table for each kind, and what they are written with.
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/export/onnx/writer/exporting.h"
+
+namespace fq::detail {
+
+using Numbers = std::vector<std::int64_t>;
+using Emit = void (*)(Exporting&, const Call&);
+using Forms = std::map<std::string_view, Emit>;
+
+[[nodiscard]] std::vector<std::string> all_inputs(Exporting& out, const Call& call);
+/// Constants under a name: a scalar, a list of integers.
+std::string number(Exporting& out, const std::string& name, double value);
+std::string integers(Exporting& out, const std::string& name, const Numbers& values);
+/// The shape that a call gives, as an input of Reshape: 0 copies the input's batch, -1 follows it.
+std::string open_shape(Exporting& out, const Call& call);
+
+/// An operator of the same inputs and no attributes.
+template <const char* op>
+void same(Exporting& out, const Call& call) {
+  out.node(call, op, all_inputs(out, call));
+}
+/// The same with the call's axis.
+template <const char* op>
+void along_axis(Exporting& out, const Call& call) {
+  out.node(call, op, all_inputs(out, call), {{"axis", call.get<std::int64_t>("axis")}});
+}
+
+[[nodiscard]] Forms arithmetic_forms();
+[[nodiscard]] Forms function_forms();
+[[nodiscard]] Forms norm_forms();
+[[nodiscard]] Forms move_forms();
+
+}  // namespace fq::detail

@@ -1,0 +1,151 @@
+#include "fakequant/core/detail/check.h"
+#include "fakequant/export/onnx/writer/forms.h"
+
+namespace fq::detail {
+namespace {
+
+void clip_between(Exporting& out, const Call& call, double low, double high) {
+  const std::string name = Exporting::node_name(call);
+  out.node(call, "Clip",
+           {out.input(call, 0), number(out, name + ".low", low), number(out, name + ".high", high)});
+}
+
+/// ONNX Runtime removes a Relu before a quantizer of E4M3, and with it the ReLU's work.
+void relu(Exporting& out, const Call& call) {
+  if (out.give_relu(call)) return;
+  if (out.options().target == Target::ort && out.ends_in_e4m3(call.output))
+    return out.node(call, "Max", {out.input(call, 0), number(out, "zero", 0)});
+  out.node(call, "Relu", {out.input(call, 0)});
+}
+
+void relu6(Exporting& out, const Call& call) { clip_between(out, call, 0, 6); }
+void clip(Exporting& out, const Call& call) {
+  clip_between(out, call, call.get<double>("low"), call.get<double>("high"));
+}
+
+/// An operator with one number of the call as an attribute.
+template <const char* op, const char* of>
+void with_alpha(Exporting& out, const Call& call) {
+  out.node(call, op, {out.input(call, 0)}, {{"alpha", static_cast<float>(call.get<double>(of))}});
+}
+
+void gelu(Exporting& out, const Call& call) {
+  out.graph().needs_opset(20);
+  out.node(call, "Gelu", {out.input(call, 0)}, {{"approximate", call.get<std::string>("approximate")}});
+}
+
+void hard_sigmoid(Exporting& out, const Call& call) {
+  out.node(call, "HardSigmoid", {out.input(call, 0)}, {{"alpha", 1.0F / 6}, {"beta", 0.5F}});
+}
+
+void hard_swish(Exporting& out, const Call& call) {
+  out.graph().needs_opset(14);
+  out.node(call, "HardSwish", {out.input(call, 0)});
+}
+
+void silu(Exporting& out, const Call& call) {
+  const std::string x = out.input(call, 0);
+  const std::string gate = out.graph().add("Sigmoid", Exporting::node_name(call) + ".sigmoid", {x});
+  out.node(call, "Mul", {x, gate});
+}
+
+/// Where beta * x is above the threshold the logarithm differs from x by less than exp(-threshold).
+void softplus(Exporting& out, const Call& call) {
+  const double beta = call.get<double>("beta"), threshold = call.get<double>("threshold");
+  const std::string name = Exporting::node_name(call), x = out.input(call, 0);
+  FQ_CHECK(threshold >= 15, "export_onnx",
+           "'{}' has a threshold of {}: the Softplus of ONNX has none, use 15 or more", call.path, threshold);
+  if (beta == 1.0) return out.node(call, "Softplus", {x});
+  const std::string by = number(out, name + ".beta", beta);
+  const std::string inner = out.graph().add("Mul", name + ".inner", {x, by});
+  out.node(call, "Div", {out.graph().add("Softplus", name + ".softplus", {inner}), by});
+}
+
+void mish(Exporting& out, const Call& call) {
+  out.graph().needs_opset(18);
+  out.node(call, "Mish", {out.input(call, 0)});
+}
+
+/// -softplus(-x), which overflows nowhere.
+void log_sigmoid(Exporting& out, const Call& call) {
+  const std::string name = Exporting::node_name(call);
+  const std::string minus = out.graph().add("Neg", name + ".minus", {out.input(call, 0)});
+  out.node(call, "Neg", {out.graph().add("Softplus", name + ".softplus", {minus})});
+}
+
+/// Slopes of channels stand beside the axes behind them.
+void prelu(Exporting& out, const Call& call) {
+  const Variable& slope = call.inputs.at(1);
+  const int rank = call.output.rank();
+  if (slope.rank() != 1 || slope.numel() == 1 || rank < 3 || slope.dim(0) != call.output.dim(1))
+    return out.node(call, "PRelu", all_inputs(out, call));
+  Shape shape(static_cast<std::size_t>(rank - 1), 1);
+  shape[0] = slope.dim(0);
+  const std::string name = out.name_of(slope, Exporting::node_name(call) + ".slope");
+  out.node(call, "PRelu",
+           {out.input(call, 0), out.graph().constant(name, slope.tensor().reshape(std::move(shape)))});
+}
+
+void glu(Exporting& out, const Call& call) {
+  const auto axis = call.get<std::int64_t>("axis");
+  const std::int64_t half = call.output.dim(static_cast<int>(axis));
+  const std::string name = Exporting::node_name(call), x = out.input(call, 0);
+  const auto part = [&](const std::string& which, std::int64_t begin) {
+    return out.graph().add("Slice", name + which,
+                           {x, integers(out, name + which + ".begin", {begin}),
+                            integers(out, name + which + ".end", {begin + half}),
+                            integers(out, name + which + ".axis", {axis})});
+  };
+  const std::string gate = out.graph().add("Sigmoid", name + ".sigmoid", {part(".gate", half)});
+  out.node(call, "Mul", {part(".values", 0), gate});
+}
+
+constexpr char kNeg[] = "Neg", kTanh[] = "Tanh", kSigmoid[] = "Sigmoid", kExp[] = "Exp", kLog[] = "Log",
+               kSqrt[] = "Sqrt", kAbs[] = "Abs", kErf[] = "Erf", kSin[] = "Sin", kCos[] = "Cos",
+               kFloor[] = "Floor", kCeil[] = "Ceil", kRound[] = "Round", kSign[] = "Sign",
+               kReciprocal[] = "Reciprocal", kSelu[] = "Selu", kSoftsign[] = "Softsign", kElu[] = "Elu",
+               kCelu[] = "Celu", kLeakyRelu[] = "LeakyRelu", kSlope[] = "slope", kAlpha[] = "alpha",
+               kSoftmax[] = "Softmax", kLogSoftmax[] = "LogSoftmax";
+
+}  // namespace
+
+Forms function_forms() {
+  return {
+      {"relu", relu},
+      {"relu6", relu6},
+      {"clip", clip},
+      {"leaky_relu", with_alpha<kLeakyRelu, kSlope>},
+      {"elu", with_alpha<kElu, kAlpha>},
+      {"celu", with_alpha<kCelu, kAlpha>},
+      {"selu", same<kSelu>},
+      {"gelu", gelu},
+      {"silu", silu},
+      {"sigmoid", same<kSigmoid>},
+      {"hard_sigmoid", hard_sigmoid},
+      {"hard_swish", hard_swish},
+      {"softplus", softplus},
+      {"mish", mish},
+      {"log_sigmoid", log_sigmoid},
+      {"softsign", same<kSoftsign>},
+      {"prelu", prelu},
+      {"glu", glu},
+      {"tanh", same<kTanh>},
+      {"neg", same<kNeg>},
+      {"reciprocal", same<kReciprocal>},
+      {"exp", same<kExp>},
+      {"log", same<kLog>},
+      {"sqrt", same<kSqrt>},
+      {"abs", same<kAbs>},
+      {"erf", same<kErf>},
+      {"sin", same<kSin>},
+      {"cos", same<kCos>},
+      {"floor", same<kFloor>},
+      {"ceil", same<kCeil>},
+      {"round", same<kRound>},
+      {"sign", same<kSign>},
+      {"softmax", along_axis<kSoftmax>},
+      {"log_softmax", along_axis<kLogSoftmax>},
+  };
+}
+
+}  // namespace fq::detail

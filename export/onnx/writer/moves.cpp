@@ -1,0 +1,147 @@
+#include "fakequant/core/detail/check.h"
+#include "fakequant/export/onnx/writer/forms.h"
+
+namespace fq::detail {
+namespace {
+
+void reshape(Exporting& out, const Call& call) {
+  out.node(call, "Reshape", {out.input(call, 0), open_shape(out, call)});
+}
+
+void flatten(Exporting& out, const Call& call) {
+  if (call.get<std::int64_t>("start_axis") != 1) return reshape(out, call);
+  out.node(call, "Flatten", {out.input(call, 0)}, {{"axis", std::int64_t{1}}});
+}
+
+void transpose(Exporting& out, const Call& call) {
+  out.node(call, "Transpose", {out.input(call, 0)}, {{"perm", call.get<Numbers>("axes")}});
+}
+
+void check_not_batch(Exporting& out, const Call& call, std::int64_t axis) {
+  FQ_CHECK(out.open_shape(call)[static_cast<std::size_t>(axis)] >= 0, "export_onnx",
+           "'{}' cuts the batch: its size is not known in the graph", call.path);
+}
+
+void slice(Exporting& out, const Call& call) {
+  const auto name = Exporting::node_name(call);
+  const auto axis = call.get<std::int64_t>("axis"), step = call.get<std::int64_t>("step");
+  check_not_batch(out, call, axis);
+  std::vector<std::string> inputs{
+      out.input(call, 0), integers(out, name + ".begin", {call.get<std::int64_t>("begin")}),
+      integers(out, name + ".end", {call.get<std::int64_t>("end")}), integers(out, name + ".axis", {axis})};
+  if (step != 1) inputs.push_back(integers(out, name + ".step", {step}));
+  out.node(call, "Slice", std::move(inputs));
+}
+
+void index_select(Exporting& out, const Call& call) {
+  const auto axis = call.get<std::int64_t>("axis");
+  check_not_batch(out, call, axis);
+  const std::string indices =
+      integers(out, Exporting::node_name(call) + ".indices", call.get<Numbers>("indices"));
+  out.node(call, "Gather", {out.input(call, 0), indices}, {{"axis", axis}});
+}
+
+/// A size of 1 leaves the input's, which the batch's is but where a batch is made of nothing.
+void expand(Exporting& out, const Call& call) {
+  const std::string name = Exporting::node_name(call);
+  Numbers shape = out.open_shape(call);
+  const bool repeats = !shape.empty() && shape[0] == -1 &&
+                       (call.inputs[0].rank() < call.output.rank() || call.inputs[0].dim(0) == 1);
+  for (auto& size : shape) size = size == -1 ? 1 : size;
+  if (!repeats) return out.node(call, "Expand", {out.input(call, 0), integers(out, name + ".shape", shape)});
+  const std::string rest = integers(out, name + ".sizes", {shape.begin() + 1, shape.end()});
+  const std::string sizes =
+      out.graph().add("Concat", name + ".shape", {out.batch(), rest}, {{"axis", std::int64_t{0}}});
+  out.node(call, "Expand", {out.input(call, 0), sizes});
+}
+
+/// Sizes of the last axes with nothing added to the others: those before, then those behind.
+std::string pads(Exporting& out, const Call& call) {
+  const auto rank = static_cast<std::size_t>(call.output.rank());
+  Numbers all;
+  for (const char* side : {"before", "after"}) {
+    const auto& given = call.get<Numbers>(side);
+    all.insert(all.end(), rank - given.size(), 0);
+    all.insert(all.end(), given.begin(), given.end());
+  }
+  return integers(out, Exporting::node_name(call) + ".pads", all);
+}
+
+void pad(Exporting& out, const Call& call) {
+  const auto& mode = call.get<std::string>("mode");
+  if (mode == "circular") out.graph().needs_opset(19);
+  const std::string name = mode == "replicate" ? "edge" : mode == "circular" ? "wrap" : mode;
+  std::vector<std::string> inputs{out.input(call, 0), pads(out, call)};
+  if (const double value = call.get<double>("value"); mode == "constant" && value != 0)
+    inputs.push_back(number(out, Exporting::node_name(call) + ".value", value));
+  out.node(call, "Pad", std::move(inputs), {{"mode", name}});
+}
+
+void pixel_shuffle(Exporting& out, const Call& call) {
+  out.node(call, "DepthToSpace", {out.input(call, 0)},
+           {{"blocksize", call.get<std::int64_t>("factor")}, {"mode", std::string("CRD")}});
+}
+
+/// ONNX's SpaceToDepth has another order of channels.
+void pixel_unshuffle(Exporting& out, const Call& call) {
+  auto& graph = out.graph();
+  const std::string name = Exporting::node_name(call);
+  const auto r = call.get<std::int64_t>("factor");
+  const Shape x = call.inputs.at(0).shape();
+  const std::string squares =
+      graph.add("Reshape", name + ".squares",
+                {out.input(call, 0), integers(out, name + ".sizes", {0, x[1], x[2] / r, r, x[3] / r, r})});
+  const std::string turned =
+      graph.add("Transpose", name + ".turned", {squares}, {{"perm", Numbers{0, 1, 3, 5, 2, 4}}});
+  out.node(call, "Reshape", {turned, open_shape(out, call)});
+}
+
+template <const char* mode>
+void resize(Exporting& out, const Call& call) {
+  out.graph().needs_opset(18);
+  const std::string name = Exporting::node_name(call);
+  const auto& sizes = call.get<Numbers>("sizes");
+  const auto& scales = call.get<std::vector<double>>("scales");
+  Numbers axes;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    axes.push_back(call.output.rank() - static_cast<std::int64_t>(sizes.size() - i));
+  std::vector<std::string> inputs{out.input(call, 0), "", ""};
+  if (scales.empty())
+    inputs.push_back(integers(out, name + ".sizes", sizes));
+  else
+    inputs[2] =
+        out.graph().constant(name + ".scales", Tensor::from(std::vector<float>(scales.begin(), scales.end()),
+                                                            {static_cast<std::int64_t>(scales.size())}));
+  const auto& rounding = call.get<std::string>("rounding");
+  out.node(call, "Resize", std::move(inputs),
+           {{"axes", axes},
+            {"mode", std::string(mode)},
+            {"coordinate_transformation_mode", call.get<std::string>("coordinates")},
+            {"nearest_mode", rounding.starts_with("prefer") ? "round_" + rounding : rounding},
+            {"cubic_coeff_a", static_cast<float>(call.get<double>("cubic"))}});
+}
+
+constexpr char kConcat[] = "Concat", kNearest[] = "nearest", kLinear[] = "linear", kCubic[] = "cubic";
+
+}  // namespace
+
+Forms move_forms() {
+  return {
+      {"reshape", reshape},
+      {"flatten", flatten},
+      {"transpose", transpose},
+      {"concat", along_axis<kConcat>},
+      {"slice", slice},
+      {"index_select", index_select},
+      {"expand", expand},
+      {"pad", pad},
+      {"pad_constant", pad},
+      {"pixel_shuffle", pixel_shuffle},
+      {"pixel_unshuffle", pixel_unshuffle},
+      {"resize_nearest", resize<kNearest>},
+      {"resize_linear", resize<kLinear>},
+      {"resize_cubic", resize<kCubic>},
+  };
+}
+
+}  // namespace fq::detail
