@@ -108,6 +108,7 @@ constexpr OperatorTraits kTable[] = {
     {.name = "instance_norm"},
     {.name = "rms_norm"},
     {.name = "local_response_norm", .keeps_sign = true},
+    {.name = "adaptive_avg_pool2d", .keeps_sign = true},
     {.name = "resize_linear", .keeps_sign = true},
     {.name = "resize_cubic"},
     {.name = "concat", .moves_values = true, .keeps_sign = true},

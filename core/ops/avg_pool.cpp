@@ -1,5 +1,7 @@
 #include <limits>
 
+#include "fakequant/core/ops/detail/composite.h"
+#include "fakequant/core/ops/detail/move.h"
 #include "fakequant/core/ops/detail/pool_sizes.h"
 
 namespace fq::ops {
@@ -45,11 +47,24 @@ PooledSums pooled_sums(const QuantizedTensor& x, const detail::PoolSizes& sizes)
   return out;
 }
 
+/// Windows that cover `from` elements evenly, with the shares of their means.
+detail::AxisMix shares(std::int64_t from, std::int64_t to) {
+  detail::AxisMix mix;
+  for (std::int64_t i = 0; i < to; ++i) {
+    const std::int64_t begin = i * from / to, end = ((i + 1) * from + to - 1) / to;
+    for (std::int64_t k = begin; k < end; ++k) mix.add(k, 1.0 / static_cast<double>(end - begin));
+    mix.end_row();
+  }
+  return mix;
+}
+
 }  // namespace
 
 Variable avg_pool2d(const Variable& input, const Pool2d& options) {
   constexpr std::string_view op = "avg_pool2d";
   FQ_CHECK(input.defined(), op, "the input is undefined");
+  FQ_CHECK(options.dilation == (std::array<std::int64_t, 2>{1, 1}), op,
+           "averages have no dilation: it is {} and {}", options.dilation[0], options.dilation[1]);
   const auto sizes = detail::pool_sizes(input.shape(), options, op);
   const bool padded = options.count_include_pad;
   auto attributes = detail::traced([&] {
@@ -65,6 +80,24 @@ Variable avg_pool2d(const Variable& input, const Pool2d& options) {
   const auto x = detail::floats(input, op);
   return detail::record(op, average(x.tensor, sizes, padded), {x.variable}, spread(sizes, padded),
                         std::move(attributes));
+}
+
+Variable adaptive_avg_pool2d(const Variable& input, std::array<std::int64_t, 2> size) {
+  constexpr std::string_view op = "adaptive_avg_pool2d";
+  FQ_CHECK(input.defined() && input.rank() == 4, op, "the input is {}: give [N, C, H, W]",
+           input.defined() ? to_string(input.shape()) : "undefined");
+  FQ_CHECK(size[0] >= 1 && size[1] >= 1 && input.dim(2) >= 1 && input.dim(3) >= 1, op,
+           "{} x {} pixels of {}: use 1 or more", size[0], size[1], to_string(input.shape()));
+  if (input.dim(2) % size[0] == 0 && input.dim(3) % size[1] == 0)
+    return avg_pool2d(input, {.kernel = {input.dim(2) / size[0], input.dim(3) / size[1]}});
+  const auto x = detail::floats(input, op);
+  auto attributes = detail::traced([&] {
+    return Attributes{{"size", std::vector<std::int64_t>{size[0], size[1]}}};
+  });
+  return detail::composite(op, {x.variable}, std::move(attributes), [&] {
+    const Variable rows = detail::record_mix(op, x, 2, shares(input.dim(2), size[0]));
+    return detail::record_mix(op, detail::floats(rows, op), 3, shares(input.dim(3), size[1]));
+  });
 }
 
 Variable global_avg_pool2d(const Variable& input) {

@@ -1,5 +1,10 @@
+#include <limits>
+
 #include "fakequant/core/detail/join.h"
+#include "fakequant/core/ops/detail/composite.h"
 #include "fakequant/core/ops/detail/pool_sizes.h"
+#include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/ops/shape.h"
 
 namespace fq::ops {
 namespace {
@@ -77,10 +82,50 @@ Variable pool_floats(const Variable& input, const detail::PoolSizes& sizes, Attr
                         std::move(attributes));
 }
 
+/// The largest of the elements of a dilated window along an axis: of slices, one for each of its places.
+Variable largest_along(const Variable& x, int axis, std::int64_t kernel, std::int64_t stride,
+                       std::int64_t dilation) {
+  const std::int64_t reach = (kernel - 1) * dilation, outputs = (x.dim(axis) - reach - 1) / stride + 1;
+  Variable y;
+  for (std::int64_t k = 0; k < kernel; ++k) {
+    const std::int64_t begin = k * dilation;
+    const Variable part = slice(x, axis, begin, begin + (outputs - 1) * stride + 1, stride);
+    y = y.defined() ? maximum(y, part) : part;
+  }
+  return y;
+}
+
+Variable dilated(const Variable& input, const Pool2d& o) {
+  Pool2d reaching = o;
+  for (std::size_t i = 0; i < 2; ++i) {
+    FQ_CHECK(o.dilation[i] >= 1 && o.kernel[i] >= 1, kMaxPool, "kernel {} and dilation {} must be 1 or more",
+             o.kernel[i], o.dilation[i]);
+    reaching.kernel[i] = (o.kernel[i] - 1) * o.dilation[i] + 1;
+    if (o.stride[i] == 0) reaching.stride[i] = o.kernel[i];
+  }
+  const auto x = detail::floats(input, kMaxPool);
+  const auto s = detail::pool_sizes(x.tensor.shape(), reaching, kMaxPool);
+  Attributes attributes = detail::traced([&] {
+    auto made = detail::pool_attributes(s);
+    made[0].second = std::vector<std::int64_t>{o.kernel[0], o.kernel[1]};
+    made[4] = {"dilation", std::vector<std::int64_t>{o.dilation[0], o.dilation[1]}};
+    return made;
+  });
+  return detail::composite(kMaxPool, {x.variable}, std::move(attributes), [&] {
+    const std::int64_t bottom = (s.oh - 1) * s.sh + s.kh - s.h - s.ph,
+                       right = (s.ow - 1) * s.sw + s.kw - s.w - s.pw;
+    const Variable padded = pad(x.variable, {{s.ph, bottom}, {s.pw, right}}, PadMode::constant,
+                                -std::numeric_limits<double>::infinity());
+    return largest_along(largest_along(padded, 2, o.kernel[0], s.sh, o.dilation[0]), 3, o.kernel[1], s.sw,
+                         o.dilation[1]);
+  });
+}
+
 }  // namespace
 
 Variable max_pool2d(const Variable& x, const Pool2d& options) {
   FQ_CHECK(x.defined(), kMaxPool, "the input is undefined");
+  if (options.dilation != std::array<std::int64_t, 2>{1, 1}) return dilated(x, options);
   const auto sizes = detail::pool_sizes(x.shape(), options, kMaxPool);
   auto attributes = detail::traced([&] { return detail::pool_attributes(sizes); });
   const bool grad = detail::needs_grad({x});

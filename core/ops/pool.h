@@ -4,8 +4,8 @@
 ///
 /// f32 or f64; 4-D outputs are channels_last (row-major inputs are converted), 3-D outputs row-major. Codes
 /// and sums that can stay integers do: see each operator; other values are read as floats. Throw
-/// ArgumentError for another rank, a kernel or stride below 1, a padding of more than half the kernel, or a
-/// kernel larger than the padded input.
+/// ArgumentError for another rank, a kernel or stride below 1, a padding that is not smaller than what the
+/// kernel reaches over, or a kernel larger than the padded input.
 
 #include <array>
 #include <cstdint>
@@ -20,6 +20,10 @@ struct Pool2d {
   std::array<std::int64_t, 2> stride{0, 0};   ///< 0: the kernel's size
   std::array<std::int64_t, 2> padding{0, 0};  ///< on both sides
   bool count_include_pad = true;  ///< averages divide by the whole window, else by the pixels in it
+  std::array<std::int64_t, 2> padding_end{-1, -1};  ///< below and to the right; -1: as `padding`
+  bool ceil_mode =
+      false;  ///< also a last window that begins in the image or before it and ends behind the padding
+  std::array<std::int64_t, 2> dilation{1, 1};  ///< distance of a window's pixels; of max pooling alone
 };
 
 /// Sizes along L.
@@ -28,11 +32,13 @@ struct Pool1d {
   std::int64_t stride = 0;  ///< 0: the kernel's size
   std::int64_t padding = 0;
   bool count_include_pad = true;
+  bool ceil_mode = false;
+  std::int64_t dilation = 1;
 };
 
 /// The largest element of each window, padding apart; the first one in (h, w) order takes the gradient. NaN
 /// wins. Codes with one scale give codes of the same spec, sums not yet rounded give such sums (of an
-/// addition of codes: floats).
+/// addition of codes, and by a dilated window: floats).
 [[nodiscard]] Variable max_pool2d(const Variable& x, const Pool2d& options);
 /// fl(t / n), t the sum of a window in (h, w) order. Integer codes with one scale give an Accumulator of
 /// averages.
@@ -43,6 +49,10 @@ struct Pool1d {
 
 /// As max_pool2d with H = 1: [N, C, L].
 [[nodiscard]] Variable max_pool1d(const Variable& x, const Pool1d& options);
+/// [N, C, H, W] to [N, C, oh, ow]: window i of an axis of n elements is those from floor(i n / o) to below
+/// ceil((i + 1) n / o), as PyTorch has it. Averages as avg_pool2d where the output's size divides the
+/// input's, else of floats.
+[[nodiscard]] Variable adaptive_avg_pool2d(const Variable& x, std::array<std::int64_t, 2> size);
 /// As avg_pool2d with H = 1: [N, C, L].
 [[nodiscard]] Variable avg_pool1d(const Variable& x, const Pool1d& options);
 

@@ -12,7 +12,12 @@ Variable as_image(const Variable& x, std::string_view op) {
 }
 
 Pool2d with_height(const Pool1d& o) {
-  return {{1, o.kernel}, {1, o.stride}, {0, o.padding}, o.count_include_pad};
+  return {.kernel = {1, o.kernel},
+          .stride = {1, o.stride},
+          .padding = {0, o.padding},
+          .count_include_pad = o.count_include_pad,
+          .ceil_mode = o.ceil_mode,
+          .dilation = {1, o.dilation}};
 }
 
 Variable as_sequence(const Variable& y) { return reshape(y, {y.dim(0), y.dim(1), y.dim(3)}); }

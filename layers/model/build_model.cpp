@@ -5,6 +5,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/random.h"
 #include "fakequant/core/tape.h"
+#include "fakequant/layers/model/detail/abstract_batch.h"
 #include "fakequant/layers/model/detail/layer_registry.h"
 #include "fakequant/layers/model/detail/meta_scope.h"
 #include "fakequant/layers/model/detail/model_nodes.h"
@@ -18,7 +19,7 @@ namespace {
 using detail::JsonValue;
 using nlohmann::ordered_json;
 
-constexpr std::int64_t kBatch = 2;  // tells an operator that mixes images from one that does not
+using detail::kAbstractBatch;
 
 std::string sample_text(Shape shape) {
   shape.erase(shape.begin());
@@ -69,9 +70,8 @@ class Builder {
       const detail::MetaScope on_meta(*made);
       Variable output = inputs.size() == 1 ? (*made)(inputs[0]) : (*made)(inputs);
       if (output.defined() && output.is_leaf()) output = output.detach();  // on meta when the scope has ended
-      FQ_CHECK(output.defined() && !output.shape().empty() &&
-                   (output.shape()[0] == kBatch || is_constant(*made, inputs)),
-               type, "it does not keep the batch, the first axis");
+      FQ_CHECK(output.defined() && (detail::batch_axis(output.shape()) >= 0 || is_constant(*made, inputs)),
+               type, "it mixes samples: no axis of its output is the batch");
       if (is_constant(*made, inputs)) constants_.insert(output.node());
       return {std::move(made), std::move(output)};
     } catch (const ArgumentError& error) {
@@ -100,11 +100,12 @@ class Builder {
                                     const ArgumentError& error) {
     const std::string_view what = error.what();
     if (what.starts_with(entry.text().origin())) throw error;
-    entry.fail(fmt::format("node '{}': {}", node["name"].get<std::string>(), what));
+    entry.fail(fmt::format("node '{}': {}", node["name"].get<std::string>(),
+                           detail::with_readable_batch(std::string(what))));
   }
 
   void check_size(const JsonValue& entry, const std::string& name, const Variable& output) const {
-    if (numel(output.shape()) / kBatch > budget_.limit)
+    if (numel(output.shape()) / kAbstractBatch > budget_.limit)
       entry.fail(fmt::format("the output of '{}' is {} for one image: {} elements are allowed", name,
                              sample_text(output.shape()), budget_.limit));
   }
@@ -122,7 +123,7 @@ Variable meta_input(const Shape& sample_shape, std::int64_t limit) {
   for (const auto size : sample_shape) left = size > 0 ? left / size : 0;
   FQ_CHECK(left > 0, "build_model", "the input {} is empty or has more than {} elements",
            to_string(sample_shape), limit);
-  Shape shape{kBatch};
+  Shape shape{kAbstractBatch};
   shape.insert(shape.end(), sample_shape.begin(), sample_shape.end());
   return Variable(Tensor::empty(std::move(shape), DType::f32, Device::meta()));
 }
@@ -136,7 +137,11 @@ std::shared_ptr<Graph> build_model(const ModelSpec& spec, const Shape& sample_sh
   const auto list = detail::node_list(*spec.text_);
   const auto input = meta_input(sample_shape, options.max_elements);
   auto built = Builder(classes, options).nodes(list, spec.json()["nodes"], input);
-  if (classes > 0 && built.output.shape() != Shape{kBatch, classes})
+  if (built.output.shape().empty() || built.output.shape()[0] != kAbstractBatch)
+    list.at(list.size() - 1)
+        .fail(fmt::format("the model's output is {}: its first axis must be the batch",
+                          detail::with_readable_batch(to_string(built.output.shape()))));
+  if (classes > 0 && built.output.shape() != Shape{kAbstractBatch, classes})
     list.at(list.size() - 1)
         .fail(fmt::format("the model's output is {} for one image, the data has {} classes: end with a "
                           "linear layer whose out_features "

@@ -101,6 +101,7 @@ const std::vector<EngineForm>& engine_forms() {
       {"instance_norm", "", kNorm},
       {"rms_norm", "", kNorm},
       {"local_response_norm", "", kNorm},
+      {"adaptive_avg_pool2d", "", kNorm},
       {"resize_linear", "", kNorm},
       {"resize_cubic", "", kNorm},
   };

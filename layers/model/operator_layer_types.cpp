@@ -16,6 +16,7 @@ using Reduce = Variable (*)(const Variable&, const std::vector<int>&, bool);
 
 constexpr double kLargest = 1e30;
 constexpr std::int64_t kLongest = LayerOptions::largest;
+constexpr std::int64_t kMostElements = std::int64_t{1} << 20;  // made of an axis, or added to it
 constexpr std::size_t kMostIndices = std::size_t{1} << 20;
 
 /// A type whose `read` makes of the options the function that it is.
@@ -77,7 +78,7 @@ auto index_select(const LayerOptions& o) {
 }
 
 auto expand(const LayerOptions& o) {
-  const Sizes shape = o.sizes("shape", -1);
+  const Sizes shape = o.sizes("shape", -1, kMostElements);
   if (shape.empty()) o.fail("the option 'shape' is missing: give the sizes after the batch, -1 keeps one");
   return [=](const Variable& x) {
     Shape full{x.dim(0)};
@@ -87,7 +88,8 @@ auto expand(const LayerOptions& o) {
 }
 
 auto pad(const LayerOptions& o) {
-  const Sizes before = o.sizes("before", -kLongest, kLongest), after = o.sizes("after", -kLongest, kLongest);
+  const Sizes before = o.sizes("before", -kLongest, kMostElements),
+              after = o.sizes("after", -kLongest, kMostElements);
   if (before.size() != after.size() || before.empty())
     o.fail("'before' and 'after' are the elements added to each of the last axes: give as many of both");
   std::vector<std::array<std::int64_t, 2>> sizes;
@@ -111,7 +113,7 @@ Choice choice(const LayerOptions& o, const char* name, const std::vector<std::st
 
 auto resize(const LayerOptions& o) {
   ops::Resize options;
-  options.sizes = o.sizes("sizes");
+  options.sizes = o.sizes("sizes", 1, kMostElements);
   if (options.sizes.empty()) o.fail("the option 'sizes' is missing: give those of the last axes");
   options.mode = choice(o, "mode", {"nearest", "linear", "cubic"}, ops::ResizeMode::nearest);
   const auto usual = options.mode == ops::ResizeMode::nearest ? ops::ResizeCoordinates::asymmetric

@@ -129,8 +129,13 @@ Made make_embedding(const LayerOptions& o) {
 
 ops::Pool2d pool(const LayerOptions& o) {
   if (!o.has("kernel")) o.fail("the option 'kernel' is missing: give the window's size, or one an axis");
-  return {o.pair_or("kernel", 1), o.pair_or("stride", 0), o.pair_or("padding", 0, 0),
-          o.flag_or("count_include_pad", true)};
+  return {.kernel = o.pair_or("kernel", 1),
+          .stride = o.pair_or("stride", 0),
+          .padding = o.pair_or("padding", 0, 0),
+          .count_include_pad = o.flag_or("count_include_pad", true),
+          .padding_end = o.pair_or("padding_end", -1, 0),
+          .ceil_mode = o.flag_or("ceil_mode", false),
+          .dilation = o.pair_or("dilation", 1)};
 }
 
 int axis(const LayerOptions& o, const char* name, int fallback) {
@@ -148,12 +153,12 @@ Made make_clip_of(const LayerOptions& o) {
 Made make_reshape_of(const LayerOptions& o) {
   Shape shape = o.sizes("shape", -1);
   if (shape.empty()) o.fail("the option 'shape' is missing: give the sizes after the batch, one may be -1");
-  return make_reshape(std::move(shape));
+  return make_reshape(std::move(shape), o.flag_or("whole", false));
 }
 
 Made make_transpose_of(const LayerOptions& o) {
   const auto axes = o.sizes("axes", 0, 8);
-  if (axes.empty() || axes[0] != 0) o.fail("'axes' is an order of the axes that begins with 0, the batch");
+  if (axes.empty()) o.fail("the option 'axes' is missing: give their order");
   return make_transpose({axes.begin(), axes.end()});
 }
 
@@ -207,13 +212,16 @@ LayerRegistry standard_layer_types() {
        {{"p"}, [](const LayerOptions& o) { return make_dropout(o.number_or("p", 0.5, 0, 0.999)); }}},
       {"flatten",
        {{"start_axis"}, [](const LayerOptions& o) { return make_flatten(axis(o, "start_axis", 1)); }}},
-      {"reshape", {{"shape"}, make_reshape_of}},
+      {"reshape", {{"shape", "whole"}, make_reshape_of}},
       {"transpose", {{"axes"}, make_transpose_of}},
       {"max_pool",
-       {{"kernel", "stride", "padding"}, [](const LayerOptions& o) { return make_max_pool(pool(o)); }}},
+       {{"kernel", "stride", "padding", "padding_end", "ceil_mode", "dilation"},
+        [](const LayerOptions& o) { return make_max_pool(pool(o)); }}},
       {"avg_pool",
-       {{"kernel", "stride", "padding", "count_include_pad"},
+       {{"kernel", "stride", "padding", "padding_end", "ceil_mode", "count_include_pad"},
         [](const LayerOptions& o) { return std::make_shared<AvgPool2d>(pool(o)); }}},
+      {"adaptive_avg_pool",
+       {{"size"}, [](const LayerOptions& o) { return make_adaptive_avg_pool(o.pair_or("size", 1)); }}},
       {"global_avg_pool", {{}, without_options<GlobalAvgPool2d>}},
       {"add", {{}, without_options<Add>}},
       {"multiply", {{}, without_options<Multiply>}},

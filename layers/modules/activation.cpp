@@ -87,11 +87,12 @@ std::shared_ptr<Module> make_dropout(double p) {
 std::shared_ptr<Module> make_flatten(int start_axis) {
   return function("flatten", [=](const Variable& x) { return ops::flatten(x, start_axis); });
 }
-std::shared_ptr<Module> make_reshape(Shape shape) {
+std::shared_ptr<Module> make_reshape(Shape shape, bool whole) {
   auto text = to_string(shape);
   return function(
       "reshape",
-      [shape = std::move(shape)](const Variable& x) {
+      [shape = std::move(shape), whole](const Variable& x) {
+        if (whole) return ops::reshape(x, shape);
         Shape full{x.dim(0)};
         full.insert(full.end(), shape.begin(), shape.end());
         return ops::reshape(x, full);
@@ -107,6 +108,12 @@ std::shared_ptr<Module> make_max_pool(ops::Pool2d options) {
   return function(
       "max_pool", [options](const Variable& x) { return ops::max_pool2d(x, options); },
       fmt::format("kernel {}x{}", options.kernel[0], options.kernel[1]));
+}
+
+std::shared_ptr<Module> make_adaptive_avg_pool(std::array<std::int64_t, 2> size) {
+  return function(
+      "adaptive_avg_pool", [size](const Variable& x) { return ops::adaptive_avg_pool2d(x, size); },
+      fmt::format("to {}x{}", size[0], size[1]));
 }
 
 }  // namespace fq

@@ -104,9 +104,10 @@ class Parameter : public Module {
 /// nothing. Throws ArgumentError unless 0 <= p < 1.
 [[nodiscard]] std::shared_ptr<Module> make_dropout(double p);
 [[nodiscard]] std::shared_ptr<Module> make_flatten(int start_axis = 1);
-/// To [N, shape..], N being the input's first size; one size may be -1.
-[[nodiscard]] std::shared_ptr<Module> make_reshape(Shape shape);
+/// To [N, shape..], N being the input's first size, or with `whole` to `shape`; one size may be -1.
+[[nodiscard]] std::shared_ptr<Module> make_reshape(Shape shape, bool whole = false);
 [[nodiscard]] std::shared_ptr<Module> make_transpose(std::vector<int> axes);
 [[nodiscard]] std::shared_ptr<Module> make_max_pool(ops::Pool2d options);
+[[nodiscard]] std::shared_ptr<Module> make_adaptive_avg_pool(std::array<std::int64_t, 2> size);
 
 }  // namespace fq

@@ -256,13 +256,27 @@ std::vector<OperatorCase> norm_cases() {
 
 std::vector<OperatorCase> pool_cases() {
   const Input distinct{{2, 3, 6, 5}, 0, 0, {}, true};
-  const ops::Pool2d plain{{2, 2}}, padded{{3, 3}, {2, 1}, {1, 1}}, apart{{3, 3}, {2, 2}, {1, 1}, false};
+  const ops::Pool2d plain{{2, 2}}, padded{{3, 3}, {2, 1}, {1, 1}}, apart{{3, 3}, {2, 2}, {1, 1}, false},
+      up{.kernel = {3, 3}, .stride = {2, 3}, .padding = {1, 0}, .ceil_mode = true},
+      uneven{.kernel = {3, 2}, .stride = {2, 1}, .padding = {0, 1}, .padding_end = {2, 0}},
+      dilated{.kernel = {2, 3}, .stride = {1, 2}, .padding = {1, 1}, .dilation = {2, 1}};
   return {
       {"max_pool2d", "", {distinct}, [=](const Vars& v) { return ops::max_pool2d(v[0], plain); }},
       {"max_pool2d", "padded", {distinct}, [=](const Vars& v) { return ops::max_pool2d(v[0], padded); }},
       {"avg_pool2d", "", {distinct}, [=](const Vars& v) { return ops::avg_pool2d(v[0], plain); }},
       {"avg_pool2d", "padded", {distinct}, [=](const Vars& v) { return ops::avg_pool2d(v[0], padded); }},
       {"avg_pool2d", "apart", {distinct}, [=](const Vars& v) { return ops::avg_pool2d(v[0], apart); }},
+      {"max_pool2d", "ceil", {distinct}, [=](const Vars& v) { return ops::max_pool2d(v[0], up); }},
+      {"max_pool2d", "uneven", {distinct}, [=](const Vars& v) { return ops::max_pool2d(v[0], uneven); }},
+      {"max_pool2d", "dilated", {distinct}, [=](const Vars& v) { return ops::max_pool2d(v[0], dilated); }},
+      {"avg_pool2d", "ceil", {distinct}, [=](const Vars& v) { return ops::avg_pool2d(v[0], up); }},
+      {"avg_pool2d", "uneven", {distinct}, [=](const Vars& v) { return ops::avg_pool2d(v[0], uneven); }},
+      {"adaptive_avg_pool2d",
+       "",
+       {distinct},
+       [](const Vars& v) {
+         return ops::adaptive_avg_pool2d(v[0], {4, 3});
+       }},
       {"global_avg_pool2d", "", {distinct}, [](const Vars& v) { return ops::global_avg_pool2d(v[0]); }},
       {"max_pool1d",
        "",

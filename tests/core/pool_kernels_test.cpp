@@ -21,6 +21,8 @@ void for_sizes(F&& f) {
   for (PoolSizes s : windows)
     for (const std::int64_t c : channel_counts) {
       s.c = c;
+      s.eh = s.ph;
+      s.ew = s.pw;
       on_every_target([&](std::int64_t) { f(s); });
     }
 }

@@ -83,7 +83,9 @@ const char* const kEveryOperator = R"({"name": "operators", "nodes": [
   {"type": "index_select", "options": {"axis": -1, "indices": [0, 5, -1]}}, {"name": "rows", "type": "sum", "options": {"axes": [2], "keep_axes": true}},
   {"name": "wide", "type": "expand", "options": {"shape": [-1, 4, -1]}}, {"type": "mean", "options": {"axes": [-1]}},
   {"name": "most", "type": "max", "options": {"axes": [-1]}}, {"type": "min", "options": {"axes": [2]}, "inputs": ["wide"]},
-  {"type": "flatten"}, {"type": "linear", "options": {"out_features": "classes"}}
+  {"name": "image", "type": "reshape", "options": {"shape": [-1, 1, 2, 3], "whole": true}, "inputs": ["wide"]},
+  {"type": "adaptive_avg_pool", "options": {"size": [1, 3]}}, {"type": "reshape", "options": {"shape": [-1, 6], "whole": true}},
+  {"type": "linear", "options": {"out_features": "classes"}}
 ]})";
 
 std::string one_node(const std::string& type, const std::string& options) {
@@ -200,7 +202,7 @@ TEST(ModelFile, MistakesInOptionsAreNamed) {
               HasSubstr("node 'n': "));
   EXPECT_THAT(build_error(one_node("linear", R"({"out_features": "classes"})"), {4}, 0),
               HasSubstr("not known here"));
-  EXPECT_THAT(build_error(one_node("transpose", R"({"axes": [1, 0]})"), {4}, 4), HasSubstr("begins with 0"));
+  EXPECT_THAT(build_error(one_node("transpose", R"({"axes": [1, 0]})"), {4}, 4), HasSubstr("its first axis must be the batch"));
   EXPECT_THAT(build_error(one_node("add", "{}")), HasSubstr("node 'n': "));
   EXPECT_THAT(build_error(one_node("relu", "{}")),
               HasSubstr("the model's output is [1, 8, 8] for one image, the data has 10 classes"));
@@ -217,7 +219,7 @@ TEST(ModelFile, LimitsHoldBeforeAllocation) {
   EXPECT_THAT(build_error(one_node("linear", R"({"out_features": 10})"), {64}, 10, {.max_elements = 639}),
               HasSubstr("a model may have 639 in all"));
   EXPECT_THAT(build_error(one_node("conv2d", R"({"out_channels": 1, "kernel": 1, "padding": 1000000})")),
-              HasSubstr("elements are allowed"));
+              HasSubstr("is too large: at most 2^60 elements"));
 }
 
 TEST(ModelFile, FilesAreNamedInErrors) {

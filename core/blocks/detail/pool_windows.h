@@ -12,6 +12,7 @@ namespace fq::detail {
 /// Sizes of a 2-D pooling: n images of h * w pixels of c channels to oh * ow pixels.
 struct PoolSizes {
   std::int64_t n, c, h, w, kh, kw, sh, sw, ph, pw, oh, ow;
+  std::int64_t eh = 0, ew = 0;  ///< padding behind the image, where ph, pw lie before it
 
   [[nodiscard]] FQ_HD std::int64_t window() const { return kh * kw; }
 };
@@ -31,6 +32,11 @@ struct Window {
     right = std::min(first_column + s.kw, s.w);
   }
   [[nodiscard]] FQ_HD std::int64_t pixels() const { return (bottom - top) * (right - left); }
+  /// Those of the padding with them.
+  [[nodiscard]] FQ_HD std::int64_t padded_pixels(const PoolSizes& s) const {
+    return (std::min(first_row + s.kh, s.h + s.eh) - first_row) *
+           (std::min(first_column + s.kw, s.w + s.ew) - first_column);
+  }
   /// Where pixel (h, w) of the image lies in the window, counted in (h, w) order.
   [[nodiscard]] FQ_HD std::int64_t place(const PoolSizes& s, std::int64_t h, std::int64_t w) const {
     return (h - first_row) * s.kw + (w - first_column);

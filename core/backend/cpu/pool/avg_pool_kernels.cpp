@@ -34,7 +34,7 @@ void average_row(const AveragePool& p, std::int64_t row) {
   const From* image = static_cast<const From*>(p.in) + row / s.oh * s.h * s.w * s.c;
   for (std::int64_t j = 0; j < s.ow; ++j) {
     const Window window(s, row % s.oh, j);
-    const T count = static_cast<T>(p.include_padding ? s.window() : window.pixels());
+    const T count = static_cast<T>(p.include_padding ? window.padded_pixels(s) : window.pixels());
     T* y = static_cast<T*>(p.out) + (row * s.ow + j) * s.c;
     for_channels<T>(s.c, [&](auto d, std::int64_t c) HWY_ATTR {
       auto sum = hn::Zero(d);
@@ -74,7 +74,8 @@ void average_gradient(const AveragePool& p, std::int64_t row) {
       auto sum = hn::Zero(d);
       for (std::int64_t i = rows.begin; i < rows.end; ++i)
         for (std::int64_t j = columns.begin; j < columns.end; ++j) {
-          const std::int64_t pixels = p.include_padding ? whole : Window(s, i, j).pixels();
+          const Window window(s, i, j);
+          const std::int64_t pixels = p.include_padding ? window.padded_pixels(s) : window.pixels();
           const T share = pixels == whole ? share_of_whole : T{1} / static_cast<T>(pixels);
           const auto gradient = hn::LoadU(d, dy + (i * s.ow + j) * s.c + c);
           sum = hn::Add(sum, hn::Mul(gradient, hn::Set(d, share)));

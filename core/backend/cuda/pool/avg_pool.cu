@@ -30,7 +30,7 @@ struct Average {
         for (int k = 0; k < group_size; ++k)
           if (k < p.count) sum[k] += std::is_same_v<From, T> ? v[k] : v[k] * static_cast<T>(*scale);
       }
-    const auto pixels = static_cast<T>(include_padding ? s.window() : window.pixels());
+    const auto pixels = static_cast<T>(include_padding ? window.padded_pixels(s) : window.pixels());
     for (int k = 0; k < group_size; ++k) sum[k] /= pixels;
     store_group(y + pixel_at(p.image, s.oh, s.ow, p.row, p.column, s.c) + p.channel, p.count, sum);
   }
@@ -52,7 +52,8 @@ struct AverageBackward {
     T sum[group_size] = {};
     for (std::int64_t i = rows.begin; i < rows.end; ++i)
       for (std::int64_t j = columns.begin; j < columns.end; ++j) {
-        const T share = T{1} / static_cast<T>(include_padding ? s.window() : Window(s, i, j).pixels());
+        const Window window(s, i, j);
+        const T share = T{1} / static_cast<T>(include_padding ? window.padded_pixels(s) : window.pixels());
         T g[group_size];
         load_group(dy + pixel_at(p.image, s.oh, s.ow, i, j, s.c) + p.channel, p.count, g);
         for (int k = 0; k < group_size; ++k)

@@ -1,0 +1,31 @@
+#pragma once
+
+/// The batch with which models run on `meta` where its size is not known.
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "fakequant/core/blocks/shape.h"
+
+namespace fq::detail {
+
+/// A prime that no layer has for a size, so that it is known again in whatever is computed from shapes.
+inline constexpr std::int64_t kAbstractBatch = 1000003;
+
+/// The axis along which samples lie, whose size is a multiple of the batch; -1 where there is none.
+[[nodiscard]] inline int batch_axis(const Shape& shape) {
+  const auto found =
+      std::ranges::find_if(shape, [](auto size) { return size > 0 && size % kAbstractBatch == 0; });
+  return found == shape.end() ? -1 : static_cast<int>(found - shape.begin());
+}
+
+/// A message with shapes of such a batch in it, for people: N in its place.
+[[nodiscard]] inline std::string with_readable_batch(std::string message) {
+  const std::string batch = std::to_string(kAbstractBatch);
+  for (auto at = message.find(batch); at != std::string::npos; at = message.find(batch))
+    message.replace(at, batch.size(), "N");
+  return message;
+}
+
+}  // namespace fq::detail
