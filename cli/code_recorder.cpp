@@ -7,16 +7,19 @@
 namespace fq::cli {
 
 CodeRecorder::CodeRecorder(Module& model) {
+  for (const auto& parameter : model.parameters()) parameters_.insert(parameter.node().get());
   for (auto& [path, module] : model.named_modules())
     if (auto* quant = dynamic_cast<QuantModule*>(module);
         quant != nullptr && quant->weight_quantizer() != nullptr)
       for (const auto* part : quantizer_parts(*quant->weight_quantizer())) weights_.insert(part->name());
 }
 
-void CodeRecorder::on_op(std::string_view op, const std::vector<Variable>&, const Variable& output,
+void CodeRecorder::on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
                          Attributes) {
   const QuantizedTensor* value = op == "quantize" ? output.quantized() : nullptr;
-  if (value == nullptr || weights_.contains(value->spec.name)) return;
+  if (value == nullptr || parameters_.contains(inputs.at(0).node().get()) ||
+      weights_.contains(value->spec.name))
+    return;
   codes_[names_.of(value->spec.name, module_path())].push_back(
       value->codes.to(Device::cpu()).to(Layout::row_major));
 }

@@ -28,6 +28,7 @@ class CodeRecorder : public Recorder {
 
  private:
   std::set<std::string> weights_;
+  std::set<const fq::detail::Node*> parameters_;  // whose codes do not follow the samples
   fq::detail::CodeNames names_;
   std::map<std::string, std::vector<Tensor>> codes_;
 };

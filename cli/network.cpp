@@ -61,14 +61,9 @@ Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed
 }
 
 Network make_network(const ImportedModel& model, const std::string& file) {
-  if (model.output_shape.size() != 1)
-    throw FileError(
-        file, "output",
-        fmt::format("[import] the output of {} is {} for one sample: a list of one number for each "
-                    "class is needed",
-                    file, to_string(model.output_shape)));
+  const std::int64_t classes = model.output_shape.size() == 1 ? model.output_shape[0] : 0;
   try {
-    return {model.build(), identity_of(model.spec, model.sample_shape, model.output_shape[0])};
+    return {model.build(), identity_of(model.spec, model.sample_shape, classes)};
   } catch (const FileError& error) {
     throw FileError(file, error.dataset(), fmt::format("{} (in {})", error.what(), file));
   }
@@ -137,6 +132,11 @@ void check_not_compressed(const Network& network, const std::string& function,
 void check_classifies(const Network& network, const std::string& function) {
   if (network.classes() >= 2) return;
   const auto& nodes = network.identity.at("model").at("nodes");
+  FQ_CHECK(
+      network.classes() == 1, function,
+      "the last layer, '{}', does not give one number for each class: cross entropy, which is the only loss, "
+      "takes a list of them for each sample",
+      nodes.back().value("name", std::string()));
   FQ_CHECK(
       false, function,
       "the last layer, '{}', has one output, whose softmax is always 1: cross entropy, which is the only "

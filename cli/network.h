@@ -23,6 +23,7 @@ struct Network {
 
   /// Of a batch of one.
   [[nodiscard]] Shape input_shape() const;
+  /// Numbers that the network gives for each sample; 0 where they are no list.
   [[nodiscard]] std::int64_t classes() const { return identity.at("classes").get<std::int64_t>(); }
   [[nodiscard]] bool folded() const { return identity.at("folded").get<bool>(); }
   [[nodiscard]] bool quantized() const { return !identity.at("quantization").is_null(); }
@@ -30,7 +31,8 @@ struct Network {
 
 /// Builds the model of --model and --model-options for samples of that data set, with weights by `seed`.
 [[nodiscard]] Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed);
-/// Of a model that was read from `file`, with its weights. Throws FileError when it is not a classifier.
+/// Of a model that was read from `file`, with its weights; of 0 classes where it gives other than a list of
+/// numbers for each sample.
 [[nodiscard]] Network make_network(const ImportedModel& model, const std::string& file);
 /// Builds the model that a checkpoint names, and puts its values in. Throws FileError as `load_state`, and
 /// for a checkpoint whose values do not fit its model.

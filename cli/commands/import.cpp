@@ -33,10 +33,12 @@ Shape read_shape(const Flags& flags) {
   return shape;
 }
 
-ImportedModel read_model(const std::string& path, const Shape& shape) {
+ImportedModel read_model(const std::string& path, const Flags& flags) {
   const OnnxModel file = load_onnx(path);
   try {
-    return import_onnx(file, {shape, fq::detail::valid_utf8(std::filesystem::path(path).stem().string())});
+    return import_onnx(
+        file, {read_shape(flags), fq::detail::valid_utf8(std::filesystem::path(path).stem().string()),
+               flags.text("output-name")});
   } catch (const ArgumentError& error) {
     throw FileError(path, {}, fmt::format("{} (in {})", error.what(), path));
   }
@@ -65,9 +67,10 @@ FlagSet import_flags() {
               "export it.",
               "MODEL.onnx -o FILE [flags]");
   set.group("Files")
-      .argument("model", "FILE", "a float classifier of one input and one output")
+      .argument("model", "FILE", "a float network of one input")
       .output("output,o", "FILE", "the checkpoint", kind::checkpoint)
-      .value("input-shape", "SIZES", "of one sample, for files that leave it open: 3,32,32");
+      .value("input-shape", "SIZES", "of one sample, for files that leave it open: 3,32,32")
+      .value("output-name", "NAME", "the output to train, of a file that has several");
   add_general_flags(set);
   return set;
 }
@@ -75,13 +78,13 @@ FlagSet import_flags() {
 void check_import(const Flags& flags, PlannedFiles& planned) {
   const std::string from = flags.required("model"), path = flags.required("output");
   if (planned.holds(from)) return planned.add(path);
-  planned.add(path, make_network(read_model(from, read_shape(flags)), from));
+  planned.add(path, make_network(read_model(from, flags), from));
 }
 
 nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const std::string from = flags.required("model"), path = flags.required("output");
-  const ImportedModel model = read_model(from, read_shape(flags));
+  const ImportedModel model = read_model(from, flags);
   const Network network = make_network(model, from);
   save_network(network, path);
   std::int64_t parameters = 0;
@@ -91,12 +94,18 @@ nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   output.line(fmt::format("{} layers, {} parameters: {}", model.spec.json().at("nodes").size(), parameters,
                           list(layers)));
   if (!model.recognised.empty()) output.line("recognised: " + list(model.recognised));
-  output.line(
-      fmt::format("samples of {}, {} classes, {}", to_string(model.sample_shape), network.classes(), path));
+  const std::string gives = network.classes() > 0 ? fmt::format("{} classes", network.classes())
+                                                  : "outputs of " + to_string(model.output_shape);
+  output.line(fmt::format("samples of {}, {}, {}", to_string(model.sample_shape), gives, path));
   nlohmann::ordered_json recognised = nlohmann::ordered_json::object();
   for (const auto& [what, count] : model.recognised) recognised[what] = count;
-  return {{"output", path},           {"parameters", parameters},           {"layers", layers},
-          {"recognised", recognised}, {"sample_shape", model.sample_shape}, {"classes", network.classes()}};
+  return {{"output", path},
+          {"parameters", parameters},
+          {"layers", layers},
+          {"recognised", recognised},
+          {"sample_shape", model.sample_shape},
+          {"output_shape", model.output_shape},
+          {"classes", network.classes()}};
 }
 
 }  // namespace fq::cli

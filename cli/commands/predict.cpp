@@ -18,6 +18,7 @@ using nlohmann::ordered_json;
 
 /// How often each class is the answer.
 std::vector<std::int64_t> count_answers(const Tensor& logits) {
+  if (logits.rank() != 2) return {};
   std::vector<std::int64_t> counts(static_cast<std::size_t>(logits.dim(1)));
   const Tensor found = answers(logits);
   for (std::int64_t i = 0; i < found.numel(); ++i)

@@ -1,6 +1,7 @@
 #include "fakequant/export/onnx/import.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
 
@@ -26,6 +27,15 @@ std::int64_t elements_of(const OnnxModel& model) {
   return count;
 }
 
+/// All names that a node reads, those that its branches take from around them with them.
+void add_reads(const OnnxNode& node, std::set<std::string>& names) {
+  names.insert(node.inputs.begin(), node.inputs.end());
+  for (const auto& branch : node.branches) {
+    for (const auto& inner : branch.nodes) add_reads(inner, names);
+    names.insert(branch.outputs.begin(), branch.outputs.end());
+  }
+}
+
 /// The nodes that the output needs.
 std::vector<OnnxNode> live(std::vector<OnnxNode> nodes, const std::string& output) {
   std::set<std::string> needed{output};
@@ -34,7 +44,7 @@ std::vector<OnnxNode> live(std::vector<OnnxNode> nodes, const std::string& outpu
     if (std::ranges::none_of(node->outputs,
                              [&](const auto& name) { return !name.empty() && needed.contains(name); }))
       continue;
-    needed.insert(node->inputs.begin(), node->inputs.end());
+    add_reads(*node, needed);
     out.push_back(std::move(*node));
   }
   std::ranges::reverse(out);
@@ -48,7 +58,8 @@ std::int64_t element_limit(const OnnxModel& model) { return 4 * elements_of(mode
 class FixedValues {
  public:
   explicit FixedValues(const OnnxModel& model) : budget_{element_limit(model)} {
-    for (const auto& initializer : model.initializers) values_.emplace(initializer.name, initializer.value);
+    for (const auto& initializer : model.initializers)
+      add(initializer.name, initializer.value, is_learnable(initializer.value));
   }
 
   [[nodiscard]] const Constants& values() const noexcept { return values_; }
@@ -56,7 +67,12 @@ class FixedValues {
     const auto found = values_.find(name);
     return found == values_.end() ? nullptr : &found->second;
   }
-  void add(const std::string& name, const Tensor& value) { values_.emplace(name, value); }
+  /// Whether a value is one that training found, or was made of such.
+  [[nodiscard]] bool is_learned(const std::string& name) const { return learned_.contains(name); }
+  void add(const std::string& name, const Tensor& value, bool learned) {
+    values_.emplace(name, value);
+    if (learned) learned_.insert(name);
+  }
   /// Whether the node's inputs are fixed and what it gives is now known.
   bool fold_node(const OnnxNode& node) {
     std::vector<Tensor> inputs;
@@ -66,20 +82,36 @@ class FixedValues {
       if (value == nullptr && !node.inputs[i].empty() && !type_alone) return false;
       inputs.push_back(value == nullptr ? Tensor() : *value);
     }
-    if (node.outputs.empty()) return false;
+    if (node.outputs.empty() || is_of_samples(node, inputs)) return false;
     const auto value = fold(NodeReader(node), inputs, budget_);
-    if (value) add(node.outputs[0], *value);
+    const bool learned = std::ranges::any_of(node.inputs, [&](const auto& name) { return is_learned(name); });
+    if (value) add(node.outputs[0], *value, learned && is_floating(value->dtype()));
     return value.has_value();
   }
 
  private:
+  /// Whether it repeats something for each sample: layers do that.
+  static bool is_of_samples(const OnnxNode& node, const std::vector<Tensor>& inputs) {
+    const bool of_shape = node.op == "ConstantOfShape", expands = node.op == "Expand" || node.op == "Tile";
+    const std::size_t at = of_shape ? 0 : 1;
+    if ((!of_shape && !expands) || inputs.size() <= at || inputs[at].rank() > 1) return false;
+    return batch_axis(inputs[at].to(DType::i64).to_vector<std::int64_t>()) >= 0;
+  }
+
+  /// Numbers that a mask, a count or a single constant would not have.
+  static bool is_learnable(const Tensor& value) {
+    if (!is_floating(value.dtype()) || value.numel() < 2) return false;
+    return std::ranges::all_of(value.to(DType::f32).to_vector<float>(),
+                               [](float v) { return std::isfinite(v) && std::abs(v) < 1e4F; });
+  }
+
   FoldBudget budget_;
   Constants values_;
+  std::set<std::string> learned_;
 };
 
 /// The nodes that count, with what is fixed computed and patterns found.
-std::vector<OnnxNode> prepared(const OnnxModel& model, FixedValues& fixed) {
-  const std::string& output = model.outputs[0].name;
+std::vector<OnnxNode> prepared(const OnnxModel& model, const std::string& output, FixedValues& fixed) {
   auto nodes = live(model.nodes, output);
   for (const auto& node : nodes) (void)fixed.fold_node(node);
   return live(with_patterns(nodes, fixed.values()), output);
@@ -89,15 +121,15 @@ std::vector<OnnxNode> prepared(const OnnxModel& model, FixedValues& fixed) {
 class Import {
  public:
   Import(const OnnxModel& model, FixedValues& fixed, const NodeNames& names)
-      : model_(model),
-        fixed_(fixed),
-        context_{model.opset, -1, ModelBuilder(element_limit(model)), names, {}} {}
+      : model_(model), fixed_(fixed), context_{model.opset, -1,    ModelBuilder(element_limit(model)),
+                                               {},          names, {}} {}
 
   void run(const std::vector<OnnxNode>& nodes, const OnnxValueInfo& input, const Shape& sample) {
     if (input.has_shape) context_.batch = input.shape[0].size;
-    Shape shape{kImportBatch};
+    Shape shape{kAbstractBatch};
     shape.insert(shape.end(), sample.begin(), sample.end());
-    values_.emplace(input.name, ImportValue{"input", shape, {}});
+    context_.input = {.node = "input", .shape = shape, .constant = {}};
+    values_.emplace(input.name, context_.input);
     for (const auto& node : nodes) build(node);
     missing_.check();
   }
@@ -111,6 +143,9 @@ class Import {
       const OnnxNode same{"Identity", name, {}, {}, {}, {}};
       output = context_.model.add(NodeReader(same), "identity", "identity", {}, {output}, {});
     }
+    FQ_CHECK(!output.shape.empty() && output.shape[0] == kAbstractBatch, "import_onnx",
+             "the output '{}' is {}: its first axis must be the batch", name.substr(0, 100),
+             with_readable_batch(to_string(output.shape)));
     auto built = context_.model.finish(model_name, output);
     return {ModelSpec::parse(built.text),
             sample,
@@ -124,11 +159,15 @@ class Import {
   void build(const OnnxNode& node) {
     try {
       if (node.outputs.empty() || fixed_.find(node.outputs[0]) != nullptr || fixed_.fold_node(node)) return;
+      if (const OnnxBranch* way = taken(node); way != nullptr) return follow(node, *way);
       const auto builder = find_op_builder(node);
       if (builder == nullptr) throw UnsupportedUse{operator_name(node)};
       auto inputs = inputs_of(node);
       if (inputs.size() != node.inputs.size()) return;
-      keep(node, builder(OpImport(node, std::move(inputs), context_)));
+      const OpImport op(node, std::move(inputs), context_);
+      keep(node, node.outputs[0], builder(op));
+      for (const auto& [output, value] : op.more())
+        if (output < node.outputs.size()) keep(node, node.outputs[output], value);
     } catch (const UnsupportedUse& use) {
       missing_.add(node, use.what);
       guess(node);
@@ -138,10 +177,31 @@ class Import {
     }
   }
 
-  void keep(const OnnxNode& node, ImportValue value) {
-    if (value.is_constant()) return fixed_.add(node.outputs[0], value.constant);
-    values_.emplace(node.outputs[0], std::move(value));
-    if (reads_guess(node)) guessed_.insert(node.outputs[0]);
+  /// The branch of an If whose condition is fixed; null otherwise.
+  [[nodiscard]] const OnnxBranch* taken(const OnnxNode& node) const {
+    const Tensor* condition =
+        node.branches.empty() || node.inputs.size() != 1 ? nullptr : fixed_.find(node.inputs[0]);
+    if (condition == nullptr || condition->numel() != 1) return nullptr;
+    const auto way = std::ranges::find(node.branches, condition->item() != 0 ? "then_branch" : "else_branch",
+                                       &OnnxBranch::name);
+    return way == node.branches.end() || way->outputs.size() != node.outputs.size() ? nullptr : &*way;
+  }
+
+  void follow(const OnnxNode& node, const OnnxBranch& way) {
+    for (const auto& value : way.initializers) fixed_.add(value.name, value.value, false);
+    for (const auto& inner : way.nodes) build(inner);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      if (const Tensor* constant = fixed_.find(way.outputs[i]); constant != nullptr)
+        fixed_.add(node.outputs[i], *constant, fixed_.is_learned(way.outputs[i]));
+      else if (const auto value = values_.find(way.outputs[i]); value != values_.end())
+        keep(node, node.outputs[i], value->second);
+    }
+  }
+
+  void keep(const OnnxNode& node, const std::string& name, ImportValue value) {
+    if (value.is_constant()) return fixed_.add(name, value.constant, false);
+    values_.emplace(name, std::move(value));
+    if (reads_guess(node)) guessed_.insert(name);
   }
 
   [[nodiscard]] bool reads_guess(const OnnxNode& node) const {
@@ -157,7 +217,9 @@ class Import {
     const ImportValue like = values_.at(*input);
     for (const auto& name : node.outputs) {
       if (name.empty()) continue;
-      values_.emplace(name, ImportValue{like.node, stated_shape(name).value_or(like.shape), {}});
+      values_.emplace(
+          name,
+          ImportValue{.node = like.node, .shape = stated_shape(name).value_or(like.shape), .constant = {}});
       guessed_.insert(name);
     }
   }
@@ -165,7 +227,7 @@ class Import {
   [[nodiscard]] std::optional<Shape> stated_shape(const std::string& name) const {
     const auto stated = std::ranges::find(model_.values, name, &OnnxValueInfo::name);
     if (stated == model_.values.end() || !stated->has_shape || stated->shape.empty()) return std::nullopt;
-    Shape shape{kImportBatch};
+    Shape shape{kAbstractBatch};
     for (std::size_t axis = 1; axis < stated->shape.size(); ++axis) shape.push_back(stated->shape[axis].size);
     if (std::ranges::any_of(shape, [](auto size) { return size <= 0 || size > kLargestSize; }))
       return std::nullopt;
@@ -180,7 +242,7 @@ class Import {
       if (value != values_.end())
         out.push_back(value->second);
       else if (const Tensor* constant = fixed_.find(name); constant != nullptr)
-        out.push_back({{}, {}, *constant});
+        out.push_back({.node = {}, .shape = {}, .constant = *constant, .learned = fixed_.is_learned(name)});
       else if (name.empty())
         out.emplace_back();
       else if (!failed_)
@@ -202,16 +264,15 @@ class Import {
 }  // namespace
 
 ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options) {
-  FQ_CHECK(model.outputs.size() == 1, "import_onnx", "the graph has {} outputs: one is needed",
-           model.outputs.size());
+  const std::string& output = output_of(model, options.output);
   const OnnxValueInfo& input = input_of(model);
   const Shape sample = sample_shape_of(input, options.sample_shape);
   FixedValues fixed(model);
-  const auto nodes = prepared(model, fixed);
+  const auto nodes = prepared(model, output, fixed);
   const NodeNames names(nodes);
   Import import(model, fixed, names);
   import.run(nodes, input, sample);
-  return import.finish(model.outputs[0].name, sample, options.name);
+  return import.finish(output, sample, options.name);
 }
 
 std::shared_ptr<Graph> ImportedModel::build() const {

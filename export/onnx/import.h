@@ -25,6 +25,7 @@ struct ImportOptions {
   /// The shape of one sample, without the batch, for files that leave it open; empty: as the file says.
   Shape sample_shape;
   std::string name = "imported";  ///< of the model
+  std::string output = {};        ///< the one to train, of a file with several; empty where there is one
 };
 
 /// A model and its weights.
@@ -41,11 +42,11 @@ struct ImportedModel {
   [[nodiscard]] std::shared_ptr<Graph> build() const;
 };
 
-/// Builds a model from a float graph of one input [N, ..] and one output, with any batch, symbolic or fixed;
-/// what the file computes in training mode (dropout, batch statistics) is read as those layers are. Operators
-/// of fixed values are computed, so are the sizes that a graph takes from its values; chains of nodes that
-/// make up a GELU, a SiLU, a hard swish or a layer norm are found, means over pixels become global pooling
-/// and reshapes to rows flattening. Nodes are named by the paths of the modules that they came from,
+/// Builds a model from a float graph of one input [N, ..] and one of its outputs, with any batch, symbolic or
+/// fixed; what the file computes in training mode (dropout, batch statistics) is read as those layers are.
+/// Operators of fixed values are computed, so are the sizes that a graph takes from its values; chains of
+/// nodes that make up a GELU, a SiLU, a hard swish or a layer norm are found, means over pixels become global
+/// pooling and reshapes to rows flattening. Nodes are named by the paths of the modules that they came from,
 /// "layer1_0_conv1", as far as the file tells them by names of nodes or weights.
 ///
 /// The model is checked as a file from anywhere: throws ArgumentError naming the node for attributes, shapes

@@ -28,7 +28,7 @@ class Loading {
     OnnxModel model;
     set_header(model, proto);
     const onnx::GraphProto& graph = proto.graph();
-    for (const auto& value : graph.initializer()) add_initializer(model, value);
+    for (const auto& value : graph.initializer()) model.initializers.push_back(initializer(value));
     check_data(proto);
     for (const auto& value : graph.input()) model.inputs.push_back(value_info(value));
     for (const auto& value : graph.output()) model.outputs.push_back(value_info(value));
@@ -90,9 +90,9 @@ class Loading {
       }
   }
 
-  void add_initializer(OnnxModel& model, const onnx::TensorProto& value) const {
-    model.initializers.push_back({value.name(), tensor(value, "tensor '" + value.name() + "'"),
-                                  value.data_type() == detail::onnx_bool});
+  OnnxInitializer initializer(const onnx::TensorProto& value) const {
+    return {value.name(), tensor(value, "tensor '" + value.name() + "'"),
+            value.data_type() == detail::onnx_bool};
   }
 
   Shape shape_of(const onnx::TensorProto& value, const std::string& place) const {
@@ -218,11 +218,22 @@ class Loading {
     }
   }
 
+  OnnxBranch branch(const std::string& name, const onnx::GraphProto& graph) const {
+    OnnxBranch out{name, {}, {}, {}};
+    for (const auto& value : graph.initializer()) out.initializers.push_back(initializer(value));
+    for (const auto& node : graph.node()) out.nodes.push_back(node_of(node));
+    for (const auto& value : graph.output()) out.outputs.push_back(value.name());
+    return out;
+  }
+
   OnnxNode node_of(const onnx::NodeProto& node) const {
     OnnxNode out{node.op_type(), node.name(), node.domain() == "ai.onnx" ? "" : node.domain(), {}, {}, {}};
     out.inputs.assign(node.input().begin(), node.input().end());
     out.outputs.assign(node.output().begin(), node.output().end());
     for (const auto& a : node.attribute()) out.attributes.emplace_back(a.name(), attribute(a, place_of(out)));
+    for (const auto& a : node.attribute())
+      if (a.type() == onnx::AttributeProto::GRAPH && node.op_type() == "If")
+        out.branches.push_back(branch(a.name(), a.g()));
     return out;
   }
 

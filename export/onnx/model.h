@@ -21,11 +21,13 @@ namespace fq {
 /// The element types that ONNX has and DType has not, or that a file leaves open.
 enum class OnnxKind : unsigned char { tensor, boolean, text, other };
 
-/// The value of an attribute. Graphs (If, Loop, Scan) and other kinds that no supported operator has are
-/// std::monostate. Tensors are row-major on the CPU.
+/// The value of an attribute. Graphs (of If: see OnnxBranch) and other kinds that no supported operator has
+/// are std::monostate. Tensors are row-major on the CPU.
 using OnnxAttribute =
     std::variant<std::monostate, std::int64_t, float, std::string, std::vector<std::int64_t>,
                  std::vector<float>, std::vector<std::string>, Tensor>;
+
+struct OnnxBranch;
 
 /// One node. An input that is left out is "".
 struct OnnxNode {
@@ -33,6 +35,7 @@ struct OnnxNode {
   std::string domain;  ///< "" is ONNX itself
   std::vector<std::string> inputs, outputs;
   std::vector<std::pair<std::string, OnnxAttribute>> attributes;
+  std::vector<OnnxBranch> branches = {};  ///< of If, as read from a file; saving leaves them out
 
   /// Null when there is none.
   [[nodiscard]] const OnnxAttribute* attribute(std::string_view key) const;
@@ -43,6 +46,14 @@ struct OnnxInitializer {
   std::string name;
   Tensor value;
   bool boolean = false;
+};
+
+/// One way of an If: it also reads names of the graph around it.
+struct OnnxBranch {
+  std::string name;  ///< "then_branch" or "else_branch"
+  std::vector<OnnxNode> nodes;
+  std::vector<OnnxInitializer> initializers;
+  std::vector<std::string> outputs;
 };
 
 /// One axis: a size, or a symbol ("N") with size -1.

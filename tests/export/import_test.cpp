@@ -142,8 +142,9 @@ TEST(OnnxImport, MeansAndWindowsOfTheWholeImageArePoolsOfIt) {
   EXPECT_EQ(types(one({1, 3, 4, 5}, "AveragePool", {{"kernel_shape", Ints{4, 5}}})),
             Types{"global_avg_pool"});
   EXPECT_EQ(types(one({1, 3, 4, 5}, "GlobalMaxPool")), Types{"max_pool"});
-  EXPECT_THAT(refusal(OnnxGraph({-1, 3, 4, 5}).ints("a", {1, 2}).node("ReduceMean", {"x", "a"}, "y").model),
-              HasSubstr("ReduceMean over the axes [1, 2] (1: 'y')"));
+  EXPECT_EQ(mean({1, 2}, 1), Types{"mean"});
+  EXPECT_THAT(refusal(OnnxGraph({-1, 3, 4, 5}).ints("a", {0, 2}).node("ReduceMean", {"x", "a"}, "y").model),
+              HasSubstr("it mixes samples: axis 0 is one of its axes"));
 }
 
 TEST(OnnxImport, ShapesComputedFromTheInputAreFoundInReshapes) {
@@ -201,17 +202,17 @@ TEST(OnnxImport, AGraphThatGivesItsInputIsAnIdentity) {
 
 TEST(OnnxImport, UnsupportedOperatorsAreToldAllAtOnce) {
   auto graph = OnnxGraph({-1, 4}).number("two", 2);
-  graph.node("Erf", {"x"}, "a")
-      .node("Erf", {"a"}, "b")
-      .node("Mul", {"b", "two"}, "c")
-      .node("Mul", {"x", "two"}, "d");
+  graph.node("LSTM", {"x"}, "a")
+      .node("LSTM", {"a"}, "b")
+      .node("ScatterElements", {"b", "two"}, "c")
+      .node("ScatterElements", {"x", "two"}, "d");
   graph.node("Add", {"c", "d"}, "e").node("Fused", {"e"}, "y");
   graph.model.nodes.back().domain = "com.example";
   graph.node("Resize", {"x"}, "nobody reads it");
   EXPECT_THAT(refusal(graph.model),
-              AllOf(HasSubstr("not supported: Erf (2: 'a', 'b'), Mul of a constant (2: 'c', 'd'), "
+              AllOf(HasSubstr("not supported: LSTM (2: 'a', 'b'), ScatterElements (2: 'c', 'd'), "
                               "com.example.Fused (1: 'y')"),
-                    HasSubstr("GELU"), HasSubstr("scale, mean and std"), HasSubstr("other domains")));
+                    HasSubstr("torch.cat"), HasSubstr("other domains")));
   const auto quantized = OnnxGraph({-1, 4}).number("s", 1).node("QuantizeLinear", {"x", "s"}, "y").model;
   EXPECT_THAT(refusal(quantized), AllOf(HasSubstr("QuantizeLinear (1: 'y')"), HasSubstr("the checkpoint")));
 }
@@ -231,8 +232,7 @@ TEST(OnnxImport, EverythingThatIsMissingIsToldInOneMessage) {
       .node("LSTM", {"wide"}, "lstm")
       .node("Concat", {"last", "lstm"}, "y", {{"axis", std::int64_t{1}}});
   const std::string told = refusal(graph.model);
-  EXPECT_THAT(told, AllOf(HasSubstr("LSTM (1: 'lstm')"), HasSubstr("Resize (1: 'resized')"),
-                          HasSubstr("Mul of a constant (2: 'scaled', 'last')"), HasSubstr("ConvTranspose"),
+  EXPECT_THAT(told, AllOf(HasSubstr("LSTM (1: 'lstm')"), HasSubstr("'resized' (Resize): it has neither"),
                           HasSubstr("node 'wide' (Conv): its attribute 'group'")));
   EXPECT_THAT(told, Not(HasSubstr("gemm'")));
   EXPECT_THAT(told, Not(HasSubstr("\n")));
@@ -253,7 +253,10 @@ TEST(OnnxImport, InputsAndOutputsThatDoNotFitAreRefused) {
   EXPECT_THAT(refusal(two), HasSubstr("2 inputs"));
   two = one({-1, 4}, "Relu");
   two.outputs.push_back(two.outputs[0]);
-  EXPECT_THAT(refusal(two), HasSubstr("2 outputs"));
+  EXPECT_THAT(refusal(two), HasSubstr("2 outputs: name the one to train, 'y', 'y'"));
+  two.outputs[1].name = "z";
+  EXPECT_EQ(import_onnx(two, {{}, "net", "y"}).output_shape, Shape{4});
+  EXPECT_THAT(refusal(two, {{}, "net", "w"}), HasSubstr("no output 'w': its outputs are 'y', 'z'"));
   EXPECT_THAT(refusal(OnnxGraph({-1, 4}).number("n", 1).node("Identity", {"n"}, "y").model),
               HasSubstr("does not depend on the input"));
   EXPECT_THAT(refusal(OnnxGraph({-1, 4}).node("Relu", {"nothing"}, "y").model),
@@ -268,7 +271,7 @@ TEST(OnnxImport, AbsurdAttributesAreRefusedWithTheirNode) {
   EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"pads", Ints{-1, 0, 0, 0}}})),
               HasSubstr("'pads' has -1"));
   EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"pads", Ints{0, 0, 1 << 30, 0}}})),
-              HasSubstr("they must be equal"));
+              HasSubstr("it pads by 1073741824"));
   EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"pads", Ints{1, 1}}})), HasSubstr("4 are needed"));
   EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"strides", Ints{kHuge, 1}}})),
               HasSubstr("'strides'"));
@@ -282,15 +285,14 @@ TEST(OnnxImport, AbsurdAttributesAreRefusedWithTheirNode) {
   EXPECT_THAT(refusal(one({-1, 2, 8, 8}, "MaxPool", {{"kernel_shape", Ints{kHuge, 2}}})),
               HasSubstr("'kernel_shape'"));
   EXPECT_THAT(
-      refusal(one({-1, 2, 8, 8}, "MaxPool", {{"kernel_shape", Ints{2, 2}}, {"pads", Ints{0, 0, 1, 1}}})),
-      HasSubstr("they must be equal"));
-  EXPECT_THAT(
-      refusal(one({-1, 2, 8, 8}, "MaxPool",
-                  {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"ceil_mode", std::int64_t{1}}})),
-      HasSubstr("'ceil_mode'"));
-  EXPECT_THAT(refusal(one({-1, 2, 8, 8}, "Flatten", {{"axis", std::int64_t{2}}})), HasSubstr("from axis 2"));
+      refusal(one({-1, 2, 8, 8}, "MaxPool", {{"kernel_shape", Ints{2, 2}}, {"pads", Ints{0, 0, 5, 5}}})),
+      HasSubstr("padding 0 and 5"));
+  EXPECT_THAT(refusal(one({-1, 2, 8, 8}, "Flatten", {{"axis", std::int64_t{2}}})),
+              HasSubstr("its first axis must be the batch"));
   EXPECT_THAT(refusal(one({-1, 2, 8, 8}, "Transpose", {{"perm", Ints{1, 0, 2, 3}}})),
-              HasSubstr("[1, 0, 2, 3]"));
+              HasSubstr("'y' is [2, N, 8, 8]: its first axis must be the batch"));
+  EXPECT_THAT(refusal(one({-1, 2, 8, 8}, "Transpose", {{"perm", Ints{1, 0, 2}}})),
+              HasSubstr("[1, 0, 2] of 4"));
   EXPECT_THAT(refusal(one({-1, 4}, "LeakyRelu", {{"alpha", -1.0f}})), HasSubstr("node 'y' (LeakyRelu)"));
   EXPECT_THAT(refusal(one({-1, 4}, "LeakyRelu", {{"alpha", std::numeric_limits<float>::quiet_NaN()}})),
               HasSubstr("nan"));
@@ -301,7 +303,7 @@ TEST(OnnxImport, ReshapesThatMixSamplesAreRefused) {
     return OnnxGraph({-1, 3, 4}).ints("to", to).node("Reshape", {"x", "to"}, "y").model;
   };
   EXPECT_THAT(refusal(reshape({-1, 5})), HasSubstr("cannot become its shape"));
-  EXPECT_THAT(refusal(reshape({-1, 4})), HasSubstr("the first axis is not the batch"));
+  EXPECT_THAT(refusal(reshape({-1, 4})), HasSubstr("its first axis must be the batch"));
   EXPECT_THAT(refusal(reshape({-1, -1})), HasSubstr("several"));
   EXPECT_THAT(refusal(reshape({0, -2})), HasSubstr("-2"));
   EXPECT_THAT(refusal(reshape({0, kHuge, 4, 4})), HasSubstr("2^63"));

@@ -108,6 +108,25 @@ void add_layers(Cases& cases) {
     });
   cases.add("max_pool1d", {2, 9},
             [](auto& x, auto&) { return ops::max_pool1d(x, {.kernel = 3, .stride = 2, .padding = 1}); });
+  const ops::Pool2d up{.kernel = {3, 2}, .stride = {2, 3}, .padding = {1, 1}, .ceil_mode = true},
+      uneven{.kernel = {3, 2}, .stride = {2, 2}, .padding = {0, 1}, .padding_end = {2, 0}};
+  for (const bool padded : {true, false}) {
+    const std::string end = padded ? "" : "_of_inputs";
+    ops::Pool2d of_up = up, of_uneven = uneven;
+    of_up.count_include_pad = of_uneven.count_include_pad = padded;
+    cases.add("avg_pool2d_ceil" + end, {2, 7, 8},
+              [of_up](auto& x, auto&) { return ops::avg_pool2d(x, of_up); });
+    cases.add("avg_pool2d_uneven" + end, {2, 7, 8},
+              [of_uneven](auto& x, auto&) { return ops::avg_pool2d(x, of_uneven); });
+  }
+  cases.add("max_pool2d_ceil", {2, 7, 8}, [up](auto& x, auto&) { return ops::max_pool2d(x, up); });
+  cases.add("max_pool2d_uneven", {2, 7, 8}, [uneven](auto& x, auto&) { return ops::max_pool2d(x, uneven); });
+  cases.add("max_pool2d_dilated", {2, 7, 8}, [](auto& x, auto&) {
+    return ops::max_pool2d(x, {.kernel = {3, 2}, .stride = {1, 2}, .padding = {1, 1}, .dilation = {2, 3}});
+  });
+  cases.add("adaptive_avg_pool2d", {2, 7, 8}, [](auto& x, auto&) {
+    return ops::adaptive_avg_pool2d(x, {3, 5});
+  });
   cases.add("global_avg_pool2d", {2, 7, 8}, [](auto& x, auto&) { return ops::global_avg_pool2d(x); });
   cases.add("batch_norm", {3, 4, 4},
             [](auto& x, auto& p) { return ops::batch_norm(x, p[0], p[1], row(3), row(3, 0.5, 2), false); },

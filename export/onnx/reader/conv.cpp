@@ -52,8 +52,7 @@ Tensor with_equal_pads(const OpImport& op, Tensor weight, Window& window) {
     const std::int64_t more = std::abs(before - after);
     if (more == 0) continue;
     const std::int64_t taps = more / window.dilation[i];
-    op.check(more % window.dilation[i] == 0 && taps <= window.kernel[i],
-             "its pads are {} before and {} after the image: they must be equal", before, after);
+    if (more % window.dilation[i] != 0 || taps > window.kernel[i]) continue;
     weight = padded(weight, static_cast<int>(i) + 2, before < after ? taps : 0, before < after ? 0 : taps);
     window.kernel[i] += taps;
     before = after = std::max(before, after);
@@ -85,6 +84,56 @@ std::vector<LayerValue> values_of(const OpImport& op, const Tensor& weight, std:
   return values;
 }
 
+/// What is left of unequal pads goes into a layer before.
+ImportValue padded_image(const OpImport& op, const ImportValue& x, Window& window) {
+  if (window.equal_pads()) return x;
+  for (const auto* pads : {&window.before, &window.after})
+    for (const auto size : *pads)
+      op.check(size <= kLargestPad, "it pads by {}: up to {} are supported", size, kLargestPad);
+  op.recognise("unequal pads");
+  const auto y = op.layer("pad", {{"before", window.before}, {"after", window.after}}, {x}, {}, "pad");
+  window.before = window.after = std::vector<std::int64_t>(window.kernel.size(), 0);
+  return y;
+}
+
+void check_pads_are_given(const OpImport& op) {
+  const auto mode = op.text("auto_pad", "NOTSET");
+  op.check(!op.has("output_shape") && (mode == "NOTSET" || mode == "VALID"),
+           "its output's size is given: pads are needed in place of 'output_shape' and 'auto_pad'");
+}
+
+/// Without the elements that pads on one side alone take away.
+ImportValue cropped(const OpImport& op, const ImportValue& y, const Window& given) {
+  std::vector<std::int64_t> before, after;
+  for (std::size_t i = 0; i < given.before.size(); ++i) {
+    const std::int64_t both = std::min(given.before[i], given.after[i]);
+    before.push_back(both - given.before[i]);
+    after.push_back(both - given.after[i]);
+  }
+  return op.layer("pad", {{"before", before}, {"after", after}}, {y});
+}
+
+/// A signal [N, C, L] is an image of height 1.
+ImportValue conv_transpose_of_signal(const OpImport& op, const Tensor& weight) {
+  const ImportValue& x = op.value();
+  const auto groups = groups_of(op, weight, true);
+  check_pads_are_given(op);
+  Window given = read_window(op, {weight.dim(2)}, {x.shape[2]}), window = given;
+  window.before[0] = window.after[0] = std::min(given.before[0], given.after[0]);
+  for (auto* ones : {&window.kernel, &window.stride, &window.dilation}) ones->insert(ones->begin(), 1);
+  for (auto* zeros : {&window.before, &window.after}) zeros->insert(zeros->begin(), 0);
+  const std::int64_t channels = weight.dim(1) * groups;
+  auto options = options_of(window, channels, groups, op.has_input(2));
+  const auto more = op.sizes("output_padding", 1, 0, 0);
+  if (more[0] != 0) options["output_padding"] = {0, more[0]};
+  const Tensor image_weight = weight.reshape({weight.dim(0), weight.dim(1), 1, weight.dim(2)});
+  const auto image = op.reshaped(x, {x.shape[0], x.shape[1], 1, x.shape[2]}, "image");
+  const auto y =
+      op.layer("conv_transpose2d", options, {image}, values_of(op, image_weight, channels), "conv");
+  const auto signal = op.reshaped(y, {y.shape[0], y.shape[1], y.shape[3]}, "signal");
+  return given.equal_pads() ? signal : cropped(op, signal, given);
+}
+
 }  // namespace
 
 ImportValue conv(const OpImport& op) {
@@ -94,8 +143,9 @@ ImportValue conv(const OpImport& op) {
   const auto groups = groups_of(op, weight, false);
   Window window = read_window(op, kernel, {x.shape.begin() + 2, x.shape.end()});
   weight = with_equal_pads(op, weight, window);
+  const ImportValue image = padded_image(op, x, window);
   return op.layer(kernel.size() == 1 ? "conv1d" : "conv2d",
-                  options_of(window, weight.dim(0), groups, op.has_input(2)), {x},
+                  options_of(window, weight.dim(0), groups, op.has_input(2)), {image},
                   values_of(op, weight, weight.dim(0)));
 }
 
@@ -103,19 +153,21 @@ ImportValue conv_transpose(const OpImport& op) {
   const ImportValue& x = op.value();
   const Tensor weight = op.weight(1);
   const auto kernel = kernel_of(op, weight, 2);
-  op.check(kernel.size() == 2, "its weight is {}: transposed convolutions of images are supported",
-           weight.describe());
+  if (kernel.size() == 1) return conv_transpose_of_signal(op, weight);
   const auto groups = groups_of(op, weight, true);
-  const auto mode = op.text("auto_pad", "NOTSET");
-  op.check(!op.has("output_shape") && (mode == "NOTSET" || mode == "VALID"),
-           "its output's size is given: pads are needed in place of 'output_shape' and 'auto_pad'");
-  const Window window = read_window(op, kernel, {x.shape.begin() + 2, x.shape.end()});
-  op.check(window.equal_pads(), "its pads before and after the image differ: they must be equal");
+  check_pads_are_given(op);
+  Window window = read_window(op, kernel, {x.shape.begin() + 2, x.shape.end()});
+  const Window given = window;
+  for (std::size_t i = 0; i < 2; ++i)
+    window.before[i] = window.after[i] = std::min(given.before[i], given.after[i]);
   const std::int64_t channels = weight.dim(1) * groups;
   auto options = options_of(window, channels, groups, op.has_input(2));
   const auto more = op.sizes("output_padding", 2, 0, 0);
   if (more != Shape{0, 0}) options["output_padding"] = one_or_list(more);
-  return op.layer("conv_transpose2d", options, {x}, values_of(op, weight, channels));
+  if (given.equal_pads()) return op.layer("conv_transpose2d", options, {x}, values_of(op, weight, channels));
+  op.recognise("unequal pads");
+  const auto y = op.layer("conv_transpose2d", options, {x}, values_of(op, weight, channels), "conv");
+  return cropped(op, y, given);
 }
 
 }  // namespace fq::detail::onnx_ops

@@ -94,6 +94,49 @@ Tensor where(const Fold& f) {
   return out.to(yes.dtype());
 }
 
+/// With the sign of the divisor or, where the node says so, of the dividend.
+Tensor modulo(const Fold& f) {
+  const bool c = f.node.integer("fmod", 0, 0, 1) == 1;
+  return binary(f, [c](double a, double b) { return c ? std::fmod(a, b) : a - b * std::floor(a / b); });
+}
+
+Tensor range(const Fold& f) {
+  const double start = f.input(0).item(), limit = f.input(1).item(), step = f.input(2).item();
+  const double count = std::max(0.0, std::ceil((limit - start) / step));
+  f.node.check(count < 1e9, "it counts from {} to {} by {}", start, limit, step);
+  f.budget.take(f.node, static_cast<std::int64_t>(count));
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = start + static_cast<double>(i) * step;
+  return Tensor::from(values, {static_cast<std::int64_t>(values.size())}).to(f.input(0).dtype());
+}
+
+/// A triangle of a matrix: on and above the k-th diagonal, or on and below it.
+Tensor trilu(const Fold& f) {
+  const Tensor x = f.input(0).to(DType::f64);
+  f.node.check(x.rank() >= 2, "its input is {}", x.describe());
+  f.budget.take(f.node, x.numel());
+  const bool upper = f.node.integer("upper", 1, 0, 1) == 1;
+  const std::int64_t k = f.has(1) ? static_cast<std::int64_t>(f.input(1).item()) : 0, rows = x.dim(-2),
+                     columns = x.dim(-1);
+  Tensor out = x.clone();
+  for (std::int64_t i = 0; i < out.numel(); ++i) {
+    const std::int64_t diagonal = i % columns - i / columns % rows;
+    if (upper ? diagonal < k : diagonal > k) out.mutable_data<double>()[i] = 0;
+  }
+  return out.to(f.input(0).dtype());
+}
+
+/// Of all elements.
+Tensor product(const Fold& f) {
+  double all = 1;
+  for (const double v : f.input(0).to(DType::f64).to_vector<double>()) all *= v;
+  f.node.check(f.list("axes", 1).size() <= 1 && f.input(0).rank() <= 1, "its input is {}",
+               f.input(0).describe());
+  const bool keep = f.node.integer("keepdims", 1, 0, 1) == 1;
+  return Tensor::full(keep && f.input(0).rank() == 1 ? Shape{1} : Shape{}, all, DType::f64)
+      .to(f.input(0).dtype());
+}
+
 using Operator = std::function<Tensor(const Fold&)>;
 
 const std::map<std::string, Operator, std::less<>>& operators() {
@@ -104,6 +147,8 @@ const std::map<std::string, Operator, std::less<>>& operators() {
       {"Shape", [](const Fold& f) { return shape_tensor(f.node, f.input(0).shape()); }},
       {"Gather", fold_gather},
       {"Slice", fold_slice},
+      {"ScatterND", fold_scatter_nd},
+      {"Tile", fold_tile},
       {"Concat", fold_concat},
       {"Transpose", fold_transpose},
       {"Reshape", fold_reshape},
@@ -118,9 +163,33 @@ const std::map<std::string, Operator, std::less<>>& operators() {
       {"Mul", [](const Fold& f) { return binary(f, std::multiplies<>()); }},
       {"Div", divide},
       {"Equal", [](const Fold& f) { return binary(f, std::equal_to<>(), DType::u8); }},
+      {"Less", [](const Fold& f) { return binary(f, std::less<>(), DType::u8); }},
+      {"LessOrEqual", [](const Fold& f) { return binary(f, std::less_equal<>(), DType::u8); }},
+      {"Greater", [](const Fold& f) { return binary(f, std::greater<>(), DType::u8); }},
+      {"GreaterOrEqual", [](const Fold& f) { return binary(f, std::greater_equal<>(), DType::u8); }},
+      {"And", [](const Fold& f) { return binary(f, std::logical_and<>(), DType::u8); }},
+      {"Or", [](const Fold& f) { return binary(f, std::logical_or<>(), DType::u8); }},
+      {"Not", [](const Fold& f) { return unary(f, std::logical_not<>()); }},
+      {"Mod", modulo},
+      {"Pow", [](const Fold& f) { return binary(f, [](double a, double b) { return std::pow(a, b); }); }},
+      {"Min", [](const Fold& f) { return binary(f, [](double a, double b) { return std::min(a, b); }); }},
+      {"Max", [](const Fold& f) { return binary(f, [](double a, double b) { return std::max(a, b); }); }},
+      {"Range", range},
+      {"Trilu", trilu},
+      {"Size", [](const Fold& f) { return Tensor::from({f.input(0).numel()}, {}); }},
+      {"ReduceProd", product},
       {"Where", where},
       {"Neg", [](const Fold& f) { return unary(f, std::negate<>()); }},
       {"Sqrt", [](const Fold& f) { return unary(f, [](double v) { return std::sqrt(v); }); }},
+      {"Reciprocal", [](const Fold& f) { return unary(f, [](double v) { return 1 / v; }); }},
+      {"Abs", [](const Fold& f) { return unary(f, [](double v) { return std::abs(v); }); }},
+      {"Exp", [](const Fold& f) { return unary(f, [](double v) { return std::exp(v); }); }},
+      {"Log", [](const Fold& f) { return unary(f, [](double v) { return std::log(v); }); }},
+      {"Sin", [](const Fold& f) { return unary(f, [](double v) { return std::sin(v); }); }},
+      {"Cos", [](const Fold& f) { return unary(f, [](double v) { return std::cos(v); }); }},
+      {"Floor", [](const Fold& f) { return unary(f, [](double v) { return std::floor(v); }); }},
+      {"Ceil", [](const Fold& f) { return unary(f, [](double v) { return std::ceil(v); }); }},
+      {"Round", [](const Fold& f) { return unary(f, [](double v) { return std::rint(v); }); }},
   };
   return table;
 }

@@ -31,9 +31,11 @@ Tensor picked(const Fold& f, const Tensor& x, int axis, const std::vector<std::i
   return out;
 }
 
-std::vector<std::int64_t> slice_picks(const Fold& f, std::int64_t begin, std::int64_t end, std::int64_t step,
-                                      std::int64_t size) {
-  f.node.check(step != 0, "its step is 0");
+}  // namespace
+
+std::vector<std::int64_t> slice_picks(const NodeReader& node, std::int64_t begin, std::int64_t end,
+                                      std::int64_t step, std::int64_t size) {
+  node.check(step != 0, "its step is 0");
   const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
   const auto within = [&](std::int64_t at) { return std::clamp(at < 0 ? at + size : at, low, high); };
   step = std::clamp<std::int64_t>(step, -size - 1, size + 1);
@@ -42,8 +44,6 @@ std::vector<std::int64_t> slice_picks(const Fold& f, std::int64_t begin, std::in
     picks.push_back(at);
   return picks;
 }
-
-}  // namespace
 
 Tensor fold_gather(const Fold& f) {
   const Tensor& x = f.input(0);
@@ -69,8 +69,53 @@ Tensor fold_slice(const Fold& f) {
                    (steps.empty() || steps.size() == axes.size()),
                "it has {} starts, {} ends and {} axes", starts.size(), ends.size(), axes.size());
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    const auto picks = slice_picks(f, starts[i], ends[i], steps.empty() ? 1 : steps[i], x.dim(axes[i]));
+    const auto picks = slice_picks(f.node, starts[i], ends[i], steps.empty() ? 1 : steps[i], x.dim(axes[i]));
     x = picked(f, x, axes[i], picks, {static_cast<std::int64_t>(picks.size())});
+  }
+  return x;
+}
+
+/// Parts of the first input, whose places the second has, in place of which come those of the third.
+Tensor fold_scatter_nd(const Fold& f) {
+  const Tensor &x = f.input(0), &updates = f.input(2);
+  const Tensor places = f.input(1).to(DType::i64);
+  f.node.check(f.node.text("reduction", "none") == "none", "it adds to what is there");
+  f.node.check(places.rank() >= 1 && places.dim(-1) <= x.rank() && updates.dtype() == x.dtype() &&
+                   bit_width(x.dtype()) >= 8,
+               "its places are {}, its data {}", places.describe(), x.describe());
+  const std::int64_t axes = places.dim(-1), parts = axes == 0 ? 0 : places.numel() / axes;
+  const std::int64_t part = numel(Shape(x.shape().begin() + axes, x.shape().end()));
+  f.node.check(updates.numel() == parts * part, "its updates are {}", updates.describe());
+  f.budget.take(f.node, x.numel());
+  Tensor out = x.clone();
+  const auto bytes = static_cast<std::size_t>(part * bit_width(x.dtype()) / 8);
+  const auto* from = static_cast<const std::byte*>(updates.raw());
+  auto* to = static_cast<std::byte*>(out.mutable_raw());
+  const auto* place = places.data<std::int64_t>();
+  for (std::int64_t i = 0; i < parts; ++i) {
+    std::int64_t at = 0;
+    for (int axis = 0; axis < axes; ++axis, ++place) {
+      const std::int64_t size = x.dim(axis), index = *place < 0 ? *place + size : *place;
+      f.node.check(index >= 0 && index < size, "its index {} is outside of an axis of {}", *place, size);
+      at = at * size + index;
+    }
+    std::memcpy(to + static_cast<std::size_t>(at) * bytes, from + static_cast<std::size_t>(i) * bytes, bytes);
+  }
+  return out;
+}
+
+Tensor fold_tile(const Fold& f) {
+  Tensor x = f.input(0);
+  const auto repeats = integers_of(f.node, f.input(1));
+  f.node.check(std::ssize(repeats) == x.rank(), "it has {} repeats of {}", repeats.size(), x.describe());
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const std::int64_t size = x.dim(axis), times = repeats[static_cast<std::size_t>(axis)];
+    f.node.check(times >= 0 && times <= kLargestSize, "it repeats an axis {} times", times);
+    f.budget.take(f.node, x.numel() == 0 ? 0 : times);
+    std::vector<std::int64_t> picks;
+    for (std::int64_t i = 0; i < times; ++i)
+      for (std::int64_t k = 0; k < size; ++k) picks.push_back(k);
+    x = picked(f, x, axis, picks, {static_cast<std::int64_t>(picks.size())});
   }
   return x;
 }

@@ -30,8 +30,13 @@ struct Fold {
   return x.dtype() == DType::f32 ? x : x.to(DType::f64);
 }
 
+/// The places of an axis that a slice takes.
+[[nodiscard]] std::vector<std::int64_t> slice_picks(const NodeReader& node, std::int64_t begin,
+                                                    std::int64_t end, std::int64_t step, std::int64_t size);
 [[nodiscard]] Tensor fold_gather(const Fold& f);
 [[nodiscard]] Tensor fold_slice(const Fold& f);
+[[nodiscard]] Tensor fold_scatter_nd(const Fold& f);
+[[nodiscard]] Tensor fold_tile(const Fold& f);
 [[nodiscard]] Tensor fold_concat(const Fold& f);
 [[nodiscard]] Tensor fold_transpose(const Fold& f);
 [[nodiscard]] Tensor fold_reshape(const Fold& f);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/export/onnx/reader/fold.h"
@@ -25,27 +26,23 @@ ordered_json axis_option(const OpImport& op) {
   const bool old = op.opset() < 13;
   const int axis = axes_of(op, {op.integer("axis", old ? 1 : -1, -8, 8)}, rank)[0];
   op.check(axis > 0, "it mixes samples: its axis is 0");
-  op.check(!old || axis == rank - 1, "its axis is {} of {}: the last one is supported in versions before 13",
+  const Shape& shape = op.value().shape;
+  const bool alone = std::all_of(shape.begin() + axis + 1, shape.end(), [](auto size) { return size == 1; });
+  op.check(!old || alone,
+           "its axis is {} of {}: in versions before 13 the last one is supported, or one of size "
+           "1 behind it",
            axis, rank);
   if (axis == rank - 1) return ordered_json::object();
   return {{"axis", axis}};
 }
 
-ImportValue both(const OpImport& op, const char* type) {
-  op.check(op.input_count() == 2, "it has {} inputs", op.input_count());
-  for (const std::size_t i : {0, 1})
-    if (op.is_constant(i)) op.unsupported("of a constant");
-  const ImportValue &a = op.value(0), &b = op.value(1);
-  op.check(a.shape.size() == b.shape.size(), "its inputs have {} and {} axes: as many are needed",
-           a.shape.size(), b.shape.size());
-  return op.layer(type, {}, {a, b});
+/// A number of the node's, left out where it is the layer's own.
+ordered_json option(const OpImport& op, const char* attribute, double ours, const char* name) {
+  const double value = op.number(attribute, ours);
+  return value == ours ? ordered_json::object() : ordered_json{{name, value}};
 }
 
 }  // namespace
-
-ImportValue relu(const OpImport& op) { return op.layer("relu"); }
-ImportValue sigmoid(const OpImport& op) { return op.layer("sigmoid"); }
-ImportValue tanh(const OpImport& op) { return op.layer("tanh"); }
 
 ImportValue silu(const OpImport& op) {
   op.recognise("silu");
@@ -60,11 +57,13 @@ ImportValue gelu(const OpImport& op) {
   return op.layer("gelu", {{"approximate", "tanh"}}, {op.value()});
 }
 
+/// Of another slope than ours: the steps that it is made of.
 ImportValue hard_sigmoid(const OpImport& op) {
-  op.check(is_near(op.number("alpha", 0.2), 1.0 / 6) && is_near(op.number("beta", 0.5), 0.5),
-           "its slope is {}, its value at 0 {}: 1/6 and 0.5 are supported", op.number("alpha", 0.2),
-           op.number("beta", 0.5));
-  return op.layer("hard_sigmoid");
+  const double slope = op.number("alpha", 0.2), middle = op.number("beta", 0.5);
+  if (is_near(slope, 1.0 / 6) && is_near(middle, 0.5)) return op.layer("hard_sigmoid");
+  const auto steep = op.layer("scale", {{"factor", slope}}, {op.value()}, {}, "scale");
+  const auto moved = op.layer("shift", {{"by", middle}}, {steep}, {}, "shift");
+  return op.layer("clip", {{"low", 0}, {"high", 1}}, {moved});
 }
 
 ImportValue hard_swish(const OpImport& op) {
@@ -78,10 +77,50 @@ ImportValue leaky_relu(const OpImport& op) {
                   {op.value()});
 }
 
+/// A slope, or one for each channel, is a layer's own; others lie beside the axes of the input.
 ImportValue prelu(const OpImport& op) {
-  if (op.weight(1).numel() != 1) op.unsupported("of a slope for each channel");
-  op.recognise("leaky relu");
-  return op.layer("leaky_relu", {{"slope", op.scalar(1)}}, {op.value()});
+  const ImportValue& x = op.value();
+  const Tensor slope = op.weight(1);
+  const bool of_channels = x.shape.size() >= 2 && slope.numel() == x.shape[1] &&
+                           static_cast<std::size_t>(slope.rank()) >= x.shape.size() - 1 &&
+                           slope.dim(1 - static_cast<int>(x.shape.size())) == x.shape[1];
+  if (slope.numel() == 1) return op.layer("prelu", {}, {x}, {{"parameters", "weight", slope.reshape({1})}});
+  if (of_channels)
+    return op.layer("prelu", {{"per_channel", true}}, {x},
+                    {{"parameters", "weight", slope.reshape({x.shape[1]})}});
+  const auto above = op.layer("relu", {}, {x}, {}, "relu");
+  const auto below = op.layer("clip", {{"low", -1e30}, {"high", 0}}, {x}, {}, "clip");
+  const auto product = op.layer("multiply", {}, {below, op.operand(1, x.shape.size())}, {}, "multiply");
+  return op.layer("add", {}, {above, product});
+}
+
+ImportValue elu(const OpImport& op) { return op.layer("elu", option(op, "alpha", 1, "alpha"), {op.value()}); }
+ImportValue celu(const OpImport& op) {
+  return op.layer("celu", option(op, "alpha", 1, "alpha"), {op.value()});
+}
+
+/// ONNX has other constants of its own than the paper's in their last digits.
+ImportValue selu(const OpImport& op) {
+  const double alpha = op.number("alpha", 1.67326319217681884765625),
+               gamma = op.number("gamma", 1.05070102214813232421875);
+  if (is_near(alpha, 1.6732632) && is_near(gamma, 1.050701)) return op.layer("selu");
+  const auto y = op.layer("elu", {{"alpha", alpha}}, {op.value()}, {}, "elu");
+  return op.layer("scale", {{"factor", gamma}}, {y});
+}
+
+ImportValue function_of_one(const OpImport& op) {
+  static const std::map<std::string, const char*, std::less<>> types{
+      {"Abs", "abs"},           {"Ceil", "ceil"},
+      {"Cos", "cos"},           {"Erf", "erf"},
+      {"Exp", "exp"},           {"Floor", "floor"},
+      {"Log", "log"},           {"Mish", "mish"},
+      {"Neg", "neg"},           {"Reciprocal", "reciprocal"},
+      {"Relu", "relu"},         {"Round", "round"},
+      {"Sigmoid", "sigmoid"},   {"Sign", "sign"},
+      {"Sin", "sin"},           {"Softplus", "softplus"},
+      {"Softsign", "softsign"}, {"Sqrt", "sqrt"},
+      {"Tanh", "tanh"}};
+  return op.layer(types.at(op.node().op));
 }
 
 ImportValue clip(const OpImport& op) {
@@ -101,8 +140,5 @@ ImportValue dropout(const OpImport& op) {
   if (p == 0) return op.value();
   return op.layer("dropout", p == 0.5 ? ordered_json::object() : ordered_json{{"p", p}}, {op.value()});
 }
-
-ImportValue add(const OpImport& op) { return both(op, "add"); }
-ImportValue multiply(const OpImport& op) { return both(op, "multiply"); }
 
 }  // namespace fq::detail::onnx_ops

@@ -45,6 +45,8 @@ class GraphView {
 [[nodiscard]] std::optional<OnnxNode> find_gated(const GraphView& graph, const OnnxNode& last);
 [[nodiscard]] std::optional<OnnxNode> find_layer_norm(const GraphView& graph, const OnnxNode& last);
 [[nodiscard]] std::optional<OnnxNode> find_linear(const GraphView& graph, const OnnxNode& last);
+/// PyTorch's as_strided where it changes the shape alone.
+[[nodiscard]] std::optional<OnnxNode> find_strided(const GraphView& graph, const OnnxNode& last);
 [[nodiscard]] std::optional<OnnxNode> find_padded_conv(const GraphView& graph, const OnnxNode& last);
 
 /// The nodes with chains replaced; what is left of them is no longer read.

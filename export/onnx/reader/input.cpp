@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include <fmt/ranges.h>
+
 #include "fakequant/core/detail/check.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
 
@@ -63,6 +65,19 @@ const OnnxValueInfo& input_of(const OnnxModel& model) {
            "the input '{}' is {}: floats or token ids are needed", input.name.substr(0, 100),
            input.kind == OnnxKind::tensor ? name(input.dtype) : "not a tensor of numbers");
   return input;
+}
+
+const std::string& output_of(const OnnxModel& model, const std::string& wanted) {
+  std::vector<std::string> names;
+  for (const auto& output : model.outputs) {
+    if (output.name == wanted || (wanted.empty() && model.outputs.size() == 1)) return output.name;
+    if (names.size() < 50) names.push_back(output.name.substr(0, 100));
+  }
+  const std::string list = fmt::format("'{}'", fmt::join(names, "', '"));
+  FQ_CHECK(wanted.empty(), "import_onnx", "the graph has no output '{}': its outputs are {}",
+           wanted.substr(0, 100), list);
+  throw ArgumentError(fmt::format("[import_onnx] the graph has {} outputs: name the one to train, {}",
+                                  model.outputs.size(), list));
 }
 
 Shape sample_shape_of(const OnnxValueInfo& input, const Shape& given) {

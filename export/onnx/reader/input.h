@@ -13,4 +13,8 @@ namespace fq::detail {
 /// they contradict each other, are missing or absurd.
 [[nodiscard]] Shape sample_shape_of(const OnnxValueInfo& input, const Shape& given);
 
+/// The name of the output that is asked for, or of the only one. Throws ArgumentError naming those that there
+/// are.
+[[nodiscard]] const std::string& output_of(const OnnxModel& model, const std::string& wanted);
+
 }  // namespace fq::detail

@@ -15,11 +15,9 @@ constexpr std::int64_t kMostElements = std::int64_t{1} << 33;  // of a value, fo
 
 /// Errors of options begin with "[import_onnx] line 1: ", and shapes in errors of layers with our batch.
 std::string readable(std::string message) {
-  const std::string place = "[import_onnx] line 1: ", batch = std::to_string(kImportBatch);
+  const std::string place = "[import_onnx] line 1: ";
   if (message.starts_with(place)) message.erase(0, place.size());
-  for (auto at = message.find(batch); at != std::string::npos; at = message.find(batch))
-    message.replace(at, batch.size(), "N");
-  return message;
+  return with_readable_batch(std::move(message));
 }
 
 Shape output_shape(const ordered_json& node, const std::vector<Shape>& shapes, ModelBudget& budget) {
@@ -47,17 +45,18 @@ ImportValue ModelBuilder::add(const NodeReader& from, const std::string& name, c
     node.inputs.push_back(input.node);
     shapes.push_back(input.shape);
   }
-  ImportValue out{node.json["name"].get<std::string>(), {}, {}};
+  ImportValue out{.node = node.json["name"].get<std::string>(), .shape = {}, .constant = {}};
   try {
     const NoGrad no_grad;
     out.shape = output_shape(node.json, shapes, budget_);
   } catch (const ArgumentError& error) {
     from.fail("{}", readable(error.what()));
   }
-  from.check(!out.shape.empty() && out.shape[0] == kImportBatch,
-             "it does not keep the batch, the first axis");
-  from.check(numel(out.shape) / kImportBatch <= kMostElements,
-             "its output has {} elements for one sample: {} are allowed", numel(out.shape) / kImportBatch,
+  out.fixed = (type == "parameter" && out.shape.at(0) == 1) ||
+              std::ranges::all_of(inputs, [](const ImportValue& input) { return input.fixed; });
+  from.check(out.fixed || batch_axis(out.shape) >= 0, "it mixes samples: no axis of its output is the batch");
+  from.check(numel(out.shape) / kAbstractBatch <= kMostElements,
+             "its output has {} elements for one sample: {} are allowed", numel(out.shape) / kAbstractBatch,
              kMostElements);
   node.json["inputs"] = node.inputs;
   nodes_.push_back(std::move(node));

@@ -51,6 +51,8 @@ class NodeReader {
   const OnnxNode& node_;
 };
 
+/// The most elements that a layer adds at a border, and that it makes of an axis.
+inline constexpr std::int64_t kLargestPad = std::int64_t{1} << 20;
 /// The largest size that an attribute may have.
 inline constexpr std::int64_t kLargestSize = (std::int64_t{1} << 31) - 1;
 

@@ -69,4 +69,50 @@ ImportValue layer_norm(const OpImport& op) {
                    {"parameters", "bias", parameter(op, 2, 0, shape)}});
 }
 
+namespace {
+
+std::vector<LayerValue> of_channels(const OpImport& op, std::int64_t channels) {
+  return {{"parameters", "weight", parameter(op, 1, 1, {channels})},
+          {"parameters", "bias", parameter(op, 2, 0, {channels})}};
+}
+
+nlohmann::ordered_json epsilon(const OpImport& op) {
+  const double eps = op.number("epsilon", 1e-5);
+  return eps == 1e-5 ? nlohmann::ordered_json::object() : nlohmann::ordered_json{{"eps", eps}};
+}
+
+}  // namespace
+
+ImportValue instance_norm(const OpImport& op) {
+  const ImportValue& x = op.value();
+  op.check(x.shape.size() >= 3, "its input has {} axes", x.shape.size());
+  return op.layer("instance_norm", epsilon(op), {x}, of_channels(op, x.shape[1]));
+}
+
+ImportValue group_norm(const OpImport& op) {
+  const ImportValue& x = op.value();
+  op.check(x.shape.size() >= 2 && op.opset() >= 21,
+           "its version has a scale for each group, not for each channel");
+  auto options = epsilon(op);
+  options["groups"] = op.integer("num_groups", 1, 1, kLargestSize);
+  return op.layer("group_norm", options, {x}, of_channels(op, x.shape[1]));
+}
+
+ImportValue rms_norm(const OpImport& op) {
+  const ImportValue& x = op.value();
+  const int first = first_axis(op, static_cast<int>(x.shape.size()));
+  const Shape shape(x.shape.begin() + first, x.shape.end());
+  auto options = epsilon(op);
+  if (shape.size() > 1) options["shape"] = shape;
+  return op.layer("rms_norm", options, {x}, {{"parameters", "weight", parameter(op, 1, 1, shape)}});
+}
+
+ImportValue local_response_norm(const OpImport& op) {
+  nlohmann::ordered_json options{{"size", op.integer("size", 1, 1, kLargestSize)}};
+  if (const double alpha = op.number("alpha", 1e-4); alpha != 1e-4) options["alpha"] = alpha;
+  if (const double beta = op.number("beta", 0.75); beta != 0.75) options["beta"] = beta;
+  if (const double k = op.number("bias", 1); k != 1) options["k"] = k;
+  return op.layer("local_response_norm", options, {op.value()});
+}
+
 }  // namespace fq::detail::onnx_ops

@@ -1,5 +1,9 @@
 #include "fakequant/export/onnx/reader/op_import.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "fakequant/export/onnx/reader/fold.h"
 
 namespace fq::detail {
@@ -8,6 +12,54 @@ const ImportValue& OpImport::value(std::size_t i) const {
   check(has_input(i) && i < inputs_.size(), "its input {} is missing", i);
   if (inputs_[i].is_constant()) unsupported("of a constant");
   return inputs_[i];
+}
+
+namespace {
+
+/// Masks of infinities as the largest numbers, which networks can be saved with.
+Tensor without_infinities(const Tensor& x) {
+  constexpr float largest = std::numeric_limits<float>::max();
+  auto values = x.to_vector<float>();
+  for (float& v : values) v = std::isnan(v) ? v : std::clamp(v, -largest, largest);
+  return Tensor::from(values, x.shape());
+}
+
+}  // namespace
+
+ImportValue OpImport::parameter(const Tensor& value, Shape shape, bool learned, bool repeat) const {
+  check(bit_width(value.dtype()) >= 8, "its constant is {}", value.describe());
+  if (shape.empty()) shape = {1};
+  const Tensor floats = without_infinities(value.to(DType::f32));
+  Shape whole = shape;
+  whole.insert(whole.begin(), 1);
+  nlohmann::ordered_json options{{"shape", shape}};
+  if (!learned) options["trained"] = false;
+  if (repeat) options["repeat"] = true;
+  return layer("parameter", options, {context_.input}, {{"parameters", "value", floats.reshape(whole)}},
+               "parameter");
+}
+
+ImportValue OpImport::each(std::size_t i) const {
+  const Tensor& value = constant(i);
+  check(value.rank() >= 2 && value.dim(0) == 1, "its constant is {}: one for each sample, [1, ..], is needed",
+        value.describe());
+  const Shape shape(value.shape().begin() + 1, value.shape().end());
+  return parameter(value, shape, inputs_[i].learned && is_floating(value.dtype()), true);
+}
+
+ImportValue OpImport::operand(std::size_t i, std::size_t rank) const {
+  check(has_input(i) && i < inputs_.size(), "its input {} is missing", i);
+  const ImportValue& in = inputs_[i];
+  if (!in.is_constant()) return in;
+  Shape shape = in.constant.shape();
+  check(shape.size() <= rank, "its constant is {}, its other input has {} axes", in.constant.describe(),
+        rank);
+  if (shape.size() == rank && rank > 0) {
+    check(is_batch(shape[0]) && shape[0] == 1, "its constant is {}: it differs from sample to sample",
+          in.constant.describe());
+    shape.erase(shape.begin());
+  }
+  return parameter(in.constant, shape, in.learned && is_floating(in.constant.dtype()));
 }
 
 const Tensor& OpImport::constant(std::size_t i) const {
@@ -42,10 +94,18 @@ ImportValue OpImport::layer(const std::string& type, nlohmann::ordered_json opti
 }
 
 ImportValue OpImport::reshaped(const ImportValue& x, const Shape& shape, const std::string& suffix) const {
-  check(!shape.empty() && shape[0] == kImportBatch && numel(shape) == numel(x.shape),
-        "it gives {} another shape, in which the first axis is not the batch",
+  const int samples = batch_axis(shape);
+  check(!shape.empty() && (samples >= 0 || x.fixed) && numel(shape) == numel(x.shape),
+        "it gives {} another shape, in which no axis is the batch",
         to_string({x.shape.begin() + 1, x.shape.end()}));
   if (shape == x.shape) return x;
+  const bool first =
+      samples == 0 && shape[0] == kAbstractBatch && x.shape[0] == kAbstractBatch && shape.size() > 1;
+  if (!first) {
+    Shape whole = shape;
+    if (samples >= 0) whole[static_cast<std::size_t>(samples)] = -1;
+    return layer("reshape", {{"shape", whole}, {"whole", true}}, {x}, {}, suffix);
+  }
   if (shape.size() == 2) {
     recognise("flatten");
     return layer("flatten", {}, {x}, {}, suffix);

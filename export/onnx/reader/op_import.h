@@ -29,6 +29,7 @@ struct ImportContext {
   int opset = 0;
   std::int64_t batch = -1;  ///< of the file's input when it is fixed
   ModelBuilder model;
+  ImportValue input;
   const NodeNames& names;
   Recognised recognised;
 };
@@ -41,12 +42,28 @@ class OpImport : public NodeReader {
   [[nodiscard]] int opset() const noexcept { return context_.opset; }
   /// Whether a first size stands for the batch: that of the file, or of one made for one sample.
   [[nodiscard]] bool is_batch(std::int64_t size) const {
-    return size == kImportBatch || size == 1 || (size > 1 && size == context_.batch);
+    return size == kAbstractBatch || size == 1 || (size > 1 && size == context_.batch);
   }
+  /// That of the file's input where it is fixed, else -1.
+  [[nodiscard]] std::int64_t batch() const noexcept { return context_.batch; }
   [[nodiscard]] std::size_t input_count() const noexcept { return inputs_.size(); }
   [[nodiscard]] bool is_constant(std::size_t i) const { return has_input(i) && inputs_[i].is_constant(); }
   /// An input that depends on the network's own.
   [[nodiscard]] const ImportValue& value(std::size_t i = 0) const;
+  /// The same, or a constant as a layer of its own that gives it: [1, ..], to broadcast against a value of
+  /// `rank` axes.
+  [[nodiscard]] ImportValue operand(std::size_t i, std::size_t rank) const;
+  /// A constant of all axes, [1, ..], as a layer that gives it for each sample.
+  [[nodiscard]] ImportValue each(std::size_t i) const;
+  /// A constant as a layer: [1, shape..], or for each sample [N, shape..].
+  [[nodiscard]] ImportValue parameter(const Tensor& value, Shape shape, bool learned,
+                                      bool repeat = false) const;
+  /// Whether input `i` is a constant of one number.
+  [[nodiscard]] bool is_number(std::size_t i) const {
+    return is_constant(i) && inputs_[i].constant.numel() == 1;
+  }
+  /// The inputs' own.
+  [[nodiscard]] const ImportValue& input(std::size_t i) const { return inputs_.at(i); }
   /// A fixed input of any type.
   [[nodiscard]] const Tensor& constant(std::size_t i) const;
   /// Numbers of a layer, as f32, at least one.
@@ -62,8 +79,14 @@ class OpImport : public NodeReader {
                     const std::string& suffix = {}) const;
   /// A layer of one input without options.
   ImportValue layer(const std::string& type) const { return layer(type, {}, {value()}); }
-  /// `x` in the shape `shape`, batch first; itself where it has that, rows by "flatten".
+  /// `x` in the shape `shape`; itself where it has that, rows by "flatten".
   ImportValue reshaped(const ImportValue& x, const Shape& shape, const std::string& suffix = "reshape") const;
+
+  /// Another output than the first.
+  void give(std::size_t output, ImportValue value) const { more_.emplace_back(output, std::move(value)); }
+  [[nodiscard]] const std::vector<std::pair<std::size_t, ImportValue>>& more() const noexcept {
+    return more_;
+  }
 
   void recognise(const std::string& what) const { ++context_.recognised[what]; }
   /// Throws UnsupportedUse.
@@ -72,6 +95,7 @@ class OpImport : public NodeReader {
  private:
   std::vector<ImportValue> inputs_;
   ImportContext& context_;
+  mutable std::vector<std::pair<std::size_t, ImportValue>> more_;
 };
 
 /// What a builder of an operator gives: the node's first output.

@@ -15,6 +15,10 @@ ImportValue batch_norm(const OpImport& op);
 /// Of a pattern: `axes` as ReduceMean has them, scale and bias may be left out.
 ImportValue layer_norm(const OpImport& op);
 ImportValue embedding(const OpImport& op);
+ImportValue instance_norm(const OpImport& op);
+ImportValue group_norm(const OpImport& op);
+ImportValue rms_norm(const OpImport& op);
+ImportValue local_response_norm(const OpImport& op);
 
 ImportValue max_pool(const OpImport& op);
 ImportValue average_pool(const OpImport& op);
@@ -32,9 +36,11 @@ ImportValue unsqueeze(const OpImport& op);
 ImportValue transpose(const OpImport& op);
 ImportValue concat(const OpImport& op);
 
-ImportValue relu(const OpImport& op);
-ImportValue sigmoid(const OpImport& op);
-ImportValue tanh(const OpImport& op);
+/// A layer of one input without options, by the operator's name.
+ImportValue function_of_one(const OpImport& op);
+ImportValue elu(const OpImport& op);
+ImportValue celu(const OpImport& op);
+ImportValue selu(const OpImport& op);
 ImportValue gelu(const OpImport& op);
 ImportValue silu(const OpImport& op);
 ImportValue hard_sigmoid(const OpImport& op);
@@ -45,7 +51,46 @@ ImportValue clip(const OpImport& op);
 ImportValue softmax(const OpImport& op);
 ImportValue log_softmax(const OpImport& op);
 ImportValue dropout(const OpImport& op);
+
 ImportValue add(const OpImport& op);
+ImportValue subtract(const OpImport& op);
 ImportValue multiply(const OpImport& op);
+ImportValue divide(const OpImport& op);
+ImportValue power(const OpImport& op);
+ImportValue minimum(const OpImport& op);
+ImportValue maximum(const OpImport& op);
+ImportValue sum_of_all(const OpImport& op);
+ImportValue less(const OpImport& op);
+ImportValue less_equal(const OpImport& op);
+ImportValue greater(const OpImport& op);
+ImportValue greater_equal(const OpImport& op);
+ImportValue equal(const OpImport& op);
+ImportValue negation(const OpImport& op);
+ImportValue conjunction(const OpImport& op);
+ImportValue disjunction(const OpImport& op);
+ImportValue where(const OpImport& op);
+ImportValue reduce_sum(const OpImport& op);
+ImportValue reduce_max(const OpImport& op);
+ImportValue reduce_min(const OpImport& op);
+ImportValue reduce_any_mean(const OpImport& op);
+ImportValue reduce_l1(const OpImport& op);
+ImportValue reduce_l2(const OpImport& op);
+ImportValue reduce_sum_square(const OpImport& op);
+ImportValue reduce_log_sum_exp(const OpImport& op);
+
+ImportValue slice(const OpImport& op);
+ImportValue split(const OpImport& op);
+ImportValue gather(const OpImport& op);
+ImportValue expand(const OpImport& op);
+ImportValue constant_of_shape(const OpImport& op);
+/// Of a pattern: `shape` is that of a sample.
+ImportValue strided(const OpImport& op);
+ImportValue einsum(const OpImport& op);
+ImportValue tile(const OpImport& op);
+ImportValue pad(const OpImport& op);
+ImportValue depth_to_space(const OpImport& op);
+ImportValue space_to_depth(const OpImport& op);
+ImportValue resize(const OpImport& op);
+ImportValue upsample(const OpImport& op);
 
 }  // namespace fq::detail::onnx_ops

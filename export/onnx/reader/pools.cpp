@@ -30,18 +30,8 @@ Window pool_window(const OpImport& op, const ImportValue& image) {
   op.check(op.has("kernel_shape"), "its attribute 'kernel_shape' is missing");
   const Shape sizes(image.shape.end() - static_cast<std::ptrdiff_t>(axes), image.shape.end());
   Window window = read_window(op, op.sizes("kernel_shape", axes, 1, 1), sizes);
-  op.check(std::ranges::all_of(window.dilation, [](std::int64_t d) { return d == 1; }),
-           "its window is dilated");
-  op.check(window.equal_pads(), "its pads are {} before and {} after the image: they must be equal",
-           to_string(window.before), to_string(window.after));
-  const bool up = op.integer("ceil_mode", 0, 0, 1) == 1;
-  for (std::size_t i = 0; i < axes; ++i) {
-    const std::int64_t room = sizes[i] + 2 * window.before[i] - window.kernel[i];
-    op.check(!up || room % window.stride[i] == 0,
-             "it rounds up its number of windows ('ceil_mode') for an image of {}", to_string(sizes));
-  }
   if (axes == 1) {
-    for (auto* list : {&window.kernel, &window.stride}) list->insert(list->begin(), 1);
+    for (auto* list : {&window.kernel, &window.stride, &window.dilation}) list->insert(list->begin(), 1);
     for (auto* list : {&window.before, &window.after}) list->insert(list->begin(), 0);
   }
   return window;
@@ -51,11 +41,23 @@ ordered_json options_of(const Window& window) {
   ordered_json options{{"kernel", one_or_list(window.kernel)}};
   if (window.stride != window.kernel) options["stride"] = one_or_list(window.stride);
   if (window.before != Shape{0, 0}) options["padding"] = one_or_list(window.before);
+  if (!window.equal_pads()) options["padding_end"] = one_or_list(window.after);
   return options;
 }
 
+/// Whether windows are rounded up, and that makes one more.
+bool rounds_up(const OpImport& op, const Window& window, const ImportValue& image) {
+  if (op.integer("ceil_mode", 0, 0, 1) == 0) return false;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::int64_t room = image.shape[2 + i] + window.before[i] + window.after[i] - window.extent(i);
+    if (room % window.stride[i] != 0) return true;
+  }
+  return false;
+}
+
 bool is_whole_image(const Window& window, const ImportValue& image) {
-  return window.kernel == Shape(image.shape.begin() + 2, image.shape.end()) && window.before == Shape{0, 0};
+  return window.kernel == Shape(image.shape.begin() + 2, image.shape.end()) && window.before == Shape{0, 0} &&
+         window.after == Shape{0, 0};
 }
 
 /// Means of each channel of an image, in the shape `shape`.
@@ -78,10 +80,32 @@ Shape reduced(const Shape& shape, const std::vector<int>& axes, bool keep) {
 
 ImportValue max_pool(const OpImport& op) {
   const ImportValue image = image_of(op);
-  return as_input_rank(op, op.layer("max_pool", options_of(pool_window(op, image)), {image}));
+  const Window window = pool_window(op, image);
+  auto options = options_of(window);
+  if (window.dilation != Shape{1, 1}) options["dilation"] = one_or_list(window.dilation);
+  if (rounds_up(op, window, image)) options["ceil_mode"] = true;
+  return as_input_rank(op, op.layer("max_pool", options, {image}));
 }
 
+namespace {
+
+/// Means along one axis of a volume, as PyTorch writes local response norm: of an image [.., D, H * W].
+ImportValue average_along_volume(const OpImport& op) {
+  const ImportValue& x = op.value();
+  const auto kernel = op.sizes("kernel_shape", 3, 1, 1), stride = op.sizes("strides", 3, 1, 1),
+             pads = op.sizes("pads", 6, 0, 0);
+  op.check(kernel[1] == 1 && kernel[2] == 1 && stride == Shape{1, 1, 1} && pads == Shape(6, 0),
+           "its window of {} elements lies in a volume: pools of images and sequences are supported",
+           to_string(kernel));
+  const auto image = op.reshaped(x, {x.shape[0], x.shape[1], x.shape[2], x.shape[3] * x.shape[4]}, "image");
+  const auto y = op.layer("avg_pool", {{"kernel", {kernel[0], 1}}, {"stride", 1}}, {image}, {}, "means");
+  return op.reshaped(y, {x.shape[0], x.shape[1], y.shape[2], x.shape[3], x.shape[4]}, {});
+}
+
+}  // namespace
+
 ImportValue average_pool(const OpImport& op) {
+  if (op.value().shape.size() == 5) return average_along_volume(op);
   const ImportValue image = image_of(op);
   const Window window = pool_window(op, image);
   if (window.kernel == Shape{1, 1} && window.stride == Shape{1, 1}) return op.value();
@@ -90,7 +114,9 @@ ImportValue average_pool(const OpImport& op) {
     return as_input_rank(op, op.layer("global_avg_pool", {}, {image}));
   }
   auto options = options_of(window);
-  if (window.before != Shape{0, 0})
+  op.check(window.dilation == Shape{1, 1}, "its window is dilated");
+  if (rounds_up(op, window, image)) options["ceil_mode"] = true;
+  if (window.before != Shape{0, 0} || window.after != Shape{0, 0} || options.contains("ceil_mode"))
     options["count_include_pad"] = op.integer("count_include_pad", 0, 0, 1) == 1;
   return as_input_rank(op, op.layer("avg_pool", options, {image}));
 }
@@ -112,10 +138,11 @@ ImportValue reduce_mean(const OpImport& op) {
   if (given.empty() && op.integer("noop_with_empty_axes", 0, 0, 1) == 1) return x;
   auto axes = axes_of(op, given, rank);
   std::ranges::sort(axes);
+  if (batch_axis(x.shape) != 0) return reduce_any_mean(op);
   const Shape shape = reduced(x.shape, axes, op.integer("keepdims", 1, 0, 1) == 1);
   const bool pixels = (rank == 4 && axes == std::vector{2, 3}) || (rank == 3 && axes == std::vector{2});
   const bool tokens = rank == 3 && axes == std::vector{1};
-  if (!pixels && !tokens) op.unsupported("over the axes " + to_string(given));
+  if (!pixels && !tokens) return reduce_any_mean(op);
   op.recognise("global pooling");
   if (pixels) return global_mean(op, image_of(op), shape);
   const auto turned = op.layer("transpose", {{"axes", {0, 2, 1}}}, {x}, {}, "transpose");

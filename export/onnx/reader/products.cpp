@@ -1,4 +1,5 @@
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/shape.h"
@@ -47,6 +48,7 @@ Tensor matrix(const OpImport& op) {
 ImportValue gemm(const OpImport& op) {
   op.check(op.integer("transA", 0, 0, 1) == 0, "it turns its input: 'transA' is 1");
   op.check(op.value().shape.size() == 2, "its input has {} axes: rows are needed", op.value().shape.size());
+  if (!op.is_constant(1)) op.unsupported("by a computed weight");
   Tensor weight = matrix(op);
   if (op.integer("transB", 0, 0, 1) == 0) weight = transposed(weight);
   weight = scaled(weight, op.number("alpha", 1));
@@ -55,7 +57,34 @@ ImportValue gemm(const OpImport& op) {
   return linear(op, weight, bias ? scaled(row_of(op, op.weight(2), weight.dim(0)), beta) : Tensor());
 }
 
+ImportValue turned(const OpImport& op, const ImportValue& x, const std::string& suffix) {
+  std::vector<int> axes(x.shape.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  std::swap(axes.end()[-1], axes.end()[-2]);
+  return op.layer("transpose", {{"axes", axes}}, {x}, {}, suffix);
+}
+
+/// A weight from the left: of turned matrices, from the right.
+ImportValue product_from_left(const OpImport& op) {
+  const Tensor weight = op.weight(0);
+  const ImportValue& x = op.value(1);
+  op.check(x.shape.size() >= 3 && x.shape.end()[-2] == weight.dim(1), "its weight is {}, its input {}",
+           weight.describe(), with_readable_batch(to_string(x.shape)));
+  const ImportValue y = op.layer("linear", {{"out_features", weight.dim(0)}, {"bias", false}},
+                                 {turned(op, x, "turned")}, {{"parameters", "weight", weight}}, "linear");
+  return turned(op, y, {});
+}
+
+ImportValue product_of_values(const OpImport& op) {
+  if (op.is_constant(0) && op.constant(0).rank() == 2) return product_from_left(op);
+  ImportValue a = op.operand(0, 8), b = op.operand(1, 8);
+  op.check(a.shape.size() >= 2 && b.shape.size() >= 2, "its inputs have {} and {} axes", a.shape.size(),
+           b.shape.size());
+  return op.layer("matmul", {}, {a, b});
+}
+
 ImportValue matmul(const OpImport& op) {
+  if (!op.is_constant(1) || op.constant(1).rank() != 2) return product_of_values(op);
   const Tensor weight = transposed(matrix(op));
   return linear(op, weight, op.has_input(2) ? row_of(op, op.weight(2), weight.dim(0)) : Tensor());
 }

@@ -12,6 +12,24 @@ namespace {
 
 Shape sample(const Shape& shape) { return {shape.begin() + 1, shape.end()}; }
 
+/// A file made for one batch has its size in shapes: ours takes the place that it has in the order of the
+/// elements.
+void place_batch(const OpImport& op, const Shape& from, Shape& to) {
+  const int samples = batch_axis(from);
+  if (samples < 0) return;
+  const std::int64_t before = numel(Shape(from.begin(), from.begin() + samples));
+  const std::int64_t batch = numel(from) / kAbstractBatch == numel(to) ? 1 : op.batch();
+  if (batch < 1) return;
+  std::int64_t passed = 1;
+  for (auto& size : to) {
+    if (passed == before && size % batch == 0 && size > 0 && (size != 1 || batch == 1)) {
+      size = size / batch * kAbstractBatch;
+      return;
+    }
+    passed *= size;
+  }
+}
+
 /// 0 keeps a size, -1 follows from the others.
 Shape target_shape(const OpImport& op, const Shape& from) {
   Shape to = op.list("shape", 1);
@@ -23,7 +41,11 @@ Shape target_shape(const OpImport& op, const Shape& from) {
     op.check(i < from.size(), "it keeps axis {} of {}", i, from.size());
     to[i] = from[i];
   }
-  if (op.is_batch(to[0])) to[0] = kImportBatch;
+  const auto open_before = std::ranges::count(to, -1);
+  if (open_before == 0 && batch_axis(to) < 0) place_batch(op, from, to);
+  if (open_before == 1 && to[0] != -1 && op.is_batch(to[0]) && batch_axis(from) == 0 &&
+      from[0] == kAbstractBatch)
+    to[0] = kAbstractBatch;
   const auto open = std::ranges::count(to, -1);
   op.check(open <= 1, "its shape has several sizes of -1");
   if (open == 0) return to;
@@ -43,7 +65,12 @@ ImportValue same(const OpImport& op) { return op.value(); }
 ImportValue cast(const OpImport& op) {
   const auto type = dtype_of_onnx(static_cast<int>(op.integer("to", 0, 0, 1 << 20)));
   const bool ids = (type == DType::i64 || type == DType::i32) && op.value().node == "input";
-  if (type != DType::f32 && !ids) op.unsupported("of a computed value to another type than float");
+  if (op.integer("to", 0, 0, 1 << 20) == onnx_bool) {
+    const auto size = op.layer("abs", {}, {op.value()}, {}, "abs");
+    return op.layer("sign", {}, {size});
+  }
+  if (!ids && (!type || !is_floating(*type)))
+    op.unsupported("of a computed value to another type than float");
   return op.value();
 }
 
@@ -53,8 +80,8 @@ ImportValue flatten(const OpImport& op) {
   const ImportValue& x = op.value();
   auto axis = op.integer("axis", 1, -8, 8);
   if (axis < 0) axis += static_cast<std::int64_t>(x.shape.size());
-  op.check(axis == 1, "it flattens from axis {}: 1, behind the batch, is supported", axis);
-  return op.reshaped(x, {x.shape[0], numel(sample(x.shape))}, {});
+  const auto middle = x.shape.begin() + axis;
+  return op.reshaped(x, {numel(Shape(x.shape.begin(), middle)), numel(Shape(middle, x.shape.end()))}, {});
 }
 
 ImportValue reshape(const OpImport& op) {
@@ -64,13 +91,13 @@ ImportValue reshape(const OpImport& op) {
 ImportValue squeeze(const OpImport& op) {
   const ImportValue& x = op.value();
   const auto axes = axes_of(op, op.list("axes", 1), static_cast<int>(x.shape.size()));
-  Shape to{x.shape[0]};
-  for (std::size_t i = 1; i < x.shape.size(); ++i) {
+  Shape to;
+  for (std::size_t i = 0; i < x.shape.size(); ++i) {
     const bool named = std::ranges::find(axes, static_cast<int>(i)) != axes.end();
-    op.check(!named || x.shape[i] == 1, "it takes axis {} of {} elements away", i, x.shape[i]);
+    op.check(!named || x.shape[i] == 1, "it takes axis {} away, which is the batch or has several elements",
+             i);
     if (x.shape[i] != 1 || (!axes.empty() && !named)) to.push_back(x.shape[i]);
   }
-  op.check(std::ranges::find(axes, 0) == axes.end(), "it takes the batch, axis 0, away");
   return op.reshaped(x, to, {});
 }
 
@@ -92,17 +119,21 @@ ImportValue transpose(const OpImport& op) {
   if (order.empty())
     for (int i = rank - 1; i >= 0; --i) order.push_back(i);
   const auto axes = axes_of(op, order, rank);
-  op.check(static_cast<int>(axes.size()) == rank && axes[0] == 0,
-           "it orders the axes {}: all are needed, the batch, axis 0, first", to_string(order));
+  op.check(static_cast<int>(axes.size()) == rank, "it orders the axes {} of {}", to_string(order), rank);
   if (std::ranges::is_sorted(axes)) return x;
   return op.layer("transpose", {{"axes", axes}}, {x});
 }
 
 ImportValue concat(const OpImport& op) {
   std::vector<ImportValue> parts;
-  for (std::size_t i = 0; i < op.input_count(); ++i) parts.push_back(op.value(i));
-  const int axis = axes_of(op, {op.integer("axis", 1, -8, 8)}, static_cast<int>(op.value().shape.size()))[0];
-  op.check(axis > 0, "it joins along the batch, axis 0");
+  std::size_t values = 0;
+  while (values < op.input_count() && op.is_constant(values)) ++values;
+  op.check(values < op.input_count(), "it joins nothing that is computed");
+  const ImportValue& x = op.value(values);
+  for (std::size_t i = 0; i < op.input_count(); ++i)
+    parts.push_back(op.is_constant(i) ? op.each(i) : op.value(i));
+  const int axis = axes_of(op, {op.integer("axis", 1, -8, 8)}, static_cast<int>(x.shape.size()))[0];
+  op.check(axis != batch_axis(x.shape), "it joins along the batch, axis {}", axis);
   if (parts.size() == 1) return parts[0];
   nlohmann::ordered_json options;
   if (axis != 1) options["axis"] = axis;

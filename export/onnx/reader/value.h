@@ -6,18 +6,18 @@
 #include <string>
 
 #include "fakequant/core/tensor.h"
+#include "fakequant/layers/model/detail/abstract_batch.h"
 
 namespace fq::detail {
 
-/// The batch with which sizes are computed: a prime that no layer has for a size, so that it is known again
-/// in whatever a graph computes from its shapes.
-inline constexpr std::int64_t kImportBatch = 1000003;
-
-/// The output of one of our nodes (or "input"), with its shape, batch first; or a constant.
+/// The output of one of our nodes (or "input"), with its shape; or a constant. Of the sizes of what depends
+/// on the network's input one is a multiple of the batch.
 struct ImportValue {
   std::string node;
   Shape shape;
   Tensor constant;
+  bool learned = false;  ///< of a constant: made of what the file has been trained to
+  bool fixed = false;    ///< a node that gives the same for every batch, [1, ..]
 
   [[nodiscard]] bool is_constant() const noexcept { return constant.defined(); }
 };

@@ -83,7 +83,8 @@ void group_norm(Exporting& out, const Call& call) {
 
 void local_response_norm(Exporting& out, const Call& call) {
   const auto size = call.get<std::int64_t>("size");
-  FQ_CHECK(size % 2 == 1, "export_onnx", "'{}' is over {} channels: engines take odd numbers", call.path, size);
+  FQ_CHECK(size % 2 == 1, "export_onnx", "'{}' is over {} channels: engines take odd numbers", call.path,
+           size);
   const auto value = [&](const char* name) { return static_cast<float>(call.get<double>(name)); };
   out.node(call, "LRN", {out.input(call, 0)},
            {{"alpha", value("alpha")}, {"beta", value("beta")}, {"bias", value("k")}, {"size", size}});

@@ -32,14 +32,20 @@ void pre_quant_scale(Exporting& out, const Call& call) {
 
 GraphBuilder::Attributes window(const Call& call) {
   Numbers pads = call.get<Numbers>("padding");
-  pads.insert(pads.end(), pads.begin(), pads.begin() + 2);
-  return {{"kernel_shape", call.get<Numbers>("kernel")},
-          {"strides", call.get<Numbers>("stride")},
-          {"pads", pads}};
+  const auto& end = call.get<Numbers>("padding_end");
+  pads.insert(pads.end(), end.begin(), end.end());
+  GraphBuilder::Attributes all{{"kernel_shape", call.get<Numbers>("kernel")},
+                               {"strides", call.get<Numbers>("stride")},
+                               {"pads", pads}};
+  if (call.get<bool>("ceil_mode")) all.emplace_back("ceil_mode", std::int64_t{1});
+  return all;
 }
 
 void max_pool(Exporting& out, const Call& call) {
-  out.node(call, "MaxPool", {out.input(call, 0)}, window(call));
+  auto attributes = window(call);
+  if (const auto& dilation = call.get<Numbers>("dilation"); dilation != Numbers{1, 1})
+    attributes.emplace_back("dilations", dilation);
+  out.node(call, "MaxPool", {out.input(call, 0)}, std::move(attributes));
 }
 
 void avg_pool(Exporting& out, const Call& call) {
@@ -56,6 +62,28 @@ void embedding(Exporting& out, const Call& call) {
   out.node(call, "Gather", {out.input(call, 1), ids}, {{"axis", std::int64_t{0}}});
 }
 
+/// Means over an axis are products with a matrix.
+void adaptive_avg_pool(Exporting& out, const Call& call) {
+  const std::string name = Exporting::node_name(call);
+  const Shape x = call.inputs.at(0).shape();
+  const auto& size = call.get<Numbers>("size");
+  const auto shares = [&](std::int64_t from, std::int64_t to, bool rows) {
+    Tensor matrix = Tensor::zeros(rows ? Shape{to, from} : Shape{from, to});
+    for (std::int64_t i = 0; i < to; ++i) {
+      const std::int64_t begin = i * from / to, end = ((i + 1) * from + to - 1) / to;
+      for (std::int64_t k = begin; k < end; ++k)
+        matrix.mutable_data<float>()[rows ? i * from + k : k * to + i] =
+            1.0F / static_cast<float>(end - begin);
+    }
+    return matrix;
+  };
+  const std::string rows = out.graph().add(
+      "MatMul", name + ".rows",
+      {out.graph().constant(name + ".row_shares", shares(x[2], size[0], true)), out.input(call, 0)});
+  out.node(call, "MatMul",
+           {rows, out.graph().constant(name + ".column_shares", shares(x[3], size[1], false))});
+}
+
 constexpr char kGlobal[] = "GlobalAveragePool";
 
 Forms other_forms() {
@@ -68,6 +96,7 @@ Forms other_forms() {
       {"max_pool2d", max_pool},
       {"avg_pool2d", avg_pool},
       {"global_avg_pool2d", same<kGlobal>},
+      {"adaptive_avg_pool2d", adaptive_avg_pool},
       {"embedding", embedding},
       {"fake_tensor_quant", emit_fake_quant},
       {"legacy_fake_tensor_quant", emit_fake_quant},

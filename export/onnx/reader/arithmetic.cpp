@@ -1,0 +1,178 @@
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/operators.h"
+
+namespace fq::detail::onnx_ops {
+namespace {
+
+using nlohmann::ordered_json;
+
+ImportValue one(const OpImport& op, const char* type, const ImportValue& x, ordered_json options = {},
+                const std::string& suffix = {}) {
+  return op.layer(type, std::move(options), {x}, {}, suffix);
+}
+
+ImportValue shifted(const OpImport& op, const ImportValue& x, double by, const std::string& suffix = {}) {
+  return by == 0 ? x : one(op, "shift", x, {{"by", by}}, suffix);
+}
+ImportValue scaled(const OpImport& op, const ImportValue& x, double factor, const std::string& suffix = {}) {
+  return factor == 1 ? x : one(op, "scale", x, {{"factor", factor}}, suffix);
+}
+ImportValue clipped(const OpImport& op, const ImportValue& x, double low, double high) {
+  return one(op, "clip", x, {{"low", std::max(low, -1e30)}, {"high", std::min(high, 1e30)}});
+}
+
+std::size_t rank_of(const ImportValue& x) { return x.is_constant() ? 0 : x.shape.size(); }
+
+/// The inputs as layers that broadcast: samples lie along the same axis, counted from the back.
+std::vector<ImportValue> operands(const OpImport& op, std::size_t count) {
+  op.check(op.input_count() == count, "it has {} inputs", op.input_count());
+  std::size_t rank = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    op.check(op.has_input(i), "its input {} is missing", i);
+    rank = std::max(rank, rank_of(op.input(i)));
+  }
+  std::vector<ImportValue> out;
+  std::ptrdiff_t samples = -1;
+  for (std::size_t i = 0; i < count; ++i) {
+    out.push_back(op.operand(i, rank));
+    if (out.back().fixed) continue;
+    const auto behind = std::ssize(out.back().shape) - batch_axis(out.back().shape);
+    op.check(samples < 0 || behind == samples, "its inputs broadcast so that samples of one meet other axes");
+    samples = behind;
+  }
+  return out;
+}
+
+ImportValue both(const OpImport& op, const char* type) { return op.layer(type, {}, operands(op, 2)); }
+
+/// Of inputs of any number, from the left.
+ImportValue all_of(const OpImport& op, const char* type) {
+  op.check(op.input_count() >= 1, "it has no inputs");
+  ImportValue y = op.operand(0, rank_of(op.input(0)));
+  for (std::size_t i = 1; i < op.input_count(); ++i) {
+    const ImportValue next = op.operand(i, y.shape.size());
+    y = op.layer(type, {}, {y, next}, {}, i + 1 < op.input_count() ? type : "");
+  }
+  return y;
+}
+
+/// The input that is not a number, when the other one is; null otherwise.
+struct WithNumber {
+  const ImportValue* x = nullptr;
+  double number = 0;
+  bool first = false;  ///< the number
+
+  explicit WithNumber(const OpImport& op) {
+    if (op.input_count() != 2 || op.is_number(0) == op.is_number(1)) return;
+    first = op.is_number(0);
+    const ImportValue& other = op.input(first ? 1 : 0);
+    if (other.is_constant() || op.input(first ? 0 : 1).learned) return;
+    number = op.scalar(first ? 0 : 1);
+    op.check(!std::isnan(number), "its constant is NaN");
+    x = std::isfinite(number) ? &other : nullptr;
+  }
+};
+
+}  // namespace
+
+ImportValue add(const OpImport& op) {
+  if (const WithNumber with(op); with.x != nullptr) return shifted(op, *with.x, with.number);
+  return both(op, "add");
+}
+
+ImportValue subtract(const OpImport& op) {
+  const WithNumber with(op);
+  if (with.x == nullptr) return both(op, "sub");
+  if (!with.first) return shifted(op, *with.x, -with.number);
+  return shifted(op, one(op, "neg", *with.x, {}, with.number == 0 ? "" : "neg"), with.number);
+}
+
+ImportValue multiply(const OpImport& op) {
+  if (const WithNumber with(op); with.x != nullptr) return scaled(op, *with.x, with.number);
+  return both(op, "multiply");
+}
+
+ImportValue divide(const OpImport& op) {
+  const WithNumber with(op);
+  if (with.x == nullptr || (!with.first && with.number == 0)) return both(op, "div");
+  if (!with.first) return scaled(op, *with.x, 1 / with.number);
+  return scaled(op, one(op, "reciprocal", *with.x, {}, with.number == 1 ? "" : "reciprocal"), with.number);
+}
+
+ImportValue power(const OpImport& op) {
+  const WithNumber with(op);
+  if (with.x == nullptr || with.first) return both(op, "pow");
+  if (with.number == 1) return *with.x;
+  if (with.number == 0.5) return one(op, "sqrt", *with.x);
+  return one(op, "power", *with.x, {{"exponent", with.number}});
+}
+
+ImportValue minimum(const OpImport& op) {
+  if (const WithNumber with(op); with.x != nullptr) return clipped(op, *with.x, -1e30, with.number);
+  return all_of(op, "minimum");
+}
+
+ImportValue maximum(const OpImport& op) {
+  if (const WithNumber with(op); with.x != nullptr)
+    return with.number == 0 ? one(op, "relu", *with.x) : clipped(op, *with.x, with.number, 1e30);
+  return all_of(op, "maximum");
+}
+
+ImportValue sum_of_all(const OpImport& op) { return all_of(op, "add"); }
+
+ImportValue less(const OpImport& op) { return both(op, "less"); }
+ImportValue less_equal(const OpImport& op) { return both(op, "less_equal"); }
+ImportValue greater(const OpImport& op) { return both(op, "greater"); }
+ImportValue greater_equal(const OpImport& op) { return both(op, "greater_equal"); }
+ImportValue equal(const OpImport& op) { return both(op, "equal"); }
+
+/// Truth is 1 and 0.
+ImportValue negation(const OpImport& op) { return shifted(op, one(op, "neg", op.value(), {}, "neg"), 1); }
+ImportValue conjunction(const OpImport& op) { return both(op, "multiply"); }
+ImportValue disjunction(const OpImport& op) { return both(op, "maximum"); }
+ImportValue where(const OpImport& op) { return op.layer("where", {}, operands(op, 3)); }
+
+namespace {
+
+/// A reduction of a value, by the layer of that type.
+ImportValue reduced(const OpImport& op, const ImportValue& x, const char* type,
+                    const std::string& suffix = {}) {
+  const int rank = static_cast<int>(x.shape.size());
+  const auto given = op.list("axes", 1);
+  if (given.empty() && op.integer("noop_with_empty_axes", 0, 0, 1) == 1) return x;
+  auto axes = axes_of(op, given, rank);
+  if (axes.empty())
+    for (int axis = 0; axis < rank; ++axis) axes.push_back(axis);
+  const int samples = batch_axis(x.shape);
+  op.check(std::ranges::find(axes, samples) == axes.end(), "it mixes samples: axis {} is one of its axes",
+           samples);
+  ordered_json options{{"axes", axes}};
+  if (op.integer("keepdims", 1, 0, 1) == 1) options["keep_axes"] = true;
+  return one(op, type, x, options, suffix);
+}
+
+}  // namespace
+
+ImportValue reduce_sum(const OpImport& op) { return reduced(op, op.value(), "sum"); }
+ImportValue reduce_max(const OpImport& op) { return reduced(op, op.value(), "max"); }
+ImportValue reduce_min(const OpImport& op) { return reduced(op, op.value(), "min"); }
+ImportValue reduce_any_mean(const OpImport& op) { return reduced(op, op.value(), "mean"); }
+ImportValue reduce_l1(const OpImport& op) {
+  return reduced(op, one(op, "abs", op.value(), {}, "abs"), "sum");
+}
+ImportValue reduce_sum_square(const OpImport& op) {
+  return reduced(op, one(op, "power", op.value(), {{"exponent", 2}}, "square"), "sum");
+}
+ImportValue reduce_l2(const OpImport& op) {
+  return one(op, "sqrt",
+             reduced(op, one(op, "power", op.value(), {{"exponent", 2}}, "square"), "sum", "sum"));
+}
+ImportValue reduce_log_sum_exp(const OpImport& op) {
+  return one(op, "log", reduced(op, one(op, "exp", op.value(), {}, "exp"), "sum", "sum"));
+}
+
+}  // namespace fq::detail::onnx_ops

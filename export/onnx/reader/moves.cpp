@@ -1,0 +1,218 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/fold_moves.h"
+#include "fakequant/export/onnx/reader/operators.h"
+
+namespace fq::detail::onnx_ops {
+namespace {
+
+using nlohmann::ordered_json;
+using Numbers = std::vector<std::int64_t>;
+
+int rank_of(const ImportValue& x) { return static_cast<int>(x.shape.size()); }
+
+void check_not_samples(const OpImport& op, const ImportValue& x, int axis) {
+  op.check(axis != batch_axis(x.shape), "it takes samples apart: its axis {} is the batch", axis);
+}
+
+ImportValue cut(const OpImport& op, const ImportValue& x, int axis, const Numbers& picks,
+                const std::string& suffix) {
+  const std::int64_t size = x.shape[static_cast<std::size_t>(axis)];
+  if (std::ssize(picks) == size && std::ranges::is_sorted(picks)) return x;
+  check_not_samples(op, x, axis);
+  op.check(!picks.empty(), "it leaves nothing of axis {}", axis);
+  const std::int64_t step = picks.size() > 1 ? picks[1] - picks[0] : 1;
+  const auto regular = [&](std::size_t i) {
+    return picks[i] == picks[0] + static_cast<std::int64_t>(i) * step;
+  };
+  bool even = step > 0;
+  for (std::size_t i = 0; i < picks.size() && even; ++i) even = regular(i);
+  if (!even) return op.layer("index_select", {{"axis", axis}, {"indices", picks}}, {x}, {}, suffix);
+  ordered_json options{{"axis", axis}, {"begin", picks.front()}, {"end", picks.back() + 1}};
+  if (step != 1) options["step"] = step;
+  return op.layer("slice", options, {x}, {}, suffix);
+}
+
+Shape without(Shape shape, int axis) {
+  shape.erase(shape.begin() + axis);
+  return shape;
+}
+
+}  // namespace
+
+ImportValue slice(const OpImport& op) {
+  ImportValue x = op.value();
+  const auto starts = op.list("starts", 1), ends = op.list("ends", 2),
+             steps = op.has_input(4) ? op.list("steps", 4) : Numbers{};
+  auto given = op.list("axes", 3);
+  if (given.empty())
+    for (std::size_t i = 0; i < starts.size(); ++i) given.push_back(static_cast<std::int64_t>(i));
+  const auto axes = axes_of(op, given, rank_of(x));
+  op.check(starts.size() == axes.size() && ends.size() == axes.size() &&
+               (steps.empty() || steps.size() == axes.size()),
+           "it has {} starts, {} ends and {} axes", starts.size(), ends.size(), axes.size());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const std::int64_t size = x.shape[static_cast<std::size_t>(axes[i])];
+    if (axes[i] == batch_axis(x.shape) && starts[i] == 0 && ends[i] >= size) continue;
+    const auto picks = slice_picks(op, starts[i], ends[i], steps.empty() ? 1 : steps[i], size);
+    x = cut(op, x, axes[i], picks, i + 1 < axes.size() ? "slice" : "");
+  }
+  return x;
+}
+
+ImportValue split(const OpImport& op) {
+  const ImportValue& x = op.value();
+  const int axis = axes_of(op, {op.integer("axis", 0, -8, 8)}, rank_of(x))[0];
+  const auto parts = static_cast<std::int64_t>(op.node().outputs.size());
+  const std::int64_t size = x.shape[static_cast<std::size_t>(axis)], each = (size + parts - 1) / parts;
+  Numbers sizes = op.list("split", 1);
+  if (sizes.empty())
+    for (std::int64_t i = 0; i < parts; ++i) sizes.push_back(std::min(each, size - i * each));
+  op.check(std::ssize(sizes) == parts && std::ranges::min(sizes) > 0 &&
+               std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == size,
+           "its parts {} are not those of an axis of {}", to_string(sizes), size);
+  std::int64_t begin = 0;
+  ImportValue first;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    Numbers picks(static_cast<std::size_t>(sizes[i]));
+    std::iota(picks.begin(), picks.end(), begin);
+    begin += sizes[i];
+    const ImportValue part = cut(op, x, axis, picks, "part" + std::to_string(i));
+    i == 0 ? void(first = part) : op.give(i, part);
+  }
+  return first;
+}
+
+/// Rows of a table by their numbers, or elements of a value at fixed places.
+ImportValue gather(const OpImport& op) {
+  if (!op.is_constant(1)) return embedding(op);
+  const ImportValue& x = op.value();
+  const int axis = axes_of(op, {op.integer("axis", 0, -8, 8)}, rank_of(x))[0];
+  const Tensor& indices = op.constant(1);
+  op.check(indices.rank() <= 1, "its indices are {}: one number or a list is needed", indices.describe());
+  const std::int64_t size = x.shape[static_cast<std::size_t>(axis)];
+  Numbers picks = integers_of(op, indices.reshape({-1}));
+  for (auto& pick : picks) {
+    if (pick < 0) pick += size;
+    op.check(pick >= 0 && pick < size, "its index is outside of an axis of {}", size);
+  }
+  const ImportValue y = cut(op, x, axis, picks, indices.rank() == 0 ? "slice" : "");
+  if (indices.rank() == 1) return y;
+  check_not_samples(op, x, axis);
+  return op.reshaped(y, without(y.shape, axis), {});
+}
+
+/// Sizes of 1 repeated; a constant once for each sample.
+ImportValue expand(const OpImport& op) {
+  Shape to = integers_of(op, op.constant(1));
+  const int samples = batch_axis(to);
+  if (op.is_constant(0)) {
+    const Tensor& x = op.constant(0);
+    op.check(samples == 0 && to[0] == kAbstractBatch, "it makes {} of a constant", to_string(to));
+    Shape own = x.shape();
+    if (own.size() == to.size()) own.erase(own.begin());
+    const ImportValue each = op.parameter(x, own, op.input(0).learned, true);
+    to = broadcast_shapes(each.shape, to, "import_onnx");
+    return each.shape == to ? each : op.layer("expand", {{"shape", Shape(to.begin() + 1, to.end())}}, {each});
+  }
+  const ImportValue& x = op.value();
+  if (!to.empty() && samples < 0 && to.size() == x.shape.size() && op.is_batch(to[0])) to[0] = x.shape[0];
+  to = broadcast_shapes(x.shape, to, "import_onnx");
+  if (to == x.shape) return x;
+  op.check(std::all_of(to.begin() + 1, to.end(), [](auto size) { return size <= kLargestPad; }),
+           "it makes {}: up to {} elements along an axis are supported", with_readable_batch(to_string(to)),
+           kLargestPad);
+  op.check(to.size() == x.shape.size() && to[0] == x.shape[0], "it makes {} of {}", to_string(to),
+           to_string(x.shape));
+  return op.layer("expand", {{"shape", Shape(to.begin() + 1, to.end())}}, {x});
+}
+
+ImportValue strided(const OpImport& op) {
+  Shape to = op.integers("shape");
+  to.insert(to.begin(), kAbstractBatch);
+  return op.reshaped(op.value(), to, {});
+}
+
+/// The same number for each sample.
+ImportValue constant_of_shape(const OpImport& op) {
+  const Shape to = integers_of(op, op.constant(0));
+  op.check(to.size() >= 2 && to[0] == kAbstractBatch, "it makes {} elements of each sample", to_string(to));
+  const auto* value = op.node().attribute("value");
+  const auto* tensor = value != nullptr ? std::get_if<Tensor>(value) : nullptr;
+  const Shape each(to.begin() + 1, to.end());
+  op.check(numel(each) <= kLargestSize, "it makes {} elements", numel(each));
+  return op.parameter(Tensor::full(each, tensor == nullptr ? 0.0 : tensor->item()), each, false, true);
+}
+
+ImportValue tile(const OpImport& op) {
+  ImportValue x = op.value();
+  const Numbers repeats = integers_of(op, op.constant(1));
+  op.check(std::ssize(repeats) == rank_of(x), "it has {} repeats of {} axes", repeats.size(), x.shape.size());
+  for (int axis = 0; axis < rank_of(x); ++axis) {
+    const std::int64_t times = repeats[static_cast<std::size_t>(axis)];
+    if (times == 1) continue;
+    check_not_samples(op, x, axis);
+    op.check(times >= 1 && times <= 1024, "it repeats an axis {} times: 1 to 1024 are supported", times);
+    x = op.layer("concat", {{"axis", axis}}, std::vector<ImportValue>(static_cast<std::size_t>(times), x), {},
+                 "tile" + std::to_string(axis));
+  }
+  return x;
+}
+
+ImportValue pad(const OpImport& op) {
+  const ImportValue& x = op.value();
+  const auto rank = x.shape.size();
+  Numbers given = op.list("pads", 1);
+  if (op.has_input(3)) {  // of those axes alone
+    const auto axes = axes_of(op, integers_of(op, op.constant(3)), rank_of(x));
+    op.check(given.size() == 2 * axes.size(), "it has {} pads of {} axes", given.size(), axes.size());
+    Numbers all(2 * rank, 0);
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      all[static_cast<std::size_t>(axes[i])] = given[i];
+      all[static_cast<std::size_t>(axes[i]) + rank] = given[i + axes.size()];
+    }
+    given = all;
+  }
+  op.check(given.size() == 2 * rank, "it has {} pads of {} axes", given.size(), rank);
+  if (std::ranges::all_of(given, [](auto size) { return size == 0; })) return x;
+  for (const auto size : given)
+    op.check(size <= kLargestPad, "it pads by {}: up to {} are supported", size, kLargestPad);
+  op.check(given[0] == 0 && given[rank] == 0, "it adds samples: its pads of the batch are {} and {}",
+           given[0], given[rank]);
+  const auto mode = op.text("mode", "constant");
+  const std::string ours = mode == "edge" ? "replicate" : mode == "wrap" ? "circular" : mode;
+  const double value = op.has_input(2) ? op.scalar(2) : op.number("value", 0);
+  ordered_json options{
+      {"before", Numbers(given.begin() + 1, given.begin() + static_cast<std::ptrdiff_t>(rank))},
+      {"after", Numbers(given.begin() + static_cast<std::ptrdiff_t>(rank) + 1, given.end())}};
+  if (ours != "constant") options["mode"] = ours;
+  if (ours == "constant" && value != 0) options["value"] = std::clamp(value, -1e30, 1e30);
+  return op.layer("pad", options, {x});
+}
+
+ImportValue depth_to_space(const OpImport& op) {
+  const ImportValue& x = op.value();
+  const auto r = op.integer("blocksize", 1, 1, 1024);
+  op.check(x.shape.size() == 4 && x.shape[1] % (r * r) == 0, "its input is {}", to_string(x.shape));
+  if (op.text("mode", "DCR") == "CRD") return op.layer("pixel_shuffle", {{"factor", r}}, {x});
+  const std::int64_t n = x.shape[0], c = x.shape[1] / (r * r), h = x.shape[2], w = x.shape[3];
+  const auto squares = op.reshaped(x, {n, r, r, c, h, w}, "squares");
+  const auto turned = op.layer("transpose", {{"axes", {0, 3, 4, 1, 5, 2}}}, {squares}, {}, "transpose");
+  return op.reshaped(turned, {n, c, h * r, w * r}, {});
+}
+
+ImportValue space_to_depth(const OpImport& op) {
+  const ImportValue& x = op.value();
+  const auto r = op.integer("blocksize", 1, 1, 1024);
+  op.check(x.shape.size() == 4 && x.shape[2] % r == 0 && x.shape[3] % r == 0, "its input is {}",
+           to_string(x.shape));
+  const std::int64_t n = x.shape[0], c = x.shape[1], h = x.shape[2] / r, w = x.shape[3] / r;
+  const auto squares = op.reshaped(x, {n, c, h, r, w, r}, "squares");
+  const auto turned = op.layer("transpose", {{"axes", {0, 3, 5, 1, 2, 4}}}, {squares}, {}, "transpose");
+  return op.reshaped(turned, {n, c * r * r, h, w}, {});
+}
+
+}  // namespace fq::detail::onnx_ops

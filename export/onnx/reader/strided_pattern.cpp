@@ -1,0 +1,77 @@
+#include <numeric>
+
+#include "fakequant/export/onnx/reader/graph_view.h"
+
+namespace fq::detail {
+namespace {
+
+/// What is added up to the places that a Gather takes: numbers of elements of a sample, and one number for
+/// each sample.
+struct Places {
+  std::vector<const Tensor*> fixed;
+  const OnnxNode* samples = nullptr;  ///< Unsqueeze of Range * elements of a sample
+};
+
+bool collect(const GraphView& graph, const std::string& name, Places& places, int depth = 0) {
+  if (const Tensor* constant = graph.constant(name)) {
+    places.fixed.push_back(constant);
+    return true;
+  }
+  if (const auto* sum = graph.maker(name, "Add", 2); sum != nullptr && depth < 8)
+    return collect(graph, sum->inputs[0], places, depth + 1) &&
+           collect(graph, sum->inputs[1], places, depth + 1);
+  const auto* unsqueeze = graph.maker(name, "Unsqueeze", 2);
+  if (unsqueeze == nullptr || places.samples != nullptr) return false;
+  places.samples = unsqueeze;
+  return true;
+}
+
+/// The elements of a sample when the places are 0, 1, 2, .. of each sample behind the other.
+std::optional<Shape> shape_of(const GraphView& graph, const Places& places) {
+  if (places.samples == nullptr || places.fixed.empty()) return std::nullopt;
+  Shape shape;
+  for (const Tensor* part : places.fixed) {
+    if (part->dtype() != DType::i64 || part->numel() > (std::int64_t{1} << 20)) return std::nullopt;
+    shape = broadcast_shapes(shape, part->shape(), "import_onnx");
+  }
+  const auto axes = graph.integers(places.samples->inputs[1]);
+  const auto* product = graph.maker(places.samples->inputs[0], "Mul", 2);
+  const auto* range = product != nullptr ? graph.maker(product->inputs[0], "Range", 3) : nullptr;
+  if (shape.empty() || shape[0] != 1 || range == nullptr || !axes || axes->size() + 1 != shape.size() ||
+      (*axes)[0] != 1 || !graph.is_number(range->inputs[0], 0) || !graph.is_number(range->inputs[2], 1) ||
+      graph.number(product->inputs[1]) != static_cast<double>(numel(shape)))
+    return std::nullopt;
+  Tensor sum = Tensor::zeros(shape, DType::i64);
+  for (std::int64_t i = 0; i < sum.numel(); ++i)
+    for (const Tensor* part : places.fixed) {
+      std::int64_t at = 0, rest = i, step = 1;
+      for (int axis = -1; axis >= -part->rank(); --axis) {
+        const std::int64_t size = shape[shape.size() - static_cast<std::size_t>(-axis)];
+        if (part->dim(axis) != 1) at += rest % size * step;
+        step *= part->dim(axis);
+        rest /= size;
+      }
+      sum.mutable_data<std::int64_t>()[i] += part->data<std::int64_t>()[at];
+    }
+  for (std::int64_t i = 0; i < sum.numel(); ++i)
+    if (sum.data<std::int64_t>()[i] != i) return std::nullopt;
+  return Shape(shape.begin() + 1, shape.end());
+}
+
+}  // namespace
+
+std::optional<OnnxNode> find_strided(const GraphView& graph, const OnnxNode& last) {
+  if (last.op != "Gather" || last.inputs.size() != 2) return std::nullopt;
+  const auto* flat = graph.maker(last.inputs[0], "Reshape", 2);
+  const auto to = flat != nullptr ? graph.integers(flat->inputs[1]) : std::nullopt;
+  if (!to || *to != Shape{-1}) return std::nullopt;
+  Places places;
+  if (!collect(graph, last.inputs[1], places)) return std::nullopt;
+  const auto shape = shape_of(graph, places);
+  if (!shape) return std::nullopt;
+  OnnxNode node = in_place_of(last, "Strided", {flat->inputs[0]});
+  node.attributes.emplace_back("shape", *shape);
+  return node;
+}
+
+}  // namespace fq::detail

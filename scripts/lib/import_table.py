@@ -1,0 +1,212 @@
+"""import_table.py FOLDER [--out FILE] [NETWORK...]: see scripts/import_table."""
+
+import argparse
+import glob
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+import warnings
+import zipfile
+
+import h5py
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from import_networks import NETWORKS, made  # noqa: E402
+
+warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
+# Files of others in PyPI wheels: package, name inside, shape of an input.
+WHEELS = {
+    "PP-OCRv2 angle classifier": ("rapidocr-onnxruntime", "ch_ppocr_mobile_v2.0_cls_infer.onnx", [1, 3, 48, 192]),
+    "PP-OCRv4 text detector": ("rapidocr-onnxruntime", "ch_PP-OCRv4_det_infer.onnx", [1, 3, 96, 160]),
+    "PP-OCRv4 text recogniser": ("rapidocr-onnxruntime", "ch_PP-OCRv4_rec_infer.onnx", [1, 3, 48, 320]),
+    "basic-pitch": ("basic-pitch", "nmp.onnx", [1, 43844, 1]),
+}
+EXPORTERS = {"dynamo": {"dynamo": True, "external_data": False, "verbose": False}, "script": {"dynamo": False, "opset_version": 17}}
+
+
+def command(*words):
+    """What a command gives as JSON, or why it failed."""
+    done = subprocess.run([os.environ["FAKEQUANT"], *words, "--json"], capture_output=True, text=True)
+    if done.returncode != 0:
+        return None, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}"
+    return json.loads(done.stdout.strip().splitlines()[-1]), ""
+
+
+def export(model, x, path, exporter):
+    shapes = ({0: torch.export.Dim.DYNAMIC},) if exporter == "dynamo" else None
+    options = {"dynamic_shapes": shapes} if shapes else {"dynamic_axes": {"x": {0: "N"}}, "input_names": ["x"]}
+    out = sys.stdout
+    sys.stdout = io.StringIO()  # exporters print
+    try:
+        torch.onnx.export(model, (x,), path, **EXPORTERS[exporter], **options)
+    finally:
+        sys.stdout = out
+
+
+def run(path, x, output=0):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    given = session.get_inputs()[0]
+    return session.run(None, {given.name: x.astype(np.int64 if "int" in given.type else np.float32)})[output]
+
+
+def filled(source, path):
+    """One of onnx's light files, whose weights are ConstantOfShape, with weights."""
+    model = onnx.load(source)
+    random, graph = np.random.default_rng(0), model.graph
+    sizes = {value.name: onnx.numpy_helper.to_array(value) for value in graph.initializer}
+    nodes = []
+    for node in graph.node:
+        if node.op_type != "ConstantOfShape" or node.input[0] not in sizes:
+            nodes.append(node)
+            continue
+        shape = sizes[node.input[0]]
+        values = random.standard_normal(shape) / np.sqrt(max(np.prod(shape[1:]), 1))
+        values = np.abs(values) + 0.5 if len(shape) == 1 else values
+        graph.initializer.append(onnx.numpy_helper.from_array(values.astype(np.float32), node.output[0]))
+    del graph.node[:]
+    graph.node.extend(nodes)
+    onnx.save(model, path)
+
+
+class Row:
+    """One file through all commands."""
+
+    def __init__(self, folder, name, x):
+        self.base, self.x = os.path.join(folder, "".join(c if c.isalnum() else "_" for c in name)), x
+
+    def path(self, end):
+        return f"{self.base}{end}"
+
+    def imported(self, file):
+        """The largest difference from ONNX Runtime, relative to the largest value."""
+        outputs = onnx.load(file).graph.output
+        words = ["--output-name", outputs[0].name] if len(outputs) > 1 else []
+        sizes = ",".join(str(size) for size in self.x.shape[1:])
+        for shape in (["--input-shape", sizes], []):
+            _, why = command("import", file, "-o", self.path(".h5"), "--force", *shape, *words)
+            if "does not fit" not in why:
+                break
+        if why:
+            return None, why
+        _, why = command("export", self.path(".h5"), "--format", "onnx", "-o", self.path("_float.onnx"), "--force")
+        if why:
+            return None, why
+        wanted, found = run(file, self.x), run(self.path("_float.onnx"), self.x)
+        return float(np.abs(wanted - found).max() / np.abs(wanted).max()), ""
+
+    def data(self, outputs):
+        random = np.random.default_rng(2)
+        ids = self.x.dtype == np.int64
+        with h5py.File(self.path("_data.h5"), "w") as file:
+            for split in ("train", "test"):
+                shape = (16, *self.x.shape[1:])
+                x = random.integers(0, 64, shape) if ids else random.standard_normal(shape).astype(np.float32)
+                file[f"{split}/x"] = x
+                if outputs:
+                    file[f"{split}/y"] = np.arange(16) % outputs
+
+    def quantized(self, outputs):
+        """What became of PTQ, QAT, export and verification."""
+        self.data(outputs)
+        data = ["--data", self.path("_data.h5")]
+        said = []
+        _, why = command("calibrate", self.path(".h5"), *data, "--preset", "int8", "-o", self.path("_ptq.h5"), "--force")
+        said.append(why or "yes")
+        last = "_ptq.h5"
+        if not why and outputs:
+            _, why = command("qat", self.path("_ptq.h5"), *data, "--epochs", "1", "--batch", "8", "-o", self.path("_qat.h5"), "--force")
+            said.append(why or "yes")
+            last = last if why else "_qat.h5"
+        else:
+            said.append("" if why else "-")
+        _, why = command("export", self.path(last), "--format", "onnx", "-o", self.path("_int8.onnx"), "--force")
+        said.append(why or "yes")
+        found, why = (None, "") if why else command("verify", self.path("_int8.onnx"), "--checkpoint", self.path(last), *data)
+        said.append(why or (f"{found.get('different_codes', '?')} of {found.get('codes', '?')}" if found else ""))
+        return said
+
+
+def cells(difference, why, operators, said):
+    shown = f"{difference:.1e}" if difference is not None else f"refused: {why}"
+    return [operators, shown, *(said or ["", "", "", ""])]
+
+
+def operators_of(file):
+    return str(len({node.op_type for node in onnx.load(file, load_external_data=False).graph.node}))
+
+
+def torch_rows(folder, names):
+    for name in names:
+        model, x = made(name)
+        row = Row(folder, name, x.numpy())
+        said = None
+        for exporter in EXPORTERS:
+            file = row.path(f"_{exporter}.onnx")
+            try:
+                export(model, x, file, exporter)
+            except Exception as error:  # noqa: BLE001: an exporter's own
+                yield [name, NETWORKS[name][0] or "here", exporter, "", f"not exported: {str(error).splitlines()[0][:90]}", "", "", "", ""]
+                continue
+            difference, why = row.imported(file)
+            if difference is not None and said is None:
+                shape = run(file, row.x).shape
+                said = row.quantized(10 if len(shape) == 2 and shape[1] == 10 else 0)
+                yield [name, NETWORKS[name][0] or "here", exporter, *cells(difference, why, operators_of(file), said)]
+            else:
+                yield [name, NETWORKS[name][0] or "here", exporter, *cells(difference, why, operators_of(file), None)]
+
+
+def light_rows(folder):
+    light = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")
+    for source in sorted(glob.glob(os.path.join(light, "light_*.onnx"))):
+        name = os.path.basename(source)[6:-5]
+        x = np.random.default_rng(1).standard_normal((1, 3, 224, 224)).astype(np.float32)
+        row = Row(folder, name, x)
+        filled(source, row.path("_filled.onnx"))
+        yield [name, "onnx's model zoo", "Caffe2", *cells(*row.imported(row.path("_filled.onnx")), operators_of(source), None)]
+
+
+def wheel_rows(folder):
+    for name, (package, inside, shape) in WHEELS.items():
+        wheels = os.path.join(folder, "wheels")
+        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", wheels, package], check=True)
+        wheel = glob.glob(os.path.join(wheels, package.replace("-", "_") + "*.whl"))[0]
+        file = os.path.join(folder, inside)
+        with zipfile.ZipFile(wheel) as archive, open(file, "wb") as out:
+            out.write(archive.read(next(entry for entry in archive.namelist() if entry.endswith(inside))))
+        row = Row(folder, name, np.random.default_rng(1).standard_normal(shape).astype(np.float32))
+        yield [name, package, "Paddle" if "OCR" in name else "TensorFlow", *cells(*row.imported(file), operators_of(file), None)]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("networks", nargs="*", default=[])
+    parser.add_argument("--out")
+    given = parser.parse_args()
+    lines = ["| network | from | exporter | operators | largest difference | INT8 PTQ | QAT | exported | codes that differ |",
+             "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
+    sources = [torch_rows(given.folder, given.networks or NETWORKS)]
+    if not given.networks:
+        sources += [light_rows(given.folder), wheel_rows(given.folder)]
+    for source in sources:
+        for row in source:
+            lines.append("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |")
+            print(lines[-1], flush=True)
+    if given.out:
+        with open(given.out, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
