@@ -40,6 +40,8 @@ constexpr OperatorTraits kTable[] = {
     product("conv2d"),
     product("conv_transpose2d", true),
     {.name = "matmul", .is_product = true},
+    {.name = "lstm"},
+    {.name = "gru"},
     norm("batch_norm"),
     norm("layer_norm"),
     conversion("quantize"),

@@ -17,6 +17,7 @@
 #include "fakequant/core/ops/norm.h"
 #include "fakequant/core/ops/pool.h"
 #include "fakequant/core/ops/quantize.h"
+#include "fakequant/core/ops/recurrent.h"
 #include "fakequant/core/ops/reduce.h"
 #include "fakequant/core/ops/resize.h"
 #include "fakequant/core/ops/shape.h"

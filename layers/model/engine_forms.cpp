@@ -93,6 +93,8 @@ const std::vector<EngineForm>& engine_forms() {
       {"cos", "", kTable},
       {"layer_norm", "", kNorm},
       {"matmul", "", kNorm},
+      {"lstm", "", kNorm},
+      {"gru", "", kNorm},
       {"sum", "", kNorm},
       {"mean", "", kNorm},
       {"max", "", kNorm},

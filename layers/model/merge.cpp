@@ -4,6 +4,7 @@
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/pool.h"
 #include "fakequant/core/ops/shape.h"
+#include "fakequant/layers/modules/detail/on_image.h"
 
 namespace fq {
 namespace {
@@ -30,8 +31,10 @@ std::string AvgPool2d::describe() const {
   return fmt::format("kernel {}x{}", options_.kernel[0], options_.kernel[1]);
 }
 
-Variable AvgPool2d::forward(const Variable& x) { return ops::avg_pool2d(x, options_); }
+Variable AvgPool2d::forward(const Variable& x) {
+  return detail::on_image(x, [&](const Variable& image) { return ops::avg_pool2d(image, options_); });
+}
 
-Variable GlobalAvgPool2d::forward(const Variable& x) { return ops::global_avg_pool2d(x); }
+Variable GlobalAvgPool2d::forward(const Variable& x) { return detail::on_image(x, ops::global_avg_pool2d); }
 
 }  // namespace fq

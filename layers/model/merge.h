@@ -54,7 +54,8 @@ class Concat : public Module {
   int axis_;
 };
 
-/// Means over windows of pixels: [N, C, H, W] -> [N, C, H', W'], by ops::avg_pool2d.
+/// Means over windows of pixels: [N, C, H, W] -> [N, C, H', W'], by ops::avg_pool2d; of a sequence [N, C, L]
+/// as an image of height 1.
 class AvgPool2d : public Module {
  public:
   explicit AvgPool2d(ops::Pool2d options) : options_(options) {}
@@ -70,7 +71,8 @@ class AvgPool2d : public Module {
   ops::Pool2d options_;
 };
 
-/// The mean of each channel over all of its pixels: [N, C, H, W] -> [N, C, 1, 1], by ops::global_avg_pool2d.
+/// The mean of each channel over all of its pixels: [N, C, H, W] -> [N, C, 1, 1], by ops::global_avg_pool2d;
+/// of a sequence [N, C, L] -> [N, C, 1].
 class GlobalAvgPool2d : public Module {
  public:
   explicit GlobalAvgPool2d(NoOptions = {}) {}

@@ -5,6 +5,7 @@
 #include "fakequant/layers/modules/conv.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/norm.h"
+#include "fakequant/layers/modules/recurrent.h"
 
 namespace fq::detail {
 namespace {
@@ -107,6 +108,14 @@ Made make_instance_norm(const LayerOptions& o) {
   return std::make_shared<GroupNorm>(channels, channels, o.number_or("eps", 1e-5, 1e-12, 1));
 }
 
+template <Recurrent::Kind kind>
+Made make_recurrent(const LayerOptions& o) {
+  const auto in = o.inferred("input_size", -1), hidden = o.integer("hidden_size");
+  const bool both = o.flag_or("bidirectional", false);
+  o.reserve({(kind == Recurrent::Kind::lstm ? 4 : 3) * (both ? 2 : 1), hidden, in + hidden + 2});
+  return std::make_shared<Recurrent>(kind, in, hidden, both);
+}
+
 Made make_prelu(const LayerOptions& o) {
   const auto slopes = o.flag_or("per_channel", false) ? o.inferred("channels", 1) : std::int64_t{1};
   o.reserve({slopes});
@@ -129,13 +138,17 @@ Made make_embedding(const LayerOptions& o) {
 
 ops::Pool2d pool(const LayerOptions& o) {
   if (!o.has("kernel")) o.fail("the option 'kernel' is missing: give the window's size, or one an axis");
-  return {.kernel = o.pair_or("kernel", 1),
-          .stride = o.pair_or("stride", 0),
-          .padding = o.pair_or("padding", 0, 0),
-          .count_include_pad = o.flag_or("count_include_pad", true),
-          .padding_end = o.pair_or("padding_end", -1, 0),
-          .ceil_mode = o.flag_or("ceil_mode", false),
-          .dilation = o.pair_or("dilation", 1)};
+  ops::Pool2d pool{.kernel = o.pair_or("kernel", 1),
+                   .stride = o.pair_or("stride", 0),
+                   .padding = o.pair_or("padding", 0, 0),
+                   .count_include_pad = o.flag_or("count_include_pad", true),
+                   .padding_end = o.pair_or("padding_end", -1, 0),
+                   .ceil_mode = o.flag_or("ceil_mode", false),
+                   .dilation = o.pair_or("dilation", 1)};
+  if (o.inputs().at(0).size() != 3) return pool;
+  pool.kernel[0] = pool.stride[0] = pool.dilation[0] = 1;  // a sequence is an image of height 1
+  pool.padding[0] = pool.padding_end[0] = 0;
+  return pool;
 }
 
 int axis(const LayerOptions& o, const char* name, int fallback) {
@@ -190,6 +203,8 @@ LayerRegistry standard_layer_types() {
       {"group_norm", {{"groups", "channels", "eps"}, make_group_norm}},
       {"instance_norm", {{"channels", "eps"}, make_instance_norm}},
       {"prelu", {{"per_channel", "channels"}, make_prelu}},
+      {"lstm", {{"input_size", "hidden_size", "bidirectional"}, make_recurrent<Recurrent::Kind::lstm>}},
+      {"gru", {{"input_size", "hidden_size", "bidirectional"}, make_recurrent<Recurrent::Kind::gru>}},
       {"parameter", {{"shape", "trained", "repeat"}, make_parameter}},
       {"embedding", {{"vocabulary", "width"}, make_embedding}},
       {"identity", {{}, function(make_identity)}},
@@ -221,7 +236,12 @@ LayerRegistry standard_layer_types() {
        {{"kernel", "stride", "padding", "padding_end", "ceil_mode", "count_include_pad"},
         [](const LayerOptions& o) { return std::make_shared<AvgPool2d>(pool(o)); }}},
       {"adaptive_avg_pool",
-       {{"size"}, [](const LayerOptions& o) { return make_adaptive_avg_pool(o.pair_or("size", 1)); }}},
+       {{"size"},
+        [](const LayerOptions& o) {
+          auto size = o.pair_or("size", 1);
+          if (o.inputs().at(0).size() == 3) size[0] = 1;
+          return make_adaptive_avg_pool(size);
+        }}},
       {"global_avg_pool", {{}, without_options<GlobalAvgPool2d>}},
       {"add", {{}, without_options<Add>}},
       {"multiply", {{}, without_options<Multiply>}},

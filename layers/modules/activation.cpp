@@ -6,6 +6,7 @@
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/shape.h"
+#include "fakequant/layers/modules/detail/on_image.h"
 
 namespace fq {
 namespace {
@@ -106,13 +107,20 @@ std::shared_ptr<Module> make_transpose(std::vector<int> axes) {
 }
 std::shared_ptr<Module> make_max_pool(ops::Pool2d options) {
   return function(
-      "max_pool", [options](const Variable& x) { return ops::max_pool2d(x, options); },
+      "max_pool",
+      [options](const Variable& x) {
+        return detail::on_image(x, [&](const Variable& image) { return ops::max_pool2d(image, options); });
+      },
       fmt::format("kernel {}x{}", options.kernel[0], options.kernel[1]));
 }
 
 std::shared_ptr<Module> make_adaptive_avg_pool(std::array<std::int64_t, 2> size) {
   return function(
-      "adaptive_avg_pool", [size](const Variable& x) { return ops::adaptive_avg_pool2d(x, size); },
+      "adaptive_avg_pool",
+      [size](const Variable& x) {
+        return detail::on_image(x,
+                                [&](const Variable& image) { return ops::adaptive_avg_pool2d(image, size); });
+      },
       fmt::format("to {}x{}", size[0], size[1]));
 }
 

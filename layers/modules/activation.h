@@ -107,6 +107,7 @@ class Parameter : public Module {
 /// To [N, shape..], N being the input's first size, or with `whole` to `shape`; one size may be -1.
 [[nodiscard]] std::shared_ptr<Module> make_reshape(Shape shape, bool whole = false);
 [[nodiscard]] std::shared_ptr<Module> make_transpose(std::vector<int> axes);
+/// Pools of images and, as images of height 1, of sequences [N, C, L].
 [[nodiscard]] std::shared_ptr<Module> make_max_pool(ops::Pool2d options);
 [[nodiscard]] std::shared_ptr<Module> make_adaptive_avg_pool(std::array<std::int64_t, 2> size);
 

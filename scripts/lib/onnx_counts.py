@@ -67,7 +67,8 @@ class Counts:
             off = np.nan_to_num(np.where(same, 0, np.abs(expected.astype(np.float64) - value)), nan=np.inf)
         self.logits += expected.size
         self.logit_bits_different += int((~same).sum())
-        self.flips += int((expected.argmax(-1) != value.argmax(-1)).sum())
+        if expected.ndim == 2:  # an answer for each sample
+            self.flips += int((expected.argmax(-1) != value.argmax(-1)).sum())
         self.max_abs_diff = max(self.max_abs_diff, float(off.max(initial=0)))
         self.largest = max(self.largest, float(np.abs(np.nan_to_num(expected)).max(initial=0)))
 

@@ -495,6 +495,30 @@ std::vector<OperatorCase> product_cases() {
       {"linear", "plain", {{{2, 3, 6}}, fixed({4, 6})}, linear},
       {"matmul", "", {{{3, 6}}, fixed({6, 4})}, matmul},
       {"matmul", "batch", {{{2, 3, 6}}, {{2, 6, 4}}}, matmul},
+      {"lstm",
+       "",
+       {{{2, 3, 4}}, fixed({12, 4}), fixed({12, 3}), fixed({12}), fixed({12})},
+       [](const Vars& v) {
+         return ops::lstm(v[0], {v[1], v[2], v[3], v[4]});
+       }},
+      {"lstm",
+       "states",
+       {{{2, 3, 4}}, fixed({8, 4}), fixed({8, 2}), {{2, 2}}, {{2, 2}}},
+       [](const Vars& v) {
+         return ops::lstm(v[0], {v[1], v[2]}, v[3], v[4], true);
+       }},
+      {"gru",
+       "",
+       {{{2, 3, 4}}, fixed({9, 4}), fixed({9, 3}), fixed({9}), fixed({9})},
+       [](const Vars& v) {
+         return ops::gru(v[0], {v[1], v[2], v[3], v[4]});
+       }},
+      {"gru",
+       "states",
+       {{{2, 3, 4}}, fixed({6, 4}), fixed({6, 2}), {{2, 2}}},
+       [](const Vars& v) {
+         return ops::gru(v[0], {v[1], v[2]}, v[3], true);
+       }},
       {"conv2d", "", {x, fixed({3, 4, 3, 3}), fixed({3})}, conv},
       {"conv2d", "plain", {x, fixed({3, 4, 1, 1})}, conv},
       {"conv2d",

@@ -84,7 +84,9 @@ const char* const kEveryOperator = R"({"name": "operators", "nodes": [
   {"name": "wide", "type": "expand", "options": {"shape": [-1, 4, -1]}}, {"type": "mean", "options": {"axes": [-1]}},
   {"name": "most", "type": "max", "options": {"axes": [-1]}}, {"type": "min", "options": {"axes": [2]}, "inputs": ["wide"]},
   {"name": "image", "type": "reshape", "options": {"shape": [-1, 1, 2, 3], "whole": true}, "inputs": ["wide"]},
-  {"type": "adaptive_avg_pool", "options": {"size": [1, 3]}}, {"type": "reshape", "options": {"shape": [-1, 6], "whole": true}},
+  {"type": "adaptive_avg_pool", "options": {"size": [1, 3]}}, {"type": "reshape", "options": {"shape": [-1, 2, 3], "whole": true}},
+  {"type": "lstm", "options": {"hidden_size": 4, "bidirectional": true}}, {"type": "gru", "options": {"hidden_size": 3}},
+  {"type": "flatten"},
   {"type": "linear", "options": {"out_features": "classes"}}
 ]})";
 
@@ -109,6 +111,16 @@ TEST(ModelFile, EveryTypeBuildsAndRuns) {
     const bool elsewhere = type == "embedding" || type == "relu";
     EXPECT_TRUE(elsewhere || printed.str().find(": " + type + "(") != std::string::npos) << type;
   }
+}
+
+TEST(ModelFile, PoolsTakeSequences) {
+  const auto model = build_model(ModelSpec::parse(R"([
+    {"type": "conv1d", "options": {"out_channels": 4, "kernel": 3, "padding": 1}},
+    {"type": "max_pool", "options": {"kernel": 2}}, {"type": "avg_pool", "options": {"kernel": 3, "stride": 1, "padding": 1}},
+    {"type": "adaptive_avg_pool", "options": {"size": 4}}, {"type": "global_avg_pool"}, {"type": "flatten"},
+    {"type": "linear", "options": {"out_features": "classes"}}])"),
+                                 {2, 16}, 3);
+  EXPECT_EQ((*model)(Variable(Tensor::full({5, 2, 16}, 0.5))).shape(), (Shape{5, 3}));
 }
 
 TEST(ModelFile, EmbeddingReadsTokens) {
@@ -202,7 +214,8 @@ TEST(ModelFile, MistakesInOptionsAreNamed) {
               HasSubstr("node 'n': "));
   EXPECT_THAT(build_error(one_node("linear", R"({"out_features": "classes"})"), {4}, 0),
               HasSubstr("not known here"));
-  EXPECT_THAT(build_error(one_node("transpose", R"({"axes": [1, 0]})"), {4}, 4), HasSubstr("its first axis must be the batch"));
+  EXPECT_THAT(build_error(one_node("transpose", R"({"axes": [1, 0]})"), {4}, 4),
+              HasSubstr("its first axis must be the batch"));
   EXPECT_THAT(build_error(one_node("add", "{}")), HasSubstr("node 'n': "));
   EXPECT_THAT(build_error(one_node("relu", "{}")),
               HasSubstr("the model's output is [1, 8, 8] for one image, the data has 10 classes"));

@@ -77,6 +77,41 @@ void add_norms(Cases& cases) {
               [size](auto& x, auto&) { return ops::local_response_norm(x, size, 0.3, 0.75, 1.5); });
 }
 
+void add_recurrent(Cases& cases) {
+  const auto weights = [](std::int64_t rows) {
+    return std::vector<Tensor>{random_tensor({rows, 3}, -1, 1, 3), random_tensor({rows, 4}, -1, 1, 4),
+                               row(rows), row(rows, -0.5, 0.5), random_tensor({1, 4}, -1, 1, 5)};
+  };
+  for (const bool reverse : {false, true}) {
+    const std::string end = reverse ? "_reverse" : "";
+    cases.add(
+        "lstm" + end, {5, 3},
+        [reverse](auto& x, auto& p) {
+          return ops::lstm(x, {p[0], p[1], p[2], p[3]}, {}, {}, reverse);
+        },
+        weights(16));
+    cases.add(
+        "gru" + end, {5, 3},
+        [reverse](auto& x, auto& p) {
+          return ops::gru(x, {p[0], p[1], p[2], p[3]}, {}, reverse);
+        },
+        weights(12));
+  }
+  cases.add(
+      "lstm_states", {5, 3},
+      [](auto& x, auto& p) {
+        const Variable h = ops::expand(p[4], {x.dim(0), 4});
+        return ops::lstm(x, {p[0], p[1]}, h, ops::neg(h));
+      },
+      weights(16));
+  cases.add(
+      "gru_states", {5, 3},
+      [](auto& x, auto& p) {
+        return ops::gru(x, {p[0], p[1]}, ops::expand(p[4], {x.dim(0), 4}));
+      },
+      weights(12));
+}
+
 /// Every mode of coordinates and rounding, up and down.
 void add_resizes(Cases& cases) {
   const char* coordinates[] = {"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"};

@@ -77,5 +77,6 @@ void add_arithmetic(Cases& cases);
 void add_functions(Cases& cases);
 void add_norms(Cases& cases);
 void add_resizes(Cases& cases);
+void add_recurrent(Cases& cases);
 
 }  // namespace fq::test

@@ -252,6 +252,7 @@ int main(int, char** arguments) {
   test::add_functions(cases);
   test::add_norms(cases);
   test::add_resizes(cases);
+  test::add_recurrent(cases);
   if (!all_are_written(cases)) return 1;
   add_references(cases);
   cases.finish("cases.h5");

@@ -37,5 +37,6 @@ void along_axis(Exporting& out, const Call& call) {
 [[nodiscard]] Forms function_forms();
 [[nodiscard]] Forms norm_forms();
 [[nodiscard]] Forms move_forms();
+[[nodiscard]] Forms recurrent_forms();
 
 }  // namespace fq::detail

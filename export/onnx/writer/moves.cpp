@@ -96,26 +96,37 @@ void pixel_unshuffle(Exporting& out, const Call& call) {
   out.node(call, "Reshape", {turned, open_shape(out, call)});
 }
 
+/// The factors of all axes where they are floats, or are given; empty where sizes say it better.
+std::vector<float> factors(const Call& call) {
+  const Shape from = call.inputs.at(0).shape(), to = call.output.shape();
+  const auto& given = call.get<std::vector<double>>("scales");
+  std::vector<float> out(to.size() - given.size(), 1.0F);
+  for (const double scale : given) out.push_back(static_cast<float>(scale));
+  for (std::size_t i = 0; given.empty() && i < to.size(); ++i) {
+    const double ratio = static_cast<double>(to[i]) / static_cast<double>(from[i]);
+    if (static_cast<float>(ratio) != ratio) return {};
+    out[i] = static_cast<float>(ratio);
+  }
+  return out;
+}
+
+/// With scales or sizes of all axes: optimisers move layouts through no other form.
 template <const char* mode>
 void resize(Exporting& out, const Call& call) {
-  out.graph().needs_opset(18);
   const std::string name = Exporting::node_name(call);
-  const auto& sizes = call.get<Numbers>("sizes");
-  const auto& scales = call.get<std::vector<double>>("scales");
-  Numbers axes;
-  for (std::size_t i = 0; i < sizes.size(); ++i)
-    axes.push_back(call.output.rank() - static_cast<std::int64_t>(sizes.size() - i));
-  std::vector<std::string> inputs{out.input(call, 0), "", ""};
-  if (scales.empty())
-    inputs.push_back(integers(out, name + ".sizes", sizes));
-  else
-    inputs[2] =
-        out.graph().constant(name + ".scales", Tensor::from(std::vector<float>(scales.begin(), scales.end()),
-                                                            {static_cast<std::int64_t>(scales.size())}));
+  std::vector<std::string> inputs{out.input(call, 0), ""};
+  if (const auto scales = factors(call); !scales.empty()) {
+    inputs.push_back(out.graph().constant(name + ".scales",
+                                          Tensor::from(scales, {static_cast<std::int64_t>(scales.size())})));
+  } else {
+    const Shape shape = call.output.shape();
+    const std::string rest = integers(out, name + ".rest", {shape.begin() + 1, shape.end()});
+    inputs.insert(inputs.end(), {"", out.graph().add("Concat", name + ".sizes", {out.batch(), rest},
+                                                     {{"axis", std::int64_t{0}}})});
+  }
   const auto& rounding = call.get<std::string>("rounding");
   out.node(call, "Resize", std::move(inputs),
-           {{"axes", axes},
-            {"mode", std::string(mode)},
+           {{"mode", std::string(mode)},
             {"coordinate_transformation_mode", call.get<std::string>("coordinates")},
             {"nearest_mode", rounding.starts_with("prefer") ? "round_" + rounding : rounding},
             {"cubic_coeff_a", static_cast<float>(call.get<double>("cubic"))}});

@@ -1,0 +1,17 @@
+#pragma once
+
+/// Sequences [N, C, L] where operators take images: as one row of pixels.
+
+#include "fakequant/core/ops/shape.h"
+
+namespace fq::detail {
+
+/// f of an image [N, C, H, W], or of a sequence as an image of height 1, back as a sequence.
+template <class F>
+[[nodiscard]] Variable on_image(const Variable& x, F f) {
+  if (!x.defined() || x.rank() != 3) return f(x);
+  const Variable y = f(ops::reshape(x, {x.dim(0), x.dim(1), 1, x.dim(2)}));
+  return ops::reshape(y, {y.dim(0), y.dim(1), y.dim(3)});
+}
+
+}  // namespace fq::detail
