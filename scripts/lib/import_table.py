@@ -35,9 +35,11 @@ EXPORTERS = {"dynamo": {"dynamo": True, "external_data": False, "verbose": False
 def command(*words):
     """What a command gives as JSON, or why it failed."""
     done = subprocess.run([os.environ["FAKEQUANT"], *words, "--json"], capture_output=True, text=True)
+    lines = done.stdout.strip().splitlines()
+    found = json.loads(lines[-1]) if lines else None
     if done.returncode != 0:
-        return None, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}"
-    return json.loads(done.stdout.strip().splitlines()[-1]), ""
+        return found, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}"
+    return found, ""
 
 
 def export(model, x, path, exporter):
@@ -132,7 +134,10 @@ class Row:
         _, why = command("export", self.path(last), "--format", "onnx", "-o", self.path("_int8.onnx"), "--force")
         said.append(why or "yes")
         found, why = (None, "") if why else command("verify", self.path("_int8.onnx"), "--checkpoint", self.path(last), *data)
-        said.append(why or (f"{found.get('different_codes', '?')} of {found.get('codes', '?')}" if found else ""))
+        compared = f"{found['codes_different']} of {found['codes']}" if found and "codes_different" in found else why
+        if found and found.get("float_kernels"):
+            compared += f", {len(found['float_kernels'])} float kernels"
+        said.append(compared)
         return said
 
 

@@ -29,8 +29,6 @@ constexpr WayRound kWays[] = {
     {"*Integer*", "the file is quantized: import the float one"},
     {"com.microsoft.*", "an optimiser of ONNX Runtime fused it: import the file from before that"},
     {"*.*", "operators of other domains are unknown here: export the model in those of ONNX alone"},
-    {"LSTM*", "recurrent layers are not here: export the part before or behind them"},
-    {"GRU*", "recurrent layers are not here: export the part before or behind them"},
     {"RNN*", "recurrent layers are not here: export the part before or behind them"},
     {"If*",
      "its condition is computed from the input: export without branches, torch.onnx.export traces one way"},

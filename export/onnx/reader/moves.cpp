@@ -105,13 +105,30 @@ ImportValue gather(const OpImport& op) {
   return op.reshaped(y, without(y.shape, axis), {});
 }
 
+/// The first axis, the samples, moved to another place.
+ImportValue with_samples_at(const OpImport& op, const ImportValue& x, int place) {
+  if (place == 0) return x;
+  std::vector<int> axes;
+  for (int axis = 1; axis < rank_of(x); ++axis) axes.push_back(axis);
+  axes.insert(axes.begin() + place, 0);
+  return op.layer("transpose", {{"axes", axes}}, {x}, {}, "samples");
+}
+
 /// Sizes of 1 repeated; a constant once for each sample.
 ImportValue expand(const OpImport& op) {
   Shape to = integers_of(op, op.constant(1));
   const int samples = batch_axis(to);
   if (op.is_constant(0)) {
     const Tensor& x = op.constant(0);
-    op.check(samples == 0 && to[0] == kAbstractBatch, "it makes {} of a constant", to_string(to));
+    if (samples > 0 && x.numel() == 1) {
+      Shape each = to;
+      each.erase(each.begin() + samples);
+      op.check(to[static_cast<std::size_t>(samples)] == kAbstractBatch && numel(each) <= kLargestSize,
+               "it makes {} of a constant", with_readable_batch(to_string(to)));
+      return with_samples_at(op, op.parameter(Tensor::full(each, x.item()), each, false, true), samples);
+    }
+    op.check(samples == 0 && to[0] == kAbstractBatch, "it makes {} of a constant",
+             with_readable_batch(to_string(to)));
     Shape own = x.shape();
     if (own.size() == to.size()) own.erase(own.begin());
     const ImportValue each = op.parameter(x, own, op.input(0).learned, true);
@@ -139,12 +156,16 @@ ImportValue strided(const OpImport& op) {
 /// The same number for each sample.
 ImportValue constant_of_shape(const OpImport& op) {
   const Shape to = integers_of(op, op.constant(0));
-  op.check(to.size() >= 2 && to[0] == kAbstractBatch, "it makes {} elements of each sample", to_string(to));
+  const int samples = batch_axis(to);
+  op.check(to.size() >= 2 && samples >= 0 && to[static_cast<std::size_t>(samples)] == kAbstractBatch,
+           "it makes {} elements of each sample", with_readable_batch(to_string(to)));
   const auto* value = op.node().attribute("value");
   const auto* tensor = value != nullptr ? std::get_if<Tensor>(value) : nullptr;
-  const Shape each(to.begin() + 1, to.end());
+  Shape each = to;
+  each.erase(each.begin() + samples);
   op.check(numel(each) <= kLargestSize, "it makes {} elements", numel(each));
-  return op.parameter(Tensor::full(each, tensor == nullptr ? 0.0 : tensor->item()), each, false, true);
+  const Tensor numbers = Tensor::full(each, tensor == nullptr ? 0.0 : tensor->item());
+  return with_samples_at(op, op.parameter(numbers, each, false, true), samples);
 }
 
 ImportValue tile(const OpImport& op) {

@@ -85,6 +85,7 @@ ImportValue expand(const OpImport& op);
 ImportValue constant_of_shape(const OpImport& op);
 /// Of a pattern: `shape` is that of a sample.
 ImportValue strided(const OpImport& op);
+ImportValue recurrent(const OpImport& op);
 ImportValue einsum(const OpImport& op);
 ImportValue tile(const OpImport& op);
 ImportValue pad(const OpImport& op);
