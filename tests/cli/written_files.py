@@ -9,6 +9,8 @@ import shutil
 import struct
 import sys
 
+import numpy as np
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from command import DIGITS, SHORT, SOURCE, fails, run  # noqa: E402
 
@@ -29,6 +31,20 @@ with open("base.json", "w") as file:
     json.dump({"target": "ort"}, file)
 with open("recipe.json", "w") as file:
     json.dump({"data": "digits.h5", "phases": [{"command": "evaluate", "checkpoint": "float.h5"}]}, file)
+
+np.save("x.npy", np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32))
+np.save("y.npy", np.arange(20) % 2)
+with open("images.idx", "wb") as file:
+    file.write(bytes([0, 0, 8, 3, 0, 0, 0, 20, 0, 0, 0, 2, 0, 0, 0, 2]) + bytes(range(80)))
+with open("labels.idx", "wb") as file:
+    file.write(bytes([0, 0, 8, 1, 0, 0, 0, 20]) + bytes(i % 2 for i in range(20)))
+with open("table.csv", "w") as file:
+    file.write("a,b\n" + "".join(f"{i},{i % 2}\n" for i in range(20)))
+for name, texts in (("texts.txt", ["one", "two"]), ("kinds.txt", ["odd", "even"])):
+    with open(name, "w") as file:
+        file.write("".join(f"{texts[i % 2]}\n" for i in range(20)))
+run("dataset", "from-text", "texts.txt", "--labels", "kinds.txt", "-o", "like.h5")
+run("dataset", "from-npy", "x.npy", "--labels", "y.npy", "--classes", "odd,even", "-o", "names.h5")
 
 TRAIN = ["--epochs", "1", "--val-fraction", "0.2", "--samples", "64"]
 # Command: arguments, flags that name what is read, and what is written: by flag, its value and the files of it.
@@ -65,20 +81,35 @@ COMMANDS = [
      {"html": ("page.html", ["page.html"])}),
     ("inspect", ["--calibration", "--preset", "int8"], {"file": "float.h5", "state": "state.h5"},
      {"html": ("page2.html", ["page2.html"])}),
+    ("dataset from-npy", [], {"file": "x.npy", "labels": "y.npy", "test-file": "x.npy", "test-labels": "y.npy", "like": "names.h5"},
+     {"output": ("d.h5", ["d.h5"])}),
+    ("dataset from-idx", [], {"file": "images.idx", "labels": "labels.idx", "test-file": "images.idx",
+                              "test-labels": "labels.idx", "like": "names.h5"}, {"output": ("d.h5", ["d.h5"])}),
+    ("dataset from-csv", ["--label", "b"], {"file": "table.csv", "test-file": "table.csv"}, {"output": ("d.h5", ["d.h5"])}),
+    ("dataset from-csv", ["--task", "none"], {"file": "table.csv", "like": "names.h5"}, {"output": ("d.h5", ["d.h5"])}),
+    ("dataset from-text", [], {"file": "texts.txt", "labels": "kinds.txt", "test-file": "texts.txt",
+                               "test-labels": "kinds.txt", "like": "like.h5"}, {"output": ("d.h5", ["d.h5"])}),
     ("run", [], {"recipe": "recipe.json", "data": "digits.h5"}, {"report": ("report.json", ["report.json"])}),
 ]
 # What is not run here: it writes nothing, or names a folder of which each phase is checked.
-ELSEWHERE = {"evaluate": set(), "verify": {"model", "data", "checkpoint", "python"}, "run": {"output", "model"}}
+ELSEWHERE = {"evaluate": set(), "verify": {"model", "data", "checkpoint", "python"}, "run": {"output", "model"},
+             "dataset from-parquet": {"file"}}
 
 
 def files_in_help(command):
-    return set(re.findall(r"--([\w-]+)(?: \])? (?:\[=)?(?:FILE|FOLDER|OUTPUT)", run(command, "--help").stdout))
+    return set(re.findall(r"--([\w-]+)(?: \])? (?:\[=)?(?:FILE|FOLDER|OUTPUT)", run(*command.split(), "--help").stdout))
+
 
 
 listed = {}
 for command, _, read, written in COMMANDS:
     listed.setdefault(command, set()).update(read, written)
-for command in re.findall(r"^  (\w+)  ", run("--help").stdout, re.M):
+def listed_in(text):
+    return re.findall(r"^  ([a-z]+(?: [a-z-]+)?) {2,}\S", text, re.M)
+
+
+commands = [command for command in listed_in(run("--help").stdout) if not command.startswith(("fakequant", "dataset"))]
+for command in commands + [command for command in listed_in(run("dataset", "--help").stdout) if command.startswith("dataset")]:
     known = listed.get(command, set()) | ELSEWHERE.get(command, set())
     assert files_in_help(command) == known, f"{command}: {files_in_help(command) ^ known} are not tested"
 
@@ -95,7 +126,7 @@ FOREIGN = {"notes.txt": b"what I found out\n", "image.png": b"\x89PNG\r\n\x1a\n"
 
 def arguments(command, more, read, written, replaced=None, by=None):
     """The command line; the value of one flag may be another."""
-    line = [command, *more]
+    line = [*command.split(), *more]
     for flag, value in {**read, **{flag: value for flag, (value, _) in written.items()}}.items():
         value = by if flag == replaced else value
         line.append(f"--{flag}={value}" if value is not None else f"--{flag}")

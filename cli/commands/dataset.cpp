@@ -1,0 +1,17 @@
+#include "fakequant/cli/commands/dataset.h"
+
+namespace fq::cli {
+
+const std::vector<Command>& dataset_commands() {
+  static const std::vector<Command> table = {
+      {"dataset from-npy", "of NumPy arrays, .npy or .npz", from_npy_flags, from_npy, nullptr},
+      {"dataset from-idx", "of IDX files, as MNIST comes", from_idx_flags, from_idx, nullptr},
+      {"dataset from-csv", "of a table of numbers", from_csv_flags, from_csv, nullptr},
+      {"dataset from-text", "of texts, as tokens", from_text_flags, from_text, nullptr},
+      {"dataset from-parquet", "the way from a Parquet file to one of the others", from_parquet_flags,
+       from_parquet, nullptr},
+  };
+  return table;
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,210 @@
+#include "fakequant/cli/conversion.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/class_names.h"
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/hdf5_reader.h"
+#include "fakequant/train/data/detail/class_names.h"
+#include "fakequant/train/data/reader/label_values.h"
+
+namespace fq::cli {
+namespace {
+
+using fq::detail::DataSetPart;
+using fq::detail::DataSetSummary;
+using fq::detail::kGroups;
+using fq::detail::Labels;
+using fq::detail::SampleType;
+using fq::detail::Task;
+using nlohmann::ordered_json;
+
+std::string labels_text(const Labels& labels, std::int64_t classes) {
+  switch (labels.task) {
+    case Task::classes:
+      return classes_text(classes, labels.class_names);
+    case Task::several:
+      return fmt::format("several of {} labels", classes);
+    case Task::real:
+      return labels.values.rank() == 1 ? "real labels" : fmt::format("{} real labels", labels.values.dim(1));
+    case Task::dense:
+      return fmt::format("a label of {} classes for each place", classes);
+    default:
+      return "no labels";
+  }
+}
+
+/// What should be doubted about the values.
+void doubt_values(const SampleType& type, const DataSetSummary& found, std::vector<std::string>& notes) {
+  if (type.tokens || !found.mean.empty()) return;
+  const bool bytes = type.dtype == DType::u8 && type.shape.size() == 3;
+  if (found.scale == 0 && found.smallest >= 0 && found.largest >= 128 && found.largest <= 255)
+    notes.push_back(
+        fmt::format("values go up to {}, and the network sees them so: --scale {:.9g} makes them 0 to "
+                    "1; --scale 1 says that they are right",
+                    found.largest, 1.0 / 255));
+  if (bytes && found.scale == 1.0 / 255 && found.largest > 0 && found.largest < 128)
+    notes.push_back(fmt::format("the largest value is {}, and 255 becomes 1: --scale {:.9g} makes it 1",
+                                found.largest, 1 / found.largest));
+}
+
+ordered_json result_of(const std::string& path, const std::vector<Converting>& parts,
+                       const DataSetSummary& found, const std::vector<std::string>& notes) {
+  const SampleType& type = parts.front().samples->type();
+  ordered_json groups = ordered_json::object();
+  for (std::size_t i = 0; i < kGroups.size(); ++i)
+    if (found.rows[i] > 0) groups[std::string(kGroups[i])] = found.rows[i];
+  return {{"output", path},
+          {"groups", groups},
+          {"shape", type.shape},
+          {"dtype", name(type.dtype)},
+          {"scale", found.scale > 0 ? ordered_json(found.scale) : nullptr},
+          {"task", fq::detail::task_names()[std::size_t(parts.front().labels.task)]},
+          {"classes", found.classes},
+          {"class_names", parts.front().labels.class_names},
+          {"left_out", found.left_out},
+          {"notes", notes}};
+}
+
+void print_groups(const std::vector<Converting>& parts, const DataSetSummary& found, Output& output) {
+  const SampleType& type = parts.front().samples->type();
+  for (std::size_t i = 0; i < kGroups.size(); ++i)
+    if (found.rows[i] > 0)
+      output.line(fmt::format("{:<6} {} samples of {} {}, {}", kGroups[i], found.rows[i],
+                              to_string(type.shape), type.tokens ? "token ids" : name(type.dtype),
+                              labels_text(parts.front().labels, found.classes)));
+}
+
+/// A count of samples as a bar, and the end where a signal asks for it.
+class ConversionBar {
+ public:
+  ConversionBar(const std::vector<Converting>& parts, const Flags& flags, Output& output)
+      : command_(flags.command()), output_(output) {
+    for (const auto& part : parts) total_ += part.samples->size();
+  }
+
+  void operator()(std::int64_t done) {
+    if (stop_requested()) throw Interrupted(command_, ": nothing was written");
+    const double seconds = watch_.seconds();
+    output_.progress({.label = command_,
+                      .done = done,
+                      .total = total_,
+                      .accuracy = -1,
+                      .images_per_second = double(done) / std::max(seconds, 1e-9),
+                      .seconds_left = seconds * double(total_ - done) / double(done)});
+  }
+
+ private:
+  std::string command_;
+  Output& output_;
+  std::int64_t total_ = 0;
+  Stopwatch watch_;
+};
+
+}  // namespace
+
+void add_conversion_flags(FlagSet& set, bool numbers) {
+  set.group("Data set")
+      .output("output,o", "FILE", "the data set to write (HDF5)", kind::data_set)
+      .value("test", "SHARE", "of the samples, drawn for the group test; of classes as large a share of each",
+             "0.2")
+      .value("val", "SHARE", "of the samples, drawn for the group val", "0")
+      .value("seed", "NUMBER", "of the draw", "0")
+      .value("classes", "LIST", "what classes are called, in the order of their labels, with commas")
+      .value("like", "FILE", "another data set: its classes in their order, and its words");
+  if (!numbers) return;
+  set.value("scale", "NUMBER",
+            "what the network sees is the stored value times this (default: of images 1/255 for bytes and "
+            "1/65535 for 16 bits)")
+      .toggle("normalize",
+              "the network sees values less the mean, by the deviation, of their channel over the training "
+              "samples");
+}
+
+void add_plain_flags(FlagSet& set) {
+  set.group("General")
+      .toggle("help,h", "this text")
+      .toggle("json", "one JSON object a line on standard output, for machines");
+  if (set.writes()) set.toggle("force", "replace files of another kind than those that are written");
+}
+
+std::vector<std::string> given_class_names(const Flags& flags) {
+  FQ_CHECK(flags.text("classes").empty() || flags.text("like").empty(), flags.command(),
+           "--classes and --like both name classes: give one of them");
+  if (!flags.text("like").empty())
+    return fq::detail::read_classes(fq::detail::Hdf5Reader(flags.text("like")), "/").names;
+  return fq::detail::split_names(flags.text("classes"));
+}
+
+std::vector<std::string> class_names_of(const Labels& labels) {
+  if (!labels.class_names.empty() || labels.task != Task::classes) return labels.class_names;
+  std::vector<std::string> names;
+  for (std::int64_t c = 0; c <= std::ranges::max(labels.values.to_vector<std::int64_t>()); ++c)
+    names.push_back(std::to_string(c));
+  return names;
+}
+
+char delimiter_of(const Flags& flags) {
+  const std::string text = flags.text("delimiter");
+  if (text == "auto") return 0;
+  if (text == "tab" || text == "\\t") return '\t';
+  FQ_CHECK(text.size() == 1 && text != "\"" && text != "\n" && text != "\r", flags.command(),
+           "--delimiter is '{}': give one character, tab or auto", text);
+  return text[0];
+}
+
+void check_same(const std::vector<Converting>& parts, const Flags& flags) {
+  const auto& first = parts.front();
+  for (const auto& part : parts) {
+    const SampleType &a = first.samples->type(), &b = part.samples->type();
+    FQ_CHECK(a.shape == b.shape && a.dtype == b.dtype, flags.command(),
+             "samples for training are {} {}, those for the test {} {}: they must be alike",
+             to_string(a.shape), name(a.dtype), to_string(b.shape), name(b.dtype));
+    FQ_CHECK(first.labels.task == part.labels.task, flags.command(),
+             "one of the two has labels and the other has none: give both, or --task none");
+    FQ_CHECK(first.labels.task == Task::none || first.labels.task == Task::classes ||
+                 std::equal(first.labels.values.shape().begin() + 1, first.labels.values.shape().end(),
+                            part.labels.values.shape().begin() + 1, part.labels.values.shape().end()),
+             flags.command(), "labels for training are {}, those for the test {}: they must be alike",
+             to_string(first.labels.values.shape()), to_string(part.labels.values.shape()));
+  }
+}
+
+std::vector<std::uint8_t> groups_of(const Flags& flags, const Labels& labels, std::int64_t count,
+                                    bool test_elsewhere) {
+  const fq::detail::SplitShares shares{
+      .validation = flags.number("val", 0, 1),
+      .test = test_elsewhere && !flags.given("test") ? 0 : flags.number("test", 0, 1),
+      .seed = std::uint64_t(flags.integer("seed", 0, std::int64_t{1} << 53))};
+  FQ_CHECK(shares.validation + shares.test <= 1, flags.command(),
+           "--val is {} and --test is {}: give no more than 1 together", shares.validation, shares.test);
+  return split_samples(labels, count, shares);
+}
+
+ordered_json write_converted(const Flags& flags, Output& output, std::vector<Converting> parts,
+                             fq::detail::DataSetOptions options, std::vector<std::string> notes) {
+  if (flags.given("scale")) options.scale = flags.number("scale", 1e-30, 1e30);
+  if (flags.knows("normalize")) options.normalise |= flags.on("normalize");
+  std::vector<DataSetPart> written;
+  for (auto& part : parts) {
+    if (part.groups.empty())
+      part.groups = groups_of(flags, part.labels, part.samples->size(), parts.size() > 1);
+    written.push_back({part.samples.get(), part.labels, part.groups});
+  }
+  const std::string path = flags.required("output");
+  const GracefulStop graceful;
+  const DataSetSummary found = write_data_set(path, written, options, ConversionBar(parts, flags, output));
+  doubt_values(parts.front().samples->type(), found, notes);
+  print_groups(parts, found, output);
+  if (found.left_out > 0) output.line(fmt::format("left out: {}", found.left_out));
+  for (const auto& note : notes) output.line("note: " + note);
+  output.line("written to " + path);
+  return result_of(path, parts, found, notes);
+}
+
+}  // namespace fq::cli
