@@ -43,6 +43,8 @@ with open("table.csv", "w") as file:
 for name, texts in (("texts.txt", ["one", "two"]), ("kinds.txt", ["odd", "even"])):
     with open(name, "w") as file:
         file.write("".join(f"{texts[i % 2]}\n" for i in range(20)))
+for name in ("x.npy", "y.npy", "images.idx", "labels.idx", "table.csv", "texts.txt", "kinds.txt"):
+    shutil.copy(name, "test_" + name)
 run("dataset", "from-text", "texts.txt", "--labels", "kinds.txt", "-o", "like.h5")
 run("dataset", "from-npy", "x.npy", "--labels", "y.npy", "--classes", "odd,even", "-o", "names.h5")
 
@@ -81,14 +83,14 @@ COMMANDS = [
      {"html": ("page.html", ["page.html"])}),
     ("inspect", ["--calibration", "--preset", "int8"], {"file": "float.h5", "state": "state.h5"},
      {"html": ("page2.html", ["page2.html"])}),
-    ("dataset from-npy", [], {"file": "x.npy", "labels": "y.npy", "test-file": "x.npy", "test-labels": "y.npy", "like": "names.h5"},
+    ("dataset from-npy", [], {"file": "x.npy", "labels": "y.npy", "test-file": "test_x.npy", "test-labels": "test_y.npy", "like": "names.h5"},
      {"output": ("d.h5", ["d.h5"])}),
-    ("dataset from-idx", [], {"file": "images.idx", "labels": "labels.idx", "test-file": "images.idx",
-                              "test-labels": "labels.idx", "like": "names.h5"}, {"output": ("d.h5", ["d.h5"])}),
-    ("dataset from-csv", ["--label", "b"], {"file": "table.csv", "test-file": "table.csv"}, {"output": ("d.h5", ["d.h5"])}),
+    ("dataset from-idx", [], {"file": "images.idx", "labels": "labels.idx", "test-file": "test_images.idx",
+                              "test-labels": "test_labels.idx", "like": "names.h5"}, {"output": ("d.h5", ["d.h5"])}),
+    ("dataset from-csv", ["--label", "b"], {"file": "table.csv", "test-file": "test_table.csv"}, {"output": ("d.h5", ["d.h5"])}),
     ("dataset from-csv", ["--task", "none"], {"file": "table.csv", "like": "names.h5"}, {"output": ("d.h5", ["d.h5"])}),
-    ("dataset from-text", [], {"file": "texts.txt", "labels": "kinds.txt", "test-file": "texts.txt",
-                               "test-labels": "kinds.txt", "like": "like.h5"}, {"output": ("d.h5", ["d.h5"])}),
+    ("dataset from-text", [], {"file": "texts.txt", "labels": "kinds.txt", "test-file": "test_texts.txt",
+                               "test-labels": "test_kinds.txt", "like": "like.h5"}, {"output": ("d.h5", ["d.h5"])}),
     ("run", [], {"recipe": "recipe.json", "data": "digits.h5"}, {"report": ("report.json", ["report.json"])}),
 ]
 # What is not run here: it writes nothing, or names a folder of which each phase is checked.
@@ -100,14 +102,13 @@ def files_in_help(command):
     return set(re.findall(r"--([\w-]+)(?: \])? (?:\[=)?(?:FILE|FOLDER|OUTPUT)", run(*command.split(), "--help").stdout))
 
 
-
-listed = {}
-for command, _, read, written in COMMANDS:
-    listed.setdefault(command, set()).update(read, written)
 def listed_in(text):
     return re.findall(r"^  ([a-z]+(?: [a-z-]+)?) {2,}\S", text, re.M)
 
 
+listed = {}
+for command, _, read, written in COMMANDS:
+    listed.setdefault(command, set()).update(read, written)
 commands = [command for command in listed_in(run("--help").stdout) if not command.startswith(("fakequant", "dataset"))]
 for command in commands + [command for command in listed_in(run("dataset", "--help").stdout) if command.startswith("dataset")]:
     known = listed.get(command, set()) | ELSEWHERE.get(command, set())
