@@ -186,7 +186,7 @@ std::vector<std::uint8_t> groups_of(const Flags& flags, const Labels& labels, st
   return split_samples(labels, count, shares);
 }
 
-ordered_json write_converted(const Flags& flags, Output& output, std::vector<Converting> parts,
+ordered_json write_converted(const Flags& flags, Output& output, std::vector<Converting>& parts,
                              fq::detail::DataSetOptions options, std::vector<std::string> notes) {
   if (flags.given("scale")) options.scale = flags.number("scale", 1e-30, 1e30);
   if (flags.knows("normalize")) options.normalise |= flags.on("normalize");

@@ -37,7 +37,7 @@ void check_same(const std::vector<Converting>& parts, const Flags& flags);
 /// Splits what has no groups by --val, --test and --seed, of which --test is 0 where others are there, and
 /// writes --output. Prints the groups and `notes`. Returns the result for machines.
 [[nodiscard]] nlohmann::ordered_json write_converted(const Flags& flags, Output& output,
-                                                     std::vector<Converting> parts,
+                                                     std::vector<Converting>& parts,
                                                      fq::detail::DataSetOptions options,
                                                      std::vector<std::string> notes);
 /// The groups of `count` samples by these flags; `test_elsewhere`: the test has a file of its own.

@@ -4,6 +4,8 @@ namespace fq::cli {
 
 const std::vector<Command>& dataset_commands() {
   static const std::vector<Command> table = {
+      {"dataset from-images", "of a folder of images, a folder for each class", from_images_flags, from_images,
+       nullptr},
       {"dataset from-npy", "of NumPy arrays, .npy or .npz", from_npy_flags, from_npy, nullptr},
       {"dataset from-idx", "of IDX files, as MNIST comes", from_idx_flags, from_idx, nullptr},
       {"dataset from-csv", "of a table of numbers", from_csv_flags, from_csv, nullptr},

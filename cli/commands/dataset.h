@@ -6,6 +6,8 @@
 
 namespace fq::cli {
 
+FlagSet from_images_flags();
+nlohmann::ordered_json from_images(const Flags& flags, Output& output);
 FlagSet from_npy_flags();
 nlohmann::ordered_json from_npy(const Flags& flags, Output& output);
 FlagSet from_idx_flags();

@@ -105,7 +105,7 @@ nlohmann::ordered_json from_csv(const Flags& flags, Output& output) {
     parts.back().samples = std::move(test);
     parts.back().labels.class_names = parts.front().labels.class_names;
   }
-  auto result = write_converted(flags, output, std::move(parts), data_set_options(flags), std::move(notes));
+  auto result = write_converted(flags, output, parts, data_set_options(flags), std::move(notes));
   result["columns"] = columns;
   return result;
 }

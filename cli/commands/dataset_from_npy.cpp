@@ -112,7 +112,7 @@ nlohmann::ordered_json from_npy(const Flags& flags, Output& output) {
     parts.push_back(std::move(part));
   }
   check_same(parts, flags);
-  return write_converted(flags, output, std::move(parts), {}, std::move(notes));
+  return write_converted(flags, output, parts, {}, std::move(notes));
 }
 
 }  // namespace fq::cli

@@ -156,7 +156,7 @@ nlohmann::ordered_json from_text(const Flags& flags, Output& output) {
   const std::string kind = tokenizer.of_words() ? "words" : "bytes";
   const fq::detail::DataSetOptions options{.vocabulary = tokenizer.vocabulary(), .tokens = kind};
   auto result =
-      write_converted(flags, output, std::move(parts), options,
+      write_converted(flags, output, parts, options,
                       {fmt::format("tokens are {}: \"vocabulary\": {} in a model", kind, tokenizer.size())});
   result["vocabulary"] = tokenizer.size();
   return result;
