@@ -18,5 +18,9 @@ FlagSet from_text_flags();
 nlohmann::ordered_json from_text(const Flags& flags, Output& output);
 FlagSet from_parquet_flags();
 nlohmann::ordered_json from_parquet(const Flags& flags, Output& output);
+FlagSet check_data_flags();
+nlohmann::ordered_json check_data(const Flags& flags, Output& output);
+FlagSet show_data_flags();
+nlohmann::ordered_json show_data(const Flags& flags, Output& output);
 
 }  // namespace fq::cli

@@ -12,6 +12,7 @@
 #include "fakequant/core/io/detail/hdf5_reader.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/export/safetensors/file.h"
+#include "fakequant/train/data/reader/images/image.h"
 #include "fakequant/train/data/writer/data_set_file.h"
 
 namespace fq::cli {
@@ -94,6 +95,8 @@ std::string output_kind(const std::string& path) {
     return data_set_kind(path);
   if (head.starts_with("TRT-")) return kind::tensorrt_cache;
   if (is_page(head)) return kind::page;
+  if (head.starts_with("\x89PNG") && head.find(fq::detail::kPngSoftware) != head.npos)
+    return kind::contact_sheet;
   if (head.starts_with('{'))
     return json_kind(path).value_or("a JSON or text file that fakequant did not write");
   if (const auto found = safetensors_kind(path)) return *found;

@@ -8,6 +8,7 @@ import re
 import shutil
 import struct
 import sys
+import zlib
 
 import numpy as np
 
@@ -34,6 +35,17 @@ with open("recipe.json", "w") as file:
 
 np.save("x.npy", np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32))
 np.save("y.npy", np.arange(20) % 2)
+
+
+def chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+for index, kind in enumerate(["odd", "even"] * 4):
+    os.makedirs(f"pictures/{kind}", exist_ok=True)
+    with open(f"pictures/{kind}/{index}.png", "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 2, 8, 0, 0, 0, 0))
+                   + chunk(b"IDAT", zlib.compress(bytes([0, 1, 2, 0, 3, index]))) + chunk(b"IEND", b""))
 with open("images.idx", "wb") as file:
     file.write(bytes([0, 0, 8, 3, 0, 0, 0, 20, 0, 0, 0, 2, 0, 0, 0, 2]) + bytes(range(80)))
 with open("labels.idx", "wb") as file:
@@ -91,11 +103,14 @@ COMMANDS = [
     ("dataset from-csv", ["--task", "none"], {"file": "table.csv", "like": "names.h5"}, {"output": ("d.h5", ["d.h5"])}),
     ("dataset from-text", [], {"file": "texts.txt", "labels": "kinds.txt", "test-file": "test_texts.txt",
                                "test-labels": "test_kinds.txt", "like": "like.h5"}, {"output": ("d.h5", ["d.h5"])}),
+    ("dataset from-images", ["--folder=pictures"], {"like": "names.h5"}, {"output": ("d.h5", ["d.h5"])}),
+    ("dataset show", [], {"file": "digits.h5"}, {"output": ("sheet.png", ["sheet.png"]), "html": ("show.html", ["show.html"])}),
     ("run", [], {"recipe": "recipe.json", "data": "digits.h5"}, {"report": ("report.json", ["report.json"])}),
 ]
 # What is not run here: it writes nothing, or names a folder of which each phase is checked.
 ELSEWHERE = {"evaluate": set(), "verify": {"model", "data", "checkpoint", "python"}, "run": {"output", "model"},
-             "dataset from-parquet": {"file"}}
+             "dataset from-parquet": {"file"}, "dataset from-images": {"folder"},
+             "dataset check": {"file"}}
 
 
 def files_in_help(command):

@@ -18,16 +18,36 @@ constexpr const char* kWanted =
     "a data set is an HDF5 file of groups, such as train and test, with x and y in each: docs/formats.md "
     "(Data sets) has the layout and the lines of Python that write it";
 
+/// Whether a folder's files are texts, by what file_kind says of it.
+bool ends_in_text(const std::string& kind) { return kind.find(" .txt ") != kind.npos; }
+
+/// The command that makes a data set of a file of that kind; empty where there is none.
+std::string way_from(const std::string& path, const std::string& kind) {
+  const auto begins = [&](const char* text) { return kind.starts_with(text); };
+  const auto ends = [&](const char* text) {
+    return path.ends_with(text) || path.ends_with(text + std::string(".gz"));
+  };
+  std::error_code none;
+  std::string way;
+  if (std::filesystem::is_directory(path, none)) way = ends_in_text(kind) ? "from-text" : "from-images";
+  if (begins("a NumPy array") || begins("an archive of NumPy arrays")) way = "from-npy";
+  if (begins("an IDX file") || ends("-ubyte")) way = "from-idx";
+  if (begins("a Parquet file")) way = "from-parquet";
+  if (way.empty() && (ends(".csv") || ends(".tsv"))) way = "from-csv";
+  if (way.empty() && begins("a text file")) way = "from-text";
+  return way.empty() ? way
+                     : fmt::format("fakequant dataset {} {} -o data.h5 makes a data set of it; ", way, path);
+}
+
 /// `path`, if it is HDF5; throws FileError saying what it is otherwise, but for one that cannot be read.
 const std::string& checked_file(const std::string& path) {
   std::error_code error;
   const bool directory = std::filesystem::is_directory(path, error);
   if (!directory && has_hdf5_signature(FileReader(path))) return path;
   const std::string kind = file_kind(path);
-  throw FileError(path, "",
-                  directory ? fmt::format("[dataset] {} is {}: {}", path, kind, kWanted)
-                            : fmt::format("[dataset] {} is not an HDF5 file{}: {}", path,
-                                          kind.empty() ? "" : " but " + kind, kWanted));
+  const std::string what =
+      directory ? "is " + kind : fmt::format("is not an HDF5 file{}", kind.empty() ? "" : " but " + kind);
+  throw FileError(path, "", fmt::format("[dataset] {} {}: {}{}", path, what, way_from(path, kind), kWanted));
 }
 
 }  // namespace
@@ -59,6 +79,12 @@ void DataFile::check_sample(const Shape& sample) const {
                             way.empty() ? "give other data or another network" : way));
   }
   if (options_.sample_shape.empty()) check_axes(sample);
+}
+
+std::optional<DataFile::LabelKind> DataFile::label_kind() const {
+  if (!file_.has(name("y"))) return std::nullopt;
+  const auto rows = open("y");
+  return LabelKind{rows.dtype(), rows.shape()};
 }
 
 Tensor DataFile::read_y(std::int64_t count) const {
@@ -153,6 +179,21 @@ std::vector<float> DataFile::attribute(const std::string& key, std::int64_t coun
   if (!std::ranges::all_of(all, [](float value) { return std::isfinite(value); }))
     refuse("x", fmt::format("has an attribute '{}' that is not finite", key));
   return all;
+}
+
+std::vector<std::string> data_groups(const std::string& path) {
+  const Hdf5Reader file(checked_file(path));
+  std::vector<std::string> found;
+  if (file.has("x")) found.emplace_back();
+  auto names = file.children("/");
+  names.insert(names.begin(), {"train", "val", "test"});
+  for (const auto& name : names)
+    if (std::ranges::find(found, name) == found.end() && file.has(name + "/x")) found.push_back(name);
+  if (found.empty())
+    throw FileError(path, "",
+                    fmt::format("[dataset] {} has no group with an x, but {}: {}", path,
+                                fmt::join(file.children("/"), ", "), kWanted));
+  return found;
 }
 
 }  // namespace fq::detail

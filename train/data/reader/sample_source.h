@@ -32,6 +32,8 @@ class SampleSource {
   /// Writes sample `row`, of those not asked for yet the rows before are passed over. False for one that
   /// cannot be read and is left out: the source counts and names it. Throws FileError.
   [[nodiscard]] virtual bool read(std::int64_t row, std::byte* to) = 0;
+  /// Of the first that was left out: which one, and why.
+  [[nodiscard]] virtual std::string first_left_out() const { return {}; }
   /// Which one that is, for messages: "x.npy: row 7", "a.csv: line 9", "cats/3.png".
   [[nodiscard]] virtual std::string place_of(std::int64_t row) const = 0;
 };

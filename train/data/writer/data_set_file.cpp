@@ -91,7 +91,10 @@ class Conversion {
       summary_.rows[group] = std::int64_t(kept_[group].size());
       any |= summary_.rows[group] > 0;
     }
-    if (!any) throw FileError(path_, "", fmt::format("[dataset] no sample is left for {}", path_));
+    if (!any)
+      throw FileError(path_, "",
+                      fmt::format("[dataset] no sample is left for {}: {}", path_,
+                                  parts_.front().samples->first_left_out()));
     summary_.smallest = statistics_.smallest();
     summary_.largest = statistics_.largest();
     choose_scale();

@@ -45,10 +45,12 @@ inline constexpr std::int64_t kMostImageBytes = std::int64_t{1} << 28;
 /// that is too little, too.
 [[nodiscard]] ImageInfo image_info(std::string_view bytes);
 /// The image as it is to be seen: turned as EXIF says, CMYK as red, green and blue, without transparency,
-/// colours as they are stored (no profile, no gamma). Throws BadImage for other formats, truncated and damaged
-/// files, and more than kMostPixels.
+/// colours as they are stored (no profile, no gamma). Throws BadImage for other formats, truncated and
+/// damaged files, and more than kMostPixels.
 [[nodiscard]] Image decode_image(std::string_view bytes);
 
+/// What encode_png leaves in its files, by which they are known.
+inline constexpr std::string_view kPngSoftware("tEXtSoftware\0fakequant", 22);
 /// A PNG file of samples [height, width, channels] of 8 bits, channels being 1 or 3.
 [[nodiscard]] std::string encode_png(const std::vector<std::uint8_t>& samples, std::int64_t width,
                                      std::int64_t height, int channels);

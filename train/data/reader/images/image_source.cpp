@@ -11,8 +11,18 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int64_t kAhead = 64;            // images
+constexpr std::int64_t kAhead = 64;             // images
 constexpr std::int64_t kBeginning = 256 << 10;  // of a file: more than most headers take
+
+/// What reads a file fails with BadImage where the file itself cannot be read.
+template <class Read>
+auto reading(Read&& read) {
+  try {
+    return read();
+  } catch (const FileError& error) {
+    throw BadImage(fmt::format("is no file that can be read: {}", error.what()));
+  }
+}
 
 /// The header of a file, of which no more is read than it takes.
 ImageInfo info_of(const std::string& path) {
@@ -54,15 +64,16 @@ void ImageSource::survey() {
   std::string first, reason;
   for (const auto& path : paths_) {
     try {
-      const ImageInfo info = info_of(path);
+      const ImageInfo info = reading([&] { return info_of(path); });
       channels = std::max(channels, info.channels);
       if (first.empty()) first = path;
       if (form.width == 0) form.width = info.width, form.height = info.height;
       if (!any_size && (form.width != info.width || form.height != info.height))
-        throw FileError(path, "",
-                        fmt::format("[dataset] {} has {} x {} pixels, {} has {} x {}: give the size of all by --size, "
-                                    "as --size 32 or --size 64x48",
-                                    path, info.width, info.height, first, form.width, form.height));
+        throw FileError(
+            path, "",
+            fmt::format("[dataset] {} has {} x {} pixels, {} has {} x {}: give the size of all by --size, "
+                        "as --size 32 or --size 64x48",
+                        path, info.width, info.height, first, form.width, form.height));
     } catch (const BadImage& bad) {
       if (reason.empty()) reason = path + " " + reason_of(path, bad.what());
     }
@@ -76,13 +87,11 @@ void ImageSource::survey() {
 ImageSource::Decoded ImageSource::decode(const std::string& path) const {
   Decoded out;
   try {
-    Image image = decode_image(read_file(path, kMostImageBytes));
+    Image image = decode_image(reading([&] { return read_file(path, kMostImageBytes); }));
     out.narrowed = image.info.bits > options_.form.bits;
     out.image = formed(std::move(image), options_.form);
   } catch (const BadImage& bad) {
     out.reason = reason_of(path, bad.what());
-  } catch (const FileError& error) {
-    out.reason = error.what();
   }
   return out;
 }
@@ -106,8 +115,7 @@ void ImageSource::decode_ahead() {
 
 void ImageSource::leave_out(const std::string& path, const std::string& reason) {
   if (options_.strict)
-    throw FileError(path, "",
-                    fmt::format("[dataset] {} {}: without --strict it is left out", path, reason));
+    throw FileError(path, "", fmt::format("[dataset] {} {}: without --strict it is left out", path, reason));
   skipped_.push_back({path, reason});
 }
 

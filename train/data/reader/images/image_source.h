@@ -17,8 +17,8 @@ struct SkippedImage {
 };
 
 struct ImageSourceOptions {
-  ImageForm form = {};   ///< channels 0: as the images have, and 3 where they differ
-  bool strict = false;   ///< an image that cannot be read is an error
+  ImageForm form = {};  ///< channels 0: as the images have, and 3 where they differ
+  bool strict = false;  ///< an image that cannot be read is an error
 };
 
 /// [channels, height, width], u8 or, of 16 bits, f32 with values up to 65535. Decoded some ahead on all
@@ -36,6 +36,9 @@ class ImageSource final : public SampleSource {
 
   [[nodiscard]] std::int64_t size() const override { return std::int64_t(paths_.size()); }
   [[nodiscard]] const SampleType& type() const override { return type_; }
+  [[nodiscard]] std::string first_left_out() const override {
+    return skipped_.empty() ? std::string() : skipped_[0].path + " " + skipped_[0].reason;
+  }
   [[nodiscard]] bool read(std::int64_t row, std::byte* to) override;
   [[nodiscard]] std::string place_of(std::int64_t row) const override { return paths_[std::size_t(row)]; }
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <png.h>
+#include <zlib.h>
 
 #include "fakequant/train/data/reader/images/codecs.h"
 
@@ -128,11 +129,28 @@ StoredInfo read_png(std::string_view bytes, Image* image) {
   stored.orientation = orientation_of(from);
   if (image == nullptr) return stored;
   if (stored.info.width * stored.info.height > kMostPixels)
-    throw BadImage(fmt::format("has {} x {} pixels, at most {}", stored.info.width, stored.info.height, kMostPixels));
+    throw BadImage(
+        fmt::format("has {} x {} pixels, at most {}", stored.info.width, stored.info.height, kMostPixels));
   image->info = stored.info;
   read_samples(from, stored.info, image->samples);
   return stored;
 }
+
+namespace {
+
+constexpr std::size_t kHeaderBytes = 33;  // signature and IHDR
+
+std::string big_endian(std::uint32_t value) {
+  return {char(value >> 24), char(value >> 16), char(value >> 8), char(value)};
+}
+
+std::string software_chunk() {
+  const std::string body(kPngSoftware);
+  const auto crc = ::crc32(0, reinterpret_cast<const Bytef*>(body.data()), uInt(body.size()));
+  return big_endian(std::uint32_t(body.size() - 4)) + body + big_endian(std::uint32_t(crc));
+}
+
+}  // namespace
 
 std::string encode_png(const std::vector<std::uint8_t>& samples, std::int64_t width, std::int64_t height,
                        int channels) {
@@ -146,7 +164,7 @@ std::string encode_png(const std::vector<std::uint8_t>& samples, std::int64_t wi
   if (png_image_write_to_memory(&image, file.data(), &bytes, 0, samples.data(), 0, nullptr) == 0)
     throw std::bad_alloc();
   file.resize(bytes);
-  return file;
+  return file.insert(kHeaderBytes, software_chunk());
 }
 
 }  // namespace fq::detail
