@@ -81,6 +81,10 @@ void DataFile::check_sample(const Shape& sample) const {
   if (options_.sample_shape.empty()) check_axes(sample);
 }
 
+bool DataFile::LabelKind::classes() const {
+  return !is_floating(dtype) && (shape.size() == 1 || (shape.size() == 2 && shape[1] == 1));
+}
+
 std::optional<DataFile::LabelKind> DataFile::label_kind() const {
   if (!file_.has(name("y"))) return std::nullopt;
   const auto rows = open("y");

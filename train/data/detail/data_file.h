@@ -38,6 +38,9 @@ class DataFile {
   struct LabelKind {
     DType dtype;
     Shape shape;
+
+    /// Whether they are classes: integers, one a sample.
+    [[nodiscard]] bool classes() const;
   };
   [[nodiscard]] std::optional<LabelKind> label_kind() const;
   /// i64 [count]; undefined when there is none and need not be.

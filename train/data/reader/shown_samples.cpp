@@ -94,12 +94,6 @@ std::vector<std::int64_t> spread(const std::vector<std::int64_t>& rows, std::int
   return out;
 }
 
-bool has_classes(const DataFile& file) {
-  const auto kind = file.label_kind();
-  return kind && !is_floating(kind->dtype) &&
-         (kind->shape.size() == 1 || (kind->shape.size() == 2 && kind->shape[1] == 1));
-}
-
 }  // namespace
 
 ShownData samples_to_show(const std::string& path, const std::string& split, std::int64_t count) {
@@ -112,7 +106,8 @@ ShownData samples_to_show(const std::string& path, const std::string& split, std
   const bool tokens = !is_floating(rows.dtype()) && bit_width(rows.dtype()) > 8;
   const float scale = tokens ? 1 : file.normalisation(sample[0]).scale;
   const StatedClasses stated = file.classes();
-  const Tensor labels = has_classes(file) ? file.read_y(rows.shape()[0]) : Tensor();
+  const auto kind = file.label_kind();
+  const Tensor labels = kind && kind->classes() ? file.read_y(rows.shape()[0]) : Tensor();
   ShownData out{.rows = rows.shape()[0],
                 .kind = fmt::format("{} {}", to_string(sample), tokens ? "token ids" : name(rows.dtype())),
                 .pictures = sample.size() == 3,

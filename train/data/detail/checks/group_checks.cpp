@@ -137,9 +137,7 @@ class GroupCheck {
       return find(
           Verdict::wrong, "labels",
           fmt::format("{} labels for {} samples", kind->shape.empty() ? 0 : kind->shape[0], summary_.rows));
-    const bool classes = !is_floating(kind->dtype) &&
-                         (kind->shape.size() == 1 || (kind->shape.size() == 2 && kind->shape[1] == 1));
-    if (!classes)
+    if (!kind->classes())
       return find(Verdict::fine, "labels",
                   fmt::format("{} {}, no classes", fq::name(kind->dtype), to_string(kind->shape)));
     const Tensor y = file_.read_y(summary_.rows);
