@@ -70,7 +70,7 @@ for name, text in documents().items():
                 continue
             if command in groups:
                 word = re.match(r" *([a-z-]*)", rest).group(1)
-                if not word or word.startswith("--"):
+                if not word or word.startswith("--") or rest.strip().startswith("from-.."):
                     continue  # speaks of them all
                 command, rest = f"{command} {word}", rest.split(word, 1)[1]
             assert command in commands, f"{name}: there is no command '{command}': {line}"
