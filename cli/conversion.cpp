@@ -116,7 +116,10 @@ void add_conversion_flags(FlagSet& set, bool numbers) {
       .value("val", "SHARE", "of the samples, drawn for the group val", "0")
       .value("seed", "NUMBER", "of the draw", "0")
       .value("classes", "LIST", "what classes are called, in the order of their labels, with commas")
-      .value("like", "FILE", "another data set: its classes in their order, and its words");
+      .value(
+          "like", "FILE",
+          "another data set that this one is to be like: its classes in their order, size, scale, mean and "
+          "deviation, columns, words");
   if (!numbers) return;
   set.value("scale", "NUMBER",
             "what the network sees is the stored value times this (default: of images 1/255 for bytes and "
@@ -133,11 +136,15 @@ void add_plain_flags(FlagSet& set) {
   if (set.writes()) set.toggle("force", "replace files of another kind than those that are written");
 }
 
+std::optional<fq::detail::LikeData> like_of(const Flags& flags) {
+  if (flags.text("like").empty()) return std::nullopt;
+  return fq::detail::read_like(flags.text("like"));
+}
+
 std::vector<std::string> given_class_names(const Flags& flags) {
   FQ_CHECK(flags.text("classes").empty() || flags.text("like").empty(), flags.command(),
            "--classes and --like both name classes: give one of them");
-  if (!flags.text("like").empty())
-    return fq::detail::read_classes(fq::detail::Hdf5Reader(flags.text("like")), "/").names;
+  if (const auto like = like_of(flags)) return like->classes;
   return fq::detail::split_names(flags.text("classes"));
 }
 
@@ -188,6 +195,15 @@ std::vector<std::uint8_t> groups_of(const Flags& flags, const Labels& labels, st
 
 ordered_json write_converted(const Flags& flags, Output& output, std::vector<Converting>& parts,
                              fq::detail::DataSetOptions options, std::vector<std::string> notes) {
+  if (const auto like = like_of(flags)) {
+    const auto& shape = parts.front().samples->type().shape;
+    FQ_CHECK(like->sample == shape, flags.command(),
+             "samples are {}, those of --like {} are {}: they must be alike", to_string(shape),
+             flags.text("like"), to_string(like->sample));
+    FQ_CHECK(!flags.given("scale") || like->how.mean.empty(), flags.command(),
+             "--like {} has a mean and a deviation of its own: leave --scale out", flags.text("like"));
+    options.how = like->how;
+  }
   if (flags.given("scale")) options.scale = flags.number("scale", 1e-30, 1e30);
   if (flags.knows("normalize")) options.normalise |= flags.on("normalize");
   std::vector<DataSetPart> written;

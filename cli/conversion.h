@@ -26,6 +26,8 @@ struct Converting {
   std::vector<std::uint8_t> groups = {};  ///< empty: by --test and --val
 };
 
+/// The data set of --like; nothing without.
+[[nodiscard]] std::optional<fq::detail::LikeData> like_of(const Flags& flags);
 /// The names of --classes, or of the data set of --like; empty without both.
 [[nodiscard]] std::vector<std::string> given_class_names(const Flags& flags);
 /// The names of classes, "0", "1", .. where they have none; empty without classes.

@@ -29,6 +29,7 @@ CsvOptions options_of(const Flags& flags) {
   options.missing = missing == "skip" ? Missing::skip : missing == "mean" ? Missing::mean : Missing::error;
   options.task = fq::detail::task_of(flags.choice("task", {"classes", "real", "none"}));
   options.class_names = given_class_names(flags);
+  if (const auto like = like_of(flags)) options.known = like->columns;
   options.label = flags.text("label");
   if (options.label.empty() && options.task != Task::none)
     FQ_CHECK(false, flags.command(),
@@ -44,9 +45,23 @@ void note_skipped(const CsvSource& table, const std::string& path, std::vector<s
     notes.push_back(fmt::format("{}: {} records without all values are left out", path, table.skipped()));
 }
 
-/// Other scales than that of the deviation are for those who ask for them.
-fq::detail::DataSetOptions data_set_options(const Flags& flags) {
-  return {.normalise = !flags.on("keep-values")};
+/// What the numbers of a row are: "size", or "colour=red" of a column of text.
+std::vector<std::string> columns_of(const fq::detail::CsvSchema& schema) {
+  std::vector<std::string> columns;
+  for (const auto& feature : schema.features) {
+    const std::string& name = schema.header[feature.column];
+    for (const auto& category : feature.categories) columns.push_back(name + "=" + category);
+    if (feature.categories.empty()) columns.push_back(name);
+  }
+  return columns;
+}
+
+void check_like(const Flags& flags, const std::vector<std::string>& columns) {
+  const auto like = like_of(flags);
+  if (!like || like->columns.empty() || like->columns == columns) return;
+  FQ_CHECK(false, flags.command(),
+           "the columns are {}, those of --like {} are {}: choose them by --columns and --drop",
+           fmt::join(columns, ", "), flags.text("like"), fmt::join(like->columns, ", "));
 }
 
 }  // namespace
@@ -86,12 +101,8 @@ nlohmann::ordered_json from_csv(const Flags& flags, Output& output) {
   std::vector<std::string> notes;
   auto table = std::make_unique<CsvSource>(path, options_of(flags));
   const fq::detail::CsvSchema schema = table->schema();
-  std::vector<std::string> columns;
-  for (const auto& feature : schema.features) {
-    const std::string& name = schema.header[feature.column];
-    for (const auto& category : feature.categories) columns.push_back(name + "=" + category);
-    if (feature.categories.empty()) columns.push_back(name);
-  }
+  const std::vector<std::string> columns = columns_of(schema);
+  check_like(flags, columns);
   note_skipped(*table, path, notes);
   std::vector<Converting> parts;
   parts.push_back({nullptr, table->labels()});
@@ -105,7 +116,8 @@ nlohmann::ordered_json from_csv(const Flags& flags, Output& output) {
     parts.back().samples = std::move(test);
     parts.back().labels.class_names = parts.front().labels.class_names;
   }
-  auto result = write_converted(flags, output, parts, data_set_options(flags), std::move(notes));
+  auto result = write_converted(
+      flags, output, parts, {.normalise = !flags.on("keep-values"), .columns = columns}, std::move(notes));
   result["columns"] = columns;
   return result;
 }

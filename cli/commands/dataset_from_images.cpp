@@ -37,24 +37,31 @@ void take_size(const Flags& flags, ImageForm& form) {
   const bool square = cross == text.size();
   const bool read = read_side(text.substr(0, cross), form.width) &&
                     read_side(square ? text : text.substr(cross + 1), form.height);
-  FQ_CHECK(read, flags.command(), "--size is '{}': give pixels from 1 to {}, as 32, or width and height, as 64x48",
-           text, kWidest);
+  FQ_CHECK(read, flags.command(),
+           "--size is '{}': give pixels from 1 to {}, as 32, or width and height, as 64x48", text, kWidest);
 }
 
 ImageForm form_of(const Flags& flags) {
   ImageForm form;
   take_size(flags, form);
   const std::string fit = flags.choice("fit", {"crop", "pad", "stretch"});
-  form.fit = fit == "crop" ? fq::detail::Fit::crop : fit == "pad" ? fq::detail::Fit::pad : fq::detail::Fit::stretch;
+  form.fit = fit == "crop"  ? fq::detail::Fit::crop
+             : fit == "pad" ? fq::detail::Fit::pad
+                            : fq::detail::Fit::stretch;
   if (flags.given("resize")) {
     form.short_side = flags.integer("resize", 1, kWidest);
     FQ_CHECK(form.width > 0 && fit == "crop", flags.command(),
-             "--resize is of the shorter side, before the middle of --size is taken: give --size, and no other --fit");
+             "--resize is of the shorter side, before the middle of --size is taken: give --size, and no "
+             "other --fit");
     FQ_CHECK(form.short_side >= std::max(form.width, form.height), flags.command(),
              "--resize {} is less than --size {}: give that or more", form.short_side, flags.text("size"));
   }
   const std::string channels = flags.choice("channels", {"auto", "1", "3"});
   form.channels = channels == "auto" ? 0 : channels == "1" ? 1 : 3;
+  if (const auto like = like_of(flags); like && like->sample.size() == 3) {
+    if (form.width == 0) form.width = like->sample[2], form.height = like->sample[1];
+    if (form.channels == 0) form.channels = like->sample[0] == 1 ? 1 : 3;
+  }
   form.bits = flags.choice("bits", {"8", "16"}) == "16" ? 16 : 8;
   return form;
 }
@@ -80,8 +87,10 @@ FolderListing listed(const Flags& flags, const std::string& folder) {
 std::vector<std::string> notes_of(const FolderListing& listing) {
   std::vector<std::string> notes;
   if (!listing.empty_classes.empty())
-    notes.push_back(fmt::format("folders without an image are no classes: {}", fmt::join(listing.empty_classes, ", ")));
-  if (listing.others > 0) notes.push_back(fmt::format("{} files of other kinds are left alone", listing.others));
+    notes.push_back(
+        fmt::format("folders without an image are no classes: {}", fmt::join(listing.empty_classes, ", ")));
+  if (listing.others > 0)
+    notes.push_back(fmt::format("{} files of other kinds are left alone", listing.others));
   return notes;
 }
 
@@ -92,7 +101,8 @@ void print_skipped(const ImageSource& images, ordered_json& result, Output& outp
     if (i < kNamed) output.line(fmt::format("left out: {} {}", skipped[i].path, skipped[i].reason));
     list.push_back({{"path", skipped[i].path}, {"reason", skipped[i].reason}});
   }
-  if (skipped.size() > kNamed) output.line(fmt::format("and {} more: --json names them", skipped.size() - kNamed));
+  if (skipped.size() > kNamed)
+    output.line(fmt::format("and {} more: --json names them", skipped.size() - kNamed));
   result["skipped"] = std::move(list);
   if (images.narrowed() > 0)
     output.line(fmt::format("note: {} images have 16 bits a sample and are kept as 8: --bits 16 keeps all",
@@ -103,19 +113,22 @@ void print_skipped(const ImageSource& images, ordered_json& result, Output& outp
 }  // namespace
 
 FlagSet from_images_flags() {
-  FlagSet set("dataset from-images",
-              "Makes a data set of a folder of PNG and JPEG images, in a folder for each class, and that below "
-              "train, val and test, if they are there.",
-              "FOLDER -o FILE [flags]");
+  FlagSet set(
+      "dataset from-images",
+      "Makes a data set of a folder of PNG and JPEG images, in a folder for each class, and that below "
+      "train, val and test, if they are there.",
+      "FOLDER -o FILE [flags]");
   set.group("Images")
       .argument("folder", "FOLDER", "FOLDER/CLASS/..; images right in FOLDER have no labels")
-      .value("size", "PIXELS", "of all images: 32, or width and height, 64x48 (default: as they are, all alike)")
+      .value("size", "PIXELS",
+             "of all images: 32, or width and height, 64x48 (default: of --like, or as they are, all alike)")
       .value("fit", "NAME",
              "images of another shape: crop (the middle), pad (black around) or stretch (both sides for "
              "themselves)",
              "crop")
-      .value("resize", "PIXELS", "of the shorter side, before the middle of --size is taken (default: what covers it)")
-      .value("channels", "NUMBER", "1: grey, 3: colour, auto: 1 if all images are grey", "auto")
+      .value("resize", "PIXELS",
+             "of the shorter side, before the middle of --size is taken (default: what covers it)")
+      .value("channels", "NUMBER", "1: grey, 3: colour, auto: as --like, or 1 if all images are grey", "auto")
       .value("bits", "NUMBER", "of a sample: 8, or 16, kept as floats", "8")
       .toggle("strict", "an image that cannot be read, or a folder without one, is an error, not left out")
       .value("threads", "THREADS", "that decode (default: OMP_NUM_THREADS, or every core)");

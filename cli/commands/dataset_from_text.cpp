@@ -119,7 +119,7 @@ FlagSet from_text_flags() {
       .value("delimiter", "MARK", "of a CSV file: a character, tab or auto", "auto")
       .value("test-file", "FILE", "texts for the group test, in place of a share")
       .value("test-labels", "FILE", "their labels")
-      .value("length", "TOKENS", "of a sample: longer texts are cut", "128")
+      .value("length", "TOKENS", "of a sample: longer texts are cut (with --like: as there)", "128")
       .value("tokens", "NAME",
              "bytes (257 ids: 0 for nothing, byte + 1) or words (0 for nothing, 1 for others)", "bytes")
       .value("vocabulary", "WORDS", "ids of words, the most frequent of the training texts", "20000");
@@ -129,7 +129,9 @@ FlagSet from_text_flags() {
 }
 
 nlohmann::ordered_json from_text(const Flags& flags, Output& output) {
-  const std::int64_t length = flags.integer("length", 1, 1 << 20);
+  const auto like = like_of(flags);
+  const std::int64_t length =
+      like && !flags.given("length") ? like->sample[0] : flags.integer("length", 1, 1 << 20);
   const Names known = given_class_names(flags);
   FQ_CHECK(flags.given("text") || !flags.given("label"), flags.command(),
            "--label names a column of a CSV file: give --text, its column of texts, too");

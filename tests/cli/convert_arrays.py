@@ -107,6 +107,13 @@ assert set(written) == {"train", "val", "test"} and all(attributes(of=f"{g}/x").
 seen = (written["train"]["x"] / 255 - found["mean"][:, None, None]) / found["std"][:, None, None]
 assert np.allclose(seen.mean(axis=(0, 2, 3)), 0, atol=1e-9) and np.allclose(seen.std(axis=(0, 2, 3)), 1, atol=1e-9)
 
+os.rename("out.h5", "normal.h5")
+run(*from_npy(image, "--like", "normal.h5", "--test", "1"))
+assert all(np.array_equal(attributes(of="test/x")[name], found[name]) for name in found), attributes(of="test/x")
+fails(2, "no sample for training", *from_npy(image, "--normalize", "--test", "1"))
+fails(2, ["samples are [7]", "[3, 6, 5]"], *from_npy(flat, "--like", "normal.h5"))
+fails(2, "leave --scale out", *from_npy(image, "--like", "normal.h5", "--scale", "1"))
+
 # Splits: as large a share of every class, by the seed alone.
 counts = np.arange(1, 9) * 10
 many = np.repeat(np.arange(8), counts)

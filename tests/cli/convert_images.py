@@ -173,6 +173,9 @@ assert found["task"] == "none" and found["groups"] == {"train": 16, "test": 4}, 
 shutil.copytree("animals/dog", "other/dog")
 found = result(*from_images("other", "--like", "one.h5", "--test", "1"))
 assert set(read("y", "test")) == {1} and found["class_names"] == ["cat", "dog", "\u732b"], found
+put("other/dog/large.png", rgb.resize((50, 40)))
+assert result(*from_images("other", "--like", "one.h5", "--test", "1"))["shape"] == [1, 8, 8], "the size of --like"
+os.remove("other/dog/large.png")
 shutil.copytree("animals/dog", "other/emu")
 fails(2, ["'emu'", "cat, dog"], *from_images("other", "--like", "one.h5"))
 with open("animals/cat/.hidden.png", "wb") as file:

@@ -88,6 +88,21 @@ for text, says in (("t,colour,a\nw,green,9\n", ["line 2", "label 'w'"]), ("t,col
                    ("t,color,a\nz,green,9\n", ["no column 'colour'", "did you mean 'color'"]), ("t,colour,a\n", "no records")):
     fails(2, says, *from_csv("first.csv", "--label", "t", "--one-hot", "colour", "--test-file", write("other.csv", text)))
 
+# Rows to predict on, as those of the training: its classes, texts, mean and deviation.
+run(*from_csv("first.csv", "--label", "t", "--one-hot", "colour", "--test", "0"))
+os.rename("out.h5", "training.h5")
+run(*from_csv("second.csv", "--task", "none", "--drop", "t", "--columns", "a,colour", "--one-hot", "colour", "--test", "1"), status=2)
+write("third.csv", "a,colour\n9,green\n1,green\n")
+run(*from_csv("third.csv", "--task", "none", "--one-hot", "colour", "--test", "1", "--like", "training.h5"))
+with h5py.File("training.h5") as file, h5py.File("out.h5") as like:
+    assert like["test/x"][...].tolist() == [[9, 1, 0], [1, 1, 0]] and list(like) == ["test"]
+    for name in ("mean", "std"):
+        assert np.array_equal(like["test/x"].attrs[name], file["train/x"].attrs[name]), name
+fails(2, ["line 2", "'blue'"], *from_csv(write("fourth.csv", "a,colour\n9,blue\n"), "--task", "none", "--one-hot", "colour", "--like", "training.h5"))
+fails(2, ["columns are a, those of --like", "a, colour=green, colour=red"], *from_csv("third.csv", "--task", "none", "--drop", "colour", "--like",
+                                                                                     "training.h5"))
+fails(2, ["no sample for training", "--like"], *from_csv("third.csv", "--task", "none", "--one-hot", "colour", "--test", "1"))
+
 # Labels: numbers that are not 0 .. K - 1 get names, real ones stay.
 write("numbers.csv", "a,t\n" + "".join(f"{i},{(3, 10, 7)[i % 3]}\n" for i in range(30)))
 run(*from_csv("numbers.csv", "--label", "t", "--test", "0"))
@@ -162,7 +177,7 @@ assert words == ["<pad>", "<unk>", "good", "!", ",", "a", "b", "bad"], words
 assert read("x")[:3].tolist() == [[2, 1, 4, 2, 3, 0], [7, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0]]
 os.rename("out.h5", "words.h5")
 write("new.txt", "BAD good unseen\n")
-run(*from_text("new.txt", "--like", "words.h5", "--length", "6", "--test", "1"))
+run(*from_text("new.txt", "--like", "words.h5", "--test", "1"))
 assert read("x", "test").tolist() == [[7, 2, 1, 0, 0, 0]]
 fails(2, "--like words.h5 has words", *from_text("new.txt", "--like", "words.h5", "--tokens", "bytes"))
 fails(2, "no data set of text", *from_text("new.txt", "--like", os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "data", "digits.h5")))

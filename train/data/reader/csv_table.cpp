@@ -39,6 +39,11 @@ CsvSchema schema_of(const Names& first, const CsvOptions& options, const std::st
   for (std::size_t i = 0; i < first.size(); ++i)
     if (std::int64_t(i) != schema.label && !out.contains(i) && (wanted.empty() || wanted.contains(i)))
       schema.features.push_back({i, text.contains(i), {}});
+  for (auto& feature : schema.features)
+    for (const auto& known : options.known)
+      if (const std::string begin = schema.header[feature.column] + "=";
+          feature.text && known.starts_with(begin))
+        feature.categories.push_back(known.substr(begin.size()));
   FQ_CHECK(!schema.features.empty(), "dataset", "{} has no column left beside the label: it has {}", path,
            fmt::join(schema.header, ", "));
   return schema;
@@ -112,7 +117,8 @@ class CsvSource::Survey {
   void finish() {
     auto& features = source_.schema_.features;
     for (std::size_t i = 0; i < features.size() && !known_; ++i) {
-      features[i].categories.assign(categories_[i].begin(), categories_[i].end());
+      if (features[i].categories.empty())
+        features[i].categories.assign(categories_[i].begin(), categories_[i].end());
       if (counts_[i] > 0) features[i].mean = sums_[i] / double(counts_[i]);
       if (counts_[i] == 0 && !features[i].text)
         throw FileError(source_.path_, "",
@@ -128,10 +134,11 @@ class CsvSource::Survey {
   void take_category(std::size_t i, const std::string& field, const CsvReader& reader) {
     const auto& feature = source_.schema_.features[i];
     const std::string& name = source_.schema_.header[feature.column];
-    if (known_ && !std::ranges::binary_search(feature.categories, field))
+    if (!feature.categories.empty() && !std::ranges::binary_search(feature.categories, field))
       reader.fail(fmt::format("has '{}' in the column '{}', which the training data has not",
                               printable(field), name));
-    if (!known_ && categories_[i].insert(field).second && categories_[i].size() > kMostCategories)
+    if (feature.categories.empty() && categories_[i].insert(field).second &&
+        categories_[i].size() > kMostCategories)
       reader.fail(fmt::format("has the {}th text in the column '{}': at most {}", kMostCategories + 1, name,
                               kMostCategories));
   }

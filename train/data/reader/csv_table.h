@@ -22,6 +22,7 @@ struct CsvOptions {
   std::vector<std::string> columns = {};  ///< the only ones; empty: all but the label and `drop`
   std::vector<std::string> drop = {};
   std::vector<std::string> one_hot = {};  ///< columns of text: one number for each text there is
+  std::vector<std::string> known = {};    ///< "colour=red": the texts there are, of another table
   Missing missing = Missing::error;
   std::vector<std::string> class_names = {};  ///< the classes in their order; empty: as they are found
 };

@@ -105,8 +105,18 @@ class Conversion {
 
   void choose_scale() {
     if (type().tokens) return;
-    summary_.scale = options_.scale.value_or(type().scale);
-    if (!options_.normalise) return;
+    summary_.scale = options_.scale.value_or(options_.how ? options_.how->scale : type().scale);
+    if (options_.how) {
+      summary_.mean = options_.how->mean;
+      summary_.deviation = options_.how->deviation;
+    }
+    if (!options_.normalise || options_.how) return;
+    if (summary_.rows[kTrain] == 0)
+      throw FileError(
+          path_, "",
+          fmt::format("[dataset] {} gets no sample for training, by whose mean and deviation values are "
+                      "normalised: give the data set of the training by --like",
+                      path_));
     const double scale = summary_.scale > 0 ? summary_.scale : 1;
     summary_.mean = statistics_.mean();
     summary_.deviation = statistics_.deviation();
@@ -117,10 +127,8 @@ class Conversion {
   void finish_group(std::size_t group) {
     const std::string x = name_of(group, "x");
     if (summary_.scale > 0) file_.attribute(x, "scale", std::vector{summary_.scale});
-    if (!summary_.mean.empty()) {
-      file_.attribute(x, "mean", summary_.mean);
-      file_.attribute(x, "std", summary_.deviation);
-    }
+    if (!summary_.mean.empty()) file_.attribute(x, "mean", summary_.mean);
+    if (!summary_.deviation.empty()) file_.attribute(x, "std", summary_.deviation);
     if (type().shape.size() == 3) file_.attribute(x, "axes", std::string("NCHW"));
     if (labels().task != Task::none) file_.write(name_of(group, "y"), labels_of(kept_[group]));
   }
@@ -146,6 +154,7 @@ class Conversion {
       file_.attribute("/", "classes", labels().class_names);
     else if (summary_.classes > 0)
       file_.attribute("/", "classes", std::vector{double(summary_.classes)});
+    if (!options_.columns.empty()) file_.attribute("/", "columns", options_.columns);
     if (!options_.tokens.empty()) file_.attribute("/", "tokens", options_.tokens);
     if (options_.vocabulary.empty()) return;
     std::vector<std::uint8_t> text;

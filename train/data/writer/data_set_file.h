@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fakequant/train/data/reader/sample_source.h"
+#include "fakequant/train/data/writer/like.h"
 #include "fakequant/train/data/writer/split.h"
 
 namespace fq::detail {
@@ -25,8 +26,10 @@ struct DataSetOptions {
   std::optional<double> scale = {};  ///< in place of that of the samples
   bool normalise = false;            ///< mean and deviation of each channel of the training samples are
                                      ///< written, by which every reader normalises
-  std::vector<std::string> vocabulary = {};  ///< what token ids stand for, from 0 on
-  std::string tokens = {};                   ///< how text became tokens
+  std::optional<StoredNormalisation> how = {};  ///< in place of both: that of another data set
+  std::vector<std::string> columns = {};        ///< what the numbers of a flat row are
+  std::vector<std::string> vocabulary = {};     ///< what token ids stand for, from 0 on
+  std::string tokens = {};                      ///< how text became tokens
 };
 
 /// What was written.
@@ -48,8 +51,8 @@ using ConversionProgress = std::function<void(std::int64_t done)>;
 
 /// Writes one file of them, in their order, a row at a time. All parts have samples of one type, and labels
 /// of one task and the same names. Groups without a sample are not made. Throws FileError for a NaN or
-/// infinity, naming the sample, for labels that the names do not cover, and where no sample is left; as
-/// Hdf5Writer for what cannot be written.
+/// infinity, naming the sample, for labels that the names do not cover, where no sample is left, and where
+/// none is for training and values are to be normalised by those; as Hdf5Writer for what cannot be written.
 [[nodiscard]] DataSetSummary write_data_set(const std::string& path, const std::vector<DataSetPart>& parts,
                                             const DataSetOptions& options,
                                             const ConversionProgress& progress = {});
