@@ -7,7 +7,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/train/data/detail/class_names.h"
-#include "fakequant/train/data/reader/csv_table.h"
+#include "fakequant/train/data/reader/csv_source.h"
 #include "fakequant/train/data/reader/label_values.h"
 
 namespace fq::cli {

@@ -6,15 +6,17 @@ import io
 import json
 import os
 import pickle
+import signal
 import struct
 import sys
+import time
 import zipfile
 
 import h5py
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import TINY, fails, result, run, same_bytes  # noqa: E402
+from command import TINY, fails, result, run, same_bytes, start  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
 N = 60
@@ -300,6 +302,18 @@ for name, contents, says in (("bad.idx", idx(pictures, 8)[:-5], "too short for i
     assert done.returncode == 2 and says in done.stderr, (name, done)
 os.makedirs("nowhere")
 fails(2, "train-images-idx3-ubyte", "dataset", "from-idx", "nowhere", "-o", "bad.h5")
+
+# A signal in the middle: nothing is written, nothing is left.
+np.lib.format.open_memmap("sparse.npy", "w+", np.float32, (250000, 1000))
+before = set(os.listdir())
+started = start("dataset", "from-npy", "sparse.npy", "-o", "stopped.h5")
+while set(os.listdir()) == before and started.poll() is None:
+    time.sleep(0.01)
+started.send_signal(signal.SIGTERM)
+_, error = started.communicate()
+assert started.returncode == 128 + signal.SIGTERM and "stopped by SIGTERM: nothing was written" in error, (started.returncode, error)
+assert set(os.listdir()) == before
+os.remove("sparse.npy")
 
 # A disk that is full, and files that stand there.
 before = open("out.h5", "rb").read()

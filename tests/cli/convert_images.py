@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import TINY, fails, result, run, same_bytes  # noqa: E402
+from command import TINY, fails, has_images, result, run, same_bytes  # noqa: E402
 
 try:
     from PIL import Image, ImageOps
@@ -19,6 +19,13 @@ except ImportError:
     print("SKIPPED: there is no Pillow (python3-pil)")
     sys.exit(77)
 
+if not has_images():
+    os.makedirs("some")
+    with open("some/a.png", "wb") as picture:
+        picture.write(b"\x89PNG\r\n\x1a\n")
+    fails(1, ["libpng-dev and libjpeg-dev", "configure again"], "dataset", "from-images", "some", "-o", "out.h5")
+    print("SKIPPED: this build reads no images, and says so")
+    sys.exit(77)
 RANDOM = np.random.default_rng(0)
 
 
@@ -229,8 +236,10 @@ fails(2, ["large.png has 61 x 90", "rgb.png", "--size"], *from_images(shutil.cop
     "modes/rgb.png", "mixed/a_rgb.png") and "mixed"))
 os.makedirs("void")
 fails(2, ["void has no file that ends in .png"], *from_images("void"))
-fails(2, "is no folder", *from_images("modes/rgb.png"))
+fails(2, "a PNG image, no folder", *from_images("modes/rgb.png"))
 fails(2, "is no folder", *from_images("missing"))
+shutil.make_archive("packed", "zip", "animals")
+fails(2, ["a zip archive, no folder", "unpacked"], *from_images("packed.zip"))
 put("beside/a.png", grey), put("beside/cat/a.png", grey)
 fails(2, ["1 files beside folders of classes"], *from_images("beside"))
 put("half/train/a/a.png", grey), put("half/b/a.png", grey)

@@ -33,6 +33,11 @@ def start(*arguments, threads=2):
                             env=environment(threads))
 
 
+def has_images():
+    """Whether this build reads and writes images."""
+    return "no images" not in run("dataset", "show", DIGITS, "-o", "any.png", status=None).stderr
+
+
 def events(*arguments, threads=2):
     """The JSON objects of a run, in order."""
     lines = run(*arguments, "--json", threads=threads).stdout.splitlines()

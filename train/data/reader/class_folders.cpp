@@ -12,6 +12,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/io/detail/file_kind.h"
 #include "fakequant/train/data/writer/split.h"
 
 namespace fq::detail {
@@ -62,9 +63,7 @@ class Listing {
       : root_(root), endings_(endings), known_(known) {}
 
   FolderListing take() {
-    if (!is_folder(root_))
-      throw FileError(root_, "",
-                      fmt::format("[dataset] {} is no folder: give one with a folder for each class", root_));
+    if (!is_folder(root_)) refuse_root();
     const auto entries = entries_of(root_);
     const bool split = std::ranges::any_of(
         entries, [](const auto& entry) { return is_folder(entry) && group_of(entry.filename().string()); });
@@ -149,6 +148,14 @@ class Listing {
       file.label = found->second;
       listing_.files.push_back(std::move(file));
     }
+  }
+
+  [[noreturn]] void refuse_root() const {
+    const std::string kind = file_kind(root_);
+    throw FileError(root_, "",
+                    fmt::format("[dataset] {} is {}: give a folder with a folder for each class{}", root_,
+                                kind.empty() ? "no folder" : kind + ", no folder",
+                                kind.find("archive") == kind.npos ? "" : ", as it is when unpacked"));
   }
 
   [[noreturn]] void refuse_empty() const {

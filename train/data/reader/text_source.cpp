@@ -5,7 +5,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/train/data/reader/byte_stream.h"
-#include "fakequant/train/data/reader/csv_table.h"
+#include "fakequant/train/data/reader/csv_schema.h"
 
 namespace fq::detail {
 namespace {

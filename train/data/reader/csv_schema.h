@@ -2,7 +2,6 @@
 
 /// Tables in CSV files: which columns are numbers, categories and the label.
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -42,45 +41,17 @@ struct CsvSchema {
   std::vector<std::string> class_names;
 };
 
+/// Columns by the options, from the first record of a file.
+[[nodiscard]] CsvSchema csv_schema(const std::vector<std::string>& first, const CsvOptions& options,
+                                   const std::string& path);
+/// The columns of another file of the same table, found by their names.
+[[nodiscard]] CsvSchema csv_schema_like(const CsvSchema& before, const std::vector<std::string>& first,
+                                        const std::string& path);
 /// The column of that name, or of that place from 0. Throws ArgumentError, naming the nearest, where there is
 /// none, or more than one.
 [[nodiscard]] std::size_t csv_column(const std::vector<std::string>& header, const std::string& name,
                                      const std::string& path);
 /// Names of columns, which may also be given by their place from 0.
 [[nodiscard]] std::vector<std::string> csv_columns(const std::string& path, const CsvOptions& options);
-
-/// Rows of numbers, f32 [F], read twice: what there is, then the values.
-class CsvSource final : public SampleSource {
- public:
-  /// Looks through the file. With `schema`, of a file before, columns are found by their names, categories
-  /// and classes are those, and others are errors. Throws FileError, naming line, column and value: no
-  /// records, a record of another number of fields, text where numbers are, values that are missing (by the
-  /// options), labels that do not fit; ArgumentError for columns that are not there.
-  CsvSource(const std::string& path, CsvOptions options, const CsvSchema* schema = nullptr);
-
-  [[nodiscard]] std::int64_t size() const override { return rows_; }
-  [[nodiscard]] const SampleType& type() const override { return type_; }
-  [[nodiscard]] bool read(std::int64_t row, std::byte* to) override;
-  [[nodiscard]] std::string place_of(std::int64_t row) const override;
-
-  [[nodiscard]] const CsvSchema& schema() const noexcept { return schema_; }
-  [[nodiscard]] const Labels& labels() const noexcept { return labels_; }
-  /// Records that were passed over because a value is missing.
-  [[nodiscard]] std::int64_t skipped() const noexcept { return skipped_; }
-
- private:
-  class Survey;
-  [[nodiscard]] bool next_kept(CsvReader& from);
-  void put(std::byte* to) const;
-
-  std::string path_;
-  CsvOptions options_;
-  CsvSchema schema_;
-  Labels labels_;
-  SampleType type_;
-  std::int64_t rows_ = 0, skipped_ = 0, next_ = 0;
-  std::unique_ptr<CsvReader> reader_;
-  std::vector<std::string> fields_;
-};
 
 }  // namespace fq::detail
