@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/cli/commands/dataset.h"
-#include "fakequant/cli/conversion.h"
+#include "fakequant/cli/flags/conversion_flags.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/detail/file_kind.h"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/commands/dataset.h"
-#include "fakequant/cli/conversion.h"
+#include "fakequant/cli/flags/conversion_flags.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"

@@ -2,58 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/detail/file_kind.h"
 #include "fakequant/core/log.h"
+#include "fakequant/train/data/detail/foreign_file.h"
 #include "fakequant/train/data/detail/sample_layout.h"
 
 namespace fq::detail {
-namespace {
-
-constexpr const char* kWanted =
-    "a data set is an HDF5 file of groups, such as train and test, with x and y in each: docs/formats.md "
-    "(Data sets) has the layout and the lines of Python that write it";
-
-/// Whether a folder's files are texts, by what file_kind says of it.
-bool ends_in_text(const std::string& kind) { return kind.find(" .txt ") != kind.npos; }
-
-/// The command that makes a data set of a file of that kind; empty where there is none.
-std::string way_from(const std::string& path, const std::string& kind) {
-  const auto begins = [&](const char* text) { return kind.starts_with(text); };
-  const auto ends = [&](const char* text) {
-    return path.ends_with(text) || path.ends_with(text + std::string(".gz"));
-  };
-  std::error_code none;
-  std::string way;
-  if (std::filesystem::is_directory(path, none)) way = ends_in_text(kind) ? "from-text" : "from-images";
-  if (begins("a NumPy array") || begins("an archive of NumPy arrays")) way = "from-npy";
-  if (begins("an IDX file") || ends("-ubyte")) way = "from-idx";
-  if (begins("a Parquet file")) way = "from-parquet";
-  if (way.empty() && (ends(".csv") || ends(".tsv"))) way = "from-csv";
-  if (way.empty() && begins("a text file")) way = "from-text";
-  return way.empty() ? way
-                     : fmt::format("fakequant dataset {} {} -o data.h5 makes a data set of it; ", way, path);
-}
-
-/// `path`, if it is HDF5; throws FileError saying what it is otherwise, but for one that cannot be read.
-const std::string& checked_file(const std::string& path) {
-  std::error_code error;
-  const bool directory = std::filesystem::is_directory(path, error);
-  if (!directory && has_hdf5_signature(FileReader(path))) return path;
-  const std::string kind = file_kind(path);
-  const std::string what =
-      directory ? "is " + kind : fmt::format("is not an HDF5 file{}", kind.empty() ? "" : " but " + kind);
-  throw FileError(path, "", fmt::format("[dataset] {} {}: {}{}", path, what, way_from(path, kind), kWanted));
-}
-
-}  // namespace
-
 DataFile::DataFile(const std::string& path, const Hdf5DatasetOptions& options)
-    : file_(checked_file(path)), options_(options) {
+    : file_(checked_data_set(path)), options_(options) {
   if (!file_.has(options.split))
     refuse("", fmt::format("has no group '{}', but {}", options.split, fmt::join(file_.children("/"), ", ")));
 }
@@ -186,7 +145,7 @@ std::vector<float> DataFile::attribute(const std::string& key, std::int64_t coun
 }
 
 std::vector<std::string> data_groups(const std::string& path) {
-  const Hdf5Reader file(checked_file(path));
+  const Hdf5Reader file(checked_data_set(path));
   std::vector<std::string> found;
   if (file.has("x")) found.emplace_back();
   auto names = file.children("/");
@@ -196,7 +155,7 @@ std::vector<std::string> data_groups(const std::string& path) {
   if (found.empty())
     throw FileError(path, "",
                     fmt::format("[dataset] {} has no group with an x, but {}: {}", path,
-                                fmt::join(file.children("/"), ", "), kWanted));
+                                fmt::join(file.children("/"), ", "), kWantedDataSet));
   return found;
 }
 

@@ -8,8 +8,8 @@ const std::vector<std::string>& image_endings() {
 }
 
 const std::vector<std::string>& other_image_endings() {
-  static const std::vector<std::string> endings{".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm",
-                                                ".pgm",  ".jp2", ".avif", ".heic", ".jxl", ".tga"};
+  static const std::vector<std::string> endings{".webp", ".gif", ".bmp",  ".tif",  ".tiff", ".ppm",
+                                                ".pgm",  ".jp2", ".avif", ".heic", ".jxl",  ".tga"};
   return endings;
 }
 

@@ -110,10 +110,13 @@ StoredInfo read_jpeg(std::string_view bytes, Image* image) {
   stored.orientation = orientation_of(from.state);
   if (image == nullptr) return stored;
   if (stored.info.width * stored.info.height > kMostPixels)
-    throw BadImage(fmt::format("has {} x {} pixels, at most {}", stored.info.width, stored.info.height, kMostPixels));
+    throw BadImage(
+        fmt::format("has {} x {} pixels, at most {}", stored.info.width, stored.info.height, kMostPixels));
   from.state.out_color_space = grey ? JCS_GRAYSCALE : from.is_cmyk() ? JCS_CMYK : JCS_RGB;
-  std::vector<unsigned char> rows(std::size_t(stored.info.width * stored.info.height) *
-                                  (grey ? 1u : from.is_cmyk() ? 4u : 3u));
+  std::vector<unsigned char> rows(std::size_t(stored.info.width * stored.info.height) * (grey ? 1u
+                                                                                         : from.is_cmyk()
+                                                                                             ? 4u
+                                                                                             : 3u));
   if (!read_rows(from, rows.data())) refuse();
   image->info = stored.info;
   if (from.is_cmyk())

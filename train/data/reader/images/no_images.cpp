@@ -6,7 +6,8 @@ namespace {
 
 [[noreturn]] void refuse() {
   throw BackendError(
-      "[dataset] this build reads and writes no images: install libpng-dev and libjpeg-dev, and configure again");
+      "[dataset] this build reads and writes no images: install libpng-dev and libjpeg-dev, and configure "
+      "again");
 }
 
 }  // namespace

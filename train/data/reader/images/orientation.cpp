@@ -51,8 +51,8 @@ Image upright(Image image, int orientation) {
   const bool swaps = orientation >= 5;
   Image out{image.info, std::vector<std::uint16_t>(image.samples.size())};
   if (swaps) std::swap(out.info.width, out.info.height);
-  // Where the first row and column are: 1 top left, 2 top right, 3 bottom right, 4 bottom left; 5 to 8 the same
-  // with the two exchanged: left top, right top, right bottom, left bottom.
+  // Where the first row and column are: 1 top left, 2 top right, 3 bottom right, 4 bottom left; 5 to 8 the
+  // same with the two exchanged: left top, right top, right bottom, left bottom.
   const bool mirror = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool flip = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   for (std::int64_t y = 0; y < out.info.height; ++y)

@@ -33,8 +33,8 @@ std::vector<Window> windows(std::int64_t from, std::int64_t to) {
 }
 
 /// One axis: [outer, from, inner] to [outer, to, inner].
-std::vector<float> along(const std::vector<float>& image, std::int64_t outer, std::int64_t from, std::int64_t to,
-                         std::int64_t inner) {
+std::vector<float> along(const std::vector<float>& image, std::int64_t outer, std::int64_t from,
+                         std::int64_t to, std::int64_t inner) {
   std::vector<float> out(std::size_t(outer * to * inner));
   const auto chosen = windows(from, to);
   auto* at = out.data();
@@ -75,8 +75,8 @@ Image sized(const Image& image, const ImageForm& form) {
   const std::int64_t width = image.info.width, height = image.info.height;
   if (form.short_side > 0) {
     const auto longer = form.short_side * std::max(width, height) / std::min(width, height);
-    const Image small = width < height ? resized(image, form.short_side, longer)
-                                       : resized(image, longer, form.short_side);
+    const Image small =
+        width < height ? resized(image, form.short_side, longer) : resized(image, longer, form.short_side);
     return middle(small, form.width, form.height);
   }
   if (form.fit == Fit::stretch) return resized(image, form.width, form.height);

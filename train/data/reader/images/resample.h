@@ -26,8 +26,8 @@ struct ImageForm {
 /// To another width and height: each new sample the mean of those it covers, weighted by a triangle that is
 /// two of the larger of old and new pixels wide (bilinear, antialiased).
 [[nodiscard]] Image resized(const Image& image, std::int64_t width, std::int64_t height);
-/// The image in that form, [channels, height, width]: grey as 0.299 red + 0.587 green + 0.114 blue, 16 bits by
-/// 257 of 8.
+/// The image in that form, [channels, height, width]: grey as 0.299 red + 0.587 green + 0.114 blue, 16 bits
+/// by 257 of 8.
 [[nodiscard]] Image formed(Image image, const ImageForm& form);
 
 }  // namespace fq::detail
