@@ -129,6 +129,14 @@ for orientation in range(1, 9):
     path = put("modes/turned.jpg", rgb, exif=motorola)
     with Image.open(path) as opened:
         assert np.array_equal(only(path), pixels(ImageOps.exif_transpose(opened))), orientation
+# .. also where it stands behind the samples.
+plain, turned = (open(put(f"modes/{name}.png", rgb, **more), "rb").read() for name, more in (("plain", {}), ("exif", {"exif": exif.tobytes()})))
+begin = turned.index(b"eXIf") - 4
+chunk = turned[begin:begin + 12 + struct.unpack(">I", turned[begin:begin + 4])[0]]
+with open("modes/behind.png", "wb") as file:
+    file.write(plain[:-12] + chunk + plain[-12:])
+with Image.open("modes/exif.png") as opened:
+    assert np.array_equal(only("modes/behind.png", "--size", "37x29"), pixels(ImageOps.exif_transpose(opened)))
 for index in range(0, 40, 3):  # what is damaged in it turns nothing, or something, and breaks nothing
     damaged = bytearray(motorola)
     damaged[6 + index % (len(damaged) - 6)] ^= 0xFF
@@ -209,7 +217,7 @@ os.symlink("nowhere", "animals/dog/link.png")
 found = result(*from_images("animals", "--size", "8"))
 skipped = {os.path.basename(entry["path"]): entry["reason"] for entry in found["skipped"]}
 assert set(skipped) == set(bad) | {"anim.gif", "photo.webp", "link.png"} and found["left_out"] == len(skipped), skipped
-assert sum(found["groups"].values()) == 61 and "a GIF image" in skipped["anim.gif"] and skipped["empty.png"] == "is empty", skipped
+assert sum(found["groups"].values()) == 61 and "a GIF image" in skipped["anim.gif"] and "a WebP image" in skipped["photo.webp"] and skipped["empty.png"] == "is empty", skipped
 assert all("truncated" in skipped[name] for name in ("cut.png", "end.png", "cut.jpg", "end.jpg", "head.png", "head.jpg")), skipped
 text = run(*from_images("animals", "--size", "8")).stdout
 assert "left out: 13" in text and text.count("left out: animals/dog/") == 10 and "and 3 more" in text, text

@@ -49,7 +49,8 @@ std::string reason_of(const std::string& path, const std::string& reason) {
 
 ImageSource::ImageSource(std::vector<std::string> paths, const ImageSourceOptions& options)
     : paths_(std::move(paths)), options_(options) {
-  if (options_.form.width == 0 || options_.form.channels == 0) survey();
+  own_size_ = options_.form.width == 0;
+  if (own_size_ || options_.form.channels == 0) survey();
   const ImageForm& form = options_.form;
   type_.shape = {form.channels, form.height, form.width};
   type_.dtype = form.bits == 16 ? DType::f32 : DType::u8;
@@ -59,7 +60,6 @@ ImageSource::ImageSource(std::vector<std::string> paths, const ImageSourceOption
 /// Whatever cannot be read here is told when its turn comes.
 void ImageSource::survey() {
   ImageForm& form = options_.form;
-  const bool any_size = form.width > 0;
   int channels = 1;
   std::string first, reason;
   for (const auto& path : paths_) {
@@ -68,7 +68,7 @@ void ImageSource::survey() {
       channels = std::max(channels, info.channels);
       if (first.empty()) first = path;
       if (form.width == 0) form.width = info.width, form.height = info.height;
-      if (!any_size && (form.width != info.width || form.height != info.height))
+      if (own_size_ && (form.width != info.width || form.height != info.height))
         throw FileError(
             path, "",
             fmt::format("[dataset] {} has {} x {} pixels, {} has {} x {}: give the size of all by --size, "
@@ -88,6 +88,9 @@ ImageSource::Decoded ImageSource::decode(const std::string& path) const {
   Decoded out;
   try {
     Image image = decode_image(reading([&] { return read_file(path, kMostImageBytes); }));
+    if (own_size_ && (image.info.width != options_.form.width || image.info.height != options_.form.height))
+      throw BadImage(fmt::format("has {} x {} pixels, other than the rest: give --size", image.info.width,
+                                 image.info.height));
     out.narrowed = image.info.bits > options_.form.bits;
     out.image = formed(std::move(image), options_.form);
   } catch (const BadImage& bad) {

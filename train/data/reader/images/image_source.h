@@ -58,6 +58,7 @@ class ImageSource final : public SampleSource {
   ImageSourceOptions options_;
   SampleType type_;
   std::vector<Decoded> ahead_;
+  bool own_size_ = false;  // whether images are stored as they are, all of one size
   std::int64_t ahead_begin_ = 0, next_ = 0, narrowed_ = 0;
   std::vector<SkippedImage> skipped_;
 };

@@ -133,6 +133,7 @@ StoredInfo read_png(std::string_view bytes, Image* image) {
         fmt::format("has {} x {} pixels, at most {}", stored.info.width, stored.info.height, kMostPixels));
   image->info = stored.info;
   read_samples(from, stored.info, image->samples);
+  stored.orientation = orientation_of(from);  // it may stand behind the samples, too
   return stored;
 }
 
