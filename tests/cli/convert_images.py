@@ -250,6 +250,8 @@ shutil.make_archive("packed", "zip", "animals")
 fails(2, ["a zip archive, no folder", "unpacked"], *from_images("packed.zip"))
 put("beside/a.png", grey), put("beside/cat/a.png", grey)
 fails(2, ["1 files beside folders of classes"], *from_images("beside"))
+put("vehicles/train/a.png", grey), put("vehicles/bus/a.png", grey)  # a class that is called so
+assert result(*from_images("vehicles", "--test", "0"))["class_names"] == ["bus", "train"]
 put("half/train/a/a.png", grey), put("half/b/a.png", grey)
 fails(2, ["groups", "'b'"], *from_images("half"))
 

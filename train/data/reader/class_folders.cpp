@@ -57,6 +57,20 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, none);
 }
 
+/// Whether folders are those of groups: all are named so, or one is that has folders in it. A class may be
+/// called train.
+bool names_groups(const std::vector<fs::path>& entries) {
+  bool all = true, any = false, deep = false;
+  for (const auto& entry : entries) {
+    if (!is_folder(entry)) continue;
+    const bool named = group_of(entry.filename().string()).has_value();
+    all &= named;
+    any |= named;
+    deep |= named && std::ranges::any_of(entries_of(entry), is_folder);
+  }
+  return any && (all || deep);
+}
+
 class Listing {
  public:
   Listing(const std::string& root, const Names& endings, const Names& known)
@@ -65,9 +79,7 @@ class Listing {
   FolderListing take() {
     if (!is_folder(root_)) refuse_root();
     const auto entries = entries_of(root_);
-    const bool split = std::ranges::any_of(
-        entries, [](const auto& entry) { return is_folder(entry) && group_of(entry.filename().string()); });
-    if (split)
+    if (names_groups(entries))
       take_groups(entries);
     else
       take_classes(root_, kTrain);

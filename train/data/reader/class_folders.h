@@ -15,8 +15,8 @@ struct FolderFile {
 };
 
 /// What lies in a folder: FOLDER/CLASS/../file, files right in FOLDER, which have no labels, or either of
-/// them below FOLDER/train, FOLDER/val and FOLDER/test (and the longer names of these). Classes and files in
-/// the order of their bytes.
+/// them below FOLDER/train, FOLDER/val and FOLDER/test (and the longer names of these), where all its folders
+/// are named so, or one of them has folders in it. Classes and files in the order of their bytes.
 struct FolderListing {
   std::vector<FolderFile> files;
   std::vector<std::string> classes;        ///< names of folders, as UTF-8; none without labels
