@@ -28,7 +28,9 @@ FlagSet from_parquet_flags() {
   FlagSet set("dataset from-parquet",
               "Parquet is not read here: says which line makes a table of it that from-csv reads.",
               "FILE [flags]");
-  set.group("File").argument("file", "FILE", "a Parquet file");
+  set.group("File")
+      .argument("file", "FILE", "a Parquet file")
+      .value("output,o", "NAME", "as the others have it: nothing is written");
   add_plain_flags(set);
   return set;
 }

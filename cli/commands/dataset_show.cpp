@@ -15,12 +15,10 @@ namespace {
 using nlohmann::ordered_json;
 
 std::string html_of(const Flags& flags, const fq::detail::ShownData& data) {
-  return contact_sheet_html("Samples of " + flags.text("file"),
-                            {{"group", flags.text("split")},
-                             {"samples", std::to_string(data.rows)},
-                             {"of", data.kind},
-                             {"classes", std::to_string(data.classes.size())}},
-                            data);
+  std::vector<std::pair<std::string, std::string>> facts{
+      {"group", flags.text("split")}, {"samples", std::to_string(data.rows)}, {"of", data.kind}};
+  if (!data.classes.front().name.empty()) facts.emplace_back("classes", std::to_string(data.classes.size()));
+  return contact_sheet_html("Samples of " + flags.text("file"), facts, data);
 }
 
 }  // namespace

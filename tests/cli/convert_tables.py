@@ -209,6 +209,6 @@ fails(2, [".txt", "its folders a have none"], *from_text("hollow"))
 
 # Parquet is not read: the line that reads it is.
 write("data.parquet", b"PAR1" + bytes(64) + b"PAR1")
-fails(2, ["pandas.read_parquet(\"data.parquet\").to_csv(\"data.csv\"", "from-csv"], "dataset", "from-parquet", "data.parquet")
+fails(2, ["pandas.read_parquet(\"data.parquet\").to_csv(\"data.csv\"", "from-csv"], "dataset", "from-parquet", "data.parquet", "-o", "d.h5")
 fails(2, "a text file, not a Parquet file", "dataset", "from-parquet", "good.csv")
 print("convert tables: ok")
