@@ -125,10 +125,10 @@ void check_same(const std::vector<Converting>& parts, const Flags& flags) {
 ordered_json write_converted(const Flags& flags, Output& output, std::vector<Converting>& parts,
                              fq::detail::DataSetOptions options, std::vector<std::string> notes) {
   if (const auto like = like_of(flags)) {
-    const auto& shape = parts.front().samples->type().shape;
-    FQ_CHECK(like->sample == shape, flags.command(),
-             "samples are {}, those of --like {} are {}: they must be alike", to_string(shape),
-             flags.text("like"), to_string(like->sample));
+    const SampleType& type = parts.front().samples->type();
+    FQ_CHECK(like->sample == type.shape && (type.tokens || like->dtype == type.dtype), flags.command(),
+             "samples are {} {}, those of --like {} are {} {}: they must be alike", to_string(type.shape),
+             name(type.dtype), flags.text("like"), to_string(like->sample), name(like->dtype));
     FQ_CHECK(!flags.given("scale") || like->how.mean.empty(), flags.command(),
              "--like {} has a mean and a deviation of its own: leave --scale out", flags.text("like"));
     options.how = like->how;

@@ -113,7 +113,7 @@ os.rename("out.h5", "normal.h5")
 run(*from_npy(image, "--like", "normal.h5", "--test", "1"))
 assert all(np.array_equal(attributes(of="test/x")[name], found[name]) for name in found), attributes(of="test/x")
 fails(2, "no sample for training", *from_npy(image, "--normalize", "--test", "1"))
-fails(2, ["samples are [7]", "[3, 6, 5]"], *from_npy(flat, "--like", "normal.h5"))
+fails(2, ["samples are [7] f32", "[3, 6, 5] u8"], *from_npy(flat, "--like", "normal.h5"))
 fails(2, "leave --scale out", *from_npy(image, "--like", "normal.h5", "--scale", "1"))
 
 # Splits: as large a share of every class, by the seed alone.

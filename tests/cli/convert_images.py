@@ -190,6 +190,7 @@ found = result(*from_images("other", "--like", "one.h5", "--test", "1"))
 assert set(read("y", "test")) == {1} and found["class_names"] == ["cat", "dog", "\u732b"], found
 put("other/dog/large.png", rgb.resize((50, 40)))
 assert result(*from_images("other", "--like", "one.h5", "--test", "1"))["shape"] == [1, 8, 8], "the size of --like"
+fails(2, ["[1, 8, 8] f32", "[1, 8, 8] u8"], *from_images("other", "--like", "one.h5", "--test", "1", "--bits", "16"))
 os.remove("other/dog/large.png")
 shutil.copytree("animals/dog", "other/emu")
 fails(2, ["'emu'", "cat, dog"], *from_images("other", "--like", "one.h5"))

@@ -117,6 +117,11 @@ run(*from_csv("trees.csv", "--label", "tree", "--drop", "colour", "--classes", "
 assert classes() == ["oak", "elm", "ash", "fir"] and set(read("y")) == {0, 1, 2}
 fails(2, ["label 'elm'", "oak, ash"], *from_csv("trees.csv", "--label", "tree", "--drop", "colour", "--classes", "oak,ash"))
 
+write("counted.csv", "a,t\n" + "".join(f"{i},{i % 2}\n" for i in range(10)))
+run(*from_csv("counted.csv", "--label", "t", "--classes", "even,odd", "--test", "0"))
+assert classes() == ["even", "odd"] and read("y").tolist() == [0, 1] * 5
+fails(2, ["line 3", "label '1'"], *from_csv("counted.csv", "--label", "t", "--classes", "even"))
+
 # Values that are missing.
 write("gaps.csv", "a,b,t\n1,,x\n2,5,y\nNA,1,x\n4,3,?\n" + "5,6,y\n" * 10)
 fails(2, ["gaps.csv: line 2", "'b'", "--missing skip", "--missing mean"], *from_csv("gaps.csv", "--label", "t"))

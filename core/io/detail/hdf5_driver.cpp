@@ -13,7 +13,7 @@
 
 namespace fq::detail::h5 {
 
-struct DescriptorFile::State {
+struct DescriptorState {
   int descriptor = -1;
   int error = 0;
   haddr_t allocated = 0, end = 0;
@@ -47,18 +47,17 @@ struct DescriptorFile::State {
 namespace {
 
 /// What HDF5 calls, and what it knows of the file.
-template <class State>
 struct Driver {
   struct Open {
     H5FD_t base;  // HDF5 takes the address of one for that of the other
-    State* state;
+    DescriptorState* state;
   };
 
-  static State& of(const H5FD_t* file) { return *reinterpret_cast<const Open*>(file)->state; }
+  static DescriptorState& of(const H5FD_t* file) { return *reinterpret_cast<const Open*>(file)->state; }
 
   static H5FD_t* open(const char*, unsigned, hid_t access, haddr_t) {
     auto* opened = new Open{};
-    opened->state = *static_cast<State* const*>(H5Pget_driver_info(access));
+    opened->state = *static_cast<DescriptorState* const*>(H5Pget_driver_info(access));
     return &opened->base;
   }
   static herr_t close(H5FD_t* file) {
@@ -99,7 +98,7 @@ struct Driver {
       made.name = "fakequant";
       made.maxaddr = (haddr_t{1} << 62) - 1;
       made.fc_degree = H5F_CLOSE_STRONG;
-      made.fapl_size = sizeof(State*);
+      made.fapl_size = sizeof(DescriptorState*);
       made.open = open;
       made.close = close;
       made.query = query;
@@ -118,12 +117,12 @@ struct Driver {
 
 }  // namespace
 
-DescriptorFile::DescriptorFile(int descriptor) : state_(std::make_unique<State>()) {
+DescriptorFile::DescriptorFile(int descriptor) : state_(std::make_unique<DescriptorState>()) {
   const Lock lock;
   state_->descriptor = descriptor;
   const Properties access(FQ_CALL(H5Pcreate(H5P_FILE_ACCESS), "hdf5"));
-  State* const state = state_.get();
-  FQ_CALL(H5Pset_driver(access.get(), Driver<State>::id(), &state), "hdf5");
+  DescriptorState* const state = state_.get();
+  FQ_CALL(H5Pset_driver(access.get(), Driver::id(), &state), "hdf5");
   file_ = File(FQ_CALL(H5Fcreate("fakequant", H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), "hdf5"));
 }
 

@@ -10,6 +10,8 @@
 
 namespace fq::detail::h5 {
 
+struct DescriptorState;
+
 class DescriptorFile {
  public:
   /// An empty file in place of what `descriptor`, open to read and write, holds. The descriptor stays the
@@ -26,8 +28,7 @@ class DescriptorFile {
   void close();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<DescriptorState> state_;
   File file_;
 };
 

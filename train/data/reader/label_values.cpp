@@ -146,11 +146,14 @@ NamedLabels named_labels(const std::vector<std::string>& texts, const std::vecto
   NamedLabels out;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const auto found = place.find(texts[i]);
-    if (found == place.end()) {
+    const auto number = number_in(texts[i]);
+    const bool counted =
+        number && *number == std::floor(*number) && *number >= 0 && *number < double(order.size());
+    if (found == place.end() && !counted) {
       unknown = i;
       return {};
     }
-    out.values.push_back(found->second);
+    out.values.push_back(found != place.end() ? found->second : std::int64_t(*number));
   }
   if (!names.empty() || !counts_up(order)) out.names = std::move(order);
   return out;

@@ -10,13 +10,15 @@ LikeData read_like(const std::string& path) {
   Hdf5DatasetOptions options;
   options.split = group;
   const DataFile data(path, options);
-  const Shape shape = data.open_x().shape();
+  const Hdf5Rows rows = data.open_x();
+  const Shape& shape = rows.shape();
   const Hdf5Reader file(path);
   const auto numbers = [&](const char* name) {
     return file.numbers(data.name("x"), name).value_or(std::vector<double>());
   };
   const auto scale = numbers("scale");
   LikeData out{.sample = {shape.begin() + 1, shape.end()},
+               .dtype = rows.dtype(),
                .classes = data.classes().names,
                .how = {.scale = scale.size() == 1 ? scale[0] : 0,
                        .mean = numbers("mean"),

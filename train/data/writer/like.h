@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fakequant/core/blocks/shape.h"
+#include "fakequant/core/dtype.h"
 
 namespace fq::detail {
 
@@ -18,6 +19,7 @@ struct StoredNormalisation {
 
 struct LikeData {
   Shape sample;
+  DType dtype = DType::u8;
   std::vector<std::string> classes;  ///< names, or none
   StoredNormalisation how;
   std::vector<std::string> columns;  ///< of a table, as from-csv names them
