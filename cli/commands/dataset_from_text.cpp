@@ -1,14 +1,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "fakequant/cli/commands/dataset.h"
 #include "fakequant/cli/conversion.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/text.h"
-#include "fakequant/core/detail/utf8.h"
 #include "fakequant/train/data/reader/class_folders.h"
-#include "fakequant/train/data/reader/label_values.h"
 #include "fakequant/train/data/reader/text_source.h"
 #include "fakequant/train/data/writer/vocabulary.h"
 
@@ -27,24 +23,6 @@ struct Texts {
   Labels labels;
   std::vector<std::uint8_t> groups = {};
 };
-
-Labels labels_of_texts(const Names& texts, const Names& known, const TextList& list) {
-  std::optional<std::size_t> unknown;
-  fq::detail::NamedLabels named = fq::detail::named_labels(texts, known, unknown);
-  if (unknown)
-    throw FileError(list.place_of(0), "",
-                    fmt::format("[dataset] {} has the label '{}'{}", list.place_of(std::int64_t(*unknown)),
-                                fq::detail::printable(texts[*unknown]),
-                                fq::detail::did_you_mean(texts[*unknown], known)));
-  return {Task::classes, Tensor::from(named.values, {std::int64_t(named.values.size())}), named.names};
-}
-
-Names all_lines(const std::string& path) {
-  const auto list = fq::detail::text_lines(path);
-  Names lines;
-  for (std::int64_t i = 0; i < list->size(); ++i) lines.push_back(list->text(i));
-  return lines;
-}
 
 Texts texts_of_folder(const Flags& flags, const std::string& path, const Names& known) {
   const auto listing = fq::detail::list_folder(path, {".txt", ".text", ".md"}, known);
@@ -69,19 +47,19 @@ Texts texts_of(const Flags& flags, const std::string& path, const std::string& l
   std::error_code none;
   if (std::filesystem::is_directory(path, none)) return texts_of_folder(flags, path, known);
   Texts texts;
-  Names labels;
+  fq::detail::LabelCollector labels(known);
   if (flags.given("text")) {
     texts.list =
         fq::detail::text_column(path, delimiter_of(flags), flags.text("text"), flags.text("label"), labels);
   } else {
     texts.list = fq::detail::text_lines(path);
-    if (!label_file.empty()) labels = all_lines(label_file);
-    if (!labels.empty() && std::int64_t(labels.size()) != texts.list->size())
+    if (!label_file.empty()) label_lines(label_file, labels);
+    if (!label_file.empty() && labels.size() != texts.list->size())
       throw FileError(label_file, "",
                       fmt::format("[dataset] {} has {} lines, {} has {}: give one label for each", label_file,
                                   labels.size(), path, texts.list->size()));
   }
-  if (!labels.empty()) texts.labels = labels_of_texts(labels, known, *texts.list);
+  if (labels.size() > 0) texts.labels = labels.take();
   return texts;
 }
 

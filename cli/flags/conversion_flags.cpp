@@ -49,7 +49,11 @@ std::vector<std::string> given_class_names(const Flags& flags) {
   FQ_CHECK(flags.text("classes").empty() || flags.text("like").empty(), flags.command(),
            "--classes and --like both name classes: give one of them");
   if (const auto like = like_of(flags)) return like->classes;
-  return fq::detail::split_names(flags.text("classes"));
+  auto names = fq::detail::split_names(flags.text("classes"));
+  for (const auto& name : names)
+    FQ_CHECK(std::ranges::count(names, name) == 1, flags.command(), "--classes names '{}' more than once",
+             name);
+  return names;
 }
 
 std::vector<std::string> class_names_of(const Labels& labels) {

@@ -154,6 +154,7 @@ fails(2, ["'bird' in row 0", "cat, dog"], *from_npy(image, "--labels", npy("bird
 run(*from_npy(image, "--labels", "y.npy", "--classes", "a, b,c,d"))
 assert result("inspect", "out.h5")["groups"]["train"]["class_names"] == ["a", "b", "c", "d"]
 fails(2, ["has the label 3", "3 names"], *from_npy(image, "--labels", npy("y3.npy", np.full(N, 3)), "--classes", "a,b,c"))
+fails(2, "'a' more than once", *from_npy(image, "--labels", "y.npy", "--classes", "a,b,a,c"))
 run(*from_npy(image, "--labels", npy("float_y.npy", labels.astype(np.float64))))
 back(groups(), x.transpose(0, 3, 1, 2), labels)
 run(*from_npy(image, "--labels", npy("column.npy", labels[:, None])))

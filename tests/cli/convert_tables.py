@@ -130,6 +130,8 @@ assert "3 records" in done.stdout and read("x").tolist() == [[2, 5]] + [[5, 6]] 
 run(*from_csv("gaps.csv", "--label", "t", "--missing", "mean", "--test", "0", "--keep-values"))
 assert np.allclose(read("x")[0], [1, (5 + 1 + 60) / 12]) and np.allclose(read("x")[2], [(1 + 2 + 50) / 12, 1])
 
+fails(2, "truncated", *from_csv(write("cut.csv.gz", gzip.compress(plain)[:-40]), "--label", "tree", "--drop", "colour"))
+
 # Bad tables, by the line that is bad.
 good = "a,b,t\n1,2,x\n3,4,y\n"
 for text, says in (
@@ -205,6 +207,9 @@ found = result(*from_text("mail", "--length", "8"))
 assert found["groups"] == {"train": 12, "test": 4} and found["class_names"] == ["ham", "spam"], found
 assert bytes(i - 1 for i in read("x", "test")[-1] if i) == b"spam 1"
 fails(2, ["6 lines", "30"], *from_text("texts.txt", "--labels", write("short.txt", "a\n" * 6)))
+fails(2, "gaps.txt: line 2 has no label", *from_text("texts.txt", "--labels", write("gaps.txt", "a\n\nb\n")))
+fails(2, ["labels.txt: line 2", "'neg'"], *from_text("texts.txt", "--labels", "labels.txt", "--classes", "pos,other"))
+fails(2, ["empty.csv: line 3", "no label"], *from_text(write("empty.csv", "text,stars\na,b\nc,\n"), "--text", "text", "--label", "stars"))
 fails(2, "no lines", *from_text(write("none.txt", "")))
 fails(2, "no column 'txt'", *from_text("reviews.csv", "--text", "txt"))
 fails(2, "--text", *from_text("reviews.csv", "--label", "stars"))

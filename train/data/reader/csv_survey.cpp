@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/train/data/reader/csv_fields.h"
-#include "fakequant/train/data/reader/label_values.h"
 
 namespace fq::detail {
 namespace {
@@ -17,10 +15,11 @@ constexpr std::size_t kMostTexts = 1000;
 constexpr std::size_t kManyNumbers = 20;
 
 /// Of labels that are the numbers 0 .. K - 1, too.
-std::vector<std::string> all_names(const NamedLabels& named) {
-  if (!named.names.empty() || named.values.empty()) return named.names;
+std::vector<std::string> all_names(const Labels& labels) {
+  if (!labels.class_names.empty()) return labels.class_names;
   std::vector<std::string> names;
-  for (std::int64_t i = 0; i <= std::ranges::max(named.values); ++i) names.push_back(std::to_string(i));
+  for (std::int64_t i = 0; i <= std::ranges::max(labels.values.to_vector<std::int64_t>()); ++i)
+    names.push_back(std::to_string(i));
   return names;
 }
 
@@ -32,7 +31,8 @@ CsvSurvey::CsvSurvey(CsvSchema& schema, const CsvOptions& options, bool known)
       known_(known),
       texts_(schema.features.size()),
       sums_(schema.features.size()),
-      counts_(schema.features.size()) {}
+      counts_(schema.features.size()),
+      labels_(known ? schema.class_names : options.class_names) {}
 
 void CsvSurvey::add(const std::vector<std::string>& fields, const CsvReader& reader) {
   for (std::size_t i = 0; i < sums_.size(); ++i) {
@@ -63,8 +63,9 @@ void CsvSurvey::take_text(std::size_t i, const std::string& field, const CsvRead
 
 void CsvSurvey::take_label(const std::string& field, const CsvReader& reader) {
   if (options_.task == Task::classes) {
-    labels_.push_back(field);
-    lines_.push_back(reader.line());
+    if (!labels_.add(field))
+      reader.fail(
+          fmt::format("has the label '{}'{}", printable(field), did_you_mean(field, labels_.names())));
     return;
   }
   const auto number = field_number(field);
@@ -94,21 +95,15 @@ void CsvSurvey::finish_columns(const std::string& path) {
 }
 
 Labels CsvSurvey::class_labels(const std::string& path) {
-  std::optional<std::size_t> unknown;
-  const auto& order = known_ ? schema_.class_names : options_.class_names;
-  NamedLabels named = named_labels(labels_, order, unknown);
-  if (unknown)
-    throw FileError(path, "",
-                    fmt::format("[dataset] {}: line {} has the label '{}'{}", path, lines_[*unknown],
-                                printable(labels_[*unknown]), did_you_mean(labels_[*unknown], order)));
   check_are_classes(path);
-  if (!known_) schema_.class_names = all_names(named);
-  return {Task::classes, Tensor::from(named.values, {std::ssize(named.values)}), std::move(named.names)};
+  Labels labels = labels_.take();
+  if (!known_) schema_.class_names = all_names(labels);
+  return labels;
 }
 
 /// Many numbers that are not whole are no classes.
 void CsvSurvey::check_are_classes(const std::string& path) const {
-  const std::set<std::string> distinct(labels_.begin(), labels_.end());
+  const auto distinct = labels_.distinct();
   const auto whole = [](const std::string& text) {
     const auto number = field_number(text);
     return !number || *number == std::floor(*number);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fakequant/train/data/reader/csv_schema.h"
+#include "fakequant/train/data/reader/label_collector.h"
 
 namespace fq::detail {
 
@@ -34,8 +35,8 @@ class CsvSurvey {
   bool known_;
   std::vector<std::set<std::string>> texts_;
   std::vector<double> sums_;
-  std::vector<std::int64_t> counts_, lines_;
-  std::vector<std::string> labels_;
+  std::vector<std::int64_t> counts_;
+  LabelCollector labels_;
   std::vector<float> numbers_;
 };
 

@@ -1,44 +1,20 @@
 #include "fakequant/train/data/reader/label_values.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <map>
-#include <set>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/train/data/detail/class_names.h"
+#include "fakequant/train/data/reader/label_collector.h"
 
 namespace fq::detail {
 namespace {
 
 [[noreturn]] void refuse(const std::string& place, const std::string& why) {
   throw FileError(place, "", fmt::format("[dataset] {} {}", place, why));
-}
-
-std::optional<double> number_in(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
-  return value;
-}
-
-/// Numbers before text, by their value.
-bool before(const std::string& a, const std::string& b) {
-  const auto x = number_in(a), y = number_in(b);
-  if (x && y && *x != *y) return *x < *y;
-  if (bool(x) != bool(y)) return bool(x);
-  return a < b;
-}
-
-/// Whether the texts are just "0" .. "K-1".
-bool counts_up(const std::vector<std::string>& sorted) {
-  for (std::size_t i = 0; i < sorted.size(); ++i)
-    if (sorted[i] != std::to_string(i)) return false;
-  return true;
 }
 
 double value_at(const Tensor& values, std::int64_t i) {
@@ -112,15 +88,13 @@ Labels labels_of(ArrayFile array, Task task, std::int64_t samples, const std::ve
   if (array.is_text()) {
     if (task != Task::classes || array.row_elements() != 1)
       refuse(place, "is an array of text: it can be the names of classes, [N]");
-    std::optional<std::size_t> unknown;
+    LabelCollector classes(names);
     const auto texts = array.texts();
-    NamedLabels named = named_labels(texts, names, unknown);
-    if (unknown)
-      refuse(place, fmt::format("has the label '{}' in row {}{}", printable(texts[*unknown]), *unknown,
-                                did_you_mean(texts[*unknown], names)));
-    labels.values = Tensor::from(named.values, {samples});
-    labels.class_names = std::move(named.names);
-    return labels;
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      if (!classes.add(texts[i]))
+        refuse(place, fmt::format("has the label '{}' in row {}{}", printable(texts[i]), i,
+                                  did_you_mean(texts[i], names)));
+    return classes.take();
   }
   const Tensor values = array.read_all();
   if (task == Task::classes) labels.values = class_values(values, place);
@@ -131,32 +105,6 @@ Labels labels_of(ArrayFile array, Task task, std::int64_t samples, const std::ve
     labels.values = values.to(DType::i64);
   }
   return labels;
-}
-
-NamedLabels named_labels(const std::vector<std::string>& texts, const std::vector<std::string>& names,
-                         std::optional<std::size_t>& unknown) {
-  std::vector<std::string> order = names;
-  if (order.empty()) {
-    const std::set<std::string> distinct(texts.begin(), texts.end());
-    order.assign(distinct.begin(), distinct.end());
-    std::ranges::sort(order, before);
-  }
-  std::map<std::string, std::int64_t, std::less<>> place;
-  for (std::size_t i = 0; i < order.size(); ++i) place.emplace(order[i], std::int64_t(i));
-  NamedLabels out;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    const auto found = place.find(texts[i]);
-    const auto number = number_in(texts[i]);
-    const bool counted =
-        number && *number == std::floor(*number) && *number >= 0 && *number < double(order.size());
-    if (found == place.end() && !counted) {
-      unknown = i;
-      return {};
-    }
-    out.values.push_back(found != place.end() ? found->second : std::int64_t(*number));
-  }
-  if (!names.empty() || !counts_up(order)) out.names = std::move(order);
-  return out;
 }
 
 }  // namespace fq::detail

@@ -21,17 +21,4 @@ namespace fq::detail {
 [[nodiscard]] Labels labels_of(ArrayFile array, Task task, std::int64_t samples,
                                const std::vector<std::string>& names);
 
-/// What text in the place of labels comes to.
-struct NamedLabels {
-  std::vector<std::int64_t> values;
-  std::vector<std::string> names;  ///< empty where the texts are the numbers 0, 1, .. themselves
-};
-
-/// Texts as classes: the numbers 0 .. K - 1, where they are all of them; otherwise in the order of `names`,
-/// or without it sorted, numbers by their value. Returns the index of the first text that `names` has not in
-/// `unknown`, and then nothing else that counts.
-[[nodiscard]] NamedLabels named_labels(const std::vector<std::string>& texts,
-                                       const std::vector<std::string>& names,
-                                       std::optional<std::size_t>& unknown);
-
 }  // namespace fq::detail

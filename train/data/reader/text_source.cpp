@@ -3,8 +3,11 @@
 #include <cstring>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
+#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/train/data/reader/byte_stream.h"
+#include "fakequant/train/data/reader/csv_fields.h"
 #include "fakequant/train/data/reader/csv_schema.h"
 
 namespace fq::detail {
@@ -115,7 +118,24 @@ class TextColumn final : public TextList {
   std::int64_t next_ = 0;
 };
 
+template <class Fail>
+void take_label(const std::string& text, LabelCollector& labels, Fail&& fail) {
+  if (is_missing(text)) fail("has no label");
+  if (!labels.add(text))
+    fail(fmt::format("has the label '{}'{}", printable(text), did_you_mean(text, labels.names())));
+}
+
 }  // namespace
+
+void label_lines(const std::string& path, LabelCollector& labels) {
+  const TextLines lines(path);
+  Lines all(path);
+  std::int64_t row = 0;
+  for (std::string line; all.next(line); ++row)
+    take_label(line, labels, [&](const std::string& why) {
+      throw FileError(path, "", fmt::format("[dataset] {} {}", lines.place_of(row), why));
+    });
+}
 
 std::unique_ptr<TextList> text_lines(const std::string& path) { return std::make_unique<TextLines>(path); }
 
@@ -124,7 +144,7 @@ std::unique_ptr<TextList> text_files(std::vector<std::string> paths) {
 }
 
 std::unique_ptr<TextList> text_column(const std::string& path, char delimiter, const std::string& column,
-                                      const std::string& label, std::vector<std::string>& label_texts) {
+                                      const std::string& label, LabelCollector& labels) {
   CsvReader reader(path, delimiter);
   std::vector<std::string> header, fields;
   if (!reader.next(header)) throw FileError(path, "", fmt::format("[dataset] {} has no records", path));
@@ -135,7 +155,8 @@ std::unique_ptr<TextList> text_column(const std::string& path, char delimiter, c
     if (fields.size() != header.size())
       reader.fail(fmt::format("has {} fields, the first has {}: fields with a '{}' in them stand in quotes",
                               fields.size(), header.size(), reader.delimiter()));
-    if (!label.empty()) label_texts.push_back(fields[label_at]);
+    if (!label.empty())
+      take_label(fields[label_at], labels, [&](const std::string& why) { reader.fail(why); });
     lines.push_back(reader.line());
   }
   if (lines.empty())

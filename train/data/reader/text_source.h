@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fakequant/train/data/reader/label_collector.h"
 #include "fakequant/train/data/reader/sample_source.h"
 #include "fakequant/train/data/reader/tokens.h"
 
@@ -23,10 +24,13 @@ class TextList {
 
 /// The lines of a file, without their ends, in gzip too; at most 16 MiB a line. Empty ones are samples too.
 [[nodiscard]] std::unique_ptr<TextList> text_lines(const std::string& path);
-/// A column of a CSV file, and its labels by another, as `label_texts`; none where `label` is empty.
+/// A column of a CSV file; `labels` takes those of the column `label`, unless that is empty. Throws
+/// FileError, naming the line, for labels that are missing or not among their names.
 [[nodiscard]] std::unique_ptr<TextList> text_column(const std::string& path, char delimiter,
                                                     const std::string& column, const std::string& label,
-                                                    std::vector<std::string>& label_texts);
+                                                    LabelCollector& labels);
+/// A label on each line. Throws likewise.
+void label_lines(const std::string& path, LabelCollector& labels);
 /// Whole files, at most 16 MiB each.
 [[nodiscard]] std::unique_ptr<TextList> text_files(std::vector<std::string> paths);
 
