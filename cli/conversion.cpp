@@ -77,33 +77,24 @@ void print_groups(const std::vector<Converting>& parts, const DataSetSummary& fo
                               labels_text(parts.front().labels, found.classes)));
 }
 
-/// A count of samples as a bar, and the end where a signal asks for it.
-class ConversionBar {
- public:
-  ConversionBar(const std::vector<Converting>& parts, const Flags& flags, Output& output)
-      : command_(flags.command()), output_(output) {
-    for (const auto& part : parts) total_ += part.samples->size();
-  }
-
-  void operator()(std::int64_t done) {
-    if (stop_requested()) throw Interrupted(command_, ": nothing was written");
-    const double seconds = watch_.seconds();
-    output_.progress({.label = command_,
-                      .done = done,
-                      .total = total_,
-                      .accuracy = -1,
-                      .images_per_second = double(done) / std::max(seconds, 1e-9),
-                      .seconds_left = seconds * double(total_ - done) / double(done)});
-  }
-
- private:
-  std::string command_;
-  Output& output_;
-  std::int64_t total_ = 0;
-  Stopwatch watch_;
-};
+std::int64_t samples_of(const std::vector<Converting>& parts) {
+  std::int64_t count = 0;
+  for (const auto& part : parts) count += part.samples->size();
+  return count;
+}
 
 }  // namespace
+
+void ConversionBar::operator()(std::int64_t done) const {
+  if (stop_requested()) throw Interrupted(label_, ": nothing was written");
+  const double seconds = watch_.seconds();
+  output_.progress({.label = label_,
+                    .done = done,
+                    .total = total_,
+                    .accuracy = -1,
+                    .images_per_second = double(done) / std::max(seconds, 1e-9),
+                    .seconds_left = seconds * double(total_ - done) / double(done)});
+}
 
 void check_same(const std::vector<Converting>& parts, const Flags& flags) {
   const auto& first = parts.front();
@@ -143,7 +134,8 @@ ordered_json write_converted(const Flags& flags, Output& output, std::vector<Con
   }
   const std::string path = flags.required("output");
   const GracefulStop graceful;
-  const DataSetSummary found = write_data_set(path, written, options, ConversionBar(parts, flags, output));
+  const DataSetSummary found =
+      write_data_set(path, written, options, ConversionBar(flags.command(), samples_of(parts), output));
   doubt_values(parts.front().samples->type(), found, notes);
   print_groups(parts, found, output);
   if (found.left_out > 0) output.line(fmt::format("left out: {}", found.left_out));

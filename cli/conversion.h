@@ -20,6 +20,21 @@ struct Converting {
   std::vector<std::uint8_t> groups = {};  ///< empty: by --test and --val
 };
 
+/// A count of samples as a bar, and the end where a signal asks for it: throws Interrupted.
+class ConversionBar {
+ public:
+  ConversionBar(std::string label, std::int64_t total, Output& output)
+      : label_(std::move(label)), total_(total), output_(output) {}
+
+  void operator()(std::int64_t done) const;
+
+ private:
+  std::string label_;
+  std::int64_t total_;
+  Output& output_;
+  Stopwatch watch_;
+};
+
 /// Throws ArgumentError unless all have samples of one type, and labels of one task or none.
 void check_same(const std::vector<Converting>& parts, const Flags& flags);
 /// Splits what has no groups by --val, --test and --seed, of which --test is 0 where others are there, and

@@ -152,8 +152,11 @@ ordered_json from_images(const Flags& flags, Output& output) {
   if (!listing.classes.empty())
     part.labels = {fq::detail::Task::classes, Tensor::from(labels, {std::int64_t(labels.size())}),
                    listing.classes};
+  const GracefulStop graceful;
+  const ConversionBar survey("looking at images", std::ssize(paths), output);
   auto images = std::make_unique<ImageSource>(
-      std::move(paths), fq::detail::ImageSourceOptions{.form = form, .strict = flags.on("strict")});
+      std::move(paths),
+      fq::detail::ImageSourceOptions{.form = form, .strict = flags.on("strict"), .survey = survey});
   const ImageSource& source = *images;
   part.samples = std::move(images);
   std::vector<Converting> parts;

@@ -62,7 +62,9 @@ void ImageSource::survey() {
   ImageForm& form = options_.form;
   int channels = 1;
   std::string first, reason;
+  std::int64_t looked_at = 0;
   for (const auto& path : paths_) {
+    if (options_.survey) options_.survey(++looked_at);
     try {
       const ImageInfo info = reading([&] { return info_of(path); });
       channels = std::max(channels, info.channels);

@@ -2,6 +2,7 @@
 
 /// Images of a folder as samples.
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct SkippedImage {
 struct ImageSourceOptions {
   ImageForm form = {};  ///< channels 0: as the images have, and 3 where they differ
   bool strict = false;  ///< an image that cannot be read is an error
+  std::function<void(std::int64_t looked_at)> survey = {};  ///< called meanwhile; what it throws ends it
 };
 
 /// [channels, height, width], u8 or, of 16 bits, f32 with values up to 65535. Decoded some ahead on all
