@@ -26,6 +26,8 @@ const std::vector<Command>& commands() {
       {"verify", "compare an exported network in its engine with its checkpoint", verify_flags, verify,
        check_verify},
       {"inspect", "show what a checkpoint, model or data file holds", inspect_flags, inspect, check_inspect},
+      {"dataset", "make a data set of images, arrays, tables or text, check it and show it", nullptr, nullptr,
+       nullptr, dataset_commands},
       {"run", "run the phases of a recipe", run_flags, run_recipe, nullptr},
   };
   return table;
@@ -45,6 +47,17 @@ const Command& find_command(const std::string& name) {
   }
   FQ_CHECK(false, "fakequant", "unknown command '{}'{}", name, detail::did_you_mean(name, names));
   return commands().front();
+}
+
+const Command& find_part(const Command& command, const std::string& word) {
+  std::vector<std::string> words;
+  for (const Command& part : command.parts()) {
+    words.emplace_back(part.name.substr(command.name.size() + 1));
+    if (words.back() == word) return part;
+  }
+  FQ_CHECK(false, command.name, "unknown command '{} {}'{}", command.name, word,
+           detail::did_you_mean(word, words));
+  return command;
 }
 
 Interrupted::Interrupted(std::string_view command, std::string_view rest)

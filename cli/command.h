@@ -25,6 +25,8 @@ struct Command {
   nlohmann::ordered_json (*run)(const Flags& flags, Output& output);
   /// See phase_checks.h; null for a command that is no phase.
   void (*check)(const Flags& flags, PlannedFiles& planned);
+  /// The commands of two words that begin with this one, named by both: it has then nothing else.
+  const std::vector<Command>& (*parts)() = nullptr;
 };
 
 /// Runs it, when its files are in order (file_checks.h): no other way leads to `run`.
@@ -35,6 +37,8 @@ nlohmann::ordered_json run_checked(const Command& command, const FlagSet& set, c
 [[nodiscard]] const std::vector<Command>& commands();
 /// Throws ArgumentError naming the nearest.
 [[nodiscard]] const Command& find_command(const std::string& name);
+/// The one of `parts` whose second word that is. Throws likewise.
+[[nodiscard]] const Command& find_part(const Command& command, const std::string& word);
 
 /// Thrown by a command that stopped because of a signal (signals.h); exit status 128 + its number, 130 after
 /// Ctrl-C.
@@ -79,6 +83,7 @@ FlagSet verify_flags();
 nlohmann::ordered_json verify(const Flags& flags, Output& output);
 FlagSet inspect_flags();
 nlohmann::ordered_json inspect(const Flags& flags, Output& output);
+const std::vector<Command>& dataset_commands();
 FlagSet run_flags();
 nlohmann::ordered_json run_recipe(const Flags& flags, Output& output);
 

@@ -10,7 +10,7 @@
 #include "fakequant/cli/system/standard_streams.h"
 #include "fakequant/cli/system/waiting.h"
 #include "fakequant/cli/tables/warnings.h"
-#include "fakequant/core/error.h"
+#include "fakequant/core/detail/check.h"
 
 namespace fq::cli {
 namespace {
@@ -20,16 +20,32 @@ int failed(std::string_view message, int status) noexcept {
   return status;
 }
 
+std::string listed(const std::vector<Command>& commands) {
+  std::size_t width = 11;
+  for (const Command& command : commands) width = std::max(width, command.name.size());
+  std::string text;
+  for (const Command& command : commands)
+    text += fmt::format("  {:<{}}  {}\n", command.name, width, command.summary);
+  return text;
+}
+
 void print_help() {
-  std::string text = "fakequant <command> [flags]: quantization-aware training on the numbers you deploy\n\n";
-  for (const Command& command : commands())
-    text += fmt::format("  {:<11} {}\n", command.name, command.summary);
-  put(text +
+  put("fakequant <command> [flags]: quantization-aware training on the numbers you deploy\n\n" +
+      listed(commands()) +
       "\n  fakequant <command> --help   every flag with default and unit\n"
       "  fakequant --version          version, engine\n\n"
       "exit status: 0 done, 2 arguments or files, 1 anything else, 128 + its number after a signal (130: "
       "Ctrl-C)\n");
 }
+
+void print_help(const Command& command) {
+  put(fmt::format(
+      "fakequant {} <command> [flags]: {}\n\n{}\n  fakequant {} <command> --help   every flag with "
+      "default and unit\n",
+      command.name, command.summary, listed(command.parts()), command.name));
+}
+
+bool asks_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
 
 void run_command(const Command& command, const std::vector<std::string>& arguments) {
   const FlagSet set = command.flags();
@@ -55,9 +71,13 @@ void run_command(const Command& command, const std::vector<std::string>& argumen
 void dispatch(const std::vector<std::string>& arguments) {
   if (arguments.empty()) throw ArgumentError("[fakequant] no command: see fakequant --help");
   const std::string& first = arguments.front();
-  if (first == "--help" || first == "-h" || first == "help") return print_help();
+  if (asks_help(first)) return print_help();
   if (first == "--version") return put(version_line() + "\n");
-  run_command(find_command(first), {arguments.begin() + 1, arguments.end()});
+  const Command& command = find_command(first);
+  if (!command.parts) return run_command(command, {arguments.begin() + 1, arguments.end()});
+  FQ_CHECK(arguments.size() > 1, command.name, "which one? See fakequant {} --help", command.name);
+  if (asks_help(arguments[1])) return print_help(command);
+  run_command(find_part(command, arguments[1]), {arguments.begin() + 2, arguments.end()});
 }
 
 int guarded_main(const std::vector<std::string>& arguments) {

@@ -13,7 +13,7 @@
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
-#include "fakequant/train/data/hdf5_dataset.h"
+#include "fakequant/train/data/detail/data_file.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/memory_plan.h"
 
@@ -100,16 +100,22 @@ ordered_json inspect_state(const std::string& path, std::int64_t batch, Output& 
   return {{"kind", info.kind}, {"version", info.version}, {"bytes", info.bytes}, {"datasets", state.names()}};
 }
 
+std::string labels_text(const std::optional<fq::detail::DataFile::LabelKind>& kind, const Hdf5Dataset& data) {
+  if (!kind) return "no labels";
+  return kind->classes() ? classes_text(data.classes(), data.class_names())
+                         : fmt::format("labels {} {}", name(kind->dtype), to_string(kind->shape));
+}
+
 ordered_json inspect_group(const std::string& path, const std::string& group, Output& output) {
   Hdf5DatasetOptions options;
   options.split = group;
   options.may_lack_labels = true;
   options.check_layout = false;
+  const auto kind = fq::detail::DataFile(path, options).label_kind();
+  options.labels = kind && kind->classes();
   const Hdf5Dataset data(path, options);
-  const std::string labels =
-      data.classes() > 0 ? classes_text(data.classes(), data.class_names()) : std::string("no labels");
-  output.line(
-      fmt::format("{:<6} {} samples of {}, {}", group, data.size(), to_string(data.sample_shape()), labels));
+  output.line(fmt::format("{:<6} {} samples of {}, {}", group, data.size(), to_string(data.sample_shape()),
+                          labels_text(kind, data)));
   return {{"samples", data.size()},
           {"shape", data.sample_shape()},
           {"classes", data.classes()},
@@ -118,12 +124,7 @@ ordered_json inspect_group(const std::string& path, const std::string& group, Ou
 
 ordered_json inspect_data(const std::string& path, Output& output) {
   ordered_json groups;
-  groups["train"] = inspect_group(path, "train", output);
-  try {
-    groups["test"] = inspect_group(path, "test", output);
-  } catch (const FileError&) {
-    output.line("no group test");
-  }
+  for (const auto& group : fq::detail::data_groups(path)) groups[group] = inspect_group(path, group, output);
   return {{"kind", "data"}, {"groups", groups}};
 }
 

@@ -9,8 +9,11 @@
 #include "fakequant/cli/onnx_producer.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/file_kind.h"
+#include "fakequant/core/io/detail/hdf5_reader.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/export/safetensors/file.h"
+#include "fakequant/train/data/reader/images/image.h"
+#include "fakequant/train/data/writer/data_set_file.h"
 
 namespace fq::cli {
 namespace {
@@ -37,6 +40,14 @@ std::string state_kind(const std::string& path) try {
   return "a state file of kind '" + found + "'";
 } catch (const Error&) {
   return "a damaged file of fakequant";
+}
+
+std::string data_set_kind(const std::string& path) try {
+  const auto writer = fq::detail::Hdf5Reader(path).texts("/", fq::detail::kWriterAttribute);
+  const bool ours = writer && writer->size() == 1 && writer->front() == fq::detail::kWriterName;
+  return ours ? kind::data_set : "an HDF5 file of another program, such as a data set";
+} catch (const Error&) {
+  return "a damaged HDF5 file";
 }
 
 /// Of exports, which have packed weights and their config beside them; someone else's model is another kind.
@@ -81,9 +92,11 @@ std::string output_kind(const std::string& path) {
     return state_kind(path);
   if (head.starts_with("\x89"
                        "HDF\r\n"))
-    return "an HDF5 file of another program, such as a data set";
+    return data_set_kind(path);
   if (head.starts_with("TRT-")) return kind::tensorrt_cache;
   if (is_page(head)) return kind::page;
+  if (head.starts_with("\x89PNG") && head.find(fq::detail::kPngSoftware) != head.npos)
+    return kind::contact_sheet;
   if (head.starts_with('{'))
     return json_kind(path).value_or("a JSON or text file that fakequant did not write");
   if (const auto found = safetensors_kind(path)) return *found;

@@ -64,6 +64,17 @@ for name, kind in kinds.items():
     for command in (train(name), ["inspect", name]):
         line = fails(2, [name, kind, "groups", "docs/formats.md"], *command)
         assert os.path.isdir(name) or "is not an HDF5 file but" in line, line
+# .. by the name of the command that goes it.
+os.makedirs("reviews/good")
+written("reviews/good/1.txt", b"fine")
+for name, way in (("x.npy", "from-npy"), ("x.npz", "from-npy"), ("pictures", "from-images"), ("nothing", "from-images"), ("x.csv", "from-csv"),
+                  (written("x.tsv.gz", gzip.compress(b"1\t2")), "from-csv"), ("train-images", "from-idx"), ("reviews", "from-text"),
+                  (written("t10k-labels-idx1-ubyte.gz", gzip.compress(b"\0")), "from-idx"), (written("x.txt", b"words\n"), "from-text")):
+    for command in (train(name), ["inspect", name], ["dataset", "check", name]):
+        fails(2, f"fakequant dataset {way} {name} -o data.h5 makes a data set", *command)
+fails(2, "fakequant dataset from-parquet x.parquet says", "inspect", written("x.parquet", b"PAR1...."))
+for name in ("x.zip", "x.pkl", "x.onnx", "x.jpg"):
+    assert "makes a data set" not in fails(2, name, "inspect", name)
 fails(2, "is not an HDF5 file: a data set is", "inspect", written("noise", b"\x01\x02\x03\x04"))
 fails(2, "is not an HDF5 file: a data set is", "inspect", written("empty"))
 # .. and the lines of Python that docs/formats.md shows make one.
@@ -120,6 +131,8 @@ for x in (floats(1, 8, 8), floats(1, 8, 8, low=-200, high=200), floats(1, 8, 8, 
 
 # No labels where none are needed.
 bare = data("bare.h5", floats(1, 8, 8))
+assert result("inspect", data("only.h5", floats(1, 8, 8), groups=["fold1"]))["groups"]["fold1"]["samples"] == 96
+assert "labels f32 [96, 2]" in run("inspect", data("real.h5", floats(1, 8, 8), floats(2))).stdout
 assert "no labels" in run("inspect", bare).stdout
 for algorithm in ("smoothquant", "gptq", "adaround", "bias_correction"):
     run("calibrate", "float.h5", "--data", bare, "--algorithm", algorithm, "-o", "bare_int8.h5")

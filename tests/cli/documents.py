@@ -38,10 +38,17 @@ def anchor(heading):
     return re.sub(r"[^\w\- ]", "", heading.lower().replace("`", "")).replace(" ", "-")
 
 
+def listed(*command):
+    """The commands that a help lists, all words of each."""
+    found = re.findall(r"^  ([a-z]+(?: [a-z-]+)?) {2,}\S", run(*command, "--help").stdout, re.M)
+    return [name for name in found if not name.startswith("fakequant")]
+
+
 # Every command has a help, in which every flag stands with words, and its unit where it takes a value.
-commands = [name for name in re.findall(r"^  ([a-z]+) +\S", run("--help").stdout, re.M) if name != "fakequant"]
-assert len(commands) > 10, commands
-helps = {command: run(command, "--help").stdout for command in commands}
+groups = {"dataset": listed("dataset")}
+commands = [name for name in listed() if name not in groups] + sum(groups.values(), [])
+assert len(commands) > 15, commands
+helps = {command: run(*command.split(), "--help").stdout for command in commands}
 flags = {command: set(flags_in(text)) for command, text in helps.items()}
 for command, text in helps.items():
     for line in re.findall(r"^  (-.*)$", text, re.M):
@@ -61,6 +68,11 @@ for name, text in documents().items():
         for command, rest in re.findall(r"(?:^|[\s/$])fakequant ([a-z]+)\b([^#`;]*)", line):
             if re.match(r"fakequant [a-z]+:", line) or command not in commands and not rest.strip():
                 continue
+            if command in groups:
+                word = re.match(r" *([a-z-]*)", rest).group(1)
+                if not word or word.startswith("--") or rest.strip().startswith("from-.."):
+                    continue  # speaks of them all
+                command, rest = f"{command} {word}", rest.split(word, 1)[1]
             assert command in commands, f"{name}: there is no command '{command}': {line}"
             found["commands"] += 1
             unknown = set(flags_in(rest)) - flags[command]

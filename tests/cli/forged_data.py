@@ -34,6 +34,8 @@ def data(name, make, labels=COUNT, **options):
 
 def refused(name, *says, at=":train/x"):
     fails(2, [name + at, *says], *TRAIN, name, limits=LIMIT)
+    done = run("dataset", "check", name, status=None, limits=LIMIT)
+    assert done.returncode in (1, 2) and name in done.stderr and done.stderr.count("\n") == 1, (name, done)
 
 
 def trains(name):

@@ -8,9 +8,12 @@ import re
 import shutil
 import struct
 import sys
+import zlib
+
+import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import DIGITS, SHORT, SOURCE, fails, run  # noqa: E402
+from command import DIGITS, SHORT, SOURCE, fails, has_images, run  # noqa: E402
 
 # What the commands read.
 run("train", *SHORT, "-o", "float.h5")
@@ -20,6 +23,7 @@ run("calibrate", "float.h5", "--data", DIGITS, "--target", "tensorrt", "-o", "tr
 run("calibrate", "float.h5", "--data", DIGITS, "--samples", "64", "--state", "state.h5")
 run("sensitivity", "float.h5", "--data", DIGITS, "--samples", "64", "--effective-bits", "6", "--plan", "plan.json")
 run("export", "fp8.h5", "--format", "safetensors", "-o", "packed/")
+with_images = has_images()
 has_onnx = run("export", "float.h5", "--format", "onnx", "-o", "float.onnx").returncode == 0
 shutil.copy(DIGITS, "digits.h5")
 shutil.copy(os.path.join(SOURCE, "models", "digits_cnn.json"), "model.json")
@@ -29,6 +33,35 @@ with open("base.json", "w") as file:
     json.dump({"target": "ort"}, file)
 with open("recipe.json", "w") as file:
     json.dump({"data": "digits.h5", "phases": [{"command": "evaluate", "checkpoint": "float.h5"}]}, file)
+
+np.save("x.npy", np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32))
+np.save("y.npy", np.arange(20) % 2)
+
+
+def chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+for index, kind in enumerate(["odd", "even"] * 4):
+    os.makedirs(f"pictures/{kind}", exist_ok=True)
+    with open(f"pictures/{kind}/{index}.png", "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 2, 8, 0, 0, 0, 0))
+                   + chunk(b"IDAT", zlib.compress(bytes([0, 1, 2, 0, 3, index]))) + chunk(b"IEND", b""))
+with open("images.idx", "wb") as file:
+    file.write(bytes([0, 0, 8, 3, 0, 0, 0, 20, 0, 0, 0, 2, 0, 0, 0, 2]) + bytes(range(80)))
+with open("labels.idx", "wb") as file:
+    file.write(bytes([0, 0, 8, 1, 0, 0, 0, 20]) + bytes(i % 2 for i in range(20)))
+with open("table.csv", "w") as file:
+    file.write("a,b\n" + "".join(f"{i},{i % 2}\n" for i in range(20)))
+for name, texts in (("texts.txt", ["one", "two"]), ("kinds.txt", ["odd", "even"])):
+    with open(name, "w") as file:
+        file.write("".join(f"{texts[i % 2]}\n" for i in range(20)))
+for name in ("x.npy", "y.npy", "images.idx", "labels.idx", "table.csv", "texts.txt", "kinds.txt"):
+    shutil.copy(name, "test_" + name)
+run("dataset", "from-text", "texts.txt", "--labels", "kinds.txt", "-o", "like.h5")
+run("dataset", "from-npy", "x.npy", "--labels", "y.npy", "--classes", "odd,even", "-o", "names.h5")
+run("dataset", "from-idx", "images.idx", "--labels", "labels.idx", "--classes", "even,odd", "-o", "pixels.h5")
+run("dataset", "from-csv", "table.csv", "--task", "none", "-o", "table.h5")
 
 TRAIN = ["--epochs", "1", "--val-fraction", "0.2", "--samples", "64"]
 # Command: arguments, flags that name what is read, and what is written: by flag, its value and the files of it.
@@ -65,20 +98,37 @@ COMMANDS = [
      {"html": ("page.html", ["page.html"])}),
     ("inspect", ["--calibration", "--preset", "int8"], {"file": "float.h5", "state": "state.h5"},
      {"html": ("page2.html", ["page2.html"])}),
+    ("dataset from-npy", [], {"file": "x.npy", "labels": "y.npy", "test-file": "test_x.npy", "test-labels": "test_y.npy", "like": "names.h5"},
+     {"output": ("d.h5", ["d.h5"])}),
+    ("dataset from-idx", [], {"file": "images.idx", "labels": "labels.idx", "test-file": "test_images.idx",
+                              "test-labels": "test_labels.idx", "like": "pixels.h5"}, {"output": ("d.h5", ["d.h5"])}),
+    ("dataset from-csv", ["--label", "b"], {"file": "table.csv", "test-file": "test_table.csv"}, {"output": ("d.h5", ["d.h5"])}),
+    ("dataset from-csv", ["--task", "none"], {"file": "table.csv", "like": "table.h5"}, {"output": ("d.h5", ["d.h5"])}),
+    ("dataset from-text", [], {"file": "texts.txt", "labels": "kinds.txt", "test-file": "test_texts.txt",
+                               "test-labels": "test_kinds.txt", "like": "like.h5"}, {"output": ("d.h5", ["d.h5"])}),
+    ("dataset from-images", ["--folder=pictures"], {"like": "pixels.h5"}, {"output": ("d.h5", ["d.h5"])}),
+    ("dataset show", [], {"file": "digits.h5"}, {"output": ("sheet.png", ["sheet.png"]), "html": ("show.html", ["show.html"])}),
     ("run", [], {"recipe": "recipe.json", "data": "digits.h5"}, {"report": ("report.json", ["report.json"])}),
 ]
 # What is not run here: it writes nothing, or names a folder of which each phase is checked.
-ELSEWHERE = {"evaluate": set(), "verify": {"model", "data", "checkpoint", "python"}, "run": {"output", "model"}}
+ELSEWHERE = {"evaluate": set(), "verify": {"model", "data", "checkpoint", "python"}, "run": {"output", "model"},
+             "dataset from-parquet": {"file"}, "dataset from-images": {"folder"},
+             "dataset check": {"file"}}
 
 
 def files_in_help(command):
-    return set(re.findall(r"--([\w-]+)(?: \])? (?:\[=)?(?:FILE|FOLDER|OUTPUT)", run(command, "--help").stdout))
+    return set(re.findall(r"--([\w-]+)(?: \])? (?:\[=)?(?:FILE|FOLDER|OUTPUT)", run(*command.split(), "--help").stdout))
+
+
+def listed_in(text):
+    return re.findall(r"^  ([a-z]+(?: [a-z-]+)?) {2,}\S", text, re.M)
 
 
 listed = {}
 for command, _, read, written in COMMANDS:
     listed.setdefault(command, set()).update(read, written)
-for command in re.findall(r"^  (\w+)  ", run("--help").stdout, re.M):
+commands = [command for command in listed_in(run("--help").stdout) if not command.startswith(("fakequant", "dataset"))]
+for command in commands + [command for command in listed_in(run("dataset", "--help").stdout) if command.startswith("dataset")]:
     known = listed.get(command, set()) | ELSEWHERE.get(command, set())
     assert files_in_help(command) == known, f"{command}: {files_in_help(command) ^ known} are not tested"
 
@@ -95,7 +145,7 @@ FOREIGN = {"notes.txt": b"what I found out\n", "image.png": b"\x89PNG\r\n\x1a\n"
 
 def arguments(command, more, read, written, replaced=None, by=None):
     """The command line; the value of one flag may be another."""
-    line = [command, *more]
+    line = [*command.split(), *more]
     for flag, value in {**read, **{flag: value for flag, (value, _) in written.items()}}.items():
         value = by if flag == replaced else value
         line.append(f"--{flag}={value}" if value is not None else f"--{flag}")
@@ -127,6 +177,8 @@ def names_of(target):
 cases = 0
 for command, more, read, written in COMMANDS:
     if "onnx" in str((more, read)) and not has_onnx:
+        continue
+    if command in ("dataset from-images", "dataset show") and not with_images:
         continue
     line = arguments(command, more, read, written)
     everything = [path for _, paths in written.values() for path in paths]

@@ -91,6 +91,8 @@ std::string kind_of(const std::string& path) {
   if (has_hdf5_signature(file)) return "an HDF5 file";
   for (const auto& [extension, kind] : kEndings)
     if (path.ends_with(extension)) return kind;
+  if (bytes.starts_with("RIFF") && bytes.size() > 12 && bytes.compare(8, 4, "WEBP") == 0)
+    return "a WebP image";
   if (bytes.starts_with("PK\x03\x04")) return "a zip archive";
   if (bytes.size() > 262 && std::string_view(bytes).substr(257, 5) == "ustar") return "a tar archive";
   return is_text(bytes) ? "a text file" : "";

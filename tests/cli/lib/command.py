@@ -33,6 +33,16 @@ def start(*arguments, threads=2):
                             env=environment(threads))
 
 
+def sanitized():
+    """Whether a sanitizer is in the command, which reserves more addresses than any limit before main."""
+    return run("--version", status=None, limits="ulimit -v 2000000").returncode != 0
+
+
+def has_images():
+    """Whether this build reads and writes images."""
+    return "no images" not in run("dataset", "show", DIGITS, "-o", "any.png", status=None).stderr
+
+
 def events(*arguments, threads=2):
     """The JSON objects of a run, in order."""
     lines = run(*arguments, "--json", threads=threads).stdout.splitlines()

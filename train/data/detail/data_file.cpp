@@ -2,38 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/detail/file_kind.h"
 #include "fakequant/core/log.h"
+#include "fakequant/train/data/detail/foreign_file.h"
 #include "fakequant/train/data/detail/sample_layout.h"
 
 namespace fq::detail {
-namespace {
-
-constexpr const char* kWanted =
-    "a data set is an HDF5 file of groups, such as train and test, with x and y in each: docs/formats.md "
-    "(Data sets) has the layout and the lines of Python that write it";
-
-/// `path`, if it is HDF5; throws FileError saying what it is otherwise, but for one that cannot be read.
-const std::string& checked_file(const std::string& path) {
-  std::error_code error;
-  const bool directory = std::filesystem::is_directory(path, error);
-  if (!directory && has_hdf5_signature(FileReader(path))) return path;
-  const std::string kind = file_kind(path);
-  throw FileError(path, "",
-                  directory ? fmt::format("[dataset] {} is {}: {}", path, kind, kWanted)
-                            : fmt::format("[dataset] {} is not an HDF5 file{}: {}", path,
-                                          kind.empty() ? "" : " but " + kind, kWanted));
-}
-
-}  // namespace
-
 DataFile::DataFile(const std::string& path, const Hdf5DatasetOptions& options)
-    : file_(checked_file(path)), options_(options) {
+    : file_(checked_data_set(path)), options_(options) {
   if (!file_.has(options.split))
     refuse("", fmt::format("has no group '{}', but {}", options.split, fmt::join(file_.children("/"), ", ")));
 }
@@ -59,6 +38,16 @@ void DataFile::check_sample(const Shape& sample) const {
                             way.empty() ? "give other data or another network" : way));
   }
   if (options_.sample_shape.empty()) check_axes(sample);
+}
+
+bool DataFile::LabelKind::classes() const {
+  return !is_floating(dtype) && (shape.size() == 1 || (shape.size() == 2 && shape[1] == 1));
+}
+
+std::optional<DataFile::LabelKind> DataFile::label_kind() const {
+  if (!file_.has(name("y"))) return std::nullopt;
+  const auto rows = open("y");
+  return LabelKind{rows.dtype(), rows.shape()};
 }
 
 Tensor DataFile::read_y(std::int64_t count) const {
@@ -153,6 +142,21 @@ std::vector<float> DataFile::attribute(const std::string& key, std::int64_t coun
   if (!std::ranges::all_of(all, [](float value) { return std::isfinite(value); }))
     refuse("x", fmt::format("has an attribute '{}' that is not finite", key));
   return all;
+}
+
+std::vector<std::string> data_groups(const std::string& path) {
+  const Hdf5Reader file(checked_data_set(path));
+  std::vector<std::string> found;
+  if (file.has("x")) found.emplace_back();
+  auto names = file.children("/");
+  names.insert(names.begin(), {"train", "val", "test"});
+  for (const auto& name : names)
+    if (std::ranges::find(found, name) == found.end() && file.has(name + "/x")) found.push_back(name);
+  if (found.empty())
+    throw FileError(path, "",
+                    fmt::format("[dataset] {} has no group with an x, but {}: {}", path,
+                                fmt::join(file.children("/"), ", "), kWantedDataSet));
+  return found;
 }
 
 }  // namespace fq::detail

@@ -3,6 +3,7 @@
 /// One group of an HDF5 file as a data set: what docs/formats.md asks of it.
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,15 @@ class DataFile {
   [[nodiscard]] Hdf5Rows open_x() const;
   /// Whether samples of that shape are those that are wanted, and look as they are read.
   void check_sample(const Shape& sample) const;
+  /// What y is, of whatever task; nothing without one.
+  struct LabelKind {
+    DType dtype;
+    Shape shape;
+
+    /// Whether they are classes: integers, one a sample.
+    [[nodiscard]] bool classes() const;
+  };
+  [[nodiscard]] std::optional<LabelKind> label_kind() const;
   /// i64 [count]; undefined when there is none and need not be.
   [[nodiscard]] Tensor read_y(std::int64_t count) const;
   [[nodiscard]] StatedClasses classes() const;
@@ -41,6 +51,8 @@ class DataFile {
   [[nodiscard]] Normalisation normalisation(std::int64_t channels) const;
   /// Warns of values as they are stored that look like pixels, and that nothing scales.
   void doubt_range(const std::vector<std::byte>& values, DType dtype) const;
+  /// Whether the attribute `axes` says that channels come first.
+  [[nodiscard]] bool says_channels_first() const;
   /// The path of a part, "train/x".
   [[nodiscard]] std::string name(const std::string& part) const;
 
@@ -49,12 +61,15 @@ class DataFile {
   void warn(const std::string& why) const;
   [[nodiscard]] Hdf5Rows open(const std::string& part) const;
   void check_axes(const Shape& sample) const;
-  [[nodiscard]] bool says_channels_first() const;
   [[nodiscard]] std::vector<float> attribute(const std::string& key, std::int64_t count,
                                              float fallback) const;
 
   Hdf5Reader file_;
   const Hdf5DatasetOptions& options_;
 };
+
+/// The groups of a data set file that have an x: train, val and test first, the others by their names; "" for
+/// one with x at its root. Throws FileError, naming what there is, where none has.
+[[nodiscard]] std::vector<std::string> data_groups(const std::string& path);
 
 }  // namespace fq::detail

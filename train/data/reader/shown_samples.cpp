@@ -1,0 +1,148 @@
+#include "fakequant/train/data/reader/shown_samples.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/convert.h"
+#include "fakequant/core/detail/utf8.h"
+#include "fakequant/train/data/detail/data_file.h"
+#include "fakequant/train/data/writer/vocabulary.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr std::int64_t kMostNumbers = 12, kMostTokens = 64;
+
+/// A row of the file in floats.
+std::vector<float> values_of(const Hdf5Rows& rows, std::int64_t row, std::int64_t count) {
+  std::vector<std::byte> bytes(std::size_t(rows.row_bytes()));
+  rows.read(row, row + 1, bytes.data());
+  std::vector<float> values(static_cast<std::size_t>(count));
+  visit_dtype(rows.dtype(), "dataset", [&]<class T>(T) {
+    const auto* from = reinterpret_cast<const T*>(bytes.data());
+    std::ranges::transform(from, from + count, values.begin(),
+                           [](T value) { return static_cast<float>(value); });
+  });
+  return values;
+}
+
+/// What ids of a data set stand for; numbers where it is not one of text.
+class Decoder {
+ public:
+  explicit Decoder(const std::string& path) {
+    try {
+      words_ = read_vocabulary(path);
+      bytes_ = words_.empty();
+    } catch (const FileError&) {
+    }
+  }
+
+  [[nodiscard]] std::string text(const std::vector<float>& ids) const {
+    std::string out;
+    for (std::size_t i = 0; i < ids.size() && i < std::size_t(kMostTokens); ++i) {
+      const auto id = std::int64_t(ids[i]);
+      if (bytes_) {
+        if (id > 0 && id <= 256) out += char(id - 1);
+      } else if (!words_.empty()) {
+        if (id > 0 && id < std::ssize(words_)) out += (out.empty() ? "" : " ") + words_[std::size_t(id)];
+      } else {
+        out += fmt::format("{}{}", out.empty() ? "" : " ", id);
+      }
+    }
+    return valid_utf8(out);
+  }
+
+ private:
+  std::vector<std::string> words_;
+  bool bytes_ = false;
+};
+
+std::string numbers(const std::vector<float>& values) {
+  std::string out;
+  for (std::size_t i = 0; i < values.size() && i < std::size_t(kMostNumbers); ++i)
+    out += fmt::format("{}{:.4g}", i == 0 ? "" : " ", values[i]);
+  return values.size() > std::size_t(kMostNumbers) ? out + " .." : out;
+}
+
+Image picture_of(const std::vector<float>& values, const Shape& sample, float low, float high) {
+  const std::int64_t channels = sample[0] == 3 ? 3 : 1, pixels = sample[1] * sample[2];
+  Image out{{.width = sample[2], .height = sample[1], .channels = int(channels), .bits = 8},
+            std::vector<std::uint16_t>(std::size_t(pixels * channels))};
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t p = 0; p < pixels; ++p) {
+      const float share = (values[std::size_t(c * pixels + p)] - low) / (high - low);
+      out.samples[std::size_t(p * channels + c)] =
+          std::uint16_t(std::clamp(std::nearbyint(255 * share), 0.0f, 255.0f));
+    }
+  return out;
+}
+
+/// Rows of each label; -1 for all where there are no classes.
+std::map<std::int64_t, std::vector<std::int64_t>> rows_by_class(const Tensor& labels, std::int64_t count) {
+  std::map<std::int64_t, std::vector<std::int64_t>> rows;
+  for (std::int64_t i = 0; i < count; ++i)
+    rows[labels.defined() ? labels.data<std::int64_t>()[i] : -1].push_back(i);
+  return rows;
+}
+
+std::vector<std::int64_t> spread(const std::vector<std::int64_t>& rows, std::int64_t count) {
+  std::vector<std::int64_t> out;
+  const auto all = std::int64_t(rows.size()), few = std::min(all, std::max<std::int64_t>(count, 1));
+  for (std::int64_t i = 0; i < few; ++i) out.push_back(rows[std::size_t(i * all / few)]);
+  return out;
+}
+
+}  // namespace
+
+ShownData samples_to_show(const std::string& path, const std::string& split, std::int64_t count) {
+  Hdf5DatasetOptions options;
+  options.split = split;
+  options.may_lack_labels = true;
+  const DataFile file(path, options);
+  const Hdf5Rows rows = file.open_x();
+  const Shape sample(rows.shape().begin() + 1, rows.shape().end());
+  const bool tokens = !is_floating(rows.dtype()) && bit_width(rows.dtype()) > 8;
+  const float scale = tokens ? 1 : file.normalisation(sample[0]).scale;
+  const StatedClasses stated = file.classes();
+  const auto kind = file.label_kind();
+  const Tensor labels = kind && kind->classes() ? file.read_y(rows.shape()[0]) : Tensor();
+  ShownData out{.rows = rows.shape()[0],
+                .kind = fmt::format("{} {}", to_string(sample), tokens ? "token ids" : name(rows.dtype())),
+                .pictures = sample.size() == 3,
+                .classes = {}};
+  const Decoder decoder(path);
+  const auto by_class = rows_by_class(labels, out.rows);
+  std::vector<std::vector<std::vector<float>>> values;
+  float low = 0, high = 1;
+  for (const auto& [label, all] : by_class) {
+    const bool named = label >= 0 && label < std::ssize(stated.names);
+    out.classes.push_back({.name = label < 0 ? ""
+                                   : named   ? stated.names[std::size_t(label)]
+                                             : std::to_string(label),
+                           .count = std::int64_t(all.size())});
+    values.emplace_back();
+    for (const auto row : spread(all, count / std::ssize(by_class))) {
+      out.classes.back().samples.push_back({.row = row});
+      values.back().push_back(values_of(rows, row, numel(sample)));
+      if (!out.pictures) continue;
+      for (float& value : values.back().back()) {
+        value = std::isfinite(value) ? value * scale : 0;
+        low = std::min(low, value);
+        high = std::max(high, value);
+      }
+    }
+  }
+  for (std::size_t c = 0; c < values.size(); ++c)
+    for (std::size_t i = 0; i < values[c].size(); ++i) {
+      ShownSample& shown = out.classes[c].samples[i];
+      if (out.pictures)
+        shown.picture = picture_of(values[c][i], sample, low, high);
+      else
+        shown.text = tokens ? decoder.text(values[c][i]) : numbers(values[c][i]);
+    }
+  return out;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,40 @@
+#pragma once
+
+/// Some samples of a data set, to be looked at.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fakequant/train/data/reader/images/image.h"
+
+namespace fq::detail {
+
+/// A sample as a picture of 8 bits, of images, or as text: what its tokens stand for, or its numbers.
+struct ShownSample {
+  std::int64_t row = 0;
+  Image picture = {};
+  std::string text = {};
+};
+
+/// Samples of one class, or of all where there are no classes.
+struct ShownClass {
+  std::string name;        ///< "cat", "3"; empty without classes
+  std::int64_t count = 0;  ///< of the group
+  std::vector<ShownSample> samples = {};
+};
+
+struct ShownData {
+  std::int64_t rows = 0;
+  std::string kind;       ///< "[3, 32, 32] u8"
+  bool pictures = false;  ///< whether samples are
+  std::vector<ShownClass> classes;
+};
+
+/// About `count` samples of the group `split`, as many of each class, evenly spread over its rows. Pictures
+/// have values times the attribute `scale`, 0 being black and 1 white, or the smallest and largest of those
+/// shown where they lie beyond; of other than 1 and 3 channels the first. Throws as Hdf5Dataset.
+[[nodiscard]] ShownData samples_to_show(const std::string& path, const std::string& split,
+                                        std::int64_t count);
+
+}  // namespace fq::detail
