@@ -106,6 +106,7 @@
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/loop/trainer.h"
+#include "fakequant/train/losses.h"
 #include "fakequant/train/memory_plan.h"
 #include "fakequant/train/optimizer.h"
 #include "fakequant/train/ptq/algorithm.h"

@@ -93,16 +93,26 @@ TensorDataset::TensorDataset(Tensor x, Tensor y) : x_(std::move(x)), y_(std::mov
   x_ = x_.to(Layout::row_major);
   sample_shape_.assign(x_.shape().begin() + 1, x_.shape().end());
   if (!y_.defined()) return;
-  FQ_CHECK(y_.dtype() == DType::i64 && y_.shape() == Shape{size()}, "tensor_dataset",
-           "y is {}: give i64 [{}]", y_.describe(), size());
+  FQ_CHECK((y_.dtype() == DType::i64 || y_.dtype() == DType::f32) && y_.rank() >= 1 && y_.dim(0) == size(),
+           "tensor_dataset", "y is {}: give i64 [{}], or f32 or i64 [{}, ..] for a loss of your own",
+           y_.describe(), size(), size());
+  y_ = y_.to(Layout::row_major);
+  if (y_.dtype() != DType::i64 || y_.rank() != 1) return;
   const auto [low, high] = std::minmax_element(y_.data<std::int64_t>(), y_.data<std::int64_t>() + size());
   FQ_CHECK(*low >= 0, "tensor_dataset", "y holds the label {}: labels start at 0", *low);
   classes_ = *high + 1;
 }
 
+namespace {
+
+/// Of the labels of one sample.
+Shape label_shape(const Tensor& y) { return {y.shape().begin() + 1, y.shape().end()}; }
+
+}  // namespace
+
 Batch TensorDataset::read(std::span<const std::int64_t> rows) const {
   check_rows(rows, size());
-  return {gather(x_, rows, sample_shape_), y_.defined() ? gather(y_, rows, {}) : Tensor()};
+  return {gather(x_, rows, sample_shape_), y_.defined() ? gather(y_, rows, label_shape(y_)) : Tensor()};
 }
 
 std::uint32_t TensorDataset::fingerprint() const { return checksum(y_, checksum(x_, size_checksum(*this))); }
@@ -124,7 +134,7 @@ Batch Subset::read(std::span<const std::int64_t> rows) const {
 
 Tensor Subset::labels() const {
   const Tensor all = data_->labels();
-  return all.defined() ? gather(all, rows_, {}) : all;
+  return all.defined() ? gather(all, rows_, label_shape(all)) : all;
 }
 
 std::uint32_t Subset::fingerprint() const { return checksum(rows_, data_->fingerprint()); }

@@ -21,7 +21,9 @@ namespace fq {
 /// Samples side by side.
 struct Batch {
   Tensor x;  ///< [N, ..sample shape], row-major: f32 as the network sees it, or i64 token ids
-  Tensor y;  ///< [N] i64 class labels; undefined when the data has none
+  /// [N] i64 class labels, or what a loss of one's own takes, f32 or i64 [N, ..]; undefined when the data has
+  /// none.
+  Tensor y;
 
   [[nodiscard]] std::int64_t size() const { return x.dim(0); }
   /// The same on another device; itself when it is there.
@@ -40,7 +42,7 @@ class Dataset {
   [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
   /// [C, H, W], [features] or [tokens]; without N.
   [[nodiscard]] virtual const Shape& sample_shape() const noexcept = 0;
-  /// Labels are 0 .. classes() - 1; 0 without labels.
+  /// Labels are 0 .. classes() - 1; 0 without labels, and where they are not one class for each sample.
   [[nodiscard]] virtual std::int64_t classes() const noexcept = 0;
   /// What the classes are called, in the order of their labels: UTF-8, for people. None where the data has no
   /// names; otherwise not always as many as `classes()`, which may be what somebody else asked for.
@@ -54,7 +56,7 @@ class Dataset {
   /// FileError naming the row when a value cannot be read or is NaN or infinite.
   [[nodiscard]] virtual Batch read(std::span<const std::int64_t> rows) const = 0;
 
-  /// i64 [size()], where they are in memory; undefined otherwise, and without labels.
+  /// Those of all samples, [size(), ..], where they are in memory; undefined otherwise, and without labels.
   [[nodiscard]] virtual Tensor labels() const { return {}; }
 
   /// A CRC-32C of the sizes, of all `labels`, and of samples as `read` gives them: of all in data of up to 64
@@ -68,8 +70,9 @@ class Dataset {
   [[nodiscard]] virtual std::int64_t blocks_at_once() const noexcept { return 1; }
 };
 
-/// Two tensors in memory: x f32 or i64 [N, ..], y i64 [N] or undefined. Shares their storage.
-/// Throws ArgumentError for other dtypes, zero samples, counts that differ and negative labels.
+/// Two tensors in memory: x f32 or i64 [N, ..], y i64 [N] or undefined, or for a loss of one's own f32 [N,
+/// ..], i64 [N, ..]. Shares their storage. Throws ArgumentError for other dtypes, zero samples, counts that
+/// differ and, of classes, negative labels.
 class TensorDataset : public Dataset {
  public:
   explicit TensorDataset(Tensor x, Tensor y = {});

@@ -8,17 +8,23 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/variable.h"
 #include "fakequant/train/data/loader.h"
 
 namespace fq {
 
 class Module;
 
+/// What is made smaller: of a model's outputs for a batch and the batch's labels, rank 0. A mean over the
+/// samples, so that those of batches add up.
+using Loss = std::function<Variable(const Variable& outputs, const Tensor& labels)>;
+
 /// Means over the samples that a model was evaluated on.
 struct Evaluation {
-  double loss = 0;         ///< mean cross-entropy, without label smoothing
+  double loss = 0;         ///< mean cross-entropy, without label smoothing, or of the loss that was given
   double accuracy = 0;     ///< correct / count, 0 to 1; 0 of no samples
   std::int64_t count = 0;  ///< samples
   std::int64_t correct = 0;
@@ -29,7 +35,10 @@ struct Evaluation {
 /// not depend on the number of threads. A model in evaluation mode may be evaluated by several threads at
 /// once, each with a loader of its own. Stops after the current batch when `*stop` becomes true. Throws
 /// ArgumentError for data without labels, labels out of range and samples that do not fit the model.
-[[nodiscard]] Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop = nullptr);
+/// With a `loss` of one's own labels and outputs are what it takes; accuracy is 0 unless they are i64 [N] and
+/// [N, C].
+[[nodiscard]] Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop = nullptr,
+                                  const Loss& loss = {});
 
 /// The model's outputs [N, ..] for the loader's epoch 0, in its order: f32, row-major.
 /// As `evaluate`; data needs no labels.

@@ -51,7 +51,7 @@ std::shared_ptr<Module> prepared(std::shared_ptr<Module> model, const TrainerOpt
 
 void warn_of_one_class(const Dataset& data) {
   const Tensor labels = data.labels();
-  if (!labels.defined()) return;
+  if (!labels.defined() || labels.dtype() != DType::i64 || labels.rank() != 1) return;
   const auto* begin = labels.data<std::int64_t>();
   if (std::all_of(begin, begin + labels.numel(), [&](auto label) { return label == *begin; }))
     log(LogLevel::warning,
@@ -74,9 +74,11 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
       early(options.patience),
       switches(*model),
       passes(model, {.label_smoothing = options.label_smoothing,
+                     .loss = options.loss,
                      .capture = options.capture && options.accumulation == 1}) {
   check_options(options);
-  FQ_CHECK(training != nullptr && training->data().classes() > 0, kTrain, "the training data has no labels");
+  FQ_CHECK(training != nullptr && (training->data().classes() > 0 || options.loss), kTrain,
+           "the training data has no labels of classes: give some, or a loss of your own for others");
   warn_of_one_class(training->data());
   FQ_CHECK(options.patience == 0 || validation, kTrain, "patience needs validation data: give some, or 0");
   if (options.average_decay != 0) average.emplace(*model, options.average_decay);
@@ -146,7 +148,7 @@ void Trainer::Body::finish_epoch() {
                      .peak_memory = memory_stats(model->device()).peak};
   if (validation) {
     const AverageScope averages(average ? &*average : nullptr);
-    report.validation = evaluate(*model, *validation, options.stop);
+    report.validation = evaluate(*model, *validation, options.stop, options.loss);
     if (report.validation->stopped) return;
     report.best = early.update(*report.validation);
   }

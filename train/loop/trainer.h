@@ -37,6 +37,9 @@ struct TrainerOptions {
   std::int64_t accumulation = 1;  ///< batches a step: gradients are those of all their samples together
   double clip_norm = 0;           ///< largest norm of all gradients together; 0 does not clip
   double label_smoothing = 0;
+  /// What is trained on instead of cross entropy (train/losses.h has some); validation is by it too.
+  /// Checkpoints do not hold it: who resumes gives it again.
+  Loss loss = {};
   OptimizerOptions optimizer = {};
   ScheduleOptions schedule = {};  ///< over all steps of the run
   double average_decay = 0;       ///< of WeightAverage, such as 0.999; 0 does not average

@@ -5,6 +5,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
+#include "fakequant/train/loop/detail/score_sum.h"
 #include "fakequant/train/loop/detail/trainer_body.h"
 #include "fakequant/train/optimizer.h"
 
@@ -33,7 +34,8 @@ double Trainer::Body::forward_backward(const Batch& batch) {
   if (!std::isfinite(value))
     throw NumericError(
         fmt::format("[train] the loss is {}: use a smaller learning rate, or clip_norm", value));
-  progress.correct += count_correct(read_logits.get(), batch.y);
+  if (const Tensor outputs = read_logits.get(); detail::is_classes(outputs, batch.y))
+    progress.correct += count_correct(outputs, batch.y);
   return value;
 }
 

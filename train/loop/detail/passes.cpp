@@ -33,7 +33,10 @@ void Passes::forget() {
 Passes::Outputs Passes::run(const Batch& batch) {
   if (traits_of(batch.x.device()).launches) quantize_weights(*model_);
   const Variable logits = (*model_)(Variable(batch.x));
-  loss_ = ops::cross_entropy(logits, batch.y, options_.label_smoothing);
+  loss_ = options_.loss ? options_.loss(logits, batch.y)
+                        : ops::cross_entropy(logits, batch.y, options_.label_smoothing);
+  FQ_CHECK(loss_.defined() && loss_.numel() == 1, "train", "the loss is {}: it must be one number",
+           loss_.defined() ? to_string(loss_.shape()) : "undefined");
   return {loss_.tensor(), logits.tensor()};
 }
 

@@ -10,6 +10,7 @@
 #include "fakequant/core/variable.h"
 #include "fakequant/train/data/dataset.h"
 #include "fakequant/train/loop/detail/switches.h"
+#include "fakequant/train/loop/evaluate.h"
 
 namespace fq {
 class Module;
@@ -24,6 +25,7 @@ class Passes {
  public:
   struct Options {
     double label_smoothing = 0;
+    Loss loss = {};  ///< cross entropy where there is none
     bool capture = true;
   };
   Passes(std::shared_ptr<Module> model, const Options& options);

@@ -4,11 +4,17 @@
 
 namespace fq::detail {
 
+bool is_classes(const Tensor& outputs, const Tensor& labels) {
+  return labels.dtype() == DType::i64 && labels.rank() == 1 && outputs.rank() == 2;
+}
+
 void ScoreSum::add(const Variable& logits, const Tensor& labels) {
   const Tensor own = labels.to(logits.device());
-  loss_ += ops::cross_entropy(logits.as_float(), own).item() * static_cast<double>(labels.numel());
-  correct_ += count_correct(logits.tensor(), labels);
-  count_ += labels.numel();
+  const Variable floats = logits.as_float();
+  const Variable loss = of_ ? of_(floats, own) : ops::cross_entropy(floats, own);
+  loss_ += loss.item() * static_cast<double>(labels.dim(0));
+  if (is_classes(floats.tensor(), labels)) correct_ += count_correct(floats.tensor(), labels);
+  count_ += labels.dim(0);
 }
 
 Evaluation ScoreSum::mean() const {

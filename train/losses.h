@@ -1,0 +1,54 @@
+#pragma once
+
+/// Losses of tasks beside classification by cross entropy (core/ops/loss.h), for loops of one's own and for
+/// TrainerOptions::loss.
+///
+///     TrainerOptions options;
+///     options.loss = [](const Variable& y, const Tensor& labels) { return losses::huber(y, labels); };
+///
+/// Outputs are f32 or f64, codes and sums are read as floats; a target has the outputs' shape unless said
+/// otherwise, any float type, and takes no gradient. Each is a mean over elements (or over what is said), of
+/// rank 0. Throw ArgumentError for other shapes. Formulas are those of PyTorch 2.15's functions of the same
+/// purpose.
+
+#include <cstdint>
+
+#include "fakequant/core/variable.h"
+
+namespace fq::losses {
+
+/// |y - t|.
+[[nodiscard]] Variable l1(const Variable& outputs, const Tensor& target);
+/// (y - t)^2.
+[[nodiscard]] Variable mse(const Variable& outputs, const Tensor& target);
+/// (y - t)^2 / 2 where |y - t| <= delta, else delta * (|y - t| - delta / 2) (Huber 1964). `delta` above 0.
+[[nodiscard]] Variable huber(const Variable& outputs, const Tensor& target, double delta = 1.0);
+
+/// weight * ((1 - t) * y + (1 + (positive - 1) * t) * log(1 + exp(-y))): the cross entropy of sigmoid(y), for
+/// one output of two classes and for several labels. `weight` and `positive`, the weight of what is true,
+/// broadcast to the outputs, or are undefined for 1.
+[[nodiscard]] Variable bce_with_logits(const Variable& outputs, const Tensor& target,
+                                       const Tensor& weight = {}, const Tensor& positive = {});
+/// Binary cross entropy of sigmoid(y) times alpha_t * (1 - p_t)^gamma, p_t the probability of what is true
+/// and alpha_t alpha where t is 1, else 1 - alpha; a negative alpha leaves it out (Lin et al.,
+/// arXiv:1708.02002; torchvision's sigmoid_focal_loss).
+[[nodiscard]] Variable focal(const Variable& outputs, const Tensor& target, double alpha = 0.25,
+                             double gamma = 2.0);
+/// 1 - (2 * sum p t + smooth) / (sum p + sum t + smooth), p = sigmoid(y), sums over all axes but the first
+/// two; the mean over samples and channels (Milletari et al., arXiv:1606.04797). Outputs [N, C, ..].
+[[nodiscard]] Variable dice(const Variable& outputs, const Tensor& target, double smooth = 1.0);
+
+/// What cross_entropy is told.
+struct CrossEntropyOptions {
+  Tensor class_weights = {};         ///< [C]; undefined for 1
+  std::int64_t ignore_index = -100;  ///< a label that counts for nothing
+  double label_smoothing = 0.0;      ///< 0 to 1
+};
+/// The mean over labels that are not ignored, weighted by the weight of their class, of -log
+/// softmax(y)[label]; outputs [N, C, ..], labels i64 [N, ..], 0 to C - 1. 0 where all are ignored.
+[[nodiscard]] Variable cross_entropy(const Variable& outputs, const Tensor& labels,
+                                     const CrossEntropyOptions& options);
+/// Of shares of classes, [N, C, ..] as the outputs: the mean over [N, ..] of -sum_c t log softmax(y).
+[[nodiscard]] Variable soft_cross_entropy(const Variable& outputs, const Tensor& target);
+
+}  // namespace fq::losses
