@@ -19,6 +19,7 @@ import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from import_networks import NETWORKS, made  # noqa: E402
+from onnx_light import filled, light_files  # noqa: E402
 
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
@@ -59,25 +60,6 @@ def run(path, x, output=0):
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     given = session.get_inputs()[0]
     return session.run(None, {given.name: x.astype(np.int64 if "int" in given.type else np.float32)})[output]
-
-
-def filled(source, path):
-    """One of onnx's light files, whose weights are ConstantOfShape, with weights."""
-    model = onnx.load(source)
-    random, graph = np.random.default_rng(0), model.graph
-    sizes = {value.name: onnx.numpy_helper.to_array(value) for value in graph.initializer}
-    nodes = []
-    for node in graph.node:
-        if node.op_type != "ConstantOfShape" or node.input[0] not in sizes:
-            nodes.append(node)
-            continue
-        shape = sizes[node.input[0]]
-        values = random.standard_normal(shape) / np.sqrt(max(np.prod(shape[1:]), 1))
-        values = np.abs(values) + 0.5 if len(shape) == 1 else values
-        graph.initializer.append(onnx.numpy_helper.from_array(values.astype(np.float32), node.output[0]))
-    del graph.node[:]
-    graph.node.extend(nodes)
-    onnx.save(model, path)
 
 
 class Row:
@@ -175,9 +157,7 @@ def torch_rows(folder, names):
 
 
 def light_rows(folder):
-    light = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")
-    for source in sorted(glob.glob(os.path.join(light, "light_*.onnx"))):
-        name = os.path.basename(source)[6:-5]
+    for name, source in light_files().items():
         x = np.random.default_rng(1).standard_normal((1, 3, 224, 224)).astype(np.float32)
         row = Row(folder, name, x)
         filled(source, row.path("_filled.onnx"))
@@ -201,7 +181,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("networks", nargs="*", default=[])
     parser.add_argument("--out")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     lines = ["| network | from | exporter | operators | largest difference | INT8 PTQ | QAT | exported | codes that differ |",
              "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
     sources = [torch_rows(given.folder, given.networks or NETWORKS)]
