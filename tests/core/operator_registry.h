@@ -21,6 +21,15 @@ struct Input {
   bool batched = true;  ///< axis 0 is a batch, which may be empty
 };
 
+using Vars = std::vector<Variable>;
+inline const Shape image{2, 3, 4, 5};
+/// An input without a batch.
+[[nodiscard]] inline Input fixed(Shape shape, double low = -2.0, double high = 2.0) {
+  Input input{std::move(shape), low, high};
+  input.batched = false;
+  return input;
+}
+
 struct OperatorCase {
   std::string op;       ///< as declared in core/ops
   std::string variant;  ///< letters and digits, may be empty
