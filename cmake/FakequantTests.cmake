@@ -1,16 +1,22 @@
-# tests/simulated: a CUDA runtime without a GPU. Programs that it is linked to have the device cuda:0.
+# tests/simulated: a CUDA runtime without a GPU, and the library's sources of kernels, compiled for the host. Programs that
+# they are linked to have the device cuda:0.
 function(fakequant_add_simulated_device)
   if(NOT FAKEQUANT_HAS_CUDA)
     return()
   endif()
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/simulated/*.cpp")
-  add_library(simulated_device OBJECT ${sources})
-  target_include_directories(simulated_device PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}")
-  target_include_directories(simulated_device PRIVATE "${PROJECT_BINARY_DIR}/include" ${CUDAToolkit_INCLUDE_DIRS})
-  fakequant_compile_rules(simulated_device)
+  list(TRANSFORM FAKEQUANT_FOLDERS PREPEND "${PROJECT_SOURCE_DIR}/" OUTPUT_VARIABLE kernels)
+  list(TRANSFORM kernels APPEND "/*.cu")
+  file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${kernels})
+  set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX)
+  add_library(simulated_device OBJECT ${sources} ${kernels})
+  target_include_directories(simulated_device PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/simulated/kernels"
+    "${CMAKE_CURRENT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include" ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(simulated_device PRIVATE fmt::fmt)
+  fakequant_test_rules(simulated_device)
   file(GLOB tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/device_errors/*.cpp")
   add_executable(test_device_errors ${tests} $<TARGET_OBJECTS:simulated_device>)
-  target_link_libraries(test_device_errors PRIVATE fakequant::layers GTest::gtest_main GTest::gmock OpenMP::OpenMP_CXX)
+  target_link_libraries(test_device_errors PRIVATE fakequant::layers fakequant::reference GTest::gtest_main GTest::gmock OpenMP::OpenMP_CXX)
   target_include_directories(test_device_errors PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   set_target_properties(test_device_errors PROPERTIES ENABLE_EXPORTS ON)
   fakequant_test_rules(test_device_errors)
@@ -61,7 +67,8 @@ function(fakequant_add_gtests folder)
     PROPERTIES LABELS threads ${common})
   if(FAKEQUANT_HAS_CUDA AND EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/cuda")
     add_executable(${target}_simulated $<TARGET_OBJECTS:${target}_objects> $<TARGET_OBJECTS:simulated_device>)
-    target_link_libraries(${target}_simulated PRIVATE ${libraries} $<$<BOOL:${FAKEQUANT_OPENMP}>:OpenMP::OpenMP_CXX>)
+    target_link_libraries(${target}_simulated PRIVATE ${libraries} fakequant::reference
+      $<$<BOOL:${FAKEQUANT_OPENMP}>:OpenMP::OpenMP_CXX>)
     set_target_properties(${target}_simulated PROPERTIES ENABLE_EXPORTS ON)
     gtest_discover_tests(${target}_simulated DISCOVERY_TIMEOUT 60 TEST_FILTER "Cuda*:*/Cuda*" TEST_SUFFIX ".simulated"
       PROPERTIES LABELS "cuda;${folder}" ${common})

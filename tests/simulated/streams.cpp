@@ -1,11 +1,9 @@
 // Streams, events, graphs and launches of the simulated device.
 
-#include <array>
-#include <cstddef>
 #include <cstring>
 #include <utility>
 
-#include "fakequant/core/backend/cuda/loops/host_runner.h"
+#include "simulated/launch.h"
 #include "simulated/state.h"
 
 namespace fq::simulated {
@@ -24,21 +22,6 @@ int event_token;
 Stream& as_stream(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
 Graph& as_graph(cudaGraph_t graph) { return *reinterpret_cast<Graph*>(graph); }
 Graph& as_graph(cudaGraphExec_t graph) { return *reinterpret_cast<Graph*>(graph); }
-
-/// Those of a launch, copied.
-class Arguments {
- public:
-  Arguments(const std::array<std::size_t, 2>& sizes, void** arguments) {
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      bytes_[i].resize(sizes[i] / sizeof(std::max_align_t) + 1);
-      std::memcpy(bytes_[i].data(), arguments[i], sizes[i]);
-    }
-  }
-  [[nodiscard]] std::array<void*, 2> pointers() { return {bytes_[0].data(), bytes_[1].data()}; }
-
- private:
-  std::array<std::vector<std::max_align_t>, 2> bytes_;
-};
 
 void arrive() {
   for (const auto& [to, bytes] : state().arrivals) std::memcpy(to, bytes.data(), bytes.size());
@@ -61,12 +44,21 @@ cudaError_t answer_now(cudaStream_t stream) {
   return captured(stream) ? failed(cudaErrorStreamCaptureUnsupported) : answer();
 }
 void submit(cudaStream_t stream, Work work) {
-  if (as_stream(stream).graph != nullptr) {
+  if (captured(stream)) {
     as_stream(stream).graph->work.push_back(std::move(work));
     return;
   }
   const DeviceMemory::Open open(state().memory);
   work();
+}
+
+cudaError_t launch(cudaStream_t stream, std::function<void(Order)> kernel) {
+  State& s = state();
+  const std::scoped_lock lock(s.mutex);
+  if (const auto code = answer(); code != cudaSuccess) return code;
+  const auto order = ++s.counts.launches % 2 == 0 ? Order::forwards : Order::backwards;
+  submit(stream, [order, kernel = std::move(kernel)] { kernel(order); });
+  return cudaSuccess;
 }
 
 }  // namespace fq::simulated
@@ -125,28 +117,12 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   return cudaSuccess;
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int, std::size_t) {
-  *blocks = 1;
-  return answer();
+cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, std::size_t, cudaStream_t) {
+  return failed(cudaErrorInvalidDeviceFunction);  // code of a GPU
 }
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* kernel,
-                                                                   int threads, std::size_t shared,
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int*, const void*, int, std::size_t,
                                                                    unsigned) {
-  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernel, threads, shared);
-}
-cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3, void** arguments, std::size_t,
-                             cudaStream_t stream) {
-  State& s = state();
-  const std::scoped_lock lock(s.mutex);
-  if (const auto code = answer(); code != cudaSuccess) return code;
-  const auto runner = fq::cuda::host_runner(kernel);
-  if (runner.run == nullptr) return failed(cudaErrorInvalidDeviceFunction);
-  const auto order = ++s.counts.launches % 2 == 0 ? fq::cuda::Order::forwards : fq::cuda::Order::backwards;
-  submit(stream,
-         [run = runner.run, blocks = grid.x, order, copies = Arguments(runner.sizes, arguments)]() mutable {
-           run(blocks, order, copies.pointers().data());
-         });
-  return cudaSuccess;
+  return failed(cudaErrorInvalidDeviceFunction);
 }
 
 }  // extern "C"

@@ -30,4 +30,10 @@ struct Thread {
   [[nodiscard]] FQ_HD std::int64_t step() const { return blocks * block_threads; }
 };
 
+/// The thread's share of body(i), 0 <= i < items.
+template <class Body>
+FQ_HD void run_items(const Body& body, std::int64_t items, Thread thread) {
+  for (std::int64_t i = thread.first(); i < items; i += thread.step()) body(i);
+}
+
 }  // namespace fq::cuda

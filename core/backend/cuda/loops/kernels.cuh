@@ -1,0 +1,57 @@
+#pragma once
+
+/// The two kernels that every launch of this folder is one of, and how they are put on a device's stream.
+/// Tests that have no GPU take another file in this one's place: what runs here is all that there is.
+
+#include <utility>
+
+#include "fakequant/core/backend/cuda/loops/launch_shape.h"
+#include "fakequant/core/backend/cuda/runtime/check.h"
+#include "fakequant/core/backend/cuda/runtime/stream.h"
+
+namespace fq::cuda::detail {
+
+template <class Body>
+__global__ void __launch_bounds__(block_threads) items_kernel(const Body body, std::int64_t items) {
+  run_items(body, items, {blockIdx.x, gridDim.x, static_cast<int>(threadIdx.x)});
+}
+
+template <class Body, int... Phase>
+__global__ void __launch_bounds__(block_threads)
+    phases_kernel(const Body body, std::integer_sequence<int, Phase...>) {
+  __shared__ typename Body::Shared shared;
+  const Thread thread{blockIdx.x, gridDim.x, static_cast<int>(threadIdx.x)};
+  ((body.template phase<Phase>(thread, shared), __syncthreads()), ...);
+}
+
+template <class First, class Second>
+void launch_kernel(void (*kernel)(First, Second), Device device, std::int64_t blocks,
+                   std::remove_const_t<First> first, Second second) {
+  void* arguments[] = {&first, &second};
+  FQ_CUDA(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(static_cast<unsigned>(blocks)),
+                           dim3(block_threads), arguments, 0, stream_of(device)));
+}
+
+/// How many blocks of the items' kernel the device runs at once.
+template <class Body>
+std::int64_t resident_blocks(Device device) {
+  static const int a_processor = [] {
+    int blocks = 1;
+    FQ_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, &items_kernel<Body>, block_threads, 0));
+    return blocks;
+  }();
+  return std::int64_t{a_processor} * processors(device);
+}
+
+template <class Body>
+void launch_items(Device device, std::int64_t blocks, const Body& body, std::int64_t items) {
+  launch_kernel(&items_kernel<Body>, device, blocks, body, items);
+}
+
+template <class Body, int... Phase>
+void launch_phases(Device device, std::int64_t blocks, const Body& body,
+                   std::integer_sequence<int, Phase...> phases) {
+  launch_kernel(&phases_kernel<Body, Phase...>, device, blocks, body, phases);
+}
+
+}  // namespace fq::cuda::detail
