@@ -5,6 +5,7 @@
 
 #include "fakequant/cli/class_names.h"
 #include "fakequant/cli/flags/flag_words.h"
+#include "fakequant/cli/task.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/train/data/detail/random.h"
@@ -43,6 +44,7 @@ std::shared_ptr<const Dataset> open_data(const Flags& flags, const std::string& 
   options.split = group;
   options.classes = classes;
   options.labels = labels;
+  options.label_type = flags.knows("loss") ? read_task(flags).labels() : LabelType::numbers;
   return std::make_shared<Hdf5Dataset>(flags.required("data"), options);
 }
 
@@ -50,13 +52,15 @@ std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flag
                                              Labels labels) {
   Hdf5DatasetOptions options;
   options.split = group;
-  options.classes = network.classes();
+  const Task task = task_of(network);
+  options.label_type = task.labels();
+  options.classes = takes_classes(task.loss) ? network.classes() : 0;
   options.labels = labels != Labels::none;
   options.may_lack_labels = labels == Labels::if_there;
   options.sample_shape = network.identity.at("sample_shape").get<Shape>();
   auto data = naming_flags([&] { return std::make_shared<Hdf5Dataset>(flags.required("data"), options); });
   check_fits(network, *data, flags.command());
-  take_class_names(network, *data, flags.command());
+  if (one_class_each(task, *data)) take_class_names(network, *data, flags.command());
   return data;
 }
 

@@ -12,13 +12,14 @@
 
 namespace fq::cli {
 
-/// One group of the file that --data names, and no other. `classes` bounds the labels; 0: as the file says.
+/// One group of the file that --data names, and no other, with labels for --loss; of commands without it, of
+/// any kind. `classes` bounds labels of classes; 0: as the file says.
 [[nodiscard]] std::shared_ptr<const Dataset> open_data(const Flags& flags, const std::string& group,
                                                        std::int64_t classes = 0, bool labels = true);
 enum class Labels { needed, if_there, none };
 
-/// As `open_data`, for a network: its samples and labels must fit, which is checked in that order, and what
-/// its classes are called becomes known to the network (`take_class_names`).
+/// As `open_data`, for a network and its task: its samples and labels must fit, which is checked in that
+/// order, and what its classes are called becomes known to the network (`take_class_names`).
 [[nodiscard]] std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flags,
                                                            const std::string& group,
                                                            Labels labels = Labels::needed);

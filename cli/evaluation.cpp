@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/task.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
@@ -11,12 +12,9 @@
 
 namespace fq::cli {
 
-void Scoring::add(const Batch& samples, const Variable& logits) { sum_.add(logits, samples.y); }
-
-Score Scoring::score() const {
-  const Evaluation mean = sum_.mean();
-  return {mean.loss, mean.accuracy, mean.count};
-}
+Scoring::Scoring(const Network& network, const Dataset& data)
+    : sum_(loss_of(task_of(network), data), metrics_for(task_of(network), data)),
+      accuracy_(one_class_each(task_of(network), data)) {}
 
 void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                     const std::function<void(const Batch&, const Variable&)>& visit, Output& output,

@@ -12,20 +12,19 @@
 
 namespace fq::cli {
 
-struct Score {
-  double loss = 0;      ///< mean cross-entropy
-  double accuracy = 0;  ///< 0 .. 1
-  std::int64_t count = 0;
-};
-
-/// A score while batches come in.
+/// A score while batches come in, by the network's task on that data.
 class Scoring {
  public:
-  void add(const Batch& samples, const Variable& logits);
-  [[nodiscard]] Score score() const;
+  Scoring(const Network& network, const Dataset& data);
+
+  void add(const Batch& samples, const Variable& logits) { sum_.add(logits, samples.y); }
+  [[nodiscard]] Evaluation score() const { return sum_.mean(); }
+  /// Whether samples have a class each, so that there is an accuracy.
+  [[nodiscard]] bool accuracy() const noexcept { return accuracy_; }
 
  private:
   fq::detail::ScoreSum sum_;
+  bool accuracy_;
 };
 
 /// Calls `visit` with the samples and the logits of each batch, in order. Stops with Interrupted after

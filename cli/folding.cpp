@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/code_recorder.h"
+#include "fakequant/cli/task.h"
 #include "fakequant/layers/modules/norm.h"
 
 namespace fq::cli {
@@ -37,11 +38,12 @@ void count_codes(const CodeRecorder& before, const CodeRecorder& after, FoldChan
 
 FoldChange compare(Network& before, Network& after, std::shared_ptr<const Dataset> data, std::int64_t batch,
                    Output& output) {
-  check_classifies(before, "fold");
+  check_task(before, *data, "fold");
   check_calibrated(before, "fold");
   FoldChange change;
   CodeRecorder codes(*before.module), other_codes(*after.module);
-  Scoring score, other_score;
+  Scoring score(before, *data), other_score(before, *data);
+  change.accuracy = score.accuracy();
   after.module->eval();
   const auto visit = [&](const Batch& samples, const Variable& logits) {
     score.add(samples, logits);
@@ -66,17 +68,24 @@ void print(const FoldChange& change, Output& output) {
   if (change.codes > 0)
     output.line(fmt::format("{} of {} codes changed ({:.3g} %)", change.different, change.codes,
                             100 * double(change.different) / double(change.codes)));
-  output.line(fmt::format("accuracy {} before, {} after",
-                          percent(change.before.accuracy, change.before.count),
-                          percent(change.after.accuracy, change.after.count)));
+  if (change.accuracy)
+    output.line(fmt::format("accuracy {} before, {} after",
+                            percent(change.before.accuracy, change.before.count),
+                            percent(change.after.accuracy, change.after.count)));
+  else
+    output.line(fmt::format("loss {:.6f} before, {:.6f} after", change.before.loss, change.after.loss));
 }
 
 nlohmann::ordered_json to_json(const FoldChange& change) {
-  return {{"codes", change.codes},
-          {"different_codes", change.different},
-          {"accuracy_before", 100 * change.before.accuracy},
-          {"accuracy_after", 100 * change.after.accuracy},
-          {"count", change.before.count}};
+  nlohmann::ordered_json out{{"codes", change.codes}, {"different_codes", change.different}};
+  const auto put = [&](const std::string& when, const Evaluation& found) {
+    if (change.accuracy) out["accuracy_" + when] = 100 * found.accuracy;
+    out["loss_" + when] = found.loss;
+  };
+  put("before", change.before);
+  put("after", change.after);
+  out["count"] = change.before.count;
+  return out;
 }
 
 std::size_t live_batch_norms(Network& network) {

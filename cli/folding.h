@@ -10,10 +10,11 @@
 
 namespace fq::cli {
 
-/// Codes of activations and answers on the same samples before and after.
+/// Codes of activations and scores on the same samples before and after.
 struct FoldChange {
   std::int64_t codes = 0, different = 0;
-  Score before, after;
+  bool accuracy = false;  ///< whether there is one
+  Evaluation before, after;
 };
 
 /// Runs both networks, which have the same quantizers, over the data.

@@ -4,6 +4,7 @@
 
 #include "fakequant/cli/class_names.h"
 #include "fakequant/cli/tables/warnings.h"
+#include "fakequant/cli/task.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/file_kind.h"
@@ -28,12 +29,12 @@ json identity_of(const ModelSpec& spec, const Shape& sample_shape, std::int64_t 
           {"quantization", nullptr}};
 }
 
-void build(Network& network, std::uint64_t seed) {
-  const auto spec = ModelSpec::parse(network.identity.at("model").dump());
+void build(Network& network, const ModelSpec& spec, std::uint64_t seed) {
   const auto shape = network.identity.at("sample_shape").get<Shape>();
   BuildOptions options;
   options.seed = seed;
-  network.module = build_model(spec, shape, network.classes(), options);
+  options.dense = network.identity.value("dense", false);
+  network.module = build_model(spec, shape, network.identity.at("classes").get<std::int64_t>(), options);
 }
 
 void check_class_names(const Network& network) {
@@ -52,11 +53,13 @@ Shape Network::input_shape() const {
 
 Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed) {
   const auto spec = ModelSpec::load(flags.required("model"), flags.text("model-options"));
-  Network network{nullptr, identity_of(spec, data.sample_shape(), data.classes())};
-  BuildOptions options;
-  options.seed = seed;
-  network.module = build_model(spec, data.sample_shape(), data.classes(), options);
-  take_class_names(network, data, "train");
+  const Task task = read_task(flags);
+  const std::int64_t outputs = outputs_for(task, data);
+  Network network{nullptr, identity_of(spec, data.sample_shape(), outputs)};
+  if (dense_labels(task, data)) network.identity["dense"] = true;
+  build(network, spec, seed);
+  take_task(network, flags);
+  if (one_class_each(task, data)) take_class_names(network, data, "train");
   return network;
 }
 
@@ -98,7 +101,7 @@ Network load_network(const StateDict& state, const std::string& path) {
 Network rebuild(const json& identity) {
   Network network{nullptr, identity};
   check_class_names(network);
-  build(network, 0);
+  build(network, ModelSpec::parse(identity.at("model").dump()), 0);
   if (network.folded()) static_cast<void>(fold_batch_norm(*network.module, network.input_shape()));
   const QuietWarnings said_when_it_was_quantized;
   if (network.quantized())
@@ -130,19 +133,10 @@ void check_not_compressed(const Network& network, const std::string& function,
 }
 
 void check_classifies(const Network& network, const std::string& function) {
-  if (network.classes() >= 2) return;
-  const auto& nodes = network.identity.at("model").at("nodes");
-  FQ_CHECK(
-      network.classes() == 1, function,
-      "the last layer, '{}', does not give one number for each class: cross entropy, which is the only loss, "
-      "takes a list of them for each sample",
-      nodes.back().value("name", std::string()));
-  FQ_CHECK(
-      false, function,
-      "the last layer, '{}', has one output, whose softmax is always 1: cross entropy, which is the only "
-      "loss, has nothing to tell there. Give it two outputs, and labels of two classes or more in --data "
-      "(its attribute classes says how many)",
-      nodes.back().value("name", std::string()));
+  FQ_CHECK(network.classes() >= 2 && takes_classes(task_of(network).loss), function,
+           "the network does not tell classes of samples apart, which is what is compared here: its last "
+           "layer, '{}', gives other than a number for each class",
+           network.identity.at("model").at("nodes").back().value("name", std::string()));
 }
 
 void check_fits(const Network& network, const Dataset& data, const std::string& function) {
@@ -150,7 +144,7 @@ void check_fits(const Network& network, const Dataset& data, const std::string& 
   FQ_CHECK(data.sample_shape() == shape, function,
            "the samples are {}, the network takes {}: give other --data or another network",
            to_string(data.sample_shape()), to_string(shape));
-  FQ_CHECK(data.classes() <= network.classes(), function,
+  FQ_CHECK(!takes_classes(task_of(network).loss) || data.classes() <= network.classes(), function,
            "the data has {} classes, the network {} outputs: give other --data or another network",
            data.classes(), network.classes());
 }

@@ -18,18 +18,23 @@ namespace fq::cli {
 struct Network {
   std::shared_ptr<Module> module;
   /// {"model": .., "options": .., "sample_shape": [..], "classes": n, "folded": false, "quantization": null},
-  /// and where they are known "class_names": [..], n of them.
+  /// where outputs have axes behind the classes "dense": true, where they are known "class_names": [..], n of
+  /// them, and where it is not plain cross entropy of classes "task": {"loss": "huber,delta=2", "metrics":
+  /// "mae,r2"} as the flags say it.
   nlohmann::json identity;
 
   /// Of a batch of one.
   [[nodiscard]] Shape input_shape() const;
   /// Numbers that the network gives for each sample; 0 where they are no list.
-  [[nodiscard]] std::int64_t classes() const { return identity.at("classes").get<std::int64_t>(); }
+  [[nodiscard]] std::int64_t classes() const {
+    return identity.value("dense", false) ? 0 : identity.at("classes").get<std::int64_t>();
+  }
   [[nodiscard]] bool folded() const { return identity.at("folded").get<bool>(); }
   [[nodiscard]] bool quantized() const { return !identity.at("quantization").is_null(); }
 };
 
-/// Builds the model of --model and --model-options for samples of that data set, with weights by `seed`.
+/// Builds the model of --model and --model-options for samples and labels of that data set, with weights by
+/// `seed` and the task of --loss and --metrics.
 [[nodiscard]] Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed);
 /// Of a model that was read from `file`, with its weights; of 0 classes where it gives other than a list of
 /// numbers for each sample.
@@ -52,7 +57,7 @@ void quantize_network(Network& network, const nlohmann::json& json, const QuantC
 
 /// Throws ArgumentError for a network whose weights hold codes, naming the way back to floats.
 void check_not_compressed(const Network& network, const std::string& function, const std::string& checkpoint);
-/// Throws ArgumentError for a network of one output: its cross entropy is 0 whatever it computes.
+/// Throws ArgumentError unless the network gives a number for each of several classes.
 void check_classifies(const Network& network, const std::string& function);
 /// Throws ArgumentError when the data set's samples or labels are not those of the network.
 void check_fits(const Network& network, const Dataset& data, const std::string& function);

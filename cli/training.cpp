@@ -10,7 +10,9 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/optimization.h"
 #include "fakequant/cli/tables/training_report.h"
+#include "fakequant/cli/task.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/loop/checkpoint.h"
 
@@ -48,26 +50,6 @@ Shape batch_shape(const Run& run, const Loaders& loaders) {
   return shape;
 }
 
-OptimizerOptions read_optimizer(const Flags& flags) {
-  OptimizerOptions options;
-  options.kind = flags.choice("optimizer", {"sgd", "adam", "adamw"});
-  options.learning_rate = flags.number("lr", 0, 1e38);
-  options.weight_decay = flags.number("weight-decay", 0, kMany);
-  options.momentum = flags.number("momentum", 0, 0.9999999);
-  options.nesterov = flags.on("nesterov");
-  FQ_CHECK(!options.nesterov || (options.kind == "sgd" && options.momentum > 0), flags.command(),
-           "--nesterov is for --optimizer sgd with a --momentum above 0");
-  return options;
-}
-
-ScheduleOptions read_schedule(const Flags& flags) {
-  ScheduleOptions options;
-  const std::string kind = flags.choice("schedule", {"constant", "step", "cosine", "onecycle"});
-  options.kind = kind == "onecycle" ? "one_cycle" : kind;
-  options.warm_up = flags.integer("warmup", 0, kManySteps);
-  return options;
-}
-
 }  // namespace
 
 std::vector<WrittenFile> training_files(const Flags& flags) {
@@ -85,8 +67,8 @@ bool resuming(const Flags& flags) {
 
 void check_same_network(const nlohmann::json& wanted, const StateDict& state, const std::string& path) {
   const auto saved = state.has_attribute("model") ? state.attribute("model") : nlohmann::json::object();
-  for (const char* key : {"model", "sample_shape", "classes", "folded", "quantization"})
-    if (saved.value(key, nlohmann::json()) != wanted.at(key))
+  for (const char* key : {"model", "sample_shape", "classes", "folded", "quantization", "task"})
+    if (saved.value(key, nlohmann::json()) != wanted.value(key, nlohmann::json()))
       throw FileError(
           path, "model",
           fmt::format("[load_checkpoint] {} is a checkpoint of another model: its {} differs: give what it "
@@ -101,9 +83,11 @@ TrainerOptions read_training(const Flags& flags) {
   options.clip_norm = flags.number("clip", 0, kMany);
   options.label_smoothing = flags.number("label-smoothing", 0, 0.99);
   options.optimizer = read_optimizer(flags);
-  options.schedule = read_schedule(flags);
+  options.schedule = read_schedule(flags, 1);
   options.average_decay = flags.number("ema", 0, 0.9999999);
   options.patience = flags.integer("early-stopping", 0, 1 << 20);
+  FQ_CHECK(options.schedule.kind != "plateau" || flags.number("val-fraction", 0, 0.9) > 0, flags.command(),
+           "--schedule plateau needs images to validate on: give --val-fraction too, such as 0.1");
   FQ_CHECK(options.patience == 0 || flags.number("val-fraction", 0, 0.9) > 0, flags.command(),
            "--early-stopping {} needs images to validate on: give --val-fraction too, such as 0.1",
            options.patience);
@@ -131,7 +115,13 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Fla
   run.network.module->to(device_of(flags));
   ProfileReport profile(flags);
   const Loaders loaders = naming_flags([&] { return make_loaders(run, flags); });
-  TrainingReport report(output, flags.command(), options.epochs, loaders.training->options().batch_size);
+  const Task task = task_of(run.network);
+  options.loss = loss_of(task, *run.data, options.label_smoothing);
+  options.metrics = metrics_for(task, *run.data);
+  const std::int64_t batches = loaders.training->batches_per_epoch();
+  options.schedule = read_schedule(flags, (batches + options.accumulation - 1) / options.accumulation);
+  TrainingReport report(output, flags.command(), options.epochs, loaders.training->options().batch_size,
+                        one_class_each(task, *run.data));
   const GracefulStop stop;
   const auto trainer = naming_flags([&] {
     return std::make_unique<Trainer>(run.network.module, loaders.training, options, loaders.validation,

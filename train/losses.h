@@ -12,10 +12,20 @@
 /// purpose.
 
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "fakequant/core/variable.h"
 
-namespace fq::losses {
+namespace fq {
+
+/// What is made smaller: of a model's outputs for a batch and the batch's labels, rank 0. A mean over the
+/// samples, so that those of batches add up.
+using Loss = std::function<Variable(const Variable& outputs, const Tensor& labels)>;
+
+namespace losses {
 
 /// |y - t|.
 [[nodiscard]] Variable l1(const Variable& outputs, const Tensor& target);
@@ -51,4 +61,29 @@ struct CrossEntropyOptions {
 /// Of shares of classes, [N, C, ..] as the outputs: the mean over [N, ..] of -sum_c t log softmax(y).
 [[nodiscard]] Variable soft_cross_entropy(const Variable& outputs, const Tensor& target);
 
-}  // namespace fq::losses
+}  // namespace losses
+
+/// A loss by name, for options and files.
+struct LossOptions {
+  /// "cross_entropy", "bce" (bce_with_logits), "focal", "dice", "mse", "l1" or "huber".
+  std::string kind = "cross_entropy";
+  double label_smoothing = 0;                     ///< of cross_entropy
+  std::vector<double> class_weights = {};         ///< of cross_entropy, one a class; empty for 1
+  std::optional<std::int64_t> ignore_index = {};  ///< of cross_entropy
+  double positive_weight = 1;                     ///< of bce
+  double alpha = 0.25, gamma = 2;                 ///< of focal
+  double delta = 1;                               ///< of huber
+  double smooth = 1;                              ///< of dice
+};
+
+/// The kinds that there are.
+[[nodiscard]] const std::vector<std::string>& loss_kinds();
+/// Whether its labels are classes: that of the largest output is the answer.
+[[nodiscard]] bool takes_classes(const LossOptions& options);
+
+/// The loss of that kind, which takes labels as data sets have them: integers become floats, [N] of numbers
+/// becomes [N, 1], and for bce, focal and dice classes [N, ..] become [N, C, ..], 1 at the class and 0
+/// elsewhere. Throws ArgumentError for an unknown kind, naming the nearest, and for numbers out of range.
+[[nodiscard]] Loss make_loss(const LossOptions& options);
+
+}  // namespace fq

@@ -1,26 +1,83 @@
-#include <algorithm>
+#include <map>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/layers/modules/module.h"
-#include "fakequant/train/optimizer.h"
+#include "fakequant/train/adaptive_optimizers.h"
 
 namespace fq {
+namespace {
+
+using Rules = std::vector<ParameterRule>;
+using Made = std::unique_ptr<Optimizer>;
+using Make = Made (*)(NamedParameters parameters, const OptimizerOptions& o, const Rules& rules);
+
+Made sgd(NamedParameters parameters, const OptimizerOptions& o, const Rules& rules) {
+  const SgdOptions options{o.learning_rate, o.momentum.value_or(0.9), o.weight_decay, o.nesterov,
+                           o.dampening};
+  return std::make_unique<Sgd>(std::move(parameters), options, rules);
+}
+
+template <class T>
+Made adam(NamedParameters parameters, const OptimizerOptions& o, const Rules& rules) {
+  const AdamOptions options{o.learning_rate,      o.beta1,        o.beta2.value_or(0.999),
+                            o.eps.value_or(1e-8), o.weight_decay, o.amsgrad};
+  return std::make_unique<T>(std::move(parameters), options, rules);
+}
+
+Made rmsprop(NamedParameters parameters, const OptimizerOptions& o, const Rules& rules) {
+  const RmsPropOptions options{o.learning_rate,        o.alpha,    o.eps.value_or(1e-8),
+                               o.momentum.value_or(0), o.centered, o.weight_decay};
+  return std::make_unique<RmsProp>(std::move(parameters), options, rules);
+}
+
+Made adagrad(NamedParameters parameters, const OptimizerOptions& o, const Rules& rules) {
+  const AdagradOptions options{o.learning_rate, o.rate_decay, o.eps.value_or(1e-10), o.weight_decay};
+  return std::make_unique<Adagrad>(std::move(parameters), options, rules);
+}
+
+Made nadam(NamedParameters parameters, const OptimizerOptions& o, const Rules& rules) {
+  NAdamOptions options;
+  options.learning_rate = o.learning_rate;
+  options.beta1 = o.beta1;
+  options.beta2 = o.beta2.value_or(options.beta2);
+  options.eps = o.eps.value_or(options.eps);
+  options.weight_decay = o.weight_decay;
+  return std::make_unique<NAdam>(std::move(parameters), options, rules);
+}
+
+Made lion(NamedParameters parameters, const OptimizerOptions& o, const Rules& rules) {
+  const LionOptions options{o.learning_rate, o.beta1, o.beta2.value_or(0.99), o.weight_decay};
+  return std::make_unique<Lion>(std::move(parameters), options, rules);
+}
+
+Made lamb(NamedParameters parameters, const OptimizerOptions& o, const Rules& rules) {
+  const LambOptions options{o.learning_rate, o.beta1, o.beta2.value_or(0.999), o.eps.value_or(1e-6),
+                            o.weight_decay};
+  return std::make_unique<Lamb>(std::move(parameters), options, rules);
+}
+
+const std::map<std::string, Make>& known() {
+  static const std::map<std::string, Make> all{
+      {"sgd", sgd},         {"adam", adam<Adam>}, {"adamw", adam<AdamW>}, {"rmsprop", rmsprop},
+      {"adagrad", adagrad}, {"nadam", nadam},     {"lion", lion},         {"lamb", lamb}};
+  return all;
+}
+
+}  // namespace
+
+const std::vector<std::string>& optimizer_kinds() {
+  static const std::vector<std::string> names{"sgd",     "adam",  "adamw", "rmsprop",
+                                              "adagrad", "nadam", "lion",  "lamb"};
+  return names;
+}
 
 std::unique_ptr<Optimizer> make_optimizer(const Module& model, const OptimizerOptions& options) {
-  static const std::vector<std::string> kinds{"sgd", "adam", "adamw"};
-  FQ_CHECK(std::ranges::find(kinds, options.kind) != kinds.end(), "optimizer", "there is no optimizer '{}'{}",
-           options.kind, detail::did_you_mean(options.kind, kinds));
-  auto parameters = model.named_parameters();
-  const auto rules = options.decay_all ? std::vector<ParameterRule>{} : decay_weights_only(model);
-  if (options.kind == "sgd")
-    return std::make_unique<Sgd>(
-        std::move(parameters),
-        SgdOptions{options.learning_rate, options.momentum, options.weight_decay, options.nesterov}, rules);
-  const AdamOptions adam{options.learning_rate, options.beta1, options.beta2, options.eps,
-                         options.weight_decay};
-  if (options.kind == "adam") return std::make_unique<Adam>(std::move(parameters), adam, rules);
-  return std::make_unique<AdamW>(std::move(parameters), adam, rules);
+  const auto found = known().find(options.kind);
+  FQ_CHECK(found != known().end(), "optimizer", "there is no optimizer '{}'{}", options.kind,
+           detail::did_you_mean(options.kind, optimizer_kinds()));
+  const auto rules = options.decay_all ? Rules{} : decay_weights_only(model);
+  return found->second(model.named_parameters(), options, rules);
 }
 
 }  // namespace fq

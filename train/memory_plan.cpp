@@ -58,7 +58,8 @@ std::vector<Variable> weight_codes(Module& model) {
 /// What is passed backward, and the gradient it begins with.
 std::pair<Variable, Tensor> objective(const Variable& y) {
   const Variable floats = y.as_float();
-  if (y.rank() != 2) return {floats, Tensor::empty(y.shape(), floats.tensor().dtype(), y.device())};
+  if (y.rank() != 2 || y.dim(1) < 2)
+    return {floats, Tensor::empty(y.shape(), floats.tensor().dtype(), y.device())};
   return {ops::cross_entropy(y, Tensor::empty({y.dim(0)}, DType::i64, y.device())), {}};
 }
 

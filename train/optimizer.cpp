@@ -121,11 +121,31 @@ Sgd::Sgd(NamedParameters parameters, SgdOptions options, const std::vector<Param
   FQ_CHECK(usable(options.momentum) && options.momentum < 1, "sgd", "momentum is {}: use 0 to less than 1",
            options.momentum);
   FQ_CHECK(!options.nesterov || options.momentum > 0, "sgd", "Nesterov's momentum needs a momentum above 0");
+  FQ_CHECK(options.dampening >= 0 && options.dampening <= 1 &&
+               (options.dampening == 0 || (options.momentum > 0 && !options.nesterov)),
+           "sgd", "dampening is {}: use 0 to 1, and 0 without momentum and with Nesterov's",
+           options.dampening);
 }
 
 Sgd::~Sgd() = default;
 
+void Sgd::update_dampened(const std::vector<std::size_t>& indices, double gradient_scale) {
+  std::vector<ops::RuleUpdate<detail::DampenedSgd>> updates;
+  for (const auto i : indices) {
+    const Variable& p = parameters()[i].second;
+    const double rest = item(i).steps == 1 ? 1 : 1 - options_.dampening;
+    updates.push_back({p.tensor(),
+                       p.grad(),
+                       {item(i).state[0]},
+                       1,
+                       item(i).weight_decay,
+                       {learning_rate_of(i), options_.momentum, rest, 0}});
+  }
+  ops::rule_step<detail::DampenedSgd>(updates, gradient_scale);
+}
+
 void Sgd::update(const std::vector<std::size_t>& indices, double gradient_scale) {
+  if (options_.dampening != 0) return update_dampened(indices, gradient_scale);
   updates_.clear();
   for (const auto i : indices) {
     const Variable& p = parameters()[i].second;
@@ -142,7 +162,8 @@ Adam::Adam(NamedParameters parameters, AdamOptions options, const std::vector<Pa
 Adam::Adam(NamedParameters parameters, AdamOptions options, const std::vector<ParameterRule>& rules,
            bool decoupled)
     : Optimizer(std::move(parameters), options.learning_rate, options.weight_decay, rules,
-                {"mean", "square"}),
+                options.amsgrad ? std::vector<std::string>{"mean", "square", "largest"}
+                                : std::vector<std::string>{"mean", "square"}),
       options_(options),
       decoupled_(decoupled) {
   FQ_CHECK(usable(options.beta1) && options.beta1 < 1 && usable(options.beta2) && options.beta2 < 1, "adam",
@@ -152,7 +173,29 @@ Adam::Adam(NamedParameters parameters, AdamOptions options, const std::vector<Pa
 
 Adam::~Adam() = default;
 
+void Adam::update_amsgrad(const std::vector<std::size_t>& indices, double gradient_scale) {
+  std::vector<ops::RuleUpdate<detail::AmsGrad>> updates;
+  const auto& o = options_;
+  for (const auto i : indices) {
+    const Variable& p = parameters()[i].second;
+    const auto& state = item(i).state;
+    const auto t = static_cast<double>(item(i).steps);
+    const double rate = learning_rate_of(i), decay = item(i).weight_decay;
+    updates.push_back({p.tensor(),
+                       p.grad(),
+                       {state[0], state[1], state[2]},
+                       decoupled_ ? 1 - rate * decay : 1,
+                       decoupled_ ? 0 : decay,
+                       {{o.beta1, 1 - o.beta1, o.beta2, 1 - o.beta2},
+                        rate / (1 - std::pow(o.beta1, t)),
+                        1 / std::sqrt(1 - std::pow(o.beta2, t)),
+                        o.eps}});
+  }
+  ops::rule_step<detail::AmsGrad>(updates, gradient_scale);
+}
+
 void Adam::update(const std::vector<std::size_t>& indices, double gradient_scale) {
+  if (options_.amsgrad) return update_amsgrad(indices, gradient_scale);
   updates_.clear();
   for (const auto i : indices) {
     const Variable& p = parameters()[i].second;

@@ -63,7 +63,7 @@ class Optimizer {
   /// Throws ArgumentError for a negative or non-finite one.
   void set_learning_rate(double learning_rate);
   [[nodiscard]] const NamedParameters& parameters() const noexcept { return parameters_; }
-  /// "sgd", "adam" or "adamw".
+  /// "sgd", "adam", ..: as OptimizerOptions::kind.
   [[nodiscard]] virtual std::string_view type() const noexcept = 0;
 
   /// `<parameter>/<state>` for each tensor of state, shared, not copied; attributes `type` and `steps`.
@@ -101,12 +101,13 @@ struct SgdOptions {
   double momentum = 0;      ///< 0 to less than 1; 0 keeps no state
   double weight_decay = 0;  ///< added to the gradient, times the parameter
   bool nesterov = false;    ///< Nesterov's form of the momentum
+  double dampening = 0;     ///< of gradients in the momentum, 0 to 1; with momentum, and not with Nesterov's
 };
 
-/// Stochastic gradient descent with momentum, torch.optim.SGD without dampening. With g = gradient_scale *
-/// gradient + weight_decay * p a step is m = momentum * m + g; p -= learning_rate * d, where d is g without
-/// momentum, g + momentum * m with Nesterov's, else m. The state of a parameter is "momentum", zeros at
-/// first.
+/// Stochastic gradient descent with momentum, torch.optim.SGD. With g = gradient_scale * gradient +
+/// weight_decay * p a step is m = momentum * m + (1 - dampening) * g, in a parameter's first step m = g; p -=
+/// learning_rate * d, where d is g without momentum, g + momentum * m with Nesterov's, else m. The state of a
+/// parameter is "momentum", zeros at first.
 class Sgd : public Optimizer {
  public:
   /// Throws ArgumentError for negative or non-finite options, a momentum of 1 or more, Nesterov's without
@@ -120,6 +121,8 @@ class Sgd : public Optimizer {
   void update(const std::vector<std::size_t>& indices, double gradient_scale) override;
 
  private:
+  void update_dampened(const std::vector<std::size_t>& indices, double gradient_scale);
+
   SgdOptions options_;
   std::vector<ops::SgdUpdate> updates_;
 };
@@ -131,6 +134,7 @@ struct AdamOptions {
   double beta2 = 0.999;     ///< of the moving mean of their squares, 0 to less than 1
   double eps = 1e-8;        ///< keeps the quotient finite
   double weight_decay = 0;  ///< as the class says
+  bool amsgrad = false;     ///< v is the largest so far (Reddi et al. 2018), the state "largest"
 };
 
 /// Adam (Kingma and Ba 2015, torch.optim.Adam), weight decay added to the gradient g: m = beta1 * m + (1 -
@@ -150,6 +154,8 @@ class Adam : public Optimizer {
   void update(const std::vector<std::size_t>& indices, double gradient_scale) override;
 
  private:
+  void update_amsgrad(const std::vector<std::size_t>& indices, double gradient_scale);
+
   AdamOptions options_;
   bool decoupled_;
   std::vector<ops::AdamUpdate> updates_;
@@ -166,15 +172,25 @@ class AdamW : public Adam {
 
 /// An optimizer by name, for options and files.
 struct OptimizerOptions {
-  std::string kind = "adamw";  ///< "sgd", "adam" or "adamw"
+  /// "sgd", "adam", "adamw", "rmsprop", "adagrad", "nadam", "lion" or "lamb" (train/adaptive_optimizers.h).
+  std::string kind = "adamw";
   double learning_rate = 1e-3;
   double weight_decay = 0;
-  bool decay_all = false;  ///< biases, norms and ranges too; otherwise `decay_weights_only`
-  double momentum = 0.9;   ///< of "sgd"
-  bool nesterov = false;   ///< of "sgd"
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  ///< of "adam" and "adamw"
+  bool decay_all = false;               ///< biases, norms and ranges too; otherwise `decay_weights_only`
+  std::optional<double> momentum = {};  ///< of "sgd", 0.9, and "rmsprop", 0
+  bool nesterov = false;                ///< of "sgd"
+  double dampening = 0;                 ///< of "sgd"
+  double beta1 = 0.9;                   ///< of "adam", "adamw", "nadam", "lion" and "lamb"
+  std::optional<double> beta2 = {};     ///< of these; 0.999, of "lion" 0.99
+  std::optional<double> eps = {};       ///< of all but "sgd" and "lion"; as the class has it
+  bool amsgrad = false;                 ///< of "adam" and "adamw"
+  double alpha = 0.99;                  ///< of "rmsprop"
+  bool centered = false;                ///< of "rmsprop"
+  double rate_decay = 0;                ///< of "adagrad"
 };
 
+/// The kinds that there are.
+[[nodiscard]] const std::vector<std::string>& optimizer_kinds();
 /// The optimizer of that kind over all parameters of the model, which must have them all already. Throws
 /// ArgumentError for an unknown kind, naming the nearest, and as the optimizers do.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Module& model, const OptimizerOptions& options);

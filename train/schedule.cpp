@@ -59,6 +59,36 @@ Schedule one_cycle(std::int64_t total, double fraction, double div, double final
   };
 }
 
+Schedule multi_step(std::vector<std::int64_t> milestones, double gamma) {
+  FQ_CHECK(std::ranges::is_sorted(milestones) && (milestones.empty() || milestones.front() >= 0),
+           "schedule.multi_step", "the milestones are not ascending steps of 0 or more");
+  FQ_CHECK(gamma >= 0, "schedule.multi_step", "gamma is {}: use 0 or more", gamma);
+  return [gamma, milestones = std::move(milestones)](std::int64_t at) {
+    return std::pow(gamma,
+                    static_cast<double>(std::ranges::upper_bound(milestones, at) - milestones.begin()));
+  };
+}
+
+Schedule polynomial(std::int64_t total, double power, double last) {
+  FQ_CHECK(total >= 1 && power > 0, "schedule.polynomial",
+           "total is {} and power {}: use 1 step or more, and more than 0", total, power);
+  return [=](std::int64_t at) {
+    const double left = 1 - static_cast<double>(std::min(at, total)) / static_cast<double>(total);
+    return last + (1 - last) * std::pow(left, power);
+  };
+}
+
+Schedule restarts(std::int64_t period, std::int64_t grow, double last) {
+  FQ_CHECK(period >= 1 && grow >= 1, "schedule.restarts", "period is {} and grow {}: use 1 or more", period,
+           grow);
+  return [=](std::int64_t at) {
+    std::int64_t length = period;
+    if (grow == 1) at %= length;
+    for (; at >= length; length *= grow) at -= length;
+    return half_cosine(1, last, static_cast<double>(at) / static_cast<double>(length));
+  };
+}
+
 Schedule sequence(std::vector<std::pair<std::int64_t, Schedule>> parts) {
   FQ_CHECK(!parts.empty(), "schedule.sequence", "the list is empty: give at least one schedule");
   FQ_CHECK(std::ranges::all_of(parts, [](const auto& part) { return part.first >= 0; }), "schedule.sequence",
@@ -78,8 +108,14 @@ Schedule product(Schedule a, Schedule b) {
 
 }  // namespace schedule
 
+const std::vector<std::string>& schedule_kinds() {
+  static const std::vector<std::string> kinds{"constant", "step",       "multi_step", "cosine",
+                                              "restarts", "polynomial", "one_cycle",  "plateau"};
+  return kinds;
+}
+
 Schedule make_schedule(const ScheduleOptions& options, std::int64_t total) {
-  static const std::vector<std::string> kinds{"constant", "step", "cosine", "one_cycle"};
+  const auto& kinds = schedule_kinds();
   FQ_CHECK(std::ranges::find(kinds, options.kind) != kinds.end(), "schedule", "there is no schedule '{}'{}",
            options.kind, detail::did_you_mean(options.kind, kinds));
   const std::int64_t rest = std::max<std::int64_t>(total - options.warm_up, 1);
@@ -88,6 +124,16 @@ Schedule make_schedule(const ScheduleOptions& options, std::int64_t total) {
     const std::int64_t third = std::max<std::int64_t>((rest + 2) / 3, 1);
     main = schedule::step(options.step_every > 0 ? options.step_every : third, options.step_factor);
   }
+  if (options.kind == "multi_step") {
+    const bool none = options.milestones.empty();
+    main = schedule::multi_step(none ? std::vector<std::int64_t>{rest / 2, rest * 3 / 4} : options.milestones,
+                                options.step_factor);
+  }
+  if (options.kind == "restarts") {
+    const std::int64_t tenth = std::max<std::int64_t>((rest + 9) / 10, 1);
+    main = schedule::restarts(options.period > 0 ? options.period : tenth, options.grow, options.last);
+  }
+  if (options.kind == "polynomial") main = schedule::polynomial(rest, options.power, options.last);
   if (options.kind == "cosine") main = schedule::cosine(rest, options.last);
   if (options.kind == "one_cycle")
     main = schedule::one_cycle(rest, options.rise, options.div, options.final_div);

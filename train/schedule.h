@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "fakequant/core/io/state_dict.h"
+
 namespace fq {
 
 /// The factor of the learning rate at a step, counted from 0. Depends on nothing else, so that a resumed run
@@ -34,6 +36,15 @@ namespace schedule {
 /// <= fraction <= 1 and the divisors are at least 1.
 [[nodiscard]] Schedule one_cycle(std::int64_t total, double fraction = 0.3, double div = 25,
                                  double final_div = 1e4);
+/// gamma^k, k the milestones that are reached: torch's MultiStepLR. Throws ArgumentError unless they are
+/// ascending and 0 or more, and gamma >= 0.
+[[nodiscard]] Schedule multi_step(std::vector<std::int64_t> milestones, double gamma = 0.1);
+/// last + (1 - last) * (1 - step / total)^power, there at step `total` and after: torch's PolynomialLR where
+/// last is 0. Throws ArgumentError unless total >= 1 and power > 0.
+[[nodiscard]] Schedule polynomial(std::int64_t total, double power = 1, double last = 0);
+/// Half a cosine from 1 to `last` in `period` steps, again and again, each `grow` times as long as the one
+/// before: torch's CosineAnnealingWarmRestarts. Throws ArgumentError unless period >= 1 and grow >= 1.
+[[nodiscard]] Schedule restarts(std::int64_t period, std::int64_t grow = 1, double last = 0);
 /// One after another: each for so many steps, counting its own steps from 0; the last one has no end.
 /// Throws ArgumentError for an empty list and negative lengths.
 [[nodiscard]] Schedule sequence(std::vector<std::pair<std::int64_t, Schedule>> parts);
@@ -42,18 +53,53 @@ namespace schedule {
 
 }  // namespace schedule
 
-/// A schedule by name, for options and files.
-struct ScheduleOptions {
-  std::string kind = "constant";     ///< "constant", "step", "cosine" or "one_cycle"
-  std::int64_t warm_up = 0;          ///< steps, before the schedule (which then is that much shorter)
-  std::int64_t step_every = 0;       ///< of "step": steps; 0 for a third of the run
-  double step_factor = 0.1;          ///< of "step"
-  double last = 0;                   ///< of "cosine": the factor at the end
-  double rise = 0.3;                 ///< of "one_cycle": the fraction of the run that the rate rises
-  double div = 25, final_div = 1e4;  ///< of "one_cycle"
+/// The factor of a learning rate that falls when nothing gets better: torch's ReduceLROnPlateau, with its
+/// threshold of 1e-4 of the best score so far. After each evaluation:
+///
+///     rate = base * plateau.update(evaluate(model, data).score);
+class Plateau {
+ public:
+  /// Multiplies the factor by `by` when more than `patience` scores in a row were no better. Throws
+  /// ArgumentError unless 0 < by < 1 and patience >= 0.
+  explicit Plateau(double by = 0.1, std::int64_t patience = 10);
+
+  /// Takes a score in, the larger the better, and gives the factor from here on. A NaN is no better.
+  double update(double score);
+  [[nodiscard]] double factor() const noexcept { return factor_; }
+
+  /// Attributes `best`, `factor`, `waited`, `started`.
+  [[nodiscard]] StateDict state_dict() const;
+  /// Throws ArgumentError for what is not such a state.
+  void load_state(const StateDict& state);
+
+ private:
+  double by_;
+  std::int64_t patience_, waited_ = 0;
+  double factor_ = 1, best_ = 0;
+  bool started_ = false;
 };
 
-/// For a run of `total` steps. Throws ArgumentError for an unknown kind, naming the nearest.
+/// A schedule by name, for options and files.
+struct ScheduleOptions {
+  /// "constant", "step", "multi_step", "cosine", "restarts", "polynomial", "one_cycle", or "plateau", which
+  /// the Trainer moves by its validation.
+  std::string kind = "constant";
+  std::int64_t warm_up = 0;     ///< steps, before the schedule (which then is that much shorter)
+  std::int64_t step_every = 0;  ///< of "step": steps; 0 for a third of the run
+  std::vector<std::int64_t> milestones = {};  ///< of "multi_step": steps; none for half and three quarters
+  double step_factor = 0.1;                   ///< of "step", "multi_step" and "plateau"
+  std::int64_t patience = 2;                  ///< of "plateau": epochs
+  double last = 0;                    ///< of "cosine", "restarts" and "polynomial": the factor at the end
+  std::int64_t period = 0, grow = 1;  ///< of "restarts": steps, 0 for a tenth of the run
+  double power = 1;                   ///< of "polynomial"
+  double rise = 0.3;                  ///< of "one_cycle": the fraction of the run that the rate rises
+  double div = 25, final_div = 1e4;   ///< of "one_cycle"
+};
+
+/// The kinds that there are.
+[[nodiscard]] const std::vector<std::string>& schedule_kinds();
+/// For a run of `total` steps; of "plateau" what is constant behind the warm-up. Throws ArgumentError for an
+/// unknown kind, naming the nearest.
 [[nodiscard]] Schedule make_schedule(const ScheduleOptions& options, std::int64_t total);
 
 }  // namespace fq

@@ -8,27 +8,37 @@
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/tables/class_scores.h"
+#include "fakequant/cli/task.h"
 
 namespace fq::cli {
 namespace {
 
 struct Found {
-  Score score;
+  Evaluation score;
+  bool accuracy;
   ClassScores classes;
 };
 
 Found evaluated(Network& network, const std::shared_ptr<const Dataset>& data, std::int64_t batch,
                 Output& output) {
-  check_classifies(network, "evaluate");
+  check_task(network, *data, "evaluate");
   check_calibrated(network, "evaluate");
-  Scoring sum;
-  ClassScores classes(network.classes());
-  const auto visit = [&](const Batch& samples, const Variable& logits) {
-    sum.add(samples, logits);
-    classes.add(answers(logits.tensor()), samples.y);
+  Scoring sum(network, *data);
+  ClassScores classes(sum.accuracy() ? network.classes() : 0);
+  const auto visit = [&](const Batch& samples, const Variable& outputs) {
+    sum.add(samples, outputs);
+    if (sum.accuracy()) classes.add(answers(outputs.tensor()), samples.y);
   };
   for_each_batch(network, data, batch, visit, output, "evaluate");
-  return {sum.score(), std::move(classes)};
+  return {sum.score(), sum.accuracy(), std::move(classes)};
+}
+
+/// "accuracy 98.61 % ± 0.62, loss 0.0421, f1 0.9853".
+std::string score_text(const Found& found) {
+  const Evaluation& score = found.score;
+  std::string text = fmt::format("loss {:.4f}", score.loss);
+  if (found.accuracy) text = fmt::format("accuracy {}, {}", percent(score.accuracy, score.count), text);
+  return score.metrics.empty() ? text : text + ", " + metrics_text(score.metrics);
 }
 
 }  // namespace
@@ -36,9 +46,13 @@ Found evaluated(Network& network, const std::shared_ptr<const Dataset>& data, st
 FlagSet evaluate_flags() {
   FlagSet set(
       "evaluate",
-      "Accuracy and loss of a checkpoint on one group of a data set, and of each class whose name is known.",
+      "Accuracy, loss and metrics of a checkpoint on one group of a data set, and the accuracy of each class "
+      "whose name is known.",
       "CHECKPOINT --data FILE [flags]");
-  set.group("Network").argument("checkpoint", "FILE", "the checkpoint");
+  set.group("Network")
+      .argument("checkpoint", "FILE", "the checkpoint")
+      .value("metrics", "LIST",
+             "accuracy, top5, f1, recall, iou, auc, mae, rmse, r2 (default: what goes with the loss)");
   add_data_flags(set, "test");
   add_general_flags(set);
   return set;
@@ -48,21 +62,24 @@ nlohmann::ordered_json evaluate(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const auto batch = flags.integer("batch", 1, 1 << 20);
   Network network = load_network(flags.required("checkpoint"));
+  take_task(network, flags);
   network.module->to(device_of(flags));
   const auto data = open_data_for(network, flags, flags.text("split"));
   const auto names = class_names(network);
   const Stopwatch watch;
-  const auto [result, classes] = evaluated(network, data, batch, output);
-  if (!names.empty()) output.line(class_table(classes, names));
-  output.line(fmt::format("accuracy {}, loss {:.4f}, {} images in {}", percent(result.accuracy, result.count),
-                          result.loss, result.count, duration(watch.seconds())));
-  return {{"checkpoint", flags.text("checkpoint")},
-          {"split", flags.text("split")},
-          {"accuracy", 100 * result.accuracy},
-          {"loss", result.loss},
-          {"count", result.count},
-          {"weight_bytes", weight_bytes(network)},
-          {"classes", class_json(classes, names)}};
+  const Found found = evaluated(network, data, batch, output);
+  if (found.accuracy && !names.empty()) output.line(class_table(found.classes, names));
+  output.line(
+      fmt::format("{}, {} images in {}", score_text(found), found.score.count, duration(watch.seconds())));
+  nlohmann::ordered_json result{{"checkpoint", flags.text("checkpoint")}, {"split", flags.text("split")}};
+  if (found.accuracy) result["accuracy"] = 100 * found.score.accuracy;
+  result["loss"] = found.score.loss;
+  result["count"] = found.score.count;
+  result["weight_bytes"] = weight_bytes(network);
+  result["metrics"] = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : found.score.metrics) result["metrics"][name] = value;
+  if (found.accuracy) result["classes"] = class_json(found.classes, names);
+  return result;
 }
 
 }  // namespace fq::cli

@@ -42,7 +42,7 @@ OptimizerOptions optimizer_of(const StateDict& state) {
 }
 
 std::string optimizer_text(const OptimizerOptions& options) {
-  return options.kind == "sgd" && options.momentum > 0 ? "sgd with momentum" : options.kind;
+  return options.kind == "sgd" && options.momentum.value_or(0.9) > 0 ? "sgd with momentum" : options.kind;
 }
 
 ordered_json inspect_memory(Network& network, const OptimizerOptions& optimizer, std::int64_t batch,

@@ -8,6 +8,7 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/predictions.h"
+#include "fakequant/cli/task.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/train/loop/evaluate.h"
 
@@ -68,13 +69,14 @@ ordered_json predict(const Flags& flags, Output& output) {
   const auto data = open_data_for(network, flags, flags.text("split"), Labels::none);
   check_calibrated(network, "predict");
   const auto classes = class_names(network);
+  const bool classifies = takes_classes(task_of(network).loss);
   std::vector<std::string> datasets;
   std::vector<std::int64_t> counts;
   const auto save = [&](StateDict state) {
     if (!classes.empty()) state.set_attribute("class_names", classes);
     save_state(path, state, "predictions");
     datasets = state.names();
-    counts = count_answers(state.at("logits"));
+    if (classifies) counts = count_answers(state.at("logits"));
   };
   predict_parts(network, data, {.batch = batch, .codes = flags.on("codes")}, save, output, "predict");
   if (!classes.empty()) output.line(answers_text(counts, classes));

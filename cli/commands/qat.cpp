@@ -3,6 +3,7 @@
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/quantization.h"
+#include "fakequant/cli/task.h"
 #include "fakequant/cli/training.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/loop/checkpoint.h"
@@ -51,8 +52,9 @@ std::optional<Run> prepare_qat(const Flags& flags, const TrainerOptions& options
     return std::nullopt;
   }
   run.network = std::move(*network);
+  take_task(run.network, flags);
   run.data = open_data_for(run.network, flags, "train");
-  check_classifies(run.network, "qat");
+  check_task(run.network, *run.data, "qat");
   check_asks(run, flags);
   run.out = options.out;
   run.resume = resuming(flags);
@@ -70,6 +72,7 @@ FlagSet qat_flags() {
       .argument("checkpoint", "FILE", "a calibrated checkpoint, or a float one and --preset")
       .output("output,o", "FILE", "checkpoint, written whole after every epoch", "", training_files);
   add_data_flags(set, nullptr);
+  add_task_flags(set);
   add_training_flags(set, "10", "0.0005");
   add_range_flags(set);
   add_quantization_flags(set);

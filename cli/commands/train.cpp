@@ -3,6 +3,7 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/task.h"
 #include "fakequant/cli/training.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/loop/checkpoint.h"
@@ -29,6 +30,7 @@ bool start(Run& run, const Flags& flags, std::uint64_t seed, const PlannedFiles&
   auto network = starting_checkpoint(flags, planned);
   if (!network) return false;
   run.network = std::move(*network);
+  take_task(run.network, flags);
   run.data = open_data_for(run.network, flags, "train");
   return true;
 }
@@ -37,7 +39,7 @@ bool start(Run& run, const Flags& flags, std::uint64_t seed, const PlannedFiles&
 std::optional<Run> prepare(const Flags& flags, const TrainerOptions& options, const PlannedFiles& planned) {
   Run run;
   if (!start(run, flags, options.seed, planned)) return std::nullopt;
-  check_classifies(run.network, "train");
+  check_task(run.network, *run.data, "train");
   run.out = options.out;
   run.resume = resuming(flags);
   return run;
@@ -63,6 +65,7 @@ FlagSet train_flags() {
       .output("output,o", "FILE", "checkpoint, written whole after every epoch", "", training_files)
       .toggle("fold-bn", "fold batch normalisation at the end");
   add_data_flags(set, nullptr);
+  add_task_flags(set);
   add_training_flags(set, "40", "0.004");
   add_general_flags(set);
   return set;

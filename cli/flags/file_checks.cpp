@@ -49,7 +49,7 @@ struct OutputFile {
 std::vector<OutputFile> outputs(const FlagSet& set, const Flags& flags) {
   std::vector<OutputFile> out;
   for (const auto& [flag, written] : set.file_flags())
-    if (written && flags.knows(flag))
+    if (written && flags.has(flag))
       for (auto& file : written(flags))
         if (!file.path.empty()) out.push_back({flag, std::move(file)});
   return out;
@@ -83,7 +83,7 @@ void make_folder_of(const WrittenFile& file) {
 std::vector<ReadFile> read_files(const FlagSet& set, const Flags& flags) {
   std::vector<ReadFile> out;
   for (const auto& [flag, written] : set.file_flags()) {
-    if (written || !flags.knows(flag)) continue;
+    if (written || !flags.has(flag)) continue;
     for (const auto& path : set.is_list(flag) ? flags.list(flag) : std::vector{flags.text(flag)})
       if (!path.empty() && !is_builtin_model(flag, path)) add_read(out, flag, path);
   }

@@ -2,6 +2,7 @@
 
 #include "fakequant/cli/commands/profile.h"
 #include "fakequant/cli/flags/limits.h"
+#include "fakequant/cli/optimization.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/layers/config/quant_config.h"
@@ -31,16 +32,9 @@ void add_model_flags(FlagSet& set) {
 }
 
 void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
-  set.group("Training")
-      .value("epochs,e", "EPOCHS", "passes over the training data", epochs)
-      .value("optimizer", "NAME", "sgd, adam or adamw", "adamw")
-      .value("lr", "RATE", "learning rate; the highest one of a schedule", rate)
-      .value("momentum", "SHARE", "of sgd", "0.9")
-      .toggle("nesterov", "sgd looks ahead")
-      .value("weight-decay", "RATE", "of weights, not of biases and norms", "0.01")
-      .value("schedule", "NAME", "constant, step, cosine or onecycle, over the whole run", "onecycle")
-      .value("warmup", "STEPS", "the learning rate grows for so many steps first", "0")
-      .value("label-smoothing", "SHARE", "of a target spread over all classes", "0")
+  set.group("Training").value("epochs,e", "EPOCHS", "passes over the training data", epochs);
+  add_optimization_flags(set, rate);
+  set.value("label-smoothing", "SHARE", "of a target spread over all classes", "0")
       .value("clip", "NORM", "largest norm of all gradients together; 0: any", "0")
       .value("accumulate", "BATCHES", "batches whose gradients make one step", "1")
       .value("ema", "DECAY", "average the weights with this decay a step, and save the average; 0: off", "0")

@@ -167,13 +167,13 @@ bool FlagSet::is_list(std::string_view name) const {
 }
 
 Flags::Flags(const FlagSet& set, const std::vector<std::string>& arguments)
-    : command_(set.command()), values_(parse_or_explain(set, arguments)) {}
+    : command_(set.command()), names_(set.names()), values_(parse_or_explain(set, arguments)) {}
 
 bool Flags::given(const std::string& name) const {
   return values_.count(name) > 0 && !values_[name].defaulted();
 }
 
-bool Flags::knows(const std::string& name) const { return values_.count(name) > 0; }
+bool Flags::knows(const std::string& name) const { return std::ranges::find(names_, name) != names_.end(); }
 
 bool Flags::on(const std::string& name) const { return values_.count(name) > 0 && values_[name].as<bool>(); }
 

@@ -94,6 +94,8 @@ class Flags {
   [[nodiscard]] bool given(const std::string& name) const;
   /// Whether the command takes a flag of that name.
   [[nodiscard]] bool knows(const std::string& name) const;
+  /// Whether there is a value: one that was given, or a default.
+  [[nodiscard]] bool has(const std::string& name) const { return values_.count(name) > 0; }
   [[nodiscard]] bool on(const std::string& name) const;
   /// Empty when not given and without a default.
   [[nodiscard]] std::string text(const std::string& name) const;
@@ -108,6 +110,7 @@ class Flags {
 
  private:
   std::string command_;
+  std::vector<std::string> names_;
   boost::program_options::variables_map values_;
 };
 

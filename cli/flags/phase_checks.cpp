@@ -3,6 +3,7 @@
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/tables/inspect_calibration.h"
+#include "fakequant/cli/task.h"
 #include "fakequant/core/detail/check.h"
 
 namespace fq::cli {
@@ -17,8 +18,10 @@ std::optional<Network> check_running(const Flags& flags, const PlannedFiles& pla
     (void)open_data(flags, flags.text("split"), 0, labels);
     return network;
   }
-  (void)open_data_for(*network, flags, flags.text("split"), labels ? Labels::needed : Labels::none);
-  if (labels) check_classifies(*network, flags.command());
+  if (flags.knows("metrics")) take_task(*network, flags);
+  const auto data =
+      open_data_for(*network, flags, flags.text("split"), labels ? Labels::needed : Labels::none);
+  if (labels) check_task(*network, *data, flags.command());
   if (!planned.holds(path)) check_calibrated(*network, flags.command());
   return network;
 }

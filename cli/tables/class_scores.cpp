@@ -56,6 +56,16 @@ void ClassScores::add(const Tensor& answers, const Tensor& labels) {
   }
 }
 
+std::vector<std::int64_t> ClassScores::answered() const {
+  std::vector<std::int64_t> counts(classes_.size(), 0);
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    counts[c] += classes_[c].correct;
+    for (const auto& [other, count] : classes_[c].mistaken)
+      if (other >= 0) counts[static_cast<std::size_t>(other)] += count;
+  }
+  return counts;
+}
+
 std::string class_table(const ClassScores& scores, const std::vector<std::string>& names) {
   std::size_t width = 5;
   const auto shown = shown_classes(scores.classes());
@@ -74,6 +84,7 @@ std::string class_table(const ClassScores& scores, const std::vector<std::string
 
 ordered_json class_json(const ClassScores& scores, const std::vector<std::string>& names) {
   ordered_json list = ordered_json::array();
+  const auto answered = scores.answered();
   for (std::size_t c = 0; c < scores.classes().size(); ++c) {
     const ClassScore& score = scores.classes()[c];
     ordered_json mistaken = ordered_json::array();
@@ -83,6 +94,9 @@ ordered_json class_json(const ClassScores& scores, const std::vector<std::string
                     {"name", c < names.size() ? ordered_json(names[c]) : nullptr},
                     {"count", score.count},
                     {"correct", score.correct},
+                    {"f1", score.count + answered[c] == 0 ? ordered_json(nullptr)
+                                                          : ordered_json(2.0 * double(score.correct) /
+                                                                         double(score.count + answered[c]))},
                     {"mistaken", mistaken}});
   }
   return list;

@@ -25,6 +25,8 @@ class ClassScores {
   /// Answers and labels, i64 [N] on the host; labels are within the classes.
   void add(const Tensor& answers, const Tensor& labels);
   [[nodiscard]] const std::vector<ClassScore>& classes() const noexcept { return classes_; }
+  /// How often each class was the answer.
+  [[nodiscard]] std::vector<std::int64_t> answered() const;
 
  private:
   std::vector<ClassScore> classes_;
@@ -32,8 +34,8 @@ class ClassScores {
 
 /// A line for each class, of more than 20 the 20 worst; those without samples are left out.
 [[nodiscard]] std::string class_table(const ClassScores& scores, const std::vector<std::string>& names);
-/// [{"class": 0, "name": "cat" or null, "count": 36, "correct": 35, "mistaken": [{"class": 1, "count": 1}]},
-/// ..]
+/// [{"class": 0, "name": "cat" or null, "count": 36, "correct": 35, "f1": 0.97, "mistaken": [{"class": 1,
+/// "count": 1}]}, ..]; the F1 of a class that neither is there nor was answered is null.
 [[nodiscard]] nlohmann::ordered_json class_json(const ClassScores& scores,
                                                 const std::vector<std::string>& names);
 

@@ -22,8 +22,8 @@ std::string bar(const Progress& state) {
   const double share = state.total > 0 ? double(state.done) / double(state.total) : 0.0;
   const int full = std::clamp(int(share * bar_cells), 0, bar_cells);
   std::string text = fmt::format("{} [{:#<{}}{:.<{}}]", state.label, "", full, "", bar_cells - full);
-  if (state.accuracy >= 0)
-    text += fmt::format(" loss {:.4f} accuracy {:.2f} %", state.loss, 100 * state.accuracy);
+  if (state.accuracy >= 0 || state.loss != 0) text += fmt::format(" loss {:.4f}", state.loss);
+  if (state.accuracy >= 0) text += fmt::format(" accuracy {:.2f} %", 100 * state.accuracy);
   text += fmt::format(" {:.0f} images/s, {} left", state.images_per_second, duration(state.seconds_left));
   return text;
 }
@@ -80,6 +80,13 @@ std::string megabytes(std::int64_t bytes) { return fmt::format("{:.1f} MB", doub
 std::string percent(double share, std::int64_t count) {
   const double error = count > 0 ? std::sqrt(share * (1 - share) / double(count)) : 0.0;
   return fmt::format("{:.2f} % ± {:.2f}", 100 * share, 100 * error);
+}
+
+std::string metrics_text(const std::vector<std::pair<std::string, double>>& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics)
+    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : ", ", name, value);
+  return text;
 }
 
 }  // namespace fq::cli

@@ -9,6 +9,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace fq::cli {
 
@@ -53,6 +55,9 @@ class Output {
 [[nodiscard]] std::string megabytes(std::int64_t bytes);
 /// "98.61 % ± 0.62": a share of `count` trials with its binomial standard error.
 [[nodiscard]] std::string percent(double share, std::int64_t count);
+
+/// "f1 0.9312, auc 0.9876".
+[[nodiscard]] std::string metrics_text(const std::vector<std::pair<std::string, double>>& metrics);
 
 /// Seconds since it was made.
 class Stopwatch {

@@ -6,8 +6,9 @@
 
 namespace fq::cli {
 
-TrainingReport::TrainingReport(Output& output, std::string command, std::int64_t epochs, std::int64_t batch)
-    : output_(output), command_(std::move(command)), epochs_(epochs), batch_(batch) {}
+TrainingReport::TrainingReport(Output& output, std::string command, std::int64_t epochs, std::int64_t batch,
+                               bool accuracy)
+    : output_(output), command_(std::move(command)), epochs_(epochs), batch_(batch), accuracy_(accuracy) {}
 
 TrainerCallbacks TrainingReport::callbacks() {
   return {.on_step = [this](const StepReport& step) { on_step(step); },
@@ -19,19 +20,35 @@ void TrainingReport::on_step(const StepReport& step) {
   images_per_second_ = step.images_per_second;
   loader_share_ = step.loader_share;
   output_.progress({fmt::format("{} {}/{}", command_, step.epoch + 1, epochs_), step.step, step.steps,
-                    step.loss, step.accuracy, step.images_per_second, step.seconds_left});
+                    step.loss, accuracy_ ? step.accuracy : -1, step.images_per_second, step.seconds_left});
+}
+
+/// Its numbers also go to what machines read.
+std::string TrainingReport::validation_text(const Evaluation& validation) {
+  std::string text = ", validation";
+  last_["val_loss"] = validation.loss;
+  if (accuracy_) {
+    text += fmt::format(" {:.2f} %", 100 * validation.accuracy);
+    last_["val_accuracy"] = 100 * validation.accuracy;
+  } else {
+    text += fmt::format(" loss {:.4f}", validation.loss);
+  }
+  if (!validation.metrics.empty()) text += ", " + metrics_text(validation.metrics);
+  for (const auto& [name, value] : validation.metrics) last_["val_" + name] = value;
+  return text;
 }
 
 void TrainingReport::on_epoch(const EpochReport& epoch) {
-  std::string text = fmt::format("epoch {}/{}: loss {:.4f}, accuracy {:.2f} %", epoch.epoch + 1, epoch.epochs,
-                                 epoch.loss, 100 * epoch.accuracy);
-  last_ = {{"event", "epoch"},       {"command", command_}, {"epoch", epoch.epoch + 1},
-           {"epochs", epoch.epochs}, {"loss", epoch.loss},  {"accuracy", 100 * epoch.accuracy}};
+  std::string text = fmt::format("epoch {}/{}: loss {:.4f}", epoch.epoch + 1, epoch.epochs, epoch.loss);
+  if (accuracy_) text += fmt::format(", accuracy {:.2f} %", 100 * epoch.accuracy);
+  last_ = {{"event", "epoch"},
+           {"command", command_},
+           {"epoch", epoch.epoch + 1},
+           {"epochs", epoch.epochs},
+           {"loss", epoch.loss}};
+  if (accuracy_) last_["accuracy"] = 100 * epoch.accuracy;
   if (epoch.validation) {
-    text +=
-        fmt::format(", validation {:.2f} %{}", 100 * epoch.validation->accuracy, epoch.best ? " (best)" : "");
-    last_["val_loss"] = epoch.validation->loss;
-    last_["val_accuracy"] = 100 * epoch.validation->accuracy;
+    text += validation_text(*epoch.validation) + (epoch.best ? " (best)" : "");
     last_["best"] = epoch.best;
   }
   last_["lr"] = epoch.learning_rate;
@@ -57,14 +74,14 @@ nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, cons
                                {"epochs", result.epochs},
                                {"steps", result.steps},
                                {"stopped_early", result.stopped_early}};
-  for (const char* key : {"loss", "accuracy", "val_loss", "val_accuracy"})
-    if (last_.contains(key)) found[key] = last_[key];
+  for (const auto& [key, value] : last_.items())
+    if (key == "loss" || key == "accuracy" || key.starts_with("val_")) found[key] = value;
   std::string text = fmt::format("{} steps in {}, {}", result.steps, duration(watch_.seconds()), path);
   if (result.best_epoch >= 0 && has_files_beside(path)) {
     const std::string best = best_checkpoint_path(path);
-    found.update({{"best", best},
-                  {"best_epoch", result.best_epoch + 1},
-                  {"best_accuracy", 100 * result.best_accuracy}});
+    found.update({{"best", best}, {"best_epoch", result.best_epoch + 1}});
+    if (accuracy_) found["best_accuracy"] = 100 * result.best_accuracy;
+    found["best_score"] = result.best_score;
     text += fmt::format("; the best epoch, {}, in {}", result.best_epoch + 1, best);
   }
   found["seconds"] = watch_.seconds();

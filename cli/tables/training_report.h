@@ -14,7 +14,8 @@ namespace fq::cli {
 
 class TrainingReport {
  public:
-  TrainingReport(Output& output, std::string command, std::int64_t epochs, std::int64_t batch);
+  /// `accuracy`: whether outputs are classes, so that there is one.
+  TrainingReport(Output& output, std::string command, std::int64_t epochs, std::int64_t batch, bool accuracy);
   TrainingReport(const TrainingReport&) = delete;  // callbacks refer to it
   TrainingReport& operator=(const TrainingReport&) = delete;
 
@@ -27,10 +28,12 @@ class TrainingReport {
  private:
   void on_step(const StepReport& step);
   void on_epoch(const EpochReport& epoch);
+  [[nodiscard]] std::string validation_text(const Evaluation& validation);
 
   Output& output_;
   std::string command_;
   std::int64_t epochs_, batch_;
+  bool accuracy_;
   double images_per_second_ = 0, loader_share_ = 0;
   nlohmann::ordered_json last_, memory_;
   MemoryPlan plan_;

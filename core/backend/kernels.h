@@ -44,6 +44,7 @@ struct UpdateKernels {
   void (*sgd)(std::span<const SgdArrays<T>> arrays, const SgdFactors<T>& factors, Device device);
   void (*adam)(std::span<const AdamArrays<T>> arrays, const AdamFactors<T>& factors, Device device);
   void (*move_towards)(std::span<const PairArrays<T>> arrays, T rate, Device device);
+  void (*rule)(const AnyRuleList<T>& arrays, Device device);
 };
 
 struct Kernels {

@@ -3,6 +3,11 @@
 /// What the optimizers work on, for every device. f32 or f64.
 
 #include <cstdint>
+#include <span>
+#include <variant>
+
+#include "fakequant/core/device.h"
+#include "fakequant/core/numerics/detail/update_rules.h"
 
 namespace fq::detail {
 
@@ -38,6 +43,44 @@ struct AdamFactors {
   T beta1, rest1, beta2, rest2;  // rest = 1 - beta, rounded once
   T eps, scale;
 };
+
+/// An array of a formula of numerics/detail/update_rules.h, whose numbers may differ from array to array.
+template <class T, class Rule>
+struct RuleArrays {
+  std::int64_t n;
+  T* parameter;
+  const T* gradient;
+  T* state[3];                  // the first Rule::states; null where one is not kept
+  T scale, keep, weight_decay;  // of the gradient; of the parameter, first; of the parameter in the gradient
+  Rule rule;
+
+  FQ_HD UpdateElement<T> load(std::int64_t i) const {
+    UpdateElement<T> e{};
+    e.p = parameter[i] * keep;
+    e.g = gradient[i] * scale + e.p * weight_decay;
+    for (int k = 0; k < Rule::states; ++k) e.state[k] = state[k] != nullptr ? state[k][i] : T(0);
+    return e;
+  }
+  FQ_HD void store(std::int64_t i, const UpdateElement<T>& e) const {
+    parameter[i] = e.p;
+    for (int k = 0; k < Rule::states; ++k)
+      if (state[k] != nullptr) state[k][i] = e.state[k];
+  }
+  FQ_HD void update(std::int64_t i) const {
+    UpdateElement<T> e = load(i);
+    rule(e);
+    store(i, e);
+  }
+};
+
+template <class T, class Rule>
+using RuleList = std::span<const RuleArrays<T, Rule>>;
+/// Arrays of any one of the formulas.
+template <class T>
+using AnyRuleList =
+    std::variant<RuleList<T, DampenedSgd<T>>, RuleList<T, RmsProp<T>>, RuleList<T, Adagrad<T>>,
+                 RuleList<T, NAdam<T>>, RuleList<T, AmsGrad<T>>, RuleList<T, Lion<T>>,
+                 RuleList<T, LambDirection<T>>, RuleList<T, Descent<T>>>;
 
 template <class T>
 struct PairArrays {

@@ -141,12 +141,16 @@ std::shared_ptr<Graph> build_model(const ModelSpec& spec, const Shape& sample_sh
     list.at(list.size() - 1)
         .fail(fmt::format("the model's output is {}: its first axis must be the batch",
                           detail::with_readable_batch(to_string(built.output.shape()))));
-  if (classes > 0 && built.output.shape() != Shape{kAbstractBatch, classes})
+  Shape listed = built.output.shape();
+  if (options.dense) listed.resize(std::min<std::size_t>(listed.size(), 2));
+  if (classes > 0 && listed != Shape{kAbstractBatch, classes})
     list.at(list.size() - 1)
-        .fail(fmt::format("the model's output is {} for one image, the data has {} classes: end with a "
-                          "linear layer whose out_features "
-                          "is \"classes\"",
-                          sample_text(built.output.shape()), classes));
+        .fail(fmt::format(
+            "the model's output is {} for one image, the data has {} {}: end with a {} is "
+            "\"classes\"",
+            sample_text(built.output.shape()), classes,
+            options.dense ? "classes or channels of labels" : "classes",
+            options.dense ? "convolution whose out_channels" : "linear layer whose out_features"));
   auto graph = std::make_shared<Graph>(std::move(built.nodes));
   graph->train(true);
   return graph;

@@ -31,6 +31,7 @@ struct BuildOptions {
   std::uint64_t seed = 0;
   /// Limit of the elements of all parameters together, and of any value in the network for one image.
   std::int64_t max_elements = std::int64_t{1} << 33;
+  bool dense = false;  ///< whether the output may have axes behind the classes
 };
 
 /// A checked description of a network; a value, cheap to copy. Types, names, inputs and names of options are
@@ -68,9 +69,9 @@ class ModelSpec {
 
 /// Makes the modules of a spec for images (rows, token ids) of `sample_shape`, without the batch, running
 /// each on `meta` as it is made to know the sizes of the next. With `classes` > 0 the output must be [N,
-/// classes]. The same seed gives the same parameters. Throws FileError or ArgumentError with line and node
-/// for options that do not fit each other or the input, and for a model past the limits, before its
-/// parameters are allocated.
+/// classes], or with `dense` [N, classes, ..]. The same seed gives the same parameters. Throws FileError or
+/// ArgumentError with line and node for options that do not fit each other or the input, and for a model past
+/// the limits, before its parameters are allocated.
 [[nodiscard]] std::shared_ptr<Graph> build_model(const ModelSpec& spec, const Shape& sample_shape,
                                                  std::int64_t classes = 0, const BuildOptions& options = {});
 

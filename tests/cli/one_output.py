@@ -30,7 +30,7 @@ def model(outputs):
 same, two = data("same.h5", np.zeros(128, int)), data("two.h5", np.arange(128) % 2)
 rest = ["--epochs", "1", "-o", "out.h5"]
 for network in (TINY, model(1), model("classes")):
-    fails(2, ["one output", "two outputs", "--data", "classes"], "train", *network, "--data", same, *rest)
+    fails(2, ["one output", "two outputs", "--data", "classes", "--loss"], "train", *network, "--data", same, *rest)
 fails(2, "score", "train", *model(1), "--data", same, *rest)
 fails(2, ["[1]", "2 classes"], "train", *model(1), "--data", two, *rest)
 

@@ -75,9 +75,25 @@ TEST(Checkpoint, KilledRunsGoOnToTheSameBits) {
   }
 }
 
+TEST(Checkpoint, RunsOnAPlateauToo) {
+  const Folder folder;
+  Plan run = busy_run(folder, false);
+  run.options.schedule = {.kind = "plateau", .step_factor = 0.5, .patience = 0};
+  run.options.metrics = {"f1"};
+  run.options.optimizer.learning_rate = 0;  // nothing gets better
+  const StateDict expected = undisturbed(run);
+  EXPECT_EQ(expected.attribute("progress/plateau/factor"), 0.25);  // after the second and the third epoch
+  for (const std::int64_t step : {5, 6, 11, 12, 17}) {
+    std::filesystem::remove(run.options.out);
+    EXPECT_TRUE(bitwise_equal(disturbed(run, step, false), expected)) << "stopped after step " << step;
+  }
+  run.validate = false;
+  EXPECT_THROW((void)run.make(), ArgumentError);
+}
+
 TEST(Checkpoint, AccumulatedAndUnaveragedRunsToo) {
   const Folder folder;
-  for (const char* kind : {"sgd", "adam"}) {
+  for (const char* kind : {"sgd", "adam", "rmsprop", "nadam", "lion"}) {
     Plan run = busy_run(folder, false);
     run.options.accumulation = 4;  // 4 + 2 batches an epoch
     run.options.save_every = 1;

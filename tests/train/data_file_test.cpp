@@ -240,7 +240,46 @@ TEST_F(Hdf5DatasetTest, RefusesWrongLabels) {
   with({0, 1, 2, 3, 4, 5}, {3, 2});
   EXPECT_THAT(refusal(), HasSubstr("has the shape [3, 2]: give [N]"));
   DataFile(path()).put("train/x", {2, 3}, counting<float>(6)).put("train/y", {2}, counting<float>(2));
-  EXPECT_THAT(refusal(), HasSubstr("is f32: labels are integers"));
+  EXPECT_THAT(refusal(), HasSubstr("is f32: labels of classes are integers"));
+  EXPECT_THAT(refusal({.label_type = LabelType::integers}),
+              HasSubstr("is f32: labels of classes are integers"));
+  DataFile(path()).put("train/x", {2, 3}, counting<float>(6)).put("train/y", {2, 0}, counting<float>(0));
+  EXPECT_THAT(refusal({.label_type = LabelType::numbers}), HasSubstr("an axis is empty"));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  DataFile(path())
+      .put("train/x", {2, 3}, counting<float>(6))
+      .put("train/y", {2, 2}, std::vector<float>{0, 1, 2, nan});
+  EXPECT_THAT(refusal({.label_type = LabelType::numbers}),
+              HasSubstr("train/y has a NaN or infinity in row 1"));
+}
+
+TEST_F(Hdf5DatasetTest, ReadsNumbersAsLabels) {
+  DataFile(path()).put("train/x", {3, 2}, counting<float>(6)).put("train/y", {3, 2}, counting<double>(6));
+  const Hdf5Dataset data(path(), {.label_type = LabelType::numbers});
+  const std::vector<std::int64_t> rows{2, 0};
+  EXPECT_EQ(data.classes(), 0);
+  EXPECT_EQ(data.read(rows).y.shape(), (Shape{2, 2}));
+  EXPECT_THAT(data.read(rows).y.to_vector<float>(), ElementsAre(4, 5, 0, 1));
+  EXPECT_EQ(data.labels().dtype(), DType::f64);
+}
+
+TEST_F(Hdf5DatasetTest, ReadsAClassForEachPlaceAsLabels) {
+  DataFile(path()).put("train/x", {3, 2}, counting<float>(6)).put("train/y", {3, 2}, counting<std::uint8_t>(6));
+  const std::vector<std::int64_t> rows{2, 0};
+  for (const auto type : {LabelType::numbers, LabelType::integers}) {
+    const auto data = std::make_shared<Hdf5Dataset>(path(), Hdf5DatasetOptions{.label_type = type});
+    EXPECT_EQ(data->classes(), 0);
+    EXPECT_THAT(data->read(rows).y.to_vector<std::int64_t>(), ElementsAre(4, 5, 0, 1));
+    EXPECT_EQ(Subset(data, {1}).labels().shape(), (Shape{1, 2}));
+  }
+}
+
+TEST_F(Hdf5DatasetTest, OneIntegerASampleIsAClassWhateverIsAskedFor) {
+  DataFile(path()).put("train/x", {3, 2}, counting<float>(6)).put("train/y", {3, 1}, counting<std::int64_t>(3));
+  const Hdf5Dataset data(path(), {.label_type = LabelType::numbers});
+  const std::vector<std::int64_t> rows{2, 0};
+  EXPECT_EQ(data.classes(), 3);
+  EXPECT_THAT(data.read(rows).y.to_vector<std::int64_t>(), ElementsAre(2, 0));
 }
 
 TEST_F(Hdf5DatasetTest, NamesTheRowOfANaNOrInfinity) {

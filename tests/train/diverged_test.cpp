@@ -82,11 +82,11 @@ TEST(Diverged, TheFirstBadElementOfAnyFloatIsFound) {
 
 TEST(Diverged, NoEpochWithoutALossIsTheBest) {
   EarlyStopping early;
-  EXPECT_FALSE(early.update({.loss = std::nan(""), .accuracy = 0.9}));
-  EXPECT_FALSE(early.update({.loss = kInf, .accuracy = 0.9}));
+  EXPECT_FALSE(early.update({.loss = std::nan(""), .score = 0.9}));
+  EXPECT_FALSE(early.update({.loss = kInf, .score = 0.9}));
   EXPECT_EQ(early.best_epoch(), -1);
-  EXPECT_TRUE(early.update({.loss = 2, .accuracy = 0.1}));
-  EXPECT_FALSE(early.update({.loss = kInf, .accuracy = 0.9}));
+  EXPECT_TRUE(early.update({.loss = 2, .score = 0.1}));
+  EXPECT_FALSE(early.update({.loss = kInf, .score = 0.9}));
   EXPECT_EQ(early.best_epoch(), 2);
 }
 

@@ -109,14 +109,14 @@ TEST(Loop, StopsEarlyWithoutImprovement) {
 
 TEST(Loop, EarlyStoppingPrefersAccuracyThenLoss) {
   EarlyStopping early(2);
-  EXPECT_TRUE(early.update({.loss = 1, .accuracy = 0.5}));
-  EXPECT_FALSE(early.update({.loss = 0.5, .accuracy = 0.4}));
-  EXPECT_TRUE(early.update({.loss = 0.9, .accuracy = 0.5}));
-  EXPECT_FALSE(early.update({.loss = 0.9, .accuracy = 0.5}));
+  EXPECT_TRUE(early.update({.loss = 1, .score = 0.5}));
+  EXPECT_FALSE(early.update({.loss = 0.5, .score = 0.4}));
+  EXPECT_TRUE(early.update({.loss = 0.9, .score = 0.5}));
+  EXPECT_FALSE(early.update({.loss = 0.9, .score = 0.5}));
   EXPECT_FALSE(early.should_stop());
   EarlyStopping resumed(2);
   resumed.load_state(early.state_dict());
-  EXPECT_FALSE(resumed.update({.loss = std::nan(""), .accuracy = 0.5}));
+  EXPECT_FALSE(resumed.update({.loss = std::nan(""), .score = 0.5}));
   EXPECT_TRUE(resumed.should_stop());
   EXPECT_EQ(resumed.best_epoch(), 2);
 }

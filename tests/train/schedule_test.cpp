@@ -1,5 +1,7 @@
 #include "fakequant/train/schedule.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
@@ -20,6 +22,38 @@ TEST(Schedule, ConstantAndStep) {
 TEST(Schedule, CosineEndsAtItsLastValue) {
   expect_values(schedule::cosine(4), {1, 0.85355339059327373, 0.5, 0.14644660940672627, 0, 0});
   expect_values(schedule::cosine(2, 0.5), {1, 0.75, 0.5, 0.5});
+}
+
+// torch 2.15: MultiStepLR, PolynomialLR, CosineAnnealingWarmRestarts, ReduceLROnPlateau in mode max.
+TEST(Schedule, MilestonesPowersAndRestartsAreTorchs) {
+  expect_values(schedule::multi_step({2, 3}, 0.5), {1, 1, 0.5, 0.25, 0.25, 0.25});
+  expect_values(schedule::polynomial(4, 2), {1, 0.5625, 0.25, 0.0625, 0, 0});
+  expect_values(schedule::polynomial(2, 1, 0.5), {1, 0.75, 0.5, 0.5});
+  expect_values(schedule::restarts(2, 2, 0.1),
+                {1, 0.55, 1, 0.8681980515339464, 0.55, 0.23180194846605365, 1, 0.9657457896300791});
+  EXPECT_NEAR(schedule::restarts(3)((std::int64_t{1} << 40) * 3 + 1), schedule::restarts(3)(1), 1e-14);
+}
+
+TEST(Schedule, PlateauIsTorchs) {
+  Plateau plateau(0.5, 1);
+  std::vector<double> found;
+  for (const double score : {0.1, 0.1, 0.1, 0.2, 0.20001, 0.2, 0.2, 0.3, 0.2, 0.2, 0.2}) {
+    Plateau resumed(0.5, 1);
+    resumed.load_state(plateau.state_dict());
+    found.push_back(plateau.update(score));
+    EXPECT_EQ(resumed.update(score), found.back());
+  }
+  EXPECT_EQ(found, (std::vector<double>{1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25, 0.125, 0.125}));
+  Plateau falling(0.1, 0);
+  EXPECT_EQ(falling.update(-2), 1);
+  EXPECT_EQ(falling.update(-1), 1);
+  EXPECT_EQ(falling.update(std::nan("")), 0.1);
+  EXPECT_THROW(Plateau(1, 0), ArgumentError);
+  EXPECT_THROW(Plateau(0.1, -1), ArgumentError);
+  StateDict damaged = falling.state_dict();
+  damaged.set_attribute("factor", 0);
+  EXPECT_THROW(falling.load_state(damaged), ArgumentError);
+  EXPECT_THROW(falling.load_state({}), ArgumentError);
 }
 
 TEST(Schedule, WarmUpThenAnother) {

@@ -2,32 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/train/data/detail/random.h"
+#include "fakequant/train/data/detail/rows.h"
 
 namespace fq {
 namespace {
-
-Shape with_count(std::int64_t count, const Shape& sample) {
-  Shape shape{count};
-  shape.insert(shape.end(), sample.begin(), sample.end());
-  return shape;
-}
-
-Tensor gather(const Tensor& from, std::span<const std::int64_t> rows, const Shape& sample) {
-  Tensor out = Tensor::empty(with_count(static_cast<std::int64_t>(rows.size()), sample), from.dtype());
-  const auto bytes = static_cast<std::size_t>(byte_size(from.dtype(), numel(sample)));
-  auto* to = static_cast<char*>(out.mutable_raw());
-  for (const auto row : rows) {
-    std::memcpy(to, static_cast<const char*>(from.raw()) + static_cast<std::size_t>(row) * bytes, bytes);
-    to += bytes;
-  }
-  return out;
-}
 
 void check_rows(std::span<const std::int64_t> rows, std::int64_t size) {
   for (const auto row : rows)
@@ -103,16 +86,9 @@ TensorDataset::TensorDataset(Tensor x, Tensor y) : x_(std::move(x)), y_(std::mov
   classes_ = *high + 1;
 }
 
-namespace {
-
-/// Of the labels of one sample.
-Shape label_shape(const Tensor& y) { return {y.shape().begin() + 1, y.shape().end()}; }
-
-}  // namespace
-
 Batch TensorDataset::read(std::span<const std::int64_t> rows) const {
   check_rows(rows, size());
-  return {gather(x_, rows, sample_shape_), y_.defined() ? gather(y_, rows, label_shape(y_)) : Tensor()};
+  return {detail::rows_of(x_, rows), y_.defined() ? detail::rows_of(y_, rows) : Tensor()};
 }
 
 std::uint32_t TensorDataset::fingerprint() const { return checksum(y_, checksum(x_, size_checksum(*this))); }
@@ -134,7 +110,7 @@ Batch Subset::read(std::span<const std::int64_t> rows) const {
 
 Tensor Subset::labels() const {
   const Tensor all = data_->labels();
-  return all.defined() ? gather(all, rows_, label_shape(all)) : all;
+  return all.defined() ? detail::rows_of(all, rows_) : all;
 }
 
 std::uint32_t Subset::fingerprint() const { return checksum(rows_, data_->fingerprint()); }

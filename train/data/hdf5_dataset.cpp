@@ -8,6 +8,7 @@
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/train/data/detail/block_cache.h"
 #include "fakequant/train/data/detail/data_file.h"
+#include "fakequant/train/data/detail/rows.h"
 
 namespace fq {
 namespace {
@@ -32,6 +33,8 @@ bool decode(const T* from, std::int64_t inner, const Normalisation& how, float* 
   return finite;
 }
 
+DType label_dtype(const Tensor& y) { return is_floating(y.dtype()) ? DType::f32 : DType::i64; }
+
 }  // namespace
 
 struct Hdf5Dataset::Body {
@@ -39,7 +42,7 @@ struct Hdf5Dataset::Body {
   std::unique_ptr<detail::BlockCache> x;
   Tensor y;
   Shape sample_shape;
-  std::int64_t classes = 0;
+  std::int64_t classes = 0, stated = 0;
   std::vector<std::string> class_names;
   bool ids = false;
   detail::Normalisation how;
@@ -52,10 +55,11 @@ struct Hdf5Dataset::Body {
     ids = rows.dtype() == DType::i16 || rows.dtype() == DType::i32 || rows.dtype() == DType::i64;
     parts.check_sample(sample_shape);
     if (!ids) how = parts.normalisation(sample_shape[0]);
-    auto stated = parts.classes();
-    class_names = std::move(stated.names);
+    auto of_file = parts.classes();
+    class_names = std::move(of_file.names);
+    stated = of_file.count;
     if (options.labels) y = parts.read_y(rows.shape()[0]);
-    if (y.defined()) classes = parts.check_labels(y, stated.count);
+    if (y.defined() && parts.label_kind()->classes()) classes = parts.check_labels(y, stated);
     x = std::make_unique<detail::BlockCache>(std::move(rows), options.cache_bytes);
     if (!ids && !how.stated) parts.doubt_range(*x->get(0), x->rows().dtype());
   }
@@ -86,6 +90,7 @@ std::int64_t Hdf5Dataset::classes() const noexcept { return body_->classes; }
 const std::vector<std::string>& Hdf5Dataset::class_names() const noexcept { return body_->class_names; }
 bool Hdf5Dataset::token_ids() const noexcept { return body_->ids; }
 Tensor Hdf5Dataset::labels() const { return body_->y; }
+std::int64_t Hdf5Dataset::stated_classes() const noexcept { return body_->stated; }
 
 std::vector<float> Hdf5Dataset::background() const {
   if (token_ids()) return Dataset::background();
@@ -96,18 +101,18 @@ std::vector<float> Hdf5Dataset::background() const {
 }
 
 Batch Hdf5Dataset::read(std::span<const std::int64_t> rows) const {
+  for (const auto row : rows)
+    FQ_CHECK(0 <= row && row < size(), "dataset", "sample {} is out of range: there are {}", row, size());
   const auto count = static_cast<std::int64_t>(rows.size());
   Shape shape{count};
   shape.insert(shape.end(), sample_shape().begin(), sample_shape().end());
   Batch batch{Tensor::empty(shape, token_ids() ? DType::i64 : DType::f32), {}};
-  if (body_->y.defined()) batch.y = Tensor::empty({count}, DType::i64);
+  if (body_->y.defined()) batch.y = detail::rows_of(body_->y, rows).to(label_dtype(body_->y));
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = rows[static_cast<std::size_t>(i)];
-    FQ_CHECK(0 <= row && row < size(), "dataset", "sample {} is out of range: there are {}", row, size());
     const auto block = body_->x->get(row / body_->x->block_rows());
     body_->read_row(row, block->data() + row % body_->x->block_rows() * body_->x->rows().row_bytes(), batch.x,
                     i);
-    if (batch.y.defined()) batch.y.mutable_data<std::int64_t>()[i] = body_->y.data<std::int64_t>()[row];
   }
   return batch;
 }

@@ -19,13 +19,14 @@ EarlyStopping::EarlyStopping(std::int64_t patience) : patience_(patience) {
 
 bool EarlyStopping::update(const Evaluation& evaluation) {
   const double loss = evaluation.loss;
-  const bool better = best_epoch_ < 0 || evaluation.accuracy > best_accuracy_ ||
-                      (evaluation.accuracy == best_accuracy_ && loss < best_loss_);
-  const bool best = better && std::isfinite(loss) && std::isfinite(evaluation.accuracy);
+  const bool better = best_epoch_ < 0 || evaluation.score > best_score_ ||
+                      (evaluation.score == best_score_ && loss < best_loss_);
+  const bool best = better && std::isfinite(loss) && std::isfinite(evaluation.score);
   if (best) {
     best_epoch_ = epochs_;
     best_accuracy_ = evaluation.accuracy;
     best_loss_ = loss;
+    best_score_ = evaluation.score;
   }
   waited_ = best ? 0 : waited_ + 1;
   ++epochs_;
@@ -37,6 +38,7 @@ StateDict EarlyStopping::state_dict() const {
   out.set_attribute("best_epoch", best_epoch_);
   out.set_attribute("best_accuracy", best_accuracy_);
   out.set_attribute("best_loss", best_loss_);
+  out.set_attribute("best_score", best_score_);
   out.set_attribute("epochs", epochs_);
   out.set_attribute("waited", waited_);
   return out;
@@ -48,6 +50,9 @@ void EarlyStopping::load_state(const StateDict& state) {
     loaded.best_epoch_ = detail::whole_number(state, "best_epoch", kEarly, -1);
     loaded.best_accuracy_ = state.attribute("best_accuracy").get<double>();
     loaded.best_loss_ = state.attribute("best_loss").get<double>();
+    loaded.best_score_ =  // of files before it was kept: the accuracy
+        state.has_attribute("best_score") ? state.attribute("best_score").get<double>()
+                                          : loaded.best_accuracy_;
     loaded.epochs_ = detail::whole_number(state, "epochs", kEarly);
     loaded.waited_ = detail::whole_number(state, "waited", kEarly);
     FQ_CHECK(loaded.best_epoch_ < loaded.epochs_ && loaded.waited_ <= loaded.epochs_, kEarly,

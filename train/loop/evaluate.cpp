@@ -70,8 +70,9 @@ std::int64_t count_correct(const Tensor& logits, const Tensor& labels) {
                             std::plus<>(), std::equal_to<>());
 }
 
-Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop, const Loss& loss) {
-  detail::ScoreSum sum(loss);
+Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop, const Loss& loss,
+                    const std::vector<std::string>& metrics) {
+  detail::ScoreSum sum(loss, metrics);
   bool stopped = false;
   for_each_output(model, loader, [&](const Batch& batch, const Variable& logits) {
     FQ_CHECK(batch.y.defined(), "evaluate", "the data has no labels: use predict");

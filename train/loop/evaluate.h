@@ -8,19 +8,18 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/variable.h"
 #include "fakequant/train/data/loader.h"
+#include "fakequant/train/losses.h"
 
 namespace fq {
 
 class Module;
-
-/// What is made smaller: of a model's outputs for a batch and the batch's labels, rank 0. A mean over the
-/// samples, so that those of batches add up.
-using Loss = std::function<Variable(const Variable& outputs, const Tensor& labels)>;
 
 /// Means over the samples that a model was evaluated on.
 struct Evaluation {
@@ -28,6 +27,10 @@ struct Evaluation {
   double accuracy = 0;     ///< correct / count, 0 to 1; 0 of no samples
   std::int64_t count = 0;  ///< samples
   std::int64_t correct = 0;
+  std::vector<std::pair<std::string, double>> metrics = {};  ///< those that were asked for (train/metrics.h)
+  /// What epochs are compared by, the larger the better: the first metric or minus it; without one the
+  /// accuracy or, where there are no right answers, minus the loss.
+  double score = 0;
   bool stopped = false;  ///< by the flag, before the end: not of all samples
 };
 
@@ -36,9 +39,9 @@ struct Evaluation {
 /// once, each with a loader of its own. Stops after the current batch when `*stop` becomes true. Throws
 /// ArgumentError for data without labels, labels out of range and samples that do not fit the model.
 /// With a `loss` of one's own labels and outputs are what it takes; accuracy is 0 unless they are i64 [N] and
-/// [N, C].
+/// [N, C]. `metrics` are names of train/metrics.h.
 [[nodiscard]] Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop = nullptr,
-                                  const Loss& loss = {});
+                                  const Loss& loss = {}, const std::vector<std::string>& metrics = {});
 
 /// The model's outputs [N, ..] for the loader's epoch 0, in its order: f32, row-major.
 /// As `evaluate`; data needs no labels.
@@ -51,8 +54,8 @@ struct Evaluation {
 /// Rows of `logits` [N, C] whose answer is the label.
 [[nodiscard]] std::int64_t count_correct(const Tensor& logits, const Tensor& labels);
 
-/// Which epoch was best, and when to stop waiting for a better one. Better is a higher accuracy or, at the
-/// same one, a lower loss; an epoch whose loss is NaN or infinite is never the best.
+/// Which epoch was best, and when to stop waiting for a better one. Better is a higher score or, at the same
+/// one, a lower loss; an epoch whose loss or score is NaN or infinite is never the best.
 class EarlyStopping {
  public:
   /// Stops after `patience` epochs in a row that were not the best; 0 never does.
@@ -68,8 +71,9 @@ class EarlyStopping {
   [[nodiscard]] std::int64_t best_epoch() const noexcept { return best_epoch_; }
   [[nodiscard]] double best_accuracy() const noexcept { return best_accuracy_; }
   [[nodiscard]] double best_loss() const noexcept { return best_loss_; }
+  [[nodiscard]] double best_score() const noexcept { return best_score_; }
 
-  /// Attributes `best_epoch`, `best_accuracy`, `best_loss`, `epochs`, `waited`.
+  /// Attributes `best_epoch`, `best_accuracy`, `best_loss`, `best_score`, `epochs`, `waited`.
   [[nodiscard]] StateDict state_dict() const;
   /// Throws ArgumentError for what is not such a state.
   void load_state(const StateDict& state);
@@ -77,7 +81,7 @@ class EarlyStopping {
  private:
   std::int64_t patience_;
   std::int64_t epochs_ = 0, waited_ = 0, best_epoch_ = -1;
-  double best_accuracy_ = 0, best_loss_ = 0;
+  double best_accuracy_ = 0, best_loss_ = 0, best_score_ = 0;
 };
 
 }  // namespace fq

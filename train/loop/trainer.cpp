@@ -13,6 +13,7 @@
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/trainer_body.h"
+#include "fakequant/train/metrics.h"
 
 namespace fq {
 namespace {
@@ -33,6 +34,7 @@ void check_options(const TrainerOptions& o) {
            o.freeze_bn_after, o.freeze_amax_after);
   FQ_CHECK(o.amax_momentum > 0 && o.amax_momentum <= 1, kTrain,
            "amax_momentum is {}: use more than 0, at most 1", o.amax_momentum);
+  for (const auto& name : o.metrics) (void)make_metric(name);
 }
 
 nlohmann::json parsed(const std::string& text) {
@@ -83,6 +85,11 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
   FQ_CHECK(options.patience == 0 || validation, kTrain, "patience needs validation data: give some, or 0");
   if (options.average_decay != 0) average.emplace(*model, options.average_decay);
   schedule = make_schedule(options.schedule, total_steps());
+  if (options.schedule.kind == "plateau") {
+    FQ_CHECK(validation, kTrain,
+             "the schedule plateau needs validation data: give some, or another schedule");
+    plateau.emplace(options.schedule.step_factor, options.schedule.patience);
+  }
   progress.seed = options.seed;
 }
 
@@ -148,9 +155,10 @@ void Trainer::Body::finish_epoch() {
                      .peak_memory = memory_stats(model->device()).peak};
   if (validation) {
     const AverageScope averages(average ? &*average : nullptr);
-    report.validation = evaluate(*model, *validation, options.stop, options.loss);
+    report.validation = evaluate(*model, *validation, options.stop, options.loss, options.metrics);
     if (report.validation->stopped) return;
     report.best = early.update(*report.validation);
+    if (plateau) plateau->update(report.validation->score);
   }
   last = report.validation;
   progress.next_epoch();
@@ -182,7 +190,8 @@ TrainingResult Trainer::fit() {
           .stopped_early = early,
           .validation = run.last,
           .best_epoch = run.early.best_epoch(),
-          .best_accuracy = run.early.best_accuracy()};
+          .best_accuracy = run.early.best_accuracy(),
+          .best_score = run.early.best_score()};
 }
 
 }  // namespace fq

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "fakequant/core/context.h"
 #include "fakequant/core/ops/quantize.h"
@@ -40,6 +41,9 @@ struct TrainerOptions {
   /// What is trained on instead of cross entropy (train/losses.h has some); validation is by it too.
   /// Checkpoints do not hold it: who resumes gives it again.
   Loss loss = {};
+  /// What validation tells beside (train/metrics.h). The best epoch is that of the best first one; without
+  /// any, of the highest accuracy or, where there are no right answers, the lowest loss.
+  std::vector<std::string> metrics = {};
   OptimizerOptions optimizer = {};
   ScheduleOptions schedule = {};  ///< over all steps of the run
   double average_decay = 0;       ///< of WeightAverage, such as 0.999; 0 does not average
@@ -103,12 +107,12 @@ struct TrainerCallbacks {
 
 /// What `fit` did.
 struct TrainingResult {
-  std::int64_t epochs = 0, steps = 0;    ///< done, those before a resumption too
-  bool stopped = false;                  ///< by the flag
-  bool stopped_early = false;            ///< for want of improvement
-  std::optional<Evaluation> validation;  ///< of the last epoch
-  std::int64_t best_epoch = -1;          ///< by validation; -1 without
-  double best_accuracy = 0;
+  std::int64_t epochs = 0, steps = 0;        ///< done, those before a resumption too
+  bool stopped = false;                      ///< by the flag
+  bool stopped_early = false;                ///< for want of improvement
+  std::optional<Evaluation> validation;      ///< of the last epoch
+  std::int64_t best_epoch = -1;              ///< by validation; -1 without
+  double best_accuracy = 0, best_score = 0;  ///< of that epoch (Evaluation)
 };
 
 /// One run. With the same data, options and number of threads it gives the same bits; a run that is resumed

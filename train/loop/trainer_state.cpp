@@ -61,6 +61,7 @@ StateDict Trainer::Body::state() const {
   out.merge(progress_state(progress), "progress");
   out.merge(training->state_dict(), "progress/loader");
   out.merge(early.state_dict(), "progress/validation");
+  if (plateau) out.merge(plateau->state_dict(), "progress/plateau");
   out.set_attribute("progress/settings", detail::run_settings(options, *training, validation.get()));
   out.set_attribute("progress/data", fingerprints());
   return out;
@@ -95,6 +96,7 @@ void Trainer::Body::load(const StateDict& checkpoint, const std::string& path) t
   if (average) average->load_state(averages);
   optimizer->load_state(checkpoint.sub("optimizer"));
   early.load_state(run.sub("validation"));
+  if (plateau) plateau->load_state(run.sub("plateau"));
   training->load_state_dict(run.sub("loader"));
   progress = loaded;
   if (path == options.out) saved = loaded;

@@ -60,7 +60,8 @@ void Trainer::Body::update_parameters() {
     const double norm = gradient_norm(parameters);
     scale *= clip_factor(norm * scale, options.clip_norm);
   }
-  optimizer->set_learning_rate(options.optimizer.learning_rate * schedule(progress.step));
+  const double fallen = plateau ? plateau->factor() : 1;
+  optimizer->set_learning_rate(options.optimizer.learning_rate * schedule(progress.step) * fallen);
   optimizer->step(scale);
   optimizer->zero_grad();
   if (average) average->update();

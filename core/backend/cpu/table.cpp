@@ -104,8 +104,8 @@ constinit const detail::Kernels table{
     .accumulator_values = accumulator_values,
     .accumulator_codes = accumulator_codes,
     .bias_codes = bias_codes,
-    .update_f32 = {sgd<float>, adam<float>, move_towards<float>},
-    .update_f64 = {sgd<double>, adam<double>, move_towards<double>},
+    .update_f32 = {sgd<float>, adam<float>, move_towards<float>, rule<float>},
+    .update_f64 = {sgd<double>, adam<double>, move_towards<double>, rule<double>},
     .swap_contents = swap_contents,
     .sum_of_squares = sum_of_squares,
 };

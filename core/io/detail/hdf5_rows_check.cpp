@@ -29,6 +29,10 @@ std::optional<DType> integer_type(std::size_t bytes, bool is_signed) {
 
 std::optional<DType> element_type(hid_t type) {
   const std::size_t bytes = H5Tget_size(type);
+  if (H5Tget_class(type) == H5T_ENUM) {  // as h5py stores truth values
+    const h5::Type base(H5Tget_super(type));
+    return integer_type(bytes, H5Tget_sign(base.get()) == H5T_SGN_2);
+  }
   if (H5Tget_class(type) == H5T_INTEGER) return integer_type(bytes, H5Tget_sign(type) == H5T_SGN_2);
   if (H5Tget_class(type) != H5T_FLOAT) return std::nullopt;
   if (bytes == 8) return DType::f64;

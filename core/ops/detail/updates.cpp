@@ -1,5 +1,6 @@
 #include "fakequant/core/ops/detail/updates.h"
 
+#include <bit>
 #include <cmath>
 
 #include "fakequant/core/backend/kernels.h"
@@ -104,6 +105,35 @@ void adam_of(std::span<const AdamUpdate> updates, const AdamStep& step) {
   update_kernels<T>(device).adam(arrays, factors, device);
 }
 
+/// The same numbers, rounded once.
+template <class T, class To, class From, std::size_t... I>
+To rounded(const From& from, std::index_sequence<I...>) {
+  const auto numbers = std::bit_cast<std::array<double, sizeof...(I)>>(from);
+  return std::bit_cast<To>(std::array<T, sizeof...(I)>{static_cast<T>(numbers[I])...});
+}
+
+template <class T, template <class> class Rule>
+void rules_of(std::span<const RuleUpdate<Rule>> updates, double scale) {
+  const auto gradients = row_major_gradients(updates);
+  std::vector<detail::RuleArrays<T, Rule<T>>> arrays;
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    if (updates[i].parameter.dtype() != dtype_of<T>) continue;
+    RuleUpdate<Rule> u = updates[i];
+    const auto count = std::make_index_sequence<sizeof(Rule<double>) / sizeof(double)>();
+    arrays.push_back({u.parameter.numel(),
+                      elements<T>(u.parameter),
+                      elements<T>(gradients[i]),
+                      {elements<T>(u.state[0]), elements<T>(u.state[1]), elements<T>(u.state[2])},
+                      static_cast<T>(scale),
+                      static_cast<T>(u.keep),
+                      static_cast<T>(u.weight_decay),
+                      rounded<T, Rule<T>>(u.rule, count)});
+  }
+  if (arrays.empty()) return;
+  const Device device = updates[0].parameter.device();
+  update_kernels<T>(device).rule(detail::RuleList<T, Rule<T>>(arrays), device);
+}
+
 void check_pairs(std::span<const Tensor> a, std::span<const Tensor> b, std::string_view op) {
   FQ_CHECK(a.size() == b.size(), op, "there are {} and {} tensors: give as many", a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -154,6 +184,28 @@ void adam_step(std::span<const AdamUpdate> updates, const AdamStep& step) {
   adam_of<float>(updates, step);
   adam_of<double>(updates, step);
 }
+
+template <template <class> class Rule>
+void rule_step(std::span<const RuleUpdate<Rule>> updates, double gradient_scale) {
+  constexpr std::string_view op = "optimizer_step";
+  for (const auto& u : updates) {
+    check_parameter(u.parameter, op);
+    check_device(u.parameter, updates[0].parameter, op);
+    check_like(u.parameter, u.gradient, "gradient", op);
+    for (const auto& state : u.state)
+      if (state.defined()) check_like(u.parameter, state, "state", op);
+  }
+  rules_of<float>(updates, gradient_scale);
+  rules_of<double>(updates, gradient_scale);
+}
+template void rule_step(std::span<const RuleUpdate<detail::DampenedSgd>>, double);
+template void rule_step(std::span<const RuleUpdate<detail::RmsProp>>, double);
+template void rule_step(std::span<const RuleUpdate<detail::Adagrad>>, double);
+template void rule_step(std::span<const RuleUpdate<detail::NAdam>>, double);
+template void rule_step(std::span<const RuleUpdate<detail::AmsGrad>>, double);
+template void rule_step(std::span<const RuleUpdate<detail::Lion>>, double);
+template void rule_step(std::span<const RuleUpdate<detail::LambDirection>>, double);
+template void rule_step(std::span<const RuleUpdate<detail::Descent>>, double);
 
 void move_towards(std::span<Tensor> averages, std::span<const Tensor> values, double rate) {
   check_pairs(averages, values, "move_towards");

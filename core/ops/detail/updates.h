@@ -4,10 +4,12 @@
 /// place (versions are bumped), record nothing and are elementwise: results do not depend on the thread
 /// count.
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "fakequant/core/numerics/detail/update_rules.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::ops {
@@ -55,6 +57,21 @@ struct AdamStep {
 /// (Kingma and Ba 2015; decoupled decay by Loshchilov and Hutter 2019; torch.optim.Adam and AdamW).
 /// Throws ArgumentError for other dtypes, devices, layouts or shapes.
 void adam_step(std::span<const AdamUpdate> updates, const AdamStep& step);
+
+/// One parameter of a step by a formula of numerics/detail/update_rules.h.
+template <template <class> class Rule>
+struct RuleUpdate {
+  Tensor parameter;             ///< f32 or f64, row-major
+  Tensor gradient;              ///< same shape and dtype, any layout; not written
+  std::array<Tensor, 3> state;  ///< those that the rule has, like the parameter; undefined: not kept, 0
+  double keep = 1;              ///< multiplies the parameter first
+  double weight_decay = 0;      ///< times the parameter, added to the gradient
+  Rule<double> rule;
+};
+
+/// Of each parameter by its own numbers. Throws ArgumentError for other dtypes, devices, layouts or shapes.
+template <template <class> class Rule>
+void rule_step(std::span<const RuleUpdate<Rule>> updates, double gradient_scale = 1);
 
 /// average += rate * (value - average) for each pair: same shapes and dtypes, f32 or f64.
 /// Throws ArgumentError when the lists do not agree, or are not all on one device.

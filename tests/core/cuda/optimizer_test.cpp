@@ -77,6 +77,44 @@ TEST_F(CudaOptimizer, AdamHasTheBitsOfTheCpu) {
     expect_same(adam_on(Device::cuda(), step), adam_on(Device::cpu(), step));
 }
 
+template <template <class> class Rule>
+std::vector<Tensor> rule_on(Device device, const Rule<double>& rule) {
+  auto parameters = tensors(device, 1);
+  std::vector<std::vector<Tensor>> states(3);
+  for (int k = 0; k < Rule<double>::states; ++k) states[k] = tensors(device, 1000U * (k + 1), 0.0);
+  for (unsigned t = 0; t < 3; ++t) {
+    const auto gradients = tensors(device, 5000 + 100 * t);
+    std::vector<ops::RuleUpdate<Rule>> updates;
+    for (std::size_t i = 0; i < kTensors; ++i) {
+      updates.push_back(
+          {parameters[i], gradients[i], {}, i % 3 == 0 ? 0.99 : 1, i % 2 == 0 ? 0.01 : 0, rule});
+      for (std::size_t k = 0; k < Rule<double>::states; ++k) updates.back().state[k] = states[k][i];
+    }
+    ops::rule_step<Rule>(updates, 0.5);
+  }
+  for (const auto& of_rule : states) parameters.insert(parameters.end(), of_rule.begin(), of_rule.end());
+  return parameters;
+}
+
+template <template <class> class Rule>
+void expect_rule(const Rule<double>& rule) {
+  expect_same(rule_on<Rule>(Device::cuda(), rule), rule_on<Rule>(Device::cpu(), rule));
+}
+
+TEST_F(CudaOptimizer, TheOthersHaveTheBitsOfTheCpu) {
+  const detail::Moments<double> moments{0.9, 0.1, 0.99, 0.01};
+  expect_rule<detail::DampenedSgd>({0.1, 0.9, 0.5, 0});
+  expect_rule<detail::DampenedSgd>({0.1, 0.9, 0.5, 1});
+  expect_rule<detail::RmsProp>({0.01, 0.9, 0.1, 1e-8, 0.5, 1});
+  expect_rule<detail::RmsProp>({0.01, 0.9, 0.1, 1e-8, 0, 0});
+  expect_rule<detail::Adagrad>({0.1, 1e-10});
+  expect_rule<detail::NAdam>({moments, 0.01, 0.02, 1.5, 1e-8});
+  expect_rule<detail::AmsGrad>({moments, 0.01, 1.5, 1e-8});
+  expect_rule<detail::Lion>({0.01, 0.9, 0.1, 0.99, 0.01});
+  expect_rule<detail::LambDirection>({moments, 1.5, 1.5, 1e-6, 0.01});
+  expect_rule<detail::Descent>({0.1});
+}
+
 TEST_F(CudaOptimizer, AListTakesFewLaunchesAndNoWait) {
   FQ_NEEDS_COUNTS();
   const auto parameters = tensors(Device::cuda(), 1), gradients = tensors(Device::cuda(), 2);

@@ -50,16 +50,36 @@ std::optional<DataFile::LabelKind> DataFile::label_kind() const {
   return LabelKind{rows.dtype(), rows.shape()};
 }
 
+void DataFile::check_label_type(const LabelKind& kind) const {
+  if (kind.classes() || options_.label_type == LabelType::numbers) return;
+  if (is_floating(kind.dtype))
+    refuse("y", fmt::format("is {}: labels of classes are integers; numbers are for losses of numbers, such "
+                            "as mse",
+                            fq::name(kind.dtype)));
+  if (options_.label_type == LabelType::classes)
+    refuse("y", fmt::format("has the shape {}: give [N]", to_string(kind.shape)));
+}
+
+void DataFile::check_finite(const Tensor& y) const {
+  if (!is_floating(y.dtype())) return;
+  const auto values = y.to(DType::f32);
+  const auto* begin = values.data<float>();
+  const auto* bad = std::find_if(begin, begin + y.numel(), [](float value) { return !std::isfinite(value); });
+  if (bad != begin + y.numel())
+    refuse("y", fmt::format("has a NaN or infinity in row {}", (bad - begin) / (y.numel() / y.dim(0))));
+}
+
 Tensor DataFile::read_y(std::int64_t count) const {
   if (options_.may_lack_labels && !file_.has(name("y"))) return {};
   const auto rows = open("y");
   const auto& shape = rows.shape();
-  if (is_floating(rows.dtype()))
-    refuse("y", fmt::format("is {}: labels are integers", fq::name(rows.dtype())));
-  if (shape.size() > 2 || (shape.size() == 2 && shape[1] != 1))
-    refuse("y", fmt::format("has the shape {}: give [N]", to_string(shape)));
+  const LabelKind kind{rows.dtype(), shape};
+  check_label_type(kind);
   if (shape[0] != count) refuse("y", fmt::format("has {} labels, x has {} images", shape[0], count));
-  return rows.read_all().reshape({count}).to(DType::i64);
+  if (rows.row_bytes() == 0) refuse("y", fmt::format("has the shape {}: an axis is empty", to_string(shape)));
+  const Tensor y = rows.read_all();
+  check_finite(y);
+  return kind.classes() ? y.reshape({count}).to(DType::i64) : y;
 }
 
 StatedClasses DataFile::classes() const { return read_classes(file_, options_.split); }

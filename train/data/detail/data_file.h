@@ -43,7 +43,7 @@ class DataFile {
     [[nodiscard]] bool classes() const;
   };
   [[nodiscard]] std::optional<LabelKind> label_kind() const;
-  /// i64 [count]; undefined when there is none and need not be.
+  /// i64 [count] of classes, others as they are stored; undefined when there is none and need not be.
   [[nodiscard]] Tensor read_y(std::int64_t count) const;
   [[nodiscard]] StatedClasses classes() const;
   /// The number of classes; `stated` is what the file says, 0 for nothing.
@@ -58,6 +58,8 @@ class DataFile {
 
  private:
   [[noreturn]] void refuse(const std::string& part, const std::string& why) const;
+  void check_label_type(const LabelKind& kind) const;
+  void check_finite(const Tensor& y) const;
   void warn(const std::string& why) const;
   [[nodiscard]] Hdf5Rows open(const std::string& part) const;
   void check_axes(const Shape& sample) const;

@@ -14,16 +14,29 @@ json settings_of(const OptimizerOptions& o) {
            {"learning_rate", o.learning_rate},
            {"weight_decay", o.weight_decay},
            {"decay_all", o.decay_all}};
-  if (o.kind == "sgd")
-    out.update({{"momentum", o.momentum}, {"nesterov", o.nesterov}});
+  if (o.kind == "sgd") {
+    out.update(
+        {{"momentum", o.momentum.value_or(0.9)}, {"nesterov", o.nesterov}, {"dampening", o.dampening}});
+    return out;
+  }
+  if (o.kind == "adagrad")
+    out["rate_decay"] = o.rate_decay;
+  else if (o.kind == "rmsprop")
+    out.update({{"momentum", o.momentum.value_or(0)}, {"alpha", o.alpha}, {"centered", o.centered}});
   else
-    out.update({{"beta1", o.beta1}, {"beta2", o.beta2}, {"eps", o.eps}});
+    out.update({{"beta1", o.beta1}, {"beta2", o.beta2.value_or(o.kind == "lion" ? 0.99 : 0.999)}});
+  if (o.kind == "adam" || o.kind == "adamw") out["amsgrad"] = o.amsgrad;
+  out["eps"] = o.eps.value_or(o.kind == "adagrad" ? 1e-10 : o.kind == "lamb" ? 1e-6 : 1e-8);
   return out;
 }
 
 json settings_of(const ScheduleOptions& o) {
   json out{{"schedule", o.kind}, {"warm_up", o.warm_up}};
   if (o.kind == "step") out.update({{"step_every", o.step_every}, {"step_factor", o.step_factor}});
+  if (o.kind == "multi_step") out.update({{"milestones", o.milestones}, {"step_factor", o.step_factor}});
+  if (o.kind == "plateau") out.update({{"plateau_patience", o.patience}, {"step_factor", o.step_factor}});
+  if (o.kind == "polynomial") out.update({{"power", o.power}, {"last", o.last}});
+  if (o.kind == "restarts") out.update({{"period", o.period}, {"grow", o.grow}, {"last", o.last}});
   if (o.kind == "cosine") out["last"] = o.last;
   if (o.kind == "one_cycle") out.update({{"rise", o.rise}, {"div", o.div}, {"final_div", o.final_div}});
   return out;

@@ -8,12 +8,20 @@ bool is_classes(const Tensor& outputs, const Tensor& labels) {
   return labels.dtype() == DType::i64 && labels.rank() == 1 && outputs.rank() == 2;
 }
 
+ScoreSum::ScoreSum(Loss loss, const std::vector<std::string>& metrics) : of_(std::move(loss)) {
+  for (const auto& name : metrics) metrics_.emplace_back(name, make_metric(name));
+}
+
 void ScoreSum::add(const Variable& logits, const Tensor& labels) {
   const Tensor own = labels.to(logits.device());
   const Variable floats = logits.as_float();
   const Variable loss = of_ ? of_(floats, own) : ops::cross_entropy(floats, own);
   loss_ += loss.item() * static_cast<double>(labels.dim(0));
-  if (is_classes(floats.tensor(), labels)) correct_ += count_correct(floats.tensor(), labels);
+  if (is_classes(floats.tensor(), labels)) {
+    answers_ = true;
+    correct_ += count_correct(floats.tensor(), labels);
+  }
+  for (const auto& [name, metric] : metrics_) metric->add(floats.tensor(), labels);
   count_ += labels.dim(0);
 }
 
@@ -24,6 +32,9 @@ Evaluation ScoreSum::mean() const {
   if (count_ == 0) return out;
   out.loss = loss_ / static_cast<double>(count_);
   out.accuracy = static_cast<double>(correct_) / static_cast<double>(count_);
+  for (const auto& [name, metric] : metrics_) out.metrics.emplace_back(name, metric->value());
+  out.score = answers_ ? out.accuracy : -out.loss;
+  if (!metrics_.empty()) out.score = (higher_is_better(metrics_[0].first) ? 1 : -1) * out.metrics[0].second;
   return out;
 }
 

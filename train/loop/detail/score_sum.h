@@ -1,12 +1,16 @@
 #pragma once
 
-/// Loss and accuracy while batches come in.
+/// Loss, accuracy and metrics while batches come in.
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "fakequant/core/variable.h"
 #include "fakequant/train/loop/evaluate.h"
+#include "fakequant/train/metrics.h"
 
 namespace fq::detail {
 
@@ -17,7 +21,7 @@ namespace fq::detail {
 class ScoreSum {
  public:
   /// By cross entropy where no loss is given.
-  explicit ScoreSum(Loss loss = {}) : of_(std::move(loss)) {}
+  explicit ScoreSum(Loss loss = {}, const std::vector<std::string>& metrics = {});
 
   /// Logits [N, C] and labels [N], or what the loss takes.
   void add(const Variable& logits, const Tensor& labels);
@@ -26,7 +30,9 @@ class ScoreSum {
 
  private:
   Loss of_;
+  std::vector<std::pair<std::string, std::unique_ptr<Metric>>> metrics_;
   double loss_ = 0;
+  bool answers_ = false;  // outputs and labels had right ones
   std::int64_t correct_ = 0, count_ = 0;
 };
 

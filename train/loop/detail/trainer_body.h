@@ -68,6 +68,7 @@ struct Trainer::Body {
   detail::Switches switches;
   detail::Passes passes;
   Schedule schedule;
+  std::optional<Plateau> plateau;
   Progress progress;
   Pace pace;
   std::optional<Evaluation> last;

@@ -66,6 +66,17 @@ void move_towards(std::span<const PairArrays<T>> arrays, T rate, Device) {
   });
 }
 
+template <class T>
+void rule(const detail::AnyRuleList<T>& arrays, Device) {
+  std::visit(
+      [](const auto& list) {
+        for_each_block(list, [](const auto& a, std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) a.update(i);
+        });
+      },
+      arrays);
+}
+
 void swap_contents(std::span<const SwapArrays> arrays, Device) {
   for_each_block(arrays, [](const SwapArrays& a, std::int64_t begin, std::int64_t end) {
     std::swap_ranges(a.left + begin, a.left + end, a.right + begin);
@@ -78,6 +89,9 @@ template void adam(std::span<const AdamArrays<float>>, const AdamFactors<float>&
 template void adam(std::span<const AdamArrays<double>>, const AdamFactors<double>&, Device);
 template void move_towards(std::span<const PairArrays<float>>, float, Device);
 template void move_towards(std::span<const PairArrays<double>>, double, Device);
+template void rule(const detail::AnyRuleList<float>&, Device);
+template void rule(const detail::AnyRuleList<double>&, Device);
+
 double sum_of_squares(std::span<const Tensor> tensors, Device) {
   double sum = 0;
   for (const auto& t : tensors)

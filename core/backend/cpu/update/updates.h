@@ -23,6 +23,10 @@ void adam(std::span<const AdamArrays<T>> arrays, const AdamFactors<T>& factors, 
 template <class T>
 void move_towards(std::span<const PairArrays<T>> arrays, T rate, Device device);
 
+/// The formulas of numerics/detail/update_rules.h.
+template <class T>
+void rule(const detail::AnyRuleList<T>& arrays, Device device);
+
 void swap_contents(std::span<const SwapArrays> arrays, Device device);
 
 /// The sum of squares of all elements of f32 and f64 tensors, in f64: parts over fixed blocks, added in

@@ -90,6 +90,13 @@ struct MoveTowards {
   }
 };
 
+struct UpdateByRule {
+  template <class Array>
+  FQ_HD void operator()(const Array& a, std::int64_t first, int count) const {
+    for (int j = 0; j < count; ++j) a.update(first + j);
+  }
+};
+
 struct Swap {
   FQ_HD void operator()(const SwapArrays& a, std::int64_t first, int count) const {
     std::uint32_t left[group_size], right[group_size];
@@ -114,6 +121,10 @@ template <class T>
 void move_towards(std::span<const PairArrays<T>> arrays, T rate, Device device) {
   for_groups_of(arrays, device, MoveTowards<T>{rate});
 }
+template <class T>
+void rule(const fq::detail::AnyRuleList<T>& arrays, Device device) {
+  std::visit([&](const auto& list) { for_groups_of(list, device, UpdateByRule{}); }, arrays);
+}
 void swap_contents(std::span<const SwapArrays> arrays, Device device) {
   for_groups_of(arrays, device, Swap{});
 }
@@ -124,5 +135,7 @@ template void adam(std::span<const AdamArrays<float>>, const AdamFactors<float>&
 template void adam(std::span<const AdamArrays<double>>, const AdamFactors<double>&, Device);
 template void move_towards(std::span<const PairArrays<float>>, float, Device);
 template void move_towards(std::span<const PairArrays<double>>, double, Device);
+template void rule(const fq::detail::AnyRuleList<float>&, Device);
+template void rule(const fq::detail::AnyRuleList<double>&, Device);
 
 }  // namespace fq::cuda

@@ -18,6 +18,8 @@ void adam(std::span<const fq::detail::AdamArrays<T>> arrays, const fq::detail::A
           Device device);
 template <class T>
 void move_towards(std::span<const fq::detail::PairArrays<T>> arrays, T rate, Device device);
+template <class T>
+void rule(const fq::detail::AnyRuleList<T>& arrays, Device device);
 void swap_contents(std::span<const fq::detail::SwapArrays> arrays, Device device);
 
 /// The sum of squares of all elements of f32 and f64 tensors, in f64. Waits for it.

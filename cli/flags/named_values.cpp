@@ -1,0 +1,94 @@
+#include "fakequant/cli/flags/named_values.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/cli/flags/flags.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
+
+namespace fq::cli {
+
+std::vector<std::string> parts_of(const std::string& text, char between) {
+  std::vector<std::string> out;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(between, begin), text.size());
+    out.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+NamedValues::NamedValues(std::string command, std::string flag, const std::string& text,
+                         const std::vector<std::string>& names, const Keys& keys)
+    : command_(std::move(command)), flag_(std::move(flag)) {
+  const auto parts = parts_of(text, ',');
+  name_ = parts.front();
+  FQ_CHECK(std::ranges::find(names, name_) != names.end(), command_, "--{} has no '{}'{}", flag_, name_,
+           fq::detail::did_you_mean(name_, names));
+  const auto own = keys(name_);
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const auto equal = parts[i].find('=');
+    const std::string key = parts[i].substr(0, equal);
+    FQ_CHECK(std::ranges::find(own, key) != own.end(), command_, "--{} {} has no '{}'{}", flag_, name_, key,
+             own.empty() ? ": give its name alone" : fq::detail::did_you_mean(key, own));
+    const std::string value = equal == std::string::npos ? "" : parts[i].substr(equal + 1);
+    FQ_CHECK(values_.emplace(key, value).second, command_, "--{} {} has '{}' twice", flag_, name_, key);
+  }
+}
+
+std::string NamedValues::text(const std::string& key) const { return has(key) ? values_.at(key) : ""; }
+
+double NamedValues::read(const std::string& key, const std::string& text) const {
+  double value = 0;
+  FQ_CHECK(read_number(text, value), command_, "--{} {},{}={}: give a number", flag_, name_, key, text);
+  return value;
+}
+
+std::int64_t NamedValues::read_whole(const std::string& key, const std::string& text) const {
+  const double value = read(key, text);
+  FQ_CHECK(value == std::trunc(value) && std::abs(value) < 1e12, command_,
+           "--{} {},{}={}: give a whole number", flag_, name_, key, text);
+  return static_cast<std::int64_t>(value);
+}
+
+std::int64_t NamedValues::read_steps(const std::string& key, const std::string& text,
+                                     std::int64_t steps_per_epoch) const {
+  if (!text.ends_with('e')) return read_whole(key, text);
+  return read_whole(key, text.substr(0, text.size() - 1)) * steps_per_epoch;
+}
+
+double NamedValues::number(const std::string& key, double standard) const {
+  return has(key) ? read(key, text(key)) : standard;
+}
+
+std::int64_t NamedValues::whole(const std::string& key, std::int64_t standard) const {
+  return has(key) ? read_whole(key, text(key)) : standard;
+}
+
+bool NamedValues::on(const std::string& key, bool standard) const {
+  const std::int64_t value = whole(key, standard ? 1 : 0);
+  FQ_CHECK(value == 0 || value == 1, command_, "--{} {},{}={}: give 0 or 1", flag_, name_, key, value);
+  return value == 1;
+}
+
+std::vector<double> NamedValues::numbers(const std::string& key) const {
+  std::vector<double> out;
+  if (has(key))
+    for (const auto& part : parts_of(text(key), ':')) out.push_back(read(key, part));
+  return out;
+}
+
+std::int64_t NamedValues::steps(const std::string& key, std::int64_t standard,
+                                std::int64_t steps_per_epoch) const {
+  return has(key) ? read_steps(key, text(key), steps_per_epoch) : standard;
+}
+
+std::vector<std::int64_t> NamedValues::step_list(const std::string& key, std::int64_t steps_per_epoch) const {
+  std::vector<std::int64_t> out;
+  if (has(key))
+    for (const auto& part : parts_of(text(key), ':')) out.push_back(read_steps(key, part, steps_per_epoch));
+  return out;
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/train/losses.h"
+
+namespace fq {
+namespace {
+
+/// 1 at the class and 0 elsewhere, [N, C, ..] of labels [N, ..].
+Tensor one_hot(const Tensor& labels, const Shape& shape, std::string_view function) {
+  const auto all = labels.to(Device::cpu()).to_vector<std::int64_t>();
+  const std::int64_t classes = shape[1], inner = numel(Shape(shape.begin() + 2, shape.end()));
+  Tensor out = Tensor::zeros(shape);
+  auto* values = out.mutable_data<float>();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    FQ_CHECK(all[i] >= 0 && all[i] < classes, function, "label {} of element {} is not 0 to {}", all[i], i,
+             classes - 1);
+    const auto at = static_cast<std::int64_t>(i);
+    values[(at / inner * classes + all[i]) * inner + at % inner] = 1;
+  }
+  return out;
+}
+
+/// Labels as numbers in the outputs' shape.
+Tensor numbers(const Variable& outputs, const Tensor& labels, bool may_be_classes,
+               std::string_view function) {
+  const Shape& shape = outputs.shape();
+  if (labels.defined() && labels.shape() != shape) {
+    Shape of_classes = shape;
+    if (shape.size() >= 2) of_classes.erase(of_classes.begin() + 1);
+    if (may_be_classes && labels.dtype() == DType::i64 && labels.shape() == of_classes && shape[1] > 1)
+      return one_hot(labels, shape, function);
+    if (labels.shape() == of_classes && shape[1] == 1) return labels.to(DType::f32).reshape(shape);
+  }
+  return labels.defined() ? labels.to(DType::f32) : labels;
+}
+
+Loss cross_entropy_loss(const LossOptions& o) {
+  losses::CrossEntropyOptions options;
+  options.label_smoothing = o.label_smoothing;
+  options.ignore_index = o.ignore_index.value_or(options.ignore_index);
+  if (!o.class_weights.empty()) {
+    const std::vector<float> weights(o.class_weights.begin(), o.class_weights.end());
+    options.class_weights = Tensor::from(weights, {static_cast<std::int64_t>(weights.size())});
+  }
+  const bool plain = o.class_weights.empty() && !o.ignore_index;
+  return [options, plain](const Variable& outputs, const Tensor& labels) {
+    if (plain && outputs.rank() == 2) return ops::cross_entropy(outputs, labels, options.label_smoothing);
+    return losses::cross_entropy(outputs, labels, options);
+  };
+}
+
+void check(const LossOptions& o) {
+  FQ_CHECK(std::ranges::find(loss_kinds(), o.kind) != loss_kinds().end(), "loss", "there is no loss '{}'{}",
+           o.kind, detail::did_you_mean(o.kind, loss_kinds()));
+  FQ_CHECK(o.label_smoothing >= 0 && o.label_smoothing <= 1, "loss", "label_smoothing is {}: use 0 to 1",
+           o.label_smoothing);
+  FQ_CHECK(std::ranges::all_of(o.class_weights, [](double w) { return std::isfinite(w) && w >= 0; }) &&
+               std::isfinite(o.positive_weight) && o.positive_weight >= 0,
+           "loss", "weights of classes are finite numbers of 0 or more");
+  FQ_CHECK(o.delta > 0 && o.gamma >= 0 && o.alpha <= 1 && o.smooth >= 0, "loss",
+           "delta is {}, gamma {}, alpha {}, smooth {}: use more than 0, 0 or more, at most 1, 0 or more",
+           o.delta, o.gamma, o.alpha, o.smooth);
+}
+
+}  // namespace
+
+const std::vector<std::string>& loss_kinds() {
+  static const std::vector<std::string> all{"cross_entropy", "bce", "focal", "dice", "mse", "l1", "huber"};
+  return all;
+}
+
+bool takes_classes(const LossOptions& options) { return options.kind == "cross_entropy"; }
+
+Loss make_loss(const LossOptions& options) {
+  check(options);
+  if (takes_classes(options)) return cross_entropy_loss(options);
+  const bool binary = options.kind == "bce" || options.kind == "focal" || options.kind == "dice";
+  return [o = options, binary](const Variable& outputs, const Tensor& labels) {
+    const Variable y = outputs.as_float();
+    const Tensor t = numbers(y, labels, binary, o.kind);
+    if (o.kind == "focal") return losses::focal(y, t, o.alpha, o.gamma);
+    if (o.kind == "dice") return losses::dice(y, t, o.smooth);
+    if (o.kind == "mse") return losses::mse(y, t);
+    if (o.kind == "l1") return losses::l1(y, t);
+    if (o.kind == "huber") return losses::huber(y, t, o.delta);
+    const Tensor positive = o.positive_weight == 1 ? Tensor() : Tensor::full({}, o.positive_weight);
+    return losses::bce_with_logits(y, t, {}, positive);
+  };
+}
+
+}  // namespace fq

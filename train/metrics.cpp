@@ -1,0 +1,270 @@
+#include "fakequant/train/metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
+#include "fakequant/train/detail/answer_table.h"
+
+namespace fq {
+namespace {
+
+using detail::AnswerTable;
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+/// The mean of f(i) over those that are defined.
+template <class F>
+double mean_of(std::size_t count, F&& f) {
+  double sum = 0;
+  std::int64_t defined = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double value = f(i);
+    if (std::isnan(value)) continue;
+    sum += value;
+    ++defined;
+  }
+  return defined == 0 ? kNone : sum / static_cast<double>(defined);
+}
+
+double ratio(std::int64_t a, std::int64_t b) {
+  return b == 0 ? kNone : static_cast<double>(a) / static_cast<double>(b);
+}
+
+/// How often each class was there, was answered, and both.
+struct Tally {
+  std::int64_t there = 0, answered = 0, both = 0;
+};
+
+class Counts : public Metric {
+ public:
+  void add(const Tensor& outputs, const Tensor& labels) override {
+    const AnswerTable table(outputs, labels);
+    classes_.resize(std::max(classes_.size(), static_cast<std::size_t>(table.columns())));
+    binary_ = !table.one_of_many();
+    for (std::int64_t i = 0; i < table.rows(); ++i) binary_ ? add_bits(table, i) : add_class(table, i);
+  }
+
+ protected:
+  std::vector<Tally> classes_;
+  bool binary_ = false;
+  std::int64_t asked_ = 0, right_ = 0;
+
+ private:
+  void add_class(const AnswerTable& table, std::int64_t row) {
+    const std::int64_t label = table.label(row), answer = table.answer(row);
+    if (label < 0) return;
+    ++asked_;
+    right_ += label == answer ? 1 : 0;
+    ++classes_[static_cast<std::size_t>(label)].there;
+    if (answer >= 0) ++classes_[static_cast<std::size_t>(answer)].answered;
+    if (label == answer) ++classes_[static_cast<std::size_t>(label)].both;
+  }
+  void add_bits(const AnswerTable& table, std::int64_t row) {
+    for (std::int64_t c = 0; c < table.columns(); ++c) {
+      const bool truth = table.target(row, c) > 0.5, answer = table.output(row, c) > 0;
+      ++asked_;
+      right_ += truth == answer ? 1 : 0;
+      auto& tally = classes_[static_cast<std::size_t>(c)];
+      tally.there += truth ? 1 : 0;
+      tally.answered += answer ? 1 : 0;
+      tally.both += truth && answer ? 1 : 0;
+    }
+  }
+};
+
+class Accuracy : public Counts {
+  [[nodiscard]] double value() const override { return ratio(right_, asked_); }
+};
+
+/// The mean over classes of a fraction of their tally.
+template <class Fraction>
+class OfClasses : public Counts {
+  [[nodiscard]] double value() const override {
+    return mean_of(classes_.size(), [&](std::size_t c) { return Fraction{}(classes_[c]); });
+  }
+};
+struct F1 {
+  double operator()(const Tally& t) const { return ratio(2 * t.both, t.there + t.answered); }
+};
+struct Recall {
+  double operator()(const Tally& t) const { return ratio(t.both, t.there); }
+};
+struct Iou {
+  double operator()(const Tally& t) const { return ratio(t.both, t.there + t.answered - t.both); }
+};
+
+class TopK : public Metric {
+ public:
+  explicit TopK(std::int64_t k) : k_(k) {}
+  void add(const Tensor& outputs, const Tensor& labels) override {
+    const AnswerTable table(outputs, labels);
+    FQ_CHECK(table.one_of_many(), "metric", "top{} is of classes: the labels are {}", k_, labels.describe());
+    for (std::int64_t i = 0; i < table.rows(); ++i) {
+      const std::int64_t label = table.label(i);
+      if (label < 0) continue;
+      ++asked_;
+      right_ += table.rank(i, label) < k_ ? 1 : 0;
+    }
+  }
+  [[nodiscard]] double value() const override { return ratio(right_, asked_); }
+
+ private:
+  std::int64_t k_, asked_ = 0, right_ = 0;
+};
+
+class Auc : public Metric {
+ public:
+  void add(const Tensor& outputs, const Tensor& labels) override {
+    const AnswerTable table(outputs, labels);
+    scores_.resize(std::max(scores_.size(), static_cast<std::size_t>(table.columns())));
+    for (std::int64_t i = 0; i < table.rows(); ++i) {
+      if (table.one_of_many() && table.label(i) < 0) continue;
+      const auto scores = table.scores(i);
+      for (std::size_t c = 0; c < scores.size(); ++c)
+        scores_[c].push_back({scores[c], table.target(i, static_cast<std::int64_t>(c)) > 0.5});
+    }
+  }
+  [[nodiscard]] double value() const override {
+    return mean_of(scores_.size(), [&](std::size_t c) { return area(scores_[c]); });
+  }
+
+ private:
+  struct Scored {
+    double score;
+    bool truth;
+  };
+  /// The share of pairs of a true and an untrue one in which the true one is scored higher.
+  static double area(std::vector<Scored> all) {
+    std::ranges::sort(all, {}, &Scored::score);
+    double pairs = 0;
+    std::int64_t untrue = 0;
+    for (std::size_t begin = 0; begin < all.size();) {
+      std::size_t end = begin;
+      std::int64_t same[2] = {0, 0};
+      for (; end < all.size() && !(all[end].score > all[begin].score); ++end) ++same[all[end].truth ? 1 : 0];
+      pairs +=
+          static_cast<double>(same[1]) * (static_cast<double>(untrue) + static_cast<double>(same[0]) / 2);
+      untrue += same[0];
+      begin = end;
+    }
+    const auto truths = static_cast<std::int64_t>(all.size()) - untrue;
+    return truths == 0 || untrue == 0 ? kNone
+                                      : pairs / (static_cast<double>(truths) * static_cast<double>(untrue));
+  }
+
+  std::vector<std::vector<Scored>> scores_;
+};
+
+/// Sums over the distances of numbers.
+class Distances : public Metric {
+ public:
+  void add(const Tensor& outputs, const Tensor& labels) override {
+    const AnswerTable table(outputs, labels);
+    FQ_CHECK(!table.one_of_many(), "metric",
+             "the outputs are {}, the labels {}: those of numbers have one "
+             "shape",
+             outputs.describe(), labels.describe());
+    columns_.resize(std::max(columns_.size(), static_cast<std::size_t>(table.columns())));
+    for (std::int64_t i = 0; i < table.rows(); ++i)
+      for (std::int64_t c = 0; c < table.columns(); ++c) add(c, table.output(i, c), table.target(i, c));
+  }
+
+ protected:
+  struct Column {
+    std::int64_t count = 0;
+    double first = 0, sum = 0, squares = 0;  ///< of targets minus the first one
+    double absolute = 0, squared = 0;        ///< of distances
+
+    [[nodiscard]] double variation() const { return squares - sum * sum / static_cast<double>(count); }
+  };
+  [[nodiscard]] double total(double Column::*of) const {
+    double sum = 0;
+    std::int64_t count = 0;
+    for (const auto& column : columns_) {
+      sum += column.*of;
+      count += column.count;
+    }
+    return count == 0 ? kNone : sum / static_cast<double>(count);
+  }
+  std::vector<Column> columns_;
+
+ private:
+  void add(std::int64_t c, double output, double target) {
+    Column& column = columns_[static_cast<std::size_t>(c)];
+    if (column.count++ == 0) column.first = target;
+    const double moved = target - column.first, distance = output - target;
+    column.sum += moved;
+    column.squares += moved * moved;
+    column.absolute += std::abs(distance);
+    column.squared += distance * distance;
+  }
+};
+
+class Mae : public Distances {
+  [[nodiscard]] double value() const override { return total(&Column::absolute); }
+};
+class Rmse : public Distances {
+  [[nodiscard]] double value() const override { return std::sqrt(total(&Column::squared)); }
+};
+class R2 : public Distances {
+  [[nodiscard]] double value() const override {
+    return mean_of(columns_.size(), [&](std::size_t c) {
+      const double variation = columns_[c].variation();
+      return variation > 0 ? 1 - columns_[c].squared / variation : kNone;
+    });
+  }
+};
+
+struct Known {
+  std::string name;
+  bool higher;
+  std::unique_ptr<Metric> (*make)();
+};
+
+template <class T>
+std::unique_ptr<Metric> made() {
+  return std::make_unique<T>();
+}
+
+const std::vector<Known>& known() {
+  static const std::vector<Known> all{{"accuracy", true, &made<Accuracy>},
+                                      {"f1", true, &made<OfClasses<F1>>},
+                                      {"recall", true, &made<OfClasses<Recall>>},
+                                      {"iou", true, &made<OfClasses<Iou>>},
+                                      {"auc", true, &made<Auc>},
+                                      {"mae", false, &made<Mae>},
+                                      {"rmse", false, &made<Rmse>},
+                                      {"r2", true, &made<R2>}};
+  return all;
+}
+
+/// 5 of "top5"; 0 for other names.
+std::int64_t top_of(const std::string& name) {
+  if (!name.starts_with("top") || name.size() < 4 || name.size() > 9) return 0;
+  if (!std::ranges::all_of(name.substr(3), [](char c) { return '0' <= c && c <= '9'; })) return 0;
+  return std::stoll(name.substr(3));
+}
+
+}  // namespace
+
+std::unique_ptr<Metric> make_metric(const std::string& name) {
+  if (const auto k = top_of(name); k > 0) return std::make_unique<TopK>(k);
+  const auto found = std::ranges::find(known(), name, &Known::name);
+  if (found != known().end()) return found->make();
+  std::vector<std::string> names{"top5"};
+  for (const auto& entry : known()) names.push_back(entry.name);
+  throw ArgumentError(fmt::format("[metric] there is no metric '{}'{}: use {}", name,
+                                  detail::did_you_mean(name, names), detail::alternatives(names)));
+}
+
+bool higher_is_better(const std::string& name) {
+  const auto found = std::ranges::find(known(), name, &Known::name);
+  return found == known().end() || found->higher;
+}
+
+}  // namespace fq
