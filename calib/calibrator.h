@@ -1,6 +1,14 @@
 #pragma once
 
 /// Calibrator: watches tensors and chooses amax, the largest magnitude that a quantizer represents.
+///
+///     auto calibrator = make_calibrator("entropy", {.num_bins = 4096});
+///     for (const Tensor& batch : batches) calibrator->collect(batch);
+///     const Tensor amax = calibrator->compute_amax();  // rank 0: per tensor
+///
+/// Each quantizer of a model has one (layers/quantizer/observer.h), and `calibrate`
+/// (train/calibration/calibrate.h) feeds them all. docs/numerics.md has the formulas of the methods and their
+/// sources.
 
 #include <memory>
 #include <optional>
@@ -14,37 +22,52 @@ namespace fq {
 
 class StateDict;
 
-/// How `compute_amax` chooses. Histograms read it; `lsq` the bits and sign.
+/// How `compute_amax` chooses among what was collected. Histograms read all of it, `lsq` the bits and sign;
+/// `max` and `moving_average` need none.
 struct AmaxOptions {
-  std::string method = {};    ///< "percentile", "entropy", "mse" or "octav"; empty: the calibrator's own
-  double percentile = 99.99;  ///< 0 .. 100: so many percent of the values are at most amax
-  NumBits num_bits = 8;       ///< of the codes the range is chosen for (entropy, mse, octav, lsq)
-  bool is_unsigned = false;   ///< likewise
-  int stride = 1;             ///< bins between candidates (entropy, mse)
-  int start_bin = 128;        ///< the first candidate (entropy, mse)
+  /// How a histogram is read, "percentile", "entropy", "mse" or "octav"; empty for the calibrator's own way.
+  std::string method = {};
+  /// 0 to 100: so many percent of the values are at most amax. Less clips more and makes the steps finer.
+  double percentile = 99.99;
+  /// The codes that the range is chosen for (entropy, mse, octav, lsq).
+  NumBits num_bits = 8;
+  bool is_unsigned = false;  ///< likewise
+  /// Bins between candidates of entropy and mse: more is quicker and coarser.
+  int stride = 1;
+  /// The first candidate of entropy and mse; lower bins are never the range.
+  int start_bin = 128;
 };
 
 /// Which bins a histogram has: those of torch.histc over [0, largest] (ModelOpt's default), or those of
 /// numpy.histogram over [smallest, largest] of the first batch (its `torch_hist=False`).
 enum class HistogramGrid : unsigned char { torch, numpy };
 
-/// How a calibrator is built.
+/// How a calibrator is built; a method reads the options that it has a use for.
 struct CalibratorOptions {
-  Axes axis = {};           ///< kept axes: one amax for each index along them; none is per tensor
+  /// The kept axes: there is one amax for each index along them; none is per tensor.
+  Axes axis = {};
   int num_bins = 2048;      ///< of the first histogram
   bool skip_zeros = false;  ///< histograms and lsq do not count exact zeros
   HistogramGrid grid = HistogramGrid::torch;
-  double momentum = 0.99;          ///< moving average: a += (1 - momentum) * (new - a)
-  NumBits num_bits = 8;            ///< of the codes that mse_search and scale_sweep choose for
-  bool is_unsigned = false;        ///< likewise
-  bool narrow_range = false;       ///< likewise
-  double start_multiplier = 0.25;  ///< mse_search: of the largest |x| ..
-  double stop_multiplier = 4.0;    ///< .. up to this
-  double multiplier_step = 0.1;    ///< .. in steps of at most this
+  /// What a moving average keeps of itself in a batch: a += (1 - momentum) * (new - a), 0 to less than 1.
+  double momentum = 0.99;
+  /// The codes that mse_search and scale_sweep try.
+  NumBits num_bits = 8;
+  bool is_unsigned = false;   ///< likewise
+  bool narrow_range = false;  ///< likewise
+  /// What mse_search tries: multiples of the first batch's largest |x|, from start_multiplier to
+  /// stop_multiplier, evenly spaced, in steps of at most multiplier_step.
+  double start_multiplier = 0.25;
+  double stop_multiplier = 4.0;  ///< .. up to this
+  double multiplier_step = 0.1;  ///< .. in steps of at most this
 };
 
-/// Collects batch after batch, then answers. Results do not depend on the number of threads. Not for use by
-/// several threads at once. An error leaves the calibrator as it was.
+/// Collects batch after batch, then answers; asking changes nothing, and more batches may follow. Results do
+/// not depend on the number of threads. It is not for use by several threads at once. An error leaves it as
+/// it was, apart from what a derived class says.
+///
+/// To write one's own, derive and override the protected functions; RangeObserver::set_calibrator takes it,
+/// and a line in core/detail/calib_methods.def makes it a name (docs/developing.md).
 class Calibrator {
  public:
   Calibrator() = default;
@@ -52,51 +75,55 @@ class Calibrator {
   Calibrator(const Calibrator&) = delete;  // a calibrator is owned by one quantizer
   Calibrator& operator=(const Calibrator&) = delete;
 
-  /// Takes a batch into account: f32, f16, bf16, or f64 rounded to f32; any layout and device. Empty and
-  /// `meta` tensors change nothing. Throws NumericError for NaN or Inf, ArgumentError when the kept axes have
-  /// other sizes than before.
+  /// Takes a batch into account: f32, f16, bf16, or f64 rounded to f32, in any layout and on any device.
+  /// Empty and `meta` tensors change nothing. Throws NumericError for NaN and Inf, ArgumentError for other
+  /// dtypes and when the kept axes have other sizes than before.
   void collect(const Tensor& x);
-  /// amax, on the CPU, in the dtype of the first batch (f32 for f64): the kept axes with 1 for the others,
-  /// rank 0 when that is one element. When every axis is kept, everything is reduced. Throws ArgumentError
-  /// before the first batch.
+  /// amax, on the CPU, in the dtype of the first batch (f32 for f64). It has the rank of the batches, with
+  /// the kept axes at their size and 1 for the others; rank 0 when that is one element. When every axis is
+  /// kept, everything is reduced. Throws ArgumentError before the first batch, and for options that the
+  /// method cannot use.
   [[nodiscard]] Tensor compute_amax(const AmaxOptions& options = {}) const;
   /// Takes over what `other` collected, as if its batches had been collected here. For "max" and the
   /// "one_pass" methods the result is that of one run over all batches, bit by bit, whatever their split and
-  /// order; for "lsq" up to rounding. Throws ArgumentError for calibrators of other methods, settings, shapes
-  /// or dtypes, and for methods whose result depends on the order of batches; both then stay as they were.
+  /// order; for "lsq" it is up to rounding.
+  ///
+  /// Throws ArgumentError for calibrators of other methods, settings, shapes or dtypes, and for methods whose
+  /// result depends on the order of batches; both then stay as they were.
   void merge(const Calibrator& other);
   /// Forgets every batch.
   void reset();
 
   /// How often it is to see all of the data before it answers: 2 where a first pass fixes the grid that a
-  /// second one counts in.
+  /// second one counts in, else 1.
   [[nodiscard]] virtual int passes() const noexcept { return 1; }
-  /// Called between two passes.
+  /// Called between two passes; a calibrator of one pass has nothing to do.
   virtual void next_pass() {}
 
-  /// All of it, to be saved: tensors of the method, attributes `method`, `minimum` and `dtype`. Empty before
-  /// a batch.
+  /// All that was collected, to be saved: tensors of the method, attributes `method`, `minimum` and `dtype`.
+  /// It is empty before a batch.
   [[nodiscard]] StateDict state_dict() const;
-  /// What `state_dict` gave; answers are then bit by bit the same. Throws ArgumentError for the state of
-  /// another method or a damaged one.
+  /// Takes back what `state_dict` gave, in place of what was collected; answers are then bit by bit the same.
+  /// Throws ArgumentError for the state of another method and for a damaged one.
   void load_state(const StateDict& state);
 
   /// Whether there was no batch yet.
   [[nodiscard]] bool empty() const noexcept { return !minimum_.has_value(); }
-  /// The smallest value seen, with its sign: not negative means that an unsigned format loses nothing.
+  /// The smallest value seen, with its sign: where it is not negative an unsigned format loses nothing.
   [[nodiscard]] std::optional<float> minimum() const noexcept { return minimum_; }
   /// The name that `make_calibrator` takes.
   [[nodiscard]] virtual std::string_view method() const noexcept = 0;
 
  protected:
-  /// `x` is f32, finite, not empty, of the batch's device; `largest` is its largest magnitude. What is kept
-  /// of it lies on the CPU.
+  /// Takes in `x`, which is f32, finite, not empty, and on the batch's device; `largest` is its largest
+  /// magnitude. What is kept of it should lie on the CPU.
   virtual void do_collect(const Tensor& x, float largest) = 0;
-  /// `other` has the same method, and the same dtype unless one of the two is empty. Refuses if not
-  /// overridden.
+  /// Takes over what `other` has, which is of the same method, and of the same dtype unless one of the two is
+  /// empty. Where it is not overridden merging is refused.
   virtual void do_merge(const Calibrator& other);
-  /// f32; called after the first batch only.
+  /// amax in f32; called after the first batch only.
   [[nodiscard]] virtual Tensor do_compute(const AmaxOptions& options) const = 0;
+  /// Forgetting, and saving and loading the tensors of the method.
   virtual void do_reset() = 0;
   virtual void do_save(StateDict& state) const = 0;
   virtual void do_load(const StateDict& state) = 0;
@@ -108,32 +135,32 @@ class Calibrator {
 
 /// The calibrator of a name of QuantDescriptor::calib_methods():
 ///
-///  * "max", "moving_average", "lsq": see MaxCalibrator, MovingAverageCalibrator, LsqCalibrator;
-///  * "percentile", "entropy", "mse", "octav": a histogram whose range grows from the first batch on, read by
-///    that method; "histogram" means percentile. See HistogramCalibrator;
-///  * "one_pass" (percentile), "one_pass_entropy", "one_pass_mse", "one_pass_octav": a histogram whose bins
-///    are powers of two wide and are joined as the range grows, so that neither the split into batches nor
-///    their order matters and calibrators merge;
-///  * "two_pass" and the same with "_entropy", "_mse", "_octav": the first pass finds the largest magnitude,
-///    the second counts in even bins from 0 to it: the finest histogram of that many bins, for twice the
-///    time;
-///  * "mse_search": the multiple of the first batch's largest |x|, from start_multiplier to stop_multiplier,
-///    with the smallest sum of squared errors of fake quantization over all batches (ModelOpt's
-///    MseCalibrator);
-///  * "scale_sweep": for one tensor in blocks with scales of (4,3), as NVFP4 has them, the best of the 126
-///    positive E4M3 scales of each block (ModelOpt's FP8 scale sweep).
+/// - "max", "moving_average": see MaxCalibrator and MovingAverageCalibrator (calib/max_calibrator.h);
+/// - "lsq": amax = bound * 2 * mean|x| / sqrt(bound), the scale that learning of a step begins with (Esser et
+///   al., "Learned Step Size Quantization", ICLR 2020); bound is the largest code of AmaxOptions::num_bits
+///   and is_unsigned, of integers only. The mean is of all values of all batches, in double; 16 bytes a
+///   range;
+/// - "percentile", "entropy", "mse", "octav": a histogram whose range grows from the first batch on, read by
+///   that method; "histogram" means percentile. See HistogramCalibrator (calib/histogram.h);
+/// - "one_pass" (percentile), "one_pass_entropy", "one_pass_mse", "one_pass_octav": a histogram whose bins
+///   are powers of two wide and are joined as the range grows, so that neither the split into batches nor
+///   their order matters and calibrators merge;
+/// - "two_pass" and the same with "_entropy", "_mse", "_octav": the first pass finds the largest magnitude,
+///   the second counts in even bins from 0 to it: the finest histogram of that many bins, for twice the time;
+/// - "mse_search": the multiple of the first batch's largest |x|, from start_multiplier to stop_multiplier,
+///   with the smallest sum of squared errors of fake quantization over all batches (ModelOpt's
+///   MseCalibrator);
+/// - "scale_sweep": for one tensor in blocks with scales of (4,3), as NVFP4 has them, the best of the 126
+///   positive E4M3 scales of each block (ModelOpt's FP8 scale sweep).
 ///
 /// With kept axes, histograms have one for each index: 12 bytes a bin, 2^24 bins together at first; "octav"
-/// skips zeros. Throws ArgumentError for an unknown method or an option out of range.
-///
-///     auto calibrator = make_calibrator("entropy", {.num_bins = 4096});
-///     for (const Tensor& batch : batches) calibrator->collect(batch);
-///     const Tensor amax = calibrator->compute_amax();
+/// skips zeros. Throws ArgumentError for an unknown method, naming the nearest, and for an option out of
+/// range.
 [[nodiscard]] std::unique_ptr<Calibrator> make_calibrator(std::string_view method,
                                                           const CalibratorOptions& options = {});
 
-/// How the quantizers are calibrated one of whose paths the pattern covers (`*` any run of characters, `?`
-/// one). Where several rules cover one, the last counts.
+/// How the quantizers are calibrated one of whose paths the pattern covers (`*` is any run of characters, `?`
+/// one). Where several rules cover one, the last counts. CalibrateOptions and QuantConfig have lists of them.
 struct CalibrationRule {
   std::string pattern;
   std::string method = {};  ///< a calib_method; empty: that of the descriptor
@@ -141,7 +168,7 @@ struct CalibrationRule {
 };
 
 /// What is done with ranges after calibration: amax = min(max(amax * multiply, minimum), maximum), then
-/// raised to a power of two.
+/// raised to a power of two. `postprocess_amax` applies one.
 struct AmaxAdjustment {
   std::string pattern;
   double multiply = 1;                 ///< more than 0

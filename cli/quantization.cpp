@@ -15,7 +15,7 @@
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/train/ptq/algorithm.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/sensitivity/plan.h"
 
 namespace fq::cli {

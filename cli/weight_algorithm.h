@@ -7,7 +7,7 @@
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/train/data/loader.h"
-#include "fakequant/train/ptq/algorithm.h"
+#include "fakequant/train/ptq/algorithms.h"
 
 namespace fq::cli {
 

@@ -1,9 +1,8 @@
-#include "fakequant/reference/modelopt_config.h"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/reference/modelopt.h"
 
 namespace fq::modelopt {
 namespace {

@@ -1,6 +1,21 @@
 #pragma once
 
-/// torchao's granularities: which elements share a scale, said as the shape of a block.
+/// torchao's granularities, types, scales and zero points, with its bits on a CPU.
+///
+///     using namespace torchao;
+///     const Shape block = get_block_size(x.shape(), PerGroup{32});  // [1, 32] for x [N, K]
+///     const auto [scale, zero_point] =
+///         choose_qparams_affine(x, MappingType::asymmetric, block, IntegerType::named("int8"));
+///
+/// torchao_affine.h quantizes by them. Arithmetic of choose_qparams_.. is in the dtype of the values, f32,
+/// f16 or bf16, each operation rounded to it. `eps`, the least scale, defaults to the smallest normal number
+/// of that type, `scale_dtype` to that type. A zero point is found from the scale before it is cast; of an
+/// integer type it is truncated and wraps. NaN spreads to scale and zero point; as an integer it is the
+/// lowest one of 32 or 64 bits, 0 of fewer. Where eps is 0 in that type (1e-12 in f16), a range of zeros has
+/// scale 0, symmetric -0, of the loop of PyTorch that is not vectorised, and 0 / 0 as asymmetric zero point.
+///
+/// Throws ArgumentError for a block of another rank or one that does not divide, codes out of the range of
+/// their type, and an empty input.
 
 #include <cstdint>
 #include <optional>
@@ -9,7 +24,7 @@
 #include <variant>
 
 #include "fakequant/core/blocks/granularity.h"
-#include "fakequant/core/dtype.h"
+#include "fakequant/core/tensor.h"
 
 namespace fq::torchao {
 
@@ -27,7 +42,7 @@ struct PerGroup {
 struct PerRow {};
 /// As PerRow: a token is a row of features.
 struct PerToken {};
-/// One scale for each block of these sizes, one size an axis.
+/// One scale for each block of these sizes, one size for each axis.
 struct PerBlock {
   Shape block_size;
 };
@@ -49,17 +64,19 @@ struct IntegerType {
 
   /// "int8", "uint4", .. Throws ArgumentError for a type torchao does not know.
   [[nodiscard]] static IntegerType named(std::string_view name);
+  /// The least and the largest code of the type.
   [[nodiscard]] std::int64_t lower() const noexcept {
     return is_unsigned ? 0 : -(std::int64_t{1} << (bits - 1));
   }
   [[nodiscard]] std::int64_t upper() const noexcept {
     return (std::int64_t{1} << (bits - (is_unsigned ? 0 : 1))) - 1;
   }
+  /// "int8", "uint4", ..: what `named` takes.
   [[nodiscard]] std::string name() const;
   friend bool operator==(const IntegerType&, const IntegerType&) = default;
 };
 
-/// The codes in use; what is not given is the bound of the type.
+/// The codes in use; a bound that is not given is that of the type.
 struct CodeRange {
   std::optional<std::int64_t> quant_min = {}, quant_max = {};
 };
@@ -80,5 +97,49 @@ enum class ZeroPointDomain : unsigned char {
 [[nodiscard]] MappingType mapping_type(std::string_view name);
 /// "INT", "FLOAT", "NONE". Throws ArgumentError for another name.
 [[nodiscard]] ZeroPointDomain zero_point_domain(std::string_view name);
+
+/// What a range becomes: the step, and the code (or value) of zero, in one shape.
+struct QParams {
+  Tensor scale, zero_point;
+};
+
+struct QParamsOptions {
+  /// The codes that values are mapped to.
+  CodeRange range = {};
+  /// The least scale.
+  std::optional<double> eps = {};
+  /// The types of the results; a zero point is i32 unless said, that of tinygemm has x's type.
+  std::optional<DType> scale_dtype = {};
+  std::optional<DType> zero_point_dtype = {};  ///< by default i32; tinygemm: the type of x
+  /// Whether the results have as many axes as x; only choose_qparams_affine heeds it.
+  bool keepdim = false;
+};
+
+/// Scale and zero point of each block, with lo = min(x, 0) and hi = max(x, 0) over it:
+///
+/// - symmetric: s = max(-lo, hi) / ((quant_max - quant_min) / 2), z = trunc((quant_max + quant_min + 1) / 2);
+/// - symmetric_no_clipping_err: s = max(lo / quant_min, hi / quant_max), z as above; NaN and -Inf of the
+///   first lose;
+/// - asymmetric: s = (hi - lo) / (quant_max - quant_min), z = clamp(quant_min - rne(lo / s)).
+///
+/// s is then at least eps. Results have one axis for each axis that the block neither reduces nor covers, and
+/// rank 0 when there is none; a block of all ones reduces everything.
+[[nodiscard]] QParams choose_qparams_affine(const Tensor& x, MappingType mapping_type,
+                                            const Shape& block_size, IntegerType target_dtype,
+                                            const QParamsOptions& options = {});
+/// The same from ranges that were observed: `min_val` and `max_val` have one shape and dtype, which the
+/// results get.
+[[nodiscard]] QParams choose_qparams_affine_with_min_max(const Tensor& min_val, const Tensor& max_val,
+                                                         MappingType mapping_type, IntegerType target_dtype,
+                                                         const QParamsOptions& options = {});
+/// Asymmetric from the range as it is: s = (max - min) / (quant_max - quant_min), z = min + s * mid, a value.
+[[nodiscard]] QParams choose_qparams_affine_tinygemm(const Tensor& x, MappingType mapping_type,
+                                                     const Shape& block_size, IntegerType target_dtype,
+                                                     const QParamsOptions& options = {});
+/// Asymmetric from the range as it is: z = clamp(quant_min - rne(min / s)); zero need not have a code.
+[[nodiscard]] QParams choose_qparams_affine_dont_preserve_zero(const Tensor& x, MappingType mapping_type,
+                                                               const Shape& block_size,
+                                                               IntegerType target_dtype,
+                                                               const QParamsOptions& options = {});
 
 }  // namespace fq::torchao

@@ -1,5 +1,3 @@
-#include "fakequant/reference/torchao_qparams.h"
-
 #include <cmath>
 #include <limits>
 
@@ -8,6 +6,7 @@
 #include "fakequant/reference/detail/through_host.h"
 #include "fakequant/reference/detail/torchao_grid.h"
 #include "fakequant/reference/detail/torchao_ranges.h"
+#include "fakequant/reference/torchao.h"
 
 namespace fq::torchao {
 namespace {

@@ -13,7 +13,7 @@
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/loop/evaluate.h"
-#include "fakequant/train/ptq/algorithm.h"
+#include "fakequant/train/ptq/algorithms.h"
 
 namespace {
 

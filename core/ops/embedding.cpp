@@ -1,6 +1,5 @@
-#include "fakequant/core/ops/embedding.h"
-
 #include "fakequant/core/ops/detail/operator.h"
+#include "fakequant/core/ops/linear.h"
 
 namespace fq::ops {
 namespace {

@@ -1,6 +1,5 @@
-#include "fakequant/core/ops/embedding.h"
-
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/linear.h"
 #include "fakequant/layers/modules/detail/init.h"
 #include "fakequant/layers/modules/linear.h"
 

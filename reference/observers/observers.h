@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "fakequant/reference/torchao.h"
-#include "fakequant/reference/torchao_qparams.h"
 
 namespace fq::torch_ref {
 
@@ -39,22 +38,27 @@ enum class QScheme : unsigned char {
 
 /// What an observer is told, under PyTorch's names.
 struct ObserverOptions {
-  DType dtype = DType::u8;  ///< i8 or u8: torch's qint8 and quint8
+  /// The codes that scale and zero point are for, i8 or u8: torch's qint8 and quint8.
+  DType dtype = DType::u8;
   QScheme qscheme = QScheme::per_tensor_affine;
-  bool reduce_range = false;  ///< one bit less
+  /// Whether codes have one bit less, which keeps 16-bit sums of some engines from saturating.
+  bool reduce_range = false;
   std::optional<int> quant_min = {},
                      quant_max = {};  ///< both or none; they hold 0 and span 256 codes at most
-  double eps = 0x1p-23;               ///< the least scale
+  /// The least scale.
+  double eps = 0x1p-23;
 };
 
 /// The options as they are. Throws ArgumentError, naming `function`, for a scheme per channel.
 [[nodiscard]] ObserverOptions check_per_tensor(ObserverOptions options, const char* function);
 
-/// The range of codes, and scales and zero points from ranges of values.
+/// The range of codes that options ask for, and scales and zero points from ranges of values, by the formulas
+/// above.
 class AffineRule {
  public:
   explicit AffineRule(ObserverOptions options);
-  /// `min_val` and `max_val` f32, of one shape; the results have one axis.
+  /// Scale and zero point of ranges: `min_val` and `max_val` are f32, of one shape; the results have one
+  /// axis.
   [[nodiscard]] QParams choose(const Tensor& min_val, const Tensor& max_val) const;
 
  private:
@@ -64,14 +68,14 @@ class AffineRule {
   int quant_min_, quant_max_;
 };
 
-/// What the four observers of smallest and largest values share.
+/// What the four observers of smallest and largest values share. For use by one thread at a time.
 class RangeObserver {
  public:
   /// Takes an observation into account.
   void observe(const Tensor& x);
   /// Scale and zero point of the range seen so far, by the formulas above.
   [[nodiscard]] QParams calculate_qparams() const;
-  /// The ends of the range: f32, rank 0 or [channels]; undefined before the first observation.
+  /// The ends of the range seen: f32, of rank 0 or [channels]; undefined before the first observation.
   [[nodiscard]] const Tensor& min_val() const noexcept { return min_; }
   [[nodiscard]] const Tensor& max_val() const noexcept { return max_; }
   /// Forgets all observations.
@@ -89,26 +93,27 @@ class RangeObserver {
   Tensor min_, max_;
 };
 
-/// The smallest and largest of all observations.
+/// The range is the smallest and largest of all observations.
 class MinMaxObserver final : public RangeObserver {
  public:
   explicit MinMaxObserver(ObserverOptions options = {});
 };
 
-/// The first observation's range; then range += averaging_constant * (the new one - range), each rounded.
+/// The range is the first observation's at first; then range += averaging_constant * (the new one - range),
+/// each operation rounded.
 class MovingAverageMinMaxObserver final : public RangeObserver {
  public:
   explicit MovingAverageMinMaxObserver(double averaging_constant = 0.01, ObserverOptions options = {});
 };
 
-/// As MinMaxObserver, for each index of `ch_axis`, negative from the back.
+/// As MinMaxObserver, with a range for each index of `ch_axis`, negative from the back.
 class PerChannelMinMaxObserver final : public RangeObserver {
  public:
   explicit PerChannelMinMaxObserver(int ch_axis = 0,
                                     ObserverOptions options = {.qscheme = QScheme::per_channel_affine});
 };
 
-/// As MovingAverageMinMaxObserver, for each index of `ch_axis`, negative from the back.
+/// As MovingAverageMinMaxObserver, with a range for each index of `ch_axis`, negative from the back.
 class MovingAveragePerChannelMinMaxObserver final : public RangeObserver {
  public:
   explicit MovingAveragePerChannelMinMaxObserver(double averaging_constant = 0.01, int ch_axis = 0,
@@ -122,19 +127,21 @@ class MovingAveragePerChannelMinMaxObserver final : public RangeObserver {
 /// widens the range, old counts are spread on the new bins by 16 pieces a bin. Infinite elements are left
 /// out.
 ///
-/// Per tensor only; observations and errors as in `observers.h`. Sums are in f32 where the reference has them
-/// there, but in another order: results agree but for the last digits. Plain loops, meant for one tensor at a
-/// time.
+/// It is per tensor only. Sums are in f32 where the reference has them there, but in another order: results
+/// agree but for the last digits. These are plain loops, meant for one tensor at a time.
 class HistogramObserver {
  public:
   /// `bins` at least 2.
   explicit HistogramObserver(ObserverOptions options = {}, int bins = 2048);
 
+  /// Takes an observation into account.
   void observe(const Tensor& x);
+  /// Scale and zero point of the range that the search finds.
   [[nodiscard]] QParams calculate_qparams() const;
   /// The range seen; meaningless before the first observation.
   [[nodiscard]] float min_val() const noexcept { return min_; }
   [[nodiscard]] float max_val() const noexcept { return max_; }
+  /// The counts; empty before the first observation.
   [[nodiscard]] const std::vector<float>& histogram() const noexcept { return histogram_; }
 
  private:

@@ -1,4 +1,4 @@
-#include "fakequant/calib/lsq_calibrator.h"
+#include "fakequant/calib/detail/lsq_calibrator.h"
 
 #include <limits>
 

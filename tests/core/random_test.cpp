@@ -6,7 +6,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/activation.h"
-#include "fakequant/core/ops/embedding.h"
+#include "fakequant/core/ops/linear.h"
 
 namespace fq::random_test {
 namespace {

@@ -9,7 +9,7 @@
 #include "fakequant/core/ops/detail/updates.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
-#include "fakequant/reference/torchao_qparams.h"
+#include "fakequant/reference/torchao.h"
 
 namespace fq::empty {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
-#include "fakequant/reference/modelopt_config.h"
+#include "fakequant/reference/modelopt.h"
 #include "fakequant/reference/tensorrt.h"
 #include "functions.h"
 

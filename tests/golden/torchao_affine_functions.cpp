@@ -1,5 +1,5 @@
+#include "fakequant/reference/torchao.h"
 #include "fakequant/reference/torchao_affine.h"
-#include "fakequant/reference/torchao_qparams.h"
 #include "functions.h"
 
 namespace fq::golden {

@@ -1,11 +1,10 @@
-#include "fakequant/reference/modelopt_config.h"
-
 #include <nlohmann/json.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/reference/modelopt.h"
 
 namespace fq::modelopt_config_test {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/reference/torch_ref.h"
-#include "fakequant/reference/torchao_qparams.h"
+#include "fakequant/reference/torchao.h"
 
 namespace fq::torchao::torchao_affine_test {
 namespace {

@@ -1,9 +1,8 @@
-#include "fakequant/train/ptq/algorithm.h"
-
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/placed_error.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 
 namespace fq::ptq {

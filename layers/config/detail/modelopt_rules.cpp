@@ -5,7 +5,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/placed_error.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/reference/modelopt_config.h"
+#include "fakequant/reference/modelopt.h"
 
 namespace fq::detail {
 namespace {

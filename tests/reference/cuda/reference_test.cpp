@@ -9,9 +9,9 @@
 #include "fakequant/reference/onnx.h"
 #include "fakequant/reference/tensorrt.h"
 #include "fakequant/reference/torch_ref.h"
+#include "fakequant/reference/torchao.h"
 #include "fakequant/reference/torchao_affine.h"
 #include "fakequant/reference/torchao_float.h"
-#include "fakequant/reference/torchao_qparams.h"
 #include "fakequant/reference/tripy.h"
 #include "same_numbers.h"
 

@@ -1,10 +1,9 @@
-#include "fakequant/train/ptq/algorithm.h"
-
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/error.h"
 #include "fakequant/train/data/dataset.h"
+#include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "train/ptq/layer_errors.h"
 

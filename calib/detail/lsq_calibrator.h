@@ -8,11 +8,8 @@
 
 namespace fq {
 
-/// amax = bound * 2 * mean|x| / sqrt(bound): the scale that learning of a step begins with (Esser et al.,
-/// "Learned Step Size Quantization", ICLR 2020), per tensor or for each index of the kept axes; bound is the
-/// largest code of AmaxOptions::num_bits and is_unsigned. The mean is of all values of all batches, in
-/// double; 64-bit counts. Merges, up to the rounding of sums. With skip_zeros, exact zeros do not count.
-/// Memory: 16 bytes a range.
+/// The method "lsq" of make_calibrator. The mean is of all values of all batches, in double; 64-bit counts.
+/// It merges, up to the rounding of sums. With skip_zeros, exact zeros do not count.
 class LsqCalibrator final : public Calibrator {
  public:
   explicit LsqCalibrator(Axes axis = {}, bool skip_zeros = false)
