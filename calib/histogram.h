@@ -2,6 +2,13 @@
 
 /// Histograms of magnitudes, the ranges read from them, and the calibrator that fills one (ModelOpt's
 /// HistogramCalibrator).
+///
+///     HistogramCalibrator calibrator("entropy");
+///     for (const Tensor& batch : batches) calibrator.collect(batch);
+///     const Tensor by_entropy = calibrator.compute_amax();
+///     const float by_mse = amax_by_mse(calibrator.histogram(), 8, false, 1, 128);
+///
+/// One histogram answers for every method and format: collect once, compare as often as you like.
 
 #include <cstdint>
 #include <vector>
@@ -12,54 +19,62 @@
 
 namespace fq {
 
-/// counts[i] values lie in [edges[i], edges[i+1]); the last bin includes its upper edge. Empty before the
-/// first value.
+/// Counts of magnitudes: counts[i] values lie in [edges[i], edges[i+1]), and the last bin includes its upper
+/// edge. Both lists are empty before the first value.
 struct Histogram {
   static constexpr int max_bins = 1 << 16;
 
   std::vector<std::int64_t> counts;
   std::vector<float> edges;  ///< one more than counts
 
-  /// Counts |x|. The first values greater than 0 make the grid, `bins` bins over [0, largest]. A larger value
-  /// later adds bins of the same width, up to `max_bins`; beyond that neighbours are joined, so that memory
-  /// stays bounded. Zeros before the grid stand in `zeros`. `x` f32, finite, any layout.
+  /// Counts |x|, where `x` is f32, finite, of any layout, and `largest` its largest magnitude. The first
+  /// values greater than 0 make the grid, `bins` bins over [0, largest]. A larger value later adds bins of
+  /// the same width, up to `max_bins`; beyond that neighbours are joined, so that memory stays bounded. Zeros
+  /// that come before the grid stand in `zeros`.
   void collect(const Tensor& x, float largest, int bins, bool skip_zeros);
   std::int64_t zeros = 0;  ///< counted before there was a grid
 
-  /// As numpy.histogram counts: the grid is even over [smallest, largest] magnitude of the first batch (or
-  /// 0.5 to either side of a single value, [0, 1] without any), edges f32; a larger value later appends
-  /// edges as numpy.arange makes them, and all are f64 from then on. Values below the grid are dropped. Bins
-  /// are found by their edges, one value at a time: a plain loop. Throws ArgumentError where floats are too
-  /// coarse for so many bins of a first batch.
+  /// Counts as numpy.histogram does: the grid is even over [smallest, largest] magnitude of the first batch
+  /// (or 0.5 to either side of a single value, [0, 1] without any), with edges in f32; a larger value later
+  /// appends edges as numpy.arange makes them, and all are f64 from then on. Values below the grid are
+  /// dropped. Bins are found by their edges, one value at a time, in a plain loop: it is there for its bits,
+  /// not for speed. Throws ArgumentError where floats are too coarse for so many bins of a first batch.
   void collect_numpy(const Tensor& x, int bins, bool skip_zeros);
   std::vector<double> wide_edges = {};  ///< of that grid once it has grown: what `edges` rounds; else empty
 
+  /// The sum of the counts.
   [[nodiscard]] std::int64_t total() const noexcept;
 };
 
 /// The left edge of the first bin at which `percentile` percent of the values are reached.
+///
 /// Throws ArgumentError outside of 0 .. 100, and, as the two below, for counts that are negative, pass 2^62
 /// together, or are not one fewer than the edges.
 [[nodiscard]] float amax_by_percentile(const Histogram& histogram, double percentile);
 
-/// The edge that loses least information: the smallest Kullback-Leibler divergence between the histogram cut
-/// at the edge and itself in 2^(bits-1+unsigned) levels, the last of equals, among start_bin, start_bin +
-/// stride, ... bins. Bin 0 counts as bin 1. A cut that keeps no value is none of them; `exact` takes the last
-/// such cut where there is one, as ModelOpt's argmin does, to which its divergence of 0 / 0 is the smallest.
-/// `divergences`, when given, receives one value a candidate, infinity for those. Throws ArgumentError for a
-/// float format, bits outside 2 .. 16, stride < 1, start_bin outside 1 .. bins.
+/// The edge that loses least information: that of the smallest Kullback-Leibler divergence between the
+/// histogram cut at the edge and itself in 2^(bits-1+unsigned) levels, the last of equals, among start_bin,
+/// start_bin + stride, ... bins. Bin 0 counts as bin 1.
+///
+/// A cut that keeps no value is none of the candidates; `exact` takes the last such cut where there is one,
+/// as ModelOpt's argmin does, to which its divergence of 0 / 0 is the smallest. `divergences`, when given,
+/// receives one value a candidate, infinity for those.
+///
+/// Throws ArgumentError for a float format, bits outside 2 .. 16, stride < 1, start_bin outside 1 .. bins.
 [[nodiscard]] float amax_by_entropy(const Histogram& histogram, NumBits num_bits, bool is_unsigned,
                                     int stride, int start_bin, std::vector<double>* divergences = nullptr,
                                     bool exact = false);
 
 /// The bin centre c[k] with the smallest mean squared error of fake quantizing the bin centres with amax =
 /// c[k] (narrow range), weighted by counts, the first of equals, among k = start_bin, start_bin + stride, ...
-/// Throws ArgumentError as above, with (4,3) the one float format, start_bin from 0 and below bins.
+/// `errors`, when given, receives one value a candidate. Throws ArgumentError as above, with (4,3) as the one
+/// float format, and start_bin from 0 and below bins.
 [[nodiscard]] float amax_by_mse(const Histogram& histogram, NumBits num_bits, bool is_unsigned, int stride,
                                 int start_bin, std::vector<double>* errors = nullptr);
 
 /// Counts |x| of all batches in a histogram whose range grows, and reads amax from it by percentile, entropy,
-/// mean squared error or OCTAV. Per tensor only. 64-bit counts.
+/// mean squared error or OCTAV. It is per tensor only (`make_calibrator` has one for each channel). Counts
+/// have 64 bits. The bins depend on the first batch: it does not merge; the "one_pass" methods do.
 class HistogramCalibrator final : public Calibrator {
  public:
   /// `method` is what compute_amax uses when its options name none: "percentile", "entropy", "mse" or
@@ -68,6 +83,7 @@ class HistogramCalibrator final : public Calibrator {
   explicit HistogramCalibrator(std::string_view method = "percentile", const CalibratorOptions& options = {});
 
   [[nodiscard]] std::string_view method() const noexcept override { return method_; }
+  /// What was counted so far.
   [[nodiscard]] const Histogram& histogram() const noexcept { return histogram_; }
 
  protected:
