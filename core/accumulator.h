@@ -4,9 +4,17 @@
 /// layer.
 ///
 /// It can do two things, each in one pass by the arithmetic of the deployed engine: `to_float` and
-/// `requantize`. Whichever reader rounds it applies the pending ReLU and puts it into its own mask, so any
-/// number of consumers is right. Gradients of an accumulator are with respect to its float value before the
-/// ReLU.
+/// `requantize`. Whichever reader rounds it applies the pending ReLU and puts it into its own mask, so that
+/// any number of consumers is right. Gradients of an accumulator are with respect to its float value before
+/// the ReLU.
+///
+///     const auto spec = QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4));
+///     const Variable y = ops::linear(ops::quantize(x, spec), ops::quantize(x, spec));
+///     const Tensor values = to_float(*y.accumulator());               // f32
+///     const Tensor codes = requantize(*y.accumulator(), spec).codes;  // i8
+///
+/// Layers make and read accumulators by themselves; a user meets one when looking at what crosses a layer, or
+/// when writing an operator. fl(..) is rounding to f32 below.
 
 #include <cstdint>
 #include <variant>
@@ -18,7 +26,8 @@ namespace fq {
 
 struct Accumulator;
 
-/// A[.., c] = bq[c] + sum q_x*q_w, exact in int32; its value is fl(fl(A) * scale[c]).
+/// The result of linear layers and convolutions: A[.., c] = bq[c] + sum q_x*q_w, exact in int32; its value is
+/// fl(fl(A) * scale[c]).
 struct ProductSums {
   Tensor sums;   ///< i32
   Tensor bias;   ///< i32, one per channel: the bias on the accumulator's grid; undefined for none
@@ -26,7 +35,8 @@ struct ProductSums {
   int axis = 1;  ///< of the channels
 };
 
-/// Sums of products through batch normalization; value fma(fl(A), factor[c], shift[c]).
+/// Sums of products that went through batch normalization; the value is fma(fl(A), factor[c], shift[c]),
+/// rounded once.
 struct NormalizedSums {
   Tensor sums;    ///< i32, without a bias
   Tensor factor;  ///< f32 [channels], of any sign
@@ -34,35 +44,40 @@ struct NormalizedSums {
   int axis = 1;   ///< of the channels
 };
 
-/// Sums of codes over all pixels of a channel (global average pooling); value fl(fl(sum) * fl(s_x / count)).
+/// Sums of codes over all pixels of a channel (global average pooling); the value is fl(fl(sum) * fl(s_x /
+/// count)).
 struct PooledSums {
   Tensor sums;             ///< i32
   Tensor scale;            ///< f32 rank 0: s_x
   std::int64_t count = 1;  ///< pixels
 };
 
-/// Window averages, already float: t = sum of fl(q*s_x) in (h, w) order, value fl(t / n).
+/// Window averages, which are floats already: t is the sum of fl(q*s_x) in (h, w) order, the value fl(t / n),
+/// n the pixels that count.
 struct Averages {
   Tensor values;  ///< f32
 };
 
-/// The sum of two code tensors in their order; value fl(fl(a*s_a) + fl(b*s_b)).
+/// The sum of two code tensors, in their order; the value is fl(fl(a*s_a) + fl(b*s_b)).
 struct CodeAddition {
   QuantizedTensor a, b;  ///< per tensor, same shape and layout
 };
 
-/// Accumulators side by side along an axis, all rounded to the same grid; each may have a ReLU of its own.
+/// Accumulators side by side along an axis, all of which are rounded to the same grid; each may have a ReLU
+/// of its own.
 struct AccumulatorConcat {
   std::vector<Accumulator> parts;
   int axis = 1;
 };
 
-/// A reshape: the same elements in logical row-major order in another shape of as many; row-major.
+/// A reshape: the same elements in logical row-major order in another shape of as many; the result is
+/// row-major.
 struct ReshapeMove {
   Shape shape;
 };
 
-/// A transpose: the result's axis i is the tensor's axis axes[i], each named once from the front; row-major.
+/// A transpose: the result's axis i is the tensor's axis axes[i], each named once and counted from the front;
+/// the result is row-major.
 struct PermuteMove {
   std::vector<int> axes;
 };
@@ -83,21 +98,21 @@ struct TakeMove {
 /// Where the elements of a tensor go when nothing is computed.
 using Move = std::variant<ReshapeMove, PermuteMove, CutMove, TakeMove>;
 
-/// An accumulator whose elements are moved: they are rounded where they were, so that codes and mask, not
-/// floats, are what is moved.
+/// An accumulator whose elements are moved. They are rounded where they were before, so that codes and mask,
+/// not floats, are what is moved, with the bits that a reader right behind the layer would have got.
 struct AccumulatorMove {
   std::vector<Accumulator> inner;  ///< exactly one
   Move move;
 };
 
-/// One of the results above, and whether a ReLU is pending. Immutable; copies share the tensors in it.
+/// One of the results above, and whether a ReLU is pending. It is immutable; copies share the tensors in it.
 struct Accumulator {
   std::variant<ProductSums, NormalizedSums, PooledSums, Averages, CodeAddition, AccumulatorConcat,
                AccumulatorMove>
       value;
   bool relu = false;  ///< pending: the reader applies it
 
-  /// Whether a ReLU is pending, here or in a part.
+  /// Whether a ReLU is pending, here or in a part: only then has `to_float` a mask.
   [[nodiscard]] bool any_relu() const;
 
   /// Shape, layout and device of the result that rounding it gives.
@@ -106,22 +121,26 @@ struct Accumulator {
   [[nodiscard]] Device device() const;
 };
 
-/// The float values with the ReLU applied, f32. `mask`, when given, receives where the ReLU passes a gradient
-/// (u1, value > 0; all of a part that has none), and stays undefined when none is pending.
+/// The float values with the ReLU applied, f32, in the accumulator's layout. `mask`, when given, receives
+/// where the ReLU passes a gradient: u1, value > 0, all ones over a part that has none; it stays undefined
+/// when no ReLU is pending.
 [[nodiscard]] Tensor to_float(const Accumulator& x, Tensor* mask = nullptr);
 
-/// The same sums, moved; a reshape of a reshape is one, and none where it gives back the first shape. The
-/// move must fit the shape.
+/// The same sums, moved without being rounded. A reshape of a reshape becomes one, and none where it gives
+/// back the first shape. The move must fit the shape.
 [[nodiscard]] Accumulator moved(Accumulator x, const Move& move);
 
-/// Codes for an integer format per tensor, one multiply (of normalized sums one multiply-add: q =
-/// sat(rne(fma(fl(A), fl(factor/s), fl(shift/s))))) and one rounding an element; the mask is
-/// 0 < v <= amax with a pending ReLU, else lower <= v <= amax, on the float value v of `to_float`.
-/// Throws ArgumentError for a float format or another granularity.
+/// Codes on an integer grid per tensor, with one multiply and one rounding an element, q = sat(rne(fl(A) *
+/// fl(scale / s))); normalized sums take one multiply-add, q = sat(rne(fma(fl(A), fl(factor/s),
+/// fl(shift/s)))). The mask is 0 < v <= amax with a pending ReLU, else lower <= v <= amax (lower is -amax, or
+/// 0 for unsigned formats), on the float value v of `to_float`.
+///
+/// Throws ArgumentError for a float format or another granularity: quantize the floats of `to_float` then.
 [[nodiscard]] QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool with_mask = true);
 
-/// bq[c] = rne(fl(b[c] / sxw[c])) in int32, saturated so that bq + any sum of up to `largest_sum` stays in
-/// int32. `b` f32 [channels], `scale` f32 rank 0 or [channels].
+/// The bias on the grid of sums: bq[c] = rne(fl(b[c] / scale[c])) in int32, saturated so that bq + any sum of
+/// up to `largest_sum` in magnitude stays in int32. `b` is f32 [channels], `scale` f32 of rank 0 or
+/// [channels].
 [[nodiscard]] Tensor bias_codes(const Tensor& b, const Tensor& scale, std::int64_t largest_sum);
 
 }  // namespace fq

@@ -1,12 +1,15 @@
 #pragma once
 
 /// QuantDescriptor: how a tensor is to be quantized, as a user says it. Fields, defaults and meaning are
-/// those of ModelOpt's ScaledQuantDescriptor.
+/// those of ModelOpt's ScaledQuantDescriptor, so that its configurations can be read as they are.
 ///
 ///     const QuantDescriptor weights({.num_bits = 8, .axis = 0, .narrow_range = true});  // a scale a channel
 ///     const QuantDescriptor fp8({.num_bits = {4, 3}});                                  // E4M3, per tensor
 ///     const QuantDescriptor int4({.num_bits = 4, .block_sizes = {.lengths = {{-1, 128}}}});
-///     QuantDescriptor::from_json(weights.to_json()) == weights;                         // true
+///     const bool same = QuantDescriptor::from_json(weights.to_json()) == weights;       // true
+///
+/// A TensorQuantizer (layers/quantizer/tensor_quantizer.h) is driven by one. Rules of a config give its
+/// fields by name (layers/config/quant_fields.h).
 
 #include <iosfwd>
 #include <map>
@@ -22,37 +25,59 @@
 
 namespace fq {
 
-/// The fields of a descriptor, each with its default, to be given by name.
+/// The fields of a descriptor, each with its default, to be given by name. Which combinations make no sense
+/// is said at QuantDescriptor's constructor.
 struct QuantDescriptorOptions {
+  /// Bits of a code: 2 to 16 for integers, or {exponent, mantissa} of a float format.
   NumBits num_bits = 8;
+  /// The name by which messages know it; it changes no number.
   std::string name = {};
-  bool fake_quant = true;       ///< false: the quantizer returns codes, a plain tensor without gradient
-  Axes axis = {};               ///< kept axes; none is per tensor
-  BlockSizes block_sizes = {};  ///< instead of `axis`
-  Amax amax = {};               ///< overrides `axis`
-  bool learn_amax = false;      ///< amax becomes a parameter
-  std::optional<double> scale_amax = {};  ///< multiplies amax at use, never the stored value
-  std::string calib_method = "max";       ///< one of calib_methods()
-  bool is_unsigned = false;               ///< "unsigned" in files
-  bool narrow_range = false;              ///< leaves out the lowest signed code
-  bool dynamic = false;                   ///< amax is taken from each input
+  /// Whether a quantizer gives values on the grid. With false it returns the codes themselves, a plain tensor
+  /// without gradient, and its `scale()` tells what they are multiples of.
+  bool fake_quant = true;
+  /// The kept axes, each index of which has a range of its own; none is per tensor.
+  Axes axis = {};
+  /// Blocks that share a range, given instead of `axis`.
+  BlockSizes block_sizes = {};
+  /// The range, in the unit of the input: what is beyond it is clipped. Given here it overrides `axis` and is
+  /// not calibrated.
+  Amax amax = {};
+  /// Whether amax becomes a parameter, trained with the others from the moment it is known.
+  bool learn_amax = false;
+  /// Multiplies amax whenever it is used, never the value that is stored; above 0.
+  std::optional<double> scale_amax = {};
+  /// How calibration chooses amax: one of calib_methods(), which make_calibrator (calib/calibrator.h)
+  /// describes.
+  std::string calib_method = "max";
+  /// Whether codes are 0 and above; the key is "unsigned" in files.
+  bool is_unsigned = false;
+  /// Leaves out the lowest signed code, so that the grid is symmetric: -127 .. 127.
+  bool narrow_range = false;
+  /// Whether amax is taken from each input anew; nothing is calibrated then.
+  bool dynamic = false;
 };
 
-/// Immutable. Everything that needs no tensor is checked when it is built; axes are checked against the rank
-/// at first use. Throws ArgumentError.
+/// An immutable value. Everything that needs no tensor is checked when it is built; axes are checked against
+/// the rank at first use. To change a field, change a copy of `options()` and build another.
 class QuantDescriptor {
  public:
-  /// Signed 8 bits, per tensor.
+  /// Signed integers of 8 bits, per tensor, calibrated by "max".
   QuantDescriptor();
-  /// Refuses integers of other than 2 to 16 bits and floats that are no format; (2,1) without blocks, and
-  /// float formats other than it and (4,3) without dynamic blocks; axis together with block_sizes; axes twice
-  /// or outside -64 .. 63; block lengths that are neither positive nor -1; dynamic blocks on several axes;
-  /// scale_bits other than (4,3), (8,0) and 8, 8 with dynamic blocks; scale_block_sizes without scale_bits;
-  /// amax that is negative, not finite, empty or of more than 16 axes; amax where nothing reads it: with
-  /// dynamic, and with dynamic blocks whose scales are not (4,3); learn_amax with dynamic or block_sizes;
-  /// scale_amax that is not positive; an unknown calib_method; a name that is not UTF-8.
+  /// Throws ArgumentError naming the field, its value and what is allowed. It refuses:
+  ///
+  /// - integers of other than 2 to 16 bits and floats that are no format; (2,1) without blocks, and float
+  ///   formats other than it and (4,3) without dynamic blocks;
+  /// - axis together with block_sizes; axes twice or outside -64 .. 63; block lengths that are neither
+  ///   positive nor -1; dynamic blocks on several axes;
+  /// - scale_bits other than (4,3), (8,0) and 8, and 8 with dynamic blocks; scale_block_sizes without
+  ///   scale_bits;
+  /// - amax that is negative, not finite, empty or of more than 16 axes; amax where nothing reads it, with
+  ///   dynamic and with dynamic blocks whose scales are not (4,3);
+  /// - learn_amax with dynamic or block_sizes; scale_amax that is not positive; an unknown calib_method; a
+  ///   name that is not UTF-8.
   explicit QuantDescriptor(QuantDescriptorOptions options);
 
+  /// The fields, as they were given: see QuantDescriptorOptions.
   [[nodiscard]] const NumBits& num_bits() const noexcept { return options_.num_bits; }
   [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
   [[nodiscard]] bool fake_quant() const noexcept { return options_.fake_quant; }
@@ -71,28 +96,33 @@ class QuantDescriptor {
   /// The axes and lengths of blocks, without type, scale_bits and scale_block_sizes.
   [[nodiscard]] static std::map<int, std::int64_t> get_block_quant_axes_and_sizes(
       const BlockSizes& block_sizes);
-  /// What `make_calibrator` takes: "max", "moving_average", "percentile", "mse_search", ..
+  /// The names that `make_calibrator` takes: "max", "moving_average", "percentile", "mse_search", ..
   [[nodiscard]] static const std::vector<std::string_view>& calib_methods();
 
-  /// Blocks of limited length whose ranges are taken from each input.
+  /// Whether it has blocks of limited length whose ranges are taken from each input, as NVFP4 and MX have.
   [[nodiscard]] bool has_dynamic_blocks() const;
-  /// Whether a range must be given, calibrated or learned before anything is quantized. Not with `dynamic`,
-  /// and of dynamic blocks only where scales are (4,3): then the range of the whole tensor.
+  /// Whether a range must be given, calibrated or learned before anything is quantized. With `dynamic` none
+  /// is needed, and with dynamic blocks only where scales are (4,3): then it is the range of the whole
+  /// tensor, which the scales of blocks are multiples of.
   [[nodiscard]] bool needs_amax() const;
 
   /// The number format of the codes. ModelOpt accepts `unsigned` with a float format, where it has no effect.
   [[nodiscard]] Format format() const;
-  /// Which elements of a tensor of `rank` axes share a scale, axes counted from the front. With block_sizes
-  /// axes without a length have blocks of 1; where every length is -1 that is per axis (the others). Without,
-  /// a given amax decides: one element is per tensor; a list lies along the single `axis`, without one along
-  /// the last axis; a tensor of more axes broadcasts from the right. Throws ArgumentError for an axis the
-  /// tensor does not have, for an axis named twice (0 and -rank), and for dynamic blocks on another axis than
-  /// the last.
+  /// Which elements of a tensor of `rank` axes share a scale, axes counted from the front.
+  ///
+  /// With block_sizes, axes without a length have blocks of 1; where every length is -1 that is per axis (the
+  /// other ones). Without them a given amax decides: one element is per tensor; a list lies along the single
+  /// `axis`, or without one along the last axis; a tensor of more axes broadcasts from the right. Else `axis`
+  /// decides.
+  ///
+  /// Throws ArgumentError for an axis that the tensor does not have, for an axis named twice (0 and -rank),
+  /// and for dynamic blocks on another axis than the last.
   [[nodiscard]] Granularity granularity(int rank) const;
 
-  /// What is not default; `from_dict(dict())` equals this descriptor, bit by bit.
+  /// An object of the fields that are not at their default; `from_dict(dict())` equals this descriptor, bit
+  /// by bit. The keys are the names of QuantDescriptorOptions, with "unsigned" for `is_unsigned`.
   [[nodiscard]] nlohmann::json dict() const;
-  /// Throws ArgumentError naming the key and the nearest valid one, or the type it must have.
+  /// Throws ArgumentError naming the key and the nearest valid one, or the type that it must have.
   [[nodiscard]] static QuantDescriptor from_dict(const nlohmann::json& dict);
   /// `dict()` as one line of text, and back. Throws ArgumentError with the position of a syntax error.
   [[nodiscard]] std::string to_json() const;
@@ -104,10 +134,10 @@ class QuantDescriptor {
   QuantDescriptorOptions options_;
 };
 
-/// The reference's other name of it.
+/// The reference's other name for it.
 using ScaledQuantDescriptor = QuantDescriptor;
 
-/// "layer.weight: (8bit fake axis=0 calib_method=max)"
+/// Prints "layer.weight: (8bit fake axis=0 calib_method=max)".
 std::ostream& operator<<(std::ostream& out, const QuantDescriptor& descriptor);
 [[nodiscard]] std::string to_string(const QuantDescriptor& descriptor);
 

@@ -7,7 +7,7 @@
 ///     Amax ranges = {0.5, 1.25};
 ///     BlockSizes nvfp4{.lengths = {{-1, 16}}, .type = BlockType::dynamic, .scale_bits = NumBits(4, 3)};
 ///
-/// None of them is checked by itself: QuantDescriptor refuses what it cannot use.
+/// They are values without checks of their own: QuantDescriptor refuses what it cannot use, when it is built.
 
 #include <cstdint>
 #include <initializer_list>
@@ -22,14 +22,15 @@
 
 namespace fq {
 
-/// Bits of an integer format, or {exponent, mantissa} bits of a float format: `8`, `{4, 3}`.
+/// Bits of an integer format, or {exponent, mantissa} bits of a float format: `8`, `{4, 3}`. The sign bit of
+/// a float is not counted among the two, as in ModelOpt.
 class NumBits {
  public:
   constexpr NumBits(int bits = 8) noexcept
       : bits_(bits) {}  // NOLINT(google-explicit-constructor): written as 8
   constexpr NumBits(int exponent, int mantissa) noexcept : bits_(exponent), mantissa_(mantissa) {}
 
-  /// Whether it was given as one number.
+  /// Whether it was given as one number, which means an integer format.
   [[nodiscard]] constexpr bool is_integer() const noexcept { return !mantissa_.has_value(); }
   /// Bits of a code: those of the integer, or 1 + exponent + mantissa of a float format.
   [[nodiscard]] constexpr int bits() const noexcept { return is_integer() ? bits_ : 1 + bits_ + *mantissa_; }
@@ -45,8 +46,9 @@ class NumBits {
 /// "8", "(4, 3)"
 [[nodiscard]] std::string to_string(const NumBits& bits);
 
-/// The kept axes: one amax for each index along them. Empty means per tensor. `0`, `{0, 1}`, `{}`; negative
-/// ones count from the back. An int is the list of it.
+/// The kept axes: there is one amax for each index along them, or each combination of indices where there are
+/// several. Empty means per tensor. It is written `0`, `{0, 1}` or `{}`; negative axes count from the back.
+/// An int equals the list of it.
 class Axes {
  public:
   Axes() = default;
@@ -55,7 +57,7 @@ class Axes {
   Axes(std::vector<int> axes) : values_(std::move(axes)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] bool empty() const noexcept { return values_.empty(); }
-  /// As they were given: not sorted, negative ones still negative.
+  /// The axes as they were given: not sorted, negative ones still negative.
   [[nodiscard]] const std::vector<int>& values() const noexcept { return values_; }
   friend bool operator==(const Axes&, const Axes&) = default;
 
@@ -63,8 +65,8 @@ class Axes {
   std::vector<int> values_;
 };
 
-/// A range given beforehand: a number, a list, or a tensor that broadcasts against the input. Kept as f32, on
-/// the CPU: a tensor of a GPU is copied there, which waits.
+/// A range given beforehand: a number, a list, or a tensor that broadcasts against the input. It is copied
+/// and kept as f32 on the CPU; taking one from a GPU waits for it.
 class Amax {
  public:
   Amax() = default;
@@ -73,8 +75,9 @@ class Amax {
   Amax(const std::vector<float>& values);      // NOLINT(google-explicit-constructor)
   Amax(const Tensor& values);                  // NOLINT(google-explicit-constructor): copied
 
+  /// Whether a range was given.
   [[nodiscard]] bool defined() const noexcept { return value_.defined(); }
-  /// A copy, rank 0 for a number; undefined when there is none.
+  /// A copy of the values, of rank 0 for a number; undefined when there are none.
   [[nodiscard]] Tensor tensor() const { return defined() ? value_.clone() : Tensor{}; }
   /// The shape it was given in: rank 0 for a number, one axis for a list.
   [[nodiscard]] const Shape& shape() const noexcept { return value_.shape(); }
@@ -86,10 +89,11 @@ class Amax {
   Tensor value_;
 };
 
-/// Whether the scales of blocks are chosen beforehand or from each input.
+/// Whether the ranges of blocks are chosen beforehand (by calibration, or from a weight) or from each input.
 enum class BlockType : unsigned char { fixed, dynamic };
 
-/// Blocks that share a scale. A length of -1 is the whole axis.
+/// Blocks that share a scale. A length of -1 is the whole axis. Axes without a length have blocks of 1, so
+/// that `{{-1, 32}}` means 32 neighbours in each row.
 struct BlockSizes {
   std::map<int, std::int64_t> lengths = {};            ///< axis -> elements
   BlockType type = BlockType::fixed;                   ///< "static" or "dynamic" in files

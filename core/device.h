@@ -5,23 +5,27 @@
 ///     const Device device = Device::parse("auto");  // the first GPU, or the CPU
 ///     model.to(device);
 ///     Variable y = model(x.to(device));
+///
+/// Nothing moves by itself: all inputs of an operator lie on one device, and its output is there too.
 
 #include <string>
 #include <string_view>
 
 namespace fq {
 
-/// `cpu`; `cuda:N`; or `meta`, on which shapes and byte sizes flow and nothing is computed or stored.
+/// `cpu`; `cuda:N`; or `meta`, on which shapes and byte sizes flow and nothing is computed or stored. A value
+/// that may name a device this machine has not: that shows when it is first used.
 struct Device {
   enum class Type : unsigned char { cpu, cuda, meta };
   Type type = Type::cpu;
   int index = 0;
 
+  /// The three kinds; `index` is the number of a GPU as CUDA counts them, from 0.
   [[nodiscard]] static constexpr Device cpu() noexcept { return {}; }
   [[nodiscard]] static constexpr Device cuda(int index = 0) noexcept { return {Type::cuda, index}; }
   [[nodiscard]] static constexpr Device meta() noexcept { return {Type::meta, 0}; }
-  /// "cpu", "cuda", "cuda:1" or "meta"; "auto": the first GPU that can be used, else the CPU. Throws
-  /// ArgumentError on anything else. Whether the device is there shows when it is first used.
+  /// The device of a text: "cpu", "cuda" (the first GPU), "cuda:1" or "meta"; "auto" is the first GPU that
+  /// can be used, else the CPU. Throws ArgumentError on anything else.
   [[nodiscard]] static Device parse(std::string_view text);
 
   [[nodiscard]] constexpr bool is_cpu() const noexcept { return type == Type::cpu; }
@@ -33,13 +37,15 @@ struct Device {
 /// "cpu", "cuda:0" or "meta"; `parse` of it gives the device back.
 [[nodiscard]] std::string to_string(const Device& device);
 
-/// GPUs that can be used: 0 in builds without CUDA, without a driver, and with one too old for this build.
+/// The number of GPUs that can be used: 0 in builds without CUDA, without a driver, and with one too old for
+/// this build.
 [[nodiscard]] int cuda_device_count() noexcept;
-/// What a GPU is: "NVIDIA H200, 141 GB, compute 9.0"; for other devices their name. Throws BackendError for a
+/// What a GPU is, "NVIDIA H200, 141 GB, compute 9.0"; for other devices their name. Throws BackendError for a
 /// GPU that cannot be used, saying why.
 [[nodiscard]] std::string describe(Device device);
-/// Waits for the work that was begun on the device. Throws NumericError naming the quantizer that a NaN has
-/// reached on a GPU, which nobody hears of before a value is read back; BackendError when the GPU failed.
+/// Waits for the work that was begun on the device; on others than GPUs there is none. Throws NumericError
+/// naming the quantizer that a NaN has reached on a GPU, which nobody hears of before a value is read back;
+/// BackendError when the GPU failed.
 void synchronize(Device device);
 
 }  // namespace fq

@@ -2,6 +2,10 @@
 
 /// Element types of tensors.
 ///
+///     const std::int64_t bytes = byte_size(DType::i4, 5);  // 3: two codes a byte
+///     const DType type = dtype_from_name("f8_e4m3");
+///     static_assert(dtype_of<float> == DType::f32);
+///
 /// Types of fewer than 8 bits are packed, low bits first: two codes a byte for i4, u4 and f4_e2m1, four for
 /// i2 and u2, eight for u1 (masks). The floats of 8 and 4 bits and the integers below 8 are for storage:
 /// operators decode them, `pack_codes` and `unpack_codes` (core/quantized.h) turn them into one a byte and
@@ -15,7 +19,9 @@
 
 namespace fq {
 
-/// The element types; `name` gives their names, `dtype_of` that of a C++ type.
+/// The element types. Parameters and activations are f32, or f64 where exactness matters more than time; f16
+/// and bf16 are for storage and for the functions of reference/ that compute in them. `name` gives their
+/// names, `dtype_of` that of a C++ type.
 enum class DType : std::uint8_t {
   f32,
   f64,
@@ -38,17 +44,18 @@ enum class DType : std::uint8_t {
   f4_e2m1  // storage only; OCP OFP8 and MX v1.0 encodings
 };
 
-/// "f32", "i8", "f8_e4m3", ...
+/// "f32", "i8", "f8_e4m3", ...: as files and messages have it.
 [[nodiscard]] std::string_view name(DType dtype) noexcept;
 /// The type of that name. Throws ArgumentError listing the names.
 [[nodiscard]] DType dtype_from_name(std::string_view name);
 /// Bits of one element: 1, 2, 4, 8, 16, 32 or 64.
 [[nodiscard]] int bit_width(DType dtype) noexcept;
-/// Bytes that `count` packed elements take, rounded up to whole bytes.
+/// Bytes that `count` elements side by side take, rounded up to whole bytes.
 [[nodiscard]] std::int64_t byte_size(DType dtype, std::int64_t count) noexcept;
-/// f32, f64, f16 or bf16.
+/// Whether it is f32, f64, f16 or bf16: types that arithmetic knows.
 [[nodiscard]] bool is_floating(DType dtype) noexcept;
-/// Fewer than 8 bits, or a float of 8 bits: codes, whose values a table gives.
+/// Whether it has fewer than 8 bits, or is a float of 8 bits: its elements are codes, whose values a table
+/// gives.
 [[nodiscard]] bool is_storage_only(DType dtype) noexcept;
 
 namespace detail {

@@ -2,17 +2,20 @@
 
 /// Errors: everything this library throws derives from `fq::Error`.
 ///
-/// A message names the function, the value, what is allowed and the way out:
-/// `[fake_tensor_quant] amax has 3 elements, input has 4 channels on axis 0: give one amax per channel, or a
-/// scalar`. The library never prints, exits or aborts, and destructors never throw.
+/// A message names the function, the value, what is allowed and the way out: `[fake_tensor_quant] amax has 3
+/// elements, input has 4 channels on axis 0: give one amax per channel, or a scalar`. The library never
+/// prints, exits or aborts, and destructors never throw. Where an error leaves an object as it was, its
+/// header says so.
 ///
 ///     try {
-///       state = load_checkpoint(path);
+///       StateDict state = load_checkpoint("net.h5");
 ///     } catch (const FileError& error) {
 ///       std::cerr << error.path() << ": " << error.what() << '\n';
 ///     } catch (const Error& error) {  // anything else that this library throws
 ///       std::cerr << error.what() << '\n';
 ///     }
+///
+/// The command exits with 2 for ArgumentError and FileError, with 1 for the others.
 
 #include <stdexcept>
 #include <string>
@@ -21,13 +24,14 @@
 
 namespace fq {
 
-/// What all others derive from; `what()` is the message.
+/// What all others derive from; `what()` is the message, one line of UTF-8.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The caller's mistake: a value, shape, dtype, name or option that is not allowed.
+/// The caller's mistake: a value, shape, dtype, name or option that is not allowed. Names that are nearly
+/// right are answered by the nearest valid ones.
 class ArgumentError : public Error {
  public:
   using Error::Error;
@@ -49,13 +53,14 @@ class FileError : public Error {
   std::string dataset_;
 };
 
-/// A value that arithmetic cannot go on with: a NaN in an activation, a diverged loss.
+/// A value that arithmetic cannot go on with: a NaN in an activation, a diverged loss. What was computed on a
+/// GPU shows when a value is read back next.
 class NumericError : public Error {
  public:
   using Error::Error;
 };
 
-/// A library or device that we call failed: oneDNN, HDF5, CUDA.
+/// A library or device that we call failed, or is not there: oneDNN, HDF5, CUDA.
 class BackendError : public Error {
  public:
   using Error::Error;

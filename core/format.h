@@ -4,7 +4,9 @@
 ///
 ///     Format weights = IntFormat{.bits = 8, .narrow_range = true};  // -127 .. 127
 ///     Format e4m3 = FloatFormat{4, 3};
-///     const float scale = amax / e4m3.bound();                      // amax / 448
+///     const double largest = 3.5, scale = largest / e4m3.bound();  // a step of the grid: 3.5 / 448
+///
+/// A format says nothing of scales: those follow from a range (QuantSpec::from_amax) and a granularity.
 
 #include <string>
 #include <variant>
@@ -23,18 +25,23 @@ class Format {
   /// Throws ArgumentError for a format that is not one of E4M3, E5M2, E3M2, E2M3, E2M1.
   Format(FloatFormat format);  // NOLINT(google-explicit-constructor)
 
+  /// Whether codes are integers; else they are minifloats.
   [[nodiscard]] bool is_integer() const noexcept { return std::holds_alternative<IntFormat>(value_); }
-  /// The alternative; throws ArgumentError when it is the other one.
+  /// The alternative; throws ArgumentError when the format is the other one, so ask `is_integer` first.
   [[nodiscard]] const IntFormat& integer() const;
   [[nodiscard]] const FloatFormat& floating() const;
-  /// Bits of a code: those of the integer, or sign, exponent and mantissa of the float.
+  /// Bits of a code: those of the integer, or sign, exponent and mantissa of the float together.
   [[nodiscard]] int bits() const noexcept;
-  /// The value that amax maps to: scale = amax / bound.
+  /// The value that amax maps to, scale = amax / bound: 127 for signed 8 bits, 255 for unsigned, 448 for
+  /// E4M3, 6 for E2M1.
   [[nodiscard]] float bound() const noexcept;
-  /// The smallest code value: lower() of integers, -max() of floats.
+  /// The smallest code value: -128 for signed 8 bits, -127 where they are narrow, 0 for unsigned, -max for
+  /// floats.
   [[nodiscard]] float lower() const noexcept;
-  /// The type codes are kept in: i8, u8, i16, i32 (unsigned 16-bit), or the float's storage type
-  /// (u8 for E3M2 and E2M3, a code in the low bits).
+  /// The type that codes are kept in while a network runs, one code an element: i8 or u8 up to 8 bits, i16 up
+  /// to 16 bits, i32 for unsigned 16 bits. Floats have their storage type (f4_e2m1 is packed, two a byte);
+  /// E3M2 and E2M3 are u8, a code in the low bits. `packed_dtype` (core/quantized.h) is the smallest type for
+  /// keeping them.
   [[nodiscard]] DType code_dtype() const;
   friend bool operator==(const Format&, const Format&) = default;
 
@@ -42,7 +49,7 @@ class Format {
   std::variant<IntFormat, FloatFormat> value_ = IntFormat{};
 };
 
-/// "int8", "uint8", "int4 narrow", "e4m3"
+/// "int8", "uint8", "int4 narrow", "e4m3": as summaries and messages print it.
 [[nodiscard]] std::string to_string(const Format& format);
 
 }  // namespace fq

@@ -1,15 +1,18 @@
 #pragma once
 
 /// What is known of an operator by its name: the facts that placing quantizers, folding, equalising and
-/// exporting ask for. One row each; what reads a graph compares no names.
+/// exporting ask for. There is one row for each operator, so that what reads a graph compares no names.
+///
+///     for (const TraceNode& node : trace(model, {1, 3, 32, 32}).nodes)
+///       if (traits(node.op).has_weight) std::cout << node.path << " is a layer with a weight\n";
 
 #include <span>
 #include <string_view>
 
 namespace fq {
 
-/// Facts of an operator that hold whatever its inputs are; what is false is not to be relied on. All are
-/// false of an operator that has no row, a user's own.
+/// Facts of an operator that hold whatever its inputs are; what is false is not to be relied on. All of them
+/// are false for an operator that has no row, such as a user's own.
 struct OperatorTraits {
   std::string_view name;       ///< as traces have it: "conv2d"
   bool is_product = false;     ///< sums products of its two first inputs
@@ -24,13 +27,13 @@ struct OperatorTraits {
   bool is_homogeneous = false;   ///< f(s x) = s f(x) for any s > 0 of a channel
   bool per_element = false;      ///< each element of the output depends on one of the input
 
-  /// The axis of its weight along which output channels lie.
+  /// The axis of its weight along which output channels lie: 0, or 1 where it is transposed.
   [[nodiscard]] constexpr int channel_axis() const noexcept { return transposed ? 1 : 0; }
 };
 
-/// Those of the operator that traces name so.
+/// The row of the operator that traces name so, or a row of facts that are all false.
 [[nodiscard]] const OperatorTraits& traits(std::string_view op) noexcept;
-/// The rows, in no particular order.
+/// All rows, in no particular order; they live as long as the program.
 [[nodiscard]] std::span<const OperatorTraits> operator_table() noexcept;
 
 }  // namespace fq

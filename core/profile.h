@@ -10,6 +10,9 @@
 ///     }
 ///     for (const ProfileRow& row : profiler.profile().rows)
 ///       std::cout << row.layer << ' ' << row.kind << ' ' << row.milliseconds << " ms\n";
+///
+/// The Trainer opens a step for each batch; a loop of one's own opens a ProfileStep. Times are those of the
+/// host's clock on the thread that trains: work that a GPU does later is counted where the host waits for it.
 
 #include <chrono>
 #include <cstdint>
@@ -22,7 +25,7 @@
 
 namespace fq {
 
-/// One kind of work in one layer, means over the steps.
+/// One kind of work in one layer, as means over the steps.
 struct ProfileRow {
   std::string layer;  ///< path of the module; empty outside of modules
   /// "quantize", "product forward", "dX", "dW", "epilogue", "optimizer", "loader"; "<module type> forward"
@@ -33,27 +36,29 @@ struct ProfileRow {
   double calls = 0;         ///< a step
 };
 
-/// The rows, and the step that they add up to.
+/// The rows, and the step that they add up to. Empty without a step that counts.
 struct Profile {
   std::vector<ProfileRow> rows;  ///< in the order in which they began
   double milliseconds = 0;       ///< a step; the sum of the rows
   std::int64_t steps = 0;        ///< that the means are over
 };
 
-/// Collects what the scopes of one thread report while it is installed (ProfilerScope).
+/// Collects what the scopes of one thread report while it is installed (ProfilerScope). For use by that
+/// thread alone; read it when the steps are done. Memory: the events of the trace, 24 bytes each, and a row
+/// for each kind in each layer.
 class Profiler {
  public:
-  /// The trace holds the steps before the one that begins with that many scopes or more; the means are over
-  /// all.
+  /// The trace holds whole steps, until one has begun behind `traced_scopes` scopes or more; the means are
+  /// over all steps.
   explicit Profiler(std::size_t traced_scopes = 100'000) : traced_scopes_(traced_scopes) {}
   Profiler(const Profiler&) = delete;  // installed by address
   Profiler& operator=(const Profiler&) = delete;
 
-  /// The profile of the steps done so far. The first one makes kernels and caches: it is left out when there
+  /// The profile of the steps done so far. The first step makes kernels and caches: it is left out when there
   /// are more.
   [[nodiscard]] Profile profile() const;
-  /// Trace event format (JSON) for chrome://tracing and Perfetto: complete events, microseconds since the
-  /// profiler was made, name "layer: kind", category the kind.
+  /// The traced steps in the Trace Event Format (JSON), for chrome://tracing and Perfetto: complete events,
+  /// in microseconds since the profiler was made, with the name "layer: kind" and the kind as category.
   [[nodiscard]] std::string trace() const;
 
  private:
@@ -96,27 +101,33 @@ class Profiler {
 /// The profiler of this thread, or null.
 [[nodiscard]] inline Profiler* profiler() noexcept { return context().profiler; }
 
-/// Installs a profiler on this thread while it lives.
+/// Installs a profiler on this thread while it lives; the one before comes back then.
 class ProfilerScope : public ScopedValue<Profiler*> {
  public:
   explicit ProfilerScope(Profiler& profiler) : ScopedValue(context().profiler, &profiler) {}
 };
 
-/// The work of a training step, or of a part of it; a loop opens it. Scopes outside of any are not counted.
+/// The work of a training step, or of a part of it, while it lives. Scopes outside of any step are not
+/// counted.
+///
+///     const ProfileStep step;
+///     train_on(batch);
+///     optimizer.step();
+///     step.count();
 class ProfileStep {
  public:
   ProfileStep();
   ~ProfileStep();
   ProfileStep(const ProfileStep&) = delete;  // tied to its block
   ProfileStep& operator=(const ProfileStep&) = delete;
-  /// A step of the optimizer was taken: what came since the one before belongs to it.
+  /// Says that a step of the optimizer was taken: what came since the one before belongs to it.
   void count();
 
  private:
   Profiler* profiler_;
 };
 
-/// Work of that kind, in the layer of module_path(). Where nobody profiles it costs one load.
+/// Work of that kind while it lives, in the layer of module_path(). Where nobody profiles it costs one load.
 /// The name of the kind is `kind`, or "kind direction".
 class ProfileScope {
  public:

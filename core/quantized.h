@@ -2,6 +2,13 @@
 
 /// QuantizedTensor: integer or minifloat codes with their scales, the first form in which a value crosses a
 /// layer.
+///
+///     const Tensor x = Tensor::from<float>({0.5f, -3.0f, 9.0f});
+///     const auto spec = QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4));
+///     const QuantizedTensor q = quantize(x, spec);  // codes i8 [16, -95, 127], mask [1, 1, 0]
+///     const Tensor y = dequantize(q);               // code * 4 / 127
+///
+/// These are functions of tensors: ops::quantize (core/ops/quantize.h) is the one that passes gradients.
 
 #include <span>
 #include <string>
@@ -14,57 +21,79 @@
 
 namespace fq {
 
-/// How a tensor is quantized: the resolved numbers of a quantizer, for one call.
+/// How a tensor is quantized: the resolved numbers of a quantizer, for one call. Make it by `from_amax` or
+/// `with_scale_bits`, which keep amax and scale in step; amax and scale lie on the device of the values to
+/// quantize. A value q of the codes stands for q * scale.
 struct QuantSpec {
   Format format;
-  Granularity granularity;  ///< which elements share a scale; the last block of an axis may be partial
-  Tensor amax;   ///< f32, rank 0 or one per block, a row-major list or of the shape and layout of the blocks;
-                 ///< non-negative
-  Tensor scale;  ///< f32, the shape of amax; positive
-  int zero_point = 0;  ///< storage offset of the exported file: 0 or 128; only additions depend on it
-  std::string name;    ///< of the quantizer, for messages and files
-  bool pass_through_bwd = false;  ///< the gradient passes everywhere, outside of the range too
+  /// Which elements share a scale; the last block of an axis may be partial.
+  Granularity granularity;
+  /// The ranges: f32, non-negative, of rank 0 or one for each block, as a row-major list or in the shape and
+  /// layout of the blocks. A gradient passes where |v| <= amax.
+  Tensor amax;
+  /// The steps of the grid: f32, positive, in the shape of amax.
+  Tensor scale;
+  /// The storage offset of the exported file, 0 or 128: a file stores q + zero_point. Only additions depend
+  /// on it, as the engine's do.
+  int zero_point = 0;
+  /// The quantizer's name, for messages and files.
+  std::string name;
+  /// Whether the gradient passes everywhere, outside of the range too.
+  bool pass_through_bwd = false;
   /// Every scale is `unit` times a number of `scale_bits` significant bits (1: a power of two); 0 where
   /// scales are any floats. Codes of few bits times such a number are bfloat16 numbers.
   float unit = 1;
   int scale_bits = 0;
 
-  /// scale = fl(amax / bound). Where amax <= 2^-24 the scale is the positive floor fl(2^-24 / bound) and
-  /// integer codes are 0; E4M3 takes such an amax as 1. With `pow2` the scale is raised to the next power of
-  /// two and amax with it, so that mask, codes and files agree. Throws ArgumentError for a negative, infinite
-  /// or NaN amax.
+  /// The grid of given ranges: scale = fl(amax / bound), with the bound of the format.
+  ///
+  /// Where amax <= 2^-24 the scale is the positive floor fl(2^-24 / bound) and integer codes are 0; E4M3
+  /// takes such an amax as 1. With `pow2` the scale is raised to the next power of two and amax with it, so
+  /// that mask, codes and files agree. `amax` is copied and becomes f32. Throws ArgumentError naming the
+  /// quantizer for a negative, infinite or NaN amax.
   [[nodiscard]] static QuantSpec from_amax(Format format, Granularity granularity, Tensor amax,
                                            std::string name = {}, bool pow2 = false, int zero_point = 0);
 
-  /// Scales that are themselves of 8 bits. (8,0): the power of two at or above amax / bound, 2^-127 .. 2^127.
-  /// (4,3): scale = fl(c * g), g = fl(global / fl(448 * bound)), c = e4m3(fl(fl(amax / bound) / g)), at least
-  /// 2^-9; g is 1 where global <= 2^-24. `amax` becomes fl(scale * bound) where that is larger. Throws
+  /// The grid of blocks whose scales are themselves numbers of 8 bits (OCP MX, NVFP4).
+  ///
+  /// - (8,0): the power of two at or above amax / bound, 2^-127 .. 2^127; `global` is not used.
+  /// - (4,3): scale = fl(c * g), g = fl(global / fl(448 * bound)), c = e4m3(fl(fl(amax / bound) / g)), at
+  ///   least 2^-9. `global` is the range of the whole tensor; g is 1 where it is at most 2^-24.
+  ///
+  /// The amax of the result is fl(scale * bound) where that is larger than the one given. Throws
   /// ArgumentError for other scale bits and as `from_amax`.
   [[nodiscard]] static QuantSpec with_scale_bits(Format format, Granularity granularity, Tensor amax,
                                                  NumBits scale_bits, float global, std::string name = {});
 
-  /// The same with amax and scale on that device, which must be that of the values to quantize.
+  /// The same grid with amax and scale on that device, which must be that of the values to quantize.
   [[nodiscard]] QuantSpec to(Device device) const;
 };
 
-/// Codes, their scales and, where a gradient will be asked for, the mask of the elements that pass it.
-/// Immutable. All tensors have the codes' logical shape and layout, apart from those of the spec.
+/// Codes, their scales and, where a gradient will be asked for, the mask of the elements that pass it. It is
+/// immutable; copies share the tensors. All tensors have the codes' logical shape and layout, apart from
+/// those of the spec.
 struct QuantizedTensor {
-  Tensor codes;  ///< spec.format.code_dtype()
+  /// One code an element, of type spec.format.code_dtype().
+  Tensor codes;
   QuantSpec spec;
-  Tensor mask;  ///< u1, in memory order; undefined when no gradient was asked for
+  /// u1, in memory order: 1 where a gradient passes. It is undefined when none was asked for.
+  Tensor mask;
 
   [[nodiscard]] const Shape& shape() const noexcept { return codes.shape(); }
   [[nodiscard]] Layout layout() const noexcept { return codes.layout(); }
 };
 
-/// The values that the codes stand for, fl(code * scale), in f32, in the layout of the codes. Throws
-/// ArgumentError when the spec's blocks do not fit the shape.
+/// The values that the codes stand for, fl(code * scale), in f32 and in the layout of the codes. Throws
+/// ArgumentError when the spec's blocks do not fit the shape, and when codes and scales lie on two devices.
 [[nodiscard]] Tensor dequantize(const QuantizedTensor& x);
-/// The codes as f32 integers or minifloat values, unscaled, in the layout of the codes.
+/// The codes as f32: integers, or the values of minifloats, unscaled, in the layout of the codes.
 [[nodiscard]] Tensor code_values(const QuantizedTensor& x);
-/// Codes and mask of a float tensor: q = sat(rne(fl(x / s))). f32; an f64 tensor is rounded to f32 first.
-/// Throws NumericError naming the quantizer when x has a NaN (its code would be 0, its mask 0).
+/// Codes and mask of a float tensor in one pass over memory: q = sat(rne(fl(x / s))), and the mask is set
+/// where lower <= x <= amax, lower being -amax, or 0 for unsigned formats. An f64 tensor is rounded to f32
+/// first; infinities saturate.
+///
+/// Throws ArgumentError when blocks do not fit, and NumericError naming the quantizer when x has a NaN (its
+/// code would be 0, its mask 0); on a GPU that shows when a value is read back next.
 [[nodiscard]] QuantizedTensor quantize(const Tensor& x, const QuantSpec& spec, bool with_mask = true);
 
 /// One of several tensors to quantize: the arguments of `quantize`.
@@ -77,7 +106,8 @@ struct QuantizeRequest {
 /// they are not all on one device.
 [[nodiscard]] std::vector<QuantizedTensor> quantize(std::span<const QuantizeRequest> requests);
 
-/// True when both give the same codes for any value: same format and bitwise equal scales and amax.
+/// Whether both give the same codes for any value: they have the same format and granularity, and bitwise
+/// equal scales and amax.
 [[nodiscard]] bool same_grid(const QuantSpec& a, const QuantSpec& b);
 
 /// dy where the mask is set, +0 elsewhere, in the layout of the mask; dy itself for an undefined mask. Throws
@@ -91,8 +121,8 @@ struct QuantizeRequest {
 /// Throws ArgumentError for a type of 8 bits or more.
 [[nodiscard]] Tensor unpack_codes(const Tensor& packed);
 
-/// The type that codes of that format take the least room in: i2 or u2 for integers of 2 bits, i4 or u4 for 3
-/// and 4; for all others that of `Format::code_dtype`.
+/// The type in which codes of that format take the least room: i2 or u2 for integers of 2 bits, i4 or u4 for
+/// 3 and 4; for all others that of `Format::code_dtype`.
 [[nodiscard]] DType packed_dtype(const Format& format);
 
 }  // namespace fq

@@ -1,6 +1,11 @@
 #pragma once
 
-/// Reference-counted bytes on a device, with a version that every writer bumps.
+/// Reference-counted bytes on a device, with a version that every writer bumps. A Tensor is made of one;
+/// users rarely touch it.
+///
+///     const Storage bytes(1024, Device::cpu());
+///     const Storage same = bytes;                 // two handles of one block
+///     const bool shared = same.shares(bytes);     // true
 
 #include <atomic>
 #include <cstddef>
@@ -11,17 +16,21 @@
 
 namespace fq {
 
-/// A handle of bytes; Tensor is made of one. Copies share the bytes, which are freed with the last handle. On
-/// `meta` it has a size and no bytes.
+/// A handle of bytes. Copies share the bytes, which go back to the allocator of their device with the last
+/// handle; the allocator keeps them for the next tensor. On `meta` it has a size and no bytes. Handles may be
+/// copied and dropped on any thread.
 class Storage {
  public:
   Storage() = default;
-  /// `bytes` bytes of unspecified contents. Throws SystemError when memory is short, BackendError without the
-  /// device.
+  /// `bytes` bytes whose contents are unspecified. Throws SystemError when memory is short, BackendError
+  /// where the device cannot be used.
   Storage(std::int64_t bytes, Device device);
 
+  /// False for a handle that was made by the default constructor.
   [[nodiscard]] bool defined() const noexcept { return block_ != nullptr; }
+  /// The size that was asked for, in bytes; 0 when undefined.
   [[nodiscard]] std::int64_t bytes() const noexcept { return block_ ? block_->bytes : 0; }
+  /// Where the bytes are; the CPU when undefined.
   [[nodiscard]] Device device() const noexcept { return block_ ? block_->device : Device{}; }
   /// The bytes to read, in the device's memory; null on `meta` and when undefined.
   [[nodiscard]] const std::byte* data() const noexcept {
@@ -29,11 +38,11 @@ class Storage {
     if (block_->device.is_cuda()) touched(false);
     return block_->data;
   }
-  /// The bytes to write to; counts as a change.
+  /// The bytes to write to; asking for them counts as a change, whether or not anything is written.
   [[nodiscard]] std::byte* mutable_data() noexcept;
-  /// Counts as a change although nobody here writes, for who wrote through an older pointer.
+  /// Counts as a change although nobody here writes, for code that wrote through an older pointer.
   void mark_written() noexcept;
-  /// How often the bytes were changed. Values saved for backward keep it and refuse another one.
+  /// How often the bytes were changed. Values that are saved for backward keep it and refuse another one.
   [[nodiscard]] std::uint64_t version() const noexcept { return block_ ? block_->version.load() : 0; }
   /// Whether both are handles of the same bytes.
   [[nodiscard]] bool shares(const Storage& other) const noexcept { return block_ == other.block_; }

@@ -1,12 +1,19 @@
 #pragma once
 
-/// What operators need to put themselves on the tape. Not for users of layers; for who writes an operator:
+/// What operators need to put themselves on the tape. Users of layers do not need it; it is for who writes an
+/// operator:
 ///
-///     Variable doubled(const Variable& x) {  // `twice` makes a tensor of a tensor
-///       const Variable floats = x.as_float();
-///       const auto backward = [](const Tensor& dy) { return std::vector<Tensor>{twice(dy)}; };
-///       return detail::record("doubled", twice(floats.tensor()), {floats}, backward);
+///     Variable doubled(const Variable& x) {  // y = x + x
+///       const Tensor value = x.tensor();
+///       const auto twice = [](const Tensor& t) { return ops::scale(t, 2.0).tensor(); };
+///       const auto backward = [twice](const Tensor& dy) { return std::vector<Tensor>{twice(dy)}; };
+///       return detail::record("doubled", twice(value), {x.as_float()}, backward);
 ///     }
+///
+/// An operator reads its inputs, makes a value, and hands both to `record` with a function that passes a
+/// gradient back. What backward needs of the inputs it captures as `Saved`, so that a write in between is an
+/// error and not a wrong gradient. Most operators of one's own need none of this: a composition of ops has
+/// its gradient by itself.
 
 #include <functional>
 #include <memory>
@@ -22,7 +29,7 @@ namespace fq {
 
 /// Gradients of an operator's inputs, in their order, from the gradient of its output. `dy` has the output's
 /// shape and layout. An input that needs none may get an undefined tensor; the others have their input's
-/// shape, any layout.
+/// shape, in any layout. It is called once at most, with recording off, and freed then.
 using Backward = std::function<std::vector<Tensor>(const Tensor& dy)>;
 
 namespace detail {
@@ -51,25 +58,28 @@ struct Node {
   std::vector<std::pair<GridKey, std::shared_ptr<Node>>> quantized;  // one tensor, one rounding
 };
 
-/// Whether `other`, made of `x` before, can stand for what would be made of it now.
+/// Whether `other`, which was made of a value before, can stand for what would be made of it now: it has a
+/// gradient where one is wanted, and that was not passed backward yet.
 [[nodiscard]] bool reusable(const Node& other, bool with_gradient) noexcept;
 
-/// Any input requires a gradient and this thread records.
+/// Whether any input requires a gradient and this thread records: otherwise an operator saves nothing.
 [[nodiscard]] bool needs_grad(const std::vector<Variable>& inputs) noexcept;
 
-/// The door out of every operator: makes the output's node, records `backward` when an input needs a
-/// gradient, and reports to the trace. `op` must be a literal.
+/// The door out of every operator: it makes the output's node, records `backward` when an input needs a
+/// gradient, and reports to the trace. `op` must be a literal, since it is kept by address. `attributes` are
+/// what a trace tells of the operator besides its inputs.
 [[nodiscard]] Variable record(std::string_view op, Value value, std::vector<Variable> inputs,
                               Backward backward, Attributes attributes = {});
 
-/// For a gradient of the shape and type of dy: dy itself where the backward pass is its only holder, else
-/// new.
+/// A tensor to write a gradient of the shape and type of dy to: dy itself where the backward pass is its only
+/// holder, else a new one. The contents are unspecified.
 [[nodiscard]] Tensor gradient_like(const Tensor& dy);
-/// dy where the mask is set, +0 elsewhere, written as `gradient_like` says; dy itself without a mask.
+/// dy where the mask is set and +0 elsewhere, written to what `gradient_like` gives; dy itself without a
+/// mask.
 [[nodiscard]] Tensor masked_gradient(const Tensor& dy, const Tensor& mask);
 
-/// A tensor kept for backward with the version it had; `get` throws ArgumentError when it was written to
-/// since.
+/// A tensor that is kept for backward, with the version that it had. `get` throws ArgumentError when it was
+/// written to since, naming both versions.
 class Saved {
  public:
   Saved() = default;
@@ -82,7 +92,8 @@ class Saved {
   std::uint64_t version_ = 0;
 };
 
-/// Adds a gradient to a sum: a += b, into a's storage when no other handle shares it; `b` in any layout.
+/// Adds a gradient to a sum: a += b, into a's storage when no other handle shares it. `b` may have any
+/// layout; 16-bit floats are added as f32 and rounded once.
 void accumulate(Tensor& a, const Tensor& b);
 
 }  // namespace detail

@@ -1,9 +1,11 @@
 #pragma once
 
-/// Trace: what a model did, as a graph of named operators. Every operator reports at its door to a
-/// thread-local recorder, null by default; modules push their path. Summary, batch-norm folding, placing of
-/// quantizers and export read this graph, never the module tree. layers/model/trace.h traces a model on
-/// `meta`; to watch one that computes, install a recorder of one's own:
+/// Trace: what a model did, as a graph of named operators.
+///
+/// Every operator reports at its door to a thread-local recorder, which is null by default; modules push
+/// their path. Summary, batch-norm folding, placing of quantizers and export read this graph, never the
+/// module tree, so that networks written as plain C++ work like those from files. layers/model/trace.h traces
+/// a model on `meta`; to watch one that computes, install a recorder of one's own:
 ///
 ///     Recorder recorder;
 ///     const RecordScope scope(recorder);
@@ -31,12 +33,13 @@ namespace detail {
 struct Node;
 }
 
-/// What an operator was told besides its inputs: {"stride", {2, 2}}, {"axis", 1}.
+/// What an operator was told besides its inputs, by name: {"stride", {2, 2}}, {"axis", 1}.
 using Attribute =
     std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>>;
 using Attributes = std::vector<std::pair<std::string, Attribute>>;
 
-/// A tensor of the graph. `producer` is the index of its node, -1 for inputs, parameters and constants.
+/// A tensor of the graph, known by its index in TraceGraph::values. `producer` is the index of its node, -1
+/// for inputs, parameters and constants.
 struct TraceValue {
   Shape shape;
   int producer = -1;
@@ -44,7 +47,7 @@ struct TraceValue {
   std::vector<int> readers;  ///< nodes, in order, once per use
 };
 
-/// One call of one operator.
+/// One call of one operator. A module that runs twice has two nodes of one path.
 struct TraceNode {
   std::string path;  ///< of the innermost module that called it: "stage1.conv2"
   std::string op;    ///< "conv2d", "relu", ..
@@ -55,10 +58,13 @@ struct TraceNode {
   /// The attribute of that name. Throws std::out_of_range when there is none, std::bad_variant_access for
   /// another type.
   template <class T>
+  /// The attribute of that name. Throws std::out_of_range when there is none, std::bad_variant_access when it
+  /// has another type.
   [[nodiscard]] const T& attribute(std::string_view name) const;
 };
 
-/// Nodes in the order of execution.
+/// What was recorded, nodes in the order of execution. A value of its own: it holds no tensors and refers to
+/// no model.
 struct TraceGraph {
   std::vector<TraceNode> nodes;
   std::vector<TraceValue> values;  ///< inputs, parameters, constants and outputs of nodes, as they came up
@@ -69,8 +75,9 @@ struct TraceGraph {
   [[nodiscard]] const TraceValue& input(const TraceNode& node, std::size_t i) const;
 };
 
-/// Collects the operators that run on this thread while it is installed. Override `on_op` to watch values
-/// instead.
+/// Collects the operators that run on this thread while it is installed (RecordScope). It keeps every value
+/// alive until it is destroyed, since values are known by address: trace on `meta`, or a batch that memory
+/// has room for. Override `on_op` to watch values instead, as ClipCounter (export/scales.h) does.
 class Recorder {
  public:
   Recorder() = default;
@@ -81,7 +88,7 @@ class Recorder {
   /// Names a value, an input or a parameter. It must be named before it is first read or marked.
   void name(const Variable& variable, std::string name);
   /// What every operator calls at its door. The inputs are in the operator's order, undefined where one was
-  /// not given.
+  /// not given; the output may hold codes or sums. What it throws comes out of the operator.
   virtual void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
                      Attributes attributes);
   /// Adds a value to the network's inputs.
@@ -98,16 +105,18 @@ class Recorder {
   std::vector<std::shared_ptr<detail::Node>> alive_;  // addresses identify values, so none may be reused
 };
 
-/// Installs a recorder on this thread while it lives.
+/// Installs a recorder on this thread while it lives; the one before comes back then.
 class RecordScope : public ScopedValue<Recorder*> {
  public:
   explicit RecordScope(Recorder& recorder) : ScopedValue(context().recorder, &recorder) {}
 };
 
-/// The recorder of this thread, or null.
+/// The recorder of this thread, or null: an operator that asks can leave out work that only a trace needs.
 [[nodiscard]] inline Recorder* recorder() noexcept { return context().recorder; }
 
-/// Appends a name to this thread's module path while it lives. Empty names leave it as it is.
+/// Appends a name to this thread's module path, behind a dot, while it lives. An empty name leaves the path
+/// as it is. Module::operator() opens one; functions that are no modules may, to be told apart in traces and
+/// profiles.
 class PathScope {
  public:
   explicit PathScope(std::string_view name);
@@ -118,7 +127,7 @@ class PathScope {
  private:
   std::size_t previous_;
 };
-/// "stage1.conv2", "" outside of modules.
+/// The path of the innermost module that is running on this thread, "stage1.conv2"; "" outside of modules.
 [[nodiscard]] inline const std::string& module_path() noexcept { return context().path; }
 
 template <class T>

@@ -5,6 +5,9 @@
 ///     const auto groups = Granularity::per_group(128);  // along the last axis
 ///     groups.block_shape({64, 1024});                   // [1, 128]
 ///     groups.scale_shape({64, 1024});                   // [64, 8]
+///
+/// The usual ones: per tensor for activations, per axis 0 for the weights of linear layers and convolutions,
+/// groups of 16 to 128 along the last axis for INT4, NVFP4 and MX.
 
 #include <map>
 #include <string>
@@ -15,32 +18,37 @@
 
 namespace fq {
 
-/// Which elements share a scale: how many along each axis. One concept for per tensor, per axis, per group
-/// and 2-D.
+/// Which elements share a scale: how many along each axis. It is one concept for per tensor, per axis, per
+/// group and 2-D, and belongs to no tensor: axes are checked when a shape is given.
 class Granularity {
  public:
+  /// The length of a block that is as long as its axis.
   static constexpr std::int64_t whole = -1;  ///< a block as long as its axis
 
   /// One scale for everything.
   Granularity() = default;
   [[nodiscard]] static Granularity per_tensor() { return {}; }
-  /// One scale for each index of the kept axes; negative ones count from the back.
+  /// One scale for each index of the kept axes; negative axes count from the back.
   [[nodiscard]] static Granularity per_axis(std::vector<int> axes);
   [[nodiscard]] static Granularity per_axis(int axis) { return per_axis(std::vector<int>{axis}); }
-  /// One scale for every `length` elements along `axis`, of every row of the other axes.
+  /// One scale for every `length` elements along `axis`, in every row of the other axes. Throws ArgumentError
+  /// for a length that is neither positive nor `whole`, as the next two do.
   [[nodiscard]] static Granularity per_group(std::int64_t length, int axis = -1);
   /// One scale for each block of these lengths; axes not named have blocks of 1.
   [[nodiscard]] static Granularity blocks(const std::map<int, std::int64_t>& lengths);
-  /// One scale for each block of rows x columns of the last two axes.
+  /// One scale for each block of rows x columns of the last two axes, as FP8 weights in blocks of 128 x 128
+  /// have them.
   [[nodiscard]] static Granularity blocks_2d(std::int64_t rows, std::int64_t columns);
 
+  /// Whether everything shares one scale, whatever the shape.
   [[nodiscard]] bool is_per_tensor() const noexcept { return lengths_.empty() && rest_ == whole; }
-  /// The one kept axis of a per-axis granularity of a tensor of that rank; -1 for any other granularity.
+  /// The one kept axis of a per-axis granularity in a tensor of that rank, counted from the front; -1 for any
+  /// other granularity.
   [[nodiscard]] int single_axis(int rank) const;
   /// Elements along each axis that share a scale. Throws ArgumentError when an axis is not one of the
   /// tensor's.
   [[nodiscard]] Shape block_shape(const Shape& tensor) const;
-  /// Scales along each axis: ceil(size / block).
+  /// Scales along each axis: ceil(size / block), so that a last block may be partial.
   [[nodiscard]] Shape scale_shape(const Shape& tensor) const;
   friend bool operator==(const Granularity&, const Granularity&) = default;
   friend std::string to_string(const Granularity& granularity);

@@ -12,6 +12,8 @@
 
 namespace fq::ops {
 
+/// How a new element is made of old ones: the nearest of them, or a mixture of 2 (linear) or 4 (cubic) along
+/// each axis.
 enum class ResizeMode : unsigned char { nearest, linear, cubic };
 /// Which place x of the input an output element i of an axis stands for, where `scale` is output size / input
 /// size: the names are those of ONNX's Resize. PyTorch's interpolate has `half_pixel`, `align_corners` and,
@@ -22,9 +24,11 @@ enum class ResizeCoordinates : unsigned char {
   align_corners,       ///< i * (input - 1) / (output - 1); 0 where the output has one element
   asymmetric,          ///< i / scale
 };
-/// How a place between two elements is rounded by `nearest`.
+/// How `nearest` rounds a place between two elements; `prefer_floor` and `prefer_ceil` round to the nearest
+/// and decide at one half.
 enum class ResizeRounding : unsigned char { prefer_floor, prefer_ceil, floor, ceil };
 
+/// What is to be made of the last axes. The defaults are those of PyTorch's nearest interpolation.
 struct Resize {
   std::vector<std::int64_t> sizes = {};  ///< of the last axes, each at least 1
   ResizeMode mode = ResizeMode::nearest;
@@ -36,7 +40,8 @@ struct Resize {
 
 /// x at the sizes of the options, axis by axis; places outside of x are its border's. f32 or f64, in x's
 /// layout. `nearest` moves elements as ops/shape.h says, so that codes stay codes and sums sums; the others
-/// read floats. Throws ArgumentError for sizes that do not fit and for an axis without elements.
+/// read floats. Nothing is smoothed before an image is made smaller. Throws ArgumentError for sizes or scales
+/// that do not fit and for an axis without elements.
 [[nodiscard]] Variable resize(const Variable& x, const Resize& options);
 
 }  // namespace fq::ops
