@@ -1,6 +1,7 @@
 #pragma once
 
-/// Operands of functions that have no gradient.
+/// Operands of functions that have no gradient: they are written as numbers and lists, or handed over as
+/// tensors.
 ///
 ///     tripy::quantize({{1, 2}, {3, 4}}, {0.5, 0.25}, DType::i8, 0);  // nested lists, a list for the scale
 ///     tripy::quantize(x, 0.5, DType::i8);                            // a tensor, a number
@@ -14,7 +15,8 @@
 namespace fq {
 
 /// A number, a list, nested lists, a tensor, or a Variable that needs no gradient: `0.5`, `{0.5, 0.25}`,
-/// `{{1, 2}, {3, 4}}`. Lists must be rectangular: ArgumentError.
+/// `{{1, 2}, {3, 4}}`. Lists must be rectangular and hold numbers only: ArgumentError. Numbers are kept as
+/// f64 until the function says which type they take; tensors keep theirs and are shared.
 class Constant {
  public:
   Constant() = default;                            ///< not given
@@ -26,10 +28,12 @@ class Constant {
   Constant(const std::vector<T>& list)  // NOLINT(google-explicit-constructor)
       : Constant(joined({list.begin(), list.end()})) {}
 
+  /// Whether an operand was given.
   [[nodiscard]] bool defined() const noexcept { return value_.defined(); }
   [[nodiscard]] bool is_literal() const noexcept { return literal_; }  ///< numbers, not a tensor
-  /// The values; numbers and lists of them as `literal`, rank 0 for a number. Throws ArgumentError, naming
-  /// the operand as `what`, when it is missing or a Variable that needs a gradient.
+  /// The values; numbers and lists of them in the type `literal`, of rank 0 for a number. Throws
+  /// ArgumentError in the name of `function`, naming the operand as `what`, when it is missing or a Variable
+  /// that needs a gradient.
   [[nodiscard]] Tensor tensor(std::string_view function, std::string_view what,
                               DType literal = DType::f32) const;
 

@@ -4,9 +4,12 @@
 /// with given block ranges (`fp4_kernel.py`), and every format with scales of scales or powers of two, found
 /// from each input (`tensor_quant_mx.cu`, `fp4_kernel_hopper.py`).
 ///
+///     const Tensor mxfp8 = modelopt::dynamic_block_quantize(x, {4, 3}, {8, 0}, 32);
+///     const Tensor nvfp4 = modelopt::dynamic_block_quantize(x, {2, 1}, {4, 3}, 16, 6.0);  // amax of x is 6
+///
 /// Common to all: `x` is f32, f16 or bf16, any layout; arithmetic is f32, the output has x's shape and,
 /// unless asked otherwise, its type. On `meta` only shapes flow. Ranges are constants and get no gradient.
-/// Errors: ArgumentError.
+/// Every refusal is an ArgumentError.
 
 #include <optional>
 
@@ -18,17 +21,19 @@ namespace fq::modelopt {
 
 /// Scales of FP4 blocks, f32, in the shape of `amax`: s = amax / 6; with `quantize_block_scales` rounded by
 /// scaled_e4m3(s, G), G = global_amax * fl(448 / fp8_max_for_normalization) / 6. `global_amax` has one
-/// element; without it, it is the largest of |amax|. Refuses an fp8_max_for_normalization that is not
+/// element; without it, it is the largest of |amax|. It refuses an fp8_max_for_normalization that is not
 /// positive.
 [[nodiscard]] Tensor compute_fp4_scales(const Amax& amax, const Amax& global_amax = {},
                                         bool quantize_block_scales = true,
                                         double fp8_max_for_normalization = 448);
 
-/// The row-major elements of x, in amax.numel() blocks of equal length, with s of compute_fp4_scales:
-/// y = e2m1(|x| / s) * s, negative unless x >= 0 (so -0 becomes +0, a NaN -6*s). Where s is 0, y is +0; a NaN
-/// or infinite s counts as 1. The gradient passes where |x| <= amax of the block (an amax of rank 0 is first
-/// rounded to a 16-bit type of x), everywhere with `pass_through_bwd`. `out_dtype`: f32, f16 or bf16. Refuses
-/// a count of amax that does not divide x's.
+/// FP4 with given ranges of blocks: the row-major elements of x, in amax.numel() blocks of equal length, with
+/// s of compute_fp4_scales: y = e2m1(|x| / s) * s, negative unless x >= 0 (so -0 becomes +0, a NaN -6*s).
+/// Where s is 0, y is +0; a NaN or infinite s counts as 1.
+///
+/// The gradient passes where |x| <= amax of the block (an amax of rank 0 is first rounded to a 16-bit type of
+/// x), everywhere with `pass_through_bwd`. `out_dtype` is f32, f16 or bf16. It refuses a count of amax that
+/// does not divide x's.
 [[nodiscard]] Tensor static_blockwise_fp4_fake_quant(const Tensor& x, const Amax& amax,
                                                      const Amax& global_amax = {},
                                                      bool quantize_block_scales = true,
@@ -42,7 +47,7 @@ namespace fq::modelopt {
                                                        std::optional<DType> out_dtype = {},
                                                        bool pass_through_bwd = false);
 
-/// y = e2m1(|x|), negative unless x >= 0; the gradient passes where |x| <= 6.
+/// FP4 without a scale: y = e2m1(|x|), negative unless x >= 0; the gradient passes where |x| <= 6.
 [[nodiscard]] Tensor fp4_cast_ste(const Tensor& x, std::optional<DType> out_dtype = {});
 [[nodiscard]] Variable fp4_cast_ste(const Variable& x, std::optional<DType> out_dtype = {});
 

@@ -1,6 +1,12 @@
 #pragma once
 
-/// TensorRT's Quantize and Dequantize layers.
+/// TensorRT's Quantize and Dequantize layers, and the entries of its calibration cache.
+///
+///     const Tensor codes = tensorrt::quantize(x, 0.05);                        // i8, per tensor
+///     const Tensor y = tensorrt::dequantize(codes, 0.05);
+///     const std::string entry = tensorrt::calibration_cache_entry(2.54f);      // of the scale 0.02
+///
+/// export/tensorrt_cache.h writes and reads whole caches.
 
 #include <string>
 #include <string_view>
@@ -14,16 +20,19 @@ namespace fq::tensorrt {
 ///
 /// A scale of one element acts per tensor whatever its axis; a list has one element for each index of `axis`;
 /// a scale of rank 2 [blocks, columns] is for blocks of rows of an input [rows, columns], i4 only, `blocks` a
-/// divisor of the rows. Scales are above 0. `zero_point` may be given: zeros, in the scale's shape. At most
-/// 2^31 - 1 elements each. On `meta` only the shape flows. Codes pass no gradient: a Variable that needs one
-/// is refused. Throws ArgumentError for what is none of these.
+/// divisor of the rows. Scales are above 0. `zero_point` may be given: zeros, in the scale's shape. There may
+/// be at most 2^31 - 1 elements each.
+///
+/// On `meta` only the shape flows. Codes pass no gradient: a Variable that needs one is refused. Throws
+/// ArgumentError for what is none of these.
 [[nodiscard]] Tensor quantize(const Constant& input, const Constant& scale, DType to_type = DType::i8,
                               int axis = 1, const Constant& zero_point = {});
-/// fl(codes * scale) in f32, then in `dtype`, f32, f16 or bf16; the rest as above.
+/// fl(codes * scale) in f32, then in `dtype`, f32, f16 or bf16; all else is as above.
 [[nodiscard]] Tensor dequantize(const Constant& input, const Constant& scale, DType dtype = DType::f32,
                                 int axis = 1, const Constant& zero_point = {});
 
-/// The scale of an entry, "3c010a14". Throws ArgumentError unless it is eight hexadecimal digits.
+/// The scale of an entry, which is the bits of a float in hexadecimal, "3c010a14". Throws ArgumentError
+/// unless it is eight hexadecimal digits.
 [[nodiscard]] float calibration_cache_scale(std::string_view entry);
 /// The entry of a scale. Throws ArgumentError for one that is negative or not finite.
 [[nodiscard]] std::string calibration_cache_entry_of_scale(float scale);
