@@ -31,7 +31,7 @@ struct AmaxOptions {
   double percentile = 99.99;
   /// The codes that the range is chosen for (entropy, mse, octav, lsq).
   NumBits num_bits = 8;
-  bool is_unsigned = false;  ///< likewise
+  bool is_unsigned = false;  ///< whether those codes are 0 and above
   /// Bins between candidates of entropy and mse: more is quicker and coarser.
   int stride = 1;
   /// The first candidate of entropy and mse; lower bins are never the range.
@@ -53,8 +53,8 @@ struct CalibratorOptions {
   double momentum = 0.99;
   /// The codes that mse_search and scale_sweep try.
   NumBits num_bits = 8;
-  bool is_unsigned = false;   ///< likewise
-  bool narrow_range = false;  ///< likewise
+  bool is_unsigned = false;   ///< whether those codes are 0 and above
+  bool narrow_range = false;  ///< whether they leave out the lowest signed one
   /// What mse_search tries: multiples of the first batch's largest |x|, from start_multiplier to
   /// stop_multiplier, evenly spaced, in steps of at most multiplier_step.
   double start_multiplier = 0.25;

@@ -4,9 +4,12 @@
 ///
 ///     fold_batch_norm(model, {1, 3, 32, 32});
 ///     quantize(model, QuantConfig::preset("int8"), {1, 3, 32, 32});
-///     calibrate(model, data);
+///     calibrate(model, loader);
 ///     disable_quantizer(model, "fc.*_quantizer");
 ///     print_quant_summary(model, std::cout);
+///
+/// From then on the model computes as the target's engine does: evaluate it, train it, export it. The order
+/// matters: fold before, calibrate after, and make optimizers when all parameters are there.
 ///
 /// A pattern is shell-like, `*` any run of characters and `?` one, and must cover a whole path,
 /// "conv1.input_quantizer", or one of its aliases.
@@ -26,22 +29,30 @@
 namespace fq {
 
 /// Traces the model and replaces each module that has a quantized counterpart and is switched on by a rule.
+/// `input_shape` is that of a batch, whose size does not matter.
+///
 /// All readers of one tensor share one quantizer, also through max pooling, flatten, reshape and
 /// concatenation; every path stays an alias. By `target` activations after a ReLU become unsigned, as the
-/// graph shows. Returns warnings, which are also logged: patterns that match nothing (with the nearest
-/// names), explicit fields that go against the target. Logged besides, of int8 for `ort`: what the engine
-/// computes in floats (float_operators.h). Throws ArgumentError for a model that is quantized
-/// already, or fields that do not fit.
+/// graph shows.
+///
+/// Returns warnings, which are also logged: patterns that match nothing (with the nearest names), explicit
+/// fields that go against the target. Logged besides, for int8 and `ort`: what the engine computes in floats
+/// (layers/model/float_operators.h). Throws ArgumentError for a model that is quantized already, fields that
+/// do not fit, and a shape that the model does not take.
 std::vector<std::string> quantize(Module& model, const QuantConfig& config, const Shape& input_shape);
 
 /// Throws ArgumentError naming two modules that were quantized for different targets, part by part.
 void check_one_target(Module& model);
-/// The target of the model's quantized parts, `none` without any. Throws as `check_one_target`.
+/// The target of the model's quantized parts, `none` where there are none. Throws as `check_one_target`.
 [[nodiscard]] Target target_of(Module& model);
 
-/// Makes `quantize` replace modules of type Float (exactly) by what `make` builds from one of them and its
-/// number of inputs; the result must be a Module and a QuantModule.
+/// Builds the quantized counterpart of a layer, given that layer and its number of inputs; the result must be
+/// a Module and a QuantModule.
 using QuantFactory = std::function<std::shared_ptr<Module>(const Module& layer, std::size_t inputs)>;
+/// Makes `quantize` replace modules of that type (exactly, not of types derived from it) by what `make`
+/// builds. A type that is registered again gets the new one. Not while other threads quantize.
+///
+///     register_quant_module<MyLinear, QuantMyLinear>();  // QuantMyLinear has a constructor of a MyLinear
 void register_quant_module(std::type_index type, QuantFactory make);
 template <class Float, class Quant>
 void register_quant_module() {
@@ -50,7 +61,8 @@ void register_quant_module() {
   });
 }
 
-/// A quantizer, the path it is known by, and the other paths that share it.
+/// A quantizer, the path it is known by, and the other paths that share it. The pointer is good while the
+/// module stays in the model.
 struct NamedQuantizer {
   std::string name;
   TensorQuantizer* quantizer;
@@ -58,42 +70,50 @@ struct NamedQuantizer {
 };
 /// Each quantizer of the model once, in the order of the module tree.
 [[nodiscard]] std::vector<NamedQuantizer> named_quantizers(Module& model);
-/// Those that quantize the weights of QuantModules, the parts of sequential ones one by one; all others read
-/// activations.
+/// The quantizers of the weights of QuantModules, with the parts of sequential ones one by one; all others
+/// read activations.
 [[nodiscard]] std::set<const TensorQuantizer*> weight_quantizers(Module& model);
 /// Calls `visit` with each of `named_quantizers`, in that order.
 void for_each_quantizer(Module& model, const std::function<void(const NamedQuantizer&)>& visit);
-/// Calls it with those of which a path matches; returns how many. Throws ArgumentError in the name of
-/// `function` when there is none, naming the nearest.
+/// Calls `visit` with those of which a path matches, in that order; returns how many. Throws ArgumentError in
+/// the name of `function` when there is none, naming the nearest.
 int for_each_quantizer(Module& model, std::string_view pattern, std::string_view function,
                        const std::function<void(const NamedQuantizer&)>& visit);
 
-/// The names of the quantizers that are to quantize by an amax and have none.
+/// The names of the quantizers that are to quantize by an amax and have none: a forward pass would throw for
+/// the first of them.
 [[nodiscard]] std::vector<std::string> uncalibrated_quantizers(Module& model);
 
-/// Each sets what the name says on the quantizers one of whose paths matches; returns how many.
-/// Fields are keys of QuantDescriptor::dict(), `enable`, `pass_through_bwd` and `amax_gradient`. Throws
-/// ArgumentError when none matches, naming the nearest.
+/// Each sets what its name says on the quantizers one of whose paths matches, and returns how many. A
+/// quantizer that is off passes its input on. Fields are keys of QuantDescriptor::dict(), `enable`,
+/// `pass_through_bwd` and `amax_gradient`; those not named stay. Throws ArgumentError when none matches,
+/// naming the nearest.
+///
+///     set_quantizer_attributes(model, "conv1.*", {{"num_bits", 4}, {"enable", true}});
 int enable_quantizer(Module& model, std::string_view pattern);
 int disable_quantizer(Module& model, std::string_view pattern);
 int set_quantizer_attributes(Module& model, std::string_view pattern, const nlohmann::json& fields);
 
-/// Gives its descriptor that calib_method; what it has collected by another one is dropped.
+/// Gives the quantizer's descriptor that calib_method; what it has collected by another one is dropped.
 void set_calib_method(TensorQuantizer& quantizer, std::string_view method);
 
-/// Makes the ranges of all enabled activation quantizers parameters, as the descriptor's learn_amax; those
-/// without a range of their own (dynamic, blocks) stay. Returns how many. Call it before the optimizer is
-/// made. Throws ArgumentError when a range was not calibrated, when there is none, for ranges per axis in
+/// Makes the ranges of all enabled activation quantizers parameters, as the descriptor's learn_amax does;
+/// those without a range of their own (dynamic, blocks) stay. Returns how many. Call it after calibration and
+/// before the optimizer is made.
+///
+/// Throws ArgumentError when a range was not calibrated, when there is none, and for ranges per axis in
 /// arithmetic `reference`.
 int learn_ranges(Module& model, AmaxGradient gradient = AmaxGradient::clip);
 
-/// A table: path, format, granularity, amax, switches, aliases.
+/// Prints a table of all quantizers: path, format, granularity, amax, switches, aliases.
 void print_quant_summary(Module& model, std::ostream& out);
-/// Replaces each quantized weight by its dequantized codes and switches its quantizer off.
+/// Replaces each quantized weight by its dequantized codes and switches its quantizer off: the network then
+/// computes the same on float weights, as ModelOpt's fold_weight leaves it. There is no way back.
 void fold_weight(Module& model);
 
 /// The quantizers' descriptors, ranges and switches as "quantizers/<name>/.."; and back into a model that was
-/// quantized the same way. Throws ArgumentError for a missing or unknown quantizer.
+/// quantized the same way. Checkpoints hold them (train/loop/checkpoint.h). Throws ArgumentError for a
+/// missing or unknown quantizer.
 void save_quantizers(Module& model, StateDict& state);
 void load_quantizers(Module& model, const StateDict& state);
 

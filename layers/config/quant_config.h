@@ -1,6 +1,13 @@
 #pragma once
 
 /// QuantConfig: which quantizers a model gets, as ordered wildcard rules.
+///
+///     QuantConfig config = QuantConfig::preset("int8");
+///     config.rules.push_back({.pattern = "fc.*", .fields = {.enable = false}});  // the last layer in float
+///     const auto same = QuantConfig::parse(R"({"preset": "int8", "rules": {"fc.*": {"enable": false}}})");
+///     quantize(model, config, {1, 3, 32, 32});
+///
+/// docs/formats.md describes the JSON with all its keys.
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -13,10 +20,14 @@
 
 namespace fq {
 
-/// The engine that the numbers are trained for. `ort`: unsigned after a ReLU, storage offset 128 for signed
-/// codes, and inputs of additions, concatenations and averages are quantized too; `tensorrt`: the same,
-/// signed, offset 0; `none`: linear and convolution layers only.
+/// The engine that the numbers are trained for.
+///
+/// - `ort`: ONNX Runtime. Unsigned after a ReLU, storage offset 128 for signed codes, and inputs of
+///   additions, concatenations and averages are quantized too.
+/// - `tensorrt`: the same, signed, offset 0.
+/// - `none`: linear and convolution layers only, whatever engine reads the scales.
 enum class Target { none, ort, tensorrt };
+/// "none", "ort" or "tensorrt", as files and flags have it.
 [[nodiscard]] std::string_view name(Target target) noexcept;
 
 /// Fields for the quantizers whose path matches. `*` is any run of characters, `?` one; the pattern must
@@ -32,6 +43,8 @@ struct QuantRule {
   std::string place = {};
 };
 
+/// All that `quantize` and `calibrate` are told, as a plain value. Change the fields as you like: they are
+/// checked when they are used.
 struct QuantConfig {
   std::vector<QuantRule> rules;  ///< in order: a later one overrides the fields it gives
   Target target = Target::ort;
@@ -48,27 +61,38 @@ struct QuantConfig {
   std::shared_ptr<const nlohmann::json> weight_options = {};  ///< an object, or null
   std::string weight_place = {};  ///< where they stand in the config they were read from, as QuantRule::place
 
-  /// int8, int8_weight_only, w4a8, w4a4, w3a3, w2a2, int4_blockwise, fp8, fp8_per_channel_per_token,
-  /// fp8_2d_blockwise, nvfp4, mxfp8, mxfp6, mxfp4, mxint8, or ModelOpt's constants INT8_DEFAULT_CFG and so
-  /// on. Throws ArgumentError naming the nearest; constants that need an algorithm we have not
-  /// (SVDQuant) are refused by a message of their own.
+  /// The config of a name: int8, int8_weight_only, w4a8, w4a4, w3a3, w2a2, int4_blockwise, fp8,
+  /// fp8_per_channel_per_token, fp8_2d_blockwise, nvfp4, mxfp8, mxfp6, mxfp4, mxint8, or ModelOpt's constants
+  /// INT8_DEFAULT_CFG and so on. w4a8 means weights of 4 bits and activations of 8.
+  ///
+  /// Throws ArgumentError naming the nearest; constants that need an algorithm we have not (SVDQuant) are
+  /// refused by a message of their own.
   [[nodiscard]] static QuantConfig preset(std::string_view name);
+  /// The names that `preset` takes.
   [[nodiscard]] static std::vector<std::string> preset_names();
   /// What weight_algorithm may be.
   [[nodiscard]] static std::vector<std::string> weight_algorithm_names();
-  /// `{"preset": "int8", "target": "ort", "scale": "free"|"pow2", "arithmetic": .., "algorithm": ..,
-  ///   "strict": false, "rules": [{"pattern": "*conv1*", "enable": false}, ..]}`; a rule may give the rules
-  ///   of a preset to what its pattern, which ends in `*`, covers: `{"pattern": "conv1.*", "preset":
-  ///   "w4a8"}`. Or ModelOpt's `quant_cfg` in place of rules:
-  /// `{pattern: fields}` or a list of `{"quantizer_name": pattern, "cfg": fields, "enable": bool}`, fields
-  /// being a list for quantizers one after another. `algorithm` is the name of a method, null for "max", or
-  /// an object of `method`, its options `percentile`, `stride` and `start_bin`, a list `rules` of such
-  /// objects with a `pattern`, and a list `postprocess` of `{"pattern": .., "multiply": 1, "minimum": ..,
-  /// "maximum": .., "pow2": false}`; other keys of ModelOpt's are let be. `weight_algorithm` is the name of
-  /// an algorithm on weights, or an object of `method` and its options; `algorithm` may name one too, as
-  /// ModelOpt's does, and then has ModelOpt's defaults (alpha of smoothquant is 1: SmoothQuantCalibConfig of
-  /// modelopt/torch/quantization/config.py, 0.47.0) and calibrates by "max". Throws ArgumentError naming the
-  /// key and the nearest valid one.
+  /// A config from JSON:
+  ///
+  ///     {"preset": "int8", "target": "ort", "scale": "free", "arithmetic": "deployed", "algorithm": "max",
+  ///      "strict": false, "rules": [{"pattern": "*conv1*", "enable": false},
+  ///                                 {"pattern": "conv2.*", "preset": "w4a8"}]}
+  ///
+  /// `scale` is "free" or "pow2", `arithmetic` "deployed" or "reference". A rule may give the rules of a
+  /// preset to what its pattern, which ends in `*`, covers. In place of rules there may be ModelOpt's
+  /// `quant_cfg`: `{pattern: fields}` or a list of `{"quantizer_name": pattern, "cfg": fields, "enable":
+  /// bool}`, fields being a list for quantizers one after another.
+  ///
+  /// `algorithm` is the name of a method, null for "max", or an object of `method`, its options `percentile`,
+  /// `stride` and `start_bin`, a list `rules` of such objects with a `pattern`, and a list `postprocess` of
+  /// `{"pattern": .., "multiply": 1, "minimum": .., "maximum": .., "pow2": false}`; other keys of ModelOpt's
+  /// are let be.
+  ///
+  /// `weight_algorithm` is the name of an algorithm on weights, or an object of `method` and its options;
+  /// `algorithm` may name one too, as ModelOpt's does, and then has ModelOpt's defaults (alpha of smoothquant
+  /// is 1: SmoothQuantCalibConfig of modelopt/torch/quantization/config.py, 0.47.0) and calibrates by "max".
+  ///
+  /// Throws ArgumentError naming the key and the nearest valid one.
   [[nodiscard]] static QuantConfig from_json(const nlohmann::ordered_json& json);
   /// The same from text, with comments allowed. Throws ArgumentError with the line of a syntax error.
   [[nodiscard]] static QuantConfig parse(std::string_view text);

@@ -1,6 +1,10 @@
 #pragma once
 
 /// QuantFields: what a rule says of a quantizer.
+///
+///     const QuantFields four_bits{.num_bits = 4, .axis = 0, .narrow_range = true};
+///     const QuantFields off{.enable = false};
+///     const QuantFields blocks{.block_sizes = BlockSizes{.lengths = {{-1, 128}}}};
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -13,8 +17,9 @@
 
 namespace fq {
 
-/// The fields of a QuantDescriptor and of a quantizer, each given or not: `QuantFields{.num_bits = 4, .axis =
-/// 0}`. What is not given stays as earlier rules have it; a field given as null goes back to its default.
+/// The fields of a QuantDescriptor and of a quantizer, each given or not. What is not given stays as earlier
+/// rules have it; a field given as null goes back to its default. The meaning of each is that of
+/// QuantDescriptorOptions (core/descriptor.h).
 struct QuantFields {
   /// Not given, given as null, or given with a value.
   template <class T>
@@ -33,14 +38,16 @@ struct QuantFields {
   Field<bool> narrow_range = {};
   Field<bool> dynamic = {};
 
+  /// Whether the quantizer quantizes. A rule with other fields and without this one switches nothing off.
   std::optional<bool> enable = {};
+  /// What QuantizerSettings (layers/quantizer/settings.h) says of these.
   Field<bool> pass_through_bwd = {};
   std::optional<AmaxGradient> amax_gradient = {};
   /// Quantizers one after another, each with fields of its own, in place of one; a rule with fields of one
   /// quantizer takes an earlier sequence back.
   std::vector<QuantFields> sequence = {};
 
-  /// From an object of keys of QuantDescriptor::dict(), `enable`, `pass_through_bwd`, `amax_gradient`
+  /// Fields from an object of keys of QuantDescriptor::dict(), `enable`, `pass_through_bwd`, `amax_gradient`
   /// ("clip", "lsq") and `sequence`, a list of such objects. Throws ArgumentError naming the key, and the
   /// nearest valid one or the type it must have. Whether the fields fit each other is checked when all rules
   /// are merged.

@@ -2,6 +2,11 @@
 
 /// Which operators of a quantized model an engine computes in floats of its own, so that its codes and bits
 /// may differ from evaluation here.
+///
+///     const auto floats = float_operators(model, {1, 3, 32, 32}, Target::ort);
+///     if (!floats.empty()) std::cout << describe(floats) << '\n';
+///
+/// `quantize` logs them, and `fakequant verify` counts what differs.
 
 #include <string>
 #include <string_view>
@@ -19,14 +24,16 @@ struct FloatOperator {
   std::string reason;  ///< why: the rest of a sentence that begins with the operator
 };
 
-/// Those of the model as it is now, in the order of execution, for an input of that shape, batch included. Of
-/// `ort` and `none` they are those of ONNX Runtime's kernels for x86-64 (1.31, level `all`) in the file that
-/// `export_onnx` writes; where there are none, every code and every bit of the output is the engine's. An
-/// operator is listed where the engine adds up, multiplies or looks up floats: what it gives differs in the
-/// last bits, and near a tie by a code, which goes on through whatever reads it. Sums of codes whose scales
-/// are powers of two are exact in floats too and are not listed while they fit 2^23. A batch norm behind one
-/// layer counts as folded. Of `tensorrt`, whose kernels are not documented, those are listed that have no
-/// codes to work on.
+/// The operators of the model as it is now that are computed in floats, in the order of execution, for an
+/// input of that shape, batch included.
+///
+/// For `ort` and `none` they are those of ONNX Runtime's kernels for x86-64 (1.31, level `all`) in the file
+/// that `export_onnx` writes; where there are none, every code and every bit of the output is the engine's.
+/// An operator is listed where the engine adds up, multiplies or looks up floats: what it gives differs in
+/// the last bits, and near a tie by a code, which goes on through whatever reads it. Sums of codes whose
+/// scales are powers of two are exact in floats too and are not listed while they fit 2^23. A batch norm
+/// behind one layer counts as folded. For `tensorrt`, whose kernels are not documented, those are listed that
+/// have no codes to work on.
 ///
 /// Scales that were not calibrated yet count as powers of two where they are to become such. Throws as
 /// `trace`.

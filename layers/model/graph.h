@@ -1,10 +1,12 @@
 #pragma once
 
-/// Graph: a network as a list of named nodes, the form of model files (model_file.h) and imported networks.
+/// Graph: a network as a list of named nodes, the form of model files (layers/model/model_file.h) and
+/// imported networks.
 ///
 ///     Graph model({{"fc1", std::make_shared<Linear>(784, 64), {"input"}},
 ///                  {"relu", make_relu(), {"fc1"}},
-///                  {"fc2", std::make_shared<Linear>(64, 10), {"relu"}}});
+///                  {"sum", std::make_shared<Add>(), {"relu", "fc1"}},
+///                  {"fc2", std::make_shared<Linear>(64, 10), {"sum"}}});
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -15,22 +17,26 @@
 
 namespace fq {
 
-/// One node of a model: `{"name": "conv1", "type": "conv2d", "options": {..}, "inputs": ["input"]}`.
+/// One node of a model, in a file `{"name": "conv1", "type": "conv2d", "options": {..}, "inputs":
+/// ["input"]}`. A module that takes several inputs is given them in this order.
 struct GraphNode {
   std::string name;
   std::shared_ptr<Module> module;
   std::vector<std::string> inputs;  ///< names of earlier nodes, or "input"
 };
 
-/// Runs its nodes in order; the last one's value is the output. Values are dropped after their last reader.
-/// Nodes are children under their names.
+/// Runs its nodes in order; the last one's value is the output. Values are dropped after their last reader,
+/// so that memory is that of the values which are still needed. Nodes are children under their names: their
+/// parameters are "fc1.weight", and `replace` changes a node.
 class Graph : public Module {
  public:
-  /// Throws ArgumentError for two nodes of one name, an unknown input, or no node at all.
+  /// Throws ArgumentError for two nodes of one name, an input that is no earlier node, a name with '.' or
+  /// '/', or no node at all.
   explicit Graph(std::vector<GraphNode> nodes);
   [[nodiscard]] std::string type() const override { return "graph"; }
-  /// Steps that follow each other and have the same block become a checkpoint; `block_of` gives the block of
-  /// a step's name, empty for none. Returns the names of the steps in blocks. Throws as set_checkpointing.
+  /// Makes checkpoints of steps that follow each other and have the same block; `block_of` gives the block of
+  /// a step's name, empty for none. Returns the names of the steps in blocks. Throws as set_checkpointing
+  /// (layers/modules/checkpoint.h), through which users call it.
   std::vector<std::string> set_blocks(const std::function<std::string(const std::string&)>& block_of);
 
  protected:

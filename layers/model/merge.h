@@ -3,21 +3,24 @@
 /// Layers that an engine computes on codes of their own inputs: additions, concatenations, averages.
 ///
 /// They are modules, not operators called in passing, so that `quantize` can put a quantizer on each of their
-/// inputs (quant_modules.h). Shapes and errors are those of the operators (core/ops/elementwise.h, shape.h,
-/// pool.h).
+/// inputs (layers/modules/quant_modules.h). Shapes and errors are those of the operators
+/// (core/ops/elementwise.h, shape.h, pool.h).
 ///
-///     Child<Add> add_ = add_module("add", std::make_shared<Add>());
-///     Variable y = add_(branch, x);
+///     Add sum;
+///     Variable y = sum(branch, x);
+///
+/// An addition that is written as ops::add in a module of one's own stays float: `quantize` cannot see whose
+/// inputs it should quantize.
 
 #include "fakequant/core/ops/pool.h"
 #include "fakequant/layers/modules/module.h"
 
 namespace fq {
 
-/// Options of a layer that has none.
+/// The options of a layer that has none.
 struct NoOptions {};
 
-/// a + b, broadcasting; called with two inputs.
+/// a + b, broadcasting. It is called with two inputs: ArgumentError for another number.
 class Add : public Module {
  public:
   explicit Add(NoOptions = {}) {}
@@ -29,7 +32,7 @@ class Add : public Module {
   using Module::forward;
 };
 
-/// a * b, broadcasting; called with two inputs. `quantize` leaves it as it is.
+/// a * b, broadcasting. It is called with two inputs; `quantize` leaves it as it is.
 class Multiply : public Module {
  public:
   [[nodiscard]] std::string type() const override { return "multiply"; }
@@ -39,9 +42,11 @@ class Multiply : public Module {
   using Module::forward;
 };
 
-/// The inputs side by side along an axis, channels by default; called with a list of any number of them.
+/// The inputs side by side along an axis, channels by default. It is called with a list of any number of
+/// them.
 class Concat : public Module {
  public:
+  /// `axis` counts the batch as 0; negative ones count from the back.
   explicit Concat(int axis = 1) : axis_(axis) {}
   [[nodiscard]] int options() const noexcept { return axis_; }
   [[nodiscard]] std::string type() const override { return "concat"; }
@@ -54,8 +59,8 @@ class Concat : public Module {
   int axis_;
 };
 
-/// Means over windows of pixels: [N, C, H, W] -> [N, C, H', W'], by ops::avg_pool2d; of a sequence [N, C, L]
-/// as an image of height 1.
+/// Means over windows of pixels, [N, C, H, W] -> [N, C, H', W'], by ops::avg_pool2d; a sequence [N, C, L] is
+/// taken as an image of height 1.
 class AvgPool2d : public Module {
  public:
   explicit AvgPool2d(ops::Pool2d options) : options_(options) {}
@@ -71,8 +76,8 @@ class AvgPool2d : public Module {
   ops::Pool2d options_;
 };
 
-/// The mean of each channel over all of its pixels: [N, C, H, W] -> [N, C, 1, 1], by ops::global_avg_pool2d;
-/// of a sequence [N, C, L] -> [N, C, 1].
+/// The mean of each channel over all of its pixels, [N, C, H, W] -> [N, C, 1, 1], by ops::global_avg_pool2d;
+/// a sequence [N, C, L] gives [N, C, 1].
 class GlobalAvgPool2d : public Module {
  public:
   explicit GlobalAvgPool2d(NoOptions = {}) {}

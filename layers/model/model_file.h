@@ -2,16 +2,20 @@
 
 /// Model files: a network as JSON, read, checked and built.
 ///
-/// `{"name": "net", "nodes": [{"name": "conv1", "type": "conv2d", "options": {"out_channels": 32, "kernel":
-/// 3}}, ..]}`, the list of nodes alone, or a built-in model, `{"model": "cnn", "options": {"widths": [16, 32,
-/// 32]}}`.
+///     const ModelSpec spec = ModelSpec::parse(R"({"nodes": [
+///       {"type": "flatten"}, {"type": "linear", "options": {"out_features": 64}}, {"type": "relu"},
+///       {"type": "linear", "options": {"out_features": "classes"}}]})");
+///     std::shared_ptr<Graph> net = build_model(spec, {1, 28, 28}, 10);
+///
+/// A file has a name and nodes, `{"name": "net", "nodes": [..]}`, or is the list of nodes alone, or names a
+/// built-in model, `{"model": "cnn", "options": {"widths": [16, 32, 32]}}`.
 ///
 /// A node has a `type` (see `layer_types`), a `name` of letters, digits, '_' and '-' (by default its type and
 /// place), `options`, and `inputs`: names of earlier nodes, or "input", the network's own; by default the
 /// node before it. The last node is the output. The types "sequential" and "graph" have `nodes` in place of
 /// `options`; the nodes of a "sequential" have no `inputs`, in a "graph" "input" is its own. Sizes that
 /// follow from the input (`in_channels`, `in_features`, `channels`) may be left out; an output size may be
-/// "classes". Comments are allowed.
+/// "classes". Comments are allowed. docs/models.md lists types and options.
 
 #include <cstdint>
 #include <memory>
@@ -27,7 +31,9 @@ namespace detail {
 class JsonText;
 }
 
+/// How `build_model` makes parameters, and what it refuses to.
 struct BuildOptions {
+  /// Of the parameters' first values: the same seed gives the same values.
   std::uint64_t seed = 0;
   /// Limit of the elements of all parameters together, and of any value in the network for one image.
   std::int64_t max_elements = std::int64_t{1} << 33;
@@ -45,9 +51,10 @@ class ModelSpec {
   /// object) are those of a built-in model. Throws FileError for a file, ArgumentError naming the built-in
   /// models.
   [[nodiscard]] static ModelSpec load(const std::string& file_or_name, std::string_view options = {});
-  /// mlp, cnn or resnet20: see builtin_models.h.
+  /// mlp, cnn or resnet20: see layers/model/builtin_models.h for their options.
   [[nodiscard]] static ModelSpec builtin(std::string_view name, std::string_view options = {});
 
+  /// The name in the file, or that of the built-in model.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// As JSON text, one node a line, built-in models as their nodes: `parse` of it gives an equal spec. For
   /// checkpoints.
@@ -69,9 +76,11 @@ class ModelSpec {
 
 /// Makes the modules of a spec for images (rows, token ids) of `sample_shape`, without the batch, running
 /// each on `meta` as it is made to know the sizes of the next. With `classes` > 0 the output must be [N,
-/// classes], or with `dense` [N, classes, ..]. The same seed gives the same parameters. Throws FileError or
-/// ArgumentError with line and node for options that do not fit each other or the input, and for a model past
-/// the limits, before its parameters are allocated.
+/// classes], or with `dense` [N, classes, ..]. The same seed gives the same parameters, in training mode and
+/// on the CPU.
+///
+/// Throws FileError or ArgumentError with line and node for options that do not fit each other or the input,
+/// and for a model past the limits, before its parameters are allocated.
 [[nodiscard]] std::shared_ptr<Graph> build_model(const ModelSpec& spec, const Shape& sample_shape,
                                                  std::int64_t classes = 0, const BuildOptions& options = {});
 

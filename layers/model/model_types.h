@@ -5,8 +5,11 @@
 ///     register_layer_type("my_linear", {"in_features", "out_features"}, [](const LayerOptions& options) {
 ///       const std::int64_t in = options.inferred("in_features", -1), out = options.outputs("out_features");
 ///       options.reserve({out, in});
-///       return std::make_shared<MyLinear>(in, out);
+///       return std::make_shared<Linear>(in, out);
 ///     });
+///
+/// A type is known to files, checkpoints and `build_model` of this process from then on; one who loads a
+/// checkpoint with such a node registers the type first.
 
 #include <array>
 #include <cstdint>
@@ -26,7 +29,9 @@ class JsonValue;
 struct ModelBudget;
 }  // namespace detail
 
-/// The options of one node, as a factory reads them, and what it has to know of the network around it.
+/// The options of one node, as a factory reads them, and what it has to know of the network around it. It
+/// lives as long as the call.
+///
 /// Every reader throws for a missing option (where there is no fallback), another type, or a value out of
 /// range, naming file, line and option: FileError for a model file, ArgumentError for a text.
 class LayerOptions {
@@ -38,9 +43,10 @@ class LayerOptions {
 
   /// Shapes of the node's inputs, with a batch of any size first.
   [[nodiscard]] const std::vector<Shape>& inputs() const noexcept { return inputs_; }
+  /// Whether the file gives the option.
   [[nodiscard]] bool has(const std::string& name) const;
 
-  /// A whole number.
+  /// A whole number from `low` to `high`, and the same with a value for a missing option.
   [[nodiscard]] std::int64_t integer(const std::string& name, std::int64_t low = 1,
                                      std::int64_t high = largest) const;
   [[nodiscard]] std::int64_t integer_or(const std::string& name, std::int64_t fallback, std::int64_t low = 1,
@@ -56,10 +62,12 @@ class LayerOptions {
   /// One number an axis (height, width), or one for both.
   [[nodiscard]] std::array<std::int64_t, 2> pair_or(const std::string& name, std::int64_t fallback,
                                                     std::int64_t low = 1) const;
+  /// A number from `low` to `high`, and the same with a value for a missing option.
   [[nodiscard]] double number(const std::string& name, double low, double high) const;
   [[nodiscard]] double number_or(const std::string& name, double fallback, double low, double high) const;
   /// One to eight numbers; the option is there.
   [[nodiscard]] std::vector<double> numbers(const std::string& name, double low, double high) const;
+  /// true or false.
   [[nodiscard]] bool flag_or(const std::string& name, bool fallback) const;
   /// One of `allowed`.
   [[nodiscard]] std::string choice_or(const std::string& name, const std::string& fallback,
@@ -68,7 +76,7 @@ class LayerOptions {
   /// Call it before making parameters of that shape: it throws when the model would have more elements than
   /// the limit of BuildOptions, so that no text makes the program allocate without bound.
   void reserve(const Shape& parameter) const;
-  /// Throws with the place of this node.
+  /// Throws `message` with the place of this node: for what only the factory can check.
   [[noreturn]] void fail(const std::string& message) const;
 
  private:
@@ -81,8 +89,9 @@ class LayerOptions {
 /// Makes the module of a node. What it throws as ArgumentError is given the place of the node.
 using LayerFactory = std::function<std::shared_ptr<Module>(const LayerOptions& options)>;
 
-/// Makes `type` known to model files, with the names of its options. Registering a type again replaces it.
-/// Not while other threads build models. Throws ArgumentError for an empty name or without a factory.
+/// Makes `type` known to model files, with the names of its options; others are refused before the factory is
+/// called. Registering a type again replaces it. Not while other threads build models. Throws ArgumentError
+/// for an empty name or without a factory.
 void register_layer_type(const std::string& type, std::vector<std::string> options, LayerFactory make);
 /// All of them, in alphabetical order; "graph" and "sequential", whose nodes are nested, included.
 [[nodiscard]] std::vector<std::string> layer_types();

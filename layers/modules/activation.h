@@ -2,7 +2,12 @@
 
 /// Activations and other layers without parameters: one operator each, made by a function.
 ///
+///     Sequential model;
 ///     model.add(make_relu()).add(make_dropout(0.5)).add(make_flatten());
+///     const auto twice = std::make_shared<Function>("twice", "", [](const Variable& x, bool) {
+///       return ops::scale(x, 2.0);
+///     });
+///     model.add("twice", twice);
 ///
 /// Shapes, dtypes and errors are those of the operator of that name (core/ops/activation.h, loss.h, pool.h,
 /// shape.h). Quantizing a model leaves these layers as they are: they pass codes and sums on where the
@@ -15,11 +20,12 @@
 
 namespace fq {
 
-/// A module that is one function of one input, without parameters. `type` and `description` are what `type()`
-/// and `describe()` give, for printing.
+/// A module that is one function of one input, without parameters.
 class Function : public Module {
  public:
   using Operator = std::function<Variable(const Variable&, bool training)>;
+  /// `type` and `description` are what `type()` and `describe()` give, for printing; `op` is told whether the
+  /// module is in training mode. It may run on several threads at once.
   Function(std::string type, std::string description, Operator op);
   [[nodiscard]] std::string type() const override { return type_; }
   [[nodiscard]] std::string describe() const override { return description_; }
@@ -33,7 +39,8 @@ class Function : public Module {
   Operator op_;
 };
 
-/// A module that is one function of several inputs, without parameters, as many as its operator checks for.
+/// A module that is one function of several inputs, without parameters; the operator checks how many there
+/// are.
 class FunctionOfSeveral : public Module {
  public:
   using Operator = std::function<Variable(const std::vector<Variable>&)>;
@@ -50,8 +57,8 @@ class FunctionOfSeveral : public Module {
   Operator op_;
 };
 
-/// x where x > 0, else weight * x: the parameter `weight` has one slope, or one for each channel, 0.25 at
-/// first.
+/// x where x > 0, else weight * x. The parameter `weight` has one slope, or one for each channel (axis 1),
+/// 0.25 at first.
 class PRelu : public Module {
  public:
   /// Throws ArgumentError for less than one slope.
@@ -67,11 +74,12 @@ class PRelu : public Module {
   Variable weight_;
 };
 
-/// A tensor of the network's own, whatever its input is: a parameter `value`, zeros at first, [1, shape..],
-/// which broadcasts against a batch. With `repeat` [N, shape..], N being the input's first size. Without
-/// `trained` it takes no gradient.
+/// A tensor of the network's own, whatever its input is, such as a class token or a table of positions: the
+/// parameter `value`, [1, shape..], zeros at first, which broadcasts against a batch.
 class Parameter : public Module {
  public:
+  /// `shape` has no batch. With `repeat` the output is [N, shape..], N being the input's first size; without
+  /// `trained` it takes no gradient.
   explicit Parameter(Shape shape, bool trained = true, bool repeat = false);
   [[nodiscard]] std::string type() const override { return "parameter"; }
   [[nodiscard]] std::string describe() const override;
@@ -87,6 +95,8 @@ class Parameter : public Module {
 
 /// Gives its input back; batch norms become this when they are folded.
 [[nodiscard]] std::shared_ptr<Module> make_identity();
+/// The operator relu, which behind a quantized layer is a flag on its sums and costs nothing. The functions
+/// below that have no comment are the operators of their names likewise.
 [[nodiscard]] std::shared_ptr<Module> make_relu();
 [[nodiscard]] std::shared_ptr<Module> make_relu6();
 /// Throws ArgumentError unless low <= high.
@@ -103,11 +113,14 @@ class Parameter : public Module {
 /// Zeroes elements with probability p in training and scales the rest by 1/(1-p); in evaluation it does
 /// nothing. Throws ArgumentError unless 0 <= p < 1.
 [[nodiscard]] std::shared_ptr<Module> make_dropout(double p);
+/// Joins the axes from `start_axis` on: [N, C, H, W] to [N, C*H*W].
 [[nodiscard]] std::shared_ptr<Module> make_flatten(int start_axis = 1);
-/// To [N, shape..], N being the input's first size, or with `whole` to `shape`; one size may be -1.
+/// Reshapes each sample, to [N, shape..] with N the input's first size, or with `whole` the batch itself to
+/// `shape`; one size may be -1.
 [[nodiscard]] std::shared_ptr<Module> make_reshape(Shape shape, bool whole = false);
+/// The output's axis i is the input's axis axes[i], the batch being axis 0.
 [[nodiscard]] std::shared_ptr<Module> make_transpose(std::vector<int> axes);
-/// Pools of images and, as images of height 1, of sequences [N, C, L].
+/// Pools of images [N, C, H, W] and, as images of height 1, of sequences [N, C, L].
 [[nodiscard]] std::shared_ptr<Module> make_max_pool(ops::Pool2d options);
 [[nodiscard]] std::shared_ptr<Module> make_adaptive_avg_pool(std::array<std::int64_t, 2> size);
 

@@ -4,26 +4,30 @@
 ///
 ///     Linear fc(784, 10);
 ///     Variable logits = fc(images);  // [N, 784] -> [N, 10]
+///
+/// `quantize` replaces Linear by QuantLinear; an Embedding stays as it is.
 
 #include "fakequant/layers/modules/module.h"
 
 namespace fq {
 
-/// y = x W^T + b. x [.., in_features] -> [.., out_features]; weight [out, in], bias [out].
-/// Initialised uniformly within 1/sqrt(in_features), from this thread's random stream.
+/// y = x W^T + b, x [.., in_features] -> [.., out_features]. Parameters are weight [out, in] and bias [out],
+/// initialised uniformly within 1/sqrt(in_features) from this thread's random stream: open a RandomScope
+/// (core/random.h) for the same values in every run.
 class Linear : public Module {
  public:
-  /// Throws ArgumentError for sizes below 1.
+  /// Without `bias` there is none. Throws ArgumentError for sizes below 1.
   Linear(std::int64_t in_features, std::int64_t out_features, bool bias = true);
 
   [[nodiscard]] std::string type() const override { return "linear"; }
   [[nodiscard]] std::string describe() const override;
+  /// The parameter [out, in]; it holds codes once `compress` has packed it.
   [[nodiscard]] const Variable& weight() const noexcept { return weight_; }
   /// Undefined without a bias.
   [[nodiscard]] const Variable& bias() const noexcept { return bias_; }
-  /// The axis of the weight along which output channels lie.
+  /// The axis of the weight along which output channels lie: ranges per channel are kept along it.
   [[nodiscard]] int channel_axis() const { return 0; }
-  /// Adds a bias of zeros where there is none (batch-norm folding).
+  /// Adds a bias of zeros where there is none, as folding of batch norm needs it.
   void ensure_bias();
 
  protected:
@@ -37,10 +41,12 @@ class Linear : public Module {
   Variable bias_;
 };
 
-/// Rows of a table [vocabulary, width]: ids [..] (i32 or i64, or whole floats) -> [.., width].
+/// Rows of a table [vocabulary, width] by their numbers: ids [..] (i32 or i64, or whole floats) -> [..,
+/// width]. The table is the parameter `weight`.
 class Embedding : public Module {
  public:
-  /// The table is initialised uniformly within 1/sqrt(width). Throws ArgumentError for sizes below 1.
+  /// The table is initialised uniformly within 1/sqrt(width), from this thread's random stream. Throws
+  /// ArgumentError for sizes below 1.
   Embedding(std::int64_t vocabulary, std::int64_t width);
   [[nodiscard]] std::string type() const override { return "embedding"; }
   [[nodiscard]] std::string describe() const override;

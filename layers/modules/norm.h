@@ -1,18 +1,23 @@
 #pragma once
 
-/// Normalisation layers, by ops::batch_norm and ops::layer_norm (core/ops/norm.h), whose shapes, dtypes and
-/// errors they have.
+/// Normalisation layers, by the operators of core/ops/norm.h, whose shapes, dtypes and errors they have.
 ///
 ///     BatchNorm norm(64);       // after a convolution of 64 channels
 ///     LayerNorm last({128});    // over the last axis, of 128 features
+///
+/// None of them is quantized. A batch norm behind a linear layer or convolution costs nothing in a deployed
+/// network: fold it before quantization (layers/model/fold.h), or leave it live, and it works on the integer
+/// sums.
 
 #include "fakequant/layers/modules/module.h"
 
 namespace fq {
 
-/// Batch normalisation of [N, C, ..] over everything but C: in training by the batch's statistics, which move
-/// the running ones by `momentum` (unbiased variance); in evaluation, or frozen, by the running ones.
-/// Parameters weight (ones at first) and bias (zeros) [C], buffers running_mean (zeros) and running_var
+/// Batch normalisation of [N, C, ..] over everything but C. In training it takes the batch's statistics,
+/// which move the running ones by `momentum` (unbiased variance); in evaluation, or frozen, it takes the
+/// running ones.
+///
+/// Parameters are weight (ones at first) and bias (zeros) [C], buffers running_mean (zeros) and running_var
 /// (ones) [C].
 class BatchNorm : public Module {
  public:
@@ -21,13 +26,14 @@ class BatchNorm : public Module {
 
   [[nodiscard]] std::string type() const override { return "batch_norm"; }
   [[nodiscard]] std::string describe() const override;
+  /// Parameters, statistics and the constant that is added to the variance, for whoever folds or exports.
   [[nodiscard]] const Variable& weight() const noexcept { return weight_; }
   [[nodiscard]] const Variable& bias() const noexcept { return bias_; }
   [[nodiscard]] const Tensor& running_mean() const noexcept { return mean_; }
   [[nodiscard]] const Tensor& running_var() const noexcept { return variance_; }
   [[nodiscard]] double eps() const noexcept { return eps_; }
-  /// Stops the statistics from moving, as late in quantization-aware training: while frozen, training uses
-  /// the running statistics and leaves them alone.
+  /// Stops the statistics from moving, as is done late in quantization-aware training: while frozen, training
+  /// uses the running statistics and leaves them alone, and gradients take them for constants.
   void freeze(bool on = true) noexcept { frozen_ = on; }
   [[nodiscard]] bool frozen() const noexcept { return frozen_; }
 
@@ -43,10 +49,12 @@ class BatchNorm : public Module {
   bool frozen_ = false;
 };
 
-/// Layer normalisation over the last axes, which have `shape`: the same in training and evaluation.
-/// Parameters weight (ones at first) and bias (zeros) of that shape.
+/// Layer normalisation over the last axes, which have `shape`; it is the same in training and evaluation.
+/// Parameters are weight (ones at first) and bias (zeros) of that shape.
 class LayerNorm : public Module {
  public:
+  /// `shape` are the sizes of the last axes, {features} for sequences; inputs of another size there are
+  /// refused.
   explicit LayerNorm(Shape shape, double eps = 1e-5);
   [[nodiscard]] std::string type() const override { return "layer_norm"; }
   [[nodiscard]] std::string describe() const override;
@@ -61,7 +69,8 @@ class LayerNorm : public Module {
 };
 
 /// Group normalisation of [N, C, ..] by ops::group_norm, or instance normalisation where there is a group for
-/// each channel: the same in training and evaluation. Parameters weight (ones at first) and bias (zeros) [C].
+/// each channel; it is the same in training and evaluation. Parameters are weight (ones at first) and bias
+/// (zeros) [C].
 class GroupNorm : public Module {
  public:
   /// Throws ArgumentError unless the groups divide the channels, and eps is positive.
@@ -79,10 +88,11 @@ class GroupNorm : public Module {
   double eps_;
 };
 
-/// Root mean square normalisation over the last axes, which have `shape`, by ops::rms_norm. Parameter weight
-/// (ones at first) of that shape.
+/// Root mean square normalisation over the last axes, which have `shape`, by ops::rms_norm. The parameter is
+/// weight (ones at first) of that shape; there is no bias.
 class RmsNorm : public Module {
  public:
+  /// `shape` and `eps` are as for LayerNorm.
   explicit RmsNorm(Shape shape, double eps = 1e-5);
   [[nodiscard]] std::string type() const override { return "rms_norm"; }
   [[nodiscard]] std::string describe() const override;

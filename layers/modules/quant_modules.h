@@ -7,8 +7,7 @@
 ///
 ///     for (const auto& [path, module] : model.named_modules())
 ///       if (auto* layer = dynamic_cast<QuantModule*>(module))
-///         if (auto* weights = layer->weight_quantizer()) std::cout << path << ' ' << weights->amax() <<
-///         '\n';
+///         if (auto* weights = layer->weight_quantizer()) std::cout << path << weights->amax() << '\n';
 
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/model/merge.h"
@@ -18,24 +17,29 @@
 
 namespace fq {
 
-/// What every quantized module can tell about its quantizers. A layer of one's own is quantized by a class
-/// that derives from Module and from this one, and is registered by `register_quant_module`.
+/// What every quantized module can tell about its quantizers.
+///
+/// A layer of one's own is quantized by a class that derives from Module and from this one, and is registered
+/// by `register_quant_module`. Quantizers that it names are owned by the module, as children.
 class QuantModule {
  public:
   virtual ~QuantModule() = default;
-  /// One slot an input; the module's child names are "input_quantizer", "input_quantizer_1", ..
+  /// One slot for each input, in their order; the names of the children are "input_quantizer",
+  /// "input_quantizer_1", .. Two slots may hold one quantizer.
   [[nodiscard]] virtual std::vector<Child<TensorQuantizer>> input_quantizers() const = 0;
-  /// Null for modules without a weight; a SequentialQuantizer for several after one another.
+  /// The quantizer of the weight: null for modules without one; a SequentialQuantizer for several after one
+  /// another.
   [[nodiscard]] virtual TensorQuantizer* weight_quantizer() const { return nullptr; }
-  /// Null for modules that have none; off unless a rule switches it on.
+  /// The quantizer of the output: null for modules that have none; off unless a rule switches it on.
   [[nodiscard]] virtual TensorQuantizer* output_quantizer() const { return nullptr; }
   /// The parameter that the weight quantizer quantizes, floats or, compressed, codes; undefined for modules
   /// without a weight.
   [[nodiscard]] virtual Variable quantized_weight() const { return {}; }
-  /// The engine that its quantizers were placed for.
+  /// The engine that its quantizers were placed for; `quantize` sets it.
   [[nodiscard]] Target target() const noexcept { return target_; }
   void set_target(Target target) noexcept { target_ = target; }
-  /// The axis of output channels of the weight; -1 where per-channel scales cannot be factored out.
+  /// The axis of output channels of the weight, along which ranges per channel lie; -1 where per-channel
+  /// scales cannot be factored out of the products.
   [[nodiscard]] virtual int weight_axis() const { return -1; }
 
  private:
@@ -44,8 +48,11 @@ class QuantModule {
 
 /// y = op(input_quantizer(x), weight_quantizer(w)) + b, then the output quantizer (off by default).
 template <class Float>
+/// y = op(input_quantizer(x), weight_quantizer(w)) + b, then the output quantizer (off by default). It shares
+/// the float layer's parameters, so that optimizers made before stay right.
 class QuantWeighted : public Float, public QuantModule {
  public:
+  /// Takes over name, mode and parameters of `layer`, with quantizers of 8 bits that know no range yet.
   explicit QuantWeighted(const Float& layer)
       : Float(typename Float::Adopt{}, layer),
         input_(this->add_module("input_quantizer", std::make_shared<TensorQuantizer>())),
@@ -71,6 +78,7 @@ class QuantWeighted : public Float, public QuantModule {
   Child<TensorQuantizer> input_, weight_quantizer_, output_;
 };
 
+/// The four layers with a weight that `quantize` knows.
 using QuantLinear = QuantWeighted<Linear>;
 using QuantConv1d = QuantWeighted<Conv1d>;
 using QuantConv2d = QuantWeighted<Conv2d>;
@@ -79,6 +87,8 @@ using QuantConvTranspose2d = QuantWeighted<ConvTranspose2d>;
 /// The float layer on quantized inputs: additions, concatenations, averages. Each input has a quantizer of
 /// its own; where several inputs are one tensor, `quantize` makes these one.
 template <class Float>
+/// The float layer on quantized inputs: additions, concatenations, averages. Each input has a quantizer of
+/// its own; where several inputs are one tensor, `quantize` makes these one.
 class QuantInputs : public Float, public QuantModule {
  public:
   QuantInputs(const Float& layer, std::size_t inputs) : Float(layer.options()) {
@@ -103,6 +113,7 @@ class QuantInputs : public Float, public QuantModule {
   std::vector<Child<TensorQuantizer>> inputs_;
 };
 
+/// The layers without a weight that `quantize` knows; with target `none` they stay float.
 using QuantAdd = QuantInputs<Add>;
 using QuantConcat = QuantInputs<Concat>;
 using QuantAvgPool2d = QuantInputs<AvgPool2d>;

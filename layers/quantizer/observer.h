@@ -25,25 +25,26 @@ struct CalibratedRange {
 };
 
 /// Shows the inputs of a quantizer to a calibrator: one made by the descriptor's calib_method, or a user's.
+/// It belongs to its quantizer; for use by one thread at a time.
 class RangeObserver {
  public:
   /// `settings` are those of the quantizer that owns it, and outlive it.
   explicit RangeObserver(const QuantizerSettings& settings) : settings_(settings) {}
 
-  /// Made by the descriptor's calib_method, until one is set.
+  /// The calibrator, which is made by the descriptor's calib_method until one is set.
   [[nodiscard]] Calibrator& calibrator();
-  /// One of a user's own, or one with options that the descriptor has not. It stays until the descriptor
-  /// changes; checkpoints keep its state when its method is that of the descriptor. Not null.
+  /// Sets one of a user's own, or one with options that the descriptor has not. It stays until the descriptor
+  /// changes; checkpoints keep its state when its method is that of the descriptor. It must not be null.
   void set_calibrator(std::unique_ptr<Calibrator> calibrator);
   /// What `observing` shows inputs to in place of the calibrator; an empty one gives them to the calibrator
   /// again.
   void set_watcher(std::function<void(const Variable&)> watcher) { watcher_ = std::move(watcher); }
 
-  /// Shows an input to the watcher, or to the calibrator.
+  /// Shows an input to the watcher, or to the calibrator; sums and codes are shown as floats.
   void observe(const Variable& x);
   /// Shows the calibrator a tensor. Throws NumericError naming the quantizer for NaN and infinity.
   void collect(const Tensor& x);
-  /// The smallest value collected; unknown before.
+  /// The smallest value collected; nothing before.
   [[nodiscard]] std::optional<float> minimum() const;
   /// The range of what was collected; bits and sign of `options` are those of the descriptor. Throws
   /// ArgumentError naming the quantizer when nothing was.
@@ -51,11 +52,11 @@ class RangeObserver {
   /// Forgets what was collected, and by what.
   void reset() { calibrator_.reset(); }
 
-  /// What was collected, under the prefix; nothing when the calibrator's method is not that of the
+  /// Puts what was collected under the prefix; nothing when the calibrator's method is not that of the
   /// descriptor.
   void save(StateDict& state, const std::string& prefix) const;
-  /// A state without it forgets what was collected. Throws ArgumentError naming the quantizer for one of
-  /// another method and a damaged one; then nothing is collected.
+  /// Takes back what `save` put; a state without it forgets what was collected. Throws ArgumentError naming
+  /// the quantizer for one of another method and for a damaged one; then nothing is collected.
   void load(const StateDict& state, const std::string& prefix);
   /// Adds what such a state has collected (Calibrator::merge). Throws likewise, and where it cannot be added;
   /// then nothing changed.

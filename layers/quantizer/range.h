@@ -1,6 +1,11 @@
 #pragma once
 
 /// QuantizerRange: amax, and how it moves.
+///
+///     quantizer.set_amax(Tensor::scalar(4));
+///     const QuantizerRange& range = quantizer.range();
+///     range.amax();     // what was given, calibrated or learned
+///     range.used();     // what scales are made of: times scale_amax
 
 #include "fakequant/layers/quantizer/settings.h"
 
@@ -10,17 +15,20 @@ namespace fq {
 /// (`running`); or a parameter (the descriptor's `learn_amax`), from the moment it is known. Where each input
 /// has its own range there is none, or that of the whole tensor which block scales are multiples of.
 ///
-/// The parameter keeps its identity while its shape stays: optimizers hold it.
+/// The parameter keeps its identity while its shape stays: optimizers hold it. A quantizer's own functions
+/// change a range; users read it here.
 class QuantizerRange {
  public:
   /// `settings` are those of the quantizer that owns it, and outlive it.
   explicit QuantizerRange(const QuantizerSettings& settings) : settings_(settings) {}
 
-  /// On the host, but where it is learned on a GPU, or running moved it there; then steps to come write to
-  /// it. Without `scale_amax`; undefined before calibration. In `deployed` f32, rank 0 for one range, else a
-  /// list of them in row-major order; in `reference` of the shape and type that it was given or calibrated
-  /// in: kept axes with 1 for the others, of blocks (blocks, 1) or that of the grid. For dynamic blocks, the
-  /// range of the whole tensor.
+  /// The range, without `scale_amax`; undefined before calibration. For dynamic blocks it is the range of the
+  /// whole tensor.
+  ///
+  /// In `deployed` it is f32, of rank 0 for one range, else a list of them in row-major order; in `reference`
+  /// it has the shape and type that it was given or calibrated in: kept axes with 1 for the others, of blocks
+  /// (blocks, 1) or that of the grid. It lies on the host, but where it is learned on a GPU, or running moved
+  /// it there; then steps to come write to it.
   [[nodiscard]] Tensor amax() const { return learned_.defined() ? learned_.tensor() : amax_; }
   /// The parameter of learn_amax; undefined without it, and before amax is known.
   [[nodiscard]] const Variable& learned() const noexcept { return learned_; }
@@ -29,21 +37,24 @@ class QuantizerRange {
   /// Throws ArgumentError naming the quantizer where amax is not known.
   void check_known() const;
 
-  /// Throws ArgumentError for a negative, infinite or NaN value, or the wrong number of them; then nothing
-  /// changed.
+  /// Sets the range. Throws ArgumentError for a negative, infinite or NaN value, or the wrong number of them;
+  /// then nothing changed.
   void set(const Tensor& amax);
-  /// The same of ranges that are right: those that a calibrator found, or that were saved.
+  /// Sets ranges that are known to be right: those that a calibrator found, or that were saved.
   void keep(const Tensor& amax);
-  /// What a file says: a parameter may have been trained below 0. Undefined for none.
+  /// Sets what a file says, where a parameter may have been trained below 0; an undefined tensor is for none.
   void load(const Tensor& amax);
+  /// Forgets the range.
   void clear();
-  /// When the settings have another descriptor: its amax, if it has one, else what is known while axes and
+  /// Follows the settings to another descriptor: its amax, if it has one, else what is known while axes and
   /// blocks stay the same.
   void follow(const QuantDescriptor& before);
-  /// In place: a step that is captured finds the ranges where it left them.
+  /// Moves the range towards that of x by the momentum, in place: a step that is captured finds the ranges
+  /// where it left them.
   void move_towards(const Variable& x);
-  /// Another amax for as long as a checkpointed block runs again; returns the one before.
+  /// Puts another amax in place for as long as a checkpointed block runs again; returns the one before.
   Tensor exchange(Tensor amax);
+  /// Moves a learned range, or one to come, to that device.
   void to(Device device);
 
  private:

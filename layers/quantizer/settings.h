@@ -15,17 +15,24 @@
 
 namespace fq {
 
-/// `deployed`: scale = amax / bound, codes, clipped gradient: what the engine computes. `reference`:
-/// ModelOpt's arithmetic on floats of any type, whose gradient passes through.
+/// How a quantizer computes.
+///
+/// - `deployed`: scale = amax / bound, codes, clipped gradient: what the engine computes, and what layers
+///   multiply.
+/// - `reference`: ModelOpt's arithmetic on floats of any type, whose gradient passes through; for comparing
+///   with it bit by bit.
 enum class Arithmetic { deployed, reference };
 
-/// Everything about a TensorQuantizer but its range and what it has seen.
+/// Everything about a TensorQuantizer but its range and what it has seen. It is a plain value: a quantizer
+/// takes one by `set_settings` or `update`, which check it.
 struct QuantizerSettings {
   /// The path under which messages and files know it: "conv1.input_quantizer".
   std::string name;
   QuantDescriptor descriptor;
+  /// Which numbers are computed; changing it keeps the range.
   Arithmetic arithmetic = Arithmetic::deployed;
 
+  /// Three switches that do not depend on each other.
   bool enabled = true;     ///< else the input passes, behind its pre_quant_scale
   bool observing = false;  ///< the observer sees the input
   bool quantizing = true;  ///< the output is on the grid
@@ -40,14 +47,17 @@ struct QuantizerSettings {
   /// set: in `reference`, as ModelOpt.
   std::optional<bool> pass_through_bwd;
 
-  int zero_point = 0;  ///< storage offset of exported codes: 0 or 128
-  bool pow2 = false;   ///< scales are raised to powers of two
+  /// The storage offset of exported codes, 0 or 128: a file stores code + offset.
+  int zero_point = 0;
+  /// Whether scales are raised to powers of two, so that engines can shift; the range is raised with them.
+  bool pow2 = false;
   /// Calibration makes it unsigned when every value collected was 0 or more (target `ort`).
   bool may_become_unsigned = false;
   /// Multiplies the input before it is observed and quantized (SmoothQuant, AWQ), also while not enabled;
   /// undefined for none. On the device of the quantizer.
   Tensor pre_quant_scale;
 
+  /// Whether the gradient passes everywhere, with the default of the arithmetic where nothing is set.
   [[nodiscard]] bool passes_through() const noexcept {
     return pass_through_bwd.value_or(arithmetic == Arithmetic::reference);
   }
@@ -55,8 +65,8 @@ struct QuantizerSettings {
   [[nodiscard]] bool has_fixed_range() const { return descriptor.needs_amax() && !descriptor.learn_amax(); }
 };
 
-/// Throws ArgumentError naming the quantizer: a momentum out of range, scale_bits 8 (only packed tensors keep
-/// scales so), learn_amax per axis or by lsq in `reference`.
+/// Throws ArgumentError naming the quantizer: for a momentum out of range, scale_bits 8 (only packed tensors
+/// keep scales so), learn_amax per axis or by lsq in `reference`.
 void check(const QuantizerSettings& settings);
 
 }  // namespace fq

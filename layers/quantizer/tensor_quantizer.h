@@ -1,6 +1,13 @@
 #pragma once
 
 /// TensorQuantizer: the layer that watches a tensor and puts it on a grid.
+///
+///     TensorQuantizer q(QuantDescriptor({.num_bits = 8}));
+///     q.observer().collect(x);
+///     q.load_calibrated_amax();
+///     Variable y = q(x);  // y.quantized()->codes, y.tensor()
+///
+/// `quantize` (layers/quantize.h) makes one for each tensor of a network.
 
 #include <functional>
 #include <memory>
@@ -21,11 +28,6 @@ class QuantizerGrid;
 /// Driven by its settings, first of all a QuantDescriptor, and made of pieces: a range (amax and how it
 /// moves), an observer (what was seen), a grid (format and range made into scales) and the codes of a weight.
 ///
-///     TensorQuantizer q(QuantDescriptor({.num_bits = 8}));
-///     q.observer().collect(x);
-///     q.load_calibrated_amax();
-///     Variable y = q(x);  // y.quantized()->codes, y.tensor()
-///
 /// Three switches of the settings are independent: `enabled` (else the input passes, behind its
 /// pre_quant_scale), `observing` (the observer sees the input) and `quantizing`. With the descriptor's
 /// `learn_amax`, amax is the parameter "amax", from the moment it is given or calibrated: make optimizers
@@ -33,12 +35,14 @@ class QuantizerGrid;
 /// none. One quantizer may serve several readers of one tensor; evaluation from several threads is safe.
 /// Empty inputs pass.
 ///
-/// Blocks: in `deployed` static ones have scale = amax / bound each; with scale_bits (4,3) the scale is
-/// e4m3(that / g) * g, at least 2^-9 * g, g = amax of the tensor / (448 * bound); with (8,0) it is the power
-/// of two at or above. Dynamic ones take amax from each input. A last partial block is one of fewer elements.
-/// In `reference` they are padded and reshaped as ModelOpt does.
+/// In `deployed` static blocks have scale = amax / bound each; with scale_bits (4,3) the scale is e4m3(that /
+/// g) * g, at least 2^-9 * g, g = amax of the tensor / (448 * bound); with (8,0) it is the power of two at or
+/// above. Dynamic blocks take amax from each input. A last partial block is one of fewer elements. In
+/// `reference` blocks are padded and reshaped as ModelOpt does.
 class TensorQuantizer : public Module {
  public:
+  /// A quantizer by its descriptor, or by all of its settings. Throws ArgumentError as `check`
+  /// (layers/quantizer/settings.h).
   explicit TensorQuantizer(QuantDescriptor descriptor = {}, Arithmetic arithmetic = Arithmetic::deployed);
   explicit TensorQuantizer(QuantizerSettings settings);
   ~TensorQuantizer() override;
@@ -46,11 +50,15 @@ class TensorQuantizer : public Module {
   [[nodiscard]] std::string type() const override { return "tensor_quantizer"; }
   [[nodiscard]] std::string describe() const override;
 
+  /// What it is told; another value is given by the functions below, which check it.
   [[nodiscard]] const QuantizerSettings& settings() const noexcept { return settings_; }
-  /// Another descriptor sets amax if it has one, else amax stays while axes and blocks stay the same; and
-  /// what was collected is forgotten. Throws ArgumentError as `check`; then nothing changed.
+  /// Gives other settings. Another descriptor sets amax if it has one, else amax stays while axes and blocks
+  /// stay the same; and what was collected is forgotten. Throws ArgumentError as `check`; then nothing
+  /// changed.
   void set_settings(QuantizerSettings settings);
-  /// The same for some of them: `q.update([](QuantizerSettings& s) { s.running = true; })`.
+  /// The same for some of the settings:
+  ///
+  ///     q.update([](QuantizerSettings& s) { s.running = true; });
   void update(const std::function<void(QuantizerSettings&)>& change);
 
   [[nodiscard]] const std::string& name() const noexcept { return settings_.name; }
@@ -58,6 +66,7 @@ class TensorQuantizer : public Module {
   [[nodiscard]] const QuantDescriptor& descriptor() const noexcept { return settings_.descriptor; }
   void set_descriptor(QuantDescriptor descriptor);
 
+  /// The three switches, as the settings have them.
   [[nodiscard]] bool enabled() const noexcept { return settings_.enabled; }
   [[nodiscard]] bool observing() const noexcept { return settings_.observing; }
   [[nodiscard]] bool quantizing() const noexcept { return settings_.quantizing; }
@@ -65,37 +74,46 @@ class TensorQuantizer : public Module {
   void set_observing(bool on) noexcept { settings_.observing = on; }
   void set_quantizing(bool on) noexcept { settings_.quantizing = on; }
 
+  /// The range in force; `amax` is its value.
   [[nodiscard]] const QuantizerRange& range() const noexcept { return range_; }
   /// That of the range.
   [[nodiscard]] Tensor amax() const { return range_.amax(); }
-  /// Throws ArgumentError for a negative, infinite or NaN value, or the wrong number of them.
+  /// Sets the range in place of calibrating it. Throws ArgumentError for a negative, infinite or NaN value,
+  /// or the wrong number of them: one, or one for each channel or block.
   void set_amax(const Tensor& amax);
 
+  /// What watches its inputs, to set a calibrator or to collect by hand.
   [[nodiscard]] RangeObserver& observer() noexcept { return observer_; }
   [[nodiscard]] const RangeObserver& observer() const noexcept { return observer_; }
-  /// Sets amax to what the observer has collected. Throws ArgumentError when it has seen nothing.
+  /// Sets amax to what the observer has collected; `options` choose how it is read. Throws ArgumentError when
+  /// it has seen nothing.
   void load_calibrated_amax(const AmaxOptions& options = {});
-  /// The same with a range of `observer().range()`, for whoever wants all ranges before setting one.
+  /// The same with a range of `observer().range()`, for whoever wants to know all ranges before setting one.
+  /// Codes become unsigned where the range says so and the settings allow it.
   void set_calibrated_range(const CalibratedRange& range);
 
   /// The grid in force: format, amax, scale. Throws ArgumentError without amax, and where each input has its
   /// own.
   [[nodiscard]] QuantSpec spec() const;
   [[nodiscard]] Tensor scale() const { return spec().scale; }
-  /// What quantizing makes of a tensor as floats, whatever the switches; pre_quant_scale is not applied.
+  /// What quantizing makes of a tensor as floats, whatever the switches say; pre_quant_scale is not applied,
+  /// nothing is recorded.
   [[nodiscard]] Tensor quantized_values(const Tensor& x) const;
 
-  /// Quantizes a parameter; the codes are kept until the parameter or the grid changes. One that holds codes
-  /// (compress.h) gives those, unpacked for this call, or their values while this is off; without a mask.
+  /// Quantizes a parameter; the codes are kept until the parameter or the grid changes, so that evaluation
+  /// quantizes a weight once. A parameter that holds codes (layers/quantizer/compress.h) gives those,
+  /// unpacked for this call, or their values while this is off; without a mask.
   virtual Variable weight(const Variable& w);
   /// What is kept of the weight, for the functions of layers/quantizer/compress.h.
   [[nodiscard]] WeightCodes& weight_codes() noexcept { return *weight_codes_; }
   [[nodiscard]] const WeightCodes& weight_codes() const noexcept { return *weight_codes_; }
 
-  /// Grid and codes are made anew at the next use: for who wrote to the memory that they are in.
+  /// Makes grid and codes anew at the next use. It is for who wrote to the memory that they are in; setting
+  /// amax or settings does it by itself.
   void forget();
 
-  /// Settings, amax, what the calibrator has collected and the scales of a packed weight, under the prefix.
+  /// Settings, amax, what the calibrator has collected and the scales of a packed weight, under the prefix;
+  /// and back.
   void save(StateDict& state, const std::string& prefix) const;
   void load(const StateDict& state, const std::string& prefix);
 
@@ -119,9 +137,9 @@ class TensorQuantizer : public Module {
 };
 
 /// amax as the reference's exporters want it: 0 becomes the bound of the format, at least the smallest normal
-/// number of its type; per tensor [1], one axis a list, blocks along the last axis [.., blocks]. Undefined
-/// without amax. Blocks need the shape of the input (amax stays as it is where that is empty), else
-/// ArgumentError.
+/// number of its type; per tensor it is [1], for one axis a list, for blocks along the last axis [..,
+/// blocks]. It is undefined without amax. Blocks need the shape of the input (amax stays as it is where that
+/// is empty), else ArgumentError.
 [[nodiscard]] Tensor export_amax(const TensorQuantizer& quantizer, const Shape& input = {});
 
 }  // namespace fq
