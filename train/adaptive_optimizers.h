@@ -6,8 +6,9 @@
 ///                    decay_weights_only(model));
 ///
 /// g is gradient_scale * gradient, with weight_decay * p added unless decay is said to be decoupled: then a
-/// step first multiplies p by 1 - learning_rate * weight_decay. t counts a parameter's steps from 1. All
-/// throw ArgumentError for negative or non-finite options, and for a beta or momentum of 1 or more.
+/// step first multiplies p by 1 - learning_rate * weight_decay. t counts a parameter's steps from 1. States
+/// are zeros at first. All throw ArgumentError for negative or non-finite options, and for a beta or momentum
+/// of 1 or more.
 
 #include <vector>
 
@@ -15,6 +16,7 @@
 
 namespace fq {
 
+/// What RmsProp is told.
 struct RmsPropOptions {
   double learning_rate = 0.01;
   double alpha = 0.99;      ///< of the moving mean of squares
@@ -26,8 +28,8 @@ struct RmsPropOptions {
 
 /// torch.optim.RMSprop (Tieleman and Hinton 2012; centred: Graves, arXiv:1308.0850): v = alpha * v + (1 -
 /// alpha) * g^2; d = g / (sqrt(v - a^2) + eps), a the moving mean of g where it is centred, else 0; b =
-/// momentum * b + d; p -= learning_rate * b. States "square", "mean" where centred, "momentum" where it is
-/// not 0.
+/// momentum * b + d; p -= learning_rate * b. The states are "square", "mean" where centred, and "momentum"
+/// where it is not 0.
 class RmsProp : public Optimizer {
  public:
   explicit RmsProp(NamedParameters parameters, RmsPropOptions options = {},
@@ -41,6 +43,7 @@ class RmsProp : public Optimizer {
   RmsPropOptions options_;
 };
 
+/// What Adagrad is told.
 struct AdagradOptions {
   double learning_rate = 0.01;
   double rate_decay = 0;    ///< the rate is learning_rate / (1 + (t - 1) * rate_decay)
@@ -48,7 +51,8 @@ struct AdagradOptions {
   double weight_decay = 0;  ///< added to the gradient
 };
 
-/// torch.optim.Adagrad (Duchi et al. 2011): s += g^2; p -= rate * g / (sqrt(s) + eps). State "sum".
+/// torch.optim.Adagrad (Duchi et al. 2011), whose rate falls with every gradient that a parameter has seen: s
+/// += g^2; p -= rate * g / (sqrt(s) + eps). The state is "sum".
 class Adagrad : public Optimizer {
  public:
   explicit Adagrad(NamedParameters parameters, AdagradOptions options = {},
@@ -62,6 +66,7 @@ class Adagrad : public Optimizer {
   AdagradOptions options_;
 };
 
+/// What NAdam is told.
 struct NAdamOptions {
   double learning_rate = 2e-3;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  ///< as of Adam
@@ -71,9 +76,12 @@ struct NAdamOptions {
 };
 
 /// torch.optim.NAdam (Dozat 2016): Adam's means m and v with Nesterov's momentum mu_t = beta1 * (1 - 0.96^(t
-/// * psi) / 2), M_t the product of mu_1 .. mu_t: p -= learning_rate * ((1 - mu_t) / (1 - M_t) * g + mu_(t+1)
-/// / (1
-/// - M_(t+1)) * m) / (sqrt(v / (1 - beta2^t)) + eps). States "mean", "square".
+/// * psi) / 2), M_t the product of mu_1 .. mu_t, psi the momentum_decay:
+///
+///     p -= learning_rate * ((1 - mu_t) / (1 - M_t) * g + mu_(t+1) / (1 - M_(t+1)) * m)
+///          / (sqrt(v / (1 - beta2^t)) + eps)
+///
+/// The states are "mean" and "square".
 class NAdam : public Optimizer {
  public:
   explicit NAdam(NamedParameters parameters, NAdamOptions options = {},
@@ -91,6 +99,8 @@ class NAdam : public Optimizer {
   std::vector<double> products_;  // M_0, M_1, ..
 };
 
+/// What Lion is told. Its steps have the size of the learning rate in every element, so that its paper
+/// advises a third to a tenth of AdamW's rate.
 struct LionOptions {
   double learning_rate = 1e-4;
   double beta1 = 0.9, beta2 = 0.99;
@@ -98,7 +108,7 @@ struct LionOptions {
 };
 
 /// Lion (Chen et al., arXiv:2302.06675, algorithm 2): p -= learning_rate * sign(beta1 * m + (1 - beta1) * g);
-/// m = beta2 * m + (1 - beta2) * g. State "mean".
+/// m = beta2 * m + (1 - beta2) * g. The state is "mean".
 class Lion : public Optimizer {
  public:
   explicit Lion(NamedParameters parameters, LionOptions options = {},
@@ -112,15 +122,17 @@ class Lion : public Optimizer {
   LionOptions options_;
 };
 
+/// What Lamb is told.
 struct LambOptions {
   double learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-6;
   double weight_decay = 0;  ///< times p, within the direction
 };
 
-/// LAMB (You et al., arXiv:1904.00962, algorithm 2, with Adam's corrections): r = m / (1 - beta1^t) / (sqrt(v
-/// / (1 - beta2^t)) + eps) + weight_decay * p; p -= learning_rate * |p| / |r| * r, the quotient of the
-/// Euclidean norms 1 where one of them is 0. States "mean", "square". Waits for a GPU.
+/// LAMB (You et al., arXiv:1904.00962, algorithm 2, with Adam's corrections), for large batches: r = m / (1 -
+/// beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay * p; p -= learning_rate * |p| / |r| * r, the
+/// quotient of the Euclidean norms 1 where one of them is 0. The states are "mean" and "square". A step waits
+/// for a GPU.
 class Lamb : public Optimizer {
  public:
   explicit Lamb(NamedParameters parameters, LambOptions options = {},

@@ -4,6 +4,8 @@
 ///
 ///     const MemoryPlan plan = plan_memory(model, {64, 3, 32, 32}, {.kind = "sgd"});
 ///     std::cout << plan.peak / 1048576 << " MiB at most\n";
+///
+/// Use it to choose a batch size, or the blocks of set_checkpointing (layers/modules/checkpoint.h).
 
 #include <cstdint>
 
@@ -26,10 +28,13 @@ struct MemoryPlan {
   std::int64_t peak = 0;  ///< the most that lives at once, all of the above included
 };
 
-/// The plan of one step: forward, cross-entropy (of an output [N, C] of several; others are passed backward
-/// as they are), backward and the optimizer's state, in training mode, for an input of that shape, batch
-/// included. The model is left as it was; nothing else may use it meanwhile, and nothing else `meta`. Scratch
-/// memory of products is not in it. Throws ArgumentError when the shape does not fit, naming the operator.
+/// The plan of one step in training mode, for an input of that shape, batch included: forward, cross-entropy
+/// (of an output [N, C] of several; others are passed backward as they are), backward and the optimizer's
+/// state.
+///
+/// The model is left as it was; nothing else may use it meanwhile, and nothing else `meta`. Scratch memory of
+/// products is not in it, nor what the data loader holds. Throws ArgumentError when the shape does not fit,
+/// naming the operator.
 [[nodiscard]] MemoryPlan plan_memory(Module& model, const Shape& input_shape,
                                      const OptimizerOptions& optimizer = {});
 

@@ -9,18 +9,18 @@
 /// | --- | --- | --- |
 /// | accuracy | classes, yes or no | the share of answers that are right |
 /// | top2, top5, .. | classes | the share whose class is among so many largest outputs |
-/// | f1 | classes, yes or no | F1 = 2 TP / (2 TP + FP + FN), the mean over classes that occur or are answered
-/// | | recall | classes, yes or no | TP / (TP + FN), the mean over classes that occur (balanced accuracy) |
+/// | f1 | classes, yes or no | 2 TP / (2 TP + FP + FN), the mean over classes that occur or are answered |
+/// | recall | classes, yes or no | TP / (TP + FN), the mean over classes that occur (balanced accuracy) |
 /// | iou | classes, yes or no | TP / (TP + FP + FN), the mean as of f1 |
 /// | auc | classes, yes or no | area under the ROC curve, of classes one against the rest; ties count half |
 /// | mae, rmse | numbers | the mean of |y - t|; the root of the mean of (y - t)^2 |
 /// | r2 | numbers | 1 - sum (y - t)^2 / sum (t - mean t)^2, the mean over outputs whose target varies |
 ///
-/// Classes: labels i64 [N, ..] of outputs [N, C, ..], C > 1; the answer is the largest output, the first of
-/// equal ones; labels that are no class, as ignored ones, are left out. Yes or no: labels of the outputs'
-/// shape, or [N, ..] for [N, 1, ..], true above 1/2; the answer is yes above 0; each output beside the batch
-/// (axis 1) is a class of its own. Numbers: labels as for yes or no. The numbers are those of scikit-learn's
-/// functions of the same names with average="macro".
+/// Classes are labels i64 [N, ..] of outputs [N, C, ..], C > 1; the answer is the largest output, the first
+/// of equal ones; labels that are no class, as ignored ones, are left out. Yes or no are labels of the
+/// outputs' shape, or [N, ..] for [N, 1, ..], true above 1/2; the answer is yes above 0; each output beside
+/// the batch (axis 1) is a class of its own. Numbers are labels as for yes or no. The numbers are those of
+/// scikit-learn's functions of the same names with average="macro".
 
 #include <memory>
 #include <string>
@@ -29,7 +29,11 @@
 
 namespace fq {
 
-/// One number of all samples that came in.
+/// One number of all samples that came in. For use by one thread at a time.
+///
+///     const std::unique_ptr<Metric> metric = make_metric("top5");
+///     metric->add(model(x).tensor(), labels);
+///     std::cout << metric->value() << '\n';
 class Metric {
  public:
   Metric() = default;
@@ -37,16 +41,17 @@ class Metric {
   Metric(const Metric&) = delete;  // a sum under way
   Metric& operator=(const Metric&) = delete;
 
-  /// Outputs, f32 or f64, and labels of a batch, on any device. Throws ArgumentError for labels that are not
-  /// what the metric is of.
+  /// Takes in outputs, f32 or f64, and labels of a batch, on any device. Throws ArgumentError for labels that
+  /// are not what the metric is of.
   virtual void add(const Tensor& outputs, const Tensor& labels) = 0;
-  /// NaN where it is not defined: of no samples, of an area under a curve with one class alone.
+  /// The number so far. It is NaN where it is not defined: of no samples, of an area under a curve with one
+  /// class alone.
   [[nodiscard]] virtual double value() const = 0;
 };
 
-/// Throws ArgumentError for an unknown name, naming the nearest.
+/// A metric by its name in the table. Throws ArgumentError for an unknown name, naming the nearest.
 [[nodiscard]] std::unique_ptr<Metric> make_metric(const std::string& name);
-/// Whether more is better: not of mae and rmse.
+/// Whether more is better, which is so for all but mae and rmse.
 [[nodiscard]] bool higher_is_better(const std::string& name);
 
 }  // namespace fq

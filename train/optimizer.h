@@ -4,11 +4,15 @@
 ///
 ///     Sgd optimizer(model.named_parameters(), {.learning_rate = 0.1, .momentum = 0.9},
 ///                   decay_weights_only(model));
-///     for (const auto& [x, y] : batches) {
+///     for (const auto& [x, y] : samples) {
 ///       ops::cross_entropy(model(x), y).backward();
 ///       optimizer.step(clip_factor(gradient_norm(model.parameters()), 1.0));
 ///       optimizer.zero_grad();
 ///     }
+///
+/// Make one when the model has all of its parameters (after `quantize`, and after ranges became parameters)
+/// and lies where it is to be trained. Formulas are those of torch.optim; train/adaptive_optimizers.h has
+/// more of them.
 
 #include <cstdint>
 #include <memory>
@@ -29,11 +33,12 @@ struct SgdUpdate;
 struct AdamUpdate;
 }  // namespace ops
 
-/// What Module::named_parameters gives.
+/// Parameters by their paths: what Module::named_parameters gives.
 using NamedParameters = std::vector<std::pair<std::string, Variable>>;
 
-/// Other settings for the parameters whose name matches `pattern` (`*` any run of characters, `?` one).
-/// Where several rules match, each field is that of the last one which gives it.
+/// Other settings for the parameters whose name matches `pattern` (`*` any run of characters, `?` one). Where
+/// several rules match, each field is that of the last one which gives it. A rule that matches nothing is no
+/// error.
 struct ParameterRule {
   std::string pattern;
   std::optional<double> weight_decay;          ///< 0 or more, in place of the optimizer's
@@ -41,44 +46,54 @@ struct ParameterRule {
 };
 
 /// Rules that take weight decay off biases, the scales of normalisation and the ranges of quantizers: off
-/// parameters of at most one axis and those named "..amax". The optimizer's weight decay is for all the
+/// parameters of at most one axis and those named "..amax". The optimizer's weight decay is then for all the
 /// others.
 [[nodiscard]] std::vector<ParameterRule> decay_weights_only(const Module& model);
 
-/// Steps over a list of parameters, held by handle. A parameter registered under two names is one, under its
-/// first name. Parameters without a gradient are passed over.
+/// Steps over a list of parameters, held by handle. A parameter that is registered under two names is one,
+/// under its first name. Parameters without a gradient are passed over. State is of the parameter's dtype and
+/// lies on its device. For use by one thread at a time; the bits do not depend on the number of threads.
+///
+/// A further optimizer derives from it and overrides `type` and `update`.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;  // state belongs to one list of parameters
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// One update by the gradients times `gradient_scale` (what clipping or accumulation asks for): writes the
-  /// parameters in place, whose versions rise. The gradients stay until `zero_grad`.
+  /// One update by the gradients times `gradient_scale` (what clipping or accumulation asks for). It writes
+  /// the parameters in place, whose versions rise, so that codes of weights are made anew. The gradients stay
+  /// until `zero_grad`.
   void step(double gradient_scale = 1);
   /// Forgets the gradients of all parameters.
   void zero_grad();
 
+  /// The rate of the next step; schedules (train/schedule.h) set it before each.
   [[nodiscard]] double learning_rate() const noexcept { return learning_rate_; }
-  /// Throws ArgumentError for a negative or non-finite one.
+  /// Sets it. Throws ArgumentError for a negative or non-finite one.
   void set_learning_rate(double learning_rate);
+  /// The parameters that are trained, each once.
   [[nodiscard]] const NamedParameters& parameters() const noexcept { return parameters_; }
-  /// "sgd", "adam", ..: as OptimizerOptions::kind.
+  /// "sgd", "adam", ..: as OptimizerOptions::kind has it.
   [[nodiscard]] virtual std::string_view type() const noexcept = 0;
 
-  /// `<parameter>/<state>` for each tensor of state, shared, not copied; attributes `type` and `steps`.
+  /// Each tensor of state as `<parameter>/<state>`, shared, not copied; attributes `type` and `steps`.
   [[nodiscard]] StateDict state_dict() const;
-  /// Takes back what `state_dict` of an optimizer of this type over the same parameters gave.
-  /// Throws ArgumentError otherwise, naming the first parameter that differs; nothing is changed then.
+  /// Takes back what `state_dict` of an optimizer of this type over the same parameters gave. Throws
+  /// ArgumentError otherwise, naming the first parameter that differs; nothing is changed then. The learning
+  /// rate is not part of it.
   void load_state(const StateDict& state);
 
  protected:
+  /// What is kept of a parameter.
   struct Item {
     double weight_decay, learning_rate_factor;
     std::int64_t steps = 0;
     std::vector<Tensor> state;  ///< in the order of `state_names`
   };
 
+  /// `state_names` are those of the tensors that each parameter gets, zeros at first. Throws ArgumentError
+  /// for an undefined parameter, and for rates and decays that are negative or not finite.
   Optimizer(NamedParameters parameters, double learning_rate, double weight_decay,
             const std::vector<ParameterRule>& rules, std::vector<std::string> state_names);
   /// Updates those of `indices`, whose gradients are defined and whose `steps` count this one already.
@@ -107,7 +122,7 @@ struct SgdOptions {
 /// Stochastic gradient descent with momentum, torch.optim.SGD. With g = gradient_scale * gradient +
 /// weight_decay * p a step is m = momentum * m + (1 - dampening) * g, in a parameter's first step m = g; p -=
 /// learning_rate * d, where d is g without momentum, g + momentum * m with Nesterov's, else m. The state of a
-/// parameter is "momentum", zeros at first.
+/// parameter is "momentum".
 class Sgd : public Optimizer {
  public:
   /// Throws ArgumentError for negative or non-finite options, a momentum of 1 or more, Nesterov's without
@@ -137,8 +152,8 @@ struct AdamOptions {
   bool amsgrad = false;     ///< v is the largest so far (Reddi et al. 2018), the state "largest"
 };
 
-/// Adam (Kingma and Ba 2015, torch.optim.Adam), weight decay added to the gradient g: m = beta1 * m + (1 -
-/// beta1) * g; v = beta2 * v + (1 - beta2) * g^2; p -= learning_rate / (1 - beta1^t) * m / (sqrt(v / (1 -
+/// Adam (Kingma and Ba 2015, torch.optim.Adam), with weight decay added to the gradient g: m = beta1 * m + (1
+/// - beta1) * g; v = beta2 * v + (1 - beta2) * g^2; p -= learning_rate / (1 - beta1^t) * m / (sqrt(v / (1 -
 /// beta2^t)) + eps), t the steps of this parameter. The states of a parameter are "mean" and "square".
 class Adam : public Optimizer {
  public:
@@ -170,7 +185,7 @@ class AdamW : public Adam {
       : Adam(std::move(parameters), options, rules, true) {}
 };
 
-/// An optimizer by name, for options and files.
+/// An optimizer by name, for options and files. Fields that an optimizer has no use for are not read.
 struct OptimizerOptions {
   /// "sgd", "adam", "adamw", "rmsprop", "adagrad", "nadam", "lion" or "lamb" (train/adaptive_optimizers.h).
   std::string kind = "adamw";
@@ -189,20 +204,20 @@ struct OptimizerOptions {
   double rate_decay = 0;                ///< of "adagrad"
 };
 
-/// The kinds that there are.
+/// The kinds that `make_optimizer` knows.
 [[nodiscard]] const std::vector<std::string>& optimizer_kinds();
 /// The optimizer of that kind over all parameters of the model, which must have them all already. Throws
 /// ArgumentError for an unknown kind, naming the nearest, and as the optimizers do.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Module& model, const OptimizerOptions& options);
 
-/// The Euclidean norm of all gradients together, in f64; parameters without one count as zero. Waits for a
+/// The Euclidean norm of all gradients together, in f64; parameters without one count as zero. It waits for a
 /// GPU.
 [[nodiscard]] double gradient_norm(const std::vector<Variable>& parameters);
 
 /// Gradient clipping by norm (Pascanu et al. 2013): what gradients of that norm are to be multiplied by so
-/// that it is at most `max_norm`: min(1, max_norm / norm). Hand it to Optimizer::step. 1 when `max_norm` is 0
-/// (no clipping). Throws ArgumentError for a negative or NaN `max_norm`, NumericError for a norm that is NaN
-/// or infinite.
+/// that it is at most `max_norm`, which is min(1, max_norm / norm). Hand it to Optimizer::step. It is 1 when
+/// `max_norm` is 0 (no clipping). Throws ArgumentError for a negative or NaN `max_norm`, NumericError for a
+/// norm that is NaN or infinite.
 [[nodiscard]] double clip_factor(double norm, double max_norm);
 
 }  // namespace fq

@@ -4,6 +4,9 @@
 ///
 ///     const Schedule factor = schedule::warm_up(500, schedule::cosine(total - 500));
 ///     optimizer.set_learning_rate(1e-3 * factor(step));
+///
+/// They give factors, not rates, so that one schedule serves any rate. Steps are those of the optimizer,
+/// counted from 0.
 
 #include <cstdint>
 #include <functional>
@@ -15,15 +18,16 @@
 
 namespace fq {
 
-/// The factor of the learning rate at a step, counted from 0. Depends on nothing else, so that a resumed run
-/// needs only the step.
+/// The factor of the learning rate at a step. It depends on nothing else, so that a resumed run needs only
+/// the step.
 using Schedule = std::function<double(std::int64_t step)>;
 
 namespace schedule {
 
 /// The same factor at every step.
 [[nodiscard]] Schedule constant(double factor = 1);
-/// gamma^(step / every), rounded down: torch's StepLR. Throws ArgumentError unless every >= 1 and gamma >= 0.
+/// gamma^(step / every), the quotient rounded down: torch's StepLR. Throws ArgumentError unless every >= 1
+/// and gamma >= 0.
 [[nodiscard]] Schedule step(std::int64_t every, double gamma = 0.1);
 /// From 1 to `last` along half a cosine, there at step `total` and after: torch's CosineAnnealingLR, closed
 /// form. Throws ArgumentError unless total >= 1.
@@ -56,7 +60,7 @@ namespace schedule {
 /// The factor of a learning rate that falls when nothing gets better: torch's ReduceLROnPlateau, with its
 /// threshold of 1e-4 of the best score so far. After each evaluation:
 ///
-///     rate = base * plateau.update(evaluate(model, data).score);
+///     optimizer.set_learning_rate(1e-3 * plateau.update(evaluate(model, validation).score));
 class Plateau {
  public:
   /// Multiplies the factor by `by` when more than `patience` scores in a row were no better. Throws
@@ -65,11 +69,12 @@ class Plateau {
 
   /// Takes a score in, the larger the better, and gives the factor from here on. A NaN is no better.
   double update(double score);
+  /// The factor in force, 1 at first.
   [[nodiscard]] double factor() const noexcept { return factor_; }
 
-  /// Attributes `best`, `factor`, `waited`, `started`.
+  /// What a resumed run needs: attributes `best`, `factor`, `waited`, `started`.
   [[nodiscard]] StateDict state_dict() const;
-  /// Throws ArgumentError for what is not such a state.
+  /// Takes it back. Throws ArgumentError for what is not such a state.
   void load_state(const StateDict& state);
 
  private:
@@ -79,7 +84,8 @@ class Plateau {
   bool started_ = false;
 };
 
-/// A schedule by name, for options and files.
+/// A schedule by name, for options and files. Lengths are in steps of the optimizer; 0 makes them follow from
+/// the length of the run.
 struct ScheduleOptions {
   /// "constant", "step", "multi_step", "cosine", "restarts", "polynomial", "one_cycle", or "plateau", which
   /// the Trainer moves by its validation.
@@ -96,10 +102,11 @@ struct ScheduleOptions {
   double div = 25, final_div = 1e4;   ///< of "one_cycle"
 };
 
-/// The kinds that there are.
+/// The kinds that `make_schedule` knows.
 [[nodiscard]] const std::vector<std::string>& schedule_kinds();
-/// For a run of `total` steps; of "plateau" what is constant behind the warm-up. Throws ArgumentError for an
-/// unknown kind, naming the nearest.
+/// The schedule for a run of `total` steps; "plateau" gives what is constant behind the warm-up, for a
+/// Plateau beside it. Throws ArgumentError for an unknown kind, naming the nearest, and as the functions
+/// above.
 [[nodiscard]] Schedule make_schedule(const ScheduleOptions& options, std::int64_t total);
 
 }  // namespace fq

@@ -3,8 +3,10 @@
 /// Calibration of a model: every quantizer watches the data, then chooses its range.
 ///
 ///     quantize(model, QuantConfig::preset("int8"), {1, 3, 32, 32});
-///     calibrate(model, data, {.method = "entropy", .samples = 512});
+///     calibrate(model, loader, {.method = "entropy", .samples = 512});
 ///     postprocess_amax(model, {.pattern = "fc*.input_quantizer", .maximum = 6});
+///
+/// Some hundred images are enough for most networks; they should be like those that the network will see.
 
 #include <cstdint>
 #include <functional>
@@ -37,14 +39,17 @@ struct CalibrationReport {
 
 /// Runs the model in evaluation mode over one epoch of `data` without quantizing, once, or as often as the
 /// calibrator with most passes asks for, and sets amax of every enabled quantizer that needs one and was not
-/// given it: activations by `method`, weights by the calib_method of their descriptors, those of dead
-/// channels (whose weights are so small that |b[c]| > 2^22 * s_x * s_w[c]) by their bias, so that its code
-/// stays within what engines add exactly; `rules` say otherwise. Where no activation needs one, the
-/// data is not read. A tensor counts once, however many layers read it. Under target `ort` a quantizer that
-/// saw no negative value becomes unsigned. The bits do not depend on the number of threads. Throws
-/// ArgumentError when there is no data, samples differ in shape, a quantizer saw none, an option is out of
-/// range, a rule matches nothing, or parts have different targets, NumericError naming quantizer and batch
-/// for a NaN or infinity; ranges, methods and what was collected before then stay.
+/// given it.
+///
+/// Activations go by `method`. Weights go by the calib_method of their descriptors, those of dead channels
+/// (whose weights are so small that |b[c]| > 2^22 * s_x * s_w[c]) by their bias, so that its code stays
+/// within what engines add exactly; `rules` say otherwise. Where no activation needs a range, the data is not
+/// read. A tensor counts once, however many layers read it. Under target `ort` a quantizer that saw no
+/// negative value becomes unsigned. The bits do not depend on the number of threads.
+///
+/// Throws ArgumentError when there is no data, samples differ in shape, a quantizer saw none, an option is
+/// out of range, a rule matches nothing, or parts have different targets; NumericError naming quantizer and
+/// batch for a NaN or infinity. Ranges, methods and what was collected before then stay.
 CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOptions& options = {});
 
 /// The halves of `calibrate`. The first only fills calibrators, so that their state can be kept and merged

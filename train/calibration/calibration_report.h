@@ -1,6 +1,12 @@
 #pragma once
 
 /// What calibration saw and chose, quantizer by quantizer, and what each method would choose.
+///
+///     for (const QuantizerReport& seen : calibration_report(model, loader, 512))
+///       for (const RangeReport& range : seen.methods)
+///         std::cout << seen.name << ' ' << range.method << ' ' << range.sqnr_db.value_or(0) << " dB\n";
+///
+/// report/calibration_page.h makes a page of it.
 
 #include <cstdint>
 #include <optional>
@@ -40,7 +46,7 @@ struct QuantizerReport {
   Histogram histogram = {};  ///< of magnitudes, of the whole tensor; empty where there is none
 };
 
-/// max, percentile, entropy, mse, octav.
+/// The methods that are compared: max, percentile, entropy, mse, octav.
 [[nodiscard]] const std::vector<std::string>& report_methods();
 
 /// A report of each enabled quantizer, in the order of the module tree: activations by the histograms that
@@ -69,14 +75,15 @@ struct QuantizerReport {
 [[nodiscard]] std::vector<QuantizerReport> calibration_report(const StateDict& state, const std::string& path,
                                                               const AmaxOptions& options = {});
 
-/// What quantization costs one tensor, measured on data.
+/// What quantization costs one tensor, measured on data. Unlike a report it quantizes the values themselves.
 struct QuantizationError {
   std::string name;           ///< of the quantizer
   std::int64_t elements = 0;  ///< measured
   double mse = 0;             ///< mean of (quantized - x)^2
   double signal = 0;          ///< mean of x^2
 
-  /// 10 log10(signal / mse): infinite without an error, 0 for a tensor of zeros.
+  /// The ratio of signal to quantization noise in decibels, 10 log10(signal / mse): infinite without an
+  /// error, 0 for a tensor of zeros.
   [[nodiscard]] double sqnr_db() const;
 };
 

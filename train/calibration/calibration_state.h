@@ -33,11 +33,12 @@ struct CalibrationShare {
 [[nodiscard]] CalibrationShare calibration_share(DataLoader& data);
 
 /// What the quantizers of activations have collected; ranges of weights are read from the weights. Attributes
-/// `samples` (images seen, for whoever reads the file), `shares` (those that were told) and `parameters`
-/// (checksums of the model's), `quantizers/<name>/..`.
+/// are `samples` (images seen, for whoever reads the file), `shares` (those that were told) and `parameters`
+/// (checksums of the model's); tensors are `quantizers/<name>/..`.
 [[nodiscard]] StateDict calibration_state(Module& model, std::int64_t samples = 0,
                                           const std::vector<CalibrationShare>& shares = {});
-/// The shares of a state; none of a state that was told none. Throws FileError for what is no list of shares.
+/// The shares of a state; none for a state that was told none. Throws FileError for what is no list of
+/// shares.
 [[nodiscard]] std::vector<CalibrationShare> calibration_shares(const StateDict& state,
                                                                const std::string& path);
 
@@ -49,10 +50,11 @@ struct CalibrationShare {
 std::int64_t load_calibration_state(Module& model, const StateDict& state, const std::string& path);
 std::int64_t merge_calibration_state(Module& model, const StateDict& state, const std::string& path);
 
-/// Throws what merging would throw; nothing changes.
+/// Throws what merging would throw; nothing changes. It is for whoever merges several files and wants all or
+/// none.
 void check_merges(Module& model, const StateDict& state, const std::string& path);
 
-/// The same with a file. Written atomically.
+/// The same with a file, which is written as a whole or not at all.
 void save_calibration(Module& model, const std::string& path, std::int64_t samples = 0,
                       const std::vector<CalibrationShare>& shares = {});
 std::int64_t load_calibration(Module& model, const std::string& path);

@@ -2,11 +2,12 @@
 
 /// Data sets: samples by index, read in batches.
 ///
-///     auto data = std::make_shared<TensorDataset>(images, labels);  // f32 [N, C, H, W], i64 [N]
-///     auto [train, validation] = split_validation(data->size(), 0.1, 1);
-///     auto held_out = std::make_shared<Subset>(data, validation);
+///     auto tensors = std::make_shared<TensorDataset>(images, labels);  // f32 [N, C, H, W], i64 [N]
+///     auto [train, validation] = split_validation(tensors->size(), 0.1, 1);
+///     auto held_out = std::make_shared<Subset>(tensors, validation);
 ///
 /// Derive from Dataset for data of another kind: `size`, `sample_shape`, `classes` and `read` are needed.
+/// DataLoader (train/data/loader.h) shuffles, augments and reads ahead.
 
 #include <cstdint>
 #include <memory>
@@ -18,19 +19,21 @@
 
 namespace fq {
 
-/// Samples side by side.
+/// Samples side by side, with their labels.
 struct Batch {
   Tensor x;  ///< [N, ..sample shape], row-major: f32 as the network sees it, or i64 token ids
   /// [N] i64 class labels, or what a loss of one's own takes, f32 or i64 [N, ..]; undefined when the data has
   /// none.
   Tensor y;
 
+  /// The number of samples.
   [[nodiscard]] std::int64_t size() const { return x.dim(0); }
   /// The same on another device; itself when it is there.
   [[nodiscard]] Batch to(Device device) const { return {x.to(device), y.to(device)}; }
 };
 
-/// Samples 0 .. size() - 1, all of one shape. Reading is thread-safe; a data set does not change.
+/// Samples 0 .. size() - 1, all of one shape. Reading is thread-safe; a data set does not change. It is
+/// shared by pointer: loaders keep it alive.
 class Dataset {
  public:
   Dataset() = default;
@@ -38,25 +41,27 @@ class Dataset {
   Dataset(const Dataset&) = delete;  // held by shared_ptr
   Dataset& operator=(const Dataset&) = delete;
 
-  /// At least 1.
+  /// The number of samples, at least 1.
   [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
-  /// [C, H, W], [features] or [tokens]; without N.
+  /// The shape of a sample, without N: [C, H, W], [features] or [tokens].
   [[nodiscard]] virtual const Shape& sample_shape() const noexcept = 0;
   /// Labels are 0 .. classes() - 1; 0 without labels, and where they are not one class for each sample.
   [[nodiscard]] virtual std::int64_t classes() const noexcept = 0;
   /// What the classes are called, in the order of their labels: UTF-8, for people. None where the data has no
   /// names; otherwise not always as many as `classes()`, which may be what somebody else asked for.
   [[nodiscard]] virtual const std::vector<std::string>& class_names() const noexcept;
-  /// Whether x is i64 token ids.
+  /// Whether x is i64 token ids, not f32.
   [[nodiscard]] virtual bool token_ids() const noexcept { return false; }
   /// What a stored zero becomes, one value a channel (axis 0 of the sample); what augmentation fills with.
   [[nodiscard]] virtual std::vector<float> background() const;
 
-  /// The samples `rows`, in that order; repeats are allowed. Throws ArgumentError for an index out of range,
-  /// FileError naming the row when a value cannot be read or is NaN or infinite.
+  /// Reads the samples `rows`, in that order; repeats are allowed. The tensors are new ones on the CPU.
+  /// Throws ArgumentError for an index out of range, FileError naming the row when a value cannot be read or
+  /// is NaN or infinite.
   [[nodiscard]] virtual Batch read(std::span<const std::int64_t> rows) const = 0;
 
-  /// Those of all samples, [size(), ..], where they are in memory; undefined otherwise, and without labels.
+  /// The labels of all samples, [size(), ..], where they are in memory; undefined otherwise, and without
+  /// labels.
   [[nodiscard]] virtual Tensor labels() const { return {}; }
 
   /// A CRC-32C of the sizes, of all `labels`, and of samples as `read` gives them: of all in data of up to 64
@@ -70,11 +75,12 @@ class Dataset {
   [[nodiscard]] virtual std::int64_t blocks_at_once() const noexcept { return 1; }
 };
 
-/// Two tensors in memory: x f32 or i64 [N, ..], y i64 [N] or undefined, or for a loss of one's own f32 [N,
-/// ..], i64 [N, ..]. Shares their storage. Throws ArgumentError for other dtypes, zero samples, counts that
-/// differ and, of classes, negative labels.
+/// Two tensors in memory: x is f32 or i64 [N, ..], y i64 [N] or undefined, or for a loss of one's own f32 [N,
+/// ..] or i64 [N, ..]. It shares their storage. Values are as the network is to see them: nothing is scaled.
 class TensorDataset : public Dataset {
  public:
+  /// Throws ArgumentError for other dtypes, zero samples, counts that differ and, of classes, negative
+  /// labels.
   explicit TensorDataset(Tensor x, Tensor y = {});
 
   [[nodiscard]] std::int64_t size() const noexcept override { return x_.shape()[0]; }
@@ -92,10 +98,11 @@ class TensorDataset : public Dataset {
   std::int64_t classes_ = 0;
 };
 
-/// Some samples of another data set: sample i is `rows[i]` of `data`. Classes and blocks are those of `data`.
-/// Throws ArgumentError when `rows` is empty, not ascending or out of range.
+/// Some samples of another data set: sample i is `rows[i]` of `data`. Classes and blocks are those of `data`,
+/// which it keeps alive.
 class Subset : public Dataset {
  public:
+  /// Throws ArgumentError when `rows` is empty, not ascending or out of range.
   Subset(std::shared_ptr<const Dataset> data, std::vector<std::int64_t> rows);
 
   [[nodiscard]] std::int64_t size() const noexcept override {
@@ -120,7 +127,7 @@ class Subset : public Dataset {
   std::vector<std::int64_t> rows_;
 };
 
-/// Two ascending lists that together are 0 .. size - 1.
+/// Which samples are trained on and which are held out: two ascending lists that together are 0 .. size - 1.
 struct ValidationSplit {
   std::vector<std::int64_t> train, validation;
 };

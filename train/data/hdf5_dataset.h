@@ -12,8 +12,11 @@
 
 namespace fq {
 
-/// What labels may be: one class for each sample; integers of any shape too, such as a class for each pixel;
-/// numbers too.
+/// What labels may be.
+///
+/// - `classes`: one class for each sample, an integer from 0;
+/// - `integers`: integers of any shape too, such as a class for each pixel;
+/// - `numbers`: real numbers too.
 enum class LabelType { classes, integers, numbers };
 
 /// Which part of a file is read, and what it must be.
@@ -29,12 +32,13 @@ struct Hdf5DatasetOptions {
   bool check_layout = true;  ///< whether samples that are surely [H, W, C] are an error, not a warning
 };
 
-/// One group of a data set file; no other group is opened. x [N, ..] is u8, i8, f16, f32 or f64 and becomes
-/// f32: (x * scale - mean) / std, with the attributes of x (scale defaults to 1; mean, std: one value, or one
-/// a channel); x [N, L] of wider integers is token ids. y [N] or [N, 1] of integers is classes; by
-/// `label_type` other integers, [N, ..], become i64 and floats f32 of the shape that they have, `classes()`
-/// is 0 then. Labels are kept in memory in the type that they are stored in, rows of x are read when asked
-/// for and kept up to `cache_bytes`.
+/// One group of a data set file; no other group is opened.
+///
+/// x [N, ..] is u8, i8, f16, f32 or f64 and becomes f32: (x * scale - mean) / std, with the attributes of x
+/// (scale defaults to 1; mean, std: one value, or one a channel); x [N, L] of wider integers is token ids. y
+/// [N] or [N, 1] of integers is classes; by `label_type` other integers, [N, ..], become i64 and floats f32
+/// of the shape that they have, and `classes()` is 0 then. Labels are kept in memory in the type that they
+/// are stored in, rows of x are read when asked for and kept up to `cache_bytes`.
 ///
 /// An attribute `classes` of the group, or else of the file, is how many there are, or their names: strings,
 /// or one text of a JSON list, of lines or with commas. Other attributes are not looked at.

@@ -6,6 +6,8 @@
 ///     while (train_step()) average.update();
 ///     const AverageScope averages(&average);          // the model holds the averages from here on
 ///     const Evaluation result = evaluate(model, test);
+///
+/// The Trainer keeps one where TrainerOptions::average_decay is set.
 
 #include <cstdint>
 #include <string>
@@ -20,8 +22,10 @@ namespace fq {
 class Module;
 
 /// Exponential moving averages of a model's parameters and floating-point buffers (running statistics).
-/// After each step: average += (1 - d) * (value - average), d = min(decay, (1 + t) / (10 + t)) in update t =
-/// 1, 2, .., so that the first values are soon forgotten. The model must outlive it and keep its parameters.
+///
+/// After each step average += (1 - d) * (value - average), with d = min(decay, (1 + t) / (10 + t)) in update
+/// t = 1, 2, .., so that the first values are soon forgotten. It takes as much memory as the parameters
+/// again. The model must outlive it and keep its parameters.
 class WeightAverage {
  public:
   /// Averages begin as the present values. Throws ArgumentError unless 0 <= decay < 1.
@@ -31,8 +35,10 @@ class WeightAverage {
 
   /// Takes the model's present values in. Throws ArgumentError while swapped.
   void update();
-  /// Exchanges the model's values and the averages: swap, evaluate, swap back. Versions are bumped.
+  /// Exchanges the model's values and the averages: swap, evaluate, swap back (AverageScope does both).
+  /// Versions are bumped, so that codes of weights are made anew.
   void swap();
+  /// Whether the model holds the averages now.
   [[nodiscard]] bool swapped() const noexcept { return swapped_; }
 
   /// Whichever values the model does not hold now, as `parameters/<name>` and `buffers/<name>`, and attribute
@@ -54,7 +60,7 @@ class WeightAverage {
   bool swapped_ = false;
 };
 
-/// The averages are in the model while it lives; null for no averages.
+/// The averages are in the model while it lives; a null pointer is for no averages.
 class AverageScope {
  public:
   explicit AverageScope(WeightAverage* average) : average_(average) {

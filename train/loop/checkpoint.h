@@ -8,6 +8,9 @@
 ///
 ///     save_checkpoint("net.h5", model_state(model, nullptr));
 ///     load_model_state(model, load_checkpoint("net.h5"), "net.h5");
+///
+/// A model is built and quantized as it was before its checkpoint is loaded into it; the file holds values,
+/// not code.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -19,7 +22,7 @@ namespace fq {
 class Module;
 
 /// `parameters/`, `buffers/` and `quantizers/` of a model and, unless null, the attribute `model`. Tensors
-/// are shared with the model, not copied.
+/// are shared with the model, not copied: save the state before training goes on.
 [[nodiscard]] StateDict model_state(Module& model, const nlohmann::json& description);
 
 /// Copies the values of a checkpoint into a model of the same structure. `path` is for messages. The weights
@@ -28,12 +31,13 @@ class Module;
 /// their format, and parameters and buffers that hold NaN or infinity; then nothing was changed.
 void load_model_state(Module& model, const StateDict& state, const std::string& path);
 
-/// Atomic; throws as `save_state`, and NumericError naming the first tensor that holds NaN or infinity: what
-/// is at `path` stays then.
+/// Writes the file as a whole or not at all. Throws as `save_state`, and NumericError naming the first tensor
+/// that holds NaN or infinity: what is at `path` stays then.
 void save_checkpoint(const std::string& path, const StateDict& state);
-/// Throws FileError when there is none, when it is damaged, of a newer version, or not a checkpoint.
+/// Reads a checkpoint of this version or an older one, to the CPU. Throws FileError when there is none, when
+/// it is damaged, of a newer version, or not a checkpoint.
 [[nodiscard]] StateDict load_checkpoint(const std::string& path);
-/// Whether it holds a run that can be gone on with.
+/// Whether it holds a run that can be gone on with (Trainer::resume), not a model alone.
 [[nodiscard]] bool has_training_state(const StateDict& state);
 
 /// A file beside a checkpoint: "run.h5" and ".profile.json" give "run.profile.json". Only ".h5" is taken off:

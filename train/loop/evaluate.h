@@ -5,6 +5,8 @@
 ///     DataLoader test(data, {.batch_size = 256, .shuffle = false});
 ///     const Evaluation result = evaluate(model, test);
 ///     const Tensor labels = answers(predict(model, test));  // i64 [N]
+///
+/// Both put the model into evaluation mode, record nothing, and put the mode back.
 
 #include <atomic>
 #include <cstdint>
@@ -21,7 +23,7 @@ namespace fq {
 
 class Module;
 
-/// Means over the samples that a model was evaluated on.
+/// What was found: means over the samples that a model was evaluated on.
 struct Evaluation {
   double loss = 0;         ///< mean cross-entropy, without label smoothing, or of the loss that was given
   double accuracy = 0;     ///< correct / count, 0 to 1; 0 of no samples
@@ -36,22 +38,23 @@ struct Evaluation {
 
 /// Runs the loader's epoch 0 in evaluation mode, without a tape, and puts the model's mode back. The bits do
 /// not depend on the number of threads. A model in evaluation mode may be evaluated by several threads at
-/// once, each with a loader of its own. Stops after the current batch when `*stop` becomes true. Throws
-/// ArgumentError for data without labels, labels out of range and samples that do not fit the model.
+/// once, each with a loader of its own. It stops after the current batch when `*stop` becomes true.
+///
 /// With a `loss` of one's own labels and outputs are what it takes; accuracy is 0 unless they are i64 [N] and
-/// [N, C]. `metrics` are names of train/metrics.h.
+/// [N, C]. `metrics` are names of train/metrics.h. Throws ArgumentError for data without labels, labels out
+/// of range and samples that do not fit the model.
 [[nodiscard]] Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop = nullptr,
                                   const Loss& loss = {}, const std::vector<std::string>& metrics = {});
 
-/// The model's outputs [N, ..] for the loader's epoch 0, in its order: f32, row-major.
-/// As `evaluate`; data needs no labels.
+/// The model's outputs [N, ..] for the loader's epoch 0, in its order: f32, row-major, on the host. It runs
+/// as `evaluate` does; data needs no labels. Use a loader that does not shuffle, so that row i is sample i.
 [[nodiscard]] Tensor predict(Module& model, DataLoader& loader);
 
 /// The class that each row of `logits` [N, C] is largest at, the first of equal ones: i64 [N], on the host;
 /// -1 for a row with a NaN.
 [[nodiscard]] Tensor answers(const Tensor& logits);
 
-/// Rows of `logits` [N, C] whose answer is the label.
+/// The number of rows of `logits` [N, C] whose answer is the label, `labels` i64 [N].
 [[nodiscard]] std::int64_t count_correct(const Tensor& logits, const Tensor& labels);
 
 /// Which epoch was best, and when to stop waiting for a better one. Better is a higher score or, at the same
@@ -62,8 +65,9 @@ class EarlyStopping {
   /// Throws ArgumentError for a negative one.
   explicit EarlyStopping(std::int64_t patience = 0);
 
-  /// Takes the evaluation of the next epoch in. True when it is the best so far.
+  /// Takes the evaluation of the next epoch in. Returns whether it is the best so far.
   bool update(const Evaluation& evaluation);
+  /// Whether the patience has run out.
   [[nodiscard]] bool should_stop() const noexcept { return patience_ > 0 && waited_ >= patience_; }
 
   /// The epoch that was best, counted from 0 in the order of updates, and what it was evaluated to; -1 before
@@ -73,9 +77,10 @@ class EarlyStopping {
   [[nodiscard]] double best_loss() const noexcept { return best_loss_; }
   [[nodiscard]] double best_score() const noexcept { return best_score_; }
 
-  /// Attributes `best_epoch`, `best_accuracy`, `best_loss`, `best_score`, `epochs`, `waited`.
+  /// What a resumed run needs: attributes `best_epoch`, `best_accuracy`, `best_loss`, `best_score`, `epochs`,
+  /// `waited`.
   [[nodiscard]] StateDict state_dict() const;
-  /// Throws ArgumentError for what is not such a state.
+  /// Takes it back. Throws ArgumentError for what is not such a state.
   void load_state(const StateDict& state);
 
  private:

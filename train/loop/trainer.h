@@ -2,12 +2,16 @@
 
 /// Trainer: the loop, from data and a model to a trained model and its checkpoints.
 ///
-///     auto model = build_model(ModelSpec::builtin("cnn"), data->sample_shape(), data->classes());
+///     auto net = build_model(ModelSpec::builtin("cnn"), data->sample_shape(), data->classes());
 ///     auto loader = std::make_shared<DataLoader>(data, LoaderOptions{.batch_size = 64});
-///     Trainer trainer(model, loader, {.epochs = 5, .out = "run.h5"});
+///     Trainer trainer(net, loader, {.epochs = 5, .out = "run.h5"});
 ///     const TrainingResult result = trainer.fit();
 ///
-/// Quantization-aware training is the same after `quantize` and `calibrate`.
+/// Quantization-aware training is the same after `quantize` and `calibrate`:
+///
+///     quantize(*net, QuantConfig::preset("int8"), {1, 1, 28, 28});
+///     calibrate(*net, *loader, {.samples = 512});
+///     Trainer(net, loader, {.epochs = 2, .optimizer = {.learning_rate = 1e-4}}).fit();
 
 #include <atomic>
 #include <cstdint>
@@ -32,11 +36,16 @@ class Module;
 /// parameters (learn_ranges). Weights keep theirs.
 enum class AmaxMode { frozen, running, learned };
 
-/// What a run is told. Numbers of steps count steps of the optimizer from the beginning of the run.
+/// What a run is told, checked when the Trainer is made. Numbers of steps count steps of the optimizer from
+/// the beginning of the run.
 struct TrainerOptions {
+  /// How often all samples are trained on; 0 or more.
   std::int64_t epochs = 10;
   std::int64_t accumulation = 1;  ///< batches a step: gradients are those of all their samples together
-  double clip_norm = 0;           ///< largest norm of all gradients together; 0 does not clip
+  /// The largest norm of all gradients together, beyond which they are scaled down; 0 does not clip.
+  double clip_norm = 0;
+  /// Of cross entropy, 0 to less than 1: the share of a label that is spread over all classes. Validation is
+  /// without.
   double label_smoothing = 0;
   /// What is trained on instead of cross entropy (train/losses.h has some); validation is by it too.
   /// Checkpoints do not hold it: who resumes gives it again.
@@ -51,9 +60,10 @@ struct TrainerOptions {
   bool restore_best = false;      ///< ends with the values of the best epoch in the model, not of the last
   std::uint64_t seed = 0;         ///< of dropout; order and augmentation have that of the loader
 
-  std::string out = {};         ///< checkpoint, after every epoch; empty for none
-  std::int64_t save_every = 0;  ///< steps between further ones; 0 for none
-  std::string model = {};       ///< JSON text that goes into checkpoints as `model`; empty for none
+  std::string out = {};  ///< checkpoint, after every epoch; empty for none
+  /// Steps between further checkpoints within an epoch; 0 for none.
+  std::int64_t save_every = 0;
+  std::string model = {};  ///< JSON text that goes into checkpoints as `model`; empty for none
 
   std::int64_t freeze_bn_after = -1;  ///< steps after which batch norm uses its running statistics; -1 never
   std::int64_t quant_start = 0;       ///< steps before quantizers quantize
@@ -72,7 +82,7 @@ struct TrainerOptions {
   const std::atomic<bool>* stop = nullptr;  ///< becomes true when the run is to stop after the current batch
 };
 
-/// After each step.
+/// What is known after each step.
 struct StepReport {
   std::int64_t epoch = 0;         ///< from 0
   std::int64_t step = 0;          ///< steps done
@@ -84,7 +94,7 @@ struct StepReport {
   double loader_share = 0;  ///< fraction of the time in which training waited for data, 0 to 1
 };
 
-/// After each epoch.
+/// What is known after each epoch.
 struct EpochReport {
   std::int64_t epoch = 0;         ///< from 0
   std::int64_t epochs = 0;        ///< of the whole run
@@ -98,7 +108,7 @@ struct EpochReport {
   std::int64_t peak_memory = 0;
 };
 
-/// Called on the thread of `fit`; any of them may be empty.
+/// Called on the thread of `fit`; any of them may be empty. What one throws ends the run.
 struct TrainerCallbacks {
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EpochReport&)> on_epoch;
@@ -116,34 +126,40 @@ struct TrainingResult {
 };
 
 /// One run. With the same data, options and number of threads it gives the same bits; a run that is resumed
-/// from a checkpoint gives those of one that was never stopped, wherever the checkpoint was made.
+/// from a checkpoint gives those of one that was never stopped, wherever the checkpoint was made. It shares
+/// the model and the loaders with whoever made them; nothing else may use those while `fit` runs.
 class Trainer {
  public:
+  /// Makes the optimizer, so the model must be quantized, calibrated and moved to its device before.
   /// `validation` may be null; it is read in order and chooses the best epoch.
-  /// Throws ArgumentError for options out of range, data without labels, learned ranges without a calibrated
-  /// one to begin with.
+  ///
+  /// Throws ArgumentError for options out of range, data without labels, weights that are compressed, and
+  /// learned ranges without a calibrated one to begin with.
   Trainer(std::shared_ptr<Module> model, std::shared_ptr<DataLoader> training, TrainerOptions options,
           std::shared_ptr<DataLoader> validation = nullptr, TrainerCallbacks callbacks = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;  // one run
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Goes on where the checkpoint was made; `path` is for messages, which name it. Throws FileError when it
-  /// is of another model, has no run in it or one that stands where none can; ArgumentError, naming what
-  /// differs, when data (Dataset::fingerprint) or options are not those of the run. Other epochs, another
-  /// patience, file, device and what changes no bits are taken. Files of before the checkpoint held options
-  /// and fingerprints are not asked for them.
+  /// Goes on where the checkpoint was made, the next call of `fit` that is; `path` is for messages, which
+  /// name it.
+  ///
+  /// Throws FileError when it is of another model, has no run in it or one that stands where none can;
+  /// ArgumentError, naming what differs, when data (Dataset::fingerprint) or options are not those of the
+  /// run. Other epochs, another patience, file, device and what changes no bits are taken. Files of before
+  /// the checkpoint held options and fingerprints are not asked for them.
   void resume(const StateDict& checkpoint, const std::string& path);
 
   /// Trains to the end, or until the flag is set: then after the current batch, with a checkpoint if
   /// gradients are not half accumulated. Leaves in the model the averages, if there are, and all quantizers
-  /// switched on. Throws NumericError naming the step when the loss or an activation is NaN or infinite, and
-  /// naming the tensor when after an epoch, or before a checkpoint, a parameter, a buffer, a range or a
-  /// number of the optimizer is: checkpoints stay as they were then, and the message says of which epoch
-  /// `out` is.
+  /// switched on.
+  ///
+  /// Throws NumericError naming the step when the loss or an activation is NaN or infinite, and naming the
+  /// tensor when after an epoch, or before a checkpoint, a parameter, a buffer, a range or a number of the
+  /// optimizer is: checkpoints stay as they were then, and the message says of which epoch `out` is.
   TrainingResult fit();
 
-  /// What a checkpoint would hold now.
+  /// What a checkpoint would hold now; its tensors are shared with the run.
   [[nodiscard]] StateDict state_dict() const;
 
  private:

@@ -5,13 +5,13 @@
 ///
 /// Each takes a quantized model and says what it did, layer by layer. `equalize`, `smooth_quant` and
 /// `awq_lite` come before calibration, since they change what is calibrated; `awq_clip`, `gptq`, `ada_round`
-/// and `correct_bias` after it. The model must lie on the CPU. ptq::Algorithm (algorithm.h) runs one by the
-/// name that a QuantConfig has, and moves the model there for as long.
+/// and `correct_bias` after it. The model must lie on the CPU. ptq::Algorithm, below, runs one by the name
+/// that a QuantConfig has, and moves the model there for as long.
 ///
-///     quantize(model, QuantConfig::preset("w4a8"), shape);
-///     ptq::smooth_quant(model, data);
-///     calibrate(model, data);
-///     for (const auto& layer : ptq::gptq(model, data).layers)
+///     quantize(model, QuantConfig::preset("w4a8"), {1, 3, 32, 32});
+///     ptq::smooth_quant(model, loader);
+///     calibrate(model, loader);
+///     for (const auto& layer : ptq::gptq(model, loader).layers)
 ///       std::cout << layer.path << ": " << layer.before << " -> " << layer.after << '\n';
 
 #include <cstdint>
@@ -175,22 +175,29 @@ Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions
 struct AlgorithmEntry;
 class AlgorithmOptions;
 
-/// One that a config names, around calibration: `before` it come smoothquant, awq_lite and equalize, `after`
-/// it awq_clip, gptq, adaround and bias_correction; awq_full is awq_lite before and awq_clip after. Options
-/// by their names in algorithms.h (`alpha`, `alpha_step`, `lowest`, `step`, `damping`, `act_order`,
-/// `iterations`, ..); ModelOpt's names `min_clip_ratio`, `shrink_step` and `perc_damp` are taken too.
+/// One that a config names, around calibration. `before` it come smoothquant, awq_lite and equalize, `after`
+/// it awq_clip, gptq, adaround and bias_correction; awq_full is awq_lite before and awq_clip after.
+///
+/// Options have their names in the structs above (`alpha`, `alpha_step`, `lowest`, `step`, `damping`,
+/// `act_order`, `iterations`, ..); ModelOpt's names `min_clip_ratio`, `shrink_step` and `perc_damp` are taken
+/// too.
+///
+///     const ptq::Algorithm algorithm(config);
+///     algorithm.before(model, loader);
+///     calibrate(model, loader);
+///     algorithm.after(model, loader);
 class Algorithm {
  public:
-  /// The config's weight_algorithm with its options; none does nothing. `samples` of each pass, 0 for all.
-  /// Throws ArgumentError naming an option that it does not have, or one of another type.
+  /// The config's weight_algorithm with its options; none does nothing. `samples` are those of each pass, 0
+  /// for all. Throws ArgumentError naming an option that it does not have, or one of another type.
   explicit Algorithm(const QuantConfig& config, std::int64_t samples = 0);
 
-  /// As in the config; empty for none.
+  /// The name as in the config; empty for none.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Whether `before` changes the model: what was collected with it as it is no longer counts.
   [[nodiscard]] bool runs_before() const noexcept;
 
-  /// What its functions throw.
+  /// Runs what belongs there; both throw what the functions above throw.
   Report before(Module& model, DataLoader& data) const;
   Report after(Module& model, DataLoader& data) const;
 

@@ -2,6 +2,10 @@
 
 /// auto_quantize: a format for each layer, so that the network loses least within a budget of bits, or has
 /// fewest bits within a budget of accuracy.
+///
+///     DataLoader samples(data, {.batch_size = 64, .shuffle = false});
+///     const QuantizationPlan plan = auto_quantize(model, samples, {.constraint = {.effective_bits = 5.0}});
+///     plan.save("plan.json");  // the model is quantized and calibrated by it already
 
 #include <cstdint>
 #include <string>
@@ -13,6 +17,7 @@
 
 namespace fq {
 
+/// What is searched, and what the result must keep to.
 struct AutoQuantizeOptions {
   PlanConstraint constraint;  ///< one of the two
   /// Names of presets, of ours or ModelOpt's constants, and "none" for layers that stay float.
@@ -29,13 +34,15 @@ struct AutoQuantizeOptions {
 };
 
 /// Calibrates a float model in each format, measures the damage of each layer in each format alone, as
-/// `sensitivity` does, and chooses: with `effective_bits` the formats whose sum of scores is least among
-/// those with no more bits, sum(weights * weight_bits) / sum(weights) over the layers that any format
-/// quantizes (ModelOpt's definition; biases are not counted). With `accuracy_budget` it goes through the best
-/// choices of every number of bits by bisection, measures the whole network, and takes the fewest bits that
-/// were measured to lose no more: of a network whose accuracy falls as bits fall, the fewest there are.
-/// Layers that read one tensor, or whose ranges an engine ties, get one format; an addition or average whose
-/// tensors no other layer reads goes with the layer before it.
+/// `sensitivity` does, and chooses.
+///
+/// With `effective_bits` it takes the formats whose sum of scores is least among those with no more bits,
+/// sum(weights * weight_bits) / sum(weights) over the layers that any format quantizes (ModelOpt's
+/// definition; biases are not counted). With `accuracy_budget` it goes through the best choices of every
+/// number of bits by bisection, measures the whole network, and takes the fewest bits that were measured to
+/// lose no more: in a network whose accuracy falls as bits fall, the fewest there are. Layers that read one
+/// tensor, or whose ranges an engine ties, get one format; an addition or average whose tensors no other
+/// layer reads goes with the layer before it.
 ///
 /// The choice is exact unless the plan's `gap` says otherwise. The sum of scores is a prediction, since
 /// layers are measured alone; `measured` is what the whole network does. The model is left quantized and

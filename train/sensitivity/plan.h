@@ -36,13 +36,13 @@ struct PlannedLayer {
   [[nodiscard]] const FormatScore& chosen() const;
 };
 
-/// What the search was asked for: one of the two.
+/// What the search was asked for: one of the two is set, the other is empty.
 struct PlanConstraint {
   std::optional<double> effective_bits = {};   ///< at most
   std::optional<double> accuracy_budget = {};  ///< largest drop of accuracy against float, 0 to 1
 };
 
-/// The choice and what it was made by. A value: it refers to no model.
+/// The choice and what it was made by. A value: it refers to no model, and its file can be edited by hand.
 struct QuantizationPlan {
   std::vector<PlannedLayer> layers;  ///< in the order of execution
   std::vector<std::string> formats;  ///< that there were to choose from
@@ -58,15 +58,15 @@ struct QuantizationPlan {
   std::int64_t pass_runs = 0;
   std::string config;  ///< a quantization config (JSON) that gives each layer its format
 
-  /// For `quantize`; ranges are then calibrated as usual.
+  /// The config for `quantize`, which gives each layer its format; ranges are then calibrated as usual.
   [[nodiscard]] QuantConfig quant_config() const;
 
-  /// As docs/formats.md says.
+  /// The plan as JSON, as docs/formats.md says.
   [[nodiscard]] nlohmann::ordered_json to_json() const;
-  /// Throws ArgumentError naming the key that is missing or of another type.
+  /// The plan of such JSON. Throws ArgumentError naming the key that is missing or of another type.
   [[nodiscard]] static QuantizationPlan from_json(const nlohmann::ordered_json& json);
-  /// Throw FileError for a path that cannot be written or read and, naming the line, for a text that is no
-  /// plan.
+  /// Writes a file of that JSON, and reads one. They throw FileError for a path that cannot be written or
+  /// read and, naming the line, for a text that is no plan.
   void save(const std::string& path) const;
   [[nodiscard]] static QuantizationPlan load(const std::string& path);
 };

@@ -1,6 +1,11 @@
 #pragma once
 
 /// Sensitivity: what quantizing one layer alone costs the network, measured on data.
+///
+///     quantize(model, QuantConfig::preset("w4a4"), {1, 3, 32, 32});
+///     calibrate(model, loader, {.samples = 512});
+///     for (const LayerSensitivity& layer : sensitivity(model, loader, {.samples = 512}).layers)
+///       std::cout << layer.layer << ": loss " << layer.damage.loss_change << '\n';
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -21,7 +26,7 @@ struct Damage {
   double divergence = 0;       ///< mean over samples of KL(softmax(float logits) || softmax(logits)), nats
 };
 
-/// By which number damage is compared.
+/// By which number damage is compared. Divergence needs no labels and is never negative.
 enum class DamageScore { loss, divergence };
 
 /// What quantizing one layer costs.
@@ -44,6 +49,7 @@ struct SensitivityOptions {
   bool cached = true;
 };
 
+/// What was measured, and what it took.
 struct SensitivityReport {
   std::vector<LayerSensitivity> layers;  ///< the worst first; equal ones in the order of the module tree
   Evaluation reference;                  ///< of the network in float; zeros without labels
@@ -51,19 +57,19 @@ struct SensitivityReport {
   std::int64_t layer_runs = 0;  ///< calls of these layers that were computed, the float passes included
   std::int64_t pass_runs = 0;   ///< calls of these layers in one float pass over the data
 
-  /// As docs/formats.md says.
+  /// The report as JSON, as docs/formats.md says.
   [[nodiscard]] nlohmann::ordered_json to_json() const;
 };
 
 /// Quantizes each layer of a calibrated model alone: its quantizers of weight, inputs and output on, all
 /// others off, also where a quantizer is shared with other layers. A layer is a module that owns a quantizer
-/// that is enabled. Loss and accuracy are those of `evaluate`, in evaluation mode, bit for bit.
+/// that is enabled. Loss and accuracy are those of `evaluate`, in evaluation mode, bit for bit. The model is
+/// as before when it ends, also by an exception, and may not be used meanwhile.
 ///
-/// Cost: of each batch one float pass, and for each layer what lies behind it. What modules gave in the float
-/// pass is taken again wherever their inputs are the same: on branches beside the layer as before it, in
-/// sequences, graphs and modules of a user's own, between whose calls only plain operators are computed
-/// again. Memory: all values between modules of one batch, in float, besides one evaluation. The model is as
-/// before when it ends, also by an exception, and may not be used meanwhile.
+/// Cost: for each batch one float pass, and for each layer what lies behind it. What modules gave in the
+/// float pass is taken again wherever their inputs are the same: on branches beside the layer as before it,
+/// in sequences, graphs and modules of a user's own, between whose calls only plain operators are computed
+/// again. Memory: all values between modules of one batch, in float, besides one evaluation.
 ///
 /// Throws ArgumentError when there is no data, for a negative number of samples, a model without an enabled
 /// quantizer or with compressed weights, naming a quantizer that is not calibrated, and for labels out of
