@@ -2,7 +2,11 @@
 
 /// A calibration as a page to look at: one HTML file that needs nothing else.
 ///
-///     save_calibration_html("calibration.html", {.title = "cnn", .quantizers = calibration_report(model)});
+///     CalibrationPage page{.title = "cnn", .quantizers = calibration_report(model)};
+///     page.facts.push_back({"images", "512"});
+///     save_calibration_html("calibration.html", page);
+///
+/// `fakequant inspect --calibration --html` writes one.
 
 #include <optional>
 #include <string>
@@ -14,7 +18,7 @@
 
 namespace fq {
 
-/// What is on the page.
+/// What is on the page: plain values, which refer to no model.
 struct CalibrationPage {
   std::string title;
   std::vector<std::pair<std::string, std::string>> facts = {};  ///< "model", "resnet20", ..
@@ -22,13 +26,15 @@ struct CalibrationPage {
   std::optional<QuantizationPlan> plan = {};
 };
 
-/// A table of all quantizers, whose columns sort, a plan that sensitivities were made into, and a
-/// histogram of each quantizer with every method's amax. Styles,
-/// script and drawings are in the text; it refers to nothing outside and forbids a browser to load anything
-/// (Content-Security-Policy). Light or dark as the reader's system is. Any text may stand in names.
+/// The text of the page: a table of all quantizers, whose columns sort, a plan that sensitivities were made
+/// into, and a histogram of each quantizer with every method's amax.
+///
+/// Styles, script and drawings are in the text; it refers to nothing outside and forbids a browser to load
+/// anything (Content-Security-Policy). It is light or dark as the reader's system is. Any text may stand in
+/// names.
 [[nodiscard]] std::string calibration_html(const CalibrationPage& page);
 
-/// Writes it. Throws FileError, SystemError.
+/// Writes the page, as a whole or not at all. Throws FileError, SystemError.
 void save_calibration_html(const std::string& path, const CalibrationPage& page);
 
 }  // namespace fq

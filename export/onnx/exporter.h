@@ -2,7 +2,12 @@
 
 /// Quantized and float models as ONNX graphs of QuantizeLinear and DequantizeLinear nodes.
 ///
-///     save_onnx("net.onnx", export_onnx(model, {3, 32, 32}));  // a sample without the batch
+///     OnnxExportOptions options;
+///     options.target = target_of(model);
+///     save_onnx("net.onnx", export_onnx(model, {3, 32, 32}, options));  // a sample without the batch
+///
+/// A model that was quantized for `ort` gives in ONNX Runtime the codes that evaluation gives here, but for
+/// the operators that layers/model/float_operators.h lists; `fakequant verify` compares them.
 
 #include "fakequant/export/onnx/model.h"
 #include "fakequant/layers/config/quant_config.h"
@@ -22,15 +27,18 @@ struct OnnxExportOptions {
 };
 
 /// The graph of what the model computes in evaluation for inputs [N, sample..], read from its operators on
-/// `meta`, not from its modules. Input "input", output "output", batch "N". The input is f32, or i64 where
-/// the network only looks up rows of tables by it (token ids). A node is named by the path of the module
-/// that calls it; the codes of an activation by their quantizer's path, as `predict --codes` names them:
-/// stored = code + zero point. Values of one grid that are moved (pooling, reshaping, concatenation) are on
-/// that grid before and after. Activations of integers of up to 8 bits have codes of 8 bits, those of 9 to
-/// 16 codes of 16, which a Clip keeps within their bounds; only those of 4 bits have types of their own,
-/// and not for tensorrt. Throws ArgumentError naming what stands in the way: quantizers without amax,
-/// ranges that each input has for itself, more than one kept axis, a format that the target has not, a
-/// model quantized for another target, an operator without ONNX form.
+/// `meta`, not from its modules.
+///
+/// Its input is "input", its output "output", its batch "N". The input is f32, or i64 where the network only
+/// looks up rows of tables by it (token ids). A node is named by the path of the module that calls it; the
+/// codes of an activation by their quantizer's path, as `predict --codes` names them: stored = code + zero
+/// point. Values of one grid that are moved (pooling, reshaping, concatenation) are on that grid before and
+/// after. Activations of integers of up to 8 bits have codes of 8 bits, those of 9 to 16 codes of 16, which a
+/// Clip keeps within their bounds; only those of 4 bits have types of their own, and not for tensorrt.
+///
+/// Throws ArgumentError naming what stands in the way: quantizers without amax, ranges that each input has
+/// for itself, more than one kept axis, a format that the target has not, a model quantized for another
+/// target, an operator without ONNX form.
 [[nodiscard]] OnnxModel export_onnx(Module& model, const Shape& sample,
                                     const OnnxExportOptions& options = {});
 

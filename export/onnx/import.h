@@ -4,7 +4,10 @@
 /// fine-tuned and exported.
 ///
 ///     const ImportedModel imported = import_onnx(load_onnx("resnet.onnx"));
-///     std::shared_ptr<Graph> model = imported.build();
+///     std::shared_ptr<Graph> net = imported.build();
+///     fold_batch_norm(*net, {1, 3, 224, 224});
+///
+/// docs/import.md says which operators and exporters are known.
 
 #include <cstdint>
 #include <memory>
@@ -28,7 +31,7 @@ struct ImportOptions {
   std::string output = {};        ///< the one to train, of a file with several; empty where there is one
 };
 
-/// A model and its weights.
+/// A model and its weights. The spec and state together are what a checkpoint holds.
 struct ImportedModel {
   ModelSpec spec;
   Shape sample_shape, output_shape;  ///< of one sample, without the batch
@@ -38,21 +41,22 @@ struct ImportedModel {
   /// What several ONNX nodes together, or nodes of another kind, became: {"gelu", 2}, {"global pooling", 1}.
   std::vector<std::pair<std::string, std::int64_t>> recognised;
 
-  /// The network with these weights.
+  /// The network with these weights, in training mode and on the CPU. Each call makes a new one.
   [[nodiscard]] std::shared_ptr<Graph> build() const;
 };
 
 /// Builds a model from a float graph of one input [N, ..] and one of its outputs, with any batch, symbolic or
 /// fixed; what the file computes in training mode (dropout, batch statistics) is read as those layers are.
-/// Operators of fixed values are computed, so are the sizes that a graph takes from its values; chains of
+///
+/// Operators of fixed values are computed, and so are the sizes that a graph takes from its values; chains of
 /// nodes that make up a GELU, a SiLU, a hard swish or a layer norm are found, means over pixels become global
 /// pooling and reshapes to rows flattening. Nodes are named by the paths of the modules that they came from,
 /// "layer1_0_conv1", as far as the file tells them by names of nodes or weights.
 ///
-/// The model is checked as a file from anywhere: throws ArgumentError naming the node for attributes, shapes
-/// and types that do not fit, one that lists all nodes that are not supported with their operators and, where
-/// there is one, a way round, and when the parameters would have many more elements than the tensors in the
-/// file.
+/// The model is checked as a file from anywhere. Throws ArgumentError naming the node for attributes, shapes
+/// and types that do not fit; one that lists all nodes that are not supported with their operators and, where
+/// there is one, a way round; and one when the parameters would have many more elements than the tensors in
+/// the file.
 [[nodiscard]] ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options = {});
 
 }  // namespace fq

@@ -6,6 +6,9 @@
 ///     save_onnx("net.onnx", export_onnx(model, {3, 32, 32}));
 ///     const OnnxModel file = load_onnx("net.onnx");
 ///     for (const OnnxNode& node : file.nodes) std::cout << node.op << ' ' << node.name << '\n';
+///
+/// It is a plain value: a graph can be changed before it is saved. Names tie nodes to each other, as in ONNX
+/// itself.
 
 #include <cstdint>
 #include <string>
@@ -37,7 +40,7 @@ struct OnnxNode {
   std::vector<std::pair<std::string, OnnxAttribute>> attributes;
   std::vector<OnnxBranch> branches = {};  ///< of If, as read from a file; saving leaves them out
 
-  /// Null when there is none.
+  /// The attribute of that name; null when there is none. The pointer is good while the node lives.
   [[nodiscard]] const OnnxAttribute* attribute(std::string_view key) const;
 };
 
@@ -71,7 +74,8 @@ struct OnnxValueInfo {
   std::vector<OnnxDim> shape;
 };
 
-/// Nodes in an order in which each comes after those whose outputs it reads.
+/// A graph and what the file says of it. Nodes stand in an order in which each comes after those whose
+/// outputs it reads.
 struct OnnxModel {
   int ir_version = 7;
   int opset = 13;  ///< of the domain ""
@@ -82,29 +86,31 @@ struct OnnxModel {
   std::vector<OnnxValueInfo> inputs, outputs, values;
   std::vector<std::pair<std::string, std::string>> metadata;
 
-  /// Null when there is none of that name.
+  /// The constant of that name; null when there is none.
   [[nodiscard]] const OnnxInitializer* initializer(std::string_view name) const;
 };
 
-/// False when the library was built without libonnx; the functions below throw BackendError then.
+/// Whether the library was built with libonnx; without it the functions below throw BackendError.
 [[nodiscard]] bool has_onnx() noexcept;
 
-/// What protobuf can hold in one file, with room for the graph.
+/// What protobuf can hold in one file, 2 GiB, less room for the graph: in bytes.
 inline constexpr std::int64_t onnx_inline_limit = (std::int64_t{1} << 31) - (std::int64_t{1} << 26);
 
 /// Writes the model. When its initializers have more than `inline_limit` bytes together, those of 1024 bytes
 /// and more go to `path` + ".data" beside it, 4096-byte aligned; a ".data" file of an earlier export at this
 /// path is replaced by it. Both are written beside and synced, then renamed back to back, the data first, and
-/// the model has their CRC-32C as metadata `fakequant.data_crc32c`. Throws FileError, SystemError as
-/// AtomicFile.
+/// the model has their CRC-32C as metadata `fakequant.data_crc32c`. Throws FileError, SystemError as other
+/// files do.
 void save_onnx(const std::string& path, const OnnxModel& model,
                std::int64_t inline_limit = onnx_inline_limit);
 
-/// Reads a file from anywhere. Throws FileError when it is not an ONNX model, is longer than 2 GiB, has a
-/// node that reads a name nobody has written before it (cycles and missing initializers are that), a name
-/// written twice, a tensor whose bytes are not those of its shape and type, or external data outside of its
-/// own folder, of a length other than announced or, where the model has it, of another checksum. What is
-/// allocated is bounded by the size of the file and of its external data.
+/// Reads a file from anywhere; external data is read too. What is allocated is bounded by the size of the
+/// file and of its external data.
+///
+/// Throws FileError when it is not an ONNX model, is longer than 2 GiB, has a node that reads a name nobody
+/// has written before it (cycles and missing initializers are that), a name written twice, a tensor whose
+/// bytes are not those of its shape and type, or external data outside of its own folder, of a length other
+/// than announced or, where the model has it, of another checksum.
 [[nodiscard]] OnnxModel load_onnx(const std::string& path);
 
 }  // namespace fq

@@ -1,10 +1,11 @@
 #pragma once
 
-/// safetensors files: a header of JSON, then the bytes of tensors. Written by ourselves and read from anyone.
+/// safetensors files: a header of JSON, then the bytes of tensors. They are written by ourselves and read
+/// from anyone.
 ///
 ///     save_safetensors("weights.safetensors", {{"fc.weight", weight}, {"fc.bias", bias}});
 ///     const SafetensorsFile file("weights.safetensors");
-///     const Tensor weight = file.read("fc.weight");
+///     const Tensor back = file.read("fc.weight");
 
 #include <cstdint>
 #include <map>
@@ -20,14 +21,17 @@ namespace fq {
 
 class AtomicFile;
 
-/// Tensors by name, in any order.
+/// Tensors by name, in any order. To be saved they lie on the CPU, in any layout.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 /// Writes the bytes that the reference's writer gives: tensors by dtype, the widest first, then by name; the
-/// header padded with spaces to a multiple of 8. f64 to bf16, i8 to i64, u8, u16, f8_* and f4_e2m1 have types
-/// there; integers of fewer than 8 bits have none, pack them as u8. Beside, synced, renamed. Throws
-/// ArgumentError for other types, an odd last axis of f4_e2m1, a name that is empty, "__metadata__", not
-/// UTF-8 or there twice; FileError, SystemError as AtomicFile.
+/// header padded with spaces to a multiple of 8. The file is written beside, synced and renamed. `metadata`
+/// are texts for whoever reads it.
+///
+/// f64 to bf16, i8 to i64, u8, u16, f8_* and f4_e2m1 have types there; integers of fewer than 8 bits have
+/// none, pack them as u8. Throws ArgumentError for other types, a tensor that is not on the CPU, an odd
+/// number of f4_e2m1 elements, a name that is empty, "__metadata__", not UTF-8 or there twice; FileError,
+/// SystemError as other files do.
 void save_safetensors(const std::string& path, const NamedTensors& tensors,
                       const std::map<std::string, std::string>& metadata = {});
 
@@ -35,10 +39,10 @@ void save_safetensors(const std::string& path, const NamedTensors& tensors,
 void save_safetensors(AtomicFile& file, const NamedTensors& tensors,
                       const std::map<std::string, std::string>& metadata = {});
 
-/// CRC-32C of what follows the header when they are saved. Throws ArgumentError as above.
+/// The CRC-32C of what follows the header when they are saved. Throws ArgumentError as above.
 [[nodiscard]] std::uint32_t safetensors_checksum(const NamedTensors& tensors);
 
-/// One tensor of a file.
+/// What the header says of one tensor.
 struct SafetensorsEntry {
   std::string name;
   std::string dtype;  ///< as the file says: "F32", "F8_E4M3"
@@ -61,12 +65,13 @@ class SafetensorsFile {
 
   /// All tensors of the file, in the order of their bytes.
   [[nodiscard]] const std::vector<SafetensorsEntry>& entries() const noexcept;
+  /// The texts of metadata; empty where the file has none.
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const noexcept;
   [[nodiscard]] bool contains(std::string_view name) const;
-  /// Throws ArgumentError naming the nearest names.
+  /// What the header says of the tensor of that name. Throws ArgumentError naming the nearest names.
   [[nodiscard]] const SafetensorsEntry& entry(std::string_view name) const;
-  /// Reads it; BOOL as u8. Throws as `entry`, and FileError for a type that no tensor of ours has (U32, U64,
-  /// C64, F6_*) and a file that was cut meanwhile.
+  /// Reads the tensor, to the CPU, row-major; BOOL as u8. Throws as `entry`, and FileError for a type that no
+  /// tensor of ours has (U32, U64, C64, F6_*) and a file that was cut meanwhile.
   [[nodiscard]] Tensor read(std::string_view name) const;
 
  private:

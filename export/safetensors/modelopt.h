@@ -48,7 +48,7 @@ namespace fq {
 /// first. Throws as above, and as `save_safetensors`; nothing is written then.
 void save_modelopt(const std::string& path, Module& model, const std::string& version = {});
 
-/// What a file had for a model.
+/// What a file had for a model. An empty `missing` says that the model can quantize.
 struct ImportedRanges {
   std::vector<std::string> set;      ///< quantizers whose range it gave
   std::vector<std::string> missing;  ///< quantizers that still have no range and need one
