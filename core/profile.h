@@ -110,10 +110,10 @@ class ProfilerScope : public ScopedValue<Profiler*> {
 /// The work of a training step, or of a part of it, while it lives. Scopes outside of any step are not
 /// counted.
 ///
-///     const ProfileStep step;
+///     ProfileStep work;
 ///     train_on(batch);
 ///     optimizer.step();
-///     step.count();
+///     work.count();
 class ProfileStep {
  public:
   ProfileStep();

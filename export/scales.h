@@ -6,7 +6,7 @@
 ///     ClipCounter clips(model);
 ///     {
 ///       const RecordScope scope(clips);
-///       (void)evaluate(model, data);
+///       (void)evaluate(model, loader);
 ///     }
 ///     save_scales("scales", model, clips.counts());  // scales.json and scales.h5
 

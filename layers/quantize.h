@@ -51,8 +51,8 @@ void check_one_target(Module& model);
 using QuantFactory = std::function<std::shared_ptr<Module>(const Module& layer, std::size_t inputs)>;
 /// Makes `quantize` replace modules of that type (exactly, not of types derived from it) by what `make`
 /// builds. A type that is registered again gets the new one. Not while other threads quantize.
-///
-///     register_quant_module<MyLinear, QuantMyLinear>();  // QuantMyLinear has a constructor of a MyLinear
+/// `register_quant_module<MyLinear, QuantMyLinear>()` is for a counterpart whose constructor takes the layer,
+/// `QuantMyLinear(const MyLinear&)`.
 void register_quant_module(std::type_index type, QuantFactory make);
 template <class Float, class Quant>
 void register_quant_module() {

@@ -3,9 +3,8 @@
 /// Quantize and dequantize as NVIDIA Tripy defines them.
 ///
 ///     const Tensor codes = tripy::quantize(x, 0.5, DType::i8);
-///     const Tensor y = tripy::dequantize(codes, 0.5);
-///     const Tensor packed = tripy::quantize({{1, 2}, {3, 4}}, {0.5, 0.25}, DType::i4, 1);  // scale per
-///     column
+///     const Tensor back = tripy::dequantize(codes, 0.5);
+///     const Tensor packed = tripy::quantize({{1, 2}, {3, 4}}, {0.5, 0.25}, DType::i4, 1);  // dim 1: columns
 
 #include <optional>
 

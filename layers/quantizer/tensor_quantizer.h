@@ -58,7 +58,7 @@ class TensorQuantizer : public Module {
   void set_settings(QuantizerSettings settings);
   /// The same for some of the settings:
   ///
-  ///     q.update([](QuantizerSettings& s) { s.running = true; });
+  ///     quantizer.update([](QuantizerSettings& s) { s.running = true; });
   void update(const std::function<void(QuantizerSettings&)>& change);
 
   [[nodiscard]] const std::string& name() const noexcept { return settings_.name; }

@@ -10,12 +10,14 @@
 ///
 /// An observation is any float tensor; it is read as f32, an empty one changes nothing. With lo =
 /// min(min_val, 0) and hi = max(max_val, 0), in f32:
-///   symmetric  s = max(-lo, hi) / ((quant_max - quant_min) / 2), z = 0 for i8, 128 for u8, and for u8 with a
-///              range of one's own floor((quant_min + quant_max) / 2); z is i64
-///   affine     s = (hi - lo) / (quant_max - quant_min), z = clamp(quant_min - rne(lo / s)); z is i32
-/// s is at least eps. Scale and zero point have shape [1], per channel [channels]. Errors: ArgumentError for
+///
+/// - symmetric: s = max(-lo, hi) / ((quant_max - quant_min) / 2); z is i64, 0 for i8, 128 for u8, and for u8
+///   with a range of one's own floor((quant_min + quant_max) / 2);
+/// - affine: s = (hi - lo) / (quant_max - quant_min), z = clamp(quant_min - rne(lo / s)), which is i32.
+///
+/// s is at least eps. Scale and zero point have shape [1], per channel [channels]. Throws ArgumentError for
 /// options that do not go together, a channel axis that is not there, another number of channels than before,
-/// results asked for before the first observation; NumericError for a NaN.
+/// and results asked for before the first observation; NumericError for a NaN.
 
 #include <optional>
 #include <vector>

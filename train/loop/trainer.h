@@ -3,15 +3,12 @@
 /// Trainer: the loop, from data and a model to a trained model and its checkpoints.
 ///
 ///     auto net = build_model(ModelSpec::builtin("cnn"), data->sample_shape(), data->classes());
-///     auto loader = std::make_shared<DataLoader>(data, LoaderOptions{.batch_size = 64});
-///     Trainer trainer(net, loader, {.epochs = 5, .out = "run.h5"});
-///     const TrainingResult result = trainer.fit();
-///
-/// Quantization-aware training is the same after `quantize` and `calibrate`:
-///
+///     auto batches = std::make_shared<DataLoader>(data, LoaderOptions{.batch_size = 64});
+///     const TrainingResult result = Trainer(net, batches, {.epochs = 5, .out = "run.h5"}).fit();
+///     // Quantization-aware training is the same, of a model that is quantized and calibrated:
 ///     quantize(*net, QuantConfig::preset("int8"), {1, 1, 28, 28});
-///     calibrate(*net, *loader, {.samples = 512});
-///     Trainer(net, loader, {.epochs = 2, .optimizer = {.learning_rate = 1e-4}}).fit();
+///     calibrate(*net, *batches, {.samples = 512});
+///     Trainer(net, batches, {.epochs = 2, .optimizer = {.learning_rate = 1e-4}}).fit();
 
 #include <atomic>
 #include <cstdint>

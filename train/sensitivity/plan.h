@@ -3,7 +3,7 @@
 /// QuantizationPlan: which format each layer of a network gets, and why. `auto_quantize` makes it.
 ///
 ///     const QuantizationPlan plan = QuantizationPlan::load("plan.json");
-///     quantize(model, plan.quant_config(), input_shape);  // a float model; calibrate it then
+///     quantize(model, plan.quant_config(), {1, 3, 32, 32});  // a float model; calibrate it then
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
