@@ -32,7 +32,8 @@ struct ProductSums {
   Tensor sums;   ///< i32
   Tensor bias;   ///< i32, one per channel: the bias on the accumulator's grid; undefined for none
   Tensor scale;  ///< f32, fl(s_x*s_w): rank 0, or one per channel
-  int axis = 1;  ///< of the channels
+  /// The axis of the channels, counted from the front.
+  int axis = 1;
 };
 
 /// Sums of products that went through batch normalization; the value is fma(fl(A), factor[c], shift[c]),
@@ -88,14 +89,14 @@ struct CutMove {
   std::int64_t begin = 0, end = 0;
 };
 
-/// Element j along an axis, counted from the front, is element from[j], or 0 where that is negative; in the
-/// tensor's layout.
+/// A choice: element j along an axis, counted from the front, is element from[j], or 0 where that is
+/// negative; in the tensor's layout. Padding, resizing by the nearest and index_select are of this kind.
 struct TakeMove {
   int axis = 0;
   std::vector<std::int64_t> from;
 };
 
-/// Where the elements of a tensor go when nothing is computed.
+/// Where the elements of a tensor go when nothing is computed: one of the four.
 using Move = std::variant<ReshapeMove, PermuteMove, CutMove, TakeMove>;
 
 /// An accumulator whose elements are moved. They are rounded where they were before, so that codes and mask,
@@ -115,9 +116,11 @@ struct Accumulator {
   /// Whether a ReLU is pending, here or in a part: only then has `to_float` a mask.
   [[nodiscard]] bool any_relu() const;
 
-  /// Shape, layout and device of the result that rounding it gives.
+  /// Shape of the result that rounding it gives.
   [[nodiscard]] Shape shape() const;
+  /// Layout of that result: a move may make it row-major.
   [[nodiscard]] Layout layout() const;
+  /// Where the sums lie, and the result will.
   [[nodiscard]] Device device() const;
 };
 

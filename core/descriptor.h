@@ -124,8 +124,9 @@ class QuantDescriptor {
   [[nodiscard]] nlohmann::json dict() const;
   /// Throws ArgumentError naming the key and the nearest valid one, or the type that it must have.
   [[nodiscard]] static QuantDescriptor from_dict(const nlohmann::json& dict);
-  /// `dict()` as one line of text, and back. Throws ArgumentError with the position of a syntax error.
+  /// `dict()` as one line of text.
   [[nodiscard]] std::string to_json() const;
+  /// Reads such text. Throws ArgumentError with the position of a syntax error, and as `from_dict`.
   [[nodiscard]] static QuantDescriptor from_json(std::string_view text);
 
   friend bool operator==(const QuantDescriptor& a, const QuantDescriptor& b);

@@ -26,16 +26,19 @@ namespace fq {
 /// a float is not counted among the two, as in ModelOpt.
 class NumBits {
  public:
+  /// An integer format: `8`.
   constexpr NumBits(int bits = 8) noexcept
       : bits_(bits) {}  // NOLINT(google-explicit-constructor): written as 8
+  /// A float format: `{4, 3}` is E4M3, `{8, 0}` a power of two as scales of MX blocks are.
   constexpr NumBits(int exponent, int mantissa) noexcept : bits_(exponent), mantissa_(mantissa) {}
 
   /// Whether it was given as one number, which means an integer format.
   [[nodiscard]] constexpr bool is_integer() const noexcept { return !mantissa_.has_value(); }
   /// Bits of a code: those of the integer, or 1 + exponent + mantissa of a float format.
   [[nodiscard]] constexpr int bits() const noexcept { return is_integer() ? bits_ : 1 + bits_ + *mantissa_; }
-  /// Bits of the exponent and of the mantissa of a float format; both are 0 for an integer format.
+  /// Bits of the exponent of a float format; 0 for an integer format.
   [[nodiscard]] constexpr int exponent() const noexcept { return is_integer() ? 0 : bits_; }
+  /// Bits of the mantissa of a float format; 0 for an integer format.
   [[nodiscard]] constexpr int mantissa() const noexcept { return mantissa_.value_or(0); }
   friend bool operator==(const NumBits&, const NumBits&) = default;
 
@@ -51,11 +54,13 @@ class NumBits {
 /// An int equals the list of it.
 class Axes {
  public:
+  /// One axis, several, or none: what is written `0`, `{0, 1}` and `{}`.
   Axes() = default;
   Axes(int axis) : values_{axis} {}                          // NOLINT(google-explicit-constructor)
   Axes(std::initializer_list<int> axes) : values_(axes) {}   // NOLINT(google-explicit-constructor)
   Axes(std::vector<int> axes) : values_(std::move(axes)) {}  // NOLINT(google-explicit-constructor)
 
+  /// Whether no axis is kept: per tensor.
   [[nodiscard]] bool empty() const noexcept { return values_.empty(); }
   /// The axes as they were given: not sorted, negative ones still negative.
   [[nodiscard]] const std::vector<int>& values() const noexcept { return values_; }
@@ -69,6 +74,7 @@ class Axes {
 /// and kept as f32 on the CPU; taking one from a GPU waits for it.
 class Amax {
  public:
+  /// A number, a list along one axis, or a tensor; none by default. Values are rounded to f32.
   Amax() = default;
   Amax(double value);                          // NOLINT(google-explicit-constructor)
   Amax(std::initializer_list<double> values);  // NOLINT(google-explicit-constructor)

@@ -18,11 +18,13 @@ namespace fq {
 struct Device {
   enum class Type : unsigned char { cpu, cuda, meta };
   Type type = Type::cpu;
+  /// The number of a GPU, as CUDA counts them; 0 for the others.
   int index = 0;
 
-  /// The three kinds; `index` is the number of a GPU as CUDA counts them, from 0.
   [[nodiscard]] static constexpr Device cpu() noexcept { return {}; }
   [[nodiscard]] static constexpr Device cuda(int index = 0) noexcept { return {Type::cuda, index}; }
+  /// Where only shapes flow: summaries, memory plans and traces run there, on a model of any size, in no
+  /// time.
   [[nodiscard]] static constexpr Device meta() noexcept { return {Type::meta, 0}; }
   /// The device of a text: "cpu", "cuda" (the first GPU), "cuda:1" or "meta"; "auto" is the first GPU that
   /// can be used, else the CPU. Throws ArgumentError on anything else.

@@ -84,7 +84,8 @@ consteval DType dtype_of() {
 }
 }  // namespace detail
 
-/// The DType of a C++ element type: `dtype_of<float> == DType::f32`.
+/// The DType of a C++ element type, `dtype_of<float> == DType::f32`: of float, double, float16, bfloat16 and
+/// the integers that have one.
 template <class T>
 inline constexpr DType dtype_of = detail::dtype_of<std::remove_const_t<T>>();
 

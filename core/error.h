@@ -40,6 +40,7 @@ class ArgumentError : public Error {
 /// A file that is missing, damaged, of a foreign format, of another model or of a newer version.
 class FileError : public Error {
  public:
+  /// `path` is the file as it was given, `dataset` the place in it, `message` what `what()` says.
   FileError(std::string path, std::string dataset, const std::string& message)
       : Error(message), path_(std::move(path)), dataset_(std::move(dataset)) {}
 

@@ -14,18 +14,29 @@ namespace fq {
 /// Facts of an operator that hold whatever its inputs are; what is false is not to be relied on. All of them
 /// are false for an operator that has no row, such as a user's own.
 struct OperatorTraits {
-  std::string_view name;       ///< as traces have it: "conv2d"
-  bool is_product = false;     ///< sums products of its two first inputs
-  bool has_weight = false;     ///< a product whose second input is a layer's weight, and the third its bias
-  bool transposed = false;     ///< such a weight has its input channels first: (in, out / groups, ..)
-  bool is_norm = false;        ///< multiplies each channel by a weight, the second input
-  bool is_conversion = false;  ///< quantizes or gives floats of codes or sums: the same value in another form
-  bool keeps_codes = false;    ///< rounding before and after it is the same: moves, and maxima
-  bool moves_values = false;   ///< gives out values that it reads, and no others
-  bool is_non_negative = false;  ///< gives out nothing below zero
-  bool keeps_sign = false;       ///< gives out nothing below zero where it reads nothing below zero
-  bool is_homogeneous = false;   ///< f(s x) = s f(x) for any s > 0 of a channel
-  bool per_element = false;      ///< each element of the output depends on one of the input
+  std::string_view name;  ///< as traces have it: "conv2d"
+  /// Whether it sums products of its first two inputs.
+  bool is_product = false;
+  /// Whether it is a product whose second input is a layer's weight, and the third its bias.
+  bool has_weight = false;
+  /// Whether such a weight has its input channels first: (in, out / groups, ..).
+  bool transposed = false;
+  /// Whether it multiplies each channel by a weight, the second input.
+  bool is_norm = false;
+  /// Whether it quantizes, or gives floats of codes or sums: the same value in another form.
+  bool is_conversion = false;
+  /// Whether rounding before it and behind it is the same: moves, and maxima.
+  bool keeps_codes = false;
+  /// Whether it gives out values that it reads, and no others.
+  bool moves_values = false;
+  /// Whether it gives out nothing below zero.
+  bool is_non_negative = false;
+  /// Whether it gives out nothing below zero where it reads nothing below zero.
+  bool keeps_sign = false;
+  /// Whether f(s x) = s f(x) for any s > 0 of a channel, so that a factor can be moved through it.
+  bool is_homogeneous = false;
+  /// Whether each element of the output depends on one element of the input alone.
+  bool per_element = false;
 
   /// The axis of its weight along which output channels lie: 0, or 1 where it is transposed.
   [[nodiscard]] constexpr int channel_axis() const noexcept { return transposed ? 1 : 0; }

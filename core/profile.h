@@ -27,13 +27,15 @@ namespace fq {
 
 /// One kind of work in one layer, as means over the steps.
 struct ProfileRow {
-  std::string layer;  ///< path of the module; empty outside of modules
+  /// The path of the module; empty outside of modules.
+  std::string layer;
   /// "quantize", "product forward", "dX", "dW", "epilogue", "optimizer", "loader"; "<module type> forward"
   /// and "<operator> backward" for what those do besides; "other" is what no scope claims.
   std::string kind;
   double milliseconds = 0;  ///< a step
-  double share = 0;         ///< of the step, 0 to 1
-  double calls = 0;         ///< a step
+  /// The part of the step that it takes, 0 to 1.
+  double share = 0;
+  double calls = 0;  ///< a step
 };
 
 /// The rows, and the step that they add up to. Empty without a step that counts.
@@ -104,6 +106,7 @@ class Profiler {
 /// Installs a profiler on this thread while it lives; the one before comes back then.
 class ProfilerScope : public ScopedValue<Profiler*> {
  public:
+  /// `profiler` must outlive this.
   explicit ProfilerScope(Profiler& profiler) : ScopedValue(context().profiler, &profiler) {}
 };
 
@@ -131,6 +134,7 @@ class ProfileStep {
 /// The name of the kind is `kind`, or "kind direction".
 class ProfileScope {
  public:
+  /// Begins the work, which ends with this block; both texts must live as long.
   explicit ProfileScope(std::string_view kind, std::string_view direction = {}) : profiler_(profiler()) {
     if (profiler_ != nullptr) begin(kind, direction);
   }

@@ -40,8 +40,9 @@ struct QuantSpec {
   std::string name;
   /// Whether the gradient passes everywhere, outside of the range too.
   bool pass_through_bwd = false;
-  /// Every scale is `unit` times a number of `scale_bits` significant bits (1: a power of two); 0 where
-  /// scales are any floats. Codes of few bits times such a number are bfloat16 numbers.
+  /// Every scale is `unit` times a number of `scale_bits` significant bits (1: a power of two); `scale_bits`
+  /// is 0 where scales are any floats. Codes of few bits times such a number are bfloat16 numbers, by which
+  /// products of blocks can be multiplied.
   float unit = 1;
   int scale_bits = 0;
 
@@ -79,6 +80,7 @@ struct QuantizedTensor {
   /// u1, in memory order: 1 where a gradient passes. It is undefined when none was asked for.
   Tensor mask;
 
+  /// Shape and layout of the codes, and so of the values.
   [[nodiscard]] const Shape& shape() const noexcept { return codes.shape(); }
   [[nodiscard]] Layout layout() const noexcept { return codes.layout(); }
 };
@@ -98,6 +100,7 @@ struct QuantizedTensor {
 
 /// One of several tensors to quantize: the arguments of `quantize`.
 struct QuantizeRequest {
+  /// The tensor, its grid, and whether a mask is wanted: see `quantize`.
   Tensor x;
   QuantSpec spec;
   bool with_mask = true;
@@ -107,7 +110,7 @@ struct QuantizeRequest {
 [[nodiscard]] std::vector<QuantizedTensor> quantize(std::span<const QuantizeRequest> requests);
 
 /// Whether both give the same codes for any value: they have the same format and granularity, and bitwise
-/// equal scales and amax.
+/// equal scales and amax. The name and the zero point do not count.
 [[nodiscard]] bool same_grid(const QuantSpec& a, const QuantSpec& b);
 
 /// dy where the mask is set, +0 elsewhere, in the layout of the mask; dy itself for an undefined mask. Throws

@@ -44,9 +44,9 @@ class Storage {
   void mark_written() noexcept;
   /// How often the bytes were changed. Values that are saved for backward keep it and refuse another one.
   [[nodiscard]] std::uint64_t version() const noexcept { return block_ ? block_->version.load() : 0; }
-  /// Whether both are handles of the same bytes.
+  /// Whether both are handles of the same bytes: a write through one is then seen through the other.
   [[nodiscard]] bool shares(const Storage& other) const noexcept { return block_ == other.block_; }
-  /// Handles of these bytes, this one included; 0 when undefined.
+  /// The number of handles of these bytes, this one included; 0 when undefined.
   [[nodiscard]] long use_count() const noexcept { return block_.use_count(); }
 
  private:

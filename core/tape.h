@@ -39,20 +39,25 @@ namespace detail {
 struct Gradient {
   std::string_view op;  ///< a literal; empty for leaves
   std::string path;     ///< of the module that called the operator
+  /// Shape and layout of the value.
   Shape shape;
   Layout layout = Layout::row_major;
   std::vector<std::shared_ptr<Gradient>> inputs;  ///< null for those that need no gradient
+  /// Null for leaves, and once it has run.
   Backward backward;
   Tensor sum;  ///< leaves: of all backward passes
+  /// Whether it was passed backward: nothing of it is left then.
   bool freed = false;
 };
 
 /// What a Variable is a handle of: a value, and how it came about where a gradient is needed.
 struct Node {
   Value value;
+  /// Whether no operator made it.
   bool leaf = true;
   std::shared_ptr<Gradient> gradient;  ///< null where none is needed
   std::mutex mutex;  ///< guards what is kept of the value in other forms, as long as it lives
+  /// What `Variable::as_float` made of codes or sums.
   std::shared_ptr<Node> as_float;
   using GridKey = std::pair<const void*, std::uint64_t>;             // scale tensor, version of the value
   std::vector<std::pair<GridKey, std::shared_ptr<Node>>> quantized;  // one tensor, one rounding
@@ -83,8 +88,11 @@ struct Node {
 class Saved {
  public:
   Saved() = default;
+  /// Keeps the tensor, and the version that it has now.
   explicit Saved(Tensor tensor) : tensor_(std::move(tensor)), version_(tensor_.version()) {}
+  /// The tensor as it was. Throws ArgumentError when it was written to since.
   [[nodiscard]] const Tensor& get() const;
+  /// Whether a tensor is kept; `get` of an undefined one is undefined.
   [[nodiscard]] bool defined() const noexcept { return tensor_.defined(); }
 
  private:

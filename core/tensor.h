@@ -60,10 +60,12 @@ class Tensor {
   /// as the shape has elements.
   template <class T>
   [[nodiscard]] static Tensor from(std::span<const T> values, Shape shape);
+  /// The same of a vector.
   template <class T>
   [[nodiscard]] static Tensor from(const std::vector<T>& values, Shape shape) {
     return from(std::span<const T>(values), std::move(shape));
   }
+  /// The same of a list: `Tensor::from<float>({1, 2, 3, 4}, {2, 2})`.
   template <class T>
   [[nodiscard]] static Tensor from(std::initializer_list<T> values, Shape shape) {
     return from(std::span<const T>(values.begin(), values.size()), std::move(shape));

@@ -36,11 +36,13 @@ struct Node;
 /// What an operator was told besides its inputs, by name: {"stride", {2, 2}}, {"axis", 1}.
 using Attribute =
     std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>>;
+/// Attributes in the order in which the operator tells them.
 using Attributes = std::vector<std::pair<std::string, Attribute>>;
 
 /// A tensor of the graph, known by its index in TraceGraph::values. `producer` is the index of its node, -1
 /// for inputs, parameters and constants.
 struct TraceValue {
+  /// The logical shape, with the batch that was traced.
   Shape shape;
   int producer = -1;
   std::string name;          ///< of a parameter or input where known
@@ -55,11 +57,9 @@ struct TraceNode {
   std::vector<int> inputs;  ///< values; -1 for an input that was not given
   int output = -1;          ///< value
 
-  /// The attribute of that name. Throws std::out_of_range when there is none, std::bad_variant_access for
-  /// another type.
-  template <class T>
   /// The attribute of that name. Throws std::out_of_range when there is none, std::bad_variant_access when it
   /// has another type.
+  template <class T>
   [[nodiscard]] const T& attribute(std::string_view name) const;
 };
 
@@ -108,6 +108,7 @@ class Recorder {
 /// Installs a recorder on this thread while it lives; the one before comes back then.
 class RecordScope : public ScopedValue<Recorder*> {
  public:
+  /// `recorder` must outlive this.
   explicit RecordScope(Recorder& recorder) : ScopedValue(context().recorder, &recorder) {}
 };
 
@@ -119,6 +120,7 @@ class RecordScope : public ScopedValue<Recorder*> {
 /// profiles.
 class PathScope {
  public:
+  /// `name` is "conv1", or several names with dots between them.
   explicit PathScope(std::string_view name);
   ~PathScope();
   PathScope(const PathScope&) = delete;  // tied to its block

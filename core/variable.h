@@ -48,26 +48,29 @@ class Variable {
   /// A leaf that shares the tensor: a constant of the tape or, with `requires_grad`, a parameter.
   Variable(Tensor value,
            bool requires_grad = false);  // NOLINT(google-explicit-constructor): a constant of the tape
-  /// Leaves that hold codes, or sums; they take no gradient unless one is asked for by `set_requires_grad`.
+  /// A leaf that holds codes, such as those of a compressed weight.
   explicit Variable(QuantizedTensor value);
+  /// A leaf that holds sums.
   explicit Variable(Accumulator value);
 
   [[nodiscard]] bool defined() const noexcept { return node_ != nullptr; }
-  /// Logical shape, device and layout of the value, of whichever kind it is. Reading codes or sums this way
-  /// converts nothing. These functions, and all others that read a value, throw ArgumentError when the
-  /// variable is undefined.
+  /// Logical shape of the value, of whichever kind it is: asking codes or sums converts nothing. This
+  /// function, and all others that read a value, throw ArgumentError when the variable is undefined.
   [[nodiscard]] Shape shape() const;
+  /// Size along `axis`, negative from the back. Throws ArgumentError when out of range.
   [[nodiscard]] std::int64_t dim(int axis) const;
+  /// The number of axes, and of elements.
   [[nodiscard]] int rank() const { return static_cast<int>(shape().size()); }
   [[nodiscard]] std::int64_t numel() const { return fq::numel(shape()); }
+  /// Where the value is, and how it lies in memory.
   [[nodiscard]] Device device() const;
   [[nodiscard]] Layout layout() const;
   /// The value in the form that it has, for std::visit and std::get_if.
   [[nodiscard]] const Value& value() const;
 
-  /// The codes, or the sums, when the value is of that kind, else null. The pointer is good as long as this
-  /// value lives.
+  /// The codes when the value is of that kind, else null. The pointer is good as long as this value lives.
   [[nodiscard]] const QuantizedTensor* quantized() const noexcept;
+  /// The sums when the value is of that kind, else null; the pointer is good as long.
   [[nodiscard]] const Accumulator* accumulator() const noexcept;
   /// The same value as floats: this variable itself when it holds a Tensor already, otherwise one node that
   /// is shared by all who ask and kept as long as this value, so that it is converted once and its consumers'
@@ -116,6 +119,7 @@ class Variable {
 
   /// The node itself, by which two handles of one variable are told from two equal ones; null when undefined.
   [[nodiscard]] const std::shared_ptr<detail::Node>& node() const noexcept { return node_; }
+  /// A handle of a node, as operators make it.
   [[nodiscard]] static Variable from_node(std::shared_ptr<detail::Node> node);
 
  private:

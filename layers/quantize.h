@@ -51,9 +51,9 @@ void check_one_target(Module& model);
 using QuantFactory = std::function<std::shared_ptr<Module>(const Module& layer, std::size_t inputs)>;
 /// Makes `quantize` replace modules of that type (exactly, not of types derived from it) by what `make`
 /// builds. A type that is registered again gets the new one. Not while other threads quantize.
-/// `register_quant_module<MyLinear, QuantMyLinear>()` is for a counterpart whose constructor takes the layer,
-/// `QuantMyLinear(const MyLinear&)`.
 void register_quant_module(std::type_index type, QuantFactory make);
+/// The same for a counterpart whose constructor takes the layer: `register_quant_module<MyLinear,
+/// QuantMyLinear>()` where there is a `QuantMyLinear(const MyLinear&)`.
 template <class Float, class Quant>
 void register_quant_module() {
   register_quant_module(typeid(Float), [](const Module& layer, std::size_t) -> std::shared_ptr<Module> {
@@ -84,14 +84,17 @@ int for_each_quantizer(Module& model, std::string_view pattern, std::string_view
 /// the first of them.
 [[nodiscard]] std::vector<std::string> uncalibrated_quantizers(Module& model);
 
-/// Each sets what its name says on the quantizers one of whose paths matches, and returns how many. A
-/// quantizer that is off passes its input on. Fields are keys of QuantDescriptor::dict(), `enable`,
-/// `pass_through_bwd` and `amax_gradient`; those not named stay. Throws ArgumentError when none matches,
-/// naming the nearest.
+/// Switches the quantizers on one of whose paths matches; returns how many. Throws ArgumentError when none
+/// matches, naming the nearest.
+int enable_quantizer(Module& model, std::string_view pattern);
+/// Switches the quantizers off whose path matches; returns how many. Their ranges stay. Throws as
+/// `enable_quantizer`.
+int disable_quantizer(Module& model, std::string_view pattern);
+/// Sets fields of the quantizers one of whose paths matches; returns how many. Fields are keys of
+/// QuantDescriptor::dict(), `enable`, `pass_through_bwd` and `amax_gradient`; those not named stay. Throws
+/// ArgumentError when none matches, and as QuantFields::from_dict.
 ///
 ///     set_quantizer_attributes(model, "conv1.*", {{"num_bits", 4}, {"enable", true}});
-int enable_quantizer(Module& model, std::string_view pattern);
-int disable_quantizer(Module& model, std::string_view pattern);
 int set_quantizer_attributes(Module& model, std::string_view pattern, const nlohmann::json& fields);
 
 /// Gives the quantizer's descriptor that calib_method; what it has collected by another one is dropped.
@@ -111,10 +114,11 @@ void print_quant_summary(Module& model, std::ostream& out);
 /// computes the same on float weights, as ModelOpt's fold_weight leaves it. There is no way back.
 void fold_weight(Module& model);
 
-/// The quantizers' descriptors, ranges and switches as "quantizers/<name>/.."; and back into a model that was
-/// quantized the same way. Checkpoints hold them (train/loop/checkpoint.h). Throws ArgumentError for a
-/// missing or unknown quantizer.
+/// Puts the quantizers' descriptors, ranges and switches into a state as "quantizers/<name>/..", as
+/// checkpoints hold them (train/loop/checkpoint.h).
 void save_quantizers(Module& model, StateDict& state);
+/// Takes them back into a model that was quantized the same way. Throws ArgumentError for a missing or
+/// unknown quantizer.
 void load_quantizers(Module& model, const StateDict& state);
 
 }  // namespace fq

@@ -19,18 +19,22 @@ namespace fq {
 /// f64 until the function says which type they take; tensors keep theirs and are shared.
 class Constant {
  public:
-  Constant() = default;                            ///< not given
-  Constant(double number);                         // NOLINT(google-explicit-constructor): written as 0.5
+  Constant() = default;  ///< not given
+  /// A number, which is written as 0.5.
+  Constant(double number);  // NOLINT(google-explicit-constructor): written as 0.5
+  /// A list of numbers, or of lists of one shape.
   Constant(std::initializer_list<Constant> list);  // NOLINT(google-explicit-constructor)
-  Constant(Tensor tensor);                         // NOLINT(google-explicit-constructor)
-  Constant(const Variable& variable);              // NOLINT(google-explicit-constructor)
+  /// A tensor, whose dtype counts.
+  Constant(Tensor tensor);  // NOLINT(google-explicit-constructor)
+  /// The value of a Variable; it is refused where it needs a gradient.
+  Constant(const Variable& variable);  // NOLINT(google-explicit-constructor)
   template <class T>
   Constant(const std::vector<T>& list)  // NOLINT(google-explicit-constructor)
       : Constant(joined({list.begin(), list.end()})) {}
 
-  /// Whether an operand was given.
   [[nodiscard]] bool defined() const noexcept { return value_.defined(); }
-  [[nodiscard]] bool is_literal() const noexcept { return literal_; }  ///< numbers, not a tensor
+  /// Whether it was written as numbers, which take the type that the function wants.
+  [[nodiscard]] bool is_literal() const noexcept { return literal_; }
   /// The values; numbers and lists of them in the type `literal`, of rank 0 for a number. Throws
   /// ArgumentError in the name of `function`, naming the operand as `what`, when it is missing or a Variable
   /// that needs a gradient.

@@ -31,7 +31,9 @@ struct QTensor {
   PackedFormat format;
   Shape shape;  ///< of x
   DType dtype;  ///< of x
+  /// The codes, packed as the function of the format says.
   Tensor codes;
+  /// What codes are multiplied by (INT4: divided), one a block or axis.
   Tensor scale;
   Tensor scale2 = {};        ///< nvfp4: f32, rank 0
   Tensor scale_codes = {};   ///< nf4: i8 [blocks of scales, scale_block_size]

@@ -21,10 +21,10 @@
 
 namespace fq::pytorch_quantization {
 
-/// Codes and what they were multiplied by.
-template <class T>
 /// Codes, and the scale that they were multiplied by: x is codes / scale.
+template <class T>
 struct Quantized {
+  /// What the function says of both; Tensors, or Variables that pass gradients.
   T codes;
   T scale;
 };

@@ -64,10 +64,11 @@ struct IntegerType {
 
   /// "int8", "uint4", .. Throws ArgumentError for a type torchao does not know.
   [[nodiscard]] static IntegerType named(std::string_view name);
-  /// The least and the largest code of the type.
+  /// The least code of the type.
   [[nodiscard]] std::int64_t lower() const noexcept {
     return is_unsigned ? 0 : -(std::int64_t{1} << (bits - 1));
   }
+  /// The largest code of the type.
   [[nodiscard]] std::int64_t upper() const noexcept {
     return (std::int64_t{1} << (bits - (is_unsigned ? 0 : 1))) - 1;
   }
@@ -100,9 +101,11 @@ enum class ZeroPointDomain : unsigned char {
 
 /// What a range becomes: the step, and the code (or value) of zero, in one shape.
 struct QParams {
+  /// One element for each block.
   Tensor scale, zero_point;
 };
 
+/// What choose_qparams_.. are told besides: the defaults are torchao's.
 struct QParamsOptions {
   /// The codes that values are mapped to.
   CodeRange range = {};

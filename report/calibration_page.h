@@ -22,7 +22,9 @@ namespace fq {
 struct CalibrationPage {
   std::string title;
   std::vector<std::pair<std::string, std::string>> facts = {};  ///< "model", "resnet20", ..
+  /// What calibration_report gives.
   std::vector<QuantizerReport> quantizers;
+  /// The plan of auto_quantize, where there is one.
   std::optional<QuantizationPlan> plan = {};
 };
 

@@ -32,6 +32,7 @@ struct RmsPropOptions {
 /// where it is not 0.
 class RmsProp : public Optimizer {
  public:
+  /// The parameters and their rules are as for Sgd; so they are for all classes below.
   explicit RmsProp(NamedParameters parameters, RmsPropOptions options = {},
                    const std::vector<ParameterRule>& rules = {});
   [[nodiscard]] std::string_view type() const noexcept override { return "rmsprop"; }

@@ -40,6 +40,7 @@ using NamedParameters = std::vector<std::pair<std::string, Variable>>;
 /// several rules match, each field is that of the last one which gives it. A rule that matches nothing is no
 /// error.
 struct ParameterRule {
+  /// Which parameters: "*.bias", "stage1.*".
   std::string pattern;
   std::optional<double> weight_decay;          ///< 0 or more, in place of the optimizer's
   std::optional<double> learning_rate_factor;  ///< multiplies the optimizer's learning rate
@@ -98,6 +99,7 @@ class Optimizer {
             const std::vector<ParameterRule>& rules, std::vector<std::string> state_names);
   /// Updates those of `indices`, whose gradients are defined and whose `steps` count this one already.
   virtual void update(const std::vector<std::size_t>& indices, double gradient_scale) = 0;
+  /// What is kept of parameter `i`, and the rate that it is stepped with.
   [[nodiscard]] const Item& item(std::size_t i) const { return items_[i]; }
   [[nodiscard]] double learning_rate_of(std::size_t i) const {
     return learning_rate_ * items_[i].learning_rate_factor;
@@ -112,6 +114,7 @@ class Optimizer {
 
 /// What Sgd is told.
 struct SgdOptions {
+  /// The rate at first; schedules multiply it.
   double learning_rate = 0.01;
   double momentum = 0;      ///< 0 to less than 1; 0 keeps no state
   double weight_decay = 0;  ///< added to the gradient, times the parameter
@@ -144,6 +147,7 @@ class Sgd : public Optimizer {
 
 /// What Adam and AdamW are told.
 struct AdamOptions {
+  /// The rate at first; schedules multiply it.
   double learning_rate = 1e-3;
   double beta1 = 0.9;       ///< of the moving mean of gradients, 0 to less than 1
   double beta2 = 0.999;     ///< of the moving mean of their squares, 0 to less than 1
@@ -180,6 +184,7 @@ class Adam : public Optimizer {
 /// multiplies the parameter by 1 - learning_rate * weight_decay, and the gradient is left alone.
 class AdamW : public Adam {
  public:
+  /// Throws as Adam.
   explicit AdamW(NamedParameters parameters, AdamOptions options = {},
                  const std::vector<ParameterRule>& rules = {})
       : Adam(std::move(parameters), options, rules, true) {}

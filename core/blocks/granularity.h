@@ -30,6 +30,7 @@ class Granularity {
   [[nodiscard]] static Granularity per_tensor() { return {}; }
   /// One scale for each index of the kept axes; negative axes count from the back.
   [[nodiscard]] static Granularity per_axis(std::vector<int> axes);
+  /// The same for one axis: `per_axis(0)` is per output channel of a weight.
   [[nodiscard]] static Granularity per_axis(int axis) { return per_axis(std::vector<int>{axis}); }
   /// One scale for every `length` elements along `axis`, in every row of the other axes. Throws ArgumentError
   /// for a length that is neither positive nor `whole`, as the next two do.

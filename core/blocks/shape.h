@@ -39,10 +39,12 @@ enum class Layout : unsigned char {
 /// neither is 1.
 [[nodiscard]] Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view function);
 
-/// A shape seen around one axis: element (o, i, n) lies at (o * size + i) * inner + n in row-major order.
+/// A shape seen around one axis: element (o, i, n) lies at (o * size + i) * inner + n in row-major order, so
+/// that loops over an axis need no strides.
 struct AxisView {
   std::int64_t outer, size, inner;
 };
+/// The view around `axis`, which counts from the front.
 [[nodiscard]] AxisView axis_view(const Shape& shape, int axis);
 
 }  // namespace fq

@@ -40,7 +40,6 @@ class StateDict {
   /// Puts `tensor` last, or in the place of one of that name. Throws ArgumentError for an undefined tensor
   /// and for a name that is empty, has more than 64 parts, an empty or "." one, or holds a zero byte.
   void set(std::string name, Tensor tensor);
-  /// Whether there is a tensor of that name.
   [[nodiscard]] bool contains(std::string_view name) const;
   /// The tensor of that name. Throws ArgumentError naming the nearest names.
   [[nodiscard]] const Tensor& at(std::string_view name) const;
@@ -48,14 +47,13 @@ class StateDict {
   [[nodiscard]] const Tensor& at(std::string_view name, const Shape& shape, DType dtype) const;
   /// Names and tensors in the order in which they were put in.
   [[nodiscard]] const std::vector<Entry>& tensors() const noexcept;
-  /// The names of the tensors, in that order, and how many there are.
+  /// The names of the tensors, in that order.
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] std::size_t size() const noexcept { return tensors().size(); }
 
   /// Puts or replaces a JSON value; names are as for tensors. Doubles are kept exactly; JSON has no NaN or
   /// infinity, which become null in a file.
   void set_attribute(std::string name, nlohmann::json value);
-  /// Whether there is an attribute of that name.
   [[nodiscard]] bool has_attribute(std::string_view name) const;
   /// The value of that name. Include nlohmann/json.hpp to look into it. Throws ArgumentError naming the
   /// nearest names.

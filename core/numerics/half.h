@@ -54,9 +54,11 @@ FQ_HD std::uint16_t bf16_bits(float value) noexcept {
 struct float16 {
   std::uint16_t bits = 0;
   float16() = default;
+  /// The nearest of them, half to even; infinity from 65520 on.
   FQ_HD explicit float16(float value) noexcept {
     FQ_BY_TARGET(asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value)), bits = detail::f16_bits(value));
   }
+  /// The same value as a float, exactly.
   FQ_HD explicit operator float() const noexcept {
     float value;
     FQ_BY_TARGET(asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits)), value = detail::f16_value(bits));
@@ -68,9 +70,11 @@ struct float16 {
 struct bfloat16 {
   std::uint16_t bits = 0;
   bfloat16() = default;
+  /// The nearest of them, half to even.
   FQ_HD explicit bfloat16(float value) noexcept {
     FQ_BY_TARGET(asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value)), bits = detail::bf16_bits(value));
   }
+  /// The same value as a float, exactly.
   FQ_HD explicit operator float() const noexcept {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }

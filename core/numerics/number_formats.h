@@ -16,10 +16,11 @@ struct IntFormat {
   bool is_unsigned = false;   ///< codes are 0 and above
   bool narrow_range = false;  ///< leaves out the lowest signed code: -127 .. 127
 
-  /// The least and the largest code: -128 and 127 for signed 8 bits, 0 and 255 for unsigned.
+  /// The least code: -128 for signed 8 bits, -127 where they are narrow, 0 for unsigned.
   [[nodiscard]] std::int32_t lower() const noexcept {
     return is_unsigned ? 0 : -(std::int32_t{1} << (bits - 1)) + (narrow_range ? 1 : 0);
   }
+  /// The largest code: 127 for signed 8 bits, 255 for unsigned.
   [[nodiscard]] std::int32_t upper() const noexcept {
     return (std::int32_t{1} << (bits - (is_unsigned ? 0 : 1))) - 1;
   }
@@ -29,6 +30,7 @@ struct IntFormat {
 /// Minifloats without infinities, of `exponent` and `mantissa` bits and a sign; (4,3) is OCP E4M3. Values
 /// round half to even and saturate at the largest; subnormals are kept.
 struct FloatFormat {
+  /// Bits of the exponent, and of the mantissa behind the leading one.
   int exponent = 4;
   int mantissa = 3;
 

@@ -30,9 +30,9 @@ namespace fq::ops {
 [[nodiscard]] Variable div(const Variable& a, const Variable& b);
 /// a to the power b; NaN for a negative a and a b that is no whole number.
 [[nodiscard]] Variable pow(const Variable& a, const Variable& b);
-/// The smaller, and the larger, of both. A NaN on either side wins. Where both are equal each gets half of
-/// the gradient.
+/// The smaller of both; NaN on either side wins. Where both are equal each gets half of the gradient.
 [[nodiscard]] Variable minimum(const Variable& a, const Variable& b);
+/// The larger of both; NaN and equal ones are as for `minimum`.
 [[nodiscard]] Variable maximum(const Variable& a, const Variable& b);
 
 /// 1 where the comparison holds, else 0, in the inputs' dtype; no gradient flows. NaN is unequal to
@@ -67,14 +67,16 @@ namespace fq::ops {
 [[nodiscard]] Variable abs(const Variable& x);
 /// The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.
 [[nodiscard]] Variable erf(const Variable& x);
-/// The sine and the cosine of x, in radians.
+/// The sine of x, in radians.
 [[nodiscard]] Variable sin(const Variable& x);
+/// The cosine of x, in radians.
 [[nodiscard]] Variable cos(const Variable& x);
-/// The next whole number below, the next above, the nearest (half to even), and the sign as -1, 0 or 1; their
-/// gradient is 0. Rounding that passes a gradient is ops::quantize.
+/// The next whole number below, the next above, and the nearest, half to even; their gradient is 0. Rounding
+/// that passes a gradient is ops::quantize.
 [[nodiscard]] Variable floor(const Variable& x);
 [[nodiscard]] Variable ceil(const Variable& x);
 [[nodiscard]] Variable round(const Variable& x);
+/// -1, 0 or 1, the sign of x; gradient 0.
 [[nodiscard]] Variable sign(const Variable& x);
 
 }  // namespace fq::ops

@@ -28,6 +28,7 @@ namespace ops {
 /// the spec was made of; its value is not read here.
 struct LearnedRange {
   Variable amax;  ///< as many elements as the spec has
+  /// Which gradient, and what it is multiplied by.
   AmaxGradient gradient = AmaxGradient::clip;
   double factor = 1;
 };

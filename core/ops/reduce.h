@@ -20,9 +20,10 @@ namespace fq::ops {
 [[nodiscard]] Variable sum(const Variable& x, const std::vector<int>& axes = {}, bool keep_axes = false);
 /// The sum over the number of elements that it is of; 0 where there are none.
 [[nodiscard]] Variable mean(const Variable& x, const std::vector<int>& axes = {}, bool keep_axes = false);
-/// The largest, and the smallest, element; NaN wins. Equal ones share the gradient evenly. Both throw
-/// ArgumentError where there is no element to choose.
+/// The largest element; NaN wins. Equal ones share the gradient evenly. Throws ArgumentError where there is
+/// no element to choose.
 [[nodiscard]] Variable max(const Variable& x, const std::vector<int>& axes = {}, bool keep_axes = false);
+/// The smallest element; all else is as for `max`.
 [[nodiscard]] Variable min(const Variable& x, const std::vector<int>& axes = {}, bool keep_axes = false);
 
 }  // namespace fq::ops

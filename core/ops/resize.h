@@ -2,8 +2,11 @@
 
 /// Images, signals and volumes brought to another size.
 ///
-///     ops::resize(x, {.sizes = {56, 56}});                                 // [N, C, 28, 28], nearest
-///     ops::resize(x, {.sizes = {56, 56}, .mode = ops::ResizeMode::linear});  // bilinear
+///     ops::resize(x, {.sizes = {56, 56}});                                   // [N, C, 28, 28], nearest
+///     ops::resize(x, {.sizes = {56, 56}, .mode = ops::ResizeMode::linear,    // bilinear, as PyTorch's
+///                     .coordinates = ops::ResizeCoordinates::half_pixel});
+///
+/// Names and formulas are those of ONNX's Resize, so that files come in and go out as they are.
 
 #include <cstdint>
 #include <vector>
@@ -30,12 +33,16 @@ enum class ResizeRounding : unsigned char { prefer_floor, prefer_ceil, floor, ce
 
 /// What is to be made of the last axes. The defaults are those of PyTorch's nearest interpolation.
 struct Resize {
-  std::vector<std::int64_t> sizes = {};  ///< of the last axes, each at least 1
+  /// The sizes of the last axes, each at least 1: two for images, one for signals.
+  std::vector<std::int64_t> sizes = {};
+  /// How new elements are made, and where they look.
   ResizeMode mode = ResizeMode::nearest;
   ResizeCoordinates coordinates = ResizeCoordinates::asymmetric;  ///< half_pixel is torch's for linear, cubic
   ResizeRounding rounding = ResizeRounding::floor;
-  std::vector<double> scales = {};  ///< instead of output size / input size, one for each of the sizes
-  double cubic = -0.75;             ///< the coefficient of cubic convolution (Keys 1981)
+  /// Factors that take the place of output size / input size in `coordinates`, one for each of the sizes.
+  std::vector<double> scales = {};
+  /// The coefficient of cubic convolution (Keys 1981): -0.75 is PyTorch's, -0.5 that of others.
+  double cubic = -0.75;
 };
 
 /// x at the sizes of the options, axis by axis; places outside of x are its border's. f32 or f64, in x's

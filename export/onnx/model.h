@@ -44,7 +44,7 @@ struct OnnxNode {
   [[nodiscard]] const OnnxAttribute* attribute(std::string_view key) const;
 };
 
-/// A constant tensor of the graph. Booleans are u8 with `boolean` set.
+/// A constant tensor of the graph, such as a weight. Booleans are u8 with `boolean` set.
 struct OnnxInitializer {
   std::string name;
   Tensor value;
@@ -69,7 +69,9 @@ struct OnnxDim {
 struct OnnxValueInfo {
   std::string name;
   OnnxKind kind = OnnxKind::tensor;
-  DType dtype = DType::f32;  ///< of kind `tensor`
+  /// The element type, of kind `tensor`.
+  DType dtype = DType::f32;
+  /// Whether the file says a shape; where not, not even the rank is known.
   bool has_shape = false;
   std::vector<OnnxDim> shape;
 };
@@ -77,12 +79,16 @@ struct OnnxValueInfo {
 /// A graph and what the file says of it. Nodes stand in an order in which each comes after those whose
 /// outputs it reads.
 struct OnnxModel {
+  /// Versions of the file's format and of ONNX's own operators.
   int ir_version = 7;
   int opset = 13;  ///< of the domain ""
+  /// Versions of other domains, "com.microsoft" and 1.
   std::vector<std::pair<std::string, int>> other_opsets;
+  /// Who wrote it, for people.
   std::string producer, producer_version, graph_name;
   std::vector<OnnxNode> nodes;
   std::vector<OnnxInitializer> initializers;
+  /// What goes in and comes out, and what the file says of values between.
   std::vector<OnnxValueInfo> inputs, outputs, values;
   std::vector<std::pair<std::string, std::string>> metadata;
 

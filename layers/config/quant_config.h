@@ -33,6 +33,7 @@ enum class Target { none, ort, tensorrt };
 /// Fields for the quantizers whose path matches. `*` is any run of characters, `?` one; the pattern must
 /// cover the whole path, "conv1.input_quantizer".
 struct QuantRule {
+  /// Which quantizers: "*weight_quantizer", "conv1.*".
   std::string pattern;
   QuantFields fields = {};
   bool by_user = true;      ///< a user's explicit field wins over preset and target, with a warning
@@ -50,9 +51,12 @@ struct QuantConfig {
   Target target = Target::ort;
   bool pow2 = false;    ///< scales raised to powers of two
   bool strict = false;  ///< layers whose codes are not multiplied are an error, not a warning
+  /// Codes as engines multiply them, or ModelOpt's arithmetic on floats.
   Arithmetic arithmetic = Arithmetic::deployed;
-  std::string algorithm = "max";  ///< of calibration: calib_method of activations whose rules give none
-  AmaxOptions amax = {};          ///< percentile, stride and start_bin of that algorithm
+  /// How activations are calibrated whose rules give no calib_method.
+  std::string algorithm = "max";
+  /// What that algorithm is told: percentile, stride and start_bin.
+  AmaxOptions amax = {};
   std::vector<CalibrationRule> calibration = {};  ///< other methods and options, by pattern
   std::vector<AmaxAdjustment> postprocess = {};   ///< of the ranges, in order
   /// smoothquant, equalize, awq_lite, awq_clip, awq_full, gptq, adaround, bias_correction; empty for none.

@@ -25,6 +25,7 @@ struct QuantFields {
   template <class T>
   using Field = std::optional<std::optional<T>>;
 
+  /// Those of the descriptor, by their names there.
   Field<NumBits> num_bits = {};
   Field<std::string> name = {};
   Field<bool> fake_quant = {};
@@ -40,8 +41,9 @@ struct QuantFields {
 
   /// Whether the quantizer quantizes. A rule with other fields and without this one switches nothing off.
   std::optional<bool> enable = {};
-  /// What QuantizerSettings (layers/quantizer/settings.h) says of these.
+  /// Whether the gradient passes outside of the range too.
   Field<bool> pass_through_bwd = {};
+  /// How a learned range is trained.
   std::optional<AmaxGradient> amax_gradient = {};
   /// Quantizers one after another, each with fields of its own, in place of one; a rule with fields of one
   /// quantizer takes an earlier sequence back.

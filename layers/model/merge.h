@@ -48,6 +48,7 @@ class Concat : public Module {
  public:
   /// `axis` counts the batch as 0; negative ones count from the back.
   explicit Concat(int axis = 1) : axis_(axis) {}
+  /// The axis, by which a quantized counterpart is made.
   [[nodiscard]] int options() const noexcept { return axis_; }
   [[nodiscard]] std::string type() const override { return "concat"; }
   [[nodiscard]] std::string describe() const override { return "axis " + std::to_string(axis_); }
@@ -64,6 +65,7 @@ class Concat : public Module {
 class AvgPool2d : public Module {
  public:
   explicit AvgPool2d(ops::Pool2d options) : options_(options) {}
+  /// The window, by which a quantized counterpart is made.
   [[nodiscard]] const ops::Pool2d& options() const noexcept { return options_; }
   [[nodiscard]] std::string type() const override { return "avg_pool"; }
   [[nodiscard]] std::string describe() const override;

@@ -36,6 +36,7 @@ struct ModelBudget;
 /// range, naming file, line and option: FileError for a model file, ArgumentError for a text.
 class LayerOptions {
  public:
+  /// The largest number that an option may be unless a reader is told another.
   static constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
 
   LayerOptions(const detail::JsonValue& node, const std::vector<Shape>& inputs, std::int64_t classes,
@@ -46,9 +47,10 @@ class LayerOptions {
   /// Whether the file gives the option.
   [[nodiscard]] bool has(const std::string& name) const;
 
-  /// A whole number from `low` to `high`, and the same with a value for a missing option.
+  /// A whole number from `low` to `high`.
   [[nodiscard]] std::int64_t integer(const std::string& name, std::int64_t low = 1,
                                      std::int64_t high = largest) const;
+  /// The same, with a value for a missing option.
   [[nodiscard]] std::int64_t integer_or(const std::string& name, std::int64_t fallback, std::int64_t low = 1,
                                         std::int64_t high = largest) const;
   /// An output size: a whole number, or "classes" for the number of classes of the data.
@@ -62,8 +64,9 @@ class LayerOptions {
   /// One number an axis (height, width), or one for both.
   [[nodiscard]] std::array<std::int64_t, 2> pair_or(const std::string& name, std::int64_t fallback,
                                                     std::int64_t low = 1) const;
-  /// A number from `low` to `high`, and the same with a value for a missing option.
+  /// A number from `low` to `high`.
   [[nodiscard]] double number(const std::string& name, double low, double high) const;
+  /// The same, with a value for a missing option.
   [[nodiscard]] double number_or(const std::string& name, double fallback, double low, double high) const;
   /// One to eight numbers; the option is there.
   [[nodiscard]] std::vector<double> numbers(const std::string& name, double low, double high) const;

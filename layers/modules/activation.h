@@ -23,6 +23,7 @@ namespace fq {
 /// A module that is one function of one input, without parameters.
 class Function : public Module {
  public:
+  /// What the module computes; it is told whether the module is in training mode.
   using Operator = std::function<Variable(const Variable&, bool training)>;
   /// `type` and `description` are what `type()` and `describe()` give, for printing; `op` is told whether the
   /// module is in training mode. It may run on several threads at once.
@@ -43,6 +44,7 @@ class Function : public Module {
 /// are.
 class FunctionOfSeveral : public Module {
  public:
+  /// What the module computes of its inputs, in their order.
   using Operator = std::function<Variable(const std::vector<Variable>&)>;
   FunctionOfSeveral(std::string type, std::string description, Operator op);
   [[nodiscard]] std::string type() const override { return type_; }
@@ -95,19 +97,25 @@ class Parameter : public Module {
 
 /// Gives its input back; batch norms become this when they are folded.
 [[nodiscard]] std::shared_ptr<Module> make_identity();
-/// The operator relu, which behind a quantized layer is a flag on its sums and costs nothing. The functions
-/// below that have no comment are the operators of their names likewise.
+/// max(x, 0), which behind a quantized layer is a flag on its sums and costs nothing.
 [[nodiscard]] std::shared_ptr<Module> make_relu();
+/// min(max(x, 0), 6).
 [[nodiscard]] std::shared_ptr<Module> make_relu6();
-/// Throws ArgumentError unless low <= high.
+/// min(max(x, low), high). Throws ArgumentError unless low <= high.
 [[nodiscard]] std::shared_ptr<Module> make_clip(double low, double high);
+/// x where x > 0, else slope * x.
 [[nodiscard]] std::shared_ptr<Module> make_leaky_relu(double slope = 0.01);
+/// ops::gelu, by erf or by its approximation with tanh.
 [[nodiscard]] std::shared_ptr<Module> make_gelu(bool approximate_tanh = false);
+/// x * sigmoid(x), the logistic function, and the hyperbolic tangent.
 [[nodiscard]] std::shared_ptr<Module> make_silu();
 [[nodiscard]] std::shared_ptr<Module> make_sigmoid();
 [[nodiscard]] std::shared_ptr<Module> make_tanh();
+/// The piecewise linear forms of sigmoid and silu, as MobileNetV3 has them.
 [[nodiscard]] std::shared_ptr<Module> make_hard_sigmoid();
 [[nodiscard]] std::shared_ptr<Module> make_hard_swish();
+/// The softmax along `axis`, and its logarithm. A network that is trained by cross entropy ends before it:
+/// the loss has its own.
 [[nodiscard]] std::shared_ptr<Module> make_softmax(int axis = -1);
 [[nodiscard]] std::shared_ptr<Module> make_log_softmax(int axis = -1);
 /// Zeroes elements with probability p in training and scales the rest by 1/(1-p); in evaluation it does
@@ -122,6 +130,7 @@ class Parameter : public Module {
 [[nodiscard]] std::shared_ptr<Module> make_transpose(std::vector<int> axes);
 /// Pools of images [N, C, H, W] and, as images of height 1, of sequences [N, C, L].
 [[nodiscard]] std::shared_ptr<Module> make_max_pool(ops::Pool2d options);
+/// Averages to a given size of output, {1, 1} for one number a channel: ops::adaptive_avg_pool2d.
 [[nodiscard]] std::shared_ptr<Module> make_adaptive_avg_pool(std::array<std::int64_t, 2> size);
 
 }  // namespace fq

@@ -43,13 +43,10 @@ struct Slot {
 [[noreturn]] void throw_other_type(const Module& child);
 }  // namespace detail
 
-/// A child of type T, or of a type derived from it: `quantize` puts a QuantLinear where a Linear was.
-/// Copies refer to the same slot. `replace` takes any module: a parent that only calls its child runs that,
-/// and one that asks for more than T has gets ArgumentError naming the child.
-template <class T>
 /// A child of type T, or of a type derived from it: `quantize` puts a QuantLinear where a Linear was. Copies
 /// refer to the same slot. `replace` takes any module: a parent that only calls its child runs that, and one
 /// that asks for more than T has gets ArgumentError naming the child.
+template <class T>
 class Child {
  public:
   Child() = default;

@@ -26,9 +26,11 @@ class BatchNorm : public Module {
 
   [[nodiscard]] std::string type() const override { return "batch_norm"; }
   [[nodiscard]] std::string describe() const override;
-  /// Parameters, statistics and the constant that is added to the variance, for whoever folds or exports.
+  /// The factor of each channel, gamma in papers.
   [[nodiscard]] const Variable& weight() const noexcept { return weight_; }
+  /// What is added to each channel, beta in papers.
   [[nodiscard]] const Variable& bias() const noexcept { return bias_; }
+  /// The statistics that evaluation takes: handles of the buffers, which training writes to.
   [[nodiscard]] const Tensor& running_mean() const noexcept { return mean_; }
   [[nodiscard]] const Tensor& running_var() const noexcept { return variance_; }
   [[nodiscard]] double eps() const noexcept { return eps_; }
@@ -75,6 +77,7 @@ class GroupNorm : public Module {
  public:
   /// Throws ArgumentError unless the groups divide the channels, and eps is positive.
   GroupNorm(std::int64_t groups, std::int64_t channels, double eps = 1e-5);
+  /// "instance_norm" where there is a group for each channel, else "group_norm".
   [[nodiscard]] std::string type() const override;
   [[nodiscard]] std::string describe() const override;
 

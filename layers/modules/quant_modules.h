@@ -37,6 +37,7 @@ class QuantModule {
   [[nodiscard]] virtual Variable quantized_weight() const { return {}; }
   /// The engine that its quantizers were placed for; `quantize` sets it.
   [[nodiscard]] Target target() const noexcept { return target_; }
+  /// Sets it, which changes no number by itself.
   void set_target(Target target) noexcept { target_ = target; }
   /// The axis of output channels of the weight, along which ranges per channel lie; -1 where per-channel
   /// scales cannot be factored out of the products.
@@ -46,10 +47,9 @@ class QuantModule {
   Target target_ = Target::none;
 };
 
-/// y = op(input_quantizer(x), weight_quantizer(w)) + b, then the output quantizer (off by default).
-template <class Float>
 /// y = op(input_quantizer(x), weight_quantizer(w)) + b, then the output quantizer (off by default). It shares
 /// the float layer's parameters, so that optimizers made before stay right.
+template <class Float>
 class QuantWeighted : public Float, public QuantModule {
  public:
   /// Takes over name, mode and parameters of `layer`, with quantizers of 8 bits that know no range yet.
@@ -78,8 +78,9 @@ class QuantWeighted : public Float, public QuantModule {
   Child<TensorQuantizer> input_, weight_quantizer_, output_;
 };
 
-/// The four layers with a weight that `quantize` knows.
+/// A quantized Linear, whose weight has a range for each row.
 using QuantLinear = QuantWeighted<Linear>;
+/// Quantized convolutions, whose weights have a range for each output channel.
 using QuantConv1d = QuantWeighted<Conv1d>;
 using QuantConv2d = QuantWeighted<Conv2d>;
 using QuantConvTranspose2d = QuantWeighted<ConvTranspose2d>;
@@ -87,8 +88,6 @@ using QuantConvTranspose2d = QuantWeighted<ConvTranspose2d>;
 /// The float layer on quantized inputs: additions, concatenations, averages. Each input has a quantizer of
 /// its own; where several inputs are one tensor, `quantize` makes these one.
 template <class Float>
-/// The float layer on quantized inputs: additions, concatenations, averages. Each input has a quantizer of
-/// its own; where several inputs are one tensor, `quantize` makes these one.
 class QuantInputs : public Float, public QuantModule {
  public:
   QuantInputs(const Float& layer, std::size_t inputs) : Float(layer.options()) {
@@ -113,9 +112,11 @@ class QuantInputs : public Float, public QuantModule {
   std::vector<Child<TensorQuantizer>> inputs_;
 };
 
-/// The layers without a weight that `quantize` knows; with target `none` they stay float.
+/// An addition of two quantized tensors, rounded once.
 using QuantAdd = QuantInputs<Add>;
+/// Quantized tensors side by side, on one grid where the target asks for it.
 using QuantConcat = QuantInputs<Concat>;
+/// Averages of codes, rounded once.
 using QuantAvgPool2d = QuantInputs<AvgPool2d>;
 using QuantGlobalAvgPool2d = QuantInputs<GlobalAvgPool2d>;
 

@@ -44,8 +44,9 @@ std::vector<CompressedWeight> compress(Module& model);
 /// codes again; where ranges come from each input, they are those of the new floats.
 void decompress(Module& model);
 
-/// Whether a parameter holds codes, and whether any weight of a model does.
+/// Whether a parameter holds codes.
 [[nodiscard]] bool holds_codes(const Variable& parameter);
+/// Whether any parameter of the model does.
 [[nodiscard]] bool is_compressed(const Module& model);
 /// Throws ArgumentError naming a weight that holds codes: `function` needs floats.
 void check_not_compressed(const Module& model, std::string_view function);

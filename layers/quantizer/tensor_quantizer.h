@@ -41,9 +41,9 @@ class QuantizerGrid;
 /// `reference` blocks are padded and reshaped as ModelOpt does.
 class TensorQuantizer : public Module {
  public:
-  /// A quantizer by its descriptor, or by all of its settings. Throws ArgumentError as `check`
-  /// (layers/quantizer/settings.h).
+  /// A quantizer of that descriptor, which is enabled, quantizes and observes nothing.
   explicit TensorQuantizer(QuantDescriptor descriptor = {}, Arithmetic arithmetic = Arithmetic::deployed);
+  /// By all of its settings. Throws ArgumentError as `check` (layers/quantizer/settings.h).
   explicit TensorQuantizer(QuantizerSettings settings);
   ~TensorQuantizer() override;
 
@@ -61,6 +61,7 @@ class TensorQuantizer : public Module {
   ///     quantizer.update([](QuantizerSettings& s) { s.running = true; });
   void update(const std::function<void(QuantizerSettings&)>& change);
 
+  /// The path under which messages and files know it; `quantize` sets it.
   [[nodiscard]] const std::string& name() const noexcept { return settings_.name; }
   void set_name(std::string name);
   [[nodiscard]] const QuantDescriptor& descriptor() const noexcept { return settings_.descriptor; }
@@ -76,7 +77,7 @@ class TensorQuantizer : public Module {
 
   /// The range in force; `amax` is its value.
   [[nodiscard]] const QuantizerRange& range() const noexcept { return range_; }
-  /// That of the range.
+  /// The range in force: see QuantizerRange::amax.
   [[nodiscard]] Tensor amax() const { return range_.amax(); }
   /// Sets the range in place of calibrating it. Throws ArgumentError for a negative, infinite or NaN value,
   /// or the wrong number of them: one, or one for each channel or block.
@@ -95,6 +96,7 @@ class TensorQuantizer : public Module {
   /// The grid in force: format, amax, scale. Throws ArgumentError without amax, and where each input has its
   /// own.
   [[nodiscard]] QuantSpec spec() const;
+  /// The scales of that grid, as QuantSpec has them.
   [[nodiscard]] Tensor scale() const { return spec().scale; }
   /// What quantizing makes of a tensor as floats, whatever the switches say; pre_quant_scale is not applied,
   /// nothing is recorded.
@@ -112,9 +114,10 @@ class TensorQuantizer : public Module {
   /// amax or settings does it by itself.
   void forget();
 
-  /// Settings, amax, what the calibrator has collected and the scales of a packed weight, under the prefix;
-  /// and back.
+  /// Puts settings, amax, what the calibrator has collected and the scales of a packed weight under the
+  /// prefix.
   void save(StateDict& state, const std::string& prefix) const;
+  /// Takes them back. Throws ArgumentError naming the quantizer for what is not such a state.
   void load(const StateDict& state, const std::string& prefix);
 
  protected:

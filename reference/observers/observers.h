@@ -42,6 +42,7 @@ enum class QScheme : unsigned char {
 struct ObserverOptions {
   /// The codes that scale and zero point are for, i8 or u8: torch's qint8 and quint8.
   DType dtype = DType::u8;
+  /// One scale or one a channel, and whether the zero point is free.
   QScheme qscheme = QScheme::per_tensor_affine;
   /// Whether codes have one bit less, which keeps 16-bit sums of some engines from saturating.
   bool reduce_range = false;
@@ -58,6 +59,7 @@ struct ObserverOptions {
 /// above.
 class AffineRule {
  public:
+  /// Throws ArgumentError for options that do not go together.
   explicit AffineRule(ObserverOptions options);
   /// Scale and zero point of ranges: `min_val` and `max_val` are f32, of one shape; the results have one
   /// axis.
@@ -98,6 +100,7 @@ class RangeObserver {
 /// The range is the smallest and largest of all observations.
 class MinMaxObserver final : public RangeObserver {
  public:
+  /// Throws ArgumentError for a scheme per channel.
   explicit MinMaxObserver(ObserverOptions options = {});
 };
 
@@ -105,12 +108,15 @@ class MinMaxObserver final : public RangeObserver {
 /// each operation rounded.
 class MovingAverageMinMaxObserver final : public RangeObserver {
  public:
+  /// `averaging_constant` is the weight of a new observation, 0.01 as PyTorch has it. Throws as
+  /// MinMaxObserver.
   explicit MovingAverageMinMaxObserver(double averaging_constant = 0.01, ObserverOptions options = {});
 };
 
 /// As MinMaxObserver, with a range for each index of `ch_axis`, negative from the back.
 class PerChannelMinMaxObserver final : public RangeObserver {
  public:
+  /// Throws ArgumentError for a scheme per tensor.
   explicit PerChannelMinMaxObserver(int ch_axis = 0,
                                     ObserverOptions options = {.qscheme = QScheme::per_channel_affine});
 };
@@ -164,10 +170,13 @@ namespace fq::torchao {
 /// that does not fit, blocks in another number than before, results asked for before the first observation.
 class AffineQuantizedMinMaxObserver {
  public:
+  /// The mapping, the type of the codes, which elements share a scale, and torchao's options.
   AffineQuantizedMinMaxObserver(MappingType mapping_type, IntegerType target_dtype, Granularity granularity,
                                 QParamsOptions options = {});
 
+  /// Takes an observation into account.
   void observe(const Tensor& x);
+  /// Scale and zero point of each block, of the extremes seen so far.
   [[nodiscard]] QParams calculate_qparams() const;
   /// Undefined before the first observation.
   [[nodiscard]] const Tensor& min_val() const noexcept { return min_; }

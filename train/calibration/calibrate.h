@@ -52,9 +52,10 @@ struct CalibrationReport {
 /// batch for a NaN or infinity. Ranges, methods and what was collected before then stay.
 CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOptions& options = {});
 
-/// The halves of `calibrate`. The first only fills calibrators, so that their state can be kept and merged
-/// (calibration_state.h); the second needs no data: it chooses from what was collected.
+/// The first half of `calibrate`: it only fills calibrators, so that their state can be kept and merged
+/// (train/calibration/calibration_state.h). Throws as `calibrate`.
 CalibrationReport collect_ranges(Module& model, DataLoader& data, const CalibrateOptions& options = {});
+/// The second half, which needs no data: it chooses ranges from what was collected. Throws as `calibrate`.
 CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options = {});
 
 /// Replaces amax of the quantizers that have one and one of whose paths the pattern covers: each value is one
@@ -62,6 +63,7 @@ CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options =
 /// the pattern covers none, for an adjustment out of range, and naming the quantizer for a new range that is
 /// negative, NaN or infinite; then nothing changed.
 int postprocess_amax(Module& model, std::string_view pattern, const std::function<float(float)>& change);
+/// The same by an adjustment (calib/calibrator.h), as files and flags say it.
 int postprocess_amax(Module& model, const AmaxAdjustment& adjustment);
 
 }  // namespace fq

@@ -33,6 +33,7 @@ struct RangeReport {
 
 /// What one quantizer saw, and the ranges that it has or could have.
 struct QuantizerReport {
+  /// The path of the quantizer, and the other paths that share it.
   std::string name;
   std::vector<std::string> aliases = {};
   bool is_weight = false;

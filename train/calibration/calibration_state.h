@@ -42,12 +42,14 @@ struct CalibrationShare {
 [[nodiscard]] std::vector<CalibrationShare> calibration_shares(const StateDict& state,
                                                                const std::string& path);
 
-/// Replaces what is collected by a state, or adds it, and returns its samples. Both halves of the data merged
-/// are one run over it, bit by bit, for `max` and histograms that are filled in one pass. `path` is for
-/// messages. Throws FileError naming the parameter or quantizer: a state of another model, one collected by
-/// another method or with other axes or blocks, one that lacks a quantizer without a range, one that cannot
-/// be added to; then nothing changed.
+/// Replaces what is collected by a state, and returns its samples. `path` is for messages.
+///
+/// Throws FileError naming the parameter or quantizer: for a state of another model, one collected by another
+/// method or with other axes or blocks, one that lacks a quantizer without a range; then nothing changed.
 std::int64_t load_calibration_state(Module& model, const StateDict& state, const std::string& path);
+/// Adds a state to what is collected, and returns its samples. Both halves of the data merged are one run
+/// over it, bit by bit, for `max` and histograms that are filled in one pass. Throws likewise, and for a
+/// state that cannot be added to; then nothing changed.
 std::int64_t merge_calibration_state(Module& model, const StateDict& state, const std::string& path);
 
 /// Throws what merging would throw; nothing changes. It is for whoever merges several files and wants all or
@@ -57,7 +59,10 @@ void check_merges(Module& model, const StateDict& state, const std::string& path
 /// The same with a file, which is written as a whole or not at all.
 void save_calibration(Module& model, const std::string& path, std::int64_t samples = 0,
                       const std::vector<CalibrationShare>& shares = {});
+/// Reads such a file. Throws FileError as `load_calibration_state`, and for a file that is damaged or none of
+/// these.
 std::int64_t load_calibration(Module& model, const std::string& path);
+/// Adds such a file. Throws as `load_calibration`.
 std::int64_t merge_calibration(Module& model, const std::string& path);
 
 }  // namespace fq

@@ -70,9 +70,9 @@ class EarlyStopping {
   /// Whether the patience has run out.
   [[nodiscard]] bool should_stop() const noexcept { return patience_ > 0 && waited_ >= patience_; }
 
-  /// The epoch that was best, counted from 0 in the order of updates, and what it was evaluated to; -1 before
-  /// the first one.
+  /// The epoch that was best, counted from 0 in the order of updates; -1 before the first one.
   [[nodiscard]] std::int64_t best_epoch() const noexcept { return best_epoch_; }
+  /// What that epoch was evaluated to.
   [[nodiscard]] double best_accuracy() const noexcept { return best_accuracy_; }
   [[nodiscard]] double best_loss() const noexcept { return best_loss_; }
   [[nodiscard]] double best_score() const noexcept { return best_score_; }

@@ -50,20 +50,27 @@ struct TrainerOptions {
   /// What validation tells beside (train/metrics.h). The best epoch is that of the best first one; without
   /// any, of the highest accuracy or, where there are no right answers, the lowest loss.
   std::vector<std::string> metrics = {};
+  /// How the parameters are stepped.
   OptimizerOptions optimizer = {};
   ScheduleOptions schedule = {};  ///< over all steps of the run
-  double average_decay = 0;       ///< of WeightAverage, such as 0.999; 0 does not average
-  std::int64_t patience = 0;      ///< epochs without improvement in validation before stopping; 0 never stops
-  bool restore_best = false;      ///< ends with the values of the best epoch in the model, not of the last
-  std::uint64_t seed = 0;         ///< of dropout; order and augmentation have that of the loader
+  /// The decay of a WeightAverage, such as 0.999, by which validation and the result are; 0 does not average.
+  double average_decay = 0;
+  /// Epochs without improvement in validation before stopping; 0 never stops.
+  std::int64_t patience = 0;
+  bool restore_best = false;  ///< ends with the values of the best epoch in the model, not of the last
+  /// The seed of dropout; order and augmentation have that of the loader.
+  std::uint64_t seed = 0;
 
   std::string out = {};  ///< checkpoint, after every epoch; empty for none
   /// Steps between further checkpoints within an epoch; 0 for none.
   std::int64_t save_every = 0;
   std::string model = {};  ///< JSON text that goes into checkpoints as `model`; empty for none
 
-  std::int64_t freeze_bn_after = -1;  ///< steps after which batch norm uses its running statistics; -1 never
-  std::int64_t quant_start = 0;       ///< steps before quantizers quantize
+  /// Steps after which batch norm uses its running statistics; -1 never.
+  std::int64_t freeze_bn_after = -1;
+  /// Steps that are trained in float before quantizers quantize.
+  std::int64_t quant_start = 0;
+  /// What becomes of ranges of activations while training.
   AmaxMode amax = AmaxMode::frozen;
   double amax_momentum = 0.01;                      ///< of running ranges
   AmaxGradient amax_gradient = AmaxGradient::clip;  ///< of learned ranges
@@ -86,6 +93,7 @@ struct StepReport {
   std::int64_t steps = 0;         ///< of the whole run
   double loss = 0, accuracy = 0;  ///< means of this epoch so far, accuracy 0 to 1
   double learning_rate = 0;       ///< of this step
+  /// Samples of the training data a second, and the time to the end at this pace.
   double images_per_second = 0;
   double seconds_left = 0;
   double loader_share = 0;  ///< fraction of the time in which training waited for data, 0 to 1

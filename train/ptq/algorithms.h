@@ -28,6 +28,7 @@ namespace fq::ptq {
 /// One layer that was changed. `before` and `after` are what the algorithm makes smaller, which its comment
 /// calls "Reported"; NaN where it measures nothing.
 struct LayerReport {
+  /// The layer, and what is reported of it.
   std::string path;
   double before = 0, after = 0;
 };
@@ -137,6 +138,7 @@ Report gptq(Module& model, DataLoader& data, const GptqOptions& options = {});
 
 /// AdaRound: for each weight, up or down is learned.
 struct AdaRoundOptions {
+  /// Steps of Adam for each layer.
   int iterations = 300;
   double learning_rate = 0.02;  ///< of Adam
   double regularization = 0.5;  ///< weight of the term that drives h to 0 or 1, beside an error of 1 a weight

@@ -46,6 +46,7 @@ struct PlanConstraint {
 struct QuantizationPlan {
   std::vector<PlannedLayer> layers;  ///< in the order of execution
   std::vector<std::string> formats;  ///< that there were to choose from
+  /// What was asked for.
   PlanConstraint constraint;
   DamageScore score = DamageScore::divergence;  ///< whose sum was made least
   double effective_bits = 0;                    ///< sum of weights * bits over the sum of weights
@@ -65,9 +66,11 @@ struct QuantizationPlan {
   [[nodiscard]] nlohmann::ordered_json to_json() const;
   /// The plan of such JSON. Throws ArgumentError naming the key that is missing or of another type.
   [[nodiscard]] static QuantizationPlan from_json(const nlohmann::ordered_json& json);
-  /// Writes a file of that JSON, and reads one. They throw FileError for a path that cannot be written or
-  /// read and, naming the line, for a text that is no plan.
+  /// Writes a file of that JSON, as a whole or not at all. Throws FileError for a path that cannot be
+  /// written.
   void save(const std::string& path) const;
+  /// Reads such a file. Throws FileError for a path that cannot be read and, naming the line, for a text that
+  /// is no plan.
   [[nodiscard]] static QuantizationPlan load(const std::string& path);
 };
 

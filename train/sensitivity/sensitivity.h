@@ -42,6 +42,7 @@ struct LayerSensitivity {
 /// How sensitivity is measured.
 struct SensitivityOptions {
   std::int64_t samples = 0;  ///< the first ones of epoch 0; 0: all
+  /// What the layers are sorted by; divergence where there is no label.
   DamageScore order =
       DamageScore::loss;  ///< what the layers are sorted by; divergence where there is no label
   /// Off: a whole pass for each layer. For models with modules whose output depends on more than inputs,
