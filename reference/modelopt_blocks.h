@@ -54,18 +54,20 @@ namespace fq::modelopt {
 /// Which of the reference's kernels is meant: they differ in their scales and in signs of zero.
 enum class BlockKernel : unsigned char { cuda_ext, triton };
 
-/// Blocks of `block_size` along the last axis, the tail padded with zeros; am = the largest |x| of a block,
-/// NaN left out.
+/// Blocks of `block_size` along the last axis, the tail padded with zeros, whose scales are found from x; am
+/// is the largest |x| of a block, NaN left out.
 ///
 /// cuda_ext: num_bits {4,3}, {5,2}, {3,2}, {2,3}, {2,1}, {1,2}, {0,3}, {3,0} or 8; scale_bits {8,0} or {4,3};
-/// block_size 8, 16 or 32. `global_amax`, for {4,3} only, has one element, or one for each row of a 2-D x.
-/// y = sign(x) * (round(|x| * scale) * unscale), scale = unscale = 1 where am or global is 0, infinite or NaN
-/// (|x| is capped at the largest float). fmax = the largest number of the format:
-///   {8,0}: unscale = 2^e, scale = 2^-e, e = the exponent of r = fl(am / fmax), one more if r has mantissa
+/// block_size 8, 16 or 32. `global_amax`, for {4,3} only, has one element, or one for each row of a 2-D x. y
+/// = sign(x) * (round(|x| * scale) * unscale), scale = unscale = 1 where am or global is 0, infinite or NaN
+/// (|x| is capped at the largest float). fmax is the largest number of the format:
+///
+/// - {8,0}: unscale = 2^e, scale = 2^-e, e = the exponent of r = fl(am / fmax), one more if r has mantissa
 ///   bits (but not from 2^127 upwards, nor up to 2^-127);
-///   {4,3} with global: T = 448.0 * fl(fmax / global) in double, u = e4m3(fl(fl(am / fmax) * T)) / T in
+/// - {4,3} with global: T = 448.0 * fl(fmax / global) in double, u = e4m3(fl(fl(am / fmax) * T)) / T in
 ///   double, scale = fl(1 / u), unscale = fl(u);
-///   {4,3} without: u = e4m3(fl(1 / (double)fl(fmax / am))), scale = fl(1 / u), unscale = u.
+/// - {4,3} without: u = e4m3(fl(1 / (double)fl(fmax / am))), scale = fl(1 / u), unscale = u.
+///
 /// round() is half to even, saturating; {3,0} half away from zero; 8 bits to +-127. Zeros come out as +0. NaN
 /// stays NaN in {4,3} and {5,2}, is the largest number in smaller floats and 0 in integers.
 ///
@@ -73,8 +75,8 @@ enum class BlockKernel : unsigned char { cuda_ext, triton };
 /// 2688), 1e-12 unless positive; s = e4m3(min(am / (6 * g), 448)) * g, but 1 below 1e-5; y = e2m1(|x| / s) *
 /// s, negative unless x >= 0.
 ///
-/// The gradient passes everywhere unless `pass_through_bwd` is off and a global_amax is given: then where
-/// |x| <= global_amax.
+/// The gradient passes everywhere unless `pass_through_bwd` is off and a global_amax is given: then where |x|
+/// <= global_amax.
 [[nodiscard]] Tensor dynamic_block_quantize(const Tensor& x, const NumBits& num_bits,
                                             const NumBits& scale_bits, std::int64_t block_size,
                                             const Amax& global_amax = {},

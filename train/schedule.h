@@ -32,8 +32,8 @@ namespace schedule {
 /// From 1 to `last` along half a cosine, there at step `total` and after: torch's CosineAnnealingLR, closed
 /// form. Throws ArgumentError unless total >= 1.
 [[nodiscard]] Schedule cosine(std::int64_t total, double last = 0);
-/// Linearly from `first` to 1 in `steps` steps, then `after`, whose step 0 is step `steps`.
-/// Throws ArgumentError for negative values.
+/// Linearly from `first` to 1 in `steps` steps, then `after`, whose step 0 is step `steps`. Throws
+/// ArgumentError for negative values.
 [[nodiscard]] Schedule warm_up(std::int64_t steps, Schedule after, double first = 0);
 /// Up and down along half cosines: torch's OneCycleLR. From 1 / div up to 1 at step fraction * total - 1,
 /// then down to 1 / (div * final_div) at step total - 1 and after. Throws ArgumentError unless total >= 1, 0

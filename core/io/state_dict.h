@@ -61,8 +61,8 @@ class StateDict {
   /// An object of all attributes, sorted by name.
   [[nodiscard]] const nlohmann::json& attributes() const noexcept;
 
-  /// Puts in everything of `other` as `prefix/name`, or as `name` when `prefix` is empty.
-  /// Throws ArgumentError when a name is taken; then nothing was put in.
+  /// Puts in everything of `other` as `prefix/name`, or as `name` when `prefix` is empty. Throws
+  /// ArgumentError when a name is taken; then nothing was put in.
   void merge(const StateDict& other, std::string_view prefix = {});
   /// Everything below `prefix/`, without the prefix; empty when there is nothing.
   [[nodiscard]] StateDict sub(std::string_view prefix) const;

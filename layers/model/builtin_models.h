@@ -2,7 +2,9 @@
 
 /// The models that come with the library, as nodes of a model file.
 ///
-/// Images of any size and number of channels; the output size is that of the data.
+///     auto net = build_model(ModelSpec::builtin("resnet20", R"({"widths": [8, 16, 32]})"), {3, 32, 32}, 10);
+///
+/// Images may have any size and number of channels; the output size is that of the data.
 
 #include <string>
 #include <string_view>
@@ -10,18 +12,19 @@
 
 namespace fq {
 
-/// cnn, mlp, resnet20.
+/// The names: cnn, mlp, resnet20.
 [[nodiscard]] std::vector<std::string> builtin_models();
 
 /// The text of a model file of the built-in model. `options` is a JSON object, empty for the defaults:
-/// - mlp: `hidden` [1024, 1024], `batch_norm` false. Flatten, then per size linear, ReLU; then linear.
-/// - cnn: `widths` [32, 64, 64], `features` 0. 3x3 convolution, BN, ReLU of each width, a 2x2 max pool after
-/// each but
-///   the first; flatten, linear to `features`, BN, ReLU unless that is 0; then linear.
+///
+/// - mlp: `hidden` [1024, 1024], `batch_norm` false. Flatten, then for each size linear and ReLU; then
+///   linear.
+/// - cnn: `widths` [32, 64, 64], `features` 0. A 3x3 convolution, BN and ReLU of each width, a 2x2 max pool
+///   after each but the first; flatten, linear to `features`, BN and ReLU unless that is 0; then linear.
 /// - resnet20: `widths` [16, 32, 64], `blocks` 3 a stage. He et al., arXiv:1512.03385, for small images: each
-/// stage
-///   but the first halves the image; a shortcut that changes size is a 1x1 convolution with BN; global
+///   stage but the first halves the image; a shortcut that changes size is a 1x1 convolution with BN; global
 ///   average pool.
+///
 /// Throws ArgumentError naming the models, or the option and the nearest valid one.
 [[nodiscard]] std::string builtin_model_text(std::string_view name, std::string_view options = {});
 

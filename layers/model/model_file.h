@@ -33,7 +33,7 @@ class JsonText;
 
 /// How `build_model` makes parameters, and what it refuses to.
 struct BuildOptions {
-  /// Of the parameters' first values: the same seed gives the same values.
+  /// The seed of the parameters' first values: the same seed gives the same values.
   std::uint64_t seed = 0;
   /// Limit of the elements of all parameters together, and of any value in the network for one image.
   std::int64_t max_elements = std::int64_t{1} << 33;

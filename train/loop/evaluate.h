@@ -61,8 +61,8 @@ struct Evaluation {
 /// one, a lower loss; an epoch whose loss or score is NaN or infinite is never the best.
 class EarlyStopping {
  public:
-  /// Stops after `patience` epochs in a row that were not the best; 0 never does.
-  /// Throws ArgumentError for a negative one.
+  /// Stops after `patience` epochs in a row that were not the best; 0 never does. Throws ArgumentError for a
+  /// negative one.
   explicit EarlyStopping(std::int64_t patience = 0);
 
   /// Takes the evaluation of the next epoch in. Returns whether it is the best so far.

@@ -41,7 +41,7 @@ struct TrainerOptions {
   std::int64_t accumulation = 1;  ///< batches a step: gradients are those of all their samples together
   /// The largest norm of all gradients together, beyond which they are scaled down; 0 does not clip.
   double clip_norm = 0;
-  /// Of cross entropy, 0 to less than 1: the share of a label that is spread over all classes. Validation is
+  /// The share of a label that cross entropy spreads over all classes, 0 to less than 1. Validation is
   /// without.
   double label_smoothing = 0;
   /// What is trained on instead of cross entropy (train/losses.h has some); validation is by it too.

@@ -45,12 +45,14 @@ struct Report {
   std::vector<SkippedLayer> skipped;  ///< left as they were
 };
 
-/// Cross-layer equalisation: ranges of weights evened out between layers.
+/// How long `equalize` goes on.
 struct EqualizeOptions {
   int iterations = 20;      ///< at most
   double tolerance = 1e-3;  ///< ends when no factor is further from 1
 };
 
+/// Cross-layer equalisation: ranges of weights evened out between layers, without data.
+///
 /// Divides output channel c of a layer, with its bias, by s_c = sqrt(r1_c / r2_c) and multiplies the weights
 /// that read it by s_c: both then have the range sqrt(r1_c * r2_c) (Nagel et al., "Data-Free Quantization
 /// Through Weight Equalization and Bias Correction", 2019). r1_c is the largest magnitude of the weights that
@@ -58,18 +60,20 @@ struct EqualizeOptions {
 /// with only ReLU, leaky ReLU, pooling or flattening between them, as the graph shows; repeated until nothing
 /// moves. Fold batch norm first. Channels that are 0 on either side stay.
 ///
-/// `model` may be quantized, but not yet calibrated. In float it computes the same up to rounding. Needs no
-/// data. Reported: the largest weight that makes what the layer reads times the largest that reads it, which
-/// bounds the product of their steps, before and after. Throws ArgumentError for options out of range and for
-/// a calibrated model.
+/// `model` may be quantized, but not yet calibrated. In float it computes the same up to rounding. Reported:
+/// the largest weight that makes what the layer reads times the largest that reads it, which bounds the
+/// product of their steps, before and after. Throws ArgumentError for options out of range and for a
+/// calibrated model.
 Report equalize(Module& model, const Shape& input_shape, const EqualizeOptions& options = {});
 
-/// SmoothQuant: outliers of activations moved into weights.
+/// How far `smooth_quant` goes, and by which data.
 struct SmoothQuantOptions {
   double alpha = 0.5;        ///< 0 .. 1: how much of the range of activations moves
   std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
 };
 
+/// SmoothQuant: outliers of activations moved into weights.
+///
 /// Divides input channel j of each linear layer and convolution by s_j = max|x_j|^alpha / max|w_j|^(1-alpha)
 /// and multiplies the weights that read it by s_j (Xiao et al., arXiv:2211.10438). The division goes into the
 /// layer or norm that makes the channels where the graph leads from it to such layers only, through ReLU,
@@ -78,49 +82,56 @@ struct SmoothQuantOptions {
 /// zeros, stay.
 ///
 /// `model` may be quantized, but not yet calibrated: ranges are chosen after this. In float it computes the
-/// same up to rounding. One pass over the data. Reported: the largest |x| of the input, by ratio to the mean
-/// of its channels' largest, before and after. Throws ArgumentError for alpha out of range, when there is
-/// no data, for a calibrated model; NumericError naming the layer for a NaN.
+/// same up to rounding. It takes one pass over the data. Reported: the largest |x| of the input, by ratio to
+/// the mean of its channels' largest, before and after. Throws ArgumentError for alpha out of range, when
+/// there is no data, and for a calibrated model; NumericError naming the layer for a NaN.
 Report smooth_quant(Module& model, DataLoader& data, const SmoothQuantOptions& options = {});
 
-/// AWQ, scales: channels that activations make important get finer weights.
+/// Which scales `awq_lite` tries, and on which data.
 struct AwqLiteOptions {
   double alpha_step = 0.1;   ///< of the search, 0.001 to 1
   std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
 };
 
+/// AWQ, scales: channels that activations make important get finer weights.
+///
 /// Multiplies the weights that read input channel j by s_j = (mean|x_j|)^alpha, divided by the square root of
-/// the largest times the smallest s, and divides the channel by it; alpha of 0, step, .. 1 is the one whose
+/// the largest times the smallest s, and divides the channel by it; alpha, of 0, step, .. 1, is the one whose
 /// quantized weights give the least squared error of the layer's output, inputs in float (Lin et al.,
 /// arXiv:2306.00978; alpha = 0 changes nothing, so that no layer becomes worse on the data). Where the
 /// division goes, what is left alone and when: as `smooth_quant`. Layers that share their input share alpha.
 ///
-/// Weights are quantized as their descriptors say, with ranges by their calib_method. One pass over the data.
-/// Reported: the mean squared error of an output, before and after. Throws as `smooth_quant`.
+/// Weights are quantized as their descriptors say, with ranges by their calib_method. It takes one pass over
+/// the data. Reported: the mean squared error of an output, before and after. Throws as `smooth_quant`.
 Report awq_lite(Module& model, DataLoader& data, const AwqLiteOptions& options = {});
 
-/// AWQ, clipping: ranges of weights lowered where that makes the output better.
+/// Which ranges `awq_clip` tries, and on which data.
 struct AwqClipOptions {
   double lowest = 0.5;       ///< share of a range that must stay, above 0 and at most 1
   double step = 0.05;        ///< of the search, 0.001 or more
   std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
 };
 
+/// AWQ, clipping: ranges of weights lowered where that makes the output better.
+///
 /// Multiplies each range of a weight (of a tensor, a channel or a block) by the share 1, 1 - step, .. lowest
 /// whose codes give the least squared error of what this range's weights add to the output, inputs in float
 /// (Lin et al., arXiv:2306.00978). Weights stay as they are.
 ///
-/// `model` must be calibrated; one pass over the data. Reported: the mean squared error of an output.
-/// Layers whose weights are not integers in fixed ranges are left alone and reported. Throws as `gptq`.
+/// `model` must be calibrated; it takes one pass over the data. Reported: the mean squared error of an
+/// output. Layers whose weights are not integers in fixed ranges are left alone and reported. Throws as
+/// `gptq`.
 Report awq_clip(Module& model, DataLoader& data, const AwqClipOptions& options = {});
 
-/// GPTQ: weights rounded one column after another, each error made good by the columns that follow.
+/// How `gptq` rounds, and by which data.
 struct GptqOptions {
   double damping = 0.01;     ///< share of the mean of H's diagonal that is added to it; positive
   bool act_order = false;    ///< columns by falling diagonal of H, else as they lie
   std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
 };
 
+/// GPTQ: weights rounded one column after another, each error made good by the columns that follow.
+///
 /// Chooses the codes of linear layers and convolutions by second-order information (Frantar et al.,
 /// arXiv:2210.17323): H = 2 X X^T of the layer's inputs in float, damped, a group of a grouped convolution
 /// each its own; column i takes its nearest code, and its error over U_ii times row i of U leaves the columns
@@ -130,13 +141,14 @@ struct GptqOptions {
 /// The weights become code * scale, whose codes under the layer's quantizer are the chosen ones: training,
 /// export and evaluation go on as ever. Layers are measured against the float weights and inputs, one pass
 /// over the data for all; a row (output channel) that would be no nearer to them than the nearest codes keeps
-/// those. Of large images 64 positions each are looked at. Reported: the mean squared error of an output.
-/// Layers whose weights are not integers in fixed ranges are left alone and reported. Throws ArgumentError
-/// for options out of range, no data, a model that is not calibrated; NumericError naming the layer for
-/// a NaN.
+/// those. In large images 64 positions each are looked at. Reported: the mean squared error of an output.
+/// Layers whose weights are not integers in fixed ranges are left alone and reported.
+///
+/// Throws ArgumentError for options out of range, no data, and a model that is not calibrated; NumericError
+/// naming the layer for a NaN.
 Report gptq(Module& model, DataLoader& data, const GptqOptions& options = {});
 
-/// AdaRound: for each weight, up or down is learned.
+/// How `ada_round` learns, and from which data.
 struct AdaRoundOptions {
   /// Steps of Adam for each layer.
   int iterations = 300;
@@ -147,6 +159,8 @@ struct AdaRoundOptions {
   std::int64_t samples = 0;              ///< images to look at; 0 is all of one epoch
 };
 
+/// AdaRound: for each weight, up or down is learned.
+///
 /// Learns whether each weight is rounded down or up (Nagel et al., arXiv:2004.10568): codes floor(w / scale)
 /// + h(V), h the sigmoid stretched to [-0.1, 1.1] and cut to [0, 1], V by Adam so that the squared error of
 /// the layer's output, relative to that of the nearest codes, is least, plus sum of 1 - |2h - 1|^beta; beta
@@ -157,16 +171,18 @@ struct AdaRoundOptions {
 /// What becomes of weights and ranges, which layers are left alone, what is reported and thrown: as `gptq`.
 Report ada_round(Module& model, DataLoader& data, const AdaRoundOptions& options = {});
 
-/// Bias correction: what quantization shifts on average, taken out of the bias.
+/// On which data `correct_bias` measures.
 struct BiasCorrectionOptions {
   std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
 };
 
+/// Bias correction: what quantization shifts on average, taken out of the bias.
+///
 /// Subtracts E[y_q - y] of each output channel from the bias of linear layers and convolutions, y being the
 /// layer's output in float and y_q in the quantized model, over the data (Nagel et al., "Data-Free
-/// Quantization Through Weight Equalization and Bias Correction", 2019, empirical form). Layer after layer,
-/// each behind corrected ones: one pass in float, and one for each layer. Layers without a bias are left
-/// alone and reported, as those whose weight and input are float.
+/// Quantization Through Weight Equalization and Bias Correction", 2019, empirical form). It goes layer after
+/// layer, each behind corrected ones: one pass in float, and one for each layer. Layers without a bias are
+/// left alone and reported, as those whose weight and input are float.
 ///
 /// `model` must be calibrated. Reported: the mean of (E[y_q - y])^2 over channels, before and after; biases
 /// are rounded to the accumulator's grid, so something small stays. Throws ArgumentError when there is no
