@@ -64,7 +64,7 @@ struct CalibratorOptions {
 
 /// Collects batch after batch, then answers; asking changes nothing, and more batches may follow. Results do
 /// not depend on the number of threads. It is not for use by several threads at once. An error leaves it as
-/// it was, apart from what a derived class says.
+/// it was.
 ///
 /// To write one's own, derive and override the protected functions; RangeObserver::set_calibrator takes it,
 /// and a line in core/detail/calib_methods.def makes it a name (docs/developing.md).

@@ -68,7 +68,7 @@ class QuantDescriptor {
   /// - integers of other than 2 to 16 bits and floats that are no format; (2,1) without blocks, and float
   ///   formats other than it and (4,3) without dynamic blocks;
   /// - axis together with block_sizes; axes twice or outside -64 .. 63; block lengths that are neither
-  ///   positive nor -1; dynamic blocks on several axes;
+  ///   positive nor -1; a type or scales of blocks without lengths; dynamic blocks on several axes;
   /// - scale_bits other than (4,3), (8,0) and 8, and 8 with dynamic blocks; scale_block_sizes without
   ///   scale_bits;
   /// - amax that is negative, not finite, empty or of more than 16 axes; amax where nothing reads it, with

@@ -57,7 +57,7 @@ struct QuantSpec {
 
   /// The grid of blocks whose scales are themselves numbers of 8 bits (OCP MX, NVFP4).
   ///
-  /// - (8,0): the power of two at or above amax / bound, 2^-127 .. 2^127; `global` is not used.
+  /// - (8,0): the power of two at or above amax / bound, 2^-127 .. 2^127; `global` changes nothing.
   /// - (4,3): scale = fl(c * g), g = fl(global / fl(448 * bound)), c = e4m3(fl(fl(amax / bound) / g)), at
   ///   least 2^-9. `global` is the range of the whole tensor; g is 1 where it is at most 2^-24.
   ///

@@ -78,9 +78,9 @@ class QuantWeighted : public Float, public QuantModule {
   Child<TensorQuantizer> input_, weight_quantizer_, output_;
 };
 
-/// A quantized Linear, whose weight has a range for each row.
+/// A quantized Linear; ranges per channel of its weight lie along the rows.
 using QuantLinear = QuantWeighted<Linear>;
-/// Quantized convolutions, whose weights have a range for each output channel.
+/// Quantized convolutions; ranges per channel of their weights lie along the output channels.
 using QuantConv1d = QuantWeighted<Conv1d>;
 using QuantConv2d = QuantWeighted<Conv2d>;
 using QuantConvTranspose2d = QuantWeighted<ConvTranspose2d>;

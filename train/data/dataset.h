@@ -55,9 +55,8 @@ class Dataset {
   /// What a stored zero becomes, one value a channel (axis 0 of the sample); what augmentation fills with.
   [[nodiscard]] virtual std::vector<float> background() const;
 
-  /// Reads the samples `rows`, in that order; repeats are allowed. The tensors are new ones on the CPU.
-  /// Throws ArgumentError for an index out of range, FileError naming the row when a value cannot be read or
-  /// is NaN or infinite.
+  /// Reads the samples `rows`, in that order, to the CPU; repeats are allowed. Throws ArgumentError for an
+  /// index out of range, FileError naming the row when a value cannot be read or is NaN or infinite.
   [[nodiscard]] virtual Batch read(std::span<const std::int64_t> rows) const = 0;
 
   /// The labels of all samples, [size(), ..], where they are in memory; undefined otherwise, and without
