@@ -3,6 +3,7 @@
 /// Context: what is in force on a thread, and the one way to change it for a while.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,11 @@ namespace fq {
 
 class Profiler;
 class Recorder;
+namespace detail {
+class CallCache;
+class Rerun;
+class StandIns;
+}  // namespace detail
 
 /// In which numbers products of codes are passed backward. For y[.., c] = s_x * s_w[c] * sum q_x*q_w the
 /// gradients are
@@ -33,12 +39,16 @@ struct RandomStream {
 
 /// Each thread has its own. Nothing else decides what an operator does but its arguments.
 struct Context {
-  bool records = true;                         ///< operators go on the tape (NoGrad)
-  BackwardType backward = BackwardType::bf16;  ///< of products that are recorded (BackwardScope)
-  RandomStream random;                         ///< seed 0, step 0 at first (RandomScope)
-  Recorder* recorder = nullptr;                ///< what operators report to (RecordScope)
-  Profiler* profiler = nullptr;                ///< what work reports its time to (ProfilerScope)
-  std::string path;                            ///< of the innermost module: "stage1.conv2" (PathScope)
+  bool records = true;                          ///< operators go on the tape (NoGrad)
+  BackwardType backward = BackwardType::bf16;   ///< of products that are recorded (BackwardScope)
+  RandomStream random;                          ///< seed 0, step 0 at first (RandomScope)
+  Recorder* recorder = nullptr;                 ///< what operators report to (RecordScope)
+  Profiler* profiler = nullptr;                 ///< what work reports its time to (ProfilerScope)
+  std::string path;                             ///< of the innermost module: "stage1.conv2" (PathScope)
+  std::optional<bool> training;                 ///< the mode of all modules, in place of each one's own
+  const detail::StandIns* stand_ins = nullptr;  ///< values that leaves have here, in place of their own
+  detail::Rerun* rerun = nullptr;               ///< of the checkpointed block that runs
+  detail::CallCache* call_cache = nullptr;      ///< where modules look up what they gave before
 };
 /// The context of this thread, to read; the scopes named above change it.
 [[nodiscard]] inline Context& context() noexcept {

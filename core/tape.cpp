@@ -132,7 +132,7 @@ void Variable::backward(Tensor seed) const {
   FQ_CHECK(seed.shape() == shape(), "backward", "the seed is {}, the value {}", to_string(seed.shape()),
            to_string(shape()));
   const NoGrad no_grad;
-  const auto& root = node_->gradient;
+  const auto& root = node()->gradient;
   std::unordered_map<const detail::Gradient*, Tensor> sums;
   sums[root.get()] = std::move(seed);
   for (const auto& gradient : detail::readers_first(root)) {

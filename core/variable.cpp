@@ -1,6 +1,7 @@
 #include "fakequant/core/variable.h"
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/stand_ins.h"
 #include "fakequant/core/tape.h"
 
 namespace fq {
@@ -37,7 +38,11 @@ Variable Variable::from_node(std::shared_ptr<detail::Node> node) {
   return out;
 }
 
-const Value& Variable::value() const { return get(node_).value; }
+const std::shared_ptr<detail::Node>& Variable::stand_in() const noexcept {
+  return context().stand_ins->of(node_);
+}
+
+const Value& Variable::value() const { return get(node()).value; }
 
 Shape Variable::shape() const {
   return std::visit([](const auto& v) -> Shape { return v.shape(); }, value());
@@ -59,18 +64,19 @@ Layout Variable::layout() const {
 }
 
 const QuantizedTensor* Variable::quantized() const noexcept {
-  return node_ ? std::get_if<QuantizedTensor>(&node_->value) : nullptr;
+  return node() ? std::get_if<QuantizedTensor>(&node()->value) : nullptr;
 }
 
 const Accumulator* Variable::accumulator() const noexcept {
-  return node_ ? std::get_if<Accumulator>(&node_->value) : nullptr;
+  return node() ? std::get_if<Accumulator>(&node()->value) : nullptr;
 }
 
 Variable Variable::as_float() const {
   if (std::holds_alternative<Tensor>(value())) return *this;
-  const std::scoped_lock lock(node_->mutex);
+  const std::scoped_lock lock(node()->mutex);
   const bool with_gradient = detail::needs_grad({*this});
-  if (node_->as_float && detail::reusable(*node_->as_float, with_gradient)) return from_node(node_->as_float);
+  auto& known = node()->as_float;
+  if (known && detail::reusable(*known, with_gradient)) return from_node(known);
   Variable out;
   if (const auto* q = quantized()) {
     out = detail::record("dequantize", fq::dequantize(*q), {*this},
@@ -82,46 +88,46 @@ Variable Variable::as_float() const {
       return std::vector<Tensor>{detail::masked_gradient(dy, mask)};
     });
   }
-  node_->as_float = out.node_;
+  known = out.node();
   return out;
 }
 
 Tensor Variable::tensor() const { return std::get<Tensor>(as_float().value()); }
 
-bool Variable::requires_grad() const noexcept { return node_ && node_->gradient; }
-bool Variable::is_leaf() const noexcept { return node_ && node_->leaf; }
+bool Variable::requires_grad() const noexcept { return node() && node()->gradient; }
+bool Variable::is_leaf() const noexcept { return node() && node()->leaf; }
 
 void Variable::set_requires_grad(bool on) {
-  FQ_CHECK(get(node_).leaf, "requires_grad", "the variable is the result of {}: only leaves can be set",
-           node_->gradient ? node_->gradient->op : "an operator");
+  FQ_CHECK(get(node()).leaf, "requires_grad", "the variable is the result of {}: only leaves can be set",
+           node()->gradient ? node()->gradient->op : "an operator");
   if (on == requires_grad()) return;
-  node_->gradient = on ? leaf_gradient(shape()) : nullptr;
+  node()->gradient = on ? leaf_gradient(shape()) : nullptr;
 }
 
 const Tensor& Variable::grad() const {
   static const Tensor none;
-  const auto& gradient = get(node_).gradient;
+  const auto& gradient = get(node()).gradient;
   return gradient ? gradient->sum : none;
 }
 void Variable::set_grad(Tensor grad) {
   FQ_CHECK(requires_grad(), "set_grad", "the variable takes no gradient: set_requires_grad(true) first");
   FQ_CHECK(!grad.defined() || grad.shape() == shape(), "set_grad", "the gradient is {}, the variable {}",
            to_string(grad.shape()), to_string(shape()));
-  node_->gradient->sum = std::move(grad);
+  node()->gradient->sum = std::move(grad);
 }
 void Variable::zero_grad() {
-  if (requires_grad()) node_->gradient->sum = {};
+  if (requires_grad()) node()->gradient->sum = {};
 }
 
 void Variable::set_tensor(Tensor value) {
   FQ_CHECK(is_leaf() && value.shape() == shape(), "set_tensor",
            "{} cannot replace the value of shape {} of a {}", value.describe(), to_string(shape()),
            is_leaf() ? "leaf" : "result");
-  node_->value = std::move(value);
+  node()->value = std::move(value);
 }
 
 Tensor& Variable::mutable_tensor() {
-  auto* tensor = node_ ? std::get_if<Tensor>(&node_->value) : nullptr;
+  auto* tensor = node() ? std::get_if<Tensor>(&node()->value) : nullptr;
   FQ_CHECK(tensor != nullptr && is_leaf(), "mutable_tensor", "only a leaf holding floats can be written to");
   return *tensor;
 }

@@ -118,11 +118,16 @@ class Variable {
   void backward(Tensor seed = {}) const;
 
   /// The node itself, by which two handles of one variable are told from two equal ones; null when undefined.
-  [[nodiscard]] const std::shared_ptr<detail::Node>& node() const noexcept { return node_; }
+  /// While this thread gives the leaf another value (detail::StandIns), the node of that.
+  [[nodiscard]] const std::shared_ptr<detail::Node>& node() const noexcept {
+    return context().stand_ins == nullptr ? node_ : stand_in();
+  }
   /// A handle of a node, as operators make it.
   [[nodiscard]] static Variable from_node(std::shared_ptr<detail::Node> node);
 
  private:
+  [[nodiscard]] const std::shared_ptr<detail::Node>& stand_in() const noexcept;
+
   std::shared_ptr<detail::Node> node_;
 };
 

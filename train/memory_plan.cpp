@@ -12,29 +12,6 @@
 namespace fq {
 namespace {
 
-/// Takes the parameters' gradients away while it lives.
-class GradientsAside {
- public:
-  explicit GradientsAside(const Module& model) : parameters_(model.parameters()) {
-    for (auto& parameter : parameters_) {
-      gradients_.push_back(parameter.grad());
-      parameter.zero_grad();
-    }
-  }
-  ~GradientsAside() {
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      parameters_[i].zero_grad();
-      if (gradients_[i].defined()) parameters_[i].set_grad(gradients_[i]);
-    }
-  }
-  GradientsAside(const GradientsAside&) = delete;  // tied to its block
-  GradientsAside& operator=(const GradientsAside&) = delete;
-
- private:
-  std::vector<Variable> parameters_;
-  std::vector<Tensor> gradients_;
-};
-
 /// How much more of `meta` is in use than when it was asked last.
 class Growth {
  public:
@@ -68,7 +45,6 @@ std::pair<Variable, Tensor> objective(const Variable& y) {
 MemoryPlan plan_memory(Module& model, const Shape& input_shape, const OptimizerOptions& options) {
   static std::mutex counting;  // `meta` is counted for all threads together
   const std::scoped_lock lock(counting);
-  const GradientsAside aside(model);
   const std::int64_t before = Growth::used();
   Growth growth;
   MemoryPlan plan;

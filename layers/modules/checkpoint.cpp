@@ -4,15 +4,13 @@
 #include <utility>
 
 #include "fakequant/core/context.h"
+#include "fakequant/core/detail/rerun.h"
 #include "fakequant/core/random.h"
 #include "fakequant/core/tape.h"
-#include "fakequant/layers/modules/detail/rerun.h"
 
 namespace fq {
 namespace detail {
 namespace {
-
-thread_local Rerun* rerun_in_force = nullptr;
 
 /// What the second run begins with.
 struct Block {
@@ -42,7 +40,7 @@ Saved saved_floats(const Variable& x) {
 
 Variable first_run(Block& block) {
   const NoGrad no_grad;
-  const ScopedValue scope(rerun_in_force, &block.rerun);
+  const ScopedValue scope(context().rerun, &block.rerun);
   return block.run(leaves_of(block.inputs));
 }
 
@@ -50,7 +48,7 @@ Variable second_run(Block& block) {
   block.rerun.begin_again();
   const ScopedValue random(context().random, block.random);
   const ScopedValue records(context().records, true);
-  const ScopedValue scope(rerun_in_force, &block.rerun);
+  const ScopedValue scope(context().rerun, &block.rerun);
   return block.run(block.inputs);
 }
 
@@ -71,9 +69,6 @@ std::vector<Tensor> gradients(Block& block, const Tensor& dy) {
 }
 
 }  // namespace
-
-Rerun* rerun() noexcept { return rerun_in_force; }
-
 }  // namespace detail
 
 Variable checkpoint(const BlockFunction& run, const std::vector<Variable>& inputs,

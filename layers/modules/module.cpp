@@ -108,7 +108,7 @@ void Module::replace(std::string_view path, std::shared_ptr<Module> module) {
   for (const auto& [name, slot] : named_slots()) {
     if (name != path) continue;
     module->name_ = last;
-    module->train(slot->module->training());
+    module->train(slot->module->training_);
     module->checkpointed_ = slot->module->checkpointed_;
     slot->module = std::move(module);
     return;

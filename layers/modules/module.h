@@ -115,10 +115,11 @@ class Module {
   void replace(std::string_view path, std::shared_ptr<Module> module);
 
   /// Sets training or evaluation mode for this module and all below it. A new module is in training mode. The
-  /// mode decides what dropout and batch norm do and whether running ranges move, nothing else.
+  /// mode decides what dropout and batch norm do and whether running ranges move, nothing else. A thread that
+  /// traces sees the mode that it traces in.
   void train(bool on = true);
   void eval() { train(false); }
-  [[nodiscard]] bool training() const noexcept { return training_; }
+  [[nodiscard]] bool training() const noexcept { return context().training.value_or(training_); }
   /// Forgets the gradients of all parameters.
   void zero_grad();
   /// Moves parameters and buffers, of this module and all below it, to the CPU or a GPU; gradients are

@@ -1,8 +1,8 @@
 #include "fakequant/layers/modules/norm.h"
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/rerun.h"
 #include "fakequant/core/ops/norm.h"
-#include "fakequant/layers/modules/detail/rerun.h"
 
 namespace fq {
 

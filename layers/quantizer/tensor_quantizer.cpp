@@ -4,9 +4,9 @@
 
 #include <fmt/ranges.h>
 
+#include "fakequant/core/detail/rerun.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/core/trace.h"
-#include "fakequant/layers/modules/detail/rerun.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/arithmetic.h"
 #include "fakequant/layers/quantizer/detail/pre_quant_scale.h"

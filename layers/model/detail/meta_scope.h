@@ -3,48 +3,36 @@
 /// A model without computation.
 
 #include <unordered_set>
-#include <utility>
-#include <vector>
 
-#include "fakequant/core/tape.h"
+#include "fakequant/core/detail/stand_ins.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 
 namespace fq::detail {
 
-/// Puts a model into evaluation (or training) mode with its parameters on `meta`, and back when it ends.
-/// Ranges that are parameters stay: grids are computed on `meta` too.
+/// While it lives, this thread sees the model in evaluation (or training) mode with its parameters on `meta`.
+/// The model is only read: other threads may evaluate it meanwhile. Ranges that are parameters keep their
+/// values, as grids are computed on `meta` too.
 class MetaScope {
  public:
-  explicit MetaScope(Module& model, bool training = false) {
+  explicit MetaScope(Module& model, bool training = false)
+      : training_(context().training, training), call_cache_(context().call_cache, nullptr) {
     std::unordered_set<const Node*> ranges;
-    for (auto& [path, module] : model.named_modules()) {
-      modes_.emplace_back(module, module->training());
-      if (dynamic_cast<TensorQuantizer*>(module) == nullptr) continue;
-      for (const auto& range : module->parameters()) ranges.insert(range.node().get());
-    }
-    model.train(training);
-    for (auto& parameter : model.parameters()) {
-      if (ranges.contains(parameter.node().get())) continue;
-      values_.emplace_back(parameter, parameter.tensor());
-      parameter.set_tensor(Tensor::empty(parameter.shape(), parameter.tensor().dtype(), Device::meta()));
+    for (const auto& [path, module] : model.named_modules())
+      if (dynamic_cast<const TensorQuantizer*>(module) != nullptr)
+        for (const auto& range : module->parameters()) ranges.insert(range.node().get());
+    for (const auto& parameter : model.parameters()) {
+      const Tensor value = parameter.tensor();
+      const bool keeps_value = ranges.contains(parameter.node().get());
+      stand_ins_.set(parameter,
+                     keeps_value ? value : Tensor::empty(value.shape(), value.dtype(), Device::meta()));
     }
   }
-  ~MetaScope() {
-    for (auto& [parameter, value] : values_) {
-      parameter.set_tensor(value);
-      parameter.node()->quantized.clear();  // what was made of the abstract value
-      parameter.node()->as_float.reset();
-    }
-    for (auto& [module, training] : modes_)
-      module->train(training);  // parents first: children have the last word
-  }
-  MetaScope(const MetaScope&) = delete;  // tied to its block
-  MetaScope& operator=(const MetaScope&) = delete;
 
  private:
-  std::vector<std::pair<Module*, bool>> modes_;
-  std::vector<std::pair<Variable, Tensor>> values_;
+  ScopedValue<std::optional<bool>> training_;
+  ScopedValue<CallCache*> call_cache_;
+  StandIns stand_ins_;
 };
 
 }  // namespace fq::detail

@@ -9,8 +9,6 @@
 namespace fq::detail {
 namespace {
 
-thread_local CallCache* installed_cache = nullptr;
-
 bool same_tensor(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.layout() != b.layout() || a.shape() != b.shape()) return false;
   return a.raw() == b.raw() || (a.device() == b.device() && bitwise_equal(a, b));
@@ -30,9 +28,6 @@ Variable fresh(const Variable& kept) {
 }
 
 }  // namespace
-
-CallCache* call_cache() noexcept { return installed_cache; }
-CallCacheScope::CallCacheScope(CallCache& cache) : ScopedValue(installed_cache, &cache) {}
 
 void CallCache::keep() {
   calls_.clear();

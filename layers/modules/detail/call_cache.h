@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "fakequant/core/context.h"
 #include "fakequant/layers/modules/module.h"
 
 namespace fq::detail {
@@ -56,12 +57,12 @@ class CallCache {
 };
 
 /// Of this thread, or null.
-[[nodiscard]] CallCache* call_cache() noexcept;
+[[nodiscard]] inline CallCache* call_cache() noexcept { return context().call_cache; }
 
 /// Installs a cache on this thread while it lives.
 class CallCacheScope : public ScopedValue<CallCache*> {
  public:
-  explicit CallCacheScope(CallCache& cache);
+  explicit CallCacheScope(CallCache& cache) : ScopedValue(context().call_cache, &cache) {}
 };
 
 }  // namespace fq::detail

@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/rerun.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/tape.h"
-#include "fakequant/layers/modules/detail/rerun.h"
 #include "fakequant/layers/quantizer/detail/grid.h"
 
 namespace fq {

@@ -2,8 +2,10 @@
 
 /// The two runs of a block whose values are computed again for backward.
 
+#include <utility>
 #include <vector>
 
+#include "fakequant/core/context.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::detail {
@@ -26,7 +28,7 @@ class Rerun {
 };
 
 /// Of the block that this thread runs, or null.
-[[nodiscard]] Rerun* rerun() noexcept;
+[[nodiscard]] inline Rerun* rerun() noexcept { return context().rerun; }
 /// In the second run of a block.
 [[nodiscard]] inline bool runs_again() noexcept { return rerun() != nullptr && rerun()->again(); }
 
