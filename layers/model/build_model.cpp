@@ -17,9 +17,9 @@ namespace fq {
 namespace {
 
 using detail::JsonValue;
-using nlohmann::ordered_json;
-
 using detail::kAbstractBatch;
+using detail::ModelNode;
+using detail::ModelNodes;
 
 std::string sample_text(Shape shape) {
   shape.erase(shape.begin());
@@ -36,14 +36,14 @@ class Builder {
     std::vector<GraphNode> nodes;
     Variable output;
   };
-  Built nodes(const JsonValue& list, const ordered_json& canonical, const Variable& input) {
+  Built nodes(const JsonValue& list, const ModelNodes& nodes, const Variable& input) {
     Built built;
     std::unordered_map<std::string, Variable> values{{"input", input}};
     std::string previous = "input";
-    for (std::size_t i = 0; i < canonical.size(); ++i) {
-      const auto& node = canonical[i];
-      GraphNode made{node["name"].get<std::string>(), nullptr, {previous}};
-      if (node.contains("inputs")) made.inputs = node["inputs"].get<std::vector<std::string>>();
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      const ModelNode& node = nodes[i];
+      GraphNode made{node.name, nullptr, node.inputs};
+      if (made.inputs.empty()) made.inputs = {previous};
       std::vector<Variable> inputs;
       for (const auto& name : made.inputs) inputs.push_back(values.at(name));
       std::tie(made.module, built.output) = module(list.at(i), node, inputs);
@@ -58,20 +58,19 @@ class Builder {
  private:
   using Made = std::pair<std::shared_ptr<Module>, Variable>;
 
-  Made module(const JsonValue& entry, const ordered_json& node, const std::vector<Variable>& inputs) {
-    const auto type = node["type"].get<std::string>();
-    if (detail::has_nested_nodes(type)) return nested(entry, node, inputs);
+  Made module(const JsonValue& entry, const ModelNode& node, const std::vector<Variable>& inputs) {
+    if (detail::has_nested_nodes(node.type)) return nested(entry, node, inputs);
     std::vector<Shape> shapes;
     for (const auto& input : inputs) shapes.push_back(input.shape());
     try {
-      auto made =
-          detail::layer_registry().find(type)->second.make(LayerOptions(entry, shapes, classes_, budget_));
-      FQ_CHECK(made != nullptr, type, "its factory made nothing");
+      auto made = detail::layer_registry().find(node.type)->second.make(
+          LayerOptions(entry, shapes, classes_, budget_));
+      FQ_CHECK(made != nullptr, node.type, "its factory made nothing");
       const detail::MetaScope on_meta(*made);
       Variable output = inputs.size() == 1 ? (*made)(inputs[0]) : (*made)(inputs);
       if (output.defined() && output.is_leaf()) output = output.detach();  // on meta when the scope has ended
       FQ_CHECK(output.defined() && (detail::batch_axis(output.shape()) >= 0 || is_constant(*made, inputs)),
-               type, "it mixes samples: no axis of its output is the batch");
+               node.type, "it mixes samples: no axis of its output is the batch");
       if (is_constant(*made, inputs)) constants_.insert(output.node());
       return {std::move(made), std::move(output)};
     } catch (const ArgumentError& error) {
@@ -85,23 +84,21 @@ class Builder {
            std::ranges::all_of(inputs, [&](const Variable& x) { return constants_.contains(x.node()); });
   }
 
-  Made nested(const JsonValue& entry, const ordered_json& node, const std::vector<Variable>& inputs) {
-    if (inputs.size() != 1)
-      entry.fail(fmt::format("node '{}' takes one input", node["name"].get<std::string>()));
-    auto built = nodes(entry.at("nodes"), node["nodes"], inputs[0]);
-    if (node["type"] == "graph") return {std::make_shared<Graph>(std::move(built.nodes)), built.output};
+  Made nested(const JsonValue& entry, const ModelNode& node, const std::vector<Variable>& inputs) {
+    if (inputs.size() != 1) entry.fail(fmt::format("node '{}' takes one input", node.name));
+    auto built = nodes(entry.at("nodes"), node.nodes, inputs[0]);
+    if (node.type == "graph") return {std::make_shared<Graph>(std::move(built.nodes)), built.output};
     auto sequence = std::make_shared<Sequential>();
     for (auto& inner : built.nodes) sequence->add(std::move(inner.name), std::move(inner.module));
     return {std::move(sequence), built.output};
   }
 
   /// An error of an operator or a constructor gets the place of its node; one that has it passes.
-  [[noreturn]] static void throw_at(const JsonValue& entry, const ordered_json& node,
+  [[noreturn]] static void throw_at(const JsonValue& entry, const ModelNode& node,
                                     const ArgumentError& error) {
     const std::string_view what = error.what();
     if (what.starts_with(entry.text().origin())) throw error;
-    entry.fail(fmt::format("node '{}': {}", node["name"].get<std::string>(),
-                           detail::with_readable_batch(std::string(what))));
+    entry.fail(fmt::format("node '{}': {}", node.name, detail::with_readable_batch(std::string(what))));
   }
 
   void check_size(const JsonValue& entry, const std::string& name, const Variable& output) const {
@@ -134,9 +131,9 @@ std::shared_ptr<Graph> build_model(const ModelSpec& spec, const Shape& sample_sh
                                    const BuildOptions& options) {
   const RandomScope random(options.seed, 0);
   const NoGrad no_grad;
-  const auto list = detail::node_list(*spec.text_);
+  const auto list = detail::node_list(*spec.source_->text);
   const auto input = meta_input(sample_shape, options.max_elements);
-  auto built = Builder(classes, options).nodes(list, spec.json()["nodes"], input);
+  auto built = Builder(classes, options).nodes(list, spec.source_->nodes, input);
   if (built.output.shape().empty() || built.output.shape()[0] != kAbstractBatch)
     list.at(list.size() - 1)
         .fail(fmt::format("the model's output is {}: its first axis must be the batch",

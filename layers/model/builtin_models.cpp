@@ -12,6 +12,7 @@ namespace fq {
 namespace {
 
 using detail::JsonValue;
+using detail::ModelNodes;
 using nlohmann::ordered_json;
 
 constexpr std::int64_t kLargestWidth = 1 << 20;
@@ -21,12 +22,8 @@ class Nodes {
  public:
   using Inputs = std::vector<std::string>;
   /// Appends a node and returns its name.
-  std::string add(const std::string& name, const char* type, ordered_json options = {},
-                  const Inputs& inputs = {}) {
-    ordered_json node{{"name", name}, {"type", type}};
-    if (!options.empty()) node["options"] = std::move(options);
-    if (!inputs.empty()) node["inputs"] = inputs;
-    nodes_.push_back(std::move(node));
+  std::string add(const std::string& name, const char* type, ordered_json options = {}, Inputs inputs = {}) {
+    list_.push_back({name, type, std::move(options), std::move(inputs), {}});
     return name;
   }
   std::string conv_bn(const std::string& name, std::int64_t width, int kernel, int stride,
@@ -41,12 +38,10 @@ class Nodes {
   std::string linear(const std::string& name, const ordered_json& features) {
     return add(name, "linear", {{"out_features", features}});
   }
-  [[nodiscard]] std::string text(std::string_view name) const {
-    return fmt::format("{{\"name\": \"{}\", \"nodes\": {}}}\n", name, detail::nodes_text(nodes_, 0));
-  }
+  [[nodiscard]] const ModelNodes& list() const noexcept { return list_; }
 
  private:
-  ordered_json nodes_ = ordered_json::array();
+  ModelNodes list_;
 };
 
 std::vector<std::int64_t> widths(const JsonValue* options, const char* name,
@@ -150,19 +145,54 @@ std::vector<std::string> builtin_models() {
   return names;
 }
 
-std::string detail::builtin_text(std::string_view name, const JsonValue* options) {
+namespace detail {
+namespace {
+
+ModelNodes with_all_inputs(std::string_view name, const JsonValue* options) {
   const auto found = std::ranges::find(builtins(), name, &Builtin::name);
   FQ_CHECK(found != builtins().end(), "model", "there is no built-in model '{}'{}", name,
            did_you_mean(name, builtin_models()));
   if (options != nullptr) options->expect_keys(found->options, fmt::format("of {}", name));
-  return found->nodes(options).text(name);
+  return found->nodes(options).list();
 }
 
-std::string builtin_model_text(std::string_view name, std::string_view options) {
-  if (options.empty()) return detail::builtin_text(name, nullptr);
-  const detail::JsonText text(options, fmt::format("options of {}", name));
+ModelNodes with_all_inputs(std::string_view name, std::string_view options) {
+  if (options.empty()) return with_all_inputs(name, nullptr);
+  const JsonText text(options, fmt::format("options of {}", name));
   const JsonValue value(text);
-  return detail::builtin_text(name, &value);
+  return with_all_inputs(name, &value);
+}
+
+ModelNodes without_default_inputs(ModelNodes nodes) {
+  std::string previous = "input";
+  for (auto& node : nodes) {
+    drop_default_inputs(node, previous);
+    previous = node.name;
+  }
+  return nodes;
+}
+
+}  // namespace
+
+ModelNodes builtin_nodes(std::string_view name, const JsonValue* options) {
+  return without_default_inputs(with_all_inputs(name, options));
+}
+
+ModelNodes builtin_nodes(std::string_view name, std::string_view options) {
+  return without_default_inputs(with_all_inputs(name, options));
+}
+
+}  // namespace detail
+
+std::string builtin_model_text(std::string_view name, std::string_view options) {
+  auto list = ordered_json::array();
+  for (auto& node : detail::with_all_inputs(name, options)) {
+    ordered_json entry{{"name", std::move(node.name)}, {"type", std::move(node.type)}};
+    if (!node.options.empty()) entry["options"] = std::move(node.options);
+    if (!node.inputs.empty()) entry["inputs"] = std::move(node.inputs);
+    list.push_back(std::move(entry));
+  }
+  return detail::model_text({{"name", name}, {"nodes", std::move(list)}});
 }
 
 }  // namespace fq

@@ -15,42 +15,39 @@ using detail::JsonText;
 using detail::JsonValue;
 using nlohmann::ordered_json;
 
-/// A text that names a built-in model becomes the text of its nodes.
-std::shared_ptr<const JsonText> with_nodes(std::shared_ptr<const JsonText> text) {
-  const JsonValue root(*text);
-  if (root.is_array()) return text;
-  const bool builtin = root.has("model");
-  if (builtin)
-    root.expect_keys({"model", "options"}, "beside \"model\"");
-  else
-    root.expect_keys({"name", "nodes", "model"}, "of a model");
-  if (!builtin) return text;
-  const auto name = root.at("model").choice(builtin_models());
-  if (!root.has("options"))
-    return std::make_shared<const JsonText>(detail::builtin_text(name, nullptr), name);
-  const auto options = root.at("options");
-  return std::make_shared<const JsonText>(detail::builtin_text(name, &options), name);
-}
-
-std::string model_name(const JsonText& text) {
-  const JsonValue root(text);
-  return root.has("name") ? root.at("name").string() : "model";
-}
+std::string name_in(const JsonValue& root) { return root.has("name") ? root.at("name").string() : "model"; }
 
 }  // namespace
 
-ModelSpec::ModelSpec(std::shared_ptr<const JsonText> text)
-    : text_(with_nodes(std::move(text))), name_(model_name(*text_)) {
-  canonical_ = std::make_shared<const ordered_json>(
-      ordered_json{{"name", name_}, {"nodes", detail::canonical_nodes(detail::node_list(*text_))}});
+ModelSpec::ModelSpec(std::string name, detail::ModelNodes nodes, std::shared_ptr<const JsonText> text)
+    : json_(std::make_shared<const ordered_json>(detail::model_json(name, nodes))), name_(std::move(name)) {
+  if (text == nullptr)
+    text = std::make_shared<const JsonText>(JsonText::of_value(*json_, this->text(), name_));
+  if (nodes.size() > detail::kMostNodes)
+    detail::fail_too_many(detail::node_list(*text).at(detail::kMostNodes));
+  source_ = std::make_shared<const detail::ModelSource>(std::move(nodes), std::move(text));
+}
+
+ModelSpec ModelSpec::of(std::shared_ptr<const JsonText> text) {
+  const JsonValue root(*text);
+  if (root.is_array()) return {"model", detail::read_nodes(root), std::move(text)};
+  if (!root.has("model")) {
+    root.expect_keys({"name", "nodes", "model"}, "of a model");
+    return {name_in(root), detail::read_nodes(root.at("nodes")), std::move(text)};
+  }
+  root.expect_keys({"model", "options"}, "beside \"model\"");
+  auto name = root.at("model").choice(builtin_models());
+  if (!root.has("options")) return {name, detail::builtin_nodes(name, nullptr), nullptr};
+  const auto options = root.at("options");
+  return {name, detail::builtin_nodes(name, &options), nullptr};
 }
 
 ModelSpec ModelSpec::parse(std::string_view text, const std::string& file) {
-  return ModelSpec(std::make_shared<const JsonText>(text, "model", file));
+  return of(std::make_shared<const JsonText>(text, "model", file));
 }
 
 ModelSpec ModelSpec::builtin(std::string_view name, std::string_view options) {
-  return ModelSpec(std::make_shared<const JsonText>(builtin_model_text(name, options), std::string(name)));
+  return {std::string(name), detail::builtin_nodes(name, options), nullptr};
 }
 
 ModelSpec ModelSpec::load(const std::string& file_or_name, std::string_view options) {
@@ -62,18 +59,15 @@ ModelSpec ModelSpec::load(const std::string& file_or_name, std::string_view opti
            "'{}' is neither a file nor a built-in model{}", file_or_name,
            detail::did_you_mean(file_or_name, names));
   FQ_CHECK(options.empty(), "model", "options are for the built-in models: '{}' is a file", file_or_name);
-  return ModelSpec(JsonText::load(file_or_name, "model"));
+  return of(JsonText::load(file_or_name, "model"));
 }
 
-std::string ModelSpec::text() const {
-  return fmt::format("{{\"name\": {}, \"nodes\": {}}}\n", ordered_json(name_).dump(),
-                     detail::nodes_text((*canonical_)["nodes"], 0));
-}
+std::string ModelSpec::text() const { return detail::model_text(*json_); }
 
-const ordered_json& ModelSpec::json() const noexcept { return *canonical_; }
+const ordered_json& ModelSpec::json() const noexcept { return *json_; }
 
 bool operator==(const ModelSpec& a, const ModelSpec& b) {
-  return nlohmann::json(*a.canonical_) == nlohmann::json(*b.canonical_);
+  return nlohmann::json(*a.json_) == nlohmann::json(*b.json_);
 }
 
 }  // namespace fq

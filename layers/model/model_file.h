@@ -22,6 +22,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fakequant/layers/model/graph.h"
 
@@ -29,7 +30,9 @@ namespace fq {
 
 namespace detail {
 class JsonText;
-}
+struct ModelNode;
+struct ModelSource;
+}  // namespace detail
 
 /// How `build_model` makes parameters, and what it refuses to.
 struct BuildOptions {
@@ -67,10 +70,12 @@ class ModelSpec {
  private:
   friend std::shared_ptr<Graph> build_model(const ModelSpec&, const Shape&, std::int64_t,
                                             const BuildOptions&);
-  explicit ModelSpec(std::shared_ptr<const detail::JsonText> text);
+  ModelSpec(std::string name, std::vector<detail::ModelNode> nodes,
+            std::shared_ptr<const detail::JsonText> text);
+  static ModelSpec of(std::shared_ptr<const detail::JsonText> text);
 
-  std::shared_ptr<const detail::JsonText> text_;  // what errors point into
-  std::shared_ptr<const nlohmann::ordered_json> canonical_;
+  std::shared_ptr<const detail::ModelSource> source_;
+  std::shared_ptr<const nlohmann::ordered_json> json_;
   std::string name_;
 };
 

@@ -265,6 +265,14 @@ JsonText::JsonText(std::string_view text, std::string what, std::string file)
   if (!read_json(text_, builder, line)) raise(what_, file_, "", builder.error_line(), builder.error());
 }
 
+JsonText JsonText::of_value(ordered_json value, std::string text, std::string what) {
+  JsonText out;
+  out.what_ = std::move(what);
+  out.text_ = std::move(text);
+  out.value_ = std::move(value);
+  return out;
+}
+
 std::shared_ptr<const JsonText> JsonText::load(const std::string& file, std::string what) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error))

@@ -40,6 +40,8 @@ class JsonText {
   /// `what` opens messages ("model"); `file` names the source and makes errors FileErrors, empty makes them
   /// ArgumentErrors. Throws for text that is not JSON, with its line.
   JsonText(std::string_view text, std::string what, std::string file = {});
+  /// Of a value that a program made. `text` says the same; it is read for the lines that errors name alone.
+  [[nodiscard]] static JsonText of_value(nlohmann::ordered_json value, std::string text, std::string what);
   /// Throws FileError when the file can't be read.
   [[nodiscard]] static std::shared_ptr<const JsonText> load(const std::string& file, std::string what);
 
@@ -54,6 +56,8 @@ class JsonText {
   [[noreturn]] void fail(const std::string& pointer, const std::string& message) const;
 
  private:
+  JsonText() = default;
+
   std::string what_, file_, text_;
   nlohmann::ordered_json value_;
 };

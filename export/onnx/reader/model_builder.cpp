@@ -21,7 +21,7 @@ std::string readable(std::string message) {
 }
 
 Shape output_shape(const ordered_json& node, const std::vector<Shape>& shapes, ModelBudget& budget) {
-  const JsonText text(node.dump(), "import_onnx");
+  const JsonText text = JsonText::of_value(node, node.dump(), "import_onnx");
   const JsonValue entry(text);
   const auto& type = layer_registry().find(node["type"].get<std::string>())->second;
   const auto layer = type.make(LayerOptions(entry, shapes, 0, budget));

@@ -34,64 +34,76 @@ std::string node_name(const JsonValue& node, const std::string& type, std::size_
   return name;
 }
 
-ordered_json node_inputs(const JsonValue& value, const Names& earlier) {
+std::vector<std::string> node_inputs(const JsonValue& value, const Names& earlier) {
   const auto check = [&](const JsonValue& input) {
     const auto name = input.string();
     if (earlier.contains(name)) return name;
     input.fail(fmt::format("'{}' is no earlier node{}", name.substr(0, 80),
                            did_you_mean(name.substr(0, 80), {earlier.begin(), earlier.end()})));
   };
-  auto out = ordered_json::array();
   if (!value.is_array()) return {check(value)};
+  std::vector<std::string> out;
   for (const auto& input : value.elements()) out.push_back(check(input));
   if (out.empty()) value.fail("'inputs' is empty: leave it out for the node before, or name one");
   return out;
 }
 
-class Canonical {
+class NodeReader {
  public:
-  ordered_json nodes(const JsonValue& list, bool with_inputs) {
+  ModelNodes nodes(const JsonValue& list, bool with_inputs) {
     if (!list.is_array() || list.size() == 0) list.fail("give a list of at least one node");
-    auto out = ordered_json::array();
+    ModelNodes out;
     Names names{"input"};
     std::string previous = "input";
     for (const auto& entry : list.elements()) {
-      if (++count_ > kMostNodes) entry.fail(fmt::format("more than {} nodes", kMostNodes));
+      if (++count_ > kMostNodes) fail_too_many(entry);
       out.push_back(node(entry, out.size(), names, previous, with_inputs));
-      previous = out.back()["name"].get<std::string>();
+      previous = out.back().name;
       names.insert(previous);
     }
     return out;
   }
 
  private:
-  ordered_json node(const JsonValue& entry, std::size_t place, const Names& names,
-                    const std::string& previous, bool with_inputs) {
+  ModelNode node(const JsonValue& entry, std::size_t place, const Names& names, const std::string& previous,
+                 bool with_inputs) {
     entry.expect_keys({"name", "type", "options", "inputs", "nodes"}, "of a node");
     const auto type = entry.at("type").choice(layer_types());
-    ordered_json out{{"name", node_name(entry, type, place, names)}, {"type", type}};
+    ModelNode out{node_name(entry, type, place, names), type};
     if (entry.has("inputs")) {
       if (!with_inputs)
         entry.at("inputs").fail("the nodes of a \"sequential\" have no inputs: use a \"graph\"");
-      auto inputs = node_inputs(entry.at("inputs"), names);
-      if (inputs != ordered_json{previous}) out["inputs"] = std::move(inputs);
+      out.inputs = node_inputs(entry.at("inputs"), names);
+      drop_default_inputs(out, previous);
     }
     if (has_nested_nodes(type)) {
       if (entry.has("options"))
         entry.at("options").fail(fmt::format("a \"{}\" has nodes in place of options", type));
-      out["nodes"] = nodes(entry.at("nodes"), type == "graph");
+      out.nodes = nodes(entry.at("nodes"), type == "graph");
     } else if (entry.has("nodes")) {
       entry.at("nodes").fail("only \"sequential\" and \"graph\" have nodes");
     } else if (entry.has("options")) {
       const auto options = entry.at("options");
       options.expect_keys(layer_registry().find(type)->second.options, fmt::format("of {}", type));
-      if (options.size() > 0) out["options"] = options.json();
+      if (options.size() > 0) out.options = options.json();
     }
     return out;
   }
 
   std::size_t count_ = 0;
 };
+
+ordered_json nodes_json(const ModelNodes& nodes) {
+  auto out = ordered_json::array();
+  for (const auto& node : nodes) {
+    ordered_json entry{{"name", node.name}, {"type", node.type}};
+    if (!node.inputs.empty()) entry["inputs"] = node.inputs;
+    if (!node.options.empty()) entry["options"] = node.options;
+    if (has_nested_nodes(node.type)) entry["nodes"] = nodes_json(node.nodes);
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
 
 /// On one line, with a blank after each comma and colon.
 std::string line_text(const ordered_json& value) {
@@ -102,15 +114,6 @@ std::string line_text(const ordered_json& value) {
            line_text(element);
   return value.is_object() ? "{" + out + "}" : "[" + out + "]";
 }
-
-}  // namespace
-
-JsonValue node_list(const JsonText& text) {
-  const JsonValue root(text);
-  return root.is_array() ? root : root.at("nodes");
-}
-
-ordered_json canonical_nodes(const JsonValue& nodes) { return Canonical().nodes(nodes, true); }
 
 std::string nodes_text(const ordered_json& nodes, int indent) {
   std::string out = "[\n";
@@ -126,6 +129,30 @@ std::string nodes_text(const ordered_json& nodes, int indent) {
            (&node == &nodes.back() ? "\n" : ",\n");
   }
   return out + std::string(static_cast<std::size_t>(indent), ' ') + "]";
+}
+
+}  // namespace
+
+JsonValue node_list(const JsonText& text) {
+  const JsonValue root(text);
+  return root.is_array() ? root : root.at("nodes");
+}
+
+ModelNodes read_nodes(const JsonValue& list) { return NodeReader().nodes(list, true); }
+
+void drop_default_inputs(ModelNode& node, const std::string& previous) {
+  if (node.inputs == std::vector{previous}) node.inputs.clear();
+}
+
+void fail_too_many(const JsonValue& node) { node.fail(fmt::format("more than {} nodes", kMostNodes)); }
+
+ordered_json model_json(std::string_view name, const ModelNodes& nodes) {
+  return {{"name", name}, {"nodes", nodes_json(nodes)}};
+}
+
+std::string model_text(const ordered_json& model) {
+  return fmt::format("{{\"name\": {}, \"nodes\": {}}}\n", model["name"].dump(),
+                     nodes_text(model["nodes"], 0));
 }
 
 }  // namespace fq::detail
