@@ -1,0 +1,21 @@
+#pragma once
+
+/// What of a quantized model is computed in floats all the same.
+
+#include <string>
+#include <vector>
+
+#include "fakequant/layers/config/quant_config.h"
+#include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/modules/module.h"
+
+namespace fq::detail {
+
+/// A warning for each layer whose input and weight are both dequantized: it multiplies floats, not codes.
+/// `graph` is the trace of the quantized model.
+[[nodiscard]] std::vector<std::string> float_products(Module& model, const TraceGraph& graph);
+/// Logs what ONNX Runtime computes in floats, where layers are integers that it is expected to multiply as
+/// such. Nothing for other targets.
+void warn_float_operators(Module& model, const Shape& input_shape, Target target);
+
+}  // namespace fq::detail

@@ -1,0 +1,53 @@
+#include "fakequant/layers/detail/quant_factories.h"
+
+#include <map>
+#include <utility>
+
+#include "fakequant/layers/quantize.h"
+
+namespace fq {
+namespace {
+
+std::map<std::type_index, QuantFactory>& registered() {
+  static std::map<std::type_index, QuantFactory> table;
+  return table;
+}
+
+template <class Float>
+void register_inputs() {
+  register_quant_module(
+      typeid(Float), [](const Module& layer, std::size_t inputs) -> std::shared_ptr<Module> {
+        return std::make_shared<QuantInputs<Float>>(static_cast<const Float&>(layer), inputs);
+      });
+}
+
+void register_defaults() {
+  const auto own = registered();  // what users registered before stays
+  register_quant_module<Linear, QuantLinear>();
+  register_quant_module<Conv1d, QuantConv1d>();
+  register_quant_module<Conv2d, QuantConv2d>();
+  register_quant_module<ConvTranspose2d, QuantConvTranspose2d>();
+  register_inputs<Add>();
+  register_inputs<Concat>();
+  register_inputs<AvgPool2d>();
+  register_inputs<GlobalAvgPool2d>();
+  for (const auto& [type, make] : own) registered()[type] = make;
+}
+
+const std::map<std::type_index, QuantFactory>& factories() {
+  static const bool once = (register_defaults(), true);
+  (void)once;
+  return registered();
+}
+
+}  // namespace
+
+void register_quant_module(std::type_index type, QuantFactory make) { registered()[type] = std::move(make); }
+
+bool detail::is_quantizable(const Module& module) { return factories().contains(typeid(module)); }
+
+std::shared_ptr<Module> detail::quantized_counterpart(const Module& layer, std::size_t inputs) {
+  return factories().at(typeid(layer))(layer, inputs);
+}
+
+}  // namespace fq

@@ -1,0 +1,94 @@
+#include "fakequant/layers/detail/quantizer_maker.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/detail/placed_error.h"
+#include "fakequant/layers/config/detail/quantizer_fields.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
+
+namespace fq::detail {
+namespace {
+
+bool keeps_one_axis(const QuantFields& fields) {
+  return fields.axis && fields.axis->has_value() && (*fields.axis)->values().size() == 1;
+}
+
+}  // namespace
+
+std::shared_ptr<TensorQuantizer> QuantizerMaker::make_one(const QuantFields& fields,
+                                                          const std::string& name) const {
+  QuantizerSettings settings;
+  settings.name = name;
+  settings.arithmetic = config_.arithmetic;
+  settings.pow2 = config_.pow2;
+  apply(fields, settings);
+  return std::make_shared<TensorQuantizer>(std::move(settings));
+}
+
+std::shared_ptr<TensorQuantizer> QuantizerMaker::make(const MergedFields& fields,
+                                                      const std::string& name) const {
+  return at_place(fields.place, [&]() -> std::shared_ptr<TensorQuantizer> {
+    if (fields.all.sequence.empty()) return make_one(fields.all, name);
+    std::vector<std::shared_ptr<TensorQuantizer>> parts;
+    for (const auto& part : fields.all.sequence)
+      parts.push_back(make_one(part, fmt::format("{}.{}", name, parts.size())));
+    auto out = std::make_shared<SequentialQuantizer>(std::move(parts));
+    out->set_name(name);
+    return out;
+  });
+}
+
+std::shared_ptr<TensorQuantizer> QuantizerMaker::weight(MergedFields fields, const std::string& name,
+                                                        int axis) const {
+  if (!fields.by_user.axis && keeps_one_axis(fields.all)) {
+    fields.all.axis.reset();
+    if (axis >= 0) fields.all.axis = Axes(axis);
+  }
+  return make(fields, name);
+}
+
+std::shared_ptr<TensorQuantizer> QuantizerMaker::input(const MergedFields& fields, const UsedTensor& tensor,
+                                                       const std::string& name,
+                                                       std::vector<std::string>& warnings) const {
+  auto quantizer = make(with_sign(fields, tensor, name, warnings), name);
+  set_algorithm(*quantizer, fields.all);
+  const QuantDescriptor& made_of = quantizer->descriptor();
+  const bool plain = config_.target == Target::ort && fields.all.sequence.empty() && !fields.has_blocks();
+  const bool offset = plain && made_of.format().is_integer() && !made_of.is_unsigned();
+  quantizer->update([&](QuantizerSettings& settings) {
+    settings.zero_point = offset ? 128 : 0;
+    settings.may_become_unsigned = plain && !fields.by_user.is_unsigned;
+  });
+  return quantizer;
+}
+
+/// The calib_method of a rule is more specific than the algorithm of the config.
+void QuantizerMaker::set_algorithm(TensorQuantizer& quantizer, const QuantFields& fields) const {
+  const auto parts = quantizer_parts(quantizer);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const QuantFields& own = fields.sequence.empty() ? fields : fields.sequence[i];
+    if (!own.calib_method) set_calib_method(*parts[i], config_.algorithm);
+  }
+}
+
+/// By the target unsigned where nothing is negative; the user's word wins, with a warning.
+MergedFields QuantizerMaker::with_sign(MergedFields fields, const UsedTensor& tensor, const std::string& name,
+                                       std::vector<std::string>& warnings) const {
+  if (!fields.all.sequence.empty()) return fields;
+  const NumBits bits = fields.all.num_bits.value_or(std::nullopt).value_or(NumBits());
+  const bool wanted =
+      config_.target == Target::ort && tensor.non_negative && bits.is_integer() && !fields.has_blocks();
+  const auto& by_user = fields.by_user.is_unsigned;
+  if (!by_user) {
+    if (wanted) fields.all.is_unsigned = true;
+  } else if (config_.target != Target::none && by_user->has_value() && **by_user != wanted) {
+    warnings.push_back(fmt::format("'{}' is {} as asked, though the target {} would have it otherwise", name,
+                                   wanted ? "signed" : "unsigned", fq::name(config_.target)));
+  }
+  return fields;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,45 @@
+#pragma once
+
+/// From the merged fields of a config to quantizers.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fakequant/layers/config/detail/rule_fields.h"
+#include "fakequant/layers/config/quant_config.h"
+#include "fakequant/layers/detail/placement.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+
+namespace fq::detail {
+
+/// Makes the quantizers of a config, without ranges. Each throws ArgumentError, with the place of the rule,
+/// for fields that do not fit each other.
+class QuantizerMaker {
+ public:
+  /// The config outlives it.
+  explicit QuantizerMaker(const QuantConfig& config) : config_(config) {}
+
+  /// A quantizer, or several one after another.
+  [[nodiscard]] std::shared_ptr<TensorQuantizer> make(const MergedFields& fields,
+                                                      const std::string& name) const;
+  /// That of a weight whose channels lie along `axis`, -1 for none: rules that keep one axis mean this one.
+  [[nodiscard]] std::shared_ptr<TensorQuantizer> weight(MergedFields fields, const std::string& name,
+                                                        int axis) const;
+  /// That of an activation, with its sign and storage by the target. Where a user's sign goes against the
+  /// target, a warning is added.
+  [[nodiscard]] std::shared_ptr<TensorQuantizer> input(const MergedFields& fields, const UsedTensor& tensor,
+                                                       const std::string& name,
+                                                       std::vector<std::string>& warnings) const;
+
+ private:
+  [[nodiscard]] std::shared_ptr<TensorQuantizer> make_one(const QuantFields& fields,
+                                                          const std::string& name) const;
+  void set_algorithm(TensorQuantizer& quantizer, const QuantFields& fields) const;
+  [[nodiscard]] MergedFields with_sign(MergedFields fields, const UsedTensor& tensor, const std::string& name,
+                                       std::vector<std::string>& warnings) const;
+
+  const QuantConfig& config_;
+};
+
+}  // namespace fq::detail
