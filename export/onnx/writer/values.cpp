@@ -1,0 +1,124 @@
+// Values that are computed, as floats, on grids, or as rows of a matrix.
+
+#include <algorithm>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/export/onnx/writer/exporting.h"
+#include "fakequant/export/onnx/writer/grids.h"
+
+namespace fq::detail {
+
+void Exporting::quantize(const Call& call) {
+  Value& out = values_[call.output.node().get()];
+  const Variable& input = call.inputs.at(0);
+  if (is_constant(input)) {
+    out.codes = codes_of(call);
+    return;
+  }
+  const QuantSpec& spec = call.output.quantized()->spec;
+  if (const auto found = quantizers_.find(spec.name); found != quantizers_.end())
+    FQ_CHECK(!found->second->descriptor().dynamic() && !found->second->descriptor().has_dynamic_blocks(),
+             "export_onnx",
+             "'{}' takes its range from each input: QuantizeLinear has constants, calibrate a static range",
+             call.path);
+  const Value& from = values_.at(input.node().get());
+  const std::string& codes = code_names_.at(&call);
+  if (from.grid != nullptr && same_grid(*from.grid, spec) && from.grid_codes == codes)
+    out = from;
+  else if (!from.rows.empty() && from.grid == nullptr)
+    put_rows(call, from.rows, spec, false);
+  else
+    put(call, floats(input), spec, false);
+}
+
+void Exporting::alias(const Call& call) {
+  const Variable& input = call.inputs.at(0);
+  if (is_constant(input)) (void)floats(input);
+  values_[call.output.node().get()] = values_.at(input.node().get());
+}
+
+std::string Exporting::codes_name(const Call& call, const QuantSpec& grid) const {
+  if (call.op == "quantize") return code_names_.at(&call);
+  const auto& readers = early_.readers(call.output);
+  const auto direct = std::ranges::find(readers, "quantize", &Call::op);
+  return call.output.quantized() == nullptr && direct != readers.end() ? code_names_.at(*direct)
+                                                                       : grid.name + ".at." + node_name(call);
+}
+
+void Exporting::put(const Call& call, std::string floats, const QuantSpec& grid, bool cut) {
+  const std::string codes = codes_name(call, grid);
+  Value& out = values_[call.output.node().get()];
+  out.floats =
+      add_grid(graph_, options_, {std::move(floats), call.output.rank(), grid, node_name(call), codes, cut});
+  out.grid = &grid;
+  out.grid_codes = codes;
+  out.cut = cut || (grid.format.is_integer() && grid.format.integer().is_unsigned);
+}
+
+std::string Exporting::unrolled(const Call& maker, const std::string& matrix) {
+  const Shape shape = open_shapes_.at(&maker);
+  const auto sizes = Tensor::from<std::int64_t>(shape, {static_cast<std::int64_t>(shape.size())});
+  const std::string name = node_name(maker) + ".unrolled";
+  return graph_.add("Reshape", name, {matrix, graph_.constant(name + ".shape", sizes)});
+}
+
+/// Engines move codes in a reshape that has the same grid on both sides.
+
+void Exporting::put_rows(const Call& call, const std::string& matrix, const QuantSpec& grid, bool cut) {
+  const std::string codes = codes_name(call, grid);
+  const std::string rows =
+      add_grid(graph_, options_, {matrix, 2, grid, node_name(call), codes + ".rows", cut});
+  put(call, unrolled(call, rows), grid, false);
+  Value& out = values_[call.output.node().get()];
+  out.rows = rows;
+  out.cut = out.cut || cut;
+}
+
+void Exporting::give(const Call& call, std::string name) {
+  const QuantizedTensor* codes = call.output.quantized();
+  const QuantSpec* early = early_.early_grid_of(call.output);
+  if (codes != nullptr || early != nullptr)
+    return put(call, std::move(name), codes != nullptr ? codes->spec : *early,
+               codes == nullptr && early_.is_cut(call.output));
+  values_[call.output.node().get()].floats = std::move(name);
+}
+
+void Exporting::give_rows(const Call& call, std::string matrix) {
+  if (const QuantSpec* early = early_.early_grid_of(call.output))
+    return put_rows(call, matrix, *early, early_.is_cut(call.output));
+  Value& out = values_[call.output.node().get()];
+  out.rows = std::move(matrix);
+  out.maker = &call;
+}
+
+std::string Exporting::rows(const Call& call, std::size_t i) {
+  const Variable& input = call.inputs.at(i);
+  Value& value = values_.at(input.node().get());
+  if (!value.rows.empty()) return value.rows;
+  const QuantSpec& grid = input.quantized()->spec;
+  const std::string name = node_name(call) + ".rows";
+  const auto sizes = Tensor::from<std::int64_t>({-1, input.shape().back()}, {2});
+  const std::string matrix =
+      graph_.add("Reshape", name, {floats(input), graph_.constant(name + ".shape", sizes)});
+  return value.rows =
+             add_grid(graph_, options_, {matrix, 2, grid, node_name(call), grid.name + ".at." + name});
+}
+
+bool Exporting::give_relu(const Call& call) {
+  const Value from = values_.at(call.inputs.at(0).node().get());
+  const QuantSpec* grid = early_.grid_of(call.output);
+  const bool on_codes = options_.target == Target::ort && grid != nullptr && has_byte_codes(grid->format);
+  const bool rows = !from.rows.empty() && from.grid == nullptr;
+  const bool is_signed = on_codes && !grid->format.integer().is_unsigned;
+  if (on_codes && (is_signed || (from.grid != nullptr && from.cut))) {
+    if (rows)
+      put_rows(call, from.rows, *grid, true);
+    else
+      put(call, floats(call.inputs[0]), *grid, !from.cut);
+    return true;
+  }
+  if (rows) give_rows(call, graph_.add("Relu", node_name(call), {from.rows}));
+  return rows;
+}
+
+}  // namespace fq::detail
