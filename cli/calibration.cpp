@@ -158,13 +158,14 @@ void check_calibration_flags(const Flags& flags) {
       flags.command(), "--state {} is there already: give it to --merge too, or another file", state);
 }
 
-void calibrate_network(Network& network, const Flags& flags, const QuantConfig& config,
+void calibrate_network(Network& network, const Flags& flags, const Quantization& quantization,
                        std::shared_ptr<const Dataset> data, Output& output, bool keep_known) {
+  const QuantConfig& config = quantization.config;
   CalibrateOptions options{.amax = config.amax, .keep_known = keep_known, .rules = config.calibration};
   if (flags.given("percentile")) options.amax.percentile = flags.number("percentile", 0, 100);
   network.module->to(device_of(flags));
   const auto loader = loader_of(std::move(data), flags, output);
-  WeightAlgorithm algorithm(config, flags, loader != nullptr);
+  WeightAlgorithm algorithm(quantization.algorithm);
   if (loader) algorithm.before(network, *loader, output);
   const std::string state = flags.text("state");
   Collected collected = take_states(network, flags, output);

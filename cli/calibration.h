@@ -6,9 +6,9 @@
 
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/network.h"
+#include "fakequant/cli/quantization.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/core/io/detail/file_lock.h"
-#include "fakequant/layers/config/quant_config.h"
 #include "fakequant/train/data/dataset.h"
 
 namespace fq::cli {
@@ -24,10 +24,10 @@ void add_state_flags(FlagSet& set);
 void check_calibration_flags(const Flags& flags);
 
 /// Fills calibrators from --merge or --state, then from --samples of `data` (null: none) unless those images
-/// are in it already, chooses ranges, adjusts them by `config.postprocess` and writes --state; around that
-/// the config's algorithm on weights runs on the same images (weight_algorithm.h). Throws Interrupted after
-/// a signal, before it writes.
-void calibrate_network(Network& network, const Flags& flags, const QuantConfig& config,
+/// are in it already, chooses ranges, adjusts them by the postprocess of the config and writes --state;
+/// around that its algorithm on weights runs on the same images (weight_algorithm.h). Throws Interrupted
+/// after a signal, before it writes.
+void calibrate_network(Network& network, const Flags& flags, const Quantization& quantization,
                        std::shared_ptr<const Dataset> data, Output& output, bool keep_known);
 
 }  // namespace fq::cli

@@ -15,7 +15,6 @@
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/sensitivity/plan.h"
 
 namespace fq::cli {
@@ -91,7 +90,7 @@ ordered_json config_file(const Flags& flags) {
 
 /// What was chosen, also by leaving flags out.
 std::string choice_text(const Flags& flags, const Quantization& chosen) {
-  const auto& [json, config] = chosen;
+  const auto& [json, config, algorithm] = chosen;
   std::string from = flags.given("config") ? flags.text("config") : "rules";
   if (json.contains("preset")) from = "preset " + json["preset"].get<std::string>();
   if (!flags.given("preset") && !flags.given("config")) from += " (by default: --preset takes others)";
@@ -99,13 +98,12 @@ std::string choice_text(const Flags& flags, const Quantization& chosen) {
 }
 
 Quantization checked_config(const Flags& flags, ordered_json json) {
-  QuantConfig config = with_place(flags, [&] {
-    auto read = QuantConfig::from_json(json);
-    static_cast<void>(ptq::Algorithm(read));
-    return read;
+  return with_place(flags, [&]() -> Quantization {
+    QuantConfig config = QuantConfig::from_json(json);
+    ptq::Algorithm algorithm(config);
+    list_rules(json);
+    return {std::move(json), std::move(config), std::move(algorithm)};
   });
-  list_rules(json);
-  return {std::move(json), std::move(config)};
 }
 
 }  // namespace
@@ -137,26 +135,25 @@ nlohmann::json read_base_quantization(const Flags& flags) {
 bool plan_quantization(Network& network, const Flags& flags, const PlannedFiles& planned, bool images) {
   check_calibration_flags(flags);
   if (flags.given("config") && planned.holds(flags.text("config"))) return false;
-  const auto [json, config] = read_quantization(flags);
-  WeightAlgorithm(config, flags, images && flags.text("method") != "none");
+  const Quantization chosen = read_quantization(flags);
+  check_weight_algorithm(chosen.algorithm, flags, images && flags.text("method") != "none");
   if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
-  with_place(flags, [&, &json = json, &config = config] { quantize_network(network, json, config); });
+  with_place(flags, [&] { quantize_network(network, chosen.json, chosen.config); });
   return true;
 }
 
 void quantize_and_calibrate(Network& network, const Flags& flags, const Quantization& quantization,
                             std::shared_ptr<const Dataset> data, Output& output, bool calibrate) {
-  const QuantConfig& config = quantization.config;
   check_calibration_flags(flags);
   output.line(choice_text(flags, quantization));
   const bool ranges = flags.text("method") != "none" && (data != nullptr || takes_states(flags));
-  if (calibrate) WeightAlgorithm(config, flags, ranges && data != nullptr);
+  if (calibrate) check_weight_algorithm(quantization.algorithm, flags, ranges && data != nullptr);
   if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
-  with_place(flags, [&] { quantize_network(network, quantization.json, config); });
+  with_place(flags, [&] { quantize_network(network, quantization.json, quantization.config); });
   calibrate = calibrate && ranges;
   const bool imports = flags.knows("import") && flags.given("import");
   if (imports) import_ranges(network, flags, calibrate, output);
-  if (calibrate) calibrate_network(network, flags, config, std::move(data), output, imports);
+  if (calibrate) calibrate_network(network, flags, quantization, std::move(data), output, imports);
 }
 
 void warn_unless_exportable(Network& network, const std::string& command) {

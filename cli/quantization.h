@@ -6,13 +6,15 @@
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/layers/config/quant_config.h"
+#include "fakequant/train/ptq/algorithm.h"
 
 namespace fq::cli {
 
-/// A quantization config as checkpoints keep it, and what it says.
+/// A quantization config as checkpoints keep it, what it says, and its algorithm on weights.
 struct Quantization {
   nlohmann::json json;
   QuantConfig config;
+  ptq::Algorithm algorithm;
 };
 
 /// The quantization config of --preset or --config, with --target, --scale and --method over it.

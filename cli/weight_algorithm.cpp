@@ -8,15 +8,14 @@
 
 namespace fq::cli {
 
-WeightAlgorithm::WeightAlgorithm(const QuantConfig& config, const Flags& flags, bool images)
-    : algorithm_(config) {
-  const std::string& name = algorithm_.name();
+void check_weight_algorithm(const ptq::Algorithm& algorithm, const Flags& flags, bool images) {
+  const std::string& name = algorithm.name();
   if (name.empty()) return;
   FQ_CHECK(!flags.knows("state") || flags.text("state").empty(), flags.command(),
            "--state keeps what the network collects as it is, and {} changes it: collect without an "
            "algorithm, then give the states to --merge",
            name);
-  FQ_CHECK(!algorithm_.runs_before() || !flags.knows("merge") || flags.list("merge").empty(), flags.command(),
+  FQ_CHECK(!algorithm.runs_before() || !flags.knows("merge") || flags.list("merge").empty(), flags.command(),
            "{} changes the network that the states of --merge were collected with: calibrate in one go",
            name);
   FQ_CHECK(images, flags.command(), "{} looks at images: give --data, and a --method that is not none", name);

@@ -2,21 +2,24 @@
 
 /// An algorithm on weights around calibration, as the flags say.
 
+#include <utility>
+
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/tables/output.h"
-#include "fakequant/layers/config/quant_config.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/ptq/algorithms.h"
 
 namespace fq::cli {
 
-/// Runs ptq::Algorithm and tells what it did, layer by layer.
+/// Throws ArgumentError for an algorithm with --state, with --merge if it changes the network before it is
+/// calibrated, and where there are no `images` to look at.
+void check_weight_algorithm(const ptq::Algorithm& algorithm, const Flags& flags, bool images);
+
+/// Runs an algorithm and tells what it did, layer by layer.
 class WeightAlgorithm {
  public:
-  /// Throws ArgumentError for an algorithm with --state, with --merge if it changes the network before it is
-  /// calibrated, and where there are no `images` to look at.
-  WeightAlgorithm(const QuantConfig& config, const Flags& flags, bool images);
+  explicit WeightAlgorithm(ptq::Algorithm algorithm) : algorithm_(std::move(algorithm)) {}
 
   /// Throws ArgumentError, after calibration, when it found no layer that it can change.
   void before(Network& network, DataLoader& data, Output& output);
