@@ -6,7 +6,7 @@
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/layers/config/quant_config.h"
-#include "fakequant/train/ptq/algorithm.h"
+#include "fakequant/train/ptq/algorithms.h"
 
 namespace fq::cli {
 

@@ -64,11 +64,13 @@ Layout Variable::layout() const {
 }
 
 const QuantizedTensor* Variable::quantized() const noexcept {
-  return node() ? std::get_if<QuantizedTensor>(&node()->value) : nullptr;
+  const auto& own = node();
+  return own ? std::get_if<QuantizedTensor>(&own->value) : nullptr;
 }
 
 const Accumulator* Variable::accumulator() const noexcept {
-  return node() ? std::get_if<Accumulator>(&node()->value) : nullptr;
+  const auto& own = node();
+  return own ? std::get_if<Accumulator>(&own->value) : nullptr;
 }
 
 Variable Variable::as_float() const {
@@ -94,8 +96,14 @@ Variable Variable::as_float() const {
 
 Tensor Variable::tensor() const { return std::get<Tensor>(as_float().value()); }
 
-bool Variable::requires_grad() const noexcept { return node() && node()->gradient; }
-bool Variable::is_leaf() const noexcept { return node() && node()->leaf; }
+bool Variable::requires_grad() const noexcept {
+  const auto& own = node();
+  return own && own->gradient;
+}
+bool Variable::is_leaf() const noexcept {
+  const auto& own = node();
+  return own && own->leaf;
+}
 
 void Variable::set_requires_grad(bool on) {
   FQ_CHECK(get(node()).leaf, "requires_grad", "the variable is the result of {}: only leaves can be set",
@@ -127,7 +135,8 @@ void Variable::set_tensor(Tensor value) {
 }
 
 Tensor& Variable::mutable_tensor() {
-  auto* tensor = node() ? std::get_if<Tensor>(&node()->value) : nullptr;
+  const auto& own = node();
+  auto* tensor = own ? std::get_if<Tensor>(&own->value) : nullptr;
   FQ_CHECK(tensor != nullptr && is_leaf(), "mutable_tensor", "only a leaf holding floats can be written to");
   return *tensor;
 }

@@ -16,7 +16,7 @@
 namespace fq {
 
 /// Runs the model in evaluation mode on `meta` with an input of that shape, batch included, and returns what
-/// it did. Parameters are named by their paths. The model is left as it was; nothing else may use it
+/// it did. Parameters are named by their paths. The model is only read: other threads may evaluate it
 /// meanwhile. Throws ArgumentError when the shape does not fit, naming the operator.
 [[nodiscard]] TraceGraph trace(Module& model, const Shape& input_shape);
 
