@@ -17,6 +17,7 @@
 #include "fakequant/core/backend/batch_norm_numbers.h"
 #include "fakequant/core/backend/dropout_blocks.h"
 #include "fakequant/core/backend/product_shapes.h"
+#include "fakequant/core/backend/recurrent_call.h"
 #include "fakequant/core/backend/updates.h"
 #include "fakequant/core/blocks/detail/pool_windows.h"
 #include "fakequant/core/blocks/detail/strided_bits.h"
@@ -80,6 +81,14 @@ struct Kernels {
   void (*mix)(const Tensor& x, int axis, const AxisMix& mix, Tensor& y);
   void (*keep_mask)(const DropoutBlocks& blocks, Tensor& mask);
   void (*keep)(const Tensor& x, const Tensor& mask, double scale, Tensor& y);
+
+  // recurrent layers
+  void (*recurrent_step)(RecurrentStep& step);
+  void (*recurrent_step_backward)(RecurrentStepBackward& step);
+  void (*dynamic_codes)(const Tensor& x, Tensor& codes, Tensor& grids, const std::string& nan_text);
+  void (*dynamic_values)(const Tensor& codes, const Tensor& grids, Tensor& out);
+  void (*dynamic_sums)(const Tensor& sums, const Tensor& weights, const Tensor& grids, const Tensor& w_scale,
+                       Tensor& out);
 
   // rows
   void (*check_whole)(const Tensor& values, std::string_view function, std::string_view what);

@@ -19,6 +19,7 @@
 #include "fakequant/core/context.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/conv.h"
+#include "fakequant/core/ops/dropout.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/ops/loss.h"

@@ -312,13 +312,26 @@ std::vector<OperatorCase> other_cases() {
   };
   Input table{{5, 4}};
   table.batched = false;
-  const auto dropout = [](const Vars& v) {
-    const RandomScope scope(3, 14);
-    return ops::dropout(v[0], 0.4, true);
+  const auto drawn = [](auto op) {
+    return Function([op](const Vars& v) {
+      const RandomScope scope(3, 14);
+      return op(v[0], 0.4, true);
+    });
   };
   return {
       {"embedding", "", {table}, [=](const Vars& v) { return ops::embedding(ids(v[0]), v[0]); }},
-      {"dropout", "", {{image}}, dropout},
+      {"dropout", "", {{image}}, drawn(ops::dropout)},
+      {"channel_dropout", "", {{image}}, drawn(ops::channel_dropout)},
+      {"drop_path", "", {{{5, 3}}}, drawn(ops::drop_path)},
+      {"alpha_dropout", "", {{image}}, drawn([](const Variable& x, double p, bool training) {
+         return ops::alpha_dropout(x, p, training);
+       })},
+      {"alpha_dropout", "channels", {{image}}, drawn([](const Variable& x, double p, bool training) {
+         return ops::alpha_dropout(x, p, training, true);
+       })},
+      {"drop_block2d", "", {{{2, 3, 6, 7}}}, drawn([](const Variable& x, double p, bool training) {
+         return ops::drop_block2d(x, p, 3, training);
+       })},
   };
 }
 
@@ -389,6 +402,30 @@ std::vector<OperatorCase> product_cases() {
        {{{2, 3, 4}}, fixed({6, 4}), fixed({6, 2}), {{2, 2}}},
        [](const Vars& v) {
          return ops::gru(v[0], {v[1], v[2]}, v[3], true);
+       }},
+      {"gru",
+       "input_bias",
+       {{{2, 2, 4}}, fixed({6, 4}), fixed({6, 2}), fixed({6})},
+       [](const Vars& v) {
+         return ops::gru(v[0], {v[1], v[2], v[3]});
+       }},
+      {"gru",
+       "state_bias",
+       {{{2, 1, 4}}, fixed({6, 4}), fixed({6, 2}), fixed({6})},
+       [](const Vars& v) {
+         return ops::gru(v[0], {v[1], v[2], Variable(), v[3]});
+       }},
+      {"rnn",
+       "",
+       {{{2, 3, 4}}, fixed({3, 4}), fixed({3, 3}), fixed({3}), fixed({3})},
+       [](const Vars& v) {
+         return ops::rnn(v[0], {v[1], v[2], v[3], v[4]});
+       }},
+      {"rnn",
+       "relu",
+       {{{2, 3, 4}}, fixed({2, 4}), fixed({2, 2}), {{2, 2}}},
+       [](const Vars& v) {
+         return ops::rnn(v[0], {v[1], v[2]}, v[3], true, true);
        }},
       {"conv2d", "", {x, fixed({3, 4, 3, 3}), fixed({3})}, conv},
       {"conv2d", "plain", {x, fixed({3, 4, 1, 1})}, conv},

@@ -274,7 +274,7 @@ TEST(OperatorTraits, AreThoseOfTheName) {
                    "less", "less_equal", "greater", "greater_equal", "equal", "not_equal"}));
   EXPECT_EQ(named(&OperatorTraits::is_homogeneous),
             (Names{"relu", "leaky_relu", "max_pool2d", "avg_pool2d", "global_avg_pool2d", "flatten",
-                   "dropout", "abs", "pad"}));
+                   "dropout", "channel_dropout", "drop_path", "drop_block2d", "abs", "pad"}));
   EXPECT_EQ(traits("conv_transpose2d").channel_axis(), 1);
   EXPECT_EQ(traits("conv2d").channel_axis(), 0);
   const OperatorTraits& unknown = traits("a user's own");

@@ -1,11 +1,13 @@
 #include "fakequant/core/random.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/activation.h"
+#include "fakequant/core/ops/dropout.h"
 #include "fakequant/core/ops/linear.h"
 
 namespace fq::random_test {
@@ -86,6 +88,81 @@ TEST(Dropout, IsAFunctionOfStepOperatorAndLogicalElement) {
   const auto first = ops::dropout(x, 0.25, true).tensor().to_vector<float>();
   EXPECT_EQ(first, dropped(x, 1));  // a nested scope leaves this one where it was
   EXPECT_NE(first, ops::dropout(x, 0.25, true).tensor().to_vector<float>());
+}
+
+/// The value of each unit of `size` elements that are kept or dropped together.
+std::vector<float> units(const std::vector<float>& y, std::size_t size) {
+  std::vector<float> out;
+  for (std::size_t i = 0; i < y.size(); i += size) {
+    for (std::size_t k = 1; k < size; ++k) EXPECT_EQ(y[i + k], y[i]) << i;
+    out.push_back(y[i]);
+  }
+  return out;
+}
+
+TEST(Dropout, OfChannelsAndSamplesDropsThemWhole) {
+  const RandomScope scope(5, 1);
+  const Variable x(Tensor::full({64, 32, 2, 3}, 1.0));
+  const auto channels = units(ops::channel_dropout(x, 0.25, true).tensor().to_vector<float>(), 6);
+  const auto samples = units(ops::drop_path(x, 0.25, true).tensor().to_vector<float>(), 32 * 6);
+  for (const auto& [found, spread] : {std::pair{channels, 0.03}, {samples, 0.17}}) {
+    const auto kept = std::ranges::count(found, 1.0f / 0.75f), gone = std::ranges::count(found, 0.0f);
+    EXPECT_EQ(kept + gone, static_cast<std::ptrdiff_t>(found.size()));
+    EXPECT_NEAR(double(gone) / double(found.size()), 0.25, spread);  // 3 deviations of the share
+  }
+}
+
+/// Mean 0 and variance 1 stay, up to 4 deviations of the mean of 60,000 numbers.
+TEST(Dropout, OfSeluKeepsMeanAndVariance) {
+  const RandomScope scope(5, 1);
+  std::vector<float> values;
+  for (int i = 0; i < 60000; ++i) values.push_back(i % 2 == 0 ? 1.0f : -1.0f);
+  const Variable x(Tensor::from(values, {600, 100}));
+  for (const double p : {0.05, 0.5}) {
+    double sum = 0, squares = 0;
+    for (const float v : ops::alpha_dropout(x, p, true).tensor().to_vector<float>()) {
+      sum += v;
+      squares += double(v) * double(v);
+    }
+    EXPECT_NEAR(sum / 60000, 0, 0.02);
+    EXPECT_NEAR(squares / 60000, 1, 0.03);
+  }
+  const auto one = ops::alpha_dropout(x, 1.0, true).tensor().to_vector<float>();
+  EXPECT_EQ(std::ranges::count(one, 0.0f), 60000);
+}
+
+TEST(Dropout, OfBlocksDropsSquares) {
+  const RandomScope scope(5, 1);
+  const Variable x(Tensor::full({40, 4, 12, 12}, 1.0));
+  const auto y = ops::drop_block2d(x, 0.1, 3, true).tensor().to_vector<float>();
+  const auto gone = static_cast<double>(std::ranges::count(y, 0.0f));
+  EXPECT_NEAR(gone / static_cast<double>(y.size()), 0.1, 0.02);  // blocks that overlap drop less
+  double sum = 0;
+  for (const float v : y) sum += v;
+  EXPECT_NEAR(sum / static_cast<double>(y.size()), 1, 1e-4);
+  for (std::size_t row = 0; row < y.size(); row += 12) {  // no hole is narrower than a block
+    std::size_t run = 0;
+    for (std::size_t i = 0; i <= 12; ++i) {
+      if (i < 12 && y[row + i] == 0.0f) {
+        ++run;
+        continue;
+      }
+      EXPECT_TRUE(run == 0 || run >= 3) << row;
+      run = 0;
+    }
+  }
+  EXPECT_THROW((void)ops::drop_block2d(x, 0.1, 4, true), ArgumentError);
+  EXPECT_THROW((void)ops::drop_block2d(x, 0.1, 13, true), ArgumentError);
+}
+
+TEST(Dropout, NoFormDoesAnythingInEvaluation) {
+  const Variable x(Tensor::full({2, 3, 5, 5}, 1.0));
+  for (const auto& y :
+       {ops::channel_dropout(x, 0.5, false), ops::drop_path(x, 0.5, false), ops::alpha_dropout(x, 0.5, false),
+        ops::drop_block2d(x, 0.5, 3, false), ops::channel_dropout(x, 0, true)})
+    EXPECT_EQ(y.node(), x.node());
+  EXPECT_THROW((void)ops::channel_dropout(x, -0.1, true), ArgumentError);
+  EXPECT_THROW((void)ops::channel_dropout(Variable(Tensor::full({3}, 1.0)), 0.1, true), ArgumentError);
 }
 
 TEST(Dropout, IsNothingInEvaluation) {

@@ -19,6 +19,7 @@
 #include "fakequant/core/backend/cpu/ranges/count.h"
 #include "fakequant/core/backend/cpu/ranges/range_updates.h"
 #include "fakequant/core/backend/cpu/ranges/row_sums.h"
+#include "fakequant/core/backend/cpu/recurrent/recurrent.h"
 #include "fakequant/core/backend/cpu/update/updates.h"
 #include "fakequant/core/backend/tables.h"
 #include "fakequant/core/detail/convert.h"
@@ -57,6 +58,11 @@ constinit const detail::Kernels table{
     .mix = mix,
     .keep_mask = keep_mask,
     .keep = keep,
+    .recurrent_step = recurrent_step,
+    .recurrent_step_backward = recurrent_step_backward,
+    .dynamic_codes = dynamic_codes,
+    .dynamic_values = dynamic_values,
+    .dynamic_sums = dynamic_sums,
     .check_whole = check_whole,
     .check_indices = check_indices,
     .gather_rows = gather_rows,

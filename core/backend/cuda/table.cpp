@@ -22,6 +22,7 @@
 #include "fakequant/core/backend/cuda/ranges/range_updates.h"
 #include "fakequant/core/backend/cuda/ranges/ranges.h"
 #include "fakequant/core/backend/cuda/ranges/row_sums.h"
+#include "fakequant/core/backend/cuda/recurrent/recurrent.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/cuda/update/updates.h"
 #include "fakequant/core/backend/tables.h"
@@ -55,6 +56,11 @@ constinit const fq::detail::Kernels kernels{
     .mix = mix,
     .keep_mask = keep_mask,
     .keep = keep,
+    .recurrent_step = recurrent_step,
+    .recurrent_step_backward = recurrent_step_backward,
+    .dynamic_codes = dynamic_codes,
+    .dynamic_values = dynamic_values,
+    .dynamic_sums = dynamic_sums,
     .check_whole = check_whole,
     .check_indices = check_indices,
     .gather_rows = gather_rows,

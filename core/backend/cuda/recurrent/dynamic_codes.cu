@@ -1,0 +1,104 @@
+#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+#include "fakequant/core/backend/cuda/loops/channels.cuh"
+#include "fakequant/core/backend/cuda/loops/launch.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/recurrent/recurrent.h"
+#include "fakequant/core/numerics/detail/recurrent_formulas.h"
+
+namespace fq::cuda {
+namespace {
+
+using fq::detail::DynamicGrid;
+using fq::detail::quotient;
+
+struct Ends {
+  float low, high;
+  bool nan;
+};
+
+struct FindEnds {
+  using Sum = Ends;
+  const float* x;
+  FQ_HD Sum zero() const { return {0.0f, 0.0f, false}; }
+  FQ_HD void add(Sum& ends, std::int64_t i, std::int64_t) const { join(ends, {x[i], x[i], x[i] != x[i]}); }
+  FQ_HD void join(Sum& ends, const Sum& other) const {
+    ends = {other.low < ends.low ? other.low : ends.low, other.high > ends.high ? other.high : ends.high,
+            ends.nan || other.nan};
+  }
+};
+
+struct PutGrid {
+  float* grids;
+  Alarm alarm;
+  FQ_HD void operator()(std::int64_t range, const Ends& ends) const {
+    if (ends.nan) raise(alarm);
+    const auto grid = DynamicGrid::of(ends.low, ends.high);
+    grids[2 * range] = grid.scale;
+    grids[2 * range + 1] = grid.zero;
+  }
+};
+
+/// Rows of elements in memory order, each of the range row % ranges.
+struct RowGrids {
+  const float* grids;
+  std::int64_t width, ranges;
+  [[nodiscard]] FQ_HD DynamicGrid at(std::int64_t i) const {
+    const std::int64_t row = quotient(i, width), range = row - quotient(row, ranges) * ranges;
+    return {grids[2 * range], grids[2 * range + 1]};
+  }
+};
+
+RowGrids row_grids(const Tensor& rows, const Tensor& grids) {
+  return {data_of<float>(grids), rows.dim(1), grids.dim(0)};
+}
+
+struct Code {
+  RowGrids grids;
+  const float* x;
+  std::uint8_t* codes;
+  FQ_HD void operator()(std::int64_t i) const { codes[i] = grids.at(i).code(x[i]); }
+};
+
+struct Value {
+  RowGrids grids;
+  const std::uint8_t* codes;
+  float* out;
+  FQ_HD void operator()(std::int64_t i) const { out[i] = grids.at(i).value(codes[i]); }
+};
+
+struct Sum {
+  RowGrids grids;
+  const std::int32_t *sums, *weights;
+  const float* scales;
+  std::int64_t step;
+  float* out;
+  FQ_HD void operator()(std::int64_t i) const {
+    const std::int64_t c = i - quotient(i, grids.width) * grids.width;
+    out[i] = grids.at(i).sum(sums[i], weights[c], scales[c * step]);
+  }
+};
+
+}  // namespace
+
+void dynamic_codes(const Tensor& x, Tensor& codes, Tensor& grids, const std::string& nan_text) {
+  const Device device = x.device();
+  reduce_channels(device, {grids.dim(0), grids.dim(0) == 1 ? 1 : x.dim(1), x.numel()},
+                  FindEnds{data_of<float>(x)},
+                  PutGrid{mutable_data_of<float>(grids), alarm(device, nan_text)});
+  for_items(device, x.numel(),
+            Code{row_grids(x, grids), data_of<float>(x), mutable_data_of<std::uint8_t>(codes)});
+}
+
+void dynamic_values(const Tensor& codes, const Tensor& grids, Tensor& out) {
+  for_items(codes.device(), codes.numel(),
+            Value{row_grids(codes, grids), data_of<std::uint8_t>(codes), mutable_data_of<float>(out)});
+}
+
+void dynamic_sums(const Tensor& sums, const Tensor& weights, const Tensor& grids, const Tensor& w_scale,
+                  Tensor& out) {
+  for_items(sums.device(), sums.numel(),
+            Sum{row_grids(sums, grids), data_of<std::int32_t>(sums), data_of<std::int32_t>(weights),
+                data_of<float>(w_scale), w_scale.numel() == 1 ? 0 : 1, mutable_data_of<float>(out)});
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,197 @@
+#include "fakequant/core/ops/detail/recurrent_sequence.h"
+
+#include <numeric>
+
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/ops/detail/products.h"
+#include "fakequant/core/profile.h"
+
+namespace fq::detail {
+namespace {
+
+Tensor swapped(const Tensor& x) {
+  Tensor out = Tensor::empty({x.dim(1), x.dim(0), x.dim(2)}, x.dtype(), x.device());
+  if (x.numel() > 0)
+    run(x.device(), &Kernels::permute, x.to(Layout::row_major), std::vector<int>{1, 0, 2}, out);
+  return out;
+}
+
+/// With its steps, along axis 0, in the other order.
+Tensor turned_round(const Tensor& x) {
+  std::vector<std::int64_t> from(static_cast<std::size_t>(x.dim(0)));
+  std::iota(from.rbegin(), from.rend(), 0);
+  Tensor out = Tensor::empty(x.shape(), x.dtype(), x.device());
+  if (x.numel() > 0) run(x.device(), &Kernels::take, x, 0, from, 0.0, out);
+  return out;
+}
+
+Tensor sum_of(const Tensor& a, const Tensor& b) {
+  Tensor out = a.clone();
+  accumulate(out, b);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Variable> RecurrentInputs::all() const {
+  std::vector<Variable> out{x, weights.input, weights.hidden, weights.input_bias, weights.hidden_bias};
+  if (cell != RecurrentCell::lstm) return out.push_back(hidden), out;
+  out.insert(out.end(), {hidden, state_cell});
+  return out;
+}
+
+RecurrentSequence::RecurrentSequence(const RecurrentInputs& inputs, bool with_gradient)
+    : cell_(inputs.cell),
+      reverse_(inputs.reverse),
+      keeps_(with_gradient),
+      batch_(inputs.x.dim(0)),
+      steps_(inputs.x.dim(1)),
+      width_(inputs.width()),
+      of_input_(inputs.weights.input, inputs.range, batch_, inputs.op),
+      of_state_(inputs.weights.hidden, inputs.range, batch_, inputs.op) {
+  const ProfileScope profile("recurrent", "forward");
+  for (const auto& input : inputs.all()) needs_.push_back(input.requires_grad());
+  set_biases(inputs);
+  begin(inputs);
+  for (std::int64_t step = 0; step < steps_; ++step) forward_step(step);
+  if (!keeps_) gates_ = state_sums_ = cells_ = x_.floats = x_.codes = {};
+}
+
+/// The sums of the input, and room for what the steps make of them.
+void RecurrentSequence::begin(const RecurrentInputs& inputs) {
+  const Tensor x = inputs.x.tensor();
+  const std::int64_t columns = gates_of(cell_) * width_;
+  const auto make = [&](const Shape& shape) { return Tensor::empty(shape, x.dtype(), x.device()); };
+  x_ = of_input_.rows(rows(to_steps(x)));
+  gates_ = make({steps_, batch_, columns});
+  Tensor sums = rows(gates_);
+  of_input_.multiply(x_, sums);
+  state_sums_ = make({keeps_ && cell_ == RecurrentCell::gru ? steps_ : 1, batch_, columns});
+  states_ = make({steps_ + 1, batch_, width_});
+  matrix(states_, 0).copy_from(initial(inputs.hidden));
+  if (cell_ != RecurrentCell::lstm) return;
+  cells_ = make({keeps_ ? steps_ + 1 : 1, batch_, width_});
+  matrix(cells_, 0).copy_from(initial(inputs.state_cell));
+}
+
+void RecurrentSequence::set_biases(const RecurrentInputs& inputs) {
+  const std::int64_t columns = gates_of(cell_) * width_, last = columns - width_;
+  const Tensor x = inputs.x.tensor(), zeros = Tensor::zeros({columns}, x.dtype(), x.device());
+  const auto given = [&](const Variable& bias) { return bias.defined() ? bias.tensor() : zeros; };
+  const Tensor a = given(inputs.weights.input_bias), b = given(inputs.weights.hidden_bias);
+  bias_ = sum_of(a, b);
+  if (cell_ != RecurrentCell::gru) return;
+  state_bias_ = b.slice(last, columns);
+  bias_.slice(last, columns).copy_from(a.slice(last, columns));
+}
+
+Tensor RecurrentSequence::initial(const Variable& state) const {
+  return state.defined() ? state.tensor().to(Layout::row_major)
+                         : Tensor::zeros({batch_, width_}, states_.dtype(), states_.device());
+}
+
+Tensor RecurrentSequence::to_steps(const Tensor& x) const {
+  const Tensor steps = swapped(x);
+  return reverse_ ? turned_round(steps) : steps;
+}
+
+Tensor RecurrentSequence::from_steps(const Tensor& x) const {
+  return swapped(reverse_ ? turned_round(x) : x);
+}
+
+Tensor RecurrentSequence::matrix(const Tensor& x, std::int64_t step) const {
+  return x.slice(step, step + 1).reshape({batch_, x.dim(2)});
+}
+
+Tensor RecurrentSequence::rows(const Tensor& x) const { return x.reshape({x.dim(0) * batch_, x.dim(2)}); }
+
+void RecurrentSequence::forward_step(std::int64_t step) {
+  const bool lstm = cell_ == RecurrentCell::lstm;
+  const std::int64_t sums_at = state_sums_.dim(0) > 1 ? step : 0,
+                     cell_at = lstm && cells_.dim(0) > 1 ? step : 0;
+  const Tensor state = matrix(states_, step);
+  Tensor sums = matrix(state_sums_, sums_at);
+  ProductRows rows = of_state_.rows(state);
+  of_state_.multiply(rows, sums);
+  RecurrentStep call{.kind = cell_,
+                     .gates = matrix(gates_, step),
+                     .of_state = sums,
+                     .bias = bias_,
+                     .state_bias = state_bias_,
+                     .before = {},
+                     .cell = {},
+                     .state = matrix(states_, step + 1)};
+  if (cell_ == RecurrentCell::gru) call.before = state;
+  if (lstm) {
+    call.before = matrix(cells_, cell_at);
+    call.cell = cells_.dim(0) > 1 ? matrix(cells_, step + 1) : call.before;
+  }
+  run(state.device(), &Kernels::recurrent_step, call);
+  if (keeps_ && of_state_.is_integer()) state_rows_.push_back(std::move(rows));
+}
+
+Tensor RecurrentSequence::output() const { return from_steps(states_.slice(1, steps_ + 1)); }
+
+/// What was multiplied with the weights of the state, [L*N, H].
+Tensor RecurrentSequence::state_rows() const {
+  if (state_rows_.empty()) return rows(states_.slice(0, steps_));
+  Tensor out = Tensor::empty({steps_, batch_, width_}, states_.dtype(), states_.device());
+  for (std::int64_t step = 0; step < steps_; ++step)
+    matrix(out, step).copy_from(state_rows_[static_cast<std::size_t>(step)].values());
+  return rows(out);
+}
+
+/// Of sums of the input and of the state, [L, N, G*H], of a GRU apart; and of the initial states.
+struct RecurrentSequence::StepGradients {
+  Tensor gates, of_state, state, carried;
+};
+
+void RecurrentSequence::backward_steps(const Tensor& dy, StepGradients& out) const {
+  const bool gru = cell_ == RecurrentCell::gru, lstm = cell_ == RecurrentCell::lstm;
+  out.gates = Tensor::empty(gates_.shape(), dy.dtype(), dy.device());
+  out.of_state = gru ? Tensor::empty(gates_.shape(), dy.dtype(), dy.device()) : out.gates;
+  out.state = Tensor::zeros({batch_, width_}, dy.dtype(), dy.device());
+  if (gru || lstm) out.carried = Tensor::zeros({batch_, width_}, dy.dtype(), dy.device());
+  const Tensor weight = of_state_.values();
+  for (std::int64_t step = steps_ - 1; step >= 0; --step) {
+    RecurrentStepBackward call{.kind = cell_,
+                               .gates = matrix(gates_, step),
+                               .of_state = gru ? matrix(state_sums_, step) : Tensor(),
+                               .before = {},
+                               .cell = {},
+                               .dy = matrix(dy, step),
+                               .dstate = out.state,
+                               .carried = out.carried,
+                               .dgates = matrix(out.gates, step),
+                               .dof_state = gru ? matrix(out.of_state, step) : Tensor()};
+    if (gru) call.before = matrix(states_, step);
+    if (lstm) {
+      call.before = matrix(cells_, step);
+      call.cell = matrix(cells_, step + 1);
+    }
+    run(dy.device(), &Kernels::recurrent_step_backward, call);
+    if (step > 0 || needs_[5]) multiply_back(matrix(out.of_state, step), weight, out.state);
+  }
+}
+
+std::vector<Tensor> RecurrentSequence::backward(const Tensor& dy) const {
+  const ProfileScope profile("recurrent", "backward");
+  StepGradients steps;
+  backward_steps(to_steps(dy), steps);
+  const Tensor of_input = rows(steps.gates), of_state = rows(steps.of_state);
+  std::vector<Tensor> out(needs_.size());
+  if (needs_[0]) {
+    Tensor dx = Tensor::empty({steps_ * batch_, x_.columns()}, dy.dtype(), dy.device());
+    multiply_back(of_input, of_input_.values(), dx);
+    out[0] = from_steps(dx.reshape({steps_, batch_, dx.dim(1)}));
+  }
+  if (needs_[1]) out[1] = weight_gradient(of_input, x_.values());
+  if (needs_[2]) out[2] = weight_gradient(of_state, state_rows());
+  if (needs_[3]) out[3] = bias_gradient(of_input, of_input.dim(1));
+  if (needs_[4]) out[4] = bias_gradient(of_state, of_state.dim(1));
+  if (needs_[5]) out[5] = cell_ == RecurrentCell::gru ? sum_of(steps.state, steps.carried) : steps.state;
+  if (cell_ == RecurrentCell::lstm && needs_[6]) out[6] = steps.carried;
+  return out;
+}
+
+}  // namespace fq::detail
