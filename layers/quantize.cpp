@@ -8,11 +8,13 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/log.h"
+#include "fakequant/layers/config/detail/quantizer_fields.h"
 #include "fakequant/layers/detail/float_products.h"
 #include "fakequant/layers/detail/placement.h"
 #include "fakequant/layers/detail/quant_factories.h"
 #include "fakequant/layers/detail/quantizer_maker.h"
 #include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/modules/quant_recurrent.h"
 
 namespace fq {
 namespace {
@@ -51,6 +53,7 @@ class Quantizing {
 
  private:
   void place(const detail::QuantizableUse& use) {
+    if (dynamic_cast<const Recurrent*>(&model_.at(use.path)) != nullptr) return place_recurrent(use);
     const MergedFields weight = fields(use, {use.path + ".weight_quantizer"});
     const MergedFields output = fields(use, {use.path + ".output_quantizer"});
     std::vector<MergedFields> inputs;
@@ -70,6 +73,53 @@ class Quantizing {
     if (quant->output_quantizer() != nullptr && output.switched_on())
       made->replace("output_quantizer", maker_.make(output, use.path + ".output_quantizer"));
     for (std::size_t i = 0; i < use.tensors.size(); ++i) place_input(*made, use, i, inputs[i]);
+  }
+
+  void place_recurrent(const detail::QuantizableUse& use) {
+    const Module& old = model_.at(use.path);
+    auto made = detail::quantized_counterpart(old, 1);
+    auto& quant = dynamic_cast<QuantModule&>(*made);
+    bool any = false;
+    for (const auto& [name, part] : made->named_modules()) {
+      auto* matrix = dynamic_cast<QuantMatrix*>(part);
+      if (matrix == nullptr) continue;
+      const std::string path = use.path + "." + name;
+      const MergedFields weight = fields(use, {path + ".weight_quantizer"});
+      names_.push_back(path + ".weight_quantizer");
+      matrix->set_target(config_.target);
+      place_weight(*matrix, weight, path, matrix->weight_axis());
+      any = any || weight.switched_on();
+    }
+    quant.set_target(config_.target);
+    for (const auto& input : quant.input_quantizers()) any = place_dynamic(use, *input) || any;
+    if (any) model_.replace(use.path, made);
+  }
+
+  /// What the engine's recurrent layer takes: 8 bits, with a range for each sample unless a user says
+  /// otherwise. Everything else stays floats.
+  bool place_dynamic(const detail::QuantizableUse& use, TensorQuantizer& quantizer) {
+    const std::string name = use.path + ".input_quantizer";
+    MergedFields given = fields(use, {name});
+    names_.push_back(name);
+    quantizer.set_name(name);
+    const NumBits bits = given.all.num_bits.value_or(std::nullopt).value_or(NumBits());
+    const bool fits = config_.target == Target::ort && config_.arithmetic == Arithmetic::deployed &&
+                      bits == NumBits(8) && !given.has_blocks() && given.all.sequence.empty();
+    if (!given.switched_on() || !fits) {
+      if (given.switched_on() && config_.target == Target::ort)
+        warnings_.push_back(
+            fmt::format("'{}' stays off: an LSTM multiplies integers where its input has 8 "
+                        "bits without blocks; its weights are on their grid",
+                        name));
+      return false;
+    }
+    QuantFields fields = given.all;
+    fields.axis = given.by_user.axis ? given.by_user.axis : std::optional(std::optional(Axes(0)));
+    fields.is_unsigned = true;
+    fields.dynamic = true;
+    fields.learn_amax = std::nullopt;
+    quantizer.update([&](QuantizerSettings& settings) { detail::apply(fields, settings); });
+    return true;
   }
 
   MergedFields fields(const detail::QuantizableUse& use, const std::vector<std::string>& paths) {

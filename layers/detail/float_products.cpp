@@ -30,8 +30,8 @@ bool has_byte_layers(Module& model) {
   };
   return std::ranges::any_of(model.named_modules(), [&](const auto& entry) {
     const auto* quant = dynamic_cast<const QuantModule*>(entry.second);
-    return quant != nullptr && quant->weight_quantizer() != nullptr && in_bytes(*quant->weight_quantizer()) &&
-           in_bytes(*quant->input_quantizers()[0]);
+    return quant != nullptr && quant->weight_quantizer() != nullptr && !quant->input_quantizers().empty() &&
+           in_bytes(*quant->weight_quantizer()) && in_bytes(*quant->input_quantizers()[0]);
   });
 }
 

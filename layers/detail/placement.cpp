@@ -8,6 +8,7 @@
 #include "fakequant/core/operators.h"
 #include "fakequant/layers/modules/conv.h"
 #include "fakequant/layers/modules/linear.h"
+#include "fakequant/layers/modules/recurrent.h"
 
 namespace fq::detail {
 namespace {
@@ -45,10 +46,15 @@ std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& gr
   std::vector<QuantizableUse> uses;
   std::map<std::string, std::vector<int>> read;  // values by path, of the first call
   std::vector<int> all_read;
+  std::set<std::string> recurrent;
   for (const auto& node : graph.nodes) {
     if (traits(node.op).keeps_codes) groups.tie(node.inputs[0], node.output);
     if (node.path.empty() || !quantizable(model.at(node.path))) continue;
     const Module& module = model.at(node.path);
+    if (dynamic_cast<const Recurrent*>(&module) != nullptr) {
+      if (recurrent.insert(node.path).second) uses.push_back({node.path, true, {}});
+      continue;
+    }
     const bool weight =
         dynamic_cast<const Conv*>(&module) != nullptr || dynamic_cast<const Linear*>(&module) != nullptr;
     if (!weight && target == Target::none &&

@@ -18,7 +18,8 @@ struct UsedTensor {
   bool non_negative;  ///< the output of a ReLU, a sigmoid or the like, also behind layers that keep the sign
 };
 
-/// A module that can be quantized, with the tensors it reads.
+/// A module that can be quantized, with the tensors it reads; of a recurrent layer none, whose input has a
+/// range of its own.
 struct QuantizableUse {
   std::string path;
   bool has_weight;

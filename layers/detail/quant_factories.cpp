@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "fakequant/layers/modules/quant_recurrent.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq {
@@ -27,6 +28,7 @@ void register_defaults() {
   register_quant_module<Conv1d, QuantConv1d>();
   register_quant_module<Conv2d, QuantConv2d>();
   register_quant_module<ConvTranspose2d, QuantConvTranspose2d>();
+  register_quant_module<Recurrent, QuantRecurrent>();
   register_inputs<Add>();
   register_inputs<Concat>();
   register_inputs<AvgPool2d>();

@@ -53,8 +53,14 @@ class Reading {
     if (traits(call.op).has_weight) return why_product(call, *form);
     if (call.op == "batch_norm") return is_folded(call) ? Reason{} : Reason{form->reason};
     if (form->exact.empty()) return Reason{form->reason};
+    if (const Attribute* range = call.attribute("range")) return why_dynamic(*range, *form);
     if (call.output.accumulator() == nullptr) return "what it reads are no codes of one shape";
     return target_ == Target::tensorrt || is_rounded(call.output) ? Reason{} : Reason{unrounded()};
+  }
+
+  /// What multiplies codes with ranges of their own, or floats.
+  static Reason why_dynamic(const Attribute& range, const EngineForm& form) {
+    return std::get<std::string>(range) == "none" ? Reason{form.reason} : Reason{};
   }
 
   Reason why_product(const Call& call, const EngineForm& form) const {

@@ -108,12 +108,28 @@ Made make_instance_norm(const LayerOptions& o) {
   return std::make_shared<GroupNorm>(channels, channels, o.number_or("eps", 1e-5, 1e-12, 1));
 }
 
-template <Recurrent::Kind kind>
-Made make_recurrent(const LayerOptions& o) {
-  const auto in = o.inferred("input_size", -1), hidden = o.integer("hidden_size");
-  const bool both = o.flag_or("bidirectional", false);
-  o.reserve({(kind == Recurrent::Kind::lstm ? 4 : 3) * (both ? 2 : 1), hidden, in + hidden + 2});
-  return std::make_shared<Recurrent>(kind, in, hidden, both);
+constexpr std::int64_t kMostLayers = 256;
+
+Made make_recurrent(Recurrent::Kind kind, const LayerOptions& o) {
+  RecurrentOptions options{.in = o.inferred("input_size", -1),
+                           .hidden = o.integer("hidden_size"),
+                           .bidirectional = o.flag_or("bidirectional", false),
+                           .layers = o.integer_or("layers", 1, 1, kMostLayers),
+                           .dropout = o.number_or("dropout", 0, 0, 1)};
+  const std::int64_t ways = options.bidirectional ? 2 : 1, gates = kind == Recurrent::Kind::lstm  ? 4
+                                                                   : kind == Recurrent::Kind::gru ? 3
+                                                                                                  : 1;
+  o.reserve({gates * ways, options.hidden, options.in + options.hidden + 2});
+  if (options.layers > 1)
+    o.reserve({options.layers - 1, gates * ways, options.hidden, (ways + 1) * options.hidden + 2});
+  return std::make_shared<Recurrent>(kind, options);
+}
+
+Made make_lstm(const LayerOptions& o) { return make_recurrent(Recurrent::Kind::lstm, o); }
+Made make_gru(const LayerOptions& o) { return make_recurrent(Recurrent::Kind::gru, o); }
+Made make_rnn(const LayerOptions& o) {
+  const auto function = o.choice_or("nonlinearity", "tanh", {"tanh", "relu"});
+  return make_recurrent(function == "relu" ? Recurrent::Kind::rnn_relu : Recurrent::Kind::rnn_tanh, o);
 }
 
 Made make_prelu(const LayerOptions& o) {
@@ -184,14 +200,26 @@ LayerFactory function(Made (*make)()) {
   return [make](const LayerOptions&) { return make(); };
 }
 
+/// Of what a dropout drops.
+double share(const LayerOptions& o) { return o.number_or("p", 0.5, 0, 0.999); }
+
+Made make_drop_block_of(const LayerOptions& o) {
+  const auto block = o.integer_or("block", 7);
+  if (block % 2 == 0) o.fail("the option 'block' is even: use an odd number");
+  return make_drop_block(share(o), block);
+}
+
 const std::vector<std::string> kConv{"in_channels", "out_channels", "kernel", "stride",
                                      "padding",     "dilation",     "groups", "bias"};
+const std::vector<std::string> kRecurrent{"input_size", "hidden_size", "bidirectional", "layers", "dropout"};
 
 }  // namespace
 
 LayerRegistry standard_layer_types() {
   auto transposed = kConv;
   transposed.emplace_back("output_padding");
+  auto with_nonlinearity = kRecurrent;
+  with_nonlinearity.emplace_back("nonlinearity");
   LayerRegistry all{
       {"linear", {{"in_features", "out_features", "bias"}, make_linear}},
       {"conv1d", {kConv, make_conv1d}},
@@ -203,8 +231,9 @@ LayerRegistry standard_layer_types() {
       {"group_norm", {{"groups", "channels", "eps"}, make_group_norm}},
       {"instance_norm", {{"channels", "eps"}, make_instance_norm}},
       {"prelu", {{"per_channel", "channels"}, make_prelu}},
-      {"lstm", {{"input_size", "hidden_size", "bidirectional"}, make_recurrent<Recurrent::Kind::lstm>}},
-      {"gru", {{"input_size", "hidden_size", "bidirectional"}, make_recurrent<Recurrent::Kind::gru>}},
+      {"lstm", {kRecurrent, make_lstm}},
+      {"gru", {kRecurrent, make_gru}},
+      {"rnn", {with_nonlinearity, make_rnn}},
       {"parameter", {{"shape", "trained", "repeat"}, make_parameter}},
       {"embedding", {{"vocabulary", "width"}, make_embedding}},
       {"identity", {{}, function(make_identity)}},
@@ -223,8 +252,13 @@ LayerRegistry standard_layer_types() {
       {"softmax", {{"axis"}, [](const LayerOptions& o) { return make_softmax(axis(o, "axis", -1)); }}},
       {"log_softmax",
        {{"axis"}, [](const LayerOptions& o) { return make_log_softmax(axis(o, "axis", -1)); }}},
-      {"dropout",
-       {{"p"}, [](const LayerOptions& o) { return make_dropout(o.number_or("p", 0.5, 0, 0.999)); }}},
+      {"dropout", {{"p"}, [](const LayerOptions& o) { return make_dropout(share(o)); }}},
+      {"channel_dropout", {{"p"}, [](const LayerOptions& o) { return make_channel_dropout(share(o)); }}},
+      {"drop_path", {{"p"}, [](const LayerOptions& o) { return make_drop_path(share(o)); }}},
+      {"alpha_dropout",
+       {{"p", "channels"},
+        [](const LayerOptions& o) { return make_alpha_dropout(share(o), o.flag_or("channels", false)); }}},
+      {"drop_block", {{"p", "block"}, make_drop_block_of}},
       {"flatten",
        {{"start_axis"}, [](const LayerOptions& o) { return make_flatten(axis(o, "start_axis", 1)); }}},
       {"reshape", {{"shape", "whole"}, make_reshape_of}},

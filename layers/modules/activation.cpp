@@ -4,6 +4,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/activation.h"
+#include "fakequant/core/ops/dropout.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/layers/modules/detail/on_image.h"
@@ -15,6 +16,14 @@ template <class F>
 std::shared_ptr<Module> function(std::string type, F op, std::string description = {}) {
   return std::make_shared<Function>(std::move(type), std::move(description),
                                     [op = std::move(op)](const Variable& x, bool) { return op(x); });
+}
+
+/// op(x, p, training)
+template <class F>
+std::shared_ptr<Module> dropping(std::string type, double p, const std::string& more, F op) {
+  FQ_CHECK(p >= 0 && p < 1, type, "p = {}: use 0 <= p < 1", p);
+  return std::make_shared<Function>(std::move(type), fmt::format("p {}{}", p, more),
+                                    [=](const Variable& x, bool training) { return op(x, p, training); });
 }
 
 }  // namespace
@@ -79,11 +88,21 @@ std::shared_ptr<Module> make_log_softmax(int axis) {
       "log_softmax", [=](const Variable& x) { return ops::log_softmax(x, axis); },
       fmt::format("axis {}", axis));
 }
-std::shared_ptr<Module> make_dropout(double p) {
-  FQ_CHECK(p >= 0 && p < 1, "dropout", "p = {}: use 0 <= p < 1", p);
-  return std::make_shared<Function>("dropout", fmt::format("p {}", p), [=](const Variable& x, bool training) {
-    return ops::dropout(x, p, training);
-  });
+std::shared_ptr<Module> make_dropout(double p) { return dropping("dropout", p, "", ops::dropout); }
+std::shared_ptr<Module> make_channel_dropout(double p) {
+  return dropping("channel_dropout", p, "", ops::channel_dropout);
+}
+std::shared_ptr<Module> make_drop_path(double p) { return dropping("drop_path", p, "", ops::drop_path); }
+std::shared_ptr<Module> make_alpha_dropout(double p, bool channels) {
+  return dropping(
+      "alpha_dropout", p, channels ? ", channels" : "",
+      [=](const Variable& x, double, bool training) { return ops::alpha_dropout(x, p, training, channels); });
+}
+std::shared_ptr<Module> make_drop_block(double p, std::int64_t block) {
+  FQ_CHECK(block > 0 && block % 2 == 1, "drop_block", "a block of {}: use an odd number", block);
+  return dropping(
+      "drop_block", p, fmt::format(", block {}", block),
+      [=](const Variable& x, double, bool training) { return ops::drop_block2d(x, p, block, training); });
 }
 std::shared_ptr<Module> make_flatten(int start_axis) {
   return function("flatten", [=](const Variable& x) { return ops::flatten(x, start_axis); });

@@ -121,6 +121,13 @@ class Parameter : public Module {
 /// Zeroes elements with probability p in training and scales the rest by 1/(1-p); in evaluation it does
 /// nothing. Throws ArgumentError unless 0 <= p < 1.
 [[nodiscard]] std::shared_ptr<Module> make_dropout(double p);
+/// The other forms of dropout (core/ops/dropout.h): whole channels, whole samples (stochastic depth, on the
+/// branch of a residual block), SELU's of elements or channels, and squares of `block` pixels a side. Each as
+/// the one above.
+[[nodiscard]] std::shared_ptr<Module> make_channel_dropout(double p);
+[[nodiscard]] std::shared_ptr<Module> make_drop_path(double p);
+[[nodiscard]] std::shared_ptr<Module> make_alpha_dropout(double p, bool channels = false);
+[[nodiscard]] std::shared_ptr<Module> make_drop_block(double p, std::int64_t block);
 /// Joins the axes from `start_axis` on: [N, C, H, W] to [N, C*H*W].
 [[nodiscard]] std::shared_ptr<Module> make_flatten(int start_axis = 1);
 /// Reshapes each sample, to [N, shape..] with N the input's first size, or with `whole` the batch itself to

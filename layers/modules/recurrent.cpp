@@ -1,50 +1,94 @@
 #include "fakequant/layers/modules/recurrent.h"
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/layers/modules/detail/init.h"
 
 namespace fq {
+namespace {
 
-Recurrent::Recurrent(Kind kind, std::int64_t in, std::int64_t hidden, bool bidirectional) : kind_(kind) {
-  FQ_CHECK(in > 0 && hidden > 0, type(), "{} to {} features: use 1 or more", in, hidden);
-  const std::int64_t rows = (kind == Kind::lstm ? 4 : 3) * hidden;
-  for (const std::string way : {"", "_reverse"}) {
-    if (!way.empty() && !bidirectional) break;
+std::int64_t gates(Recurrent::Kind kind) {
+  return kind == Recurrent::Kind::lstm ? 4 : kind == Recurrent::Kind::gru ? 3 : 1;
+}
+
+}  // namespace
+
+Recurrent::Recurrent(Kind kind, const RecurrentOptions& options) : kind_(kind), options_(options) {
+  const auto& [in, hidden, bidirectional, layers, dropout] = options;
+  FQ_CHECK(in > 0 && hidden > 0 && layers > 0, type(), "{} to {} features in {} layers: use 1 or more", in,
+           hidden, layers);
+  FQ_CHECK(dropout >= 0 && dropout <= 1, type(), "a dropout of {}: use 0 to 1", dropout);
+  const std::int64_t rows = gates(kind) * hidden;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(layers) * ways(); ++i) {
+    const std::int64_t columns = i < ways() ? in : hidden * static_cast<std::int64_t>(ways());
+    const auto parameter = [&](const char* name, Shape shape) {
+      return add_parameter(name + suffix(i), detail::init_uniform(std::move(shape), hidden));
+    };
     ops::RecurrentWeights weights;
-    weights.input = add_parameter("weight_ih" + way, detail::init_uniform({rows, in}, hidden));
-    weights.hidden = add_parameter("weight_hh" + way, detail::init_uniform({rows, hidden}, hidden));
-    weights.input_bias = add_parameter("bias_ih" + way, detail::init_uniform({rows}, hidden));
-    weights.hidden_bias = add_parameter("bias_hh" + way, detail::init_uniform({rows}, hidden));
-    ways_.push_back(weights);
+    weights.input = parameter("weight_ih", {rows, columns});
+    weights.hidden = parameter("weight_hh", {rows, hidden});
+    weights.input_bias = parameter("bias_ih", {rows});
+    weights.hidden_bias = parameter("bias_hh", {rows});
+    weights_.push_back(weights);
   }
 }
 
-std::string Recurrent::describe() const {
-  const auto& first = ways_.front();
-  return fmt::format("{} -> {}{}", first.input.dim(1), first.hidden.dim(1),
-                     ways_.size() > 1 ? ", both ways" : "");
+Recurrent::Recurrent(Adopt, const Recurrent& other)
+    : kind_(other.kind_), options_(other.options_), weights_(other.weights_) {
+  adopt(other);
 }
 
-Variable Recurrent::one_way(const std::vector<Variable>& inputs, std::size_t way) const {
-  const auto state = [&](std::size_t i) -> Variable {
-    if (i >= inputs.size()) return {};
-    FQ_CHECK(inputs[i].rank() == 3 && inputs[i].dim(1) == static_cast<std::int64_t>(ways_.size()), type(),
-             "an initial state is {}: give [N, {}, {}]", to_string(inputs[i].shape()), ways_.size(),
-             ways_[way].hidden.dim(1));
-    const auto at = static_cast<std::int64_t>(way);
-    return ops::reshape(ops::slice(inputs[i], 1, at, at + 1), {inputs[i].dim(0), inputs[i].dim(2)});
-  };
-  if (kind_ == Kind::gru) return ops::gru(inputs[0], ways_[way], state(1), way == 1);
-  return ops::lstm(inputs[0], ways_[way], state(1), state(2), way == 1);
+std::shared_ptr<Recurrent> Recurrent::sharing(const Recurrent& other) {
+  return std::shared_ptr<Recurrent>(new Recurrent(Adopt(), other));
+}
+
+std::string Recurrent::type() const {
+  return kind_ == Kind::lstm ? "lstm" : kind_ == Kind::gru ? "gru" : "rnn";
+}
+
+std::string Recurrent::describe() const {
+  return fmt::format("{} -> {}{}{}{}", options_.in, options_.hidden,
+                     options_.layers > 1 ? fmt::format(", {} layers", options_.layers) : "",
+                     options_.bidirectional ? ", both ways" : "", kind_ == Kind::rnn_relu ? ", relu" : "");
+}
+
+std::string Recurrent::suffix(std::size_t i) const {
+  const std::string layer = options_.layers > 1 ? fmt::format("_l{}", i / ways()) : "";
+  return layer + (i % ways() == 1 ? "_reverse" : "");
+}
+
+Variable Recurrent::state(const std::vector<Variable>& inputs, std::size_t which, std::size_t i) const {
+  if (which >= inputs.size()) return {};
+  const Variable& all = inputs[which];
+  FQ_CHECK(all.rank() == 3 && all.dim(1) == static_cast<std::int64_t>(weights_.size()), type(),
+           "an initial state is {}: give [N, {}, {}]", to_string(all.shape()), weights_.size(),
+           options_.hidden);
+  const auto at = static_cast<std::int64_t>(i);
+  return ops::reshape(ops::slice(all, 1, at, at + 1), {all.dim(0), all.dim(2)});
+}
+
+Variable Recurrent::one_way(const Variable& x, const std::vector<Variable>& inputs, std::size_t i) const {
+  const ops::RecurrentWeights weights = used_weights(i);
+  const Variable hidden = state(inputs, 1, i);
+  const bool reverse = i % ways() == 1;
+  if (kind_ == Kind::gru) return ops::gru(x, weights, hidden, reverse);
+  if (kind_ != Kind::lstm) return ops::rnn(x, weights, hidden, kind_ == Kind::rnn_relu, reverse);
+  const auto range = ops::has_integer_weights(weights) ? this->range() : ops::DynamicRange::none;
+  return ops::lstm(x, weights, hidden, state(inputs, 2, i), reverse, range);
 }
 
 Variable Recurrent::forward(const std::vector<Variable>& inputs) {
   const std::size_t most = kind_ == Kind::lstm ? 3 : 2;
   FQ_CHECK(!inputs.empty() && inputs.size() <= most, type(), "{} inputs: it takes 1 to {}", inputs.size(),
            most);
-  const Variable there = one_way(inputs, 0);
-  return ways_.size() == 1 ? there : ops::concat({there, one_way(inputs, 1)}, 2);
+  Variable x = inputs[0];
+  for (std::size_t i = 0; i < weights_.size(); i += ways()) {
+    if (i > 0) x = ops::dropout(x, options_.dropout, training());
+    const Variable there = one_way(x, inputs, i);
+    x = ways() == 1 ? there : ops::concat({there, one_way(x, inputs, i + 1)}, 2);
+  }
+  return x;
 }
 
 }  // namespace fq

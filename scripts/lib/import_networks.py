@@ -232,6 +232,7 @@ NETWORKS = {
     "WaveNet-like": ("", WaveNet, lambda: torch.randn(2, 1, 200)),
     "GRU": ("", lambda: Recurrent("GRU"), lambda: torch.randn(2, 12, 8)),
     "LSTM, stacked, both ways": ("", lambda: Recurrent("LSTM", num_layers=2, bidirectional=True), lambda: torch.randn(2, 12, 8)),
+    "RNN, stacked": ("", lambda: Recurrent("RNN", num_layers=2, nonlinearity="relu"), lambda: torch.randn(2, 12, 8)),
     "GPT block": ("", lambda: Tokens(True), lambda: torch.randint(0, 64, (2, 16))),
     "BERT-like encoder": ("", lambda: Tokens(False), lambda: torch.randint(0, 64, (2, 16))),
     "TransformerEncoder": ("", Encoder, lambda: torch.randn(2, 10, 32)),

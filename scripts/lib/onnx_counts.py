@@ -106,15 +106,16 @@ def count(engine, source, sides):
     """Of each side, a list of its files, which hold the same samples. Also counts in `engine` where it disagrees with
     itself: one by one, for the first few samples, and where codes are read."""
     counts = [Counts() for _ in sides]
+    batch = source.batch(BATCH)
     for files in zip(*sides, strict=True):
         x = files[0]["x"]
-        for start in range(0, len(x), BATCH):
-            rows = slice(start, start + BATCH)
+        for start in range(0, len(x), batch):
+            rows = slice(start, start + batch)
             logits = engine.logits(x[rows])
             values, of_exposed = engine.codes(x[rows])
             engine.exposed_different += bits_different(logits, of_exposed)
             if counts[0].logits == 0:
-                alone = [engine.logits(x[i:i + 1]) for i in range(min(ALONE, len(x)))]
+                alone = [engine.logits(x[i:i + 1]) for i in range(min(ALONE, len(logits)))]
                 engine.alone_different = bits_different(logits[:ALONE], np.concatenate(alone))
             for side, file in zip(counts, files):
                 add(side, engine, source, file, rows, logits, values)

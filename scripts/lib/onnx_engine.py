@@ -21,8 +21,9 @@ ABSORBED = {"Relu", "Clip", "Max", "Identity"}  # what an integer kernel takes i
 ON_GRIDS = {"QuantizeLinear", "DequantizeLinear"}
 MOVES = {"Transpose", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Split", "Concat", "Gather", "Identity", "Pad",
          "ReorderInput", "ReorderOutput"}
-# What rounds no float, or only to codes.
-EXACT = MOVES | ON_GRIDS | {"Relu", "Clip", "Max", "Min", "MaxPool", "Neg"}
+# What rounds no float, or only to codes; and what takes ranges from its input, whose arithmetic the library has.
+DYNAMIC = {"DynamicQuantizeLSTM"}
+EXACT = MOVES | ON_GRIDS | DYNAMIC | {"Relu", "Clip", "Max", "Min", "MaxPool", "Neg"}
 # What rounds sums and products only: powers of two make them exact.
 SUMS = {"Conv", "FusedConv", "NhwcFusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul", "MatMulIntegerToFloat",
         "MatMulNBits", "Add", "Sub", "Mul", "AveragePool", "GlobalAveragePool"}
@@ -75,6 +76,10 @@ class Source:
     def zero_point(self, node):
         zero = self.zero(node)
         return 0 if zero is None or zero.data_type in FLOAT8 else int(onnx.numpy_helper.to_array(zero).ravel()[0])
+
+    def batch(self, usual):
+        """Samples at once: ranges that are taken from each input are of one."""
+        return 1 if any(node.op_type in DYNAMIC for node in self.nodes) else usual
 
     def settings(self):
         """The level and the options of a session that loads the file and keeps its numbers."""

@@ -202,15 +202,15 @@ TEST(OnnxImport, AGraphThatGivesItsInputIsAnIdentity) {
 
 TEST(OnnxImport, UnsupportedOperatorsAreToldAllAtOnce) {
   auto graph = OnnxGraph({-1, 4}).number("two", 2);
-  graph.node("RNN", {"x"}, "a")
-      .node("RNN", {"a"}, "b")
+  graph.node("Scan", {"x"}, "a")
+      .node("Scan", {"a"}, "b")
       .node("ScatterElements", {"b", "two"}, "c")
       .node("ScatterElements", {"x", "two"}, "d");
   graph.node("Add", {"c", "d"}, "e").node("Fused", {"e"}, "y");
   graph.model.nodes.back().domain = "com.example";
   graph.node("Resize", {"x"}, "nobody reads it");
   EXPECT_THAT(refusal(graph.model),
-              AllOf(HasSubstr("not supported: RNN (2: 'a', 'b'), ScatterElements (2: 'c', 'd'), "
+              AllOf(HasSubstr("not supported: Scan (2: 'a', 'b'), ScatterElements (2: 'c', 'd'), "
                               "com.example.Fused (1: 'y')"),
                     HasSubstr("torch.cat"), HasSubstr("other domains")));
   const auto quantized = OnnxGraph({-1, 4}).number("s", 1).node("QuantizeLinear", {"x", "s"}, "y").model;
@@ -229,10 +229,10 @@ TEST(OnnxImport, EverythingThatIsMissingIsToldInOneMessage) {
       .fixed("v", random_tensor({7, 3}, -1, 1))
       .node("Gemm", {"rows", "v"}, "gemm")
       .node("Mul", {"gemm", "two"}, "last")
-      .node("RNN", {"wide"}, "lstm")
+      .node("Scan", {"wide"}, "lstm")
       .node("Concat", {"last", "lstm"}, "y", {{"axis", std::int64_t{1}}});
   const std::string told = refusal(graph.model);
-  EXPECT_THAT(told, AllOf(HasSubstr("RNN (1: 'lstm')"), HasSubstr("'resized' (Resize): it has neither"),
+  EXPECT_THAT(told, AllOf(HasSubstr("Scan (1: 'lstm')"), HasSubstr("'resized' (Resize): it has neither"),
                           HasSubstr("node 'wide' (Conv): its attribute 'group'")));
   EXPECT_THAT(told, Not(HasSubstr("gemm'")));
   EXPECT_THAT(told, Not(HasSubstr("\n")));

@@ -51,7 +51,8 @@ const char* const kEveryType = R"(// all layer types
   {"type": "reshape", "options": {"shape": [47, 2, -1]}},
   {"type": "global_avg_pool"},
   {"type": "flatten"},
-  {"type": "dropout", "options": {"p": 0.25}},
+  {"type": "dropout", "options": {"p": 0.25}}, {"type": "drop_path", "options": {"p": 0.1}},
+  {"type": "alpha_dropout", "options": {"p": 0.1}}, {"type": "channel_dropout", "options": {"p": 0.1}},
   {"type": "linear", "options": {"out_features": "classes"}},
   {"type": "softmax"},
   {"type": "log_softmax"}
@@ -78,14 +79,15 @@ const char* const kEveryOperator = R"({"name": "operators", "nodes": [
   {"type": "group_norm", "options": {"groups": 1}}, {"type": "instance_norm"}, {"type": "rms_norm"},
   {"type": "local_response_norm", "options": {"size": 2}},
   {"type": "pixel_unshuffle", "options": {"factor": 2}}, {"type": "glu", "options": {"axis": 1}},
-  {"type": "pixel_shuffle", "options": {"factor": 2}}, {"type": "pad", "options": {"before": [1, 0], "after": [0, 1]}},
+  {"type": "pixel_shuffle", "options": {"factor": 2}}, {"type": "drop_block", "options": {"block": 3}}, {"type": "pad", "options": {"before": [1, 0], "after": [0, 1]}},
   {"type": "resize", "options": {"sizes": [8, 8], "mode": "linear"}}, {"type": "slice", "options": {"axis": 2, "step": 2}},
   {"type": "index_select", "options": {"axis": -1, "indices": [0, 5, -1]}}, {"name": "rows", "type": "sum", "options": {"axes": [2], "keep_axes": true}},
   {"name": "wide", "type": "expand", "options": {"shape": [-1, 4, -1]}}, {"type": "mean", "options": {"axes": [-1]}},
   {"name": "most", "type": "max", "options": {"axes": [-1]}}, {"type": "min", "options": {"axes": [2]}, "inputs": ["wide"]},
   {"name": "image", "type": "reshape", "options": {"shape": [-1, 1, 2, 3], "whole": true}, "inputs": ["wide"]},
   {"type": "adaptive_avg_pool", "options": {"size": [1, 3]}}, {"type": "reshape", "options": {"shape": [-1, 2, 3], "whole": true}},
-  {"type": "lstm", "options": {"hidden_size": 4, "bidirectional": true}}, {"type": "gru", "options": {"hidden_size": 3}},
+  {"type": "lstm", "options": {"hidden_size": 4, "bidirectional": true, "layers": 2, "dropout": 0.1}}, {"type": "gru", "options": {"hidden_size": 3}},
+  {"type": "rnn", "options": {"hidden_size": 4, "nonlinearity": "relu"}},
   {"type": "flatten"},
   {"type": "linear", "options": {"out_features": "classes"}}
 ]})";

@@ -50,7 +50,7 @@ inline void observe(Module& model, const Tensor& x) {
   for (auto& q : named_quantizers(model)) {
     q.quantizer->set_observing(false);
     q.quantizer->set_quantizing(true);
-    if (q.quantizer->enabled()) q.quantizer->load_calibrated_amax();
+    if (q.quantizer->enabled() && q.quantizer->descriptor().needs_amax()) q.quantizer->load_calibrated_amax();
   }
 }
 

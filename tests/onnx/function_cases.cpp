@@ -96,6 +96,12 @@ void add_recurrent(Cases& cases) {
           return ops::gru(x, {p[0], p[1], p[2], p[3]}, {}, reverse);
         },
         weights(12));
+    for (const bool relu : {false, true})
+      cases.add((relu ? "rnn_relu" : "rnn_tanh") + end, {5, 3},
+                [reverse, relu](auto& x, auto& p) {
+                  return ops::rnn(x, {p[0], p[1], p[2], p[3]}, {}, relu, reverse);
+                },
+                weights(4));
   }
   cases.add(
       "lstm_states", {5, 3},

@@ -7,6 +7,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_file.h"
+#include "fakequant/layers/modules/quant_recurrent.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/train/loop/detail/finite.h"
@@ -110,6 +111,19 @@ void check_quantizers(Module& model, const StateDict& state, const std::string& 
   }
 }
 
+/// Recurrent layers of files from before they could be quantized stay as they were saved.
+void keep_floats(Module& model, const StateDict& state) {
+  const auto has = [&](const std::string& path, const char* weight) {
+    return state.has_sub("quantizers/" + path + weight + ".weight_quantizer");
+  };
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> found;
+  for (const auto& [path, module] : model.named_modules())
+    if (const auto* layer = dynamic_cast<const QuantRecurrent*>(module);
+        layer != nullptr && !has(path, ".weight_ih") && !has(path, ".weight_ih_l0"))
+      found.emplace_back(path, layer->float_layer());
+  for (const auto& [path, layer] : found) model.replace(path, layer);
+}
+
 }  // namespace
 
 StateDict model_state(Module& model, const nlohmann::json& description) {
@@ -121,6 +135,7 @@ StateDict model_state(Module& model, const nlohmann::json& description) {
 }
 
 void load_model_state(Module& model, const StateDict& state, const std::string& path) {
+  keep_floats(model, state);
   check_quantizers(model, state, path);
   check_finite(state, path);
   try {

@@ -69,6 +69,7 @@ const Table& onnx_table() {
                               {"Pad", pad},
                               {"Pow", power},
                               {"RMSNormalization", rms_norm},
+                              {"RNN", recurrent},
                               {"Reciprocal", function_of_one},
                               {"ReduceL1", reduce_l1},
                               {"ReduceL2", reduce_l2},

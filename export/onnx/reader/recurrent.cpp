@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include <fmt/ranges.h>
+
 #include "fakequant/core/detail/join.h"
 #include "fakequant/export/onnx/reader/operators.h"
 
@@ -24,30 +26,84 @@ struct Layer {
   std::vector<std::int64_t> order;  ///< where the gates of ours are in ONNX's
   std::int64_t ways, size;
   bool backwards;  ///< that way alone
+  bool relu;
 
   [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(order.size()) * size; }
 };
 
+/// Of all ways together; those of ONNX where the node names none.
+std::vector<std::string> functions(const OpImport& op) {
+  const auto* found = op.node().attribute("activations");
+  if (found == nullptr) return {};
+  const auto* names = std::get_if<std::vector<std::string>>(found);
+  op.check(names != nullptr, "its attribute 'activations' is no list of names");
+  return *names;
+}
+
+/// Whether all ways have these functions, or the node leaves them out where they are ONNX's own.
+bool computes(const std::vector<std::string>& given, const std::vector<std::string>& wanted, bool usual) {
+  if (given.empty()) return usual;
+  for (std::size_t i = 0; i < given.size(); ++i)
+    if (given[i] != wanted[i % wanted.size()]) return false;
+  return given.size() % wanted.size() == 0;
+}
+
+/// Throws for functions that our layers have not.
+void check_functions(const OpImport& op, Layer& layer) {
+  const auto given = functions(op);
+  std::vector<std::string> wanted{"Sigmoid", "Tanh"};
+  if (layer.type == std::string_view("lstm")) wanted = {"Sigmoid", "Tanh", "Tanh"};
+  if (layer.type == std::string_view("rnn")) {
+    wanted = {"Tanh"};
+    layer.relu = computes(given, {"Relu"}, false);
+  }
+  op.check(layer.relu || computes(given, wanted, true), "its activations are {}: layers here have {}{}",
+           fmt::join(given, ", "), fmt::join(wanted, ", "),
+           layer.type == std::string_view("rnn") ? " or Relu, the same both ways" : "");
+}
+
+/// Throws for lengths that are not known or shorter than the sequence, and for peepholes.
+void check_inputs(const OpImport& op, std::int64_t steps) {
+  if (op.has_input(4)) {
+    op.check(op.is_constant(4),
+             "its sequences have lengths of their own ('sequence_lens' is computed): "
+             "export it without packed sequences, all of one length");
+    for (const auto length : op.constant(4).to(DType::i64).to_vector<std::int64_t>())
+      op.check(length == steps, "a sequence is {} of {} steps long ('sequence_lens'): all must be whole",
+               length, steps);
+  }
+  if (!op.has_input(7)) return;
+  const auto peepholes = op.weight(7).to_vector<float>();
+  op.check(std::ranges::all_of(peepholes, [](float v) { return v == 0; }),
+           "it has peepholes ('P'), weights of its cells: layers here have none");
+}
+
 /// Throws for what our layers do not compute.
-Layer layer_of(const OpImport& op) {
-  const bool is_lstm = op.node().op == "LSTM";
+Layer layer_of(const OpImport& op, std::int64_t steps) {
+  const bool is_lstm = op.node().op == "LSTM", is_gru = op.node().op == "GRU";
   const auto direction = op.text("direction", "forward");
   op.check(direction == "forward" || direction == "reverse" || direction == "bidirectional",
            "its direction is '{}'", direction);
-  Layer layer{is_lstm ? "lstm" : "gru",
+  Layer layer{is_lstm  ? "lstm"
+              : is_gru ? "gru"
+                       : "rnn",
               {},
               direction == "bidirectional" ? 2 : 1,
               op.integer("hidden_size", 0, 1, kLargestSize),
-              direction == "reverse"};
-  layer.order = is_lstm ? std::vector<std::int64_t>{0, 2, 3, 1} : std::vector<std::int64_t>{1, 0, 2};
-  op.check(!op.has("activations") && !op.has("clip") && op.integer("input_forget", 0, 0, 1) == 0,
-           "it has activations of its own, a clip, or couples its gates");
+              direction == "reverse",
+              false};
+  layer.order = is_lstm  ? std::vector<std::int64_t>{0, 2, 3, 1}
+                : is_gru ? std::vector<std::int64_t>{1, 0, 2}
+                         : std::vector<std::int64_t>{0};
+  check_functions(op, layer);
+  op.check(!op.has("clip"), "it clips its sums ('clip'): layers here do not");
+  op.check(op.integer("input_forget", 0, 0, 1) == 0,
+           "its input and forget gates are one ('input_forget' is 1): layers here have both");
   op.check(
-      is_lstm || op.integer("linear_before_reset", 0, 0, 1) == 1,
+      !is_gru || op.integer("linear_before_reset", 0, 0, 1) == 1,
       "its reset stands before the product ('linear_before_reset' is 0): PyTorch's layers have it behind");
   op.check(op.integer("layout", 0, 0, 1) == 0, "its batch comes first ('layout' is 1)");
-  op.check(!op.has_input(4), "its sequences have lengths of their own");
-  op.check(!op.has_input(7), "it has peepholes");
+  check_inputs(op, steps);
   return layer;
 }
 
@@ -103,7 +159,7 @@ ImportValue last_states(const OpImport& op, const ImportValue& y, const Layer& l
 ImportValue recurrent(const OpImport& op) {
   const ImportValue& x = op.value();
   op.check(x.shape.size() == 3 && batch_axis(x.shape) == 1, "its input is not [steps, N, features]");
-  const Layer layer = layer_of(op);
+  const Layer layer = layer_of(op, x.shape[0]);
   std::vector<ImportValue> inputs{turned(op, x, {1, 0, 2}, "rows")};
   if (layer.backwards) inputs[0] = turned_round(op, inputs[0], "back");
   const std::size_t states = layer.type == std::string_view("lstm") ? 2 : 1;
@@ -116,6 +172,7 @@ ImportValue recurrent(const OpImport& op) {
   }
   ordered_json options{{"hidden_size", layer.size}};
   if (layer.ways == 2) options["bidirectional"] = true;
+  if (layer.relu) options["nonlinearity"] = "relu";
   ImportValue y = op.layer(layer.type, options, inputs, values_of(op, layer, x.shape[2]));
   if (layer.backwards) y = turned_round(op, y, "forth");
   const auto& outputs = op.node().outputs;

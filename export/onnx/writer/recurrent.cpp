@@ -1,5 +1,9 @@
+#include <algorithm>
+
 #include "fakequant/core/detail/join.h"
+#include "fakequant/core/ops/shape.h"
 #include "fakequant/export/onnx/writer/forms.h"
+#include "fakequant/export/onnx/writer/weights.h"
 
 namespace fq::detail {
 namespace {
@@ -11,43 +15,140 @@ Tensor reordered(const Tensor& x, std::int64_t size, const Numbers& order) {
   return join(parts, 0);
 }
 
-/// ONNX has LSTMs as i, o, f, g and GRUs as z, r, n, with steps before samples.
-void recurrent(Exporting& out, const Call& call) {
-  auto& graph = out.graph();
-  const bool is_lstm = call.op == "lstm";
-  const Numbers order = is_lstm ? Numbers{0, 3, 1, 2} : Numbers{1, 0, 2};
-  const std::string name = Exporting::node_name(call);
-  const auto size = call.get<std::int64_t>("hidden_size");
-  const auto rows = static_cast<std::int64_t>(order.size()) * size;
-  const auto weight = [&](std::size_t i, const char* what) {
-    const Tensor matrix = reordered(call.inputs.at(i).tensor(), size, order);
-    return graph.constant(name + what, matrix.reshape({1, rows, matrix.dim(1)}));
-  };
-  const auto bias = [&](std::size_t i) {
-    return call.inputs.at(i).defined() ? reordered(call.inputs[i].tensor(), size, order)
-                                       : Tensor::zeros({rows});
-  };
-  std::vector<std::string> inputs{
-      graph.add("Transpose", name + ".steps", {out.input(call, 0)}, {{"perm", Numbers{1, 0, 2}}}),
-      weight(1, ".weight_ih"), weight(2, ".weight_hh"),
-      graph.constant(name + ".bias", join({bias(3), bias(4)}, 0).reshape({1, 2 * rows}))};
-  const std::string axis = integers(out, name + ".axis", {0});
-  for (std::size_t i = 5; i < call.inputs.size(); ++i) {
-    if (!call.inputs[i].defined()) continue;
-    inputs.resize(i, "");
-    inputs.push_back(graph.add("Unsqueeze", name + ".state", {out.input(call, i), axis}));
+/// One call of a recurrent operator. ONNX has LSTMs as i, o, f, g and GRUs as z, r, n, with steps before
+/// samples.
+class RecurrentForm {
+ public:
+  RecurrentForm(Exporting& out, const Call& call)
+      : out_(out),
+        call_(call),
+        name_(Exporting::node_name(call)),
+        size_(call.get<std::int64_t>("hidden_size")) {
+    order_ = call.op == "lstm" ? Numbers{0, 3, 1, 2} : call.op == "gru" ? Numbers{1, 0, 2} : Numbers{0};
+    rows_ = static_cast<std::int64_t>(order_.size()) * size_;
   }
-  GraphBuilder::Attributes attributes{
-      {"hidden_size", size}, {"direction", std::string(call.get<bool>("reverse") ? "reverse" : "forward")}};
-  if (!is_lstm) attributes.emplace_back("linear_before_reset", std::int64_t{1});
-  const std::string y =
-      graph.add(is_lstm ? "LSTM" : "GRU", name + ".layer", std::move(inputs), std::move(attributes));
-  const std::string ways = integers(out, name + ".ways", {1});
-  out.node(call, "Transpose", {graph.add("Squeeze", name + ".way", {y, ways})}, {{"perm", Numbers{1, 0, 2}}});
-}
+
+  void write() {
+    const bool integers = call_.op == "lstm" && call_.get<std::string>("range") != "none";
+    std::vector<std::string> inputs = integers ? integer_inputs() : float_inputs();
+    GraphBuilder::Attributes attributes{
+        {"hidden_size", size_},
+        {"direction", std::string(call_.get<bool>("reverse") ? "reverse" : "forward")}};
+    if (call_.op == "gru") attributes.emplace_back("linear_before_reset", std::int64_t{1});
+    if (call_.op == "rnn" && call_.get<bool>("relu"))
+      attributes.emplace_back("activations", std::vector<std::string>{"Relu"});
+    const char* op = integers             ? "DynamicQuantizeLSTM"
+                     : call_.op == "lstm" ? "LSTM"
+                     : call_.op == "gru"  ? "GRU"
+                                          : "RNN";
+    const std::string y = graph().add(op, name_ + ".layer", std::move(inputs), std::move(attributes));
+    if (integers) in_domain_of_engine();
+    const std::string ways = fq::detail::integers(out_, name_ + ".ways", {1});
+    out_.node(call_, "Transpose", {graph().add("Squeeze", name_ + ".way", {y, ways})},
+              {{"perm", Numbers{1, 0, 2}}});
+  }
+
+ private:
+  GraphBuilder& graph() { return out_.graph(); }
+
+  std::string steps() {
+    return graph().add("Transpose", name_ + ".steps", {out_.input(call_, 0)}, {{"perm", Numbers{1, 0, 2}}});
+  }
+
+  std::string bias() {
+    const auto own = [&](std::size_t i) {
+      return call_.inputs.at(i).defined() ? reordered(call_.inputs[i].tensor(), size_, order_)
+                                          : Tensor::zeros({rows_});
+    };
+    return graph().constant(name_ + ".bias", join({own(3), own(4)}, 0).reshape({1, 2 * rows_}));
+  }
+
+  /// Behind the inputs, at their places.
+  void add_states(std::vector<std::string>& inputs) {
+    for (std::size_t i = 5; i < call_.inputs.size(); ++i) {
+      if (!call_.inputs[i].defined()) continue;
+      inputs.resize(i, "");
+      const std::string axis = fq::detail::integers(out_, name_ + ".axis", {0});
+      inputs.push_back(graph().add("Unsqueeze", name_ + ".state", {out_.input(call_, i), axis}));
+    }
+  }
+
+  /// [1, G*H, K], floats or codes that are dequantized.
+  std::string matrix(std::size_t i, const std::string& what) {
+    const Variable& weight = call_.inputs.at(i);
+    const QuantizedTensor* codes = out_.constant_codes(weight);
+    if (codes == nullptr || !has_row_scales(*codes)) {
+      const Tensor floats = reordered(codes == nullptr ? weight.tensor() : dequantize(*codes), size_, order_);
+      return graph().constant(name_ + what, floats.reshape({1, rows_, floats.dim(1)}));
+    }
+    QuantizedTensor way = rows_in_order(*codes);
+    way.codes = way.codes.reshape({1, rows_, way.codes.dim(1)});
+    if (!way.spec.granularity.is_per_tensor()) way.spec.granularity = Granularity::per_axis(1);
+    return add_weight(graph(), out_.options(), name_ + what, way, {});
+  }
+
+  static bool has_row_scales(const QuantizedTensor& codes) {
+    const auto& by = codes.spec.granularity;
+    return bit_width(codes.codes.dtype()) == 8 && (by.is_per_tensor() || by.single_axis(2) == 0);
+  }
+
+  [[nodiscard]] QuantizedTensor rows_in_order(const QuantizedTensor& codes) const {
+    QuantizedTensor out{reordered(codes.codes, size_, order_), codes.spec, {}};
+    if (!codes.spec.granularity.is_per_tensor()) {
+      const Tensor scales = codes.spec.scale.reshape({rows_});
+      out.spec.scale = reordered(scales, size_, order_);
+    }
+    return out;
+  }
+
+  std::vector<std::string> float_inputs() {
+    std::vector<std::string> inputs{steps(), matrix(1, ".weight_ih"), matrix(2, ".weight_hh"), bias()};
+    add_states(inputs);
+    return inputs;
+  }
+
+  /// Codes [1, K, G*H], behind them at the end their scales and zero points.
+  std::vector<std::string> integer_inputs() {
+    std::vector<std::string> inputs{steps(), "", "", bias()}, grids;
+    for (const std::size_t i : {1, 2}) {
+      const QuantizedTensor way = rows_in_order(*out_.constant_codes(call_.inputs.at(i)));
+      const std::string& name = way.spec.name;
+      const Tensor turned = ops::transpose(Variable(code_values(way)), {1, 0}).tensor().to(code_type(way));
+      inputs[i] = graph().constant(name + ".codes", turned.reshape({1, turned.dim(0), rows_}));
+      const Shape scales = way.spec.scale.numel() == 1 ? Shape{1} : Shape{1, rows_};
+      grids.push_back(graph().constant(name + ".scale", way.spec.scale.reshape(scales)));
+      grids.push_back(graph().constant(name + ".zero_point", Tensor::zeros(scales, code_type(way))));
+    }
+    add_states(inputs);
+    inputs.resize(8, "");
+    inputs.insert(inputs.end(), grids.begin(), grids.end());
+    return inputs;
+  }
+
+  static DType code_type(const QuantizedTensor& codes) {
+    return codes.spec.format.integer().is_unsigned ? DType::u8 : DType::i8;
+  }
+
+  void in_domain_of_engine() {
+    constexpr const char* domain = "com.microsoft";
+    OnnxModel& model = graph().model;
+    model.nodes.back().domain = domain;
+    const std::pair<std::string, int> opset(domain, 1);
+    if (std::ranges::find(model.other_opsets, opset) == model.other_opsets.end())
+      model.other_opsets.push_back(opset);
+  }
+
+  Exporting& out_;
+  const Call& call_;
+  std::string name_;
+  std::int64_t size_, rows_ = 0;
+  Numbers order_;
+};
+
+void recurrent(Exporting& out, const Call& call) { RecurrentForm(out, call).write(); }
 
 }  // namespace
 
-Forms recurrent_forms() { return {{"lstm", recurrent}, {"gru", recurrent}}; }
+Forms recurrent_forms() { return {{"lstm", recurrent}, {"gru", recurrent}, {"rnn", recurrent}}; }
 
 }  // namespace fq::detail

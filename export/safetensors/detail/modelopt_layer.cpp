@@ -75,6 +75,10 @@ std::string described(const ModeloptLayer& layer) {
 }
 
 ModeloptLayer layer_of(const std::string& path, QuantModule& quant) {
+  if (quant.input_quantizers().empty()) {
+    if (quant.weight_quantizer()->enabled()) no_modelopt_name(path, "is a weight of a recurrent layer");
+    return {path};
+  }
   ModeloptLayer layer{path, &quant};
   TensorQuantizer &w = *quant.weight_quantizer(), &x = layer.input();
   if (!w.enabled() && !x.enabled()) return layer;

@@ -4,9 +4,9 @@
 #include <numeric>
 
 #include "fakequant/layers/model/trace.h"
-#include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/sensitivity/detail/owned_quantizers.h"
 
 namespace fq::detail {
 namespace {
@@ -71,8 +71,7 @@ VariableLayer layer_at(const std::string& path, const ModuleSlot& slot,
   for (const auto& variant : variants) {
     const auto found = variant.find(path);
     out.modules.push_back(found == variant.end() ? slot->module : found->second);
-    if (const auto* quant = dynamic_cast<const QuantModule*>(out.modules.back().get()))
-      if (quant->quantized_weight().defined()) out.weights = quant->quantized_weight().numel();
+    out.weights = std::max(out.weights, weight_elements(*out.modules.back()));
   }
   return out;
 }

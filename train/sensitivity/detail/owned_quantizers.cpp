@@ -5,7 +5,7 @@
 
 #include <fmt/ranges.h>
 
-#include "fakequant/layers/modules/quant_modules.h"
+#include "fakequant/layers/modules/quant_recurrent.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 #include "fakequant/train/sensitivity/sensitivity.h"
 
@@ -79,7 +79,31 @@ std::string format_text(const QuantizedLayer& layer) {
 
 }  // namespace detail
 
+namespace {
+
+/// Of all matrices together.
+double weight_bits(const QuantRecurrent& layer) {
+  double bits = 0;
+  for (const auto& matrix : layer.matrices())
+    bits += weight_bits(static_cast<const Module&>(*matrix)) *
+            static_cast<double>(matrix->quantized_weight().numel());
+  return bits / static_cast<double>(detail::weight_elements(layer));
+}
+
+}  // namespace
+
+std::int64_t detail::weight_elements(const Module& layer) {
+  if (const auto* recurrent = dynamic_cast<const QuantRecurrent*>(&layer)) {
+    std::int64_t count = 0;
+    for (const auto& matrix : recurrent->matrices()) count += matrix->quantized_weight().numel();
+    return count;
+  }
+  const auto* quant = dynamic_cast<const QuantModule*>(&layer);
+  return quant != nullptr && quant->quantized_weight().defined() ? quant->quantized_weight().numel() : 0;
+}
+
 double weight_bits(const Module& layer) {
+  if (const auto* recurrent = dynamic_cast<const QuantRecurrent*>(&layer)) return weight_bits(*recurrent);
   const auto* quant = dynamic_cast<const QuantModule*>(&layer);
   TensorQuantizer* weight = quant != nullptr ? quant->weight_quantizer() : nullptr;
   if (weight == nullptr || !detail::is_on(*weight)) return kFloatWeightBits;

@@ -28,4 +28,7 @@ struct QuantizedLayer {
 /// "weight int8, input uint8": of the codes of those that are enabled.
 [[nodiscard]] std::string format_text(const QuantizedLayer& layer);
 
+/// Elements of a layer's weight, of a recurrent layer of all of its matrices; 0 without one.
+[[nodiscard]] std::int64_t weight_elements(const Module& layer);
+
 }  // namespace fq::detail
