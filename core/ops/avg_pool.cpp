@@ -47,17 +47,6 @@ PooledSums pooled_sums(const QuantizedTensor& x, const detail::PoolSizes& sizes)
   return out;
 }
 
-/// Windows that cover `from` elements evenly, with the shares of their means.
-detail::AxisMix shares(std::int64_t from, std::int64_t to) {
-  detail::AxisMix mix;
-  for (std::int64_t i = 0; i < to; ++i) {
-    const std::int64_t begin = i * from / to, end = ((i + 1) * from + to - 1) / to;
-    for (std::int64_t k = begin; k < end; ++k) mix.add(k, 1.0 / static_cast<double>(end - begin));
-    mix.end_row();
-  }
-  return mix;
-}
-
 }  // namespace
 
 Variable avg_pool2d(const Variable& input, const Pool2d& options) {
@@ -95,8 +84,8 @@ Variable adaptive_avg_pool2d(const Variable& input, std::array<std::int64_t, 2> 
     return Attributes{{"size", std::vector<std::int64_t>{size[0], size[1]}}};
   });
   return detail::composite(op, {x.variable}, std::move(attributes), [&] {
-    const Variable rows = detail::record_mix(op, x, 2, shares(input.dim(2), size[0]));
-    return detail::record_mix(op, detail::floats(rows, op), 3, shares(input.dim(3), size[1]));
+    const Variable rows = detail::record_mix(op, x, 2, detail::adaptive_shares(input.dim(2), size[0]));
+    return detail::record_mix(op, detail::floats(rows, op), 3, detail::adaptive_shares(input.dim(3), size[1]));
   });
 }
 

@@ -15,7 +15,7 @@ constexpr std::string_view kBatchNorm = "batch_norm";
 
 /// Back to x's own shape; 4-D stays channels_last.
 Tensor outer_shape(const Tensor& y, const Shape& shape) {
-  return shape.size() == 3 ? y.to(Layout::row_major).reshape(shape) : y;
+  return detail::is_channels_inner(shape) ? y : y.to(Layout::row_major).reshape(shape);
 }
 
 void check_channels(const Tensor& tensor, std::int64_t channels, std::string_view what) {
@@ -89,8 +89,8 @@ Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, c
                const Tensor& variance, bool training) {
   FQ_CHECK(x.defined(), kBatchNorm, "the input is undefined");
   const Shape shape = x.shape();
-  FQ_CHECK(shape.size() >= 2 && shape.size() <= 4, kBatchNorm,
-           "the input is {}: give [N, C], [N, C, L] or [N, C, H, W]", to_string(shape));
+  FQ_CHECK(shape.size() >= 2 && shape.size() <= 5, kBatchNorm,
+           "the input is {}: give [N, C], [N, C, L], [N, C, H, W] or [N, C, D, H, W]", to_string(shape));
   Inputs in = read(x);
   if (gamma.defined()) in.gamma = detail::floats_like(gamma, in.floats, kBatchNorm);
   if (beta.defined()) in.beta = detail::floats_like(beta, in.floats, kBatchNorm);
@@ -130,7 +130,7 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
                          saved_gamma = detail::Saved(in.gamma.tensor), numbers,
                          shape = in.x.shape()](const Tensor& dy) {
     const NormRows saved_rows{saved.get(), rows_with.bias, rows_with.scale};
-    auto out = gradients(shape.size() == 3 ? detail::channels_inner(dy) : dy, saved_rows, saved_gamma.get(),
+    auto out = gradients(detail::is_channels_inner(shape) ? dy : detail::channels_inner(dy), saved_rows, saved_gamma.get(),
                          numbers);
     out[0] = outer_shape(out[0], shape);
     return out;

@@ -16,9 +16,9 @@ namespace fq::ops {
 /// y = (x - mean[c]) / sqrt(var[c] + eps) * gamma[c] + beta[c], c a channel of axis 1 (Ioffe and Szegedy
 /// 2015).
 ///
-/// `x` is f32 or f64 [N, C], [N, C, L] or [N, C, H, W]; 4-D output is channels_last. Sums of integer products
-/// are not rounded before: statistics are those of the sums, and the result is sums again (NormalizedSums).
-/// `gamma` and `beta` have x's dtype, [C], or are undefined for 1 and 0.
+/// `x` is f32 or f64 [N, C], [N, C, L], [N, C, H, W] or [N, C, D, H, W]; 4-D output is channels_last. Sums of
+/// integer products are not rounded before: statistics are those of the sums, and the result is sums again
+/// (NormalizedSums). `gamma` and `beta` have x's dtype, [C], or are undefined for 1 and 0.
 ///
 /// With `training` mean and variance (over N, not N - 1) are those of the batch and, as in PyTorch, running =
 /// (1 - momentum) * running + momentum * batch is written in place, the batch variance unbiased (over N - 1);

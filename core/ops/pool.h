@@ -1,8 +1,8 @@
 #pragma once
 
-/// Pooling of images [N, C, H, W] and sequences [N, C, L].
+/// Pooling of images [N, C, H, W], sequences [N, C, L] and volumes [N, C, D, H, W].
 ///
-/// f32 or f64; 4-D outputs are channels_last (row-major inputs are converted), 3-D outputs row-major. Codes
+/// f32 or f64; 4-D outputs are channels_last (row-major inputs are converted), others row-major. Codes
 /// and sums that can stay integers do: see each operator; other values are read as floats. Throw
 /// ArgumentError for another rank, a kernel or stride below 1, a padding that is not smaller than what the
 /// kernel reaches over, or a kernel larger than the padded input.
@@ -36,6 +36,17 @@ struct Pool1d {
   std::int64_t dilation = 1;
 };
 
+/// Sizes along D, H and W; each as of Pool2d.
+struct Pool3d {
+  std::array<std::int64_t, 3> kernel{2, 2, 2};
+  std::array<std::int64_t, 3> stride{0, 0, 0};
+  std::array<std::int64_t, 3> padding{0, 0, 0};
+  bool count_include_pad = true;
+  std::array<std::int64_t, 3> padding_end{-1, -1, -1};
+  bool ceil_mode = false;
+  std::array<std::int64_t, 3> dilation{1, 1, 1};
+};
+
 /// The largest element of each window, padding apart; the first one in (h, w) order takes the gradient. NaN
 /// wins. Codes with one scale give codes of the same spec, sums not yet rounded give such sums (of an
 /// addition of codes, and by a dilated window: floats).
@@ -55,5 +66,15 @@ struct Pool1d {
 [[nodiscard]] Variable adaptive_avg_pool2d(const Variable& x, std::array<std::int64_t, 2> size);
 /// As avg_pool2d with H = 1: [N, C, L].
 [[nodiscard]] Variable avg_pool1d(const Variable& x, const Pool1d& options);
+
+/// As max_pool2d of [N, C, D, H, W], in (d, h, w) order; dilated windows take codes and sums, too.
+[[nodiscard]] Variable max_pool3d(const Variable& x, const Pool3d& options);
+/// As avg_pool2d of [N, C, D, H, W]: fl(t / n), t in (d, h, w) order. Integer codes with one scale give an
+/// Accumulator of averages where all windows have one n, else floats of the same values.
+[[nodiscard]] Variable avg_pool3d(const Variable& x, const Pool3d& options);
+/// [N, C, D, H, W] to [N, C, 1, 1, 1], as global_avg_pool2d.
+[[nodiscard]] Variable global_avg_pool3d(const Variable& x);
+/// [N, C, D, H, W] to [N, C, size..], by the windows of adaptive_avg_pool2d.
+[[nodiscard]] Variable adaptive_avg_pool3d(const Variable& x, std::array<std::int64_t, 3> size);
 
 }  // namespace fq::ops

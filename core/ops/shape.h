@@ -54,6 +54,8 @@ namespace fq::ops {
 /// What stands in the elements that are added: zeros or another constant, x mirrored at its border without
 /// the border, the border repeated, or x from the other side.
 enum class PadMode : unsigned char { constant, reflect, replicate, circular };
+/// The mode's word in files and attributes: "constant", "reflect", "replicate" or "circular".
+[[nodiscard]] const char* name(PadMode mode) noexcept;
 /// x with elements added around it. `sizes` has those before and after each of the last axes, in the order of
 /// the axes; negative ones cut off. A constant that is not 0 makes floats of codes and sums. `reflect` adds
 /// fewer elements than an axis has, `circular` as many at most.

@@ -70,6 +70,11 @@ Tensor frame(const Variable& x, const Variable& y, const std::vector<Sizes>& siz
 
 }  // namespace
 
+const char* name(PadMode mode) noexcept {
+  constexpr const char* names[] = {"constant", "reflect", "replicate", "circular"};
+  return names[static_cast<int>(mode)];
+}
+
 Variable index_select(const Variable& x, int axis, const std::vector<std::int64_t>& indices) {
   constexpr std::string_view op = "index_select";
   FQ_CHECK(x.defined(), op, "the input is undefined");
@@ -117,7 +122,6 @@ Variable pad(const Variable& x, const std::vector<Sizes>& sizes, PadMode mode, d
            x.defined() ? to_string(x.shape()) : "an undefined input");
   const bool constant = mode == PadMode::constant && value != 0.0;
   auto attributes = detail::traced([&] {
-    constexpr const char* names[] = {"constant", "reflect", "replicate", "circular"};
     std::vector<std::int64_t> before, after;
     for (const auto& each : sizes) {
       before.push_back(each[0]);
@@ -125,7 +129,7 @@ Variable pad(const Variable& x, const std::vector<Sizes>& sizes, PadMode mode, d
     }
     return Attributes{{"before", before},
                       {"after", after},
-                      {"mode", std::string(names[static_cast<int>(mode)])},
+                      {"mode", std::string(name(mode))},
                       {"value", value}};
   });
   const Variable read = constant ? detail::floats(x, "pad").variable : x;

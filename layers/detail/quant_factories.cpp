@@ -27,11 +27,15 @@ void register_defaults() {
   register_quant_module<Linear, QuantLinear>();
   register_quant_module<Conv1d, QuantConv1d>();
   register_quant_module<Conv2d, QuantConv2d>();
+  register_quant_module<Conv3d, QuantConv3d>();
+  register_quant_module<ConvTranspose1d, QuantConvTranspose1d>();
   register_quant_module<ConvTranspose2d, QuantConvTranspose2d>();
+  register_quant_module<ConvTranspose3d, QuantConvTranspose3d>();
   register_quant_module<Recurrent, QuantRecurrent>();
   register_inputs<Add>();
   register_inputs<Concat>();
   register_inputs<AvgPool2d>();
+  register_inputs<AvgPool3d>();
   register_inputs<GlobalAvgPool2d>();
   for (const auto& [type, make] : own) registered()[type] = make;
 }

@@ -7,6 +7,7 @@ constexpr std::string_view kCodes = "moves or compares codes";
 constexpr std::string_view kProduct = "codes of bytes in, read by quantizers alone";
 constexpr std::string_view kLinear = "codes of bytes in, read by quantizers or as floats";
 constexpr std::string_view kSums = "the engine adds up dequantized floats";
+constexpr std::string_view kNoKernel = "the engine has no integer kernel of it";
 constexpr std::string_view kPool = "the engine averages dequantized floats";
 constexpr std::string_view kRounds = "the engine multiplies floats, or codes by another formula";
 constexpr std::string_view kTable = "the engine has its own exp, tanh or erf";
@@ -20,11 +21,17 @@ const std::vector<EngineForm>& engine_forms() {
       {"linear", kLinear, kSums},
       {"conv1d", kProduct, kSums},
       {"conv2d", kProduct, kSums},
-      {"conv_transpose2d", "", "the engine has no integer kernel of it"},
+      {"conv3d", kProduct, kSums},
+      {"conv_transpose1d", "", kNoKernel},
+      {"conv_transpose2d", "", kNoKernel},
+      {"conv_transpose3d", "", kNoKernel},
       {"add", "two code tensors of one shape, read by quantizers alone", kSums},
       {"avg_pool2d", "codes of bytes in, read by quantizers alone", kPool},
       {"global_avg_pool2d", "codes of bytes in, read by quantizers alone", kPool},
+      {"avg_pool3d", "codes of bytes in, read by quantizers alone", kPool},
+      {"global_avg_pool3d", "codes of bytes in, read by quantizers alone", kPool},
       {"max_pool2d", kCodes, ""},
+      {"max_pool3d", kCodes, ""},
       {"relu", kCodes, ""},
       {"concat", kCodes, ""},
       {"flatten", kCodes, ""},
@@ -105,6 +112,7 @@ const std::vector<EngineForm>& engine_forms() {
       {"rms_norm", "", kNorm},
       {"local_response_norm", "", kNorm},
       {"adaptive_avg_pool2d", "", kNorm},
+      {"adaptive_avg_pool3d", "", kNorm},
       {"resize_linear", "", kNorm},
       {"resize_cubic", "", kNorm},
   };

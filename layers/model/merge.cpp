@@ -1,5 +1,7 @@
 #include "fakequant/layers/model/merge.h"
 
+#include <fmt/ranges.h>
+
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/pool.h"
@@ -35,6 +37,15 @@ Variable AvgPool2d::forward(const Variable& x) {
   return detail::on_image(x, [&](const Variable& image) { return ops::avg_pool2d(image, options_); });
 }
 
-Variable GlobalAvgPool2d::forward(const Variable& x) { return detail::on_image(x, ops::global_avg_pool2d); }
+std::string AvgPool3d::describe() const {
+  return fmt::format("kernel {}", fmt::join(options_.kernel, "x"));
+}
+
+Variable AvgPool3d::forward(const Variable& x) { return ops::avg_pool3d(x, options_); }
+
+Variable GlobalAvgPool2d::forward(const Variable& x) {
+  if (x.defined() && x.rank() == 5) return ops::global_avg_pool3d(x);
+  return detail::on_image(x, ops::global_avg_pool2d);
+}
 
 }  // namespace fq

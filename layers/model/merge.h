@@ -78,8 +78,24 @@ class AvgPool2d : public Module {
   ops::Pool2d options_;
 };
 
+/// Means over windows of volumes: [N, C, D, H, W] -> [N, C, D', H', W'], by ops::avg_pool3d.
+class AvgPool3d : public Module {
+ public:
+  explicit AvgPool3d(ops::Pool3d options) : options_(options) {}
+  [[nodiscard]] const ops::Pool3d& options() const noexcept { return options_; }
+  [[nodiscard]] std::string type() const override { return "avg_pool"; }
+  [[nodiscard]] std::string describe() const override;
+
+ protected:
+  Variable forward(const Variable& x) override;
+  using Module::forward;
+
+ private:
+  ops::Pool3d options_;
+};
+
 /// The mean of each channel over all of its pixels, [N, C, H, W] -> [N, C, 1, 1], by ops::global_avg_pool2d;
-/// a sequence [N, C, L] gives [N, C, 1].
+/// a sequence [N, C, L] gives [N, C, 1], a volume [N, C, D, H, W] gives [N, C, 1, 1, 1].
 class GlobalAvgPool2d : public Module {
  public:
   explicit GlobalAvgPool2d(NoOptions = {}) {}

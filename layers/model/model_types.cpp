@@ -16,6 +16,10 @@ bool LayerOptions::has(const std::string& name) const {
   return node_.has("options") && node_.at("options").has(name);
 }
 
+bool LayerOptions::is_text(const std::string& name) const {
+  return has(name) && node_.at("options").at(name).json().is_string();
+}
+
 std::int64_t LayerOptions::integer(const std::string& name, std::int64_t low, std::int64_t high) const {
   if (!has(name))
     fail(fmt::format("the option '{}' is missing: give a whole number from {} to {}", name, low, high));
@@ -28,7 +32,7 @@ std::int64_t LayerOptions::integer_or(const std::string& name, std::int64_t fall
 }
 
 std::int64_t LayerOptions::outputs(const std::string& name) const {
-  if (!has(name) || !node_.at("options").at(name).json().is_string()) return integer(name);
+  if (!is_text(name)) return integer(name);
   const auto value = node_.at("options").at(name);
   (void)value.choice({"classes"});
   if (classes_ < 1) value.fail(fmt::format("'{}' is \"classes\", whose number is not known here", name));

@@ -46,6 +46,8 @@ class LayerOptions {
   [[nodiscard]] const std::vector<Shape>& inputs() const noexcept { return inputs_; }
   /// Whether the file gives the option.
   [[nodiscard]] bool has(const std::string& name) const;
+  /// Whether it is there as a text.
+  [[nodiscard]] bool is_text(const std::string& name) const;
 
   /// A whole number from `low` to `high`.
   [[nodiscard]] std::int64_t integer(const std::string& name, std::int64_t low = 1,

@@ -41,6 +41,9 @@ std::string Conv::describe() const {
   const Shape w = weight_.shape();
   auto text = fmt::format("weight {}, stride {}, padding {}", to_string(w), fmt::join(options_.stride, "x"),
                           fmt::join(options_.padding, "x"));
+  if (!options_.padding_end.empty()) text += fmt::format(" and {}", fmt::join(options_.padding_end, "x"));
+  if (options_.padding_mode != ops::PadMode::constant)
+    text += fmt::format(", {}", name(options_.padding_mode));
   if (options_.groups != 1) text += fmt::format(", groups {}", options_.groups);
   return text + (bias_.defined() ? "" : ", no bias");
 }
@@ -55,6 +58,14 @@ Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, Shape kernel
 
 Variable Conv2d::apply(const Variable& x, const Variable& w) const {
   return ops::conv2d(x, w, bias_, options_);
+}
+
+Conv3d::Conv3d(std::int64_t in_channels, std::int64_t out_channels, Shape kernel, ops::ConvOptions options,
+               bool bias)
+    : Conv(out_channels, in_channels, kernel, 3, out_channels, bias, std::move(options)) {}
+
+Variable Conv3d::apply(const Variable& x, const Variable& w) const {
+  return ops::conv3d(x, w, bias_, options_);
 }
 
 Conv1d::Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel,

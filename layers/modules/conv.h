@@ -70,26 +70,81 @@ class Conv1d : public Conv {
   [[nodiscard]] Variable apply(const Variable& x, const Variable& w) const;
 };
 
+/// x [N, C, D, H, W] -> [N, out, D', H', W']; weight [out, C / groups, kd, kh, kw].
+class Conv3d : public Conv {
+ public:
+  /// A kernel of one size is a cube. Throws ArgumentError as Conv2d.
+  Conv3d(std::int64_t in_channels, std::int64_t out_channels, Shape kernel, ops::ConvOptions options = {},
+         bool bias = true);
+  [[nodiscard]] std::string type() const override { return "conv3d"; }
+
+ protected:
+  Conv3d(Adopt tag, const Conv3d& other) : Conv(tag, other) {}
+  Variable forward(const Variable& x) override { return apply(x, weight_); }
+  using Module::forward;
+  [[nodiscard]] Variable apply(const Variable& x, const Variable& w) const;
+};
+
+/// What the transposes share: the weight is [C, out / groups, ..].
+class ConvTranspose : public Conv {
+ public:
+  [[nodiscard]] int channel_axis() const override { return 1; }
+  [[nodiscard]] std::int64_t out_channels() const override { return weight_.dim(1) * options_.groups; }
+
+ protected:
+  ConvTranspose(std::int64_t in_channels, std::int64_t out_channels, const Shape& kernel, int rank,
+                ops::ConvOptions options, Shape output_padding, bool bias);
+  ConvTranspose(Adopt tag, const ConvTranspose& other)
+      : Conv(tag, other), output_padding_(other.output_padding_) {}
+
+  Shape output_padding_;
+};
+
 /// The transpose of Conv2d: x [N, C, H, W] -> [N, out, (H-1)*stride - 2*padding + kernel + output_padding,
 /// ..]; weight [C, out / groups, kh, kw].
-class ConvTranspose2d : public Conv {
+class ConvTranspose2d : public ConvTranspose {
  public:
   /// `output_padding` has a number an axis, rows and columns added at the end; none by default. Throws
   /// ArgumentError as Conv2d.
   ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Shape kernel,
                   ops::ConvOptions options = {}, Shape output_padding = {}, bool bias = true);
   [[nodiscard]] std::string type() const override { return "conv_transpose2d"; }
-  [[nodiscard]] int channel_axis() const override { return 1; }
-  [[nodiscard]] std::int64_t out_channels() const override { return weight_.dim(1) * options_.groups; }
 
  protected:
-  ConvTranspose2d(Adopt tag, const ConvTranspose2d& other)
-      : Conv(tag, other), output_padding_(other.output_padding_) {}
+  ConvTranspose2d(Adopt tag, const ConvTranspose2d& other) : ConvTranspose(tag, other) {}
   Variable forward(const Variable& x) override { return apply(x, weight_); }
   using Module::forward;
   [[nodiscard]] Variable apply(const Variable& x, const Variable& w) const;
+};
 
-  Shape output_padding_;
+/// The transpose of Conv1d: x [N, C, L] -> [N, out, L']; weight [C, out / groups, k].
+class ConvTranspose1d : public ConvTranspose {
+ public:
+  /// Throws ArgumentError as Conv2d.
+  ConvTranspose1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel,
+                  ops::ConvOptions options = {}, std::int64_t output_padding = 0, bool bias = true);
+  [[nodiscard]] std::string type() const override { return "conv_transpose1d"; }
+
+ protected:
+  ConvTranspose1d(Adopt tag, const ConvTranspose1d& other) : ConvTranspose(tag, other) {}
+  Variable forward(const Variable& x) override { return apply(x, weight_); }
+  using Module::forward;
+  [[nodiscard]] Variable apply(const Variable& x, const Variable& w) const;
+};
+
+/// The transpose of Conv3d: x [N, C, D, H, W] -> [N, out, D', H', W']; weight [C, out / groups, kd, kh, kw].
+class ConvTranspose3d : public ConvTranspose {
+ public:
+  /// As ConvTranspose2d.
+  ConvTranspose3d(std::int64_t in_channels, std::int64_t out_channels, Shape kernel,
+                  ops::ConvOptions options = {}, Shape output_padding = {}, bool bias = true);
+  [[nodiscard]] std::string type() const override { return "conv_transpose3d"; }
+
+ protected:
+  ConvTranspose3d(Adopt tag, const ConvTranspose3d& other) : ConvTranspose(tag, other) {}
+  Variable forward(const Variable& x) override { return apply(x, weight_); }
+  using Module::forward;
+  [[nodiscard]] Variable apply(const Variable& x, const Variable& w) const;
 };
 
 }  // namespace fq

@@ -83,7 +83,10 @@ using QuantLinear = QuantWeighted<Linear>;
 /// Quantized convolutions; ranges per channel of their weights lie along the output channels.
 using QuantConv1d = QuantWeighted<Conv1d>;
 using QuantConv2d = QuantWeighted<Conv2d>;
+using QuantConv3d = QuantWeighted<Conv3d>;
+using QuantConvTranspose1d = QuantWeighted<ConvTranspose1d>;
 using QuantConvTranspose2d = QuantWeighted<ConvTranspose2d>;
+using QuantConvTranspose3d = QuantWeighted<ConvTranspose3d>;
 
 /// The float layer on quantized inputs: additions, concatenations, averages. Each input has a quantizer of
 /// its own; where several inputs are one tensor, `quantize` makes these one.
@@ -118,6 +121,7 @@ using QuantAdd = QuantInputs<Add>;
 using QuantConcat = QuantInputs<Concat>;
 /// Averages of codes, rounded once.
 using QuantAvgPool2d = QuantInputs<AvgPool2d>;
+using QuantAvgPool3d = QuantInputs<AvgPool3d>;
 using QuantGlobalAvgPool2d = QuantInputs<GlobalAvgPool2d>;
 
 }  // namespace fq

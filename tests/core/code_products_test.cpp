@@ -160,6 +160,54 @@ TEST(CodeProducts, TransposedConvolutionsTakeTheirScalesAlongAxis1) {
   expect_like_floats(x, w, 10, op);
 }
 
+TEST(CodeProducts, ConvolutionsOfVolumesGiveSumsAndGradients) {
+  const auto x = quantized(test::uniform({2, 6, 4, 3, 5}, 1), kInt8);
+  const auto op = [](const auto& a, const auto& b, const auto& c) {
+    return ops::conv3d(a, b, c, {{2, 1, 1}, {1, 1, 0}, {1, 2, 1}, 2});
+  };
+  for (const auto& by : {Granularity::per_tensor(), Granularity::per_axis(0)}) {
+    const auto w = quantized(test::uniform({8, 3, 3, 2, 3}, 2), kNarrow, by);
+    const Variable y = op(Variable(x), Variable(w), Variable());
+    ASSERT_NE(y.accumulator(), nullptr);
+    EXPECT_EQ(std::get<ProductSums>(y.accumulator()->value).axis, 1);
+    expect_like_floats(x, w, 8, op);
+  }
+  const auto w = quantized(test::uniform({6, 5, 3, 2, 2}, 2), kNarrow, Granularity::per_axis(1));
+  const auto transposed = [](const auto& a, const auto& b, const auto& c) {
+    return ops::conv_transpose3d(a, b, c, {{2, 1, 2}, {1, 0, 1}, {}, 2}, {1, 0, 0});
+  };
+  EXPECT_NE(transposed(Variable(x), Variable(w), Variable()).accumulator(), nullptr);
+  expect_like_floats(x, w, 10, transposed);
+}
+
+/// The sums are those of plain loops over the largest codes of each sign, whatever the engine splits.
+TEST(CodeProducts, ConvolutionsOfVolumesAreExactAtTheExtremes) {
+  constexpr std::int64_t channels = 173, taps = 3;  // 4671 products a sum
+  Tensor codes = Tensor::full({1, channels, 4, 3, 3}, 255, DType::u8),
+         weight = Tensor::full({2, channels, taps, 3, 3}, -127, DType::i8);
+  for (std::int64_t i = 0; i < codes.numel(); i += 7) codes.mutable_data<std::uint8_t>()[i] = 254;
+  for (std::int64_t i = 0; i < weight.numel(); i += 5) weight.mutable_data<std::int8_t>()[i] = 126;
+  const QuantizedTensor x{codes, QuantSpec::from_amax(kUint8, {}, Tensor::scalar(1.0), "x"), {}},
+      w{weight, QuantSpec::from_amax(kNarrow, {}, Tensor::scalar(1.0), "w"), {}};
+  const Variable y = ops::conv3d(Variable(x), Variable(w), {}, {{}, {1, 0, 0}, {}, 1});
+  const auto sums = std::get<ProductSums>(y.accumulator()->value).sums.to_vector<std::int32_t>();
+  ASSERT_EQ(y.shape(), (Shape{1, 2, 4, 1, 1}));
+  const auto qx = codes.to_vector<std::uint8_t>();
+  const auto qw = weight.to_vector<std::int8_t>();
+  for (std::int64_t o = 0; o < 2; ++o)
+    for (std::int64_t d = 0; d < 4; ++d) {
+      std::int64_t sum = 0;
+      for (std::int64_t c = 0; c < channels; ++c)
+        for (std::int64_t k = 0; k < taps; ++k) {
+          if (d + k - 1 < 0 || d + k - 1 >= 4) continue;
+          for (std::int64_t i = 0; i < 9; ++i)
+            sum += std::int64_t{qx[static_cast<std::size_t>((c * 4 + d + k - 1) * 9 + i)]} *
+                   qw[static_cast<std::size_t>(((o * channels + c) * taps + k) * 9 + i)];
+        }
+      EXPECT_EQ(sums[static_cast<std::size_t>(o * 4 + d)], sum) << o << ", " << d;
+    }
+}
+
 TEST(CodeProducts, E4m3ScalesTheSumAndAddsTheBias) {
   const auto x = quantized(test::uniform({3, 40}, 1), FloatFormat{4, 3});
   const auto w = quantized(test::uniform({5, 40}, 2), FloatFormat{4, 3}, Granularity::per_axis(0));

@@ -94,6 +94,7 @@ std::vector<OperatorCase> norm_cases() {
       {"batch_norm", "training", {{image}, channel, channel}, training},
       {"batch_norm", "evaluation", {{image}, channel, channel}, evaluation},
       {"batch_norm", "sequence", {{{2, 3, 7}}, channel, channel}, training},
+      {"batch_norm", "volume", {{{2, 3, 2, 3, 2}}, channel, channel}, training},
       {"batch_norm", "rows", {{{6, 3}}, channel, channel}, training},
       {"batch_norm", "plain", {{image}}, plain},
       {"layer_norm",
@@ -127,6 +128,14 @@ std::vector<OperatorCase> norm_cases() {
 
 std::vector<OperatorCase> pool_cases() {
   const Input distinct{{2, 3, 6, 5}, 0, 0, {}, true};
+  const Input volume{{2, 2, 4, 3, 5}, 0, 0, {}, true};
+  const ops::Pool3d deep{.kernel = {3, 2, 3}, .stride = {2, 1, 2}, .padding = {1, 1, 0}, .ceil_mode = true},
+      apart3{.kernel = {2, 2, 2}, .stride = {1, 1, 2}, .padding = {1, 0, 1}, .dilation = {2, 1, 3}},
+      inside{.kernel = {3, 2, 3},
+             .stride = {2, 1, 2},
+             .padding = {1, 1, 1},
+             .count_include_pad = false,
+             .padding_end = {1, 0, 0}};
   const ops::Pool2d plain{{2, 2}}, padded{{3, 3}, {2, 1}, {1, 1}}, apart{{3, 3}, {2, 2}, {1, 1}, false},
       up{.kernel = {3, 3}, .stride = {2, 3}, .padding = {1, 0}, .ceil_mode = true},
       uneven{.kernel = {3, 2}, .stride = {2, 1}, .padding = {0, 1}, .padding_end = {2, 0}},
@@ -158,6 +167,19 @@ std::vector<OperatorCase> pool_cases() {
        2e-6,
        true,
        "max_pool2d"},
+      {"max_pool3d", "", {volume}, [](const Vars& v) { return ops::max_pool3d(v[0], {}); }},
+      {"max_pool3d", "padded", {volume}, [=](const Vars& v) { return ops::max_pool3d(v[0], deep); }},
+      {"max_pool3d", "dilated", {volume}, [=](const Vars& v) { return ops::max_pool3d(v[0], apart3); }},
+      {"avg_pool3d", "", {volume}, [](const Vars& v) { return ops::avg_pool3d(v[0], {}); }},
+      {"avg_pool3d", "padded", {volume}, [=](const Vars& v) { return ops::avg_pool3d(v[0], deep); }},
+      {"avg_pool3d", "apart", {volume}, [=](const Vars& v) { return ops::avg_pool3d(v[0], inside); }},
+      {"global_avg_pool3d", "", {volume}, [](const Vars& v) { return ops::global_avg_pool3d(v[0]); }},
+      {"adaptive_avg_pool3d",
+       "",
+       {volume},
+       [](const Vars& v) {
+         return ops::adaptive_avg_pool3d(v[0], {3, 2, 4});
+       }},
       {"avg_pool1d",
        "",
        {{{2, 3, 8}}},
@@ -368,7 +390,7 @@ std::vector<OperatorCase> quantize_cases() {
 }
 
 std::vector<OperatorCase> product_cases() {
-  const Input x{{2, 4, 6, 5}};
+  const Input x{{2, 4, 6, 5}}, volume{{2, 4, 4, 3, 5}};
   const ops::ConvOptions strided{{2, 1}, {1, 2}, {1, 2}, 2};
   const auto linear = [](const Vars& v) { return ops::linear(v[0], v[1], v.size() > 2 ? v[2] : Variable()); };
   const auto conv = [](const Vars& v) { return ops::conv2d(v[0], v[1], v.size() > 2 ? v[2] : Variable()); };
@@ -438,6 +460,44 @@ std::vector<OperatorCase> product_cases() {
        {{{2, 4, 7}}, fixed({3, 4, 3}), fixed({3})},
        [](const Vars& v) {
          return ops::conv1d(v[0], v[1], v[2], {{2}, {1}, {}, 1});
+       }},
+      {"conv1d",
+       "mirrored",
+       {{{2, 4, 7}}, fixed({3, 4, 3})},
+       [](const Vars& v) {
+         return ops::conv1d(v[0], v[1], {}, {{1}, {2}, {1}, 1, {}, ops::PadMode::reflect});
+       }},
+      {"conv2d",
+       "uneven",
+       {x, fixed({3, 4, 3, 3})},
+       [](const Vars& v) {
+         return ops::conv2d(v[0], v[1], {}, {{1}, {0, 2}, {1}, 1, {1, 0}});
+       }},
+      {"conv3d",
+       "",
+       {volume, fixed({3, 4, 3, 2, 1}), fixed({3})},
+       [](const Vars& v) { return ops::conv3d(v[0], v[1], v[2]); }},
+      {"conv3d",
+       "strided",
+       {volume, fixed({6, 2, 2, 3, 2}), fixed({6})},
+       [](const Vars& v) {
+         return ops::conv3d(v[0], v[1], v[2], {{2, 1, 2}, {2, 1, 0}, {3, 1, 2}, 2});
+       }},
+      {"conv_transpose1d",
+       "",
+       {{{2, 4, 5}}, fixed({4, 3, 3}), fixed({6})},
+       [](const Vars& v) {
+         return ops::conv_transpose1d(v[0], v[1], v[2], {{2}, {1}, {}, 2}, {1});
+       }},
+      {"conv_transpose3d",
+       "",
+       {volume, fixed({4, 3, 2, 2, 1}), fixed({3})},
+       [](const Vars& v) { return ops::conv_transpose3d(v[0], v[1], v[2]); }},
+      {"conv_transpose3d",
+       "strided",
+       {volume, fixed({4, 3, 3, 2, 3}), fixed({6})},
+       [](const Vars& v) {
+         return ops::conv_transpose3d(v[0], v[1], v[2], {{3, 2, 1}, {1, 0, 1}, {2, 1, 1}, 2}, {2, 1, 0});
        }},
       {"conv_transpose2d", "", {x, fixed({4, 3, 3, 3}), fixed({3})}, transposed},
       {"conv_transpose2d",

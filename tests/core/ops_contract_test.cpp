@@ -263,18 +263,22 @@ TEST(OperatorTraits, AreThoseOfTheName) {
     return names;
   };
   using Names = std::set<std::string_view>;
-  EXPECT_EQ(named(&OperatorTraits::has_weight), (Names{"linear", "conv1d", "conv2d", "conv_transpose2d"}));
+  EXPECT_EQ(named(&OperatorTraits::has_weight),
+            (Names{"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+                   "conv_transpose3d"}));
   EXPECT_EQ(named(&OperatorTraits::is_product),
-            (Names{"linear", "conv1d", "conv2d", "conv_transpose2d", "matmul"}));
+            (Names{"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+                   "conv_transpose3d", "matmul"}));
   EXPECT_EQ(named(&OperatorTraits::keeps_codes),
-            (Names{"max_pool2d", "flatten", "reshape", "transpose", "slice", "index_select", "expand", "pad",
-                   "pixel_shuffle", "pixel_unshuffle", "resize_nearest"}));
+            (Names{"max_pool2d", "max_pool3d", "flatten", "reshape", "transpose", "slice", "index_select",
+                   "expand", "pad", "pixel_shuffle", "pixel_unshuffle", "resize_nearest"}));
   EXPECT_EQ(named(&OperatorTraits::is_non_negative),
             (Names{"relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exp", "sqrt", "abs",
                    "less", "less_equal", "greater", "greater_equal", "equal", "not_equal"}));
   EXPECT_EQ(named(&OperatorTraits::is_homogeneous),
-            (Names{"relu", "leaky_relu", "max_pool2d", "avg_pool2d", "global_avg_pool2d", "flatten",
-                   "dropout", "channel_dropout", "drop_path", "drop_block2d", "abs", "pad"}));
+            (Names{"relu", "leaky_relu", "max_pool2d", "avg_pool2d", "global_avg_pool2d", "max_pool3d",
+                   "avg_pool3d", "global_avg_pool3d", "flatten", "dropout", "channel_dropout", "drop_path",
+                   "drop_block2d", "abs", "pad"}));
   EXPECT_EQ(traits("conv_transpose2d").channel_axis(), 1);
   EXPECT_EQ(traits("conv2d").channel_axis(), 0);
   const OperatorTraits& unknown = traits("a user's own");

@@ -1,5 +1,6 @@
 #include "fakequant/core/ops/pool.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -47,6 +48,82 @@ TEST(MaxPool, PaddingNeverWinsAndNaNDoes) {
   Tensor y = Tensor::zeros({1, 1, 2, 2});
   y.mutable_data<float>()[1] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(values(ops::max_pool2d(y, two))[0]));
+}
+
+/// Of channels that lie one after another, as volumes have them.
+template <class Window>
+std::vector<float> of_windows(const Tensor& x, const ops::Pool3d& o, const Shape& out, const Window& window) {
+  const auto v = x.to_vector<float>();
+  const Shape s = x.shape();
+  std::vector<float> y;
+  for (std::int64_t c = 0; c < s[0] * s[1]; ++c)
+    for (std::int64_t a = 0; a < out[2]; ++a)
+      for (std::int64_t b = 0; b < out[3]; ++b)
+        for (std::int64_t e = 0; e < out[4]; ++e) {
+          std::vector<float> inside;
+          for (std::int64_t i = 0; i < o.kernel[0]; ++i)
+            for (std::int64_t j = 0; j < o.kernel[1]; ++j)
+              for (std::int64_t k = 0; k < o.kernel[2]; ++k) {
+                const std::int64_t d = a * o.stride[0] - o.padding[0] + i * o.dilation[0],
+                                   h = b * o.stride[1] - o.padding[1] + j * o.dilation[1],
+                                   w = e * o.stride[2] - o.padding[2] + k * o.dilation[2];
+                if (d >= 0 && h >= 0 && w >= 0 && d < s[2] && h < s[3] && w < s[4])
+                  inside.push_back(v[static_cast<std::size_t>(((c * s[2] + d) * s[3] + h) * s[4] + w)]);
+              }
+          y.push_back(window(inside));
+        }
+  return y;
+}
+
+TEST(Pool3d, IsThatOfPlainLoopsToTheBit) {
+  const Tensor x = floats({2, 3, 5, 6, 7}, 5);
+  const ops::Pool3d dilated{
+      .kernel = {2, 2, 3}, .stride = {1, 2, 1}, .padding = {1, 0, 1}, .dilation = {2, 1, 2}},
+      inside{.kernel = {3, 2, 3}, .stride = {2, 2, 1}, .padding = {1, 1, 0}, .count_include_pad = false};
+  const Variable largest = ops::max_pool3d(x, dilated), means = ops::avg_pool3d(x, inside);
+  EXPECT_EQ(values(largest), of_windows(x, dilated, largest.shape(),
+                                        [](const auto& v) { return *std::ranges::max_element(v); }));
+  const auto mean = [](const std::vector<float>& v) {
+    float sum = 0;
+    for (const float each : v) sum += each;
+    return sum / static_cast<float>(v.size());
+  };
+  EXPECT_EQ(values(means), of_windows(x, inside, means.shape(), mean));
+  EXPECT_EQ(values(ops::avg_pool3d(x, {.kernel = {1, 2, 3}})),
+            of_windows(x, {.kernel = {1, 2, 3}, .stride = {1, 2, 3}}, {2, 3, 5, 3, 2}, mean));
+}
+
+TEST(Pool3d, CodesAndSumsStayThem) {
+  const Tensor x = floats({2, 3, 4, 6, 5}, 5);
+  const ops::Pool3d padded{.kernel = {2, 3, 2}, .stride = {1, 2, 2}, .padding = {1, 1, 0}};
+  const Variable codes(quantize(x, int8(1.7)));
+  const Variable y = ops::max_pool3d(codes, padded);
+  ASSERT_NE(y.quantized(), nullptr);
+  EXPECT_EQ(values(y), values(ops::max_pool3d(codes.tensor(), padded)));
+  const Variable means = ops::avg_pool3d(codes, {});
+  ASSERT_NE(means.accumulator(), nullptr);
+  EXPECT_EQ(values(means), values(ops::avg_pool3d(codes.tensor(), {})));
+  EXPECT_NE(ops::global_avg_pool3d(codes).accumulator(), nullptr);
+  const Variable leaf(Tensor::zeros(x.shape()), true);
+  const Variable sums = sums_of(leaf, integers(x.shape(), 3, 90)), largest = ops::max_pool3d(sums, padded);
+  ASSERT_NE(largest.accumulator(), nullptr);
+  EXPECT_TRUE(std::holds_alternative<ProductSums>(largest.accumulator()->value));
+  EXPECT_EQ(values(largest), values(ops::max_pool3d(sums.tensor(), padded)));
+}
+
+TEST(Pool3d, RefusesWhatDoesNotFit) {
+  const Tensor x = floats({1, 2, 3, 3, 3}, 1);
+  const auto refused = [&](const ops::Pool3d& options) {
+    EXPECT_THROW((void)ops::max_pool3d(x, options), ArgumentError);
+  };
+  refused({.kernel = {4, 1, 1}});
+  refused({.kernel = {0, 1, 1}});
+  refused({.kernel = {2, 2, 2}, .padding = {2, 0, 0}});
+  refused({.kernel = {2, 2, 2}, .dilation = {0, 1, 1}});
+  refused(
+      {.kernel = {2, 1, 1}, .padding = {3, 0, 0}, .dilation = {4, 1, 1}});  // a window between its elements
+  EXPECT_THROW((void)ops::avg_pool3d(x, {.dilation = {2, 1, 1}}), ArgumentError);
+  EXPECT_THROW((void)ops::max_pool3d(floats({1, 2, 3, 3}, 1), {}), ArgumentError);
 }
 
 TEST(MaxPool, CodesGiveTheCodesOfThePooledFloats) {

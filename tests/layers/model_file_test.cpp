@@ -59,6 +59,20 @@ const char* const kEveryType = R"(// all layer types
 ]})";
 
 /// A network [2, 6, 6] of the types that are an operator each, of values that all of them have answers for.
+/// A network [2, 4, 6, 6] of the types for volumes, and of signals that come back from them.
+const char* const kVolumes = R"({"name": "volumes", "nodes": [
+  {"type": "conv3d", "options": {"out_channels": 4, "kernel": [3, 3, 2], "padding": [1, 0, 1], "groups": 2, "bias": false}},
+  {"type": "batch_norm"}, {"type": "relu"}, {"type": "group_norm", "options": {"groups": 2}},
+  {"type": "max_pool", "options": {"kernel": [2, 1, 2], "padding": [0, 0, 1], "dilation": [1, 1, 2], "ceil_mode": true}},
+  {"type": "conv_transpose3d", "options": {"out_channels": 3, "kernel": 2, "stride": 2, "output_padding": [1, 0, 0]}},
+  {"type": "avg_pool", "options": {"kernel": 2, "stride": [1, 2, 2], "padding": 1, "count_include_pad": false}},
+  {"type": "adaptive_avg_pool", "options": {"size": [2, 3, 3]}}, {"type": "reshape", "options": {"shape": [3, 18]}},
+  {"type": "conv1d", "options": {"out_channels": 4, "kernel": 4, "padding": "same", "dilation": 2, "padding_mode": "circular"}},
+  {"type": "conv_transpose1d", "options": {"out_channels": 2, "kernel": 3, "stride": 2, "output_padding": 1}},
+  {"type": "reshape", "options": {"shape": [2, 1, 2, -1]}}, {"type": "global_avg_pool"}, {"type": "flatten"},
+  {"type": "linear", "options": {"out_features": "classes"}}
+]})";
+
 const char* const kEveryOperator = R"({"name": "operators", "nodes": [
   {"name": "x", "type": "sigmoid"}, {"name": "own", "type": "parameter", "options": {"shape": [2, 1, 1]}},
   {"name": "fixed", "type": "parameter", "options": {"shape": [2, 6, 6], "trained": false, "repeat": true},
@@ -107,8 +121,11 @@ TEST(ModelFile, EveryTypeBuildsAndRuns) {
   const Tensor z = (*operators)(Variable(Tensor::full({3, 2, 6, 6}, 0.5))).tensor();
   EXPECT_EQ(z.shape(), (Shape{3, 5}));
   for (const float v : z.to_vector<float>()) EXPECT_TRUE(std::isfinite(v));
+  const auto volumes = build_model(ModelSpec::parse(kVolumes), {2, 4, 6, 6}, 5);
+  volumes->eval();
+  EXPECT_EQ((*volumes)(Variable(Tensor::full({3, 2, 4, 6, 6}, 0.5))).shape(), (Shape{3, 5}));
   std::ostringstream printed;
-  printed << *model << *operators;
+  printed << *model << *operators << *volumes;
   for (const auto& type : layer_types()) {
     const bool elsewhere = type == "embedding" || type == "relu";
     EXPECT_TRUE(elsewhere || printed.str().find(": " + type + "(") != std::string::npos) << type;
@@ -123,6 +140,36 @@ TEST(ModelFile, PoolsTakeSequences) {
     {"type": "linear", "options": {"out_features": "classes"}}])"),
                                  {2, 16}, 3);
   EXPECT_EQ((*model)(Variable(Tensor::full({5, 2, 16}, 0.5))).shape(), (Shape{5, 3}));
+}
+
+/// Shape of one output of a convolution of two channels.
+Shape shape_of(const std::string& type, const std::string& options, Shape sample) {
+  const auto model = build_model(ModelSpec::parse(one_node(type, options)), sample, 0);
+  sample.insert(sample.begin(), 1);
+  return (*model)(Variable(Tensor::zeros(sample))).shape();
+}
+
+TEST(ModelFile, PaddingsOfConvolutions) {
+  EXPECT_EQ(shape_of("conv2d", R"({"out_channels": 1, "kernel": [4, 3], "padding": "same"})", {2, 6, 5}),
+            (Shape{1, 1, 6, 5}));
+  EXPECT_EQ(shape_of("conv2d", R"({"out_channels": 1, "kernel": 3, "padding": "valid"})", {2, 6, 5}),
+            (Shape{1, 1, 4, 3}));
+  EXPECT_EQ(shape_of("conv2d", R"({"out_channels": 1, "kernel": 3, "padding": [0, 1], "padding_end": 2})",
+                     {2, 6, 5}),
+            (Shape{1, 1, 6, 6}));
+  EXPECT_EQ(
+      shape_of("conv3d", R"({"out_channels": 1, "kernel": 3, "padding": 1, "padding_mode": "replicate"})",
+               {2, 3, 6, 5}),
+      (Shape{1, 1, 3, 6, 5}));
+  const auto refused = [](const std::string& options) {
+    return build_error(one_node("conv2d", R"({"out_channels": 1, "kernel": 3, )" + options + "}"));
+  };
+  EXPECT_THAT(refused(R"("padding": "some")"), HasSubstr("'some'"));
+  EXPECT_THAT(refused(R"("padding": "same", "stride": 2)"), HasSubstr("needs a stride of 1"));
+  EXPECT_THAT(refused(R"("padding": "same", "padding_end": 1)"),
+              HasSubstr("'padding_end' is for a 'padding' of sizes"));
+  EXPECT_THAT(refused(R"("padding": 1, "padding_mode": "mirror")"), HasSubstr("'mirror'"));
+  EXPECT_THAT(refused(R"("padding": 100, "padding_mode": "reflect")"), HasSubstr("cannot be padded by 100"));
 }
 
 TEST(ModelFile, EmbeddingReadsTokens) {

@@ -95,6 +95,57 @@ void add_products(Cases& cases) {
                   x, p[0], p[1], {.stride = {2}, .padding = {1}, .dilation = {1}, .groups = 2}, {1});
             },
             {image, row(4)});
+  cases.add("conv1d_mirrored", {4, 9},
+            [](auto& x, auto& p) {
+              return ops::conv1d(x, p[0], {}, {{1}, {2}, {1}, 1, {}, ops::PadMode::reflect});
+            },
+            {test::random_tensor({3, 4, 3}, -1, 1, 5)});
+  cases.add("conv3d", {4, 5, 6, 4},
+            [](auto& x, auto& p) {
+              return ops::conv3d(
+                  x, p[0], p[1],
+                  {.stride = {2, 1, 1}, .padding = {1, 2, 0}, .dilation = {1, 2, 1}, .groups = 2});
+            },
+            {test::random_tensor({6, 2, 3, 3, 2}, -1, 1, 6), row(6)});
+  cases.add("conv_transpose1d", {6, 5},
+            [](auto& x, auto& p) {
+              return ops::conv_transpose1d(x, p[0], {}, {{2}, {1}, {}, 1}, {1});
+            },
+            {test::random_tensor({6, 4, 3}, -1, 1, 7)});
+  cases.add("conv_transpose3d", {6, 3, 4, 5},
+            [](auto& x, auto& p) {
+              return ops::conv_transpose3d(
+                  x, p[0], p[1],
+                  {.stride = {2, 1, 2}, .padding = {1, 0, 1}, .dilation = {2, 1, 1}, .groups = 2}, {1, 0, 0});
+            },
+            {test::random_tensor({6, 2, 3, 2, 3}, -1, 1, 8), row(4)});
+}
+
+void add_volume_pools(Cases& cases) {
+  const ops::Pool3d padded{.kernel = {3, 2, 2}, .stride = {2, 1, 2}, .padding = {1, 1, 0}},
+      up{.kernel = {2, 3, 2}, .stride = {2, 2, 3}, .padding = {0, 1, 1}, .ceil_mode = true},
+      uneven{.kernel = {3, 2, 2}, .stride = {2, 2, 1}, .padding = {0, 1, 0}, .padding_end = {2, 0, 1}},
+      dilated{.kernel = {2, 3, 2}, .stride = {1, 1, 2}, .padding = {1, 1, 0}, .dilation = {2, 1, 3}};
+  const std::pair<const char*, ops::Pool3d> all[]{{"", padded}, {"_ceil", up}, {"_uneven", uneven}};
+  for (const auto& [name, options] : all) {
+    cases.add(std::string("max_pool3d") + name, {2, 5, 6, 7},
+              [options](auto& x, auto&) { return ops::max_pool3d(x, options); });
+    for (const bool include : {true, false}) {
+      ops::Pool3d of = options;
+      of.count_include_pad = include;
+      cases.add(std::string("avg_pool3d") + name + (include ? "" : "_of_inputs"), {2, 5, 6, 7},
+                [of](auto& x, auto&) { return ops::avg_pool3d(x, of); });
+    }
+  }
+  cases.add("max_pool3d_dilated", {2, 5, 6, 7},
+            [dilated](auto& x, auto&) { return ops::max_pool3d(x, dilated); });
+  cases.add("global_avg_pool3d", {2, 5, 6, 7}, [](auto& x, auto&) { return ops::global_avg_pool3d(x); });
+  cases.add("adaptive_avg_pool3d", {2, 5, 6, 7}, [](auto& x, auto&) {
+    return ops::adaptive_avg_pool3d(x, {3, 2, 4});
+  });
+  cases.add("batch_norm_of_volumes", {3, 4, 4, 2},
+            [](auto& x, auto& p) { return ops::batch_norm(x, p[0], p[1], row(3), row(3, 0.5, 2), false); },
+            {row(3), row(3)});
 }
 
 void add_layers(Cases& cases) {
@@ -248,6 +299,7 @@ int main(int, char** arguments) {
   add_moves(cases);
   add_products(cases);
   add_layers(cases);
+  add_volume_pools(cases);
   test::add_arithmetic(cases);
   test::add_functions(cases);
   test::add_norms(cases);

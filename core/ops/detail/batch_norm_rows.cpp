@@ -7,7 +7,8 @@ namespace fq::detail {
 Tensor channels_inner(const Tensor& x) {
   if (x.rank() == 2) return x;
   if (x.rank() == 4) return x.to(Layout::channels_last);
-  return x.reshape({x.dim(0), x.dim(1), 1, x.dim(2)}).to(Layout::channels_last);
+  const std::int64_t rows = x.rank() == 3 ? 1 : x.dim(2) * x.dim(3);
+  return x.reshape({x.dim(0), x.dim(1), rows, x.dim(-1)}).to(Layout::channels_last);
 }
 
 const ProductSums* normalizable_sums(const Variable& x) {

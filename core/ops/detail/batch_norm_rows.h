@@ -12,7 +12,7 @@ struct NormRows {
   Tensor values;
   Tensor bias, scale;
 
-  /// Of floats [N, C], [N, C, L] or [N, C, H, W].
+  /// Of floats [N, C], [N, C, L], [N, C, H, W] or [N, C, D, H, W].
   [[nodiscard]] static NormRows of(const Tensor& floats);
   [[nodiscard]] static NormRows of(const ProductSums& sums);
 
@@ -27,8 +27,12 @@ struct NormRows {
 
 /// The sums of products that a whole layer gives, channels innermost and axis 1; null for any other value.
 [[nodiscard]] const ProductSums* normalizable_sums(const Variable& x);
-/// [N, C] as it is, [N, C, L] as [N, C, 1, L] channels_last.
+/// [N, C] as it is, all else as an image channels_last: [N, C, L] of height 1, [N, C, D, H, W] of D * H rows.
 [[nodiscard]] Tensor channels_inner(const Tensor& x);
+/// Whether `channels_inner` leaves a value of that shape in it.
+[[nodiscard]] inline bool is_channels_inner(const Shape& shape) {
+  return shape.size() == 2 || shape.size() == 4;
+}
 
 /// Where the moments come from. `mean` and `variance` are the running ones of x: training moves them,
 /// running = (1 - momentum) * running + momentum * batch.

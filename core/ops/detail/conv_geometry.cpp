@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "fakequant/core/detail/check.h"
 
 namespace fq::detail {
@@ -23,16 +25,17 @@ Numbers one_an_axis(const Numbers& given, std::int64_t fallback, int axes, std::
   return all;
 }
 
-/// The pair (height, width); a single number is the width's.
+/// The last two of the numbers (height, width); a single number is the width's.
 std::array<std::int64_t, 2> pair(const Numbers& numbers, std::int64_t height) {
   if (numbers.size() == 1) return {height, numbers[0]};
-  return {numbers[0], numbers[1]};
+  return {numbers[numbers.size() - 2], numbers.back()};
 }
 
 /// What takes an input of so many axes.
 std::string_view way_of_rank(std::size_t rank) {
   if (rank == 3)
     return ": conv1d takes signals [N, C, L], and images [N, H, W] need an axis of channels, [N, 1, H, W]";
+  if (rank == 5) return ": conv3d takes volumes [N, C, D, H, W]";
   return rank == 4 ? ": conv2d takes images [N, C, H, W]" : "";
 }
 
@@ -62,12 +65,59 @@ ConvShape with_options(ConvShape s, const ops::ConvOptions& options) {
 
 std::int64_t reach(std::int64_t kernel, std::int64_t dilation) { return (kernel - 1) * dilation + 1; }
 
+/// Positions of the kernel along each axis of the image, checked with the channels.
+Numbers positions(const Shape& x, const Shape& w, const ops::ConvOptions& o, std::string_view function) {
+  check_ranks(x, w, static_cast<int>(o.stride.size()), function);
+  check_groups(o.groups, x[1], "input", function);
+  check_groups(o.groups, w[0], "output", function);
+  FQ_CHECK(x[1] == w[1] * o.groups, function,
+           "the input {} has {} channels, the weight {} with groups {} takes {}", to_string(x), x[1],
+           to_string(w), o.groups, w[1] * o.groups);
+  Numbers reaches, sizes, out;
+  bool fits = true;
+  for (std::size_t i = 0; i < o.stride.size(); ++i) {
+    reaches.push_back(reach(w[2 + i], o.dilation[i]));
+    sizes.push_back(x[2 + i] + 2 * o.padding[i]);
+    fits = fits && x[2 + i] > 0 && sizes[i] >= reaches[i];
+    out.push_back((sizes[i] - reaches[i]) / o.stride[i] + 1);
+  }
+  FQ_CHECK(fits, function,
+           "the kernel reaches over {} pixels, the padded input {} has {}: pad more, or give larger images",
+           fmt::join(reaches, " x "), to_string(x), fmt::join(sizes, " x "));
+  return out;
+}
+
+/// Sizes of the output of a transposed convolution, checked with the channels.
+Numbers transposed_sizes(const Shape& x, const Shape& w, const ops::ConvOptions& o, const Numbers& extra,
+                         std::string_view function) {
+  check_ranks(x, w, static_cast<int>(o.stride.size()), function);
+  check_groups(o.groups, x[1], "input", function);
+  FQ_CHECK(x[1] == w[0], function, "the input {} has {} channels, the weight {} takes {}", to_string(x), x[1],
+           to_string(w), w[0]);
+  Numbers out;
+  bool fits = true;
+  for (std::size_t i = 0; i < o.stride.size(); ++i) {
+    FQ_CHECK(extra[i] < o.stride[i], function, "output_padding is {}: it must be less than the stride {}",
+             extra[i], o.stride[i]);
+    out.push_back((x[2 + i] - 1) * o.stride[i] - 2 * o.padding[i] + reach(w[2 + i], o.dilation[i]) +
+                  extra[i]);
+    fits = fits && x[2 + i] > 0 && out[i] > 0;
+  }
+  FQ_CHECK(fits, function, "the input {} gives an output of {} pixels: pad less, or give larger images",
+           to_string(x), fmt::join(out, " x "));
+  return out;
+}
+
 }  // namespace
 
 ops::ConvOptions full_options(const ops::ConvOptions& options, int axes, std::string_view function) {
+  const auto& end = options.padding_end.empty() ? options.padding : options.padding_end;
   return {one_an_axis(options.stride, 1, axes, 1, "stride", function),
           one_an_axis(options.padding, 0, axes, 0, "padding", function),
-          one_an_axis(options.dilation, 1, axes, 1, "dilation", function), options.groups};
+          one_an_axis(options.dilation, 1, axes, 1, "dilation", function),
+          options.groups,
+          one_an_axis(end, 0, axes, 0, "padding_end", function),
+          options.padding_mode};
 }
 
 Numbers full_output_padding(const Numbers& given, int axes, std::string_view function) {
@@ -83,44 +133,43 @@ Attributes attributes_of(const ops::ConvOptions& options) {
 
 ConvShape conv_shape(const Shape& x3, const Shape& w3, const ops::ConvOptions& options,
                      std::string_view function) {
-  check_ranks(x3, w3, static_cast<int>(options.stride.size()), function);
+  const auto out = pair(positions(x3, w3, options, function), 1);
   const Shape x = lifted(x3), w = lifted(w3);
-  check_groups(options.groups, x[1], "input", function);
-  check_groups(options.groups, w[0], "output", function);
-  FQ_CHECK(x[1] == w[1] * options.groups, function,
-           "the input {} has {} channels, the weight {} with groups {} takes {}", to_string(x3), x[1],
-           to_string(w3), options.groups, w[1] * options.groups);
-  auto s = with_options({x[0], x[1], x[2], x[3], w[0], w[2], w[3], 0, 0}, options);
-  const std::int64_t high = s.h + 2 * s.padding[0] - reach(s.kh, s.dilation[0]);
-  const std::int64_t wide = s.w + 2 * s.padding[1] - reach(s.kw, s.dilation[1]);
-  FQ_CHECK(s.h > 0 && s.w > 0 && high >= 0 && wide >= 0, function,
-           "the kernel reaches over {} x {} pixels, the padded input {} has {} x {}: pad more, or give "
-           "larger images",
-           reach(s.kh, s.dilation[0]), reach(s.kw, s.dilation[1]), to_string(x3), s.h + 2 * s.padding[0],
-           s.w + 2 * s.padding[1]);
-  s.oh = high / s.stride[0] + 1;
-  s.ow = wide / s.stride[1] + 1;
-  return s;
+  return with_options({x[0], x[1], x[2], x[3], w[0], w[2], w[3], out[0], out[1]}, options);
 }
 
 ConvShape conv_transpose_shape(const Shape& x3, const Shape& w3, const ops::ConvOptions& options,
                                const Numbers& output_padding, std::string_view function) {
-  const int axes = static_cast<int>(options.stride.size());
-  check_ranks(x3, w3, axes, function);
-  const auto extra = pair(output_padding, 0);
+  const auto out = pair(transposed_sizes(x3, w3, options, output_padding, function), 1);
   const Shape x = lifted(x3), w = lifted(w3);
-  check_groups(options.groups, x[1], "input", function);
-  FQ_CHECK(x[1] == w[0], function, "the input {} has {} channels, the weight {} takes {}", to_string(x3),
-           x[1], to_string(w3), w[0]);
-  auto s = with_options({x[0], w[1] * options.groups, 0, 0, x[1], w[2], w[3], x[2], x[3]}, options);
-  for (std::size_t i = 0; i < 2; ++i)
-    FQ_CHECK(extra[i] < s.stride[i], function, "output_padding is {}: it must be less than the stride {}",
-             extra[i], s.stride[i]);
-  s.h = (s.oh - 1) * s.stride[0] - 2 * s.padding[0] + reach(s.kh, s.dilation[0]) + extra[0];
-  s.w = (s.ow - 1) * s.stride[1] - 2 * s.padding[1] + reach(s.kw, s.dilation[1]) + extra[1];
-  FQ_CHECK(s.oh > 0 && s.ow > 0 && s.h > 0 && s.w > 0, function,
-           "the input {} gives an output of {} x {} pixels: pad less, or give larger images", to_string(x3),
-           s.h, s.w);
+  return with_options({x[0], w[1] * options.groups, out[0], out[1], x[1], w[2], w[3], x[2], x[3]}, options);
+}
+
+VolumeShape conv_shape_of_volumes(const Shape& x, const Shape& w, const ops::ConvOptions& options,
+                                  std::string_view function) {
+  const Numbers out = positions(x, w, options, function);
+  VolumeShape s{{}, x[0], x[2], out[0], w[2], {}, w, false};
+  s.plane = with_options({x[0] * out[0], x[1] * w[2], x[3], x[4], w[0], w[3], w[4], out[1], out[2]}, options);
+  for (std::int64_t slab = 0; slab < s.slabs; ++slab)
+    for (std::int64_t tap = 0; tap < s.taps; ++tap) {
+      const std::int64_t d = slab * options.stride[0] - options.padding[0] + tap * options.dilation[0];
+      s.from.push_back(d < s.depth ? d : -1);
+    }
+  return s;
+}
+
+VolumeShape conv_transpose_shape_of_volumes(const Shape& x, const Shape& w, const ops::ConvOptions& options,
+                                            const Numbers& output_padding, std::string_view function) {
+  const Numbers out = transposed_sizes(x, w, options, output_padding, function);
+  VolumeShape s{{}, x[0], x[2], out[0], w[2], {}, w, true};
+  s.plane = with_options(
+      {x[0] * out[0], w[1] * options.groups, out[1], out[2], x[1] * w[2], w[3], w[4], x[3], x[4]}, options);
+  for (std::int64_t slab = 0; slab < s.slabs; ++slab)
+    for (std::int64_t tap = 0; tap < s.taps; ++tap) {
+      const std::int64_t at = slab + options.padding[0] - tap * options.dilation[0];
+      const std::int64_t d = at / options.stride[0];
+      s.from.push_back(at >= 0 && at % options.stride[0] == 0 && d < s.depth ? d : -1);
+    }
   return s;
 }
 

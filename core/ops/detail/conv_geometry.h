@@ -1,6 +1,6 @@
 #pragma once
 
-/// Checked sizes of convolutions, and 1-D ones seen as 2-D of height 1.
+/// Checked sizes of convolutions, 1-D ones seen as 2-D of height 1, and volumes as images of their slabs.
 
 #include <string_view>
 
@@ -24,6 +24,22 @@ namespace fq::detail {
 [[nodiscard]] ConvShape conv_transpose_shape(const Shape& x, const Shape& w, const ops::ConvOptions& options,
                                              const std::vector<std::int64_t>& output_padding,
                                              std::string_view function);
+
+/// A convolution of volumes as one of images. Each slab of the output is an image; its channels are those of
+/// the `taps` slabs that it reads, for each channel of the volume one after another.
+struct VolumeShape {
+  ConvShape plane;  ///< of n * slabs images whose read channels are taps times as many
+  std::int64_t n, depth, slabs, taps;
+  std::vector<std::int64_t> from;  ///< slab of the input at slab * taps + tap; negative for zeros
+  Shape weight;                    ///< [o, c/groups, taps, kh, kw], transposed [i, o/groups, taps, kh, kw]
+  bool transposed;
+};
+[[nodiscard]] VolumeShape conv_shape_of_volumes(const Shape& x, const Shape& w,
+                                                const ops::ConvOptions& options, std::string_view function);
+[[nodiscard]] VolumeShape conv_transpose_shape_of_volumes(const Shape& x, const Shape& w,
+                                                          const ops::ConvOptions& options,
+                                                          const std::vector<std::int64_t>& output_padding,
+                                                          std::string_view function);
 
 /// [n, c, l] as [n, c, 1, l]; rank 4 stays. `lift` gives channels_last, `lower` undoes it for rank 3.
 [[nodiscard]] Shape lifted(const Shape& shape);

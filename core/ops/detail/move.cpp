@@ -31,6 +31,16 @@ Variable record_move(std::string_view op, const Variable& x, const Move& move, A
   return record(op, moved(read.tensor, move), {read.variable}, backward, std::move(attributes));
 }
 
+AxisMix adaptive_shares(std::int64_t from, std::int64_t to) {
+  AxisMix mix;
+  for (std::int64_t i = 0; i < to; ++i) {
+    const std::int64_t begin = i * from / to, end = ((i + 1) * from + to - 1) / to;
+    for (std::int64_t k = begin; k < end; ++k) mix.add(k, 1.0 / static_cast<double>(end - begin));
+    mix.end_row();
+  }
+  return mix;
+}
+
 Variable record_mix(std::string_view op, const Floats& x, int axis, AxisMix mix) {
   const auto backward = [back = mix.transposed(x.tensor.dim(axis)), axis](const Tensor& dy) {
     return std::vector<Tensor>{mixed(dy, axis, back)};

@@ -20,7 +20,7 @@ bool Exporting::is_ids(const Variable& value) const {
   const auto& readers = early_.readers(value);
   return !readers.empty() && std::ranges::all_of(readers, [&](const Call* reader) {
     if (reader->op == "embedding") return reader->inputs.at(0).node() == value.node();
-    return traits(reader->op).keeps_codes && reader->op != "max_pool2d" && is_ids(reader->output);
+    return traits(reader->op).keeps_codes && !reader->op.starts_with("max_pool") && is_ids(reader->output);
   });
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "fakequant/core/detail/check.h"
 #include "fakequant/export/onnx/writer/forms.h"
 
@@ -43,7 +45,7 @@ GraphBuilder::Attributes window(const Call& call) {
 
 void max_pool(Exporting& out, const Call& call) {
   auto attributes = window(call);
-  if (const auto& dilation = call.get<Numbers>("dilation"); dilation != Numbers{1, 1})
+  if (const auto& dilation = call.get<Numbers>("dilation"); std::ranges::count(dilation, 1) != std::ssize(dilation))
     attributes.emplace_back("dilations", dilation);
   out.node(call, "MaxPool", {out.input(call, 0)}, std::move(attributes));
 }
@@ -62,26 +64,33 @@ void embedding(Exporting& out, const Call& call) {
   out.node(call, "Gather", {out.input(call, 1), ids}, {{"axis", std::int64_t{0}}});
 }
 
-/// Means over an axis are products with a matrix.
+/// The shares of an axis that each mean has, [from, to].
+Tensor shares(std::int64_t from, std::int64_t to) {
+  Tensor matrix = Tensor::zeros({from, to});
+  for (std::int64_t i = 0; i < to; ++i) {
+    const std::int64_t begin = i * from / to, end = ((i + 1) * from + to - 1) / to;
+    for (std::int64_t k = begin; k < end; ++k)
+      matrix.mutable_data<float>()[k * to + i] = 1.0F / static_cast<float>(end - begin);
+  }
+  return matrix;
+}
+
+/// Means over an axis are products with a matrix: each axis of the image is brought to the end for its own.
 void adaptive_avg_pool(Exporting& out, const Call& call) {
   const std::string name = Exporting::node_name(call);
   const Shape x = call.inputs.at(0).shape();
   const auto& size = call.get<Numbers>("size");
-  const auto shares = [&](std::int64_t from, std::int64_t to, bool rows) {
-    Tensor matrix = Tensor::zeros(rows ? Shape{to, from} : Shape{from, to});
-    for (std::int64_t i = 0; i < to; ++i) {
-      const std::int64_t begin = i * from / to, end = ((i + 1) * from + to - 1) / to;
-      for (std::int64_t k = begin; k < end; ++k)
-        matrix.mutable_data<float>()[rows ? i * from + k : k * to + i] =
-            1.0F / static_cast<float>(end - begin);
-    }
-    return matrix;
-  };
-  const std::string rows = out.graph().add(
-      "MatMul", name + ".rows",
-      {out.graph().constant(name + ".row_shares", shares(x[2], size[0], true)), out.input(call, 0)});
-  out.node(call, "MatMul",
-           {rows, out.graph().constant(name + ".column_shares", shares(x[3], size[1], false))});
+  const auto axes = static_cast<std::int64_t>(size.size());
+  Numbers turn{0, 1, 1 + axes};  // the last axis before the others
+  for (std::int64_t i = 2; i < 1 + axes; ++i) turn.push_back(i);
+  std::string y = out.input(call, 0);
+  for (std::int64_t i = axes; i-- > 0;) {
+    const std::string axis = fmt::format("{}.axis{}", name, i);
+    const Tensor matrix = shares(x[static_cast<std::size_t>(2 + i)], size[static_cast<std::size_t>(i)]);
+    y = out.graph().add("MatMul", axis, {y, out.graph().constant(axis + ".shares", matrix)});
+    if (i > 0) y = out.graph().add("Transpose", axis + ".turned", {y}, {{"perm", turn}});
+  }
+  out.node(call, "Transpose", {y}, {{"perm", turn}});
 }
 
 constexpr char kGlobal[] = "GlobalAveragePool";
@@ -91,11 +100,17 @@ Forms other_forms() {
       {"linear", emit_product},
       {"conv1d", emit_product},
       {"conv2d", emit_product},
+      {"conv3d", emit_product},
+      {"conv_transpose1d", emit_product},
       {"conv_transpose2d", emit_product},
+      {"conv_transpose3d", emit_product},
       {"pre_quant_scale", pre_quant_scale},
       {"max_pool2d", max_pool},
       {"avg_pool2d", avg_pool},
       {"global_avg_pool2d", same<kGlobal>},
+      {"max_pool3d", max_pool},
+      {"avg_pool3d", avg_pool},
+      {"global_avg_pool3d", same<kGlobal>},
       {"adaptive_avg_pool2d", adaptive_avg_pool},
       {"embedding", embedding},
       {"fake_tensor_quant", emit_fake_quant},

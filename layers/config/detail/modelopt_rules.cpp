@@ -19,7 +19,10 @@ std::string module_type(const std::string& parent) {
       {"nn.Linear", "linear"},
       {"nn.Conv1d", "conv1d"},
       {"nn.Conv2d", "conv2d"},
-      {"nn.ConvTranspose2d", "conv_transpose2d"}};
+      {"nn.Conv3d", "conv3d"},
+      {"nn.ConvTranspose1d", "conv_transpose1d"},
+      {"nn.ConvTranspose2d", "conv_transpose2d"},
+      {"nn.ConvTranspose3d", "conv_transpose3d"}};
   for (const auto& [theirs, ours] : names)
     if (theirs == parent) return std::string(ours);
   return {};

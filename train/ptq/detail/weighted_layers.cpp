@@ -23,7 +23,7 @@ bool take(Module& module, WeightedLayer& out) {
 std::string reason_to_skip(Module& module, int calls, WeightedLayer& layer) {
   if (calls > 1) return "runs several times";
   if (!take<Linear>(module, layer) && !take<Conv1d>(module, layer) && !take<Conv2d>(module, layer))
-    return "is no linear layer or convolution";
+    return "is no linear layer or convolution of images or signals";
   if (layer.weight.tensor().dtype() != DType::f32) return "has weights of another type than f32";
   return {};
 }
