@@ -13,6 +13,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/export/onnx/model.h"
+#include "fakequant/train/data/reader/array_file.h"
 
 namespace fq::cli {
 namespace {
@@ -33,12 +34,32 @@ Shape read_shape(const Flags& flags) {
   return shape;
 }
 
+/// "name=1", or "name=mask.npy".
+std::map<std::string, Tensor> read_fixed_inputs(const Flags& flags) {
+  std::map<std::string, Tensor> fixed;
+  for (const auto& given : flags.list("fix-input")) {
+    const auto equals = given.rfind('=');
+    FQ_CHECK(equals != std::string::npos && equals > 0 && equals + 1 < given.size(), "import",
+             "--fix-input is '{}': give NAME=NUMBER or NAME=FILE.npy", given);
+    const std::string name = given.substr(0, equals), text = given.substr(equals + 1);
+    double number = 0;
+    const bool is_new =
+        fixed.emplace(name, read_number(text, number) ? Tensor::scalar(number, DType::f64)
+                                                      : fq::detail::open_npy(text).read_all())
+            .second;
+    FQ_CHECK(is_new, "import", "--fix-input gives '{}' twice", name);
+  }
+  return fixed;
+}
+
 ImportedModel read_model(const std::string& path, const Flags& flags) {
   const OnnxModel file = load_onnx(path);
+  ImportOptions options{.sample_shape = read_shape(flags),
+                        .name = fq::detail::valid_utf8(std::filesystem::path(path).stem().string()),
+                        .output = flags.text("output-name"),
+                        .fixed_inputs = read_fixed_inputs(flags)};
   try {
-    return import_onnx(
-        file, {read_shape(flags), fq::detail::valid_utf8(std::filesystem::path(path).stem().string()),
-               flags.text("output-name")});
+    return import_onnx(file, options);
   } catch (const ArgumentError& error) {
     throw FileError(path, {}, fmt::format("{} (in {})", error.what(), path));
   }
@@ -67,10 +88,13 @@ FlagSet import_flags() {
               "export it.",
               "MODEL.onnx -o FILE [flags]");
   set.group("Files")
-      .argument("model", "FILE", "a float network of one input")
+      .argument("model", "FILE", "a float network")
       .output("output,o", "FILE", "the checkpoint", kind::checkpoint)
       .value("input-shape", "SIZES", "of one sample, for files that leave it open: 3,32,32")
-      .value("output-name", "NAME", "the output to train, of a file that has several");
+      .value("output-name", "NAME", "the output to train, of a file that has several")
+      .list("fix-input", "NAME=VALUE",
+            "inputs that are the same for every sample, as a mask of ones: a number for all elements, or "
+            "FILE.npy");
   add_general_flags(set);
   return set;
 }

@@ -7,8 +7,10 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/fold_moves.h"
 #include "fakequant/export/onnx/reader/graph_view.h"
 #include "fakequant/export/onnx/reader/input.h"
+#include "fakequant/export/onnx/reader/live_nodes.h"
 #include "fakequant/export/onnx/reader/missing.h"
 #include "fakequant/export/onnx/reader/node_names.h"
 #include "fakequant/export/onnx/reader/op_import.h"
@@ -27,30 +29,6 @@ std::int64_t elements_of(const OnnxModel& model) {
   return count;
 }
 
-/// All names that a node reads, those that its branches take from around them with them.
-void add_reads(const OnnxNode& node, std::set<std::string>& names) {
-  names.insert(node.inputs.begin(), node.inputs.end());
-  for (const auto& branch : node.branches) {
-    for (const auto& inner : branch.nodes) add_reads(inner, names);
-    names.insert(branch.outputs.begin(), branch.outputs.end());
-  }
-}
-
-/// The nodes that the output needs.
-std::vector<OnnxNode> live(std::vector<OnnxNode> nodes, const std::string& output) {
-  std::set<std::string> needed{output};
-  std::vector<OnnxNode> out;
-  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-    if (std::ranges::none_of(node->outputs,
-                             [&](const auto& name) { return !name.empty() && needed.contains(name); }))
-      continue;
-    add_reads(*node, needed);
-    out.push_back(std::move(*node));
-  }
-  std::ranges::reverse(out);
-  return out;
-}
-
 /// How many elements the file gives leave to make: of values that are computed, and of parameters.
 std::int64_t element_limit(const OnnxModel& model) { return 4 * elements_of(model) + kSmallGraph; }
 
@@ -60,6 +38,12 @@ class FixedValues {
   explicit FixedValues(const OnnxModel& model) : budget_{element_limit(model)} {
     for (const auto& initializer : model.initializers)
       add(initializer.name, initializer.value, is_learnable(initializer.value));
+  }
+
+  /// An input of the network that is the same for every sample: its shape has the batch all the same.
+  void add_input(const std::string& name, const GraphInputs::Fixed& input) {
+    add(name, input.value, false);
+    batch_shapes_.emplace(name, input.of_batch);
   }
 
   [[nodiscard]] const Constants& values() const noexcept { return values_; }
@@ -83,8 +67,20 @@ class FixedValues {
       inputs.push_back(value == nullptr ? Tensor() : *value);
     }
     if (node.outputs.empty() || is_of_samples(node, inputs)) return false;
-    const auto value = fold(NodeReader(node), inputs, budget_);
+    if (const auto input = batch_shapes_.find(node.inputs.empty() ? "" : node.inputs[0]);
+        node.op == "Shape" && input != batch_shapes_.end()) {
+      add(node.outputs[0], shape_tensor(NodeReader(node), input->second), false);
+      return true;
+    }
     const bool learned = std::ranges::any_of(node.inputs, [&](const auto& name) { return is_learned(name); });
+    if (node.op == "Split" && node.domain.empty()) {
+      const NodeReader reader(node);
+      const auto parts = fold_split({reader, inputs, budget_}, node.outputs.size());
+      for (std::size_t i = 0; i < parts.size(); ++i)
+        if (!node.outputs[i].empty()) add(node.outputs[i], parts[i], learned);
+      return true;
+    }
+    const auto value = fold(NodeReader(node), inputs, budget_);
     if (value) add(node.outputs[0], *value, learned && is_floating(value->dtype()));
     return value.has_value();
   }
@@ -107,14 +103,15 @@ class FixedValues {
 
   FoldBudget budget_;
   Constants values_;
+  std::map<std::string, Shape> batch_shapes_;
   std::set<std::string> learned_;
 };
 
 /// The nodes that count, with what is fixed computed and patterns found.
 std::vector<OnnxNode> prepared(const OnnxModel& model, const std::string& output, FixedValues& fixed) {
-  auto nodes = live(model.nodes, output);
+  auto nodes = live_nodes(model.nodes, output);
   for (const auto& node : nodes) (void)fixed.fold_node(node);
-  return live(with_patterns(nodes, fixed.values()), output);
+  return live_nodes(with_patterns(nodes, fixed.values()), output);
 }
 
 /// Makes layers of nodes, in order.
@@ -265,14 +262,14 @@ class Import {
 
 ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options) {
   const std::string& output = output_of(model, options.output);
-  const OnnxValueInfo& input = input_of(model);
-  const Shape sample = sample_shape_of(input, options.sample_shape);
+  const GraphInputs inputs = inputs_of(model, live_nodes(model.nodes, output), output, options);
   FixedValues fixed(model);
+  for (const auto& [name, input] : inputs.fixed) fixed.add_input(name, input);
   const auto nodes = prepared(model, output, fixed);
   const NodeNames names(nodes);
   Import import(model, fixed, names);
-  import.run(nodes, input, sample);
-  return import.finish(output, sample, options.name);
+  import.run(nodes, *inputs.own, inputs.sample);
+  return import.finish(output, inputs.sample, options.name);
 }
 
 std::shared_ptr<Graph> ImportedModel::build() const {

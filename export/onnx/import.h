@@ -10,6 +10,7 @@
 /// docs/import.md says which operators and exporters are known.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,6 +30,9 @@ struct ImportOptions {
   Shape sample_shape;
   std::string name = "imported";  ///< of the model
   std::string output = {};        ///< the one to train, of a file with several; empty where there is one
+  /// Inputs that are the same for every sample, by name: one number for all elements (rank 0), or a tensor of
+  /// the shape of one sample, with a batch of 1 or without. They become constants of the network.
+  std::map<std::string, Tensor> fixed_inputs = {};
 };
 
 /// A model and its weights. The spec and state together are what a checkpoint holds.
@@ -45,7 +49,7 @@ struct ImportedModel {
   [[nodiscard]] std::shared_ptr<Graph> build() const;
 };
 
-/// Builds a model from a float graph of one input [N, ..] and one of its outputs, with any batch, symbolic or
+/// Builds a model from a float graph of one input [N, ..], the others fixed, and one of its outputs, with any batch, symbolic or
 /// fixed; what the file computes in training mode (dropout, batch statistics) is read as those layers are.
 ///
 /// Operators of fixed values are computed, and so are the sizes that a graph takes from its values; chains of

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include <google/protobuf/unknown_field_set.h>
 #include <onnx/onnx_pb.h>
 
 #include "fakequant/core/blocks/shape.h"
@@ -17,6 +18,40 @@ namespace fq {
 namespace {
 
 constexpr int kMostAxes = 16;
+
+/// Metadata of a node, which libonnx has from 1.16 on; before that it is a field that it does not know.
+template <class Node>
+std::string metadata_of(const Node& node, std::string_view key) {
+  constexpr int metadata_props = 9;
+  if constexpr (requires { node.metadata_props(); })
+    for (const auto& entry : node.metadata_props())
+      if (entry.key() == key) return entry.value();
+  onnx::StringStringEntryProto entry;
+  const auto& fields = node.unknown_fields();
+  for (int i = 0; i < fields.field_count(); ++i) {
+    const auto& field = fields.field(i);
+    if (field.number() != metadata_props ||
+        field.type() != google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED)
+      continue;
+    if (entry.ParseFromString(field.length_delimited()) && entry.key() == key) return entry.value();
+  }
+  return {};
+}
+
+/// The module that called a node, "layer1.0.conv1", of what PyTorch's newer exporter tells: a list in Python's
+/// writing of ever longer paths, "['', 'layer1', 'layer1.0', 'layer1.0.conv1', 'conv2d']", and a name.
+std::string scope_of(const onnx::NodeProto& node) {
+  const std::string scopes = metadata_of(node, "pkg.torch.onnx.name_scopes");
+  std::vector<std::string> paths;
+  for (std::size_t begin = scopes.find('\''); begin != std::string::npos;) {
+    const std::size_t end = scopes.find('\'', begin + 1);
+    if (end == std::string::npos) break;
+    paths.push_back(scopes.substr(begin + 1, end - begin - 1));
+    begin = scopes.find('\'', end + 1);
+  }
+  const std::string path = paths.size() < 2 ? "" : paths[paths.size() - 2];
+  return path.size() > 500 ? "" : path;
+}
 
 /// One file being read; what it throws names the file and the place.
 class Loading {
@@ -228,6 +263,8 @@ class Loading {
 
   OnnxNode node_of(const onnx::NodeProto& node) const {
     OnnxNode out{node.op_type(), node.name(), node.domain() == "ai.onnx" ? "" : node.domain(), {}, {}, {}};
+    if (const std::string scope = scope_of(node); !scope.empty() && out.name.find('/') == std::string::npos)
+      out.name = fmt::format("/{}/{}", scope, out.name);
     out.inputs.assign(node.input().begin(), node.input().end());
     out.outputs.assign(node.output().begin(), node.output().end());
     for (const auto& a : node.attribute()) out.attributes.emplace_back(a.name(), attribute(a, place_of(out)));

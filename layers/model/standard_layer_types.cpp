@@ -228,7 +228,7 @@ ops::Pool2d image_pool(const LayerOptions& o) {
 }
 
 Made make_max_pool_of(const LayerOptions& o) {
-  if (input_rank(o) == 5) return make_max_pool(pool<ops::Pool3d, 3>(o));
+  if (input_rank(o) == 5) return make_max_pool3d(pool<ops::Pool3d, 3>(o));
   return make_max_pool(image_pool(o));
 }
 
@@ -238,7 +238,7 @@ Made make_avg_pool_of(const LayerOptions& o) {
 }
 
 Made make_adaptive_avg_pool_of(const LayerOptions& o) {
-  if (input_rank(o) == 5) return make_adaptive_avg_pool(each<3>(o, "size", 1));
+  if (input_rank(o) == 5) return make_adaptive_avg_pool3d(each<3>(o, "size", 1));
   auto size = each<2>(o, "size", 1);
   if (input_rank(o) == 3) size[0] = 1;
   return make_adaptive_avg_pool(size);

@@ -143,13 +143,13 @@ std::shared_ptr<Module> make_adaptive_avg_pool(std::array<std::int64_t, 2> size)
       fmt::format("to {}x{}", size[0], size[1]));
 }
 
-std::shared_ptr<Module> make_max_pool(ops::Pool3d options) {
+std::shared_ptr<Module> make_max_pool3d(ops::Pool3d options) {
   return function(
       "max_pool", [options](const Variable& x) { return ops::max_pool3d(x, options); },
       fmt::format("kernel {}", fmt::join(options.kernel, "x")));
 }
 
-std::shared_ptr<Module> make_adaptive_avg_pool(std::array<std::int64_t, 3> size) {
+std::shared_ptr<Module> make_adaptive_avg_pool3d(std::array<std::int64_t, 3> size) {
   return function(
       "adaptive_avg_pool", [size](const Variable& x) { return ops::adaptive_avg_pool3d(x, size); },
       fmt::format("to {}", fmt::join(size, "x")));

@@ -140,7 +140,7 @@ class Parameter : public Module {
 /// Averages to a given size of output, {1, 1} for one number a channel: ops::adaptive_avg_pool2d.
 [[nodiscard]] std::shared_ptr<Module> make_adaptive_avg_pool(std::array<std::int64_t, 2> size);
 /// Pools of volumes.
-[[nodiscard]] std::shared_ptr<Module> make_max_pool(ops::Pool3d options);
-[[nodiscard]] std::shared_ptr<Module> make_adaptive_avg_pool(std::array<std::int64_t, 3> size);
+[[nodiscard]] std::shared_ptr<Module> make_max_pool3d(ops::Pool3d options);
+[[nodiscard]] std::shared_ptr<Module> make_adaptive_avg_pool3d(std::array<std::int64_t, 3> size);
 
 }  // namespace fq

@@ -1,4 +1,4 @@
-"""import_table.py FOLDER [--out FILE] [NETWORK...]: see scripts/import_table."""
+"""import_table.py FOLDER [--out FILE] [--modules] [NETWORK...]: see scripts/import_table."""
 
 import argparse
 import glob
@@ -18,6 +18,7 @@ import onnxruntime
 import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import import_modules  # noqa: E402
 from import_networks import NETWORKS, made  # noqa: E402
 from onnx_light import filled, light_files  # noqa: E402
 
@@ -176,16 +177,40 @@ def wheel_rows(folder):
         yield [name, package, "Paddle" if "OCR" in name else "TensorFlow", *cells(*row.imported(file), operators_of(file), None)]
 
 
+def module_rows(folder, names):
+    """Modules of torch.nn that are not imported as they are: refused, or more than 1e-5 off."""
+    tried = 0
+    for name in names:
+        model, x = import_modules.made(name)
+        row = Row(folder, name, x.numpy())
+        for exporter in EXPORTERS:
+            file = row.path(f"_{exporter}.onnx")
+            try:
+                export(model, x, file, exporter)
+            except Exception as error:  # noqa: BLE001: an exporter's own
+                print(f"{name}, {exporter}: not exported: {str(error).splitlines()[0][:90]}", flush=True)
+                continue
+            tried += 1
+            difference, why = row.imported(file)
+            if difference is None or " " in difference or float(difference) > 1e-5:
+                yield [name, "torch.nn", exporter, *cells(difference, why, operators_of(file), None)]
+    print(f"{tried} files of {len(names)} modules were tried", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("networks", nargs="*", default=[])
     parser.add_argument("--out")
+    parser.add_argument("--modules", action="store_true")
     given = parser.parse_intermixed_args()
     lines = ["| network | from | exporter | operators | largest difference | INT8 PTQ | QAT | exported | codes that differ |",
              "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
-    sources = [torch_rows(given.folder, given.networks or NETWORKS)]
-    if not given.networks:
+    if given.modules:
+        sources = [module_rows(given.folder, given.networks or import_modules.MODULES)]
+    else:
+        sources = [torch_rows(given.folder, given.networks or NETWORKS)]
+    if not given.networks and not given.modules:
         sources += [light_rows(given.folder), wheel_rows(given.folder)]
     for source in sources:
         for row in source:

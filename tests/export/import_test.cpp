@@ -279,7 +279,7 @@ TEST(OnnxImport, AbsurdAttributesAreRefusedWithTheirNode) {
               HasSubstr("'kernel_shape' is [5, 5]"));
   EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"group", 1.0f}})), HasSubstr("another type"));
   EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 9, 9}, {})), HasSubstr("node 'y' (Conv)"));
-  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3, 3}, {})), HasSubstr("up to 2 axes"));
+  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3, 3}, {})), HasSubstr("its input has 4 axes"));
   EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {0, 2, 3, 3}, {})), HasSubstr("no elements"));
   EXPECT_THAT(refusal(one({-1, 2, 8, 8}, "MaxPool")), HasSubstr("'kernel_shape' is missing"));
   EXPECT_THAT(refusal(one({-1, 2, 8, 8}, "MaxPool", {{"kernel_shape", Ints{kHuge, 2}}})),
@@ -327,6 +327,123 @@ TEST(OnnxImport, NothingIsAllocatedWithoutBound) {
     shared.node("MatMul", {i == 0 ? "x" : "v" + std::to_string(i - 1), "w"},
                 i == 39 ? "y" : "v" + std::to_string(i));
   EXPECT_THAT(refusal(shared.model), HasSubstr("a model may have"));
+}
+
+TEST(OnnxImport, PlacesThatAreTakenTwiceAreNotTheWholeAxis) {
+  const auto gather = [](const Ints& places) {
+    return OnnxGraph({-1, 3}).ints("places", places).node("Gather", {"x", "places"}, "y", {{"axis", std::int64_t{1}}}).model;
+  };
+  const Tensor x = Tensor::from({1.0F, 2.0F, 3.0F}, {1, 3});
+  EXPECT_EQ(run(gather({0, 0, 2}), x).to_vector<float>(), (std::vector<float>{1, 1, 3}));
+  EXPECT_EQ(run(gather({0, 1, 2}), x).to_vector<float>(), (std::vector<float>{1, 2, 3}));
+}
+
+TEST(OnnxImport, GathersOfSeveralAxes) {
+  const Tensor x = random_tensor({2, 3, 4}, -1, 1, 6);
+  const auto v = x.to_vector<float>();
+  const auto gather = OnnxGraph({-1, 3, 4})
+                          .fixed("places", Tensor::from<std::int64_t>({0, 3, -1, 1}, {2, 2}))
+                          .node("Gather", {"x", "places"}, "y", {{"axis", std::int64_t{2}}})
+                          .model;
+  const Tensor y = run(gather, x);
+  EXPECT_EQ(y.shape(), (Shape{2, 3, 2, 2}));
+  EXPECT_EQ(y.to_vector<float>()[4], v[4]);
+  EXPECT_EQ(y.to_vector<float>()[6], v[7]);
+  const auto nd = OnnxGraph({-1, 3, 4})
+                      .node("Transpose", {"x"}, "turned", {{"perm", Ints{1, 2, 0}}})
+                      .fixed("places", Tensor::from<std::int64_t>({2, -1, 0, 1}, {2, 2}))
+                      .node("GatherND", {"turned", "places"}, "picked")
+                      .node("Transpose", {"picked"}, "y", {{"perm", Ints{1, 0}}})
+                      .model;
+  EXPECT_EQ(run(nd, x).to_vector<float>(), (std::vector<float>{v[11], v[1], v[23], v[13]}));
+}
+
+TEST(OnnxImport, OperatorsMadeOfSeveralLayers) {
+  const Tensor x = Tensor::from({1.0F, -2.5F, 3.0F, 0.5F}, {1, 4});
+  const auto sums = [](test::Attributes attributes) {
+    return OnnxGraph({-1, 4}).number("axis", 1).node("CumSum", {"x", "axis"}, "y", std::move(attributes)).model;
+  };
+  const auto with_axis = [](OnnxModel model) {
+    model.initializers[0].value = Tensor::from<std::int64_t>({1}, {});
+    return model;
+  };
+  EXPECT_EQ(run(with_axis(sums({})), x).to_vector<float>(), (std::vector<float>{1, -1.5F, 1.5F, 2}));
+  EXPECT_EQ(run(with_axis(sums({{"reverse", std::int64_t{1}}})), x).to_vector<float>(),
+            (std::vector<float>{2, 1, 3.5F, 0.5F}));
+  EXPECT_EQ(run(with_axis(sums({{"exclusive", std::int64_t{1}}})), x).to_vector<float>(),
+            (std::vector<float>{0, 1, -1.5F, 1.5F}));
+  const auto product = OnnxGraph({-1, 4}).ints("axes", {1}).node("ReduceProd", {"x", "axes"}, "y").model;
+  EXPECT_EQ(run(product, x).to_vector<float>(), std::vector<float>{-3.75F});
+  const auto modulo = [](std::int64_t fmod) {
+    return OnnxGraph({-1, 4}).number("by", 2).node("Mod", {"x", "by"}, "y", {{"fmod", fmod}}).model;
+  };
+  EXPECT_EQ(run(modulo(0), x).to_vector<float>(), (std::vector<float>{1, 1.5F, 1, 0.5F}));
+  EXPECT_EQ(run(modulo(1), x).to_vector<float>(), (std::vector<float>{1, -0.5F, 1, 0.5F}));
+}
+
+TEST(OnnxImport, PartsOfConstantsAreConstants) {
+  const auto model = OnnxGraph({-1, 2})
+                         .fixed("w", Tensor::from({1.0F, 2.0F, 3.0F, 4.0F}, {2, 2}))
+                         .node("Split", {"w"}, "first", {{"axis", std::int64_t{0}}})
+                         .model;
+  OnnxModel split = model;
+  split.nodes[0].outputs.emplace_back("second");
+  split.nodes.push_back({"Add", "y", "", {"x", "second"}, {"y"}, {}});
+  EXPECT_EQ(run(split, Tensor::zeros({1, 2})).to_vector<float>(), (std::vector<float>{3, 4}));
+}
+
+/// y = x * mask + scale, with the mask of ids and a scale of no batch.
+OnnxModel of_three() {
+  OnnxGraph graph({-1, 4});
+  graph.model.inputs.push_back({"mask", OnnxKind::tensor, DType::i64, true, {{-1, "n"}, {4, ""}}});
+  graph.model.inputs.push_back({"scale", OnnxKind::tensor, DType::f32, true, {}});
+  graph.model.inputs.push_back({"unread", OnnxKind::tensor, DType::f32, true, {{-1, "n"}, {9, ""}}});
+  graph.node("Cast", {"mask"}, "weights", {{"to", std::int64_t{1}}});
+  graph.node("Mul", {"x", "weights"}, "kept").node("Add", {"kept", "scale"}, "y");
+  return graph.model;
+}
+
+TEST(OnnxImport, InputsThatAreTheSameForEverySampleAreFixed) {
+  const Tensor x = random_tensor({3, 4}, -1, 1, 2);
+  ImportOptions options;
+  options.fixed_inputs = {{"mask", Tensor::from<std::int64_t>({1, 0, 2, 1}, {4})},
+                          {"scale", Tensor::scalar(0.5, DType::f64)}};
+  const auto network = import_onnx(of_three(), options).build();
+  const auto y = (*network)(Variable(x)).tensor().to_vector<float>(), v = x.to_vector<float>();
+  const float mask[] = {1, 0, 2, 1};
+  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_FLOAT_EQ(y[i], v[i] * mask[i % 4] + 0.5F);
+  options.fixed_inputs["mask"] = Tensor::scalar(1);
+  options.fixed_inputs["scale"] = Tensor::scalar(0);
+  expect_near((*import_onnx(of_three(), options).build())(Variable(x)).tensor(), x);
+}
+
+TEST(OnnxImport, InputsThatAreLeftOpenAreNamedWithTheWayRound) {
+  EXPECT_THAT(refusal(of_three()),
+              AllOf(HasSubstr("3 inputs, 'x' f32 ['n', 4], 'mask' i64 ['n', 4], 'scale' f32 []"),
+                    HasSubstr("--fix-input mask=1 scale=1"), Not(HasSubstr("unread"))));
+  ImportOptions options;
+  options.fixed_inputs = {{"mask", Tensor::scalar(0.5)}, {"scale", Tensor::scalar(1)}};
+  EXPECT_THAT(refusal(of_three(), options), HasSubstr("fixed by 0.5: whole numbers are needed"));
+  options.fixed_inputs["mask"] = Tensor::zeros({3});
+  EXPECT_THAT(refusal(of_three(), options), HasSubstr("does not fit one sample of it"));
+  options.fixed_inputs = {
+      {"masc", Tensor::scalar(1)}, {"mask", Tensor::scalar(1)}, {"scale", Tensor::scalar(1)}};
+  EXPECT_THAT(refusal(of_three(), options),
+              HasSubstr("no input 'masc': its inputs are 'x', 'mask', 'scale'"));
+  options.fixed_inputs = {
+      {"x", Tensor::scalar(1)}, {"mask", Tensor::scalar(1)}, {"scale", Tensor::scalar(1)}};
+  EXPECT_THAT(refusal(of_three(), options), HasSubstr("all inputs are fixed"));
+}
+
+TEST(OnnxImport, TheShapeOfAFixedInputHasTheBatch) {
+  OnnxGraph graph({-1, 4});
+  graph.model.inputs.push_back({"start", OnnxKind::tensor, DType::f32, true, {{-1, "n"}, {2, ""}}});
+  graph.node("Shape", {"start"}, "sizes").ints("first", {0}).node("Gather", {"sizes", "first"}, "batch");
+  graph.ints("rest", {2, 2}).node("Concat", {"batch", "rest"}, "shape", {{"axis", std::int64_t{0}}});
+  graph.node("Reshape", {"x", "shape"}, "y");
+  ImportOptions options;
+  options.fixed_inputs = {{"start", Tensor::scalar(0)}};
+  EXPECT_EQ(import_onnx(graph.model, options).output_shape, (Shape{2, 2}));
 }
 
 }  // namespace

@@ -9,9 +9,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::vector<std::int64_t> kernel_of(const OpImport& op, const Tensor& weight, int most_axes) {
-  op.check(weight.rank() >= 3 && weight.rank() - 2 <= most_axes,
-           "its weight is {}: convolutions along up to {} axes are supported", weight.describe(), most_axes);
+std::vector<std::int64_t> kernel_of(const OpImport& op, const Tensor& weight) {
+  op.check(weight.rank() >= 3 && weight.rank() <= 5,
+           "its weight is {}: convolutions along up to 3 axes are supported", weight.describe());
   std::vector<std::int64_t> kernel(weight.shape().begin() + 2, weight.shape().end());
   const auto given = op.integers("kernel_shape");
   op.check(given.empty() || given == kernel, "its attribute 'kernel_shape' is {}, but its weight is {}",
@@ -113,38 +113,19 @@ ImportValue cropped(const OpImport& op, const ImportValue& y, const Window& give
   return op.layer("pad", {{"before", before}, {"after", after}}, {y});
 }
 
-/// A signal [N, C, L] is an image of height 1.
-ImportValue conv_transpose_of_signal(const OpImport& op, const Tensor& weight) {
-  const ImportValue& x = op.value();
-  const auto groups = groups_of(op, weight, true);
-  check_pads_are_given(op);
-  Window given = read_window(op, {weight.dim(2)}, {x.shape[2]}), window = given;
-  window.before[0] = window.after[0] = std::min(given.before[0], given.after[0]);
-  for (auto* ones : {&window.kernel, &window.stride, &window.dilation}) ones->insert(ones->begin(), 1);
-  for (auto* zeros : {&window.before, &window.after}) zeros->insert(zeros->begin(), 0);
-  const std::int64_t channels = weight.dim(1) * groups;
-  auto options = options_of(window, channels, groups, op.has_input(2));
-  const auto more = op.sizes("output_padding", 1, 0, 0);
-  if (more[0] != 0) options["output_padding"] = {0, more[0]};
-  const Tensor image_weight = weight.reshape({weight.dim(0), weight.dim(1), 1, weight.dim(2)});
-  const auto image = op.reshaped(x, {x.shape[0], x.shape[1], 1, x.shape[2]}, "image");
-  const auto y =
-      op.layer("conv_transpose2d", options, {image}, values_of(op, image_weight, channels), "conv");
-  const auto signal = op.reshaped(y, {y.shape[0], y.shape[1], y.shape[3]}, "signal");
-  return given.equal_pads() ? signal : cropped(op, signal, given);
-}
+std::string type_of(const char* what, std::size_t axes) { return fmt::format("{}{}d", what, axes); }
 
 }  // namespace
 
 ImportValue conv(const OpImport& op) {
   const ImportValue& x = op.value();
   Tensor weight = op.weight(1);
-  const auto kernel = kernel_of(op, weight, 2);
+  const auto kernel = kernel_of(op, weight);
   const auto groups = groups_of(op, weight, false);
   Window window = read_window(op, kernel, {x.shape.begin() + 2, x.shape.end()});
   weight = with_equal_pads(op, weight, window);
   const ImportValue image = padded_image(op, x, window);
-  return op.layer(kernel.size() == 1 ? "conv1d" : "conv2d",
+  return op.layer(type_of("conv", kernel.size()),
                   options_of(window, weight.dim(0), groups, op.has_input(2)), {image},
                   values_of(op, weight, weight.dim(0)));
 }
@@ -152,21 +133,21 @@ ImportValue conv(const OpImport& op) {
 ImportValue conv_transpose(const OpImport& op) {
   const ImportValue& x = op.value();
   const Tensor weight = op.weight(1);
-  const auto kernel = kernel_of(op, weight, 2);
-  if (kernel.size() == 1) return conv_transpose_of_signal(op, weight);
+  const auto kernel = kernel_of(op, weight);
   const auto groups = groups_of(op, weight, true);
   check_pads_are_given(op);
   Window window = read_window(op, kernel, {x.shape.begin() + 2, x.shape.end()});
   const Window given = window;
-  for (std::size_t i = 0; i < 2; ++i)
+  for (std::size_t i = 0; i < kernel.size(); ++i)
     window.before[i] = window.after[i] = std::min(given.before[i], given.after[i]);
   const std::int64_t channels = weight.dim(1) * groups;
   auto options = options_of(window, channels, groups, op.has_input(2));
-  const auto more = op.sizes("output_padding", 2, 0, 0);
-  if (more != Shape{0, 0}) options["output_padding"] = one_or_list(more);
-  if (given.equal_pads()) return op.layer("conv_transpose2d", options, {x}, values_of(op, weight, channels));
+  const auto more = op.sizes("output_padding", kernel.size(), 0, 0);
+  if (more != Shape(kernel.size(), 0)) options["output_padding"] = one_or_list(more);
+  const std::string type = type_of("conv_transpose", kernel.size());
+  if (given.equal_pads()) return op.layer(type, options, {x}, values_of(op, weight, channels));
   op.recognise("unequal pads");
-  const auto y = op.layer("conv_transpose2d", options, {x}, values_of(op, weight, channels), "conv");
+  const auto y = op.layer(type, options, {x}, values_of(op, weight, channels), "conv");
   return cropped(op, y, given);
 }
 

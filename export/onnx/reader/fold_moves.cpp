@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <set>
 
 #include "fakequant/core/ops/shape.h"
@@ -173,6 +174,28 @@ Tensor fold_squeeze(const Fold& f) {
     if (x.dim(i) != 1 || (!axes.empty() && std::ranges::find(axes, i) == axes.end()))
       shape.push_back(x.dim(i));
   return x.reshape(shape);
+}
+
+std::vector<Tensor> fold_split(const Fold& f, std::size_t parts) {
+  const Tensor& x = f.input(0);
+  const int axis = axes_of(f.node, {f.node.integer("axis", 0, -8, 8)}, x.rank())[0];
+  const auto count = static_cast<std::int64_t>(parts);
+  const std::int64_t size = x.dim(axis), each = (size + count - 1) / count;
+  std::vector<std::int64_t> sizes = f.list("split", 1);
+  if (sizes.empty())
+    for (std::int64_t i = 0; i < count; ++i) sizes.push_back(std::min(each, size - i * each));
+  f.node.check(sizes.size() == parts, "it has {} sizes for {} parts", sizes.size(), parts);
+  std::vector<Tensor> out;
+  std::int64_t begin = 0;
+  for (const std::int64_t part : sizes) {
+    f.node.check(part >= 0 && part <= size - begin, "its parts {} do not fit an axis of {}",
+                 to_string(sizes), size);
+    std::vector<std::int64_t> picks(static_cast<std::size_t>(part));
+    std::iota(picks.begin(), picks.end(), begin);
+    out.push_back(picked(f, x, axis, picks, {part}));
+    begin += part;
+  }
+  return out;
 }
 
 }  // namespace fq::detail

@@ -41,6 +41,8 @@ struct Fold {
 [[nodiscard]] Tensor fold_transpose(const Fold& f);
 [[nodiscard]] Tensor fold_reshape(const Fold& f);
 [[nodiscard]] Tensor fold_unsqueeze(const Fold& f);
+/// As many parts as the node has outputs.
+[[nodiscard]] std::vector<Tensor> fold_split(const Fold& f, std::size_t parts);
 [[nodiscard]] Tensor fold_squeeze(const Fold& f);
 
 }  // namespace fq::detail

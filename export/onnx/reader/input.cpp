@@ -1,11 +1,15 @@
 #include "fakequant/export/onnx/reader/input.h"
 
+#include <algorithm>
+#include <cmath>
 #include <set>
 
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/export/onnx/reader/live_nodes.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
+#include "fakequant/layers/model/detail/abstract_batch.h"
 
 namespace fq::detail {
 namespace {
@@ -52,19 +56,142 @@ void check_sample(const Shape& shape) {
 
 }  // namespace
 
-const OnnxValueInfo& input_of(const OnnxModel& model) {
-  std::set<std::string_view> fixed;
-  for (const auto& initializer : model.initializers) fixed.insert(initializer.name);
-  std::vector<const OnnxValueInfo*> inputs;
-  for (const auto& input : model.inputs)
-    if (!fixed.contains(input.name)) inputs.push_back(&input);
-  FQ_CHECK(inputs.size() == 1, "import_onnx", "the graph has {} inputs: one is needed", inputs.size());
-  const auto& input = *inputs[0];
+namespace {
+
+std::string described(const OnnxValueInfo& input) {
+  return fmt::format("'{}' {} {}", input.name.substr(0, 100),
+                     input.kind == OnnxKind::tensor ? name(input.dtype) : "not a tensor of numbers",
+                     input.has_shape ? text_of(input) : "of any shape");
+}
+
+/// Inputs that are read, without those that are initializers.
+std::vector<const OnnxValueInfo*> read_inputs(const OnnxModel& model, const std::vector<OnnxNode>& nodes,
+                                              const std::string& output) {
+  std::set<std::string> hidden, read{output};
+  for (const auto& initializer : model.initializers) hidden.insert(initializer.name);
+  for (const auto& node : nodes) add_reads(node, read);
+  std::vector<const OnnxValueInfo*> all, inputs;
+  for (const auto& input : model.inputs) {
+    if (hidden.contains(input.name)) continue;
+    all.push_back(&input);
+    if (read.contains(input.name)) inputs.push_back(&input);
+  }
+  return inputs.empty() ? all : inputs;
+}
+
+const OnnxValueInfo& own_input(const std::vector<const OnnxValueInfo*>& inputs,
+                               const std::map<std::string, Tensor>& fixed) {
+  std::vector<const OnnxValueInfo*> open;
+  std::vector<std::string> all, ways;
+  for (const auto* input : inputs) {
+    all.push_back(described(*input));
+    if (fixed.contains(input->name)) continue;
+    open.push_back(input);
+    if (open.size() > 1) ways.push_back(fmt::format("{}=1", input->name.substr(0, 100)));
+  }
+  FQ_CHECK(!open.empty(), "import_onnx", "all inputs are fixed, {}: one is the data", fmt::join(all, ", "));
+  FQ_CHECK(open.size() == 1, "import_onnx",
+           "the graph has {} inputs, {}: one is the data, fix the others where they are the same for every "
+           "sample (--fix-input {}; a number for all elements, or a .npy file of one sample)",
+           inputs.size(), fmt::join(all, ", "), fmt::join(ways, " "));
+  const auto& input = *open[0];
   const bool ids = input.dtype == DType::i32 || input.dtype == DType::i64;
   FQ_CHECK(input.kind == OnnxKind::tensor && (is_floating(input.dtype) || ids), "import_onnx",
            "the input '{}' is {}: floats or token ids are needed", input.name.substr(0, 100),
            input.kind == OnnxKind::tensor ? name(input.dtype) : "not a tensor of numbers");
   return input;
+}
+
+/// Sizes of a fixed input by those that the own one tells: its batch, and names of axes that both have.
+class FixedShape {
+ public:
+  FixedShape(const OnnxValueInfo& own, const Shape& sample) {
+    if (!own.has_shape || own.shape.empty()) return;
+    batch_ = own.shape[0];
+    for (std::size_t i = 1; i < own.shape.size(); ++i)
+      if (!own.shape[i].symbol.empty()) sizes_[own.shape[i].symbol] = sample[i - 1];
+  }
+  /// The batch is `kAbstractBatch`, sizes that nothing tells are -1.
+  [[nodiscard]] Shape of(const OnnxValueInfo& input) const {
+    Shape shape;
+    for (std::size_t i = 0; i < input.shape.size(); ++i) shape.push_back(size(input.shape[i], i == 0));
+    return shape;
+  }
+
+ private:
+  [[nodiscard]] std::int64_t size(const OnnxDim& dim, bool first) const {
+    if (dim.size >= 0) return first && dim.size == batch_.size ? kAbstractBatch : dim.size;
+    if (!dim.symbol.empty() && dim.symbol == batch_.symbol) return kAbstractBatch;
+    if (const auto known = sizes_.find(dim.symbol); known != sizes_.end()) return known->second;
+    return first ? kAbstractBatch : -1;
+  }
+
+  OnnxDim batch_;
+  std::map<std::string, std::int64_t> sizes_;
+};
+
+bool fits(const Shape& given, const Shape& wanted) {
+  return std::ranges::equal(given, wanted,
+                            [](auto size, auto want) { return want < 0 || size == want; });
+}
+
+Shape of_one_sample(Shape shape) {
+  for (auto& size : shape)
+    if (size == kAbstractBatch) size = 1;
+  return shape;
+}
+
+/// The value in the shape `of_batch` has for one sample; open sizes are the value's own.
+Tensor fitted(const OnnxValueInfo& input, const Tensor& value, Shape& of_batch) {
+  const Shape one = of_one_sample(of_batch);
+  if (value.rank() == 0 && !one.empty()) {
+    FQ_CHECK(std::ranges::all_of(one, [](auto size) { return size >= 0; }), "import_onnx",
+             "the input {} has axes of any size: fix it by a .npy file of the shape of one sample",
+             described(input));
+    FQ_CHECK(numel(one) <= kLargestSize, "import_onnx", "the input {} has {} elements", described(input),
+             numel(one));
+    return Tensor::full(one, value.item(), DType::f64);
+  }
+  Shape given = value.shape();
+  const bool misses_batch = given.size() + 1 == one.size() && !one.empty() && of_batch[0] == kAbstractBatch;
+  if (misses_batch) given.insert(given.begin(), 1);
+  FQ_CHECK(given.size() == one.size() && fits(given, one), "import_onnx",
+           "the input {} is fixed by {}, which does not fit one sample of it", described(input),
+           value.describe());
+  for (std::size_t i = 0; i < given.size(); ++i)
+    if (of_batch[i] < 0) of_batch[i] = given[i];
+  return value.to(DType::f64).reshape(given);
+}
+
+GraphInputs::Fixed fixed_value(const OnnxValueInfo& input, const Tensor& value, Shape of_batch) {
+  FQ_CHECK(input.kind == OnnxKind::tensor && input.has_shape, "import_onnx",
+           "the input {} cannot be fixed: the file must state its shape", described(input));
+  const Tensor exact = fitted(input, value, of_batch);
+  if (!is_floating(input.dtype))
+    for (const double v : exact.to_vector<double>())
+      FQ_CHECK(v == std::floor(v) && std::abs(v) <= 9007199254740992.0, "import_onnx",
+               "the input {} is fixed by {}: whole numbers are needed", described(input), v);
+  return {exact.to(input.dtype), std::move(of_batch)};
+}
+
+}  // namespace
+
+GraphInputs inputs_of(const OnnxModel& model, const std::vector<OnnxNode>& nodes, const std::string& output,
+                      const ImportOptions& options) {
+  const auto inputs = read_inputs(model, nodes, output);
+  const OnnxValueInfo& own = own_input(inputs, options.fixed_inputs);
+  GraphInputs out{&own, sizes_of(own, options.sample_shape), {}};
+  check_sample(out.sample);
+  const FixedShape shapes(own, out.sample);
+  for (const auto& [key, value] : options.fixed_inputs) {
+    const auto found = std::ranges::find(model.inputs, key, &OnnxValueInfo::name);
+    std::vector<std::string> names;
+    for (const auto* input : inputs) names.push_back(input->name.substr(0, 100));
+    FQ_CHECK(found != model.inputs.end(), "import_onnx", "the graph has no input '{}': its inputs are '{}'",
+             key.substr(0, 100), fmt::join(names, "', '"));
+    out.fixed.emplace(key, fixed_value(*found, value, shapes.of(*found)));
+  }
+  return out;
 }
 
 const std::string& output_of(const OnnxModel& model, const std::string& wanted) {
@@ -78,12 +205,6 @@ const std::string& output_of(const OnnxModel& model, const std::string& wanted) 
            wanted.substr(0, 100), list);
   throw ArgumentError(fmt::format("[import_onnx] the graph has {} outputs: name the one to train, {}",
                                   model.outputs.size(), list));
-}
-
-Shape sample_shape_of(const OnnxValueInfo& input, const Shape& given) {
-  Shape shape = sizes_of(input, given);
-  check_sample(shape);
-  return shape;
 }
 
 }  // namespace fq::detail

@@ -1,17 +1,33 @@
 #pragma once
 
-/// The input of a graph that is imported.
+/// The inputs and the output of a graph that is imported.
 
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fakequant/export/onnx/import.h"
 #include "fakequant/export/onnx/model.h"
 
 namespace fq::detail {
 
-/// The network's input: what is not an initializer, which old files list as inputs too. Throws ArgumentError
-/// unless there is one, of floats or token ids.
-[[nodiscard]] const OnnxValueInfo& input_of(const OnnxModel& model);
-/// Of one sample: the file's sizes, and those `given` where it leaves them open. Throws ArgumentError when
-/// they contradict each other, are missing or absurd.
-[[nodiscard]] Shape sample_shape_of(const OnnxValueInfo& input, const Shape& given);
+/// What a network reads.
+struct GraphInputs {
+  const OnnxValueInfo* own;  ///< the data
+  Shape sample;              ///< of one sample of it
+  struct Fixed {
+    Tensor value;    ///< of the type that the file states, with a batch of 1
+    Shape of_batch;  ///< its shape beside a batch of `kAbstractBatch`
+  };
+  std::map<std::string, Fixed> fixed;
+};
+
+/// The inputs that `nodes` or the output `output` read and that are no initializers, which old files list as
+/// inputs too. Throws ArgumentError, naming all of them with their types, unless all but one are fixed, and
+/// for values that do not fit, shapes that the file leaves open, and an own input of neither floats nor token
+/// ids.
+[[nodiscard]] GraphInputs inputs_of(const OnnxModel& model, const std::vector<OnnxNode>& nodes,
+                                    const std::string& output, const ImportOptions& options);
 
 /// The name of the output that is asked for, or of the only one. Throws ArgumentError naming those that there
 /// are.

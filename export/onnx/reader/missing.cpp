@@ -39,8 +39,11 @@ constexpr WayRound kWays[] = {
     {"TopK*", "export the network up to its logits"},
     {"NonMaxSuppression*", "export the network up to its logits"},
     {"Gather of other*", "select by constants: torch.index_select, or slices"},
-    {"GatherND*",
-     "an adaptive pooling to a size that does not divide its input's is written so: pool by a window"},
+    {"GatherND*", "read values at fixed places: an index that is a constant"},
+    {"Sequence*", "lists of tensors: torch.nn.EmbeddingBag is written so, an Embedding and a mean of its rows are not"},
+    {"ConcatFromSequence*", "lists of tensors: stack them by torch.stack, with a fixed number of them"},
+    {"Col2Im*", "torch.nn.Fold is written so: add up patches by a transposed convolution with a fixed weight"},
+    {"GridSample*", "resize by torch.nn.functional.interpolate where the grid is even"},
     {"Scatter*", "write values side by side by torch.cat in place of assigning them"},
     {"Cast of a computed value*", "whole numbers are for row numbers of tables alone"},
 };

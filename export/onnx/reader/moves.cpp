@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -21,7 +22,8 @@ void check_not_samples(const OpImport& op, const ImportValue& x, int axis) {
 ImportValue cut(const OpImport& op, const ImportValue& x, int axis, const Numbers& picks,
                 const std::string& suffix) {
   const std::int64_t size = x.shape[static_cast<std::size_t>(axis)];
-  if (std::ssize(picks) == size && std::ranges::is_sorted(picks)) return x;
+  if (std::ssize(picks) == size && std::ranges::adjacent_find(picks, std::greater_equal{}) == picks.end())
+    return x;
   check_not_samples(op, x, axis);
   op.check(!picks.empty(), "it leaves nothing of axis {}", axis);
   const std::int64_t step = picks.size() > 1 ? picks[1] - picks[0] : 1;
@@ -92,17 +94,46 @@ ImportValue gather(const OpImport& op) {
   const ImportValue& x = op.value();
   const int axis = axes_of(op, {op.integer("axis", 0, -8, 8)}, rank_of(x))[0];
   const Tensor& indices = op.constant(1);
-  op.check(indices.rank() <= 1, "its indices are {}: one number or a list is needed", indices.describe());
   const std::int64_t size = x.shape[static_cast<std::size_t>(axis)];
   Numbers picks = integers_of(op, indices.reshape({-1}));
   for (auto& pick : picks) {
     if (pick < 0) pick += size;
     op.check(pick >= 0 && pick < size, "its index is outside of an axis of {}", size);
   }
-  const ImportValue y = cut(op, x, axis, picks, indices.rank() == 0 ? "slice" : "");
+  const ImportValue y = cut(op, x, axis, picks, indices.rank() == 1 ? "" : "slice");
   if (indices.rank() == 1) return y;
   check_not_samples(op, x, axis);
-  return op.reshaped(y, without(y.shape, axis), {});
+  Shape shape = without(y.shape, axis);
+  shape.insert(shape.begin() + axis, indices.shape().begin(), indices.shape().end());
+  return op.reshaped(y, shape, {});
+}
+
+/// Elements at fixed places of the first axes, as PyTorch writes a value that is read at lists of them.
+ImportValue gather_nd(const OpImport& op) {
+  const ImportValue& x = op.value();
+  if (!op.is_constant(1)) op.unsupported("by computed places");
+  op.check(op.integer("batch_dims", 0, 0, 8) == 0, "its batch_dims are not 0");
+  const Shape places = op.constant(1).shape();
+  op.check(!places.empty() && places.back() >= 1 && places.back() <= rank_of(x),
+           "its places are {}, its input has {} axes", op.constant(1).describe(), rank_of(x));
+  const auto axes = static_cast<std::size_t>(places.back());
+  for (std::size_t i = 0; i < axes; ++i) check_not_samples(op, x, static_cast<int>(i));
+  const Numbers given = integers_of(op, op.constant(1).reshape({-1}));
+  Numbers picks;
+  for (std::size_t i = 0; i < given.size(); i += axes) {
+    std::int64_t pick = 0;
+    for (std::size_t k = 0; k < axes; ++k) {
+      const std::int64_t place = given[i + k] < 0 ? given[i + k] + x.shape[k] : given[i + k];
+      op.check(place >= 0 && place < x.shape[k], "a place is outside of an axis of {}", x.shape[k]);
+      pick = pick * x.shape[k] + place;
+    }
+    picks.push_back(pick);
+  }
+  const Shape rest(x.shape.begin() + static_cast<std::ptrdiff_t>(axes), x.shape.end());
+  Shape rows = rest, out(places.begin(), places.end() - 1);
+  rows.insert(rows.begin(), numel(Shape(x.shape.begin(), x.shape.begin() + static_cast<std::ptrdiff_t>(axes))));
+  out.insert(out.end(), rest.begin(), rest.end());
+  return op.reshaped(cut(op, op.reshaped(x, rows, "rows"), 0, picks, "picked"), out, {});
 }
 
 ImportValue pad(const OpImport& op) {

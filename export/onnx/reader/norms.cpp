@@ -33,7 +33,7 @@ Tensor parameter(const OpImport& op, std::size_t i, double missing, const Shape&
 
 ImportValue batch_norm(const OpImport& op) {
   const ImportValue& x = op.value();
-  op.check(x.shape.size() >= 2 && x.shape.size() <= 4, "its input has {} axes", x.shape.size());
+  op.check(x.shape.size() >= 2 && x.shape.size() <= 5, "its input has {} axes", x.shape.size());
   std::vector<LayerValue> values{{"parameters", "weight", op.weight(1)},
                                  {"parameters", "bias", op.weight(2)},
                                  {"buffers", "running_mean", op.weight(3)},

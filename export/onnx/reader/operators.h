@@ -77,10 +77,17 @@ ImportValue reduce_l1(const OpImport& op);
 ImportValue reduce_l2(const OpImport& op);
 ImportValue reduce_sum_square(const OpImport& op);
 ImportValue reduce_log_sum_exp(const OpImport& op);
+ImportValue reduce_product(const OpImport& op);
+ImportValue cumulative_sum(const OpImport& op);
+ImportValue triangle(const OpImport& op);
+ImportValue remainder(const OpImport& op);
+ImportValue tangent(const OpImport& op);
+ImportValue hyperbolic(const OpImport& op);
 
 ImportValue slice(const OpImport& op);
 ImportValue split(const OpImport& op);
 ImportValue gather(const OpImport& op);
+ImportValue gather_nd(const OpImport& op);
 ImportValue expand(const OpImport& op);
 ImportValue constant_of_shape(const OpImport& op);
 /// Of a pattern: `shape` is that of a sample.

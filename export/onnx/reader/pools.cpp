@@ -10,18 +10,22 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Layers pool images: a sequence [N, C, L] is one of height 1.
+/// Layers pool images and volumes: a sequence [N, C, L] is an image of height 1.
 ImportValue image_of(const OpImport& op) {
   const ImportValue& x = op.value();
-  op.check(x.shape.size() == 3 || x.shape.size() == 4,
-           "its input has {} axes: images and sequences are supported", x.shape.size());
-  if (x.shape.size() == 4) return x;
+  op.check(x.shape.size() >= 3 && x.shape.size() <= 5,
+           "its input has {} axes: sequences, images and volumes are supported", x.shape.size());
+  if (x.shape.size() > 3) return x;
   return op.reshaped(x, {x.shape[0], x.shape[1], 1, x.shape[2]}, "image");
 }
 
 ImportValue as_input_rank(const OpImport& op, const ImportValue& y) {
-  if (op.value().shape.size() == 4) return y;
+  if (op.value().shape.size() > 3) return y;
   return op.reshaped(y, {y.shape[0], y.shape[1], y.shape[3]}, "sequence");
+}
+
+bool all(const Shape& sizes, std::int64_t value) {
+  return std::ranges::count(sizes, value) == std::ssize(sizes);
 }
 
 /// The window of a pool; layers round its number of positions down.
@@ -40,7 +44,7 @@ Window pool_window(const OpImport& op, const ImportValue& image) {
 ordered_json options_of(const Window& window) {
   ordered_json options{{"kernel", one_or_list(window.kernel)}};
   if (window.stride != window.kernel) options["stride"] = one_or_list(window.stride);
-  if (window.before != Shape{0, 0}) options["padding"] = one_or_list(window.before);
+  if (!all(window.before, 0)) options["padding"] = one_or_list(window.before);
   if (!window.equal_pads()) options["padding_end"] = one_or_list(window.after);
   return options;
 }
@@ -48,7 +52,7 @@ ordered_json options_of(const Window& window) {
 /// Whether windows are rounded up, and that makes one more.
 bool rounds_up(const OpImport& op, const Window& window, const ImportValue& image) {
   if (op.integer("ceil_mode", 0, 0, 1) == 0) return false;
-  for (std::size_t i = 0; i < 2; ++i) {
+  for (std::size_t i = 0; i < window.kernel.size(); ++i) {
     const std::int64_t room = image.shape[2 + i] + window.before[i] + window.after[i] - window.extent(i);
     if (room % window.stride[i] != 0) return true;
   }
@@ -56,8 +60,8 @@ bool rounds_up(const OpImport& op, const Window& window, const ImportValue& imag
 }
 
 bool is_whole_image(const Window& window, const ImportValue& image) {
-  return window.kernel == Shape(image.shape.begin() + 2, image.shape.end()) && window.before == Shape{0, 0} &&
-         window.after == Shape{0, 0};
+  return window.kernel == Shape(image.shape.begin() + 2, image.shape.end()) && all(window.before, 0) &&
+         all(window.after, 0);
 }
 
 /// Means of each channel of an image, in the shape `shape`.
@@ -82,41 +86,23 @@ ImportValue max_pool(const OpImport& op) {
   const ImportValue image = image_of(op);
   const Window window = pool_window(op, image);
   auto options = options_of(window);
-  if (window.dilation != Shape{1, 1}) options["dilation"] = one_or_list(window.dilation);
+  if (!all(window.dilation, 1)) options["dilation"] = one_or_list(window.dilation);
   if (rounds_up(op, window, image)) options["ceil_mode"] = true;
   return as_input_rank(op, op.layer("max_pool", options, {image}));
 }
 
-namespace {
-
-/// Means along one axis of a volume, as PyTorch writes local response norm: of an image [.., D, H * W].
-ImportValue average_along_volume(const OpImport& op) {
-  const ImportValue& x = op.value();
-  const auto kernel = op.sizes("kernel_shape", 3, 1, 1), stride = op.sizes("strides", 3, 1, 1),
-             pads = op.sizes("pads", 6, 0, 0);
-  op.check(kernel[1] == 1 && kernel[2] == 1 && stride == Shape{1, 1, 1} && pads == Shape(6, 0),
-           "its window of {} elements lies in a volume: pools of images and sequences are supported",
-           to_string(kernel));
-  const auto image = op.reshaped(x, {x.shape[0], x.shape[1], x.shape[2], x.shape[3] * x.shape[4]}, "image");
-  const auto y = op.layer("avg_pool", {{"kernel", {kernel[0], 1}}, {"stride", 1}}, {image}, {}, "means");
-  return op.reshaped(y, {x.shape[0], x.shape[1], y.shape[2], x.shape[3], x.shape[4]}, {});
-}
-
-}  // namespace
-
 ImportValue average_pool(const OpImport& op) {
-  if (op.value().shape.size() == 5) return average_along_volume(op);
   const ImportValue image = image_of(op);
   const Window window = pool_window(op, image);
-  if (window.kernel == Shape{1, 1} && window.stride == Shape{1, 1}) return op.value();
+  if (all(window.kernel, 1) && all(window.stride, 1)) return op.value();
   if (is_whole_image(window, image)) {
     op.recognise("global pooling");
     return as_input_rank(op, op.layer("global_avg_pool", {}, {image}));
   }
   auto options = options_of(window);
-  op.check(window.dilation == Shape{1, 1}, "its window is dilated");
+  op.check(all(window.dilation, 1), "its window is dilated");
   if (rounds_up(op, window, image)) options["ceil_mode"] = true;
-  if (window.before != Shape{0, 0} || window.after != Shape{0, 0} || options.contains("ceil_mode"))
+  if (!all(window.before, 0) || !all(window.after, 0) || options.contains("ceil_mode"))
     options["count_include_pad"] = op.integer("count_include_pad", 0, 0, 1) == 1;
   return as_input_rank(op, op.layer("avg_pool", options, {image}));
 }
@@ -140,7 +126,8 @@ ImportValue reduce_mean(const OpImport& op) {
   std::ranges::sort(axes);
   if (batch_axis(x.shape) != 0) return reduce_any_mean(op);
   const Shape shape = reduced(x.shape, axes, op.integer("keepdims", 1, 0, 1) == 1);
-  const bool pixels = (rank == 4 && axes == std::vector{2, 3}) || (rank == 3 && axes == std::vector{2});
+  const bool pixels = (rank == 4 && axes == std::vector{2, 3}) || (rank == 3 && axes == std::vector{2}) ||
+                      (rank == 5 && axes == std::vector{2, 3, 4});
   const bool tokens = rank == 3 && axes == std::vector{1};
   if (!pixels && !tokens) return reduce_any_mean(op);
   op.recognise("global pooling");

@@ -54,6 +54,13 @@ ImportValue gemm(const OpImport& op) {
   weight = scaled(weight, op.number("alpha", 1));
   const double beta = op.number("beta", 1);
   const bool bias = op.has_input(2) && beta != 0;
+  if (bias && !op.is_constant(2)) {
+    const ImportValue product = linear(op, weight, Tensor());
+    const ImportValue& c = op.value(2);
+    return op.layer("add", {},
+                    {product, beta == 1 ? c : op.layer("scale", {{"factor", beta}}, {c}, {}, "scale")}, {},
+                    "add");
+  }
   return linear(op, weight, bias ? scaled(row_of(op, op.weight(2), weight.dim(0)), beta) : Tensor());
 }
 

@@ -1,0 +1,120 @@
+// Operators that are made of several layers.
+
+#include <nlohmann/json.hpp>
+
+#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/operators.h"
+
+namespace fq::detail::onnx_ops {
+namespace {
+
+constexpr std::int64_t kMostFactors = 256;
+
+int rank_of(const ImportValue& x) { return static_cast<int>(x.shape.size()); }
+
+void check_not_samples(const OpImport& op, int axis) {
+  op.check(axis != batch_axis(op.value().shape), "it mixes samples: its axis {} is the batch", axis);
+}
+
+/// Ones where `is_one` of row and column says so.
+template <class F>
+Tensor ones_where(std::int64_t rows, std::int64_t columns, const F& is_one) {
+  Tensor out = Tensor::zeros({rows, columns});
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j)
+      if (is_one(i, j)) out.mutable_data<float>()[i * columns + j] = 1;
+  return out;
+}
+
+/// The elements along an axis moved on by so many, or back, zeros in their places.
+ImportValue moved_on(const OpImport& op, const ImportValue& x, int axis, std::int64_t by) {
+  std::vector<std::int64_t> before(x.shape.size() - static_cast<std::size_t>(axis), 0), after = before;
+  before[0] = by;
+  after[0] = -by;
+  return op.layer("pad", {{"before", before}, {"after", after}}, {x}, {}, "moved");
+}
+
+ImportValue half_of_exponentials(const OpImport& op, const char* how) {
+  const auto up = op.layer("exp", {}, {op.value()}, {}, "exp"),
+             down = op.layer("reciprocal", {}, {up}, {}, "reciprocal");
+  return op.layer("scale", {{"factor", 0.5}}, {op.layer(how, {}, {up, down}, {}, "both")});
+}
+
+}  // namespace
+
+/// By products one after another, as many as an axis has elements.
+ImportValue reduce_product(const OpImport& op) {
+  const auto given = op.list("axes", 1);
+  const auto axes = axes_of(op, given, rank_of(op.value()));
+  op.check(axes.size() == 1, "it goes over {} axes: one is supported", axes.size());
+  const int axis = axes[0];
+  check_not_samples(op, axis);
+  const ImportValue& x = op.value();
+  const std::int64_t size = x.shape[static_cast<std::size_t>(axis)];
+  op.check(size >= 1 && size <= kMostFactors, "it multiplies {} elements: up to {} are supported", size,
+           kMostFactors);
+  const auto part = [&](std::int64_t i) {
+    return op.layer("slice", {{"axis", axis}, {"begin", i}, {"end", i + 1}}, {x}, {}, "part");
+  };
+  ImportValue y = part(0);
+  for (std::int64_t i = 1; i < size; ++i) y = op.layer("multiply", {}, {y, part(i)}, {}, "product");
+  if (op.integer("keepdims", 1, 0, 1) == 1) return y;
+  Shape shape = y.shape;
+  shape.erase(shape.begin() + axis);
+  return op.reshaped(y, shape, {});
+}
+
+/// Each step adds the sums of twice as many elements: those that lie 1, 2, 4, .. away.
+ImportValue cumulative_sum(const OpImport& op) {
+  ImportValue y = op.value();
+  const int axis = axes_of(op, integers_of(op, op.constant(1)), rank_of(y)).at(0);
+  check_not_samples(op, axis);
+  const std::int64_t size = y.shape[static_cast<std::size_t>(axis)];
+  const std::int64_t way = op.integer("reverse", 0, 0, 1) == 1 ? -1 : 1;
+  if (op.integer("exclusive", 0, 0, 1) == 1) y = moved_on(op, y, axis, way);
+  for (std::int64_t step = 1; step < size; step *= 2)
+    y = op.layer("add", {}, {y, moved_on(op, y, axis, way * step)}, {}, "sum");
+  return y;
+}
+
+ImportValue triangle(const OpImport& op) {
+  const ImportValue& x = op.value();
+  const int rank = rank_of(x);
+  op.check(rank >= 3, "its input has {} axes: a batch of matrices is needed", rank);
+  check_not_samples(op, rank - 1);
+  check_not_samples(op, rank - 2);
+  const bool upper = op.integer("upper", 1, 0, 1) == 1;
+  const std::int64_t shift = op.has_input(1) ? integers_of(op, op.constant(1)).at(0) : 0;
+  const Tensor kept = ones_where(x.shape[x.shape.size() - 2], x.shape.back(), [&](auto row, auto column) {
+    return upper ? column - row >= shift : column - row <= shift;
+  });
+  Shape shape(static_cast<std::size_t>(rank) - 3, 1);
+  shape.insert(shape.end(), {kept.dim(0), kept.dim(1)});
+  return op.layer("multiply", {}, {x, op.parameter(kept, shape, false)});
+}
+
+/// a - b * floor(a / b), or with the sign of a: a - b * trunc(a / b).
+ImportValue remainder(const OpImport& op) {
+  const auto rank = std::max(op.is_constant(0) ? 0 : op.input(0).shape.size(),
+                             op.is_constant(1) ? 0 : op.input(1).shape.size());
+  const ImportValue a = op.operand(0, rank), b = op.operand(1, rank);
+  ImportValue whole = op.layer("div", {}, {a, b}, {}, "quotient");
+  if (op.integer("fmod", 0, 0, 1) == 0) {
+    whole = op.layer("floor", {}, {whole}, {}, "floor");
+  } else {
+    const auto size = op.layer("floor", {}, {op.layer("abs", {}, {whole}, {}, "abs")}, {}, "floor");
+    whole = op.layer("multiply", {}, {op.layer("sign", {}, {whole}, {}, "sign"), size}, {}, "whole");
+  }
+  return op.layer("sub", {}, {a, op.layer("multiply", {}, {b, whole}, {}, "multiple")});
+}
+
+ImportValue tangent(const OpImport& op) {
+  return op.layer("div", {}, {op.layer("sin", {}, {op.value()}, {}, "sin"),
+                              op.layer("cos", {}, {op.value()}, {}, "cos")});
+}
+
+ImportValue hyperbolic(const OpImport& op) {
+  return half_of_exponentials(op, op.node().op == "Sinh" ? "sub" : "add");
+}
+
+}  // namespace fq::detail::onnx_ops
