@@ -63,6 +63,15 @@ Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed
   return network;
 }
 
+Network make_network(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes) {
+  Network network{nullptr, identity_of(spec, sample_shape, classes)};
+  build(network, spec, 0);
+  const auto graph = trace(*network.module, network.input_shape());
+  const Shape& output = graph.values.at(static_cast<std::size_t>(graph.output)).shape;
+  if (classes == 0 && output.size() == 2) network.identity["classes"] = output[1];
+  return network;
+}
+
 Network make_network(const ImportedModel& model, const std::string& file) {
   const std::int64_t classes = model.output_shape.size() == 1 ? model.output_shape[0] : 0;
   try {

@@ -36,6 +36,9 @@ struct Network {
 /// Builds the model of --model and --model-options for samples and labels of that data set, with weights by
 /// `seed` and the task of --loss and --metrics.
 [[nodiscard]] Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed);
+/// The same for samples of that shape and so many classes, with weights by seed 0; without classes (0), of as
+/// many as the model gives numbers for each sample, 0 where they are no list.
+[[nodiscard]] Network make_network(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes);
 /// Of a model that was read from `file`, with its weights; of 0 classes where it gives other than a list of
 /// numbers for each sample.
 [[nodiscard]] Network make_network(const ImportedModel& model, const std::string& file);

@@ -22,6 +22,7 @@ std::vector<std::string> keys_of(const std::string& loss) {
   if (loss == "bce") return {"positive"};
   if (loss == "focal") return {"alpha", "gamma"};
   if (loss == "dice") return {"smooth"};
+  if (loss == "ctc") return {"blank", "ignore", "zero_infinity"};
   if (loss == "huber") return {"delta"};
   return {};
 }
@@ -40,6 +41,8 @@ Task parse_task(const std::string& loss, const std::string& metrics, const std::
   options.gamma = given.number("gamma", options.gamma);
   options.delta = given.number("delta", options.delta);
   options.smooth = given.number("smooth", options.smooth);
+  options.blank = given.whole("blank", options.blank);
+  options.zero_infinity = given.on("zero_infinity");
   (void)make_loss(options);
   if (metrics.empty()) return task;
   task.metrics = parts_of(metrics, ',');
@@ -85,6 +88,15 @@ bool yes_or_no(const Task& task) {
   return task.loss.kind == "bce" || task.loss.kind == "focal" || task.loss.kind == "dice";
 }
 
+/// Names of metrics know the blank, where it is another class than the first.
+std::vector<std::string> sequence_metrics(const Task& task) {
+  std::vector<std::string> names =
+      task.metrics.empty() ? std::vector<std::string>{"ler", "exact"} : task.metrics;
+  for (auto& name : names)
+    if (task.loss.blank != 0 && (name == "ler" || name == "exact")) name += std::to_string(task.loss.blank);
+  return names;
+}
+
 std::string fitting_loss(const Dataset& data) {
   if (!integers(data)) return "mse, l1 or huber for numbers, bce for several labels";
   return data.classes() == 2 ? "bce" : "mse, l1 or huber for a number, bce for yes or no";
@@ -96,16 +108,22 @@ bool Task::standard() const {
   return takes_classes(loss) && loss.class_weights.empty() && !balanced && !loss.ignore_index;
 }
 
-LabelType Task::labels() const { return takes_classes(loss) ? LabelType::integers : LabelType::numbers; }
+bool Task::sequences() const { return loss.kind == "ctc"; }
+
+LabelType Task::labels() const {
+  return takes_classes(loss) || sequences() ? LabelType::integers : LabelType::numbers;
+}
 
 void add_task_flags(FlagSet& set) {
   set.group("Task")
       .value("loss", "NAME",
              "cross_entropy (with ,weights=balanced or W:W:.., ,ignore=LABEL), bce (,positive=WEIGHT), focal "
-             "(,alpha=A,gamma=G), dice (,smooth=S), mse, l1 or huber (,delta=D) (default: of the checkpoint, "
+             "(,alpha=A,gamma=G), dice (,smooth=S), ctc (,blank=CLASS,ignore=LABEL,zero_infinity=1), mse, l1 "
+             "or huber (,delta=D) (default: of the checkpoint, "
              "cross_entropy)")
       .value("metrics", "LIST",
-             "accuracy, top5, f1, recall, iou, auc, mae, rmse, r2; the best epoch is by the first (default: "
+             "accuracy, top5, f1, recall, iou, auc, ler, exact, mae, rmse, r2; the best epoch is by the "
+             "first (default: "
              "what goes with the loss)");
 }
 
@@ -140,6 +158,7 @@ Loss loss_of(const Task& task, const Dataset& data, double label_smoothing) {
 }
 
 std::vector<std::string> metrics_for(const Task& task, const Dataset& data) {
+  if (task.sequences()) return sequence_metrics(task);
   if (!task.metrics.empty() || one_class_each(task, data)) return task.metrics;
   if (takes_classes(task.loss) || task.loss.kind == "dice") return {"iou", "accuracy"};
   if (task.loss.kind == "bce" || task.loss.kind == "focal") return {"f1", "auc", "accuracy"};
@@ -148,6 +167,7 @@ std::vector<std::string> metrics_for(const Task& task, const Dataset& data) {
 
 std::int64_t outputs_for(const Task& task, const Dataset& data) {
   const Shape shape = label_shape(data);
+  if (task.sequences()) return std::max(dense_classes(task, data), task.loss.blank + 1);
   if (takes_classes(task.loss)) return shape.empty() ? data.classes() : dense_classes(task, data);
   if (data.classes() > 0) return yes_or_no(task) && data.classes() > 2 ? data.classes() : 1;
   if (yes_or_no(task) && integers(data) && shape.size() > 1) return dense_classes(task, data);
@@ -155,7 +175,7 @@ std::int64_t outputs_for(const Task& task, const Dataset& data) {
 }
 
 bool dense_labels(const Task& task, const Dataset& data) {
-  return label_shape(data).size() > (takes_classes(task.loss) ? 0 : 1);
+  return task.sequences() || label_shape(data).size() > (takes_classes(task.loss) ? 0 : 1);
 }
 
 void check_task(Network& network, const Dataset& data, const std::string& function) {

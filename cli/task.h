@@ -18,6 +18,8 @@ struct Task {
 
   /// Whether the loss is plain cross entropy.
   [[nodiscard]] bool standard() const;
+  /// Whether the labels of a sample are a sequence without places: those of ctc.
+  [[nodiscard]] bool sequences() const;
   /// What y of a data set may be.
   [[nodiscard]] LabelType labels() const;
 };
@@ -38,7 +40,7 @@ void take_task(Network& network, const Flags& flags);
 /// the labels of `data`: the number of samples over classes times those of the class.
 [[nodiscard]] Loss loss_of(const Task& task, const Dataset& data, double label_smoothing = 0);
 /// Those that are asked for, else those of the task: none beside the accuracy, or f1, auc and accuracy of yes
-/// and no, iou and accuracy of dense labels, rmse, mae and r2 of numbers.
+/// and no, iou and accuracy of dense labels, ler and exact of sequences, rmse, mae and r2 of numbers.
 [[nodiscard]] std::vector<std::string> metrics_for(const Task& task, const Dataset& data);
 /// How many outputs a model has to have for the labels: classes, or numbers of a sample.
 [[nodiscard]] std::int64_t outputs_for(const Task& task, const Dataset& data);

@@ -20,6 +20,7 @@ struct Run {
   std::shared_ptr<const Dataset> data;  ///< the group train, --val-fraction of it included
   std::string out;                      ///< checkpoint
   bool resume = false;                  ///< from `out`
+  std::string initialised = {};         ///< what became of --init (initial_weights.h)
 };
 
 /// What --output leads to: the checkpoint and, with --val-fraction, that of the best epoch. Of a device, such

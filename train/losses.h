@@ -1,7 +1,7 @@
 #pragma once
 
 /// Losses of tasks beside classification by cross entropy (core/ops/loss.h), for loops of one's own and for
-/// TrainerOptions::loss.
+/// TrainerOptions::loss. That of sequences of labels is in train/ctc.h.
 ///
 ///     TrainerOptions options;
 ///     options.loss = [](const Variable& y, const Tensor& labels) { return losses::huber(y, labels); };
@@ -65,15 +65,17 @@ struct CrossEntropyOptions {
 
 /// A loss by name, for options and files.
 struct LossOptions {
-  /// "cross_entropy", "bce" (bce_with_logits), "focal", "dice", "mse", "l1" or "huber".
+  /// "cross_entropy", "bce" (bce_with_logits), "focal", "dice", "ctc", "mse", "l1" or "huber".
   std::string kind = "cross_entropy";
   double label_smoothing = 0;                     ///< of cross_entropy
   std::vector<double> class_weights = {};         ///< of cross_entropy, one a class; empty for 1
-  std::optional<std::int64_t> ignore_index = {};  ///< of cross_entropy
+  std::optional<std::int64_t> ignore_index = {};  ///< of cross_entropy; of ctc what fills rows of labels
   double positive_weight = 1;                     ///< of bce
   double alpha = 0.25, gamma = 2;                 ///< of focal
   double delta = 1;                               ///< of huber
   double smooth = 1;                              ///< of dice
+  std::int64_t blank = 0;                         ///< of ctc
+  bool zero_infinity = false;                     ///< of ctc
 };
 
 /// The kinds that there are.
@@ -83,7 +85,8 @@ struct LossOptions {
 
 /// The loss of that kind, which takes labels as data sets have them: integers become floats, [N] of numbers
 /// becomes [N, 1], and for bce, focal and dice classes [N, ..] become [N, C, ..], 1 at the class and 0
-/// elsewhere. Throws ArgumentError for an unknown kind, naming the nearest, and for numbers out of range.
+/// elsewhere. Throws ArgumentError for an unknown kind, naming the nearest, and for numbers out of range; the
+/// loss itself for labels of ctc that do not fit into the outputs' places, unless `zero_infinity`.
 [[nodiscard]] Loss make_loss(const LossOptions& options);
 
 }  // namespace fq

@@ -4,6 +4,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/ops/loss.h"
+#include "fakequant/train/ctc.h"
 #include "fakequant/train/losses.h"
 
 namespace fq {
@@ -53,6 +54,26 @@ Loss cross_entropy_loss(const LossOptions& o) {
   };
 }
 
+/// Labels that no placement has room for say so, where PyTorch's loss is infinite.
+void check_places(const Variable& outputs, const Tensor& labels, const losses::CtcOptions& o) {
+  if (outputs.rank() != 3 || o.zero_infinity) return;
+  const auto rows = label_rows(labels, outputs.dim(1), o.blank, o.padding);
+  for (std::size_t n = 0; n < rows.size(); ++n)
+    FQ_CHECK(
+        ctc_places(rows[n]) <= outputs.dim(2), "ctc",
+        "the {} labels of sample {} take {} places, a blank between equal ones, and the outputs have {}: "
+        "give a network of more places, or leave such samples out by zero_infinity=1",
+        rows[n].size(), n, ctc_places(rows[n]), outputs.dim(2));
+}
+
+Loss ctc_loss(const LossOptions& o) {
+  const losses::CtcOptions options{o.blank, o.ignore_index, {}, o.zero_infinity};
+  return [options](const Variable& outputs, const Tensor& labels) {
+    check_places(outputs, labels, options);
+    return losses::ctc(outputs, labels, options);
+  };
+}
+
 void check(const LossOptions& o) {
   FQ_CHECK(std::ranges::find(loss_kinds(), o.kind) != loss_kinds().end(), "loss", "there is no loss '{}'{}",
            o.kind, detail::did_you_mean(o.kind, loss_kinds()));
@@ -64,12 +85,14 @@ void check(const LossOptions& o) {
   FQ_CHECK(o.delta > 0 && o.gamma >= 0 && o.alpha <= 1 && o.smooth >= 0, "loss",
            "delta is {}, gamma {}, alpha {}, smooth {}: use more than 0, 0 or more, at most 1, 0 or more",
            o.delta, o.gamma, o.alpha, o.smooth);
+  FQ_CHECK(o.blank >= 0, "loss", "blank is {}: it is a class, 0 or more", o.blank);
 }
 
 }  // namespace
 
 const std::vector<std::string>& loss_kinds() {
-  static const std::vector<std::string> all{"cross_entropy", "bce", "focal", "dice", "mse", "l1", "huber"};
+  static const std::vector<std::string> all{"cross_entropy", "bce", "focal", "dice",
+                                            "ctc",           "mse", "l1",    "huber"};
   return all;
 }
 
@@ -78,6 +101,7 @@ bool takes_classes(const LossOptions& options) { return options.kind == "cross_e
 Loss make_loss(const LossOptions& options) {
   check(options);
   if (takes_classes(options)) return cross_entropy_loss(options);
+  if (options.kind == "ctc") return ctc_loss(options);
   const bool binary = options.kind == "bce" || options.kind == "focal" || options.kind == "dice";
   return [o = options, binary](const Variable& outputs, const Tensor& labels) {
     const Variable y = outputs.as_float();

@@ -8,6 +8,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
+#include "fakequant/train/ctc.h"
 #include "fakequant/train/detail/answer_table.h"
 
 namespace fq {
@@ -220,6 +221,49 @@ class R2 : public Distances {
   }
 };
 
+/// How far sequences that were read are from what they should be.
+class Sequences : public Metric {
+ public:
+  explicit Sequences(std::int64_t blank) : blank_(blank) {}
+  void add(const Tensor& outputs, const Tensor& labels) override {
+    FQ_CHECK(outputs.rank() == 3 && labels.defined() && !is_floating(labels.dtype()) && labels.rank() <= 2 &&
+                 labels.dim(0) == outputs.dim(0),
+             "metric", "the outputs are {}, the labels {}: sequences have [N, C, L] and integers [N, S]",
+             outputs.describe(), labels.describe());
+    const auto truth = rows_of(labels, outputs.dim(1)),
+               read = rows_of(ctc_decode(outputs, blank_), outputs.dim(1));
+    for (std::size_t n = 0; n < truth.size(); ++n) {
+      const std::int64_t wrong = edit_distance(truth[n], read[n]);
+      wrong_ += wrong;
+      exact_ += wrong == 0 ? 1 : 0;
+      labels_ += static_cast<std::int64_t>(truth[n].size());
+    }
+    sequences_ += static_cast<std::int64_t>(truth.size());
+  }
+
+ protected:
+  std::int64_t blank_, wrong_ = 0, labels_ = 0, exact_ = 0, sequences_ = 0;
+
+ private:
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> rows_of(const Tensor& labels,
+                                                               std::int64_t classes) const {
+    const auto all = labels.to(Device::cpu()).to(DType::i64).to_vector<std::int64_t>();
+    std::vector<std::vector<std::int64_t>> rows(static_cast<std::size_t>(labels.dim(0)));
+    const std::size_t width = all.size() / std::max<std::size_t>(1, rows.size());
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (all[i] >= 0 && all[i] < classes && all[i] != blank_) rows[i / width].push_back(all[i]);
+    return rows;
+  }
+};
+class LabelErrorRate : public Sequences {
+  using Sequences::Sequences;
+  [[nodiscard]] double value() const override { return ratio(wrong_, labels_); }
+};
+class Exact : public Sequences {
+  using Sequences::Sequences;
+  [[nodiscard]] double value() const override { return ratio(exact_, sequences_); }
+};
+
 struct Known {
   std::string name;
   bool higher;
@@ -243,20 +287,24 @@ const std::vector<Known>& known() {
   return all;
 }
 
-/// 5 of "top5"; 0 for other names.
-std::int64_t top_of(const std::string& name) {
-  if (!name.starts_with("top") || name.size() < 4 || name.size() > 9) return 0;
-  if (!std::ranges::all_of(name.substr(3), [](char c) { return '0' <= c && c <= '9'; })) return 0;
-  return std::stoll(name.substr(3));
+/// 5 of "top5" after "top"; -1 for other names.
+std::int64_t number_of(const std::string& name, const std::string& word) {
+  if (!name.starts_with(word) || name.size() == word.size() || name.size() > word.size() + 6) return -1;
+  const std::string digits = name.substr(word.size());
+  return std::ranges::all_of(digits, [](char c) { return '0' <= c && c <= '9'; }) ? std::stoll(digits) : -1;
 }
 
 }  // namespace
 
 std::unique_ptr<Metric> make_metric(const std::string& name) {
-  if (const auto k = top_of(name); k > 0) return std::make_unique<TopK>(k);
+  if (const auto k = number_of(name, "top"); k > 0) return std::make_unique<TopK>(k);
+  if (const auto blank = name == "ler" ? 0 : number_of(name, "ler"); blank >= 0)
+    return std::make_unique<LabelErrorRate>(blank);
+  if (const auto blank = name == "exact" ? 0 : number_of(name, "exact"); blank >= 0)
+    return std::make_unique<Exact>(blank);
   const auto found = std::ranges::find(known(), name, &Known::name);
   if (found != known().end()) return found->make();
-  std::vector<std::string> names{"top5"};
+  std::vector<std::string> names{"top5", "ler", "exact"};
   for (const auto& entry : known()) names.push_back(entry.name);
   throw ArgumentError(fmt::format("[metric] there is no metric '{}'{}: use {}", name,
                                   detail::did_you_mean(name, names), detail::alternatives(names)));
@@ -264,7 +312,7 @@ std::unique_ptr<Metric> make_metric(const std::string& name) {
 
 bool higher_is_better(const std::string& name) {
   const auto found = std::ranges::find(known(), name, &Known::name);
-  return found == known().end() || found->higher;
+  return found == known().end() ? !name.starts_with("ler") : found->higher;
 }
 
 }  // namespace fq

@@ -13,6 +13,8 @@
 /// | recall | classes, yes or no | TP / (TP + FN), the mean over classes that occur (balanced accuracy) |
 /// | iou | classes, yes or no | TP / (TP + FP + FN), the mean as of f1 |
 /// | auc | classes, yes or no | area under the ROC curve, of classes one against the rest; ties count half |
+/// | ler | sequences | label error rate: labels to put in, take out or replace, over those that there are |
+/// | exact | sequences | the share that is read without an error |
 /// | mae, rmse | numbers | the mean of |y - t|; the root of the mean of (y - t)^2 |
 /// | r2 | numbers | 1 - sum (y - t)^2 / sum (t - mean t)^2, the mean over outputs whose target varies |
 ///
@@ -21,6 +23,9 @@
 /// outputs' shape, or [N, ..] for [N, 1, ..], true above 1/2; the answer is yes above 0; each output beside
 /// the batch (axis 1) is a class of its own. Numbers are labels as for yes or no. The numbers are those of
 /// scikit-learn's functions of the same names with average="macro".
+///
+/// Sequences are labels of integers [N, S] of outputs [N, C, L], read as `ctc_decode` does (train/ctc.h); the
+/// blank is class 0, of `ler36` and `exact36` class 36; labels that are no class, and the blank, fill rows.
 
 #include <memory>
 #include <string>
@@ -51,7 +56,7 @@ class Metric {
 
 /// A metric by its name in the table. Throws ArgumentError for an unknown name, naming the nearest.
 [[nodiscard]] std::unique_ptr<Metric> make_metric(const std::string& name);
-/// Whether more is better, which is so for all but mae and rmse.
+/// Whether more is better, which is so for all but ler, mae and rmse.
 [[nodiscard]] bool higher_is_better(const std::string& name);
 
 }  // namespace fq

@@ -9,7 +9,9 @@
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/quantization.h"
+#include "fakequant/cli/task.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
 
@@ -37,16 +39,19 @@ std::shared_ptr<const Dataset> open_images(const Flags& flags, Network* network)
 }  // namespace
 
 FlagSet calibrate_flags() {
-  FlagSet set("calibrate",
-              "Puts quantizers into a float network and chooses their ranges on training images.",
-              "CHECKPOINT --data FILE|--import FILE|--merge FILE.. -o FILE [flags]");
+  FlagSet set(
+      "calibrate", "Puts quantizers into a float network and chooses their ranges on training images.",
+      "CHECKPOINT|--model FILE|NAME --init FILE --data FILE|--import FILE|--merge FILE.. -o FILE [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a float checkpoint")
       .output("output,o", "FILE", "the quantized checkpoint", kind::checkpoint)
       .value("import", "FILE",
              "ranges from a safetensors state of ModelOpt or pytorch-quantization; --data is then for "
              "quantizers that it has none of");
+  add_model_flags(set);
+  add_init_flags(set, false);
   add_data_flags(set, "train");
+  add_task_flags(set);
   add_quantization_flags(set);
   add_calibration_flags(set);
   add_state_flags(set);
@@ -57,7 +62,7 @@ FlagSet calibrate_flags() {
 void check_calibrate(const Flags& flags, PlannedFiles& planned) {
   const std::string path = output_of(flags);
   for (const char* flag : {"import", "config"}) planned.check_there(flags, flag);
-  auto network = planned.network(flags.required("checkpoint"));
+  auto network = starting_network(flags, flags.text("split"), planned).network;
   if (network) check_float(*network, flags);
   for (const auto& state : flags.list("merge")) planned.check_there(flags, "merge", state);
   const auto data = open_images(flags, network ? &*network : nullptr);
@@ -72,8 +77,11 @@ nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
   const std::string path = output_of(flags);
   const auto quantization = read_quantization(flags);
   const auto lock = lock_state(flags);
-  Network network = load_network(flags.required("checkpoint"));
+  auto [start, initialised] = starting_network(flags, flags.text("split"), {});
+  Network network = std::move(start).value();
+  if (!initialised.empty()) output.line(initialised);
   check_float(network, flags);
+  take_task(network, flags);
   const auto data = open_images(flags, &network);
   const Stopwatch watch;
   quantize_and_calibrate(network, flags, quantization, data, output);

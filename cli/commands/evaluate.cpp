@@ -52,7 +52,8 @@ FlagSet evaluate_flags() {
   set.group("Network")
       .argument("checkpoint", "FILE", "the checkpoint")
       .value("metrics", "LIST",
-             "accuracy, top5, f1, recall, iou, auc, mae, rmse, r2 (default: what goes with the loss)");
+             "accuracy, top5, f1, recall, iou, auc, ler, exact, mae, rmse, r2 (default: what goes with the "
+             "loss)");
   add_data_flags(set, "test");
   add_general_flags(set);
   return set;

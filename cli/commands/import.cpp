@@ -9,6 +9,7 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/network.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
@@ -71,6 +72,29 @@ std::map<std::string, std::int64_t> layer_counts(const ImportedModel& model) {
   return counts;
 }
 
+/// Whether `path` holds weights without a network.
+bool is_weights(const std::string& path) {
+  return path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json");
+}
+
+/// The network of --network with the weights of the file, and what became of them.
+std::pair<Network, std::string> read_weights(const std::string& path, const Flags& flags) {
+  FQ_CHECK(flags.given("network") && flags.given("input-shape"), "import",
+           "{} has weights and no network: give --network FILE|NAME and --input-shape SIZES too", path);
+  const auto spec = ModelSpec::load(flags.text("network"), flags.text("network-options"));
+  Network network = make_network(spec, read_shape(flags), flags.integer("classes", 0, 1 << 30));
+  std::string text = take_weights(network, path, flags);
+  return {std::move(network), std::move(text)};
+}
+
+nlohmann::ordered_json import_weights(const std::string& from, const Flags& flags, Output& output) {
+  const std::string path = flags.required("output");
+  const auto [network, text] = read_weights(from, flags);
+  save_network(network, path);
+  output.line(fmt::format("{}, {}", text, path));
+  return {{"output", path}, {"sample_shape", read_shape(flags)}, {"classes", network.classes()}};
+}
+
 template <class Counts>
 std::string list(const Counts& counts) {
   std::string out;
@@ -84,17 +108,22 @@ std::string list(const Counts& counts) {
 FlagSet import_flags() {
   FlagSet set("import",
               "Makes a checkpoint of a float ONNX file, such as PyTorch's exporters write: to calibrate, "
-              "fine-tune and "
-              "export it.",
-              "MODEL.onnx -o FILE [flags]");
+              "fine-tune and export it; or of weights as safetensors, for a network that is described here.",
+              "MODEL.onnx|WEIGHTS.safetensors --network FILE|NAME -o FILE [flags]");
   set.group("Files")
-      .argument("model", "FILE", "a float network")
+      .argument("model", "FILE", "a float network, or weights with PyTorch's names")
       .output("output,o", "FILE", "the checkpoint", kind::checkpoint)
       .value("input-shape", "SIZES", "of one sample, for files that leave it open: 3,32,32")
       .value("output-name", "NAME", "the output to train, of a file that has several")
       .list("fix-input", "NAME=VALUE",
             "inputs that are the same for every sample, as a mask of ones: a number for all elements, or "
-            "FILE.npy");
+            "FILE.npy")
+      .group("Weights")
+      .value("network", "FILE|NAME", "a model file (models/*.json), or built in: mlp, cnn, resnet20")
+      .value("network-options", "JSON", "options of a built-in model, as {\"widths\": [16, 32, 32]}")
+      .value("classes", "COUNT", "what \"classes\" is in the model; 0: it does not say so", "0")
+      .value("map", "FILE",
+             "JSON of names in that file and names in the model, \"backbone.*\": \"*\"; null leaves one out");
   add_general_flags(set);
   return set;
 }
@@ -102,12 +131,14 @@ FlagSet import_flags() {
 void check_import(const Flags& flags, PlannedFiles& planned) {
   const std::string from = flags.required("model"), path = flags.required("output");
   if (planned.holds(from)) return planned.add(path);
+  if (is_weights(from)) return planned.add(path, read_weights(from, flags).first);
   planned.add(path, make_network(read_model(from, flags), from));
 }
 
 nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const std::string from = flags.required("model"), path = flags.required("output");
+  if (is_weights(from)) return import_weights(from, flags, output);
   const ImportedModel model = read_model(from, flags);
   const Network network = make_network(model, from);
   save_network(network, path);

@@ -10,6 +10,7 @@
 #include "fakequant/cli/predictions.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/core/io/state_file.h"
+#include "fakequant/train/ctc.h"
 #include "fakequant/train/loop/evaluate.h"
 
 namespace fq::cli {
@@ -52,7 +53,8 @@ FlagSet predict_flags() {
   set.group("Network")
       .argument("checkpoint", "FILE", "the checkpoint")
       .output("output,o", "FILE",
-              "dataset logits [N, classes], and codes/<quantizer> in logical order; attribute class_names",
+              "dataset logits [N, classes], sequences of --loss ctc, and codes/<quantizer> in logical order; "
+              "attribute class_names",
               kind::predictions)
       .toggle("codes", "write the codes of every activation quantizer too");
   add_data_flags(set, "test");
@@ -69,11 +71,13 @@ ordered_json predict(const Flags& flags, Output& output) {
   const auto data = open_data_for(network, flags, flags.text("split"), Labels::none);
   check_calibrated(network, "predict");
   const auto classes = class_names(network);
-  const bool classifies = takes_classes(task_of(network).loss);
+  const Task task = task_of(network);
+  const bool classifies = takes_classes(task.loss);
   std::vector<std::string> datasets;
   std::vector<std::int64_t> counts;
   const auto save = [&](StateDict state) {
     if (!classes.empty()) state.set_attribute("class_names", classes);
+    if (task.sequences()) state.set("sequences", ctc_decode(state.at("logits"), task.loss.blank));
     save_state(path, state, "predictions");
     datasets = state.names();
     if (classifies) counts = count_answers(state.at("logits"));

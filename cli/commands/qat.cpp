@@ -2,6 +2,7 @@
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/training.h"
@@ -32,7 +33,7 @@ void check_asks(const Run& run, const Flags& flags) {
            "{} is quantized already: leave out --preset and --config", flags.text("checkpoint"));
   FQ_CHECK(run.network.quantized() || asked, "qat",
            "{} is not quantized: give --preset or --config, or run fakequant calibrate first",
-           flags.text("checkpoint"));
+           flags.text(flags.given("init") ? "init" : "checkpoint"));
 }
 
 TrainerOptions read_options(const Flags& flags) {
@@ -44,8 +45,9 @@ TrainerOptions read_options(const Flags& flags) {
 /// The run that the flags ask for, not quantized yet; nothing where the network is not known yet.
 std::optional<Run> prepare_qat(const Flags& flags, const TrainerOptions& options,
                                const PlannedFiles& planned) {
-  auto network = planned.network(flags.required("checkpoint"));
+  auto [network, initialised] = starting_network(flags, "train", planned);
   Run run;
+  run.initialised = std::move(initialised);
   if (network) check_not_compressed(*network, "qat", flags.text("checkpoint"));
   if (!network) {
     static_cast<void>(open_data(flags, "train"));
@@ -67,10 +69,12 @@ FlagSet qat_flags() {
   FlagSet set(
       "qat",
       "Fine-tunes a network with its quantizers on. A float checkpoint is quantized and calibrated first.",
-      "CHECKPOINT --data FILE -o FILE [--preset NAME] [flags]");
+      "CHECKPOINT|--model FILE|NAME --init FILE --data FILE -o FILE [--preset NAME] [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a calibrated checkpoint, or a float one and --preset")
       .output("output,o", "FILE", "checkpoint, written whole after every epoch", "", training_files);
+  add_model_flags(set);
+  add_init_flags(set, false);
   add_data_flags(set, nullptr);
   add_task_flags(set);
   add_training_flags(set, "10", "0.0005");
@@ -94,6 +98,7 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   TrainerOptions options = read_options(flags);
   const Quantization quantization = read_quantization(flags);
   Run run = prepare_qat(flags, options, {}).value();
+  if (!run.initialised.empty()) output.line(run.initialised);
   if (!run.network.quantized())
     quantize_and_calibrate(run.network, flags, quantization, run.data, output, !run.resume);
   if (!run.resume) warn_unless_exportable(run.network, "qat");

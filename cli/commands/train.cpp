@@ -3,6 +3,7 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/training.h"
 #include "fakequant/core/detail/check.h"
@@ -13,6 +14,7 @@ namespace {
 
 std::optional<Network> starting_checkpoint(const Flags& flags, const PlannedFiles& planned) {
   FQ_CHECK(!flags.given("model"), "train", "--model and --checkpoint: give one");
+  FQ_CHECK(!flags.given("init"), "train", "--init and --checkpoint: give one, --init with --model");
   auto network = planned.network(flags.text("checkpoint"));
   if (!network) return network;
   check_not_compressed(*network, "train", flags.text("checkpoint"));
@@ -25,6 +27,7 @@ bool start(Run& run, const Flags& flags, std::uint64_t seed, const PlannedFiles&
   if (!flags.given("checkpoint")) {
     run.data = open_data(flags, "train");
     run.network = make_network(flags, *run.data, seed);
+    run.initialised = init_weights(run.network, flags);
     return true;
   }
   auto network = starting_checkpoint(flags, planned);
@@ -61,7 +64,8 @@ FlagSet train_flags() {
   FlagSet set("train", "Trains a network in float on the group train of a data set.",
               "--model FILE|NAME --data FILE -o FILE [flags]");
   add_model_flags(set);
-  set.value("checkpoint", "FILE", "start from these weights in place of --model")
+  add_init_flags(set, true);
+  set.value("checkpoint", "FILE", "start from this network and its weights in place of --model")
       .output("output,o", "FILE", "checkpoint, written whole after every epoch", "", training_files)
       .toggle("fold-bn", "fold batch normalisation at the end");
   add_data_flags(set, nullptr);
@@ -89,6 +93,7 @@ nlohmann::ordered_json train(const Flags& flags, Output& output) {
     output.line(run.out + " is finished");
     return {{"output", run.out}};
   }
+  if (!run.initialised.empty()) output.line(run.initialised);
   auto result = train_network(run, std::move(options), flags, output);
   if (flags.on("fold-bn")) {
     Network trained = load_network(run.out);

@@ -28,7 +28,8 @@ void add_data_flags(FlagSet& set, const char* split) {
 void add_model_flags(FlagSet& set) {
   set.group("Model")
       .value("model,m", "FILE|NAME", "a model file (models/*.json), or built in: mlp, cnn, resnet20")
-      .value("model-options", "JSON", "options of a built-in model, as {\"widths\": [16, 32, 32]}");
+      .value("model-options", "JSON",
+             "options of a built-in model, as {\"widths\": [16, 32, 32]}, or {\"signals\": true} for [C, L]");
 }
 
 void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/core/io/detail/json_text.h"
@@ -52,7 +53,7 @@ class Reader {
   }
 
  private:
-  Phase read_phase(const JsonValue& entry) const {
+  Phase read_phase(const JsonValue& entry) {
     Phase phase;
     phase.command = entry.at("command").choice(phase_commands());
     phase.name = entry.has("phase") ? entry.at("phase").string() : phase.command;
@@ -68,7 +69,7 @@ class Reader {
     return phase;
   }
 
-  void add(Phase& phase, const FlagSet& set, const std::string& key, const JsonValue& value) const {
+  void add(Phase& phase, const FlagSet& set, const std::string& key, const JsonValue& value) {
     if (set.is_toggle(key) || (set.is_optional(key) && value.json().is_boolean())) {
       if (value.boolean()) phase.arguments.push_back("--" + key);
       return;
@@ -79,8 +80,11 @@ class Reader {
         phase.arguments.push_back(item.is_string() ? item.get<std::string>() : item.dump());
       return;
     }
-    const bool below_folder = key == "output" || key == "checkpoint" || key == "profile";
-    push(phase, key, below_folder ? below(argument_text(value)) : argument_text(value));
+    const std::string text = argument_text(value);
+    const bool below_folder =
+        key == "output" || key == "checkpoint" || key == "profile" || written_.contains(below(text));
+    if (key == "output") written_.insert(below(text));
+    push(phase, key, below_folder ? below(text) : text);
   }
 
   /// Whether the recipe's own value of that key, or run's, is for this phase: a model is where one is built,
@@ -113,6 +117,7 @@ class Reader {
   JsonValue root_;
   const Flags& flags_;
   std::string folder_ = ".";
+  std::set<std::string> written_;  // outputs of the phases so far
 };
 
 }  // namespace

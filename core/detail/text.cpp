@@ -26,9 +26,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::vector<std::string> nearest(std::string_view name, std::vector<std::string> names, std::size_t count) {
-  std::ranges::stable_sort(names, {}, [&](const std::string& other) { return edit_distance(name, other); });
-  names.resize(std::min(count, names.size()));
-  return names;
+  std::vector<std::pair<std::size_t, std::size_t>> order;
+  for (std::size_t i = 0; i < names.size(); ++i) order.emplace_back(edit_distance(name, names[i]), i);
+  const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(count, order.size()));
+  std::ranges::partial_sort(order, end);
+  std::vector<std::string> out;
+  for (auto at = order.begin(); at != end; ++at) out.push_back(std::move(names[at->second]));
+  return out;
 }
 
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& names) {

@@ -21,6 +21,8 @@ constexpr std::int64_t kLargestWidth = 1 << 20;
 class Nodes {
  public:
   using Inputs = std::vector<std::string>;
+
+  explicit Nodes(bool signals = false) : convolution_(signals ? "conv1d" : "conv2d") {}
   /// Appends a node and returns its name.
   std::string add(const std::string& name, const char* type, ordered_json options = {}, Inputs inputs = {}) {
     list_.push_back({name, type, std::move(options), std::move(inputs), {}});
@@ -32,7 +34,7 @@ class Nodes {
     if (stride != 1) options["stride"] = stride;
     if (kernel > 1) options["padding"] = kernel / 2;
     options["bias"] = false;
-    add(name, "conv2d", std::move(options), inputs);
+    add(name, convolution_, std::move(options), inputs);
     return add(name + "_bn", "batch_norm");
   }
   std::string linear(const std::string& name, const ordered_json& features) {
@@ -41,6 +43,7 @@ class Nodes {
   [[nodiscard]] const ModelNodes& list() const noexcept { return list_; }
 
  private:
+  const char* convolution_;
   ModelNodes list_;
 };
 
@@ -60,8 +63,12 @@ std::int64_t integer(const JsonValue* options, const char* name, std::int64_t fa
   return options != nullptr && options->has(name) ? options->at(name).integer(low, high) : fallback;
 }
 
+bool on(const JsonValue* options, const char* name) {
+  return options != nullptr && options->has(name) && options->at(name).boolean();
+}
+
 Nodes mlp(const JsonValue* options) {
-  const bool norm = options != nullptr && options->has("batch_norm") && options->at("batch_norm").boolean();
+  const bool norm = on(options, "batch_norm");
   Nodes nodes;
   nodes.add("flatten", "flatten");
   int layer = 0;
@@ -76,7 +83,7 @@ Nodes mlp(const JsonValue* options) {
 }
 
 Nodes cnn(const JsonValue* options) {
-  Nodes nodes;
+  Nodes nodes(on(options, "signals"));
   int layer = 0;
   for (const auto width : widths(options, "widths", {32, 64, 64})) {
     const auto number = std::to_string(++layer);
@@ -108,7 +115,7 @@ std::string residual_block(Nodes& nodes, const std::string& name, std::int64_t w
 Nodes resnet(const JsonValue* options) {
   const auto stages = widths(options, "widths", {16, 32, 64});
   const auto blocks = integer(options, "blocks", 3, 1, 100);
-  Nodes nodes;
+  Nodes nodes(on(options, "signals"));
   nodes.conv_bn("conv1", stages[0], 3, 1);
   std::string output = nodes.add("relu1", "relu");
   for (std::size_t s = 0; s < stages.size(); ++s)
@@ -130,9 +137,9 @@ struct Builtin {
 
 const std::vector<Builtin>& builtins() {
   static const std::vector<Builtin> table{
-      {"cnn", {"widths", "features"}, cnn},
+      {"cnn", {"widths", "features", "signals"}, cnn},
       {"mlp", {"hidden", "batch_norm"}, mlp},
-      {"resnet20", {"widths", "blocks"}, resnet},
+      {"resnet20", {"widths", "blocks", "signals"}, resnet},
   };
   return table;
 }

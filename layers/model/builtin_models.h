@@ -4,7 +4,7 @@
 ///
 ///     auto net = build_model(ModelSpec::builtin("resnet20", R"({"widths": [8, 16, 32]})"), {3, 32, 32}, 10);
 ///
-/// Images may have any size and number of channels; the output size is that of the data.
+/// Images or signals may have any size and number of channels; the output size is that of the data.
 
 #include <string>
 #include <string_view>
@@ -19,12 +19,14 @@ namespace fq {
 ///
 /// - mlp: `hidden` [1024, 1024], `batch_norm` false. Flatten, then for each size linear and ReLU; then
 ///   linear.
-/// - cnn: `widths` [32, 64, 64], `features` 0. A 3x3 convolution, BN and ReLU of each width, a 2x2 max pool
-///   after each but the first; flatten, linear to `features`, BN and ReLU unless that is 0; then linear.
-/// - resnet20: `widths` [16, 32, 64], `blocks` 3 a stage. He et al., arXiv:1512.03385, for small images: each
-///   stage but the first halves the image; a shortcut that changes size is a 1x1 convolution with BN; global
-///   average pool.
+/// - cnn: `widths` [32, 64, 64], `features` 0, `signals` false. A 3x3 convolution, BN and ReLU of each width, a
+///   2x2 max pool after each but the first; flatten, linear to `features`, BN and ReLU unless that is 0; then
+///   linear.
+/// - resnet20: `widths` [16, 32, 64], `blocks` 3 a stage, `signals` false. He et al., arXiv:1512.03385, for
+///   small images: each stage but the first halves the image; a shortcut that changes size is a 1x1
+///   convolution with BN; global average pool.
 ///
+/// With `signals` samples are [C, L] and convolutions run along L.
 /// Throws ArgumentError naming the models, or the option and the nearest valid one.
 [[nodiscard]] std::string builtin_model_text(std::string_view name, std::string_view options = {});
 

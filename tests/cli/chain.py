@@ -110,15 +110,17 @@ recipe = {"model": "cnn", "model-options": {"widths": [8, 8, 8], "features": 16}
     {"command": "fold", "checkpoint": "float.h5", "output": "folded.h5"},
     {"command": "calibrate", "checkpoint": "folded.h5", "preset": "int8", "output": "ptq.h5"},
     {"command": "evaluate", "checkpoint": "ptq.h5"},
-    {"command": "export", "checkpoint": "ptq.h5", "output": "."}]}
+    {"command": "export", "checkpoint": "ptq.h5", "output": "."},
+    {"command": "export", "checkpoint": "folded.h5", "format": "onnx", "output": "again.onnx"},
+    {"command": "import", "model": "again.onnx", "output": "again.h5"}]}
 with open("recipe.json", "w") as file:
     json.dump(recipe, file, indent=1)
 plain = run("run", "recipe.json", "--report", "report.json").stdout
-assert "[1/5] train in float" in plain and "done in" in plain, plain
+assert "[1/7] train in float" in plain and "done in" in plain, plain
 with open("report.json") as file:
     phases = json.load(file)["phases"]
-assert [phase["command"] for phase in phases] == ["train", "fold", "calibrate", "evaluate", "export"]
+assert [phase["command"] for phase in phases] == ["train", "fold", "calibrate", "evaluate", "export", "export", "import"]
 assert phases[1]["result"]["codes"] == 0 and "accuracy" in phases[3]["result"] and os.path.exists("recipe/scales.json")
 events("run", "recipe.json", "-o", "elsewhere")
-assert os.path.exists("elsewhere/ptq.h5")
+assert os.path.exists("elsewhere/ptq.h5") and os.path.exists("elsewhere/again.h5")
 print("chain: ok", COMMAND, SOURCE)

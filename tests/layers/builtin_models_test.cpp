@@ -47,6 +47,13 @@ TEST(BuiltinModels, TakeAnySizeAndChannels) {
               HasSubstr("pool"));
 }
 
+TEST(BuiltinModels, TakeSignals) {
+  expect_model(ModelSpec::load("cnn", R"({"widths": [4, 4], "signals": true})"), {2, 10}, 3,
+               24 + 8 + 48 + 8 + 4 * 5 * 3 + 3);
+  expect_model(ModelSpec::load("resnet20", R"({"widths": [4, 8], "blocks": 1, "signals": true})"), {2, 12}, 3,
+               6 * 4 + 8 + 2 * (12 * 4 + 8) + 12 * 8 + 16 + 24 * 8 + 16 + 32 + 16 + 24 + 3);
+}
+
 TEST(BuiltinModels, OptionsAreChecked) {
   const auto message = [](const char* name, const char* options) {
     return test::message_of([&] { (void)builtin_model_text(name, options); });

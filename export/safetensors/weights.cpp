@@ -1,0 +1,200 @@
+#include "fakequant/export/safetensors/weights.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
+#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/export/safetensors/detail/weight_names.h"
+#include "fakequant/export/safetensors/detail/weight_source.h"
+#include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/train/loop/detail/finite.h"
+
+namespace fq {
+namespace {
+
+using Names = std::vector<std::string>;
+
+constexpr std::size_t kMostTold = 20;
+constexpr std::size_t kNearest = 2;
+
+std::map<std::string, Tensor> places_of(const Module& model) {
+  std::map<std::string, Tensor> out;
+  for (const auto& [name, value] : model.named_parameters()) out.emplace(name, value.tensor());
+  for (const auto& [name, value] : model.named_buffers()) out.emplace(name, value);
+  return out;
+}
+
+/// As the model has them.
+Names names_of(const Module& model) {
+  Names out;
+  for (const auto& [name, value] : model.named_parameters()) out.push_back(name);
+  for (const auto& [name, value] : model.named_buffers()) out.push_back(name);
+  return out;
+}
+
+Shape without_ones(const Shape& shape) {
+  Shape out;
+  std::ranges::copy_if(shape, std::back_inserter(out), [](std::int64_t size) { return size != 1; });
+  return out;
+}
+
+/// What is wrong with a tensor for its place; empty where nothing is.
+std::string misfit(const SafetensorsEntry& entry, const Tensor& place) {
+  if (entry.dtype != "F32" && entry.dtype != "F16" && entry.dtype != "BF16" && entry.dtype != "F64")
+    return fmt::format("is {}: give F32, F16, BF16 or F64", entry.dtype);
+  if (without_ones(entry.shape) == without_ones(place.shape())) return {};
+  Shape turned(entry.shape.rbegin(), entry.shape.rend());
+  const bool transposed = entry.shape.size() == 2 && turned == place.shape();
+  return fmt::format("is {}, the model's is {}{}", to_string(entry.shape), to_string(place.shape()),
+                     transposed ? " (transposed)" : "");
+}
+
+std::string near(const std::string& name, const Names& names) {
+  const auto found = detail::nearest(name, names, kNearest);
+  return found.empty() ? "" : fmt::format(" (nearest: {})", fmt::join(found, ", "));
+}
+
+/// A list for a message, at most kMostTold of it.
+std::string told(const Names& all) {
+  const Names shown(all.begin(), all.begin() + std::ptrdiff_t(std::min(all.size(), kMostTold)));
+  const std::string rest = all.size() > kMostTold ? fmt::format(" and {} more", all.size() - kMostTold) : "";
+  return fmt::format("{}{}", fmt::join(shown, ", "), rest);
+}
+
+class Loading {
+ public:
+  Loading(Module& model, const std::string& path, const WeightOptions& options)
+      : path_(path), options_(options), source_(path), places_(places_of(model)) {
+    Names file;
+    for (const auto& entry : source_.entries()) {
+      entries_.emplace(entry.name, &entry);
+      if (!entry.name.ends_with("num_batches_tracked")) file.push_back(entry.name);
+    }
+    match_ = detail::match_weights(names_of(model), file, options.renames);
+  }
+
+  LoadedWeights run() {
+    check_shapes();
+    check_names();
+    std::vector<std::pair<Tensor, Tensor>> changes;
+    for (const auto& [place, name] : match_.places) {
+      Tensor target = places_.at(place);
+      changes.emplace_back(target, value_of(name, place, target));
+      out_.set.emplace_back(place, name);
+    }
+    for (auto& [target, value] : changes) target.copy_from(value);
+    out_.kept.insert(out_.kept.end(), match_.missing.begin(), match_.missing.end());
+    for (const Names* names : {&match_.extra, &match_.dropped})
+      out_.unused.insert(out_.unused.end(), names->begin(), names->end());
+    return std::move(out_);
+  }
+
+ private:
+  void check_shapes() {
+    for (auto at = match_.places.begin(); at != match_.places.end();) {
+      const std::string why = misfit(*entries_.at(at->second), places_.at(at->first));
+      if (why.empty()) {
+        ++at;
+        continue;
+      }
+      misshaped_.push_back(fmt::format("{} {}", at->second, why));
+      if (options_.partial) {
+        out_.kept.push_back(at->first);
+        out_.unused.push_back(at->second);
+      }
+      at = match_.places.erase(at);
+    }
+  }
+
+  void check_names() const {
+    Names parts;
+    const auto part = [&](const char* what, const Names& names) {
+      if (!names.empty()) parts.push_back(fmt::format("{} {}: {}", names.size(), what, told(names)));
+    };
+    part("renames fit no tensor", described(match_.idle, file_names()));
+    if (!options_.partial) {
+      part("missing in it", described(match_.missing, match_.extra.empty() ? file_names() : match_.extra));
+      part("without a place in the model",
+           described(match_.extra, match_.missing.empty() ? model_names() : match_.missing));
+      part("of other shapes or types", misshaped_);
+    }
+    if (match_.places.empty() && parts.empty()) parts.push_back("no tensor of it fits");
+    if (parts.empty()) return;
+    fail({}, fmt::format("{} does not fit the model: {}: rename tensors by --map, or take what fits by "
+                         "--init-partial",
+                         path_, fmt::join(parts, "; ")));
+  }
+
+  [[nodiscard]] Names described(const Names& names, const Names& others) const {
+    Names out;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const auto renamed = match_.renamed.find(names[i]);
+      const std::string as = renamed == match_.renamed.end() ? "" : fmt::format(" (as {})", renamed->second);
+      const std::string& looked_for = as.empty() ? names[i] : renamed->second;
+      out.push_back(i < kMostTold ? names[i] + as + near(looked_for, others) : names[i]);
+    }
+    return out;
+  }
+  [[nodiscard]] Names file_names() const {
+    Names out;
+    for (const auto& entry : source_.entries()) out.push_back(entry.name);
+    return out;
+  }
+  [[nodiscard]] Names model_names() const {
+    Names out;
+    for (const auto& [name, tensor] : places_) out.push_back(name);
+    return out;
+  }
+
+  [[nodiscard]] Tensor value_of(const std::string& name, const std::string& place,
+                                const Tensor& target) const {
+    const Tensor value = source_.read(name).to(target.dtype()).reshape(target.shape());
+    if (const auto bad = detail::find_not_finite({{place, value}}))
+      fail(name, fmt::format("{}: {} is {} at element {}", path_, name, bad->value, bad->index));
+    return value;
+  }
+  [[noreturn]] void fail(const std::string& tensor, const std::string& why) const {
+    throw FileError(path_, tensor, "[load_weights] " + why);
+  }
+
+  std::string path_;
+  const WeightOptions& options_;
+  detail::WeightSource source_;
+  std::map<std::string, Tensor> places_;
+  std::map<std::string, const SafetensorsEntry*> entries_;
+  detail::WeightMatch match_;
+  Names misshaped_;
+  LoadedWeights out_;
+};
+
+}  // namespace
+
+std::vector<WeightRename> read_weight_renames(const std::string& path) {
+  const auto text = detail::JsonText::load(path, "map");
+  const detail::JsonValue root(*text);
+  if (!root.is_object()) root.fail("give an object of names in the file and names in the model");
+  std::vector<WeightRename> out;
+  for (const auto& [from, to] : root.json().items()) {
+    const auto value = root.at(from);
+    if (from.empty()) value.fail("a name in the file is empty");
+    out.push_back({from, to.is_null() ? "" : value.string()});
+    const std::string& name = out.back().to;
+    if (!to.is_null() && name.empty())
+      value.fail(fmt::format("'{}' gets no name: give null to leave it out", from));
+    if (std::ranges::count(name, '*') > std::ranges::count(from, '*'))
+      value.fail(fmt::format("'{}' has more * than '{}'", name, from));
+  }
+  return out;
+}
+
+LoadedWeights load_weights(Module& model, const std::string& path, const WeightOptions& options) {
+  FQ_CHECK(!is_compressed(model), "load_weights", "the model's weights are compressed: uncompress it first");
+  return Loading(model, path, options).run();
+}
+
+}  // namespace fq

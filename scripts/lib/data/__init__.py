@@ -1,0 +1,1 @@
+"""Data sets from Debian packages: scripts/data."""
