@@ -15,9 +15,11 @@
 /// error and not a wrong gradient. Most operators of one's own need none of this: a composition of ops has
 /// its gradient by itself.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -34,6 +36,9 @@ using Backward = std::function<std::vector<Tensor>(const Tensor& dy)>;
 
 namespace detail {
 
+/// Rows of a tensor along its first axis, in their order; nothing for all of them.
+using Rows = std::optional<std::vector<std::int64_t>>;
+
 /// How a value came about: what the tape keeps of it. The value itself is kept by whoever reads it, and for
 /// backward by the closures that ask for it.
 struct Gradient {
@@ -45,6 +50,7 @@ struct Gradient {
   std::vector<std::shared_ptr<Gradient>> inputs;  ///< null for those that need no gradient
   /// Null for leaves, and once it has run.
   Backward backward;
+  Rows reads;  ///< what `backward` reads of the value's gradient: whoever gives one may leave 0 elsewhere
   Tensor sum;  ///< leaves: of all backward passes
   /// Whether it was passed backward: nothing of it is left then.
   bool freed = false;

@@ -5,6 +5,7 @@
 /// types, its header in cpu/ says; the table of CUDA has the same bits.
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "fakequant/core/backend/batch_norm_numbers.h"
 #include "fakequant/core/backend/dropout_blocks.h"
 #include "fakequant/core/backend/product_shapes.h"
+#include "fakequant/core/backend/ranged_values.h"
 #include "fakequant/core/backend/recurrent_call.h"
 #include "fakequant/core/backend/updates.h"
 #include "fakequant/core/blocks/detail/pool_windows.h"
@@ -148,8 +150,10 @@ struct Kernels {
   void (*decode)(const QuantizedTensor& x, Tensor& out);
   void (*dequantize)(const QuantizedTensor& x, Tensor& out);
   void (*apply_mask)(const Tensor& dy, const Tensor& mask, Tensor& out);
-  void (*amax_gradient)(const Tensor& x, const QuantizedTensor& codes, const Tensor& dy, bool lsq,
+  void (*amax_gradient)(const RangedValues& x, const QuantizedTensor& codes, const Tensor& dy, bool lsq,
                         double divisor, float factor, Tensor& out);
+  /// Nothing where they cannot be told, or not without waiting for the device.
+  std::optional<std::vector<std::int64_t>> (*rows_at_ends)(const QuantizedTensor& codes);
   void (*product_scale)(const Tensor& s_x, const Tensor& s_w, Tensor& out);
   void (*scale_products)(Tensor& y, const Tensor& scale, const Tensor& bias);
   void (*scale_to_bf16)(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out);

@@ -43,8 +43,11 @@ class Linear final : public detail::Product {
     return sums;
   }
   [[nodiscard]] Tensor backward_x(const Tensor& dy, const Tensor& w) const override {
-    Tensor dx = Tensor::empty(x_, detail::product_dtype(dy), dy.device());
-    detail::multiply({dy, rows_, channels}, {w, channels, terms}, dx, 1, detail::Sharing::by_threads);
+    Shape shape = x_;
+    if (shape.size() > 1) shape[0] = dy.dim(0);
+    Tensor dx = Tensor::empty(shape, detail::product_dtype(dy), dy.device());
+    const std::int64_t rows = numel(Shape(shape.begin(), shape.end() - 1));
+    detail::multiply({dy, rows, channels}, {w, channels, terms}, dx, 1, detail::Sharing::by_threads);
     return dx;
   }
   [[nodiscard]] Tensor backward_w(const Tensor& x, const Tensor& dy) const override {

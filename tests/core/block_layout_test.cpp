@@ -6,6 +6,7 @@
 #include "core/products.h"
 #include "fakequant/core/backend/cpu/ranges/ranges.h"
 #include "fakequant/core/blocks/detail/block_map.h"
+#include "fakequant/core/detail/moves.h"
 #include "fakequant/core/detail/quantizer_checks.h"
 #include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/core/ops/detail/code_gradients.h"
@@ -38,6 +39,27 @@ QuantSpec spec_of(const Tensor& x, const Format& format, const Granularity& by, 
 }
 
 class BlockLayout : public testing::TestWithParam<Format> {};
+
+/// Blocks of whole vectors, the last of a row shorter than the others: those of the columns by themselves.
+TEST_P(BlockLayout, ThePartialBlocksOfRowsAreBlocksOfTheirColumns) {
+  for (const std::int64_t rows : {1, 3, 40})
+    for (const auto& [columns, length] :
+         {std::pair<std::int64_t, std::int64_t>{80, 32}, {784, 128}, {48, 64}}) {
+      const Tensor x = test::uniform({rows, columns}, 5);
+      const auto by = Granularity::blocks({{-1, length}});
+      const auto all = quantize(x, spec_of(x, GetParam(), by, true));
+      for (std::int64_t c = 0; c < columns; c += length) {
+        const std::int64_t end = std::min(columns, c + length);
+        const auto cut = [&](const Tensor& t) { return moved(t, CutMove{1, c, end}); };
+        const Tensor part = cut(x);
+        on_every_target([&](std::int64_t) {
+          const auto own = quantize(part, spec_of(part, GetParam(), by, true));
+          EXPECT_TRUE(bitwise_equal(cut(dequantize(all)), dequantize(own))) << columns << ' ' << c;
+          EXPECT_TRUE(bitwise_equal(cut(all.mask), own.mask)) << columns << ' ' << c;
+        });
+      }
+    }
+}
 
 TEST_P(BlockLayout, CodesMasksValuesAndFactorsAreThoseOfTheRowMajorTensor) {
   for (const auto& [shape, lengths] : all_blocks()) {

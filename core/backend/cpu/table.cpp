@@ -103,6 +103,7 @@ constinit const detail::Kernels table{
     .dequantize = dequantize,
     .apply_mask = apply_mask,
     .amax_gradient = amax_gradient,
+    .rows_at_ends = rows_at_ends,
     .product_scale = product_scale,
     .scale_products = scale_products,
     .scale_to_bf16 = scale_to_bf16,

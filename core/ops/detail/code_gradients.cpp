@@ -86,7 +86,12 @@ Tensor FloatGradients::rounded(const Tensor& t) const {
 }
 
 Tensor FloatGradients::factor(const Kept& kept) const {
-  return rounded(kept.codes ? dequantize(*kept.codes) : kept.floats.get());
+  if (!kept.codes) return rounded(kept.floats.get());
+  const QuantizedTensor& q = *kept.codes;
+  if (!rounds_ || !in_blocks(q.spec, q.shape(), "factor")) return rounded(dequantize(q));
+  Tensor out = Tensor::empty(q.shape(), DType::bf16, q.codes.device(), q.layout());
+  run(out.device(), &Kernels::dequantize, q, out);
+  return out;
 }
 
 }  // namespace fq::detail

@@ -34,7 +34,9 @@ Tensor Convolution::exact_sums(const Codes& x, const Codes& w, Device device) co
 
 Tensor Convolution::backward_x(const Tensor& dy, const Tensor& w) const {
   constexpr auto sharing = Sharing::by_threads;
-  return lower(transposed_ ? conv_y(shape_, dy, w, sharing) : conv_dx(shape_, dy, w, sharing), rank_);
+  ConvShape shape = shape_;
+  shape.n = dy.dim(0);
+  return lower(transposed_ ? conv_y(shape, dy, w, sharing) : conv_dx(shape, dy, w, sharing), rank_);
 }
 
 Tensor Convolution::backward_w(const Tensor& x, const Tensor& dy) const {

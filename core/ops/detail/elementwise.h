@@ -27,7 +27,7 @@ template <class F>
   run(y.device(), &Kernels::activate, x.tensor, Activation{f}, y);
   const Saved saved(F::of_output ? y : x.tensor);
   const auto backward = [f, saved](const Tensor& dy) {
-    Tensor dx = empty_like(dy);
+    Tensor dx = gradient_like(dy);
     run(dx.device(), &Kernels::activate_backward, dy, saved.get(), Activation{f}, dx);
     return std::vector<Tensor>{dx};
   };

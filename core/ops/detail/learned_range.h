@@ -2,6 +2,7 @@
 
 /// The gradient of a range that is trained.
 
+#include "fakequant/core/backend/ranged_values.h"
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/trace.h"
 
@@ -11,9 +12,9 @@ namespace fq::detail {
 [[nodiscard]] Variable attach_learned(const Variable& x, QuantizedTensor codes,
                                       const ops::LearnedRange& learned, Attributes attributes);
 
-/// `factor` times d loss / d amax from dy = d loss / d output: f32, the shape of codes.spec.amax. `x` f32 are
-/// the values that were quantized, all tensors of one layout.
-[[nodiscard]] Tensor amax_gradient(const Tensor& x, const QuantizedTensor& codes, const Tensor& dy,
+/// `factor` times d loss / d amax from dy = d loss / d output: f32, the shape of codes.spec.amax. `codes` are
+/// those of `x`, all tensors of one layout.
+[[nodiscard]] Tensor amax_gradient(const RangedValues& x, const QuantizedTensor& codes, const Tensor& dy,
                                    AmaxGradient gradient, double factor = 1);
 
 }  // namespace fq::detail

@@ -1,5 +1,6 @@
 #include "fakequant/core/ops/detail/product.h"
 
+#include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/detail/code_gradients.h"
 #include "fakequant/core/ops/detail/code_products.h"
@@ -13,13 +14,32 @@ using Shared = std::shared_ptr<const Product>;
 
 struct Needs {
   bool x, w, bias;
+  Rows x_rows;
   Needs(const Variable& a, const Variable& b, const Variable& c)
-      : x(a.requires_grad()), w(b.requires_grad()), bias(c.requires_grad()) {}
+      : x(a.requires_grad()), w(b.requires_grad()), bias(c.requires_grad()) {
+    if (x) x_rows = a.node()->gradient->reads;
+  }
 };
 
-Tensor dx_of(const Product& p, const Tensor& dy, const Tensor& w) {
+/// Row j is row from[j] of x, zeros where that is negative.
+Tensor rows_of(const Tensor& x, const std::vector<std::int64_t>& from) {
+  Shape shape = x.shape();
+  shape[0] = static_cast<std::int64_t>(from.size());
+  Tensor out = Tensor::empty(shape, x.dtype(), x.device(), x.layout());
+  run(x.device(), &Kernels::take, x, 0, from, 0.0, out);
+  return out;
+}
+
+/// The rows that are read, zeros elsewhere; whole where the bits of a row depend on how many there are, as
+/// those of f32 products do.
+Tensor dx_of(const Product& p, const Tensor& dy, const Tensor& w, const Rows& rows = {}) {
   const ProfileScope profile("dX");
-  return p.backward_x(dy, p.weight(w));
+  const auto count = static_cast<std::size_t>(dy.dim(0));
+  if (!rows || rows->size() == count || dy.dtype() != DType::bf16) return p.backward_x(dy, p.weight(w));
+  std::vector<std::int64_t> back(count, -1);
+  for (std::size_t i = 0; i < rows->size(); ++i)
+    back[static_cast<std::size_t>((*rows)[i])] = static_cast<std::int64_t>(i);
+  return rows_of(p.backward_x(rows_of(dy, *rows), p.weight(w)), back);
 }
 Tensor dw_of(const Product& p, const Tensor& x, const Tensor& dy) {
   const ProfileScope profile("dW");
@@ -67,7 +87,7 @@ Variable of_codes(const Shared& p, CodeKind kind, const Variable& x, const Varia
                    needs = Needs(x, w, bias)](const Tensor& gradient) {
     const Tensor floats = p->gradient(gradient), dy = codes.dy(floats);
     std::vector<Tensor> out(3);
-    if (needs.x) out[0] = dx_of(*p, dy, codes.w());
+    if (needs.x) out[0] = dx_of(*p, dy, codes.w(), needs.x_rows);
     if (needs.w) codes.finish_dw(out[1] = dw_of(*p, codes.x(), dy));
     if (needs.bias) out[2] = bias_gradient(floats, p->channels);
     return out;

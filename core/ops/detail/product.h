@@ -34,7 +34,8 @@ class Product {
   [[nodiscard]] virtual Tensor forward(const Tensor& x, const Tensor& w) const = 0;
   /// Exact int32 sums of codes of integers; `x` and `w` as `input` and `weight` give them.
   [[nodiscard]] virtual Tensor exact_sums(const Codes& x, const Codes& w, Device device) const = 0;
-  /// In the shapes of the operator's own input and weights.
+  /// In the shapes of the operator's own input and weights; of x as many rows along the first axis as `dy`
+  /// has.
   [[nodiscard]] virtual Tensor backward_x(const Tensor& dy, const Tensor& w) const = 0;
   [[nodiscard]] virtual Tensor backward_w(const Tensor& x, const Tensor& dy) const = 0;
 };

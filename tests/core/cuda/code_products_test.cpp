@@ -130,6 +130,31 @@ TEST_F(CudaCodeProducts, GradientsOfRanges) {
         }
 }
 
+TEST_F(CudaCodeProducts, GradientsOfRangesOfSums) {
+  const Shape shape{5, 6, 9, 7};
+  Tensor sums = Tensor::empty(shape, DType::i32);
+  for (std::int64_t i = 0; i < sums.numel(); ++i)
+    sums.mutable_data<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7919 % 20011) - 10005;
+  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  const auto run = [&](Device device, AmaxGradient kind) {
+    const Accumulator x{ProductSums{sums.to(device), {}, Tensor::full({}, 1e-4, DType::f32, device), 1},
+                        true};
+    const auto codes = requantize(x, spec.to(device), false);
+    return detail::amax_gradient(x, codes, numbers(shape, 17).to(device), kind).item();
+  };
+  for (const AmaxGradient kind : {AmaxGradient::clip, AmaxGradient::lsq}) {
+    const double expected = run(Device::cpu(), kind);
+    EXPECT_NEAR(run(Device::cuda(), kind), expected, 1e-6 * (1 + std::abs(expected)));
+  }
+}
+
+TEST_F(CudaCodeProducts, ReadsEveryRowForARange) {
+  const auto q = there(codes({4, 6}, IntFormat{}));
+  const Variable amax(Tensor::scalar(1), true);
+  const auto made = detail::attach_learned(Variable(there(numbers({4, 6}))), q, {amax}, {});
+  EXPECT_EQ(made.node()->gradient->reads, std::nullopt);
+}
+
 TEST_F(CudaCodeProducts, OpenRangesKeepTheReluAlone) {
   Tensor sums = Tensor::empty({5, 7}, DType::i32);
   for (std::int64_t i = 0; i < 35; ++i)

@@ -1,6 +1,7 @@
 #include "fakequant/core/backend/cpu/codes/accumulator_kernels.h"
 #include "fakequant/core/backend/cpu/codes/accumulator_parts.h"
 #include "fakequant/core/backend/cpu/codes/codes.h"
+#include "fakequant/core/backend/cpu/codes/stretch_values.h"
 #include "fakequant/core/backend/cpu/codes/sum_kernels.h"
 
 namespace fq::cpu {
@@ -19,79 +20,89 @@ void for_channels(const Channels& view, std::int64_t begin, std::int64_t end, F&
   }
 }
 
-struct ValuesOf {
-  Tensor& out;
-  bool with_relu;
-  std::uint8_t* mask;
+using Read = std::function<void(std::int64_t begin, std::int64_t count, float* to)>;
 
-  /// f(begin, count, where their values go)
-  template <class F>
-  void write(F&& f) const {
-    auto* values = out.mutable_data<float>(out.layout());
-    for_stretches(out, [&](std::int64_t i, std::int64_t count) {
-      f(i, count, values + i);
-      if (with_relu) relu(values + i, count, mask != nullptr ? mask + i / 8 : nullptr);
-    });
-  }
-  /// `v` for channel 0
-  void sums(const Tensor& tensor, int axis, const SumValues& v) const {
-    const auto view = Channels::of(tensor.shape(), tensor.layout(), axis);
-    const auto* from = tensor.data<std::int32_t>(tensor.layout());
-    write([&](std::int64_t begin, std::int64_t count, float* to) {
-      for_channels(view, begin, begin + count, [&](std::int64_t at, std::int64_t length, std::int64_t c) {
-        const bool innermost = view.inner == 1;
-        const SumValues own = v.at(c);
-        float* values = to + at - begin;
-        for (std::int64_t k = sum_values(from + at, length, own, innermost, values); k < length; ++k)
-          values[k] = sum_value(biased_sum(from[at + k], own, innermost ? k : 0), own, innermost ? k : 0);
-      });
-    });
-  }
+/// `v` for channel 0
+void read_sums(const std::int32_t* sums, const Channels& view, const SumValues& v, std::int64_t begin,
+               std::int64_t count, float* to) {
+  for_channels(view, begin, begin + count, [&](std::int64_t at, std::int64_t length, std::int64_t c) {
+    const bool innermost = view.inner == 1;
+    const SumValues own = v.at(c);
+    float* values = to + at - begin;
+    for (std::int64_t k = sum_values(sums + at, length, own, innermost, values); k < length; ++k)
+      values[k] = sum_value(biased_sum(sums[at + k], own, innermost ? k : 0), own, innermost ? k : 0);
+  });
+}
 
-  void operator()(const ProductSums& x) const {
-    const auto scales = scales_of(x);
+const std::int32_t* numbers_of(const Tensor& sums) { return sums.data<std::int32_t>(sums.layout()); }
+
+struct ReaderOf {
+  Read operator()(const ProductSums& x) const {
     const auto* bias = x.bias.defined() ? x.bias.data<std::int32_t>() : nullptr;
-    sums(x.sums, x.axis, {bias, scales.data(), nullptr});
+    return [from = numbers_of(x.sums), view = Channels::of(x.sums.shape(), x.sums.layout(), x.axis), bias,
+            scales = scales_of(x)](std::int64_t begin, std::int64_t count, float* to) {
+      read_sums(from, view, {bias, scales.data(), nullptr}, begin, count, to);
+    };
   }
-  void operator()(const NormalizedSums& x) const {
-    sums(x.sums, x.axis, {nullptr, x.factor.data<float>(), x.shift.data<float>()});
+  Read operator()(const NormalizedSums& x) const {
+    return [from = numbers_of(x.sums), view = Channels::of(x.sums.shape(), x.sums.layout(), x.axis),
+            v = SumValues{nullptr, x.factor.data<float>(), x.shift.data<float>()}](
+               std::int64_t begin, std::int64_t count, float* to) {
+      read_sums(from, view, v, begin, count, to);
+    };
   }
-  void operator()(const PooledSums& x) const {
-    const CodeArray all{x.sums.raw(), DType::i32};
-    write([&](std::int64_t i, std::int64_t count, float* to) {
-      dequantize(all.from(i), count, pooled_scale(x), to);
-    });
+  Read operator()(const PooledSums& x) const {
+    return [all = CodeArray{x.sums.raw(), DType::i32}, scale = pooled_scale(x)](
+               std::int64_t begin, std::int64_t count, float* to) {
+      dequantize(all.from(begin), count, scale, to);
+    };
   }
-  void operator()(const Averages& x) const {
-    const auto* values = x.values.data<float>(x.values.layout());
-    write([&](std::int64_t i, std::int64_t count, float* to) { std::copy_n(values + i, count, to); });
+  Read operator()(const Averages& x) const {
+    return [values = x.values.data<float>(x.values.layout())](
+               std::int64_t begin, std::int64_t count, float* to) { std::copy_n(values + begin, count, to); };
   }
-  void operator()(const CodeAddition& x) const {
-    write([&](std::int64_t i, std::int64_t count, float* to) {
-      addition_values(codes_of(x.a, i), codes_of(x.b, i), count, scale_of(x.a), scale_of(x.b), to);
-    });
+  Read operator()(const CodeAddition& x) const {
+    return [&x](std::int64_t begin, std::int64_t count, float* to) {
+      addition_values(codes_of(x.a, begin), codes_of(x.b, begin), count, scale_of(x.a), scale_of(x.b), to);
+    };
   }
-  void operator()(const AccumulatorConcat&) const {}  // joined by the caller
-  void operator()(const AccumulatorMove&) const {}    // moved by the caller
+  Read operator()(const AccumulatorConcat&) const { return {}; }  // joined by the caller
+  Read operator()(const AccumulatorMove&) const { return {}; }    // moved by the caller
 };
 
 /// The ReLU of kernels takes a NaN to 0; here it stays, for whoever reads it to find.
-void keep_nans(const Tensor& values, Tensor& out) {
-  const auto* from = values.data<float>(values.layout());
+void keep_nans(const StretchValues& plain, Tensor& out) {
   auto* to = out.mutable_data<float>(out.layout());
-  for (std::int64_t i = 0; i < out.numel(); ++i)
-    if (std::isnan(from[i])) to[i] = from[i];
+  for_stretches(out, [&](std::int64_t begin, std::int64_t count) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    plain.plain(begin, count, values.data());
+    for (std::int64_t i = 0; i < count; ++i)
+      if (const float v = values[static_cast<std::size_t>(i)]; std::isnan(v)) to[begin + i] = v;
+  });
 }
 
 }  // namespace
 
+StretchValues::StretchValues(const Accumulator& x) : relu_(x.relu), read_(std::visit(ReaderOf{}, x.value)) {}
+
+bool StretchValues::can_read(const Accumulator& x) {
+  return !std::holds_alternative<AccumulatorConcat>(x.value) &&
+         !std::holds_alternative<AccumulatorMove>(x.value);
+}
+
+void StretchValues::operator()(std::int64_t begin, std::int64_t count, float* to, std::uint8_t* mask) const {
+  read_(begin, count, to);
+  if (relu_) relu(to, count, mask);
+}
+
 void accumulator_values(const Accumulator& x, Tensor& out, Tensor* mask) {
   auto* bits = static_cast<std::uint8_t*>(mask != nullptr ? mask->mutable_raw() : nullptr);
-  std::visit(ValuesOf{out, x.relu, bits}, x.value);
-  if (!x.relu || !may_be_nan(x)) return;
-  Tensor plain = Tensor::empty(out.shape(), DType::f32, out.device(), out.layout());
-  std::visit(ValuesOf{plain, false, nullptr}, x.value);
-  keep_nans(plain, out);
+  auto* values = out.mutable_data<float>(out.layout());
+  const StretchValues read(x);
+  for_stretches(out, [&](std::int64_t i, std::int64_t count) {
+    read(i, count, values + i, bits != nullptr ? bits + i / 8 : nullptr);
+  });
+  if (x.relu && may_be_nan(x)) keep_nans(read, out);
 }
 
 }  // namespace fq::cpu

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -28,8 +29,11 @@ struct Scratch {
   alignas(64) std::uint8_t mask[kChunk / 8], packed[kChunk / 2];
 };
 
+/// Elements that kernels take as one vector.
+constexpr std::int64_t kVector = 16;
+
 /// The numbers of the blocks as kernels take them: where they lie, if whole runs of elements share them, else
-/// spread to one an element.
+/// spread to one a vector, or one an element where a vector has several.
 class BlockNumbers {
  public:
   BlockNumbers(const QuantSpec& spec, const Shape& shape, Layout layout, bool inverse)
@@ -38,7 +42,8 @@ class BlockNumbers {
         ranges_(detail::numbers_in_memory(spec.amax, spec.granularity, shape, layout)),
         scale_(scales_.data<float>(scales_.layout())),
         amax_(ranges_.data<float>(ranges_.layout())),
-        index_(map_.number_index()) {
+        index_(map_.number_index()),
+        unit_(map_.last.length % kVector == 0 && map_.last.size % kVector == 0 ? kVector : 1) {
     if (!inverse) return;
     inverses_.resize(static_cast<std::size_t>(scales_.numel()));
     std::transform(scale_, scale_ + scales_.numel(), inverses_.begin(),
@@ -51,25 +56,28 @@ class BlockNumbers {
     if (index_ && (whole || map_.blocks() == 1)) return {scale_, amax_, begin, *index_};
     spread(scale_, begin, end, s.scale);
     if (with_amax) spread(amax_, begin, end, s.amax);
-    return {s.scale, s.amax, 0, one_each};
+    constexpr detail::NumberIndex one_a_vector{std::countr_zero(std::uint64_t{kVector}), 0, 0};
+    return {s.scale, s.amax, 0, unit_ == 1 ? one_each : one_a_vector};
   }
 
  private:
   /// Numbers beyond the end are 1.
   void spread(const float* numbers, std::int64_t begin, std::int64_t end, float* out) const {
+    const auto at = [&](std::int64_t i) { return out + (i - begin + unit_ - 1) / unit_; };
     map_.for_runs(begin, end, [&](std::int64_t i, std::int64_t stop, std::int64_t j, std::int64_t step) {
       if (step == 1)
-        std::copy_n(numbers + j, stop - i, out + i - begin);
+        std::copy_n(numbers + j, stop - i, at(i));
       else
-        std::fill_n(out + i - begin, stop - i, numbers[j]);
+        std::fill(at(i), at(stop), numbers[j]);
     });
-    std::fill(out + end - begin, out + whole_groups(end - begin), 1.0f);
+    std::fill(at(end), at(begin + whole_groups(end - begin)), 1.0f);
   }
 
   detail::BlockMap map_;
   Tensor scales_, ranges_;
   const float *scale_, *amax_;
   std::optional<detail::NumberIndex> index_;
+  std::int64_t unit_;  // elements that have one of the spread numbers
   std::vector<float> inverses_;
 };
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "fakequant/core/backend/cpu/codes/grid.h"
 #include "fakequant/core/backend/cpu/codes/share_kernels.h"
+#include "fakequant/core/backend/cpu/codes/stretch_values.h"
 #include "fakequant/core/blocks/detail/block_map.h"
 
 namespace fq::cpu {
@@ -20,27 +20,85 @@ constexpr std::int64_t kChunk = 8192;
 /// What a chunk adds to a range.
 using Part = std::pair<std::int64_t, double>;
 
+/// Whether shares of clip are looked for where codes lie at an end of the range, and nowhere else.
+bool has_ends(const QuantizedTensor& codes) {
+  const DType dtype = codes.codes.dtype();
+  return codes.spec.format.is_integer() && (dtype == DType::i8 || dtype == DType::u8);
+}
+
+/// The values that were quantized: where they lie, or of sums those that are asked for.
+class Values {
+ public:
+  Values(const detail::RangedValues& x, bool some, Layout layout) {
+    const auto* sums = std::get_if<Accumulator>(&x);
+    if (some && sums != nullptr && StretchValues::can_read(*sums))
+      stretches_.emplace(*sums);
+    else
+      floats_ = detail::floats_of(x, layout);
+    if (floats_.defined()) data_ = floats_.data<float>(layout);
+  }
+  /// Of `count` elements, in `buffer` or where they lie.
+  [[nodiscard]] const float* at(std::int64_t begin, std::int64_t count, float* buffer) const {
+    if (data_ != nullptr) return data_ + begin;
+    (*stretches_)(begin, count, buffer);
+    return buffer;
+  }
+  [[nodiscard]] const float* all() const { return data_; }
+
+ private:
+  Tensor floats_;
+  const float* data_ = nullptr;
+  std::optional<StretchValues> stretches_;
+};
+
+/// clip_sum of the elements [begin, end), of which those away from the ends of the range are not read.
+template <class Code>
+double sum_at_ends(const Values& x, const Code* codes, const float* dy, std::int64_t begin, std::int64_t end,
+                   const GridRow& row) {
+  double lanes[share_lanes] = {}, sum = 0;
+  const auto upper = static_cast<Code>(row.upper);
+  for (std::int64_t i = begin + find_end(codes + begin, end - begin, upper); i < end;) {
+    float buffer[end_group];
+    const std::int64_t count = std::min(end_group, end - i);
+    add_clip_shares(x.at(i, count, buffer), dy + i, count, row, lanes);
+    i += count;
+    i += find_end(codes + i, end - i, upper);
+  }
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
 /// What the elements [begin, end) of one range add to its gradient.
 struct Shares {
-  const float *x, *dy;
+  const Values& x;
+  const Tensor& codes;
   const float* q;  ///< values of the codes; null for clip
+  const float* dy;
+  bool at_ends;
 
   [[nodiscard]] double sum(std::int64_t begin, std::int64_t end, const GridRow& row) const {
-    if (q == nullptr) return clip_sum(x + begin, dy + begin, end - begin, row);
-    return lsq_sum(x + begin, q + begin, dy + begin, end - begin, row);
+    const std::int64_t count = end - begin;
+    if (q != nullptr) return lsq_sum(x.all() + begin, q + begin, dy + begin, count, row);
+    if (!at_ends) return clip_sum(x.all() + begin, dy + begin, count, row);
+    if (codes.dtype() == DType::i8)
+      return sum_at_ends(x, static_cast<const std::int8_t*>(codes.raw()), dy, begin, end, row);
+    return sum_at_ends(x, static_cast<const std::uint8_t*>(codes.raw()), dy, begin, end, row);
   }
 };
 
-std::vector<double> sums(const Tensor& x, const QuantizedTensor& codes, const Tensor& dy, bool lsq) {
+std::vector<double> sums(const detail::RangedValues& x, const QuantizedTensor& codes, const Tensor& dy,
+                         bool lsq) {
   const auto rows = grid_rows(codes.spec);
   std::vector<double> out(rows.size());
-  if (x.numel() == 0) return out;
-  const Layout layout = x.layout();
-  const Tensor values = lsq ? code_values(codes) : Tensor();
-  const Shares shares{x.data<float>(layout), dy.data<float>(layout),
-                      lsq ? values.data<float>(layout) : nullptr};
-  const auto map = BlockMap::of(x.shape(), codes.spec.granularity.block_shape(x.shape()), layout);
-  const std::int64_t count = x.numel(), chunks = (count + kChunk - 1) / kChunk;
+  const std::int64_t count = codes.codes.numel(), chunks = (count + kChunk - 1) / kChunk;
+  if (count == 0) return out;
+  const Layout layout = codes.layout();
+  const bool at_ends = !lsq && has_ends(codes);
+  const Values values(x, at_ends, layout);
+  const Tensor q = lsq ? code_values(codes) : Tensor();
+  const Shares shares{values, codes.codes, lsq ? q.data<float>(layout) : nullptr, dy.data<float>(layout),
+                      at_ends};
+  const auto map = BlockMap::of(codes.shape(), codes.spec.granularity.block_shape(codes.shape()), layout);
   std::vector<std::vector<Part>> parts(static_cast<std::size_t>(chunks));
 #pragma omp parallel for schedule(static) if (chunks > 2)
   for (std::int64_t c = 0; c < chunks; ++c) {
@@ -61,12 +119,38 @@ std::vector<double> sums(const Tensor& x, const QuantizedTensor& codes, const Te
 
 }  // namespace
 
-void amax_gradient(const Tensor& x, const QuantizedTensor& codes, const Tensor& dy, bool lsq, double divisor,
-                   float factor, Tensor& out) {
+void amax_gradient(const detail::RangedValues& x, const QuantizedTensor& codes, const Tensor& dy, bool lsq,
+                   double divisor, float factor, Tensor& out) {
   const auto total = sums(x, codes, dy, lsq);
   auto* values = out.mutable_data<float>();
   for (std::int64_t i = 0; i < out.numel(); ++i)
     values[i] = static_cast<float>(total[static_cast<std::size_t>(i)] / divisor) * factor;
+}
+
+namespace {
+
+template <class Code>
+std::vector<std::int64_t> rows_of(const Code* codes, std::int64_t rows, std::int64_t length, Code upper) {
+  std::vector<char> found(static_cast<std::size_t>(rows));
+#pragma omp parallel for schedule(static) if (rows * length > 16 * kChunk)
+  for (std::int64_t r = 0; r < rows; ++r)
+    found[static_cast<std::size_t>(r)] = find_end(codes + r * length, length, upper) < length ? 1 : 0;
+  std::vector<std::int64_t> out;
+  for (std::int64_t r = 0; r < rows; ++r)
+    if (found[static_cast<std::size_t>(r)] != 0) out.push_back(r);
+  return out;
+}
+
+}  // namespace
+
+std::optional<std::vector<std::int64_t>> rows_at_ends(const QuantizedTensor& codes) {
+  if (codes.codes.rank() < 2 || !has_ends(codes) || codes.spec.amax.numel() != 1) return std::nullopt;
+  const std::int64_t rows = codes.codes.dim(0), length = rows == 0 ? 0 : codes.codes.numel() / rows;
+  const float upper = grid_rows(codes.spec)[0].upper;
+  const void* data = codes.codes.raw();
+  if (codes.codes.dtype() == DType::i8)
+    return rows_of(static_cast<const std::int8_t*>(data), rows, length, static_cast<std::int8_t>(upper));
+  return rows_of(static_cast<const std::uint8_t*>(data), rows, length, static_cast<std::uint8_t>(upper));
 }
 
 }  // namespace fq::cpu

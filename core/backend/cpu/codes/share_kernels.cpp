@@ -1,7 +1,7 @@
 #include "fakequant/core/backend/cpu/codes/share_kernels.h"
 
 #include <algorithm>
-#include <iterator>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/codes/share_kernels.cpp"
@@ -17,8 +17,7 @@ namespace {
 using DoubleTag = hn::ScalableTag<double>;
 using HalfTag = hn::Rebind<float, DoubleTag>;
 
-/// Sixteen sums, of the elements i, i + 16, .., on every target.
-constexpr std::int64_t kSums = 16;
+constexpr std::int64_t kSums = cpu::share_lanes;
 
 hn::Vec<DoubleTag> widened(const float* p) { return hn::PromoteTo(DoubleTag(), hn::LoadU(HalfTag(), p)); }
 
@@ -30,13 +29,13 @@ HWY_INLINE void add_shares(const float* dy, double* sums, Share&& share) {
   HWY_ALIGN float shares[kSums];
   for (std::int64_t i = 0; i < kSums; i += lanes) hn::Store(share(i), FloatTag(), shares + i);
   for (std::int64_t i = 0; i < kSums; i += static_cast<std::int64_t>(hn::Lanes(d)))
-    hn::Store(hn::Add(hn::Load(d, sums + i), hn::Mul(widened(dy + i), widened(shares + i))), d, sums + i);
+    hn::StoreU(hn::Add(hn::LoadU(d, sums + i), hn::Mul(widened(dy + i), widened(shares + i))), d, sums + i);
 }
 
 /// share(x, q) of all elements, those of the rest padded with gradients of 0.
 template <class Share>
-double sum_of(const float* x, const float* q, const float* dy, std::int64_t count, const Share& share) {
-  HWY_ALIGN double sums[kSums] = {};
+void add_all(const float* x, const float* q, const float* dy, std::int64_t count, const Share& share,
+             double* sums) {
   const FloatTag d;
   const std::int64_t whole = count / kSums * kSums;
   for (std::int64_t i = 0; i < whole; i += kSums)
@@ -52,25 +51,52 @@ double sum_of(const float* x, const float* q, const float* dy, std::int64_t coun
       return share(hn::LoadU(d, last[0] + k), hn::LoadU(d, last[1] + k));
     });
   }
-  double sum = 0;
-  for (const double each : sums) sum += each;
-  return sum;
 }
 
-double ClipSum(const float* x, const float* dy, std::int64_t count, const fq::detail::GridRow& row) {
+void AddClipShares(const float* x, const float* dy, std::int64_t count, const fq::detail::GridRow& row,
+                   double* lanes) {
   const auto lower_end = hn::Set(FloatTag(), row.mask_lower), amax = hn::Set(FloatTag(), row.amax);
-  return sum_of(x, x, dy, count,
-                [&](FloatVector v, FloatVector) HWY_ATTR { return clip_share(v, lower_end, amax); });
+  const auto share = [&](FloatVector v, FloatVector) HWY_ATTR { return clip_share(v, lower_end, amax); };
+  add_all(x, x, dy, count, share, lanes);
 }
 
-double LsqSum(const float* x, const float* q, const float* dy, std::int64_t count,
-              const fq::detail::GridRow& row) {
+void AddLsqShares(const float* x, const float* q, const float* dy, std::int64_t count,
+                  const fq::detail::GridRow& row, double* lanes) {
   const FloatTag d;
   const auto scale = hn::Set(d, row.scale), lower_end = hn::Set(d, row.mask_lower),
              amax = hn::Set(d, row.amax);
-  return sum_of(x, q, dy, count, [&](FloatVector v, FloatVector code) HWY_ATTR {
-    return lsq_share(v, code, scale, lower_end, amax);
-  });
+  const auto share = [&](FloatVector v, FloatVector code)
+                         HWY_ATTR { return lsq_share(v, code, scale, lower_end, amax); };
+  add_all(x, q, dy, count, share, lanes);
+}
+
+template <class Code>
+std::int64_t find_end(const Code* codes, std::int64_t count, Code upper) {
+  const hn::CappedTag<Code, cpu::end_group> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Code lower = std::is_signed_v<Code> ? static_cast<Code>(-upper) : Code{0};
+  const auto high = hn::Set(d, upper), low = hn::Set(d, lower);
+  const auto inside = [&](const Code* p) HWY_ATTR {
+    const auto v = hn::LoadU(d, p);
+    if constexpr (std::is_signed_v<Code>) return hn::And(hn::Lt(v, high), hn::Lt(low, v));
+    return hn::Lt(v, high);
+  };
+  std::int64_t i = 0;
+  for (; i + cpu::end_group <= count; i += cpu::end_group) {
+    auto all = inside(codes + i);
+    for (std::int64_t k = lanes; k < cpu::end_group; k += lanes) all = hn::And(all, inside(codes + i + k));
+    if (!hn::AllTrue(d, all)) return i;
+  }
+  for (std::int64_t k = i; k < count; ++k)
+    if (codes[k] >= upper || (std::is_signed_v<Code> && codes[k] <= lower)) return i;
+  return count;
+}
+
+std::int64_t FindEndI8(const std::int8_t* codes, std::int64_t count, std::int8_t upper) {
+  return find_end(codes, count, upper);
+}
+std::int64_t FindEndU8(const std::uint8_t* codes, std::int64_t count, std::uint8_t upper) {
+  return find_end(codes, count, upper);
 }
 
 }  // namespace
@@ -79,17 +105,41 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace fq {
-HWY_EXPORT(ClipSum);
-HWY_EXPORT(LsqSum);
+HWY_EXPORT(AddClipShares);
+HWY_EXPORT(AddLsqShares);
+HWY_EXPORT(FindEndI8);
+HWY_EXPORT(FindEndU8);
 
 namespace cpu {
+namespace {
 
+/// Lanes from 0, added up in their order.
+template <class Add>
+double lane_sum(Add&& add) {
+  double lanes[share_lanes] = {}, sum = 0;
+  add(lanes);
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
+}  // namespace
+
+void add_clip_shares(const float* x, const float* dy, std::int64_t count, const detail::GridRow& row,
+                     double* lanes) {
+  HWY_DYNAMIC_DISPATCH(AddClipShares)(x, dy, count, row, lanes);
+}
 double clip_sum(const float* x, const float* dy, std::int64_t count, const detail::GridRow& row) {
-  return HWY_DYNAMIC_DISPATCH(ClipSum)(x, dy, count, row);
+  return lane_sum([&](double* lanes) { add_clip_shares(x, dy, count, row, lanes); });
 }
 double lsq_sum(const float* x, const float* q, const float* dy, std::int64_t count,
                const detail::GridRow& row) {
-  return HWY_DYNAMIC_DISPATCH(LsqSum)(x, q, dy, count, row);
+  return lane_sum([&](double* lanes) { HWY_DYNAMIC_DISPATCH(AddLsqShares)(x, q, dy, count, row, lanes); });
+}
+std::int64_t find_end(const std::int8_t* codes, std::int64_t count, std::int8_t upper) {
+  return HWY_DYNAMIC_DISPATCH(FindEndI8)(codes, count, upper);
+}
+std::int64_t find_end(const std::uint8_t* codes, std::int64_t count, std::uint8_t upper) {
+  return HWY_DYNAMIC_DISPATCH(FindEndU8)(codes, count, upper);
 }
 
 }  // namespace cpu

@@ -48,8 +48,9 @@ struct BlockShares {
 
 }  // namespace
 
-void amax_gradient(const Tensor& x, const QuantizedTensor& codes, const Tensor& dy, bool lsq, double divisor,
-                   float factor, Tensor& out) {
+void amax_gradient(const fq::detail::RangedValues& values, const QuantizedTensor& codes, const Tensor& dy,
+                   bool lsq, double divisor, float factor, Tensor& out) {
+  const Tensor x = fq::detail::floats_of(values, codes.layout());
   const QuantSpec& spec = codes.spec;
   const int axis = spec.granularity.single_axis(x.rank());
   const RangeShares shares{data_of<float>(x),
@@ -69,5 +70,7 @@ void amax_gradient(const Tensor& x, const QuantizedTensor& codes, const Tensor& 
       axis < 0 ? AxisView{1, 1, x.numel()} : fq::detail::memory_view(x.shape(), x.layout(), axis);
   reduce_channels(x.device(), {view.size, std::max<std::int64_t>(view.inner, 1), x.numel()}, shares, put);
 }
+
+std::optional<std::vector<std::int64_t>> rows_at_ends(const QuantizedTensor&) { return std::nullopt; }
 
 }  // namespace fq::cuda
