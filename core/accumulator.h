@@ -17,6 +17,7 @@
 /// when writing an operator. fl(..) is rounding to f32 below.
 
 #include <cstdint>
+#include <memory>
 #include <variant>
 #include <vector>
 
@@ -26,6 +27,16 @@ namespace fq {
 
 struct Accumulator;
 
+/// What the scale and the bias of sums were made of, for whoever folds more into the layer: s_w = fl(amax /
+/// bound), codes of weights within -bound .. bound.
+struct ProductOrigin {
+  Tensor x_scale;  ///< f32 rank 0: s_x
+  Tensor amax;     ///< f32: of the weights, one or one per channel
+  float bound;
+  Tensor bias;  ///< f32, one per channel, not rounded; undefined for none
+  std::int64_t largest_sum;
+};
+
 /// The result of linear layers and convolutions: A[.., c] = bq[c] + sum q_x*q_w, exact in int32; its value is
 /// fl(fl(A) * scale[c]).
 struct ProductSums {
@@ -34,15 +45,17 @@ struct ProductSums {
   Tensor scale;  ///< f32, fl(s_x*s_w): rank 0, or one per channel
   /// The axis of the channels, counted from the front.
   int axis = 1;
+  std::shared_ptr<const ProductOrigin> origin = {};  ///< null where scales follow another rule
 };
 
-/// Sums of products that went through batch normalization; the value is fma(fl(A), factor[c], shift[c]),
-/// rounded once.
+/// Sums of products that went through batch normalization, A = bias + sum; the value is fma(fl(A), factor[c],
+/// shift[c]), rounded once.
 struct NormalizedSums {
-  Tensor sums;    ///< i32, without a bias
-  Tensor factor;  ///< f32 [channels], of any sign
-  Tensor shift;   ///< f32 [channels]
-  int axis = 1;   ///< of the channels
+  Tensor sums;       ///< i32, without the bias of the layer
+  Tensor factor;     ///< f32 [channels], of any sign
+  Tensor shift;      ///< f32 [channels]
+  int axis = 1;      ///< of the channels
+  Tensor bias = {};  ///< i32 [channels]; undefined for none
 };
 
 /// Sums of codes over all pixels of a channel (global average pooling); the value is fl(fl(sum) * fl(s_x /

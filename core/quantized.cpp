@@ -23,7 +23,8 @@ QuantSpec QuantSpec::from_amax(Format format, Granularity granularity, Tensor am
                  .amax = amax.to(DType::f32).clone(),
                  .scale = Tensor::empty(amax.shape(), DType::f32, amax.device(), amax.layout()),
                  .zero_point = zero_point,
-                 .name = std::move(name)};
+                 .name = std::move(name),
+                 .raised = pow2};
   const ScaleRule rule{.kind = pow2 ? ScaleRule::Kind::raised : ScaleRule::Kind::exact,
                        .bound = format.bound(),
                        .least = format.is_integer() ? least_amax : 1.0f};

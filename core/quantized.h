@@ -45,6 +45,7 @@ struct QuantSpec {
   /// products of blocks can be multiplied.
   float unit = 1;
   int scale_bits = 0;
+  bool raised = false;  ///< scales and ranges were raised to powers of two
 
   /// The grid of given ranges: scale = fl(amax / bound), with the bound of the format.
   ///

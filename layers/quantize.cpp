@@ -13,7 +13,9 @@
 #include "fakequant/layers/detail/placement.h"
 #include "fakequant/layers/detail/quant_factories.h"
 #include "fakequant/layers/detail/quantizer_maker.h"
+#include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/modules/norm.h"
 #include "fakequant/layers/modules/quant_recurrent.h"
 
 namespace fq {
@@ -45,7 +47,10 @@ class Quantizing {
       place(use);
     for (std::size_t i = 0; i < matched_.size(); ++i)
       if (!matched_[i] && config_.rules[i].by_user) warn_unmatched(config_.rules[i].pattern);
-    check_products();
+    const TraceGraph quantized = trace(model_, input_shape_);  // refuses what does not fit before any data is seen
+    check_products(quantized);
+    for (const auto& pair : foldable_batch_norms(model_, quantized))
+      dynamic_cast<BatchNorm&>(model_.at(pair.norm)).set_in_layer(true);
     for (const auto& warning : warnings_) log(LogLevel::warning, warning);
     detail::warn_float_operators(model_, input_shape_, config_.target);
     return std::move(warnings_);
@@ -153,9 +158,8 @@ class Quantizing {
     made.replace(name.substr(use.path.size() + 1), known->quantizer);
   }
 
-  /// Tracing refuses what does not fit before any data is seen.
-  void check_products() {
-    for (auto& message : detail::float_products(model_, trace(model_, input_shape_))) {
+  void check_products(const TraceGraph& quantized) {
+    for (auto& message : detail::float_products(model_, quantized)) {
       FQ_CHECK(!config_.strict, "quantize", "{}; change its rules, or leave strict out", message);
       warnings_.push_back(std::move(message));
     }

@@ -69,9 +69,10 @@ void add_quantization_flags(FlagSet& set) {
              "ort, tensorrt or none: the engine the numbers are for (default: of the config, ort)")
       .value("scale", "NAME", "free or pow2: scales raised to powers of two (default: of the config, free)")
       .toggle("strict", "a layer that no engine can multiply codes of is an error, not a warning")
-      .toggle("keep-bn",
-              "do not fold batch normalisation first: an export folds it, and rounds otherwise than what was "
-              "trained");
+      .toggle(
+          "keep-bn",
+          "do not fold batch normalisation first: an export folds it, which rounds otherwise than what was "
+          "trained but for integers with free scales");
 }
 
 void add_calibration_flags(FlagSet& set) {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "fakequant/core/numerics/host_device.h"
+#include "fakequant/core/numerics/detail/fold_formulas.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::detail {
@@ -68,6 +68,23 @@ struct NormGrid {
   ChannelNumbers bias, scale;
 };
 
+/// What sums are read with so that they have the bits of the layer with the batch norm folded into it.
+struct NormFolding {
+  ChannelNumbers x_scale, amax, bias;  ///< what the sums were made of (ProductOrigin)
+  float bound;
+  std::int32_t room;    ///< of codes of biases
+  ChannelRows numbers;  ///< out: factor and shift; undefined where nothing is folded
+  std::int32_t* codes;  ///< out: of the bias
+
+  FQ_HD void operator()(std::int64_t c, const FoldedChannel& folded) const {
+    const FoldedSums sums =
+        folded_sums(folded, static_cast<float>(amax[c]), bound, static_cast<float>(x_scale[c]), room);
+    numbers.put(0, c, static_cast<double>(sums.factor));
+    numbers.put(1, c, static_cast<double>(sums.shift));
+    codes[c] = sums.bias;
+  }
+};
+
 /// What a forward pass multiplies with, from the moments of the values or the running ones of x.
 struct BatchNormForward {
   NormGrid grid;
@@ -79,6 +96,7 @@ struct BatchNormForward {
   bool are_sums;
   ChannelRows coefficients;  ///< out: center, factor, shift
   ChannelRows inverse;       ///< out: 1 / sqrt(var + eps)
+  NormFolding folding;       ///< by the running moments
 
   FQ_HD void move(const ChannelRows& running, std::int64_t c, double batch, double factor) const {
     if (running.defined())
@@ -101,6 +119,8 @@ struct BatchNormForward {
     coefficients.put(0, c, are_sums ? average / scale - bias : average);
     coefficients.put(1, c, are_sums ? factor * scale : factor);
     coefficients.put(2, c, are_sums ? beta[c] + (bias * scale - average) * factor : beta[c]);
+    if (folding.numbers.defined())
+      folding(c, folded_channel(gamma[c], beta[c], average, spread, eps, folding.bias[c]));
   }
 };
 

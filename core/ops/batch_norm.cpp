@@ -55,10 +55,13 @@ Tensor normalized(const NormRows& x, const NormNumbers& numbers) {
   return y;
 }
 
-Accumulator normalized_sums(const NormRows& x, const Tensor& coefficients) {
-  const Shape each{x.channels()};
-  return {NormalizedSums{x.values, coefficients.slice(1, 2).reshape(each),
-                         coefficients.slice(2, 3).reshape(each)}};
+Accumulator normalized_sums(const NormRows& x, const NormNumbers& numbers) {
+  const auto row = [&](const Tensor& rows, std::int64_t i) {
+    return rows.slice(i, i + 1).reshape({x.channels()});
+  };
+  if (numbers.folded.defined())
+    return {NormalizedSums{x.values, row(numbers.folded, 0), row(numbers.folded, 1), 1, numbers.bias_codes}};
+  return {NormalizedSums{x.values, row(numbers.coefficients, 1), row(numbers.coefficients, 2)}};
 }
 
 /// The inputs checked: either `sums` or `floats` are read; undefined gamma and beta stay so.
@@ -76,22 +79,24 @@ struct Inputs {
     return all;
   }
   [[nodiscard]] NormRows rows() const { return sums != nullptr ? NormRows::of(*sums) : NormRows::of(floats); }
+  [[nodiscard]] const ProductOrigin* origin() const { return sums != nullptr ? sums->origin.get() : nullptr; }
 };
 
-Inputs read(const Variable& x) {
-  if (const ProductSums* sums = detail::normalizable_sums(x))
+Inputs read(const Variable& x, bool folded) {
+  if (const ProductSums* sums = folded ? detail::foldable_sums(x) : nullptr;
+      sums != nullptr || (sums = detail::normalizable_sums(x)) != nullptr)
     return {x, sums, Tensor::empty({0}, DType::f32, x.device()), {}, {}, {}, {}};
   auto floats = detail::floats(x, kBatchNorm);
   return {floats.variable, nullptr, floats.tensor, {}, {}, {}, {}};
 }
 
 Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, const Tensor& mean,
-               const Tensor& variance, bool training) {
+               const Tensor& variance, bool training, bool folded) {
   FQ_CHECK(x.defined(), kBatchNorm, "the input is undefined");
   const Shape shape = x.shape();
   FQ_CHECK(shape.size() >= 2 && shape.size() <= 5, kBatchNorm,
            "the input is {}: give [N, C], [N, C, L], [N, C, H, W] or [N, C, D, H, W]", to_string(shape));
-  Inputs in = read(x);
+  Inputs in = read(x, folded);
   if (gamma.defined()) in.gamma = detail::floats_like(gamma, in.floats, kBatchNorm);
   if (beta.defined()) in.beta = detail::floats_like(beta, in.floats, kBatchNorm);
   check_channels(in.gamma.tensor, shape[1], "gamma");
@@ -110,26 +115,27 @@ Inputs checked(const Variable& x, const Variable& gamma, const Variable& beta, c
 }
 
 Value value_of(const Inputs& in, const NormRows& rows, const NormNumbers& numbers) {
-  if (rows.are_sums()) return normalized_sums(rows, numbers.coefficients);
+  if (rows.are_sums()) return normalized_sums(rows, numbers);
   return outer_shape(normalized(rows, numbers), in.x.shape());
 }
 
 }  // namespace
 
 Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& beta, Tensor running_mean,
-                    Tensor running_var, bool training, double momentum, double eps) {
-  const Inputs in = checked(x, gamma, beta, running_mean, running_var, training);
+                    Tensor running_var, bool training, double momentum, double eps, bool in_layer) {
+  const bool folded = in_layer && !training;
+  const Inputs in = checked(x, gamma, beta, running_mean, running_var, training, folded);
   auto attributes = detail::traced([&] {
     return Attributes{{"training", training}, {"momentum", momentum}, {"eps", eps}};
   });
   const NormRows rows = in.rows();
-  const auto numbers =
-      NormNumbers::of(rows, in.gamma.tensor, in.beta.tensor,
-                      {std::move(running_mean), std::move(running_var), training, momentum, eps});
+  const auto numbers = NormNumbers::of(rows, in.gamma.tensor, in.beta.tensor,
+                                       {std::move(running_mean), std::move(running_var), training, momentum,
+                                        eps, folded ? in.origin() : nullptr});
   const auto backward = [saved = detail::Saved(rows.values), rows_with = NormRows{{}, rows.bias, rows.scale},
                          saved_gamma = detail::Saved(in.gamma.tensor), numbers,
                          shape = in.x.shape()](const Tensor& dy) {
-    const NormRows saved_rows{saved.get(), rows_with.bias, rows_with.scale};
+    const NormRows saved_rows{detail::channels_inner(saved.get()), rows_with.bias, rows_with.scale};
     auto out = gradients(detail::is_channels_inner(shape) ? dy : detail::channels_inner(dy), saved_rows, saved_gamma.get(),
                          numbers);
     out[0] = outer_shape(out[0], shape);

@@ -26,11 +26,16 @@ namespace fq::ops {
 /// tensors are used, and are constants for the gradient. Running tensors are f32 or f64 [C]. On `meta`
 /// nothing is updated.
 ///
+/// With `in_layer`, and without `training`, sums of integer products whose weights have scales fl(amax / bound)
+/// have the bits that they have in the layer with the batch norm folded into it (layers/model/fold.h): amax' =
+/// fl(amax * |f|), f = gamma / sqrt(var + eps), the sums of the weights as they are, and the bias fl((b - mean)
+/// * f + beta) on their grid.
+///
 /// Throws ArgumentError for other shapes, for training on one value a channel, and for evaluation without
 /// running tensors.
 [[nodiscard]] Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& beta,
                                   Tensor running_mean, Tensor running_var, bool training,
-                                  double momentum = 0.1, double eps = 1e-5);
+                                  double momentum = 0.1, double eps = 1e-5, bool in_layer = false);
 
 /// y = (x - mean) / sqrt(var + eps) * gamma + beta, mean and variance over the last `axes` axes (Ba, Kiros,
 /// Hinton 2016).

@@ -1,55 +1,18 @@
 #include "fakequant/layers/model/fold.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
-#include "fakequant/core/detail/check.h"
 #include "fakequant/core/operators.h"
-#include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/modules/activation.h"
 #include "fakequant/layers/modules/conv.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/norm.h"
-#include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantizer/compress.h"
-#include "fakequant/layers/quantizer/detail/block_ranges.h"
-#include "fakequant/layers/quantizer/sequential_quantizer.h"
+#include "fakequant/layers/quantizer/detail/folded_weight.h"
 
 namespace fq {
 namespace {
-
-/// Multiplies the slices of w along `axis` by factor[c].
-void scale_channels(Variable weight, int axis, const std::vector<float>& factor) {
-  Tensor& w = weight.mutable_tensor();
-  const AxisView view = axis_view(w.shape(), axis);
-  auto* values = w.mutable_data<float>();
-  for (std::int64_t o = 0; o < view.outer; ++o)
-    for (std::int64_t c = 0; c < view.size; ++c)
-      for (std::int64_t i = 0; i < view.inner; ++i)
-        values[(o * view.size + c) * view.inner + i] *= factor[static_cast<std::size_t>(c)];
-}
-
-bool by_channel(const TensorQuantizer& q, std::size_t channels) {
-  return q.descriptor().block_sizes().empty() && q.amax().numel() == static_cast<std::int64_t>(channels);
-}
-
-/// The ranges of a weight that was multiplied by `factor`.
-void move_ranges(QuantModule& quant, const std::vector<float>& factor) {
-  const Tensor weight = quant.quantized_weight().tensor();
-  for (TensorQuantizer* q : quantizer_parts(*quant.weight_quantizer())) {
-    if (!q->descriptor().needs_amax() || q->descriptor().has_dynamic_blocks() || !q->amax().defined())
-      continue;
-    Tensor ranges = detail::flat_ranges(q->amax());
-    if (by_channel(*q, factor.size())) {
-      auto* amax = ranges.mutable_data<float>();
-      for (std::size_t c = 0; c < factor.size(); ++c) amax[c] *= std::abs(factor[c]);
-    } else {
-      ranges = detail::ranges_of(weight, detail::BlockView::of(q->descriptor(), weight.shape()), q->name());
-    }
-    q->set_amax(ranges.reshape(q->amax().shape()));
-  }
-}
 
 template <class Layer>
 void fold_into(Layer& layer, const BatchNorm& norm) {
@@ -57,50 +20,70 @@ void fold_into(Layer& layer, const BatchNorm& norm) {
   const auto gamma = norm.weight().tensor().to_vector<float>(),
              beta = norm.bias().tensor().to_vector<float>();
   const auto mean = norm.running_mean().to_vector<float>(), variance = norm.running_var().to_vector<float>();
-  std::vector<float> factor(gamma.size());
+  std::vector<detail::FoldedChannel> channels;
   Variable bias = layer.bias();
   auto* b = bias.mutable_tensor().template mutable_data<float>();
-  for (std::size_t c = 0; c < factor.size(); ++c) {
-    const double f = gamma[c] / std::sqrt(static_cast<double>(variance[c]) + norm.eps());
-    factor[c] = static_cast<float>(f);
-    b[c] = static_cast<float>((static_cast<double>(b[c]) - mean[c]) * f + beta[c]);
+  for (std::size_t c = 0; c < gamma.size(); ++c) {
+    channels.push_back(detail::folded_channel(gamma[c], beta[c], mean[c], variance[c], norm.eps(), b[c]));
+    b[c] = channels.back().bias;
   }
-  scale_channels(layer.weight(), layer.channel_axis(), factor);
   auto* quant = dynamic_cast<QuantModule*>(&layer);
-  if (quant != nullptr && quant->weight_quantizer() != nullptr) move_ranges(*quant, factor);
+  if (quant != nullptr && quant->weight_quantizer() != nullptr)
+    detail::fold_into_weight(*quant, layer.channel_axis(), channels);
+  else
+    detail::scale_channels(layer.weight(), layer.channel_axis(), channels);
 }
 
-bool fold_pair(Module& layer, const BatchNorm& norm) {
-  if (auto* conv = dynamic_cast<Conv*>(&layer);
-      conv != nullptr && conv->weight().dim(conv->channel_axis()) == conv->out_channels())
+/// Whether a batch norm's numbers, one a channel of the output, are one a channel of the weight.
+bool takes_norm(const Module& layer) {
+  const auto* conv = dynamic_cast<const Conv*>(&layer);
+  if (conv != nullptr) return conv->weight().dim(conv->channel_axis()) == conv->out_channels();
+  return dynamic_cast<const Linear*>(&layer) != nullptr;
+}
+
+/// What a node reads as its first input, before it was made floats for that node alone.
+const TraceValue& read_by(const TraceGraph& graph, const TraceNode& node) {
+  const TraceValue& value = graph.input(node, 0);
+  if (value.producer < 0 || value.readers.size() != 1) return value;
+  const TraceNode& producer = graph.nodes[static_cast<std::size_t>(value.producer)];
+  return producer.op == "to_float" ? read_by(graph, producer) : value;
+}
+
+void fold_pair(Module& layer, const BatchNorm& norm) {
+  if (auto* conv = dynamic_cast<Conv*>(&layer))
     fold_into(*conv, norm);
-  else if (auto* linear = dynamic_cast<Linear*>(&layer))
-    fold_into(*linear, norm);
   else
-    return false;
-  return true;
+    fold_into(dynamic_cast<Linear&>(layer), norm);
 }
 
 }  // namespace
 
-std::vector<std::string> fold_batch_norm(Module& model, const Shape& input_shape) {
-  const TraceGraph graph = trace(model, input_shape);
+std::vector<FoldablePair> foldable_batch_norms(Module& model, const TraceGraph& graph) {
   std::map<std::string, int> calls;
   for (const auto& node : graph.nodes)
     if (!traits(node.op).is_conversion) ++calls[node.path];
-  std::vector<std::string> folded;
-  if (std::ranges::any_of(graph.nodes, [](const auto& node) { return node.op == "batch_norm"; }))
-    check_not_compressed(model, "fold_batch_norm");
+  std::vector<FoldablePair> out;
   for (const auto& node : graph.nodes) {
     if (node.op != "batch_norm" || calls[node.path] != 1) continue;
-    const TraceValue& input = graph.input(node, 0);
+    const TraceValue& input = read_by(graph, node);
     if (input.producer < 0 || input.readers.size() != 1) continue;
     const std::string& producer = graph.nodes[static_cast<std::size_t>(input.producer)].path;
     if (calls[producer] != 1 || node.path.empty() || producer.empty()) continue;
-    const auto* norm = dynamic_cast<BatchNorm*>(&model.at(node.path));
-    if (norm == nullptr || !fold_pair(model.at(producer), *norm)) continue;
-    model.replace(node.path, make_identity());
-    folded.push_back(node.path);
+    if (dynamic_cast<const BatchNorm*>(&model.at(node.path)) != nullptr && takes_norm(model.at(producer)))
+      out.push_back({node.path, producer});
+  }
+  return out;
+}
+
+std::vector<std::string> fold_batch_norm(Module& model, const Shape& input_shape) {
+  const TraceGraph graph = trace(model, input_shape);
+  if (std::ranges::any_of(graph.nodes, [](const auto& node) { return node.op == "batch_norm"; }))
+    check_not_compressed(model, "fold_batch_norm");
+  std::vector<std::string> folded;
+  for (const auto& [norm, layer] : foldable_batch_norms(model, graph)) {
+    fold_pair(model.at(layer), dynamic_cast<const BatchNorm&>(model.at(norm)));
+    model.replace(norm, make_identity());
+    folded.push_back(norm);
   }
   return folded;
 }

@@ -22,7 +22,7 @@ Variable BatchNorm::forward(const Variable& x) {
   const bool of_batch = training() && !frozen_;
   if (of_batch && detail::runs_again())
     return ops::batch_norm(x, weight_, bias_, {}, {}, true, momentum_, eps_);
-  return ops::batch_norm(x, weight_, bias_, mean_, variance_, of_batch, momentum_, eps_);
+  return ops::batch_norm(x, weight_, bias_, mean_, variance_, of_batch, momentum_, eps_, in_layer_);
 }
 
 void BatchNorm::on_device_change(Device) {

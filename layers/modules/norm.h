@@ -38,6 +38,10 @@ class BatchNorm : public Module {
   /// uses the running statistics and leaves them alone, and gradients take them for constants.
   void freeze(bool on = true) noexcept { frozen_ = on; }
   [[nodiscard]] bool frozen() const noexcept { return frozen_; }
+  /// Whether the layer before it takes it in where the network is deployed, which `quantize` finds out
+  /// (fold.h): by the running statistics sums of codes then have the bits of the folded layer.
+  void set_in_layer(bool on) noexcept { in_layer_ = on; }
+  [[nodiscard]] bool in_layer() const noexcept { return in_layer_; }
 
  protected:
   Variable forward(const Variable& x) override;
@@ -49,6 +53,7 @@ class BatchNorm : public Module {
   Tensor mean_, variance_;
   double eps_, momentum_;
   bool frozen_ = false;
+  bool in_layer_ = false;
 };
 
 /// Layer normalisation over the last axes, which have `shape`; it is the same in training and evaluation.

@@ -47,8 +47,11 @@ std::vector<Kind> kinds() {
     const Tensor x = sums(image, 20000).to(layout);
     const ProductSums product{x, sums({6}, 900), floats({6}, 1e-5f, 2e-4f), 1};
     const NormalizedSums normalized{x, floats({6}, -1e-4f, 2e-4f), floats({6}, -0.5f, 0.7f), 1};
+    NormalizedSums biased = normalized;
+    biased.bias = sums({6}, 900);
     out.push_back({"product", {product}});
     out.push_back({"normalized", {normalized}});
+    out.push_back({"normalized with a bias", {biased}});
     out.push_back({"pooled", {PooledSums{sums(image, 6000).to(layout), Tensor::scalar(0.0137), 49}}});
     out.push_back({"averages", {Averages{floats(image, -2.0f, 2.0f).to(layout)}}});
     out.push_back({"addition", {CodeAddition{codes(layout, 0.9), codes(layout, 0.7)}}});

@@ -82,7 +82,7 @@ def verified(network, python):
     said, _ = start(*verify, "--json", "--python", python, threads=1).communicate()
     assert said, verify
     found = json.loads(said.splitlines()[-1])
-    return found | (found.get("folded") or {}), last["float_operators"]
+    return found | (found.get("folded") or {}) | {"trained": found}, last["float_operators"]
 
 
 def is_exact(network, floats):
@@ -94,6 +94,8 @@ def faults(network, found, floats):
     out = [f"the file has no {name}" for name in found["not_in_file"]]
     if is_exact(network, floats):
         out += [f"{found[key]} {key}" for key in SAME if found[key]]
+        if network["scale"] == "free":  # what live batch norms were trained as is what they are folded to
+            out += [f"{found['trained'][key]} {key} from what was trained" for key in SAME if found["trained"][key]]
         kernels = set(found["kernels"]) - INTEGER - MOVES
         if kernels and network["scale"] == "free":
             out.append(f"kernels of floats, though no operator is named: {', '.join(sorted(kernels))}")

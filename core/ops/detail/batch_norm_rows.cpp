@@ -1,5 +1,8 @@
 #include "fakequant/core/ops/detail/batch_norm_rows.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "fakequant/core/ops/detail/operator.h"
 
 namespace fq::detail {
@@ -11,17 +14,47 @@ Tensor channels_inner(const Tensor& x) {
   return x.reshape({x.dim(0), x.dim(1), rows, x.dim(-1)}).to(Layout::channels_last);
 }
 
-const ProductSums* normalizable_sums(const Variable& x) {
+const ProductSums* product_sums_of(const Variable& x) {
   const Accumulator* accumulator = x.accumulator();
   if (accumulator == nullptr || accumulator->relu) return nullptr;
   const auto* sums = std::get_if<ProductSums>(&accumulator->value);
-  if (sums == nullptr || sums->axis != 1) return nullptr;
+  return sums != nullptr && sums->axis == 1 ? sums : nullptr;
+}
+
+const ProductSums* normalizable_sums(const Variable& x) {
+  const ProductSums* sums = product_sums_of(x);
+  if (sums == nullptr) return nullptr;
   const bool inner = sums->sums.layout() == Layout::channels_last || sums->sums.rank() == 2;
   return inner ? sums : nullptr;
 }
 
+const ProductSums* foldable_sums(const Variable& x) {
+  const ProductSums* sums = product_sums_of(x);
+  return sums != nullptr && sums->origin != nullptr ? sums : nullptr;
+}
+
 NormRows NormRows::of(const Tensor& floats) { return {channels_inner(floats), {}, {}}; }
 NormRows NormRows::of(const ProductSums& x) { return {x.sums, x.bias, x.scale}; }
+
+namespace {
+
+NormFolding folding_of(const ProductOrigin* origin, std::int64_t channels, NormNumbers& out) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  const Tensor none;
+  if (origin == nullptr) return {{none, 0.0}, {none, 0.0}, {none, 0.0}, 1.0f, 0, {}, nullptr};
+  const Device device = out.coefficients.device();
+  out.folded = Tensor::empty({2, channels}, DType::f32, device);
+  out.bias_codes = Tensor::empty({channels}, DType::i32, device);
+  return {{origin->x_scale, 0.0},
+          {origin->amax, 0.0},
+          {origin->bias, 0.0},
+          origin->bound,
+          static_cast<std::int32_t>(std::clamp(most - origin->largest_sum, std::int64_t{0}, most)),
+          {out.folded, channels},
+          static_cast<std::int32_t*>(out.bias_codes.mutable_raw())};
+}
+
+}  // namespace
 
 NormNumbers NormNumbers::of(const NormRows& x, const Tensor& gamma, const Tensor& beta, NormStatistics s) {
   const std::int64_t channels = x.channels(), rows = x.count();
@@ -34,7 +67,10 @@ NormNumbers NormNumbers::of(const NormRows& x, const Tensor& gamma, const Tensor
     run(device, &Kernels::moments, x.values, moments);
   }
   NormNumbers out{Tensor::empty({3, channels}, x.dtype(), device),
-                  Tensor::empty({channels}, DType::f64, device), s.training};
+                  Tensor::empty({channels}, DType::f64, device),
+                  s.training,
+                  {},
+                  {}};
   const bool moves = s.training && rows > 1 && !device.is_meta();
   const Tensor none;
   const BatchNormForward numbers{
@@ -51,7 +87,8 @@ NormNumbers NormNumbers::of(const NormRows& x, const Tensor& gamma, const Tensor
       .eps = s.eps,
       .are_sums = x.are_sums(),
       .coefficients = {out.coefficients, channels},
-      .inverse = {out.inverse, channels}};
+      .inverse = {out.inverse, channels},
+      .folding = folding_of(s.origin, channels, out)};
   run(device, &Kernels::forward_numbers, numbers, channels, device);
   return out;
 }

@@ -7,7 +7,8 @@
 
 namespace fq::detail {
 
-/// Channels innermost: x = (values + bias[c]) * scale[c], or the values themselves where scale is undefined.
+/// x = (values + bias[c]) * scale[c], or the values themselves where scale is undefined. Kernels take them
+/// with the channels innermost; numbers of known statistics need no order.
 struct NormRows {
   Tensor values;
   Tensor bias, scale;
@@ -25,8 +26,12 @@ struct NormRows {
   [[nodiscard]] NormGrid grid() const { return {{bias, 0.0}, {scale, 1.0}}; }
 };
 
-/// The sums of products that a whole layer gives, channels innermost and axis 1; null for any other value.
+/// The sums of products that a whole layer gives, axis 1; null for any other value.
+[[nodiscard]] const ProductSums* product_sums_of(const Variable& x);
+/// The same where their channels are innermost.
 [[nodiscard]] const ProductSums* normalizable_sums(const Variable& x);
+/// The same where they say what they were made of, wherever their channels are.
+[[nodiscard]] const ProductSums* foldable_sums(const Variable& x);
 /// [N, C] as it is, all else as an image channels_last: [N, C, L] of height 1, [N, C, D, H, W] of D * H rows.
 [[nodiscard]] Tensor channels_inner(const Tensor& x);
 /// Whether `channels_inner` leaves a value of that shape in it.
@@ -40,6 +45,7 @@ struct NormStatistics {
   Tensor mean, variance;
   bool training;
   double momentum, eps;
+  const ProductOrigin* origin;  ///< of sums that the layer with the norm folded into it would give, or null
 };
 
 /// The numbers of a pass, of x's dtype but `inverse`.
@@ -48,6 +54,8 @@ struct NormNumbers {
                         ///< = sum * factor + shift
   Tensor inverse;       ///< f64 [C], 1 / sqrt(var + eps)
   bool of_batch;        ///< the moments are x's own
+  Tensor folded;        ///< f32 [2, C]: factor and shift of sums as the folded layer has them, or undefined
+  Tensor bias_codes;    ///< i32 [C], with them
 
   /// Throws ArgumentError when training on one row.
   [[nodiscard]] static NormNumbers of(const NormRows& x, const Tensor& gamma, const Tensor& beta,

@@ -28,6 +28,18 @@ bool is_factor(const QuantizedTensor& x, int axis) {
   return scale > 0 && (scale == 1 ? code : code + scale) <= bfloat16_bits;
 }
 
+/// Null unless scales of weights are ranges over a bound, whatever sign the weights have.
+std::shared_ptr<const ProductOrigin> origin_of(const QuantizedTensor& x, const QuantizedTensor& w,
+                                               const Variable& bias, std::int64_t channels,
+                                               std::int64_t largest_sum) {
+  const QuantSpec& spec = w.spec;
+  const bool symmetric = spec.format.lower() == -spec.format.bound();
+  const bool ranges = spec.amax.numel() == 1 || spec.amax.numel() == channels;
+  if (spec.raised || spec.scale_bits != 0 || !symmetric || !ranges) return nullptr;
+  return std::make_shared<const ProductOrigin>(ProductOrigin{
+      x.spec.scale, spec.amax, spec.format.bound(), bias.defined() ? bias.tensor() : Tensor(), largest_sum});
+}
+
 }  // namespace
 
 bool codes_are_factors(const QuantizedTensor& x, int axis) {
@@ -77,7 +89,11 @@ Codes codes_of(const QuantizedTensor& x, const Tensor& codes) {
 Accumulator product_sums(Tensor sums, const QuantizedTensor& x, const QuantizedTensor& w,
                          const Variable& bias, int w_axis, int axis, std::int64_t largest_sum) {
   const std::int64_t channels = sums.dim(axis);
-  ProductSums out{std::move(sums), {}, product_scale(x, w, w_axis, channels), axis};
+  ProductSums out{std::move(sums),
+                  {},
+                  product_scale(x, w, w_axis, channels),
+                  axis,
+                  origin_of(x, w, bias, channels, largest_sum)};
   if (bias.defined()) out.bias = bias_codes(bias.tensor(), out.scale, largest_sum);
   return {std::move(out)};
 }

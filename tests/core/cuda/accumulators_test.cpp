@@ -26,7 +26,8 @@ struct There {
     return ProductSums{there(v.sums), v.bias.defined() ? there(v.bias) : Tensor(), there(v.scale), v.axis};
   }
   Value operator()(const NormalizedSums& v) const {
-    return NormalizedSums{there(v.sums), there(v.factor), there(v.shift), v.axis};
+    return NormalizedSums{there(v.sums), there(v.factor), there(v.shift), v.axis,
+                          v.bias.defined() ? there(v.bias) : Tensor()};
   }
   Value operator()(const PooledSums& v) const { return PooledSums{there(v.sums), there(v.scale), v.count}; }
   Value operator()(const Averages& v) const { return Averages{there(v.values)}; }
@@ -117,9 +118,10 @@ TEST_F(CudaAccumulators, Products) {
 TEST_F(CudaAccumulators, NormalizedSums) {
   for (const Shape& shape : kShapes)
     for (const Layout layout : {Layout::row_major, Layout::channels_last})
-      expect_same({NormalizedSums{sums(shape, 20000).to(layout), floats({shape[1]}, -1e-4f, 2e-4f),
-                                  floats({shape[1]}, -0.5f, 0.7f), 1}},
-                  to_string(shape));
+      for (const Tensor& bias : {Tensor(), sums({shape[1]}, 3000)})
+        expect_same({NormalizedSums{sums(shape, 20000).to(layout), floats({shape[1]}, -1e-4f, 2e-4f),
+                                    floats({shape[1]}, -0.5f, 0.7f), 1, bias}},
+                    to_string(shape));
 }
 
 TEST_F(CudaAccumulators, PoolsAndAverages) {

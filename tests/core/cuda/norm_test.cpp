@@ -117,6 +117,49 @@ TEST_F(CudaNorm, SumsThatNobodyHasRounded) {
     }
 }
 
+/// Factor, shift and bias codes of sums as the folded layer has them, and the gradients.
+std::vector<Tensor> folded_on(Device device, const Shape& shape, bool with_bias) {
+  const Shape each{shape[1]};
+  const auto channel = [&](unsigned seed, double least, double most) {
+    return random_values(each, seed, least, most).to(DType::f32);
+  };
+  Tensor factors = channel(2, -1.0, 1.0);
+  factors.mutable_data<float>()[0] = 0;
+  factors.mutable_data<float>()[1] = 1e-12f;
+  const auto origin = std::make_shared<const ProductOrigin>(
+      ProductOrigin{Tensor::scalar(0.013).to(device), channel(1, 0.1, 1.0).to(device), 127.0f,
+                    with_bias ? channel(5, -1.0, 1.0).to(device) : Tensor(), 127 * 127 * 9});
+  std::vector<std::int32_t> values(static_cast<std::size_t>(numel(shape)));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<std::int32_t>(i * 7919 % 60013) - 20000;
+  const ProductSums sums{
+      Tensor::from(values, shape).to(device), {}, Tensor::scalar(1e-4).to(device), 1, origin};
+  const Variable leaf(Tensor::zeros(shape, DType::f32, device), true);
+  const Variable x = detail::record("test", Accumulator{sums}, {leaf},
+                                    [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
+  const Variable gamma(factors.to(device), true), beta(channel(3, -1.0, 1.0).to(device), true);
+  const Variable y = ops::batch_norm(x, gamma, beta, channel(4, -1.0, 1.0).to(device),
+                                     channel(6, 0.01, 2.0).to(device), false, 0.1, 1e-5, true);
+  const auto& normalized = std::get<NormalizedSums>(y.accumulator()->value);
+  std::vector<Tensor> out{normalized.factor, normalized.shift, normalized.bias};
+  y.backward(random_values(shape, 7).to(DType::f32).to(device));
+  out.insert(out.end(), {leaf.grad(), gamma.grad(), beta.grad()});
+  return out;
+}
+
+TEST_F(CudaNorm, SumsAsTheFoldedLayerHasThem) {
+  for (const Shape& shape : {Shape{64, 20}, Shape{5, 20, 37}})
+    for (const bool with_bias : {true, false}) {
+      const auto found = folded_on(Device::cuda(), shape, with_bias);
+      const auto expected = folded_on(Device::cpu(), shape, with_bias);
+      EXPECT_EQ(expected[0].data<float>()[0], 0);  // silent, its value is that of its bias
+      for (std::size_t i = 0; i < 3; ++i)
+        EXPECT_TRUE(bitwise_equal(found[i].to(Device::cpu()), expected[i])) << i;
+      for (std::size_t i = 3; i < found.size(); ++i)
+        EXPECT_EQ(difference({found[i]}, {expected[i]}, 1e-3), "") << i;  // sums of 200 values of some 10^4
+    }
+}
+
 std::vector<Tensor> layer_norm_on(Device device, const Shape& shape, DType dtype, bool parameters) {
   const auto value = [&](const Shape& of, unsigned seed) {
     return random_values(of, seed).to(dtype).to(device);

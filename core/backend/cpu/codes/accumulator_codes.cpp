@@ -139,6 +139,7 @@ struct CodesOf {
     p.shift = x.shift.to_vector<float>();
     p.multiplier = over(p.scale, row.scale);
     p.offset = over(p.shift, row.scale);
+    if (x.bias.defined()) p.bias = x.bias.to_vector<std::int32_t>();
     products(x.sums, x.axis, std::move(p));
   }
   void operator()(const PooledSums& x) const {

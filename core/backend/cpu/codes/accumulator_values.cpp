@@ -45,8 +45,9 @@ struct ReaderOf {
     };
   }
   Read operator()(const NormalizedSums& x) const {
+    const auto* bias = x.bias.defined() ? x.bias.data<std::int32_t>() : nullptr;
     return [from = numbers_of(x.sums), view = Channels::of(x.sums.shape(), x.sums.layout(), x.axis),
-            v = SumValues{nullptr, x.factor.data<float>(), x.shift.data<float>()}](
+            v = SumValues{bias, x.factor.data<float>(), x.shift.data<float>()}](
                std::int64_t begin, std::int64_t count, float* to) {
       read_sums(from, view, v, begin, count, to);
     };

@@ -74,7 +74,7 @@ struct WithSource {
     f(ChannelReader(x.sums, x.axis, x.bias, x.scale, {}, spec, nan_text).source());
   }
   void operator()(const NormalizedSums& x) const {
-    f(ChannelReader(x.sums, x.axis, {}, x.factor, x.shift, spec, nan_text).source());
+    f(ChannelReader(x.sums, x.axis, x.bias, x.factor, x.shift, spec, nan_text).source());
   }
   void operator()(const PooledSums& x) const {
     f(PooledPixels{data_of<std::int32_t>(x.sums), data_of<float>(x.scale), static_cast<float>(x.count)});

@@ -1,0 +1,142 @@
+#include "fakequant/layers/quantizer/detail/folded_weight.h"
+
+#include <cmath>
+
+#include "fakequant/core/tape.h"
+#include "fakequant/layers/quantizer/detail/block_ranges.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
+
+namespace fq::detail {
+namespace {
+
+/// f(w[i], i, channel) of every element along `axis`.
+template <class F>
+void for_channels(Tensor& w, int axis, F&& f) {
+  const AxisView view = axis_view(w.shape(), axis);
+  auto* values = w.mutable_data<float>();
+  for (std::int64_t o = 0; o < view.outer; ++o)
+    for (std::int64_t c = 0; c < view.size; ++c)
+      for (std::int64_t i = 0; i < view.inner; ++i) {
+        const std::int64_t at = (o * view.size + c) * view.inner + i;
+        f(values[at], at, static_cast<std::size_t>(c));
+      }
+}
+
+/// The float nearest to w whose code on that grid, which has it, is `code`.
+float nearest_with_code(float w, float code, float scale, float bound) {
+  const auto has_code = [&](float v) { return scalar::quantize_code(v, scale, -bound, bound) == code; };
+  if (has_code(w)) return w;
+  const float middle = code * scale;
+  float edge = (code + std::copysign(0.5f, w - middle)) * scale;
+  while (!has_code(edge)) edge = std::nextafter(edge, middle);
+  return edge;
+}
+
+bool is_exact(const QuantizedTensor& w, int axis, std::size_t channels) {
+  const QuantSpec& spec = w.spec;
+  const auto ranges = static_cast<std::size_t>(spec.amax.numel());
+  const bool by_channel =
+      ranges == channels && (ranges == 1 || spec.granularity.single_axis(w.codes.rank()) == axis);
+  return spec.format.is_integer() && spec.format.lower() == -spec.format.bound() && !spec.raised &&
+         spec.scale_bits == 0 && (by_channel || spec.granularity.is_per_tensor());
+}
+
+/// The scale of the layer's input, as far as it is one number that is known; else 0.
+float input_scale(const QuantModule& layer) {
+  const auto inputs = layer.input_quantizers();
+  if (inputs.empty()) return 0;
+  const TensorQuantizer& q = *inputs.front();
+  if (!q.enabled() || !q.quantizing() || !q.descriptor().format().is_integer() ||
+      !q.descriptor().needs_amax() || !q.amax().defined() || q.amax().numel() != 1)
+    return 0;
+  return q.spec().scale.to_vector<float>().front();
+}
+
+FoldedRange range_of(const FoldedChannel& channel, float amax, float bound, float x_scale) {
+  if (x_scale > 0) return folded_range(channel, amax, bound, x_scale);
+  return {amax * std::abs(channel.factor), false};
+}
+
+/// Ranges for each channel, at use, instead of those that it has.
+void set_channel_ranges(TensorQuantizer& q, int axis, const std::vector<float>& ranges) {
+  auto options = q.descriptor().options();
+  const bool one = q.amax().numel() == 1 && ranges.size() > 1;
+  if (one) {
+    options.axis = Axes(axis);
+    options.block_sizes = {};
+    options.amax = {};
+  }
+  options.scale_amax.reset();
+  q.set_descriptor(QuantDescriptor(std::move(options)));
+  const Tensor amax = Tensor::from(ranges, {static_cast<std::int64_t>(ranges.size())});
+  q.set_amax(one ? amax : amax.reshape(q.amax().shape()));
+}
+
+/// Scales of `before`, codes kept.
+void fold_codes(QuantModule& layer, int axis, const std::vector<FoldedChannel>& channels,
+                const QuantizedTensor& before) {
+  TensorQuantizer& q = *layer.weight_quantizer();
+  const float bound = before.spec.format.bound(), x_scale = input_scale(layer);
+  const auto amax = before.spec.amax.to_vector<float>(), codes = code_values(before).to_vector<float>();
+  std::vector<FoldedRange> ranges;
+  std::vector<float> now;
+  for (std::size_t c = 0; c < channels.size(); ++c) {
+    ranges.push_back(range_of(channels[c], amax[amax.size() == 1 ? 0 : c], bound, x_scale));
+    now.push_back(ranges.back().amax);
+  }
+  if (q.descriptor().needs_amax()) set_channel_ranges(q, axis, now);
+  Variable weight = layer.quantized_weight();
+  scale_channels(weight, axis, channels);
+  for_channels(weight.mutable_tensor(), axis, [&](float& w, std::int64_t i, std::size_t c) {
+    if (now[c] <= least_amax) return;
+    const float code = codes[static_cast<std::size_t>(i)];
+    const float wanted = ranges[c].silent ? 0.0f : channels[c].factor < 0 ? -code : code;
+    w = nearest_with_code(w, wanted, scalar::range_scale(now[c], bound, least_amax), bound);
+  });
+}
+
+void move_ranges(const QuantModule& layer, const std::vector<FoldedChannel>& channels) {
+  const Tensor weight = layer.quantized_weight().tensor();
+  for (TensorQuantizer* q : quantizer_parts(*layer.weight_quantizer())) {
+    if (!q->descriptor().needs_amax() || q->descriptor().has_dynamic_blocks() || !q->amax().defined())
+      continue;
+    Tensor ranges = flat_ranges(q->amax());
+    if (q->descriptor().block_sizes().empty() &&
+        ranges.numel() == static_cast<std::int64_t>(channels.size())) {
+      auto* amax = ranges.mutable_data<float>();
+      for (std::size_t c = 0; c < channels.size(); ++c) amax[c] *= std::abs(channels[c].factor);
+    } else {
+      ranges = ranges_of(weight, BlockView::of(q->descriptor(), weight.shape()), q->name());
+    }
+    q->set_amax(ranges.reshape(q->amax().shape()));
+  }
+}
+
+/// The codes of the weight as it is; none where its quantizer gives none.
+Variable codes_of(const QuantModule& layer) {
+  TensorQuantizer& q = *layer.weight_quantizer();
+  const bool known = !q.descriptor().needs_amax() || q.amax().defined();
+  if (!known || !q.enabled() || !q.quantizing() || q.settings().pre_quant_scale.defined() ||
+      dynamic_cast<SequentialQuantizer*>(&q) != nullptr)
+    return {};
+  const NoGrad no_grad;
+  return q.weight(layer.quantized_weight());
+}
+
+}  // namespace
+
+void scale_channels(Variable weight, int axis, const std::vector<FoldedChannel>& channels) {
+  for_channels(weight.mutable_tensor(), axis,
+               [&](float& w, std::int64_t, std::size_t c) { w *= channels[c].factor; });
+}
+
+void fold_into_weight(QuantModule& layer, int axis, const std::vector<FoldedChannel>& channels) {
+  const Variable codes = codes_of(layer);
+  const QuantizedTensor* before = codes.defined() ? codes.quantized() : nullptr;
+  if (before != nullptr && is_exact(*before, axis, channels.size()))
+    return fold_codes(layer, axis, channels, *before);
+  scale_channels(layer.quantized_weight(), axis, channels);
+  move_ranges(layer, channels);
+}
+
+}  // namespace fq::detail
