@@ -19,9 +19,9 @@ foreach(folder IN ITEMS models recipes)
     install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant")
   endif()
 endforeach()
-install(PROGRAMS scripts/verify_onnx.py DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts")
-file(GLOB verify_modules "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_*.py")
-install(FILES ${verify_modules} DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts/lib")
+install(PROGRAMS scripts/verify_onnx.py scripts/read_parquet.py DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts")
+file(GLOB script_modules "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_*.py" "${PROJECT_SOURCE_DIR}/scripts/lib/parquet_*.py")
+install(FILES ${script_modules} DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts/lib")
 install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 configure_package_config_file(cmake/fakequantConfig.cmake.in fakequantConfig.cmake

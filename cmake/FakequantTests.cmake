@@ -161,6 +161,20 @@ function(fakequant_add_onnx_tests)
   endforeach()
 endfunction()
 
+# tests/parquet: Parquet files, by pyarrow from PyPI in a virtual environment; skipped where that cannot be had.
+function(fakequant_add_parquet_tests)
+  if(NOT TARGET fakequant_cli)
+    return()
+  endif()
+  set(venv "${PROJECT_BINARY_DIR}/parquet-venv")
+  add_test(NAME parquet.venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}"
+    parquet_requirements.txt)
+  set_tests_properties(parquet.venv PROPERTIES LABELS parquet TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP parquet_venv)
+  fakequant_add_script_test(parquet.files "${CMAKE_CURRENT_SOURCE_DIR}/parquet/files_test.py" fakequant_cli LABELS parquet
+    FIXTURES_REQUIRED parquet_venv)
+  set_property(TEST parquet.files APPEND PROPERTY ENVIRONMENT "FAKEQUANT_PARQUET_PYTHON=${venv}/bin/python")
+endfunction()
+
 # tests/package: a program of somebody else, built from an installed tree and with this tree as a subdirectory.
 function(fakequant_add_package_test way from)
   set(work "${CMAKE_CURRENT_BINARY_DIR}/package/${way}")

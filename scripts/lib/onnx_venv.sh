@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# onnx_venv.sh FOLDER [PYTHON]: a virtual environment with ONNX Runtime; made once, and again when its packages change.
+# onnx_venv.sh FOLDER [PYTHON [REQUIREMENTS]]: a virtual environment with ONNX Runtime, or what a file beside this one
+# lists; made once, and again when its packages change.
 # Exit status 77 when it cannot be had.
 set -euo pipefail
 folder=$1 python=${2:-python3}
-wanted=$(dirname "${BASH_SOURCE[0]}")/onnx_requirements.txt
+wanted=$(dirname "${BASH_SOURCE[0]}")/${3:-onnx_requirements.txt}
 
 make_venv() {
   rm -rf "$folder" "$folder.part" &&
@@ -18,6 +19,6 @@ cmp -s "$wanted" "$folder/requirements.txt" && exit
 mkdir -p "$(dirname "$folder")"
 make_venv >"$folder.log" 2>&1 || {
   rm -rf "$folder.part"
-  echo "SKIPPED: no ONNX Runtime: $(tail -n 1 "$folder.log") ($folder.log); it takes $python with venv, and PyPI"
+  echo "SKIPPED: none of ${wanted##*/}: $(tail -n 1 "$folder.log") ($folder.log); it takes $python with venv, and PyPI"
   exit 77
 }

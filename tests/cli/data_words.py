@@ -72,7 +72,7 @@ for name, way in (("x.npy", "from-npy"), ("x.npz", "from-npy"), ("pictures", "fr
                   (written("t10k-labels-idx1-ubyte.gz", gzip.compress(b"\0")), "from-idx"), (written("x.txt", b"words\n"), "from-text")):
     for command in (train(name), ["inspect", name], ["dataset", "check", name]):
         fails(2, f"fakequant dataset {way} {name} -o data.h5 makes a data set", *command)
-fails(2, "fakequant dataset from-parquet x.parquet says", "inspect", written("x.parquet", b"PAR1...."))
+fails(2, "fakequant dataset from-parquet x.parquet -o data.h5 makes a data set of it", "inspect", written("x.parquet", b"PAR1...."))
 for name in ("x.zip", "x.pkl", "x.onnx", "x.jpg"):
     assert "makes a data set" not in fails(2, name, "inspect", name)
 fails(2, "is not an HDF5 file: a data set is", "inspect", written("noise", b"\x01\x02\x03\x04"))

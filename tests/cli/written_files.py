@@ -112,7 +112,7 @@ COMMANDS = [
 ]
 # What is not run here: it writes nothing, or names a folder of which each phase is checked.
 ELSEWHERE = {"evaluate": set(), "verify": {"model", "data", "checkpoint", "python"}, "run": {"output", "model"},
-             "dataset from-parquet": {"file"}, "dataset from-images": {"folder"},
+             "dataset from-parquet": {"file", "test-file", "like", "python", "output"}, "dataset from-images": {"folder"},
              "dataset check": {"file"}}
 
 

@@ -22,8 +22,7 @@ std::string way_from(const std::string& path, const std::string& kind) {
   if (std::filesystem::is_directory(path, none)) way = ends_in_text(kind) ? "from-text" : "from-images";
   if (begins("a NumPy array") || begins("an archive of NumPy arrays")) way = "from-npy";
   if (begins("an IDX file") || ends("-ubyte")) way = "from-idx";
-  if (begins("a Parquet file"))
-    return fmt::format("fakequant dataset from-parquet {} says what makes a table of it; ", path);
+  if (begins("a Parquet file")) way = "from-parquet";
   if (way.empty() && (ends(".csv") || ends(".tsv"))) way = "from-csv";
   if (way.empty() && begins("a text file")) way = "from-text";
   return way.empty() ? way

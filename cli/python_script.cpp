@@ -1,0 +1,83 @@
+#include "fakequant/cli/python_script.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/system/signals.h"
+#include "fakequant/cli/tables/warnings.h"
+#include "fakequant/core/detail/check.h"
+
+namespace fq::cli {
+namespace {
+
+constexpr std::streamoff kLastWords = 2000;  // bytes of a message
+
+/// The end of what a program said.
+std::string last_words(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const std::streamoff bytes = file.tellg();
+  file.seekg(std::max<std::streamoff>(0, bytes - kLastWords));
+  std::string text = one_line({std::istreambuf_iterator<char>(file), {}});
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text;
+}
+
+void check_end(const ProgramEnd& end, const Flags& flags, const std::string& file,
+               const std::string& errors) {
+  const std::string python = python_of(flags), message = last_words(errors);
+  if (stop_requested()) throw Interrupted(flags.command());
+  if (end.timed_out)
+    throw BackendError(
+        fmt::format("[{}] {} was still running after {} s and was ended: give it longer by "
+                    "--timeout (0: any time), or fewer samples",
+                    flags.command(), python, flags.text("timeout")));
+  if (end.signal != 0)
+    throw BackendError(fmt::format("[{}] {} was ended by signal {} ({}){}{}", flags.command(), python,
+                                   end.signal, ::strsignal(end.signal), message.empty() ? "" : ": ",
+                                   message));
+  FQ_CHECK(end.status != 3, flags.command(), "{}", message);
+  if (end.status == 2) throw FileError(file, "", fmt::format("[{}] {}", flags.command(), message));
+  if (end.status > 1)
+    throw BackendError(
+        fmt::format("[{}] {} ended with status {}: {}", flags.command(), python, end.status, message));
+}
+
+}  // namespace
+
+std::string python_of(const Flags& flags) {
+  if (flags.given("python")) return flags.text("python");
+  const char* named = std::getenv("FAKEQUANT_PYTHON");
+  return named == nullptr || *named == '\0' ? "python3" : named;
+}
+
+std::string script_path(const std::string& command_name, const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path command = fs::read_symlink("/proc/self/exe", error);
+  const fs::path script = command.parent_path().parent_path() / "share/fakequant/scripts" / name;
+  if (!fs::exists(script, error))
+    throw FileError(
+        script.string(), "",
+        fmt::format("[{}] {} is not there: install fakequant whole", command_name, script.string()));
+  return script.string();
+}
+
+ProgramEnd run_python(const Flags& flags, const std::vector<std::string>& words, const ProgramLimits& limits,
+                      const std::string& file) {
+  ProgramEnd end;
+  try {
+    end = run_program(words, limits);
+  } catch (const ArgumentError& error) {
+    throw ArgumentError(fmt::format("{} by --python or FAKEQUANT_PYTHON", error.what()));
+  }
+  check_end(end, flags, file, limits.error_file);
+  return end;
+}
+
+}  // namespace fq::cli
