@@ -137,6 +137,8 @@ ordered_json write_converted(const Flags& flags, Output& output, std::vector<Con
   const DataSetSummary found =
       write_data_set(path, written, options, ConversionBar(flags.command(), samples_of(parts), output));
   doubt_values(parts.front().samples->type(), found, notes);
+  if (parts.front().labels.task == Task::classes && found.classes == 1)
+    notes.emplace_back("all samples are of one class: a network has nothing to tell apart");
   print_groups(parts, found, output);
   if (found.left_out > 0) output.line(fmt::format("left out: {}", found.left_out));
   for (const auto& note : notes) output.line("note: " + note);

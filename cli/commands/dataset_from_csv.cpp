@@ -25,6 +25,7 @@ CsvOptions options_of(const Flags& flags) {
   options.columns = fq::detail::split_names(flags.text("columns"));
   options.drop = fq::detail::split_names(flags.text("drop"));
   options.one_hot = fq::detail::split_names(flags.text("one-hot"));
+  options.decimal = flags.choice("decimal", {"point", "comma"}) == "comma" ? ',' : '.';
   const std::string missing = flags.choice("missing", {"error", "skip", "mean"});
   options.missing = missing == "skip" ? Missing::skip : missing == "mean" ? Missing::mean : Missing::error;
   options.task = fq::detail::task_of(flags.choice("task", {"classes", "real", "none"}));
@@ -43,6 +44,16 @@ CsvOptions options_of(const Flags& flags) {
 void note_skipped(const CsvSource& table, const std::string& path, std::vector<std::string>& notes) {
   if (table.skipped() > 0)
     notes.push_back(fmt::format("{}: {} records without all values are left out", path, table.skipped()));
+}
+
+/// Such as the index that pandas writes.
+void note_counting(const fq::detail::CsvSchema& schema, std::vector<std::string>& notes) {
+  for (const auto& feature : schema.features)
+    if (feature.counts)
+      notes.push_back(
+          fmt::format("the column '{}' counts the records: leave it out by --drop {}, unless that tells "
+                      "something of them",
+                      schema.header[feature.column], feature.column));
 }
 
 /// What the numbers of a row are: "size", or "colour=red" of a column of text.
@@ -81,6 +92,7 @@ FlagSet from_csv_flags() {
       .value("missing", "NAME",
              "a record without a value is an error, is left out (skip), or gets the column's mean (mean)",
              "error")
+      .value("decimal", "NAME", "what stands before the fraction of a number: point or comma", "point")
       .value("header", "NAME", "yes, no, or auto: the first record is one if no field of it is a number",
              "auto")
       .value("delimiter", "MARK",
@@ -104,6 +116,7 @@ nlohmann::ordered_json from_csv(const Flags& flags, Output& output) {
   const std::vector<std::string> columns = columns_of(schema);
   check_like(flags, columns);
   note_skipped(*table, path, notes);
+  note_counting(schema, notes);
   std::vector<Converting> parts;
   parts.push_back({nullptr, table->labels()});
   parts.back().samples = std::move(table);

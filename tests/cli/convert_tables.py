@@ -217,8 +217,39 @@ fails(2, "below its header", *from_text(write("head.csv", "text,stars\n"), "--te
 os.makedirs("hollow/a")
 fails(2, [".txt", "its folders a have none"], *from_text("hollow"))
 
-# Parquet is not read: the line that reads it is.
+# Tables as other programs write them: decimal commas, dates, booleans, an index, one class.
+german = "".join(f"{i % 7},5;-{i},25;{'ja' if i % 2 else 'nein'}\n" for i in range(30))
+write("german.csv", "a;b;y\n" + german)
+fails(2, ["german.csv: line 2 has '0,5' in the column 'a'", "a number with a decimal comma, which --decimal comma reads"],
+      *from_csv("german.csv", "--label", "y"))
+run(*from_csv("german.csv", "--label", "y", "--decimal", "comma", "--test", "0", "--keep-values"))
+assert np.array_equal(read("x"), np.array([[i % 7 + 0.5, -i - 0.25] for i in range(30)], np.float32))
+run(*from_csv("german.csv", "--label", "b", "--task", "real", "--drop", "y", "--decimal", "comma", "--test", "0"))
+assert np.array_equal(read("y").ravel(), np.array([-i - 0.25 for i in range(30)], np.float32))
+fails(2, "'point'", *from_csv("german.csv", "--label", "y", "--decimal", "pount"))
+write("dates.csv", "day,y\n" + "".join(f"2026-01-{i % 28 + 1:02},{'ab'[i % 2]}\n" for i in range(30)))
+fails(2, ["'2026-01-01'", "a date, of which numbers"], *from_csv("dates.csv", "--label", "y"))
+write("shares.csv", "share,y\n" + "".join(f"{i} %,{'ab'[i % 2]}\n".replace(" ", "") for i in range(30)))
+fails(2, ["'0%'", "a percentage"], *from_csv("shares.csv", "--label", "y"))
+write("flags.csv", "on,y\n" + "".join(f"{('True', 'FALSE', 'false')[i % 3]},{'ab'[i % 2]}\n" for i in range(30)))
+run(*from_csv("flags.csv", "--label", "y", "--test", "0", "--keep-values"))
+assert np.array_equal(read("x").ravel(), np.arange(30) % 3 == 0)
+write("index.csv", ",a,y\n" + "".join(f"{i},{i % 5}.5,{'ab'[i % 2]}\n" for i in range(30)))
+assert "note: the column '' counts the records: leave it out by --drop 0" in run(*from_csv("index.csv", "--label", "y")).stdout
+assert "note" not in run(*from_csv("index.csv", "--label", "y", "--drop", "0")).stdout
+write("same.csv", "a,y\n" + "".join(f"{i % 5}.5,same\n" for i in range(30)))
+assert "note: all samples are of one class" in run(*from_csv("same.csv", "--label", "y")).stdout
+
+# Parquet is read by a Python with pyarrow (tests/parquet); one without is told what to install.
 write("data.parquet", b"PAR1" + bytes(64) + b"PAR1")
-fails(2, ["pandas.read_parquet(\"data.parquet\").to_csv(\"data.csv\"", "from-csv"], "dataset", "from-parquet", "data.parquet", "-o", "d.h5")
-fails(2, "a text file, not a Parquet file", "dataset", "from-parquet", "good.csv")
+with open("bare_python", "w", encoding="utf-8") as script:
+    script.write(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+os.chmod("bare_python", 0o755)
+PARQUET = ["dataset", "from-parquet", "data.parquet", "--label", "y", "-o", "d.h5"]
+fails(2, ["-m pip install pyarrow", "--python or FAKEQUANT_PYTHON"], *PARQUET, "--python", "./bare_python")
+fails(2, ["./no_python", "by --python or FAKEQUANT_PYTHON"], *PARQUET, "--python", "./no_python")
+fails(2, "a text file, not a Parquet file", "dataset", "from-parquet", "good.csv", "--label", "y", "-o", "d.h5")
+fails(2, "--output is missing", "dataset", "from-parquet", "data.parquet", "--label", "y")
+fails(2, "--size is of images: give --image", *PARQUET, "--size", "8")
+fails(2, "--drop is of a table", *PARQUET, "--image", "x", "--drop", "z")
 print("convert tables: ok")

@@ -23,6 +23,7 @@ struct CsvOptions {
   std::vector<std::string> one_hot = {};  ///< columns of text: one number for each text there is
   std::vector<std::string> known = {};    ///< "colour=red": the texts there are, of another table
   Missing missing = Missing::error;
+  char decimal = '.';                         ///< of numbers: a point, or a comma
   std::vector<std::string> class_names = {};  ///< the classes in their order; empty: as they are found
 };
 
@@ -36,6 +37,7 @@ struct CsvSchema {
     bool text = false;                    ///< one number for each of
     std::vector<std::string> categories;  ///< its texts, sorted
     double mean = 0;                      ///< of numbers
+    bool counts = false;                  ///< whether each is one more than the one before
   };
   std::vector<Feature> features;
   std::vector<std::string> class_names;

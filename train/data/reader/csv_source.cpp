@@ -39,9 +39,9 @@ void CsvSource::check_field(const CsvSchema::Feature& feature, const CsvReader& 
                             feature.text ? "" : ", --missing mean puts the column's mean there"));
   } else if (!feature.text && !field_number(field)) {
     from.fail(
-        fmt::format("has '{}' in the column '{}', which is no number: --drop {} leaves the column out, "
+        fmt::format("has '{}' in the column '{}', which is no number: {}--drop {} leaves the column out, "
                     "--one-hot {} makes a number of each text",
-                    printable(field), name, name, name));
+                    printable(field), name, field_hint(field), name, name));
   }
 }
 
@@ -62,8 +62,20 @@ bool CsvSource::is_complete(const CsvReader& from) const {
   return !gap || options_.missing != Missing::skip;
 }
 
+/// Numbers get a decimal point.
+void CsvSource::take_decimals() {
+  if (options_.decimal == '.') return;
+  const auto change = [&](std::size_t column) {
+    if (column < fields_.size()) std::ranges::replace(fields_[column], options_.decimal, '.');
+  };
+  for (const auto& feature : schema_.features)
+    if (!feature.text) change(feature.column);
+  if (schema_.label >= 0 && options_.task == Task::real) change(std::size_t(schema_.label));
+}
+
 bool CsvSource::next_kept(CsvReader& from) {
   while (from.next(fields_)) {
+    take_decimals();
     if (is_complete(from)) return true;
     if (type_.shape.empty()) ++skipped_;  // in the first of two passes
   }

@@ -32,6 +32,7 @@ class CsvSource final : public SampleSource {
  private:
   void check_field(const CsvSchema::Feature& feature, const CsvReader& from) const;
   [[nodiscard]] bool is_complete(const CsvReader& from) const;
+  void take_decimals();
   [[nodiscard]] bool next_kept(CsvReader& from);
   void put(std::byte* to) const;
 

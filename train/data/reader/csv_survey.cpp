@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kMostTexts = 1000;
 constexpr std::size_t kManyNumbers = 20;
+constexpr std::int64_t kFewCounts = 10;  // numbers in a row that are no chance
 
 /// Of labels that are the numbers 0 .. K - 1, too.
 std::vector<std::string> all_names(const Labels& labels) {
@@ -31,6 +32,8 @@ CsvSurvey::CsvSurvey(CsvSchema& schema, const CsvOptions& options, bool known)
       known_(known),
       texts_(schema.features.size()),
       sums_(schema.features.size()),
+      last_(schema.features.size()),
+      counts_on_(schema.features.size(), true),
       counts_(schema.features.size()),
       labels_(known ? schema.class_names : options.class_names) {}
 
@@ -42,6 +45,8 @@ void CsvSurvey::add(const std::vector<std::string>& fields, const CsvReader& rea
       take_text(i, field, reader);
     } else if (const auto number = field_number(field)) {
       sums_[i] += *number;
+      if (counts_[i] > 0 && *number != last_[i] + 1) counts_on_[i] = false;
+      last_[i] = *number;
       ++counts_[i];
     }
   }
@@ -87,6 +92,7 @@ void CsvSurvey::finish_columns(const std::string& path) {
     auto& feature = schema_.features[i];
     if (feature.categories.empty()) feature.categories.assign(texts_[i].begin(), texts_[i].end());
     if (counts_[i] > 0) feature.mean = sums_[i] / double(counts_[i]);
+    feature.counts = counts_on_[i] && counts_[i] >= kFewCounts;
     if (counts_[i] == 0 && !feature.text)
       throw FileError(path, "",
                       fmt::format("[dataset] {} has no number in the column '{}': --drop it", path,

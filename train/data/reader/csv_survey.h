@@ -34,7 +34,8 @@ class CsvSurvey {
   const CsvOptions& options_;
   bool known_;
   std::vector<std::set<std::string>> texts_;
-  std::vector<double> sums_;
+  std::vector<double> sums_, last_;
+  std::vector<bool> counts_on_;  // whether each number so far is one more than the one before
   std::vector<std::int64_t> counts_;
   LabelCollector labels_;
   std::vector<float> numbers_;
