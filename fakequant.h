@@ -100,6 +100,7 @@
 #include "fakequant/train/calibration/calibration_report.h"
 #include "fakequant/train/calibration/calibration_state.h"
 #include "fakequant/train/ctc.h"
+#include "fakequant/train/data/augment.h"
 #include "fakequant/train/data/dataset.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/data/loader.h"

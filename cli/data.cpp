@@ -7,36 +7,10 @@
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/text.h"
 #include "fakequant/train/data/detail/random.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 
 namespace fq::cli {
-namespace {
-
-void set_limit(AugmentOptions& options, const std::string& key, double value, const std::string& command) {
-  FQ_CHECK(value >= 0, command, "--augment {}={}: give a number of 0 or more", key, value);
-  if (key == "shift") options.shift = value;
-  if (key == "rotate") options.rotation = value;
-  if (key == "scale") options.scale = value;
-  if (key == "shear") options.shear = value;
-  if (key == "cutout") options.cutout = static_cast<std::int64_t>(value);
-  if (key == "flip") options.flip = value != 0;
-}
-
-void read_item(AugmentOptions& options, const std::string& item, const std::string& command) {
-  static const std::vector<std::string> keys{"shift", "rotate", "scale", "shear", "cutout", "flip"};
-  const auto equal = item.find('=');
-  const std::string key = item.substr(0, equal);
-  FQ_CHECK(std::ranges::find(keys, key) != keys.end(), command, "--augment has no '{}'{}", key,
-           fq::detail::did_you_mean(key, keys));
-  double value = 0;
-  FQ_CHECK(equal != std::string::npos && read_number(item.substr(equal + 1), value) && value <= 1e6, command,
-           "--augment {} needs a number, as {}=2", key, key);
-  set_limit(options, key, value, command);
-}
-
-}  // namespace
 
 std::shared_ptr<const Dataset> open_data(const Flags& flags, const std::string& group, std::int64_t classes,
                                          bool labels) {
@@ -62,18 +36,6 @@ std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flag
   check_fits(network, *data, flags.command());
   if (one_class_each(task, *data)) take_class_names(network, *data, flags.command());
   return data;
-}
-
-AugmentOptions read_augment(const Flags& flags) {
-  AugmentOptions options;
-  const std::string list = flags.text("augment");
-  for (std::size_t begin = 0; begin < list.size();) {
-    const auto end = std::min(list.find(',', begin), list.size());
-    read_item(options, list.substr(begin, end - begin), flags.command());
-    begin = end + 1;
-  }
-  check(options);
-  return options;
 }
 
 std::shared_ptr<const Dataset> some_samples(std::shared_ptr<const Dataset> data, std::int64_t count,

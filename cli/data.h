@@ -8,7 +8,6 @@
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/network.h"
 #include "fakequant/train/data/dataset.h"
-#include "fakequant/train/data/loader.h"
 
 namespace fq::cli {
 
@@ -23,8 +22,6 @@ enum class Labels { needed, if_there, none };
 [[nodiscard]] std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flags,
                                                            const std::string& group,
                                                            Labels labels = Labels::needed);
-/// "shift=0.6,rotate=7.5,scale=0.1,shear=0.1,cutout=2,flip=1". Throws ArgumentError naming the nearest key.
-[[nodiscard]] AugmentOptions read_augment(const Flags& flags);
 /// `count` samples behind the first `skip` in the order of a permutation by `seed`, sorted; all that are left
 /// when there are not more. Throws ArgumentError when none is left.
 [[nodiscard]] std::shared_ptr<const Dataset> some_samples(std::shared_ptr<const Dataset> data,

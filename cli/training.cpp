@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/augmentation.h"
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/commands/profile.h"
 #include "fakequant/cli/data.h"
@@ -31,7 +32,7 @@ Loaders make_loaders(const Run& run, const Flags& flags) {
   options.batch_size = flags.integer("batch", 1, 1 << 20);
   options.drop_last = true;
   options.seed = std::uint64_t(flags.integer("seed", 0, kManySteps));
-  options.augment = read_augment(flags);
+  take_augmentation(options, flags, task_of(run.network), *run.data);
   options.device = device_of(flags);
   const double fraction = flags.number("val-fraction", 0, 0.9);
   if (fraction == 0) return {std::make_shared<DataLoader>(run.data, options), nullptr};

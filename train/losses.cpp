@@ -24,6 +24,16 @@ Variable binary(const Variable& y, const Variable& t, const Variable& truth) {
   return ops::sub(untrue, ops::multiply(truth, ops::log_sigmoid(y)));
 }
 
+void check_weights(const Tensor& weights, std::int64_t classes, std::string_view function) {
+  FQ_CHECK(weights.shape() == Shape{classes}, function, "the class weights are {}, there are {} classes",
+           weights.describe(), classes);
+}
+
+void check_smoothing(double label_smoothing, std::string_view function) {
+  FQ_CHECK(label_smoothing >= 0 && label_smoothing <= 1, function, "label_smoothing is {}: use 0 to 1",
+           label_smoothing);
+}
+
 /// [N, C, ..] of numbers by which log softmax is multiplied and summed: minus the shares of the loss.
 struct Shares {
   Tensor values;
@@ -35,8 +45,7 @@ Shares shares_of(const Shape& shape, const Tensor& labels, const CrossEntropyOpt
   const std::int64_t classes = shape[1], inner = numel(Shape(shape.begin() + 2, shape.end()));
   std::vector<float> weights(static_cast<std::size_t>(classes), 1.0F);
   if (o.class_weights.defined()) {
-    FQ_CHECK(o.class_weights.shape() == Shape{classes}, function,
-             "the class weights are {}, there are {} classes", o.class_weights.describe(), classes);
+    check_weights(o.class_weights, classes, function);
     weights = o.class_weights.to(DType::f32).to_vector<float>();
   }
   const auto all = labels.to(Device::cpu()).to_vector<std::int64_t>();
@@ -116,20 +125,29 @@ Variable cross_entropy(const Variable& outputs, const Tensor& labels, const Cros
   wanted.erase(wanted.begin() + 1);
   FQ_CHECK(labels.shape() == wanted, function, "the outputs are {}, the labels {}: give {}",
            to_string(outputs.shape()), to_string(labels.shape()), to_string(wanted));
-  FQ_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1, function,
-           "label_smoothing is {}: use 0 to 1", options.label_smoothing);
+  check_smoothing(options.label_smoothing, function);
   const Shares shares = shares_of(outputs.shape(), labels, options, function);
   const Variable logs = ops::log_softmax(outputs, 1);
   const Variable sum = ops::sum(ops::multiply(logs, factor(outputs, shares.values)));
   return ops::scale(sum, shares.total > 0 ? -1.0 / shares.total : 0.0);
 }
 
-Variable soft_cross_entropy(const Variable& outputs, const Tensor& target) {
-  const Variable t = like(outputs, target, "soft_cross_entropy");
-  FQ_CHECK(outputs.rank() >= 2, "soft_cross_entropy", "the outputs are {}: give [N, C, ..]",
-           to_string(outputs.shape()));
-  const Variable each = ops::sum(ops::multiply(ops::log_softmax(outputs, 1), t), {1});
-  return ops::neg(ops::mean(each));
+Variable soft_cross_entropy(const Variable& outputs, const Tensor& target,
+                            const CrossEntropyOptions& options) {
+  constexpr std::string_view function = "soft_cross_entropy";
+  Variable t = like(outputs, target, function);
+  FQ_CHECK(outputs.rank() >= 2, function, "the outputs are {}: give [N, C, ..]", to_string(outputs.shape()));
+  const std::int64_t classes = outputs.shape()[1];
+  check_smoothing(options.label_smoothing, function);
+  if (options.label_smoothing > 0)
+    t = ops::shift(ops::scale(t, 1.0 - options.label_smoothing), options.label_smoothing / double(classes));
+  if (options.class_weights.defined()) {
+    Shape wide(static_cast<std::size_t>(outputs.rank()), 1);
+    wide[1] = classes;
+    check_weights(options.class_weights, classes, function);
+    t = ops::multiply(t, factor(outputs, options.class_weights.reshape(wide)));
+  }
+  return ops::neg(ops::mean(ops::sum(ops::multiply(ops::log_softmax(outputs, 1), t), {1})));
 }
 
 }  // namespace fq::losses

@@ -58,8 +58,10 @@ struct CrossEntropyOptions {
 /// softmax(y)[label]; outputs [N, C, ..], labels i64 [N, ..], 0 to C - 1. 0 where all are ignored.
 [[nodiscard]] Variable cross_entropy(const Variable& outputs, const Tensor& labels,
                                      const CrossEntropyOptions& options);
-/// Of shares of classes, [N, C, ..] as the outputs: the mean over [N, ..] of -sum_c t log softmax(y).
-[[nodiscard]] Variable soft_cross_entropy(const Variable& outputs, const Tensor& target);
+/// Of shares of classes, [N, C, ..] as the outputs: the mean over [N, ..] of -sum_c w t log softmax(y), with
+/// the weights of classes, and of t' = (1 - label_smoothing) t + label_smoothing / C. No label is ignored.
+[[nodiscard]] Variable soft_cross_entropy(const Variable& outputs, const Tensor& target,
+                                          const CrossEntropyOptions& options = {});
 
 }  // namespace losses
 
@@ -84,9 +86,10 @@ struct LossOptions {
 [[nodiscard]] bool takes_classes(const LossOptions& options);
 
 /// The loss of that kind, which takes labels as data sets have them: integers become floats, [N] of numbers
-/// becomes [N, 1], and for bce, focal and dice classes [N, ..] become [N, C, ..], 1 at the class and 0
-/// elsewhere. Throws ArgumentError for an unknown kind, naming the nearest, and for numbers out of range; the
-/// loss itself for labels of ctc that do not fit into the outputs' places, unless `zero_infinity`.
+/// becomes [N, 1], for bce, focal and dice classes [N, ..] become [N, C, ..], 1 at the class and 0 elsewhere,
+/// and for cross_entropy floats of the outputs' shape are shares of classes. Throws ArgumentError for an unknown
+/// kind, naming the nearest, and for numbers out of range; the loss itself for labels of ctc that do not fit
+/// into the outputs' places, unless `zero_infinity`.
 [[nodiscard]] Loss make_loss(const LossOptions& options);
 
 }  // namespace fq

@@ -48,10 +48,16 @@ Loss cross_entropy_loss(const LossOptions& o) {
     options.class_weights = Tensor::from(weights, {static_cast<std::int64_t>(weights.size())});
   }
   const bool plain = o.class_weights.empty() && !o.ignore_index;
-  return [options, plain](const Variable& outputs, const Tensor& labels) {
-    if (plain && outputs.rank() == 2) return ops::cross_entropy(outputs, labels, options.label_smoothing);
-    return losses::cross_entropy(outputs, labels, options);
-  };
+  return
+      [options, plain, ignores = o.ignore_index.has_value()](const Variable& outputs, const Tensor& labels) {
+        if (is_floating(labels.dtype()) && labels.shape() == outputs.shape()) {
+          FQ_CHECK(!ignores, "cross_entropy",
+                   "shares of classes have no label to ignore: leave ignore_index out");
+          return losses::soft_cross_entropy(outputs, labels, options);
+        }
+        if (plain && outputs.rank() == 2) return ops::cross_entropy(outputs, labels, options.label_smoothing);
+        return losses::cross_entropy(outputs, labels, options);
+      };
 }
 
 /// Labels that no placement has room for say so, where PyTorch's loss is infinite.

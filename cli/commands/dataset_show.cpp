@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/augmentation.h"
 #include "fakequant/cli/commands/dataset.h"
 #include "fakequant/cli/flags/conversion_flags.h"
+#include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"
@@ -30,6 +32,8 @@ FlagSet show_data_flags() {
       .argument("file", "FILE", "the data set")
       .value("split", "GROUP", "the group to look at", "train")
       .value("samples", "SAMPLES", "to show, as many of each class", "100")
+      .value("augment", "LIST", "show them as training with this --augment would see them")
+      .value("seed", "NUMBER", "of that", "0")
       .output("output,o", "FILE", "a picture (PNG) of images", kind::contact_sheet)
       .output("html", "FILE", "a page", kind::page);
   add_plain_flags(set);
@@ -41,7 +45,13 @@ ordered_json show_data(const Flags& flags, Output& output) {
   FQ_CHECK(!png.empty() || !html.empty(), flags.command(),
            "nothing is to be written: give -o sheet.png or --html page.html");
   const auto count = flags.integer("samples", 1, 1 << 16);
-  const auto data = fq::detail::samples_to_show(flags.required("file"), flags.text("split"), count);
+  std::optional<fq::detail::ShownChange> change;
+  if (flags.given("augment"))
+    change = {.options = read_augment(flags),
+              .seed = std::uint64_t(flags.integer("seed", 0, std::int64_t{1} << 40))};
+  const auto data = naming_flags([&] {
+    return fq::detail::samples_to_show(flags.required("file"), flags.text("split"), count, change);
+  });
   const std::string picture = png.empty() ? std::string() : contact_sheet_png(data);
   const std::string page = html.empty() ? std::string() : html_of(flags, data);
   if (!png.empty()) write_file(png, picture);

@@ -1,5 +1,6 @@
 #include "fakequant/cli/flags/flag_groups.h"
 
+#include "fakequant/cli/augmentation.h"
 #include "fakequant/cli/commands/profile.h"
 #include "fakequant/cli/flags/limits.h"
 #include "fakequant/cli/optimization.h"
@@ -43,8 +44,9 @@ void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
              "0")
       .value("val-fraction", "SHARE", "of the training data held out to choose the best epoch", "0")
       .value("seed", "NUMBER", "of weights, order, augmentation and dropout", "0")
-      .value("augment", "LIST", "shift=PIXELS,rotate=DEGREES,scale=SHARE,shear=SHARE,cutout=PIXELS")
-      .value("save-every", "STEPS", "write the checkpoint every so many steps too; 0: each epoch only", "0")
+      .value("augment", "LIST", augment_help().c_str());
+  add_sampling_flags(set);
+  set.value("save-every", "STEPS", "write the checkpoint every so many steps too; 0: each epoch only", "0")
       .value(
           "checkpoint-blocks", "PATTERN",
           "gradient checkpointing: modules, or runs of nodes, that are computed again for backward, such as "

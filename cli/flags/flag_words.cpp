@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <utility>
+#include <vector>
+
+#include "fakequant/train/data/augment.h"
 
 namespace fq::cli {
 namespace {
@@ -43,12 +47,8 @@ constexpr auto kWords = std::to_array<Word>({
     {"seed is", "--seed is"},
     {"block of nodes is named", "block of nodes is named as --checkpoint-blocks says,"},
     {"augmented", "changed by --augment"},
-    {"augment_shift", "--augment shift"},
-    {"augment_rotation", "--augment rotate"},
-    {"augment_scale", "--augment scale"},
-    {"augment_shear", "--augment shear"},
-    {"augment_cutout", "--augment cutout"},
-    {"augment_flip", "--augment flip"},
+    {"balanced", "--sample balanced"},
+    {"class_weights", "--sample-weights"},
     {"amax_mode", "--amax"},
     {"a range to learn", "a range for --amax learned"},
     {"another method", "another --method"},
@@ -61,6 +61,21 @@ constexpr auto kWords = std::to_array<Word>({
     {"training data", "training data (--data)"},
     {"other data", "other --data"},
 });
+
+/// Those of the table and of --augment: its settings, and what messages about its numbers begin with.
+std::vector<std::pair<std::string, std::string>> all_words() {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const auto& word : kWords) out.emplace_back(word.field, word.flag);
+  for (const auto& change : augment_changes())
+    for (const auto& number : change.numbers) {
+      const bool first = &number == &change.numbers.front();
+      const std::string flag = std::string("--augment ") + change.name;
+      const std::string named = first ? flag : flag + " (" + number.name + ")";
+      out.emplace_back(std::string("augment_") + number.name, named);
+      out.emplace_back(std::string("[augment] ") + number.name, "[augment] " + named);
+    }
+  return out;
+}
 
 bool in_a_name(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
@@ -75,13 +90,14 @@ bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
 }  // namespace
 
 std::string with_flags(std::string_view message) {
+  static const auto words = all_words();
   std::string out;
   for (std::size_t at = 0; at < message.size();) {
-    const auto* word = std::ranges::find_if(kWords, [&](const Word& w) {
-      return message.substr(at).starts_with(w.field) && stands_alone(message, at, at + w.field.size());
+    const auto word = std::ranges::find_if(words, [&](const auto& w) {
+      return message.substr(at).starts_with(w.first) && stands_alone(message, at, at + w.first.size());
     });
-    out += word != kWords.end() ? std::string(word->flag) : std::string(1, message[at]);
-    at += word != kWords.end() ? word->field.size() : 1;
+    out += word != words.end() ? word->second : std::string(1, message[at]);
+    at += word != words.end() ? word->first.size() : 1;
   }
   return out;
 }

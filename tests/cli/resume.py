@@ -8,7 +8,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from command import DIGITS, SHORT, TINY, fails, result, run, same_bytes, start  # noqa: E402
 from crash import kill_and_resume  # noqa: E402
 
-RUN = TINY + ["--data", DIGITS, "--batch", "64", "--seed", "1", "--save-every", "5", "--augment", "shift=0.6,cutout=2"]
+RUN = TINY + ["--data", DIGITS, "--batch", "64", "--seed", "1", "--save-every", "5", "--augment",
+              "shift=0.6,randaugment=1:5,noise=0.05,cutout=2,mixup=0.3,cutmix=1", "--sample", "balanced"]
 kill_and_resume(["train", *RUN, "--epochs", "8", "--ema", "0.99", "--val-fraction", "0.2"], 3)
 run("train", *SHORT, "-o", "float.h5")
 kill_and_resume(["qat", "float.h5", "--preset", "int8", "--amax", "running", "--freeze-amax-after", "40", "--data", DIGITS,

@@ -30,7 +30,7 @@ TEST(Augment, NothingAskedNothingChanged) {
 
 TEST(Augment, DependsOnSeedEpochAndSampleAlone) {
   const AugmentOptions options{
-      .shift = 2, .rotation = 20, .scale = 0.2, .shear = 0.2, .cutout = 2, .flip = true};
+      .shift = 2, .rotation = 20, .scale = 0.2, .shear = 0.2, .hflip = 0.5, .cutout = 2};
   const auto both = changed(ramp({2, 1, 8, 8}), options, {4, 9});
   const auto second = changed(ramp({2, 1, 8, 8}).slice(1, 2).clone(), options, {9});
   EXPECT_TRUE(bitwise_equal(both.slice(1, 2), second));
@@ -51,7 +51,7 @@ TEST(Augment, EveryChannelMovesAlike) {
 TEST(Augment, FlipMirrorsEverySecondImage) {
   int mirrored = 0;
   for (std::int64_t sample = 0; sample < 200; ++sample) {
-    const auto out = changed(ramp({1, 1, 2, 3}), {.flip = true}, {sample}).to_vector<float>();
+    const auto out = changed(ramp({1, 1, 2, 3}), {.hflip = 0.5}, {sample}).to_vector<float>();
     if (out == std::vector<float>{3, 2, 1, 6, 5, 4})
       ++mirrored;
     else

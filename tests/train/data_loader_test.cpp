@@ -129,10 +129,29 @@ TEST(DataLoader, LastBatchIsKeptOrDropped) {
   EXPECT_EQ(drop.epoch(), 1);
 }
 
+AugmentOptions everything() {
+  return {.resized_crop = 0.5,
+          .crop = 1,
+          .shift = 0.6,
+          .rotation = 7.5,
+          .scale = 0.1,
+          .shear = 0.1,
+          .hflip = 0.5,
+          .vflip = 0.5,
+          .randaugment = 2,
+          .brightness = 0.2,
+          .contrast = 0.2,
+          .blur = 0.5,
+          .noise = 0.05,
+          .cutout = 2,
+          .mixup = 0.3,
+          .cutmix = 1};
+}
+
 TEST(ThreadsDataLoader, PrefetchChangesNothing) {
   const auto data = std::make_shared<Hdf5Dataset>(FAKEQUANT_SOURCE_DIR "/data/digits.h5");
-  LoaderOptions options{.batch_size = 100, .seed = 9, .prefetch = 0};
-  options.augment = {.shift = 0.6, .rotation = 7.5, .scale = 0.1, .shear = 0.1, .cutout = 2, .flip = true};
+  LoaderOptions options{
+      .batch_size = 100, .seed = 9, .prefetch = 0, .augment = everything(), .balanced = true};
   DataLoader plain(data, options);
   for (const std::int64_t depth : {1, 3}) {
     options.prefetch = depth;
@@ -216,6 +235,38 @@ TEST(DataLoader, RefusesOptionsOutOfRange) {
   EXPECT_THROW(DataLoader(nullptr, {}), ArgumentError);
   EXPECT_THROW(DataLoader(numbers(9), {.batch_size = 1, .augment = {.shift = 1}}), ArgumentError);
   EXPECT_THROW(DataLoader(numbers(9), {.batch_size = 1}).start_epoch(-1), ArgumentError);
+}
+
+TEST(DataLoader, ColoursNeedPixelsBetweenBlackAndWhite) {
+  const auto data = [](float value) {
+    return std::make_shared<TensorDataset>(Tensor::full({4, 1, 2, 2}, value), Tensor::zeros({4}, DType::i64));
+  };
+  const LoaderOptions options{.batch_size = 2, .augment = {.brightness = 0.2}};
+  EXPECT_NO_THROW(DataLoader(data(0.7f), options));
+  for (const float value : {-1.5f, 200.0f}) try {
+      DataLoader loader(data(value), options);
+      FAIL() << value;
+    } catch (const ArgumentError& error) {
+      EXPECT_NE(std::string(error.what())
+                    .find("brightness changes pixels from black, 0, to white, 1, and sample 0"),
+                std::string::npos);
+    }
+  EXPECT_NO_THROW(DataLoader(data(200), {.batch_size = 2, .augment = {.shift = 1, .noise = 0.1}}));
+}
+
+TEST(DataLoader, WhiteIsWhatTheScaleSays) {
+  const Hdf5Dataset digits(FAKEQUANT_SOURCE_DIR "/data/digits.h5");
+  EXPECT_EQ(digits.white(), std::vector<float>{1});  // bytes up to 16, with a scale of 1 / 16
+}
+
+TEST(DataLoader, MixingNeedsLabelsOfSamples) {
+  const Tensor x = Tensor::zeros({4, 1, 2, 2});
+  const LoaderOptions options{.batch_size = 2, .augment = {.mixup = 0.2}};
+  EXPECT_THROW(DataLoader(std::make_shared<TensorDataset>(x), options), ArgumentError);
+  const auto places = std::make_shared<TensorDataset>(x, Tensor::zeros({4, 2, 2}, DType::i64));
+  EXPECT_THROW(DataLoader(places, options), ArgumentError);
+  const auto numbers_of = std::make_shared<TensorDataset>(x, Tensor::zeros({4, 3}));
+  EXPECT_EQ(DataLoader(numbers_of, options).next()->y.shape(), (Shape{2, 3}));
 }
 
 TEST(Split, TakesTheFractionAndNothingTwice) {

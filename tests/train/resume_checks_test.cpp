@@ -64,7 +64,11 @@ TEST(Resume, EverySettingThatChangesBitsIsNamed) {
   names("drop_last", [](Plan& r) { r.loader.drop_last = true; });
   names("loader_seed", [](Plan& r) { r.loader.seed = 6; });
   names("augment_shift", [](Plan& r) { r.loader.augment.shift = 0; });
-  names("augment_flip", [](Plan& r) { r.loader.augment.flip = true; });
+  names("augment_hflip", [](Plan& r) { r.loader.augment.hflip = 0.5; });
+  names("augment_mixup", [](Plan& r) { r.loader.augment.mixup = 0.2; });
+  names("augment_randaugment_magnitude", [](Plan& r) { r.loader.augment.randaugment_magnitude = 5; });
+  names("balanced", [](Plan& r) { r.loader.balanced = true; });
+  names("class_weights", [](Plan& r) { r.loader.class_weights = {1, 2, 1, 1}; });
   names("validation_samples", [](Plan& r) { r.validate = false; });
 }
 
@@ -93,6 +97,26 @@ TEST(Resume, WhatChangesNoBitsMayDiffer) {
   run.options.checkpoint_blocks = "conv";
   run.loader.prefetch = 0;
   EXPECT_EQ(refusal(run, state), "");
+}
+
+TEST(Resume, FilesOfBeforeASettingHadItsStandard) {
+  const Plan run = one_epoch();
+  StateDict state = finished(run);
+  auto settings = state.attribute("progress/settings");
+  for (const char* key : {"augment_mixup", "augment_hflip", "balanced", "class_weights", "number_labels"})
+    settings.erase(key);
+  settings["augment_flip"] = false;
+  state.set_attribute("progress/settings", settings);
+  EXPECT_EQ(refusal(run, state), "");
+  Plan other = run;
+  other.loader.augment.mixup = 0.5;
+  EXPECT_NE(refusal(other, state).find("augment_mixup is 0.0 there, 0.5 here"), std::string::npos);
+  other = run;
+  other.loader.augment.hflip = 0.5;
+  EXPECT_NE(refusal(other, state).find("augment_hflip is 0.0 there, 0.5 here"), std::string::npos);
+  settings["augment_flip"] = true;
+  state.set_attribute("progress/settings", settings);
+  EXPECT_EQ(refusal(other, state), "");
 }
 
 TEST(Resume, FilesWithoutSettingsAreTaken) {

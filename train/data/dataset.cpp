@@ -68,6 +68,8 @@ std::vector<float> Dataset::background() const {
   return std::vector<float>(static_cast<std::size_t>(sample_shape().empty() ? 1 : sample_shape()[0]), 0.0f);
 }
 
+std::vector<float> Dataset::white() const { return std::vector<float>(background().size(), 1.0f); }
+
 TensorDataset::TensorDataset(Tensor x, Tensor y) : x_(std::move(x)), y_(std::move(y)) {
   FQ_CHECK(x_.defined() && x_.rank() >= 1 && x_.dim(0) > 0, "tensor_dataset",
            "x is {}: give [N, ..] with N > 0", x_.describe());

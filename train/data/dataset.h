@@ -54,6 +54,8 @@ class Dataset {
   [[nodiscard]] virtual bool token_ids() const noexcept { return false; }
   /// What a stored zero becomes, one value a channel (axis 0 of the sample); what augmentation fills with.
   [[nodiscard]] virtual std::vector<float> background() const;
+  /// What the brightest stored pixel becomes, one value a channel: 1 where nobody says otherwise.
+  [[nodiscard]] virtual std::vector<float> white() const;
 
   /// Reads the samples `rows`, in that order, to the CPU; repeats are allowed. Throws ArgumentError for an
   /// index out of range, FileError naming the row when a value cannot be read or is NaN or infinite.
@@ -114,6 +116,7 @@ class Subset : public Dataset {
   }
   [[nodiscard]] bool token_ids() const noexcept override { return data_->token_ids(); }
   [[nodiscard]] std::vector<float> background() const override { return data_->background(); }
+  [[nodiscard]] std::vector<float> white() const override { return data_->white(); }
   [[nodiscard]] Batch read(std::span<const std::int64_t> rows) const override;
   [[nodiscard]] Tensor labels() const override;
   /// The checksum of that of `data` and of which of its samples these are.

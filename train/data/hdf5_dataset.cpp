@@ -100,6 +100,17 @@ std::vector<float> Hdf5Dataset::background() const {
   return values;
 }
 
+std::vector<float> Hdf5Dataset::white() const {
+  if (token_ids()) return Dataset::white();
+  const float steps = 1 / body_->how.scale;
+  const bool fraction = steps > 1.5f && std::abs(steps - std::nearbyint(steps)) < 1e-3f * steps;
+  const float stored = body_->x->rows().dtype() == DType::u8 && !fraction ? 255 : steps;
+  std::vector<float> values;
+  for (std::size_t channel = 0; channel < body_->how.mean.size(); ++channel)
+    values.push_back(body_->how.apply(stored, channel));
+  return values;
+}
+
 Batch Hdf5Dataset::read(std::span<const std::int64_t> rows) const {
   for (const auto row : rows)
     FQ_CHECK(0 <= row && row < size(), "dataset", "sample {} is out of range: there are {}", row, size());

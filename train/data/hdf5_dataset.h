@@ -61,6 +61,8 @@ class Hdf5Dataset : public Dataset {
   [[nodiscard]] const std::vector<std::string>& class_names() const noexcept override;
   [[nodiscard]] bool token_ids() const noexcept override;
   [[nodiscard]] std::vector<float> background() const override;
+  /// Of stored 1 / scale, as 255 with a scale of 1 / 255; of u8 whose scale is no such fraction, of 255.
+  [[nodiscard]] std::vector<float> white() const override;
   [[nodiscard]] Batch read(std::span<const std::int64_t> rows) const override;
   /// In the type that the file has them in, but classes, which are i64.
   [[nodiscard]] Tensor labels() const override;

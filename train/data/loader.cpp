@@ -1,13 +1,60 @@
 #include "fakequant/train/data/loader.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/train/data/detail/augment/operations.h"
 #include "fakequant/train/data/detail/batch_source.h"
+#include "fakequant/train/data/detail/class_draws.h"
 #include "fakequant/train/detail/whole_number.h"
 
 namespace fq {
 namespace {
+
+constexpr std::int64_t kLookedAt = 16;
+constexpr float kSlack = 0.01f;  // of white less black: rounding of what made the pixels
+
+/// Whether the first samples are within black and white, where changes of colour need it.
+void check_pixels(const Dataset& data, const AugmentOptions& options) {
+  const auto needs = std::ranges::find_if(
+      detail::operations(), [&](const auto& operation) { return operation.pixels && operation.on(options); });
+  if (needs == detail::operations().end()) return;
+  std::vector<std::int64_t> first(static_cast<std::size_t>(std::min<std::int64_t>(data.size(), kLookedAt)));
+  std::iota(first.begin(), first.end(), std::int64_t{0});
+  const auto values = data.read(first).x.to_vector<float>();
+  const auto black = data.background(), white = data.white();
+  const std::size_t inner = values.size() / first.size() / black.size();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t c = i / inner % black.size();
+    const auto [low, high] = std::minmax(black[c], white[c]);
+    const float slack = kSlack * (high - low);
+    FQ_CHECK(low - slack <= values[i] && values[i] <= high + slack, "augment",
+             "{} changes pixels from black, {}, to white, {}, and sample {} has {}: tell what is black and "
+             "white by scale, mean and std of x (docs/formats.md), or leave {} out",
+             needs->change.numbers.front().name, black[c], white[c], i / inner / black.size(), values[i],
+             needs->change.numbers.front().name);
+  }
+}
+
+void check_labels(const Dataset& data, const LoaderOptions& options) {
+  if (!options.augment.mixes()) return;
+  const Tensor labels = data.labels();
+  FQ_CHECK(data.classes() > 0 || labels.defined(), "augment",
+           "mixing needs labels, and the data has none: leave mixup and cutmix out");
+  FQ_CHECK(
+      !labels.defined() || labels.rank() <= 2, "augment",
+      "mixing needs labels of samples, and those of the data, {}, are of places in them: leave mixup and "
+      "cutmix out",
+      to_string(labels.shape()));
+}
+
+void check_augment(const Dataset& data, const LoaderOptions& options) {
+  check(options.augment, data.sample_shape(), data.token_ids());
+  check_labels(data, options);
+  check_pixels(data, options.augment);
+}
 
 void check_options(const Dataset& data, const LoaderOptions& options) {
   FQ_CHECK(options.batch_size >= 1, "data_loader", "the batch size is {}: use at least 1",
@@ -17,9 +64,10 @@ void check_options(const Dataset& data, const LoaderOptions& options) {
   FQ_CHECK(data.size() >= options.batch_size || !(options.shuffle || options.drop_last), "data_loader",
            "the data has {} images, a batch {}: use a batch size of at most {}", data.size(),
            options.batch_size, data.size());
-  check(options.augment);
-  FQ_CHECK(!options.augment.any() || (data.sample_shape().size() == 3 && !data.token_ids()), "data_loader",
-           "samples of {} cannot be augmented: only images [C, H, W]", to_string(data.sample_shape()));
+  check_augment(data, options);
+  FQ_CHECK((options.class_weights.empty() && !options.balanced) || options.shuffle, "data_loader",
+           "weights of classes need shuffle: the order of the data set has every sample once");
+  (void)detail::class_draws(data, options);
 }
 
 }  // namespace

@@ -1,46 +1,21 @@
 #pragma once
 
-/// DataLoader: the batches of one epoch after another, made ahead on a thread, and the random changes of
-/// training images that keep their meaning.
+/// DataLoader: the batches of one epoch after another, made ahead on a thread.
 ///
-///     DataLoader loader(data, {.batch_size = 64, .seed = 1, .augment = {.shift = 2, .flip = true}});
+///     DataLoader loader(data, {.batch_size = 64, .seed = 1, .augment = {.shift = 2, .hflip = 0.5}});
 ///     while (const auto batch = loader.next()) use(batch->x, batch->y);  // one epoch
 
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/tensor.h"
+#include "fakequant/train/data/augment.h"
 #include "fakequant/train/data/dataset.h"
 
 namespace fq {
-
-/// How far each change may go; 0 leaves it out. Amounts are uniform in [-limit, limit].
-struct AugmentOptions {
-  double shift = 0;         ///< pixels, along each axis
-  double rotation = 0;      ///< degrees, about the centre
-  double scale = 0;         ///< fraction of the size: 0.1 gives 0.9 to 1.1; below 1
-  double shear = 0;         ///< columns moved per row
-  std::int64_t cutout = 0;  ///< side of one erased square, pixels; its centre is anywhere in the image
-  bool flip = false;        ///< mirrors left and right every second image
-
-  [[nodiscard]] bool any() const noexcept {
-    return shift != 0 || rotation != 0 || scale != 0 || shear != 0 || cutout != 0 || flip;
-  }
-};
-
-/// Throws ArgumentError for a negative or infinite limit and for a scale of 1 or more.
-void check(const AugmentOptions& options);
-
-/// Changes f32 [N, C, H, W] images in place: one affine warp with bilinear interpolation (flip, shear, scale,
-/// rotation, shift, in that order), then the cutout. Image i changes by (seed, epoch, samples[i]) alone,
-/// every channel alike. What was outside of the image becomes `background[c]`. Throws ArgumentError for other
-/// shapes, dtypes and counts.
-void augment(Tensor& images, std::span<const std::int64_t> samples, const AugmentOptions& options,
-             std::uint64_t seed, std::int64_t epoch, const std::vector<float>& background);
 
 /// How batches are made of samples.
 struct LoaderOptions {
@@ -49,16 +24,26 @@ struct LoaderOptions {
   bool drop_last = false;        ///< leaves out the last batch of an epoch when it is smaller
   std::uint64_t seed = 0;        ///< of order and augmentation
   std::int64_t prefetch = 2;     ///< batches made ahead on a thread; 0 makes them in next()
-  AugmentOptions augment = {};   ///< of training images
-  Device device = {};            ///< where batches are put, on the thread that makes them
+  AugmentOptions augment = {};   ///< of training samples
+  /// Labels that are integers are numbers all the same: mixing averages them, and makes no shares of classes.
+  bool number_labels = false;
+  /// How often samples of each class are drawn, one number a class, in any unit: an epoch has as many samples
+  /// as the data, divided among the classes in these proportions (to one sample). Of a class that is drawn
+  /// more often than it has samples each comes as often as another, up to one time; of others some are left
+  /// out, others each epoch. Empty: every sample once. Needs `shuffle`.
+  std::vector<double> class_weights = {};
+  bool balanced = false;  ///< class_weights of 1 for all classes that have samples
+  Device device = {};     ///< where batches are put, on the thread that makes them
 };
 
 /// The batches are a function of (data set, options without `prefetch`, epoch): neither threads nor timing
-/// change a bit. For use by one thread at a time.
+/// change a bit. What a sample draws is told by its index or, with weights of classes, where a sample comes
+/// several times, by its place in the epoch. For use by one thread at a time.
 class DataLoader {
  public:
-  /// Throws ArgumentError for options out of range, augmentation of data that is not [C, H, W], and fewer
-  /// samples than a batch when shuffling or dropping the last batch.
+  /// Throws ArgumentError for options out of range, augmentation that samples or labels of the data do not
+  /// have, changes of colour where the first samples are not within black and white, weights of classes
+  /// without labels of classes, and fewer samples than a batch when shuffling or dropping the last batch.
   DataLoader(std::shared_ptr<const Dataset> data, LoaderOptions options);
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;  // owns a thread

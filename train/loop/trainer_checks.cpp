@@ -99,7 +99,7 @@ void Trainer::Body::check_same_run(const StateDict& run, const std::string& path
   constexpr std::string_view kWayOut = "give the same, or start a new run from its weights into another file";
   if (const auto settings = object_in(run, "settings", path); !settings.is_null()) {
     const auto here = detail::run_settings(options, *training, validation.get());
-    const auto others = detail::differences(settings, here);
+    const auto others = detail::differences(detail::completed(settings), here);
     FQ_CHECK(others.empty(), "resume", "{} is of a run with other settings: {}: {}", path,
              fmt::join(others, "; "), kWayOut);
   }

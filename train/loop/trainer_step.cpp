@@ -19,6 +19,11 @@ detail::Switches::Phase Trainer::Body::phase() const {
           .amax_momentum = options.amax_momentum};
 }
 
+bool Trainer::Body::mixed_classes() const {
+  const auto& how = training->options();
+  return how.augment.mixes() && !how.number_labels && training->data().classes() > 0;
+}
+
 double Trainer::Body::forward_backward(const Batch& batch) {
   const auto switched = phase();
   const detail::PhaseScope scope(switches, switched);
@@ -34,8 +39,9 @@ double Trainer::Body::forward_backward(const Batch& batch) {
   if (!std::isfinite(value))
     throw NumericError(
         fmt::format("[train] the loss is {}: use a smaller learning rate, or clip_norm", value));
-  if (const Tensor outputs = read_logits.get(); detail::is_classes(outputs, batch.y))
-    progress.correct += count_correct(outputs, batch.y);
+  const Tensor labels = mixed_classes() ? answers(batch.y) : batch.y;
+  if (const Tensor outputs = read_logits.get(); detail::is_classes(outputs, labels))
+    progress.correct += count_correct(outputs, labels);
   return value;
 }
 

@@ -1,6 +1,7 @@
 #include "fakequant/train/data/detail/batch_source.h"
 
 #include <algorithm>
+#include <numeric>
 #include <system_error>
 
 #include "fakequant/core/backend/transfer.h"
@@ -9,10 +10,18 @@
 namespace fq::detail {
 
 BatchSource::BatchSource(std::shared_ptr<const Dataset> data, const LoaderOptions& options)
-    : data_(std::move(data)), options_(options) {}
+    : data_(std::move(data)), options_(options), draws_(class_draws(*data_, options)) {}
 
 std::int64_t BatchSource::samples_per_epoch() const noexcept {
   return options_.drop_last ? data_->size() / options_.batch_size * options_.batch_size : data_->size();
+}
+
+void BatchSource::change(Batch& batch, const std::vector<std::int64_t>& samples, const Place& place) const {
+  std::vector<std::int64_t> keys = samples;
+  if (draws_) std::iota(keys.begin(), keys.end(), place.position);
+  augment(batch.x, keys, options_.augment, options_.seed, place.epoch, data_->background(), data_->white());
+  mix(batch, keys, options_.augment, options_.seed, place.epoch,
+      options_.number_labels ? 0 : data_->classes());
 }
 
 std::optional<Batch> BatchSource::make(Place& place) {
@@ -22,11 +31,11 @@ std::optional<Batch> BatchSource::make(Place& place) {
     return std::nullopt;
   }
   if (!order_ || order_->epoch() != place.epoch)
-    order_.emplace(*data_, options_.shuffle, options_.seed, place.epoch);
+    order_.emplace(*data_, options_.shuffle, options_.seed, place.epoch,
+                   draws_ ? draws_->of_epoch(options_.seed, place.epoch) : std::vector<std::int64_t>());
   const auto samples = order_->samples(place.position, end);
   auto batch = data_->read(samples);
-  if (options_.augment.any())
-    augment(batch.x, samples, options_.augment, options_.seed, place.epoch, data_->background());
+  if (options_.augment.any()) change(batch, samples, place);
   place.position = end;
   return Batch{upload(batch.x, options_.device), upload(batch.y, options_.device)};
 }

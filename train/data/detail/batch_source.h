@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "fakequant/train/data/detail/class_draws.h"
 #include "fakequant/train/data/detail/order.h"
 #include "fakequant/train/data/loader.h"
 
@@ -30,8 +31,11 @@ class BatchSource {
   [[nodiscard]] std::optional<Batch> make(Place& place);
 
  private:
+  void change(Batch& batch, const std::vector<std::int64_t>& samples, const Place& place) const;
+
   std::shared_ptr<const Dataset> data_;
   LoaderOptions options_;
+  std::optional<ClassDraws> draws_;
   std::optional<EpochOrder> order_;
 };
 

@@ -12,10 +12,13 @@ constexpr std::uint64_t kWindowSeed = 0x77696e646f77;  // apart from the stream 
 
 }  // namespace
 
-EpochOrder::EpochOrder(const Dataset& data, bool shuffle, std::uint64_t seed, std::int64_t epoch)
-    : shuffle_(shuffle), seed_(seed), epoch_(epoch), size_(data.size()) {
+EpochOrder::EpochOrder(const Dataset& data, bool shuffle, std::uint64_t seed, std::int64_t epoch,
+                       std::vector<std::int64_t> draws)
+    : shuffle_(shuffle), seed_(seed), epoch_(epoch), size_(data.size()), draws_(std::move(draws)) {
   if (!shuffle_) return;
   starts_ = data.block_starts();
+  if (!draws_.empty())
+    for (auto& start : starts_) start = std::ranges::lower_bound(draws_, start) - draws_.begin();
   blocks_.resize(starts_.size());
   starts_.push_back(size_);
   std::iota(blocks_.begin(), blocks_.end(), std::int64_t{0});
@@ -39,7 +42,7 @@ void EpochOrder::load_window(std::size_t window) {
   for (std::size_t i = first; i < last; ++i) {
     const auto block = static_cast<std::size_t>(blocks_[i]);
     for (std::int64_t sample = starts_[block]; sample < starts_[block + 1]; ++sample)
-      window_samples_.push_back(sample);
+      window_samples_.push_back(draws_.empty() ? sample : draws_[static_cast<std::size_t>(sample)]);
   }
   Draws(seed_ ^ kWindowSeed, static_cast<std::uint64_t>(epoch_), window).shuffle(window_samples_);
   window_ = window;

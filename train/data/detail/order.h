@@ -10,11 +10,13 @@
 namespace fq::detail {
 
 /// A permutation of the samples that is a function of (data set, seed, epoch) and can be read from any
-/// position. Blocks are shuffled, then samples within windows of as many blocks as fit the data set's cache:
+/// position, or of `draws` of them, ascending, where some come several times and some not at all. Blocks are
+/// shuffled, then samples within windows of as many blocks as fit the data set's cache:
 /// every block is read once an epoch, and a data set that fits the cache gets a permutation of all samples.
 class EpochOrder {
  public:
-  EpochOrder(const Dataset& data, bool shuffle, std::uint64_t seed, std::int64_t epoch);
+  EpochOrder(const Dataset& data, bool shuffle, std::uint64_t seed, std::int64_t epoch,
+             std::vector<std::int64_t> draws = {});
 
   [[nodiscard]] std::int64_t epoch() const noexcept { return epoch_; }
   /// The samples at positions [begin, end).
@@ -26,7 +28,8 @@ class EpochOrder {
   bool shuffle_;
   std::uint64_t seed_;
   std::int64_t epoch_, size_;
-  std::vector<std::int64_t> starts_;         // of each block, and the size at the end
+  std::vector<std::int64_t> draws_;          // empty for every sample once
+  std::vector<std::int64_t> starts_;         // of each block among the draws, and their number at the end
   std::vector<std::int64_t> blocks_;         // in the order of the epoch
   std::vector<std::int64_t> window_starts_;  // positions, and the size at the end
   std::int64_t window_blocks_;

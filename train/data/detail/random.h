@@ -3,7 +3,9 @@
 /// Numbers that depend on what they are for, not on what was drawn before.
 
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <utility>
 
 #include "fakequant/core/random.h"
@@ -30,6 +32,14 @@ class Draws {
   }
   /// Uniform in [-1, 1).
   [[nodiscard]] double symmetric() noexcept { return static_cast<double>(next() >> 11) * 0x1p-52 - 1; }
+  /// Uniform in [0, 1).
+  [[nodiscard]] double uniform() noexcept { return static_cast<double>(next() >> 11) * 0x1p-53; }
+  [[nodiscard]] double uniform(double low, double high) noexcept { return low + uniform() * (high - low); }
+  /// Of mean 0 and deviation 1 (Box and Muller; the second number is not used).
+  [[nodiscard]] double normal() noexcept {
+    const double radius = std::sqrt(-2 * std::log(1 - uniform()));
+    return radius * std::cos(2 * std::numbers::pi * uniform());
+  }
 
   /// Fisher and Yates.
   template <class Vector>

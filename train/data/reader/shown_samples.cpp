@@ -8,6 +8,7 @@
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/train/data/detail/data_file.h"
+#include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/data/writer/vocabulary.h"
 
 namespace fq::detail {
@@ -94,9 +95,49 @@ std::vector<std::int64_t> spread(const std::vector<std::int64_t>& rows, std::int
   return out;
 }
 
+/// [sample, value] of the classes that are shown, as they are stored but for the scale.
+using ShownValues = std::vector<std::vector<std::vector<float>>>;
+
+/// Rows in turn of one class and another: neighbours that are mixed are of different classes.
+std::vector<std::pair<std::size_t, std::size_t>> in_turn(const std::vector<ShownClass>& classes) {
+  std::size_t most = 0;
+  for (const auto& of : classes) most = std::max(most, of.samples.size());
+  std::vector<std::pair<std::size_t, std::size_t>> order;
+  for (std::size_t i = 0; i < most; ++i)
+    for (std::size_t c = 0; c < classes.size(); ++c)
+      if (i < classes[c].samples.size()) order.emplace_back(c, i);
+  return order;
+}
+
+/// The values as the network would see them, back in the units of the file.
+void change_values(const std::string& path, const std::string& split, const ShownChange& how,
+                   const ShownData& shown, ShownValues& values) {
+  const Hdf5Dataset data(path, {.split = split, .labels = false, .check_layout = false});
+  check(how.options, data.sample_shape(), data.token_ids());
+  const auto order = in_turn(shown.classes);
+  std::vector<std::int64_t> rows;
+  for (const auto& [c, i] : order) rows.push_back(shown.classes[c].samples[i].row);
+  Batch batch = data.read(rows);
+  augment(batch.x, rows, how.options, how.seed, 0, data.background(), data.white());
+  batch.y = Tensor::zeros({batch.size()});
+  mix(batch, rows, how.options, how.seed, 0, 0);
+  const auto back = data.token_ids() ? Normalisation()
+                                     : DataFile(path, {.split = split}).normalisation(data.sample_shape()[0]);
+  const auto all = batch.x.to(DType::f32).to_vector<float>();
+  const std::int64_t each = numel(data.sample_shape()), inner = each / data.sample_shape()[0];
+  for (std::size_t at = 0; at < order.size(); ++at)
+    for (std::int64_t i = 0; i < each; ++i) {
+      const float value = all[at * std::size_t(each) + std::size_t(i)];
+      const auto channel = std::size_t(i / inner);
+      values[order[at].first][order[at].second][std::size_t(i)] =
+          back.mean.empty() ? value : value * back.deviation[channel] + back.mean[channel];
+    }
+}
+
 }  // namespace
 
-ShownData samples_to_show(const std::string& path, const std::string& split, std::int64_t count) {
+ShownData samples_to_show(const std::string& path, const std::string& split, std::int64_t count,
+                          const std::optional<ShownChange>& change) {
   Hdf5DatasetOptions options;
   options.split = split;
   options.may_lack_labels = true;
@@ -114,8 +155,7 @@ ShownData samples_to_show(const std::string& path, const std::string& split, std
                 .classes = {}};
   const Decoder decoder(path);
   const auto by_class = rows_by_class(labels, out.rows);
-  std::vector<std::vector<std::vector<float>>> values;
-  float low = 0, high = 1;
+  ShownValues values;
   for (const auto& [label, all] : by_class) {
     const bool named = label >= 0 && label < std::ssize(stated.names);
     out.classes.push_back({.name = label < 0 ? ""
@@ -126,14 +166,15 @@ ShownData samples_to_show(const std::string& path, const std::string& split, std
     for (const auto row : spread(all, count / std::ssize(by_class))) {
       out.classes.back().samples.push_back({.row = row});
       values.back().push_back(values_of(rows, row, numel(sample)));
-      if (!out.pictures) continue;
-      for (float& value : values.back().back()) {
-        value = std::isfinite(value) ? value * scale : 0;
-        low = std::min(low, value);
-        high = std::max(high, value);
-      }
+      if (out.pictures)
+        for (float& value : values.back().back()) value = std::isfinite(value) ? value * scale : 0;
     }
   }
+  if (change) change_values(path, split, *change, out, values);
+  float low = 0, high = 1;
+  for (const auto& of_class : values)
+    for (const auto& sample_values : of_class)
+      for (const float value : sample_values) low = std::min(low, value), high = std::max(high, value);
   for (std::size_t c = 0; c < values.size(); ++c)
     for (std::size_t i = 0; i < values[c].size(); ++i) {
       ShownSample& shown = out.classes[c].samples[i];

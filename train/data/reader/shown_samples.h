@@ -3,9 +3,11 @@
 /// Some samples of a data set, to be looked at.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "fakequant/train/data/augment.h"
 #include "fakequant/train/data/reader/images/image.h"
 
 namespace fq::detail {
@@ -31,10 +33,18 @@ struct ShownData {
   std::vector<ShownClass> classes;
 };
 
+/// How samples are changed before they are shown.
+struct ShownChange {
+  AugmentOptions options;
+  std::uint64_t seed = 0;
+};
+
 /// About `count` samples of the group `split`, as many of each class, evenly spread over its rows. Pictures
 /// have values times the attribute `scale`, 0 being black and 1 white, or the smallest and largest of those
-/// shown where they lie beyond; of other than 1 and 3 channels the first. Throws as Hdf5Dataset.
-[[nodiscard]] ShownData samples_to_show(const std::string& path, const std::string& split,
-                                        std::int64_t count);
+/// shown where they lie beyond; of other than 1 and 3 channels the first. With `change` samples are as
+/// training with it sees them in its first epoch, each mixed with one of another class where there is one.
+/// Throws as Hdf5Dataset, and for what samples of the data do not have.
+[[nodiscard]] ShownData samples_to_show(const std::string& path, const std::string& split, std::int64_t count,
+                                        const std::optional<ShownChange>& change = {});
 
 }  // namespace fq::detail

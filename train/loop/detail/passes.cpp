@@ -10,6 +10,7 @@
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/train/losses.h"
 
 namespace fq::detail {
 namespace {
@@ -30,11 +31,18 @@ void Passes::forget() {
   gradients_.clear();
 }
 
+/// Labels are classes, or shares of them where samples were mixed.
+Variable Passes::loss_of(const Variable& logits, const Tensor& labels) const {
+  if (options_.loss) return options_.loss(logits, labels);
+  if (is_floating(labels.dtype()))
+    return losses::soft_cross_entropy(logits, labels, {.label_smoothing = options_.label_smoothing});
+  return ops::cross_entropy(logits, labels, options_.label_smoothing);
+}
+
 Passes::Outputs Passes::run(const Batch& batch) {
   if (traits_of(batch.x.device()).launches) quantize_weights(*model_);
   const Variable logits = (*model_)(Variable(batch.x));
-  loss_ = options_.loss ? options_.loss(logits, batch.y)
-                        : ops::cross_entropy(logits, batch.y, options_.label_smoothing);
+  loss_ = loss_of(logits, batch.y);
   FQ_CHECK(loss_.defined() && loss_.numel() == 1, "train", "the loss is {}: it must be one number",
            loss_.defined() ? to_string(loss_.shape()) : "undefined");
   return {loss_.tensor(), logits.tensor()};

@@ -49,6 +49,7 @@ class Passes {
   };
 
   [[nodiscard]] bool repeats(const Batch& batch, const Switches::Phase& phase);
+  [[nodiscard]] Variable loss_of(const Variable& logits, const Tensor& labels) const;
   Outputs run(const Batch& batch);
   void capture(const Batch& batch);
 

@@ -54,11 +54,14 @@ json ranges_of(const TrainerOptions& o) {
 }
 
 json settings_of(const LoaderOptions& o) {
-  return {{"batch_size", o.batch_size},         {"shuffle", o.shuffle},
-          {"drop_last", o.drop_last},           {"loader_seed", o.seed},
-          {"augment_shift", o.augment.shift},   {"augment_rotation", o.augment.rotation},
-          {"augment_scale", o.augment.scale},   {"augment_shear", o.augment.shear},
-          {"augment_cutout", o.augment.cutout}, {"augment_flip", o.augment.flip}};
+  json out{{"batch_size", o.batch_size},       {"shuffle", o.shuffle},
+           {"drop_last", o.drop_last},         {"loader_seed", o.seed},
+           {"class_weights", o.class_weights}, {"balanced", o.balanced},
+           {"number_labels", o.number_labels}};
+  for (const auto& change : augment_changes())
+    for (const auto& number : change.numbers)
+      out[fmt::format("augment_{}", number.name)] = o.augment.*number.value;
+  return out;
 }
 
 }  // namespace
@@ -77,6 +80,15 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
   out.update(settings_of(options.schedule));
   out.update(ranges_of(options));
   out.update(settings_of(training.options()));
+  return out;
+}
+
+json completed(json settings) {
+  if (settings.contains("augment_flip"))
+    settings["augment_hflip"] = settings.at("augment_flip") == true ? 0.5 : 0.0;
+  json out = settings_of(LoaderOptions{});
+  for (const char* key : {"batch_size", "shuffle", "drop_last", "loader_seed"}) out.erase(key);
+  out.update(settings);
   return out;
 }
 

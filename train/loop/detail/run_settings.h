@@ -17,6 +17,9 @@ namespace fq::detail {
 [[nodiscard]] nlohmann::json run_settings(const TrainerOptions& options, const DataLoader& training,
                                           const DataLoader* validation);
 
+/// The same with what runs of before it could be set had: settings of files of earlier versions.
+[[nodiscard]] nlohmann::json completed(nlohmann::json settings);
+
 /// "learning_rate is 0.004 there, 0.01 here", one for each field of both objects that differs.
 [[nodiscard]] std::vector<std::string> differences(const nlohmann::json& there, const nlohmann::json& here);
 

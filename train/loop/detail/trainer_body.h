@@ -93,6 +93,8 @@ struct Trainer::Body {
   // trainer_step.cpp
   void train_batch(const Batch& batch);
   double forward_backward(const Batch& batch);
+  /// Whether labels are shares of classes: the class of the largest share is taken for the right answer.
+  [[nodiscard]] bool mixed_classes() const;
   [[nodiscard]] detail::Switches::Phase phase() const;
   void update_parameters();
   void step();

@@ -1,28 +1,23 @@
+#include "fakequant/train/data/detail/augment/affine.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "fakequant/core/detail/check.h"
-#include "fakequant/train/data/detail/random.h"
-#include "fakequant/train/data/loader.h"
+#include "fakequant/train/data/detail/augment/operations.h"
 
-namespace fq {
+namespace fq::detail {
 namespace {
 
 constexpr std::uint64_t kSeed = 0x6175676d656e74;  // apart from the streams that shuffle
 
-/// From a place in the new image, relative to its centre, to one in the old image.
-struct Warp {
-  double xx = 1, xy = 0, yx = 0, yy = 1, x0 = 0, y0 = 0;
-  bool identity = true;
-};
-
-/// All that is random about one image. Drawn in one order whatever the options are.
+/// What is random about one warp and its cutout. Drawn in one order whatever the options are.
 struct Draw {
   double shift_x, shift_y, rotation, scale, shear, cut_x, cut_y, flip;
 
-  Draw(std::uint64_t seed, std::int64_t epoch, std::int64_t sample) {
-    detail::Draws stream(seed ^ kSeed, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(sample));
+  explicit Draw(const AugmentedSample& sample) {
+    Draws stream(sample.seed ^ kSeed, static_cast<std::uint64_t>(sample.epoch),
+                 static_cast<std::uint64_t>(sample.key));
     for (auto* value : {&shift_x, &shift_y, &rotation, &scale, &shear, &cut_x, &cut_y, &flip})
       *value = stream.symmetric();
   }
@@ -31,7 +26,7 @@ struct Draw {
 Warp make_warp(const Draw& draw, const AugmentOptions& options) {
   const double angle = draw.rotation * options.rotation * std::numbers::pi / 180;
   const double scale = 1 + draw.scale * options.scale, shear = draw.shear * options.shear;
-  const double mirror = options.flip && draw.flip < 0 ? -1 : 1;
+  const double mirror = draw.flip < 2 * options.hflip - 1 ? -1 : 1;
   const double c = std::cos(angle), s = std::sin(angle);
   const double tx = draw.shift_x * options.shift, ty = draw.shift_y * options.shift;
   Warp warp;  // the inverse of shift * rotation * scale * shear * mirror
@@ -41,8 +36,6 @@ Warp make_warp(const Draw& draw, const AugmentOptions& options) {
   warp.yy = c / scale;
   warp.x0 = -(warp.xx * tx + warp.xy * ty);
   warp.y0 = -(warp.yx * tx + warp.yy * ty);
-  warp.identity =
-      warp.xx == 1 && warp.xy == 0 && warp.yx == 0 && warp.yy == 1 && warp.x0 == 0 && warp.y0 == 0;
   return warp;
 }
 
@@ -85,44 +78,26 @@ struct Plane {
 
 }  // namespace
 
-void check(const AugmentOptions& options) {
-  for (const auto& [name, value] : {std::pair{"shift", options.shift},
-                                    {"rotation", options.rotation},
-                                    {"scale", options.scale},
-                                    {"shear", options.shear}})
-    FQ_CHECK(std::isfinite(value) && 0 <= value && value <= 1e6, "augment",
-             "{} is {}: use 0 or a positive limit", name, value);
-  FQ_CHECK(options.scale < 1, "augment", "scale is {}: use less than 1", options.scale);
-  FQ_CHECK(0 <= options.cutout && options.cutout <= 1 << 20, "augment",
-           "cutout is {}: use 0 or a side in pixels", options.cutout);
-}
-
-void augment(Tensor& images, std::span<const std::int64_t> samples, const AugmentOptions& options,
-             std::uint64_t seed, std::int64_t epoch, const std::vector<float>& background) {
-  check(options);
-  FQ_CHECK(images.rank() == 4 && images.dtype() == DType::f32, "augment",
-           "the images are {}: give f32 [N, C, H, W]", images.describe());
-  const std::int64_t count = images.dim(0), channels = images.dim(1);
-  FQ_CHECK(static_cast<std::int64_t>(samples.size()) == count, "augment",
-           "there are {} samples for {} images", samples.size(), count);
-  FQ_CHECK(static_cast<std::int64_t>(background.size()) == channels, "augment",
-           "{} background values for {} channels", background.size(), channels);
-  Plane plane{images.dim(2), images.dim(3), 0};
-  const std::int64_t pixels = plane.height * plane.width;
-  std::vector<float> old(static_cast<std::size_t>(pixels));
-  float* at = images.mutable_data<float>();
-  for (const auto sample : samples) {
-    const Draw draw(seed, epoch, sample);
-    const Warp warp = make_warp(draw, options);
-    for (std::int64_t c = 0; c < channels; ++c, at += pixels) {
-      plane.outside = background[static_cast<std::size_t>(c)];
-      if (!warp.identity) {
-        std::copy_n(at, pixels, old.begin());
-        plane.warp(old.data(), warp, at);
-      }
-      if (options.cutout > 0) plane.cut(draw, options.cutout, at);
-    }
+void warp(AugmentedSample& image, const Warp& how) {
+  if (how.identity()) return;
+  Plane plane{image.height(), image.width(), 0};
+  std::vector<float> old(static_cast<std::size_t>(image.inner()));
+  for (std::int64_t c = 0; c < image.channels(); ++c) {
+    plane.outside = image.black[static_cast<std::size_t>(c)];
+    std::copy_n(image.plane(c), image.inner(), old.begin());
+    plane.warp(old.data(), how, image.plane(c));
   }
 }
 
-}  // namespace fq
+void change_by_warp(AugmentedSample& sample, const AugmentOptions& options) {
+  warp(sample, make_warp(Draw(sample), options));
+}
+
+void change_by_cutout(AugmentedSample& sample, const AugmentOptions& options) {
+  const Draw draw(sample);
+  for (std::int64_t c = 0; c < sample.channels(); ++c)
+    Plane{sample.height(), sample.width(), sample.black[static_cast<std::size_t>(c)]}.cut(
+        draw, static_cast<std::int64_t>(options.cutout), sample.plane(c));
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,125 @@
+#include "fakequant/cli/augmentation.h"
+
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "fakequant/cli/flags/flag_words.h"
+#include "fakequant/cli/flags/named_values.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
+
+namespace fq::cli {
+namespace {
+
+constexpr double kMostAmount = 1e9;
+
+double number_of(const std::string& text, const std::string& key, const std::string& command) {
+  double value = 0;
+  FQ_CHECK(read_number(text, value), command, "--augment {} needs a number, as {}=2", key, key);
+  FQ_CHECK(0 <= value && value <= kMostAmount, command, "--augment {}={}: give a number of 0 or more", key,
+           text);
+  return value;
+}
+
+void set_change(AugmentOptions& options, const AugmentChange& change, const std::string& values,
+                const std::string& command) {
+  const auto parts = parts_of(values, ':');
+  FQ_CHECK(parts.size() <= change.numbers.size(), command, "--augment {}={}: give {}={}", change.name, values,
+           change.name, change.help);
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    options.*change.numbers[i].value = number_of(parts[i], change.name, command);
+}
+
+void read_item(AugmentOptions& options, const std::string& item, const std::string& command) {
+  const auto changes = augment_changes();
+  std::vector<std::string> keys{"flip"};
+  for (const auto& change : changes) keys.emplace_back(change.name);
+  const auto equal = item.find('=');
+  const std::string key = item.substr(0, equal);
+  FQ_CHECK(std::ranges::find(keys, key) != keys.end(), command, "--augment has no '{}'{}", key,
+           fq::detail::did_you_mean(key, keys));
+  FQ_CHECK(equal != std::string::npos, command, "--augment {} needs a number, as {}=2", key, key);
+  const std::string values = item.substr(equal + 1);
+  if (key == "flip") {
+    options.hflip = number_of(values, key, command) == 0 ? 0 : 0.5;
+    return;
+  }
+  const auto change = std::ranges::find_if(changes, [&](const auto& c) { return c.name == key; });
+  set_change(options, *change, values, command);
+}
+
+/// Whether labels that are mixed are shares of the outputs' classes.
+bool mixes_classes(const Task& task, const Dataset& data) {
+  return data.classes() > 0 && (takes_classes(task.loss) || outputs_for(task, data) > 1);
+}
+
+bool yes_or_no(const Task& task) { return task.loss.kind == "bce" || task.loss.kind == "focal"; }
+
+void check_mixing(const AugmentOptions& options, const Task& task, const Dataset& data,
+                  const std::string& command) {
+  if (!options.mixes()) return;
+  const Tensor labels = data.labels();
+  const bool places = labels.defined() && labels.rank() > (takes_classes(task.loss) ? 1 : 2);
+  FQ_CHECK(
+      !places && task.loss.kind != "dice", command,
+      "--augment mixup and cutmix mix labels of samples, and those of --data are of places in them: leave "
+      "them out");
+  FQ_CHECK(!task.loss.ignore_index, command,
+           "--augment mixup and cutmix make shares of classes, which have no label for --loss {},ignore={}",
+           task.loss.kind, *task.loss.ignore_index);
+  FQ_CHECK(options.cutmix == 0 || takes_classes(task.loss) || yes_or_no(task), command,
+           "--augment cutmix is of classes, and --loss {} is of numbers: use mixup", task.loss.kind);
+}
+
+void take_sampling(LoaderOptions& options, const Flags& flags, const Task& task, const Dataset& data) {
+  options.balanced = flags.choice("sample", {"every", "balanced"}) == "balanced";
+  for (const auto& part : flags.given("sample-weights") ? parts_of(flags.text("sample-weights"), ':')
+                                                        : std::vector<std::string>()) {
+    double weight = 0;
+    FQ_CHECK(read_number(part, weight) && weight >= 0, flags.command(),
+             "--sample-weights has '{}': give a number of 0 or more for each class, as 1:2:0.5", part);
+    options.class_weights.push_back(weight);
+  }
+  if (!options.balanced && options.class_weights.empty()) return;
+  const bool classes = one_class_each(task, data) || (yes_or_no(task) && data.classes() > 0);
+  FQ_CHECK(classes, flags.command(),
+           "--sample {} is of one class for each sample, and y of --data with --loss "
+           "{} is not that: leave it out",
+           options.balanced ? "balanced" : "weights", task.loss.kind);
+}
+
+}  // namespace
+
+std::string augment_help() {
+  std::vector<std::string> words;
+  for (const auto& change : augment_changes())
+    words.push_back(fmt::format("{}={}", change.name, change.help));
+  return fmt::format("changes of training samples: {}", fmt::join(words, ", "));
+}
+
+void add_sampling_flags(FlagSet& set) {
+  set.value("sample", "NAME",
+            "what an epoch has: every sample once, or balanced: as many draws, of each class as many",
+            "every")
+      .value("sample-weights", "LIST",
+             "the same with so many draws of each class, as 1:2:0.5, in proportion");
+}
+
+AugmentOptions read_augment(const Flags& flags) {
+  AugmentOptions options;
+  const std::string list = flags.text("augment");
+  if (!list.empty())
+    for (const auto& item : parts_of(list, ',')) read_item(options, item, flags.command());
+  naming_flags([&] { check(options); });
+  return options;
+}
+
+void take_augmentation(LoaderOptions& options, const Flags& flags, const Task& task, const Dataset& data) {
+  options.augment = read_augment(flags);
+  check_mixing(options.augment, task, data, flags.command());
+  options.number_labels = options.augment.mixes() && !mixes_classes(task, data);
+  take_sampling(options, flags, task, data);
+}
+
+}  // namespace fq::cli

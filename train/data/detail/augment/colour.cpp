@@ -1,0 +1,137 @@
+#include "fakequant/train/data/detail/augment/colour.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace fq::detail {
+namespace {
+
+float grey(float r, float g, float b) { return 0.2989f * r + 0.587f * g + 0.114f * b; }
+
+float grey_at(const AugmentedSample& image, std::int64_t i) {
+  return grey(image.plane(0)[i], image.plane(1)[i], image.plane(2)[i]);
+}
+
+float blend(float x, float other, double factor) {
+  const auto f = static_cast<float>(factor);
+  return std::clamp(f * x + (1 - f) * other, 0.0f, 1.0f);
+}
+
+std::span<float> values_of(const AugmentedSample& image) {
+  return {image.values, static_cast<std::size_t>(numel(image.shape))};
+}
+
+struct Hsv {
+  float h, s, v;
+};
+
+Hsv to_hsv(float r, float g, float b) {
+  const float most = std::max({r, g, b}), least = std::min({r, g, b}), range = most - least;
+  if (range == 0) return {0, 0, most};
+  const float red = (most - r) / range, green = (most - g) / range, blue = (most - b) / range;
+  const float sixths = most == r ? blue - green : most == g ? 2 + red - blue : 4 + green - red;
+  return {std::fmod(sixths / 6 + 1, 1.0f), range / most, most};
+}
+
+std::array<float, 3> to_rgb(const Hsv& c) {
+  const float sector = std::floor(c.h * 6), f = c.h * 6 - sector;
+  const auto unit = [](float x) { return std::clamp(x, 0.0f, 1.0f); };
+  const float p = unit(c.v * (1 - c.s)), q = unit(c.v * (1 - c.s * f)), t = unit(c.v * (1 - c.s * (1 - f)));
+  switch (static_cast<int>(sector) % 6) {
+    case 0:
+      return {c.v, t, p};
+    case 1:
+      return {q, c.v, p};
+    case 2:
+      return {p, c.v, t};
+    case 3:
+      return {p, q, c.v};
+    case 4:
+      return {t, p, c.v};
+    default:
+      return {c.v, p, q};
+  }
+}
+
+}  // namespace
+
+UnitScope::UnitScope(AugmentedSample& image) : image_(image) {
+  for (std::int64_t c = 0; c < image.channels(); ++c) {
+    const float black = image.black[static_cast<std::size_t>(c)];
+    const float span = image.white[static_cast<std::size_t>(c)] - black;
+    for (std::int64_t i = 0; i < image.inner(); ++i)
+      image.plane(c)[i] = std::clamp((image.plane(c)[i] - black) / span, 0.0f, 1.0f);
+  }
+}
+
+UnitScope::~UnitScope() {
+  for (std::int64_t c = 0; c < image_.channels(); ++c) {
+    const float black = image_.black[static_cast<std::size_t>(c)];
+    const float span = image_.white[static_cast<std::size_t>(c)] - black;
+    for (std::int64_t i = 0; i < image_.inner(); ++i) image_.plane(c)[i] = image_.plane(c)[i] * span + black;
+  }
+}
+
+void adjust_brightness(AugmentedSample& image, double factor) {
+  for (float& x : values_of(image)) x = blend(x, 0, factor);
+}
+
+void adjust_contrast(AugmentedSample& image, double factor) {
+  double sum = 0;
+  if (image.channels() == 3)
+    for (std::int64_t i = 0; i < image.inner(); ++i) sum += grey_at(image, i);
+  else
+    for (const float x : values_of(image)) sum += x;
+  const auto count = image.channels() == 3 ? image.inner() : numel(image.shape);
+  const auto mean = static_cast<float>(sum / static_cast<double>(count));
+  for (float& x : values_of(image)) x = blend(x, mean, factor);
+}
+
+void adjust_saturation(AugmentedSample& image, double factor) {
+  if (image.channels() != 3) return;
+  for (std::int64_t i = 0; i < image.inner(); ++i) {
+    const float other = grey_at(image, i);
+    for (std::int64_t c = 0; c < 3; ++c) image.plane(c)[i] = blend(image.plane(c)[i], other, factor);
+  }
+}
+
+void adjust_sharpness(AugmentedSample& image, double factor) {
+  const std::int64_t height = image.height(), width = image.width();
+  if (height <= 2 || width <= 2) return;
+  for (std::int64_t c = 0; c < image.channels(); ++c) {
+    const std::vector<float> old(image.plane(c), image.plane(c) + image.inner());
+    const auto at = [&](std::int64_t y, std::int64_t x) {
+      return old[static_cast<std::size_t>(y * width + x)];
+    };
+    for (std::int64_t y = 0; y < height; ++y)
+      for (std::int64_t x = 0; x < width; ++x) {
+        float other = at(y, x);
+        if (0 < y && y < height - 1 && 0 < x && x < width - 1) {
+          other *= 4;
+          for (std::int64_t v = y - 1; v <= y + 1; ++v)
+            for (std::int64_t u = x - 1; u <= x + 1; ++u) other += at(v, u);
+          other /= 13;
+        }
+        image.plane(c)[y * width + x] = blend(at(y, x), other, factor);
+      }
+  }
+}
+
+void adjust_hue(AugmentedSample& image, double turns) {
+  for (std::int64_t i = 0; i < image.inner(); ++i) {
+    Hsv colour = to_hsv(image.plane(0)[i], image.plane(1)[i], image.plane(2)[i]);
+    colour.h += static_cast<float>(turns);
+    colour.h -= std::floor(colour.h);
+    const auto rgb = to_rgb(colour);
+    for (std::int64_t c = 0; c < 3; ++c) image.plane(c)[i] = rgb[static_cast<std::size_t>(c)];
+  }
+}
+
+void to_grey(AugmentedSample& image) {
+  for (std::int64_t i = 0; i < image.inner(); ++i) {
+    const float value = grey_at(image, i);
+    for (std::int64_t c = 0; c < 3; ++c) image.plane(c)[i] = value;
+  }
+}
+
+}  // namespace fq::detail

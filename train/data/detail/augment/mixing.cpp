@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/data/detail/augment/sample.h"
+
+namespace fq {
+namespace {
+
+using detail::Draws;
+
+constexpr std::string_view kMix = "mix";
+
+/// The logarithm of a number of the gamma distribution of that shape (Marsaglia and Tsang, ACM TOMS 26/3).
+double log_gamma_draw(Draws& draws, double alpha) {
+  if (alpha < 1) {
+    const double tail = std::log(1 - draws.uniform()) / alpha;
+    return log_gamma_draw(draws, alpha + 1) + tail;
+  }
+  const double d = alpha - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+  for (;;) {
+    const double x = draws.normal(), v = std::pow(1 + c * x, 3);
+    if (v <= 0) continue;
+    if (std::log(1 - draws.uniform()) < 0.5 * x * x + d - d * v + d * std::log(v)) return std::log(d * v);
+  }
+}
+
+double beta_draw(Draws& draws, double alpha) {
+  const double one = log_gamma_draw(draws, alpha), other = log_gamma_draw(draws, alpha);
+  return 1 / (1 + std::exp(other - one));
+}
+
+/// A stretch of an axis about a place in it, cut at its ends.
+struct Stretch {
+  std::int64_t begin, end;
+
+  Stretch(Draws& draws, std::int64_t size, double share) {
+    const auto centre = static_cast<std::int64_t>(draws.below(static_cast<std::uint64_t>(size)));
+    const auto half = static_cast<std::int64_t>(0.5 * share * static_cast<double>(size));
+    begin = std::max<std::int64_t>(centre - half, 0);
+    end = std::min(centre + half, size);
+  }
+};
+
+/// Puts a rectangle, or a span, of `other` into `own`; the share of `own` that is left.
+double paste(Draws& draws, double lambda, const Shape& shape, const float* other, float* own) {
+  const bool image = shape.size() == 3;
+  const std::int64_t height = image ? shape[1] : 1, width = shape.back();
+  const double side = image ? std::sqrt(1 - lambda) : 1 - lambda;
+  const Stretch x(draws, width, side);
+  Stretch y = x;
+  if (image)
+    y = Stretch(draws, height, side);
+  else
+    y.begin = 0, y.end = 1;
+  for (std::int64_t c = 0; c < shape[0]; ++c)
+    for (std::int64_t v = y.begin; v < y.end; ++v) {
+      const std::int64_t line = (c * height + v) * width;
+      std::copy(other + line + x.begin, other + line + x.end, own + line + x.begin);
+    }
+  const auto part = static_cast<double>((x.end - x.begin) * (y.end - y.begin));
+  return 1 - part / static_cast<double>(height * width);
+}
+
+void blend(double lambda, std::int64_t count, const float* other, float* own) {
+  const auto share = static_cast<float>(lambda);
+  for (std::int64_t i = 0; i < count; ++i) own[i] = share * own[i] + (1 - share) * other[i];
+}
+
+/// How much of each sample is left.
+std::vector<double> mix_samples(Tensor& x, std::span<const std::int64_t> keys, const AugmentOptions& options,
+                                std::uint64_t seed, std::int64_t epoch) {
+  const Tensor old = x.clone();
+  const Shape shape(x.shape().begin() + 1, x.shape().end());
+  const std::int64_t each = numel(shape), count = x.dim(0);
+  auto* own = x.mutable_data<float>();
+  std::vector<double> left;
+  for (std::int64_t i = 0; i < count; ++i, own += each) {
+    const float* other = old.data<float>() + (i + count - 1) % count * each;
+    Draws draws = detail::AugmentedSample::draws_of("mix", seed, epoch, keys[static_cast<std::size_t>(i)]);
+    const bool first = draws.symmetric() < 0;
+    const bool by_sum = options.cutmix == 0 || (options.mixup != 0 && first);
+    const double lambda = beta_draw(draws, by_sum ? options.mixup : options.cutmix);
+    left.push_back(by_sum ? lambda : paste(draws, lambda, shape, other, own));
+    if (by_sum) blend(lambda, each, other, own);
+  }
+  return left;
+}
+
+/// 1 at the class of each label.
+Tensor shares_of(const Tensor& labels, std::int64_t classes) {
+  Tensor out = Tensor::zeros({labels.dim(0), classes});
+  const auto all = labels.to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    FQ_CHECK(0 <= all[i] && all[i] < classes, kMix, "label {} is not 0 to {}", all[i], classes - 1);
+    out.mutable_data<float>()[static_cast<std::int64_t>(i) * classes + all[i]] = 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+void mix(Batch& batch, std::span<const std::int64_t> keys, const AugmentOptions& options, std::uint64_t seed,
+         std::int64_t epoch, std::int64_t classes) {
+  if (!options.mixes()) return;
+  FQ_CHECK(batch.x.defined() && batch.x.dtype() == DType::f32 && batch.x.rank() >= 2 &&
+               static_cast<std::int64_t>(keys.size()) == batch.x.dim(0),
+           kMix, "the samples are {}, for {} keys: give f32 [N, ..]", batch.x.describe(), keys.size());
+  FQ_CHECK(options.cutmix == 0 || batch.x.rank() == 3 || batch.x.rank() == 4, kMix,
+           "the samples are {}: cutmix is of images and signals", batch.x.describe());
+  FQ_CHECK(batch.y.defined() && batch.y.rank() <= 2, kMix,
+           "the labels are {}: those that are mixed are classes or numbers of a sample, [N] or [N, K]",
+           batch.y.describe());
+  const bool of_classes = classes > 0 && batch.y.dtype() == DType::i64 && batch.y.rank() == 1;
+  const Tensor labels = of_classes ? shares_of(batch.y, classes) : batch.y.to(DType::f32);
+  batch.y = labels.clone();
+  const auto left = mix_samples(batch.x, keys, options, seed, epoch);
+  const std::int64_t count = labels.dim(0), each = labels.numel() / count;
+  for (std::int64_t i = 0; i < count; ++i)
+    blend(left[static_cast<std::size_t>(i)], each, labels.data<float>() + (i + count - 1) % count * each,
+          batch.y.mutable_data<float>() + i * each);
+}
+
+}  // namespace fq

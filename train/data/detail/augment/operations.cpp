@@ -1,0 +1,97 @@
+#include "fakequant/train/data/detail/augment/operations.h"
+
+#include <array>
+
+namespace fq::detail {
+namespace {
+
+using O = AugmentOptions;
+
+constexpr double kMany = 1e6, kMostPixels = 1 << 20;
+
+/// Mixing is done to a batch, when its samples are changed.
+void with_others(AugmentedSample&, const AugmentOptions&) {}
+
+AugmentChange probability(const char* name, double O::*value) {
+  return {name, {{name, value, 0, 1}}, "PROBABILITY"};
+}
+
+const Operation kTable[] = {
+    {{"resizedcrop",
+      {{"resized_crop", &O::resized_crop, 0, 1},
+       {"resized_crop_most", &O::resized_crop_most, 1e-6, 1},
+       {"ratio_low", &O::ratio_low, 1e-3, 1e3},
+       {"ratio_high", &O::ratio_high, 1e-3, 1e3}},
+      "SHARE:SHARE:RATIO:RATIO"},
+     {.image = change_by_resized_crop}},
+    {{"crop", {{"crop", &O::crop, 0, kMostPixels, true}}, "PIXELS"}, {.image = change_by_crop}},
+    {{"shift", {{"shift", &O::shift, 0, kMany}}, "PIXELS"},
+     {.image = change_by_warp, .signal = change_by_time_shift}},
+    {{"rotate", {{"rotation", &O::rotation, 0, kMany}}, "DEGREES"}, {.image = change_by_warp}},
+    {{"scale", {{"scale", &O::scale, 0, 0.999999}}, "SHARE"}, {.image = change_by_warp}},
+    {{"shear", {{"shear", &O::shear, 0, kMany}}, "SHARE"}, {.image = change_by_warp}},
+    {probability("hflip", &O::hflip), {.image = change_by_warp}},
+    {probability("vflip", &O::vflip), {.image = change_by_vflip}},
+    {{"randaugment",
+      {{"randaugment", &O::randaugment, 0, 100, true},
+       {"randaugment_magnitude", &O::randaugment_magnitude, 0, 30}},
+      "COUNT:MAGNITUDE"},
+     {.image = change_by_randaugment},
+     false,
+     true},
+    {{"brightness", {{"brightness", &O::brightness, 0, 100}}, "SHARE"},
+     {.image = change_brightness},
+     false,
+     true},
+    {{"contrast", {{"contrast", &O::contrast, 0, 100}}, "SHARE"}, {.image = change_contrast}, false, true},
+    {{"saturation", {{"saturation", &O::saturation, 0, 100}}, "SHARE"},
+     {.image = change_saturation},
+     true,
+     true},
+    {{"hue", {{"hue", &O::hue, 0, 0.5}}, "TURNS"}, {.image = change_hue}, true, true},
+    {probability("greyscale", &O::greyscale), {.image = change_to_grey}, true, true},
+    {{"blur", {{"blur", &O::blur, 0, 100}}, "SIGMA"}, {.image = change_by_blur}},
+    {{"gain", {{"gain", &O::gain, 0, 0.999999}}, "SHARE"}, {.signal = change_by_gain}},
+    {probability("reverse", &O::reverse), {.signal = change_by_reversal}},
+    {{"timemask", {{"time_mask", &O::time_mask, 0, kMostPixels, true}}, "STEPS"},
+     {.signal = change_by_time_mask}},
+    {{"noise", {{"noise", &O::noise, 0, kMany}}, "SIGMA"},
+     {.image = change_by_noise_of_pixels,
+      .signal = change_by_noise,
+      .row = change_by_noise,
+      .other = change_by_noise}},
+    {probability("drop", &O::drop), {.row = change_by_drop, .ids = change_by_drop}},
+    {{"cutout", {{"cutout", &O::cutout, 0, kMostPixels, true}}, "PIXELS"}, {.image = change_by_cutout}},
+    {{"mixup", {{"mixup", &O::mixup, 0, kMany}}, "ALPHA"},
+     {.image = with_others, .signal = with_others, .row = with_others, .other = with_others}},
+    {{"cutmix", {{"cutmix", &O::cutmix, 0, kMany}}, "ALPHA"}, {.image = with_others, .signal = with_others}},
+};
+
+}  // namespace
+
+std::span<const Operation> operations() { return kTable; }
+
+Change Changes::of(SampleKind kind) const {
+  switch (kind) {
+    case SampleKind::image:
+      return image;
+    case SampleKind::signal:
+      return signal;
+    case SampleKind::row:
+      return row;
+    case SampleKind::ids:
+      return ids;
+    case SampleKind::other:
+      return other;
+  }
+  return nullptr;
+}
+
+SampleKind kind_of(const Shape& sample, bool token_ids) {
+  if (token_ids) return SampleKind::ids;
+  if (sample.size() == 3) return SampleKind::image;
+  if (sample.size() == 2) return SampleKind::signal;
+  return sample.size() == 1 ? SampleKind::row : SampleKind::other;
+}
+
+}  // namespace fq::detail

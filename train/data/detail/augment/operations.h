@@ -1,0 +1,57 @@
+#pragma once
+
+/// What can be done to samples: a new change is a line of the table in operations.cpp, a function, and a
+/// field of AugmentOptions.
+
+#include <span>
+
+#include "fakequant/train/data/detail/augment/sample.h"
+
+namespace fq::detail {
+
+/// Changes one sample in place.
+using Change = void (*)(AugmentedSample& sample, const AugmentOptions& options);
+
+/// What does it to samples of each kind; null where they do not have it.
+struct Changes {
+  Change image = nullptr, signal = nullptr, row = nullptr, ids = nullptr, other = nullptr;
+
+  [[nodiscard]] Change of(SampleKind kind) const;
+};
+
+struct Operation {
+  AugmentChange change;
+  Changes make;
+  bool colours = false;  ///< needs three channels
+  bool pixels = false;   ///< needs values from black to white
+
+  [[nodiscard]] bool on(const AugmentOptions& options) const {
+    return options.*change.numbers.front().value != 0;
+  }
+};
+
+[[nodiscard]] std::span<const Operation> operations();
+
+// affine.cpp, crop.cpp, colour_changes.cpp, filters.cpp, policy.cpp
+void change_by_warp(AugmentedSample& sample, const AugmentOptions& options);
+void change_by_cutout(AugmentedSample& sample, const AugmentOptions& options);
+void change_by_resized_crop(AugmentedSample& sample, const AugmentOptions& options);
+void change_by_crop(AugmentedSample& sample, const AugmentOptions& options);
+void change_by_vflip(AugmentedSample& sample, const AugmentOptions& options);
+void change_brightness(AugmentedSample& sample, const AugmentOptions& options);
+void change_contrast(AugmentedSample& sample, const AugmentOptions& options);
+void change_saturation(AugmentedSample& sample, const AugmentOptions& options);
+void change_hue(AugmentedSample& sample, const AugmentOptions& options);
+void change_to_grey(AugmentedSample& sample, const AugmentOptions& options);
+void change_by_blur(AugmentedSample& sample, const AugmentOptions& options);
+void change_by_randaugment(AugmentedSample& sample, const AugmentOptions& options);
+// noise.cpp, signal.cpp
+void change_by_noise(AugmentedSample& sample, const AugmentOptions& options);
+void change_by_noise_of_pixels(AugmentedSample& sample, const AugmentOptions& options);
+void change_by_drop(AugmentedSample& sample, const AugmentOptions& options);
+void change_by_time_shift(AugmentedSample& sample, const AugmentOptions& options);
+void change_by_gain(AugmentedSample& sample, const AugmentOptions& options);
+void change_by_reversal(AugmentedSample& sample, const AugmentOptions& options);
+void change_by_time_mask(AugmentedSample& sample, const AugmentOptions& options);
+
+}  // namespace fq::detail

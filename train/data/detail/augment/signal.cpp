@@ -1,0 +1,47 @@
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/train/data/detail/augment/operations.h"
+
+namespace fq::detail {
+
+void change_by_time_shift(AugmentedSample& signal, const AugmentOptions& options) {
+  const auto limit = static_cast<std::int64_t>(options.shift);
+  const std::int64_t length = signal.inner();
+  const auto drawn =
+      static_cast<std::int64_t>(signal.draws("shift").below(static_cast<std::uint64_t>(2 * limit + 1))) -
+      limit;
+  const std::int64_t later = std::clamp(drawn, -length, length);
+  for (std::int64_t c = 0; c < signal.channels(); ++c) {
+    float* line = signal.plane(c);
+    if (later >= 0) {
+      std::copy_backward(line, line + length - later, line + length);
+      std::fill_n(line, later, 0.0f);
+    } else {
+      std::copy(line - later, line + length, line);
+      std::fill_n(line + length + later, -later, 0.0f);
+    }
+  }
+}
+
+void change_by_gain(AugmentedSample& signal, const AugmentOptions& options) {
+  const auto factor = static_cast<float>(1 + options.gain * signal.draws("gain").symmetric());
+  for (std::int64_t i = 0; i < numel(signal.shape); ++i) signal.values[i] *= factor;
+}
+
+void change_by_reversal(AugmentedSample& signal, const AugmentOptions& options) {
+  if (signal.draws("reverse").uniform() >= options.reverse) return;
+  for (std::int64_t c = 0; c < signal.channels(); ++c)
+    std::reverse(signal.plane(c), signal.plane(c) + signal.inner());
+}
+
+void change_by_time_mask(AugmentedSample& signal, const AugmentOptions& options) {
+  Draws draws = signal.draws("time_mask");
+  const std::int64_t length = signal.inner();
+  const auto most = std::min(static_cast<std::int64_t>(options.time_mask), length);
+  const auto wide = static_cast<std::int64_t>(draws.below(static_cast<std::uint64_t>(most) + 1));
+  const auto begin = static_cast<std::int64_t>(draws.below(static_cast<std::uint64_t>(length - wide) + 1));
+  for (std::int64_t c = 0; c < signal.channels(); ++c) std::fill_n(signal.plane(c) + begin, wide, 0.0f);
+}
+
+}  // namespace fq::detail
