@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "fakequant/cli/flags/named_values.h"
 #include "fakequant/core/detail/check.h"
 
@@ -53,9 +55,13 @@ void add_optimization_flags(FlagSet& set, const char* rate) {
             "(,alpha=A,eps=E,centered=1), adagrad (,decay=D,eps=E), nadam or lamb (,beta1=B,beta2=B,eps=E), "
             "lion "
             "(,beta1=B,beta2=B)",
-            "adamw")
-      .value("lr", "RATE", "learning rate; the highest one of a schedule", rate)
-      .value("momentum", "SHARE", "of sgd; of rmsprop where it is given", "0.9")
+            "adamw");
+  constexpr const char* kLr = "learning rate; the highest one of a schedule";
+  if (rate != nullptr)
+    set.value("lr", "RATE", kLr, rate);
+  else
+    set.value("lr", "RATE", fmt::format("{} (default: 0.0005; 0.004 with 4 bits and fewer)", kLr).c_str());
+  set.value("momentum", "SHARE", "of sgd; of rmsprop where it is given", "0.9")
       .toggle("nesterov", "sgd looks ahead")
       .value("weight-decay", "RATE", "of weights, not of biases and norms", "0.01")
       .value(
@@ -74,7 +80,7 @@ OptimizerOptions read_optimizer(const Flags& flags) {
                           optimizer_keys);
   OptimizerOptions options;
   options.kind = given.name();
-  options.learning_rate = flags.number("lr", 0, 1e38);
+  if (flags.has("lr")) options.learning_rate = flags.number("lr", 0, 1e38);
   options.weight_decay = flags.number("weight-decay", 0, kMany);
   const double momentum = flags.number("momentum", 0, 0.9999999);
   if (options.kind == "sgd" || flags.given("momentum")) options.momentum = momentum;

@@ -15,6 +15,7 @@
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/train/qat_defaults.h"
 #include "fakequant/train/sensitivity/plan.h"
 
 namespace fq::cli {
@@ -60,9 +61,13 @@ void list_rules(ordered_json& config) {
   }
 }
 
-std::vector<std::string> methods() {
+std::vector<std::string> weight_methods() {
   const auto& all = QuantDescriptor::calib_methods();
-  std::vector<std::string> out(all.begin(), all.end());
+  return {all.begin(), all.end()};
+}
+
+std::vector<std::string> methods() {
+  auto out = weight_methods();
   out.emplace_back("none");
   return out;
 }
@@ -88,13 +93,46 @@ ordered_json config_file(const Flags& flags) {
   return fq::detail::parse_json<ordered_json>(QuantizationPlan::load(flags.text("config")).config);
 }
 
+constexpr const char* kEdges[] = {"@first.", "@last."};
+
+void add_rule(ordered_json& config, const std::string& pattern, const char* field, const ordered_json& value) {
+  config["rules"].push_back({{"pattern", pattern}, {field, value}});
+}
+
+/// What a preset leaves open, and flags may say otherwise.
+void complete_preset(const Flags& flags, ordered_json& config) {
+  const QatDefaults defaults = qat_defaults(QuantConfig::from_json(config));
+  if (defaults.method != "max") config["algorithm"] = defaults.method;
+  const std::string method = flags.given("weight-method")
+                                 ? flags.choice("weight-method", weight_methods())
+                                 : defaults.weight_method;
+  if (method != "max") add_rule(config, "*weight_quantizer", "calib_method", method);
+  const auto bits = flags.given("edge-bits") ? flags.integer("edge-bits", 0, 16) : defaults.edge_bits;
+  FQ_CHECK(bits == 0 || !defaults.integers.empty(), flags.command(),
+           "--edge-bits is for integers with fixed ranges, as those of int8 and w4a4");
+  FQ_CHECK(bits != 1, flags.command(), "--edge-bits is 1: give 2 to 16, or 0");
+  for (const auto& quantizer : defaults.integers)
+    for (const char* edge : kEdges)
+      if (bits > 0) add_rule(config, edge + quantizer, "num_bits", bits);
+}
+
+/// What low bits add to the preset.
+std::string extra_text(const QuantConfig& config) {
+  std::string out = config.algorithm == "max" ? "" : "; ranges by " + config.algorithm;
+  for (const auto& rule : config.rules)
+    if (rule.pattern.starts_with(kEdges[0]) && rule.fields.num_bits && *rule.fields.num_bits)
+      return out + fmt::format("; {} bits in the first and the last layer", to_string(**rule.fields.num_bits));
+  return out;
+}
+
 /// What was chosen, also by leaving flags out.
 std::string choice_text(const Flags& flags, const Quantization& chosen) {
   const auto& [json, config, algorithm] = chosen;
   std::string from = flags.given("config") ? flags.text("config") : "rules";
   if (json.contains("preset")) from = "preset " + json["preset"].get<std::string>();
   if (!flags.given("preset") && !flags.given("config")) from += " (by default: --preset takes others)";
-  return fmt::format("{}, target {}, scale {}", from, name(config.target), config.pow2 ? "pow2" : "free");
+  return fmt::format("{}, target {}, scale {}{}", from, name(config.target), config.pow2 ? "pow2" : "free",
+                     extra_text(config));
 }
 
 Quantization checked_config(const Flags& flags, ordered_json json) {
@@ -114,6 +152,10 @@ Quantization read_quantization(const Flags& flags) {
   ordered_json config = flags.given("config")
                             ? config_file(flags)
                             : ordered_json{{"preset", flags.given("preset") ? flags.text("preset") : "int8"}};
+  if (!flags.given("config")) complete_preset(flags, config);
+  for (const char* flag : {"edge-bits", "weight-method"})
+    FQ_CHECK(!flags.given("config") || !flags.given(flag), flags.command(),
+             "--{} goes with --preset: write a rule into {} instead", flag, flags.text("config"));
   if (flags.given("target")) config["target"] = flags.choice("target", {"ort", "tensorrt", "none"});
   if (flags.given("scale")) config["scale"] = flags.choice("scale", {"free", "pow2"});
   if (flags.on("strict")) config["strict"] = true;

@@ -9,6 +9,7 @@
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/log.h"
 #include "fakequant/layers/config/detail/quantizer_fields.h"
+#include "fakequant/layers/detail/edge_layers.h"
 #include "fakequant/layers/detail/float_products.h"
 #include "fakequant/layers/detail/placement.h"
 #include "fakequant/layers/detail/quant_factories.h"
@@ -40,6 +41,7 @@ class Quantizing {
         input_shape_(input_shape),
         maker_(config),
         graph_(trace(model, input_shape)),
+        edges_(detail::edge_layers(graph_)),
         matched_(config.rules.size(), false) {}
 
   std::vector<std::string> run() {
@@ -127,7 +129,11 @@ class Quantizing {
     return true;
   }
 
-  MergedFields fields(const detail::QuantizableUse& use, const std::vector<std::string>& paths) {
+  /// Rules know a layer by its path and, at the edges of the network, by @first and @last.
+  MergedFields fields(const detail::QuantizableUse& use, std::vector<std::string> paths) {
+    for (const auto& edge : edges_.names_of(use.path))
+      for (std::size_t i = 0, count = paths.size(); i < count; ++i)
+        if (paths[i].starts_with(use.path)) paths.push_back(edge + paths[i].substr(use.path.size()));
     return detail::fields_for(config_, model_.at(use.path).type(), paths, matched_);
   }
 
@@ -180,6 +186,7 @@ class Quantizing {
   const Shape& input_shape_;
   detail::QuantizerMaker maker_;
   TraceGraph graph_;
+  detail::EdgeLayers edges_;
   std::vector<bool> matched_;
   std::vector<std::string> names_, warnings_;
   std::map<int, std::vector<Shared>> shared_;  // by group of tensors

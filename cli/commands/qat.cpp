@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
@@ -8,23 +10,50 @@
 #include "fakequant/cli/training.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/loop/checkpoint.h"
+#include "fakequant/train/qat_defaults.h"
 
 namespace fq::cli {
 namespace {
 
+AmaxMode amax_mode(const Flags& flags) {
+  const std::string name = flags.choice("amax", {"frozen", "running", "learned"});
+  return name == "running" ? AmaxMode::running : name == "learned" ? AmaxMode::learned : AmaxMode::frozen;
+}
+
+AmaxGradient amax_gradient(const Flags& flags) {
+  return flags.choice("amax-gradient", {"clip", "lsq"}) == "lsq" ? AmaxGradient::lsq : AmaxGradient::clip;
+}
+
+std::string choice_text(const TrainerOptions& options) {
+  const char* gradient = options.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip";
+  std::string ranges = options.amax == AmaxMode::running ? "running" : "frozen";
+  if (options.amax == AmaxMode::learned)
+    ranges = fmt::format("learned ({}){}", gradient, options.learn_weight_ranges ? ", of weights too" : "");
+  else if (options.learn_weight_ranges)
+    ranges += fmt::format(", of weights learned ({})", gradient);
+  return fmt::format("ranges {}; learning rate {}", ranges, options.optimizer.learning_rate);
+}
+
 void read_ranges(TrainerOptions& options, const Flags& flags) {
-  const std::string amax = flags.choice("amax", {"frozen", "running", "learned"});
-  options.amax = amax == "running"   ? AmaxMode::running
-                 : amax == "learned" ? AmaxMode::learned
-                                     : AmaxMode::frozen;
-  options.amax_gradient =
-      flags.choice("amax-gradient", {"clip", "lsq"}) == "lsq" ? AmaxGradient::lsq : AmaxGradient::clip;
   options.backward =
       flags.choice("backward", {"bf16", "fp32"}) == "fp32" ? BackwardType::fp32 : BackwardType::bf16;
   options.amax_momentum = flags.number("amax-momentum", 1e-9, 1);
   options.freeze_amax_after = flags.integer("freeze-amax-after", -1, kManySteps);
   options.quant_start = flags.integer("quant-start", 0, kManySteps);
   options.freeze_bn_after = flags.integer("freeze-bn-after", -1, kManySteps);
+}
+
+/// What depends on the format where flags leave it open.
+void complete_by_format(TrainerOptions& options, const Network& network, const Flags& flags, Output& output) {
+  const QatDefaults defaults = qat_defaults(
+      QuantConfig::from_json(nlohmann::ordered_json(network.identity.at("quantization"))));
+  options.amax = flags.given("amax") ? amax_mode(flags) : defaults.amax;
+  options.amax_gradient = flags.given("amax-gradient") ? amax_gradient(flags) : defaults.amax_gradient;
+  options.learn_weight_ranges = flags.given("weight-amax")
+                                    ? flags.choice("weight-amax", {"frozen", "learned"}) == "learned"
+                                    : defaults.learn_weight_ranges && options.amax == AmaxMode::learned;
+  if (!flags.given("lr")) options.optimizer.learning_rate = defaults.learning_rate;
+  output.line(choice_text(options));
 }
 
 void check_asks(const Run& run, const Flags& flags) {
@@ -77,7 +106,7 @@ FlagSet qat_flags() {
   add_init_flags(set, false);
   add_data_flags(set, nullptr);
   add_task_flags(set);
-  add_training_flags(set, "10", "0.0005");
+  add_training_flags(set, "10", nullptr);
   add_range_flags(set);
   add_quantization_flags(set);
   add_calibration_flags(set);
@@ -108,6 +137,7 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
     load_model_state(*run.network.module, saved, run.out);  // learned ranges are there before the optimizer
   }
   if (!run.resume) check_calibrated(run.network, "qat");
+  complete_by_format(options, run.network, flags, output);
   auto result = train_network(run, std::move(options), flags, output);
   result["weight_bytes"] = weight_bytes(run.network);
   return result;

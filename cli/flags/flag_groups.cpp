@@ -70,6 +70,9 @@ void add_quantization_flags(FlagSet& set) {
       .value("target", "NAME",
              "ort, tensorrt or none: the engine the numbers are for (default: of the config, ort)")
       .value("scale", "NAME", "free or pow2: scales raised to powers of two (default: of the config, free)")
+      .value("edge-bits", "BITS",
+             "bits of integers in the first and the last layer; 0: as the preset (default: 8 with presets of 4 "
+             "bits and fewer, else 0)")
       .toggle("strict", "a layer that no engine can multiply codes of is an error, not a warning")
       .toggle(
           "keep-bn",
@@ -84,7 +87,10 @@ void add_calibration_flags(FlagSet& set) {
   set.group("Calibration")
       .value("method", "NAME",
              "max, moving_average, percentile, entropy, mse, octav, lsq, mse_search, or none for no ranges "
-             "(default: of the config, max)")
+             "(default: of the config; one_pass_mse with presets of 4 bits and fewer, else max)")
+      .value("weight-method", "NAME",
+             "the same for weights, which have no passes over data (default: of the config; mse with presets "
+             "of 4 bits and fewer, else max)")
       .value("algorithm", "NAME", algorithms.c_str())
       .value("percentile", "PERCENT", "of the values that lie in the range, for that method", "99.99")
       .value("samples", "IMAGES", "training images to look at", "512");
@@ -93,10 +99,12 @@ void add_calibration_flags(FlagSet& set) {
 void add_range_flags(FlagSet& set) {
   set.group("Ranges while training")
       .value("amax", "NAME",
-             "ranges of activations; frozen: as calibrated; running: they follow; learned: they are trained",
-             "frozen")
-      .value("amax-gradient", "NAME", "of learned ranges: clip (of their bounds) or lsq (of the step)",
-             "clip")
+             "ranges of activations; frozen: as calibrated; running: they follow; learned: they are trained "
+             "(default: learned with 4 bits and fewer, else frozen)")
+      .value("weight-amax", "NAME", "ranges of weights: frozen or learned (default: as --amax)")
+      .value("amax-gradient", "NAME",
+             "of learned ranges: clip (of their bounds) or lsq (of the step) (default: lsq with 4 bits and "
+             "fewer, else clip)")
       .value("amax-momentum", "SHARE", "of a step that running ranges go towards those of a batch", "0.01")
       .value("freeze-amax-after", "STEPS", "running ranges stay after so many steps; -1: never", "-1")
       .value("backward", "NAME",

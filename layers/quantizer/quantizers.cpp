@@ -137,14 +137,17 @@ void set_calib_method(TensorQuantizer& quantizer, std::string_view method) {
   quantizer.set_descriptor(QuantDescriptor(std::move(options)));
 }
 
-int learn_ranges(Module& model, AmaxGradient gradient) {
+namespace {
+
+/// Of activations, or of weights.
+int learn_ranges_of(Module& model, bool of_weights, AmaxGradient gradient, const char* function) {
   int count = 0;
   const auto weights = weight_quantizers(model);
   for (auto& [name, q, aliases] : named_quantizers(model)) {
-    if (weights.contains(q) || !q->enabled() || !q->descriptor().needs_amax() ||
+    if (weights.contains(q) != of_weights || !q->enabled() || !q->descriptor().needs_amax() ||
         !q->descriptor().block_sizes().empty())
       continue;
-    FQ_CHECK(q->amax().defined(), "learn_ranges", "'{}' has no amax to begin with: calibrate it first", name);
+    FQ_CHECK(q->amax().defined(), function, "'{}' has no amax to begin with: calibrate it first", name);
     auto options = q->descriptor().options();
     options.learn_amax = true;
     q->update([&](QuantizerSettings& settings) {
@@ -153,8 +156,19 @@ int learn_ranges(Module& model, AmaxGradient gradient) {
     });
     ++count;
   }
+  return count;
+}
+
+}  // namespace
+
+int learn_ranges(Module& model, AmaxGradient gradient) {
+  const int count = learn_ranges_of(model, false, gradient, "learn_ranges");
   FQ_CHECK(count > 0, "learn_ranges", "no quantizer of an activation has a range to learn");
   return count;
+}
+
+int learn_weight_ranges(Module& model, AmaxGradient gradient) {
+  return learn_ranges_of(model, true, gradient, "learn_weight_ranges");
 }
 
 void save_quantizers(Module& model, StateDict& state) {

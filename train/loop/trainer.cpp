@@ -47,6 +47,7 @@ std::shared_ptr<Module> prepared(std::shared_ptr<Module> model, const TrainerOpt
   FQ_CHECK(model != nullptr, kTrain, "the model is null");
   check_not_compressed(*model, kTrain);
   if (options.amax == AmaxMode::learned) learn_ranges(*model, options.amax_gradient);
+  if (options.learn_weight_ranges) learn_weight_ranges(*model, options.amax_gradient);
   if (!options.checkpoint_blocks.empty()) set_checkpointing(*model, options.checkpoint_blocks);
   return model;
 }

@@ -30,7 +30,7 @@ namespace fq {
 class Module;
 
 /// Ranges of activation quantizers in training: as calibrated, following the batches, or trained as
-/// parameters (learn_ranges). Weights keep theirs.
+/// parameters (learn_ranges).
 enum class AmaxMode { frozen, running, learned };
 
 /// What a run is told, checked when the Trainer is made. Numbers of steps count steps of the optimizer from
@@ -74,6 +74,7 @@ struct TrainerOptions {
   AmaxMode amax = AmaxMode::frozen;
   double amax_momentum = 0.01;                      ///< of running ranges
   AmaxGradient amax_gradient = AmaxGradient::clip;  ///< of learned ranges
+  bool learn_weight_ranges = false;                 ///< those of weights too (learn_weight_ranges); else they stay
   std::int64_t freeze_amax_after = -1;              ///< steps after which running ranges stay; -1 never
   BackwardType backward = BackwardType::bf16;  ///< numbers that gradients of quantized layers are made of
 

@@ -74,6 +74,7 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
            {"seed", options.seed},
            {"freeze_bn_after", options.freeze_bn_after},
            {"quant_start", options.quant_start},
+           {"learn_weight_ranges", options.learn_weight_ranges},
            {"backward", options.backward == BackwardType::bf16 ? "bf16" : "fp32"},
            {"validation_samples", validation == nullptr ? 0 : validation->data().size()}};
   out.update(settings_of(options.optimizer));

@@ -1,0 +1,89 @@
+// Which layers are the first and the last of a network, and rules of a config that name them so.
+
+#include "fakequant/layers/detail/edge_layers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fakequant/layers/model/model_file.h"
+#include "fakequant/layers/quantize.h"
+
+namespace fq::edge_layers_test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::shared_ptr<Module> built(const std::string& nodes) {
+  return build_model(ModelSpec::parse(nodes), {4, 8, 8}, 10);
+}
+
+detail::EdgeLayers edges(const std::string& nodes) {
+  const auto model = built(nodes);
+  return detail::edge_layers(trace(*model, {1, 4, 8, 8}));
+}
+
+constexpr const char* kConv = R"("type": "conv2d", "options": {"out_channels": 4, "kernel": 3, "padding": 1})";
+
+std::string conv(const std::string& name, const std::string& inputs = "") {
+  return R"({"name": ")" + name + R"(", )" + kConv + (inputs.empty() ? "" : R"(, "inputs": )" + inputs) + "}";
+}
+
+TEST(EdgeLayers, OfAChain) {
+  const auto found = edges("[" + conv("a") + R"(, {"type": "relu"}, )" + conv("b") +
+                           R"(, {"type": "flatten"}, {"name": "c", "type": "linear", "options": {"out_features": 3}},
+                               {"type": "softmax"}])");
+  EXPECT_THAT(found.first, ElementsAre("a"));
+  EXPECT_THAT(found.last, ElementsAre("c"));
+  EXPECT_THAT(found.names_of("a"), ElementsAre("@first"));
+  EXPECT_THAT(found.names_of("b"), ElementsAre());
+}
+
+TEST(EdgeLayers, OfOneLayer) {
+  const auto found = edges("[" + conv("only") + "]");
+  EXPECT_THAT(found.names_of("only"), ElementsAre("@first", "@last"));
+}
+
+TEST(EdgeLayers, BranchesAtBothEnds) {
+  const auto found =
+      edges("[" + conv("left", R"(["input"])") + "," + conv("right", R"(["input"])") +
+            R"(, {"name": "sum", "type": "add", "inputs": ["left", "right"]}, )" + conv("head1", R"(["sum"])") + "," +
+            conv("head2", R"(["sum"])") + R"(, {"type": "concat", "inputs": ["head1", "head2"]}])");
+  EXPECT_THAT(found.first, ElementsAre("left", "right"));
+  EXPECT_THAT(found.last, ElementsAre("head1", "head2"));
+}
+
+TEST(EdgeLayers, AResidualStreamHasOneEnd) {
+  const auto found = edges("[" + conv("stem") + "," + conv("one") +
+                           R"(, {"name": "s1", "type": "add", "inputs": ["one", "stem"]}, )" + conv("two") +
+                           R"(, {"name": "s2", "type": "add", "inputs": ["two", "s1"]}])");
+  EXPECT_THAT(found.first, ElementsAre("stem"));
+  EXPECT_THAT(found.last, ElementsAre("two"));
+}
+
+TEST(EdgeLayers, ASkipOfTheInputLeavesTheFirstLayerAlone) {
+  const auto found = edges("[" + conv("a") + R"(, {"name": "s", "type": "add", "inputs": ["a", "input"]}, )" +
+                           conv("b") + "]");
+  EXPECT_THAT(found.first, ElementsAre("a"));
+  EXPECT_THAT(found.last, ElementsAre("b"));
+}
+
+TEST(EdgeLayers, RulesOfAConfigNameThem) {
+  const auto model = built("[" + conv("a") + R"(, {"type": "relu"}, )" + conv("b") + R"(, {"type": "relu"}, )" +
+                           conv("c") + "]");
+  const auto warnings = quantize(*model, QuantConfig::parse(R"({"preset": "w2a2", "rules": [
+      {"pattern": "@first.*", "num_bits": 8}, {"pattern": "@last.weight_quantizer", "num_bits": 4}]})"),
+                                 {1, 4, 8, 8});
+  EXPECT_THAT(warnings, ElementsAre());
+  std::map<std::string, int> bits;
+  for (const auto& [name, q, aliases] : named_quantizers(*model)) bits[name] = q->descriptor().num_bits().bits();
+  EXPECT_EQ(bits.at("a.weight_quantizer"), 8);
+  EXPECT_EQ(bits.at("a.input_quantizer"), 8);
+  EXPECT_EQ(bits.at("b.weight_quantizer"), 2);
+  EXPECT_EQ(bits.at("b.input_quantizer"), 2);
+  EXPECT_EQ(bits.at("c.weight_quantizer"), 4);
+  EXPECT_EQ(bits.at("c.input_quantizer"), 2);
+}
+
+}  // namespace
+}  // namespace fq::edge_layers_test

@@ -1,0 +1,45 @@
+// What a format gets where nobody asks for something else.
+
+#include "fakequant/train/qat_defaults.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fq::qat_defaults_test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+QatDefaults of(const std::string& json) { return qat_defaults(QuantConfig::parse(json)); }
+
+TEST(QatDefaults, FewBitsOfStaticIntegersAreTrainedWithTheirRanges) {
+  for (const char* preset : {"w4a4", "w3a3", "w2a2", "w4a8"}) {
+    const QatDefaults found = qat_defaults(QuantConfig::preset(preset));
+    EXPECT_EQ(found.edge_bits, 8) << preset;
+    EXPECT_EQ(found.amax, AmaxMode::learned) << preset;
+    EXPECT_EQ(found.amax_gradient, AmaxGradient::lsq) << preset;
+    EXPECT_TRUE(found.learn_weight_ranges) << preset;
+    EXPECT_THAT(found.integers, ElementsAre("weight_quantizer", "input_quantizer")) << preset;
+  }
+  EXPECT_EQ(qat_defaults(QuantConfig::preset("w2a2")).bits, 2);
+}
+
+TEST(QatDefaults, OtherFormatsKeepTheirRanges) {
+  for (const char* preset : {"int8", "fp8", "nvfp4", "mxfp4", "int4_blockwise"}) {
+    const QatDefaults found = qat_defaults(QuantConfig::preset(preset));
+    EXPECT_EQ(found.edge_bits, 0) << preset;
+    EXPECT_EQ(found.amax, AmaxMode::frozen) << preset;
+    EXPECT_EQ(found.method, "max") << preset;
+  }
+  EXPECT_THAT(qat_defaults(QuantConfig::preset("nvfp4")).integers, IsEmpty());
+}
+
+TEST(QatDefaults, RulesOfAUserCountButThoseOfEdgesAndOfWhatIsOff) {
+  EXPECT_EQ(of(R"({"preset": "int8", "rules": [{"pattern": "conv2.*", "num_bits": 3}]})").bits, 3);
+  EXPECT_EQ(of(R"({"preset": "int8", "rules": [{"pattern": "@first.*", "num_bits": 4}]})").bits, 8);
+  EXPECT_EQ(of(R"({"preset": "int8", "rules": [{"pattern": "*", "num_bits": 4, "enable": false}]})").bits, 8);
+}
+
+}  // namespace
+}  // namespace fq::qat_defaults_test

@@ -1,0 +1,47 @@
+#include "fakequant/train/qat_defaults.h"
+
+#include <algorithm>
+
+namespace fq {
+namespace {
+
+constexpr int kLowBits = 4;
+
+bool names_edge(const std::string& pattern) { return pattern.starts_with('@'); }
+
+bool are_static_integers(const QuantFields& fields) {
+  const bool blocks = fields.block_sizes && *fields.block_sizes;
+  const bool dynamic = fields.dynamic && fields.dynamic->value_or(false);
+  return fields.enable.value_or(true) && fields.num_bits && *fields.num_bits &&
+         (*fields.num_bits)->is_integer() && !blocks && !dynamic;
+}
+
+int bits_of(const QuantFields& fields) {
+  int bits = are_static_integers(fields) ? (*fields.num_bits)->bits() : 8;
+  for (const auto& part : fields.sequence) bits = std::min(bits, bits_of(part));
+  return bits;
+}
+
+}  // namespace
+
+QatDefaults qat_defaults(const QuantConfig& config) {
+  QatDefaults out;
+  for (const auto& rule : config.rules) {
+    if (names_edge(rule.pattern)) continue;
+    out.bits = std::min(out.bits, bits_of(rule.fields));
+    if (rule.pattern.starts_with('*') && are_static_integers(rule.fields))
+      for (const char* name : {"weight_quantizer", "input_quantizer"})
+        if (rule.pattern.substr(1) == name) out.integers.emplace_back(name);
+  }
+  if (out.bits > kLowBits) return out;
+  out.method = "one_pass_mse";
+  out.weight_method = "mse";
+  out.edge_bits = 8;
+  out.amax = AmaxMode::learned;
+  out.amax_gradient = AmaxGradient::lsq;
+  out.learn_weight_ranges = true;
+  out.learning_rate = 4e-3;
+  return out;
+}
+
+}  // namespace fq
