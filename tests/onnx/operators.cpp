@@ -281,7 +281,9 @@ void add_moved_sums(Cases& cases) {
 
 /// Whether every operator that a network may have was written; names those that were not.
 bool all_are_written(const Cases& cases) {
-  const std::set<std::string_view> of_training{"dropout", "cross_entropy", "mse_loss", "pre_quant_scale"};
+  const std::set<std::string_view> of_training{"dropout",      "channel_dropout", "drop_path",
+                                               "drop_block2d", "alpha_dropout",   "cross_entropy",
+                                               "mse_loss",     "pre_quant_scale"};
   std::string missing;
   for (const auto& row : operator_table())
     if (!row.is_conversion && !of_training.contains(row.name) &&
