@@ -10,7 +10,9 @@
 
 namespace fq::detail {
 
-/// A prime that no layer has for a size, so that it is known again in whatever is computed from shapes.
+/// A prime that no layer has for a size, so that it is known again in whatever is computed from shapes: those
+/// are plain integers, in operators and in modules of users, and carry no name of an axis. The ONNX exporter,
+/// which gets models whose sizes nobody has checked, compares the shapes of two batches instead.
 inline constexpr std::int64_t kAbstractBatch = 1000003;
 
 /// The axis along which samples lie, whose size is a multiple of the batch; -1 where there is none.

@@ -2,6 +2,7 @@
 
 /// A model without computation.
 
+#include <optional>
 #include <unordered_set>
 
 #include "fakequant/core/detail/stand_ins.h"
