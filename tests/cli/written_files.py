@@ -63,6 +63,16 @@ run("dataset", "from-npy", "x.npy", "--labels", "y.npy", "--classes", "odd,even"
 run("dataset", "from-idx", "images.idx", "--labels", "labels.idx", "--classes", "even,odd", "-o", "pixels.h5")
 run("dataset", "from-csv", "table.csv", "--task", "none", "-o", "table.h5")
 
+with open("small.json", "w") as file:
+    json.dump([{"type": "flatten"}, {"name": "fc", "type": "linear", "options": {"out_features": "classes"}}], file)
+with open("names.json", "w") as file:
+    json.dump({"w": "fc.weight", "b": "fc.bias"}, file)
+header = json.dumps({"w": {"dtype": "F32", "shape": [10, 64], "data_offsets": [0, 2560]},
+                     "b": {"dtype": "F32", "shape": [10], "data_offsets": [2560, 2600]}}).encode()
+with open("weights.safetensors", "wb") as file:
+    file.write(struct.pack("<Q", len(header)) + header + bytes(2600))
+WEIGHTS = {"model": "small.json", "init": "weights.safetensors", "map": "names.json", "data": "digits.h5"}
+
 TRAIN = ["--epochs", "1", "--val-fraction", "0.2", "--samples", "64"]
 # Command: arguments, flags that name what is read, and what is written: by flag, its value and the files of it.
 COMMANDS = [
@@ -70,6 +80,11 @@ COMMANDS = [
      {"output": ("t.h5", ["t.h5", "t.best.h5"]), "profile": ("t.json", ["t.json"])}),
     ("train", TRAIN[:4], {"checkpoint": "float.h5", "data": "digits.h5"},
      {"output": ("run.1", ["run.1", "run.1.best.h5"]), "profile": (None, ["run.1.profile.json"])}),
+    ("train", TRAIN[:4], WEIGHTS, {"output": ("ti.h5", ["ti.h5", "ti.best.h5"])}),
+    ("calibrate", ["--samples", "64"], WEIGHTS, {"output": ("ci.h5", ["ci.h5"])}),
+    ("qat", [*TRAIN, "--preset", "int8"], WEIGHTS, {"output": ("qi.h5", ["qi.h5", "qi.best.h5"])}),
+    ("import", ["--input-shape", "1,8,8", "--classes", "10"],
+     {"model": "weights.safetensors", "network": "small.json", "map": "names.json"}, {"output": ("iw.h5", ["iw.h5"])}),
     ("import", [], {"model": "float.onnx"}, {"output": ("i.h5", ["i.h5"])}),
     ("fold", [], {"checkpoint": "float.h5", "data": "digits.h5"}, {"output": ("f.h5", ["f.h5"])}),
     ("calibrate", ["--samples", "64"], {"checkpoint": "float.h5", "data": "digits.h5", "config": "config.json"},

@@ -37,13 +37,6 @@ std::shared_ptr<Graph> small() {
   return build_model(spec, {3}, 0);
 }
 
-NamedTensors of_file(const std::string& path) {
-  const SafetensorsFile file(path);
-  NamedTensors out;
-  for (const auto& entry : file.entries()) out.emplace_back(entry.name, file.read(entry.name));
-  return out;
-}
-
 std::string saved(const NamedTensors& tensors, const std::string& name = "w.safetensors") {
   const std::string path = test::temporary(name);
   save_safetensors(path, tensors);

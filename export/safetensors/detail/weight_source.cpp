@@ -40,7 +40,8 @@ bool is_pickle(const FileReader& file, const std::string& ending) {
 }
 
 void check_kind(const std::string& path) {
-  if (fs::is_directory(path))
+  std::error_code none;
+  if (fs::is_directory(path, none))
     fail(path, "is a directory: name the .safetensors file in it, or its model.safetensors.index.json");
   const std::string ending = fs::path(path).extension().string();
   const FileReader file(path);
