@@ -50,7 +50,8 @@ std::string names_text(const std::vector<std::string>& names) {
 }
 
 std::string classes_text(std::int64_t count, const std::vector<std::string>& names) {
-  return fmt::format("{} class{}{}{}", count, count == 1 ? "" : "es", names.empty() ? "" : ": ", names_text(names));
+  return fmt::format("{} class{}{}{}", count, count == 1 ? "" : "es", names.empty() ? "" : ": ",
+                     names_text(names));
 }
 
 void take_class_names(Network& network, const Dataset& data, const std::string& function) {
