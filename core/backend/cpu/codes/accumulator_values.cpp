@@ -36,20 +36,48 @@ void read_sums(const std::int32_t* sums, const Channels& view, const SumValues& 
 
 const std::int32_t* numbers_of(const Tensor& sums) { return sums.data<std::int32_t>(sums.layout()); }
 
+/// The numbers of channels as they are read: of innermost ones runs, so that no stretch is short.
+class ChannelSums {
+ public:
+  ChannelSums(const Tensor& sums, int axis)
+      : sums_(numbers_of(sums)),
+        view_(Channels::of(sums.shape(), sums.layout(), axis)),
+        channels_(view_.channels) {
+    if (view_.inner == 1) view_.channels = run_width(channels_);
+  }
+  template <class T>
+  [[nodiscard]] std::vector<T> each(const T* numbers) const {
+    if (view_.inner == 1 && channels_ > 0) return repeated<T>(numbers, channels_);
+    return {numbers, numbers + channels_};
+  }
+  /// None where there is no bias.
+  [[nodiscard]] std::vector<std::int32_t> bias(const Tensor& codes) const {
+    return codes.defined() ? each(codes.data<std::int32_t>()) : std::vector<std::int32_t>();
+  }
+  void read(const SumValues& numbers, std::int64_t begin, std::int64_t count, float* to) const {
+    read_sums(sums_, view_, numbers, begin, count, to);
+  }
+
+ private:
+  const std::int32_t* sums_;
+  Channels view_;
+  std::int64_t channels_;
+};
+
 struct ReaderOf {
   Read operator()(const ProductSums& x) const {
-    const auto* bias = x.bias.defined() ? x.bias.data<std::int32_t>() : nullptr;
-    return [from = numbers_of(x.sums), view = Channels::of(x.sums.shape(), x.sums.layout(), x.axis), bias,
-            scales = scales_of(x)](std::int64_t begin, std::int64_t count, float* to) {
-      read_sums(from, view, {bias, scales.data(), nullptr}, begin, count, to);
+    const ChannelSums sums(x.sums, x.axis);
+    return [sums, scales = sums.each(scales_of(x).data()), bias = sums.bias(x.bias)](
+               std::int64_t begin, std::int64_t count, float* to) {
+      sums.read({bias.empty() ? nullptr : bias.data(), scales.data(), nullptr}, begin, count, to);
     };
   }
   Read operator()(const NormalizedSums& x) const {
-    const auto* bias = x.bias.defined() ? x.bias.data<std::int32_t>() : nullptr;
-    return [from = numbers_of(x.sums), view = Channels::of(x.sums.shape(), x.sums.layout(), x.axis),
-            v = SumValues{bias, x.factor.data<float>(), x.shift.data<float>()}](
+    const ChannelSums sums(x.sums, x.axis);
+    return [sums, factor = sums.each(x.factor.data<float>()), shift = sums.each(x.shift.data<float>()),
+            bias = sums.bias(x.bias)](
                std::int64_t begin, std::int64_t count, float* to) {
-      read_sums(from, view, v, begin, count, to);
+      sums.read({bias.empty() ? nullptr : bias.data(), factor.data(), shift.data()}, begin, count, to);
     };
   }
   Read operator()(const PooledSums& x) const {

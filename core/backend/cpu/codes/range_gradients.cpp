@@ -51,18 +51,23 @@ class Values {
   std::optional<StretchValues> stretches_;
 };
 
-/// clip_sum of the elements [begin, end), of which those away from the ends of the range are not read.
+/// Elements that are read from a group on that has a code at an end: where there is one, there are more.
+constexpr std::int64_t kStretch = 8 * end_group;
+
+/// clip_sum of the elements [begin, end), of which those far from codes at the ends of the range are not
+/// read.
 template <class Code>
 double sum_at_ends(const Values& x, const Code* codes, const float* dy, std::int64_t begin, std::int64_t end,
                    const GridRow& row) {
   double lanes[share_lanes] = {}, sum = 0;
   const auto upper = static_cast<Code>(row.upper);
-  for (std::int64_t i = begin + find_end(codes + begin, end - begin, upper); i < end;) {
-    float buffer[end_group];
-    const std::int64_t count = std::min(end_group, end - i);
-    add_clip_shares(x.at(i, count, buffer), dy + i, count, row, lanes);
-    i += count;
+  float buffer[kStretch];
+  for (std::int64_t i = begin;; i += kStretch) {
     i += find_end(codes + i, end - i, upper);
+    const std::int64_t count = std::min(kStretch, end - i);
+    if (count <= 0) break;
+    add_clip_shares(x.at(i, count, buffer), dy + i, count, row, lanes);
+    if (i + count == end) break;
   }
   for (const double lane : lanes) sum += lane;
   return sum;

@@ -21,43 +21,38 @@ constexpr std::int64_t kSums = cpu::share_lanes;
 
 hn::Vec<DoubleTag> widened(const float* p) { return hn::PromoteTo(DoubleTag(), hn::LoadU(HalfTag(), p)); }
 
-/// Adds dy * share of kSums elements; share(i) is that of the vector at i.
-template <class Share>
-HWY_INLINE void add_shares(const float* dy, double* sums, Share&& share) {
+/// Adds kSums terms to their sums; term(i) are those from i on, as doubles.
+template <class Term>
+HWY_INLINE void add_terms(double* sums, Term&& term) {
   const DoubleTag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
-  HWY_ALIGN float shares[kSums];
-  for (std::int64_t i = 0; i < kSums; i += lanes) hn::Store(share(i), FloatTag(), shares + i);
   for (std::int64_t i = 0; i < kSums; i += static_cast<std::int64_t>(hn::Lanes(d)))
-    hn::StoreU(hn::Add(hn::LoadU(d, sums + i), hn::Mul(widened(dy + i), widened(shares + i))), d, sums + i);
+    hn::StoreU(hn::Add(hn::LoadU(d, sums + i), term(i)), d, sums + i);
 }
 
-/// share(x, q) of all elements, those of the rest padded with gradients of 0.
-template <class Share>
-void add_all(const float* x, const float* q, const float* dy, std::int64_t count, const Share& share,
-             double* sums) {
-  const FloatTag d;
+/// Calls add(x, q, dy, sums) for kSums elements at a time, those of the rest padded with gradients of 0.
+template <class Add>
+void add_all(const float* x, const float* q, const float* dy, std::int64_t count, double* sums, Add&& add) {
   const std::int64_t whole = count / kSums * kSums;
-  for (std::int64_t i = 0; i < whole; i += kSums)
-    add_shares(dy + i, sums, [&](std::int64_t k) HWY_ATTR {
-      return share(hn::LoadU(d, x + i + k), hn::LoadU(d, q + i + k));
-    });
-  if (whole < count) {
-    float last[3][kSums] = {};
-    std::copy(x + whole, x + count, last[0]);
-    std::copy(q + whole, q + count, last[1]);
-    std::copy(dy + whole, dy + count, last[2]);
-    add_shares(last[2], sums, [&](std::int64_t k) HWY_ATTR {
-      return share(hn::LoadU(d, last[0] + k), hn::LoadU(d, last[1] + k));
-    });
-  }
+  for (std::int64_t i = 0; i < whole; i += kSums) add(x + i, q + i, dy + i, sums);
+  if (whole == count) return;
+  float last[3][kSums] = {};
+  std::copy(x + whole, x + count, last[0]);
+  std::copy(q + whole, q + count, last[1]);
+  std::copy(dy + whole, dy + count, last[2]);
+  add(last[0], last[1], last[2], sums);
 }
 
+/// A share of -1, 0 or 1 times dy is exact before it is widened.
 void AddClipShares(const float* x, const float* dy, std::int64_t count, const fq::detail::GridRow& row,
                    double* lanes) {
-  const auto lower_end = hn::Set(FloatTag(), row.mask_lower), amax = hn::Set(FloatTag(), row.amax);
-  const auto share = [&](FloatVector v, FloatVector) HWY_ATTR { return clip_share(v, lower_end, amax); };
-  add_all(x, x, dy, count, share, lanes);
+  const FloatTag d;
+  const auto lower_end = hn::Set(d, row.mask_lower), amax = hn::Set(d, row.amax);
+  add_all(x, x, dy, count, lanes, [&](const float* v, const float*, const float* g, double* sums) HWY_ATTR {
+    HWY_ALIGN float terms[kSums];
+    for (std::int64_t i = 0; i < kSums; i += static_cast<std::int64_t>(hn::Lanes(d)))
+      hn::Store(hn::Mul(hn::LoadU(d, g + i), clip_share(hn::LoadU(d, v + i), lower_end, amax)), d, terms + i);
+    add_terms(sums, [&](std::int64_t i) HWY_ATTR { return widened(terms + i); });
+  });
 }
 
 void AddLsqShares(const float* x, const float* q, const float* dy, std::int64_t count,
@@ -65,9 +60,12 @@ void AddLsqShares(const float* x, const float* q, const float* dy, std::int64_t 
   const FloatTag d;
   const auto scale = hn::Set(d, row.scale), lower_end = hn::Set(d, row.mask_lower),
              amax = hn::Set(d, row.amax);
-  const auto share = [&](FloatVector v, FloatVector code)
-                         HWY_ATTR { return lsq_share(v, code, scale, lower_end, amax); };
-  add_all(x, q, dy, count, share, lanes);
+  add_all(x, q, dy, count, lanes, [&](const float* v, const float* c, const float* g, double* sums) HWY_ATTR {
+    HWY_ALIGN float shares[kSums];
+    for (std::int64_t i = 0; i < kSums; i += static_cast<std::int64_t>(hn::Lanes(d)))
+      hn::Store(lsq_share(hn::LoadU(d, v + i), hn::LoadU(d, c + i), scale, lower_end, amax), d, shares + i);
+    add_terms(sums, [&](std::int64_t i) HWY_ATTR { return hn::Mul(widened(g + i), widened(shares + i)); });
+  });
 }
 
 template <class Code>
