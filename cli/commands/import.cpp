@@ -44,10 +44,10 @@ std::map<std::string, Tensor> read_fixed_inputs(const Flags& flags) {
              "--fix-input is '{}': give NAME=NUMBER or NAME=FILE.npy", given);
     const std::string name = given.substr(0, equals), text = given.substr(equals + 1);
     double number = 0;
-    const bool is_new =
-        fixed.emplace(name, read_number(text, number) ? Tensor::scalar(number, DType::f64)
-                                                      : fq::detail::open_npy(text).read_all())
-            .second;
+    const bool is_new = fixed
+                            .emplace(name, read_number(text, number) ? Tensor::scalar(number, DType::f64)
+                                                                     : fq::detail::open_npy(text).read_all())
+                            .second;
     FQ_CHECK(is_new, "import", "--fix-input gives '{}' twice", name);
   }
   return fixed;

@@ -85,7 +85,8 @@ Variable adaptive_avg_pool2d(const Variable& input, std::array<std::int64_t, 2> 
   });
   return detail::composite(op, {x.variable}, std::move(attributes), [&] {
     const Variable rows = detail::record_mix(op, x, 2, detail::adaptive_shares(input.dim(2), size[0]));
-    return detail::record_mix(op, detail::floats(rows, op), 3, detail::adaptive_shares(input.dim(3), size[1]));
+    return detail::record_mix(op, detail::floats(rows, op), 3,
+                              detail::adaptive_shares(input.dim(3), size[1]));
   });
 }
 

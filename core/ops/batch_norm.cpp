@@ -136,8 +136,8 @@ Variable batch_norm(const Variable& x, const Variable& gamma, const Variable& be
                          saved_gamma = detail::Saved(in.gamma.tensor), numbers,
                          shape = in.x.shape()](const Tensor& dy) {
     const NormRows saved_rows{detail::channels_inner(saved.get()), rows_with.bias, rows_with.scale};
-    auto out = gradients(detail::is_channels_inner(shape) ? dy : detail::channels_inner(dy), saved_rows, saved_gamma.get(),
-                         numbers);
+    auto out = gradients(detail::is_channels_inner(shape) ? dy : detail::channels_inner(dy), saved_rows,
+                         saved_gamma.get(), numbers);
     out[0] = outer_shape(out[0], shape);
     return out;
   };

@@ -43,16 +43,15 @@ struct ConvOptions {
                               const ConvOptions& options = {});
 
 /// As `conv2d` of volumes: x [n, c, d, h, w], w [o, c/groups, kd, kh, kw], y [n, o, od, oh, ow], row-major.
-/// The slabs that the taps of depth read are gathered as channels of images, one image for each slab of y: the
-/// input takes up to kd times its memory meanwhile.
+/// The slabs that the taps of depth read are gathered as channels of images, one image for each slab of y:
+/// the input takes up to kd times its memory meanwhile.
 [[nodiscard]] Variable conv3d(const Variable& x, const Variable& w, const Variable& bias = {},
                               const ConvOptions& options = {});
 
 /// The transpose of `conv2d` in its input: x [n, i, h, w], w [i, o/groups, kh, kw], bias [o], y [n, o, oh,
 /// ow]; oh = (h - 1)*stride - 2*padding + dilation*(kh - 1) + 1 + output_padding. `bias` may be undefined.
-/// `output_padding`: rows and columns added at the end, less than the stride; default 0. The padding, which is
-/// cut off, is the same on both sides.
-/// x of any layout, y channels_last. f32, or all f64.
+/// `output_padding`: rows and columns added at the end, less than the stride; default 0. The padding, which
+/// is cut off, is the same on both sides. x of any layout, y channels_last. f32, or all f64.
 ///
 /// Where both inputs are quantized, x per tensor and w per tensor or along axis 1 (with groups, channel c of
 /// the output has scale c % (o/groups)), the codes are multiplied, as in `linear`. Any other quantized input

@@ -86,9 +86,9 @@ struct Windows {
       after.push_back(a.after);
       ceil = ceil || (a.size + a.before + a.after - a.reach) / a.stride + 1 < a.positions;
     }
-    return {{"kernel", list(options.kernel)}, {"stride", stride},
-            {"padding", before},              {"padding_end", after},
-            {"dilation", list(options.dilation)}, {"ceil_mode", ceil}};
+    return {
+        {"kernel", list(options.kernel)},     {"stride", stride}, {"padding", before}, {"padding_end", after},
+        {"dilation", list(options.dilation)}, {"ceil_mode", ceil}};
   }
 };
 
@@ -130,8 +130,8 @@ Variable divided(const Variable& x, const Windows& w, std::string_view op) {
   std::array<std::int64_t, 3> taps{};
   for (std::size_t i = 0; i < 3; ++i)
     taps[i] = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(k[i])));
-  const Variable image = unfolded(
-      x, rows_of(w, w.open(0, taps[0]), taps[0], w.open(1, taps[1]), taps[1]), w.open(2, taps[2]), op);
+  const Variable image = unfolded(x, rows_of(w, w.open(0, taps[0]), taps[0], w.open(1, taps[1]), taps[1]),
+                                  w.open(2, taps[2]), op);
   const Variable means = folded(avg_pool2d(image, {.kernel = {taps[0] * taps[1], taps[2]}}), w, op);
   std::vector<double> counts;
   for (const auto d : w.counts(0))

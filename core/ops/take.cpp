@@ -127,10 +127,8 @@ Variable pad(const Variable& x, const std::vector<Sizes>& sizes, PadMode mode, d
       before.push_back(each[0]);
       after.push_back(each[1]);
     }
-    return Attributes{{"before", before},
-                      {"after", after},
-                      {"mode", std::string(name(mode))},
-                      {"value", value}};
+    return Attributes{
+        {"before", before}, {"after", after}, {"mode", std::string(name(mode))}, {"value", value}};
   });
   const Variable read = constant ? detail::floats(x, "pad").variable : x;
   return detail::composite(constant ? "pad_constant" : "pad", {read}, std::move(attributes), [&] {

@@ -49,8 +49,9 @@ struct ImportedModel {
   [[nodiscard]] std::shared_ptr<Graph> build() const;
 };
 
-/// Builds a model from a float graph of one input [N, ..], the others fixed, and one of its outputs, with any batch, symbolic or
-/// fixed; what the file computes in training mode (dropout, batch statistics) is read as those layers are.
+/// Builds a model from a float graph of one input [N, ..], the others fixed, and one of its outputs, with any
+/// batch, symbolic or fixed; what the file computes in training mode (dropout, batch statistics) is read as
+/// those layers are.
 ///
 /// Operators of fixed values are computed, and so are the sizes that a graph takes from its values; chains of
 /// nodes that make up a GELU, a SiLU, a hard swish or a layer norm are found, means over pixels become global

@@ -38,8 +38,9 @@ std::string metadata_of(const Node& node, std::string_view key) {
   return {};
 }
 
-/// The module that called a node, "layer1.0.conv1", of what PyTorch's newer exporter tells: a list in Python's
-/// writing of ever longer paths, "['', 'layer1', 'layer1.0', 'layer1.0.conv1', 'conv2d']", and a name.
+/// The module that called a node, "layer1.0.conv1", of what PyTorch's newer exporter tells: a list in
+/// Python's writing of ever longer paths, "['', 'layer1', 'layer1.0', 'layer1.0.conv1', 'conv2d']", and a
+/// name.
 std::string scope_of(const onnx::NodeProto& node) {
   const std::string scopes = metadata_of(node, "pkg.torch.onnx.name_scopes");
   std::vector<std::string> paths;

@@ -37,9 +37,7 @@ Variable AvgPool2d::forward(const Variable& x) {
   return detail::on_image(x, [&](const Variable& image) { return ops::avg_pool2d(image, options_); });
 }
 
-std::string AvgPool3d::describe() const {
-  return fmt::format("kernel {}", fmt::join(options_.kernel, "x"));
-}
+std::string AvgPool3d::describe() const { return fmt::format("kernel {}", fmt::join(options_.kernel, "x")); }
 
 Variable AvgPool3d::forward(const Variable& x) { return ops::avg_pool3d(x, options_); }
 

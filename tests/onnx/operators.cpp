@@ -123,7 +123,7 @@ void add_products(Cases& cases) {
 
 void add_volume_pools(Cases& cases) {
   const ops::Pool3d padded{.kernel = {3, 2, 2}, .stride = {2, 1, 2}, .padding = {1, 1, 0}},
-      up{.kernel = {2, 3, 2}, .stride = {2, 2, 3}, .padding = {0, 1, 1}, .ceil_mode = true},
+      up{.kernel = {2, 3, 2}, .stride = {2, 2, 3}, .padding = {0, 1, 0}, .ceil_mode = true},
       uneven{.kernel = {3, 2, 2}, .stride = {2, 2, 1}, .padding = {0, 1, 0}, .padding_end = {2, 0, 1}},
       dilated{.kernel = {2, 3, 2}, .stride = {1, 1, 2}, .padding = {1, 1, 0}, .dilation = {2, 1, 3}};
   const std::pair<const char*, ops::Pool3d> all[]{{"", padded}, {"_ceil", up}, {"_uneven", uneven}};

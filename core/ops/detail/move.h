@@ -15,7 +15,8 @@ namespace fq::detail {
                                    Attributes attributes);
 /// Records the mix of x along an axis; in x's layout.
 [[nodiscard]] Variable record_mix(std::string_view op, const Floats& x, int axis, AxisMix mix);
-/// Windows of adaptive pooling, which cover an axis of `from` elements evenly, with the shares of their means.
+/// Windows of adaptive pooling, which cover an axis of `from` elements evenly, with the shares of their
+/// means.
 [[nodiscard]] AxisMix adaptive_shares(std::int64_t from, std::int64_t to);
 
 }  // namespace fq::detail

@@ -12,8 +12,8 @@ namespace fq::detail {
 
 /// A window along one axis of an image.
 struct PoolAxis {
-  std::int64_t size;    ///< of the input
-  std::int64_t reach;   ///< elements from the first of a window to the last
+  std::int64_t size;   ///< of the input
+  std::int64_t reach;  ///< elements from the first of a window to the last
   std::int64_t stride, before, after, positions;
 };
 
@@ -23,8 +23,12 @@ template <class Options>
 [[nodiscard]] PoolAxis pool_axis(const Shape& x, const Options& o, std::size_t i, std::int64_t reach,
                                  std::string_view op) {
   const std::int64_t size = x[2 + i];
-  PoolAxis a{size, reach, o.stride[i] == 0 ? o.kernel[i] : o.stride[i], o.padding[i],
-             o.padding_end[i] < 0 ? o.padding[i] : o.padding_end[i], 0};
+  PoolAxis a{size,
+             reach,
+             o.stride[i] == 0 ? o.kernel[i] : o.stride[i],
+             o.padding[i],
+             o.padding_end[i] < 0 ? o.padding[i] : o.padding_end[i],
+             0};
   FQ_CHECK(o.kernel[i] >= 1 && a.stride >= 1, op, "kernel {} and stride {} must be 1 or more", o.kernel[i],
            o.stride[i]);
   FQ_CHECK(a.before >= 0 && std::max(a.before, a.after) < reach, op,

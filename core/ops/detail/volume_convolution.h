@@ -10,8 +10,8 @@
 
 namespace fq::detail {
 
-/// A checked convolution of [n, c, d, h, w], or its transpose. A transposed one gathers its input, too: a slab
-/// of the output reads the slabs whose taps reach it.
+/// A checked convolution of [n, c, d, h, w], or its transpose. A transposed one gathers its input, too: a
+/// slab of the output reads the slabs whose taps reach it.
 class VolumeConvolution final : public Product {
  public:
   VolumeConvolution(std::string_view operator_name, const VolumeShape& shape, Attributes attributes_);

@@ -109,8 +109,9 @@ ImportValue remainder(const OpImport& op) {
 }
 
 ImportValue tangent(const OpImport& op) {
-  return op.layer("div", {}, {op.layer("sin", {}, {op.value()}, {}, "sin"),
-                              op.layer("cos", {}, {op.value()}, {}, "cos")});
+  return op.layer(
+      "div", {},
+      {op.layer("sin", {}, {op.value()}, {}, "sin"), op.layer("cos", {}, {op.value()}, {}, "cos")});
 }
 
 ImportValue hyperbolic(const OpImport& op) {

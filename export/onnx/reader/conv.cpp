@@ -125,9 +125,8 @@ ImportValue conv(const OpImport& op) {
   Window window = read_window(op, kernel, {x.shape.begin() + 2, x.shape.end()});
   weight = with_equal_pads(op, weight, window);
   const ImportValue image = padded_image(op, x, window);
-  return op.layer(type_of("conv", kernel.size()),
-                  options_of(window, weight.dim(0), groups, op.has_input(2)), {image},
-                  values_of(op, weight, weight.dim(0)));
+  return op.layer(type_of("conv", kernel.size()), options_of(window, weight.dim(0), groups, op.has_input(2)),
+                  {image}, values_of(op, weight, weight.dim(0)));
 }
 
 ImportValue conv_transpose(const OpImport& op) {

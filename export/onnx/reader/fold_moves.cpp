@@ -188,8 +188,8 @@ std::vector<Tensor> fold_split(const Fold& f, std::size_t parts) {
   std::vector<Tensor> out;
   std::int64_t begin = 0;
   for (const std::int64_t part : sizes) {
-    f.node.check(part >= 0 && part <= size - begin, "its parts {} do not fit an axis of {}",
-                 to_string(sizes), size);
+    f.node.check(part >= 0 && part <= size - begin, "its parts {} do not fit an axis of {}", to_string(sizes),
+                 size);
     std::vector<std::int64_t> picks(static_cast<std::size_t>(part));
     std::iota(picks.begin(), picks.end(), begin);
     out.push_back(picked(f, x, axis, picks, {part}));

@@ -131,8 +131,7 @@ class FixedShape {
 };
 
 bool fits(const Shape& given, const Shape& wanted) {
-  return std::ranges::equal(given, wanted,
-                            [](auto size, auto want) { return want < 0 || size == want; });
+  return std::ranges::equal(given, wanted, [](auto size, auto want) { return want < 0 || size == want; });
 }
 
 Shape of_one_sample(Shape shape) {

@@ -131,7 +131,8 @@ ImportValue gather_nd(const OpImport& op) {
   }
   const Shape rest(x.shape.begin() + static_cast<std::ptrdiff_t>(axes), x.shape.end());
   Shape rows = rest, out(places.begin(), places.end() - 1);
-  rows.insert(rows.begin(), numel(Shape(x.shape.begin(), x.shape.begin() + static_cast<std::ptrdiff_t>(axes))));
+  rows.insert(rows.begin(),
+              numel(Shape(x.shape.begin(), x.shape.begin() + static_cast<std::ptrdiff_t>(axes))));
   out.insert(out.end(), rest.begin(), rest.end());
   return op.reshaped(cut(op, op.reshaped(x, rows, "rows"), 0, picks, "picked"), out, {});
 }

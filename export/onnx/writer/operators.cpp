@@ -45,7 +45,8 @@ GraphBuilder::Attributes window(const Call& call) {
 
 void max_pool(Exporting& out, const Call& call) {
   auto attributes = window(call);
-  if (const auto& dilation = call.get<Numbers>("dilation"); std::ranges::count(dilation, 1) != std::ssize(dilation))
+  if (const auto& dilation = call.get<Numbers>("dilation");
+      std::ranges::count(dilation, 1) != std::ssize(dilation))
     attributes.emplace_back("dilations", dilation);
   out.node(call, "MaxPool", {out.input(call, 0)}, std::move(attributes));
 }
@@ -112,6 +113,7 @@ Forms other_forms() {
       {"avg_pool3d", avg_pool},
       {"global_avg_pool3d", same<kGlobal>},
       {"adaptive_avg_pool2d", adaptive_avg_pool},
+      {"adaptive_avg_pool3d", adaptive_avg_pool},
       {"embedding", embedding},
       {"fake_tensor_quant", emit_fake_quant},
       {"legacy_fake_tensor_quant", emit_fake_quant},
