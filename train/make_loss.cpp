@@ -67,8 +67,8 @@ void check_places(const Variable& outputs, const Tensor& labels, const losses::C
   for (std::size_t n = 0; n < rows.size(); ++n)
     FQ_CHECK(
         ctc_places(rows[n]) <= outputs.dim(2), "ctc",
-        "the {} labels of sample {} take {} places, a blank between equal ones, and the outputs have {}: "
-        "give a network of more places, or leave such samples out by zero_infinity=1",
+        "the {} labels of sample {} of the batch take {} places, a blank between equal ones, and the outputs "
+        "have {}: give a network of more places, or leave such samples out by zero_infinity=1",
         rows[n].size(), n, ctc_places(rows[n]), outputs.dim(2));
 }
 

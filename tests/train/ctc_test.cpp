@@ -164,7 +164,7 @@ TEST(Ctc, AsALossByNameNamesTheSampleThatDoesNotFit) {
     (void)make_loss(options)(y, many);
     FAIL();
   } catch (const ArgumentError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the 6 labels of sample 0 take 8 places"));
+    EXPECT_THAT(error.what(), HasSubstr("the 6 labels of sample 1 of the batch take 9 places"));
   }
   options.zero_infinity = true;
   EXPECT_TRUE(std::isfinite(make_loss(options)(y, many).item()));
