@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/layers/quantizer/detail/folded_weight.h"
 #include "layers/networks.h"
@@ -220,6 +221,29 @@ TEST(FoldedWeight, OfAChannelThatABatchNormSilencedTheBiasStays) {
   auto& layer = dynamic_cast<QuantModule&>(model->at("second"));
   const auto codes = code_values(*layer.weight_quantizer()->weight(layer.quantized_weight()).quantized());
   for (std::int64_t i = 0; i < 16; ++i) EXPECT_EQ(codes.data<float>()[i], 0);
+}
+
+TEST(FoldedWeight, RangesThatBecameOnesOfChannelsAreSavedAndLoaded) {
+  const auto config =
+      QuantConfig::parse(R"({"preset": "int8", "rules": [{"pattern": "*.weight_quantizer", "axis": null}]})");
+  auto model = residual_net(), other = residual_net();
+  disturb_all(*model);
+  quantize(*model, config, {1, 1, 8, 8});
+  observe(*model, random_tensor({16, 1, 8, 8}, 0, 1));
+  fold_batch_norm(*model, {1, 1, 8, 8});
+  StateDict state;
+  save_quantizers(*model, state);
+  fold_batch_norm(*other, {1, 1, 8, 8});
+  quantize(*other, config, {1, 1, 8, 8});
+  const auto from = model->named_parameters(), to = other->named_parameters();
+  ASSERT_EQ(from.size(), to.size());
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    Variable parameter = to[i].second;
+    parameter.mutable_tensor().copy_from(from[i].second.tensor());
+  }
+  load_quantizers(*other, state);
+  const Tensor x = random_tensor({4, 1, 8, 8}, 0, 1, 3);
+  expect_same_bits(evaluated(*model, x), evaluated(*other, x), "loaded");
 }
 
 TEST(FoldedWeight, RefusesWhatIsNoNumber) {
