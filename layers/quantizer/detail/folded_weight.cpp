@@ -1,5 +1,6 @@
 #include "fakequant/layers/quantizer/detail/folded_weight.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "fakequant/core/tape.h"
@@ -57,19 +58,20 @@ FoldedRange range_of(const FoldedChannel& channel, float amax, float bound, floa
   return {amax * std::abs(channel.factor), false};
 }
 
-/// Ranges for each channel, at use, instead of those that it has.
-void set_channel_ranges(TensorQuantizer& q, int axis, const std::vector<float>& ranges) {
+/// Ranges for each channel, at use, instead of `before`.
+void set_channel_ranges(TensorQuantizer& q, int axis, std::size_t before, const std::vector<float>& ranges) {
   auto options = q.descriptor().options();
-  const bool one = q.amax().numel() == 1 && ranges.size() > 1;
-  if (one) {
+  if (before < ranges.size()) {
     options.axis = Axes(axis);
     options.block_sizes = {};
     options.amax = {};
   }
+  options.dynamic = false;
   options.scale_amax.reset();
   q.set_descriptor(QuantDescriptor(std::move(options)));
   const Tensor amax = Tensor::from(ranges, {static_cast<std::int64_t>(ranges.size())});
-  q.set_amax(one ? amax : amax.reshape(q.amax().shape()));
+  const Tensor known = q.amax();
+  q.set_amax(known.defined() && known.numel() == amax.numel() ? amax.reshape(known.shape()) : amax);
 }
 
 /// Scales of `before`, codes kept.
@@ -84,7 +86,9 @@ void fold_codes(QuantModule& layer, int axis, const std::vector<FoldedChannel>& 
     ranges.push_back(range_of(channels[c], amax[amax.size() == 1 ? 0 : c], bound, x_scale));
     now.push_back(ranges.back().amax);
   }
-  if (q.descriptor().needs_amax()) set_channel_ranges(q, axis, now);
+  const bool silent = std::ranges::any_of(ranges, &FoldedRange::silent);
+  if (q.descriptor().needs_amax() || silent || amax.size() < now.size())
+    set_channel_ranges(q, axis, amax.size(), now);
   Variable weight = layer.quantized_weight();
   scale_channels(weight, axis, channels);
   for_channels(weight.mutable_tensor(), axis, [&](float& w, std::int64_t i, std::size_t c) {

@@ -16,9 +16,9 @@ void scale_channels(Variable weight, int axis, const std::vector<FoldedChannel>&
 ///
 /// Integers with a range for each channel, or one for all, keep their codes but for the sign of the factor:
 /// the range becomes one for each channel, amax * |factor|, and a weight whose code would be another one, for
-/// a tie, the nearest with that code. The codes of silent channels (fold_formulas.h) become 0. Scales of
-/// powers of two, blocks, float formats and ranges that each weight has of its own: ranges for each channel
-/// are multiplied, others taken from the new weight.
+/// a tie, the nearest with that code. The codes of silent channels (fold_formulas.h) become 0; a range
+/// that is taken from each weight becomes a given one for them. Scales of powers of two, blocks and float
+/// formats: ranges for each channel are multiplied, others taken from the new weight.
 void fold_into_weight(QuantModule& layer, int axis, const std::vector<FoldedChannel>& channels);
 
 }  // namespace fq::detail
