@@ -24,6 +24,10 @@ using LayerRegistry = std::map<std::string, LayerType, std::less<>>;
 [[nodiscard]] LayerRegistry& layer_registry();
 /// The types that come with the library.
 [[nodiscard]] LayerRegistry standard_layer_types();
+/// Those of them that have parameters but are no convolutions: linear layers, norms, recurrent ones, tables.
+[[nodiscard]] LayerRegistry weighted_layer_types();
+/// Those of them that move a window: convolutions and pools.
+[[nodiscard]] LayerRegistry window_layer_types();
 /// Those of them that are one operator each, without parameters, named as it is.
 [[nodiscard]] LayerRegistry operator_layer_types();
 

@@ -1,0 +1,129 @@
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/model/detail/layer_registry.h"
+#include "fakequant/layers/modules/activation.h"
+#include "fakequant/layers/modules/linear.h"
+#include "fakequant/layers/modules/norm.h"
+#include "fakequant/layers/modules/recurrent.h"
+
+namespace fq::detail {
+namespace {
+
+using Made = std::shared_ptr<Module>;
+
+Made make_linear(const LayerOptions& o) {
+  const auto in = o.inferred("in_features", -1), out = o.outputs("out_features");
+  const bool bias = o.flag_or("bias", true);
+  o.reserve({out, in});
+  return std::make_shared<Linear>(in, out, bias);
+}
+
+Made make_batch_norm(const LayerOptions& o) {
+  const auto channels = o.inferred("channels", 1);
+  o.reserve({channels, 4});
+  return std::make_shared<BatchNorm>(channels, o.number_or("eps", 1e-5, 1e-12, 1),
+                                     o.number_or("momentum", 0.1, 0, 1));
+}
+
+/// The shape of the last axes that a norm is over, one by default.
+Shape last_axes(const LayerOptions& o) {
+  const Shape& input = o.inputs().at(0);
+  Shape shape = o.sizes("shape");
+  if (shape.empty()) shape = {o.inferred("shape", -1)};
+  if (shape.size() >= input.size() || !std::equal(shape.rbegin(), shape.rend(), input.rbegin()))
+    o.fail(fmt::format("'shape' is {}, but the input is {}: give its last sizes", to_string(shape),
+                       to_string(input)));
+  return shape;
+}
+
+Made make_layer_norm(const LayerOptions& o) {
+  Shape shape = last_axes(o);
+  o.reserve(shape);
+  o.reserve(shape);
+  return std::make_shared<LayerNorm>(std::move(shape), o.number_or("eps", 1e-5, 1e-12, 1));
+}
+
+Made make_rms_norm(const LayerOptions& o) {
+  Shape shape = last_axes(o);
+  o.reserve(shape);
+  return std::make_shared<RmsNorm>(std::move(shape), o.number_or("eps", 1e-5, 1e-12, 1));
+}
+
+Made make_group_norm(const LayerOptions& o) {
+  const auto channels = o.inferred("channels", 1);
+  o.reserve({channels, 2});
+  return std::make_shared<GroupNorm>(o.integer("groups"), channels, o.number_or("eps", 1e-5, 1e-12, 1));
+}
+
+Made make_instance_norm(const LayerOptions& o) {
+  const auto channels = o.inferred("channels", 1);
+  o.reserve({channels, 2});
+  return std::make_shared<GroupNorm>(channels, channels, o.number_or("eps", 1e-5, 1e-12, 1));
+}
+
+constexpr std::int64_t kMostLayers = 256;
+
+Made make_recurrent(Recurrent::Kind kind, const LayerOptions& o) {
+  RecurrentOptions options{.in = o.inferred("input_size", -1),
+                           .hidden = o.integer("hidden_size"),
+                           .bidirectional = o.flag_or("bidirectional", false),
+                           .layers = o.integer_or("layers", 1, 1, kMostLayers),
+                           .dropout = o.number_or("dropout", 0, 0, 1)};
+  const std::int64_t ways = options.bidirectional ? 2 : 1, gates = kind == Recurrent::Kind::lstm  ? 4
+                                                                   : kind == Recurrent::Kind::gru ? 3
+                                                                                                  : 1;
+  o.reserve({gates * ways, options.hidden, options.in + options.hidden + 2});
+  if (options.layers > 1)
+    o.reserve({options.layers - 1, gates * ways, options.hidden, (ways + 1) * options.hidden + 2});
+  return std::make_shared<Recurrent>(kind, options);
+}
+
+Made make_lstm(const LayerOptions& o) { return make_recurrent(Recurrent::Kind::lstm, o); }
+Made make_gru(const LayerOptions& o) { return make_recurrent(Recurrent::Kind::gru, o); }
+Made make_rnn(const LayerOptions& o) {
+  const auto function = o.choice_or("nonlinearity", "tanh", {"tanh", "relu"});
+  return make_recurrent(function == "relu" ? Recurrent::Kind::rnn_relu : Recurrent::Kind::rnn_tanh, o);
+}
+
+Made make_prelu(const LayerOptions& o) {
+  const auto slopes = o.flag_or("per_channel", false) ? o.inferred("channels", 1) : std::int64_t{1};
+  o.reserve({slopes});
+  return std::make_shared<PRelu>(slopes);
+}
+
+Made make_parameter(const LayerOptions& o) {
+  Shape shape = o.sizes("shape");
+  if (shape.empty()) o.fail("the option 'shape' is missing: give the sizes after the batch");
+  o.reserve(shape);
+  return std::make_shared<Parameter>(std::move(shape), o.flag_or("trained", true),
+                                     o.flag_or("repeat", false));
+}
+
+Made make_embedding(const LayerOptions& o) {
+  const auto vocabulary = o.integer("vocabulary"), width = o.integer("width");
+  o.reserve({vocabulary, width});
+  return std::make_shared<Embedding>(vocabulary, width);
+}
+
+}  // namespace
+
+LayerRegistry weighted_layer_types() {
+  const std::vector<std::string> recurrent{"input_size", "hidden_size", "bidirectional", "layers", "dropout"};
+  auto with_nonlinearity = recurrent;
+  with_nonlinearity.emplace_back("nonlinearity");
+  return {
+      {"linear", {{"in_features", "out_features", "bias"}, make_linear}},
+      {"batch_norm", {{"channels", "eps", "momentum"}, make_batch_norm}},
+      {"layer_norm", {{"shape", "eps"}, make_layer_norm}},
+      {"rms_norm", {{"shape", "eps"}, make_rms_norm}},
+      {"group_norm", {{"groups", "channels", "eps"}, make_group_norm}},
+      {"instance_norm", {{"channels", "eps"}, make_instance_norm}},
+      {"prelu", {{"per_channel", "channels"}, make_prelu}},
+      {"lstm", {recurrent, make_lstm}},
+      {"gru", {recurrent, make_gru}},
+      {"rnn", {with_nonlinearity, make_rnn}},
+      {"parameter", {{"shape", "trained", "repeat"}, make_parameter}},
+      {"embedding", {{"vocabulary", "width"}, make_embedding}},
+  };
+}
+
+}  // namespace fq::detail
