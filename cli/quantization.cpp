@@ -95,7 +95,8 @@ ordered_json config_file(const Flags& flags) {
 
 constexpr const char* kEdges[] = {"@first.", "@last."};
 
-void add_rule(ordered_json& config, const std::string& pattern, const char* field, const ordered_json& value) {
+void add_rule(ordered_json& config, const std::string& pattern, const char* field,
+              const ordered_json& value) {
   config["rules"].push_back({{"pattern", pattern}, {field, value}});
 }
 
@@ -103,9 +104,8 @@ void add_rule(ordered_json& config, const std::string& pattern, const char* fiel
 void complete_preset(const Flags& flags, ordered_json& config) {
   const QatDefaults defaults = qat_defaults(QuantConfig::from_json(config));
   if (defaults.method != "max") config["algorithm"] = defaults.method;
-  const std::string method = flags.given("weight-method")
-                                 ? flags.choice("weight-method", weight_methods())
-                                 : defaults.weight_method;
+  const std::string method =
+      flags.given("weight-method") ? flags.choice("weight-method", weight_methods()) : defaults.weight_method;
   if (method != "max") add_rule(config, "*weight_quantizer", "calib_method", method);
   const auto bits = flags.given("edge-bits") ? flags.integer("edge-bits", 0, 16) : defaults.edge_bits;
   FQ_CHECK(bits == 0 || !defaults.integers.empty(), flags.command(),
@@ -121,7 +121,8 @@ std::string extra_text(const QuantConfig& config) {
   std::string out = config.algorithm == "max" ? "" : "; ranges by " + config.algorithm;
   for (const auto& rule : config.rules)
     if (rule.pattern.starts_with(kEdges[0]) && rule.fields.num_bits && *rule.fields.num_bits)
-      return out + fmt::format("; {} bits in the first and the last layer", to_string(**rule.fields.num_bits));
+      return out +
+             fmt::format("; {} bits in the first and the last layer", to_string(**rule.fields.num_bits));
   return out;
 }
 

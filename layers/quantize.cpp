@@ -49,7 +49,8 @@ class Quantizing {
       place(use);
     for (std::size_t i = 0; i < matched_.size(); ++i)
       if (!matched_[i] && config_.rules[i].by_user) warn_unmatched(config_.rules[i].pattern);
-    const TraceGraph quantized = trace(model_, input_shape_);  // refuses what does not fit before any data is seen
+    const TraceGraph quantized =
+        trace(model_, input_shape_);  // refuses what does not fit before any data is seen
     check_products(quantized);
     for (const auto& pair : foldable_batch_norms(model_, quantized))
       dynamic_cast<BatchNorm&>(model_.at(pair.norm)).set_in_layer(true);

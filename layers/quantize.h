@@ -107,8 +107,8 @@ void set_calib_method(TensorQuantizer& quantizer, std::string_view method);
 /// Throws ArgumentError when a range was not calibrated, when there is none, and for ranges per axis in
 /// arithmetic `reference`.
 int learn_ranges(Module& model, AmaxGradient gradient = AmaxGradient::clip);
-/// The same of the quantizers of weights, whose ranges then follow the weights (Esser et al. 2020). 0 where no
-/// weight has a static range; ranges of blocks stay.
+/// The same of the quantizers of weights, whose ranges then follow the weights (Esser et al. 2020). 0 where
+/// no weight has a static range; ranges of blocks stay.
 int learn_weight_ranges(Module& model, AmaxGradient gradient = AmaxGradient::lsq);
 
 /// Prints a table of all quantizers: path, format, granularity, amax, switches, aliases.

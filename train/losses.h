@@ -87,9 +87,9 @@ struct LossOptions {
 
 /// The loss of that kind, which takes labels as data sets have them: integers become floats, [N] of numbers
 /// becomes [N, 1], for bce, focal and dice classes [N, ..] become [N, C, ..], 1 at the class and 0 elsewhere,
-/// and for cross_entropy floats of the outputs' shape are shares of classes. Throws ArgumentError for an unknown
-/// kind, naming the nearest, and for numbers out of range; the loss itself for labels of ctc that do not fit
-/// into the outputs' places, unless `zero_infinity`.
+/// and for cross_entropy floats of the outputs' shape are shares of classes. Throws ArgumentError for an
+/// unknown kind, naming the nearest, and for numbers out of range; the loss itself for labels of ctc that do
+/// not fit into the outputs' places, unless `zero_infinity`.
 [[nodiscard]] Loss make_loss(const LossOptions& options);
 
 }  // namespace fq

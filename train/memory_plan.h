@@ -32,10 +32,10 @@ struct MemoryPlan {
 /// (of an output [N, C] of several; others are passed backward as they are), backward and the optimizer's
 /// state.
 ///
-/// The model is only read: other threads may evaluate it meanwhile. Bytes on `meta` are counted for all threads
-/// together: none but other plans, which wait for each other, may trace meanwhile. Scratch memory of products is
-/// not in it, nor what the data loader holds. Throws ArgumentError when the shape does not fit, naming the
-/// operator.
+/// The model is only read: other threads may evaluate it meanwhile. Bytes on `meta` are counted for all
+/// threads together: none but other plans, which wait for each other, may trace meanwhile. Scratch memory of
+/// products is not in it, nor what the data loader holds. Throws ArgumentError when the shape does not fit,
+/// naming the operator.
 [[nodiscard]] MemoryPlan plan_memory(Module& model, const Shape& input_shape,
                                      const OptimizerOptions& optimizer = {});
 

@@ -19,15 +19,15 @@ struct QatDefaults {
   int edge_bits = 0;                  ///< bits of the first and the last layer; 0 for those of the format
   /// Which quantizers of every layer have static integers: "weight_quantizer", "input_quantizer".
   std::vector<std::string> integers = {};
-  AmaxMode amax = AmaxMode::frozen;   ///< ranges of activations in training
+  AmaxMode amax = AmaxMode::frozen;  ///< ranges of activations in training
   AmaxGradient amax_gradient = AmaxGradient::clip;
   bool learn_weight_ranges = false;
   double learning_rate = 5e-4;  ///< the highest of the schedule, for adamw
 };
 
-/// Those for the rules of `config`. Integers of 4 bits and fewer have few levels to waste and a grid that must
-/// move with what is trained: ranges of least squared error, trained as steps of their grid (Esser et al.
-/// 2020), 8 bits in the first and the last layer, and a rate as of float training. Rules that switch a
+/// Those for the rules of `config`. Integers of 4 bits and fewer have few levels to waste and a grid that
+/// must move with what is trained: ranges of least squared error, trained as steps of their grid (Esser et
+/// al. 2020), 8 bits in the first and the last layer, and a rate as of float training. Rules that switch a
 /// quantizer off, float formats and block formats, whose ranges follow their values, count as 8 bits.
 [[nodiscard]] QatDefaults qat_defaults(const QuantConfig& config);
 

@@ -45,8 +45,8 @@ void read_ranges(TrainerOptions& options, const Flags& flags) {
 
 /// What depends on the format where flags leave it open.
 void complete_by_format(TrainerOptions& options, const Network& network, const Flags& flags, Output& output) {
-  const QatDefaults defaults = qat_defaults(
-      QuantConfig::from_json(nlohmann::ordered_json(network.identity.at("quantization"))));
+  const QatDefaults defaults =
+      qat_defaults(QuantConfig::from_json(nlohmann::ordered_json(network.identity.at("quantization"))));
   options.amax = flags.given("amax") ? amax_mode(flags) : defaults.amax;
   options.amax_gradient = flags.given("amax-gradient") ? amax_gradient(flags) : defaults.amax_gradient;
   options.learn_weight_ranges = flags.given("weight-amax")

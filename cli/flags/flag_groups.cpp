@@ -70,9 +70,10 @@ void add_quantization_flags(FlagSet& set) {
       .value("target", "NAME",
              "ort, tensorrt or none: the engine the numbers are for (default: of the config, ort)")
       .value("scale", "NAME", "free or pow2: scales raised to powers of two (default: of the config, free)")
-      .value("edge-bits", "BITS",
-             "bits of integers in the first and the last layer; 0: as the preset (default: 8 with presets of 4 "
-             "bits and fewer, else 0)")
+      .value(
+          "edge-bits", "BITS",
+          "bits of integers in the first and the last layer; 0: as the preset (default: 8 with presets of 4 "
+          "bits and fewer, else 0)")
       .toggle("strict", "a layer that no engine can multiply codes of is an error, not a warning")
       .toggle(
           "keep-bn",

@@ -26,9 +26,10 @@ namespace fq::ops {
 /// tensors are used, and are constants for the gradient. Running tensors are f32 or f64 [C]. On `meta`
 /// nothing is updated.
 ///
-/// With `in_layer`, and without `training`, sums of integer products whose weights have scales fl(amax / bound)
-/// have the bits that they have in the layer with the batch norm folded into it (layers/model/fold.h): amax' =
-/// fl(amax * |f|), f = gamma / sqrt(var + eps), the sums of the weights as they are, and the bias fl((b - mean)
+/// With `in_layer`, and without `training`, sums of integer products whose weights have scales fl(amax /
+/// bound) have the bits that they have in the layer with the batch norm folded into it (layers/model/fold.h):
+/// amax' = fl(amax * |f|), f = gamma / sqrt(var + eps), the sums of the weights as they are, and the bias
+/// fl((b - mean)
 /// * f + beta) on their grid.
 ///
 /// Throws ArgumentError for other shapes, for training on one value a channel, and for evaluation without

@@ -17,7 +17,8 @@ class EdgeWalk {
     std::set<std::string> found;
     for (const auto& node : graph_.nodes) {
       const auto inputs = activations(node);
-      if (inputs.empty() || !std::ranges::all_of(inputs, [&](int value) { return is_marked(value); })) continue;
+      if (inputs.empty() || !std::ranges::all_of(inputs, [&](int value) { return is_marked(value); }))
+        continue;
       has_weight(node) ? void(found.insert(node.path)) : mark(node.output);
     }
     return found;
@@ -74,8 +75,6 @@ std::vector<std::string> EdgeLayers::names_of(const std::string& path) const {
   return out;
 }
 
-EdgeLayers edge_layers(const TraceGraph& graph) {
-  return {EdgeWalk(graph).first(), EdgeWalk(graph).last()};
-}
+EdgeLayers edge_layers(const TraceGraph& graph) { return {EdgeWalk(graph).first(), EdgeWalk(graph).last()}; }
 
 }  // namespace fq::detail

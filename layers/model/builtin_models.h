@@ -19,7 +19,8 @@ namespace fq {
 ///
 /// - mlp: `hidden` [1024, 1024], `batch_norm` false. Flatten, then for each size linear and ReLU; then
 ///   linear.
-/// - cnn: `widths` [32, 64, 64], `features` 0, `signals` false. A 3x3 convolution, BN and ReLU of each width, a
+/// - cnn: `widths` [32, 64, 64], `features` 0, `signals` false. A 3x3 convolution, BN and ReLU of each width,
+/// a
 ///   2x2 max pool after each but the first; flatten, linear to `features`, BN and ReLU unless that is 0; then
 ///   linear.
 /// - resnet20: `widths` [16, 32, 64], `blocks` 3 a stage, `signals` false. He et al., arXiv:1512.03385, for

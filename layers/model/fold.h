@@ -34,7 +34,8 @@ struct FoldablePair {
 /// becomes the nearest float that does not. Channels so small that the bias would not fit the grid of their
 /// sums have codes of 0, as their batch norm has it in evaluation. Where `quantize` placed the quantizers
 /// evaluation then has the same bits before and after (BatchNorm::in_layer). Other weights are rounded anew:
-/// scales of powers of two, blocks; minifloats change at ties, and floats behind their sums by float rounding.
+/// scales of powers of two, blocks; minifloats change at ties, and floats behind their sums by float
+/// rounding.
 ///
 /// Throws ArgumentError for a model with weights that hold codes (layers/quantizer/compress.h), and as
 /// `trace`.

@@ -137,8 +137,8 @@ class Module {
   virtual Variable forward(const Variable& x);
   /// What it computes of several inputs; unless overridden it hands a single one on and refuses more.
   virtual Variable forward(const std::vector<Variable>& inputs);
-  /// Called when `train` or `eval` sets the mode, before the children's. A trace, which has a mode of its own,
-  /// does not call it.
+  /// Called when `train` or `eval` sets the mode, before the children's. A trace, which has a mode of its
+  /// own, does not call it.
   virtual void on_mode_change() {}
   /// Called when `to` has moved the parameters and buffers: it is for whatever else a module keeps. Handles
   /// of buffers are asked for anew there, by `buffer`.

@@ -64,11 +64,13 @@ TEST(OnnxImportRecurrent, WhatChangesNothingIsTaken) {
     EXPECT_EQ(plain.shape(), (Shape{2, 5, 2}));
     EXPECT_TRUE(bitwise_equal(run(recurrent(op, {}, lengths({5, 5}))), plain)) << op;
   }
-  EXPECT_TRUE(bitwise_equal(run(recurrent("LSTM", {}, {}, Tensor::zeros({1, 6}))), run(recurrent("LSTM", {}))));
+  EXPECT_TRUE(
+      bitwise_equal(run(recurrent("LSTM", {}, {}, Tensor::zeros({1, 6}))), run(recurrent("LSTM", {}))));
   using Names = std::vector<std::string>;
   EXPECT_TRUE(bitwise_equal(run(recurrent("LSTM", {{"activations", Names{"Sigmoid", "Tanh", "Tanh"}}})),
                             run(recurrent("LSTM", {}))));
-  EXPECT_TRUE(bitwise_equal(run(recurrent("RNN", {{"activations", Names{"Tanh"}}})), run(recurrent("RNN", {}))));
+  EXPECT_TRUE(
+      bitwise_equal(run(recurrent("RNN", {{"activations", Names{"Tanh"}}})), run(recurrent("RNN", {}))));
   const auto relu = run(recurrent("RNN", {{"activations", Names{"Relu"}}})).to_vector<float>();
   EXPECT_GE(*std::ranges::min_element(relu), 0);
 }

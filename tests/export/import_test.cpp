@@ -331,7 +331,10 @@ TEST(OnnxImport, NothingIsAllocatedWithoutBound) {
 
 TEST(OnnxImport, PlacesThatAreTakenTwiceAreNotTheWholeAxis) {
   const auto gather = [](const Ints& places) {
-    return OnnxGraph({-1, 3}).ints("places", places).node("Gather", {"x", "places"}, "y", {{"axis", std::int64_t{1}}}).model;
+    return OnnxGraph({-1, 3})
+        .ints("places", places)
+        .node("Gather", {"x", "places"}, "y", {{"axis", std::int64_t{1}}})
+        .model;
   };
   const Tensor x = Tensor::from({1.0F, 2.0F, 3.0F}, {1, 3});
   EXPECT_EQ(run(gather({0, 0, 2}), x).to_vector<float>(), (std::vector<float>{1, 1, 3}));
@@ -361,7 +364,10 @@ TEST(OnnxImport, GathersOfSeveralAxes) {
 TEST(OnnxImport, OperatorsMadeOfSeveralLayers) {
   const Tensor x = Tensor::from({1.0F, -2.5F, 3.0F, 0.5F}, {1, 4});
   const auto sums = [](test::Attributes attributes) {
-    return OnnxGraph({-1, 4}).number("axis", 1).node("CumSum", {"x", "axis"}, "y", std::move(attributes)).model;
+    return OnnxGraph({-1, 4})
+        .number("axis", 1)
+        .node("CumSum", {"x", "axis"}, "y", std::move(attributes))
+        .model;
   };
   const auto with_axis = [](OnnxModel model) {
     model.initializers[0].value = Tensor::from<std::int64_t>({1}, {});

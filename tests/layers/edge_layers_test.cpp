@@ -23,15 +23,17 @@ detail::EdgeLayers edges(const std::string& nodes) {
   return detail::edge_layers(trace(*model, {1, 4, 8, 8}));
 }
 
-constexpr const char* kConv = R"("type": "conv2d", "options": {"out_channels": 4, "kernel": 3, "padding": 1})";
+constexpr const char* kConv =
+    R"("type": "conv2d", "options": {"out_channels": 4, "kernel": 3, "padding": 1})";
 
 std::string conv(const std::string& name, const std::string& inputs = "") {
   return R"({"name": ")" + name + R"(", )" + kConv + (inputs.empty() ? "" : R"(, "inputs": )" + inputs) + "}";
 }
 
 TEST(EdgeLayers, OfAChain) {
-  const auto found = edges("[" + conv("a") + R"(, {"type": "relu"}, )" + conv("b") +
-                           R"(, {"type": "flatten"}, {"name": "c", "type": "linear", "options": {"out_features": 3}},
+  const auto found =
+      edges("[" + conv("a") + R"(, {"type": "relu"}, )" + conv("b") +
+            R"(, {"type": "flatten"}, {"name": "c", "type": "linear", "options": {"out_features": 3}},
                                {"type": "softmax"}])");
   EXPECT_THAT(found.first, ElementsAre("a"));
   EXPECT_THAT(found.last, ElementsAre("c"));
@@ -45,10 +47,10 @@ TEST(EdgeLayers, OfOneLayer) {
 }
 
 TEST(EdgeLayers, BranchesAtBothEnds) {
-  const auto found =
-      edges("[" + conv("left", R"(["input"])") + "," + conv("right", R"(["input"])") +
-            R"(, {"name": "sum", "type": "add", "inputs": ["left", "right"]}, )" + conv("head1", R"(["sum"])") + "," +
-            conv("head2", R"(["sum"])") + R"(, {"type": "concat", "inputs": ["head1", "head2"]}])");
+  const auto found = edges("[" + conv("left", R"(["input"])") + "," + conv("right", R"(["input"])") +
+                           R"(, {"name": "sum", "type": "add", "inputs": ["left", "right"]}, )" +
+                           conv("head1", R"(["sum"])") + "," + conv("head2", R"(["sum"])") +
+                           R"(, {"type": "concat", "inputs": ["head1", "head2"]}])");
   EXPECT_THAT(found.first, ElementsAre("left", "right"));
   EXPECT_THAT(found.last, ElementsAre("head1", "head2"));
 }
@@ -69,14 +71,15 @@ TEST(EdgeLayers, ASkipOfTheInputLeavesTheFirstLayerAlone) {
 }
 
 TEST(EdgeLayers, RulesOfAConfigNameThem) {
-  const auto model = built("[" + conv("a") + R"(, {"type": "relu"}, )" + conv("b") + R"(, {"type": "relu"}, )" +
-                           conv("c") + "]");
+  const auto model = built("[" + conv("a") + R"(, {"type": "relu"}, )" + conv("b") +
+                           R"(, {"type": "relu"}, )" + conv("c") + "]");
   const auto warnings = quantize(*model, QuantConfig::parse(R"({"preset": "w2a2", "rules": [
       {"pattern": "@first.*", "num_bits": 8}, {"pattern": "@last.weight_quantizer", "num_bits": 4}]})"),
                                  {1, 4, 8, 8});
   EXPECT_THAT(warnings, ElementsAre());
   std::map<std::string, int> bits;
-  for (const auto& [name, q, aliases] : named_quantizers(*model)) bits[name] = q->descriptor().num_bits().bits();
+  for (const auto& [name, q, aliases] : named_quantizers(*model))
+    bits[name] = q->descriptor().num_bits().bits();
   EXPECT_EQ(bits.at("a.weight_quantizer"), 8);
   EXPECT_EQ(bits.at("a.input_quantizer"), 8);
   EXPECT_EQ(bits.at("b.weight_quantizer"), 2);

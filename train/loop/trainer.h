@@ -74,8 +74,8 @@ struct TrainerOptions {
   AmaxMode amax = AmaxMode::frozen;
   double amax_momentum = 0.01;                      ///< of running ranges
   AmaxGradient amax_gradient = AmaxGradient::clip;  ///< of learned ranges
-  bool learn_weight_ranges = false;                 ///< those of weights too (learn_weight_ranges); else they stay
-  std::int64_t freeze_amax_after = -1;              ///< steps after which running ranges stay; -1 never
+  bool learn_weight_ranges = false;            ///< those of weights too (learn_weight_ranges); else they stay
+  std::int64_t freeze_amax_after = -1;         ///< steps after which running ranges stay; -1 never
   BackwardType backward = BackwardType::bf16;  ///< numbers that gradients of quantized layers are made of
 
   std::string checkpoint_blocks = {};  ///< pattern of set_checkpointing; empty for none

@@ -75,8 +75,7 @@ struct ReaderOf {
   Read operator()(const NormalizedSums& x) const {
     const ChannelSums sums(x.sums, x.axis);
     return [sums, factor = sums.each(x.factor.data<float>()), shift = sums.each(x.shift.data<float>()),
-            bias = sums.bias(x.bias)](
-               std::int64_t begin, std::int64_t count, float* to) {
+            bias = sums.bias(x.bias)](std::int64_t begin, std::int64_t count, float* to) {
       sums.read({bias.empty() ? nullptr : bias.data(), factor.data(), shift.data()}, begin, count, to);
     };
   }
