@@ -28,9 +28,8 @@ namespace fq::ops {
 ///
 /// With `in_layer`, and without `training`, sums of integer products whose weights have scales fl(amax /
 /// bound) have the bits that they have in the layer with the batch norm folded into it (layers/model/fold.h):
-/// amax' = fl(amax * |f|), f = gamma / sqrt(var + eps), the sums of the weights as they are, and the bias
-/// fl((b - mean)
-/// * f + beta) on their grid.
+/// with f = gamma / sqrt(var + eps) the range amax' = fl(amax * |f|), the sums of the weights as they are,
+/// and the bias fl((b - mean) * f + beta) on their grid.
 ///
 /// Throws ArgumentError for other shapes, for training on one value a channel, and for evaluation without
 /// running tensors.
