@@ -113,6 +113,7 @@
 #include "fakequant/train/metrics.h"
 #include "fakequant/train/optimizer.h"
 #include "fakequant/train/ptq/algorithms.h"
+#include "fakequant/train/qat_defaults.h"
 #include "fakequant/train/schedule.h"
 #include "fakequant/train/sensitivity/auto_quantize.h"
 #include "fakequant/train/sensitivity/plan.h"

@@ -35,6 +35,10 @@ std::string choice_text(const TrainerOptions& options) {
 }
 
 void read_ranges(TrainerOptions& options, const Flags& flags) {
+  if (flags.given("amax")) options.amax = amax_mode(flags);
+  if (flags.given("amax-gradient")) options.amax_gradient = amax_gradient(flags);
+  if (flags.given("weight-amax"))
+    options.learn_weight_ranges = flags.choice("weight-amax", {"frozen", "learned"}) == "learned";
   options.backward =
       flags.choice("backward", {"bf16", "fp32"}) == "fp32" ? BackwardType::fp32 : BackwardType::bf16;
   options.amax_momentum = flags.number("amax-momentum", 1e-9, 1);
@@ -47,11 +51,10 @@ void read_ranges(TrainerOptions& options, const Flags& flags) {
 void complete_by_format(TrainerOptions& options, const Network& network, const Flags& flags, Output& output) {
   const QatDefaults defaults =
       qat_defaults(QuantConfig::from_json(nlohmann::ordered_json(network.identity.at("quantization"))));
-  options.amax = flags.given("amax") ? amax_mode(flags) : defaults.amax;
-  options.amax_gradient = flags.given("amax-gradient") ? amax_gradient(flags) : defaults.amax_gradient;
-  options.learn_weight_ranges = flags.given("weight-amax")
-                                    ? flags.choice("weight-amax", {"frozen", "learned"}) == "learned"
-                                    : defaults.learn_weight_ranges && options.amax == AmaxMode::learned;
+  if (!flags.given("amax")) options.amax = defaults.amax;
+  if (!flags.given("amax-gradient")) options.amax_gradient = defaults.amax_gradient;
+  if (!flags.given("weight-amax"))
+    options.learn_weight_ranges = defaults.learn_weight_ranges && options.amax == AmaxMode::learned;
   if (!flags.given("lr")) options.optimizer.learning_rate = defaults.learning_rate;
   output.line(choice_text(options));
 }

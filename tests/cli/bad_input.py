@@ -103,7 +103,7 @@ fails(2, ["svdquant", "no substitute"], *calibrate, "--config", text("q0.json", 
 fails(2, ["--algorithm", "gptk", "gptq"], *calibrate, "--algorithm", "gptk")
 fails(2, ["q9.json:5", "'dampin'", "'damping'"], *calibrate, "--config",
       text("q9.json", {"preset": "w4a8", "weight_algorithm": {"method": "gptq", "dampin": 1}}))
-weights = ["calibrate", "float.h5", "--preset", "w4a8", "-o", "out.h5"]
+weights = ["calibrate", "float.h5", "--preset", "w4a8", "--edge-bits", "0", "-o", "out.h5"]
 fails(2, ["'weight_algorithm'", "'gptq'"], *calibrate, "--config",
       text("q10.json", {"preset": "w4a8", "weight_algorithm": "gtpq"}))
 fails(2, ["'iterations'", "1 to"], *calibrate, "--config",

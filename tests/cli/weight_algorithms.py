@@ -9,9 +9,10 @@ from command import DIGITS, SHORT, events, result, run, same_bytes  # noqa: E402
 
 run("train", *SHORT, "-o", "float.h5")
 base = ["calibrate", "float.h5", "--data", DIGITS]
+PLAIN = ["--edge-bits", "0", "--method", "max", "--weight-method", "max"]  # as a config has it
 floating = result("evaluate", "float.h5", "--data", DIGITS)["accuracy"]
 for name in ("smoothquant", "equalize", "awq_lite", "awq_clip", "awq_full", "gptq", "adaround", "bias_correction"):
-    lines = [line for line in events(*base, "--preset", "w4a8", "--algorithm", name, "-o", f"{name}.h5")
+    lines = [line for line in events(*base, "--preset", "w4a8", *PLAIN, "--algorithm", name, "-o", f"{name}.h5")
              if line["event"] == "weight_algorithm"]
     changed = [line for line in lines if "after" in line]
     assert changed and all(line["algorithm"] == name for line in lines), lines

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::shared_ptr<Module> built(const std::string& nodes) {
-  return build_model(ModelSpec::parse(nodes), {4, 8, 8}, 10);
+  return build_model(ModelSpec::parse(nodes), {4, 8, 8});
 }
 
 detail::EdgeLayers edges(const std::string& nodes) {

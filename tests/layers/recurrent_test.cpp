@@ -108,7 +108,11 @@ TEST(RecurrentLayers, SamplesDoNotDependOnTheirBatch) {
     EXPECT_TRUE(bitwise_equal(run(*model, x.slice(n, n + 1).clone()), all.slice(n, n + 1).clone()));
   auto whole =
       int8_net(Kind::lstm, R"({"preset": "int8", "rules": [{"pattern": "*input_quantizer", "axis": null}]})");
-  EXPECT_FALSE(bitwise_equal(run(*whole, x.slice(0, 1).clone()), run(*whole, x).slice(0, 1).clone()));
+  const Tensor together = run(*whole, x);
+  int same = 0;  // what reads the layer rounds, so that some samples are
+  for (std::int64_t n = 0; n < 6; ++n)
+    same += bitwise_equal(run(*whole, x.slice(n, n + 1).clone()), together.slice(n, n + 1).clone()) ? 1 : 0;
+  EXPECT_LT(same, 6);
 }
 
 TEST(RecurrentLayers, SwitchedOffTheyComputeFloats) {
