@@ -22,13 +22,22 @@ int bits_of(const QuantFields& fields) {
   return bits;
 }
 
+/// In any format, blocks included.
+bool is_narrow(const QuantFields& fields) {
+  const bool off = !fields.enable.value_or(true) || !fields.num_bits || !*fields.num_bits;
+  return std::ranges::any_of(fields.sequence, is_narrow) || (!off && (*fields.num_bits)->bits() <= kLowBits);
+}
+
 }  // namespace
 
 QatDefaults qat_defaults(const QuantConfig& config) {
   QatDefaults out;
   for (const auto& rule : config.rules) {
     if (names_edge(rule.pattern)) continue;
+    if (is_narrow(rule.fields)) out.learning_rate = 5e-4;
     out.bits = std::min(out.bits, bits_of(rule.fields));
+    if (!rule.pattern.ends_with("weight_quantizer"))
+      out.activation_bits = std::min(out.activation_bits, bits_of(rule.fields));
     if (rule.pattern.starts_with('*') && are_static_integers(rule.fields))
       for (const char* name : {"weight_quantizer", "input_quantizer"})
         if (rule.pattern.substr(1) == name) out.integers.emplace_back(name);
@@ -40,7 +49,7 @@ QatDefaults qat_defaults(const QuantConfig& config) {
   out.amax = AmaxMode::learned;
   out.amax_gradient = AmaxGradient::lsq;
   out.learn_weight_ranges = true;
-  out.learning_rate = 4e-3;
+  if (out.activation_bits <= kLowBits) out.learning_rate = 4e-3;
   return out;
 }
 

@@ -14,6 +14,7 @@ namespace fq {
 /// Choices that depend on how many bits a format has.
 struct QatDefaults {
   int bits = 8;                       ///< the fewest of a weight or an activation
+  int activation_bits = 8;            ///< the fewest of an activation
   std::string method = "max";         ///< calibration of activations, a calib_method
   std::string weight_method = "max";  ///< calibration of weights, a calib_method
   int edge_bits = 0;                  ///< bits of the first and the last layer; 0 for those of the format
@@ -22,13 +23,14 @@ struct QatDefaults {
   AmaxMode amax = AmaxMode::frozen;  ///< ranges of activations in training
   AmaxGradient amax_gradient = AmaxGradient::clip;
   bool learn_weight_ranges = false;
-  double learning_rate = 5e-4;  ///< the highest of the schedule, for adamw
+  double learning_rate = 1e-4;  ///< the highest of the schedule, for adamw
 };
 
-/// Those for the rules of `config`. Integers of 4 bits and fewer have few levels to waste and a grid that
-/// must move with what is trained: ranges of least squared error, trained as steps of their grid (Esser et
-/// al. 2020), 8 bits in the first and the last layer, and a rate as of float training. Rules that switch a
-/// quantizer off, float formats and block formats, whose ranges follow their values, count as 8 bits.
+/// Those for the rules of `config`. Static integers of 4 bits and fewer have few levels to waste and a grid
+/// that must move with what is trained: ranges of least squared error, trained as steps of their grid (Esser
+/// et al. 2020), and 8 bits in the first and the last layer. Formats of 4 bits and fewer, blocks and floats
+/// too, have a higher rate, and that of float training where static integers of activations have so few.
+/// Rules that switch a quantizer off, and those of edges (`@first`, `@last`), do not count.
 [[nodiscard]] QatDefaults qat_defaults(const QuantConfig& config);
 
 }  // namespace fq

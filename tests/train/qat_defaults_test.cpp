@@ -23,6 +23,9 @@ TEST(QatDefaults, FewBitsOfStaticIntegersAreTrainedWithTheirRanges) {
     EXPECT_THAT(found.integers, ElementsAre("weight_quantizer", "input_quantizer")) << preset;
   }
   EXPECT_EQ(qat_defaults(QuantConfig::preset("w2a2")).bits, 2);
+  EXPECT_EQ(qat_defaults(QuantConfig::preset("w2a2")).learning_rate, 4e-3);
+  EXPECT_EQ(qat_defaults(QuantConfig::preset("w4a8")).activation_bits, 8);
+  EXPECT_EQ(qat_defaults(QuantConfig::preset("w4a8")).learning_rate, 5e-4);
 }
 
 TEST(QatDefaults, OtherFormatsKeepTheirRanges) {
@@ -33,6 +36,10 @@ TEST(QatDefaults, OtherFormatsKeepTheirRanges) {
     EXPECT_EQ(found.method, "max") << preset;
   }
   EXPECT_THAT(qat_defaults(QuantConfig::preset("nvfp4")).integers, IsEmpty());
+  EXPECT_EQ(qat_defaults(QuantConfig::preset("int8")).learning_rate, 1e-4);
+  EXPECT_EQ(qat_defaults(QuantConfig::preset("mxfp8")).learning_rate, 1e-4);
+  for (const char* preset : {"nvfp4", "mxfp4", "int4_blockwise"})
+    EXPECT_EQ(qat_defaults(QuantConfig::preset(preset)).learning_rate, 5e-4) << preset;
 }
 
 TEST(QatDefaults, RulesOfAUserCountButThoseOfEdgesAndOfWhatIsOff) {
