@@ -27,6 +27,7 @@
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/dropout.h"
 #include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/ops/input_part.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/norm.h"

@@ -124,6 +124,7 @@ constexpr OperatorTraits kTable[] = {
     {.name = "resize_cubic"},
     {.name = "concat", .moves_values = true, .keeps_sign = true},
     {.name = "embedding"},
+    {.name = "input_part"},
     {.name = "pre_quant_scale"},
     pool("max_pool2d", true),
     pool("avg_pool2d", false),

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include <fmt/ranges.h>
 
@@ -9,6 +10,7 @@
 #include "fakequant/core/detail/text.h"
 #include "fakequant/train/data/reader/array_source.h"
 #include "fakequant/train/data/reader/label_values.h"
+#include "fakequant/train/data/reader/row_source.h"
 
 namespace fq::cli {
 namespace {
@@ -58,6 +60,38 @@ std::vector<PartNames> parts_of_archive(const Flags& flags, const std::string& f
   return parts;
 }
 
+Names listed(const std::string& text) {
+  Names names;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) names.push_back(word);
+  return names;
+}
+
+/// The samples of one array, or of several that "ids,mask" names side by side.
+std::unique_ptr<fq::detail::SampleSource> samples_of(const ArrayName& name, const Flags& flags,
+                                                     Names& notes) {
+  const Names keys = listed(name.key);
+  if (keys.size() < 2) {
+    const auto layout = fq::detail::array_layout(flags.choice("layout", fq::detail::array_layouts()));
+    return std::make_unique<ArraySource>(open_npy(name.file, name.key), layout, notes);
+  }
+  FQ_CHECK(!flags.given("layout"), flags.command(),
+           "--layout is of one array: several, --x-key {}, are rows of all their elements", name.key);
+  std::vector<ArrayFile> arrays;
+  std::string places;
+  std::int64_t begin = 0;
+  for (const auto& key : keys) {
+    arrays.push_back(open_npy(name.file, key));
+    const Shape& shape = arrays.back().shape();
+    const std::int64_t end = begin + arrays.back().row_elements();
+    places += fmt::format("{}{} {} {}..{}", places.empty() ? "" : ", ", key,
+                          to_string(Shape(shape.begin() + 1, shape.end())), begin, end - 1);
+    begin = end;
+  }
+  notes.push_back(fmt::format("{}: rows of {} elements, {}", name.file, begin, places));
+  return std::make_unique<fq::detail::RowSource>(std::move(arrays));
+}
+
 std::vector<PartNames> parts_of(const Flags& flags) {
   const std::string file = flags.required("file");
   std::vector<PartNames> parts = fq::detail::npz_keys(file).empty() ? std::vector<PartNames>{{{file, {}}, {}}}
@@ -82,7 +116,9 @@ FlagSet from_npy_flags() {
       .value("labels", "FILE", "labels: .npy, numbers or text (without it of a .npz its y, and else none)")
       .value("test-file", "FILE", "samples for the group test, in place of a share")
       .value("test-labels", "FILE", "their labels")
-      .value("x-key", "NAME", "the array of samples in a .npz")
+      .value("x-key", "NAME,..",
+             "the array of samples in a .npz; several are put side by side in rows, for networks of several "
+             "inputs: ids,mask")
       .value("y-key", "NAME", "the array of labels in a .npz")
       .value(
           "layout", "NAME",
@@ -100,12 +136,12 @@ FlagSet from_npy_flags() {
 
 nlohmann::ordered_json from_npy(const Flags& flags, Output& output) {
   const auto task = fq::detail::task_of(flags.choice("task", fq::detail::task_names()));
-  const auto layout = fq::detail::array_layout(flags.choice("layout", fq::detail::array_layouts()));
+  static_cast<void>(flags.choice("layout", fq::detail::array_layouts()));
   Names names = given_class_names(flags), notes;
   std::vector<Converting> parts;
   for (const auto& [x, y] : parts_of(flags)) {
     Converting part;
-    part.samples = std::make_unique<ArraySource>(open_npy(x.file, x.key), layout, notes);
+    part.samples = samples_of(x, flags, notes);
     if (!y.file.empty()) part.labels = labels_of(open_npy(y.file, y.key), task, part.samples->size(), names);
     if (!parts.empty()) part.groups.assign(std::size_t(part.samples->size()), fq::detail::kTest);
     if (names.empty()) names = part.labels.class_names;

@@ -72,6 +72,33 @@ std::map<std::string, std::int64_t> layer_counts(const ImportedModel& model) {
   return counts;
 }
 
+/// Of several inputs, which are parts of the rows of a data set: each with its first and last element.
+nlohmann::ordered_json input_parts(const ImportedModel& model) {
+  auto parts = nlohmann::ordered_json::array();
+  for (const auto& node : model.spec.json().at("nodes")) {
+    if (node.at("type") != "input_part") continue;
+    const auto& options = node.at("options");
+    const Shape shape = options.value("shape", Shape{});
+    const auto begin = options.at("begin").get<std::int64_t>();
+    parts.push_back({{"name", options.at("name")},
+                     {"type", options.at("type")},
+                     {"shape", shape},
+                     {"begin", begin},
+                     {"end", begin + numel(shape)}});
+  }
+  return parts;
+}
+
+std::string layout_text(const nlohmann::ordered_json& parts) {
+  std::string text;
+  for (const auto& part : parts)
+    text += fmt::format("{}{} {} {} {}..{}", text.empty() ? "" : ", ",
+                        fq::detail::one_line_name(part.at("name").get<std::string>()),
+                        part.at("type").get<std::string>(), to_string(part.at("shape").get<Shape>()),
+                        part.at("begin").get<std::int64_t>(), part.at("end").get<std::int64_t>() - 1);
+  return text;
+}
+
 /// Whether `path` holds weights without a network.
 bool is_weights(const std::string& path) {
   return path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json");
@@ -113,7 +140,9 @@ FlagSet import_flags() {
   set.group("Files")
       .argument("model", "FILE", "a float network, or weights with PyTorch's names")
       .output("output,o", "FILE", "the checkpoint", kind::checkpoint)
-      .value("input-shape", "SIZES", "of one sample, for files that leave it open: 3,32,32")
+      .value("input-shape", "SIZES",
+             "of one sample, for files that leave it open: 3,32,32; of each input that does where there are "
+             "several")
       .value("output-name", "NAME", "the output to train, of a file that has several")
       .list("fix-input", "NAME=VALUE",
             "inputs that are the same for every sample, as a mask of ones: a number for all elements, or "
@@ -149,6 +178,10 @@ nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   output.line(fmt::format("{} layers, {} parameters: {}", model.spec.json().at("nodes").size(), parameters,
                           list(layers)));
   if (!model.recognised.empty()) output.line("recognised: " + list(model.recognised));
+  const auto parts = input_parts(model);
+  if (!parts.empty())
+    output.line(
+        fmt::format("{} inputs are parts of x of the data set: {}", parts.size(), layout_text(parts)));
   const std::string gives = network.classes() > 0 ? fmt::format("{} classes", network.classes())
                                                   : "outputs of " + to_string(model.output_shape);
   output.line(fmt::format("samples of {}, {}, {}", to_string(model.sample_shape), gives, path));
@@ -159,6 +192,7 @@ nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
           {"layers", layers},
           {"recognised", recognised},
           {"sample_shape", model.sample_shape},
+          {"inputs", parts},
           {"output_shape", model.output_shape},
           {"classes", network.classes()}};
 }

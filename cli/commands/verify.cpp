@@ -31,6 +31,17 @@ Network load_to_compare(const Flags& flags) {
   return network;
 }
 
+/// The first of several inputs that is of whole numbers; empty where none is.
+std::string whole_input(const Network& network) {
+  for (const auto& node : network.identity.at("model").value("nodes", nlohmann::json::array())) {
+    if (node.value("type", std::string()) != "input_part") continue;
+    const auto& options = node.at("options");
+    if (!options.value("type", std::string("f32")).starts_with('f'))
+      return options.at("name").get<std::string>();
+  }
+  return {};
+}
+
 /// The data, and random samples where they are asked for.
 std::vector<std::shared_ptr<const Dataset>> samples_of(Network& network, const Flags& flags) {
   const auto random = flags.integer("random", 0, kMostSamples);
@@ -39,6 +50,9 @@ std::vector<std::shared_ptr<const Dataset>> samples_of(Network& network, const F
   check_fits(network, *data, "verify");
   FQ_CHECK(random == 0 || !data->token_ids(), "verify",
            "--random {}: samples of token ids have no range of values: leave it out", random);
+  FQ_CHECK(random == 0 || whole_input(network).empty(), "verify",
+           "--random {}: samples of the input '{}' are whole numbers: leave it out", random,
+           whole_input(network));
   if (random == 0) return {data};
   const auto range = range_of(data, flags.integer("batch", 1, 1 << 20));
   return {data, std::make_shared<UniformSamples>(data->sample_shape(), random, range, seed)};

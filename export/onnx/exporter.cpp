@@ -30,6 +30,7 @@ Exporting::Exporting(Module& model, const Shape& sample, const OnnxExportOptions
       calls_((check_model(), record_open_calls(model, sample))),
       early_(calls_, options.target == Target::ort) {
   for (std::size_t i = 0; i < calls_.list.size(); ++i) open_shapes_[&calls_.list[i]] = calls_.open_shape(i);
+  for (const auto& call : calls_.list) makers_.emplace(call.output.node().get(), &call);
   for (const auto& entry : named_quantizers(model)) quantizers_[entry.quantizer->name()] = entry.quantizer;
   for (const auto& [name, value] : model.named_parameters()) parameters_[value.node().get()] = name;
   name_codes();
@@ -47,9 +48,8 @@ void Exporting::check_model() const {
 }
 
 OnnxModel Exporting::run() {
-  graph_.free_tensor_name("input");
   graph_.free_tensor_name("output");
-  values_[calls_.input.node().get()].floats = "input";
+  add_inputs();
   for (const auto& call : calls_.list) emit(call);
   add_ends();
   if (options_.target == Target::ort) split_sums(graph_);
@@ -65,6 +65,7 @@ OnnxModel Exporting::run() {
 }
 
 void Exporting::emit(const Call& call) {
+  if (call.op == "input_part") return;
   if (call.op == "quantize") return quantize(call);
   if (traits(call.op).is_conversion) return alias(call);
   FQ_CHECK(emit_operator(*this, call), "export_onnx",
@@ -93,7 +94,7 @@ void Exporting::node(const Call& call, std::string op, std::vector<std::string> 
 
 std::string Exporting::batch() {
   if (!batch_.empty()) return batch_;
-  const std::string shape = graph_.add("Shape", "batch.shape", {floats(calls_.input)});
+  const std::string shape = graph_.add("Shape", "batch.shape", {graph_.model.inputs.at(0).name});
   const std::string first = graph_.constant("batch.axis", Tensor::from<std::int64_t>({0}, {1}));
   return batch_ = graph_.add("Gather", "batch", {shape, first}, {{"axis", std::int64_t{0}}});
 }

@@ -30,11 +30,13 @@ struct OnnxExportOptions {
 /// `meta`, not from its modules.
 ///
 /// Its input is "input", its output "output", its batch "N". The input is f32, or i64 where the network only
-/// looks up rows of tables by it (token ids). A node is named by the path of the module that calls it; the
-/// codes of an activation by their quantizer's path, as `predict --codes` names them: stored = code + zero
-/// point. Values of one grid that are moved (pooling, reshaping, concatenation) are on that grid before and
-/// after. Activations of integers of up to 8 bits have codes of 8 bits, those of 9 to 16 codes of 16, which a
-/// Clip keeps within their bounds; only those of 4 bits have types of their own, and not for tensorrt.
+/// looks up rows of tables by it (token ids). A network whose input is read by parts (ops::input_part) has an
+/// input for each of them instead, in the order of the row, of its own name, shape and type. A node is named
+/// by the path of the module that calls it; the codes of an activation by their quantizer's path, as `predict
+/// --codes` names them: stored = code + zero point. Values of one grid that are moved (pooling, reshaping,
+/// concatenation) are on that grid before and after. Activations of integers of up to 8 bits have codes of 8
+/// bits, those of 9 to 16 codes of 16, which a Clip keeps within their bounds; only those of 4 bits have
+/// types of their own, and not for tensorrt.
 ///
 /// Throws ArgumentError naming what stands in the way: quantizers without amax, ranges that each input has
 /// for itself, more than one kept axis, a format that the target has not, a model quantized for another

@@ -121,12 +121,16 @@ class Import {
       : model_(model), fixed_(fixed), context_{model.opset, -1,    ModelBuilder(element_limit(model)),
                                                {},          names, {}} {}
 
-  void run(const std::vector<OnnxNode>& nodes, const OnnxValueInfo& input, const Shape& sample) {
-    if (input.has_shape) context_.batch = input.shape[0].size;
+  void run(const std::vector<OnnxNode>& nodes, const GraphInputs& inputs) {
+    const OnnxValueInfo& first = *inputs.own[0].info;
+    if (first.has_shape) context_.batch = first.shape[0].size;
     Shape shape{kAbstractBatch};
-    shape.insert(shape.end(), sample.begin(), sample.end());
-    context_.input = {.node = "input", .shape = shape, .constant = {}};
-    values_.emplace(input.name, context_.input);
+    shape.insert(shape.end(), inputs.sample.begin(), inputs.sample.end());
+    context_.input = {.node = "input", .shape = shape, .constant = {}, .whole = is_whole(first)};
+    if (inputs.own.size() == 1)
+      values_.emplace(first.name, context_.input);
+    else
+      take_parts(inputs.own);
     for (const auto& node : nodes) build(node);
     missing_.check();
   }
@@ -136,7 +140,7 @@ class Import {
     FQ_CHECK(found != values_.end(), "import_onnx", "the output '{}' does not depend on the input",
              name.substr(0, 100));
     ImportValue output = found->second;
-    if (output.node == "input") {
+    if (output.node == "input" || parts_.contains(output.node)) {
       const OnnxNode same{"Identity", name, {}, {}, {}, {}};
       output = context_.model.add(NodeReader(same), "identity", "identity", {}, {output}, {});
     }
@@ -152,6 +156,28 @@ class Import {
   }
 
  private:
+  static bool is_whole(const OnnxValueInfo& input) {
+    return input.kind == OnnxKind::boolean || !is_floating(input.dtype);
+  }
+
+  /// Each input is a part of the rows of the data.
+  void take_parts(const std::vector<GraphInputs::Own>& parts) {
+    context_.input.whole = false;
+    std::int64_t begin = 0;
+    for (const auto& [info, sample] : parts) {
+      const OnnxNode node{"Input", info->name, {}, {}, {}, {}};
+      nlohmann::ordered_json options{{"begin", begin}};
+      if (!sample.empty()) options["shape"] = sample;
+      options.update({{"name", info->name}, {"type", part_type(*info)}});
+      ImportValue value = context_.model.add(NodeReader(node), legal_name(info->name), "input_part",
+                                             std::move(options), {context_.input}, {});
+      value.whole = is_whole(*info);
+      parts_.insert(value.node);
+      values_.emplace(info->name, std::move(value));
+      begin += numel(sample);
+    }
+  }
+
   /// What cannot be built is kept, with a guess of what it gives, so that all of it is told at once.
   void build(const OnnxNode& node) {
     try {
@@ -253,6 +279,7 @@ class Import {
   FixedValues& fixed_;
   ImportContext context_;
   std::unordered_map<std::string, ImportValue> values_;
+  std::set<std::string> parts_;    // layers that are inputs
   std::set<std::string> guessed_;  // values whose shape is not known
   bool failed_ = false;
   MissingNodes missing_;
@@ -268,7 +295,7 @@ ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options) 
   const auto nodes = prepared(model, output, fixed);
   const NodeNames names(nodes);
   Import import(model, fixed, names);
-  import.run(nodes, *inputs.own, inputs.sample);
+  import.run(nodes, inputs);
   return import.finish(output, inputs.sample, options.name);
 }
 

@@ -26,7 +26,8 @@ namespace fq {
 
 /// What a file may leave open.
 struct ImportOptions {
-  /// The shape of one sample, without the batch, for files that leave it open; empty: as the file says.
+  /// The shape of one sample, without the batch, for files that leave it open; empty: as the file says. Of
+  /// several inputs it is that of each one that leaves its shape open.
   Shape sample_shape;
   std::string name = "imported";  ///< of the model
   std::string output = {};        ///< the one to train, of a file with several; empty where there is one
@@ -49,9 +50,10 @@ struct ImportedModel {
   [[nodiscard]] std::shared_ptr<Graph> build() const;
 };
 
-/// Builds a model from a float graph of one input [N, ..], the others fixed, and one of its outputs, with any
-/// batch, symbolic or fixed; what the file computes in training mode (dropout, batch statistics) is read as
-/// those layers are.
+/// Builds a model from a float graph of one input [N, ..], or several, the others fixed, and one of its
+/// outputs, with any batch, symbolic or fixed; several are layers "input_part" of rows [N, K], in the order
+/// of the file; what the file computes in training mode (dropout, batch statistics) is read as those layers
+/// are.
 ///
 /// Operators of fixed values are computed, and so are the sizes that a graph takes from its values; chains of
 /// nodes that make up a GELU, a SiLU, a hard swish or a layer norm are found, means over pixels become global

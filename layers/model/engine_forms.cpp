@@ -45,6 +45,7 @@ const std::vector<EngineForm>& engine_forms() {
       {"pixel_unshuffle", kCodes, ""},
       {"resize_nearest", kCodes, ""},
       {"embedding", kCodes, ""},
+      {"input_part", kCodes, ""},
       {"batch_norm", "behind one linear or convolution layer, into which it is folded",
        "no layer before it takes it in, and the engine multiplies and adds floats"},
       {"relu6", "", kClip},

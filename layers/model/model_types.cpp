@@ -20,6 +20,11 @@ bool LayerOptions::is_text(const std::string& name) const {
   return has(name) && node_.at("options").at(name).json().is_string();
 }
 
+std::string LayerOptions::text(const std::string& name) const {
+  if (!has(name)) fail(fmt::format("the option '{}' is missing: give a text", name));
+  return node_.at("options").at(name).string();
+}
+
 std::int64_t LayerOptions::integer(const std::string& name, std::int64_t low, std::int64_t high) const {
   if (!has(name))
     fail(fmt::format("the option '{}' is missing: give a whole number from {} to {}", name, low, high));

@@ -48,6 +48,8 @@ class LayerOptions {
   [[nodiscard]] bool has(const std::string& name) const;
   /// Whether it is there as a text.
   [[nodiscard]] bool is_text(const std::string& name) const;
+  /// A text; throws where the option is missing.
+  [[nodiscard]] std::string text(const std::string& name) const;
 
   /// A whole number from `low` to `high`.
   [[nodiscard]] std::int64_t integer(const std::string& name, std::int64_t low = 1,

@@ -17,6 +17,7 @@ using Reduce = Variable (*)(const Variable&, const std::vector<int>&, bool);
 constexpr double kLargest = 1e30;
 constexpr std::int64_t kLongest = LayerOptions::largest;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 20;  // made of an axis, or added to it
+constexpr std::size_t kLongestName = 200;
 constexpr std::size_t kMostIndices = std::size_t{1} << 20;
 
 /// A type whose `read` makes of the options the function that it is.
@@ -127,6 +128,16 @@ auto resize(const LayerOptions& o) {
   return [options](const Variable& x) { return ops::resize(x, options); };
 }
 
+auto input_part(const LayerOptions& o) {
+  ops::InputPart part{.begin = o.integer_or("begin", 0, 0, kLongest),
+                      .shape = o.sizes("shape", 1, kLongest),
+                      .name = o.text("name"),
+                      .type = o.choice_or("type", "f32", ops::input_part_types())};
+  if (part.name.empty() || part.name.size() > kLongestName)
+    o.fail(fmt::format("'name' is what the input is called in exported files: 1 to {} bytes", kLongestName));
+  return [part](const Variable& x) { return ops::input_part(x, part); };
+}
+
 auto local_response_norm(const LayerOptions& o) {
   return [size = o.integer("size"), alpha = o.number_or("alpha", 1e-4, -kLargest, kLargest),
           beta = o.number_or("beta", 0.75, -kLargest, kLargest),
@@ -213,6 +224,7 @@ LayerRegistry moving_types() {
   };
   return {
       function("slice", {"axis", "begin", "end", "step"}, slice),
+      function("input_part", {"begin", "shape", "name", "type"}, input_part),
       function("index_select", {"axis", "indices"}, index_select),
       function("expand", {"shape"}, expand),
       function("pad", {"before", "after", "mode", "value"}, pad),

@@ -16,7 +16,9 @@ CODES = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "uint16": TensorP
          "int4": TensorProto.INT4, "uint4": TensorProto.UINT4, "float8e4m3fn": TensorProto.FLOAT8E4M3FN,
          "float8e5m2": TensorProto.FLOAT8E5M2}
 TOKEN = re.compile(r"_token_\d+$")  # behind a node's name where the engine made it anew
-INPUTS = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
+INPUTS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(int8)": np.int8,
+          "tensor(uint8)": np.uint8, "tensor(int16)": np.int16, "tensor(int32)": np.int32, "tensor(int64)": np.int64,
+          "tensor(bool)": np.bool_}
 ABSORBED = {"Relu", "Clip", "Max", "Identity"}  # what an integer kernel takes into its rounding
 ON_GRIDS = {"QuantizeLinear", "DequantizeLinear"}
 MOVES = {"Transpose", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Split", "Concat", "Gather", "Identity", "Pad",
@@ -162,13 +164,26 @@ class Optimised:
         return path
 
 
-def fed(session, x):
-    """What the session reads: token ids are integers in one file and whole numbers in another."""
-    declared = session.get_inputs()[0]
+def converted(declared, x):
+    """The samples in the type that the file declares: token ids are integers in one file and whole numbers in another."""
     wanted = x.astype(INPUTS.get(declared.type, x.dtype))
     if not np.array_equal(wanted, x):
-        raise ValueError(f"its input is {declared.type}, the samples are not whole numbers")
-    return {declared.name: wanted}
+        raise ValueError(f"its input {declared.name} is {declared.type}, which the samples are not: "
+                         + ("0 and 1 are" if wanted.dtype == np.bool_ else "whole numbers within its range are"
+                            if wanted.dtype.kind in "iu" else "its floats are"))
+    return wanted
+
+
+def fed(session, x):
+    """What the session reads; of several inputs each is a part of the rows, in their order."""
+    declared = session.get_inputs()
+    if len(declared) == 1:
+        return {declared[0].name: converted(declared[0], x)}
+    sizes = [int(np.prod(part.shape[1:], dtype=np.int64)) for part in declared]
+    if x.ndim != 2 or sum(sizes) != x.shape[1]:
+        raise ValueError(f"its inputs have {sum(sizes)} elements a sample, the samples are {list(x.shape[1:])}")
+    parts = np.split(x, np.cumsum(sizes)[:-1], axis=1)
+    return {part.name: converted(part, own.reshape(len(x), *part.shape[1:])) for part, own in zip(declared, parts)}
 
 
 class Engine:

@@ -237,6 +237,13 @@ std::vector<OperatorCase> shape_cases() {
        true,
        "slice"},
       {"stack", "", {{image}, {image}}, [](const Vars& v) { return ops::stack(v, 1); }, 2e-6, true, "concat"},
+      {"input_part",
+       "",
+       {{{3, 7}}},
+       [](const Vars& v) {
+         return ops::input_part(v[0], {.begin = 1, .shape = {3, 2}, .name = "image"});
+       }},
+      {"input_part", "number", {{{3, 2}}}, [](const Vars& v) { return ops::input_part(v[0], {.begin = 1}); }},
       {"index_select",
        "",
        {{image}},

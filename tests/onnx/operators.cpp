@@ -49,6 +49,9 @@ void add_moves(Cases& cases) {
   using enum ops::PadMode;
   cases.add("slice_step", {4, 7}, [](auto& x, auto&) { return ops::slice(x, 2, 1, 7, 3); });
   cases.add("index_select", {4, 6}, [](auto& x, auto&) { return ops::index_select(x, -1, {5, 0, -2, 0}); });
+  cases.add("input_part", {6}, [](auto& x, auto&) {
+    return ops::input_part(x, {.shape = {6}, .name = "input"});
+  });
   cases.add("expand", {1, 6}, [](auto& x, auto&) { return ops::expand(x, {x.dim(0), 3, 6}); });
   cases.add("expand_to_batch", {1, 6},
             [](auto& x, auto& p) {

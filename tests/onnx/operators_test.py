@@ -12,7 +12,7 @@ from lib import session_options
 EXACT = {"relu", "relu6", "clip", "neg", "scale", "add_exact", "reshape", "reshape_into_batch", "flatten", "flatten_late", "transpose",
          "slice", "concat", "identity", "max_pool2d", "max_pool1d", "max_pool2d_ceil", "max_pool2d_uneven", "max_pool2d_dilated", "embedding", "embedding_of_moved_ids", "embedding_and_its_ids",
          "fake_tensor_quant", "fake_tensor_quant_narrow", "fake_tensor_quant_unsigned", "fake_tensor_quant_channels", "tensor_quant",
-         "multiply", "scaled_e4m3", "slice_step", "index_select", "expand", "expand_to_batch", "pad", "pad_crop", "pad_constant",
+         "multiply", "scaled_e4m3", "slice_step", "index_select", "input_part", "expand", "expand_to_batch", "pad", "pad_crop", "pad_constant",
          "pad_reflect", "pad_replicate", "pad_circular", "pixel_shuffle", "pixel_unshuffle", "minimum", "maximum", "less", "less_equal",
          "greater", "greater_equal", "equal", "not_equal", "where", "div", "square", "shift", "max", "min", "abs", "reciprocal",
          "floor", "ceil", "round", "sign", "prelu", "prelu_of_one"}

@@ -7,6 +7,8 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/ops/input_part.h"
 #include "fakequant/export/onnx/reader/live_nodes.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
 #include "fakequant/layers/model/detail/abstract_batch.h"
@@ -14,23 +16,26 @@
 namespace fq::detail {
 namespace {
 
+std::string axis_text(const OnnxDim& dim) {
+  return dim.size >= 0 ? std::to_string(dim.size) : "'" + dim.symbol.substr(0, 40) + "'";
+}
+
 std::string text_of(const OnnxValueInfo& input) {
   std::string out;
-  for (const auto& dim : input.shape)
-    out += (out.empty() ? "" : ", ") +
-           (dim.size >= 0 ? std::to_string(dim.size) : "'" + dim.symbol.substr(0, 40) + "'");
+  for (const auto& dim : input.shape) out += (out.empty() ? "" : ", ") + axis_text(dim);
   return "[" + out + "]";
 }
 
-/// Of one sample: the file's sizes, those given where it leaves them open.
-Shape sizes_of(const OnnxValueInfo& input, const Shape& given) {
+/// Of one sample: the file's sizes, those given where it leaves them open. A part of the data may be one
+/// number, [N].
+Shape sizes_of(const OnnxValueInfo& input, const Shape& given, bool part = false) {
   const std::string name = input.name.substr(0, 100),
                     text = input.has_shape ? text_of(input) : "of any shape";
   if (!input.has_shape) {
     FQ_CHECK(!given.empty(), "import_onnx", "the input '{}' is {}: give the shape of one sample", name, text);
     return given;
   }
-  FQ_CHECK(input.shape.size() >= 2 && input.shape.size() <= 8, "import_onnx",
+  FQ_CHECK(input.shape.size() >= (part ? 1 : 2) && input.shape.size() <= 8, "import_onnx",
            "the input '{}' is {}: a batch and 1 to 7 axes of a sample are supported", name, text);
   FQ_CHECK(given.empty() || given.size() + 1 == input.shape.size(), "import_onnx",
            "the input '{}' is {} with the batch: {} does not fit a sample of it", name, text,
@@ -60,7 +65,9 @@ namespace {
 
 std::string described(const OnnxValueInfo& input) {
   return fmt::format("'{}' {} {}", input.name.substr(0, 100),
-                     input.kind == OnnxKind::tensor ? name(input.dtype) : "not a tensor of numbers",
+                     input.kind == OnnxKind::boolean  ? "bool"
+                     : input.kind == OnnxKind::tensor ? name(input.dtype)
+                                                      : "not a tensor of numbers",
                      input.has_shape ? text_of(input) : "of any shape");
 }
 
@@ -79,8 +86,43 @@ std::vector<const OnnxValueInfo*> read_inputs(const OnnxModel& model, const std:
   return inputs.empty() ? all : inputs;
 }
 
-const OnnxValueInfo& own_input(const std::vector<const OnnxValueInfo*>& inputs,
-                               const std::map<std::string, Tensor>& fixed) {
+/// Where the second one's samples do not lie along its first axis as those of the first do; empty where they
+/// may.
+std::string other_batch(const OnnxValueInfo& first, const OnnxValueInfo& input) {
+  const std::string name = input.name.substr(0, 100), of = first.name.substr(0, 100);
+  if (name == of && input.name == first.name) return fmt::format("two are called '{}'", name);
+  if (!input.has_shape || input.shape.empty()) return fmt::format("'{}' has no axis that is told", name);
+  if (!first.has_shape || first.shape.empty()) return fmt::format("'{}' has no axis that is told", of);
+  const OnnxDim &batch = first.shape[0], &own = input.shape[0];
+  for (std::size_t axis = 1; axis < input.shape.size(); ++axis)
+    if (!batch.symbol.empty() && input.shape[axis].symbol == batch.symbol)
+      return fmt::format("'{}' has it on axis {}", name, axis);
+  if ((batch.size >= 0) != (own.size >= 0) || batch.size != own.size)
+    return fmt::format("that of '{}' is {}, that of '{}' {}", of, axis_text(batch), name, axis_text(own));
+  return {};
+}
+
+/// Why inputs cannot be parts of one row; empty where they can.
+std::string no_parts(const std::vector<const OnnxValueInfo*>& open) {
+  for (std::size_t i = 1; i < open.size(); ++i) {
+    for (const auto& [a, b] : {std::pair(open[0], open[i]), std::pair(open[i], open[0])})
+      if (auto why = other_batch(*a, *b); !why.empty()) return why;
+  }
+  return {};
+}
+
+void check_type(const OnnxValueInfo& input, bool part) {
+  const bool ids = input.dtype == DType::i32 || input.dtype == DType::i64;
+  const auto& types = ops::input_part_types();
+  const bool fits = part ? std::ranges::find(types, part_type(input)) != types.end()
+                         : input.kind == OnnxKind::tensor && (is_floating(input.dtype) || ids);
+  FQ_CHECK(fits, "import_onnx", "the input '{}' is {}: {} are needed", input.name.substr(0, 100),
+           input.kind == OnnxKind::tensor ? name(input.dtype) : "not a tensor of numbers",
+           part ? fmt::format("{}", fmt::join(types, ", ")) : "floats or token ids");
+}
+
+std::vector<const OnnxValueInfo*> own_inputs(const std::vector<const OnnxValueInfo*>& inputs,
+                                             const std::map<std::string, Tensor>& fixed) {
   std::vector<const OnnxValueInfo*> open;
   std::vector<std::string> all, ways;
   for (const auto* input : inputs) {
@@ -90,26 +132,57 @@ const OnnxValueInfo& own_input(const std::vector<const OnnxValueInfo*>& inputs,
     if (open.size() > 1) ways.push_back(fmt::format("{}=1", input->name.substr(0, 100)));
   }
   FQ_CHECK(!open.empty(), "import_onnx", "all inputs are fixed, {}: one is the data", fmt::join(all, ", "));
-  FQ_CHECK(open.size() == 1, "import_onnx",
-           "the graph has {} inputs, {}: one is the data, fix the others where they are the same for every "
-           "sample (--fix-input {}; a number for all elements, or a .npy file of one sample)",
-           inputs.size(), fmt::join(all, ", "), fmt::join(ways, " "));
-  const auto& input = *open[0];
-  const bool ids = input.dtype == DType::i32 || input.dtype == DType::i64;
-  FQ_CHECK(input.kind == OnnxKind::tensor && (is_floating(input.dtype) || ids), "import_onnx",
-           "the input '{}' is {}: floats or token ids are needed", input.name.substr(0, 100),
-           input.kind == OnnxKind::tensor ? name(input.dtype) : "not a tensor of numbers");
-  return input;
+  const std::string why = no_parts(open);
+  FQ_CHECK(
+      why.empty(), "import_onnx",
+      "the graph has {} inputs, {}: several are data where the batch is the first axis of each, and {}; "
+      "fix those that are the same for every sample (--fix-input {}; a number for all elements, or a .npy "
+      "file of one sample)",
+      inputs.size(), fmt::join(all, ", "), why, fmt::join(ways, " "));
+  for (const auto* input : open) check_type(*input, open.size() > 1);
+  return open;
 }
 
-/// Sizes of a fixed input by those that the own one tells: its batch, and names of axes that both have.
+/// Of a part of the data: sizes are given to those alone that leave some open.
+Shape part_sizes(const OnnxValueInfo& input, const Shape& given) {
+  const bool open =
+      std::any_of(input.shape.begin() + 1, input.shape.end(), [](const auto& dim) { return dim.size < 0; });
+  return sizes_of(input, open ? given : Shape{}, true);
+}
+
+/// The data with its parts.
+GraphInputs own_parts(const std::vector<const OnnxValueInfo*>& open, const Shape& given) {
+  if (open.size() == 1) {
+    const Shape sample = sizes_of(*open[0], given);
+    check_sample(sample);
+    return {{{open[0], sample}}, sample, {}};
+  }
+  GraphInputs out;
+  std::int64_t total = 0;
+  for (const auto* input : open) {
+    const std::string& called = input->name;
+    FQ_CHECK(called.size() <= 200 && printable(called) == called, "import_onnx",
+             "the input '{}' has a name of more than 200 bytes or of other than text",
+             printable(called.substr(0, 100)));
+    out.own.push_back({input, part_sizes(*input, given)});
+    if (!out.own.back().sample.empty()) check_sample(out.own.back().sample);
+    total += numel(out.own.back().sample);
+    check_sample({total});
+  }
+  out.sample = {total};
+  return out;
+}
+
+/// Sizes of a fixed input by those that the own ones tell: their batch, and names of axes that both have.
 class FixedShape {
  public:
-  FixedShape(const OnnxValueInfo& own, const Shape& sample) {
-    if (!own.has_shape || own.shape.empty()) return;
-    batch_ = own.shape[0];
-    for (std::size_t i = 1; i < own.shape.size(); ++i)
-      if (!own.shape[i].symbol.empty()) sizes_[own.shape[i].symbol] = sample[i - 1];
+  explicit FixedShape(const std::vector<GraphInputs::Own>& all) {
+    for (const auto& [own, sample] : all) {
+      if (!own->has_shape || own->shape.empty()) continue;
+      batch_ = own->shape[0];
+      for (std::size_t i = 1; i < own->shape.size(); ++i)
+        if (!own->shape[i].symbol.empty()) sizes_[own->shape[i].symbol] = sample[i - 1];
+    }
   }
   /// The batch is `kAbstractBatch`, sizes that nothing tells are -1.
   [[nodiscard]] Shape of(const OnnxValueInfo& input) const {
@@ -175,13 +248,17 @@ GraphInputs::Fixed fixed_value(const OnnxValueInfo& input, const Tensor& value, 
 
 }  // namespace
 
+std::string part_type(const OnnxValueInfo& input) {
+  return input.kind == OnnxKind::boolean  ? "bool"
+         : input.kind == OnnxKind::tensor ? std::string(name(input.dtype))
+                                          : "";
+}
+
 GraphInputs inputs_of(const OnnxModel& model, const std::vector<OnnxNode>& nodes, const std::string& output,
                       const ImportOptions& options) {
   const auto inputs = read_inputs(model, nodes, output);
-  const OnnxValueInfo& own = own_input(inputs, options.fixed_inputs);
-  GraphInputs out{&own, sizes_of(own, options.sample_shape), {}};
-  check_sample(out.sample);
-  const FixedShape shapes(own, out.sample);
+  GraphInputs out = own_parts(own_inputs(inputs, options.fixed_inputs), options.sample_shape);
+  const FixedShape shapes(out.own);
   for (const auto& [key, value] : options.fixed_inputs) {
     const auto found = std::ranges::find(model.inputs, key, &OnnxValueInfo::name);
     std::vector<std::string> names;

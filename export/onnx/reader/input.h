@@ -13,8 +13,12 @@ namespace fq::detail {
 
 /// What a network reads.
 struct GraphInputs {
-  const OnnxValueInfo* own;  ///< the data
-  Shape sample;              ///< of one sample of it
+  struct Own {
+    const OnnxValueInfo* info;
+    Shape sample;  ///< of one sample
+  };
+  std::vector<Own> own;  ///< the data, or several that are parts of its rows, in their order
+  Shape sample;          ///< of one sample of the data
   struct Fixed {
     Tensor value;    ///< of the type that the file states, with a batch of 1
     Shape of_batch;  ///< its shape beside a batch of `kAbstractBatch`
@@ -23,11 +27,14 @@ struct GraphInputs {
 };
 
 /// The inputs that `nodes` or the output `output` read and that are no initializers, which old files list as
-/// inputs too. Throws ArgumentError, naming all of them with their types, unless all but one are fixed, and
-/// for values that do not fit, shapes that the file leaves open, and an own input of neither floats nor token
-/// ids.
+/// inputs too. Throws ArgumentError, naming all of them with their types, where none is left or several
+/// are whose first axis is not the batch, and for values that do not fit, shapes that the file leaves open,
+/// and own inputs of neither floats nor whole numbers.
 [[nodiscard]] GraphInputs inputs_of(const OnnxModel& model, const std::vector<OnnxNode>& nodes,
                                     const std::string& output, const ImportOptions& options);
+
+/// The word for its elements' type in the layer "input_part": "f32", "bool"; empty where they are no numbers.
+[[nodiscard]] std::string part_type(const OnnxValueInfo& input);
 
 /// The name of the output that is asked for, or of the only one. Throws ArgumentError naming those that there
 /// are.

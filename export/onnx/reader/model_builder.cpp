@@ -78,7 +78,7 @@ ModelBuilder::Built ModelBuilder::finish(const std::string& name, const ImportVa
   auto list = ordered_json::array();
   for (const Node& node : nodes_) {
     const auto own = node.json["name"].get<std::string>();
-    if (!needed.contains(own)) continue;
+    if (!needed.contains(own) && node.json["type"] != "input_part") continue;
     list.push_back(node.json);
     for (const auto& [kind, value_name, value] : node.values)
       built.state.set(fmt::format("{}/{}.{}", kind, own, value_name), value);

@@ -39,7 +39,7 @@ class ModelBuilder {
     std::string text;  ///< of a model file
     StateDict state;
   };
-  /// The nodes that `output` needs, which comes last.
+  /// The nodes that `output` needs, which comes last, and all parts of the data.
   [[nodiscard]] Built finish(const std::string& name, const ImportValue& output) const;
 
  private:

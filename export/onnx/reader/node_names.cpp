@@ -8,14 +8,6 @@ namespace {
 
 constexpr std::size_t kLongest = 80;
 
-/// Letters, digits, '_' and '-'.
-std::string legal(std::string text) {
-  text.resize(std::min(text.size(), kLongest));
-  for (char& c : text)
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-') c = '_';
-  return text;
-}
-
 std::vector<std::string> split(const std::string& text, char mark) {
   std::vector<std::string> parts;
   std::size_t begin = 0;
@@ -39,6 +31,13 @@ std::string weight_path(const OnnxNode& node) {
 }
 
 }  // namespace
+
+std::string legal_name(std::string text) {
+  text.resize(std::min(text.size(), kLongest));
+  for (char& c : text)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-') c = '_';
+  return text;
+}
 
 std::string module_path_of(const OnnxNode& node) {
   auto parts = split(node.name.substr(0, 1000), '/');
@@ -65,9 +64,9 @@ bool NodeNames::is_shared(const std::string& path) const {
 std::string NodeNames::name(const OnnxNode& node, const std::string& type, const std::string& suffix) const {
   const auto path = module_path_of(node), weights = weight_path(node);
   const std::string behind = suffix.empty() ? "" : "_" + suffix;
-  if (!path.empty() && !is_shared(path)) return legal(path) + behind;
-  if (!weights.empty()) return legal(weights) + behind;
-  return legal(path.empty() ? "" : path + ".") + (suffix.empty() ? type : suffix);
+  if (!path.empty() && !is_shared(path)) return legal_name(path) + behind;
+  if (!weights.empty()) return legal_name(weights) + behind;
+  return legal_name(path.empty() ? "" : path + ".") + (suffix.empty() ? type : suffix);
 }
 
 }  // namespace fq::detail

@@ -14,6 +14,9 @@ namespace fq::detail {
 /// name is not a path.
 [[nodiscard]] std::string module_path_of(const OnnxNode& node);
 
+/// `text` in a model file's letters, cut to a length that a name may have: letters, digits, '_' and '-'.
+[[nodiscard]] std::string legal_name(std::string text);
+
 class NodeNames {
  public:
   explicit NodeNames(const std::vector<OnnxNode>& nodes);

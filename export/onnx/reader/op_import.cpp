@@ -106,7 +106,7 @@ ImportValue OpImport::reshaped(const ImportValue& x, const Shape& shape, const s
     if (samples >= 0) whole[static_cast<std::size_t>(samples)] = -1;
     return layer("reshape", {{"shape", whole}, {"whole", true}}, {x}, {}, suffix);
   }
-  if (shape.size() == 2) {
+  if (shape.size() == 2 && x.shape.size() > 2) {
     recognise("flatten");
     return layer("flatten", {}, {x}, {}, suffix);
   }

@@ -64,7 +64,8 @@ ImportValue same(const OpImport& op) { return op.value(); }
 /// Token ids may come as floats.
 ImportValue cast(const OpImport& op) {
   const auto type = dtype_of_onnx(static_cast<int>(op.integer("to", 0, 0, 1 << 20)));
-  const bool ids = (type == DType::i64 || type == DType::i32) && op.value().node == "input";
+  const bool ids =
+      (type == DType::i64 || type == DType::i32) && (op.value().node == "input" || op.value().whole);
   if (op.integer("to", 0, 0, 1 << 20) == onnx_bool) {
     const auto size = op.layer("abs", {}, {op.value()}, {}, "abs");
     return op.layer("sign", {}, {size});

@@ -18,6 +18,7 @@ struct ImportValue {
   Tensor constant;
   bool learned = false;  ///< of a constant: made of what the file has been trained to
   bool fixed = false;    ///< a node that gives the same for every batch, [1, ..]
+  bool whole = false;    ///< an input of whole numbers
 
   [[nodiscard]] bool is_constant() const noexcept { return constant.defined(); }
 };

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
+#include <vector>
 
 #include "fakequant/export/detail/code_names.h"
 #include "fakequant/export/onnx/exporter.h"
@@ -51,8 +53,9 @@ class Exporting {
   [[nodiscard]] bool is_read(const Variable& value) const {
     return value.node() == calls_.output.node() || !early_.readers(value).empty();
   }
-  /// Whether the graph's input is integers: row numbers of tables and nothing else.
-  [[nodiscard]] bool takes_ids() const { return is_ids(calls_.input); }
+  /// Whether the value is integers of an input of the graph, moved or not: row numbers of tables and nothing
+  /// else.
+  [[nodiscard]] bool takes_ids(const Variable& value) const;
   /// Whether some reader puts the value on a grid of E4M3.
   [[nodiscard]] bool ends_in_e4m3(const Variable& value) const;
   [[nodiscard]] const Shape& open_shape(const Call& call) const { return open_shapes_.at(&call); }
@@ -82,6 +85,12 @@ class Exporting {
 
   void check_model() const;
   void emit(const Call& call);
+  /// Names the input, or those that are parts of it, and makes floats of what they hold.
+  void add_inputs();
+  /// Throws ArgumentError unless the parts cover the network's input, in their order, and nothing reads it
+  /// besides.
+  void check_parts(const std::vector<const Call*>& parts) const;
+  void add_part(const Call& part);
   void add_ends();
   [[nodiscard]] OnnxValueInfo end(std::string name, DType dtype, const Variable& value,
                                   const Shape& open) const;
@@ -110,6 +119,8 @@ class Exporting {
   GraphBuilder graph_;
   std::unordered_map<const Node*, Value> values_;
   std::unordered_map<const Node*, std::string> parameters_;
+  std::unordered_map<const Node*, const Call*> makers_;
+  std::unordered_set<const Node*> id_parts_;  // of the input, that are integers in the graph
   std::unordered_map<const Call*, Shape> open_shapes_;
   std::unordered_map<const Call*, std::string> code_names_;  // of those that quantize activations
   std::unordered_map<std::string, TensorQuantizer*> quantizers_;

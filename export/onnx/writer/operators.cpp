@@ -60,7 +60,7 @@ void avg_pool(Exporting& out, const Call& call) {
 /// Where something else computes with the numbers too, the graph has floats and the ids are made of them.
 void embedding(Exporting& out, const Call& call) {
   std::string ids = out.input(call, 0);
-  if (!out.takes_ids())
+  if (!out.takes_ids(call.inputs[0]))
     ids = out.graph().add("Cast", Exporting::node_name(call) + ".ids", {ids}, {{"to", std::int64_t{7}}});
   out.node(call, "Gather", {out.input(call, 1), ids}, {{"axis", std::int64_t{0}}});
 }

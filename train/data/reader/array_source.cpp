@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/convert.h"
 #include "fakequant/train/data/detail/sample_layout.h"
+#include "fakequant/train/data/reader/convert_elements.h"
 
 namespace fq::detail {
 namespace {
@@ -29,18 +29,6 @@ std::size_t axes_of(ArrayLayout layout) {
 DType stored_type(DType dtype, bool tokens) {
   if (tokens) return is_byte(dtype) ? DType::i32 : dtype;
   return is_byte(dtype) || dtype == DType::f16 ? dtype : DType::f32;
-}
-
-/// `count` elements of one type as another.
-void convert(DType from, const std::byte* in, DType to, std::byte* out, std::int64_t count) {
-  visit_dtype(from, "dataset", [&]<class From>(From) {
-    visit_dtype(to, "dataset", [&]<class To>(To) {
-      const auto* values = reinterpret_cast<const From*>(in);
-      auto* converted = reinterpret_cast<To*>(out);
-      if constexpr (std::is_arithmetic_v<From> && std::is_arithmetic_v<To>)
-        for (std::int64_t i = 0; i < count; ++i) converted[i] = static_cast<To>(values[i]);
-    });
-  });
 }
 
 /// [pixels, channels] to [channels, pixels].
@@ -130,7 +118,7 @@ bool ArraySource::read(std::int64_t row, std::byte* to) {
   if (array_.dtype() == type_.dtype)
     std::memcpy(plain, row_.data(), row_.size());
   else
-    convert(array_.dtype(), row_.data(), type_.dtype, plain, array_.row_elements());
+    convert_elements(array_.dtype(), row_.data(), type_.dtype, plain, array_.row_elements());
   if (last)
     channels_first(plain, to, type_.shape[1] * type_.shape[2], type_.shape[0],
                    std::size_t(bit_width(type_.dtype) / 8));
