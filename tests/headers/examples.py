@@ -11,7 +11,7 @@ PARAMETERS = """Module& model, DataLoader& loader, DataLoader& test, DataLoader&
     const std::vector<std::pair<Tensor, Tensor>>& samples, const Tensor& x, const Tensor& y, const Tensor& w, const Tensor& bias,
     const Tensor& gamma, const Tensor& beta, const Tensor& amax, const Tensor& scale, const Tensor& zero,
     const Tensor& weight, const Tensor& weights, const Tensor& images, const Tensor& labels, const Tensor& target,
-    const Variable& branch, Trainer& trainer, Optimizer& optimizer, Plateau& plateau, TensorQuantizer& quantizer,
+    const Variable& branch, const Variable& row, Trainer& trainer, Optimizer& optimizer, Plateau& plateau, TensorQuantizer& quantizer,
     const QuantConfig& config, const Loss& loss, std::uint64_t seed, std::int64_t step, std::int64_t total"""
 PRELUDE = """#include <iostream>
 #include <nlohmann/json.hpp>
