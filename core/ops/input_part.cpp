@@ -20,13 +20,19 @@ detail::Floats numbers(const Variable& x) {
   return whole ? detail::Floats{x, tensor->to(DType::f32)} : detail::floats(x, kInputPart);
 }
 
+/// Whether the part lies within rows of so many elements; its sizes may be any.
+bool fits(const InputPart& part, std::int64_t row) {
+  if (part.begin < 0 || part.begin >= row) return false;
+  std::int64_t left = row - part.begin;
+  for (const auto size : part.shape) left = size >= 1 ? left / size : 0;
+  return left >= 1;
+}
+
 void check(const Variable& x, const InputPart& part) {
   FQ_CHECK(x.defined() && x.rank() == 2, kInputPart, "the input is {}: give rows [N, K]",
            x.defined() ? to_string(x.shape()) : "undefined");
-  const bool sizes = std::ranges::all_of(part.shape, [](auto size) { return size >= 1; });
-  FQ_CHECK(sizes && part.begin >= 0 && part.begin <= x.dim(1) && numel(part.shape) <= x.dim(1) - part.begin,
-           kInputPart, "{} from element {} on is not within rows of {}", to_string(part.shape), part.begin,
-           x.dim(1));
+  FQ_CHECK(fits(part, x.dim(1)), kInputPart, "{} from element {} on is not within rows of {}",
+           to_string(part.shape), part.begin, x.dim(1));
   FQ_CHECK(std::ranges::count(input_part_types(), part.type) == 1, kInputPart,
            "the type '{}': it is one of {}", part.type, fmt::join(input_part_types(), ", "));
 }

@@ -135,6 +135,11 @@ TEST(SeveralInputs, CoverTheRowInTheirOrder) {
   EXPECT_THAT(told(R"("begin": 16, "shape": [1, 4, 4])", R"("begin": 16, "shape": [1, 5, 3])"),
               HasSubstr("31 elements are parts of rows of 32"));
   EXPECT_THAT(refusal([] {
+                constexpr std::int64_t huge = std::int64_t{1} << 32;
+                (void)ops::input_part(Tensor::zeros({2, 7}), {.shape = {huge, huge}, .name = "x"});
+              }),
+              HasSubstr("not within rows of 7"));
+  EXPECT_THAT(refusal([] {
                 (void)ops::input_part(Tensor::zeros({2, 7}), {.begin = 4, .shape = {2, 2}, .name = "x"});
               }),
               HasSubstr("not within rows of 7"));
