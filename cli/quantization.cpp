@@ -93,7 +93,7 @@ ordered_json config_file(const Flags& flags) {
   return fq::detail::parse_json<ordered_json>(QuantizationPlan::load(flags.text("config")).config);
 }
 
-constexpr const char* kEdges[] = {"@first.", "@last."};
+constexpr const char* kEdges[] = {"@first.*", "@last.*"};  // also the matrices of a recurrent layer
 
 void add_rule(ordered_json& config, const std::string& pattern, const char* field,
               const ordered_json& value) {

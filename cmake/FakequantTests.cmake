@@ -1,3 +1,6 @@
+# Threads wait without spinning, as the machines are small; freed memory is filled, so that who reads it fails at once.
+set(fakequant_test_environment "OMP_WAIT_POLICY=passive;MALLOC_PERTURB_=165")
+
 # tests/simulated: a CUDA runtime without a GPU, and the library's sources of kernels, compiled for the host. Programs that
 # they are linked to have the device cuda:0.
 function(fakequant_add_simulated_device)
@@ -60,7 +63,7 @@ function(fakequant_add_gtests folder)
   endif()
   add_executable(${target} $<TARGET_OBJECTS:${target}_objects>)
   target_link_libraries(${target} PRIVATE ${libraries} $<$<BOOL:${FAKEQUANT_OPENMP}>:OpenMP::OpenMP_CXX>)
-  set(common ENVIRONMENT "OMP_WAIT_POLICY=passive" TIMEOUT 300)
+  set(common ENVIRONMENT "${fakequant_test_environment}" TIMEOUT 300)
   gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 TEST_FILTER "-Threads*:*/Threads*:Cuda*:*/Cuda*"
     PROPERTIES LABELS ${folder} ${common})
   gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 TEST_FILTER "Threads*:*/Threads*"
@@ -74,9 +77,9 @@ function(fakequant_add_gtests folder)
       PROPERTIES LABELS "cuda;${folder}" ${common})
     add_test(NAME ${target}_simulated.fences COMMAND ${target}_simulated --gtest_filter=Cuda*:*/Cuda*)
     set_tests_properties(${target}_simulated.fences PROPERTIES LABELS "cuda;${folder}" TIMEOUT 600
-      ENVIRONMENT "OMP_WAIT_POLICY=passive;FAKEQUANT_SIMULATED_FENCES=1")
+      ENVIRONMENT "${fakequant_test_environment};FAKEQUANT_SIMULATED_FENCES=1")
     add_test(NAME ${target}.gpu COMMAND ${target} --gtest_filter=Cuda*:*/Cuda*)
-    set_tests_properties(${target}.gpu PROPERTIES LABELS gpu TIMEOUT 600 ENVIRONMENT "OMP_WAIT_POLICY=passive"
+    set_tests_properties(${target}.gpu PROPERTIES LABELS gpu TIMEOUT 600 ENVIRONMENT "${fakequant_test_environment}"
       SKIP_REGULAR_EXPRESSION "SKIPPED: there is no GPU") # ctest looks for it in failed programs too
   endif()
 endfunction()
@@ -92,7 +95,7 @@ function(fakequant_add_script_test name script command)
   add_test(NAME ${name} COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/run_e2e" "${script}" "${folder}"
     WORKING_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
   set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT
-    "OMP_WAIT_POLICY=passive;FAKEQUANT=$<TARGET_FILE:${command}>;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR};PYTHON=${FAKEQUANT_PYTHON}"
+    "${fakequant_test_environment};FAKEQUANT=$<TARGET_FILE:${command}>;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR};PYTHON=${FAKEQUANT_PYTHON}"
     ${ARGN})
 endfunction()
 
@@ -142,7 +145,7 @@ function(fakequant_add_onnx_tests)
     fakequant_compile_rules(${program})
     target_compile_options(${program} PRIVATE $<$<CONFIG:Release>:-O1>)
   endforeach()
-  set(common "OMP_WAIT_POLICY=passive;FAKEQUANT=$<TARGET_FILE:fakequant_cli>;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+  set(common "${fakequant_test_environment};FAKEQUANT=$<TARGET_FILE:fakequant_cli>;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
   add_test(NAME onnx.venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}")
   set_tests_properties(onnx.venv PROPERTIES LABELS onnx TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP onnx_venv)
   add_test(NAME onnx.networks COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/run_e2e" "${source}/networks.py" "onnx/networks"
@@ -209,14 +212,14 @@ function(fakequant_add_golden_test)
   endforeach()
   add_test(NAME fuzz COMMAND fuzz_descriptors 1000)
   add_test(NAME empty COMMAND empty_inputs)
-  set_tests_properties(fuzz empty PROPERTIES LABELS fuzz TIMEOUT 300 ENVIRONMENT "OMP_WAIT_POLICY=passive")
+  set_tests_properties(fuzz empty PROPERTIES LABELS fuzz TIMEOUT 300 ENVIRONMENT "${fakequant_test_environment}")
   add_test(NAME golden COMMAND golden)
   add_test(NAME golden.runner COMMAND "${FAKEQUANT_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/golden/runner_test.py"
     $<TARGET_FILE:golden>)
   add_test(NAME golden.numerics COMMAND "${FAKEQUANT_PYTHON}"
     "${CMAKE_CURRENT_SOURCE_DIR}/golden/numerics_test.py" $<TARGET_FILE:golden> $<TARGET_FILE:empty_inputs>)
   set_tests_properties(golden golden.runner golden.numerics PROPERTIES LABELS golden TIMEOUT 300 SKIP_RETURN_CODE 77
-    ENVIRONMENT "OMP_WAIT_POLICY=passive;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+    ENVIRONMENT "${fakequant_test_environment};FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
   if(FAKEQUANT_HAS_CUDA)
     add_executable(golden_simulated golden/main.cpp $<TARGET_OBJECTS:simulated_device>)
     add_executable(empty_inputs_simulated ${empty} $<TARGET_OBJECTS:simulated_device>)
@@ -230,7 +233,7 @@ function(fakequant_add_golden_test)
     add_test(NAME empty.simulated COMMAND empty_inputs_simulated --device cuda)
     add_test(NAME empty.gpu COMMAND empty_inputs --device cuda)
     set_tests_properties(golden.simulated golden.gpu empty.simulated empty.gpu PROPERTIES TIMEOUT 600
-      SKIP_RETURN_CODE 77 ENVIRONMENT "OMP_WAIT_POLICY=passive")
+      SKIP_RETURN_CODE 77 ENVIRONMENT "${fakequant_test_environment}")
     set_tests_properties(golden.simulated empty.simulated PROPERTIES LABELS "cuda;golden")
     set_tests_properties(golden.gpu empty.gpu PROPERTIES LABELS gpu)
   endif()

@@ -8,6 +8,7 @@ namespace {
 constexpr OperatorTraits product(std::string_view name, bool transposed = false) {
   return {.name = name, .is_product = true, .has_weight = true, .transposed = transposed};
 }
+constexpr OperatorTraits recurrent(std::string_view name) { return {.name = name, .is_recurrent = true}; }
 constexpr OperatorTraits norm(std::string_view name) { return {.name = name, .is_norm = true}; }
 constexpr OperatorTraits conversion(std::string_view name) { return {.name = name, .is_conversion = true}; }
 /// Moves elements to other places.
@@ -43,9 +44,9 @@ constexpr OperatorTraits kTable[] = {
     product("conv_transpose2d", true),
     product("conv_transpose3d", true),
     {.name = "matmul", .is_product = true},
-    {.name = "lstm"},
-    {.name = "gru"},
-    {.name = "rnn"},
+    recurrent("lstm"),
+    recurrent("gru"),
+    recurrent("rnn"),
     norm("batch_norm"),
     norm("layer_norm"),
     conversion("quantize"),

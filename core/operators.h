@@ -21,6 +21,8 @@ struct OperatorTraits {
   bool has_weight = false;
   /// Whether such a weight has its input channels first: (in, out / groups, ..).
   bool transposed = false;
+  /// Whether it goes through a sequence, with weights for its input and for its own state.
+  bool is_recurrent = false;
   /// Whether it multiplies each channel by a weight, the second input.
   bool is_norm = false;
   /// Whether it quantizes, or gives floats of codes or sums: the same value in another form.

@@ -88,8 +88,8 @@ class Quantizing {
     auto made = detail::quantized_counterpart(old, 1);
     auto& quant = dynamic_cast<QuantModule&>(*made);
     bool any = false;
-    for (const auto& [name, part] : made->named_modules()) {
-      auto* matrix = dynamic_cast<QuantMatrix*>(part);
+    for (const auto& [name, slot] : made->named_slots()) {
+      auto* matrix = dynamic_cast<QuantMatrix*>(slot->module.get());
       if (matrix == nullptr) continue;
       const std::string path = use.path + "." + name;
       const MergedFields weight = fields(use, {path + ".weight_quantizer"});

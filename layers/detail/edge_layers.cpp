@@ -35,7 +35,10 @@ class EdgeWalk {
   }
 
  private:
-  static bool has_weight(const TraceNode& node) { return traits(node.op).has_weight && !node.path.empty(); }
+  static bool has_weight(const TraceNode& node) {
+    const auto& op = traits(node.op);
+    return (op.has_weight || op.is_recurrent) && !node.path.empty();
+  }
   [[nodiscard]] bool is_marked(int value) const { return marked_[static_cast<std::size_t>(value)]; }
   void mark(int value) {
     if (value >= 0) marked_[static_cast<std::size_t>(value)] = true;

@@ -46,6 +46,17 @@ TEST(EdgeLayers, OfOneLayer) {
   EXPECT_THAT(found.names_of("only"), ElementsAre("@first", "@last"));
 }
 
+TEST(EdgeLayers, RecurrentLayersHaveWeights) {
+  const auto model = build_model(ModelSpec::parse(R"([
+      {"name": "rows", "type": "lstm", "options": {"hidden_size": 4}},
+      {"name": "more", "type": "gru", "options": {"hidden_size": 4}}, {"type": "flatten"},
+      {"name": "out", "type": "linear", "options": {"out_features": 3}}])"),
+                                 {4, 8});
+  const auto found = detail::edge_layers(trace(*model, {1, 4, 8}));
+  EXPECT_THAT(found.first, ElementsAre("rows"));
+  EXPECT_THAT(found.last, ElementsAre("out"));
+}
+
 TEST(EdgeLayers, BranchesAtBothEnds) {
   const auto found = edges("[" + conv("left", R"(["input"])") + "," + conv("right", R"(["input"])") +
                            R"(, {"name": "sum", "type": "add", "inputs": ["left", "right"]}, )" +

@@ -36,7 +36,21 @@ checkpoint, file, exported = quantized("int8", deep, "--preset", "int8")
 assert kinds(file).count("DynamicQuantizeLSTM") == 4 and exported["float_operators"] == [], exported
 assert result("evaluate", checkpoint, "--data", DIGITS)["accuracy"] > accuracy - 3
 assert_identical(verified(checkpoint, file))
-found = verified(*quantized("w4a8", deep, "--preset", "w4a8")[:2])  # the last layer multiplies floats of 4-bit weights
+
+
+def largest_code(file):
+    """Of the weights of the first layer."""
+    return max(abs(onnx.numpy_helper.to_array(tensor)).max() for tensor in onnx.load(file).graph.initializer
+               if tensor.name.startswith("layers.weight_ih_l0") and tensor.data_type == onnx.TensorProto.INT8)
+
+
+# The edges of a network have 8 bits, the matrices of recurrent layers there too.
+checkpoint, file, _ = quantized("w4a8", deep, "--preset", "w4a8")
+assert largest_code(file) == 127
+assert_identical(verified(checkpoint, file))
+checkpoint, file, _ = quantized("w4a8_edges", deep, "--preset", "w4a8", "--edge-bits", "0")
+assert largest_code(file) == 7
+found = verified(checkpoint, file)  # the last layer multiplies floats of 4-bit weights
 assert found["codes"] > 0 and found["codes_different"] == 0 and found["max_abs_diff"] < 1e-5, found
 
 fails(2, ["com.microsoft.DynamicQuantizeLSTM", "the checkpoint"], "import", file, "-o", "again.h5")
