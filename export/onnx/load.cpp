@@ -1,23 +1,18 @@
 #include <algorithm>
-#include <bit>
-#include <cstring>
-#include <filesystem>
 #include <limits>
 #include <set>
 
 #include <google/protobuf/unknown_field_set.h>
 #include <onnx/onnx_pb.h>
 
-#include "fakequant/core/blocks/shape.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/export/onnx/detail/element_type.h"
+#include "fakequant/export/onnx/detail/tensor_reader.h"
 #include "fakequant/export/onnx/model.h"
 
 namespace fq {
 namespace {
-
-constexpr int kMostAxes = 16;
 
 /// Metadata of a node, which libonnx has from 1.16 on; before that it is a field that it does not know.
 template <class Node>
@@ -57,7 +52,7 @@ std::string scope_of(const onnx::NodeProto& node) {
 /// One file being read; what it throws names the file and the place.
 class Loading {
  public:
-  explicit Loading(const std::string& path) : path_(path) {}
+  explicit Loading(const std::string& path) : path_(path), tensors_(path) {}
 
   OnnxModel run() {
     onnx::ModelProto proto = parse();
@@ -76,8 +71,7 @@ class Loading {
 
  private:
   [[noreturn]] void fail(const std::string& place, const std::string& why) const {
-    throw FileError(path_, place,
-                    fmt::format("[load_onnx] {}{}{}: {}", path_, place.empty() ? "" : ", ", place, why));
+    tensors_.fail(place, why);
   }
 
   onnx::ModelProto parse() const {
@@ -118,7 +112,7 @@ class Loading {
     for (const auto& value : proto.graph().initializer())
       for (const auto& entry : value.external_data()) {
         if (entry.key() != "location") continue;
-        const detail::FileReader file(beside(entry.value(), "tensor '" + value.name() + "'"));
+        const detail::FileReader file(tensors_.beside(entry.value(), "tensor '" + value.name() + "'"));
         if (fmt::format("{:08x}", file.checksum(0, file.size())) != crc->value())
           fail("", fmt::format("its data in {} are of another export, or damaged: export both again",
                                entry.value()));
@@ -127,109 +121,8 @@ class Loading {
   }
 
   OnnxInitializer initializer(const onnx::TensorProto& value) const {
-    return {value.name(), tensor(value, "tensor '" + value.name() + "'"),
+    return {value.name(), tensors_.read(value, "tensor '" + value.name() + "'"),
             value.data_type() == detail::onnx_bool};
-  }
-
-  Shape shape_of(const onnx::TensorProto& value, const std::string& place) const {
-    if (value.dims_size() > kMostAxes) fail(place, fmt::format("it has {} axes", value.dims_size()));
-    std::int64_t count = 1;
-    for (const auto size : value.dims()) {
-      if (size < 0 || (size > 0 && count > (std::int64_t{1} << 40) / size))
-        fail(place, "its shape is absurd");
-      count *= size;
-    }
-    return {value.dims().begin(), value.dims().end()};
-  }
-
-  Tensor tensor(const onnx::TensorProto& value, const std::string& place) const {
-    const auto dtype = detail::dtype_of_onnx(value.data_type());
-    if (!dtype) fail(place, fmt::format("its element type {} is not one of ours", value.data_type()));
-    const Shape shape = shape_of(value, place);
-    const auto bytes = static_cast<std::size_t>(byte_size(*dtype, numel(shape)));
-    if (value.data_location() == onnx::TensorProto::EXTERNAL)
-      return external(value, shape, *dtype, bytes, place);
-    if (!value.has_raw_data()) return typed(value, shape, *dtype, place);
-    if (value.raw_data().size() != bytes)
-      fail(place, fmt::format("{} of {} takes {} bytes, the file has {}", to_string(shape), name(*dtype),
-                              bytes, value.raw_data().size()));
-    Tensor out = Tensor::empty(shape, *dtype);
-    if (bytes > 0) std::memcpy(out.mutable_raw(), value.raw_data().data(), bytes);
-    return out;
-  }
-
-  /// The fields for numbers of one type; int32_data also holds smaller ones and the bits of small floats.
-  Tensor typed(const onnx::TensorProto& value, const Shape& shape, DType dtype,
-               const std::string& place) const {
-    switch (dtype) {
-      case DType::f32:
-        return numbers<float>(value.float_data(), shape, dtype, place);
-      case DType::f64:
-        return numbers<double>(value.double_data(), shape, dtype, place);
-      case DType::i64:
-        return numbers<std::int64_t>(value.int64_data(), shape, dtype, place);
-      case DType::i32:
-        return numbers<std::int32_t>(value.int32_data(), shape, dtype, place);
-      case DType::i16:
-      case DType::u16:
-      case DType::f16:
-      case DType::bf16:
-        return numbers<std::uint16_t>(value.int32_data(), shape, dtype, place);
-      default:
-        return numbers<std::uint8_t>(value.int32_data(), shape, dtype, place);
-    }
-  }
-
-  template <class T, class Field>
-  Tensor numbers(const Field& field, const Shape& shape, DType dtype, const std::string& place) const {
-    const auto count = byte_size(dtype, numel(shape)) / static_cast<std::int64_t>(sizeof(T));
-    if (field.size() != count)
-      fail(place,
-           fmt::format("{} of {} has {} numbers in the file", to_string(shape), name(dtype), field.size()));
-    Tensor out = Tensor::empty(shape, dtype);
-    std::int64_t at = 0;
-    for (const auto number : field) {
-      const T kept = static_cast<T>(number);
-      std::memcpy(static_cast<std::byte*>(out.mutable_raw()) + at, &kept, sizeof(T));
-      at += static_cast<std::int64_t>(sizeof(T));
-    }
-    return out;
-  }
-
-  Tensor external(const onnx::TensorProto& value, const Shape& shape, DType dtype, std::size_t bytes,
-                  const std::string& place) const {
-    std::string location;
-    std::int64_t offset = 0, length = static_cast<std::int64_t>(bytes);
-    for (const auto& entry : value.external_data()) {
-      if (entry.key() == "location") location = entry.value();
-      if (entry.key() == "offset") offset = count_of(entry.value(), place);
-      if (entry.key() == "length") length = count_of(entry.value(), place);
-    }
-    const detail::FileReader file(beside(location, place));
-    if (static_cast<std::size_t>(length) != bytes || offset > file.size() || length > file.size() - offset)
-      fail(place, fmt::format("{} bytes at {} of {} are not a {} of {}", length, offset, location,
-                              to_string(shape), name(dtype)));
-    Tensor out = Tensor::empty(shape, dtype);
-    file.read(offset, out.mutable_raw(), bytes);
-    return out;
-  }
-
-  std::int64_t count_of(const std::string& text, const std::string& place) const {
-    const bool digits =
-        !text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == std::string::npos;
-    if (!digits) fail(place, "its place in the external data is '" + text + "'");
-    return std::stoll(text);
-  }
-
-  std::string beside(const std::string& location, const std::string& place) const {
-    namespace fs = std::filesystem;
-    std::error_code error;
-    const fs::path folder = fs::weakly_canonical(fs::absolute(path_, error).parent_path(), error);
-    const fs::path file = fs::weakly_canonical(folder / location, error);
-    const auto [end, ignored] = std::mismatch(folder.begin(), folder.end(), file.begin(), file.end());
-    if (error || location.empty() || fs::path(location).is_absolute() || end != folder.end())
-      fail(place, "its external data '" + location + "' is outside of the model's folder");
-    return file.string();
   }
 
   OnnxAttribute attribute(const onnx::AttributeProto& a, const std::string& place) const {
@@ -248,7 +141,7 @@ class Loading {
         return std::vector<std::string>(a.strings().begin(), a.strings().end());
       case onnx::AttributeProto::TENSOR:
         if (!detail::dtype_of_onnx(a.t().data_type())) return std::monostate{};
-        return tensor(a.t(), place + ", attribute '" + a.name() + "'");
+        return tensors_.read(a.t(), place + ", attribute '" + a.name() + "'");
       default:
         return std::monostate{};
     }
@@ -320,6 +213,7 @@ class Loading {
   }
 
   std::string path_;
+  detail::OnnxTensorReader tensors_;
 };
 
 }  // namespace

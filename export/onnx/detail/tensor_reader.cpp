@@ -1,0 +1,127 @@
+#include "fakequant/export/onnx/detail/tensor_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include <onnx/onnx_pb.h>
+
+#include "fakequant/core/blocks/shape.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/file_reader.h"
+#include "fakequant/export/onnx/detail/element_type.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr int kMostAxes = 16;
+
+}  // namespace
+
+void OnnxTensorReader::fail(const std::string& place, const std::string& why) const {
+  throw FileError(path_, place,
+                  fmt::format("[load_onnx] {}{}{}: {}", path_, place.empty() ? "" : ", ", place, why));
+}
+
+Shape OnnxTensorReader::shape_of(const onnx::TensorProto& value, const std::string& place) const {
+  if (value.dims_size() > kMostAxes) fail(place, fmt::format("it has {} axes", value.dims_size()));
+  std::int64_t count = 1;
+  for (const auto size : value.dims()) {
+    if (size < 0 || (size > 0 && count > (std::int64_t{1} << 40) / size)) fail(place, "its shape is absurd");
+    count *= size;
+  }
+  return {value.dims().begin(), value.dims().end()};
+}
+
+Tensor OnnxTensorReader::read(const onnx::TensorProto& value, const std::string& place) const {
+  const auto dtype = dtype_of_onnx(value.data_type());
+  if (!dtype) fail(place, fmt::format("its element type {} is not one of ours", value.data_type()));
+  const Shape shape = shape_of(value, place);
+  const auto bytes = static_cast<std::size_t>(byte_size(*dtype, numel(shape)));
+  if (value.data_location() == onnx::TensorProto::EXTERNAL)
+    return external(value, shape, *dtype, bytes, place);
+  if (!value.has_raw_data()) return typed(value, shape, *dtype, place);
+  if (value.raw_data().size() != bytes)
+    fail(place, fmt::format("{} of {} takes {} bytes, the file has {}", to_string(shape), name(*dtype), bytes,
+                            value.raw_data().size()));
+  Tensor out = Tensor::empty(shape, *dtype);
+  if (bytes > 0) std::memcpy(out.mutable_raw(), value.raw_data().data(), bytes);
+  return out;
+}
+
+/// The fields for numbers of one type; int32_data also holds smaller ones and the bits of small floats.
+Tensor OnnxTensorReader::typed(const onnx::TensorProto& value, const Shape& shape, DType dtype,
+                               const std::string& place) const {
+  switch (dtype) {
+    case DType::f32:
+      return numbers<float>(value.float_data(), shape, dtype, place);
+    case DType::f64:
+      return numbers<double>(value.double_data(), shape, dtype, place);
+    case DType::i64:
+      return numbers<std::int64_t>(value.int64_data(), shape, dtype, place);
+    case DType::i32:
+      return numbers<std::int32_t>(value.int32_data(), shape, dtype, place);
+    case DType::i16:
+    case DType::u16:
+    case DType::f16:
+    case DType::bf16:
+      return numbers<std::uint16_t>(value.int32_data(), shape, dtype, place);
+    default:
+      return numbers<std::uint8_t>(value.int32_data(), shape, dtype, place);
+  }
+}
+
+template <class T, class Field>
+Tensor OnnxTensorReader::numbers(const Field& field, const Shape& shape, DType dtype,
+                                 const std::string& place) const {
+  const auto count = byte_size(dtype, numel(shape)) / static_cast<std::int64_t>(sizeof(T));
+  if (field.size() != count)
+    fail(place,
+         fmt::format("{} of {} has {} numbers in the file", to_string(shape), name(dtype), field.size()));
+  Tensor out = Tensor::empty(shape, dtype);
+  std::int64_t at = 0;
+  for (const auto number : field) {
+    const T kept = static_cast<T>(number);
+    std::memcpy(static_cast<std::byte*>(out.mutable_raw()) + at, &kept, sizeof(T));
+    at += static_cast<std::int64_t>(sizeof(T));
+  }
+  return out;
+}
+
+Tensor OnnxTensorReader::external(const onnx::TensorProto& value, const Shape& shape, DType dtype,
+                                  std::size_t bytes, const std::string& place) const {
+  std::string location;
+  std::int64_t offset = 0, length = static_cast<std::int64_t>(bytes);
+  for (const auto& entry : value.external_data()) {
+    if (entry.key() == "location") location = entry.value();
+    if (entry.key() == "offset") offset = count_of(entry.value(), place);
+    if (entry.key() == "length") length = count_of(entry.value(), place);
+  }
+  const FileReader file(beside(location, place));
+  if (static_cast<std::size_t>(length) != bytes || offset > file.size() || length > file.size() - offset)
+    fail(place, fmt::format("{} bytes at {} of {} are not a {} of {}", length, offset, location,
+                            to_string(shape), name(dtype)));
+  Tensor out = Tensor::empty(shape, dtype);
+  file.read(offset, out.mutable_raw(), bytes);
+  return out;
+}
+
+std::int64_t OnnxTensorReader::count_of(const std::string& text, const std::string& place) const {
+  const bool digits =
+      !text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == std::string::npos;
+  if (!digits) fail(place, "its place in the external data is '" + text + "'");
+  return std::stoll(text);
+}
+
+std::string OnnxTensorReader::beside(const std::string& location, const std::string& place) const {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::weakly_canonical(fs::absolute(path_, error).parent_path(), error);
+  const fs::path file = fs::weakly_canonical(folder / location, error);
+  const auto [end, ignored] = std::mismatch(folder.begin(), folder.end(), file.begin(), file.end());
+  if (error || location.empty() || fs::path(location).is_absolute() || end != folder.end())
+    fail(place, "its external data '" + location + "' is outside of the model's folder");
+  return file.string();
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,43 @@
+#pragma once
+
+/// Tensors of an ONNX file: in the message, in its fields of typed numbers, or in a file beside it.
+
+#include <cstdint>
+#include <string>
+
+#include "fakequant/core/tensor.h"
+
+namespace onnx {
+class TensorProto;
+}
+
+namespace fq::detail {
+
+/// Reads the tensors of the file at `path`. A place, "tensor 'w'", is where in the file something is wrong.
+class OnnxTensorReader {
+ public:
+  explicit OnnxTensorReader(std::string path) : path_(std::move(path)) {}
+
+  /// Throws FileError, naming the place, for element types that DType has not, and for shapes and data that
+  /// do not fit each other.
+  [[nodiscard]] Tensor read(const onnx::TensorProto& value, const std::string& place) const;
+  /// Where external data at `location` are. Throws FileError unless that is in the model's folder or below.
+  [[nodiscard]] std::string beside(const std::string& location, const std::string& place) const;
+  /// Throws FileError with the path and the place.
+  [[noreturn]] void fail(const std::string& place, const std::string& why) const;
+
+ private:
+  [[nodiscard]] Shape shape_of(const onnx::TensorProto& value, const std::string& place) const;
+  [[nodiscard]] Tensor typed(const onnx::TensorProto& value, const Shape& shape, DType dtype,
+                             const std::string& place) const;
+  template <class T, class Field>
+  [[nodiscard]] Tensor numbers(const Field& field, const Shape& shape, DType dtype,
+                               const std::string& place) const;
+  [[nodiscard]] Tensor external(const onnx::TensorProto& value, const Shape& shape, DType dtype,
+                                std::size_t bytes, const std::string& place) const;
+  [[nodiscard]] std::int64_t count_of(const std::string& text, const std::string& place) const;
+
+  std::string path_;
+};
+
+}  // namespace fq::detail
