@@ -28,7 +28,8 @@ std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flag
   options.split = group;
   const Task task = task_of(network);
   options.label_type = task.labels();
-  options.classes = takes_classes(task.loss) ? network.classes() : 0;
+  // One output is no list of classes: `check_task` tells which loss takes it.
+  options.classes = takes_classes(task.loss) && network.classes() > 1 ? network.classes() : 0;
   options.labels = labels != Labels::none;
   options.may_lack_labels = labels == Labels::if_there;
   options.sample_shape = network.identity.at("sample_shape").get<Shape>();

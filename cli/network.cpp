@@ -153,7 +153,8 @@ void check_fits(const Network& network, const Dataset& data, const std::string& 
   FQ_CHECK(data.sample_shape() == shape, function,
            "the samples are {}, the network takes {}: give other --data or another network",
            to_string(data.sample_shape()), to_string(shape));
-  FQ_CHECK(!takes_classes(task_of(network).loss) || data.classes() <= network.classes(), function,
+  const bool classifies = takes_classes(task_of(network).loss) && network.classes() != 1;
+  FQ_CHECK(!classifies || data.classes() <= network.classes(), function,
            "the data has {} classes, the network {} outputs: give other --data or another network",
            data.classes(), network.classes());
 }

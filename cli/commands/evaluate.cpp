@@ -49,11 +49,8 @@ FlagSet evaluate_flags() {
       "Accuracy, loss and metrics of a checkpoint on one group of a data set, and the accuracy of each class "
       "whose name is known.",
       "CHECKPOINT --data FILE [flags]");
-  set.group("Network")
-      .argument("checkpoint", "FILE", "the checkpoint")
-      .value("metrics", "LIST",
-             "accuracy, top5, f1, recall, iou, auc, ler, exact, mae, rmse, r2 (default: what goes with the "
-             "loss)");
+  set.group("Network").argument("checkpoint", "FILE", "the checkpoint");
+  add_task_flags(set);
   add_data_flags(set, "test");
   add_general_flags(set);
   return set;

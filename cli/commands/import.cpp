@@ -182,7 +182,7 @@ nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   if (!parts.empty())
     output.line(
         fmt::format("{} inputs are parts of x of the data set: {}", parts.size(), layout_text(parts)));
-  const std::string gives = network.classes() > 0 ? fmt::format("{} classes", network.classes())
+  const std::string gives = network.classes() > 1 ? fmt::format("{} classes", network.classes())
                                                   : "outputs of " + to_string(model.output_shape);
   output.line(fmt::format("samples of {}, {}, {}", to_string(model.sample_shape), gives, path));
   nlohmann::ordered_json recognised = nlohmann::ordered_json::object();

@@ -125,5 +125,12 @@ fails(2, "class weights are f32 [3]", "train", *MLP, *YES, "--loss", "cross_entr
 fails(2, "--label-smoothing", "train", *MLP, *REAL, "--loss", "mse", "--label-smoothing", "0.1", *out)
 fails(2, "out_channels", "train", *MLP, *PIXELS, "--loss", "mse", *out)
 fails(2, ["gives [3]", "huber"], "evaluate", "real.ck", *YES)
+
+# A network of one output and labels of two classes, as an imported one may have: the loss is named, and taken.
+run("train", *MLP, *YES, "--loss", "bce", *SHORT, "-o", "one.ck")
+for command in (["evaluate", "one.ck"], ["qat", "one.ck", "--preset", "int8", *out]):
+    fails(2, ["has one output", "Give --loss bce"], *command, *YES, "--loss", "cross_entropy")
+wanted = result("evaluate", "one.ck", *YES)
+assert result("evaluate", "one.ck", *YES, "--loss", "bce,positive=3")["loss"] > wanted["loss"]
 fails(2, "classes of samples", "sensitivity", "real8.ck", *REAL)
 print("tasks: ok")
