@@ -71,6 +71,11 @@ void run_command(const Command& command, const std::vector<std::string>& argumen
 void dispatch(const std::vector<std::string>& arguments) {
   if (arguments.empty()) throw ArgumentError("[fakequant] no command: see fakequant --help");
   const std::string& first = arguments.front();
+  if (first == "help" && arguments.size() > 1) {
+    std::vector<std::string> asked(arguments.begin() + 1, arguments.end());
+    asked.emplace_back("--help");
+    return dispatch(asked);
+  }
   if (asks_help(first)) return print_help();
   if (first == "--version") return put(version_line() + "\n");
   const Command& command = find_command(first);

@@ -6,6 +6,7 @@
 #include <onnx/onnx_pb.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/file_kind.h"
 #include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/export/onnx/detail/element_type.h"
 #include "fakequant/export/onnx/detail/tensor_reader.h"
@@ -81,9 +82,18 @@ class Loading {
     std::string bytes(static_cast<std::size_t>(file.size()), '\0');
     file.read(0, bytes.data(), bytes.size());
     onnx::ModelProto proto;
-    if (!proto.ParseFromString(bytes) || !proto.has_graph())
-      fail("", "it is not an ONNX model, or is cut off");
+    if (!proto.ParseFromString(bytes) || !proto.has_graph()) fail("", why_no_model());
     return proto;
+  }
+
+  std::string why_no_model() const {
+    const std::string kind = detail::file_kind(path_);
+    if (kind.empty() || kind == "an ONNX model") return "it is not an ONNX model, or is cut off";
+    if (kind == "a PyTorch file")
+      return "it is a PyTorch file, which would have to be unpickled, and that runs whatever is in it: load "
+             "it in Python, and torch.onnx.export(model, (x,), \"net.onnx\") with an x as the network takes "
+             "writes what is read here";
+    return fmt::format("it is {}, not an ONNX model", kind);
   }
 
   void set_header(OnnxModel& model, const onnx::ModelProto& proto) const {

@@ -15,6 +15,8 @@ COMMANDS = ["train", "import", "fold", "calibrate", "qat", "evaluate", "predict"
 for command in COMMANDS:
     text = run(command, "--help").stdout
     assert text.startswith("fakequant " + command) and "--json" in text, text
+    assert run("help", command).stdout == text
+assert run("help", "dataset", "from-npy").stdout == run("dataset", "from-npy", "--help").stdout
 assert run("--version").stdout.startswith("fakequant 0."), run("--version").stdout
 assert all(command in run("--help").stdout for command in COMMANDS)
 

@@ -173,6 +173,10 @@ TEST_F(OnnxFile, RefusesWhatIsNoModel) {
   EXPECT_THAT(refusal_of(path("none")), HasSubstr("No such file"));
   write_file(path(), "");
   EXPECT_THAT(refusal_of(path()), HasSubstr("it is not an ONNX model, or is cut off"));
+  write_file(path("net.pt"), "PK\x03\x04");
+  EXPECT_THAT(refusal_of(path("net.pt")), HasSubstr("torch.onnx.export(model, (x,), \"net.onnx\")"));
+  write_file(path("net.csv"), "1,2\n");
+  EXPECT_THAT(refusal_of(path("net.csv")), HasSubstr("it is a text file, not an ONNX model"));
   write_file(path(), "this is text, and not a graph");
   EXPECT_THAT(refusal_of(path()), HasSubstr("it is not an ONNX model, or is cut off"));
 }

@@ -123,6 +123,8 @@ TEST(QuantConfig, ARuleMayBeAPresetForAPart) {
   };
   EXPECT_THAT(refused(R"({"pattern": "fc", "preset": "int8"})"), HasSubstr("does not end in '*'"));
   EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": "int9"})"), HasSubstr("did you mean"));
+  EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": "int4"})"),
+              HasSubstr("did you mean int4_blockwise, w4a8 or w4a4?"));
   EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": 8})"), HasSubstr("nothing else"));
   EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": "int8", "enable": true})"), HasSubstr("nothing else"));
   EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": "NVFP4_MLP_ONLY_CFG"})"), HasSubstr("alone"));

@@ -57,7 +57,8 @@ constexpr Ending kEndings[] = {
     {".onnx", "an ONNX model"},       {".npz", "an archive of NumPy arrays"},
     {".pt", "a PyTorch file"},        {".pth", "a PyTorch file"},
     {".pkl", "a Python pickle"},      {".safetensors", "a safetensors file"},
-    {".tfrecord", "a TFRecord file"},
+    {".tfrecord", "a TFRecord file"}, {".tflite", "a TensorFlow Lite model"},
+    {".gguf", "a GGUF file"},         {".engine", "a TensorRT engine"},
 };
 
 bool is_text(std::string_view bytes) {

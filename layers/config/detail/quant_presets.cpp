@@ -123,14 +123,38 @@ const std::map<std::string, std::string, std::less<>>& unavailable() {
   return table;
 }
 
+/// Presets that are like what a word means elsewhere.
+const std::map<std::string, std::vector<std::string>, std::less<>>& meanings() {
+  static const std::map<std::string, std::vector<std::string>, std::less<>> table{
+      {"int4", {"int4_blockwise", "w4a8", "w4a4"}},
+      {"int3", {"w3a3"}},
+      {"int2", {"w2a2"}},
+      {"w8a8", {"int8"}},
+      {"w8a16", {"int8_weight_only"}},
+      {"w4a16", {"int4_blockwise"}},
+      {"4bit", {"int4_blockwise", "w4a8", "w4a4", "nvfp4", "mxfp4"}},
+      {"8bit", {"int8", "fp8", "mxfp8"}},
+      {"fp4", {"nvfp4", "mxfp4"}},
+      {"fp6", {"mxfp6"}},
+      {"e4m3", {"fp8", "mxfp8"}},
+      {"mx", {"mxfp8", "mxfp6", "mxfp4", "mxint8"}},
+  };
+  return table;
+}
+
+std::string other_presets(std::string_view name) {
+  const auto meant = meanings().find(name);
+  if (meant == meanings().end()) return did_you_mean(name, preset_names());
+  return fmt::format(": did you mean {}?", alternatives(meant->second));
+}
+
 const Preset& preset_named(std::string_view name) {
   if (const auto found = unavailable().find(name); found != unavailable().end())
     throw ArgumentError(fmt::format("[quantize] '{}' needs {}, which is not available: use one of {}", name,
                                     found->second, fmt::join(preset_names(), ", ")));
   const Presets& table = constants().contains(name) ? constants() : presets();
   const auto found = table.find(name);
-  FQ_CHECK(found != table.end(), "quantize", "there is no preset '{}'{}", name,
-           did_you_mean(name, preset_names()));
+  FQ_CHECK(found != table.end(), "quantize", "there is no preset '{}'{}", name, other_presets(name));
   return found->second;
 }
 
