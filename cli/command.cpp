@@ -28,6 +28,7 @@ const std::vector<Command>& commands() {
       {"inspect", "show what a checkpoint, model or data file holds", inspect_flags, inspect, check_inspect},
       {"dataset", "make a data set of images, arrays, tables or text, check it and show it", nullptr, nullptr,
        nullptr, dataset_commands},
+      {"doctor", "what this machine and this build offer", doctor_flags, doctor, nullptr},
       {"run", "run the phases of a recipe", run_flags, run_recipe, nullptr},
   };
   return table;

@@ -1,0 +1,153 @@
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/commands/version.h"
+#include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/python_script.h"
+#include "fakequant/cli/system/machine.h"
+#include "fakequant/cli/system/temporary_folder.h"
+#include "fakequant/core/backend/cpu/engine/exact.h"
+#include "fakequant/core/detail/threads.h"
+#include "fakequant/core/error.h"
+
+namespace fq::cli {
+namespace {
+
+/// One thing that was looked at, what was found, and what would mend it.
+struct Finding {
+  std::string name, found, advice;
+};
+
+constexpr const char* kPackages[] = {"numpy", "h5py", "onnx", "onnxruntime"};
+constexpr std::int64_t kLittleMemory = std::int64_t{2} << 30;
+
+bool has_part(const std::string& name) {
+  return (std::string(",") + FAKEQUANT_PARTS + ",").find("," + name + ",") != std::string::npos;
+}
+
+Finding part(const std::string& name, const std::string& library) {
+  if (has_part(name)) return {name, "built with " + library, ""};
+  return {name, "left out", fmt::format("install {} and build again", library)};
+}
+
+Finding products() {
+  const auto type = cpu::best_exact_type();
+  std::string found = fmt::format("codes multiplied as {}, sums of the largest codes right", cpu::name(type));
+  const bool is_narrow = type == cpu::ExactType::s8;
+  return {
+      "engine", std::move(found),
+      is_narrow ? "" : "this processor has no int8 products that are exact (VNNI): the same bits, slower"};
+}
+
+std::string waiting() {
+  for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"})
+    if (const char* value = std::getenv(name)) return fmt::format("{}={}", name, value);
+  return "of the system";
+}
+
+Finding threads() {
+  const int cores = processors();
+  const double busy = load();
+  std::string found = fmt::format("{} of {} processors, waiting {}, load {:.1f}", fq::detail::threads(),
+                                  cores, waiting(), busy);
+  std::string advice;
+  if (busy > cores) advice = "others compute here too: a run gets its share and no more";
+  if (cores > 0 && fq::detail::threads() > cores)
+    advice = "more threads than processors wait for each other: give --threads " + std::to_string(cores);
+  return {"threads", std::move(found), std::move(advice)};
+}
+
+Finding memory() {
+  const std::int64_t bytes = available_memory();
+  return {"memory", fmt::format("{} available", megabytes(bytes)),
+          bytes < kLittleMemory ? "little: use a small --batch, or set_checkpointing in C++" : ""};
+}
+
+Finding pages() {
+  const std::string found = huge_pages();
+  return {"huge pages", found.empty() ? "not told by the system" : found,
+          found == "never" ? "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, as root, makes "
+                             "large steps faster"
+                           : ""};
+}
+
+Finding gpu() {
+  const int count = cuda_device_count();
+  if (!has_part("cuda")) return {"gpu", "left out", "build where nvcc is found, for NVIDIA GPUs"};
+  if (count == 0) return {"gpu", "none that can be used", ""};
+  return {"gpu", fmt::format("{}: {}", count, describe(Device::cuda())), ""};
+}
+
+/// Names and versions of packages, a line each; a name alone where there is none.
+std::string python_packages(const Flags& flags) {
+  const TemporaryFolder folder;
+  const std::string script = fmt::format(
+      "from importlib.metadata import PackageNotFoundError, version\n"
+      "for name in '{}'.split():\n"
+      "    try: print(name, version(name))\n"
+      "    except PackageNotFoundError: print(name)\n",
+      fmt::join(kPackages, " "));
+  const ProgramLimits limits{folder.file("out"), folder.file("errors"), 60};
+  const ProgramEnd end = run_program({python_of(flags), "-c", script}, limits);
+  std::ostringstream text;
+  if (end.status == 0) text << std::ifstream(folder.file("out")).rdbuf();
+  return text.str();
+}
+
+Finding engines(const Flags& flags) {
+  std::vector<std::string> found, missing;
+  try {
+    std::istringstream lines(python_packages(flags));
+    for (std::string line; std::getline(lines, line);)
+      (line.find(' ') == std::string::npos ? missing : found).push_back(line);
+  } catch (const ArgumentError&) {
+    return {"python", python_of(flags) + " cannot be started", "verify needs one: give --python"};
+  }
+  if (found.empty() && missing.empty())
+    return {"python", python_of(flags) + " ends with an error", "verify needs one that works: give --python"};
+  return {"python", fmt::format("{}: {}", python_of(flags), fmt::join(found, ", ")),
+          missing.empty() ? ""
+                          : fmt::format("verify needs more: {} -m pip install {}", python_of(flags),
+                                        fmt::join(missing, " "))};
+}
+
+}  // namespace
+
+FlagSet doctor_flags() {
+  FlagSet set("doctor", "What this machine and this build offer, and what would make more of them.",
+              "[flags]");
+  set.group("Engine").value("python", "PROGRAM",
+                            "a Python for verify (default: FAKEQUANT_PYTHON, or python3)");
+  add_general_flags(set);
+  return set;
+}
+
+nlohmann::ordered_json doctor(const Flags& flags, Output& output) {
+  apply_general_flags(flags);
+  const std::vector<Finding> findings = {
+      {"version", version_line(), ""},
+      {"processor", fmt::format("{}: {}", processor_name(), fmt::join(instruction_sets(), " ")), ""},
+      products(),
+      threads(),
+      memory(),
+      pages(),
+      gpu(),
+      part("onnx", "libonnx-dev"),
+      part("images", "libpng-dev and libjpeg-dev"),
+      engines(flags)};
+  auto result = nlohmann::ordered_json{{"findings", nlohmann::ordered_json::array()}};
+  for (const auto& [name, found, advice] : findings) {
+    output.line(fmt::format("{:<11} {}", name, found));
+    if (!advice.empty()) output.line(fmt::format("{:<11} -> {}", "", advice));
+    result["findings"].push_back({{"name", name}, {"found", found}, {"advice", advice}});
+  }
+  return result;
+}
+
+}  // namespace fq::cli

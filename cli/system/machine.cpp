@@ -1,0 +1,68 @@
+#include "fakequant/cli/system/machine.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include <sched.h>
+
+namespace fq::cli {
+namespace {
+
+constexpr const char* kUsed[] = {"avx2",        "fma",         "f16c",     "avx512f",  "avx512bw",
+                                 "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_int8", "amx_bf16",
+                                 "asimd",       "asimddp",     "sve"};
+
+/// What follows the colon in the first line of a file of "name : value" that begins with one of `names`.
+std::string value_of(const char* path, const std::vector<std::string>& names) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    for (const auto& name : names) {
+      const auto colon = line.find(':');
+      if (!line.starts_with(name) || colon == std::string::npos) continue;
+      const auto begin = line.find_first_not_of(" \t", colon + 1);
+      return begin == std::string::npos ? "" : line.substr(begin);
+    }
+  return {};
+}
+
+}  // namespace
+
+std::string processor_name() { return value_of("/proc/cpuinfo", {"model name", "Model", "Hardware"}); }
+
+std::vector<std::string> instruction_sets() {
+  std::istringstream words(value_of("/proc/cpuinfo", {"flags", "Features"}));
+  std::set<std::string> has;
+  for (std::string word; words >> word;) has.insert(word);
+  std::vector<std::string> out;
+  for (const char* name : kUsed)
+    if (has.contains(name)) out.emplace_back(name);
+  return out;
+}
+
+int processors() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+double load() {
+  double mean = 0;
+  return getloadavg(&mean, 1) == 1 ? mean : 0;
+}
+
+std::int64_t available_memory() {
+  return std::strtoll(value_of("/proc/meminfo", {"MemAvailable"}).c_str(), nullptr, 10) * 1024;
+}
+
+std::string huge_pages() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string line;
+  std::getline(file, line);
+  const auto begin = line.find('['), end = line.find(']');
+  return begin == std::string::npos || end == std::string::npos ? ""
+                                                                : line.substr(begin + 1, end - begin - 1);
+}
+
+}  // namespace fq::cli

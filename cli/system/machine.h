@@ -1,0 +1,24 @@
+#pragma once
+
+/// What the operating system tells of the machine. Nothing throws: what cannot be read is empty or 0.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fq::cli {
+
+/// "AMD EPYC", as the system names it.
+[[nodiscard]] std::string processor_name();
+/// Of the instruction sets that kernels are written for, those that the processor has: "avx2", "avx512_vnni".
+[[nodiscard]] std::vector<std::string> instruction_sets();
+/// Processors that this process may run on.
+[[nodiscard]] int processors();
+/// Processes that ran or waited to run, on the mean of the last minute.
+[[nodiscard]] double load();
+/// Bytes of memory that can be had without swapping.
+[[nodiscard]] std::int64_t available_memory();
+/// "always", "madvise" or "never": whether memory is given in pages of 2 MiB.
+[[nodiscard]] std::string huge_pages();
+
+}  // namespace fq::cli

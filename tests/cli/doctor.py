@@ -1,0 +1,32 @@
+"""What `doctor` finds on this machine, with and without a Python for verify."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from command import fails, result, run  # noqa: E402
+
+NAMES = ["version", "processor", "engine", "threads", "memory", "huge pages", "gpu", "onnx", "images", "python"]
+
+
+def python(program):
+    found = {finding["name"]: finding for finding in result("doctor", "--python", program)["findings"]}
+    assert list(found) == NAMES, found
+    return found["python"]
+
+
+text = run("doctor").stdout
+assert run("--version").stdout.strip() in text and all(f"\n{name} " in "\n" + text for name in NAMES), text
+
+assert "cannot be started" in python("/nowhere/python")["found"]
+assert "ends with an error" in python("false")["found"]
+own = python(sys.executable)
+for package in ("numpy", "h5py", "onnx", "onnxruntime"):
+    assert package in own["found"] + own["advice"], own
+
+# More threads than this process may use are told, without counting on how many that are.
+many = str(2 * len(os.sched_getaffinity(0)))
+threads = next(f for f in result("doctor", threads=many)["findings"] if f["name"] == "threads")
+assert threads["found"].startswith(many + " of ") and "--threads" in threads["advice"], threads
+fails(2, "unknown flag --data", "doctor", "--data", "x.h5")
+print("doctor: ok")
