@@ -170,7 +170,18 @@ std::vector<Case> calibrator_cases() {
 }  // namespace
 
 std::vector<std::string> called_within() {
-  return {"compute_fp4_scales", "decode_floatx", "to_dtype", "tensorrt::dequantize"};
+  return {"compute_fp4_scales",
+          "decode_floatx",
+          "to_dtype",
+          "tensorrt::dequantize",
+          "ggml::pack_q4_0",
+          "ggml::pack_q8_0",
+          "ggml::unpack_q4_0",
+          "ggml::unpack_q8_0",
+          "onnx::dynamic_quantize_linear",
+          "onnx::dynamic_quantize_matmul",
+          "onnx::gqa_int8_kv",
+          "onnx::matmulnbits_level4"};
 }
 
 void add_own(golden::Functions& functions) {

@@ -19,6 +19,7 @@ Functions all_functions() {
   add_torchao_affine(functions);
   add_torchao_float(functions);
   add_observers(functions);
+  add_engines(functions);
   return functions;
 }
 

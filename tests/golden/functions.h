@@ -29,6 +29,7 @@ void add_torch(Functions& functions);
 void add_torchao_affine(Functions& functions);
 void add_torchao_float(Functions& functions);
 void add_observers(Functions& functions);
+void add_engines(Functions& functions);
 [[nodiscard]] Functions all_functions();
 
 /// y = f(x) as "y" and, where the case has a grad_y, the gradient of its x as "grad_x".

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 ROOT = os.environ["FAKEQUANT_SOURCE_DIR"]
-RESULTS = r"(?:Tensor|Variable|QTensor|QParams|ScaledCodes|Quantized<\w+>|std::pair<\w+, Tensor>)"
+RESULTS = r"(?:Tensor|Variable|QTensor|QParams|ScaledCodes|Blocks|StaticResult|DynamicCodes|QuantizedAttention|Quantized<\w+>|std::pair<\w+, Tensor>)"
 DECLARED = re.compile(r"^(?:\[\[nodiscard\]\] )?" + RESULTS + r" (\w+)\(|^class (\w+(?:Observer|Calibrator))\b(?!;)", re.MULTILINE)
 BASES = {"RangeObserver", "Calibrator"}
 
@@ -30,7 +30,7 @@ def headers():
         space = re.search(r"namespace fq::(\w+)", text)
         for match in DECLARED.finditer(text):
             name = match.group(1) or match.group(2)
-            found.add(f"{space.group(1)}::{name}" if space and space.group(1) in ("onnx", "tripy", "tensorrt") else name)
+            found.add(f"{space.group(1)}::{name}" if space and space.group(1) in ("onnx", "tripy", "tensorrt", "ggml", "xnnpack") else name)
     return found - BASES
 
 

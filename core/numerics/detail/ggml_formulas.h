@@ -1,0 +1,96 @@
+#pragma once
+
+/// The blocks of ggml (llama.cpp), for host and device: 32 numbers along K share a step that is stored as
+/// f16.
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "fakequant/core/numerics/detail/formulas.h"
+#include "fakequant/core/numerics/half.h"
+
+namespace fq::detail {
+
+constexpr std::int64_t ggml_block = 32;
+
+/// The number of the largest magnitude, with its sign; the first of equals; 0 for NaN.
+FQ_HD float ggml_extreme(const float* x) {
+  float most = 0.0f, extreme = 0.0f;
+  for (std::int64_t i = 0; i < ggml_block; ++i)
+    if (scalar::less_(most, scalar::abs_(x[i]))) {
+      most = scalar::abs_(x[i]);
+      extreme = x[i];
+    }
+  return extreme;
+}
+
+/// What one block is rounded by: code = round(fl(x * factor)); `step`, as f16, goes to the file.
+struct GgmlStep {
+  float step, factor;
+
+  /// d = fl(m / -8), so that the extreme m has code -8; the factor is that of the step before f16.
+  [[nodiscard]] static FQ_HD GgmlStep q4_0(float extreme) { return by_inverse(extreme / -8.0f); }
+  /// d = fl(amax / 127), factor fl(1 / d): weights in files.
+  [[nodiscard]] static FQ_HD GgmlStep q8_0(float amax) { return by_inverse(amax / 127.0f); }
+  /// The same step, factor fl(127 / amax): activations as the engine runs.
+  [[nodiscard]] static FQ_HD GgmlStep q8_0_activation(float amax) {
+    return {amax / 127.0f, amax != 0.0f ? 127.0f / amax : 0.0f};
+  }
+
+ private:
+  [[nodiscard]] static FQ_HD GgmlStep by_inverse(float step) {
+    return {step, step != 0.0f ? 1.0f / step : 0.0f};
+  }
+};
+
+/// -8 .. 7: min(15, trunc(fl(fl(x * r) + 8.5))) - 8, halves up.
+FQ_HD std::int8_t ggml_q4_0_code(float x, float factor) {
+  const float u = scalar::clamp_(scalar::add_(scalar::mul_(x, factor), 8.5f), 0.0f, 15.0f);
+  return static_cast<std::int8_t>(static_cast<std::int32_t>(u) - 8);
+}
+/// Half away from zero, in files.
+FQ_HD std::int8_t ggml_q8_0_code(float x, float factor) {
+  return static_cast<std::int8_t>(scalar::clamp_(std::round(scalar::mul_(x, factor)), -127.0f, 127.0f));
+}
+/// Half to even, as the engine runs.
+FQ_HD std::int8_t ggml_activation_code(float x, float factor) {
+  return static_cast<std::int8_t>(scalar::clamp_(scalar::rint_(scalar::mul_(x, factor)), -127.0f, 127.0f));
+}
+
+/// The product of two steps: of 11 significant bits each, so exact.
+FQ_HD float ggml_scale(float16 activation, float16 weight) {
+  return static_cast<float>(activation) * static_cast<float>(weight);
+}
+
+/// The sum of a row's blocks in CPU_REPACK buffers: fma(float(S_b), D_b, sum) by ascending b.
+struct GgmlRepackSum {
+  float value = 0.0f;
+
+  FQ_HD void add(const std::int8_t* a, const std::int8_t* w, float scale) {
+    std::int32_t sum = 0;
+    for (std::int64_t i = 0; i < ggml_block; ++i) sum += a[i] * w[i];
+    value = scalar::fma_(static_cast<float>(sum), scale, value);
+  }
+  [[nodiscard]] FQ_HD float total() const { return value; }
+};
+
+/// In plain buffers: eight lanes of four products each, every one a chain of its own, folded at the end.
+struct GgmlPlainSum {
+  float lanes[8] = {};
+
+  FQ_HD void add(const std::int8_t* a, const std::int8_t* w, float scale) {
+    for (int l = 0; l < 8; ++l) {
+      std::int32_t sum = 0;
+      for (int i = 4 * l; i < 4 * l + 4; ++i) sum += a[i] * w[i];
+      lanes[l] = scalar::fma_(scale, static_cast<float>(sum), lanes[l]);
+    }
+  }
+  [[nodiscard]] FQ_HD float total() const {
+    float fours[4];
+    for (int l = 0; l < 4; ++l) fours[l] = scalar::add_(lanes[l + 4], lanes[l]);
+    return scalar::add_(scalar::add_(fours[0], fours[2]), scalar::add_(fours[1], fours[3]));
+  }
+};
+
+}  // namespace fq::detail

@@ -1,0 +1,196 @@
+#include "fakequant/reference/xnnpack.h"
+
+#include <limits>
+#include <vector>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/numerics/detail/xnnpack_formulas.h"
+#include "fakequant/reference/detail/engine_operands.h"
+#include "fakequant/reference/detail/through_host.h"
+
+namespace fq::xnnpack {
+namespace {
+
+using detail::XnnpackRow;
+
+/// A layer's operands, checked, on the host.
+struct Layer {
+  const Tensor &x, &codes, &scale, &bias;
+
+  [[nodiscard]] std::int64_t rows() const { return x.dim(0); }
+  [[nodiscard]] std::int64_t outputs() const { return codes.dim(0); }
+  [[nodiscard]] std::int64_t columns() const { return codes.dim(1); }
+  [[nodiscard]] const std::int8_t* weights(std::int64_t n) const {
+    return codes.data<std::int8_t>() + n * columns();
+  }
+  [[nodiscard]] float bias_at(std::int64_t n) const { return bias.defined() ? bias.data<float>()[n] : 0.0f; }
+  [[nodiscard]] Tensor result(DType dtype) const {
+    return Tensor::empty({rows(), outputs()}, dtype, x.device());
+  }
+
+  void check(const Shape& scales, int lower, int upper, const char* function) const {
+    detail::check_matrix(x, DType::f32, "the input", function);
+    detail::check_matrix(codes, DType::i8, "the codes", function);
+    detail::check_columns(columns(), 1, function);
+    detail::check_same_columns(x.dim(1), columns(), function);
+    detail::check_shape(scale, DType::f32, scales, "the scale", function);
+    if (bias.defined()) detail::check_shape(bias, DType::f32, {outputs()}, "the bias", function);
+    detail::check_terms(columns(), 255, upper + 1, function);
+    detail::check_codes(codes, lower, upper, function);
+  }
+};
+
+/// y(row m, output n) = sum(q, the row's grid, n): q are the codes of row m.
+template <class Sum>
+Tensor dynamic(const Layer& layer, Sum&& sum) {
+  Tensor y = layer.result(DType::f32);
+  const std::int64_t columns = layer.columns(), outputs = layer.outputs();
+  const auto* in = layer.x.data<float>();
+  auto* out = y.mutable_data<float>();
+#pragma omp parallel if (layer.rows() * outputs * columns > detail::engine_parallel)
+  {
+    std::vector<std::int8_t> q(static_cast<std::size_t>(columns));
+#pragma omp for schedule(static)
+    for (std::int64_t m = 0; m < layer.rows(); ++m) {
+      const auto range = detail::zero_range(in + m * columns, columns);
+      const auto grid = XnnpackRow::of(range.low, range.high);
+      for (std::int64_t k = 0; k < columns; ++k)
+        q[static_cast<std::size_t>(k)] = grid.code(in[m * columns + k]);
+      for (std::int64_t n = 0; n < outputs; ++n) out[m * outputs + n] = sum(q.data(), grid, n);
+    }
+  }
+  return y;
+}
+
+std::vector<std::int32_t> sums_of(const Layer& layer, std::int64_t length) {
+  std::vector<std::int32_t> out(static_cast<std::size_t>(layer.codes.numel() / length), 0);
+  const auto* w = layer.codes.data<std::int8_t>();
+  for (std::int64_t i = 0; i < layer.codes.numel(); ++i) out[static_cast<std::size_t>(i / length)] += w[i];
+  return out;
+}
+
+std::vector<float> rounded_scales(const Tensor& scale) {
+  std::vector<float> out;
+  for (const float s : scale.to_vector<float>()) out.push_back(static_cast<float>(bfloat16(s)));
+  return out;
+}
+
+std::vector<float> zero_terms(const Layer& layer, const std::vector<float>& scales, std::int64_t block_size) {
+  const auto sums = sums_of(layer, detail::xnnpack_chunk);
+  const std::int64_t chunks = layer.columns() / detail::xnnpack_chunk;
+  const std::int64_t in_block = block_size / detail::xnnpack_chunk;
+  std::vector<float> out(static_cast<std::size_t>(layer.outputs()), 0.0f);
+  for (std::size_t c = 0; c < sums.size(); ++c) {
+    float& term = out[c / static_cast<std::size_t>(chunks)];
+    term = detail::xnnpack_zero_term(term, sums[c], scales[c / static_cast<std::size_t>(in_block)]);
+  }
+  return out;
+}
+
+namespace host {
+
+Tensor qc8w(const Tensor& x, const Tensor& codes, const Tensor& scale, const Tensor& bias) {
+  const Layer layer{x, codes, scale, bias};
+  detail::check_matrix(codes, DType::i8, "the codes", "xnnpack.linear_qd8_qc8w");
+  layer.check({codes.dim(0)}, -128, 127, "xnnpack.linear_qd8_qc8w");
+  if (x.device().is_meta()) return layer.result(DType::f32);
+  const auto sums = sums_of(layer, layer.columns());
+  return dynamic(layer, [&](const std::int8_t* q, const XnnpackRow& grid, std::int64_t n) {
+    const std::int32_t products = detail::dot(q, layer.weights(n), layer.columns());
+    const std::int32_t centred =
+        products - static_cast<std::int32_t>(grid.zero) * sums[static_cast<std::size_t>(n)];
+    return grid.channel_sum(centred, layer.scale.data<float>()[n], layer.bias_at(n));
+  });
+}
+
+Tensor qb4w(const Tensor& x, const Tensor& codes, const Tensor& scale, const Tensor& bias,
+            std::int64_t block_size, const char* function) {
+  const Layer layer{x, codes, scale, bias};
+  detail::check_matrix(codes, DType::i8, "the codes", function);
+  FQ_CHECK(block_size > 0 && block_size % 32 == 0, function, "blocks of {}: give a multiple of 32",
+           block_size);
+  detail::check_columns(codes.dim(1), block_size, function);
+  const std::int64_t blocks = codes.dim(1) / block_size;
+  detail::check_terms(block_size, 255, 8, function);
+  layer.check({codes.dim(0), blocks}, -8, 7, function);
+  if (x.device().is_meta()) return layer.result(DType::f32);
+  const auto scales = rounded_scales(scale);
+  const auto terms = zero_terms(layer, scales, block_size);
+  const auto sums = sums_of(layer, block_size);
+  return dynamic(layer, [&](const std::int8_t* q, const XnnpackRow& grid, std::int64_t n) {
+    float sum = detail::xnnpack_first(terms[static_cast<std::size_t>(n)], grid.zero);
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      const auto at = static_cast<std::size_t>(n * blocks + b);
+      const std::int64_t first = b * block_size;
+      const std::int32_t products = detail::dot(q + first, layer.weights(n) + first, block_size);
+      sum = detail::xnnpack_next(sum, products + detail::xnnpack_offset * sums[at], scales[at]);
+    }
+    return grid.block_sum(sum, layer.bias_at(n));
+  });
+}
+
+StaticResult qs8(const Tensor& x, const Tensor& codes, const Tensor& scale, const Tensor& bias,
+                 StaticGrid x_grid, StaticGrid y_grid) {
+  constexpr const char* where = "xnnpack.linear_qs8";
+  const Layer layer{x, codes, scale, bias};
+  detail::check_matrix(codes, DType::i8, "the codes", where);
+  layer.check({codes.dim(0)}, -128, 127, where);
+  StaticResult out{layer.result(DType::i8), layer.result(DType::f32)};
+  if (x.device().is_meta()) return out;
+  const auto x_zero = static_cast<float>(x_grid.zero_point), y_zero = static_cast<float>(y_grid.zero_point);
+  const float factor = 1.0f / x_grid.scale;
+  std::vector<std::int32_t> q;
+  for (const float v : x.to_vector<float>())
+    q.push_back(detail::xnnpack_code(v, factor, x_zero) - x_grid.zero_point);
+  auto* to = out.codes.mutable_data<std::int8_t>();
+  auto* y = out.y.mutable_data<float>();
+  for (std::int64_t at = 0; at < out.y.numel(); ++at) {
+    const std::int64_t m = at / layer.outputs(), n = at % layer.outputs();
+    const float sum_scale = x_grid.scale * scale.data<float>()[n];
+    const std::int32_t bias_code =
+        bias.defined() ? detail::xnnpack_bias_code(layer.bias_at(n), sum_scale) : 0;
+    const std::int64_t sum = std::int64_t{bias_code} +
+                             detail::dot(q.data() + m * layer.columns(), layer.weights(n), layer.columns());
+    to[at] = detail::xnnpack_sum_code(static_cast<std::int32_t>(sum), sum_scale / y_grid.scale, y_zero);
+    y[at] = scalar::linear_value(static_cast<float>(to[at]), y_grid.scale, y_zero);
+  }
+  return out;
+}
+
+void check(const StaticGrid& grid, std::string_view what) {
+  constexpr const char* where = "xnnpack.linear_qs8";
+  FQ_CHECK(grid.scale > 0 && grid.scale <= std::numeric_limits<float>::max(), where,
+           "the scale of the {} is {}: give a positive number", what, grid.scale);
+  FQ_CHECK(grid.zero_point >= -128 && grid.zero_point <= 127, where,
+           "the zero point of the {} is {}: use -128 to 127", what, grid.zero_point);
+}
+
+}  // namespace host
+}  // namespace
+
+Tensor linear_qd8_qc8w(const Tensor& x, const Tensor& codes, const Tensor& scale, const Tensor& bias) {
+  return detail::through_host(host::qc8w, x, codes, scale, bias);
+}
+
+Tensor linear_qd8_qc4w(const Tensor& x, const Tensor& codes, const Tensor& scale, const Tensor& bias) {
+  constexpr const char* where = "xnnpack.linear_qd8_qc4w";
+  detail::check_matrix(codes, DType::i8, "the codes", where);
+  detail::check_columns(codes.dim(1), 32, where);
+  detail::check_shape(scale, DType::f32, {codes.dim(0)}, "the scale", where);
+  return detail::through_host(host::qb4w, x, codes, scale.reshape({codes.dim(0), 1}), bias, codes.dim(1),
+                              where);
+}
+
+Tensor linear_qd8_qb4w(const Tensor& x, const Tensor& codes, const Tensor& scale, std::int64_t block_size,
+                       const Tensor& bias) {
+  return detail::through_host(host::qb4w, x, codes, scale, bias, block_size, "xnnpack.linear_qd8_qb4w");
+}
+
+StaticResult linear_qs8(const Tensor& x, StaticGrid x_grid, const Tensor& codes, const Tensor& scale,
+                        StaticGrid y_grid, const Tensor& bias) {
+  host::check(x_grid, "input");
+  host::check(y_grid, "output");
+  return detail::through_host(host::qs8, x, codes, scale, bias, x_grid, y_grid);
+}
+
+}  // namespace fq::xnnpack
