@@ -24,6 +24,7 @@
 #include "fakequant/core/numerics/number_formats.h"
 #include "fakequant/core/operators.h"
 #include "fakequant/core/ops/activation.h"
+#include "fakequant/core/ops/attention.h"
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/dropout.h"
 #include "fakequant/core/ops/elementwise.h"

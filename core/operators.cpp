@@ -44,6 +44,8 @@ constexpr OperatorTraits kTable[] = {
     product("conv_transpose2d", true),
     product("conv_transpose3d", true),
     {.name = "matmul", .is_product = true},
+    {.name = "scaled_dot_product_attention"},
+    {.name = "rotary"},
     recurrent("lstm"),
     recurrent("gru"),
     recurrent("rnn"),

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fakequant/core/accumulator.h"
+#include "fakequant/core/backend/attention_rows.h"
 #include "fakequant/core/backend/axis_mix.h"
 #include "fakequant/core/backend/batch_norm_numbers.h"
 #include "fakequant/core/backend/dropout_blocks.h"
@@ -120,6 +121,11 @@ struct Kernels {
   void (*mse_loss)(const Tensor& a, const Tensor& b, Tensor& loss);
   void (*mse_loss_backward)(const Tensor& a, const Tensor& b, const Tensor& dy, Tensor& da, Tensor& db);
 
+  // attention
+  void (*attention_weights)(const AttentionRows& rows, const Tensor& mask, Tensor& scores);
+  void (*attention_weights_backward)(const Tensor& p, double scale, Tensor& dp);
+  void (*rotate)(const Tensor& x, const Tensor& table, const Rotation& rotation, Tensor& y);
+
   // pooling
   void (*max_pool)(const Tensor& x, const PoolSizes& sizes, Tensor& y, Tensor* argmax, const Tensor& factor);
   void (*max_pool_backward)(const Tensor& dy, const Tensor& argmax, const PoolSizes& sizes, Tensor& dx);
@@ -139,6 +145,9 @@ struct Kernels {
   void (*bias_gradient)(const Tensor& dy, Tensor& db);
   void (*exact_gemm)(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
                      Tensor& sums);
+  /// `batch` products of matrices that lie behind each other, codes of a byte.
+  void (*exact_batch)(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
+                      const Codes& w, Tensor& sums);
   void (*exact_conv)(const ConvShape& shape, bool transposed, const Codes& x, const Codes& w, Tensor& sums);
   /// bf16, or f32 where products of bf16 are slower or wrong.
   DType (*code_factor_dtype)();

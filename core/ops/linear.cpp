@@ -67,40 +67,4 @@ Variable linear(const Variable& x, const Variable& w, const Variable& bias) {
   return detail::apply(std::make_shared<Linear>(x, w), x, w, bias);
 }
 
-Variable matmul(const Variable& left, const Variable& right) {
-  const ProfileScope profile("product", "forward");
-  const Variable a = left.as_float(), b = right.as_float();
-  FQ_CHECK(a.rank() >= 2 && b.rank() >= 2 && a.dim(-1) == b.dim(-2), "matmul",
-           "{} times {}: give [.., m, k] and [k, n]", to_string(a.shape()), to_string(b.shape()));
-  const Tensor x = a.tensor().to(Layout::row_major), y = b.tensor().to(Layout::row_major);
-  detail::check_factors(x, y, "matmul");
-  const std::int64_t k = b.dim(-2), n = b.dim(-1);
-  Shape shape = a.shape();
-  shape.back() = n;
-  std::int64_t batch = 1, m = numel(Shape(shape.begin(), shape.end() - 1));
-  if (b.rank() > 2) {
-    FQ_CHECK(Shape(shape.begin(), shape.end() - 2) == Shape(y.shape().begin(), y.shape().end() - 2), "matmul",
-             "{} times {}: the leading sizes must be the same", to_string(a.shape()), to_string(b.shape()));
-    batch = numel(Shape(shape.begin(), shape.end() - 2));
-    m = a.dim(-2);
-  }
-  Tensor z = Tensor::empty(shape, x.dtype(), x.device());
-  detail::multiply({x, m, k}, {y, k, n}, z, batch);
-  const detail::Saved saved_x(x), saved_y(y);
-  const bool need_a = a.requires_grad(), need_b = b.requires_grad();
-  return detail::record("matmul", std::move(z), {a, b}, [=](const Tensor& dy) {
-    std::vector<Tensor> gradients(2);
-    const Tensor rows = dy.to(Layout::row_major);
-    if (need_a) {
-      gradients[0] = Tensor::empty(saved_x.get().shape(), rows.dtype(), rows.device());
-      detail::multiply({rows, m, n}, {saved_y.get(), n, k, true}, gradients[0], batch);
-    }
-    if (need_b) {
-      gradients[1] = Tensor::empty(saved_y.get().shape(), rows.dtype(), rows.device());
-      detail::multiply({saved_x.get(), k, m, true}, {rows, m, n}, gradients[1], batch);
-    }
-    return gradients;
-  });
-}
-
 }  // namespace fq::ops

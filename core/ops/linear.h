@@ -29,9 +29,14 @@ namespace fq::ops {
 [[nodiscard]] Variable linear(const Variable& x, const Variable& w, const Variable& bias = {});
 
 /// y [.., m, n] = a [.., m, k] * b, with b [k, n], or [.., k, n] of the same leading sizes as `a`: a product
-/// of two activations, as attention has it. The output is row-major; f32, or both f64. Quantized inputs are
-/// dequantized first. Throws ArgumentError when shapes, dtypes or devices do not fit.
-[[nodiscard]] Variable matmul(const Variable& a, const Variable& b);
+/// of two activations, as attention has it. With `transpose_b` b is [n, k] or [.., n, k]. The output is
+/// row-major; f32, or both f64.
+///
+/// Where both inputs are quantized with one scale each, their codes are multiplied as `linear` does it:
+/// integers up to 8 bits give an Accumulator of exact int32 sums. Any other quantized input is dequantized
+/// first. Throws ArgumentError when shapes, dtypes or devices do not fit, and when integer sums could leave
+/// int32.
+[[nodiscard]] Variable matmul(const Variable& a, const Variable& b, bool transpose_b = false);
 
 /// y[.., :] = weight[ids[..], :], of the shape of `ids` and then D; row-major.
 ///

@@ -18,6 +18,7 @@
 
 #include "fakequant/core/context.h"
 #include "fakequant/core/ops/activation.h"
+#include "fakequant/core/ops/attention.h"
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/dropout.h"
 #include "fakequant/core/ops/elementwise.h"

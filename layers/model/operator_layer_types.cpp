@@ -169,7 +169,7 @@ LayerRegistry arithmetic_types() {
       of_two("greater_equal", ops::greater_equal),
       of_two("equal", ops::equal),
       of_two("not_equal", ops::not_equal),
-      of_two("matmul", ops::matmul),
+      of_two("matmul", [](const Variable& a, const Variable& b) { return ops::matmul(a, b); }),
       of_several("where", 3, [](const Inputs& x) { return ops::where(x[0], x[1], x[2]); }),
       of_number("scale", "factor", 1, ops::scale),
       of_number("shift", "by", 0, ops::shift),

@@ -408,6 +408,10 @@ std::vector<OperatorCase> product_cases() {
       {"linear", "plain", {{{2, 3, 6}}, fixed({4, 6})}, linear},
       {"matmul", "", {{{3, 6}}, fixed({6, 4})}, matmul},
       {"matmul", "batch", {{{2, 3, 6}}, {{2, 6, 4}}}, matmul},
+      {"matmul",
+       "turned",
+       {{{2, 3, 6}}, {{2, 4, 6}}},
+       [](const Vars& v) { return ops::matmul(v[0], v[1], true); }},
       {"lstm",
        "",
        {{{2, 3, 4}}, fixed({12, 4}), fixed({12, 3}), fixed({12}), fixed({12})},
@@ -516,12 +520,57 @@ std::vector<OperatorCase> product_cases() {
   };
 }
 
+std::vector<OperatorCase> attention_cases() {
+  const auto attention = [](ops::AttentionOptions options) {
+    return [options](const Vars& v) {
+      return ops::scaled_dot_product_attention(v[0], v[1], v[2], options, v.size() > 3 ? v[3] : Variable());
+    };
+  };
+  const auto turned = [](ops::Rotary options) {
+    return [options](const Vars& v) { return ops::rotary(v[0], options); };
+  };
+  const auto constant = [](Shape shape) {
+    Input input = fixed(std::move(shape));
+    input.differentiable = false;
+    return input;
+  };
+  const auto hidden = [](const Vars& v) {
+    const Tensor seen = Tensor::from<std::uint8_t>({1, 0, 1, 1, 1, 0, 0, 0, 0, 0}, {2, 5}).to(v[0].device());
+    return ops::scaled_dot_product_attention(v[0], v[1], v[2], {}, Variable(seen));
+  };
+  std::vector<OperatorCase> cases{
+      {"scaled_dot_product_attention", "", {{{2, 3, 4, 6}}, {{2, 3, 5, 6}}, {{2, 3, 5, 2}}}, attention({})},
+      {"scaled_dot_product_attention",
+       "causal",
+       {{{2, 2, 4, 3}}, {{2, 2, 4, 3}}, {{2, 2, 4, 3}}},
+       attention({.causal = true})},
+      {"scaled_dot_product_attention",
+       "grouped",
+       {{{2, 4, 3, 2}}, {{2, 2, 5, 2}}, {{2, 2, 5, 3}}},
+       attention({.causal = true, .scale = 0.4})},
+      {"scaled_dot_product_attention",
+       "first",
+       {{{2, 2, 5, 2}}, {{2, 1, 3, 2}}, {{2, 1, 3, 2}}},
+       attention({.causal = true})},
+      {"scaled_dot_product_attention",
+       "mask",
+       {{{2, 2, 3, 2}}, {{2, 1, 4, 2}}, {{2, 1, 4, 2}}, constant({2, 1, 4})},
+       attention({})},
+      {"scaled_dot_product_attention", "hidden", {{{3, 2, 2, 2}}, {{3, 1, 5, 2}}, {{3, 1, 5, 3}}}, hidden},
+      {"rotary", "", {{{2, 3, 4, 6}}}, turned({})},
+      {"rotary", "part", {{{2, 4, 7}}}, turned({.base = 100, .first = 3, .dims = 4, .interleaved = true})},
+  };
+  for (auto& entry : cases) entry.tolerance = 1e-5;  // exponents and sums of some ten products of up to 4
+  return cases;
+}
+
 const std::vector<OperatorCase>& operator_cases() {
   static const auto all = [] {
     std::vector<OperatorCase> cases;
-    for (const auto& list : {activation_cases(), elementwise_cases(), comparison_cases(), function_cases(),
-                             reduce_cases(), resize_cases(), norm_cases(), pool_cases(), shape_cases(),
-                             loss_cases(), product_cases(), other_cases(), quantize_cases()})
+    for (const auto& list :
+         {activation_cases(), elementwise_cases(), comparison_cases(), function_cases(), reduce_cases(),
+          resize_cases(), norm_cases(), pool_cases(), shape_cases(), loss_cases(), product_cases(),
+          attention_cases(), other_cases(), quantize_cases()})
       cases.insert(cases.end(), list.begin(), list.end());
     return cases;
   }();

@@ -58,6 +58,7 @@ void PrintTo(const OperatorCase& tested, std::ostream* out);
 [[nodiscard]] std::vector<OperatorCase> shape_cases();
 [[nodiscard]] std::vector<OperatorCase> loss_cases();
 [[nodiscard]] std::vector<OperatorCase> product_cases();
+[[nodiscard]] std::vector<OperatorCase> attention_cases();
 [[nodiscard]] std::vector<OperatorCase> other_cases();
 [[nodiscard]] std::vector<OperatorCase> quantize_cases();
 

@@ -1,3 +1,4 @@
+#include "fakequant/core/backend/cuda/attention/attention.h"
 #include "fakequant/core/backend/cuda/codes/accumulators.h"
 #include "fakequant/core/backend/cuda/codes/code_products.h"
 #include "fakequant/core/backend/cuda/codes/codes.h"
@@ -79,6 +80,9 @@ constinit const fq::detail::Kernels kernels{
     .cross_entropy_backward = cross_entropy_backward,
     .mse_loss = mse_loss,
     .mse_loss_backward = mse_loss_backward,
+    .attention_weights = attention_weights,
+    .attention_weights_backward = attention_weights_backward,
+    .rotate = rotate,
     .max_pool = max_pool,
     .max_pool_backward = max_pool_backward,
     .avg_pool = avg_pool,
@@ -92,6 +96,7 @@ constinit const fq::detail::Kernels kernels{
     .add_bias = add_bias,
     .bias_gradient = bias_gradient,
     .exact_gemm = exact_gemm,
+    .exact_batch = exact_batch,
     .exact_conv = exact_conv,
     .code_factor_dtype = code_factor_dtype,
     .make_scales = make_scales,

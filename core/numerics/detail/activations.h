@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "fakequant/core/numerics/detail/elementary.h"
+#include "fakequant/core/numerics/detail/function_formulas.h"
 
 namespace fq::detail {
 
@@ -114,10 +115,12 @@ struct Silu {
   static constexpr bool of_output = false;
   template <class T>
   FQ_HD T value(T x) const {
+    if constexpr (std::is_same_v<T, float>) return scalar::silu_value(x);
     return x * Sigmoid{}.value(x);
   }
   template <class T>
   FQ_HD T slope(T x) const {
+    if constexpr (std::is_same_v<T, float>) return scalar::silu_slope(x);
     const T s = Sigmoid{}.value(x);
     return s * (T{1} + x * (T{1} - s));
   }
@@ -131,10 +134,12 @@ struct Gelu {
   }
   template <class T>
   FQ_HD T value(T x) const {
+    if constexpr (std::is_same_v<T, float>) return scalar::gelu_value(x);
     return x * phi(x);
   }
   template <class T>
   FQ_HD T slope(T x) const {
+    if constexpr (std::is_same_v<T, float>) return scalar::gelu_slope(x);
     const T density = std::exp(-x * x / T{2}) * std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
     return phi(x) + x * density;
   }

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "fakequant/core/numerics/host_device.h"
+#include "fakequant/core/numerics/detail/function_formulas.h"
 
 namespace fq::detail {
 
@@ -26,7 +26,7 @@ FQ_HD T layer_norm_gradient(T g, T normal, T inverse, T average, T slope) {
 /// p = exp(x - max) / sum, or its logarithm x - max - log(sum).
 template <class T>
 FQ_HD T softmax_power(T x, T largest) {
-  return std::exp(x - largest);
+  return power_below_zero(x - largest);
 }
 template <class T>
 FQ_HD T softmax_value(T x, T largest, T sum) {

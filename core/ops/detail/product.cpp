@@ -35,7 +35,8 @@ Tensor rows_of(const Tensor& x, const std::vector<std::int64_t>& from) {
 Tensor dx_of(const Product& p, const Tensor& dy, const Tensor& w, const Rows& rows = {}) {
   const ProfileScope profile("dX");
   const auto count = static_cast<std::size_t>(dy.dim(0));
-  if (!rows || rows->size() == count || dy.dtype() != DType::bf16) return p.backward_x(dy, p.weight(w));
+  if (!rows || rows->size() == count || dy.dtype() != DType::bf16 || !p.same_weights)
+    return p.backward_x(dy, p.weight(w));
   std::vector<std::int64_t> back(count, -1);
   for (std::size_t i = 0; i < rows->size(); ++i)
     back[static_cast<std::size_t>((*rows)[i])] = static_cast<std::int64_t>(i);

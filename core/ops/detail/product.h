@@ -23,6 +23,7 @@ class Product {
   std::int64_t terms = 0;     ///< products in one output
   int weight_axis = 0;        ///< of the output channels in the weights
   int output_axis = 1;        ///< of the channels in the output
+  bool same_weights = true;   ///< for every row of the input along its first axis
   Attributes attributes;
 
   [[nodiscard]] virtual Tensor input(const Tensor& x) const = 0;

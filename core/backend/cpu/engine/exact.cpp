@@ -63,6 +63,15 @@ void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, 
   });
 }
 
+void exact_batch(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
+                 const Codes& w, std::int32_t* sums) {
+  if (sums_are_whole(type_for(w), x, w, k))
+    return gemm({x.data, x.dtype, m, k}, {w.data, w.dtype, k, n, true}, sums, batch);
+  for (std::int64_t i = 0; i < batch; ++i)
+    exact_gemm(m, n, k, {static_cast<const char*>(x.data) + i * m * k, x.dtype, x.largest},
+               {static_cast<const char*>(w.data) + i * n * k, w.dtype, w.largest}, sums + i * m * n);
+}
+
 void exact_conv(const ConvShape& s, const Codes& x, const Codes& w, std::int32_t* sums) {
   const ExactType type = type_for(w);
   const std::int64_t channels = s.c / s.groups, taps = s.kh * s.kw;

@@ -37,6 +37,9 @@ using detail::Codes;
 /// sums [m, n] = x [m, k] * w [n, k] transposed. |sums| must fit int32.
 void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
                 std::int32_t* sums);
+/// The same for `batch` pairs of matrices of codes of a byte that lie behind each other.
+void exact_batch(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
+                 const Codes& w, std::int32_t* sums);
 /// sums = conv(x, w), arrays as in `conv_forward`.
 void exact_conv(const ConvShape& shape, const Codes& x, const Codes& w, std::int32_t* sums);
 /// sums [n, c, h, w] = the transpose of that convolution in x, applied to codes [n, o, oh, ow]; bf16 or f32

@@ -91,6 +91,11 @@ void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, 
   exact_gemm(m, n, k, x, w, static_cast<std::int32_t*>(sums.mutable_raw()));
 }
 
+void exact_batch(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
+                 const Codes& w, Tensor& sums) {
+  exact_batch(batch, m, n, k, x, w, static_cast<std::int32_t*>(sums.mutable_raw()));
+}
+
 void exact_conv(const ConvShape& shape, bool transposed, const Codes& x, const Codes& w, Tensor& sums) {
   auto* out = static_cast<std::int32_t*>(sums.mutable_raw());
   transposed ? exact_conv_transpose(shape, x, w, out) : exact_conv(shape, x, w, out);

@@ -21,6 +21,9 @@ void add_bias(const Tensor& bias, Tensor& y);
 void bias_gradient(const Tensor& dy, Tensor& db);
 void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const detail::Codes& x,
                 const detail::Codes& w, Tensor& sums);
+/// The same for `batch` pairs of matrices that lie behind each other.
+void exact_batch(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const detail::Codes& x,
+                 const detail::Codes& w, Tensor& sums);
 void exact_conv(const detail::ConvShape& shape, bool transposed, const detail::Codes& x,
                 const detail::Codes& w, Tensor& sums);
 /// bf16 where this processor multiplies it right and its codes are not best multiplied in f32.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
 #include "fakequant/core/backend/cpu/elementwise/map.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
@@ -20,9 +21,22 @@ void each_line(const AxisView& view, F&& f) {
     f((line / view.inner) * view.size * view.inner + line % view.inner);
 }
 
+/// Rows of f32 that lie together.
+void softmax_rows(const float* x, const AxisView& view, bool logarithm, float* y) {
+  each_line(view, [=](std::int64_t at) {
+    const auto [largest, sum] = powers_of_row(x + at, view.size, y + at);
+    if (!logarithm) return divide_row(sum, view.size, y + at);
+    const float log_sum = std::log(sum);
+    for (std::int64_t i = at; i < at + view.size; ++i)
+      y[i] = detail::log_softmax_value(x[i], largest, log_sum);
+  });
+}
+
 }  // namespace
 
 void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y) {
+  if (x.dtype() == DType::f32 && view.inner == 1)
+    return softmax_rows(x.data<float>(), view, logarithm, y.mutable_data<float>());
   detail::visit_float(x.dtype(), "softmax", [&]<class T>(T) {
     const T* in = x.data<T>();
     T* out = y.mutable_data<T>();

@@ -31,6 +31,15 @@ void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, 
   exact_gemm(m, n, k, x, w, static_cast<std::int32_t*>(sums.mutable_raw()), sums.device());
 }
 
+void exact_batch(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
+                 const Codes& w, Tensor& sums) {
+  auto* out = static_cast<std::int32_t*>(sums.mutable_raw());
+  for (std::int64_t i = 0; i < batch; ++i)
+    exact_gemm(m, n, k, {static_cast<const char*>(x.data) + i * m * k, x.dtype, x.largest},
+               {static_cast<const char*>(w.data) + i * n * k, w.dtype, w.largest}, out + i * m * n,
+               sums.device());
+}
+
 void exact_conv(const ConvShape& shape, bool transposed, const Codes& x, const Codes& w, Tensor& sums) {
   auto* out = static_cast<std::int32_t*>(sums.mutable_raw());
   transposed ? exact_conv_transpose(shape, x, w, out, sums.device())

@@ -15,6 +15,8 @@ void conv_backward_data(const fq::detail::ConvShape& shape, const Tensor& dy, co
 void conv_backward_weights(const fq::detail::ConvShape& shape, const Tensor& x, const Tensor& dy, Tensor& dw);
 void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const fq::detail::Codes& x,
                 const fq::detail::Codes& w, Tensor& sums);
+void exact_batch(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
+                 const fq::detail::Codes& x, const fq::detail::Codes& w, Tensor& sums);
 void exact_conv(const fq::detail::ConvShape& shape, bool transposed, const fq::detail::Codes& x,
                 const fq::detail::Codes& w, Tensor& sums);
 /// bf16

@@ -1,0 +1,113 @@
+#include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
+
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/elementwise/function_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "fakequant/core/backend/cpu/vector/lanes-inl.h"
+#include "fakequant/core/backend/cpu/vector/vector-inl.h"
+
+#define FQ_FORMULAS_VECTOR
+#include "fakequant/core/numerics/detail/function_formulas-inl.h"
+#undef FQ_FORMULAS_VECTOR
+
+HWY_BEFORE_NAMESPACE();
+namespace fq::HWY_NAMESPACE {
+
+void GeluValues(const float* x, std::int64_t n, float* y) {
+  for_vectors<float>(0, n,
+                     [=](std::int64_t i, auto io) HWY_ATTR { io.store(gelu_value(io.load(x + i)), y + i); });
+}
+void GeluGradients(const float* dy, const float* x, std::int64_t n, float* dx) {
+  for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
+    io.store(mul_(io.load(dy + i), gelu_slope(io.load(x + i))), dx + i);
+  });
+}
+void SiluValues(const float* x, std::int64_t n, float* y) {
+  for_vectors<float>(0, n,
+                     [=](std::int64_t i, auto io) HWY_ATTR { io.store(silu_value(io.load(x + i)), y + i); });
+}
+void SiluGradients(const float* dy, const float* x, std::int64_t n, float* dx) {
+  for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
+    io.store(mul_(io.load(dy + i), silu_slope(io.load(x + i))), dx + i);
+  });
+}
+
+FQ_HD float LargestOf(const float* x, std::int64_t n) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  float largest = -std::numeric_limits<float>::infinity();
+  std::int64_t i = 0;
+  if (n >= lanes) {
+    FloatVector v = hn::LoadU(d, x);
+    for (i = lanes; i + lanes <= n; i += lanes) v = hn::Max(v, hn::LoadU(d, x + i));
+    largest = hn::GetLane(hn::MaxOfLanes(d, v));
+  }
+  for (; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
+  return largest;
+}
+
+/// Terms are added in 16 columns whatever the width of vectors, and those in their order: every instruction
+/// set has the same sum.
+float SumOf(const float* x, std::int64_t n) {
+  float columns[16] = {};
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    for (int j = 0; j < 16; ++j) columns[j] += x[i + j];
+  for (int j = 0; i + j < n; ++j) columns[j] += x[i + j];
+  float sum = 0;
+  for (const float column : columns) sum += column;
+  return sum;
+}
+
+cpu::RowPowers PowersOfRow(const float* x, std::int64_t n, float* y) {
+  const float largest = LargestOf(x, n);
+  if (largest == -std::numeric_limits<float>::infinity()) {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = 0;
+    return {largest, 0};
+  }
+  const FloatVector most = hn::Set(FloatTag(), largest);
+  for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
+    io.store(exp_below_zero(sub_(io.load(x + i), most)), y + i);
+  });
+  return {largest, SumOf(y, n)};
+}
+void DivideRow(float divisor, std::int64_t n, float* y) {
+  const FloatVector by = hn::Set(FloatTag(), divisor);
+  for_vectors<float>(0, n,
+                     [=](std::int64_t i, auto io) HWY_ATTR { io.store(div_(io.load(y + i), by), y + i); });
+}
+
+}  // namespace fq::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fq {
+HWY_EXPORT(GeluValues);
+HWY_EXPORT(GeluGradients);
+HWY_EXPORT(SiluValues);
+HWY_EXPORT(SiluGradients);
+HWY_EXPORT(PowersOfRow);
+HWY_EXPORT(DivideRow);
+
+namespace cpu {
+
+void gelu_values(const float* x, std::int64_t n, float* y) { HWY_DYNAMIC_DISPATCH(GeluValues)(x, n, y); }
+void gelu_gradients(const float* dy, const float* x, std::int64_t n, float* dx) {
+  HWY_DYNAMIC_DISPATCH(GeluGradients)(dy, x, n, dx);
+}
+void silu_values(const float* x, std::int64_t n, float* y) { HWY_DYNAMIC_DISPATCH(SiluValues)(x, n, y); }
+void silu_gradients(const float* dy, const float* x, std::int64_t n, float* dx) {
+  HWY_DYNAMIC_DISPATCH(SiluGradients)(dy, x, n, dx);
+}
+RowPowers powers_of_row(const float* x, std::int64_t n, float* y) {
+  return HWY_DYNAMIC_DISPATCH(PowersOfRow)(x, n, y);
+}
+void divide_row(float divisor, std::int64_t n, float* y) { HWY_DYNAMIC_DISPATCH(DivideRow)(divisor, n, y); }
+
+}  // namespace cpu
+}  // namespace fq
+#endif

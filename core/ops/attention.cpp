@@ -1,0 +1,97 @@
+#include "fakequant/core/ops/attention.h"
+
+#include <cmath>
+#include <limits>
+
+#include "fakequant/core/ops/detail/attention_blocks.h"
+#include "fakequant/core/ops/detail/operator.h"
+#include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/profile.h"
+
+namespace fq::ops {
+namespace {
+
+constexpr std::string_view kAttention = "scaled_dot_product_attention";
+
+detail::AttentionShape shape_of(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const auto text = [&] {
+    return fmt::format("q is {}, k {}, v {}", to_string(q.shape()), to_string(k.shape()),
+                       to_string(v.shape()));
+  };
+  FQ_CHECK(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, kAttention,
+           "{}: give [N, H, L, D], [N, K, S, D] and [N, K, S, E]", text());
+  FQ_CHECK(q.dim(0) == k.dim(0) && q.dim(0) == v.dim(0) && q.dim(3) == k.dim(3), kAttention,
+           "{}: the samples of all, and the last axis of q and k, must be as many", text());
+  FQ_CHECK(k.dim(1) == v.dim(1) && k.dim(2) == v.dim(2), kAttention,
+           "{}: k and v must have as many heads and keys", text());
+  FQ_CHECK(
+      k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0, kAttention,
+      "{}: {} heads of queries cannot share {} heads of keys; the first must be a multiple of the second",
+      text(), q.dim(1), k.dim(1));
+  return {q.dim(0), q.dim(1), k.dim(1), q.dim(2), k.dim(2), q.dim(3), v.dim(3)};
+}
+
+/// Floats to add, or undefined.
+Tensor added_mask(const Variable& mask, const Tensor& like) {
+  if (!mask.defined()) return {};
+  FQ_CHECK(!mask.requires_grad(), kAttention,
+           "the mask takes a gradient: add it to ops::matmul's scores before ops::softmax, or detach it");
+  const Tensor given = mask.tensor().to(Layout::row_major);
+  FQ_CHECK((given.dtype() == DType::u8 || given.dtype() == like.dtype()) && given.device() == like.device(),
+           kAttention, "the mask is {}, q {}: give u8 or q's dtype on its device", given.describe(),
+           like.describe());
+  if (given.dtype() != DType::u8) return given;
+  const auto number = [&](double value) {
+    return Variable(Tensor::full({}, value, like.dtype(), like.device()));
+  };
+  return where(Variable(given.to(like.dtype())), number(0.0),
+               number(-std::numeric_limits<double>::infinity()))
+      .tensor();
+}
+
+std::array<std::int64_t, 4> mask_strides(const Tensor& mask, const detail::AttentionShape& s) {
+  std::array<std::int64_t, 4> out{};
+  if (!mask.defined()) return out;
+  const Shape wanted{s.samples, s.heads, s.queries, s.keys};
+  FQ_CHECK(mask.rank() <= 4, kAttention, "the mask is {}: it has at most the axes of {}", mask.describe(),
+           to_string(wanted));
+  std::int64_t stride = 1;
+  for (int axis = 3, own = mask.rank() - 1; own >= 0; --axis, --own) {
+    const auto size = mask.dim(own);
+    FQ_CHECK(size == 1 || size == wanted[static_cast<std::size_t>(axis)], kAttention,
+             "the mask is {}, the scores are {}: each size must be 1 or the same", mask.describe(),
+             to_string(wanted));
+    out[static_cast<std::size_t>(axis)] = size == 1 ? 0 : stride;
+    stride *= size;
+  }
+  return out;
+}
+
+}  // namespace
+
+Variable scaled_dot_product_attention(const Variable& queries, const Variable& keys, const Variable& values,
+                                      const AttentionOptions& options, const Variable& mask) {
+  const ProfileScope profile(kAttention, "forward");
+  const auto q = detail::floats(queries, kAttention), k = detail::floats_like(keys, q.tensor, kAttention),
+             v = detail::floats_like(values, q.tensor, kAttention);
+  const auto shape = shape_of(q.tensor, k.tensor, v.tensor);
+  const Tensor added = added_mask(mask, q.tensor);
+  const double scale =
+      options.scale.value_or(shape.width == 0 ? 1.0 : 1.0 / std::sqrt(static_cast<double>(shape.width)));
+  const detail::AttentionBlocks blocks(
+      shape, {shape.heads, shape.queries, shape.keys, 0, options.causal, scale, mask_strides(added, shape)});
+  const Tensor a = q.tensor.to(Layout::row_major), b = k.tensor.to(Layout::row_major),
+               c = v.tensor.to(Layout::row_major);
+  Tensor y = blocks.forward(a, b, c, added);
+  const auto backward = [blocks, q = detail::Saved(a), k = detail::Saved(b), v = detail::Saved(c),
+                         mask = detail::Saved(added)](const Tensor& dy) {
+    const ProfileScope gradients(kAttention, "backward");
+    return blocks.backward(dy.to(Layout::row_major), q.get(), k.get(), v.get(), mask.get());
+  };
+  return detail::record(kAttention, std::move(y), {q.variable, k.variable, v.variable, mask}, backward,
+                        detail::traced([&] {
+                          return Attributes{{"causal", options.causal}, {"scale", scale}};
+                        }));
+}
+
+}  // namespace fq::ops

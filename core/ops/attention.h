@@ -1,0 +1,55 @@
+#pragma once
+
+/// Attention, and positions by rotation.
+///
+///     const ops::Rotary turned{.base = 10000.0};
+///     const Variable y = ops::scaled_dot_product_attention(ops::rotary(q, turned), ops::rotary(k, turned),
+///     v,
+///                                                          {.causal = true});  // [N, H, L, D]
+
+#include <optional>
+
+#include "fakequant/core/variable.h"
+
+namespace fq::ops {
+
+struct AttentionOptions {
+  /// Whether query i of L sees keys 0 to i + S - L of S alone: the last query sees all. A query that comes
+  /// before every key, which L > S has, sees none.
+  bool causal = false;
+  /// What scores are multiplied by; 1/sqrt(D) unless it is given.
+  std::optional<double> scale = {};
+};
+
+/// y [N, H, L, E] = softmax(scale * q k^T + mask) v, over the keys (Vaswani et al., arXiv:1706.03762).
+///
+/// q is [N, H, L, D], k [N, K, S, D], v [N, K, S, E], f32 or all f64; codes are dequantized first. K divides
+/// H: H / K neighbouring heads of q read one head of k and v (grouped queries, Ainslie et al.,
+/// arXiv:2305.13245; K = 1 is multi-query). The output is row-major.
+///
+/// `mask`, a constant, broadcasts against [N, H, L, S] from the right: floats of q's dtype are added,
+/// -infinity hides a key; of u8 anything but 0 is seen. A row that sees no key gives 0, and no gradient.
+///
+/// No [L, S] matrix is kept for backward: scores are made of some heads and rows at a time, by sizes alone,
+/// and made again with the same bits. Results have the same bits for any number of threads. Throws
+/// ArgumentError when shapes, dtypes or devices do not fit, and for a mask that takes a gradient.
+[[nodiscard]] Variable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v,
+                                                    const AttentionOptions& options = {},
+                                                    const Variable& mask = {});
+
+struct Rotary {
+  double base = 10000.0;
+  std::int64_t first = 0;    ///< the position of row 0
+  std::int64_t dims = 0;     ///< elements that are rotated, the first ones; 0 for all
+  bool interleaved = false;  ///< whether neighbours are a pair (GPT-J); else i and i + dims/2 (Llama)
+};
+
+/// Rotary positions (Su et al., arXiv:2104.09864): pair i of the elements of row l of x [.., L, D] is turned
+/// by the angle (first + l) * base^(-2i / dims), so that products of queries and keys tell how far apart they
+/// are.
+///
+/// `x` is f32 or f64; angles are made in f64 and rounded. Throws ArgumentError for less than two axes, an odd
+/// or too large `dims` (with 0 an odd D), a negative `first` and a base that is not above 0.
+[[nodiscard]] Variable rotary(const Variable& x, const Rotary& options = {});
+
+}  // namespace fq::ops

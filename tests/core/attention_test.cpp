@@ -1,0 +1,220 @@
+#include "fakequant/core/ops/attention.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "core/gradient_check.h"
+#include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/numerics/detail/function_formulas.h"
+#include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/ops/linear.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/core/ops/quantize.h"
+
+namespace fq::attention_test {
+namespace {
+
+using test::random_values;
+
+Variable values(const Shape& shape, unsigned seed, bool with_gradient = false) {
+  return Variable(random_values(shape, seed).to(DType::f32), with_gradient);
+}
+
+/// By f64 products, softmax and a mask of zeros and -infinity.
+std::vector<double> by_definition(const Variable& q, const Variable& k, const Variable& v, bool causal) {
+  const std::int64_t samples = q.dim(0), heads = q.dim(1), rows = q.dim(2), keys = k.dim(2), width = q.dim(3),
+                     out_width = v.dim(3), shared = heads / k.dim(1);
+  const auto a = q.tensor().to_vector<float>(), b = k.tensor().to_vector<float>(),
+             c = v.tensor().to_vector<float>();
+  std::vector<double> out;
+  for (std::int64_t n = 0; n < samples * heads; ++n)
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::int64_t group = n / heads * k.dim(1) + n % heads / shared;
+      const std::int64_t seen = causal ? std::max<std::int64_t>(i + keys - rows + 1, 0) : keys;
+      std::vector<double> y(static_cast<std::size_t>(out_width), 0.0);
+      double sum = 0;
+      for (std::int64_t j = 0; j < seen; ++j) {
+        double score = 0;
+        for (std::int64_t d = 0; d < width; ++d)
+          score += double(a[std::size_t((n * rows + i) * width + d)]) *
+                   double(b[std::size_t((group * keys + j) * width + d)]);
+        const double p = std::exp(score / std::sqrt(double(width)));
+        sum += p;
+        for (std::int64_t e = 0; e < out_width; ++e)
+          y[std::size_t(e)] += p * double(c[std::size_t((group * keys + j) * out_width + e)]);
+      }
+      for (const double value : y) out.push_back(seen == 0 ? 0.0 : value / sum);
+    }
+  return out;
+}
+
+void expect_near(const Tensor& found, const std::vector<double>& expected, double tolerance) {
+  const auto values = found.to_vector<float>();
+  ASSERT_EQ(values.size(), expected.size());
+  for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(double(values[i]), expected[i], tolerance) << i;
+}
+
+/// Sums of some hundred products of up to 4, each of 6e-8, in exponents.
+constexpr double kTolerance = 1e-5;
+
+TEST(Attention, IsTheDefinitionWhateverTheHeads) {
+  for (const std::int64_t kv : {1, 2, 4})
+    for (const bool causal : {false, true}) {
+      const auto q = values({2, 4, 7, 5}, 1), k = values({2, kv, 9, 5}, 2), v = values({2, kv, 9, 3}, 3);
+      const Variable y = ops::scaled_dot_product_attention(q, k, v, {.causal = causal});
+      expect_near(y.tensor(), by_definition(q, k, v, causal), kTolerance);
+    }
+}
+
+/// More scores than a block holds: heads apart, and rows of one apart.
+TEST(Attention, BlocksAddUpToTheWhole) {
+  const auto q = values({1, 2, 1100, 8}, 1, true), k = values({1, 1, 1100, 8}, 2, true),
+             v = values({1, 1, 1100, 8}, 3, true);
+  const Variable y = ops::scaled_dot_product_attention(q, k, v, {.causal = true});
+  expect_near(y.tensor(), by_definition(q, k, v, true), kTolerance);
+  y.backward(Tensor::full(y.shape(), 1.0));
+  double sum = 0;  // each row of probabilities adds up to 1
+  for (const float g : v.grad().to_vector<float>()) sum += double(g);
+  EXPECT_NEAR(sum, 2 * 1100 * 8, 0.1);
+}
+
+TEST(Attention, ARowThatSeesNothingIsZeroAndPassesNothing) {
+  const auto q = values({1, 1, 2, 4}, 1, true), k = values({1, 1, 3, 4}, 2, true),
+             v = values({1, 1, 3, 2}, 3, true);
+  const Variable mask(Tensor::from<std::uint8_t>({1, 1, 0, 0, 0, 0}, {2, 3}));
+  const Variable y = ops::scaled_dot_product_attention(q, k, v, {}, mask);
+  const auto found = y.tensor().to_vector<float>();
+  EXPECT_EQ(found[2], 0.0f);
+  EXPECT_EQ(found[3], 0.0f);
+  y.backward(Tensor::full(y.shape(), 1.0));
+  const auto dq = q.grad().to_vector<float>(), dk = k.grad().to_vector<float>();
+  for (std::size_t i = 4; i < 8; ++i) EXPECT_EQ(dq[i], 0.0f);
+  for (std::size_t i = 8; i < 12; ++i) EXPECT_EQ(dk[i], 0.0f);
+}
+
+/// What the quantized layer is made of gives the same numbers.
+TEST(Attention, IsMatmulSoftmaxMatmul) {
+  const auto q = values({2, 2, 5, 4}, 1), k = values({2, 2, 6, 4}, 2), v = values({2, 2, 6, 3}, 3);
+  const Variable fused = ops::scaled_dot_product_attention(q, k, v);
+  const Variable p = ops::softmax(ops::scale(ops::matmul(q, k, true), 0.5));
+  const auto a = fused.tensor().to_vector<float>(), b = ops::matmul(p, v).tensor().to_vector<float>();
+  EXPECT_EQ(a, b);
+}
+
+TEST(Attention, RefusesWhatDoesNotFit) {
+  const auto q = values({2, 4, 3, 6}, 1), k = values({2, 3, 5, 6}, 2), v = values({2, 2, 5, 6}, 3);
+  EXPECT_THROW((void)ops::scaled_dot_product_attention(q, k, k), ArgumentError);  // 3 heads for 4
+  EXPECT_THROW((void)ops::scaled_dot_product_attention(q, k, v), ArgumentError);
+  EXPECT_THROW((void)ops::scaled_dot_product_attention(q, v, v, {}, values({3, 4}, 4)), ArgumentError);
+  EXPECT_THROW((void)ops::scaled_dot_product_attention(q, v, v, {}, values({3, 5}, 4, true)), ArgumentError);
+  EXPECT_THROW((void)ops::rotary(values({3, 5}, 1)), ArgumentError);
+  EXPECT_THROW((void)ops::rotary(values({3, 4}, 1), {.first = -1}), ArgumentError);
+}
+
+TEST(Rotary, ProductsTellTheDistanceAlone) {
+  for (const bool interleaved : {false, true}) {
+    const auto q = values({1, 8}, 1), k = values({1, 8}, 2);
+    const auto product = [&](std::int64_t i, std::int64_t j) {
+      const auto a = ops::rotary(q, {.first = i, .interleaved = interleaved}),
+                 b = ops::rotary(k, {.first = j, .interleaved = interleaved});
+      return ops::matmul(a, b, true).tensor().item();
+    };
+    EXPECT_NEAR(product(3, 1), product(12, 10), 1e-5);
+    EXPECT_NEAR(product(0, 0), ops::matmul(q, k, true).tensor().item(), 1e-6);
+  }
+}
+
+QuantSpec spec(double amax) { return QuantSpec::from_amax(IntFormat{8}, {}, Tensor::scalar(amax), "q"); }
+
+TEST(MatmulOfCodes, SumsAreExactAndScaledOnce) {
+  for (const bool turned : {false, true}) {
+    const auto a = ops::quantize(values({3, 2, 5, 70}, 1), spec(2)),
+               b = ops::quantize(values(turned ? Shape{3, 2, 4, 70} : Shape{3, 2, 70, 4}, 2), spec(1.5));
+    const Variable y = ops::matmul(a, b, turned);
+    ASSERT_NE(y.accumulator(), nullptr);
+    const auto x = a.quantized()->codes.to_vector<std::int8_t>(),
+               w = b.quantized()->codes.to_vector<std::int8_t>();
+    const float scale = float(a.quantized()->spec.scale.item()) * float(b.quantized()->spec.scale.item());
+    const auto found = y.tensor().to_vector<float>();
+    for (std::size_t n = 0; n < 6; ++n)
+      for (std::size_t i = 0; i < 5; ++i)
+        for (std::size_t j = 0; j < 4; ++j) {
+          std::int32_t sum = 0;
+          for (std::size_t c = 0; c < 70; ++c)
+            sum += x[(n * 5 + i) * 70 + c] * (turned ? w[(n * 4 + j) * 70 + c] : w[(n * 70 + c) * 4 + j]);
+          ASSERT_EQ(found[(n * 5 + i) * 4 + j], float(sum) * scale);
+        }
+  }
+}
+
+TEST(MatmulOfCodes, GradientsAreThoseOfTheDequantizedProduct) {
+  for (const bool turned : {false, true}) {
+    const auto a = values({2, 3, 6}, 1, true), b = values(turned ? Shape{2, 4, 6} : Shape{2, 6, 4}, 2, true);
+    const auto qa = ops::quantize(a, spec(4)), qb = ops::quantize(b, spec(4));
+    const BackwardScope exact(BackwardType::fp32);
+    const Variable y = ops::matmul(qa, qb, turned);
+    y.backward(Tensor::full(y.shape(), 1.0));
+    const Variable fa(qa.tensor().clone(), true), fb(qb.tensor().clone(), true);
+    const Variable z = ops::matmul(fa, fb, turned);
+    z.backward(Tensor::full(z.shape(), 1.0));
+    EXPECT_EQ(a.grad().to_vector<float>(), fa.grad().to_vector<float>());
+    EXPECT_EQ(b.grad().to_vector<float>(), fb.grad().to_vector<float>());
+  }
+}
+
+// ---- functions ----
+
+/// f32 bit patterns, some thousand apart, with their signs.
+template <class F>
+void each_float(F&& f) {
+  for (std::uint64_t bits = 0; bits <= 0xffffffffu; bits += 4093)
+    f(std::bit_cast<float>(std::uint32_t(bits)));
+}
+
+TEST(FunctionFormulas, AreAsExactAsTheySay) {
+  double worst_power = 0, worst_erf = 0;
+  each_float([&](float x) {
+    if (std::isnan(x)) return;
+    const double erf = std::erf(double(x));
+    worst_erf = std::max(worst_erf, std::abs(double(scalar::erf_of(x)) - erf));
+    if (x > 0 || x < -87.3f) return;
+    const double power = std::exp(double(x));
+    worst_power = std::max(worst_power, std::abs(double(scalar::exp_below_zero(x)) - power) / power);
+  });
+  EXPECT_LT(worst_power, 1.3 * 0x1p-23);
+  EXPECT_LT(worst_erf, 1.2e-7);
+  EXPECT_TRUE(std::isnan(scalar::exp_below_zero(std::nanf(""))));
+  EXPECT_TRUE(std::isnan(scalar::gelu_value(std::nanf(""))));
+  EXPECT_EQ(scalar::exp_below_zero(-std::numeric_limits<float>::infinity()), 0.0f);
+  EXPECT_EQ(scalar::exp_below_zero(0.0f), 1.0f);
+}
+
+TEST(FunctionFormulas, VectorsHaveTheBitsOfScalars) {
+  std::vector<float> x;
+  each_float([&](float v) { x.push_back(v); });
+  const auto n = static_cast<std::int64_t>(x.size());
+  std::vector<float> ones(x.size(), 1.0f), y(x.size());
+  const auto expect = [&](float (*f)(float)) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const float expected = f(x[i]);
+      ASSERT_TRUE(std::isnan(expected)
+                      ? std::isnan(y[i])
+                      : std::bit_cast<std::uint32_t>(y[i]) == std::bit_cast<std::uint32_t>(expected))
+          << x[i] << ' ' << y[i] << ' ' << expected;
+    }
+  };
+  cpu::gelu_values(x.data(), n, y.data());
+  expect([](float v) { return scalar::gelu_value(v); });
+  cpu::gelu_gradients(ones.data(), x.data(), n, y.data());
+  expect([](float v) { return scalar::gelu_slope(v); });
+  cpu::silu_values(x.data(), n, y.data());
+  expect([](float v) { return scalar::silu_value(v); });
+  cpu::silu_gradients(ones.data(), x.data(), n, y.data());
+  expect([](float v) { return scalar::silu_slope(v); });
+}
+
+}  // namespace
+}  // namespace fq::attention_test
