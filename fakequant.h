@@ -67,6 +67,7 @@
 #include "fakequant/layers/model/model_types.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/modules/activation.h"
+#include "fakequant/layers/modules/attention.h"
 #include "fakequant/layers/modules/checkpoint.h"
 #include "fakequant/layers/modules/conv.h"
 #include "fakequant/layers/modules/linear.h"

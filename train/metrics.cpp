@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 #include <vector>
 
@@ -116,6 +117,36 @@ class TopK : public Metric {
 
  private:
   std::int64_t k_, asked_ = 0, right_ = 0;
+};
+
+/// The mean of -log2 softmax(outputs)[label].
+class BitsPerCharacter : public Metric {
+ public:
+  void add(const Tensor& outputs, const Tensor& labels) override {
+    const AnswerTable table(outputs, labels);
+    FQ_CHECK(table.one_of_many(), "metric", "bpc and perplexity are of classes: the labels are {}",
+             labels.describe());
+    for (std::int64_t i = 0; i < table.rows(); ++i) {
+      const std::int64_t label = table.label(i);
+      if (label < 0) continue;
+      double largest = table.output(i, 0), sum = 0;
+      for (std::int64_t c = 1; c < table.columns(); ++c) largest = std::max(largest, table.output(i, c));
+      for (std::int64_t c = 0; c < table.columns(); ++c) sum += std::exp(table.output(i, c) - largest);
+      bits_ += (std::log(sum) + largest - table.output(i, label)) / std::numbers::ln2;
+      ++asked_;
+    }
+  }
+  [[nodiscard]] double value() const override {
+    return asked_ == 0 ? kNone : bits_ / static_cast<double>(asked_);
+  }
+
+ private:
+  double bits_ = 0;
+  std::int64_t asked_ = 0;
+};
+
+class Perplexity : public BitsPerCharacter {
+  [[nodiscard]] double value() const override { return std::exp2(BitsPerCharacter::value()); }
 };
 
 class Auc : public Metric {
@@ -281,6 +312,8 @@ const std::vector<Known>& known() {
                                       {"recall", true, &made<OfClasses<Recall>>},
                                       {"iou", true, &made<OfClasses<Iou>>},
                                       {"auc", true, &made<Auc>},
+                                      {"bpc", false, &made<BitsPerCharacter>},
+                                      {"perplexity", false, &made<Perplexity>},
                                       {"mae", false, &made<Mae>},
                                       {"rmse", false, &made<Rmse>},
                                       {"r2", true, &made<R2>}};

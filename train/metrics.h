@@ -13,6 +13,8 @@
 /// | recall | classes, yes or no | TP / (TP + FN), the mean over classes that occur (balanced accuracy) |
 /// | iou | classes, yes or no | TP / (TP + FP + FN), the mean as of f1 |
 /// | auc | classes, yes or no | area under the ROC curve, of classes one against the rest; ties count half |
+/// | bpc | classes | bits a character: the mean of -log2 of the share that the softmax gives the label |
+/// | perplexity | classes | 2^bpc |
 /// | ler | sequences | label error rate: labels to put in, take out or replace, over those that there are |
 /// | exact | sequences | the share that is read without an error |
 /// | mae, rmse | numbers | the mean of |y - t|; the root of the mean of (y - t)^2 |
@@ -56,7 +58,7 @@ class Metric {
 
 /// A metric by its name in the table. Throws ArgumentError for an unknown name, naming the nearest.
 [[nodiscard]] std::unique_ptr<Metric> make_metric(const std::string& name);
-/// Whether more is better, which is so for all but ler, mae and rmse.
+/// Whether more is better, which is so for all but bpc, perplexity, ler, mae and rmse.
 [[nodiscard]] bool higher_is_better(const std::string& name);
 
 }  // namespace fq

@@ -129,6 +129,43 @@ Nodes resnet(const JsonValue* options) {
   return nodes;
 }
 
+/// x + f(norm(x)) twice: attention, then two linear layers. Returns the name of its output.
+std::string transformer_block(Nodes& nodes, const std::string& name, std::int64_t width,
+                              const ordered_json& attention, const std::string& input) {
+  nodes.add(name + "_norm1", "layer_norm", {}, {input});
+  nodes.add(name + "_attention", "attention", attention);
+  const auto middle = nodes.add(name + "_add1", "add", {}, {name + "_attention", input});
+  nodes.add(name + "_norm2", "layer_norm");
+  nodes.linear(name + "_fc1", 4 * width);
+  nodes.add(name + "_gelu", "gelu");
+  nodes.linear(name + "_fc2", width);
+  return nodes.add(name + "_add2", "add", {}, {name + "_fc2", middle});
+}
+
+Nodes gpt(const JsonValue* options) {
+  const auto layers = integer(options, "layers", 4, 1, 1000),
+             width = integer(options, "width", 128, 1, kLargestWidth),
+             heads = integer(options, "heads", 4, 1, kLargestWidth),
+             kv_heads = integer(options, "kv_heads", heads, 1, kLargestWidth),
+             context = integer(options, "context", 256, 1, kLargestWidth);
+  const bool rotary = on(options, "rotary");
+  ordered_json attention{{"heads", heads}}, vocabulary = "classes";
+  if (kv_heads != heads) attention["kv_heads"] = kv_heads;
+  attention["causal"] = true;
+  if (rotary) attention["rotary"] = true;
+  if (options != nullptr && options->has("vocabulary"))
+    vocabulary = options->at("vocabulary").integer(1, kLargestWidth);
+  Nodes nodes;
+  std::string output = nodes.add("tokens", "embedding", {{"vocabulary", vocabulary}, {"width", width}});
+  if (!rotary) output = nodes.add("positions", "positions", {{"context", context}});
+  for (std::int64_t i = 1; i <= layers; ++i)
+    output = transformer_block(nodes, fmt::format("block{}", i), width, attention, output);
+  nodes.add("norm", "layer_norm");
+  nodes.add("head", "linear", {{"out_features", vocabulary}, {"bias", false}});
+  nodes.add("classes_first", "transpose", {{"axes", {0, 2, 1}}});
+  return nodes;
+}
+
 struct Builtin {
   std::string name;
   std::vector<std::string> options;
@@ -138,6 +175,7 @@ struct Builtin {
 const std::vector<Builtin>& builtins() {
   static const std::vector<Builtin> table{
       {"cnn", {"widths", "features", "signals"}, cnn},
+      {"gpt", {"layers", "width", "heads", "kv_heads", "context", "vocabulary", "rotary"}, gpt},
       {"mlp", {"hidden", "batch_norm"}, mlp},
       {"resnet20", {"widths", "blocks", "signals"}, resnet},
   };

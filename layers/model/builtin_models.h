@@ -12,7 +12,7 @@
 
 namespace fq {
 
-/// The names: cnn, mlp, resnet20.
+/// The names: cnn, gpt, mlp, resnet20.
 [[nodiscard]] std::vector<std::string> builtin_models();
 
 /// The text of a model file of the built-in model. `options` is a JSON object, empty for the defaults:
@@ -26,6 +26,13 @@ namespace fq {
 /// - resnet20: `widths` [16, 32, 64], `blocks` 3 a stage, `signals` false. He et al., arXiv:1512.03385, for
 ///   small images: each stage but the first halves the image; a shortcut that changes size is a 1x1
 ///   convolution with BN; global average pool.
+///
+/// - gpt: `layers` 4, `width` 128, `heads` 4, `kv_heads` as many, `context` 256, `vocabulary` the classes of
+/// the
+///   data, `rotary` false. Token ids [L] to a class for each next token, [classes, L]: embedding and learned
+///   positions (with `rotary` none), blocks of layer norm, causal attention, layer norm and two linear layers
+///   with GELU between, each half added to its input; a last norm and a linear layer without bias (Radford et
+///   al. 2019).
 ///
 /// With `signals` samples are [C, L] and convolutions run along L.
 /// Throws ArgumentError naming the models, or the option and the nearest valid one.

@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/model/detail/layer_registry.h"
 #include "fakequant/layers/modules/activation.h"
+#include "fakequant/layers/modules/attention.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/norm.h"
 #include "fakequant/layers/modules/recurrent.h"
@@ -99,9 +102,29 @@ Made make_parameter(const LayerOptions& o) {
 }
 
 Made make_embedding(const LayerOptions& o) {
-  const auto vocabulary = o.integer("vocabulary"), width = o.integer("width");
+  const auto vocabulary = o.outputs("vocabulary"), width = o.integer("width");
   o.reserve({vocabulary, width});
   return std::make_shared<Embedding>(vocabulary, width);
+}
+
+Made make_attention(const LayerOptions& o) {
+  AttentionOptions options{.width = o.inferred("width", -1),
+                           .heads = o.integer("heads"),
+                           .kv_heads = o.integer_or("kv_heads", 0, 0),
+                           .head_size = o.integer_or("head_size", 0, 0),
+                           .memory_width = o.inputs().size() > 1 ? o.inputs()[1].back() : 0,
+                           .causal = o.flag_or("causal", false),
+                           .rotary = o.flag_or("rotary", false),
+                           .bias = o.flag_or("bias", true)};
+  const std::int64_t inner = options.head_size > 0 ? options.heads * options.head_size : options.width;
+  o.reserve({4, inner, std::max(options.width, options.memory_width) + 1});
+  return std::make_shared<Attention>(options);
+}
+
+Made make_positions(const LayerOptions& o) {
+  const auto context = o.integer("context"), width = o.inferred("width", -1);
+  o.reserve({context, width});
+  return std::make_shared<Positions>(context, width);
 }
 
 }  // namespace
@@ -123,6 +146,9 @@ LayerRegistry weighted_layer_types() {
       {"rnn", {with_nonlinearity, make_rnn}},
       {"parameter", {{"shape", "trained", "repeat"}, make_parameter}},
       {"embedding", {{"vocabulary", "width"}, make_embedding}},
+      {"attention",
+       {{"width", "heads", "kv_heads", "head_size", "causal", "rotary", "bias"}, make_attention}},
+      {"positions", {{"context", "width"}, make_positions}},
   };
 }
 

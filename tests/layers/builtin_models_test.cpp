@@ -54,6 +54,36 @@ TEST(BuiltinModels, TakeSignals) {
                6 * 4 + 8 + 2 * (12 * 4 + 8) + 12 * 8 + 16 + 24 * 8 + 16 + 32 + 16 + 24 + 3);
 }
 
+/// [N, L] ids to a class for each next token.
+TEST(BuiltinModels, GptTellsTheNextTokens) {
+  const auto spec =
+      ModelSpec::load("gpt", R"({"layers": 2, "width": 16, "heads": 4, "kv_heads": 2, "context": 8})");
+  const auto model = build_model(spec, {6}, 11, {.dense = true});
+  EXPECT_EQ(test::parameter_count(*model),
+            11 * 16 + 8 * 16 +
+                2 * (4 * 16 + 2 * (16 * 16 + 16) + 2 * (8 * 16 + 8) + 2 * 4 * 16 * 16 + 5 * 16) + 2 * 16 +
+                16 * 11);
+  model->eval();
+  const auto logits = [&](std::vector<std::int64_t> ids) {
+    const auto length = static_cast<std::int64_t>(ids.size());
+    return (*model)(Variable(Tensor::from(std::move(ids), {1, length}))).tensor();
+  };
+  const Tensor y = logits({1, 2, 3, 4, 5, 6}), z = logits({1, 2, 3, 4, 5, 0});
+  EXPECT_EQ(y.shape(), (Shape{1, 11, 6}));
+  const auto a = y.to_vector<float>(), b = z.to_vector<float>();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const bool before = i % 6 < 5;
+    EXPECT_TRUE(!before || !(a[i] < b[i] || b[i] < a[i])) << "what comes later was seen at " << i;
+  }
+  EXPECT_THAT(test::message_of([&] { (void)logits({1, 11, 3}); }), HasSubstr("11"));
+  EXPECT_THAT(test::message_of([&] { (void)build_model(spec, {9}, 11, {.dense = true}); }),
+              HasSubstr("the input has 9 tokens, the model's context is 8"));
+  EXPECT_THAT(test::message_of([&] {
+                (void)build_model(ModelSpec::load("gpt", R"({"heads": 3})"), {8}, 11, {.dense = true});
+              }),
+              HasSubstr("a width of 128 has no 3 heads of one size"));
+}
+
 TEST(BuiltinModels, OptionsAreChecked) {
   const auto message = [](const char* name, const char* options) {
     return test::message_of([&] { (void)builtin_model_text(name, options); });

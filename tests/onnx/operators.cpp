@@ -49,9 +49,8 @@ void add_moves(Cases& cases) {
   using enum ops::PadMode;
   cases.add("slice_step", {4, 7}, [](auto& x, auto&) { return ops::slice(x, 2, 1, 7, 3); });
   cases.add("index_select", {4, 6}, [](auto& x, auto&) { return ops::index_select(x, -1, {5, 0, -2, 0}); });
-  cases.add("input_part", {6}, [](auto& x, auto&) {
-    return ops::input_part(x, {.shape = {6}, .name = "input"});
-  });
+  cases.add("input_part", {6},
+            [](auto& x, auto&) { return ops::input_part(x, {.shape = {6}, .name = "input"}); });
   cases.add("expand", {1, 6}, [](auto& x, auto&) { return ops::expand(x, {x.dim(0), 3, 6}); });
   cases.add("expand_to_batch", {1, 6},
             [](auto& x, auto& p) {
@@ -81,6 +80,21 @@ void add_products(Cases& cases) {
   cases.add("linear_of_rows", {4, 6}, linear, {w, row(5)});
   cases.add("linear_of_rows_without_bias", {4, 6}, without_bias, {w});
   cases.add("matmul", {4, 6}, [](auto& x, auto&) { return ops::matmul(x, ops::transpose(x, {0, 2, 1})); });
+  cases.add("matmul_turned", {4, 6}, [](auto& x, auto&) { return ops::matmul(x, x, true); });
+  const auto heads = [](const Variable& x, std::int64_t begin, std::int64_t end) {
+    return ops::slice(x, 1, begin, end);
+  };
+  cases.add("scaled_dot_product_attention", {6, 5, 4}, [=](auto& x, auto&) {
+    return ops::scaled_dot_product_attention(heads(x, 0, 4), heads(x, 4, 5), heads(x, 5, 6),
+                                             {.causal = true});
+  });
+  cases.add("scaled_dot_product_attention_masked", {4, 3, 4}, [=](auto& x, auto&) {
+    const Variable mask = ops::slice(heads(x, 0, 1), 3, 0, 3);
+    return ops::scaled_dot_product_attention(x, x, x, {}, mask);
+  });
+  cases.add("rotary", {2, 5, 6}, [](auto& x, auto&) { return ops::rotary(x, {.first = 2, .dims = 4}); });
+  cases.add("rotary_interleaved", {5, 4},
+            [](auto& x, auto&) { return ops::rotary(x, {.interleaved = true}); });
   cases.add("conv2d", {4, 7, 8},
             [](auto& x, auto& p) {
               return ops::conv2d(x, p[0], p[1],

@@ -84,11 +84,22 @@ TEST(Metrics, OfNumbersAreThoseOfScikitLearn) {
 TEST(Metrics, DenseLabelsAreThoseOfTheirPlacesInAnyOrder) {
   const Tensor y = outputs(), t = classes();
   const Tensor dense = ops::transpose(Variable(y.reshape({5, 10, kClasses})), {0, 2, 1}).tensor();
-  for (const char* name : {"accuracy", "top2", "f1", "recall", "iou", "auc"}) {
+  for (const char* name : {"accuracy", "top2", "f1", "recall", "iou", "auc", "bpc", "perplexity"}) {
     const auto metric = make_metric(name);
     metric->add(dense, t.reshape({5, 10}));
     EXPECT_EQ(metric->value(), value_of(name, y, t)) << name;
   }
+}
+
+TEST(Metrics, BitsAreThoseOfTheSoftmax) {
+  const Tensor y = Tensor::from(std::vector<float>{0, 0, 0, 0, 1000, 0, 0, 0}, {2, 4});
+  const Tensor t = Tensor::from(std::vector<std::int64_t>{3, 0}, {2});
+  for (const char* name : {"bpc", "perplexity"}) {
+    const auto metric = make_metric(name);
+    metric->add(y, t);
+    EXPECT_DOUBLE_EQ(metric->value(), name == std::string("bpc") ? 1 : 2) << name;  // of 2 bits, and none
+  }
+  EXPECT_FALSE(higher_is_better("bpc"));
 }
 
 TEST(Metrics, LabelsThatAreNoClassAreLeftOut) {
@@ -111,7 +122,8 @@ TEST(Metrics, OneOutputTakesLabelsWithoutItsAxis) {
 }
 
 TEST(Metrics, WhatIsNotDefinedIsNaN) {
-  for (const char* name : {"accuracy", "top5", "f1", "recall", "iou", "auc", "mae", "rmse", "r2"})
+  for (const char* name :
+       {"accuracy", "top5", "f1", "recall", "iou", "auc", "bpc", "perplexity", "mae", "rmse", "r2"})
     EXPECT_TRUE(std::isnan(make_metric(name)->value())) << name;
   const auto area = make_metric("auc");
   area->add(Tensor::from(std::vector<float>{1, 2}, {2, 1}),

@@ -48,7 +48,7 @@ constexpr char kAdd[] = "Add", kSub[] = "Sub", kMul[] = "Mul", kDiv[] = "Div", k
                kMax[] = "Max", kLess[] = "Less", kLessOrEqual[] = "LessOrEqual", kGreater[] = "Greater",
                kGreaterOrEqual[] = "GreaterOrEqual", kEqual[] = "Equal", kFactor[] = "factor", kBy[] = "by",
                kExponent[] = "exponent", kReduceSum[] = "ReduceSum", kReduceMean[] = "ReduceMean",
-               kReduceMax[] = "ReduceMax", kReduceMin[] = "ReduceMin", kMatMul[] = "MatMul";
+               kReduceMax[] = "ReduceMax", kReduceMin[] = "ReduceMin";
 
 }  // namespace
 
@@ -61,7 +61,6 @@ Forms arithmetic_forms() {
       {"pow", same<kPow>},
       {"minimum", same<kMin>},
       {"maximum", same<kMax>},
-      {"matmul", same<kMatMul>},
       {"less", compare<kLess>},
       {"less_equal", compare<kLessOrEqual>},
       {"greater", compare<kGreater>},

@@ -34,6 +34,7 @@ void along_axis(Exporting& out, const Call& call) {
 }
 
 [[nodiscard]] Forms arithmetic_forms();
+[[nodiscard]] Forms attention_forms();
 [[nodiscard]] Forms function_forms();
 [[nodiscard]] Forms norm_forms();
 [[nodiscard]] Forms move_forms();

@@ -126,7 +126,8 @@ Forms other_forms() {
 const Forms& forms() {
   static const Forms all = [] {
     Forms made = other_forms();
-    for (const auto kind : {arithmetic_forms, function_forms, norm_forms, move_forms, recurrent_forms})
+    for (const auto kind :
+         {arithmetic_forms, attention_forms, function_forms, norm_forms, move_forms, recurrent_forms})
       made.merge(kind());
     return made;
   }();

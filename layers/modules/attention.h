@@ -1,0 +1,68 @@
+#pragma once
+
+/// Attention of several heads, and learned positions.
+///
+///     Attention layer({.width = 256, .heads = 4, .causal = true});     // [N, L, 256] to [N, L, 256]
+///     Attention grouped({.width = 256, .heads = 8, .kv_heads = 2, .causal = true, .rotary = true});
+///
+/// `quantize` replaces the four projections, which are Linear children; those of one input share its
+/// quantizer. What is between them, ops::scaled_dot_product_attention, stays in floats.
+
+#include "fakequant/layers/modules/linear.h"
+
+namespace fq {
+
+struct AttentionOptions {
+  std::int64_t width = 0;         ///< of the input and the output
+  std::int64_t heads = 1;         ///< of queries
+  std::int64_t kv_heads = 0;      ///< of keys and values, a divisor of `heads`; 0 for as many
+  std::int64_t head_size = 0;     ///< 0 for width / heads
+  std::int64_t memory_width = 0;  ///< of the second input, where there is one; 0 for `width`
+  bool causal = false;            ///< whether a query sees what is not behind it alone
+  bool rotary = false;            ///< whether queries and keys are turned by their positions (ops::rotary)
+  bool bias = true;               ///< of the projections
+};
+
+/// y = out_proj(attention(q_proj(x), k_proj(m), v_proj(m))), x [N, L, width] (Vaswani et al.,
+/// arXiv:1706.03762). m is x or, called with two inputs, the second, [N, S, memory_width]. A third is a mask
+/// as ops::scaled_dot_product_attention takes it. Children are q_proj, k_proj, v_proj and out_proj.
+class Attention : public Module {
+ public:
+  /// Throws ArgumentError for sizes below 1, heads that do not divide the width (without a head size) or that
+  /// kv_heads do not divide, and an odd head size with `rotary`.
+  explicit Attention(const AttentionOptions& options);
+  [[nodiscard]] std::string type() const override { return "attention"; }
+  [[nodiscard]] std::string describe() const override;
+  /// With every size that was 0 filled in.
+  [[nodiscard]] const AttentionOptions& options() const noexcept { return options_; }
+
+ protected:
+  Variable forward(const Variable& x) override { return forward(std::vector<Variable>{x}); }
+  Variable forward(const std::vector<Variable>& inputs) override;
+
+ private:
+  [[nodiscard]] Variable heads_of(const Variable& x, std::int64_t heads) const;
+
+  AttentionOptions options_;
+  Child<Linear> q_, k_, v_, out_;
+};
+
+/// y = x + weight[0 .. L), x [N, L, width]: a learned vector for each position. The parameter `weight` is
+/// [context, width].
+class Positions : public Module {
+ public:
+  /// Uniform within 1/sqrt(width) at first. Throws ArgumentError for sizes below 1.
+  Positions(std::int64_t context, std::int64_t width);
+  [[nodiscard]] std::string type() const override { return "positions"; }
+  [[nodiscard]] std::string describe() const override;
+
+ protected:
+  /// Throws ArgumentError for more positions than `context`.
+  Variable forward(const Variable& x) override;
+  using Module::forward;
+
+ private:
+  Variable weight_;
+};
+
+}  // namespace fq
