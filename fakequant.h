@@ -110,6 +110,7 @@
 #include "fakequant/train/data/dataset.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/data/loader.h"
+#include "fakequant/train/distillation.h"
 #include "fakequant/train/loop/average.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/evaluate.h"

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/calibration.h"
+#include "fakequant/cli/fine_tuning/sample_accuracy.h"
 #include "fakequant/cli/import_ranges.h"
 #include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/detail/check.h"
@@ -196,7 +197,13 @@ void quantize_and_calibrate(Network& network, const Flags& flags, const Quantiza
   calibrate = calibrate && ranges;
   const bool imports = flags.knows("import") && flags.given("import");
   if (imports) import_ranges(network, flags, calibrate, output);
-  if (calibrate) calibrate_network(network, flags, quantization, std::move(data), output, imports);
+  if (!calibrate) return;
+  calibrate_network(network, flags, quantization, data, output, imports);
+  if (!uncalibrated_quantizers(*network.module).empty()) return;
+  const auto found = sample_accuracy(network, data);
+  if (!found) return;
+  output.line(found->text());
+  warn_near_chance(*found, network, flags.command());
 }
 
 void warn_unless_exportable(Network& network, const std::string& command) {

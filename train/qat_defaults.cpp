@@ -5,7 +5,7 @@
 namespace fq {
 namespace {
 
-constexpr int kLowBits = 4;
+constexpr int kLowBits = 4, kFewestBits = 2;
 
 bool names_edge(const std::string& pattern) { return pattern.starts_with('@'); }
 
@@ -32,12 +32,15 @@ bool is_narrow(const QuantFields& fields) {
 
 QatDefaults qat_defaults(const QuantConfig& config) {
   QatDefaults out;
+  bool activations = false;
   for (const auto& rule : config.rules) {
     if (names_edge(rule.pattern)) continue;
-    if (is_narrow(rule.fields)) out.learning_rate = 5e-4;
+    if (is_narrow(rule.fields)) out.learning_rate = out.distilled_learning_rate = 5e-4;
     out.bits = std::min(out.bits, bits_of(rule.fields));
-    if (!rule.pattern.ends_with("weight_quantizer"))
+    if (!rule.pattern.ends_with("weight_quantizer")) {
       out.activation_bits = std::min(out.activation_bits, bits_of(rule.fields));
+      activations = activations || rule.fields.enable.value_or(true);
+    }
     if (rule.pattern.starts_with('*') && are_static_integers(rule.fields))
       for (const char* name : {"weight_quantizer", "input_quantizer"})
         if (rule.pattern.substr(1) == name) out.integers.emplace_back(name);
@@ -46,10 +49,12 @@ QatDefaults qat_defaults(const QuantConfig& config) {
   out.method = "one_pass_mse";
   out.weight_method = "mse";
   out.edge_bits = 8;
-  out.amax = AmaxMode::learned;
+  out.amax = activations ? AmaxMode::learned : AmaxMode::frozen;
   out.amax_gradient = AmaxGradient::lsq;
   out.learn_weight_ranges = true;
-  if (out.activation_bits <= kLowBits) out.learning_rate = 4e-3;
+  if (out.activation_bits > kLowBits) return out;
+  out.learning_rate = 4e-3;
+  out.distilled_learning_rate = out.bits <= kFewestBits ? 4e-3 : 1e-3;
   return out;
 }
 

@@ -24,13 +24,16 @@ struct QatDefaults {
   AmaxGradient amax_gradient = AmaxGradient::clip;
   bool learn_weight_ranges = false;
   double learning_rate = 1e-4;  ///< the highest of the schedule, for adamw
+  /// The same towards what the network itself says in float (train/distillation.h).
+  double distilled_learning_rate = 1e-4;
 };
 
 /// Those for the rules of `config`. Static integers of 4 bits and fewer have few levels to waste and a grid
 /// that must move with what is trained: ranges of least squared error, trained as steps of their grid (Esser
 /// et al. 2020), and 8 bits in the first and the last layer. Formats of 4 bits and fewer, blocks and floats
-/// too, have a higher rate, and that of float training where static integers of activations have so few.
-/// Rules that switch a quantizer off, and those of edges (`@first`, `@last`), do not count.
+/// too, have a higher rate, and that of float training where static integers of activations have so few;
+/// towards a teacher a lower one again but for 2 bits. Rules that switch a quantizer off, and those of edges
+/// (`@first`, `@last`), do not count.
 [[nodiscard]] QatDefaults qat_defaults(const QuantConfig& config);
 
 }  // namespace fq

@@ -32,8 +32,12 @@ void check_float(const Network& network, const Flags& flags) {
 std::shared_ptr<const Dataset> open_images(const Flags& flags, Network* network) {
   if (!flags.given("data") && (flags.given("import") || flags.given("merge"))) return nullptr;
   const std::string split = flags.text("split");
-  return network != nullptr ? open_data_for(*network, flags, split, Labels::none)
-                            : open_data(flags, split, 0, false);
+  if (network == nullptr) return open_data(flags, split, 0, false);
+  try {
+    return open_data_for(*network, flags, split);
+  } catch (const Error&) {  // labels are welcome, and not asked for
+    return open_data_for(*network, flags, split, Labels::none);
+  }
 }
 
 }  // namespace

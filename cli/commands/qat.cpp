@@ -3,6 +3,8 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/fine_tuning/sample_accuracy.h"
+#include "fakequant/cli/fine_tuning/teacher.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/quantization.h"
@@ -24,14 +26,19 @@ AmaxGradient amax_gradient(const Flags& flags) {
   return flags.choice("amax-gradient", {"clip", "lsq"}) == "lsq" ? AmaxGradient::lsq : AmaxGradient::clip;
 }
 
-std::string choice_text(const TrainerOptions& options) {
+std::string choice_text(const TrainerOptions& options, bool self) {
   const char* gradient = options.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip";
   std::string ranges = options.amax == AmaxMode::running ? "running" : "frozen";
   if (options.amax == AmaxMode::learned)
     ranges = fmt::format("learned ({}){}", gradient, options.learn_weight_ranges ? ", of weights too" : "");
   else if (options.learn_weight_ranges)
     ranges += fmt::format(", of weights learned ({})", gradient);
-  return fmt::format("ranges {}; learning rate {}", ranges, options.optimizer.learning_rate);
+  std::string out = fmt::format("ranges {}; learning rate {}", ranges, options.optimizer.learning_rate);
+  if (const auto& teacher = options.distillation; teacher.teacher != nullptr)
+    out += fmt::format(
+        "; towards {} ({}{}), a share of {}", self ? "the float network" : "the teacher", teacher.kind,
+        teacher.kind == "kl" ? fmt::format(", temperature {}", teacher.temperature) : "", teacher.weight);
+  return out;
 }
 
 void read_ranges(TrainerOptions& options, const Flags& flags) {
@@ -48,15 +55,17 @@ void read_ranges(TrainerOptions& options, const Flags& flags) {
 }
 
 /// What depends on the format where flags leave it open.
-void complete_by_format(TrainerOptions& options, const Network& network, const Flags& flags, Output& output) {
+void complete_by_format(TrainerOptions& options, const Network& network, const Flags& flags, Output& output,
+                        bool self) {
   const QatDefaults defaults =
       qat_defaults(QuantConfig::from_json(nlohmann::ordered_json(network.identity.at("quantization"))));
   if (!flags.given("amax")) options.amax = defaults.amax;
   if (!flags.given("amax-gradient")) options.amax_gradient = defaults.amax_gradient;
   if (!flags.given("weight-amax"))
-    options.learn_weight_ranges = defaults.learn_weight_ranges && options.amax == AmaxMode::learned;
-  if (!flags.given("lr")) options.optimizer.learning_rate = defaults.learning_rate;
-  output.line(choice_text(options));
+    options.learn_weight_ranges = defaults.learn_weight_ranges && options.amax == defaults.amax;
+  if (!flags.given("lr"))
+    options.optimizer.learning_rate = self ? defaults.distilled_learning_rate : defaults.learning_rate;
+  output.line(choice_text(options, self));
 }
 
 void check_asks(const Run& run, const Flags& flags) {
@@ -70,6 +79,7 @@ void check_asks(const Run& run, const Flags& flags) {
 
 TrainerOptions read_options(const Flags& flags) {
   TrainerOptions options = read_training(flags);
+  options.validate_start = flags.number("val-fraction", 0, 0.9) > 0;
   read_ranges(options, flags);
   return options;
 }
@@ -111,6 +121,7 @@ FlagSet qat_flags() {
   add_task_flags(set);
   add_training_flags(set, "10", nullptr);
   add_range_flags(set);
+  add_teacher_flags(set, true);
   add_quantization_flags(set);
   add_calibration_flags(set);
   add_general_flags(set);
@@ -118,6 +129,7 @@ FlagSet qat_flags() {
 }
 
 void check_qat(const Flags& flags, PlannedFiles& planned) {
+  check_teacher_flags(flags, planned);
   auto run = prepare_qat(flags, read_options(flags), planned);
   const bool known =
       run && (run->network.quantized() || plan_quantization(run->network, flags, planned, true));
@@ -127,12 +139,16 @@ void check_qat(const Flags& flags, PlannedFiles& planned) {
 
 nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   apply_general_flags(flags);
+  check_teacher_flags(flags, {});
   TrainerOptions options = read_options(flags);
   const Quantization quantization = read_quantization(flags);
   Run run = prepare_qat(flags, options, {}).value();
   if (!run.initialised.empty()) output.line(run.initialised);
   if (!run.network.quantized())
     quantize_and_calibrate(run.network, flags, quantization, run.data, output, !run.resume);
+  const auto before = sample_accuracy(run.network, run.data);
+  const bool self = learns_from_itself(flags, run.network, before ? before->in_float : 0);
+  options.distillation = read_teacher(flags, run.network, self);
   if (!run.resume) warn_unless_exportable(run.network, "qat");
   if (run.resume) {
     const StateDict saved = load_checkpoint(run.out);
@@ -140,8 +156,15 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
     load_model_state(*run.network.module, saved, run.out);  // learned ranges are there before the optimizer
   }
   if (!run.resume) check_calibrated(run.network, "qat");
-  complete_by_format(options, run.network, flags, output);
+  complete_by_format(options, run.network, flags, output, self);
   auto result = train_network(run, std::move(options), flags, output);
+  if (const auto after = sample_accuracy(run.network, run.data); before && after) {
+    result["training_images"] = {{"count", after->images},
+                                 {"float", 100 * before->in_float},
+                                 {"before", 100 * before->quantized},
+                                 {"after", 100 * after->quantized}};
+    if (!run.resume) warn_of_loss(*before, *after, "qat");
+  }
   result["weight_bytes"] = weight_bytes(run.network);
   return result;
 }

@@ -2,6 +2,7 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/fine_tuning/teacher.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/task.h"
@@ -71,12 +72,14 @@ FlagSet train_flags() {
   add_data_flags(set, nullptr);
   add_task_flags(set);
   add_training_flags(set, "40", "0.004");
+  add_teacher_flags(set, false);
   add_general_flags(set);
   return set;
 }
 
 void check_train(const Flags& flags, PlannedFiles& planned) {
   const TrainerOptions options = read_training(flags);
+  check_teacher_flags(flags, planned);
   auto run = prepare(flags, options, planned);
   if (run) check_training(*run, flags);
   plan_outputs(run ? &run->network : nullptr, flags, planned);
@@ -87,6 +90,7 @@ void check_train(const Flags& flags, PlannedFiles& planned) {
 
 nlohmann::ordered_json train(const Flags& flags, Output& output) {
   apply_general_flags(flags);
+  check_teacher_flags(flags, {});
   TrainerOptions options = read_training(flags);
   Run run = prepare(flags, options, {}).value();
   if (run.resume && finished_and_folded(run)) {
@@ -94,6 +98,7 @@ nlohmann::ordered_json train(const Flags& flags, Output& output) {
     return {{"output", run.out}};
   }
   if (!run.initialised.empty()) output.line(run.initialised);
+  options.distillation = read_teacher(flags, run.network);
   auto result = train_network(run, std::move(options), flags, output);
   if (flags.on("fold-bn")) {
     Network trained = load_network(run.out);

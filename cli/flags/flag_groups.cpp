@@ -63,7 +63,8 @@ void add_quantization_flags(FlagSet& set) {
   set.group("Quantization")
       .value(
           "preset", "NAME",
-          "int8, int8_weight_only, w4a8, w4a4, w3a3, w2a2, int4_blockwise, fp8, fp8_per_channel_per_token, "
+          "int8, int8_weight_only, ternary, w4a8, w4a4, w3a3, w2a2, int4_blockwise, fp8, "
+          "fp8_per_channel_per_token, "
           "fp8_2d_blockwise, nvfp4, mxfp8, mxfp6, mxfp4, mxint8, or a ModelOpt constant (calibrate without "
           "--config: int8)")
       .value("config", "FILE", "a quantization config (JSON) in place of a preset")

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/core/log.h"
 #include "fakequant/train/loop/checkpoint.h"
 
 namespace fq::cli {
@@ -69,6 +70,20 @@ void TrainingReport::on_epoch(const EpochReport& epoch) {
                              megabytes(plan_.saved_activations)));
 }
 
+void TrainingReport::tell_start(const Evaluation& start, bool is_best, nlohmann::ordered_json& found) {
+  found["start_score"] = start.score;
+  if (accuracy_) found["start_accuracy"] = 100 * start.accuracy;
+  found["start_is_best"] = is_best;
+  if (!is_best) return;
+  log(LogLevel::warning,
+      fmt::format(
+          "[{}] no epoch was better in validation than what the run began with ({}), which is what the "
+          "file of the best epoch holds: give it another --lr, or more --epochs",
+          command_,
+          accuracy_ ? fmt::format("{:.2f} %", 100 * start.accuracy)
+                    : fmt::format("loss {:.4f}", start.loss)));
+}
+
 nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, const std::string& path) {
   nlohmann::ordered_json found{{"output", path},
                                {"epochs", result.epochs},
@@ -89,6 +104,7 @@ nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, cons
   found["loader_share"] = loader_share_;
   if (!memory_.empty()) found["memory"] = memory_;
   output_.line(text);
+  if (result.start) tell_start(*result.start, result.best_epoch < 0, found);
   return found;
 }
 

@@ -28,6 +28,7 @@ class TrainingReport {
  private:
   void on_step(const StepReport& step);
   void on_epoch(const EpochReport& epoch);
+  void tell_start(const Evaluation& start, bool is_best, nlohmann::ordered_json& found);
   [[nodiscard]] std::string validation_text(const Evaluation& validation);
 
   Output& output_;

@@ -53,7 +53,7 @@ for method in ["moving_average", "percentile", "entropy", "mse", "octav", "lsq",
 qat = ["--data", DIGITS, "--epochs", "2", "--lr", "0.001", "--seed", "3"]
 result("qat", "ptq.h5", *qat, "-o", "int8.h5")
 assert result("evaluate", "int8.h5", "--data", DIGITS)["accuracy"] > floating["accuracy"] - 2
-result("qat", "folded.h5", "--preset", "w4a4", "--amax", "running", "--freeze-amax-after", "60", *qat, "-o", "w4a4.h5")
+result("qat", "folded.h5", "--preset", "w4a4", "--amax", "running", "--freeze-amax-after", "30", *qat, "-o", "w4a4.h5")
 assert result("evaluate", "w4a4.h5", "--data", DIGITS)["accuracy"] > floating["accuracy"] - 6
 result("qat", "float.h5", "--preset", "fp8", "--keep-bn", "--quant-start", "20", "--freeze-bn-after", "40", *qat, "-o",
        "e4m3.h5")

@@ -11,7 +11,7 @@ from forge import StateFile  # noqa: E402
 # One step an epoch; the first has a rate of 0, the second leaves infinite weights behind it, with a loss that is finite.
 SUDDEN = ["--optimizer", "sgd", "--lr", "1e38", "--weight-decay", "1e9", "--schedule", "constant", "--batch", "1100",
           "--data", DIGITS]
-BURST = SUDDEN + ["--warmup", "4"]
+BURST = SUDDEN + ["--warmup", "2"]
 
 
 def diverges(*arguments, says, epoch):

@@ -25,6 +25,7 @@ run("sensitivity", "float.h5", "--data", DIGITS, "--samples", "64", "--effective
 run("export", "fp8.h5", "--format", "safetensors", "-o", "packed/")
 with_images = has_images()
 has_onnx = run("export", "float.h5", "--format", "onnx", "-o", "float.onnx").returncode == 0
+shutil.copy("float.h5", "teacher.h5")
 shutil.copy(DIGITS, "digits.h5")
 shutil.copy(os.path.join(SOURCE, "models", "digits_cnn.json"), "model.json")
 with open("config.json", "w") as file:
@@ -78,7 +79,7 @@ TRAIN = ["--epochs", "1", "--val-fraction", "0.2", "--samples", "64"]
 COMMANDS = [
     ("train", TRAIN[:4], {"model": "model.json", "data": "digits.h5"},
      {"output": ("t.h5", ["t.h5", "t.best.h5"]), "profile": ("t.json", ["t.json"])}),
-    ("train", TRAIN[:4], {"checkpoint": "float.h5", "data": "digits.h5"},
+    ("train", TRAIN[:4], {"checkpoint": "float.h5", "data": "digits.h5", "teacher": "teacher.h5"},
      {"output": ("run.1", ["run.1", "run.1.best.h5"]), "profile": (None, ["run.1.profile.json"])}),
     ("train", TRAIN[:4], WEIGHTS, {"output": ("ti.h5", ["ti.h5", "ti.best.h5"])}),
     ("calibrate", ["--samples", "64"], WEIGHTS, {"output": ("ci.h5", ["ci.h5"])}),
@@ -97,7 +98,7 @@ COMMANDS = [
     ("sensitivity", ["--samples", "64", "--effective-bits", "6"],
      {"checkpoint": "float.h5", "data": "digits.h5", "config": "base.json"},
      {"plan": ("p.json", ["p.json"]), "output": ("p.h5", ["p.h5"])}),
-    ("qat", TRAIN, {"checkpoint": "float.h5", "data": "digits.h5", "config": "config.json"},
+    ("qat", TRAIN, {"checkpoint": "float.h5", "data": "digits.h5", "config": "config.json", "teacher": "teacher.h5"},
      {"output": ("q.h5", ["q.h5", "q.best.h5"]), "profile": ("q.json", ["q.json"])}),
     ("evaluate", [], {"checkpoint": "int8.h5", "data": "digits.h5"}, {}),
     ("predict", [], {"checkpoint": "int8.h5", "data": "digits.h5"}, {"output": ("pred.h5", ["pred.h5"])}),

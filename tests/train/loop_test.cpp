@@ -196,13 +196,55 @@ TEST(Loop, SwitchesFollowTheSteps) {
   EXPECT_EQ(weights->amax().data<float>()[0], 2.0f);
 }
 
+TEST(Loop, EpochsHaveToBeBetterThanTheStart) {
+  Plan run;
+  run.options.validate_start = true;
+  run.options.restore_best = true;
+  run.options.average_decay = 0;
+  const TrainingResult learnt = run.make()->fit();
+  ASSERT_TRUE(learnt.start.has_value());
+  EXPECT_GE(learnt.best_epoch, 0);
+  EXPECT_GT(learnt.best_score, learnt.start->score);
+
+  run.options.optimizer = {.kind = "sgd", .learning_rate = 5, .momentum = 0};
+  run.options.clip_norm = 0;
+  run.options.epochs = 1;
+  run.options.label_smoothing = 0;
+  const auto worse = run.make();
+  const StateDict shared = worse->state_dict().sub("parameters");
+  StateDict before;
+  for (const auto& [name, tensor] : shared.tensors()) before.set(name, tensor.clone());
+  const TrainingResult lost = worse->fit();
+  ASSERT_LT(lost.validation->score, lost.start->score);  // a rate of 5 does harm
+  EXPECT_EQ(lost.best_epoch, -1);
+  EXPECT_EQ(lost.best_score, lost.start->score);
+  EXPECT_TRUE(bitwise_equal(worse->state_dict().sub("parameters"), before));
+}
+
+TEST(Loop, SchedulesLongerThanTheRunAreRefused) {
+  for (const auto& change : std::vector<std::function<void(Plan&)>>{
+           [](Plan& r) { r.options.quant_start = 19; }, [](Plan& r) { r.options.freeze_bn_after = 19; },
+           [](Plan& r) { r.options.freeze_amax_after = 19; },
+           [](Plan& r) { r.options.schedule.warm_up = 19; }}) {
+    Plan run;
+    change(run);
+    try {
+      (void)run.make();
+      ADD_FAILURE() << "it was taken";
+    } catch (const ArgumentError& error) {
+      EXPECT_NE(std::string(error.what()).find("19, longer than the run of 18 steps"), std::string::npos)
+          << error.what();
+    }
+  }
+}
+
 TEST(Loop, QuantStartTrainsInFloatBefore) {
   Plan floats, late;
   late.quantized = true;
   for (Plan* run : {&floats, &late}) {
     run->options.average_decay = 0;
     run->validate = false;
-    run->options.quant_start = 1000;
+    run->options.quant_start = 18;  // all of the run
   }
   std::vector<std::vector<double>> losses(2);
   floats.callbacks.on_step = [&](const StepReport& report) { losses[0].push_back(report.loss); };

@@ -25,11 +25,13 @@ struct Batch {
   /// [N] i64 class labels, or what a loss of one's own takes, f32 or i64 [N, ..]; undefined when the data has
   /// none.
   Tensor y;
+  /// Of a loader, which samples of its data these are; none where they were changed by augmentation.
+  std::vector<std::int64_t> rows = {};
 
   /// The number of samples.
   [[nodiscard]] std::int64_t size() const { return x.dim(0); }
   /// The same on another device; itself when it is there.
-  [[nodiscard]] Batch to(Device device) const { return {x.to(device), y.to(device)}; }
+  [[nodiscard]] Batch to(Device device) const { return {x.to(device), y.to(device), rows}; }
 };
 
 /// Samples 0 .. size() - 1, all of one shape. Reading is thread-safe; a data set does not change. It is

@@ -17,9 +17,18 @@ EarlyStopping::EarlyStopping(std::int64_t patience) : patience_(patience) {
   FQ_CHECK(patience >= 0, kEarly, "the patience is {}: use 0 (never stop) or more epochs", patience);
 }
 
+void EarlyStopping::begin(const Evaluation& evaluation) {
+  FQ_CHECK(epochs_ == 0, kEarly, "{} epochs were evaluated: begin before the first", epochs_);
+  if (!std::isfinite(evaluation.loss) || !std::isfinite(evaluation.score)) return;
+  best_accuracy_ = evaluation.accuracy;
+  best_loss_ = evaluation.loss;
+  best_score_ = evaluation.score;
+  begun_ = true;
+}
+
 bool EarlyStopping::update(const Evaluation& evaluation) {
   const double loss = evaluation.loss;
-  const bool better = best_epoch_ < 0 || evaluation.score > best_score_ ||
+  const bool better = (best_epoch_ < 0 && !begun_) || evaluation.score > best_score_ ||
                       (evaluation.score == best_score_ && loss < best_loss_);
   const bool best = better && std::isfinite(loss) && std::isfinite(evaluation.score);
   if (best) {
@@ -41,6 +50,7 @@ StateDict EarlyStopping::state_dict() const {
   out.set_attribute("best_score", best_score_);
   out.set_attribute("epochs", epochs_);
   out.set_attribute("waited", waited_);
+  out.set_attribute("begun", begun_);
   return out;
 }
 
@@ -53,6 +63,7 @@ void EarlyStopping::load_state(const StateDict& state) {
     loaded.best_score_ =  // of files before it was kept: the accuracy
         state.has_attribute("best_score") ? state.attribute("best_score").get<double>()
                                           : loaded.best_accuracy_;
+    loaded.begun_ = state.has_attribute("begun") && state.attribute("begun").get<bool>();
     loaded.epochs_ = detail::whole_number(state, "epochs", kEarly);
     loaded.waited_ = detail::whole_number(state, "waited", kEarly);
     FQ_CHECK(loaded.best_epoch_ < loaded.epochs_ && loaded.waited_ <= loaded.epochs_, kEarly,

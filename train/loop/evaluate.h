@@ -65,12 +65,17 @@ class EarlyStopping {
   /// negative one.
   explicit EarlyStopping(std::int64_t patience = 0);
 
+  /// What epochs have to be better than: the evaluation of what a run begins with. Before any `update`.
+  void begin(const Evaluation& evaluation);
+  /// Whether `begin` was called.
+  [[nodiscard]] bool begun() const noexcept { return begun_; }
   /// Takes the evaluation of the next epoch in. Returns whether it is the best so far.
   bool update(const Evaluation& evaluation);
   /// Whether the patience has run out.
   [[nodiscard]] bool should_stop() const noexcept { return patience_ > 0 && waited_ >= patience_; }
 
-  /// The epoch that was best, counted from 0 in the order of updates; -1 before the first one.
+  /// The epoch that was best, counted from 0 in the order of updates; -1 before the first one, and while none
+  /// was better than the beginning.
   [[nodiscard]] std::int64_t best_epoch() const noexcept { return best_epoch_; }
   /// What that epoch was evaluated to.
   [[nodiscard]] double best_accuracy() const noexcept { return best_accuracy_; }
@@ -78,7 +83,7 @@ class EarlyStopping {
   [[nodiscard]] double best_score() const noexcept { return best_score_; }
 
   /// What a resumed run needs: attributes `best_epoch`, `best_accuracy`, `best_loss`, `best_score`, `epochs`,
-  /// `waited`.
+  /// `waited`, `begun`.
   [[nodiscard]] StateDict state_dict() const;
   /// Takes it back. Throws ArgumentError for what is not such a state.
   void load_state(const StateDict& state);
@@ -87,6 +92,7 @@ class EarlyStopping {
   std::int64_t patience_;
   std::int64_t epochs_ = 0, waited_ = 0, best_epoch_ = -1;
   double best_accuracy_ = 0, best_loss_ = 0, best_score_ = 0;
+  bool begun_ = false;
 };
 
 }  // namespace fq

@@ -27,6 +27,7 @@ void check_options(const TrainerOptions& o) {
            o.clip_norm);
   FQ_CHECK(o.label_smoothing >= 0 && o.label_smoothing < 1, kTrain,
            "label_smoothing is {}: use 0 to less than 1", o.label_smoothing);
+  check(o.distillation);
   FQ_CHECK(o.save_every >= 0, kTrain, "save_every is {}: use 0 (off) or a number of steps", o.save_every);
   FQ_CHECK(o.quant_start >= 0, kTrain, "quant_start is {}: use 0 or a number of steps", o.quant_start);
   FQ_CHECK(o.freeze_bn_after >= -1 && o.freeze_amax_after >= -1, kTrain,
@@ -35,6 +36,17 @@ void check_options(const TrainerOptions& o) {
   FQ_CHECK(o.amax_momentum > 0 && o.amax_momentum <= 1, kTrain,
            "amax_momentum is {}: use more than 0, at most 1", o.amax_momentum);
   for (const auto& name : o.metrics) (void)make_metric(name);
+}
+
+/// What is to happen at a step of the run has to be one of its steps.
+void check_steps(const TrainerOptions& o, std::int64_t steps) {
+  const std::pair<const char*, std::int64_t> given[] = {{"quant_start", o.quant_start},
+                                                        {"freeze_bn_after", o.freeze_bn_after},
+                                                        {"freeze_amax_after", o.freeze_amax_after},
+                                                        {"warm_up", o.schedule.warm_up}};
+  for (const auto& [name, step] : given)
+    FQ_CHECK(step <= std::max<std::int64_t>(steps, 0), kTrain,
+             "{} is {}, longer than the run of {} steps: give fewer, or more epochs", name, step, steps);
 }
 
 nlohmann::json parsed(const std::string& text) {
@@ -78,13 +90,19 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
       switches(*model),
       passes(model, {.label_smoothing = options.label_smoothing,
                      .loss = options.loss,
+                     .distillation = options.distillation,
                      .capture = options.capture && options.accumulation == 1}) {
   check_options(options);
   FQ_CHECK(training != nullptr && (training->data().classes() > 0 || options.loss), kTrain,
            "the training data has no labels of classes: give some, or a loss of your own for others");
   warn_of_one_class(training->data());
   FQ_CHECK(options.patience == 0 || validation, kTrain, "patience needs validation data: give some, or 0");
+  if (const auto& followed = options.distillation; followed.teacher && followed.weight > 0)
+    teacher.emplace(followed.teacher, *training, model->device());
+  FQ_CHECK(!options.validate_start || validation, kTrain,
+           "validate_start needs validation data: give some, or leave it out");
   if (options.average_decay != 0) average.emplace(*model, options.average_decay);
+  check_steps(options, total_steps());
   schedule = make_schedule(options.schedule, total_steps());
   if (options.schedule.kind == "plateau") {
     FQ_CHECK(validation, kTrain,
@@ -100,6 +118,8 @@ std::int64_t Trainer::Body::steps_per_epoch() const {
 
 bool Trainer::Body::train() try {
   if (!options.out.empty()) (void)fingerprints();
+  validate_start();
+  if (teacher) teacher->prepare(options.stop);
   pace = {};
   if (average && average->swapped()) average->swap();
   model->train();
@@ -116,10 +136,18 @@ bool Trainer::Body::train() try {
     save(options.out);
   }
   if (average) average->swap();
-  if (options.restore_best && !stopped && early.best_epoch() >= 0) restore_best();
+  if (options.restore_best && !stopped && (early.best_epoch() >= 0 || early.begun())) restore_best();
   return stopped;
 } catch (const NumericError& error) {
   throw NumericError(error.what() + last_saved());
+}
+
+void Trainer::Body::validate_start() {
+  if (!options.validate_start || progress.batch > 0) return;
+  start = evaluate(*model, *validation, options.stop, options.loss, options.metrics);
+  if (start->stopped) return;
+  early.begin(*start);
+  if (early.begun()) keep_best();
 }
 
 void Trainer::Body::train_epoch() {
@@ -190,6 +218,7 @@ TrainingResult Trainer::fit() {
           .stopped = stopped,
           .stopped_early = early,
           .validation = run.last,
+          .start = run.start,
           .best_epoch = run.early.best_epoch(),
           .best_accuracy = run.early.best_accuracy(),
           .best_score = run.early.best_score()};

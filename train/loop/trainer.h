@@ -21,6 +21,7 @@
 #include "fakequant/core/context.h"
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/train/data/loader.h"
+#include "fakequant/train/distillation.h"
 #include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/optimizer.h"
 #include "fakequant/train/schedule.h"
@@ -47,6 +48,9 @@ struct TrainerOptions {
   /// What is trained on instead of cross entropy (train/losses.h has some); validation is by it too.
   /// Checkpoints do not hold it: who resumes gives it again.
   Loss loss = {};
+  /// Whose outputs are followed beside the labels, with a teacher; validation is without. Checkpoints do not
+  /// hold the teacher: who resumes gives it again.
+  DistillationOptions distillation = {};
   /// What validation tells beside (train/metrics.h). The best epoch is that of the best first one; without
   /// any, of the highest accuracy or, where there are no right answers, the lowest loss.
   std::vector<std::string> metrics = {};
@@ -57,6 +61,9 @@ struct TrainerOptions {
   double average_decay = 0;
   /// Epochs without improvement in validation before stopping; 0 never stops.
   std::int64_t patience = 0;
+  /// Validates before the first step too: epochs have to be better than what the run begins with to be the
+  /// best one. Needs validation data.
+  bool validate_start = false;
   bool restore_best = false;  ///< ends with the values of the best epoch in the model, not of the last
   /// The seed of dropout; order and augmentation have that of the loader.
   std::uint64_t seed = 0;
@@ -123,11 +130,12 @@ struct TrainerCallbacks {
 
 /// What `fit` did.
 struct TrainingResult {
-  std::int64_t epochs = 0, steps = 0;        ///< done, those before a resumption too
-  bool stopped = false;                      ///< by the flag
-  bool stopped_early = false;                ///< for want of improvement
-  std::optional<Evaluation> validation;      ///< of the last epoch
-  std::int64_t best_epoch = -1;              ///< by validation; -1 without
+  std::int64_t epochs = 0, steps = 0;    ///< done, those before a resumption too
+  bool stopped = false;                  ///< by the flag
+  bool stopped_early = false;            ///< for want of improvement
+  std::optional<Evaluation> validation;  ///< of the last epoch
+  std::optional<Evaluation> start;       ///< before the first step, with validate_start; not where resumed
+  std::int64_t best_epoch = -1;          ///< by validation; -1 without, and where none beat the start
   double best_accuracy = 0, best_score = 0;  ///< of that epoch (Evaluation)
 };
 

@@ -105,8 +105,8 @@ void Trainer::Body::check_same_run(const StateDict& run, const std::string& path
   }
   if (const auto data = object_in(run, "data", path); !data.is_null())
     for (const auto& [part, mark] : fingerprints().items())
-      FQ_CHECK(data.contains(part) && data.at(part) == mark, "resume", "{} is of a run on other {} data: {}",
-               path, part, kWayOut);
+      FQ_CHECK(data.contains(part) && data.at(part) == mark, "resume", "{} is of a run {}: {}", path,
+               part == "teacher" ? "with another teacher" : fmt::format("on other {} data", part), kWayOut);
 }
 
 Progress Trainer::Body::read_progress(const StateDict& run, const std::string& path) const try {

@@ -1,4 +1,5 @@
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/finite.h"
@@ -45,6 +46,17 @@ StateDict progress_state(const Progress& p) {
   return out;
 }
 
+std::uint32_t fingerprint_of(Module& model) {
+  std::uint32_t crc = 0;
+  const auto add = [&crc](const Tensor& values) {
+    const Tensor here = values.to(Device::cpu());
+    crc = crc32c(here.raw(), static_cast<std::size_t>(here.nbytes()), crc);
+  };
+  for (const auto& [name, parameter] : model.named_parameters()) add(parameter.tensor());
+  for (const auto& [name, buffer] : model.named_buffers()) add(buffer);
+  return crc;
+}
+
 StateDict copied(const StateDict& state) {
   StateDict out;
   for (const auto& [name, value] : state.attributes().items()) out.set_attribute(name, value);
@@ -72,6 +84,7 @@ const nlohmann::json& Trainer::Body::fingerprints() const {
     auto& marks = data_marks.emplace(nlohmann::json::object());
     marks["training"] = training->data().fingerprint();
     if (validation) marks["validation"] = validation->data().fingerprint();
+    if (options.distillation.teacher) marks["teacher"] = fingerprint_of(*options.distillation.teacher);
   }
   return *data_marks;
 }

@@ -29,7 +29,7 @@ double Trainer::Body::forward_backward(const Batch& batch) {
   const detail::PhaseScope scope(switches, switched);
   const BackwardScope numbers(options.backward);
   const RandomScope random(progress.seed, static_cast<std::uint64_t>(progress.batch));
-  const auto [loss, logits] = passes.forward(batch, switched);
+  const auto [loss, logits] = passes.forward(batch, switched, teacher ? teacher->outputs(batch) : Tensor());
   detail::Readback read_loss(loss), read_logits(logits);
   if (options.accumulation == 1)
     passes.backward();

@@ -45,6 +45,7 @@ const Presets& presets() {
   static const Presets table{
       {"int8", {weights(8), integers(8)}},
       {"int8_weight_only", {weights(8), off}},
+      {"ternary", {weights(2), off}},  // narrow: codes -1, 0 and 1
       {"w4a8", {weights(4), integers(8)}},
       {"w4a4", {weights(4), integers(4)}},
       {"w3a3", {weights(3), integers(3)}},

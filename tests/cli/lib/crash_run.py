@@ -10,7 +10,7 @@ common = ["--data", DIGITS, "--save-every", "5", "--seed", "1", "--augment", "sh
 kills = kill_and_resume(["train", *TINY, *common, "--epochs", "20", "--ema", "0.99", "--val-fraction", "0.2"],
                         moments - moments // 2, log=print)
 run("train", *TINY, *common, "--epochs", "2", "-o", "float.h5")
-kills += kill_and_resume(["qat", "float.h5", "--preset", "int8", "--amax", "running", "--freeze-amax-after", "400",
+kills += kill_and_resume(["qat", "float.h5", "--preset", "int8", "--amax", "running", "--freeze-amax-after", "200",
                           *common, "--epochs", "15", "--lr", "0.001"], moments // 2, seed=1, log=print)
 assert kills > 0 or moments == 0, f"every run ended before it was killed, {moments} times: nothing was compared"
 print(f"{kills} kills in {moments} moments: the same bits as undisturbed")

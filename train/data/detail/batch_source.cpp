@@ -35,9 +35,11 @@ std::optional<Batch> BatchSource::make(Place& place) {
                    draws_ ? draws_->of_epoch(options_.seed, place.epoch) : std::vector<std::int64_t>());
   const auto samples = order_->samples(place.position, end);
   auto batch = data_->read(samples);
-  if (options_.augment.any()) change(batch, samples, place);
+  const bool changes = options_.augment.any();
+  if (changes) change(batch, samples, place);
   place.position = end;
-  return Batch{upload(batch.x, options_.device), upload(batch.y, options_.device)};
+  return Batch{upload(batch.x, options_.device), upload(batch.y, options_.device),
+               changes ? std::vector<std::int64_t>() : samples};
 }
 
 Prefetcher::Prefetcher(BatchSource source, Place start, std::int64_t depth)

@@ -4,7 +4,7 @@
 
 #include "fakequant/core/backend/device_traits.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/ops/loss.h"
+#include "fakequant/core/ops/ops.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
 #include "fakequant/layers/modules/module.h"
@@ -32,17 +32,25 @@ void Passes::forget() {
 }
 
 /// Labels are classes, or shares of them where samples were mixed.
-Variable Passes::loss_of(const Variable& logits, const Tensor& labels) const {
+Variable Passes::label_loss(const Variable& logits, const Tensor& labels) const {
   if (options_.loss) return options_.loss(logits, labels);
   if (is_floating(labels.dtype()))
     return losses::soft_cross_entropy(logits, labels, {.label_smoothing = options_.label_smoothing});
   return ops::cross_entropy(logits, labels, options_.label_smoothing);
 }
 
-Passes::Outputs Passes::run(const Batch& batch) {
+Variable Passes::loss_of(const Variable& logits, const Input& batch) const {
+  const double weight = options_.distillation.weight;
+  if (!batch.followed.defined() || weight == 0) return label_loss(logits, batch.y);
+  const Variable followed = distillation_loss(logits, batch.followed, options_.distillation);
+  if (weight == 1) return followed;
+  return ops::add(ops::scale(label_loss(logits, batch.y), 1 - weight), ops::scale(followed, weight));
+}
+
+Passes::Outputs Passes::run(const Input& batch) {
   if (traits_of(batch.x.device()).launches) quantize_weights(*model_);
   const Variable logits = (*model_)(Variable(batch.x));
-  loss_ = loss_of(logits, batch.y);
+  loss_ = loss_of(logits, batch);
   FQ_CHECK(loss_.defined() && loss_.numel() == 1, "train", "the loss is {}: it must be one number",
            loss_.defined() ? to_string(loss_.shape()) : "undefined");
   return {loss_.tensor(), logits.tensor()};
@@ -50,7 +58,7 @@ Passes::Outputs Passes::run(const Batch& batch) {
 
 /// Whether the passes over this batch are those that were captured; captures them when they are the same as
 /// the last ones, whose first run has made all that is made once.
-bool Passes::repeats(const Batch& batch, const Switches::Phase& phase) {
+bool Passes::repeats(const Input& batch, const Switches::Phase& phase) {
   if (!options_.capture || !traits_of(batch.x.device()).captures || profiler() != nullptr) return false;
   Key key{batch.x.shape(), batch.y.shape(), phase};
   if (captured_ != key && last_ == key && refused_ != key) {
@@ -69,13 +77,14 @@ bool Passes::repeats(const Batch& batch, const Switches::Phase& phase) {
   return captured_ == last_;
 }
 
-void Passes::capture(const Batch& batch) {
+void Passes::capture(const Input& batch) {
   for (auto& parameter : parameters_) {
     parameter.zero_grad();
     parameter.mutable_tensor().mark_written();  // its codes are made in the captured work
   }
   const RandomScope drawn(random_stream().seed, random_stream().step);  // nothing, for the passes to come
-  input_ = {batch.x.clone(), batch.y.clone()};
+  const Tensor& followed = batch.followed;
+  input_ = {batch.x.clone(), batch.y.clone(), followed.defined() ? followed.clone() : Tensor()};
   passes_ = std::make_unique<Capture>(batch.x.device());
   passes_->add([this] { outputs_ = run(input_); });
   passes_->add([this] { std::exchange(loss_, {}).backward(); });
@@ -85,11 +94,13 @@ void Passes::capture(const Batch& batch) {
   }
 }
 
-Passes::Outputs Passes::forward(const Batch& batch, const Switches::Phase& phase) {
-  const Batch own = batch.to(model_->device());
+Passes::Outputs Passes::forward(const Batch& batch, const Switches::Phase& phase, const Tensor& followed) {
+  const Device device = model_->device();
+  const Input own{batch.x.to(device), batch.y.to(device), followed};
   if (!repeats(own, phase)) return run(own);
   input_.x.copy_from(own.x);
   input_.y.copy_from(own.y);
+  if (followed.defined()) input_.followed.copy_from(followed);
   passes_->launch(kForward);
   return outputs_;
 }

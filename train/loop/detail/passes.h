@@ -9,6 +9,7 @@
 #include "fakequant/core/backend/capture.h"
 #include "fakequant/core/variable.h"
 #include "fakequant/train/data/dataset.h"
+#include "fakequant/train/distillation.h"
 #include "fakequant/train/loop/detail/switches.h"
 #include "fakequant/train/loop/evaluate.h"
 
@@ -26,6 +27,8 @@ class Passes {
   struct Options {
     double label_smoothing = 0;
     Loss loss = {};  ///< cross entropy where there is none
+    /// Where the batch comes with outputs to follow; the teacher itself is not asked.
+    DistillationOptions distillation = {};
     bool capture = true;
   };
   Passes(std::shared_ptr<Module> model, const Options& options);
@@ -33,8 +36,9 @@ class Passes {
   struct Outputs {
     Tensor loss, logits;
   };
-  /// Of a batch on any device. `phase` is what the model is switched to.
-  Outputs forward(const Batch& batch, const Switches::Phase& phase);
+  /// Of a batch on any device. `phase` is what the model is switched to, `followed` the outputs of a teacher,
+  /// undefined without one.
+  Outputs forward(const Batch& batch, const Switches::Phase& phase, const Tensor& followed = {});
   /// Of the last `forward`: gradients of the parameters, times `seed` (1 when undefined; captured passes take
   /// no other one).
   void backward(const Tensor& seed = {});
@@ -48,17 +52,23 @@ class Passes {
     bool operator==(const Key&) const = default;
   };
 
-  [[nodiscard]] bool repeats(const Batch& batch, const Switches::Phase& phase);
-  [[nodiscard]] Variable loss_of(const Variable& logits, const Tensor& labels) const;
-  Outputs run(const Batch& batch);
-  void capture(const Batch& batch);
+  /// What the passes read.
+  struct Input {
+    Tensor x, y, followed;
+  };
+
+  [[nodiscard]] bool repeats(const Input& batch, const Switches::Phase& phase);
+  [[nodiscard]] Variable label_loss(const Variable& logits, const Tensor& labels) const;
+  [[nodiscard]] Variable loss_of(const Variable& logits, const Input& batch) const;
+  Outputs run(const Input& batch);
+  void capture(const Input& batch);
 
   std::shared_ptr<Module> model_;
   Options options_;
   std::vector<Variable> parameters_;
   Variable loss_;  // until its backward pass
   std::optional<Key> last_, captured_, refused_;
-  Batch input_;  // that the captured passes read
+  Input input_;  // that the captured passes read
   Outputs outputs_;
   std::vector<Tensor> gradients_;  // of the parameters
   std::unique_ptr<Capture> passes_;

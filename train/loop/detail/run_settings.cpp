@@ -42,6 +42,13 @@ json settings_of(const ScheduleOptions& o) {
   return out;
 }
 
+json settings_of(const DistillationOptions& o) {
+  if (o.teacher == nullptr) return {{"distillation", "none"}};
+  json out{{"distillation", o.kind}, {"teacher_weight", o.weight}};
+  if (o.kind == "kl") out["temperature"] = o.temperature;
+  return out;
+}
+
 json ranges_of(const TrainerOptions& o) {
   if (o.amax == AmaxMode::learned)
     return {{"amax_mode", "learned"},
@@ -79,6 +86,7 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
            {"validation_samples", validation == nullptr ? 0 : validation->data().size()}};
   out.update(settings_of(options.optimizer));
   out.update(settings_of(options.schedule));
+  out.update(settings_of(options.distillation));
   out.update(ranges_of(options));
   out.update(settings_of(training.options()));
   return out;
@@ -89,6 +97,7 @@ json completed(json settings) {
     settings["augment_hflip"] = settings.at("augment_flip") == true ? 0.5 : 0.0;
   json out = settings_of(LoaderOptions{});
   for (const char* key : {"batch_size", "shuffle", "drop_last", "loader_seed"}) out.erase(key);
+  out.update(settings_of(DistillationOptions{}));
   out.update(settings);
   return out;
 }

@@ -9,6 +9,7 @@
 #include "fakequant/train/loop/average.h"
 #include "fakequant/train/loop/detail/passes.h"
 #include "fakequant/train/loop/detail/switches.h"
+#include "fakequant/train/loop/detail/teacher.h"
 #include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/loop/trainer.h"
 
@@ -67,11 +68,12 @@ struct Trainer::Body {
   EarlyStopping early;
   detail::Switches switches;
   detail::Passes passes;
+  std::optional<detail::Teacher> teacher;
   Schedule schedule;
   std::optional<Plateau> plateau;
   Progress progress;
   Pace pace;
-  std::optional<Evaluation> last;
+  std::optional<Evaluation> start, last;
   std::optional<Progress> saved;                          // of what is at options.out, if it is of this run
   mutable std::optional<nlohmann::json> data_marks;       // made once
   std::optional<StateDict> best;                          // a copy, with restore_best
@@ -83,6 +85,8 @@ struct Trainer::Body {
   // trainer.cpp
   /// True when it was stopped by the flag.
   bool train();
+  /// Before the first step, where that is asked for.
+  void validate_start();
   void train_epoch();
   [[nodiscard]] std::optional<Batch> next_batch();
   void finish_epoch();

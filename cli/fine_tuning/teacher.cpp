@@ -1,0 +1,109 @@
+#include "fakequant/cli/fine_tuning/teacher.h"
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/flags/file_checks.h"
+#include "fakequant/cli/task.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/train/loop/checkpoint.h"
+
+namespace fq::cli {
+namespace {
+
+constexpr double kMostTemperature = 1000;
+constexpr double kLearnt = 0.99;  // of the training images: labels then tell nothing that is not known
+
+bool wanted(const Flags& flags) { return flags.given("teacher") && flags.text("teacher") != "none"; }
+bool may_be_wanted(const Flags& flags) {
+  return wanted(flags) || (!flags.given("teacher") && flags.command() == "qat");
+}
+bool is_self(const Flags& flags) { return flags.text("teacher") == "self"; }
+
+/// Whether outputs are of classes along axis 1.
+bool of_classes(const Network& network) {
+  const Task task = task_of(network);
+  return takes_classes(task.loss) || task.sequences();
+}
+
+DistillationOptions read_numbers(const Flags& flags) {
+  DistillationOptions out;
+  if (flags.given("distill")) out.kind = flags.choice("distill", distillation_kinds());
+  out.temperature = flags.number("temperature", 1e-3, kMostTemperature);
+  out.weight = flags.number("distill-weight", 0, 1);
+  return out;
+}
+
+Shape outputs_of(const Network& network) {
+  const auto graph = trace(*network.module, network.input_shape());
+  return graph.values.at(static_cast<std::size_t>(graph.output)).shape;
+}
+
+/// Its own network, without quantizers.
+Network float_copy(const Network& network) {
+  Network out = rebuild(network.identity);
+  load_model_state(*out.module, model_state(*network.module, network.identity), "the teacher");
+  if (network.quantized()) static_cast<void>(disable_quantizer(*out.module, "*"));
+  return out;
+}
+
+Network file_network(const Flags& flags) {
+  const std::string path = flags.text("teacher");
+  Network out = load_network(path);
+  check_not_compressed(out, flags.command(), path);
+  if (out.quantized()) check_calibrated(out, flags.command());
+  return out;
+}
+
+}  // namespace
+
+void add_teacher_flags(FlagSet& set, bool self) {
+  set.group("Distillation")
+      .value("teacher", self ? "FILE|self|none" : "FILE|none",
+             self
+                 ? "a network whose outputs are followed: a checkpoint, or self, the float network that this "
+                   "one is made of (default: self where that has learnt the training images, 99 % of them, "
+                   "without --augment, --label-smoothing, --init and --loss; else none)"
+                 : "a network whose outputs are followed: a checkpoint (default: none)")
+      .value("distill", "NAME",
+             "kl (of classes) or mse (of outputs) from the teacher (default: kl where outputs are classes)")
+      .value("temperature", "NUMBER", "that both outputs are divided by, for kl", "2")
+      .value("distill-weight", "SHARE", "of the teacher in the loss; the labels have the rest", "1");
+}
+
+void check_teacher_flags(const Flags& flags, const PlannedFiles& planned) {
+  (void)read_numbers(flags);
+  if (wanted(flags) && !is_self(flags)) planned.check_there(flags, "teacher");
+  for (const char* flag : {"distill", "temperature", "distill-weight"})
+    FQ_CHECK(may_be_wanted(flags) || !flags.given(flag), flags.command(),
+             "--{} is for a --teacher: give a checkpoint{}", flag,
+             flags.command() == "qat" ? ", or self" : "");
+}
+
+bool learns_from_itself(const Flags& flags, const Network& network, double accuracy) {
+  if (flags.given("teacher")) return is_self(flags);
+  for (const char* flag : {"augment", "label-smoothing", "init", "loss"})
+    if (flags.given(flag)) return false;
+  return task_of(network).standard() && accuracy >= kLearnt;
+}
+
+DistillationOptions read_teacher(const Flags& flags, const Network& network, bool self) {
+  if (!self && !wanted(flags)) return {};
+  DistillationOptions out = read_numbers(flags);
+  const std::string name = self ? "self" : flags.text("teacher");
+  const Network teacher = self ? float_copy(network) : file_network(flags);
+  FQ_CHECK(teacher.input_shape() == network.input_shape(), flags.command(),
+           "--teacher {} takes samples of {}, the network of {}: give a teacher of the same data", name,
+           to_string(teacher.input_shape()), to_string(network.input_shape()));
+  const Shape theirs = outputs_of(teacher), own = outputs_of(network);
+  FQ_CHECK(theirs == own, flags.command(),
+           "--teacher {} gives {} for a sample, the network {}: give a teacher of the same classes", name,
+           to_string(Shape(theirs.begin() + 1, theirs.end())), to_string(Shape(own.begin() + 1, own.end())));
+  if (!flags.given("distill") && !of_classes(network)) out.kind = "mse";
+  out.teacher = teacher.module;
+  return out;
+}
+
+}  // namespace fq::cli
