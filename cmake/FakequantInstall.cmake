@@ -5,6 +5,7 @@ set(targets fakequant ${FAKEQUANT_LIBRARIES})
 install(TARGETS ${targets} EXPORT fakequantTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(EXPORT fakequantTargets NAMESPACE fakequant:: DESTINATION "${package_dir}")
+export(EXPORT fakequantTargets NAMESPACE fakequant::) # the build tree too can be found as a package
 if(TARGET fakequant_cli)
   install(TARGETS fakequant_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()

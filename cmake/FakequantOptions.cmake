@@ -1,6 +1,7 @@
 option(FAKEQUANT_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FAKEQUANT_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(FAKEQUANT_BUILD_COMMAND "Build the command line program" ${PROJECT_IS_TOP_LEVEL})
+option(FAKEQUANT_PYTHON_PACKAGE "Build the Python package (pip install . does; it takes nanobind)" OFF)
 option(FAKEQUANT_INSTALL "Make install rules and the CMake package" ${PROJECT_IS_TOP_LEVEL})
 option(FAKEQUANT_OPENMP "Use OpenMP in our own loops" ON)
 option(FAKEQUANT_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})

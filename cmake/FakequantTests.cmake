@@ -238,3 +238,30 @@ function(fakequant_add_golden_test)
     set_tests_properties(golden.gpu empty.gpu PROPERTIES LABELS gpu)
   endif()
 endfunction()
+
+# tests/python: the package. Its module is built here, against the library of this tree, with nanobind from PyPI in a
+# virtual environment; skipped where that or Python.h cannot be had.
+function(fakequant_add_python_tests)
+  if(NOT FAKEQUANT_INSTALL OR FAKEQUANT_SANITIZE)
+    return() # the tree cannot be found as a package then; a sanitizer's library does not load into a foreign process
+  endif()
+  set(venv "${PROJECT_BINARY_DIR}/python-venv")
+  set(module "${PROJECT_BINARY_DIR}/python-module")
+  add_test(NAME python.venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}"
+    python_requirements.txt)
+  set_tests_properties(python.venv PROPERTIES LABELS python TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP python_venv)
+  add_test(NAME python.module COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/python/build_module.sh" "${PROJECT_SOURCE_DIR}"
+    "${PROJECT_BINARY_DIR}" "${module}" "${venv}/bin/python")
+  set_tests_properties(python.module PROPERTIES LABELS python TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_REQUIRED python_venv
+    FIXTURES_SETUP python_module PROCESSORS 2)
+  file(GLOB scripts CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/python/*_test.py")
+  foreach(script IN LISTS scripts)
+    get_filename_component(name "${script}" NAME_WE)
+    string(REGEX REPLACE "_test$" "" name "${name}")
+    add_test(NAME python.${name} COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/python/run_pytest.sh" "${module}"
+      "${venv}/bin/python" "${script}")
+    set_tests_properties(python.${name} PROPERTIES LABELS python TIMEOUT 300 SKIP_RETURN_CODE 77
+      FIXTURES_REQUIRED "python_venv;python_module" ENVIRONMENT
+      "${fakequant_test_environment};FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+  endforeach()
+endfunction()

@@ -1,5 +1,7 @@
 #include "fakequant/core/storage.h"
 
+#include <utility>
+
 #include "fakequant/core/backend/kernels.h"
 
 namespace fq {
@@ -9,11 +11,23 @@ Storage::Block::Block(std::int64_t size, Device where) : bytes(size), device(whe
       static_cast<std::byte*>(detail::Kernels::of(device).allocate(static_cast<std::size_t>(size), device));
 }
 
+Storage::Block::Block(std::byte* memory, std::int64_t size, Device where, std::function<void()> at_end)
+    : data(memory), bytes(size), device(where), borrowed(true), release(std::move(at_end)) {}
+
 Storage::Block::~Block() {
-  detail::find_kernels(device)->deallocate(data, static_cast<std::size_t>(bytes), device);
+  if (!borrowed)
+    detail::find_kernels(device)->deallocate(data, static_cast<std::size_t>(bytes), device);
+  else if (release)
+    release();
 }
 
 Storage::Storage(std::int64_t bytes, Device device) : block_(std::make_shared<Block>(bytes, device)) {}
+
+Storage Storage::borrow(void* data, std::int64_t bytes, Device device, std::function<void()> release) {
+  Storage out;
+  out.block_ = std::make_shared<Block>(static_cast<std::byte*>(data), bytes, device, std::move(release));
+  return out;
+}
 
 void Storage::touched(bool written) const noexcept {
   detail::find_kernels(block_->device)->touched(*this, block_->data, written);

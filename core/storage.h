@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "fakequant/core/device.h"
@@ -25,6 +26,11 @@ class Storage {
   /// `bytes` bytes whose contents are unspecified. Throws SystemError when memory is short, BackendError
   /// where the device cannot be used.
   Storage(std::int64_t bytes, Device device);
+  /// A handle of memory that somebody else owns: nothing is copied. `release` is called once, when the last
+  /// handle goes, on whichever thread that is; it must not throw, and may be empty. Who writes to the memory
+  /// from outside calls `mark_written`.
+  [[nodiscard]] static Storage borrow(void* data, std::int64_t bytes, Device device,
+                                      std::function<void()> release);
 
   /// False for a handle that was made by the default constructor.
   [[nodiscard]] bool defined() const noexcept { return block_ != nullptr; }
@@ -52,6 +58,7 @@ class Storage {
  private:
   struct Block {
     Block(std::int64_t size, Device where);
+    Block(std::byte* memory, std::int64_t size, Device where, std::function<void()> at_end);
     ~Block();
     Block(const Block&) = delete;  // one owner of the bytes; handles share the block
     Block& operator=(const Block&) = delete;
@@ -60,6 +67,8 @@ class Storage {
     std::int64_t bytes;
     Device device;
     std::atomic<std::uint64_t> version{0};
+    bool borrowed = false;
+    std::function<void()> release = {};  // of borrowed bytes
   };
   void touched(bool written) const noexcept;
 

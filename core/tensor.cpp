@@ -22,7 +22,7 @@ void copy_bytes(const Tensor& from, Tensor& to) {
 
 }  // namespace
 
-Tensor Tensor::empty(Shape shape, DType dtype, Device device, Layout layout) {
+Tensor Tensor::described(Shape shape, DType dtype, Layout layout) {
   FQ_CHECK(layout == Layout::row_major || shape.size() == 4, "tensor",
            "channels_last needs 4 axes, the shape is {}", to_string(shape));
   Tensor out;
@@ -32,7 +32,20 @@ Tensor Tensor::empty(Shape shape, DType dtype, Device device, Layout layout) {
   out.shape_ = std::move(shape);
   out.dtype_ = dtype;
   out.layout_ = layout;
+  return out;
+}
+
+Tensor Tensor::empty(Shape shape, DType dtype, Device device, Layout layout) {
+  Tensor out = described(std::move(shape), dtype, layout);
   out.storage_ = Storage(byte_size(dtype, out.numel_), device);
+  return out;
+}
+
+Tensor Tensor::borrow(void* data, Shape shape, DType dtype, std::function<void()> release, Device device,
+                      Layout layout) {
+  Tensor out = described(std::move(shape), dtype, layout);
+  FQ_CHECK(data != nullptr || out.numel_ == 0, "tensor", "no memory was given for {}", out.describe());
+  out.storage_ = Storage::borrow(data, byte_size(dtype, out.numel_), device, std::move(release));
   return out;
 }
 

@@ -11,6 +11,7 @@
 /// one. Arithmetic is in core/ops; what stands here makes tensors, looks at them, moves and converts them.
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <span>
@@ -55,6 +56,11 @@ class Tensor {
                                    Device device = Device::cpu(), Layout layout = Layout::row_major);
   /// A tensor of rank 0, so of one element, on the CPU.
   [[nodiscard]] static Tensor scalar(double value, DType dtype = DType::f32);
+  /// A tensor over memory that somebody else owns, as long as the dtype and shape say and in that layout:
+  /// nothing is copied. `release` is called when the last handle goes (Storage::borrow). Throws ArgumentError
+  /// as `empty`, and for a null pointer where there are elements.
+  [[nodiscard]] static Tensor borrow(void* data, Shape shape, DType dtype, std::function<void()> release = {},
+                                     Device device = Device::cpu(), Layout layout = Layout::row_major);
   /// A copy of host values in row-major order, on the CPU, of the dtype of their C++ type (`dtype_of<T>`).
   /// `shape` defaults to one axis as long as the list. Throws ArgumentError when there are not as many values
   /// as the shape has elements.
@@ -172,6 +178,8 @@ class Tensor {
   [[nodiscard]] std::string describe() const;
 
  private:
+  /// Without storage.
+  [[nodiscard]] static Tensor described(Shape shape, DType dtype, Layout layout);
   void check_access(DType dtype, Layout layout) const;
 
   Storage storage_;

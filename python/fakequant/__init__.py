@@ -1,0 +1,15 @@
+"""fakequant: quantization-aware training on the numbers you deploy.
+
+    import fakequant as fq
+    y = fq.modelopt.fake_tensor_quant(x, amax=2.5)      # numpy, torch, or whatever speaks DLPack: nothing is copied
+"""
+import sys as _sys
+
+from . import _fakequant
+from ._fakequant import *  # noqa: F401,F403
+from ._fakequant import ArgumentError, BackendError, Error, FileError, NumericError, SystemError  # noqa: F401
+from ._fakequant import __version__  # noqa: F401
+
+for _name in ("modelopt", "pytorch_quantization", "torch_ref", "torchao", "onnx", "tripy", "tensorrt"):
+    _sys.modules[f"{__name__}.{_name}"] = globals()[_name] = getattr(_fakequant, _name)
+del _name

@@ -1,0 +1,21 @@
+#pragma once
+
+/// The parts of the module, one a source.
+
+#include "array.h"
+
+namespace fq::python {
+
+void bind_errors(nb::module_& module);
+void bind_modelopt(nb::module_& module);
+void bind_modelopt_qtensor(nb::module_& module);
+void bind_pytorch_quantization(nb::module_& module);
+void bind_torch_ref(nb::module_& module);
+void bind_torchao(nb::module_& module);
+void bind_torchao_float(nb::module_& module);
+void bind_engines(nb::module_& module);
+void bind_quantizer(nb::module_& module);
+void bind_model(nb::module_& module);
+void bind_training(nb::module_& module);
+
+}  // namespace fq::python

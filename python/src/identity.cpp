@@ -1,0 +1,87 @@
+#include "identity.h"
+
+#include <fmt/format.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/export/onnx/import.h"
+#include "fakequant/layers/model/fold.h"
+#include "fakequant/layers/model/model_file.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/train/loop/checkpoint.h"
+
+namespace fq::python {
+namespace {
+
+using nlohmann::json;
+
+json identity_of(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes) {
+  return {{"model", json::parse(spec.text())},
+          {"sample_shape", sample_shape},
+          {"classes", classes},
+          {"folded", false},
+          {"quantization", nullptr}};
+}
+
+Network rebuild(const json& identity) {
+  Network out{nullptr, identity};
+  const auto shape = identity.at("sample_shape").get<Shape>();
+  BuildOptions options;
+  options.dense = identity.value("dense", false);
+  out.module = build_model(ModelSpec::parse(identity.at("model").dump()), shape,
+                           identity.at("classes").get<std::int64_t>(), options);
+  if (identity.at("folded").get<bool>()) static_cast<void>(fold_batch_norm(*out.module, out.input_shape()));
+  if (out.quantized())
+    static_cast<void>(
+        quantize(*out.module, QuantConfig::from_json(identity["quantization"]), out.input_shape()));
+  return out;
+}
+
+}  // namespace
+
+Shape Network::input_shape(std::int64_t batch) const {
+  auto shape = identity.at("sample_shape").get<Shape>();
+  shape.insert(shape.begin(), batch);
+  return shape;
+}
+
+Network make_network(const std::string& model, const Shape& sample_shape, std::int64_t classes,
+                     const std::string& options, std::uint64_t seed) {
+  const auto spec = ModelSpec::load(model, options);
+  BuildOptions build;
+  build.seed = seed;
+  return {build_model(spec, sample_shape, classes, build), identity_of(spec, sample_shape, classes)};
+}
+
+Network load_network(const std::string& path) {
+  if (path.ends_with(".onnx")) {
+    const ImportedModel file = import_onnx(load_onnx(path));
+    return {file.build(), identity_of(file.spec, file.sample_shape,
+                                      file.output_shape.size() == 1 ? file.output_shape[0] : 0)};
+  }
+  const StateDict state = load_checkpoint(path);
+  Network out;
+  try {
+    out = rebuild(state.attribute("model"));
+  } catch (const json::exception& error) {
+    throw FileError(path, "model",
+                    fmt::format("[load] {} does not say what model it is of: {}", path, error.what()));
+  } catch (const ArgumentError& error) {
+    throw FileError(path, "model",
+                    fmt::format("[load] the model in {} cannot be built: {}", path, error.what()));
+  }
+  load_model_state(*out.module, state, path);
+  return out;
+}
+
+void save_network(const Network& network, const std::string& path) {
+  save_checkpoint(path, model_state(*network.module, network.identity));
+}
+
+void quantize_network(Network& network, const std::string& config) {
+  const auto json = config.find('{') == std::string::npos ? nlohmann::ordered_json{{"preset", config}}
+                                                          : nlohmann::ordered_json::parse(config);
+  static_cast<void>(quantize(*network.module, QuantConfig::from_json(json), network.input_shape()));
+  network.identity["quantization"] = json;
+}
+
+}  // namespace fq::python

@@ -1,0 +1,193 @@
+#include <sstream>
+
+#include <fmt/format.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/random.h"
+#include "fakequant/export/onnx/exporter.h"
+#include "fakequant/layers/model/builtin_models.h"
+#include "fakequant/layers/model/fold.h"
+#include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "graded.h"
+#include "identity.h"
+
+namespace fq::python {
+namespace {
+
+using nb::arg, nb::none;
+
+nb::object forward(Network& self, nb::object x) {
+  const Call call{"model", x};
+  const Tensor input = call.tensor(x, "x");
+  if (!input.defined()) throw ArgumentError("[model] x is None: give an array");
+  return call.give(unlocked([&] {
+    const NoGrad quiet;
+    return (*self.module)(Variable(input)).tensor();
+  }));
+}
+
+/// torch's names and layouts: parameters and buffers, as arrays of their own.
+nb::dict state_dict(const Network& self) {
+  nb::dict out;
+  const Call call{"state_dict"};
+  for (const auto& [name, parameter] : self.module->named_parameters())
+    out[name.c_str()] = call.give(parameter.tensor().to(Device::cpu()).to(Layout::row_major).clone());
+  for (const auto& [name, buffer] : self.module->named_buffers())
+    out[name.c_str()] = call.give(buffer.to(Device::cpu()).to(Layout::row_major).clone());
+  return out;
+}
+
+struct Copy {
+  Tensor target, source;
+};
+
+Copy matched(const nb::dict& state, const std::string& name, const Tensor& target) {
+  if (!state.contains(name.c_str()))
+    throw ArgumentError(fmt::format("[load_state_dict] '{}' is missing", name));
+  const Tensor source = Call{"load_state_dict"}.tensor(nb::borrow(state[name.c_str()]), name);
+  const bool count = name.ends_with("num_batches_tracked");
+  if (!source.defined() || (source.shape() != target.shape() && !(count && source.numel() == target.numel())))
+    throw ArgumentError(fmt::format("[load_state_dict] '{}' is {}, the model has {}", name,
+                                    source.defined() ? source.describe() : "None", target.describe()));
+  return {target, source.to(target.dtype())};
+}
+
+void load_state_dict(Network& self, const nb::dict& state) {
+  std::vector<Copy> copies;
+  for (auto [name, parameter] : self.module->named_parameters())
+    copies.push_back(matched(state, name, parameter.mutable_tensor()));
+  for (const auto& [name, buffer] : self.module->named_buffers())
+    copies.push_back(matched(state, name, buffer));
+  if (copies.size() != state.size()) {
+    const nb::dict own = state_dict(self);
+    for (const auto& entry : state)
+      if (!own.contains(entry.first))
+        throw ArgumentError(fmt::format("[load_state_dict] '{}' is no parameter or buffer of the model",
+                                        nb::cast<std::string>(nb::str(entry.first))));
+  }
+  for (auto& [target, source] : copies) target.copy_from(source.reshape(target.shape()));
+}
+
+std::string table(Network& self) {
+  std::ostringstream out;
+  if (self.quantized()) {
+    print_quant_summary(*self.module, out);
+  } else {
+    out << summary(*self.module, self.input_shape());
+  }
+  return out.str();
+}
+
+void export_model(Network& self, const std::string& path, const std::string& target, int opset,
+                  bool emulate) {
+  if (target != "ort" && target != "tensorrt")
+    throw ArgumentError(fmt::format("[export] target is '{}': ort and tensorrt are allowed", target));
+  const nb::gil_scoped_release free;
+  const Shape shape = self.input_shape();
+  OnnxExportOptions options;
+  options.target = target == "ort" ? Target::ort : Target::tensorrt;
+  options.opset = opset;
+  options.emulate = emulate;
+  save_onnx(path, export_onnx(*self.module, {shape.begin() + 1, shape.end()}, options));
+}
+
+Network& quantize_model(Network& self, nb::object config) {
+  const std::string text = nb::isinstance<nb::str>(config)
+                               ? nb::cast<std::string>(config)
+                               : nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(config));
+  const nb::gil_scoped_release free;
+  quantize_network(self, text);
+  return self;
+}
+
+std::size_t fold(Network& self) {
+  const auto count = fold_batch_norm(*self.module, self.input_shape()).size();
+  self.identity["folded"] = true;
+  return count;
+}
+
+void bind_class(nb::module_& m) {
+  nb::class_<Network>(m, "Model", "A network, quantized or not, and what it takes to build it again.")
+      .def("__call__", &forward, arg("x"), "The outputs for a batch; nothing is recorded.")
+      .def("quantize", &quantize_model, arg("config") = "int8", nb::rv_policy::reference_internal,
+           "Puts quantizers in: the name of a preset, or a config as a dict or JSON text. Gives the model "
+           "itself.")
+      .def("fold_batch_norm", &fold, "Folds batch norm into the layers before; returns how many.")
+      .def(
+          "fold_weight", [](Network& self) { fold_weight(*self.module); },
+          "Replaces weights by their dequantized codes; there is no way back.")
+      .def(
+          "enable_quantizer",
+          [](Network& self, const std::string& pattern) { return enable_quantizer(*self.module, pattern); },
+          arg("pattern"), "Switches quantizers on by pattern; returns how many.")
+      .def(
+          "disable_quantizer",
+          [](Network& self, const std::string& pattern) { return disable_quantizer(*self.module, pattern); },
+          arg("pattern"), "Switches quantizers off by pattern; returns how many.")
+      .def(
+          "train", [](Network& self, bool on) { self.module->train(on); }, arg("mode") = true,
+          "Training mode.")
+      .def(
+          "eval", [](Network& self) { self.module->eval(); }, "Evaluation mode.")
+      .def("state_dict", &state_dict,
+           "Parameters and buffers as numpy arrays, in torch's names and layouts; copies.")
+      .def("load_state_dict", &load_state_dict, arg("state_dict"),
+           "Takes parameters and buffers, of numpy or torch. Where one is missing, unknown or of another "
+           "shape nothing changes.")
+      .def(
+          "amax",
+          [](Network& self) {
+            nb::dict out;
+            for (const auto& entry : named_quantizers(*self.module))
+              out[entry.name.c_str()] = Call{"amax"}.give(
+                  entry.quantizer->amax().defined() ? entry.quantizer->amax().clone() : Tensor());
+            return out;
+          },
+          "The ranges of all quantizers by name; None where there is none.")
+      .def(
+          "save", [](const Network& self, const std::string& path) { save_network(self, path); }, arg("path"),
+          "A checkpoint, as the command writes and reads it.")
+      .def("export", &export_model, arg("path"), arg("target") = "ort", arg("opset") = 0,
+           arg("emulate") = false, "Writes an ONNX file of QuantizeLinear and DequantizeLinear nodes.")
+      .def_prop_ro("quantized", &Network::quantized)
+      .def_prop_ro(
+          "sample_shape",
+          [](const Network& self) {
+            return nb::tuple(nb::cast(self.identity.at("sample_shape").get<std::vector<std::int64_t>>()));
+          })
+      .def_prop_ro("classes",
+                   [](const Network& self) { return self.identity.at("classes").get<std::int64_t>(); })
+      .def("__str__", &table)
+      .def("__repr__", &table);
+}
+
+}  // namespace
+
+void bind_model(nb::module_& m) {
+  bind_class(m);
+  m.def(
+      "model",
+      [](const std::string& model, const std::vector<std::int64_t>& sample_shape, std::int64_t classes,
+         nb::object options, std::uint64_t seed) {
+        const std::string text =
+            options.is_none() ? ""
+                              : nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(options));
+        return unlocked([&] { return make_network(model, Shape(sample_shape), classes, text, seed); });
+      },
+      arg("name"), arg("sample_shape"), arg("classes") = 0, arg("options") = none(), arg("seed") = 0,
+      "A built-in model (mlp, cnn, resnet20) or a model file, for samples of that shape.");
+  m.def(
+      "load", [](const std::string& path) { return unlocked([&] { return load_network(path); }); },
+      arg("path"), "The model of a checkpoint or of an ONNX file.");
+  m.def("builtin_models", &builtin_models, "The names of the models that come with the library.");
+  m.def("presets", &QuantConfig::preset_names, "The names that quantize takes.");
+}
+
+}  // namespace fq::python

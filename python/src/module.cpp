@@ -1,0 +1,32 @@
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+
+#include "bindings.h"
+#include "fakequant/core/backend/cpu/engine/exact.h"
+
+namespace {
+
+/// What the command prints for --version, behind its name.
+std::string build_info() {
+  return fmt::format("cpu, codes multiplied as {}", fq::cpu::name(fq::cpu::best_exact_type()));
+}
+
+}  // namespace
+
+NB_MODULE(_fakequant, module) {
+  module.attr("__version__") = FAKEQUANT_VERSION;
+  module.doc() = "The library of fakequant.";
+  fq::python::bind_errors(module);
+  fq::python::bind_tensor(module);
+  module.def("build_info", &build_info,
+             "What this build and machine multiply codes with: \"cpu, codes multiplied as s8\".");
+  fq::python::bind_modelopt(module);
+  fq::python::bind_pytorch_quantization(module);
+  fq::python::bind_torch_ref(module);
+  fq::python::bind_torchao(module);
+  fq::python::bind_torchao_float(module);
+  fq::python::bind_engines(module);
+  fq::python::bind_quantizer(module);
+  fq::python::bind_model(module);
+  fq::python::bind_training(module);
+}

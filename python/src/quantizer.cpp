@@ -1,0 +1,147 @@
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "fakequant/calib/calibrator.h"
+#include "fakequant/core/descriptor.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "graded.h"
+
+namespace fq::python {
+namespace {
+
+using nb::arg, nb::none;
+
+std::string json_of(const nb::kwargs& fields) {
+  return nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(fields));
+}
+
+nb::object dict_of(const QuantDescriptor& descriptor) {
+  return nb::module_::import_("json").attr("loads")(descriptor.to_json());
+}
+
+void bind_descriptor(nb::module_& m) {
+  nb::class_<QuantDescriptor>(
+      m, "QuantDescriptor",
+      "How a tensor is to be quantized: num_bits (8, or (4, 3)), axis, block_sizes, amax, unsigned, "
+      "narrow_range, calib_method, .. as ModelOpt names them. A value.")
+      .def("__init__",
+           [](QuantDescriptor* self, const nb::kwargs& fields) {
+             new (self) QuantDescriptor(QuantDescriptor::from_json(json_of(fields)));
+           })
+      .def("dict", &dict_of, "The fields that are not at their default.")
+      .def_static(
+          "from_json", [](const std::string& text) { return QuantDescriptor::from_json(text); }, arg("text"))
+      .def("to_json", &QuantDescriptor::to_json)
+      .def(
+          "__eq__",
+          [](const QuantDescriptor& a, nb::handle b) {
+            return nb::isinstance<QuantDescriptor>(b) && a == nb::cast<const QuantDescriptor&>(b);
+          },
+          arg("other"))
+      .def("__hash__", [](const QuantDescriptor& d) { return std::hash<std::string>()(d.to_json()); })
+      .def("__repr__", [](const QuantDescriptor& d) { return "QuantDescriptor" + to_string(d); });
+  m.attr("ScaledQuantDescriptor") = m.attr("QuantDescriptor");
+}
+
+void bind_calibrator(nb::module_& m) {
+  nb::class_<Calibrator>(m, "Calibrator", "Watches batches and chooses amax.")
+      .def(
+          "collect",
+          [](Calibrator& self, nb::object x) {
+            const Tensor input = Call{"collect"}.tensor(x, "x");
+            unlocked([&] {
+              self.collect(input);
+              return 0;
+            });
+          },
+          arg("x"), "Takes a batch into account.")
+      .def(
+          "compute_amax",
+          [](const Calibrator& self, const std::string& method, double percentile, nb::object num_bits,
+             bool is_unsigned, int stride, int start_bin) {
+            const Call call{"compute_amax"};
+            AmaxOptions options{method,      percentile, call.num_bits(num_bits, "num_bits"),
+                                is_unsigned, stride,     start_bin};
+            return call.give(unlocked([&] { return self.compute_amax(options); }));
+          },
+          arg("method") = "", arg("percentile") = 99.99, arg("num_bits") = 8, arg("unsigned") = false,
+          arg("stride") = 1, arg("start_bin") = 128, "amax of what was collected.")
+      .def("reset", &Calibrator::reset, "Forgets every batch.")
+      .def_prop_ro("method", [](const Calibrator& self) { return std::string(self.method()); })
+      .def_prop_ro("empty", &Calibrator::empty);
+  m.def(
+      "make_calibrator",
+      [](const std::string& method, std::vector<int> axis, int num_bins, bool skip_zeros, double momentum) {
+        CalibratorOptions options;
+        options.axis = Axes(std::move(axis));
+        options.num_bins = num_bins;
+        options.skip_zeros = skip_zeros;
+        options.momentum = momentum;
+        return make_calibrator(method, options);
+      },
+      arg("method") = "max", arg("axis") = std::vector<int>{}, arg("num_bins") = 2048,
+      arg("skip_zeros") = false, arg("momentum") = 0.99,
+      "max, percentile, entropy, mse, octav, one_pass, ..: the calibrator of a method.");
+}
+
+void bind_tensor_quantizer(nb::module_& m) {
+  nb::class_<TensorQuantizer>(m, "TensorQuantizer", "Watches a tensor and puts it on a grid.")
+      .def(
+          "__init__",
+          [](TensorQuantizer* self, nb::object descriptor) {
+            new (self) TensorQuantizer(descriptor.is_none() ? QuantDescriptor()
+                                                            : nb::cast<QuantDescriptor>(descriptor));
+          },
+          arg("descriptor") = none())
+      .def(
+          "__call__",
+          [](TensorQuantizer& self, nb::object x) {
+            const Call call{"TensorQuantizer", x};
+            const Tensor input = call.tensor(x, "x");
+            return call.give(unlocked([&] {
+              const NoGrad quiet;
+              return self(Variable(input)).tensor();
+            }));
+          },
+          arg("x"), "The values on the grid.")
+      .def(
+          "collect",
+          [](TensorQuantizer& self, nb::object x) {
+            self.observer().collect(Call{"collect"}.tensor(x, "x"));
+          },
+          arg("x"), "Shows it a batch.")
+      .def(
+          "load_calib_amax", [](TensorQuantizer& self) { self.load_calibrated_amax(); },
+          "Sets amax to what was collected.")
+      .def_prop_rw(
+          "amax",
+          [](const TensorQuantizer& self) {
+            return Call{"amax"}.give(self.amax().defined() ? self.amax().clone() : Tensor());
+          },
+          [](TensorQuantizer& self, nb::object amax) {
+            self.set_amax(Call{"amax"}.amax(amax, "amax").tensor());
+          })
+      .def_prop_ro("scale",
+                   [](const TensorQuantizer& self) { return Call{"scale"}.give(self.scale().clone()); })
+      .def_prop_rw("enabled", &TensorQuantizer::enabled, &TensorQuantizer::set_enabled)
+      .def_prop_ro("descriptor", &TensorQuantizer::descriptor)
+      .def("__repr__",
+           [](const TensorQuantizer& self) { return "TensorQuantizer(" + self.describe() + ")"; });
+}
+
+}  // namespace
+
+void bind_quantizer(nb::module_& m) {
+  bind_descriptor(m);
+  bind_calibrator(m);
+  bind_tensor_quantizer(m);
+}
+
+}  // namespace fq::python

@@ -1,0 +1,147 @@
+#include "fakequant/reference/torchao.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "fakequant/reference/torchao_affine.h"
+#include "graded.h"
+
+namespace fq::python {
+namespace {
+
+using nb::arg, nb::none;
+using Block = std::vector<std::int64_t>;
+using Bound = std::optional<std::int64_t>;
+
+/// "torch.int8", torch.uint4, "int8".
+torchao::IntegerType integer_type(nb::handle value) {
+  return torchao::IntegerType::named(nb::cast<std::string>(nb::str(value)));
+}
+
+Shape shape_of(const Block& block) { return Shape(block); }
+
+void bind_codes(nb::module_& m) {
+  m.def(
+      "quantize_affine",
+      [](nb::object x, const Block& block_size, nb::object scale, nb::object zero_point,
+         nb::object output_dtype, Bound quant_min, Bound quant_max, const std::string& domain) {
+        const Call call{"quantize_affine", x};
+        const Tensor input = call.tensor(x, "x"), s = call.tensor(scale, "scale"),
+                     z = call.tensor(zero_point, "zero_point");
+        const auto type = integer_type(output_dtype);
+        const auto way = torchao::zero_point_domain(domain);
+        return call.give(unlocked([&] {
+          return torchao::quantize_affine(input, shape_of(block_size), s, z, type, {quant_min, quant_max},
+                                          way);
+        }));
+      },
+      arg("x"), arg("block_size"), arg("scale"), arg("zero_point").none(), arg("output_dtype"),
+      arg("quant_min") = none(), arg("quant_max") = none(), arg("zero_point_domain") = "INT",
+      "Codes of blocks that share a scale.");
+  m.def(
+      "dequantize_affine",
+      [](nb::object codes, const Block& block_size, nb::object scale, nb::object zero_point,
+         nb::object input_dtype, Bound quant_min, Bound quant_max, const std::string& domain,
+         nb::object output_dtype) {
+        const Call call{"dequantize_affine", codes};
+        const Tensor c = call.tensor(codes, "codes"), s = call.tensor(scale, "scale"),
+                     z = call.tensor(zero_point, "zero_point");
+        const auto type = integer_type(input_dtype);
+        const auto way = torchao::zero_point_domain(domain);
+        const DType out = call.dtype(output_dtype, "output_dtype", DType::f32);
+        return call.give(unlocked([&] {
+          return torchao::dequantize_affine(c, shape_of(block_size), s, z, type, {quant_min, quant_max}, way,
+                                            out);
+        }));
+      },
+      arg("codes"), arg("block_size"), arg("scale"), arg("zero_point").none(), arg("input_dtype"),
+      arg("quant_min") = none(), arg("quant_max") = none(), arg("zero_point_domain") = "INT",
+      arg("output_dtype") = "float32", "The values of such codes.");
+}
+
+void bind_fake(nb::module_& m) {
+  m.def(
+      "fake_quantize_affine",
+      [](nb::object x, const Block& block_size, nb::object scale, nb::object zero_point,
+         nb::object quant_dtype, Bound quant_min, Bound quant_max, const std::string& domain,
+         nb::object grad_y) {
+        const Call call{"fake_quantize_affine", x};
+        const bool asked = !grad_y.is_none();
+        const Variable s(call.tensor(scale, "scale"), asked);
+        const Tensor z = call.tensor(zero_point, "zero_point");
+        const auto type = integer_type(quant_dtype);
+        const auto way = torchao::zero_point_domain(domain);
+        const nb::object out = graded(call, x, grad_y, [&](const Variable& v) {
+          return torchao::fake_quantize_affine(v, shape_of(block_size), s, z, type, {quant_min, quant_max},
+                                               way);
+        });
+        return asked ? nb::make_tuple(out[0], out[1], call.give(s.grad())) : out;
+      },
+      arg("x"), arg("block_size"), arg("scale"), arg("zero_point").none(), arg("quant_dtype"),
+      arg("quant_min") = none(), arg("quant_max") = none(), arg("zero_point_domain") = "INT",
+      arg("grad_y") = none(), "The values of the codes of x. With grad_y it gives (y, grad_x, grad_scale).");
+  m.def(
+      "fake_quantize_affine_cachemask",
+      [](nb::object x, const Block& block_size, nb::object scale, nb::object zero_point,
+         nb::object quant_dtype, Bound quant_min, Bound quant_max, const std::string& domain) {
+        const Call call{"fake_quantize_affine_cachemask", x};
+        const Tensor input = call.tensor(x, "x"), s = call.tensor(scale, "scale"),
+                     z = call.tensor(zero_point, "zero_point");
+        const auto type = integer_type(quant_dtype);
+        const auto way = torchao::zero_point_domain(domain);
+        const auto [y, mask] = unlocked([&] {
+          return torchao::fake_quantize_affine_cachemask(input, shape_of(block_size), s, z, type,
+                                                         {quant_min, quant_max}, way);
+        });
+        return nb::make_tuple(call.give(y), call.give(mask));
+      },
+      arg("x"), arg("block_size"), arg("scale"), arg("zero_point").none(), arg("quant_dtype"),
+      arg("quant_min") = none(), arg("quant_max") = none(), arg("zero_point_domain") = "INT",
+      "(y, mask): the mask is where codes were not clipped, one bit each.");
+}
+
+using Choose = torchao::QParams (*)(const Tensor&, torchao::MappingType, const Shape&, torchao::IntegerType,
+                                    const torchao::QParamsOptions&);
+
+void bind_choice(nb::module_& m, const char* name, Choose choose, const char* about) {
+  m.def(
+      name,
+      [name, choose](nb::object x, const std::string& mapping_type, const Block& block_size,
+                     nb::object target_dtype, Bound quant_min, Bound quant_max, std::optional<double> eps,
+                     nb::object scale_dtype, nb::object zero_point_dtype, bool keepdim) {
+        const Call call{name, x};
+        const Tensor input = call.tensor(x, "x");
+        const auto mapping = torchao::mapping_type(mapping_type);
+        const auto type = integer_type(target_dtype);
+        const torchao::QParamsOptions options{{quant_min, quant_max},
+                                              eps,
+                                              call.dtype(scale_dtype, "scale_dtype"),
+                                              call.dtype(zero_point_dtype, "zero_point_dtype"),
+                                              keepdim};
+        const auto found =
+            unlocked([&] { return choose(input, mapping, shape_of(block_size), type, options); });
+        return nb::make_tuple(call.give(found.scale), call.give(found.zero_point));
+      },
+      arg("x"), arg("mapping_type"), arg("block_size"), arg("target_dtype"), arg("quant_min") = none(),
+      arg("quant_max") = none(), arg("eps") = none(), arg("scale_dtype") = none(),
+      arg("zero_point_dtype") = none(), arg("keepdim") = false, about);
+}
+
+}  // namespace
+
+void bind_torchao(nb::module_& module) {
+  nb::module_ m = module.def_submodule("torchao", "torchao's functions, with its bits on a CPU.");
+  bind_codes(m);
+  bind_fake(m);
+  bind_choice(m, "choose_qparams_affine", torchao::choose_qparams_affine,
+              "(scale, zero_point) of each block.");
+  bind_choice(m, "choose_qparams_affine_tinygemm", torchao::choose_qparams_affine_tinygemm,
+              "(scale, zero_point), the zero point a value: that of the middle code.");
+  bind_choice(m, "choose_qparams_affine_dont_preserve_zero",
+              torchao::choose_qparams_affine_dont_preserve_zero,
+              "(scale, zero_point) of ranges that need not contain zero.");
+}
+
+}  // namespace fq::python

@@ -1,0 +1,145 @@
+"""Models, quantizers and the training loop from Python."""
+import pathlib
+
+import numpy as np
+import pytest
+
+import fakequant as fq
+
+DIGITS = pathlib.Path(__file__).parents[2] / "data" / "digits.h5"
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return fq.dataset(str(DIGITS)), fq.dataset(str(DIGITS), "test")
+
+
+@pytest.fixture(scope="module")
+def trained(digits):
+    model = fq.model("mlp", digits[0].sample_shape, 10, options={"hidden": [32]})
+    model.fit(digits[0], epochs=2, learning_rate=3e-3)
+    return model
+
+
+def test_descriptors():
+    d = fq.QuantDescriptor(num_bits=4, axis=0, narrow_range=True)
+    assert d.dict()["num_bits"] == 4 and d.dict()["narrow_range"]
+    assert d == fq.QuantDescriptor.from_json(d.to_json()) and hash(d) == hash(fq.QuantDescriptor(**d.dict()))
+    assert d != fq.QuantDescriptor() and "4bit" in repr(d)
+    with pytest.raises(fq.ArgumentError, match="99 bits"):
+        fq.QuantDescriptor(num_bits=99)
+    with pytest.raises(fq.ArgumentError, match="num_bit"):
+        fq.QuantDescriptor(num_bitz=8)
+
+
+def test_quantizer_is_the_function():
+    x = np.random.default_rng(0).standard_normal(100).astype(np.float32)
+    q = fq.TensorQuantizer(fq.QuantDescriptor(narrow_range=True))
+    with pytest.raises(fq.ArgumentError, match="amax"):
+        q(x)
+    q.collect(x)
+    q.load_calib_amax()
+    assert q.amax == np.abs(x).max()
+    scale = q.amax / np.float32(127)
+    assert np.array_equal(q(x), np.clip(np.round(x / scale), -127, 127) * scale)
+    q.amax = 1.0
+    assert np.abs(q(x)).max() == 1
+
+
+@pytest.mark.parametrize("method", ["max", "percentile", "entropy", "mse", "one_pass"])
+def test_calibrators(method):
+    x = np.random.default_rng(0).standard_normal(5000).astype(np.float32)
+    calibrator = fq.make_calibrator(method)
+    assert calibrator.empty and calibrator.method
+    calibrator.collect(x)
+    amax = calibrator.compute_amax()
+    assert 0 < amax <= np.abs(x).max() * 1.001
+    with pytest.raises(fq.NumericError):
+        calibrator.collect(np.array([np.nan], np.float32))
+    with pytest.raises(fq.ArgumentError, match="entropy|max"):
+        fq.make_calibrator("maxx")
+
+
+def test_from_data_to_engine(trained, digits, tmp_path):
+    path = str(tmp_path / "float.h5")
+    trained.save(path)
+    model = fq.load(path)
+    before = model.evaluate(digits[1])
+    assert before["accuracy"] > 0.8 and before["count"] == len(digits[1])
+    assert model.quantize("int8") is model and model.quantized
+    assert model.calibrate(digits[0], samples=256)["quantizers"] > 0
+    seen = []
+    history = model.fit(digits[0], epochs=1, learning_rate=1e-4, validation=digits[1], on_epoch=seen.append)
+    assert seen == history and history[0]["validation"]["accuracy"] > 0.8
+    assert all(a is None or (np.asarray(a) > 0).all() for a in model.amax().values())
+    saved = str(tmp_path / "int8.h5")
+    model.save(saved)
+    x, _ = digits[1].read([0, 1, 2])
+    assert np.array_equal(fq.load(saved)(x), (model.eval(), model(x))[1])
+    assert np.array_equal(model.predict(digits[1])[:3], model(x))
+    onnx = tmp_path / "net.onnx"
+    try:
+        model.export(str(onnx))
+    except fq.Error as error:
+        pytest.skip(str(error))
+    assert onnx.stat().st_size > 1000 and "input_quantizer" in str(model)
+
+
+def test_state_dict_both_ways(trained, digits):
+    state = trained.state_dict()
+    assert [v.shape for k, v in state.items() if k.endswith("weight")] == [(32, 64), (10, 32)]
+    other = fq.model("mlp", digits[0].sample_shape, 10, options={"hidden": [32]}, seed=5)
+    name, first = next(iter(state.items()))
+    assert not np.array_equal(other.state_dict()[name], first)
+    other.load_state_dict(state)
+    assert all(np.array_equal(other.state_dict()[k], v) for k, v in state.items())
+    first += 1  # copies: the model is as it was
+    assert not np.array_equal(trained.state_dict()[name], first)
+    for broken, words in [({}, "missing"), ({**state, "more": first}, "'more' is no parameter"),
+                          ({**state, name: np.ones(3, np.float32)}, name)]:
+        with pytest.raises(fq.ArgumentError, match=words):
+            other.load_state_dict(broken)
+
+
+def test_arrays_as_data():
+    random = np.random.default_rng(0)
+    x = random.standard_normal((256, 4)).astype(np.float32)
+    y = (x[:, 0] > 0).astype(np.int64)
+    model = fq.model("mlp", [4], 2, options={"hidden": [8]})
+    history = model.fit((x, y), epochs=10, learning_rate=1e-2)
+    assert history[-1]["loss"] < history[0]["loss"] and model.evaluate((x, y))["accuracy"] > 0.9
+    assert model.predict(x).shape == (256, 2)
+
+
+def test_an_interrupt_stops_after_the_batch():
+    x, y = np.zeros((512, 4), np.float32), np.zeros(512, np.int64)
+    x[:, 0] = 1
+    model = fq.model("mlp", [4], 2)
+    import _thread
+
+    def stop(report):
+        _thread.interrupt_main()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit((x, y), epochs=1000, on_epoch=stop)
+
+
+def test_an_exception_of_a_callback_comes_back():
+    def fail(report):
+        raise KeyError("mine")
+    with pytest.raises(KeyError, match="mine"):
+        fq.model("mlp", [4], 2).fit((np.ones((64, 4), np.float32), np.zeros(64, np.int64)), on_epoch=fail)
+
+
+def test_bad_input(tmp_path):
+    with pytest.raises(fq.FileError) as caught:
+        fq.load(str(tmp_path / "none.h5"))
+    assert caught.value.path.endswith("none.h5")
+    with pytest.raises(fq.ArgumentError):
+        fq.model("mlpp", [4], 2)
+    model = fq.model("mlp", [4], 2)
+    for call, words in [(lambda: model.quantize("int9"), "int8"), (lambda: model.export("x", target="gpu"), "target"),
+                        (lambda: model(np.ones((1, 5), np.float32)), ""), (lambda: model("x"), "x is a str"),
+                        (lambda: model.fit((np.ones((4, 4)), np.zeros(4))), ""),
+                        (lambda: model.fit(np.ones((4, 4), np.float32)), "")]:
+        with pytest.raises(fq.Error, match=words):
+            call()
