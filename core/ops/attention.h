@@ -2,10 +2,8 @@
 
 /// Attention, and positions by rotation.
 ///
-///     const ops::Rotary turned{.base = 10000.0};
-///     const Variable y = ops::scaled_dot_product_attention(ops::rotary(q, turned), ops::rotary(k, turned),
-///     v,
-///                                                          {.causal = true});  // [N, H, L, D]
+///     const Variable turned = ops::rotary(x, {.base = 10000.0});  // [N, H, L, D]
+///     const Variable y = ops::scaled_dot_product_attention(turned, turned, x, {.causal = true});
 
 #include <optional>
 
