@@ -1,0 +1,235 @@
+"""fakequant.torch: functions, quantizers and calibrators under ModelOpt's names, on torch's own memory.
+
+    from fakequant.torch import TensorQuantizer, fake_tensor_quant      # in place of modelopt.torch.quantization
+    y = fake_tensor_quant(x, amax)                                      # the same bits, and the same gradient
+
+Tensors go through DLPack: nothing is copied, and nothing is linked to libtorch. CPU tensors only.
+"""
+import torch as _torch
+from torch import nn as _nn
+
+from . import _fakequant as _fq
+
+__all__ = ["fake_tensor_quant", "scaled_e4m3", "int_cast_ste", "dynamic_block_quantize", "legacy_fake_tensor_quant",
+           "fake_affine_tensor_quant", "TensorQuantizer", "MaxCalibrator", "HistogramCalibrator"]
+
+
+def _detached(value):
+    return value.detach().contiguous() if isinstance(value, _torch.Tensor) else value
+
+
+class _Graded(_torch.autograd.Function):
+    """One of the library's functions, whose keyword grad_y gives the gradient of x."""
+
+    @staticmethod
+    def forward(ctx, x, function, arguments, options):
+        ctx.save_for_backward(x)
+        ctx.call = function, arguments, options
+        return function(_rows(x), *arguments, **options)
+
+    @staticmethod
+    @_torch.autograd.function.once_differentiable
+    def backward(ctx, grad_y):
+        function, arguments, options = ctx.call
+        (x,) = ctx.saved_tensors
+        x = _rows(x)
+        same = _torch.contiguous_format if x.is_contiguous() else _torch.channels_last
+        grad_y = grad_y.detach().contiguous(memory_format=same)
+        return function(x, *arguments, grad_y=grad_y, **options)[1], None, None, None
+
+
+def _rows(x):
+    """In a layout that the library reads, which x mostly has."""
+    x = x.detach()
+    return x if x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=_torch.channels_last)) else x.contiguous()
+
+
+def _graded(function, x, *arguments, **options):
+    return _Graded.apply(x, function, tuple(_detached(a) for a in arguments), options)
+
+
+def fake_tensor_quant(inputs, amax, bias=None, num_bits=8, unsigned=False, narrow_range=True, pass_through_bwd=False):
+    """ModelOpt's fake_tensor_quant: integers, with its bits on a CPU and its straight-through gradient."""
+    return _graded(_fq.modelopt.fake_tensor_quant, inputs, amax, bias, num_bits=num_bits, unsigned=unsigned,
+                   narrow_range=narrow_range, pass_through_bwd=pass_through_bwd)
+
+
+def scaled_e4m3(inputs, amax=None, bias=None, E=4, M=3, pass_through_bwd=False):
+    """ModelOpt's scaled_e4m3: FP8."""
+    return _graded(_fq.modelopt.scaled_e4m3, inputs, amax, bias, E=E, M=M, pass_through_bwd=pass_through_bwd)
+
+
+def int_cast_ste(inputs, num_bits, unsigned=False, narrow_range=True):
+    """Integers without a scale."""
+    return _graded(_fq.modelopt.int_cast_ste, inputs, num_bits=num_bits, unsigned=unsigned, narrow_range=narrow_range)
+
+
+def dynamic_block_quantize(inputs, num_bits, scale_bits, block_size, global_amax=None, triton=False,
+                           pass_through_bwd=True):
+    """Blocks along the last axis whose scales are found from the input: MX formats and NVFP4."""
+    return _graded(_fq.modelopt.dynamic_block_quantize, inputs, num_bits, scale_bits, block_size, global_amax,
+                   triton=triton, pass_through_bwd=pass_through_bwd)
+
+
+def legacy_fake_tensor_quant(inputs, amax, num_bits=8, unsigned=False, narrow_range=True):
+    """pytorch-quantization's fake quantization: codes / scale."""
+    return _graded(_fq.pytorch_quantization.legacy_fake_tensor_quant, inputs, amax, num_bits=num_bits,
+                   unsigned=unsigned, narrow_range=narrow_range)
+
+
+def fake_affine_tensor_quant(inputs, min_range, max_range, num_bits=8):
+    """pytorch-quantization's affine fake quantization."""
+    return _graded(_fq.pytorch_quantization.fake_affine_tensor_quant, inputs, min_range, max_range, num_bits=num_bits)
+
+
+class _Calibrator:
+    def __init__(self, method, axis, num_bits, unsigned, **options):
+        axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
+        self._calibrator = _fq.make_calibrator(method, axis=axes, **options)
+        self._num_bits, self._unsigned = num_bits, unsigned
+
+    def collect(self, x):
+        """Takes a batch into account."""
+        self._calibrator.collect(_rows(x))
+
+    def reset(self):
+        """Forgets every batch."""
+        self._calibrator.reset()
+
+    def _amax(self, **options):
+        if self._calibrator.empty:
+            return None
+        amax = self._calibrator.compute_amax(num_bits=self._num_bits, unsigned=self._unsigned, **options)
+        if isinstance(amax, _fq.Tensor):  # bfloat16, which numpy has not
+            return _torch.from_numpy(amax.to("float32").numpy().copy()).to(_torch.bfloat16)
+        return _torch.from_numpy(amax.copy())
+
+
+class MaxCalibrator(_Calibrator):
+    """The largest magnitude of all batches, for each index of `axis`."""
+
+    def __init__(self, num_bits=8, axis=None, unsigned=False):
+        super().__init__("max", axis, num_bits, unsigned)
+
+    def compute_amax(self):
+        """amax, or None before the first batch."""
+        return self._amax()
+
+
+class HistogramCalibrator(_Calibrator):
+    """A histogram, read by "percentile", "entropy" or "mse"."""
+
+    def __init__(self, num_bits=8, axis=None, unsigned=False, num_bins=2048, skip_zeros=False):
+        super().__init__("histogram", axis, num_bits, unsigned, num_bins=num_bins, skip_zeros=skip_zeros)
+
+    def compute_amax(self, method, *, stride=1, start_bin=128, percentile=99.99):
+        """amax by that method, or None before the first batch."""
+        return self._amax(method=method, stride=stride, start_bin=start_bin, percentile=percentile)
+
+
+class TensorQuantizer(_nn.Module):
+    """ModelOpt's TensorQuantizer for integers of up to 16 bits and E4M3, with static ranges.
+
+    `quant_attribute_cfg` is a dict of num_bits, axis, unsigned, narrow_range and calibrator ("max" or "histogram"). The range
+    is the buffer `_amax`: it is saved, moved and copied with the module.
+    """
+
+    def __init__(self, quant_attribute_cfg=None, if_quant=True, if_calib=False, amax=None):
+        super().__init__()
+        fields = dict(quant_attribute_cfg or {})
+        self.num_bits, self.axis = fields.pop("num_bits", 8), fields.pop("axis", None)
+        self.unsigned, self.narrow_range = fields.pop("unsigned", False), fields.pop("narrow_range", False)
+        self._method = fields.pop("calibrator", "max")
+        if fields:
+            raise _fq.ArgumentError(f"[TensorQuantizer] '{next(iter(fields))}' is no field here: num_bits, axis, unsigned, "
+                                    "narrow_range and calibrator are")
+        if self._method not in ("max", "histogram"):
+            raise _fq.ArgumentError(f"[TensorQuantizer] calibrator is '{self._method}': max and histogram are allowed")
+        if not isinstance(self.num_bits, int) and tuple(self.num_bits) != (4, 3):
+            raise _fq.ArgumentError(f"[TensorQuantizer] num_bits is {self.num_bits}: give 1 to 16, or (4, 3)")
+        self._if_quant, self._if_calib, self._disabled = if_quant, if_calib, False
+        self._calibrator = None
+        self.register_buffer("_amax", None)
+        if amax is not None:
+            self.amax = amax
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        if self._amax is None and prefix + "_amax" in state_dict:
+            self._amax = _torch.empty_like(state_dict[prefix + "_amax"])
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def __getstate__(self):
+        return {**self.__dict__, "_calibrator": None}  # what was collected stays with the original
+
+    @property
+    def amax(self):
+        """The range, None before there is one."""
+        return self._amax
+
+    @amax.setter
+    def amax(self, value):
+        value = _torch.as_tensor(value).detach().clone()
+        if not bool(((value >= 0) & value.isfinite()).all()):
+            raise _fq.ArgumentError("[TensorQuantizer] amax is negative or not finite")
+        self._amax = value
+
+    def enable(self):
+        self._disabled = False
+
+    def disable(self):
+        self._disabled = True
+
+    def enable_quant(self):
+        self._if_quant = True
+
+    def disable_quant(self):
+        self._if_quant = False
+
+    def enable_calib(self):
+        self._if_calib = True
+
+    def disable_calib(self):
+        self._if_calib = False
+
+    @property
+    def is_enabled(self):
+        return not self._disabled
+
+    def _own_calibrator(self):
+        if self._calibrator is None:
+            kind = MaxCalibrator if self._method == "max" else HistogramCalibrator
+            bits = self.num_bits if isinstance(self.num_bits, int) else 8
+            self._calibrator = kind(bits, self.axis, self.unsigned)
+        return self._calibrator
+
+    def load_calib_amax(self, *args, **kwargs):
+        """Sets amax to what was collected; a histogram takes the method and its options."""
+        amax = self._own_calibrator().compute_amax(*args, **kwargs)
+        if amax is None:
+            raise _fq.ArgumentError("[TensorQuantizer] nothing was collected: run data with enable_calib() first")
+        self.amax = amax
+
+    def reset_amax(self):
+        """Forgets the range and what was collected."""
+        self._amax, self._calibrator = None, None
+
+    def forward(self, inputs):
+        if self._disabled:
+            return inputs
+        if self._if_calib:
+            self._own_calibrator().collect(inputs)
+        if not self._if_quant:
+            return inputs
+        amax = self._amax
+        if amax is None:  # as ModelOpt: the range of this input
+            axes = [] if self.axis is None else [self.axis] if isinstance(self.axis, int) else list(self.axis)
+            kept = {a % inputs.dim() for a in axes}
+            over = [a for a in range(inputs.dim()) if a not in kept]
+            amax = inputs.detach().abs().amax(dim=over, keepdim=bool(kept)) if over else inputs.detach().abs()
+        if isinstance(self.num_bits, int):
+            return fake_tensor_quant(inputs, amax, None, self.num_bits, self.unsigned, self.narrow_range)
+        return scaled_e4m3(inputs, amax)
+
+    def extra_repr(self):
+        amax = "None" if self._amax is None else f"[{self._amax.min():.4g}, {self._amax.max():.4g}]"
+        return f"{self.num_bits} bit axis={self.axis} amax={amax} quant={self._if_quant and not self._disabled}"
