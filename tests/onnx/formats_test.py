@@ -36,9 +36,11 @@ with open("wide.json", "w") as config:
 found = verified(*calibrated("mlp", "--config", "wide.json", name="wide"), "--tolerance", 1e-3, "--code-tolerance", 2e-3)
 assert found["codes"] > 0 and found["flips"] == 0, found
 
-# Sums of E4M3 products may be longer than a float's 24 bits: codes are the same, logits to their last bits.
-fp8 = verified(*calibrated("digits_cnn", "--preset", "fp8", "--scale", "pow2"), "--random", 1000)
-assert_close(fp8, 1e-6)
+# Sums of E4M3 products may be longer than a float's 24 bits: logits are the same to their last bits, codes but for a sum at
+# a tie. Measured: 2 of 5,396,480, and none of another network.
+fp8 = verified(*calibrated("digits_cnn", "--preset", "fp8", "--scale", "pow2"), "--random", 1000, "--code-tolerance", 1e-6,
+               "--tolerance", 1e-6)
+assert fp8["flips"] == 0 and fp8["max_abs_diff"] < 1e-6, fp8
 assert fp8["level"] == "basic" and fp8["session_options"] == {"session.disable_quant_qdq": "1"}, fp8
 assert fp8["logit_bits_different"] <= 2e-3 * fp8["logits"], fp8  # measured: 26 of 13,600
 # Free scales: sums in another order, once in a while on the other side of a tie. Measured: 6 of 1,428,480 codes, and 118

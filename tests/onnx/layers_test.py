@@ -13,7 +13,8 @@ def config(name, **fields):
 
 
 # What the engine computes in floats is named, and only there may a code or a bit of a logit be another: the shares of codes
-# that differed, and the largest differences of logits, were measured on 10,360 samples.
+# that differed, and the largest differences of logits, were measured on 10,360 samples, the most of two trained networks
+# (with free scales one has 3,298 codes near a tie that another has not).
 FLOATS = {"grouped_relu6", "depthwise_silu", "strided_leaky", "cut_gelu", "gate", "gated", "joined_norm", "mixed_clip",
           "token_norm", "up_tanh", "weights", "mixed_tokens"}
 UNROUNDED = {"averaged", "sum", "residual"}  # read by the gate, the product and the softmax
@@ -21,11 +22,10 @@ PRODUCTS = {"grouped", "depthwise", "strided", "wider", "mixed"}  # their sums a
 NO_CODES = {"narrow", "sequence", "global"}  # without a target additions, concatenations and averages are of floats
 MEASURED = {("ort", "free"): (FLOATS | UNROUNDED | PRODUCTS, 5.1e-5, 8.4e-4),
             ("ort", "pow2"): (FLOATS | UNROUNDED, 1.6e-6, 4.3e-4),
-            ("tensorrt", "free"): (FLOATS, 9.4e-6, 5.5e-4), ("tensorrt", "pow2"): (FLOATS, 4.2e-7, 2.2e-4),
-            ("none", "free"): (FLOATS | UNROUNDED | PRODUCTS | NO_CODES, 6.0e-6, 4.0e-4),
+            ("tensorrt", "free"): (FLOATS, 2.1e-4, 1.3e-3), ("tensorrt", "pow2"): (FLOATS, 4.2e-7, 2.2e-4),
+            ("none", "free"): (FLOATS | UNROUNDED | PRODUCTS | NO_CODES, 7.5e-5, 9.4e-4),
             ("none", "pow2"): (FLOATS | UNROUNDED | {"global"}, 7.4e-7, 2.7e-4)}
-NO_VNNI = {("tensorrt", "free"): (7.2e-5, 6.2e-4), ("tensorrt", "pow2"): (1.1e-6, 2.2e-4),  # the same on a processor with AVX2
-           ("none", "free"): (5.4e-5, 7.4e-4), ("none", "pow2"): (2.1e-6, 2.7e-4)}
+NO_VNNI = {("tensorrt", "pow2"): (1.1e-6, 2.2e-4), ("none", "pow2"): (2.1e-6, 2.7e-4)}  # on a processor with AVX2
 
 model = os.path.join(SOURCE, "tests", "data", "every_layer.json")
 result("train", "--model", model, "--data", DIGITS, "--epochs", "1", "-o", "float.h5")
