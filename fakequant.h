@@ -105,6 +105,7 @@
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/calibration/calibration_report.h"
 #include "fakequant/train/calibration/calibration_state.h"
+#include "fakequant/train/calibration/quantizer_findings.h"
 #include "fakequant/train/ctc.h"
 #include "fakequant/train/data/augment.h"
 #include "fakequant/train/data/dataset.h"

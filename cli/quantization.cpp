@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/calibration.h"
+#include "fakequant/cli/fine_tuning/quantizer_warnings.h"
 #include "fakequant/cli/fine_tuning/sample_accuracy.h"
 #include "fakequant/cli/import_ranges.h"
 #include "fakequant/cli/weight_algorithm.h"
@@ -199,6 +200,7 @@ void quantize_and_calibrate(Network& network, const Flags& flags, const Quantiza
   if (imports) import_ranges(network, flags, calibrate, output);
   if (!calibrate) return;
   calibrate_network(network, flags, quantization, data, output, imports);
+  warn_of_quantizers(network, data, "calibrate");
   if (!uncalibrated_quantizers(*network.module).empty()) return;
   const auto found = sample_accuracy(network, data);
   if (!found) return;

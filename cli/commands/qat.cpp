@@ -3,6 +3,7 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/fine_tuning/quantizer_warnings.h"
 #include "fakequant/cli/fine_tuning/sample_accuracy.h"
 #include "fakequant/cli/fine_tuning/teacher.h"
 #include "fakequant/cli/flags/flag_groups.h"
@@ -158,6 +159,7 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   if (!run.resume) check_calibrated(run.network, "qat");
   complete_by_format(options, run.network, flags, output, self);
   auto result = train_network(run, std::move(options), flags, output);
+  warn_of_quantizers(run.network, run.data, "qat");
   if (const auto after = sample_accuracy(run.network, run.data); before && after) {
     result["training_images"] = {{"count", after->images},
                                  {"float", 100 * before->in_float},

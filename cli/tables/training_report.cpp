@@ -89,6 +89,7 @@ nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, cons
                                {"epochs", result.epochs},
                                {"steps", result.steps},
                                {"stopped_early", result.stopped_early}};
+  if (result.ranges_held > 0) found["ranges_held"] = result.ranges_held;
   for (const auto& [key, value] : last_.items())
     if (key == "loss" || key == "accuracy" || key.starts_with("val_")) found[key] = value;
   std::string text = fmt::format("{} steps in {}, {}", result.steps, duration(watch_.seconds()), path);

@@ -74,6 +74,16 @@ void warn_of_one_class(const Dataset& data) {
                     labels.numel(), *begin, *begin));
 }
 
+void warn_of_held(const detail::RangeGuard& ranges) {
+  if (ranges.held() == 0) return;
+  const auto names = ranges.names();
+  const std::string others = names.size() > 1 ? fmt::format(" and {} others", names.size() - 1) : "";
+  log(LogLevel::warning, fmt::format("[train] steps would have taken learned ranges beyond half or twice "
+                                     "what they were, {} times ({}{}): they were held there; a smaller "
+                                     "learning rate leaves them to themselves",
+                                     ranges.held(), names.front(), others));
+}
+
 }  // namespace
 
 Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader> data, TrainerOptions chosen,
@@ -88,6 +98,7 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
       parameters(model->parameters()),
       early(options.patience),
       switches(*model),
+      ranges(*model),
       passes(model, {.label_smoothing = options.label_smoothing,
                      .loss = options.loss,
                      .distillation = options.distillation,
@@ -212,11 +223,13 @@ StateDict Trainer::state_dict() const { return body_->state(); }
 TrainingResult Trainer::fit() {
   Body& run = *body_;
   const bool stopped = run.train();
+  warn_of_held(run.ranges);
   const bool early = run.early.should_stop() && run.progress.epoch < run.options.epochs;
   return {.epochs = run.progress.epoch,
           .steps = run.progress.step,
           .stopped = stopped,
           .stopped_early = early,
+          .ranges_held = run.ranges.held(),
           .validation = run.last,
           .start = run.start,
           .best_epoch = run.early.best_epoch(),

@@ -81,7 +81,9 @@ struct TrainerOptions {
   AmaxMode amax = AmaxMode::frozen;
   double amax_momentum = 0.01;                      ///< of running ranges
   AmaxGradient amax_gradient = AmaxGradient::clip;  ///< of learned ranges
-  bool learn_weight_ranges = false;            ///< those of weights too (learn_weight_ranges); else they stay
+  /// Those of weights too (learn_weight_ranges); else they stay. A step at most halves or doubles a learned
+  /// range, and leaves it 2^-23 or more.
+  bool learn_weight_ranges = false;
   std::int64_t freeze_amax_after = -1;         ///< steps after which running ranges stay; -1 never
   BackwardType backward = BackwardType::bf16;  ///< numbers that gradients of quantized layers are made of
 
@@ -130,9 +132,12 @@ struct TrainerCallbacks {
 
 /// What `fit` did.
 struct TrainingResult {
-  std::int64_t epochs = 0, steps = 0;    ///< done, those before a resumption too
-  bool stopped = false;                  ///< by the flag
-  bool stopped_early = false;            ///< for want of improvement
+  std::int64_t epochs = 0, steps = 0;  ///< done, those before a resumption too
+  bool stopped = false;                ///< by the flag
+  bool stopped_early = false;          ///< for want of improvement
+  /// How often a step would have more than halved or doubled a learned range, which was held there; of this
+  /// call.
+  std::int64_t ranges_held = 0;
   std::optional<Evaluation> validation;  ///< of the last epoch
   std::optional<Evaluation> start;       ///< before the first step, with validate_start; not where resumed
   std::int64_t best_epoch = -1;          ///< by validation; -1 without, and where none beat the start

@@ -68,7 +68,9 @@ void Trainer::Body::update_parameters() {
   }
   const double fallen = plateau ? plateau->factor() : 1;
   optimizer->set_learning_rate(options.optimizer.learning_rate * schedule(progress.step) * fallen);
+  ranges.before();
   optimizer->step(scale);
+  ranges.after();
   optimizer->zero_grad();
   if (average) average->update();
 }

@@ -8,6 +8,7 @@
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/loop/average.h"
 #include "fakequant/train/loop/detail/passes.h"
+#include "fakequant/train/loop/detail/range_guard.h"
 #include "fakequant/train/loop/detail/switches.h"
 #include "fakequant/train/loop/detail/teacher.h"
 #include "fakequant/train/loop/evaluate.h"
@@ -67,6 +68,7 @@ struct Trainer::Body {
   std::vector<Variable> parameters;
   EarlyStopping early;
   detail::Switches switches;
+  detail::RangeGuard ranges;
   detail::Passes passes;
   std::optional<detail::Teacher> teacher;
   Schedule schedule;
