@@ -33,7 +33,7 @@ for preset in ("int8", "w2a2", "ternary"):
     assert "_quantizer:" not in told, (preset, told)
 
 told = run("calibrate", "float.h5", "--data", "outlier.h5", "--preset", "int8", "--method", "max", "-o", "collapsed.h5").stderr
-assert ".input_quantizer: every value has one code, its range is 1e+07" in told and "give it another --method" in told, told
+assert "of its values have one code, its range is 1e+07" in told and "give it another --method" in told, told
 
 # A rate that takes ranges anywhere: they are held, and it is told.
 lost = run("qat", "w2a2.h5", *DATA, "--epochs", "1", "--lr", "20", "--schedule", "constant", "-o", "held.h5")

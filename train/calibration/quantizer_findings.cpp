@@ -22,6 +22,7 @@ namespace fq {
 namespace {
 
 constexpr double kClipped = 0.5;  // of the values, beyond which too many are clipped
+constexpr double kLost = 0.99;    // of the values that are not 0, beyond which too many become 0
 constexpr double kSilent = 1e-3;  // of the largest weight, below which a channel was silent before
 constexpr int kFewBits = 2;
 
@@ -43,11 +44,15 @@ Tensor host(const Tensor& x) { return x.to(Device::cpu()).to(DType::f32); }
 /// What a quantizer was given, and what it made of it.
 struct Seen {
   float least = HUGE_VALF, most = -HUGE_VALF, lowest = HUGE_VALF, highest = -HUGE_VALF;  // values, codes
-  std::int64_t clipped = 0, count = 0;
+  std::int64_t clipped = 0, count = 0, numbers = 0, lost = 0;  // numbers that are not 0, and become 0
 
   void add(const std::vector<float>& values, const std::vector<float>& codes, double range) {
     for (const float v : values) least = std::min(least, v), most = std::max(most, v);
     for (const float q : codes) lowest = std::min(lowest, q), highest = std::max(highest, q);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      numbers += static_cast<std::int64_t>(values[i] != 0);
+      lost += static_cast<std::int64_t>(values[i] != 0 && codes[i] == 0);
+    }
     for (const float v : values) clipped += static_cast<std::int64_t>(std::abs(v) > range);
     count += static_cast<std::int64_t>(values.size());
   }
@@ -55,8 +60,8 @@ struct Seen {
   [[nodiscard]] std::optional<Kind> kind() const {
     if (count <= 1) return std::nullopt;
     if (least == most) return Kind::constant;
-    if (lowest == highest) return Kind::collapsed;
     if (double(clipped) > kClipped * double(count)) return Kind::clipped;
+    if (lowest == highest || double(lost) > kLost * double(numbers)) return Kind::collapsed;
     return std::nullopt;
   }
 };
@@ -81,10 +86,13 @@ class Watch : public Recorder {
 };
 
 QuantizerFinding finding(const TensorQuantizer& q, const Seen& seen, std::optional<Kind> kind) {
+  const bool lost = kind == Kind::collapsed && seen.lowest != seen.highest;
   return {.quantizer = q.name(),
           .kind = kind.value_or(Kind::collapsed),
-          .count = seen.clipped,
-          .of = seen.count,
+          .count = lost                      ? seen.lost
+                   : kind == Kind::collapsed ? seen.count
+                                             : seen.clipped,
+          .of = lost ? seen.numbers : seen.count,
           .amax = largest_range(q),
           .largest = seen.largest()};
 }
@@ -143,8 +151,8 @@ std::string QuantizerFinding::text() const {
     case Kind::constant:
       return fmt::format("{}: its input is {:.6g} everywhere", quantizer, largest);
     case Kind::collapsed:
-      return fmt::format("{}: every value has one code, its range is {:.6g} and values reach {:.6g}",
-                         quantizer, amax, largest);
+      return fmt::format("{}: {:.5g} % of its values have one code, its range is {:.6g}", quantizer,
+                         100 * double(count) / double(of), amax);
     case Kind::dead_channels:
       return fmt::format("{}: {} of {} channels have no code but 0", quantizer, count, of);
     case Kind::clipped:

@@ -16,7 +16,9 @@ class Module;
 
 /// One fault of one quantizer.
 struct QuantizerFinding {
-  /// - `collapsed`: every value gets the same code, though values differ;
+  /// - `collapsed`: every value gets the same code though values differ, or more than 99 % of those that
+  /// are
+  ///   not 0 get code 0;
   /// - `constant`: the input is the same number everywhere, so that nothing passes what comes after;
   /// - `dead_channels`: all codes of some output channels of a weight are 0, though the channel has weights
   ///   above a thousandth of the largest one (what a batch norm silenced does not count);
@@ -27,8 +29,8 @@ struct QuantizerFinding {
   std::string quantizer;  ///< its name
   Kind kind = Kind::collapsed;
   bool of_weight = false;
-  std::int64_t count = 0;  ///< dead channels, or clipped values
-  std::int64_t of = 0;     ///< channels, or values
+  std::int64_t count = 0;  ///< dead channels, clipped values, or those of the one code
+  std::int64_t of = 0;     ///< channels, or values; those that are not 0 where they become 0
   double amax = 0;         ///< its largest range
   double largest = 0;      ///< largest magnitude it was given
 
