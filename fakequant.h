@@ -115,6 +115,8 @@
 #include "fakequant/train/loop/average.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/evaluate.h"
+#include "fakequant/train/loop/oscillation.h"
+#include "fakequant/train/loop/reestimate.h"
 #include "fakequant/train/loop/trainer.h"
 #include "fakequant/train/losses.h"
 #include "fakequant/train/memory_plan.h"

@@ -53,6 +53,11 @@ void read_ranges(TrainerOptions& options, const Flags& flags) {
   options.freeze_amax_after = flags.integer("freeze-amax-after", -1, kManySteps);
   options.quant_start = flags.integer("quant-start", 0, kManySteps);
   options.freeze_bn_after = flags.integer("freeze-bn-after", -1, kManySteps);
+  options.reestimate_bn = flags.integer("reestimate-bn", 0, kManySteps);
+  options.oscillation.mode = flags.choice("oscillation", oscillation_modes());
+  options.oscillation.threshold = flags.number("oscillation-threshold", 0, 0.999999);
+  FQ_CHECK(options.oscillation.mode == "freeze" || !flags.given("oscillation-threshold"), "qat",
+           "--oscillation-threshold is for --oscillation freeze: give that too, or leave it out");
 }
 
 /// What depends on the format where flags leave it open.

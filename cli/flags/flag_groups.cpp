@@ -114,7 +114,17 @@ void add_range_flags(FlagSet& set) {
              "bf16")
       .value("quant-start", "STEPS", "train so many steps in float first", "0")
       .value("freeze-bn-after", "STEPS", "batch norm keeps its statistics after so many steps; -1: never",
-             "-1");
+             "-1")
+      .value("reestimate-bn", "BATCHES",
+             "after each epoch the statistics of live batch norms are those of so many training batches; 0: "
+             "the running ones",
+             "0")
+      .value("oscillation", "NAME",
+             "weights that jump between two codes; track: their share is told; freeze: they stay at their "
+             "mean code; or off",
+             "off")
+      .value("oscillation-threshold", "SHARE", "of steps, beyond which --oscillation freeze freezes a weight",
+             "0.02");
 }
 
 Device device_of(const Flags& flags) { return Device::parse(flags.text("device")); }

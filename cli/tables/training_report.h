@@ -30,6 +30,7 @@ class TrainingReport {
   void on_epoch(const EpochReport& epoch);
   void tell_start(const Evaluation& start, bool is_best, nlohmann::ordered_json& found);
   [[nodiscard]] std::string validation_text(const Evaluation& validation);
+  std::string oscillation_text(const OscillationShare& share);
 
   Output& output_;
   std::string command_;

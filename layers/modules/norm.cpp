@@ -18,6 +18,11 @@ BatchNorm::BatchNorm(std::int64_t channels, double eps, double momentum) : eps_(
 
 std::string BatchNorm::describe() const { return fmt::format("{} channels", weight_.dim(0)); }
 
+void BatchNorm::set_momentum(double momentum) {
+  FQ_CHECK(momentum >= 0 && momentum <= 1, "batch_norm", "the momentum is {}: use 0 to 1", momentum);
+  momentum_ = momentum;
+}
+
 Variable BatchNorm::forward(const Variable& x) {
   const bool of_batch = training() && !frozen_;
   if (of_batch && detail::runs_again())

@@ -34,6 +34,10 @@ class BatchNorm : public Module {
   [[nodiscard]] const Tensor& running_mean() const noexcept { return mean_; }
   [[nodiscard]] const Tensor& running_var() const noexcept { return variance_; }
   [[nodiscard]] double eps() const noexcept { return eps_; }
+  /// The share of the way that running statistics go towards those of a batch.
+  [[nodiscard]] double momentum() const noexcept { return momentum_; }
+  /// Sets it. Throws ArgumentError outside of 0 to 1.
+  void set_momentum(double momentum);
   /// Stops the statistics from moving, as is done late in quantization-aware training: while frozen, training
   /// uses the running statistics and leaves them alone, and gradients take them for constants.
   void freeze(bool on = true) noexcept { frozen_ = on; }

@@ -13,6 +13,7 @@
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/trainer_body.h"
+#include "fakequant/train/loop/reestimate.h"
 #include "fakequant/train/metrics.h"
 
 namespace fq {
@@ -35,6 +36,13 @@ void check_options(const TrainerOptions& o) {
            o.freeze_bn_after, o.freeze_amax_after);
   FQ_CHECK(o.amax_momentum > 0 && o.amax_momentum <= 1, kTrain,
            "amax_momentum is {}: use more than 0, at most 1", o.amax_momentum);
+  check(o.oscillation);
+  FQ_CHECK(o.reestimate_bn >= 0, kTrain, "reestimate_bn is {}: use 0 (off) or a number of batches",
+           o.reestimate_bn);
+  FQ_CHECK(o.reestimate_bn == 0 || o.freeze_bn_after < 0, kTrain,
+           "reestimate_bn is {} and freeze_bn_after {}: statistics that are frozen are not made anew: give "
+           "one of the two",
+           o.reestimate_bn, o.freeze_bn_after);
   for (const auto& name : o.metrics) (void)make_metric(name);
 }
 
@@ -47,6 +55,16 @@ void check_steps(const TrainerOptions& o, std::int64_t steps) {
   for (const auto& [name, step] : given)
     FQ_CHECK(step <= std::max<std::int64_t>(steps, 0), kTrain,
              "{} is {}, longer than the run of {} steps: give fewer, or more epochs", name, step, steps);
+}
+
+void check_reestimation(Module& model, const DataLoader& training, std::int64_t batches) {
+  FQ_CHECK(batches <= training.batches_per_epoch(), kTrain,
+           "reestimate_bn is {}, an epoch has {} batches: give at most those", batches,
+           training.batches_per_epoch());
+  FQ_CHECK(batches == 0 || live_batch_norms(model) > 0, kTrain,
+           "reestimate_bn is {}, and the network has no live batch norm: quantize it unfolded, or leave it "
+           "out",
+           batches);
 }
 
 nlohmann::json parsed(const std::string& text) {
@@ -112,6 +130,8 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
     teacher.emplace(followed.teacher, *training, model->device());
   FQ_CHECK(!options.validate_start || validation, kTrain,
            "validate_start needs validation data: give some, or leave it out");
+  check_reestimation(*model, *training, options.reestimate_bn);
+  if (options.oscillation.mode != "off") oscillation.emplace(*model, options.oscillation);
   if (options.average_decay != 0) average.emplace(*model, options.average_decay);
   check_steps(options, total_steps());
   schedule = make_schedule(options.schedule, total_steps());
@@ -184,6 +204,14 @@ std::optional<Batch> Trainer::Body::next_batch() {
   return batch;
 }
 
+void Trainer::Body::reestimate() {
+  LoaderOptions how = training->options();
+  how.prefetch = 0;
+  DataLoader batches(std::shared_ptr<const Dataset>(training, &training->data()), how);
+  batches.start_epoch(progress.epoch);
+  (void)reestimate_batch_norm(*model, batches, options.reestimate_bn);
+}
+
 void Trainer::Body::finish_epoch() {
   check_finite();
   EpochReport report{.epoch = progress.epoch,
@@ -191,14 +219,18 @@ void Trainer::Body::finish_epoch() {
                      .loss = progress.mean_loss(),
                      .accuracy = progress.accuracy(),
                      .validation = {},
+                     .oscillation = oscillation ? std::optional(oscillation->share()) : std::nullopt,
                      .learning_rate = optimizer->learning_rate(),
                      .peak_memory = memory_stats(model->device()).peak};
-  if (validation) {
+  {
     const AverageScope averages(average ? &*average : nullptr);
-    report.validation = evaluate(*model, *validation, options.stop, options.loss, options.metrics);
-    if (report.validation->stopped) return;
-    report.best = early.update(*report.validation);
-    if (plateau) plateau->update(report.validation->score);
+    if (options.reestimate_bn > 0) reestimate();
+    if (validation) {
+      report.validation = evaluate(*model, *validation, options.stop, options.loss, options.metrics);
+      if (report.validation->stopped) return;
+      report.best = early.update(*report.validation);
+      if (plateau) plateau->update(report.validation->score);
+    }
   }
   last = report.validation;
   progress.next_epoch();

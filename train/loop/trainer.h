@@ -23,6 +23,7 @@
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/distillation.h"
 #include "fakequant/train/loop/evaluate.h"
+#include "fakequant/train/loop/oscillation.h"
 #include "fakequant/train/optimizer.h"
 #include "fakequant/train/schedule.h"
 
@@ -75,6 +76,11 @@ struct TrainerOptions {
 
   /// Steps after which batch norm uses its running statistics; -1 never.
   std::int64_t freeze_bn_after = -1;
+  /// Batches by which the statistics of batch norms are made anew (reestimate_batch_norm) after each epoch,
+  /// before validation and the checkpoint; of the averages, where there are some. 0 keeps the running ones.
+  std::int64_t reestimate_bn = 0;
+  /// Weights that jump between two codes are counted, and frozen, from `quant_start` on.
+  OscillationOptions oscillation = {};
   /// Steps that are trained in float before quantizers quantize.
   std::int64_t quant_start = 0;
   /// What becomes of ranges of activations while training.
@@ -115,7 +121,8 @@ struct EpochReport {
   std::int64_t epochs = 0;        ///< of the whole run
   double loss = 0, accuracy = 0;  ///< means over training batches, as they were trained on
   std::optional<Evaluation> validation;
-  bool best = false;  ///< by validation
+  bool best = false;                            ///< by validation
+  std::optional<OscillationShare> oscillation;  ///< where it is tracked
   double learning_rate = 0;
   double seconds = 0;  ///< since the run, or its resumption, began
   /// Most bytes of the model's device at once in this epoch's training, of the whole process; an epoch resets
@@ -152,8 +159,9 @@ class Trainer {
   /// Makes the optimizer, so the model must be quantized, calibrated and moved to its device before.
   /// `validation` may be null; it is read in order and chooses the best epoch.
   ///
-  /// Throws ArgumentError for options out of range, data without labels, weights that are compressed, and
-  /// learned ranges without a calibrated one to begin with.
+  /// Throws ArgumentError for options out of range, data without labels, weights that are compressed,
+  /// learned ranges without a calibrated one to begin with, statistics to make anew where no batch norm is
+  /// live or they are to be frozen, and oscillations to track where no weight can.
   Trainer(std::shared_ptr<Module> model, std::shared_ptr<DataLoader> training, TrainerOptions options,
           std::shared_ptr<DataLoader> validation = nullptr, TrainerCallbacks callbacks = {});
   ~Trainer();

@@ -73,6 +73,7 @@ StateDict Trainer::Body::state() const {
   out.merge(progress_state(progress), "progress");
   out.merge(training->state_dict(), "progress/loader");
   out.merge(early.state_dict(), "progress/validation");
+  if (oscillation) out.merge(oscillation->state_dict(), "progress/oscillation");
   if (plateau) out.merge(plateau->state_dict(), "progress/plateau");
   out.set_attribute("progress/settings", detail::run_settings(options, *training, validation.get()));
   out.set_attribute("progress/data", fingerprints());
@@ -110,6 +111,7 @@ void Trainer::Body::load(const StateDict& checkpoint, const std::string& path) t
   optimizer->load_state(checkpoint.sub("optimizer"));
   early.load_state(run.sub("validation"));
   if (plateau) plateau->load_state(run.sub("plateau"));
+  if (oscillation) oscillation->load_state(run.sub("oscillation"));
   training->load_state_dict(run.sub("loader"));
   progress = loaded;
   if (path == options.out) saved = loaded;

@@ -71,6 +71,7 @@ void Trainer::Body::update_parameters() {
   ranges.before();
   optimizer->step(scale);
   ranges.after();
+  if (oscillation && progress.step >= options.quant_start) oscillation->update();
   optimizer->zero_grad();
   if (average) average->update();
 }

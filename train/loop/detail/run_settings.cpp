@@ -42,6 +42,13 @@ json settings_of(const ScheduleOptions& o) {
   return out;
 }
 
+json settings_of(const OscillationOptions& o) {
+  if (o.mode == "off") return {{"oscillation", "off"}};
+  json out{{"oscillation", o.mode}, {"oscillation_momentum", o.momentum}};
+  if (o.mode == "freeze") out["oscillation_threshold"] = o.threshold;
+  return out;
+}
+
 json settings_of(const DistillationOptions& o) {
   if (o.teacher == nullptr) return {{"distillation", "none"}};
   json out{{"distillation", o.kind}, {"teacher_weight", o.weight}};
@@ -80,6 +87,7 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
            {"average_decay", options.average_decay},
            {"seed", options.seed},
            {"freeze_bn_after", options.freeze_bn_after},
+           {"reestimate_bn", options.reestimate_bn},
            {"quant_start", options.quant_start},
            {"learn_weight_ranges", options.learn_weight_ranges},
            {"backward", options.backward == BackwardType::bf16 ? "bf16" : "fp32"},
@@ -87,6 +95,7 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
   out.update(settings_of(options.optimizer));
   out.update(settings_of(options.schedule));
   out.update(settings_of(options.distillation));
+  out.update(settings_of(options.oscillation));
   out.update(ranges_of(options));
   out.update(settings_of(training.options()));
   return out;
@@ -98,6 +107,8 @@ json completed(json settings) {
   json out = settings_of(LoaderOptions{});
   for (const char* key : {"batch_size", "shuffle", "drop_last", "loader_seed"}) out.erase(key);
   out.update(settings_of(DistillationOptions{}));
+  out.update(settings_of(OscillationOptions{}));
+  out["reestimate_bn"] = 0;
   out.update(settings);
   return out;
 }

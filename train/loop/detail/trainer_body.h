@@ -65,6 +65,7 @@ struct Trainer::Body {
   nlohmann::json description;
   std::unique_ptr<Optimizer> optimizer;
   std::optional<WeightAverage> average;
+  std::optional<OscillationTracker> oscillation;
   std::vector<Variable> parameters;
   EarlyStopping early;
   detail::Switches switches;
@@ -91,6 +92,7 @@ struct Trainer::Body {
   void validate_start();
   void train_epoch();
   [[nodiscard]] std::optional<Batch> next_batch();
+  void reestimate();
   void finish_epoch();
   [[nodiscard]] bool stop_requested() const { return options.stop != nullptr && *options.stop; }
   [[nodiscard]] std::int64_t steps_per_epoch() const;
