@@ -2,8 +2,7 @@
 
 /// Statistics of batch norms, made anew of weights as they stand.
 ///
-///     reestimate_batch_norm(model, loader, 50);  // after fine-tuning, before
-///     the model is saved
+///     reestimate_batch_norm(model, loader, 50);  // before it is saved
 
 #include <cstdint>
 
