@@ -74,8 +74,10 @@ class Watch : public Recorder {
              Attributes) override {
     const QuantizedTensor* codes = op == "quantize" ? output.quantized() : nullptr;
     if (codes == nullptr || output.numel() == 0 || !quantizers_.contains(codes->spec.name)) return;
-    seen[codes->spec.name].add(host(inputs.at(0).tensor()).to_vector<float>(),
-                               host(code_values(*codes)).to_vector<float>(),
+    auto values = host(inputs.at(0).tensor()).to_vector<float>();
+    if (codes->spec.format.lower() == 0)  // a pending ReLU
+      for (float& v : values) v = std::max(v, 0.0F);
+    seen[codes->spec.name].add(values, host(code_values(*codes)).to_vector<float>(),
                                largest_range(*quantizers_.at(codes->spec.name)));
   }
 
