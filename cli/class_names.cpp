@@ -38,6 +38,10 @@ std::vector<std::string> class_names(const Network& network) {
   return network.identity.value(kNames, std::vector<std::string>{});
 }
 
+std::int64_t named_outputs(const Network& network) {
+  return network.identity.at("classes").get<std::int64_t>();
+}
+
 std::string class_label(const std::vector<std::string>& names, std::int64_t index) {
   const auto at = static_cast<std::size_t>(index);
   return at < names.size() ? names[at] : std::to_string(index);
@@ -56,12 +60,13 @@ std::string classes_text(std::int64_t count, const std::vector<std::string>& nam
 
 void take_class_names(Network& network, const Dataset& data, const std::string& function) {
   const auto& given = data.class_names();
-  if (given.empty()) return;
-  if (std::int64_t(given.size()) != network.classes())
+  const std::int64_t outputs = named_outputs(network);
+  if (given.empty() || (outputs == 0 && data.labels().rank() > 1)) return;
+  if (std::int64_t(given.size()) != outputs)
     return log(
         LogLevel::warning,
         fmt::format("[{}] the data names {} classes, the network has {} outputs: its names are not used",
-                    function, given.size(), network.classes()));
+                    function, given.size(), outputs));
   const auto own = class_names(network);
   if (own.empty())
     network.identity[kNames] = given;

@@ -11,6 +11,8 @@ namespace fq::cli {
 
 /// In the order of the outputs; none where no data set told.
 [[nodiscard]] std::vector<std::string> class_names(const Network& network);
+/// How many names there can be: classes of a sample, or of each of its places; 0 where it is not known.
+[[nodiscard]] std::int64_t named_outputs(const Network& network);
 /// "cat", or "3" without names.
 [[nodiscard]] std::string class_label(const std::vector<std::string>& names, std::int64_t index);
 /// "cat, dog, .."; at most 12 of them.

@@ -35,7 +35,7 @@ std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flag
   options.sample_shape = network.identity.at("sample_shape").get<Shape>();
   auto data = naming_flags([&] { return std::make_shared<Hdf5Dataset>(flags.required("data"), options); });
   check_fits(network, *data, flags.command());
-  if (one_class_each(task, *data)) take_class_names(network, *data, flags.command());
+  if (takes_classes(task.loss)) take_class_names(network, *data, flags.command());
   return data;
 }
 

@@ -39,8 +39,8 @@ void build(Network& network, const ModelSpec& spec, std::uint64_t seed) {
 
 void check_class_names(const Network& network) {
   const auto names = class_names(network);
-  FQ_CHECK(names.empty() || std::int64_t(names.size()) == network.classes(), "class_names",
-           "{} names are given for {} classes", names.size(), network.classes());
+  FQ_CHECK(names.empty() || std::int64_t(names.size()) == named_outputs(network), "class_names",
+           "{} names are given for {} classes", names.size(), named_outputs(network));
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed
   if (dense_labels(task, data)) network.identity["dense"] = true;
   build(network, spec, seed);
   take_task(network, flags);
-  if (one_class_each(task, data)) take_class_names(network, data, "train");
+  if (takes_classes(task.loss)) take_class_names(network, data, "train");
   return network;
 }
 

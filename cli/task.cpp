@@ -122,7 +122,8 @@ void add_task_flags(FlagSet& set) {
              "or huber (,delta=D) (default: of the checkpoint, "
              "cross_entropy)")
       .value("metrics", "LIST",
-             "accuracy, top5, f1, recall, iou, auc, ler, exact, mae, rmse, r2; the best epoch is by the "
+             "accuracy, top5, f1, recall, iou, auc, bpc, perplexity, ler, exact, mae, rmse, r2; the best "
+             "epoch is by the "
              "first (default: "
              "what goes with the loss)");
 }
@@ -160,6 +161,7 @@ Loss loss_of(const Task& task, const Dataset& data, double label_smoothing) {
 std::vector<std::string> metrics_for(const Task& task, const Dataset& data) {
   if (task.sequences()) return sequence_metrics(task);
   if (!task.metrics.empty() || one_class_each(task, data)) return task.metrics;
+  if (takes_classes(task.loss) && data.token_ids()) return {"bpc", "accuracy"};
   if (takes_classes(task.loss) || task.loss.kind == "dice") return {"iou", "accuracy"};
   if (task.loss.kind == "bce" || task.loss.kind == "focal") return {"f1", "auc", "accuracy"};
   return {"rmse", "mae", "r2"};

@@ -40,7 +40,8 @@ void take_task(Network& network, const Flags& flags);
 /// the labels of `data`: the number of samples over classes times those of the class.
 [[nodiscard]] Loss loss_of(const Task& task, const Dataset& data, double label_smoothing = 0);
 /// Those that are asked for, else those of the task: none beside the accuracy, or f1, auc and accuracy of yes
-/// and no, iou and accuracy of dense labels, ler and exact of sequences, rmse, mae and r2 of numbers.
+/// and no, iou and accuracy of dense labels, of those of tokens bpc and accuracy, ler and exact of sequences,
+/// rmse, mae and r2 of numbers.
 [[nodiscard]] std::vector<std::string> metrics_for(const Task& task, const Dataset& data);
 /// How many outputs a model has to have for the labels: classes, or numbers of a sample.
 [[nodiscard]] std::int64_t outputs_for(const Task& task, const Dataset& data);

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/cli/commands/dataset.h"
+#include "fakequant/cli/commands/text_windows.h"
 #include "fakequant/cli/conversion.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/data/reader/class_folders.h"
@@ -16,6 +17,7 @@ using fq::detail::Task;
 using fq::detail::TextList;
 using fq::detail::TextSource;
 using fq::detail::Tokenizer;
+using fq::detail::TokenUnit;
 using Names = std::vector<std::string>;
 
 struct Texts {
@@ -66,13 +68,19 @@ Texts texts_of(const Flags& flags, const std::string& path, const std::string& l
 /// Words of the training texts, or those of another data set.
 Tokenizer tokenizer_of(const Flags& flags, TextList& texts, const std::vector<std::uint8_t>& groups) {
   if (flags.given("like")) {
-    auto words = fq::detail::read_vocabulary(flags.text("like"));
-    FQ_CHECK(!flags.given("tokens") || flags.text("tokens") == (words.empty() ? "bytes" : "words"),
-             flags.command(), "--like {} has {} as tokens: leave --tokens out", flags.text("like"),
-             words.empty() ? "bytes" : "words");
-    return words.empty() ? Tokenizer() : Tokenizer(std::move(words));
+    auto like = fq::detail::read_tokenizer(flags.text("like"));
+    FQ_CHECK(!flags.given("tokens") || flags.text("tokens") == like.unit_name(), flags.command(),
+             "--like {} has {} as tokens: leave --tokens out", flags.text("like"), like.unit_name());
+    FQ_CHECK(like.unit() != TokenUnit::characters, flags.command(),
+             "--like {} is windows of one text: give --windows", flags.text("like"));
+    return like;
   }
-  if (flags.choice("tokens", {"bytes", "words"}) == "bytes") return {};
+  const std::string unit =
+      flags.given("tokens") ? flags.choice("tokens", fq::detail::token_units()) : std::string("bytes");
+  FQ_CHECK(
+      unit != "characters", flags.command(),
+      "--tokens characters goes with --windows, one long text: of a text on each line give bytes or words");
+  if (unit == "bytes") return {};
   fq::detail::WordCount count;
   const bool any = std::ranges::find(groups, fq::detail::kTrain) != groups.end();
   for (std::int64_t i = 0; i < texts.size(); ++i)
@@ -98,15 +106,21 @@ FlagSet from_text_flags() {
       .value("test-file", "FILE", "texts for the group test, in place of a share")
       .value("test-labels", "FILE", "their labels")
       .value("length", "TOKENS", "of a sample: longer texts are cut (with --like: as there)", "128")
-      .value("tokens", "NAME",
-             "bytes (257 ids: 0 for nothing, byte + 1) or words (0 for nothing, 1 for others)", "bytes")
+      .value(
+          "tokens", "NAME",
+          "bytes (257 ids: 0 for nothing, byte + 1), words (0 for nothing, 1 for others) or, with --windows, "
+          "characters (default: bytes, with --windows characters)")
       .value("vocabulary", "WORDS", "ids of words, the most frequent of the training texts", "20000");
+  add_window_flags(set);
   add_conversion_flags(set, false);
   add_plain_flags(set);
   return set;
 }
 
 nlohmann::ordered_json from_text(const Flags& flags, Output& output) {
+  if (flags.given("windows")) return from_text_windows(flags, output);
+  FQ_CHECK(!flags.given("stride"), flags.command(),
+           "--stride is between windows: give --windows, their size");
   const auto like = like_of(flags);
   const std::int64_t length =
       like && !flags.given("length") ? like->sample[0] : flags.integer("length", 1, 1 << 20);
@@ -133,7 +147,7 @@ nlohmann::ordered_json from_text(const Flags& flags, Output& output) {
   for (auto* source : sources) source->use(tokenizer);
   if (parts.size() > 1) parts[1].labels.class_names = parts[0].labels.class_names;
   check_same(parts, flags);
-  const std::string kind = tokenizer.of_words() ? "words" : "bytes";
+  const std::string kind = tokenizer.unit_name();
   const fq::detail::DataSetOptions options{.vocabulary = tokenizer.vocabulary(), .tokens = kind};
   auto result =
       write_converted(flags, output, parts, options,

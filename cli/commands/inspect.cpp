@@ -76,7 +76,7 @@ ordered_json inspect_checkpoint(const std::string& path, std::int64_t batch, Out
   text << sizes;
   if (network.quantized()) print_quant_summary(*network.module, text);
   text << "model " << network.identity.at("model").value("name", std::string("unnamed")) << ", "
-       << classes_text(network.classes(), class_names(network)) << "; "
+       << classes_text(named_outputs(network), class_names(network)) << "; "
        << (network.folded() ? "batch norm folded, " : "") << weight_bytes(network) << " bytes of weights"
        << (compressed ? ", compressed" : "");
   output.line(text.str());

@@ -83,7 +83,7 @@ ordered_json predict(const Flags& flags, Output& output) {
     if (classifies) counts = count_answers(state.at("logits"));
   };
   predict_parts(network, data, {.batch = batch, .codes = flags.on("codes")}, save, output, "predict");
-  if (!classes.empty()) output.line(answers_text(counts, classes));
+  if (!classes.empty() && !counts.empty()) output.line(answers_text(counts, classes));
   output.line(fmt::format("{} images, {} datasets in {}", data->size(), datasets.size(), path));
   return {{"output", path},
           {"count", data->size()},

@@ -34,30 +34,19 @@ class Decoder {
  public:
   explicit Decoder(const std::string& path) {
     try {
-      words_ = read_vocabulary(path);
-      bytes_ = words_.empty();
+      tokenizer_ = read_tokenizer(path);
     } catch (const FileError&) {
     }
   }
 
-  [[nodiscard]] std::string text(const std::vector<float>& ids) const {
-    std::string out;
-    for (std::size_t i = 0; i < ids.size() && i < std::size_t(kMostTokens); ++i) {
-      const auto id = std::int64_t(ids[i]);
-      if (bytes_) {
-        if (id > 0 && id <= 256) out += char(id - 1);
-      } else if (!words_.empty()) {
-        if (id > 0 && id < std::ssize(words_)) out += (out.empty() ? "" : " ") + words_[std::size_t(id)];
-      } else {
-        out += fmt::format("{}{}", out.empty() ? "" : " ", id);
-      }
-    }
-    return valid_utf8(out);
+  [[nodiscard]] std::string text(const std::vector<float>& values) const {
+    const auto shown = std::ptrdiff_t(std::min(values.size(), std::size_t(kMostTokens)));
+    const std::vector<std::int64_t> ids(values.begin(), values.begin() + shown);
+    return tokenizer_ ? valid_utf8(tokenizer_->decode(ids)) : fmt::format("{}", fmt::join(ids, " "));
   }
 
  private:
-  std::vector<std::string> words_;
-  bool bytes_ = false;
+  std::optional<Tokenizer> tokenizer_;
 };
 
 std::string numbers(const std::vector<float>& values) {

@@ -1,8 +1,11 @@
 #include "fakequant/train/data/reader/tokens.h"
 
 #include <algorithm>
+#include <bit>
+#include <set>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/utf8.h"
 
 namespace fq::detail {
 namespace {
@@ -10,15 +13,53 @@ namespace {
 constexpr std::size_t kMostWords = std::size_t{1} << 24;
 constexpr std::int32_t kUnknown = 1;
 
+/// Calls `use` with each character and its offset.
+template <class Use>
+void for_each_character(std::string_view text, const std::string& path, Use&& use) {
+  for (std::size_t at = 0; at < text.size();) {
+    const int ones = std::countl_one(static_cast<unsigned char>(text[at]));
+    const auto character = text.substr(at, std::size_t(std::max(ones, 1)));
+    if (ones > 0 && valid_utf8(character) != character)
+      throw FileError(
+          path, "",
+          fmt::format("[dataset] {} has a byte {:#04x} at offset {}, which is no UTF-8: save it as "
+                      "UTF-8, or give --tokens bytes",
+                      path, static_cast<unsigned char>(text[at]), at));
+    use(character, at);
+    at += character.size();
+  }
+}
+
+std::string written_out(const std::string& token) {
+  if (token.size() == 1 && static_cast<unsigned char>(token[0]) <= ' ')
+    return fmt::format("\\x{:02x}", static_cast<unsigned char>(token[0]));
+  return printable(token);
+}
+
 }  // namespace
 
-Tokenizer::Tokenizer(std::vector<std::string> vocabulary) : vocabulary_(std::move(vocabulary)) {
+const std::vector<std::string>& token_units() {
+  static const std::vector<std::string> names{"bytes", "words", "characters"};
+  return names;
+}
+
+Tokenizer::Tokenizer(std::vector<std::string> vocabulary, TokenUnit unit)
+    : unit_(unit), vocabulary_(std::move(vocabulary)) {
   for (std::size_t i = 0; i < vocabulary_.size(); ++i) ids_.emplace(vocabulary_[i], std::int32_t(i));
+}
+
+std::vector<std::string> Tokenizer::class_names() const {
+  std::vector<std::string> names;
+  for (const auto& token : vocabulary_) names.push_back(written_out(token));
+  if (unit_ != TokenUnit::bytes) return names;
+  names.emplace_back("<pad>");
+  for (int byte = 0; byte < 256; ++byte) names.push_back(written_out(std::string(1, char(byte))));
+  return names;
 }
 
 std::int64_t Tokenizer::encode(std::string_view text, std::vector<std::int32_t>& to) const {
   std::ranges::fill(to, 0);
-  if (!of_words()) {
+  if (unit_ == TokenUnit::bytes) {
     for (std::size_t i = 0; i < std::min(text.size(), to.size()); ++i)
       to[i] = std::int32_t(static_cast<unsigned char>(text[i])) + 1;
     return std::int64_t(text.size());
@@ -32,6 +73,47 @@ std::int64_t Tokenizer::encode(std::string_view text, std::vector<std::int32_t>&
     ++count;
   });
   return std::int64_t(count);
+}
+
+std::vector<std::int32_t> Tokenizer::encode_all(std::string_view text, const std::string& path) const {
+  std::vector<std::int32_t> ids;
+  if (unit_ != TokenUnit::characters) {
+    ids.resize(std::size_t(encode(text, ids)));
+    (void)encode(text, ids);
+    return ids;
+  }
+  for_each_character(text, path, [&](std::string_view character, std::size_t at) {
+    const auto found = ids_.find(character);
+    if (found == ids_.end())
+      throw FileError(
+          path, "",
+          fmt::format("[dataset] {} has '{}' at offset {}, which is none of the {} characters of the "
+                      "vocabulary",
+                      path, written_out(std::string(character)), at, size()));
+    ids.push_back(found->second);
+  });
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const std::int64_t> ids) const {
+  const std::int64_t first = unit_ == TokenUnit::characters ? 0 : 1;
+  std::string text;
+  for (const auto id : ids) {
+    if (id < first || id >= size()) continue;
+    if (unit_ == TokenUnit::bytes)
+      text += char(id - 1);
+    else
+      text += (unit_ == TokenUnit::words && !text.empty() ? " " : "") + vocabulary_[std::size_t(id)];
+  }
+  return text;
+}
+
+std::vector<std::string> characters_of(std::string_view text, const std::string& path) {
+  std::set<std::string, std::less<>> found;
+  for_each_character(text, path, [&](std::string_view character, std::size_t) {
+    if (!found.contains(character)) found.emplace(character);
+  });
+  return {found.begin(), found.end()};
 }
 
 void WordCount::add(std::string_view text) {

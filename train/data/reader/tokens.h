@@ -1,32 +1,51 @@
 #pragma once
 
-/// Texts as token ids. 0 fills what is left of a sample.
+/// Texts as token ids. Of bytes and words 0 fills what is left of a sample; characters fill windows.
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace fq::detail {
 
-/// Ids of a text: of bytes, each byte + 1; or of words, by a vocabulary.
+/// What one token is.
+enum class TokenUnit { bytes, words, characters };
+/// Their names, in that order.
+[[nodiscard]] const std::vector<std::string>& token_units();
+
+/// Ids of a text: of bytes, each byte + 1; or of words or characters, by a vocabulary.
 class Tokenizer {
  public:
   /// Bytes: 257 ids.
   Tokenizer() = default;
-  /// Words: `vocabulary` is what ids stand for, of which 0 is the filling and 1 every other word.
-  explicit Tokenizer(std::vector<std::string> vocabulary);
+  /// `vocabulary` is what ids stand for, from 0 on. Of words 0 is the filling and 1 every other word;
+  /// characters are UTF-8, and there are no others.
+  explicit Tokenizer(std::vector<std::string> vocabulary, TokenUnit unit = TokenUnit::words);
 
-  [[nodiscard]] bool of_words() const noexcept { return !vocabulary_.empty(); }
+  [[nodiscard]] TokenUnit unit() const noexcept { return unit_; }
+  [[nodiscard]] const std::string& unit_name() const { return token_units()[std::size_t(unit_)]; }
   [[nodiscard]] const std::vector<std::string>& vocabulary() const noexcept { return vocabulary_; }
   [[nodiscard]] std::int64_t size() const noexcept {
-    return of_words() ? std::int64_t(vocabulary_.size()) : 257;
+    return unit_ == TokenUnit::bytes ? 257 : std::int64_t(vocabulary_.size());
   }
-  /// How many tokens the text has; the first `to.size()` of them, and then 0.
+  /// What each id is called where it is a class: the token, with blanks, control characters and bytes that
+  /// are no UTF-8 written out, as "\x0a".
+  [[nodiscard]] std::vector<std::string> class_names() const;
+
+  /// Of bytes and words: how many tokens the text has; the first `to.size()` of them, and then 0.
   std::int64_t encode(std::string_view text, std::vector<std::int32_t>& to) const;
+  /// All tokens of a text, which `path` names in messages. Throws FileError with the offset of the first byte
+  /// that is no UTF-8, or that begins a character that is not in the vocabulary.
+  [[nodiscard]] std::vector<std::int32_t> encode_all(std::string_view text, const std::string& path) const;
+  /// The text of ids, a blank between words. Ids that fill, and those that stand for nothing, are passed
+  /// over.
+  [[nodiscard]] std::string decode(std::span<const std::int64_t> ids) const;
 
  private:
+  TokenUnit unit_ = TokenUnit::bytes;
   std::vector<std::string> vocabulary_;
   std::map<std::string, std::int32_t, std::less<>> ids_;
 };
@@ -53,6 +72,9 @@ void for_each_word(std::string_view text, Use&& use) {
     if (!word.empty()) use(std::as_const(word));
   }
 }
+
+/// The characters of a text, each once, in the order of their codes. Throws as `Tokenizer::encode_all`.
+[[nodiscard]] std::vector<std::string> characters_of(std::string_view text, const std::string& path);
 
 /// Counts words for a vocabulary.
 class WordCount {

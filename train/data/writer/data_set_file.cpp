@@ -160,7 +160,7 @@ class Conversion {
     std::vector<std::uint8_t> text;
     for (const auto& word : options_.vocabulary) {
       text.insert(text.end(), word.begin(), word.end());
-      text.push_back('\n');
+      if (options_.tokens != "characters") text.push_back('\n');
     }
     file_.write("vocabulary", Tensor::from(text, {std::int64_t(text.size())}));
   }
