@@ -112,7 +112,7 @@ nlohmann::ordered_json from_text_windows(const Flags& flags, Output& output) {
   parts[0].samples = std::move(source);
   auto result = write_converted(
       flags, output, parts, {.vocabulary = tokenizer.vocabulary(), .tokens = tokenizer.unit_name()},
-      {fmt::format("{} tokens, {} of them different: {}", all, tokenizer.size(), tokenizer.unit_name())});
+      {fmt::format("{} tokens, a vocabulary of {} {}", all, tokenizer.size(), tokenizer.unit_name())});
   result["tokens"] = all;
   result["vocabulary"] = tokenizer.size();
   return result;
