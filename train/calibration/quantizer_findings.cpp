@@ -87,6 +87,12 @@ class Watch : public Recorder {
   const std::map<std::string, const TensorQuantizer*>& quantizers_;
 };
 
+/// A fault, unless it is what the best ranges of so few bits do.
+std::optional<Kind> fault(const TensorQuantizer& q, const Seen& seen) {
+  const auto kind = seen.kind();
+  return kind == Kind::clipped && q.descriptor().format().bits() <= kFewBits ? std::nullopt : kind;
+}
+
 QuantizerFinding finding(const TensorQuantizer& q, const Seen& seen, std::optional<Kind> kind) {
   const bool lost = kind == Kind::collapsed && seen.lowest != seen.highest;
   return {.quantizer = q.name(),
@@ -134,10 +140,10 @@ void look_at_weight(const QuantModule& layer, TensorQuantizer& q, std::vector<Qu
   Seen seen;
   seen.add(values, codes, largest_range(q));
   if (seen.largest() == 0) return;
-  QuantizerFinding out = finding(q, seen, seen.kind());
+  const auto kind = fault(q, seen);
+  QuantizerFinding out = finding(q, seen, kind);
   out.of_weight = true;
-  const bool few_bits = q.descriptor().format().bits() <= kFewBits;
-  if (seen.kind() == Kind::collapsed || (seen.kind() == Kind::clipped && !few_bits)) {
+  if (kind == Kind::collapsed || kind == Kind::clipped) {
     found.push_back(out);
   } else if (layer.weight_axis() >= 0) {
     out.kind = Kind::dead_channels;
@@ -185,7 +191,7 @@ std::vector<QuantizerFinding> quantizer_findings(Module& model, const Tensor& x)
   run(model, x, watch);
   for (const auto& entry : named_quantizers(model))
     if (const auto seen = watch.seen.find(entry.quantizer->name()); seen != watch.seen.end())
-      if (const auto kind = seen->second.kind())
+      if (const auto kind = fault(*entry.quantizer, seen->second))
         found.push_back(finding(*entry.quantizer, seen->second, kind));
   return found;
 }

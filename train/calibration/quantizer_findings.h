@@ -17,13 +17,12 @@ class Module;
 /// One fault of one quantizer.
 struct QuantizerFinding {
   /// - `collapsed`: every value gets the same code though values differ, or more than 99 % of those that
-  /// are
-  ///   not 0 get code 0;
+  ///   are not 0 get code 0;
   /// - `constant`: the input is the same number everywhere, so that nothing passes what comes after;
   /// - `dead_channels`: all codes of some output channels of a weight are 0, though the channel has weights
   ///   above a thousandth of the largest one (what a batch norm silenced does not count);
-  /// - `clipped`: more than half of the values lie beyond the range. Weights of 1 and 2 bits do not count:
-  ///   their best ranges clip as many.
+  /// - `clipped`: more than half of the values lie beyond the range. Formats of 2 bits do not count: their
+  ///   best ranges clip as many.
   enum class Kind : unsigned char { collapsed, constant, dead_channels, clipped };
 
   std::string quantizer;  ///< its name
