@@ -96,6 +96,8 @@ TEST(Checkpoint, AccumulatedAndUnaveragedRunsToo) {
   for (const char* kind : {"sgd", "adam", "rmsprop", "nadam", "lion"}) {
     Plan run = busy_run(folder, false);
     run.options.accumulation = 4;  // 4 + 2 batches an epoch
+    run.options.freeze_bn_after = 4;
+    run.options.freeze_amax_after = 5;
     run.options.save_every = 1;
     run.options.average_decay = 0;
     run.options.optimizer.kind = kind;
