@@ -12,6 +12,7 @@
 #include "fakequant/cli/python_script.h"
 #include "fakequant/cli/system/machine.h"
 #include "fakequant/cli/system/temporary_folder.h"
+#include "fakequant/cli/system/waiting.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
@@ -46,9 +47,8 @@ Finding products() {
 }
 
 std::string waiting() {
-  for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"})
-    if (const char* value = std::getenv(name)) return fmt::format("{}={}", name, value);
-  return "of the system";
+  const char* name = waiting_variable();
+  return name == nullptr ? "of the system" : fmt::format("{}={}", name, std::getenv(name));
 }
 
 Finding threads() {

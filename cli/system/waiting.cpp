@@ -1,8 +1,6 @@
 #include "fakequant/cli/system/waiting.h"
 
-#include <algorithm>
 #include <cstdlib>
-#include <iterator>
 
 #include <unistd.h>
 
@@ -12,17 +10,17 @@ namespace {
 /// Some 20 microseconds: longer than the pause between two loops of a step, shorter than a time slice by far.
 constexpr const char* kSpins = "5000";
 
-bool is_chosen() {
-  constexpr const char* names[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"};
-  return std::any_of(std::begin(names), std::end(names),
-                     [](const char* name) { return std::getenv(name) != nullptr; });
-}
-
 }  // namespace
+
+const char* waiting_variable() noexcept {
+  for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"})
+    if (std::getenv(name) != nullptr) return name;
+  return nullptr;
+}
 
 void choose_waiting(char** arguments) noexcept {
   static char program[4096];  // by its name, which lists of processes show; not on a stack that may be small
-  if (is_chosen() || readlink("/proc/self/exe", program, sizeof program - 1) < 0) return;
+  if (waiting_variable() != nullptr || readlink("/proc/self/exe", program, sizeof program - 1) < 0) return;
   if (setenv("GOMP_SPINCOUNT", kSpins, 0) == 0) execv(program, arguments);
 }
 

@@ -13,5 +13,7 @@ namespace fq::cli {
 /// libgomp reads its environment while it is loaded, so the program is started again with GOMP_SPINCOUNT set:
 /// call it first in main. Where that fails it returns, and the threads wait as they would have.
 void choose_waiting(char** arguments) noexcept;
+/// The variable of the environment that says so, OMP_WAIT_POLICY or another one; null where none does.
+[[nodiscard]] const char* waiting_variable() noexcept;
 
 }  // namespace fq::cli

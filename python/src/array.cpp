@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <string>
 
 #include <fmt/format.h>
@@ -11,6 +10,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/reference/detail/torch_types.h"
 
 namespace fq::python {
 namespace {
@@ -167,31 +167,10 @@ Constant Call::constant(nb::handle value, std::string_view argument) const {
 }
 
 std::optional<DType> Call::dtype(nb::handle value, std::string_view argument) const {
-  static const std::map<std::string, DType> names{{"float32", DType::f32},
-                                                  {"float64", DType::f64},
-                                                  {"float16", DType::f16},
-                                                  {"bfloat16", DType::bf16},
-                                                  {"int8", DType::i8},
-                                                  {"uint8", DType::u8},
-                                                  {"int16", DType::i16},
-                                                  {"uint16", DType::u16},
-                                                  {"int32", DType::i32},
-                                                  {"int64", DType::i64},
-                                                  {"int2", DType::i2},
-                                                  {"uint2", DType::u2},
-                                                  {"int4", DType::i4},
-                                                  {"uint4", DType::u4},
-                                                  {"float8", DType::f8_e4m3},
-                                                  {"uint1", DType::u1},
-                                                  {"float8_e4m3fn", DType::f8_e4m3},
-                                                  {"float8_e5m2", DType::f8_e5m2},
-                                                  {"float8_e8m0fnu", DType::f8_e8m0},
-                                                  {"float4_e2m1", DType::f4_e2m1}};
   if (!value.is_valid() || value.is_none()) return std::nullopt;
-  std::string text =
+  const std::string text =
       nb::hasattr(value, "__name__") ? text_of(nb::getattr(value, "__name__")) : text_of(value);
-  if (text.starts_with("torch.")) text = text.substr(6);
-  if (const auto found = names.find(text); found != names.end()) return found->second;
+  if (const auto found = fq::detail::dtype_of_torch(text)) return found;
   try {
     return dtype_from_name(text);
   } catch (const ArgumentError&) {

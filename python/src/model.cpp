@@ -182,7 +182,7 @@ void bind_model(nb::module_& m) {
         return unlocked([&] { return make_network(model, Shape(sample_shape), classes, text, seed); });
       },
       arg("name"), arg("sample_shape"), arg("classes") = 0, arg("options") = none(), arg("seed") = 0,
-      "A built-in model (mlp, cnn, resnet20) or a model file, for samples of that shape.");
+      "A built-in model (builtin_models() names them) or a model file, for samples of that shape.");
   m.def(
       "load", [](const std::string& path) { return unlocked([&] { return load_network(path); }); },
       arg("path"), "The model of a checkpoint or of an ONNX file.");

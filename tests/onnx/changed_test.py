@@ -32,6 +32,8 @@ def changed(name, change):
 
 found = verified(checkpoint, changed(weight, lambda code: code + 1 if code < 127 else code - 1), status=1)
 assert 0 < found["codes_different"] == sum(found["different"].values()), found
+found = verified(checkpoint, changed(scale, lambda value: np.nextafter(value, np.float32(1))), status=1)
+assert found["codes_different"] > 0, found
 found = verified(checkpoint, changed(scale, lambda value: value * np.float32(1 + 1e-5)), status=1)
 assert found["codes_different"] > 0 and set(found["different"]) & {"conv3.input_quantizer"}, found
 line = run("verify", "changed.onnx", "--checkpoint", checkpoint, "--data", DIGITS, status=1)

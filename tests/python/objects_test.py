@@ -134,12 +134,12 @@ def test_bad_input(tmp_path):
     with pytest.raises(fq.FileError) as caught:
         fq.load(str(tmp_path / "none.h5"))
     assert caught.value.path.endswith("none.h5")
-    with pytest.raises(fq.ArgumentError):
+    with pytest.raises(fq.ArgumentError, match="did you mean 'mlp'"):
         fq.model("mlpp", [4], 2)
     model = fq.model("mlp", [4], 2)
     for call, words in [(lambda: model.quantize("int9"), "int8"), (lambda: model.export("x", target="gpu"), "target"),
-                        (lambda: model(np.ones((1, 5), np.float32)), ""), (lambda: model("x"), "x is a str"),
-                        (lambda: model.fit((np.ones((4, 4)), np.zeros(4))), ""),
-                        (lambda: model.fit(np.ones((4, 4), np.float32)), "")]:
+                        (lambda: model(np.ones((1, 5), np.float32)), "5 features"), (lambda: model("x"), "x is a str"),
+                        (lambda: model.fit((np.ones((4, 4)), np.zeros(4))), "x is f64"),
+                        (lambda: model.fit(np.ones((4, 4), np.float32)), "4 images")]:
         with pytest.raises(fq.Error, match=words):
             call()

@@ -1,15 +1,14 @@
 #pragma once
 
-/// Weights that jump between two codes (Nagel et al. 2022, "Overcoming
-/// oscillations in quantization-aware training").
+/// Weights that jump between two codes (Nagel et al. 2022, "Overcoming oscillations in quantization-aware
+/// training").
 ///
 ///     OscillationTracker oscillation(model, {.mode = "freeze"});
 ///     while (train_step()) oscillation.update();  // after the optimizer
 ///     oscillation.share().oscillating;            // of all weights
 ///
-/// A weight near the middle between two codes is pushed over it and back, step
-/// after step, and where training ends is chance. The Trainer keeps a tracker
-/// where TrainerOptions::oscillation asks for one.
+/// A weight near the middle between two codes is pushed over it and back, step after step, and where training
+/// ends is chance. The Trainer keeps a tracker where TrainerOptions::oscillation asks for one.
 
 #include <cstdint>
 #include <string>
@@ -33,8 +32,7 @@ struct OscillationOptions {
 /// "off", "track" (counts only) and "freeze".
 [[nodiscard]] const std::vector<std::string>& oscillation_modes();
 
-/// Throws ArgumentError for an unknown mode, naming the nearest, and numbers
-/// out of range.
+/// Throws ArgumentError for an unknown mode, naming the nearest, and numbers out of range.
 void check(const OscillationOptions& options);
 
 /// Shares of the weights that are tracked, 0 to 1.
@@ -43,31 +41,26 @@ struct OscillationShare {
   double frozen = 0;
 };
 
-/// Follows the codes of the weights on static grids of signed integers of up to
-/// 8 bits, all others are left alone. A weight oscillates in a step when its
-/// code changes in the other direction than when it changed last; its frequency
-/// is f
-/// += momentum * (oscillates - f), from 0, and its mean code moves likewise
-/// from the first code. With "freeze" a weight whose f is above the threshold
-/// stays at the code nearest to its mean, whatever becomes of the scale: it is
-/// set to that code times the scale after each step. State is on the host, four
-/// numbers a weight.
+/// Follows the codes of the weights on static grids of signed integers of up to 8 bits, all others are left
+/// alone. A weight oscillates in a step when its code changes in the other direction than when it changed
+/// last; its frequency f moves by momentum * (oscillates - f), from 0, and its mean code moves likewise from
+/// the first code. With "freeze" a weight whose f is above the threshold stays at the code nearest to its
+/// mean, whatever becomes of the scale: it is set to that code times the scale after each step. State is on
+/// the host, four numbers a weight.
 class OscillationTracker {
  public:
-  /// The model outlives it and keeps its parameters. Throws ArgumentError as
-  /// `check`, and where there is no such weight.
+  /// The model outlives it and keeps its parameters. Throws ArgumentError as `check`, and where there is no
+  /// such weight.
   OscillationTracker(Module& model, const OscillationOptions& options);
 
   /// After a step of the optimizer; ranges must be known. Waits for a GPU.
   void update();
   [[nodiscard]] OscillationShare share() const;
 
-  /// `<quantizer>/code`, `/direction`, `/frequency` and `/mean`, in the shape
-  /// of the weight, from the first update on. A frozen weight has a direction
-  /// of 2 and its code in `code`.
+  /// `<quantizer>/code`, `/direction`, `/frequency` and `/mean`, in the shape of the weight, from the first
+  /// update on. A frozen weight has a direction of 2 and its code in `code`.
   [[nodiscard]] StateDict state_dict() const;
-  /// Takes it back. Throws ArgumentError for that of other weights; then
-  /// nothing changed.
+  /// Takes it back. Throws ArgumentError for that of other weights; then nothing changed.
   void load_state(const StateDict& state);
 
  private:

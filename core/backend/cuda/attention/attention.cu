@@ -12,16 +12,6 @@ namespace {
 using fq::detail::AttentionRows;
 using fq::detail::Rotation;
 
-struct JoinLargest {
-  template <class T>
-  FQ_HD void operator()(T& a, const T& b) const {
-    if (b > a) a = b;
-  }
-};
-struct JoinSum {
-  FQ_HD void operator()(double& a, const double& b) const { a += b; }
-};
-
 /// Threads of a block share a row; each changes its own elements only.
 template <class T>
 struct AttentionWeights {

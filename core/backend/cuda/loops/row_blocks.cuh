@@ -1,6 +1,6 @@
 #pragma once
 
-/// Sums over rows by the threads of a block, in two phases.
+/// Sums and maxima over rows by the threads of a block, in two phases.
 
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/row_blocks.h"
@@ -16,6 +16,16 @@ FQ_HD void for_lane(const RowBlocks& shape, int lane, const F& f) {
     f(i, left < group_size ? static_cast<int>(left) : group_size);
   }
 }
+
+struct JoinLargest {
+  template <class T>
+  FQ_HD void operator()(T& a, const T& b) const {
+    if (b > a) a = b;
+  }
+};
+struct JoinSum {
+  FQ_HD void operator()(double& a, const double& b) const { a += b; }
+};
 
 /// First phase: lanes 0, 16, 32.. take in those behind them. join(a, b) adds b to a.
 template <class Value, class Join>

@@ -8,16 +8,6 @@
 namespace fq::cuda {
 namespace {
 
-struct JoinLargest {
-  template <class T>
-  FQ_HD void operator()(T& a, const T& b) const {
-    if (b > a) a = b;
-  }
-};
-struct JoinSum {
-  FQ_HD void operator()(double& a, const double& b) const { a += b; }
-};
-
 /// Lines that lie together: threads of a block share a row.
 template <class T>
 struct SoftmaxRows {
