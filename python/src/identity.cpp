@@ -5,7 +5,6 @@
 #include "fakequant/core/error.h"
 #include "fakequant/export/onnx/import.h"
 #include "fakequant/layers/model/fold.h"
-#include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/loop/checkpoint.h"
 
@@ -44,12 +43,16 @@ Shape Network::input_shape(std::int64_t batch) const {
   return shape;
 }
 
-Network make_network(const std::string& model, const Shape& sample_shape, std::int64_t classes,
-                     const std::string& options, std::uint64_t seed) {
-  const auto spec = ModelSpec::load(model, options);
+Network network_of(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes,
+                   std::uint64_t seed) {
   BuildOptions build;
   build.seed = seed;
   return {build_model(spec, sample_shape, classes, build), identity_of(spec, sample_shape, classes)};
+}
+
+Network make_network(const std::string& model, const Shape& sample_shape, std::int64_t classes,
+                     const std::string& options, std::uint64_t seed) {
+  return network_of(ModelSpec::load(model, options), sample_shape, classes, seed);
 }
 
 Network load_network(const std::string& path) {
@@ -70,6 +73,12 @@ Network load_network(const std::string& path) {
                     fmt::format("[load] the model in {} cannot be built: {}", path, error.what()));
   }
   load_model_state(*out.module, state, path);
+  return out;
+}
+
+Network copy_of(const Network& network) {
+  Network out = rebuild(network.identity);
+  load_model_state(*out.module, model_state(*network.module, network.identity), "the model");
   return out;
 }
 

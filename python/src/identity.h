@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fakequant/layers/modules/module.h"
+#include "fakequant/layers/model/model_file.h"
 
 namespace fq::python {
 
@@ -23,7 +23,12 @@ struct Network {
 /// A built-in model, a model file or an ONNX file, with first values by seed; a checkpoint, with its values.
 [[nodiscard]] Network make_network(const std::string& model, const Shape& sample_shape, std::int64_t classes,
                                    const std::string& options, std::uint64_t seed);
+/// Of a description, for samples of that shape.
+[[nodiscard]] Network network_of(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes,
+                                 std::uint64_t seed = 0);
 [[nodiscard]] Network load_network(const std::string& path);
+/// Another network of the same values, which shares nothing with it.
+[[nodiscard]] Network copy_of(const Network& network);
 void save_network(const Network& network, const std::string& path);
 void quantize_network(Network& network, const std::string& config);
 

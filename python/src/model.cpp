@@ -91,11 +91,14 @@ void export_model(Network& self, const std::string& path, const std::string& tar
     throw ArgumentError(fmt::format("[export] target is '{}': ort and tensorrt are allowed", target));
   const nb::gil_scoped_release free;
   const Shape shape = self.input_shape();
+  Network folded =
+      copy_of(self);  // evaluation has the bits of the folded network, and engines fold otherwise
+  static_cast<void>(fold_batch_norm(*folded.module, shape));
   OnnxExportOptions options;
   options.target = target == "ort" ? Target::ort : Target::tensorrt;
   options.opset = opset;
   options.emulate = emulate;
-  save_onnx(path, export_onnx(*self.module, {shape.begin() + 1, shape.end()}, options));
+  save_onnx(path, export_onnx(*folded.module, {shape.begin() + 1, shape.end()}, options));
 }
 
 Network& quantize_model(Network& self, nb::object config) {
@@ -155,7 +158,10 @@ void bind_class(nb::module_& m) {
           "save", [](const Network& self, const std::string& path) { save_network(self, path); }, arg("path"),
           "A checkpoint, as the command writes and reads it.")
       .def("export", &export_model, arg("path"), arg("target") = "ort", arg("opset") = 0,
-           arg("emulate") = false, "Writes an ONNX file of QuantizeLinear and DequantizeLinear nodes.")
+           arg("emulate") = false,
+           "Writes an ONNX file of QuantizeLinear and DequantizeLinear nodes, live batch norms folded into "
+           "it; "
+           "the model stays as it is.")
       .def_prop_ro("quantized", &Network::quantized)
       .def_prop_ro(
           "sample_shape",

@@ -14,6 +14,7 @@ std::string build_info() {
 }  // namespace
 
 NB_MODULE(_fakequant, module) {
+  nanobind::set_leak_warnings(false);  // what a script still holds at its end is no leak
   module.attr("__version__") = FAKEQUANT_VERSION;
   module.doc() = "The library of fakequant.";
   fq::python::bind_errors(module);
@@ -29,4 +30,5 @@ NB_MODULE(_fakequant, module) {
   fq::python::bind_quantizer(module);
   fq::python::bind_model(module);
   fq::python::bind_training(module);
+  fq::python::bind_recording(module);
 }

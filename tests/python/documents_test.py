@@ -1,20 +1,39 @@
-"""The example of docs/python.md runs as it stands."""
+"""The examples of docs/python.md run as they stand. That of torch: FAKEQUANT_TORCH_SITE names a folder that has it."""
 import os
 import pathlib
 import re
+import sys
+
+import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def test_example(tmp_path, capsys):
-    text = (ROOT / "docs" / "python.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", text, re.S)
+EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.S)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
     (tmp_path / "data").symlink_to(ROOT / "data")
-    before = os.getcwd()
-    os.chdir(tmp_path)
-    try:
-        exec(compile(example, "docs/python.md", "exec"), {})
-    finally:
-        os.chdir(before)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(example):
+    exec(compile(example, "docs/python.md", "exec"), {})
+
+
+def test_the_library(folder, capsys):
+    run(EXAMPLES[0])
     assert float(capsys.readouterr().out.split()[0]) > 0.9
-    assert (tmp_path / "int8.h5").exists() and (tmp_path / "int8.onnx").exists()
+    assert (folder / "int8.h5").exists() and (folder / "int8.onnx").exists()
+
+
+def test_torch(folder, capsys):
+    if os.environ.get("FAKEQUANT_TORCH_SITE"):
+        sys.path.append(os.environ["FAKEQUANT_TORCH_SITE"])
+    for package in ("torch", "onnxruntime"):
+        pytest.importorskip(package, reason=f"there is no {package}: FAKEQUANT_TORCH_SITE can name a folder that has it")
+    run(EXAMPLES[1])
+    assert capsys.readouterr().out.strip() == re.search(r"# (\{'outputs.*\})", EXAMPLES[1]).group(1)
+    assert len(EXAMPLES) == 2

@@ -1,85 +1,9 @@
-"""fakequant.torch: functions, quantizers and calibrators under ModelOpt's names, on torch's own memory.
+"""Quantizers and calibrators under ModelOpt's names."""
+import torch
+from torch import nn
 
-    from fakequant.torch import TensorQuantizer, fake_tensor_quant      # in place of modelopt.torch.quantization
-    y = fake_tensor_quant(x, amax)                                      # the same bits, and the same gradient
-
-Tensors go through DLPack: nothing is copied, and nothing is linked to libtorch. CPU tensors only.
-"""
-import torch as _torch
-from torch import nn as _nn
-
-from . import _fakequant as _fq
-
-__all__ = ["fake_tensor_quant", "scaled_e4m3", "int_cast_ste", "dynamic_block_quantize", "legacy_fake_tensor_quant",
-           "fake_affine_tensor_quant", "TensorQuantizer", "MaxCalibrator", "HistogramCalibrator"]
-
-
-def _detached(value):
-    return value.detach().contiguous() if isinstance(value, _torch.Tensor) else value
-
-
-class _Graded(_torch.autograd.Function):
-    """One of the library's functions, whose keyword grad_y gives the gradient of x."""
-
-    @staticmethod
-    def forward(ctx, x, function, arguments, options):
-        ctx.save_for_backward(x)
-        ctx.call = function, arguments, options
-        return function(_rows(x), *arguments, **options)
-
-    @staticmethod
-    @_torch.autograd.function.once_differentiable
-    def backward(ctx, grad_y):
-        function, arguments, options = ctx.call
-        (x,) = ctx.saved_tensors
-        x = _rows(x)
-        same = _torch.contiguous_format if x.is_contiguous() else _torch.channels_last
-        grad_y = grad_y.detach().contiguous(memory_format=same)
-        return function(x, *arguments, grad_y=grad_y, **options)[1], None, None, None
-
-
-def _rows(x):
-    """In a layout that the library reads, which x mostly has."""
-    x = x.detach()
-    return x if x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=_torch.channels_last)) else x.contiguous()
-
-
-def _graded(function, x, *arguments, **options):
-    return _Graded.apply(x, function, tuple(_detached(a) for a in arguments), options)
-
-
-def fake_tensor_quant(inputs, amax, bias=None, num_bits=8, unsigned=False, narrow_range=True, pass_through_bwd=False):
-    """ModelOpt's fake_tensor_quant: integers, with its bits on a CPU and its straight-through gradient."""
-    return _graded(_fq.modelopt.fake_tensor_quant, inputs, amax, bias, num_bits=num_bits, unsigned=unsigned,
-                   narrow_range=narrow_range, pass_through_bwd=pass_through_bwd)
-
-
-def scaled_e4m3(inputs, amax=None, bias=None, E=4, M=3, pass_through_bwd=False):
-    """ModelOpt's scaled_e4m3: FP8."""
-    return _graded(_fq.modelopt.scaled_e4m3, inputs, amax, bias, E=E, M=M, pass_through_bwd=pass_through_bwd)
-
-
-def int_cast_ste(inputs, num_bits, unsigned=False, narrow_range=True):
-    """Integers without a scale."""
-    return _graded(_fq.modelopt.int_cast_ste, inputs, num_bits=num_bits, unsigned=unsigned, narrow_range=narrow_range)
-
-
-def dynamic_block_quantize(inputs, num_bits, scale_bits, block_size, global_amax=None, triton=False,
-                           pass_through_bwd=True):
-    """Blocks along the last axis whose scales are found from the input: MX formats and NVFP4."""
-    return _graded(_fq.modelopt.dynamic_block_quantize, inputs, num_bits, scale_bits, block_size, global_amax,
-                   triton=triton, pass_through_bwd=pass_through_bwd)
-
-
-def legacy_fake_tensor_quant(inputs, amax, num_bits=8, unsigned=False, narrow_range=True):
-    """pytorch-quantization's fake quantization: codes / scale."""
-    return _graded(_fq.pytorch_quantization.legacy_fake_tensor_quant, inputs, amax, num_bits=num_bits,
-                   unsigned=unsigned, narrow_range=narrow_range)
-
-
-def fake_affine_tensor_quant(inputs, min_range, max_range, num_bits=8):
-    """pytorch-quantization's affine fake quantization."""
-    return _graded(_fq.pytorch_quantization.fake_affine_tensor_quant, inputs, min_range, max_range, num_bits=num_bits)
+from .. import _fakequant as _fq
+from .functions import fake_tensor_quant, rows, scaled_e4m3
 
 
 class _Calibrator:
@@ -90,7 +14,7 @@ class _Calibrator:
 
     def collect(self, x):
         """Takes a batch into account."""
-        self._calibrator.collect(_rows(x))
+        self._calibrator.collect(rows(x))
 
     def reset(self):
         """Forgets every batch."""
@@ -101,8 +25,8 @@ class _Calibrator:
             return None
         amax = self._calibrator.compute_amax(num_bits=self._num_bits, unsigned=self._unsigned, **options)
         if isinstance(amax, _fq.Tensor):  # bfloat16, which numpy has not
-            return _torch.from_numpy(amax.to("float32").numpy().copy()).to(_torch.bfloat16)
-        return _torch.from_numpy(amax.copy())
+            return torch.from_numpy(amax.to("float32").numpy().copy()).to(torch.bfloat16)
+        return torch.from_numpy(amax.copy())
 
 
 class MaxCalibrator(_Calibrator):
@@ -127,7 +51,7 @@ class HistogramCalibrator(_Calibrator):
         return self._amax(method=method, stride=stride, start_bin=start_bin, percentile=percentile)
 
 
-class TensorQuantizer(_nn.Module):
+class TensorQuantizer(nn.Module):
     """ModelOpt's TensorQuantizer for integers of up to 16 bits and E4M3, with static ranges.
 
     `quant_attribute_cfg` is a dict of num_bits, axis, unsigned, narrow_range and calibrator ("max" or "histogram"). The range
@@ -155,7 +79,7 @@ class TensorQuantizer(_nn.Module):
 
     def _load_from_state_dict(self, state_dict, prefix, *rest):
         if self._amax is None and prefix + "_amax" in state_dict:
-            self._amax = _torch.empty_like(state_dict[prefix + "_amax"])
+            self._amax = torch.empty_like(state_dict[prefix + "_amax"])
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def __getstate__(self):
@@ -168,7 +92,7 @@ class TensorQuantizer(_nn.Module):
 
     @amax.setter
     def amax(self, value):
-        value = _torch.as_tensor(value).detach().clone()
+        value = torch.as_tensor(value).detach().clone()
         if not bool(((value >= 0) & value.isfinite()).all()):
             raise _fq.ArgumentError("[TensorQuantizer] amax is negative or not finite")
         self._amax = value

@@ -1,0 +1,22 @@
+"""fakequant.torch: networks of torch on the codes that an engine multiplies, and ModelOpt's pieces under their names.
+
+    import fakequant.torch as fqt
+    model = fqt.quantize(model, "int8", example_input)       # the same parameters: optimizers and state dicts go on
+    fqt.calibrate(model, loader)
+    ...                                                      # train as before
+    fqt.export(model, "model.onnx")
+
+    from fakequant.torch import TensorQuantizer, fake_tensor_quant      # in place of modelopt.torch.quantization
+
+Tensors go through DLPack: nothing is copied, and nothing is linked to libtorch. CPU tensors only.
+"""
+from .calibration import calibrate
+from .files import export, save, verify
+from .functions import (dynamic_block_quantize, fake_affine_tensor_quant, fake_tensor_quant, int_cast_ste,
+                        legacy_fake_tensor_quant, scaled_e4m3)
+from .networks import Quantized, quantize
+from .quantizers import HistogramCalibrator, MaxCalibrator, TensorQuantizer
+
+__all__ = ["quantize", "calibrate", "export", "save", "verify", "Quantized", "fake_tensor_quant", "scaled_e4m3", "int_cast_ste",
+           "dynamic_block_quantize", "legacy_fake_tensor_quant", "fake_affine_tensor_quant", "TensorQuantizer", "MaxCalibrator",
+           "HistogramCalibrator"]

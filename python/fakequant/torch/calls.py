@@ -1,0 +1,128 @@
+"""Functions and methods of tensors as layers of a model file, and what a node of torch.fx is."""
+import torch
+from torch import nn
+
+from .layers import (MODULES, Layer, NoLayer, Place, adaptive_avg_pool, avg_pool, flatten, max_pool, pair, places_of, plain,
+                     require)
+from .nodes import argument, is_tensor, name_of, shape_of, tensor_inputs
+from .reshapes import SHAPES
+
+#: Of one tensor and constants: (type, options) by what is given behind the tensor.
+FUNCTIONS = {
+    **{name: plain(kind) for name, kind in [
+        ("relu", "relu"), ("relu_", "relu"), ("relu6", "relu6"), ("silu", "silu"), ("tanh", "tanh"), ("sigmoid", "sigmoid"),
+        ("hardswish", "hard_swish"), ("hardsigmoid", "hard_sigmoid"), ("mish", "mish"), ("exp", "exp"), ("sqrt", "sqrt"),
+        ("abs", "abs"), ("neg", "neg"), ("contiguous", "identity"), ("clone", "identity")]},
+    "gelu": lambda approximate="none": ("gelu", {"approximate": approximate}),
+    "softmax": lambda dim, *_, **__: ("softmax", {"axis": dim}),
+    "leaky_relu": lambda negative_slope=0.01, inplace=False: ("leaky_relu", {"slope": negative_slope}),
+    "dropout": lambda p=0.5, training=True, inplace=False: ("dropout", {"p": p}) if training else ("identity", {}),
+    "stochastic_depth": lambda p, mode="row", training=True: (require(mode == "row", "a depth that is not of rows"),
+                                                             ("drop_path", {"p": p}))[1],
+    "max_pool1d": max_pool, "max_pool2d": max_pool, "avg_pool1d": avg_pool, "avg_pool2d": avg_pool,
+    "adaptive_avg_pool1d": adaptive_avg_pool, "adaptive_avg_pool2d": adaptive_avg_pool, "flatten": flatten,
+}
+PAIRS = {"add": "add", "iadd": "add", "add_": "add", "mul": "multiply", "imul": "multiply", "sub": "sub", "truediv": "div",
+         "matmul": "matmul"}
+
+
+def _is_own(value):
+    """Whether it is a parameter of the model."""
+    return isinstance(value, torch.fx.Node) and value.op == "get_attr"
+
+
+class Reader:
+    """Nodes of a model as layers."""
+
+    def __init__(self, model):
+        self.model, self.modules = model, dict(model.named_modules())
+
+    def _place(self, node, **change):
+        path, _, name = node.target.rpartition(".")
+        return Place(self.modules[path], name, **change)
+
+    def _module(self, node):
+        module = self.modules[node.target]
+        require(type(module) in MODULES, f"{type(module).__name__} has no layer here")
+        if isinstance(module, nn.MultiheadAttention):
+            require(len(set(node.args[:3])) == 1 and len(node.args) == 3 and set(node.kwargs) <= {"need_weights"},
+                    "attention of other than one input, or with a mask")
+            require(all(user.args[1:] == (0,) for user in node.users), "attention whose weights are read")
+        else:
+            require(len(node.args) == 1 and not node.kwargs, f"{type(module).__name__} called with more than its input")
+        return Layer([MODULES[type(module)](module)], tensor_inputs(node), places_of(module))
+
+    def _pair(self, node, name):
+        constants = [value for value in node.all_input_nodes if value.op == "get_attr"]
+        operands = [value for value in node.args[:2] if isinstance(value, torch.fx.Node)]
+        require(len(operands) == 2 and len(node.args) == 2 and not node.kwargs, f"{name} of other than two values")
+        values = [value for value in operands if value not in constants]
+        shapes = [shape_of(value) for value in values]
+        require(values and all(len(shape) == len(shape_of(node)) and shape[0] == shapes[0][0] for shape in shapes),
+                f"{name} of shapes that are no batch each")
+        if not constants:
+            return Layer([(PAIRS[name], {})], operands)
+        require(name in ("add", "iadd", "mul", "imul"), f"{name} with a parameter")
+        rank, own = len(shapes[0]), shape_of(constants[0])
+        require(len(own) < rank or (len(own) == rank and own[0] == 1), f"{name} with a parameter that has the batch")
+        own = own[1:] if len(own) == rank else [1] * (rank - 1 - len(own)) + own
+        return Layer([(PAIRS[name], {})], values, constant=self._place(constants[0], shape=(1, *own)))
+
+    def _repeated(self, node):
+        """A parameter [1, ..] as often as the batch is long."""
+        own, batch = shape_of(node.args[0]), [value for value in node.all_input_nodes if value.op != "get_attr"]
+        require(own[0] == 1 and own[1:] == shape_of(node)[1:] and len(batch) == 1, "an expand that is no batch of one parameter")
+        source = batch[0]
+        while not is_tensor(source):
+            source = source.all_input_nodes[0]
+        return Layer([("parameter", {"shape": own[1:], "repeat": True})], [source], {"value": self._place(node.args[0])})
+
+    def _norm(self, node):
+        inputs, shape = tensor_inputs(node), argument(node, 1, "normalized_shape")
+        weights = {"weight": argument(node, 2, "weight"), "bias": argument(node, 3, "bias")}
+        require(all(_is_own(w) for w in weights.values()), "a layer norm without weights of its own")
+        return Layer([("layer_norm", {"shape": list(shape), "eps": argument(node, 4, "eps", 1e-5)})], inputs,
+                     {key: self._place(value) for key, value in weights.items()})
+
+    def _product(self, node, name):
+        """F.linear and F.conv, whose weights are the model's."""
+        weight, bias = argument(node, 1, "weight"), argument(node, 2, "bias")
+        given = {"weight": weight} | ({} if bias is None else {"bias": bias})
+        require(all(_is_own(w) for w in given.values()), f"{name} without weights of its own")
+        out, own, *kernel = shape_of(weight)
+        if name == "linear":
+            options = {"out_features": out, "in_features": own}
+        else:
+            groups = argument(node, 6, "groups", 1)
+            options = {"out_channels": out, "in_channels": own * groups, "kernel": kernel, "groups": groups}
+            for place, key, otherwise in ((3, "stride", 1), (4, "padding", 0), (5, "dilation", 1)):
+                options[key] = pair(argument(node, place, key, otherwise))
+        return Layer([(name, options | {"bias": bias is not None})], tensor_inputs(node),
+                     {key: self._place(value) for key, value in given.items()})
+
+    def layer(self, node):
+        """The Layer of a node. Raises NoLayer."""
+        if node.op == "call_module":
+            return self._module(node)
+        require(is_tensor(node), "its value is no tensor")
+        name, inputs = name_of(node), tensor_inputs(node)
+        if name in PAIRS:
+            return self._pair(node, name)
+        if name == "layer_norm":
+            return self._norm(node)
+        if name in ("linear", "conv1d", "conv2d", "conv3d"):
+            return self._product(node, name)
+        if name in ("cat", "concat"):
+            dim = argument(node, 1, "dim", 0) % len(shape_of(node))
+            require(dim > 0 and all(value.op != "get_attr" for value in node.args[0]), "a concat of batches, or with a parameter")
+            return Layer([("concat", {"axis": dim}) if len(node.args[0]) > 1 else ("identity", {})], list(node.args[0]))
+        if name == "expand" and node.args[0].op == "get_attr":
+            return self._repeated(node)
+        require(len(inputs) == 1, f"{name} of other than one value")
+        if name in SHAPES:
+            return Layer(SHAPES[name](node, inputs[0]), inputs)
+        require(name in FUNCTIONS and node.args[:1] == (inputs[0],), f"{name} has no layer here")
+        try:
+            return Layer([FUNCTIONS[name](*node.args[1:], **node.kwargs)], inputs)
+        except TypeError:
+            raise NoLayer(f"{name} with such arguments") from None

@@ -1,0 +1,153 @@
+"""Modules of torch as layers of a model file (docs/models.md): {class: options of a layer}."""
+import dataclasses
+
+from torch import nn
+
+
+class NoLayer(Exception):
+    """The library has no such layer; the text says why."""
+
+
+def require(condition, why):
+    if not condition:
+        raise NoLayer(why)
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a tensor of torch is: an attribute of a module, of it rows [begin, end), or all in another shape."""
+    module: nn.Module
+    name: str
+    rows: tuple = None
+    shape: tuple = None
+
+    def get(self):
+        value = getattr(self.module, self.name)
+        value = value if self.rows is None else value[slice(*self.rows)]
+        return value if self.shape is None else value.reshape(self.shape)
+
+
+@dataclasses.dataclass
+class Layer:
+    """What a node of torch.fx is in a model file: (type, options) one behind the other, the nodes that the first one reads, and
+    the places of parameters and buffers under their names in the last one. `constant` is a parameter that is the other operand.
+    """
+    kinds: list
+    inputs: list
+    places: dict = dataclasses.field(default_factory=dict)
+    constant: Place = None
+
+
+def pair(value):
+    return list(value) if isinstance(value, (tuple, list)) else value
+
+
+def _conv(kind, transposed=False):
+    def options(m):
+        out = {"out_channels": m.out_channels, "in_channels": m.in_channels, "kernel": pair(m.kernel_size),
+               "stride": pair(m.stride), "padding": pair(m.padding), "dilation": pair(m.dilation), "groups": m.groups,
+               "bias": m.bias is not None}
+        if transposed:
+            require(m.padding_mode == "zeros", "padding_mode of a transposed convolution")
+            return kind, out | {"output_padding": pair(m.output_padding)}
+        return kind, out | {"padding_mode": m.padding_mode}
+    return options
+
+
+def _batch_norm(m):
+    require(m.affine and m.track_running_stats, "a batch norm without weights or running statistics")
+    require(m.momentum is not None, "a batch norm whose momentum is None")
+    return "batch_norm", {"channels": m.num_features, "eps": m.eps, "momentum": m.momentum}
+
+
+def _layer_norm(m):
+    require(m.weight is not None and m.bias is not None, "a layer norm without weight or bias")
+    return "layer_norm", {"shape": list(m.normalized_shape), "eps": m.eps}
+
+
+def _attention(m):
+    require(m.batch_first and m._qkv_same_embed_dim and m.bias_k is None and not m.add_zero_attn,
+            "attention that is not batch_first, or of several widths, or with keys of its own")
+    require(m.dropout == 0, "attention with dropout of its scores")
+    return "attention", {"width": m.embed_dim, "heads": m.num_heads, "bias": m.in_proj_bias is not None}
+
+
+def _attention_places(m):
+    """q, k and v are one parameter in torch."""
+    out = {}
+    for i, name in enumerate(("q_proj", "k_proj", "v_proj")):
+        rows = (i * m.embed_dim, (i + 1) * m.embed_dim)
+        out[f"{name}.weight"] = Place(m, "in_proj_weight", rows)
+        if m.in_proj_bias is not None:
+            out[f"{name}.bias"] = Place(m, "in_proj_bias", rows)
+    return out | {f"out_proj.{name}": Place(m.out_proj, name) for name, _ in m.out_proj.named_parameters()}
+
+
+def places_of(m):
+    """Of a module's parameters and buffers, by their names in the library."""
+    if isinstance(m, nn.MultiheadAttention):
+        return _attention_places(m)
+    return {name: Place(m, name) for name, _ in [*m.named_parameters(recurse=False), *m.named_buffers(recurse=False)]}
+
+
+def _embedding(m):
+    require(m.max_norm is None and m.padding_idx is None and not m.sparse, "an embedding with padding_idx, max_norm or sparse")
+    return "embedding", {"vocabulary": m.num_embeddings, "width": m.embedding_dim}
+
+
+def max_pool(kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    require(not return_indices, "a pool that returns indices")
+    return "max_pool", {"kernel": pair(kernel_size), "stride": pair(stride or kernel_size), "padding": pair(padding),
+                        "dilation": pair(dilation), "ceil_mode": bool(ceil_mode)}
+
+
+def avg_pool(kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    require(divisor_override is None, "a pool with divisor_override")
+    return "avg_pool", {"kernel": pair(kernel_size), "stride": pair(stride or kernel_size), "padding": pair(padding),
+                        "ceil_mode": bool(ceil_mode), "count_include_pad": bool(count_include_pad)}
+
+
+def adaptive_avg_pool(output_size):
+    if all(size == 1 for size in (output_size if isinstance(output_size, (tuple, list)) else [output_size])):
+        return "global_avg_pool", {}
+    require(None not in (output_size if isinstance(output_size, (tuple, list)) else [output_size]), "a pool of open size")
+    return "adaptive_avg_pool", {"size": pair(output_size)}
+
+
+def flatten(start_dim=0, end_dim=-1):
+    require(start_dim >= 1 and end_dim == -1, "a flatten of the batch, or not to the end")
+    return "flatten", {"start_axis": start_dim}
+
+
+def plain(kind):
+    return lambda *_, **__: (kind, {})
+
+
+def _pool_module(function, *names):
+    return lambda m: function(**{name: getattr(m, name) for name in names})
+
+
+_MAX, _AVG = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices"), ("kernel_size", "stride", "padding",
+                                                                                              "ceil_mode", "count_include_pad")
+MODULES = {
+    nn.Linear: lambda m: ("linear", {"out_features": m.out_features, "in_features": m.in_features, "bias": m.bias is not None}),
+    nn.Conv1d: _conv("conv1d"), nn.Conv2d: _conv("conv2d"), nn.Conv3d: _conv("conv3d"),
+    nn.ConvTranspose1d: _conv("conv_transpose1d", True), nn.ConvTranspose2d: _conv("conv_transpose2d", True),
+    nn.BatchNorm1d: _batch_norm, nn.BatchNorm2d: _batch_norm, nn.BatchNorm3d: _batch_norm, nn.LayerNorm: _layer_norm,
+    nn.GroupNorm: lambda m: (require(m.affine, "a group norm without weights"),
+                             ("group_norm", {"groups": m.num_groups, "channels": m.num_channels, "eps": m.eps}))[1],
+    nn.Embedding: _embedding, nn.MultiheadAttention: _attention,
+    nn.MaxPool1d: _pool_module(max_pool, *_MAX), nn.MaxPool2d: _pool_module(max_pool, *_MAX),
+    nn.AvgPool1d: _pool_module(avg_pool, *_AVG), nn.AvgPool2d: _pool_module(avg_pool, *_AVG),
+    nn.AdaptiveAvgPool1d: _pool_module(adaptive_avg_pool, "output_size"),
+    nn.AdaptiveAvgPool2d: _pool_module(adaptive_avg_pool, "output_size"),
+    nn.Flatten: lambda m: flatten(m.start_dim, m.end_dim),
+    nn.Dropout: lambda m: ("dropout", {"p": m.p}), nn.Dropout2d: lambda m: ("channel_dropout", {"p": m.p}),
+    nn.GELU: lambda m: ("gelu", {"approximate": m.approximate}),
+    nn.LeakyReLU: lambda m: ("leaky_relu", {"slope": m.negative_slope}),
+    nn.ELU: lambda m: ("elu", {"alpha": m.alpha}), nn.Softmax: lambda m: ("softmax", {"axis": m.dim}),
+    **{kind: plain(name) for kind, name in [
+        (nn.Identity, "identity"), (nn.ReLU, "relu"), (nn.ReLU6, "relu6"), (nn.SiLU, "silu"), (nn.Mish, "mish"),
+        (nn.Tanh, "tanh"), (nn.Sigmoid, "sigmoid"), (nn.Hardswish, "hard_swish"), (nn.Hardsigmoid, "hard_sigmoid"),
+        (nn.SELU, "selu")]},
+}

@@ -1,0 +1,39 @@
+"""What is asked of nodes of torch.fx."""
+import torch
+
+
+def is_tensor(node):
+    return isinstance(node.meta.get("tensor_meta"), torch.fx.passes.shape_prop.TensorMetadata)
+
+
+def _is_cut(node):
+    """Whether it is a tuple of parts of one tensor, read one by one: chunk and split."""
+    return node.op in ("call_function", "call_method") and name_of(node) in ("chunk", "split") and len(node.all_input_nodes) == 1
+
+
+def readers_skip(node):
+    """Whether those who read the node read its input instead: parts of a tensor, which each reader cuts out."""
+    return _is_cut(node) and all(name_of(user) == "getitem" for user in node.users)
+
+
+def tensor_inputs(node):
+    """The tensors that a node computes with; constants of the model are none."""
+    sources = [value.all_input_nodes[0] if readers_skip(value) else value for value in node.all_input_nodes]
+    return [value for value in dict.fromkeys(sources) if value.op != "get_attr" and (is_tensor(value) or not _is_number(value))]
+
+
+def _is_number(node):
+    return "tensor_meta" not in node.meta
+
+
+def shape_of(node):
+    return list(node.meta["tensor_meta"].shape)
+
+
+def name_of(node):
+    """A function's or method's own name."""
+    return node.target if node.op == "call_method" else getattr(node.target, "__name__", str(node.target))
+
+
+def argument(node, place, name, default=None):
+    return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)

@@ -1,0 +1,122 @@
+"""A module's forward as torch.fx reads it, cut into the parts that the library has."""
+import dataclasses
+
+import torch
+from torch.fx.passes.shape_prop import ShapeProp
+
+from .calls import Reader
+from .layers import NoLayer
+from .nodes import name_of, readers_skip, tensor_inputs
+
+
+class _Tracer(torch.fx.Tracer):
+    def iter(self, obj):
+        """Parts of a tensor in a loop: torch.fx cannot know how many, a chunk says it."""
+        node = obj.node
+        if name_of(node) == "chunk":
+            return (obj[i] for i in range(node.args[1] if len(node.args) > 1 else node.kwargs["chunks"]))
+        return super().iter(obj)
+
+
+def read(model, inputs):
+    """The torch.fx graph of `model` with the shapes that `inputs` give its values. The model stays as it is. Raises NoLayer where
+    torch.fx cannot follow its forward."""
+    modes = {module: module.training for module in model.modules()}
+    try:
+        model.train()  # so that functions of dropout are read
+        graph = torch.fx.GraphModule(model, _Tracer().trace(model))
+        for node in list(graph.graph.nodes):
+            if node.target is torch._assert:
+                graph.graph.erase_node(node)
+        graph.graph.eliminate_dead_code()
+        model.eval()
+        with torch.no_grad():
+            ShapeProp(graph).propagate(*inputs)
+    except Exception as error:  # of the model's own code
+        raise NoLayer(f"torch.fx cannot read {type(model).__name__}, {type(error).__name__}: {error}") from error
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    return graph.graph
+
+
+@dataclasses.dataclass
+class Part:
+    """Nodes in order that follow from one value, `source`, and of which the last alone is read by others."""
+    source: torch.fx.Node
+    nodes: list
+
+
+class Layers:
+    """What the nodes of a graph are in the library: `found` is the Layer of a node, `reasons` why there is none."""
+
+    def __init__(self, model, graph):
+        self.found, self.reasons, reader = {}, {}, Reader(model)
+        for node in graph.nodes:
+            if node.op in ("placeholder", "output", "get_attr") or readers_skip(node):
+                continue
+            try:
+                self.found[node] = reader.layer(node)
+            except NoLayer as why:
+                self.reasons[node] = str(why)
+        for node in reversed(list(self.reasons)):  # numbers that only layers read, which know them from shapes
+            if node.users and "tensor_meta" not in node.meta and all(self._knows(user) for user in node.users):
+                del self.reasons[node]
+
+    def _knows(self, user):
+        return user in self.found or (user.op != "output" and user not in self.reasons)
+
+    def _chain(self, node, taken, allowed):
+        """A node and those behind it, while each value has one reader, which reads nothing else."""
+        part = [node]
+        while len(part[-1].users) == 1:
+            (user,) = part[-1].users
+            if user not in self.found or user not in allowed or user in taken or len(self.found[user].inputs) != 1:
+                break
+            part.append(user)
+        return part
+
+    def _blocks(self, graph):
+        """Runs of nodes, each entered by one value alone."""
+        nodes = [node for node in graph.nodes
+                 if node in self.found or node in self.reasons or node.op in ("placeholder", "output")]
+        last = {}
+        for i, node in enumerate(nodes):
+            last |= {value: i for value in self._inputs(node)}
+        block, alive = [], set()
+        for i, node in enumerate(nodes[:-1]):
+            alive = {value for value in alive if last.get(value, -1) > i} | {node}
+            if node.op != "placeholder":
+                block.append(node)
+            if alive == {node}:
+                yield block
+                block = []
+        if block:
+            yield block
+
+    def _inputs(self, node):
+        return self.found[node].inputs if node in self.found else tensor_inputs(node)
+
+    def parts(self, graph):
+        """The parts that the library can run whole and that have a layer with weights."""
+        joined, whole = [], []
+        for block in self._blocks(graph):
+            if all(node in self.found for node in block):
+                whole.extend(block)
+                continue
+            joined.append(whole)
+            whole, taken = [], set()
+            for node in block:
+                if node in self.found and node not in taken and len(self.found[node].inputs) == 1:
+                    chain = self._chain(node, taken, set(block))
+                    taken.update(chain)
+                    joined.append(chain)
+        joined.append(whole)
+        return [Part(self._source(nodes), nodes) for nodes in joined if any(self._has_weight(node) for node in nodes)]
+
+    def _source(self, nodes):
+        (source,) = {used for node in nodes for used in self.found[node].inputs} - set(nodes)
+        return source
+
+    def _has_weight(self, node):
+        return any(kind.startswith(("linear", "conv", "attention")) and kind != "concat" for kind, _ in self.found[node].kinds)

@@ -1,0 +1,144 @@
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/random.h"
+#include "fakequant/layers/model/model_file.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "graded.h"
+#include "identity.h"
+
+namespace fq::python {
+namespace {
+
+using nb::arg;
+
+/// A forward pass that can be gone back through, once.
+struct Recording {
+  std::shared_ptr<Module> module;
+  Variable x, y;
+};
+
+nb::tuple record(Network& self, nb::object x, bool wants_gradient, std::uint64_t seed, std::uint64_t step) {
+  const Call call{"model", x};
+  const Tensor input = call.tensor(x, "x");
+  if (!input.defined()) throw ArgumentError("[model] x is None: give an array");
+  Recording out{self.module, Variable(input, wants_gradient), {}};
+  const Tensor y = unlocked([&] {
+    const RandomScope random(seed, step);
+    out.y = (*self.module)(out.x);
+    return out.y.tensor();
+  });
+  return nb::make_tuple(call.give(y), out);
+}
+
+/// (grad_x or None, {name: gradient}); what was in the parameters' own gradients is lost.
+nb::tuple backward(Recording& self, nb::object grad_y) {
+  const Call call{"backward", grad_y};
+  const Tensor seed = call.tensor(grad_y, "grad_y");
+  self.module->zero_grad();
+  unlocked([&] {
+    self.y.backward(seed);
+    return 0;
+  });
+  nb::dict gradients;
+  for (const auto& [name, parameter] : self.module->named_parameters())
+    gradients[name.c_str()] = call.give(parameter.grad());
+  self.module->zero_grad();
+  return nb::make_tuple(call.give(self.x.requires_grad() ? self.x.grad() : Tensor()), gradients);
+}
+
+/// Parameters over memory of the caller's. An array that is new replaces what was there; where memory was
+/// `written` to since, codes are made anew.
+void share_parameters(Network& self, const nb::dict& arrays, bool written) {
+  const Call call{"share_parameters"};
+  for (auto [name, parameter] : self.module->named_parameters()) {
+    if (!arrays.contains(name.c_str())) continue;
+    const Tensor given = call.tensor(nb::borrow(arrays[name.c_str()]), name);
+    if (!given.defined() || given.dtype() != parameter.tensor().dtype() ||
+        given.layout() != Layout::row_major || given.shape() != parameter.shape())
+      throw ArgumentError(fmt::format("[share_parameters] '{}' is {}, the model has {}", name,
+                                      given.defined() ? given.describe() : "None",
+                                      parameter.tensor().describe()));
+    if (given.raw() != parameter.tensor().raw()) parameter.set_tensor(given);
+    if (written) static_cast<void>(parameter.mutable_tensor().mutable_raw());
+  }
+}
+
+nb::dict buffers(const Network& self, nb::object like) {
+  nb::dict out;
+  for (const auto& [name, buffer] : self.module->named_buffers())
+    out[name.c_str()] = Call{"buffers", like}.give(buffer.clone());
+  return out;
+}
+
+/// Those that are the same already are not written to, for the passes that go back through them.
+void load_buffers(Network& self, const nb::dict& arrays) {
+  for (auto [name, buffer] : self.module->named_buffers()) {
+    const Tensor given = Call{"load_buffers"}.tensor(nb::borrow(arrays[name.c_str()]), name);
+    if (!bitwise_equal(given, buffer)) buffer.copy_from(given.reshape(buffer.shape()));
+  }
+}
+
+nb::tuple quantizer_state(Network& self) {
+  StateDict state;
+  for (const auto& entry : named_quantizers(*self.module)) entry.quantizer->save(state, entry.name);
+  nb::dict tensors;
+  for (const auto& [name, tensor] : state.tensors())
+    tensors[name.c_str()] = Call{"quantizer_state"}.give(tensor.clone());
+  return nb::make_tuple(tensors, state.attributes().dump());
+}
+
+void load_quantizer_state(Network& self, const nb::dict& tensors, const std::string& attributes) {
+  StateDict state;
+  for (const auto& [name, array] : tensors) {
+    const auto key = nb::cast<std::string>(name);
+    state.set(key, Call{"load_quantizer_state"}.tensor(array, key).clone());
+  }
+  const auto parsed = nlohmann::json::parse(attributes);
+  for (const auto& [name, value] : parsed.items()) state.set_attribute(name, value);
+  for (const auto& entry : named_quantizers(*self.module)) entry.quantizer->load(state, entry.name);
+}
+
+}  // namespace
+
+void bind_recording(nb::module_& m) {
+  nb::class_<Recording>(m, "Recording", "A forward pass, which can be gone back through once.")
+      .def("backward", &backward, arg("grad_y"),
+           "(gradient of x or None, the gradients of the parameters by name, None where there is none).");
+  auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
+  model
+      .def("record", &record, arg("x"), arg("wants_gradient") = false, arg("seed") = 0, arg("step") = 0,
+           "(outputs, Recording) of a batch; dropout draws from (seed, step).")
+      .def(
+          "share_parameters", &share_parameters, arg("arrays"), arg("written") = true,
+          "Parameters by name over the arrays' own memory, float32 and contiguous, which the model may write "
+          "to from now on. Give them again when they were written to.")
+      .def("buffers", &buffers, arg("like"), "Copies of running statistics by name.")
+      .def("load_buffers", &load_buffers, arg("arrays"), "Takes running statistics by name.")
+      .def("parameter_names",
+           [](const Network& self) {
+             std::vector<std::string> names;
+             for (const auto& [name, parameter] : self.module->named_parameters()) names.push_back(name);
+             return names;
+           })
+      .def("quantizer_state", &quantizer_state,
+           "(arrays, JSON text) of all quantizers: settings, ranges and what was collected.")
+      .def("load_quantizer_state", &load_quantizer_state, arg("arrays"), arg("attributes"),
+           "Takes that back into a model of the same quantizers.");
+  m.def(
+      "model_of_nodes",
+      [](const std::string& json, const std::vector<std::int64_t>& sample_shape, std::int64_t classes) {
+        return unlocked([&] { return network_of(ModelSpec::parse(json), Shape(sample_shape), classes); });
+      },
+      arg("json"), arg("sample_shape"), arg("classes") = 0,
+      "A model of the text of a model file, for samples of that shape.");
+}
+
+}  // namespace fq::python

@@ -1,0 +1,361 @@
+"""fakequant.torch.quantize in training scripts. FAKEQUANT_TORCH_SITE names a folder of packages that has torch, for the same Python."""
+import copy
+import gc
+import os
+import pickle
+import socket
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+if os.environ.get("FAKEQUANT_TORCH_SITE"):
+    sys.path.append(os.environ["FAKEQUANT_TORCH_SITE"])
+torch = pytest.importorskip("torch", reason="there is no torch: FAKEQUANT_TORCH_SITE can name a folder that has it")
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+import fakequant as fq  # noqa: E402
+import fakequant.torch as fqt  # noqa: E402
+
+
+def small():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(1, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))
+
+
+class Residual(nn.Module):
+    """As people write them: functions, methods, a shared input, sizes of tensors."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
+        self.squeeze, self.gain = nn.Conv2d(width, width, 1), nn.Parameter(torch.full((width, 1, 1), 0.5))
+        self.head = nn.Linear(4 * width, 5)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(x)) * torch.sigmoid(self.squeeze(F.adaptive_avg_pool2d(x, 1)))
+        x = F.max_pool2d(F.relu(x + self.gain * y), 2)
+        a, b = torch.cat([x, x], dim=1).chunk(2, dim=1)
+        x = F.adaptive_avg_pool2d(F.dropout(a + b, 0.0, training=self.training), 2)
+        return self.head(x.view(x.size(0), -1))
+
+
+class Block(nn.Module):
+    """Attention written with torch's function, which stays with torch."""
+
+    def __init__(self, width=32, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.qkv, self.out = nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.norm2, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        n, length, width = x.shape
+        q, k, v = (t.reshape(n, length, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, dim=-1))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, length, width)
+        x = x + self.out(y)
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Encoder(nn.Module):
+    """Attention as a module, which the library has."""
+
+    def __init__(self, width=32):
+        super().__init__()
+        self.attention, self.norm = nn.MultiheadAttention(width, 4, batch_first=True), nn.LayerNorm(width)
+        self.token, self.places = nn.Parameter(torch.randn(1, 1, width)), nn.Parameter(torch.randn(1, 9, width))
+        self.head = nn.Linear(width, 3)
+
+    def forward(self, x):
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], dim=1) + self.places
+        y = self.norm(x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
+        return self.head(x[:, 0])
+
+
+CASES = [(small, (8, 1, 12, 12), 1), (Residual, (6, 3, 8, 8), 1), (Block, (2, 6, 32), 3), (Encoder, (4, 8, 32), 1)]
+
+
+@pytest.mark.parametrize("make, shape, parts", CASES)
+def test_without_quantizers_it_is_the_model(make, shape, parts):
+    """Values, gradients and running statistics, to the rounding of sums in another order."""
+    torch.manual_seed(1)
+    model, x = make(), torch.randn(shape)
+    twin = copy.deepcopy(model)
+    quantized = fqt.quantize(model, "int8", x)
+    assert len(quantized.codes()) == parts
+    for part in quantized.codes().values():
+        part.network.disable_quantizer("*")
+    inputs = [x.clone().requires_grad_() for _ in range(2)]
+    y, wanted = quantized(inputs[0]), twin(inputs[1])
+    seed = torch.randn_like(wanted)
+    y.backward(seed)
+    wanted.backward(seed)
+    torch.testing.assert_close(y, wanted, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(inputs[0].grad, inputs[1].grad, rtol=1e-3, atol=1e-5)
+    for (name, own), other in zip(model.named_parameters(), twin.parameters()):
+        torch.testing.assert_close(own.grad, other.grad, rtol=1e-3, atol=1e-4, msg=lambda text: f"{name}: {text}")
+    for own, other in zip(model.buffers(), twin.buffers()):
+        torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6)
+
+
+def trained(model, x, y, steps=12, rate=1e-2):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    losses = []
+    for _ in range(steps):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.fixture
+def digits():
+    torch.manual_seed(2)
+    x, y = torch.randn(64, 1, 12, 12), torch.randint(0, 10, (64,))
+    return x + y.view(-1, 1, 1, 1) * 0.2, y
+
+
+@pytest.fixture
+def model(digits):
+    return fqt.calibrate(fqt.quantize(small(), "int8", digits[0][:1]), [digits], samples=32)
+
+
+def test_training_lowers_the_loss(model, digits):
+    losses = trained(model, *digits)
+    assert losses[-1] < losses[0] - 0.1
+
+
+def test_the_loop_of_the_library_gives_the_same_codes(digits):
+    """One batch, SGD: the same steps in torch and in the library's own loop."""
+    x, y = digits
+    model = fqt.quantize(small().eval(), "int8", x)
+    model = fqt.calibrate(model.train(), [x], samples=len(x))
+    own = fq.model_of_nodes(model.codes_0._json, list(x.shape[1:]), 10)
+    own.load_state_dict({name: place.get().detach() for name, place in model.codes_0._places.items()
+                         if place.name != "num_batches_tracked"})
+    own.quantize("int8")
+    own.load_quantizer_state(*model.codes_0.network.quantizer_state())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    own.fit((x.numpy(), y.numpy()), epochs=3, batch_size=len(x), learning_rate=0.05, optimizer="sgd")
+    own.eval()
+    model.eval()
+    np.testing.assert_allclose(own(x.numpy()), model(x).detach().numpy(), rtol=0, atol=2e-2)
+
+
+def test_the_exported_file_is_the_model(model, digits, tmp_path):
+    pytest.importorskip("onnxruntime")
+    trained(model, *digits)
+    model.eval()
+    fqt.export(model, str(tmp_path / "model.onnx"))
+    found = fqt.verify(model, str(tmp_path / "model.onnx"), digits[0])
+    assert found == {"outputs": 640, "different": 0, "flips": 0, "max": 0.0}
+    fqt.save(model, str(tmp_path / "model.h5"))
+    again = fq.load(str(tmp_path / "model.h5"))
+    again.eval()
+    assert np.array_equal(again(digits[0].numpy()), model(digits[0]).detach().numpy())
+
+
+def test_copies_and_state_dicts(model, digits):
+    x, _ = digits
+    model.eval()
+    y = model(x)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(other(x), y)
+        other[0].weight.data.zero_() if isinstance(other, nn.Sequential) else getattr(other, "0").weight.data.zero_()
+        assert not torch.equal(other(x), y) and torch.equal(model(x), y)
+    fresh = fqt.quantize(small(), "int8", x).eval()
+    fresh.load_state_dict(model.state_dict())
+    assert torch.equal(fresh(x), y)
+    floats = small()
+    missing = model.load_state_dict(floats.state_dict())
+    assert not missing.missing_keys and not missing.unexpected_keys
+    assert list(floats.state_dict()) == [name for name in model.state_dict() if not name.startswith("codes_")]
+
+
+def test_parameters_are_torchs(model, digits):
+    x, y = digits
+    original = dict(small().named_parameters())
+    assert [name for name, _ in model.named_parameters()] == list(original)
+    with torch.no_grad():
+        before = model.eval()(x)
+        getattr(model, "8").bias.add_(1.0)
+        assert torch.allclose(model(x), before + 1.0, atol=0.05)
+        getattr(model, "8").bias.data.sub_(1.0)  # which torch counts as no change
+        assert torch.allclose(model(x), before, atol=1e-5)
+    getattr(model, "0").weight.requires_grad_(False)
+    F.cross_entropy(model.train()(x), y).backward()
+    assert getattr(model, "0").weight.grad is None and getattr(model, "8").weight.grad is not None
+
+
+def test_written_parameters_stop_a_backward_pass(model, digits):
+    loss = F.cross_entropy(model(digits[0]), digits[1])
+    with torch.no_grad():
+        getattr(model, "8").weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_several_passes_before_one_backward(model, digits):
+    x, y = digits
+    model.eval()
+    (F.cross_entropy(model(x[:32]), y[:32]) + F.cross_entropy(model(x[32:]), y[32:])).backward()
+    both = getattr(model, "8").weight.grad.clone()
+    model.zero_grad()
+    for half in (slice(0, 32), slice(32, 64)):
+        F.cross_entropy(model(x[half]), y[half]).backward()
+    torch.testing.assert_close(getattr(model, "8").weight.grad, both)
+
+
+def test_autocast_compile_and_channels_last(model, digits):
+    x, _ = digits
+    model.eval()
+    y = model(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(model(x), y)
+    assert torch.equal(model(x.contiguous(memory_format=torch.channels_last)), y)
+    assert torch.equal(model.to(memory_format=torch.channels_last)(x), y)
+
+
+def test_learned_ranges_are_parameters(digits):
+    x, y = digits
+    rules = {"rules": [{"pattern": "*input_quantizer", "num_bits": 4, "learn_amax": True},
+                       {"pattern": "*weight_quantizer", "num_bits": 4, "axis": 0}]}
+    model = fqt.calibrate(fqt.quantize(small(), rules, x), [x])
+    ranges = dict(model.codes_0._ranges.named_parameters())
+    assert len(ranges) == 4
+    before = {name: value.detach().clone() for name, value in ranges.items()}
+    trained(model, x, y, steps=3)
+    assert any(not torch.equal(value, before[name]) for name, value in ranges.items())
+    other = fqt.quantize(small(), rules, x)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other.eval()(x), model.eval()(x))
+
+
+def test_dropout_draws_from_torchs_seed(digits):
+    net = nn.Sequential(nn.Flatten(), nn.Linear(144, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 10))
+    model = fqt.calibrate(fqt.quantize(net, "int8", digits[0]), [digits])
+    outputs = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        outputs.append(model(digits[0]).detach())
+    assert torch.equal(outputs[0], outputs[1]) and not torch.equal(outputs[0], outputs[2])
+    assert torch.equal(model.eval()(digits[0]), model(digits[0]))
+
+
+def test_threads_evaluate_at_once(model, digits):
+    x, found = digits[0], []
+    model.eval()
+    with torch.no_grad():
+        wanted = model(x)
+        models = [copy.deepcopy(model) for _ in range(3)]
+        threads = [threading.Thread(target=lambda m=m: found.append(torch.equal(m(x), wanted))) for m in models]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [True] * 3
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_steps_leak_nothing(model, digits):
+    x, y = digits
+    trained(model, x, y, steps=50)
+    gc.collect()
+    before = resident()
+    trained(model, x, y, steps=300)
+    gc.collect()
+    assert resident() - before < 8 << 20  # a kept step would be 300 times 0.6 MB
+
+
+def rank(index, port, results):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.distributed.init_process_group("gloo", rank=index, world_size=2)
+    torch.manual_seed(5)
+    x, y = torch.randn(16, 1, 12, 12), torch.randint(0, 10, (16,))
+    model = fqt.calibrate(fqt.quantize(small(), "int8", x), [x])
+    parallel = nn.parallel.DistributedDataParallel(model)
+    trained(parallel, x[index::2], y[index::2], steps=3)
+    results.put((index, [parameter.detach().numpy().copy() for parameter in model.parameters()]))
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_end_with_the_same_model():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context = torch.multiprocessing.get_context("spawn")  # OpenMP does not live through a fork
+    results = context.Queue()
+    processes = [context.Process(target=rank, args=(index, port, results)) for index in range(2)]
+    for process in processes:
+        process.start()
+    found = dict(results.get(timeout=120) for _ in processes)
+    for process in processes:
+        process.join(60)
+    for a, b in zip(found[0], found[1]):
+        assert np.isfinite(a).all() and np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: fqt.quantize("net", "int8", torch.zeros(1)), "model is a str: give an nn.Module"),
+    (lambda: fqt.quantize(small(), "int8"), "example_input is None"),
+    (lambda: fqt.quantize(small(), "int7", torch.zeros(1, 1, 12, 12)), "int7"),
+    (lambda: fqt.quantize(nn.Sequential(nn.Tanh()), "int8", torch.zeros(1, 4)), "no layer that can be quantized"),
+    (lambda: fqt.quantize(small().double(), "int8", torch.zeros(1, 1, 12, 12).double())(torch.zeros(1, 1, 12, 12)), "float64"),
+    (lambda: fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12))(torch.zeros(1, 1, 12, 12)), "amax"),
+    (lambda: fqt.calibrate(small(), [torch.zeros(1, 1, 12, 12)]), "give what fakequant.torch.quantize made"),
+    (lambda: fqt.calibrate(fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12)), []), "data has no batch"),
+    (lambda: fqt.export(fqt.quantize(Block(), "int8", torch.zeros(1, 6, 32)), "x.onnx"), "scaled_dot_product_attention"),
+])
+def test_refusals(call, words):
+    with pytest.raises(fq.ArgumentError, match=words):
+        call()
+
+
+class Branches(nn.Module):
+    """What torch.fx cannot read: a branch on values, a list of modules, a keyword."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(4, 8), nn.ReLU()), nn.Linear(8, 4)])
+        self.conv, self.scale = nn.Conv1d(4, 4, 1), nn.Parameter(torch.ones(1))
+
+    def forward(self, x, twice=False):
+        if x.sum() > 1e9:
+            return x
+        for layer in self.layers:
+            x = layer(x)
+        x = self.conv(x[:, :, None])[:, :, 0]
+        return x * self.scale * (2 if twice else 1)
+
+
+def test_a_forward_that_cannot_be_read_is_quantized_by_its_modules():
+    torch.manual_seed(0)
+    model, x = Branches(), torch.randn(16, 4)
+    quantized = fqt.calibrate(fqt.quantize(model, "int8", x), [x])
+    parts = [part for part in quantized.modules() if isinstance(part, fqt.Quantized)]
+    assert len(parts) == 3 and [n for n, _ in quantized.named_parameters()] == [n for n, _ in model.named_parameters()]
+    assert not any(isinstance(part, fqt.Quantized) for part in model.modules())
+    y = quantized(x)
+    assert 0 < (y - model(x)).abs().max() < 0.05 * y.abs().max()
+    assert torch.equal(quantized(x, twice=True), 2 * y)
+    y.sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    assert torch.equal(copy.deepcopy(quantized)(x), y)
+    with pytest.raises(fq.ArgumentError, match="runs in torch"):
+        fqt.export(quantized, "x.onnx")
