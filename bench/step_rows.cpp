@@ -72,8 +72,9 @@ void add_rows(std::vector<Row>& rows, const std::string& network, BatchNorm batc
     add("qat_int4_blockwise/modelopt_qat_int4_blockwise", Numbers::int4_blockwise);
   }
   add("fp32/torch_fp32", Numbers::fp32);
-  for (const char* what : {"qat_int8/torch_fp32", "qat_int8/torch_bf16", "qat_int8/torch_qat",
-                           "qat_int8/modelopt_qat_int8", "qat_int8/brevitas_qat", "qat_int8/expert_qat"})
+  for (const char* what :
+       {"qat_int8/torch_fp32", "qat_int8/torch_bf16", "qat_int8/torch_qat", "qat_int8/modelopt_qat_int8",
+        "qat_int8/brevitas_qat", "qat_int8/expert_qat", "qat_int8/fakequant_torch"})
     add(what, Numbers::int8);
   add("qat_e4m3/modelopt_qat_fp8", Numbers::e4m3);
 }

@@ -2,6 +2,9 @@
 per tensor, ranges calibrated on the batch. Each conversion checks that what it made quantizes; batch norm stays as it is.
 """
 
+import os
+import sys
+
 import torch
 from torch import nn
 
@@ -236,3 +239,15 @@ def modelopt_int4_blockwise(network):
     for layer in quantized:
         check(layer.weight_quantizer.is_enabled and layer.weight_quantizer.num_bits == 4, "a weight is not on INT4")
     return model.train()
+
+
+def fakequant_torch(network):
+    """Ours, from Python: `ctest --test-dir build/release -R python.module` builds the package, for the same minor version."""
+    package = os.path.abspath("build/release/python-module")
+    if package not in sys.path:
+        sys.path.append(package)
+    import fakequant.torch as fqt
+
+    model = fqt.calibrate(fqt.quantize(network.model, "int8", network.x), [network.x])
+    check(len(model.codes()) == 1 and not model.floats, "some of the network stays with torch")
+    return model

@@ -111,3 +111,8 @@ def expert_nvfp4(name, settings):
 @rows("modelopt_qat_int4_blockwise", "qat_int4_blockwise")
 def modelopt_qat_int4_blockwise(name, settings):
     return step_side(name, settings, {"": quantized.modelopt_int4_blockwise})
+
+
+@rows("fakequant_torch", "qat_int8")
+def fakequant_torch(name, settings):
+    return step_side(name, settings, {"": quantized.fakequant_torch})
