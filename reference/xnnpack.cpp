@@ -3,6 +3,8 @@
 #include <limits>
 #include <vector>
 
+#include "fakequant/core/backend/cpu/engines/engine_products.h"
+#include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/detail/xnnpack_formulas.h"
 #include "fakequant/reference/detail/engine_operands.h"
@@ -10,8 +12,6 @@
 
 namespace fq::xnnpack {
 namespace {
-
-using detail::XnnpackRow;
 
 /// A layer's operands, checked, on the host.
 struct Layer {
@@ -40,52 +40,17 @@ struct Layer {
   }
 };
 
-/// y(row m, output n) = sum(q, the row's grid, n): q are the codes of row m.
-template <class Sum>
-Tensor dynamic(const Layer& layer, Sum&& sum) {
-  Tensor y = layer.result(DType::f32);
-  const std::int64_t columns = layer.columns(), outputs = layer.outputs();
-  const auto* in = layer.x.data<float>();
-  auto* out = y.mutable_data<float>();
-#pragma omp parallel if (layer.rows() * outputs * columns > detail::engine_parallel)
-  {
-    std::vector<std::int8_t> q(static_cast<std::size_t>(columns));
-#pragma omp for schedule(static)
-    for (std::int64_t m = 0; m < layer.rows(); ++m) {
-      const auto range = detail::zero_range(in + m * columns, columns);
-      const auto grid = XnnpackRow::of(range.low, range.high);
-      for (std::int64_t k = 0; k < columns; ++k)
-        q[static_cast<std::size_t>(k)] = grid.code(in[m * columns + k]);
-      for (std::int64_t n = 0; n < outputs; ++n) out[m * outputs + n] = sum(q.data(), grid, n);
-    }
+/// Codes of the rows of x, and their grids.
+struct Rows {
+  Tensor codes, grids;
+
+  explicit Rows(const Tensor& x)
+      : codes(Tensor::empty(x.shape(), DType::i8)), grids(Tensor::empty({x.dim(0), 2})) {
+    cpu::xnnpack_codes(x, codes, grids);
   }
-  return y;
-}
+};
 
-std::vector<std::int32_t> sums_of(const Layer& layer, std::int64_t length) {
-  std::vector<std::int32_t> out(static_cast<std::size_t>(layer.codes.numel() / length), 0);
-  const auto* w = layer.codes.data<std::int8_t>();
-  for (std::int64_t i = 0; i < layer.codes.numel(); ++i) out[static_cast<std::size_t>(i / length)] += w[i];
-  return out;
-}
-
-std::vector<float> rounded_scales(const Tensor& scale) {
-  std::vector<float> out;
-  for (const float s : scale.to_vector<float>()) out.push_back(static_cast<float>(bfloat16(s)));
-  return out;
-}
-
-std::vector<float> zero_terms(const Layer& layer, const std::vector<float>& scales, std::int64_t block_size) {
-  const auto sums = sums_of(layer, detail::xnnpack_chunk);
-  const std::int64_t chunks = layer.columns() / detail::xnnpack_chunk;
-  const std::int64_t in_block = block_size / detail::xnnpack_chunk;
-  std::vector<float> out(static_cast<std::size_t>(layer.outputs()), 0.0f);
-  for (std::size_t c = 0; c < sums.size(); ++c) {
-    float& term = out[c / static_cast<std::size_t>(chunks)];
-    term = detail::xnnpack_zero_term(term, sums[c], scales[c / static_cast<std::size_t>(in_block)]);
-  }
-  return out;
-}
+Tensor rounded_scales(const Tensor& scale) { return scale.to(DType::bf16).to(DType::f32); }
 
 namespace host {
 
@@ -94,13 +59,14 @@ Tensor qc8w(const Tensor& x, const Tensor& codes, const Tensor& scale, const Ten
   detail::check_matrix(codes, DType::i8, "the codes", "xnnpack.linear_qd8_qc8w");
   layer.check({codes.dim(0)}, -128, 127, "xnnpack.linear_qd8_qc8w");
   if (x.device().is_meta()) return layer.result(DType::f32);
-  const auto sums = sums_of(layer, layer.columns());
-  return dynamic(layer, [&](const std::int8_t* q, const XnnpackRow& grid, std::int64_t n) {
-    const std::int32_t products = detail::dot(q, layer.weights(n), layer.columns());
-    const std::int32_t centred =
-        products - static_cast<std::int32_t>(grid.zero) * sums[static_cast<std::size_t>(n)];
-    return grid.channel_sum(centred, layer.scale.data<float>()[n], layer.bias_at(n));
-  });
+  const Rows rows(x);
+  Tensor y = layer.result(DType::f32), sums = layer.result(DType::i32);
+  if (y.numel() == 0) return y;
+  detail::run(x.device(), &detail::Kernels::exact_gemm, layer.rows(), layer.outputs(), layer.columns(),
+              detail::Codes{rows.codes.raw(), DType::i8, 128}, detail::Codes{codes.raw(), DType::i8, 128}, sums);
+  const Tensor weights = Tensor::from(cpu::code_sums(codes, layer.columns()), {layer.outputs()});
+  cpu::xnnpack_channel_sums(sums, weights, rows.grids, scale, bias, y);
+  return y;
 }
 
 Tensor qb4w(const Tensor& x, const Tensor& codes, const Tensor& scale, const Tensor& bias,
@@ -114,19 +80,10 @@ Tensor qb4w(const Tensor& x, const Tensor& codes, const Tensor& scale, const Ten
   detail::check_terms(block_size, 255, 8, function);
   layer.check({codes.dim(0), blocks}, -8, 7, function);
   if (x.device().is_meta()) return layer.result(DType::f32);
-  const auto scales = rounded_scales(scale);
-  const auto terms = zero_terms(layer, scales, block_size);
-  const auto sums = sums_of(layer, block_size);
-  return dynamic(layer, [&](const std::int8_t* q, const XnnpackRow& grid, std::int64_t n) {
-    float sum = detail::xnnpack_first(terms[static_cast<std::size_t>(n)], grid.zero);
-    for (std::int64_t b = 0; b < blocks; ++b) {
-      const auto at = static_cast<std::size_t>(n * blocks + b);
-      const std::int64_t first = b * block_size;
-      const std::int32_t products = detail::dot(q + first, layer.weights(n) + first, block_size);
-      sum = detail::xnnpack_next(sum, products + detail::xnnpack_offset * sums[at], scales[at]);
-    }
-    return grid.block_sum(sum, layer.bias_at(n));
-  });
+  const Rows rows(x);
+  Tensor y = layer.result(DType::f32);
+  cpu::xnnpack_block_product(rows.codes, rows.grids, codes, rounded_scales(scale), bias, y);
+  return y;
 }
 
 StaticResult qs8(const Tensor& x, const Tensor& codes, const Tensor& scale, const Tensor& bias,

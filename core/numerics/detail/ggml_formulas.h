@@ -58,39 +58,4 @@ FQ_HD std::int8_t ggml_activation_code(float x, float factor) {
   return static_cast<std::int8_t>(scalar::clamp_(scalar::rint_(scalar::mul_(x, factor)), -127.0f, 127.0f));
 }
 
-/// The product of two steps: of 11 significant bits each, so exact.
-FQ_HD float ggml_scale(float16 activation, float16 weight) {
-  return static_cast<float>(activation) * static_cast<float>(weight);
-}
-
-/// The sum of a row's blocks in CPU_REPACK buffers: fma(float(S_b), D_b, sum) by ascending b.
-struct GgmlRepackSum {
-  float value = 0.0f;
-
-  FQ_HD void add(const std::int8_t* a, const std::int8_t* w, float scale) {
-    std::int32_t sum = 0;
-    for (std::int64_t i = 0; i < ggml_block; ++i) sum += a[i] * w[i];
-    value = scalar::fma_(static_cast<float>(sum), scale, value);
-  }
-  [[nodiscard]] FQ_HD float total() const { return value; }
-};
-
-/// In plain buffers: eight lanes of four products each, every one a chain of its own, folded at the end.
-struct GgmlPlainSum {
-  float lanes[8] = {};
-
-  FQ_HD void add(const std::int8_t* a, const std::int8_t* w, float scale) {
-    for (int l = 0; l < 8; ++l) {
-      std::int32_t sum = 0;
-      for (int i = 4 * l; i < 4 * l + 4; ++i) sum += a[i] * w[i];
-      lanes[l] = scalar::fma_(scale, static_cast<float>(sum), lanes[l]);
-    }
-  }
-  [[nodiscard]] FQ_HD float total() const {
-    float fours[4];
-    for (int l = 0; l < 4; ++l) fours[l] = scalar::add_(lanes[l + 4], lanes[l]);
-    return scalar::add_(scalar::add_(fours[0], fours[2]), scalar::add_(fours[1], fours[3]));
-  }
-};
-
 }  // namespace fq::detail

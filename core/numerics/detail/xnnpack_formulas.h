@@ -29,6 +29,9 @@ struct XnnpackRow {
     return {factor, 1.0f / factor, scalar::rint_(scalar::clamp_(zero, -128.0f, 127.0f))};
   }
   [[nodiscard]] FQ_HD std::int8_t code(float x) const { return xnnpack_code(x, factor, zero); }
+  [[nodiscard]] FQ_HD float value(std::int8_t code) const {
+    return scalar::mul_(static_cast<float>(code) - zero, inverse);
+  }
   /// fma(fl(fl(A) * inverse), w_scale, bias), A the sum of (q - zero) * w.
   [[nodiscard]] FQ_HD float channel_sum(std::int32_t centred, float w_scale, float bias) const {
     return scalar::fma_(scalar::mul_(static_cast<float>(centred), inverse), w_scale, bias);
@@ -51,9 +54,6 @@ FQ_HD float xnnpack_zero_term(float term, std::int32_t weights, float scale) {
 }
 FQ_HD float xnnpack_first(float term, float zero) {
   return scalar::mul_(term, zero + static_cast<float>(xnnpack_offset));
-}
-FQ_HD float xnnpack_next(float sum, std::int32_t products, float scale) {
-  return scalar::fma_(static_cast<float>(products), scale, sum);
 }
 
 /// Static codes: the bias on the grid of the sums, and the code of a sum, both by reciprocals or one

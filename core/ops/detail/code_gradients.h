@@ -43,6 +43,8 @@ class FloatGradients {
   [[nodiscard]] Tensor dy(const Tensor& dy) const { return rounded(dy); }
   [[nodiscard]] Tensor x() const { return factor(x_); }
   [[nodiscard]] Tensor w() const { return factor(w_); }
+  /// Another factor in the same numbers.
+  [[nodiscard]] Tensor rounded(const Tensor& t) const;
 
  private:
   struct Kept {
@@ -50,7 +52,6 @@ class FloatGradients {
     std::optional<QuantizedTensor> codes;
     explicit Kept(const Variable& v);
   };
-  [[nodiscard]] Tensor rounded(const Tensor& t) const;
   [[nodiscard]] Tensor factor(const Kept& kept) const;
 
   Kept x_, w_;

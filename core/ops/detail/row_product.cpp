@@ -15,16 +15,16 @@ namespace {
 
 constexpr std::int64_t kLargestInput = 255;
 
-Tensor sums_of(const QuantizedTensor& w, const Codes& codes) {
+}  // namespace
+
+Tensor row_sums(const QuantizedTensor& w) {
   const std::int64_t channels = w.codes.dim(0), terms = w.codes.dim(1);
   Tensor out = Tensor::empty({1, channels}, DType::i32, w.codes.device());
   const Tensor ones = Tensor::full({1, terms}, 1.0, DType::u8, w.codes.device());
   run(out.device(), &Kernels::exact_gemm, std::int64_t{1}, channels, terms, Codes{ones.raw(), DType::u8, 1},
-      codes, out);
+      codes_of(w, w.codes), out);
   return out.reshape({channels});
 }
-
-}  // namespace
 
 bool has_integer_rows(const Variable& weight) {
   const QuantizedTensor* codes = weight.defined() ? weight.quantized() : nullptr;
@@ -54,7 +54,7 @@ RowProduct::RowProduct(const Variable& weight, ops::DynamicRange range, std::int
     const std::int64_t terms = codes_.codes.dim(1), product = kLargestInput * codes.largest;
     FQ_CHECK(terms <= std::numeric_limits<std::int32_t>::max() / product, op,
              "sums of {} products of codes leave int32: use fewer features", terms);
-    weight_sums_ = sums_of(codes_, codes);
+    weight_sums_ = row_sums(codes_);
   } else {
     floats_ = Saved(weight.as_float().tensor());
   }

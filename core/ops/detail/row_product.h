@@ -12,6 +12,9 @@ namespace fq::detail {
 /// Whether a value has integer codes of up to 8 bits, with one scale or one a row.
 [[nodiscard]] bool has_integer_rows(const Variable& weight);
 
+/// The sums of the rows of integer codes [C, K], i32 [C].
+[[nodiscard]] Tensor row_sums(const QuantizedTensor& w);
+
 /// What is multiplied with a weight: floats [R, K], or codes of them and their grids.
 struct ProductRows {
   Tensor floats;

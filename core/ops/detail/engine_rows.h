@@ -1,0 +1,27 @@
+#pragma once
+
+/// Products of rows that an engine rounds as it runs, each with that engine's bits.
+
+#include <functional>
+
+#include "fakequant/core/variable.h"
+
+namespace fq::detail {
+
+/// y f32 [M, N] of x f32 [M, K], and the values that x was rounded to, for backward.
+struct EngineRows {
+  Tensor y;
+  std::function<Tensor()> x;
+};
+
+/// Q8_0 activations and a weight of 4 or 8 bits in blocks of 32 along K; 4 bits in the order of repacked
+/// buffers where 8 divides N. The host computes.
+[[nodiscard]] EngineRows ggml_rows(const Tensor& x, const QuantizedTensor& w, const Tensor& bias);
+/// Rows of asymmetric int8 and a weight of up to 4 bits, in blocks or per channel (qb4w), or of more bits per
+/// channel (qc8w). The host computes.
+[[nodiscard]] EngineRows xnnpack_rows(const Tensor& x, const QuantizedTensor& w, const Tensor& bias);
+/// DynamicQuantizeLinear and MatMulInteger, with a range for each of `ranges` equal parts of the rows.
+[[nodiscard]] EngineRows ort_rows(const Tensor& x, std::int64_t ranges, const QuantizedTensor& w,
+                                  const Tensor& bias);
+
+}  // namespace fq::detail
