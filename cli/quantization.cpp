@@ -16,6 +16,7 @@
 #include "fakequant/core/log.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/config/quant_config.h"
+#include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/qat_defaults.h"
 #include "fakequant/train/sensitivity/plan.h"
@@ -159,7 +160,7 @@ Quantization read_quantization(const Flags& flags) {
   for (const char* flag : {"edge-bits", "weight-method"})
     FQ_CHECK(!flags.given("config") || !flags.given(flag), flags.command(),
              "--{} goes with --preset: write a rule into {} instead", flag, flags.text("config"));
-  if (flags.given("target")) config["target"] = flags.choice("target", {"ort", "tensorrt", "none"});
+  if (flags.given("target")) config["target"] = flags.choice("target", target_names());
   if (flags.given("scale")) config["scale"] = flags.choice("scale", {"free", "pow2"});
   if (flags.on("strict")) config["strict"] = true;
   if (flags.given("algorithm"))
@@ -173,7 +174,7 @@ Quantization read_quantization(const Flags& flags) {
 
 nlohmann::json read_base_quantization(const Flags& flags) {
   ordered_json config = flags.given("config") ? config_file(flags) : ordered_json::object();
-  if (flags.given("target")) config["target"] = flags.choice("target", {"ort", "tensorrt", "none"});
+  if (flags.given("target")) config["target"] = flags.choice("target", target_names());
   return checked_config(flags, std::move(config)).json;
 }
 
@@ -211,7 +212,7 @@ void quantize_and_calibrate(Network& network, const Flags& flags, const Quantiza
 void warn_unless_exportable(Network& network, const std::string& command) {
   Module& model = *network.module;
   const Target target = target_of(model);
-  if (target == Target::none || !uncalibrated_quantizers(model).empty()) return;
+  if (!profile_of(target).onnx || !uncalibrated_quantizers(model).empty()) return;
   const Device device = model.parameters().front().device();
   const Shape batch = network.input_shape();
   model.to(Device::cpu());

@@ -10,6 +10,7 @@
 #include "fakequant/core/log.h"
 #include "fakequant/layers/config/detail/quantizer_fields.h"
 #include "fakequant/layers/detail/edge_layers.h"
+#include "fakequant/layers/detail/engine_layers.h"
 #include "fakequant/layers/detail/float_products.h"
 #include "fakequant/layers/detail/placement.h"
 #include "fakequant/layers/detail/quant_factories.h"
@@ -40,13 +41,17 @@ class Quantizing {
         config_(config),
         input_shape_(input_shape),
         maker_(config),
+        engine_(profile_of(config.target)),
         graph_(trace(model, input_shape)),
         edges_(detail::edge_layers(graph_)),
         matched_(config.rules.size(), false) {}
 
   std::vector<std::string> run() {
-    for (const auto& use : detail::quantizable_uses(model_, graph_, config_.target, detail::is_quantizable))
-      place(use);
+    const auto quantizable = [this](const Module& module) {
+      return engine_.rows ? detail::is_engine_layer(module, engine_) : detail::is_quantizable(module);
+    };
+    for (const auto& use : detail::quantizable_uses(model_, graph_, config_.target, quantizable))
+      engine_.rows ? place_for_engine(use) : place(use);
     for (std::size_t i = 0; i < matched_.size(); ++i)
       if (!matched_[i] && config_.rules[i].by_user) warn_unmatched(config_.rules[i].pattern);
     const TraceGraph quantized =
@@ -81,6 +86,31 @@ class Quantizing {
     if (quant->output_quantizer() != nullptr && output.switched_on())
       made->replace("output_quantizer", maker_.make(output, use.path + ".output_quantizer"));
     for (std::size_t i = 0; i < use.tensors.size(); ++i) place_input(*made, use, i, inputs[i]);
+  }
+
+  /// Of engines that round inputs as they run: linear layers, and tables.
+  void place_for_engine(const detail::QuantizableUse& use) {
+    const MergedFields weight = fields(use, {use.path + ".weight_quantizer"});
+    const MergedFields input = fields(use, {use.path + ".input_quantizer"});
+    names_.push_back(use.path + ".weight_quantizer");
+    if (!use.tensors.empty()) names_.push_back(use.path + ".input_quantizer");
+    if (!weight.switched_on()) return;
+    const std::string name = use.path + ".weight_quantizer";
+    const auto quantizer = maker_.weight(weight, name, 0);
+    const Module& old = model_.at(use.path);
+    const QuantDescriptor& descriptor = quantizer->descriptor();
+    if (std::string why = detail::why_floats(use.path, old, engine_, descriptor, input); !why.empty()) {
+      FQ_CHECK(!config_.strict, "quantize", "{}; switch it off by a rule, or leave strict out", why);
+      warnings_.push_back(std::move(why));
+      return;
+    }
+    auto made = detail::engine_counterpart(old, engine_, input);
+    model_.replace(use.path, made);
+    quantizer->update([&](QuantizerSettings& settings) {
+      settings.engine_grid = detail::engine_grid_of(engine_, descriptor);
+    });
+    made->replace("weight_quantizer", quantizer);
+    for (std::size_t i = 0; i < use.tensors.size(); ++i) place_input(*made, use, i, input);
   }
 
   void place_recurrent(const detail::QuantizableUse& use) {
@@ -186,6 +216,7 @@ class Quantizing {
   const QuantConfig& config_;
   const Shape& input_shape_;
   detail::QuantizerMaker maker_;
+  const TargetProfile& engine_;
   TraceGraph graph_;
   detail::EdgeLayers edges_;
   std::vector<bool> matched_;

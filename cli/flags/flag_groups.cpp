@@ -66,10 +66,12 @@ void add_quantization_flags(FlagSet& set) {
           "int8, int8_weight_only, ternary, w4a8, w4a4, w3a3, w2a2, int4_blockwise, fp8, "
           "fp8_per_channel_per_token, "
           "fp8_2d_blockwise, nvfp4, mxfp8, mxfp6, mxfp4, mxint8, or a ModelOpt constant (calibrate without "
-          "--config: int8)")
+          "--config: int8); for one engine alone: int8_dynamic (ort_dynamic), 8da8w and 8da4w (xnnpack), "
+          "q4_0 and q8_0 (ggml)")
       .value("config", "FILE", "a quantization config (JSON) in place of a preset")
       .value("target", "NAME",
-             "ort, tensorrt or none: the engine the numbers are for (default: of the config, ort)")
+             "ort, tensorrt, ort_dynamic, xnnpack, ggml or none: the engine the numbers are for (default: of "
+             "the config or the preset, ort)")
       .value("scale", "NAME", "free or pow2: scales raised to powers of two (default: of the config, free)")
       .value(
           "edge-bits", "BITS",

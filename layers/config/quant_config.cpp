@@ -11,6 +11,7 @@
 #include "fakequant/layers/config/detail/modelopt_rules.h"
 #include "fakequant/layers/config/detail/quant_presets.h"
 #include "fakequant/layers/config/detail/weight_algorithm_fields.h"
+#include "fakequant/layers/config/target_profile.h"
 
 namespace fq {
 namespace {
@@ -20,12 +21,6 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr const char* kWhere = "quantize";
-
-Target parse_target(const std::string& text) {
-  for (const Target target : {Target::none, Target::ort, Target::tensorrt})
-    if (name(target) == text) return target;
-  throw ArgumentError(fmt::format("[quantize] target '{}' is unknown: use ort, tensorrt or none", text));
-}
 
 std::string text(const ordered_json& input, const char* key, const char* fallback) {
   if (!input.contains(key) || input[key].is_null()) return fallback;
@@ -104,10 +99,6 @@ std::string algorithm_of(const ordered_json& input) {
 
 }  // namespace
 
-std::string_view name(Target target) noexcept {
-  return target == Target::none ? "none" : target == Target::ort ? "ort" : "tensorrt";
-}
-
 std::vector<std::string> QuantConfig::preset_names() { return detail::preset_names(); }
 
 std::vector<std::string> QuantConfig::weight_algorithm_names() { return detail::weight_algorithms(); }
@@ -123,7 +114,9 @@ QuantConfig QuantConfig::from_json(const ordered_json& input) {
   if (input.contains("rules")) at_place("/rules", [&] { add_rules(config, input["rules"]); });
   if (input.contains("quant_cfg"))
     at_place("/quant_cfg", [&] { detail::add_modelopt_rules(config, input["quant_cfg"]); });
-  at_place("/target", [&] { config.target = parse_target(text(input, "target", "ort")); });
+  at_place("/target", [&] { 
+    config.target = target_named(text(input, "target", std::string(name(config.target)).c_str()));
+   });
   config.pow2 = one_of_two(input, "scale", "free", "pow2");
   if (one_of_two(input, "arithmetic", "deployed", "reference")) config.arithmetic = Arithmetic::reference;
   at_place("/algorithm", [&] {

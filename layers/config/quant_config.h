@@ -26,8 +26,12 @@ namespace fq {
 ///   additions, concatenations and averages are quantized too.
 /// - `tensorrt`: the same, signed, offset 0.
 /// - `none`: linear and convolution layers only, whatever engine reads the scales.
-enum class Target { none, ort, tensorrt };
-/// "none", "ort" or "tensorrt", as files and flags have it.
+/// - `ort_dynamic`, `xnnpack` (ExecuTorch) and `ggml` (llama.cpp): engines that round the input of linear
+///   layers as they run; everything else stays in floats.
+///
+/// What each runs is in layers/config/target_profile.h.
+enum class Target { none, ort, tensorrt, ort_dynamic, xnnpack, ggml };
+/// "none", "ort", "tensorrt", "ort_dynamic", "xnnpack" or "ggml", as files and flags have it.
 [[nodiscard]] std::string_view name(Target target) noexcept;
 
 /// Fields for the quantizers whose path matches. `*` is any run of characters, `?` one; the pattern must
@@ -67,7 +71,8 @@ struct QuantConfig {
 
   /// The config of a name: int8, int8_weight_only, ternary, w4a8, w4a4, w3a3, w2a2, int4_blockwise, fp8,
   /// fp8_per_channel_per_token, fp8_2d_blockwise, nvfp4, mxfp8, mxfp6, mxfp4, mxint8, or ModelOpt's constants
-  /// INT8_DEFAULT_CFG and so on. w4a8 means weights of 4 bits and activations of 8.
+  /// INT8_DEFAULT_CFG and so on. w4a8 means weights of 4 bits and activations of 8. int8_dynamic, 8da8w,
+  /// 8da4w, q4_0 and q8_0 are those of one engine, whose target they set.
   ///
   /// Throws ArgumentError naming the nearest; constants that need an algorithm we have not (SVDQuant) are
   /// refused by a message of their own.

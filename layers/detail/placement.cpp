@@ -51,7 +51,8 @@ std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& gr
     if (traits(node.op).keeps_codes) groups.tie(node.inputs[0], node.output);
     if (node.path.empty() || !quantizable(model.at(node.path))) continue;
     const Module& module = model.at(node.path);
-    if (dynamic_cast<const Recurrent*>(&module) != nullptr) {
+    if (dynamic_cast<const Recurrent*>(&module) != nullptr ||
+        dynamic_cast<const Embedding*>(&module) != nullptr) {
       if (recurrent.insert(node.path).second) uses.push_back({node.path, true, {}});
       continue;
     }

@@ -19,7 +19,7 @@ struct UsedTensor {
 };
 
 /// A module that can be quantized, with the tensors it reads; of a recurrent layer none, whose input has a
-/// range of its own.
+/// range of its own, and of an embedding none.
 struct QuantizableUse {
   std::string path;
   bool has_weight;

@@ -10,6 +10,8 @@ Embedding::Embedding(std::int64_t vocabulary, std::int64_t width) {
   weight_ = add_parameter("weight", detail::init_uniform({vocabulary, width}, width));
 }
 
+Embedding::Embedding(Adopt, const Embedding& other) : weight_(other.weight_) { adopt(other); }
+
 std::string Embedding::describe() const { return fmt::format("{} x {}", weight_.dim(0), weight_.dim(1)); }
 
 Variable Embedding::forward(const Variable& x) { return ops::embedding(x, weight_); }

@@ -5,7 +5,7 @@
 ///     Linear fc(784, 10);
 ///     Variable logits = fc(images);  // [N, 784] -> [N, 10]
 ///
-/// `quantize` replaces Linear by QuantLinear; an Embedding stays as it is.
+/// `quantize` replaces Linear by QuantLinear; an Embedding stays as it is, but for the target ggml.
 
 #include "fakequant/layers/modules/module.h"
 
@@ -52,10 +52,11 @@ class Embedding : public Module {
   [[nodiscard]] std::string describe() const override;
 
  protected:
+  struct Adopt {};
+  Embedding(Adopt, const Embedding& other);
   Variable forward(const Variable& x) override;
   using Module::forward;
 
- private:
   Variable weight_;
 };
 

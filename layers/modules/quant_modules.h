@@ -70,9 +70,11 @@ class QuantWeighted : public Float, public QuantModule {
 
  protected:
   Variable forward(const Variable& x) override {
-    return output_(this->apply(input_(x), weight_quantizer_->weight(this->weight_)));
+    return finished(this->apply(input_(x), weight_quantizer_->weight(this->weight_)));
   }
   using Module::forward;
+  /// The output quantizer's answer.
+  [[nodiscard]] Variable finished(const Variable& y) const { return output_(y); }
 
  private:
   Child<TensorQuantizer> input_, weight_quantizer_, output_;

@@ -23,6 +23,13 @@ namespace fq {
 ///   with it bit by bit.
 enum class Arithmetic { deployed, reference };
 
+/// How an engine keeps a weight, where that is more than its descriptor says.
+///
+/// - `q4_0`, `q8_0`: ggml's blocks of 32 with f16 steps, rounded as its files are; ranges are those of the
+///   weight, and gradients pass everywhere.
+/// - `bf16_scales`: scales are rounded to bf16 (XNNPACK's weights of 4 bits).
+enum class EngineGrid : unsigned char { none, q4_0, q8_0, bf16_scales };
+
 /// Everything about a TensorQuantizer but its range and what it has seen. It is a plain value: a quantizer
 /// takes one by `set_settings` or `update`, which check it.
 struct QuantizerSettings {
@@ -53,13 +60,16 @@ struct QuantizerSettings {
   bool pow2 = false;
   /// Calibration makes it unsigned when every value collected was 0 or more (target `ort`).
   bool may_become_unsigned = false;
+  /// Of a weight: how the target's engine keeps it. `quantize` sets it; only in `deployed`.
+  EngineGrid engine_grid = EngineGrid::none;
   /// Multiplies the input before it is observed and quantized (SmoothQuant, AWQ), also while not enabled;
   /// undefined for none. On the device of the quantizer.
   Tensor pre_quant_scale;
 
   /// Whether the gradient passes everywhere, with the default of the arithmetic where nothing is set.
   [[nodiscard]] bool passes_through() const noexcept {
-    return pass_through_bwd.value_or(arithmetic == Arithmetic::reference);
+    const bool always = engine_grid == EngineGrid::q4_0 || engine_grid == EngineGrid::q8_0;
+    return always || pass_through_bwd.value_or(arithmetic == Arithmetic::reference);
   }
   /// Whether it has one amax, which is not a parameter: what `running` can move.
   [[nodiscard]] bool has_fixed_range() const { return descriptor.needs_amax() && !descriptor.learn_amax(); }

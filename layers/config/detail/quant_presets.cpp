@@ -33,11 +33,23 @@ QuantFields fp8() { return {.num_bits = kE4m3}; }
 QuantFields integers(int bits) { return {.num_bits = bits}; }
 constexpr std::nullopt_t off = std::nullopt;
 
+/// Blocks of 32 and their ranges, as ggml has them.
+QuantFields ggml(int bits) {
+  return {.num_bits = bits, .block_sizes = BlockSizes{{{-1, 32}}, BlockType::dynamic}};
+}
+/// A range for each row of the input.
+QuantFields row_wise() {
+  return {.num_bits = 8, .block_sizes = BlockSizes{{{-1, Granularity::whole}}}, .dynamic = true};
+}
+/// A range for each sample of the input.
+QuantFields sample_wise() { return {.num_bits = 8, .axis = Axes(0), .is_unsigned = true, .dynamic = true}; }
+
 /// Without fields a quantizer stays off.
 struct Preset {
   std::optional<QuantFields> weight, input;
   std::string prefix = "*";
-  std::string algorithm = {};  // on weights, of a constant
+  std::string algorithm = {};   // on weights, of a constant
+  Target target = Target::ort;  // of the engine whose format it is
 };
 using Presets = std::map<std::string, Preset, std::less<>>;
 
@@ -62,6 +74,11 @@ const Presets& presets() {
       {"mxfp6", {mx({3, 2}), mx({3, 2})}},
       {"mxfp4", {mx(kE2m1), mx(kE2m1)}},
       {"mxint8", {mx(8), mx(8)}},
+      {"int8_dynamic", {weights(8), sample_wise(), "*", "", Target::ort_dynamic}},
+      {"8da8w", {weights(8), row_wise(), "*", "", Target::xnnpack}},
+      {"8da4w", {blocks(4, {{-1, 32}}), row_wise(), "*", "", Target::xnnpack}},
+      {"q8_0", {ggml(8), ggml(8), "*", "", Target::ggml}},
+      {"q4_0", {ggml(4), ggml(8), "*", "", Target::ggml}},
   };
   return table;
 }
@@ -172,7 +189,7 @@ std::vector<std::string> preset_names() {
 }
 
 std::vector<QuantRule> preset_rules(std::string_view name, const std::string& within) {
-  const auto& [weight, input, part, algorithm] = preset_named(name);
+  const auto& [weight, input, part, algorithm, target] = preset_named(name);
   FQ_CHECK(within.ends_with('*'), "quantize",
            "the pattern '{}' of preset '{}' does not end in '*': use 'conv1.*' for what conv1 has", within,
            name);
@@ -188,6 +205,7 @@ std::vector<QuantRule> preset_rules(std::string_view name, const std::string& wi
 QuantConfig preset_config(std::string_view name) {
   QuantConfig config;
   config.rules = preset_rules(name);
+  config.target = preset_named(name).target;
   if (const auto& algorithm = preset_named(name).algorithm; !algorithm.empty())
     set_reference_algorithm(algorithm, config);
   return config;

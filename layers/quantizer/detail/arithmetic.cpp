@@ -1,12 +1,17 @@
 #include "fakequant/layers/quantizer/detail/arithmetic.h"
 
 #include "fakequant/core/tape.h"
+#include "fakequant/layers/quantizer/detail/engine_codes.h"
 #include "fakequant/layers/quantizer/detail/pre_quant_scale.h"
 
 namespace fq::detail {
 
 Variable DeployedArithmetic::quantize(const Variable& x) const {
   const Variable values = as_f32(x);
+  if (has_own_codes(settings_.engine_grid)) {
+    const Variable floats = values.as_float();
+    return ops::attach_codes(floats, engine_codes(floats.tensor(), settings_));
+  }
   const QuantSpec spec = grid_.of(values);
   const QuantDescriptor& d = settings_.descriptor;
   const ops::LearnedRange learned{range_.learned(), settings_.amax_gradient, d.scale_amax().value_or(1)};
@@ -15,6 +20,7 @@ Variable DeployedArithmetic::quantize(const Variable& x) const {
 }
 
 Tensor DeployedArithmetic::values(const Tensor& x) const {
+  if (has_own_codes(settings_.engine_grid)) return dequantize(engine_codes(x, settings_));
   const NoGrad no_grad;
   const Variable floats(x.to(DType::f32));
   return ops::quantize(floats, grid_.of(floats)).tensor();

@@ -7,6 +7,7 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/tape.h"
+#include "fakequant/layers/quantizer/detail/engine_codes.h"
 #include "fakequant/layers/quantizer/detail/grid.h"
 
 namespace fq {
@@ -34,7 +35,7 @@ std::optional<QuantizedTensor> WeightCodes::kept(const Variable& w) const {
 }
 
 std::optional<QuantizeRequest> WeightCodes::request(const Variable& w) const {
-  if (!keeps(w) || kept(w)) return std::nullopt;
+  if (!keeps(w) || detail::has_own_codes(settings_.engine_grid) || kept(w)) return std::nullopt;
   return QuantizeRequest{w.tensor(), grid_.of(w), wants_mask(w)};
 }
 
@@ -46,7 +47,9 @@ void WeightCodes::keep(const Variable& w, QuantizedTensor codes) {
 Variable WeightCodes::of(const Variable& w) {
   if (auto known = kept(w)) return ops::attach_codes(w, std::move(*known));
   forget();  // before others take their place: a step allocates no more than the one before it
-  const QuantizedTensor codes = quantize(w.tensor(), grid_.of(w), wants_mask(w));
+  const QuantizedTensor codes = detail::has_own_codes(settings_.engine_grid)
+                                    ? detail::engine_codes(w.tensor(), settings_)
+                                    : quantize(w.tensor(), grid_.of(w), wants_mask(w));
   keep(w, codes);
   return ops::attach_codes(w, codes);
 }

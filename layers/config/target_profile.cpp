@@ -1,0 +1,58 @@
+#include "fakequant/layers/config/target_profile.h"
+
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
+
+namespace fq {
+namespace {
+
+constexpr std::string_view kAny = "any preset";
+
+constexpr TargetProfile kProfiles[] = {
+    {Target::none, "none", "any engine", {}, false, kAny, "scales", false},
+    {Target::ort, "ort", "ONNX Runtime", {}, false, kAny, "onnx", true},
+    {Target::tensorrt, "tensorrt", "TensorRT", {}, false, kAny, "onnx", true},
+    {Target::ort_dynamic, "ort_dynamic", "ONNX Runtime", RowEngine::ort_dynamic_samples, false,
+     "int8_dynamic", "onnx", true},
+    {Target::xnnpack, "xnnpack", "XNNPACK", RowEngine::xnnpack, false, "8da8w or 8da4w", "safetensors",
+     false},
+    {Target::ggml, "ggml", "ggml", RowEngine::ggml, true, "q4_0 or q8_0", "gguf", false},
+};
+
+}  // namespace
+
+std::span<const TargetProfile> target_profiles() { return kProfiles; }
+
+const TargetProfile& profile_of(Target target) {
+  return *std::ranges::find(kProfiles, target, &TargetProfile::target);
+}
+
+std::vector<std::string> target_names() {
+  std::vector<std::string> out;
+  for (const auto& profile : kProfiles) out.emplace_back(profile.name);
+  return out;
+}
+
+Target target_named(std::string_view name) {
+  const auto* found = std::ranges::find(kProfiles, name, &TargetProfile::name);
+  FQ_CHECK(found != std::end(kProfiles), "quantize", "target '{}' is unknown: use one of {}", name,
+           fmt::join(target_names(), ", "));
+  return found->target;
+}
+
+std::string_view name(Target target) noexcept { return profile_of(target).name; }
+
+EngineGrid detail::engine_grid_of(const TargetProfile& profile, const QuantDescriptor& weight) {
+  const bool integers = weight.format().is_integer();
+  if (profile.rows == RowEngine::ggml && integers)
+    return weight.format().bits() == 4 ? EngineGrid::q4_0 : EngineGrid::q8_0;
+  if (profile.rows == RowEngine::xnnpack && integers && weight.format().bits() <= 4)
+    return EngineGrid::bf16_scales;
+  return EngineGrid::none;
+}
+
+}  // namespace fq

@@ -1,0 +1,26 @@
+#include "fakequant/layers/modules/quant_engine_layers.h"
+
+#include "fakequant/core/ops/linear.h"
+#include "fakequant/layers/quantizer/detail/pre_quant_scale.h"
+
+namespace fq {
+
+Variable QuantEngineLinear::forward(const Variable& x) {
+  const Child<TensorQuantizer> input = input_quantizers()[0];
+  const Variable w = weight_quantizer()->weight(weight_);
+  const bool rounds = input->enabled() && input->quantizing() && w.quantized() != nullptr;
+  if (!rounds) return finished(apply(input->enabled() && input->quantizing() ? x : input(x), w));
+  const Tensor& factor = input->settings().pre_quant_scale;
+  const Variable scaled = factor.defined() ? detail::pre_quant_scaled(x, factor) : x;
+  return finished(ops::engine_linear(scaled, w, bias_, engine_));
+}
+
+QuantEmbedding::QuantEmbedding(const Embedding& layer)
+    : Embedding(Adopt{}, layer),
+      weight_quantizer_(add_module("weight_quantizer", std::make_shared<TensorQuantizer>())) {}
+
+Variable QuantEmbedding::forward(const Variable& x) {
+  return ops::embedding(x, weight_quantizer_->weight(weight_));
+}
+
+}  // namespace fq
