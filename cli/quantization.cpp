@@ -217,7 +217,8 @@ void warn_unless_exportable(Network& network, const std::string& command) {
   const Shape batch = network.input_shape();
   model.to(Device::cpu());
   try {
-    static_cast<void>(export_onnx(model, {batch.begin() + 1, batch.end()}, {.target = target}));
+    const Target rules = target == Target::tensorrt ? target : Target::ort;
+    static_cast<void>(export_onnx(model, {batch.begin() + 1, batch.end()}, {.target = rules}));
   } catch (const ArgumentError& error) {
     const std::string message = error.what();
     log(LogLevel::warning,

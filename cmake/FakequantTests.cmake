@@ -178,6 +178,20 @@ function(fakequant_add_parquet_tests)
   set_property(TEST parquet.files APPEND PROPERTY ENVIRONMENT "FAKEQUANT_PARQUET_PYTHON=${venv}/bin/python")
 endfunction()
 
+# tests/gguf: GGUF files, read by the package gguf from PyPI in a virtual environment; skipped where that cannot be had.
+function(fakequant_add_gguf_tests)
+  if(NOT TARGET fakequant_cli)
+    return()
+  endif()
+  set(venv "${PROJECT_BINARY_DIR}/gguf-venv")
+  add_test(NAME gguf.venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}"
+    gguf_requirements.txt)
+  set_tests_properties(gguf.venv PROPERTIES LABELS engines TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP gguf_venv)
+  fakequant_add_script_test(gguf.files "${CMAKE_CURRENT_SOURCE_DIR}/gguf/files_test.py" fakequant_cli LABELS engines
+    FIXTURES_REQUIRED gguf_venv)
+  set_property(TEST gguf.files APPEND PROPERTY ENVIRONMENT "FAKEQUANT_GGUF_PYTHON=${venv}/bin/python")
+endfunction()
+
 # tests/package: a program of somebody else, built from an installed tree and with this tree as a subdirectory.
 function(fakequant_add_package_test way from)
   set(work "${CMAKE_CURRENT_BINARY_DIR}/package/${way}")

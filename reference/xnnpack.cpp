@@ -63,7 +63,8 @@ Tensor qc8w(const Tensor& x, const Tensor& codes, const Tensor& scale, const Ten
   Tensor y = layer.result(DType::f32), sums = layer.result(DType::i32);
   if (y.numel() == 0) return y;
   detail::run(x.device(), &detail::Kernels::exact_gemm, layer.rows(), layer.outputs(), layer.columns(),
-              detail::Codes{rows.codes.raw(), DType::i8, 128}, detail::Codes{codes.raw(), DType::i8, 128}, sums);
+              detail::Codes{rows.codes.raw(), DType::i8, 128}, detail::Codes{codes.raw(), DType::i8, 128},
+              sums);
   const Tensor weights = Tensor::from(cpu::code_sums(codes, layer.columns()), {layer.outputs()});
   cpu::xnnpack_channel_sums(sums, weights, rows.grids, scale, bias, y);
   return y;

@@ -58,6 +58,9 @@ const std::vector<ExportFormat>& export_formats() {
       {"trt-cache", "FILE, or FOLDER/calibration.cache", tensorrt_cache_files, false, export_tensorrt_cache},
       {"safetensors", "FILE, or FOLDER/model.safetensors; hf_quant_config.json beside it", safetensors_files,
        false, export_safetensors},
+      {"gguf",
+       "FILE, or FOLDER/model.gguf, for llama.cpp: the codes of --target ggml, everything else in floats",
+       gguf_files, true, export_gguf},
   };
   return table;
 }
@@ -101,6 +104,8 @@ FlagSet export_flags() {
              "blocks, 23 for FP4, 24 for E8M0 scales; 0: that",
              "0")
       .toggle("emulate", "write types that ONNX Runtime has no kernels for as others of equal values");
+  set.group("GGUF").value("float-type", "NAME",
+                          "f32 or f16: what matrices that are not quantized are kept as", "f32");
   set.group("TensorRT cache")
       .value("calibrator", "NAME", "whose cache it passes for: entropy (what trtexec takes) or minmax",
              "entropy")

@@ -127,7 +127,8 @@ FlagSet sensitivity_flags() {
       .value("score", "NAME",
              "loss, which a table is sorted by, or divergence, whose sum a plan makes least (the defaults)")
       .value("config", "FILE", "target, scale, algorithm and rules for every format: a config without preset")
-      .value("target", "NAME", "ort, tensorrt, ort_dynamic, xnnpack, ggml or none (default: of the config, ort)")
+      .value("target", "NAME",
+             "ort, tensorrt, ort_dynamic, xnnpack, ggml or none (default: of the config, ort)")
       .toggle("keep-bn", "do not fold batch normalisation first");
   add_general_flags(set);
   return set;

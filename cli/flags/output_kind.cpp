@@ -97,6 +97,10 @@ std::string output_kind(const std::string& path) {
   if (is_page(head)) return kind::page;
   if (head.starts_with("\x89PNG") && head.find(fq::detail::kPngSoftware) != head.npos)
     return kind::contact_sheet;
+  if (head.starts_with("GGUF"))
+    return head.find("general.quantized_by") != head.npos && head.find("fakequant") != head.npos
+               ? kind::gguf
+               : "a GGUF file of another program";
   if (head.starts_with('{'))
     return json_kind(path).value_or("a JSON or text file that fakequant did not write");
   if (const auto found = safetensors_kind(path)) return *found;

@@ -8,6 +8,7 @@
 #include "fakequant/core/operators.h"
 #include "fakequant/export/onnx/writer/exporting.h"
 #include "fakequant/export/onnx/writer/split_sums.h"
+#include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq {
@@ -41,6 +42,16 @@ void Exporting::check_model() const {
   FQ_CHECK(missing.empty(), "export_onnx", "{} quantizers have no amax: calibrate {}", missing.size(),
            fmt::join(missing, ", "));
   const Target made_for = target_of(model_);
+  const TargetProfile& engine = profile_of(made_for);
+  FQ_CHECK(
+      engine.onnx || made_for == Target::none, "export_onnx",
+      "the model was quantized for the target {}, whose files are not ONNX: use fakequant export --format "
+      "{}",
+      engine.name, engine.format);
+  FQ_CHECK(made_for != Target::ort_dynamic || options_.target == Target::ort, "export_onnx",
+           "the model was quantized for the target ort_dynamic, whose ranges {} does not take from inputs: "
+           "quantize and calibrate it for {}",
+           name(options_.target), name(options_.target));
   FQ_CHECK(
       made_for != Target::ort || options_.target == Target::ort, "export_onnx",
       "the model was quantized for the target ort, whose unsigned codes tensorrt does not take: quantize and "

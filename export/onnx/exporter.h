@@ -18,7 +18,9 @@ namespace fq {
 /// For which engine the graph is written, and how.
 struct OnnxExportOptions {
   /// `ort`: signed codes are stored as uint8 with zero point 128, biases as int32 codes. `tensorrt`: int8 and
-  /// zero points 0 only, biases as floats on the grid of their sums, fl(bq * sxw).
+  /// zero points 0 only, biases as floats on the grid of their sums, fl(bq * sxw). A model that was quantized
+  /// for `ort_dynamic` is written for `ort`: DynamicQuantizeLinear and MatMulInteger, for batches of one
+  /// where each sample has its range.
   Target target = Target::ort;
   /// The operator set of the file, 13 or more; 0 for the oldest that has all that the graph needs.
   int opset = 0;

@@ -114,9 +114,9 @@ QuantConfig QuantConfig::from_json(const ordered_json& input) {
   if (input.contains("rules")) at_place("/rules", [&] { add_rules(config, input["rules"]); });
   if (input.contains("quant_cfg"))
     at_place("/quant_cfg", [&] { detail::add_modelopt_rules(config, input["quant_cfg"]); });
-  at_place("/target", [&] { 
+  at_place("/target", [&] {
     config.target = target_named(text(input, "target", std::string(name(config.target)).c_str()));
-   });
+  });
   config.pow2 = one_of_two(input, "scale", "free", "pow2");
   if (one_of_two(input, "arithmetic", "deployed", "reference")) config.arithmetic = Arithmetic::reference;
   at_place("/algorithm", [&] {

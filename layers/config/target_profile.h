@@ -21,13 +21,13 @@ namespace fq {
 /// quantized, and everything else stays in floats.
 struct TargetProfile {
   Target target;
-  std::string_view name;             ///< as files and flags have it
-  std::string_view engine;           ///< as people call it
-  std::optional<RowEngine> rows;     ///< how inputs are rounded as it runs; none where ranges are fixed
-  bool tables;                       ///< whether embeddings are tables of codes
-  std::string_view presets;          ///< what is to be chosen for it
-  std::string_view format;           ///< what `fakequant export --format` writes for it
-  bool onnx;                         ///< whether the ONNX exporter writes for it
+  std::string_view name;          ///< as files and flags have it
+  std::string_view engine;        ///< as people call it
+  std::optional<RowEngine> rows;  ///< how inputs are rounded as it runs; none where ranges are fixed
+  bool tables;                    ///< whether embeddings are tables of codes
+  std::string_view presets;       ///< what is to be chosen for it
+  std::string_view format;        ///< what `fakequant export --format` writes for it
+  bool onnx;                      ///< whether the ONNX exporter writes for it
 };
 
 /// All of them, in the order of Target.

@@ -67,9 +67,10 @@ std::string why_floats(const std::string& path, const Module& layer, const Targe
                        const QuantDescriptor& weight, const MergedFields& input) {
   const bool table = dynamic_cast<const Embedding*>(&layer) != nullptr;
   if (!table && dynamic_cast<const Linear*>(&layer) == nullptr)
-    return fmt::format("'{}' stays in floats: {} multiplies codes in linear layers alone; --target ort has codes "
-                       "of a {}",
-                       path, profile.engine, layer.type());
+    return fmt::format(
+        "'{}' stays in floats: {} multiplies codes in linear layers alone; --target ort has codes "
+        "of a {}",
+        path, profile.engine, layer.type());
   const Shape shape = table_of(layer);
   if (!table) check_input(path, profile, input);
   if (const auto block = block_of(profile, weight); shape.at(1) % block != 0)

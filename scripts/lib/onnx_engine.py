@@ -24,7 +24,7 @@ ON_GRIDS = {"QuantizeLinear", "DequantizeLinear"}
 MOVES = {"Transpose", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Split", "Concat", "Gather", "Identity", "Pad",
          "ReorderInput", "ReorderOutput"}
 # What rounds no float, or only to codes; and what takes ranges from its input, whose arithmetic the library has.
-DYNAMIC = {"DynamicQuantizeLSTM"}
+DYNAMIC = {"DynamicQuantizeLSTM", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat"}
 EXACT = MOVES | ON_GRIDS | DYNAMIC | {"Relu", "Clip", "Max", "Min", "MaxPool", "Neg"}
 # What rounds sums and products only: powers of two make them exact.
 SUMS = {"Conv", "FusedConv", "NhwcFusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul", "MatMulIntegerToFloat",
@@ -93,7 +93,8 @@ class Source:
 
     def integer(self):
         """Whether every product is one of 8-bit integers; others are added up as floats, in the engine's own order."""
-        return bool(self.activations) and not self.blocks and not self.types & (INT4 | set(FLOAT8))
+        dynamic = any(node.op_type == "MatMulInteger" for node in self.nodes)
+        return (bool(self.activations) or dynamic) and not self.blocks and not self.types & (INT4 | set(FLOAT8))
 
 
 class Optimised:

@@ -84,8 +84,7 @@ TEST(EngineLayers, Q40HasTheBitsOfGgmlInBothBuffers) {
       const Tensor x = inputs({rows, 96});
       const auto w = ggml::quantize_q4_0(layer(*model).weight().tensor());
       const auto buffer = outputs % 8 == 0 ? ggml::Buffer::repack : ggml::Buffer::plain;
-      expect_bits(*model, x,
-                  with_bias(ggml::matmul_q4_0_q8_0(x, w, buffer), layer(*model).bias().tensor()));
+      expect_bits(*model, x, with_bias(ggml::matmul_q4_0_q8_0(x, w, buffer), layer(*model).bias().tensor()));
     }
 }
 

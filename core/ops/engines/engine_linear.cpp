@@ -31,7 +31,8 @@ std::string refusal(RowEngine engine, const QuantSpec& spec, const Shape& weight
   const bool by_channel = spec.granularity.is_per_tensor() || spec.granularity.single_axis(2) == 0;
   if (engine == RowEngine::ggml) {
     if (bits != 4 && bits != 8) return fmt::format("weights of {} bits", bits);
-    if (weight[1] % detail::ggml_block != 0) return fmt::format("rows of {} (32 must divide them)", weight[1]);
+    if (weight[1] % detail::ggml_block != 0)
+      return fmt::format("rows of {} (32 must divide them)", weight[1]);
     return block_of(spec, weight) == detail::ggml_block ? "" : "blocks of other than 32 along the input";
   }
   if (engine == RowEngine::xnnpack && bits <= 4) {
@@ -48,10 +49,14 @@ std::string refusal(RowEngine engine, const QuantSpec& spec, const Shape& weight
 detail::EngineRows rows_of(RowEngine engine, const Tensor& x, std::int64_t samples, const QuantizedTensor& w,
                            const Tensor& bias) {
   switch (engine) {
-    case RowEngine::ggml: return detail::ggml_rows(x, w, bias);
-    case RowEngine::xnnpack: return detail::xnnpack_rows(x, w, bias);
-    case RowEngine::ort_dynamic: return detail::ort_rows(x, 1, w, bias);
-    case RowEngine::ort_dynamic_samples: break;
+    case RowEngine::ggml:
+      return detail::ggml_rows(x, w, bias);
+    case RowEngine::xnnpack:
+      return detail::xnnpack_rows(x, w, bias);
+    case RowEngine::ort_dynamic:
+      return detail::ort_rows(x, 1, w, bias);
+    case RowEngine::ort_dynamic_samples:
+      break;
   }
   return detail::ort_rows(x, samples, w, bias);
 }
@@ -60,10 +65,14 @@ detail::EngineRows rows_of(RowEngine engine, const Tensor& x, std::int64_t sampl
 
 std::string_view name(RowEngine engine) noexcept {
   switch (engine) {
-    case RowEngine::ggml: return "ggml";
-    case RowEngine::xnnpack: return "xnnpack";
-    case RowEngine::ort_dynamic: return "ort_dynamic";
-    case RowEngine::ort_dynamic_samples: break;
+    case RowEngine::ggml:
+      return "ggml";
+    case RowEngine::xnnpack:
+      return "xnnpack";
+    case RowEngine::ort_dynamic:
+      return "ort_dynamic";
+    case RowEngine::ort_dynamic_samples:
+      break;
   }
   return "ort_dynamic_samples";
 }
@@ -87,7 +96,8 @@ Variable ops::engine_linear(const Variable& x, const Variable& w, const Variable
   const Variable input = x.as_float();
   const Tensor values = input.tensor().to(Layout::row_major);
   FQ_CHECK(values.dtype() == DType::f32 && values.device() == w.device(), kLinear,
-           "the input is {}, the weight {}: give f32 on one device", values.describe(), to_string(w.device()));
+           "the input is {}, the weight {}: give f32 on one device", values.describe(),
+           to_string(w.device()));
   Shape shape = values.shape();
   const std::int64_t columns = shape.back(), channels = w.dim(0), rows = values.numel() / columns;
   shape.back() = channels;

@@ -131,6 +131,8 @@ class Exporting {
 [[nodiscard]] bool emit_operator(Exporting& out, const Call& call);
 /// Linear layers and convolutions.
 void emit_product(Exporting& out, const Call& call);
+/// Linear layers whose engine rounds the input as it runs.
+void emit_dynamic_product(Exporting& out, const Call& call);
 /// Functions of the references that a model calls itself.
 void emit_fake_quant(Exporting& out, const Call& call);
 void emit_tensor_quant(Exporting& out, const Call& call);

@@ -103,6 +103,7 @@ void emit_rows(Exporting& out, const Call& call, const QuantizedTensor* w) {
 
 /// Gemm takes matrices; engines know weights in blocks as the right factor of MatMul only.
 void emit_product(Exporting& out, const Call& call) {
+  if (call.attribute("engine") != nullptr) return emit_dynamic_product(out, call);
   const QuantizedTensor* w = out.constant_codes(call.inputs.at(1));
   if (call.op == "linear" && call.inputs[0].rank() != 2 && out.options().target == Target::ort &&
       sums_of(call.output) != nullptr)

@@ -38,7 +38,8 @@ QuantSpec QuantizerGrid::made_of(const Tensor& amax, const Granularity& granular
         QuantSpec::from_amax(format, granularity, amax, settings_.name, settings_.pow2, settings_.zero_point);
   }
   spec.pass_through_bwd = settings_.passes_through();
-  if (settings_.engine_grid == EngineGrid::bf16_scales) spec.scale = spec.scale.to(DType::bf16).to(DType::f32);
+  if (settings_.engine_grid == EngineGrid::bf16_scales)
+    spec.scale = spec.scale.to(DType::bf16).to(DType::f32);
   return spec;
 }
 

@@ -29,8 +29,7 @@ HWY_INLINE FloatVector next(FloatVector chain, SumVector sums, float x_scale, co
 HWY_INLINE CodeVector products(const std::int16_t* x, const std::int16_t* w, std::int64_t width, int count) {
   const CodeTag d;
   CodeVector sum = hn::Zero(d);
-  for (int k = 0; k < count; ++k)
-    sum = hn::Add(sum, hn::Mul(hn::Set(d, x[k]), hn::LoadU(d, w + k * width)));
+  for (int k = 0; k < count; ++k) sum = hn::Add(sum, hn::Mul(hn::Set(d, x[k]), hn::LoadU(d, w + k * width)));
   return sum;
 }
 
@@ -47,7 +46,8 @@ HWY_INLINE void chain_rows(const BlockChains& a, std::int64_t row, std::int64_t 
     for (int r = 0; r < rows; ++r) sums[r] = hn::Zero(SumTag());
     for (std::int64_t k = b * a.block; k < (b + 1) * a.block; k += kChunk)
       for (int r = 0; r < rows; ++r)
-        sums[r] = added(sums[r], products(a.x + (row + r) * a.columns + k, a.w + k * a.width + n, a.width, kChunk));
+        sums[r] =
+            added(sums[r], products(a.x + (row + r) * a.columns + k, a.w + k * a.width + n, a.width, kChunk));
     for (int r = 0; r < rows; ++r)
       chains[r] = next(chains[r], sums[r], a.x_scale != nullptr ? a.x_scale[(row + r) * blocks + b] : 1.0f,
                        a.w_scale + b * a.width + n);

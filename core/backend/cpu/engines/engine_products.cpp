@@ -19,18 +19,24 @@ constexpr std::int64_t kRows = 64;  // of x, that share what is read of a weight
 
 GgmlStep step_of(float extreme, GgmlRounding rounding) {
   switch (rounding) {
-    case GgmlRounding::q4_0: return GgmlStep::q4_0(extreme);
-    case GgmlRounding::q8_0: return GgmlStep::q8_0(std::fabs(extreme));
-    case GgmlRounding::activation: break;
+    case GgmlRounding::q4_0:
+      return GgmlStep::q4_0(extreme);
+    case GgmlRounding::q8_0:
+      return GgmlStep::q8_0(std::fabs(extreme));
+    case GgmlRounding::activation:
+      break;
   }
   return GgmlStep::q8_0_activation(std::fabs(extreme));
 }
 
 std::int8_t code_of(float x, float factor, GgmlRounding rounding) {
   switch (rounding) {
-    case GgmlRounding::q4_0: return detail::ggml_q4_0_code(x, factor);
-    case GgmlRounding::q8_0: return detail::ggml_q8_0_code(x, factor);
-    case GgmlRounding::activation: break;
+    case GgmlRounding::q4_0:
+      return detail::ggml_q4_0_code(x, factor);
+    case GgmlRounding::q8_0:
+      return detail::ggml_q8_0_code(x, factor);
+    case GgmlRounding::activation:
+      break;
   }
   return detail::ggml_activation_code(x, factor);
 }
@@ -44,7 +50,8 @@ struct TurnedWeight {
   TurnedWeight(const Tensor& w, const Tensor& scales)
       : width((w.dim(0) + chain_width - 1) / chain_width * chain_width),
         codes(turned<std::int16_t>(w.data<std::int8_t>(), w.dim(0), w.dim(1))),
-        scale(turned<float>(scales.data<float>(), w.dim(0), scales.numel() / std::max<std::int64_t>(w.dim(0), 1))) {}
+        scale(turned<float>(scales.data<float>(), w.dim(0),
+                            scales.numel() / std::max<std::int64_t>(w.dim(0), 1))) {}
 
  private:
   template <class To, class From>
@@ -52,7 +59,8 @@ struct TurnedWeight {
     std::vector<To> out(static_cast<std::size_t>(width * columns));
 #pragma omp parallel for schedule(static) if (rows * columns > parallel_elements)
     for (std::int64_t k = 0; k < columns; ++k)
-      for (std::int64_t n = 0; n < rows; ++n) out[static_cast<std::size_t>(k * width + n)] = from[n * columns + k];
+      for (std::int64_t n = 0; n < rows; ++n)
+        out[static_cast<std::size_t>(k * width + n)] = from[n * columns + k];
     return out;
   }
 };
@@ -123,8 +131,9 @@ void ggml_product(const Tensor& x, const Tensor& x_steps, const Tensor& w, const
   const TurnedWeight turned(w, w_steps);
   const auto wide = wide_codes(x, 0);
   std::vector<float> sums(static_cast<std::size_t>(rows * turned.width), 0.0f);
-  const BlockChains chains{wide.data(), x_steps.data<float>(), turned.codes.data(), turned.scale.data(),
-                           sums.data(), columns, turned.width, ggml_block};
+  const BlockChains chains{
+      wide.data(), x_steps.data<float>(), turned.codes.data(), turned.scale.data(), sums.data(),
+      columns,     turned.width,          ggml_block};
   for_parts(rows, columns, turned.width, [&](std::int64_t begin, std::int64_t end, std::int64_t n) {
     repack ? chain_blocks(chains, begin, end, n) : chain_lanes(chains, begin, end, n);
   });
@@ -177,13 +186,14 @@ void xnnpack_block_product(const Tensor& x, const Tensor& grids, const Tensor& w
     for (std::int64_t n = 0; n < outputs; ++n)
       sums[static_cast<std::size_t>(m * turned.width + n)] =
           detail::xnnpack_first(terms[static_cast<std::size_t>(n)], numbers[2 * m + 1]);
-  const BlockChains chains{wide.data(), nullptr, turned.codes.data(), turned.scale.data(), sums.data(),
-                           columns, turned.width, columns / (scale.numel() / outputs)};
-  for_parts(rows, columns, turned.width,
-            [&](std::int64_t begin, std::int64_t end, std::int64_t n) { chain_blocks(chains, begin, end, n); });
+  const BlockChains chains{wide.data(), nullptr, turned.codes.data(), turned.scale.data(),
+                           sums.data(), columns, turned.width,        columns / (scale.numel() / outputs)};
+  for_parts(rows, columns, turned.width, [&](std::int64_t begin, std::int64_t end, std::int64_t n) {
+    chain_blocks(chains, begin, end, n);
+  });
   unpad(turned.width, y, [&](std::int64_t m, std::int64_t n, std::int64_t at) {
-    return row_grid(numbers, m).block_sum(sums[static_cast<std::size_t>(at)],
-                                          added != nullptr ? added[n] : 0.0f);
+    return row_grid(numbers, m)
+        .block_sum(sums[static_cast<std::size_t>(at)], added != nullptr ? added[n] : 0.0f);
   });
 }
 

@@ -1,0 +1,32 @@
+#pragma once
+
+/// A network as a GGUF file has it: the codes that were trained, copied and never made anew.
+///
+///     save_gguf("gpt.gguf", gguf_model(*network, {1, 64}, {.name = "shakespeare", .vocabulary = tokens}));
+
+#include <string>
+#include <vector>
+
+#include "fakequant/export/gguf/file.h"
+#include "fakequant/layers/modules/module.h"
+
+namespace fq {
+
+struct GgufOptions {
+  std::string name = "fakequant";  ///< general.name
+  /// The tokens by their ids, for the tokenizer's keys: texts of one byte each. None: no keys of a tokenizer.
+  std::vector<std::string> vocabulary = {};
+  /// Matrices that are not quantized, but for tables of positions: F16 (rounded) in place of F32.
+  bool f16 = false;
+};
+
+/// Weights on the grids of the target ggml become Q4_0 and Q8_0 blocks, everything else F32 or F16.
+///
+/// A network of the built-in `gpt`'s graph (learned positions, heads of keys as many as of queries, every
+/// bias but the last) is of architecture `gpt2`, with llama.cpp's names and keys; q, k and v become one
+/// tensor, row below row. Any other is of architecture `fakequant`, with its own names. `input_shape` is a
+/// batch's. Throws ArgumentError for a layer that was quantized for another engine, naming the preset to use,
+/// for a model that holds compressed weights, and for a vocabulary of another size.
+[[nodiscard]] GgufModel gguf_model(Module& model, const Shape& input_shape, const GgufOptions& options = {});
+
+}  // namespace fq

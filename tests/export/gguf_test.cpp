@@ -1,0 +1,132 @@
+// GGUF files: what is written is read back, and what is damaged is refused.
+
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "export/temporary.h"
+#include "fakequant/core/error.h"
+#include "fakequant/export/gguf/model.h"
+#include "fakequant/layers/model/model_file.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/reference/ggml.h"
+
+namespace fq::gguf_test {
+namespace {
+
+Tensor numbers(const Shape& shape) {
+  Tensor out = Tensor::empty(shape);
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    out.mutable_data<float>()[i] = static_cast<float>(i * 37 % 101 - 50) / 64;
+  return out;
+}
+
+GgufModel small_model() {
+  const Tensor matrix = numbers({3, 64});
+  GgufModel model;
+  model.metadata = {{"general.architecture", std::string("fakequant")},
+                    {"a.flag", true},
+                    {"a.count", std::uint32_t{7}},
+                    {"a.share", 0.5f},
+                    {"a.list", std::vector<std::string>{"x", "", "yz"}},
+                    {"a.types", std::vector<std::int32_t>{1, -1}}};
+  model.tensors = {{"q4", {3, 64}, GgufType::q4_0, ggml::pack_q4_0(ggml::quantize_q4_0(matrix))},
+                   {"bias", {3}, GgufType::f32, numbers({3})},
+                   {"half", {3, 5}, GgufType::f16, numbers({3, 5}).to(DType::f16)},
+                   {"q8", {3, 64}, GgufType::q8_0, ggml::pack_q8_0(ggml::quantize_q8_0(matrix))}};
+  return model;
+}
+
+class Gguf : public testing::Test {
+ protected:
+  std::string path_ = test::temporary("test.gguf");
+
+  std::string bytes() const {
+    std::ifstream file(path_, std::ios::binary);
+    std::ostringstream out;
+    out << file.rdbuf();
+    return out.str();
+  }
+  void write(const std::string& text) const { std::ofstream(path_, std::ios::binary) << text; }
+};
+
+TEST_F(Gguf, WhatIsWrittenIsReadBack) {
+  const GgufModel model = small_model();
+  save_gguf(path_, model);
+  const GgufModel back = load_gguf(path_);
+  EXPECT_TRUE(back.metadata == model.metadata);
+  ASSERT_EQ(back.tensors.size(), model.tensors.size());
+  for (const auto& tensor : model.tensors) {
+    const GgufTensor* found = back.tensor(tensor.name);
+    ASSERT_NE(found, nullptr) << tensor.name;
+    EXPECT_EQ(found->type, tensor.type);
+    EXPECT_EQ(found->shape, tensor.shape);
+    EXPECT_TRUE(bitwise_equal(found->data, tensor.data)) << tensor.name;
+  }
+}
+
+TEST_F(Gguf, ACutFileIsRefusedWhereverItEnds) {
+  save_gguf(path_, small_model());
+  const std::string whole = bytes();
+  for (std::size_t size = 0; size + 32 < whole.size(); size += 7) {
+    write(whole.substr(0, size));
+    EXPECT_THROW((void)load_gguf(path_), FileError) << size << " bytes";
+  }
+}
+
+TEST_F(Gguf, NoByteMakesTheReaderCrashOrAllocateMoreThanTheFile) {
+  save_gguf(path_, small_model());
+  const std::string whole = bytes();
+  for (std::size_t at = 0; at < std::min<std::size_t>(whole.size(), 420); ++at)
+    for (const char value : {'\xff', '\x7f', '\x01'}) {
+      std::string damaged = whole;
+      damaged[at] = value;
+      write(damaged);
+      try {
+        (void)load_gguf(path_);
+      } catch (const FileError&) {
+      }
+    }
+}
+
+TEST_F(Gguf, WhatDoesNotFitIsNotWritten) {
+  GgufModel twice = small_model();
+  twice.tensors.push_back(twice.tensors[1]);
+  EXPECT_THROW(save_gguf(path_, twice), ArgumentError);
+  GgufModel odd = small_model();
+  odd.tensors[0].shape = {3, 40};
+  EXPECT_THROW(save_gguf(path_, odd), ArgumentError);
+  GgufModel named = small_model();
+  named.tensors[1].name = std::string(64, 'n');
+  EXPECT_THROW(save_gguf(path_, named), ArgumentError);
+}
+
+std::shared_ptr<Module> gpt(const char* options) {
+  return build_model(ModelSpec::builtin("gpt", options), {16}, 11);
+}
+
+TEST(GgufModelOf, AGptHasTheArchitectureOfLlamaCpp) {
+  auto model = gpt(R"({"layers": 1, "width": 32, "heads": 2, "context": 16})");
+  quantize(*model, QuantConfig::preset("q4_0"), {1, 16});
+  const GgufModel file = gguf_model(*model, {1, 16});
+  EXPECT_EQ(std::get<std::string>(*file.value("general.architecture")), "gpt2");
+  EXPECT_EQ(file.tensors.size(), 5U + 12U);
+  EXPECT_EQ(file.tensor("blk.0.attn_qkv.weight")->shape, (Shape{96, 32}));
+  EXPECT_EQ(file.tensor("blk.0.attn_qkv.weight")->type, GgufType::q4_0);
+  EXPECT_EQ(file.tensor("position_embd.weight")->type, GgufType::f32);
+  EXPECT_EQ(file.value("tokenizer.ggml.tokens"), nullptr);
+  EXPECT_THROW((void)gguf_model(*model, {1, 16}, {.vocabulary = {"a", "b"}}), ArgumentError);
+}
+
+TEST(GgufModelOf, OtherNetworksKeepTheirNames) {
+  auto rotary = gpt(R"({"layers": 1, "width": 32, "heads": 2, "context": 16, "rotary": true})");
+  const GgufModel file = gguf_model(*rotary, {1, 16}, {.f16 = true});
+  EXPECT_EQ(std::get<std::string>(*file.value("general.architecture")), "fakequant");
+  ASSERT_NE(file.tensor("block1_fc1.weight"), nullptr);
+  EXPECT_EQ(file.tensor("block1_fc1.weight")->type, GgufType::f16);
+  EXPECT_EQ(file.tensor("block1_fc1.bias")->type, GgufType::f32);
+}
+
+}  // namespace
+}  // namespace fq::gguf_test
