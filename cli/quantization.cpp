@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/attention_formats.h"
 #include "fakequant/cli/calibration.h"
 #include "fakequant/cli/fine_tuning/quantizer_warnings.h"
 #include "fakequant/cli/fine_tuning/sample_accuracy.h"
@@ -160,6 +161,7 @@ Quantization read_quantization(const Flags& flags) {
   for (const char* flag : {"edge-bits", "weight-method"})
     FQ_CHECK(!flags.given("config") || !flags.given(flag), flags.command(),
              "--{} goes with --preset: write a rule into {} instead", flag, flags.text("config"));
+  add_attention_rules(flags, config);
   if (flags.given("target")) config["target"] = flags.choice("target", target_names());
   if (flags.given("scale")) config["scale"] = flags.choice("scale", {"free", "pow2"});
   if (flags.on("strict")) config["strict"] = true;

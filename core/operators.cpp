@@ -45,6 +45,7 @@ constexpr OperatorTraits kTable[] = {
     product("conv_transpose3d", true),
     {.name = "matmul", .is_product = true},
     {.name = "scaled_dot_product_attention"},
+    {.name = "attention_weights", .is_non_negative = true},
     {.name = "rotary"},
     recurrent("lstm"),
     recurrent("gru"),

@@ -18,6 +18,7 @@
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/modules/norm.h"
+#include "fakequant/layers/modules/quant_attention.h"
 #include "fakequant/layers/modules/quant_recurrent.h"
 
 namespace fq {
@@ -67,6 +68,7 @@ class Quantizing {
  private:
   void place(const detail::QuantizableUse& use) {
     if (dynamic_cast<const Recurrent*>(&model_.at(use.path)) != nullptr) return place_recurrent(use);
+    if (dynamic_cast<const Attention*>(&model_.at(use.path)) != nullptr) return place_attention(use);
     const MergedFields weight = fields(use, {use.path + ".weight_quantizer"});
     const MergedFields output = fields(use, {use.path + ".output_quantizer"});
     std::vector<MergedFields> inputs;
@@ -131,6 +133,28 @@ class Quantizing {
     quant.set_target(config_.target);
     for (const auto& input : quant.input_quantizers()) any = place_dynamic(use, *input) || any;
     if (any) model_.replace(use.path, made);
+  }
+
+  void place_attention(const detail::QuantizableUse& use) {
+    std::vector<MergedFields> all;
+    for (const auto& name : QuantAttention::quantizer_names()) {
+      names_.push_back(use.path + "." + name);
+      all.push_back(fields(use, {names_.back()}));
+    }
+    if (std::ranges::none_of(all, &MergedFields::switched_on)) return;
+    auto made = detail::quantized_counterpart(model_.at(use.path), 1);
+    dynamic_cast<QuantModule&>(*made).set_target(config_.target);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::string& name = QuantAttention::quantizer_names()[i];
+      const bool probabilities = name == "softmax_quantizer";
+      if (probabilities && !all[i].all.amax && !all[i].has_blocks()) all[i].all.amax = Amax(1.0);
+      const std::string path = use.path + "." + name;
+      if (all[i].switched_on())
+        made->replace(name, maker_.input(all[i], {-1, probabilities}, path, warnings_));
+      else
+        switch_off(dynamic_cast<TensorQuantizer&>(made->at(name)), path);
+    }
+    model_.replace(use.path, made);
   }
 
   /// What the engine's recurrent layer takes: 8 bits, with a range for each sample unless a user says

@@ -9,6 +9,10 @@ constexpr int kLowBits = 4, kFewestBits = 2;
 
 bool names_edge(const std::string& pattern) { return pattern.starts_with('@'); }
 
+bool names_attention(const std::string& pattern) {
+  return pattern.ends_with("bmm_quantizer") || pattern.ends_with("softmax_quantizer");
+}
+
 bool are_static_integers(const QuantFields& fields) {
   const bool blocks = fields.block_sizes && *fields.block_sizes;
   const bool dynamic = fields.dynamic && fields.dynamic->value_or(false);
@@ -34,7 +38,7 @@ QatDefaults qat_defaults(const QuantConfig& config) {
   QatDefaults out;
   bool activations = false;
   for (const auto& rule : config.rules) {
-    if (names_edge(rule.pattern)) continue;
+    if (names_edge(rule.pattern) || names_attention(rule.pattern)) continue;
     if (is_narrow(rule.fields)) out.learning_rate = out.distilled_learning_rate = 5e-4;
     out.bits = std::min(out.bits, bits_of(rule.fields));
     if (!rule.pattern.ends_with("weight_quantizer")) {

@@ -33,7 +33,7 @@ struct QatDefaults {
 /// et al. 2020), and 8 bits in the first and the last layer. Formats of 4 bits and fewer, blocks and floats
 /// too, have a higher rate, and that of float training where static integers of activations have so few;
 /// towards a teacher a lower one again but for 2 bits. Rules that switch a quantizer off, and those of edges
-/// (`@first`, `@last`), do not count.
+/// (`@first`, `@last`) and of what attention multiplies (`*bmm_quantizer`), do not count.
 [[nodiscard]] QatDefaults qat_defaults(const QuantConfig& config);
 
 }  // namespace fq

@@ -1,5 +1,6 @@
 #include "fakequant/cli/flags/flag_groups.h"
 
+#include "fakequant/cli/attention_formats.h"
 #include "fakequant/cli/augmentation.h"
 #include "fakequant/cli/commands/profile.h"
 #include "fakequant/cli/flags/limits.h"
@@ -28,7 +29,7 @@ void add_data_flags(FlagSet& set, const char* split) {
 
 void add_model_flags(FlagSet& set) {
   set.group("Model")
-      .value("model,m", "FILE|NAME", "a model file (models/*.json), or built in: mlp, cnn, resnet20")
+      .value("model,m", "FILE|NAME", "a model file (models/*.json), or built in: mlp, cnn, resnet20, gpt")
       .value("model-options", "JSON",
              "options of a built-in model, as {\"widths\": [16, 32, 32]}, or {\"signals\": true} for [C, L]");
 }
@@ -76,8 +77,9 @@ void add_quantization_flags(FlagSet& set) {
       .value(
           "edge-bits", "BITS",
           "bits of integers in the first and the last layer; 0: as the preset (default: 8 with presets of 4 "
-          "bits and fewer, else 0)")
-      .toggle("strict", "a layer that no engine can multiply codes of is an error, not a warning")
+          "bits and fewer, else 0)");
+  add_attention_flags(set);
+  set.toggle("strict", "a layer that no engine can multiply codes of is an error, not a warning")
       .toggle(
           "keep-bn",
           "do not fold batch normalisation first: an export folds it, which rounds otherwise than what was "

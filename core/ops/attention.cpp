@@ -1,17 +1,23 @@
 #include "fakequant/core/ops/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/detail/attention_blocks.h"
+#include "fakequant/core/ops/detail/composite.h"
 #include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/core/ops/reduce.h"
 #include "fakequant/core/profile.h"
 
 namespace fq::ops {
 namespace {
 
-constexpr std::string_view kAttention = "scaled_dot_product_attention", kRotary = "rotary";
+constexpr std::string_view kAttention = "scaled_dot_product_attention", kWeights = "attention_weights",
+                           kRotary = "rotary";
 
 detail::AttentionShape shape_of(const Tensor& q, const Tensor& k, const Tensor& v) {
   const auto text = [&] {
@@ -31,6 +37,10 @@ detail::AttentionShape shape_of(const Tensor& q, const Tensor& k, const Tensor& 
   return {q.dim(0), q.dim(1), k.dim(1), q.dim(2), k.dim(2), q.dim(3), v.dim(3)};
 }
 
+Variable infinity_below(const Tensor& like) {
+  return Variable(Tensor::full({}, -std::numeric_limits<double>::infinity(), like.dtype(), like.device()));
+}
+
 /// Floats to add, or undefined.
 Tensor added_mask(const Variable& mask, const Tensor& like) {
   if (!mask.defined()) return {};
@@ -41,12 +51,19 @@ Tensor added_mask(const Variable& mask, const Tensor& like) {
            kAttention, "the mask is {}, q {}: give u8 or q's dtype on its device", given.describe(),
            like.describe());
   if (given.dtype() != DType::u8) return given;
-  const auto number = [&](double value) {
-    return Variable(Tensor::full({}, value, like.dtype(), like.device()));
-  };
-  return where(Variable(given.to(like.dtype())), number(0.0),
-               number(-std::numeric_limits<double>::infinity()))
-      .tensor();
+  const Variable zero(Tensor::full({}, 0.0, like.dtype(), like.device()));
+  return where(Variable(given.to(like.dtype())), zero, infinity_below(like)).tensor();
+}
+
+/// 0 where a query sees a key, else -infinity.
+Tensor causal_mask(std::int64_t queries, std::int64_t keys, const Tensor& like) {
+  if (like.device().is_meta()) return Tensor::empty({queries, keys}, like.dtype(), like.device());
+  Tensor mask = Tensor::zeros({queries, keys}, DType::f64);
+  auto* to = mask.mutable_data<double>();
+  for (std::int64_t i = 0; i < queries; ++i)
+    for (std::int64_t j = std::max<std::int64_t>(i + keys - queries + 1, 0); j < keys; ++j)
+      to[i * keys + j] = -std::numeric_limits<double>::infinity();
+  return mask.to(like.dtype()).to(like.device());
 }
 
 std::array<std::int64_t, 4> mask_strides(const Tensor& mask, const detail::AttentionShape& s) {
@@ -107,6 +124,29 @@ Variable scaled_dot_product_attention(const Variable& queries, const Variable& k
                         detail::traced([&] {
                           return Attributes{{"causal", options.causal}, {"scale", scale}};
                         }));
+}
+
+Variable attention_weights(const Variable& input, const AttentionOptions& options, const Variable& mask) {
+  const auto scores = detail::floats(input, kWeights);
+  FQ_CHECK(scores.tensor.rank() == 4, kWeights, "the scores are {}: give [N, H, L, S]",
+           to_string(scores.tensor.shape()));
+  const Shape& sizes = scores.tensor.shape();
+  const double factor = options.scale.value_or(1.0);
+  Attributes attributes = detail::traced([&] {
+    return Attributes{{"causal", options.causal}, {"scale", factor}};
+  });
+  return detail::composite(kWeights, {scores.variable, mask}, std::move(attributes), [&] {
+    const Tensor added = added_mask(mask, scores.tensor);
+    (void)mask_strides(added, {sizes[0], sizes[1], sizes[1], sizes[2], sizes[3], 0, 0});
+    Variable seen = scale(scores.variable, factor);
+    if (options.causal) seen = add(seen, Variable(causal_mask(sizes[2], sizes[3], scores.tensor)));
+    if (added.defined()) seen = add(seen, Variable(added));
+    const bool sees_all_a_key = !added.defined() && (!options.causal || sizes[2] <= sizes[3]);
+    if (sees_all_a_key || sizes[3] == 0) return softmax(seen);
+    const Variable blind = equal(max(seen.detach(), {-1}, true), infinity_below(scores.tensor));
+    const Variable zero(Tensor::full({}, 0.0, scores.tensor.dtype(), scores.tensor.device()));
+    return where(blind, zero, softmax(where(blind, zero, seen)));
+  });
 }
 
 Variable rotary(const Variable& input, const Rotary& options) {

@@ -35,6 +35,14 @@ struct AttentionOptions {
                                                     const AttentionOptions& options = {},
                                                     const Variable& mask = {});
 
+/// The weights of `scaled_dot_product_attention` by themselves, softmax(scale * scores + mask) over the last
+/// axis: for who makes the scores of q and k otherwise, such as of their codes. Scores are [N, H, L, S], f32
+/// or f64; sums not yet rounded are read as floats. The scale is 1 unless it is given; mask, causal and rows
+/// that see no key are as there. Scores, their gradients and the weights are whole matrices in memory. Throws
+/// ArgumentError as that does.
+[[nodiscard]] Variable attention_weights(const Variable& scores, const AttentionOptions& options = {},
+                                         const Variable& mask = {});
+
 struct Rotary {
   double base = 10000.0;
   std::int64_t first = 0;    ///< the position of row 0

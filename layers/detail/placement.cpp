@@ -6,6 +6,7 @@
 #include <set>
 
 #include "fakequant/core/operators.h"
+#include "fakequant/layers/modules/attention.h"
 #include "fakequant/layers/modules/conv.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/recurrent.h"
@@ -46,14 +47,15 @@ std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& gr
   std::vector<QuantizableUse> uses;
   std::map<std::string, std::vector<int>> read;  // values by path, of the first call
   std::vector<int> all_read;
-  std::set<std::string> recurrent;
+  std::set<std::string> whole;  // paths of those that quantize inside
   for (const auto& node : graph.nodes) {
     if (traits(node.op).keeps_codes) groups.tie(node.inputs[0], node.output);
     if (node.path.empty() || !quantizable(model.at(node.path))) continue;
     const Module& module = model.at(node.path);
-    if (dynamic_cast<const Recurrent*>(&module) != nullptr ||
-        dynamic_cast<const Embedding*>(&module) != nullptr) {
-      if (recurrent.insert(node.path).second) uses.push_back({node.path, true, {}});
+    const bool has_weight = dynamic_cast<const Recurrent*>(&module) != nullptr ||
+                            dynamic_cast<const Embedding*>(&module) != nullptr;
+    if (has_weight || dynamic_cast<const Attention*>(&module) != nullptr) {
+      if (whole.insert(node.path).second) uses.push_back({node.path, has_weight, {}});
       continue;
     }
     const bool weight =

@@ -19,7 +19,7 @@ struct UsedTensor {
 };
 
 /// A module that can be quantized, with the tensors it reads; of a recurrent layer none, whose input has a
-/// range of its own, and of an embedding none.
+/// range of its own, and of an embedding none; of attention none, which quantizes what it makes.
 struct QuantizableUse {
   std::string path;
   bool has_weight;

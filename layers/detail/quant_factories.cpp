@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "fakequant/layers/modules/quant_attention.h"
 #include "fakequant/layers/modules/quant_recurrent.h"
 #include "fakequant/layers/quantize.h"
 
@@ -32,6 +33,7 @@ void register_defaults() {
   register_quant_module<ConvTranspose2d, QuantConvTranspose2d>();
   register_quant_module<ConvTranspose3d, QuantConvTranspose3d>();
   register_quant_module<Recurrent, QuantRecurrent>();
+  register_quant_module<Attention, QuantAttention>();
   register_inputs<Add>();
   register_inputs<Concat>();
   register_inputs<AvgPool2d>();

@@ -6,6 +6,7 @@ namespace {
 constexpr std::string_view kCodes = "moves or compares codes";
 constexpr std::string_view kProduct = "codes of bytes in, read by quantizers alone";
 constexpr std::string_view kLinear = "codes of bytes in, read by quantizers or as floats";
+constexpr std::string_view kFactors = "codes of bytes on both sides, read by quantizers or as floats";
 constexpr std::string_view kSums = "the engine adds up dequantized floats";
 constexpr std::string_view kNoKernel = "the engine has no integer kernel of it";
 constexpr std::string_view kPool = "the engine averages dequantized floats";
@@ -84,6 +85,7 @@ const std::vector<EngineForm>& engine_forms() {
       {"tanh", "", kTable},
       {"softmax", "", kTable},
       {"log_softmax", "", kTable},
+      {"attention_weights", "", kTable},
       {"elu", "", kTable},
       {"celu", "", kTable},
       {"selu", "", kTable},
@@ -102,7 +104,7 @@ const std::vector<EngineForm>& engine_forms() {
       {"cos", "", kTable},
       {"lstm", "integer weights, its input in codes with ranges of their own, one sample at a time", kNorm},
       {"layer_norm", "", kNorm},
-      {"matmul", "", kNorm},
+      {"matmul", kFactors, kNorm},
       {"scaled_dot_product_attention", "", kNorm},
       {"gru", "", kNorm},
       {"rnn", "", kNorm},

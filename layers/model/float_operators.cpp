@@ -50,7 +50,7 @@ class Reading {
     const EngineForm* form = form_of(call.op);
     if (form == nullptr) return "the engine computes it in floats";
     if (form->reason.empty()) return {};
-    if (traits(call.op).has_weight) return why_product(call, *form);
+    if (traits(call.op).is_product) return why_product(call, *form);
     if (call.op == "batch_norm") return is_folded(call) ? Reason{} : Reason{form->reason};
     if (form->exact.empty()) return Reason{form->reason};
     if (const Attribute* range = call.attribute("range")) return why_dynamic(*range, *form);
@@ -66,8 +66,9 @@ class Reading {
   Reason why_product(const Call& call, const EngineForm& form) const {
     if (call.attribute("engine") != nullptr) return {};  // the engine's own arithmetic
     const QuantizedTensor *x = call.inputs[0].quantized(), *w = call.inputs[1].quantized();
-    if (x == nullptr) return "its input is not quantized";
-    if (w == nullptr) return "its weight is not quantized";
+    const bool weighted = traits(call.op).has_weight;
+    if (x == nullptr) return weighted ? "its input is not quantized" : "its first factor is not quantized";
+    if (w == nullptr) return weighted ? "its weight is not quantized" : "its second factor is not quantized";
     if (call.output.accumulator() == nullptr)
       return fmt::format("sums of products of {} and {} are floats", to_string(x->spec.format),
                          to_string(w->spec.format));
@@ -76,7 +77,7 @@ class Reading {
     for (const QuantizedTensor* codes : {x, w})
       if (!detail::has_byte_codes(codes->spec.format))
         return fmt::format("the engine multiplies no codes of {}", to_string(codes->spec.format));
-    const bool linear = call.op == "linear";
+    const bool linear = call.op == "linear" || call.op == "matmul";
     const bool integers = linear ? is_rounded_or_floats(call.output) : is_rounded(call.output);
     return integers ? Reason{} : Reason{unrounded()};
   }
@@ -89,6 +90,7 @@ class Reading {
   /// fl(sum) is the sum, whatever the order, and every scale is a shift.
   static bool is_exact_in_floats(const Call& call, const QuantizedTensor& x, const QuantizedTensor& w) {
     if (!has_powers_of_two(x) || !has_powers_of_two(w)) return false;
+    if (call.op == "matmul") return false;
     const Shape shape = w.shape();
     const auto groups = call.op == "linear" ? 1 : std::get<std::int64_t>(*call.attribute("groups"));
     const double terms = traits(call.op).transposed

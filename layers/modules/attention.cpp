@@ -1,5 +1,8 @@
 #include "fakequant/layers/modules/attention.h"
 
+#include <algorithm>
+#include <tuple>
+
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/attention.h"
 #include "fakequant/core/ops/elementwise.h"
@@ -39,6 +42,24 @@ Attention::Attention(const AttentionOptions& options) : options_(whole(options))
   out_ = projection("out_proj", o.heads * o.head_size, o.width);
 }
 
+Attention::Attention(Adopt, const Attention& other) : options_(other.options_) {
+  adopt(other);
+  q_ = shared(other, "q_proj");
+  k_ = shared(other, "k_proj");
+  v_ = shared(other, "v_proj");
+  out_ = shared(other, "out_proj");
+}
+
+/// The other's child under that name, in a slot of this one.
+Child<Linear> Attention::shared(const Attention& other, std::string_view name) {
+  const auto slot_of = [&](const Attention& layer) {
+    const auto slots = layer.named_slots();
+    return std::ranges::find(slots, name, [](const auto& slot) { return slot.first; })->second;
+  };
+  add_module(std::string(name), slot_of(other)->module);
+  return Child<Linear>(slot_of(*this));
+}
+
 std::string Attention::describe() const {
   const auto& o = options_;
   return fmt::format("{}, {} heads of {}{}{}{}", o.width, o.heads, o.head_size,
@@ -58,16 +79,26 @@ Variable Attention::forward(const std::vector<Variable>& inputs) {
   FQ_CHECK(x.rank() == 3 && memory.rank() == 3, "attention",
            "the input is {}, the keys' {}: give [N, L, width]", to_string(x.shape()),
            to_string(memory.shape()));
-  Variable q = heads_of(q_(x), options_.heads), k = heads_of(k_(memory), options_.kv_heads);
-  const Variable v = heads_of(v_(memory), options_.kv_heads);
+  FQ_CHECK(
+      state_ == nullptr || (options_.causal && inputs.size() == 1), "attention",
+      "keys are kept for later queries, which is for causal attention of one input: this has {} inputs{}",
+      inputs.size(), options_.causal ? "" : " and is not causal");
+  Heads heads{heads_of(q_(x), options_.heads), heads_of(k_(memory), options_.kv_heads),
+              heads_of(v_(memory), options_.kv_heads)};
   if (options_.rotary) {
-    q = ops::rotary(q);
-    k = ops::rotary(k);
+    const ops::Rotary turn{.first = state_ == nullptr ? 0 : state_->tokens()};
+    heads.q = ops::rotary(heads.q, turn);
+    heads.k = ops::rotary(heads.k, turn);
   }
-  const Variable y = ops::scaled_dot_product_attention(q, k, v, {.causal = options_.causal},
-                                                       inputs.size() > 2 ? inputs[2] : Variable());
+  heads = on_grids(std::move(heads));
+  if (state_ != nullptr) std::tie(heads.k, heads.v) = state_->extended(heads.k, heads.v);
+  const Variable y = attend(heads, inputs.size() > 2 ? inputs[2] : Variable());
   return out_(ops::reshape(ops::transpose(y, {0, 2, 1, 3}),
                            {x.dim(0), x.dim(1), options_.heads * options_.head_size}));
+}
+
+Variable Attention::attend(const Heads& heads, const Variable& mask) const {
+  return ops::scaled_dot_product_attention(heads.q, heads.k, heads.v, {.causal = options_.causal}, mask);
 }
 
 Positions::Positions(std::int64_t context, std::int64_t width) {
@@ -80,12 +111,14 @@ std::string Positions::describe() const { return fmt::format("{} x {}", weight_.
 Variable Positions::forward(const Variable& x) {
   FQ_CHECK(x.rank() == 3 && x.dim(2) == weight_.dim(1), "positions", "the input is {}: give [N, L, {}]",
            to_string(x.shape()), weight_.dim(1));
+  const std::int64_t first = state_ == nullptr ? 0 : state_->tokens(), end = first + x.dim(1);
   FQ_CHECK(
-      x.dim(1) <= weight_.dim(0), "positions",
+      end <= weight_.dim(0), "positions",
       "the input has {} tokens, the model's context is {}: give windows of at most that, or a model of a "
       "longer context",
-      x.dim(1), weight_.dim(0));
-  return ops::add(x, ops::slice(weight_, 0, 0, x.dim(1)));
+      end, weight_.dim(0));
+  if (state_ != nullptr) state_->advance(x.dim(1));
+  return ops::add(x, ops::slice(weight_, 0, first, end));
 }
 
 }  // namespace fq

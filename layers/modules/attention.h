@@ -6,8 +6,10 @@
 ///     Attention grouped({.width = 256, .heads = 8, .kv_heads = 2, .causal = true, .rotary = true});
 ///
 /// `quantize` replaces the four projections, which are Linear children; those of one input share its
-/// quantizer. What is between them, ops::scaled_dot_product_attention, stays in floats.
+/// quantizer. What is between them, ops::scaled_dot_product_attention, stays in floats unless a rule puts its
+/// factors on grids (layers/modules/quant_attention.h).
 
+#include "fakequant/layers/modules/kv_cache.h"
 #include "fakequant/layers/modules/linear.h"
 
 namespace fq {
@@ -35,16 +37,34 @@ class Attention : public Module {
   [[nodiscard]] std::string describe() const override;
   /// With every size that was 0 filled in.
   [[nodiscard]] const AttentionOptions& options() const noexcept { return options_; }
+  /// From now on each call continues the one before: x is what follows, and its queries see the keys and
+  /// values of all calls. They are kept in `state`, which outlives this, as floats or, where they are on a
+  /// grid, as codes; null ends it. KvCache does it for a whole model. Calls throw ArgumentError unless the
+  /// layer is causal and reads one input.
+  void continue_from(AttentionState* state) noexcept { state_ = state; }
 
  protected:
+  struct Adopt {};
+  Attention(Adopt, const Attention& other);
   Variable forward(const Variable& x) override { return forward(std::vector<Variable>{x}); }
   Variable forward(const std::vector<Variable>& inputs) override;
 
+  /// [N, heads, L, head_size] and twice [N, kv_heads, S, head_size], behind rotary positions.
+  struct Heads {
+    Variable q, k, v;
+  };
+  /// What the products read, and the cache keeps, of the three.
+  [[nodiscard]] virtual Heads on_grids(Heads heads) const { return heads; }
+  /// [N, heads, L, head_size]; the mask may be undefined.
+  [[nodiscard]] virtual Variable attend(const Heads& heads, const Variable& mask) const;
+
  private:
   [[nodiscard]] Variable heads_of(const Variable& x, std::int64_t heads) const;
+  [[nodiscard]] Child<Linear> shared(const Attention& other, std::string_view name);
 
   AttentionOptions options_;
   Child<Linear> q_, k_, v_, out_;
+  AttentionState* state_ = nullptr;
 };
 
 /// y = x + weight[0 .. L), x [N, L, width]: a learned vector for each position. The parameter `weight` is
@@ -55,6 +75,10 @@ class Positions : public Module {
   Positions(std::int64_t context, std::int64_t width);
   [[nodiscard]] std::string type() const override { return "positions"; }
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] std::int64_t context() const noexcept { return weight_.dim(0); }
+  /// From now on each call's first position is the one behind the last of the call before; see
+  /// Attention::continue_from.
+  void continue_from(AttentionState* state) noexcept { state_ = state; }
 
  protected:
   /// Throws ArgumentError for more positions than `context`.
@@ -63,6 +87,7 @@ class Positions : public Module {
 
  private:
   Variable weight_;
+  AttentionState* state_ = nullptr;
 };
 
 }  // namespace fq

@@ -20,12 +20,15 @@ def expected_codes(source, name, kind, stored):
     return stored.astype(np.int32) + source.zero_point(node) + (128 if moved else 0)
 
 
-def logical(expected, value, channels_last):
-    """With the channels first. Where the shapes tell the order they have the word: the optimiser also moves the
+def logical(expected, value, order):
+    """With the axes in that order or, where it is whether they are channels last, with the channels first. Where the shapes tell the order they have the word: the optimiser also moves the
     transpositions of the network itself. Where as many channels as pixels fit both ways, that one is taken in which fewer
     codes differ."""
+    if isinstance(order, list):
+        return np.ascontiguousarray(np.transpose(value, order))
     if value.ndim < 3:
         return value
+    channels_last = order
     moved = np.moveaxis(value, -1, 1)
     first, last = value.shape == expected.shape, moved.shape == expected.shape
     orders = [np.ascontiguousarray(order) for order in ([moved, value] if channels_last else [value, moved])]
@@ -127,6 +130,6 @@ def add(counts, engine, source, file, rows, logits, values):
     if logits.shape != expected.shape:
         raise ValueError(f"it answers {list(logits.shape)} where the checkpoint answers {list(expected.shape)}")
     counts.add_logits(expected, logits)
-    for name, (tensor, channels_last, kind) in engine.found.items():
+    for name, (tensor, order, kind) in engine.found.items():
         wanted = expected_codes(source, name, kind, file["codes"][name][rows])
-        counts.add_codes(name, wanted, logical(wanted, values[tensor], channels_last), kind not in FLOAT8)
+        counts.add_codes(name, wanted, logical(wanted, values[tensor], order), kind not in FLOAT8)

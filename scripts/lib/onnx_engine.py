@@ -41,6 +41,10 @@ class Source:
         self.nodes = list(graph.node)
         self.output = graph.output[0].name if graph.output else ""
         self.producers = {name: node for node in self.nodes for name in node.output}
+        self.readers = {}
+        for node in self.nodes:
+            for name in node.input:
+                self.readers.setdefault(name, []).append(node)
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.activations = [node for node in graph.node if node.op_type == "QuantizeLinear"]
         weights = [node for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in self.constants]
@@ -52,6 +56,20 @@ class Source:
         """The node that makes those codes: behind it a Clip may cut off the lowest one."""
         node = self.producers[name]
         return self.producers[node.input[0]] if node.op_type == "Clip" else node
+
+    def read_by(self, name, op):
+        return [node for node in self.readers.get(name, []) if node.op_type == op]
+
+    def turned(self, name):
+        """Names of codes that are these with their axes in another order, and the order that brings them back: engines join
+        two orders behind each other, and the codes between are gone."""
+        for floats in self.read_by(name, "DequantizeLinear"):
+            for turn in self.read_by(floats.output[0], "Transpose"):
+                back = [int(axis) for axis in np.argsort(turn.attribute[0].ints)]
+                yield turn.output[0] + "_q_to_dq", back  # as the engine calls what it moves in front of the floats
+                for codes in self.read_by(turn.output[0], "QuantizeLinear"):
+                    if codes.input[1:] == floats.input[1:]:
+                        yield codes.output[0], back
 
     def behind(self, value, quantizers):
         """The nodes that compute a value from the codes of these quantizers or the input, in order of execution."""
@@ -108,10 +126,14 @@ class Optimised:
         self.producers = {name: node for node in self.nodes for name in node.output}
 
     def tensor_of(self, source, name):
-        """The tensor with a quantizer's codes, and whether it is channels last. It has the quantizer's name, or is what the
-        kernel writes that took the quantizer in; None where there is neither."""
+        """The tensor with a quantizer's codes, and whether it is channels last, or the order that its axes are brought to.
+        It has the quantizer's name, or is what the kernel writes that took the quantizer in, or has the codes turned; None
+        where there is none of these."""
         if name in self.producers:
             return name, self.channels_last(name)
+        for codes, order in source.turned(name):
+            if codes in self.producers:
+                return codes, order
         value = name
         while value in source.producers:
             node = source.producers[value]

@@ -538,7 +538,21 @@ std::vector<OperatorCase> attention_cases() {
     const Tensor seen = Tensor::from<std::uint8_t>({1, 0, 1, 1, 1, 0, 0, 0, 0, 0}, {2, 5}).to(v[0].device());
     return ops::scaled_dot_product_attention(v[0], v[1], v[2], {}, Variable(seen));
   };
+  const auto weights = [](ops::AttentionOptions options) {
+    return [options](const Vars& v) {
+      return ops::attention_weights(v[0], options, v.size() > 1 ? v[1] : Variable());
+    };
+  };
+  const auto weights_seen = [](const Vars& v) {
+    const Tensor seen = Tensor::from<std::uint8_t>({1, 0, 1, 0, 0, 0}, {2, 3}).to(v[0].device());
+    return ops::attention_weights(v[0], {}, Variable(seen));
+  };
   std::vector<OperatorCase> cases{
+      {"attention_weights", "", {{{2, 3, 4, 5}}}, weights({.scale = 0.4})},
+      {"attention_weights", "causal", {{{2, 2, 3, 5}}}, weights({.causal = true})},
+      {"attention_weights", "first", {{{2, 2, 5, 3}}}, weights({.causal = true, .scale = 0.4})},
+      {"attention_weights", "mask", {{{2, 2, 3, 4}}, constant({2, 1, 4})}, weights({})},
+      {"attention_weights", "hidden", {{{3, 2, 2, 3}}}, weights_seen},
       {"scaled_dot_product_attention", "", {{{2, 3, 4, 6}}, {{2, 3, 5, 6}}, {{2, 3, 5, 2}}}, attention({})},
       {"scaled_dot_product_attention",
        "causal",

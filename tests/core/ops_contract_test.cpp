@@ -272,9 +272,10 @@ TEST(OperatorTraits, AreThoseOfTheName) {
   EXPECT_EQ(named(&OperatorTraits::keeps_codes),
             (Names{"max_pool2d", "max_pool3d", "flatten", "reshape", "transpose", "slice", "index_select",
                    "expand", "pad", "pixel_shuffle", "pixel_unshuffle", "resize_nearest"}));
-  EXPECT_EQ(named(&OperatorTraits::is_non_negative),
-            (Names{"relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exp", "sqrt", "abs",
-                   "less", "less_equal", "greater", "greater_equal", "equal", "not_equal"}));
+  EXPECT_EQ(
+      named(&OperatorTraits::is_non_negative),
+      (Names{"relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "attention_weights", "softplus", "exp",
+             "sqrt", "abs", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal"}));
   EXPECT_EQ(named(&OperatorTraits::is_homogeneous),
             (Names{"relu", "leaky_relu", "max_pool2d", "avg_pool2d", "global_avg_pool2d", "max_pool3d",
                    "avg_pool3d", "global_avg_pool3d", "flatten", "dropout", "channel_dropout", "drop_path",

@@ -92,6 +92,10 @@ void add_products(Cases& cases) {
     const Variable mask = ops::slice(heads(x, 0, 1), 3, 0, 3);
     return ops::scaled_dot_product_attention(x, x, x, {}, mask);
   });
+  cases.add("attention_weights", {6, 5, 7},
+            [](auto& x, auto&) { return ops::attention_weights(x, {.causal = true, .scale = 0.3}); });
+  cases.add("attention_weights_masked", {2, 5, 5},
+            [=](auto& x, auto&) { return ops::attention_weights(x, {}, heads(x, 0, 1)); });
   cases.add("rotary", {2, 5, 6}, [](auto& x, auto&) { return ops::rotary(x, {.first = 2, .dims = 4}); });
   cases.add("rotary_interleaved", {5, 4},
             [](auto& x, auto&) { return ops::rotary(x, {.interleaved = true}); });

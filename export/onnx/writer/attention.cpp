@@ -3,6 +3,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/export/onnx/writer/forms.h"
+#include "fakequant/export/onnx/writer/grids.h"
 
 namespace fq::detail {
 namespace {
@@ -22,6 +23,21 @@ std::string repeated(Exporting& out, const Call& call, std::size_t i) {
   return graph.add("Reshape", name, {expanded, integers(out, name + ".whole_shape", {0, q[1], x[2], x[3]})});
 }
 
+/// Input i, which is `floats` by now, with its last two axes changed. Engines want codes right in front of a
+/// product.
+std::string turned(Exporting& out, const Call& call, std::size_t i, const std::string& floats) {
+  const Variable& x = call.inputs.at(i);
+  Numbers axes(static_cast<std::size_t>(x.rank()));
+  for (std::size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = static_cast<std::int64_t>(axis);
+  std::swap(axes[axes.size() - 2], axes.back());
+  const std::string y =
+      out.graph().add("Transpose", Exporting::node_name(call) + ".turned", {floats}, {{"perm", axes}});
+  const QuantizedTensor* codes = x.quantized();
+  if (codes == nullptr || !codes->spec.granularity.is_per_tensor() || floats != out.input(call, i)) return y;
+  return add_grid(out.graph(), out.options(),
+                  {y, x.rank(), codes->spec, call.path, codes->spec.name + ".turned"});
+}
+
 /// 0 where a query sees a key, else -infinity.
 Tensor causal_mask(std::int64_t queries, std::int64_t keys) {
   Tensor mask = Tensor::empty({queries, keys}, DType::f32);
@@ -32,28 +48,43 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys) {
   return mask;
 }
 
-void attention(Exporting& out, const Call& call) {
+/// Scores with what hides keys added; the call's mask is input `mask`.
+std::string masked(Exporting& out, const Call& call, std::string scores, Shape sizes, std::size_t mask) {
   const std::string name = Exporting::node_name(call);
   auto& graph = out.graph();
-  const std::int64_t queries = call.inputs.at(0).dim(2), keys = call.inputs.at(1).dim(2);
+  const std::int64_t queries = sizes.at(2), keys = sizes.at(3);
   const bool causal = call.get<bool>("causal");
   FQ_CHECK(!causal || queries <= keys, "export_onnx",
            "'{}' has {} queries and {} keys: the first see none, which Softmax of ONNX has no answer for",
            name, queries, keys);
-  const std::string turned = graph.add("Transpose", name + ".keys_turned", {repeated(out, call, 1)},
-                                       {{"perm", Numbers{0, 1, 3, 2}}});
-  const std::string products = graph.add("MatMul", name + ".scores", {out.input(call, 0), turned});
-  std::string scores =
-      graph.add("Mul", name + ".scaled", {products, number(out, name + ".scale", call.get<double>("scale"))});
+  scores =
+      graph.add("Mul", name + ".scaled", {scores, number(out, name + ".scale", call.get<double>("scale"))});
   if (causal)
     scores = graph.add("Add", name + ".causal",
                        {scores, graph.constant(name + ".causal_mask", causal_mask(queries, keys))});
-  if (const Variable& mask = call.inputs.at(3); mask.defined()) {
-    FQ_CHECK(mask.tensor().dtype() == DType::f32, "export_onnx",
-             "the mask of '{}' is {}: give one of floats, which are added", name, mask.tensor().describe());
-    scores = graph.add("Add", name + ".masked", {scores, out.input(call, 3)});
+  if (const Variable& given = call.inputs.at(mask); given.defined()) {
+    FQ_CHECK(given.tensor().dtype() == DType::f32, "export_onnx",
+             "the mask of '{}' is {}: give one of floats, which are added", name, given.tensor().describe());
+    scores = graph.add("Add", name + ".masked", {scores, out.input(call, mask)});
   }
-  const std::string p = graph.add("Softmax", name + ".softmax", {scores}, {{"axis", std::int64_t{-1}}});
+  return scores;
+}
+
+constexpr std::int64_t kKeys = -1;  // the axis of Softmax
+
+void attention_weights(Exporting& out, const Call& call) {
+  out.node(call, "Softmax", {masked(out, call, out.input(call, 0), call.output.shape(), 1)},
+           {{"axis", kKeys}});
+}
+
+void attention(Exporting& out, const Call& call) {
+  const std::string name = Exporting::node_name(call);
+  auto& graph = out.graph();
+  const std::string keys = turned(out, call, 1, repeated(out, call, 1));
+  const std::string scores = graph.add("MatMul", name + ".scores", {out.input(call, 0), keys});
+  const Shape sizes{0, 0, call.inputs.at(0).dim(2), call.inputs.at(1).dim(2)};
+  const std::string p =
+      graph.add("Softmax", name + ".softmax", {masked(out, call, scores, sizes, 3)}, {{"axis", kKeys}});
   out.node(call, "MatMul", {p, repeated(out, call, 2)});
 }
 
@@ -89,22 +120,19 @@ void rotary(Exporting& out, const Call& call) {
            {straight, graph.add("Mul", name + ".across", {partners, graph.constant(name + ".sine", sine)})});
 }
 
-/// Of the last two axes of the second factor, where it is read that way.
 void matmul(Exporting& out, const Call& call) {
-  if (!call.get<bool>("transpose_b"))
-    return out.node(call, "MatMul", {out.input(call, 0), out.input(call, 1)});
-  Numbers axes(static_cast<std::size_t>(call.inputs.at(1).rank()));
-  for (std::size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<std::int64_t>(i);
-  std::swap(axes[axes.size() - 2], axes.back());
-  const std::string turned = out.graph().add("Transpose", Exporting::node_name(call) + ".turned",
-                                             {out.input(call, 1)}, {{"perm", axes}});
-  out.node(call, "MatMul", {out.input(call, 0), turned});
+  std::string right = out.input(call, 1);
+  if (call.get<bool>("transpose_b")) right = turned(out, call, 1, right);
+  out.node(call, "MatMul", {out.input(call, 0), right});
 }
 
 }  // namespace
 
 Forms attention_forms() {
-  return {{"matmul", matmul}, {"scaled_dot_product_attention", attention}, {"rotary", rotary}};
+  return {{"matmul", matmul},
+          {"scaled_dot_product_attention", attention},
+          {"attention_weights", attention_weights},
+          {"rotary", rotary}};
 }
 
 }  // namespace fq::detail

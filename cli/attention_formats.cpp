@@ -1,0 +1,79 @@
+#include "fakequant/cli/attention_formats.h"
+
+#include <nlohmann/json.hpp>
+
+#include "fakequant/cli/flags/named_values.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
+
+namespace fq::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+const ordered_json& formats() {
+  static const ordered_json all{
+      {"int8", {{"num_bits", 8}}},
+      {"int4", {{"num_bits", 4}}},
+      {"fp8", {{"num_bits", {4, 3}}}},
+      {"nvfp4",
+       {{"num_bits", {2, 1}}, {"block_sizes", {{"-1", 16}, {"type", "dynamic"}, {"scale_bits", {4, 3}}}}}},
+  };
+  return all;
+}
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, fields] : formats().items()) names.push_back(name);
+  return names;
+}
+
+/// The fields of the keys' and values' ranges, [N, heads, tokens, head size].
+ordered_json with_ranges(const Flags& flags, ordered_json fields, const NamedValues& given) {
+  const std::string per = given.has("per") ? given.text("per") : "tensor";
+  const std::vector<std::string> names{"tensor", "head", "channel", "token"};
+  FQ_CHECK(std::ranges::find(names, per) != names.end(), flags.command(), "--kv has no per={}{}", per,
+           fq::detail::did_you_mean(per, names));
+  if (per == "head") fields["axis"] = 1;
+  if (per == "channel") fields["axis"] = {1, 3};
+  if (per == "token") {
+    fields["block_sizes"] = {{"-1", nullptr}};
+    fields["dynamic"] = true;
+  }
+  return fields;
+}
+
+void add_rule(ordered_json& config, const char* pattern, ordered_json fields) {
+  fields["pattern"] = pattern;
+  config["rules"].push_back(std::move(fields));
+}
+
+}  // namespace
+
+void add_attention_flags(FlagSet& set) {
+  set.value("attention", "FORMAT",
+            "of the queries, keys, values and probabilities that attention multiplies: int8, int4, fp8 or "
+            "nvfp4 (default: floats)")
+      .value("kv", "FORMAT",
+             "of keys and values, as a cache keeps them, over --attention: int8, int4, fp8 or nvfp4; with "
+             "int8,per=head (or channel, token) a range for each (default: as --attention)");
+}
+
+void add_attention_rules(const Flags& flags, ordered_json& config) {
+  for (const char* flag : {"attention", "kv"})
+    FQ_CHECK(!flags.given("config") || !flags.given(flag), flags.command(),
+             "--{} goes with --preset: write rules for '*bmm_quantizer' into {} instead", flag,
+             flags.text("config"));
+  if (flags.given("attention")) {
+    const ordered_json& fields = formats().at(flags.choice("attention", format_names()));
+    for (const char* pattern : {"*bmm_quantizer", "*softmax_quantizer"}) add_rule(config, pattern, fields);
+  }
+  if (!flags.given("kv")) return;
+  const NamedValues given(flags.command(), "kv", flags.text("kv"), format_names(), [](const auto& name) {
+    return name == "nvfp4" ? std::vector<std::string>{} : std::vector<std::string>{"per"};
+  });
+  const ordered_json fields = with_ranges(flags, formats().at(given.name()), given);
+  for (const char* pattern : {"*k_bmm_quantizer", "*v_bmm_quantizer"}) add_rule(config, pattern, fields);
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,81 @@
+#include "fakequant/layers/modules/kv_cache.h"
+
+#include <algorithm>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/shape.h"
+#include "fakequant/layers/modules/attention.h"
+
+namespace fq {
+namespace {
+
+constexpr int kTokens = 2;  // the axis of [N, K, S, D]
+
+Variable behind(const Variable& before, const Variable& more) {
+  const Variable kept = more.quantized() != nullptr ? more.detach() : more.as_float().detach();
+  if (!before.defined()) return kept;
+  FQ_CHECK(before.dim(0) == kept.dim(0), "kv_cache", "{} texts go on with {}: give as many, or clear it",
+           before.dim(0), kept.dim(0));
+  return ops::concat({before, kept}, kTokens).detach();
+}
+
+std::int64_t bytes_of(const Variable& x) {
+  if (!x.defined()) return 0;
+  const Tensor kept = x.quantized() != nullptr ? x.quantized()->codes : x.tensor();
+  return kept.numel() * bit_width(kept.dtype()) / 8;
+}
+
+}  // namespace
+
+std::pair<Variable, Variable> AttentionState::extended(const Variable& keys, const Variable& values) {
+  FQ_CHECK(!grad_enabled(), "kv_cache",
+           "what was kept takes no gradient: open a NoGrad scope around calls of the model");
+  keys_ = behind(keys_, keys);
+  values_ = behind(values_, values);
+  tokens_ += keys.dim(kTokens);
+  return {keys_, values_};
+}
+
+std::int64_t AttentionState::bytes() const { return bytes_of(keys_) + bytes_of(values_); }
+
+KvCache::KvCache(Module& model) {
+  for (const auto& [path, module] : model.named_modules()) {
+    if (auto* attention = dynamic_cast<Attention*>(module)) {
+      FQ_CHECK(attention->options().causal, "kv_cache",
+               "'{}' is not causal: what it gave for the tokens before changes with each that follows", path);
+      attentions_.push_back(attention);
+    }
+    if (auto* positions = dynamic_cast<Positions*>(module)) positions_.push_back(positions);
+  }
+  FQ_CHECK(!attentions_.empty(), "kv_cache", "the model has no attention layer that sees earlier tokens");
+  states_.resize(attentions_.size() + positions_.size());
+  std::size_t next = 0;
+  for (auto* layer : attentions_) layer->continue_from(&states_[next++]);
+  for (auto* layer : positions_) layer->continue_from(&states_[next++]);
+}
+
+KvCache::~KvCache() {
+  for (auto* layer : attentions_) layer->continue_from(nullptr);
+  for (auto* layer : positions_) layer->continue_from(nullptr);
+}
+
+std::int64_t KvCache::tokens() const {
+  const std::int64_t first = states_.front().tokens();
+  for (const auto& state : states_)
+    FQ_CHECK(state.tokens() == first, "kv_cache",
+             "a layer has seen {} tokens, another {}: the model runs some of them more often than others",
+             first, state.tokens());
+  return first;
+}
+
+std::int64_t KvCache::bytes() const {
+  std::int64_t sum = 0;
+  for (const auto& state : states_) sum += state.bytes();
+  return sum;
+}
+
+void KvCache::clear() {
+  for (auto& state : states_) state.clear();
+}
+
+}  // namespace fq
