@@ -120,6 +120,7 @@
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/distillation.h"
 #include "fakequant/train/loop/average.h"
+#include "fakequant/train/loop/bit_schedule.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/loop/oscillation.h"

@@ -76,7 +76,8 @@ std::unique_ptr<Optimizer> make_optimizer(const Module& model, const OptimizerOp
   const auto found = known().find(options.kind);
   FQ_CHECK(found != known().end(), "optimizer", "there is no optimizer '{}'{}", options.kind,
            detail::did_you_mean(options.kind, optimizer_kinds()));
-  const auto rules = options.decay_all ? Rules{} : decay_weights_only(model);
+  auto rules = options.decay_all ? Rules{} : decay_weights_only(model);
+  rules.insert(rules.end(), options.rules.begin(), options.rules.end());
   return found->second(model.named_parameters(), options, rules);
 }
 

@@ -196,17 +196,18 @@ struct OptimizerOptions {
   std::string kind = "adamw";
   double learning_rate = 1e-3;
   double weight_decay = 0;
-  bool decay_all = false;               ///< biases, norms and ranges too; otherwise `decay_weights_only`
-  std::optional<double> momentum = {};  ///< of "sgd", 0.9, and "rmsprop", 0
-  bool nesterov = false;                ///< of "sgd"
-  double dampening = 0;                 ///< of "sgd"
-  double beta1 = 0.9;                   ///< of "adam", "adamw", "nadam", "lion" and "lamb"
-  std::optional<double> beta2 = {};     ///< of these; 0.999, of "lion" 0.99
-  std::optional<double> eps = {};       ///< of all but "sgd" and "lion"; as the class has it
-  bool amsgrad = false;                 ///< of "adam" and "adamw"
-  double alpha = 0.99;                  ///< of "rmsprop"
-  bool centered = false;                ///< of "rmsprop"
-  double rate_decay = 0;                ///< of "adagrad"
+  std::vector<ParameterRule> rules = {};  ///< after those of `decay_weights_only`
+  bool decay_all = false;                 ///< biases, norms and ranges too; otherwise `decay_weights_only`
+  std::optional<double> momentum = {};    ///< of "sgd", 0.9, and "rmsprop", 0
+  bool nesterov = false;                  ///< of "sgd"
+  double dampening = 0;                   ///< of "sgd"
+  double beta1 = 0.9;                     ///< of "adam", "adamw", "nadam", "lion" and "lamb"
+  std::optional<double> beta2 = {};       ///< of these; 0.999, of "lion" 0.99
+  std::optional<double> eps = {};         ///< of all but "sgd" and "lion"; as the class has it
+  bool amsgrad = false;                   ///< of "adam" and "adamw"
+  double alpha = 0.99;                    ///< of "rmsprop"
+  bool centered = false;                  ///< of "rmsprop"
+  double rate_decay = 0;                  ///< of "adagrad"
 };
 
 /// The kinds that `make_optimizer` knows.

@@ -1,3 +1,5 @@
+#include <map>
+
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
@@ -7,16 +9,20 @@
 #include "fakequant/cli/fine_tuning/sample_accuracy.h"
 #include "fakequant/cli/fine_tuning/teacher.h"
 #include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/training.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/layers/quantize.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/qat_defaults.h"
 
 namespace fq::cli {
 namespace {
+
+constexpr double kMost = 1e9;
 
 AmaxMode amax_mode(const Flags& flags) {
   const std::string name = flags.choice("amax", {"frozen", "running", "learned"});
@@ -49,15 +55,25 @@ void read_ranges(TrainerOptions& options, const Flags& flags) {
     options.learn_weight_ranges = flags.choice("weight-amax", {"frozen", "learned"}) == "learned";
   options.backward =
       flags.choice("backward", {"bf16", "fp32"}) == "fp32" ? BackwardType::fp32 : BackwardType::bf16;
+  options.amax_decay = flags.number("amax-decay", 0, kMost);
   options.amax_momentum = flags.number("amax-momentum", 1e-9, 1);
   options.freeze_amax_after = flags.integer("freeze-amax-after", -1, kManySteps);
   options.quant_start = flags.integer("quant-start", 0, kManySteps);
   options.freeze_bn_after = flags.integer("freeze-bn-after", -1, kManySteps);
   options.reestimate_bn = flags.integer("reestimate-bn", 0, kManySteps);
+}
+
+void read_recipes(TrainerOptions& options, const Flags& flags) {
   options.oscillation.mode = flags.choice("oscillation", oscillation_modes());
   options.oscillation.threshold = flags.number("oscillation-threshold", 0, 0.999999);
   FQ_CHECK(options.oscillation.mode == "freeze" || !flags.given("oscillation-threshold"), "qat",
            "--oscillation-threshold is for --oscillation freeze: give that too, or leave it out");
+  options.oscillation.weight = flags.number("oscillation-weight", 1e-12, kMost);
+  FQ_CHECK(options.oscillation.mode == "dampen" || !flags.given("oscillation-weight"), "qat",
+           "--oscillation-weight is for --oscillation dampen: give that too, or leave it out");
+  options.ewgs = flags.number("ewgs", 0, 2);
+  if (flags.given("progressive"))
+    options.progressive = naming_flags([&] { return parse_bit_stages(flags.text("progressive")); });
 }
 
 /// What depends on the format where flags leave it open.
@@ -87,7 +103,22 @@ TrainerOptions read_options(const Flags& flags) {
   TrainerOptions options = read_training(flags);
   options.validate_start = flags.number("val-fraction", 0, 0.9) > 0;
   read_ranges(options, flags);
+  read_recipes(options, flags);
   return options;
+}
+
+/// Before the optimizer is made. The bits are those of the network, whatever stage of --progressive it is in.
+void load_learned_ranges(Network& network, const StateDict& saved, const std::string& path) {
+  std::map<TensorQuantizer*, NumBits> own;
+  for (const auto& entry : named_quantizers(*network.module))
+    own[entry.quantizer] = entry.quantizer->descriptor().num_bits();
+  load_model_state(*network.module, saved, path);
+  for (const auto& [quantizer, bits] : own) {
+    if (quantizer->descriptor().num_bits() == bits) continue;
+    auto options = quantizer->descriptor().options();
+    options.num_bits = bits;
+    quantizer->set_descriptor(QuantDescriptor(options));
+  }
 }
 
 /// The run that the flags ask for, not quantized yet; nothing where the network is not known yet.
@@ -159,7 +190,7 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   if (run.resume) {
     const StateDict saved = load_checkpoint(run.out);
     check_same_network(run.network.identity, saved, run.out);
-    load_model_state(*run.network.module, saved, run.out);  // learned ranges are there before the optimizer
+    load_learned_ranges(run.network, saved, run.out);
   }
   if (!run.resume) check_calibrated(run.network, "qat");
   complete_by_format(options, run.network, flags, output, self);

@@ -111,6 +111,7 @@ void add_range_flags(FlagSet& set) {
       .value("amax-gradient", "NAME",
              "of learned ranges: clip (of their bounds) or lsq (of the step) (default: lsq with 4 bits and "
              "fewer, else clip)")
+      .value("amax-decay", "RATE", "weight decay of learned ranges of activations (PACT)", "0")
       .value("amax-momentum", "SHARE", "of a step that running ranges go towards those of a batch", "0.01")
       .value("freeze-amax-after", "STEPS", "running ranges stay after so many steps; -1: never", "-1")
       .value("backward", "NAME",
@@ -125,10 +126,19 @@ void add_range_flags(FlagSet& set) {
              "0")
       .value("oscillation", "NAME",
              "weights that jump between two codes; track: their share is told; freeze: they stay at their "
-             "mean code; or off",
+             "mean code; dampen: they are pulled to their codes; or off",
              "off")
       .value("oscillation-threshold", "SHARE", "of steps, beyond which --oscillation freeze freezes a weight",
-             "0.02");
+             "0.02")
+      .value("oscillation-weight", "NUMBER",
+             "of --oscillation dampen in the loss at the end of the run, to which it rises", "0.001")
+      .value("ewgs", "DELTA",
+             "gradients of weights grow by this times the way to their code, in steps, and fall on the way "
+             "back (EWGS); 0: straight through",
+             "0")
+      .value("progressive", "LIST",
+             "bits that the run goes through, down to those of the network, as 8,4,2, or with shares of the "
+             "run, as 8:0.2,4:0.3,2 (default: those of the network all along)");
 }
 
 Device device_of(const Flags& flags) { return Device::parse(flags.text("device")); }

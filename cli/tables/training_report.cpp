@@ -60,6 +60,10 @@ void TrainingReport::on_epoch(const EpochReport& epoch) {
     text += validation_text(*epoch.validation) + (epoch.best ? " (best)" : "");
     last_["best"] = epoch.best;
   }
+  if (epoch.bits > 0) {
+    last_["bits"] = epoch.bits;
+    text += fmt::format(", {} bits", epoch.bits);
+  }
   if (epoch.oscillation) text += oscillation_text(*epoch.oscillation);
   last_["lr"] = epoch.learning_rate;
   last_["images_per_second"] = images_per_second_;

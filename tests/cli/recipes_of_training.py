@@ -1,13 +1,14 @@
 """Batch norm statistics made anew, and weights that oscillate counted and frozen: the same bits where a run goes on."""
 
 import os
+import signal
 import sys
 
 import h5py
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import events, fails, result, run  # noqa: E402
+from command import events, fails, result, run, start  # noqa: E402
 
 numbers = np.random.default_rng(1)
 centres = numbers.standard_normal((5, 12))
@@ -62,6 +63,30 @@ assert result("evaluate", "whole.h5", *DATA)["accuracy"] > 85
 told = run("qat", "folded.h5", *DATA, "--epochs", "1", "--oscillation", "track", "-o", "track.h5").stdout
 assert ", oscillating " in told, told
 
+# Gradients that know where the codes are.
+run("qat", "folded.h5", *DATA, "--epochs", "2", *PARTS, "-o", "plain.h5", "--force")
+for flags in (("--ewgs", "0.2"), ("--amax-decay", "0.01")):
+    goes_on("folded.h5", *flags)
+    with h5py.File("whole.h5") as changed, h5py.File("plain.h5") as without:
+        assert not np.array_equal(changed["parameters"]["fc2.weight"], without["parameters"]["fc2.weight"]), flags
+    assert result("evaluate", "whole.h5", *DATA)["accuracy"] > 85, flags
+
+# Bits that fall and weights that are pulled more and more: a run that is stopped on the way goes on.
+FALLING = ("qat", "folded.h5", *DATA, "--epochs", "30", *PARTS, "--progressive", "8:0.5,4:0.3,2", "--val-fraction", "0.1",
+           "--oscillation", "dampen", "--oscillation-weight", "0.01")
+told = [event["bits"] for event in events(*FALLING, "-o", "whole.h5", "--force") if event["event"] == "epoch"]
+assert told == [8] * 15 + [4] * 9 + [2] * 6, told
+process = start(*FALLING, "-o", "parts.h5", "--force")
+while "epoch 1/" not in process.stdout.readline():
+    assert process.poll() is None, process.stderr.read()
+process.send_signal(signal.SIGINT)
+process.communicate()
+assert process.returncode == 130, process.returncode
+run(*FALLING, "-o", "parts.h5", "--resume")
+same_bits("whole.h5", "parts.h5")
+assert result("evaluate", "whole.h5", *DATA)["accuracy"] > 85
+run("export", "whole.h5", "--format", "onnx", "-o", "whole.onnx")
+
 QAT = ("qat", "folded.h5", *DATA, "--epochs", "3", *PARTS)
 fails(2, "no live batch norm: calibrate it with --keep-bn", *QAT, "--reestimate-bn", "4", "-o", "no.h5")
 fails(2, "--reestimate-bn is 1000, an epoch has", "qat", "live.h5", *DATA, "--reestimate-bn", "1000", "-o", "no.h5")
@@ -69,5 +94,17 @@ fails(2, "give one of the two", "qat", "live.h5", *DATA, "--reestimate-bn", "4",
 fails(2, "--oscillation", *QAT, "--oscillation", "freezes", "-o", "no.h5")
 fails(2, "--oscillation-threshold", *QAT, "--oscillation", "freeze", "--oscillation-threshold", "1", "-o", "no.h5")
 fails(2, "is for --oscillation freeze", *QAT, "--oscillation-threshold", "0.1", "-o", "no.h5")
-fails(2, "--oscillation is freeze there, off here", *QAT, "--lr", "0.01", "-o", "parts.h5", "--resume")
+fails(2, ["--oscillation is dampen there, off here", "--progressive is 8:0.5,4:0.3,2 there, none here"],
+      *QAT, "--lr", "0.01", "-o", "parts.h5", "--resume")
+fails(2, "is for --oscillation dampen", *QAT, "--oscillation-weight", "0.1", "-o", "no.h5")
+fails(2, "--ewgs", *QAT, "--ewgs", "3", "-o", "no.h5")
+fails(2, "give --amax learned", *QAT, "--amax", "frozen", "--amax-decay", "0.1", "-o", "no.h5")
+fails(2, "end with those", *QAT, "--progressive", "8,4", "-o", "no.h5")
+fails(2, "give fewer from stage to stage", *QAT, "--progressive", "4,8", "-o", "no.h5")
+fails(2, "use 2 to 8", *QAT, "--progressive", "16,2", "-o", "no.h5")
+fails(2, "'x' of '8,x' is no number", *QAT, "--progressive", "8,x", "-o", "no.h5")
+fails(2, "have no step", *QAT, "--progressive", "8:0.9999,2", "-o", "no.h5")
+for preset in ("nvfp4", "fp8"):
+    fails(2, "no quantizer has a static range of integers", "qat", "float.h5", *DATA, "--preset", preset, *PARTS,
+          "--target", "none", "--progressive", "8,4", "-o", "no.h5")
 print("recipes of training: ok")

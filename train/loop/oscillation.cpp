@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/quantized.h"
-#include "fakequant/layers/modules/quant_modules.h"
-#include "fakequant/layers/quantizer/compress.h"
-#include "fakequant/layers/quantizer/sequential_quantizer.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "fakequant/train/loop/detail/static_weights.h"
 
 namespace fq {
 namespace {
@@ -18,25 +16,10 @@ namespace {
 constexpr std::string_view kOscillation = "oscillation";
 constexpr float kOscillates = 0.005F, kFrozen = 2;
 
-bool is_tracked(QuantModule& layer) {
-  TensorQuantizer* q = layer.weight_quantizer();
-  if (q == nullptr || quantizer_parts(*q).size() != 1 || !q->enabled() || !q->quantizing()) return false;
-  const QuantDescriptor& d = q->descriptor();
-  const Variable w = layer.quantized_weight();
-  return d.fake_quant() && d.format().is_integer() && d.format().code_dtype() == DType::i8 &&
-         d.needs_amax() && !d.has_dynamic_blocks() && q->settings().arithmetic == Arithmetic::deployed &&
-         w.defined() && !holds_codes(w);
-}
-
-QuantizedTensor codes_of(TensorQuantizer& q, const Variable& w) {
-  const NoGrad no_grad;
-  return *q.weight(w).quantized();
-}
-
 }  // namespace
 
 const std::vector<std::string>& oscillation_modes() {
-  static const std::vector<std::string> modes{"off", "track", "freeze"};
+  static const std::vector<std::string> modes{"off", "track", "freeze", "dampen"};
   return modes;
 }
 
@@ -47,19 +30,14 @@ void check(const OscillationOptions& o) {
            o.momentum);
   FQ_CHECK(o.threshold >= 0 && o.threshold < 1, kOscillation, "the threshold is {}: use 0 to less than 1",
            o.threshold);
+  FQ_CHECK(o.weight > 0 && std::isfinite(o.weight), kOscillation,
+           "the weight of dampening is {}: use more than 0", o.weight);
 }
 
 OscillationTracker::OscillationTracker(Module& model, const OscillationOptions& options) : options_(options) {
   check(options);
-  std::set<const TensorQuantizer*> known;
-  for (const auto& [path, module] : model.named_modules()) {
-    auto* layer = dynamic_cast<QuantModule*>(module);
-    if (layer == nullptr || !is_tracked(*layer) || !known.insert(layer->weight_quantizer()).second) continue;
-    weights_.push_back({path + ".weight_quantizer", layer->weight_quantizer(), layer->quantized_weight()});
-  }
-  FQ_CHECK(!weights_.empty(), kOscillation,
-           "no weight has a static grid of integers of up to 8 bits: quantize "
-           "some so, or leave it off");
+  for (const auto& weight : detail::static_weights(model, kOscillation))
+    weights_.push_back({weight.name, weight.quantizer, weight.values});
 }
 
 bool OscillationTracker::follow(Weight& w, const std::vector<float>& codes) const {
@@ -90,7 +68,7 @@ bool OscillationTracker::follow(Weight& w, const std::vector<float>& codes) cons
 }
 
 void OscillationTracker::set_frozen(Weight& w) {
-  const QuantizedTensor now = codes_of(*w.quantizer, w.values);
+  const QuantizedTensor now = detail::static_codes(*w.quantizer, w.values);
   const std::vector<std::int8_t> codes(w.code.begin(), w.code.end());
   const Device device = w.values.device();
   const auto frozen =
@@ -103,7 +81,8 @@ void OscillationTracker::set_frozen(Weight& w) {
 
 void OscillationTracker::update() {
   for (auto& w : weights_)
-    if (follow(w, code_values(codes_of(*w.quantizer, w.values)).to_vector<float>())) set_frozen(w);
+    if (follow(w, code_values(detail::static_codes(*w.quantizer, w.values)).to_vector<float>()))
+      set_frozen(w);
 }
 
 OscillationShare OscillationTracker::share() const {

@@ -27,9 +27,10 @@ struct OscillationOptions {
   std::string mode = "off";  ///< of `oscillation_modes`
   double momentum = 0.01;    ///< of moving means, more than 0, at most 1
   double threshold = 0.02;   ///< the frequency above which a weight is frozen, 0 to less than 1
+  double weight = 1e-3;      ///< of dampening in the loss at the end of the run, more than 0
 };
 
-/// "off", "track" (counts only) and "freeze".
+/// "off", "track" (counts only), "freeze", and "dampen", which counts too.
 [[nodiscard]] const std::vector<std::string>& oscillation_modes();
 
 /// Throws ArgumentError for an unknown mode, naming the nearest, and numbers out of range.
@@ -45,8 +46,10 @@ struct OscillationShare {
 /// alone. A weight oscillates in a step when its code changes in the other direction than when it changed
 /// last; its frequency f moves by momentum * (oscillates - f), from 0, and its mean code moves likewise from
 /// the first code. With "freeze" a weight whose f is above the threshold stays at the code nearest to its
-/// mean, whatever becomes of the scale: it is set to that code times the scale after each step. State is on
-/// the host, four numbers a weight.
+/// mean, whatever becomes of the scale: it is set to that code times the scale after each step. With "dampen"
+/// the Trainer adds `weight` * (1 - cos(pi * t)) / 2 * sum((w - q * s)^2) to the loss, t the share of the run
+/// that is done and the sum over weights within their ranges, so that they come to rest on their codes. State
+/// is on the host, four numbers a weight.
 class OscillationTracker {
  public:
   /// The model outlives it and keeps its parameters. Throws ArgumentError as `check`, and where there is no

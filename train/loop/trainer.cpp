@@ -37,6 +37,12 @@ void check_options(const TrainerOptions& o) {
   FQ_CHECK(o.amax_momentum > 0 && o.amax_momentum <= 1, kTrain,
            "amax_momentum is {}: use more than 0, at most 1", o.amax_momentum);
   check(o.oscillation);
+  check(o.progressive);
+  FQ_CHECK(o.ewgs >= 0 && o.ewgs <= 2, kTrain, "ewgs is {}: use 0 (off) to 2", o.ewgs);
+  FQ_CHECK(o.amax_decay >= 0 && std::isfinite(o.amax_decay), kTrain, "amax_decay is {}: use 0 (off) or more",
+           o.amax_decay);
+  FQ_CHECK(o.amax_decay == 0 || o.amax == AmaxMode::learned, kTrain,
+           "amax_decay is {}, and ranges are not learned: learn them, or leave it out", o.amax_decay);
   FQ_CHECK(o.reestimate_bn >= 0, kTrain, "reestimate_bn is {}: use 0 (off) or a number of batches",
            o.reestimate_bn);
   FQ_CHECK(o.reestimate_bn == 0 || o.freeze_bn_after < 0, kTrain,
@@ -72,11 +78,19 @@ nlohmann::json parsed(const std::string& text) {
   return detail::JsonText(text, fmt::format("{}: the model's description", kTrain)).value();
 }
 
+void decay_ranges(Module& model, TrainerOptions& options) {
+  const auto weights = weight_quantizers(model);
+  for (const auto& entry : named_quantizers(model))
+    if (!weights.contains(entry.quantizer))
+      options.optimizer.rules.push_back({entry.name + ".amax", options.amax_decay, std::nullopt});
+}
+
 /// Ranges become parameters before the optimizer asks for them.
-std::shared_ptr<Module> prepared(std::shared_ptr<Module> model, const TrainerOptions& options) {
+std::shared_ptr<Module> prepared(std::shared_ptr<Module> model, TrainerOptions& options) {
   FQ_CHECK(model != nullptr, kTrain, "the model is null");
   check_not_compressed(*model, kTrain);
   if (options.amax == AmaxMode::learned) learn_ranges(*model, options.amax_gradient);
+  if (options.amax_decay > 0) decay_ranges(*model, options);
   if (options.learn_weight_ranges) learn_weight_ranges(*model, options.amax_gradient);
   if (!options.checkpoint_blocks.empty()) set_checkpointing(*model, options.checkpoint_blocks);
   return model;
@@ -132,6 +146,8 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
            "validate_start needs validation data: give some, or leave it out");
   check_reestimation(*model, *training, options.reestimate_bn);
   if (options.oscillation.mode != "off") oscillation.emplace(*model, options.oscillation);
+  if (options.ewgs > 0 || options.oscillation.mode == "dampen") gradients.emplace(*model);
+  if (!options.progressive.empty()) bits.emplace(*model, options.progressive, total_steps());
   if (options.average_decay != 0) average.emplace(*model, options.average_decay);
   check_steps(options, total_steps());
   schedule = make_schedule(options.schedule, total_steps());
@@ -220,6 +236,7 @@ void Trainer::Body::finish_epoch() {
                      .accuracy = progress.accuracy(),
                      .validation = {},
                      .oscillation = oscillation ? std::optional(oscillation->share()) : std::nullopt,
+                     .bits = bits ? bits->bits() : 0,
                      .learning_rate = optimizer->learning_rate(),
                      .peak_memory = memory_stats(model->device()).peak};
   {
@@ -228,7 +245,7 @@ void Trainer::Body::finish_epoch() {
     if (validation) {
       report.validation = evaluate(*model, *validation, options.stop, options.loss, options.metrics);
       if (report.validation->stopped) return;
-      report.best = early.update(*report.validation);
+      report.best = (!bits || bits->finished()) && early.update(*report.validation);
       if (plateau) plateau->update(report.validation->score);
     }
   }

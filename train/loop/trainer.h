@@ -22,6 +22,7 @@
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/distillation.h"
+#include "fakequant/train/loop/bit_schedule.h"
 #include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/loop/oscillation.h"
 #include "fakequant/train/optimizer.h"
@@ -79,14 +80,26 @@ struct TrainerOptions {
   /// Batches by which the statistics of batch norms are made anew (reestimate_batch_norm) after each epoch,
   /// before validation and the checkpoint; of the averages, where there are some. 0 keeps the running ones.
   std::int64_t reestimate_bn = 0;
-  /// Weights that jump between two codes are counted, and frozen, from `quant_start` on.
+  /// Weights that jump between two codes are counted, and frozen or dampened, from `quant_start` on.
   OscillationOptions oscillation = {};
+  /// delta of EWGS (Lee et al. 2021), 0 to 2: the gradient g of a weight w within its range, on a static grid
+  /// of signed integers of up to 8 bits with code q and scale s, becomes g * (1 + delta * sign(g) * (w / s -
+  /// q)). 0 is the straight-through gradient.
+  double ewgs = 0;
+  /// Stages of more bits that the run begins with; none for the bits of the network all along. Where bits
+  /// change ranges are calibrated anew, each by its own method on up to 512 training samples, and averages
+  /// and counts of oscillations begin anew. Checkpoints and validation have the bits of their stage; only
+  /// epochs that end in the last one can be the best.
+  std::vector<BitStage> progressive = {};
   /// Steps that are trained in float before quantizers quantize.
   std::int64_t quant_start = 0;
   /// What becomes of ranges of activations while training.
   AmaxMode amax = AmaxMode::frozen;
   double amax_momentum = 0.01;                      ///< of running ranges
   AmaxGradient amax_gradient = AmaxGradient::clip;  ///< of learned ranges
+  /// Weight decay of learned ranges of activations (PACT; Choi et al. 2018), as the optimizer has it; 0 for
+  /// none.
+  double amax_decay = 0;
   /// Those of weights too (learn_weight_ranges); else they stay. A step at most halves or doubles a learned
   /// range, and leaves it 2^-23 or more.
   bool learn_weight_ranges = false;
@@ -123,6 +136,7 @@ struct EpochReport {
   std::optional<Evaluation> validation;
   bool best = false;                            ///< by validation
   std::optional<OscillationShare> oscillation;  ///< where it is tracked
+  int bits = 0;                                 ///< of the stage, with `progressive`; else 0
   double learning_rate = 0;
   double seconds = 0;  ///< since the run, or its resumption, began
   /// Most bytes of the model's device at once in this epoch's training, of the whole process; an epoch resets
@@ -161,7 +175,8 @@ class Trainer {
   ///
   /// Throws ArgumentError for options out of range, data without labels, weights that are compressed,
   /// learned ranges without a calibrated one to begin with, statistics to make anew where no batch norm is
-  /// live or they are to be frozen, and oscillations to track where no weight can.
+  /// live or they are to be frozen, oscillations to track and gradients to scale where no weight can, and
+  /// stages of bits that the network cannot take (BitSchedule).
   Trainer(std::shared_ptr<Module> model, std::shared_ptr<DataLoader> training, TrainerOptions options,
           std::shared_ptr<DataLoader> validation = nullptr, TrainerCallbacks callbacks = {});
   ~Trainer();

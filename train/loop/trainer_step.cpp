@@ -1,15 +1,19 @@
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
+#include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/loop/detail/score_sum.h"
 #include "fakequant/train/loop/detail/trainer_body.h"
 #include "fakequant/train/optimizer.h"
 
 namespace fq {
+
+constexpr std::int64_t kCalibrated = 512;
 
 detail::Switches::Phase Trainer::Body::phase() const {
   const auto passed = [this](std::int64_t limit) { return limit >= 0 && progress.step >= limit; };
@@ -47,6 +51,7 @@ double Trainer::Body::forward_backward(const Batch& batch) {
 
 void Trainer::Body::train_batch(const Batch& batch) {
   FQ_CHECK(batch.y.defined(), "train", "the training data has no labels");
+  if (bits && waiting_batches == 0) change_bits();
   try {
     progress.loss_sum += forward_backward(batch) * static_cast<double>(batch.size());
   } catch (const NumericError& error) {
@@ -59,9 +64,35 @@ void Trainer::Body::train_batch(const Batch& batch) {
   pace.images += batch.size();
 }
 
+void Trainer::Body::change_bits() {
+  if (!bits->advance(progress.step)) return;
+  LoaderOptions how = training->options();
+  how.prefetch = 0;
+  DataLoader batches(std::shared_ptr<const Dataset>(training, &training->data()), how);
+  (void)calibrate(*model, batches, {.samples = kCalibrated});
+  const auto same = [](const Variable& a, const Variable& b) { return a.node() == b.node(); };
+  FQ_CHECK(std::ranges::equal(parameters, model->parameters(), same), "train",
+           "learned ranges were not those of a calibration, such as one for all channels: calibrate the "
+           "network before, or leave the stages of bits out");
+  passes.forget();
+  if (average) average.emplace(*model, options.average_decay);
+  if (oscillation) oscillation.emplace(*model, options.oscillation);
+}
+
+/// Of gradients that the optimizer will multiply by `scale`.
+void Trainer::Body::adjust_gradients(double scale) {
+  if (!gradients || progress.step < options.quant_start) return;
+  if (options.ewgs > 0) gradients->scale_elementwise(options.ewgs);
+  if (options.oscillation.mode != "dampen") return;
+  const double done = double(progress.step) / double(std::max<std::int64_t>(total_steps(), 1));
+  const double weight = options.oscillation.weight * (1 - std::cos(std::numbers::pi * done)) / 2;
+  gradients->pull_to_codes(weight / scale);
+}
+
 void Trainer::Body::update_parameters() {
   const ProfileScope profile("optimizer");
   double scale = options.accumulation == 1 ? 1 : 1 / static_cast<double>(waiting_samples);
+  adjust_gradients(scale);
   if (options.clip_norm > 0) {
     const double norm = gradient_norm(parameters);
     scale *= clip_factor(norm * scale, options.clip_norm);

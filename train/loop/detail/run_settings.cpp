@@ -46,6 +46,7 @@ json settings_of(const OscillationOptions& o) {
   if (o.mode == "off") return {{"oscillation", "off"}};
   json out{{"oscillation", o.mode}, {"oscillation_momentum", o.momentum}};
   if (o.mode == "freeze") out["oscillation_threshold"] = o.threshold;
+  if (o.mode == "dampen") out["oscillation_weight"] = o.weight;
   return out;
 }
 
@@ -59,7 +60,8 @@ json settings_of(const DistillationOptions& o) {
 json ranges_of(const TrainerOptions& o) {
   if (o.amax == AmaxMode::learned)
     return {{"amax_mode", "learned"},
-            {"amax_gradient", o.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip"}};
+            {"amax_gradient", o.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip"},
+            {"amax_decay", o.amax_decay}};
   if (o.amax == AmaxMode::running)
     return {{"amax_mode", "running"},
             {"amax_momentum", o.amax_momentum},
@@ -89,6 +91,8 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
            {"freeze_bn_after", options.freeze_bn_after},
            {"reestimate_bn", options.reestimate_bn},
            {"quant_start", options.quant_start},
+           {"ewgs", options.ewgs},
+           {"progressive", to_string(options.progressive)},
            {"learn_weight_ranges", options.learn_weight_ranges},
            {"backward", options.backward == BackwardType::bf16 ? "bf16" : "fp32"},
            {"validation_samples", validation == nullptr ? 0 : validation->data().size()}};
@@ -109,6 +113,9 @@ json completed(json settings) {
   out.update(settings_of(DistillationOptions{}));
   out.update(settings_of(OscillationOptions{}));
   out["reestimate_bn"] = 0;
+  out["ewgs"] = 0.0;
+  out["progressive"] = "none";
+  out["amax_decay"] = 0.0;
   out.update(settings);
   return out;
 }

@@ -11,6 +11,7 @@
 #include "fakequant/train/loop/detail/range_guard.h"
 #include "fakequant/train/loop/detail/switches.h"
 #include "fakequant/train/loop/detail/teacher.h"
+#include "fakequant/train/loop/detail/weight_gradients.h"
 #include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/loop/trainer.h"
 
@@ -66,6 +67,8 @@ struct Trainer::Body {
   std::unique_ptr<Optimizer> optimizer;
   std::optional<WeightAverage> average;
   std::optional<OscillationTracker> oscillation;
+  std::optional<detail::WeightGradients> gradients;
+  std::optional<BitSchedule> bits;
   std::vector<Variable> parameters;
   EarlyStopping early;
   detail::Switches switches;
@@ -104,6 +107,9 @@ struct Trainer::Body {
   /// Whether labels are shares of classes: the class of the largest share is taken for the right answer.
   [[nodiscard]] bool mixed_classes() const;
   [[nodiscard]] detail::Switches::Phase phase() const;
+  /// Before the first batch of a step.
+  void change_bits();
+  void adjust_gradients(double scale);
   void update_parameters();
   void step();
   void report_step() const;
