@@ -111,7 +111,10 @@ void complete_preset(const Flags& flags, ordered_json& config) {
   const std::string method =
       flags.given("weight-method") ? flags.choice("weight-method", weight_methods()) : defaults.weight_method;
   if (method != "max") add_rule(config, "*weight_quantizer", "calib_method", method);
-  const auto bits = flags.given("edge-bits") ? flags.integer("edge-bits", 0, 16) : defaults.edge_bits;
+  const bool chosen = flags.knows("effective-bits") && flags.given("effective-bits");  // edges too
+  const auto bits = flags.given("edge-bits") ? flags.integer("edge-bits", 0, 16)
+                    : chosen                 ? 0
+                                             : defaults.edge_bits;
   FQ_CHECK(bits == 0 || !defaults.integers.empty(), flags.command(),
            "--edge-bits is for integers with fixed ranges, as those of int8 and w4a4");
   FQ_CHECK(bits != 1, flags.command(), "--edge-bits is 1: give 2 to 16, or 0");
@@ -140,7 +143,9 @@ std::string choice_text(const Flags& flags, const Quantization& chosen) {
                      extra_text(config));
 }
 
-Quantization checked_config(const Flags& flags, ordered_json json) {
+}  // namespace
+
+Quantization checked_quantization(const Flags& flags, ordered_json json) {
   return with_place(flags, [&]() -> Quantization {
     QuantConfig config = QuantConfig::from_json(json);
     ptq::Algorithm algorithm(config);
@@ -148,8 +153,6 @@ Quantization checked_config(const Flags& flags, ordered_json json) {
     return {std::move(json), std::move(config), std::move(algorithm)};
   });
 }
-
-}  // namespace
 
 Quantization read_quantization(const Flags& flags) {
   FQ_CHECK(!flags.given("preset") || !flags.given("config"), flags.command(),
@@ -171,13 +174,13 @@ Quantization read_quantization(const Flags& flags) {
     with_place(flags, [&] { keep_weight_algorithm(config); });
     set_method(config, flags.choice("method", methods()));
   }
-  return checked_config(flags, std::move(config));
+  return checked_quantization(flags, std::move(config));
 }
 
 nlohmann::json read_base_quantization(const Flags& flags) {
   ordered_json config = flags.given("config") ? config_file(flags) : ordered_json::object();
   if (flags.given("target")) config["target"] = flags.choice("target", target_names());
-  return checked_config(flags, std::move(config)).json;
+  return checked_quantization(flags, std::move(config)).json;
 }
 
 bool plan_quantization(Network& network, const Flags& flags, const PlannedFiles& planned, bool images) {

@@ -17,6 +17,9 @@ struct Quantization {
   ptq::Algorithm algorithm;
 };
 
+/// What a config says. Throws ArgumentError for keys that are none, with their line in --config where it is
+/// from there.
+[[nodiscard]] Quantization checked_quantization(const Flags& flags, nlohmann::ordered_json json);
 /// The quantization config of --preset or --config, with --target, --scale and --method over it.
 /// A plan of `sensitivity` is the config that it holds. Throws ArgumentError naming file and line of a key
 /// that is not one.

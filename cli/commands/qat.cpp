@@ -5,6 +5,7 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/fine_tuning/layer_formats.h"
 #include "fakequant/cli/fine_tuning/quantizer_warnings.h"
 #include "fakequant/cli/fine_tuning/sample_accuracy.h"
 #include "fakequant/cli/fine_tuning/teacher.h"
@@ -91,9 +92,10 @@ void complete_by_format(TrainerOptions& options, const Network& network, const F
 }
 
 void check_asks(const Run& run, const Flags& flags) {
-  const bool asked = flags.given("preset") || flags.given("config");
-  FQ_CHECK(!run.network.quantized() || !asked, "qat",
-           "{} is quantized already: leave out --preset and --config", flags.text("checkpoint"));
+  const bool asked = flags.given("preset") || flags.given("config") || chooses_formats(flags);
+  FQ_CHECK(!run.network.quantized() || !asked, "qat", "{} is quantized already: leave out {}",
+           flags.text("checkpoint"),
+           chooses_formats(flags) ? "--preset and --effective-bits" : "--preset and --config");
   FQ_CHECK(run.network.quantized() || asked, "qat",
            "{} is not quantized: give --preset or --config, or run fakequant calibrate first",
            flags.text(flags.given("init") ? "init" : "checkpoint"));
@@ -160,6 +162,7 @@ FlagSet qat_flags() {
   add_range_flags(set);
   add_teacher_flags(set, true);
   add_quantization_flags(set);
+  add_layer_format_flags(set);
   add_calibration_flags(set);
   add_general_flags(set);
   return set;
@@ -167,9 +170,11 @@ FlagSet qat_flags() {
 
 void check_qat(const Flags& flags, PlannedFiles& planned) {
   check_teacher_flags(flags, planned);
+  check_layer_formats(flags);
   auto run = prepare_qat(flags, read_options(flags), planned);
-  const bool known =
-      run && (run->network.quantized() || plan_quantization(run->network, flags, planned, true));
+  const bool known = run &&
+                     (run->network.quantized() || plan_quantization(run->network, flags, planned, true)) &&
+                     !chooses_formats(flags);
   if (run) check_training(*run, flags);
   plan_outputs(known ? &run->network : nullptr, flags, planned);
 }
@@ -178,9 +183,12 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   check_teacher_flags(flags, {});
   TrainerOptions options = read_options(flags);
-  const Quantization quantization = read_quantization(flags);
+  check_layer_formats(flags);
+  Quantization quantization = read_quantization(flags);
   Run run = prepare_qat(flags, options, {}).value();
   if (!run.initialised.empty()) output.line(run.initialised);
+  if (chooses_formats(flags))
+    quantization = choose_formats(run.network, flags, quantization, run.data, output);
   if (!run.network.quantized())
     quantize_and_calibrate(run.network, flags, quantization, run.data, output, !run.resume);
   const auto before = sample_accuracy(run.network, run.data);

@@ -1,5 +1,6 @@
 """Batch norm statistics made anew, and weights that oscillate counted and frozen: the same bits where a run goes on."""
 
+import json
 import os
 import signal
 import sys
@@ -88,14 +89,34 @@ assert result("evaluate", "whole.h5", *DATA)["accuracy"] > 85
 run("export", "whole.h5", "--format", "onnx", "-o", "whole.onnx")
 
 QAT = ("qat", "folded.h5", *DATA, "--epochs", "3", *PARTS)
+fails(2, ["--oscillation is dampen there, off here", "--progressive is 8:0.5,4:0.3,2 there, none here"],
+      *QAT, "--lr", "0.01", "-o", "parts.h5", "--resume")
+
+# A format for each layer: what `sensitivity` plans, then calibrated by what few bits need, and trained.
+CHOSEN = ("--preset", "w2a2", "--effective-bits", "3")
+goes_on("float.h5", *CHOSEN)
+run("sensitivity", "float.h5", *DATA, "--effective-bits", "3", "--formats", "w2a2,w4a4,int8", "--plan", "plan.json")
+with open("plan.json") as plan, h5py.File("whole.h5") as trained:
+    planned = {layer["layer"]: layer["format"] for layer in json.load(plan)["layers"]}
+    model = json.loads(trained["attributes"][()])["model"]
+formats = {rule["pattern"][:-2]: rule["preset"] for rule in model["quantization"]["rules"] if "preset" in rule}
+assert set(formats) == set(planned) and len(set(formats.values())) > 1, (formats, planned)
+assert result("evaluate", "whole.h5", *DATA)["accuracy"] > 85
+told = run("qat", "float.h5", *DATA, "--epochs", "1", *PARTS, *CHOSEN, "-o", "chosen.h5").stdout
+assert "bits a weight" in told and "ranges by one_pass_mse" in told and "learned (lsq)" in told, told
+CHOOSES = ("qat", "float.h5", *DATA, "--epochs", "1", *PARTS, "-o", "no.h5")
+fails(2, "give that too", *CHOOSES, "--preset", "w2a2", "--formats", "int8")
+fails(2, "goes with --preset", *CHOOSES, "--effective-bits", "3")
+fails(2, "the fewest that these formats reach", *CHOOSES, "--preset", "w2a2", "--effective-bits", "1.5")
+fails(2, ["int9", "int8"], *CHOOSES, *CHOSEN, "--formats", "int9")
+fails(2, "is quantized already: leave out --preset and --effective-bits", "qat", "folded.h5", *DATA, *CHOSEN, "-o", "no.h5")
+
 fails(2, "no live batch norm: calibrate it with --keep-bn", *QAT, "--reestimate-bn", "4", "-o", "no.h5")
 fails(2, "--reestimate-bn is 1000, an epoch has", "qat", "live.h5", *DATA, "--reestimate-bn", "1000", "-o", "no.h5")
 fails(2, "give one of the two", "qat", "live.h5", *DATA, "--reestimate-bn", "4", "--freeze-bn-after", "4", "-o", "no.h5")
 fails(2, "--oscillation", *QAT, "--oscillation", "freezes", "-o", "no.h5")
 fails(2, "--oscillation-threshold", *QAT, "--oscillation", "freeze", "--oscillation-threshold", "1", "-o", "no.h5")
 fails(2, "is for --oscillation freeze", *QAT, "--oscillation-threshold", "0.1", "-o", "no.h5")
-fails(2, ["--oscillation is dampen there, off here", "--progressive is 8:0.5,4:0.3,2 there, none here"],
-      *QAT, "--lr", "0.01", "-o", "parts.h5", "--resume")
 fails(2, "is for --oscillation dampen", *QAT, "--oscillation-weight", "0.1", "-o", "no.h5")
 fails(2, "--ewgs", *QAT, "--ewgs", "3", "-o", "no.h5")
 fails(2, "give --amax learned", *QAT, "--amax", "frozen", "--amax-decay", "0.1", "-o", "no.h5")
