@@ -9,14 +9,25 @@
 namespace fq {
 namespace {
 
-/// `parameters/` and `buffers/` become the averages, by which a reader evaluates; what training goes on with
-/// is below `average/`.
+/// A learned range is in a file twice: as a parameter, and with its quantizer.
+void put_range(const std::string& parameter, const Tensor& value, StateDict& state) {
+  constexpr std::string_view kGroup = "parameters/", kName = ".amax";
+  if (!parameter.starts_with(kGroup) || !parameter.ends_with(kName)) return;
+  const auto length = parameter.size() - kGroup.size() - kName.size();
+  const std::string range = "quantizers/" + parameter.substr(kGroup.size(), length) + "/amax";
+  if (state.contains(range)) state.set(range, value);
+}
+
+/// `parameters/` and `buffers/` become the averages, by which a reader evaluates, and so do ranges; what
+/// training goes on with is below `average/`.
 void put_average(const WeightAverage& average, StateDict& state) {
   const StateDict others = average.state_dict();
   StateDict aside;
   for (const auto& [name, other] : others.tensors()) {
     aside.set(name, average.swapped() ? other : state.at(name));
-    if (!average.swapped()) state.set(name, other);
+    if (average.swapped()) continue;
+    state.set(name, other);
+    put_range(name, other, state);
   }
   aside.set_attribute("updates", others.attribute("updates"));
   state.merge(aside, "average");
