@@ -73,6 +73,8 @@ void read_recipes(TrainerOptions& options, const Flags& flags) {
   FQ_CHECK(options.oscillation.mode == "dampen" || !flags.given("oscillation-weight"), "qat",
            "--oscillation-weight is for --oscillation dampen: give that too, or leave it out");
   options.ewgs = flags.number("ewgs", 0, 2);
+  options.soft_share = flags.number("soft-share", 0, 1);
+  options.quant_noise = flags.number("quant-noise", 0, 0.999999);
   if (flags.given("progressive"))
     options.progressive = naming_flags([&] { return parse_bit_stages(flags.text("progressive")); });
 }

@@ -65,6 +65,8 @@ constexpr auto kWords = std::to_array<Word>({
     {"oscillation_weight", "--oscillation-weight"},
     {"oscillation is", "--oscillation is"},
     {"ewgs is", "--ewgs is"},
+    {"soft_share", "--soft-share"},
+    {"quant_noise", "--quant-noise"},
     {"progressive is", "--progressive is"},
     {"[progressive] the stages", "[progressive] --progressive: the stages"},
     {"amax_decay", "--amax-decay"},

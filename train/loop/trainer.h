@@ -86,6 +86,15 @@ struct TrainerOptions {
   /// of signed integers of up to 8 bits with code q and scale s, becomes g * (1 + delta * sign(g) * (w / s -
   /// q)). 0 is the straight-through gradient.
   double ewgs = 0;
+  /// The share of the run, 0 to 1, in which steps compute with weights that go from what they are to their
+  /// codes (PARQ; Jin et al. 2025), weights on static grids of signed integers of up to 8 bits: between two
+  /// codes with the middle m, w becomes m + (w - m) / a, held between them, a = (1 + cos(pi * t)) / 2 at a
+  /// share t of that part. What is validated and saved is on codes all along; learned ranges of weights rest
+  /// meanwhile. 0 computes with codes from the beginning.
+  double soft_share = 0;
+  /// The share of the same weights that a step leaves off their grid, drawn anew for each (Fan et al. 2021),
+  /// 0 to less than 1; not with `soft_share`. Learned ranges of weights rest.
+  double quant_noise = 0;
   /// Stages of more bits that the run begins with; none for the bits of the network all along. Where bits
   /// change ranges are calibrated anew, each by its own method on up to 512 training samples, and averages
   /// and counts of oscillations begin anew. Checkpoints and validation have the bits of their stage; only

@@ -31,6 +31,8 @@ bool Trainer::Body::mixed_classes() const {
 double Trainer::Body::forward_backward(const Batch& batch) {
   const auto switched = phase();
   const detail::PhaseScope scope(switches, switched);
+  const detail::ForwardWeightsScope weights(forward_weights ? &*forward_weights : nullptr);
+  replace_weights();
   const BackwardScope numbers(options.backward);
   const RandomScope random(progress.seed, static_cast<std::uint64_t>(progress.batch));
   const auto [loss, logits] = passes.forward(batch, switched, teacher ? teacher->outputs(batch) : Tensor());
@@ -77,6 +79,14 @@ void Trainer::Body::change_bits() {
   passes.forget();
   if (average) average.emplace(*model, options.average_decay);
   if (oscillation) oscillation.emplace(*model, options.oscillation);
+}
+
+void Trainer::Body::replace_weights() {
+  if (!forward_weights || progress.step < options.quant_start) return;
+  if (options.quant_noise > 0)
+    return forward_weights->leave_some(options.quant_noise, progress.seed, progress.batch);
+  const double t = double(progress.step) / (options.soft_share * double(total_steps()));
+  if (const double a = (1 + std::cos(std::numbers::pi * t)) / 2; t < 1 && a > 0) forward_weights->soften(a);
 }
 
 /// Of gradients that the optimizer will multiply by `scale`.

@@ -92,6 +92,8 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
            {"reestimate_bn", options.reestimate_bn},
            {"quant_start", options.quant_start},
            {"ewgs", options.ewgs},
+           {"soft_share", options.soft_share},
+           {"quant_noise", options.quant_noise},
            {"progressive", to_string(options.progressive)},
            {"learn_weight_ranges", options.learn_weight_ranges},
            {"backward", options.backward == BackwardType::bf16 ? "bf16" : "fp32"},
@@ -113,7 +115,7 @@ json completed(json settings) {
   out.update(settings_of(DistillationOptions{}));
   out.update(settings_of(OscillationOptions{}));
   out["reestimate_bn"] = 0;
-  out["ewgs"] = 0.0;
+  for (const char* key : {"ewgs", "soft_share", "quant_noise"}) out[key] = 0.0;
   out["progressive"] = "none";
   out["amax_decay"] = 0.0;
   out.update(settings);

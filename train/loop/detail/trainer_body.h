@@ -7,6 +7,7 @@
 
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/loop/average.h"
+#include "fakequant/train/loop/detail/forward_weights.h"
 #include "fakequant/train/loop/detail/passes.h"
 #include "fakequant/train/loop/detail/range_guard.h"
 #include "fakequant/train/loop/detail/switches.h"
@@ -68,6 +69,7 @@ struct Trainer::Body {
   std::optional<WeightAverage> average;
   std::optional<OscillationTracker> oscillation;
   std::optional<detail::WeightGradients> gradients;
+  std::optional<detail::ForwardWeights> forward_weights;
   std::optional<BitSchedule> bits;
   std::vector<Variable> parameters;
   EarlyStopping early;
@@ -104,6 +106,8 @@ struct Trainer::Body {
   // trainer_step.cpp
   void train_batch(const Batch& batch);
   double forward_backward(const Batch& batch);
+  /// Puts what the step computes with in place of its weights, where they are not on codes.
+  void replace_weights();
   /// Whether labels are shares of classes: the class of the largest share is taken for the right answer.
   [[nodiscard]] bool mixed_classes() const;
   [[nodiscard]] detail::Switches::Phase phase() const;
