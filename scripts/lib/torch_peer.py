@@ -39,7 +39,7 @@ def layer(kind, options, x, classes):
     sizes = [classes if options.get(key) == "classes" else options.get(key) for key in ("out_channels", "out_features")]
     if kind in ("conv1d", "conv2d"):
         type_of = nn.Conv1d if kind == "conv1d" else nn.Conv2d
-        return type_of(channels, sizes[0], options["kernel"], padding=options.get("padding", 0),
+        return type_of(channels, sizes[0], options["kernel"], stride=options.get("stride", 1), padding=options.get("padding", 0),
                        dilation=options.get("dilation", 1), bias=options.get("bias", True))
     if kind == "linear":
         return nn.Linear(channels, sizes[1], bias=options.get("bias", True))
@@ -47,7 +47,8 @@ def layer(kind, options, x, classes):
         return (nn.BatchNorm2d if x.dim() == 4 else nn.BatchNorm1d)(channels)
     if kind == "embedding":
         return nn.Embedding(options["vocabulary"], options["width"])
-    return {"relu": nn.ReLU, "flatten": nn.Flatten, "max_pool": lambda: nn.MaxPool2d(options["kernel"])}[kind]()
+    return {"relu": nn.ReLU, "flatten": nn.Flatten, "max_pool": lambda: nn.MaxPool2d(options["kernel"]),
+            "global_avg_pool": lambda: nn.AdaptiveAvgPool2d(1)}[kind]()
 
 
 class Network(nn.Module):

@@ -1,0 +1,94 @@
+"""scripts/accuracy --peers: every tool fine-tunes the same float networks; a result is kept in a line of JSON as it comes,
+and what is there is not run again."""
+
+import json
+import os
+import sys
+import time
+
+from bench import report as bench_report
+from bench import setup
+from bench.worker import Worker, WorkerError
+
+from . import own
+from .cases import BATCH, CASES, COMPARED, rates
+
+FOLDER = "build/accuracy/peers"
+RESULTS = f"{FOLDER}/results.jsonl"
+
+
+def tell(line):
+    print(line, file=sys.stderr, flush=True)
+
+
+def key(result):
+    return tuple(result.get(name) for name in ("data", "tool", "format", "seed", "rate"))
+
+
+class Results:
+    def __init__(self, path):
+        self.path, self.all = path, {}
+        if os.path.exists(path):
+            with open(path) as file:
+                for line in file:
+                    result = json.loads(line)
+                    self.all[key(result)] = result
+
+    def once(self, make, **what):
+        """`make` gives a dictionary of accuracies, or of a reason why there is none."""
+        if key(what) in self.all:
+            return self.all[key(what)]
+        start = time.time()
+        result = {**what, **make()}
+        result["seconds"] = round(time.time() - start, 1)
+        self.all[key(what)] = result
+        with open(self.path, "a") as file:
+            file.write(json.dumps(result) + "\n")
+        tell(" ".join(f"{value:.4g}" if isinstance(value, float) else str(value) for value in result.values()))
+        return result
+
+
+def peer_worker():
+    python = setup.make_environment(tell)
+    return Worker([python, os.path.abspath("scripts/lib/accuracy_peers/worker.py")], setup.peer_environment(1),
+                  f"{FOLDER}/worker.log")
+
+
+def ask(worker, **job):
+    try:
+        return worker.ask("tune", json.dumps(job))
+    except WorkerError as error:
+        if worker.process.poll() is not None:
+            raise
+        return {"reason": str(error)}
+
+
+def compare(options):
+    """All results for the data, formats, tools and seeds of the options."""
+    os.makedirs(FOLDER, exist_ok=True)
+    results, worker = Results(RESULTS), None
+    for seed in range(1, options.seeds + 1):
+        for name in options.data:
+            case, path = CASES[name], os.path.abspath(f"{FOLDER}/{name}.{seed}.h5")
+            data = os.path.abspath(os.path.join("data" if case.file == "digits.h5" else options.data_folder, case.file))
+            results.once(lambda: {"qat": own.float_network(options.command, case, data, seed, path)},
+                         data=name, tool="float", format="float", seed=seed)
+            for preset in options.formats:
+                results.once(lambda: own.quantized(options.command, case, data, seed, path, preset),
+                             data=name, tool="fakequant", format=preset, seed=seed)
+                for tool in options.tools if preset in COMPARED else ():
+                    for rate in rates(preset):
+                        worker = worker or peer_worker()
+                        job = {"tool": tool, "format": preset, "network": path, "data": data, "seed": seed, "rate": rate,
+                               "epochs": case.fine_epochs, "batch": BATCH}
+                        results.once(lambda: ask(worker, **job), data=name, tool=tool, format=preset, seed=seed, rate=rate)
+    versions = worker.ask("hello")["versions"] if worker else {}
+    return {"machine": bench_report.machine(), "revision": bench_report.revision(), "versions": versions,
+            "results": [result for result in results.all.values() if wanted(result, options)]}
+
+
+def wanted(result, options):
+    return (result["data"] in options.data and result["seed"] <= options.seeds
+            and result["tool"] in ("float", "fakequant", *options.tools)
+            and result["format"] in ("float", *options.formats))
+

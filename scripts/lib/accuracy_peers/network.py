@@ -1,0 +1,30 @@
+"""A float checkpoint of fakequant's as a module of PyTorch's."""
+
+import json
+
+import h5py
+import numpy as np
+import torch
+
+from torch_peer import Network
+
+
+def load(path, x):
+    """`x` are samples, to build the layers."""
+    with h5py.File(path) as file:
+        model = json.loads(file["attributes"][()])["model"]
+        values = {name: torch.from_numpy(np.asarray(array)) for group in ("parameters", "buffers") if group in file
+                  for name, array in file[group].items()}
+    network = Network(model["model"]["nodes"], model["classes"])
+    with torch.no_grad():
+        network(x[:2])
+    modules = {node["name"]: f"layers.n{index}" for index, node in enumerate(network.nodes)}
+    state = {}
+    for name, value in values.items():
+        node, _, field = name.rpartition(".")
+        state[f"{modules[node]}.{field}"] = value
+    missing, unexpected = network.load_state_dict(state, strict=False)
+    missing = [name for name in missing if not name.endswith("num_batches_tracked")]
+    if missing or unexpected:
+        raise ValueError(f"{path}: without {missing}, with {unexpected}")
+    return network

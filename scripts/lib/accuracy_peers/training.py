@@ -1,0 +1,44 @@
+"""Fine-tuning of a peer: AdamW on a one-cycle schedule, the batches of an epoch shuffled, nothing augmented."""
+
+import torch
+from torch.nn import functional
+
+from formats import LAYERS
+
+DECAY, TEMPERATURE = 0.01, 2
+
+
+def groups(model):
+    """Weights decay; biases, norms and what quantizers learn do not."""
+    weights = {id(module.weight) for module in model.modules() if isinstance(module, LAYERS)}
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return [{"params": [p for p in parameters if id(p) in weights], "weight_decay": DECAY},
+            {"params": [p for p in parameters if id(p) not in weights], "weight_decay": 0.0}]
+
+
+def loss_of(logits, labels, followed):
+    loss = functional.cross_entropy(logits, labels)
+    if followed is None:
+        return loss
+    distance = functional.kl_div((logits / TEMPERATURE).log_softmax(1), (followed / TEMPERATURE).log_softmax(1),
+                                 reduction="batchmean", log_target=True)
+    return 0.5 * loss + 0.5 * TEMPERATURE**2 * distance
+
+
+def tune(model, teacher, x, y, job):
+    """`teacher`: a float network that is followed with half of the loss, or None."""
+    batch, rate = job["batch"], job["rate"]
+    batches = len(x) // batch
+    optimizer = torch.optim.AdamW(groups(model), lr=rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=job["epochs"] * batches, cycle_momentum=False)
+    model.train()
+    for _ in range(job["epochs"]):
+        for rows in torch.randperm(len(x))[:batches * batch].split(batch):
+            followed = None
+            if teacher is not None:
+                with torch.no_grad():
+                    followed = teacher(x[rows])
+            optimizer.zero_grad()
+            loss_of(model(x[rows]), y[rows], followed).backward()
+            optimizer.step()
+            schedule.step()

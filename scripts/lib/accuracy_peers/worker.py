@@ -1,0 +1,61 @@
+"""The peers' side of scripts/accuracy --peers: a job a line on standard input, a line of JSON as answer.
+
+  hello      {"versions": {name: version}}
+  tune JOB   {"ptq": percent, "qat": percent}, or {"reason": text} where the tool has not that format; JOB is JSON of
+             tool, format, network (a float checkpoint of fakequant's), data, seed, rate, epochs, batch
+"""
+
+import copy
+import importlib
+import json
+import os
+import sys
+import warnings
+
+LIB = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [LIB, os.path.join(os.path.dirname(os.path.dirname(LIB)), "bench", "peers")]
+
+import torch  # noqa: E402
+
+import peer  # noqa: E402
+import torch_peer  # noqa: E402
+from formats import FORMATS, Unsupported  # noqa: E402
+from network import load  # noqa: E402
+from training import tune  # noqa: E402
+
+CALIBRATION = 512  # images, as fakequant's
+
+
+def tune_job(job):
+    torch.manual_seed(job["seed"])
+    x, y = torch_peer.load(job["data"], "train")
+    test = torch_peer.load(job["data"], "test")
+    network, tool = load(job["network"], x), importlib.import_module(f"{job['tool']}_tool")
+    teacher = copy.deepcopy(network).eval() if tool.FOLLOWS_FLOAT else None
+    try:
+        model = tool.quantized(network, FORMATS[job["format"]], x[:CALIBRATION])
+    except Unsupported as error:
+        return {"reason": str(error)}
+    calibrated = torch_peer.accuracy(model, *test)
+    tune(model, teacher, x, y, job)
+    return {"ptq": 100 * calibrated, "qat": 100 * torch_peer.accuracy(model, *test)}
+
+
+def answer(request):
+    verb, _, rest = request.strip().partition(" ")
+    try:
+        return {"versions": peer.versions()} if verb == "hello" else tune_job(json.loads(rest))
+    except Exception as error:  # the driver writes it into the report and goes on
+        return {"error": f"{type(error).__name__}: {error}"[:300]}
+
+
+def main():
+    answers = os.fdopen(os.dup(1), "w")  # libraries print: only answers may reach the driver
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    for request in sys.stdin:
+        print(json.dumps(answer(request)), file=answers, flush=True)
+
+
+main()
