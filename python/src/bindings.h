@@ -18,5 +18,6 @@ void bind_quantizer(nb::module_& module);
 void bind_model(nb::module_& module);
 void bind_training(nb::module_& module);
 void bind_recording(nb::module_& module);
+void bind_sensitivity(nb::module_& module);
 
 }  // namespace fq::python

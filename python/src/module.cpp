@@ -31,4 +31,5 @@ NB_MODULE(_fakequant, module) {
   fq::python::bind_model(module);
   fq::python::bind_training(module);
   fq::python::bind_recording(module);
+  fq::python::bind_sensitivity(module);
 }

@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
+#include "data.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/loop/trainer.h"
@@ -11,13 +12,8 @@
 #include "identity.h"
 
 namespace fq::python {
-namespace {
 
-using nb::arg, nb::none;
-using Data = std::shared_ptr<const Dataset>;
-
-/// A data set, or a pair of arrays (x, y), or x alone.
-Data data_of(nb::handle value, const char* function) {
+std::shared_ptr<const Dataset> data_of(nb::handle value, const char* function) {
   if (nb::isinstance<Dataset>(value)) return nb::cast<std::shared_ptr<Dataset>>(value);
   const Call call{function};
   if (PyTuple_Check(value.ptr()) == 0) return std::make_shared<TensorDataset>(call.tensor(value, "data"));
@@ -32,6 +28,10 @@ std::shared_ptr<DataLoader> in_order(nb::handle value, std::int64_t batch_size, 
   options.prefetch = 0;  // data sets of numpy's memory are read on the thread that asks
   return std::make_shared<DataLoader>(data_of(value, function), options);
 }
+
+namespace {
+
+using nb::arg, nb::none;
 
 /// Thrown out of a run where Python has a signal: KeyboardInterrupt after the batch.
 void check_signals() {

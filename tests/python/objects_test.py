@@ -60,6 +60,32 @@ def test_calibrators(method):
         fq.make_calibrator("maxx")
 
 
+def copy_of(model, tmp_path):
+    model.save(str(tmp_path / "copy.h5"))
+    return fq.load(str(tmp_path / "copy.h5"))
+
+
+def test_sensitivity(trained, digits, tmp_path):
+    model = copy_of(trained, tmp_path)
+    model.quantize("w4a4")
+    model.calibrate(digits[0], samples=256)
+    report = model.sensitivity(digits[0], samples=256)
+    assert len(report["layers"]) == 2 and report["samples"] == 256
+    with pytest.raises(fq.ArgumentError, match="quantizer"):
+        copy_of(trained, tmp_path).sensitivity(digits[0])
+
+
+def test_auto_quantize(trained, digits, tmp_path):
+    model = copy_of(trained, tmp_path)
+    plan = model.auto_quantize(digits[0], effective_bits=6, formats=["w4a4", "int8"], samples=256)
+    assert plan["effective_bits"] <= 6 and {layer["format"] for layer in plan["layers"]} <= {"w4a4", "int8"}
+    assert model.quantized and model.evaluate(digits[1])["accuracy"] > 0.7
+    again = copy_of(model, tmp_path)
+    assert np.array_equal(again.predict(digits[1]), model.predict(digits[1]))
+    with pytest.raises(fq.ArgumentError):
+        copy_of(trained, tmp_path).auto_quantize(digits[0])
+
+
 def test_from_data_to_engine(trained, digits, tmp_path):
     path = str(tmp_path / "float.h5")
     trained.save(path)

@@ -1,0 +1,19 @@
+#pragma once
+
+/// Data of Python as batches.
+
+#include <cstdint>
+#include <memory>
+
+#include "array.h"
+#include "fakequant/train/data/loader.h"
+
+namespace fq::python {
+
+/// A data set, a pair of arrays (x, y), or x alone. Throws ArgumentError naming what does not fit.
+[[nodiscard]] std::shared_ptr<const Dataset> data_of(nb::handle value, const char* function);
+/// Its batches, in order.
+[[nodiscard]] std::shared_ptr<DataLoader> in_order(nb::handle value, std::int64_t batch_size,
+                                                   const char* function);
+
+}  // namespace fq::python
