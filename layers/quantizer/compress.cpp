@@ -6,6 +6,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/tape.h"
+#include "fakequant/layers/quantizer/detail/engine_codes.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
@@ -59,6 +60,9 @@ Packed pack(const Coded& coded) {
   const TensorQuantizer& q = *coded.quantizer;
   FQ_CHECK(!q.settings().pre_quant_scale.defined(), kCompress,
            "'{}' scales the weight before it quantizes it: multiply the weight by it first", q.name());
+  FQ_CHECK(!detail::has_own_codes(q.settings().engine_grid), kCompress,
+           "'{}' has ggml's blocks, whose steps have a sign: fakequant export --format gguf writes them packed",
+           q.name());
   const QuantizedTensor codes = weight_codes(*coded.layer);
   const bool small = bit_width(packed_dtype(codes.spec.format)) < bit_width(codes.codes.dtype());
   return {coded, codes.spec, small ? pack_codes(codes.codes, packed_dtype(codes.spec.format)) : codes.codes,

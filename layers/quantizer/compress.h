@@ -37,7 +37,7 @@ struct CompressedWeight {
 /// compressed before too, in the order of the modules.
 ///
 /// Throws ArgumentError, and then nothing was changed: there is no such weight; a quantizer was not
-/// calibrated, has a pre_quant_scale or computes on floats (arithmetic reference); somebody else reads the
+/// calibrated, has a pre_quant_scale, ggml's blocks or floats (arithmetic reference); somebody else reads the
 /// weight as floats, or on another grid. Throws NumericError for a weight with a NaN.
 std::vector<CompressedWeight> compress(Module& model);
 /// Makes float parameters of the codes' values, to be trained again. Grids of static quantizers give the same

@@ -51,6 +51,7 @@ assert result("export", "mlp.h5", "--format", "gguf", "--float-type", "f16", "-o
 # What is on another engine's grid is refused, and so is ONNX of this one.
 run("calibrate", "mlp.h5", "--data", DIGITS, "--preset", "int8", "-o", "int8.h5")
 fails(2, ["not on a grid of ggml", "--preset q4_0 or q8_0"], "export", "int8.h5", "--format", "gguf", "-o", "int8.gguf")
+fails(2, ["ggml's blocks", "--format gguf"], "compress", "mlp_q4.h5", "-o", "packed.h5")
 fails(2, ["target ggml", "--format gguf"], "export", "mlp_q4.h5", "--format", "onnx", "-o", "mlp.onnx")
 fails(2, ["ggml does not multiply", "--preset q4_0 or q8_0"], "calibrate", "mlp.h5", "--data", DIGITS, "--preset", "8da8w",
       "--target", "ggml", "-o", "none.h5")
