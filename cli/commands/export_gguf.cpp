@@ -1,3 +1,4 @@
+#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,20 @@
 #include "fakequant/export/gguf/model.h"
 
 namespace fq::cli {
+namespace {
+
+/// Names of classes as data sets of texts write them: a byte that is not printed is "\x0a".
+std::vector<std::string> tokens_of(const Network& network) {
+  auto names = class_names(network);
+  for (auto& name : names)
+    if (name.size() == 4 && name.starts_with("\\x") &&
+        std::isxdigit(static_cast<unsigned char>(name[2])) != 0 &&
+        std::isxdigit(static_cast<unsigned char>(name[3])) != 0)
+      name = std::string(1, static_cast<char>(std::stoi(name.substr(2), nullptr, 16)));
+  return names;
+}
+
+}  // namespace
 
 std::vector<WrittenFile> gguf_files(const Flags& flags) {
   return {written_for(flags, "model.gguf", kind::gguf)};
@@ -18,7 +33,7 @@ nlohmann::ordered_json export_gguf(Network& network, const Flags& flags, Output&
   const std::string path = file_for(flags, "model.gguf");
   GgufOptions options;
   options.name = std::filesystem::path(flags.text("checkpoint")).stem().string();
-  options.vocabulary = class_names(network);
+  options.vocabulary = tokens_of(network);
   options.f16 = flags.choice("float-type", {"f32", "f16"}) == "f16";
   const GgufModel model = gguf_model(*network.module, network.input_shape(), options);
   save_gguf(path, model);

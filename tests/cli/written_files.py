@@ -107,6 +107,7 @@ COMMANDS = [
      {"output": ("e", ["e_scales.json", "e_scales.h5"])}),
     ("export", ["--format", "onnx"], {"checkpoint": "int8.h5"}, {"output": ("e.onnx", ["e.onnx"])}),
     ("export", ["--format", "trt-cache"], {"checkpoint": "trt.h5"}, {"output": ("e.cache", ["e.cache"])}),
+    ("export", ["--format", "gguf"], {"checkpoint": "float.h5"}, {"output": ("e.gguf", ["e.gguf"])}),
     ("export", ["--format", "safetensors"], {"checkpoint": "fp8.h5"},
      {"output": ("e.safetensors", ["e.safetensors", "hf_quant_config.json"])}),
     ("inspect", ["--calibration", "--samples", "64"],

@@ -30,7 +30,7 @@ def check(file, checkpoint, kind):
 
 # A small gpt: architecture, names and tokens of llama.cpp.
 with open("text.txt", "w", encoding="utf-8") as text:
-    text.write("To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" * 12)
+    text.write("To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" * 40)
 run("dataset", "from-text", "text.txt", "--windows", "16", "-o", "text.h5")
 options = '{"layers": 2, "width": 32, "heads": 2, "context": 16}'
 run("train", "--data", "text.h5", "--model", "gpt", "--model-options", options, "--epochs", "1", "-o", "gpt.h5")

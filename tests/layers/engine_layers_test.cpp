@@ -195,6 +195,19 @@ TEST(EngineLayers, GradientsAreStraightThrough) {
   }
 }
 
+/// As the plan of a step's memory does it.
+TEST(EngineLayers, AStepOnMetaHasTheShapesOfOne) {
+  for (const char* preset : {"q4_0", "8da8w", "8da4w", "int8_dynamic"}) {
+    auto model = one_layer(64, 16);
+    quantize(*model, QuantConfig::preset(preset), {1, 64});
+    model->to(Device::meta());
+    const Variable x(Tensor::empty({6, 64}, DType::f32, Device::meta()), true);
+    (*model)(x).backward(Tensor::empty({6, 16}, DType::f32, Device::meta()));
+    EXPECT_EQ(x.grad().shape(), (Shape{6, 64})) << preset;
+    EXPECT_EQ(layer(*model).weight().grad().shape(), (Shape{16, 64})) << preset;
+  }
+}
+
 TEST(EngineLayers, AStateBringsTheGridBack) {
   for (const char* preset : {"q4_0", "8da4w"}) {
     auto model = quantized_layer(preset, 64, 16);

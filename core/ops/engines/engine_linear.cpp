@@ -101,9 +101,11 @@ Variable ops::engine_linear(const Variable& x, const Variable& w, const Variable
   Shape shape = values.shape();
   const std::int64_t columns = shape.back(), channels = w.dim(0), rows = values.numel() / columns;
   shape.back() = channels;
-  detail::EngineRows made{Tensor::empty({rows, channels}, DType::f32, values.device()), {}};
+  const Tensor matrix = values.reshape({rows, columns});
+  detail::EngineRows made{Tensor::empty({rows, channels}, DType::f32, values.device()),
+                          [matrix] { return matrix; }};
   if (!values.device().is_meta() && made.y.numel() > 0)
-    made = rows_of(engine, values.reshape({rows, columns}), values.rank() > 1 ? values.dim(0) : 1, *codes,
+    made = rows_of(engine, matrix, values.rank() > 1 ? values.dim(0) : 1, *codes,
                    bias.defined() ? bias.tensor() : Tensor());
   const bool for_x = x.requires_grad(), for_w = w.requires_grad(), for_bias = bias.requires_grad();
   auto backward = [=, floats = detail::FloatGradients(w, w), x_values = made.x,
