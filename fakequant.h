@@ -65,6 +65,7 @@
 #include "fakequant/layers/model/builtin_models.h"
 #include "fakequant/layers/model/float_operators.h"
 #include "fakequant/layers/model/fold.h"
+#include "fakequant/layers/model/generate.h"
 #include "fakequant/layers/model/graph.h"
 #include "fakequant/layers/model/merge.h"
 #include "fakequant/layers/model/model_file.h"

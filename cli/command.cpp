@@ -20,6 +20,7 @@ const std::vector<Command>& commands() {
       {"qat", "fine-tune a quantized network", qat_flags, qat, check_qat},
       {"evaluate", "accuracy and loss on a data set", evaluate_flags, evaluate, check_evaluate},
       {"predict", "write the outputs, and the codes, for a data set", predict_flags, predict, check_predict},
+      {"generate", "print text that a network goes on with", generate_flags, generate_text, nullptr},
       {"compress", "keep the weights as packed codes", compress_flags, compress_weights, check_compress},
       {"export", "write scales, graphs or packed weights for an engine", export_flags, export_network,
        check_export},

@@ -75,6 +75,8 @@ FlagSet evaluate_flags();
 nlohmann::ordered_json evaluate(const Flags& flags, Output& output);
 FlagSet predict_flags();
 nlohmann::ordered_json predict(const Flags& flags, Output& output);
+FlagSet generate_flags();
+nlohmann::ordered_json generate_text(const Flags& flags, Output& output);
 FlagSet compress_flags();
 nlohmann::ordered_json compress_weights(const Flags& flags, Output& output);
 FlagSet export_flags();

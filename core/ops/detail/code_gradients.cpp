@@ -1,5 +1,7 @@
 #include "fakequant/core/ops/detail/code_gradients.h"
 
+#include <algorithm>
+
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/quantizer_checks.h"
 #include "fakequant/core/ops/detail/code_products.h"
@@ -64,7 +66,8 @@ Tensor CodeGradients::w() const {
 void CodeGradients::finish_dw(Tensor& dw) const {
   if (type_ == BackwardType::fp32) return;
   const Tensor x_scale = factor_scale(x_, -1), w_scale = factor_scale(w_, w_axis_);
-  run(dw.device(), &Kernels::scale_weight_gradient, dw, x_scale, w_scale, w_axis_);
+  const int axis = std::max(w_axis_, 0);  // any, of one scale
+  run(dw.device(), &Kernels::scale_weight_gradient, dw, x_scale, w_scale, axis);
 }
 
 FloatGradients::Kept::Kept(const Variable& v) {

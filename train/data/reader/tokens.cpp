@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <set>
 
 #include "fakequant/core/detail/check.h"
@@ -36,6 +37,19 @@ std::string written_out(const std::string& token) {
   return printable(token);
 }
 
+/// What `written_out` made the name of: a byte of "\\x0a", any other token as it is.
+std::string read_back(const std::string& name) {
+  unsigned byte = 0;
+  const bool one = name.size() == 4 && name.starts_with("\\x") &&
+                   std::from_chars(name.data() + 2, name.data() + 4, byte, 16).ptr == name.data() + 4;
+  return one ? std::string(1, static_cast<char>(byte)) : name;
+}
+
+bool is_character(const std::string& token) {
+  const int ones = token.empty() ? -1 : std::countl_one(static_cast<unsigned char>(token[0]));
+  return ones >= 0 && token.size() == std::size_t(std::max(ones, 1));
+}
+
 }  // namespace
 
 const std::vector<std::string>& token_units() {
@@ -46,6 +60,18 @@ const std::vector<std::string>& token_units() {
 Tokenizer::Tokenizer(std::vector<std::string> vocabulary, TokenUnit unit)
     : unit_(unit), vocabulary_(std::move(vocabulary)) {
   for (std::size_t i = 0; i < vocabulary_.size(); ++i) ids_.emplace(vocabulary_[i], std::int32_t(i));
+}
+
+Tokenizer Tokenizer::of_class_names(const std::vector<std::string>& names) {
+  if (names == Tokenizer().class_names()) return {};
+  std::vector<std::string> tokens;
+  for (const auto& name : names) tokens.push_back(read_back(name));
+  if (tokens.size() > 1 && tokens[0] == "<pad>" && tokens[1] == "<unk>") return Tokenizer(std::move(tokens));
+  FQ_CHECK(!tokens.empty() && std::ranges::all_of(tokens, is_character), "tokens",
+           "the classes are {}: they are not the tokens of a text, as fakequant dataset from-text --windows "
+           "names them",
+           tokens.empty() ? "without names" : fmt::format("'{}' and others", names.back()));
+  return Tokenizer(std::move(tokens), TokenUnit::characters);
 }
 
 std::vector<std::string> Tokenizer::class_names() const {

@@ -25,6 +25,9 @@ class Tokenizer {
   /// characters are UTF-8, and there are no others.
   explicit Tokenizer(std::vector<std::string> vocabulary, TokenUnit unit = TokenUnit::words);
 
+  /// The one that has these class names. Throws ArgumentError where they are none of tokens.
+  [[nodiscard]] static Tokenizer of_class_names(const std::vector<std::string>& names);
+
   [[nodiscard]] TokenUnit unit() const noexcept { return unit_; }
   [[nodiscard]] const std::string& unit_name() const { return token_units()[std::size_t(unit_)]; }
   [[nodiscard]] const std::vector<std::string>& vocabulary() const noexcept { return vocabulary_; }

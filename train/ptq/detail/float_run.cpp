@@ -62,7 +62,8 @@ std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, 
 void check_uncalibrated(Module& model, const std::string& function) {
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {
     const auto& q = *entry.quantizer;
-    FQ_CHECK(!q.enabled() || !q.amax().defined() || !q.descriptor().needs_amax(), function,
+    const bool chosen = q.descriptor().amax().defined();  // whatever the activations are
+    FQ_CHECK(!q.enabled() || !q.amax().defined() || !q.descriptor().needs_amax() || chosen, function,
              "'{}' has its range already, and weights and activations are about to change: calibrate after "
              "this",
              entry.name);

@@ -55,7 +55,8 @@ class FloatScope {
 std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, Recorder* recorder,
                          const std::string& function);
 
-/// Throws ArgumentError when a quantizer has its range already: weights and activations are about to change.
+/// Throws ArgumentError when a quantizer has its range already, other than one that its descriptor gives:
+/// weights and activations are about to change.
 void check_uncalibrated(Module& model, const std::string& function);
 
 }  // namespace fq::ptq
