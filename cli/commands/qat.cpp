@@ -74,6 +74,7 @@ void read_recipes(TrainerOptions& options, const Flags& flags) {
            "--oscillation-weight is for --oscillation dampen: give that too, or leave it out");
   options.ewgs = flags.number("ewgs", 0, 2);
   options.soft_share = flags.number("soft-share", 0, 1);
+  options.stochastic_rounding = flags.on("stochastic-rounding");
   options.quant_noise = flags.number("quant-noise", 0, 0.999999);
   if (flags.given("progressive"))
     options.progressive = naming_flags([&] { return parse_bit_stages(flags.text("progressive")); });

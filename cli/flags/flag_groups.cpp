@@ -141,6 +141,8 @@ void add_range_flags(FlagSet& set) {
           "of the run in which weights go from floats to their codes (PARQ); 0: on codes from the beginning",
           "0")
       .value("quant-noise", "SHARE", "of the weights that each step leaves off their codes; 0: none", "0")
+      .toggle("stochastic-rounding",
+              "steps round weights at random, up with the probability of the way from the code below")
       .value("progressive", "LIST",
              "bits that the run goes through, down to those of the network, as 8,4,2, or with shares of the "
              "run, as 8:0.2,4:0.3,2 (default: those of the network all along)");

@@ -67,6 +67,7 @@ constexpr auto kWords = std::to_array<Word>({
     {"ewgs is", "--ewgs is"},
     {"soft_share", "--soft-share"},
     {"quant_noise", "--quant-noise"},
+    {"stochastic_rounding", "--stochastic-rounding"},
     {"progressive is", "--progressive is"},
     {"[progressive] the stages", "[progressive] --progressive: the stages"},
     {"amax_decay", "--amax-decay"},

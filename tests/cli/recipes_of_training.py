@@ -66,7 +66,8 @@ assert ", oscillating " in told, told
 
 # Gradients that know where the codes are.
 run("qat", "folded.h5", *DATA, "--epochs", "2", *PARTS, "-o", "plain.h5", "--force")
-for flags in (("--ewgs", "0.2"), ("--amax-decay", "0.01"), ("--quant-noise", "0.2")):
+for flags in (("--ewgs", "0.2"), ("--amax-decay", "0.01"), ("--quant-noise", "0.2"),
+              ("--stochastic-rounding",)):
     goes_on("folded.h5", *flags)
     with h5py.File("whole.h5") as changed, h5py.File("plain.h5") as without:
         assert not np.array_equal(changed["parameters"]["fc2.weight"], without["parameters"]["fc2.weight"]), flags
@@ -118,7 +119,7 @@ fails(2, "--oscillation", *QAT, "--oscillation", "freezes", "-o", "no.h5")
 fails(2, "--oscillation-threshold", *QAT, "--oscillation", "freeze", "--oscillation-threshold", "1", "-o", "no.h5")
 fails(2, "is for --oscillation freeze", *QAT, "--oscillation-threshold", "0.1", "-o", "no.h5")
 fails(2, "is for --oscillation dampen", *QAT, "--oscillation-weight", "0.1", "-o", "no.h5")
-fails(2, "give one of the two", *QAT, "--soft-share", "0.5", "--quant-noise", "0.5", "-o", "no.h5")
+fails(2, "give one of them", *QAT, "--soft-share", "0.5", "--quant-noise", "0.5", "-o", "no.h5")
 fails(2, "--soft-share", *QAT, "--soft-share", "2", "-o", "no.h5")
 fails(2, "--ewgs", *QAT, "--ewgs", "3", "-o", "no.h5")
 fails(2, "give --amax learned", *QAT, "--amax", "frozen", "--amax-decay", "0.1", "-o", "no.h5")

@@ -65,6 +65,23 @@ TEST(ForwardWeights, NoiseLeavesAShareThatStepsDraw) {
   EXPECT_TRUE(drawn[0] != drawn[1] || drawn[0] != drawn[2] || drawn[0] != drawn[3]);
 }
 
+TEST(ForwardWeights, RoundAtRandomToTheirNeighboursByTheWay) {
+  OneLayer net;
+  detail::ForwardWeights weights(*net.model);
+  std::vector<double> mean(5);
+  constexpr int kDraws = 400;
+  for (int step = 0; step < kDraws; ++step) {
+    weights.round_at_random(1, step);
+    const auto values = net.values();
+    weights.restore();
+    EXPECT_TRUE(values[0] == 0 || values[0] == 2) << values[0];
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += values[i] / kDraws;
+  }
+  const double expected[] = {0.5, 1.25, -3, -4.5, 6};
+  for (std::size_t i = 0; i < mean.size(); ++i)
+    EXPECT_NEAR(mean[i], expected[i], 0.2) << i;  // four deviations of the mean of 400 draws of steps of 2
+}
+
 TEST(ForwardWeights, OfARunAreRefusedWhereNoWeightCanAndBeyondTheirNumbers) {
   test::Plan run;
   run.options.soft_share = 0.5;

@@ -43,8 +43,9 @@ void check_options(const TrainerOptions& o) {
            o.soft_share);
   FQ_CHECK(o.quant_noise >= 0 && o.quant_noise < 1, kTrain, "quant_noise is {}: use 0 (off) to less than 1",
            o.quant_noise);
-  FQ_CHECK(o.soft_share == 0 || o.quant_noise == 0, kTrain,
-           "soft_share is {} and quant_noise {}: give one of the two", o.soft_share, o.quant_noise);
+  FQ_CHECK((o.soft_share > 0) + (o.quant_noise > 0) + o.stochastic_rounding <= 1, kTrain,
+           "soft_share is {}, quant_noise {} and stochastic_rounding {}: give one of them", o.soft_share,
+           o.quant_noise, o.stochastic_rounding);
   FQ_CHECK(o.amax_decay >= 0 && std::isfinite(o.amax_decay), kTrain, "amax_decay is {}: use 0 (off) or more",
            o.amax_decay);
   FQ_CHECK(o.amax_decay == 0 || o.amax == AmaxMode::learned, kTrain,
@@ -56,6 +57,10 @@ void check_options(const TrainerOptions& o) {
            "one of the two",
            o.reestimate_bn, o.freeze_bn_after);
   for (const auto& name : o.metrics) (void)make_metric(name);
+}
+
+bool replaces_weights(const TrainerOptions& o) {
+  return o.soft_share > 0 || o.quant_noise > 0 || o.stochastic_rounding;
 }
 
 /// What is to happen at a step of the run has to be one of its steps.
@@ -140,8 +145,7 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
       passes(model, {.label_smoothing = options.label_smoothing,
                      .loss = options.loss,
                      .distillation = options.distillation,
-                     .capture = options.capture && options.accumulation == 1 && options.soft_share == 0 &&
-                                options.quant_noise == 0}) {
+                     .capture = options.capture && options.accumulation == 1 && !replaces_weights(options)}) {
   check_options(options);
   FQ_CHECK(training != nullptr && (training->data().classes() > 0 || options.loss), kTrain,
            "the training data has no labels of classes: give some, or a loss of your own for others");
@@ -154,7 +158,7 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
   check_reestimation(*model, *training, options.reestimate_bn);
   if (options.oscillation.mode != "off") oscillation.emplace(*model, options.oscillation);
   if (options.ewgs > 0 || options.oscillation.mode == "dampen") gradients.emplace(*model);
-  if (options.soft_share > 0 || options.quant_noise > 0) forward_weights.emplace(*model);
+  if (replaces_weights(options)) forward_weights.emplace(*model);
   if (!options.progressive.empty()) bits.emplace(*model, options.progressive, total_steps());
   if (options.average_decay != 0) average.emplace(*model, options.average_decay);
   check_steps(options, total_steps());

@@ -95,6 +95,9 @@ struct TrainerOptions {
   /// The share of the same weights that a step leaves off their grid, drawn anew for each (Fan et al. 2021),
   /// 0 to less than 1; not with `soft_share`. Learned ranges of weights rest.
   double quant_noise = 0;
+  /// Whether a step rounds the same weights at random, up with the probability of the way from the code
+  /// below; not with the two before. Learned ranges of weights rest.
+  bool stochastic_rounding = false;
   /// Stages of more bits that the run begins with; none for the bits of the network all along. Where bits
   /// change ranges are calibrated anew, each by its own method on up to 512 training samples, and averages
   /// and counts of oscillations begin anew. Checkpoints and validation have the bits of their stage; only

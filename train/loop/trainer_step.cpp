@@ -85,6 +85,7 @@ void Trainer::Body::replace_weights() {
   if (!forward_weights || progress.step < options.quant_start) return;
   if (options.quant_noise > 0)
     return forward_weights->leave_some(options.quant_noise, progress.seed, progress.batch);
+  if (options.stochastic_rounding) return forward_weights->round_at_random(progress.seed, progress.batch);
   const double t = double(progress.step) / (options.soft_share * double(total_steps()));
   if (const double a = (1 + std::cos(std::numbers::pi * t)) / 2; t < 1 && a > 0) forward_weights->soften(a);
 }

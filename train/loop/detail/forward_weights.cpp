@@ -38,15 +38,28 @@ void ForwardWeights::soften(double inverse_slope) {
   });
 }
 
-void ForwardWeights::leave_some(double share, std::uint64_t seed, std::int64_t step) {
-  std::vector<std::vector<float>> drawn;
+std::vector<std::vector<float>> ForwardWeights::drawn(std::uint64_t seed, std::int64_t step) const {
+  std::vector<std::vector<float>> out;
   for (const auto& weight : weights_) {
     Tensor numbers = Tensor::empty(weight.values.shape());
-    fill_uniform(numbers, 0, 1, seed, static_cast<std::uint64_t>(step) * weights_.size() + drawn.size());
-    drawn.push_back(numbers.to_vector<float>());
+    fill_uniform(numbers, 0, 1, seed, static_cast<std::uint64_t>(step) * weights_.size() + out.size());
+    out.push_back(numbers.to_vector<float>());
   }
+  return out;
+}
+
+void ForwardWeights::leave_some(double share, std::uint64_t seed, std::int64_t step) {
+  const auto numbers = drawn(seed, step);
   replace([&](float w, float q, float s, float, std::size_t k, std::size_t i) {
-    return drawn[k][i] < static_cast<float>(share) ? w : q * s;
+    return numbers[k][i] < static_cast<float>(share) ? w : q * s;
+  });
+}
+
+void ForwardWeights::round_at_random(std::uint64_t seed, std::int64_t step) {
+  const auto numbers = drawn(seed, step);
+  replace([&](float w, float, float s, float bound, std::size_t k, std::size_t i) {
+    const float steps = std::clamp(w / s, -bound, bound), below = std::floor(steps);
+    return s * (numbers[k][i] < steps - below ? below + 1 : below);
   });
 }
 

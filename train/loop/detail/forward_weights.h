@@ -23,12 +23,17 @@ class ForwardWeights {
   /// Quantization noise (Fan et al. 2021): a random share of the weights stays as it is, the others are on
   /// their codes. The choice is a function of seed and step.
   void leave_some(double share, std::uint64_t seed, std::int64_t step);
+  /// Stochastic rounding: a weight within its range is on the code above it with the probability of the way
+  /// from the code below, else on that one. Drawn likewise.
+  void round_at_random(std::uint64_t seed, std::int64_t step);
   /// Puts the weights back. Quantizers of weights are off until then.
   void restore();
 
  private:
   template <class Value>
   void replace(const Value& value);
+  /// A number of 0 to 1 for each element of each weight.
+  [[nodiscard]] std::vector<std::vector<float>> drawn(std::uint64_t seed, std::int64_t step) const;
 
   std::vector<StaticWeight> weights_;
   std::vector<Tensor> kept_;

@@ -94,6 +94,7 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
            {"ewgs", options.ewgs},
            {"soft_share", options.soft_share},
            {"quant_noise", options.quant_noise},
+           {"stochastic_rounding", options.stochastic_rounding},
            {"progressive", to_string(options.progressive)},
            {"learn_weight_ranges", options.learn_weight_ranges},
            {"backward", options.backward == BackwardType::bf16 ? "bf16" : "fp32"},
@@ -116,6 +117,7 @@ json completed(json settings) {
   out.update(settings_of(OscillationOptions{}));
   out["reestimate_bn"] = 0;
   for (const char* key : {"ewgs", "soft_share", "quant_noise"}) out[key] = 0.0;
+  out["stochastic_rounding"] = false;
   out["progressive"] = "none";
   out["amax_decay"] = 0.0;
   out.update(settings);
