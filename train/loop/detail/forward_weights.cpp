@@ -16,16 +16,13 @@ void ForwardWeights::replace(const Value& value) {
   kept_.clear();
   for (std::size_t k = 0; k < weights_.size(); ++k) {
     auto& [name, quantizer, w] = weights_[k];
-    const Device device = w.device();
     const QuantizedTensor q = static_codes(*quantizer, w);
-    const auto codes = code_values(q).to_vector<float>(),
-               steps =
-                   dequantize({Tensor::full(w.shape(), 1, DType::i8, device), q.spec, {}}).to_vector<float>();
+    const auto codes = code_values(q).to_vector<float>(), steps = steps_of(q);
     auto values = w.tensor().to_vector<float>();
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = value(values[i], codes[i], steps[i], q.spec.format.bound(), k, i);
     kept_.push_back(w.tensor().clone());
-    w.mutable_tensor().copy_from(Tensor::from(values, w.shape()).to(device));
+    w.mutable_tensor().copy_from(Tensor::from(values, w.shape()).to(w.device()));
     quantizer->set_quantizing(false);
   }
 }

@@ -27,6 +27,11 @@ QuantizedTensor static_codes(TensorQuantizer& quantizer, const Variable& values)
   return *quantizer.weight(values).quantized();
 }
 
+std::vector<float> steps_of(const QuantizedTensor& codes) {
+  const Tensor ones = Tensor::full(codes.shape(), 1, codes.codes.dtype()).to(codes.codes.device());
+  return dequantize({ones, codes.spec, {}}).to_vector<float>();
+}
+
 std::vector<StaticWeight> static_weights(Module& model, std::string_view function) {
   std::vector<StaticWeight> out;
   std::set<const TensorQuantizer*> known;

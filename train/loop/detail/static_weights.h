@@ -26,6 +26,9 @@ struct StaticWeight {
 /// The codes of such a weight as it stands.
 [[nodiscard]] QuantizedTensor static_codes(TensorQuantizer& quantizer, const Variable& values);
 
+/// The scale of each element of codes, in their order.
+[[nodiscard]] std::vector<float> steps_of(const QuantizedTensor& codes);
+
 /// The weights of the model that are on such grids, in the model's order. Throws ArgumentError in the name of
 /// `function` where there is none.
 [[nodiscard]] std::vector<StaticWeight> static_weights(Module& model, std::string_view function);

@@ -8,17 +8,15 @@ template <class Change>
 void change_gradient(const StaticWeight& weight, const Change& change) {
   Variable w = weight.values;
   if (!w.grad().defined()) return;
-  const Device device = w.device();
   const QuantizedTensor q = static_codes(*weight.quantizer, w);
-  const Tensor ones = Tensor::full(w.shape(), 1, DType::i8, device);
   const auto values = w.tensor().to_vector<float>(), codes = code_values(q).to_vector<float>(),
-             steps = dequantize({ones, q.spec, {}}).to_vector<float>();
+             steps = steps_of(q);
   auto gradient = w.grad().to_vector<float>();
   const auto bound = static_cast<float>(q.spec.format.bound());
   for (std::size_t i = 0; i < gradient.size(); ++i)
     if (values[i] >= -bound * steps[i] && values[i] <= bound * steps[i])
       gradient[i] = change(gradient[i], values[i] - codes[i] * steps[i], steps[i]);
-  w.set_grad(Tensor::from(gradient, w.shape()).to(device));
+  w.set_grad(Tensor::from(gradient, w.shape()).to(w.device()));
 }
 
 }  // namespace
