@@ -48,6 +48,10 @@ class Quantizing {
         matched_(config.rules.size(), false) {}
 
   std::vector<std::string> run() {
+    FQ_CHECK(
+        !engine_.rows || config_.arithmetic == Arithmetic::deployed, "quantize",
+        "the target {} multiplies codes, and arithmetic reference has none: use deployed, or target none",
+        engine_.name);
     const auto quantizable = [this](const Module& module) {
       return engine_.rows ? detail::is_engine_layer(module, engine_) : detail::is_quantizable(module);
     };

@@ -7,7 +7,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/ops/linear.h"
-#include "fakequant/core/ops/reduce.h"
+#include "fakequant/core/ops/quantize.h"
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/modules/quant_engine_layers.h"
 #include "fakequant/reference/ggml.h"
@@ -197,14 +197,15 @@ TEST(EngineLayers, GradientsAreStraightThrough) {
 
 /// As the plan of a step's memory does it.
 TEST(EngineLayers, AStepOnMetaHasTheShapesOfOne) {
-  for (const char* preset : {"q4_0", "8da8w", "8da4w", "int8_dynamic"}) {
-    auto model = one_layer(64, 16);
-    quantize(*model, QuantConfig::preset(preset), {1, 64});
-    model->to(Device::meta());
+  const Variable w(Tensor::empty({16, 64}, DType::f32, Device::meta()), true);
+  const auto spec = QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(1));
+  for (const RowEngine engine :
+       {RowEngine::ggml, RowEngine::xnnpack, RowEngine::ort_dynamic, RowEngine::ort_dynamic_samples}) {
     const Variable x(Tensor::empty({6, 64}, DType::f32, Device::meta()), true);
-    (*model)(x).backward(Tensor::empty({6, 16}, DType::f32, Device::meta()));
-    EXPECT_EQ(x.grad().shape(), (Shape{6, 64})) << preset;
-    EXPECT_EQ(layer(*model).weight().grad().shape(), (Shape{16, 64})) << preset;
+    ops::engine_linear(x, ops::quantize(w, spec), {}, engine)
+        .backward(Tensor::empty({6, 16}, DType::f32, Device::meta()));
+    EXPECT_EQ(x.grad().shape(), (Shape{6, 64})) << name(engine);
+    EXPECT_EQ(w.grad().shape(), (Shape{16, 64})) << name(engine);
   }
 }
 
@@ -277,6 +278,10 @@ TEST(EngineLayers, FormatsOfOtherEnginesAreRefusedWithThePresetToChoose) {
   EXPECT_NE(refusal("8da8w", Target::ggml).find("ggml does not multiply blocks of other than 32"),
             std::string::npos);
   EXPECT_NE(refusal("q4_0", Target::ort_dynamic).find("ONNX Runtime does not multiply"), std::string::npos);
+  auto config = QuantConfig::preset("q4_0");
+  config.arithmetic = Arithmetic::reference;
+  auto model = one_layer(64, 8);
+  EXPECT_THROW(quantize(*model, config, {1, 64}), ArgumentError);
   EXPECT_EQ(refusal("8da8w", Target::ort_dynamic), "");  // rows of one sample are the sample
 }
 
