@@ -2,8 +2,11 @@
 
 /// GGUF files, version 3, as llama.cpp and the `gguf` package read them: keys and values, then tensors.
 ///
-///     save_gguf("model.gguf", {{{"general.architecture", "gpt2"}}, {{"w", {8, 64}, GgufType::q4_0,
-///     bytes}}}); const GgufModel back = load_gguf("model.gguf");
+///     GgufModel file;
+///     file.metadata.emplace_back("general.architecture", std::string("fakequant"));
+///     file.tensors.push_back({"w", weight.shape(), GgufType::f32, weight});
+///     save_gguf("model.gguf", file);
+///     const GgufModel back = load_gguf("model.gguf");
 
 #include <cstdint>
 #include <string>

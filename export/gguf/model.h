@@ -2,7 +2,7 @@
 
 /// A network as a GGUF file has it: the codes that were trained, copied and never made anew.
 ///
-///     save_gguf("gpt.gguf", gguf_model(*network, {1, 64}, {.name = "shakespeare", .vocabulary = tokens}));
+///     save_gguf("gpt.gguf", gguf_model(model, {1, 64}, {.name = "shakespeare"}));
 
 #include <string>
 #include <vector>

@@ -2,8 +2,8 @@
 
 /// Linear layers whose engine rounds the input as it runs, by ranges of the input itself.
 ///
-///     const Variable w = weight_quantizer.weight(layer.weight());  // codes
-///     const Variable y = ops::engine_linear(x, w, bias, RowEngine::xnnpack);
+///     const Variable codes = quantizer.weight(Variable(weight));  // by a TensorQuantizer
+///     const Variable sums = ops::engine_linear(x, codes, bias, RowEngine::xnnpack);
 
 #include "fakequant/core/variable.h"
 
