@@ -11,7 +11,7 @@
 /// From then on the model computes as the target's engine does: evaluate it, train it, export it. The order
 /// matters: fold before, calibrate after, and make optimizers when all parameters are there.
 ///
-/// A pattern is shell-like, `*` any run of characters and `?` one, and must cover a whole path,
+/// A pattern is shell-like, `*` any run of characters, `?` one, `[kv]` k or v, and must cover a whole path,
 /// "conv1.input_quantizer", or one of its aliases.
 
 #include <functional>

@@ -48,11 +48,28 @@ std::string alternatives(const std::vector<std::string>& names) {
   return fmt::format("{} or {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
 }
 
+namespace {
+
+/// The part of a pattern that stands for one character: "k", "?" or "[kv]".
+std::string_view one_of(std::string_view pattern) {
+  const auto end = pattern.starts_with('[') ? pattern.find(']', 2) : std::string_view::npos;
+  return pattern.substr(0, end == std::string_view::npos ? 1 : end + 1);
+}
+
+bool stands_for(std::string_view part, char c) {
+  if (part.size() > 1) return part.substr(1, part.size() - 2).find(c) != std::string_view::npos;
+  return part == "?" || (part != "*" && part == std::string_view(&c, 1));
+}
+
+}  // namespace
+
 bool wildcard_match(std::string_view pattern, std::string_view text) {
+  if (pattern == text) return true;
   std::size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
   while (t < text.size()) {
-    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t]) && pattern[p] != '*') {
-      ++p;
+    const auto part = one_of(pattern.substr(std::min(p, pattern.size())));
+    if (stands_for(part, text[t])) {
+      p += part.size();
       ++t;
     } else if (p < pattern.size() && pattern[p] == '*') {
       star = p++;

@@ -16,7 +16,7 @@ namespace fq::detail {
 /// The `count` names at the smallest edit distance.
 [[nodiscard]] std::vector<std::string> nearest(std::string_view name, std::vector<std::string> names,
                                                std::size_t count);
-/// Shell-like: `*` any run of characters, `?` one.
+/// Shell-like: `*` any run of characters, `?` one, `[kv]` one of these.
 [[nodiscard]] bool wildcard_match(std::string_view pattern, std::string_view text);
 /// "prefix.name"; the name alone below an empty prefix.
 [[nodiscard]] std::string join_path(const std::string& prefix, const std::string& name);

@@ -210,6 +210,18 @@ TEST(QuantAttention, GivesZeroToWhoSeesNothing) {
   EXPECT_EQ(y.to_vector<float>(), out(Variable(Tensor::zeros({1, 3, kWidth}))).tensor().to_vector<float>());
 }
 
+TEST(QuantAttention, TakesTheConstantsAndPatternsOfCaches) {
+  Calibrated made(kGrouped, QuantConfig::preset("FP8_KV_CFG"));
+  EXPECT_TRUE(made.quantizer("k_bmm_quantizer").enabled());
+  EXPECT_TRUE(made.quantizer("v_bmm_quantizer").enabled());
+  EXPECT_FALSE(made.quantizer("q_bmm_quantizer").enabled());
+  EXPECT_EQ(made.net->at("attention.q_proj").type(), "linear");
+  Calibrated blocks(kGrouped,
+                    QuantConfig::parse(R"({"quant_cfg": {"*[kv]_bmm_quantizer": {"num_bits": 8}}})"));
+  EXPECT_TRUE(blocks.quantizer("v_bmm_quantizer").enabled());
+  EXPECT_FALSE(blocks.quantizer("softmax_quantizer").enabled());
+}
+
 TEST(QuantAttention, RulesThatMatchNothingAreNamed) {
   auto config = codes_everywhere();
   config.rules.push_back({.pattern = "attention.k_bm_quantizer", .fields = {.num_bits = 8}});

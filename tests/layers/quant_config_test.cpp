@@ -140,7 +140,7 @@ TEST(QuantConfig, EveryConstantIsKnown) {
   for (const auto& [name, why] :
        std::map<std::string, std::string>{{"NVFP4_AWQ_FULL_CFG", "dynamic blocks"},
                                           {"NVFP4_SVDQUANT_DEFAULT_CFG", "svdquant"},
-                                          {"NVFP4_KV_CFG", "key-value cache"}})
+                                          {"NVFP4_KV_ROTATE_CFG", "rotations of keys"}})
     EXPECT_THAT(error_of([&] { return QuantConfig::preset(name); }),
                 HasSubstr(why + ", which is not available"));
 }

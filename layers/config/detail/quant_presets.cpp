@@ -48,8 +48,9 @@ QuantFields sample_wise() { return {.num_bits = 8, .axis = Axes(0), .is_unsigned
 struct Preset {
   std::optional<QuantFields> weight, input;
   std::string prefix = "*";
-  std::string algorithm = {};   // on weights, of a constant
-  Target target = Target::ort;  // of the engine whose format it is
+  std::string algorithm = {};              // on weights, of a constant
+  Target target = Target::ort;             // of the engine whose format it is
+  std::optional<QuantFields> cache = off;  // keys and values
 };
 using Presets = std::map<std::string, Preset, std::less<>>;
 
@@ -112,6 +113,8 @@ const Presets& constants() {
       {"INT4_AWQ_CFG", with("awq_lite", presets().at("int4_blockwise"))},
       {"W4A8_AWQ_BETA_CFG",
        {QuantFields{.sequence = {blocks(4, {{-1, 128}}), fp8()}}, fp8(), "*", "awq_lite"}},
+      {"FP8_KV_CFG", {off, off, "*", {}, Target::ort, fp8()}},
+      {"NVFP4_KV_CFG", {off, off, "*", {}, Target::ort, nvfp4(16)}},
       {"NVFP4_AWQ_LITE_CFG", with("awq_lite", presets().at("nvfp4"))},
   };
   return table;
@@ -126,13 +129,11 @@ const std::map<std::string, std::string, std::less<>>& unavailable() {
       {"NVFP4_W4A4_WEIGHT_MSE_FP8_SWEEP_CFG", "a search for block scales"},
       {"NVFP4_W4A4_WEIGHT_LOCAL_HESSIAN_CFG", "the algorithm local_hessian"},
       {"NVFP4_FOUR_OVER_SIX_CFG", "four-over-six blocks"},
-      {"FP8_KV_CFG", "a key-value cache"},
-      {"FP8_AFFINE_KV_CFG", "a key-value cache"},
-      {"NVFP4_KV_CFG", "a key-value cache"},
-      {"NVFP4_AFFINE_KV_CFG", "a key-value cache"},
-      {"NVFP4_KV_ROTATE_CFG", "a key-value cache"},
+      {"FP8_AFFINE_KV_CFG", "ranges about a middle of their own"},
+      {"NVFP4_AFFINE_KV_CFG", "ranges about a middle of their own"},
+      {"NVFP4_KV_ROTATE_CFG", "rotations of keys"},
       {"NVFP4_EXPERTS_ONLY_CFG", "a mixture of experts"},
-      {"NVFP4_OMLP_ONLY_CFG", "attention layers"},
+      {"NVFP4_OMLP_ONLY_CFG", "rules for the last layer of attention and those behind it alone"},
       {"MAMBA_MOE_FP8_AGGRESSIVE_CFG", "a mixture of experts"},
       {"MAMBA_MOE_FP8_CONSERVATIVE_CFG", "a mixture of experts"},
       {"MAMBA_MOE_NVFP4_AGGRESSIVE_CFG", "a mixture of experts"},
@@ -189,7 +190,7 @@ std::vector<std::string> preset_names() {
 }
 
 std::vector<QuantRule> preset_rules(std::string_view name, const std::string& within) {
-  const auto& [weight, input, part, algorithm, target] = preset_named(name);
+  const auto& [weight, input, part, algorithm, target, cache] = preset_named(name);
   FQ_CHECK(within.ends_with('*'), "quantize",
            "the pattern '{}' of preset '{}' does not end in '*': use 'conv1.*' for what conv1 has", within,
            name);
@@ -199,6 +200,7 @@ std::vector<QuantRule> preset_rules(std::string_view name, const std::string& wi
   std::vector<QuantRule> out;
   if (weight) out.push_back(rule(prefix + "weight_quantizer", *weight));
   if (input) out.push_back(rule(prefix + "input_quantizer", *input));
+  if (cache) out.push_back(rule(prefix + "[kv]_bmm_quantizer", *cache));
   return out;
 }
 
