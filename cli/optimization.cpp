@@ -60,12 +60,11 @@ void add_optimization_flags(FlagSet& set, const char* rate) {
   if (rate != nullptr)
     set.value("lr", "RATE", kLr, rate);
   else
-    set.value(
-        "lr", "RATE",
-        fmt::format(
-            "{} (default: 0.0001; 0.0005 with 4 bits and fewer, and 0.004 with such integers of activations)",
-            kLr)
-            .c_str());
+    set.value("lr", "RATE",
+              fmt::format("{} (default: 0.0001; 0.0005 with 4 bits and fewer, 0.001 with such floats and "
+                          "0.004 with such integers of activations)",
+                          kLr)
+                  .c_str());
   set.value("momentum", "SHARE", "of sgd; of rmsprop where it is given", "0.9")
       .toggle("nesterov", "sgd looks ahead")
       .value("weight-decay", "RATE", "of weights, not of biases and norms", "0.01")

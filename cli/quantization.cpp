@@ -104,6 +104,16 @@ void add_rule(ordered_json& config, const std::string& pattern, const char* fiel
   config["rules"].push_back({{"pattern", pattern}, {field, value}});
 }
 
+/// Blocks of 4-bit floats have E4M3 with fixed ranges there.
+void add_edge_rules(ordered_json& config, const QatDefaults& defaults, std::int64_t bits) {
+  for (const char* edge : kEdges) {
+    for (const auto& quantizer : defaults.integers) add_rule(config, edge + quantizer, "num_bits", bits);
+    for (const auto& quantizer : defaults.float_blocks)
+      config["rules"].push_back(
+          {{"pattern", edge + quantizer}, {"num_bits", {4, 3}}, {"block_sizes", nullptr}});
+  }
+}
+
 /// What a preset leaves open, and flags may say otherwise.
 void complete_preset(const Flags& flags, ordered_json& config) {
   const QatDefaults defaults = qat_defaults(QuantConfig::from_json(config));
@@ -115,21 +125,23 @@ void complete_preset(const Flags& flags, ordered_json& config) {
   const auto bits = flags.given("edge-bits") ? flags.integer("edge-bits", 0, 16)
                     : chosen                 ? 0
                                              : defaults.edge_bits;
-  FQ_CHECK(bits == 0 || !defaults.integers.empty(), flags.command(),
-           "--edge-bits is for integers with fixed ranges, as those of int8 and w4a4");
+  FQ_CHECK(
+      bits == 0 || !defaults.integers.empty() || !defaults.float_blocks.empty(), flags.command(),
+      "--edge-bits is for integers with fixed ranges, as those of int8 and w4a4, and for nvfp4 and mxfp4");
   FQ_CHECK(bits != 1, flags.command(), "--edge-bits is 1: give 2 to 16, or 0");
-  for (const auto& quantizer : defaults.integers)
-    for (const char* edge : kEdges)
-      if (bits > 0) add_rule(config, edge + quantizer, "num_bits", bits);
+  FQ_CHECK(bits == 0 || bits == 8 || defaults.float_blocks.empty(), flags.command(),
+           "--edge-bits is {}: with blocks of 4-bit floats give 8 (E4M3), or 0", bits);
+  if (bits > 0) add_edge_rules(config, defaults, bits);
 }
+
+std::string edge_text(const NumBits& bits) { return bits.is_integer() ? to_string(bits) + " bits" : "E4M3"; }
 
 /// What low bits add to the preset.
 std::string extra_text(const QuantConfig& config) {
   std::string out = config.algorithm == "max" ? "" : "; ranges by " + config.algorithm;
   for (const auto& rule : config.rules)
     if (rule.pattern.starts_with(kEdges[0]) && rule.fields.num_bits && *rule.fields.num_bits)
-      return out +
-             fmt::format("; {} bits in the first and the last layer", to_string(**rule.fields.num_bits));
+      return out + fmt::format("; {} in the first and the last layer", edge_text(**rule.fields.num_bits));
   return out;
 }
 

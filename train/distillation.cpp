@@ -14,16 +14,15 @@ namespace {
 constexpr std::string_view kDistillation = "distillation";
 constexpr int kClasses = 1;
 
-/// The mean over rows of sum_c p_c log q_c.
-Variable mean_log(const Variable& p, const Variable& log_q) {
-  return ops::mean(ops::sum(ops::multiply(log_q, p), {kClasses}));
-}
-
+/// The mean over rows of sum_c p_c (log p_c - log q_c), times the square of the temperature.
 Variable divergence(const Variable& outputs, const Variable& teacher, double temperature) {
-  const Variable wanted = ops::scale(teacher, 1 / temperature);
-  const Variable p = ops::softmax(wanted, kClasses), log_p = ops::log_softmax(wanted, kClasses);
-  const Variable log_q = ops::log_softmax(ops::scale(outputs, 1 / temperature), kClasses);
-  return ops::scale(ops::sub(mean_log(p, log_p), mean_log(p, log_q)), temperature * temperature);
+  const auto log_of = [&](const Variable& x) {
+    return ops::log_softmax(ops::scale(x, 1 / temperature), kClasses);
+  };
+  const Variable log_p = log_of(teacher), distance = ops::sub(log_p, log_of(outputs));
+  const double rows =
+      static_cast<double>(log_p.tensor().numel()) / static_cast<double>(log_p.shape()[kClasses]);
+  return ops::scale(ops::sum(ops::multiply(distance, ops::exp(log_p))), temperature * temperature / rows);
 }
 
 }  // namespace

@@ -32,6 +32,27 @@ bool is_narrow(const QuantFields& fields) {
   return std::ranges::any_of(fields.sequence, is_narrow) || (!off && (*fields.num_bits)->bits() <= kLowBits);
 }
 
+bool are_narrow_float_blocks(const QuantFields& fields) {
+  return fields.sequence.empty() && is_narrow(fields) && !(*fields.num_bits)->is_integer() &&
+         fields.block_sizes && *fields.block_sizes;
+}
+
+void name_quantizers_of_every_layer(const QuantRule& rule, QatDefaults& out) {
+  for (const char* name : {"weight_quantizer", "input_quantizer"}) {
+    if (!rule.pattern.starts_with('*') || rule.pattern.substr(1) != name) continue;
+    if (are_static_integers(rule.fields)) out.integers.emplace_back(name);
+    if (are_narrow_float_blocks(rule.fields)) out.float_blocks.emplace_back(name);
+  }
+}
+
+/// Blocks of weights alone keep what they have.
+void choose_for_float_blocks(QatDefaults& out) {
+  if (std::ranges::find(out.float_blocks, "input_quantizer") == out.float_blocks.end())
+    return out.float_blocks.clear();
+  out.edge_bits = 8;
+  out.learning_rate = out.distilled_learning_rate = 1e-3;
+}
+
 }  // namespace
 
 QatDefaults qat_defaults(const QuantConfig& config) {
@@ -45,10 +66,9 @@ QatDefaults qat_defaults(const QuantConfig& config) {
       out.activation_bits = std::min(out.activation_bits, bits_of(rule.fields));
       activations = activations || rule.fields.enable.value_or(true);
     }
-    if (rule.pattern.starts_with('*') && are_static_integers(rule.fields))
-      for (const char* name : {"weight_quantizer", "input_quantizer"})
-        if (rule.pattern.substr(1) == name) out.integers.emplace_back(name);
+    name_quantizers_of_every_layer(rule, out);
   }
+  choose_for_float_blocks(out);
   if (out.bits > kLowBits) return out;
   out.method = "one_pass_mse";
   out.weight_method = "mse";
@@ -58,7 +78,7 @@ QatDefaults qat_defaults(const QuantConfig& config) {
   out.learn_weight_ranges = true;
   if (out.activation_bits > kLowBits) return out;
   out.learning_rate = 4e-3;
-  out.distilled_learning_rate = out.bits <= kFewestBits ? 4e-3 : 1e-3;
+  out.distilled_learning_rate = out.bits <= kFewestBits ? 4e-3 : out.bits < kLowBits ? 2e-3 : 1e-3;
   return out;
 }
 

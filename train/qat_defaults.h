@@ -20,6 +20,8 @@ struct QatDefaults {
   int edge_bits = 0;                  ///< bits of the first and the last layer; 0 for those of the format
   /// Which quantizers of every layer have static integers: "weight_quantizer", "input_quantizer".
   std::vector<std::string> integers = {};
+  /// Which of these, where activations too have floats of 4 bits in blocks, which the edges have in E4M3.
+  std::vector<std::string> float_blocks = {};
   AmaxMode amax = AmaxMode::frozen;  ///< ranges of activations in training
   AmaxGradient amax_gradient = AmaxGradient::clip;
   bool learn_weight_ranges = false;
@@ -30,10 +32,11 @@ struct QatDefaults {
 
 /// Those for the rules of `config`. Static integers of 4 bits and fewer have few levels to waste and a grid
 /// that must move with what is trained: ranges of least squared error, trained as steps of their grid (Esser
-/// et al. 2020), and 8 bits in the first and the last layer. Formats of 4 bits and fewer, blocks and floats
-/// too, have a higher rate, and that of float training where static integers of activations have so few;
-/// towards a teacher a lower one again but for 2 bits. Rules that switch a quantizer off, and those of edges
-/// (`@first`, `@last`) and of what attention multiplies (`*bmm_quantizer`), do not count.
+/// et al. 2020), and 8 bits in the first and the last layer, as have blocks of 4-bit floats (E4M3 with a
+/// range for the tensor). Formats of 4 bits and fewer have a higher rate, and that of float training where
+/// static integers of activations have so few; towards a teacher a lower one again, the lower the more bits.
+/// Rules that switch a quantizer off, and those of edges (`@first`, `@last`) and of what attention multiplies
+/// (`*bmm_quantizer`), do not count.
 [[nodiscard]] QatDefaults qat_defaults(const QuantConfig& config);
 
 }  // namespace fq

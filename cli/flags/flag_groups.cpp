@@ -76,8 +76,8 @@ void add_quantization_flags(FlagSet& set) {
       .value("scale", "NAME", "free or pow2: scales raised to powers of two (default: of the config, free)")
       .value(
           "edge-bits", "BITS",
-          "bits of integers in the first and the last layer; 0: as the preset (default: 8 with presets of 4 "
-          "bits and fewer, else 0)");
+          "bits of integers in the first and the last layer, 8 (E4M3) with nvfp4 and mxfp4; 0: as the preset "
+          "(default: 8 with presets of 4 bits and fewer, else 0)");
   add_attention_flags(set);
   set.toggle("strict", "a layer that no engine can multiply codes of is an error, not a warning")
       .toggle(

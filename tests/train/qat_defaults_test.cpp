@@ -27,6 +27,7 @@ TEST(QatDefaults, FewBitsOfStaticIntegersAreTrainedWithTheirRanges) {
   EXPECT_EQ(qat_defaults(QuantConfig::preset("w2a2")).distilled_learning_rate, 4e-3);
   EXPECT_EQ(qat_defaults(QuantConfig::preset("w4a4")).learning_rate, 4e-3);
   EXPECT_EQ(qat_defaults(QuantConfig::preset("w4a4")).distilled_learning_rate, 1e-3);
+  EXPECT_EQ(qat_defaults(QuantConfig::preset("w3a3")).distilled_learning_rate, 2e-3);
   EXPECT_EQ(qat_defaults(QuantConfig::preset("int8")).distilled_learning_rate, 1e-4);
   EXPECT_EQ(qat_defaults(QuantConfig::preset("ternary")).learning_rate, 5e-4);
   EXPECT_EQ(qat_defaults(QuantConfig::preset("ternary")).amax, AmaxMode::frozen);  // there is none to learn
@@ -36,17 +37,29 @@ TEST(QatDefaults, FewBitsOfStaticIntegersAreTrainedWithTheirRanges) {
 }
 
 TEST(QatDefaults, OtherFormatsKeepTheirRanges) {
-  for (const char* preset : {"int8", "fp8", "nvfp4", "mxfp4", "int4_blockwise"}) {
+  for (const char* preset : {"int8", "fp8", "mxfp8", "int4_blockwise", "W4A16_NVFP4_CFG"}) {
     const QatDefaults found = qat_defaults(QuantConfig::preset(preset));
     EXPECT_EQ(found.edge_bits, 0) << preset;
     EXPECT_EQ(found.amax, AmaxMode::frozen) << preset;
     EXPECT_EQ(found.method, "max") << preset;
+    EXPECT_THAT(found.float_blocks, IsEmpty()) << preset;
   }
-  EXPECT_THAT(qat_defaults(QuantConfig::preset("nvfp4")).integers, IsEmpty());
   EXPECT_EQ(qat_defaults(QuantConfig::preset("int8")).learning_rate, 1e-4);
   EXPECT_EQ(qat_defaults(QuantConfig::preset("mxfp8")).learning_rate, 1e-4);
-  for (const char* preset : {"nvfp4", "mxfp4", "int4_blockwise"})
-    EXPECT_EQ(qat_defaults(QuantConfig::preset(preset)).learning_rate, 5e-4) << preset;
+  EXPECT_EQ(qat_defaults(QuantConfig::preset("int4_blockwise")).learning_rate, 5e-4);
+}
+
+TEST(QatDefaults, BlocksOfFourBitFloatsHaveEightBitsAtTheEdges) {
+  for (const char* preset : {"nvfp4", "mxfp4", "NVFP4_DEFAULT_CFG"}) {
+    const QatDefaults found = qat_defaults(QuantConfig::preset(preset));
+    EXPECT_THAT(found.float_blocks, ElementsAre("weight_quantizer", "input_quantizer")) << preset;
+    EXPECT_THAT(found.integers, IsEmpty()) << preset;
+    EXPECT_EQ(found.edge_bits, 8) << preset;
+    EXPECT_EQ(found.amax, AmaxMode::frozen) << preset;
+    EXPECT_EQ(found.method, "max") << preset;
+    EXPECT_EQ(found.learning_rate, 1e-3) << preset;
+    EXPECT_EQ(found.distilled_learning_rate, 1e-3) << preset;
+  }
 }
 
 TEST(QatDefaults, RulesOfAUserCountButThoseOfEdgesAndOfWhatIsOff) {
