@@ -1,5 +1,5 @@
-"""What peers quantize to. Integers of 4 bits and fewer have 8 in the first and the last layer, in every tool, as fakequant's
-defaults have: what differs then is how each calibrates and trains."""
+"""What peers quantize to. Formats of 4 bits and fewer have INT8, NVFP4 E4M3, in the first and the last layer, in every tool, as
+fakequant's defaults have: what differs then is how each calibrates and trains."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Format:
     @property
     def edge(self):
         """Of the first and the last layer."""
-        return Format("int") if self.kind == "int" else self
+        return Format("int") if self.kind == "int" else Format("fp8")
 
 
 FORMATS = {"int8": Format("int"), "w4a8": Format("int", 4, 8), "w4a4": Format("int", 4, 4), "w3a3": Format("int", 3, 3),
