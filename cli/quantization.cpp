@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/attention_formats.h"
 #include "fakequant/cli/calibration.h"
 #include "fakequant/cli/fine_tuning/quantizer_warnings.h"
 #include "fakequant/cli/fine_tuning/sample_accuracy.h"
+#include "fakequant/cli/flags/attention_formats.h"
 #include "fakequant/cli/import_ranges.h"
 #include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/detail/check.h"

@@ -1,8 +1,8 @@
 #include "fakequant/cli/flags/flag_groups.h"
 
-#include "fakequant/cli/attention_formats.h"
 #include "fakequant/cli/augmentation.h"
 #include "fakequant/cli/commands/profile.h"
+#include "fakequant/cli/flags/attention_formats.h"
 #include "fakequant/cli/flags/limits.h"
 #include "fakequant/cli/optimization.h"
 #include "fakequant/core/detail/text.h"

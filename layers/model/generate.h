@@ -30,7 +30,8 @@ struct GenerateOptions {
 /// context / 2 on of which `context` are enough to reach the end, so that a cache is begun anew once in
 /// context / 2 tokens. Text i is a function of the model, its prompt, the options and i, whatever other texts
 /// there are and whether there is a cache: its draws are those of (seed, i, place). A model that a cache does
-/// not continue with the same bits, as one of other layers along the tokens, runs without.
+/// not continue with the same bits, as one of other layers along the tokens, or of floats whose sums depend
+/// on the number of rows, runs without.
 ///
 /// Throws ArgumentError for options out of range, ids outside of the vocabulary and a model of another
 /// output, NumericError for logits that are NaN.

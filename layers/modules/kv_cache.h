@@ -6,7 +6,8 @@
 ///     Variable y = model(prompt);  // [1, 20]
 ///     y = model(next);             // [1, 1]: the 21st token, which sees the 20 before
 ///
-/// Results have the bits of a call with all tokens at once.
+/// Products of integers have the bits of a call with all tokens at once. Sums of float products may be added
+/// up in another order for one row than for many, by their sizes, and differ in the last bits.
 
 #include <cstdint>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "fakequant/cli/attention_formats.h"
+#include "fakequant/cli/flags/attention_formats.h"
 
 #include <nlohmann/json.hpp>
 
