@@ -10,7 +10,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from command import COMMAND, DIGITS, SOURCE, events, result, run  # noqa: E402
 
-COMMANDS = ["train", "import", "fold", "calibrate", "qat", "evaluate", "predict", "compress", "export", "inspect", "run"]
+COMMANDS = ["train", "import", "fold", "calibrate", "qat", "evaluate", "predict", "generate", "compress", "export", "inspect", "run"]
 
 for command in COMMANDS:
     text = run(command, "--help").stdout
