@@ -60,9 +60,10 @@ Packed pack(const Coded& coded) {
   const TensorQuantizer& q = *coded.quantizer;
   FQ_CHECK(!q.settings().pre_quant_scale.defined(), kCompress,
            "'{}' scales the weight before it quantizes it: multiply the weight by it first", q.name());
-  FQ_CHECK(!detail::has_own_codes(q.settings().engine_grid), kCompress,
-           "'{}' has ggml's blocks, whose steps have a sign: fakequant export --format gguf writes them packed",
-           q.name());
+  FQ_CHECK(
+      !detail::has_own_codes(q.settings().engine_grid), kCompress,
+      "'{}' has ggml's blocks, whose steps have a sign: fakequant export --format gguf writes them packed",
+      q.name());
   const QuantizedTensor codes = weight_codes(*coded.layer);
   const bool small = bit_width(packed_dtype(codes.spec.format)) < bit_width(codes.codes.dtype());
   return {coded, codes.spec, small ? pack_codes(codes.codes, packed_dtype(codes.spec.format)) : codes.codes,
