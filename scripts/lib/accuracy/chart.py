@@ -71,9 +71,10 @@ def curve(axes, index, points):
 
 
 def draw(title, lines, level):
-    """`lines`: name -> (bits, percent) of each; the first is drawn boldest. `level`: percent in float, a dashed line."""
+    """`lines`: name -> (bits, percent) of each, or nothing; a place in the order is a colour, the first is drawn boldest. `level`:
+    percent in float, a dashed line."""
     axes = Axes(lines, level)
-    ends = {name: max(points)[1] for name, points in lines.items()}
+    ends = {name: max(points)[1] for name, points in lines.items() if points}
     places = spread([axes.y(level), *map(axes.y, ends.values())], 17, TOP, HEIGHT - BOTTOM)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"><title>{escape(title)}</title>',
              style(), f'<clipPath id="inside"><rect x="{LEFT}" y="{TOP - 6}" width="{WIDTH - LEFT}" '
@@ -81,8 +82,9 @@ def draw(title, lines, level):
              f'<rect class="back" width="{WIDTH}" height="{HEIGHT}" rx="6"/><text x="{LEFT}" y="26">{escape(title)}, %</text>',
              *grid(axes, level)]
     for index, points in reversed(list(enumerate(lines.values()))):
-        parts += curve(axes, index, points)
+        parts += curve(axes, index, points) if points else []
     parts.append(f'<text x="{WIDTH - RIGHT + 10}" y="{places[0] + 4:.1f}">float</text>')
-    for index, (name, y) in enumerate(zip(lines, places[1:])):
+    for name, y in zip(ends, places[1:]):
+        index = list(lines).index(name)
         parts.append(f'<text class="f{index}" x="{WIDTH - RIGHT + 10}" y="{y + 4:.1f}">{escape(name)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"

@@ -85,8 +85,7 @@ def pictures(results, folder):
         level = [r["qat"] for r in results if r["data"] == data and r["tool"] == "float"]
         lines = {label: [(bits, statistics.mean(level) + figures[data, format, tool]["qat"]["mean"])
                          for format, bits in BITS.items() if (data, format, tool) in figures] for tool, label in LABELS.items()}
-        lines = {label: points for label, points in lines.items() if len(points) > 1}
-        if lines:
+        if any(len(points) > 1 for points in lines.values()):
             with open(f"{folder}/{data}.svg", "w") as file:
                 file.write(chart.draw(f"{data}: accuracy over bits, after fine-tuning", lines, statistics.mean(level)))
 
