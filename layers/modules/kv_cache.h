@@ -3,8 +3,8 @@
 /// What a model has seen of a text, so that a token is computed once.
 ///
 ///     KvCache cache(model);
-///     Variable y = model(prompt);  // [1, 20]
-///     y = model(next);             // [1, 1]: the 21st token, which sees the 20 before
+///     Variable logits = model(x);  // [1, 20]
+///     logits = model(y);           // [1, 1]: the 21st token, which sees the 20 before
 ///
 /// Products of integers have the bits of a call with all tokens at once. Sums of float products may be added
 /// up in another order for one row than for many, by their sizes, and differ in the last bits.

@@ -2,7 +2,7 @@
 
 /// Bits that fall while a network is trained (progressive quantization; Zhuang et al. 2018).
 ///
-///     Trainer(model, batches, {.epochs = 6, .progressive = parse_bit_stages("8,4,2")}).fit();  // of w2a2
+///     const TrainerOptions options{.epochs = 6, .progressive = parse_bit_stages("8,4,2")};  // of w2a2
 ///
 /// A network that loses much at once may lose less when it gets there by and by. The Trainer keeps a schedule
 /// where TrainerOptions::progressive has stages.
