@@ -57,6 +57,7 @@ void read_ranges(TrainerOptions& options, const Flags& flags) {
   options.backward =
       flags.choice("backward", {"bf16", "fp32"}) == "fp32" ? BackwardType::fp32 : BackwardType::bf16;
   options.amax_decay = flags.number("amax-decay", 0, kMost);
+  options.amax_rate = flags.number("amax-lr", 1e-9, kMost);
   options.amax_momentum = flags.number("amax-momentum", 1e-9, 1);
   options.freeze_amax_after = flags.integer("freeze-amax-after", -1, kManySteps);
   options.quant_start = flags.integer("quant-start", 0, kManySteps);

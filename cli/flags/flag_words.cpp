@@ -71,6 +71,7 @@ constexpr auto kWords = std::to_array<Word>({
     {"progressive is", "--progressive is"},
     {"[progressive] the stages", "[progressive] --progressive: the stages"},
     {"amax_decay", "--amax-decay"},
+    {"amax_rate", "--amax-lr"},
     {"ranges are not learned: learn them", "ranges of activations are not learned: give --amax learned"},
     {"quant_start", "--quant-start"},
     {"backward is", "--backward is"},

@@ -103,5 +103,28 @@ TEST(AmaxDecay, TakesLearnedRangesOfActivationsDown) {
   EXPECT_THROW((void)run.make(), ArgumentError);
 }
 
+TEST(AmaxRate, MovesLearnedRangesAloneFaster) {
+  const auto trained = [](double rate) {
+    test::Plan run;
+    run.quantized = true;
+    run.options.epochs = 1;
+    run.options.amax = AmaxMode::learned;
+    run.options.amax_rate = rate;
+    const auto trainer = run.make();
+    const double before = trainer->state_dict().at("parameters/fc.input_quantizer.amax").item();
+    trainer->fit();
+    return std::abs(trainer->state_dict().at("parameters/fc.input_quantizer.amax").item() - before);
+  };
+  EXPECT_GT(trained(5), 2 * trained(1));
+  test::Plan run;
+  run.quantized = true;
+  run.options.amax_rate = 2;  // of ranges that are not learned
+  EXPECT_THROW((void)run.make(), ArgumentError);
+  run.options.amax = AmaxMode::learned;
+  EXPECT_NO_THROW((void)run.make());
+  run.options.amax_rate = 0;
+  EXPECT_THROW((void)run.make(), ArgumentError);
+}
+
 }  // namespace
 }  // namespace fq::weight_gradients_test

@@ -50,6 +50,10 @@ void check_options(const TrainerOptions& o) {
            o.amax_decay);
   FQ_CHECK(o.amax_decay == 0 || o.amax == AmaxMode::learned, kTrain,
            "amax_decay is {}, and ranges are not learned: learn them, or leave it out", o.amax_decay);
+  FQ_CHECK(o.amax_rate > 0 && std::isfinite(o.amax_rate), kTrain, "amax_rate is {}: use more than 0",
+           o.amax_rate);
+  FQ_CHECK(o.amax_rate == 1 || o.amax == AmaxMode::learned || o.learn_weight_ranges, kTrain,
+           "amax_rate is {}, and ranges are not learned: learn them, or leave it out", o.amax_rate);
   FQ_CHECK(o.reestimate_bn >= 0, kTrain, "reestimate_bn is {}: use 0 (off) or a number of batches",
            o.reestimate_bn);
   FQ_CHECK(o.reestimate_bn == 0 || o.freeze_bn_after < 0, kTrain,
@@ -103,6 +107,7 @@ std::shared_ptr<Module> prepared(std::shared_ptr<Module> model, TrainerOptions& 
   if (options.amax == AmaxMode::learned) learn_ranges(*model, options.amax_gradient);
   if (options.amax_decay > 0) decay_ranges(*model, options);
   if (options.learn_weight_ranges) learn_weight_ranges(*model, options.amax_gradient);
+  if (options.amax_rate != 1) options.optimizer.rules.push_back({"*.amax", std::nullopt, options.amax_rate});
   if (!options.checkpoint_blocks.empty()) set_checkpointing(*model, options.checkpoint_blocks);
   return model;
 }

@@ -112,6 +112,8 @@ struct TrainerOptions {
   /// Weight decay of learned ranges of activations (PACT; Choi et al. 2018), as the optimizer has it; 0 for
   /// none.
   double amax_decay = 0;
+  double amax_rate =
+      1;  ///< learning rate of learned ranges, of weights too, over that of the other parameters
   /// Those of weights too (learn_weight_ranges); else they stay. A step at most halves or doubles a learned
   /// range, and leaves it 2^-23 or more.
   bool learn_weight_ranges = false;

@@ -97,6 +97,7 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
            {"stochastic_rounding", options.stochastic_rounding},
            {"progressive", to_string(options.progressive)},
            {"learn_weight_ranges", options.learn_weight_ranges},
+           {"amax_rate", options.amax_rate},
            {"backward", options.backward == BackwardType::bf16 ? "bf16" : "fp32"},
            {"validation_samples", validation == nullptr ? 0 : validation->data().size()}};
   out.update(settings_of(options.optimizer));
@@ -120,6 +121,7 @@ json completed(json settings) {
   out["stochastic_rounding"] = false;
   out["progressive"] = "none";
   out["amax_decay"] = 0.0;
+  out["amax_rate"] = 1.0;
   out.update(settings);
   return out;
 }
