@@ -78,6 +78,7 @@ QatDefaults qat_defaults(const QuantConfig& config) {
   out.learn_weight_ranges = true;
   if (out.activation_bits > kLowBits) return out;
   out.learning_rate = 4e-3;
+  if (out.activation_bits <= kFewestBits) out.amax_rate = 3;
   out.distilled_learning_rate = out.bits <= kFewestBits ? 4e-3 : out.bits < kLowBits ? 2e-3 : 1e-3;
   return out;
 }

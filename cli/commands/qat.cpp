@@ -41,6 +41,7 @@ std::string choice_text(const TrainerOptions& options, bool self) {
     ranges = fmt::format("learned ({}){}", gradient, options.learn_weight_ranges ? ", of weights too" : "");
   else if (options.learn_weight_ranges)
     ranges += fmt::format(", of weights learned ({})", gradient);
+  if (options.amax_rate != 1) ranges += fmt::format(" at {} times the rate", options.amax_rate);
   std::string out = fmt::format("ranges {}; learning rate {}", ranges, options.optimizer.learning_rate);
   if (const auto& teacher = options.distillation; teacher.teacher != nullptr)
     out += fmt::format(
@@ -57,7 +58,7 @@ void read_ranges(TrainerOptions& options, const Flags& flags) {
   options.backward =
       flags.choice("backward", {"bf16", "fp32"}) == "fp32" ? BackwardType::fp32 : BackwardType::bf16;
   options.amax_decay = flags.number("amax-decay", 0, kMost);
-  options.amax_rate = flags.number("amax-lr", 1e-9, kMost);
+  if (flags.given("amax-lr")) options.amax_rate = flags.number("amax-lr", 1e-9, kMost);
   options.amax_momentum = flags.number("amax-momentum", 1e-9, 1);
   options.freeze_amax_after = flags.integer("freeze-amax-after", -1, kManySteps);
   options.quant_start = flags.integer("quant-start", 0, kManySteps);
@@ -90,6 +91,8 @@ void complete_by_format(TrainerOptions& options, const Network& network, const F
   if (!flags.given("amax-gradient")) options.amax_gradient = defaults.amax_gradient;
   if (!flags.given("weight-amax"))
     options.learn_weight_ranges = defaults.learn_weight_ranges && options.amax == defaults.amax;
+  const bool learns = options.amax == AmaxMode::learned || options.learn_weight_ranges;
+  if (!flags.given("amax-lr") && learns) options.amax_rate = defaults.amax_rate;
   if (!flags.given("lr"))
     options.optimizer.learning_rate = self ? defaults.distilled_learning_rate : defaults.learning_rate;
   output.line(choice_text(options, self));

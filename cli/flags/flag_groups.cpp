@@ -112,7 +112,9 @@ void add_range_flags(FlagSet& set) {
              "of learned ranges: clip (of their bounds) or lsq (of the step) (default: lsq with 4 bits and "
              "fewer, else clip)")
       .value("amax-decay", "RATE", "weight decay of learned ranges of activations (PACT)", "0")
-      .value("amax-lr", "FACTOR", "of learned ranges: their learning rate over that of the weights", "1")
+      .value("amax-lr", "FACTOR",
+             "of learned ranges: their learning rate over that of the weights (default: 3 with activations "
+             "of 2 bits, else 1)")
       .value("amax-momentum", "SHARE", "of a step that running ranges go towards those of a batch", "0.01")
       .value("freeze-amax-after", "STEPS", "running ranges stay after so many steps; -1: never", "-1")
       .value("backward", "NAME",

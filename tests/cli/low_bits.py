@@ -30,7 +30,8 @@ assert reference > 90, reference
 for preset, loss in (("w2a2", 4), ("w3a3", 3), ("w4a4", 2), ("w4a8", 2), ("ternary", 2), ("int8", 1)):
     run("calibrate", "float.h5", "--data", "table.h5", "--preset", preset, "-o", "ptq.h5", "--force")
     told = run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "3", "-o", "qat.h5", "--force").stdout
-    ranges = {"int8": "ranges frozen;", "ternary": "ranges frozen, of weights learned (lsq);"}
+    ranges = {"int8": "ranges frozen;", "ternary": "ranges frozen, of weights learned (lsq);",
+              "w2a2": "ranges learned (lsq), of weights too at 3 times the rate;"}
     assert ranges.get(preset, "ranges learned (lsq), of weights too;") in told, told
     found = accuracy("qat.h5")
     assert found > reference - loss and found > accuracy("ptq.h5") - 1, (preset, found, reference)
@@ -44,7 +45,7 @@ assert "last layer" not in same and "int8" not in same and "ranges by" not in sa
 told = run("qat", "same.h5", "--data", "table.h5", "--epochs", "1", "--amax", "frozen", "--lr", "0.0005", "-o", "frozen.h5").stdout
 assert "ranges frozen; learning rate 0.0005" in told, told
 told = run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "1", "--weight-amax", "frozen", "-o", "half.h5").stdout
-assert "ranges learned (lsq); learning rate" in told, told
+assert "ranges learned (lsq) at 3 times the rate; learning rate" in told, told
 
 # A run that learns the ranges of weights goes on where it was stopped.
 run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "2", "--schedule", "constant", "-o", "whole.h5")
