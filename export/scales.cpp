@@ -10,6 +10,7 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq {
@@ -37,22 +38,31 @@ json granularity_json(const QuantDescriptor& descriptor) {
   return {{"axis", axes.size() == 1 ? json(axes[0]) : json(axes)}};
 }
 
+/// Layers by the quantizer of their weight.
+using Weights = std::map<const TensorQuantizer*, const QuantModule*>;
+
 /// Not where each input has its own.
 bool has_scales(const TensorQuantizer& q) {
-  return q.enabled() && q.descriptor().needs_amax() && !q.descriptor().has_dynamic_blocks();
+  const QuantDescriptor& d = q.descriptor();
+  return q.enabled() && (q.settings().binary || (d.needs_amax() && !d.has_dynamic_blocks()));
 }
 
-json quantizer_json(const NamedQuantizer& entry) {
+QuantSpec spec_of(const TensorQuantizer& q, const Weights& weights) {
+  return q.settings().binary ? weight_codes(*weights.at(&q)).spec : q.spec();
+}
+
+json quantizer_json(const NamedQuantizer& entry, const Weights& weights) {
   const TensorQuantizer& q = *entry.quantizer;
+  const bool each_input = q.descriptor().dynamic() || q.descriptor().has_dynamic_blocks();
   json out{{"name", entry.name},
            {"aliases", entry.aliases},
            {"enabled", q.enabled()},
            {"format", format_json(q.descriptor().format())},
            {"granularity", granularity_json(q.descriptor())},
-           {"dynamic", q.descriptor().dynamic() || q.descriptor().has_dynamic_blocks()},
+           {"dynamic", each_input && !has_scales(q)},
            {"zero_point", q.settings().zero_point}};
   if (has_scales(q)) {
-    const QuantSpec spec = q.spec();
+    const QuantSpec spec = spec_of(q, weights);
     out["amax"] = values_json(spec.amax);
     out["scale"] = values_json(spec.scale);
   } else if (q.enabled() && q.amax().defined()) {
@@ -61,14 +71,12 @@ json quantizer_json(const NamedQuantizer& entry) {
   return out;
 }
 
-/// Weights by their quantizer.
-std::map<const TensorQuantizer*, Shape> weight_shapes(Module& model) {
-  std::map<const TensorQuantizer*, Shape> out;
+Weights weights_of(Module& model) {
+  Weights out;
   for (const auto& [path, module] : model.named_modules()) {
     const auto* quant = dynamic_cast<QuantModule*>(module);
     if (quant == nullptr || quant->weight_quantizer() == nullptr) continue;
-    for (const auto* part : quantizer_parts(*quant->weight_quantizer()))
-      out[part] = quant->quantized_weight().shape();
+    for (const auto* part : quantizer_parts(*quant->weight_quantizer())) out[part] = quant;
   }
   return out;
 }
@@ -108,11 +116,12 @@ std::string json_text(Module& model, const ClipCounts& clips) {
 
 StateDict scales_state(Module& model, const ClipCounts& clips) {
   StateDict state;
+  const Weights weights = weights_of(model);
   state.set_attribute("scales", scales_json(model, clips));
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {
     const TensorQuantizer& q = *entry.quantizer;
     if (!has_scales(q)) return;
-    const QuantSpec spec = q.spec();
+    const QuantSpec spec = spec_of(q, weights);
     state.set(below(entry.name, "amax"), spec.amax);
     state.set(below(entry.name, "scale"), spec.scale);
     state.set(below(entry.name, "zero_point"), Tensor::scalar(q.settings().zero_point, DType::i32));
@@ -128,11 +137,11 @@ StateDict scales_state(Module& model, const ClipCounts& clips) {
 
 json scales_json(Module& model, const ClipCounts& clips) {
   json quantizers = json::array(), layers = json::array();
-  const auto weights = weight_shapes(model);
+  const Weights weights = weights_of(model);
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {
-    json& out = quantizers.emplace_back(quantizer_json(entry));
+    json& out = quantizers.emplace_back(quantizer_json(entry, weights));
     if (const auto w = weights.find(entry.quantizer); w != weights.end())
-      add_shapes(out, *entry.quantizer, w->second);
+      add_shapes(out, *entry.quantizer, w->second->quantized_weight().shape());
     if (const auto found = clips.find(entry.quantizer->name()); found != clips.end())
       out.update({{"clipped", found->second.clipped}, {"count", found->second.count}});
   });

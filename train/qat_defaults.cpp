@@ -57,11 +57,12 @@ void choose_for_float_blocks(QatDefaults& out) {
 
 QatDefaults qat_defaults(const QuantConfig& config) {
   QatDefaults out;
-  bool activations = false;
+  bool activations = false, binary = false;
   for (const auto& rule : config.rules) {
     if (names_edge(rule.pattern) || names_attention(rule.pattern)) continue;
     if (is_narrow(rule.fields)) out.learning_rate = out.distilled_learning_rate = 5e-4;
     out.bits = std::min(out.bits, bits_of(rule.fields));
+    binary = binary || (rule.fields.binary && rule.fields.binary->value_or(false));
     if (!rule.pattern.ends_with("weight_quantizer")) {
       out.activation_bits = std::min(out.activation_bits, bits_of(rule.fields));
       activations = activations || rule.fields.enable.value_or(true);
@@ -76,6 +77,7 @@ QatDefaults qat_defaults(const QuantConfig& config) {
   out.amax = activations ? AmaxMode::learned : AmaxMode::frozen;
   out.amax_gradient = AmaxGradient::lsq;
   out.learn_weight_ranges = true;
+  if (binary) out.learning_rate = out.distilled_learning_rate = 4e-3;
   if (out.activation_bits > kLowBits) return out;
   out.learning_rate = 4e-3;
   if (out.activation_bits <= kFewestBits) out.amax_rate = 3;

@@ -64,7 +64,7 @@ void add_quantization_flags(FlagSet& set) {
   set.group("Quantization")
       .value(
           "preset", "NAME",
-          "int8, int8_weight_only, ternary, w4a8, w4a4, w3a3, w2a2, int4_blockwise, fp8, "
+          "int8, int8_weight_only, ternary, binary, w4a8, w4a4, w3a3, w2a2, int4_blockwise, fp8, "
           "fp8_per_channel_per_token, "
           "fp8_2d_blockwise, nvfp4, mxfp8, mxfp6, mxfp4, mxint8, or a ModelOpt constant (calibrate without "
           "--config: int8); for one engine alone: int8_dynamic (ort_dynamic), 8da8w and 8da4w (xnnpack), "

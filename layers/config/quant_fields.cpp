@@ -52,6 +52,11 @@ constexpr std::pair<const char*, Reader> kOwn[] = {
        f.pass_through_bwd.emplace();
        if (!v.is_null()) f.pass_through_bwd = boolean("pass_through_bwd", v);
      }},
+    {"binary",
+     [](QuantFields& f, const json& v) {
+       f.binary.emplace();
+       if (!v.is_null()) f.binary = boolean("binary", v);
+     }},
     {"amax_gradient", [](QuantFields& f, const json& v) { f.amax_gradient = gradient_of(v); }},
     {"sequence", [](QuantFields& f, const json& v) { f.sequence = sequence_of(v); }},
 };

@@ -43,16 +43,19 @@ struct QuantFields {
   std::optional<bool> enable = {};
   /// Whether the gradient passes outside of the range too.
   Field<bool> pass_through_bwd = {};
+  /// Weights of -a and +a (QuantizerSettings::binary), which makes the descriptor dynamic and narrow; a later
+  /// rule with num_bits takes it back.
+  Field<bool> binary = {};
   /// How a learned range is trained.
   std::optional<AmaxGradient> amax_gradient = {};
   /// Quantizers one after another, each with fields of its own, in place of one; a rule with fields of one
   /// quantizer takes an earlier sequence back.
   std::vector<QuantFields> sequence = {};
 
-  /// Fields from an object of keys of QuantDescriptor::dict(), `enable`, `pass_through_bwd`, `amax_gradient`
-  /// ("clip", "lsq") and `sequence`, a list of such objects. Throws ArgumentError naming the key, and the
-  /// nearest valid one or the type it must have. Whether the fields fit each other is checked when all rules
-  /// are merged.
+  /// Fields from an object of keys of QuantDescriptor::dict(), `enable`, `pass_through_bwd`, `binary`,
+  /// `amax_gradient` ("clip", "lsq") and `sequence`, a list of such objects. Throws ArgumentError naming the
+  /// key, and the nearest valid one or the type it must have. Whether the fields fit each other is checked
+  /// when all rules are merged.
   [[nodiscard]] static QuantFields from_dict(const nlohmann::json& dict);
 
   friend bool operator==(const QuantFields&, const QuantFields&) = default;

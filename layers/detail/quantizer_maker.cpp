@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/placed_error.h"
 #include "fakequant/layers/config/detail/quantizer_fields.h"
 #include "fakequant/layers/quantize.h"
@@ -35,6 +36,9 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::make(const MergedFields& fields
     std::vector<std::shared_ptr<TensorQuantizer>> parts;
     for (const auto& part : fields.all.sequence)
       parts.push_back(make_one(part, fmt::format("{}.{}", name, parts.size())));
+    for (const auto& part : parts)
+      FQ_CHECK(!part->settings().binary, "quantize",
+               "'{}' is binary within a sequence: give its fields alone, or leave binary out", name);
     auto out = std::make_shared<SequentialQuantizer>(std::move(parts));
     out->set_name(name);
     return out;
@@ -53,6 +57,8 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::weight(MergedFields fields, con
 std::shared_ptr<TensorQuantizer> QuantizerMaker::input(const MergedFields& fields, const UsedTensor& tensor,
                                                        const std::string& name,
                                                        std::vector<std::string>& warnings) const {
+  FQ_CHECK(!fields.all.binary || !fields.all.binary->value_or(false), "quantize",
+           "'{}' is binary: that is for weights, use num_bits 2 or leave binary out", name);
   auto quantizer = make(with_sign(fields, tensor, name, warnings), name);
   set_algorithm(*quantizer, fields.all);
   const QuantDescriptor& made_of = quantizer->descriptor();

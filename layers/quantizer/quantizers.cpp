@@ -86,9 +86,12 @@ int disable_quantizer(Module& model, std::string_view pattern) {
 int set_quantizer_attributes(Module& model, std::string_view pattern, const nlohmann::json& fields) {
   FQ_CHECK(fields.is_object(), "set_quantizer_attributes", "the fields are not a JSON object");
   const auto given = QuantFields::from_dict(fields);
+  const auto weights = weight_quantizers(model);
   return for_each_quantizer(model, pattern, "set_quantizer_attributes", [&](const NamedQuantizer& entry) {
     QuantizerSettings settings = entry.quantizer->settings();
     detail::apply(given, settings);
+    FQ_CHECK(!settings.binary || weights.contains(entry.quantizer), "set_quantizer_attributes",
+             "'{}' is binary: that is for weights, use num_bits 2 or leave binary out", entry.name);
     entry.quantizer->set_settings(std::move(settings));
   });
 }

@@ -16,6 +16,21 @@ void check_learning(const QuantizerSettings& s) {
            s.name);
 }
 
+void check_binary(const QuantizerSettings& s) {
+  if (!s.binary) return;
+  const QuantDescriptor& d = s.descriptor;
+  FQ_CHECK(s.arithmetic == Arithmetic::deployed, "quantizer",
+           "'{}' is binary in arithmetic reference, which has no such weights: use arithmetic deployed",
+           s.name);
+  FQ_CHECK(d.format() == Format(IntFormat{2, false, true}), "quantizer",
+           "'{}' is binary with {}: use signed narrow integers of 2 bits, or leave binary out", s.name,
+           to_string(d.format()));
+  FQ_CHECK(d.block_sizes().empty() && d.axis().values().size() <= 1, "quantizer",
+           "'{}' is binary with blocks or several axes: give one axis, or leave binary out", s.name);
+  FQ_CHECK(d.dynamic() && !d.scale_amax(), "quantizer",
+           "'{}' is binary, its scale is the mean of each step: use dynamic, without scale_amax", s.name);
+}
+
 }  // namespace
 
 void check(const QuantizerSettings& s) {
@@ -25,6 +40,7 @@ void check(const QuantizerSettings& s) {
            "scale_bits 8 of '{}': only packed tensors keep scales so, use (4, 3) or (8, 0), or leave it out",
            s.name);
   check_learning(s);
+  check_binary(s);
 }
 
 }  // namespace fq

@@ -62,13 +62,18 @@ struct QuantizerSettings {
   bool may_become_unsigned = false;
   /// Of a weight: how the target's engine keeps it. `quantize` sets it; only in `deployed`.
   EngineGrid engine_grid = EngineGrid::none;
+  /// Of a weight: each is -a or +a by its sign (0 is +a), a the mean magnitude of its channel in every step,
+  /// and every gradient passes (XNOR-Net, Rastegari et al. 2016; the gradient of DoReFa-Net, Zhou et al.
+  /// 2016). A channel whose mean is at most 2^-24 has codes of 0. Only in `deployed`, with a dynamic
+  /// descriptor of narrow integers of 2 bits without blocks, of one axis at most.
+  bool binary = false;
   /// Multiplies the input before it is observed and quantized (SmoothQuant, AWQ), also while not enabled;
   /// undefined for none. On the device of the quantizer.
   Tensor pre_quant_scale;
 
   /// Whether the gradient passes everywhere, with the default of the arithmetic where nothing is set.
   [[nodiscard]] bool passes_through() const noexcept {
-    const bool always = engine_grid == EngineGrid::q4_0 || engine_grid == EngineGrid::q8_0;
+    const bool always = binary || engine_grid == EngineGrid::q4_0 || engine_grid == EngineGrid::q8_0;
     return always || pass_through_bwd.value_or(arithmetic == Arithmetic::reference);
   }
   /// Whether it has one amax, which is not a parameter: what `running` can move.
@@ -76,7 +81,7 @@ struct QuantizerSettings {
 };
 
 /// Throws ArgumentError naming the quantizer: for a momentum out of range, scale_bits 8 (only packed tensors
-/// keep scales so), learn_amax per axis or by lsq in `reference`.
+/// keep scales so), learn_amax per axis or by lsq in `reference`, `binary` with what it does not go with.
 void check(const QuantizerSettings& settings);
 
 }  // namespace fq

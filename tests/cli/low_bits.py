@@ -27,11 +27,12 @@ def accuracy(checkpoint):
 
 reference = accuracy("float.h5")
 assert reference > 90, reference
-for preset, loss in (("w2a2", 4), ("w3a3", 3), ("w4a4", 2), ("w4a8", 2), ("ternary", 2), ("int8", 1)):
+for preset, loss in (("w2a2", 4), ("w3a3", 3), ("w4a4", 2), ("w4a8", 2), ("ternary", 2), ("binary", 2), ("int8", 1)):
     run("calibrate", "float.h5", "--data", "table.h5", "--preset", preset, "-o", "ptq.h5", "--force")
     told = run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "3", "-o", "qat.h5", "--force").stdout
     ranges = {"int8": "ranges frozen;", "ternary": "ranges frozen, of weights learned (lsq);",
               "w2a2": "ranges learned (lsq), of weights too at 3 times the rate;"}
+    ranges["binary"] = ranges["ternary"]  # of the edges, which have 8 bits
     assert ranges.get(preset, "ranges learned (lsq), of weights too;") in told, told
     found = accuracy("qat.h5")
     assert found > reference - loss and found > accuracy("ptq.h5") - 1, (preset, found, reference)
@@ -46,6 +47,19 @@ told = run("qat", "same.h5", "--data", "table.h5", "--epochs", "1", "--amax", "f
 assert "ranges frozen; learning rate 0.0005" in told, told
 told = run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "1", "--weight-amax", "frozen", "-o", "half.h5").stdout
 assert "ranges learned (lsq) at 3 times the rate; learning rate" in told, told
+
+# Binary weights: signs, and the mean magnitude as their scale, in files too.
+told = run("calibrate", "float.h5", "--data", "table.h5", "--preset", "binary", "-o", "signs_ptq.h5").stdout
+assert told.count("int2") == 1 and "8 bits in the first and the last layer" in told, told  # three layers
+run("qat", "signs_ptq.h5", "--data", "table.h5", "--epochs", "2", "-o", "signs.h5")
+run("compress", "signs.h5", "-o", "signs_small.h5")
+assert accuracy("signs_small.h5") == accuracy("signs.h5")
+run("export", "signs.h5", "-o", "signs")
+with h5py.File("signs.h5") as file, h5py.File("signs_scales.h5") as scales:
+    weights = {name.removesuffix(".weight_quantizer"): scales[name]["scale"][()] for name in scales if "weight" in name}
+    middle = sorted(weights)[1]
+    weight = file["parameters"][middle + ".weight"][()].astype(np.float64)
+    assert np.array_equal(weights[middle], np.abs(weight).mean(axis=1).astype(np.float32)), (middle, list(weights))
 
 # A run that learns the ranges of weights goes on where it was stopped.
 run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "2", "--schedule", "constant", "-o", "whole.h5")

@@ -27,7 +27,7 @@ write("outlier.h5", outlier)
 DATA = ("--data", "table.h5")
 
 run("train", "--model", "mlp", "--model-options", '{"hidden": [32, 32]}', *DATA, "--epochs", "4", "-o", "float.h5")
-for preset in ("int8", "w2a2", "ternary"):
+for preset in ("int8", "w2a2", "ternary", "binary"):
     told = run("calibrate", "float.h5", *DATA, "--preset", preset, "-o", f"{preset}.h5").stderr
     told += run("qat", f"{preset}.h5", *DATA, "--epochs", "1", "-o", f"{preset}_qat.h5").stderr
     assert "_quantizer:" not in told, (preset, told)

@@ -50,7 +50,7 @@ assert free["flips"] == 0, free
 
 # Floats times weights: only sums differ.
 for network in ["mlp", "digits_cnn"]:
-    for preset in ["int4_blockwise", "int8_weight_only"]:
+    for preset in ["int4_blockwise", "int8_weight_only", "binary"]:
         assert_close(verified(*calibrated(network, "--preset", preset)), 1e-6)
     result("fold", trained(network), "-o", "float.h5")
     result("export", "float.h5", "--format", "onnx", "-o", "float.onnx")

@@ -30,6 +30,8 @@ TEST(QatDefaults, FewBitsOfStaticIntegersAreTrainedWithTheirRanges) {
   EXPECT_EQ(qat_defaults(QuantConfig::preset("w3a3")).distilled_learning_rate, 2e-3);
   EXPECT_EQ(qat_defaults(QuantConfig::preset("int8")).distilled_learning_rate, 1e-4);
   EXPECT_EQ(qat_defaults(QuantConfig::preset("ternary")).learning_rate, 5e-4);
+  EXPECT_EQ(qat_defaults(QuantConfig::preset("binary")).learning_rate, 4e-3);
+  EXPECT_EQ(qat_defaults(QuantConfig::preset("binary")).distilled_learning_rate, 4e-3);
   EXPECT_EQ(qat_defaults(QuantConfig::preset("ternary")).amax, AmaxMode::frozen);  // there is none to learn
   EXPECT_TRUE(qat_defaults(QuantConfig::preset("ternary")).learn_weight_ranges);
   EXPECT_EQ(qat_defaults(QuantConfig::preset("w4a8")).activation_bits, 8);

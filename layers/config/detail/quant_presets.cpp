@@ -18,6 +18,13 @@ constexpr NumBits kE4m3{4, 3}, kE2m1{2, 1}, kE8m0{8, 0};
 /// Weights of integers, narrow, a range for each output channel.
 QuantFields weights(int bits) { return {.num_bits = bits, .axis = 0, .narrow_range = true}; }
 
+/// The same of 2 bits, each by its sign alone.
+QuantFields signs() {
+  QuantFields out = weights(2);
+  out.binary = true;
+  return out;
+}
+
 QuantFields blocks(NumBits bits, std::map<int, std::int64_t> lengths) {
   return {.num_bits = bits, .block_sizes = BlockSizes{std::move(lengths)}};
 }
@@ -58,6 +65,7 @@ const Presets& presets() {
   static const Presets table{
       {"int8", {weights(8), integers(8)}},
       {"int8_weight_only", {weights(8), off}},
+      {"binary", {signs(), off}},      // codes -1 and 1
       {"ternary", {weights(2), off}},  // narrow: codes -1, 0 and 1
       {"w4a8", {weights(4), integers(8)}},
       {"w4a4", {weights(4), integers(4)}},

@@ -17,6 +17,7 @@ bool has_value(const QuantFields::Field<T>& field) {
 void take_back(const QuantFields& later, QuantFields& fields) {
   if (has_value(later.axis)) fields.block_sizes.reset();
   if (has_value(later.block_sizes)) fields.axis.reset();
+  if (later.num_bits) fields.binary.reset();
   const bool of_one = later != QuantFields{.enable = later.enable};
   if (of_one && later.sequence.empty()) fields.sequence.clear();
 }
@@ -28,6 +29,7 @@ void merge(const QuantFields& later, QuantFields& fields) {
   for_each_descriptor_field([&](const char*, const auto& from, auto& to) { take(from, to); }, later, fields);
   take(later.enable, fields.enable);
   take(later.pass_through_bwd, fields.pass_through_bwd);
+  take(later.binary, fields.binary);
   take(later.amax_gradient, fields.amax_gradient);
   if (!later.sequence.empty()) fields.sequence = later.sequence;
 }

@@ -8,9 +8,9 @@ namespace fq::detail {
 
 Variable DeployedArithmetic::quantize(const Variable& x) const {
   const Variable values = as_f32(x);
-  if (has_own_codes(settings_.engine_grid)) {
+  if (has_own_codes(settings_)) {
     const Variable floats = values.as_float();
-    return ops::attach_codes(floats, engine_codes(floats.tensor(), settings_));
+    return ops::attach_codes(floats, own_codes(floats.tensor(), settings_));
   }
   const QuantSpec spec = grid_.of(values);
   const QuantDescriptor& d = settings_.descriptor;
@@ -20,7 +20,7 @@ Variable DeployedArithmetic::quantize(const Variable& x) const {
 }
 
 Tensor DeployedArithmetic::values(const Tensor& x) const {
-  if (has_own_codes(settings_.engine_grid)) return dequantize(engine_codes(x, settings_));
+  if (has_own_codes(settings_)) return dequantize(own_codes(x, settings_));
   const NoGrad no_grad;
   const Variable floats(x.to(DType::f32));
   return ops::quantize(floats, grid_.of(floats)).tensor();

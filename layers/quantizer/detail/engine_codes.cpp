@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/layers/quantizer/detail/binary_codes.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
 #include "fakequant/reference/ggml.h"
 
@@ -34,6 +35,14 @@ QuantizedTensor engine_codes(const Tensor& x, const QuantizerSettings& settings)
   spec.name = settings.name;
   spec.pass_through_bwd = true;
   return {blocks.codes, std::move(spec), {}};
+}
+
+bool has_own_codes(const QuantizerSettings& settings) noexcept {
+  return settings.binary || has_own_codes(settings.engine_grid);
+}
+
+QuantizedTensor own_codes(const Tensor& x, const QuantizerSettings& settings) {
+  return settings.binary ? binary_codes(x, settings) : engine_codes(x, settings);
 }
 
 std::string_view engine_grid_name(EngineGrid grid) noexcept {

@@ -14,6 +14,12 @@ namespace fq::detail {
 /// NaN or an infinity, both naming the quantizer.
 [[nodiscard]] QuantizedTensor engine_codes(const Tensor& x, const QuantizerSettings& settings);
 
+/// Whether codes are made here rather than by rounding to the grid of a range: by an engine's rule, or of the
+/// sign of binary weights.
+[[nodiscard]] bool has_own_codes(const QuantizerSettings& settings) noexcept;
+/// Those codes: `engine_codes`, or `binary_codes`.
+[[nodiscard]] QuantizedTensor own_codes(const Tensor& x, const QuantizerSettings& settings);
+
 /// "none", "q4_0", ..; the second throws ArgumentError for another name.
 [[nodiscard]] std::string_view engine_grid_name(EngineGrid grid) noexcept;
 [[nodiscard]] EngineGrid engine_grid_from_name(std::string_view name);

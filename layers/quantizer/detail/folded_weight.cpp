@@ -58,7 +58,7 @@ FoldedRange range_of(const FoldedChannel& channel, float amax, float bound, floa
   return {amax * std::abs(channel.factor), false};
 }
 
-/// Ranges for each channel, at use, instead of `before`.
+/// Ranges for each channel, at use, instead of `before`; of binary weights too, whose codes stay -1 and 1.
 void set_channel_ranges(TensorQuantizer& q, int axis, std::size_t before, const std::vector<float>& ranges) {
   auto options = q.descriptor().options();
   if (before < ranges.size()) {
@@ -68,7 +68,10 @@ void set_channel_ranges(TensorQuantizer& q, int axis, std::size_t before, const 
   }
   options.dynamic = false;
   options.scale_amax.reset();
-  q.set_descriptor(QuantDescriptor(std::move(options)));
+  q.update([&](QuantizerSettings& settings) {
+    settings.descriptor = QuantDescriptor(std::move(options));
+    settings.binary = false;
+  });
   const Tensor amax = Tensor::from(ranges, {static_cast<std::int64_t>(ranges.size())});
   const Tensor known = q.amax();
   q.set_amax(known.defined() && known.numel() == amax.numel() ? amax.reshape(known.shape()) : amax);
@@ -89,13 +92,17 @@ void fold_codes(QuantModule& layer, int axis, const std::vector<FoldedChannel>& 
   const bool silent = std::ranges::any_of(ranges, &FoldedRange::silent);
   if (q.descriptor().needs_amax() || silent || amax.size() < now.size())
     set_channel_ranges(q, axis, amax.size(), now);
+  const bool binary = q.settings().binary;
   Variable weight = layer.quantized_weight();
   scale_channels(weight, axis, channels);
   for_channels(weight.mutable_tensor(), axis, [&](float& w, std::int64_t i, std::size_t c) {
     if (now[c] <= least_amax) return;
     const float code = codes[static_cast<std::size_t>(i)];
     const float wanted = ranges[c].silent ? 0.0f : channels[c].factor < 0 ? -code : code;
-    w = nearest_with_code(w, wanted, scalar::range_scale(now[c], bound, least_amax), bound);
+    if (binary)
+      w = wanted * now[c];
+    else
+      w = nearest_with_code(w, wanted, scalar::range_scale(now[c], bound, least_amax), bound);
   });
 }
 

@@ -21,6 +21,7 @@ void save_settings(const QuantizerSettings& s, StateDict& state, const std::stri
   if (s.pass_through_bwd) switches["pass_through_bwd"] = *s.pass_through_bwd;
   if (s.amax_gradient != AmaxGradient::clip) switches["amax_gradient"] = amax_gradient_name(s.amax_gradient);
   if (s.engine_grid != EngineGrid::none) switches["engine_grid"] = engine_grid_name(s.engine_grid);
+  if (s.binary) switches["binary"] = true;
   state.set_attribute(prefix + "/descriptor", s.descriptor.dict());
   state.set_attribute(prefix + "/switches", std::move(switches));
   if (s.pre_quant_scale.defined()) state.set(prefix + "/pre_quant_scale", s.pre_quant_scale);
@@ -44,6 +45,7 @@ QuantizerSettings load_settings(std::string name, const StateDict& state, const 
     if (switches.at("reference").get<bool>()) s.arithmetic = Arithmetic::reference;
     s.amax_gradient = amax_gradient_from_name(switches.value("amax_gradient", "clip"));
     s.engine_grid = engine_grid_from_name(switches.value("engine_grid", "none"));
+    s.binary = switches.value("binary", false);
     if (switches.contains("pass_through_bwd")) s.pass_through_bwd = switches["pass_through_bwd"].get<bool>();
   } catch (const nlohmann::json::exception& error) {
     throw ArgumentError(

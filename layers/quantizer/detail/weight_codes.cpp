@@ -35,7 +35,7 @@ std::optional<QuantizedTensor> WeightCodes::kept(const Variable& w) const {
 }
 
 std::optional<QuantizeRequest> WeightCodes::request(const Variable& w) const {
-  if (!keeps(w) || detail::has_own_codes(settings_.engine_grid) || kept(w)) return std::nullopt;
+  if (!keeps(w) || detail::has_own_codes(settings_) || kept(w)) return std::nullopt;
   return QuantizeRequest{w.tensor(), grid_.of(w), wants_mask(w)};
 }
 
@@ -47,8 +47,8 @@ void WeightCodes::keep(const Variable& w, QuantizedTensor codes) {
 Variable WeightCodes::of(const Variable& w) {
   if (auto known = kept(w)) return ops::attach_codes(w, std::move(*known));
   forget();  // before others take their place: a step allocates no more than the one before it
-  const QuantizedTensor codes = detail::has_own_codes(settings_.engine_grid)
-                                    ? detail::engine_codes(w.tensor(), settings_)
+  const QuantizedTensor codes = detail::has_own_codes(settings_)
+                                    ? detail::own_codes(w.tensor(), settings_)
                                     : quantize(w.tensor(), grid_.of(w), wants_mask(w));
   keep(w, codes);
   return ops::attach_codes(w, codes);

@@ -1,0 +1,154 @@
+// Weights of -a and +a.
+
+#include <nlohmann/json.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/layers/config/quant_config.h"
+#include "fakequant/layers/model/fold.h"
+#include "fakequant/layers/quantizer/compress.h"
+#include "layers/networks.h"
+
+namespace fq::binary_test {
+namespace {
+
+using namespace test;
+using ::testing::HasSubstr;
+
+QuantizerSettings settings(int axis = 0) {
+  QuantizerSettings out;
+  out.name = "fc.weight_quantizer";
+  out.descriptor = QuantDescriptor({.num_bits = 2, .axis = axis, .narrow_range = true, .dynamic = true});
+  out.binary = true;
+  return out;
+}
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    (void)f();
+  } catch (const ArgumentError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string quantize_error(const std::string& rule) {
+  auto model = residual_net();
+  return error_of([&] {
+    return quantize(*model, QuantConfig::parse(R"({"preset": "binary", "rules": [)" + rule + "]}"),
+                    {1, 1, 8, 8});
+  });
+}
+
+const TensorQuantizer& quantizer(Module& model, const std::string& path) {
+  return dynamic_cast<const TensorQuantizer&>(model.at(path));
+}
+
+TEST(Binary, AreSignsTimesTheMeanOfTheirChannel) {
+  TensorQuantizer q(settings());
+  const Variable w(Tensor::from({1.0f, -2.0f, 0.0f, 3.0f, -0.5f, -0.25f, 0.5f, 0.75f}, {2, 4}), true);
+  const Variable out = q.weight(w);
+  ASSERT_NE(out.quantized(), nullptr);
+  EXPECT_EQ(out.quantized()->codes.to_vector<std::int8_t>(),
+            (std::vector<std::int8_t>{1, -1, 1, 1, -1, -1, 1, 1}));
+  EXPECT_EQ(out.quantized()->spec.scale.to_vector<float>(), (std::vector<float>{1.5f, 0.5f}));
+  EXPECT_EQ(out.tensor().to_vector<float>(),
+            (std::vector<float>{1.5f, -1.5f, 1.5f, 1.5f, -0.5f, -0.5f, 0.5f, 0.5f}));
+  EXPECT_EQ(q.quantized_values(w.tensor()).to_vector<float>(), out.tensor().to_vector<float>());
+}
+
+TEST(Binary, ChannelsMayLieOnAnotherAxis) {
+  TensorQuantizer q(settings(1));
+  const Variable w(Tensor::from({1.0f, -2.0f, 3.0f, 4.0f}, {2, 2}));
+  EXPECT_EQ(q(w).tensor().to_vector<float>(), (std::vector<float>{2, -3, 2, 3}));
+}
+
+TEST(Binary, PassEveryGradient) {
+  TensorQuantizer q(settings());
+  Variable w(Tensor::from({0.1f, -9.0f, 0.0f, 3.0f}, {1, 4}), true);
+  q.weight(w).backward(Tensor::from({1.0f, 2.0f, 3.0f, 4.0f}, {1, 4}));
+  EXPECT_EQ(w.grad().to_vector<float>(), (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST(Binary, AChannelOfZerosStaysZero) {
+  TensorQuantizer q(settings());
+  const Variable w(Tensor::from({0.0f, 0.0f, 1.0f, -1.0f}, {2, 2}));
+  EXPECT_EQ(q(w).tensor().to_vector<float>(), (std::vector<float>{0, 0, 1, -1}));
+}
+
+TEST(Binary, RefuseWhatIsNotFinite) {
+  TensorQuantizer q(settings());
+  const Variable w(Tensor::from({std::nanf(""), 1.0f}, {1, 2}));
+  EXPECT_THROW((void)q(w).tensor(), NumericError);
+}
+
+TEST(Binary, AreSaved) {
+  TensorQuantizer q(settings()), other;
+  StateDict state;
+  q.save(state, "q");
+  other.load(state, "q");
+  EXPECT_TRUE(other.settings().binary);
+  EXPECT_EQ(other.descriptor(), q.descriptor());
+}
+
+TEST(Binary, ALaterRuleOfBitsTakesThemBack) {
+  auto model = residual_net();
+  const auto config = QuantConfig::parse(R"({"preset": "binary", "rules": [
+      {"pattern": "@first.weight_quantizer", "num_bits": 8}]})");
+  quantize(*model, config, {1, 1, 8, 8});
+  EXPECT_FALSE(quantizer(*model, "conv1.weight_quantizer").settings().binary);
+  EXPECT_EQ(quantizer(*model, "conv1.weight_quantizer").descriptor().to_json(),
+            R"({"axis":0,"narrow_range":true})");
+  EXPECT_TRUE(quantizer(*model, "conv2.weight_quantizer").settings().binary);
+  EXPECT_FALSE(quantizer(*model, "conv2.input_quantizer").enabled());
+  set_quantizer_attributes(*model, "conv2.weight_quantizer", {{"num_bits", 4}});
+  EXPECT_FALSE(quantizer(*model, "conv2.weight_quantizer").settings().binary);
+  EXPECT_TRUE(quantizer(*model, "conv2.weight_quantizer").descriptor().needs_amax());
+}
+
+TEST(Binary, FieldsAreReadAndRefused) {
+  EXPECT_EQ(QuantFields::from_dict({{"binary", true}}).binary, std::optional(std::optional(true)));
+  EXPECT_THAT(quantize_error(R"({"pattern": "*", "binary": 3})"), HasSubstr("'binary' is 3"));
+  EXPECT_THAT(quantize_error(R"({"pattern": "fc.weight_quantizer", "num_bits": 3, "binary": true})"),
+              HasSubstr("narrow integers of 2 bits"));
+  EXPECT_THAT(quantize_error(R"({"pattern": "fc.weight_quantizer", "block_sizes": {"-1": 4}})"),
+              HasSubstr("binary with blocks"));
+  EXPECT_THAT(quantize_error(R"({"pattern": "fc.input_quantizer", "num_bits": 2, "binary": true})"),
+              HasSubstr("that is for weights"));
+  EXPECT_THAT(quantize_error(R"({"pattern": "fc.weight_quantizer", "scale_amax": 2})"),
+              HasSubstr("without scale_amax"));
+  auto model = residual_net();
+  quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
+  EXPECT_THAT(error_of([&] {
+                return set_quantizer_attributes(*model, "fc.input_quantizer",
+                                                {{"num_bits", 2}, {"binary", true}, {"unsigned", false}});
+              }),
+              HasSubstr("that is for weights"));
+  QuantizerSettings reference = settings();
+  reference.arithmetic = Arithmetic::reference;
+  EXPECT_THAT(error_of([&] { return TensorQuantizer(reference).name(); }),
+              HasSubstr("use arithmetic deployed"));
+}
+
+TEST(Binary, KeepTheirCodesWhenFoldedAndWhenPacked) {
+  auto model = residual_net();
+  quantize(*model, QuantConfig::preset("binary"), {1, 1, 8, 8});
+  model->eval();
+  const auto& conv = dynamic_cast<const QuantModule&>(model->at("conv2"));
+  const QuantizedTensor before = weight_codes(conv);
+  (void)fold_batch_norm(*model, {1, 1, 8, 8});
+  EXPECT_TRUE(quantizer(*model, "conv2.weight_quantizer").settings().binary);
+  const QuantizedTensor folded = weight_codes(conv);
+  EXPECT_TRUE(bitwise_equal(folded.codes, before.codes));
+  compress(*model);
+  EXPECT_EQ(conv.quantized_weight().tensor().dtype(), DType::i2);
+  EXPECT_TRUE(bitwise_equal(weight_codes(conv).codes, before.codes));
+  EXPECT_TRUE(bitwise_equal(weight_codes(conv).spec.scale, folded.spec.scale));
+}
+
+}  // namespace
+}  // namespace fq::binary_test
