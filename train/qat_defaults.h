@@ -25,7 +25,7 @@ struct QatDefaults {
   AmaxMode amax = AmaxMode::frozen;  ///< ranges of activations in training
   AmaxGradient amax_gradient = AmaxGradient::clip;
   bool learn_weight_ranges = false;
-  double amax_rate = 1;  ///< learning rate of learned ranges over that of the other parameters
+  double amax_rate = 1;         ///< learning rate of learned ranges over that of the other parameters
   double learning_rate = 1e-4;  ///< the highest of the schedule, for adamw
   /// The same towards what the network itself says in float (train/distillation.h).
   double distilled_learning_rate = 1e-4;
