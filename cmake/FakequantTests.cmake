@@ -164,32 +164,19 @@ function(fakequant_add_onnx_tests)
   endforeach()
 endfunction()
 
-# tests/parquet: Parquet files, by pyarrow from PyPI in a virtual environment; skipped where that cannot be had.
-function(fakequant_add_parquet_tests)
+# tests/parquet: Parquet files by pyarrow; tests/gguf: GGUF files by gguf. Both from PyPI in a virtual environment that the
+# variable names to the test; skipped where that cannot be had.
+function(fakequant_add_file_tests name label variable)
   if(NOT TARGET fakequant_cli)
     return()
   endif()
-  set(venv "${PROJECT_BINARY_DIR}/parquet-venv")
-  add_test(NAME parquet.venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}"
-    parquet_requirements.txt)
-  set_tests_properties(parquet.venv PROPERTIES LABELS parquet TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP parquet_venv)
-  fakequant_add_script_test(parquet.files "${CMAKE_CURRENT_SOURCE_DIR}/parquet/files_test.py" fakequant_cli LABELS parquet
-    FIXTURES_REQUIRED parquet_venv)
-  set_property(TEST parquet.files APPEND PROPERTY ENVIRONMENT "FAKEQUANT_PARQUET_PYTHON=${venv}/bin/python")
-endfunction()
-
-# tests/gguf: GGUF files, read by the package gguf from PyPI in a virtual environment; skipped where that cannot be had.
-function(fakequant_add_gguf_tests)
-  if(NOT TARGET fakequant_cli)
-    return()
-  endif()
-  set(venv "${PROJECT_BINARY_DIR}/gguf-venv")
-  add_test(NAME gguf.venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}"
-    gguf_requirements.txt)
-  set_tests_properties(gguf.venv PROPERTIES LABELS engines TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP gguf_venv)
-  fakequant_add_script_test(gguf.files "${CMAKE_CURRENT_SOURCE_DIR}/gguf/files_test.py" fakequant_cli LABELS engines
-    FIXTURES_REQUIRED gguf_venv)
-  set_property(TEST gguf.files APPEND PROPERTY ENVIRONMENT "FAKEQUANT_GGUF_PYTHON=${venv}/bin/python")
+  set(venv "${PROJECT_BINARY_DIR}/${name}-venv")
+  add_test(NAME ${name}.venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}"
+    ${name}_requirements.txt)
+  set_tests_properties(${name}.venv PROPERTIES LABELS ${label} TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP ${name}_venv)
+  fakequant_add_script_test(${name}.files "${CMAKE_CURRENT_SOURCE_DIR}/${name}/files_test.py" fakequant_cli LABELS ${label}
+    FIXTURES_REQUIRED ${name}_venv)
+  set_property(TEST ${name}.files APPEND PROPERTY ENVIRONMENT "${variable}=${venv}/bin/python")
 endfunction()
 
 # tests/package: a program of somebody else, built from an installed tree and with this tree as a subdirectory.
