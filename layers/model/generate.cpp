@@ -8,6 +8,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/random.h"
 #include "fakequant/layers/modules/attention.h"
+#include "fakequant/layers/modules/detail/evaluation_mode.h"
 
 namespace fq {
 namespace {
@@ -50,18 +51,6 @@ std::int64_t chosen(const std::vector<float>& logits, const GenerateOptions& opt
   const auto found = std::ranges::upper_bound(sums, share * sum);
   return static_cast<std::int64_t>(ids[std::min(std::size_t(found - sums.begin()), ids.size() - 1)]);
 }
-
-class EvaluationMode {
- public:
-  explicit EvaluationMode(Module& model) : model_(model), training_(model.training()) { model.eval(); }
-  ~EvaluationMode() { model_.train(training_); }
-  EvaluationMode(const EvaluationMode&) = delete;  // tied to its block
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  Module& model_;
-  bool training_;
-};
 
 class Generation {
  public:
@@ -151,7 +140,7 @@ Tensor generate(Module& model, const Tensor& prompts, const GenerateOptions& opt
       "{} tokens, top_k {}, a context of {}, a temperature of {}: use 0 or more, and 1 or more of context",
       options.tokens, options.top_k, options.context, options.temperature);
   const NoGrad no_grad;
-  const EvaluationMode mode(model);
+  const detail::EvaluationMode mode(model);
   return Generation(model, prompts.to(Device::cpu()), options).run();
 }
 

@@ -36,6 +36,17 @@ TEST(Evaluate, SameBitsForAnyNumberOfThreads) {
   EXPECT_EQ(results[0].count, 40);
 }
 
+TEST(Evaluate, LeavesEachModuleItsMode) {
+  DataLoader loader(test::quadrants(16, 2), test::in_order());
+  const auto model = test::small_network(false);
+  model->train();
+  model->at("bn").eval();
+  (void)evaluate(*model, loader);
+  EXPECT_TRUE(model->training());
+  EXPECT_TRUE(model->at("drop").training());
+  EXPECT_FALSE(model->at("bn").training());
+}
+
 TEST(Evaluate, NeedsLabels) {
   DataLoader loader(std::make_shared<TensorDataset>(Tensor::zeros({4, 1, 8, 8})),
                     {.batch_size = 2, .shuffle = false});

@@ -12,11 +12,11 @@
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/core/trace.h"
+#include "fakequant/layers/modules/detail/evaluation_mode.h"
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
-#include "fakequant/train/ptq/detail/float_run.h"
 
 namespace fq {
 namespace {
@@ -106,7 +106,7 @@ QuantizerFinding finding(const TensorQuantizer& q, const Seen& seen, std::option
 }
 
 void run(Module& model, const Tensor& x, Watch& watch) {
-  const ptq::EvalScope evaluating(model);
+  const detail::EvaluationMode evaluating(model);
   const RecordScope scope(watch);
   (void)model(Variable(x));
 }

@@ -9,33 +9,17 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/detail/join.h"
+#include "fakequant/layers/modules/detail/evaluation_mode.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/loop/detail/score_sum.h"
 
 namespace fq {
 namespace {
 
-/// Evaluation mode while it lives; writes nothing to a model that is in it already.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(Module& model) : model_(model), was_training_(model.training()) {
-    if (was_training_) model_.eval();
-  }
-  ~EvaluationMode() {
-    if (was_training_) model_.train();
-  }
-  EvaluationMode(const EvaluationMode&) = delete;  // tied to its block
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  Module& model_;
-  bool was_training_;
-};
-
 /// Calls `visit(batch, output)` until the epoch ends or it returns false.
 template <class F>
 void for_each_output(Module& model, DataLoader& loader, F&& visit) {
-  const EvaluationMode mode(model);
+  const detail::EvaluationMode mode(model);
   const NoGrad no_grad;
   const Device device = model.device();
   loader.start_epoch(0);

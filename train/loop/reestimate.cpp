@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/layers/modules/detail/evaluation_mode.h"
 #include "fakequant/layers/modules/norm.h"
-#include "fakequant/train/ptq/detail/float_run.h"
 
 namespace fq {
 namespace {
@@ -48,7 +48,7 @@ std::int64_t live_batch_norms(Module& model) { return std::int64_t(norms_of(mode
 std::int64_t reestimate_batch_norm(Module& model, DataLoader& data, std::int64_t batches) {
   FQ_CHECK(batches >= 1 && batches <= data.batches_per_epoch(), "reestimate_batch_norm",
            "{} batches: use 1 to the {} of an epoch", batches, data.batches_per_epoch());
-  const ptq::EvalScope evaluating(model);
+  const detail::EvaluationMode evaluating(model);
   const NoGrad no_grad;
   const auto norms = norms_of(model);
   TrainingNorms training(norms);

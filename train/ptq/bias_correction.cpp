@@ -6,6 +6,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/operators.h"
+#include "fakequant/layers/modules/detail/evaluation_mode.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
@@ -104,7 +105,7 @@ Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions
     run_batches(model, data, options.samples, &exact, "correct_bias");
   }
   for (const auto& layer : found.layers) check_finite(layer.path, exact.of(layer.path));
-  const EvalScope evaluating(model);
+  const fq::detail::EvaluationMode evaluating(model);
   for (std::size_t i = 0; i <= found.layers.size(); ++i) {
     OutputRecorder quantized(found.layers);
     run_batches(model, data, options.samples, &quantized, "correct_bias");

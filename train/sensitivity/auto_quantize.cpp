@@ -8,8 +8,8 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/layers/config/detail/quant_presets.h"
+#include "fakequant/layers/modules/detail/evaluation_mode.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/train/ptq/detail/float_run.h"
 #include "fakequant/train/sensitivity/detail/format_search.h"
 #include "fakequant/train/sensitivity/sensitivity.h"
 
@@ -87,7 +87,7 @@ QuantizationPlan auto_quantize(Module& model, DataLoader& data, const AutoQuanti
            std::min(options.calibration_samples, options.score_samples));
   FQ_CHECK(named_quantizers(model).empty(), kAuto,
            "the model has quantizers already: give a float model, formats put them in");
-  const ptq::EvalScope evaluating(model);
+  const detail::EvaluationMode evaluating(model);
   detail::FormatSearch search(model, data, options, configs);
   const auto& [bits, budget] = options.constraint;
   const std::size_t point = bits ? search.within_bits(*bits) : search.within_accuracy(*budget);

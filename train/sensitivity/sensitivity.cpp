@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/layers/modules/detail/evaluation_mode.h"
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
-#include "fakequant/train/ptq/detail/float_run.h"
 #include "fakequant/train/sensitivity/detail/owned_quantizers.h"
 
 namespace fq {
@@ -104,7 +104,7 @@ SensitivityReport sensitivity(Module& model, DataLoader& data, const Sensitivity
       off.emplace_back(slot, detail::switched_off(detail::quantizer_in(slot)));
     }
   }
-  const ptq::EvalScope evaluating(model);
+  const detail::EvaluationMode evaluating(model);
   const QuantizingScope quantizing(model);
   const detail::SwapScope in_float(off);
   const auto report = detail::run_trials(model, data, trials, trial_options);

@@ -21,14 +21,13 @@ Shape sample_shape(const Tensor& x) { return {x.shape().begin() + 1, x.shape().e
 
 }  // namespace
 
-Watching::Watching(Module& model) : model_(model), training_(model.training()) {
+Watching::Watching(Module& model) : model_(model), mode_(model) {
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {
     auto& q = *entry.quantizer;
     before_.push_back({&q, q.observing(), q.quantizing()});
     q.set_quantizing(false);
     q.set_observing(false);
   });
-  model.eval();
 }
 
 Watching::~Watching() {
@@ -37,7 +36,6 @@ Watching::~Watching() {
     q->set_observing(observing);
     q->set_quantizing(quantizing);
   }
-  model_.train(training_);
 }
 
 void Watching::observe(TensorQuantizer& quantizer, Show show) {

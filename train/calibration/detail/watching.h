@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "fakequant/layers/modules/detail/evaluation_mode.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/data/loader.h"
 
@@ -37,7 +38,7 @@ class Watching {
   };
 
   Module& model_;
-  bool training_;
+  EvaluationMode mode_;
   std::vector<Before> before_;
   std::map<const TensorQuantizer*, std::vector<std::weak_ptr<Node>>> seen_;  // in this batch
 };

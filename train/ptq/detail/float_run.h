@@ -7,24 +7,11 @@
 #include <vector>
 
 #include "fakequant/core/trace.h"
-#include "fakequant/layers/modules/module.h"
+#include "fakequant/layers/modules/detail/evaluation_mode.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "fakequant/train/data/loader.h"
 
 namespace fq::ptq {
-
-/// In evaluation mode while it lives.
-class EvalScope {
- public:
-  explicit EvalScope(Module& model) : model_(model), training_(model.training()) { model.eval(); }
-  ~EvalScope() { model_.train(training_); }
-  EvalScope(const EvalScope&) = delete;  // tied to its block
-  EvalScope& operator=(const EvalScope&) = delete;
-
- private:
-  Module& model_;
-  bool training_;
-};
 
 /// While it lives the model is in evaluation mode and its quantizers neither quantize nor observe; those that
 /// multiply their input by a pre_quant_scale still do.
@@ -40,7 +27,7 @@ class FloatScope {
     TensorQuantizer* quantizer;
     bool observing, quantizing;
   };
-  EvalScope evaluating_;
+  fq::detail::EvaluationMode evaluating_;
   std::vector<State> states_;
 };
 
