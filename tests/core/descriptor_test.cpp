@@ -8,22 +8,13 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
+#include "thrown.h"
 
 namespace fq::descriptor_test {
 namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    (void)f();
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(QuantDescriptor, DefaultsAreTheReferences) {
   const QuantDescriptor d;
@@ -55,7 +46,7 @@ TEST(QuantDescriptor, AmaxDecidesTheGranularity) {
   EXPECT_EQ(QuantDescriptor({.amax = {1.0, 2.0}}).granularity(2), Granularity::per_axis(1));
   const Tensor kept = Tensor::from({1.0f, 2.0f, 3.0f}, {3, 1, 1});
   EXPECT_EQ(QuantDescriptor({.amax = kept}).granularity(4), Granularity::per_axis(1));
-  EXPECT_THAT(error_of([&] { return QuantDescriptor({.amax = kept}).granularity(2); }),
+  EXPECT_THAT(test::message_of([&] { return QuantDescriptor({.amax = kept}).granularity(2); }),
               HasSubstr("more axes"));
 }
 
@@ -68,7 +59,9 @@ TEST(QuantDescriptor, AmaxIsACopy) {
 }
 
 TEST(QuantDescriptor, RefusesWhatContradictsItself) {
-  const auto refused = [](QuantDescriptorOptions o) { return error_of([&] { return QuantDescriptor(o); }); };
+  const auto refused = [](QuantDescriptorOptions o) {
+    return test::message_of([&] { return QuantDescriptor(o); });
+  };
   const BlockSizes blocks{.lengths = {{-1, 16}}};
   EXPECT_THAT(refused({.axis = 0, .block_sizes = blocks}), HasSubstr("axis and block_sizes are both given"));
   for (const int bits : {-1, 0, 1, 17}) EXPECT_THAT(refused({.num_bits = bits}), HasSubstr("use 2 to 16"));
@@ -96,7 +89,7 @@ TEST(QuantDescriptor, RefusesWhatContradictsItself) {
 TEST(QuantDescriptor, RefusesBlocksThatContradictThemselves) {
   const auto refused = [](BlockSizes blocks, QuantDescriptorOptions o = {}) {
     o.block_sizes = std::move(blocks);
-    return error_of([&] { return QuantDescriptor(o); });
+    return test::message_of([&] { return QuantDescriptor(o); });
   };
   const BlockSizes mx{.lengths = {{-1, 32}}, .type = BlockType::dynamic, .scale_bits = {{8, 0}}};
   EXPECT_THAT(refused({.lengths = {{-1, 16}, {-2, 16}}, .type = BlockType::dynamic}),
@@ -123,8 +116,11 @@ TEST(QuantDescriptor, BlocksHaveGranularities) {
   EXPECT_EQ(of({{-1, -1}}, 3), Granularity::per_axis({0, 1}));
   EXPECT_EQ(of({{-1, -1}, {0, -1}}, 2), Granularity::per_tensor());
   EXPECT_EQ(of({{1, 4}}, 2, BlockType::dynamic), Granularity::blocks({{1, 4}}));
-  EXPECT_THAT(error_of([&] { return of({{1, 4}}, 3, BlockType::dynamic); }), HasSubstr("use the last axis"));
-  EXPECT_THAT(error_of([&] { return of({{1, 4}, {-1, 4}}, 2); }), HasSubstr("gives axis 1 twice"));
+  EXPECT_THAT(test::message_of([&] {
+                return of({{1, 4}}, 3, BlockType::dynamic);
+              }),
+              HasSubstr("use the last axis"));
+  EXPECT_THAT(test::message_of([&] { return of({{1, 4}, {-1, 4}}, 2); }), HasSubstr("gives axis 1 twice"));
   EXPECT_THROW((void)of({{3, 4}}, 2), ArgumentError);
 }
 
@@ -132,7 +128,7 @@ TEST(QuantDescriptor, AxesAreCheckedAtFirstUse) {
   const QuantDescriptor d({.axis = 3});
   EXPECT_EQ(d.granularity(4), Granularity::per_axis(3));
   EXPECT_THROW((void)d.granularity(2), ArgumentError);
-  EXPECT_THAT(error_of([] {
+  EXPECT_THAT(test::message_of([] {
                 return QuantDescriptor({.axis = {0, -2}}).granularity(2);
               }),
               HasSubstr("given twice"));
@@ -159,7 +155,7 @@ TEST(QuantDescriptor, KeepsEveryFieldOfBlocks) {
 
 TEST(QuantDescriptor, BadJsonNamesTheKeyAndTheWayOut) {
   const auto refused = [](const char* text) {
-    return error_of([&] { return QuantDescriptor::from_json(text); });
+    return test::message_of([&] { return QuantDescriptor::from_json(text); });
   };
   EXPECT_THAT(refused(R"({"num_bit": 8})"),
               HasSubstr("'num_bit' is not a field of a descriptor: did you mean 'num_bits'"));

@@ -6,24 +6,15 @@
 #include <gmock/gmock.h>
 
 #include "fakequant/core/error.h"
+#include "thrown.h"
 
 namespace fq::json_text_test {
 namespace {
 
 using detail::JsonText;
 using detail::JsonValue;
+using test::message_of;
 using ::testing::HasSubstr;
-
-template <class Expected = ArgumentError, class Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const Expected& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
 
 std::string parse(const std::string& text) {
   return message_of([&] { const JsonText parsed(text, "test"); });

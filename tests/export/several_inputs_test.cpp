@@ -11,6 +11,7 @@
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "layers/networks.h"
+#include "thrown.h"
 
 namespace fq::several_inputs_test {
 namespace {
@@ -20,16 +21,6 @@ using test::OnnxGraph;
 using test::random_tensor;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-template <class F>
-std::string refusal(F f) {
-  try {
-    f();
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
 
 /// y = W x + rows of a table by ids, where mask is not 0: of three inputs of three types.
 OnnxModel of_three(Ints mask = {-1, 2}) {
@@ -84,23 +75,24 @@ TEST(SeveralInputs, AreInputsOfTheExportAgain) {
 }
 
 TEST(SeveralInputs, HaveTheBatchFirst) {
-  EXPECT_THAT(refusal([] {
+  EXPECT_THAT(test::message_of([] {
                 (void)import_onnx(of_three({2, 2}));
               }),
               AllOf(HasSubstr("3 inputs"), HasSubstr("'mask' bool [2, 2]"),
                     HasSubstr("that of 'x' is 'n', that of 'mask' 2"), HasSubstr("--fix-input mask=1")));
   OnnxModel turned = of_three({2, -1});
   turned.inputs[0].shape[0].symbol = turned.inputs[1].shape[1].symbol = "n";
-  EXPECT_THAT(refusal([&] { (void)import_onnx(turned); }), HasSubstr("'mask' has it on axis 1"));
+  EXPECT_THAT(test::message_of([&] { (void)import_onnx(turned); }), HasSubstr("'mask' has it on axis 1"));
   OnnxModel text = of_three();
   text.inputs[1].kind = OnnxKind::text;
-  EXPECT_THAT(refusal([&] { (void)import_onnx(text); }), HasSubstr("'mask' is not a tensor of numbers"));
+  EXPECT_THAT(test::message_of([&] { (void)import_onnx(text); }),
+              HasSubstr("'mask' is not a tensor of numbers"));
 }
 
 TEST(SeveralInputs, TakeASizeWhereTheFileLeavesItOpen) {
   OnnxModel open = of_three({-1, -1});
   ImportOptions options;
-  EXPECT_THAT(refusal([&] { (void)import_onnx(open, options); }), HasSubstr("'mask' is"));
+  EXPECT_THAT(test::message_of([&] { (void)import_onnx(open, options); }), HasSubstr("'mask' is"));
   options.sample_shape = {2};
   EXPECT_EQ(import_onnx(open, options).sample_shape, (Shape{7}));
 }
@@ -128,22 +120,22 @@ TEST(SeveralInputs, CoverTheRowInTheirOrder) {
     text.replace(text.find(from), from.size(), to);
     const auto network = network_of(text);
     network->eval();
-    return refusal([&] { (void)export_onnx(*network, {32}); });
+    return test::message_of([&] { (void)export_onnx(*network, {32}); });
   };
   EXPECT_THAT(told(R"("name": "right"})", R"("name": "left"})"), HasSubstr("are called 'left'"));
   EXPECT_THAT(told(R"("begin": 16)", R"("begin": 15)"), HasSubstr("'right' begins with element 15"));
   EXPECT_THAT(told(R"("begin": 16, "shape": [1, 4, 4])", R"("begin": 16, "shape": [1, 5, 3])"),
               HasSubstr("31 elements are parts of rows of 32"));
-  EXPECT_THAT(refusal([] {
+  EXPECT_THAT(test::message_of([] {
                 constexpr std::int64_t huge = std::int64_t{1} << 32;
                 (void)ops::input_part(Tensor::zeros({2, 7}), {.shape = {huge, huge}, .name = "x"});
               }),
               HasSubstr("not within rows of 7"));
-  EXPECT_THAT(refusal([] {
+  EXPECT_THAT(test::message_of([] {
                 (void)ops::input_part(Tensor::zeros({2, 7}), {.begin = 4, .shape = {2, 2}, .name = "x"});
               }),
               HasSubstr("not within rows of 7"));
-  EXPECT_THAT(refusal([] {
+  EXPECT_THAT(test::message_of([] {
                 (void)ops::input_part(Tensor::zeros({2, 7}), {.name = "x", .type = "u4"});
               }),
               HasSubstr("the type 'u4'"));

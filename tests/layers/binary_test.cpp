@@ -11,6 +11,7 @@
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "layers/networks.h"
+#include "thrown.h"
 
 namespace fq::binary_test {
 namespace {
@@ -26,19 +27,9 @@ QuantizerSettings settings(int axis = 0) {
   return out;
 }
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    (void)f();
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 std::string quantize_error(const std::string& rule) {
   auto model = residual_net();
-  return error_of([&] {
+  return test::message_of([&] {
     return quantize(*model, QuantConfig::parse(R"({"preset": "binary", "rules": [)" + rule + "]}"),
                     {1, 1, 8, 8});
   });
@@ -123,14 +114,14 @@ TEST(Binary, FieldsAreReadAndRefused) {
               HasSubstr("without scale_amax"));
   auto model = residual_net();
   quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(test::message_of([&] {
                 return set_quantizer_attributes(*model, "fc.input_quantizer",
                                                 {{"num_bits", 2}, {"binary", true}, {"unsigned", false}});
               }),
               HasSubstr("that is for weights"));
   QuantizerSettings reference = settings();
   reference.arithmetic = Arithmetic::reference;
-  EXPECT_THAT(error_of([&] { return TensorQuantizer(reference).name(); }),
+  EXPECT_THAT(test::message_of([&] { return TensorQuantizer(reference).name(); }),
               HasSubstr("use arithmetic deployed"));
 }
 

@@ -6,20 +6,9 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/layers/model/model_file.h"
+#include "thrown.h"
 
 namespace fq::test {
-
-/// The message of what `call` throws as Expected; fails without it.
-template <class Expected = ArgumentError, class Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const Expected& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
 
 inline std::string parse_error(const std::string& text) {
   return message_of([&] { (void)ModelSpec::parse(text); });

@@ -11,22 +11,13 @@
 #include "fakequant/core/error.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 #include "layers/networks.h"
+#include "thrown.h"
 
 namespace fq::quant_config_test {
 namespace {
 
 using namespace test;
 using ::testing::HasSubstr;
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    (void)f();
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// path -> descriptor of the enabled quantizers, "off" of the others
 std::map<std::string, std::string> placed(const QuantConfig& config) {
@@ -119,7 +110,7 @@ TEST(QuantConfig, ARuleMayBeAPresetForAPart) {
   EXPECT_EQ(mixed.at("conv2.weight_quantizer"), all.at("conv2.weight_quantizer"));
   EXPECT_FALSE(mixed.contains("conv1.weight_quantizer"));
   const auto refused = [](const std::string& rule) {
-    return error_of([&] { return QuantConfig::parse(R"({"rules": [)" + rule + "]}"); });
+    return message_of([&] { return QuantConfig::parse(R"({"rules": [)" + rule + "]}"); });
   };
   EXPECT_THAT(refused(R"({"pattern": "fc", "preset": "int8"})"), HasSubstr("does not end in '*'"));
   EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": "int9"})"), HasSubstr("did you mean"));
@@ -141,7 +132,7 @@ TEST(QuantConfig, EveryConstantIsKnown) {
        std::map<std::string, std::string>{{"NVFP4_AWQ_FULL_CFG", "dynamic blocks"},
                                           {"NVFP4_SVDQUANT_DEFAULT_CFG", "svdquant"},
                                           {"NVFP4_KV_ROTATE_CFG", "rotations of keys"}})
-    EXPECT_THAT(error_of([&] { return QuantConfig::preset(name); }),
+    EXPECT_THAT(message_of([&] { return QuantConfig::preset(name); }),
                 HasSubstr(why + ", which is not available"));
 }
 
@@ -180,7 +171,7 @@ TEST(QuantConfig, TakesAlgorithmsOnWeights) {
 }
 
 TEST(QuantConfig, BadConfigsNameTheEntry) {
-  const auto refused = [](const char* text) { return error_of([&] { return QuantConfig::parse(text); }); };
+  const auto refused = [](const char* text) { return message_of([&] { return QuantConfig::parse(text); }); };
   EXPECT_THAT(refused(R"({"quant_cfg": 3})"), HasSubstr("give a list of entries"));
   EXPECT_THAT(refused(R"({"quant_cfg": [3]})"), HasSubstr("an entry of 'quant_cfg' is 3"));
   EXPECT_THAT(refused(R"({"quant_cfg": [{"quantizer_name": "*"}]})"), HasSubstr("neither cfg nor enable"));
@@ -202,7 +193,7 @@ TEST(QuantConfig, BadConfigsNameTheEntry) {
   EXPECT_THAT(refused(R"({"quant_cfg": {}, "algorithm": 7})"), HasSubstr("name of a method"));
   const auto quantized = [](const char* text) {
     auto model = residual_net();
-    return error_of([&] { return quantize(*model, QuantConfig::parse(text), {1, 1, 8, 8}); });
+    return message_of([&] { return quantize(*model, QuantConfig::parse(text), {1, 1, 8, 8}); });
   };
   EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "sequence": 3}]})"),
               HasSubstr("give a list of fields"));
@@ -217,7 +208,7 @@ TEST(QuantConfig, BadConfigsNameTheEntry) {
 
 TEST(QuantConfig, FieldsAreAnObject) {
   for (const char* text : {"null", "3", "[]", "[{\"num_bits\": 4}]", "\"int8\""})
-    EXPECT_THAT(error_of([&] { return QuantFields::from_dict(nlohmann::json::parse(text)).enable; }),
+    EXPECT_THAT(message_of([&] { return QuantFields::from_dict(nlohmann::json::parse(text)).enable; }),
                 HasSubstr("give an object"))
         << text;
 }

@@ -10,6 +10,7 @@
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "layers/networks.h"
+#include "thrown.h"
 #include "train/loop_run.h"
 
 namespace fq::calibration_state_test {
@@ -47,15 +48,6 @@ std::vector<std::int64_t> rows(std::int64_t begin, std::int64_t end) {
   std::vector<std::int64_t> out;
   for (auto i = begin; i < end; ++i) out.push_back(i);
   return out;
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const FileError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(CalibrationState, GoesOnAnotherDayWithTheBitsOfOneRun) {
@@ -102,7 +94,9 @@ TEST(CalibrationState, WhatDependsOnTheOrderOfBatchesIsNotMerged) {
   collect(*a, rows(0, 32), 16);
   collect(*b, rows(32, 64), 16);
   const StateDict before = calibration_state(*a);
-  EXPECT_NE(error_of([&] { merge_calibration_state(*a, calibration_state(*b), "b.h5"); }).find("conv1.input"),
+  EXPECT_NE(test::message_of<FileError>([&] {
+              merge_calibration_state(*a, calibration_state(*b), "b.h5");
+            }).find("conv1.input"),
             std::string::npos);
   EXPECT_TRUE(bitwise_equal(calibration_state(*a), before));
 }
@@ -140,23 +134,27 @@ TEST(CalibrationState, OfAnotherModelIsRefusedByNameAndNothingChanges) {
   weight.mutable_tensor().mutable_data<float>()[0] += 1;
   collect(*other_weights, rows(0, 32), 16);
   save_calibration(*other_weights, path);
-  EXPECT_NE(error_of([&] { load_calibration(*model, path); }).find("conv1.weight"), std::string::npos);
+  EXPECT_NE(test::message_of<FileError>([&] { load_calibration(*model, path); }).find("conv1.weight"),
+            std::string::npos);
 
   const auto other_method = net("max");
   set_quantizer_attributes(*other_method, "fc.input_quantizer", {{"calib_method", "entropy"}});
   collect(*other_method, rows(0, 32), 16);
   save_calibration(*other_method, path);
-  EXPECT_NE(error_of([&] { load_calibration(*model, path); }).find("fc.input_quantizer"), std::string::npos);
+  EXPECT_NE(test::message_of<FileError>([&] { load_calibration(*model, path); }).find("fc.input_quantizer"),
+            std::string::npos);
 
   const auto fewer = net("max");
   disable_quantizer(*fewer, "conv2.input_quantizer");
   collect(*fewer, rows(0, 32), 16);
   save_calibration(*fewer, path);
-  EXPECT_NE(error_of([&] { load_calibration(*model, path); }).find("conv2.input_quantizer"),
-            std::string::npos);
+  EXPECT_NE(
+      test::message_of<FileError>([&] { load_calibration(*model, path); }).find("conv2.input_quantizer"),
+      std::string::npos);
   save_calibration(*model, path);
-  EXPECT_NE(error_of([&] { load_calibration(*fewer, path); }).find("conv2.input_quantizer"),
-            std::string::npos);
+  EXPECT_NE(
+      test::message_of<FileError>([&] { load_calibration(*fewer, path); }).find("conv2.input_quantizer"),
+      std::string::npos);
   EXPECT_TRUE(bitwise_equal(calibration_state(*model), before));
 }
 
@@ -174,7 +172,8 @@ TEST(CalibrationState, DamagedAndOtherFilesAreRefused) {
     if (name.ends_with("fc.input_quantizer/calibrator/counts"))
       hostile.set(name, Tensor::full(before.at(name).shape(), -1, DType::i64));
   save_state(path, hostile, "calibration");
-  EXPECT_NE(error_of([&] { load_calibration(*model, path); }).find("fc.input_quantizer"), std::string::npos);
+  EXPECT_NE(test::message_of<FileError>([&] { load_calibration(*model, path); }).find("fc.input_quantizer"),
+            std::string::npos);
   for (const char* key :
        {"samples", "parameters", "quantizers/fc.input_quantizer/settings",
         "quantizers/fc.input_quantizer/calibrator_options", "quantizers/fc.input_quantizer/calibrator/method",
@@ -182,7 +181,7 @@ TEST(CalibrationState, DamagedAndOtherFilesAreRefused) {
     StateDict odd = before;
     odd.set_attribute(key, "odd");
     save_state(path, odd, "calibration");
-    EXPECT_NE(error_of([&] { load_calibration(*model, path); }), "") << key;
+    EXPECT_NE(test::message_of<FileError>([&] { load_calibration(*model, path); }), "") << key;
   }
   EXPECT_TRUE(bitwise_equal(calibration_state(*model), before));
 }
