@@ -133,6 +133,8 @@
 #include "fakequant/train/optimizer.h"
 #include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/qat_defaults.h"
+#include "fakequant/train/ranks/communicator.h"
+#include "fakequant/train/ranks/exact_sum.h"
 #include "fakequant/train/schedule.h"
 #include "fakequant/train/sensitivity/auto_quantize.h"
 #include "fakequant/train/sensitivity/plan.h"

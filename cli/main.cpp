@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/commands/version.h"
 #include "fakequant/cli/flags/limits.h"
+#include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/system/signals.h"
 #include "fakequant/cli/system/standard_streams.h"
 #include "fakequant/cli/system/waiting.h"
@@ -14,11 +16,6 @@
 
 namespace fq::cli {
 namespace {
-
-int failed(std::string_view message, int status) noexcept {
-  complain(message);
-  return status;
-}
 
 std::string listed(const std::vector<Command>& commands) {
   std::size_t width = 11;
@@ -85,22 +82,40 @@ void dispatch(const std::vector<std::string>& arguments) {
   run_command(find_part(command, arguments[1]), {arguments.begin() + 2, arguments.end()});
 }
 
-int guarded_main(const std::vector<std::string>& arguments) {
+struct End {
+  int status = 0;
+  std::string message = {};
+};
+
+template <class F>
+End guarded(F&& f) {
   try {
+    f();
+    return output_failed() ? End{1, "[fakequant] standard output cannot be written"} : End{};
+  } catch (const Interrupted& error) {
+    return {128 + stop_signal(), error.what()};
+  } catch (const ArgumentError& error) {
+    return {2, error.what()};
+  } catch (const FileError& error) {
+    return {2, error.what()};
+  } catch (const std::bad_alloc&) {
+    return {1, "[fakequant] out of memory: use a smaller --batch"};
+  } catch (const std::exception& error) {
+    return {1, error.what()};
+  }
+}
+
+int guarded_main(const std::vector<std::string>& arguments) {
+  std::optional<Ranks> ranks;
+  if (const End end = guarded([&] { ranks.emplace(arguments); }); end.status != 0) {
+    complain(end.message);
+    return end.status;
+  }
+  const End end = guarded([&] {
     check_limits();
     dispatch(arguments);
-    return output_failed() ? failed("[fakequant] standard output cannot be written", 1) : 0;
-  } catch (const Interrupted& error) {
-    return failed(error.what(), 128 + stop_signal());
-  } catch (const ArgumentError& error) {
-    return failed(error.what(), 2);
-  } catch (const FileError& error) {
-    return failed(error.what(), 2);
-  } catch (const std::bad_alloc&) {
-    return failed("[fakequant] out of memory: use a smaller --batch", 1);
-  } catch (const std::exception& error) {
-    return failed(error.what(), 1);
-  }
+  });
+  return ranks->finish(end.status, end.message);
 }
 
 }  // namespace

@@ -27,10 +27,51 @@ struct Loaders {
   std::shared_ptr<DataLoader> training, validation;
 };
 
-Loaders make_loaders(const Run& run, const Flags& flags) {
+/// Of one gradient.
+std::int64_t images_at_once(const Flags& flags) {
+  const std::int64_t batch = flags.integer("batch", 1, 1 << 20);
+  const std::int64_t part = flags.integer("micro-batch", 0, 1 << 20);
+  FQ_CHECK(part == 0 || batch % part == 0, flags.command(),
+           "--batch {} is not a multiple of --micro-batch {}: give {} or {}", batch, part,
+           batch / part * part, (batch / part + 1) * part);
+  return part == 0 ? batch : part;
+}
+
+/// Gradients of a step.
+std::int64_t batches_a_step(const Flags& flags) {
+  const std::int64_t given = flags.integer("accumulate", 1, 1 << 20);
+  FQ_CHECK(given == 1 || flags.integer("micro-batch", 0, 1 << 20) == 0, flags.command(),
+           "--accumulate and --micro-batch: give one, a larger --batch with --micro-batch");
+  return given * (flags.integer("batch", 1, 1 << 20) / images_at_once(flags));
+}
+
+/// Null without --micro-batch.
+std::shared_ptr<Communicator> ranks_of(const Flags& flags) {
+  const bool shared = flags.integer("micro-batch", 0, 1 << 20) > 0;
+  FQ_CHECK(
+      shared || launched_ranks() == 1, flags.command(),
+      "{} processes were started: give --micro-batch, the images of a part of --batch {} that one of them "
+      "takes, such as {}",
+      launched_ranks(), flags.integer("batch", 1, 1 << 20),
+      std::max<std::int64_t>(1, flags.integer("batch", 1, 1 << 20) / launched_ranks()));
+  if (!shared) return nullptr;
+  auto ranks = started_ranks(flags.number("rank-timeout", 1, kMany));
+  FQ_CHECK(
+      ranks->size() <= batches_a_step(flags), flags.command(),
+      "{} processes share out the {} parts of --batch {}: start at most {}, or give a smaller --micro-batch",
+      ranks->size(), batches_a_step(flags), flags.integer("batch", 1, 1 << 20), batches_a_step(flags));
+  return ranks;
+}
+
+Loaders make_loaders(const Run& run, const Flags& flags, const Communicator* ranks, std::int64_t turn) {
   LoaderOptions options;
-  options.batch_size = flags.integer("batch", 1, 1 << 20);
+  options.batch_size = images_at_once(flags);
   options.drop_last = true;
+  if (ranks != nullptr) {
+    options.part = ranks->rank();
+    options.parts = ranks->size();
+    options.turn = turn;
+  }
   options.seed = std::uint64_t(flags.integer("seed", 0, kManySteps));
   take_augmentation(options, flags, task_of(run.network), *run.data);
   options.device = device_of(flags);
@@ -80,7 +121,8 @@ void check_same_network(const nlohmann::json& wanted, const StateDict& state, co
 TrainerOptions read_training(const Flags& flags) {
   TrainerOptions options;
   options.epochs = flags.integer("epochs", 1, 1 << 20);
-  options.accumulation = flags.integer("accumulate", 1, 1 << 20);
+  options.accumulation = batches_a_step(flags);
+  options.ranks = ranks_of(flags);
   options.clip_norm = flags.number("clip", 0, kMany);
   options.label_smoothing = flags.number("label-smoothing", 0, 0.99);
   options.optimizer = read_optimizer(flags);
@@ -102,7 +144,7 @@ TrainerOptions read_training(const Flags& flags) {
 }
 
 void check_training(const Run& run, const Flags& flags) {
-  (void)naming_flags([&] { return make_loaders(run, flags); });
+  (void)naming_flags([&] { return make_loaders(run, flags, nullptr, 1); });
 }
 
 void plan_outputs(const Network* network, const Flags& flags, PlannedFiles& planned) {
@@ -115,7 +157,8 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Fla
   options.model = run.network.identity.dump();
   run.network.module->to(device_of(flags));
   ProfileReport profile(flags);
-  const Loaders loaders = naming_flags([&] { return make_loaders(run, flags); });
+  const Loaders loaders =
+      naming_flags([&] { return make_loaders(run, flags, options.ranks.get(), options.accumulation); });
   const Task task = task_of(run.network);
   options.loss = loss_of(task, *run.data, options.label_smoothing);
   options.metrics = metrics_for(task, *run.data);
@@ -139,6 +182,7 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Fla
     throw Interrupted(flags.command(), fmt::format(" in epoch {}: go on with --resume", result.epochs + 1));
   auto found = report.finish(result, run.out);
   found.update(profiled);
+  if (options.ranks) found.update({{"ranks", options.ranks->size()}, {"rank_bytes", options.ranks->bytes()}});
   return found;
 }
 

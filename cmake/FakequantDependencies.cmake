@@ -34,6 +34,22 @@ if(FAKEQUANT_ONNX)
   endif()
 endif()
 
+# Ranks are optional: without MPI a run is one process.
+set(FAKEQUANT_MPI AUTO CACHE STRING "Runs of several processes by MPI: ON, OFF, or AUTO where one is found")
+set(FAKEQUANT_HAS_MPI OFF)
+if(NOT FAKEQUANT_MPI STREQUAL "OFF")
+  if(FAKEQUANT_MPI STREQUAL "AUTO")
+    find_package(MPI QUIET COMPONENTS C)
+  else()
+    find_package(MPI REQUIRED COMPONENTS C)
+  endif()
+  if(MPI_C_FOUND)
+    set(FAKEQUANT_HAS_MPI ON)
+  else()
+    message(STATUS "Ranks: no, an MPI (libopenmpi-dev) was not found")
+  endif()
+endif()
+
 # Images are optional: without libpng and libjpeg the functions are there and throw.
 option(FAKEQUANT_IMAGES "Read and write images, where libpng and libjpeg are found" ON)
 set(FAKEQUANT_HAS_IMAGES OFF)

@@ -16,6 +16,7 @@
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
+#include "fakequant/train/ranks/communicator.h"
 
 namespace fq::cli {
 namespace {
@@ -75,6 +76,11 @@ Finding pages() {
           found == "never" ? "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, as root, makes "
                              "large steps faster"
                            : ""};
+}
+
+Finding ranks() {
+  if (has_mpi()) return {"ranks", "built with MPI: mpiexec starts train and qat on several processes", ""};
+  return {"ranks", "left out", "install libopenmpi-dev and openmpi-bin and build again"};
 }
 
 Finding gpu() {
@@ -140,6 +146,7 @@ nlohmann::ordered_json doctor(const Flags& flags, Output& output) {
       gpu(),
       part("onnx", "libonnx-dev"),
       part("images", "libpng-dev and libjpeg-dev"),
+      ranks(),
       engines(flags)};
   auto result = nlohmann::ordered_json{{"findings", nlohmann::ordered_json::array()}};
   for (const auto& [name, found, advice] : findings) {

@@ -5,6 +5,7 @@
 #include "fakequant/cli/fine_tuning/teacher.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/initial_weights.h"
+#include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/training.h"
 #include "fakequant/core/detail/check.h"
@@ -100,7 +101,7 @@ nlohmann::ordered_json train(const Flags& flags, Output& output) {
   if (!run.initialised.empty()) output.line(run.initialised);
   options.distillation = read_teacher(flags, run.network);
   auto result = train_network(run, std::move(options), flags, output);
-  if (flags.on("fold-bn")) {
+  if (flags.on("fold-bn") && is_first_rank()) {
     Network trained = load_network(run.out);
     result["folded"] = fold_network(trained);
     save_network(trained, run.out);

@@ -40,6 +40,12 @@ void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
   set.value("label-smoothing", "SHARE", "of a target spread over all classes", "0")
       .value("clip", "NORM", "largest norm of all gradients together; 0: any", "0")
       .value("accumulate", "BATCHES", "batches whose gradients make one step", "1")
+      .value("micro-batch", "IMAGES",
+             "a step sums the gradients of parts of its batch of so many images, exactly: the result is the "
+             "same "
+             "for any number of processes, started by mpiexec or Slurm, that share them out; 0: off",
+             "0")
+      .value("rank-timeout", "SECONDS", "one process waits so long for another", "600")
       .value("ema", "DECAY", "average the weights with this decay a step, and save the average; 0: off", "0")
       .value("early-stopping", "EPOCHS", "stop after so many epochs without a better validation; 0: never",
              "0")

@@ -14,6 +14,7 @@ namespace fq::cli {
 namespace {
 
 int first_error = 0;
+bool silent = false;
 
 void write(std::string_view text) noexcept {
   errno = 0;
@@ -29,13 +30,18 @@ void open_standard_streams() {
   if (number > STDERR_FILENO) ::close(number);
 }
 
+void silence() noexcept { silent = true; }
+void speak() noexcept { silent = false; }
+
 void put(std::string_view text) noexcept {
+  if (silent) return;
   if (first_error == 0) write(text);
 }
 
 bool output_failed() noexcept { return first_error != 0 && first_error != EPIPE; }
 
 void complain(std::string_view message) noexcept {
+  if (silent) return;
   try {
     const std::string line = "fakequant: " + one_line(std::string(message)) + "\n";
     static_cast<void>(std::fwrite(line.data(), 1, line.size(), stderr));

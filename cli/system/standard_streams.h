@@ -16,6 +16,10 @@ void put(std::string_view text) noexcept;
 /// enough: that is no failure.
 [[nodiscard]] bool output_failed() noexcept;
 
+/// Nothing is written by `put` and `complain` until `speak`: for all processes of a run but one.
+void silence() noexcept;
+void speak() noexcept;
+
 /// "fakequant: .." on standard error, one line; what cannot be written there is lost.
 void complain(std::string_view message) noexcept;
 

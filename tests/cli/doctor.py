@@ -6,7 +6,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from command import fails, result, run  # noqa: E402
 
-NAMES = ["version", "processor", "engine", "threads", "memory", "huge pages", "gpu", "onnx", "images", "python"]
+NAMES = ["version", "processor", "engine", "threads", "memory", "huge pages", "gpu", "onnx", "images", "ranks",
+         "python"]
 
 
 def python(program):

@@ -27,9 +27,11 @@ struct Batch {
   Tensor y;
   /// Of a loader, which samples of its data these are; none where they were changed by augmentation.
   std::vector<std::int64_t> rows = {};
+  /// Samples of a batch that another process makes; x and y are undefined then.
+  std::int64_t passed_over = 0;
 
   /// The number of samples.
-  [[nodiscard]] std::int64_t size() const { return x.dim(0); }
+  [[nodiscard]] std::int64_t size() const { return passed_over > 0 ? passed_over : x.dim(0); }
   /// The same on another device; itself when it is there.
   [[nodiscard]] Batch to(Device device) const { return {x.to(device), y.to(device), rows}; }
 };

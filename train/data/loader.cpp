@@ -64,6 +64,9 @@ void check_options(const Dataset& data, const LoaderOptions& options) {
   FQ_CHECK(data.size() >= options.batch_size || !(options.shuffle || options.drop_last), "data_loader",
            "the data has {} images, a batch {}: use a batch size of at most {}", data.size(),
            options.batch_size, data.size());
+  FQ_CHECK(options.turn >= options.parts && options.part >= 0 && options.part < options.parts, "data_loader",
+           "part {} of {} in turns of {} batches: use 0 to {} of at most as many parts as a turn has batches",
+           options.part, options.parts, options.turn, options.parts - 1);
   check_augment(data, options);
   FQ_CHECK((options.class_weights.empty() && !options.balanced) || options.shuffle, "data_loader",
            "weights of classes need shuffle: the order of the data set has every sample once");

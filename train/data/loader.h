@@ -33,7 +33,11 @@ struct LoaderOptions {
   /// out, others each epoch. Empty: every sample once. Needs `shuffle`.
   std::vector<double> class_weights = {};
   bool balanced = false;  ///< class_weights of 1 for all classes that have samples
-  Device device = {};     ///< where batches are put, on the thread that makes them
+  /// Of every `turn` batches of an epoch, which begins a turn, this loader makes those whose place in the
+  /// turn is `part` modulo `parts`: for processes that share out the batches of a step. Of the others it
+  /// reads nothing, and gives their number of samples (Batch::passed_over).
+  std::int64_t part = 0, parts = 1, turn = 1;
+  Device device = {};  ///< where batches are put, on the thread that makes them
 };
 
 /// The batches are a function of (data set, options without `prefetch`, epoch): neither threads nor timing

@@ -88,6 +88,18 @@ void check_reestimation(Module& model, const DataLoader& training, std::int64_t 
            batches);
 }
 
+void check_ranks(const TrainerOptions& o, const LoaderOptions& loader) {
+  const int size = o.ranks->size();
+  FQ_CHECK(size <= o.accumulation, kTrain,
+           "{} ranks share out steps of {} batches: start at most {}, or make the batches of a step smaller",
+           size, o.accumulation, o.accumulation);
+  FQ_CHECK(
+      loader.part == o.ranks->rank() && loader.parts == size && loader.turn == o.accumulation, kTrain,
+      "rank {} of {} is given batches of part {} of {} in turns of {}: make the loader with those of the "
+      "rank, in turns of accumulation",
+      o.ranks->rank(), size, loader.part, loader.parts, loader.turn);
+}
+
 nlohmann::json parsed(const std::string& text) {
   if (text.empty()) return nullptr;
   return detail::JsonText(text, fmt::format("{}: the model's description", kTrain)).value();
@@ -150,10 +162,15 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
       passes(model, {.label_smoothing = options.label_smoothing,
                      .loss = options.loss,
                      .distillation = options.distillation,
-                     .capture = options.capture && options.accumulation == 1 && !replaces_weights(options)}) {
+                     .capture = options.capture && options.accumulation == 1 && !options.ranks &&
+                                !replaces_weights(options)}) {
   check_options(options);
   FQ_CHECK(training != nullptr && (training->data().classes() > 0 || options.loss), kTrain,
            "the training data has no labels of classes: give some, or a loss of your own for others");
+  if (options.ranks) {
+    check_ranks(options, training->options());
+    shared.emplace(options.ranks, *model, options.amax == AmaxMode::running);
+  }
   warn_of_one_class(training->data());
   FQ_CHECK(options.patience == 0 || validation, kTrain, "patience needs validation data: give some, or 0");
   if (const auto& followed = options.distillation; followed.teacher && followed.weight > 0)
@@ -182,8 +199,9 @@ std::int64_t Trainer::Body::steps_per_epoch() const {
 
 bool Trainer::Body::train() try {
   if (!options.out.empty()) (void)fingerprints();
+  if (shared) check_same_run_everywhere();
   validate_start();
-  if (teacher) teacher->prepare(options.stop);
+  if (teacher) teacher->prepare(stop_flag());
   pace = {};
   if (average && average->swapped()) average->swap();
   model->train();
@@ -208,7 +226,7 @@ bool Trainer::Body::train() try {
 
 void Trainer::Body::validate_start() {
   if (!options.validate_start || progress.batch > 0) return;
-  start = evaluate(*model, *validation, options.stop, options.loss, options.metrics);
+  start = evaluate(*model, *validation, stop_flag(), options.loss, options.metrics);
   if (start->stopped) return;
   early.begin(*start);
   if (early.begun()) keep_best();
@@ -237,10 +255,16 @@ std::optional<Batch> Trainer::Body::next_batch() {
   return batch;
 }
 
+LoaderOptions Trainer::Body::whole_batches() const {
+  LoaderOptions out = training->options();
+  out.prefetch = 0;
+  out.part = 0;
+  out.parts = out.turn = 1;
+  return out;
+}
+
 void Trainer::Body::reestimate() {
-  LoaderOptions how = training->options();
-  how.prefetch = 0;
-  DataLoader batches(std::shared_ptr<const Dataset>(training, &training->data()), how);
+  DataLoader batches(std::shared_ptr<const Dataset>(training, &training->data()), whole_batches());
   batches.start_epoch(progress.epoch);
   (void)reestimate_batch_norm(*model, batches, options.reestimate_bn);
 }
@@ -260,7 +284,7 @@ void Trainer::Body::finish_epoch() {
     const AverageScope averages(average ? &*average : nullptr);
     if (options.reestimate_bn > 0) reestimate();
     if (validation) {
-      report.validation = evaluate(*model, *validation, options.stop, options.loss, options.metrics);
+      report.validation = evaluate(*model, *validation, stop_flag(), options.loss, options.metrics);
       if (report.validation->stopped) return;
       report.best = (!bits || bits->finished()) && early.update(*report.validation);
       if (plateau) plateau->update(report.validation->score);

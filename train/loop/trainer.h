@@ -26,6 +26,7 @@
 #include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/loop/oscillation.h"
 #include "fakequant/train/optimizer.h"
+#include "fakequant/train/ranks/communicator.h"
 #include "fakequant/train/schedule.h"
 
 namespace fq {
@@ -119,6 +120,13 @@ struct TrainerOptions {
   bool learn_weight_ranges = false;
   std::int64_t freeze_amax_after = -1;         ///< steps after which running ranges stay; -1 never
   BackwardType backward = BackwardType::bf16;  ///< numbers that gradients of quantized layers are made of
+
+  /// Who shares out the batches of a step with this process; null for nobody. With it, one_rank() included,
+  /// each batch of a step begins with the statistics and ranges that the step began with, and gradients are
+  /// summed exactly (train/ranks/exact_sum.h): the run has the same bits for any number of ranks, each with
+  /// as many threads. The loader's `part`, `parts` and `turn` have to be the rank, the number of ranks and
+  /// `accumulation`. Only rank 0 writes files; no more ranks than batches of a step.
+  std::shared_ptr<Communicator> ranks = {};
 
   std::string checkpoint_blocks = {};  ///< pattern of set_checkpointing; empty for none
 

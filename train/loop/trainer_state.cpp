@@ -1,10 +1,12 @@
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/finite.h"
 #include "fakequant/train/loop/detail/run_settings.h"
 #include "fakequant/train/loop/detail/trainer_body.h"
+#include "fakequant/train/ranks/detail/same_everywhere.h"
 
 namespace fq {
 namespace {
@@ -102,6 +104,16 @@ const nlohmann::json& Trainer::Body::fingerprints() const {
   return *data_marks;
 }
 
+void Trainer::Body::check_same_run_everywhere() const {
+  nlohmann::json own{{"settings", detail::run_settings(options, *training, validation.get())},
+                     {"epochs", options.epochs},
+                     {"step", progress.step},
+                     {"model", fingerprint_of(*model)},
+                     {"threads", detail::threads()}};
+  if (!options.out.empty()) own["data"] = fingerprints();
+  detail::check_same_everywhere(shared->ranks(), own);
+}
+
 void Trainer::Body::load(const StateDict& checkpoint, const std::string& path) try {
   if (!has_training_state(checkpoint))
     throw FileError(path, "progress",
@@ -138,7 +150,7 @@ void Trainer::Body::load(const StateDict& checkpoint, const std::string& path) t
 }
 
 void Trainer::Body::save(const std::string& path) {
-  save_state(path, state(), "checkpoint");
+  if (!shared || shared->ranks().rank() == 0) save_state(path, state(), "checkpoint");
   if (path == options.out) saved = progress;
   if (callbacks.on_checkpoint) callbacks.on_checkpoint(path);
 }

@@ -28,7 +28,7 @@ bool Trainer::Body::mixed_classes() const {
   return how.augment.mixes() && !how.number_labels && training->data().classes() > 0;
 }
 
-double Trainer::Body::forward_backward(const Batch& batch) {
+detail::SharedStep::Told Trainer::Body::forward_backward(const Batch& batch) {
   const auto switched = phase();
   const detail::PhaseScope scope(switches, switched);
   const detail::ForwardWeightsScope weights(forward_weights ? &*forward_weights : nullptr);
@@ -37,7 +37,7 @@ double Trainer::Body::forward_backward(const Batch& batch) {
   const RandomScope random(progress.seed, static_cast<std::uint64_t>(progress.batch));
   const auto [loss, logits] = passes.forward(batch, switched, teacher ? teacher->outputs(batch) : Tensor());
   detail::Readback read_loss(loss), read_logits(logits);
-  if (options.accumulation == 1)
+  if (options.accumulation == 1 && !shared)
     passes.backward();
   else
     passes.backward(Tensor::full({}, static_cast<double>(batch.size()), loss.dtype(), loss.device()));
@@ -46,18 +46,42 @@ double Trainer::Body::forward_backward(const Batch& batch) {
     throw NumericError(
         fmt::format("[train] the loss is {}: use a smaller learning rate, or clip_norm", value));
   const Tensor labels = mixed_classes() ? answers(batch.y) : batch.y;
-  if (const Tensor outputs = read_logits.get(); detail::is_classes(outputs, labels))
-    progress.correct += count_correct(outputs, labels);
-  return value;
+  const Tensor outputs = read_logits.get();
+  return {value, detail::is_classes(outputs, labels) ? count_correct(outputs, labels) : 0, batch.size()};
+}
+
+void Trainer::Body::train_shared(const Batch& batch) {
+  if (batch.passed_over > 0) return shared->pass_over();
+  try {
+    shared->begin_batch();
+    shared->end_batch(forward_backward(batch));
+  } catch (const NumericError& error) {
+    shared->fail(std::make_exception_ptr(NumericError(error.what() + place())));
+  }
+}
+
+void Trainer::Body::gather_step() {
+  bool stop = options.stop != nullptr && *options.stop;
+  for (const auto& told : shared->finish(stop)) {
+    progress.loss_sum += told.loss * static_cast<double>(told.samples);
+    progress.correct += told.correct;
+  }
+  asked_to_stop = stop;
 }
 
 void Trainer::Body::train_batch(const Batch& batch) {
-  FQ_CHECK(batch.y.defined(), "train", "the training data has no labels");
+  FQ_CHECK(batch.passed_over > 0 || batch.y.defined(), "train", "the training data has no labels");
   if (bits && waiting_batches == 0) change_bits();
-  try {
-    progress.loss_sum += forward_backward(batch) * static_cast<double>(batch.size());
-  } catch (const NumericError& error) {
-    throw NumericError(error.what() + place());
+  if (shared) {
+    train_shared(batch);
+  } else {
+    try {
+      const auto told = forward_backward(batch);
+      progress.loss_sum += told.loss * static_cast<double>(told.samples);
+      progress.correct += told.correct;
+    } catch (const NumericError& error) {
+      throw NumericError(error.what() + place());
+    }
   }
   progress.count += batch.size();
   ++progress.batch;
@@ -68,9 +92,7 @@ void Trainer::Body::train_batch(const Batch& batch) {
 
 void Trainer::Body::change_bits() {
   if (!bits->advance(progress.step)) return;
-  LoaderOptions how = training->options();
-  how.prefetch = 0;
-  DataLoader batches(std::shared_ptr<const Dataset>(training, &training->data()), how);
+  DataLoader batches(std::shared_ptr<const Dataset>(training, &training->data()), whole_batches());
   (void)calibrate(*model, batches, {.samples = kCalibrated});
   const auto same = [](const Variable& a, const Variable& b) { return a.node() == b.node(); };
   FQ_CHECK(std::ranges::equal(parameters, model->parameters(), same), "train",
@@ -102,7 +124,7 @@ void Trainer::Body::adjust_gradients(double scale) {
 
 void Trainer::Body::update_parameters() {
   const ProfileScope profile("optimizer");
-  double scale = options.accumulation == 1 ? 1 : 1 / static_cast<double>(waiting_samples);
+  double scale = options.accumulation == 1 && !shared ? 1 : 1 / static_cast<double>(waiting_samples);
   adjust_gradients(scale);
   if (options.clip_norm > 0) {
     const double norm = gradient_norm(parameters);
@@ -119,6 +141,7 @@ void Trainer::Body::update_parameters() {
 }
 
 void Trainer::Body::step() {
+  if (shared) gather_step();
   update_parameters();
   waiting_batches = waiting_samples = 0;
   ++progress.step;

@@ -30,6 +30,13 @@ std::optional<Batch> BatchSource::make(Place& place) {
     place = {place.epoch + 1, 0};
     return std::nullopt;
   }
+  const std::int64_t in_turn = place.position / options_.batch_size % options_.turn;
+  if (in_turn % options_.parts != options_.part) {
+    Batch other;
+    other.passed_over = end - place.position;
+    place.position = end;
+    return other;
+  }
   if (!order_ || order_->epoch() != place.epoch)
     order_.emplace(*data_, options_.shuffle, options_.seed, place.epoch,
                    draws_ ? draws_->of_epoch(options_.seed, place.epoch) : std::vector<std::int64_t>());
@@ -39,7 +46,7 @@ std::optional<Batch> BatchSource::make(Place& place) {
   if (changes) change(batch, samples, place);
   place.position = end;
   return Batch{upload(batch.x, options_.device), upload(batch.y, options_.device),
-               changes ? std::vector<std::int64_t>() : samples};
+               changes ? std::vector<std::int64_t>() : samples, 0};
 }
 
 Prefetcher::Prefetcher(BatchSource source, Place start, std::int64_t depth)

@@ -84,6 +84,7 @@ json settings_of(const LoaderOptions& o) {
 
 json run_settings(const TrainerOptions& options, const DataLoader& training, const DataLoader* validation) {
   json out{{"accumulation", options.accumulation},
+           {"exact_sums", options.ranks != nullptr},
            {"clip_norm", options.clip_norm},
            {"label_smoothing", options.label_smoothing},
            {"average_decay", options.average_decay},
@@ -119,6 +120,7 @@ json completed(json settings) {
   out["reestimate_bn"] = 0;
   for (const char* key : {"ewgs", "soft_share", "quant_noise"}) out[key] = 0.0;
   out["stochastic_rounding"] = false;
+  out["exact_sums"] = false;
   out["progressive"] = "none";
   out["amax_decay"] = 0.0;
   out["amax_rate"] = 1.0;

@@ -15,6 +15,7 @@
 #include "fakequant/train/loop/detail/weight_gradients.h"
 #include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/loop/trainer.h"
+#include "fakequant/train/ranks/detail/shared_step.h"
 
 namespace fq {
 
@@ -71,6 +72,7 @@ struct Trainer::Body {
   std::optional<detail::WeightGradients> gradients;
   std::optional<detail::ForwardWeights> forward_weights;
   std::optional<BitSchedule> bits;
+  std::optional<detail::SharedStep> shared;
   std::vector<Variable> parameters;
   EarlyStopping early;
   detail::Switches switches;
@@ -86,6 +88,7 @@ struct Trainer::Body {
   mutable std::optional<nlohmann::json> data_marks;       // made once
   std::optional<StateDict> best;                          // a copy, with restore_best
   std::int64_t waiting_batches = 0, waiting_samples = 0;  // accumulated since the last step
+  bool asked_to_stop = false;                             // by any rank, known when a step ends
 
   Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader> data, TrainerOptions chosen,
        std::shared_ptr<DataLoader> held_out, TrainerCallbacks hooks);
@@ -98,14 +101,23 @@ struct Trainer::Body {
   void train_epoch();
   [[nodiscard]] std::optional<Batch> next_batch();
   void reestimate();
+  /// How the batches of the run are made, on this thread and by this process alone.
+  [[nodiscard]] LoaderOptions whole_batches() const;
   void finish_epoch();
-  [[nodiscard]] bool stop_requested() const { return options.stop != nullptr && *options.stop; }
+  /// Of what one process may leave early; ranks stop together, at the end of a step.
+  [[nodiscard]] const std::atomic<bool>* stop_flag() const { return shared ? nullptr : options.stop; }
+  [[nodiscard]] bool stop_requested() const {
+    return shared ? asked_to_stop : options.stop != nullptr && *options.stop;
+  }
   [[nodiscard]] std::int64_t steps_per_epoch() const;
   [[nodiscard]] std::int64_t total_steps() const { return options.epochs * steps_per_epoch(); }
 
   // trainer_step.cpp
   void train_batch(const Batch& batch);
-  double forward_backward(const Batch& batch);
+  void train_shared(const Batch& batch);
+  /// What all ranks have to say of a step's batches.
+  void gather_step();
+  detail::SharedStep::Told forward_backward(const Batch& batch);
   /// Puts what the step computes with in place of its weights, where they are not on codes.
   void replace_weights();
   /// Whether labels are shares of classes: the class of the largest share is taken for the right answer.
@@ -134,6 +146,8 @@ struct Trainer::Body {
   /// Throws ArgumentError when settings or data are not those of the run whose `progress/` this is, naming
   /// them.
   void check_same_run(const StateDict& run, const std::string& path) const;
+  /// Called by all ranks: throws ArgumentError unless settings, data and model are the same on all of them.
+  void check_same_run_everywhere() const;
   /// Throws FileError for a place that no run over this data comes to.
   [[nodiscard]] Progress read_progress(const StateDict& run, const std::string& path) const;
   /// " (step 3, epoch 1)".

@@ -1,0 +1,123 @@
+"""A run has the bytes of one process, however many share it out; killed, it goes on with another number of them."""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "lib"))
+from command import COMMAND, DIGITS, TINY, environment, result, run
+
+MPIEXEC = shutil.which("mpiexec")
+# What Open MPI asks for on a small machine and as root; MPICH does not look at it.
+LAUNCH = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
+          "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+DATA = ["--data", DIGITS, "--batch", "64", "--micro-batch", "16", "--seed", "1"]
+FLOAT = ["train", *TINY, *DATA, "--epochs", "1"]
+
+
+def launched(ranks, *arguments, environment_of=environment):
+    line = [MPIEXEC, "-n", str(ranks), COMMAND, *map(str, arguments)]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                            env=dict(environment_of(1), **LAUNCH))
+
+
+def on(ranks, *arguments, status=0):
+    if ranks == 1:
+        return run(*arguments, status=status, threads=1)
+    process = launched(ranks, *arguments)
+    out, errors = process.communicate(timeout=240)
+    assert status is None or process.returncode == status, f"{ranks} ranks: {process.returncode}\n{out}\n{errors}"
+    return subprocess.CompletedProcess(arguments, process.returncode, out, errors)
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def refused(ranks, says, *arguments):
+    done = on(ranks, *arguments, status=None)
+    own = [line for line in done.stderr.splitlines() if line.startswith("fakequant:")]
+    assert done.returncode != 0 and len(own) == 1 and says in own[0], f"{says}:\n{done.stderr}"
+
+
+def same_bytes(name, *arguments, counts=(1, 2, 3, 4)):
+    digests = {}
+    for ranks in counts:
+        on(ranks, *arguments, "-o", f"{name}_{ranks}.h5")
+        digests[ranks] = digest(f"{name}_{ranks}.h5")
+    assert len(set(digests.values())) == 1, f"{name}: {digests}"
+    return f"{name}_{counts[0]}.h5"
+
+
+def test_same_bytes():
+    network = same_bytes("float", *FLOAT, "--val-fraction", "0.1", "--ema", "0.9", "--augment", "shift=1")
+    fine_tuned = ["qat", network, *DATA, "--epochs", "1", "--preset"]
+    same_bytes("learned", *fine_tuned, "int8", counts=(1, 3))
+    same_bytes("running", *fine_tuned, "int8", "--keep-bn", "--amax", "running", counts=(1, 2, 4))
+    same_bytes("nvfp4", *fine_tuned, "nvfp4", counts=(1, 2))
+
+
+def test_one_report():
+    done = on(3, *FLOAT, "-o", "told.h5", "--json")
+    ends = [line for line in done.stdout.splitlines() if '"result"' in line]
+    assert len(ends) == 1 and '"ranks":3' in ends[0].replace(" ", ""), done.stdout
+    alone = result(*FLOAT, "-o", "alone.h5", threads=1)
+    assert alone["ranks"] == 1 and alone["rank_bytes"] == 0
+
+
+def rank_processes(process):
+    """The processes of the command below that one."""
+    children = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(process.pid)], capture_output=True, text=True)
+    return [int(line.split()[0]) for line in children.stdout.splitlines() if COMMAND in line]
+
+
+def test_killed_and_resumed_elsewhere():
+    flags = ["train", *TINY, *DATA, "--epochs", "8", "--save-every", "3"]
+    on(1, *flags, "-o", "whole.h5")
+    process = launched(3, *flags, "-o", "killed.h5")
+    deadline = time.monotonic() + 60
+    ranks = []
+    while len(ranks) < 3 or not os.path.exists("killed.h5"):
+        assert time.monotonic() < deadline and process.poll() is None, process.communicate()
+        ranks = ranks if len(ranks) == 3 else rank_processes(process)
+        time.sleep(0.01)
+    os.kill(ranks[1], signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    on(2, *flags, "-o", "killed.h5", "--resume")
+    assert digest("killed.h5") == digest("whole.h5")
+
+
+def test_bad_input():
+    refused(3, "give --micro-batch", "train", *TINY, "--data", DIGITS, "--batch", "64", "-o", "no.h5")
+    refused(4, "4 processes share out the 2 parts of --batch 32: start at most 2", "train", *TINY, "--data", DIGITS, "--batch", "32",
+            "--micro-batch", "16", "-o", "no.h5")
+    refused(1, "--batch 64 is not a multiple of --micro-batch 24: give 48 or 72", "train", *TINY, "--data", DIGITS,
+            "--batch", "64", "--micro-batch", "24", "-o", "no.h5")
+    refused(2, "train and qat can be shared out", "evaluate", "float_1.h5", "--data", DIGITS)
+    refused(2, "missing.h5", "qat", "missing.h5", *DATA, "--preset", "int8", "-o", "x.h5")
+    assert not os.path.exists("no.h5") and not os.path.exists("x.h5")
+
+
+def test_variables_without_a_launcher():
+    left_over = dict(environment(1), OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="0", **LAUNCH)
+    done = subprocess.run([COMMAND, *FLOAT, "-o", "left.h5"], capture_output=True, text=True, env=left_over, timeout=60)
+    assert done.returncode == 2 and "4 processes were started, and this one finds 1" in done.stderr, done.stderr
+
+
+def main():
+    if MPIEXEC is None or "left out" in run("doctor").stdout.split("ranks", 1)[1].split("\n", 1)[0]:
+        print("SKIPPED: no mpiexec, or a build without MPI")
+        raise SystemExit(77)
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            test()
+            print(f"{name}: ok")
+
+
+main()

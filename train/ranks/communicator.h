@@ -1,0 +1,62 @@
+#pragma once
+
+/// Communicator: the processes that share out a run.
+///
+///     const auto ranks = started_ranks();  // one, unless mpiexec or Slurm started more
+///     const LoaderOptions share{.batch_size = 16, .part = ranks->rank(), .parts = ranks->size(), .turn = 8};
+///     auto batches = std::make_shared<DataLoader>(data, share);
+///     Trainer(float_network, batches, {.accumulation = 8, .ranks = ranks}).fit();
+///
+/// What goes between ranks are integers and text: sums of them do not depend on who adds what, so that a run
+/// has the bits of one process however many there are.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace fq {
+
+/// One of `size` processes. Each call below is made by all of them in the same order, and returns when all
+/// have made it. Throws BackendError, naming the rank and its host, when the others do not come within the
+/// time that they were given. For one thread.
+class Communicator {
+ public:
+  Communicator() = default;
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;  // held by shared_ptr
+  Communicator& operator=(const Communicator&) = delete;
+
+  /// From 0.
+  [[nodiscard]] virtual int rank() const noexcept = 0;
+  [[nodiscard]] virtual int size() const noexcept = 0;
+  /// Each element becomes the largest that a rank has there.
+  virtual void max(std::span<std::int64_t> values) = 0;
+  /// Each element becomes the sum of those of all ranks, which has to fit.
+  virtual void sum(std::span<std::int64_t> values) = 0;
+  /// The texts of all ranks, in their order.
+  [[nodiscard]] virtual std::vector<std::string> gather(const std::string& text) = 0;
+  /// Bytes that this rank has given to the others so far.
+  [[nodiscard]] virtual std::int64_t bytes() const noexcept = 0;
+};
+
+/// A process on its own.
+[[nodiscard]] std::shared_ptr<Communicator> one_rank();
+
+/// Whether the library was built with MPI.
+[[nodiscard]] bool has_mpi() noexcept;
+/// How many processes a launcher says, in this process's environment, that it started: 1 without one.
+[[nodiscard]] int launched_ranks();
+/// The processes that mpiexec or Slurm started, by MPI, which is begun by the first call and ended with the
+/// process; `one_rank` where there is but one. A call of theirs waits `seconds` at most.
+///
+/// Throws ArgumentError where several were started and the library has no MPI, or one whose launcher it was
+/// not.
+[[nodiscard]] std::shared_ptr<Communicator> started_ranks(double seconds = 600);
+
+/// Ends all processes of the run at once with that exit status: for a rank that cannot go on while others
+/// wait for it. Ends this one where there are no others.
+[[noreturn]] void abort_ranks(int status);
+
+}  // namespace fq

@@ -1,0 +1,133 @@
+#include "fakequant/train/ranks/detail/shared_step.h"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/train/ranks/exact_sum.h"
+
+namespace fq::detail {
+namespace {
+
+/// a + factor * b, or without `a` factor * b.
+Tensor scaled_sum(const Tensor& a, const Tensor& b, float factor) {
+  Tensor out = Tensor::empty(b.shape());
+  auto* values = out.mutable_data<float>();
+  const float* added = b.data<float>();
+  const float* base = a.defined() ? a.data<float>() : nullptr;
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    values[i] = (base != nullptr ? base[i] : 0.0f) + factor * added[i];
+  return out;
+}
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& caught) {
+    return caught.what();
+  }
+}
+
+}  // namespace
+
+SharedStep::SharedStep(std::shared_ptr<Communicator> ranks, Module& model, bool running)
+    : ranks_(std::move(ranks)), model_(model), parameters_(model.parameters()) {
+  if (!running) return;
+  const auto of_weights = weight_quantizers(model);
+  for (const auto& entry : named_quantizers(model))
+    if (!of_weights.contains(entry.quantizer)) running_.push_back(entry.quantizer);
+}
+
+std::vector<Tensor> SharedStep::moving() const {
+  std::vector<Tensor> out;
+  for (const auto& [name, buffer] : model_.named_buffers())
+    if (buffer.dtype() == DType::f32) out.push_back(buffer);
+  for (const auto* quantizer : running_)
+    if (const Tensor amax = quantizer->range().amax(); amax.defined()) out.push_back(amax);
+  return out;
+}
+
+void SharedStep::begin_batch() {
+  if (terms_.empty()) {
+    start_.clear();
+    for (const auto& tensor : moving()) start_.push_back(tensor.to(Device::cpu()).clone());
+    return;
+  }
+  auto now = moving();
+  for (std::size_t i = 0; i < now.size(); ++i) now[i].copy_from(start_[i]);
+}
+
+void SharedStep::end_batch(const Told& told) {
+  auto& term = terms_.emplace_back();
+  for (auto& parameter : parameters_) {
+    term.push_back(parameter.grad());
+    parameter.zero_grad();
+  }
+  const auto now = moving();
+  const auto samples = static_cast<float>(told.samples);
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    const Tensor moved = scaled_sum(now[i].to(Device::cpu()), start_[i], -1);
+    term.push_back(scaled_sum({}, moved, samples));
+  }
+  batches_.emplace_back(told);
+}
+
+void SharedStep::fail(std::exception_ptr error) {
+  if (!error_) error_ = std::move(error);
+  batches_.emplace_back(std::nullopt);
+}
+
+void SharedStep::pass_over() { batches_.emplace_back(std::nullopt); }
+
+void SharedStep::throw_failure(bool& stop) {
+  std::vector<std::int64_t> flags{error_ ? 1 : 0, stop ? 1 : 0};
+  ranks_->max(flags);
+  stop = flags[1] != 0;
+  if (flags[0] == 0) return;
+  const auto messages = ranks_->gather(error_ ? message_of(error_) : std::string());
+  if (error_) std::rethrow_exception(error_);
+  const auto first = std::ranges::find_if(messages, [](const auto& text) { return !text.empty(); });
+  throw NumericError(fmt::format("{} (on rank {})", *first, first - messages.begin()));
+}
+
+std::vector<SharedStep::Told> SharedStep::all_told() {
+  std::vector<std::int64_t> numbers;
+  for (const auto& batch : batches_) {
+    const Told told = batch.value_or(Told{});
+    numbers.insert(numbers.end(), {std::bit_cast<std::int64_t>(told.loss), told.correct, told.samples});
+  }
+  ranks_->sum(numbers);
+  std::vector<Told> out;
+  for (std::size_t i = 0; i < numbers.size(); i += 3)
+    out.push_back({std::bit_cast<double>(numbers[i]), numbers[i + 1], numbers[i + 2]});
+  return out;
+}
+
+std::vector<SharedStep::Told> SharedStep::finish(bool& stop) {
+  throw_failure(stop);
+  const auto told = all_told();
+  std::int64_t samples = 0;
+  for (const auto& batch : told) samples += batch.samples;
+  auto now = moving();
+  std::vector<Tensor> like;
+  for (const auto& parameter : parameters_) like.push_back(parameter.tensor());
+  like.insert(like.end(), now.begin(), now.end());
+  const auto sums = exact_sums(*ranks_, terms_, static_cast<std::int64_t>(told.size()), like);
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    parameters_[i].set_grad(sums[i].defined() ? sums[i].to(parameters_[i].device()) : Tensor());
+  if (terms_.empty())
+    for (const auto& tensor : now) start_.push_back(tensor.to(Device::cpu()));
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    const Tensor& moved = sums[parameters_.size() + i];
+    now[i].copy_from(scaled_sum(start_[i], moved, 1 / static_cast<float>(samples)));
+  }
+  terms_.clear();
+  batches_.clear();
+  start_.clear();
+  return told;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,65 @@
+#pragma once
+
+/// A step of a run that several processes share out: who has which of its batches, and what becomes of them.
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "fakequant/core/variable.h"
+#include "fakequant/train/ranks/communicator.h"
+
+namespace fq {
+class Module;
+class TensorQuantizer;
+}  // namespace fq
+
+namespace fq::detail {
+
+/// Every batch of a step begins with what the step began with: running statistics and ranges move by the mean
+/// of what the batches moved them by, weighted by samples. Gradients and these are summed exactly, losses are
+/// added in the order of the batches, so that a step has the same bits for any number of ranks.
+class SharedStep {
+ public:
+  /// What a batch told.
+  struct Told {
+    double loss = 0;
+    std::int64_t correct = 0, samples = 0;
+  };
+
+  /// `running`: ranges of activations move with the batches.
+  SharedStep(std::shared_ptr<Communicator> ranks, Module& model, bool running);
+
+  [[nodiscard]] Communicator& ranks() const noexcept { return *ranks_; }
+  /// Before the forward pass of a batch of this rank.
+  void begin_batch();
+  /// After its backward pass, whose gradients are those of the sum over samples.
+  void end_batch(const Told& told);
+  /// Of the batch that has just begun: all ranks throw it when the step ends.
+  void fail(std::exception_ptr error);
+  /// A batch of another rank.
+  void pass_over();
+
+  /// Made by all ranks: puts the sums in place of the gradients, moves statistics and ranges, and returns
+  /// what all batches told, in their order. `stop` becomes whether any rank asks for it. Throws what `fail`
+  /// was given, on ranks without an error NumericError of the same words.
+  std::vector<Told> finish(bool& stop);
+
+ private:
+  [[nodiscard]] std::vector<Tensor> moving() const;
+  void throw_failure(bool& stop);
+  [[nodiscard]] std::vector<Told> all_told();
+
+  std::shared_ptr<Communicator> ranks_;
+  Module& model_;
+  std::vector<Variable> parameters_;
+  std::vector<TensorQuantizer*> running_;
+  std::vector<Tensor> start_;               // of `moving`
+  std::vector<std::vector<Tensor>> terms_;  // of each batch of this rank: gradients, then moves
+  std::vector<std::optional<Told>> batches_;
+  std::exception_ptr error_;
+};
+
+}  // namespace fq::detail

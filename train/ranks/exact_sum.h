@@ -1,0 +1,31 @@
+#pragma once
+
+/// Sums of f32 tensors that do not depend on the order, nor on which process has which term.
+///
+///     std::vector<std::vector<Tensor>> terms;  // of this process: one list of tensors a micro-batch
+///     terms.push_back({w, bias});
+///     const std::vector<Tensor> sums = exact_sums(*one_rank(), terms, 1, {w, bias});
+
+#include <cstdint>
+#include <vector>
+
+#include "fakequant/core/tensor.h"
+#include "fakequant/train/ranks/communicator.h"
+
+namespace fq {
+
+/// For each tensor of `like`, the sum over all terms of all ranks, `count` of them, f32 on the CPU and of
+/// that shape. `terms` are those of this rank, each with one tensor for each of `like`; there may be none. A
+/// tensor of a term may be undefined, which adds nothing; a sum of nothing is undefined.
+///
+/// In 64-bit fixed point: with 2^E the power of two above the largest magnitude of a tensor's elements over
+/// all terms, a term counts as rint(x * 2^s), s = 62 - ceil(log2(count)) - E, to even, and the integer sum is
+/// rounded once. Terms below 2^-38 of the largest element lose digits, so that the result is the correctly
+/// rounded sum nearly always. A tensor with an element that is not finite becomes NaN in all places.
+///
+/// One call of `ranks.max` for all tensors, one of `ranks.sum` for each 2^20 elements.
+[[nodiscard]] std::vector<Tensor> exact_sums(Communicator& ranks,
+                                             const std::vector<std::vector<Tensor>>& terms,
+                                             std::int64_t count, const std::vector<Tensor>& like);
+
+}  // namespace fq

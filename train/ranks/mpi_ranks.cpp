@@ -1,0 +1,151 @@
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+#include <fmt/format.h>
+#define OMPI_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX
+#include <mpi.h>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/ranks/communicator.h"
+
+namespace fq {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kSpin = std::chrono::milliseconds(1);
+constexpr auto kPause = std::chrono::microseconds(50);
+
+std::string host() {
+  char name[MPI_MAX_PROCESSOR_NAME];
+  int length = 0;
+  MPI_Get_processor_name(name, &length);
+  return {name, static_cast<std::size_t>(length)};
+}
+
+std::string library() {
+  char name[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(name, &length);
+  const std::string text(name, static_cast<std::size_t>(length));
+  return text.substr(0, text.find_first_of(",\n"));
+}
+
+/// MPI from the first use to the end of the process.
+class Session {
+ public:
+  Session() {
+    int begun = 0;
+    MPI_Initialized(&begun);
+    if (begun != 0) return;
+    int provided = 0;
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+    own_ = true;
+  }
+  ~Session() {
+    int ended = 0;
+    MPI_Finalized(&ended);
+    if (own_ && ended == 0) MPI_Finalize();
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+ private:
+  bool own_ = false;
+};
+
+class MpiRanks final : public Communicator {
+ public:
+  explicit MpiRanks(double seconds) : seconds_(seconds) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &ranks_);
+    MPI_Comm_rank(ranks_, &rank_);
+    MPI_Comm_size(ranks_, &size_);
+  }
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return size_; }
+  void max(std::span<std::int64_t> values) override { reduce(values, MPI_MAX); }
+  void sum(std::span<std::int64_t> values) override { reduce(values, MPI_SUM); }
+  [[nodiscard]] std::int64_t bytes() const noexcept override { return bytes_; }
+
+  [[nodiscard]] std::vector<std::string> gather(const std::string& text) override {
+    const int own = static_cast<int>(text.size());
+    std::vector<int> lengths(static_cast<std::size_t>(size_)), begins(lengths.size());
+    MPI_Request request;
+    MPI_Iallgather(&own, 1, MPI_INT, lengths.data(), 1, MPI_INT, ranks_, &request);
+    wait(request);
+    std::exclusive_scan(lengths.begin(), lengths.end(), begins.begin(), 0);
+    std::string all(static_cast<std::size_t>(begins.back() + lengths.back()), '\0');
+    MPI_Iallgatherv(text.data(), own, MPI_CHAR, all.data(), lengths.data(), begins.data(), MPI_CHAR, ranks_,
+                    &request);
+    wait(request);
+    bytes_ += own;
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i < lengths.size(); ++i)
+      out.push_back(all.substr(static_cast<std::size_t>(begins[i]), static_cast<std::size_t>(lengths[i])));
+    return out;
+  }
+
+ private:
+  void reduce(std::span<std::int64_t> values, MPI_Op operation) {
+    constexpr std::size_t kMost = std::size_t{1} << 30;  // counts of MPI are int
+    for (std::size_t begin = 0; begin < values.size(); begin += kMost) {
+      const auto part = values.subspan(begin, std::min(kMost, values.size() - begin));
+      MPI_Request request;
+      MPI_Iallreduce(MPI_IN_PLACE, part.data(), static_cast<int>(part.size()), MPI_INT64_T, operation, ranks_,
+                     &request);
+      wait(request);
+      bytes_ += static_cast<std::int64_t>(part.size_bytes());
+    }
+  }
+
+  void wait(MPI_Request& request) const {
+    const auto start = Clock::now();
+    for (int done = 0;;) {
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      if (done != 0) return;
+      const auto waited = Clock::now() - start;
+      if (waited > std::chrono::duration<double>(seconds_))
+        throw BackendError(
+            fmt::format("[ranks] rank {} on {} waited {} s for the others: one of them hangs or "
+                        "is much slower; --rank-timeout gives them longer",
+                        rank_, host(), seconds_));
+      if (waited < kSpin)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(kPause);
+    }
+  }
+
+  MPI_Comm ranks_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1;
+  double seconds_;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace
+
+bool has_mpi() noexcept { return true; }
+
+std::shared_ptr<Communicator> started_ranks(double seconds) {
+  const int launched = launched_ranks();
+  if (launched <= 1) return one_rank();
+  static const Session session;
+  auto out = std::make_shared<MpiRanks>(seconds);
+  FQ_CHECK(out->size() == launched, "ranks",
+           "{} processes were started, and this one finds {}: it was built with {}, so start it with the "
+           "mpiexec of that, or without the variables of another",
+           launched, out->size(), library());
+  return out;
+}
+
+void abort_ranks(int status) {
+  int begun = 0, ended = 0;
+  MPI_Initialized(&begun);
+  MPI_Finalized(&ended);
+  if (begun != 0 && ended == 0) MPI_Abort(MPI_COMM_WORLD, status);
+  std::_Exit(status);
+}
+
+}  // namespace fq
