@@ -85,6 +85,7 @@
 #include "fakequant/layers/modules/quant_recurrent.h"
 #include "fakequant/layers/modules/recurrent.h"
 #include "fakequant/layers/modules/sequential.h"
+#include "fakequant/layers/modules/tied_linear.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/observer.h"

@@ -66,6 +66,13 @@ class Parameters {
     for (const auto& [name, parameter] : floats_) out.push_back(tensor(name, name));
     return out;
   }
+  /// Whether both names are of one parameter, on one grid.
+  [[nodiscard]] bool same(const std::string& a, const std::string& b) const {
+    const auto left = codes_.find(a), right = codes_.find(b);
+    if ((left == codes_.end()) != (right == codes_.end())) return false;
+    return parameter(a).node() == parameter(b).node() &&
+           (left == codes_.end() || left->second.grid == right->second.grid);
+  }
   /// llama.cpp's number for the type of most tensors.
   [[nodiscard]] std::uint32_t file_type() const {
     if (codes_.empty()) return f16_ ? 1 : 0;
@@ -87,10 +94,13 @@ class Parameters {
     const Tensor scale = codes.spec.scale.to(Device::cpu()).reshape({host.dim(0), host.dim(1) / 32});
     codes_.emplace(path + ".weight", Coded{{host, scale.to(DType::f16)}, grid});
   }
-  [[nodiscard]] Tensor value(const std::string& name) const {
+  [[nodiscard]] const Variable& parameter(const std::string& name) const {
     const auto found = std::ranges::find(floats_, name, [](const auto& entry) { return entry.first; });
     FQ_CHECK(found != floats_.end(), kWhere, "the network has no '{}'", name);
-    return found->second.tensor().to(Device::cpu()).to(DType::f32).to(Layout::row_major);
+    return found->second;
+  }
+  [[nodiscard]] Tensor value(const std::string& name) const {
+    return parameter(name).tensor().to(Device::cpu()).to(DType::f32).to(Layout::row_major);
   }
   [[nodiscard]] static GgufTensor packed(const std::string& name, const std::vector<const Coded*>& parts) {
     const EngineGrid grid = parts[0]->grid;
@@ -135,7 +145,8 @@ void add_gpt2_tensors(GgufModel& out, const detail::Gpt2& net, const Parameters&
   out.tensors.push_back(from.tensor(net.tokens + ".weight", "token_embd.weight"));
   out.tensors.push_back(from.tensor(net.positions + ".weight", "position_embd.weight", true));
   both(net.norm, "output_norm");
-  out.tensors.push_back(from.tensor(net.head + ".weight", "output.weight"));
+  if (!from.same(net.head + ".weight", net.tokens + ".weight"))
+    out.tensors.push_back(from.tensor(net.head + ".weight", "output.weight"));
   for (std::size_t i = 0; i < net.blocks.size(); ++i) {
     const detail::Gpt2Block& block = net.blocks[i];
     const std::string name = fmt::format("blk.{}.", i);

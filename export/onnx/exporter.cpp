@@ -33,7 +33,8 @@ Exporting::Exporting(Module& model, const Shape& sample, const OnnxExportOptions
   for (std::size_t i = 0; i < calls_.list.size(); ++i) open_shapes_[&calls_.list[i]] = calls_.open_shape(i);
   for (const auto& call : calls_.list) makers_.emplace(call.output.node().get(), &call);
   for (const auto& entry : named_quantizers(model)) quantizers_[entry.quantizer->name()] = entry.quantizer;
-  for (const auto& [name, value] : model.named_parameters()) parameters_[value.node().get()] = name;
+  for (const auto& [name, value] : model.named_parameters())
+    parameters_.try_emplace(value.node().get(), name);
   name_codes();
 }
 

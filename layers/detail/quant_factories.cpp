@@ -5,6 +5,7 @@
 
 #include "fakequant/layers/modules/quant_attention.h"
 #include "fakequant/layers/modules/quant_recurrent.h"
+#include "fakequant/layers/modules/tied_linear.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq {
@@ -26,6 +27,7 @@ void register_inputs() {
 void register_defaults() {
   const auto own = registered();  // what users registered before stays
   register_quant_module<Linear, QuantLinear>();
+  register_quant_module<TiedLinear, QuantLinear>();
   register_quant_module<Conv1d, QuantConv1d>();
   register_quant_module<Conv2d, QuantConv2d>();
   register_quant_module<Conv3d, QuantConv3d>();

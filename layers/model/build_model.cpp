@@ -39,6 +39,7 @@ class Builder {
   Built nodes(const JsonValue& list, const ModelNodes& nodes, const Variable& input) {
     Built built;
     std::unordered_map<std::string, Variable> values{{"input", input}};
+    detail::EarlierModules earlier;
     std::string previous = "input";
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const ModelNode& node = nodes[i];
@@ -46,10 +47,11 @@ class Builder {
       if (made.inputs.empty()) made.inputs = {previous};
       std::vector<Variable> inputs;
       for (const auto& name : made.inputs) inputs.push_back(values.at(name));
-      std::tie(made.module, built.output) = module(list.at(i), node, inputs);
+      std::tie(made.module, built.output) = module(list.at(i), node, inputs, earlier);
       check_size(list.at(i), made.name, built.output);
       previous = made.name;
       values[previous] = built.output;
+      earlier.emplace(previous, made.module);
       built.nodes.push_back(std::move(made));
     }
     return built;
@@ -58,13 +60,14 @@ class Builder {
  private:
   using Made = std::pair<std::shared_ptr<Module>, Variable>;
 
-  Made module(const JsonValue& entry, const ModelNode& node, const std::vector<Variable>& inputs) {
+  Made module(const JsonValue& entry, const ModelNode& node, const std::vector<Variable>& inputs,
+              const detail::EarlierModules& earlier) {
     if (detail::has_nested_nodes(node.type)) return nested(entry, node, inputs);
     std::vector<Shape> shapes;
     for (const auto& input : inputs) shapes.push_back(input.shape());
     try {
       auto made = detail::layer_registry().find(node.type)->second.make(
-          LayerOptions(entry, shapes, classes_, budget_));
+          LayerOptions(entry, shapes, classes_, budget_, &earlier));
       FQ_CHECK(made != nullptr, node.type, "its factory made nothing");
       const detail::MetaScope on_meta(*made);
       Variable output = inputs.size() == 1 ? (*made)(inputs[0]) : (*made)(inputs);

@@ -8,6 +8,7 @@
 #include "fakequant/layers/modules/conv.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/norm.h"
+#include "fakequant/layers/modules/tied_linear.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/folded_weight.h"
 
@@ -35,10 +36,11 @@ void fold_into(Layer& layer, const BatchNorm& norm) {
 }
 
 /// Whether a batch norm's numbers, one a channel of the output, are one a channel of the weight.
-bool takes_norm(const Module& layer) {
+bool takes_norm(const Module& model, const Module& layer) {
   const auto* conv = dynamic_cast<const Conv*>(&layer);
   if (conv != nullptr) return conv->weight().dim(conv->channel_axis()) == conv->out_channels();
-  return dynamic_cast<const Linear*>(&layer) != nullptr;
+  const auto* linear = dynamic_cast<const Linear*>(&layer);
+  return linear != nullptr && !is_tied(model, linear->weight());
 }
 
 /// What a node reads as its first input, before it was made floats for that node alone.
@@ -69,7 +71,8 @@ std::vector<FoldablePair> foldable_batch_norms(Module& model, const TraceGraph& 
     if (input.producer < 0 || input.readers.size() != 1) continue;
     const std::string& producer = graph.nodes[static_cast<std::size_t>(input.producer)].path;
     if (calls[producer] != 1 || node.path.empty() || producer.empty()) continue;
-    if (dynamic_cast<const BatchNorm*>(&model.at(node.path)) != nullptr && takes_norm(model.at(producer)))
+    if (dynamic_cast<const BatchNorm*>(&model.at(node.path)) != nullptr &&
+        takes_norm(model, model.at(producer)))
       out.push_back({node.path, producer});
   }
   return out;

@@ -54,7 +54,7 @@ class ModelSpec {
   /// object) are those of a built-in model. Throws FileError for a file, ArgumentError naming the built-in
   /// models.
   [[nodiscard]] static ModelSpec load(const std::string& file_or_name, std::string_view options = {});
-  /// cnn, gpt, mlp or resnet20: see layers/model/builtin_models.h for their options.
+  /// cnn, encoder, gpt, mlp, resnet20 or vit: see layers/model/builtin_models.h for their options.
   [[nodiscard]] static ModelSpec builtin(std::string_view name, std::string_view options = {});
 
   /// The name in the file, or that of the built-in model.

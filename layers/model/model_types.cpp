@@ -3,14 +3,16 @@
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/layers/model/detail/layer_registry.h"
 
 namespace fq {
 
 LayerOptions::LayerOptions(const detail::JsonValue& node, const std::vector<Shape>& inputs,
-                           std::int64_t classes, detail::ModelBudget& budget)
-    : node_(node), inputs_(inputs), classes_(classes), budget_(budget) {}
+                           std::int64_t classes, detail::ModelBudget& budget,
+                           const detail::EarlierModules* earlier)
+    : node_(node), inputs_(inputs), classes_(classes), budget_(budget), earlier_(earlier) {}
 
 bool LayerOptions::has(const std::string& name) const {
   return node_.has("options") && node_.at("options").has(name);
@@ -101,6 +103,21 @@ std::vector<double> LayerOptions::numbers(const std::string& name, double low, d
 
 bool LayerOptions::flag_or(const std::string& name, bool fallback) const {
   return has(name) ? node_.at("options").at(name).boolean() : fallback;
+}
+
+Variable LayerOptions::weight_of(const std::string& name) const {
+  const std::string wanted = text(name);
+  std::vector<std::string> known;
+  if (earlier_ != nullptr)
+    for (const auto& [node, module] : *earlier_)
+      for (const auto& [parameter, value] : module->named_parameters()) {
+        if (parameter != "weight") continue;
+        if (node == wanted) return value;
+        known.push_back(node);
+      }
+  node_.at("options").at(name).fail(fmt::format("'{}' is no earlier layer with a weight{}",
+                                                wanted.substr(0, 80),
+                                                detail::did_you_mean(wanted.substr(0, 80), known)));
 }
 
 std::string LayerOptions::choice_or(const std::string& name, const std::string& fallback,

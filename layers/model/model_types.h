@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@ namespace fq {
 namespace detail {
 class JsonValue;
 struct ModelBudget;
+using EarlierModules = std::map<std::string, std::shared_ptr<Module>>;
 }  // namespace detail
 
 /// The options of one node, as a factory reads them, and what it has to know of the network around it. It
@@ -40,7 +42,7 @@ class LayerOptions {
   static constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
 
   LayerOptions(const detail::JsonValue& node, const std::vector<Shape>& inputs, std::int64_t classes,
-               detail::ModelBudget& budget);
+               detail::ModelBudget& budget, const detail::EarlierModules* earlier = nullptr);
 
   /// Shapes of the node's inputs, with a batch of any size first.
   [[nodiscard]] const std::vector<Shape>& inputs() const noexcept { return inputs_; }
@@ -76,6 +78,8 @@ class LayerOptions {
   [[nodiscard]] std::vector<double> numbers(const std::string& name, double low, double high) const;
   /// true or false.
   [[nodiscard]] bool flag_or(const std::string& name, bool fallback) const;
+  /// The parameter `weight` of an earlier layer of the same list of nodes, which the option names.
+  [[nodiscard]] Variable weight_of(const std::string& name) const;
   /// One of `allowed`.
   [[nodiscard]] std::string choice_or(const std::string& name, const std::string& fallback,
                                       const std::vector<std::string>& allowed) const;
@@ -91,6 +95,7 @@ class LayerOptions {
   const std::vector<Shape>& inputs_;
   std::int64_t classes_;
   detail::ModelBudget& budget_;
+  const detail::EarlierModules* earlier_;
 };
 
 /// Makes the module of a node. What it throws as ArgumentError is given the place of the node.

@@ -7,15 +7,28 @@
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/norm.h"
 #include "fakequant/layers/modules/recurrent.h"
+#include "fakequant/layers/modules/tied_linear.h"
 
 namespace fq::detail {
 namespace {
 
 using Made = std::shared_ptr<Module>;
 
+/// With the weight of an earlier layer: what an embedding looks up, the output of a language model
+/// multiplies.
+Made make_tied(const LayerOptions& o, std::int64_t in, std::int64_t out, bool bias) {
+  const Variable weight = o.weight_of("weight_of");
+  if (weight.shape() != Shape{out, in})
+    o.fail(fmt::format("the weight of '{}' is {}, a layer of {} to {} features takes {}", o.text("weight_of"),
+                       to_string(weight.shape()), in, out, to_string(Shape{out, in})));
+  if (bias) o.reserve({out});
+  return std::make_shared<TiedLinear>(weight, bias);
+}
+
 Made make_linear(const LayerOptions& o) {
   const auto in = o.inferred("in_features", -1), out = o.outputs("out_features");
   const bool bias = o.flag_or("bias", true);
+  if (o.has("weight_of")) return make_tied(o, in, out, bias);
   o.reserve({out, in});
   return std::make_shared<Linear>(in, out, bias);
 }
@@ -122,7 +135,8 @@ Made make_attention(const LayerOptions& o) {
 }
 
 Made make_positions(const LayerOptions& o) {
-  const auto context = o.integer("context"), width = o.inferred("width", -1);
+  const auto context = o.has("context") ? o.integer("context") : o.inferred("context", 1),
+             width = o.inferred("width", -1);
   o.reserve({context, width});
   return std::make_shared<Positions>(context, width);
 }
@@ -134,7 +148,7 @@ LayerRegistry weighted_layer_types() {
   auto with_nonlinearity = recurrent;
   with_nonlinearity.emplace_back("nonlinearity");
   return {
-      {"linear", {{"in_features", "out_features", "bias"}, make_linear}},
+      {"linear", {{"in_features", "out_features", "bias", "weight_of"}, make_linear}},
       {"batch_norm", {{"channels", "eps", "momentum"}, make_batch_norm}},
       {"layer_norm", {{"shape", "eps"}, make_layer_norm}},
       {"rms_norm", {{"shape", "eps"}, make_rms_norm}},

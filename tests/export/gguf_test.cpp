@@ -119,6 +119,16 @@ TEST(GgufModelOf, AGptHasTheArchitectureOfLlamaCpp) {
   EXPECT_THROW((void)gguf_model(*model, {1, 16}, {.vocabulary = {"a", "b"}}), ArgumentError);
 }
 
+TEST(GgufModelOf, ATiedTableIsThereOnce) {
+  auto model = gpt(R"({"layers": 1, "width": 32, "heads": 2, "context": 16, "tied": true})");
+  EXPECT_EQ(gguf_model(*model, {1, 16}).tensors.size(), 4U + 12U);
+  quantize(*model, QuantConfig::preset("q4_0"), {1, 16});
+  const GgufModel file = gguf_model(*model, {1, 16});
+  EXPECT_EQ(file.tensors.size(), 4U + 12U);
+  EXPECT_EQ(file.tensor("output.weight"), nullptr);
+  EXPECT_EQ(file.tensor("token_embd.weight")->type, GgufType::q4_0);
+}
+
 TEST(GgufModelOf, OtherNetworksKeepTheirNames) {
   auto rotary = gpt(R"({"layers": 1, "width": 32, "heads": 2, "context": 16, "rotary": true})");
   const GgufModel file = gguf_model(*rotary, {1, 16}, {.f16 = true});

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "fakequant/layers/model/detail/layer_registry.h"
@@ -84,6 +85,54 @@ TEST(BuiltinModels, GptTellsTheNextTokens) {
               HasSubstr("a width of 128 has no 3 heads of one size"));
 }
 
+TEST(BuiltinModels, GptTakesTheFormsOfLlama) {
+  const auto spec = ModelSpec::load("gpt", R"({"layers": 2, "width": 16, "heads": 4, "kv_heads": 2, "norm":
+      "rms_norm", "feed_forward": "swiglu", "positions": "rotary", "bias": false, "tied": true})");
+  const auto model = build_model(spec, {6}, 11, {.dense = true});
+  EXPECT_EQ(test::parameter_count(*model),
+            11 * 16 + 2 * (2 * 16 + 2 * 16 * 16 + 2 * 8 * 16 + 3 * 64 * 16) + 16);
+  EXPECT_EQ(builtin_model_text("gpt", R"({"rotary": true})"),
+            builtin_model_text("gpt", R"({"positions": "rotary"})"));
+}
+
+/// Dropout behind the positions, and in each block behind attention and behind the feed forward layers.
+TEST(BuiltinModels, TransformersHaveDropout) {
+  for (const char* name : {"gpt", "vit", "encoder"}) {
+    const auto text = builtin_model_text(name, R"({"layers": 2, "dropout": 0.25})");
+    std::size_t count = 0;
+    for (auto at = text.find(R"("type": "dropout", "options": {"p": 0.25})"); at != text.npos;
+         at = text.find(R"("type": "dropout")", at + 1))
+      ++count;
+    EXPECT_EQ(count, 5) << name;
+    EXPECT_EQ(builtin_model_text(name).find("dropout"), std::string::npos) << name;
+  }
+}
+
+TEST(BuiltinModels, VitTakesImagesOfAnySize) {
+  const std::int64_t block = 2 * (2 * 8) + 4 * (8 * 8 + 8) + (8 * 32 + 32) + (32 * 8 + 8);
+  expect_model(ModelSpec::load("vit", R"({"layers": 2, "width": 8, "heads": 2, "patch": 3})"), {2, 9, 7}, 5,
+               2 * 9 * 8 + 8 + 6 * 8 + 2 * block + 2 * 8 + 8 * 5 + 5);
+  expect_model(
+      ModelSpec::load("vit", R"({"layers": 1, "width": 8, "heads": 2, "patch": 4, "pool": "token"})"),
+      {1, 8, 8}, 3, 16 * 8 + 8 + 8 + 5 * 8 + block + 2 * 8 + 8 * 3 + 3);
+  EXPECT_THAT(test::message_of([] {
+                (void)build_model(ModelSpec::load("vit", R"({"heads": 5})"), {1, 8, 8}, 3);
+              }),
+              HasSubstr("a width of 64 has no 5 heads of one size"));
+}
+
+TEST(BuiltinModels, EncoderTellsTheClassOfATokenList) {
+  const std::int64_t block = 2 * (2 * 8) + 4 * (8 * 8 + 8) + (8 * 32 + 32) + (32 * 8 + 8);
+  for (const char* pool : {"mean", "first"}) {
+    const std::string options =
+        fmt::format(R"({{"layers": 2, "width": 8, "heads": 2, "vocabulary": 11, "pool": "{}"}})", pool);
+    expect_model(ModelSpec::load("encoder", options), {6}, 3, 11 * 8 + 6 * 8 + 2 * 8 + 2 * block + 8 * 3 + 3);
+  }
+  EXPECT_THAT(
+      test::message_of([] { (void)build_model(ModelSpec::load("encoder", R"({"context": 4})"), {6}, 3); }),
+      HasSubstr("the input has 6 tokens, the model's context is 4"));
+}
+
 TEST(BuiltinModels, OptionsAreChecked) {
   const auto message = [](const char* name, const char* options) {
     return test::message_of([&] { (void)builtin_model_text(name, options); });
@@ -92,6 +141,10 @@ TEST(BuiltinModels, OptionsAreChecked) {
   EXPECT_THAT(message("cnn", R"({"widths": []})"), HasSubstr("give 1 to 100"));
   EXPECT_THAT(message("mlp", R"({"hidden": [0]})"), HasSubstr("0 is not a whole number from 1"));
   EXPECT_THAT(message("resnet20", R"({"blocks": 1e9})"), HasSubstr("'blocks'"));
+  EXPECT_THAT(message("gpt", R"({"positions": "none"})"), HasSubstr("unknown positions 'none'"));
+  EXPECT_THAT(message("vit", R"({"dropout": 1})"), HasSubstr("'dropout'"));
+  EXPECT_THAT(message("encoder", R"({"pool": "max"})"),
+              HasSubstr("unknown pool 'max': did you mean 'mean'?"));
   EXPECT_THAT(message("resnet18", ""), HasSubstr("did you mean 'resnet20'?"));
 }
 

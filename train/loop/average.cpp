@@ -8,6 +8,7 @@
 #include "fakequant/core/ops/detail/updates.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/detail/whole_number.h"
+#include "fakequant/train/loop/detail/saved_parameters.h"
 
 namespace fq {
 
@@ -20,7 +21,7 @@ WeightAverage::WeightAverage(const Module& model, double decay) : decay_(decay) 
     if (added) averages_.push_back(value.clone());
     return added;
   };
-  for (auto& [name, value] : model.named_parameters())
+  for (auto& [name, value] : detail::saved_parameters(model))
     if (is_new("parameters/" + name, value.tensor())) parameters_.push_back(value);
   for (auto& [name, value] : model.named_buffers())
     if ((value.dtype() == DType::f32 || value.dtype() == DType::f64) && is_new("buffers/" + name, value))

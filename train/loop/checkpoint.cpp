@@ -11,6 +11,7 @@
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/train/loop/detail/finite.h"
+#include "fakequant/train/loop/detail/saved_parameters.h"
 
 namespace fq {
 namespace {
@@ -19,7 +20,7 @@ using Tensors = std::vector<std::pair<std::string, Tensor>>;
 
 Tensors tensors_of(const Module& model) {
   Tensors out;
-  for (const auto& [name, value] : model.named_parameters())
+  for (const auto& [name, value] : detail::saved_parameters(model))
     out.emplace_back("parameters/" + name, value.tensor());
   for (const auto& [name, value] : model.named_buffers()) out.emplace_back("buffers/" + name, value);
   return out;
@@ -61,9 +62,10 @@ void check_codes(const QuantModule& layer, const Tensor& codes, const std::strin
   }
 }
 
-void check_tensors(const Tensors& wanted, const WeightLayers& layers, const StateDict& state,
-                   const std::string& path) {
-  std::set<std::string_view> known;
+void check_tensors(const Module& model, const Tensors& wanted, const WeightLayers& layers,
+                   const StateDict& state, const std::string& path) {
+  std::set<std::string> known;
+  for (const auto& [name, value] : model.named_parameters()) known.insert("parameters/" + name);
   for (const auto& [name, tensor] : wanted) {
     known.insert(name);
     if (!state.contains(name)) another_model(path, name, "is not in it");
@@ -145,7 +147,7 @@ void load_model_state(Module& model, const StateDict& state, const std::string& 
   }
   const Tensors wanted = tensors_of(model);
   const WeightLayers layers = weight_layers(model);
-  check_tensors(wanted, layers, state, path);
+  check_tensors(model, wanted, layers, state, path);
   for (const auto& [name, tensor] : wanted) {
     const Tensor& saved = state.at(name);
     if (saved.dtype() == tensor.dtype())

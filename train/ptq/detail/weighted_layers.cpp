@@ -5,6 +5,7 @@
 #include <map>
 
 #include "fakequant/core/operators.h"
+#include "fakequant/layers/modules/tied_linear.h"
 
 namespace fq::ptq {
 namespace {
@@ -20,11 +21,12 @@ bool take(Module& module, WeightedLayer& out) {
   return true;
 }
 
-std::string reason_to_skip(Module& module, int calls, WeightedLayer& layer) {
+std::string reason_to_skip(const Module& model, Module& module, int calls, WeightedLayer& layer) {
   if (calls > 1) return "runs several times";
   if (!take<Linear>(module, layer) && !take<Conv1d>(module, layer) && !take<Conv2d>(module, layer))
     return "is no linear layer or convolution of images or signals";
   if (layer.weight.tensor().dtype() != DType::f32) return "has weights of another type than f32";
+  if (is_tied(model, layer.weight)) return "has the weight of another layer";
   return {};
 }
 
@@ -38,8 +40,9 @@ WeightedLayers weighted_layers(Module& model, const TraceGraph& graph) {
   for (const auto& node : graph.nodes) {
     if (!traits(node.op).is_product || calls[node.path] == 0) continue;
     WeightedLayer layer{.path = node.path, .input = node.inputs[0], .output = node.output};
-    const auto reason = node.path.empty() ? "is computed outside of any layer"
-                                          : reason_to_skip(model.at(node.path), calls[node.path], layer);
+    const auto reason = node.path.empty()
+                            ? "is computed outside of any layer"
+                            : reason_to_skip(model, model.at(node.path), calls[node.path], layer);
     if (reason.empty())
       out.layers.push_back(std::move(layer));
     else

@@ -1,0 +1,57 @@
+#pragma once
+
+/// What the built-in models are put together of.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/layers/model/detail/model_nodes.h"
+
+namespace fq::detail {
+
+constexpr std::int64_t kLargestWidth = 1 << 20;
+
+/// Nodes that follow each other, named as they come.
+class BuiltinNodes {
+ public:
+  using Inputs = std::vector<std::string>;
+
+  explicit BuiltinNodes(bool signals = false) : convolution_(signals ? "conv1d" : "conv2d") {}
+  /// Appends a node and returns its name.
+  std::string add(const std::string& name, const char* type, nlohmann::ordered_json options = {},
+                  Inputs inputs = {});
+  /// A convolution without bias, with its batch norm.
+  std::string conv_bn(const std::string& name, std::int64_t width, int kernel, int stride,
+                      const Inputs& inputs = {});
+  std::string linear(const std::string& name, const nlohmann::ordered_json& features);
+  [[nodiscard]] const ModelNodes& list() const noexcept { return list_; }
+
+ private:
+  const char* convolution_;
+  ModelNodes list_;
+};
+
+/// The options of a built-in model, each with a value where it is not given; readers throw as JsonValue's.
+class BuiltinOptions {
+ public:
+  explicit BuiltinOptions(const JsonValue* given) : given_(given) {}
+  [[nodiscard]] bool has(const char* name) const;
+  [[nodiscard]] std::int64_t integer(const char* name, std::int64_t fallback, std::int64_t low = 1,
+                                     std::int64_t high = kLargestWidth) const;
+  [[nodiscard]] bool on(const char* name, bool fallback = false) const;
+  /// From 0 to 0.999.
+  [[nodiscard]] double share(const char* name) const;
+  /// The first of `allowed` where it is not given.
+  [[nodiscard]] std::string choice(const char* name, const std::vector<std::string>& allowed) const;
+  /// 1 to 100 widths.
+  [[nodiscard]] std::vector<std::int64_t> sizes(const char* name, std::vector<std::int64_t> fallback) const;
+  /// Throws with the place of the option, which is given.
+  [[noreturn]] void fail(const char* name, const std::string& message) const;
+
+ private:
+  const JsonValue* given_;
+};
+
+}  // namespace fq::detail
