@@ -10,18 +10,26 @@
 namespace fq::detail {
 namespace {
 
-constexpr char32_t kNone = 0xffffffff;
+bool is_control(char32_t c) {
+  const bool c0 = c < 0x20 && c != '\n' && c != '\t', c1 = c >= 0x7f && c < 0xa0;
+  const bool direction = c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
+                         (c >= 0x2066 && c <= 0x2069);
+  return c0 || c1 || direction || c == 0x2028 || c == 0x2029;
+}
 
-struct Character {
-  char32_t code = kNone;  ///< kNone: the byte begins no character
-  std::string_view bytes;
-};
+std::string written_out(const Utf8Character& c) {
+  if (c.code == Utf8Character::none) return fmt::format("\\x{:02x}", static_cast<unsigned char>(c.bytes[0]));
+  const auto code = static_cast<std::uint32_t>(c.code);
+  return code < 0x100 ? fmt::format("\\x{:02x}", code) : fmt::format("\\u{:04x}", code);
+}
 
-Character first_of(std::string_view text) {
+}  // namespace
+
+Utf8Character first_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const auto ones = static_cast<std::size_t>(std::countl_one(lead));
   if (ones == 0) return {lead, text.substr(0, 1)};
-  const Character none{kNone, text.substr(0, 1)};
+  const Utf8Character none{Utf8Character::none, text.substr(0, 1)};
   if (ones == 1 || ones > 4 || text.size() < ones) return none;
   char32_t code = lead & (0x7fu >> ones);
   for (std::size_t i = 1; i < ones; ++i) {
@@ -35,26 +43,11 @@ Character first_of(std::string_view text) {
   return {code, text.substr(0, ones)};
 }
 
-bool is_control(char32_t c) {
-  const bool c0 = c < 0x20 && c != '\n' && c != '\t', c1 = c >= 0x7f && c < 0xa0;
-  const bool direction = c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
-                         (c >= 0x2066 && c <= 0x2069);
-  return c0 || c1 || direction || c == 0x2028 || c == 0x2029;
-}
-
-std::string written_out(const Character& c) {
-  if (c.code == kNone) return fmt::format("\\x{:02x}", static_cast<unsigned char>(c.bytes[0]));
-  const auto code = static_cast<std::uint32_t>(c.code);
-  return code < 0x100 ? fmt::format("\\x{:02x}", code) : fmt::format("\\u{:04x}", code);
-}
-
-}  // namespace
-
 std::string valid_utf8(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    const Character c = first_of(text);
-    out += c.code == kNone ? std::string_view("\xef\xbf\xbd") : c.bytes;
+    const Utf8Character c = first_character(text);
+    out += c.code == Utf8Character::none ? std::string_view("\xef\xbf\xbd") : c.bytes;
     text.remove_prefix(c.bytes.size());
   }
   return out;
@@ -63,8 +56,8 @@ std::string valid_utf8(std::string_view text) {
 std::string printable(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    const Character c = first_of(text);
-    if (c.code == kNone || is_control(c.code))
+    const Utf8Character c = first_character(text);
+    if (c.code == Utf8Character::none || is_control(c.code))
       out += written_out(c);
     else
       out += c.bytes;

@@ -7,6 +7,15 @@
 
 namespace fq::detail {
 
+/// A character of a text, and its bytes.
+struct Utf8Character {
+  static constexpr char32_t none = 0xffffffff;
+  char32_t code = none;  ///< none: the byte begins no character
+  std::string_view bytes;
+};
+/// The first of a text that is not empty.
+[[nodiscard]] Utf8Character first_character(std::string_view text);
+
 /// `text` with U+FFFD in place of each byte that is no UTF-8 (RFC 3629).
 [[nodiscard]] std::string valid_utf8(std::string_view text);
 

@@ -1,0 +1,176 @@
+#include "fakequant/train/data/reader/tokenizer/text_steps.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/utf8.h"
+#include "fakequant/train/data/reader/tokenizer/byte_alphabet.h"
+#include "fakequant/train/data/reader/tokenizer/json_fields.h"
+#include "fakequant/train/data/reader/tokenizer/unicode_classes.h"
+
+namespace fq::detail {
+namespace {
+
+using nlohmann::json;
+using Pieces = std::vector<TextPiece>;
+
+constexpr const char* kNormalizer = "normalizer";
+constexpr const char* kPreTokenizer = "pre_tokenizer";
+
+std::string of_ascii(std::string text, const std::string& form) {
+  const auto found = std::ranges::find_if(text, [](char c) { return static_cast<unsigned char>(c) >= 128; });
+  FQ_CHECK(
+      found == text.end(), "tokenizer",
+      "the normalizer {} is here for ASCII text alone, and the text has '{}': normalise it before, and "
+      "take the normalizer out of the file",
+      form,
+      printable(first_character(std::string_view(text).substr(std::size_t(found - text.begin()))).bytes));
+  return text;
+}
+
+std::string stripped(std::string_view text, bool left, bool right) {
+  while (left && !text.empty() && is_space(first_character(text).code))
+    text.remove_prefix(first_character(text).bytes.size());
+  while (right && !text.empty()) {
+    std::size_t last = text.size() - 1;
+    while (last > 0 && (static_cast<unsigned char>(text[last]) & 0xc0u) == 0x80u) --last;
+    if (!is_space(first_character(text.substr(last)).code)) break;
+    text = text.substr(0, last);
+  }
+  return std::string(text);
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c;
+  return text;
+}
+
+Normalizer replace(const json& step) {
+  const json& pattern = member(step, "pattern", kNormalizer);
+  FQ_CHECK(pattern.is_object() && pattern.contains("String"), "tokenizer",
+           "the normalizer Replace has a pattern that is no String: regular expressions are not read");
+  const std::string from = text_of(pattern, "String", kNormalizer),
+                    to = text_of(step, "content", kNormalizer);
+  FQ_CHECK(!from.empty(), "tokenizer", "the normalizer Replace has an empty pattern");
+  return [from, to](const std::string& text) { return replaced(text, from, to); };
+}
+
+template <class Step, class Read>
+std::vector<Step> steps_of(const json& sequence, const char* list, const char* where, Read read) {
+  const json& all = member(sequence, list, where);
+  FQ_CHECK(all.is_array(), "tokenizer", "{} of {} is no list", list, where);
+  std::vector<Step> out;
+  for (const auto& step : all) out.push_back(read(step));
+  return out;
+}
+
+template <class Step>
+auto one_after_another(std::vector<Step> steps) {
+  return [steps = std::move(steps)](auto value) {
+    for (const auto& step : steps) value = step(std::move(value));
+    return value;
+  };
+}
+
+/// Each piece by itself, cut into views of it.
+template <class Cut>
+Pieces cut_each(const Pieces& pieces, Cut cut) {
+  Pieces out;
+  for (const auto& piece : pieces)
+    for (const std::string_view part : cut(piece.text))
+      out.push_back({std::string(part), piece.at_start && part.data() == piece.text.data()});
+  return out;
+}
+
+PreTokenizer byte_level(const json& step) {
+  const bool blank = flag_of(step, "add_prefix_space", true), words = flag_of(step, "use_regex", true);
+  return [blank, words](Pieces pieces) {
+    for (auto& piece : pieces)
+      if (blank && !piece.text.starts_with(' ')) piece.text.insert(0, 1, ' ');
+    if (words) pieces = cut_each(pieces, gpt2_words);
+    for (auto& piece : pieces) piece.text = to_byte_alphabet(piece.text);
+    return pieces;
+  };
+}
+
+/// Pieces that begin with the mark.
+std::vector<std::string_view> at_marks(std::string_view text, const std::string& mark) {
+  std::vector<std::string_view> out;
+  while (!text.empty()) {
+    const std::size_t next = text.find(mark, text.starts_with(mark) ? mark.size() : 0);
+    out.push_back(text.substr(0, next));
+    text.remove_prefix(out.back().size());
+  }
+  return out;
+}
+
+PreTokenizer metaspace(const json& step) {
+  const Metaspace how = metaspace_of(step);
+  const bool split = flag_of(step, "split", true);
+  return [how, split](Pieces pieces) {
+    for (auto& piece : pieces) {
+      piece.text = replaced(piece.text, " ", how.mark);
+      const bool prefix = how.scheme == "always" || (how.scheme == "first" && piece.at_start);
+      if (prefix && !piece.text.starts_with(how.mark)) piece.text.insert(0, how.mark);
+    }
+    if (!split) return pieces;
+    return cut_each(pieces, [&](std::string_view text) { return at_marks(text, how.mark); });
+  };
+}
+
+std::vector<std::string_view> without_blanks(std::string_view text) {
+  std::vector<std::string_view> out;
+  std::size_t begin = 0, at = 0;
+  const auto take = [&] {
+    if (at > begin) out.push_back(text.substr(begin, at - begin));
+  };
+  while (at < text.size()) {
+    const Utf8Character c = first_character(text.substr(at));
+    if (is_space(c.code)) take(), begin = at + c.bytes.size();
+    at += c.bytes.size();
+  }
+  take();
+  return out;
+}
+
+}  // namespace
+
+std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  for (std::size_t at = 0; (at = text.find(from)) != text.npos; text.remove_prefix(at + from.size()))
+    out.append(text.substr(0, at)).append(to);
+  return out.append(text);
+}
+
+Normalizer read_normalizer(const json& step) {
+  if (step.is_null()) return [](std::string text) { return text; };
+  const std::string type =
+      type_of(step, kNormalizer,
+              {"Sequence", "Prepend", "Replace", "Strip", "Lowercase", "NFC", "NFD", "NFKC", "NFKD"});
+  if (type == "Sequence")
+    return one_after_another(steps_of<Normalizer>(step, "normalizers", kNormalizer, read_normalizer));
+  if (type == "Replace") return replace(step);
+  if (type == "Lowercase")
+    return [](std::string text) { return lower(of_ascii(std::move(text), "Lowercase")); };
+  if (type == "Strip")
+    return [left = flag_of(step, "strip_left", true), right = flag_of(step, "strip_right", true)](
+               const std::string& text) { return stripped(text, left, right); };
+  if (type == "Prepend")
+    return [mark = text_of(step, "prepend", kNormalizer)](std::string text) {
+      return text.empty() ? text : mark + text;
+    };
+  return [type](std::string text) { return of_ascii(std::move(text), type); };
+}
+
+PreTokenizer read_pre_tokenizer(const json& step) {
+  if (step.is_null()) return [](Pieces pieces) { return pieces; };
+  const std::string type =
+      type_of(step, kPreTokenizer, {"Sequence", "ByteLevel", "Metaspace", "WhitespaceSplit"});
+  if (type == "ByteLevel") return byte_level(step);
+  if (type == "Metaspace") return metaspace(step);
+  if (type == "WhitespaceSplit") return [](const Pieces& pieces) { return cut_each(pieces, without_blanks); };
+  return one_after_another(steps_of<PreTokenizer>(step, "pretokenizers", kPreTokenizer, read_pre_tokenizer));
+}
+
+}  // namespace fq::detail
