@@ -1,9 +1,10 @@
 #pragma once
 
-/// An exported network in its engine: scripts/verify_onnx.py in a Python that has ONNX Runtime.
+/// An exported network in its engine: a script in a Python that has the engine.
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "fakequant/cli/engines/engine_home.h"
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/system/temporary_folder.h"
 #include "fakequant/cli/tables/engine_report.h"
@@ -11,7 +12,7 @@
 
 namespace fq::cli {
 
-void add_engine_flags(FlagSet& set);  ///< level, session, tolerance, code-tolerance, timeout, python
+void add_engine_flags(FlagSet& set);  ///< engines, level, session, tolerances, timeout, python
 /// Throws ArgumentError for a value that no flag of these takes.
 void check_engine_flags(const Flags& flags);
 
@@ -19,7 +20,8 @@ void check_engine_flags(const Flags& flags);
 /// ArgumentError where a Python or its packages are missing, FileError for a model that cannot be used,
 /// BackendError when the Python is ended by a signal or takes longer than --timeout, or its report is not
 /// whole, Interrupted after Ctrl-C.
-[[nodiscard]] nlohmann::ordered_json run_engine(const Flags& flags, const Expected& expected,
+[[nodiscard]] nlohmann::ordered_json run_engine(const Flags& flags, const VerifyEngine& engine,
+                                                const EngineHome& home, const Expected& expected,
                                                 const TemporaryFolder& folder, Output& output);
 
 }  // namespace fq::cli

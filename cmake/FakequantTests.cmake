@@ -179,6 +179,31 @@ function(fakequant_add_file_tests name label variable)
   set_property(TEST ${name}.files APPEND PROPERTY ENVIRONMENT "${variable}=${venv}/bin/python")
 endfunction()
 
+# tests/engines: exported files in engines that scripts/engine makes. OpenVINO is installed by the first test; XNNPACK (gigabytes
+# of PyTorch) and llama.cpp (minutes of compiling) are not: where nobody has made them in FAKEQUANT_ENGINES, or in engines of the
+# build folder, their tests are skipped with the line that makes them.
+function(fakequant_add_engine_tests)
+  if(NOT TARGET fakequant_cli OR NOT FAKEQUANT_HAS_ONNX)
+    return()
+  endif()
+  set(home "$ENV{FAKEQUANT_ENGINES}")
+  if(NOT home)
+    set(home "${PROJECT_BINARY_DIR}/engines")
+  endif()
+  add_test(NAME engines.openvino_home COMMAND "${PROJECT_SOURCE_DIR}/scripts/engine" openvino "${home}" "${FAKEQUANT_PYTHON}")
+  set_tests_properties(engines.openvino_home PROPERTIES LABELS engines TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP openvino_home)
+  file(GLOB scripts CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/engines/*_test.py")
+  foreach(script IN LISTS scripts)
+    get_filename_component(name "${script}" NAME_WE)
+    string(REGEX REPLACE "_test$" "" name "${name}")
+    fakequant_add_script_test(engines.${name} "${script}" fakequant_cli LABELS engines
+      FIXTURES_REQUIRED "openvino_home;onnx_venv;onnx_networks")
+    set_property(TEST engines.${name} APPEND PROPERTY ENVIRONMENT "FAKEQUANT_ENGINES=${home}"
+      "FAKEQUANT_ONNX_PYTHON=${PROJECT_BINARY_DIR}/onnx-venv/bin/python"
+      "FAKEQUANT_NETWORKS=${CMAKE_CURRENT_BINARY_DIR}/onnx/networks")
+  endforeach()
+endfunction()
+
 # tests/package: a program of somebody else, built from an installed tree and with this tree as a subdirectory.
 function(fakequant_add_package_test way from)
   set(work "${CMAKE_CURRENT_BINARY_DIR}/package/${way}")

@@ -24,13 +24,15 @@ try:
 
     from onnx_counts import count
     from onnx_engine import LEVELS, Engine, Source
-    from onnx_reasons import describe, explain, first_difference, has_vnni
+    from onnx_reasons import (FLOAT_ANSWERS, FLOAT_CODES, FLOAT_LOGITS, describe, explain, first_difference, has_vnni,
+                              rounds_floats)
 except ImportError as error:
     print(f"{sys.executable} has no {error.name}: run {sys.executable} -m pip install onnxruntime onnx h5py, or name "
           "another Python by --python or FAKEQUANT_PYTHON", file=sys.stderr)
     raise SystemExit(3) from None
 
 ENGINE = f"onnxruntime {onnxruntime.__version__}"
+MEASURED = ("1.31.1", "1.32.0")  # the versions whose figures are documented
 
 
 def print_counts(own, folded, engine, samples, kernels):
@@ -68,7 +70,8 @@ def arguments():
     parser.add_argument("--threads", type=int, default=0, help="of the engine; 0: its own choice")
     parser.add_argument("--tolerance", type=float, help="of logits, relative to the largest one; 0: the same bits (0 for "
                         "8-bit integers; 1e-6 for floats, 4-bit weights and weights in blocks)")
-    parser.add_argument("--code-tolerance", type=float, default=0.0, help="share of codes that may differ (0)")
+    parser.add_argument("--code-tolerance", type=float, help="share of codes that may differ (0; 1e-3 where the engine computes floats between codes)")
+    parser.add_argument("--flip-tolerance", type=float, help="share of answers that may be others (1: any)")
     parser.add_argument("--json", metavar="FILE", help="write the counts to this file too")
     parser.add_argument("--folded", metavar="PREDICTIONS", action="append", default=[],
                         help="for each of PREDICTIONS: the same samples where live batch norms are folded")
@@ -84,8 +87,16 @@ def session_options(entries):
 
 
 def of_processor(source):
-    """What a session of integers needs on this one: pairs of products saturate at 16 bits where VNNI is missing."""
-    return {"session.x64quantprecision": "1"} if source.integer() and has_vnni() is False else {}
+    """What a session of products of bytes needs on this one: pairs of products saturate at 16 bits where VNNI is missing."""
+    return {"session.x64quantprecision": "1"} if source.bytes() and has_vnni() is False else {}
+
+
+def bounds(args, source, in_floats):
+    """Of logits, codes and answers: what was asked for, else the same bits of integers, and what is stated of floats."""
+    usual = ((FLOAT_LOGITS, FLOAT_CODES, FLOAT_ANSWERS) if in_floats else (0.0, 0.0, 1.0) if source.integer()
+             else (1e-6, 0.0, 1.0))
+    given = (args.tolerance, args.code_tolerance, args.flip_tolerance)
+    return [standard if value is None else value for value, standard in zip(given, usual)]
 
 
 def run(args, sides, folder):
@@ -97,25 +108,33 @@ def run(args, sides, folder):
                     chosen[1] | session_options(args.session), args.threads, folder)
     counts = count(engine, source, sides)
     own, folded = counts[0], counts[1] if len(counts) > 1 else None
-    tolerance = args.tolerance if args.tolerance is not None else 0.0 if source.integer() else 1e-6
-    same = (all(side.within(tolerance, args.code_tolerance) for side in counts)
+    floats = rounds_floats(source, engine, chosen)
+    tolerance, code_tolerance, flip_tolerance = bounds(args, source, floats)
+    same = (all(side.within(tolerance, code_tolerance, flip_tolerance) for side in counts)
             and not (engine.absent or engine.missing or own.logits == 0)
             and (tolerance > 0 or engine.alone_different == engine.exposed_different == 0))
     samples = sum(len(file["x"]) for file in files)
     kernels = collections.Counter(node.op_type for node in engine.graph.nodes)
     first = first_difference(source, engine, folded or own)
-    reasons, ways = ([], []) if same else explain(source, engine, own, folded, first, chosen)
+    reasons, ways = explain(source, engine, own, folded, first, chosen) if not same or (floats and first) else ([], [])
+    ways = [way for way in ways if not (same and way.startswith("accept it"))]
     print_counts(own, folded, engine, samples, kernels)
     if of_processor(source).items() & engine.options.items():
         print("this processor has no VNNI: sessions here need session.x64quantprecision=1, as this one had")
+    if floats:
+        print(f"the engine computes floats between codes: logits are judged to {tolerance:g} of the largest, {code_tolerance:g} of "
+              f"the codes and {flip_tolerance:g} of the answers may differ")
     if first and (first["quantizer"] or not same):
         print(describe(first))
-    for head, lines in [("why", reasons), ("way out", ways)]:
+    warnings = [] if onnxruntime.__version__ in MEASURED else [
+        f"{ENGINE} runs; what is documented was measured with {' and '.join(MEASURED)}"]
+    for head, lines in [("warning", warnings), ("why", reasons), ("way out", ways)]:
         for line in lines:
             print(f"{head}: {line}")
     if args.json:
         report = as_json(own, folded, engine, samples, kernels) | {
-            "tolerance": tolerance, "code_tolerance": args.code_tolerance, "same": same, "first_difference": first,
+            "tolerance": tolerance, "code_tolerance": code_tolerance, "flip_tolerance": flip_tolerance,
+            "warnings": warnings, "same": same, "first_difference": first,
             "reasons": reasons, "ways": ways}
         with open(args.json, "w") as file:
             json.dump(report, file)

@@ -61,6 +61,9 @@ const std::vector<ExportFormat>& export_formats() {
       {"gguf",
        "FILE, or FOLDER/model.gguf, for llama.cpp: the codes of --target ggml, everything else in floats",
        gguf_files, true, export_gguf},
+      {"executorch",
+       "FILE, or FOLDER/model.pte, for XNNPACK: a program for a batch of one, by a Python with ExecuTorch",
+       executorch_files, true, export_executorch},
   };
   return table;
 }
@@ -106,6 +109,14 @@ FlagSet export_flags() {
       .toggle("emulate", "write types that ONNX Runtime has no kernels for as others of equal values");
   set.group("GGUF").value("float-type", "NAME",
                           "f32 or f16: what matrices that are not quantized are kept as", "f32");
+  set.group("ExecuTorch")
+      .value("engines", "FOLDER",
+             "where ExecuTorch is, and is installed on demand (default: FAKEQUANT_ENGINES, or "
+             "fakequant/engines in the user's folder for caches)")
+      .value("python", "FILE",
+             "a Python 3 with executorch, torchao, torch and h5py, in place of that (default: "
+             "FAKEQUANT_PYTHON)")
+      .value("timeout", "SECONDS", "after which that Python is ended; 0: never", "3600");
   set.group("TensorRT cache")
       .value("calibrator", "NAME", "whose cache it passes for: entropy (what trtexec takes) or minmax",
              "entropy")

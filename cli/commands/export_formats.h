@@ -38,11 +38,13 @@ std::vector<WrittenFile> onnx_files(const Flags& flags);
 std::vector<WrittenFile> tensorrt_cache_files(const Flags& flags);
 std::vector<WrittenFile> safetensors_files(const Flags& flags);
 std::vector<WrittenFile> gguf_files(const Flags& flags);
+std::vector<WrittenFile> executorch_files(const Flags& flags);
 
 nlohmann::ordered_json export_scales(Network& network, const Flags& flags, Output& output);
 nlohmann::ordered_json export_onnx_file(Network& network, const Flags& flags, Output& output);
 nlohmann::ordered_json export_tensorrt_cache(Network& network, const Flags& flags, Output& output);
 nlohmann::ordered_json export_safetensors(Network& network, const Flags& flags, Output& output);
 nlohmann::ordered_json export_gguf(Network& network, const Flags& flags, Output& output);
+nlohmann::ordered_json export_executorch(Network& network, const Flags& flags, Output& output);
 
 }  // namespace fq::cli

@@ -101,6 +101,7 @@ std::string output_kind(const std::string& path) {
     return head.find("general.quantized_by") != head.npos && head.find("fakequant") != head.npos
                ? kind::gguf
                : "a GGUF file of another program";
+  if (head.size() >= 8 && head.substr(4, 2) == "ET") return kind::executorch;
   if (head.starts_with('{'))
     return json_kind(path).value_or("a JSON or text file that fakequant did not write");
   if (const auto found = safetensors_kind(path)) return *found;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What scripts/verify_onnx.py found, and whether that is a whole answer.
+/// What a script of an engine found, as scripts/verify_onnx.py does, and whether that is a whole answer.
 
 #include <cstdint>
 #include <map>
@@ -16,6 +16,7 @@ struct Expected {
   std::vector<std::string> folded;  ///< of the same with its live batch norms folded; none where none is live
   std::int64_t samples = 0, logits = 0;
   std::map<std::string, std::int64_t> codes;  ///< their number, by quantizer
+  std::string layers = {};  ///< a file of linear layers, for engines that are compared one by one
 };
 
 /// Reads the report that `program` wrote and checks it: every key is there with a value of its type and

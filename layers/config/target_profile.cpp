@@ -18,7 +18,7 @@ constexpr TargetProfile kProfiles[] = {
     {Target::tensorrt, "tensorrt", "TensorRT", {}, false, kAny, "onnx", true},
     {Target::ort_dynamic, "ort_dynamic", "ONNX Runtime", RowEngine::ort_dynamic_samples, false,
      "int8_dynamic", "onnx", true},
-    {Target::xnnpack, "xnnpack", "XNNPACK", RowEngine::xnnpack, false, "8da8w or 8da4w", "scales", false},
+    {Target::xnnpack, "xnnpack", "XNNPACK", RowEngine::xnnpack, false, "8da8w or 8da4w", "executorch", false},
     {Target::ggml, "ggml", "ggml", RowEngine::ggml, true, "q4_0 or q8_0", "gguf", false},
 };
 

@@ -1,10 +1,8 @@
-"""Counting what an engine computes otherwise than fakequant did."""
-import collections
-import math
-
+"""Counting what ONNX Runtime computes otherwise than fakequant did."""
 import numpy as np
 from onnx import TensorProto
 
+from engine_counts import Counts
 from onnx_engine import FLOAT8
 
 BATCH, ALONE = 256, 8
@@ -44,65 +42,6 @@ def codes_different(expected, value):
 
 def bits_different(expected, value):
     return int((expected.ravel().view(np.int32) != value.ravel().view(np.int32)).sum())
-
-
-class Counts:
-    """What differs from one network's evaluation."""
-
-    def __init__(self):
-        self.logits = self.logit_bits_different = self.flips = 0
-        self.max_abs_diff = self.largest = 0.0
-        self.compared = collections.Counter()  # codes by quantizer
-        self.different = collections.Counter()  # of them
-        self.steps = {}  # by quantizer, the largest difference of two codes; of integers only
-
-    @property
-    def codes(self):
-        return sum(self.compared.values())
-
-    @property
-    def codes_different(self):
-        return sum(self.different.values())
-
-    def add_logits(self, expected, value):
-        same = expected.view(np.int32) == value.view(np.int32)
-        with np.errstate(invalid="ignore"):
-            off = np.nan_to_num(np.where(same, 0, np.abs(expected.astype(np.float64) - value)), nan=np.inf)
-        self.logits += expected.size
-        self.logit_bits_different += int((~same).sum())
-        if expected.ndim == 2:  # an answer for each sample
-            self.flips += int((expected.argmax(-1) != value.argmax(-1)).sum())
-        self.max_abs_diff = max(self.max_abs_diff, float(off.max(initial=0)))
-        self.largest = max(self.largest, float(np.abs(np.nan_to_num(expected)).max(initial=0)))
-
-    def add_codes(self, name, expected, value, integers):
-        self.compared[name] += expected.size
-        if value.size != expected.size:
-            self.different[name] += expected.size
-            return
-        value = value.view(np.int32) if value.dtype == np.float32 else value.astype(np.int32)
-        off = np.abs(expected.ravel().astype(np.int64) - value.ravel())
-        if count := int((off != 0).sum()):
-            self.different[name] += count
-        if count and integers:
-            self.steps[name] = max(self.steps.get(name, 0), int(off.max()))
-
-    def within(self, tolerance, code_tolerance):
-        if self.codes_different > code_tolerance * self.codes:
-            return False
-        if tolerance == 0:
-            return self.logit_bits_different == 0
-        return self.max_abs_diff <= tolerance * self.largest
-
-    def text(self):
-        return (f"{self.codes_different:,} of {self.codes:,} codes and {self.logit_bits_different:,} of {self.logits:,} "
-                f"logits differ (bits), {self.flips:,} argmax flips, largest difference {self.max_abs_diff:.3g}")
-
-    def as_json(self):
-        """`max_abs_diff` is null where a logit is no number."""
-        return {"codes_different": self.codes_different, "logit_bits_different": self.logit_bits_different,
-                "flips": self.flips, "max_abs_diff": self.max_abs_diff if math.isfinite(self.max_abs_diff) else None,
-                "different": self.different, "largest_steps": self.steps}
 
 
 def count(engine, source, sides):

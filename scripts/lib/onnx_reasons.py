@@ -1,10 +1,14 @@
 """Why a file computes otherwise than its checkpoint, and what to do about it."""
 import math
-import platform
 
+from onnx_causes import cut_off, float_causes
 from onnx_engine import SUMS
+from processor import has_vnni
 
 BELOW_INTEGERS = ("disabled", "basic")
+KINDS = {"operator": "float operators", "fusion": "fusions that did not happen", "bias": "a bias rounded again"}
+# Of codes, of the largest logit and of answers: where the engine computes floats between codes, as its settings are meant to be.
+FLOAT_CODES, FLOAT_LOGITS, FLOAT_ANSWERS = 1e-3, 0.02, 1e-3
 
 
 def first_difference(source, engine, counts):
@@ -40,23 +44,14 @@ def describe(first):
             f"rounds the result of {nodes}{ran}")
 
 
-def has_vnni():
-    """Whether products of bytes cannot saturate; None where that cannot be known."""
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return None
-    try:
-        with open("/proc/cpuinfo") as file:
-            flags = next((line for line in file if line.startswith("flags")), "").split()
-    except OSError:
-        return None
-    return bool({"avx512_vnni", "avx_vnni"} & set(flags)) if flags else None
-
-
 def of_floats(source, engine, chosen):
     """(reason, ways) of kernels that round floats; `chosen` are level and options that the file asks for."""
     names = listed([f"{node.op_type} {node.name}" for node in engine.float_kernels])
     reason = (f"{len(engine.float_kernels)} kernels compute in floats at level {engine.level}: {names}; a sum that rounds "
               "to the other side of a tie is another code")
+    if engine.level not in BELOW_INTEGERS:
+        reason += "".join(f"; {KINDS[kind]}: {listed(lines, 2)}"
+                          for kind, lines in float_causes(source, engine.float_kernels).items())
     ways = []
     if source.integer() and engine.level in BELOW_INTEGERS:
         ways.append("--level all, where the engine multiplies integers")
@@ -68,6 +63,21 @@ def of_floats(source, engine, chosen):
         ways.append("calibrate with --scale pow2 and train that: sums of any order, up to 24 bits, give the same codes then"
                     + (f" (not {others}, which the engine computes in a way of its own)" if others else ""))
     return reason, ways
+
+
+def of_cut_off(source, nodes):
+    """Of sums that the engine cuts off in integers."""
+    names = listed([node.name for node in nodes])
+    ways = [] if source.powers_of_two() else [
+        "calibrate with --scale pow2 and train that: both roundings give the same codes then"]
+    return (f"{names} cut sums off (relu6): the engine takes that into its integer kernel, which rounds a sum by one "
+            "multiplication, where the checkpoint makes a float of it and divides; near a tie that is another code"), ways
+
+
+def rounds_floats(source, engine, chosen):
+    """Whether the engine, set as the file asks for, computes floats between integers: bounds are stated for that."""
+    return (source.integer() and (engine.level, engine.options) == chosen
+            and bool(engine.float_kernels or (cut_off(source) and not source.powers_of_two())))
 
 
 def of_integers(engine):
@@ -123,8 +133,10 @@ def explain(source, engine, own, folded, first, chosen):
     network = folded or own
     if differences(network) or engine.alone_different or engine.exposed_different:
         in_floats = engine.float_kernels and (first is None or first["in_floats"] or not first["kernels"])
-        reason, how = of_floats(source, engine, chosen) if in_floats else of_integers(engine)
+        cuts = cut_off(source) if source.integer() else []
+        reason, how = (of_floats(source, engine, chosen) if in_floats else of_cut_off(source, cuts) if cuts
+                       else of_integers(engine))
         say(reason, *how)
-        if in_floats:
+        if in_floats or cuts:
             ways.extend(accepting([own, folded] if folded else [own]))
     return reasons, ways

@@ -45,6 +45,7 @@ write("report.json", right)
 
 # Every key: left out, and of other types and out of range.
 ALLOWED = {"max_abs_diff": [None, 1e300, 2**70], "tolerance": [1e300, 2**70], "code_tolerance": [1e300, 2**70],
+           "flip_tolerance": [1e300, 2**70],
            "first_difference": [None, {}], "folded": [None], "engine": ["text"], "level": ["text"], "session_options": [{}],
            "kernels": [{}], "float_kernels": [[1]], "different": [{}], "largest_steps": [{}]}
 for key in right:

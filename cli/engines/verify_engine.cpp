@@ -1,0 +1,66 @@
+#include "fakequant/cli/engines/verify_engine.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/config/target_profile.h"
+#include "fakequant/layers/quantize.h"
+
+namespace fq::cli {
+namespace {
+
+constexpr std::array<VerifyEngine, 5> kEngines{{
+    {"ort", ".onnx", "onnx", "verify_onnx.py", "ort", "", true, false},
+    {"ort_dynamic", ".onnx", "onnx", "verify_onnx.py", "ort", "ort_dynamic", true, false},
+    {"xnnpack", ".pte", "executorch", "verify_executorch.py", "xnnpack", "", false, true},
+    {"llama.cpp", ".gguf", "gguf", "verify_gguf.py", "llama.cpp", "", false, true},
+    {"openvino", ".onnx", "onnx", "verify_openvino.py", "openvino", "", true, false},
+}};
+
+std::vector<std::string> names_of_engines() {
+  std::vector<std::string> names;
+  for (const VerifyEngine& engine : kEngines) names.emplace_back(engine.name);
+  names.emplace_back("all");
+  return names;
+}
+
+}  // namespace
+
+std::span<const VerifyEngine> verify_engines() { return kEngines; }
+
+std::string verify_engine_names() {
+  auto names = names_of_engines();
+  const std::string last = names.back();
+  names.pop_back();
+  return fmt::format("{} or {}", fmt::join(names, ", "), last);
+}
+
+std::vector<const VerifyEngine*> chosen_engines(const Flags& flags) {
+  const std::string name = flags.choice("engine", names_of_engines()), model = flags.required("model");
+  std::vector<const VerifyEngine*> found;
+  for (const VerifyEngine& engine : kEngines) {
+    const bool reads =
+        model.ends_with(engine.suffix) && engine.name != "ort_dynamic";  // ort runs the same file
+    if (name == "all" ? reads : name == engine.name) found.push_back(&engine);
+  }
+  FQ_CHECK(
+      !found.empty(), "verify",
+      "--engine all: no engine runs {} by its name: give a file whose name ends with .onnx, .gguf or .pte",
+      model);
+  return found;
+}
+
+void check_target(const VerifyEngine& engine, const Network& network) {
+  if (engine.target.empty()) return;
+  const Target found = target_of(*network.module);
+  FQ_CHECK(name(found) == engine.target, "verify",
+           "--engine {}: the checkpoint is quantized for {}: calibrate and train with --preset {}, or leave "
+           "out --engine",
+           engine.name, name(found), profile_of(target_named(engine.target)).presets);
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,36 @@
+#pragma once
+
+/// The engines in which `verify` runs a file: the table that its flags, its files and its scripts follow.
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/cli/flags/flags.h"
+#include "fakequant/cli/network.h"
+
+namespace fq::cli {
+
+/// One value of `verify --engine`.
+struct VerifyEngine {
+  std::string_view name;
+  std::string_view suffix;  ///< of the files that it runs
+  std::string_view format;  ///< of `export` that writes them
+  std::string_view script;  ///< beside the command, which runs the file
+  std::string_view home;    ///< what scripts/engine calls it
+  std::string_view target;  ///< what the checkpoint must have been trained for; empty: any
+  bool codes;               ///< whether codes of activations can be read in it
+  bool layers;              ///< whether linear layers are compared one by one
+};
+
+[[nodiscard]] std::span<const VerifyEngine> verify_engines();
+/// "ort, ort_dynamic, .. or all".
+[[nodiscard]] std::string verify_engine_names();
+/// What --engine names; of `all` those that run the file by its suffix. Throws ArgumentError for another name
+/// and for a file that none of all runs.
+[[nodiscard]] std::vector<const VerifyEngine*> chosen_engines(const Flags& flags);
+/// Throws ArgumentError naming the target to train for.
+void check_target(const VerifyEngine& engine, const Network& network);
+
+}  // namespace fq::cli

@@ -1,0 +1,66 @@
+"""Counts of what an engine computes otherwise than fakequant did: codes, bits of logits, answers."""
+import collections
+import math
+
+import numpy as np
+
+
+class Counts:
+    """What differs from one network's evaluation."""
+
+    def __init__(self):
+        self.logits = self.logit_bits_different = self.answers = self.flips = 0
+        self.max_abs_diff = self.largest = 0.0
+        self.compared = collections.Counter()  # codes by quantizer
+        self.different = collections.Counter()  # of them
+        self.steps = {}  # by quantizer, the largest difference of two codes; of integers only
+
+    @property
+    def codes(self):
+        return sum(self.compared.values())
+
+    @property
+    def codes_different(self):
+        return sum(self.different.values())
+
+    def add_logits(self, expected, value):
+        same = expected.view(np.int32) == value.view(np.int32)
+        with np.errstate(invalid="ignore"):
+            off = np.nan_to_num(np.where(same, 0, np.abs(expected.astype(np.float64) - value)), nan=np.inf)
+        self.logits += expected.size
+        self.logit_bits_different += int((~same).sum())
+        if expected.ndim > 1:  # an answer for each sample, or for each place in it: classes are the second axis
+            self.answers += expected.size // max(expected.shape[1], 1)
+            self.flips += int((expected.argmax(1) != value.argmax(1)).sum())
+        self.max_abs_diff = max(self.max_abs_diff, float(off.max(initial=0)))
+        self.largest = max(self.largest, float(np.abs(np.nan_to_num(expected)).max(initial=0)))
+
+    def add_codes(self, name, expected, value, integers):
+        self.compared[name] += expected.size
+        if value.size != expected.size:
+            self.different[name] += expected.size
+            return
+        value = value.view(np.int32) if value.dtype == np.float32 else value.astype(np.int32)
+        off = np.abs(expected.ravel().astype(np.int64) - value.ravel())
+        if count := int((off != 0).sum()):
+            self.different[name] += count
+        if count and integers:
+            self.steps[name] = max(self.steps.get(name, 0), int(off.max()))
+
+    def within(self, tolerance, code_tolerance, flip_tolerance=1.0):
+        if self.codes_different > code_tolerance * self.codes or self.flips > flip_tolerance * self.answers:
+            return False
+        if tolerance == 0:
+            return self.logit_bits_different == 0
+        return self.max_abs_diff <= tolerance * self.largest
+
+    def text(self):
+        return (f"{self.codes_different:,} of {self.codes:,} codes and {self.logit_bits_different:,} of {self.logits:,} "
+                f"logits differ (bits), {self.flips:,} argmax flips, largest difference {self.max_abs_diff:.3g}")
+
+    def as_json(self):
+        """`max_abs_diff` is null where a logit is no number."""
+        return {"codes_different": self.codes_different, "logit_bits_different": self.logit_bits_different,
+                "answers": self.answers, "flips": self.flips,
+                "max_abs_diff": self.max_abs_diff if math.isfinite(self.max_abs_diff) else None,
+                "different": self.different, "largest_steps": self.steps}

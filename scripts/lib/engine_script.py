@@ -1,0 +1,102 @@
+"""What the scripts of engines other than ONNX Runtime share: arguments, the comparison with predictions, the report."""
+import argparse
+import json
+import math
+import re
+import sys
+
+if sys.version_info < (3, 10):
+    print(f"{sys.executable} is Python {sys.version.split()[0]}: name one of 3.10 or newer by --python or FAKEQUANT_PYTHON",
+          file=sys.stderr)
+    raise SystemExit(3)
+
+
+class Unusable(Exception):
+    """A file that cannot be used, or an engine that does not take it."""
+
+
+class Missing(Exception):
+    """What has to be installed."""
+
+
+def arguments(doc, tolerance, flip_tolerance, code_tolerance=0.0):
+    """The stated bounds are those that hold where the flags are left out."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("predictions", nargs="+")
+    parser.add_argument("--home", metavar="FOLDER", help="where scripts/engine has put the engine")
+    parser.add_argument("--layers", metavar="FILE", help="linear layers with their inputs and outputs")
+    parser.add_argument("--threads", type=int, default=0, help="of the engine; 0: its own choice")
+    parser.add_argument("--tolerance", type=float, default=tolerance, help=f"of logits, relative to the largest ({tolerance})")
+    parser.add_argument("--code-tolerance", type=float, default=code_tolerance, help=f"share of codes ({code_tolerance})")
+    parser.add_argument("--flip-tolerance", type=float, default=flip_tolerance, help=f"share of answers ({'stated' if flip_tolerance is None else flip_tolerance})")
+    parser.add_argument("--json", metavar="FILE", help="write the counts to this file too")
+    parser.add_argument("--folded", metavar="PREDICTIONS", action="append", default=[],
+                        help="for each of PREDICTIONS: the same samples where live batch norms are folded")
+    parser.add_argument("--folder", metavar="FOLDER", help="for temporary files (one of the system's)")
+    return parser.parse_args()
+
+
+def version_warning(engine, version, measured):
+    """A list of one line where the version is another than the one whose figures are documented."""
+    known = re.match(r"[0-9.]*[0-9]", version)
+    return [] if known and known.group() == measured else [
+        f"{engine} {version} runs; what is documented was measured with {engine} {measured}"]
+
+
+def rounded_up(share):
+    """To two digits."""
+    step = 10.0 ** (math.floor(math.log10(share)) - 1) if share > 0 else 1.0
+    return f"{math.ceil(share / step * (1 + 1e-9)) * step:.2g}"
+
+
+def accepting(args, sides):
+    """The tolerances that take what was found; nothing where they do already."""
+    if not all(math.isfinite(side.max_abs_diff) and side.largest > 0 for side in sides):
+        return []
+    needed = {"--tolerance": (max(side.max_abs_diff / side.largest for side in sides), args.tolerance),
+              "--code-tolerance": (max(side.codes_different / max(side.codes, 1) for side in sides), args.code_tolerance),
+              "--flip-tolerance": (max(side.flips / max(side.answers, 1) for side in sides), args.flip_tolerance)}
+    flags = [f"{flag} {rounded_up(share)}" for flag, (share, limit) in needed.items() if share > limit]
+    return [f"accept it by {' '.join(flags)}: {sides[0].flips:,} answers change"] if flags else []
+
+
+def finish(args, engine, sides, samples, *, same, lines=(), warnings=(), reasons=(), ways=(), **more):
+    """Prints what was found, writes the report and gives the exit status. `sides` are the counts of the network as it was
+    trained and, where it has live batch norms, as it is folded; `same` what else has to hold."""
+    own, folded = sides[0], sides[1] if len(sides) > 1 else None
+    within = all(side.within(args.tolerance, args.code_tolerance, args.flip_tolerance) for side in sides)
+    same = bool(same and within and own.logits > 0)
+    reasons, ways = ([], []) if same else (list(reasons), [*ways, *accepting(args, sides)])
+    print(f"verify: {own.text()}")
+    if folded:
+        print(f"batch norms folded: {folded.text()}")
+    print(f"{engine}, {samples:,} samples; bounds: logits to {args.tolerance:g} of the largest, {args.code_tolerance:g} of codes, "
+          f"{args.flip_tolerance:g} of answers")
+    for line in lines:
+        print(line)
+    for head, texts in [("warning", warnings), ("why", reasons), ("way out", ways)]:
+        for text in texts:
+            print(f"{head}: {text}")
+    if args.json:
+        report = {"codes": own.codes, "logits": own.logits, **own.as_json(), "folded": folded and folded.as_json(),
+                  "samples": samples, "engine": engine, "level": "", "session_options": {}, "kernels": {}, "float_kernels": [],
+                  "compared": own.compared, "not_materialised": [], "not_in_file": [], "alone_logit_bits_different": 0,
+                  "exposed_logit_bits_different": 0, "first_difference": None, "tolerance": args.tolerance,
+                  "code_tolerance": args.code_tolerance, "flip_tolerance": args.flip_tolerance, "same": same,
+                  "warnings": list(warnings), "reasons": reasons, "ways": ways} | more
+        with open(args.json, "w") as file:
+            json.dump(report, file)
+    return 0 if same else 1
+
+
+def ended(run, model):
+    """The exit status of `run`, a function; what it throws becomes a line on standard error."""
+    try:
+        return run()
+    except Missing as error:
+        print(error, file=sys.stderr)
+        return 3
+    except Exception as error:  # engines throw classes of their own
+        print(f"{model}: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
+        return 2

@@ -1,0 +1,78 @@
+"""llama.cpp, as scripts/engine builds it, through ctypes."""
+import ctypes
+import os
+
+import numpy as np
+
+from engine_script import Missing, Unusable
+
+BUFFERS = ("repacked", "plain")
+FLOATS = ctypes.POINTER(ctypes.c_float)
+VISIT = ctypes.CFUNCTYPE(None, ctypes.c_char_p, FLOATS, FLOATS, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
+
+def floats(array):
+    return array.ctypes.data_as(FLOATS)
+
+
+class Products:
+    """Products of the weights of a file, of whatever architecture."""
+
+    def __init__(self, home, path):
+        library = os.path.join(home or "", "engine", "libfakequant_llama.so")
+        if not os.path.exists(library):
+            raise Missing(f"{library} is not there: run scripts/engine llama.cpp FOLDER and name it by --engines FOLDER")
+        try:
+            self.calls = calls = ctypes.CDLL(library)
+        except OSError as error:
+            raise Missing(f"{library} does not load ({error}): remove {home} and let it be made again") from None
+        for name in ("version", "message", "type"):
+            getattr(calls, f"fakequant_{name}").restype = ctypes.c_char_p
+        calls.fakequant_open.restype = ctypes.c_void_p
+        calls.fakequant_type.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+        calls.fakequant_open.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_int]
+        calls.fakequant_vocabulary.argtypes = [ctypes.c_void_p]
+        calls.fakequant_logits.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int32), ctypes.c_int, FLOATS, VISIT]
+        calls.fakequant_product.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, FLOATS, ctypes.c_int64, FLOATS]
+        self.path = path.encode()
+        self.version = calls.fakequant_version().decode()
+
+    def type(self, name):
+        """"f32", "f16", "q4_0" or "q8_0"."""
+        return self.calls.fakequant_type(self.path, name.encode()).decode().lower()
+
+    def product(self, weight, buffer, x, channels):
+        """x [rows, columns] times a weight of the file; None where that kind of buffer does not take it."""
+        x = np.ascontiguousarray(x, dtype=np.float32)
+        y = np.empty((len(x), channels), np.float32)
+        status = self.calls.fakequant_product(self.path, weight.encode(), int(buffer == "repacked"), floats(x), len(x), floats(y))
+        if status == 1:
+            raise Unusable(f"it has no weight {weight}")
+        return y if status == 0 else None
+
+
+class Llama(Products):
+    """A file, opened for texts of up to `context` tokens."""
+
+    def __init__(self, home, path, context, threads, cache="f16"):
+        super().__init__(home, path)
+        self.net = self.calls.fakequant_open(self.path, context, threads, int(cache == "f32"))
+        if not self.net:
+            raise Unusable(f"llama.cpp does not load it: {self.calls.fakequant_message().decode(errors='replace').strip()}")
+
+    def logits(self, ids, classes, visit=None):
+        """[tokens, classes] of one text; visit(weight, x, y) sees each product of the graph."""
+        if (vocabulary := self.calls.fakequant_vocabulary(self.net)) != classes:
+            raise Unusable(f"its vocabulary has {vocabulary} tokens, the checkpoint {classes}")
+        tokens = np.ascontiguousarray(ids, dtype=np.int32)
+        out = np.empty((len(tokens), classes), np.float32)
+
+        def seen(weight, x, y, columns, channels, rows):
+            visit(weight.decode(), np.ctypeslib.as_array(x, (rows, columns)).copy(),
+                  np.ctypeslib.as_array(y, (rows, channels)).copy())
+
+        status = self.calls.fakequant_logits(self.net, tokens.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)), len(tokens),
+                                             floats(out), VISIT(seen) if visit else VISIT())
+        if status != 0:
+            raise Unusable(f"llama.cpp did not decode {len(tokens)} tokens: status {status}")
+        return out

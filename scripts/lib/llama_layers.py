@@ -1,0 +1,135 @@
+"""Linear layers of a network in ggml, and where llama.cpp's graph parts from ours: every product of the graph is shown with
+its input, so that what lies between two products is known by its result."""
+import h5py
+import numpy as np
+
+from engine_script import Unusable
+from llama_engine import BUFFERS
+
+# By the end of the name of the weight that is multiplied next: what llama.cpp computes before it, and how.
+BETWEEN = {"attn_qkv": ("LayerNorm", "sums of floats in the engine's own order"),
+           "attn_output": ("attention", "keys, values and probabilities are rounded to f16"),
+           "ffn_up": ("LayerNorm", "sums of floats in the engine's own order"),
+           "ffn_down": ("GELU", "tanh comes from a table of f16"),
+           "output": ("LayerNorm", "sums of floats in the engine's own order")}
+FLOATS = 2e-6  # of the largest: what sums of floats in another order make
+
+
+class Layer:
+    """A linear layer as it ran here: x [.., columns], y [.., channels], its bias, and whether its weight is codes."""
+
+    def __init__(self, name, group):
+        self.name = name
+        self.x, self.y = group["x"][...], group["y"][...]
+        self.bias = group["bias"][...] if "bias" in group else np.float32(0)
+        self.coded = "codes" in group
+
+    def rows(self, values):
+        return values.reshape(-1, values.shape[-1])
+
+
+def read_layers(path):
+    """The layers in the order in which they ran, and the samples that they saw."""
+    with h5py.File(path) as file:
+        return [Layer(name.split(" ", 1)[1], file["layers"][name]) for name in sorted(file["layers"])], file["x"][...]
+
+
+def products_of(engine, layers, ids):
+    """(weight, its layers, x, y) of every product of one text, as the engine's graph computes it."""
+    seen, left, found = [], list(layers), []
+    engine.logits(ids, layers[-1].y.shape[-1], lambda *product: seen.append(product))
+    for weight, x, y in seen:
+        of = []
+        while left and sum(layer.y.shape[-1] for layer in of) < y.shape[1]:
+            of.append(left.pop(0))
+        if sum(layer.y.shape[-1] for layer in of) != y.shape[1] or of[0].x.shape[-1] != x.shape[1]:
+            raise Unusable(f"its {weight} has {y.shape[1]} outputs, which are not those of the checkpoint's next layers")
+        found.append((weight, of, x, y))
+    if left:
+        raise Unusable(f"it has no product for '{left[0].name}'")
+    return found
+
+
+def bits_different(a, b):
+    return int((np.ascontiguousarray(a).view(np.int32) != np.ascontiguousarray(b).view(np.int32)).sum())
+
+
+def relative(own, made):
+    return float(np.abs(own.astype(np.float64) - made).max() / max(np.abs(own).max(), 1e-30))
+
+
+def compare_products(engine, path):
+    """Each layer's weight multiplied alone with the inputs that it had here, in the buffers that llama.cpp keeps it in, as
+    what it multiplies with the graph's own inputs shows."""
+    layers, ids = read_layers(path)
+    found = []
+    for weight, of, x, y in products_of(engine, layers, ids[0]):
+        taken = {buffer: engine.product(weight, buffer, x, y.shape[1]) for buffer in BUFFERS}
+        same = [buffer for buffer, made in taken.items() if made is not None and bits_different(made, y) == 0]
+        at, buffer = 0, (same or ["plain"])[0]
+        made = engine.product(weight, buffer, of[0].rows(of[0].x), y.shape[1])
+        for layer in of:
+            own = layer.rows(layer.y)
+            part = made[:, at:at + own.shape[1]] + layer.bias
+            at += own.shape[1]
+            if layer.coded:
+                found.append({"name": layer.name, "weight": weight, "buffer": buffer, "graph_buffers": same,
+                              "values": own.size, "bits_different": bits_different(own, part),
+                              "largest": relative(own, part)})
+    return found
+
+
+def compare_stages(engine, path):
+    """What each product reads, here and in the engine, of the first text."""
+    layers, ids = read_layers(path)
+    found, other = [], exact_gelu(layers)
+    for weight, of, x, _ in products_of(engine, layers, ids[0]):
+        kind = weight.removesuffix(".weight").split(".")[-1]
+        operator, how = BETWEEN.get(kind, ("floats", "sums of floats in the engine's own order"))
+        how = how + ", by tanh where the checkpoint has the exact one" if operator == "GELU" and other else how
+        found.append({"before": of[0].name, "weight": weight, "operator": operator, "how": how,
+                      "largest": relative(of[0].x[0], x)})
+    return found
+
+
+def exact_gelu(layers):
+    """Whether the first layer behind a GELU reads the exact one, where llama.cpp has the approximation by tanh."""
+    for before, layer in zip(layers, layers[1:]):
+        if layer.x.shape == before.y.shape and layer.x.shape != before.x.shape and (layer.x != before.y).any():
+            v = before.y.astype(np.float64)
+            tanh = 0.5 * v * (1 + np.tanh(np.sqrt(2 / np.pi) * (v + 0.044715 * v ** 3)))
+            return bool(np.abs(layer.x - tanh).max() > 1e-5)
+    return False
+
+
+def explain(engine, products, stages):
+    """(reasons, ways, lines) of what was found."""
+    reasons, ways, lines = [], [], []
+    wrong = next((product for product in products if product["bits_different"]), None)
+    if wrong:
+        reasons.append(f"the product of '{wrong['name']}' has {wrong['bits_different']:,} of {wrong['values']:,} values of other "
+                       f"bits, by {wrong['largest']:.2g} of the largest: the file is not of this checkpoint, or another order "
+                       "of sums")
+        ways.append("export it again from this checkpoint; on other processors than x86-64 with AVX2 ggml adds up in orders of "
+                    "their own")
+    first = next((stage for stage in stages if stage["largest"] > FLOATS), None)
+    if first and first is stages[0] and engine.type("token_embd.weight") == "f16":
+        first = first | {"operator": "the table of tokens", "how": "the file keeps it in f16, as other matrices"}
+        ways.append("export it by --float-type f32")
+    if first:
+        told = (f"{first['operator']} before '{first['before']}' is the first to differ, by {first['largest']:.2g} of the largest "
+                f"value: {first['how']}")
+        lines.append(told)
+        reasons.append(told)
+    if any("exact one" in stage["how"] for stage in stages):
+        lines.append("the checkpoint's GELU is the exact one, llama.cpp's the approximation by tanh, from a table of f16")
+        ways.append('train with {"type": "gelu", "options": {"approximate": "tanh"}}')
+    worst = {}
+    for stage in stages:
+        worst[stage["operator"]] = max(worst.get(stage["operator"], 0.0), stage["largest"])
+    if worst:
+        lines.append("largest differences behind operators that llama.cpp computes in floats: "
+                     + ", ".join(f"{name} {value:.2g}" for name, value in worst.items()))
+    if not products and stages:
+        lines.append("no linear layer has codes: products of floats are judged by the logits")
+    return reasons, ways, lines

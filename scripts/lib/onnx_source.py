@@ -1,0 +1,100 @@
+"""An exported ONNX file, and where codes of quantizers are in it."""
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+INT4 = {TensorProto.INT4, TensorProto.UINT4}
+FLOAT8 = {TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn, TensorProto.FLOAT8E5M2: ml_dtypes.float8_e5m2}
+ON_GRIDS = {"QuantizeLinear", "DequantizeLinear"}
+MOVES = {"Transpose", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Split", "Concat", "Gather", "Identity", "Pad",
+         "ReorderInput", "ReorderOutput"}
+# What rounds no float, or only to codes; and what takes ranges from its input, whose arithmetic the library has.
+DYNAMIC = {"DynamicQuantizeLSTM", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat"}
+
+
+class Source:
+    """The exported file: who writes each tensor, and of what type its codes are."""
+
+    def __init__(self, path):
+        graph = onnx.load(path, load_external_data=False).graph
+        self.nodes = list(graph.node)
+        self.output = graph.output[0].name if graph.output else ""
+        self.producers = {name: node for node in self.nodes for name in node.output}
+        self.readers = {}
+        for node in self.nodes:
+            for name in node.input:
+                self.readers.setdefault(name, []).append(node)
+        self.constants = {tensor.name: tensor for tensor in graph.initializer}
+        self.activations = [node for node in graph.node if node.op_type == "QuantizeLinear"]
+        weights = [node for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in self.constants]
+        self.blocks = any(a.name == "block_size" and a.i for node in weights for a in node.attribute)
+        self.types = {self.code_type(node) for node in self.activations}
+        self.types |= {self.constants[node.input[0]].data_type for node in weights}
+
+    def quantizer(self, name):
+        """The node that makes those codes: behind it a Clip may cut off the lowest one."""
+        node = self.producers[name]
+        return self.producers[node.input[0]] if node.op_type == "Clip" else node
+
+    def read_by(self, name, op):
+        return [node for node in self.readers.get(name, []) if node.op_type == op]
+
+    def turned(self, name):
+        """Names of codes that are these with their axes in another order, and the order that brings them back: engines join
+        two orders behind each other, and the codes between are gone."""
+        for floats in self.read_by(name, "DequantizeLinear"):
+            for turn in self.read_by(floats.output[0], "Transpose"):
+                back = [int(axis) for axis in np.argsort(turn.attribute[0].ints)]
+                yield turn.output[0] + "_q_to_dq", back  # as the engine calls what it moves in front of the floats
+                for codes in self.read_by(turn.output[0], "QuantizeLinear"):
+                    if codes.input[1:] == floats.input[1:]:
+                        yield codes.output[0], back
+
+    def behind(self, value, quantizers):
+        """The nodes that compute a value from the codes of these quantizers or the input, in order of execution."""
+        wanted, seen = [value], set(quantizers)
+        while wanted:
+            if (name := wanted.pop()) in self.producers and name not in seen:
+                seen.add(name)
+                wanted.extend(self.producers[name].input)
+        return [node for node in self.nodes
+                if node.op_type not in ON_GRIDS and node.output[0] in seen and node.output[0] not in quantizers]
+
+    def powers_of_two(self):
+        """Whether every scale is one."""
+        names = {node.input[1] for node in self.producers.values() if node.op_type in ON_GRIDS}
+        scales = [onnx.numpy_helper.to_array(self.constants[name]) for name in names if name in self.constants]
+        return all((np.frexp(scale.astype(np.float64))[0] == 0.5).all() for scale in scales)
+
+    def zero(self, node):
+        return self.constants.get(node.input[2]) if len(node.input) > 2 else None
+
+    def code_type(self, node):
+        return TensorProto.UINT8 if self.zero(node) is None else self.zero(node).data_type
+
+    def zero_point(self, node):
+        zero = self.zero(node)
+        return 0 if zero is None or zero.data_type in FLOAT8 else int(onnx.numpy_helper.to_array(zero).ravel()[0])
+
+    def batch(self, usual):
+        """Samples at once: ranges that are taken from each input are of one."""
+        return 1 if any(node.op_type in DYNAMIC for node in self.nodes) else usual
+
+    def settings(self):
+        """The level and the options of a session that loads the file and keeps its numbers."""
+        if self.types & set(FLOAT8):
+            return "basic", {"session.disable_quant_qdq": "1"}
+        if any(self.code_type(node) in INT4 for node in self.activations):
+            return "basic", {}
+        return "all", {} if self.integer() else {"session.qdq_matmulnbits_accuracy_level": "1"}
+
+    def bytes(self):
+        """Whether some products are of 8-bit integers."""
+        dynamic = any(node.op_type == "MatMulInteger" for node in self.nodes)
+        return dynamic or bool(self.activations) and bool(self.types & {TensorProto.INT8, TensorProto.UINT8})
+
+    def integer(self):
+        """Whether every product is one of 8-bit integers; others are added up as floats, in the engine's own order."""
+        dynamic = any(node.op_type == "MatMulInteger" for node in self.nodes)
+        return (bool(self.activations) or dynamic) and not self.blocks and not self.types & (INT4 | set(FLOAT8))

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Runs an ExecuTorch program that fakequant exported, in XNNPACK, and compares it with fakequant's own evaluation.
+
+PREDICTIONS are HDF5 files with x and logits, as `fakequant verify` writes them. With --layers each linear layer of codes
+also runs alone, on the inputs that it had in fakequant. Exit status: 0 within the bounds, 1 not,
+2 a file that cannot be used, 3 a Python package is missing."""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "lib"))
+from engine_script import Unusable, arguments, ended, finish, version_warning  # noqa: E402
+
+try:
+    import h5py
+    import numpy as np
+    import torch
+
+    from engine_counts import Counts
+    from processor import has_avx512_vnni
+    from executorch_program import VERSIONS, Program, SideBySide, dynamic_linear, lowered
+except ImportError as error:
+    print(f"{sys.executable} has no {error.name}: run {sys.executable} -m pip install executorch torchao torch h5py, or name "
+          "another Python by --python or FAKEQUANT_PYTHON", file=sys.stderr)
+    raise SystemExit(3) from None
+
+MEASURED = "1.5.1"
+LOGITS, ANSWERS = 1e-3, 0.0  # of the largest logit; of all answers
+OTHER_KERNELS = 1e-6  # of the largest value: what kernels of 4-bit weights add up in another order without AVX-512 VNNI
+CAUSES = {"layers": "LayerNorm, GELU, softmax and sums of floats between the layers, which the engine computes in its own way"}
+
+
+def compare(program, files, counts):
+    for samples in zip(*files, strict=True):
+        x = samples[0]["x"]
+        for row in range(len(x)):
+            logits = program(torch.from_numpy(x[row:row + 1]))[0]
+            for side, file in zip(counts, samples):
+                expected = file["logits"][row:row + 1]
+                if logits.shape != expected.shape:
+                    raise Unusable(f"it answers {list(logits.shape)} where the checkpoint answers {list(expected.shape)}")
+                side.add_logits(expected, np.ascontiguousarray(logits))
+
+
+def layer_of(group):
+    """The layer, its input and what it gave here, rows below each other."""
+    codes, scale = torch.from_numpy(group["codes"][...]), torch.from_numpy(group["scale"][...])
+    channels, columns = codes.shape
+    scale = scale.reshape(channels, scale.numel() // channels)
+    bias = torch.from_numpy(group["bias"][...]) if "bias" in group else None
+    bits = 8 if int(codes.to(torch.int32).abs().max()) > 8 else 4
+    layer = dynamic_linear(codes, scale, bias, bits)
+    layer.bits = bits
+    return (layer, torch.from_numpy(group["x"][...].reshape(-1, columns)),
+            group["y"][...].reshape(-1, channels))
+
+
+def compare_layers(path):
+    """Each layer of codes on the input that it had here, all of them in one program."""
+    with h5py.File(path) as file:
+        coded = [name for name in sorted(file["layers"]) if "codes" in file["layers"][name]]
+        layers, inputs, own = zip(*[layer_of(file["layers"][name]) for name in coded]) if coded else ((), (), ())
+    if not coded:
+        return []
+    program, _ = lowered(SideBySide(layers), *inputs)
+    return [{"name": name.split(" ", 1)[1], "bits": layer.bits, "values": ours.size,
+             "bits_different": int((ours.view(np.int32) != np.ascontiguousarray(made).view(np.int32)).sum()),
+             "largest": float(np.abs(ours.astype(np.float64) - made).max() / max(np.abs(ours).max(), 1e-30))}
+            for name, layer, ours, made in zip(coded, layers, own, Program(program)(*inputs))]
+
+
+def run(args):
+    files = [[h5py.File(path) for path in side] for side in (args.predictions, args.folded) if side]
+    with open(args.model, "rb") as file:
+        program = Program(file.read())
+    counts = [Counts() for _ in files]
+    compare(program, files, counts)
+    layers = compare_layers(args.layers) if args.layers else []
+    exact = has_avx512_vnni()
+    wrong = next((layer for layer in layers if (layer["bits_different"] > 0 if exact or layer["bits"] > 4
+                                                else layer["largest"] > OTHER_KERNELS)), None)
+    lines, reasons, ways = [], [], []
+    if layers:
+        lines.append(f"{sum(layer['bits_different'] == 0 for layer in layers)} of {len(layers)} linear layers with every bit of "
+                     f"{sum(layer['values'] for layer in layers):,} values, each on the input that it had here")
+    if layers and not exact:
+        lines.append("this processor has no AVX-512 VNNI: kernels of 4-bit weights add up in another order, and layers are judged to "
+                     f"{OTHER_KERNELS:g} of the largest value")
+    if wrong:
+        reasons.append(f"the product of '{wrong['name']}' has {wrong['bits_different']:,} of {wrong['values']:,} values of other "
+                       f"bits, by {wrong['largest']:.2g} of the largest: another order of sums")
+        ways.append("this processor has kernels of another order: x86-64 with AVX-512 VNNI was measured")
+    if counts[-1].logit_bits_different and all(layer["bits_different"] == 0 for layer in layers):
+        lines.append(f"logits differ in {counts[-1].logit_bits_different:,} bits by what lies between layers: {CAUSES['layers']}")
+        reasons.append(CAUSES["layers"])
+    samples = sum(len(file["x"]) for file in files[0])
+    return finish(args, f"executorch {VERSIONS['executorch']}", counts, samples, same=wrong is None, lines=lines,
+                  warnings=version_warning("executorch", VERSIONS["executorch"], MEASURED), reasons=reasons, ways=ways,
+                  layers=layers)
+
+
+if __name__ == "__main__":
+    given = arguments(__doc__, LOGITS, ANSWERS)
+    raise SystemExit(ended(lambda: run(given), given.model))

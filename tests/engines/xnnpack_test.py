@@ -1,0 +1,40 @@
+"""Networks exported for ExecuTorch, in XNNPACK: every bit of every linear layer, whole networks within the stated bound."""
+
+import os
+
+from lib import DIGITS, fails, needs, result, run, small_gpt
+
+needs("xnnpack", "bin/python")
+
+
+def verified(checkpoint, data, layers):
+    file = checkpoint.replace(".h5", ".pte")
+    told = result("export", checkpoint, "--format", "executorch", "-o", file)
+    assert told["quantized_layers"] == layers and told["delegates"] >= 1, told
+    found = result("verify", file, "--engine", "xnnpack", "--checkpoint", checkpoint, "--data", data)
+    assert found["same"] and found["flips"] == 0 and found["samples"] > 0, found
+    return found
+
+
+run("train", "--data", DIGITS, "--model", "mlp", "--model-options", '{"hidden": [64]}', "--epochs", "1", "-o", "mlp.h5")
+small_gpt()
+for preset in ["8da8w", "8da4w"]:
+    run("qat", "mlp.h5", "--data", DIGITS, "--preset", preset, "--epochs", "1", "-o", f"mlp_{preset}.h5")
+    found = verified(f"mlp_{preset}.h5", DIGITS, 2)
+    assert found["logit_bits_different"] == 0, found
+    assert all(layer["bits_different"] == 0 for layer in found["layers"]) and len(found["layers"]) == 2, found
+    run("qat", "gpt.h5", "--data", "text.h5", "--preset", preset, "--epochs", "1", "-o", f"gpt_{preset}.h5")
+    found = verified(f"gpt_{preset}.h5", "text.h5", 13)
+    assert all(layer["bits_different"] == 0 for layer in found["layers"]) and len(found["layers"]) == 13, found["layers"]
+
+# What XNNPACK does not compute is refused, and files that are none.
+run("calibrate", "mlp.h5", "--data", DIGITS, "--preset", "q8_0", "-o", "ggml.h5")
+fails(2, ["quantized for ggml", "--preset 8da8w or 8da4w"], "export", "ggml.h5", "--format", "executorch", "-o", "ggml.pte")
+with open("mlp_8da8w.pte", "rb") as file:
+    whole = file.read()
+for name, data in [("cut.pte", whole[:len(whole) // 2]), ("none.pte", b"not a program")]:
+    with open(name, "wb") as file:
+        file.write(data)
+    line = run("verify", name, "--engine", "xnnpack", "--checkpoint", "mlp_8da8w.h5", "--data", DIGITS, status=None)
+    assert line.returncode in (1, 2) and line.stderr.count("\n") == 1, line.stderr
+    os.remove(name)
