@@ -100,7 +100,7 @@ void take_images(Network& network, DataLoader& loader, const CalibrateOptions& o
 std::unique_ptr<DataLoader> loader_of(std::shared_ptr<const Dataset> data, const Flags& flags,
                                       Output& output) {
   if (data == nullptr) return nullptr;
-  data = some_samples(std::move(data), samples_of(flags), 0, skip_of(flags));
+  data = naming_flags([&] { return some_samples(std::move(data), samples_of(flags), 0, skip_of(flags)); });
   output.line(fmt::format("calibrating on {} images", data->size()));
   return std::make_unique<DataLoader>(
       data, LoaderOptions{.batch_size = batch_of(flags), .shuffle = false, .device = device_of(flags)});

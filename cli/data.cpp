@@ -1,13 +1,8 @@
 #include "fakequant/cli/data.h"
 
-#include <algorithm>
-#include <numeric>
-
 #include "fakequant/cli/class_names.h"
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/task.h"
-#include "fakequant/core/detail/check.h"
-#include "fakequant/train/data/detail/random.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 
 namespace fq::cli {
@@ -37,20 +32,6 @@ std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flag
   check_fits(network, *data, flags.command());
   if (takes_classes(task.loss)) take_class_names(network, *data, flags.command());
   return data;
-}
-
-std::shared_ptr<const Dataset> some_samples(std::shared_ptr<const Dataset> data, std::int64_t count,
-                                            std::uint64_t seed, std::int64_t skip) {
-  FQ_CHECK(skip < data->size(), "calibrate", "--skip is {} and there are {} samples: give less", skip,
-           data->size());
-  if (skip == 0 && count >= data->size()) return data;
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(data->size()));
-  std::iota(rows.begin(), rows.end(), 0);
-  fq::detail::Draws(seed, 0, 0).shuffle(rows);
-  rows.resize(static_cast<std::size_t>(std::min(data->size(), skip + count)));
-  rows.erase(rows.begin(), rows.begin() + skip);
-  std::ranges::sort(rows);
-  return std::make_shared<Subset>(std::move(data), std::move(rows));
 }
 
 }  // namespace fq::cli

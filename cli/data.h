@@ -8,6 +8,7 @@
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/network.h"
 #include "fakequant/train/data/dataset.h"
+#include "fakequant/train/data/some_samples.h"
 
 namespace fq::cli {
 
@@ -22,10 +23,5 @@ enum class Labels { needed, if_there, none };
 [[nodiscard]] std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flags,
                                                            const std::string& group,
                                                            Labels labels = Labels::needed);
-/// `count` samples behind the first `skip` in the order of a permutation by `seed`, sorted; all that are left
-/// when there are not more. Throws ArgumentError when none is left.
-[[nodiscard]] std::shared_ptr<const Dataset> some_samples(std::shared_ptr<const Dataset> data,
-                                                          std::int64_t count, std::uint64_t seed,
-                                                          std::int64_t skip = 0);
 
 }  // namespace fq::cli

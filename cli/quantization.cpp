@@ -9,6 +9,7 @@
 #include "fakequant/cli/fine_tuning/quantizer_warnings.h"
 #include "fakequant/cli/fine_tuning/sample_accuracy.h"
 #include "fakequant/cli/flags/attention_formats.h"
+#include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/import_ranges.h"
 #include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/detail/check.h"
@@ -19,7 +20,7 @@
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/train/qat_defaults.h"
+#include "fakequant/train/qat_preset.h"
 #include "fakequant/train/sensitivity/plan.h"
 
 namespace fq::cli {
@@ -97,52 +98,15 @@ ordered_json config_file(const Flags& flags) {
   return fq::detail::parse_json<ordered_json>(QuantizationPlan::load(flags.text("config")).config);
 }
 
-constexpr const char* kEdges[] = {"@first.*", "@last.*"};  // also the matrices of a recurrent layer
-
-void add_rule(ordered_json& config, const std::string& pattern, const char* field,
-              const ordered_json& value) {
-  config["rules"].push_back({{"pattern", pattern}, {field, value}});
-}
-
-/// Blocks of 4-bit floats have E4M3 with fixed ranges there.
-void add_edge_rules(ordered_json& config, const QatDefaults& defaults, std::int64_t bits) {
-  for (const char* edge : kEdges) {
-    for (const auto& quantizer : defaults.integers) add_rule(config, edge + quantizer, "num_bits", bits);
-    for (const auto& quantizer : defaults.float_blocks)
-      config["rules"].push_back(
-          {{"pattern", edge + quantizer}, {"num_bits", {4, 3}}, {"block_sizes", nullptr}});
-  }
-}
-
-/// What a preset leaves open, and flags may say otherwise.
-void complete_preset(const Flags& flags, ordered_json& config) {
-  const QatDefaults defaults = qat_defaults(QuantConfig::from_json(config));
-  if (defaults.method != "max") config["algorithm"] = defaults.method;
-  const std::string method =
-      flags.given("weight-method") ? flags.choice("weight-method", weight_methods()) : defaults.weight_method;
-  if (method != "max") add_rule(config, "*weight_quantizer", "calib_method", method);
+/// The config of --preset, with the choices that flags make beside it.
+ordered_json preset_of(const Flags& flags) {
+  PresetChoices choices;
+  if (flags.given("weight-method")) choices.weight_method = flags.choice("weight-method", weight_methods());
   const bool chosen = flags.knows("effective-bits") && flags.given("effective-bits");  // edges too
-  const auto bits = flags.given("edge-bits") ? flags.integer("edge-bits", 0, 16)
-                    : chosen                 ? 0
-                                             : defaults.edge_bits;
-  FQ_CHECK(
-      bits == 0 || !defaults.integers.empty() || !defaults.float_blocks.empty(), flags.command(),
-      "--edge-bits is for integers with fixed ranges, as those of int8 and w4a4, and for nvfp4 and mxfp4");
-  FQ_CHECK(bits != 1, flags.command(), "--edge-bits is 1: give 2 to 16, or 0");
-  FQ_CHECK(bits == 0 || bits == 8 || defaults.float_blocks.empty(), flags.command(),
-           "--edge-bits is {}: with blocks of 4-bit floats give 8 (E4M3), or 0", bits);
-  if (bits > 0) add_edge_rules(config, defaults, bits);
-}
-
-std::string edge_text(const NumBits& bits) { return bits.is_integer() ? to_string(bits) + " bits" : "E4M3"; }
-
-/// What low bits add to the preset.
-std::string extra_text(const QuantConfig& config) {
-  std::string out = config.algorithm == "max" ? "" : "; ranges by " + config.algorithm;
-  for (const auto& rule : config.rules)
-    if (rule.pattern.starts_with(kEdges[0]) && rule.fields.num_bits && *rule.fields.num_bits)
-      return out + fmt::format("; {} in the first and the last layer", edge_text(**rule.fields.num_bits));
-  return out;
+  if (chosen) choices.edge_bits = 0;
+  if (flags.given("edge-bits")) choices.edge_bits = flags.integer("edge-bits", 0, 16);
+  return naming_flags(
+      [&] { return preset_config(flags.given("preset") ? flags.text("preset") : "int8", choices); });
 }
 
 /// What was chosen, also by leaving flags out.
@@ -151,8 +115,7 @@ std::string choice_text(const Flags& flags, const Quantization& chosen) {
   std::string from = flags.given("config") ? flags.text("config") : "rules";
   if (json.contains("preset")) from = "preset " + json["preset"].get<std::string>();
   if (!flags.given("preset") && !flags.given("config")) from += " (by default: --preset takes others)";
-  return fmt::format("{}, target {}, scale {}{}", from, name(config.target), config.pow2 ? "pow2" : "free",
-                     extra_text(config));
+  return from + ", " + describe_choice(config);
 }
 
 }  // namespace
@@ -169,10 +132,7 @@ Quantization checked_quantization(const Flags& flags, ordered_json json) {
 Quantization read_quantization(const Flags& flags) {
   FQ_CHECK(!flags.given("preset") || !flags.given("config"), flags.command(),
            "--preset and --config: give one");
-  ordered_json config = flags.given("config")
-                            ? config_file(flags)
-                            : ordered_json{{"preset", flags.given("preset") ? flags.text("preset") : "int8"}};
-  if (!flags.given("config")) complete_preset(flags, config);
+  ordered_json config = flags.given("config") ? config_file(flags) : preset_of(flags);
   for (const char* flag : {"edge-bits", "weight-method"})
     FQ_CHECK(!flags.given("config") || !flags.given(flag), flags.command(),
              "--{} goes with --preset: write a rule into {} instead", flag, flags.text("config"));

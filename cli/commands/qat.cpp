@@ -18,7 +18,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/loop/checkpoint.h"
-#include "fakequant/train/qat_defaults.h"
+#include "fakequant/train/qat_training.h"
 
 namespace fq::cli {
 namespace {
@@ -34,31 +34,10 @@ AmaxGradient amax_gradient(const Flags& flags) {
   return flags.choice("amax-gradient", {"clip", "lsq"}) == "lsq" ? AmaxGradient::lsq : AmaxGradient::clip;
 }
 
-std::string choice_text(const TrainerOptions& options, bool self) {
-  const char* gradient = options.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip";
-  std::string ranges = options.amax == AmaxMode::running ? "running" : "frozen";
-  if (options.amax == AmaxMode::learned)
-    ranges = fmt::format("learned ({}){}", gradient, options.learn_weight_ranges ? ", of weights too" : "");
-  else if (options.learn_weight_ranges)
-    ranges += fmt::format(", of weights learned ({})", gradient);
-  if (options.amax_rate != 1) ranges += fmt::format(" at {} times the rate", options.amax_rate);
-  std::string out = fmt::format("ranges {}; learning rate {}", ranges, options.optimizer.learning_rate);
-  if (const auto& teacher = options.distillation; teacher.teacher != nullptr)
-    out += fmt::format(
-        "; towards {} ({}{}), a share of {}", self ? "the float network" : "the teacher", teacher.kind,
-        teacher.kind == "kl" ? fmt::format(", temperature {}", teacher.temperature) : "", teacher.weight);
-  return out;
-}
-
 void read_ranges(TrainerOptions& options, const Flags& flags) {
-  if (flags.given("amax")) options.amax = amax_mode(flags);
-  if (flags.given("amax-gradient")) options.amax_gradient = amax_gradient(flags);
-  if (flags.given("weight-amax"))
-    options.learn_weight_ranges = flags.choice("weight-amax", {"frozen", "learned"}) == "learned";
   options.backward =
       flags.choice("backward", {"bf16", "fp32"}) == "fp32" ? BackwardType::fp32 : BackwardType::bf16;
   options.amax_decay = flags.number("amax-decay", 0, kMost);
-  if (flags.given("amax-lr")) options.amax_rate = flags.number("amax-lr", 1e-9, kMost);
   options.amax_momentum = flags.number("amax-momentum", 1e-9, 1);
   options.freeze_amax_after = flags.integer("freeze-amax-after", -1, kManySteps);
   options.quant_start = flags.integer("quant-start", 0, kManySteps);
@@ -82,20 +61,23 @@ void read_recipes(TrainerOptions& options, const Flags& flags) {
     options.progressive = naming_flags([&] { return parse_bit_stages(flags.text("progressive")); });
 }
 
-/// What depends on the format where flags leave it open.
+/// What flags choose in place of the defaults of the format.
+TrainingChoices read_choices(const Flags& flags) {
+  TrainingChoices out;
+  if (flags.given("amax")) out.amax = amax_mode(flags);
+  if (flags.given("amax-gradient")) out.amax_gradient = amax_gradient(flags);
+  if (flags.given("weight-amax"))
+    out.learn_weight_ranges = flags.choice("weight-amax", {"frozen", "learned"}) == "learned";
+  if (flags.given("amax-lr")) out.amax_rate = flags.number("amax-lr", 1e-9, kMost);
+  if (flags.given("lr")) out.learning_rate = flags.number("lr", 0, 1e38);
+  return out;
+}
+
 void complete_by_format(TrainerOptions& options, const Network& network, const Flags& flags, Output& output,
                         bool self) {
-  const QatDefaults defaults =
-      qat_defaults(QuantConfig::from_json(nlohmann::ordered_json(network.identity.at("quantization"))));
-  if (!flags.given("amax")) options.amax = defaults.amax;
-  if (!flags.given("amax-gradient")) options.amax_gradient = defaults.amax_gradient;
-  if (!flags.given("weight-amax"))
-    options.learn_weight_ranges = defaults.learn_weight_ranges && options.amax == defaults.amax;
-  const bool learns = options.amax == AmaxMode::learned || options.learn_weight_ranges;
-  if (!flags.given("amax-lr") && learns) options.amax_rate = defaults.amax_rate;
-  if (!flags.given("lr"))
-    options.optimizer.learning_rate = self ? defaults.distilled_learning_rate : defaults.learning_rate;
-  output.line(choice_text(options, self));
+  const auto& json = network.identity.at("quantization");
+  complete_training(options, QuantConfig::from_json(nlohmann::ordered_json(json)), read_choices(flags), self);
+  output.line(describe_training(options, self));
 }
 
 void check_asks(const Run& run, const Flags& flags) {
@@ -111,6 +93,7 @@ void check_asks(const Run& run, const Flags& flags) {
 TrainerOptions read_options(const Flags& flags) {
   TrainerOptions options = read_training(flags);
   options.validate_start = flags.number("val-fraction", 0, 0.9) > 0;
+  (void)read_choices(flags);
   read_ranges(options, flags);
   read_recipes(options, flags);
   return options;

@@ -10,7 +10,7 @@
 #include "fakequant/core/log.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/loop/evaluate.h"
-#include "fakequant/train/ptq/detail/float_run.h"
+#include "fakequant/train/qat_training.h"
 
 namespace fq::cli {
 namespace {
@@ -48,10 +48,7 @@ std::optional<SampleAccuracy> sample_accuracy(const Network& network,
   SampleAccuracy out{.images = some->size()};
   out.chance = largest_class(*data, data->size());
   const auto right = [&] { return evaluate(model, loader).accuracy; };
-  {
-    const ptq::FloatScope in_float(model);
-    out.in_float = right();
-  }
+  out.in_float = float_accuracy(model, data);
   out.quantized = uncalibrated_quantizers(model).empty() ? right() : out.in_float;
   return out;
 }

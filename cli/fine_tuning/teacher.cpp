@@ -9,12 +9,12 @@
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/loop/checkpoint.h"
+#include "fakequant/train/qat_training.h"
 
 namespace fq::cli {
 namespace {
 
 constexpr double kMostTemperature = 1000;
-constexpr double kLearnt = 0.99;  // of the training images: labels then tell nothing that is not known
 
 bool wanted(const Flags& flags) { return flags.given("teacher") && flags.text("teacher") != "none"; }
 bool may_be_wanted(const Flags& flags) {
@@ -86,7 +86,7 @@ bool learns_from_itself(const Flags& flags, const Network& network, double accur
   if (flags.given("teacher")) return is_self(flags);
   for (const char* flag : {"augment", "label-smoothing", "init", "loss"})
     if (flags.given(flag)) return false;
-  return task_of(network).standard() && accuracy >= kLearnt;
+  return task_of(network).standard() && knows_by_heart(accuracy);
 }
 
 DistillationOptions read_teacher(const Flags& flags, const Network& network, bool self) {

@@ -42,6 +42,8 @@ constexpr auto kWords = std::to_array<Word>({
     {"patience", "--early-stopping"},
     {"distillation is", "--distill is"},
     {"teacher_weight", "--distill-weight"},
+    {"edge_bits", "--edge-bits"},
+    {"skip is", "--skip is"},
     {"temperature is", "--temperature is"},
     {"validation_samples", "the number of images that --val-fraction holds out"},
     {"batch_size", "--batch"},

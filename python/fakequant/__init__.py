@@ -13,3 +13,6 @@ from ._fakequant import __version__  # noqa: F401
 for _name in ("modelopt", "pytorch_quantization", "torch_ref", "torchao", "onnx", "tripy", "tensorrt"):
     _sys.modules[f"{__name__}.{_name}"] = globals()[_name] = getattr(_fakequant, _name)
 del _name
+
+from . import loop as _loop  # noqa: E402,F401
+from .progress import Progress  # noqa: E402,F401

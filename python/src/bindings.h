@@ -17,6 +17,9 @@ void bind_engines(nb::module_& module);
 void bind_quantizer(nb::module_& module);
 void bind_model(nb::module_& module);
 void bind_training(nb::module_& module);
+void bind_fitting(nb::module_& m);
+void bind_defaults(nb::module_& m);
+void bind_inspection(nb::module_& m);
 void bind_recording(nb::module_& module);
 void bind_sensitivity(nb::module_& module);
 

@@ -7,6 +7,7 @@
 
 #include "array.h"
 #include "fakequant/train/data/loader.h"
+#include "fakequant/train/loop/evaluate.h"
 
 namespace fq::python {
 
@@ -15,5 +16,9 @@ namespace fq::python {
 /// Its batches, in order.
 [[nodiscard]] std::shared_ptr<DataLoader> in_order(nb::handle value, std::int64_t batch_size,
                                                    const char* function);
+[[nodiscard]] std::shared_ptr<DataLoader> in_order(std::shared_ptr<const Dataset> data,
+                                                   std::int64_t batch_size);
+/// {"loss", "accuracy", "count", "correct", and each metric}.
+[[nodiscard]] nb::dict evaluation_of(const Evaluation& found);
 
 }  // namespace fq::python

@@ -7,6 +7,7 @@
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/loop/checkpoint.h"
+#include "fakequant/train/qat_preset.h"
 
 namespace fq::python {
 namespace {
@@ -87,8 +88,8 @@ void save_network(const Network& network, const std::string& path) {
 }
 
 void quantize_network(Network& network, const std::string& config) {
-  const auto json = config.find('{') == std::string::npos ? nlohmann::ordered_json{{"preset", config}}
-                                                          : nlohmann::ordered_json::parse(config);
+  const auto json =
+      config.find('{') == std::string::npos ? preset_config(config) : nlohmann::ordered_json::parse(config);
   static_cast<void>(quantize(*network.module, QuantConfig::from_json(json), network.input_shape()));
   network.identity["quantization"] = json;
 }

@@ -30,6 +30,9 @@ NB_MODULE(_fakequant, module) {
   fq::python::bind_quantizer(module);
   fq::python::bind_model(module);
   fq::python::bind_training(module);
+  fq::python::bind_fitting(module);
+  fq::python::bind_defaults(module);
+  fq::python::bind_inspection(module);
   fq::python::bind_recording(module);
   fq::python::bind_sensitivity(module);
 }

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -5,9 +7,10 @@
 
 #include "bindings.h"
 #include "data.h"
+#include "fakequant/layers/config/quant_config.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/hdf5_dataset.h"
-#include "fakequant/train/loop/trainer.h"
+#include "fakequant/train/data/some_samples.h"
 #include "graded.h"
 #include "identity.h"
 
@@ -22,22 +25,22 @@ std::shared_ptr<const Dataset> data_of(nb::handle value, const char* function) {
 }
 
 std::shared_ptr<DataLoader> in_order(nb::handle value, std::int64_t batch_size, const char* function) {
+  return in_order(data_of(value, function), batch_size);
+}
+
+std::shared_ptr<DataLoader> in_order(std::shared_ptr<const Dataset> data, std::int64_t batch_size) {
   LoaderOptions options;
   options.batch_size = batch_size;
   options.shuffle = false;
   options.prefetch = 0;  // data sets of numpy's memory are read on the thread that asks
-  return std::make_shared<DataLoader>(data_of(value, function), options);
+  return std::make_shared<DataLoader>(std::move(data), options);
 }
 
 namespace {
 
 using nb::arg, nb::none;
 
-/// Thrown out of a run where Python has a signal: KeyboardInterrupt after the batch.
-void check_signals() {
-  const nb::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
-}
+}  // namespace
 
 nb::dict evaluation_of(const Evaluation& found) {
   nb::dict out;
@@ -49,71 +52,23 @@ nb::dict evaluation_of(const Evaluation& found) {
   return out;
 }
 
-nb::dict epoch_of(const EpochReport& report) {
-  nb::dict out;
-  out["epoch"] = report.epoch;
-  out["epochs"] = report.epochs;
-  out["loss"] = report.loss;
-  out["accuracy"] = report.accuracy;
-  out["learning_rate"] = report.learning_rate;
-  out["best"] = report.best;
-  out["seconds"] = report.seconds;
-  if (report.validation) out["validation"] = evaluation_of(*report.validation);
-  return out;
-}
+namespace {
 
-AmaxMode amax_mode(const std::string& name) {
-  if (name == "frozen") return AmaxMode::frozen;
-  if (name == "running") return AmaxMode::running;
-  if (name == "learned") return AmaxMode::learned;
-  throw nb::value_error(("amax is '" + name + "': frozen, running and learned are allowed").c_str());
-}
-
-nb::list fit(Network& self, nb::object data, std::int64_t epochs, nb::object validation,
-             std::int64_t batch_size, double learning_rate, const std::string& optimizer, double weight_decay,
-             const std::string& schedule, double clip_norm, double label_smoothing, const std::string& amax,
-             std::int64_t patience, bool restore_best, std::uint64_t seed, const std::string& out,
-             nb::object on_epoch) {
-  TrainerOptions options;
-  options.epochs = epochs;
-  options.optimizer.kind = optimizer;
-  options.optimizer.learning_rate = learning_rate;
-  options.optimizer.weight_decay = weight_decay;
-  options.schedule.kind = schedule;
-  options.clip_norm = clip_norm;
-  options.label_smoothing = label_smoothing;
-  options.amax = amax_mode(amax);
-  options.patience = patience;
-  options.restore_best = restore_best;
-  options.seed = seed;
-  options.out = out;
-  options.model = self.identity.dump();
-  LoaderOptions loader;
-  loader.batch_size = batch_size;
-  loader.seed = seed;
-  auto batches = std::make_shared<DataLoader>(data_of(data, "fit"), loader);
-  std::shared_ptr<DataLoader> held_out;
-  if (!validation.is_none()) held_out = in_order(validation, batch_size, "fit");
-  nb::list history;
-  TrainerCallbacks callbacks;
-  callbacks.on_step = [](const StepReport&) { check_signals(); };
-  callbacks.on_epoch = [&](const EpochReport& report) {
-    const nb::gil_scoped_acquire gil;
-    history.append(epoch_of(report));
-    if (!on_epoch.is_none()) on_epoch(history[nb::len(history) - 1]);
-  };
-  const nb::gil_scoped_release free;
-  static_cast<void>(Trainer(self.module, batches, options, held_out, callbacks).fit());
-  return history;
-}
-
+/// As the command does: the config's options and rules, and samples spread over the data.
 nb::dict calibrate_model(Network& self, nb::object data, const std::string& method, std::int64_t samples,
-                         double percentile, std::int64_t batch_size) {
-  const auto batches = in_order(data, batch_size, "calibrate");
+                         std::optional<double> percentile, std::int64_t batch_size) {
   CalibrateOptions options;
+  if (self.quantized()) {
+    const QuantConfig config =
+        QuantConfig::from_json(nlohmann::ordered_json(self.identity.at("quantization")));
+    options.amax = config.amax;
+    options.rules = config.calibration;
+  }
   options.method = method;
-  options.samples = samples;
-  options.amax.percentile = percentile;
+  if (percentile) options.amax.percentile = *percentile;
+  auto source = data_of(data, "calibrate");
+  if (samples > 0) source = some_samples(std::move(source), samples, 0);
+  const auto batches = in_order(std::move(source), batch_size);
   const auto report = unlocked([&] { return calibrate(*self.module, *batches, options); });
   nb::dict out;
   out["samples"] = report.samples;
@@ -156,17 +111,9 @@ void bind_training(nb::module_& m) {
   bind_data(m);
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
   model
-      .def("fit", &fit, arg("data"), arg("epochs") = 10, arg("validation") = none(), arg("batch_size") = 64,
-           arg("learning_rate") = 1e-3, arg("optimizer") = "adamw", arg("weight_decay") = 0.0,
-           arg("schedule") = "constant", arg("clip_norm") = 0.0, arg("label_smoothing") = 0.0,
-           arg("amax") = "frozen", arg("patience") = 0, arg("restore_best") = false, arg("seed") = 0,
-           arg("out") = "", arg("on_epoch") = none(),
-           "Trains on a data set or (x, y); of a quantized model that is quantization-aware training. "
-           "Returns a dict for "
-           "each epoch. KeyboardInterrupt stops after the batch.")
       .def("calibrate", &calibrate_model, arg("data"), arg("method") = "", arg("samples") = 0,
-           arg("percentile") = 99.99, arg("batch_size") = 64,
-           "Chooses the ranges of all quantizers from data.")
+           arg("percentile") = none(), arg("batch_size") = 64,
+           "Chooses the ranges of all quantizers from data: all of it, or so many samples spread over it.")
       .def(
           "evaluate",
           [](Network& self, nb::object data, std::int64_t batch_size) {

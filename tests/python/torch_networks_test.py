@@ -243,6 +243,53 @@ def test_learned_ranges_are_parameters(digits):
     assert torch.equal(other.eval()(x), model.eval()(x))
 
 
+def test_a_preset_of_few_bits_gets_what_the_command_gives_it(digits):
+    """8 bits at the edges, ranges of least error that are parameters, and a step at most doubles one."""
+    x, y = digits
+    model = fqt.calibrate(fqt.quantize(small(), "w2a2", x), [digits])
+    codes = model.codes_0
+    described = {row["name"]: row["description"] for row in codes.network.quantizers() if row["enabled"]}
+    assert [d.split()[0].strip(",") for name, d in described.items() if "weight" in name] == ["int8", "int2", "int8"]
+    groups = fqt.parameter_groups(model)
+    assert [group["lr"] for group in groups] == [0.004, 0.004, 0.012] and len(groups[2]["params"]) == 7
+    assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
+    before = [value.detach().clone() for value in codes.ranges()]
+    optimizer = torch.optim.AdamW(groups)
+    losses = []
+    for _ in range(20):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] and any(not torch.equal(a, b) for a, b in zip(before, codes.ranges()))
+    held = [value.detach().clone() for value in codes.ranges()]
+    with torch.no_grad():
+        model(x)
+        held = [value.detach().clone() for value in codes.ranges()]
+        for value in codes.ranges():
+            value.fill_(-1.0)
+        model(x)
+    assert all(torch.equal(a / 2, b) for a, b in zip(held, codes.ranges()))
+    again = pickle.loads(pickle.dumps(model)).eval()
+    assert torch.equal(again(x), model.eval()(x))
+
+
+def test_only_the_ends_of_a_network_in_parts_are_edges():
+    model = fqt.quantize(Block(), "w4a4", torch.zeros(2, 6, 32))
+    parts = list(model.codes().values())
+    edges = [sorted({rule["pattern"].split(".")[0] for rule in part.network.config["rules"] if rule["pattern"][0] == "@"})
+             for part in parts]
+    assert edges == [["@first"], [], ["@last"]]
+    with pytest.raises(fq.ArgumentError, match="nothing quantized"):
+        fqt.parameter_groups(small())
+
+
+def test_the_command_and_torch_choose_the_same():
+    model = fqt.quantize(small(), "w3a3", torch.zeros(1, 1, 12, 12))
+    assert model.codes_0.network.config == fq.preset_config("w3a3")
+
+
 def test_dropout_draws_from_torchs_seed(digits):
     net = nn.Sequential(nn.Flatten(), nn.Linear(144, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 10))
     model = fqt.calibrate(fqt.quantize(net, "int8", digits[0]), [digits])

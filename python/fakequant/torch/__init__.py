@@ -11,12 +11,14 @@
 Tensors go through DLPack: nothing is copied, and nothing is linked to libtorch. CPU tensors only.
 """
 from .calibration import calibrate
+from .defaults import parameter_groups
 from .files import export, save, verify
 from .functions import (dynamic_block_quantize, fake_affine_tensor_quant, fake_tensor_quant, int_cast_ste,
                         legacy_fake_tensor_quant, scaled_e4m3)
 from .networks import Quantized, quantize
 from .quantizers import HistogramCalibrator, MaxCalibrator, TensorQuantizer
 
-__all__ = ["quantize", "calibrate", "export", "save", "verify", "Quantized", "fake_tensor_quant", "scaled_e4m3", "int_cast_ste",
+__all__ = ["quantize", "calibrate", "parameter_groups", "export", "save", "verify", "Quantized",
+           "fake_tensor_quant", "scaled_e4m3", "int_cast_ste",
            "dynamic_block_quantize", "legacy_fake_tensor_quant", "fake_affine_tensor_quant", "TensorQuantizer", "MaxCalibrator",
            "HistogramCalibrator"]

@@ -34,6 +34,5 @@ def calibrate(model, data, samples=512, method=""):
         raise _fq.ArgumentError("[calibrate] data has no batch")
     for part, values in zip(parts, watched):
         for name, codes in part.codes().items():
-            codes.share().calibrate(torch.cat(values[part._parts[name]]).contiguous(), method=method)
-            codes._refresh()
+            codes.calibrate(torch.cat(values[part._parts[name]]).contiguous(), method)
     return model

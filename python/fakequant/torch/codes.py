@@ -65,7 +65,7 @@ class Codes(nn.Module):
         self._json, self._places = nodes_of(part, layers)
         output = shape_of(part.nodes[-1])
         self._sample_shape, self._classes = shape_of(part.source)[1:], output[1] if len(output) == 2 else 0
-        self._config = config
+        self._config, self._learned = config, None
         self._random = any(kind.startswith("drop") for node in part.nodes for kind, _ in layers.found[node].kinds)
         self._make()
 
@@ -75,10 +75,40 @@ class Codes(nn.Module):
         self.pending, self._versions = weakref.WeakSet(), None
         self._refresh()
 
+    def take_defaults(self, config, learned):
+        """Another config, and how ranges are learned once they are calibrated (keyword arguments of Model.learn_ranges)."""
+        self._learned = learned
+        if config != self._config:
+            self._config = config
+            self._make()
+
+    def calibrate(self, x, method):
+        """Chooses the ranges by the float input x; those to be learned become parameters."""
+        self.share().calibrate(x, method=method)
+        if self._learned is not None:
+            self.network.learn_ranges(**self._learned)
+        self._refresh()
+
+    def ranges(self):
+        """The learned ranges, parameters."""
+        return list(self._ranges.values())
+
+    def _guard_ranges(self):
+        """As in the library's loop: a step at most halves or doubles a learned range, and leaves it 2^-23 or more."""
+        with torch.no_grad():
+            for name, value in self._ranges.items():
+                before = self._before.get(name)
+                if before is not None and value._version != before[1]:
+                    held = value.clamp(before[0] / 2, before[0] * 2).clamp_(min=2.0**-23)
+                    if not torch.equal(held, value):
+                        value.copy_(held)
+                if before is None or value._version != before[1]:
+                    self._before[name] = (value.detach().clone(), value._version)
+
     def _refresh(self):
         """After ranges may have become parameters."""
         self.parameter_names = self.network.parameter_names()
-        self._ranges = nn.ParameterDict()
+        self._ranges, self._before = nn.ParameterDict(), {}
         for name in self.parameter_names:
             if name not in self._places:
                 self._ranges[name.replace(".", "__")] = nn.Parameter(torch.from_numpy(self.network.state_dict()[name]))
@@ -130,6 +160,8 @@ class Codes(nn.Module):
         if x.device.type != "cpu":
             raise _fq.ArgumentError(f"[fakequant.torch] x is on {x.device}: CPU tensors only")
         x = x.float() if x.is_floating_point() else x
+        if self._ranges:
+            self._guard_ranges()
         sources = self._sources()
         if torch.is_grad_enabled() and (x.requires_grad or any(source.requires_grad for source in sources)):
             return _Pass.apply(x, self, *sources)

@@ -6,6 +6,7 @@ from torch import nn
 
 from .. import _fakequant as _fq
 from .codes import Codes
+from .defaults import completed, without_edges
 from .layers import NoLayer
 from .parts import Layers, read
 from .program import Step, Value, run, steps_of
@@ -139,12 +140,28 @@ def quantize(model, config="int8", example_input=None):
     which shapes are known. Parameters are shared with `model`, which is not changed; what the library has not stays with torch
     (`floats` of each `Quantized` says why). Where torch.fx cannot read the model's forward, its submodules are quantized one by
     one. Calibrate it before its first use.
+
+    A preset of few bits gets what `fakequant qat` gives it: 8 bits in the first and the last layer of the model, ranges of least
+    squared error, and ranges that are parameters after `calibrate`; rates are those of `parameter_groups`.
     """
     if not isinstance(model, nn.Module):
         raise _fq.ArgumentError(f"[quantize] model is a {type(model).__name__}: give an nn.Module")
     if example_input is None:
         raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, such as next(iter(loader))[0]")
     inputs = tuple(example_input) if isinstance(example_input, (tuple, list)) else (example_input,)
+    config, learned = completed(config)
+    return _with_edges(_quantized(model, inputs, config), config, learned)
+
+
+def _with_edges(model, config, learned):
+    """Of several parts only the first has the network's first layer, and only the last its last one."""
+    codes = [codes for part in parts_of(model) for codes in part.codes().values()]
+    for i, one in enumerate(codes):
+        one.take_defaults(without_edges(config, i > 0, i < len(codes) - 1), learned)
+    return model
+
+
+def _quantized(model, inputs, config):
     try:
         return Quantized(model, inputs, config)
     except NoLayer as why:

@@ -1,0 +1,85 @@
+"""Methods of Model that are made of others: qat, fit with a progress bar, and what notebooks show."""
+import functools
+import json
+
+from . import _fakequant
+from ._fakequant import Model
+from .progress import Progress
+from .tables import Page, Plan, Sensitivity, model_html
+
+_fit, _sensitivity, _auto_quantize = Model.fit, Model.sensitivity, Model.auto_quantize
+
+
+@functools.wraps(_fit, updated=())
+def fit(self, data, *args, progress=None, on_step=None, **options):
+    bar = Progress() if progress is None or progress is True else progress or None
+    listeners = [listener for listener in (bar if bar and getattr(bar, "shown", True) else None, on_step) if listener]
+
+    def step(report):
+        for listener in listeners:
+            listener(report)
+
+    if not listeners:
+        return _fit(self, data, *args, **options)
+    if not isinstance(bar, Progress):
+        return _fit(self, data, *args, on_step=step, **options)
+    with bar:
+        return _fit(self, data, *args, on_step=step, **options)
+
+
+def qat(self, data, preset=None, *, epochs=10, batch_size=64, learning_rate=None, optimizer="adamw", weight_decay=0.01,
+        schedule="one_cycle", samples=512, edge_bits=None, weight_method=None, keep_batch_norm=False, follow_itself=None,
+        target=None, scale=None, validation=None, seed=0, out="", quiet=False, **options):
+    """Quantization-aware training as `fakequant qat --preset` does it, with the same bits: a float model has its batch norms
+    folded, and is quantized and calibrated on `samples` samples; then what QatDefaults chooses for the format (edges in 8 bits,
+    learned ranges, rates, whether the model follows its own float outputs), told in two lines unless `quiet`. Other options are
+    those of `fit`. Returns a dict for each epoch.
+    """
+    def tell(line):
+        if not quiet:
+            print(line)
+
+    if not self.quantized:
+        preset = "int8" if preset is None else preset
+        config = preset
+        if isinstance(preset, str) and "{" not in preset:
+            config = _fakequant.preset_config(preset, edge_bits=edge_bits, weight_method=weight_method)
+        elif edge_bits is not None or weight_method is not None:
+            raise _fakequant.ArgumentError("[qat] edge_bits and weight_method go with the name of a preset: write rules instead")
+        if target is not None or scale is not None:
+            config = config if isinstance(config, dict) else json.loads(config)
+            config = config | {key: value for key, value in (("target", target), ("scale", scale)) if value is not None}
+        if not keep_batch_norm and not self.folded:
+            self.fold_batch_norm()
+        self.quantize(config)
+        tell(f"{'preset ' + preset if isinstance(preset, str) and '{' not in preset else 'rules'}, "
+             f"{_fakequant.describe_choice(self.config)}")
+        self.calibrate(data, samples=samples, batch_size=batch_size)
+    elif preset is not None or edge_bits is not None or weight_method is not None:
+        raise _fakequant.ArgumentError("[qat] the model is quantized already: leave out preset, edge_bits and weight_method")
+    follows = self.follows_itself(data) if follow_itself is None else follow_itself
+    teacher = self.in_float() if follows else None
+    chosen, line = _fakequant.training_defaults(self.config, teacher, learning_rate)
+    tell(line)
+    return self.fit(data, epochs=epochs, batch_size=batch_size, optimizer=optimizer, weight_decay=weight_decay,
+                    schedule=schedule, validation=validation, seed=seed, out=out, drop_last=True, teacher=teacher,
+                    **{**chosen, **options})
+
+
+def calibration_page(self, data, title="calibration", samples=512):
+    """What each quantizer sees of data, as a page of histograms: its range, and what each method would choose."""
+    return Page(self.calibration_html(data, title=title, samples=samples))
+
+
+@functools.wraps(_sensitivity, updated=())
+def sensitivity(self, *args, **options):
+    return Sensitivity(_sensitivity(self, *args, **options))
+
+
+@functools.wraps(_auto_quantize, updated=())
+def auto_quantize(self, *args, **options):
+    return Plan(_auto_quantize(self, *args, **options))
+
+
+Model.fit, Model.qat, Model.calibration_page, Model._repr_html_ = fit, qat, calibration_page, model_html
+Model.sensitivity, Model.auto_quantize = sensitivity, auto_quantize

@@ -1,0 +1,100 @@
+#include <nlohmann/json.hpp>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include "bindings.h"
+#include "data.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/train/qat_preset.h"
+#include "fakequant/train/qat_training.h"
+#include "graded.h"
+#include "identity.h"
+
+namespace fq::python {
+namespace {
+
+using nb::arg, nb::none;
+
+nb::object dict_of(const nlohmann::ordered_json& json) {
+  return nb::module_::import_("json").attr("loads")(json.dump());
+}
+
+nlohmann::ordered_json json_of(nb::handle config) {
+  return nlohmann::ordered_json::parse(
+      nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(config)));
+}
+
+nb::object preset(const std::string& name, std::optional<std::int64_t> edge_bits,
+                  std::optional<std::string> weight_method) {
+  return dict_of(preset_config(name, {std::move(weight_method), edge_bits}));
+}
+
+const char* text(AmaxMode mode) {
+  return mode == AmaxMode::learned ? "learned" : mode == AmaxMode::running ? "running" : "frozen";
+}
+
+/// As keyword arguments of `fit`, and the line that tells them.
+nb::tuple training_defaults(nb::handle config, nb::handle teacher, std::optional<double> learning_rate) {
+  TrainerOptions options;
+  const bool self = !teacher.is_none();
+  if (self) options.distillation.teacher = nb::cast<const Network&>(teacher).module;
+  complete_training(options, QuantConfig::from_json(json_of(config)), {.learning_rate = learning_rate}, self);
+  nb::dict out;
+  out["learning_rate"] = options.optimizer.learning_rate;
+  out["amax"] = text(options.amax);
+  out["amax_gradient"] = options.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip";
+  out["learn_weight_ranges"] = options.learn_weight_ranges;
+  out["amax_rate"] = options.amax_rate;
+  return nb::make_tuple(out, describe_training(options, self));
+}
+
+/// The network itself without quantizers.
+Network in_float(const Network& self) {
+  Network out = copy_of(self);
+  if (self.quantized()) static_cast<void>(disable_quantizer(*out.module, "*"));
+  return out;
+}
+
+bool follows_itself(const Network& self, nb::handle data) {
+  const auto samples = data_of(data, "qat");
+  if (samples->classes() < 2 || !samples->labels().defined() || samples->labels().rank() != 1) return false;
+  return unlocked([&] { return knows_by_heart(float_accuracy(*self.module, samples)); });
+}
+
+int learn(Network& self, bool activations, bool weights, const std::string& gradient) {
+  const auto kind = gradient == "lsq" ? AmaxGradient::lsq : AmaxGradient::clip;
+  int count = activations ? learn_ranges(*self.module, kind) : 0;
+  if (weights) count += learn_weight_ranges(*self.module, kind);
+  return count;
+}
+
+}  // namespace
+
+void bind_defaults(nb::module_& m) {
+  m.def("preset_config", &preset, arg("preset"), arg("edge_bits") = none(), arg("weight_method") = none(),
+        "The config of a preset with what few bits need beside it, as the command completes it: a dict.");
+  m.def(
+      "describe_choice",
+      [](nb::object config) { return describe_choice(QuantConfig::from_json(json_of(config))); },
+      arg("config"), "One line of what a config chooses.");
+  m.def("training_defaults", &training_defaults, arg("config"), arg("teacher") = none(),
+        arg("learning_rate") = none(),
+        "({keyword arguments of Model.fit}, a line that tells them): how a format is fine-tuned where nobody "
+        "asks for something else.");
+  auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
+  model
+      .def_prop_ro(
+          "config", [](const Network& self) { return dict_of(self.identity.at("quantization")); },
+          "The quantization config, None of a float model.")
+      .def_prop_ro("folded", [](const Network& self) { return self.identity.at("folded").get<bool>(); })
+      .def("in_float", &in_float, "A copy without quantizers.")
+      .def(
+          "follows_itself", &follows_itself, arg("data"),
+          "Whether the model knows its training data by heart in float, 99 % of it: it had better follow its "
+          "own float outputs then.")
+      .def("learn_ranges", &learn, arg("activations") = true, arg("weights") = true, arg("gradient") = "lsq",
+           "Makes calibrated ranges parameters; returns how many.");
+}
+
+}  // namespace fq::python

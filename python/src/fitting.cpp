@@ -1,0 +1,160 @@
+#include <atomic>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include "bindings.h"
+#include "data.h"
+#include "fakequant/train/loop/trainer.h"
+#include "graded.h"
+#include "identity.h"
+
+namespace fq::python {
+namespace {
+
+using nb::arg, nb::none;
+
+nb::dict epoch_of(const EpochReport& report) {
+  nb::dict out;
+  out["epoch"] = report.epoch;
+  out["epochs"] = report.epochs;
+  out["loss"] = report.loss;
+  out["accuracy"] = report.accuracy;
+  out["learning_rate"] = report.learning_rate;
+  out["best"] = report.best;
+  out["seconds"] = report.seconds;
+  if (report.validation) out["validation"] = evaluation_of(*report.validation);
+  return out;
+}
+
+nb::dict step_of(const StepReport& report) {
+  nb::dict out;
+  out["epoch"] = report.epoch;
+  out["step"] = report.step;
+  out["steps"] = report.steps;
+  out["loss"] = report.loss;
+  out["accuracy"] = report.accuracy;
+  out["learning_rate"] = report.learning_rate;
+  out["images_per_second"] = report.images_per_second;
+  out["seconds_left"] = report.seconds_left;
+  return out;
+}
+
+AmaxMode amax_mode(const std::string& name) {
+  if (name == "frozen") return AmaxMode::frozen;
+  if (name == "running") return AmaxMode::running;
+  if (name == "learned") return AmaxMode::learned;
+  throw nb::value_error(("amax is '" + name + "': frozen, running and learned are allowed").c_str());
+}
+
+AmaxGradient amax_gradient(const std::string& name) {
+  if (name == "clip") return AmaxGradient::clip;
+  if (name == "lsq") return AmaxGradient::lsq;
+  throw nb::value_error(("amax_gradient is '" + name + "': clip and lsq are allowed").c_str());
+}
+
+/// What Python has to say while a run goes on. An exception of its own, KeyboardInterrupt too, stops the run
+/// after the batch, which leaves a whole model, and is thrown when that has ended.
+class Listener {
+ public:
+  Listener(nb::object on_step, nb::object on_epoch)
+      : on_step_(std::move(on_step)), on_epoch_(std::move(on_epoch)) {}
+
+  [[nodiscard]] TrainerCallbacks callbacks() {
+    TrainerCallbacks out;
+    out.on_step = [this](const StepReport& report) {
+      holding([&] {
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        if (!on_step_.is_none()) on_step_(step_of(report));
+      });
+    };
+    out.on_epoch = [this](const EpochReport& report) {
+      holding([&] {
+        history.append(epoch_of(report));
+        if (!on_epoch_.is_none()) on_epoch_(history[nb::len(history) - 1]);
+      });
+    };
+    return out;
+  }
+  /// With the interpreter's lock.
+  void rethrow() {
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+  std::atomic<bool> stop = false;
+  nb::list history;
+
+ private:
+  template <class F>
+  void holding(F f) {
+    const nb::gil_scoped_acquire gil;
+    if (thrown_) return;
+    try {
+      f();
+    } catch (const nb::python_error&) {
+      thrown_ = std::current_exception();
+      stop = true;
+    }
+  }
+
+  nb::object on_step_, on_epoch_;
+  std::exception_ptr thrown_;
+};
+
+nb::list fit(Network& self, nb::object data, std::int64_t epochs, nb::object validation,
+             std::int64_t batch_size, double learning_rate, const std::string& optimizer, double weight_decay,
+             const std::string& schedule, double clip_norm, double label_smoothing, const std::string& amax,
+             std::int64_t patience, bool restore_best, std::uint64_t seed, const std::string& out,
+             nb::object on_epoch, nb::object on_step, const std::string& gradient, bool learn_weight_ranges,
+             double amax_rate, bool drop_last, nb::object teacher) {
+  TrainerOptions options;
+  options.epochs = epochs;
+  options.optimizer.kind = optimizer;
+  options.optimizer.learning_rate = learning_rate;
+  options.optimizer.weight_decay = weight_decay;
+  options.schedule.kind = schedule;
+  options.clip_norm = clip_norm;
+  options.label_smoothing = label_smoothing;
+  options.amax = amax_mode(amax);
+  options.amax_gradient = amax_gradient(gradient);
+  options.learn_weight_ranges = learn_weight_ranges;
+  options.amax_rate = amax_rate;
+  if (!teacher.is_none()) options.distillation.teacher = nb::cast<const Network&>(teacher).module;
+  options.patience = patience;
+  options.restore_best = restore_best;
+  options.seed = seed;
+  options.out = out;
+  options.model = self.identity.dump();
+  LoaderOptions loader;
+  loader.batch_size = batch_size;
+  loader.seed = seed;
+  loader.drop_last = drop_last;
+  auto batches = std::make_shared<DataLoader>(data_of(data, "fit"), loader);
+  std::shared_ptr<DataLoader> held_out;
+  if (!validation.is_none()) held_out = in_order(validation, batch_size, "fit");
+  Listener listener(std::move(on_step), std::move(on_epoch));
+  options.stop = &listener.stop;
+  unlocked([&] { return Trainer(self.module, batches, options, held_out, listener.callbacks()).fit(); });
+  listener.rethrow();
+  return listener.history;
+}
+
+}  // namespace
+
+void bind_fitting(nb::module_& m) {
+  auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
+  model.def(
+      "fit", &fit, arg("data"), arg("epochs") = 10, arg("validation") = none(), arg("batch_size") = 64,
+      arg("learning_rate") = 1e-3, arg("optimizer") = "adamw", arg("weight_decay") = 0.0,
+      arg("schedule") = "constant", arg("clip_norm") = 0.0, arg("label_smoothing") = 0.0,
+      arg("amax") = "frozen", arg("patience") = 0, arg("restore_best") = false, arg("seed") = 0,
+      arg("out") = "", arg("on_epoch") = none(), arg("on_step") = none(), arg("amax_gradient") = "clip",
+      arg("learn_weight_ranges") = false, arg("amax_rate") = 1.0, arg("drop_last") = false,
+      arg("teacher") = none(),
+      "Trains on a data set or (x, y); of a quantized model that is quantization-aware training. "
+      "`on_step` and `on_epoch` are called with dicts, `teacher` is a Model whose outputs are followed. "
+      "Returns a dict for each epoch. KeyboardInterrupt, and what a callback raises, stops after the "
+      "batch and leaves a whole model.");
+}
+
+}  // namespace fq::python

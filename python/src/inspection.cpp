@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "data.h"
+#include "fakequant/core/error.h"
+#include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/modules/quant_modules.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "fakequant/report/calibration_page.h"
+#include "fakequant/train/data/some_samples.h"
+#include "graded.h"
+#include "identity.h"
+
+namespace fq::python {
+namespace {
+
+using nb::arg, nb::none;
+
+/// (lowest, highest), None without one.
+nb::object span_of(const Tensor& amax) {
+  if (!amax.defined() || amax.numel() == 0) return nb::none();
+  const auto values = amax.to(Device::cpu()).to(DType::f32).to_vector<float>();
+  const auto [least, most] = std::ranges::minmax(values);
+  return nb::make_tuple(least, most);
+}
+
+nb::list quantizers(Network& self) {
+  const auto of_weights = weight_quantizers(*self.module);
+  nb::list out;
+  for (const auto& [name, quantizer, aliases] : named_quantizers(*self.module)) {
+    nb::dict row;
+    row["name"] = name;
+    row["aliases"] = nb::cast(aliases);
+    row["weight"] = of_weights.contains(quantizer);
+    row["enabled"] = quantizer->enabled();
+    row["amax"] = span_of(quantizer->amax());
+    row["descriptor"] = nb::cast(quantizer->descriptor());
+    row["description"] = quantizer->describe();
+    out.append(row);
+  }
+  return out;
+}
+
+/// All of them or, where a name or a shape does not fit, none.
+void set_amax(Network& self, const nb::dict& ranges) {
+  std::map<std::string, TensorQuantizer*> known;
+  for (const auto& [name, quantizer, aliases] : named_quantizers(*self.module)) {
+    known[name] = quantizer;
+    for (const auto& alias : aliases) known[alias] = quantizer;
+  }
+  std::vector<std::pair<TensorQuantizer*, Tensor>> found;
+  for (const auto& [key, value] : ranges) {
+    const auto name = nb::cast<std::string>(key);
+    const auto at = known.find(name);
+    if (at == known.end())
+      throw ArgumentError(
+          fmt::format("[set_amax] '{}' is no quantizer of the model: quantizers() names them", name));
+    found.emplace_back(at->second, Call{"set_amax"}.amax(value, name).tensor());
+  }
+  const nb::gil_scoped_release free;
+  for (auto& [quantizer, amax] : found) quantizer->set_amax(amax);
+}
+
+/// Of the modules of those paths.
+nb::dict weights_on_grid(Network& self, const std::vector<std::string>& paths) {
+  const NoGrad quiet;
+  nb::dict out;
+  for (const auto& [path, module] : self.module->named_modules()) {
+    if (std::ranges::find(paths, path) == paths.end()) continue;
+    auto* quant = dynamic_cast<QuantModule*>(module);
+    auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
+    if (quantizer == nullptr || !quantizer->enabled()) continue;
+    const Tensor values =
+        unlocked([&] { return quantizer->weight(quant->quantized_weight()).tensor().clone(); });
+    out[path.c_str()] = Call{"weights_on_grid"}.give(values);
+  }
+  return out;
+}
+
+nb::dict summary_of(Network& self, std::int64_t batch) {
+  const Summary found = summary(*self.module, self.input_shape(batch));
+  nb::list rows;
+  for (const auto& row : found.rows) {
+    nb::dict entry;
+    entry["path"] = row.path;
+    entry["op"] = row.op;
+    entry["output"] = nb::tuple(nb::cast(std::vector<std::int64_t>(row.output.begin(), row.output.end())));
+    entry["parameters"] = row.parameters;
+    entry["multiply_adds"] = row.multiply_adds;
+    entry["activation_bytes"] = row.activation_bytes;
+    rows.append(entry);
+  }
+  nb::dict out;
+  out["rows"] = rows;
+  out["parameters"] = found.parameters;
+  out["multiply_adds"] = found.multiply_adds;
+  out["activation_bytes"] = found.activation_bytes;
+  return out;
+}
+
+std::string calibration_text(Network& self, nb::object data, const std::string& title, std::int64_t samples,
+                             std::int64_t batch_size) {
+  auto source = data_of(data, "calibration_html");
+  if (samples > 0) source = some_samples(std::move(source), samples, 0);
+  const std::string count = std::to_string(source->size());
+  const auto batches = in_order(std::move(source), batch_size);
+  return unlocked([&] {
+    CalibrationPage page{.title = title, .quantizers = calibration_report(*self.module, *batches)};
+    page.facts.emplace_back("samples", count);
+    return calibration_html(page);
+  });
+}
+
+std::string plan_text(nb::handle plan, const std::string& title) {
+  const auto text = nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(plan));
+  return unlocked([&] {
+    CalibrationPage page{.title = title, .quantizers = {}};
+    page.plan = QuantizationPlan::from_json(nlohmann::ordered_json::parse(text));
+    return calibration_html(page);
+  });
+}
+
+}  // namespace
+
+void bind_inspection(nb::module_& m) {
+  auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
+  model
+      .def("quantizers", &quantizers,
+           "A dict for each quantizer: name, aliases, weight, enabled, amax (lowest, highest) or None, "
+           "descriptor and description.")
+      .def("set_amax", &set_amax, arg("ranges"), "Sets ranges by the names of quantizers or their aliases.")
+      .def("weights_on_grid", &weights_on_grid, arg("paths"),
+           "The weights of modules of those paths, dequantized from their codes.")
+      .def("summary", &summary_of, arg("batch") = 1,
+           "{'rows': [{'path', 'op', 'output', 'parameters', 'multiply_adds', 'activation_bytes'}, ..], and "
+           "the sums}: what the model is and costs for so many samples.")
+      .def("calibration_html", &calibration_text, arg("data"), arg("title") = "calibration",
+           arg("samples") = 512, arg("batch_size") = 64,
+           "A page: what each quantizer sees of data, its range, and what each method would choose.");
+  m.def("plan_html", &plan_text, arg("plan"), arg("title") = "plan",
+        "A page of a plan that auto_quantize gave.");
+}
+
+}  // namespace fq::python

@@ -1,0 +1,98 @@
+"""Model.qat beside `fakequant qat`: the same choices, and the same bits."""
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+import fakequant as fq
+
+COMMAND = os.environ.get("FAKEQUANT", "")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """The nearest of five points in twelve numbers, as a file and as a trained float network."""
+    h5py = pytest.importorskip("h5py")
+    folder = tmp_path_factory.mktemp("qat")
+    numbers = np.random.default_rng(1)
+    centres, labels = numbers.standard_normal((5, 12)), numbers.integers(0, 5, 1200)
+    x = (centres[labels] + 0.6 * numbers.standard_normal((1200, 12))).astype(np.float32)
+    path = str(folder / "table.h5")
+    with h5py.File(path, "w") as file:
+        file["train/x"], file["train/y"] = x, labels
+    data = fq.dataset(path)
+    model = fq.model("mlp", data.sample_shape, 5, options={"hidden": [32, 32], "batch_norm": True})
+    model.fit(data, epochs=6, learning_rate=3e-3)
+    model.save(str(folder / "float.h5"))
+    return folder, path, data
+
+
+def datasets(path):
+    h5py = pytest.importorskip("h5py")
+    found = {}
+    with h5py.File(path) as file:
+        file.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+@pytest.mark.skipif(not COMMAND, reason="FAKEQUANT names no command")
+@pytest.mark.parametrize("preset", ["int8", "w4a8", "w2a2", "nvfp4"])
+def test_the_command_gives_the_same_bits(table, preset, capsys):
+    folder, path, data = table
+    theirs, own = str(folder / f"{preset}_command.h5"), str(folder / f"{preset}_own.h5")
+    target = ["--target", "none"] if preset == "nvfp4" else []
+    told = subprocess.run([COMMAND, "qat", str(folder / "float.h5"), "--data", path, "--preset", preset, "--epochs", "2", "-o", theirs,
+                           *target], check=True, capture_output=True, text=True).stdout
+    model = fq.load(str(folder / "float.h5"))
+    model.qat(data, preset, epochs=2, out=own, **({"target": "none"} if target else {}))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and all(line in told.splitlines() for line in lines), (lines, told)
+    wanted, found = datasets(theirs), datasets(own)
+    compared = [name for name in wanted if name.split("/")[0] in ("parameters", "buffers", "quantizers")]
+    assert len(compared) > 6
+    for name in compared:
+        assert np.array_equal(wanted[name], found[name]), name
+
+
+def test_what_is_chosen_can_be_chosen_otherwise(table, capsys):
+    folder, _, data = table
+    model = fq.load(str(folder / "float.h5"))
+    model.qat(data, "w2a2", epochs=1, edge_bits=0, weight_method="max", learning_rate=1e-3, amax="frozen", learn_weight_ranges=False,
+              amax_rate=1.0, follow_itself=False)
+    assert "in the first" not in capsys.readouterr().out
+    with pytest.raises(fq.ArgumentError, match="quantized already"):
+        model.qat(data, "int8")
+    with pytest.raises(fq.ArgumentError, match="edge_bits is 1"):
+        fq.load(str(folder / "float.h5")).qat(data, "w2a2", edge_bits=1)
+    with pytest.raises(fq.ArgumentError, match="go with the name of a preset"):
+        fq.load(str(folder / "float.h5")).qat(data, {"preset": "int8"}, edge_bits=8)
+    model = fq.load(str(folder / "float.h5"))
+    model.qat(data, {"preset": "w4a8"}, epochs=1, quiet=True)
+    assert capsys.readouterr().out == "" and "int8" not in str(model).splitlines()[1].split("weight_quantizer")[-1]
+
+
+def test_presets_of_the_command(table):
+    config = fq.preset_config("w2a2")
+    assert config["preset"] == "w2a2" and config["algorithm"] == "one_pass_mse"
+    assert {rule["pattern"] for rule in config["rules"]} >= {"@first.*weight_quantizer", "@last.*input_quantizer"}
+    chosen, line = fq.training_defaults(config)
+    assert chosen == {"learning_rate": 0.004, "amax": "learned", "amax_gradient": "lsq", "learn_weight_ranges": True,
+                      "amax_rate": 3.0} and line.startswith("ranges learned (lsq)")
+    assert fq.preset_config("int8") == {"preset": "int8"}
+
+
+@pytest.mark.parametrize("stop", ["on_step", "on_epoch"])
+def test_an_interrupt_leaves_a_whole_model(table, stop):
+    """Quantizers are on, ranges are there, and what is evaluated then is what a later run begins with."""
+    folder, _, data = table
+    model = fq.load(str(folder / "float.h5"))
+    model.quantize("int8")
+    model.calibrate(data)
+
+    def interrupt(report):
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(data, epochs=3, **{stop: interrupt})
+    assert model.evaluate(data)["accuracy"] > 0.8 and all(row["amax"] for row in model.quantizers() if row["enabled"])
+    model.fit(data, epochs=1, learning_rate=1e-4)

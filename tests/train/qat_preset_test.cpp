@@ -1,0 +1,80 @@
+// What a preset gets where nobody asks for something else, and what is told of it.
+
+#include "fakequant/train/qat_preset.h"
+
+#include <nlohmann/json.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/train/qat_training.h"
+
+namespace fq::qat_preset_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string told(const std::string& preset, const PresetChoices& choices = {}) {
+  return describe_choice(QuantConfig::from_json(preset_config(preset, choices)));
+}
+
+TEST(QatPreset, FewBitsHaveEightAtTheEdgesAndRangesOfLeastError) {
+  EXPECT_EQ(told("int8"), "target ort, scale free");
+  EXPECT_EQ(told("w2a2"),
+            "target ort, scale free; ranges by one_pass_mse; 8 bits in the first and the last layer");
+  EXPECT_THAT(told("nvfp4"), HasSubstr("E4M3 in the first and the last layer"));
+  EXPECT_THAT(told("w2a2", {.weight_method = {}, .edge_bits = 4}), HasSubstr("4 bits in the first"));
+  EXPECT_EQ(told("w2a2", {.weight_method = {}, .edge_bits = 0}),
+            "target ort, scale free; ranges by one_pass_mse");
+}
+
+TEST(QatPreset, TheMethodOfWeightsIsARule) {
+  const auto rule = [](const PresetChoices& choices) {
+    return preset_config("w4a4", choices).at("rules").at(0);
+  };
+  EXPECT_EQ(rule({}).at("calib_method"), "mse");
+  EXPECT_EQ(rule({.weight_method = "entropy", .edge_bits = {}}).at("calib_method"), "entropy");
+}
+
+TEST(QatPreset, NamesWhatDoesNotFit) {
+  const auto message = [](const std::string& preset, std::int64_t bits) -> std::string {
+    try {
+      (void)preset_config(preset, {.weight_method = {}, .edge_bits = bits});
+    } catch (const ArgumentError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message("w2a2", 1), HasSubstr("edge_bits is 1: give 2 to 16, or 0"));
+  EXPECT_THAT(message("w2a2", 17), HasSubstr("edge_bits is 17"));
+  EXPECT_THAT(message("nvfp4", 4), HasSubstr("give 8 (E4M3), or 0"));
+  EXPECT_THAT(message("mxfp8", 8), HasSubstr("edge_bits is for integers"));
+  EXPECT_THAT(message("w2a3", 8), HasSubstr("w2a3"));
+}
+
+TEST(QatTraining, ChoicesWinOverDefaults) {
+  const QuantConfig config = QuantConfig::preset("w2a2");
+  TrainerOptions options;
+  complete_training(options, config);
+  EXPECT_EQ(describe_training(options, false),
+            "ranges learned (lsq), of weights too at 3 times the rate; learning rate 0.004");
+  TrainingChoices choices;
+  choices.amax = AmaxMode::frozen;
+  choices.learning_rate = 1e-3;
+  options = {};
+  complete_training(options, config, choices);
+  EXPECT_EQ(describe_training(options, false), "ranges frozen; learning rate 0.001");
+  EXPECT_FALSE(options.learn_weight_ranges);
+  options = {};
+  complete_training(options, QuantConfig::preset("w4a4"), {}, true);
+  EXPECT_EQ(options.optimizer.learning_rate, 1e-3);  // towards itself
+}
+
+TEST(QatTraining, NinetyNinePercentIsByHeart) {
+  EXPECT_TRUE(knows_by_heart(0.99));
+  EXPECT_FALSE(knows_by_heart(0.989));
+}
+
+}  // namespace
+}  // namespace fq::qat_preset_test

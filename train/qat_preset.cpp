@@ -1,0 +1,67 @@
+#include "fakequant/train/qat_preset.h"
+
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/config/target_profile.h"
+#include "fakequant/train/qat_defaults.h"
+
+namespace fq {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kFunction = "preset_config";
+constexpr const char* kEdges[] = {"@first.*", "@last.*"};  // also the matrices of a recurrent layer
+
+void add_rule(ordered_json& config, const std::string& pattern, const char* field,
+              const ordered_json& value) {
+  config["rules"].push_back({{"pattern", pattern}, {field, value}});
+}
+
+/// Blocks of 4-bit floats have E4M3 with fixed ranges there.
+void add_edge_rules(ordered_json& config, const QatDefaults& defaults, std::int64_t bits) {
+  for (const char* edge : kEdges) {
+    for (const auto& quantizer : defaults.integers) add_rule(config, edge + quantizer, "num_bits", bits);
+    for (const auto& quantizer : defaults.float_blocks)
+      config["rules"].push_back(
+          {{"pattern", edge + quantizer}, {"num_bits", {4, 3}}, {"block_sizes", nullptr}});
+  }
+}
+
+void check_edge_bits(std::int64_t bits, const QatDefaults& defaults) {
+  FQ_CHECK(bits == 0 || !defaults.integers.empty() || !defaults.float_blocks.empty(), kFunction,
+           "edge_bits is for integers with fixed ranges, as those of int8 and w4a4, and for nvfp4 and mxfp4");
+  FQ_CHECK(bits == 0 || (bits >= 2 && bits <= 16), kFunction, "edge_bits is {}: give 2 to 16, or 0", bits);
+  FQ_CHECK(bits == 0 || bits == 8 || defaults.float_blocks.empty(), kFunction,
+           "edge_bits is {}: with blocks of 4-bit floats give 8 (E4M3), or 0", bits);
+}
+
+std::string edge_text(const NumBits& bits) { return bits.is_integer() ? to_string(bits) + " bits" : "E4M3"; }
+
+}  // namespace
+
+ordered_json preset_config(const std::string& preset, const PresetChoices& choices) {
+  ordered_json config{{"preset", preset}};
+  const QatDefaults defaults = qat_defaults(QuantConfig::from_json(config));
+  if (defaults.method != "max") config["algorithm"] = defaults.method;
+  const std::string method = choices.weight_method.value_or(defaults.weight_method);
+  if (method != "max") add_rule(config, "*weight_quantizer", "calib_method", method);
+  const std::int64_t bits = choices.edge_bits.value_or(defaults.edge_bits);
+  check_edge_bits(bits, defaults);
+  if (bits > 0) add_edge_rules(config, defaults, bits);
+  return config;
+}
+
+std::string describe_choice(const QuantConfig& config) {
+  std::string out = fmt::format("target {}, scale {}", name(config.target), config.pow2 ? "pow2" : "free");
+  if (config.algorithm != "max") out += "; ranges by " + config.algorithm;
+  for (const auto& rule : config.rules)
+    if (rule.pattern.starts_with(kEdges[0]) && rule.fields.num_bits && *rule.fields.num_bits)
+      return out + fmt::format("; {} in the first and the last layer", edge_text(**rule.fields.num_bits));
+  return out;
+}
+
+}  // namespace fq

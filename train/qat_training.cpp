@@ -1,0 +1,60 @@
+#include "fakequant/train/qat_training.h"
+
+#include <fmt/format.h>
+
+#include "fakequant/train/data/some_samples.h"
+#include "fakequant/train/loop/evaluate.h"
+#include "fakequant/train/ptq/detail/float_run.h"
+
+namespace fq {
+namespace {
+
+constexpr std::int64_t kSamples = 512, kBatch = 64;
+constexpr double kByHeart = 0.99;
+
+std::string describe_ranges(const TrainerOptions& options) {
+  const char* gradient = options.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip";
+  std::string out = options.amax == AmaxMode::running ? "running" : "frozen";
+  if (options.amax == AmaxMode::learned)
+    out = fmt::format("learned ({}){}", gradient, options.learn_weight_ranges ? ", of weights too" : "");
+  else if (options.learn_weight_ranges)
+    out += fmt::format(", of weights learned ({})", gradient);
+  if (options.amax_rate != 1) out += fmt::format(" at {} times the rate", options.amax_rate);
+  return out;
+}
+
+}  // namespace
+
+void complete_training(TrainerOptions& options, const QuantConfig& config, const TrainingChoices& choices,
+                       bool self) {
+  const QatDefaults defaults = qat_defaults(config);
+  options.amax = choices.amax.value_or(defaults.amax);
+  options.amax_gradient = choices.amax_gradient.value_or(defaults.amax_gradient);
+  options.learn_weight_ranges =
+      choices.learn_weight_ranges.value_or(defaults.learn_weight_ranges && options.amax == defaults.amax);
+  const bool learns = options.amax == AmaxMode::learned || options.learn_weight_ranges;
+  if (choices.amax_rate || learns) options.amax_rate = choices.amax_rate.value_or(defaults.amax_rate);
+  options.optimizer.learning_rate =
+      choices.learning_rate.value_or(self ? defaults.distilled_learning_rate : defaults.learning_rate);
+}
+
+std::string describe_training(const TrainerOptions& options, bool self) {
+  std::string out =
+      fmt::format("ranges {}; learning rate {}", describe_ranges(options), options.optimizer.learning_rate);
+  if (const auto& teacher = options.distillation; teacher.teacher != nullptr)
+    out += fmt::format(
+        "; towards {} ({}{}), a share of {}", self ? "the float network" : "the teacher", teacher.kind,
+        teacher.kind == "kl" ? fmt::format(", temperature {}", teacher.temperature) : "", teacher.weight);
+  return out;
+}
+
+double float_accuracy(Module& model, const std::shared_ptr<const Dataset>& data) {
+  DataLoader loader(some_samples(data, kSamples, 0),
+                    {.batch_size = kBatch, .shuffle = false, .prefetch = 0, .device = model.device()});
+  const ptq::FloatScope in_float(model);
+  return evaluate(model, loader).accuracy;
+}
+
+bool knows_by_heart(double accuracy) noexcept { return accuracy >= kByHeart; }
+
+}  // namespace fq
