@@ -3,6 +3,7 @@
 #include "fakequant/cli/class_names.h"
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/task.h"
+#include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 
 namespace fq::cli {
@@ -30,6 +31,7 @@ std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flag
   options.sample_shape = network.identity.at("sample_shape").get<Shape>();
   auto data = naming_flags([&] { return std::make_shared<Hdf5Dataset>(flags.required("data"), options); });
   check_fits(network, *data, flags.command());
+  take_tokenizer(network, *data, flags.required("data"), flags.command());
   if (takes_classes(task.loss)) take_class_names(network, *data, flags.command());
   return data;
 }

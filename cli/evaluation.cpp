@@ -5,6 +5,7 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/task.h"
+#include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
@@ -13,7 +14,7 @@
 namespace fq::cli {
 
 Scoring::Scoring(const Network& network, const Dataset& data)
-    : sum_(loss_of(task_of(network), data), metrics_for(task_of(network), data)),
+    : sum_(loss_of(task_of(network), data), metrics_for(task_of(network), data), metric_options_of(network)),
       accuracy_(one_class_each(task_of(network), data)) {}
 
 void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,

@@ -5,6 +5,7 @@
 #include "fakequant/cli/class_names.h"
 #include "fakequant/cli/tables/warnings.h"
 #include "fakequant/cli/task.h"
+#include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/file_kind.h"
@@ -59,6 +60,7 @@ Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed
   if (dense_labels(task, data)) network.identity["dense"] = true;
   build(network, spec, seed);
   take_task(network, flags);
+  take_tokenizer(network, data, flags.required("data"), "train");
   if (takes_classes(task.loss)) take_class_names(network, data, "train");
   return network;
 }

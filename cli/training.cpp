@@ -14,6 +14,7 @@
 #include "fakequant/cli/optimization.h"
 #include "fakequant/cli/tables/training_report.h"
 #include "fakequant/cli/task.h"
+#include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/loop/checkpoint.h"
 
@@ -162,6 +163,7 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Fla
   const Task task = task_of(run.network);
   options.loss = loss_of(task, *run.data, options.label_smoothing);
   options.metrics = metrics_for(task, *run.data);
+  options.metric_options = metric_options_of(run.network);
   const std::int64_t batches = loaders.training->batches_per_epoch();
   options.schedule = read_schedule(flags, (batches + options.accumulation - 1) / options.accumulation);
   TrainingReport report(output, flags.command(), options.epochs, loaders.training->options().batch_size,

@@ -119,13 +119,16 @@ class TopK : public Metric {
   std::int64_t k_, asked_ = 0, right_ = 0;
 };
 
-/// The mean of -log2 softmax(outputs)[label].
+/// -log2 softmax(outputs)[label] over the characters of the labels.
 class BitsPerCharacter : public Metric {
  public:
+  explicit BitsPerCharacter(const MetricOptions& options = {}) : characters_(options.characters) {}
   void add(const Tensor& outputs, const Tensor& labels) override {
     const AnswerTable table(outputs, labels);
     FQ_CHECK(table.one_of_many(), "metric", "bpc and perplexity are of classes: the labels are {}",
              labels.describe());
+    FQ_CHECK(characters_.empty() || std::ssize(characters_) == table.columns(), "metric",
+             "characters are given of {} classes, there are {}", characters_.size(), table.columns());
     for (std::int64_t i = 0; i < table.rows(); ++i) {
       const std::int64_t label = table.label(i);
       if (label < 0) continue;
@@ -133,7 +136,7 @@ class BitsPerCharacter : public Metric {
       for (std::int64_t c = 1; c < table.columns(); ++c) largest = std::max(largest, table.output(i, c));
       for (std::int64_t c = 0; c < table.columns(); ++c) sum += std::exp(table.output(i, c) - largest);
       bits_ += (std::log(sum) + largest - table.output(i, label)) / std::numbers::ln2;
-      ++asked_;
+      asked_ += characters_.empty() ? 1 : characters_.at(static_cast<std::size_t>(label));
     }
   }
   [[nodiscard]] double value() const override {
@@ -141,6 +144,7 @@ class BitsPerCharacter : public Metric {
   }
 
  private:
+  std::vector<std::int64_t> characters_;
   double bits_ = 0;
   std::int64_t asked_ = 0;
 };
@@ -329,7 +333,8 @@ std::int64_t number_of(const std::string& name, const std::string& word) {
 
 }  // namespace
 
-std::unique_ptr<Metric> make_metric(const std::string& name) {
+std::unique_ptr<Metric> make_metric(const std::string& name, const MetricOptions& options) {
+  if (name == "bpc") return std::make_unique<BitsPerCharacter>(options);
   if (const auto k = number_of(name, "top"); k > 0) return std::make_unique<TopK>(k);
   if (const auto blank = name == "ler" ? 0 : number_of(name, "ler"); blank >= 0)
     return std::make_unique<LabelErrorRate>(blank);

@@ -13,8 +13,9 @@
 /// | recall | classes, yes or no | TP / (TP + FN), the mean over classes that occur (balanced accuracy) |
 /// | iou | classes, yes or no | TP / (TP + FP + FN), the mean as of f1 |
 /// | auc | classes, yes or no | area under the ROC curve, of classes one against the rest; ties count half |
-/// | bpc | classes | bits a character: the mean of -log2 of the share that the softmax gives the label |
-/// | perplexity | classes | 2^bpc |
+/// | bpc | classes | bits a character: the mean of -log2 of the share that the softmax gives the label; where
+/// labels are tokens of several characters, over the characters |
+/// | perplexity | classes | 2 to the mean bits of a label |
 /// | ler | sequences | label error rate: labels to put in, take out or replace, over those that there are |
 /// | exact | sequences | the share that is read without an error |
 /// | mae, rmse | numbers | the mean of |y - t|; the root of the mean of (y - t)^2 |
@@ -29,8 +30,10 @@
 /// Sequences are labels of integers [N, S] of outputs [N, C, L], read as `ctc_decode` does (train/ctc.h); the
 /// blank is class 0, of `ler36` and `exact36` class 36; labels that are no class, and the blank, fill rows.
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "fakequant/core/tensor.h"
 
@@ -56,8 +59,14 @@ class Metric {
   [[nodiscard]] virtual double value() const = 0;
 };
 
+/// What metrics have to know of the labels.
+struct MetricOptions {
+  /// For bpc: characters of the token that each class stands for; empty for one each.
+  std::vector<std::int64_t> characters = {};
+};
+
 /// A metric by its name in the table. Throws ArgumentError for an unknown name, naming the nearest.
-[[nodiscard]] std::unique_ptr<Metric> make_metric(const std::string& name);
+[[nodiscard]] std::unique_ptr<Metric> make_metric(const std::string& name, const MetricOptions& options = {});
 /// Whether more is better, which is so for all but bpc, perplexity, ler, mae and rmse.
 [[nodiscard]] bool higher_is_better(const std::string& name);
 

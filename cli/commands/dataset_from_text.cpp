@@ -4,6 +4,7 @@
 #include "fakequant/cli/commands/dataset.h"
 #include "fakequant/cli/commands/text_windows.h"
 #include "fakequant/cli/conversion.h"
+#include "fakequant/cli/flags/tokenizer_flags.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/data/reader/class_folders.h"
 #include "fakequant/train/data/reader/text_source.h"
@@ -65,18 +66,14 @@ Texts texts_of(const Flags& flags, const std::string& path, const std::string& l
   return texts;
 }
 
-/// Words of the training texts, or those of another data set.
+/// Words of the training texts, or what another data set or a file says.
 Tokenizer tokenizer_of(const Flags& flags, TextList& texts, const std::vector<std::uint8_t>& groups) {
-  if (flags.given("like")) {
-    auto like = fq::detail::read_tokenizer(flags.text("like"));
-    FQ_CHECK(!flags.given("tokens") || flags.text("tokens") == like.unit_name(), flags.command(),
-             "--like {} has {} as tokens: leave --tokens out", flags.text("like"), like.unit_name());
-    FQ_CHECK(like.unit() != TokenUnit::characters, flags.command(),
+  if (auto given = given_tokenizer(flags)) {
+    FQ_CHECK(given->unit() != TokenUnit::characters, flags.command(),
              "--like {} is windows of one text: give --windows", flags.text("like"));
-    return like;
+    return *std::move(given);
   }
-  const std::string unit =
-      flags.given("tokens") ? flags.choice("tokens", fq::detail::token_units()) : std::string("bytes");
+  const std::string unit = unit_of(flags, "bytes");
   FQ_CHECK(
       unit != "characters", flags.command(),
       "--tokens characters goes with --windows, one long text: of a text on each line give bytes or words");
@@ -105,12 +102,8 @@ FlagSet from_text_flags() {
       .value("delimiter", "MARK", "of a CSV file: a character, tab or auto", "auto")
       .value("test-file", "FILE", "texts for the group test, in place of a share")
       .value("test-labels", "FILE", "their labels")
-      .value("length", "TOKENS", "of a sample: longer texts are cut (with --like: as there)", "128")
-      .value(
-          "tokens", "NAME",
-          "bytes (257 ids: 0 for nothing, byte + 1), words (0 for nothing, 1 for others) or, with --windows, "
-          "characters (default: bytes, with --windows characters)")
-      .value("vocabulary", "WORDS", "ids of words, the most frequent of the training texts", "20000");
+      .value("length", "TOKENS", "of a sample: longer texts are cut (with --like: as there)", "128");
+  add_tokenizer_flags(set);
   add_window_flags(set);
   add_conversion_flags(set, false);
   add_plain_flags(set);
@@ -148,7 +141,7 @@ nlohmann::ordered_json from_text(const Flags& flags, Output& output) {
   if (parts.size() > 1) parts[1].labels.class_names = parts[0].labels.class_names;
   check_same(parts, flags);
   const std::string kind = tokenizer.unit_name();
-  const fq::detail::DataSetOptions options{.vocabulary = tokenizer.vocabulary(), .tokens = kind};
+  const auto options = fq::detail::options_of(tokenizer);
   auto result =
       write_converted(flags, output, parts, options,
                       {fmt::format("tokens are {}: \"vocabulary\": {} in a model", kind, tokenizer.size())});

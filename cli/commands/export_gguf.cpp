@@ -7,10 +7,24 @@
 #include "fakequant/cli/class_names.h"
 #include "fakequant/cli/commands/export_formats.h"
 #include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/text/network_tokenizer.h"
+#include "fakequant/core/log.h"
 #include "fakequant/export/gguf/model.h"
+#include "fakequant/train/data/reader/tokenizer/byte_alphabet.h"
+#include "fakequant/train/data/reader/tokenizer/tokenizer_file.h"
 
 namespace fq::cli {
 namespace {
+
+/// Of a tokenizer.json of byte-level BPE; others are none of llama.cpp's "gpt2".
+void take_pieces(const fq::detail::TokenizerFile& file, GgufOptions& options) {
+  options.merges = file.byte_merges();
+  if (options.merges.empty())
+    return log(LogLevel::warning,
+               "[export] the network's tokenizer is no byte-level BPE: the file has no tokenizer, give "
+               "llama.cpp ids");
+  for (const auto& token : file.tokens()) options.vocabulary.push_back(fq::detail::from_byte_alphabet(token));
+}
 
 /// Names of classes as data sets of texts write them: a byte that is not printed is "\x0a".
 std::vector<std::string> tokens_of(const Network& network) {
@@ -33,7 +47,10 @@ nlohmann::ordered_json export_gguf(Network& network, const Flags& flags, Output&
   const std::string path = file_for(flags, "model.gguf");
   GgufOptions options;
   options.name = std::filesystem::path(flags.text("checkpoint")).stem().string();
-  options.vocabulary = tokens_of(network);
+  if (const auto file = tokenizer_file_of(network))
+    take_pieces(*file, options);
+  else
+    options.vocabulary = tokens_of(network);
   options.f16 = flags.choice("float-type", {"f32", "f16"}) == "f16";
   const GgufModel model = gguf_model(*network.module, network.input_shape(), options);
   save_gguf(path, model);

@@ -5,32 +5,16 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/class_names.h"
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/train/data/reader/tokens.h"
 
 namespace fq::cli {
 namespace {
 
 using fq::detail::Tokenizer;
-
-/// Of the tokens that the network's classes are.
-Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint) {
-  const Shape sample = network.input_shape();
-  FQ_CHECK(sample.size() == 2 && network.identity.value("dense", false), "generate",
-           "{} takes {} and does not tell the next token of each: give a network of a data set by fakequant "
-           "dataset from-text --windows",
-           checkpoint, to_string(Shape(sample.begin() + 1, sample.end())));
-  try {
-    return Tokenizer::of_class_names(class_names(network));
-  } catch (const ArgumentError& error) {
-    throw ArgumentError(fmt::format("[generate] {}: {}", checkpoint,
-                                    std::string(error.what()).substr(std::string_view("[tokens] ").size())));
-  }
-}
 
 std::vector<std::int64_t> ids_of(const Tokenizer& tokenizer, const std::string& prompt) {
   FQ_CHECK(!prompt.empty(), "generate", "--prompt is empty: give a token or more to begin with");
@@ -38,8 +22,8 @@ std::vector<std::int64_t> ids_of(const Tokenizer& tokenizer, const std::string& 
   try {
     ids = tokenizer.encode_all(prompt, "--prompt");
   } catch (const FileError& error) {
-    throw ArgumentError("[generate] " +
-                        std::string(error.what()).substr(std::string_view("[dataset] ").size()));
+    const std::string what = error.what();
+    throw ArgumentError("[generate] " + what.substr(what.find("] ") + 2));
   }
   FQ_CHECK(!ids.empty(), "generate", "--prompt has no {}: give one or more to begin with",
            tokenizer.unit_name());
@@ -76,7 +60,7 @@ nlohmann::ordered_json generate_text(const Flags& flags, Output& output) {
   constexpr std::int64_t most = std::int64_t{1} << 24;
   const std::string checkpoint = flags.required("checkpoint"), prompt = flags.required("prompt");
   Network network = load_network(checkpoint);
-  const Tokenizer tokenizer = tokenizer_of(network, checkpoint);
+  const Tokenizer tokenizer = tokenizer_of(network, checkpoint, "generate");
   check_calibrated(network, "generate");
   const std::int64_t trained = network.input_shape()[1], count = flags.integer("count", 1, 1 << 16);
   const GenerateOptions options{

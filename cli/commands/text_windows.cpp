@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/cli/conversion.h"
+#include "fakequant/cli/flags/tokenizer_flags.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/data/reader/byte_stream.h"
 #include "fakequant/train/data/reader/window_source.h"
@@ -37,14 +38,8 @@ std::string text_of(const Flags& flags, const std::string& path) {
 }
 
 Tokenizer tokenizer_of(const Flags& flags, const std::string& text, const std::string& path) {
-  if (flags.given("like")) {
-    auto like = fq::detail::read_tokenizer(flags.text("like"));
-    FQ_CHECK(!flags.given("tokens") || flags.text("tokens") == like.unit_name(), flags.command(),
-             "--like {} has {} as tokens: leave --tokens out", flags.text("like"), like.unit_name());
-    return like;
-  }
-  const auto unit =
-      flags.given("tokens") ? flags.choice("tokens", fq::detail::token_units()) : std::string("characters");
+  if (auto given = given_tokenizer(flags)) return *std::move(given);
+  const auto unit = unit_of(flags, "characters");
   if (unit == "bytes") return {};
   if (unit == "characters")
     return Tokenizer(fq::detail::characters_of(text, path), fq::detail::TokenUnit::characters);
@@ -111,7 +106,7 @@ nlohmann::ordered_json from_text_windows(const Flags& flags, Output& output) {
   parts[0].groups = source->groups();
   parts[0].samples = std::move(source);
   auto result = write_converted(
-      flags, output, parts, {.vocabulary = tokenizer.vocabulary(), .tokens = tokenizer.unit_name()},
+      flags, output, parts, fq::detail::options_of(tokenizer),
       {fmt::format("{} tokens, a vocabulary of {} {}", all, tokenizer.size(), tokenizer.unit_name())});
   result["tokens"] = all;
   result["vocabulary"] = tokenizer.size();

@@ -179,7 +179,8 @@ GgufModel gguf_model(Module& model, const Shape& input_shape, const GgufOptions&
   if (gpt2) {
     add_gpt2_keys(out, *gpt2);
     add_gpt2_tensors(out, *gpt2, from);
-    if (!options.vocabulary.empty()) detail::add_vocabulary(out, options.vocabulary, gpt2->vocabulary);
+    if (!options.vocabulary.empty())
+      detail::add_vocabulary(out, options.vocabulary, options.merges, gpt2->vocabulary);
   } else {
     out.tensors = from.all();
   }

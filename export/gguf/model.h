@@ -14,8 +14,11 @@ namespace fq {
 
 struct GgufOptions {
   std::string name = "fakequant";  ///< general.name
-  /// The tokens by their ids, for the tokenizer's keys: texts of one byte each. None: no keys of a tokenizer.
+  /// The tokens by their ids, for the tokenizer's keys: their bytes. None: no keys of a tokenizer.
   std::vector<std::string> vocabulary = {};
+  /// Pairs of tokens that become one, as GPT-2's tokenizer writes them, "left right"; none where each token
+  /// is a byte.
+  std::vector<std::string> merges = {};
   /// Matrices that are not quantized, but for tables of positions: F16 (rounded) in place of F32.
   bool f16 = false;
 };

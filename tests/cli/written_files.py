@@ -59,6 +59,7 @@ for name, texts in (("texts.txt", ["one", "two"]), ("kinds.txt", ["odd", "even"]
         file.write("".join(f"{texts[i % 2]}\n" for i in range(20)))
 for name in ("x.npy", "y.npy", "images.idx", "labels.idx", "table.csv", "texts.txt", "kinds.txt"):
     shutil.copy(name, "test_" + name)
+shutil.copy(os.path.join(SOURCE, "tests", "data", "tokenizers", "byte_level.json"), "tokenizer.json")
 run("dataset", "from-text", "texts.txt", "--labels", "kinds.txt", "-o", "like.h5")
 run("dataset", "from-npy", "x.npy", "--labels", "y.npy", "--classes", "odd,even", "-o", "names.h5")
 run("dataset", "from-idx", "images.idx", "--labels", "labels.idx", "--classes", "even,odd", "-o", "pixels.h5")
@@ -123,6 +124,7 @@ COMMANDS = [
     ("dataset from-csv", ["--task", "none"], {"file": "table.csv", "like": "table.h5"}, {"output": ("d.h5", ["d.h5"])}),
     ("dataset from-text", [], {"file": "texts.txt", "labels": "kinds.txt", "test-file": "test_texts.txt",
                                "test-labels": "test_kinds.txt", "like": "like.h5"}, {"output": ("d.h5", ["d.h5"])}),
+    ("dataset from-text", ["--windows", "4"], {"file": "texts.txt", "tokenizer": "tokenizer.json"}, {"output": ("d.h5", ["d.h5"])}),
     ("dataset from-images", ["--folder=pictures"], {"like": "pixels.h5"}, {"output": ("d.h5", ["d.h5"])}),
     ("dataset show", [], {"file": "digits.h5"}, {"output": ("sheet.png", ["sheet.png"]), "html": ("show.html", ["show.html"])}),
     ("run", [], {"recipe": "recipe.json", "data": "digits.h5"}, {"report": ("report.json", ["report.json"])}),

@@ -55,8 +55,8 @@ std::int64_t count_correct(const Tensor& logits, const Tensor& labels) {
 }
 
 Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop, const Loss& loss,
-                    const std::vector<std::string>& metrics) {
-  detail::ScoreSum sum(loss, metrics);
+                    const std::vector<std::string>& metrics, const MetricOptions& options) {
+  detail::ScoreSum sum(loss, metrics, options);
   bool stopped = false;
   for_each_output(model, loader, [&](const Batch& batch, const Variable& logits) {
     FQ_CHECK(batch.y.defined(), "evaluate", "the data has no labels: use predict");

@@ -18,6 +18,7 @@
 #include "fakequant/core/variable.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/losses.h"
+#include "fakequant/train/metrics.h"
 
 namespace fq {
 
@@ -41,10 +42,12 @@ struct Evaluation {
 /// once, each with a loader of its own. It stops after the current batch when `*stop` becomes true.
 ///
 /// With a `loss` of one's own labels and outputs are what it takes; accuracy is 0 unless they are i64 [N] and
-/// [N, C]. `metrics` are names of train/metrics.h. Throws ArgumentError for data without labels, labels out
+/// [N, C]. `metrics` are names of train/metrics.h, with
+/// `options`. Throws ArgumentError for data without labels, labels out
 /// of range and samples that do not fit the model.
 [[nodiscard]] Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop = nullptr,
-                                  const Loss& loss = {}, const std::vector<std::string>& metrics = {});
+                                  const Loss& loss = {}, const std::vector<std::string>& metrics = {},
+                                  const MetricOptions& options = {});
 
 /// The model's outputs [N, ..] for the loader's epoch 0, in its order: f32, row-major, on the host. It runs
 /// as `evaluate` does; data needs no labels. Use a loader that does not shuffle, so that row i is sample i.

@@ -226,7 +226,7 @@ bool Trainer::Body::train() try {
 
 void Trainer::Body::validate_start() {
   if (!options.validate_start || progress.batch > 0) return;
-  start = evaluate(*model, *validation, stop_flag(), options.loss, options.metrics);
+  start = evaluate(*model, *validation, stop_flag(), options.loss, options.metrics, options.metric_options);
   if (start->stopped) return;
   early.begin(*start);
   if (early.begun()) keep_best();
@@ -284,7 +284,8 @@ void Trainer::Body::finish_epoch() {
     const AverageScope averages(average ? &*average : nullptr);
     if (options.reestimate_bn > 0) reestimate();
     if (validation) {
-      report.validation = evaluate(*model, *validation, stop_flag(), options.loss, options.metrics);
+      report.validation =
+          evaluate(*model, *validation, stop_flag(), options.loss, options.metrics, options.metric_options);
       if (report.validation->stopped) return;
       report.best = (!bits || bits->finished()) && early.update(*report.validation);
       if (plateau) plateau->update(report.validation->score);

@@ -57,6 +57,7 @@ struct TrainerOptions {
   /// What validation tells beside (train/metrics.h). The best epoch is that of the best first one; without
   /// any, of the highest accuracy or, where there are no right answers, the lowest loss.
   std::vector<std::string> metrics = {};
+  MetricOptions metric_options = {};  ///< what they know of the labels; who resumes gives it again
   /// How the parameters are stepped.
   OptimizerOptions optimizer = {};
   ScheduleOptions schedule = {};  ///< over all steps of the run

@@ -12,7 +12,8 @@ constexpr std::int32_t kNormal = 1;  // of tokenizer.ggml.token_type
 
 }  // namespace
 
-void add_vocabulary(GgufModel& model, const std::vector<std::string>& tokens, std::int64_t size) {
+void add_vocabulary(GgufModel& model, const std::vector<std::string>& tokens,
+                    const std::vector<std::string>& merges, std::int64_t size) {
   FQ_CHECK(static_cast<std::int64_t>(tokens.size()) == size, "export_gguf",
            "the vocabulary has {} tokens, the network {}", tokens.size(), size);
   std::vector<std::string> written;
@@ -26,7 +27,7 @@ void add_vocabulary(GgufModel& model, const std::vector<std::string>& tokens, st
   model.metadata.emplace_back("tokenizer.ggml.pre", std::string("gpt-2"));
   model.metadata.emplace_back("tokenizer.ggml.token_type", std::vector<std::int32_t>(tokens.size(), kNormal));
   model.metadata.emplace_back("tokenizer.ggml.tokens", std::move(written));
-  model.metadata.emplace_back("tokenizer.ggml.merges", std::vector<std::string>{});
+  model.metadata.emplace_back("tokenizer.ggml.merges", merges);
   model.metadata.emplace_back("tokenizer.ggml.add_bos_token", false);
 }
 

@@ -7,6 +7,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
+#include "fakequant/train/data/reader/tokenizer/tokenizer_file.h"
 
 namespace fq::detail {
 namespace {
@@ -53,7 +54,7 @@ bool is_character(const std::string& token) {
 }  // namespace
 
 const std::vector<std::string>& token_units() {
-  static const std::vector<std::string> names{"bytes", "words", "characters"};
+  static const std::vector<std::string> names{"bytes", "words", "characters", "pieces"};
   return names;
 }
 
@@ -61,6 +62,9 @@ Tokenizer::Tokenizer(std::vector<std::string> vocabulary, TokenUnit unit)
     : unit_(unit), vocabulary_(std::move(vocabulary)) {
   for (std::size_t i = 0; i < vocabulary_.size(); ++i) ids_.emplace(vocabulary_[i], std::int32_t(i));
 }
+
+Tokenizer::Tokenizer(std::shared_ptr<const TokenizerFile> file)
+    : unit_(TokenUnit::pieces), file_(std::move(file)), vocabulary_(file_->tokens()) {}
 
 Tokenizer Tokenizer::of_class_names(const std::vector<std::string>& names) {
   if (names == Tokenizer().class_names()) return {};
@@ -75,6 +79,7 @@ Tokenizer Tokenizer::of_class_names(const std::vector<std::string>& names) {
 }
 
 std::vector<std::string> Tokenizer::class_names() const {
+  if (unit_ == TokenUnit::pieces) return vocabulary_;
   std::vector<std::string> names;
   for (const auto& token : vocabulary_) names.push_back(written_out(token));
   if (unit_ != TokenUnit::bytes) return names;
@@ -84,6 +89,16 @@ std::vector<std::string> Tokenizer::class_names() const {
 }
 
 std::int64_t Tokenizer::encode(std::string_view text, std::vector<std::int32_t>& to) const {
+  if (unit_ == TokenUnit::pieces) {
+    const auto ids = file_->encode(text, "the text");
+    FQ_CHECK(file_->filling() || ids.size() >= to.size(), "tokens",
+             "a text has {} tokens, a sample {}, and the tokenizer has no token that fills, \"pad_id\" or "
+             "<pad>: give --windows, or a smaller --length",
+             ids.size(), to.size());
+    std::ranges::fill(to, file_->filling().value_or(0));
+    std::copy_n(ids.begin(), std::min(ids.size(), to.size()), to.begin());
+    return std::int64_t(ids.size());
+  }
   std::ranges::fill(to, 0);
   if (unit_ == TokenUnit::bytes) {
     for (std::size_t i = 0; i < std::min(text.size(), to.size()); ++i)
@@ -102,6 +117,7 @@ std::int64_t Tokenizer::encode(std::string_view text, std::vector<std::int32_t>&
 }
 
 std::vector<std::int32_t> Tokenizer::encode_all(std::string_view text, const std::string& path) const {
+  if (unit_ == TokenUnit::pieces) return file_->encode(text, path);
   std::vector<std::int32_t> ids;
   if (unit_ != TokenUnit::characters) {
     ids.resize(std::size_t(encode(text, ids)));
@@ -122,6 +138,7 @@ std::vector<std::int32_t> Tokenizer::encode_all(std::string_view text, const std
 }
 
 std::string Tokenizer::decode(std::span<const std::int64_t> ids) const {
+  if (unit_ == TokenUnit::pieces) return file_->decode(ids);
   const std::int64_t first = unit_ == TokenUnit::characters ? 0 : 1;
   std::string text;
   for (const auto id : ids) {

@@ -1,9 +1,11 @@
 #pragma once
 
-/// Texts as token ids. Of bytes and words 0 fills what is left of a sample; characters fill windows.
+/// Texts as token ids. Of bytes and words 0 fills what is left of a sample, of pieces what their file says;
+/// characters fill windows.
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,12 +13,15 @@
 
 namespace fq::detail {
 
-/// What one token is.
-enum class TokenUnit { bytes, words, characters };
+class TokenizerFile;
+
+/// What one token is. Pieces are what a tokenizer.json says.
+enum class TokenUnit { bytes, words, characters, pieces };
 /// Their names, in that order.
 [[nodiscard]] const std::vector<std::string>& token_units();
 
-/// Ids of a text: of bytes, each byte + 1; or of words or characters, by a vocabulary.
+/// Ids of a text: of bytes, each byte + 1; or of words or characters, by a vocabulary; or of pieces, by a
+/// file.
 class Tokenizer {
  public:
   /// Bytes: 257 ids.
@@ -25,12 +30,17 @@ class Tokenizer {
   /// characters are UTF-8, and there are no others.
   explicit Tokenizer(std::vector<std::string> vocabulary, TokenUnit unit = TokenUnit::words);
 
+  /// Of pieces.
+  explicit Tokenizer(std::shared_ptr<const TokenizerFile> file);
+
   /// The one that has these class names. Throws ArgumentError where they are none of tokens.
   [[nodiscard]] static Tokenizer of_class_names(const std::vector<std::string>& names);
 
   [[nodiscard]] TokenUnit unit() const noexcept { return unit_; }
   [[nodiscard]] const std::string& unit_name() const { return token_units()[std::size_t(unit_)]; }
   [[nodiscard]] const std::vector<std::string>& vocabulary() const noexcept { return vocabulary_; }
+  /// Of pieces, else null.
+  [[nodiscard]] const TokenizerFile* file() const noexcept { return file_.get(); }
   [[nodiscard]] std::int64_t size() const noexcept {
     return unit_ == TokenUnit::bytes ? 257 : std::int64_t(vocabulary_.size());
   }
@@ -38,10 +48,11 @@ class Tokenizer {
   /// are no UTF-8 written out, as "\x0a".
   [[nodiscard]] std::vector<std::string> class_names() const;
 
-  /// Of bytes and words: how many tokens the text has; the first `to.size()` of them, and then 0.
+  /// Of all but characters: how many tokens the text has; the first `to.size()` of them, and then what fills.
+  /// Throws ArgumentError for a file of pieces that has nothing to fill with.
   std::int64_t encode(std::string_view text, std::vector<std::int32_t>& to) const;
   /// All tokens of a text, which `path` names in messages. Throws FileError with the offset of the first byte
-  /// that is no UTF-8, or that begins a character that is not in the vocabulary.
+  /// that is no UTF-8, or that begins a character that is not in the vocabulary; of pieces as TokenizerFile.
   [[nodiscard]] std::vector<std::int32_t> encode_all(std::string_view text, const std::string& path) const;
   /// The text of ids, a blank between words. Ids that fill, and those that stand for nothing, are passed
   /// over.
@@ -49,6 +60,7 @@ class Tokenizer {
 
  private:
   TokenUnit unit_ = TokenUnit::bytes;
+  std::shared_ptr<const TokenizerFile> file_;
   std::vector<std::string> vocabulary_;
   std::map<std::string, std::int32_t, std::less<>> ids_;
 };

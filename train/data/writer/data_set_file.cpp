@@ -156,6 +156,10 @@ class Conversion {
       file_.attribute("/", "classes", std::vector{double(summary_.classes)});
     if (!options_.columns.empty()) file_.attribute("/", "columns", options_.columns);
     if (!options_.tokens.empty()) file_.attribute("/", "tokens", options_.tokens);
+    if (!options_.tokenizer.empty()) {
+      const std::vector<std::uint8_t> json(options_.tokenizer.begin(), options_.tokenizer.end());
+      file_.write("tokenizer", Tensor::from(json, {std::int64_t(json.size())}));
+    }
     if (options_.vocabulary.empty()) return;
     std::vector<std::uint8_t> text;
     for (const auto& word : options_.vocabulary) {

@@ -30,6 +30,7 @@ struct DataSetOptions {
   std::vector<std::string> columns = {};        ///< what the numbers of a flat row are
   std::vector<std::string> vocabulary = {};     ///< what token ids stand for, from 0 on
   std::string tokens = {};                      ///< how text became tokens
+  std::string tokenizer = {};                   ///< of pieces: the tokenizer.json
 };
 
 /// What was written.

@@ -8,8 +8,9 @@ bool is_classes(const Tensor& outputs, const Tensor& labels) {
   return labels.dtype() == DType::i64 && labels.rank() == 1 && outputs.rank() == 2;
 }
 
-ScoreSum::ScoreSum(Loss loss, const std::vector<std::string>& metrics) : of_(std::move(loss)) {
-  for (const auto& name : metrics) metrics_.emplace_back(name, make_metric(name));
+ScoreSum::ScoreSum(Loss loss, const std::vector<std::string>& metrics, const MetricOptions& options)
+    : of_(std::move(loss)) {
+  for (const auto& name : metrics) metrics_.emplace_back(name, make_metric(name, options));
 }
 
 void ScoreSum::add(const Variable& logits, const Tensor& labels) {

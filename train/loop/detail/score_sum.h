@@ -21,7 +21,8 @@ namespace fq::detail {
 class ScoreSum {
  public:
   /// By cross entropy where no loss is given.
-  explicit ScoreSum(Loss loss = {}, const std::vector<std::string>& metrics = {});
+  explicit ScoreSum(Loss loss = {}, const std::vector<std::string>& metrics = {},
+                    const MetricOptions& options = {});
 
   /// Logits [N, C] and labels [N], or what the loss takes.
   void add(const Variable& logits, const Tensor& labels);

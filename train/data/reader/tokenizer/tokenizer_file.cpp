@@ -52,6 +52,17 @@ std::optional<std::int32_t> filling_of(const json& file, const TokenTable& table
   return std::nullopt;
 }
 
+/// Whose decoder reads GPT-2's alphabet, as llama.cpp's "gpt2" does.
+std::vector<std::string> byte_merges_of(const json& file) {
+  const json decoder = optional_member(file, "decoder"), merges = optional_member(file["model"], "merges");
+  if (!decoder.is_object() || decoder["type"] != "ByteLevel" || !merges.is_array()) return {};
+  std::vector<std::string> out;
+  for (const json& merge : merges)
+    out.push_back(merge.is_string() ? merge.get<std::string>()
+                                    : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+  return out;
+}
+
 }  // namespace
 
 TokenizerFile::TokenizerFile(const json& file, std::string text) : text_(std::move(text)) {
@@ -63,6 +74,7 @@ TokenizerFile::TokenizerFile(const json& file, std::string text) : text_(std::mo
   decoder_ = read_decoder(optional_member(file, "decoder"));
   table_.check_whole();
   filling_ = filling_of(file, table_);
+  byte_merges_ = byte_merges_of(file);
 }
 
 std::shared_ptr<const TokenizerFile> TokenizerFile::parse(const std::string& text, const std::string& file) {

@@ -32,6 +32,8 @@ class TokenizerFile {
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
   /// As the file writes them, from id 0 on.
   [[nodiscard]] const std::vector<std::string>& tokens() const noexcept { return table_.tokens(); }
+  /// Of byte-level BPE the pairs that become one token, "left right"; none of others.
+  [[nodiscard]] const std::vector<std::string>& byte_merges() const noexcept { return byte_merges_; }
   /// What samples that are too short are filled with: "pad_id" of "padding", or a token of that use.
   [[nodiscard]] std::optional<std::int32_t> filling() const noexcept { return filling_; }
 
@@ -56,6 +58,7 @@ class TokenizerFile {
   AddedTokens added_;
   Decoder decoder_;
   std::optional<std::int32_t> filling_;
+  std::vector<std::string> byte_merges_;
 };
 
 }  // namespace fq::detail

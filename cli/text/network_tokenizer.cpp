@@ -1,0 +1,80 @@
+#include "fakequant/cli/text/network_tokenizer.h"
+
+#include <algorithm>
+
+#include "fakequant/cli/class_names.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/utf8.h"
+#include "fakequant/train/data/reader/tokenizer/tokenizer_file.h"
+#include "fakequant/train/data/writer/vocabulary.h"
+
+namespace fq::cli {
+namespace {
+
+using fq::detail::Tokenizer;
+using fq::detail::TokenizerFile;
+using Names = std::vector<std::string>;
+
+constexpr const char* kTokenizer = "tokenizer";
+
+bool tells_tokens(const Network& network) { return network.identity.value("dense", false); }
+
+void check_same(const Names& own, const Names& given, const std::string& function) {
+  const auto [here, there] = std::ranges::mismatch(own, given);
+  const auto shown = [](const Names& names, Names::const_iterator at) {
+    return at == names.end() ? "missing" : "'" + fq::detail::printable(*at) + "'";
+  };
+  FQ_CHECK(here == own.end() && there == given.end(), function,
+           "the data is of another vocabulary: its token {} is {}, the network's {}; make the data by "
+           "fakequant dataset from-text with the network's own, by --tokenizer or --like the data of the "
+           "training",
+           here - own.begin(), shown(given, there), shown(own, here));
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenizerFile> tokenizer_file_of(const Network& network) {
+  const auto text = network.identity.value(kTokenizer, std::string());
+  return text.empty() ? nullptr : TokenizerFile::parse(text, "the network's tokenizer");
+}
+
+void take_tokenizer(Network& network, const Dataset& data, const std::string& path,
+                    const std::string& function) {
+  if (!data.token_ids()) return;
+  const auto given = fq::detail::read_tokenizer_file(path), own = tokenizer_file_of(network);
+  if (own != nullptr && given != nullptr) return check_same(own->tokens(), given->tokens(), function);
+  const Names names = class_names(network);
+  if (tells_tokens(network) && !names.empty() && !data.class_names().empty())
+    check_same(names, data.class_names(), function);
+  FQ_CHECK(
+      own == nullptr, function,
+      "the network reads tokens of a tokenizer.json, and {} has others: make it with that, by --tokenizer",
+      path);
+  if (given != nullptr && names.empty()) network.identity[kTokenizer] = given->text();
+}
+
+Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint, const std::string& function) {
+  const Shape sample = network.input_shape();
+  FQ_CHECK(sample.size() == 2 && tells_tokens(network), function,
+           "{} takes {} and does not tell the next token of each: give a network of a data set by fakequant "
+           "dataset from-text --windows",
+           checkpoint, to_string(Shape(sample.begin() + 1, sample.end())));
+  if (auto file = tokenizer_file_of(network)) return Tokenizer(std::move(file));
+  try {
+    return Tokenizer::of_class_names(class_names(network));
+  } catch (const ArgumentError& error) {
+    throw ArgumentError(fmt::format("[{}] {}: {}", function, checkpoint,
+                                    std::string(error.what()).substr(std::string_view("[tokens] ").size())));
+  }
+}
+
+MetricOptions metric_options_of(const Network& network) {
+  MetricOptions out;
+  const auto file = tells_tokens(network) ? tokenizer_file_of(network) : nullptr;
+  if (file == nullptr) return out;
+  for (std::int32_t id = 0; id < std::ssize(file->tokens()); ++id)
+    out.characters.push_back(file->characters(id));
+  return out;
+}
+
+}  // namespace fq::cli

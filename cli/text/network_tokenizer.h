@@ -1,0 +1,26 @@
+#pragma once
+
+/// The tokenizer of a network: of the data set it was trained on, kept in its checkpoint.
+
+#include <string>
+
+#include "fakequant/cli/network.h"
+#include "fakequant/train/data/reader/tokens.h"
+#include "fakequant/train/metrics.h"
+
+namespace fq::cli {
+
+/// A network without a tokenizer takes that of the data set at `path`, where there is one. Throws
+/// ArgumentError for data whose tokens are others than the network's.
+void take_tokenizer(Network& network, const Dataset& data, const std::string& path,
+                    const std::string& function);
+/// The tokenizer.json that the network keeps; null without.
+[[nodiscard]] std::shared_ptr<const fq::detail::TokenizerFile> tokenizer_file_of(const Network& network);
+/// Of the tokens that the network's classes are. Throws ArgumentError for a network that does not tell the
+/// next token of each; `checkpoint` names it.
+[[nodiscard]] fq::detail::Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint,
+                                                 const std::string& function);
+/// The characters of tokens that are classes, where a tokenizer.json says them.
+[[nodiscard]] MetricOptions metric_options_of(const Network& network);
+
+}  // namespace fq::cli

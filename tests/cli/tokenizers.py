@@ -1,0 +1,107 @@
+"""fakequant dataset from-text --tokenizer: ids of a tokenizer.json, which data set and checkpoint keep; a gpt of them, whose
+bits are of characters; texts that it goes on with; an encoder of padded texts; and what is refused."""
+
+import json
+import os
+import shutil
+import sys
+
+import h5py
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from command import SOURCE, fails, result, run  # noqa: E402
+
+FILES = os.path.join(SOURCE, "tests", "data", "tokenizers")
+with open(os.path.join(FILES, "ids.json"), encoding="utf-8") as file:
+    ANSWERS = json.load(file)
+with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
+    TEXT = file.read()[:6000]
+with open("text.txt", "w", encoding="utf-8") as file:
+    file.write(TEXT)
+
+
+def windows(tokenizer, out, *more, text="text.txt", length=8):
+    return ["dataset", "from-text", text, "--windows", str(length), "--tokenizer", tokenizer, "-o", out, *more]
+
+
+def own(name):
+    return os.path.join(FILES, name + ".json")
+
+
+# The ids are the package's: all of a text but what is shorter than a window.
+sample = ANSWERS["byte_level"][0]
+with open("sample.txt", "w", encoding="utf-8") as file:
+    file.write(sample["text"])
+found = result(*windows(own("byte_level"), "sample.h5", "--test", "0", text="sample.txt"))
+assert found["tokens"] == len(sample["ids"]) and found["vocabulary"] == 385, found
+with h5py.File("sample.h5") as file:
+    x, y = file["train/x"][...], file["train/y"][...]
+    assert file.attrs["tokens"] == "pieces" or file.attrs["tokens"] == b"pieces", file.attrs["tokens"]
+    kept = json.loads(bytes(file["tokenizer"][...]))
+with open(own("byte_level"), encoding="utf-8") as file:
+    assert kept == json.load(file)
+assert np.array_equal(x.ravel(), sample["ids"][:x.size]) and np.array_equal(y.ravel(), sample["ids"][1:x.size + 1])
+
+# A network of them: bits of characters are fewer than those of tokens, and the text of the tokens is printed.
+GPT = ["--model", "gpt", "--model-options", '{"layers": 1, "width": 16, "heads": 2, "context": 8, "tied": true}',
+       "--epochs", "1", "--batch", "8", "--seed", "1"]
+for name in ("byte_level", "llama", "unigram"):
+    run(*windows(own(name), f"{name}.h5"))
+    run("train", *GPT, "--data", f"{name}.h5", "-o", f"{name}_float.h5")
+    scores = result("evaluate", f"{name}_float.h5", "--data", f"{name}.h5", "--metrics", "bpc,perplexity")["metrics"]
+    with h5py.File(f"{name}.h5") as file:
+        labels = file["test/y"][...].ravel()
+    per_token = np.log2(scores["perplexity"])
+    assert scores["bpc"] < per_token, (name, scores)
+    if name == "byte_level":
+        with open(own(name), encoding="utf-8") as file:
+            model = json.load(file)
+        tokens = {i: t for t, i in model["model"]["vocab"].items()}
+        # Each character of the alphabet is a byte; the README's few others begin with one byte of 0xc0 or more.
+        from_bytes = [b for b in range(256) if 0x21 <= b <= 0x7e or 0xa1 <= b <= 0xac or b >= 0xae]
+        rest = [b for b in range(256) if b not in from_bytes]
+        byte = {chr(b): b for b in from_bytes} | {chr(0x100 + i): b for i, b in enumerate(rest)}
+        count = sum(byte[c] & 0xc0 != 0x80 for i in labels for c in tokens[i])
+        assert abs(scores["bpc"] * count - per_token * len(labels)) < 1e-3 * count, (scores, count, len(labels))
+    said = result("generate", f"{name}_float.h5", "--prompt", "The text", "--tokens", 20, "--seed", 3)["texts"][0]
+    assert said.startswith("The text"), said
+run("calibrate", "byte_level_float.h5", "--data", "byte_level.h5", "--preset", "int8", "-o", "int8.h5")
+assert result("generate", "int8.h5", "--prompt", "The text", "--tokens", 5)["texts"][0].startswith("The text")
+
+# More data by the same tokenizer, and texts of a class each, filled with the token for it.
+run("dataset", "from-text", "text.txt", "--windows", "8", "--like", "llama.h5", "-o", "more.h5")
+result("evaluate", "llama_float.h5", "--data", "more.h5")
+with open("texts.csv", "w", encoding="utf-8") as file:
+    file.write("text,label\n" + "".join(f"{'good' if i % 2 else 'bad'} number {i},{i % 2}\n" for i in range(40)))
+CSV = ["dataset", "from-text", "texts.csv", "--text", "text", "--label", "label", "--length", "16"]
+run(*CSV, "--tokenizer", own("unigram"), "-o", "classes.h5")
+with h5py.File("classes.h5") as file:
+    assert (file["train/x"][:, -1] == 0).all()  # <pad>
+ENCODER = ["--model", "encoder", "--model-options", '{"layers": 1, "width": 16, "heads": 2, "vocabulary": 384}']
+run("train", *ENCODER, "--data", "classes.h5", "--epochs", "1", "--batch", "8", "-o", "encoder.h5")
+fails(2, ["no token that fills", "--length"], *CSV, "--tokenizer", own("llama"), "-o", "none.h5")
+
+# What is refused.
+shutil.copy("byte_level.h5", "other.h5")
+fails(2, ["another vocabulary", "--tokenizer"], "evaluate", "byte_level_float.h5", "--data", "llama.h5")
+run("dataset", "from-text", "text.txt", "--windows", "8", "-o", "characters.h5")
+fails(2, "another vocabulary", "evaluate", "byte_level_float.h5", "--data", "characters.h5")
+run(*CSV, "-o", "bytes.h5")
+fails(2, ["tokenizer.json", "bytes.h5"], "evaluate", "encoder.h5", "--data", "bytes.h5")
+fails(2, ["--like", "leave one out"], *windows(own("llama"), "none.h5", "--like", "byte_level.h5"))
+fails(2, "--tokens", *windows(own("llama"), "none.h5", "--tokens", "bytes"))
+fails(2, "no_such.json", *windows("no_such.json", "none.h5"))
+with open(own("llama"), encoding="utf-8") as file:
+    whole = file.read()
+with open("cut.json", "w", encoding="utf-8") as file:
+    file.write(whole[:len(whole) // 2])
+fails(2, ["cut.json", "no tokenizer.json"], *windows("cut.json", "none.h5"))
+with open("wordpiece.json", "w", encoding="utf-8") as file:
+    file.write('{"model": {"type": "WordPiece", "vocab": {}}}')
+fails(2, ["WordPiece", "BPE, Unigram"], *windows("wordpiece.json", "none.h5"))
+with h5py.File("other.h5", "r+") as file:
+    del file["tokenizer"]
+fails(2, "tokenizer", "dataset", "from-text", "text.txt", "--windows", "8", "--like", "other.h5", "-o", "none.h5")
+assert not os.path.exists("none.h5")
+print("tokenizers: ok")
