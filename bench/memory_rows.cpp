@@ -16,11 +16,10 @@ double saved_mebibytes(TrainingStep& step) {
   return static_cast<double>(memory_stats().in_use - before) * 0x1p-20;
 }
 
-Row saved_bytes(const std::string& network, std::string_view peer) {
-  Row row{
-      fmt::format("memory.saved_bytes.{}.qat_int8_folded/{}", network, peer), "MiB", Clock::wall, true, {}};
+Row saved_bytes(const std::string& what, std::string_view peer, const std::function<Network()>& network) {
+  Row row{fmt::format("memory.saved_bytes.{}/{}", what, peer), "MiB", Clock::wall, true, {}};
   row.make = [=](const Settings&) {
-    TrainingStep step(make_network(network, Numbers::int8, BatchNorm::folded));
+    TrainingStep step(network());
     Work work;
     work.ours.value = [saved = saved_mebibytes(step)] { return saved; };
     return work;
@@ -33,7 +32,11 @@ Row saved_bytes(const std::string& network, std::string_view peer) {
 std::vector<Row> memory_rows() {
   std::vector<Row> rows;
   for (const char* peer : {"torch_qat", "modelopt"})
-    for (const char* network : {"mlp", "cnn", "resnet20"}) rows.push_back(saved_bytes(network, peer));
+    for (const std::string network : {"mlp", "cnn", "resnet20"})
+      rows.push_back(saved_bytes(network + ".qat_int8_folded", peer, [network] {
+        return make_network(network, Numbers::int8, BatchNorm::folded);
+      }));
+  rows.push_back(saved_bytes("gpt.qat_int8", "modelopt", [] { return make_gpt(Numbers::int8); }));
   return rows;
 }
 

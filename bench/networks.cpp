@@ -6,11 +6,11 @@
 
 #include "fakequant/bench/arrays.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/ops/loss.h"
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/losses.h"
 
 namespace fq::bench {
 namespace {
@@ -51,6 +51,17 @@ Tensor labels_of(std::int64_t count) {
   return labels;
 }
 
+/// Ids [windows, tokens] that look like chance.
+Tensor ids_of(std::int64_t windows, std::int64_t tokens, std::int64_t vocabulary, std::uint32_t state) {
+  Tensor ids = Tensor::empty({windows, tokens}, DType::i64);
+  auto* values = ids.mutable_data<std::int64_t>();
+  for (std::int64_t i = 0; i < ids.numel(); ++i) {
+    state = state * 1664525U + 1013904223U;
+    values[i] = static_cast<std::int64_t>(state >> 8) % vocabulary;
+  }
+  return ids;
+}
+
 const char* preset_of(Numbers numbers) {
   switch (numbers) {
     case Numbers::e4m3:
@@ -63,6 +74,10 @@ const char* preset_of(Numbers numbers) {
       return "mxfp4";
     case Numbers::int4_blockwise:
       return "int4_blockwise";
+    case Numbers::w8da4:
+      return "8da4w";
+    case Numbers::q4_0:
+      return "q4_0";
     default:
       return "int8";
   }
@@ -103,6 +118,18 @@ Network make_network(std::string_view name, Numbers numbers, BatchNorm batch_nor
   return network;
 }
 
+Network make_gpt(Numbers numbers, const GptSize& size) {
+  const auto options = fmt::format(R"({{"layers": {}, "width": {}, "heads": {}, "context": {}}})",
+                                   size.layers, size.width, size.heads, size.context);
+  Network network{build_model(ModelSpec::load("gpt", options), {size.context}, size.vocabulary,
+                              {.seed = 1, .dense = true}),
+                  ids_of(size.batch, size.context, size.vocabulary, 1),
+                  ids_of(size.batch, size.context, size.vocabulary, 2)};
+  if (numbers != Numbers::fp32) quantize_and_calibrate(network, numbers);
+  network.model->train();
+  return network;
+}
+
 Network make_network(const NetworkSize& size, Numbers numbers) {
   Network network{build_model(ModelSpec::load(size.name, size.options),
                               {size.input.begin() + 1, size.input.end()}, kClasses, {.seed = 1}),
@@ -115,7 +142,7 @@ Network make_network(const NetworkSize& size, Numbers numbers) {
 TrainingStep::TrainingStep(Network network)
     : network_(std::move(network)),
       optimizer_(network_.model->named_parameters(), {.learning_rate = kLearningRate, .momentum = 0.9}),
-      passes_(network_.model, {}) {}
+      passes_(network_.model, {.loss = make_loss({})}) {}
 
 void TrainingStep::run() {
   zero_grad();
@@ -125,7 +152,7 @@ void TrainingStep::run() {
 }
 
 Variable TrainingStep::loss() const {
-  return ops::cross_entropy((*network_.model)(network_.x), network_.labels);
+  return losses::cross_entropy((*network_.model)(network_.x), network_.labels, {});
 }
 
 }  // namespace fq::bench

@@ -5,7 +5,7 @@
 ///
 /// mlp: 784-1024-1024-10, batch 256. cnn, resnet20: as built in, batch 64 of 1x28x28 and 3x32x32.
 /// conv4: batch 64 of 64x28x28, four times convolution 64 -> 64 3x3, batch norm, ReLU; global average pool,
-/// linear. 10 classes.
+/// linear. 10 classes. gpt: 4 layers of width 256, 4 heads, 16 windows of 128 ids out of 96.
 
 #include <memory>
 #include <string>
@@ -20,11 +20,11 @@ namespace fq::bench {
 
 inline constexpr std::int64_t kClasses = 10;
 
-/// In the order of the report.
+/// Networks of images, in the order of the report.
 [[nodiscard]] const std::vector<std::string>& network_names();
 [[nodiscard]] bool has_batch_norm(std::string_view name);
 
-enum class Numbers { fp32, int8, int8_learned, e4m3, nvfp4, mxfp8, mxfp4, int4_blockwise };
+enum class Numbers { fp32, int8, int8_learned, e4m3, nvfp4, mxfp8, mxfp4, int4_blockwise, w8da4, q4_0 };
 enum class BatchNorm { live, folded };
 
 struct Network {
@@ -32,6 +32,12 @@ struct Network {
   Tensor x;  ///< as a loader gives it, row-major; conv4's, which stands for an inner value, channels_last
   Tensor labels;  ///< i64
 };
+
+struct GptSize {
+  std::int64_t layers = 4, width = 256, heads = 4, context = 128, batch = 16, vocabulary = 96;
+};
+/// The built-in gpt and windows of made-up ids, as the function below makes the others.
+[[nodiscard]] Network make_gpt(Numbers numbers, const GptSize& size = {});
 
 /// In training mode; quantized by the preset of the numbers and calibrated on `x`, unless fp32. The same seed
 /// for every call. int8_learned: int8 whose activations learn their ranges.

@@ -54,6 +54,7 @@ struct Row {
 [[nodiscard]] std::vector<Row> step_rows();
 [[nodiscard]] std::vector<Row> memory_rows();
 [[nodiscard]] std::vector<Row> eval_rows();
+[[nodiscard]] std::vector<Row> generate_rows();
 [[nodiscard]] std::vector<Row> scaling_rows();
 [[nodiscard]] std::vector<Row> busy_rows();
 [[nodiscard]] std::vector<Row> loader_rows();

@@ -11,6 +11,7 @@ namespace {
 
 std::shared_ptr<TrainingStep> training_step(const std::string& network, Numbers numbers,
                                             BatchNorm batch_norm) {
+  if (network == "gpt") return std::make_shared<TrainingStep>(make_gpt(numbers));
   return std::make_shared<TrainingStep>(make_network(network, numbers, batch_norm));
 }
 
@@ -79,6 +80,20 @@ void add_rows(std::vector<Row>& rows, const std::string& network, BatchNorm batc
   add("qat_e4m3/modelopt_qat_fp8", Numbers::e4m3);
 }
 
+/// A transformer; its own weights in 4 bits have peers of their own.
+void add_gpt_rows(std::vector<Row>& rows) {
+  const auto add = [&](std::string_view what, Numbers ours) {
+    rows.push_back(step_row("gpt", BatchNorm::live, what, ours));
+  };
+  rows.push_back(against_own("gpt", BatchNorm::live, "qat_int8/own_fp32", Numbers::int8, Numbers::fp32));
+  add("fp32/torch_fp32", Numbers::fp32);
+  for (const char* what : {"qat_int8/torch_fp32", "qat_int8/torch_bf16", "qat_int8/modelopt_qat_int8"})
+    add(what, Numbers::int8);
+  add("qat_8da4w/torchao_8da4w", Numbers::w8da4);
+  add("qat_q4_0/torchao_4w_g32", Numbers::q4_0);
+  add("qat_nvfp4/expert_nvfp4", Numbers::nvfp4);
+}
+
 }  // namespace
 
 std::vector<Row> step_rows() {
@@ -86,6 +101,7 @@ std::vector<Row> step_rows() {
   for (const BatchNorm batch_norm : {BatchNorm::live, BatchNorm::folded})
     for (const auto& network : network_names())
       if (batch_norm == BatchNorm::live || has_batch_norm(network)) add_rows(rows, network, batch_norm);
+  add_gpt_rows(rows);
   return rows;
 }
 

@@ -49,6 +49,7 @@ def torch_qat(name, settings):
     return least(name, settings, {"ranges observed": quantized.torch_observing, "ranges kept": quantized.torch_kept})
 
 
+@row("memory.saved_bytes.gpt.qat_int8/modelopt")
 @rows("modelopt")
 def modelopt(name, settings):
     return least(name, settings, {"eager": quantized.modelopt_int8})

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+import gpt
+
 INPUTS = {"mlp": (256, 1, 28, 28), "conv4": (64, 64, 28, 28), "cnn": (64, 1, 28, 28), "resnet20": (64, 3, 32, 32)}
 CLASSES = 10
 
@@ -73,6 +75,8 @@ def fold_batch_norm(module):
 def make_network(name, folded):
     """A float network in training mode; the same numbers for every call."""
     torch.manual_seed(1)
+    if name == "gpt":
+        return Network(gpt.Gpt().train(), *gpt.windows())
     model = globals()[name]()
     if folded:
         fold_batch_norm(model)

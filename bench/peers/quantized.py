@@ -241,6 +241,30 @@ def modelopt_int4_blockwise(network):
     return model.train()
 
 
+def torchao(network, activations):
+    """Weights of 4 bits in groups of 32 along the rows."""
+    from torchao.quantization import quantize_
+    from torchao.quantization.qat import FakeQuantizedLinear, IntxFakeQuantizeConfig, QATConfig
+
+    weights = IntxFakeQuantizeConfig(torch.int4, group_size=32, is_symmetric=True)
+    quantize_(network.model, QATConfig(activation_config=activations, weight_config=weights, step="prepare"))
+    layers = layers_of(network.model)
+    check(all(isinstance(layer, FakeQuantizedLinear) for layer in layers), "not every layer is quantized")
+    check(all((layer.activation_fake_quantizer is None) == (activations is None) for layer in layers), "nor inputs as asked")
+    return network.model
+
+
+def torchao_8da4w(network):
+    from torchao.quantization.qat import IntxFakeQuantizeConfig
+
+    return torchao(network, IntxFakeQuantizeConfig(torch.int8, "per_token", is_symmetric=False))
+
+
+def torchao_4w_g32(network):
+    """Weights alone."""
+    return torchao(network, None)
+
+
 def fakequant_torch(network):
     """Ours, from Python: `ctest --test-dir build/release -R python.module` builds the package, for the same minor version."""
     package = os.path.abspath("build/release/python-module")

@@ -37,13 +37,16 @@ def training_step(network, channels_last, compiled, bf16):
     return run
 
 
+NO_IMAGES = ("mlp", "gpt")
+
+
 def ways(name, folded, forms, bf16):
     """Each form (name -> function that gives the model of a float network) eager and compiled, images in either layout."""
-    layouts = {"": False} if name == "mlp" else {", channels last": True, "": False}
+    layouts = {"": False} if name in NO_IMAGES else {", channels last": True, "": False}
     found = {}
     for compiled in (False, True):
         for layout, channels_last in layouts.items():
-            if compiled and not channels_last and name != "mlp":
+            if compiled and not channels_last and name not in NO_IMAGES:
                 continue  # compiled convolutions reorder row-major images first: never the fastest
             for form, convert in forms.items():
                 def make(convert=convert, channels_last=channels_last, compiled=compiled):
@@ -62,9 +65,9 @@ def step_side(row_name, settings, forms, bf16=False):
 
 
 def rows(peer, *subjects):
-    """step.<network>[.folded].<subject>/<peer>"""
+    """step.<network>[.folded].<subject>/<peer>, and the same of gpt, which has no batch norm."""
     return row(*(f"step.{name}.{folded}{subject}/{peer}" for name in INPUTS for folded in ("", "folded.")
-                 for subject in subjects))
+                 for subject in subjects), *(f"step.gpt.{subject}/{peer}" for subject in subjects))
 
 
 @rows("torch_fp32", "fp32", "qat_int8")
@@ -106,6 +109,16 @@ def expert_qat(name, settings):
 @rows("expert_nvfp4", "qat_nvfp4")
 def expert_nvfp4(name, settings):
     return step_side(name, settings, {"": quantized.expert_nvfp4}, bf16=True)
+
+
+@row("step.gpt.qat_8da4w/torchao_8da4w")
+def torchao_8da4w(name, settings):
+    return step_side(name, settings, {"": quantized.torchao_8da4w})
+
+
+@row("step.gpt.qat_q4_0/torchao_4w_g32")
+def torchao_4w_g32(name, settings):
+    return step_side(name, settings, {"": quantized.torchao_4w_g32})
 
 
 @rows("modelopt_qat_int4_blockwise", "qat_int4_blockwise")
