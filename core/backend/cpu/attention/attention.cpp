@@ -5,6 +5,7 @@
 
 #include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
 #include "fakequant/core/backend/cpu/elementwise/map.h"
+#include "fakequant/core/backend/cpu/norm/row_gradient_kernels.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
 
@@ -59,15 +60,8 @@ void attention_weights_backward(const Tensor& p, double scale, Tensor& dp) {
     T* gradients = dp.mutable_data<T>();
     const T by = static_cast<T>(scale);
 #pragma omp parallel for schedule(static) if (count * keys > parallel_elements)
-    for (std::int64_t r = 0; r < count; ++r) {
-      const T* own = probabilities + r * keys;
-      T* row = gradients + r * keys;
-      T sum = 0;
-#pragma omp simd reduction(+ : sum)
-      for (std::int64_t j = 0; j < keys; ++j) sum += row[j] * own[j];
-#pragma omp simd
-      for (std::int64_t j = 0; j < keys; ++j) row[j] = detail::attention_gradient(row[j], own[j], sum, by);
-    }
+    for (std::int64_t r = 0; r < count; ++r)
+      score_gradients(probabilities + r * keys, keys, by, gradients + r * keys);
   });
 }
 

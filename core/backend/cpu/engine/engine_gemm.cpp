@@ -3,6 +3,7 @@
 
 #include "fakequant/core/backend/cpu/engine/engine.h"
 #include "fakequant/core/backend/cpu/engine/engine_call.h"
+#include "fakequant/core/backend/cpu/engine/engine_sgemm.h"
 #include "fakequant/core/backend/cpu/engine/threads.h"
 
 namespace fq::cpu {
@@ -57,57 +58,6 @@ struct TileProduct {
   }
 };
 
-constexpr std::int64_t kBlock = 32;  // of a transpose: whole cache lines are read and written
-
-/// One block through a buffer: rows a power of two apart would evict each other from the cache.
-void transpose_block(const float* from, std::int64_t rows, std::int64_t columns, std::int64_t r0,
-                     std::int64_t c0, float* to) {
-  float buffer[kBlock][kBlock + 1];
-  const std::int64_t high = std::min(kBlock, rows - r0), wide = std::min(kBlock, columns - c0);
-  for (std::int64_t r = 0; r < high; ++r)
-    for (std::int64_t c = 0; c < wide; ++c) buffer[c][r] = from[(r0 + r) * columns + c0 + c];
-  for (std::int64_t c = 0; c < wide; ++c) std::copy_n(buffer[c], high, to + (c0 + c) * rows + r0);
-}
-
-/// to [columns, rows] = from [rows, columns].
-void transpose(const float* from, std::int64_t rows, std::int64_t columns, float* to) {
-#pragma omp parallel for collapse(2) schedule(static) if (rows * columns > 65536)
-  for (std::int64_t r = 0; r < rows; r += kBlock)
-    for (std::int64_t c = 0; c < columns; c += kBlock) transpose_block(from, rows, columns, r, c, to);
-}
-
-constexpr std::int64_t kUses = 128;  // of each element, for a transpose to pay
-
-/// oneDNN's AVX2 kernels are up to 2.5 times slower on factors whose sums run across memory, those of AVX-512
-/// hardly.
-bool kernels_want_sums_along_memory() {
-  static const bool wanted = dnnl::get_effective_cpu_isa() < dnnl::cpu_isa::avx512_core;
-  return wanted;
-}
-
-/// A factor whose sums run along memory, where a transpose pays: as soon as each element is used often.
-class AlongK {
- public:
-  AlongK(const Matrix& matrix, bool wanted, std::int64_t uses, std::int64_t batch) : matrix_(matrix) {
-    if (matrix.transposed == wanted || matrix.dtype != DType::f32 || uses < kUses) return;
-    if (!kernels_want_sums_along_memory()) return;
-    const std::int64_t size = matrix.rows * matrix.columns;
-    storage_ = Storage(batch * size * 4, Device::cpu());
-    auto* to = reinterpret_cast<float*>(storage_.mutable_data());
-    const auto* from = static_cast<const float*>(matrix.data);
-    const std::int64_t rows = wanted ? matrix.rows : matrix.columns,
-                       columns = wanted ? matrix.columns : matrix.rows;
-    for (std::int64_t i = 0; i < batch; ++i) transpose(from + i * size, rows, columns, to + i * size);
-    matrix_.data = to;
-    matrix_.transposed = wanted;
-  }
-  [[nodiscard]] const Matrix& get() const { return matrix_; }
-
- private:
-  Storage storage_;
-  Matrix matrix_;
-};
-
 /// Whole products, one after another: each is shared among the threads by oneDNN.
 void at_once(const Matrix& a, const Matrix& b, char* c, std::int64_t batch) {
   constexpr std::int64_t word = 4;
@@ -121,18 +71,19 @@ void at_once(const Matrix& a, const Matrix& b, char* c, std::int64_t batch) {
 
 }  // namespace
 
-void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, Sharing sharing) {
+void gemm(const Matrix& a, const Matrix& b, void* c, std::int64_t batch, Sharing sharing) {
   constexpr std::int64_t word = 4;
-  const std::int64_t m = left.rows, n = right.columns, k = left.columns;
+  const std::int64_t m = a.rows, n = b.columns, k = a.columns;
   if (m * n * batch == 0) return;
   if (k == 0) {
     std::fill_n(static_cast<char*>(c), m * n * batch * word, char{0});
     return;
   }
-  const AlongK a_along(left, false, n, batch), b_along(right, true, m, batch);
-  const Matrix &a = a_along.get(), &b = b_along.get();
+  const bool by_sgemm = sgemm_is_faster(a, b);
   const bool whole = sharing == Sharing::by_threads || product_type(type_of(a.dtype)) == Type::s32;
-  if (whole && (batch == 1 || batch < detail::threads()))
+  if (whole && by_sgemm && batch == 1)
+    return guarded("gemm", [&] { sgemm(a, b, m, n, static_cast<float*>(c), n); });
+  if (whole && !by_sgemm && (batch == 1 || batch < detail::threads()))
     return guarded("gemm", [&] { at_once(a, b, static_cast<char*>(c), batch); });
   const Tiling tiling = Tiling::of(m, n, k, batch);
   const std::int64_t tiles = tiling.down * tiling.across;
@@ -141,10 +92,19 @@ void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, 
       const std::int64_t i = task / tiles, tile = task % tiles;
       const std::int64_t row = tile / tiling.across * tiling.rows,
                          column = tile % tiling.across * tiling.columns;
-      product.prepare(a, b, std::min(tiling.rows, m - row), std::min(tiling.columns, n - column));
-      product.run(static_cast<const char*>(at(a, row, 0)) + byte_size(a.dtype, i * m * k),
-                  static_cast<const char*>(at(b, 0, column)) + byte_size(b.dtype, i * k * n),
-                  static_cast<char*>(c) + (i * m * n + row * n + column) * word);
+      const std::int64_t rows = std::min(tiling.rows, m - row),
+                         columns = std::min(tiling.columns, n - column);
+      const void* x = static_cast<const char*>(at(a, row, 0)) + byte_size(a.dtype, i * m * k);
+      const void* y = static_cast<const char*>(at(b, 0, column)) + byte_size(b.dtype, i * k * n);
+      void* z = static_cast<char*>(c) + (i * m * n + row * n + column) * word;
+      if (by_sgemm) {
+        Matrix left = a, right = b;
+        left.data = x;
+        right.data = y;
+        return sgemm(left, right, rows, columns, static_cast<float*>(z), n);
+      }
+      product.prepare(a, b, rows, columns);
+      product.run(x, y, z);
     });
   });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fakequant/core/backend/cpu/engine/exact_parts.h"
+#include "fakequant/core/backend/cpu/engine/word_products.h"
 #include "fakequant/core/detail/check.h"
 
 namespace fq::cpu {
@@ -13,6 +14,13 @@ ExactType type_for(const Codes& w) {
   const ExactType best = best_exact_type();
   if (best != ExactType::s8 || w.dtype == DType::i8) return best;
   return exact_type_works(ExactType::bf16) ? ExactType::bf16 : ExactType::f32;
+}
+
+/// Where 8-bit products are wrong words are the fastest that is right, and everywhere for a few rows.
+bool by_words(std::int64_t m, std::int64_t n, std::int64_t k) {
+  constexpr std::int64_t few = 1 << 16;
+  if (forced_exact_type()) return false;
+  return best_exact_type() == ExactType::f32 || m * n * k <= few;
 }
 
 /// What an engine multiplies: code values, or the codes themselves.
@@ -51,6 +59,7 @@ void sum_parts(ExactType type, const std::vector<Part>& parts, std::int64_t coun
 
 void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
                 std::int32_t* sums) {
+  if (by_words(m, n, k)) return word_products(m, n, k, x, w, sums);
   const ExactType type = type_for(w);
   if (sums_are_whole(type, x, w, k))
     return gemm({x.data, x.dtype, m, k}, {w.data, w.dtype, k, n, true}, sums);
@@ -65,6 +74,7 @@ void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, 
 
 void exact_batch(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
                  const Codes& w, std::int32_t* sums) {
+  if (by_words(m, n, k)) return word_products(batch, m, n, k, x, w, sums);
   if (sums_are_whole(type_for(w), x, w, k))
     return gemm({x.data, x.dtype, m, k}, {w.data, w.dtype, k, n, true}, sums, batch);
   for (std::int64_t i = 0; i < batch; ++i)

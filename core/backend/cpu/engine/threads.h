@@ -12,12 +12,25 @@
 
 namespace fq::cpu {
 
+/// The one task, without a region of threads, which costs more than a small product.
+template <class State, class F>
+void alone(F&& f) {
+  struct Count {
+    int before = detail::threads();
+    ~Count() { detail::set_threads(before); }
+  } count;
+  detail::set_threads(1);
+  State state;
+  f(state, std::int64_t{0});
+}
+
 /// Calls f(state, i) for every i < count, each on one thread, with one `State` a thread.
 /// The first exception is thrown again after the last task.
 template <class State, class F>
 void parallel_tasks(std::int64_t count, F&& f) {
+  if (count == 1) return alone<State>(f);
   std::exception_ptr error;
-#pragma omp parallel if (count > 1)
+#pragma omp parallel
   {
     detail::set_threads(1);  // of this task and what it calls; the caller's own count stays
     State state;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "fakequant/core/backend/cpu/norm/row_gradient_kernels.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
 
@@ -36,21 +37,6 @@ void row_forward(const T* x, std::int64_t n, const T* gamma, const T* beta, doub
   }
   mean = m;
   inverse = scale;
-}
-
-/// dx; dgamma and dbeta are added to.
-template <class T>
-void row_backward(const T* dy, const T* x, std::int64_t n, const T* gamma, T mean, T inverse, T* dx,
-                  T* dgamma, T* dbeta) {
-  const auto g = [=](std::int64_t i) { return gamma != nullptr ? dy[i] * gamma[i] : dy[i]; };
-  const auto normal = [=](std::int64_t i) { return detail::layer_normal(x[i], mean, inverse); };
-  const T average = sum<T>(n, g) / static_cast<T>(n);
-  const T slope = sum<T>(n, [&](std::int64_t i) { return g(i) * normal(i); }) / static_cast<T>(n);
-  for (std::int64_t i = 0; i < n; ++i) {
-    dx[i] = detail::layer_norm_gradient(g(i), normal(i), inverse, average, slope);
-    dgamma[i] += dy[i] * normal(i);
-    dbeta[i] += dy[i];
-  }
 }
 
 constexpr std::int64_t block_rows = 64;
@@ -92,7 +78,8 @@ void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma,
     for (std::int64_t b = 0; b < blocks; ++b) {
       T* part = parts.data() + 2 * b * n;
       for (std::int64_t r = b * block_rows; r < std::min(rows, (b + 1) * block_rows); ++r)
-        row_backward(d + r * n, in + r * n, n, g, means[r], inverses[r], out + r * n, part, part + n);
+        layer_norm_gradients(LayerNormRow<T>{d + r * n, in + r * n, g, means[r], inverses[r]}, n, out + r * n,
+                             part, part + n);
     }
     add_parts(parts, blocks, n, dgamma.mutable_data<double>(), dbeta.mutable_data<double>());
   });

@@ -1,0 +1,67 @@
+#include "fakequant/core/backend/cpu/engine/engine_sgemm.h"
+
+#include <algorithm>
+
+#include "fakequant/core/backend/cpu/engine/engine_call.h"
+
+namespace fq::cpu {
+namespace {
+
+constexpr std::int64_t kBlock = 32;  // of a transpose: whole cache lines are read and written
+
+/// One block through a buffer: rows a power of two apart would evict each other from the cache.
+void transpose_block(const float* from, std::int64_t rows, std::int64_t columns, std::int64_t r0,
+                     std::int64_t c0, float* to, std::int64_t pitch) {
+  float buffer[kBlock][kBlock + 1];
+  const std::int64_t high = std::min(kBlock, rows - r0), wide = std::min(kBlock, columns - c0);
+  for (std::int64_t r = 0; r < high; ++r)
+    for (std::int64_t c = 0; c < wide; ++c) buffer[c][r] = from[(r0 + r) * columns + c0 + c];
+  for (std::int64_t c = 0; c < wide; ++c) std::copy_n(buffer[c], high, to + (c0 + c) * pitch + r0);
+}
+
+/// to [columns, rows], whose rows are `pitch` apart, = from [rows, columns].
+void transpose(const float* from, std::int64_t rows, std::int64_t columns, float* to, std::int64_t pitch) {
+#pragma omp parallel for collapse(2) schedule(static) if (rows * columns > 65536)
+  for (std::int64_t r = 0; r < rows; r += kBlock)
+    for (std::int64_t c = 0; c < columns; c += kBlock) transpose_block(from, rows, columns, r, c, to, pitch);
+}
+
+constexpr std::int64_t kUses = 128;  // of each element, for its place in memory to matter
+
+/// oneDNN's AVX2 primitives are up to 2.5 times slower on factors whose sums run across memory, those of
+/// AVX-512 hardly.
+bool primitives_want_sums_along_memory() {
+  static const bool wanted = dnnl::get_effective_cpu_isa() < dnnl::cpu_isa::avx512_core;
+  return wanted;
+}
+
+/// c [m, n], whose rows are `pitch` apart, of floats.
+void multiply(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t n, float* c,
+              std::int64_t pitch) {
+  const auto wide = [](const Matrix& matrix) { return matrix.transposed ? matrix.rows : matrix.columns; };
+  const auto status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, a.columns, 1.0f,
+                                 static_cast<const float*>(a.data), wide(a),
+                                 static_cast<const float*>(b.data), wide(b), 0.0f, c, pitch);
+  dnnl::error::wrap_c_api(status, "sgemm");
+}
+
+Matrix turned(const Matrix& matrix) {
+  return {matrix.data, matrix.dtype, matrix.columns, matrix.rows, !matrix.transposed};
+}
+
+}  // namespace
+
+bool sgemm_is_faster(const Matrix& a, const Matrix& b) {
+  const bool across = (a.transposed && b.columns >= kUses) || (!b.transposed && a.rows >= kUses);
+  return across && a.dtype == DType::f32 && primitives_want_sums_along_memory();
+}
+
+void sgemm(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t n, float* c, std::int64_t pitch) {
+  if (!(a.transposed && !b.transposed && a.rows > b.columns)) return multiply(a, b, m, n, c, pitch);
+  Storage storage(m * n * 4, Device::cpu());
+  auto* other = reinterpret_cast<float*>(storage.mutable_data());
+  multiply(turned(b), turned(a), n, m, other, m);
+  transpose(other, n, m, c, pitch);
+}
+
+}  // namespace fq::cpu

@@ -1,0 +1,72 @@
+#include "fakequant/core/backend/cpu/engine/word_products.h"
+
+#include <algorithm>
+
+#include "fakequant/core/backend/cpu/engine/word_kernels.h"
+#include "fakequant/core/detail/threads.h"
+#include "fakequant/core/tensor.h"
+
+namespace fq::cpu {
+namespace {
+
+using detail::Codes;
+
+constexpr std::int64_t kRows = 64;          // of a task
+constexpr std::int64_t kFew = 1 << 16;      // products that threads are not worth waking for
+constexpr std::int64_t kRowsAsTheyAre = 2;  // of x: w is read as often, and is not widened first
+
+std::int64_t pitch_of(std::int64_t k) { return (k + kWordsAtOnce - 1) / kWordsAtOnce * kWordsAtOnce; }
+
+void widen_rows(const Codes& codes, std::int64_t first, std::int64_t rows, std::int64_t k,
+                std::int16_t* words) {
+  const std::int64_t pitch = pitch_of(k);
+  if (codes.dtype == DType::u8)
+    widen_codes(static_cast<const std::uint8_t*>(codes.data) + first * k, rows, k, pitch, words);
+  else
+    widen_codes(static_cast<const std::int8_t*>(codes.data) + first * k, rows, k, pitch, words);
+}
+
+Tensor words_of(const Codes& codes, std::int64_t rows, std::int64_t k) {
+  Tensor out = Tensor::empty({rows, pitch_of(k)}, DType::i16);
+  auto* words = out.mutable_data<std::int16_t>();
+  if (rows <= kRows) {
+    widen_rows(codes, 0, rows, k, words);
+    return out;
+  }
+#pragma omp parallel for schedule(static) if (rows * k > kFew)
+  for (std::int64_t r = 0; r < rows; r += kRows)
+    widen_rows(codes, r, std::min(kRows, rows - r), k, words + r * pitch_of(k));
+  return out;
+}
+
+void few_rows(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
+              std::int32_t* sums) {
+  const Tensor words = words_of(x, m, k);
+  for (std::int64_t r = 0; r < m; ++r)
+    multiply_row(words.data<std::int16_t>() + r * pitch_of(k), static_cast<const std::int8_t*>(w.data), n, k,
+                 sums + r * n);
+}
+
+}  // namespace
+
+void word_products(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
+                   std::int32_t* sums) {
+  word_products(1, m, n, k, x, w, sums);
+}
+
+void word_products(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
+                   const Codes& w, std::int32_t* sums) {
+  if (m * n * batch == 0) return;
+  if (batch == 1 && m <= kRowsAsTheyAre && w.dtype == DType::i8) return few_rows(m, n, k, x, w, sums);
+  const Tensor left = words_of(x, batch * m, k), right = words_of(w, batch * n, k);
+  const std::int64_t pitch = pitch_of(k), parts = (m + kRows - 1) / kRows;
+  const auto *a = left.data<std::int16_t>(), *b = right.data<std::int16_t>();
+#pragma omp parallel for schedule(static) if (batch * m * n * k > kFew)
+  for (std::int64_t task = 0; task < batch * parts; ++task) {
+    const std::int64_t i = task / parts, row = task % parts * kRows;
+    multiply_words({a + (i * m + row) * pitch, b + i * n * pitch, std::min(kRows, m - row), n, pitch,
+                    sums + (i * m + row) * n, n});
+  }
+}
+
+}  // namespace fq::cpu
