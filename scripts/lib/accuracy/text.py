@@ -1,0 +1,118 @@
+"""scripts/accuracy --text: a GPT of characters in every format, bits a character above the float network that was
+fine-tuned as long. A result is kept in a line of JSON, and what is there is not run again."""
+
+import json
+import os
+
+from .compare import Results
+from .own import run
+
+FOLDER = "build/accuracy/text"
+MODEL = '{"layers": 4, "width": 128, "heads": 4, "context": 64}'
+WINDOW, BATCH, FLOAT_RATE, FINE_RATE, FINE_STEPS = 64, 32, 3e-3, 3e-4, 300
+
+
+def rules(weights, inputs):
+    return {"rules": {"*weight_quantizer": weights, "*input_quantizer": inputs}}
+
+
+def channels(bits):
+    return {"num_bits": bits, "axis": 0, "narrow_range": True}
+
+
+A8 = {"num_bits": 8}
+# name -> (label, preset or config, flags of calibration)
+FORMATS = {
+    "int8": ("INT8", "int8", ()),
+    "fp8": ("FP8", "fp8", ()),
+    "mxfp8": ("MXFP8", "mxfp8", ()),
+    "w4a8": ("W4A8", "w4a8", ()),
+    "8da4w": ("8da4w, groups of 32", "8da4w", ()),
+    "q4_0": ("Q4_0", "q4_0", ()),
+    "w3a8": ("W3A8", rules(channels(3), A8), ()),
+    "w2g32": ("2-bit weights, groups of 32", rules({"num_bits": 2, "block_sizes": {"-1": 32}}, {"enable": False}), ()),
+    "w2a8": ("W2A8", rules(channels(2), A8), ()),
+    "w4a4": ("W4A4", "w4a4", ()),
+    "nvfp4": ("NVFP4", "nvfp4", ()),
+    "mxfp4": ("MXFP4", "mxfp4", ()),
+    "kv8": ("INT8, cache INT8", "int8", ("--kv", "int8")),
+    "kv4": ("INT8, cache INT4", "int8", ("--kv", "int4")),
+}
+
+
+def data_sets(command, text):
+    """Of the whole text, its last tenth held out, and of so much of the training part as fine-tuning reads."""
+    whole, fine, cut = (os.path.abspath(f"{FOLDER}/{name}") for name in ("text.h5", "fine.h5", "fine.txt"))
+    with open(text, encoding="utf-8") as file:
+        characters = file.read()
+    held_out = len(characters) // 10
+    part, tail = characters[:-held_out][-(FINE_STEPS * BATCH * WINDOW + 1):], characters[-held_out:]
+    missing = "".join(sorted(set(characters) - set(part + tail)))
+    with open(cut, "w", encoding="utf-8") as file:
+        file.write(missing + part[len(missing):] + tail)
+    if not os.path.exists(whole):
+        run(command, "dataset", "from-text", text, "--windows", WINDOW, "-o", whole)
+    if not os.path.exists(fine):
+        run(command, "dataset", "from-text", cut, "--windows", WINDOW, "--test", held_out / (len(part) + held_out), "-o", fine)
+    return whole, fine
+
+
+def bits(command, checkpoint, data):
+    """A character of the held-out text."""
+    lines = run(command, "evaluate", checkpoint, "--data", data, "--metrics", "bpc", "--json").splitlines()
+    return [line["bpc"] for line in map(json.loads, lines) if "bpc" in line][-1]
+
+
+def float_networks(command, whole, fine, seed, path):
+    """Trained for four epochs, some 2,000 steps, and then as long as the quantized ones are fine-tuned."""
+    tuned = path.replace(".h5", ".tuned.h5")
+    shared = ("--batch", BATCH, "--metrics", "bpc", "--seed", seed)
+    if not os.path.exists(path):
+        run(command, "train", "--model", "gpt", "--model-options", MODEL, "--data", whole, "--epochs", 4, "--lr", FLOAT_RATE,
+            *shared, "-o", path)
+    run(command, "train", "--checkpoint", path, "--data", fine, "--epochs", 1, "--lr", FINE_RATE, *shared, "-o", tuned)
+    return {"ptq": bits(command, path, whole), "qat": bits(command, tuned, whole)}
+
+
+def quantized(command, whole, fine, seed, path, name):
+    _, preset, flags = FORMATS[name]
+    stem = f"{os.path.splitext(path)[0]}.{name}"
+    given = ("--preset", preset)
+    if isinstance(preset, dict):
+        given = ("--config", f"{stem}.json")
+        with open(given[1], "w") as file:
+            json.dump(preset, file)
+    run(command, "calibrate", path, "--data", whole, *given, *flags, "-o", f"{stem}.ptq.h5")
+    run(command, "qat", f"{stem}.ptq.h5", "--data", fine, "--epochs", 1, "--batch", BATCH, "--lr", FINE_RATE, "--metrics", "bpc",
+        "--seed", seed, "-o", f"{stem}.qat.h5")
+    return {stage: bits(command, f"{stem}.{stage}.h5", whole) for stage in ("ptq", "qat")}
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def table(results):
+    base = {r["seed"]: r["qat"] for r in results if r["format"] == "float"}
+    lines = [f"bits a character of the held-out text above the float network, fine-tuned as long: {mean(base.values()):.4f}", "",
+             "| format | calibrated | fine-tuned | seeds |", "| --- | --- | --- | --- |"]
+    for name, (label, _, _) in FORMATS.items():
+        own = [r for r in results if r["format"] == name]
+        if own:
+            above = [mean([r[stage] - base[r["seed"]] for r in own]) for stage in ("ptq", "qat")]
+            lines.append(f"| {label} | {above[0]:+.4f} | {above[1]:+.4f} | {len(own)} |")
+    return "\n".join(lines)
+
+
+def compare(options):
+    os.makedirs(FOLDER, exist_ok=True)
+    whole, fine = data_sets(options.command, options.text)
+    results = Results(f"{FOLDER}/results.jsonl")
+    for seed in range(1, options.seeds + 1):
+        path = os.path.abspath(f"{FOLDER}/gpt.{seed}.h5")
+        results.once(lambda: float_networks(options.command, whole, fine, seed, path), data="text", tool="float", format="float",
+                     seed=seed)
+        for name in FORMATS if options.text_formats is None else options.text_formats:
+            results.once(lambda: quantized(options.command, whole, fine, seed, path, name), data="text", tool="fakequant",
+                         format=name, seed=seed)
+    return table(list(results.all.values()))
