@@ -75,6 +75,7 @@
 #include "fakequant/layers/modules/attention.h"
 #include "fakequant/layers/modules/checkpoint.h"
 #include "fakequant/layers/modules/conv.h"
+#include "fakequant/layers/modules/dot_product_attention.h"
 #include "fakequant/layers/modules/kv_cache.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/module.h"

@@ -72,7 +72,7 @@ class Quantizing {
  private:
   void place(const detail::QuantizableUse& use) {
     if (dynamic_cast<const Recurrent*>(&model_.at(use.path)) != nullptr) return place_recurrent(use);
-    if (dynamic_cast<const Attention*>(&model_.at(use.path)) != nullptr) return place_attention(use);
+    if (detail::is_attention(model_.at(use.path))) return place_attention(use);
     const MergedFields weight = fields(use, {use.path + ".weight_quantizer"});
     const MergedFields output = fields(use, {use.path + ".output_quantizer"});
     std::vector<MergedFields> inputs;

@@ -8,6 +8,7 @@
 #include "fakequant/core/operators.h"
 #include "fakequant/layers/modules/attention.h"
 #include "fakequant/layers/modules/conv.h"
+#include "fakequant/layers/modules/dot_product_attention.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/recurrent.h"
 
@@ -41,6 +42,11 @@ bool non_negative(const TraceGraph& graph, int value) {
 
 }  // namespace
 
+bool is_attention(const Module& module) {
+  return dynamic_cast<const Attention*>(&module) != nullptr ||
+         dynamic_cast<const DotProductAttention*>(&module) != nullptr;
+}
+
 std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& graph, Target target,
                                              const std::function<bool(const Module&)>& quantizable) {
   Groups groups(graph.values.size());
@@ -54,7 +60,7 @@ std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& gr
     const Module& module = model.at(node.path);
     const bool has_weight = dynamic_cast<const Recurrent*>(&module) != nullptr ||
                             dynamic_cast<const Embedding*>(&module) != nullptr;
-    if (has_weight || dynamic_cast<const Attention*>(&module) != nullptr) {
+    if (has_weight || is_attention(module)) {
       if (whole.insert(node.path).second) uses.push_back({node.path, has_weight, {}});
       continue;
     }

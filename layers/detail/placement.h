@@ -26,6 +26,9 @@ struct QuantizableUse {
   std::vector<UsedTensor> tensors;
 };
 
+/// Whether it makes scores of queries and keys, and has the quantizers of QuantAttention.
+[[nodiscard]] bool is_attention(const Module& module);
+
 /// In the order of execution, each module once. A module that runs several times ties the tensors it reads.
 [[nodiscard]] std::vector<QuantizableUse> quantizable_uses(
     Module& model, const TraceGraph& graph, Target target,

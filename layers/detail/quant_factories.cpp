@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "fakequant/layers/modules/dot_product_attention.h"
 #include "fakequant/layers/modules/quant_attention.h"
 #include "fakequant/layers/modules/quant_recurrent.h"
 #include "fakequant/layers/modules/tied_linear.h"
@@ -36,6 +37,7 @@ void register_defaults() {
   register_quant_module<ConvTranspose3d, QuantConvTranspose3d>();
   register_quant_module<Recurrent, QuantRecurrent>();
   register_quant_module<Attention, QuantAttention>();
+  register_quant_module<DotProductAttention, QuantDotProductAttention>();
   register_inputs<Add>();
   register_inputs<Concat>();
   register_inputs<AvgPool2d>();

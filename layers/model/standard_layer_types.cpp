@@ -1,6 +1,7 @@
 #include "fakequant/layers/model/detail/layer_registry.h"
 #include "fakequant/layers/model/merge.h"
 #include "fakequant/layers/modules/activation.h"
+#include "fakequant/layers/modules/dot_product_attention.h"
 
 namespace fq::detail {
 namespace {
@@ -30,6 +31,12 @@ Made make_transpose_of(const LayerOptions& o) {
   const auto axes = o.sizes("axes", 0, 8);
   if (axes.empty()) o.fail("the option 'axes' is missing: give their order");
   return make_transpose({axes.begin(), axes.end()});
+}
+
+Made make_dot_product_attention(const LayerOptions& o) {
+  ops::AttentionOptions options{.causal = o.flag_or("causal", false)};
+  if (o.has("scale")) options.scale = o.number("scale", -kLargest, kLargest);
+  return std::make_shared<DotProductAttention>(options);
 }
 
 template <class M>
@@ -81,6 +88,7 @@ LayerRegistry standard_layer_types() {
        {{"start_axis"}, [](const LayerOptions& o) { return make_flatten(axis(o, "start_axis", 1)); }}},
       {"reshape", {{"shape", "whole"}, make_reshape_of}},
       {"transpose", {{"axes"}, make_transpose_of}},
+      {"scaled_dot_product_attention", {{"causal", "scale"}, make_dot_product_attention}},
       {"add", {{}, without_options<Add>}},
       {"multiply", {{}, without_options<Multiply>}},
       {"concat",

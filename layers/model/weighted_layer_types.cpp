@@ -128,7 +128,10 @@ Made make_attention(const LayerOptions& o) {
                            .memory_width = o.inputs().size() > 1 ? o.inputs()[1].back() : 0,
                            .causal = o.flag_or("causal", false),
                            .rotary = o.flag_or("rotary", false),
-                           .bias = o.flag_or("bias", true)};
+                           .bias = o.flag_or("bias", true),
+                           .rotary_base = o.number_or("rotary_base", 10000, 1, 1e12),
+                           .qk_norm = o.number_or("qk_norm", 0, 0, 1)};
+  if (o.has("out_bias")) options.out_bias = o.flag_or("out_bias", true);
   const std::int64_t inner = options.head_size > 0 ? options.heads * options.head_size : options.width;
   o.reserve({4, inner, std::max(options.width, options.memory_width) + 1});
   return std::make_shared<Attention>(options);
@@ -161,7 +164,9 @@ LayerRegistry weighted_layer_types() {
       {"parameter", {{"shape", "trained", "repeat"}, make_parameter}},
       {"embedding", {{"vocabulary", "width"}, make_embedding}},
       {"attention",
-       {{"width", "heads", "kv_heads", "head_size", "causal", "rotary", "bias"}, make_attention}},
+       {{"width", "heads", "kv_heads", "head_size", "causal", "rotary", "rotary_base", "qk_norm", "bias",
+         "out_bias"},
+        make_attention}},
       {"positions", {{"context", "width"}, make_positions}},
   };
 }

@@ -26,6 +26,10 @@ AttentionOptions whole(AttentionOptions o) {
            o.heads, o.kv_heads, o.heads);
   FQ_CHECK(!o.rotary || o.head_size % 2 == 0, "attention",
            "rotary positions need an even head size: it is {}", o.head_size);
+  FQ_CHECK(o.rotary_base > 0 && o.qk_norm >= 0, "attention",
+           "rotary_base is {}, qk_norm {}: use more than 0, and an eps of 0 or more", o.rotary_base,
+           o.qk_norm);
+  if (!o.out_bias) o.out_bias = o.bias;
   return o;
 }
 
@@ -33,43 +37,65 @@ AttentionOptions whole(AttentionOptions o) {
 
 Attention::Attention(const AttentionOptions& options) : options_(whole(options)) {
   const auto& o = options_;
-  const auto projection = [&](const char* name, std::int64_t in, std::int64_t out) {
-    return add_module(name, std::make_shared<Linear>(in, out, o.bias));
+  const auto projection = [&](const char* name, std::int64_t in, std::int64_t out, bool last = false) {
+    return add_module(name, std::make_shared<Linear>(in, out, last ? *o.out_bias : o.bias));
   };
   q_ = projection("q_proj", o.width, o.heads * o.head_size);
   k_ = projection("k_proj", o.memory_width, o.kv_heads * o.head_size);
   v_ = projection("v_proj", o.memory_width, o.kv_heads * o.head_size);
-  out_ = projection("out_proj", o.heads * o.head_size, o.width);
+  out_ = projection("out_proj", o.heads * o.head_size, o.width, true);
+  if (o.qk_norm == 0) return;
+  q_norm_ = add_module("q_norm", std::make_shared<RmsNorm>(Shape{o.head_size}, o.qk_norm));
+  k_norm_ = add_module("k_norm", std::make_shared<RmsNorm>(Shape{o.head_size}, o.qk_norm));
 }
 
 Attention::Attention(Adopt, const Attention& other) : options_(other.options_) {
   adopt(other);
-  q_ = shared(other, "q_proj");
-  k_ = shared(other, "k_proj");
-  v_ = shared(other, "v_proj");
-  out_ = shared(other, "out_proj");
+  q_ = Child<Linear>(shared(other, "q_proj"));
+  k_ = Child<Linear>(shared(other, "k_proj"));
+  v_ = Child<Linear>(shared(other, "v_proj"));
+  out_ = Child<Linear>(shared(other, "out_proj"));
+  if (options_.qk_norm == 0) return;
+  q_norm_ = Child<RmsNorm>(shared(other, "q_norm"));
+  k_norm_ = Child<RmsNorm>(shared(other, "k_norm"));
 }
 
 /// The other's child under that name, in a slot of this one.
-Child<Linear> Attention::shared(const Attention& other, std::string_view name) {
+std::shared_ptr<detail::Slot> Attention::shared(const Attention& other, std::string_view name) {
   const auto slot_of = [&](const Attention& layer) {
     const auto slots = layer.named_slots();
     return std::ranges::find(slots, name, [](const auto& slot) { return slot.first; })->second;
   };
   add_module(std::string(name), slot_of(other)->module);
-  return Child<Linear>(slot_of(*this));
+  return slot_of(*this);
 }
 
 std::string Attention::describe() const {
   const auto& o = options_;
-  return fmt::format("{}, {} heads of {}{}{}{}", o.width, o.heads, o.head_size,
+  return fmt::format("{}, {} heads of {}{}{}{}{}", o.width, o.heads, o.head_size,
                      o.kv_heads == o.heads ? "" : fmt::format(", {} of keys", o.kv_heads),
-                     o.causal ? ", causal" : "", o.rotary ? ", rotary" : "");
+                     o.causal ? ", causal" : "", o.rotary ? ", rotary" : "",
+                     o.qk_norm > 0 ? ", normalised" : "");
 }
 
 /// [N, L, heads * size] to [N, heads, L, size].
 Variable Attention::heads_of(const Variable& x, std::int64_t heads) const {
   return ops::transpose(ops::reshape(x, {x.dim(0), x.dim(1), heads, options_.head_size}), {0, 2, 1, 3});
+}
+
+Attention::Heads Attention::projected(const Variable& x, const Variable& memory) const {
+  Heads heads{heads_of(q_(x), options_.heads), heads_of(k_(memory), options_.kv_heads),
+              heads_of(v_(memory), options_.kv_heads)};
+  if (options_.qk_norm > 0) {
+    heads.q = q_norm_(heads.q);
+    heads.k = k_norm_(heads.k);
+  }
+  if (options_.rotary) {
+    const ops::Rotary turn{.base = options_.rotary_base, .first = state_ == nullptr ? 0 : state_->tokens()};
+    heads.q = ops::rotary(heads.q, turn);
+    heads.k = ops::rotary(heads.k, turn);
+  }
+  return heads;
 }
 
 Variable Attention::forward(const std::vector<Variable>& inputs) {
@@ -83,14 +109,7 @@ Variable Attention::forward(const std::vector<Variable>& inputs) {
       state_ == nullptr || (options_.causal && inputs.size() == 1), "attention",
       "keys are kept for later queries, which is for causal attention of one input: this has {} inputs{}",
       inputs.size(), options_.causal ? "" : " and is not causal");
-  Heads heads{heads_of(q_(x), options_.heads), heads_of(k_(memory), options_.kv_heads),
-              heads_of(v_(memory), options_.kv_heads)};
-  if (options_.rotary) {
-    const ops::Rotary turn{.first = state_ == nullptr ? 0 : state_->tokens()};
-    heads.q = ops::rotary(heads.q, turn);
-    heads.k = ops::rotary(heads.k, turn);
-  }
-  heads = on_grids(std::move(heads));
+  Heads heads = on_grids(projected(x, memory));
   if (state_ != nullptr) std::tie(heads.k, heads.v) = state_->extended(heads.k, heads.v);
   const Variable y = attend(heads, inputs.size() > 2 ? inputs[2] : Variable());
   return out_(ops::reshape(ops::transpose(y, {0, 2, 1, 3}),

@@ -9,8 +9,11 @@
 /// quantizer. What is between them, ops::scaled_dot_product_attention, stays in floats unless a rule puts its
 /// factors on grids (layers/modules/quant_attention.h).
 
+#include <optional>
+
 #include "fakequant/layers/modules/kv_cache.h"
 #include "fakequant/layers/modules/linear.h"
+#include "fakequant/layers/modules/norm.h"
 
 namespace fq {
 
@@ -23,15 +26,20 @@ struct AttentionOptions {
   bool causal = false;            ///< whether a query sees what is not behind it alone
   bool rotary = false;            ///< whether queries and keys are turned by their positions (ops::rotary)
   bool bias = true;               ///< of the projections
+  std::optional<bool> out_bias = {};  ///< of the last one; `bias` unless it is given
+  double rotary_base = 10000;         ///< of the angles (ops::Rotary)
+  double qk_norm = 0;                 ///< eps of RMS norms of each head's queries and keys; 0 for none
 };
 
 /// y = out_proj(attention(q_proj(x), k_proj(m), v_proj(m))), x [N, L, width] (Vaswani et al.,
 /// arXiv:1706.03762). m is x or, called with two inputs, the second, [N, S, memory_width]. A third is a mask
-/// as ops::scaled_dot_product_attention takes it. Children are q_proj, k_proj, v_proj and out_proj.
+/// as ops::scaled_dot_product_attention takes it. Children are q_proj, k_proj, v_proj and out_proj; with
+/// `qk_norm` q_norm and k_norm too (Henry et al., arXiv:2010.04245), RmsNorms of a head size each, which come
+/// before rotary positions.
 class Attention : public Module {
  public:
   /// Throws ArgumentError for sizes below 1, heads that do not divide the width (without a head size) or that
-  /// kv_heads do not divide, and an odd head size with `rotary`.
+  /// kv_heads do not divide, an odd head size with `rotary`, a base that is not above 0 and a negative eps.
   explicit Attention(const AttentionOptions& options);
   [[nodiscard]] std::string type() const override { return "attention"; }
   [[nodiscard]] std::string describe() const override;
@@ -60,10 +68,13 @@ class Attention : public Module {
 
  private:
   [[nodiscard]] Variable heads_of(const Variable& x, std::int64_t heads) const;
-  [[nodiscard]] Child<Linear> shared(const Attention& other, std::string_view name);
+  /// The three of what the layer reads, and the positions that come with them.
+  [[nodiscard]] Heads projected(const Variable& x, const Variable& memory) const;
+  [[nodiscard]] std::shared_ptr<detail::Slot> shared(const Attention& other, std::string_view name);
 
   AttentionOptions options_;
   Child<Linear> q_, k_, v_, out_;
+  Child<RmsNorm> q_norm_, k_norm_;
   AttentionState* state_ = nullptr;
 };
 

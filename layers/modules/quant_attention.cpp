@@ -1,19 +1,8 @@
 #include "fakequant/layers/modules/quant_attention.h"
 
-#include <cmath>
-
-#include "fakequant/core/ops/attention.h"
-#include "fakequant/core/ops/linear.h"
-#include "fakequant/core/ops/shape.h"
+#include "fakequant/layers/modules/detail/attend_codes.h"
 
 namespace fq {
-namespace {
-
-Variable in_shape(const Variable& x, const Shape& shape) {
-  return x.shape() == shape ? x : ops::reshape(x, shape);
-}
-
-}  // namespace
 
 const std::vector<std::string>& QuantAttention::quantizer_names() {
   static const std::vector<std::string> names{"q_bmm_quantizer", "k_bmm_quantizer", "v_bmm_quantizer",
@@ -34,18 +23,8 @@ Attention::Heads QuantAttention::on_grids(Heads heads) const {
 }
 
 Variable QuantAttention::attend(const Heads& heads, const Variable& mask) const {
-  const auto& [q, k, v] = heads;
-  const bool codes = q.quantized() != nullptr && k.quantized() != nullptr;
-  if (!codes && !softmax_->enabled()) return Attention::attend(heads, mask);
-  const std::int64_t samples = q.dim(0), queries = q.dim(2), keys = k.dim(2), groups = k.dim(1),
-                     rows = q.dim(1) / groups * queries;
-  const Variable scores = ops::matmul(in_shape(q, {samples, groups, rows, q.dim(3)}), k, true);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(q.dim(3)));
-  const Variable weights =
-      softmax_(ops::attention_weights(in_shape(scores, {samples, q.dim(1), queries, keys}),
-                                      {.causal = options().causal, .scale = scale}, mask));
-  const Variable y = ops::matmul(in_shape(weights, {samples, groups, rows, keys}), v);
-  return in_shape(y, {samples, q.dim(1), queries, v.dim(3)});
+  if (!detail::attends_on_codes(heads.q, heads.k, *softmax_)) return Attention::attend(heads, mask);
+  return detail::attend_codes(heads.q, heads.k, heads.v, softmax_, {.causal = options().causal}, mask);
 }
 
 }  // namespace fq

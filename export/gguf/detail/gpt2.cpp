@@ -10,21 +10,28 @@
 namespace fq::detail {
 namespace {
 
-/// A child of the model: what flows into it from others, and what it gives.
+/// A layer of the model: what flows into it from others, and what it gives.
 struct Part {
   std::string name, type;
   std::set<int> inputs;
   int output = -1;
 };
 
-std::string head_of(const std::string& path) { return path.substr(0, path.find('.')); }
+/// The layer that a path is in, graphs within the network being no layers.
+std::string layer_of(Module& model, const std::string& path) {
+  for (auto end = path.find('.'); end != std::string::npos; end = path.find('.', end + 1)) {
+    std::string name = path.substr(0, end);
+    if (const std::string type = model.at(name).type(); type != "graph" && type != "sequential") return name;
+  }
+  return path;
+}
 
 std::vector<Part> parts_of(Module& model, const Shape& input_shape) {
   const TraceGraph graph = trace(model, input_shape);
   std::vector<Part> out;
   std::map<int, std::string> made;  // values by the child that made them
   for (const auto& node : graph.nodes) {
-    const std::string name = head_of(node.path);
+    const std::string name = layer_of(model, node.path);
     if (out.empty() || out.back().name != name) {
       if (name.empty() || std::ranges::find(out, name, &Part::name) != out.end()) return {};
       out.push_back({name, model.at(name).type(), {}, -1});
@@ -89,8 +96,8 @@ std::optional<Gpt2> sized(Gpt2 found, Module& model) {
     const auto* attention = dynamic_cast<const Attention*>(&model.at(block.attention));
     if (attention == nullptr) return std::nullopt;
     const AttentionOptions& o = attention->options();
-    const bool plain =
-        o.causal && !o.rotary && o.bias && o.kv_heads == o.heads && o.heads * o.head_size == o.width;
+    const bool plain = o.causal && !o.rotary && o.bias && *o.out_bias && o.qk_norm == 0 &&
+                       o.kv_heads == o.heads && o.heads * o.head_size == o.width;
     if (!plain || (found.heads != 0 && found.heads != o.heads)) return std::nullopt;
     found.heads = o.heads;
     found.width = o.width;
