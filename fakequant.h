@@ -59,6 +59,7 @@
 #include "fakequant/export/safetensors/weights.h"
 #include "fakequant/export/scales.h"
 #include "fakequant/export/tensorrt_cache.h"
+#include "fakequant/export/transformers/import.h"
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/config/quant_fields.h"
 #include "fakequant/layers/config/target_profile.h"

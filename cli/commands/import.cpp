@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/commands/import_transformer.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/initial_weights.h"
@@ -14,6 +15,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/export/onnx/model.h"
+#include "fakequant/export/transformers/import.h"
 #include "fakequant/train/data/reader/array_file.h"
 
 namespace fq::cli {
@@ -53,14 +55,19 @@ std::map<std::string, Tensor> read_fixed_inputs(const Flags& flags) {
   return fixed;
 }
 
+ImportOptions read_options(const std::string& path, const Flags& flags) {
+  const std::filesystem::path file(path);
+  const auto name = file.has_filename() ? file.stem() : file.parent_path().filename();
+  return {.sample_shape = read_shape(flags),
+          .name = fq::detail::valid_utf8(name.string()),
+          .output = flags.text("output-name"),
+          .fixed_inputs = read_fixed_inputs(flags)};
+}
+
 ImportedModel read_model(const std::string& path, const Flags& flags) {
   const OnnxModel file = load_onnx(path);
-  ImportOptions options{.sample_shape = read_shape(flags),
-                        .name = fq::detail::valid_utf8(std::filesystem::path(path).stem().string()),
-                        .output = flags.text("output-name"),
-                        .fixed_inputs = read_fixed_inputs(flags)};
   try {
-    return import_onnx(file, options);
+    return import_onnx(file, read_options(path, flags));
   } catch (const ArgumentError& error) {
     throw FileError(path, {}, fmt::format("{} (in {})", error.what(), path));
   }
@@ -99,6 +106,11 @@ std::string layout_text(const nlohmann::ordered_json& parts) {
   return text;
 }
 
+/// Whether `path` has a config.json that says which network it is, and nobody says so here.
+bool describes_itself(const std::string& path, const Flags& flags) {
+  return !flags.given("network") && is_transformer(path);
+}
+
 /// Whether `path` holds weights without a network.
 bool is_weights(const std::string& path) {
   return path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json");
@@ -107,7 +119,9 @@ bool is_weights(const std::string& path) {
 /// The network of --network with the weights of the file, and what became of them.
 std::pair<Network, std::string> read_weights(const std::string& path, const Flags& flags) {
   FQ_CHECK(flags.given("network") && flags.given("input-shape"), "import",
-           "{} has weights and no network: give --network FILE|NAME and --input-shape SIZES too", path);
+           "{} has weights and no network: give --network FILE|NAME and --input-shape SIZES too, or a "
+           "config.json of transformers beside it",
+           path);
   const auto spec = ModelSpec::load(flags.text("network"), flags.text("network-options"));
   Network network = make_network(spec, read_shape(flags), flags.integer("classes", 0, 1 << 30));
   std::string text = take_weights(network, path, flags);
@@ -133,16 +147,20 @@ std::string list(const Counts& counts) {
 }  // namespace
 
 FlagSet import_flags() {
-  FlagSet set("import",
-              "Makes a checkpoint of a float ONNX file, such as PyTorch's exporters write: to calibrate, "
-              "fine-tune and export it; or of weights as safetensors, for a network that is described here.",
-              "MODEL.onnx|WEIGHTS.safetensors --network FILE|NAME -o FILE [flags]");
+  FlagSet set(
+      "import",
+      "Makes a checkpoint of a float ONNX file, such as PyTorch's exporters write: to calibrate, "
+      "fine-tune and export it; of a folder that save_pretrained of Hugging Face's transformers wrote; "
+      "or of weights as safetensors, for a network that is described here.",
+      "MODEL.onnx|FOLDER|WEIGHTS.safetensors --network FILE|NAME -o FILE [flags]");
   set.group("Files")
-      .argument("model", "FILE", "a float network, or weights with PyTorch's names")
+      .argument("model", "FILE",
+                "a float network; a folder of config.json and model.safetensors; or weights with PyTorch's "
+                "names")
       .output("output,o", "FILE", "the checkpoint", kind::checkpoint)
       .value("input-shape", "SIZES",
              "of one sample, for files that leave it open: 3,32,32; of each input that does where there are "
-             "several")
+             "several; of texts the number of tokens")
       .value("output-name", "NAME", "the output to train, of a file that has several")
       .list("fix-input", "NAME=VALUE",
             "inputs that are the same for every sample, as a mask of ones: a number for all elements, or "
@@ -160,6 +178,8 @@ FlagSet import_flags() {
 void check_import(const Flags& flags, PlannedFiles& planned) {
   const std::string from = flags.required("model"), path = flags.required("output");
   if (planned.holds(from)) return planned.add(path);
+  if (describes_itself(from, flags))
+    return planned.add(path, transformer_network(from, read_options(from, flags), flags));
   if (is_weights(from)) return planned.add(path, read_weights(from, flags).first);
   planned.add(path, make_network(read_model(from, flags), from));
 }
@@ -167,6 +187,8 @@ void check_import(const Flags& flags, PlannedFiles& planned) {
 nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const std::string from = flags.required("model"), path = flags.required("output");
+  if (describes_itself(from, flags))
+    return import_transformer(from, read_options(from, flags), flags, output);
   if (is_weights(from)) return import_weights(from, flags, output);
   const ImportedModel model = read_model(from, flags);
   const Network network = make_network(model, from);

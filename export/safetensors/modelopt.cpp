@@ -94,7 +94,7 @@ class Collecting {
 
  private:
   void add(const std::string& path, const std::string& name, const Tensor& value) {
-    tensors_.emplace_back(below(path, name), value);
+    tensors_.emplace_back(detail::name_in_file(below(path, name)), value);
   }
 
   void add_layer(const ModeloptLayer& layer) {
@@ -135,7 +135,8 @@ class Collecting {
   void add_float(const std::string& name, const Tensor& value) {
     const auto dot = name.rfind('.');
     const std::string owner = dot == std::string::npos ? "" : name.substr(0, dot);
-    if (!weights_.contains(name) && !skipped_.contains(owner)) tensors_.emplace_back(name, value);
+    if (!weights_.contains(name) && !skipped_.contains(owner))
+      tensors_.emplace_back(detail::name_in_file(name), value);
   }
 
   Module& model_;
@@ -163,11 +164,12 @@ json modelopt_config(Module& model, const std::string& version) {
   std::set<json> forms;
   for (const auto& layer : detail::modelopt_layers(model)) {
     if (layer.algorithm == ModeloptAlgorithm::none) {
-      excluded.push_back(layer.path);
+      excluded.push_back(detail::name_in_file(layer.path));
       continue;
     }
-    layers[layer.path] = layer_config(layer);
-    forms.insert(layers[layer.path]);
+    const json own = layer_config(layer);
+    layers[detail::name_in_file(layer.path)] = own;
+    forms.insert(own);
   }
   FQ_CHECK(!forms.empty(), "modelopt", "no weight is quantized: there is nothing to tell of the model");
   json quantization = forms.size() == 1 ? *forms.begin() : json{{"quant_algo", "MIXED_PRECISION"}};

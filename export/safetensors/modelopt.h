@@ -31,7 +31,8 @@ namespace fq {
 /// own values. Ranges of weights that are not per output channel along axis 0 have `weight_scale` in a shape
 /// that broadcasts. Further: `.pre_quant_scale`; `.input_scale`, `.input_scale_1` of additions and other
 /// modules without a weight; and what other readers ignore: `.bias_code` I32 of integer sums, `.output_scale`
-/// F32 of an output quantizer.
+/// F32 of an output quantizer. Networks of Llama's names (export/transformers/import.h) have those of their
+/// own file, `model.layers.0.self_attn.o_proj.weight`.
 ///
 /// Throws ArgumentError naming the module and what formats there are: for combinations that the table has
 /// not, unsigned activations (the names cannot say so: calibrate for TensorRT), blocks that do not divide the

@@ -1,4 +1,4 @@
-"""import_table.py FOLDER [--out FILE] [--modules] [NETWORK...]: see scripts/import_table."""
+"""import_table.py FOLDER [--out FILE] [--modules | --transformers] [NETWORK...]: see scripts/import_table."""
 
 import argparse
 import glob
@@ -19,6 +19,7 @@ import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import import_modules  # noqa: E402
+import import_transformers  # noqa: E402
 from import_networks import NETWORKS, made  # noqa: E402
 from onnx_light import filled, light_files  # noqa: E402
 
@@ -214,10 +215,14 @@ def main():
     parser.add_argument("networks", nargs="*", default=[])
     parser.add_argument("--out")
     parser.add_argument("--modules", action="store_true")
+    parser.add_argument("--transformers", action="store_true")
     given = parser.parse_intermixed_args()
     lines = ["| network | from | exporter | operators | largest difference | INT8 PTQ | QAT | exported | codes that differ |",
              "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
-    if given.modules:
+    if given.transformers:
+        lines = ["| network | class | weights | largest difference | INT8 QAT | codes that differ |", "| --- | --- | --- | --- | --- | --- |"]
+        sources = [import_transformers.rows(given.folder, command)]
+    elif given.modules:
         sources = [module_rows(given.folder, given.networks or import_modules.MODULES)]
     else:
         known = [NETWORKS, light_files(), WHEELS]

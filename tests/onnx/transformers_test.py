@@ -1,48 +1,42 @@
-"""The built-in vit, encoder and gpt with tied output weights: trained, fine-tuned as INT8, exported and compared with ONNX Runtime."""
+"""Imported transformers as ONNX files: ids stay int64, and int8, dynamic int8 and int4 weights answer in ONNX Runtime as here."""
 
-import json
 import os
 
+import h5py
+import numpy as np
 import onnx
+import onnxruntime
+from lib import SOURCE, result, run, session_options
 
-from lib import DIGITS, SOURCE, result, run
+random = np.random.default_rng(0)
+with h5py.File("text.h5", "w") as file:
+    for split, count in (("train", 64), ("test", 32)):
+        windows = random.integers(0, 20, (count, 10))
+        file[f"{split}/x"], file[f"{split}/y"] = windows[:, :9], windows[:, 1:]
 
-with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
-    text = file.read()[:12000]
-with open("text.txt", "w", encoding="utf-8") as file:
-    file.write(text)
-run("dataset", "from-text", "text.txt", "--windows", "16", "-o", "text.h5")
-with open("texts.csv", "w", encoding="utf-8") as file:
-    file.write("text,label\n" + "".join(f"{'good' if i % 3 else 'bad'} day {i * i},{i % 3 > 0}\n" for i in range(300)))
-run("dataset", "from-text", "texts.csv", "--text", "text", "--label", "label", "--length", "16", "-o", "texts.h5")
+# Largest differences of logits up to 2. int8: none was seen, where one sum of floats that rounds to the other side is a step
+# of a grid; int8_dynamic, whose scales are of such sums: 0.0054; weights alone: 4e-6, sums of floats in another order.
+ALLOWED = {"int8": 0.05, "int8_dynamic": 0.02, "int4_blockwise": 1e-5}
+options = '{"layers": 1, "width": 32, "heads": 2, "context": 9}'
+run("train", "--data", "text.h5", "--model", "gpt", "--model-options", options, "--epochs", "1", "-o", "gpt.h5")
+for name in ("gpt2", "llama", "gpt"):
+    if name != "gpt":
+        run("import", os.path.join(SOURCE, "tests", "data", "transformers", name), "--input-shape", "9", "-o", f"{name}.h5")
+    for preset, most in ALLOWED.items():
+        file, checkpoint = f"{name}_{preset}.onnx", f"{name}_{preset}.h5"
+        run("calibrate", f"{name}.h5", "--data", "text.h5", "--preset", preset, "-o", checkpoint)
+        run("export", checkpoint, "--format", "onnx", "-o", file)
+        given = onnx.load(file).graph.input[0].type.tensor_type
+        assert given.elem_type == onnx.TensorProto.INT64, given
+        told = result("verify", file, "--checkpoint", checkpoint, "--data", "text.h5", "--tolerance", "0.05", "--code-tolerance", "1e-3")
+        assert told["flips"] == 0 and told["max_abs_diff"] <= most, (name, preset, told)
 
-
-def compared(name, data, model, options, *flags):
-    """What verify finds of the fine-tuned network, and the nodes of its file."""
-    result("train", "--model", model, "--model-options", json.dumps(options), "--data", data, "--epochs", 3, "--batch", 16, "--lr",
-           0.004, "--seed", 2, "-o", f"{name}.h5", *flags)
-    result("qat", f"{name}.h5", "--preset", "int8", "--data", data, "--epochs", 1, "--batch", 16, "--lr", 0.0005, "-o",
-           f"{name}_int8.h5")
-    result("export", f"{name}_int8.h5", "--format", "onnx", "-o", f"{name}.onnx")
-    lines = run("verify", f"{name}.onnx", "--checkpoint", f"{name}_int8.h5", "--data", data, "--json", "--code-tolerance",
-                "0.002", "--tolerance", "0.5").stdout
-    return json.loads(lines.splitlines()[-1]), onnx.load(f"{name}.onnx").graph
-
-
-# Softmax, norms and GELU are the engine's own: a code near a tie behind them may be off by one, and no answer changes.
-SMALL = {"layers": 1, "width": 32, "heads": 4}
-LLAMA = SMALL | {"kv_heads": 2, "norm": "rms_norm", "feed_forward": "swiglu", "positions": "rotary", "bias": False, "context": 16}
-for name, data, model, options in [
-        ("vit", DIGITS, "vit", SMALL | {"patch": 2, "dropout": 0.1}),
-        ("vit_token", DIGITS, "vit", SMALL | {"patch": 2, "pool": "token"}),
-        ("encoder", "texts.h5", "encoder", SMALL | {"dropout": 0.1}),
-        ("tied", "text.h5", "gpt", SMALL | {"context": 16, "tied": True, "dropout": 0.1}),
-        ("llama", "text.h5", "gpt", LLAMA | {"tied": True})]:
-    found, graph = compared(name, data, model, options)
-    assert found["flips"] == 0 and found["codes"] > 0 and not found["not_in_file"], (name, found)
-    assert found["codes_different"] <= 1e-3 * found["codes"], (name, found)
-    weights = {tensor.name: tensor.data_type for tensor in graph.initializer}
-    if options.get("tied"):  # looked up as floats, multiplied as codes
-        assert weights["tokens.weight"] == onnx.TensorProto.FLOAT and weights["head.weight"] == onnx.TensorProto.INT8, weights
-    assert "Dropout" not in {node.op_type for node in graph.node}, name
-print("transformers: ok")
+# The engine makes MatMulNBits of weights of 4 bits in blocks of 16 and more as it opens the file.
+options = session_options()
+options.optimized_model_filepath = "optimised.onnx"
+onnxruntime.InferenceSession("gpt_int4_blockwise.onnx", options, providers=["CPUExecutionProvider"])
+kinds = [node.op_type for node in onnx.load("optimised.onnx").graph.node]
+assert kinds.count("MatMulNBits") == 7, kinds  # four projections, two layers and the head
+kinds = {node.op_type for node in onnx.load("llama_int8_dynamic.onnx").graph.node}
+assert {"DynamicQuantizeLinear", "MatMulInteger"} <= kinds, kinds
+print("imported transformers: ok")

@@ -1,6 +1,7 @@
 #include "fakequant/export/safetensors/detail/modelopt_layer.h"
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq::detail {
@@ -121,6 +122,13 @@ void no_modelopt_name(const std::string& path, const std::string& what) {
                   "whose inputs are signed), int8_weight_only, fp8, fp8_per_channel_per_token, nvfp4, "
                   "int4_blockwise and mxfp8 make of a layer, in blocks of matrices only",
                   path, what));
+}
+
+std::string name_in_file(const std::string& path) {
+  constexpr std::string_view ours = ".self_attn.out_proj";
+  const auto at = path.rfind(ours);
+  if (at == std::string::npos || !wildcard_match("model.layers.*", path.substr(0, at))) return path;
+  return path.substr(0, at) + ".self_attn.o_proj" + path.substr(at + ours.size());
 }
 
 bool has_input_scale(const TensorQuantizer& q) {

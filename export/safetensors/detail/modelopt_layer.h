@@ -34,6 +34,9 @@ struct ModeloptLayer {
 
 /// All of a model, in the order of the tree. Throws ArgumentError for a layer that has no name there.
 [[nodiscard]] std::vector<ModeloptLayer> modelopt_layers(Module& model);
+/// What a path, of a module or a parameter, is in the file: in networks of Llama's names
+/// (import_transformers) `model.layers.0.self_attn.out_proj` is `.o_proj`; any other is itself.
+[[nodiscard]] std::string name_in_file(const std::string& path);
 /// Whether it has one range beforehand and signed codes of 8 bits: what `input_scale` can say.
 [[nodiscard]] bool has_input_scale(const TensorQuantizer& q);
 /// The error of both: "takes .." is what there are names for.

@@ -1,0 +1,56 @@
+#include "fakequant/cli/commands/import_transformer.h"
+
+#include <fmt/format.h>
+
+#include "fakequant/export/transformers/import.h"
+
+namespace fq::cli {
+namespace {
+
+/// Whether it gives a class for each token.
+bool tells_tokens(const ImportedModel& model) {
+  return model.spec.json().at("nodes").back().at("name") == "classes_first";
+}
+
+std::int64_t parameters_of(const Network& network) {
+  std::int64_t count = 0;
+  for (const auto& parameter : network.module->parameters()) count += parameter.numel();
+  return count;
+}
+
+}  // namespace
+
+Network transformer_network(const std::string& from, const ImportOptions& options, const Flags& flags) {
+  std::vector<WeightRename> renames;
+  if (flags.given("map")) renames = read_weight_renames(flags.text("map"));
+  const ImportedModel model = import_transformers(from, options, renames);
+  Network network = make_network(model, from);
+  if (tells_tokens(model)) {
+    network.identity["classes"] = model.output_shape.at(0);
+    network.identity["dense"] = true;
+  }
+  return network;
+}
+
+nlohmann::ordered_json import_transformer(const std::string& from, const ImportOptions& options,
+                                          const Flags& flags, Output& output) {
+  const std::string path = flags.required("output");
+  const Network network = transformer_network(from, options, flags);
+  save_network(network, path);
+  const auto sample = network.identity.at("sample_shape").get<Shape>();
+  const std::int64_t parameters = parameters_of(network);
+  const bool tokens = network.identity.value("dense", false);
+  const std::int64_t classes = network.identity.at("classes").get<std::int64_t>();
+  output.line(fmt::format("{} parameters, samples of {}, {}, {}", parameters, to_string(sample),
+                          tokens        ? fmt::format("one of {} tokens for each", classes)
+                          : classes > 0 ? fmt::format("{} classes", classes)
+                                        : "a row for each token",
+                          path));
+  return {{"output", path},
+          {"parameters", parameters},
+          {"sample_shape", sample},
+          {"classes", network.classes()},
+          {"tokens", tokens ? classes : 0}};
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,111 @@
+#include "fakequant/export/transformers/detail/config.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+namespace fq::detail {
+namespace {
+
+constexpr std::int64_t kLargest = std::int64_t{1} << 31;
+constexpr double kLargestBase = 1e12;
+
+const std::map<std::string, nlohmann::ordered_json>& activations() {
+  const nlohmann::ordered_json tanh{{"type", "gelu"}, {"options", {{"approximate", "tanh"}}}};
+  static const std::map<std::string, nlohmann::ordered_json> table{
+      {"gelu", {{"type", "gelu"}}}, {"gelu_python", {{"type", "gelu"}}}, {"gelu_new", tanh},
+      {"gelu_fast", tanh},          {"gelu_pytorch_tanh", tanh},         {"relu", {{"type", "relu"}}},
+      {"silu", {{"type", "silu"}}}, {"swish", {{"type", "silu"}}},
+  };
+  return table;
+}
+
+}  // namespace
+
+TransformerConfig::TransformerConfig(const std::string& path) : text_(JsonText::load(path, "import")) {
+  const JsonValue root(*text_);
+  if (!root.is_object()) root.fail("this is no config.json of a network: give an object");
+}
+
+bool TransformerConfig::has(const std::string& key) const {
+  const auto& all = text_->value();
+  return all.contains(key) && !all.at(key).is_null();
+}
+
+std::int64_t TransformerConfig::size(const std::string& key) const { return at(key).integer(1, kLargest); }
+
+std::int64_t TransformerConfig::size_or(const std::string& key, std::int64_t fallback) const {
+  return has(key) ? size(key) : fallback;
+}
+
+double TransformerConfig::number_or(const std::string& key, double fallback, double low, double high) const {
+  return has(key) ? at(key).number(low, high) : fallback;
+}
+
+bool TransformerConfig::flag_or(const std::string& key, bool fallback) const {
+  return has(key) ? at(key).boolean() : fallback;
+}
+
+std::string TransformerConfig::text_or(const std::string& key, const std::string& fallback) const {
+  return has(key) ? at(key).string() : fallback;
+}
+
+std::string TransformerConfig::architecture() const {
+  if (!has("architectures")) return {};
+  const auto all = at("architectures").elements();
+  return all.empty() ? std::string() : all.front().string();
+}
+
+nlohmann::ordered_json TransformerConfig::activation(const std::string& key,
+                                                     const std::string& fallback) const {
+  if (!has(key)) return activations().at(fallback);
+  std::vector<std::string> names;
+  for (const auto& [name, node] : activations()) names.push_back(name);
+  return activations().at(at(key).choice(names));
+}
+
+double TransformerConfig::rotary_base() const {
+  double base = number_or("rope_theta", 10000, 1, kLargestBase);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!has(key)) continue;
+    const JsonValue rotary = at(key);
+    for (const char* kind : {"rope_type", "type"})
+      if (rotary.has(kind) && rotary.at(kind).string() != "default")
+        rotary.at(kind).fail(
+            fmt::format("rotary positions are scaled by '{}', which is not computed: give a network of "
+                        "rope_type \"default\"",
+                        rotary.at(kind).string()));
+    if (rotary.has("rope_theta")) base = rotary.at("rope_theta").number(1, kLargestBase);
+    if (rotary.has("partial_rotary_factor") && rotary.at("partial_rotary_factor").number(0, 1) != 1)
+      rotary.at("partial_rotary_factor").fail("positions turn a part of each head, which is not computed");
+  }
+  if (number_or("partial_rotary_factor", 1, 0, 1) != 1)
+    at("partial_rotary_factor").fail("positions turn a part of each head, which is not computed");
+  return base;
+}
+
+void TransformerConfig::expect(const std::string& key, bool value) const {
+  if (flag_or(key, value) != value)
+    at(key).fail(fmt::format("'{}' is {}, which is not computed: {} networks are", key, !value, value));
+}
+
+bool TransformerConfig::slides() const {
+  if (has("layer_types")) {
+    const auto layers = at("layer_types").elements();
+    return std::ranges::any_of(layers, [](const auto& each) { return each.string() == "sliding_attention"; });
+  }
+  return has("sliding_window") && flag_or("use_sliding_window", true);
+}
+
+void TransformerConfig::check_no_window() const {
+  if (!slides() || !has("sliding_window")) return;
+  const std::int64_t window = size("sliding_window");
+  if (window < size_or("max_position_embeddings", kLargest))
+    at("sliding_window")
+        .fail(fmt::format("a token sees the {} nearest ones alone, which is not computed: for texts of no "
+                          "more tokens it changes nothing, set max_position_embeddings to {} for them",
+                          window, window));
+}
+
+}  // namespace fq::detail

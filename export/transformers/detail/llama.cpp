@@ -1,0 +1,134 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "fakequant/export/transformers/detail/plan.h"
+
+namespace fq::detail {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::int64_t kTokens = 2048;  // of a sample, unless it is given
+
+/// What differs between these architectures and config.json does not say.
+struct Kind {
+  bool inner_bias, out_bias, norms;  ///< of q, k and v; of what follows them; of queries and keys
+};
+
+Kind kind_of(const TransformerConfig& config) {
+  const std::string name = config.architecture();
+  const bool bias = config.flag_or("attention_bias", false);
+  if (name == "Qwen2ForCausalLM") return {true, false, false};
+  return {bias, bias, name == "Qwen3ForCausalLM"};
+}
+
+class LlamaPlan {
+ public:
+  explicit LlamaPlan(const TransformerConfig& config)
+      : config_(config),
+        kind_(kind_of(config)),
+        width_(config.size("hidden_size")),
+        inner_(config.size("intermediate_size")),
+        vocabulary_(config.size("vocab_size")),
+        heads_(config.size("num_attention_heads")),
+        kv_heads_(config.size_or("num_key_value_heads", heads_)),
+        head_(config.size_or("head_dim", std::max<std::int64_t>(width_ / heads_, 1))) {
+    config.check_no_window();
+  }
+
+  TransformerPlan run(const ImportOptions& options) {
+    check_one_input(options);
+    const std::int64_t context = config_.size_or("max_position_embeddings", kTokens),
+                       tokens = planned_tokens(options, std::min(context, kTokens), context);
+    out_.prefix = "model.";
+    out_.passed_over = {"*rotary_emb.inv_freq"};
+    out_.sample = {tokens};
+    out_.output = {vocabulary_, tokens};
+    auto layers = ordered_json::array(), body = ordered_json::array();
+    out_.table("model.embed_tokens", "model.embed_tokens", vocabulary_, width_);
+    const std::int64_t count = config_.at("num_hidden_layers").integer(1, 1000);
+    for (std::int64_t i = 0; i < count; ++i)
+      layers.push_back(layer(std::to_string(i), fmt::format("model.layers.{}", i)));
+    body.push_back(plan_node("embed_tokens", "embedding", {{"vocabulary", vocabulary_}, {"width", width_}}));
+    body.push_back(plan_graph("layers", std::move(layers)));
+    body.push_back(norm("norm", "model.norm"));
+    out_.add(plan_graph("model", std::move(body)));
+    out_.add(plan_node("lm_head", "linear", {{"out_features", vocabulary_}, {"bias", false}}));
+    out_.add(plan_node("classes_first", "transpose", {{"axes", {0, 2, 1}}}));
+    out_.linear("lm_head", "lm_head", width_, vocabulary_, false);
+    if (config_.flag_or("tie_word_embeddings", false))
+      out_.places.back().names.emplace_back("model.embed_tokens.weight");
+    return std::move(out_);
+  }
+
+ private:
+  ordered_json norm(const std::string& name, const std::string& path,
+                    const std::vector<std::string>& inputs = {}) {
+    out_.norm(path, path, width_, false);
+    return plan_node(name, "rms_norm", {{"eps", eps()}}, inputs);
+  }
+  [[nodiscard]] double eps() const { return config_.number_or("rms_norm_eps", 1e-6, 1e-12, 1); }
+
+  ordered_json attention(const std::string& path) {
+    const std::int64_t queries = heads_ * head_, keys = kv_heads_ * head_;
+    out_.linear(path + ".q_proj", path + ".q_proj", width_, queries, kind_.inner_bias);
+    out_.linear(path + ".k_proj", path + ".k_proj", width_, keys, kind_.inner_bias);
+    out_.linear(path + ".v_proj", path + ".v_proj", width_, keys, kind_.inner_bias);
+    out_.linear(path + ".out_proj", path + ".o_proj", queries, width_, kind_.out_bias);
+    ordered_json options{{"heads", heads_}};
+    if (kv_heads_ != heads_) options["kv_heads"] = kv_heads_;
+    if (head_ * heads_ != width_) options["head_size"] = head_;
+    options.update({{"causal", true}, {"rotary", true}, {"rotary_base", config_.rotary_base()}});
+    if (kind_.norms) {
+      options["qk_norm"] = eps();
+      for (const char* name : {".q_norm", ".k_norm"}) out_.norm(path + name, path + name, head_, false);
+    }
+    options["bias"] = kind_.inner_bias;
+    if (kind_.out_bias != kind_.inner_bias) options["out_bias"] = kind_.out_bias;
+    return plan_node("self_attn", "attention", std::move(options));
+  }
+
+  ordered_json mlp(const std::string& path) {
+    const bool bias = config_.flag_or("mlp_bias", false);
+    out_.linear(path + ".gate_proj", path + ".gate_proj", width_, inner_, bias);
+    out_.linear(path + ".up_proj", path + ".up_proj", width_, inner_, bias);
+    out_.linear(path + ".down_proj", path + ".down_proj", inner_, width_, bias);
+    const auto linear = [&](const char* name, std::int64_t features, const std::vector<std::string>& inputs) {
+      ordered_json options{{"out_features", features}};
+      if (!bias) options["bias"] = false;
+      return plan_node(name, "linear", std::move(options), inputs);
+    };
+    auto nodes = ordered_json::array();
+    nodes.push_back(linear("gate_proj", inner_, {"input"}));
+    nodes.push_back(plan_activation("act_fn", config_.activation("hidden_act", "silu")));
+    nodes.push_back(linear("up_proj", inner_, {"input"}));
+    nodes.push_back(plan_node("gated", "multiply", nullptr, {"act_fn", "up_proj"}));
+    nodes.push_back(linear("down_proj", width_, {}));
+    return plan_graph("mlp", std::move(nodes));
+  }
+
+  ordered_json layer(const std::string& name, const std::string& path) {
+    auto nodes = ordered_json::array();
+    nodes.push_back(norm("input_layernorm", path + ".input_layernorm", {"input"}));
+    nodes.push_back(attention(path + ".self_attn"));
+    nodes.push_back(plan_node("add1", "add", nullptr, {"self_attn", "input"}));
+    nodes.push_back(norm("post_attention_layernorm", path + ".post_attention_layernorm"));
+    nodes.push_back(mlp(path + ".mlp"));
+    nodes.push_back(plan_node("add2", "add", nullptr, {"mlp", "add1"}));
+    return plan_graph(name, std::move(nodes));
+  }
+
+  const TransformerConfig& config_;
+  Kind kind_;
+  std::int64_t width_, inner_, vocabulary_, heads_, kv_heads_, head_;
+  TransformerPlan out_;
+};
+
+}  // namespace
+
+TransformerPlan plan_llama(const TransformerConfig& config, const ImportOptions& options) {
+  return LlamaPlan(config).run(options);
+}
+
+}  // namespace fq::detail

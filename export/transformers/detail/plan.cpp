@@ -1,0 +1,66 @@
+#include "fakequant/export/transformers/detail/plan.h"
+
+#include "fakequant/core/detail/check.h"
+
+namespace fq::detail {
+
+using nlohmann::ordered_json;
+
+void TransformerPlan::linear(const std::string& ours, const std::string& theirs, std::int64_t in,
+                             std::int64_t out, bool bias) {
+  places.push_back({.parameter = ours + ".weight", .shape = {out, in}, .names = {theirs + ".weight"}});
+  if (bias) places.push_back({.parameter = ours + ".bias", .shape = {out}, .names = {theirs + ".bias"}});
+}
+
+void TransformerPlan::norm(const std::string& ours, const std::string& theirs, std::int64_t width,
+                           bool bias) {
+  places.push_back(
+      {.parameter = ours + ".weight", .shape = {width}, .names = {theirs + ".weight", theirs + ".gamma"}});
+  if (bias)
+    places.push_back(
+        {.parameter = ours + ".bias", .shape = {width}, .names = {theirs + ".bias", theirs + ".beta"}});
+}
+
+void TransformerPlan::table(const std::string& ours, const std::string& theirs, std::int64_t rows,
+                            std::int64_t width) {
+  places.push_back({.parameter = ours + ".weight", .shape = {rows, width}, .names = {theirs + ".weight"}});
+}
+
+ordered_json plan_node(const std::string& name, const std::string& type, ordered_json options,
+                       const std::vector<std::string>& inputs) {
+  ordered_json node{{"name", name}, {"type", type}};
+  if (!options.empty()) node["options"] = std::move(options);
+  if (!inputs.empty()) node["inputs"] = inputs;
+  return node;
+}
+
+ordered_json plan_graph(const std::string& name, ordered_json nodes, const std::vector<std::string>& inputs) {
+  ordered_json node{{"name", name}, {"type", "graph"}, {"nodes", std::move(nodes)}};
+  if (!inputs.empty()) node["inputs"] = inputs;
+  return node;
+}
+
+ordered_json plan_activation(const std::string& name, ordered_json node) {
+  node["name"] = name;
+  return node;
+}
+
+std::int64_t planned_tokens(const ImportOptions& options, std::int64_t fallback, std::int64_t most) {
+  if (options.sample_shape.empty()) return fallback;
+  FQ_CHECK(options.sample_shape.size() == 1, "import_transformers",
+           "the sample shape is {}: give the number of tokens alone", to_string(options.sample_shape));
+  const std::int64_t tokens = options.sample_shape[0];
+  FQ_CHECK(tokens >= 1 && (most == 0 || tokens <= most), "import_transformers",
+           "samples are of {} tokens, the network has {} positions: give at most that", tokens, most);
+  return tokens;
+}
+
+void check_one_input(const ImportOptions& options) {
+  FQ_CHECK(options.fixed_inputs.empty(), "import_transformers",
+           "'{}' is fixed, but the network takes ids alone: leave that out",
+           options.fixed_inputs.begin()->first);
+  FQ_CHECK(options.output.empty(), "import_transformers",
+           "the output '{}' is asked for, but the network has one: leave that out", options.output);
+}
+
+}  // namespace fq::detail
