@@ -57,8 +57,8 @@ std::vector<OnnxNode> with_patterns(const std::vector<OnnxNode>& nodes, const Co
   for (const auto& node : nodes) {
     std::optional<OnnxNode> found;
     if (node.domain.empty() && !node.outputs.empty())
-      for (const auto find :
-           {find_gelu, find_gated, find_layer_norm, find_linear, find_padded_conv, find_strided})
+      for (const auto find : {find_gelu, find_gated, find_layer_norm, find_linear, find_padded_conv,
+                              find_strided, find_without_nan})
         if (!found) found = find(graph, node);
     out.push_back(found ? std::move(*found) : node);
   }

@@ -44,6 +44,8 @@ class GraphView {
 [[nodiscard]] std::optional<OnnxNode> find_gelu(const GraphView& graph, const OnnxNode& last);
 [[nodiscard]] std::optional<OnnxNode> find_gated(const GraphView& graph, const OnnxNode& last);
 [[nodiscard]] std::optional<OnnxNode> find_layer_norm(const GraphView& graph, const OnnxNode& last);
+/// What stands behind a softmax for rows that see no key: 0 where it is NaN, else itself.
+[[nodiscard]] std::optional<OnnxNode> find_without_nan(const GraphView& graph, const OnnxNode& last);
 [[nodiscard]] std::optional<OnnxNode> find_linear(const GraphView& graph, const OnnxNode& last);
 /// PyTorch's as_strided where it changes the shape alone.
 [[nodiscard]] std::optional<OnnxNode> find_strided(const GraphView& graph, const OnnxNode& last);

@@ -38,7 +38,7 @@ ImportValue ModelBuilder::add(const NodeReader& from, const std::string& name, c
                               ordered_json options, const std::vector<ImportValue>& inputs,
                               const std::vector<LayerValue>& values) {
   from.check(nodes_.size() < kMostNodes, "the graph has more than {} layers", kMostNodes);
-  Node node{{{"name", unique(name)}, {"type", type}}, {}, values};
+  Layer node{{{"name", unique(name)}, {"type", type}}, {}, values, {}};
   if (!options.empty()) node.json["options"] = std::move(options);
   std::vector<Shape> shapes;
   for (const auto& input : inputs) {
@@ -59,8 +59,15 @@ ImportValue ModelBuilder::add(const NodeReader& from, const std::string& name, c
              "its output has {} elements for one sample: {} are allowed", numel(out.shape) / kAbstractBatch,
              kMostElements);
   node.json["inputs"] = node.inputs;
+  node.output = out;
+  place_.emplace(out.node, nodes_.size());
   nodes_.push_back(std::move(node));
   return out;
+}
+
+const ModelBuilder::Layer* ModelBuilder::find(const std::string& name) const {
+  const auto found = place_.find(name);
+  return found == place_.end() ? nullptr : &nodes_[found->second];
 }
 
 std::string ModelBuilder::unique(const std::string& name) {
@@ -76,7 +83,7 @@ ModelBuilder::Built ModelBuilder::finish(const std::string& name, const ImportVa
       needed.insert(node->inputs.begin(), node->inputs.end());
   Built built;
   auto list = ordered_json::array();
-  for (const Node& node : nodes_) {
+  for (const Layer& node : nodes_) {
     const auto own = node.json["name"].get<std::string>();
     if (!needed.contains(own) && node.json["type"] != "input_part") continue;
     list.push_back(node.json);

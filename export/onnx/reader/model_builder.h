@@ -35,6 +35,23 @@ class ModelBuilder {
                   nlohmann::ordered_json options, const std::vector<ImportValue>& inputs,
                   const std::vector<LayerValue>& values);
 
+  /// A layer that was added.
+  struct Layer {
+    nlohmann::ordered_json json;
+    std::vector<std::string> inputs;
+    std::vector<LayerValue> values;
+    ImportValue output;
+
+    [[nodiscard]] std::string type() const { return json.at("type").get<std::string>(); }
+    /// An option, or `fallback` where it is not given.
+    template <class T>
+    [[nodiscard]] T option(const char* name, T fallback) const {
+      return json.contains("options") ? json.at("options").value(name, fallback) : fallback;
+    }
+  };
+  /// The layer of that name; null for the network's input.
+  [[nodiscard]] const Layer* find(const std::string& name) const;
+
   struct Built {
     std::string text;  ///< of a model file
     StateDict state;
@@ -43,16 +60,11 @@ class ModelBuilder {
   [[nodiscard]] Built finish(const std::string& name, const ImportValue& output) const;
 
  private:
-  struct Node {
-    nlohmann::ordered_json json;
-    std::vector<std::string> inputs;
-    std::vector<LayerValue> values;
-  };
-
   std::string unique(const std::string& name);
 
   ModelBudget budget_;
-  std::vector<Node> nodes_;
+  std::vector<Layer> nodes_;
+  std::map<std::string, std::size_t> place_;
   std::set<std::string> names_{"input"};
   std::map<std::string, int> next_;  // the last number behind each name
 };

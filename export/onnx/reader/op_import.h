@@ -88,6 +88,11 @@ class OpImport : public NodeReader {
     return more_;
   }
 
+  /// The layer that gives a value; null for the network's input. It stays where it is until the next one is
+  /// added.
+  [[nodiscard]] const ModelBuilder::Layer* made(const std::string& node) const {
+    return context_.model.find(node);
+  }
   void recognise(const std::string& what) const { ++context_.recognised[what]; }
   /// Throws UnsupportedUse.
   [[noreturn]] void unsupported(const std::string& how) const;

@@ -12,6 +12,7 @@ const Table& onnx_table() {
   static const Table table = {{"Abs", function_of_one},
                               {"Add", add},
                               {"And", conjunction},
+                              {"Attention", attention},
                               {"AveragePool", average_pool},
                               {"BatchNormalization", batch_norm},
                               {"Cast", cast},
@@ -117,8 +118,8 @@ const Table& onnx_table() {
 
 const Table& pattern_table() {
   static const Table table = {
-      {"Gelu", gelu}, {"HardSwish", hard_swish}, {"LayerNormalization", layer_norm}, {"MatMul", matmul},
-      {"Silu", silu}, {"Strided", strided}};
+      {"Gelu", gelu},     {"Identity", same}, {"HardSwish", hard_swish}, {"LayerNormalization", layer_norm},
+      {"MatMul", matmul}, {"Silu", silu},     {"Strided", strided}};
   return table;
 }
 

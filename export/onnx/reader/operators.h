@@ -2,6 +2,8 @@
 
 /// The operators of ONNX and what builds them.
 
+#include <optional>
+
 #include "fakequant/export/onnx/reader/op_import.h"
 
 namespace fq::detail::onnx_ops {
@@ -14,6 +16,11 @@ ImportValue matmul(const OpImport& op);
 ImportValue batch_norm(const OpImport& op);
 /// Of a pattern: `axes` as ReduceMean has them, scale and bias may be left out.
 ImportValue layer_norm(const OpImport& op);
+/// The operator of version 23.
+ImportValue attention(const OpImport& op);
+/// What a product of weights `p` and values `v` is where softmax made the weights of scores of queries and
+/// keys: one layer; none where the scores are made otherwise, as of a bias that is trained.
+std::optional<ImportValue> attention_of(const OpImport& op, const ImportValue& p, const ImportValue& v);
 ImportValue embedding(const OpImport& op);
 ImportValue instance_norm(const OpImport& op);
 ImportValue group_norm(const OpImport& op);

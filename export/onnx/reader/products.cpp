@@ -87,6 +87,7 @@ ImportValue product_of_values(const OpImport& op) {
   ImportValue a = op.operand(0, 8), b = op.operand(1, 8);
   op.check(a.shape.size() >= 2 && b.shape.size() >= 2, "its inputs have {} and {} axes", a.shape.size(),
            b.shape.size());
+  if (const auto attention = attention_of(op, a, b)) return *attention;
   return op.layer("matmul", {}, {a, b});
 }
 

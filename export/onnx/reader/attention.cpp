@@ -1,0 +1,291 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "fakequant/export/onnx/reader/operators.h"
+
+namespace fq::detail::onnx_ops {
+namespace {
+
+using nlohmann::ordered_json;
+using Layer = ModelBuilder::Layer;
+
+constexpr double kHidden = -1e9;  // scores from here on down have no weight beside any other
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+/// What scores are made of, read from the softmax back.
+class Scores {
+ public:
+  explicit Scores(const OpImport& op) : op_(op) {}
+
+  /// False where they are no scores of queries and keys.
+  bool read(const ImportValue& weights) {
+    const Layer* softmax = op_.made(weights.node);
+    if (softmax == nullptr || softmax->type() != "softmax" || weights.shape.size() < 3) return false;
+    const auto rank = static_cast<int>(weights.shape.size());
+    const int axis = softmax->option("axis", -1);
+    if (axis != -1 && axis != rank - 1) return false;
+    size_ = weights.shape;
+    return read_sum(softmax->inputs.at(0), 2);
+  }
+
+  ImportValue q, k;
+  double scale = 1;
+  bool causal = false;
+  std::vector<ImportValue> masks;
+
+ private:
+  [[nodiscard]] static bool is(const Layer* layer, std::string_view type) {
+    return layer != nullptr && layer->type() == type;
+  }
+
+  /// Scores, with at most `masks` of them added.
+  bool read_sum(const std::string& node, int masks_left) {
+    const Layer* layer = op_.made(node);
+    if (is(layer, "add") && masks_left > 0) {
+      const auto [first, second] = std::pair(layer->inputs.at(0), layer->inputs.at(1));
+      return (leads_to_product(first) && take_mask(second) && read_sum(first, masks_left - 1)) ||
+             (leads_to_product(second) && take_mask(first) && read_sum(second, masks_left - 1));
+    }
+    if (is(layer, "where") && masks_left > 0) {
+      const auto inputs = layer->inputs;
+      for (const std::size_t kept : {1, 2})
+        if (leads_to_product(inputs[kept]) && is_hidden(inputs[3 - kept]))
+          return take_condition(inputs[0], kept == 2) && read_sum(inputs[kept], masks_left - 1);
+      return false;
+    }
+    return read_product(node);
+  }
+
+  [[nodiscard]] bool leads_to_product(const std::string& node) const {
+    const Layer* layer = op_.made(node);
+    if (is(layer, "add") || is(layer, "where"))
+      return std::ranges::any_of(layer->inputs, [&](const auto& input) { return leads_to_product(input); });
+    while (is(layer, "scale")) layer = op_.made(layer->inputs.at(0));
+    return is(layer, "matmul");
+  }
+
+  bool read_product(std::string node) {
+    node = unscaled(node);
+    const Layer* product = op_.made(node);
+    if (!is(product, "matmul")) return false;
+    const std::string left = product->inputs.at(0), right = product->inputs.at(1);
+    const Layer* queries = op_.made(unscaled(left));
+    if (queries == nullptr) return false;
+    q = queries->output;
+    return read_keys(unscaled(right));
+  }
+
+  /// What a chain of factors begins with; the factors become the scale's.
+  std::string unscaled(std::string node) {
+    for (const Layer* layer = op_.made(node); is(layer, "scale"); layer = op_.made(node)) {
+      scale *= layer->option("factor", 1.0);
+      node = layer->inputs.at(0);
+    }
+    return node;
+  }
+
+  /// Keys [.., S, D] of the matrices [.., D, S].
+  bool read_keys(const std::string& node) {
+    const Layer* layer = op_.made(node);
+    if (layer == nullptr) return false;
+    if (is(layer, "transpose")) return turn(layer->inputs.at(0), layer->option("axes", std::vector<int>()));
+    if (const std::string source = turned_rows(*layer); !source.empty()) {
+      const Layer* keys = op_.made(unscaled(source));
+      if (keys == nullptr) return false;
+      k = keys->output;
+      return true;
+    }
+    std::vector<int> axes(layer->output.shape.size());
+    std::iota(axes.begin(), axes.end(), 0);
+    return turn(node, axes);
+  }
+
+  bool turn(const std::string& from, std::vector<int> axes) {
+    const Layer* layer = op_.made(unscaled(from));
+    if (layer == nullptr || axes.size() < 3) return false;
+    std::swap(axes.end()[-1], axes.end()[-2]);
+    const ImportValue x = layer->output;
+    const bool same = std::ranges::is_sorted(axes);
+    k = same ? x : op_.layer("transpose", {{"axes", axes}}, {x}, {}, "keys");
+    return true;
+  }
+
+  /// x of [B, H, S, D] as [B * H, S, D], turned, and as [B, H, D, S]; empty for anything else.
+  [[nodiscard]] std::string turned_rows(const Layer& layer) const {
+    const Layer* turned = is(&layer, "reshape") ? op_.made(layer.inputs.at(0)) : nullptr;
+    const Layer* rows = is(turned, "transpose") ? op_.made(turned->inputs.at(0)) : nullptr;
+    const Layer* x = is(rows, "reshape") ? op_.made(rows->inputs.at(0)) : nullptr;
+    if (x == nullptr || turned->option("axes", std::vector<int>()) != std::vector{0, 2, 1}) return {};
+    Shape wanted = x->output.shape;
+    if (wanted.size() != 4 || rows->output.shape != Shape{wanted[0] * wanted[1], wanted[2], wanted[3]})
+      return {};
+    std::swap(wanted[2], wanted[3]);
+    return layer.output.shape == wanted ? rows->inputs.at(0) : std::string();
+  }
+
+  /// The numbers of a layer that has some and does not train them; null for any other.
+  [[nodiscard]] const Tensor* fixed(const std::string& node) const {
+    const Layer* layer = op_.made(node);
+    if (!is(layer, "parameter") || layer->option("trained", true)) return nullptr;
+    return &layer->values.at(0).value;
+  }
+
+  [[nodiscard]] bool is_hidden(const std::string& node) const {
+    const Tensor* value = fixed(node);
+    return value != nullptr &&
+           std::ranges::all_of(value->to_vector<float>(), [](float v) { return v <= kHidden; });
+  }
+
+  bool take_mask(const std::string& node) {
+    if (const Tensor* value = fixed(node); value != nullptr && is_causal(*value)) return causal = true;
+    if (takes_gradient(node)) return false;
+    masks.push_back(op_.made(node)->output);
+    return true;
+  }
+
+  /// Of keys that are hidden where the condition is true, or where it is not.
+  bool take_condition(const std::string& node, bool hidden) {
+    if (const Tensor* value = fixed(node)) {
+      auto numbers = value->to_vector<float>();
+      for (float& v : numbers) v = (v != 0) == hidden ? kLowest : 0;
+      const Tensor mask = Tensor::from(numbers, value->shape());
+      if (is_causal(mask)) return causal = true;
+      masks.push_back(op_.parameter(mask, Shape(mask.shape().begin() + 1, mask.shape().end()), false));
+      return true;
+    }
+    if (takes_gradient(node)) return false;
+    const ImportValue condition = op_.made(node)->output;
+    const ImportValue seen = op_.parameter(Tensor::zeros({1}), {1}, false),
+                      not_seen = op_.parameter(Tensor::full({1}, double{kLowest}), {1}, false);
+    masks.push_back(
+        op_.layer("where", {}, {condition, hidden ? not_seen : seen, hidden ? seen : not_seen}, {}, "mask"));
+    return true;
+  }
+
+  /// Whether query i sees keys 0 to i alone, and as many as there are queries.
+  [[nodiscard]] bool is_causal(const Tensor& mask) const {
+    const std::int64_t queries = size_.end()[-2], keys = size_.end()[-1];
+    if (queries != keys || queries < 2 || mask.numel() != queries * keys || mask.dim(-1) != keys)
+      return false;
+    const auto values = mask.to_vector<float>();
+    for (std::int64_t i = 0; i < queries; ++i)
+      for (std::int64_t j = 0; j < keys; ++j) {
+        const float v = values[static_cast<std::size_t>(i * keys + j)];
+        if (j <= i ? v != 0 : v > kHidden) return false;
+      }
+    return true;
+  }
+
+  /// Whether something that is trained makes it; what comes from the data takes none.
+  [[nodiscard]] bool takes_gradient(const std::string& node) const {
+    std::set<std::string> seen{"input"};
+    std::vector<std::string> open{node};
+    while (!open.empty()) {
+      const Layer* layer = op_.made(open.back());
+      open.pop_back();
+      if (layer == nullptr) return true;
+      if (!layer->values.empty() && fixed(layer->output.node) == nullptr) return true;
+      for (const auto& input : layer->inputs)
+        if (seen.insert(input).second) open.push_back(input);
+    }
+    return false;
+  }
+
+  const OpImport& op_;
+  Shape size_;
+};
+
+/// [B, .., L, D] with one axis of heads.
+ImportValue with_heads(const OpImport& op, const ImportValue& x, const std::string& suffix) {
+  const Shape& s = x.shape;
+  return s.size() == 4 ? x : op.reshaped(x, {s[0], 1, s[1], s[2]}, suffix);
+}
+
+ordered_json options_of(const Shape& q, double scale, bool causal) {
+  ordered_json options = ordered_json::object();
+  if (causal) options["causal"] = true;
+  const double usual = 1 / std::sqrt(double(q.back()));
+  if (std::abs(scale - usual) > 1e-6 * usual) options["scale"] = scale;
+  return options;
+}
+
+/// Rows of heads side by side [N, L, H * D] as [N, H, L, D].
+ImportValue heads_of(const OpImport& op, const ImportValue& x, std::int64_t heads, const char* suffix) {
+  if (x.shape.size() == 4) return x;
+  op.check(x.shape.size() == 3 && heads > 0 && x.shape[2] % heads == 0, "its input is {}, of {} heads",
+           with_readable_batch(to_string(x.shape)), heads);
+  const ImportValue apart =
+      op.reshaped(x, {x.shape[0], x.shape[1], heads, x.shape[2] / heads}, std::string(suffix) + "_apart");
+  return op.layer("transpose", {{"axes", {0, 2, 1, 3}}}, {apart}, {}, suffix);
+}
+
+/// Numbers that are added; of booleans, which tell what is seen, 0 and the lowest.
+ImportValue mask_of(const OpImport& op) {
+  if (!op.is_constant(3)) return op.value(3);
+  Tensor mask = op.constant(3);
+  if (!is_floating(mask.dtype())) {
+    auto seen = mask.to(DType::f32).to_vector<float>();
+    for (float& v : seen) v = v != 0 ? 0 : kLowest;
+    mask = Tensor::from(seen, mask.shape());
+  }
+  op.check(mask.rank() < 4 || mask.dim(0) == 1, "its mask is {}: it differs from sample to sample",
+           mask.describe());
+  Shape shape = mask.shape();
+  if (shape.size() == 4) shape.erase(shape.begin());
+  return op.parameter(mask, shape, false);
+}
+
+}  // namespace
+
+std::optional<ImportValue> attention_of(const OpImport& op, const ImportValue& p, const ImportValue& v) {
+  Scores scores(op);
+  if (v.fixed || batch_axis(v.shape) != 0 || !scores.read(p)) return std::nullopt;
+  const Shape &q = scores.q.shape, &k = scores.k.shape;
+  const std::size_t rank = q.size();
+  const bool fits = (rank == 3 || rank == 4) && k.size() == rank && v.shape.size() == rank &&
+                    !scores.q.fixed && !scores.k.fixed && batch_axis(q) == 0 && batch_axis(k) == 0 &&
+                    std::equal(q.begin(), q.end() - 2, k.begin()) &&
+                    std::equal(q.begin(), q.end() - 2, v.shape.begin());
+  if (!fits || (rank == 3 && !std::ranges::all_of(scores.masks, &ImportValue::fixed))) return std::nullopt;
+  std::vector<ImportValue> inputs{with_heads(op, scores.q, "queries"), with_heads(op, scores.k, "keys"),
+                                  with_heads(op, v, "values")};
+  if (!scores.masks.empty()) {
+    ImportValue mask = scores.masks[0];
+    for (std::size_t i = 1; i < scores.masks.size(); ++i)
+      mask = op.layer("add", {}, {mask, scores.masks[i]}, {}, "masks");
+    inputs.push_back(mask);
+  }
+  op.recognise("attention");
+  const ImportValue y =
+      op.layer("scaled_dot_product_attention", options_of(q, scores.scale, scores.causal), inputs);
+  return rank == 4 ? y : op.reshaped(y, {q[0], q[1], v.shape[2]}, "rows");
+}
+
+ImportValue attention(const OpImport& op) {
+  for (const std::size_t past : {4, 5})
+    if (op.has_input(past)) op.unsupported("with keys of an earlier call");
+  if (op.number("softcap", 0) != 0) op.unsupported("with capped scores");
+  const bool rows = op.value(0).shape.size() == 3;
+  const std::int64_t heads = op.integer("q_num_heads", 1, 1, 1 << 20);
+  std::vector<ImportValue> inputs{
+      heads_of(op, op.value(0), heads, "queries"),
+      heads_of(op, op.value(1), op.integer("kv_num_heads", heads, 1, 1 << 20), "keys"),
+      heads_of(op, op.value(2), op.integer("kv_num_heads", heads, 1, 1 << 20), "values")};
+  const Shape q = inputs[0].shape, k = inputs[1].shape;
+  const bool causal = op.integer("is_causal", 0, 0, 1) == 1;
+  if (causal && q[2] != k[2]) op.unsupported("that is causal, of other than as many keys as queries");
+  if (op.has_input(3)) inputs.push_back(mask_of(op));
+  const double scale = op.number("scale", 0);
+  const ImportValue y =
+      op.layer("scaled_dot_product_attention",
+               options_of(q, scale == 0 ? 1 / std::sqrt(double(q[3])) : scale, causal), inputs);
+  if (!rows) return y;
+  const ImportValue beside = op.layer("transpose", {{"axes", {0, 2, 1, 3}}}, {y}, {}, "beside");
+  return op.reshaped(beside, {y.shape[0], y.shape[2], y.shape[1] * y.shape[3]}, "rows");
+}
+
+}  // namespace fq::detail::onnx_ops
