@@ -3,7 +3,8 @@
 /// Attention of queries, keys and values that others made.
 ///
 ///     DotProductAttention attend({.causal = true});
-///     Variable y = attend({q, k, v});  // [N, H, L, D], [N, K, S, D], [N, K, S, E] to [N, H, L, E]
+///     const Variable heads(x);  // [N, H, L, D], as queries, as keys and as values
+///     const Variable sums = attend(std::vector<Variable>{heads, heads, heads});
 ///
 /// It is torch's function of the name, and what an imported network has between its projections; Attention
 /// has projections of its own, and a cache.
