@@ -68,8 +68,17 @@ run("export", "weights.h5", "--format", "safetensors", "-o", "out/model.safetens
 names = set(header("out/model.safetensors"))
 index = os.path.join(folder("llama"), "model.safetensors.index.json")
 with open(index, encoding="utf-8") as file:
-    assert set(json.load(file)["weight_map"]) <= names, names
+    theirs = set(json.load(file)["weight_map"])
+assert theirs <= names, names
 assert "model.layers.1.self_attn.o_proj.weight_scale" in names, names
+
+# Without an engine's additions they are ModelOpt's alone.
+run("calibrate", "llama.h5", "--data", TEXT, "--preset", "fp8", "--target", "none", "-o", "fp8.h5")
+run("export", "fp8.h5", "--format", "safetensors", "-o", "out/", "--force")
+linear = {name.removesuffix(".weight") for name in theirs if name.endswith("_proj.weight") or name == "lm_head.weight"}
+scales = {f"{name}.{scale}" for name in linear for scale in ("weight_scale", "input_scale")}
+names = set(header("out/model.safetensors")) - {"__metadata__"}
+assert names == theirs | scales, names ^ (theirs | scales)
 
 # A BERT reads rows of three inputs, or ids alone.
 told = result("import", folder("bert_classes"), "--input-shape", "9", "-o", "bert.h5")
