@@ -1,0 +1,59 @@
+"""What engines make of the networks, and what is compared with it: (name, outputs of training, outputs of the engine)."""
+import os
+
+import numpy as np
+
+from processor import has_vnni
+
+
+def onnxruntime(depth, x):
+    """Static INT8; beside it the same ranges as other frameworks simulate them, in floats, and with a float bias."""
+    import onnxruntime as ort
+
+    checkpoint = depth.calibrated("ort", preset="int8")
+    options = ort.SessionOptions()
+    if has_vnni() is False:
+        options.add_session_config_entry("session.x64quantprecision", "1")
+    session = ort.InferenceSession(depth.exported(checkpoint, "onnx", ".onnx"), options, providers=["CPUExecutionProvider"])
+    made = session.run(None, {session.get_inputs()[0].name: x})[0]
+    simulated = depth.calibrated("simulated", preset="int8", arithmetic="reference")
+    return [("ort", depth.forward(checkpoint), made), ("simulated in floats", depth.forward(simulated), made)]
+
+
+def xnnpack(depth, x):
+    """Dynamic INT8: the whole network is a program."""
+    import torch
+
+    from executorch_program import Program
+
+    checkpoint = depth.calibrated("xnnpack", preset="8da8w")
+    with open(depth.exported(checkpoint, "executorch", ".pte"), "rb") as file:
+        program = Program(file.read())
+    made = np.concatenate([program(torch.from_numpy(x[i:i + 1]))[0] for i in range(len(x))])
+    return [("xnnpack", depth.forward(checkpoint), made)]
+
+
+def ggml(depth, x, home):
+    """Q4_0: llama.cpp knows no such architecture, so its products are called layer by layer, with ReLU between."""
+    from llama_engine import Products
+
+    checkpoint = depth.calibrated("ggml", preset="q4_0")
+    products = Products(home, depth.exported(checkpoint, "gguf", ".gguf"))
+    values = x.reshape(len(x), -1)
+    for i in range(depth.layers):
+        weight, bias = depth.weights[f"fc{i}.weight"], depth.weights[f"fc{i}.bias"]
+        made = products.product(f"fc{i}.weight", "repacked", values, len(weight))
+        if made is None:
+            made = products.product(f"fc{i}.weight", "plain", values, len(weight))
+        values = made + bias
+        if i < depth.layers - 1:
+            values = np.maximum(values, np.float32(0))
+    return [("ggml", depth.forward(checkpoint), values)]
+
+
+def all_of(depth, x, engines, home):
+    found = []
+    for name in engines:
+        found += ggml(depth, x, os.path.join(home, "llama.cpp")) if name == "ggml" else {
+            "ort": onnxruntime, "xnnpack": xnnpack}[name](depth, x)
+    return found
