@@ -76,9 +76,10 @@ void add_quantization_flags(FlagSet& set) {
           "--config: int8); for one engine alone: int8_dynamic (ort_dynamic), 8da8w and 8da4w (xnnpack), "
           "q4_0 and q8_0 (ggml)")
       .value("config", "FILE", "a quantization config (JSON) in place of a preset")
-      .value("target", "NAME",
-             "ort, tensorrt, ort_dynamic, xnnpack, ggml or none: the engine the numbers are for (default: of "
-             "the config or the preset, ort)")
+      .value(
+          "target", "NAME",
+          "ort, tensorrt, ort_dynamic, xnnpack, ggml, openvino (as ort) or none: the engine the numbers are "
+          "for (default: of the config or the preset, ort)")
       .value("scale", "NAME", "free or pow2: scales raised to powers of two (default: of the config, free)")
       .value(
           "edge-bits", "BITS",

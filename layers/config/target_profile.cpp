@@ -11,6 +11,7 @@ namespace fq {
 namespace {
 
 constexpr std::string_view kAny = "any preset";
+constexpr std::string_view kOpenVino = "openvino";  // reads the files of ort, with a bound in place of bits
 
 constexpr TargetProfile kProfiles[] = {
     {Target::none, "none", "any engine", {}, false, kAny, "scales", false},
@@ -33,10 +34,12 @@ const TargetProfile& profile_of(Target target) {
 std::vector<std::string> target_names() {
   std::vector<std::string> out;
   for (const auto& profile : kProfiles) out.emplace_back(profile.name);
+  out.emplace_back(kOpenVino);
   return out;
 }
 
 Target target_named(std::string_view name) {
+  if (name == kOpenVino) return Target::ort;
   const auto* found = std::ranges::find(kProfiles, name, &TargetProfile::name);
   FQ_CHECK(found != std::end(kProfiles), "quantize", "target '{}' is unknown: use one of {}", name,
            fmt::join(target_names(), ", "));

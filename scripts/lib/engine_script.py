@@ -27,9 +27,10 @@ def arguments(doc, tolerance, flip_tolerance, code_tolerance=0.0):
     parser.add_argument("--home", metavar="FOLDER", help="where scripts/engine has put the engine")
     parser.add_argument("--layers", metavar="FILE", help="linear layers with their inputs and outputs")
     parser.add_argument("--threads", type=int, default=0, help="of the engine; 0: its own choice")
-    parser.add_argument("--tolerance", type=float, default=tolerance, help=f"of logits, relative to the largest ({tolerance})")
-    parser.add_argument("--code-tolerance", type=float, default=code_tolerance, help=f"share of codes ({code_tolerance})")
-    parser.add_argument("--flip-tolerance", type=float, default=flip_tolerance, help=f"share of answers ({'stated' if flip_tolerance is None else flip_tolerance})")
+    for flag, standard, what in [("tolerance", tolerance, "of logits, relative to the largest"),
+                                 ("code-tolerance", code_tolerance, "share of codes"),
+                                 ("flip-tolerance", flip_tolerance, "share of answers")]:
+        parser.add_argument(f"--{flag}", type=float, default=standard, help=f"{what} ({'stated' if standard is None else standard})")
     parser.add_argument("--json", metavar="FILE", help="write the counts to this file too")
     parser.add_argument("--folded", metavar="PREDICTIONS", action="append", default=[],
                         help="for each of PREDICTIONS: the same samples where live batch norms are folded")

@@ -30,6 +30,8 @@ class Network(torch.nn.Module):
             self.coded[int(name)] = (torch.from_numpy(value[...]), scales, attribute(file, f"bits/{name}"))
         for at, node in enumerate(self.nodes):
             self.prepare(at, node)
+        self.early = {value: grid for node in self.nodes if self.is_product(node)
+                      for value, grid in [self.rounded_at(node["output"])] if grid}
 
     def example(self):
         return torch.zeros(self.shape, dtype=torch.int64 if self.tokens else torch.float32)
@@ -53,6 +55,8 @@ class Network(torch.nn.Module):
             raise Unusable(f"'{node['path']}' has a weight that is no codes")
 
     def prepare_static(self, at, node, codes, scales, bias):
+        if self.rounded_at(node["output"])[1] is None:
+            return  # its sums stay floats: XNNPACK has no kernel of integers for that
         grid = self.grids.get(self.origin(node["inputs"][0]))
         if grid is None:
             raise Unusable(f"'{node['path']}' is quantized for {node['attributes'].get('engine', 'another engine')}, or its input "
@@ -64,6 +68,23 @@ class Network(torch.nn.Module):
         if bias is not None:  # on the grid of the sums, as it was trained
             grid_of_sums = torch.tensor(grid["scale"], dtype=torch.float32) * scales
             self.register_buffer(f"bias{at}", torch.round(bias / grid_of_sums) * grid_of_sums)
+
+    def rounded_at(self, value):
+        """Behind a product and its ReLU: (the value, the quantizer that it reaches through what moves codes), or (.., None)."""
+        first = None
+        while True:
+            readers = [node for node in self.nodes if value in node["inputs"]]
+            if len(readers) != 1:
+                return first, None
+            reader, = readers
+            if reader["op"] == "quantize":
+                return value if first is None else first, reader
+            if reader["op"] == "relu" and first is None:
+                value = reader["output"]
+            elif reader["op"] in MOVES:
+                first, value = value if first is None else first, reader["output"]
+            else:
+                return first, None
 
     def origin(self, value):
         """The quantizer whose codes are read, behind what moves them."""
@@ -102,6 +123,8 @@ class Network(torch.nn.Module):
                 known[made] = self.product(at, node, known)
             else:
                 known[made] = OPERATORS[node["op"]]([self.value_of(known, i) for i in inputs], node["attributes"])
+            if made in self.early:  # before what moves codes, where the engine rounds
+                known[made] = quantized(known[made], self.early[made])
         return known[self.output]
 
     def product(self, at, node, known):

@@ -4,6 +4,7 @@ import contextlib
 import importlib.metadata
 import io
 import logging
+import re
 import warnings
 
 logging.disable(logging.WARNING)  # of imports that warn of themselves
@@ -63,7 +64,8 @@ def delegated(program):
             if "delegate" in str(node.target):
                 inside += 1
             else:
-                outside[str(node.target).removesuffix(".default").split(".")[-1]] += 1
+                named = re.search(r"\w+::\w+", str(node.target))
+                outside[named.group() if named else str(node.target)] += 1
     return inside, dict(outside)
 
 

@@ -4,12 +4,16 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import DIGITS, SHORT, SOURCE, fails, result, run  # noqa: E402
+from command import DIGITS, SHORT, SOURCE, fails, result, run, same_bytes  # noqa: E402
 from engine import program, right_report, write  # noqa: E402
 
 os.environ.pop("FAKEQUANT_PYTHON", None)
 run("train", *SHORT, "-o", "float.h5")
 run("calibrate", "float.h5", "--data", DIGITS, "--preset", "int8", "-o", "int8.h5")
+run("calibrate", "float.h5", "--data", DIGITS, "--preset", "int8", "--target", "openvino", "-o", "openvino.h5")
+for name in ["int8", "openvino"]:  # which reads the files of ort
+    run("export", f"{name}.h5", "--format", "onnx", "-o", f"{name}.onnx")
+assert same_bytes("int8.onnx", "openvino.onnx")
 FILES = {"ort": "net.onnx", "openvino": "net.onnx", "xnnpack": "net.pte", "llama.cpp": "net.gguf"}
 for name in FILES.values():
     write(name, "any file: the stand-in reads none")

@@ -130,7 +130,8 @@ COMMANDS = [
     ("run", [], {"recipe": "recipe.json", "data": "digits.h5"}, {"report": ("report.json", ["report.json"])}),
 ]
 # What is not run here: it writes nothing, or names a folder of which each phase is checked.
-ELSEWHERE = {"evaluate": set(), "generate": {"checkpoint"}, "verify": {"model", "data", "checkpoint", "python"}, "run": {"output", "model"},
+ELSEWHERE = {"evaluate": set(), "generate": {"checkpoint"}, "verify": {"model", "data", "checkpoint", "python", "engines"},
+             "export": {"python", "engines"}, "run": {"output", "model"},
              "dataset from-parquet": {"file", "test-file", "like", "python", "output"}, "dataset from-images": {"folder"},
              "dataset check": {"file"}}
 

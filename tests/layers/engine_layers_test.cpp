@@ -290,6 +290,7 @@ TEST(EngineLayers, EveryTargetHasARowInTheTable) {
     EXPECT_EQ(target_named(profile.name), profile.target);
     EXPECT_EQ(name(profile.target), profile.name);
   }
+  EXPECT_EQ(target_named("openvino"), Target::ort);  // reads the same files
   EXPECT_THROW((void)target_named("tflite"), ArgumentError);
   EXPECT_EQ(QuantConfig::parse(R"({"preset": "q4_0"})").target, Target::ggml);
   EXPECT_EQ(QuantConfig::parse(R"({"preset": "q4_0", "target": "none"})").target, Target::none);

@@ -41,9 +41,10 @@ class GraphRecorder : public Recorder {
   }
 
   [[nodiscard]] StateDict finish(const Variable& output, const Shape& shape, bool tokens) {
+    const int last = id_of(output);
     StateDict out = std::move(constants_);
     out.set_attribute("graph", {{"input", input_},
-                                {"output", id_of(output)},
+                                {"output", last},
                                 {"shape", shape},
                                 {"tokens", tokens},
                                 {"nodes", std::move(nodes_)}});
@@ -113,9 +114,9 @@ StateDict executorch_network(Module& model, const Shape& input_shape) {
   Variable output;
   {
     const RecordScope scope(recorder);
-    output = model(input);
+    output = model(input).as_float();
   }
-  return recorder.finish(output.as_float(), input_shape, tokens);
+  return recorder.finish(output, input_shape, tokens);
 }
 
 }  // namespace fq::detail
