@@ -10,8 +10,8 @@
 namespace fq::cli {
 
 /// Keeps what each linear layer read and gave, in the order in which they ran: "layers/0003 block1.fc1/x" and
-/// "/y", f32 in logical order; with "/bias" where there is one and, of a weight that is codes, "/codes"
-/// [N, K] and "/scale", f32 in the shape of its blocks.
+/// "/y", f32 in logical order; with "/bias" where there is one and, of a layer whose engine rounds its rows
+/// as it runs, "/codes" [N, K] and "/scale", f32 in the shape of its blocks.
 class LayerRecorder : public Recorder {
  public:
   void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,

@@ -37,6 +37,11 @@ for preset in ["8da8w", "8da4w"]:
     found = verified(f"gpt_{preset}.h5", "text.h5", 13)
     check(found["layers"], 13, exact)
 
+# Fixed ranges: pairs of quantize and dequantize, all codes the same; the sums of the last layer are floats there.
+run("calibrate", "mlp.h5", "--data", DIGITS, "--preset", "int8", "-o", "mlp_int8.h5")
+found = verified("mlp_int8.h5", DIGITS, 2)
+assert found["layers"] == [] and found["max_abs_diff"] < 1e-4, found
+
 # What XNNPACK does not compute is refused, and files that are none.
 run("calibrate", "mlp.h5", "--data", DIGITS, "--preset", "q8_0", "-o", "ggml.h5")
 fails(2, ["quantized for ggml", "--preset 8da8w or 8da4w"], "export", "ggml.h5", "--format", "executorch", "-o", "ggml.pte")
