@@ -11,6 +11,7 @@
 Tensors go through DLPack: nothing is copied, and nothing is linked to libtorch. CPU tensors only.
 """
 from .calibration import calibrate
+from .checkpoints import load_quantized
 from .defaults import parameter_groups
 from .files import export, save, verify
 from .functions import (dynamic_block_quantize, fake_affine_tensor_quant, fake_tensor_quant, int_cast_ste,
@@ -18,7 +19,7 @@ from .functions import (dynamic_block_quantize, fake_affine_tensor_quant, fake_t
 from .networks import Quantized, quantize
 from .quantizers import HistogramCalibrator, MaxCalibrator, TensorQuantizer
 
-__all__ = ["quantize", "calibrate", "parameter_groups", "export", "save", "verify", "Quantized",
+__all__ = ["quantize", "calibrate", "parameter_groups", "load_quantized", "export", "save", "verify", "Quantized",
            "fake_tensor_quant", "scaled_e4m3", "int_cast_ste",
            "dynamic_block_quantize", "legacy_fake_tensor_quant", "fake_affine_tensor_quant", "TensorQuantizer", "MaxCalibrator",
            "HistogramCalibrator"]
