@@ -280,14 +280,19 @@ function(fakequant_add_python_tests)
     "${PROJECT_BINARY_DIR}" "${module}" "${venv}/bin/python")
   set_tests_properties(python.module PROPERTIES LABELS python TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_REQUIRED python_venv
     FIXTURES_SETUP python_module PROCESSORS 2)
+  # torch, torchao and ModelOpt for the tests of fakequant.torch, unless FAKEQUANT_TORCH_SITE names a folder that has them.
+  set(torch_venv "${PROJECT_BINARY_DIR}/torch-venv")
+  add_test(NAME python.torch_venv COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/python/torch_venv.sh" "${PROJECT_SOURCE_DIR}"
+    "${torch_venv}" "${FAKEQUANT_PYTHON}")
+  set_tests_properties(python.torch_venv PROPERTIES LABELS python TIMEOUT 1200 SKIP_RETURN_CODE 77 FIXTURES_SETUP python_torch)
   file(GLOB scripts CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/python/*_test.py")
   foreach(script IN LISTS scripts)
     get_filename_component(name "${script}" NAME_WE)
     string(REGEX REPLACE "_test$" "" name "${name}")
     add_test(NAME python.${name} COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/python/run_pytest.sh" "${module}"
-      "${venv}/bin/python" "${script}")
+      "${venv}/bin/python" "${script}" "${torch_venv}")
     set_tests_properties(python.${name} PROPERTIES LABELS python TIMEOUT 300 SKIP_RETURN_CODE 77
-      FIXTURES_REQUIRED "python_venv;python_module" ENVIRONMENT
-      "${fakequant_test_environment};FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+      FIXTURES_REQUIRED "python_venv;python_module;python_torch" ENVIRONMENT
+      "${fakequant_test_environment};FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR};FAKEQUANT=$<TARGET_FILE:fakequant_cli>")
   endforeach()
 endfunction()
