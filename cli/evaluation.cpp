@@ -45,21 +45,31 @@ void check_calibrated(Network& network, const std::string& function) {
 }
 
 std::int64_t weight_bytes(Network& network) {
-  std::unordered_map<const void*, int> bits;
+  struct Codes {
+    int bits = 32;
+    std::int64_t readers = 0;
+  };
+  std::unordered_map<const void*, Codes> codes;
   for (auto& [path, module] : network.module->named_modules()) {
     auto* quant = dynamic_cast<QuantModule*>(module);
     auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
     if (quantizer == nullptr) continue;
-    for (const auto* part : quantizer_parts(*quantizer)) {
-      if (!part->enabled()) continue;
-      int& smallest = bits.try_emplace(quant->quantized_weight().node().get(), 32).first->second;
-      smallest = std::min(smallest, part->descriptor().format().bits());
-    }
+    int bits = 0;
+    for (const auto* part : quantizer_parts(*quantizer))
+      if (part->enabled()) bits = std::min(bits == 0 ? 32 : bits, part->descriptor().format().bits());
+    if (bits == 0) continue;
+    Codes& own = codes[quant->quantized_weight().node().get()];
+    own = {std::min(own.bits, bits), own.readers + 1};
   }
+  const auto named = network.module->named_parameters();
   std::int64_t bytes = 0;
-  for (const auto& [name, parameter] : network.module->named_parameters()) {
-    const auto found = bits.find(parameter.node().get());
-    bytes += found == bits.end() ? 4 * parameter.numel() : (parameter.numel() * found->second + 7) / 8;
+  for (const auto& parameter : network.module->parameters()) {
+    const auto* node = parameter.node().get();
+    const Codes own = codes.contains(node) ? codes.at(node) : Codes{};
+    if (own.readers > 0) bytes += (parameter.numel() * own.bits + 7) / 8;
+    if (std::ranges::count(named, node, [](const auto& entry) { return entry.second.node().get(); }) >
+        own.readers)
+      bytes += 4 * parameter.numel();  // read as floats too, as the table of a tied layer
   }
   return bytes;
 }

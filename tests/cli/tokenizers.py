@@ -11,6 +11,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from command import SOURCE, fails, result, run  # noqa: E402
+from crash import kill_and_resume  # noqa: E402
 
 FILES = os.path.join(SOURCE, "tests", "data", "tokenizers")
 with open(os.path.join(FILES, "ids.json"), encoding="utf-8") as file:
@@ -66,8 +67,14 @@ for name in ("byte_level", "llama", "unigram"):
         assert abs(scores["bpc"] * count - per_token * len(labels)) < 1e-3 * count, (scores, count, len(labels))
     said = result("generate", f"{name}_float.h5", "--prompt", "The text", "--tokens", 20, "--seed", 3)["texts"][0]
     assert said.startswith("The text"), said
+# A tied table counts once, 4 bytes a number; read as codes too, it is there as both.
+counted = result("inspect", "byte_level_float.h5")
+assert counted["weight_bytes"] == 4 * counted["parameters"], counted
 run("calibrate", "byte_level_float.h5", "--data", "byte_level.h5", "--preset", "int8", "-o", "int8.h5")
 assert result("generate", "int8.h5", "--prompt", "The text", "--tokens", 5)["texts"][0].startswith("The text")
+
+# Killed and resumed it is the same network, its table tied and averaged, dropout and all.
+kill_and_resume(["train", *GPT[:4], "--batch", "8", "--seed", "1", "--data", "byte_level.h5", "--epochs", "2", "--ema", "0.99"], 2)
 
 # More data by the same tokenizer, and texts of a class each, filled with the token for it.
 run("dataset", "from-text", "text.txt", "--windows", "8", "--like", "llama.h5", "-o", "more.h5")
