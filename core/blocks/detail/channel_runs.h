@@ -8,6 +8,8 @@
 #include <numeric>
 #include <vector>
 
+#include "fakequant/core/blocks/detail/parallel_for.h"
+
 namespace fq::cpu {
 
 /// Elements of a run: a multiple of 16 and of `channels`, 128 or more.
@@ -41,8 +43,8 @@ struct RunBlocks {
 /// f(begin, end) for every block, in parallel.
 template <class F>
 void for_blocks(const RunBlocks& blocks, F&& f) {
-#pragma omp parallel for schedule(static) if (blocks.count > 2)
-  for (std::int64_t b = 0; b < blocks.count; ++b) f(blocks.begin(b), blocks.end(b));
+  detail::parallel_for(blocks.count, blocks.count > 2,
+                       [&](std::int64_t b) { f(blocks.begin(b), blocks.end(b)); });
 }
 
 }  // namespace fq::cpu

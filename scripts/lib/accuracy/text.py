@@ -51,7 +51,7 @@ def data_sets(command, text):
     with open(cut, "w", encoding="utf-8") as file:
         file.write(missing + part[len(missing):] + tail)
     if not os.path.exists(whole):
-        run(command, "dataset", "from-text", text, "--windows", WINDOW, "-o", whole)
+        run(command, "dataset", "from-text", text, "--windows", WINDOW, "--stride", WINDOW - 1, "-o", whole)
     if not os.path.exists(fine):
         run(command, "dataset", "from-text", cut, "--windows", WINDOW, "--test", held_out / (len(part) + held_out), "-o", fine)
     return whole, fine
@@ -64,7 +64,7 @@ def bits(command, checkpoint, data):
 
 
 def float_networks(command, whole, fine, seed, path):
-    """Trained for four epochs, some 2,000 steps, and then as long as the quantized ones are fine-tuned."""
+    """Trained for four epochs, which are 1,988 steps, and then as long as the quantized ones are fine-tuned."""
     tuned = path.replace(".h5", ".tuned.h5")
     shared = ("--batch", BATCH, "--metrics", "bpc", "--seed", seed)
     if not os.path.exists(path):

@@ -6,6 +6,7 @@
 #include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
 #include "fakequant/core/backend/cpu/elementwise/map.h"
 #include "fakequant/core/backend/cpu/norm/row_gradient_kernels.h"
+#include "fakequant/core/blocks/detail/parallel_for.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
 
@@ -48,8 +49,8 @@ void attention_weights(const detail::AttentionRows& rows, const Tensor& mask, Te
   detail::visit_float(scores.dtype(), "attention", [&]<class T>(T) {
     const T* m = mask.defined() ? mask.data<T>() : nullptr;
     T* values = scores.mutable_data<T>();
-#pragma omp parallel for schedule(static) if (count * rows.keys > parallel_elements)
-    for (std::int64_t r = 0; r < count; ++r) weights_of_row(rows, r, m, values + r * rows.keys);
+    detail::parallel_for(count, count * rows.keys > parallel_elements,
+                         [&](std::int64_t r) { weights_of_row(rows, r, m, values + r * rows.keys); });
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
 #include "fakequant/core/backend/cpu/elementwise/map.h"
+#include "fakequant/core/blocks/detail/parallel_for.h"
 #include "fakequant/core/detail/convert.h"
 
 namespace fq::cpu {
@@ -13,8 +14,8 @@ namespace {
 template <class F>
 void for_parts(std::int64_t n, F&& f) {
   constexpr std::int64_t part = 8192;
-#pragma omp parallel for schedule(static) if (n > parallel_elements)
-  for (std::int64_t first = 0; first < n; first += part) f(first, std::min(part, n - first));
+  detail::parallel_for((n + part - 1) / part, n > parallel_elements,
+                       [&](std::int64_t i) { f(i * part, std::min(part, n - i * part)); });
 }
 
 /// Whether the function has kernels of vectors, of f32, which then have run.

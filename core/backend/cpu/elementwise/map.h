@@ -2,8 +2,10 @@
 
 /// Elementwise loops over tensors of one layout. Results do not depend on the thread count.
 
+#include <algorithm>
 #include <cstdint>
 
+#include "fakequant/core/blocks/detail/parallel_for.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cpu {
@@ -28,8 +30,12 @@ void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   const T* left = a.data<T>(a.layout());
   const T* right = b.data<T>(a.layout());
   T* out = y.mutable_data<T>(a.layout());
-#pragma omp parallel for simd schedule(static) if (n > parallel_elements)
-  for (std::int64_t i = 0; i < n; ++i) out[i] = f(left[i], right[i]);
+  constexpr std::int64_t part = 8192;
+  detail::parallel_for((n + part - 1) / part, n > parallel_elements, [&](std::int64_t p) {
+    const std::int64_t end = std::min(n, (p + 1) * part);
+#pragma omp simd
+    for (std::int64_t i = p * part; i < end; ++i) out[i] = f(left[i], right[i]);
+  });
 }
 
 }  // namespace fq::cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
+#include "fakequant/core/blocks/detail/parallel_for.h"
 #include "fakequant/core/blocks/detail/walk.h"
 
 namespace fq::cpu {
@@ -13,12 +14,12 @@ void gather(const void* from, const Walk& walk, std::int64_t count, void* to) {
   const auto* x = static_cast<const Word*>(from);
   auto* y = static_cast<Word*>(to);
   const std::int64_t inner = walk.inner(), step = walk.step(0);
-#pragma omp parallel for schedule(static) if (count > parallel_elements)
-  for (std::int64_t row = 0; row < walk.rows(); ++row) {
+  detail::parallel_for(walk.rows(), count > parallel_elements, [&](std::int64_t row) {
     const Word* in = x + walk.offset(0, row);
     Word* out = y + row * inner;
+    if (step == 1) return static_cast<void>(std::copy_n(in, inner, out));
     for (std::int64_t i = 0; i < inner; ++i) out[i] = in[i * step];
-  }
+  });
 }
 
 /// Byte by byte of y; the bits after the last element are 0.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fakequant/core/blocks/detail/parallel_for.h"
 #include "fakequant/core/detail/convert.h"
 
 namespace fq::cpu {
@@ -28,8 +29,8 @@ void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y) {
   detail::visit_float(table.dtype(), "rows", [&]<class T>(T) {
     const T* from = table.data<T>();
     T* out = y.mutable_data<T>();
-#pragma omp parallel for schedule(static) if (y.numel() > 32768)
-    for (std::int64_t i = 0; i < ids.numel(); ++i) std::copy_n(from + id[i] * width, width, out + i * width);
+    detail::parallel_for(ids.numel(), y.numel() > 32768,
+                         [&](std::int64_t i) { std::copy_n(from + id[i] * width, width, out + i * width); });
   });
 }
 

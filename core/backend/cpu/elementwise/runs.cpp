@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "fakequant/core/blocks/detail/parallel_for.h"
+
 namespace fq::cpu {
 namespace {
 
@@ -33,10 +35,10 @@ void copy_runs(const detail::StridedBits& c, const void* from, void* to, Device)
       copy_bits(in, r * c.step_x + c.source, out, r * c.step_y + c.target, c.count);
     return;
   }
-#pragma omp parallel for schedule(static) if (c.runs * c.count > 8 << 18)
-  for (std::int64_t r = 0; r < c.runs; ++r)
+  detail::parallel_for(c.runs, c.runs * c.count > 8 << 18, [&](std::int64_t r) {
     std::memcpy(out + (r * c.step_y + c.target) / 8, in + (r * c.step_x + c.source) / 8,
                 static_cast<std::size_t>(c.count / 8));
+  });
 }
 
 }  // namespace fq::cpu

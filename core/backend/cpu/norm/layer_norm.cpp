@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fakequant/core/backend/cpu/norm/row_gradient_kernels.h"
+#include "fakequant/core/blocks/detail/parallel_for.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
 
@@ -60,9 +61,9 @@ void layer_norm(const Tensor& x, std::int64_t n, const Tensor& gamma, const Tens
   detail::visit_float(x.dtype(), "layer_norm", [&]<class T>(T) {
     const T *in = x.data<T>(), *g = values<T>(gamma), *b = values<T>(beta);
     T *out = y.mutable_data<T>(), *means = mean.mutable_data<T>(), *inverses = inverse.mutable_data<T>();
-#pragma omp parallel for schedule(static) if (x.numel() > 16384)
-    for (std::int64_t r = 0; r < mean.numel(); ++r)
+    detail::parallel_for(mean.numel(), x.numel() > 16384, [&](std::int64_t r) {
       row_forward(in + r * n, n, g, b, eps, out + r * n, means[r], inverses[r]);
+    });
   });
 }
 
