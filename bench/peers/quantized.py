@@ -77,11 +77,16 @@ def torch_kept(network):
     return network.model
 
 
+def quantized_layers(model):
+    """Of the layers that are quantized; ModelOpt gives quantizers, which are off, to embeddings and norms too."""
+    return [layer for layer in layers_of(model) if hasattr(layer, "weight_quantizer")]
+
+
 def modelopt(network, config):
     import modelopt.torch.quantization as mtq
 
     model = mtq.quantize(network.model, config, lambda model: model(network.x))
-    for layer in (module for module in model.modules() if hasattr(module, "weight_quantizer")):
+    for layer in quantized_layers(model):
         for quantizer in (layer.input_quantizer, layer.weight_quantizer):
             check(quantizer.is_enabled and quantizer.amax is not None, "a quantizer of ModelOpt is off or has no range")
     return model.train()
@@ -91,7 +96,7 @@ def modelopt_int8(network):
     import modelopt.torch.quantization as mtq
 
     model = modelopt(network, mtq.INT8_DEFAULT_CFG)
-    quantized = [module for module in model.modules() if hasattr(module, "weight_quantizer")]
+    quantized = quantized_layers(model)
     check(len(quantized) == len(layers_of(model)), "not every layer is quantized")
     check(all(layer.weight_quantizer.amax.numel() == len(layer.weight) for layer in quantized), "weights have one range")
     return model
@@ -234,7 +239,7 @@ def modelopt_int4_blockwise(network):
     import modelopt.torch.quantization as mtq
 
     model = mtq.quantize(network.model, mtq.INT4_BLOCKWISE_WEIGHT_ONLY_CFG, lambda model: model(network.x))
-    quantized = [module for module in model.modules() if hasattr(module, "weight_quantizer")]
+    quantized = quantized_layers(model)
     check(len(quantized) == len(layers_of(model)), "not every layer is quantized")
     for layer in quantized:
         check(layer.weight_quantizer.is_enabled and layer.weight_quantizer.num_bits == 4, "a weight is not on INT4")
