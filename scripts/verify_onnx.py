@@ -70,7 +70,8 @@ def arguments():
     parser.add_argument("--threads", type=int, default=0, help="of the engine; 0: its own choice")
     parser.add_argument("--tolerance", type=float, help="of logits, relative to the largest one; 0: the same bits (0 for "
                         "8-bit integers; 1e-6 for floats, 4-bit weights and weights in blocks)")
-    parser.add_argument("--code-tolerance", type=float, help="share of codes that may differ (0; 1e-3 where the engine computes floats between codes)")
+    parser.add_argument("--code-tolerance", type=float,
+                        help="share of codes that may differ (0; 1e-3 where the engine computes floats between codes)")
     parser.add_argument("--flip-tolerance", type=float, help="share of answers that may be others (1: any)")
     parser.add_argument("--json", metavar="FILE", help="write the counts to this file too")
     parser.add_argument("--folded", metavar="PREDICTIONS", action="append", default=[],
@@ -95,7 +96,9 @@ def bounds(args, source, in_floats):
     """Of logits, codes and answers: what was asked for, else the same bits of integers, and what is stated of floats."""
     usual = ((FLOAT_LOGITS, FLOAT_CODES, FLOAT_ANSWERS) if in_floats else (0.0, 0.0, 1.0) if source.integer()
              else (1e-6, 0.0, 1.0))
-    given = (args.tolerance, args.code_tolerance, args.flip_tolerance)
+    given = [args.tolerance, args.code_tolerance, args.flip_tolerance]
+    if given[:2] != [None, None] and given[2] is None:
+        given[2] = 1.0  # any that the bounds that were asked for allow
     return [standard if value is None else value for value, standard in zip(given, usual)]
 
 

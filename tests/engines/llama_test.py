@@ -16,18 +16,20 @@ for preset, buffers in [("q4_0", {"repacked", "plain"}), ("q8_0", {"plain"})]:
     run("qat", "gpt.h5", "--data", "text.h5", "--preset", preset, "--epochs", "1", "-o", f"{preset}.h5")
     run("export", f"{preset}.h5", "--format", "gguf", "-o", f"{preset}.gguf")
     found = verified(f"{preset}.h5", f"{preset}.gguf", "--random", "64")
-    assert found["same"] and found["flips"] <= 1e-3 * found["answers"] > 0, found
+    # measured on networks of 6 and 800 steps: 0.2 % and 1 % of answers, as f16 between layers makes other codes
+    assert found["same"] and found["flip_tolerance"] == 0.02 and found["answers"] == 85 * 32, found
     layers = found["layers"]
     assert len(layers) == 13 and all(layer["bits_different"] == 0 < layer["values"] for layer in layers), layers
     assert {layer["buffer"] for layer in layers} <= buffers and layers[0]["buffer"] == sorted(buffers)[-1], layers
     bits = found["bits_a_token"]
     assert abs(bits["own"] - bits["engine"]) <= bits["bound"] == 1e-3, bits
     assert {stage["operator"] for stage in found["stages"]} == {"LayerNorm", "attention", "GELU"}, found["stages"]
+    assert found["stages"][0]["largest"] < 2e-6 < found["stages"][1]["largest"], found["stages"]  # f16 begins in attention
 
 for kind in ["f32", "f16"]:
     run("export", "gpt.h5", "--format", "gguf", "--float-type", kind, "-o", f"{kind}.gguf")
     found = verified("gpt.h5", f"{kind}.gguf")
-    assert found["same"] and found["layers"] == [], found
+    assert found["same"] and found["layers"] == [] and found["flip_tolerance"] == 0.002, found
 
 # Another checkpoint's file, and files that are none.
 line = run("verify", "q4_0.gguf", "--engine", "llama.cpp", "--checkpoint", "q8_0.h5", "--data", "text.h5", status=1).stderr
