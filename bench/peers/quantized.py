@@ -270,11 +270,16 @@ def torchao_4w_g32(network):
     return torchao(network, None)
 
 
-def fakequant_torch(network):
-    """Ours, from Python: `ctest --test-dir build/release -R python.module` builds the package, for the same minor version."""
+def fakequant_package():
+    """`ctest --test-dir build/release -R python.module` builds it, for the same minor version."""
     package = os.path.abspath("build/release/python-module")
     if package not in sys.path:
         sys.path.append(package)
+
+
+def fakequant_torch(network):
+    """Ours, from Python."""
+    fakequant_package()
     import fakequant.torch as fqt
 
     model = fqt.calibrate(fqt.quantize(network.model, "int8", network.x), [network.x])

@@ -27,7 +27,7 @@ struct Recording {
 
 nb::tuple record(Network& self, nb::object x, bool wants_gradient, std::uint64_t seed, std::uint64_t step) {
   const Call call{"model", x};
-  const Tensor input = call.tensor(x, "x");
+  const Tensor input = Call{"model"}.tensor(x, "x");  // kept for the way back
   if (!input.defined()) throw ArgumentError("[model] x is None: give an array");
   Recording out{self.module, Variable(input, wants_gradient), {}};
   const Tensor y = unlocked([&] {

@@ -4,10 +4,6 @@ import torch
 from .. import _fakequant as _fq
 
 
-def _detached(value):
-    return value.detach().contiguous() if isinstance(value, torch.Tensor) else value
-
-
 class _Graded(torch.autograd.Function):
     """One of the library's functions, whose keyword grad_y gives the gradient of x."""
 
@@ -34,18 +30,32 @@ def rows(x):
     return x if x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)) else x.contiguous()
 
 
+def _without_gradient(value):
+    """The same values where nothing is recorded; a tensor that needs no copy as it is."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach() if value.requires_grad else value
+        return value if value.is_contiguous() else rows(value)
+    return value
+
+
 def _graded(function, x, *arguments, **options):
-    return _Graded.apply(x, function, tuple(_detached(a) for a in arguments), options)
+    return _Graded.apply(x, function, tuple(_without_gradient(a) for a in arguments), options)
 
 
 def fake_tensor_quant(inputs, amax, bias=None, num_bits=8, unsigned=False, narrow_range=True, pass_through_bwd=False):
     """ModelOpt's fake_tensor_quant: integers, with its bits on a CPU and its straight-through gradient."""
+    if not (inputs.requires_grad and torch.is_grad_enabled()):
+        return _fq.modelopt.fake_tensor_quant(_without_gradient(inputs), _without_gradient(amax), _without_gradient(bias), num_bits,
+                                              unsigned, narrow_range, pass_through_bwd)
     return _graded(_fq.modelopt.fake_tensor_quant, inputs, amax, bias, num_bits=num_bits, unsigned=unsigned,
                    narrow_range=narrow_range, pass_through_bwd=pass_through_bwd)
 
 
 def scaled_e4m3(inputs, amax=None, bias=None, E=4, M=3, pass_through_bwd=False):
     """ModelOpt's scaled_e4m3: FP8."""
+    if not (inputs.requires_grad and torch.is_grad_enabled()):
+        return _fq.modelopt.scaled_e4m3(_without_gradient(inputs), _without_gradient(amax), _without_gradient(bias), E, M,
+                                        pass_through_bwd)
     return _graded(_fq.modelopt.scaled_e4m3, inputs, amax, bias, E=E, M=M, pass_through_bwd=pass_through_bwd)
 
 

@@ -4,6 +4,7 @@ import difflib
 import fnmatch
 import os
 
+from . import python_rows
 from .rounds import Timed, run_rounds
 from .worker import WorkerError
 
@@ -46,7 +47,16 @@ class Runner:
     def __init__(self, own, peer, exchange, plan, threads):
         self.own, self.peer, self.exchange, self.plan, self.threads = own, peer, exchange, plan, threads
 
+    def run_python(self, row):
+        """Both sides are Python programs; nothing is compared, which tests do."""
+        with self.peer() as own, self.peer() as peer:
+            own.ask("prepare", python_rows.ours(row["name"]))
+            variant = peer.ask("prepare", row["name"])
+            return {**self.timed(row, {"checked": False, "units_per_second": row["units_per_second"]}, own, peer), **variant}
+
     def run(self, row):
+        if row.get("both_python"):
+            return self.run_python(row)
         try:
             with self.own(row.get("own_waiting", False)) as own:
                 prepared = own.ask("prepare", row["name"])
@@ -65,6 +75,9 @@ class Runner:
         difference = own.ask("check")["difference"]
         if difference:
             raise Different(difference)
+        return self.timed(row, prepared, own, peer)
+
+    def timed(self, row, prepared, own, peer):
         clock = row["clock"] if self.threads == 1 else "wall"
         ours, theirs = (Timed(worker, side, clock, prepared["units_per_second"])
                         for worker, side in ((own, "ours"), (peer, "theirs")))

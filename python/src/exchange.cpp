@@ -1,0 +1,71 @@
+#include "exchange.h"
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace fq::python {
+namespace {
+
+/// What an array given to Python holds on to.
+struct Held {
+  Tensor tensor;
+  std::vector<std::int64_t> shape, strides;
+  ManagedTensor managed;
+};
+
+const Exchange* table_of(nb::handle type) {
+  constexpr const char* kAttribute = "__dlpack_c_exchange_api__";
+  if (!nb::hasattr(type, kAttribute)) return nullptr;
+  const nb::object capsule = nb::getattr(type, kAttribute);
+  auto* table = static_cast<const Exchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  if (table == nullptr) PyErr_Clear();
+  return table != nullptr && table->version.major == 1 ? table : nullptr;
+}
+
+}  // namespace
+
+const Exchange* exchange_of(nb::handle value) {
+  static auto* known = new std::unordered_map<PyTypeObject*, const Exchange*>;  // with the interpreter's lock
+  if (!value.is_valid() || value.is_none()) return nullptr;
+  auto* type = Py_TYPE(value.ptr());
+  const auto at = known->find(type);
+  if (at != known->end()) return at->second;
+  const Exchange* found = table_of(nb::handle(reinterpret_cast<PyObject*>(type)));
+  if (found != nullptr) {
+    Py_INCREF(type);  // so that no other type takes its place
+    known->emplace(type, found);
+  }
+  return found;
+}
+
+nb::object exchanged(const Exchange& exchange, const Tensor& tensor, nb::dlpack::dtype type) {
+  auto held = std::make_unique<Held>();
+  held->tensor = tensor;
+  held->shape.assign(tensor.shape().begin(), tensor.shape().end());
+  held->strides.resize(held->shape.size());
+  std::int64_t step = 1;
+  for (std::size_t i = held->shape.size(); i-- > 0;) {
+    held->strides[i] = step;
+    step *= held->shape[i];
+  }
+  ManagedTensor& managed = held->managed;
+  managed.context = held.get();
+  managed.deleter = [](ManagedTensor* self) { delete static_cast<Held*>(self->context); };
+  auto& view = managed.tensor;
+  view.data = held->tensor.mutable_raw();
+  view.device = {nb::device::cpu::value, 0};
+  view.ndim = static_cast<std::int32_t>(held->shape.size());
+  view.dtype = type;
+  view.shape = held->shape.data();
+  view.strides = held->strides.data();
+  void* out = nullptr;
+  auto* owned = &held.release()->managed;
+  if (exchange.to_object(owned, &out) != 0) {
+    owned->deleter(owned);
+    nb::raise_python_error();
+  }
+  return nb::steal(static_cast<PyObject*>(out));
+}
+
+}  // namespace fq::python

@@ -1,0 +1,47 @@
+#pragma once
+
+/// DLPack's C exchange table (DLPack 1.2 and newer): arrays in and out without a Python call. Types of arrays
+/// name it as `__dlpack_c_exchange_api__`; torch has it from 2.10 on.
+
+#include <cstdint>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include "fakequant/core/tensor.h"
+
+namespace fq::python {
+
+namespace nb = nanobind;
+
+/// DLPack's structures, version 1.
+struct ManagedTensor {
+  struct {
+    std::uint32_t major = 1, minor = 1;
+  } version;
+  void* context = nullptr;
+  void (*deleter)(ManagedTensor*) = nullptr;
+  std::uint64_t flags = 0;
+  nb::dlpack::dltensor tensor = {};
+};
+
+struct Exchange {
+  struct {
+    std::uint32_t major, minor;
+  } version;
+  Exchange* older;
+  void* allocate;
+  int (*from_object)(void* object, ManagedTensor** out);
+  int (*to_object)(ManagedTensor* tensor, void** out);
+  void* view;
+  void* current_stream;
+};
+
+/// The table of the type of `value`, null where it has none or another version.
+[[nodiscard]] const Exchange* exchange_of(nb::handle value);
+
+/// The array of that table's kind over the memory of `tensor`, row-major on the CPU, of a type that DLPack
+/// has.
+[[nodiscard]] nb::object exchanged(const Exchange& exchange, const Tensor& tensor, nb::dlpack::dtype type);
+
+}  // namespace fq::python
