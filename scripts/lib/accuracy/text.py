@@ -60,7 +60,7 @@ def data_sets(command, text):
 def bits(command, checkpoint, data):
     """A character of the held-out text."""
     lines = run(command, "evaluate", checkpoint, "--data", data, "--metrics", "bpc", "--json").splitlines()
-    return [line["bpc"] for line in map(json.loads, lines) if "bpc" in line][-1]
+    return [line["metrics"]["bpc"] for line in map(json.loads, lines) if "metrics" in line][-1]
 
 
 def float_networks(command, whole, fine, seed, path):
