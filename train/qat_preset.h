@@ -4,8 +4,8 @@
 ///
 ///     PresetChoices choices;
 ///     choices.edge_bits = 4;                                          // the default of w2a2 is 8
-///     const auto config = preset_config("w2a2", choices);
-///     quantize(model, QuantConfig::from_json(config), {1, 1, 28, 28});
+///     const auto w2a2 = preset_config("w2a2", choices);
+///     quantize(model, QuantConfig::from_json(w2a2), {1, 1, 28, 28});
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>

@@ -3,8 +3,7 @@
 /// How a quantized network is fine-tuned where nobody asks for something else, put into a Trainer's options.
 ///
 ///     TrainerOptions options{.epochs = 5};
-///     complete_training(options, QuantConfig::preset("w2a2"));        // learned ranges, rates by
-///     QatDefaults
+///     complete_training(options, QuantConfig::preset("w2a2"));  // learned ranges, rates
 
 #include <memory>
 #include <optional>
