@@ -87,6 +87,18 @@ def of_integers(engine):
     return "it was computed in integers, which has one result: the file is not of this checkpoint, or was changed", ways
 
 
+def saturating(engine):
+    """Products whose pairs of products saturate: only above these levels does the engine widen what they multiply."""
+    if has_vnni() is not False or engine.level not in BELOW_INTEGERS:
+        return []
+    return [node.name for node in engine.graph.nodes if node.op_type == "MatMulInteger"]
+
+
+def of_saturation(engine, names):
+    return (f"this processor has no VNNI, and at level {engine.level} pairs of products of {listed(names)} saturate at 16 bits",
+            ["--level all, where the engine multiplies wider numbers"])
+
+
 def differences(counts):
     return counts.codes_different + counts.logit_bits_different
 
@@ -134,9 +146,11 @@ def explain(source, engine, own, folded, first, chosen):
     if differences(network) or engine.alone_different or engine.exposed_different:
         in_floats = engine.float_kernels and (first is None or first["in_floats"] or not first["kernels"])
         cuts = cut_off(source) if source.integer() else []
-        reason, how = (of_floats(source, engine, chosen) if in_floats else of_cut_off(source, cuts) if cuts
+        saturated = saturating(engine)
+        reason, how = (of_saturation(engine, saturated) if saturated
+                       else of_floats(source, engine, chosen) if in_floats else of_cut_off(source, cuts) if cuts
                        else of_integers(engine))
         say(reason, *how)
-        if in_floats or cuts:
+        if (in_floats or cuts) and not saturated:
             ways.extend(accepting([own, folded] if folded else [own]))
     return reasons, ways

@@ -509,7 +509,8 @@ std::vector<OperatorCase> product_cases() {
        {volume, fixed({4, 3, 3, 2, 3}), fixed({6})},
        [](const Vars& v) {
          return ops::conv_transpose3d(v[0], v[1], v[2], {{3, 2, 1}, {1, 0, 1}, {2, 1, 1}, 2}, {2, 1, 0});
-       }},
+       },
+       3e-6},  // gradients of weights, sums that cancel: 2.9e-6 between orders on a processor with AVX2 alone
       {"conv_transpose2d", "", {x, fixed({4, 3, 3, 3}), fixed({3})}, transposed},
       {"conv_transpose2d",
        "strided",

