@@ -1,8 +1,13 @@
 #include "fakequant/cli/commands/import_transformer.h"
 
+#include <filesystem>
+
 #include <fmt/format.h>
 
+#include "fakequant/core/error.h"
+#include "fakequant/core/log.h"
 #include "fakequant/export/transformers/import.h"
+#include "fakequant/train/data/reader/tokenizer/tokenizer_file.h"
 
 namespace fq::cli {
 namespace {
@@ -10,6 +15,26 @@ namespace {
 /// Whether it gives a class for each token.
 bool tells_tokens(const ImportedModel& model) {
   return model.spec.json().at("nodes").back().at("name") == "classes_first";
+}
+
+/// That of the folder, which `generate` and `dataset from-text` read as that of a data set; a warning says
+/// why one is not taken.
+void take_tokenizer_beside(Network& network, const std::string& from) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::is_directory(from) ? fs::path(from) : fs::path(from).parent_path();
+  const std::string file = (folder / "tokenizer.json").string();
+  if (!fs::exists(file)) return;
+  try {
+    const auto tokenizer = fq::detail::TokenizerFile::load(file);
+    const auto own = std::ssize(tokenizer->tokens()),
+               classes = network.identity.at("classes").get<std::ptrdiff_t>();
+    if (own > classes)
+      return log(LogLevel::warning, fmt::format("[import] {} has {} tokens, the network {}: it is left out",
+                                                file, own, classes));
+    network.identity["tokenizer"] = tokenizer->text();
+  } catch (const FileError& error) {
+    log(LogLevel::warning, fmt::format("{}: it is left out", error.what()));
+  }
 }
 
 std::int64_t parameters_of(const Network& network) {
@@ -28,6 +53,7 @@ Network transformer_network(const std::string& from, const ImportOptions& option
   if (tells_tokens(model)) {
     network.identity["classes"] = model.output_shape.at(0);
     network.identity["dense"] = true;
+    take_tokenizer_beside(network, from);
   }
   return network;
 }

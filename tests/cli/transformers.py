@@ -57,6 +57,20 @@ for name in ("gpt2", "llama", "qwen3"):
     run("qat", f"{name}.h5", "--data", TEXT, "--preset", "int8", "--epochs", "1", "-o", f"{name}_int8.h5")
     run("export", f"{name}_int8.h5", "--format", "onnx", "-o", f"{name}.onnx")
 
+# A tokenizer.json in the folder comes along; one that is not read is left out.
+shutil.copytree(folder("gpt2"), "with_tokenizer")
+letters = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+           "decoder": {"type": "ByteLevel"}, "post_processor": None, "truncation": None, "padding": None,
+           "model": {"type": "BPE", "vocab": {letter: i for i, letter in enumerate("abcdefghijklmnopqrst")}, "merges": []}}
+for model, told in ((letters["model"], None), ({"type": "WordPiece"}, "it is left out")):
+    with open("with_tokenizer/tokenizer.json", "w", encoding="utf-8") as file:
+        json.dump(letters | {"model": model}, file)
+    done = run("import", "with_tokenizer", "--input-shape", "9", "-o", "spoken.h5", "--force")
+    assert (told or "") in done.stderr and (told is not None or not done.stderr), done.stderr
+    done = run("generate", "spoken.h5", "--prompt", "bade", "--tokens", "3", status=None)
+    assert (done.returncode == 0) == (told is None), done
+    assert told or set(done.stdout.strip()) <= set("abcdefghijklmnopqrst"), done.stdout
+
 # GPT-2's heads of 4 elements are no blocks of 32; its floats are llama.cpp's all the same.
 assert result("export", "gpt2.h5", "--format", "gguf", "-o", "gpt2.gguf")["architecture"] == "gpt2"
 assert result("export", "llama.h5", "--format", "gguf", "-o", "llama.gguf")["architecture"] == "fakequant"
