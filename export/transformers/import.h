@@ -32,7 +32,7 @@ namespace fq {
 /// sets for all samples: `attention_mask` to 1, `token_type_ids` to a whole number. Of a BertModel
 /// `options.output` is "last_hidden_state", which is the default, or "pooler_output".
 ///
-/// F32, F16, BF16 and F64 become f32. A head that shares its table with the embedding gets a copy. `renames`
+/// F32, F16, BF16 and F64 become f32. A head that shares its table with the embedding does so here. `renames`
 /// are of names in the file; those that get an empty name are left out.
 ///
 /// Throws FileError: for an architecture that is not known, naming those that are; for what config.json asks

@@ -106,14 +106,16 @@ bool LayerOptions::flag_or(const std::string& name, bool fallback) const {
 }
 
 Variable LayerOptions::weight_of(const std::string& name) const {
+  constexpr std::string_view kWeight = ".weight";
   const std::string wanted = text(name);
   std::vector<std::string> known;
   if (earlier_ != nullptr)
     for (const auto& [node, module] : *earlier_)
       for (const auto& [parameter, value] : module->named_parameters()) {
-        if (parameter != "weight") continue;
-        if (node == wanted) return value;
-        known.push_back(node);
+        const std::string path = node + "." + parameter;
+        if (!path.ends_with(kWeight)) continue;
+        known.push_back(path.substr(0, path.size() - kWeight.size()));
+        if (known.back() == wanted) return value;
       }
   node_.at("options").at(name).fail(fmt::format("'{}' is no earlier layer with a weight{}",
                                                 wanted.substr(0, 80),

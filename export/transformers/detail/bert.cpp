@@ -208,11 +208,15 @@ class BertPlan {
     out_.norm("cls_transform_LayerNorm", theirs + "transform.LayerNorm", width_, true);
     out_.add(plan_node("cls_transform_LayerNorm", "layer_norm",
                        {{"eps", config_.number_or("layer_norm_eps", 1e-12, 1e-12, 1)}}));
-    out_.linear("cls_decoder", theirs + "decoder", width_, vocabulary);
-    out_.places.back().names.push_back(theirs + "bias");
+    ordered_json options{{"out_features", vocabulary}};
     if (config_.flag_or("tie_word_embeddings", true))
-      out_.places[out_.places.size() - 2].names.emplace_back("bert.embeddings.word_embeddings.weight");
-    out_.add(plan_node("cls_decoder", "linear", {{"out_features", vocabulary}}));
+      options["weight_of"] = our_name("embeddings.word_embeddings");
+    else
+      out_.linear("cls_decoder", theirs + "decoder", width_, vocabulary, false);
+    out_.places.push_back({.parameter = "cls_decoder.bias",
+                           .shape = {vocabulary},
+                           .names = {theirs + "decoder.bias", theirs + "bias"}});
+    out_.add(plan_node("cls_decoder", "linear", std::move(options)));
     out_.add(plan_node("classes_first", "transpose", {{"axes", {0, 2, 1}}}));
     out_.output = {vocabulary, tokens_};
   }

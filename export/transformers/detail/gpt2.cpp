@@ -40,12 +40,7 @@ class Gpt2Plan {
     body.push_back(plan_graph("h", std::move(blocks)));
     body.push_back(norm("ln_f"));
     out_.add(plan_graph("transformer", std::move(body)));
-    out_.add(plan_node("lm_head", "linear", {{"out_features", vocabulary_}, {"bias", false}}));
-    out_.add(plan_node("classes_first", "transpose", {{"axes", {0, 2, 1}}}));
-    out_.places.push_back(
-        {.parameter = "lm_head.weight", .shape = {vocabulary_, width_}, .names = {"lm_head.weight"}});
-    if (config_.flag_or("tie_word_embeddings", true))
-      out_.places.back().names.emplace_back("transformer.wte.weight");
+    out_.head(width_, vocabulary_, config_.flag_or("tie_word_embeddings", true) ? "transformer.wte" : "");
     return std::move(out_);
   }
 

@@ -54,11 +54,7 @@ class LlamaPlan {
     body.push_back(plan_graph("layers", std::move(layers)));
     body.push_back(norm("norm", "model.norm"));
     out_.add(plan_graph("model", std::move(body)));
-    out_.add(plan_node("lm_head", "linear", {{"out_features", vocabulary_}, {"bias", false}}));
-    out_.add(plan_node("classes_first", "transpose", {{"axes", {0, 2, 1}}}));
-    out_.linear("lm_head", "lm_head", width_, vocabulary_, false);
-    if (config_.flag_or("tie_word_embeddings", false))
-      out_.places.back().names.emplace_back("model.embed_tokens.weight");
+    out_.head(width_, vocabulary_, config_.flag_or("tie_word_embeddings", false) ? "model.embed_tokens" : "");
     return std::move(out_);
   }
 

@@ -26,6 +26,18 @@ void TransformerPlan::table(const std::string& ours, const std::string& theirs, 
   places.push_back({.parameter = ours + ".weight", .shape = {rows, width}, .names = {theirs + ".weight"}});
 }
 
+void TransformerPlan::head(std::int64_t width, std::int64_t vocabulary, const std::string& tied) {
+  ordered_json options{{"out_features", vocabulary}, {"bias", false}};
+  if (tied.empty()) {
+    linear("lm_head", "lm_head", width, vocabulary, false);
+  } else {
+    options["weight_of"] = tied;
+    passed_over.emplace_back("lm_head.weight");
+  }
+  add(plan_node("lm_head", "linear", std::move(options)));
+  add(plan_node("classes_first", "transpose", {{"axes", {0, 2, 1}}}));
+}
+
 ordered_json plan_node(const std::string& name, const std::string& type, ordered_json options,
                        const std::vector<std::string>& inputs) {
   ordered_json node{{"name", name}, {"type", type}};

@@ -37,6 +37,9 @@ struct TransformerPlan {
   /// Parameters of one axis: of a norm, with its bias or without.
   void norm(const std::string& ours, const std::string& theirs, std::int64_t width, bool bias);
   void table(const std::string& ours, const std::string& theirs, std::int64_t rows, std::int64_t width);
+  /// `lm_head`, the layer of a language model that tells the next token, and its axes as losses take them;
+  /// with the weight of the layer at the path `tied`, unless that is empty.
+  void head(std::int64_t width, std::int64_t vocabulary, const std::string& tied);
 };
 
 /// {"name": .., "type": .., "options": .., "inputs": ..}, the last two where they are given.
