@@ -10,7 +10,6 @@
 namespace fq {
 namespace {
 
-constexpr std::int64_t kBucket = std::int64_t{1} << 20;
 constexpr std::int64_t kAbsent = std::numeric_limits<std::int64_t>::min(), kZero = kAbsent + 1;
 constexpr std::int64_t kNotFinite = std::numeric_limits<std::int64_t>::max();
 
@@ -27,39 +26,59 @@ std::int64_t exponent_of(std::span<const float> values) {
   return largest == 0 ? kZero : std::ilogb(largest) + 1;
 }
 
-/// Adds the terms' elements from `begin` on, in units of 2^-shift.
-void add_fixed(const Terms& terms, std::size_t begin, int shift, std::span<std::int64_t> sums) {
+/// What an element is counted in: 2^-shift.
+int shift_of(std::int64_t exponent, std::int64_t count) {
+  return 62 - static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count - 1))) -
+         static_cast<int>(exponent);
+}
+
+bool is_number(std::int64_t exponent) { return exponent > kZero && exponent != kNotFinite; }
+
+void add_fixed(const Terms& terms, int shift, std::span<std::int64_t> sums) {
   const double scale = std::ldexp(1.0, shift);
 #pragma omp parallel for
   for (std::size_t i = 0; i < sums.size(); ++i) {
     std::int64_t sum = 0;
-    for (const auto& term : terms) sum += std::llrint(double{term[begin + i]} * scale);
+    for (const auto& term : terms) sum += std::llrint(double{term[i]} * scale);
     sums[i] = sum;
   }
 }
 
-void to_float(std::span<const std::int64_t> sums, int shift, float* out) {
+Tensor to_float(std::span<const std::int64_t> sums, int shift, const Shape& shape) {
+  Tensor out = Tensor::empty(shape);
+  auto* values = out.mutable_data<float>();
+  const double unit = std::ldexp(1.0, -shift);
 #pragma omp parallel for
   for (std::size_t i = 0; i < sums.size(); ++i)
-    out[i] = static_cast<float>(std::ldexp(double{static_cast<float>(sums[i])}, -shift));
+    values[i] = static_cast<float>(double{static_cast<float>(sums[i])} * unit);
+  return out;
 }
 
-Tensor sum_of(Communicator& ranks, const Terms& terms, std::int64_t exponent, std::int64_t count,
-              const Shape& shape) {
+/// The sum of a tensor whose terms are none, zeros, or not numbers.
+Tensor special(std::int64_t exponent, const Shape& shape) {
   if (exponent == kAbsent) return {};
-  if (exponent == kNotFinite) return Tensor::full(shape, std::numeric_limits<double>::quiet_NaN());
-  Tensor out = Tensor::zeros(shape);
-  if (exponent == kZero) return out;
-  const int shift = 62 - static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count - 1))) -
-                    static_cast<int>(exponent);
-  auto* values = out.mutable_data<float>();
-  std::vector<std::int64_t> sums;
-  for (std::int64_t begin = 0; begin < out.numel(); begin += kBucket) {
-    sums.resize(static_cast<std::size_t>(std::min(kBucket, out.numel() - begin)));
-    add_fixed(terms, static_cast<std::size_t>(begin), shift, sums);
-    ranks.sum(sums);
-    to_float(sums, shift, values + begin);
-  }
+  return Tensor::full(shape, exponent == kZero ? 0 : std::numeric_limits<double>::quiet_NaN());
+}
+
+/// All tensors side by side, so that ranks meet once.
+std::vector<Tensor> sums_of(Communicator& ranks, const std::vector<Terms>& terms,
+                            const std::vector<std::int64_t>& exponents, std::int64_t count,
+                            const std::vector<Tensor>& like) {
+  std::vector<std::size_t> begins{0};
+  for (std::size_t t = 0; t < like.size(); ++t)
+    begins.push_back(begins.back() +
+                     (is_number(exponents[t]) ? static_cast<std::size_t>(like[t].numel()) : 0));
+  std::vector<std::int64_t> sums(begins.back());
+  const auto part = [&](std::size_t t) {
+    return std::span(sums).subspan(begins[t], begins[t + 1] - begins[t]);
+  };
+  for (std::size_t t = 0; t < like.size(); ++t)
+    if (is_number(exponents[t])) add_fixed(terms[t], shift_of(exponents[t], count), part(t));
+  ranks.sum(sums);
+  std::vector<Tensor> out;
+  for (std::size_t t = 0; t < like.size(); ++t)
+    out.push_back(is_number(exponents[t]) ? to_float(part(t), shift_of(exponents[t], count), like[t].shape())
+                                          : special(exponents[t], like[t].shape()));
   return out;
 }
 
@@ -90,10 +109,7 @@ std::vector<Tensor> exact_sums(Communicator& ranks, const std::vector<std::vecto
       exponents[t] = std::max(exponents[t], exponent_of(of[t].back()));
     }
   ranks.max(exponents);
-  std::vector<Tensor> out;
-  for (std::size_t t = 0; t < like.size(); ++t)
-    out.push_back(sum_of(ranks, of[t], exponents[t], count, like[t].shape()));
-  return out;
+  return sums_of(ranks, of, exponents, count, like);
 }
 
 }  // namespace fq

@@ -23,7 +23,7 @@ namespace fq {
 /// rounded once. Terms below 2^-38 of the largest element lose digits, so that the result is the correctly
 /// rounded sum nearly always. A tensor with an element that is not finite becomes NaN in all places.
 ///
-/// One call of `ranks.max` for all tensors, one of `ranks.sum` for each 2^20 elements.
+/// One call of `ranks.max` and one of `ranks.sum` for all tensors; 8 bytes an element meanwhile.
 [[nodiscard]] std::vector<Tensor> exact_sums(Communicator& ranks,
                                              const std::vector<std::vector<Tensor>>& terms,
                                              std::int64_t count, const std::vector<Tensor>& like);

@@ -14,7 +14,7 @@ namespace fq {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kSpin = std::chrono::milliseconds(1);
+constexpr auto kSpin = std::chrono::milliseconds(20);  // parts of a sum move when they are asked for
 constexpr auto kPause = std::chrono::microseconds(50);
 
 std::string host() {
