@@ -99,6 +99,7 @@ def test_bad_input():
             "--micro-batch", "16", "-o", "no.h5")
     refused(1, "--batch 64 is not a multiple of --micro-batch 24: give 48 or 72", "train", *TINY, "--data", DIGITS,
             "--batch", "64", "--micro-batch", "24", "-o", "no.h5")
+    refused(2, "--profile is of one process", *FLOAT, "--profile", "-o", "no.h5")
     refused(2, "train and qat can be shared out", "evaluate", "float_1.h5", "--data", DIGITS)
     refused(2, "missing.h5", "qat", "missing.h5", *DATA, "--preset", "int8", "-o", "x.h5")
     assert not os.path.exists("no.h5") and not os.path.exists("x.h5")

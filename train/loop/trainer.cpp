@@ -199,6 +199,7 @@ std::int64_t Trainer::Body::steps_per_epoch() const {
 
 bool Trainer::Body::train() try {
   if (!options.out.empty()) (void)fingerprints();
+  asked_to_stop = false;
   if (shared) check_same_run_everywhere();
   validate_start();
   if (teacher) teacher->prepare(stop_flag());

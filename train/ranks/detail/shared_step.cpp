@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -82,13 +83,21 @@ void SharedStep::fail(std::exception_ptr error) {
 
 void SharedStep::pass_over() { batches_.emplace_back(std::nullopt); }
 
+void SharedStep::forget() {
+  terms_.clear();
+  batches_.clear();
+  start_.clear();
+}
+
 void SharedStep::throw_failure(bool& stop) {
   std::vector<std::int64_t> flags{error_ ? 1 : 0, stop ? 1 : 0};
   ranks_->max(flags);
   stop = flags[1] != 0;
   if (flags[0] == 0) return;
-  const auto messages = ranks_->gather(error_ ? message_of(error_) : std::string());
-  if (error_) std::rethrow_exception(error_);
+  const auto own = std::exchange(error_, nullptr);
+  forget();
+  const auto messages = ranks_->gather(own ? message_of(own) : std::string());
+  if (own) std::rethrow_exception(own);
   const auto first = std::ranges::find_if(messages, [](const auto& text) { return !text.empty(); });
   throw NumericError(fmt::format("{} (on rank {})", *first, first - messages.begin()));
 }
@@ -124,9 +133,7 @@ std::vector<SharedStep::Told> SharedStep::finish(bool& stop) {
     const Tensor& moved = sums[parameters_.size() + i];
     now[i].copy_from(scaled_sum(start_[i], moved, 1 / static_cast<float>(samples)));
   }
-  terms_.clear();
-  batches_.clear();
-  start_.clear();
+  forget();
   return told;
 }
 

@@ -49,6 +49,7 @@ class SharedStep {
 
  private:
   [[nodiscard]] std::vector<Tensor> moving() const;
+  void forget();
   void throw_failure(bool& stop);
   [[nodiscard]] std::vector<Told> all_told();
 
