@@ -11,7 +11,7 @@
 namespace fq::bench {
 namespace {
 
-constexpr std::int64_t kRows = 2048, kColumns = 1024, kBlock = 128;
+constexpr std::int64_t kKernelRows = 2048, kKernelColumns = 1024, kBlock = 128;
 
 Forward forward(Shape shape, Tensor amax, void (*run)(Forward&), std::string (*check)(const Forward&)) {
   return {bell(shape, 1), std::move(amax), Tensor::zeros(shape), Tensor::zeros(shape, DType::u1), run, check};
@@ -55,11 +55,13 @@ Forward int8_power_of_two(std::int64_t elements) {
 }
 
 Forward int8_axis0(std::int64_t elements) {
-  return forward({kRows, elements / kRows}, ranges({kRows, 1}), run_integer<8, true>, check_int8);
+  return forward({kKernelRows, elements / kKernelRows}, ranges({kKernelRows, 1}), run_integer<8, true>,
+                 check_int8);
 }
 
 Forward int8_lastaxis(std::int64_t elements) {
-  return forward({elements / kColumns, kColumns}, ranges({kColumns}), run_integer<8, true>, check_int8);
+  return forward({elements / kKernelColumns, kKernelColumns}, ranges({kKernelColumns}), run_integer<8, true>,
+                 check_int8);
 }
 
 Forward int4_block128(std::int64_t elements) {

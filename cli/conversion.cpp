@@ -16,20 +16,18 @@ namespace {
 using fq::detail::DataSetPart;
 using fq::detail::DataSetSummary;
 using fq::detail::kGroups;
-using fq::detail::Labels;
 using fq::detail::SampleType;
-using fq::detail::Task;
 using nlohmann::ordered_json;
 
-std::string labels_text(const Labels& labels, std::int64_t classes) {
+std::string labels_text(const fq::detail::Labels& labels, std::int64_t classes) {
   switch (labels.task) {
-    case Task::classes:
+    case fq::detail::Task::classes:
       return classes_text(classes, labels.class_names);
-    case Task::several:
+    case fq::detail::Task::several:
       return fmt::format("several of {} labels", classes);
-    case Task::real:
+    case fq::detail::Task::real:
       return labels.values.rank() == 1 ? "real labels" : fmt::format("{} real labels", labels.values.dim(1));
-    case Task::dense:
+    case fq::detail::Task::dense:
       return fmt::format("a label of {} classes for each place", classes);
     default:
       return "no labels";
@@ -105,7 +103,7 @@ void check_same(const std::vector<Converting>& parts, const Flags& flags) {
              to_string(a.shape), name(a.dtype), to_string(b.shape), name(b.dtype));
     FQ_CHECK(first.labels.task == part.labels.task, flags.command(),
              "one of the two has labels and the other has none: give both, or --task none");
-    FQ_CHECK(first.labels.task == Task::none || first.labels.task == Task::classes ||
+    FQ_CHECK(first.labels.task == fq::detail::Task::none || first.labels.task == fq::detail::Task::classes ||
                  std::equal(first.labels.values.shape().begin() + 1, first.labels.values.shape().end(),
                             part.labels.values.shape().begin() + 1, part.labels.values.shape().end()),
              flags.command(), "labels for training are {}, those for the test {}: they must be alike",
@@ -137,7 +135,7 @@ ordered_json write_converted(const Flags& flags, Output& output, std::vector<Con
   const DataSetSummary found =
       write_data_set(path, written, options, ConversionBar(flags.command(), samples_of(parts), output));
   doubt_values(parts.front().samples->type(), found, notes);
-  if (parts.front().labels.task == Task::classes && found.classes == 1)
+  if (parts.front().labels.task == fq::detail::Task::classes && found.classes == 1)
     notes.emplace_back("all samples are of one class: a network has nothing to tell apart");
   print_groups(parts, found, output);
   if (found.left_out > 0) output.line(fmt::format("left out: {}", found.left_out));

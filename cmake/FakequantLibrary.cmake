@@ -1,8 +1,8 @@
 # One folder of the house: a library of all its sources, by the rules of every folder.
 # fakequant_add_library(<folder> [COLD] [KERNELS] [DEPENDS <folders>...] [PRECOMPILE <headers>...])
 # COLD: what takes time at run time lies in other folders, so that building quickly counts.
-# KERNELS: sources include themselves once an instruction set, and are compiled one by one, CMAKE_UNITY_BUILD or not. Of
-# Highway's sets one is left out that only processors from before 2008 have nothing better than.
+# KERNELS: sources *_kernels.cpp include themselves once an instruction set, and are compiled one by one, CMAKE_UNITY_BUILD
+# or not. Of Highway's sets one is left out that only processors from before 2008 have nothing better than.
 function(fakequant_add_library folder)
   cmake_parse_arguments(arg "COLD;KERNELS" "" "DEPENDS;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp" "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")
@@ -14,14 +14,13 @@ function(fakequant_add_library folder)
   set(kernels ${sources})
   list(FILTER kernels INCLUDE REGEX "_kernels\\.cpp$")
   set_source_files_properties(${kernels} PROPERTIES
-    SKIP_PRECOMPILE_HEADERS ON) # GCC 12 at -O0 takes the wrong form of intrinsics behind one
+    SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON) # GCC 12 at -O0 takes the wrong form of intrinsics behind one
   add_library(fakequant_${folder} ${sources})
   add_library(fakequant::${folder} ALIAS fakequant_${folder})
   set_target_properties(fakequant_${folder} PROPERTIES
     EXPORT_NAME ${folder} POSITION_INDEPENDENT_CODE ON
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   if(arg_KERNELS)
-    set_target_properties(fakequant_${folder} PROPERTIES UNITY_BUILD OFF)
     target_compile_definitions(fakequant_${folder} PRIVATE HWY_DISABLED_TARGETS=HWY_SSSE3)
   endif()
   target_include_directories(fakequant_${folder} PUBLIC

@@ -19,7 +19,7 @@ namespace {
 using namespace html;
 using Quantizers = std::vector<QuantizerReport>;
 
-constexpr const char* kPolicy =
+constexpr const char* kScriptPolicy =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action "
     "'none'";
 
@@ -125,7 +125,7 @@ std::string calibration_html(const CalibrationPage& page) {
   std::string out =
       "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<meta name=generator "
       "content=fakequant>\n";
-  out += fmt::format("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n", kPolicy);
+  out += fmt::format("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n", kScriptPolicy);
   out += "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n";
   out +=
       fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n", escaped(page.title), page_style);

@@ -57,7 +57,7 @@ Made lamb(NamedParameters parameters, const OptimizerOptions& o, const Rules& ru
   return std::make_unique<Lamb>(std::move(parameters), options, rules);
 }
 
-const std::map<std::string, Make>& known() {
+const std::map<std::string, Make>& known_optimizers() {
   static const std::map<std::string, Make> all{
       {"sgd", sgd},         {"adam", adam<Adam>}, {"adamw", adam<AdamW>}, {"rmsprop", rmsprop},
       {"adagrad", adagrad}, {"nadam", nadam},     {"lion", lion},         {"lamb", lamb}};
@@ -73,8 +73,8 @@ const std::vector<std::string>& optimizer_kinds() {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const Module& model, const OptimizerOptions& options) {
-  const auto found = known().find(options.kind);
-  FQ_CHECK(found != known().end(), "optimizer", "there is no optimizer '{}'{}", options.kind,
+  const auto found = known_optimizers().find(options.kind);
+  FQ_CHECK(found != known_optimizers().end(), "optimizer", "there is no optimizer '{}'{}", options.kind,
            detail::did_you_mean(options.kind, optimizer_kinds()));
   auto rules = options.decay_all ? Rules{} : decay_weights_only(model);
   rules.insert(rules.end(), options.rules.begin(), options.rules.end());

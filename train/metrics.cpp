@@ -310,7 +310,7 @@ std::unique_ptr<Metric> made() {
   return std::make_unique<T>();
 }
 
-const std::vector<Known>& known() {
+const std::vector<Known>& known_metrics() {
   static const std::vector<Known> all{{"accuracy", true, &made<Accuracy>},
                                       {"f1", true, &made<OfClasses<F1>>},
                                       {"recall", true, &made<OfClasses<Recall>>},
@@ -340,17 +340,17 @@ std::unique_ptr<Metric> make_metric(const std::string& name, const MetricOptions
     return std::make_unique<LabelErrorRate>(blank);
   if (const auto blank = name == "exact" ? 0 : number_of(name, "exact"); blank >= 0)
     return std::make_unique<Exact>(blank);
-  const auto found = std::ranges::find(known(), name, &Known::name);
-  if (found != known().end()) return found->make();
+  const auto found = std::ranges::find(known_metrics(), name, &Known::name);
+  if (found != known_metrics().end()) return found->make();
   std::vector<std::string> names{"top5", "ler", "exact"};
-  for (const auto& entry : known()) names.push_back(entry.name);
+  for (const auto& entry : known_metrics()) names.push_back(entry.name);
   throw ArgumentError(fmt::format("[metric] there is no metric '{}'{}: use {}", name,
                                   detail::did_you_mean(name, names), detail::alternatives(names)));
 }
 
 bool higher_is_better(const std::string& name) {
-  const auto found = std::ranges::find(known(), name, &Known::name);
-  return found == known().end() ? !name.starts_with("ler") : found->higher;
+  const auto found = std::ranges::find(known_metrics(), name, &Known::name);
+  return found == known_metrics().end() ? !name.starts_with("ler") : found->higher;
 }
 
 }  // namespace fq

@@ -16,7 +16,6 @@ namespace {
 using fq::detail::CsvOptions;
 using fq::detail::CsvSource;
 using fq::detail::Missing;
-using fq::detail::Task;
 
 CsvOptions options_of(const Flags& flags) {
   CsvOptions options;
@@ -32,11 +31,11 @@ CsvOptions options_of(const Flags& flags) {
   options.class_names = given_class_names(flags);
   if (const auto like = like_of(flags)) options.known = like->columns;
   options.label = flags.text("label");
-  if (options.label.empty() && options.task != Task::none)
+  if (options.label.empty() && options.task != fq::detail::Task::none)
     FQ_CHECK(false, flags.command(),
              "--label is missing: name the column of labels, which is one of {}, or give --task none",
              fmt::join(csv_columns(flags.required("file"), options), ", "));
-  if (options.task == Task::none && !options.label.empty())
+  if (options.task == fq::detail::Task::none && !options.label.empty())
     options.drop.push_back(options.label), options.label = "";
   return options;
 }

@@ -13,8 +13,6 @@
 namespace fq::cli {
 namespace {
 
-using fq::detail::Labels;
-using fq::detail::Task;
 using fq::detail::TextList;
 using fq::detail::TextSource;
 using fq::detail::Tokenizer;
@@ -23,7 +21,7 @@ using Names = std::vector<std::string>;
 
 struct Texts {
   std::unique_ptr<TextList> list;
-  Labels labels;
+  fq::detail::Labels labels;
   std::vector<std::uint8_t> groups = {};
 };
 
@@ -38,7 +36,8 @@ Texts texts_of_folder(const Flags& flags, const std::string& path, const Names& 
     if (listing.split) texts.groups.push_back(file.group);
   }
   if (!listing.classes.empty())
-    texts.labels = {Task::classes, Tensor::from(labels, {std::int64_t(labels.size())}), listing.classes};
+    texts.labels = {fq::detail::Task::classes, Tensor::from(labels, {std::int64_t(labels.size())}),
+                    listing.classes};
   FQ_CHECK(!listing.split || !flags.given("test-file"), flags.command(),
            "{} has a folder for each group: --test-file is not taken beside it", path);
   texts.list = fq::detail::text_files(std::move(paths));

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::int64_t kMostSamples = std::int64_t{1} << 40;
+constexpr std::int64_t kMostCalibrated = std::int64_t{1} << 40;
 
 /// Each once, that of --preset first.
 std::vector<std::string> formats_of(const Flags& flags) {
@@ -73,7 +73,7 @@ void check_layer_formats(const Flags& flags) {
 Quantization choose_formats(const Network& network, const Flags& flags, const Quantization& base,
                             const std::shared_ptr<const Dataset>& data, Output& output) {
   check_classifies(network, flags.command());
-  const auto samples = some_samples(data, flags.integer("samples", 1, kMostSamples), 0);
+  const auto samples = some_samples(data, flags.integer("samples", 1, kMostCalibrated), 0);
   Network copy = float_copy(network, flags);
   copy.module->to(network.module->device());
   DataLoader loader(samples, {.batch_size = flags.integer("batch", 1, 1 << 20), .shuffle = false});

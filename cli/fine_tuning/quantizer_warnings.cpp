@@ -11,7 +11,7 @@
 namespace fq::cli {
 namespace {
 
-constexpr std::int64_t kImages = 64;
+constexpr std::int64_t kWarned = 64;
 constexpr std::size_t kTold = 3;
 
 std::string advice(const QuantizerFinding& found, bool trained) {
@@ -24,7 +24,7 @@ std::string advice(const QuantizerFinding& found, bool trained) {
 
 Tensor some_images(const Network& network, const std::shared_ptr<const Dataset>& data) {
   if (data == nullptr) return {};
-  DataLoader loader(some_samples(data, kImages, 0), {.batch_size = kImages, .shuffle = false});
+  DataLoader loader(some_samples(data, kWarned, 0), {.batch_size = kWarned, .shuffle = false});
   const auto batch = loader.next();
   return batch ? batch->x.to(network.module->device()) : Tensor();
 }

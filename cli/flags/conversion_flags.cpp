@@ -9,9 +9,6 @@
 
 namespace fq::cli {
 
-using fq::detail::Labels;
-using fq::detail::Task;
-
 void add_conversion_flags(FlagSet& set, bool numbers) {
   set.group("Data set")
       .output("output,o", "FILE", "the data set to write (HDF5)", kind::data_set)
@@ -56,8 +53,8 @@ std::vector<std::string> given_class_names(const Flags& flags) {
   return names;
 }
 
-std::vector<std::string> class_names_of(const Labels& labels) {
-  if (!labels.class_names.empty() || labels.task != Task::classes) return labels.class_names;
+std::vector<std::string> class_names_of(const fq::detail::Labels& labels) {
+  if (!labels.class_names.empty() || labels.task != fq::detail::Task::classes) return labels.class_names;
   std::vector<std::string> names;
   for (std::int64_t c = 0; c <= std::ranges::max(labels.values.to_vector<std::int64_t>()); ++c)
     names.push_back(std::to_string(c));
@@ -73,7 +70,7 @@ char delimiter_of(const Flags& flags) {
   return text[0];
 }
 
-std::vector<std::uint8_t> groups_of(const Flags& flags, const Labels& labels, std::int64_t count,
+std::vector<std::uint8_t> groups_of(const Flags& flags, const fq::detail::Labels& labels, std::int64_t count,
                                     bool test_elsewhere) {
   const fq::detail::SplitShares shares{
       .validation = flags.number("val", 0, 1),

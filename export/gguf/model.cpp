@@ -16,7 +16,7 @@
 namespace fq {
 namespace {
 
-constexpr const char* kWhere = "export_gguf";
+constexpr const char* kExport = "export_gguf";
 
 /// What becomes tensors: floats, or blocks of codes.
 class Parameters {
@@ -86,7 +86,7 @@ class Parameters {
   };
 
   void take_codes(const std::string& path, const QuantModule& layer, EngineGrid grid) {
-    FQ_CHECK(grid == EngineGrid::q4_0 || grid == EngineGrid::q8_0, kWhere,
+    FQ_CHECK(grid == EngineGrid::q4_0 || grid == EngineGrid::q8_0, kExport,
              "the weight of '{}' is not on a grid of ggml: calibrate and train with --preset {}", path,
              profile_of(Target::ggml).presets);
     const QuantizedTensor codes = weight_codes(layer);
@@ -96,7 +96,7 @@ class Parameters {
   }
   [[nodiscard]] const Variable& parameter(const std::string& name) const {
     const auto found = std::ranges::find(floats_, name, [](const auto& entry) { return entry.first; });
-    FQ_CHECK(found != floats_.end(), kWhere, "the network has no '{}'", name);
+    FQ_CHECK(found != floats_.end(), kExport, "the network has no '{}'", name);
     return found->second;
   }
   [[nodiscard]] Tensor value(const std::string& name) const {
@@ -107,7 +107,7 @@ class Parameters {
     std::vector<std::uint8_t> bytes;
     Shape shape{0, parts[0]->blocks.codes.dim(1)};
     for (const Coded* part : parts) {
-      FQ_CHECK(part->grid == grid, kWhere, "'{}' is made of weights of other formats: give them one rule",
+      FQ_CHECK(part->grid == grid, kExport, "'{}' is made of weights of other formats: give them one rule",
                name);
       const Tensor own =
           grid == EngineGrid::q4_0 ? ggml::pack_q4_0(part->blocks) : ggml::pack_q8_0(part->blocks);
@@ -167,7 +167,7 @@ void add_gpt2_tensors(GgufModel& out, const detail::Gpt2& net, const Parameters&
 }  // namespace
 
 GgufModel gguf_model(Module& model, const Shape& input_shape, const GgufOptions& options) {
-  check_not_compressed(model, kWhere);
+  check_not_compressed(model, kExport);
   const Parameters from(model, options.f16);
   const auto gpt2 = detail::gpt2_of(model, input_shape);
   GgufModel out;

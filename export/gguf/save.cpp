@@ -12,7 +12,7 @@ namespace {
 
 using detail::GgufKind;
 
-constexpr const char* kWhere = "save_gguf";
+constexpr const char* kSave = "save_gguf";
 
 class Bytes {
  public:
@@ -73,14 +73,13 @@ struct WriteValue {
 void check(const GgufModel& model) {
   std::set<std::string_view> keys, names;
   for (const auto& [key, value] : model.metadata)
-    FQ_CHECK(!key.empty() && keys.insert(key).second, kWhere, "the key '{}' is empty or there twice", key);
+    FQ_CHECK(!key.empty() && keys.insert(key).second, kSave, "the key '{}' is empty or there twice", key);
   for (const auto& t : model.tensors) {
-    FQ_CHECK(!t.name.empty() && names.insert(t.name).second, kWhere, "the tensor '{}' is there twice",
-             t.name);
-    FQ_CHECK(t.name.size() <= detail::gguf_longest_name, kWhere,
+    FQ_CHECK(!t.name.empty() && names.insert(t.name).second, kSave, "the tensor '{}' is there twice", t.name);
+    FQ_CHECK(t.name.size() <= detail::gguf_longest_name, kSave,
              "the name '{}' has {} bytes, ggml takes {}: give the module a shorter name", t.name,
              t.name.size(), detail::gguf_longest_name);
-    FQ_CHECK(t.shape.size() <= detail::gguf_most_axes && numel(t.shape) > 0, kWhere,
+    FQ_CHECK(t.shape.size() <= detail::gguf_most_axes && numel(t.shape) > 0, kSave,
              "'{}' is {}: ggml has up to {} axes and no empty tensors", t.name, to_string(t.shape),
              detail::gguf_most_axes);
     const bool whole = t.shape.empty() ? detail::gguf_block(t.type).elements == 1
@@ -88,7 +87,7 @@ void check(const GgufModel& model) {
     FQ_CHECK(whole && t.data.defined() && t.data.device().is_cpu() &&
                  t.data.dtype() == detail::gguf_dtype(t.type) &&
                  t.data.shape() == detail::gguf_data_shape(t.type, t.shape),
-             kWhere, "'{}' is {} of {}, its data {}", t.name, name(t.type), to_string(t.shape),
+             kSave, "'{}' is {} of {}, its data {}", t.name, name(t.type), to_string(t.shape),
              t.data.describe());
   }
 }

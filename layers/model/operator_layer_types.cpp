@@ -14,7 +14,6 @@ using One = Variable (*)(const Variable&);
 using Two = Variable (*)(const Variable&, const Variable&);
 using Reduce = Variable (*)(const Variable&, const std::vector<int>&, bool);
 
-constexpr double kLargest = 1e30;
 constexpr std::int64_t kLongest = LayerOptions::largest;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 20;  // made of an axis, or added to it
 constexpr std::size_t kLongestName = 200;
@@ -100,7 +99,7 @@ auto pad(const LayerOptions& o) {
                     : mode == "replicate" ? ops::PadMode::replicate
                     : mode == "circular"  ? ops::PadMode::circular
                                           : ops::PadMode::constant;
-  const double value = o.number_or("value", 0, -kLargest, kLargest);
+  const double value = o.number_or("value", 0, -kLargestOption, kLargestOption);
   return [=](const Variable& x) { return ops::pad(x, sizes, kind, value); };
 }
 
@@ -139,9 +138,9 @@ auto input_part(const LayerOptions& o) {
 }
 
 auto local_response_norm(const LayerOptions& o) {
-  return [size = o.integer("size"), alpha = o.number_or("alpha", 1e-4, -kLargest, kLargest),
-          beta = o.number_or("beta", 0.75, -kLargest, kLargest),
-          k = o.number_or("k", 1, -kLargest, kLargest)](const Variable& x) {
+  return [size = o.integer("size"), alpha = o.number_or("alpha", 1e-4, -kLargestOption, kLargestOption),
+          beta = o.number_or("beta", 0.75, -kLargestOption, kLargestOption),
+          k = o.number_or("k", 1, -kLargestOption, kLargestOption)](const Variable& x) {
     return ops::local_response_norm(x, size, alpha, beta, k);
   };
 }
@@ -151,8 +150,9 @@ template <class F>
 std::pair<const std::string, LayerType> of_number(const char* type, const char* option, double fallback,
                                                   F f) {
   return function(type, {option}, [=](const LayerOptions& o) {
-    return
-        [f, by = o.number_or(option, fallback, -kLargest, kLargest)](const Variable& x) { return f(x, by); };
+    return [f, by = o.number_or(option, fallback, -kLargestOption, kLargestOption)](const Variable& x) {
+      return f(x, by);
+    };
   });
 }
 
@@ -204,10 +204,9 @@ LayerRegistry activation_types() {
       of_one("softsign", ops::softsign),
       function("softplus", {"beta", "threshold"},
                [](const LayerOptions& o) {
-                 return [beta = o.number_or("beta", 1, 1e-6, kLargest),
-                         threshold = o.number_or("threshold", 20, -kLargest, kLargest)](const Variable& x) {
-                   return ops::softplus(x, beta, threshold);
-                 };
+                 return [beta = o.number_or("beta", 1, 1e-6, kLargestOption),
+                         threshold = o.number_or("threshold", 20, -kLargestOption, kLargestOption)](
+                            const Variable& x) { return ops::softplus(x, beta, threshold); };
                }),
       function("glu", {"axis"},
                [](const LayerOptions& o) {

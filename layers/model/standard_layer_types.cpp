@@ -7,7 +7,6 @@ namespace fq::detail {
 namespace {
 
 using Made = std::shared_ptr<Module>;
-constexpr double kLargest = 1e30;
 
 int axis(const LayerOptions& o, const char* name, int fallback) {
   return static_cast<int>(o.integer_or(name, fallback, -8, 8));
@@ -18,7 +17,8 @@ Made make_gelu_of(const LayerOptions& o) {
 }
 
 Made make_clip_of(const LayerOptions& o) {
-  return make_clip(o.number("low", -kLargest, kLargest), o.number("high", -kLargest, kLargest));
+  return make_clip(o.number("low", -kLargestOption, kLargestOption),
+                   o.number("high", -kLargestOption, kLargestOption));
 }
 
 Made make_reshape_of(const LayerOptions& o) {
@@ -35,7 +35,7 @@ Made make_transpose_of(const LayerOptions& o) {
 
 Made make_dot_product_attention(const LayerOptions& o) {
   ops::AttentionOptions options{.causal = o.flag_or("causal", false)};
-  if (o.has("scale")) options.scale = o.number("scale", -kLargest, kLargest);
+  if (o.has("scale")) options.scale = o.number("scale", -kLargestOption, kLargestOption);
   return std::make_shared<DotProductAttention>(options);
 }
 
@@ -73,7 +73,9 @@ LayerRegistry standard_layer_types() {
       {"clip", {{"low", "high"}, make_clip_of}},
       {"leaky_relu",
        {{"slope"},
-        [](const LayerOptions& o) { return make_leaky_relu(o.number_or("slope", 0.01, 0, kLargest)); }}},
+        [](const LayerOptions& o) {
+          return make_leaky_relu(o.number_or("slope", 0.01, 0, kLargestOption));
+        }}},
       {"softmax", {{"axis"}, [](const LayerOptions& o) { return make_softmax(axis(o, "axis", -1)); }}},
       {"log_softmax",
        {{"axis"}, [](const LayerOptions& o) { return make_log_softmax(axis(o, "axis", -1)); }}},

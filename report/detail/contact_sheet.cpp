@@ -16,7 +16,7 @@ using detail::ShownClass;
 using detail::ShownData;
 
 constexpr std::int64_t kSmallTile = 64, kLargeTile = 160, kGap = 4, kClassGap = 12, kColumns = 16;
-constexpr const char* kPolicy =
+constexpr const char* kPicturePolicy =
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 constexpr const char* kTiles = R"css(
 .samples { display: flex; flex-wrap: wrap; gap: 8px; margin: 8px 0 20px; }
@@ -128,7 +128,7 @@ std::string contact_sheet_html(const std::string& title,
   std::string out =
       "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<meta name=generator "
       "content=fakequant>\n";
-  out += fmt::format("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n", kPolicy);
+  out += fmt::format("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n", kPicturePolicy);
   out += "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n";
   out += fmt::format("<title>{}</title>\n<style>{}{}</style>\n</head>\n<body>\n<main>\n<h1>{}</h1>\n<p>",
                      escaped(title), page_style, kTiles, escaped(title));

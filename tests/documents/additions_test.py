@@ -1,6 +1,6 @@
 """additions_test.py SOURCE BUILD: what docs/developing.md shows as diffs is what it takes. All of them are applied to a
-copy of the sources, the files that they touch are compiled as in BUILD and linked before its libraries into a command of
-their own, and the document's commands are run with that."""
+copy of the sources, the units of BUILD with files that they touch are compiled anew and linked before its libraries into
+a command of their own, and the document's commands are run with that."""
 import concurrent.futures
 import json
 import os
@@ -55,11 +55,20 @@ def touched(diffs, tree):
 
 class Build:
     def __init__(self, source, build, work):
-        self.source, self.build, self.work = source, build, work
-        entries = json.loads((build / "compile_commands.json").read_text())
-        self.commands = {os.path.relpath(entry["file"], source): entry["command"] for entry in entries}
+        self.build, self.work = build, work
+        self.members, self.commands = {}, {}  # of each source, those that are compiled with it; how they are
+        for entry in json.loads((build / "compile_commands.json").read_text()):
+            file = pathlib.Path(entry["file"])
+            together = re.findall(r'^#include "(.+)"', file.read_text(), re.M) if file.parent.name == "Unity" else [file]
+            members = tuple(os.path.relpath(member, source) for member in together)
+            for member in members:
+                self.members.setdefault(member, members)
+                self.commands.setdefault(member, entry["command"])
         (work / "include").mkdir()
         (work / "include" / "fakequant").symlink_to(work / "tree")
+
+    def units(self, sources):
+        return sorted({self.members.get(source, (source,)) for source in sources})
 
     def flags(self, path):
         """Those of the source, or of one beside it for a new one."""
@@ -69,13 +78,15 @@ class Build:
         words = words[next(i for i, word in enumerate(words) if word.endswith(("c++", "g++", "clang++"))):]
         return words[:words.index("-o")], near
 
-    def compile(self, path):
-        words, near = self.flags(path)
+    def compile(self, unit):
+        words, near = self.flags(unit[0])
         here = f"-I{self.build}/include"
         assert here in words, f"{near}: {words}"
         words[words.index(here)] = f"-I{self.work}/include"
-        made = self.work / (path.replace("/", "_") + ".o")
-        run([*words, "-o", str(made), "-c", str(self.work / "tree" / path)], self.build)
+        whole = self.work / (unit[0].replace("/", "_") + ".unit.cpp")
+        whole.write_text("".join(f'#include "{self.work}/tree/{member}"\n' for member in unit))
+        made = whole.with_suffix(".o")
+        run([*words, "-o", str(made), "-c", str(whole)], self.build)
         return str(made)
 
     def link(self, objects):
@@ -100,14 +111,14 @@ def main(source, build):
         for diff in diffs:
             apply(diff, work / "tree")
         made = Build(source, build, work)
-        sources = touched(diffs, work / "tree")
+        units = made.units(touched(diffs, work / "tree"))
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            made.link(list(pool.map(made.compile, sources)))
+            made.link(list(pool.map(made.compile, units)))
         (work / "data").symlink_to(source / "data")
         path = f"{work}:{os.environ['PATH']}"
         for block in commands:
             run(["bash", "-euo", "pipefail", "-c", block], work, env=dict(os.environ, PATH=path, OMP_NUM_THREADS="2"))
-        print(f"additions: ok, {len(diffs)} diffs, {len(sources)} sources")
+        print(f"additions: ok, {len(diffs)} diffs, {len(units)} units")
     return 0
 
 

@@ -33,6 +33,12 @@ class Lock {
   unsigned plugins_ = 0;
 };
 
+/// The name that HDF5 knows an object by: "/" for the root, whose name is empty here. Lives as long as
+/// `object`.
+[[nodiscard]] inline const char* place_of(const std::string& object) {
+  return object.empty() ? "/" : object.c_str();
+}
+
 /// Owns an identifier that `Close` takes back; the null handle holds -1.
 template <herr_t (*Close)(hid_t)>
 class Handle {

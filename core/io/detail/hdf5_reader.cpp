@@ -15,8 +15,6 @@ constexpr hsize_t kListed = 50;
 constexpr hssize_t kMostValues = 1 << 20;
 constexpr std::size_t kLongestName = 1 << 10;
 
-const char* place(const std::string& object) { return object.empty() ? "/" : object.c_str(); }
-
 bool is_number(hid_t type) {
   const auto kind = H5Tget_class(type);
   return kind == H5T_INTEGER || kind == H5T_FLOAT;
@@ -31,7 +29,8 @@ struct Hdf5Reader::Body {
 
   /// One that is there; the caller holds the lock.
   [[nodiscard]] h5::Attribute attribute(const std::string& object, const std::string& name) const {
-    h5::Attribute found(H5Aopen_by_name(file.get(), place(object), name.c_str(), H5P_DEFAULT, H5P_DEFAULT));
+    h5::Attribute found(
+        H5Aopen_by_name(file.get(), h5::place_of(object), name.c_str(), H5P_DEFAULT, H5P_DEFAULT));
     h5::check(found.get(), path, object, fmt::format("has an unreadable attribute '{}'", name));
     return found;
   }
@@ -55,7 +54,7 @@ bool Hdf5Reader::has(const std::string& name) const {
 
 std::vector<std::string> Hdf5Reader::children(const std::string& group) const {
   const h5::Lock lock;
-  const char* at = place(group);
+  const char* at = h5::place_of(group);
   H5G_info_t info{};
   h5::check(H5Gget_info_by_name(body_->file.get(), at, &info, H5P_DEFAULT), path(), group, "is not a group");
   std::vector<std::string> names;
@@ -82,7 +81,7 @@ Hdf5Rows Hdf5Reader::rows(const std::string& dataset) const {
 
 bool Hdf5Reader::has_attribute(const std::string& object, const std::string& name) const {
   const h5::Lock lock;
-  const auto exists = H5Aexists_by_name(body_->file.get(), place(object), name.c_str(), H5P_DEFAULT);
+  const auto exists = H5Aexists_by_name(body_->file.get(), h5::place_of(object), name.c_str(), H5P_DEFAULT);
   h5::check(exists, path(), object, "has unreadable attributes");
   return exists > 0;
 }

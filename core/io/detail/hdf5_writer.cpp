@@ -17,11 +17,11 @@ constexpr const char* kName = "write_hdf5";
 constexpr std::int64_t kChunkBytes = std::int64_t{1} << 20;
 constexpr std::size_t kAttributeBytes = 48 << 10;  // HDF5 keeps at most 64 KiB beside an object
 
-const char* place(const std::string& object) { return object.empty() ? "/" : object.c_str(); }
-
 h5::Type type_of(DType dtype) {
   return dtype == DType::f16 ? h5::half_type() : h5::Type(FQ_CALL(H5Tcopy(h5::storage_type(dtype)), kName));
 }
+
+}  // namespace
 
 /// Rows that wait until they fill a chunk.
 struct OpenRows {
@@ -53,6 +53,8 @@ struct OpenRows {
     waiting.clear();
   }
 };
+
+namespace {
 
 h5::Dataset make_dataset(hid_t file, const std::string& name, hid_t type, const OpenRows& rows) {
   const h5::Properties links(FQ_CALL(H5Pcreate(H5P_LINK_CREATE), kName));
@@ -100,8 +102,8 @@ struct Hdf5Writer::Body {
   }
 
   void put(const std::string& object, const std::string& name, hid_t type, hid_t space, const void* data) {
-    const h5::Attribute made(FQ_CALL(H5Acreate_by_name(file.id(), place(object), name.c_str(), type, space,
-                                                       H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+    const h5::Attribute made(FQ_CALL(H5Acreate_by_name(file.id(), h5::place_of(object), name.c_str(), type,
+                                                       space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
                                      kName));
     FQ_CALL(H5Awrite(made.get(), type, data), kName);
   }

@@ -25,7 +25,7 @@ ImportValue clipped(const OpImport& op, const ImportValue& x, double low, double
   return one(op, "clip", x, {{"low", std::max(low, -1e30)}, {"high", std::min(high, 1e30)}});
 }
 
-std::size_t rank_of(const ImportValue& x) { return x.is_constant() ? 0 : x.shape.size(); }
+std::size_t operand_rank(const ImportValue& x) { return x.is_constant() ? 0 : x.shape.size(); }
 
 /// The inputs as layers that broadcast: samples lie along the same axis, counted from the back.
 std::vector<ImportValue> operands(const OpImport& op, std::size_t count) {
@@ -33,7 +33,7 @@ std::vector<ImportValue> operands(const OpImport& op, std::size_t count) {
   std::size_t rank = 0;
   for (std::size_t i = 0; i < count; ++i) {
     op.check(op.has_input(i), "its input {} is missing", i);
-    rank = std::max(rank, rank_of(op.input(i)));
+    rank = std::max(rank, operand_rank(op.input(i)));
   }
   std::vector<ImportValue> out;
   std::ptrdiff_t samples = -1;
@@ -52,7 +52,7 @@ ImportValue both(const OpImport& op, const char* type) { return op.layer(type, {
 /// Of inputs of any number, from the left.
 ImportValue all_of(const OpImport& op, const char* type) {
   op.check(op.input_count() >= 1, "it has no inputs");
-  ImportValue y = op.operand(0, rank_of(op.input(0)));
+  ImportValue y = op.operand(0, operand_rank(op.input(0)));
   for (std::size_t i = 1; i < op.input_count(); ++i) {
     const ImportValue next = op.operand(i, y.shape.size());
     y = op.layer(type, {}, {y, next}, {}, i + 1 < op.input_count() ? type : "");

@@ -10,8 +10,6 @@ namespace {
 
 constexpr std::int64_t kMostFactors = 256;
 
-int rank_of(const ImportValue& x) { return static_cast<int>(x.shape.size()); }
-
 void check_not_samples(const OpImport& op, int axis) {
   op.check(axis != batch_axis(op.value().shape), "it mixes samples: its axis {} is the batch", axis);
 }

@@ -13,14 +13,12 @@ namespace {
 using nlohmann::ordered_json;
 using Numbers = std::vector<std::int64_t>;
 
-int rank_of(const ImportValue& x) { return static_cast<int>(x.shape.size()); }
-
 void check_not_samples(const OpImport& op, const ImportValue& x, int axis) {
   op.check(axis != batch_axis(x.shape), "it takes samples apart: its axis {} is the batch", axis);
 }
 
-ImportValue cut(const OpImport& op, const ImportValue& x, int axis, const Numbers& picks,
-                const std::string& suffix) {
+ImportValue cut_of(const OpImport& op, const ImportValue& x, int axis, const Numbers& picks,
+                   const std::string& suffix) {
   const std::int64_t size = x.shape[static_cast<std::size_t>(axis)];
   if (std::ssize(picks) == size && std::ranges::adjacent_find(picks, std::greater_equal{}) == picks.end())
     return x;
@@ -60,7 +58,7 @@ ImportValue slice(const OpImport& op) {
     const std::int64_t size = x.shape[static_cast<std::size_t>(axes[i])];
     if (axes[i] == batch_axis(x.shape) && starts[i] == 0 && ends[i] >= size) continue;
     const auto picks = slice_picks(op, starts[i], ends[i], steps.empty() ? 1 : steps[i], size);
-    x = cut(op, x, axes[i], picks, i + 1 < axes.size() ? "slice" : "");
+    x = cut_of(op, x, axes[i], picks, i + 1 < axes.size() ? "slice" : "");
   }
   return x;
 }
@@ -82,7 +80,7 @@ ImportValue split(const OpImport& op) {
     Numbers picks(static_cast<std::size_t>(sizes[i]));
     std::iota(picks.begin(), picks.end(), begin);
     begin += sizes[i];
-    const ImportValue part = cut(op, x, axis, picks, "part" + std::to_string(i));
+    const ImportValue part = cut_of(op, x, axis, picks, "part" + std::to_string(i));
     i == 0 ? void(first = part) : op.give(i, part);
   }
   return first;
@@ -100,7 +98,7 @@ ImportValue gather(const OpImport& op) {
     if (pick < 0) pick += size;
     op.check(pick >= 0 && pick < size, "its index is outside of an axis of {}", size);
   }
-  const ImportValue y = cut(op, x, axis, picks, indices.rank() == 1 ? "" : "slice");
+  const ImportValue y = cut_of(op, x, axis, picks, indices.rank() == 1 ? "" : "slice");
   if (indices.rank() == 1) return y;
   check_not_samples(op, x, axis);
   Shape shape = without(y.shape, axis);
@@ -134,7 +132,7 @@ ImportValue gather_nd(const OpImport& op) {
   rows.insert(rows.begin(),
               numel(Shape(x.shape.begin(), x.shape.begin() + static_cast<std::ptrdiff_t>(axes))));
   out.insert(out.end(), rest.begin(), rest.end());
-  return op.reshaped(cut(op, op.reshaped(x, rows, "rows"), 0, picks, "picked"), out, {});
+  return op.reshaped(cut_of(op, op.reshaped(x, rows, "rows"), 0, picks, "picked"), out, {});
 }
 
 ImportValue pad(const OpImport& op) {

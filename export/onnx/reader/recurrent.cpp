@@ -12,8 +12,8 @@ namespace {
 using nlohmann::ordered_json;
 
 /// The gates of one direction in PyTorch's order.
-Tensor gates(const Tensor& x, std::int64_t way, std::int64_t size, const std::vector<std::int64_t>& order,
-             std::int64_t first = 0) {
+Tensor gates_of(const Tensor& x, std::int64_t way, std::int64_t size, const std::vector<std::int64_t>& order,
+                std::int64_t first = 0) {
   const Tensor own = cut(x, 0, way, way + 1).reshape(Shape(x.shape().begin() + 1, x.shape().end()));
   std::vector<Tensor> parts;
   for (const auto block : order)
@@ -120,10 +120,10 @@ std::vector<LayerValue> values_of(const OpImport& op, const Layer& layer, std::i
   std::vector<LayerValue> values;
   for (std::int64_t way = 0; way < layer.ways; ++way) {
     const auto& own = names[way];
-    values.push_back({"parameters", own[0], gates(w, way, layer.size, layer.order)});
-    values.push_back({"parameters", own[1], gates(r, way, layer.size, layer.order)});
-    values.push_back({"parameters", own[2], gates(b, way, layer.size, layer.order)});
-    values.push_back({"parameters", own[3], gates(b, way, layer.size, layer.order, layer.rows())});
+    values.push_back({"parameters", own[0], gates_of(w, way, layer.size, layer.order)});
+    values.push_back({"parameters", own[1], gates_of(r, way, layer.size, layer.order)});
+    values.push_back({"parameters", own[2], gates_of(b, way, layer.size, layer.order)});
+    values.push_back({"parameters", own[3], gates_of(b, way, layer.size, layer.order, layer.rows())});
   }
   return values;
 }

@@ -7,8 +7,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-int rank_of(const ImportValue& x) { return static_cast<int>(x.shape.size()); }
-
 /// The first axis, the samples, moved to another place.
 ImportValue with_samples_at(const OpImport& op, const ImportValue& x, int place) {
   if (place == 0) return x;

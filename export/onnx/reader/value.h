@@ -23,4 +23,6 @@ struct ImportValue {
   [[nodiscard]] bool is_constant() const noexcept { return constant.defined(); }
 };
 
+[[nodiscard]] inline int rank_of(const ImportValue& x) { return static_cast<int>(x.shape.size()); }
+
 }  // namespace fq::detail

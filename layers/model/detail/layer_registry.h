@@ -20,6 +20,9 @@ struct LayerType {
 };
 using LayerRegistry = std::map<std::string, LayerType, std::less<>>;
 
+/// Numbers of options are at most this large.
+inline constexpr double kLargestOption = 1e30;
+
 /// The types of this process, the built-in ones at first.
 [[nodiscard]] LayerRegistry& layer_registry();
 /// The types that come with the library.

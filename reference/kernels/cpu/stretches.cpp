@@ -11,7 +11,7 @@
 namespace fq::cpu {
 namespace {
 
-constexpr std::int64_t kChunk = 4096;           // elements of a call with several parameters
+constexpr std::int64_t kStretch = 4096;         // elements of a call with several parameters
 constexpr std::int64_t kLongRow = 512;          // elements worth a call of their own
 constexpr std::int64_t kLongStretch = 1 << 14;  // elements of a call with rows of own parameters
 constexpr std::int64_t kRepeated = 1 << 15;     // elements with parameters of their own that are kept
@@ -66,7 +66,7 @@ struct Broadcast {
 /// Long rows: each is a stretch, or several.
 void Broadcast::rows_of_one_parameter() const {
   const std::int64_t inner = walk.inner();
-  for_chunks(whole, kChunk, [&](std::int64_t begin, std::int64_t end) {
+  for_chunks(whole, kStretch, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end;) {
       const std::int64_t row = i / inner, stop = std::min(end, (row + 1) * inner);
       run(whole.part(i, stop, stop - i), from(walk.offset(1, row)));
@@ -78,7 +78,7 @@ void Broadcast::rows_of_one_parameter() const {
 /// Rows that meet consecutive parameters; several a stretch where all meet the same.
 void Broadcast::rows_of_own_parameters() const {
   const std::int64_t inner = walk.inner(), together = walk.period(1) == inner ? kLongStretch / inner : 1;
-  const std::int64_t length = inner <= kLongStretch ? together * inner : kChunk;
+  const std::int64_t length = inner <= kLongStretch ? together * inner : kStretch;
   for_chunks(whole, length, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end;) {
       const std::int64_t row = i / inner, stop = together > 1 ? end : std::min(end, (row + 1) * inner);
@@ -92,11 +92,11 @@ void Broadcast::rows_of_own_parameters() const {
 
 /// Short rows of whole groups, several a stretch; `dense`: row r meets parameter r.
 void Broadcast::several_rows(bool dense) const {
-  const std::int64_t inner = walk.inner(), length = kChunk / inner * inner;
+  const std::int64_t inner = walk.inner(), length = kStretch / inner * inner;
   for_chunks(whole, length, [&](std::int64_t begin, std::int64_t end) {
     const Stretch part = whole.part(begin, end, inner);
     if (dense) return run(part, from(begin / inner));
-    std::array<std::array<float, kChunk / 8>, 4> buffers;
+    std::array<std::array<float, kStretch / 8>, 4> buffers;
     std::size_t next = 0;
     run(part, columns.map([&](const float* column) -> const float* {
       if (column == nullptr) return nullptr;
@@ -119,7 +119,7 @@ void Broadcast::expand(std::int64_t begin, std::int64_t end, const float* column
 
 /// Parameters that come again after some elements: kept for each element of one period and a chunk.
 void Broadcast::repeated() const {
-  const std::int64_t period = walk.period(1), count = period + std::min(kChunk, padded(whole.x.numel()));
+  const std::int64_t period = walk.period(1), count = period + std::min(kStretch, padded(whole.x.numel()));
   std::vector<float> buffer(static_cast<std::size_t>(4 * (count + column_skew)));
   float* to = buffer.data();
   const Columns all = columns.map([&](const float* column) -> const float* {
@@ -128,7 +128,7 @@ void Broadcast::repeated() const {
     for (std::int64_t i = period; i < count; ++i) to[i] = to[i - period];
     return std::exchange(to, to + count + column_skew);
   });
-  for_chunks(whole, kChunk, [&](std::int64_t begin, std::int64_t end) {
+  for_chunks(whole, kStretch, [&](std::int64_t begin, std::int64_t end) {
     run(whole.part(begin, end, 0),
         all.map([&](const float* column) { return column == nullptr ? nullptr : column + begin % period; }));
   });

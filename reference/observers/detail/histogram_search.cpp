@@ -9,7 +9,7 @@ namespace fq::torch_ref {
 namespace {
 
 constexpr int codes = 256;
-constexpr double step = 1e-5;
+constexpr double kStep = 1e-5;
 
 /// torch's division that rounds down: by the remainder, so that the quotient is exact.
 float divided_down(float a, float b) {
@@ -63,7 +63,7 @@ std::pair<int, int> best_bins(const Bins& bins) {
   double alpha = 0, beta = 1, least = std::numeric_limits<double>::infinity();
   int first = 0, last = static_cast<int>(bins.counts.size()) - 1;
   while (alpha < beta) {
-    const double next_alpha = alpha + step, next_beta = beta - step;
+    const double next_alpha = alpha + kStep, next_beta = beta - kStep;
     int left = first, right = last;
     while (left < last && sum(left) < mass(next_alpha)) ++left;
     while (right > first && sum(right) > mass(next_beta)) --right;

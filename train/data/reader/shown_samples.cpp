@@ -30,9 +30,9 @@ std::vector<float> values_of(const Hdf5Rows& rows, std::int64_t row, std::int64_
 }
 
 /// What ids of a data set stand for; numbers where it is not one of text.
-class Decoder {
+class SampleDecoder {
  public:
-  explicit Decoder(const std::string& path) {
+  explicit SampleDecoder(const std::string& path) {
     try {
       tokenizer_ = read_tokenizer(path);
     } catch (const FileError&) {
@@ -142,7 +142,7 @@ ShownData samples_to_show(const std::string& path, const std::string& split, std
                 .kind = fmt::format("{} {}", to_string(sample), tokens ? "token ids" : name(rows.dtype())),
                 .pictures = sample.size() == 3,
                 .classes = {}};
-  const Decoder decoder(path);
+  const SampleDecoder decoder(path);
   const auto by_class = rows_by_class(labels, out.rows);
   ShownValues values;
   for (const auto& [label, all] : by_class) {

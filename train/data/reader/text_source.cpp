@@ -13,7 +13,7 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::size_t kPiece = 1 << 20, kMostText = 16 << 20;
+constexpr std::size_t kTextPiece = 1 << 20, kMostText = 16 << 20;
 
 /// Lines one after another.
 class Lines {
@@ -24,7 +24,7 @@ class Lines {
     line.clear();
     for (bool any = false;; any = true) {
       if (at_ == buffer_.size()) {
-        buffer_.resize(kPiece);
+        buffer_.resize(kTextPiece);
         buffer_.resize(bytes_->read_some(buffer_.data(), buffer_.size()));
         at_ = 0;
         if (buffer_.empty()) return any && finish(line);

@@ -15,8 +15,8 @@ namespace fq::cpu {
 namespace {
 
 /// Elements that are taken at once: they stay in the first cache, and begin on bytes of masks and of codes.
-constexpr std::int64_t kChunk = 2048;
-static_assert(kChunk % element_group == 0);
+constexpr std::int64_t kCodeChunk = 2048;
+static_assert(kCodeChunk % element_group == 0);
 
 std::int64_t whole_groups(std::int64_t count) {
   return (count + element_group - 1) / element_group * element_group;
@@ -24,9 +24,9 @@ std::int64_t whole_groups(std::int64_t count) {
 
 /// What a chunk is computed in, where it ends within a group or its codes are packed.
 struct Scratch {
-  alignas(64) float x[kChunk], scale[kChunk], amax[kChunk];
-  alignas(64) std::int32_t codes[kChunk], copied[kChunk];
-  alignas(64) std::uint8_t mask[kChunk / 8], packed[kChunk / 2];
+  alignas(64) float x[kCodeChunk], scale[kCodeChunk], amax[kCodeChunk];
+  alignas(64) std::int32_t codes[kCodeChunk], copied[kCodeChunk];
+  alignas(64) std::uint8_t mask[kCodeChunk / 8], packed[kCodeChunk / 2];
 };
 
 /// Elements that kernels take as one vector.
@@ -84,9 +84,9 @@ class BlockNumbers {
 /// f(begin, end) for chunks of all elements, in parallel.
 template <class F>
 void for_chunks(std::int64_t count, F&& f) {
-  const std::int64_t chunks = (count + kChunk - 1) / kChunk;
+  const std::int64_t chunks = (count + kCodeChunk - 1) / kCodeChunk;
 #pragma omp parallel for schedule(static) if (chunks > 8)
-  for (std::int64_t c = 0; c < chunks; ++c) f(c * kChunk, std::min(count, (c + 1) * kChunk));
+  for (std::int64_t c = 0; c < chunks; ++c) f(c * kCodeChunk, std::min(count, (c + 1) * kCodeChunk));
 }
 
 struct Codes {

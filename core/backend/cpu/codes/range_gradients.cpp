@@ -15,7 +15,7 @@ using detail::BlockMap;
 using detail::GridRow;
 
 /// Elements whose shares are added up by one thread: the order of sums depends on it, never on the threads.
-constexpr std::int64_t kChunk = 8192;
+constexpr std::int64_t kGradientChunk = 8192;
 
 /// What a chunk adds to a range.
 using Part = std::pair<std::int64_t, double>;
@@ -95,7 +95,7 @@ std::vector<double> sums(const detail::RangedValues& x, const QuantizedTensor& c
                          bool lsq) {
   const auto rows = grid_rows(codes.spec);
   std::vector<double> out(rows.size());
-  const std::int64_t count = codes.codes.numel(), chunks = (count + kChunk - 1) / kChunk;
+  const std::int64_t count = codes.codes.numel(), chunks = (count + kGradientChunk - 1) / kGradientChunk;
   if (count == 0) return out;
   const Layout layout = codes.layout();
   const bool at_ends = !lsq && has_ends(codes);
@@ -111,7 +111,7 @@ std::vector<double> sums(const detail::RangedValues& x, const QuantizedTensor& c
     const auto add = [&](std::int64_t begin, std::int64_t end, std::int64_t j) {
       own.emplace_back(j, shares.sum(begin, end, rows[static_cast<std::size_t>(j)]));
     };
-    map.for_runs(c * kChunk, std::min(count, (c + 1) * kChunk),
+    map.for_runs(c * kGradientChunk, std::min(count, (c + 1) * kGradientChunk),
                  [&](std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t step) {
                    if (step == 0) return add(begin, end, j);
                    for (std::int64_t i = begin; i < end; ++i) add(i, i + 1, j + i - begin);
@@ -137,7 +137,7 @@ namespace {
 template <class Code>
 std::vector<std::int64_t> rows_of(const Code* codes, std::int64_t rows, std::int64_t length, Code upper) {
   std::vector<char> found(static_cast<std::size_t>(rows));
-#pragma omp parallel for schedule(static) if (rows * length > 16 * kChunk)
+#pragma omp parallel for schedule(static) if (rows * length > 16 * kGradientChunk)
   for (std::int64_t r = 0; r < rows; ++r)
     found[static_cast<std::size_t>(r)] = find_end(codes + r * length, length, upper) < length ? 1 : 0;
   std::vector<std::int64_t> out;

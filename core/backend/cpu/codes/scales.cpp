@@ -8,18 +8,18 @@
 namespace fq::cpu {
 namespace {
 
-constexpr std::int64_t kChunk = 4096;
+constexpr std::int64_t kScaleChunk = 4096;
 
 }  // namespace
 
 void make_scales(QuantSpec& spec, const detail::ScaleRule& rule, const std::string&) {
   auto* ranges = spec.amax.mutable_data<float>(spec.amax.layout());
   auto* scales = spec.scale.mutable_data<float>(spec.scale.layout());
-  const std::int64_t count = spec.amax.numel(), chunks = (count + kChunk - 1) / kChunk;
+  const std::int64_t count = spec.amax.numel(), chunks = (count + kScaleChunk - 1) / kScaleChunk;
   bool good = true;
 #pragma omp parallel for schedule(static) reduction(&& : good) if (chunks > 4)
   for (std::int64_t c = 0; c < chunks; ++c) {
-    const std::int64_t begin = c * kChunk, size = std::min(kChunk, count - begin);
+    const std::int64_t begin = c * kScaleChunk, size = std::min(kScaleChunk, count - begin);
     good = range_scales(rule, ranges + begin, size, scales + begin) && good;
   }
   if (good) return;

@@ -11,7 +11,7 @@ namespace {
 
 using detail::Codes;
 
-constexpr std::int64_t kRows = 64;          // of a task
+constexpr std::int64_t kTaskRows = 64;      // of a task
 constexpr std::int64_t kFew = 1 << 16;      // products that threads are not worth waking for
 constexpr std::int64_t kRowsAsTheyAre = 2;  // of x: w is read as often, and is not widened first
 
@@ -29,13 +29,13 @@ void widen_rows(const Codes& codes, std::int64_t first, std::int64_t rows, std::
 Tensor words_of(const Codes& codes, std::int64_t rows, std::int64_t k) {
   Tensor out = Tensor::empty({rows, pitch_of(k)}, DType::i16);
   auto* words = out.mutable_data<std::int16_t>();
-  if (rows <= kRows) {
+  if (rows <= kTaskRows) {
     widen_rows(codes, 0, rows, k, words);
     return out;
   }
 #pragma omp parallel for schedule(static) if (rows * k > kFew)
-  for (std::int64_t r = 0; r < rows; r += kRows)
-    widen_rows(codes, r, std::min(kRows, rows - r), k, words + r * pitch_of(k));
+  for (std::int64_t r = 0; r < rows; r += kTaskRows)
+    widen_rows(codes, r, std::min(kTaskRows, rows - r), k, words + r * pitch_of(k));
   return out;
 }
 
@@ -59,12 +59,12 @@ void word_products(std::int64_t batch, std::int64_t m, std::int64_t n, std::int6
   if (m * n * batch == 0) return;
   if (batch == 1 && m <= kRowsAsTheyAre && w.dtype == DType::i8) return few_rows(m, n, k, x, w, sums);
   const Tensor left = words_of(x, batch * m, k), right = words_of(w, batch * n, k);
-  const std::int64_t pitch = pitch_of(k), parts = (m + kRows - 1) / kRows;
+  const std::int64_t pitch = pitch_of(k), parts = (m + kTaskRows - 1) / kTaskRows;
   const auto *a = left.data<std::int16_t>(), *b = right.data<std::int16_t>();
 #pragma omp parallel for schedule(static) if (batch * m * n * k > kFew)
   for (std::int64_t task = 0; task < batch * parts; ++task) {
-    const std::int64_t i = task / parts, row = task % parts * kRows;
-    multiply_words({a + (i * m + row) * pitch, b + i * n * pitch, std::min(kRows, m - row), n, pitch,
+    const std::int64_t i = task / parts, row = task % parts * kTaskRows;
+    multiply_words({a + (i * m + row) * pitch, b + i * n * pitch, std::min(kTaskRows, m - row), n, pitch,
                     sums + (i * m + row) * n, n});
   }
 }

@@ -6,8 +6,8 @@
 namespace fq::cpu {
 namespace {
 
-constexpr std::size_t kBlock = 1 << 15;
-static_assert(kBlock <= kFullTables);
+constexpr std::size_t kCounted = 1 << 15;
+static_assert(kCounted <= kFullTables);
 
 void flush(std::vector<std::uint16_t>& tables, std::span<std::int64_t> counts) {
 #pragma omp critical(fakequant_count)
@@ -19,15 +19,15 @@ void flush(std::vector<std::uint16_t>& tables, std::span<std::int64_t> counts) {
 }  // namespace
 
 void count(std::span<const float> x, const BinRule& rule, std::span<std::int64_t> counts) {
-  const auto blocks = static_cast<std::int64_t>((x.size() + kBlock - 1) / kBlock);
+  const auto blocks = static_cast<std::int64_t>((x.size() + kCounted - 1) / kCounted);
 #pragma omp parallel if (blocks > 8)
   {
     std::vector<std::uint16_t> tables((counts.size() + 1) * kTables);
     std::size_t pending = 0;
 #pragma omp for schedule(static) nowait
     for (std::int64_t b = 0; b < blocks; ++b) {
-      const std::size_t begin = static_cast<std::size_t>(b) * kBlock;
-      const std::size_t size = std::min(kBlock, x.size() - begin);
+      const std::size_t begin = static_cast<std::size_t>(b) * kCounted;
+      const std::size_t size = std::min(kCounted, x.size() - begin);
       if (pending + size > kFullTables) {
         flush(tables, counts);
         pending = 0;

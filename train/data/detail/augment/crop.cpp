@@ -40,11 +40,11 @@ Box draw_box(const AugmentedSample& image, const AugmentOptions& options) {
 }
 
 /// Where an index of `size` lies among `part` others, centres of pixels being at 1/2.
-struct Place {
+struct CropPlace {
   std::int64_t first, second;
   float share;  ///< of the second
 
-  Place(std::int64_t index, std::int64_t part, std::int64_t size) {
+  CropPlace(std::int64_t index, std::int64_t part, std::int64_t size) {
     const double at =
         (static_cast<double>(index) + 0.5) * static_cast<double>(part) / static_cast<double>(size) - 0.5;
     const double inside = std::max(at, 0.0);
@@ -66,7 +66,7 @@ void change_by_resized_crop(AugmentedSample& image, const AugmentOptions& option
     };
     for (std::int64_t y = 0; y < height; ++y)
       for (std::int64_t x = 0; x < width; ++x) {
-        const Place v(y, box.height, height), u(x, box.width, width);
+        const CropPlace v(y, box.height, height), u(x, box.width, width);
         const float upper = at(v.first, u.first) * (1 - u.share) + at(v.first, u.second) * u.share;
         const float lower = at(v.second, u.first) * (1 - u.share) + at(v.second, u.second) * u.share;
         image.plane(c)[y * width + x] = upper * (1 - v.share) + lower * v.share;

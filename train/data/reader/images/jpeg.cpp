@@ -39,27 +39,27 @@ void warn(j_common_ptr state, int level) {
 void say_nothing(j_common_ptr) {}
 
 /// One image being read; everything that libjpeg allocates goes with it.
-struct Decoding {
+struct JpegDecoding {
   jpeg_decompress_struct state{};
   Errors errors{};
 
-  Decoding() {
+  JpegDecoding() {
     state.err = jpeg_std_error(&errors.base);
     errors.base.error_exit = leave;
     errors.base.emit_message = warn;
     errors.base.output_message = say_nothing;
     jpeg_create_decompress(&state);
   }
-  ~Decoding() { jpeg_destroy_decompress(&state); }
-  Decoding(const Decoding&) = delete;  // libjpeg holds addresses of its parts
-  Decoding& operator=(const Decoding&) = delete;
+  ~JpegDecoding() { jpeg_destroy_decompress(&state); }
+  JpegDecoding(const JpegDecoding&) = delete;  // libjpeg holds addresses of its parts
+  JpegDecoding& operator=(const JpegDecoding&) = delete;
 
   [[nodiscard]] bool is_cmyk() const {
     return state.jpeg_color_space == JCS_CMYK || state.jpeg_color_space == JCS_YCCK;
   }
 };
 
-bool read_header(Decoding& from, std::string_view bytes) {
+bool read_header(JpegDecoding& from, std::string_view bytes) {
   if (setjmp(from.errors.back) != 0) return false;
   jpeg_mem_src(&from.state, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   jpeg_save_markers(&from.state, JPEG_APP0 + 1, 0xffff);
@@ -68,7 +68,7 @@ bool read_header(Decoding& from, std::string_view bytes) {
 }
 
 /// Rows of bytes into `to`, which has room for them.
-bool read_rows(Decoding& from, unsigned char* to) {
+bool read_rows(JpegDecoding& from, unsigned char* to) {
   if (setjmp(from.errors.back) != 0) return false;
   jpeg_start_decompress(&from.state);
   const auto row = std::size_t(from.state.output_width) * std::size_t(from.state.output_components);
@@ -99,7 +99,7 @@ void from_inks(const std::vector<unsigned char>& inks, std::vector<std::uint16_t
 }  // namespace
 
 StoredInfo read_jpeg(std::string_view bytes, Image* image) {
-  Decoding from;
+  JpegDecoding from;
   const auto refuse = [&] {
     throw BadImage(fmt::format("is a truncated or damaged JPEG image: {}", from.errors.text));
   };

@@ -39,12 +39,12 @@ void take(png_structp state, png_bytep to, std::size_t bytes) {
 }
 
 /// One image being read; everything that libpng allocates goes with it.
-struct Decoding {
+struct PngDecoding {
   Source source;
   png_structp state;
   png_infop info;
 
-  explicit Decoding(std::string_view bytes)
+  explicit PngDecoding(std::string_view bytes)
       : source{bytes.data(), bytes.size(), {}},
         state(png_create_read_struct(PNG_LIBPNG_VER_STRING, &source, leave, say_nothing)),
         info(state == nullptr ? nullptr : png_create_info_struct(state)) {
@@ -53,18 +53,18 @@ struct Decoding {
     png_set_user_limits(state, kWidest, kWidest);
     png_set_chunk_malloc_max(state, kMostChunk);
   }
-  ~Decoding() { png_destroy_read_struct(&state, &info, nullptr); }
-  Decoding(const Decoding&) = delete;  // libpng holds addresses of its parts
-  Decoding& operator=(const Decoding&) = delete;
+  ~PngDecoding() { png_destroy_read_struct(&state, &info, nullptr); }
+  PngDecoding(const PngDecoding&) = delete;  // libpng holds addresses of its parts
+  PngDecoding& operator=(const PngDecoding&) = delete;
 };
 
-bool read_header(Decoding& from) {
+bool read_header(PngDecoding& from) {
   if (setjmp(png_jmpbuf(from.state)) != 0) return false;
   png_read_info(from.state, from.info);
   return true;
 }
 
-bool choose_samples(Decoding& from) {
+bool choose_samples(PngDecoding& from) {
   if (setjmp(png_jmpbuf(from.state)) != 0) return false;
   png_set_expand(from.state);
   png_set_strip_alpha(from.state);
@@ -74,14 +74,14 @@ bool choose_samples(Decoding& from) {
   return true;
 }
 
-bool read_rows(Decoding& from, png_bytepp rows) {
+bool read_rows(PngDecoding& from, png_bytepp rows) {
   if (setjmp(png_jmpbuf(from.state)) != 0) return false;
   png_read_image(from.state, rows);
   png_read_end(from.state, from.info);
   return true;
 }
 
-int orientation_of(Decoding& from) {
+int orientation_of(PngDecoding& from) {
 #ifdef PNG_eXIf_SUPPORTED
   png_bytep exif = nullptr;
   png_uint_32 bytes = 0;
@@ -101,7 +101,7 @@ void widen(const std::vector<png_byte>& bytes, std::vector<std::uint16_t>& to) {
   }
 }
 
-void read_samples(Decoding& from, const ImageInfo& info, std::vector<std::uint16_t>& to) {
+void read_samples(PngDecoding& from, const ImageInfo& info, std::vector<std::uint16_t>& to) {
   const auto refuse = [&] {
     throw BadImage(fmt::format("is a truncated or damaged PNG image: {}", from.source.text));
   };
@@ -117,7 +117,7 @@ void read_samples(Decoding& from, const ImageInfo& info, std::vector<std::uint16
 }  // namespace
 
 StoredInfo read_png(std::string_view bytes, Image* image) {
-  Decoding from(bytes);
+  PngDecoding from(bytes);
   if (!read_header(from))
     throw BadImage(fmt::format("is a truncated or damaged PNG image: {}", from.source.text));
   const int type = png_get_color_type(from.state, from.info);
