@@ -139,6 +139,8 @@
 #include "fakequant/train/qat_defaults.h"
 #include "fakequant/train/ranks/communicator.h"
 #include "fakequant/train/ranks/exact_sum.h"
+#include "fakequant/train/ranks/float_sum.h"
+#include "fakequant/train/ranks/sharded_optimizer.h"
 #include "fakequant/train/qat_preset.h"
 #include "fakequant/train/qat_training.h"
 #include "fakequant/train/schedule.h"

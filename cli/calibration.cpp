@@ -13,6 +13,7 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/system/signals.h"
 #include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/detail/check.h"
@@ -92,7 +93,9 @@ void take_images(Network& network, DataLoader& loader, const CalibrateOptions& o
   if (shared && collected.has(share))
     return output.line(
         fmt::format("the {} images are in it already, and are not counted again", share.images));
-  const std::int64_t samples = collect_ranges(*network.module, loader, options).samples;
+  DataLoader own(std::shared_ptr<const Dataset>(std::shared_ptr<void>(), &loader.data()),
+                 share_of_rank(loader.options()));
+  const std::int64_t samples = collect_ranges(*network.module, own, options).samples;
   collected.add(samples, shared ? std::vector{share} : std::vector<CalibrationShare>{});
 }
 
@@ -162,6 +165,7 @@ void calibrate_network(Network& network, const Flags& flags, const Quantization&
                        std::shared_ptr<const Dataset> data, Output& output, bool keep_known) {
   const QuantConfig& config = quantization.config;
   CalibrateOptions options{.amax = config.amax, .keep_known = keep_known, .rules = config.calibration};
+  options.ranks = run_ranks();
   if (flags.given("percentile")) options.amax.percentile = flags.number("percentile", 0, 100);
   network.module->to(device_of(flags));
   const auto loader = loader_of(std::move(data), flags, output);
@@ -177,7 +181,8 @@ void calibrate_network(Network& network, const Flags& flags, const Quantization&
   if (loader) algorithm.after(network, *loader, output);
   if (loader && flags.on("errors")) tell_errors(network, *loader, output);
   if (stop_requested()) throw Interrupted("calibrate", ": nothing was written");
-  if (!state.empty()) save_calibration(*network.module, state, collected.samples(), collected.shares());
+  if (!state.empty() && is_first_rank())
+    save_calibration(*network.module, state, collected.samples(), collected.shares());
 }
 
 }  // namespace fq::cli

@@ -4,18 +4,58 @@
 #include <unordered_map>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 #include "fakequant/train/data/loader.h"
+#include "fakequant/train/loop/detail/batch_outputs.h"
 
 namespace fq::cli {
+namespace {
+
+class BatchProgress {
+ public:
+  BatchProgress(Output& output, const std::string& label, std::int64_t total)
+      : output_(output), label_(label), total_(total) {}
+
+  [[nodiscard]] std::int64_t done() const { return done_; }
+  void add(std::int64_t samples) {
+    done_ += samples;
+    const double rate = double(done_) / std::max(watch_.seconds(), 1e-9);
+    output_.progress({label_, done_, total_, 0, -1, rate, double(total_ - done_) / rate});
+  }
+
+ private:
+  Output& output_;
+  const std::string& label_;
+  const Stopwatch watch_;
+  std::int64_t total_, done_ = 0;
+};
+
+}  // namespace
 
 Scoring::Scoring(const Network& network, const Dataset& data)
     : sum_(loss_of(task_of(network), data), metrics_for(task_of(network), data), metric_options_of(network)),
       accuracy_(one_class_each(task_of(network), data)) {}
+
+void for_each_output(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
+                     const std::function<void(const Tensor&, const Tensor&)>& visit, Output& output,
+                     const std::string& label) {
+  const GracefulStop stop;
+  DataLoader loader(data, share_of_rank({.batch_size = batch, .shuffle = false}));
+  BatchProgress progress(output, label, data->size());
+  const auto next = [&](const Tensor& logits, const Tensor& labels) {
+    if (stop_requested()) return false;
+    visit(logits, labels);
+    progress.add(std::min(batch, data->size() - progress.done()));
+    return true;
+  };
+  if (!fq::detail::for_each_output(*network.module, loader, run_ranks().get(), next))
+    throw Interrupted(label);
+}
 
 void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                     const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
@@ -23,16 +63,12 @@ void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::
   const NoGrad no_grad;
   const GracefulStop stop;
   network.module->eval();
-  const std::int64_t total = data->size();
+  BatchProgress progress(output, label, data->size());
   DataLoader loader(std::move(data), {.batch_size = batch, .shuffle = false});
-  const Stopwatch watch;
-  std::int64_t done = 0;
   while (auto next = loader.next()) {
     if (stop_requested()) throw Interrupted(label);
     visit(*next, (*network.module)(Variable(next->x.to(network.module->device()))));
-    done += next->size();
-    const double rate = double(done) / std::max(watch.seconds(), 1e-9);
-    output.progress({label, done, total, 0, -1, rate, double(total - done) / rate});
+    progress.add(next->size());
   }
 }
 

@@ -17,7 +17,7 @@ class Scoring {
  public:
   Scoring(const Network& network, const Dataset& data);
 
-  void add(const Batch& samples, const Variable& logits) { sum_.add(logits, samples.y); }
+  void add(const Tensor& logits, const Tensor& labels) { sum_.add(Variable(logits), labels); }
   [[nodiscard]] Evaluation score() const { return sum_.mean(); }
   /// Whether samples have a class each, so that there is an accuracy.
   [[nodiscard]] bool accuracy() const noexcept { return accuracy_; }
@@ -27,8 +27,12 @@ class Scoring {
   bool accuracy_;
 };
 
-/// Calls `visit` with the samples and the logits of each batch, in order. Stops with Interrupted after
-/// a signal.
+/// Calls `visit` with the logits and the labels of each batch, in order, which the processes of the run share
+/// out. Stops with Interrupted after a signal.
+void for_each_output(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
+                     const std::function<void(const Tensor& logits, const Tensor& labels)>& visit,
+                     Output& output, const std::string& label);
+/// The same with the samples of each batch, by this process alone.
 void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                     const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
                     const std::string& label);

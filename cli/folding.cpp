@@ -46,10 +46,10 @@ FoldChange compare(Network& before, Network& after, std::shared_ptr<const Datase
   change.accuracy = score.accuracy();
   after.module->eval();
   const auto visit = [&](const Batch& samples, const Variable& logits) {
-    score.add(samples, logits);
+    score.add(logits.tensor(), samples.y);
     {
       const RecordScope scope(other_codes);
-      other_score.add(samples, (*after.module)(Variable(samples.x)));
+      other_score.add((*after.module)(Variable(samples.x)).tensor(), samples.y);
     }
     count_codes(codes, other_codes, change);
     for (CodeRecorder* recorder : {&codes, &other_codes}) {

@@ -22,9 +22,9 @@ class Part {
 
   CodeRecorder& recorder() { return recorder_; }
 
-  void add(const Batch& samples, const Variable& y) {
-    if (inputs_) x_.push_back(samples.x);
-    logits_.push_back(y.tensor().to(Device::cpu()).to(Layout::row_major));
+  void add(const Tensor& x, const Tensor& y) {
+    if (inputs_) x_.push_back(x);
+    logits_.push_back(y.to(Device::cpu()).to(Layout::row_major));
     recorder_.next_batch();
   }
 
@@ -61,11 +61,18 @@ void predict_parts(Network& network, std::shared_ptr<const Dataset> data, const 
   Part part(network, options);
   std::optional<RecordScope> scope;
   if (options.codes) scope.emplace(part.recorder());
-  const auto visit = [&](const Batch& samples, const Variable& y) {
-    part.add(samples, y);
+  const auto add = [&](const Tensor& x, const Tensor& y) {
+    part.add(x, y);
     if (part.bytes() >= options.part_bytes) part.flush(use);
   };
-  for_each_batch(network, std::move(data), options.batch, visit, output, label);
+  if (options.inputs || options.codes)
+    for_each_batch(
+        network, std::move(data), options.batch,
+        [&](const Batch& samples, const Variable& y) { add(samples.x, y.tensor()); }, output, label);
+  else
+    for_each_output(
+        network, std::move(data), options.batch, [&](const Tensor& y, const Tensor&) { add({}, y); }, output,
+        label);
   part.flush(use);
 }
 

@@ -12,6 +12,7 @@
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/optimization.h"
+#include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/tables/training_report.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/text/network_tokenizer.h"
@@ -50,13 +51,13 @@ std::int64_t batches_a_step(const Flags& flags) {
 std::shared_ptr<Communicator> ranks_of(const Flags& flags) {
   const bool shared = flags.integer("micro-batch", 0, 1 << 20) > 0;
   FQ_CHECK(
-      shared || launched_ranks() == 1, flags.command(),
+      shared || launched().ranks == 1, flags.command(),
       "{} processes were started: give --micro-batch, the images of a part of --batch {} that one of them "
       "takes, such as {}",
-      launched_ranks(), flags.integer("batch", 1, 1 << 20),
-      std::max<std::int64_t>(1, flags.integer("batch", 1, 1 << 20) / launched_ranks()));
-  FQ_CHECK(launched_ranks() == 1 || !flags.given("profile"), flags.command(),
-           "--profile is of one process, and {} were started: leave it out", launched_ranks());
+      launched().ranks, flags.integer("batch", 1, 1 << 20),
+      std::max<std::int64_t>(1, flags.integer("batch", 1, 1 << 20) / launched().ranks));
+  FQ_CHECK(launched().ranks == 1 || !flags.given("profile"), flags.command(),
+           "--profile is of one process, and {} were started: leave it out", launched().ranks);
   if (!shared) return nullptr;
   auto ranks = started_ranks(flags.number("rank-timeout", 1, kMany));
   FQ_CHECK(
@@ -86,7 +87,7 @@ Loaders make_loaders(const Run& run, const Flags& flags, const Communicator* ran
   return {std::make_shared<DataLoader>(rest, options),
           std::make_shared<DataLoader>(
               held_out,
-              LoaderOptions{.batch_size = options.batch_size, .shuffle = false, .device = options.device})};
+              share_of_rank({.batch_size = options.batch_size, .shuffle = false, .device = options.device}))};
 }
 
 Shape batch_shape(const Run& run, const Loaders& loaders) {
@@ -126,6 +127,15 @@ TrainerOptions read_training(const Flags& flags) {
   options.epochs = flags.integer("epochs", 1, 1 << 20);
   options.accumulation = batches_a_step(flags);
   options.ranks = ranks_of(flags);
+  const std::string reduction = flags.choice("reduce", {"exact", "fp32", "bf16"});
+  options.reduction = reduction == "fp32"   ? Reduction::fp32
+                      : reduction == "bf16" ? Reduction::bf16
+                                            : Reduction::exact;
+  FQ_CHECK(reduction == "exact" || options.ranks, flags.command(),
+           "--reduce {} is for several processes: give --micro-batch too", reduction);
+  options.shard_optimizer = flags.on("shard-optimizer");
+  FQ_CHECK(!options.shard_optimizer || options.ranks, flags.command(),
+           "--shard-optimizer is for several processes: give --micro-batch too");
   options.clip_norm = flags.number("clip", 0, kMany);
   options.label_smoothing = flags.number("label-smoothing", 0, 0.99);
   options.optimizer = read_optimizer(flags);

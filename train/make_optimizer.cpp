@@ -73,12 +73,17 @@ const std::vector<std::string>& optimizer_kinds() {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const Module& model, const OptimizerOptions& options) {
+  return make_optimizer(model, options, model.named_parameters());
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const Module& model, const OptimizerOptions& options,
+                                          const NamedParameters& parameters) {
   const auto found = known_optimizers().find(options.kind);
   FQ_CHECK(found != known_optimizers().end(), "optimizer", "there is no optimizer '{}'{}", options.kind,
            detail::did_you_mean(options.kind, optimizer_kinds()));
   auto rules = options.decay_all ? Rules{} : decay_weights_only(model);
   rules.insert(rules.end(), options.rules.begin(), options.rules.end());
-  return found->second(model.named_parameters(), options, rules);
+  return found->second(parameters, options, rules);
 }
 
 }  // namespace fq

@@ -79,11 +79,11 @@ class Optimizer {
   [[nodiscard]] virtual std::string_view type() const noexcept = 0;
 
   /// Each tensor of state as `<parameter>/<state>`, shared, not copied; attributes `type` and `steps`.
-  [[nodiscard]] StateDict state_dict() const;
+  [[nodiscard]] virtual StateDict state_dict() const;
   /// Takes back what `state_dict` of an optimizer of this type over the same parameters gave. Throws
   /// ArgumentError otherwise, naming the first parameter that differs; nothing is changed then. The learning
   /// rate is not part of it.
-  void load_state(const StateDict& state);
+  virtual void load_state(const StateDict& state);
 
  protected:
   /// What is kept of a parameter.
@@ -215,6 +215,9 @@ struct OptimizerOptions {
 /// The optimizer of that kind over all parameters of the model, which must have them all already. Throws
 /// ArgumentError for an unknown kind, naming the nearest, and as the optimizers do.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Module& model, const OptimizerOptions& options);
+/// The same over some of them.
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Module& model, const OptimizerOptions& options,
+                                                        const NamedParameters& parameters);
 
 /// The Euclidean norm of all gradients together, in f64; parameters without one count as zero. It waits for a
 /// GPU.

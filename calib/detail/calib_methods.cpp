@@ -28,6 +28,10 @@ const CalibMethod* find_calib_method(std::string_view name) noexcept {
   return found == std::end(kMethods) ? nullptr : found;
 }
 
+bool merges_exactly(const CalibMethod& method) noexcept {
+  return method.kind == "max" || method.kind == "one_pass" || method.kind == "two_pass";
+}
+
 std::string_view reading_of(std::string_view method) noexcept {
   const auto* found = find_calib_method(method);
   return found == nullptr ? std::string_view{} : found->reading;

@@ -19,6 +19,8 @@ struct CalibMethod {
 
 /// Null when there is none.
 [[nodiscard]] const CalibMethod* find_calib_method(std::string_view name) noexcept;
+/// Whether what several collect on shares of the data is, merged, bit by bit what one collects on all of it.
+[[nodiscard]] bool merges_exactly(const CalibMethod& method) noexcept;
 /// Empty too when there is no such method.
 [[nodiscard]] std::string_view reading_of(std::string_view method) noexcept;
 /// Whether it reads a histogram that zeros do not belong in.

@@ -11,6 +11,7 @@
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/quantization.h"
+#include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
@@ -90,7 +91,7 @@ nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
   const Stopwatch watch;
   quantize_and_calibrate(network, flags, quantization, data, output);
   warn_unless_exportable(network, "calibrate");
-  if (!path.empty()) save_network(network, path);
+  if (!path.empty() && is_first_rank()) save_network(network, path);
   std::ostringstream table;
   print_quant_summary(*network.module, table);
   output.line(table.str() + fmt::format("calibrated in {}, {}", duration(watch.seconds()),

@@ -25,11 +25,11 @@ Found evaluated(Network& network, const std::shared_ptr<const Dataset>& data, st
   check_calibrated(network, "evaluate");
   Scoring sum(network, *data);
   ClassScores classes(sum.accuracy() ? network.classes() : 0);
-  const auto visit = [&](const Batch& samples, const Variable& outputs) {
-    sum.add(samples, outputs);
-    if (sum.accuracy()) classes.add(answers(outputs.tensor()), samples.y);
+  const auto visit = [&](const Tensor& logits, const Tensor& labels) {
+    sum.add(logits, labels);
+    if (sum.accuracy()) classes.add(answers(logits), labels);
   };
-  for_each_batch(network, data, batch, visit, output, "evaluate");
+  for_each_output(network, data, batch, visit, output, "evaluate");
   return {sum.score(), sum.accuracy(), std::move(classes)};
 }
 

@@ -8,6 +8,7 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/predictions.h"
+#include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/train/ctc.h"
@@ -78,7 +79,7 @@ ordered_json predict(const Flags& flags, Output& output) {
   const auto save = [&](StateDict state) {
     if (!classes.empty()) state.set_attribute("class_names", classes);
     if (task.sequences()) state.set("sequences", ctc_decode(state.at("logits"), task.loss.blank));
-    save_state(path, state, "predictions");
+    if (is_first_rank()) save_state(path, state, "predictions");
     datasets = state.names();
     if (classifies) counts = count_answers(state.at("logits"));
   };

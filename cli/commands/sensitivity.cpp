@@ -11,6 +11,7 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/quantization.h"
+#include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/tables/sensitivity_table.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"
@@ -49,6 +50,7 @@ AutoQuantizeOptions plan_options(const Flags& flags) {
   options.config = read_base_quantization(flags).dump();
   options.calibration_samples = 0;  // all of those that were drawn
   options.score = score_of(flags, "divergence");
+  options.ranks = run_ranks();
   return options;
 }
 
@@ -85,11 +87,12 @@ void check_not_stopped() {
 
 ordered_json measure(Network& network, DataLoader& data, const Flags& flags, Output& output) {
   check_calibrated(network, "sensitivity");
-  const auto report = sensitivity(*network.module, data, {.order = score_of(flags, "loss")});
+  const auto report =
+      sensitivity(*network.module, data, {.order = score_of(flags, "loss"), .ranks = run_ranks()});
   check_not_stopped();
   output.line(sensitivity_table(report));
   ordered_json result = report.to_json();
-  if (flags.given("report")) write_file(flags.text("report"), json_text(result));
+  if (flags.given("report") && is_first_rank()) write_file(flags.text("report"), json_text(result));
   return result;
 }
 
@@ -99,8 +102,8 @@ ordered_json make_plan(Network& network, DataLoader& data, const Flags& flags, O
   check_not_stopped();
   output.line(plan_table(plan));
   network.identity["quantization"] = fq::detail::parse_json<nlohmann::json>(plan.config);
-  if (flags.given("plan")) plan.save(flags.text("plan"));
-  if (flags.given("output")) save_network(network, flags.text("output"));
+  if (flags.given("plan") && is_first_rank()) plan.save(flags.text("plan"));
+  if (flags.given("output") && is_first_rank()) save_network(network, flags.text("output"));
   return plan.to_json();
 }
 

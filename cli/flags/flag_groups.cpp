@@ -5,9 +5,11 @@
 #include "fakequant/cli/flags/attention_formats.h"
 #include "fakequant/cli/flags/limits.h"
 #include "fakequant/cli/optimization.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/layers/config/quant_config.h"
+#include "fakequant/train/ranks/communicator.h"
 
 namespace fq::cli {
 
@@ -46,6 +48,12 @@ void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
              "for any number of processes, started by mpiexec or Slurm, that share them out; 0: off",
              "0")
       .value("rank-timeout", "SECONDS", "one process waits so long for another", "600")
+      .value("reduce", "NAME",
+             "how processes sum gradients: exact, or with fewer bytes fp32 or bf16, which gives up that the "
+             "result does not depend on how many there are",
+             "exact")
+      .toggle("shard-optimizer",
+              "each process keeps the optimizer's state of its part of the parameters alone; the same result")
       .value("ema", "DECAY", "average the weights with this decay a step, and save the average; 0: off", "0")
       .value("early-stopping", "EPOCHS", "stop after so many epochs without a better validation; 0: never",
              "0")
@@ -158,7 +166,16 @@ void add_range_flags(FlagSet& set) {
              "run, as 8:0.2,4:0.3,2 (default: those of the network all along)");
 }
 
-Device device_of(const Flags& flags) { return Device::parse(flags.text("device")); }
+Device device_of(const Flags& flags) {
+  const Device given = Device::parse(flags.text("device"));
+  const Launched here = launched();
+  if (here.ranks == 1 || !given.is_cuda()) return given;
+  FQ_CHECK(
+      here.ranks_here <= cuda_device_count(), flags.command(),
+      "{} processes on this machine have {} GPUs: start at most one for each, or leave --device cuda out",
+      here.ranks_here, cuda_device_count());
+  return Device::cuda(here.rank_here);
+}
 
 void apply_general_flags(const Flags& flags) {
   static_cast<void>(describe(device_of(flags)));  // throws for a GPU that cannot be used

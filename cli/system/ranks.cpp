@@ -18,12 +18,6 @@ namespace {
 constexpr double kAtTheEnd = 24 * 3600;  // rank 0 may have much to write
 constexpr double kAfterFailure = 5;
 
-int launched_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"})
-    if (const char* value = std::getenv(name); value != nullptr) return std::atoi(value);
-  return 0;
-}
-
 std::string host() {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
@@ -31,22 +25,34 @@ std::string host() {
 }
 
 bool shares_out(const std::vector<std::string>& arguments) {
-  return !arguments.empty() && (arguments.front() == "train" || arguments.front() == "qat");
+  constexpr std::string_view kShared[]{"train", "qat", "calibrate", "evaluate", "predict", "sensitivity"};
+  return !arguments.empty() && std::ranges::find(kShared, arguments.front()) != std::end(kShared);
 }
 
 }  // namespace
 
-bool is_first_rank() { return launched_ranks() <= 1 || launched_rank() == 0; }
+std::shared_ptr<Communicator> run_ranks() {
+  static const auto ranks = started_ranks();
+  return ranks;
+}
+
+LoaderOptions share_of_rank(LoaderOptions options) {
+  options.part = run_ranks()->rank();
+  options.parts = options.turn = run_ranks()->size();
+  return options;
+}
+
+bool is_first_rank() { return launched().ranks <= 1 || launched().rank == 0; }
 
 Ranks::Ranks(const std::vector<std::string>& arguments) {
   if (!is_first_rank()) silence();
   ranks_ = started_ranks(kAtTheEnd);
   failed_ = started_ranks(kAfterFailure);
   if (ranks_->size() == 1) return;
-  FQ_CHECK(
-      shares_out(arguments), "ranks",
-      "{} processes were started: train and qat can be shared out, with --micro-batch; start one of this",
-      ranks_->size());
+  FQ_CHECK(shares_out(arguments), "ranks",
+           "{} processes were started: train and qat can be shared out, with --micro-batch, and calibrate, "
+           "evaluate, predict and sensitivity; start one of this",
+           ranks_->size());
   fq::detail::check_same_everywhere(*ranks_, {{"version", version_line()}, {"arguments", arguments}});
 }
 

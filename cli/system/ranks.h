@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fakequant/train/data/loader.h"
 #include "fakequant/train/ranks/communicator.h"
 
 namespace fq::cli {
@@ -29,5 +30,9 @@ class Ranks {
 
 /// Whether files are this process's to write.
 [[nodiscard]] bool is_first_rank();
+/// The processes of this run of the command; one where there are no others.
+[[nodiscard]] std::shared_ptr<Communicator> run_ranks();
+/// Those of the batches that these options make which are this rank's: each rank has one in turn.
+[[nodiscard]] LoaderOptions share_of_rank(LoaderOptions options);
 
 }  // namespace fq::cli

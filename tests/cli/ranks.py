@@ -1,6 +1,7 @@
 """A run has the bytes of one process, however many share it out; killed, it goes on with another number of them."""
 
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -62,6 +63,59 @@ def test_same_bytes():
     same_bytes("nvfp4", *fine_tuned, "nvfp4", counts=(1, 2))
 
 
+def test_shared_optimizer():
+    """The state lies on several ranks; the file has the bytes of one, and goes on with another number of them."""
+    flags = ["train", *TINY, *DATA, "--schedule", "constant", "--epochs", "2"]
+    on(1, *flags, "-o", "kept.h5")
+    for ranks in (2, 3):
+        on(ranks, *flags, "--shard-optimizer", "-o", f"sharded_{ranks}.h5")
+        assert digest(f"sharded_{ranks}.h5") == digest("kept.h5"), ranks
+    on(3, *flags[:-1], "1", "--shard-optimizer", "-o", "goes_on.h5")
+    on(2, *flags, "--shard-optimizer", "-o", "goes_on.h5", "--resume")
+    assert digest("goes_on.h5") == digest("kept.h5")
+
+
+def test_sums_of_floats():
+    """Fewer bytes go between ranks, the loss is nearly the same, and the log says what is given up."""
+    told = {}
+    for reduce in ("exact", "fp32", "bf16"):
+        done = on(2, *FLOAT, "--reduce", reduce, "-o", f"{reduce}.h5", "--json")
+        assert ("has other bits for another number" in done.stderr + done.stdout) == (reduce != "exact"), done.stderr
+        told[reduce] = json.loads(next(line for line in done.stdout.splitlines() if '"result"' in line))
+    sent = [told[reduce]["rank_bytes"] for reduce in ("exact", "fp32", "bf16")]
+    assert sent[0] > 1.7 * sent[1] and sent[1] > 1.7 * sent[2], sent
+    losses = [told[reduce]["loss"] for reduce in told]
+    assert max(losses) - min(losses) < 0.01 * losses[0] and digest("fp32.h5") != digest("bf16.h5"), losses
+
+
+def same_answers(*arguments, output=None, counts=(1, 3)):
+    """What the command reports and writes does not depend on the number of ranks, times apart."""
+    found = []
+    for ranks in counts:
+        written = ["-o", output] if output else []
+        lines = on(ranks, *arguments, *written, "--json").stdout.splitlines()
+        report = json.loads(next(line for line in lines if '"result"' in line))
+        times = {key for key in report if "seconds" in key}
+        found.append(({key: report[key] for key in report if key not in times}, output and digest(output)))
+    assert all(other == found[0] for other in found), found
+    return found[0][0]
+
+
+def test_calibration_and_evaluation():
+    on(1, *FLOAT, "-o", "network.h5")
+    images = ["--data", DIGITS, "--batch", "40"]
+    for preset in ("int8", "mxfp8"):
+        same_answers("calibrate", "network.h5", *images, "--preset", preset, output=f"calibrated_{preset}.h5", counts=(1, 2, 3))
+    # By the method of two passes, by one that wants all batches in their order, and for more ranks than batches.
+    for method, batch in (("two_pass_mse", "40"), ("histogram", "40"), ("max", "400")):
+        same_answers("calibrate", "network.h5", "--data", DIGITS, "--batch", batch, "--preset", "int8", "--method", method,
+                     output="by_method.h5")
+    for command, more in (("evaluate", []), ("predict", ["-o", "said.h5"]), ("sensitivity", ["--report", "report.json"])):
+        found = same_answers(command, "calibrated_int8.h5", *images, *more)
+        assert found.get("count", 1) > 0, found
+    same_answers("sensitivity", "network.h5", *images, "--effective-bits", "6", output="planned.h5")
+
+
 def test_one_report():
     done = on(3, *FLOAT, "-o", "told.h5", "--json")
     ends = [line for line in done.stdout.splitlines() if '"result"' in line]
@@ -100,7 +154,9 @@ def test_bad_input():
     refused(1, "--batch 64 is not a multiple of --micro-batch 24: give 48 or 72", "train", *TINY, "--data", DIGITS,
             "--batch", "64", "--micro-batch", "24", "-o", "no.h5")
     refused(2, "--profile is of one process", *FLOAT, "--profile", "-o", "no.h5")
-    refused(2, "train and qat can be shared out", "evaluate", "float_1.h5", "--data", DIGITS)
+    refused(2, "train and qat can be shared out", "inspect", "float_1.h5")
+    refused(1, "--shard-optimizer is for several processes", "train", *TINY, "--data", DIGITS, "--shard-optimizer", "-o", "no.h5")
+    refused(1, "--reduce fp32 is for several processes", "train", *TINY, "--data", DIGITS, "--reduce", "fp32", "-o", "no.h5")
     refused(2, "missing.h5", "qat", "missing.h5", *DATA, "--preset", "int8", "-o", "x.h5")
     assert not os.path.exists("no.h5") and not os.path.exists("x.h5")
 

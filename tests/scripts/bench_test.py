@@ -93,6 +93,18 @@ class Bench(unittest.TestCase):
     def test_list(self):
         self.assertIn("fake.value/memcpy\n", self.bench("--list").stdout)
 
+    def test_plan_of_ranks(self):
+        plan = [sys.executable, os.path.join(SOURCE, "bench", "ranks_plan.py"), "--parameters", "1000000", "--micro-batch-ms", "10",
+                "--micro-batches", "8", "--latency-us", "0", "--fixed-ns", "0", "--tensors", "1", "--network", "1GB/s"]
+        done = subprocess.run([*plan, "--ranks", "1,4"], text=True, capture_output=True)
+        lines = [line.split() for line in done.stdout.splitlines()[1:]]
+        self.assertEqual(lines[0], ["1", "80.00", "1.00", "80.00", "1.00"])
+        # Two micro-batches; 8 MB, of which a ring moves 1.5 times as many, a tree four times.
+        self.assertEqual([lines[1][1], lines[1][3]], ["32.00", "52.00"])
+        done = subprocess.run([*plan, "--ranks", "9"], text=True, capture_output=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("9 ranks share out 8 micro-batches: use 1 to 8", done.stderr)
+
     def test_program_that_is_not_there(self):
         done = self.bench("--own", "/no/such/program")
         self.assertEqual(done.returncode, 2)

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -146,6 +147,47 @@ AugmentOptions everything() {
           .cutout = 2,
           .mixup = 0.3,
           .cutmix = 1};
+}
+
+/// Keeps which rows were read.
+class Watched final : public Numbers {
+ public:
+  using Numbers::Numbers;
+  Batch read(std::span<const std::int64_t> rows) const override {
+    const std::lock_guard guard(mutex_);
+    read_.insert(read_.end(), rows.begin(), rows.end());
+    return Numbers::read(rows);
+  }
+  [[nodiscard]] std::vector<std::int64_t> rows() const {
+    const std::lock_guard guard(mutex_);
+    return read_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::vector<std::int64_t> read_;
+};
+
+TEST(DataLoader, APartReadsItsOwnRowsAlone) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t part = 0; part < 3; ++part) {
+    const auto data = std::make_shared<Watched>(103, 20, 2);
+    DataLoader loader(data,
+                      {.batch_size = 4, .seed = 7, .prefetch = part, .part = part, .parts = 3, .turn = 4});
+    std::vector<std::int64_t> given;
+    std::int64_t passed_over = 0;
+    while (const auto batch = loader.next()) {
+      passed_over += batch->passed_over;
+      if (batch->passed_over > 0) continue;
+      const auto y = batch->y.to_vector<std::int64_t>();
+      given.insert(given.end(), y.begin(), y.end());
+    }
+    EXPECT_EQ(data->rows(), given);
+    EXPECT_EQ(passed_over + std::ssize(given), 103);
+    all.insert(all.end(), given.begin(), given.end());
+  }
+  std::ranges::sort(all);
+  EXPECT_EQ(all, first(103));
 }
 
 TEST(ThreadsDataLoader, PrefetchChangesNothing) {

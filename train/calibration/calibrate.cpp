@@ -3,11 +3,14 @@
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/log.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/dead_channels.h"
 #include "fakequant/train/calibration/detail/calibration_targets.h"
 #include "fakequant/train/calibration/detail/calibration_undo.h"
+#include "fakequant/train/calibration/detail/shared_ranges.h"
 #include "fakequant/train/calibration/detail/watching.h"
+#include "fakequant/train/ranks/detail/gather_states.h"
 
 namespace fq {
 namespace {
@@ -59,6 +62,38 @@ std::int64_t run_pass(Module& model, DataLoader& data, const std::vector<TensorQ
   return watching.run(data, samples);
 }
 
+std::int64_t run_passes(Module& model, DataLoader& data, const std::vector<TensorQuantizer*>& quantizers,
+                        int passes, const CalibrateOptions& options, Communicator& ranks) {
+  std::int64_t samples = 0;
+  for (int pass = 0; pass < passes; ++pass) {
+    samples = run_pass(model, data, quantizers, pass, options.samples);
+    detail::merge_over_ranks(model, ranks);
+  }
+  return samples;
+}
+
+/// Each rank sees its share, or all where shares cannot be put together exactly.
+std::int64_t run_on_ranks(Module& model, DataLoader& data, const std::vector<TensorQuantizer*>& quantizers,
+                          int passes, const CalibrateOptions& options) {
+  auto& ranks = *options.ranks;
+  detail::check_share(data.options(), ranks, "calibrate");
+  const auto method = detail::method_of_one_process(quantizers);
+  if (method.empty()) {
+    if (ranks.rank() > 0)  // what was collected before counts once
+      for (auto* q : quantizers) q->observer().calibrator().reset();
+    return run_passes(model, data, quantizers, passes, options, ranks);
+  }
+  log(LogLevel::info,
+      fmt::format("[calibrate] '{}' depends on the order of batches: every rank sees all of them; max, "
+                  "one_pass and two_pass are shared out",
+                  method));
+  LoaderOptions all = data.options();
+  all.part = 0;
+  all.parts = all.turn = 1;
+  DataLoader whole(std::shared_ptr<const Dataset>(std::shared_ptr<void>(), &data.data()), all);
+  return run_passes(model, whole, quantizers, passes, options, *one_rank());
+}
+
 void collect_weights(const Targets& weights) {
   for (const auto& target : weights) {
     target.entry.quantizer->observer().calibrator().reset();
@@ -85,8 +120,8 @@ CalibrationReport collect_ranges(Module& model, DataLoader& data, const Calibrat
   detail::set_methods(targets, options);
   CalibrationReport report;
   report.passes = begin(quantizers, options.keep_collected);
-  for (int pass = 0; pass < report.passes; ++pass)
-    report.samples = run_pass(model, data, quantizers, pass, options.samples);
+  report.samples = options.ranks ? run_on_ranks(model, data, quantizers, report.passes, options)
+                                 : run_passes(model, data, quantizers, report.passes, options, *one_rank());
   FQ_CHECK(report.samples > 0, "calibrate", "there is no data: give at least one image");
   for (auto* q : quantizers)
     FQ_CHECK(!q->observer().calibrator().empty(), "calibrate",

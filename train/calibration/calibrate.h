@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "fakequant/calib/calibrator.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/loader.h"
+#include "fakequant/train/ranks/communicator.h"
 
 namespace fq {
 
@@ -28,6 +30,10 @@ struct CalibrateOptions {
   bool keep_known = false;   ///< quantizers that have a range keep it
   std::vector<CalibrationRule> rules = {};  ///< other methods and options, weights included
   bool keep_collected = false;              ///< the data adds to what calibrators have collected
+  /// Who shares out the batches with this process; null for nobody. All of them make the call, each with a
+  /// loader whose `part` is its rank, `parts` and `turn` the number of ranks: the bits are those of one. By
+  /// methods that depend on the order of batches, such as "histogram", each sees all of them.
+  std::shared_ptr<Communicator> ranks = {};
 };
 
 /// What was done.

@@ -9,23 +9,12 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/detail/join.h"
-#include "fakequant/layers/modules/detail/evaluation_mode.h"
 #include "fakequant/layers/modules/module.h"
+#include "fakequant/train/loop/detail/batch_outputs.h"
 #include "fakequant/train/loop/detail/score_sum.h"
 
 namespace fq {
 namespace {
-
-/// Calls `visit(batch, output)` until the epoch ends or it returns false.
-template <class F>
-void for_each_output(Module& model, DataLoader& loader, F&& visit) {
-  const detail::EvaluationMode mode(model);
-  const NoGrad no_grad;
-  const Device device = model.device();
-  loader.start_epoch(0);
-  while (const auto batch = loader.next())
-    if (!visit(*batch, model(Variable(batch->x.to(device))))) return;
-}
 
 template <class T>
 std::int64_t answer(const T* row, std::int64_t classes) {
@@ -55,24 +44,24 @@ std::int64_t count_correct(const Tensor& logits, const Tensor& labels) {
 }
 
 Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop, const Loss& loss,
-                    const std::vector<std::string>& metrics, const MetricOptions& options) {
+                    const std::vector<std::string>& metrics, const MetricOptions& options,
+                    Communicator* ranks) {
   detail::ScoreSum sum(loss, metrics, options);
-  bool stopped = false;
-  for_each_output(model, loader, [&](const Batch& batch, const Variable& logits) {
-    FQ_CHECK(batch.y.defined(), "evaluate", "the data has no labels: use predict");
-    sum.add(logits, batch.y);
-    stopped = stop != nullptr && *stop;
-    return !stopped;
-  });
+  const bool whole =
+      detail::for_each_output(model, loader, ranks, [&](const Tensor& logits, const Tensor& labels) {
+        FQ_CHECK(labels.defined(), "evaluate", "the data has no labels: use predict");
+        sum.add(Variable(logits), labels);
+        return stop == nullptr || !*stop;
+      });
   Evaluation out = sum.mean();
-  out.stopped = stopped;
+  out.stopped = !whole;
   return out;
 }
 
-Tensor predict(Module& model, DataLoader& loader) {
+Tensor predict(Module& model, DataLoader& loader, Communicator* ranks) {
   std::vector<Tensor> parts;
-  for_each_output(model, loader, [&](const Batch&, const Variable& output) {
-    parts.push_back(output.tensor().to(Device::cpu()).to(Layout::row_major));
+  detail::for_each_output(model, loader, ranks, [&](const Tensor& output, const Tensor&) {
+    parts.push_back(output.to(Device::cpu()).to(Layout::row_major));
     return true;
   });
   return detail::join(parts, 0);

@@ -19,6 +19,7 @@
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/losses.h"
 #include "fakequant/train/metrics.h"
+#include "fakequant/train/ranks/communicator.h"
 
 namespace fq {
 
@@ -42,16 +43,21 @@ struct Evaluation {
 /// once, each with a loader of its own. It stops after the current batch when `*stop` becomes true.
 ///
 /// With a `loss` of one's own labels and outputs are what it takes; accuracy is 0 unless they are i64 [N] and
-/// [N, C]. `metrics` are names of train/metrics.h, with
-/// `options`. Throws ArgumentError for data without labels, labels out
-/// of range and samples that do not fit the model.
+/// [N, C]. `metrics` are names of train/metrics.h, with `options`.
+///
+/// With `ranks` it is called by all of them, and they share out the batches: the loader's `part` is the rank,
+/// its `parts` and `turn` the number of ranks. Outputs go to every rank, so that the bits are those of one.
+///
+/// Throws ArgumentError for data without labels, labels out of range and samples that do not fit the model,
+/// and for a loader that is not the rank's.
 [[nodiscard]] Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop = nullptr,
                                   const Loss& loss = {}, const std::vector<std::string>& metrics = {},
-                                  const MetricOptions& options = {});
+                                  const MetricOptions& options = {}, Communicator* ranks = nullptr);
 
 /// The model's outputs [N, ..] for the loader's epoch 0, in its order: f32, row-major, on the host. It runs
 /// as `evaluate` does; data needs no labels. Use a loader that does not shuffle, so that row i is sample i.
-[[nodiscard]] Tensor predict(Module& model, DataLoader& loader);
+/// `ranks` share it out as they do an evaluation.
+[[nodiscard]] Tensor predict(Module& model, DataLoader& loader, Communicator* ranks = nullptr);
 
 /// The class that each row of `logits` [N, C] is largest at, the first of equal ones: i64 [N], on the host;
 /// -1 for a row with a NaN.

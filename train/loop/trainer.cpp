@@ -15,6 +15,7 @@
 #include "fakequant/train/loop/detail/trainer_body.h"
 #include "fakequant/train/loop/reestimate.h"
 #include "fakequant/train/metrics.h"
+#include "fakequant/train/ranks/sharded_optimizer.h"
 
 namespace fq {
 namespace {
@@ -89,6 +90,12 @@ void check_reestimation(Module& model, const DataLoader& training, std::int64_t 
 }
 
 void check_ranks(const TrainerOptions& o, const LoaderOptions& loader) {
+  if (o.reduction != Reduction::exact)
+    log(LogLevel::warning,
+        fmt::format(
+            "[train] gradients of ranks are summed as {}: the run has other bits for another number of "
+            "them",
+            o.reduction == Reduction::fp32 ? "fp32" : "bf16"));
   const int size = o.ranks->size();
   FQ_CHECK(size <= o.accumulation, kTrain,
            "{} ranks share out steps of {} batches: start at most {}, or make the batches of a step smaller",
@@ -124,6 +131,12 @@ std::shared_ptr<Module> prepared(std::shared_ptr<Module> model, TrainerOptions& 
   return model;
 }
 
+std::unique_ptr<Optimizer> optimizer_of(const Module& model, const TrainerOptions& options) {
+  if (!options.shard_optimizer) return make_optimizer(model, options.optimizer);
+  FQ_CHECK(options.ranks, kTrain, "shard_optimizer is for several processes: give ranks, or leave it out");
+  return std::make_unique<ShardedOptimizer>(options.ranks, model, options.optimizer);
+}
+
 void warn_of_one_class(const Dataset& data) {
   const Tensor labels = data.labels();
   if (!labels.defined() || labels.dtype() != DType::i64 || labels.rank() != 1) return;
@@ -154,7 +167,7 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
       options(std::move(chosen)),
       callbacks(std::move(hooks)),
       description(parsed(options.model)),
-      optimizer(make_optimizer(*model, options.optimizer)),
+      optimizer(optimizer_of(*model, options)),
       parameters(model->parameters()),
       early(options.patience),
       switches(*model),
@@ -169,7 +182,7 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
            "the training data has no labels of classes: give some, or a loss of your own for others");
   if (options.ranks) {
     check_ranks(options, training->options());
-    shared.emplace(options.ranks, *model, options.amax == AmaxMode::running);
+    shared.emplace(options.ranks, *model, options.amax == AmaxMode::running, options.reduction);
   }
   warn_of_one_class(training->data());
   FQ_CHECK(options.patience == 0 || validation, kTrain, "patience needs validation data: give some, or 0");
@@ -227,10 +240,16 @@ bool Trainer::Body::train() try {
 
 void Trainer::Body::validate_start() {
   if (!options.validate_start || progress.batch > 0) return;
-  start = evaluate(*model, *validation, stop_flag(), options.loss, options.metrics, options.metric_options);
+  start = validate();
   if (start->stopped) return;
   early.begin(*start);
   if (early.begun()) keep_best();
+}
+
+Evaluation Trainer::Body::validate() {
+  auto* ranks = shared && validation->options().parts > 1 ? &shared->ranks() : nullptr;
+  return evaluate(*model, *validation, stop_flag(), options.loss, options.metrics, options.metric_options,
+                  ranks);
 }
 
 void Trainer::Body::train_epoch() {
@@ -285,8 +304,7 @@ void Trainer::Body::finish_epoch() {
     const AverageScope averages(average ? &*average : nullptr);
     if (options.reestimate_bn > 0) reestimate();
     if (validation) {
-      report.validation =
-          evaluate(*model, *validation, stop_flag(), options.loss, options.metrics, options.metric_options);
+      report.validation = validate();
       if (report.validation->stopped) return;
       report.best = (!bits || bits->finished()) && early.update(*report.validation);
       if (plateau) plateau->update(report.validation->score);

@@ -128,6 +128,11 @@ struct TrainerOptions {
   /// as many threads. The loader's `part`, `parts` and `turn` have to be the rank, the number of ranks and
   /// `accumulation`. Only rank 0 writes files; no more ranks than batches of a step.
   std::shared_ptr<Communicator> ranks = {};
+  /// How the ranks sum gradients; fp32 and bf16 give up that the bits do not depend on their number.
+  Reduction reduction = Reduction::exact;
+  /// Each rank keeps the optimizer's state of its part of the parameters alone
+  /// (train/ranks/sharded_optimizer.h); the same bits. Needs `ranks`.
+  bool shard_optimizer = false;
 
   std::string checkpoint_blocks = {};  ///< pattern of set_checkpointing; empty for none
 

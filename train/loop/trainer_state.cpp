@@ -150,7 +150,8 @@ void Trainer::Body::load(const StateDict& checkpoint, const std::string& path) t
 }
 
 void Trainer::Body::save(const std::string& path) {
-  if (!shared || shared->ranks().rank() == 0) save_state(path, state(), "checkpoint");
+  const StateDict all = state();
+  if (!shared || shared->ranks().rank() == 0) save_state(path, all, "checkpoint");
   if (path == options.out) saved = progress;
   if (callbacks.on_checkpoint) callbacks.on_checkpoint(path);
 }

@@ -16,7 +16,12 @@
 #include <string>
 #include <vector>
 
+#include "fakequant/core/numerics/half.h"
+
 namespace fq {
+
+/// How gradients are summed over ranks: exactly, with the bits of one process, or as floats of fewer bytes.
+enum class Reduction : unsigned char { exact, fp32, bf16 };
 
 /// One of `size` processes. Each call below is made by all of them in the same order, and returns when all
 /// have made it. Throws BackendError, naming the rank and its host, when the others do not come within the
@@ -35,6 +40,9 @@ class Communicator {
   virtual void max(std::span<std::int64_t> values) = 0;
   /// Each element becomes the sum of those of all ranks, which has to fit.
   virtual void sum(std::span<std::int64_t> values) = 0;
+  /// The same of floats, in an order that the number of ranks decides: the bits of a sum depend on it.
+  virtual void sum(std::span<float> values) = 0;
+  virtual void sum(std::span<bfloat16> values) = 0;
   /// The texts of all ranks, in their order.
   [[nodiscard]] virtual std::vector<std::string> gather(const std::string& text) = 0;
   /// Bytes that this rank has given to the others so far.
@@ -46,8 +54,14 @@ class Communicator {
 
 /// Whether the library was built with MPI.
 [[nodiscard]] bool has_mpi() noexcept;
-/// How many processes a launcher says, in this process's environment, that it started: 1 without one.
-[[nodiscard]] int launched_ranks();
+/// What a launcher says, in this process's environment: this process among those that it started, and among
+/// those of them on this machine.
+struct Launched {
+  int rank = 0, ranks = 1;
+  int rank_here = 0, ranks_here = 1;
+};
+/// Of mpiexec (Open MPI, MPICH, MVAPICH) or Slurm; one process without them.
+[[nodiscard]] Launched launched();
 /// The processes that mpiexec or Slurm started, by MPI, which is begun by the first call and ended with the
 /// process; `one_rank` where there is but one. A call of theirs waits `seconds` at most.
 ///

@@ -55,6 +55,22 @@ class Session {
   bool own_ = false;
 };
 
+void add_bf16(void* from, void* to, int* count, MPI_Datatype*) {
+  const auto* added = static_cast<const bfloat16*>(from);
+  auto* sums = static_cast<bfloat16*>(to);
+  for (int i = 0; i < *count; ++i)
+    sums[i] = bfloat16(static_cast<float>(sums[i]) + static_cast<float>(added[i]));
+}
+
+MPI_Op sum_of_bf16() {
+  static const MPI_Op made = [] {
+    MPI_Op op = MPI_OP_NULL;
+    MPI_Op_create(add_bf16, 1, &op);
+    return op;
+  }();
+  return made;
+}
+
 class MpiRanks final : public Communicator {
  public:
   explicit MpiRanks(double seconds) : seconds_(seconds) {
@@ -65,8 +81,10 @@ class MpiRanks final : public Communicator {
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }
-  void max(std::span<std::int64_t> values) override { reduce(values, MPI_MAX); }
-  void sum(std::span<std::int64_t> values) override { reduce(values, MPI_SUM); }
+  void max(std::span<std::int64_t> values) override { reduce(values, MPI_INT64_T, MPI_MAX); }
+  void sum(std::span<std::int64_t> values) override { reduce(values, MPI_INT64_T, MPI_SUM); }
+  void sum(std::span<float> values) override { reduce(values, MPI_FLOAT, MPI_SUM); }
+  void sum(std::span<bfloat16> values) override { reduce(values, MPI_UINT16_T, sum_of_bf16()); }
   [[nodiscard]] std::int64_t bytes() const noexcept override { return bytes_; }
 
   [[nodiscard]] std::vector<std::string> gather(const std::string& text) override {
@@ -88,12 +106,13 @@ class MpiRanks final : public Communicator {
   }
 
  private:
-  void reduce(std::span<std::int64_t> values, MPI_Op operation) {
+  template <class T>
+  void reduce(std::span<T> values, MPI_Datatype type, MPI_Op operation) {
     constexpr std::size_t kMost = std::size_t{1} << 30;  // counts of MPI are int
     for (std::size_t begin = 0; begin < values.size(); begin += kMost) {
       const auto part = values.subspan(begin, std::min(kMost, values.size() - begin));
       MPI_Request request;
-      MPI_Iallreduce(MPI_IN_PLACE, part.data(), static_cast<int>(part.size()), MPI_INT64_T, operation, ranks_,
+      MPI_Iallreduce(MPI_IN_PLACE, part.data(), static_cast<int>(part.size()), type, operation, ranks_,
                      &request);
       wait(request);
       bytes_ += static_cast<std::int64_t>(part.size_bytes());
@@ -129,14 +148,14 @@ class MpiRanks final : public Communicator {
 bool has_mpi() noexcept { return true; }
 
 std::shared_ptr<Communicator> started_ranks(double seconds) {
-  const int launched = launched_ranks();
-  if (launched <= 1) return one_rank();
+  const int started = launched().ranks;
+  if (started <= 1) return one_rank();
   static const Session session;
   auto out = std::make_shared<MpiRanks>(seconds);
-  FQ_CHECK(out->size() == launched, "ranks",
+  FQ_CHECK(out->size() == started, "ranks",
            "{} processes were started, and this one finds {}: it was built with {}, so start it with the "
            "mpiexec of that, or without the variables of another",
-           launched, out->size(), library());
+           started, out->size(), library());
   return out;
 }
 

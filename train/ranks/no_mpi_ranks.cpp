@@ -9,10 +9,10 @@ bool has_mpi() noexcept { return false; }
 
 std::shared_ptr<Communicator> started_ranks(double) {
   FQ_CHECK(
-      launched_ranks() <= 1, "ranks",
+      launched().ranks <= 1, "ranks",
       "{} processes were started, and this build has no MPI: install libopenmpi-dev (or another MPI) and "
       "build again with -DFAKEQUANT_MPI=ON, or start one process",
-      launched_ranks());
+      launched().ranks);
   return one_rank();
 }
 

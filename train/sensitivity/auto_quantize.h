@@ -8,6 +8,7 @@
 ///     plan.save("plan.json");  // the model is quantized and calibrated by it already
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ struct AutoQuantizeOptions {
   /// Whose sum over the layers is made least. Divergence needs no labels and is never negative; a loss that
   /// falls where an answer gets worse (of a network that is not sure enough) counts as a gain.
   DamageScore score = DamageScore::divergence;
-  bool cached = true;  ///< as in SensitivityOptions
+  bool cached = true;                        ///< as in SensitivityOptions
+  std::shared_ptr<Communicator> ranks = {};  ///< likewise, for what is measured; calibration each rank makes
 };
 
 /// Calibrates a float model in each format, measures the damage of each layer in each format alone, as

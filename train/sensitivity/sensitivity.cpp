@@ -91,7 +91,7 @@ void sort_by_damage(std::vector<LayerSensitivity>& layers, DamageScore order) {
 SensitivityReport sensitivity(Module& model, DataLoader& data, const SensitivityOptions& options) {
   check_sensitivity_model(model);
   const auto layers = layers_that_quantize(model);
-  detail::TrialOptions trial_options{kSensitivity, options.samples, options.cached};
+  detail::TrialOptions trial_options{kSensitivity, options.samples, options.cached, {}, options.ranks.get()};
   SensitivityReport out;
   detail::Swaps off;
   std::vector<detail::Swaps> trials;

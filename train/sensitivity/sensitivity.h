@@ -8,6 +8,7 @@
 ///       std::cout << layer.layer << ": loss " << layer.damage.loss_change << '\n';
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -43,11 +44,13 @@ struct LayerSensitivity {
 struct SensitivityOptions {
   std::int64_t samples = 0;  ///< the first ones of epoch 0; 0: all
   /// What the layers are sorted by; divergence where there is no label.
-  DamageScore order =
-      DamageScore::loss;  ///< what the layers are sorted by; divergence where there is no label
+  DamageScore order = DamageScore::loss;
   /// Off: a whole pass for each layer. For models with modules whose output depends on more than inputs,
   /// parameters, buffers and the modules below them.
   bool cached = true;
+  /// Who shares out the layers with this process, each with a loader of all the data; null for nobody. All of
+  /// them make the call, and have the same report.
+  std::shared_ptr<Communicator> ranks = {};
 };
 
 /// What was measured, and what it took.

@@ -59,8 +59,13 @@ std::int64_t Watching::run(DataLoader& data, std::int64_t limit) {
   Shape sample;
   data.start_epoch(0);
   for (int batch = 0; auto next = data.next(); ++batch) {
+    if (next->passed_over > 0) {
+      count += next->passed_over;
+      if (limit > 0 && count >= limit) break;
+      continue;
+    }
     Tensor x = next->x;
-    if (batch == 0) sample = sample_shape(x);
+    if (sample.empty()) sample = sample_shape(x);
     FQ_CHECK(sample_shape(x) == sample, "calibrate",
              "samples of batch {} are {}, those before {}: give one shape", batch, to_string(sample_shape(x)),
              to_string(sample));

@@ -98,6 +98,7 @@ struct Trainer::Body {
   bool train();
   /// Before the first step, where that is asked for.
   void validate_start();
+  [[nodiscard]] Evaluation validate();
   void train_epoch();
   [[nodiscard]] std::optional<Batch> next_batch();
   void reestimate();

@@ -9,6 +9,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/ranks/exact_sum.h"
+#include "fakequant/train/ranks/float_sum.h"
 
 namespace fq::detail {
 namespace {
@@ -34,8 +35,8 @@ std::string message_of(const std::exception_ptr& error) {
 
 }  // namespace
 
-SharedStep::SharedStep(std::shared_ptr<Communicator> ranks, Module& model, bool running)
-    : ranks_(std::move(ranks)), model_(model), parameters_(model.parameters()) {
+SharedStep::SharedStep(std::shared_ptr<Communicator> ranks, Module& model, bool running, Reduction reduction)
+    : ranks_(std::move(ranks)), model_(model), parameters_(model.parameters()), reduction_(reduction) {
   if (!running) return;
   const auto of_weights = weight_quantizers(model);
   for (const auto& entry : named_quantizers(model))
@@ -115,16 +116,33 @@ std::vector<SharedStep::Told> SharedStep::all_told() {
   return out;
 }
 
+/// Gradients, then what moved.
+std::vector<Tensor> SharedStep::summed(std::int64_t count, const std::vector<Tensor>& moving) {
+  std::vector<Tensor> like;
+  for (const auto& parameter : parameters_) like.push_back(parameter.tensor());
+  if (reduction_ == Reduction::exact) {
+    like.insert(like.end(), moving.begin(), moving.end());
+    return exact_sums(*ranks_, terms_, count, like);
+  }
+  std::vector<std::vector<Tensor>> moves;
+  const auto gradients = static_cast<std::ptrdiff_t>(parameters_.size());
+  for (auto& term : terms_) {
+    moves.emplace_back(term.begin() + gradients, term.end());
+    term.resize(parameters_.size());
+  }
+  auto out = float_sums(*ranks_, terms_, like, reduction_);
+  const auto moved = exact_sums(*ranks_, moves, count, moving);
+  out.insert(out.end(), moved.begin(), moved.end());
+  return out;
+}
+
 std::vector<SharedStep::Told> SharedStep::finish(bool& stop) {
   throw_failure(stop);
   const auto told = all_told();
   std::int64_t samples = 0;
   for (const auto& batch : told) samples += batch.samples;
   auto now = moving();
-  std::vector<Tensor> like;
-  for (const auto& parameter : parameters_) like.push_back(parameter.tensor());
-  like.insert(like.end(), now.begin(), now.end());
-  const auto sums = exact_sums(*ranks_, terms_, static_cast<std::int64_t>(told.size()), like);
+  const auto sums = summed(static_cast<std::int64_t>(told.size()), now);
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     parameters_[i].set_grad(sums[i].defined() ? sums[i].to(parameters_[i].device()) : Tensor());
   if (terms_.empty())

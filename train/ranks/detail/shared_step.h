@@ -20,7 +20,8 @@ namespace fq::detail {
 
 /// Every batch of a step begins with what the step began with: running statistics and ranges move by the mean
 /// of what the batches moved them by, weighted by samples. Gradients and these are summed exactly, losses are
-/// added in the order of the batches, so that a step has the same bits for any number of ranks.
+/// added in the order of the batches, so that a step has the same bits for any number of ranks; but for
+/// gradients that are to be summed as floats.
 class SharedStep {
  public:
   /// What a batch told.
@@ -30,7 +31,8 @@ class SharedStep {
   };
 
   /// `running`: ranges of activations move with the batches.
-  SharedStep(std::shared_ptr<Communicator> ranks, Module& model, bool running);
+  SharedStep(std::shared_ptr<Communicator> ranks, Module& model, bool running,
+             Reduction reduction = Reduction::exact);
 
   [[nodiscard]] Communicator& ranks() const noexcept { return *ranks_; }
   /// Before the forward pass of a batch of this rank.
@@ -52,11 +54,13 @@ class SharedStep {
   void forget();
   void throw_failure(bool& stop);
   [[nodiscard]] std::vector<Told> all_told();
+  [[nodiscard]] std::vector<Tensor> summed(std::int64_t count, const std::vector<Tensor>& moving);
 
   std::shared_ptr<Communicator> ranks_;
   Module& model_;
   std::vector<Variable> parameters_;
   std::vector<TensorQuantizer*> running_;
+  Reduction reduction_;
   std::vector<Tensor> start_;               // of `moving`
   std::vector<std::vector<Tensor>> terms_;  // of each batch of this rank: gradients, then moves
   std::vector<std::optional<Told>> batches_;

@@ -41,7 +41,8 @@ void FormatSearch::make_layers(const std::vector<QuantConfig>& configs) {
 }
 
 TrialReport FormatSearch::run(const std::vector<Swaps>& trials) const {
-  return run_trials(model_, data_, trials, {kAuto, options_.score_samples, options_.cached, paths_});
+  return run_trials(model_, data_, trials,
+                    {kAuto, options_.score_samples, options_.cached, paths_, options_.ranks.get()});
 }
 
 bool FormatSearch::changes(std::size_t layer, std::size_t format) const {

@@ -6,9 +6,11 @@
 #include <unordered_set>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/layers/modules/detail/call_cache.h"
 #include "fakequant/train/loop/detail/score_sum.h"
+#include "fakequant/train/ranks/detail/gather_states.h"
 
 namespace fq::detail {
 namespace {
@@ -124,21 +126,8 @@ class TrialRun {
   bool labelled_ = true;
 };
 
-}  // namespace
-
-SwapScope::SwapScope(const Swaps& swaps) {
-  for (const auto& [slot, module] : swaps) {
-    before_.emplace_back(slot, slot->module);
-    slot->module = module;
-  }
-}
-
-SwapScope::~SwapScope() {
-  for (auto swap = before_.rbegin(); swap != before_.rend(); ++swap) swap->first->module = swap->second;
-}
-
-TrialReport run_trials(Module& model, DataLoader& data, const std::vector<Swaps>& trials,
-                       const TrialOptions& options) {
+TrialReport run_all(Module& model, DataLoader& data, const std::vector<Swaps>& trials,
+                    const TrialOptions& options) {
   FQ_CHECK(options.samples >= 0, options.function, "{} samples: use 1 or more, or 0 for all",
            options.samples);
   const NoGrad no_grad;
@@ -158,6 +147,51 @@ TrialReport run_trials(Module& model, DataLoader& data, const std::vector<Swaps>
   data.start_epoch(0);
   FQ_CHECK(seen > 0, options.function, "there is no data: give at least one image");
   return run.report();
+}
+
+StateDict to_state(const TrialReport& report) {
+  Tensor damages = Tensor::empty({std::ssize(report.damages), 3}, DType::f64);
+  auto* number = damages.mutable_data<double>();
+  for (const auto& d : report.damages)
+    for (const double value : {d.loss_change, d.accuracy_change, d.divergence}) *number++ = value;
+  StateDict out;
+  out.set("damages", damages);
+  out.set_attribute("runs", report.runs);
+  return out;
+}
+
+Damage damage_of(const StateDict& state, std::size_t i) {
+  const auto* numbers = state.at("damages").data<double>() + 3 * i;
+  return {numbers[0], numbers[1], numbers[2]};
+}
+
+}  // namespace
+
+SwapScope::SwapScope(const Swaps& swaps) {
+  for (const auto& [slot, module] : swaps) {
+    before_.emplace_back(slot, slot->module);
+    slot->module = module;
+  }
+}
+
+SwapScope::~SwapScope() {
+  for (auto swap = before_.rbegin(); swap != before_.rend(); ++swap) swap->first->module = swap->second;
+}
+
+TrialReport run_trials(Module& model, DataLoader& data, const std::vector<Swaps>& trials,
+                       const TrialOptions& options) {
+  const std::size_t size = options.ranks == nullptr ? 1 : static_cast<std::size_t>(options.ranks->size());
+  if (size == 1) return run_all(model, data, trials, options);
+  std::vector<Swaps> own;
+  for (auto i = static_cast<std::size_t>(options.ranks->rank()); i < trials.size(); i += size)
+    own.push_back(trials[i]);
+  TrialReport out = run_all(model, data, own, options);
+  const auto all = gather_states(*options.ranks, to_state(out));
+  out.runs = -static_cast<std::int64_t>(size - 1) * out.pass_runs;  // each rank made the passes of the model
+  for (const auto& state : all) out.runs += state.attribute("runs").get<std::int64_t>();
+  out.damages.clear();
+  for (std::size_t i = 0; i < trials.size(); ++i) out.damages.push_back(damage_of(all[i % size], i / size));
+  return out;
 }
 
 }  // namespace fq::detail

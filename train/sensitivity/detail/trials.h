@@ -10,6 +10,7 @@
 
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/loader.h"
+#include "fakequant/train/ranks/communicator.h"
 #include "fakequant/train/sensitivity/sensitivity.h"
 
 namespace fq::detail {
@@ -34,6 +35,7 @@ struct TrialOptions {
   std::int64_t samples = 0;  ///< 0: all
   bool cached = true;
   std::set<std::string> counted = {};  ///< paths of modules whose calls count
+  Communicator* ranks = nullptr;       ///< which share out the trials; null for this process alone
 };
 
 struct TrialReport {
