@@ -132,6 +132,7 @@
 #include "fakequant/train/loop/reestimate.h"
 #include "fakequant/train/loop/trainer.h"
 #include "fakequant/train/losses.h"
+#include "fakequant/train/low_rank.h"
 #include "fakequant/train/memory_plan.h"
 #include "fakequant/train/metrics.h"
 #include "fakequant/train/optimizer.h"

@@ -10,7 +10,7 @@ namespace fq {
 namespace {
 
 constexpr std::int64_t kSamples = 512, kBatch = 64;
-constexpr double kByHeart = 0.99;
+constexpr double kByHeart = 0.99, kLowRankRate = 1e-3;
 
 std::string describe_ranges(const TrainerOptions& options) {
   const char* gradient = options.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip";
@@ -27,7 +27,12 @@ std::string describe_ranges(const TrainerOptions& options) {
 
 void complete_training(TrainerOptions& options, const QuantConfig& config, const TrainingChoices& choices,
                        bool self) {
-  const QatDefaults defaults = qat_defaults(config);
+  QatDefaults defaults = qat_defaults(config);
+  if (options.low_rank.rank > 0) {
+    defaults.amax = AmaxMode::frozen;
+    defaults.learn_weight_ranges = false;
+    defaults.learning_rate = defaults.distilled_learning_rate = kLowRankRate;
+  }
   options.amax = choices.amax.value_or(defaults.amax);
   options.amax_gradient = choices.amax_gradient.value_or(defaults.amax_gradient);
   options.learn_weight_ranges =
@@ -41,6 +46,8 @@ void complete_training(TrainerOptions& options, const QuantConfig& config, const
 std::string describe_training(const TrainerOptions& options, bool self) {
   std::string out =
       fmt::format("ranges {}; learning rate {}", describe_ranges(options), options.optimizer.learning_rate);
+  if (const auto& adapters = options.low_rank; adapters.rank > 0)
+    out += fmt::format("; adapters of rank {} alone, times {}", adapters.rank, adapters.scale());
   if (const auto& teacher = options.distillation; teacher.teacher != nullptr)
     out += fmt::format(
         "; towards {} ({}{}), a share of {}", self ? "the float network" : "the teacher", teacher.kind,

@@ -24,6 +24,8 @@ struct TrainingChoices {
 
 /// Puts the defaults of `config` into `options` but for what was chosen. The rate is that towards the network
 /// itself where `self`, which says that the teacher of `options.distillation` is the same network in float.
+/// Adapters (`options.low_rank`) keep the ranges
+/// that were calibrated, and have a rate of their own.
 void complete_training(TrainerOptions& options, const QuantConfig& config,
                        const TrainingChoices& choices = {}, bool self = false);
 

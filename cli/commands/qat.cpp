@@ -6,6 +6,7 @@
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/fine_tuning/layer_formats.h"
+#include "fakequant/cli/fine_tuning/low_rank.h"
 #include "fakequant/cli/fine_tuning/quantizer_warnings.h"
 #include "fakequant/cli/fine_tuning/sample_accuracy.h"
 #include "fakequant/cli/fine_tuning/teacher.h"
@@ -96,6 +97,7 @@ TrainerOptions read_options(const Flags& flags) {
   (void)read_choices(flags);
   read_ranges(options, flags);
   read_recipes(options, flags);
+  options.low_rank = read_low_rank(flags);
   return options;
 }
 
@@ -150,6 +152,7 @@ FlagSet qat_flags() {
   add_task_flags(set);
   add_training_flags(set, "10", nullptr);
   add_range_flags(set);
+  add_low_rank_flags(set);
   add_teacher_flags(set, true);
   add_quantization_flags(set);
   add_layer_format_flags(set);

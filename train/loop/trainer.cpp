@@ -8,6 +8,7 @@
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
 #include "fakequant/core/profile.h"
+#include "fakequant/core/random.h"
 #include "fakequant/layers/modules/checkpoint.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
@@ -21,6 +22,7 @@ namespace fq {
 namespace {
 
 constexpr std::string_view kTrain = "train";
+constexpr std::uint64_t kAdapters = std::uint64_t{1} << 62;  // no batch draws from that
 
 void check_options(const TrainerOptions& o) {
   FQ_CHECK(o.epochs >= 0, kTrain, "epochs is {}: use 0 or more", o.epochs);
@@ -137,6 +139,25 @@ std::unique_ptr<Optimizer> optimizer_of(const Module& model, const TrainerOption
   return std::make_unique<ShardedOptimizer>(options.ranks, model, options.optimizer);
 }
 
+/// What else would write to the weights, or move their grid.
+void check_low_rank(const TrainerOptions& o) {
+  FQ_CHECK(
+      o.amax != AmaxMode::learned && !o.learn_weight_ranges, kTrain,
+      "low_rank adapters are merged on the grid that was calibrated, and ranges are learned: leave one out");
+  FQ_CHECK(o.average_decay == 0, kTrain, "low_rank adapters and average_decay {}: give one of them",
+           o.average_decay);
+  FQ_CHECK(o.oscillation.mode != "freeze", kTrain,
+           "low_rank adapters and weights that oscillation freezes: give one of them");
+  FQ_CHECK(o.progressive.empty(), kTrain, "low_rank adapters and stages of bits: give one of them");
+}
+
+std::unique_ptr<LowRankAdapters> adapters_of(Module& model, const TrainerOptions& options) {
+  if (options.low_rank.rank == 0) return nullptr;
+  check_low_rank(options);
+  const RandomScope random(options.seed, kAdapters);
+  return std::make_unique<LowRankAdapters>(model, options.low_rank);
+}
+
 void warn_of_one_class(const Dataset& data) {
   const Tensor labels = data.labels();
   if (!labels.defined() || labels.dtype() != DType::i64 || labels.rank() != 1) return;
@@ -167,15 +188,16 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
       options(std::move(chosen)),
       callbacks(std::move(hooks)),
       description(parsed(options.model)),
-      optimizer(optimizer_of(*model, options)),
-      parameters(model->parameters()),
+      adapters(adapters_of(*model, options)),
+      optimizer(optimizer_of(adapters ? adapters->parameters() : *model, options)),
+      parameters(adapters ? adapters->parameters().parameters() : model->parameters()),
       early(options.patience),
       switches(*model),
       ranges(*model),
       passes(model, {.label_smoothing = options.label_smoothing,
                      .loss = options.loss,
                      .distillation = options.distillation,
-                     .capture = options.capture && options.accumulation == 1 && !options.ranks &&
+                     .capture = options.capture && options.accumulation == 1 && !options.ranks && !adapters &&
                                 !replaces_weights(options)}) {
   check_options(options);
   FQ_CHECK(training != nullptr && (training->data().classes() > 0 || options.loss), kTrain,

@@ -25,6 +25,7 @@
 #include "fakequant/train/loop/bit_schedule.h"
 #include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/loop/oscillation.h"
+#include "fakequant/train/low_rank.h"
 #include "fakequant/train/optimizer.h"
 #include "fakequant/train/ranks/communicator.h"
 #include "fakequant/train/schedule.h"
@@ -119,6 +120,10 @@ struct TrainerOptions {
   /// Those of weights too (learn_weight_ranges); else they stay. A step at most halves or doubles a learned
   /// range, and leaves it 2^-23 or more.
   bool learn_weight_ranges = false;
+  /// With a rank, low-rank adapters of the weights are trained and nothing else; each step leaves in the
+  /// model their sum with the weights that the run began with. Ranges are not learned, weights not averaged,
+  /// not frozen by `oscillation` and not taken through stages of bits.
+  LowRankOptions low_rank = {};
   std::int64_t freeze_amax_after = -1;         ///< steps after which running ranges stay; -1 never
   BackwardType backward = BackwardType::bf16;  ///< numbers that gradients of quantized layers are made of
 
@@ -203,8 +208,8 @@ class Trainer {
   ///
   /// Throws ArgumentError for options out of range, data without labels, weights that are compressed,
   /// learned ranges without a calibrated one to begin with, statistics to make anew where no batch norm is
-  /// live or they are to be frozen, oscillations to track and gradients to scale where no weight can, and
-  /// stages of bits that the network cannot take (BitSchedule).
+  /// live or they are to be frozen, oscillations to track and gradients to scale where no weight can,
+  /// stages of bits that the network cannot take (BitSchedule), and adapters as LowRankAdapters.
   Trainer(std::shared_ptr<Module> model, std::shared_ptr<DataLoader> training, TrainerOptions options,
           std::shared_ptr<DataLoader> validation = nullptr, TrainerCallbacks callbacks = {});
   ~Trainer();

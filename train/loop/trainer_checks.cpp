@@ -85,6 +85,7 @@ std::vector<StateDict::Entry> Trainer::Body::numbers() const {
   for (const auto& [name, quantizer, aliases] : named_quantizers(*model))
     if (quantizer->amax().defined()) out.emplace_back("quantizers/" + name + "/amax", quantizer->amax());
   if (average) add("average/", average->state_dict().tensors());
+  if (adapters) add("adapters/", adapters->state_dict().tensors());
   add("optimizer/", optimizer->state_dict().tensors());
   return out;
 }

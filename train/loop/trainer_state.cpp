@@ -83,6 +83,7 @@ StateDict Trainer::Body::state() const {
   StateDict out = model_state(*model, description);
   if (average) put_average(*average, out);
   out.merge(optimizer->state_dict(), "optimizer");
+  if (adapters) out.merge(adapters->state_dict(), "adapters");
   out.merge(progress_state(progress), "progress");
   out.merge(training->state_dict(), "progress/loader");
   out.merge(early.state_dict(), "progress/validation");
@@ -133,6 +134,7 @@ void Trainer::Body::load(const StateDict& checkpoint, const std::string& path) t
   load_model_state(*model, values, path);
   if (average) average->load_state(averages);
   optimizer->load_state(checkpoint.sub("optimizer"));
+  if (adapters) adapters->load_state(checkpoint.sub("adapters"));
   early.load_state(run.sub("validation"));
   if (plateau) plateau->load_state(run.sub("plateau"));
   if (oscillation) oscillation->load_state(run.sub("oscillation"));

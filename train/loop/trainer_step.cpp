@@ -126,6 +126,7 @@ void Trainer::Body::update_parameters() {
   const ProfileScope profile("optimizer");
   double scale = options.accumulation == 1 && !shared ? 1 : 1 / static_cast<double>(waiting_samples);
   adjust_gradients(scale);
+  if (adapters) adapters->take_gradients();
   if (options.clip_norm > 0) {
     const double norm = gradient_norm(parameters);
     scale *= clip_factor(norm * scale, options.clip_norm);
@@ -134,6 +135,7 @@ void Trainer::Body::update_parameters() {
   optimizer->set_learning_rate(options.optimizer.learning_rate * schedule(progress.step) * fallen);
   ranges.before();
   optimizer->step(scale);
+  if (adapters) adapters->merge();
   ranges.after();
   if (oscillation && progress.step >= options.quant_start) oscillation->update();
   optimizer->zero_grad();

@@ -57,6 +57,12 @@ json settings_of(const DistillationOptions& o) {
   return out;
 }
 
+json settings_of(const LowRankOptions& o) {
+  json out{{"lora_rank", o.rank}};
+  if (o.rank > 0) out.update({{"lora_scale", o.scale()}, {"lora_layers", o.layers}});
+  return out;
+}
+
 json ranges_of(const TrainerOptions& o) {
   if (o.amax == AmaxMode::learned)
     return {{"amax_mode", "learned"},
@@ -105,6 +111,7 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
   out.update(settings_of(options.schedule));
   out.update(settings_of(options.distillation));
   out.update(settings_of(options.oscillation));
+  out.update(settings_of(options.low_rank));
   out.update(ranges_of(options));
   out.update(settings_of(training.options()));
   return out;
@@ -117,6 +124,7 @@ json completed(json settings) {
   for (const char* key : {"batch_size", "shuffle", "drop_last", "loader_seed"}) out.erase(key);
   out.update(settings_of(DistillationOptions{}));
   out.update(settings_of(OscillationOptions{}));
+  out.update(settings_of(LowRankOptions{}));
   out["reestimate_bn"] = 0;
   for (const char* key : {"ewgs", "soft_share", "quant_noise"}) out[key] = 0.0;
   out["stochastic_rounding"] = false;

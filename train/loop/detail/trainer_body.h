@@ -66,6 +66,7 @@ struct Trainer::Body {
   TrainerOptions options;
   TrainerCallbacks callbacks;
   nlohmann::json description;
+  std::unique_ptr<LowRankAdapters> adapters;  // null without
   std::unique_ptr<Optimizer> optimizer;
   std::optional<WeightAverage> average;
   std::optional<OscillationTracker> oscillation;

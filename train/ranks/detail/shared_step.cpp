@@ -143,8 +143,10 @@ std::vector<SharedStep::Told> SharedStep::finish(bool& stop) {
   for (const auto& batch : told) samples += batch.samples;
   auto now = moving();
   const auto sums = summed(static_cast<std::int64_t>(told.size()), now);
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    parameters_[i].set_grad(sums[i].defined() ? sums[i].to(parameters_[i].device()) : Tensor());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].zero_grad();
+    if (sums[i].defined()) parameters_[i].set_grad(sums[i].to(parameters_[i].device()));
+  }
   if (terms_.empty())
     for (const auto& tensor : now) start_.push_back(tensor.to(Device::cpu()));
   for (std::size_t i = 0; i < now.size(); ++i) {
