@@ -5,7 +5,7 @@
 namespace fq {
 namespace {
 
-constexpr int kLowBits = 4, kFewestBits = 2;
+constexpr int kLowBits = 4, kLowBlockBits = 3, kFewestBits = 2;
 
 bool names_edge(const std::string& pattern) { return pattern.starts_with('@'); }
 
@@ -13,15 +13,26 @@ bool names_attention(const std::string& pattern) {
   return pattern.ends_with("bmm_quantizer") || pattern.ends_with("softmax_quantizer");
 }
 
-bool are_static_integers(const QuantFields& fields) {
-  const bool blocks = fields.block_sizes && *fields.block_sizes;
+bool have_blocks(const QuantFields& fields) { return fields.block_sizes && *fields.block_sizes; }
+
+bool are_fixed_integers(const QuantFields& fields) {
   const bool dynamic = fields.dynamic && fields.dynamic->value_or(false);
   return fields.enable.value_or(true) && fields.num_bits && *fields.num_bits &&
-         (*fields.num_bits)->is_integer() && !blocks && !dynamic;
+         (*fields.num_bits)->is_integer() && !dynamic;
+}
+
+bool are_static_integers(const QuantFields& fields) {
+  return are_fixed_integers(fields) && !have_blocks(fields);
+}
+
+bool are_low_blocks(const QuantFields& fields) {
+  return are_fixed_integers(fields) && have_blocks(fields) &&
+         (*fields.block_sizes)->type == BlockType::fixed && (*fields.num_bits)->bits() <= kLowBlockBits;
 }
 
 int bits_of(const QuantFields& fields) {
-  int bits = are_static_integers(fields) ? (*fields.num_bits)->bits() : 8;
+  const bool count = are_static_integers(fields) || are_low_blocks(fields);
+  int bits = count ? (*fields.num_bits)->bits() : 8;
   for (const auto& part : fields.sequence) bits = std::min(bits, bits_of(part));
   return bits;
 }
@@ -41,6 +52,7 @@ void name_quantizers_of_every_layer(const QuantRule& rule, QatDefaults& out) {
   for (const char* name : {"weight_quantizer", "input_quantizer"}) {
     if (!rule.pattern.starts_with('*') || rule.pattern.substr(1) != name) continue;
     if (are_static_integers(rule.fields)) out.integers.emplace_back(name);
+    if (are_low_blocks(rule.fields)) out.integer_blocks.emplace_back(name);
     if (are_narrow_float_blocks(rule.fields)) out.float_blocks.emplace_back(name);
   }
 }
@@ -53,9 +65,15 @@ void choose_for_float_blocks(QatDefaults& out) {
   out.learning_rate = out.distilled_learning_rate = 1e-3;
 }
 
-}  // namespace
+/// As measured in docs/benchmarks/transformers.md: with 8 bits, and 4 of weights alone, labels teach more.
+void choose_for_text(QatDefaults& out) {
+  const bool blocks = !out.float_blocks.empty();
+  if (out.bits >= kLowBits && out.activation_bits > kLowBits && !blocks) return;
+  out.text_teacher_share = 0.5;
+  out.text_learning_rate = blocks ? 1e-3 : out.bits <= kFewestBits ? 4e-3 : 2e-3;
+}
 
-QatDefaults qat_defaults(const QuantConfig& config) {
+QatDefaults defaults_of_samples(const QuantConfig& config) {
   QatDefaults out;
   bool activations = false, binary = false;
   for (const auto& rule : config.rules) {
@@ -77,11 +95,21 @@ QatDefaults qat_defaults(const QuantConfig& config) {
   out.amax = activations ? AmaxMode::learned : AmaxMode::frozen;
   out.amax_gradient = AmaxGradient::lsq;
   out.learn_weight_ranges = true;
+  const bool beside_activations = activations || !out.integer_blocks.empty();
+  if (out.bits < kLowBits && out.activation_bits > kLowBits && beside_activations) out.amax_rate = 0.1;
   if (binary) out.learning_rate = out.distilled_learning_rate = 4e-3;
   if (out.activation_bits > kLowBits) return out;
   out.learning_rate = 4e-3;
   if (out.activation_bits <= kFewestBits) out.amax_rate = 3;
   out.distilled_learning_rate = out.bits <= kFewestBits ? 4e-3 : out.bits < kLowBits ? 2e-3 : 1e-3;
+  return out;
+}
+
+}  // namespace
+
+QatDefaults qat_defaults(const QuantConfig& config) {
+  QatDefaults out = defaults_of_samples(config);
+  choose_for_text(out);
   return out;
 }
 

@@ -20,6 +20,9 @@ struct QatDefaults {
   int edge_bits = 0;                  ///< bits of the first and the last layer; 0 for those of the format
   /// Which quantizers of every layer have static integers: "weight_quantizer", "input_quantizer".
   std::vector<std::string> integers = {};
+  /// Which of these have integers of 3 bits and fewer in fixed blocks; the edges have a range for each
+  /// channel.
+  std::vector<std::string> integer_blocks = {};
   /// Which of these, where activations too have floats of 4 bits in blocks, which the edges have in E4M3.
   std::vector<std::string> float_blocks = {};
   AmaxMode amax = AmaxMode::frozen;  ///< ranges of activations in training
@@ -29,14 +32,20 @@ struct QatDefaults {
   double learning_rate = 1e-4;  ///< the highest of the schedule, for adamw
   /// The same towards what the network itself says in float (train/distillation.h).
   double distilled_learning_rate = 1e-4;
+  /// The same on text (`is_text`, train/qat_training.h), of which no network knows all.
+  double text_learning_rate = 3e-4;
+  /// The share of the loss, on text, that follows what the network itself says in float, at a temperature
+  /// of 1; the labels have the rest.
+  double text_teacher_share = 0;
 };
 
-/// Those for the rules of `config`. Static integers of 4 bits and fewer have few levels to waste and a grid
-/// that must move with what is trained: ranges of least squared error, trained as steps of their grid (Esser
-/// et al. 2020), and 8 bits in the first and the last layer, as have blocks of 4-bit floats (E4M3 with a
-/// range for the tensor). Formats of 4 bits and fewer have a higher rate, and that of float training where
-/// static integers of activations have so few; towards a teacher a lower one again, the lower the more bits.
-/// Rules that switch a quantizer off, and those of edges (`@first`, `@last`) and of what attention multiplies
+/// Those for the rules of `config`. Static integers of 4 bits and fewer, in blocks of 3, have few levels to
+/// waste and a grid that must move with what is trained: ranges of least squared error, trained as steps of
+/// their grid (Esser et al. 2020), and 8 bits in the first and the last layer, as have blocks of 4-bit floats
+/// (E4M3 with a range for the tensor). Formats of 4 bits and fewer have a higher rate, and that of float
+/// training where static integers of activations have so few; towards a teacher a lower one again, the lower
+/// the more bits. Rules that switch a quantizer off, and those of edges (`@first`, `@last`) and of what
+/// attention multiplies
 /// (`*bmm_quantizer`), do not count.
 [[nodiscard]] QatDefaults qat_defaults(const QuantConfig& config);
 

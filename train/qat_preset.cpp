@@ -25,6 +25,9 @@ void add_rule(ordered_json& config, const std::string& pattern, const char* fiel
 void add_edge_rules(ordered_json& config, const QatDefaults& defaults, std::int64_t bits) {
   for (const char* edge : kEdges) {
     for (const auto& quantizer : defaults.integers) add_rule(config, edge + quantizer, "num_bits", bits);
+    for (const auto& quantizer : defaults.integer_blocks)
+      config["rules"].push_back(
+          {{"pattern", edge + quantizer}, {"num_bits", bits}, {"block_sizes", nullptr}, {"axis", 0}});
     for (const auto& quantizer : defaults.float_blocks)
       config["rules"].push_back(
           {{"pattern", edge + quantizer}, {"num_bits", {4, 3}}, {"block_sizes", nullptr}});
@@ -32,7 +35,9 @@ void add_edge_rules(ordered_json& config, const QatDefaults& defaults, std::int6
 }
 
 void check_edge_bits(std::int64_t bits, const QatDefaults& defaults) {
-  FQ_CHECK(bits == 0 || !defaults.integers.empty() || !defaults.float_blocks.empty(), kFunction,
+  const bool some =
+      !defaults.integers.empty() || !defaults.integer_blocks.empty() || !defaults.float_blocks.empty();
+  FQ_CHECK(bits == 0 || some, kFunction,
            "edge_bits is for integers with fixed ranges, as those of int8 and w4a4, and for nvfp4 and mxfp4");
   FQ_CHECK(bits == 0 || (bits >= 2 && bits <= 16), kFunction, "edge_bits is {}: give 2 to 16, or 0", bits);
   FQ_CHECK(bits == 0 || bits == 8 || defaults.float_blocks.empty(), kFunction,

@@ -26,12 +26,12 @@ std::string describe_ranges(const TrainerOptions& options) {
 }  // namespace
 
 void complete_training(TrainerOptions& options, const QuantConfig& config, const TrainingChoices& choices,
-                       bool self) {
+                       bool self, bool text) {
   QatDefaults defaults = qat_defaults(config);
   if (options.low_rank.rank > 0) {
     defaults.amax = AmaxMode::frozen;
     defaults.learn_weight_ranges = false;
-    defaults.learning_rate = defaults.distilled_learning_rate = kLowRankRate;
+    defaults.learning_rate = defaults.distilled_learning_rate = defaults.text_learning_rate = kLowRankRate;
   }
   options.amax = choices.amax.value_or(defaults.amax);
   options.amax_gradient = choices.amax_gradient.value_or(defaults.amax_gradient);
@@ -39,8 +39,9 @@ void complete_training(TrainerOptions& options, const QuantConfig& config, const
       choices.learn_weight_ranges.value_or(defaults.learn_weight_ranges && options.amax == defaults.amax);
   const bool learns = options.amax == AmaxMode::learned || options.learn_weight_ranges;
   if (choices.amax_rate || learns) options.amax_rate = choices.amax_rate.value_or(defaults.amax_rate);
-  options.optimizer.learning_rate =
-      choices.learning_rate.value_or(self ? defaults.distilled_learning_rate : defaults.learning_rate);
+  options.optimizer.learning_rate = choices.learning_rate.value_or(text   ? defaults.text_learning_rate
+                                                                   : self ? defaults.distilled_learning_rate
+                                                                          : defaults.learning_rate);
 }
 
 std::string describe_training(const TrainerOptions& options, bool self) {
@@ -53,6 +54,13 @@ std::string describe_training(const TrainerOptions& options, bool self) {
         "; towards {} ({}{}), a share of {}", self ? "the float network" : "the teacher", teacher.kind,
         teacher.kind == "kl" ? fmt::format(", temperature {}", teacher.temperature) : "", teacher.weight);
   return out;
+}
+
+bool is_text(const Dataset& data) {
+  if (!data.token_ids()) return false;
+  const std::int64_t first = 0;
+  const auto [x, y, rows, passed_over] = data.read({&first, 1});
+  return y.defined() && !is_floating(y.dtype()) && y.shape() == x.shape();
 }
 
 double float_accuracy(Module& model, const std::shared_ptr<const Dataset>& data) {

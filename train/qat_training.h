@@ -24,15 +24,17 @@ struct TrainingChoices {
 
 /// Puts the defaults of `config` into `options` but for what was chosen. The rate is that towards the network
 /// itself where `self`, which says that the teacher of `options.distillation` is the same network in float.
-/// Adapters (`options.low_rank`) keep the ranges
+/// On `text` it is another, towards the network itself or not. Adapters (`options.low_rank`) keep the ranges
 /// that were calibrated, and have a rate of their own.
 void complete_training(TrainerOptions& options, const QuantConfig& config,
-                       const TrainingChoices& choices = {}, bool self = false);
+                       const TrainingChoices& choices = {}, bool self = false, bool text = false);
 
 /// "ranges learned (lsq), of weights too; learning rate 0.004; towards the float network (kl, temperature 2),
 /// a share of 1".
 [[nodiscard]] std::string describe_training(const TrainerOptions& options, bool self);
 
+/// Whether samples are rows of token ids with a class for each token.
+[[nodiscard]] bool is_text(const Dataset& data);
 /// The accuracy in float, 0 to 1, on up to 512 samples with one class each.
 [[nodiscard]] double float_accuracy(Module& model, const std::shared_ptr<const Dataset>& data);
 /// Whether a network that is right for that share of its training images knows them by heart, at least 99 %:

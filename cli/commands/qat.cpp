@@ -75,9 +75,10 @@ TrainingChoices read_choices(const Flags& flags) {
 }
 
 void complete_by_format(TrainerOptions& options, const Network& network, const Flags& flags, Output& output,
-                        bool self) {
+                        bool self, bool text) {
   const auto& json = network.identity.at("quantization");
-  complete_training(options, QuantConfig::from_json(nlohmann::ordered_json(json)), read_choices(flags), self);
+  complete_training(options, QuantConfig::from_json(nlohmann::ordered_json(json)), read_choices(flags), self,
+                    text);
   output.line(describe_training(options, self));
 }
 
@@ -185,8 +186,9 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   if (!run.network.quantized())
     quantize_and_calibrate(run.network, flags, quantization, run.data, output, !run.resume);
   const auto before = sample_accuracy(run.network, run.data);
-  const bool self = learns_from_itself(flags, run.network, before ? before->in_float : 0);
-  options.distillation = read_teacher(flags, run.network, self);
+  const bool text = is_text(*run.data);
+  const bool self = learns_from_itself(flags, run.network, before ? before->in_float : 0, text);
+  options.distillation = read_teacher(flags, run.network, self, text);
   if (!run.resume) warn_unless_exportable(run.network, "qat");
   if (run.resume) {
     const StateDict saved = load_checkpoint(run.out);
@@ -194,7 +196,7 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
     load_learned_ranges(run.network, saved, run.out);
   }
   if (!run.resume) check_calibrated(run.network, "qat");
-  complete_by_format(options, run.network, flags, output, self);
+  complete_by_format(options, run.network, flags, output, self, text);
   auto result = train_network(run, std::move(options), flags, output);
   warn_of_quantizers(run.network, run.data, "qat");
   if (const auto after = sample_accuracy(run.network, run.data); before && after) {

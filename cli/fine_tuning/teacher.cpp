@@ -1,5 +1,7 @@
 #include "fakequant/cli/fine_tuning/teacher.h"
 
+#include <nlohmann/json.hpp>
+
 #include <fmt/format.h>
 
 #include "fakequant/cli/evaluation.h"
@@ -36,6 +38,17 @@ DistillationOptions read_numbers(const Flags& flags) {
   return out;
 }
 
+QatDefaults defaults_of(const Network& network) {
+  return qat_defaults(QuantConfig::from_json(nlohmann::ordered_json(network.identity.at("quantization"))));
+}
+
+/// What flags leave open.
+void take_text_defaults(DistillationOptions& out, const Flags& flags, const Network& network) {
+  const double share = defaults_of(network).text_teacher_share;
+  if (!flags.given("distill-weight") && share > 0) out.weight = share;
+  if (!flags.given("temperature")) out.temperature = 1;
+}
+
 Shape outputs_of(const Network& network) {
   const auto graph = trace(*network.module, network.input_shape());
   return graph.values.at(static_cast<std::size_t>(graph.output)).shape;
@@ -65,12 +78,18 @@ void add_teacher_flags(FlagSet& set, bool self) {
              self
                  ? "a network whose outputs are followed: a checkpoint, or self, the float network that this "
                    "one is made of (default: self where that has learnt the training images, 99 % of them, "
-                   "without --augment, --label-smoothing, --init and --loss; else none)"
+                   "and on text with 3 bits and fewer, or 4 of activations, without --augment, "
+                   "--label-smoothing, --init and "
+                   "--loss; else none)"
                  : "a network whose outputs are followed: a checkpoint (default: none)")
       .value("distill", "NAME",
              "kl (of classes) or mse (of outputs) from the teacher (default: kl where outputs are classes)")
-      .value("temperature", "NUMBER", "that both outputs are divided by, for kl", "2")
-      .value("distill-weight", "SHARE", "of the teacher in the loss; the labels have the rest", "1");
+      .value("temperature", "NUMBER",
+             "that both outputs are divided by, for kl; of self on text 1 by default", "2")
+      .value("distill-weight", "SHARE",
+             "of the teacher in the loss; the labels have the rest; of self on text with few bits 0.5 by "
+             "default",
+             "1");
 }
 
 void check_teacher_flags(const Flags& flags, const PlannedFiles& planned) {
@@ -82,16 +101,18 @@ void check_teacher_flags(const Flags& flags, const PlannedFiles& planned) {
              flags.command() == "qat" ? ", or self" : "");
 }
 
-bool learns_from_itself(const Flags& flags, const Network& network, double accuracy) {
+bool learns_from_itself(const Flags& flags, const Network& network, double accuracy, bool text) {
   if (flags.given("teacher")) return is_self(flags);
   for (const char* flag : {"augment", "label-smoothing", "init", "loss"})
     if (flags.given(flag)) return false;
-  return task_of(network).standard() && knows_by_heart(accuracy);
+  if (!task_of(network).standard()) return false;
+  return text ? defaults_of(network).text_teacher_share > 0 : knows_by_heart(accuracy);
 }
 
-DistillationOptions read_teacher(const Flags& flags, const Network& network, bool self) {
+DistillationOptions read_teacher(const Flags& flags, const Network& network, bool self, bool text) {
   if (!self && !wanted(flags)) return {};
   DistillationOptions out = read_numbers(flags);
+  if (self && text) take_text_defaults(out, flags, network);
   const std::string name = self ? "self" : flags.text("teacher");
   const Network teacher = self ? float_copy(network) : file_network(flags);
   FQ_CHECK(teacher.input_shape() == network.input_shape(), flags.command(),

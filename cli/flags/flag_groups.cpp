@@ -78,7 +78,8 @@ void add_quantization_flags(FlagSet& set) {
   set.group("Quantization")
       .value(
           "preset", "NAME",
-          "int8, int8_weight_only, ternary, binary, w4a8, w4a4, w3a3, w2a2, int4_blockwise, fp8, "
+          "int8, int8_weight_only, ternary, binary, w4a8, w3a8, w2a8, w4a4, w3a3, w2a2, int4_blockwise, "
+          "int2_blockwise, fp8, "
           "fp8_per_channel_per_token, "
           "fp8_2d_blockwise, nvfp4, mxfp8, mxfp6, mxfp4, mxint8, or a ModelOpt constant (calibrate without "
           "--config: int8); for one engine alone: int8_dynamic (ort_dynamic), 8da8w and 8da4w (xnnpack), "
@@ -129,7 +130,7 @@ void add_range_flags(FlagSet& set) {
       .value("amax-decay", "RATE", "weight decay of learned ranges of activations (PACT)", "0")
       .value("amax-lr", "FACTOR",
              "of learned ranges: their learning rate over that of the weights (default: 3 with activations "
-             "of 2 bits, else 1)")
+             "of 2 bits, 0.1 with w3a8, w2a8 and int2_blockwise, else 1)")
       .value("amax-momentum", "SHARE", "of a step that running ranges go towards those of a batch", "0.01")
       .value("freeze-amax-after", "STEPS", "running ranges stay after so many steps; -1: never", "-1")
       .value("backward", "NAME",

@@ -14,7 +14,7 @@ using ::testing::IsEmpty;
 QatDefaults of(const std::string& json) { return qat_defaults(QuantConfig::parse(json)); }
 
 TEST(QatDefaults, FewBitsOfStaticIntegersAreTrainedWithTheirRanges) {
-  for (const char* preset : {"w4a4", "w3a3", "w2a2", "w4a8"}) {
+  for (const char* preset : {"w4a4", "w3a3", "w2a2", "w4a8", "w3a8", "w2a8"}) {
     const QatDefaults found = qat_defaults(QuantConfig::preset(preset));
     EXPECT_EQ(found.edge_bits, 8) << preset;
     EXPECT_EQ(found.amax, AmaxMode::learned) << preset;
@@ -36,6 +36,34 @@ TEST(QatDefaults, FewBitsOfStaticIntegersAreTrainedWithTheirRanges) {
   EXPECT_TRUE(qat_defaults(QuantConfig::preset("ternary")).learn_weight_ranges);
   EXPECT_EQ(qat_defaults(QuantConfig::preset("w4a8")).activation_bits, 8);
   EXPECT_EQ(qat_defaults(QuantConfig::preset("w4a8")).learning_rate, 5e-4);
+}
+
+TEST(QatDefaults, BlocksOfTwoBitsLearnTheirRangesAndHaveEightBitsAtTheEdges) {
+  const QatDefaults found = qat_defaults(QuantConfig::preset("int2_blockwise"));
+  EXPECT_EQ(found.bits, 2);
+  EXPECT_EQ(found.edge_bits, 8);
+  EXPECT_EQ(found.weight_method, "mse");
+  EXPECT_TRUE(found.learn_weight_ranges);
+  EXPECT_EQ(found.amax, AmaxMode::frozen);
+  EXPECT_EQ(found.amax_rate, 0.1);
+  EXPECT_THAT(found.integer_blocks, ElementsAre("weight_quantizer"));
+  EXPECT_THAT(found.integers, IsEmpty());
+}
+
+TEST(QatDefaults, OnTextRatesAreHigherAndFewBitsFollowTheFloatNetworkToo) {
+  for (const auto& [preset, rate, share] : {std::tuple{"int8", 3e-4, 0.0},
+                                            {"mxfp8", 3e-4, 0.0},
+                                            {"w4a8", 3e-4, 0.0},
+                                            {"8da4w", 3e-4, 0.0},
+                                            {"q4_0", 3e-4, 0.0},
+                                            {"w3a8", 2e-3, 0.5},
+                                            {"w4a4", 2e-3, 0.5},
+                                            {"nvfp4", 1e-3, 0.5},
+                                            {"w2a8", 4e-3, 0.5},
+                                            {"int2_blockwise", 4e-3, 0.5}}) {
+    EXPECT_EQ(qat_defaults(QuantConfig::preset(preset)).text_learning_rate, rate) << preset;
+    EXPECT_EQ(qat_defaults(QuantConfig::preset(preset)).text_teacher_share, share) << preset;
+  }
 }
 
 TEST(QatDefaults, OtherFormatsKeepTheirRanges) {

@@ -23,6 +23,8 @@ TEST(QatPreset, FewBitsHaveEightAtTheEdgesAndRangesOfLeastError) {
   EXPECT_EQ(told("int8"), "target ort, scale free");
   EXPECT_EQ(told("w2a2"),
             "target ort, scale free; ranges by one_pass_mse; 8 bits in the first and the last layer");
+  EXPECT_EQ(told("int2_blockwise"), told("w2a2"));
+  EXPECT_EQ(preset_config("int2_blockwise").at("rules").at(1).at("axis"), 0);
   EXPECT_THAT(told("nvfp4"), HasSubstr("E4M3 in the first and the last layer"));
   EXPECT_THAT(told("w2a2", {.weight_method = {}, .edge_bits = 4}), HasSubstr("4 bits in the first"));
   EXPECT_EQ(told("w2a2", {.weight_method = {}, .edge_bits = 0}),
@@ -69,6 +71,20 @@ TEST(QatTraining, ChoicesWinOverDefaults) {
   options = {};
   complete_training(options, QuantConfig::preset("w4a4"), {}, true);
   EXPECT_EQ(options.optimizer.learning_rate, 1e-3);  // towards itself
+}
+
+TEST(QatTraining, AdaptersKeepTheRangesThatWereCalibrated) {
+  TrainerOptions options{.low_rank = {.rank = 4, .alpha = 2}};
+  complete_training(options, QuantConfig::preset("w2a2"));
+  EXPECT_EQ(describe_training(options, false),
+            "ranges frozen; learning rate 0.001; adapters of rank 4 alone, times 0.5");
+}
+
+TEST(QatTraining, TextIsTokensWithAClassForEach) {
+  EXPECT_FALSE(is_text(TensorDataset(Tensor::zeros({4, 6}), Tensor::zeros({4}, DType::i64))));
+  TrainerOptions options;
+  complete_training(options, QuantConfig::preset("w2a8"), {}, true, true);
+  EXPECT_EQ(options.optimizer.learning_rate, 4e-3);
 }
 
 TEST(QatTraining, NinetyNinePercentIsByHeart) {

@@ -68,10 +68,13 @@ const Presets& presets() {
       {"binary", {signs(), off}},      // codes -1 and 1
       {"ternary", {weights(2), off}},  // narrow: codes -1, 0 and 1
       {"w4a8", {weights(4), integers(8)}},
+      {"w3a8", {weights(3), integers(8)}},
+      {"w2a8", {weights(2), integers(8)}},
       {"w4a4", {weights(4), integers(4)}},
       {"w3a3", {weights(3), integers(3)}},
       {"w2a2", {weights(2), integers(2)}},
       {"int4_blockwise", {blocks(4, {{-1, 128}}), off}},
+      {"int2_blockwise", {blocks(2, {{-1, 32}}), off}},
       {"fp8", {fp8(), fp8()}},
       {"fp8_per_channel_per_token",
        {QuantFields{.num_bits = kE4m3, .axis = 0},
@@ -154,8 +157,8 @@ const std::map<std::string, std::string, std::less<>>& unavailable() {
 const std::map<std::string, std::vector<std::string>, std::less<>>& meanings() {
   static const std::map<std::string, std::vector<std::string>, std::less<>> table{
       {"int4", {"int4_blockwise", "w4a8", "w4a4"}},
-      {"int3", {"w3a3"}},
-      {"int2", {"w2a2"}},
+      {"int3", {"w3a8", "w3a3"}},
+      {"int2", {"int2_blockwise", "w2a8", "w2a2"}},
       {"w8a8", {"int8"}},
       {"w8a16", {"int8_weight_only"}},
       {"w4a16", {"int4_blockwise"}},

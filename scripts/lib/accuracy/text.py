@@ -12,16 +12,7 @@ MODEL = '{"layers": 4, "width": 128, "heads": 4, "context": 64}'
 WINDOW, BATCH, FLOAT_RATE, FINE_RATE, FINE_STEPS = 64, 32, 3e-3, 3e-4, 300
 
 
-def rules(weights, inputs):
-    return {"rules": {"*weight_quantizer": weights, "*input_quantizer": inputs}}
-
-
-def channels(bits):
-    return {"num_bits": bits, "axis": 0, "narrow_range": True}
-
-
-A8 = {"num_bits": 8}
-# name -> (label, preset or config, flags of calibration)
+# name -> (label, preset, flags of calibration)
 FORMATS = {
     "int8": ("INT8", "int8", ()),
     "fp8": ("FP8", "fp8", ()),
@@ -29,14 +20,15 @@ FORMATS = {
     "w4a8": ("W4A8", "w4a8", ()),
     "8da4w": ("8da4w, groups of 32", "8da4w", ()),
     "q4_0": ("Q4_0", "q4_0", ()),
-    "w3a8": ("W3A8", rules(channels(3), A8), ()),
-    "w2g32": ("2-bit weights, groups of 32", rules({"num_bits": 2, "block_sizes": {"-1": 32}}, {"enable": False}), ()),
-    "w2a8": ("W2A8", rules(channels(2), A8), ()),
+    "w3a8": ("W3A8", "w3a8", ()),
+    "w2g32": ("2-bit weights, groups of 32", "int2_blockwise", ()),
+    "w2a8": ("W2A8", "w2a8", ()),
     "w4a4": ("W4A4", "w4a4", ()),
     "nvfp4": ("NVFP4", "nvfp4", ()),
     "mxfp4": ("MXFP4", "mxfp4", ()),
     "kv8": ("INT8, cache INT8", "int8", ("--kv", "int8")),
     "kv4": ("INT8, cache INT4", "int8", ("--kv", "int4")),
+    "kv4token": ("INT8, cache INT4 by token", "int8", ("--kv", "int4,per=token")),
 }
 
 
@@ -77,14 +69,9 @@ def float_networks(command, whole, fine, seed, path):
 def quantized(command, whole, fine, seed, path, name):
     _, preset, flags = FORMATS[name]
     stem = f"{os.path.splitext(path)[0]}.{name}"
-    given = ("--preset", preset)
-    if isinstance(preset, dict):
-        given = ("--config", f"{stem}.json")
-        with open(given[1], "w") as file:
-            json.dump(preset, file)
-    run(command, "calibrate", path, "--data", whole, *given, *flags, "-o", f"{stem}.ptq.h5")
-    run(command, "qat", f"{stem}.ptq.h5", "--data", fine, "--epochs", 1, "--batch", BATCH, "--lr", FINE_RATE, "--metrics", "bpc",
-        "--seed", seed, "-o", f"{stem}.qat.h5")
+    run(command, "calibrate", path, "--data", whole, "--preset", preset, *flags, "-o", f"{stem}.ptq.h5")
+    run(command, "qat", f"{stem}.ptq.h5", "--data", fine, "--epochs", 1, "--batch", BATCH, "--metrics", "bpc", "--seed", seed,
+        "-o", f"{stem}.qat.h5")
     return {stage: bits(command, f"{stem}.{stage}.h5", whole) for stage in ("ptq", "qat")}
 
 
