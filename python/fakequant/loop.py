@@ -29,11 +29,11 @@ def fit(self, data, *args, progress=None, on_step=None, **options):
 
 def qat(self, data, preset=None, *, epochs=10, batch_size=64, learning_rate=None, optimizer="adamw", weight_decay=0.01,
         schedule="one_cycle", samples=512, edge_bits=None, weight_method=None, keep_batch_norm=False, follow_itself=None,
-        target=None, scale=None, validation=None, seed=0, out="", quiet=False, **options):
+        target=None, scale=None, validation=None, seed=0, out="", quiet=False, lora=0, lora_alpha=0.0, **options):
     """Quantization-aware training as `fakequant qat --preset` does it, with the same bits: a float model has its batch norms
     folded, and is quantized and calibrated on `samples` samples; then what QatDefaults chooses for the format (edges in 8 bits,
-    learned ranges, rates, whether the model follows its own float outputs), told in two lines unless `quiet`. Other options are
-    those of `fit`. Returns a dict for each epoch.
+    learned ranges, rates, whether the model follows its own float outputs), told in two lines unless `quiet`. With a rank `lora`
+    low-rank adapters are trained in place of all parameters. Other options are those of `fit`. Returns a dict for each epoch.
     """
     def tell(line):
         if not quiet:
@@ -59,11 +59,11 @@ def qat(self, data, preset=None, *, epochs=10, batch_size=64, learning_rate=None
         raise _fakequant.ArgumentError("[qat] the model is quantized already: leave out preset, edge_bits and weight_method")
     follows = self.follows_itself(data) if follow_itself is None else follow_itself
     teacher = self.in_float() if follows else None
-    chosen, line = _fakequant.training_defaults(self.config, teacher, learning_rate)
+    chosen, line = _fakequant.training_defaults(self.config, teacher, learning_rate, lora=lora, lora_alpha=lora_alpha)
     tell(line)
     return self.fit(data, epochs=epochs, batch_size=batch_size, optimizer=optimizer, weight_decay=weight_decay,
                     schedule=schedule, validation=validation, seed=seed, out=out, drop_last=True, teacher=teacher,
-                    **{**chosen, **options})
+                    lora=lora, lora_alpha=lora_alpha, **{**chosen, **options})
 
 
 def calibration_page(self, data, title="calibration", samples=512):

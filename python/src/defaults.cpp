@@ -35,8 +35,10 @@ const char* text(AmaxMode mode) {
 }
 
 /// As keyword arguments of `fit`, and the line that tells them.
-nb::tuple training_defaults(nb::handle config, nb::handle teacher, std::optional<double> learning_rate) {
+nb::tuple training_defaults(nb::handle config, nb::handle teacher, std::optional<double> learning_rate,
+                            std::int64_t lora, double lora_alpha) {
   TrainerOptions options;
+  options.low_rank = {.rank = lora, .alpha = lora_alpha};
   const bool self = !teacher.is_none();
   if (self) options.distillation.teacher = nb::cast<const Network&>(teacher).module;
   complete_training(options, QuantConfig::from_json(json_of(config)), {.learning_rate = learning_rate}, self);
@@ -79,7 +81,7 @@ void bind_defaults(nb::module_& m) {
       [](nb::object config) { return describe_choice(QuantConfig::from_json(json_of(config))); },
       arg("config"), "One line of what a config chooses.");
   m.def("training_defaults", &training_defaults, arg("config"), arg("teacher") = none(),
-        arg("learning_rate") = none(),
+        arg("learning_rate") = none(), arg("lora") = 0, arg("lora_alpha") = 0.0,
         "({keyword arguments of Model.fit}, a line that tells them): how a format is fine-tuned where nobody "
         "asks for something else.");
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));

@@ -55,6 +55,22 @@ def test_the_command_gives_the_same_bits(table, preset, capsys):
         assert np.array_equal(wanted[name], found[name]), name
 
 
+@pytest.mark.skipif(not COMMAND, reason="FAKEQUANT names no command")
+def test_adapters_have_the_bits_of_the_command_too(table, capsys):
+    folder, path, data = table
+    theirs, own = str(folder / "lora_command.h5"), str(folder / "lora_own.h5")
+    told = subprocess.run([COMMAND, "qat", str(folder / "float.h5"), "--data", path, "--preset", "w4a8", "--epochs", "2", "--lora", "2",
+                           "--lora-alpha", "3", "-o", theirs], check=True, capture_output=True, text=True).stdout
+    model = fq.load(str(folder / "float.h5"))
+    model.qat(data, "w4a8", epochs=2, out=own, lora=2, lora_alpha=3.0)
+    assert capsys.readouterr().out.splitlines()[1] in told.splitlines() and "adapters of rank 2 alone, times 1.5" in told, told
+    wanted, found = datasets(theirs), datasets(own)
+    compared = [name for name in wanted if name.split("/")[0] in ("parameters", "adapters", "quantizers")]
+    assert len(compared) > 12 and all(np.array_equal(wanted[name], found[name]) for name in compared)
+    with pytest.raises(fq.ArgumentError, match="use at most 5"):
+        fq.load(str(folder / "float.h5")).qat(data, "w4a8", epochs=1, lora=6, quiet=True)
+
+
 def test_what_is_chosen_can_be_chosen_otherwise(table, capsys):
     folder, _, data = table
     model = fq.load(str(folder / "float.h5"))
