@@ -27,9 +27,12 @@ struct GgufOptions {
 ///
 /// A network of the built-in `gpt`'s graph (learned positions, heads of keys as many as of queries, every
 /// bias but the last) is of architecture `gpt2`, with llama.cpp's names and keys; q, k and v become one
-/// tensor, row below row. Any other is of architecture `fakequant`, with its own names. `input_shape` is a
-/// batch's. Throws ArgumentError for a layer that was quantized for another engine, naming the preset to use,
-/// for a model that holds compressed weights, and for a vocabulary of another size.
+/// tensor, row below row. One of RMS norms, rotary positions and SwiGLU is `qwen2` where q, k and v have
+/// biases, and `llama` where none has: there rows of queries and keys are in the order in which llama.cpp
+/// turns them, in neighbours. A table that is the head's too is written once. Any other is of architecture
+/// `fakequant`, with its own names. `input_shape` is a batch's. Throws ArgumentError for a layer that was
+/// quantized for another engine, naming the preset to use, for a model that holds compressed weights, and for
+/// a vocabulary of another size.
 [[nodiscard]] GgufModel gguf_model(Module& model, const Shape& input_shape, const GgufOptions& options = {});
 
 }  // namespace fq

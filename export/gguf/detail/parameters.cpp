@@ -1,0 +1,126 @@
+#include "fakequant/export/gguf/detail/parameters.h"
+
+#include <algorithm>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/shape.h"
+#include "fakequant/layers/config/target_profile.h"
+#include "fakequant/layers/quantizer/compress.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr const char* kWhere = "export_gguf";
+
+Tensor in_order(const Tensor& x, const std::vector<std::int64_t>& rows) {
+  return ops::index_select(Variable(x.to(DType::f32)), 0, rows).tensor().to(x.dtype());
+}
+
+}  // namespace
+
+GgufParameters::GgufParameters(Module& model, bool f16) : f16_(f16) {
+  for (const auto& [name, parameter] : model.named_parameters()) floats_.emplace_back(name, parameter);
+  for (const auto& [path, module] : model.named_modules()) {
+    const auto* layer = dynamic_cast<const QuantModule*>(module);
+    if (layer == nullptr || !layer->quantized_weight().defined()) continue;
+    if (auto* quantizer = layer->weight_quantizer(); quantizer != nullptr && quantizer->enabled())
+      take_codes(path, *layer, quantizer->settings().engine_grid);
+  }
+}
+
+GgufTensor GgufParameters::floats(const std::string& name, const Tensor& values) const {
+  const bool half = f16_ && values.rank() > 1;
+  return {name, values.shape(), half ? GgufType::f16 : GgufType::f32, half ? values.to(DType::f16) : values};
+}
+
+GgufTensor GgufParameters::tensor(const std::string& ours, const std::string& name, bool positions) const {
+  if (const auto found = codes_.find(ours); found != codes_.end()) return packed(name, {&found->second});
+  const Tensor values = value(ours);
+  if (positions) return {name, values.shape(), GgufType::f32, values};
+  return floats(name, values);
+}
+
+GgufTensor GgufParameters::stacked(const std::vector<std::string>& ours, const std::string& name) const {
+  if (codes_.contains(ours[0])) {
+    std::vector<const Coded*> all;
+    for (const auto& each : ours) all.push_back(&codes_.at(each));
+    return packed(name, all);
+  }
+  std::vector<float> values;
+  Shape shape = value(ours[0]).shape();
+  shape[0] = 0;
+  for (const auto& each : ours) {
+    const Tensor part = value(each);
+    shape[0] += part.dim(0);
+    const auto more = part.to_vector<float>();
+    values.insert(values.end(), more.begin(), more.end());
+  }
+  return floats(name, Tensor::from(values, shape));
+}
+
+GgufTensor GgufParameters::ordered(const std::string& ours, const std::string& name,
+                                   const std::vector<std::int64_t>& rows) const {
+  const auto found = codes_.find(ours);
+  if (found == codes_.end()) return floats(name, in_order(value(ours), rows));
+  const ggml::Blocks& blocks = found->second.blocks;
+  const Coded turned{{in_order(blocks.codes, rows), in_order(blocks.scale, rows)}, found->second.grid};
+  return packed(name, {&turned});
+}
+
+std::vector<GgufTensor> GgufParameters::all() const {
+  std::vector<GgufTensor> out;
+  for (const auto& [name, parameter] : floats_) out.push_back(tensor(name, name));
+  return out;
+}
+
+bool GgufParameters::same(const std::string& a, const std::string& b) const {
+  const auto left = codes_.find(a), right = codes_.find(b);
+  if ((left == codes_.end()) != (right == codes_.end())) return false;
+  return parameter(a).node() == parameter(b).node() &&
+         (left == codes_.end() || left->second.grid == right->second.grid);
+}
+
+std::uint32_t GgufParameters::file_type() const {
+  if (codes_.empty()) return f16_ ? 1 : 0;
+  return codes_.begin()->second.grid == EngineGrid::q4_0 ? 2 : 7;
+}
+
+void GgufParameters::take_codes(const std::string& path, const QuantModule& layer, EngineGrid grid) {
+  FQ_CHECK(grid == EngineGrid::q4_0 || grid == EngineGrid::q8_0, kWhere,
+           "the weight of '{}' is not on a grid of ggml: calibrate and train with --preset {}", path,
+           profile_of(Target::ggml).presets);
+  const QuantizedTensor codes = weight_codes(layer);
+  const Tensor host = codes.codes.to(Device::cpu());
+  const Tensor scale = codes.spec.scale.to(Device::cpu()).reshape({host.dim(0), host.dim(1) / 32});
+  codes_.emplace(path + ".weight", Coded{{host, scale.to(DType::f16)}, grid});
+}
+
+const Variable& GgufParameters::parameter(const std::string& name) const {
+  const auto found = std::ranges::find(floats_, name, [](const auto& entry) { return entry.first; });
+  FQ_CHECK(found != floats_.end(), kWhere, "the network has no '{}'", name);
+  return found->second;
+}
+
+Tensor GgufParameters::value(const std::string& name) const {
+  return parameter(name).tensor().to(Device::cpu()).to(DType::f32).to(Layout::row_major);
+}
+
+GgufTensor GgufParameters::packed(const std::string& name, const std::vector<const Coded*>& parts) {
+  const EngineGrid grid = parts[0]->grid;
+  std::vector<std::uint8_t> bytes;
+  Shape shape{0, parts[0]->blocks.codes.dim(1)};
+  for (const Coded* part : parts) {
+    FQ_CHECK(part->grid == grid, kWhere, "'{}' is made of weights of other formats: give them one rule",
+             name);
+    const Tensor own =
+        grid == EngineGrid::q4_0 ? ggml::pack_q4_0(part->blocks) : ggml::pack_q8_0(part->blocks);
+    const auto more = own.to_vector<std::uint8_t>();
+    bytes.insert(bytes.end(), more.begin(), more.end());
+    shape[0] += own.dim(0);
+  }
+  const auto row = static_cast<std::int64_t>(bytes.size()) / shape[0];
+  return {name, shape, grid == EngineGrid::q4_0 ? GgufType::q4_0 : GgufType::q8_0,
+          Tensor::from(bytes, {shape[0], row})};
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,54 @@
+#pragma once
+
+/// The parameters of a network as tensors of GGUF: floats, or blocks of codes.
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fakequant/export/gguf/file.h"
+#include "fakequant/layers/modules/module.h"
+#include "fakequant/layers/modules/quant_modules.h"
+#include "fakequant/reference/ggml.h"
+
+namespace fq::detail {
+
+class GgufParameters {
+ public:
+  /// Throws ArgumentError for weights on a grid that is none of ggml's.
+  GgufParameters(Module& model, bool f16);
+
+  /// Of our name, as `name`. Positions are added as they are.
+  [[nodiscard]] GgufTensor tensor(const std::string& ours, const std::string& name,
+                                  bool positions = false) const;
+  /// Several of one kind, row below row.
+  [[nodiscard]] GgufTensor stacked(const std::vector<std::string>& ours, const std::string& name) const;
+  /// A matrix with its rows in that order.
+  [[nodiscard]] GgufTensor ordered(const std::string& ours, const std::string& name,
+                                   const std::vector<std::int64_t>& rows) const;
+  /// All of them, by our names.
+  [[nodiscard]] std::vector<GgufTensor> all() const;
+  /// Whether both names are of one parameter, on one grid.
+  [[nodiscard]] bool same(const std::string& a, const std::string& b) const;
+  /// llama.cpp's number for the type of most tensors.
+  [[nodiscard]] std::uint32_t file_type() const;
+
+ private:
+  struct Coded {
+    ggml::Blocks blocks;
+    EngineGrid grid;
+  };
+
+  void take_codes(const std::string& path, const QuantModule& layer, EngineGrid grid);
+  [[nodiscard]] const Variable& parameter(const std::string& name) const;
+  [[nodiscard]] Tensor value(const std::string& name) const;
+  [[nodiscard]] GgufTensor floats(const std::string& name, const Tensor& values) const;
+  [[nodiscard]] static GgufTensor packed(const std::string& name, const std::vector<const Coded*>& parts);
+
+  bool f16_;
+  std::vector<std::pair<std::string, Variable>> floats_;
+  std::map<std::string, Coded> codes_;
+};
+
+}  // namespace fq::detail

@@ -1,0 +1,58 @@
+#include "fakequant/export/gguf/detail/parts.h"
+
+#include <algorithm>
+#include <map>
+
+#include "fakequant/layers/model/trace.h"
+
+namespace fq::detail {
+namespace {
+
+/// The layer that a path is in, graphs within the network being no layers.
+std::string layer_of(Module& model, const std::string& path) {
+  for (auto end = path.find('.'); end != std::string::npos; end = path.find('.', end + 1)) {
+    std::string name = path.substr(0, end);
+    if (const std::string type = model.at(name).type(); type != "graph" && type != "sequential") return name;
+  }
+  return path;
+}
+
+}  // namespace
+
+std::vector<GgufPart> gguf_parts(Module& model, const Shape& input_shape) {
+  const TraceGraph graph = trace(model, input_shape);
+  std::vector<GgufPart> out;
+  std::map<int, std::string> made;  // values by the child that made them
+  for (const auto& node : graph.nodes) {
+    const std::string name = layer_of(model, node.path);
+    if (out.empty() || out.back().name != name) {
+      if (name.empty() || std::ranges::find(out, name, &GgufPart::name) != out.end()) return {};
+      out.push_back({name, model.at(name).type(), {}, -1});
+    }
+    GgufPart& part = out.back();
+    if (node.op == "layer_norm" || node.op == "rms_norm") part.eps = node.attribute<double>("eps");
+    for (const int value : node.inputs) {
+      const bool input = std::ranges::find(graph.inputs, value) != graph.inputs.end();
+      const auto known = made.find(value);
+      if (input || (known != made.end() && known->second != name)) part.inputs.insert(value);
+    }
+    made[node.output] = name;
+    part.output = node.output;
+  }
+  return out;
+}
+
+const GgufPart* GgufMatching::take(std::string_view type, const std::set<int>& inputs) {
+  if (at_ >= parts_.size() || parts_[at_].inputs != inputs) return nullptr;
+  const std::string& found = parts_[at_].type;
+  if (found != type && found != "quant_" + std::string(type)) return nullptr;
+  return &parts_[at_++];
+}
+
+Shape gguf_shape_of(const Module& model, const std::string& name) {
+  for (const auto& [path, parameter] : model.named_parameters())
+    if (path == name) return parameter.shape();
+  return {};
+}
+
+}  // namespace fq::detail
