@@ -37,6 +37,7 @@ std::vector<WrittenFile> scales_files(const Flags& flags);
 std::vector<WrittenFile> onnx_files(const Flags& flags);
 std::vector<WrittenFile> tensorrt_cache_files(const Flags& flags);
 std::vector<WrittenFile> safetensors_files(const Flags& flags);
+std::vector<WrittenFile> compressed_tensors_files(const Flags& flags);
 std::vector<WrittenFile> gguf_files(const Flags& flags);
 std::vector<WrittenFile> executorch_files(const Flags& flags);
 
@@ -44,6 +45,7 @@ nlohmann::ordered_json export_scales(Network& network, const Flags& flags, Outpu
 nlohmann::ordered_json export_onnx_file(Network& network, const Flags& flags, Output& output);
 nlohmann::ordered_json export_tensorrt_cache(Network& network, const Flags& flags, Output& output);
 nlohmann::ordered_json export_safetensors(Network& network, const Flags& flags, Output& output);
+nlohmann::ordered_json export_compressed_tensors(Network& network, const Flags& flags, Output& output);
 nlohmann::ordered_json export_gguf(Network& network, const Flags& flags, Output& output);
 nlohmann::ordered_json export_executorch(Network& network, const Flags& flags, Output& output);
 

@@ -5,14 +5,16 @@
 
 #include "fakequant/cli/commands/export_formats.h"
 #include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/export/safetensors/compressed_tensors.h"
 #include "fakequant/export/safetensors/modelopt.h"
 
 namespace fq::cli {
 namespace {
 
-std::string config_beside(const std::string& path) {
-  return (std::filesystem::path(path).parent_path() / "hf_quant_config.json").string();
+std::string beside(const std::string& path, const char* name) {
+  return (std::filesystem::path(path).parent_path() / name).string();
 }
+std::string config_beside(const std::string& path) { return beside(path, "hf_quant_config.json"); }
 
 }  // namespace
 
@@ -30,6 +32,21 @@ nlohmann::ordered_json export_safetensors(Network& network, const Flags& flags, 
   const auto count = SafetensorsFile(path).entries().size();
   output.line(fmt::format("{} tensors, {}, in {} and {}", count, algorithm, path, config));
   return {{"files", {path, config}}, {"quant_algo", algorithm}, {"tensors", count}};
+}
+
+std::vector<WrittenFile> compressed_tensors_files(const Flags& flags) {
+  check_several(flags);
+  const WrittenFile weights = written_for(flags, "model.safetensors", kind::safetensors);
+  return {weights, {beside(weights.path, "config.json"), kind::compressed_config, weights.make_folder}};
+}
+
+nlohmann::ordered_json export_compressed_tensors(Network& network, const Flags& flags, Output& output) {
+  const std::string path = file_for(flags, "model.safetensors"), config = beside(path, "config.json");
+  save_compressed_tensors(path, *network.module, FAKEQUANT_VERSION);
+  const std::string format = compressed_tensors_config(*network.module)["quantization_config"]["format"];
+  const auto count = SafetensorsFile(path).entries().size();
+  output.line(fmt::format("{} tensors, {}, in {} and {}", count, format, path, config));
+  return {{"files", {path, config}}, {"format", format}, {"tensors", count}};
 }
 
 }  // namespace fq::cli

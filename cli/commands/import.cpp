@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/commands/import_quantized.h"
 #include "fakequant/cli/commands/import_transformer.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
@@ -14,7 +15,8 @@
 #include "fakequant/cli/network.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
-#include "fakequant/export/onnx/model.h"
+#include "fakequant/export/gguf/import.h"
+#include "fakequant/export/onnx/import_quantized.h"
 #include "fakequant/export/transformers/import.h"
 #include "fakequant/train/data/reader/array_file.h"
 
@@ -64,10 +66,13 @@ ImportOptions read_options(const std::string& path, const Flags& flags) {
           .fixed_inputs = read_fixed_inputs(flags)};
 }
 
-ImportedModel read_model(const std::string& path, const Flags& flags) {
+QuantizedModel read_model(const std::string& path, const Flags& flags) {
+  if (path.ends_with(".gguf")) return import_gguf(load_gguf(path), read_options(path, flags), path);
   const OnnxModel file = load_onnx(path);
   try {
-    return import_onnx(file, read_options(path, flags));
+    const ImportOptions options = read_options(path, flags);
+    if (is_quantized(file)) return import_quantized_onnx(file, options);
+    return {import_onnx(file, options), {}};
   } catch (const ArgumentError& error) {
     throw FileError(path, {}, fmt::format("{} (in {})", error.what(), path));
   }
@@ -125,6 +130,7 @@ std::pair<Network, std::string> read_weights(const std::string& path, const Flag
   const auto spec = ModelSpec::load(flags.text("network"), flags.text("network-options"));
   Network network = make_network(spec, read_shape(flags), flags.integer("classes", 0, 1 << 30));
   std::string text = take_weights(network, path, flags);
+  take_packed(network, path);
   return {std::move(network), std::move(text)};
 }
 
@@ -147,15 +153,15 @@ std::string list(const Counts& counts) {
 }  // namespace
 
 FlagSet import_flags() {
-  FlagSet set(
-      "import",
-      "Makes a checkpoint of a float ONNX file, such as PyTorch's exporters write: to calibrate, "
-      "fine-tune and export it; of a folder that save_pretrained of Hugging Face's transformers wrote; "
-      "or of weights as safetensors, for a network that is described here.",
-      "MODEL.onnx|FOLDER|WEIGHTS.safetensors --network FILE|NAME -o FILE [flags]");
+  FlagSet set("import",
+              "Makes a checkpoint of an ONNX file, such as PyTorch's exporters write: to calibrate, "
+              "fine-tune and export it; one with QuantizeLinear and DequantizeLinear keeps its codes and "
+              "scales; of a folder that save_pretrained of Hugging Face's transformers wrote; "
+              "or of weights as safetensors, for a network that is described here.",
+              "MODEL.onnx|FOLDER|WEIGHTS.safetensors --network FILE|NAME -o FILE [flags]");
   set.group("Files")
       .argument("model", "FILE",
-                "a float network; a folder of config.json and model.safetensors; or weights with PyTorch's "
+                "a network; a folder of config.json and model.safetensors; or weights with PyTorch's "
                 "names")
       .output("output,o", "FILE", "the checkpoint", kind::checkpoint)
       .value("input-shape", "SIZES",
@@ -181,7 +187,7 @@ void check_import(const Flags& flags, PlannedFiles& planned) {
   if (describes_itself(from, flags))
     return planned.add(path, transformer_network(from, read_options(from, flags), flags));
   if (is_weights(from)) return planned.add(path, read_weights(from, flags).first);
-  planned.add(path, make_network(read_model(from, flags), from));
+  planned.add(path, quantized_network(read_model(from, flags), from));
 }
 
 nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
@@ -190,8 +196,9 @@ nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   if (describes_itself(from, flags))
     return import_transformer(from, read_options(from, flags), flags, output);
   if (is_weights(from)) return import_weights(from, flags, output);
-  const ImportedModel model = read_model(from, flags);
-  const Network network = make_network(model, from);
+  const QuantizedModel read = read_model(from, flags);
+  const ImportedModel& model = read.floats;
+  const Network network = quantized_network(read, from);
   save_network(network, path);
   std::int64_t parameters = 0;
   for (const auto& [name, tensor] : model.state.tensors())
@@ -200,6 +207,7 @@ nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   output.line(fmt::format("{} layers, {} parameters: {}", model.spec.json().at("nodes").size(), parameters,
                           list(layers)));
   if (!model.recognised.empty()) output.line("recognised: " + list(model.recognised));
+  if (network.quantized()) output.line(describe_grids(network));
   const auto parts = input_parts(model);
   if (!parts.empty())
     output.line(
@@ -209,14 +217,10 @@ nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   output.line(fmt::format("samples of {}, {}, {}", to_string(model.sample_shape), gives, path));
   nlohmann::ordered_json recognised = nlohmann::ordered_json::object();
   for (const auto& [what, count] : model.recognised) recognised[what] = count;
-  return {{"output", path},
-          {"parameters", parameters},
-          {"layers", layers},
-          {"recognised", recognised},
-          {"sample_shape", model.sample_shape},
-          {"inputs", parts},
-          {"output_shape", model.output_shape},
-          {"classes", network.classes()}};
+  return {
+      {"output", path},           {"parameters", parameters},           {"layers", layers},
+      {"recognised", recognised}, {"quantized", network.quantized()},   {"sample_shape", model.sample_shape},
+      {"inputs", parts},          {"output_shape", model.output_shape}, {"classes", network.classes()}};
 }
 
 }  // namespace fq::cli

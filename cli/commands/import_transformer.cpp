@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/commands/import_quantized.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/log.h"
 #include "fakequant/export/transformers/import.h"
@@ -11,11 +12,6 @@
 
 namespace fq::cli {
 namespace {
-
-/// Whether it gives a class for each token.
-bool tells_tokens(const ImportedModel& model) {
-  return model.spec.json().at("nodes").back().at("name") == "classes_first";
-}
 
 /// That of the folder, which `generate` and `dataset from-text` read as that of a data set; a warning says
 /// why one is not taken.
@@ -45,16 +41,20 @@ std::int64_t parameters_of(const Network& network) {
 
 }  // namespace
 
+bool take_token_classes(Network& network, const ImportedModel& model) {
+  if (model.spec.json().at("nodes").back().at("name") != "classes_first") return false;
+  network.identity["classes"] = model.output_shape.at(0);
+  network.identity["dense"] = true;
+  return true;
+}
+
 Network transformer_network(const std::string& from, const ImportOptions& options, const Flags& flags) {
   std::vector<WeightRename> renames;
   if (flags.given("map")) renames = read_weight_renames(flags.text("map"));
   const ImportedModel model = import_transformers(from, options, renames);
   Network network = make_network(model, from);
-  if (tells_tokens(model)) {
-    network.identity["classes"] = model.output_shape.at(0);
-    network.identity["dense"] = true;
-    take_tokenizer_beside(network, from);
-  }
+  take_packed(network, transformer_weights(from));
+  if (take_token_classes(network, model)) take_tokenizer_beside(network, from);
   return network;
 }
 

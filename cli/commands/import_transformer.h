@@ -11,6 +11,9 @@
 
 namespace fq::cli {
 
+/// Whether the network gives a class for each token; then its identity says so.
+bool take_token_classes(Network& network, const ImportedModel& model);
+
 /// The network, with the renames of --map; of language models each token has as many classes as there are
 /// tokens.
 [[nodiscard]] Network transformer_network(const std::string& from, const ImportOptions& options,

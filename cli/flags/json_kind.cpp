@@ -19,9 +19,9 @@ bool has_just(const json& object, const char* a, const char* b) {
   return object.size() == 2 && object.contains(a) && object.contains(b);
 }
 
-bool is_config_of_export(const json& object) {
+bool is_config_of_export(const json& object, const char* quantization) {
   return object.contains("producer") && object["producer"].is_object() &&
-         says(object["producer"], "name", "fakequant") && object.contains("quantization");
+         says(object["producer"], "name", "fakequant") && object.contains(quantization);
 }
 
 /// The first two levels.
@@ -39,7 +39,8 @@ std::optional<std::string> json_kind(const std::string& path) {
   if (says(object, "format", "fakequant-scales")) return kind::scales_json;
   if (says(object, "kind", "fakequant-plan")) return kind::plan;
   if (says(object, "kind", "fakequant-sensitivity")) return kind::sensitivity;
-  if (is_config_of_export(object)) return kind::modelopt_config;
+  if (is_config_of_export(object, "quantization")) return kind::modelopt_config;
+  if (is_config_of_export(object, "quantization_config")) return kind::compressed_config;
   if (has_just(object, "displayTimeUnit", "traceEvents")) return kind::trace;
   if (has_just(object, "phases", "seconds")) return kind::report;
   return std::nullopt;

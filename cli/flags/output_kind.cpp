@@ -53,11 +53,14 @@ std::string data_set_kind(const std::string& path) try {
 /// Of exports, which have packed weights and their config beside them; someone else's model is another kind.
 std::optional<std::string> safetensors_kind(const std::string& path) try {
   const SafetensorsFile file(path);
-  const std::string config = (fs::path(path).parent_path() / "hf_quant_config.json").string();
+  const auto beside = [&](const char* name) {
+    return json_kind((fs::path(path).parent_path() / name).string());
+  };
+  const bool ours = beside("hf_quant_config.json") == kind::modelopt_config ||
+                    beside("config.json") == kind::compressed_config;
   const bool packed = std::ranges::any_of(
       file.entries(), [](const auto& entry) { return entry.name.ends_with(".weight_scale"); });
-  return packed && json_kind(config) == kind::modelopt_config ? kind::safetensors
-                                                              : "a safetensors file of another program";
+  return packed && ours ? kind::safetensors : "a safetensors file of another program";
 } catch (const Error&) {
   return std::nullopt;
 }

@@ -22,6 +22,7 @@ inline constexpr const char* onnx = "an exported ONNX model";
 inline constexpr const char* onnx_data = "data of an exported ONNX model";
 inline constexpr const char* safetensors = "an exported safetensors file";
 inline constexpr const char* modelopt_config = "hf_quant_config.json of an export";
+inline constexpr const char* compressed_config = "config.json of an export";
 inline constexpr const char* gguf = "an exported GGUF file";
 inline constexpr const char* executorch = "an ExecuTorch program";
 inline constexpr const char* tensorrt_cache = "a TensorRT calibration cache";

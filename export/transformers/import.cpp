@@ -40,20 +40,6 @@ fs::path config_of(const std::string& path) {
   return (is_folder(path) ? fs::path(path) : fs::path(path).parent_path()) / "config.json";
 }
 
-/// The file of weights in a folder.
-std::string weights_in(const std::string& path) {
-  if (!is_folder(path)) return path;
-  for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
-    if (const fs::path file = fs::path(path) / name; is_there(file)) return file.string();
-  const bool pickled = is_there(fs::path(path) / "pytorch_model.bin");
-  throw FileError(
-      path, {},
-      fmt::format("[import] {} has neither model.safetensors nor model.safetensors.index.json{}", path,
-                  pickled ? ", and pytorch_model.bin, a pickle, is not read: save it by "
-                            "save_pretrained(.., safe_serialization=True)"
-                          : ""));
-}
-
 }  // namespace
 
 std::vector<std::string> transformer_architectures() {
@@ -67,6 +53,19 @@ bool is_transformer(const std::string& path) {
   return (weights || is_folder(path)) && is_there(config_of(path));
 }
 
+std::string transformer_weights(const std::string& path) {
+  if (!is_folder(path)) return path;
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
+    if (const fs::path file = fs::path(path) / name; is_there(file)) return file.string();
+  const bool pickled = is_there(fs::path(path) / "pytorch_model.bin");
+  throw FileError(
+      path, {},
+      fmt::format("[import] {} has neither model.safetensors nor model.safetensors.index.json{}", path,
+                  pickled ? ", and pytorch_model.bin, a pickle, is not read: save it by "
+                            "save_pretrained(.., safe_serialization=True)"
+                          : ""));
+}
+
 ImportedModel import_transformers(const std::string& path, const ImportOptions& options,
                                   const std::vector<WeightRename>& renames) {
   const detail::TransformerConfig config(config_of(path).string());
@@ -78,7 +77,7 @@ ImportedModel import_transformers(const std::string& path, const ImportOptions& 
                                 "file by torch.onnx.export",
                                 config.path(), architecture, fmt::join(transformer_architectures(), ", ")));
   detail::TransformerPlan plan = planner->second(config, options);
-  StateDict state = detail::planned_weights(plan, weights_in(path), renames);
+  StateDict state = detail::planned_weights(plan, transformer_weights(path), renames);
   const nlohmann::ordered_json model{{"name", options.name}, {"nodes", std::move(plan.nodes)}};
   return {ModelSpec::parse(model.dump()), plan.sample, plan.output, std::move(state), {}};
 }

@@ -22,6 +22,10 @@ namespace fq {
 /// one stands beside.
 [[nodiscard]] bool is_transformer(const std::string& path);
 
+/// The safetensors file, or the index, of such a folder; `path` itself where it is one. Throws FileError for
+/// a folder without.
+[[nodiscard]] std::string transformer_weights(const std::string& path);
+
 /// The network that config.json describes, with the weights of model.safetensors, or of the files that
 /// model.safetensors.index.json names. `path` is the folder, or one of these two.
 ///

@@ -6,6 +6,8 @@
 #include "fakequant/calib/detail/ranges.h"
 #include "fakequant/core/backend/device_traits.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/numerics/detail/grid_formulas.h"
+#include "fakequant/core/quantized.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
 
 namespace fq {
@@ -22,7 +24,31 @@ void QuantizerRange::check_known() const {
            "'{}' has no amax: calibrate it, set amax, or make its descriptor dynamic", settings_.name);
 }
 
+void QuantizerRange::set_scale(const Tensor& scale) {
+  const QuantDescriptor& d = settings_.descriptor;
+  const std::string& name = settings_.name;
+  FQ_CHECK(settings_.arithmetic == Arithmetic::deployed && !settings_.pow2 && !d.scale_amax() &&
+               !d.block_sizes().scale_bits && !d.learn_amax(),
+           "quantizer", "'{}' takes no scales: its own follow from amax by other rules, set that", name);
+  FQ_CHECK(scale.defined() && scale.numel() > 0, "quantizer", "the scale of '{}' is empty", name);
+  const Tensor steps = detail::flat_ranges(scale);
+  Tensor amax = steps.clone();
+  for (std::int64_t i = 0; i < amax.numel(); ++i) {
+    float& v = amax.mutable_data<float>()[i];
+    FQ_CHECK(v > 0 && std::isfinite(v), "quantizer", "the scale of '{}' is {}: it must be positive", name, v);
+    v *= d.format().bound();
+  }
+  const Tensor made = QuantSpec::from_amax(d.format(), Granularity::per_tensor(), amax, name).scale;
+  for (std::int64_t i = 0; i < amax.numel(); ++i)
+    FQ_CHECK(amax.data<float>()[i] > detail::least_amax || made.data<float>()[i] == steps.data<float>()[i],
+             "quantizer", "the scale of '{}' is {}, which gives a range of at most 2^-24", name,
+             steps.data<float>()[i]);
+  set(amax);
+  if (!bitwise_equal(made, steps)) scale_ = steps;
+}
+
 void QuantizerRange::keep(const Tensor& amax) {
+  scale_ = {};
   const bool reference = settings_.arithmetic == Arithmetic::reference;
   const Tensor kept = reference ? amax.to(Device::cpu()).clone() : detail::flat_ranges(amax);
   if (!settings_.descriptor.learn_amax()) {
@@ -39,6 +65,7 @@ void QuantizerRange::keep(const Tensor& amax) {
 }
 
 void QuantizerRange::clear() {
+  scale_ = {};
   learned_ = {};
   amax_ = {};
 }
@@ -86,6 +113,7 @@ void QuantizerRange::load(const Tensor& amax) {
 }
 
 void QuantizerRange::move_towards(const Variable& x) {
+  scale_ = {};
   const bool first = !amax_.defined(), one = !first && amax_.numel() == 1;
   const QuantDescriptor& d = settings_.descriptor;
   const auto view = one ? detail::BlockView(x.shape(), Axes{}) : detail::BlockView::of(d, x.shape());

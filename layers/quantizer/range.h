@@ -30,6 +30,9 @@ class QuantizerRange {
   /// (blocks, 1) or that of the grid. It lies on the host, but where it is learned on a GPU, or running moved
   /// it there; then steps to come write to it.
   [[nodiscard]] Tensor amax() const { return learned_.defined() ? learned_.tensor() : amax_; }
+  /// The steps that `set_scale` was given, where fl(amax / bound) is not theirs: f32, in the shape of `amax`;
+  /// undefined otherwise, and from the moment that amax is set, learned or moved.
+  [[nodiscard]] const Tensor& scale() const noexcept { return scale_; }
   /// The parameter of learn_amax; undefined without it, and before amax is known.
   [[nodiscard]] const Variable& learned() const noexcept { return learned_; }
   /// What scales are made of: amax in f32 as a list, times `scale_amax`; a learned one is at least 2^-23.
@@ -40,6 +43,8 @@ class QuantizerRange {
   /// Sets the range. Throws ArgumentError for a negative, infinite or NaN value, or the wrong number of them;
   /// then nothing changed.
   void set(const Tensor& amax);
+  /// Sets the range by the steps of the grid: see TensorQuantizer::set_scale.
+  void set_scale(const Tensor& scale);
   /// Sets ranges that are known to be right: those that a calibrator found, or that were saved.
   void keep(const Tensor& amax);
   /// Sets what a file says, where a parameter may have been trained below 0; an undefined tensor is for none.
@@ -59,7 +64,7 @@ class QuantizerRange {
 
  private:
   const QuantizerSettings& settings_;
-  Tensor amax_;
+  Tensor amax_, scale_;
   Variable learned_;
   Device device_;  // of the parameter to come
 };

@@ -90,6 +90,11 @@ void TensorQuantizer::set_amax(const Tensor& amax) {
   range_changed();
 }
 
+void TensorQuantizer::set_scale(const Tensor& scale) {
+  range_.set_scale(scale);
+  range_changed();
+}
+
 void TensorQuantizer::load_calibrated_amax(const AmaxOptions& options) {
   set_calibrated_range(observer_.range(options));
 }
@@ -176,6 +181,7 @@ Variable TensorQuantizer::packed_weight(const Variable& w) const {
 void TensorQuantizer::save(StateDict& state, const std::string& prefix) const {
   detail::save_settings(settings_, state, prefix);
   if (amax().defined()) state.set(prefix + "/amax", amax().clone());
+  if (range_.scale().defined()) state.set(prefix + "/scale", range_.scale().clone());
   observer_.save(state, prefix);
   weight_codes_->save(state, prefix);
 }
@@ -184,6 +190,7 @@ void TensorQuantizer::load(const StateDict& state, const std::string& prefix) {
   set_settings(detail::load_settings(name(), state, prefix));
   observer_.reset();
   range_.load(state.contains(prefix + "/amax") ? state.at(prefix + "/amax") : Tensor{});
+  if (state.contains(prefix + "/scale")) range_.set_scale(state.at(prefix + "/scale"));
   observer_.load(state, prefix);
   weight_codes_->load(state, prefix);
   range_changed();

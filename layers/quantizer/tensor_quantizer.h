@@ -83,6 +83,13 @@ class TensorQuantizer : public Module {
   /// or the wrong number of them: one, or one for each channel or block.
   void set_amax(const Tensor& amax);
 
+  /// Sets the range by the steps that a file has, one or one for each channel or block: `scale()` then gives
+  /// just these. The range is fl(scale * bound) of them; not every step is fl(amax / bound) of some amax, which
+  /// is why they are kept beside it, until amax is set, learned or moved. Only in `deployed`, without pow2,
+  /// scale_amax and scale_bits. Throws ArgumentError for a step that is not positive and finite, or whose
+  /// range is at most 2^-24 and not the floor that stands for none, and as `set_amax`.
+  void set_scale(const Tensor& scale);
+
   /// What watches its inputs, to set a calibrator or to collect by hand.
   [[nodiscard]] RangeObserver& observer() noexcept { return observer_; }
   [[nodiscard]] const RangeObserver& observer() const noexcept { return observer_; }

@@ -117,9 +117,14 @@ const Table& onnx_table() {
 }
 
 const Table& pattern_table() {
-  static const Table table = {
-      {"Gelu", gelu},     {"Identity", same}, {"HardSwish", hard_swish}, {"LayerNormalization", layer_norm},
-      {"MatMul", matmul}, {"Silu", silu},     {"Strided", strided}};
+  static const Table table = {{"Gelu", gelu},
+                              {"Identity", same},
+                              {"HardSwish", hard_swish},
+                              {"LayerNormalization", layer_norm},
+                              {"MatMul", matmul},
+                              {"OnGrid", on_grid},
+                              {"Silu", silu},
+                              {"Strided", strided}};
   return table;
 }
 

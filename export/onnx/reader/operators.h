@@ -103,6 +103,8 @@ ImportValue recurrent(const OpImport& op);
 ImportValue einsum(const OpImport& op);
 ImportValue tile(const OpImport& op);
 ImportValue pad(const OpImport& op);
+/// Of a mark that quantized files leave (export/onnx/reader/quantized): a layer "on_grid_7".
+ImportValue on_grid(const OpImport& op);
 ImportValue depth_to_space(const OpImport& op);
 ImportValue space_to_depth(const OpImport& op);
 ImportValue resize(const OpImport& op);

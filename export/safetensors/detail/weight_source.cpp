@@ -61,6 +61,7 @@ WeightSource::WeightSource(const std::string& path) {
   check_kind(path);
   if (!path.ends_with(".json")) {
     add(path);
+    unpack(path);
     return;
   }
   const auto text = JsonText::load(path, "load_weights");
@@ -75,6 +76,29 @@ WeightSource::WeightSource(const std::string& path) {
   for (const auto& [name, file] : names.json().items())
     if (!place_.contains(name))
       names.at(name).fail(fmt::format("{} has no '{}'", file.get<std::string>(), name));
+  unpack(path);
+}
+
+Tensor WeightSource::read(const std::string& name) const {
+  const auto found = unpacked_.find(name);
+  return found != unpacked_.end() ? found->second : files_[place_.at(name)].read(name);
+}
+
+void WeightSource::unpack(const std::string& path) {
+  packed_ = packed_file(path, entries_,
+                        [this](const std::string& name) { return files_[place_.at(name)].read(name); });
+  const std::set<std::string> hidden(packed_.hidden.begin(), packed_.hidden.end());
+  for (const auto& layer : packed_.layers) unpacked_.emplace(layer.name + ".weight", layer.values);
+  std::erase_if(entries_, [&](const SafetensorsEntry& entry) {
+    return hidden.contains(entry.name) || unpacked_.contains(entry.name);
+  });
+  for (const auto& [name, values] : unpacked_) {
+    SafetensorsEntry entry;
+    entry.name = name;
+    entry.dtype = "F32";
+    entry.shape = values.shape();
+    entries_.push_back(std::move(entry));
+  }
 }
 
 void WeightSource::add(const std::string& path) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "fakequant/export/safetensors/file.h"
+#include "fakequant/export/safetensors/detail/packed_layers.h"
 
 namespace fq::detail {
 
@@ -20,13 +20,19 @@ class WeightSource {
   /// All tensors, in the order of the files.
   [[nodiscard]] const std::vector<SafetensorsEntry>& entries() const noexcept { return entries_; }
   /// Throws as SafetensorsFile::read.
-  [[nodiscard]] Tensor read(const std::string& name) const { return files_[place_.at(name)].read(name); }
+  [[nodiscard]] Tensor read(const std::string& name) const;
+  /// The weights that the files have as codes; `entries` and `read` have them as F32, without what belongs to
+  /// them.
+  [[nodiscard]] const PackedFile& packed() const noexcept { return packed_; }
 
  private:
   void add(const std::string& path);
+  void unpack(const std::string& path);
 
   std::vector<SafetensorsFile> files_;
   std::vector<SafetensorsEntry> entries_;
+  PackedFile packed_;
+  std::map<std::string, Tensor> unpacked_;
   std::map<std::string, std::size_t, std::less<>> place_;
 };
 

@@ -28,6 +28,9 @@ TransformerConfig::TransformerConfig(const std::string& path) : text_(JsonText::
   if (!root.is_object()) root.fail("this is no config.json of a network: give an object");
 }
 
+TransformerConfig::TransformerConfig(const nlohmann::ordered_json& values, const std::string& file)
+    : text_(std::make_shared<JsonText>(values.dump(1), "import", file)) {}
+
 bool TransformerConfig::has(const std::string& key) const {
   const auto& all = text_->value();
   return all.contains(key) && !all.at(key).is_null();

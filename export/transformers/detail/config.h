@@ -14,6 +14,8 @@ namespace fq::detail {
 class TransformerConfig {
  public:
   explicit TransformerConfig(const std::string& path);
+  /// Of values that another file has, which errors name.
+  TransformerConfig(const nlohmann::ordered_json& values, const std::string& file);
 
   [[nodiscard]] const std::string& path() const noexcept { return text_->file(); }
   [[nodiscard]] bool has(const std::string& key) const;

@@ -58,7 +58,9 @@ QuantSpec QuantizerGrid::own(int rank, Device device) const {
   const Key key{rank, range_.amax().version(), device};
   const std::scoped_lock lock(mutex_);
   if (!kept_ || key_ != key) {
-    kept_ = made_of(range_.used(), granularity(rank)).to(device);
+    QuantSpec spec = made_of(range_.used(), granularity(rank));
+    if (range_.scale().defined()) spec.scale = range_.scale();
+    kept_ = spec.to(device);
     key_ = key;
   }
   return *kept_;

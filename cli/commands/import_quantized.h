@@ -1,0 +1,25 @@
+#pragma once
+
+/// `fakequant import` of files that are quantized.
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "fakequant/cli/network.h"
+#include "fakequant/export/quantized/quantized_model.h"
+
+namespace fq::cli {
+
+/// The network of a file, with its codes and scales where it has such. Throws FileError naming the file.
+[[nodiscard]] Network quantized_network(const QuantizedModel& model, const std::string& file);
+
+/// Quantizes a float network as a file says. Throws FileError naming the file.
+void take_quantization(Network& network, const FileQuantization& quantization, const std::string& file);
+
+/// The same by the safetensors file that the network's weights are from; nothing for one of floats.
+void take_packed(Network& network, const std::string& weights);
+
+/// "12 layers on the grids of the file: 4 x int8 weights, 5 x uint8 activations, ..".
+[[nodiscard]] std::string describe_grids(const Network& network);
+
+}  // namespace fq::cli

@@ -1,0 +1,34 @@
+#include "fakequant/export/onnx/import_quantized.h"
+
+#include <algorithm>
+
+#include "fakequant/export/onnx/reader/quantized/placed_grids.h"
+
+namespace fq {
+namespace {
+
+/// Codes of activations that are signed with zero point 0, beside biases of floats.
+bool is_for_tensorrt(const detail::Unquantized& file) {
+  return !file.integer_bias && !file.grids.empty() && std::ranges::all_of(file.grids, [](const auto& grid) {
+    return grid.type == DType::i8 && grid.zero_point == 0;
+  });
+}
+
+}  // namespace
+
+bool is_quantized(const OnnxModel& model) { return detail::has_grids(model); }
+
+QuantizedModel import_quantized_onnx(const OnnxModel& model, const ImportOptions& options) {
+  const detail::Unquantized file = detail::unquantized(model);
+  ImportedModel floats = import_onnx(file.floats, options);
+  nlohmann::ordered_json spec = floats.spec.json();
+  detail::UnmarkedNodes nodes = detail::unmarked(spec.at("nodes"), file);
+  spec["nodes"] = nodes.nodes;
+  floats.spec = ModelSpec::parse(spec.dump());
+  auto placed = detail::placed_grids(floats, nodes, file);
+  const nlohmann::ordered_json config{{"target", is_for_tensorrt(file) ? "tensorrt" : "ort"},
+                                      {"rules", std::move(placed.rules)}};
+  return {std::move(floats), {config.dump(), std::move(placed.grids)}};
+}
+
+}  // namespace fq

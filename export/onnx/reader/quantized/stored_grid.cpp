@@ -1,0 +1,131 @@
+#include "fakequant/export/onnx/reader/quantized/stored_grid.h"
+
+#include <cmath>
+
+#include "fakequant/core/numerics/detail/minifloat.h"
+#include "fakequant/core/quantized.h"
+
+namespace fq::detail {
+namespace {
+
+/// Whole numbers, or the values of minifloats.
+Tensor numbers(const Tensor& stored) {
+  if (bit_width(stored.dtype()) < 8) return unpack_codes(stored).to(DType::f32);
+  if (stored.dtype() != DType::f8_e4m3) return stored.to(DType::f32);
+  const Minifloat grid = Minifloat::of({4, 3});
+  Tensor out = Tensor::empty(stored.shape());
+  const auto* bits = static_cast<const std::uint8_t*>(stored.raw());
+  for (std::int64_t i = 0; i < out.numel(); ++i) out.mutable_data<float>()[i] = grid.decode(bits[i]);
+  return out;
+}
+
+bool is_signed(DType type) { return type == DType::i4 || type == DType::i8 || type == DType::i16; }
+
+bool is_code(DType type) {
+  return is_signed(type) || type == DType::u4 || type == DType::u8 || type == DType::u16;
+}
+
+Tensor scale_of(const NodeReader& node, const FindConstant& constant) {
+  node.check(node.has_input(1), "its scale is missing");
+  const Tensor scale = constant(node.node().inputs[1]);
+  if (!scale.defined())
+    node.fail("its scale '{}' is computed or quantized itself: grids here have scales that are numbers",
+              node.node().inputs[1].substr(0, 100));
+  node.check(is_floating(scale.dtype()) && bit_width(scale.dtype()) >= 16 && scale.numel() > 0,
+             "its scale is {}", scale.describe());
+  const Tensor values = scale.to(DType::f32);
+  for (const float v : values.to_vector<float>())
+    node.check(v > 0 && std::isfinite(v), "its scale is {}: it must be positive", v);
+  return values;
+}
+
+/// One for all.
+int zero_point_of(const NodeReader& node, const FindConstant& constant, DType type) {
+  if (!node.has_input(2)) return 0;
+  const Tensor stored = constant(node.node().inputs[2]);
+  node.check(stored.defined() && stored.numel() > 0, "its zero point '{}' is computed",
+             node.node().inputs[2].substr(0, 100));
+  node.check(stored.dtype() == type, "its zero point is {}, its codes are {}", stored.describe(), name(type));
+  const auto all = numbers(stored).to_vector<float>();
+  for (const float v : all)
+    node.check(v == all[0], "its zero points are {} and {}: grids here are symmetric or unsigned", all[0], v);
+  return static_cast<int>(all[0]);
+}
+
+/// Of integers: signed where the zero point is in the middle, unsigned where it is the lowest.
+IntFormat format_of(const NodeReader& node, DType type, int zero_point) {
+  const int bits = bit_width(type), middle = 1 << (bits - 1);
+  const int above_lowest = zero_point + (is_signed(type) ? middle : 0);
+  if (above_lowest == middle) return {bits, false, false};
+  if (above_lowest == 0) return {bits, true, false};
+  node.fail(
+      "its zero point is {}: codes here have {} (signed) or {} (from 0 on); quantize symmetrically, in ONNX "
+      "Runtime with extra_options ActivationSymmetric and WeightSymmetric",
+      zero_point, zero_point - above_lowest + middle, zero_point - above_lowest);
+}
+
+}  // namespace
+
+StoredGrid stored_grid(const NodeReader& node, const FindConstant& constant, DType type) {
+  StoredGrid out;
+  out.type = type;
+  out.origin = fmt::format("node '{}' ({})",
+                           node.node().name.empty() && !node.node().outputs.empty()
+                               ? node.node().outputs[0].substr(0, 100)
+                               : node.node().name.substr(0, 100),
+                           node.node().op);
+  out.scale = scale_of(node, constant);
+  out.zero_point = zero_point_of(node, constant, type);
+  if (type == DType::f8_e4m3)
+    out.format = FloatFormat{4, 3};
+  else if (is_code(type))
+    out.format = format_of(node, type, out.zero_point);
+  else
+    node.fail("its codes are {}: grids here have integers of up to 16 bits and E4M3", name(type));
+  if (out.scale.numel() == 1) {
+    out.scale = out.scale.reshape({});
+    return out;
+  }
+  out.axis = static_cast<int>(node.integer("axis", 1, -8, 7));
+  out.block = node.integer("block_size", 0, 0, kLargestSize);
+  return out;
+}
+
+Tensor codes_of(const Tensor& stored, const StoredGrid& grid) {
+  Tensor out = numbers(stored).clone();
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    out.mutable_data<float>()[i] -= static_cast<float>(grid.zero_point);
+  return out;
+}
+
+Tensor values_of(const NodeReader& node, const Tensor& codes, const StoredGrid& grid) {
+  const int rank = codes.rank(), axis = grid.axis < 0 && grid.scale.rank() > 0 ? grid.axis + rank : grid.axis;
+  Granularity by = Granularity::per_tensor();
+  if (grid.scale.rank() > 0) {
+    node.check(axis >= 0 && axis < rank, "axis {} of codes of {}", grid.axis, codes.describe());
+    Shape wanted = codes.shape();
+    auto& size = wanted[static_cast<std::size_t>(axis)];
+    if (grid.block > 0) {
+      by = Granularity::blocks({{axis, grid.block}});
+      size = (size + grid.block - 1) / grid.block;
+    } else {
+      by = Granularity::per_axis({axis});
+      wanted = {size};
+    }
+    node.check(grid.scale.shape() == wanted, "its scale is {}, its codes {} need {}", grid.scale.describe(),
+               codes.describe(), to_string(wanted));
+  }
+  const auto map = by.scale_shape(codes.shape()), lengths = by.block_shape(codes.shape());
+  Tensor out = codes.clone();
+  const auto* scale = grid.scale.data<float>();
+  Shape index(codes.shape().size());
+  for (std::int64_t i = 0; i < out.numel(); ++i) {
+    std::int64_t at = 0;
+    for (std::size_t a = 0; a < index.size(); ++a) at = at * map[a] + index[a] / lengths[a];
+    out.mutable_data<float>()[i] *= scale[at];
+    for (std::size_t a = index.size(); a-- > 0 && ++index[a] == codes.shape()[a];) index[a] = 0;
+  }
+  return out;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <map>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/export/onnx/reader/operators.h"
+#include "fakequant/export/onnx/reader/quantized/placed_grids.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr std::string_view kMark = "on_grid_";
+
+/// The grid of a node that is a mark; -1 for others.
+int grid_of_mark(const nlohmann::ordered_json& node) {
+  const auto name = node.at("name").get<std::string>();
+  const auto at = name.rfind(kMark);
+  if (node.at("type") != "identity" || at == std::string::npos) return -1;
+  return std::stoi(name.substr(at + kMark.size()));
+}
+
+}  // namespace
+
+ImportValue onnx_ops::on_grid(const OpImport& op) {
+  const auto index = op.integer("index", 0, 0, kLargestSize);
+  return op.layer("identity", {}, {op.value()}, {}, std::string(kMark) + std::to_string(index));
+}
+
+bool same_grid(const StoredGrid& a, const StoredGrid& b) {
+  return a.format == b.format && bitwise_equal(a.scale, b.scale) && a.axis == b.axis;
+}
+
+UnmarkedNodes unmarked(const nlohmann::ordered_json& nodes, const Unquantized& file) {
+  std::map<std::string, GridNode::Read> marks;
+  const auto read = [&](const std::string& name) {
+    const auto mark = marks.find(name);
+    return mark == marks.end() ? GridNode::Read{name} : mark->second;
+  };
+  UnmarkedNodes out;
+  std::string before = "input";
+  out.nodes = nlohmann::ordered_json::array();
+  for (const auto& node : nodes) {
+    const auto name = node.at("name").get<std::string>();
+    GridNode own{name, {}};
+    if (node.contains("inputs"))
+      for (const auto& input : node.at("inputs")) own.reads.push_back(read(input.get<std::string>()));
+    else
+      own.reads.push_back(read(before));
+    before = name;
+    out.output = {name};
+    if (const int grid = grid_of_mark(node); grid >= 0) {
+      const int twice = own.reads.at(0).grid;
+      const auto& grids = file.grids;
+      FQ_CHECK(twice < 0 || same_grid(grids.at(std::size_t(twice)), grids.at(std::size_t(grid))),
+               "import_onnx", "{} quantizes what {} has quantized by another scale",
+               grids[std::size_t(grid)].origin, grids[std::size_t(twice)].origin);
+      out.output = marks[name] = {own.reads[0].from, grid};
+      continue;
+    }
+    auto json = node;
+    json["inputs"] = nlohmann::ordered_json::array();
+    for (const auto& each : own.reads) json["inputs"].push_back(each.from);
+    out.nodes.push_back(std::move(json));
+    out.list.push_back(std::move(own));
+  }
+  const bool last = !out.list.empty() && out.list.back().name == out.output.from;
+  if (!last) {
+    out.nodes.push_back({{"name", "network_output"}, {"type", "identity"}, {"inputs", {out.output.from}}});
+    out.list.push_back({"network_output", {out.output}});
+    out.output = {"network_output"};
+  }
+  return out;
+}
+
+}  // namespace fq::detail

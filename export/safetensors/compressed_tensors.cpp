@@ -1,0 +1,183 @@
+#include "fakequant/export/safetensors/compressed_tensors.h"
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/quantized.h"
+#include "fakequant/export/safetensors/detail/modelopt_layer.h"
+
+namespace fq {
+namespace {
+
+using detail::ModeloptAlgorithm;
+using detail::ModeloptLayer;
+using nlohmann::json;
+
+[[noreturn]] void no_name(const ModeloptLayer& layer, const std::string& what) {
+  throw ArgumentError(
+      fmt::format("[compressed_tensors] '{}' {}: it has names for linear layers of the presets int8 (with "
+                  "--target tensorrt), int8_weight_only, int4_blockwise, fp8 and fp8_per_channel_per_token; "
+                  "--format safetensors has ModelOpt's for others",
+                  layer.path, what));
+}
+
+/// The quantized layers of a model; all of them linear.
+std::vector<ModeloptLayer> quantized_layers(Module& model) {
+  std::vector<ModeloptLayer> out;
+  for (const auto& layer : detail::modelopt_layers(model)) {
+    if (layer.algorithm == ModeloptAlgorithm::none) continue;
+    if (layer.algorithm == ModeloptAlgorithm::nvfp4 || layer.algorithm == ModeloptAlgorithm::mxfp8)
+      no_name(layer, fmt::format("is {}", detail::name(layer.algorithm)));
+    if (dynamic_cast<const Linear*>(&model.at(layer.path)) == nullptr) no_name(layer, "is no linear layer");
+    if (layer.input().settings().pre_quant_scale.defined()) no_name(layer, "has factors of its inputs");
+    out.push_back(layer);
+  }
+  FQ_CHECK(!out.empty(), "compressed_tensors",
+           "no weight is quantized: there is nothing to tell of the model");
+  return out;
+}
+
+/// Eight codes of 4 bits in each I32, of rows whose last one may be filled up.
+Tensor packed(const Tensor& codes) {
+  const std::int64_t rows = codes.dim(0), columns = codes.dim(1), words = (columns + 7) / 8;
+  Tensor out = Tensor::zeros({rows, words}, DType::i32);
+  auto* to = out.mutable_data<std::int32_t>();
+  const auto* from = codes.data<std::int8_t>();
+  for (std::int64_t i = 0; i < codes.numel(); ++i) {
+    const auto code = static_cast<std::uint32_t>(from[i] + 8);
+    auto& word = to[i / columns * words + i % columns / 8];
+    word = static_cast<std::int32_t>(static_cast<std::uint32_t>(word) | code << (4 * (i % columns % 8)));
+  }
+  return out;
+}
+
+Tensor scales_of(const QuantizedTensor& w) {
+  const Tensor& scale = w.spec.scale;
+  if (scale.numel() == 1) return scale.reshape({1});
+  const Shape grid = w.spec.granularity.scale_shape(w.shape());
+  return scale.reshape(grid);
+}
+
+void add_layer(const ModeloptLayer& layer, NamedTensors& out) {
+  const NoGrad no_grad;
+  const Variable codes = layer.quant->weight_quantizer()->weight(layer.quant->quantized_weight());
+  const QuantizedTensor& w = *codes.quantized();
+  const auto add = [&](const char* name, Tensor value) {
+    out.emplace_back(detail::name_in_file(layer.path + "." + name), std::move(value));
+  };
+  if (layer.algorithm == ModeloptAlgorithm::w4a16_awq) {
+    add("weight_packed", packed(w.codes));
+    add("weight_shape", Tensor::from<std::int64_t>(w.shape(), {2}));
+  } else {
+    add("weight", w.codes);
+  }
+  add("weight_scale", scales_of(w));
+  if (layer.input().enabled() && detail::has_input_scale(layer.input()))
+    add("input_scale", layer.input().scale().reshape({1}));
+}
+
+json scheme_of_weights(const ModeloptLayer& layer) {
+  const bool floats = layer.algorithm == ModeloptAlgorithm::fp8 ||
+                      layer.algorithm == ModeloptAlgorithm::fp8_per_channel_per_token;
+  const bool one = layer.quant->weight_quantizer()->descriptor().axis().empty();
+  json out{{"num_bits", layer.group > 0 ? 4 : 8},
+           {"type", floats ? "float" : "int"},
+           {"symmetric", true},
+           {"dynamic", false},
+           {"strategy", layer.group > 0 ? "group"
+                        : one           ? "tensor"
+                                        : "channel"}};
+  if (layer.group > 0) out["group_size"] = layer.group;
+  return out;
+}
+
+json scheme_of_input(const ModeloptLayer& layer) {
+  if (!layer.input().enabled()) return nullptr;
+  const bool dynamic = layer.algorithm == ModeloptAlgorithm::fp8_per_channel_per_token;
+  return {{"num_bits", 8},
+          {"type", layer.algorithm == ModeloptAlgorithm::w8a8_sq_per_channel ? "int" : "float"},
+          {"symmetric", true},
+          {"dynamic", dynamic},
+          {"strategy", dynamic ? "token" : "tensor"}};
+}
+
+const char* format_of(const ModeloptLayer& layer) {
+  switch (layer.algorithm) {
+    case ModeloptAlgorithm::w4a16_awq:
+      return "pack-quantized";
+    case ModeloptAlgorithm::fp8:
+    case ModeloptAlgorithm::fp8_per_channel_per_token:
+      return "float-quantized";
+    default:
+      return "int-quantized";
+  }
+}
+
+}  // namespace
+
+NamedTensors compressed_tensors(Module& model) {
+  NamedTensors out;
+  std::set<std::string> owned;  // by layers, and what is a quantizer's
+  for (const auto& layer : quantized_layers(model)) {
+    add_layer(layer, out);
+    owned.insert(layer.path + ".weight");
+  }
+  std::set<std::string> quantizers;
+  for (const auto& [path, module] : model.named_modules())
+    if (dynamic_cast<TensorQuantizer*>(module) != nullptr) quantizers.insert(path);
+  const auto add = [&](const std::string& name, const Tensor& value) {
+    const auto dot = name.rfind('.');
+    const std::string owner = dot == std::string::npos ? "" : name.substr(0, dot);
+    if (!owned.contains(name) && !quantizers.contains(owner))
+      out.emplace_back(detail::name_in_file(name), value);
+  };
+  for (const auto& [name, value] : model.named_parameters()) add(name, value.tensor());
+  for (const auto& [name, value] : model.named_buffers()) add(name, value);
+  return out;
+}
+
+json compressed_tensors_config(Module& model, const std::string& version) {
+  std::map<json, json> targets;  // names of layers by what is the same for them
+  std::set<std::string> formats;
+  for (const auto& layer : quantized_layers(model)) {
+    json scheme{{"weights", scheme_of_weights(layer)},
+                {"input_activations", scheme_of_input(layer)},
+                {"output_activations", nullptr},
+                {"format", format_of(layer)}};
+    targets[scheme].push_back(detail::name_in_file(layer.path));
+    formats.insert(format_of(layer));
+  }
+  json groups = json::object(), ignored = json::array();
+  for (auto& [scheme, names] : targets) {
+    json group = scheme;
+    group["targets"] = std::move(names);
+    groups[fmt::format("group_{}", groups.size())] = std::move(group);
+  }
+  for (const auto& layer : detail::modelopt_layers(model))
+    if (layer.algorithm == ModeloptAlgorithm::none) ignored.push_back(detail::name_in_file(layer.path));
+  json producer{{"name", "fakequant"}};
+  if (!version.empty()) producer["version"] = version;
+  return {{"producer", std::move(producer)},
+          {"quantization_config",
+           {{"quant_method", "compressed-tensors"},
+            {"quantization_status", "compressed"},
+            {"format", formats.size() == 1 ? *formats.begin() : "mixed-precision"},
+            {"config_groups", std::move(groups)},
+            {"ignore", std::move(ignored)},
+            {"kv_cache_scheme", nullptr}}}};
+}
+
+void save_compressed_tensors(const std::string& path, Module& model, const std::string& version) {
+  const std::string config = compressed_tensors_config(model, version).dump(4) + "\n";
+  AtomicFile beside((std::filesystem::path(path).parent_path() / "config.json").string()),
+      weights(path);
+  beside.write(config);
+  save_safetensors(weights, compressed_tensors(model), {{"format", "pt"}});
+  commit_together({beside, weights});
+}
+
+}  // namespace fq

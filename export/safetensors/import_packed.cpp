@@ -1,0 +1,133 @@
+#include "fakequant/export/safetensors/import_packed.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/export/quantized/detail/grid_rule.h"
+#include "fakequant/export/safetensors/detail/weight_source.h"
+
+namespace fq {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Whether a config beside the weights takes ranges from each input.
+bool has_dynamic_inputs(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  const auto text_of = [&](const char* name) -> ordered_json {
+    const std::string file = (folder / name).string();
+    std::error_code none;
+    return std::filesystem::exists(file, none) ? detail::JsonText::load(file, "import")->value()
+                                               : ordered_json();
+  };
+  const ordered_json modelopt = text_of("hf_quant_config.json"), config = text_of("config.json");
+  if (const auto at = ordered_json::json_pointer("/quantization/quant_algo"); modelopt.contains(at))
+    return modelopt.at(at) == "FP8_PER_CHANNEL_PER_TOKEN";
+  const auto groups = ordered_json::json_pointer("/quantization_config/config_groups");
+  if (!config.is_object() || !config.contains(groups) || !config.at(groups).is_object()) return false;
+  return std::ranges::any_of(config.at(groups), [](const ordered_json& group) {
+    const auto dynamic = ordered_json::json_pointer("/input_activations/dynamic");
+    return group.is_object() && group.contains(dynamic) && group.at(dynamic) == true;
+  });
+}
+
+class Quantizing {
+ public:
+  Quantizing(const std::string& path, const StateDict& floats)
+      : path_(path), floats_(floats), source_(path), file_(source_.packed()) {}
+
+  FileQuantization run() {
+    if (file_.layers.empty()) return {};
+    const bool dynamic = has_dynamic_inputs(path_);
+    for (const auto& layer : file_.layers) add(layer, dynamic);
+    for (const auto& [name, scale] : file_.scales) add_scale(name, scale);
+    const ordered_json config{{"target", file_.scales.empty() ? "ort" : "tensorrt"}, {"rules", rules_}};
+    return {config.dump(), std::move(grids_)};
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& tensor, const std::string& why) const {
+    throw FileError(path_, tensor, fmt::format("[import] {}: {}: {}", path_, tensor, why));
+  }
+
+  /// The path of a layer: that of the parameter with its values, and its name where several have them.
+  [[nodiscard]] std::vector<std::string> paths_of(const detail::PackedLayer& layer) const {
+    std::vector<std::string> out;
+    for (const auto& [name, value] : floats_.tensors()) {
+      if (!name.starts_with("parameters/") || !name.ends_with(".weight")) continue;
+      if (value.numel() == layer.values.numel() &&
+          bitwise_equal(value.reshape(layer.values.shape()), layer.values))
+        out.push_back(name.substr(11, name.size() - 11 - 7));
+    }
+    if (const auto own = std::ranges::find(out, layer.name); own != out.end()) return {layer.name};
+    return out;
+  }
+
+  void add(const detail::PackedLayer& layer, bool dynamic) {
+    const auto paths = paths_of(layer);
+    if (paths.empty())
+      fail(layer.name, "its codes are of no layer of the network: all weights that have scales are");
+    const std::string& path = paths.front();
+    places_.emplace(layer.name, path);
+    const std::string quantizer = path + ".weight_quantizer";
+    ordered_json rule = detail::grid_rule(quantizer, detail::narrowed(layer.format, layer.codes));
+    const Shape shape = floats_.at("parameters/" + path + ".weight").shape();
+    if (layer.group > 0) {
+      rule.erase("axis");
+      rule["block_sizes"] = {{"-1", layer.group}};
+    } else if (layer.scale.rank() > 0) {
+      rule["axis"] = 0;
+    }
+    rules_.push_back(std::move(rule));
+    const Tensor scale = layer.scale.rank() > 0 ? layer.scale.reshape({-1}) : layer.scale;
+    grids_.push_back(
+        {quantizer, fmt::format("tensor '{}.weight'", layer.name), scale, layer.codes.reshape(shape)});
+    if (!dynamic || file_.scales.contains(layer.name + ".input_scale")) return;
+    if (layer.format.is_integer())
+      fail(layer.name, "its input takes integers whose range is that of each input: give a static range");
+    rules_.push_back({{"pattern", path + ".input_quantizer"},
+                      {"num_bits", {4, 3}},
+                      {"block_sizes", {{"-1", nullptr}}},
+                      {"dynamic", true},
+                      {"enable", true}});
+  }
+
+  /// Of an input or an output: "conv1.input_scale", "add1.input_scale_1".
+  void add_scale(const std::string& name, const Tensor& scale) {
+    const auto dot = name.rfind('.');
+    const std::string layer = dot == std::string::npos ? "" : name.substr(0, dot),
+                      last = name.substr(dot + 1);
+    const auto place = places_.find(layer);
+    std::string quantizer = place == places_.end() ? layer : place->second;
+    quantizer += quantizer.empty() ? "" : ".";
+    quantizer += last == "output_scale" ? "output_quantizer" : "input_quantizer" + last.substr(11);
+    if (scale.numel() != 1) fail(name, "an input has one scale here");
+    const bool floats = std::ranges::any_of(file_.layers, [&](const auto& each) {
+      return !each.format.is_integer() && (each.name == layer || !places_.contains(layer));
+    });
+    rules_.push_back(detail::grid_rule(quantizer, floats ? Format(FloatFormat{4, 3}) : Format(IntFormat{8})));
+    grids_.push_back({quantizer, fmt::format("tensor '{}'", name), scale, {}});
+  }
+
+  const std::string& path_;
+  const StateDict& floats_;
+  detail::WeightSource source_;
+  const detail::PackedFile& file_;
+  std::map<std::string, std::string> places_;  // layers of the file -> paths
+  ordered_json rules_ = ordered_json::array({detail::all_off()});
+  std::vector<FileGrid> grids_;
+};
+
+}  // namespace
+
+FileQuantization packed_quantization(const std::string& path, const StateDict& floats) {
+  return Quantizing(path, floats).run();
+}
+
+}  // namespace fq

@@ -1,0 +1,110 @@
+"""Quantized safetensors in and out: ModelOpt's names and those of compressed-tensors are imported with their codes and scales,
+and written again the same; what no grid of ours holds is refused by tensor and reason."""
+
+import json
+import os
+import struct
+import sys
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "tests", "cli", "lib"))
+from command import DIGITS, fails, fresh, result, run  # noqa: E402
+
+TYPES = {"F32": "<f4", "I8": "i1", "U8": "u1", "I32": "<i4", "I64": "<i8", "F8_E4M3": "u1", "F16": "<f2"}
+
+
+def load(path):
+    with open(path, "rb") as file:
+        whole = file.read()
+    length = struct.unpack("<Q", whole[:8])[0]
+    header = json.loads(whole[8:8 + length])
+    header.pop("__metadata__", None)
+    out = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        out[name] = (entry["dtype"], np.frombuffer(whole[8 + length + begin:8 + length + end], TYPES[entry["dtype"]]).reshape(entry["shape"]))
+    return out
+
+
+def save(path, tensors):
+    header, data = {}, b""
+    for name, (dtype, value) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": list(value.shape), "data_offsets": [len(data), len(data) + value.nbytes]}
+        data += value.tobytes()
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def same(a, b):
+    first, second = load(a), load(b)
+    assert set(first) == set(second), set(first) ^ set(second)
+    for name, (dtype, value) in first.items():
+        assert dtype == second[name][0] and np.array_equal(value, second[name][1], equal_nan=dtype == "F32"), name
+
+
+with open("net.json", "w", encoding="utf-8") as file:
+    json.dump({"nodes": [{"name": "flat", "type": "flatten"}, {"name": "first", "type": "linear", "options": {"out_features": 64}},
+                         {"name": "act", "type": "relu"}, {"name": "second", "type": "linear", "options": {"out_features": "classes"}}]}, file)
+run("train", "--data", DIGITS, "--model", "net.json", "--epochs", "2", "-o", "float.h5")
+SHAPE = "1,8,8"
+with open("groups.json", "w", encoding="utf-8") as file:
+    json.dump({"rules": {"*weight_quantizer": {"num_bits": 4, "block_sizes": {"-1": 32}}, "*input_quantizer": {"enable": False}}}, file)
+KINDS = {"int8": ["--preset", "int8", "--target", "tensorrt"], "int8_weight_only": ["--preset", "int8_weight_only"],
+         "groups": ["--config", "groups.json"], "fp8": ["--preset", "fp8"],
+         "fp8_per_channel_per_token": ["--preset", "fp8_per_channel_per_token"]}
+for kind, flags in KINDS.items():
+    run("calibrate", "float.h5", "--data", DIGITS, *flags, "-o", f"{kind}.h5")
+    for names in ("safetensors", "compressed-tensors"):
+        folder = fresh(f"{kind}_{names}")
+        again = fresh(f"{kind}_{names}_again")
+        run("export", f"{kind}.h5", "--format", names, "-o", folder)
+        run("import", f"{folder}/model.safetensors", "--network", "net.json", "--input-shape", SHAPE, "--classes", "10", "-o", "back.h5", "--force")
+        run("export", "back.h5", "--format", names, "-o", again)
+        same(f"{folder}/model.safetensors", f"{again}/model.safetensors")
+        first, second = (result("evaluate", name, "--data", DIGITS) for name in (f"{kind}.h5", "back.h5"))
+        assert first["loss"] == second["loss"], (kind, names, first, second)
+run("qat", "back.h5", "--data", DIGITS, "--epochs", "1", "-o", "more.h5")
+
+# The layout that compressed-tensors documents.
+packed = load("groups_compressed-tensors/model.safetensors")
+scale, words, size = (packed[f"second.{name}"][1] for name in ("weight_scale", "weight_packed", "weight_shape"))
+codes = (words.view(np.uint32)[:, :, None] >> (4 * np.arange(8, dtype=np.uint32)) & 15).astype(np.int32).reshape(len(words), -1) - 8
+assert size.tolist() == [10, 64] == list(codes.shape) and scale.shape == (10, 2), (size, scale.shape)
+assert np.abs(codes).max() == 7, codes
+with open("groups_compressed-tensors/config.json", encoding="utf-8") as file:
+    config = json.load(file)["quantization_config"]
+assert config["quant_method"] == "compressed-tensors" and config["format"] == "pack-quantized", config
+[group] = config["config_groups"].values()
+assert group["targets"] == ["first", "second"] and group["input_activations"] is None, group
+assert group["weights"] == {"num_bits": 4, "type": "int", "symmetric": True, "dynamic": False, "strategy": "group", "group_size": 32}, group
+tensors = load("int8_compressed-tensors/model.safetensors")
+assert tensors["first.weight"][0] == "I8" and tensors["first.weight_scale"][1].shape == (64, 1), tensors["first.weight_scale"]
+assert tensors["first.input_scale"][1].shape == (1,)
+run("calibrate", "float.h5", "--data", DIGITS, "--preset", "nvfp4", "--edge-bits", "0", "-o", "nvfp4.h5")
+fails(2, ["'first' is NVFP4", "--format safetensors"], "export", "nvfp4.h5", "--format", "compressed-tensors", "-o", fresh("none"))
+
+# Files that say other things.
+given = load("groups_compressed-tensors/model.safetensors")
+eight = load("int8_safetensors/model.safetensors")
+
+
+def refused(says, tensors):
+    save("changed.safetensors", tensors)
+    fails(2, ["changed.safetensors", *says], "import", "changed.safetensors", "--network", "net.json", "--input-shape", SHAPE, "--classes", "10",
+          "-o", "none.h5")
+
+
+refused(["first.weight_zero_point", "symmetric"], {**given, "first.weight_zero_point": ("I32", np.zeros((8, 2), "<i4"))})
+refused(["first.weight_g_idx", "activation ordering"], {**given, "first.weight_g_idx": ("I32", np.zeros(64, "<i4"))})
+refused(["first.weight_packed", "no weight_shape"], {name: value for name, value in given.items() if name != "first.weight_shape"})
+refused(["codes of 4 and 8 bits"], {**given, "first.weight_shape": ("I64", np.array([64, 600], "<i8"))})
+refused(["first.weight_scale", "must be positive"], {**eight, "first.weight_scale": ("F32", np.full(64, -1, "<f4"))})
+refused(["first.weight_scale", "one a row"], {**eight, "first.weight_scale": ("F32", np.ones(63, "<f4"))})
+refused(["first.weight", "I8 or F8_E4M3"], {**eight, "first.weight": ("I32", np.zeros((64, 64), "<i4"))})
+refused(["other.input_scale", "not quantized"], {**eight, "other.input_scale": ("F32", np.ones((), "<f4"))})
+nvfp4 = fresh("nvfp4")
+run("export", "nvfp4.h5", "--format", "safetensors", "-o", nvfp4)
+fails(2, ["weight_scale_2", "NVFP4"], "import", f"{nvfp4}/model.safetensors", "--network", "net.json", "--input-shape", SHAPE, "--classes", "10",
+      "-o", "none.h5")

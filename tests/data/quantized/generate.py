@@ -1,0 +1,67 @@
+"""generate.py FOLDER: small networks as ModelOpt's and PyTorch's quantizers write them.
+
+Needs torch, nvidia-modelopt and onnx."""
+
+import os
+import sys
+
+import torch
+from torch import nn
+
+folder = sys.argv[1]
+os.makedirs(folder, exist_ok=True)
+torch.manual_seed(0)
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 4, 3, padding=1)
+        self.conv2 = nn.Conv2d(4, 4, 3, padding=1)
+        self.pool = nn.MaxPool2d(2)
+        self.fc = nn.Linear(64, 5)
+
+    def forward(self, x):
+        x = torch.relu(self.conv1(x))
+        x = self.pool(torch.relu(self.conv2(x)))
+        return self.fc(x.flatten(1))
+
+
+x = torch.randn(16, 1, 8, 8)
+
+
+def modelopt(name, config):
+    import modelopt.torch.quantization as mtq
+
+    network = Network().eval()
+    mtq.quantize(network, config, lambda model: model(x))
+    torch.onnx.export(network, (x[:1],), os.path.join(folder, name), input_names=["x"], output_names=["y"], dynamo=False,
+                      opset_version=17, dynamic_axes={"x": {0: "N"}, "y": {0: "N"}})
+
+
+def torch_fake_quantized(name):
+    """torch.ao's eager quantization-aware training, whose FakeQuantize modules the exporter writes as pairs."""
+    from torch.ao import quantization as tq
+
+    signed = tq.FakeQuantize.with_args(observer=tq.MinMaxObserver, quant_min=-128, quant_max=127, dtype=torch.qint8,
+                                       qscheme=torch.per_tensor_symmetric)
+    weights = tq.FakeQuantize.with_args(observer=tq.PerChannelMinMaxObserver, quant_min=-128, quant_max=127, dtype=torch.qint8,
+                                        qscheme=torch.per_channel_symmetric, ch_axis=0)
+    network = Network().train()
+    network.qconfig = tq.QConfig(activation=signed, weight=weights)
+    network = nn.Sequential(tq.QuantStub(), network)
+    network.qconfig = network[1].qconfig
+    tq.prepare_qat(network, inplace=True)
+    network(x)
+    network.eval()
+    network.apply(tq.disable_observer)
+    torch.onnx.export(network, (x[:1],), os.path.join(folder, name), input_names=["x"], output_names=["y"], dynamo=False,
+                      opset_version=17, dynamic_axes={"x": {0: "N"}, "y": {0: "N"}})
+
+
+if __name__ == "__main__":
+    import modelopt.torch.quantization as mtq
+
+    modelopt("modelopt_int8.onnx", mtq.INT8_DEFAULT_CFG)
+    modelopt("modelopt_fp8.onnx", mtq.FP8_DEFAULT_CFG)
+    torch_fake_quantized("torch_int8.onnx")

@@ -1,0 +1,187 @@
+"""Networks of Llama's and Qwen2's kind as GGUF: names, keys and the order of rows that llama.cpp has, read by the package
+`gguf`; and files imported again: the same bytes after no step, text of the network that they are of; what is refused."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+
+import numpy as np
+
+PYTHON = os.environ["FAKEQUANT_GGUF_PYTHON"]
+if not os.path.exists(PYTHON):
+    print("SKIPPED: no gguf")
+    raise SystemExit(77)
+sys.path.insert(0, os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "tests", "cli", "lib"))
+from command import fails, result, run  # noqa: E402
+
+WIDTH, HEADS, KV, INNER, LAYERS = 64, 4, 2, 96, 2
+READER = r"""
+import sys
+import numpy as np
+from gguf import GGUFReader
+from gguf.quants import dequantize
+reader = GGUFReader(sys.argv[1])
+out = {f"tensor/{t.name}": dequantize(t.data, t.tensor_type) for t in reader.tensors}
+out.update({f"bytes/{t.name}": np.frombuffer(t.data.tobytes(), np.uint8) for t in reader.tensors})
+out.update({f"type/{t.name}": t.tensor_type.name for t in reader.tensors})
+for name, field in reader.fields.items():
+    if not name.startswith("GGUF."):
+        out[f"key/{name}"] = np.array(field.contents())
+np.savez(sys.argv[2], **out)
+"""
+
+
+def read(file):
+    done = subprocess.run([PYTHON, "-c", READER, file, "read.npz"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return dict(np.load("read.npz"))
+
+
+def part(read, kind):
+    return {name[len(kind) + 1:]: value for name, value in read.items() if name.startswith(kind + "/")}
+
+
+def save(path, tensors):
+    header, data = {}, b""
+    for name, value in tensors.items():
+        bytes_ = value.astype("<f4").tobytes()
+        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [len(data), len(data) + len(bytes_)]}
+        data += bytes_
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def folder(name, architecture, vocabulary, tied, biases):
+    """What save_pretrained would write of a random network; its tensors."""
+    random = np.random.default_rng(3)
+    size = WIDTH // HEADS
+    shapes = {"model.embed_tokens.weight": (vocabulary, WIDTH), "model.norm.weight": (WIDTH,)}
+    if not tied:
+        shapes["lm_head.weight"] = (vocabulary, WIDTH)
+    for i in range(LAYERS):
+        layer = f"model.layers.{i}."
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            shapes[f"{layer}{norm}.weight"] = (WIDTH,)
+        for projection, rows in (("q", HEADS * size), ("k", KV * size), ("v", KV * size)):
+            shapes[f"{layer}self_attn.{projection}_proj.weight"] = (rows, WIDTH)
+            if biases:
+                shapes[f"{layer}self_attn.{projection}_proj.bias"] = (rows,)
+        shapes[f"{layer}self_attn.o_proj.weight"] = (WIDTH, HEADS * size)
+        for projection in ("gate", "up"):
+            shapes[f"{layer}mlp.{projection}_proj.weight"] = (INNER, WIDTH)
+        shapes[f"{layer}mlp.down_proj.weight"] = (WIDTH, INNER)
+    tensors = {name: (random.standard_normal(shape) * 0.1 + ("norm" in name)).astype(np.float32) for name, shape in shapes.items()}
+    os.makedirs(name)
+    config = {"architectures": [architecture], "hidden_size": WIDTH, "intermediate_size": INNER, "num_hidden_layers": LAYERS,
+              "num_attention_heads": HEADS, "num_key_value_heads": KV, "max_position_embeddings": 16, "rms_norm_eps": 1e-5,
+              "rope_theta": 5000.0, "hidden_act": "silu", "vocab_size": vocabulary, "tie_word_embeddings": tied}
+    with open(os.path.join(name, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    save(os.path.join(name, "model.safetensors"), tensors)
+    return tensors
+
+
+def permuted(weight, heads):
+    """convert_hf_to_gguf.py's order of the rows of queries and keys."""
+    return weight.reshape(heads, 2, weight.shape[0] // heads // 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
+
+
+NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+         "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
+         "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+
+
+def wanted(name):
+    if name.startswith("model.layers."):
+        layer, rest = name[len("model.layers."):].split(".", 1)
+        module, kind = rest.rsplit(".", 1)
+        return f"blk.{layer}.{NAMES[module]}.{kind}"
+    return {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
+            "lm_head.weight": "output.weight"}[name]
+
+
+with open("text.txt", "w", encoding="utf-8") as text:
+    text.write("To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" * 40)
+vocabulary = result("dataset", "from-text", "text.txt", "--windows", "16", "-o", "text.h5")["vocabulary"]
+
+for kind, architecture, tied, biases in (("llama", "LlamaForCausalLM", False, False), ("qwen2", "Qwen2ForCausalLM", True, True)):
+    tensors = folder(kind, architecture, vocabulary, tied, biases)
+    run("import", kind, "--input-shape", "16", "-o", f"{kind}.h5")
+
+    # Floats: every tensor in its place, with llama.cpp's names.
+    assert result("export", f"{kind}.h5", "--format", "gguf", "-o", f"{kind}.gguf")["architecture"] == kind
+    file = read(f"{kind}.gguf")
+    found = part(file, "tensor")
+    expected = {wanted(name): value for name, value in tensors.items()}
+    if kind == "llama":
+        for i in range(LAYERS):
+            for name, heads in (("attn_q", HEADS), ("attn_k", KV)):
+                expected[f"blk.{i}.{name}.weight"] = permuted(expected[f"blk.{i}.{name}.weight"], heads)
+    assert set(found) == set(expected), set(found) ^ set(expected)
+    for name, value in expected.items():
+        assert np.array_equal(found[name], value), name
+    keys = {name: value for name, value in part(file, "key").items() if name.startswith(kind)}
+    assert keys[f"{kind}.attention.head_count_kv"] == KV and keys[f"{kind}.rope.dimension_count"] == WIDTH // HEADS, keys
+    assert np.float32(keys[f"{kind}.rope.freq_base"]) == 5000 and keys[f"{kind}.block_count"] == LAYERS, keys
+    run("import", f"{kind}.gguf", "-o", f"{kind}_back.h5")
+    first, second = (result("evaluate", name, "--data", "text.h5") for name in (f"{kind}.h5", f"{kind}_back.h5"))
+    assert first["loss"] == second["loss"], (first, second)
+
+    # Codes: the bytes that were trained come back, and go out again.
+    for preset in ("q4_0", "q8_0"):
+        run("qat", f"{kind}.h5", "--data", "text.h5", "--preset", preset, "--epochs", "1", "--batch", "32", "-o", "trained.h5", "--force")
+        run("export", "trained.h5", "--format", "gguf", "-o", f"{kind}_{preset}.gguf")
+        told = result("import", f"{kind}_{preset}.gguf", "-o", "back.h5", "--force")
+        assert told["quantized"], told
+        run("export", "back.h5", "--format", "gguf", "-o", "again.gguf", "--force")
+        there, here = (part(read(name), "bytes") for name in (f"{kind}_{preset}.gguf", "again.gguf"))
+        assert set(there) == set(here)
+        for name in there:
+            assert np.array_equal(there[name], here[name]), (preset, name)
+        first, second = (result("evaluate", name, "--data", "text.h5") for name in ("trained.h5", "back.h5"))
+        assert first["loss"] == second["loss"], (first, second)
+    run("qat", "back.h5", "--data", "text.h5", "--epochs", "1", "-o", "more.h5", "--force")
+
+# Ours, of the built-in gpt.
+options = '{"layers": 1, "width": 32, "heads": 2, "context": 16}'
+run("train", "--data", "text.h5", "--model", "gpt", "--model-options", options, "--epochs", "1", "-o", "gpt.h5")
+run("qat", "gpt.h5", "--data", "text.h5", "--preset", "q4_0", "--epochs", "1", "-o", "gpt_q4.h5")
+run("export", "gpt_q4.h5", "--format", "gguf", "-o", "gpt.gguf")
+run("import", "gpt.gguf", "-o", "gpt_back.h5")
+run("export", "gpt_back.h5", "--format", "gguf", "-o", "gpt_again.gguf")
+there, here = (part(read(name), "bytes") for name in ("gpt.gguf", "gpt_again.gguf"))
+assert set(there) == set(here) and all(np.array_equal(there[name], here[name]) for name in there)
+
+# What is no such file, or what no grid of ours is.
+with open("llama_q4_0.gguf", "rb") as file:
+    whole = file.read()
+for length in (3, 40, 4000, len(whole) - 1):
+    with open("cut.gguf", "wb") as file:
+        file.write(whole[:length])
+    fails(2, ["cut.gguf"], "import", "cut.gguf", "-o", "none.h5")
+with open("other.gguf", "wb") as file:
+    file.write(whole.replace(b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0mamba", 1))
+fails(2, ["the architecture is 'mamba'", "gpt2, llama, qwen2"], "import", "other.gguf", "-o", "none.h5")
+with open("keys.gguf", "wb") as file:
+    file.write(whole.replace(b"llama.block_count", b"llama.block_cound"))
+fails(2, ["the key 'llama.block_count' is missing"], "import", "keys.gguf", "-o", "none.h5")
+with open("names.gguf", "wb") as file:
+    file.write(whole.replace(b"blk.0.ffn_up.weight", b"blk.0.ffn_uq.weight"))
+fails(2, ["blk.0.ffn_up.weight is missing", "blk.0.ffn_uq.weight has no place"], "import", "names.gguf", "-o", "none.h5")
+EDIT = r"""
+import sys
+import numpy as np
+from gguf import GGUFReader
+reader = GGUFReader(sys.argv[1], "r+")
+tensor = next(t for t in reader.tensors if t.name == "blk.1.ffn_up.weight")
+tensor.data[0, 2:18] = 0x99  # codes of 1 alone: ggml's own quantizer gives one of them -8
+reader.data.flush()
+"""
+with open("blocks.gguf", "wb") as file:
+    file.write(whole)
+done = subprocess.run([PYTHON, "-c", EDIT, "blocks.gguf"], capture_output=True, text=True)
+assert done.returncode == 0, done.stderr
+fails(2, ["tensor 'blk.1.ffn_up.weight' (Q4_0)", "another quantizer"], "import", "blocks.gguf", "-o", "none.h5")
