@@ -22,23 +22,67 @@ using nb::arg;
 /// A forward pass that can be gone back through, once.
 struct Recording {
   std::shared_ptr<Module> module;
-  Variable x, y;
+  std::vector<Variable> inputs;
+  Variable y;
+  bool listed = false;  ///< whether gradients of the inputs are a list
 };
+
+/// An output for a caller who may write to it: a copy where the way back reads it too.
+Tensor for_caller(const Tensor& y) {
+  constexpr long kOwners = 2;  // this handle and the Variable
+  return y.storage().use_count() > kOwners ? y.clone() : y;
+}
 
 nb::tuple record(Network& self, nb::object x, bool wants_gradient, std::uint64_t seed, std::uint64_t step) {
   const Call call{"model", x};
   const Tensor input = Call{"model"}.tensor(x, "x");  // kept for the way back
   if (!input.defined()) throw ArgumentError("[model] x is None: give an array");
-  Recording out{self.module, Variable(input, wants_gradient), {}};
+  Recording out{self.module, {Variable(input, wants_gradient)}, {}};
   const Tensor y = unlocked([&] {
     const RandomScope random(seed, step);
-    out.y = (*self.module)(out.x);
-    return out.y.tensor();
+    out.y = (*self.module)(out.inputs.front());
+    return for_caller(out.y.tensor());
   });
   return nb::make_tuple(call.give(y), out);
 }
 
-/// (grad_x or None, {name: gradient}); what was in the parameters' own gradients is lost.
+std::vector<Variable> inputs_of(const nb::list& given, const std::vector<bool>& wants_gradient) {
+  if (given.size() != wants_gradient.size())
+    throw ArgumentError(
+        fmt::format("[record_layer] there are {} inputs, and {} say whether they want a gradient",
+                    given.size(), wants_gradient.size()));
+  std::vector<Variable> out;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::string name = fmt::format("inputs[{}]", i);
+    const Tensor input = Call{"record_layer"}.tensor(nb::borrow(given[i]), name);
+    out.push_back(input.defined() ? Variable(input, wants_gradient[i]) : Variable());
+  }
+  while (!out.empty() && !out.back().defined()) out.pop_back();
+  return out;
+}
+
+nb::tuple record_layer(Network& self, const std::string& layer, const nb::list& inputs,
+                       const std::vector<bool>& wants_gradient) {
+  if (inputs.size() == 0) throw ArgumentError("[record_layer] inputs is empty: give at least one array");
+  const Call call{"record_layer", nb::borrow(inputs[0])};
+  Recording out{self.module, inputs_of(inputs, wants_gradient), {}, true};
+  const Tensor y = unlocked([&] {
+    out.y = self.module->at(layer)(out.inputs);
+    return for_caller(out.y.tensor());
+  });
+  return nb::make_tuple(call.give(y), out);
+}
+
+nb::object run_layer(Network& self, const std::string& layer, const nb::list& inputs) {
+  if (inputs.size() == 0) throw ArgumentError("[run_layer] inputs is empty: give at least one array");
+  const auto given = inputs_of(inputs, std::vector<bool>(inputs.size(), false));
+  return Call{"run_layer", nb::borrow(inputs[0])}.give(unlocked([&] {
+    const NoGrad quiet;
+    return self.module->at(layer)(given).tensor();
+  }));
+}
+
+/// (grad_x or None, or a list of such, {name: gradient}); what was in the parameters' own gradients is lost.
 nb::tuple backward(Recording& self, nb::object grad_y) {
   const Call call{"backward", grad_y};
   const Tensor seed = call.tensor(grad_y, "grad_y");
@@ -51,7 +95,9 @@ nb::tuple backward(Recording& self, nb::object grad_y) {
   for (const auto& [name, parameter] : self.module->named_parameters())
     gradients[name.c_str()] = call.give(parameter.grad());
   self.module->zero_grad();
-  return nb::make_tuple(call.give(self.x.requires_grad() ? self.x.grad() : Tensor()), gradients);
+  nb::list of_inputs;
+  for (const Variable& x : self.inputs) of_inputs.append(call.give(x.requires_grad() ? x.grad() : Tensor()));
+  return nb::make_tuple(self.listed ? nb::object(of_inputs) : nb::borrow(of_inputs[0]), gradients);
 }
 
 /// Parameters over memory of the caller's. An array that is new replaces what was there; where memory was
@@ -111,11 +157,18 @@ void load_quantizer_state(Network& self, const nb::dict& tensors, const std::str
 void bind_recording(nb::module_& m) {
   nb::class_<Recording>(m, "Recording", "A forward pass, which can be gone back through once.")
       .def("backward", &backward, arg("grad_y"),
-           "(gradient of x or None, the gradients of the parameters by name, None where there is none).");
+           "(gradient of x or None, of a layer's inputs a list, the gradients of the parameters by name, "
+           "None where "
+           "there is none).");
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
   model
       .def("record", &record, arg("x"), arg("wants_gradient") = false, arg("seed") = 0, arg("step") = 0,
            "(outputs, Recording) of a batch; dropout draws from (seed, step).")
+      .def("record_layer", &record_layer, arg("layer"), arg("inputs"), arg("wants_gradient"),
+           "(outputs, Recording) of one layer of the model, by its name, called with a list of inputs, of "
+           "which "
+           "the last may be None.")
+      .def("run_layer", &run_layer, arg("layer"), arg("inputs"), "Its outputs; nothing is recorded.")
       .def(
           "share_parameters", &share_parameters, arg("arrays"), arg("written") = true,
           "Parameters by name over the arrays' own memory, float32 and contiguous, which the model may write "

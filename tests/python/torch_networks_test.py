@@ -46,7 +46,7 @@ class Residual(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention written with torch's function, which stays with torch."""
+    """A block of a transformer with something between that the library has not, which stays with torch."""
 
     def __init__(self, width=32, heads=4):
         super().__init__()
@@ -58,7 +58,7 @@ class Block(nn.Module):
         n, length, width = x.shape
         q, k, v = (t.reshape(n, length, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, dim=-1))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, length, width)
-        x = x + self.out(y)
+        x = x + self.out(torch.cumsum(y, 1))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
@@ -367,7 +367,7 @@ def test_two_processes_end_with_the_same_model():
     (lambda: fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12))(torch.zeros(1, 1, 12, 12)), "amax"),
     (lambda: fqt.calibrate(small(), [torch.zeros(1, 1, 12, 12)]), "give what fakequant.torch.quantize made"),
     (lambda: fqt.calibrate(fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12)), []), "data has no batch"),
-    (lambda: fqt.export(fqt.quantize(Block(), "int8", torch.zeros(1, 6, 32)), "x.onnx"), "scaled_dot_product_attention"),
+    (lambda: fqt.export(fqt.quantize(Block(), "int8", torch.zeros(1, 6, 32)), "x.onnx"), "cumsum"),
 ])
 def test_refusals(call, words):
     with pytest.raises(fq.ArgumentError, match=words):

@@ -1,4 +1,6 @@
 """calibrate: ranges from the batches of a loader."""
+import collections.abc
+
 import torch
 
 from .. import _fakequant as _fq
@@ -6,33 +8,40 @@ from .networks import parts_of
 
 
 def calibrate(model, data, samples=512, method=""):
-    """Chooses the ranges of all quantizers from `samples` samples of `data`: batches of a loader, tensors or tuples of which the
-    first is the input. `method` is max, entropy, mse, ..; that of the config by default. Gives the model itself.
+    """Chooses the ranges of all quantizers from `samples` samples of `data`: batches of a loader, tensors, tuples of which the
+    first is the input, or dicts of arguments. `method` is max, entropy, mse, ..; that of the config by default. Gives the model itself.
     """
     parts = parts_of(model)
     if not parts:
         raise _fq.ArgumentError("[calibrate] the model has nothing quantized: give what fakequant.torch.quantize made")
-    seen, modes = 0, {module: module.training for module in model.modules()}
-    watched = [{source: [] for source in part._parts.values()} for part in parts]
+    seen, modes, kept = 0, {module: module.training for module in model.modules()}, []
     try:
         model.eval()
-        for part, values in zip(parts, watched):
-            part.watch = lambda name, value, values=values: values[name].append(value) if name in values else None
+        kept = [part.watching() for part in parts]
         with torch.no_grad():
             for batch in data:
-                x = batch[0] if isinstance(batch, (tuple, list)) else batch
-                model(x[:samples - seen])
-                seen += len(x)
+                seen += _run(model, batch, samples - seen)
                 if seen >= samples:
                     break
     finally:
         for part in parts:
-            part.watch = None
+            part.stop_watching()
         for module, mode in modes.items():
             module.training = mode
     if seen == 0:
         raise _fq.ArgumentError("[calibrate] data has no batch")
-    for part, values in zip(parts, watched):
+    for part, values in zip(parts, kept):
         for name, codes in part.codes().items():
-            codes.calibrate(torch.cat(values[part._parts[name]]).contiguous(), method)
+            codes.calibrate(values[name], method)
     return model
+
+
+def _run(model, batch, most):
+    """The model on at most so many samples of a batch; gives how many."""
+    if isinstance(batch, collections.abc.Mapping):
+        batch = {name: value[:most] if isinstance(value, torch.Tensor) and value.dim() else value for name, value in batch.items()}
+        model(**batch)
+        return max((len(value) for value in batch.values() if isinstance(value, torch.Tensor) and value.dim()), default=most)
+    x = batch[0] if isinstance(batch, (tuple, list)) else batch
+    model(x[:most])
+    return len(x)

@@ -2,9 +2,9 @@
 import torch
 from torch import nn
 
-from .layers import (MODULES, Layer, NoLayer, Place, adaptive_avg_pool, avg_pool, flatten, max_pool, pair, places_of, plain,
+from .layers import (Layer, NoLayer, Place, adaptive_avg_pool, avg_pool, flatten, layer_of, max_pool, pair, places_of, plain,
                      require)
-from .nodes import argument, is_tensor, name_of, shape_of, tensor_inputs
+from .nodes import argument, is_tensor, name_of, shape_of, tensor_inputs, turned
 from .reshapes import SHAPES
 
 #: Of one tensor and constants: (type, options) by what is given behind the tensor.
@@ -43,14 +43,16 @@ class Reader:
 
     def _module(self, node):
         module = self.modules[node.target]
-        require(type(module) in MODULES, f"{type(module).__name__} has no layer here")
+        kind = layer_of(module)
         if isinstance(module, nn.MultiheadAttention):
+            require(module.batch_first, "attention that is not batch_first")
+            require(module.dropout == 0, "attention with dropout of its scores")
             require(len(set(node.args[:3])) == 1 and len(node.args) == 3 and set(node.kwargs) <= {"need_weights"},
                     "attention of other than one input, or with a mask")
             require(all(user.args[1:] == (0,) for user in node.users), "attention whose weights are read")
         else:
             require(len(node.args) == 1 and not node.kwargs, f"{type(module).__name__} called with more than its input")
-        return Layer([MODULES[type(module)](module)], tensor_inputs(node), places_of(module))
+        return Layer([kind], tensor_inputs(node), places_of(module))
 
     def _pair(self, node, name):
         constants = [value for value in node.all_input_nodes if value.op == "get_attr"]
@@ -88,7 +90,7 @@ class Reader:
         """F.linear and F.conv, whose weights are the model's."""
         weight, bias = argument(node, 1, "weight"), argument(node, 2, "bias")
         given = {"weight": weight} | ({} if bias is None else {"bias": bias})
-        require(all(_is_own(w) for w in given.values()), f"{name} without weights of its own")
+        require(all(_is_own(w) or turned(w) is not None for w in given.values()), f"{name} without weights of its own")
         out, own, *kernel = shape_of(weight)
         if name == "linear":
             options = {"out_features": out, "in_features": own}
@@ -98,7 +100,29 @@ class Reader:
             for place, key, otherwise in ((3, "stride", 1), (4, "padding", 0), (5, "dilation", 1)):
                 options[key] = pair(argument(node, place, key, otherwise))
         return Layer([(name, options | {"bias": bias is not None})], tensor_inputs(node),
-                     {key: self._place(value) for key, value in given.items()})
+                     {key: self._place(value) if turned(value) is None else self._place(turned(value), turned=True)
+                      for key, value in given.items()})
+
+    def _attention(self, node):
+        """scaled_dot_product_attention of queries, keys and values [N, H, L, D], with a mask that is the model's or none."""
+        q, k, v = (argument(node, i, name) for i, name in enumerate(("query", "key", "value")))
+        shapes, mask = [shape_of(value) for value in (q, k, v)], argument(node, 3, "attn_mask")
+        causal, scale = argument(node, 5, "is_causal", False), node.kwargs.get("scale")
+        require(all(len(shape) == 4 and shape[0] == shapes[0][0] for shape in shapes), "attention of other than four axes")
+        require(argument(node, 4, "dropout_p", 0.0) == 0, "attention with dropout of its scores")
+        require(not causal or shapes[0][2] == shapes[1][2], "causal attention of other than as many keys as queries")
+        require(mask is None or (_is_own(mask) and not self._tensor(mask).requires_grad), "attention with a mask that is computed")
+        options = ({"causal": True} if causal else {}) | ({} if scale is None else {"scale": scale})
+        place = None
+        if mask is not None:
+            own = shape_of(mask)
+            require(len(own) < 4 or own[0] == 1, "attention with a mask for each sample")
+            place = self._place(mask, shape=(1, *([1] * (3 - len(own)) + own)[-3:]), mask=True)
+        return Layer([("scaled_dot_product_attention", options)], [q, k, v], constant=place)
+
+    def _tensor(self, node):
+        path, _, name = node.target.rpartition(".")
+        return getattr(self.modules[path], name)
 
     def layer(self, node):
         """The Layer of a node. Raises NoLayer."""
@@ -110,6 +134,8 @@ class Reader:
             return self._pair(node, name)
         if name == "layer_norm":
             return self._norm(node)
+        if name == "scaled_dot_product_attention":
+            return self._attention(node)
         if name in ("linear", "conv1d", "conv2d", "conv3d"):
             return self._product(node, name)
         if name in ("cat", "concat"):
@@ -123,6 +149,8 @@ class Reader:
             return Layer(SHAPES[name](node, inputs[0]), inputs)
         require(name in FUNCTIONS and node.args[:1] == (inputs[0],), f"{name} has no layer here")
         try:
-            return Layer([FUNCTIONS[name](*node.args[1:], **node.kwargs)], inputs)
+            kind = FUNCTIONS[name](*node.args[1:], **node.kwargs)
         except TypeError:
             raise NoLayer(f"{name} with such arguments") from None
+        require(not kind[0].startswith("drop") or node.meta["in_evaluation"] != (node.args, node.kwargs), f"{name} in evaluation too")
+        return Layer([kind], inputs)

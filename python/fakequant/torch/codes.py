@@ -15,11 +15,12 @@ class _Pending:
 
 
 class _Pass(torch.autograd.Function):
-    """Forward on codes; backward as the library records it, once."""
+    """Forward on codes; backward as the library records it, once. `tensors` are `count` inputs and the parameters."""
 
     @staticmethod
-    def forward(ctx, x, codes, *sources):
-        y, ctx.recording = codes.record(x, sources, ctx.needs_input_grad[0])
+    def forward(ctx, codes, count, *tensors):
+        inputs, sources = tensors[:count], tensors[count:]
+        y, ctx.recording = codes.record(inputs, sources, ctx.needs_input_grad[2:2 + count])
         ctx.names, ctx.pending = codes.parameter_names, _Pending()
         codes.pending.add(ctx.pending)
         ctx.save_for_backward(*sources)  # torch refuses a backward pass when one was written to
@@ -29,11 +30,18 @@ class _Pass(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
         _ = ctx.saved_tensors
-        grad_x, gradients = ctx.recording.backward(rows(grad_y))
-        return grad_x, None, *(gradients[name] for name in ctx.names)
+        of_inputs, gradients = ctx.recording.backward(rows(grad_y))
+        of_inputs = of_inputs if isinstance(of_inputs, list) else [of_inputs]
+        return None, None, *of_inputs, *(gradients[name] for name in ctx.names)
 
 
-def nodes_of(part, layers):
+def codes_of(part, layers, config):
+    """The Codes of a part of a graph of torch.fx."""
+    output = shape_of(part.nodes[-1])
+    return Codes(*_nodes_of(part, layers), shape_of(part.source)[1:], output[1] if len(output) == 2 else 0, config)
+
+
+def _nodes_of(part, layers):
     """(the text of a model file, places of parameters and buffers by name)."""
     nodes, places = [], {}
     for node in part.nodes:
@@ -41,7 +49,7 @@ def nodes_of(part, layers):
         inputs = ["input" if used is part.source else used.name for used in layer.inputs]
         if layer.constant is not None:
             name = f"{node.name}_constant"
-            options = {"shape": layer.constant.shape[1:]}
+            options = {"shape": layer.constant.shape[1:], "trained": not layer.constant.mask}
             nodes.append({"name": name, "type": "parameter", "options": options, "inputs": inputs[:1]})
             places[f"{name}.value"] = layer.constant
             inputs.append(name)
@@ -53,6 +61,14 @@ def nodes_of(part, layers):
     return json.dumps({"nodes": nodes}), places
 
 
+def _of_length(x, shape):
+    """Rows of other samples as samples of this shape, the last one filled up from the front: ranges are of all rows."""
+    if x.shape[1:] == shape:
+        return x
+    rows_of, count = x.flatten(0, 1), -(-x.shape[0] * x.shape[1] // shape[0])
+    return rows_of.repeat(-(-count * shape[0] // len(rows_of)), *[1] * (x.dim() - 2))[:count * shape[0]].view(count, *shape)
+
+
 class Codes(nn.Module):
     """One network of the library inside of a network of torch.
 
@@ -60,13 +76,11 @@ class Codes(nn.Module):
     its own, in the extra state of state dicts.
     """
 
-    def __init__(self, part, layers, config):
+    def __init__(self, json_text, places, sample_shape, classes, config):
         super().__init__()
-        self._json, self._places = nodes_of(part, layers)
-        output = shape_of(part.nodes[-1])
-        self._sample_shape, self._classes = shape_of(part.source)[1:], output[1] if len(output) == 2 else 0
+        self._json, self._places, self._sample_shape, self._classes = json_text, places, sample_shape, classes
         self._config, self._learned = config, None
-        self._random = any(kind.startswith("drop") for node in part.nodes for kind, _ in layers.found[node].kinds)
+        self._random = any("drop" in node["type"] for node in json.loads(json_text)["nodes"])
         self._make()
 
     def _make(self):
@@ -82,12 +96,22 @@ class Codes(nn.Module):
             self._config = config
             self._make()
 
-    def calibrate(self, x, method):
-        """Chooses the ranges by the float input x; those to be learned become parameters."""
-        self.share().calibrate(x, method=method)
+    def calibrate(self, batches, method):
+        """Chooses the ranges by the float inputs of some batches, a list of tensors each; those to be learned become parameters."""
+        if not batches and any(row["enabled"] for row in self.network.quantizers()):
+            raise _fq.ArgumentError("[calibrate] a part of the model was never called: give samples that it sees")
+        if batches:
+            self.share().calibrate(self._samples(batches), method=method)
         if self._learned is not None:
             self.network.learn_ranges(**self._learned)
         self._refresh()
+
+    def _samples(self, batches):
+        found = [x for x, in batches]
+        if any(x.shape[2:] != found[0].shape[2:] or x.dim() < 2 + (x.shape[1:] != found[0].shape[1:]) for x in found):
+            raise _fq.ArgumentError(f"[calibrate] samples are {' and '.join(sorted({str(list(x.shape)) for x in found}))}: give all in "
+                                    "one shape; rows [N, L, ..] may differ in L")
+        return torch.cat([_of_length(x, found[0].shape[1:]) for x in found]).contiguous()
 
     def ranges(self):
         """The learned ranges, parameters."""
@@ -145,33 +169,40 @@ class Codes(nn.Module):
             if place.name == "num_batches_tracked":
                 place.module.num_batches_tracked += 1
 
-    def record(self, x, sources, wants_gradient):
+    def record(self, inputs, sources, wants_gradient):
         """(outputs, Recording) for a batch."""
         self.share(sources)
         self.network.train(self.training)
-        seed = int(torch.randint(2**62, (1,))) if self._random and self.training else 0
-        y, recording = self.network.record(rows(x), wants_gradient, seed)
+        y, recording = self._recorded([rows(x) for x in inputs], list(wants_gradient))
         if self.training:
             self._take_buffers()
         return y, recording
 
+    def _recorded(self, inputs, wants_gradient):
+        seed = int(torch.randint(2**62, (1,))) if self._random and self.training else 0
+        return self.network.record(*inputs, *wants_gradient, seed)
+
+    def _evaluated(self, inputs):
+        return self.network(*inputs)
+
     @torch.compiler.disable
-    def forward(self, x):
-        if x.device.type != "cpu":
-            raise _fq.ArgumentError(f"[fakequant.torch] x is on {x.device}: CPU tensors only")
-        x = x.float() if x.is_floating_point() else x
+    def forward(self, *inputs):
+        for x in inputs:
+            if x.device.type != "cpu":
+                raise _fq.ArgumentError(f"[fakequant.torch] x is on {x.device}: CPU tensors only")
+        inputs = [x.float() if x.is_floating_point() else x for x in inputs]
         if self._ranges:
             self._guard_ranges()
         sources = self._sources()
-        if torch.is_grad_enabled() and (x.requires_grad or any(source.requires_grad for source in sources)):
-            return _Pass.apply(x, self, *sources)
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, *sources)):
+            return _Pass.apply(self, len(inputs), *inputs, *sources)
         with torch.no_grad():
-            return self.record(x, sources, False)[0] if self.training else self._evaluate(x, sources)
+            return self.record(inputs, sources, [False] * len(inputs))[0] if self.training else self._evaluate(inputs, sources)
 
-    def _evaluate(self, x, sources):
+    def _evaluate(self, inputs, sources):
         self.share(sources)
         self.network.eval()
-        return self.network(rows(x))
+        return self._evaluated([rows(x) for x in inputs])
 
     def get_extra_state(self):
         arrays, attributes = self.network.quantizer_state()

@@ -1,6 +1,7 @@
 """Modules of torch as layers of a model file (docs/models.md): {class: options of a layer}."""
 import dataclasses
 
+import torch
 from torch import nn
 
 
@@ -15,16 +16,26 @@ def require(condition, why):
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a tensor of torch is: an attribute of a module, of it rows [begin, end), or all in another shape."""
+    """Where a tensor of torch is: an attribute of a module, of it rows [begin, end), its transpose, what a mask of it adds to
+    scores, or all in another shape."""
     module: nn.Module
     name: str
     rows: tuple = None
     shape: tuple = None
+    turned: bool = False
+    mask: bool = False
 
     def get(self):
         value = getattr(self.module, self.name)
         value = value if self.rows is None else value[slice(*self.rows)]
+        value = value.t() if self.turned else value
+        value = added(value) if self.mask else value
         return value if self.shape is None else value.reshape(self.shape)
+
+
+def added(mask):
+    """A mask as what is added to scores: of booleans, which say what is seen, 0 and -infinity."""
+    return torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else mask
 
 
 @dataclasses.dataclass
@@ -66,18 +77,17 @@ def _layer_norm(m):
 
 
 def _attention(m):
-    require(m.batch_first and m._qkv_same_embed_dim and m.bias_k is None and not m.add_zero_attn,
-            "attention that is not batch_first, or of several widths, or with keys of its own")
-    require(m.dropout == 0, "attention with dropout of its scores")
+    require(m.bias_k is None and not m.add_zero_attn, "attention with keys of its own")
+    require(m.kdim == m.vdim, "attention whose keys and values have other widths")
     return "attention", {"width": m.embed_dim, "heads": m.num_heads, "bias": m.in_proj_bias is not None}
 
 
 def _attention_places(m):
-    """q, k and v are one parameter in torch."""
+    """q, k and v are one parameter in torch, where they have one width."""
     out = {}
     for i, name in enumerate(("q_proj", "k_proj", "v_proj")):
         rows = (i * m.embed_dim, (i + 1) * m.embed_dim)
-        out[f"{name}.weight"] = Place(m, "in_proj_weight", rows)
+        out[f"{name}.weight"] = Place(m, "in_proj_weight", rows) if m._qkv_same_embed_dim else Place(m, f"{name}_weight")
         if m.in_proj_bias is not None:
             out[f"{name}.bias"] = Place(m, "in_proj_bias", rows)
     return out | {f"out_proj.{name}": Place(m.out_proj, name) for name, _ in m.out_proj.named_parameters()}
@@ -87,7 +97,21 @@ def places_of(m):
     """Of a module's parameters and buffers, by their names in the library."""
     if isinstance(m, nn.MultiheadAttention):
         return _attention_places(m)
-    return {name: Place(m, name) for name, _ in [*m.named_parameters(recurse=False), *m.named_buffers(recurse=False)]}
+    names = [name for name, _ in [*m.named_parameters(recurse=False), *m.named_buffers(recurse=False)]]
+    return {name: Place(m, name, turned=is_conv1d(m) and name == "weight") for name in names}
+
+
+def is_conv1d(m):
+    """Conv1D of transformers: a linear layer with its weight turned."""
+    return type(m).__name__ == "Conv1D" and type(m).__module__.startswith("transformers.")
+
+
+def layer_of(m):
+    """(type, options) of a module. Raises NoLayer."""
+    if is_conv1d(m):
+        return "linear", {"out_features": m.weight.shape[1], "in_features": m.weight.shape[0]}
+    require(type(m) in MODULES, f"{type(m).__name__} has no layer here")
+    return MODULES[type(m)](m)
 
 
 def _embedding(m):

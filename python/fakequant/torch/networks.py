@@ -1,15 +1,21 @@
 """quantize: networks of torch on the library's codes."""
+import collections.abc
 import copy
+import inspect
 
 import torch
 from torch import nn
 
 from .. import _fakequant as _fq
-from .codes import Codes
+from .attention import Attention, dot_product
+from .codes import codes_of
 from .defaults import completed, without_edges
 from .layers import NoLayer
+from .multihead import quantized_multihead
 from .parts import Layers, read
-from .program import Step, Value, run, steps_of
+from .program import run, steps_of
+from .routes import Calls, lead
+from .steps import attention_calls, hidden, with_codes
 
 
 class Quantized(nn.Module):
@@ -30,27 +36,48 @@ class Quantized(nn.Module):
         graph = read(model, inputs)
         layers = Layers(model, graph)
         parts = layers.parts(graph)
-        self.floats = {node.name: why for node, why in layers.reasons.items()}
-        if not parts:
-            raise NoLayer("the model has no layer that can be quantized: " + listed(self.floats))
+        attends = attention_calls(model, graph, layers, config)
+        self.floats = {node.name: why for node, why in layers.reasons.items() if node not in attends}
+        inner = hidden(model, graph, layers, attends)
+        if inner or not (parts or attends):
+            raise NoLayer(f"{inner} has layers of its own" if inner else
+                          "the model has no layer that can be quantized: " + listed(self.floats))
         self._in_float = steps_of(list(graph.nodes))
-        self._parts = {f"codes_{i}": part.source.name for i, part in enumerate(parts)}
-        for name, part in zip(self._parts, parts):
-            self.add_module(name, Codes(part, layers, config))
-        self._steps = _with_codes(graph, dict(zip(self._parts, parts)))
+        self._sources = {}
+        for i, part in enumerate(parts):
+            self.add_module(f"codes_{i}", codes_of(part, layers, config))
+            self._sources[f"codes_{i}"] = [part.source.name]
+        for i, (node, attend) in enumerate(attends.items()):
+            self.add_module(f"attends_{i}", attend)
+        self._steps = with_codes(graph, {f"codes_{i}": part for i, part in enumerate(parts)}, list(attends))
+        self._watched = with_codes(graph, {}, list(attends))
         self.train(model.training)
         self.watch = None  # what calibration sees the values with
 
-    def forward(self, *inputs):
-        return run(self, self._steps, inputs) if self.watch is None else run(self, self._in_float, inputs, self.watch)
+    def forward(self, *inputs, **named):
+        return run(self, self._steps if self.watch is None else self._watched, inputs, named, self.watch)
 
-    def in_float(self, *inputs):
+    def in_float(self, *inputs, **named):
         """What the model gives without quantizers."""
-        return run(self, self._in_float, inputs)
+        return run(self, self._in_float, inputs, named)
 
     def codes(self):
-        """The parts that the library runs, by name."""
-        return {name: getattr(self, name) for name in self._parts}
+        """The parts that the library runs, by name, but for attention of several inputs."""
+        return {name: getattr(self, name) for name in self._sources}
+
+    def watching(self):
+        """Computes in floats and keeps what the parts are to read: {name of codes: list of inputs of a call}."""
+        kept = {name: [] for name in self._sources}
+
+        def keep(value_name, value):
+            for name, (source,) in self._sources.items():
+                if source == value_name:
+                    kept[name].append([value])
+        self.watch = keep
+        return kept
+
+    def stop_watching(self):
+        self.watch = None
 
     def extra_repr(self):
         return listed(self.floats)
@@ -60,79 +87,31 @@ def listed(floats):
     return "; ".join(f"{name} stays with torch: {why}" for name, why in floats.items())
 
 
-def _with_codes(graph, parts):
-    """The steps of a graph in which parts are calls of the modules of those names."""
-    inside = {node: name for name, part in parts.items() for node in part.nodes}
-    nodes = [node for node in graph.nodes if node not in inside or node is parts[inside[node]].nodes[-1]]
-    steps = []
-    for node, step in zip(nodes, steps_of(nodes)):
-        name = inside.get(node)
-        steps.append(step if name is None else
-                     Step(node.name, "call_module", name, (Value(parts[name].source.name),), {}))
-    return _without_unread(steps)
-
-
-def _read_by(step):
-    found = []
-
-    def look(argument):
-        if isinstance(argument, Value):
-            found.append(argument.name)
-        for part in argument.values() if isinstance(argument, dict) else argument if isinstance(argument, (tuple, list)) else ():
-            look(part)
-    look((step.args, step.kwargs))
-    return set(found)
-
-
-def _without_unread(steps):
-    read_later, kept = set(), []
-    for step in reversed(steps):
-        if step.kind in ("placeholder", "output") or step.name in read_later:
-            step.dead = tuple(_read_by(step) - read_later)
-            read_later |= _read_by(step)
-            kept.append(step)
-    return kept[::-1]
-
-
-def _inputs_of_modules(model, inputs):
-    """What each module is called with first, where that is tensors alone."""
-    found, hooks, modes = {}, [], {module: module.training for module in model.modules()}
-
-    def keep(module, args, kwargs):
-        if not kwargs and args and all(isinstance(value, torch.Tensor) for value in args):
-            found.setdefault(module, args)
-
-    try:
-        hooks = [module.register_forward_pre_hook(keep, with_kwargs=True) for module in model.modules()]
-        with torch.no_grad():
-            model.eval()(*inputs)
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for module, mode in modes.items():
-            module.training = mode
-    return found
-
-
-def _by_children(model, inputs_of, config):
+def _by_children(model, calls, config):
     """A copy of a module that torch.fx cannot read, of the same parameters, in which those below are quantized that it can."""
     out = copy.copy(model)
-    out._modules = {}
-    for name, child in model.named_children():
-        out._modules[name] = child
-        try:
-            if child in inputs_of:
-                out._modules[name] = Quantized(child, inputs_of[child], config)
-                continue
-        except NoLayer:
-            pass
-        out._modules[name] = _by_children(child, inputs_of, config)
+    out._modules = {name: _quantized_child(child, calls, config) for name, child in model.named_children()}
+    if isinstance(out, nn.TransformerEncoderLayer):
+        out.activation_relu_or_gelu = 0  # or it would pass by its children in evaluation
+    if model in calls.attention:
+        lead(out, [dot_product(shapes, scale, config) for shapes, scale in calls.attention[model]])
     return out
+
+
+def _quantized_child(child, calls, config):
+    try:
+        if type(child) is nn.MultiheadAttention and child in calls.arguments:
+            return quantized_multihead(child, *calls.arguments[child], config)
+        if child in calls.inputs:
+            return Quantized(child, calls.inputs[child], config)
+    except NoLayer:
+        pass
+    return _by_children(child, calls, config)
 
 
 def parts_of(model):
     """What is quantized in a model, in the order of its modules."""
-    return [part for part in model.modules() if isinstance(part, Quantized)]
+    return [part for part in model.modules() if isinstance(part, (Quantized, Attention))]
 
 
 def quantize(model, config="int8", example_input=None):
@@ -148,24 +127,39 @@ def quantize(model, config="int8", example_input=None):
         raise _fq.ArgumentError(f"[quantize] model is a {type(model).__name__}: give an nn.Module")
     if example_input is None:
         raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, such as next(iter(loader))[0]")
-    inputs = tuple(example_input) if isinstance(example_input, (tuple, list)) else (example_input,)
     config, learned = completed(config)
-    return _with_edges(_quantized(model, inputs, config), config, learned)
+    return _with_edges(_quantized(model, *arguments_of(example_input), config), config, learned)
+
+
+def arguments_of(batch):
+    """(positional, by name) of an input: a tensor, a tuple of them, or a dict of arguments."""
+    if isinstance(batch, collections.abc.Mapping):
+        return (), dict(batch)
+    return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,), {}
 
 
 def _with_edges(model, config, learned):
-    """Of several parts only the first has the network's first layer, and only the last its last one."""
-    codes = [codes for part in parts_of(model) for codes in part.codes().values()]
+    """Of several parts only the first has the network's first layer, and only the last its last one; attention has none."""
+    parts = parts_of(model)
+    codes = [codes for part in parts if isinstance(part, Quantized) for codes in part.codes().values()]
     for i, one in enumerate(codes):
         one.take_defaults(without_edges(config, i > 0, i < len(codes) - 1), learned)
+    for part in parts:
+        if isinstance(part, Attention):
+            part.attend.take_defaults(without_edges(config, True, True), learned)
     return model
 
 
-def _quantized(model, inputs, config):
+def _quantized(model, inputs, named, config):
     try:
+        if named:
+            bound = inspect.signature(model.forward).bind(**named)
+            if bound.kwargs:
+                raise NoLayer("the model is called with arguments by name alone")
+            inputs, named = bound.args, {}
         return Quantized(model, inputs, config)
     except NoLayer as why:
-        out = _by_children(model, _inputs_of_modules(model, inputs), config)
+        out = _by_children(model, Calls(model, inputs, named), config)
         if not parts_of(out):
             raise _fq.ArgumentError(f"[quantize] {why}") from why
         return out

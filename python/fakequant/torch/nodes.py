@@ -16,10 +16,19 @@ def readers_skip(node):
     return _is_cut(node) and all(name_of(user) == "getitem" for user in node.users)
 
 
+def turned(node):
+    """The parameter whose transpose a node is, or None."""
+    if node.op in ("call_method", "call_function") and name_of(node) == "t" and node.args[0].op == "get_attr":
+        return node.args[0]
+    return None
+
+
 def tensor_inputs(node):
     """The tensors that a node computes with; constants of the model are none."""
     sources = [value.all_input_nodes[0] if readers_skip(value) else value for value in node.all_input_nodes]
-    return [value for value in dict.fromkeys(sources) if value.op != "get_attr" and (is_tensor(value) or not _is_number(value))]
+    return [value for value in dict.fromkeys(sources)
+            if value.op != "get_attr" and turned(value) is None
+            and (is_tensor(value) or not _is_number(value))]
 
 
 def _is_number(node):

@@ -1,15 +1,21 @@
 """A module's forward as torch.fx reads it, cut into the parts that the library has."""
 import dataclasses
+import itertools
 
 import torch
+from torch.fx.node import map_arg
 from torch.fx.passes.shape_prop import ShapeProp
+from torch.nn import functional
 
 from .calls import Reader
-from .layers import NoLayer
-from .nodes import name_of, readers_skip, tensor_inputs
+from .layers import NoLayer, is_conv1d
+from .nodes import is_tensor, name_of, readers_skip, tensor_inputs, turned
 
 
 class _Tracer(torch.fx.Tracer):
+    def is_leaf_module(self, m, module_qualified_name):
+        return is_conv1d(m) or super().is_leaf_module(m, module_qualified_name)
+
     def iter(self, obj):
         """Parts of a tensor in a loop: torch.fx cannot know how many, a chunk says it."""
         node = obj.node
@@ -18,20 +24,50 @@ class _Tracer(torch.fx.Tracer):
         return super().iter(obj)
 
 
+def _traced(model, training):
+    """As torch.fx reads it in that mode."""
+    model.train(training)
+    read = torch.fx.GraphModule(model, _graph_of(model))
+    graph = read.graph
+    for node in list(graph.nodes):
+        if node.target is torch._assert:
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    return read
+
+
+def _graph_of(model):
+    if not is_conv1d(model):
+        return _Tracer().trace(model)
+    graph = torch.fx.Graph()  # its own forward joins samples and rows
+    x, weight, bias = graph.placeholder("x"), graph.get_attr("weight"), graph.get_attr("bias")
+    graph.output(graph.call_function(functional.linear, (x, graph.call_method("t", (weight,)), bias)))
+    return graph
+
+
+def _read_modes(model):
+    """The graph of training, whose nodes know their arguments in evaluation."""
+    read, evaluation = _traced(model, True), _traced(model, False)
+    twins = {}
+    for node, other in itertools.zip_longest(read.graph.nodes, evaluation.graph.nodes):
+        if node is None or other is None or (node.op, node.target) != (other.op, other.target):
+            raise NoLayer(f"{type(model).__name__} runs other functions in training than in evaluation")
+        twins[other] = node
+        node.meta["in_evaluation"] = tuple(map_arg(arguments, twins.get) for arguments in (other.args, other.kwargs))
+    return read
+
+
 def read(model, inputs):
     """The torch.fx graph of `model` with the shapes that `inputs` give its values. The model stays as it is. Raises NoLayer where
     torch.fx cannot follow its forward."""
     modes = {module: module.training for module in model.modules()}
     try:
-        model.train()  # so that functions of dropout are read
-        graph = torch.fx.GraphModule(model, _Tracer().trace(model))
-        for node in list(graph.graph.nodes):
-            if node.target is torch._assert:
-                graph.graph.erase_node(node)
-        graph.graph.eliminate_dead_code()
+        graph = _read_modes(model)
         model.eval()
         with torch.no_grad():
             ShapeProp(graph).propagate(*inputs)
+    except NoLayer:
+        raise
     except Exception as error:  # of the model's own code
         raise NoLayer(f"torch.fx cannot read {type(model).__name__}, {type(error).__name__}: {error}") from error
     finally:
@@ -53,12 +89,15 @@ class Layers:
     def __init__(self, model, graph):
         self.found, self.reasons, reader = {}, {}, Reader(model)
         for node in graph.nodes:
-            if node.op in ("placeholder", "output", "get_attr") or readers_skip(node):
+            if node.op in ("placeholder", "output", "get_attr") or readers_skip(node) or turned(node) is not None:
                 continue
             try:
                 self.found[node] = reader.layer(node)
             except NoLayer as why:
                 self.reasons[node] = str(why)
+        for node in [node for node, layer in self.found.items() if not all(is_tensor(v) or v in self.found for v in layer.inputs)]:
+            del self.found[node]
+            self.reasons[node] = "it reads what is no tensor"
         for node in reversed(list(self.reasons)):  # numbers that only layers read, which know them from shapes
             if node.users and "tensor_meta" not in node.meta and all(self._knows(user) for user in node.users):
                 del self.reasons[node]
@@ -101,7 +140,7 @@ class Layers:
         """The parts that the library can run whole and that have a layer with weights."""
         joined, whole = [], []
         for block in self._blocks(graph):
-            if all(node in self.found for node in block):
+            if all(node in self.found for node in block) and len(self._sources(whole + block)) == 1:
                 whole.extend(block)
                 continue
             joined.append(whole)
@@ -112,11 +151,10 @@ class Layers:
                     taken.update(chain)
                     joined.append(chain)
         joined.append(whole)
-        return [Part(self._source(nodes), nodes) for nodes in joined if any(self._has_weight(node) for node in nodes)]
+        return [Part(*self._sources(nodes), nodes) for nodes in joined if any(self._has_weight(node) for node in nodes)]
 
-    def _source(self, nodes):
-        (source,) = {used for node in nodes for used in self.found[node].inputs} - set(nodes)
-        return source
+    def _sources(self, nodes):
+        return {used for node in nodes for used in self.found[node].inputs} - set(nodes)
 
     def _has_weight(self, node):
         return any(kind.startswith(("linear", "conv", "attention")) and kind != "concat" for kind, _ in self.found[node].kinds)

@@ -16,8 +16,23 @@ class Value:
 
 
 @dataclasses.dataclass(frozen=True)
-class Training:
-    """Whether the module is in training mode: what `training=self.training` was."""
+class ByMode:
+    """A constant that the module's mode decides, as `training=self.training`."""
+    training: object
+    evaluation: object
+
+
+_MODE = "is it in training?"  # no name of a value has spaces
+
+
+def by_mode(training, evaluation):
+    """Arguments of one node as both modes have them."""
+    if isinstance(training, (tuple, list)) and type(training) is type(evaluation) and len(training) == len(evaluation):
+        return type(training)(by_mode(*both) for both in zip(training, evaluation))
+    if isinstance(training, dict) and isinstance(evaluation, dict) and training.keys() == evaluation.keys():
+        return {key: by_mode(value, evaluation[key]) for key, value in training.items()}
+    same = isinstance(training, (torch.fx.Node, slice)) or training is evaluation or training == evaluation
+    return training if same else ByMode(training, evaluation)
 
 
 @dataclasses.dataclass
@@ -48,18 +63,19 @@ def steps_of(nodes):
     """The steps of nodes in order, the last one being the output."""
     def with_values(argument):
         return map_arg(argument, lambda node: Value(node.name))
-    def keywords(node):
-        return {key: Training() if key == "training" else with_values(value) for key, value in node.kwargs.items()}
+    def both(node):
+        args, kwargs = node.meta.get("in_evaluation", (node.args, node.kwargs))
+        return with_values(by_mode(node.args, args)), with_values(by_mode(dict(node.kwargs), dict(kwargs)))
     last = {used: node for node in nodes for used in node.all_input_nodes}
-    return [Step(node.name, node.op, _portable(node.target), with_values(node.args), keywords(node),
+    return [Step(node.name, node.op, _portable(node.target), *both(node),
                  tuple(used.name for used, by in last.items() if by is node)) for node in nodes]
 
 
 def _with(values, argument):
     if isinstance(argument, Value):
         return values[argument.name]
-    if isinstance(argument, Training):
-        return values[argument]
+    if isinstance(argument, ByMode):
+        return argument.training if values[_MODE] else argument.evaluation
     if isinstance(argument, (tuple, list)):
         return type(argument)(_with(values, part) for part in argument)
     if isinstance(argument, dict):
@@ -75,15 +91,25 @@ def _at(module, path):
     return module
 
 
-def run(module, steps, inputs, watch=None):
-    """The output for `inputs`; `watch(name, value)` sees every value."""
-    values, given = {Training(): module.training}, iter(inputs)
+def _check(module, steps, inputs, named):
+    """Raises TypeError as Python does for arguments that a function has not."""
+    names = [step.target for step in steps if step.kind == "placeholder"]
+    wrong = [name for name in named if name not in names[len(inputs):]]
+    if wrong or len(inputs) > len(names):
+        raise TypeError(f"{type(module).__name__} takes {', '.join(names)}: it was given {len(inputs)} inputs"
+                        + (f" and {', '.join(wrong)}" if wrong else ""))
+
+
+def run(module, steps, inputs, named, watch=None):
+    """The output for `inputs` in their order and by name; `watch(name, value)` sees every value."""
+    _check(module, steps, inputs, named)
+    values, given = {_MODE: module.training}, iter(inputs)
     for step in steps:
         args, kwargs = _with(values, step.args), _with(values, step.kwargs)
         if step.kind == "output":
             return args[0]
         if step.kind == "placeholder":
-            value = next(given, *args)
+            value = named[step.target] if step.target in named else next(given, *args)
         elif step.kind == "get_attr":
             value = _at(module, step.target)
         elif step.kind == "call_method":
