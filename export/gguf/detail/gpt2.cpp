@@ -7,7 +7,7 @@ namespace fq::detail {
 namespace {
 
 /// The block that reads `x`, which becomes its output.
-std::optional<Gpt2Block> block_of(GgufMatching& parts, int& x, const GgufPart* norm) {
+std::optional<Gpt2Block> gpt2_block_of(GgufMatching& parts, int& x, const GgufPart* norm) {
   const GgufPart* attention = parts.take("attention", {norm->output});
   const GgufPart* sum = attention ? parts.take("add", {attention->output, x}) : nullptr;
   const GgufPart* second = sum ? parts.take("layer_norm", {sum->output}) : nullptr;
@@ -59,7 +59,7 @@ std::optional<Gpt2> gpt2_of(Module& model, const Shape& input_shape) {
       out.head = head->name;
       break;
     }
-    const auto block = block_of(parts, x, norm);
+    const auto block = gpt2_block_of(parts, x, norm);
     if (!block) return std::nullopt;
     out.blocks.push_back(*block);
   }

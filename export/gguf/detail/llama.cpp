@@ -9,7 +9,7 @@ namespace fq::detail {
 namespace {
 
 /// The block that reads `x`, which becomes its output.
-std::optional<LlamaBlock> block_of(GgufMatching& parts, int& x, const GgufPart* norm) {
+std::optional<LlamaBlock> llama_block_of(GgufMatching& parts, int& x, const GgufPart* norm) {
   const GgufPart* attention = parts.take("attention", {norm->output});
   const GgufPart* sum = attention ? parts.take("add", {attention->output, x}) : nullptr;
   const GgufPart* second = sum ? parts.take("rms_norm", {sum->output}) : nullptr;
@@ -117,7 +117,7 @@ std::optional<Llama> llama_of(Module& model, const Shape& input_shape) {
       out.head = head->name;
       break;
     }
-    const auto block = block_of(parts, x, norm);
+    const auto block = llama_block_of(parts, x, norm);
     if (!block) return std::nullopt;
     out.blocks.push_back(*block);
   }

@@ -10,7 +10,7 @@
 namespace fq::detail {
 namespace {
 
-constexpr const char* kWhere = "export_gguf";
+constexpr const char* kExport = "export_gguf";
 
 Tensor in_order(const Tensor& x, const std::vector<std::int64_t>& rows) {
   return ops::index_select(Variable(x.to(DType::f32)), 0, rows).tensor().to(x.dtype());
@@ -86,7 +86,7 @@ std::uint32_t GgufParameters::file_type() const {
 }
 
 void GgufParameters::take_codes(const std::string& path, const QuantModule& layer, EngineGrid grid) {
-  FQ_CHECK(grid == EngineGrid::q4_0 || grid == EngineGrid::q8_0, kWhere,
+  FQ_CHECK(grid == EngineGrid::q4_0 || grid == EngineGrid::q8_0, kExport,
            "the weight of '{}' is not on a grid of ggml: calibrate and train with --preset {}", path,
            profile_of(Target::ggml).presets);
   const QuantizedTensor codes = weight_codes(layer);
@@ -97,7 +97,7 @@ void GgufParameters::take_codes(const std::string& path, const QuantModule& laye
 
 const Variable& GgufParameters::parameter(const std::string& name) const {
   const auto found = std::ranges::find(floats_, name, [](const auto& entry) { return entry.first; });
-  FQ_CHECK(found != floats_.end(), kWhere, "the network has no '{}'", name);
+  FQ_CHECK(found != floats_.end(), kExport, "the network has no '{}'", name);
   return found->second;
 }
 
@@ -110,7 +110,7 @@ GgufTensor GgufParameters::packed(const std::string& name, const std::vector<con
   std::vector<std::uint8_t> bytes;
   Shape shape{0, parts[0]->blocks.codes.dim(1)};
   for (const Coded* part : parts) {
-    FQ_CHECK(part->grid == grid, kWhere, "'{}' is made of weights of other formats: give them one rule",
+    FQ_CHECK(part->grid == grid, kExport, "'{}' is made of weights of other formats: give them one rule",
              name);
     const Tensor own =
         grid == EngineGrid::q4_0 ? ggml::pack_q4_0(part->blocks) : ggml::pack_q8_0(part->blocks);
