@@ -16,7 +16,8 @@ namespace {
 using cpu::ConvShape;
 
 TEST(Engine, MatricesAndTheirTransposes) {
-  for (const auto& [m, n, k] : {std::array{1, 1, 1}, {3, 5, 7}, {129, 65, 300}, {300, 500, 70}})
+  for (const auto& [m, n, k] :
+       {std::array{1, 1, 1}, {3, 5, 7}, {129, 65, 300}, {300, 500, 70}, {256, 512, 130}})
     for (const bool ta : {false, true})
       for (const bool tb : {false, true}) {
         const Tensor a = test::uniform({m * k}, 1), b = test::uniform({k * n}, 2);

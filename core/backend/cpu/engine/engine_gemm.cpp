@@ -71,15 +71,18 @@ void at_once(const Matrix& a, const Matrix& b, char* c, std::int64_t batch) {
 
 }  // namespace
 
-void gemm(const Matrix& a, const Matrix& b, void* c, std::int64_t batch, Sharing sharing) {
+void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, Sharing sharing) {
   constexpr std::int64_t word = 4;
-  const std::int64_t m = a.rows, n = b.columns, k = a.columns;
+  const std::int64_t m = left.rows, n = right.columns, k = left.columns;
   if (m * n * batch == 0) return;
   if (k == 0) {
     std::fill_n(static_cast<char*>(c), m * n * batch * word, char{0});
     return;
   }
-  const bool by_sgemm = sgemm_is_faster(a, b);
+  const bool by_sgemm = sgemm_is_faster(left, right);
+  const SpreadRows by_rows(left, by_sgemm && batch == 1 && left.transposed, n),
+      by_columns(right, by_sgemm && batch == 1 && !right.transposed, m);
+  const Matrix &a = by_rows.matrix(), &b = by_columns.matrix();
   const bool whole = sharing == Sharing::by_threads || product_type(type_of(a.dtype)) == Type::s32;
   if (whole && by_sgemm && batch == 1)
     return guarded("gemm", [&] { sgemm(a, b, m, n, static_cast<float*>(c), n); });
@@ -98,10 +101,10 @@ void gemm(const Matrix& a, const Matrix& b, void* c, std::int64_t batch, Sharing
       const void* y = static_cast<const char*>(at(b, 0, column)) + byte_size(b.dtype, i * k * n);
       void* z = static_cast<char*>(c) + (i * m * n + row * n + column) * word;
       if (by_sgemm) {
-        Matrix left = a, right = b;
-        left.data = x;
-        right.data = y;
-        return sgemm(left, right, rows, columns, static_cast<float*>(z), n);
+        Matrix own_a = a, own_b = b;
+        own_a.data = x;
+        own_b.data = y;
+        return sgemm(own_a, own_b, rows, columns, static_cast<float*>(z), n);
       }
       product.prepare(a, b, rows, columns);
       product.run(x, y, z);

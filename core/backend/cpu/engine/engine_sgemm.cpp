@@ -64,4 +64,18 @@ void sgemm(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t n, flo
   transpose(other, n, m, c, pitch);
 }
 
+SpreadRows::SpreadRows(const Matrix& matrix, bool across, std::int64_t uses) : matrix_(matrix) {
+  constexpr std::int64_t apart = 256, gap = 16;  // floats
+  std::int64_t& wide = matrix.transposed ? matrix_.rows : matrix_.columns;
+  const std::int64_t high = matrix.transposed ? matrix.columns : matrix.rows, length = wide;
+  if (!across || uses < kUses || length == 0 || length % apart != 0) return;
+  wide += gap;
+  copy_ = Storage(high * wide * 4, Device::cpu());
+  const auto* from = static_cast<const float*>(matrix.data);
+  auto* to = reinterpret_cast<float*>(copy_.mutable_data());
+#pragma omp parallel for schedule(static) if (high * length > 65536)
+  for (std::int64_t r = 0; r < high; ++r) std::copy_n(from + r * length, length, to + r * (length + gap));
+  matrix_.data = to;
+}
+
 }  // namespace fq::cpu

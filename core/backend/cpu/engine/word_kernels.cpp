@@ -56,10 +56,10 @@ void row_tiles(const cpu::WordTask& t, std::int64_t r, std::int64_t begin, std::
   for (; c < end; ++c) tile<rows, 1>(x, t.w + c * t.pitch, t.pitch, t.pitch, out + c, t.sums_pitch);
 }
 
-/// Some columns at a time, whose words stay in the cache.
+/// Some columns at a time, whose words stay in the nearest cache.
 void MultiplyWords(const cpu::WordTask& t) {
   const std::int64_t columns =
-      std::max<std::int64_t>((std::int64_t{1} << 16) / std::max<std::int64_t>(t.pitch, 1) / 4 * 4, 4);
+      std::max<std::int64_t>((std::int64_t{1} << 13) / std::max<std::int64_t>(t.pitch, 1) / 4 * 4, 4);
   for (std::int64_t c = 0; c < t.columns; c += columns) {
     const std::int64_t end = std::min(c + columns, t.columns);
     std::int64_t r = 0;
