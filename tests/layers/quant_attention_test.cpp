@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/backend/cpu/engine/exact.h"
+#include "fakequant/core/detail/allocator.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/attention.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/random.h"
 #include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/modules/checkpoint.h"
 #include "fakequant/layers/quantize.h"
 #include "layers/networks.h"
 
@@ -177,6 +179,55 @@ TEST(QuantAttention, PassesGradientsStraightThrough) {
   const Tensor expected = gradient();
   EXPECT_GT(largest_difference(expected, Tensor::zeros(expected.shape())), 0.1);
   EXPECT_LT(largest_difference(found, expected), 0.02);  // products of factors that are off by 1/127
+}
+
+/// Two calls of the layer on inputs that take gradients; within a checkpoint of its own attention keeps
+/// scores and probabilities, as it has them from the run that gradients are made of.
+struct Gradients {
+  std::vector<std::vector<float>> all;
+  std::int64_t kept = 0;  // bytes between forward and backward
+
+  Gradients(Calibrated& made, const std::vector<Variable>& constants, bool remembers) {
+    std::vector<Variable> inputs;
+    for (std::size_t i = 0; i < constants.size(); ++i)
+      inputs.emplace_back(constants[i].tensor().clone(), i < 2);
+    auto& layer = made.net->at("attention");
+    for (auto& parameter : layer.parameters()) parameter.zero_grad();
+    const std::int64_t before = memory_stats().in_use;
+    const auto call = [&](const std::vector<Variable>& given) {
+      auto read = given;
+      for (std::size_t i = given.size(); i < inputs.size(); ++i) read.push_back(inputs[i]);
+      return layer(read);
+    };
+    const std::vector<Variable> differentiable(inputs.begin(), inputs.begin() + 2);
+    const Variable y = remembers ? checkpoint(call, differentiable, layer.parameters()) : layer(inputs);
+    kept = memory_stats().in_use - before;
+    y.backward(random_tensor(y.shape(), -1, 1, 9));
+    for (const auto& input : differentiable) all.push_back(input.grad().to_vector<float>());
+    for (const auto& parameter : layer.parameters()) all.push_back(parameter.grad().to_vector<float>());
+  }
+};
+
+/// Causal, of grouped heads, across, with a mask by which the first query sees nothing.
+TEST(QuantAttention, MakesProbabilitiesAgainWithTheSameBits) {
+  constexpr std::int64_t queries = 6, keys = 40;
+  Tensor mask = Tensor::full({queries, keys}, 1.0).to(DType::u8);
+  for (std::int64_t j = 0; j < keys; ++j) mask.mutable_data<std::uint8_t>()[j] = 0;
+  const auto x = input(2, queries), memory = input(2, keys);
+  for (const bool causal : {false, true}) {
+    AttentionOptions options = kGrouped;
+    options.causal = causal;
+    Calibrated made(options, codes_everywhere());
+    const std::vector<Variable> with_mask{x, memory, Variable(mask)}, without{x, memory};
+    for (const auto& inputs : {with_mask, without}) {
+      const Gradients again(made, inputs, false), remembered(made, inputs, true);
+      EXPECT_EQ(again.all, remembered.all) << causal << inputs.size();
+    }
+  }
+  Calibrated made(kGrouped, codes_everywhere());
+  const auto many = input(2, 160);
+  // what has 160 x 160 elements would be 200 KB of a byte each
+  EXPECT_LT(Gradients(made, {many, many}, false).kept, 150000);
 }
 
 /// A cache of codes alone: attention reads the values that they stand for.
