@@ -60,6 +60,17 @@ const Tensor& Saved::get() const {
   return tensor_;
 }
 
+Variable made_again_by(Variable y, Again again) {
+  if (y.requires_grad() && !y.device().is_cuda()) y.node()->again = std::move(again);
+  return y;
+}
+Again again_of(const Variable& x) { return x.requires_grad() ? x.node()->again : Again(); }
+
+SavedFloats::SavedFloats(const Variable& x) : again_(again_of(x)) {
+  if (!again_) tensor_ = Saved(std::get<Tensor>(x.value()));
+}
+Tensor SavedFloats::get() const { return again_ ? std::get<Tensor>(again_()) : tensor_.get(); }
+
 void accumulate(Tensor& a, const Tensor& b) {
   if (!a.defined()) {
     a = b;

@@ -36,6 +36,9 @@ using Backward = std::function<std::vector<Tensor>(const Tensor& dy)>;
 
 namespace detail {
 
+/// Makes a value a second time, bit for bit.
+using Again = std::function<Value()>;
+
 /// Rows of a tensor along its first axis, in their order; nothing for all of them.
 using Rows = std::optional<std::vector<std::int64_t>>;
 
@@ -62,6 +65,7 @@ struct Node {
   /// Whether no operator made it.
   bool leaf = true;
   std::shared_ptr<Gradient> gradient;  ///< null where none is needed
+  Again again;       ///< of what is smaller, or kept for backward anyway; empty where the value must be kept
   std::mutex mutex;  ///< guards what is kept of the value in other forms, as long as it lives
   /// What `Variable::as_float` made of codes or sums.
   std::shared_ptr<Node> as_float;
@@ -81,6 +85,12 @@ struct Node {
 /// what a trace tells of the operator besides its inputs.
 [[nodiscard]] Variable record(std::string_view op, Value value, std::vector<Variable> inputs,
                               Backward backward, Attributes attributes = {});
+
+/// The result of an operator, which `again` makes a second time: readers that need it in backward keep that
+/// (SavedFloats). Nothing changes for values without a gradient, and on a GPU.
+[[nodiscard]] Variable made_again_by(Variable y, Again again);
+/// How `x` is made again; empty where it cannot be.
+[[nodiscard]] Again again_of(const Variable& x);
 
 /// A tensor to write a gradient of the shape and type of dy to: dy itself where the backward pass is its only
 /// holder, else a new one. The contents are unspecified.
@@ -104,6 +114,20 @@ class Saved {
  private:
   Tensor tensor_;
   std::uint64_t version_ = 0;
+};
+
+/// Floats that are kept for backward: by the codes that they were made of where that can be done again, such
+/// as sums of a product that is read as floats, else as `Saved`.
+class SavedFloats {
+ public:
+  /// Keeps the floats that `x` holds, in any layout.
+  explicit SavedFloats(const Variable& x);
+  /// The floats as they were. Throws ArgumentError as `Saved::get` does.
+  [[nodiscard]] Tensor get() const;
+
+ private:
+  Again again_;
+  Saved tensor_;
 };
 
 /// Adds a gradient to a sum: a += b, into a's storage when no other handle shares it. `b` may have any

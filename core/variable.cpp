@@ -83,12 +83,17 @@ Variable Variable::as_float() const {
   if (const auto* q = quantized()) {
     out = detail::record("dequantize", fq::dequantize(*q), {*this},
                          [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
+    if (with_gradient)
+      out = detail::made_again_by(
+          out, [codes = QuantizedTensor{q->codes, q->spec, {}}] { return Value(fq::dequantize(codes)); });
   } else {
     Tensor mask;
     Tensor values = to_float(*accumulator(), with_gradient ? &mask : nullptr);
     out = detail::record("to_float", std::move(values), {*this}, [mask](const Tensor& dy) {
       return std::vector<Tensor>{detail::masked_gradient(dy, mask)};
     });
+    if (const auto sums = detail::again_of(*this))
+      out = detail::made_again_by(out, [sums] { return Value(to_float(std::get<Accumulator>(sums()))); });
   }
   known = out.node();
   return out;

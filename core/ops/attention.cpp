@@ -6,6 +6,7 @@
 
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/detail/attention_blocks.h"
+#include "fakequant/core/ops/detail/code_gradients.h"
 #include "fakequant/core/ops/detail/composite.h"
 #include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/elementwise.h"
@@ -84,6 +85,11 @@ std::array<std::int64_t, 4> mask_strides(const Tensor& mask, const detail::Atten
   return out;
 }
 
+/// Whether gradients of x go on as BackwardType::bf16 has them: x is a sum or a value of codes.
+bool made_of_codes(const Variable& x) {
+  return backward_type() == BackwardType::bf16 && static_cast<bool>(detail::again_of(x));
+}
+
 /// Cosine and sine [rows, pairs, 2] of each angle.
 Tensor angles(const Rotary& options, std::int64_t rows, std::int64_t pairs, const Tensor& like) {
   Tensor table = Tensor::empty({rows, pairs, 2}, DType::f64);
@@ -111,14 +117,20 @@ Variable scaled_dot_product_attention(const Variable& queries, const Variable& k
   const double scale =
       options.scale.value_or(shape.width == 0 ? 1.0 : 1.0 / std::sqrt(static_cast<double>(shape.width)));
   const detail::AttentionBlocks blocks(
-      shape, {shape.heads, shape.queries, shape.keys, 0, options.causal, scale, mask_strides(added, shape)});
+      shape, {shape.heads, shape.queries, shape.keys, 0, options.causal, scale, mask_strides(added, shape)},
+      q.tensor.device());
   const Tensor a = q.tensor.to(Layout::row_major), b = k.tensor.to(Layout::row_major),
                c = v.tensor.to(Layout::row_major);
   Tensor y = blocks.forward(a, b, c, added);
-  const auto backward = [blocks, q = detail::Saved(a), k = detail::Saved(b), v = detail::Saved(c),
+  const bool by_codes = made_of_codes(q.variable) && made_of_codes(k.variable) && made_of_codes(v.variable);
+  const DType factors = by_codes ? detail::code_factor_dtype(a.device()) : a.dtype();
+  const auto backward = [blocks, factors, q = detail::SavedFloats(q.variable),
+                         k = detail::SavedFloats(k.variable), v = detail::SavedFloats(v.variable),
                          mask = detail::Saved(added)](const Tensor& dy) {
     const ProfileScope gradients(kAttention, "backward");
-    return blocks.backward(dy.to(Layout::row_major), q.get(), k.get(), v.get(), mask.get());
+    constexpr auto rows = Layout::row_major;
+    return blocks.backward(dy.to(rows), q.get().to(rows), k.get().to(rows), v.get().to(rows), mask.get(),
+                           factors);
   };
   return detail::record(kAttention, std::move(y), {q.variable, k.variable, v.variable, mask}, backward,
                         detail::traced([&] {
@@ -170,12 +182,17 @@ Variable rotary(const Variable& input, const Rotary& options) {
     back.back = true;
     return std::vector<Tensor>{turn(dy.to(Layout::row_major), back)};
   };
-  return detail::record(kRotary, turn(rows, there), {x.variable}, backward, detail::traced([&] {
-                          return Attributes{{"base", options.base},
-                                            {"first", options.first},
-                                            {"dims", dims},
-                                            {"interleaved", options.interleaved}};
-                        }));
+  const Variable y = detail::record(kRotary, turn(rows, there), {x.variable}, backward, detail::traced([&] {
+                                      return Attributes{{"base", options.base},
+                                                        {"first", options.first},
+                                                        {"dims", dims},
+                                                        {"interleaved", options.interleaved}};
+                                    }));
+  const auto again = detail::again_of(x.variable);
+  if (!again) return y;
+  return detail::made_again_by(y, [turn, there, again] {
+    return Value(turn(std::get<Tensor>(again()).to(Layout::row_major), there));
+  });
 }
 
 }  // namespace fq::ops

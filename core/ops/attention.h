@@ -28,8 +28,10 @@ struct AttentionOptions {
 /// `mask`, a constant, broadcasts against [N, H, L, S] from the right: floats of q's dtype are added,
 /// -infinity hides a key; of u8 anything but 0 is seen. A row that sees no key gives 0, and no gradient.
 ///
-/// No [L, S] matrix is kept for backward: scores are made of some heads and rows at a time, by sizes alone,
-/// and made again with the same bits. Results have the same bits for any number of threads. Throws
+/// Where q, k and v are sums or values of codes, processors with bf16 products pass gradients backward by
+/// products of factors rounded to bf16, unless BackwardType::fp32 is in force; probabilities are those of
+/// forward. No [L, S] matrix is kept for backward: scores are made of some heads and rows at a time, by sizes
+/// alone, and made again with the same bits. Results have the same bits for any number of threads. Throws
 /// ArgumentError when shapes, dtypes or devices do not fit, and for a mask that takes a gradient.
 [[nodiscard]] Variable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v,
                                                     const AttentionOptions& options = {},

@@ -1,5 +1,7 @@
 #include "fakequant/core/ops/elementwise.h"
 
+#include <optional>
+
 #include "fakequant/core/ops/detail/elementwise.h"
 
 namespace fq::ops {
@@ -45,9 +47,22 @@ Tensor quotient(const Tensor& a, const Tensor& b) { return combined("div", a, b,
 Variable add_codes(const Variable& a, const Variable& b) {
   const auto& x = *a.quantized();
   const auto& y = *b.quantized();
-  CodeAddition sum{detail::with_codes(x, x.codes), detail::with_codes(y, y.codes.to(x.layout()))};
-  return detail::record("add", Accumulator{std::move(sum)}, {a, b}, [](const Tensor& dy) {
-    return std::vector<Tensor>{dy, dy};
+  const Accumulator sum{
+      CodeAddition{detail::with_codes(x, x.codes), detail::with_codes(y, y.codes.to(x.layout()))}};
+  const auto backward = [](const Tensor& dy) { return std::vector<Tensor>{dy, dy}; };
+  return detail::made_again_by(detail::record("add", sum, {a, b}, backward), [sum] { return Value(sum); });
+}
+
+/// y, the sum of a value that is made again and one that is not, is made again of that and the other one,
+/// which others keep too where it is a residual. Of two that are made again it is kept: else each block of a
+/// network would be made again for all behind it.
+Variable sum_made_again(std::string_view op, const Pair& in, const detail::Arithmetic& f, Variable y) {
+  const detail::Again left = detail::again_of(in.a.variable), right = detail::again_of(in.b.variable);
+  if (static_cast<bool>(left) == static_cast<bool>(right)) return y;
+  const Saved other(left ? in.b.tensor : in.a.tensor);
+  return detail::made_again_by(std::move(y), [=] {
+    const Tensor made = std::get<Tensor>(left ? left() : right());
+    return Value(left ? combined(op, made, other.get(), f) : combined(op, other.get(), made, f));
   });
 }
 
@@ -62,7 +77,7 @@ Variable add_or_sub(std::string_view op, const Variable& a, const Variable& b, c
     if (db) out[1] = sign > 0 ? reduced(dy, to) : detail::scaled(reduced(dy, to), sign);
     return out;
   };
-  return detail::record(op, in.apply(op, f), in.variables(), backward);
+  return sum_made_again(op, in, f, detail::record(op, in.apply(op, f), in.variables(), backward));
 }
 
 /// The smaller or, with the inputs of its shares exchanged, the larger of two.
@@ -112,12 +127,14 @@ Variable sub(const Variable& a, const Variable& b) {
 
 Variable multiply(const Variable& a, const Variable& b) {
   const Pair in(a, b, "multiply");
-  const auto backward = [left = Saved(in.db ? in.a.tensor : Tensor{}),
-                         right = Saved(in.da ? in.b.tensor : Tensor{}), from = in.a.tensor.shape(),
+  const auto kept = [](const detail::Floats& x, bool read) {
+    return read ? std::optional(detail::SavedFloats(x.variable)) : std::nullopt;
+  };
+  const auto backward = [left = kept(in.a, in.db), right = kept(in.b, in.da), from = in.a.tensor.shape(),
                          to = in.b.tensor.shape(), da = in.da, db = in.db](const Tensor& dy) {
     std::vector<Tensor> out(2);
-    if (da) out[0] = reduced(product(dy, right.get()), from);
-    if (db) out[1] = reduced(product(dy, left.get()), to);
+    if (da) out[0] = reduced(product(dy, right->get()), from);
+    if (db) out[1] = reduced(product(dy, left->get()), to);
     return out;
   };
   return detail::record("multiply", in.apply("multiply", detail::Multiply{}), in.variables(), backward);

@@ -33,12 +33,12 @@ Variable layer_norm(const Variable& input, const Variable& gamma, const Variable
   Tensor mean = Tensor::empty({count}, y.dtype(), y.device()), inverse = detail::empty_like(mean);
   detail::run(y.device(), &detail::Kernels::layer_norm, rows, length, g.tensor, b.tensor, eps, y, mean,
               inverse);
-  const auto backward = [saved = detail::Saved(rows), saved_gamma = detail::Saved(g.tensor), mean, inverse,
-                         normalized](const Tensor& dy) {
+  const auto backward = [saved = detail::SavedFloats(x.variable), saved_gamma = detail::Saved(g.tensor), mean,
+                         inverse, normalized](const Tensor& dy) {
     Tensor dx = detail::empty_like(dy);
     Tensor dgamma = Tensor::empty(normalized, DType::f64, dy.device()), dbeta = detail::empty_like(dgamma);
-    detail::run(dx.device(), &detail::Kernels::layer_norm_backward, dy, saved.get(), saved_gamma.get(), mean,
-                inverse, dx, dgamma, dbeta);
+    detail::run(dx.device(), &detail::Kernels::layer_norm_backward, dy, saved.get().to(Layout::row_major),
+                saved_gamma.get(), mean, inverse, dx, dgamma, dbeta);
     return std::vector<Tensor>{dx, dgamma.to(dx.dtype()), dbeta.to(dx.dtype())};
   };
   return detail::record(kLayerNorm, y, {x.variable, g.variable, b.variable}, backward, detail::traced([&] {

@@ -24,6 +24,7 @@ class Linear final : public detail::Product {
     x_ = y_ = x.shape();
     y_.back() = channels;
     rows_ = numel(Shape(x_.begin(), x_.end() - 1));
+    made_again = true;
   }
 
   [[nodiscard]] Tensor input(const Tensor& x) const override { return x.to(Layout::row_major); }

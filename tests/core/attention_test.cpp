@@ -7,12 +7,17 @@
 
 #include "core/gradient_check.h"
 #include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/detail/allocator.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/numerics/detail/function_formulas.h"
+#include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/quantize.h"
+#include "fakequant/core/ops/reduce.h"
+#include "fakequant/core/ops/shape.h"
 
 namespace fq::attention_test {
 namespace {
@@ -124,6 +129,67 @@ TEST(Rotary, ProductsTellTheDistanceAlone) {
     };
     EXPECT_NEAR(product(3, 1), product(12, 10), 1e-5);
     EXPECT_NEAR(product(0, 0), ops::matmul(q, k, true).tensor().item(), 1e-6);
+  }
+}
+
+/// Gradients of attention and of GELU whose inputs are products of codes, and what is kept for them.
+struct OfCodes {
+  std::vector<std::vector<float>> gradients;
+  std::int64_t kept = 0;
+
+  explicit OfCodes(bool keeps_floats) {
+    const QuantSpec grid = QuantSpec::from_amax(IntFormat{8}, {}, Tensor::scalar(2.0), "q");
+    const Variable x = values({2, 64, 32}, 1, true), w = values({96, 32}, 2, true), b = values({96}, 3, true);
+    const Variable codes = ops::quantize(x, grid), weights = ops::quantize(w, grid);
+    // what is scaled is no longer made of codes
+    const auto read = [&](const Variable& y) { return keeps_floats ? ops::scale(y, 1.0) : y; };
+    const std::int64_t before = memory_stats().in_use;
+    Variable sum;
+    {
+      const auto heads = [&](std::int64_t first) {
+        const Variable y = ops::linear(codes, ops::slice(weights, 0, first, first + 32), b_part(b, first));
+        return read(ops::rotary(ops::transpose(ops::reshape(y, {2, 64, 4, 8}), {0, 2, 1, 3})));
+      };
+      const Variable y = ops::scaled_dot_product_attention(heads(0), heads(32), heads(64), {.causal = true});
+      const Variable z = ops::gelu(read(ops::linear(codes, weights, b)));
+      sum = ops::add(ops::mean(y, {0, 1, 2, 3}), ops::mean(z, {0, 1, 2}));
+    }
+    kept = memory_stats().in_use - before;
+    sum.backward();
+    for (const auto& leaf : {x, w, b}) gradients.push_back(leaf.grad().to_vector<float>());
+  }
+  static Variable b_part(const Variable& b, std::int64_t first) {
+    return ops::slice(b, 0, first, first + 32);
+  }
+};
+
+TEST(Attention, MakesProductsOfCodesAgainWithTheSameBits) {
+  const OfCodes again(false), floats(true);
+  EXPECT_EQ(again.gradients, floats.gradients);
+  const std::int64_t inputs = 4 * 2 * 64 * (96 + 96);  // q, k, v and what GELU reads, as floats
+  EXPECT_LT(again.kept, floats.kept - inputs / 2);
+}
+
+/// Factors are rounded by 2^-9 there, sums are of up to 12 products of up to 4; elsewhere nothing is.
+TEST(Attention, GradientsOfCodesAreProductsInBf16WhereTheProcessorHasThem) {
+  const auto gradients = [](BackwardType type, bool causal) {
+    const BackwardScope scope(type);
+    const QuantSpec grid = QuantSpec::from_amax(IntFormat{8}, {}, Tensor::scalar(2.0), "q");
+    const Variable leaves[] = {values({9, 2, 6, 8}, 1, true), values({9, 2, 12, 8}, 2, true),
+                               values({9, 2, 12, 4}, 3, true)};
+    const auto codes = [&](int i) { return ops::quantize(leaves[i], grid); };
+    const Variable y = ops::scaled_dot_product_attention(codes(0), codes(1), codes(2), {.causal = causal});
+    y.backward(values(y.shape(), 4).tensor());
+    std::vector<float> all;
+    for (const auto& leaf : leaves)
+      for (const float x : leaf.grad().to_vector<float>()) all.push_back(x);
+    return all;
+  };
+  const bool rounds = detail::run(Device::cpu(), &detail::Kernels::code_factor_dtype) == DType::bf16;
+  for (const bool causal : {false, true}) {
+    const auto found = gradients(BackwardType::bf16, causal), floats = gradients(BackwardType::fp32, causal);
+    EXPECT_EQ(found == floats, !rounds);
+    for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], floats[i], 0.1) << i;
   }
 }
 

@@ -18,16 +18,18 @@ struct AttentionShape {
 };
 
 /// Groups are the heads that share keys: the rows of their queries lie behind each other. A block is some
-/// groups, or some rows of one, as many as scratch of a fixed size holds.
+/// groups, or some rows of one, as many as scratch of a fixed size holds. On a CPU each of many groups is
+/// made by one thread, whose scratch its own cache holds; how many are many does not depend on the threads.
 class AttentionBlocks {
  public:
-  AttentionBlocks(const AttentionShape& shape, const AttentionRows& rows);
+  AttentionBlocks(const AttentionShape& shape, const AttentionRows& rows, Device device);
 
   /// y of row-major q, k and v; `mask` may be undefined.
   [[nodiscard]] Tensor forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) const;
-  /// dq, dk and dv.
+  /// dq, dk and dv, by products of factors of that type, the inputs' or bf16: probabilities are those of
+  /// forward.
   [[nodiscard]] std::vector<Tensor> backward(const Tensor& dy, const Tensor& q, const Tensor& k,
-                                             const Tensor& v, const Tensor& mask) const;
+                                             const Tensor& v, const Tensor& mask, DType factors) const;
 
  private:
   struct Block {
@@ -44,7 +46,9 @@ class AttentionBlocks {
 
   AttentionShape shape_;
   AttentionRows rows_;
-  std::int64_t group_rows_, block_groups_, block_rows_;
+  std::int64_t group_rows_;
+  bool apart_;
+  std::int64_t block_groups_, block_rows_;
 };
 
 }  // namespace fq::detail

@@ -25,7 +25,7 @@ template <class F>
   const Floats x = floats(input, op);
   Tensor y = empty_like(x.tensor);
   run(y.device(), &Kernels::activate, x.tensor, Activation{f}, y);
-  const Saved saved(F::of_output ? y : x.tensor);
+  const SavedFloats saved(F::of_output ? Variable(y) : x.variable);
   const auto backward = [f, saved](const Tensor& dy) {
     Tensor dx = gradient_like(dy);
     run(dx.device(), &Kernels::activate_backward, dy, saved.get(), Activation{f}, dx);

@@ -7,6 +7,14 @@ bool is_whole_number(const Tensor& x) {
   return x.defined() && !is_floating(x.dtype()) && !is_storage_only(x.dtype()) && x.dtype() != DType::u1;
 }
 
+/// y, which is x moved, is made again where x is.
+template <class T>
+Variable moved_again(Variable y, const Variable& x, const Move& move) {
+  const Again again = again_of(x);
+  if (!again) return y;
+  return made_again_by(std::move(y), [again, move] { return Value(moved(std::get<T>(again()), move)); });
+}
+
 Tensor mixed(const Tensor& x, int axis, const AxisMix& mix) {
   Shape shape = x.shape();
   shape[static_cast<std::size_t>(axis)] = mix.rows();
@@ -24,11 +32,14 @@ Variable record_move(std::string_view op, const Variable& x, const Move& move, A
   if (const auto* codes = x.quantized(); codes != nullptr && is_movable(*codes))
     return record(op, with_codes(*codes, moved(codes->codes, move)), {x}, backward, std::move(attributes));
   if (const auto* sums = x.accumulator())
-    return record(op, moved(*sums, move), {x}, backward, std::move(attributes));
+    return moved_again<Accumulator>(record(op, moved(*sums, move), {x}, backward, std::move(attributes)), x,
+                                    move);
   if (const auto* ids = std::get_if<Tensor>(&x.value()); ids != nullptr && is_whole_number(*ids))
     return record(op, moved(*ids, move), {x}, {}, std::move(attributes));
   const auto read = floats(x, op);
-  return record(op, moved(read.tensor, move), {read.variable}, backward, std::move(attributes));
+  return moved_again<Tensor>(
+      record(op, moved(read.tensor, move), {read.variable}, backward, std::move(attributes)), read.variable,
+      move);
 }
 
 AxisMix adaptive_shares(std::int64_t from, std::int64_t to) {

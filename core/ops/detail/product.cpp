@@ -61,12 +61,27 @@ Variable of_floats(const Shared& p, const Variable& x, const Variable& w, const 
   return record(p->name, p->output(y), {a, b, bias}, std::move(backward), p->attributes);
 }
 
+Tensor integer_sums(const Product& p, const QuantizedTensor& x, const QuantizedTensor& w) {
+  const Tensor a = p.input(x.codes), b = p.weight(w.codes);
+  return p.output(p.exact_sums(codes_of(x, a), codes_of(w, b), x.codes.device()));
+}
+
 Value integer_value(const Product& p, const QuantizedTensor& x, const QuantizedTensor& w,
                     const Variable& bias) {
   const std::int64_t largest = largest_sum(x, w, p.terms, p.name);
-  const Tensor a = p.input(x.codes), b = p.weight(w.codes);
-  const Tensor sums = p.exact_sums(codes_of(x, a), codes_of(w, b), x.codes.device());
-  return product_sums(p.output(sums), x, w, bias, p.weight_axis, p.output_axis, largest);
+  return product_sums(integer_sums(p, x, w), x, w, bias, p.weight_axis, p.output_axis, largest);
+}
+
+/// The sums without them: those of a row and of weights, which backward keeps, are multiplied again.
+Again sums_again(const Shared& p, const QuantizedTensor& x, const QuantizedTensor& w, const Value& y) {
+  ProductSums without = std::get<ProductSums>(std::get<Accumulator>(y).value);
+  without.sums = {};
+  const auto kept = [](const QuantizedTensor& q) { return QuantizedTensor{q.codes, q.spec, {}}; };
+  return [p, a = kept(x), b = kept(w), without] {
+    ProductSums out = without;
+    out.sums = integer_sums(*p, a, b);
+    return Value(Accumulator{std::move(out)});
+  };
 }
 
 Value factor_value(const Product& p, const QuantizedTensor& x, const QuantizedTensor& w,
@@ -93,7 +108,10 @@ Variable of_codes(const Shared& p, CodeKind kind, const Variable& x, const Varia
     if (needs.bias) out[2] = bias_gradient(floats, p->channels);
     return out;
   };
-  return record(p->name, std::move(y), {x, w, bias}, std::move(backward), p->attributes);
+  const bool again = kind == CodeKind::integers && p->made_again && needs_grad({x, w, bias});
+  Again sums = again ? sums_again(p, a, b, y) : Again();
+  return made_again_by(record(p->name, std::move(y), {x, w, bias}, std::move(backward), p->attributes),
+                       std::move(sums));
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ class Product {
   int weight_axis = 0;        ///< of the output channels in the weights
   int output_axis = 1;        ///< of the channels in the output
   bool same_weights = true;   ///< for every row of the input along its first axis
+  bool made_again = false;    ///< whether sums of codes are rather multiplied again than kept for backward
   Attributes attributes;
 
   [[nodiscard]] virtual Tensor input(const Tensor& x) const = 0;
