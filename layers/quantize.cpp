@@ -230,7 +230,9 @@ class Quantizing {
     }
   }
 
+  /// An edge may be a layer without quantizers, as an embedding is.
   void warn_unmatched(const std::string& pattern) {
+    if (pattern.starts_with("@first.") || pattern.starts_with("@last.")) return;
     warnings_.push_back(fmt::format("the pattern '{}' matches no quantizer: the nearest are {}", pattern,
                                     fmt::join(detail::nearest(pattern, names_, 3), ", ")));
   }

@@ -68,6 +68,8 @@ void choose_for_float_blocks(QatDefaults& out) {
 /// As measured in docs/benchmarks/transformers.md: with 8 bits, and 4 of weights alone, labels teach more.
 void choose_for_text(QatDefaults& out) {
   const bool blocks = !out.float_blocks.empty();
+  out.text_keeps_activations = out.bits == kLowBits && out.activation_bits > kLowBits;
+  if (out.text_keeps_activations) out.text_learning_rate = 5e-4;
   if (out.bits >= kLowBits && out.activation_bits > kLowBits && !blocks) return;
   out.text_teacher_share = 0.5;
   out.text_learning_rate = blocks ? 1e-3 : out.bits <= kFewestBits ? 4e-3 : 2e-3;

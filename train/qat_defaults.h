@@ -37,6 +37,9 @@ struct QatDefaults {
   /// The share of the loss, on text, that follows what the network itself says in float, at a temperature
   /// of 1; the labels have the rest.
   double text_teacher_share = 0;
+  /// Whether ranges of activations stay on text, and those of weights are learned at a tenth of the rate:
+  /// with 4 bits of weights beside more of activations.
+  bool text_keeps_activations = false;
 };
 
 /// Those for the rules of `config`. Static integers of 4 bits and fewer, in blocks of 3, have few levels to

@@ -10,7 +10,7 @@ namespace fq {
 namespace {
 
 constexpr std::int64_t kSamples = 512, kBatch = 64;
-constexpr double kByHeart = 0.99, kLowRankRate = 1e-3;
+constexpr double kByHeart = 0.99, kLowRankRate = 1e-3, kTextRangeRate = 0.1;
 
 std::string describe_ranges(const TrainerOptions& options) {
   const char* gradient = options.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip";
@@ -32,6 +32,10 @@ void complete_training(TrainerOptions& options, const QuantConfig& config, const
     defaults.amax = AmaxMode::frozen;
     defaults.learn_weight_ranges = false;
     defaults.learning_rate = defaults.distilled_learning_rate = defaults.text_learning_rate = kLowRankRate;
+  }
+  if (text && defaults.text_keeps_activations) {
+    defaults.amax = AmaxMode::frozen;
+    defaults.amax_rate = kTextRangeRate;
   }
   options.amax = choices.amax.value_or(defaults.amax);
   options.amax_gradient = choices.amax_gradient.value_or(defaults.amax_gradient);

@@ -53,7 +53,7 @@ TEST(QatDefaults, BlocksOfTwoBitsLearnTheirRangesAndHaveEightBitsAtTheEdges) {
 TEST(QatDefaults, OnTextRatesAreHigherAndFewBitsFollowTheFloatNetworkToo) {
   for (const auto& [preset, rate, share] : {std::tuple{"int8", 3e-4, 0.0},
                                             {"mxfp8", 3e-4, 0.0},
-                                            {"w4a8", 3e-4, 0.0},
+                                            {"w4a8", 5e-4, 0.0},
                                             {"8da4w", 3e-4, 0.0},
                                             {"q4_0", 3e-4, 0.0},
                                             {"w3a8", 2e-3, 0.5},

@@ -85,6 +85,11 @@ TEST(QatTraining, TextIsTokensWithAClassForEach) {
   TrainerOptions options;
   complete_training(options, QuantConfig::preset("w2a8"), {}, true, true);
   EXPECT_EQ(options.optimizer.learning_rate, 4e-3);
+  EXPECT_EQ(options.amax, AmaxMode::learned);
+  options = {};
+  complete_training(options, QuantConfig::preset("w4a8"), {}, false, true);
+  EXPECT_EQ(describe_training(options, false),
+            "ranges frozen, of weights learned (lsq) at 0.1 times the rate; learning rate 0.0005");
 }
 
 TEST(QatTraining, NinetyNinePercentIsByHeart) {
