@@ -2,37 +2,68 @@
 
 /// Functions with a straight-through gradient: y alone or, where grad_y is given, (y, grad_x).
 
+#include <algorithm>
+
 #include "array.h"
+#include "fakequant/core/tape.h"
 #include "fakequant/core/variable.h"
 
 namespace fq::python {
 
-inline constexpr const char* kGraded = "\n\nWith grad_y it gives (y, grad_x): the gradient of x beside.";
-
-template <class F>
-nb::object graded(const Call& call, nb::handle x, nb::handle grad_y, F f) {
-  const Tensor input = call.tensor(x, "x"), seed = call.tensor(grad_y, "grad_y");
-  if (!input.defined()) throw nb::type_error("x is None: give an array");
-  Tensor y, grad_x;
-  {
-    const nb::gil_scoped_release free;
-    const Variable leaf(input, seed.defined());
-    const Variable out = f(leaf);
-    y = out.tensor();
-    if (seed.defined()) {
-      out.backward(seed);
-      grad_x = leaf.grad();
-    }
-  }
-  if (!seed.defined()) return call.give(y);
-  return nb::make_tuple(call.give(y), call.give(grad_x));
-}
+inline constexpr const char* kGraded =
+    "\n\nWith grad_y it gives (y, grad_x): the gradient of x beside. With grad_y=True it gives (y, "
+    "backward), "
+    "and backward(grad_y) gives grad_x.";
 
 /// A result that takes no gradient, computed without the interpreter's lock.
 template <class F>
 auto unlocked(F f) {
   const nb::gil_scoped_release free;
   return f();
+}
+
+/// The way back of a function that is one operator after the other, as often as wanted. It keeps what their
+/// gradients read, and not x itself.
+class WayBack {
+ public:
+  explicit WayBack(const Variable& y) : last_(y.node()->gradient) {}
+
+  [[nodiscard]] Tensor operator()(const Tensor& grad_y) const {
+    const NoGrad quiet;
+    Tensor gradient = grad_y;
+    for (const detail::Gradient* at = last_.get(); !at->op.empty();) {
+      const auto input = std::ranges::find_if(at->inputs, [](const auto& one) { return one != nullptr; });
+      const auto parts = at->backward(gradient.to(at->layout));
+      gradient = parts.at(static_cast<std::size_t>(input - at->inputs.begin()));
+      at = input->get();
+    }
+    return gradient;
+  }
+
+ private:
+  std::shared_ptr<detail::Gradient> last_;
+};
+
+template <class F>
+nb::object recorded(const Call& call, const Tensor& x, F f) {
+  const Variable y = unlocked([&] { return f(Variable(x, true)); });
+  return nb::make_tuple(call.give(y.tensor()), WayBack(y));
+}
+
+template <class F>
+nb::object graded(const Call& call, nb::handle x, nb::handle grad_y, F f) {
+  const Tensor input = call.tensor(x, "x");
+  if (!input.defined()) throw nb::type_error("x is None: give an array");
+  if (grad_y.ptr() == Py_True) return recorded(call, input, f);
+  const Tensor seed = call.tensor(grad_y, "grad_y");
+  Tensor grad_x;
+  const Tensor y = unlocked([&] {
+    const Variable out = f(Variable(input, seed.defined()));
+    if (seed.defined()) grad_x = WayBack(out)(seed);
+    return out.tensor();
+  });
+  if (!seed.defined()) return call.give(y);
+  return nb::make_tuple(call.give(y), call.give(grad_x));
 }
 
 }  // namespace fq::python

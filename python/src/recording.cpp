@@ -155,6 +155,16 @@ void load_quantizer_state(Network& self, const nb::dict& tensors, const std::str
 }  // namespace
 
 void bind_recording(nb::module_& m) {
+  nb::class_<WayBack>(m, "WayBack", "The way back of a function.")
+      .def(
+          "__call__",
+          [](const WayBack& self, nb::object grad_y) {
+            const Call call{"backward", grad_y};
+            const Tensor seed = call.tensor(grad_y, "grad_y");
+            if (!seed.defined()) throw ArgumentError("[backward] grad_y is None: give an array");
+            return call.give(unlocked([&] { return self(seed); }));
+          },
+          arg("grad_y"), "The gradient of x.");
   nb::class_<Recording>(m, "Recording", "A forward pass, which can be gone back through once.")
       .def("backward", &backward, arg("grad_y"),
            "(gradient of x or None, of a layer's inputs a list, the gradients of the parameters by name, "

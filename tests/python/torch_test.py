@@ -96,6 +96,30 @@ def test_histogram_and_bad_input():
         fqt.TensorQuantizer(amax=-1.0)
 
 
+@pytest.mark.parametrize("x, words", [
+    (np.zeros(3, np.float32), "inputs is a ndarray: give a tensor of torch"), (None, "inputs is a NoneType"), ([1.0], "inputs is a list"),
+    (torch.eye(3).to_sparse(), "sparse_coo: give a dense"), (torch.zeros(3, device="meta"), "on meta: CPU tensors only"), (torch.zeros(3, dtype=torch.int32), "i32|int32"),
+    (torch.zeros(3, dtype=torch.complex64), "complex64"),
+])
+@pytest.mark.parametrize("call", [lambda x: fqt.fake_tensor_quant(x, 2.0), fqt.scaled_e4m3, lambda x: fqt.int_cast_ste(x, 8),
+                                  lambda x: fqt.legacy_fake_tensor_quant(x, 2.0), fqt.TensorQuantizer(amax=2.0)])
+def test_what_is_no_tensor_of_floats_is_refused(call, x, words):
+    with pytest.raises(fq.ArgumentError, match=words):
+        call(x)
+
+
+def test_the_way_back_may_be_gone_twice():
+    """It keeps bits, not the input, which may be written to."""
+    x, amax, dy = torch.randn(1000), torch.tensor(1.5), torch.randn(1000)
+    leaf = x.clone().requires_grad_()
+    y = fqt.fake_tensor_quant(leaf * 1, amax)
+    wanted = torch.where(x.abs() <= 1.5, dy, 0)
+    for _ in range(2):
+        leaf.grad = None
+        y.backward(dy, retain_graph=True)
+        assert torch.equal(leaf.grad, wanted)
+
+
 def test_a_network_learns_with_quantizers_in_it():
     torch.manual_seed(0)
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from .. import _fakequant as _fq
-from .functions import rows
+from .functions import checked, rows
 from .nodes import shape_of
 
 
@@ -187,10 +187,9 @@ class Codes(nn.Module):
 
     @torch.compiler.disable
     def forward(self, *inputs):
-        for x in inputs:
-            if x.device.type != "cpu":
-                raise _fq.ArgumentError(f"[fakequant.torch] x is on {x.device}: CPU tensors only")
-        inputs = [x.float() if x.is_floating_point() else x for x in inputs]
+        if torch.compiler.is_exporting() or torch.jit.is_tracing():
+            raise _fq.ArgumentError("[fakequant.torch] torch cannot trace or export a part on codes: fakequant.torch.export writes the file")
+        inputs = [x.float() if checked(x, "fakequant.torch").is_floating_point() else x for x in inputs]
         if self._ranges:
             self._guard_ranges()
         sources = self._sources()

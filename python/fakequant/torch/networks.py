@@ -125,6 +125,8 @@ def quantize(model, config="int8", example_input=None):
     """
     if not isinstance(model, nn.Module):
         raise _fq.ArgumentError(f"[quantize] model is a {type(model).__name__}: give an nn.Module")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise _fq.ArgumentError("[quantize] model is a ScriptModule, which cannot be read: give the module that it was made of")
     if example_input is None:
         raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, such as next(iter(loader))[0]")
     config, learned = completed(config)

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from .. import _fakequant as _fq
-from .functions import fake_tensor_quant, rows, scaled_e4m3
+from .functions import checked, fake_tensor_quant, rows, scaled_e4m3
 
 
 class _Calibrator:
@@ -14,7 +14,7 @@ class _Calibrator:
 
     def collect(self, x):
         """Takes a batch into account."""
-        self._calibrator.collect(rows(x))
+        self._calibrator.collect(rows(checked(x, "collect")))
 
     def reset(self):
         """Forgets every batch."""
@@ -140,6 +140,8 @@ class TensorQuantizer(nn.Module):
     def forward(self, inputs):
         if self._disabled:
             return inputs
+        if not checked(inputs, "TensorQuantizer").is_floating_point() or inputs.numel() == 0:
+            raise _fq.ArgumentError(f"[TensorQuantizer] inputs is {inputs.dtype} {list(inputs.shape)}: give floats, at least one")
         if self._if_calib:
             self._own_calibrator().collect(inputs)
         if not self._if_quant:
