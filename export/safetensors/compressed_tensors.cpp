@@ -17,12 +17,25 @@ using detail::ModeloptAlgorithm;
 using detail::ModeloptLayer;
 using nlohmann::json;
 
-[[noreturn]] void no_name(const ModeloptLayer& layer, const std::string& what) {
+[[noreturn]] void no_name(const std::string& path, const std::string& what) {
   throw ArgumentError(
       fmt::format("[compressed_tensors] '{}' {}: it has names for linear layers of the presets int8 (with "
-                  "--target tensorrt), int8_weight_only, int4_blockwise, fp8 and fp8_per_channel_per_token; "
+                  "--target none), int8_weight_only, int4_blockwise, fp8 and fp8_per_channel_per_token; "
                   "--format safetensors has ModelOpt's for others",
-                  layer.path, what));
+                  path, what));
+}
+
+/// Nothing but weights and inputs of layers may be on a grid.
+void check_others(Module& model) {
+  for (const auto& [path, module] : model.named_modules()) {
+    const auto* quant = dynamic_cast<const QuantModule*>(module);
+    if (quant == nullptr) continue;
+    if (const auto* output = quant->output_quantizer(); output != nullptr && output->enabled())
+      no_name(path, "has a quantizer of its output");
+    if (quant->weight_quantizer() != nullptr) continue;
+    for (const auto& input : quant->input_quantizers())
+      if (input->enabled()) no_name(path, "has quantizers and no weight");
+  }
 }
 
 /// The quantized layers of a model; all of them linear.
@@ -31,11 +44,13 @@ std::vector<ModeloptLayer> quantized_layers(Module& model) {
   for (const auto& layer : detail::modelopt_layers(model)) {
     if (layer.algorithm == ModeloptAlgorithm::none) continue;
     if (layer.algorithm == ModeloptAlgorithm::nvfp4 || layer.algorithm == ModeloptAlgorithm::mxfp8)
-      no_name(layer, fmt::format("is {}", detail::name(layer.algorithm)));
-    if (dynamic_cast<const Linear*>(&model.at(layer.path)) == nullptr) no_name(layer, "is no linear layer");
-    if (layer.input().settings().pre_quant_scale.defined()) no_name(layer, "has factors of its inputs");
+      no_name(layer.path, fmt::format("is {}", detail::name(layer.algorithm)));
+    if (dynamic_cast<const Linear*>(&model.at(layer.path)) == nullptr)
+      no_name(layer.path, "is no linear layer");
+    if (layer.input().settings().pre_quant_scale.defined()) no_name(layer.path, "has factors of its inputs");
     out.push_back(layer);
   }
+  check_others(model);
   FQ_CHECK(!out.empty(), "compressed_tensors",
            "no weight is quantized: there is nothing to tell of the model");
   return out;
@@ -173,8 +188,7 @@ json compressed_tensors_config(Module& model, const std::string& version) {
 
 void save_compressed_tensors(const std::string& path, Module& model, const std::string& version) {
   const std::string config = compressed_tensors_config(model, version).dump(4) + "\n";
-  AtomicFile beside((std::filesystem::path(path).parent_path() / "config.json").string()),
-      weights(path);
+  AtomicFile beside((std::filesystem::path(path).parent_path() / "config.json").string()), weights(path);
   beside.write(config);
   save_safetensors(weights, compressed_tensors(model), {{"format", "pt"}});
   commit_together({beside, weights});

@@ -17,7 +17,7 @@ namespace fq {
 ///
 /// | preset | format | `<layer>.weight` | `.weight_scale` | `.input_scale` |
 /// | --- | --- | --- | --- | --- |
-/// | int8, target tensorrt | int-quantized | I8 [N, K] | F32 [N, 1] | F32 [1] |
+/// | int8, target none | int-quantized | I8 [N, K] | F32 [N, 1] | F32 [1] |
 /// | int8_weight_only | int-quantized | I8 [N, K] | F32 [N, 1] | - |
 /// | int4_blockwise | pack-quantized | (below) | F32 [N, K / group] | - |
 /// | fp8 | float-quantized | F8_E4M3 [N, K] | F32 [1] | F32 [1] |
@@ -26,7 +26,7 @@ namespace fq {
 /// Codes of 4 bits are `.weight_packed` I32 [N, K / 8], eight codes + 8 from the lowest bits on, and
 /// `.weight_shape` I64 [2]. A weight is code * weight_scale. Networks of Llama's names have those of their
 /// own file. Throws ArgumentError naming the module: for what the table has not, for layers that are not
-/// linear, and as `modelopt_tensors`.
+/// linear and quantizers elsewhere (additions: target none has none), and as `modelopt_tensors`.
 [[nodiscard]] NamedTensors compressed_tensors(Module& model);
 
 /// `{"quantization_config": {"quant_method": "compressed-tensors", "format", "config_groups", "ignore",

@@ -84,6 +84,15 @@ assert tensors["first.weight"][0] == "I8" and tensors["first.weight_scale"][1].s
 assert tensors["first.input_scale"][1].shape == (1,)
 run("calibrate", "float.h5", "--data", DIGITS, "--preset", "nvfp4", "--edge-bits", "0", "-o", "nvfp4.h5")
 fails(2, ["'first' is NVFP4", "--format safetensors"], "export", "nvfp4.h5", "--format", "compressed-tensors", "-o", fresh("none"))
+with open("sum.json", "w", encoding="utf-8") as file:
+    json.dump({"nodes": [{"name": "flat", "type": "flatten"}, {"name": "first", "type": "linear", "options": {"out_features": 64}},
+                         {"name": "sum", "type": "add", "inputs": ["first", "flat"]},
+                         {"name": "last", "type": "linear", "options": {"out_features": "classes"}}]}, file)
+run("train", "--data", DIGITS, "--model", "sum.json", "--epochs", "1", "-o", "sum.h5")
+run("calibrate", "sum.h5", "--data", DIGITS, "--preset", "int8", "--target", "tensorrt", "-o", "sum_tensorrt.h5")
+fails(2, ["'sum' has quantizers and no weight", "--target none"], "export", "sum_tensorrt.h5", "--format", "compressed-tensors", "-o", fresh("none"))
+run("calibrate", "sum.h5", "--data", DIGITS, "--preset", "int8", "--target", "none", "-o", "sum_none.h5")
+run("export", "sum_none.h5", "--format", "compressed-tensors", "-o", fresh("sum"))
 
 # Files that say other things.
 given = load("groups_compressed-tensors/model.safetensors")

@@ -115,5 +115,31 @@ TEST(QuantizerGrid, IsThatOfEachInputWhereRangesAreDynamic) {
   EXPECT_THROW((void)grid.own(), ArgumentError);
 }
 
+TEST(QuantizerRange, ScalesOfAFileAreKeptToTheBit) {
+  QuantizerSettings settings = named({.num_bits = 8, .axis = 0});
+  QuantizerRange range(settings);
+  const detail::QuantizerGrid grid(settings, range);
+  std::vector<float> steps;
+  for (int i = 0; i < 2048; ++i) steps.push_back(1.5f + static_cast<float>(i) * 0x1p-12f + 0x1p-17f);
+  range.set_scale(Tensor::from(steps, {2048}));
+  EXPECT_TRUE(range.scale().defined());  // of 128 floats fl(amax / 127) skips one: these
+  EXPECT_EQ(grid.own().scale.to_vector<float>(), steps);
+  range.set(range.amax());
+  EXPECT_FALSE(range.scale().defined());
+  EXPECT_NE(detail::QuantizerGrid(settings, range).own().scale.to_vector<float>(), steps);
+}
+
+TEST(QuantizerRange, RefusesScalesThatAreNone) {
+  QuantizerSettings settings = named({});
+  QuantizerRange range(settings);
+  for (const float bad : {0.0f, -1.0f, std::numeric_limits<float>::infinity(), 0x1p-40f})
+    EXPECT_THROW(range.set_scale(Tensor::scalar(bad)), ArgumentError) << bad;
+  range.set_scale(Tensor::scalar(0.5));
+  EXPECT_EQ(range.amax().item(), 63.5);
+  settings.pow2 = true;
+  EXPECT_THAT([&] { range.set_scale(Tensor::scalar(0.5)); },
+              ThrowsMessage<ArgumentError>(HasSubstr("'fc.input_quantizer' takes no scales")));
+}
+
 }  // namespace
 }  // namespace fq::quantizer_range_test
