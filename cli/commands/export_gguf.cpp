@@ -12,9 +12,21 @@
 #include "fakequant/export/gguf/model.h"
 #include "fakequant/train/data/reader/tokenizer/byte_alphabet.h"
 #include "fakequant/train/data/reader/tokenizer/tokenizer_file.h"
+#include "fakequant/train/data/reader/tokenizer/words.h"
 
 namespace fq::cli {
 namespace {
+
+/// llama.cpp's name of the words of a "pre_tokenizer".
+std::string pattern_of(const nlohmann::json& step) {
+  const std::string type = step.is_object() ? step.value("type", std::string()) : std::string();
+  if (type == "Split")
+    return std::string(fq::detail::word_pattern(step["pattern"]["Regex"].get<std::string>()).name);
+  if (type == "Sequence")
+    for (const auto& part : step.at("pretokenizers"))
+      if (std::string found = pattern_of(part); found != "gpt-2") return found;
+  return "gpt-2";
+}
 
 /// Of a tokenizer.json of byte-level BPE; others are none of llama.cpp's "gpt2".
 void take_pieces(const fq::detail::TokenizerFile& file, GgufOptions& options) {
@@ -23,6 +35,7 @@ void take_pieces(const fq::detail::TokenizerFile& file, GgufOptions& options) {
     return log(LogLevel::warning,
                "[export] the network's tokenizer is no byte-level BPE: the file has no tokenizer, give "
                "llama.cpp ids");
+  options.pattern = pattern_of(nlohmann::json::parse(file.text())["pre_tokenizer"]);
   for (const auto& token : file.tokens()) options.vocabulary.push_back(fq::detail::from_byte_alphabet(token));
 }
 

@@ -19,6 +19,8 @@ struct GgufOptions {
   /// Pairs of tokens that become one, as GPT-2's tokenizer writes them, "left right"; none where each token
   /// is a byte.
   std::vector<std::string> merges = {};
+  /// llama.cpp's name of the pattern that cuts texts into words: "gpt-2", "llama-bpe", "qwen2".
+  std::string pattern = "gpt-2";
   /// Matrices that are not quantized, but for tables of positions: F16 (rounded) in place of F32.
   bool f16 = false;
 };

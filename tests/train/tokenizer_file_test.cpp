@@ -24,7 +24,7 @@ std::string source(const std::string& name) {
 TEST(TokenizerFile, HasTheIdsOfThePackage) {
   std::ifstream in(source("ids.json"));
   const json answers = json::parse(in);
-  ASSERT_EQ(answers.size(), 4U);
+  ASSERT_EQ(answers.size(), 6U);
   for (const auto& [name, samples] : answers.items()) {
     const auto tokenizer = TokenizerFile::load(source(name + ".json"));
     for (const auto& sample : samples) {
@@ -95,6 +95,12 @@ TEST(TokenizerFile, NamesWhatIsKnown) {
               HasSubstr("the model is of the type 'WordPiece': those of BPE, Unigram are read"));
   EXPECT_THAT(changed("/normalizer", {{"type", "Precompiled"}}),
               AllOf(HasSubstr("Precompiled"), HasSubstr("NFC")));
+  EXPECT_THAT(changed("/pre_tokenizer",
+                      {{"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "Isolated"}}),
+              HasSubstr("none of those of GPT-2, Llama 3 and Qwen 2"));
+  EXPECT_THAT(changed("/pre_tokenizer",
+                      {{"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "Removed"}}),
+              HasSubstr("the behavior 'Removed'"));
   EXPECT_THAT(changed("/pre_tokenizer", {{"type", "Digits"}}),
               AllOf(HasSubstr("Digits"), HasSubstr("ByteLevel")));
   EXPECT_THAT(changed("/decoder", {{"type", "CTC"}}), AllOf(HasSubstr("CTC"), HasSubstr("Metaspace")));

@@ -13,7 +13,7 @@ constexpr std::int32_t kNormal = 1;  // of tokenizer.ggml.token_type
 }  // namespace
 
 void add_vocabulary(GgufModel& model, const std::vector<std::string>& tokens,
-                    const std::vector<std::string>& merges, std::int64_t size) {
+                    const std::vector<std::string>& merges, const std::string& pattern, std::int64_t size) {
   FQ_CHECK(static_cast<std::int64_t>(tokens.size()) == size, "export_gguf",
            "the vocabulary has {} tokens, the network {}", tokens.size(), size);
   std::vector<std::string> written;
@@ -24,7 +24,7 @@ void add_vocabulary(GgufModel& model, const std::vector<std::string>& tokens,
     written.push_back(std::move(text));
   }
   model.metadata.emplace_back("tokenizer.ggml.model", std::string("gpt2"));
-  model.metadata.emplace_back("tokenizer.ggml.pre", std::string("gpt-2"));
+  model.metadata.emplace_back("tokenizer.ggml.pre", pattern);
   model.metadata.emplace_back("tokenizer.ggml.token_type", std::vector<std::int32_t>(tokens.size(), kNormal));
   model.metadata.emplace_back("tokenizer.ggml.tokens", std::move(written));
   model.metadata.emplace_back("tokenizer.ggml.merges", merges);

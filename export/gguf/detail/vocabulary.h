@@ -10,6 +10,6 @@ namespace fq::detail {
 /// GPT-2 writes for it (a space is U+0120), and the merges as they are. Throws ArgumentError unless there are
 /// `size` tokens, each another.
 void add_vocabulary(GgufModel& model, const std::vector<std::string>& tokens,
-                    const std::vector<std::string>& merges, std::int64_t size);
+                    const std::vector<std::string>& merges, const std::string& pattern, std::int64_t size);
 
 }  // namespace fq::detail

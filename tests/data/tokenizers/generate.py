@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 HERE = Path(__file__).parent
 TEXTS = [
@@ -27,6 +27,9 @@ TEXTS = [
     "<unk> <s> </s> <0x0A> ▁ ▁▁a▁b",
     "\n",
     "\x00\x01\x7f\u0085",
+    "I'LL you'Re he'\u017f 'ſt 'tIS don'T''s 12345678 ٣٤٥٦ a1b22c333d4444 x\u00b2\u00b3\u00b9\u2074",
+    "\r\n\r\n  \n\t x \n\n\n  y!?\n\n z  ...\r\n\u2028\n \u3000\n\u00a0w\t\tword \n",
+    "(word) _under_ \"quoted\" $100.50 #tag @at …dots—dash\u200dword e\u0301t\u0303 \u00a0nbsp",
 ]
 
 
@@ -39,6 +42,31 @@ def byte_level(text):
         show_progress=False))
     it.add_special_tokens([AddedToken("<mask>", lstrip=True, rstrip=False)])
     return it
+
+
+LLAMA3, QWEN2 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|" + numbers
+    + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+" for numbers in (r"\p{N}{1,3}", r"\p{N}"))
+
+
+def split(text, pattern):
+    """As files of Llama 3 and Qwen 2 have it: words by a regular expression, then bytes."""
+    it = Tokenizer(models.BPE())
+    it.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    it.decoder = decoders.ByteLevel()
+    it.train_from_iterator([text], trainers.BpeTrainer(
+        vocab_size=400, special_tokens=["<|endoftext|>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False))
+    return it
+
+
+def llama3(text):
+    return split(text, LLAMA3)
+
+
+def qwen2(text):
+    return split(text, QWEN2)
 
 
 SPECIAL = ["<unk>", "<s>", "</s>"]
@@ -83,7 +111,7 @@ def unigram(text):
 def main():
     text = Path(sys.argv[1]).read_text(encoding="utf-8")[:300_000]
     answers = {}
-    for make in (byte_level, llama, metaspace, unigram):
+    for make in (byte_level, llama, metaspace, unigram, llama3, qwen2):
         it = make(text)
         (HERE / f"{make.__name__}.json").write_text(
             json.dumps(json.loads(it.to_str()), ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")

@@ -8,6 +8,7 @@
 #include "fakequant/train/data/reader/tokenizer/byte_alphabet.h"
 #include "fakequant/train/data/reader/tokenizer/json_fields.h"
 #include "fakequant/train/data/reader/tokenizer/unicode_classes.h"
+#include "fakequant/train/data/reader/tokenizer/words.h"
 
 namespace fq::detail {
 namespace {
@@ -88,9 +89,25 @@ PreTokenizer byte_level(const json& step) {
   return [blank, words](Pieces pieces) {
     for (auto& piece : pieces)
       if (blank && !piece.text.starts_with(' ')) piece.text.insert(0, 1, ' ');
-    if (words) pieces = cut_each(pieces, gpt2_words);
+    if (words)
+      pieces = cut_each(pieces, [](std::string_view text) { return words_of(text, gpt2_pattern()); });
     for (auto& piece : pieces) piece.text = to_byte_alphabet(piece.text);
     return pieces;
+  };
+}
+
+/// By a regular expression that leaves nothing between its matches.
+PreTokenizer split(const json& step) {
+  const json& given = member(step, "pattern", kPreTokenizer);
+  FQ_CHECK(given.is_object() && given.contains("Regex"), "tokenizer",
+           "the pre-tokenizer Split has a pattern that is no Regex: it is not read");
+  const std::string behavior = text_of(step, "behavior", kPreTokenizer);
+  FQ_CHECK(behavior == "Isolated" && !flag_of(step, "invert", false), "tokenizer",
+           "the pre-tokenizer Split has the behavior '{}'{}: Isolated alone is read", behavior,
+           flag_of(step, "invert", false) ? ", inverted" : "");
+  const WordPattern pattern = word_pattern(text_of(given, "Regex", kPreTokenizer));
+  return [pattern](const Pieces& pieces) {
+    return cut_each(pieces, [&](std::string_view text) { return words_of(text, pattern); });
   };
 }
 
@@ -166,8 +183,9 @@ Normalizer read_normalizer(const json& step) {
 PreTokenizer read_pre_tokenizer(const json& step) {
   if (step.is_null()) return [](Pieces pieces) { return pieces; };
   const std::string type =
-      type_of(step, kPreTokenizer, {"Sequence", "ByteLevel", "Metaspace", "WhitespaceSplit"});
+      type_of(step, kPreTokenizer, {"Sequence", "ByteLevel", "Metaspace", "Split", "WhitespaceSplit"});
   if (type == "ByteLevel") return byte_level(step);
+  if (type == "Split") return split(step);
   if (type == "Metaspace") return metaspace(step);
   if (type == "WhitespaceSplit") return [](const Pieces& pieces) { return cut_each(pieces, without_blanks); };
   return one_after_another(steps_of<PreTokenizer>(step, "pretokenizers", kPreTokenizer, read_pre_tokenizer));

@@ -23,12 +23,9 @@ using PreTokenizer = std::function<std::vector<TextPiece>(std::vector<TextPiece>
 /// NFKD, which change no ASCII and refuse other text; null is none. Throws ArgumentError naming the known
 /// ones.
 [[nodiscard]] Normalizer read_normalizer(const nlohmann::json& json);
-/// A "pre_tokenizer": Sequence, ByteLevel, Metaspace, WhitespaceSplit; null is none. Throws likewise.
+/// A "pre_tokenizer": Sequence, ByteLevel, Metaspace, Split by a pattern of words.h, WhitespaceSplit; null is
+/// none. Throws likewise.
 [[nodiscard]] PreTokenizer read_pre_tokenizer(const nlohmann::json& json);
-
-/// `text` cut as GPT-2's pattern cuts it: contractions, and runs of letters, of numbers and of others, each
-/// with a blank in front, and runs of blanks (Radford et al. 2019). UTF-8.
-[[nodiscard]] std::vector<std::string_view> gpt2_words(std::string_view text);
 
 /// `text` with `to` in place of each `from`, which is not empty.
 [[nodiscard]] std::string replaced(std::string_view text, std::string_view from, std::string_view to);
