@@ -111,21 +111,20 @@ ordered_json preset_of(const Flags& flags) {
 
 /// What was chosen, also by leaving flags out.
 std::string choice_text(const Flags& flags, const Quantization& chosen) {
-  const auto& [json, config, algorithm] = chosen;
   std::string from = flags.given("config") ? flags.text("config") : "rules";
-  if (json.contains("preset")) from = "preset " + json["preset"].get<std::string>();
+  if (chosen.json.contains("preset")) from = "preset " + chosen.json["preset"].get<std::string>();
   if (!flags.given("preset") && !flags.given("config")) from += " (by default: --preset takes others)";
-  return from + ", " + describe_choice(config);
+  return from + ", " + describe_choice(chosen.config);
 }
 
 }  // namespace
 
-Quantization checked_quantization(const Flags& flags, ordered_json json) {
+Quantization checked_quantization(const Flags& flags, ordered_json given) {
   return with_place(flags, [&]() -> Quantization {
-    QuantConfig config = QuantConfig::from_json(json);
+    QuantConfig config = QuantConfig::from_json(given);
     ptq::Algorithm algorithm(config);
-    list_rules(json);
-    return {std::move(json), std::move(config), std::move(algorithm)};
+    list_rules(given);
+    return {std::move(given), std::move(config), std::move(algorithm)};
   });
 }
 
