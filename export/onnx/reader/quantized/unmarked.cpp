@@ -50,6 +50,7 @@ UnmarkedNodes unmarked(const nlohmann::ordered_json& nodes, const Unquantized& f
     if (const int grid = grid_of_mark(node); grid >= 0) {
       const int twice = own.reads.at(0).grid;
       const auto& grids = file.grids;
+      FQ_CHECK(std::size_t(grid) < grids.size(), "import_onnx", "'{}' is on no grid of the file", name);
       FQ_CHECK(twice < 0 || same_grid(grids.at(std::size_t(twice)), grids.at(std::size_t(grid))),
                "import_onnx", "{} quantizes what {} has quantized by another scale",
                grids[std::size_t(grid)].origin, grids[std::size_t(twice)].origin);
