@@ -73,7 +73,7 @@ for model, told in ((letters["model"], None), ({"type": "WordPiece"}, "it is lef
 
 # GPT-2's heads of 4 elements are no blocks of 32; its floats are llama.cpp's all the same.
 assert result("export", "gpt2.h5", "--format", "gguf", "-o", "gpt2.gguf")["architecture"] == "gpt2"
-assert result("export", "llama.h5", "--format", "gguf", "-o", "llama.gguf")["architecture"] == "fakequant"
+assert result("export", "llama.h5", "--format", "gguf", "-o", "llama.gguf")["architecture"] == "llama"
 
 # Names of the file come back.
 run("calibrate", "llama.h5", "--data", TEXT, "--preset", "int8_weight_only", "-o", "weights.h5")
