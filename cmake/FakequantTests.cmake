@@ -13,6 +13,7 @@ function(fakequant_add_simulated_device)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${kernels})
   set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX)
   add_library(simulated_device OBJECT ${sources} ${kernels})
+  set_target_properties(simulated_device PROPERTIES UNITY_BUILD OFF) # kernels stay units, as for nvcc
   target_include_directories(simulated_device PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/simulated/kernels"
     "${CMAKE_CURRENT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include" ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(simulated_device PRIVATE fmt::fmt)
