@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "array.h"
+#include "fakequant/core/error.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/core/variable.h"
 
@@ -30,6 +31,9 @@ class WayBack {
 
   [[nodiscard]] Tensor operator()(const Tensor& grad_y) const {
     const NoGrad quiet;
+    if (grad_y.shape() != last_->shape)
+      throw ArgumentError("[backward] grad_y is " + grad_y.describe() + ", the value " +
+                          to_string(last_->shape));
     Tensor gradient = grad_y;
     for (const detail::Gradient* at = last_.get(); !at->op.empty();) {
       const auto input = std::ranges::find_if(at->inputs, [](const auto& one) { return one != nullptr; });
@@ -58,8 +62,12 @@ nb::object graded(const Call& call, nb::handle x, nb::handle grad_y, F f) {
   const Tensor seed = call.tensor(grad_y, "grad_y");
   Tensor grad_x;
   const Tensor y = unlocked([&] {
-    const Variable out = f(Variable(input, seed.defined()));
-    if (seed.defined()) grad_x = WayBack(out)(seed);
+    const Variable leaf(input, seed.defined());
+    const Variable out = f(leaf);
+    if (seed.defined()) {
+      out.backward(seed);
+      grad_x = leaf.grad();
+    }
     return out.tensor();
   });
   if (!seed.defined()) return call.give(y);
