@@ -6,6 +6,7 @@
 function(fakequant_add_library folder)
   cmake_parse_arguments(arg "COLD;KERNELS" "" "DEPENDS;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp" "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")
+  set(all_sources ${sources})
   if(FAKEQUANT_HAS_CUDA)
     list(FILTER sources EXCLUDE REGEX "/no_cuda\\.cpp$")
   else()
@@ -17,6 +18,7 @@ function(fakequant_add_library folder)
     SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON) # GCC 12 at -O0 takes the wrong form of intrinsics behind one
   add_library(fakequant_${folder} ${sources})
   add_library(fakequant::${folder} ALIAS fakequant_${folder})
+  fakequant_group_units(fakequant_${folder} ${all_sources})
   set_target_properties(fakequant_${folder} PROPERTIES
     EXPORT_NAME ${folder} POSITION_INDEPENDENT_CODE ON
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
@@ -37,6 +39,20 @@ function(fakequant_add_library folder)
   if(FAKEQUANT_HAS_CUDA)
     target_link_libraries(fakequant_${folder} PRIVATE CUDA::cudart_static)
   endif()
+endfunction()
+
+# What CMAKE_UNITY_BUILD compiles as one: ten of `sources` in their order, of which a build may leave some out, so that every
+# build has the same units.
+function(fakequant_group_units target)
+  set(sources ${ARGN})
+  list(FILTER sources EXCLUDE REGEX "(_kernels\\.cpp|\\.cu)$")
+  set(place 0)
+  foreach(source IN LISTS sources)
+    math(EXPR group "${place} / 10")
+    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "units${group}")
+    math(EXPR place "${place} + 1")
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
 endfunction()
 
 # What most sources of a target include, parsed once: headers of others. None of ours, so that an edit of ours rebuilds what
