@@ -69,10 +69,11 @@ struct QuantConfig {
   std::shared_ptr<const nlohmann::json> weight_options = {};  ///< an object, or null
   std::string weight_place = {};  ///< where they stand in the config they were read from, as QuantRule::place
 
-  /// The config of a name: int8, int8_weight_only, ternary, binary, w4a8, w4a4, w3a3, w2a2, int4_blockwise,
-  /// fp8, fp8_per_channel_per_token, fp8_2d_blockwise, nvfp4, mxfp8, mxfp6, mxfp4, mxint8, or ModelOpt's
-  /// constants INT8_DEFAULT_CFG and so on. w4a8 means weights of 4 bits and activations of 8. int8_dynamic,
-  /// 8da8w, 8da4w, q4_0 and q8_0 are those of one engine, whose target they set.
+  /// The config of a name: int8, int8_weight_only, ternary, binary, w4a8, w3a8, w2a8, w4a4, w3a3, w2a2,
+  /// int4_blockwise, int2_blockwise, fp8, fp8_per_channel_per_token, fp8_2d_blockwise, nvfp4, mxfp8, mxfp6,
+  /// mxfp4, mxint8, or ModelOpt's constants INT8_DEFAULT_CFG and so on. w4a8 means weights of 4 bits and
+  /// activations of 8. int8_dynamic, 8da8w, 8da4w, q4_0 and q8_0 are those of one engine, whose target they
+  /// set.
   ///
   /// Throws ArgumentError naming the nearest; constants that need an algorithm we have not (SVDQuant) are
   /// refused by a message of their own.
