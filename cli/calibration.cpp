@@ -144,7 +144,9 @@ std::unique_ptr<FileLock> lock_state(const Flags& flags) {
     if (!std::exchange(told, true))
       log(LogLevel::warning, fmt::format("[calibrate] waiting for another run that has {}", state));
   };
-  return std::make_unique<FileLock>(state, waiting);
+  auto lock = is_first_rank() ? std::make_unique<FileLock>(state, waiting) : nullptr;
+  (void)run_ranks()->gather({});  // the others read it when it is held
+  return lock;
 }
 
 bool takes_states(const Flags& flags) { return !flags.list("merge").empty() || !flags.text("state").empty(); }

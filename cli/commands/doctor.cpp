@@ -79,7 +79,7 @@ Finding pages() {
 }
 
 Finding ranks() {
-  if (has_mpi()) return {"ranks", "built with MPI: mpiexec starts train and qat on several processes", ""};
+  if (has_mpi()) return {"ranks", "built with MPI: mpiexec shares out train, qat and more", ""};
   return {"ranks", "left out", "install libopenmpi-dev and openmpi-bin and build again"};
 }
 

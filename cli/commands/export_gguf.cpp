@@ -21,7 +21,7 @@ namespace {
 std::string pattern_of(const nlohmann::json& step) {
   const std::string type = step.is_object() ? step.value("type", std::string()) : std::string();
   if (type == "Split")
-    return std::string(fq::detail::word_pattern(step["pattern"]["Regex"].get<std::string>()).name);
+    return std::string(fq::detail::word_pattern(step.at("pattern").at("Regex").get<std::string>()).name);
   if (type == "Sequence")
     for (const auto& part : step.at("pretokenizers"))
       if (std::string found = pattern_of(part); found != "gpt-2") return found;

@@ -19,7 +19,7 @@ void take_quantization(Network& network, const FileQuantization& quantization, c
 /// The same by the safetensors file that the network's weights are from; nothing for one of floats.
 void take_packed(Network& network, const std::string& weights);
 
-/// "12 layers on the grids of the file: 4 x int8 weights, 5 x uint8 activations, ..".
+/// "on the grids of the file: 5 activations of uint8, 4 weights of int8; target ort".
 [[nodiscard]] std::string describe_grids(const Network& network);
 
 }  // namespace fq::cli

@@ -113,6 +113,12 @@ def test_calibration_and_evaluation():
     for command, more in (("evaluate", []), ("predict", ["-o", "said.h5"]), ("sensitivity", ["--report", "report.json"])):
         found = same_answers(command, "calibrated_int8.h5", *images, *more)
         assert found.get("count", 1) > 0, found
+    # Into a state that one process holds for all, which is gone on with.
+    for ranks in (1, 2):
+        for skip in ("0", "256"):
+            on(ranks, "calibrate", "network.h5", *images, "--preset", "int8", "--method", "one_pass_mse", "--samples", "256", "--skip",
+               skip, "--state", f"state_{ranks}.h5", "-o", f"of_states_{ranks}.h5")
+    assert digest("of_states_1.h5") == digest("of_states_2.h5") and digest("state_1.h5") == digest("state_2.h5")
     same_answers("sensitivity", "network.h5", *images, "--effective-bits", "6", output="planned.h5")
 
 
