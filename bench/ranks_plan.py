@@ -5,14 +5,15 @@
 
 A step is the micro-batches of the rank that has most, one after another; the exponents of all tensors (8 bytes each) and the
 sums (8 bytes an element in 64-bit fixed point, 4 as floats, 2 as bf16) go between the ranks behind the last of them; then
-comes the optimizer. A ring moves 2 (n - 1) / n of the bytes through each link in 2 (n - 1) messages, a tree all of them in
+comes the optimizer. With --overlap what goes out during the last backward pass, all but the last bucket of 131,072 numbers, is
+hidden by that pass (two thirds of a micro-batch) as far as it fits. A ring moves 2 (n - 1) / n of the bytes through each link in 2 (n - 1) messages, a tree all of them in
 2 ceil(log2 n) steps (Thakur, Rabenseifner and Gropp 2005). --fixed-ns is what making fixed point of an element and a float
-again costs a rank. What overlaps is not taken off: the plan is an upper bound for the best network and a lower one for a
-shared one."""
+again costs a rank. The plan is an upper bound for the best network and a lower one for a shared one."""
 
 import argparse
 import math
 
+BUCKET = 1 << 17  # of train/ranks/detail/gradient_buckets.cpp
 BYTES = {"exact": 8, "fp32": 4, "bf16": 2}
 UNITS = {"Gb/s": 1e9 / 8, "Mb/s": 1e6 / 8, "GB/s": 1e9, "MB/s": 1e6}
 
@@ -40,6 +41,9 @@ def step_seconds(ranks, reduction, options):
     if options.reduce == "exact":
         reduced += tree(ranks, 8 * options.tensors, options.network, latency)
         reduced += options.parameters * options.fixed_ns * 1e-9 * own
+    if options.overlap:
+        last = min(1, BUCKET / options.parameters) * reduced
+        reduced = max(last, reduced - options.micro_batch_ms * 1e-3 * 2 / 3)
     return own * options.micro_batch_ms * 1e-3 + reduced + options.optimizer_ms * 1e-3
 
 
@@ -55,6 +59,7 @@ def read_options(arguments=None):
     parser.add_argument("--latency-us", type=float, default=5.0, help="of a message")
     parser.add_argument("--reduce", choices=BYTES, default="exact", help="what goes between ranks")
     parser.add_argument("--fixed-ns", type=float, default=1.0, help="an element and micro-batch, to fixed point and back")
+    parser.add_argument("--overlap", action="store_true", help="sums begin during the backward pass, as they do on CPUs")
     options = parser.parse_args(arguments)
     for name in ("parameters", "tensors", "micro_batches", "micro_batch_ms", "network"):
         if getattr(options, name) <= 0:

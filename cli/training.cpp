@@ -56,8 +56,6 @@ std::shared_ptr<Communicator> ranks_of(const Flags& flags) {
       "takes, such as {}",
       launched().ranks, flags.integer("batch", 1, 1 << 20),
       std::max<std::int64_t>(1, flags.integer("batch", 1, 1 << 20) / launched().ranks));
-  FQ_CHECK(launched().ranks == 1 || !flags.given("profile"), flags.command(),
-           "--profile is of one process, and {} were started: leave it out", launched().ranks);
   if (!shared) return nullptr;
   auto ranks = started_ranks(flags.number("rank-timeout", 1, kMany));
   FQ_CHECK(

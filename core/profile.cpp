@@ -1,5 +1,6 @@
 #include "fakequant/core/profile.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
@@ -37,8 +38,12 @@ void ProfileScope::begin(std::string_view kind, std::string_view direction) {
     profiler_ = nullptr;
 }
 
-std::int64_t Profiler::now() const {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
+std::int64_t Profiler::at(Clock::time_point time) const {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time - start_).count();
+}
+
+void Profiler::beside(std::string_view kind, Clock::time_point begin, Clock::time_point end) {
+  if (tracing_) events_.push_back({row(kind, {}), at(begin), at(end), 2});
 }
 
 void Profiler::begin_step() {
@@ -100,15 +105,19 @@ std::string Profiler::trace() const {
   std::string out = R"({"displayTimeUnit": "ms", "traceEvents": [)"
                     "\n"
                     R"({"name": "thread_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": "training"}})";
+  if (std::ranges::any_of(events_, [](const Event& event) { return event.thread == 2; }))
+    out +=
+        ",\n"
+        R"({"name": "thread_name", "ph": "M", "pid": 1, "tid": 2, "args": {"name": "beside it"}})";
   std::vector<std::string> names;
   for (const Row& row : rows_) {
     const std::string name = row.layer.empty() ? row.kind : row.layer + ": " + row.kind;
     names.push_back(fmt::format(R"("name": {}, "cat": {})", quoted(name), quoted(row.kind)));
   }
   for (const Event& event : events_)
-    fmt::format_to(std::back_inserter(out),
-                   ",\n{{{}, \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": {}, \"dur\": {}}}",
-                   names[event.row], microseconds(event.begin), microseconds(event.end - event.begin));
+    fmt::format_to(
+        std::back_inserter(out), ",\n{{{}, \"ph\": \"X\", \"pid\": 1, \"tid\": {}, \"ts\": {}, \"dur\": {}}}",
+        names[event.row], event.thread, microseconds(event.begin), microseconds(event.end - event.begin));
   return out + "\n]}\n";
 }
 

@@ -46,7 +46,7 @@ struct Profile {
 };
 
 /// Collects what the scopes of one thread report while it is installed (ProfilerScope). For use by that
-/// thread alone; read it when the steps are done. Memory: the events of the trace, 24 bytes each, and a row
+/// thread alone; read it when the steps are done. Memory: the events of the trace, 32 bytes each, and a row
 /// for each kind in each layer.
 class Profiler {
  public:
@@ -63,10 +63,13 @@ class Profiler {
   /// in microseconds since the profiler was made, with the name "layer: kind" and the kind as category.
   [[nodiscard]] std::string trace() const;
 
+  using Clock = std::chrono::steady_clock;
+  /// Work of another thread meanwhile: an event of the trace, in a row of its own, and in no mean.
+  void beside(std::string_view kind, Clock::time_point begin, Clock::time_point end);
+
  private:
   friend class ProfileScope;
   friend class ProfileStep;
-  using Clock = std::chrono::steady_clock;
 
   struct Row {
     std::string layer, kind;
@@ -79,6 +82,7 @@ class Profiler {
   struct Event {
     std::size_t row;
     std::int64_t begin, end;
+    int thread = 1;
   };
 
   [[nodiscard]] bool in_step() const noexcept { return !frames_.empty(); }
@@ -86,7 +90,9 @@ class Profiler {
   void count_step();
   void begin(std::string_view kind, std::string_view direction);
   void end();
-  [[nodiscard]] std::int64_t now() const;
+  /// Nanoseconds since it was made.
+  [[nodiscard]] std::int64_t at(Clock::time_point time) const;
+  [[nodiscard]] std::int64_t now() const { return at(Clock::now()); }
   std::size_t row(std::string_view kind, std::string_view direction);
 
   std::size_t traced_scopes_;

@@ -8,6 +8,7 @@
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/convert.h"
+#include "fakequant/core/detail/leaf_scope.h"
 #include "fakequant/core/profile.h"
 
 namespace fq {
@@ -90,6 +91,8 @@ void accumulate(Tensor& a, const Tensor& b) {
 
 namespace {
 
+thread_local const LeafScope::Ready* told_of_leaves = nullptr;
+
 /// What is reachable through inputs, every gradient after all of its readers.
 std::vector<std::shared_ptr<Gradient>> readers_first(const std::shared_ptr<Gradient>& root) {
   std::vector<std::shared_ptr<Gradient>> order;
@@ -131,6 +134,10 @@ void propagate(Gradient& from, Tensor seed, std::unordered_map<const Gradient*, 
 }
 
 }  // namespace
+
+LeafScope::LeafScope(Ready ready) : ready_(std::move(ready)) { told_of_leaves = &ready_; }
+LeafScope::~LeafScope() { told_of_leaves = nullptr; }
+
 }  // namespace detail
 
 void Variable::backward(Tensor seed) const {
@@ -143,16 +150,20 @@ void Variable::backward(Tensor seed) const {
   FQ_CHECK(seed.shape() == shape(), "backward", "the seed is {}, the value {}", to_string(seed.shape()),
            to_string(shape()));
   const NoGrad no_grad;
+  const auto* told = detail::told_of_leaves;
+  const ScopedValue<const detail::LeafScope::Ready*> outermost(detail::told_of_leaves, nullptr);
   const auto& root = node()->gradient;
   std::unordered_map<const detail::Gradient*, Tensor> sums;
   sums[root.get()] = std::move(seed);
   for (const auto& gradient : detail::readers_first(root)) {
     auto entry = sums.extract(gradient.get());
     if (entry.empty()) continue;
-    if (gradient->op.empty())
-      detail::accumulate(gradient->sum, entry.mapped());
-    else
+    if (!gradient->op.empty()) {
       detail::propagate(*gradient, std::move(entry.mapped()), sums);
+      continue;
+    }
+    detail::accumulate(gradient->sum, entry.mapped());
+    if (told != nullptr) (*told)(*gradient);
   }
 }
 

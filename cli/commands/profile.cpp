@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/system/ranks.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/loop/checkpoint.h"
 
@@ -12,6 +13,8 @@ namespace fq::cli {
 namespace {
 
 using nlohmann::ordered_json;
+
+bool wanted(const Flags& flags) { return flags.given("profile") && is_first_rank(); }
 
 std::string trace_path(const Flags& flags) {
   if (!flags.text("profile").empty()) return flags.text("profile");
@@ -43,12 +46,12 @@ struct ProfileReport::Session {
 };
 
 std::vector<WrittenFile> profile_files(const Flags& flags) {
-  if (!flags.given("profile")) return {};
+  if (!wanted(flags)) return {};
   return {{trace_path(flags), kind::trace}};
 }
 
 ProfileReport::ProfileReport(const Flags& flags) {
-  if (flags.given("profile")) session_ = std::make_unique<Session>(trace_path(flags));
+  if (wanted(flags)) session_ = std::make_unique<Session>(trace_path(flags));
 }
 
 ProfileReport::~ProfileReport() = default;

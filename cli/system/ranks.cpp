@@ -1,8 +1,10 @@
 #include "fakequant/cli/system/ranks.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@ namespace {
 
 constexpr double kAtTheEnd = 24 * 3600;  // rank 0 may have much to write
 constexpr double kAfterFailure = 5;
+constexpr auto kTurn = std::chrono::milliseconds(200);
 
 std::string host() {
   char name[256] = "";
@@ -66,6 +69,8 @@ int Ranks::finish(int status, const std::string& message) {
     auto& waiting = status == 0 ? *ranks_ : *failed_;
     ends = waiting.gather(fmt::format("{} {}", status, message));
   } catch (const BackendError&) {
+    std::this_thread::sleep_for(ranks_->rank() *
+                                kTurn);  // the first that is left speaks, and ends the others
     speak();
     complain(fmt::format("{} (rank {} of {} on {})", message, ranks_->rank(), ranks_->size(), host()));
     abort_ranks(std::max(status, 1));

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -153,13 +154,39 @@ def test_killed_and_resumed_elsewhere():
     assert digest("killed.h5") == digest("whole.h5")
 
 
+def test_sums_during_the_backward_pass():
+    """Of a network that takes several buckets: sums begin while other gradients are made, with the same bits."""
+    flags = ["train", "--model", "mlp", "--model-options", '{"hidden": [400, 400, 200]}', *DATA, "--epochs", "1"]
+    on(1, *flags, "-o", "whole_mlp.h5")
+    on(2, *flags, "--profile=trace.json", "-o", "mlp.h5")
+    assert digest("mlp.h5") == digest("whole_mlp.h5")
+    with open("trace.json") as file:
+        events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+    sums = [event for event in events if event["name"] == "sums over ranks"]
+    products = [event for event in events if event["cat"] in ("dX", "dW")]
+    over = [(a, b) for a in sums for b in products if a["ts"] < b["ts"] + b["dur"] and b["ts"] < a["ts"] + a["dur"]]
+    assert over, f"{len(sums)} sums, none beside the backward pass"
+
+
+def test_a_rank_that_hangs_is_named():
+    process = launched(3, *FLOAT[:-1], "5000", "--save-every", "2", "--rank-timeout", "2", "-o", "hangs.h5")
+    deadline = time.monotonic() + 60
+    while not os.path.exists("hangs.h5"):
+        assert time.monotonic() < deadline and process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    stopped = rank_processes(process)[1]
+    os.kill(stopped, signal.SIGSTOP)
+    _, errors = process.communicate(timeout=60)
+    said = re.findall("fakequant: .*", errors)
+    assert process.returncode != 0 and len(said) == 1 and re.search(r"waited 2 s for rank 1 on \S+: it hangs", said[0]), errors
+
+
 def test_bad_input():
     refused(3, "give --micro-batch", "train", *TINY, "--data", DIGITS, "--batch", "64", "-o", "no.h5")
     refused(4, "4 processes share out the 2 parts of --batch 32: start at most 2", "train", *TINY, "--data", DIGITS, "--batch", "32",
             "--micro-batch", "16", "-o", "no.h5")
     refused(1, "--batch 64 is not a multiple of --micro-batch 24: give 48 or 72", "train", *TINY, "--data", DIGITS,
             "--batch", "64", "--micro-batch", "24", "-o", "no.h5")
-    refused(2, "--profile is of one process", *FLOAT, "--profile", "-o", "no.h5")
     refused(2, "train and qat can be shared out", "inspect", "float_1.h5")
     refused(1, "--shard-optimizer is for several processes", "train", *TINY, "--data", DIGITS, "--shard-optimizer", "-o", "no.h5")
     refused(1, "--reduce fp32 is for several processes", "train", *TINY, "--data", DIGITS, "--reduce", "fp32", "-o", "no.h5")

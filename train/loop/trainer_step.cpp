@@ -4,6 +4,7 @@
 
 #include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/leaf_scope.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
 #include "fakequant/train/calibration/calibrate.h"
@@ -50,10 +51,17 @@ detail::SharedStep::Told Trainer::Body::forward_backward(const Batch& batch) {
   return {value, detail::is_classes(outputs, labels) ? count_correct(outputs, labels) : 0, batch.size()};
 }
 
+std::int64_t Trainer::Body::batches_of_step() const {
+  const std::int64_t size = training->options().batch_size;
+  const std::int64_t begun = (training->position() + size - 1) / size;
+  return std::min(options.accumulation, waiting_batches + 1 + training->batches_per_epoch() - begun);
+}
+
 void Trainer::Body::train_shared(const Batch& batch) {
   if (batch.passed_over > 0) return shared->pass_over();
   try {
-    shared->begin_batch();
+    shared->begin_batch(batches_of_step());
+    const detail::LeafScope leaves([this](const detail::Gradient& leaf) { shared->ready(leaf); });
     shared->end_batch(forward_backward(batch));
   } catch (const NumericError& error) {
     shared->fail(std::make_exception_ptr(NumericError(error.what() + place())));

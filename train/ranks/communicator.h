@@ -25,7 +25,7 @@ enum class Reduction : unsigned char { exact, fp32, bf16 };
 
 /// One of `size` processes. Each call below is made by all of them in the same order, and returns when all
 /// have made it. Throws BackendError, naming the rank and its host, when the others do not come within the
-/// time that they were given. For one thread.
+/// time that they were given. For one thread at a time.
 class Communicator {
  public:
   Communicator() = default;
@@ -36,6 +36,8 @@ class Communicator {
   /// From 0.
   [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;
+  /// Whether another thread than that which began may make calls, while no other does.
+  [[nodiscard]] virtual bool any_thread() const noexcept { return true; }
   /// Each element becomes the largest that a rank has there.
   virtual void max(std::span<std::int64_t> values) = 0;
   /// Each element becomes the sum of those of all ranks, which has to fit.

@@ -1,3 +1,4 @@
+#include <array>
 #include <chrono>
 #include <numeric>
 #include <thread>
@@ -9,6 +10,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/ranks/communicator.h"
+#include "fakequant/train/ranks/detail/roll_call.h"
 
 namespace fq {
 namespace {
@@ -16,13 +18,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kSpin = std::chrono::milliseconds(20);  // parts of a sum move when they are asked for
 constexpr auto kPause = std::chrono::microseconds(50);
-
-std::string host() {
-  char name[MPI_MAX_PROCESSOR_NAME];
-  int length = 0;
-  MPI_Get_processor_name(name, &length);
-  return {name, static_cast<std::size_t>(length)};
-}
+constexpr std::size_t kSegment = std::size_t{1} << 15, kOnTheWay = 4;  // elements of a sum, and how many such
+constexpr double kRollCall = 2;  // seconds that a rank which waits too has to say so
 
 std::string library() {
   char name[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -40,7 +37,7 @@ class Session {
     MPI_Initialized(&begun);
     if (begun != 0) return;
     int provided = 0;
-    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
     own_ = true;
   }
   ~Session() {
@@ -73,14 +70,17 @@ MPI_Op sum_of_bf16() {
 
 class MpiRanks final : public Communicator {
  public:
-  explicit MpiRanks(double seconds) : seconds_(seconds) {
+  MpiRanks(double seconds, std::shared_ptr<const detail::RollCall> roll_call)
+      : seconds_(seconds), roll_call_(std::move(roll_call)) {
     MPI_Comm_dup(MPI_COMM_WORLD, &ranks_);
     MPI_Comm_rank(ranks_, &rank_);
     MPI_Comm_size(ranks_, &size_);
+    MPI_Query_thread(&threads_);
   }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }
+  [[nodiscard]] bool any_thread() const noexcept override { return threads_ >= MPI_THREAD_SERIALIZED; }
   void max(std::span<std::int64_t> values) override { reduce(values, MPI_INT64_T, MPI_MAX); }
   void sum(std::span<std::int64_t> values) override { reduce(values, MPI_INT64_T, MPI_SUM); }
   void sum(std::span<float> values) override { reduce(values, MPI_FLOAT, MPI_SUM); }
@@ -106,17 +106,21 @@ class MpiRanks final : public Communicator {
   }
 
  private:
+  /// In segments, some of which are on their way at a time: a transport's buffers stay small.
   template <class T>
   void reduce(std::span<T> values, MPI_Datatype type, MPI_Op operation) {
-    constexpr std::size_t kMost = std::size_t{1} << 30;  // counts of MPI are int
-    for (std::size_t begin = 0; begin < values.size(); begin += kMost) {
-      const auto part = values.subspan(begin, std::min(kMost, values.size() - begin));
-      MPI_Request request;
+    std::array<MPI_Request, kOnTheWay> requests;
+    requests.fill(MPI_REQUEST_NULL);
+    const std::size_t segments = (values.size() + kSegment - 1) / kSegment;
+    for (std::size_t i = 0; i < segments + kOnTheWay; ++i) {
+      MPI_Request& request = requests[i % kOnTheWay];
+      if (i >= kOnTheWay && i - kOnTheWay < segments) wait(request);
+      if (i >= segments) continue;
+      const auto part = values.subspan(i * kSegment, std::min(kSegment, values.size() - i * kSegment));
       MPI_Iallreduce(MPI_IN_PLACE, part.data(), static_cast<int>(part.size()), type, operation, ranks_,
                      &request);
-      wait(request);
-      bytes_ += static_cast<std::int64_t>(part.size_bytes());
     }
+    bytes_ += static_cast<std::int64_t>(values.size_bytes());
   }
 
   void wait(MPI_Request& request) const {
@@ -125,21 +129,29 @@ class MpiRanks final : public Communicator {
       MPI_Test(&request, &done, MPI_STATUS_IGNORE);
       if (done != 0) return;
       const auto waited = Clock::now() - start;
-      if (waited > std::chrono::duration<double>(seconds_))
-        throw BackendError(
-            fmt::format("[ranks] rank {} on {} waited {} s for the others: one of them hangs or "
-                        "is much slower; --rank-timeout gives them longer",
-                        rank_, host(), seconds_));
-      if (waited < kSpin)
+      if (waited > std::chrono::duration<double>(seconds_)) throw_for_absent();
+      if (waited < kSpin && std::this_thread::get_id() == first_) {
         std::this_thread::yield();
-      else
-        std::this_thread::sleep_for(kPause);
+        continue;
+      }
+      roll_call_->answer();
+      std::this_thread::sleep_for(kPause);
     }
   }
 
+  [[noreturn]] void throw_for_absent() const {
+    const auto absent = roll_call_->absent(kRollCall);
+    throw BackendError(fmt::format(
+        "[ranks] {} waited {} s for {}: {} hangs or is much slower; --rank-timeout gives them longer",
+        roll_call_->names({rank_}), seconds_, absent.empty() ? "the others" : roll_call_->names(absent),
+        absent.size() == 1 ? "it" : "one of them"));
+  }
+
   MPI_Comm ranks_ = MPI_COMM_NULL;
-  int rank_ = 0, size_ = 1;
+  int rank_ = 0, size_ = 1, threads_ = MPI_THREAD_SINGLE;
+  std::thread::id first_ = std::this_thread::get_id();  // others wait beside its work
   double seconds_;
+  std::shared_ptr<const detail::RollCall> roll_call_;
   std::int64_t bytes_ = 0;
 };
 
@@ -151,7 +163,8 @@ std::shared_ptr<Communicator> started_ranks(double seconds) {
   const int started = launched().ranks;
   if (started <= 1) return one_rank();
   static const Session session;
-  auto out = std::make_shared<MpiRanks>(seconds);
+  static const auto roll_call = std::make_shared<const detail::RollCall>();
+  auto out = std::make_shared<MpiRanks>(seconds, roll_call);
   FQ_CHECK(out->size() == started, "ranks",
            "{} processes were started, and this one finds {}: it was built with {}, so start it with the "
            "mpiexec of that, or without the variables of another",

@@ -117,6 +117,8 @@ struct Trainer::Body {
   // trainer_step.cpp
   void train_batch(const Batch& batch);
   void train_shared(const Batch& batch);
+  /// Of the step that the batch which was read last belongs to.
+  [[nodiscard]] std::int64_t batches_of_step() const;
   /// What all ranks have to say of a step's batches.
   void gather_step();
   detail::SharedStep::Told forward_backward(const Batch& batch);

@@ -9,7 +9,6 @@
 #include "fakequant/core/error.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/ranks/exact_sum.h"
-#include "fakequant/train/ranks/float_sum.h"
 
 namespace fq::detail {
 namespace {
@@ -36,7 +35,10 @@ std::string message_of(const std::exception_ptr& error) {
 }  // namespace
 
 SharedStep::SharedStep(std::shared_ptr<Communicator> ranks, Module& model, bool running, Reduction reduction)
-    : ranks_(std::move(ranks)), model_(model), parameters_(model.parameters()), reduction_(reduction) {
+    : ranks_(std::move(ranks)),
+      model_(model),
+      parameters_(model.parameters()),
+      buckets_(ranks_, parameters_, reduction) {
   if (!running) return;
   const auto of_weights = weight_quantizers(model);
   for (const auto& entry : named_quantizers(model))
@@ -52,7 +54,13 @@ std::vector<Tensor> SharedStep::moving() const {
   return out;
 }
 
-void SharedStep::begin_batch() {
+bool SharedStep::last_of(std::int64_t batches) const {
+  return static_cast<std::int64_t>(batches_.size()) + ranks_->size() >= batches;
+}
+
+void SharedStep::begin_batch(std::int64_t batches) {
+  last_ = last_of(batches);
+  if (last_) buckets_.begin(terms_, batches);
   if (terms_.empty()) {
     start_.clear();
     for (const auto& tensor : moving()) start_.push_back(tensor.to(Device::cpu()).clone());
@@ -62,17 +70,23 @@ void SharedStep::begin_batch() {
   for (std::size_t i = 0; i < now.size(); ++i) now[i].copy_from(start_[i]);
 }
 
+void SharedStep::ready(const Gradient& leaf) {
+  if (last_) buckets_.ready(leaf);
+}
+
 void SharedStep::end_batch(const Told& told) {
   auto& term = terms_.emplace_back();
   for (auto& parameter : parameters_) {
     term.push_back(parameter.grad());
     parameter.zero_grad();
   }
+  if (last_) again_ = !buckets_.end(term);
   const auto now = moving();
   const auto samples = static_cast<float>(told.samples);
+  auto& moves = moves_.emplace_back();
   for (std::size_t i = 0; i < now.size(); ++i) {
     const Tensor moved = scaled_sum(now[i].to(Device::cpu()), start_[i], -1);
-    term.push_back(scaled_sum({}, moved, samples));
+    moves.push_back(scaled_sum({}, moved, samples));
   }
   batches_.emplace_back(told);
 }
@@ -86,14 +100,17 @@ void SharedStep::pass_over() { batches_.emplace_back(std::nullopt); }
 
 void SharedStep::forget() {
   terms_.clear();
+  moves_.clear();
   batches_.clear();
   start_.clear();
+  again_ = false;
 }
 
 void SharedStep::throw_failure(bool& stop) {
-  std::vector<std::int64_t> flags{error_ ? 1 : 0, stop ? 1 : 0};
+  std::vector<std::int64_t> flags{error_ ? 1 : 0, stop ? 1 : 0, again_ ? 1 : 0};
   ranks_->max(flags);
   stop = flags[1] != 0;
+  again_ = flags[2] != 0;
   if (flags[0] == 0) return;
   const auto own = std::exchange(error_, nullptr);
   forget();
@@ -116,43 +133,28 @@ std::vector<SharedStep::Told> SharedStep::all_told() {
   return out;
 }
 
-/// Gradients, then what moved.
-std::vector<Tensor> SharedStep::summed(std::int64_t count, const std::vector<Tensor>& moving) {
-  std::vector<Tensor> like;
-  for (const auto& parameter : parameters_) like.push_back(parameter.tensor());
-  if (reduction_ == Reduction::exact) {
-    like.insert(like.end(), moving.begin(), moving.end());
-    return exact_sums(*ranks_, terms_, count, like);
-  }
-  std::vector<std::vector<Tensor>> moves;
-  const auto gradients = static_cast<std::ptrdiff_t>(parameters_.size());
-  for (auto& term : terms_) {
-    moves.emplace_back(term.begin() + gradients, term.end());
-    term.resize(parameters_.size());
-  }
-  auto out = float_sums(*ranks_, terms_, like, reduction_);
-  const auto moved = exact_sums(*ranks_, moves, count, moving);
-  out.insert(out.end(), moved.begin(), moved.end());
-  return out;
-}
-
-std::vector<SharedStep::Told> SharedStep::finish(bool& stop) {
-  throw_failure(stop);
-  const auto told = all_told();
+void SharedStep::move(const std::vector<Told>& told) {
   std::int64_t samples = 0;
   for (const auto& batch : told) samples += batch.samples;
   auto now = moving();
-  const auto sums = summed(static_cast<std::int64_t>(told.size()), now);
+  const auto moved = exact_sums(*ranks_, moves_, static_cast<std::int64_t>(told.size()), now);
+  if (moves_.empty())
+    for (const auto& tensor : now) start_.push_back(tensor.to(Device::cpu()));
+  for (std::size_t i = 0; i < now.size(); ++i)
+    now[i].copy_from(scaled_sum(start_[i], moved[i], 1 / static_cast<float>(samples)));
+}
+
+std::vector<SharedStep::Told> SharedStep::finish(bool& stop) {
+  const auto count = static_cast<std::int64_t>(batches_.size());
+  auto sums = buckets_.finish(terms_, count);
+  throw_failure(stop);
+  if (again_) sums = buckets_.finish(terms_, count);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     parameters_[i].zero_grad();
     if (sums[i].defined()) parameters_[i].set_grad(sums[i].to(parameters_[i].device()));
   }
-  if (terms_.empty())
-    for (const auto& tensor : now) start_.push_back(tensor.to(Device::cpu()));
-  for (std::size_t i = 0; i < now.size(); ++i) {
-    const Tensor& moved = sums[parameters_.size() + i];
-    now[i].copy_from(scaled_sum(start_[i], moved, 1 / static_cast<float>(samples)));
-  }
+  const auto told = all_told();
+  move(told);
   forget();
   return told;
 }

@@ -10,6 +10,7 @@
 
 #include "fakequant/core/variable.h"
 #include "fakequant/train/ranks/communicator.h"
+#include "fakequant/train/ranks/detail/gradient_buckets.h"
 
 namespace fq {
 class Module;
@@ -35,8 +36,11 @@ class SharedStep {
              Reduction reduction = Reduction::exact);
 
   [[nodiscard]] Communicator& ranks() const noexcept { return *ranks_; }
-  /// Before the forward pass of a batch of this rank.
-  void begin_batch();
+  /// Before the forward pass of a batch of this rank, in a step of `batches`. In its last one sums begin
+  /// while the backward pass runs, which is to be told of leaves (LeafScope).
+  void begin_batch(std::int64_t batches);
+  /// A gradient of that batch is complete.
+  void ready(const Gradient& leaf);
   /// After its backward pass, whose gradients are those of the sum over samples.
   void end_batch(const Told& told);
   /// Of the batch that has just begun: all ranks throw it when the step ends.
@@ -54,16 +58,20 @@ class SharedStep {
   void forget();
   void throw_failure(bool& stop);
   [[nodiscard]] std::vector<Told> all_told();
-  [[nodiscard]] std::vector<Tensor> summed(std::int64_t count, const std::vector<Tensor>& moving);
+  /// Whether this rank has no further batch in a step of so many.
+  [[nodiscard]] bool last_of(std::int64_t batches) const;
+  void move(const std::vector<Told>& told);
 
   std::shared_ptr<Communicator> ranks_;
   Module& model_;
   std::vector<Variable> parameters_;
   std::vector<TensorQuantizer*> running_;
-  Reduction reduction_;
-  std::vector<Tensor> start_;               // of `moving`
-  std::vector<std::vector<Tensor>> terms_;  // of each batch of this rank: gradients, then moves
+  GradientBuckets buckets_;
+  std::vector<Tensor> start_;                       // of `moving`
+  std::vector<std::vector<Tensor>> terms_, moves_;  // of each batch of this rank: gradients, and what moved
   std::vector<std::optional<Told>> batches_;
+  bool last_ = false;   // of this rank's batches in the step
+  bool again_ = false;  // sums began too early
   std::exception_ptr error_;
 };
 

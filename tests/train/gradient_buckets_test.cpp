@@ -1,0 +1,199 @@
+// Sums over ranks that begin during the backward pass have the bits of those that one process makes at its
+// end.
+
+#include <barrier>
+#include <exception>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/detail/leaf_scope.h"
+#include "fakequant/core/detail/threads.h"
+#include "fakequant/core/profile.h"
+#include "fakequant/layers/modules/activation.h"
+#include "fakequant/layers/modules/checkpoint.h"
+#include "fakequant/layers/modules/linear.h"
+#include "fakequant/layers/modules/sequential.h"
+#include "fakequant/train/ranks/detail/shared_step.h"
+#include "train/networks.h"
+
+namespace fq::gradient_buckets_test {
+namespace {
+
+constexpr int kWidth = 380;  // a layer is a bucket
+
+/// Where ranks that are threads of this process meet.
+struct Meeting {
+  explicit Meeting(int size) : arrive(size), values(static_cast<std::size_t>(size)) {}
+  std::barrier<> arrive;
+  std::vector<std::span<std::int64_t>> values;
+  std::vector<std::string> texts = std::vector<std::string>(values.size());
+};
+
+class ThreadRank final : public Communicator {
+ public:
+  ThreadRank(Meeting& meeting, int rank) : meeting_(meeting), rank_(rank) {}
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return static_cast<int>(meeting_.values.size()); }
+  void max(std::span<std::int64_t> own) override {
+    reduce(own, [](std::int64_t a, std::int64_t b) { return std::max(a, b); });
+  }
+  void sum(std::span<std::int64_t> own) override { reduce(own, std::plus<>()); }
+  void sum(std::span<float>) override { std::terminate(); }
+  void sum(std::span<bfloat16>) override { std::terminate(); }
+  [[nodiscard]] std::vector<std::string> gather(const std::string& text) override {
+    meeting_.texts[static_cast<std::size_t>(rank_)] = text;
+    meeting_.arrive.arrive_and_wait();
+    auto out = meeting_.texts;
+    meeting_.arrive.arrive_and_wait();
+    return out;
+  }
+  [[nodiscard]] std::int64_t bytes() const noexcept override { return 0; }
+
+ private:
+  template <class Function>
+  void reduce(std::span<std::int64_t> own, const Function& function) {
+    meeting_.values[static_cast<std::size_t>(rank_)] = own;
+    meeting_.arrive.arrive_and_wait();
+    std::vector<std::int64_t> out(own.begin(), own.end());
+    for (std::size_t rank = 0; rank < meeting_.values.size(); ++rank)
+      if (static_cast<int>(rank) != rank_)
+        for (std::size_t i = 0; i < out.size(); ++i) out[i] = function(out[i], meeting_.values[rank][i]);
+    meeting_.arrive.arrive_and_wait();
+    std::ranges::copy(out, own.begin());
+  }
+
+  Meeting& meeting_;
+  int rank_;
+};
+
+std::shared_ptr<Sequential> network() {
+  const RandomScope seed(3, 0);
+  auto out = std::make_shared<Sequential>();
+  out->add("first", std::make_shared<Linear>(kWidth, kWidth))
+      .add("relu", make_relu())
+      .add("second", std::make_shared<Linear>(kWidth, kWidth))
+      .add("third", std::make_shared<Linear>(kWidth, kWidth))
+      .add("head", std::make_shared<Linear>(kWidth, 10));
+  return out;
+}
+
+using Forward = std::function<Variable(Sequential&, const Variable&, std::int64_t step)>;
+
+Variable plain(Sequential& model, const Variable& x, std::int64_t) { return model(x); }
+
+struct Ran {
+  std::vector<Tensor> gradients;  // of all steps
+  std::string trace;
+};
+
+/// Steps of `batches` batches of 8 images each.
+Ran run(const std::shared_ptr<Communicator>& ranks, const std::vector<std::int64_t>& batches,
+        const Forward& forward) {
+  detail::set_threads(1);
+  const auto model = network();
+  detail::SharedStep shared(ranks, *model, false);
+  Profiler profiler;
+  const ProfilerScope profiled(profiler);
+  Ran out;
+  std::int64_t seed = 1;
+  for (std::int64_t step = 0; step < std::ssize(batches); ++step) {
+    ProfileStep work;
+    for (std::int64_t batch = 0; batch < batches[std::size_t(step)]; ++batch, ++seed) {
+      if (batch % ranks->size() != ranks->rank()) {
+        shared.pass_over();
+        continue;
+      }
+      shared.begin_batch(batches[std::size_t(step)]);
+      const detail::LeafScope leaves([&](const detail::Gradient& leaf) { shared.ready(leaf); });
+      const Variable x(test::images({kWidth}, 8, std::uint64_t(seed)));
+      ops::cross_entropy(forward(*model, x, step), test::labels(8)).backward();
+      shared.end_batch({.loss = 1, .correct = 0, .samples = 8});
+    }
+    bool stop = false;
+    EXPECT_EQ(shared.finish(stop).size(), std::size_t(batches[std::size_t(step)]));
+    for (auto& parameter : model->parameters()) {
+      out.gradients.push_back(parameter.grad());
+      parameter.zero_grad();
+    }
+  }
+  out.trace = profiler.trace();
+  return out;
+}
+
+std::vector<Ran> run_on(int size, const std::vector<std::int64_t>& batches, const Forward& forward) {
+  Meeting meeting(size);
+  std::vector<Ran> out(static_cast<std::size_t>(size));
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < size; ++rank)
+    threads.emplace_back([&, rank] {
+      out[std::size_t(rank)] = run(std::make_shared<ThreadRank>(meeting, rank), batches, forward);
+    });
+  threads.clear();
+  return out;
+}
+
+void expect_bits_of_one(const std::vector<std::int64_t>& batches, const Forward& forward, bool early) {
+  const Ran one = run(one_rank(), batches, forward);
+  for (const int size : {2, 3})
+    for (const Ran& ran : run_on(size, batches, forward)) {
+      ASSERT_EQ(ran.gradients.size(), one.gradients.size());
+      for (std::size_t i = 0; i < one.gradients.size(); ++i) {
+        ASSERT_EQ(ran.gradients[i].defined(), one.gradients[i].defined()) << size << ' ' << i;
+        if (one.gradients[i].defined()) {
+          EXPECT_TRUE(bitwise_equal(ran.gradients[i], one.gradients[i])) << size << ' ' << i;
+        }
+      }
+      EXPECT_EQ(ran.trace.find("sums over ranks") != std::string::npos, early) << size;
+    }
+}
+
+TEST(GradientBuckets, BeginEarlyWithTheBitsOfOneProcess) { expect_bits_of_one({4, 3, 5}, plain, true); }
+
+TEST(GradientBuckets, RanksWithoutABatchMeetTheOthersAtTheEnd) {
+  const std::vector<std::int64_t> batches{3, 1};
+  const Ran one = run(one_rank(), batches, plain);
+  for (const Ran& ran : run_on(3, batches, plain))
+    for (std::size_t i = 0; i < one.gradients.size(); ++i)
+      EXPECT_TRUE(bitwise_equal(ran.gradients[i], one.gradients[i])) << i;
+}
+
+/// The second layer is passed by at first: its gradients come when the sum of its bucket has begun without.
+TEST(GradientBuckets, AreSummedAgainWithGradientsThatAreNew) {
+  const auto forward = [](Sequential& model, const Variable& x, std::int64_t step) {
+    const Variable first = model.at("relu")(model.at("first")(x));
+    const Variable second = step == 0 ? first : model.at("second")(first);
+    return model.at("head")(model.at("third")(second));
+  };
+  expect_bits_of_one({3, 3, 3}, forward, true);
+}
+
+/// Gradients of a checkpointed block come within a pass of their own, of which nobody is told.
+TEST(GradientBuckets, WaitForCheckpointedBlocks) {
+  const auto forward = [](Sequential& model, const Variable& x, std::int64_t) {
+    const auto block = [&model](const std::vector<Variable>& in) {
+      return model.at("head")(model.at("third")(in[0]));
+    };
+    const Variable first = model.at("relu")(model.at("first")(x));
+    const Variable second = model.at("second")(first);
+    auto parameters = model.at("third").parameters();
+    std::ranges::copy(model.at("head").parameters(), std::back_inserter(parameters));
+    return checkpoint(block, {second}, parameters);
+  };
+  expect_bits_of_one({3, 3}, forward, false);
+}
+
+/// A layer that is read inside of a block and outside of it has its gradient in two parts.
+TEST(GradientBuckets, TakeAllPartsOfAGradient) {
+  const auto forward = [](Sequential& model, const Variable& x, std::int64_t) {
+    auto& third = model.at("third");
+    const auto block = [&third](const std::vector<Variable>& in) { return third(in[0]); };
+    const Variable first = model.at("relu")(model.at("first")(x));
+    const Variable twice = third(checkpoint(block, {first}, third.parameters()));
+    return model.at("head")(model.at("second")(twice));
+  };
+  expect_bits_of_one({3, 3, 3}, forward, true);
+}
+
+}  // namespace
+}  // namespace fq::gradient_buckets_test

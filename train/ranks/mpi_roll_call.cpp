@@ -1,0 +1,89 @@
+#include <chrono>
+#include <thread>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#define OMPI_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX
+#include <mpi.h>
+
+#include "fakequant/train/ranks/detail/roll_call.h"
+
+namespace fq::detail {
+namespace {
+
+enum Message : int { kAsk, kHere };
+
+}  // namespace
+
+struct RollCall::Body {
+  MPI_Comm ranks = MPI_COMM_NULL;
+  int own = 0, size = 1;
+  std::vector<std::string> hosts;
+
+  /// The next rank whose message of that kind has come; -1 for none.
+  [[nodiscard]] int received(Message message) const {
+    int there = 0;
+    MPI_Status status;
+    MPI_Iprobe(MPI_ANY_SOURCE, message, ranks, &there, &status);
+    if (there == 0) return -1;
+    MPI_Recv(nullptr, 0, MPI_CHAR, status.MPI_SOURCE, message, ranks, MPI_STATUS_IGNORE);
+    return status.MPI_SOURCE;
+  }
+
+  /// Without waiting for a rank that hangs: what is sent has no bytes.
+  void send(int rank, Message message) const {
+    MPI_Request request;
+    MPI_Isend(nullptr, 0, MPI_CHAR, rank, message, ranks, &request);
+    MPI_Request_free(&request);
+  }
+
+  void gather_hosts() {
+    char name[MPI_MAX_PROCESSOR_NAME] = "";
+    int length = 0;
+    MPI_Get_processor_name(name, &length);
+    std::string all(static_cast<std::size_t>(size) * sizeof name, '\0');
+    MPI_Allgather(name, sizeof name, MPI_CHAR, all.data(), sizeof name, MPI_CHAR, ranks);
+    for (int i = 0; i < size; ++i) hosts.emplace_back(all.data() + std::size_t(i) * sizeof name);
+  }
+};
+
+RollCall::RollCall() : body_(std::make_unique<Body>()) {
+  MPI_Comm_dup(MPI_COMM_WORLD, &body_->ranks);
+  MPI_Comm_rank(body_->ranks, &body_->own);
+  MPI_Comm_size(body_->ranks, &body_->size);
+  body_->gather_hosts();
+}
+RollCall::~RollCall() = default;
+
+void RollCall::answer() const {
+  for (int rank = body_->received(kAsk); rank >= 0; rank = body_->received(kAsk)) body_->send(rank, kHere);
+}
+
+std::vector<int> RollCall::absent(double seconds) const {
+  using Clock = std::chrono::steady_clock;
+  std::vector<bool> here(static_cast<std::size_t>(body_->size), false);
+  here[static_cast<std::size_t>(body_->own)] = true;
+  for (int rank = 0; rank < body_->size; ++rank)
+    if (rank != body_->own) body_->send(rank, kAsk);
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  while (Clock::now() < end) {
+    answer();
+    for (int rank = body_->received(kHere); rank >= 0; rank = body_->received(kHere))
+      here[static_cast<std::size_t>(rank)] = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::vector<int> out;
+  for (int rank = 0; rank < body_->size; ++rank)
+    if (!here[static_cast<std::size_t>(rank)]) out.push_back(rank);
+  return out;
+}
+
+std::string RollCall::names(const std::vector<int>& ranks) const {
+  std::vector<std::string> out;
+  for (const int rank : ranks)
+    out.push_back(fmt::format("rank {} on {}", rank, body_->hosts.at(static_cast<std::size_t>(rank))));
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+}  // namespace fq::detail
