@@ -7,26 +7,40 @@
 
 namespace fq::cpu {
 
-/// Outputs that lie side by side in memory: the rows of a weight are padded to a multiple of it.
+/// Outputs of a strip, whose codes and scales lie in one piece of memory.
 constexpr std::int64_t chain_width = 32;
 
-/// The operands. Products of x and w, and sums of two of them, must fit 16 bits; sums of 16 of them too, but
-/// for `chain_lanes`.
+/// A strip of `chain_blocks`: codes of w of up to 4 bits.
 struct BlockChains {
-  const std::int16_t* x;  ///< codes [rows, columns]
-  const float* x_scale;   ///< [rows, columns / block]; null: 1
-  const std::int16_t* w;  ///< codes, turned over: [columns, width]
-  const float* w_scale;   ///< [columns / block, width]
-  float* y;               ///< [rows, width]
-  std::int64_t columns, width;
+  const std::uint8_t* x;         ///< codes + 128 [rows, columns]
+  const float* x_scale;          ///< [rows, columns / block]; null: 1
+  const std::int8_t* w;          ///< codes, four of an output side by side: [columns / 4, chain_width, 4]
+  const float* w_scale;          ///< [columns / block, chain_width]
+  const std::int32_t* subtract;  ///< what is taken off a block's sum: [columns / block, chain_width]; null: 0
+  float* y;                      ///< [rows, pitch], of which the strip begins there
+  std::int64_t columns, pitch;
   std::int64_t block;  ///< columns that share a scale, a multiple of 16
 };
 
 /// y = fma(float(S_b), x_scale * w_scale, y) for ascending blocks b, S_b the block's sum: y holds where the
-/// chains begin. Of rows [begin, end) and the `chain_width` outputs from `output`.
-void chain_blocks(const BlockChains& chains, std::int64_t begin, std::int64_t end, std::int64_t output);
-/// Blocks of 32, in eight lanes of four products each: lane = fma(float(P), x_scale * w_scale, lane) from 0,
+/// chains begin. Of rows [begin, end).
+void chain_blocks(const BlockChains& strip, std::int64_t begin, std::int64_t end);
+
+/// Columns that share a scale in `chain_lanes`.
+constexpr std::int64_t lane_block = 32;
+
+/// A strip of `chain_lanes`: codes of up to 8 bits, without -128 on both sides.
+struct LaneChains {
+  const std::int16_t* x;  ///< codes [rows, columns]
+  const float* x_scale;   ///< [rows, columns / 32]
+  const std::int16_t* w;  ///< codes, two of an output side by side: [columns / 2, chain_width, 2]
+  const float* w_scale;   ///< [columns / 32, chain_width]
+  float* y;               ///< [rows, pitch], of which the strip begins there
+  std::int64_t columns, pitch;
+};
+
+/// Each block in eight lanes of four products each: lane = fma(float(P), x_scale * w_scale, lane) from 0,
 /// P the lane's sum; y = (a_0 + a_2) + (a_1 + a_3), a_l = lane_(l+4) + lane_l.
-void chain_lanes(const BlockChains& chains, std::int64_t begin, std::int64_t end, std::int64_t output);
+void chain_lanes(const LaneChains& strip, std::int64_t begin, std::int64_t end);
 
 }  // namespace fq::cpu

@@ -1,0 +1,100 @@
+#include <cmath>
+
+#include "fakequant/core/backend/cpu/engines/chain_operands.h"
+#include "fakequant/core/backend/cpu/engines/engine_products.h"
+#include "fakequant/core/numerics/detail/ggml_formulas.h"
+
+namespace fq::cpu {
+namespace {
+
+using detail::ggml_block;
+using detail::GgmlStep;
+
+constexpr std::int32_t kOffset = 128;  // makes codes of x unsigned bytes
+
+GgmlStep step_of(float extreme, GgmlRounding rounding) {
+  switch (rounding) {
+    case GgmlRounding::q4_0:
+      return GgmlStep::q4_0(extreme);
+    case GgmlRounding::q8_0:
+      return GgmlStep::q8_0(std::fabs(extreme));
+    case GgmlRounding::activation:
+      break;
+  }
+  return GgmlStep::q8_0_activation(std::fabs(extreme));
+}
+
+std::int8_t code_of(float x, float factor, GgmlRounding rounding) {
+  switch (rounding) {
+    case GgmlRounding::q4_0:
+      return detail::ggml_q4_0_code(x, factor);
+    case GgmlRounding::q8_0:
+      return detail::ggml_q8_0_code(x, factor);
+    case GgmlRounding::activation:
+      break;
+  }
+  return detail::ggml_activation_code(x, factor);
+}
+
+/// What the offset adds to the sum of a block of 32, in strips.
+std::vector<std::int32_t> offset_sums(const Tensor& w) {
+  auto sums = code_sums(w, ggml_block);
+  for (auto& sum : sums) sum *= kOffset;
+  return in_strips<std::int32_t>(sums.data(), w.dim(0), w.dim(1) / ggml_block, 1);
+}
+
+void ggml_blocks(const Tensor& x, const Tensor& x_steps, const Tensor& w, const Tensor& w_steps,
+                 PaddedOutputs& y) {
+  std::fill_n(y.data(), x.dim(0) * y.width(), 0.0f);
+  const auto bytes = codes_as<std::uint8_t>(x, kOffset);
+  const auto codes = in_strips<std::int8_t>(w.data<std::int8_t>(), w.dim(0), w.dim(1), 4);
+  const auto scales = scales_in_strips(w, w_steps);
+  const auto offsets = offset_sums(w);
+  const BlockChains chains{bytes.data(),   x_steps.data<float>(),
+                           codes.data(),   scales.data(),
+                           offsets.data(), y.data(),
+                           x.dim(1),       y.width(),
+                           ggml_block};
+  for_parts(x.dim(0), x.dim(1), y.width(), [&](std::int64_t begin, std::int64_t end, std::int64_t n) {
+    chain_blocks(strip_of(chains, n), begin, end);
+  });
+}
+
+void ggml_lanes(const Tensor& x, const Tensor& x_steps, const Tensor& w, const Tensor& w_steps,
+                PaddedOutputs& y) {
+  const auto words = codes_as<std::int16_t>(x, 0);
+  const auto codes = in_strips<std::int16_t>(w.data<std::int8_t>(), w.dim(0), w.dim(1), 2);
+  const auto scales = scales_in_strips(w, w_steps);
+  const LaneChains chains{
+      words.data(), x_steps.data<float>(), codes.data(), scales.data(), y.data(), x.dim(1), y.width()};
+  for_parts(x.dim(0), x.dim(1), y.width(), [&](std::int64_t begin, std::int64_t end, std::int64_t n) {
+    chain_lanes(strip_of(chains, n), begin, end);
+  });
+}
+
+}  // namespace
+
+void ggml_codes(const Tensor& x, GgmlRounding rounding, Tensor& codes, Tensor& steps) {
+  const auto* in = x.data<float>();
+  auto* out = codes.mutable_data<std::int8_t>();
+  auto* scales = steps.mutable_data<float16>();
+#pragma omp parallel for schedule(static) if (x.numel() > parallel_elements)
+  for (std::int64_t b = 0; b < x.numel() / ggml_block; ++b) {
+    const float* block = in + b * ggml_block;
+    const GgmlStep s = step_of(detail::ggml_extreme(block), rounding);
+    scales[b] = float16(s.step);
+    for (std::int64_t i = 0; i < ggml_block; ++i)
+      out[b * ggml_block + i] = code_of(block[i], s.factor, rounding);
+  }
+}
+
+void ggml_product(const Tensor& x, const Tensor& x_steps, const Tensor& w, const Tensor& w_steps, bool repack,
+                  Tensor& y) {
+  if (y.numel() == 0) return;
+  PaddedOutputs outputs(y);
+  (repack ? ggml_blocks : ggml_lanes)(x, x_steps, w, w_steps, outputs);
+  if (outputs.width() != y.dim(1))
+    outputs.finish([](std::int64_t, std::int64_t, float value) { return value; });
+}
+
+}  // namespace fq::cpu

@@ -1,0 +1,113 @@
+#include "fakequant/core/backend/cpu/engines/chain_operands.h"
+#include "fakequant/core/backend/cpu/engines/engine_products.h"
+#include "fakequant/core/numerics/detail/xnnpack_formulas.h"
+
+namespace fq::cpu {
+namespace {
+
+using detail::XnnpackRow;
+
+/// For each output the term of a zero point, by chunks of columns.
+std::vector<float> zero_terms(const Tensor& w, const Tensor& scale) {
+  const auto sums = code_sums(w, detail::xnnpack_chunk);
+  const std::int64_t outputs = w.dim(0), chunks = w.dim(1) / detail::xnnpack_chunk;
+  const std::int64_t blocks = scale.numel() / outputs, in_block = chunks / blocks;
+  const auto* scales = scale.data<float>();
+  std::vector<float> out(static_cast<std::size_t>(outputs), 0.0f);
+  for (std::int64_t n = 0; n < outputs; ++n)
+    for (std::int64_t c = 0; c < chunks; ++c) {
+      float& term = out[static_cast<std::size_t>(n)];
+      term = detail::xnnpack_zero_term(term, sums[static_cast<std::size_t>(n * chunks + c)],
+                                       scales[n * blocks + c / in_block]);
+    }
+  return out;
+}
+
+XnnpackRow row_grid(const float* grids, std::int64_t row) { return {0, grids[2 * row], grids[2 * row + 1]}; }
+
+}  // namespace
+
+void xnnpack_codes(const Tensor& x, Tensor& codes, Tensor& grids) {
+  const std::int64_t rows = x.dim(0), columns = x.dim(1);
+  const auto* in = x.data<float>();
+  auto* out = codes.mutable_data<std::int8_t>();
+  auto* numbers = grids.mutable_data<float>();
+#pragma omp parallel for schedule(static) if (x.numel() > parallel_elements)
+  for (std::int64_t m = 0; m < rows; ++m) {
+    float low = 0, high = 0;
+    for (std::int64_t k = m * columns; k < (m + 1) * columns; ++k) {
+      low = std::min(low, in[k]);
+      high = std::max(high, in[k]);
+    }
+    const auto grid = XnnpackRow::of(low, high);
+    for (std::int64_t k = m * columns; k < (m + 1) * columns; ++k) out[k] = grid.code(in[k]);
+    numbers[2 * m] = grid.inverse;
+    numbers[2 * m + 1] = grid.zero;
+  }
+}
+
+void xnnpack_values(const Tensor& codes, const Tensor& grids, Tensor& values) {
+  const std::int64_t columns = codes.dim(1);
+  const auto* in = codes.data<std::int8_t>();
+  const auto* numbers = grids.data<float>();
+  auto* out = values.mutable_data<float>();
+#pragma omp parallel for schedule(static) if (codes.numel() > parallel_elements)
+  for (std::int64_t m = 0; m < codes.dim(0); ++m) {
+    const XnnpackRow grid = row_grid(numbers, m);
+    for (std::int64_t k = m * columns; k < (m + 1) * columns; ++k) out[k] = grid.value(in[k]);
+  }
+}
+
+void xnnpack_block_product(const Tensor& x, const Tensor& grids, const Tensor& w, const Tensor& scale,
+                           const Tensor& bias, Tensor& y) {
+  if (y.numel() == 0) return;
+  const std::int64_t rows = x.dim(0), columns = x.dim(1), outputs = w.dim(0);
+  const auto bytes = codes_as<std::uint8_t>(x, detail::xnnpack_offset);
+  const auto codes = in_strips<std::int8_t>(w.data<std::int8_t>(), outputs, columns, 4);
+  const auto scales = scales_in_strips(w, scale);
+  const auto terms = zero_terms(w, scale);
+  const auto* numbers = grids.data<float>();
+  const float* added = bias.defined() ? bias.data<float>() : nullptr;
+  PaddedOutputs padded_y(y);
+  float* sums = padded_y.data();
+  const std::int64_t width = padded_y.width();
+  for (std::int64_t m = 0; m < rows; ++m)
+    for (std::int64_t n = 0; n < outputs; ++n)
+      sums[m * width + n] = detail::xnnpack_first(terms[static_cast<std::size_t>(n)], numbers[2 * m + 1]);
+  const BlockChains chains{bytes.data(),  nullptr, codes.data(),
+                           scales.data(), nullptr, sums,
+                           columns,       width,   columns / (scale.numel() / outputs)};
+  for_parts(rows, columns, width, [&](std::int64_t begin, std::int64_t end, std::int64_t n) {
+    chain_blocks(strip_of(chains, n), begin, end);
+  });
+  padded_y.finish([&](std::int64_t m, std::int64_t n, float sum) {
+    return row_grid(numbers, m).block_sum(sum, added != nullptr ? added[n] : 0.0f);
+  });
+}
+
+void xnnpack_channel_sums(const Tensor& sums, const Tensor& weights, const Tensor& grids, const Tensor& scale,
+                          const Tensor& bias, Tensor& y) {
+  const auto* in = sums.data<std::int32_t>();
+  const auto* of_weights = weights.data<std::int32_t>();
+  const auto *numbers = grids.data<float>(), *scales = scale.data<float>();
+  const float* added = bias.defined() ? bias.data<float>() : nullptr;
+  const std::int64_t rows = y.dim(0), outputs = y.dim(1), step = scale.numel() == 1 ? 0 : 1;
+  auto* out = y.mutable_data<float>();
+#pragma omp parallel for schedule(static) if (y.numel() > parallel_elements)
+  for (std::int64_t m = 0; m < rows; ++m) {
+    const XnnpackRow grid = row_grid(numbers, m);
+    for (std::int64_t n = 0; n < outputs; ++n) {
+      const std::int32_t centred = in[m * outputs + n] - static_cast<std::int32_t>(grid.zero) * of_weights[n];
+      out[m * outputs + n] = grid.channel_sum(centred, scales[n * step], added != nullptr ? added[n] : 0.0f);
+    }
+  }
+}
+
+std::vector<std::int32_t> code_sums(const Tensor& codes, std::int64_t count) {
+  std::vector<std::int32_t> out(static_cast<std::size_t>(codes.numel() / count), 0);
+  const auto* q = codes.data<std::int8_t>();
+  for (std::int64_t i = 0; i < codes.numel(); ++i) out[static_cast<std::size_t>(i / count)] += q[i];
+  return out;
+}
+
+}  // namespace fq::cpu
