@@ -23,6 +23,16 @@ std::string describe_ranges(const TrainerOptions& options) {
   return out;
 }
 
+void complete_teacher(DistillationOptions& out, const QatDefaults& defaults, const TrainingChoices& choices,
+                      bool itself_on_text) {
+  if (itself_on_text) {
+    out.temperature = defaults.text_temperature;
+    if (defaults.text_teacher_share > 0) out.weight = defaults.text_teacher_share;
+  }
+  out.temperature = choices.temperature.value_or(out.temperature);
+  out.weight = choices.teacher_share.value_or(out.weight);
+}
+
 }  // namespace
 
 void complete_training(TrainerOptions& options, const QuantConfig& config, const TrainingChoices& choices,
@@ -46,6 +56,7 @@ void complete_training(TrainerOptions& options, const QuantConfig& config, const
   options.optimizer.learning_rate = choices.learning_rate.value_or(text   ? defaults.text_learning_rate
                                                                    : self ? defaults.distilled_learning_rate
                                                                           : defaults.learning_rate);
+  complete_teacher(options.distillation, defaults, choices, self && text);
 }
 
 std::string describe_training(const TrainerOptions& options, bool self) {
@@ -75,5 +86,9 @@ double float_accuracy(Module& model, const std::shared_ptr<const Dataset>& data)
 }
 
 bool knows_by_heart(double accuracy) noexcept { return accuracy >= kByHeart; }
+
+bool follows_itself(const QuantConfig& config, double accuracy, bool text) {
+  return text ? qat_defaults(config).text_teacher_share > 0 : knows_by_heart(accuracy);
+}
 
 }  // namespace fq

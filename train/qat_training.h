@@ -20,11 +20,14 @@ struct TrainingChoices {
   std::optional<AmaxGradient> amax_gradient = {};
   std::optional<bool> learn_weight_ranges = {};
   std::optional<double> amax_rate = {}, learning_rate = {};
+  /// Of DistillationOptions: `temperature`, and `weight`.
+  std::optional<double> temperature = {}, teacher_share = {};
 };
 
 /// Puts the defaults of `config` into `options` but for what was chosen. The rate is that towards the network
 /// itself where `self`, which says that the teacher of `options.distillation` is the same network in float.
-/// On `text` it is another, towards the network itself or not. Adapters (`options.low_rank`) keep the ranges
+/// On `text` it is another, towards the network itself or not, and so are share and temperature of that
+/// teacher; those of others stay as `options` has them. Adapters (`options.low_rank`) keep the ranges
 /// that were calibrated, and have a rate of their own.
 void complete_training(TrainerOptions& options, const QuantConfig& config,
                        const TrainingChoices& choices = {}, bool self = false, bool text = false);
@@ -40,5 +43,9 @@ void complete_training(TrainerOptions& options, const QuantConfig& config,
 /// Whether a network that is right for that share of its training images knows them by heart, at least 99 %:
 /// it had better follow what it says itself in float then, because their labels hold nothing new but noise.
 [[nodiscard]] bool knows_by_heart(double accuracy) noexcept;
+/// Whether a network of that config had better follow what it says itself in float, where nobody asks for
+/// something else: on `text` with few bits (QatDefaults::text_teacher_share), on other data where it knows
+/// that by heart, by the `accuracy` in float.
+[[nodiscard]] bool follows_itself(const QuantConfig& config, double accuracy, bool text);
 
 }  // namespace fq

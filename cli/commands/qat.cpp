@@ -77,8 +77,10 @@ TrainingChoices read_choices(const Flags& flags) {
 void complete_by_format(TrainerOptions& options, const Network& network, const Flags& flags, Output& output,
                         bool self, bool text) {
   const auto& json = network.identity.at("quantization");
-  complete_training(options, QuantConfig::from_json(nlohmann::ordered_json(json)), read_choices(flags), self,
-                    text);
+  TrainingChoices choices = read_choices(flags);
+  if (flags.given("temperature")) choices.temperature = options.distillation.temperature;
+  if (flags.given("distill-weight")) choices.teacher_share = options.distillation.weight;
+  complete_training(options, QuantConfig::from_json(nlohmann::ordered_json(json)), choices, self, text);
   output.line(describe_training(options, self));
 }
 
@@ -188,7 +190,7 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   const auto before = sample_accuracy(run.network, run.data);
   const bool text = is_text(*run.data);
   const bool self = learns_from_itself(flags, run.network, before ? before->in_float : 0, text);
-  options.distillation = read_teacher(flags, run.network, self, text);
+  options.distillation = read_teacher(flags, run.network, self);
   if (!run.resume) warn_unless_exportable(run.network, "qat");
   if (run.resume) {
     const StateDict saved = load_checkpoint(run.out);

@@ -38,15 +38,8 @@ DistillationOptions read_numbers(const Flags& flags) {
   return out;
 }
 
-QatDefaults defaults_of(const Network& network) {
-  return qat_defaults(QuantConfig::from_json(nlohmann::ordered_json(network.identity.at("quantization"))));
-}
-
-/// What flags leave open.
-void take_text_defaults(DistillationOptions& out, const Flags& flags, const Network& network) {
-  const double share = defaults_of(network).text_teacher_share;
-  if (!flags.given("distill-weight") && share > 0) out.weight = share;
-  if (!flags.given("temperature")) out.temperature = 1;
+QuantConfig config_of(const Network& network) {
+  return QuantConfig::from_json(nlohmann::ordered_json(network.identity.at("quantization")));
 }
 
 Shape outputs_of(const Network& network) {
@@ -106,13 +99,12 @@ bool learns_from_itself(const Flags& flags, const Network& network, double accur
   for (const char* flag : {"augment", "label-smoothing", "init", "loss"})
     if (flags.given(flag)) return false;
   if (!task_of(network).standard()) return false;
-  return text ? defaults_of(network).text_teacher_share > 0 : knows_by_heart(accuracy);
+  return follows_itself(config_of(network), accuracy, text);
 }
 
-DistillationOptions read_teacher(const Flags& flags, const Network& network, bool self, bool text) {
+DistillationOptions read_teacher(const Flags& flags, const Network& network, bool self) {
   if (!self && !wanted(flags)) return {};
   DistillationOptions out = read_numbers(flags);
-  if (self && text) take_text_defaults(out, flags, network);
   const std::string name = self ? "self" : flags.text("teacher");
   const Network teacher = self ? float_copy(network) : file_network(flags);
   FQ_CHECK(teacher.input_shape() == network.input_shape(), flags.command(),

@@ -18,9 +18,7 @@ void check_teacher_flags(const Flags& flags, const PlannedFiles& planned);
 /// does so with few bits (QatDefaults::text_teacher_share).
 [[nodiscard]] bool learns_from_itself(const Flags& flags, const Network& network, double accuracy, bool text);
 /// The teacher that the flags ask for, ready to run: `self` for `network` as it stands, in float, else the
-/// file of --teacher, or none. On `text` itself has a share and a temperature of its own where flags give
-/// none. Throws ArgumentError for a teacher of other samples or outputs, naming both.
-[[nodiscard]] DistillationOptions read_teacher(const Flags& flags, const Network& network, bool self = false,
-                                               bool text = false);
+/// file of --teacher, or none. Throws ArgumentError for a teacher of other samples or outputs, naming both.
+[[nodiscard]] DistillationOptions read_teacher(const Flags& flags, const Network& network, bool self = false);
 
 }  // namespace fq::cli

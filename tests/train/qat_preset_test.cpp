@@ -92,9 +92,29 @@ TEST(QatTraining, TextIsTokensWithAClassForEach) {
             "ranges frozen, of weights learned (lsq) at 0.1 times the rate; learning rate 0.0005");
 }
 
-TEST(QatTraining, NinetyNinePercentIsByHeart) {
+TEST(QatTraining, OnTextFewBitsFollowTheFloatNetworkInHalfOfTheLoss) {
+  const auto told = [](const char* preset, bool self, bool text, const TrainingChoices& choices = {}) {
+    TrainerOptions options;
+    options.distillation.temperature = 3;
+    complete_training(options, QuantConfig::preset(preset), choices, self, text);
+    return std::pair(options.distillation.temperature, options.distillation.weight);
+  };
+  EXPECT_EQ(told("w2a8", true, true), std::pair(1.0, 0.5));
+  EXPECT_EQ(told("int8", true, true), std::pair(1.0, 1.0));   // asked for: it has no share of its own
+  EXPECT_EQ(told("w2a8", false, true), std::pair(3.0, 1.0));  // another teacher
+  EXPECT_EQ(told("w2a8", true, false), std::pair(3.0, 1.0));
+  const TrainingChoices choices{.temperature = 4, .teacher_share = 0.25};
+  EXPECT_EQ(told("w2a8", true, true, choices), std::pair(4.0, 0.25));
+  EXPECT_EQ(told("w2a8", true, false, choices), std::pair(4.0, 0.25));
+}
+
+TEST(QatTraining, FollowsItselfWhereItKnowsByHeartAndOnTextWithFewBits) {
   EXPECT_TRUE(knows_by_heart(0.99));
   EXPECT_FALSE(knows_by_heart(0.989));
+  EXPECT_TRUE(follows_itself(QuantConfig::preset("int8"), 0.99, false));
+  EXPECT_FALSE(follows_itself(QuantConfig::preset("w2a8"), 0.5, false));
+  EXPECT_TRUE(follows_itself(QuantConfig::preset("w2a8"), 0.5, true));
+  EXPECT_FALSE(follows_itself(QuantConfig::preset("int8"), 1, true));
 }
 
 }  // namespace
