@@ -130,7 +130,8 @@ Made make_attention(const LayerOptions& o) {
                            .rotary = o.flag_or("rotary", false),
                            .bias = o.flag_or("bias", true),
                            .rotary_base = o.number_or("rotary_base", 10000, 1, 1e12),
-                           .qk_norm = o.number_or("qk_norm", 0, 0, 1)};
+                           .qk_norm = o.number_or("qk_norm", 0, 0, 1),
+                           .dropout = o.number_or("dropout", 0, 0, 0.999)};
   if (o.has("out_bias")) options.out_bias = o.flag_or("out_bias", true);
   const std::int64_t inner = options.head_size > 0 ? options.heads * options.head_size : options.width;
   o.reserve({4, inner, std::max(options.width, options.memory_width) + 1});
@@ -165,7 +166,7 @@ LayerRegistry weighted_layer_types() {
       {"embedding", {{"vocabulary", "width"}, make_embedding}},
       {"attention",
        {{"width", "heads", "kv_heads", "head_size", "causal", "rotary", "rotary_base", "qk_norm", "bias",
-         "out_bias"},
+         "out_bias", "dropout"},
         make_attention}},
       {"positions", {{"context", "width"}, make_positions}},
   };

@@ -7,6 +7,7 @@
 #include "fakequant/core/ops/attention.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/shape.h"
+#include "fakequant/layers/modules/detail/attend_by_products.h"
 #include "fakequant/layers/modules/detail/init.h"
 
 namespace fq {
@@ -29,6 +30,7 @@ AttentionOptions whole(AttentionOptions o) {
   FQ_CHECK(o.rotary_base > 0 && o.qk_norm >= 0, "attention",
            "rotary_base is {}, qk_norm {}: use more than 0, and an eps of 0 or more", o.rotary_base,
            o.qk_norm);
+  FQ_CHECK(o.dropout >= 0 && o.dropout < 1, "attention", "dropout is {}: use 0 to less than 1", o.dropout);
   if (!o.out_bias) o.out_bias = o.bias;
   return o;
 }
@@ -117,7 +119,10 @@ Variable Attention::forward(const std::vector<Variable>& inputs) {
 }
 
 Variable Attention::attend(const Heads& heads, const Variable& mask) const {
-  return ops::scaled_dot_product_attention(heads.q, heads.k, heads.v, {.causal = options_.causal}, mask);
+  const ops::AttentionOptions options{.causal = options_.causal};
+  if (options_.dropout == 0 || !training())
+    return ops::scaled_dot_product_attention(heads.q, heads.k, heads.v, options, mask);
+  return detail::attend_by_products(heads.q, heads.k, heads.v, {.dropout = options_.dropout}, options, mask);
 }
 
 Positions::Positions(std::int64_t context, std::int64_t width) {

@@ -29,17 +29,20 @@ struct AttentionOptions {
   std::optional<bool> out_bias = {};  ///< of the last one; `bias` unless it is given
   double rotary_base = 10000;         ///< of the angles (ops::Rotary)
   double qk_norm = 0;                 ///< eps of RMS norms of each head's queries and keys; 0 for none
+  double dropout = 0;                 ///< share of the probabilities that training leaves out, below 1
 };
 
 /// y = out_proj(attention(q_proj(x), k_proj(m), v_proj(m))), x [N, L, width] (Vaswani et al.,
 /// arXiv:1706.03762). m is x or, called with two inputs, the second, [N, S, memory_width]. A third is a mask
 /// as ops::scaled_dot_product_attention takes it. Children are q_proj, k_proj, v_proj and out_proj; with
 /// `qk_norm` q_norm and k_norm too (Henry et al., arXiv:2010.04245), RmsNorms of a head size each, which come
-/// before rotary positions.
+/// before rotary positions. With `dropout` training makes the probabilities by themselves, and again for
+/// backward, and drops some of them as ops::dropout does; on grids, of their codes.
 class Attention : public Module {
  public:
   /// Throws ArgumentError for sizes below 1, heads that do not divide the width (without a head size) or that
-  /// kv_heads do not divide, an odd head size with `rotary`, a base that is not above 0 and a negative eps.
+  /// kv_heads do not divide, an odd head size with `rotary`, a base that is not above 0, a negative eps and
+  /// a share of dropout out of range.
   explicit Attention(const AttentionOptions& options);
   [[nodiscard]] std::string type() const override { return "attention"; }
   [[nodiscard]] std::string describe() const override;

@@ -1,7 +1,7 @@
 #include "fakequant/layers/modules/dot_product_attention.h"
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/layers/modules/detail/attend_codes.h"
+#include "fakequant/layers/modules/detail/attend_by_products.h"
 #include "fakequant/layers/modules/quant_attention.h"
 
 namespace fq {
@@ -37,7 +37,7 @@ Variable QuantDotProductAttention::attend(const Variable& q, const Variable& k, 
                                           const Variable& mask) const {
   const Variable qs = q_(q), ks = k_(k), vs = v_(v);
   if (detail::attends_on_codes(qs, ks, *softmax_))
-    return detail::attend_codes(qs, ks, vs, softmax_, options(), mask);
+    return detail::attend_by_products(qs, ks, vs, {.softmax = softmax_}, options(), mask);
   return DotProductAttention::attend(qs, ks, vs, mask);
 }
 

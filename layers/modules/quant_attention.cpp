@@ -1,6 +1,6 @@
 #include "fakequant/layers/modules/quant_attention.h"
 
-#include "fakequant/layers/modules/detail/attend_codes.h"
+#include "fakequant/layers/modules/detail/attend_by_products.h"
 
 namespace fq {
 
@@ -24,7 +24,9 @@ Attention::Heads QuantAttention::on_grids(Heads heads) const {
 
 Variable QuantAttention::attend(const Heads& heads, const Variable& mask) const {
   if (!detail::attends_on_codes(heads.q, heads.k, *softmax_)) return Attention::attend(heads, mask);
-  return detail::attend_codes(heads.q, heads.k, heads.v, softmax_, {.causal = options().causal}, mask);
+  const detail::OnWeights on_weights{.softmax = softmax_, .dropout = training() ? options().dropout : 0};
+  return detail::attend_by_products(heads.q, heads.k, heads.v, on_weights, {.causal = options().causal},
+                                    mask);
 }
 
 }  // namespace fq

@@ -53,6 +53,7 @@ TEST(AttentionLayer, RefusesSizesThatDoNotDivide) {
   EXPECT_THROW(Attention({.width = 8, .heads = 3}), ArgumentError);
   EXPECT_THROW(Attention({.width = 8, .heads = 4, .kv_heads = 3}), ArgumentError);
   EXPECT_THROW(Attention({.width = 6, .heads = 2, .rotary = true}), ArgumentError);
+  EXPECT_THROW(Attention({.width = 8, .heads = 2, .dropout = 1}), ArgumentError);
   Positions positions(4, 2);
   EXPECT_THROW((void)positions(values({1, 5, 2}, 1)), ArgumentError);
 }

@@ -14,6 +14,7 @@ namespace fq::builtin_models_test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string source(const std::string& path) { return std::string(FAKEQUANT_SOURCE_DIR) + "/" + path; }
 
@@ -105,6 +106,9 @@ TEST(BuiltinModels, TransformersHaveDropout) {
       ++count;
     EXPECT_EQ(count, 5) << name;
     EXPECT_EQ(builtin_model_text(name).find("dropout"), std::string::npos) << name;
+    const auto inside = builtin_model_text(name, R"({"attention_dropout": 0.25})");
+    EXPECT_THAT(inside, HasSubstr(R"("dropout": 0.25)")) << name;
+    EXPECT_THAT(inside, Not(HasSubstr(R"("type": "dropout")"))) << name;
   }
 }
 

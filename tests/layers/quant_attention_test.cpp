@@ -163,6 +163,27 @@ TEST(QuantAttention, HasTheSameBitsForAnyNumberOfThreads) {
   detail::set_threads(before);
 }
 
+/// In training alone, behind the rounding: near what is dropped of floats.
+TEST(QuantAttention, DropsCodesOfProbabilities) {
+  AttentionOptions options = kGrouped;
+  Calibrated whole(options, codes_everywhere());
+  options.dropout = 0.5;
+  Calibrated made(options, codes_everywhere());
+  const auto run = [](Calibrated& layer) {
+    const RandomScope scope(11, 0);
+    const NoGrad none;
+    return (*layer.net)(input()).tensor();
+  };
+  EXPECT_EQ(run(made).to_vector<float>(), run(whole).to_vector<float>());
+  made.net->train();
+  const Tensor dropped = run(made);
+  EXPECT_EQ(run(made).to_vector<float>(), dropped.to_vector<float>());
+  EXPECT_GT(largest_difference(dropped, run(whole)), 0.05);
+  for (const char* name : {"q_bmm_quantizer", "k_bmm_quantizer", "v_bmm_quantizer", "softmax_quantizer"})
+    made.quantizer(name).set_enabled(false);
+  EXPECT_LT(largest_difference(run(made), dropped), 0.03);  // twice what is without dropout, above
+}
+
 /// Gradients pass straight through the rounding: near those of floats, which fine grids show.
 TEST(QuantAttention, PassesGradientsStraightThrough) {
   Calibrated made(kGrouped, codes_everywhere());
@@ -214,16 +235,21 @@ TEST(QuantAttention, MakesProbabilitiesAgainWithTheSameBits) {
   Tensor mask = Tensor::full({queries, keys}, 1.0).to(DType::u8);
   for (std::int64_t j = 0; j < keys; ++j) mask.mutable_data<std::uint8_t>()[j] = 0;
   const auto x = input(2, queries), memory = input(2, keys);
-  for (const bool causal : {false, true}) {
-    AttentionOptions options = kGrouped;
-    options.causal = causal;
-    Calibrated made(options, codes_everywhere());
-    const std::vector<Variable> with_mask{x, memory, Variable(mask)}, without{x, memory};
-    for (const auto& inputs : {with_mask, without}) {
-      const Gradients again(made, inputs, false), remembered(made, inputs, true);
-      EXPECT_EQ(again.all, remembered.all) << causal << inputs.size();
+  const auto of = [](Calibrated& made, const std::vector<Variable>& inputs, bool remembers) {
+    const RandomScope scope(11, 0);
+    return Gradients(made, inputs, remembers).all;
+  };
+  for (const double dropout : {0.0, 0.25})
+    for (const bool causal : {false, true}) {
+      AttentionOptions options = kGrouped;
+      options.causal = causal;
+      options.dropout = dropout;
+      Calibrated made(options, codes_everywhere());
+      made.net->train();
+      const std::vector<Variable> with_mask{x, memory, Variable(mask)}, without{x, memory};
+      for (const auto& inputs : {with_mask, without})
+        EXPECT_EQ(of(made, inputs, false), of(made, inputs, true)) << dropout << causal << inputs.size();
     }
-  }
   Calibrated made(kGrouped, codes_everywhere());
   const auto many = input(2, 160);
   // what has 160 x 160 elements would be 200 KB of a byte each

@@ -24,13 +24,15 @@ class Blocks {
       attention_["kv_heads"] = shared;
     attention_.update(more);
     if (!bias_) attention_["bias"] = false;
+    if (const double share = options.share("attention_dropout"); share > 0) attention_["dropout"] = share;
   }
 
   [[nodiscard]] std::int64_t width() const noexcept { return width_; }
 
   /// The names of their options.
   [[nodiscard]] static Strings options(const Strings& more) {
-    Strings all{"layers", "width", "heads", "kv_heads", "hidden", "dropout", "norm", "feed_forward", "bias"};
+    Strings all{"layers", "width",        "heads", "kv_heads", "hidden", "dropout", "attention_dropout",
+                "norm",   "feed_forward", "bias"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
