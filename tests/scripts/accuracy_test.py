@@ -12,6 +12,7 @@ SOURCE = sys.argv[1]
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(SOURCE, "scripts", "lib"))
 from accuracy import chart, compare, tables  # noqa: E402
+from accuracy import text as texts  # noqa: E402
 
 
 def result(tool, format, seed, qat, ptq=50.0, **more):
@@ -53,6 +54,24 @@ with tempfile.TemporaryDirectory() as folder:
     assert kept.once(lambda: {"ptq": 1.0, "qat": 2.0}, data="letters", tool="expert", format="w4a4", seed=1)["qat"] == 2.0
     again = compare.Results(f"{folder}/results.jsonl")
     assert again.once(lambda: sys.exit("run twice"), data="letters", tool="expert", format="w4a4", seed=1)["ptq"] == 1.0
+
+    # Flags are tried on the training part alone, whose own last tenth is held out.
+    texts.TUNING, texts.run, told = folder, lambda command, *words: told.append(words) or '{"metrics": {"bpc": 2.0}}', []
+    with open(f"{folder}/text.txt", "w") as file:
+        file.write("abcdefghij" * 200 + "held out" * 25)
+    part = texts.training_part(f"{folder}/text.txt")
+    assert texts.read(part) == ("abcdefghij" * 198, 198), texts.read(part)
+    texts.data_sets("fakequant", part, folder)
+    assert [words[:3] for words in told] == [("dataset", "from-text", name) for name in (part, f"{folder}/fine.txt")], told
+    del told[:]
+    found = texts.quantized("fakequant", "whole.h5", "fine.h5", 3, "gpt.3.h5", "kv8", "--method mse | --lr 0.0005")
+    assert found == {"ptq": 2.0, "qat": 2.0} and [words[0] for words in told] == ["calibrate", "qat", "evaluate", "evaluate"], told
+    assert told[0][6:] == ("--kv", "int8", "--method", "mse", "-o", "gpt.3.kv8.ptq.h5"), told[0]
+    assert "--lr" in told[1] and "--method" not in told[1], told[1]
+
+rows = [{"format": "float", "tool": "float", "seed": 1, "ptq": 2.1, "qat": 2.0}]
+rows += [{"format": "int8", "tool": tool, "seed": 1, "ptq": 2.2, "qat": qat} for tool, qat in (("fakequant", 2.01), ("| --lr 1", 2.02))]
+assert texts.table(rows).splitlines()[-2:] == ["| INT8 | +0.2000 | +0.0100 | 1 |", "| INT8: `\\| --lr 1` | +0.2000 | +0.0200 | 1 |"]
 
 assert chart.spread([10.0, 10.0, 30.0], 17, 0, 100) == [10.0, 27.0, 44.0]
 assert chart.spread([95.0, 99.0], 17, 0, 100) == [83.0, 100.0], chart.spread([95.0, 99.0], 17, 0, 100)

@@ -1,13 +1,16 @@
 """scripts/accuracy --text: a GPT of characters in every format, bits a character above the float network that was
-fine-tuned as long. A result is kept in a line of JSON, and what is there is not run again."""
+fine-tuned as long. A result is kept in a line of JSON, and what is there is not run again. With --text-tune flags are tried
+on networks that have not seen the last tenth of the training part, which takes the place of the held-out text."""
 
 import json
 import os
+import shlex
 
 from .compare import Results
 from .own import run
 
-FOLDER = "build/accuracy/text"
+FOLDER, TUNING = "build/accuracy/text", "build/accuracy/text_tuning"
+DEFAULTS = "fakequant"  # the tool of results without flags
 MODEL = '{"layers": 4, "width": 128, "heads": 4, "context": 64}'
 WINDOW, BATCH, FLOAT_RATE, FINE_RATE, FINE_STEPS = 64, 32, 3e-3, 3e-4, 300
 
@@ -32,12 +35,26 @@ FORMATS = {
 }
 
 
-def data_sets(command, text):
-    """Of the whole text, its last tenth held out, and of so much of the training part as fine-tuning reads."""
-    whole, fine, cut = (os.path.abspath(f"{FOLDER}/{name}") for name in ("text.h5", "fine.h5", "fine.txt"))
+def read(text):
+    """The characters, and how many of the last ones are held out."""
     with open(text, encoding="utf-8") as file:
         characters = file.read()
-    held_out = len(characters) // 10
+    return characters, len(characters) // 10
+
+
+def training_part(text):
+    """As a file of its own."""
+    path = os.path.abspath(f"{TUNING}/training.txt")
+    characters, held_out = read(text)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(characters[:-held_out])
+    return path
+
+
+def data_sets(command, text, folder):
+    """Of the whole text, its last tenth held out, and of so much of the training part as fine-tuning reads."""
+    whole, fine, cut = (os.path.abspath(f"{folder}/{name}") for name in ("text.h5", "fine.h5", "fine.txt"))
+    characters, held_out = read(text)
     part, tail = characters[:-held_out][-(FINE_STEPS * BATCH * WINDOW + 1):], characters[-held_out:]
     missing = "".join(sorted(set(characters) - set(part + tail)))
     with open(cut, "w", encoding="utf-8") as file:
@@ -66,12 +83,14 @@ def float_networks(command, whole, fine, seed, path):
     return {"ptq": bits(command, path, whole), "qat": bits(command, tuned, whole)}
 
 
-def quantized(command, whole, fine, seed, path, name):
+def quantized(command, whole, fine, seed, path, name, tried=""):
+    """`tried`: flags of calibrate, and behind a | those of qat."""
     _, preset, flags = FORMATS[name]
+    calibrating, _, tuning = tried.partition("|")
     stem = f"{os.path.splitext(path)[0]}.{name}"
-    run(command, "calibrate", path, "--data", whole, "--preset", preset, *flags, "-o", f"{stem}.ptq.h5")
+    run(command, "calibrate", path, "--data", whole, "--preset", preset, *flags, *shlex.split(calibrating), "-o", f"{stem}.ptq.h5")
     run(command, "qat", f"{stem}.ptq.h5", "--data", fine, "--epochs", 1, "--batch", BATCH, "--metrics", "bpc", "--seed", seed,
-        "-o", f"{stem}.qat.h5")
+        *shlex.split(tuning), "-o", f"{stem}.qat.h5")
     return {stage: bits(command, f"{stem}.{stage}.h5", whole) for stage in ("ptq", "qat")}
 
 
@@ -84,22 +103,26 @@ def table(results):
     lines = [f"bits a character of the held-out text above the float network, fine-tuned as long: {mean(base.values()):.4f}", "",
              "| format | calibrated | fine-tuned | seeds |", "| --- | --- | --- | --- |"]
     for name, (label, _, _) in FORMATS.items():
-        own = [r for r in results if r["format"] == name]
-        if own:
+        for tool in dict.fromkeys(r["tool"] for r in results if r["format"] == name):
+            own = [r for r in results if r["format"] == name and r["tool"] == tool]
             above = [mean([r[stage] - base[r["seed"]] for r in own]) for stage in ("ptq", "qat")]
-            lines.append(f"| {label} | {above[0]:+.4f} | {above[1]:+.4f} | {len(own)} |")
+            flags = "" if tool == DEFAULTS else ": `" + tool.replace("|", "\\|") + "`"
+            lines.append(f"| {label}{flags} | {above[0]:+.4f} | {above[1]:+.4f} | {len(own)} |")
     return "\n".join(lines)
 
 
 def compare(options):
-    os.makedirs(FOLDER, exist_ok=True)
-    whole, fine = data_sets(options.command, options.text)
-    results = Results(f"{FOLDER}/results.jsonl")
+    tried, folder = options.text_tune or [""], TUNING if options.text_tune else FOLDER
+    os.makedirs(folder, exist_ok=True)
+    text = training_part(options.text) if options.text_tune else options.text
+    whole, fine = data_sets(options.command, text, folder)
+    results = Results(f"{folder}/results.jsonl")
     for seed in range(1, options.seeds + 1):
-        path = os.path.abspath(f"{FOLDER}/gpt.{seed}.h5")
+        path = os.path.abspath(f"{folder}/gpt.{seed}.h5")
         results.once(lambda: float_networks(options.command, whole, fine, seed, path), data="text", tool="float", format="float",
                      seed=seed)
         for name in FORMATS if options.text_formats is None else options.text_formats:
-            results.once(lambda: quantized(options.command, whole, fine, seed, path, name), data="text", tool="fakequant",
-                         format=name, seed=seed)
+            for flags in tried:
+                results.once(lambda: quantized(options.command, whole, fine, seed, path, name, flags), data="text",
+                             tool=flags.strip() or DEFAULTS, format=name, seed=seed)
     return table(list(results.all.values()))
