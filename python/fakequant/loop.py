@@ -59,7 +59,7 @@ def qat(self, data, preset=None, *, epochs=10, batch_size=64, learning_rate=None
         raise _fakequant.ArgumentError("[qat] the model is quantized already: leave out preset, edge_bits and weight_method")
     follows = self.follows_itself(data) if follow_itself is None else follow_itself
     teacher = self.in_float() if follows else None
-    chosen, line = _fakequant.training_defaults(self.config, teacher, learning_rate, lora=lora, lora_alpha=lora_alpha)
+    chosen, line = _fakequant.training_defaults(self.config, teacher, learning_rate, lora=lora, lora_alpha=lora_alpha, data=data)
     tell(line)
     return self.fit(data, epochs=epochs, batch_size=batch_size, optimizer=optimizer, weight_decay=weight_decay,
                     schedule=schedule, validation=validation, seed=seed, out=out, drop_last=True, teacher=teacher,

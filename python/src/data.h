@@ -8,6 +8,7 @@
 #include "array.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/loop/evaluate.h"
+#include "fakequant/train/losses.h"
 
 namespace fq::python {
 
@@ -18,6 +19,10 @@ namespace fq::python {
                                                    const char* function);
 [[nodiscard]] std::shared_ptr<DataLoader> in_order(std::shared_ptr<const Dataset> data,
                                                    std::int64_t batch_size);
+/// Cross entropy of data with a class for each token or pixel; none of its own for one class a sample.
+[[nodiscard]] Loss loss_for(const Dataset& data, double label_smoothing = 0);
+/// What is told of them beside: the accuracy of parts, and bits a character of tokens.
+[[nodiscard]] std::vector<std::string> metrics_for(const Dataset& data);
 /// {"loss", "accuracy", "count", "correct", and each metric}.
 [[nodiscard]] nb::dict evaluation_of(const Evaluation& found);
 

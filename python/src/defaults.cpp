@@ -34,20 +34,29 @@ const char* text(AmaxMode mode) {
   return mode == AmaxMode::learned ? "learned" : mode == AmaxMode::running ? "running" : "frozen";
 }
 
+bool is_text_data(nb::handle data) {
+  if (data.is_none()) return false;
+  const auto samples = data_of(data, "qat");
+  return unlocked([&] { return is_text(*samples); });
+}
+
 /// As keyword arguments of `fit`, and the line that tells them.
 nb::tuple training_defaults(nb::handle config, nb::handle teacher, std::optional<double> learning_rate,
-                            std::int64_t lora, double lora_alpha) {
+                            std::int64_t lora, double lora_alpha, nb::handle data) {
   TrainerOptions options;
   options.low_rank = {.rank = lora, .alpha = lora_alpha};
   const bool self = !teacher.is_none();
   if (self) options.distillation.teacher = nb::cast<const Network&>(teacher).module;
-  complete_training(options, QuantConfig::from_json(json_of(config)), {.learning_rate = learning_rate}, self);
+  complete_training(options, QuantConfig::from_json(json_of(config)), {.learning_rate = learning_rate}, self,
+                    is_text_data(data));
   nb::dict out;
   out["learning_rate"] = options.optimizer.learning_rate;
   out["amax"] = text(options.amax);
   out["amax_gradient"] = options.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip";
   out["learn_weight_ranges"] = options.learn_weight_ranges;
   out["amax_rate"] = options.amax_rate;
+  if (self) out["temperature"] = options.distillation.temperature;
+  if (self) out["teacher_share"] = options.distillation.weight;
   return nb::make_tuple(out, describe_training(options, self));
 }
 
@@ -58,10 +67,15 @@ Network in_float(const Network& self) {
   return out;
 }
 
-bool follows_itself(const Network& self, nb::handle data) {
+bool model_follows_itself(const Network& self, nb::handle data) {
   const auto samples = data_of(data, "qat");
-  if (samples->classes() < 2 || !samples->labels().defined() || samples->labels().rank() != 1) return false;
-  return unlocked([&] { return knows_by_heart(float_accuracy(*self.module, samples)); });
+  const bool text = is_text_data(data);
+  const bool classes =
+      samples->classes() >= 2 && samples->labels().defined() && samples->labels().rank() == 1;
+  if (!self.quantized() || (!text && !classes)) return false;
+  const auto config = QuantConfig::from_json(nlohmann::ordered_json(self.identity.at("quantization")));
+  return unlocked(
+      [&] { return follows_itself(config, text ? 0 : float_accuracy(*self.module, samples), text); });
 }
 
 int learn(Network& self, bool activations, bool weights, const std::string& gradient) {
@@ -80,10 +94,11 @@ void bind_defaults(nb::module_& m) {
       "describe_choice",
       [](nb::object config) { return describe_choice(QuantConfig::from_json(json_of(config))); },
       arg("config"), "One line of what a config chooses.");
-  m.def("training_defaults", &training_defaults, arg("config"), arg("teacher") = none(),
-        arg("learning_rate") = none(), arg("lora") = 0, arg("lora_alpha") = 0.0,
-        "({keyword arguments of Model.fit}, a line that tells them): how a format is fine-tuned where nobody "
-        "asks for something else.");
+  m.def(
+      "training_defaults", &training_defaults, arg("config"), arg("teacher") = none(),
+      arg("learning_rate") = none(), arg("lora") = 0, arg("lora_alpha") = 0.0, arg("data") = none(),
+      "({keyword arguments of Model.fit}, a line that tells them): how a format is fine-tuned on data where "
+      "nobody asks for something else; text has its own.");
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
   model
       .def_prop_ro(
@@ -91,10 +106,9 @@ void bind_defaults(nb::module_& m) {
           "The quantization config, None of a float model.")
       .def_prop_ro("folded", [](const Network& self) { return self.identity.at("folded").get<bool>(); })
       .def("in_float", &in_float, "A copy without quantizers.")
-      .def(
-          "follows_itself", &follows_itself, arg("data"),
-          "Whether the model knows its training data by heart in float, 99 % of it: it had better follow its "
-          "own float outputs then.")
+      .def("follows_itself", &model_follows_itself, arg("data"),
+           "Whether the quantized model had better follow its own float outputs: on text with few bits, on "
+           "other data where it knows 99 % of that by heart in float.")
       .def("learn_ranges", &learn, arg("activations") = true, arg("weights") = true, arg("gradient") = "lsq",
            "Makes calibrated ranges parameters; returns how many.");
 }

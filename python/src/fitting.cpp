@@ -106,8 +106,8 @@ nb::list fit(Network& self, nb::object data, std::int64_t epochs, nb::object val
              const std::string& schedule, double clip_norm, double label_smoothing, const std::string& amax,
              std::int64_t patience, bool restore_best, std::uint64_t seed, const std::string& out,
              nb::object on_epoch, nb::object on_step, const std::string& gradient, bool learn_weight_ranges,
-             double amax_rate, bool drop_last, nb::object teacher, std::int64_t lora, double lora_alpha,
-             const std::string& lora_layers) {
+             double amax_rate, bool drop_last, nb::object teacher, double temperature, double teacher_share,
+             std::int64_t lora, double lora_alpha, const std::string& lora_layers) {
   TrainerOptions options;
   options.epochs = epochs;
   options.optimizer.kind = optimizer;
@@ -120,7 +120,10 @@ nb::list fit(Network& self, nb::object data, std::int64_t epochs, nb::object val
   options.amax_gradient = amax_gradient(gradient);
   options.learn_weight_ranges = learn_weight_ranges;
   options.amax_rate = amax_rate;
-  if (!teacher.is_none()) options.distillation.teacher = nb::cast<const Network&>(teacher).module;
+  if (!teacher.is_none())
+    options.distillation = {.teacher = nb::cast<const Network&>(teacher).module,
+                            .temperature = temperature,
+                            .weight = teacher_share};
   options.low_rank = {.rank = lora, .alpha = lora_alpha, .layers = lora_layers};
   options.patience = patience;
   options.restore_best = restore_best;
@@ -131,7 +134,10 @@ nb::list fit(Network& self, nb::object data, std::int64_t epochs, nb::object val
   loader.batch_size = batch_size;
   loader.seed = seed;
   loader.drop_last = drop_last;
-  auto batches = std::make_shared<DataLoader>(data_of(data, "fit"), loader);
+  const auto samples = data_of(data, "fit");
+  options.loss = loss_for(*samples, label_smoothing);
+  options.metrics = metrics_for(*samples);
+  auto batches = std::make_shared<DataLoader>(samples, loader);
   std::shared_ptr<DataLoader> held_out;
   if (!validation.is_none()) held_out = in_order(validation, batch_size, "fit");
   Listener listener(std::move(on_step), std::move(on_epoch));
@@ -152,9 +158,11 @@ void bind_fitting(nb::module_& m) {
       arg("amax") = "frozen", arg("patience") = 0, arg("restore_best") = false, arg("seed") = 0,
       arg("out") = "", arg("on_epoch") = none(), arg("on_step") = none(), arg("amax_gradient") = "clip",
       arg("learn_weight_ranges") = false, arg("amax_rate") = 1.0, arg("drop_last") = false,
-      arg("teacher") = none(), arg("lora") = 0, arg("lora_alpha") = 0.0, arg("lora_layers") = "*",
+      arg("teacher") = none(), arg("temperature") = 2.0, arg("teacher_share") = 1.0, arg("lora") = 0,
+      arg("lora_alpha") = 0.0, arg("lora_layers") = "*",
       "Trains on a data set or (x, y); of a quantized model that is quantization-aware training. "
-      "`on_step` and `on_epoch` are called with dicts, `teacher` is a Model whose outputs are followed. "
+      "`on_step` and `on_epoch` are called with dicts, `teacher` is a Model whose outputs are followed, both "
+      "divided by `temperature`, with a share `teacher_share` of the loss. "
       "With a rank `lora` low-rank adapters of the quantized weights are "
       "trained alone and merged on their grid, times lora_alpha / lora (2 where that is 0). "
       "Returns a dict for each epoch. KeyboardInterrupt, and what a callback raises, stops after the "

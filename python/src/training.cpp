@@ -40,7 +40,23 @@ namespace {
 
 using nb::arg, nb::none;
 
+bool has_class_of_each_part(const Dataset& data) {
+  const Tensor y = data.labels();
+  return y.defined() && y.rank() > 1 && !is_floating(y.dtype());
+}
+
 }  // namespace
+
+Loss loss_for(const Dataset& data, double label_smoothing) {
+  if (!has_class_of_each_part(data)) return {};
+  return make_loss({.label_smoothing = label_smoothing});
+}
+
+std::vector<std::string> metrics_for(const Dataset& data) {
+  if (!has_class_of_each_part(data)) return {};
+  return data.token_ids() ? std::vector<std::string>{"bpc", "accuracy"}
+                          : std::vector<std::string>{"accuracy"};
+}
 
 nb::dict evaluation_of(const Evaluation& found) {
   nb::dict out;
@@ -99,6 +115,7 @@ void bind_data(nb::module_& m) {
         Hdf5DatasetOptions options;
         options.split = split;
         options.labels = labels;
+        options.label_type = LabelType::integers;
         return unlocked(
             [&] { return std::shared_ptr<Dataset>(std::make_shared<Hdf5Dataset>(path, options)); });
       },
@@ -117,11 +134,15 @@ void bind_training(nb::module_& m) {
       .def(
           "evaluate",
           [](Network& self, nb::object data, std::int64_t batch_size) {
-            const auto batches = in_order(data, batch_size, "evaluate");
-            return evaluation_of(unlocked([&] { return evaluate(*self.module, *batches); }));
+            const auto samples = data_of(data, "evaluate");
+            const auto batches = in_order(samples, batch_size);
+            return evaluation_of(unlocked([&] {
+              return evaluate(*self.module, *batches, nullptr, loss_for(*samples), metrics_for(*samples));
+            }));
           },
           arg("data"), arg("batch_size") = 256,
-          "{'loss', 'accuracy', 'count', 'correct'} on a data set or (x, y).")
+          "{'loss', 'accuracy', 'count', 'correct'} on a data set or (x, y); of tokens with a class for each "
+          "'bpc', bits a character, too.")
       .def(
           "predict",
           [](Network& self, nb::object data, std::int64_t batch_size) {

@@ -1,4 +1,5 @@
 """Model.qat beside `fakequant qat`: the same choices, and the same bits."""
+import json
 import os
 import subprocess
 
@@ -53,6 +54,42 @@ def test_the_command_gives_the_same_bits(table, preset, capsys):
     assert len(compared) > 6
     for name in compared:
         assert np.array_equal(wanted[name], found[name]), name
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A small float network of the characters of a text, and that text."""
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "text.txt").write_text("to be or not to be, that is the question. " * 60)
+    path, network = str(folder / "text.h5"), str(folder / "float.h5")
+    subprocess.run([COMMAND, "dataset", "from-text", str(folder / "text.txt"), "--windows", "8", "-o", path], check=True,
+                   capture_output=True)
+    subprocess.run([COMMAND, "train", "--model", "gpt", "--model-options", '{"layers": 1, "width": 16, "heads": 2, "context": 8}', "--data",
+                    path, "--epochs", "2", "--lr", "0.01", "-o", network], check=True, capture_output=True)
+    return folder, path, network
+
+
+@pytest.mark.skipif(not COMMAND, reason="FAKEQUANT names no command")
+@pytest.mark.parametrize("preset", ["int8", "w4a8", "w2a8"])
+def test_text_has_the_defaults_and_bits_of_the_command(text, preset, capsys):
+    folder, path, network = text
+    theirs, own = str(folder / f"{preset}_command.h5"), str(folder / f"{preset}_own.h5")
+    told = subprocess.run([COMMAND, "qat", network, "--data", path, "--preset", preset, "--epochs", "1", "-o", theirs], check=True,
+                          capture_output=True, text=True).stdout
+    data = fq.dataset(path)
+    x, y = data.read([0, 3])
+    assert x.shape == y.shape == (2, 8) and np.array_equal(x[:, 1:], y[:, :-1]) and data.classes == 0
+    model = fq.load(network)
+    model.qat(data, preset, epochs=1, out=own)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and all(line in told.splitlines() for line in lines), (lines, told)
+    assert ("(kl, temperature 1), a share of 0.5" in lines[1]) == (preset == "w2a8"), lines
+    wanted, found = datasets(theirs), datasets(own)
+    compared = [name for name in wanted if name.split("/")[0] in ("parameters", "buffers", "quantizers")]
+    assert len(compared) > 20 and all(np.array_equal(wanted[name], found[name]) for name in compared)
+    evaluated = json.loads(subprocess.run([COMMAND, "evaluate", theirs, "--data", path, "--metrics", "bpc", "--json"], check=True,
+                                          capture_output=True, text=True).stdout.splitlines()[-1])
+    assert model.evaluate(fq.dataset(path, "test"))["bpc"] == pytest.approx(evaluated["metrics"]["bpc"], abs=1e-6), evaluated
 
 
 @pytest.mark.skipif(not COMMAND, reason="FAKEQUANT names no command")
