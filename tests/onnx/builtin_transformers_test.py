@@ -17,12 +17,12 @@ with open("texts.csv", "w", encoding="utf-8") as file:
 run("dataset", "from-text", "texts.csv", "--text", "text", "--label", "label", "--length", "16", "-o", "texts.h5")
 
 
-def compared(name, data, model, options, *flags):
+def compared(name, data, model, options, tuning):
     """What verify finds of the fine-tuned network, and the nodes of its file."""
     result("train", "--model", model, "--model-options", json.dumps(options), "--data", data, "--epochs", 3, "--batch", 16, "--lr",
-           0.004, "--seed", 2, "-o", f"{name}.h5", *flags)
+           0.004, "--seed", 2, "-o", f"{name}.h5")
     result("qat", f"{name}.h5", "--preset", "int8", "--data", data, "--epochs", 1, "--batch", 16, "--lr", 0.0005, "-o",
-           f"{name}_int8.h5")
+           f"{name}_int8.h5", *tuning)
     result("export", f"{name}_int8.h5", "--format", "onnx", "-o", f"{name}.onnx")
     lines = run("verify", f"{name}.onnx", "--checkpoint", f"{name}_int8.h5", "--data", data, "--json", "--code-tolerance",
                 "0.002", "--tolerance", "0.5").stdout
@@ -32,17 +32,19 @@ def compared(name, data, model, options, *flags):
 # Softmax, norms and GELU are the engine's own: a code near a tie behind them may be off by one, and no answer changes.
 SMALL = {"layers": 1, "width": 32, "heads": 4}
 LLAMA = SMALL | {"kv_heads": 2, "norm": "rms_norm", "feed_forward": "swiglu", "positions": "rotary", "bias": False, "context": 16}
-for name, data, model, options in [
+for name, data, model, options, *tuning in [
         ("vit", DIGITS, "vit", SMALL | {"patch": 2, "dropout": 0.1}),
         ("vit_token", DIGITS, "vit", SMALL | {"patch": 2, "pool": "token"}),
         ("encoder", "texts.h5", "encoder", SMALL | {"dropout": 0.1}),
         ("tied", "text.h5", "gpt", SMALL | {"context": 16, "tied": True, "dropout": 0.1}),
+        ("adapters", "text.h5", "gpt", SMALL | {"context": 16}, "--lora", 4),
         ("llama", "text.h5", "gpt", LLAMA | {"tied": True})]:
-    found, graph = compared(name, data, model, options)
+    found, graph = compared(name, data, model, options, tuning)
     assert found["flips"] == 0 and found["codes"] > 0 and not found["not_in_file"], (name, found)
     assert found["codes_different"] <= 1e-3 * found["codes"], (name, found)
     weights = {tensor.name: tensor.data_type for tensor in graph.initializer}
     if options.get("tied"):  # looked up as floats, multiplied as codes
         assert weights["tokens.weight"] == onnx.TensorProto.FLOAT and weights["head.weight"] == onnx.TensorProto.INT8, weights
+    assert not any("lora" in tensor for tensor in weights), name  # their sum with the weights is the file's
     assert "Dropout" not in {node.op_type for node in graph.node}, name
 print("built-in transformers: ok")
