@@ -8,7 +8,12 @@ import sys as _sys
 from . import _fakequant
 from ._fakequant import *  # noqa: F401,F403
 from ._fakequant import ArgumentError, BackendError, Error, FileError, NumericError, SystemError  # noqa: F401
-from ._fakequant import __version__  # noqa: F401
+
+#: Of the package; its module of the library must be of the same.
+__version__ = "0.1.0"
+if _fakequant.__version__ != __version__:
+    raise ImportError(f"[fakequant] the package is {__version__}, and its library {_fakequant.__version__} "
+                      f"({_fakequant.__file__}): remove both and install one of them, pip install .", name=__name__)
 
 for _name in ("modelopt", "pytorch_quantization", "torch_ref", "torchao", "onnx", "tripy", "tensorrt"):
     _sys.modules[f"{__name__}.{_name}"] = globals()[_name] = getattr(_fakequant, _name)
