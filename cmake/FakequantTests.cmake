@@ -175,9 +175,13 @@ function(fakequant_add_file_tests name label variable)
   add_test(NAME ${name}.venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}"
     ${name}_requirements.txt)
   set_tests_properties(${name}.venv PROPERTIES LABELS ${label} TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP ${name}_venv)
-  fakequant_add_script_test(${name}.files "${CMAKE_CURRENT_SOURCE_DIR}/${name}/files_test.py" fakequant_cli LABELS ${label}
-    FIXTURES_REQUIRED ${name}_venv)
-  set_property(TEST ${name}.files APPEND PROPERTY ENVIRONMENT "${variable}=${venv}/bin/python")
+  file(GLOB scripts CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*_test.py")
+  foreach(script IN LISTS scripts)
+    get_filename_component(test "${script}" NAME_WE)
+    string(REGEX REPLACE "_test$" "" test "${test}")
+    fakequant_add_script_test(${name}.${test} "${script}" fakequant_cli LABELS ${label} FIXTURES_REQUIRED ${name}_venv)
+    set_property(TEST ${name}.${test} APPEND PROPERTY ENVIRONMENT "${variable}=${venv}/bin/python")
+  endforeach()
 endfunction()
 
 # tests/engines: exported files in engines that scripts/engine makes. OpenVINO is installed by the first test; XNNPACK (gigabytes

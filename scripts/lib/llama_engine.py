@@ -26,12 +26,14 @@ class Products:
             self.calls = calls = ctypes.CDLL(library)
         except OSError as error:
             raise Missing(f"{library} does not load ({error}): remove {home} and let it be made again") from None
-        for name in ("version", "message", "type"):
+        for name in ("version", "message", "type", "architecture"):
             getattr(calls, f"fakequant_{name}").restype = ctypes.c_char_p
         calls.fakequant_open.restype = ctypes.c_void_p
         calls.fakequant_type.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
         calls.fakequant_open.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_int]
-        calls.fakequant_vocabulary.argtypes = [ctypes.c_void_p]
+        for name in ("vocabulary", "heads", "kv_heads", "architecture"):
+            getattr(calls, f"fakequant_{name}").argtypes = [ctypes.c_void_p]
+        calls.fakequant_quantize.argtypes = [ctypes.c_char_p] * 3
         calls.fakequant_logits.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int32), ctypes.c_int, FLOATS, VISIT]
         calls.fakequant_product.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, FLOATS, ctypes.c_int64, FLOATS]
         self.path = path.encode()
@@ -40,6 +42,11 @@ class Products:
     def type(self, name):
         """"f32", "f16", "q4_0" or "q8_0"."""
         return self.calls.fakequant_type(self.path, name.encode()).decode().lower()
+
+    def quantized(self, to, type):
+        """Writes the file again to `to`, its matrices as "F32", "F16", "Q4_0" or "Q8_0", by llama.cpp's own quantizer."""
+        if (status := self.calls.fakequant_quantize(self.path, to.encode(), type.encode())) != 0:
+            raise Unusable(f"llama.cpp does not quantize it to {type}: status {status}")
 
     def product(self, weight, buffer, x, channels):
         """x [rows, columns] times a weight of the file; None where that kind of buffer does not take it."""
@@ -59,6 +66,9 @@ class Llama(Products):
         self.net = self.calls.fakequant_open(self.path, context, threads, int(cache == "f32"))
         if not self.net:
             raise Unusable(f"llama.cpp does not load it: {self.calls.fakequant_message().decode(errors='replace').strip()}")
+        self.cache = cache
+        self.architecture = self.calls.fakequant_architecture(self.net).decode()
+        self.heads, self.kv_heads = self.calls.fakequant_heads(self.net), self.calls.fakequant_kv_heads(self.net)
 
     def logits(self, ids, classes, visit=None):
         """[tokens, classes] of one text; visit(weight, x, y) sees each product of the graph."""

@@ -6,12 +6,12 @@ import numpy as np
 from engine_script import Unusable
 from llama_engine import BUFFERS
 
-# By the end of the name of the weight that is multiplied next: what llama.cpp computes before it, and how.
-BETWEEN = {"attn_qkv": ("LayerNorm", "sums of floats in the engine's own order"),
-           "attn_output": ("attention", "keys, values and probabilities are rounded to f16"),
-           "ffn_up": ("LayerNorm", "sums of floats in the engine's own order"),
-           "ffn_down": ("GELU", "tanh comes from a table of f16"),
-           "output": ("LayerNorm", "sums of floats in the engine's own order")}
+NORM = "sums of floats in the engine's own order"
+# By the end of the name of the weight that is multiplied next: what llama.cpp computes before it.
+BETWEEN = {"attn_qkv": "norm", "attn_q": "norm", "attn_k": "norm", "attn_v": "norm", "attn_output": "attention", "ffn_gate": "norm",
+           "ffn_up": "norm", "ffn_down": "activation", "output": "norm", "token_embd": "norm"}
+# The end of a layer's name here, of weights that the engine multiplies in another order.
+OURS = {"attn_q": "q_proj", "attn_k": "k_proj", "attn_v": "v_proj", "ffn_gate": "gate_proj", "ffn_up": "up_proj"}
 FLOATS = 2e-6  # of the largest: what sums of floats in another order make
 
 
@@ -34,17 +34,29 @@ def read_layers(path):
         return [Layer(name.split(" ", 1)[1], file["layers"][name]) for name in sorted(file["layers"])], file["x"][...]
 
 
+def kind_of(weight):
+    return weight.removesuffix(".weight").split(".")[-1]
+
+
+def turned(engine, weight, rows):
+    """The order of the outputs here: queries and keys of llama.cpp's `llama` have the two halves of a head interleaved."""
+    heads = {"attn_q": engine.heads, "attn_k": engine.kv_heads}.get(kind_of(weight))
+    if engine.architecture != "llama" or heads is None:
+        return np.arange(rows)
+    return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).ravel()
+
+
 def products_of(engine, layers, ids):
-    """(weight, its layers, x, y) of every product of one text, as the engine's graph computes it."""
+    """(weight, its layers, x, y) of every product of one text, as the engine's graph computes it, y in the order here."""
     seen, left, found = [], list(layers), []
     engine.logits(ids, layers[-1].y.shape[-1], lambda *product: seen.append(product))
     for weight, x, y in seen:
-        of = []
+        of, end = [], OURS.get(kind_of(weight), "")
         while left and sum(layer.y.shape[-1] for layer in of) < y.shape[1]:
-            of.append(left.pop(0))
+            of.append(left.pop(next((i for i, layer in enumerate(left[:3]) if layer.name.endswith(end)), 0)))
         if sum(layer.y.shape[-1] for layer in of) != y.shape[1] or of[0].x.shape[-1] != x.shape[1]:
             raise Unusable(f"its {weight} has {y.shape[1]} outputs, which are not those of the checkpoint's next layers")
-        found.append((weight, of, x, y))
+        found.append((weight, of, x, y[:, turned(engine, weight, y.shape[1])]))
     if left:
         raise Unusable(f"it has no product for '{left[0].name}'")
     return found
@@ -64,10 +76,12 @@ def compare_products(engine, path):
     layers, ids = read_layers(path)
     found = []
     for weight, of, x, y in products_of(engine, layers, ids[0]):
+        order = turned(engine, weight, y.shape[1])
         taken = {buffer: engine.product(weight, buffer, x, y.shape[1]) for buffer in BUFFERS}
-        same = [buffer for buffer, made in taken.items() if made is not None and bits_different(made, y) == 0]
+        taken = {buffer: made[:, order] for buffer, made in taken.items() if made is not None}
+        same = [buffer for buffer, made in taken.items() if bits_different(made, y) == 0]
         at, buffer = 0, (same or ["plain"])[0]
-        made = engine.product(weight, buffer, of[0].rows(of[0].x), y.shape[1])
+        made = engine.product(weight, buffer, of[0].rows(of[0].x), y.shape[1])[:, order]
         for layer in of:
             own = layer.rows(layer.y)
             part = made[:, at:at + own.shape[1]] + layer.bias
@@ -79,14 +93,23 @@ def compare_products(engine, path):
     return found
 
 
+def between(engine, weight, exact):
+    """(operator, how) of what llama.cpp computes before it multiplies a weight."""
+    operator, gpt2 = BETWEEN.get(kind_of(weight), "floats"), engine.architecture == "gpt2"
+    if operator == "attention":
+        return operator, ("keys, values and probabilities are rounded to f16" if engine.cache == "f16" else
+                          "softmax and sums of floats in the engine's own order")
+    if operator == "activation" and gpt2:
+        return "GELU", "tanh comes from a table of f16" + (", by tanh where the checkpoint has the exact one" if exact else "")
+    return {"norm": "LayerNorm" if gpt2 else "RMSNorm", "activation": "SiLU and a product"}.get(operator, operator), NORM
+
+
 def compare_stages(engine, path):
     """What each product reads, here and in the engine, of the first text."""
     layers, ids = read_layers(path)
-    found, other = [], exact_gelu(layers)
+    found, exact = [], exact_gelu(layers)
     for weight, of, x, _ in products_of(engine, layers, ids[0]):
-        kind = weight.removesuffix(".weight").split(".")[-1]
-        operator, how = BETWEEN.get(kind, ("floats", "sums of floats in the engine's own order"))
-        how = how + ", by tanh where the checkpoint has the exact one" if operator == "GELU" and other else how
+        operator, how = between(engine, weight, exact)
         found.append({"before": of[0].name, "weight": weight, "operator": operator, "how": how,
                       "largest": relative(of[0].x[0], x)})
     return found

@@ -18,11 +18,11 @@ def needs(name, *files):
 
 
 def small_gpt(name="gpt.h5"):
-    """A gpt of two blocks of width 64 and the data set that it was trained on."""
+    """A gpt of two blocks of width 64 and the data set that it was trained on; the number of its tokens."""
     with open("text.txt", "w", encoding="utf-8") as text:
         text.write("To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n"
                    "The slings and arrows of outrageous fortune,\nOr to take arms against a sea of troubles\n" * 40)
-    run("dataset", "from-text", "text.txt", "--windows", "32", "-o", "text.h5")
+    made = result("dataset", "from-text", "text.txt", "--windows", "32", "-o", "text.h5")
     options = '{"layers": 2, "width": 64, "heads": 2, "context": 32}'
     run("train", "--data", "text.h5", "--model", "gpt", "--model-options", options, "--epochs", "2", "-o", name)
-    return name
+    return made["vocabulary"]

@@ -1,7 +1,9 @@
-// What scripts/verify_gguf.py asks of llama.cpp: logits of tokens, with every product of the graph shown, and one product
-// alone in either kind of buffer. Built beside libllama by scripts/engine; called through ctypes, on float and int32 arrays.
+// What scripts/verify_gguf.py asks of llama.cpp: logits of tokens, with every product of the graph shown, one product alone in
+// either kind of buffer, and a file written again by llama.cpp's own quantizer. Built beside libllama by scripts/engine; called
+// through ctypes, on float and int32 arrays.
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ggml-alloc.h"
@@ -94,6 +96,37 @@ void* fakequant_open(const char* path, int context, int threads, int cache_f32) 
 }
 
 int fakequant_vocabulary(void* net) { return llama_vocab_n_tokens(llama_model_get_vocab(static_cast<Net*>(net)->model)); }
+
+int fakequant_heads(void* net) { return llama_model_n_head(static_cast<Net*>(net)->model); }
+int fakequant_kv_heads(void* net) { return llama_model_n_head_kv(static_cast<Net*>(net)->model); }
+
+/// Of what kind the network is: "gpt2", "llama", ..
+const char* fakequant_architecture(void* net) {
+  static std::string told;
+  char text[64] = "";
+  llama_model_meta_val_str(static_cast<Net*>(net)->model, "general.architecture", text, sizeof text);
+  return (told = text).c_str();
+}
+
+/// Writes a file again, all matrices as `type` ("F32", "F16", "Q4_0" or "Q8_0"), which the tool llama-quantize does by
+/// --allow-requantize --pure. 0 when it worked.
+int fakequant_quantize(const char* from, const char* to, const char* type) {
+  const std::pair<const char*, llama_ftype> types[] = {{"F32", LLAMA_FTYPE_ALL_F32},
+                                                       {"F16", LLAMA_FTYPE_MOSTLY_F16},
+                                                       {"Q4_0", LLAMA_FTYPE_MOSTLY_Q4_0},
+                                                       {"Q8_0", LLAMA_FTYPE_MOSTLY_Q8_0}};
+  llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
+  llama_backend_init();
+  llama_model_quantize_params params = llama_model_quantize_default_params();
+  params.nthread = 1;
+  params.allow_requantize = params.pure = true;
+  for (const auto& [name, number] : types)
+    if (std::strcmp(name, type) == 0) {
+      params.ftype = number;
+      return static_cast<int>(llama_model_quantize(from, to, &params));
+    }
+  return -1;
+}
 
 /// Logits [count, vocabulary] of tokens, as a text of their own. `visit` may be null. 0 when it worked.
 int fakequant_logits(void* opened, const int32_t* tokens, int count, float* logits, Visit visit) {
