@@ -51,6 +51,7 @@
 #include "fakequant/export/gguf/file.h"
 #include "fakequant/export/gguf/import.h"
 #include "fakequant/export/gguf/model.h"
+#include "fakequant/export/gguf/tokenizer.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/import.h"
 #include "fakequant/export/onnx/import_quantized.h"

@@ -35,7 +35,10 @@ void take_pieces(const fq::detail::TokenizerFile& file, GgufOptions& options) {
     return log(LogLevel::warning,
                "[export] the network's tokenizer is no byte-level BPE: the file has no tokenizer, give "
                "llama.cpp ids");
-  options.pattern = pattern_of(nlohmann::json::parse(file.text())["pre_tokenizer"]);
+  const auto json = nlohmann::json::parse(file.text());
+  options.pattern = pattern_of(json["pre_tokenizer"]);
+  for (const auto& token : json.value("added_tokens", nlohmann::json::array()))
+    if (token.value("special", false)) options.control.push_back(token.at("id").get<std::int32_t>());
   for (const auto& token : file.tokens()) options.vocabulary.push_back(fq::detail::from_byte_alphabet(token));
 }
 

@@ -13,6 +13,7 @@
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/network.h"
+#include "fakequant/cli/text/gguf_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/export/gguf/import.h"
@@ -66,8 +67,7 @@ ImportOptions read_options(const std::string& path, const Flags& flags) {
           .fixed_inputs = read_fixed_inputs(flags)};
 }
 
-QuantizedModel read_model(const std::string& path, const Flags& flags) {
-  if (path.ends_with(".gguf")) return import_gguf(load_gguf(path), read_options(path, flags), path);
+QuantizedModel read_onnx(const std::string& path, const Flags& flags) {
   const OnnxModel file = load_onnx(path);
   try {
     const ImportOptions options = read_options(path, flags);
@@ -76,6 +76,20 @@ QuantizedModel read_model(const std::string& path, const Flags& flags) {
   } catch (const ArgumentError& error) {
     throw FileError(path, {}, fmt::format("{} (in {})", error.what(), path));
   }
+}
+
+/// A file that says which network it is.
+std::pair<QuantizedModel, Network> read_model(const std::string& path, const Flags& flags) {
+  if (!path.ends_with(".gguf")) {
+    QuantizedModel model = read_onnx(path, flags);
+    Network network = quantized_network(model, path);
+    return {std::move(model), std::move(network)};
+  }
+  const GgufModel file = load_gguf(path);
+  QuantizedModel model = import_gguf(file, read_options(path, flags), path);
+  Network network = quantized_network(model, path);
+  take_gguf_tokenizer(network, file, path);
+  return {std::move(model), std::move(network)};
 }
 
 std::map<std::string, std::int64_t> layer_counts(const ImportedModel& model) {
@@ -187,7 +201,7 @@ void check_import(const Flags& flags, PlannedFiles& planned) {
   if (describes_itself(from, flags))
     return planned.add(path, transformer_network(from, read_options(from, flags), flags));
   if (is_weights(from)) return planned.add(path, read_weights(from, flags).first);
-  planned.add(path, quantized_network(read_model(from, flags), from));
+  planned.add(path, read_model(from, flags).second);
 }
 
 nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
@@ -196,9 +210,8 @@ nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   if (describes_itself(from, flags))
     return import_transformer(from, read_options(from, flags), flags, output);
   if (is_weights(from)) return import_weights(from, flags, output);
-  const QuantizedModel read = read_model(from, flags);
+  const auto [read, network] = read_model(from, flags);
   const ImportedModel& model = read.floats;
-  const Network network = quantized_network(read, from);
   save_network(network, path);
   std::int64_t parameters = 0;
   for (const auto& [name, tensor] : model.state.tensors())

@@ -75,8 +75,7 @@ GgufModel gguf_model(Module& model, const Shape& input_shape, const GgufOptions&
     out.tensors = from.all();
   }
   if (!options.vocabulary.empty() && (gpt2 || llama))
-    detail::add_vocabulary(out, options.vocabulary, options.merges, options.pattern,
-                           gpt2 ? gpt2->vocabulary : llama->vocabulary);
+    detail::add_vocabulary(out, options, gpt2 ? gpt2->vocabulary : llama->vocabulary);
   return out;
 }
 

@@ -4,6 +4,7 @@
 ///
 ///     save_gguf("gpt.gguf", gguf_model(model, {1, 64}, {.name = "shakespeare"}));
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct GgufOptions {
   /// Pairs of tokens that become one, as GPT-2's tokenizer writes them, "left right"; none where each token
   /// is a byte.
   std::vector<std::string> merges = {};
+  /// Ids of tokens that are no text, as its end: llama.cpp shows them as nothing.
+  std::vector<std::int32_t> control = {};
   /// llama.cpp's name of the pattern that cuts texts into words: "gpt-2", "llama-bpe", "qwen2".
   std::string pattern = "gpt-2";
   /// Matrices that are not quantized, but for tables of positions: F16 (rounded) in place of F32.

@@ -1,7 +1,9 @@
 """Networks of Llama's and Qwen2's kind as GGUF: names, keys and the order of rows that llama.cpp has, read by the package
 `gguf`; and files imported again: the same bytes after no step, text of the network that they are of; what is refused."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -111,6 +113,46 @@ run("import", "gpt.gguf", "-o", "gpt_back.h5")
 run("export", "gpt_back.h5", "--format", "gguf", "-o", "gpt_again.gguf")
 there, here = (part(read(name), "bytes") for name in ("gpt.gguf", "gpt_again.gguf"))
 assert set(there) == set(here) and all(np.array_equal(there[name], here[name]) for name in there)
+
+# The tokens come back too: of characters as the data set calls them, of pieces as a tokenizer.json that cuts and joins as the one
+# that went out.
+
+
+def text_of(checkpoint, prompt):
+    return run("generate", checkpoint, "--prompt", prompt, "--tokens", "8", "--temperature", "0").stdout
+
+
+assert text_of("gpt_q4.h5", "To be") == text_of("gpt_back.h5", "To be").replace("gpt_back", "gpt_q4")
+run("qat", "gpt_back.h5", "--data", "text.h5", "--epochs", "1", "-o", "gpt_more.h5")
+DATA = os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "tests", "data", "tokenizers")
+for kind, architecture, file in (("llama", "LlamaForCausalLM", "llama3.json"), ("qwen2", "Qwen2ForCausalLM", "qwen2.json"),
+                                 ("llama", "LlamaForCausalLM", "byte_level.json")):
+    name = file.removesuffix(".json") + "_pieces"
+    with open(os.path.join(DATA, file), encoding="utf-8") as tokenizer:
+        given = json.load(tokenizer)
+    folder(name, architecture, max(*given["model"]["vocab"].values(), *(t["id"] for t in given["added_tokens"])) + 1, False, kind == "qwen2")
+    shutil.copy(os.path.join(DATA, file), os.path.join(name, "tokenizer.json"))
+    run("import", name, "--input-shape", "16", "-o", f"{name}.h5")
+    run("export", f"{name}.h5", "--format", "gguf", "-o", f"{name}.gguf")
+    run("import", f"{name}.gguf", "-o", f"{name}_back.h5")
+    for prompt in ("To be 12345", "isn't  \u00fc\n\n a", "the<|endoftext|>To"):
+        assert text_of(f"{name}.h5", prompt) == text_of(f"{name}_back.h5", prompt), (name, prompt)
+    run("dataset", "from-text", "text.txt", "--windows", "16", "--tokenizer", os.path.join(DATA, file), "-o", "pieces.h5", "--force")
+    first, second = (result("evaluate", f"{name}{end}.h5", "--data", "pieces.h5") for end in ("", "_back"))
+    assert first["loss"] == second["loss"], (name, first, second)
+    run("export", f"{name}_back.h5", "--format", "gguf", "-o", "again.gguf", "--force")
+    there, here = (part(read(path), "key") for path in (f"{name}.gguf", "again.gguf"))
+    assert all(np.array_equal(there[key], here[key]) for key in there if key.startswith("tokenizer")), name
+    assert 3 in there["tokenizer.ggml.token_type"], name
+with open("llama3_pieces.gguf", "rb") as file:
+    whole = file.read()
+for was, becomes, says in ((b"llama-bpe", b"other-bpe", "the words of 'other-bpe' are not read"),
+                           (b"\4\0\0\0\0\0\0\0gpt2", b"\4\0\0\0\0\0\0\0bert", "its tokenizer is 'bert'")):
+    assert was in whole
+    with open("strange.gguf", "wb") as file:
+        file.write(whole.replace(was, becomes))
+    warned = run("import", "strange.gguf", "-o", "strange.h5", "--force").stderr
+    assert says in warned and "left out" in warned, warned
 
 # What is no such file, or what no grid of ours is.
 with open("llama_q4_0.gguf", "rb") as file:

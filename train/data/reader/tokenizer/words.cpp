@@ -101,6 +101,14 @@ const WordPattern& word_pattern(std::string_view regex) {
   return found->pattern;
 }
 
+std::string_view pattern_regex(std::string_view name) {
+  const auto* found = std::ranges::find(kKnown, name, [](const Known& known) { return known.pattern.name; });
+  FQ_CHECK(found != std::end(kKnown), "tokenizer",
+           "the words of '{}' are not read: those of gpt-2, llama-bpe and qwen2 are",
+           printable(std::string(name.substr(0, 100))));
+  return found->regex;
+}
+
 std::vector<std::string_view> words_of(std::string_view text, const WordPattern& pattern) {
   std::vector<std::string_view> out;
   while (!text.empty()) {

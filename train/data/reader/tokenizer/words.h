@@ -21,6 +21,8 @@ struct WordPattern {
 /// That of a regular expression of tokenizer.json: GPT-2's, Llama 3's or Qwen 2's, as their files write it.
 /// Throws ArgumentError for any other.
 [[nodiscard]] const WordPattern& word_pattern(std::string_view regex);
+/// The regular expression of a pattern by llama.cpp's name. Throws ArgumentError for any other name.
+[[nodiscard]] std::string_view pattern_regex(std::string_view name);
 
 /// All of `text`, UTF-8, in words.
 [[nodiscard]] std::vector<std::string_view> words_of(std::string_view text, const WordPattern& pattern);
