@@ -10,6 +10,7 @@
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/export/gguf/detail/config.h"
 #include "fakequant/export/gguf/detail/llama.h"
+#include "fakequant/export/quantized/detail/scaled_codes.h"
 #include "fakequant/export/transformers/detail/plan.h"
 #include "fakequant/train/loop/detail/finite.h"
 
@@ -95,10 +96,7 @@ class GgufImport {
           from.type == GgufType::q4_0 ? ggml::unpack_q4_0(from.data) : ggml::unpack_q8_0(from.data);
       all.codes = blocks.codes.to(DType::f32);
       all.scale = blocks.scale.to(DType::f32);
-      all.values = all.codes.clone();
-      const auto* scale = all.scale.data<float>();
-      for (std::int64_t i = 0; i < all.values.numel(); ++i)
-        all.values.mutable_data<float>()[i] *= scale[i / 32];
+      all.values = detail::scaled_codes(all.codes, all.scale, Granularity::per_group(32));
     } else {
       all.values = from.data.to(DType::f32);
     }

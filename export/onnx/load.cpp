@@ -93,6 +93,10 @@ class Loading {
       return "it is a PyTorch file, which would have to be unpickled, and that runs whatever is in it: load "
              "it in Python, and torch.onnx.export(model, (x,), \"net.onnx\") with an x as the network takes "
              "writes what is read here";
+    if (kind == "an ExecuTorch program")
+      return "it is an ExecuTorch program, whose weights are packed for its backend: import the checkpoint "
+             "or "
+             "the ONNX file that it was made of";
     return fmt::format("it is {}, not an ONNX model", kind);
   }
 

@@ -1,5 +1,6 @@
 #include "fakequant/export/quantized/quantized_model.h"
 
+#include <cmath>
 #include <map>
 
 #include <fmt/ranges.h>
@@ -25,18 +26,18 @@ Quantizers quantizers_by_path(Module& model) {
   return out;
 }
 
-/// Whether the grid is made of the weight: it has no scales to set.
-bool follows_weight(const TensorQuantizer& quantizer) {
+/// Whether the grid is made of what is rounded: it has no scales to set.
+bool follows_values(const TensorQuantizer& quantizer) {
   const EngineGrid grid = quantizer.settings().engine_grid;
-  return grid == EngineGrid::q4_0 || grid == EngineGrid::q8_0;
+  return grid == EngineGrid::q4_0 || grid == EngineGrid::q8_0 || quantizer.descriptor().has_dynamic_blocks();
 }
 
 void check_scales(const QuantizedTensor& own, const FileGrid& grid) {
   const auto have = own.spec.scale.to_vector<float>(), want = grid.scale.to_vector<float>();
   for (std::size_t i = 0; i < want.size(); ++i)
     FQ_CHECK(have.at(i) == want[i], kWhere,
-             "{}: block {} has the scale {}, which '{}' would make {}: it was made by another quantizer than "
-             "ggml's plain one, whose blocks a grid of ours cannot hold",
+             "{}: block {} has the scale {}, which '{}' would make {} of its values: it was made by another "
+             "quantizer than the plain one, whose blocks a grid of ours cannot hold",
              grid.origin, i, want[i], grid.quantizer, have[i]);
 }
 
@@ -44,7 +45,7 @@ void check_codes(Module& model, const FileGrid& grid) {
   const std::string path = grid.quantizer.substr(0, grid.quantizer.rfind('.'));
   const auto& layer = dynamic_cast<const QuantModule&>(model.at(path));
   const QuantizedTensor own = weight_codes(layer);
-  if (follows_weight(*layer.weight_quantizer())) check_scales(own, grid);
+  if (follows_values(*layer.weight_quantizer())) check_scales(own, grid);
   const auto have = code_values(own).to(Layout::row_major).to_vector<float>(),
              want = grid.codes.to_vector<float>();
   for (std::size_t i = 0; i < want.size(); ++i)
@@ -54,9 +55,22 @@ void check_codes(Module& model, const FileGrid& grid) {
         grid.origin, i, want[i], grid.quantizer, have[i]);
 }
 
+/// The range whose scales are multiples of a unit: fl(range / fl(448 * bound)) is that again.
+float range_of_unit(float unit, const Format& format) {
+  const float bound = 448.0f * format.bound();
+  float range = unit * bound;
+  for (int i = 0; i < 2 && range / bound > unit; ++i) range = std::nextafter(range, 0.0f);
+  for (int i = 0; i < 2 && range / bound < unit; ++i) range = std::nextafter(range, INFINITY);
+  FQ_CHECK(range / bound == unit, kWhere, "no range has scales that are multiples of {}", unit);
+  return range;
+}
+
 void set_scale(TensorQuantizer& quantizer, const FileGrid& grid) {
   try {
-    quantizer.set_scale(grid.scale);
+    if (grid.unit > 0)
+      quantizer.set_amax(Tensor::scalar(range_of_unit(grid.unit, quantizer.descriptor().format())));
+    else
+      quantizer.set_scale(grid.scale);
   } catch (const ArgumentError& error) {
     throw ArgumentError(fmt::format("{} (of {})", error.what(), grid.origin));
   }
@@ -73,13 +87,15 @@ void FileQuantization::set_grids(Module& model) const {
     FQ_CHECK(found != quantizers.end() && found->second->enabled(), kWhere,
              "{} has a grid for '{}', which is not quantized: no such layer is multiplied by codes",
              grid.origin, grid.quantizer);
-    if (follows_weight(*found->second)) continue;
+    if (follows_values(*found->second) && grid.unit == 0) continue;
     const auto [known, first] = set.emplace(found->second, &grid);
     if (first)
       set_scale(*found->second, grid);
     else
       FQ_CHECK(
-          bitwise_equal(known->second->scale, grid.scale), kWhere,
+          known->second->unit == grid.unit &&
+              (grid.unit > 0 || bitwise_equal(known->second->scale, grid.scale)),
+          kWhere,
           "{} and {} have other scales, and '{}' is one quantizer for both: one tensor has one grid here",
           known->second->origin, grid.origin, found->second->name());
   }

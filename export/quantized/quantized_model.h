@@ -23,6 +23,8 @@ struct FileGrid {
   Tensor scale = {};
   /// Of a weight, in the shape of the parameter: the codes as f32.
   Tensor codes = {};
+  /// Of blocks whose scales are numbers of E4M3: what these are multiplied by; 0 for any other grid.
+  float unit = 0;
 };
 
 /// How a file quantizes a network.

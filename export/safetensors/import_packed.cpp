@@ -17,35 +17,64 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Whether a config beside the weights takes ranges from each input.
-bool has_dynamic_inputs(const std::string& path) {
-  const auto folder = std::filesystem::path(path).parent_path();
-  const auto text_of = [&](const char* name) -> ordered_json {
-    const std::string file = (folder / name).string();
+/// What the configs beside the weights say of a layer's inputs.
+class BesideWeights {
+ public:
+  explicit BesideWeights(const std::string& path)
+      : modelopt_(read(path, "hf_quant_config.json")), config_(read(path, "config.json")) {}
+
+  /// E4M3, or integers, whose range is that of each input.
+  [[nodiscard]] bool has_dynamic_inputs() const {
+    if (const auto at = ordered_json::json_pointer("/quantization/quant_algo"); modelopt_.contains(at))
+      return modelopt_.at(at) == "FP8_PER_CHANNEL_PER_TOKEN";
+    const auto groups = ordered_json::json_pointer("/quantization_config/config_groups");
+    if (!config_.is_object() || !config_.contains(groups) || !config_.at(groups).is_object()) return false;
+    return std::ranges::any_of(config_.at(groups), [](const ordered_json& group) {
+      const auto dynamic = ordered_json::json_pointer("/input_activations/dynamic");
+      return group.is_object() && group.contains(dynamic) && group.at(dynamic) == true;
+    });
+  }
+
+  /// ModelOpt's name of how a layer is quantized, "MXFP8"; empty where nothing says.
+  [[nodiscard]] std::string algorithm_of(const std::string& layer) const {
+    const auto text = [&](const ordered_json::json_pointer& at) {
+      return modelopt_.contains(at) && modelopt_.at(at).is_string() ? modelopt_.at(at).get<std::string>()
+                                                                    : "";
+    };
+    const std::string all = text(ordered_json::json_pointer("/quantization/quant_algo"));
+    if (all != "MIXED_PRECISION") return all;
+    return text(ordered_json::json_pointer("/quantization/quantized_layers") / layer / "quant_algo");
+  }
+
+ private:
+  static ordered_json read(const std::string& path, const char* name) {
+    const std::string file = (std::filesystem::path(path).parent_path() / name).string();
     std::error_code none;
     return std::filesystem::exists(file, none) ? detail::JsonText::load(file, "import")->value()
                                                : ordered_json();
-  };
-  const ordered_json modelopt = text_of("hf_quant_config.json"), config = text_of("config.json");
-  if (const auto at = ordered_json::json_pointer("/quantization/quant_algo"); modelopt.contains(at))
-    return modelopt.at(at) == "FP8_PER_CHANNEL_PER_TOKEN";
-  const auto groups = ordered_json::json_pointer("/quantization_config/config_groups");
-  if (!config.is_object() || !config.contains(groups) || !config.at(groups).is_object()) return false;
-  return std::ranges::any_of(config.at(groups), [](const ordered_json& group) {
-    const auto dynamic = ordered_json::json_pointer("/input_activations/dynamic");
-    return group.is_object() && group.contains(dynamic) && group.at(dynamic) == true;
-  });
+  }
+
+  ordered_json modelopt_, config_;
+};
+
+/// Blocks along the last axis whose scales are numbers of 8 bits, made of what is rounded.
+void set_blocks(ordered_json& rule, const detail::PackedLayer& layer) {
+  rule.erase("axis");
+  rule["block_sizes"] = {{"-1", layer.group}};
+  if (!layer.scale_bits) return;
+  rule["block_sizes"]["type"] = "dynamic";
+  rule["block_sizes"]["scale_bits"] =
+      *layer.scale_bits == NumBits(4, 3) ? std::vector{4, 3} : std::vector{8, 0};
 }
 
 class Quantizing {
  public:
   Quantizing(const std::string& path, const StateDict& floats)
-      : path_(path), floats_(floats), source_(path), file_(source_.packed()) {}
+      : path_(path), floats_(floats), source_(path), file_(source_.packed()), beside_(path) {}
 
   FileQuantization run() {
     if (file_.layers.empty()) return {};
-    const bool dynamic = has_dynamic_inputs(path_);
-    for (const auto& layer : file_.layers) add(layer, dynamic);
+    for (const auto& layer : file_.layers) add(layer);
     for (const auto& [name, scale] : file_.scales) add_scale(name, scale);
     const ordered_json config{{"target", file_.scales.empty() ? "ort" : "tensorrt"}, {"rules", rules_}};
     return {config.dump(), std::move(grids_)};
@@ -69,7 +98,7 @@ class Quantizing {
     return out;
   }
 
-  void add(const detail::PackedLayer& layer, bool dynamic) {
+  void add(const detail::PackedLayer& layer) {
     const auto paths = paths_of(layer);
     if (paths.empty())
       fail(layer.name, "its codes are of no layer of the network: all weights that have scales are");
@@ -78,20 +107,29 @@ class Quantizing {
     const std::string quantizer = path + ".weight_quantizer";
     ordered_json rule = detail::grid_rule(quantizer, detail::narrowed(layer.format, layer.codes));
     const Shape shape = floats_.at("parameters/" + path + ".weight").shape();
-    if (layer.group > 0) {
-      rule.erase("axis");
-      rule["block_sizes"] = {{"-1", layer.group}};
-    } else if (layer.scale.rank() > 0) {
+    if (layer.group > 0)
+      set_blocks(rule, layer);
+    else if (layer.scale.rank() > 0)
       rule["axis"] = 0;
-    }
     rules_.push_back(std::move(rule));
     const Tensor scale = layer.scale.rank() > 0 ? layer.scale.reshape({-1}) : layer.scale;
-    grids_.push_back(
-        {quantizer, fmt::format("tensor '{}.weight'", layer.name), scale, layer.codes.reshape(shape)});
-    if (!dynamic || file_.scales.contains(layer.name + ".input_scale")) return;
+    grids_.push_back({quantizer, fmt::format("tensor '{}.weight'", layer.name), scale,
+                      layer.codes.reshape(shape), layer.unit});
+    if (!file_.scales.contains(layer.name + ".input_scale")) add_dynamic_input(layer, path);
+  }
+
+  /// An input whose ranges are its own.
+  void add_dynamic_input(const detail::PackedLayer& layer, const std::string& path) {
+    const std::string quantizer = path + ".input_quantizer";
+    if (layer.scale_bits) {
+      if (beside_.algorithm_of(layer.name) != "MXFP8") return;
+      rules_.push_back(detail::grid_rule(quantizer, layer.format));
+      return set_blocks(rules_.back(), layer);
+    }
+    if (!beside_.has_dynamic_inputs()) return;
     if (layer.format.is_integer())
       fail(layer.name, "its input takes integers whose range is that of each input: give a static range");
-    rules_.push_back({{"pattern", path + ".input_quantizer"},
+    rules_.push_back({{"pattern", quantizer},
                       {"num_bits", {4, 3}},
                       {"block_sizes", {{"-1", nullptr}}},
                       {"dynamic", true},
@@ -108,17 +146,26 @@ class Quantizing {
     quantizer += quantizer.empty() ? "" : ".";
     quantizer += last == "output_scale" ? "output_quantizer" : "input_quantizer" + last.substr(11);
     if (scale.numel() != 1) fail(name, "an input has one scale here");
+    const std::string origin = fmt::format("tensor '{}'", name);
+    const auto own = std::ranges::find(file_.layers, layer, &detail::PackedLayer::name);
+    if (own != file_.layers.end() && own->unit > 0 && last == "input_scale") {
+      rules_.push_back(detail::grid_rule(quantizer, own->format));
+      set_blocks(rules_.back(), *own);
+      grids_.push_back({quantizer, origin, {}, {}, static_cast<float>(scale.item())});
+      return;
+    }
     const bool floats = std::ranges::any_of(file_.layers, [&](const auto& each) {
       return !each.format.is_integer() && (each.name == layer || !places_.contains(layer));
     });
     rules_.push_back(detail::grid_rule(quantizer, floats ? Format(FloatFormat{4, 3}) : Format(IntFormat{8})));
-    grids_.push_back({quantizer, fmt::format("tensor '{}'", name), scale, {}});
+    grids_.push_back({quantizer, origin, scale, {}});
   }
 
   const std::string& path_;
   const StateDict& floats_;
   detail::WeightSource source_;
   const detail::PackedFile& file_;
+  BesideWeights beside_;
   std::map<std::string, std::string> places_;  // layers of the file -> paths
   ordered_json rules_ = ordered_json::array({detail::all_off()});
   std::vector<FileGrid> grids_;

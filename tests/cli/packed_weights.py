@@ -53,10 +53,11 @@ with open("groups.json", "w", encoding="utf-8") as file:
     json.dump({"rules": {"*weight_quantizer": {"num_bits": 4, "block_sizes": {"-1": 32}}, "*input_quantizer": {"enable": False}}}, file)
 KINDS = {"int8": ["--preset", "int8", "--target", "tensorrt"], "int8_weight_only": ["--preset", "int8_weight_only"],
          "groups": ["--config", "groups.json"], "fp8": ["--preset", "fp8"],
-         "fp8_per_channel_per_token": ["--preset", "fp8_per_channel_per_token"]}
+         "fp8_per_channel_per_token": ["--preset", "fp8_per_channel_per_token"],
+         "nvfp4": ["--preset", "nvfp4", "--edge-bits", "0"], "mxfp8": ["--preset", "mxfp8"]}
 for kind, flags in KINDS.items():
     run("calibrate", "float.h5", "--data", DIGITS, *flags, "-o", f"{kind}.h5")
-    for names in ("safetensors", "compressed-tensors"):
+    for names in ("safetensors",) if kind in ("nvfp4", "mxfp8") else ("safetensors", "compressed-tensors"):
         folder = fresh(f"{kind}_{names}")
         again = fresh(f"{kind}_{names}_again")
         run("export", f"{kind}.h5", "--format", names, "-o", folder)
@@ -82,7 +83,6 @@ assert group["weights"] == {"num_bits": 4, "type": "int", "symmetric": True, "dy
 tensors = load("int8_compressed-tensors/model.safetensors")
 assert tensors["first.weight"][0] == "I8" and tensors["first.weight_scale"][1].shape == (64, 1), tensors["first.weight_scale"]
 assert tensors["first.input_scale"][1].shape == (1,)
-run("calibrate", "float.h5", "--data", DIGITS, "--preset", "nvfp4", "--edge-bits", "0", "-o", "nvfp4.h5")
 fails(2, ["'first' is NVFP4", "--format safetensors"], "export", "nvfp4.h5", "--format", "compressed-tensors", "-o", fresh("none"))
 with open("sum.json", "w", encoding="utf-8") as file:
     json.dump({"nodes": [{"name": "flat", "type": "flatten"}, {"name": "first", "type": "linear", "options": {"out_features": 64}},
@@ -113,7 +113,15 @@ refused(["first.weight_scale", "must be positive"], {**eight, "first.weight_scal
 refused(["first.weight_scale", "one a row"], {**eight, "first.weight_scale": ("F32", np.ones(63, "<f4"))})
 refused(["first.weight", "I8 or F8_E4M3"], {**eight, "first.weight": ("I32", np.zeros((64, 64), "<i4"))})
 refused(["other.input_scale", "not quantized"], {**eight, "other.input_scale": ("F32", np.ones((), "<f4"))})
-nvfp4 = fresh("nvfp4")
-run("export", "nvfp4.h5", "--format", "safetensors", "-o", nvfp4)
-fails(2, ["weight_scale_2", "NVFP4"], "import", f"{nvfp4}/model.safetensors", "--network", "net.json", "--input-shape", SHAPE, "--classes", "10",
-      "-o", "none.h5")
+nvfp4 = load("nvfp4_safetensors/model.safetensors")
+assert nvfp4["first.weight_scale"][0] == "F8_E4M3" and nvfp4["first.weight"][1].shape == (64, 32), nvfp4["first.weight"]
+refused(["weight_global_scale", "quotients"], {**nvfp4, "first.weight_global_scale": ("F32", np.ones((), "<f4"))})
+refused(["first.weight_scale", "a scale is 0"], {**nvfp4, "first.weight_scale": ("F8_E4M3", np.zeros((64, 4), "u1"))})
+refused(["first.weight_scale", "it is F8_E4M3"], {name: value for name, value in nvfp4.items() if name != "first.weight_scale_2"})
+refused(["first.weight_scale", "for each group"], {**nvfp4, "first.weight_scale": ("F8_E4M3", np.full((64, 3), 64, "u1"))})
+other = nvfp4["first.weight"][1].copy()
+other[5, 8:16] = 0x11  # codes of 1/2 alone: a scale that is made of them is another one
+refused(["tensor 'first.weight'", "another quantizer"], {**nvfp4, "first.weight": ("U8", other)})
+with open("net.pte", "wb") as file:
+    file.write(b"\x3c\0\0\0ET12eh00\x20\0\0\0")
+fails(2, ["net.pte", "an ExecuTorch program", "import the checkpoint"], "import", "net.pte", "-o", "none.h5")

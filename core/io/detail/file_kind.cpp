@@ -54,11 +54,12 @@ struct Ending {
 
 /// Of files whose first bytes tell less: zip archives, pickles, protobuf.
 constexpr Ending kEndings[] = {
-    {".onnx", "an ONNX model"},       {".npz", "an archive of NumPy arrays"},
-    {".pt", "a PyTorch file"},        {".pth", "a PyTorch file"},
-    {".pkl", "a Python pickle"},      {".safetensors", "a safetensors file"},
-    {".tfrecord", "a TFRecord file"}, {".tflite", "a TensorFlow Lite model"},
-    {".gguf", "a GGUF file"},         {".engine", "a TensorRT engine"},
+    {".onnx", "an ONNX model"},        {".npz", "an archive of NumPy arrays"},
+    {".pt", "a PyTorch file"},         {".pth", "a PyTorch file"},
+    {".pkl", "a Python pickle"},       {".safetensors", "a safetensors file"},
+    {".tfrecord", "a TFRecord file"},  {".tflite", "a TensorFlow Lite model"},
+    {".gguf", "a GGUF file"},          {".engine", "a TensorRT engine"},
+    {".pte", "an ExecuTorch program"},
 };
 
 bool is_text(std::string_view bytes) {

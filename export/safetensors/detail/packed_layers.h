@@ -4,9 +4,12 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "fakequant/core/blocks/granularity.h"
+#include "fakequant/core/descriptor_fields.h"
 #include "fakequant/core/format.h"
 #include "fakequant/export/safetensors/file.h"
 
@@ -19,6 +22,12 @@ struct PackedLayer {
   Tensor codes, values;    ///< f32, of the weight's shape; values are code * scale
   Tensor scale;            ///< f32: rank 0, [N], or [N, K / group]
   std::int64_t group = 0;  ///< columns that share a scale; 0 for rows
+  /// Of scales that are numbers of 8 bits, (8,0), or (4,3) times `unit`.
+  std::optional<NumBits> scale_bits = {};
+  float unit = 0;  ///< 0: none
+
+  /// Which codes share a scale.
+  [[nodiscard]] Granularity granularity() const;
 };
 
 /// What a file has besides floats.
@@ -29,8 +38,8 @@ struct PackedFile {
 };
 
 /// The packed layers of a file: those with a `.weight_scale`. `read` reads a tensor. Throws FileError naming
-/// file and tensor: for blocks whose scales are quantized (NVFP4, MX), codes with zero points or in another
-/// order, factors of inputs, types and shapes that are none of the two packages'.
+/// file and tensor: for scales that are quotients (NVFP4 of compressed-tensors), codes with zero points or in
+/// another order, factors of inputs, types and shapes that are none of the two packages'.
 [[nodiscard]] PackedFile packed_file(const std::string& path, const std::vector<SafetensorsEntry>& entries,
                                      const std::function<Tensor(const std::string&)>& read);
 

@@ -4,6 +4,7 @@
 
 #include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/core/quantized.h"
+#include "fakequant/export/quantized/detail/scaled_codes.h"
 
 namespace fq::detail {
 namespace {
@@ -98,34 +99,26 @@ Tensor codes_of(const Tensor& stored, const StoredGrid& grid) {
   return out;
 }
 
+Granularity granularity_of(const NodeReader& node, const Tensor& codes, const StoredGrid& grid) {
+  if (grid.scale.rank() == 0) return Granularity::per_tensor();
+  const int rank = codes.rank(), axis = grid.axis < 0 ? grid.axis + rank : grid.axis;
+  node.check(axis >= 0 && axis < rank, "axis {} of codes of {}", grid.axis, codes.describe());
+  Shape wanted = codes.shape();
+  auto& size = wanted[static_cast<std::size_t>(axis)];
+  Granularity by = Granularity::per_axis({axis});
+  if (grid.block > 0) {
+    by = Granularity::blocks({{axis, grid.block}});
+    size = (size + grid.block - 1) / grid.block;
+  } else {
+    wanted = {size};
+  }
+  node.check(grid.scale.shape() == wanted, "its scale is {}, its codes {} need {}", grid.scale.describe(),
+             codes.describe(), to_string(wanted));
+  return by;
+}
+
 Tensor values_of(const NodeReader& node, const Tensor& codes, const StoredGrid& grid) {
-  const int rank = codes.rank(), axis = grid.axis < 0 && grid.scale.rank() > 0 ? grid.axis + rank : grid.axis;
-  Granularity by = Granularity::per_tensor();
-  if (grid.scale.rank() > 0) {
-    node.check(axis >= 0 && axis < rank, "axis {} of codes of {}", grid.axis, codes.describe());
-    Shape wanted = codes.shape();
-    auto& size = wanted[static_cast<std::size_t>(axis)];
-    if (grid.block > 0) {
-      by = Granularity::blocks({{axis, grid.block}});
-      size = (size + grid.block - 1) / grid.block;
-    } else {
-      by = Granularity::per_axis({axis});
-      wanted = {size};
-    }
-    node.check(grid.scale.shape() == wanted, "its scale is {}, its codes {} need {}", grid.scale.describe(),
-               codes.describe(), to_string(wanted));
-  }
-  const auto map = by.scale_shape(codes.shape()), lengths = by.block_shape(codes.shape());
-  Tensor out = codes.clone();
-  const auto* scale = grid.scale.data<float>();
-  Shape index(codes.shape().size());
-  for (std::int64_t i = 0; i < out.numel(); ++i) {
-    std::int64_t at = 0;
-    for (std::size_t a = 0; a < index.size(); ++a) at = at * map[a] + index[a] / lengths[a];
-    out.mutable_data<float>()[i] *= scale[at];
-    for (std::size_t a = index.size(); a-- > 0 && ++index[a] == codes.shape()[a];) index[a] = 0;
-  }
-  return out;
+  return scaled_codes(codes, grid.scale, granularity_of(node, codes, grid));
 }
 
 }  // namespace fq::detail

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "fakequant/core/blocks/granularity.h"
 #include "fakequant/core/format.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
 
@@ -32,7 +33,9 @@ using FindConstant = std::function<Tensor(const std::string&)>;
 [[nodiscard]] StoredGrid stored_grid(const NodeReader& node, const FindConstant& constant, DType type);
 /// Stored codes as ours, f32.
 [[nodiscard]] Tensor codes_of(const Tensor& stored, const StoredGrid& grid);
-/// code * scale.
+/// Which codes share a scale. Throws ArgumentError naming the node where the scales do not fit the codes.
+[[nodiscard]] Granularity granularity_of(const NodeReader& node, const Tensor& codes, const StoredGrid& grid);
+/// code * scale. Throws as `granularity_of`.
 [[nodiscard]] Tensor values_of(const NodeReader& node, const Tensor& codes, const StoredGrid& grid);
 
 }  // namespace fq::detail

@@ -1,0 +1,73 @@
+#include "fakequant/export/onnx/reader/quantized/pair_graph.h"
+
+#include <algorithm>
+
+#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/op_import.h"
+
+namespace fq::detail {
+
+bool is_pair_operator(const OnnxNode& node, std::string_view op) {
+  if (node.domain.empty() || node.domain == "com.microsoft") return node.op == op;
+  return node.domain == "trt" && node.op == "TRT_FP8" + std::string(op);
+}
+
+PairGraph::PairGraph(const OnnxModel& model) : model_(model) {
+  for (const auto& value : model.initializers) constants_.emplace(value.name, value.value);
+  for (const auto& node : model.nodes)
+    if (!node.outputs.empty()) makers_.emplace(node.outputs[0], &node);
+  for (const auto& node : model.nodes)
+    for (const auto& input : node.inputs) readers_[input].push_back(&node);
+}
+
+const OnnxNode* PairGraph::maker(const std::string& name) const {
+  const auto found = makers_.find(name);
+  return found == makers_.end() ? nullptr : found->second;
+}
+
+Tensor PairGraph::constant(const std::string& name) const {
+  if (const auto found = constants_.find(name); found != constants_.end()) return found->second;
+  const OnnxNode* node = maker(name);
+  for (int depth = 0; node != nullptr && node->op == "Identity" && depth < 64; ++depth) {
+    if (const auto found = constants_.find(node->inputs.at(0)); found != constants_.end())
+      return found->second;
+    node = maker(node->inputs[0]);
+  }
+  if (node == nullptr || node->op != "Constant" || !node->domain.empty()) return {};
+  FoldBudget budget{kLargestSize};
+  return fold(NodeReader(*node), {}, budget).value_or(Tensor());
+}
+
+bool PairGraph::is_output(const std::string& name) const {
+  return std::ranges::find(model_.outputs, name, &OnnxValueInfo::name) != model_.outputs.end();
+}
+
+const OnnxNode* PairGraph::clipped_quantizer(const OnnxNode& node) const {
+  if (node.op != "Clip" || !node.domain.empty() || node.inputs.empty()) return nullptr;
+  const OnnxNode* before = maker(node.inputs[0]);
+  return before != nullptr && is_pair_operator(*before, "QuantizeLinear") ? before : nullptr;
+}
+
+DType PairGraph::type_of_codes(const OnnxNode& quantize) const {
+  if (quantize.domain == "trt") return DType::f8_e4m3;
+  if (quantize.inputs.size() > 2 && !quantize.inputs[2].empty())
+    if (const Tensor zero = constant(quantize.inputs[2]); zero.defined()) return zero.dtype();
+  const NodeReader reader(quantize);
+  const auto number = static_cast<int>(reader.integer("output_dtype", 0, 0, 1 << 20));
+  return number == 3 ? DType::i8 : DType::u8;
+}
+
+void PairGraph::check_read_by_codes(const OnnxNode& quantize) const {
+  const NodeReader reader(quantize);
+  reader.check(!quantize.outputs.empty(), "it has no output");
+  const auto found = readers_.find(quantize.outputs[0]);
+  reader.check(found != readers_.end(), "nothing reads its codes: a network's output is floats here");
+  for (const OnnxNode* next : found->second)
+    if (!is_pair_operator(*next, "DequantizeLinear") && clipped_quantizer(*next) == nullptr)
+      reader.fail(
+          "its codes go into '{}' ({}), where a DequantizeLinear is expected: write the file with pairs of "
+          "both around operators of floats (QDQ)",
+          next->name.substr(0, 100), operator_name(*next));
+}
+
+}  // namespace fq::detail
