@@ -77,7 +77,7 @@ for flags in (["--preset", "int8", "--scale", "pow2"], ["--preset", "w4a4"], ["-
     again, written = back(file, "again_" + flags[-1])
     same(file, written)
 
-# A transformer: its layers are on codes, attention and norms are not.
+# A transformer: its layers are on codes, norms are not; products within attention are where that is asked for.
 with open("text.txt", "w", encoding="utf-8") as text:
     text.write("To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" * 20)
 run("dataset", "from-text", "text.txt", "--windows", "16", "-o", "text.h5")
@@ -86,6 +86,12 @@ run("train", "--data", "text.h5", "--model", "gpt", "--model-options", options, 
 run("calibrate", "gpt.h5", "--data", "text.h5", "--preset", "int8", "-o", "gpt8.h5")
 run("export", "gpt8.h5", "--format", "onnx", "-o", "gpt8.onnx")
 same("gpt8.onnx", back("gpt8.onnx", "gpt_again")[1])
+run("calibrate", "gpt.h5", "--data", "text.h5", "--preset", "int8", "--attention", "int8", "-o", "gpt8a.h5")
+run("export", "gpt8a.h5", "--format", "onnx", "-o", "gpt8a.onnx")
+again, written = back("gpt8a.onnx", "gpt8a_again")
+same("gpt8a.onnx", written)
+names = {q["name"] for q in result("inspect", again)["quantizers"]}
+assert sum(name.endswith(("q_bmm_quantizer", "k_bmm_quantizer", "v_bmm_quantizer", "softmax_quantizer")) for name in names) == 4, names
 
 # On from there: ranges stay, or are learned.
 run("qat", "digits_cnn_again.h5", "--data", DIGITS, "--epochs", "1", "--amax", "frozen", "-o", "frozen.h5")

@@ -1,7 +1,9 @@
 """A verify that fails says where the numbers part, why, and what to do; each way out that it names is one."""
 
+import os
 import re
 import shutil
+import sys
 
 from lib import DIGITS, assert_identical, calibrated, fails, has_vnni, result, trained, verified
 
@@ -65,3 +67,13 @@ result("calibrate", trained("digits_cnn"), "--data", DIGITS, "--preset", "int8",
 shutil.copy("digits_cnn.onnx", "other.onnx")
 found = verified("other.h5", "other.onnx", status=1)
 assert "not of this checkpoint" in found["reasons"][0] and found["ways"][-1].startswith("export it again"), found
+
+# Another version than those that were measured: it runs, and the warning names both.
+with open("newer", "w") as program:
+    program.write(f"""#!/bin/sh
+exec {sys.executable} -c 'import onnxruntime, runpy, sys; onnxruntime.__version__ = "9.9.9"; sys.argv = sys.argv[1:]
+sys.path.insert(0, sys.argv[0].rsplit("/", 1)[0]); runpy.run_path(sys.argv[0], run_name="__main__")' "$@"
+""")
+os.chmod("newer", 0o755)
+found = verified("digits_cnn.h5", "digits_cnn.onnx", "--python", os.path.abspath("newer"))
+assert found["same"] and any("9.9.9 runs" in line and "1.31.1" in line for line in found["warnings"]), found

@@ -243,7 +243,8 @@ ImportValue mask_of(const OpImport& op) {
 
 std::optional<ImportValue> attention_of(const OpImport& op, const ImportValue& p, const ImportValue& v) {
   Scores scores(op);
-  if (v.fixed || batch_axis(v.shape) != 0 || !scores.read(p)) return std::nullopt;
+  const auto [weights, grid] = without_mark(op, p);
+  if (v.fixed || batch_axis(v.shape) != 0 || !scores.read(weights)) return std::nullopt;
   const Shape &q = scores.q.shape, &k = scores.k.shape;
   const std::size_t rank = q.size();
   const bool fits = (rank == 3 || rank == 4) && k.size() == rank && v.shape.size() == rank &&
@@ -260,8 +261,9 @@ std::optional<ImportValue> attention_of(const OpImport& op, const ImportValue& p
     inputs.push_back(mask);
   }
   op.recognise("attention");
-  const ImportValue y =
+  ImportValue y =
       op.layer("scaled_dot_product_attention", options_of(q, scores.scale, scores.causal), inputs);
+  if (grid >= 0) y = with_weights_on_grid(op, y, grid);
   return rank == 4 ? y : op.reshaped(y, {q[0], q[1], v.shape[2]}, "rows");
 }
 

@@ -3,6 +3,7 @@
 /// The operators of ONNX and what builds them.
 
 #include <optional>
+#include <utility>
 
 #include "fakequant/export/onnx/reader/op_import.h"
 
@@ -18,6 +19,10 @@ ImportValue batch_norm(const OpImport& op);
 ImportValue layer_norm(const OpImport& op);
 /// The operator of version 23.
 ImportValue attention(const OpImport& op);
+/// What a mark of a grid is on, and the grid's place; the value itself and -1 where it is none.
+std::pair<ImportValue, int> without_mark(const OpImport& op, const ImportValue& x);
+/// The output of an attention layer whose weights were put on a grid.
+ImportValue with_weights_on_grid(const OpImport& op, const ImportValue& y, int index);
 /// What a product of weights `p` and values `v` is where softmax made the weights of scores of queries and
 /// keys: one layer; none where the scores are made otherwise, as of a bias that is trained.
 std::optional<ImportValue> attention_of(const OpImport& op, const ImportValue& p, const ImportValue& v);

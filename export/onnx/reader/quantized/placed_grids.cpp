@@ -11,6 +11,7 @@
 #include "fakequant/layers/detail/quant_factories.h"
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/modules/quant_attention.h"
 
 namespace fq::detail {
 namespace {
@@ -36,6 +37,7 @@ class Placing {
   PlacedGrids run() {
     out_.rules.push_back(all_off());
     for (const auto& node : nodes_.list) {
+      if (graph_->at(node.name).type() == "scaled_dot_product_attention") place_attention(node);
       if (!is_quantizable(graph_->at(node.name))) continue;
       place_weight(node.name);
       place_inputs(node);
@@ -71,6 +73,21 @@ class Placing {
       add(name, grid(index));
       placed_.insert({node.name, i});
     }
+  }
+
+  /// Queries, keys, values and the weights between.
+  void place_attention(const GridNode& node) {
+    const auto& names = QuantAttention::quantizer_names();
+    for (std::size_t i = 0; i < 3; ++i) {
+      const int index = grid_on(node.reads.at(i));
+      if (index < 0) continue;
+      FQ_CHECK(grid(index).scale.rank() == 0, "import_onnx",
+               "{} has a scale for each channel within attention: one for all is taken there",
+               grid(index).origin);
+      add(node.name + "." + names.at(i), grid(index));
+      placed_.insert({node.name, i});
+    }
+    if (node.weights_grid >= 0) add(node.name + "." + names.at(3), grid(node.weights_grid));
   }
 
   void add(const std::string& quantizer, const StoredGrid& stored) {

@@ -18,6 +18,7 @@ struct GridNode {
   };
   std::string name;
   std::vector<Read> reads;
+  int weights_grid = -1;  ///< of an attention's weights; -1: none
 };
 
 /// Takes the marks of grids out of the nodes of a model file; `output` is what the network gives.

@@ -8,14 +8,14 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::string_view kMark = "on_grid_";
+constexpr std::string_view kMark = "on_grid_", kWeightsMark = "weights_on_grid_";
 
 /// The grid of a node that is a mark; -1 for others.
-int grid_of_mark(const nlohmann::ordered_json& node) {
+int grid_of_mark(const nlohmann::ordered_json& node, std::string_view mark = kMark) {
   const auto name = node.at("name").get<std::string>();
-  const auto at = name.rfind(kMark);
+  const auto at = name.rfind(mark);
   if (node.at("type") != "identity" || at == std::string::npos) return -1;
-  return std::stoi(name.substr(at + kMark.size()));
+  return std::stoi(name.substr(at + mark.size()));
 }
 
 }  // namespace
@@ -23,6 +23,17 @@ int grid_of_mark(const nlohmann::ordered_json& node) {
 ImportValue onnx_ops::on_grid(const OpImport& op) {
   const auto index = op.integer("index", 0, 0, kLargestSize);
   return op.layer("identity", {}, {op.value()}, {}, std::string(kMark) + std::to_string(index));
+}
+
+std::pair<ImportValue, int> onnx_ops::without_mark(const OpImport& op, const ImportValue& x) {
+  const ModelBuilder::Layer* layer = op.made(x.node);
+  const int grid = layer == nullptr ? -1 : grid_of_mark(layer->json);
+  const ModelBuilder::Layer* behind = grid < 0 ? nullptr : op.made(layer->inputs.at(0));
+  return behind == nullptr ? std::pair(x, -1) : std::pair(behind->output, grid);
+}
+
+ImportValue onnx_ops::with_weights_on_grid(const OpImport& op, const ImportValue& y, int index) {
+  return op.layer("identity", {}, {y}, {}, std::string(kWeightsMark) + std::to_string(index));
 }
 
 bool same_grid(const StoredGrid& a, const StoredGrid& b) {
@@ -47,6 +58,13 @@ UnmarkedNodes unmarked(const nlohmann::ordered_json& nodes, const Unquantized& f
       own.reads.push_back(read(before));
     before = name;
     out.output = {name};
+    if (const int grid = grid_of_mark(node, kWeightsMark); grid >= 0) {
+      const auto of = std::ranges::find(out.list, own.reads.at(0).from, &GridNode::name);
+      FQ_CHECK(of != out.list.end(), "import_onnx", "'{}' follows no attention", name);
+      of->weights_grid = grid;
+      out.output = marks[name] = own.reads[0];
+      continue;
+    }
     if (const int grid = grid_of_mark(node); grid >= 0) {
       const int twice = own.reads.at(0).grid;
       const auto& grids = file.grids;
