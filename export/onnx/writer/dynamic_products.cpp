@@ -5,7 +5,7 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int64_t kFloat = 1;  // TensorProto.FLOAT
+constexpr std::int64_t kFloatType = 1;  // TensorProto.FLOAT
 
 /// Codes as the right factor, [K, N].
 Tensor turned_codes(const QuantizedTensor& w) {
@@ -29,7 +29,7 @@ void emit_dynamic_product(Exporting& out, const Call& call) {
   graph.model.nodes.back().outputs = {codes, scale, zero};
   const std::string weight = graph.constant(out.name_of(call.inputs[1], path + ".codes"), turned_codes(*w));
   const std::string sums = graph.add("MatMulInteger", name, {codes, weight, zero});
-  const std::string floats = graph.add("Cast", name + ".sums", {sums}, {{"to", kFloat}});
+  const std::string floats = graph.add("Cast", name + ".sums", {sums}, {{"to", kFloatType}});
   const Shape scales = w->spec.scale.numel() == 1 ? Shape{} : Shape{w->spec.scale.numel()};
   const std::string own = graph.constant(path + ".scale", w->spec.scale.reshape(scales));
   const std::string both = graph.add("Mul", name + ".scale", {scale, own});
