@@ -37,8 +37,12 @@ class Placing {
   PlacedGrids run() {
     out_.rules.push_back(all_off());
     for (const auto& node : nodes_.list) {
-      if (graph_->at(node.name).type() == "scaled_dot_product_attention") place_attention(node);
-      if (!is_quantizable(graph_->at(node.name))) continue;
+      const Module& layer = graph_->at(node.name);
+      if (layer.type() == "scaled_dot_product_attention") {
+        place_attention(node);
+        continue;
+      }
+      if (!is_quantizable(layer)) continue;
       place_weight(node.name);
       place_inputs(node);
     }
