@@ -16,7 +16,9 @@ namespace fq {
 /// The network of a file as `import_onnx` reads it without these nodes, and its grids at the quantizers of
 /// the layers that read them: inputs, weights (per tensor, channel and block) and, where a layer that reads
 /// has no quantizer, outputs of the layer before. Biases in steps of the sums become floats. A quantizer that
-/// moving operators stand behind (pooling of maxima, reshaping) may be on both sides of them.
+/// moving operators stand behind (pooling of maxima, reshaping) may be on both sides of them. Within
+/// attention the grids of queries, keys, values and weights, of one scale each, go to the quantizers of that
+/// layer.
 ///
 /// The target is `tensorrt` where all codes of activations are signed with zero point 0 and no bias is an
 /// integer, else `ort`: there signed codes are stored with an offset of 128, whatever the file did.
