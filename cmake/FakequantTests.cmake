@@ -186,7 +186,7 @@ endfunction()
 
 # tests/engines: exported files in engines that scripts/engine makes. OpenVINO is installed by the first test; XNNPACK (gigabytes
 # of PyTorch) and llama.cpp (minutes of compiling) are not: where nobody has made them in FAKEQUANT_ENGINES, or in engines of the
-# build folder, their tests are skipped with the line that makes them.
+# build folder, their tests are skipped with the line that makes them. To lower programs for XNNPACK takes minutes.
 function(fakequant_add_engine_tests)
   if(NOT TARGET fakequant_cli OR NOT FAKEQUANT_HAS_ONNX)
     return()
@@ -201,7 +201,7 @@ function(fakequant_add_engine_tests)
   foreach(script IN LISTS scripts)
     get_filename_component(name "${script}" NAME_WE)
     string(REGEX REPLACE "_test$" "" name "${name}")
-    fakequant_add_script_test(engines.${name} "${script}" fakequant_cli LABELS engines
+    fakequant_add_script_test(engines.${name} "${script}" fakequant_cli LABELS engines TIMEOUT 1800
       FIXTURES_REQUIRED "openvino_home;onnx_venv;onnx_networks")
     set_property(TEST engines.${name} APPEND PROPERTY ENVIRONMENT "FAKEQUANT_ENGINES=${home}"
       "FAKEQUANT_ONNX_PYTHON=${PROJECT_BINARY_DIR}/onnx-venv/bin/python"
