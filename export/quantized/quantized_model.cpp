@@ -13,7 +13,7 @@
 namespace fq {
 namespace {
 
-constexpr const char* kWhere = "import_quantized";
+constexpr const char* kImportQuantized = "import_quantized";
 
 using Quantizers = std::map<std::string, TensorQuantizer*>;
 
@@ -35,7 +35,7 @@ bool follows_values(const TensorQuantizer& quantizer) {
 void check_scales(const QuantizedTensor& own, const FileGrid& grid) {
   const auto have = own.spec.scale.to_vector<float>(), want = grid.scale.to_vector<float>();
   for (std::size_t i = 0; i < want.size(); ++i)
-    FQ_CHECK(have.at(i) == want[i], kWhere,
+    FQ_CHECK(have.at(i) == want[i], kImportQuantized,
              "{}: block {} has the scale {}, which '{}' would make {} of its values: it was made by another "
              "quantizer than the plain one, whose blocks a grid of ours cannot hold",
              grid.origin, i, want[i], grid.quantizer, have[i]);
@@ -50,7 +50,7 @@ void check_codes(Module& model, const FileGrid& grid) {
              want = grid.codes.to_vector<float>();
   for (std::size_t i = 0; i < want.size(); ++i)
     FQ_CHECK(
-        have.at(i) == want[i], kWhere,
+        have.at(i) == want[i], kImportQuantized,
         "{}: element {} has the code {}, which '{}' would make {}: a grid of ours cannot hold these codes",
         grid.origin, i, want[i], grid.quantizer, have[i]);
 }
@@ -61,7 +61,7 @@ float range_of_unit(float unit, const Format& format) {
   float range = unit * bound;
   for (int i = 0; i < 2 && range / bound > unit; ++i) range = std::nextafter(range, 0.0f);
   for (int i = 0; i < 2 && range / bound < unit; ++i) range = std::nextafter(range, INFINITY);
-  FQ_CHECK(range / bound == unit, kWhere, "no range has scales that are multiples of {}", unit);
+  FQ_CHECK(range / bound == unit, kImportQuantized, "no range has scales that are multiples of {}", unit);
   return range;
 }
 
@@ -84,7 +84,7 @@ void FileQuantization::set_grids(Module& model) const {
   std::map<const TensorQuantizer*, const FileGrid*> set;
   for (const auto& grid : grids) {
     const auto found = quantizers.find(grid.quantizer);
-    FQ_CHECK(found != quantizers.end() && found->second->enabled(), kWhere,
+    FQ_CHECK(found != quantizers.end() && found->second->enabled(), kImportQuantized,
              "{} has a grid for '{}', which is not quantized: no such layer is multiplied by codes",
              grid.origin, grid.quantizer);
     if (follows_values(*found->second) && grid.unit == 0) continue;
@@ -95,12 +95,12 @@ void FileQuantization::set_grids(Module& model) const {
       FQ_CHECK(
           known->second->unit == grid.unit &&
               (grid.unit > 0 || bitwise_equal(known->second->scale, grid.scale)),
-          kWhere,
+          kImportQuantized,
           "{} and {} have other scales, and '{}' is one quantizer for both: one tensor has one grid here",
           known->second->origin, grid.origin, found->second->name());
   }
   const auto missing = uncalibrated_quantizers(model);
-  FQ_CHECK(missing.empty(), kWhere, "the file has no scale for {}", fmt::join(missing, ", "));
+  FQ_CHECK(missing.empty(), kImportQuantized, "the file has no scale for {}", fmt::join(missing, ", "));
   for (const auto& grid : grids)
     if (grid.codes.defined()) check_codes(model, grid);
 }
