@@ -2,16 +2,16 @@
 set(FAKEQUANT_CUDA AUTO CACHE STRING "Kernels for NVIDIA GPUs: AUTO (where nvcc is found), ON or OFF")
 set_property(CACHE FAKEQUANT_CUDA PROPERTY STRINGS AUTO ON OFF)
 
-# Of the wanted architectures those that this nvcc knows: code for each, and PTX of the last for GPUs to come.
+# Of the wanted architectures those that this nvcc knows: code for each (that of 100 runs on 103 too, that of 80 on 86 and
+# 89), and PTX of 90, for GPUs that none of them is for, and of the last one, for GPUs to come.
 function(fakequant_cuda_architectures nvcc out)
   execute_process(COMMAND "${nvcc}" --list-gpu-arch OUTPUT_VARIABLE known ERROR_QUIET)
-  foreach(architecture IN ITEMS 80 90 120)
+  foreach(architecture IN ITEMS 80 90 100 110 120)
     if(known MATCHES "compute_${architecture}")
       list(APPEND found ${architecture})
     endif()
   endforeach()
-  list(TRANSFORM found APPEND "-real")
-  list(TRANSFORM found REPLACE "-real$" "" AT -1)
+  list(TRANSFORM found APPEND "-real" REGEX "^(80|100|110)$")
   set(${out} "${found}" PARENT_SCOPE)
 endfunction()
 

@@ -4,6 +4,7 @@
 
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/device_choice.h"
 
 namespace fq {
 
@@ -11,7 +12,7 @@ Device Device::parse(std::string_view text) {
   if (text == "cpu") return cpu();
   if (text == "meta") return meta();
   if (text == "cuda") return cuda();
-  if (text == "auto") return cuda_device_count() > 0 ? cuda() : cpu();
+  if (text == "auto") return detail::chosen_device();
   int index = -1;
   if (text.starts_with("cuda:")) {
     const auto [end, error] = std::from_chars(text.data() + 5, text.data() + text.size(), index);

@@ -7,8 +7,8 @@
 ///       std::cerr << name(level) << ": " << message << '\n';
 ///     });
 ///
-/// The library itself logs warnings; errors are thrown. The other levels are there for programs that share
-/// the callback.
+/// The library itself logs warnings and, as info, which device "auto" is; errors are thrown. The other levels
+/// are there for programs that share the callback.
 
 #include <functional>
 #include <string_view>

@@ -14,6 +14,7 @@
 #include "fakequant/cli/system/temporary_folder.h"
 #include "fakequant/cli/system/waiting.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
+#include "fakequant/core/detail/device_choice.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
 #include "fakequant/train/ranks/communicator.h"
@@ -87,7 +88,13 @@ Finding gpu() {
   const int count = cuda_device_count();
   if (!has_part("cuda")) return {"gpu", "left out", "build where nvcc is found, for NVIDIA GPUs"};
   if (count == 0) return {"gpu", "none that can be used", ""};
-  return {"gpu", fmt::format("{}: {}", count, describe(Device::cuda())), ""};
+  try {
+    const std::string codes = fq::detail::code_type(Device::cuda());
+    return {"gpu", fmt::format("{}: {}, codes multiplied as {}", count, describe(Device::cuda()), codes),
+            codes == "s8" ? "" : "steps are slower than with s8"};
+  } catch (const Error& error) {
+    return {"gpu", fmt::format("{}, of which the first cannot be used", count), error.what()};
+  }
 }
 
 /// Names and versions of packages, a line each; a name alone where there is none.

@@ -15,7 +15,7 @@ namespace {
 std::atomic<int> quiet{0};
 
 void on_log(LogLevel level, std::string_view message) {
-  if (quiet > 0 || level < LogLevel::warning) return;
+  if (quiet > 0 || level < LogLevel::info) return;
   complain(fmt::format("{}: {}", name(level), message));
 }
 

@@ -55,11 +55,12 @@ bool is_right(const ExactProducts& products) {
 
 }  // namespace
 
-bool sums_are_right(const ExactProducts& products) {
+std::string why_sums_are_wrong(const ExactProducts& products) {
   try {
-    return is_right<std::int8_t>(products) && is_right<std::uint8_t>(products);
-  } catch (const BackendError&) {
-    return false;  // there is no such product for this processor
+    const bool right = is_right<std::int8_t>(products) && is_right<std::uint8_t>(products);
+    return right ? "" : "products of full-range codes come out wrong";
+  } catch (const BackendError& error) {
+    return error.what();  // there is no such product for this processor
   }
 }
 

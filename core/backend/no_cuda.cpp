@@ -1,8 +1,10 @@
 // What backend/cuda has, for builds without it: there is no device, and whoever asks for one is told so.
 
 #include "fakequant/core/backend/capture.h"
+#include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/cuda/runtime/transfer.h"
+#include "fakequant/core/backend/cuda/runtime/trial.h"
 #include "fakequant/core/backend/tables.h"
 #include "fakequant/core/error.h"
 
@@ -12,11 +14,16 @@ namespace cuda {
 const fq::detail::Kernels* const table = nullptr;
 const fq::detail::RangeKernels* const range_table = nullptr;
 
+Counts counts() noexcept { return {}; }
+Trial try_device(Device) { return {false, why_unusable()}; }
+
 int device_count() noexcept { return 0; }
 std::string why_unusable() {
   return "this build has no CUDA: use --device cpu, or build where nvcc is found (-DFAKEQUANT_CUDA=ON)";
 }
 std::string describe_device(Device) { fq::detail::throw_no_cuda(); }
+
+std::string code_type(Device) { fq::detail::throw_no_cuda(); }
 
 void upload(const void*, std::size_t, void*, Device) { fq::detail::throw_no_cuda(); }
 struct Readback::Body {};

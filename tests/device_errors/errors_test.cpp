@@ -1,51 +1,20 @@
 // What a GPU's failures look like to whoever uses the library. The simulated device fails when it is told to.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "fakequant/core/error.h"
+#include "device_errors/device_errors.h"
+#include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/linear.h"
-#include "fakequant/core/tensor.h"
-#include "simulated/simulated.h"
 
 namespace fq::device_errors_test {
 namespace {
 
 using testing::HasSubstr;
 
-Tensor on_device(std::int64_t count) { return Tensor::full({count}, 1.0, DType::f32, Device::cuda()); }
-
-template <class E, class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return std::string("another error: ") + error.what();
-  }
-  return "no error";
-}
-
-/// In a process of its own, whose first call to the runtime fails.
-template <class F>
-void in_fresh_process(cudaError_t first_answer, F&& f) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        simulated::fail(first_answer);
-        f();
-        std::exit(testing::Test::HasFailure() ? 1 : 0);
-      },
-      testing::ExitedWithCode(0), "");
-}
-
 TEST(DeviceErrors, TooLittleMemory) {
   const Tensor first = on_device(1000);
   simulated::set_memory(std::int64_t{1} << 20);
   const auto message = message_of<SystemError>([] { (void)on_device(std::int64_t{1} << 20); });
-  EXPECT_THAT(message, HasSubstr("cudaMallocAsync"));
+  EXPECT_THAT(message, HasSubstr("cudaMallocFromPoolAsync"));
   EXPECT_THAT(message, HasSubstr("cudaErrorMemoryAllocation"));
   EXPECT_THAT(message, HasSubstr("at core/backend/cuda/runtime/device_state.cpp:"));
   EXPECT_THAT(message, HasSubstr("use a smaller batch"));
@@ -112,12 +81,12 @@ TEST(DeviceErrors, InputsOnTwoDevices) {
 
 TEST(DeviceErrors, NothingWaitsButForValuesThatAreReadBack) {
   const Tensor x = on_device(4096);
-  const auto before = simulated::counts();
+  const auto before = cuda::counts();
   const Tensor y = x.to(DType::f64).clone().to(DType::f32).reshape({4, 4, 16, 16}).to(Layout::channels_last);
-  EXPECT_EQ(simulated::counts().waits, before.waits);
-  EXPECT_GT(simulated::counts().launches, before.launches);
+  EXPECT_EQ(cuda::counts().waits, before.waits);
+  EXPECT_GT(cuda::counts().launches, before.launches);
   (void)y.slice(0, 1).to_vector<float>();
-  EXPECT_EQ(simulated::counts().waits, before.waits + 1);
+  EXPECT_EQ(cuda::counts().waits, before.waits + 1);
 }
 
 }  // namespace

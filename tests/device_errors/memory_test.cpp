@@ -15,9 +15,10 @@ char read(const void* block, std::int64_t at) { return static_cast<const volatil
 
 TEST(SimulatedMemoryDeathTest, IsClosedToTheHost) {
   DeviceMemory memory;
-  const void* block = memory.take(100);
+  void* block = memory.take(100);
   EXPECT_DEATH((void)read(block, 0), "");
   const DeviceMemory::Open open(memory);
+  memory.poison(block);
   EXPECT_EQ(read(block, 99), '\xff');
 }
 
@@ -27,12 +28,13 @@ TEST(SimulatedMemoryDeathTest, HasFencesWhenAsked) {
   ::unsetenv("FAKEQUANT_SIMULATED_FENCES");
   for (const std::size_t size : {16, 100, 4096, 5000}) {
     void* block = memory.take(size);
+    memory.poison(block);
     const auto end = static_cast<std::int64_t>((size + 15) / 16 * 16);
     EXPECT_EQ(read(block, end - 1), '\xff') << size;
     EXPECT_DEATH((void)read(block, end), "") << size;
-    EXPECT_TRUE(memory.give(block));
+    memory.drop(block, memory.give(block));
     EXPECT_DEATH((void)read(block, 0), "") << size;
-    EXPECT_FALSE(memory.give(block));
+    EXPECT_EQ(memory.give(block), 0u);
   }
 }
 

@@ -81,6 +81,7 @@ bool has_kernel(const Operation& op, const Layout& a, const Layout& b, const Lay
                     c.columns == (op.b == CUBLAS_OP_T ? b.rows : b.columns) && k > 0 && c.rows > 0 &&
                     c.columns > 0 && a.type == b.type && a.batch == c.batch && b.batch == c.batch;
   if (!fits || a.type != CUDA_R_8I) return fits;
+  if (state().bytes_refused) return false;
   return op.a == CUBLAS_OP_T && op.b == CUBLAS_OP_N && k % 4 == 0 && c.rows % 4 == 0 && a.four() &&
          b.four() && c.four();
 }

@@ -41,7 +41,6 @@ void* DeviceMemory::take_fenced(std::size_t size) {
   in_use_ += size;
   void* block = first + pages - size;
   taken_[block] = size;
-  std::memset(block, 0xff, size);
   return block;
 }
 
@@ -60,27 +59,32 @@ void* DeviceMemory::take(std::size_t bytes) {
   }
   in_use_ += size;
   taken_[block] = size;
-  if (size > kPoisoned) return block;
-  const Open open(*this);
-  std::memset(block, 0xff, size);
   return block;
 }
 
-bool DeviceMemory::give(void* pointer) {
+void DeviceMemory::poison(void* block) const {
+  const auto found = taken_.find(block);
+  if (found != taken_.end() && (fences_ || found->second <= kPoisoned))
+    std::memset(block, 0xff, found->second);
+}
+
+std::size_t DeviceMemory::give(void* pointer) {
   const auto found = taken_.find(pointer);
-  if (found == taken_.end()) return false;
-  in_use_ -= found->second;
-  if (fences_) {
-    const auto address = reinterpret_cast<std::uintptr_t>(pointer), first = address / kPage * kPage;
-    const std::size_t pages = address + found->second - first;
-    taken_.erase(found);
-    return mprotect(reinterpret_cast<void*>(first), pages, PROT_NONE) == 0 &&
-           madvise(reinterpret_cast<void*>(first), pages, MADV_DONTNEED) == 0;
-  }
-  drop_pages(pointer, found->second);
-  free_[found->second].push_back(pointer);
+  if (found == taken_.end()) return 0;
+  const std::size_t size = found->second;
+  in_use_ -= size;
+  if (!fences_) free_[size].push_back(pointer);
   taken_.erase(found);
-  return true;
+  return size;
+}
+
+void DeviceMemory::drop(void* block, std::size_t bytes) const {
+  if (!fences_) return drop_pages(block, bytes);
+  const auto address = reinterpret_cast<std::uintptr_t>(block), first = address / kPage * kPage;
+  const std::size_t pages = address + bytes - first;
+  if (mprotect(reinterpret_cast<void*>(first), pages, PROT_NONE) != 0 ||
+      madvise(reinterpret_cast<void*>(first), pages, MADV_DONTNEED) != 0)
+    std::abort();
 }
 
 bool DeviceMemory::holds(const void* pointer) const {

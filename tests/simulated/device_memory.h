@@ -14,13 +14,20 @@ class DeviceMemory {
  public:
   DeviceMemory();
 
-  /// Null when there are not so many bytes left.
+  /// Null when there are not so many bytes left. What a block holds at first is left to `poison`.
   [[nodiscard]] void* take(std::size_t bytes);
-  /// False for a pointer that was not taken.
-  [[nodiscard]] bool give(void* pointer);
+  /// The bytes of a block that is given back, to be given to `drop`; 0 for a pointer that was not taken. It
+  /// may be taken again at once: what is still to be done with it comes first in the order of a stream.
+  [[nodiscard]] std::size_t give(void* pointer);
+
+  /// Fills a fresh block, while the memory is open.
+  void poison(void* block) const;
+  /// Of a block that was given back: its pages and, with fences, access to it go.
+  void drop(void* block, std::size_t bytes) const;
   [[nodiscard]] bool holds(const void* pointer) const;
   void set_limit(std::size_t bytes) { limit_ = bytes; }
   [[nodiscard]] std::size_t reserved() const { return top_; }
+  [[nodiscard]] std::size_t available() const { return limit_ > in_use_ ? limit_ - in_use_ : 0; }
 
   /// Open while it lives.
   class Open {

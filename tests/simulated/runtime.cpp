@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "simulated/simulated.h"
 #include "simulated/state.h"
@@ -17,8 +18,11 @@ State& state() {
 
 cudaError_t answer() {
   State& s = state();
-  if (s.calls_left > 0 && --s.calls_left == 0) return s.last = s.planned;
-  return cudaSuccess;
+  if (s.calls_left == 0 || --s.calls_left > 0) return cudaSuccess;
+  const std::scoped_lock lock(s.mutex);
+  for (const auto& [address, queue] : s.queues)
+    if (const auto own = queue.lock()) run_until(*own, own->end());
+  return s.last = s.planned;
 }
 
 cudaError_t failed(cudaError_t code) { return state().last = code; }
@@ -28,10 +32,28 @@ void fail(cudaError_t code, int calls) {
   state().planned = code;
   state().calls_left = calls;
 }
-Counts counts() { return state().counts; }
+void refuse_bytes() { state().bytes_refused = true; }
+std::int64_t pageable_copies() { return state().pageable_copies; }
 namespace {
 
 int pool_token;
+
+bool is_pinned(const void* pointer) {
+  const auto* at = static_cast<const std::byte*>(pointer);
+  const auto block = state().pinned.lower_bound(at);
+  return block != state().pinned.end() && at < block->first + block->second;
+}
+
+/// Bytes of pageable memory are taken over at once, others when the copy runs.
+Work copy_work(void* to, const void* from, std::size_t bytes) {
+  State& s = state();
+  if (s.memory.holds(from) || is_pinned(from)) return [=] { std::memcpy(to, from, bytes); };
+  ++s.pageable_copies;
+  const auto* first = static_cast<const std::byte*>(from);
+  return [to, taken = std::vector<std::byte>(first, first + bytes)] {
+    std::memcpy(to, taken.data(), taken.size());
+  };
+}
 
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   State& s = state();
@@ -39,13 +61,7 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t str
   if (const auto code = answer(); code != cudaSuccess) return code;
   const bool inside = s.memory.holds(to) && s.memory.holds(from);
   if (captured(stream) && !inside) return failed(cudaErrorStreamCaptureUnsupported);
-  submit(stream, [&s, to, from, bytes] {
-    if (s.memory.holds(to))
-      std::memcpy(to, from, bytes);
-    else
-      s.arrivals.push_back(
-          {to, {static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes}});
-  });
+  submit(stream, copy_work(to, from, bytes));
   return cudaSuccess;
 }
 
@@ -93,28 +109,39 @@ const char* cudaGetErrorName(cudaError_t code) {
 }
 const char* cudaGetErrorString(cudaError_t) { return "simulated"; }
 
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
+cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
+  *available = state().memory.available();
+  *total = std::size_t{8} << 30;
+  return answer();
+}
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
   *pool = reinterpret_cast<cudaMemPool_t>(&pool_token);
   return answer();
 }
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t) { return cudaSuccess; }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return answer(); }
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value) {
   *static_cast<std::uint64_t*>(value) = state().memory.reserved();
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
-cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t stream) {
+cudaError_t cudaMallocFromPoolAsync(void** pointer, std::size_t bytes, cudaMemPool_t, cudaStream_t stream) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
   if (const auto code = answer_now(stream); code != cudaSuccess) return code;
   *pointer = s.memory.take(bytes);
-  return *pointer != nullptr ? cudaSuccess : failed(cudaErrorMemoryAllocation);
+  if (*pointer == nullptr) return failed(cudaErrorMemoryAllocation);
+  submit(stream, [&s, block = *pointer] { s.memory.poison(block); });
+  return cudaSuccess;
 }
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
   if (const auto code = answer_now(stream); code != cudaSuccess) return code;
-  return s.memory.give(pointer) ? cudaSuccess : failed(cudaErrorInvalidValue);
+  const std::size_t size = s.memory.give(pointer);
+  if (size == 0) return failed(cudaErrorInvalidValue);
+  submit(stream, [&s, pointer, size] { s.memory.drop(pointer, size); });
+  return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* pointer, int value, std::size_t bytes, cudaStream_t stream) {
   State& s = state();
@@ -126,9 +153,14 @@ cudaError_t cudaMemsetAsync(void* pointer, int value, std::size_t bytes, cudaStr
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   if (const auto code = answer(); code != cudaSuccess) return code;
   *pointer = std::malloc(bytes);
-  return *pointer != nullptr ? cudaSuccess : failed(cudaErrorMemoryAllocation);
+  if (*pointer == nullptr) return failed(cudaErrorMemoryAllocation);
+  const std::scoped_lock lock(state().mutex);
+  state().pinned[static_cast<std::byte*>(*pointer)] = bytes;
+  return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* pointer) {
+  const std::scoped_lock lock(state().mutex);
+  state().pinned.erase(static_cast<std::byte*>(pointer));
   std::free(pointer);
   return cudaSuccess;
 }

@@ -5,15 +5,15 @@
 /// the place of libcudart in a program that it is linked to, so that everything above it is what runs on a
 /// GPU. What it cannot show: the device's own arithmetic, races, and time.
 ///
-/// The memory is mapped without access but while a kernel or a copy runs: a host access faults. Copies to the
-/// host arrive when the stream is waited for, not before. Fresh memory of up to 4 MiB, with fences
+/// Work runs when it is waited for, by the host or by work of another stream that is, and no sooner: where a
+/// wait is missing it has not been done. (An event that is asked about twice has happened.) Copies from
+/// page-locked memory read it then; of pageable memory the bytes are taken over at once. The memory is mapped
+/// without access but while work runs: a host access faults. Fresh memory of up to 4 MiB, with fences
 /// (device_memory.h) all of it, is filled with 0xff: NaN.
 
 #include <cstdint>
 
 #include <cuda_runtime_api.h>
-
-#include "simulated/counts.h"
 
 namespace fq::simulated {
 
@@ -21,5 +21,9 @@ namespace fq::simulated {
 void set_memory(std::int64_t bytes);
 /// The `calls`-th next call that may fail answers `code`; 0 for none.
 void fail(cudaError_t code, int calls = 1);
+/// cuBLASLt has no products of int8 from now on.
+void refuse_bytes();
+/// Copies from pageable memory since the process began: before each of them a GPU is waited for.
+[[nodiscard]] std::int64_t pageable_copies();
 
 }  // namespace fq::simulated

@@ -10,53 +10,70 @@ namespace fq::simulated {
 namespace {
 
 struct Graph {
-  std::vector<Work> work;
+  std::deque<Work> work;
 };
 
 struct Stream {
+  std::shared_ptr<Queue> queue = std::make_shared<Queue>();
   Graph* graph = nullptr;  // not null between cudaStreamBeginCapture and cudaStreamEndCapture
 };
 
-int event_token;
+/// What a stream had been given when it was recorded.
+struct Event {
+  std::shared_ptr<Queue> queue;
+  std::uint64_t end = 0;
+  int asked = 0;
+};
 
 Stream& as_stream(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
+Event& as_event(cudaEvent_t event) { return *reinterpret_cast<Event*>(event); }
 Graph& as_graph(cudaGraph_t graph) { return *reinterpret_cast<Graph*>(graph); }
 Graph& as_graph(cudaGraphExec_t graph) { return *reinterpret_cast<Graph*>(graph); }
 
-void arrive() {
-  for (const auto& [to, bytes] : state().arrivals) std::memcpy(to, bytes.data(), bytes.size());
-  state().arrivals.clear();
+void run_until(const Event& event) {
+  if (event.queue) run_until(*event.queue, event.end);
 }
 
-cudaError_t wait() {
-  State& s = state();
-  const std::scoped_lock lock(s.mutex);
+cudaError_t wait(const Event& event) {
+  const std::scoped_lock lock(state().mutex);
   if (const auto code = answer(); code != cudaSuccess) return code;
-  ++s.counts.waits;
-  arrive();
+  run_until(event);
   return cudaSuccess;
 }
 
 }  // namespace
+
+void run_until(Queue& queue, std::uint64_t end) {
+  State& s = state();
+  const auto run = [&] {
+    ++s.running;
+    while (queue.done < end) {
+      const Work work = std::move(queue.work.front());
+      queue.work.pop_front();
+      ++queue.done;
+      work();
+    }
+    --s.running;
+  };
+  if (s.running > 0 || queue.done >= end) return run();
+  const DeviceMemory::Open open(s.memory);
+  run();
+}
 
 bool captured(cudaStream_t stream) { return as_stream(stream).graph != nullptr; }
 cudaError_t answer_now(cudaStream_t stream) {
   return captured(stream) ? failed(cudaErrorStreamCaptureUnsupported) : answer();
 }
 void submit(cudaStream_t stream, Work work) {
-  if (captured(stream)) {
-    as_stream(stream).graph->work.push_back(std::move(work));
-    return;
-  }
-  const DeviceMemory::Open open(state().memory);
-  work();
+  auto& own = as_stream(stream);
+  (captured(stream) ? own.graph->work : own.queue->work).push_back(std::move(work));
 }
 
 cudaError_t launch(cudaStream_t stream, std::function<void(Order)> kernel) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
   if (const auto code = answer(); code != cudaSuccess) return code;
-  const auto order = ++s.counts.launches % 2 == 0 ? Order::forwards : Order::backwards;
+  const auto order = ++s.launches % 2 == 0 ? Order::forwards : Order::backwards;
   submit(stream, [order, kernel = std::move(kernel)] { kernel(order); });
   return cudaSuccess;
 }
@@ -68,24 +85,57 @@ using namespace fq::simulated;
 extern "C" {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = reinterpret_cast<cudaStream_t>(new Stream);
+  State& s = state();
+  const std::scoped_lock lock(s.mutex);
+  auto* fresh = new Stream;
+  s.queues[fresh->queue.get()] = fresh->queue;
+  *stream = reinterpret_cast<cudaStream_t>(fresh);
   return answer();
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  State& s = state();
+  const std::scoped_lock lock(s.mutex);
+  auto& queue = *as_stream(stream).queue;
+  run_until(queue, queue.end());
+  s.queues.erase(&queue);
   delete &as_stream(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return captured(stream) ? failed(cudaErrorStreamCaptureUnsupported) : wait();
+  const std::scoped_lock lock(state().mutex);
+  if (captured(stream)) return failed(cudaErrorStreamCaptureUnsupported);
+  const auto& queue = as_stream(stream).queue;
+  return wait({queue, queue->end(), 0});
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t, unsigned) { return answer_now(stream); }
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const std::scoped_lock lock(state().mutex);
+  if (const auto code = answer_now(stream); code != cudaSuccess) return code;
+  submit(stream, [before = as_event(event)] { run_until(before); });
+  return cudaSuccess;
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = reinterpret_cast<cudaEvent_t>(&event_token);
+  *event = reinterpret_cast<cudaEvent_t>(new Event);
   return answer();
 }
-cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t stream) { return answer_now(stream); }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return wait(); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete &as_event(event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const std::scoped_lock lock(state().mutex);
+  if (const auto code = answer_now(stream); code != cudaSuccess) return code;
+  const auto& queue = as_stream(stream).queue;
+  as_event(event) = {queue, queue->end(), 0};
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return wait(as_event(event)); }
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::scoped_lock lock(state().mutex);
+  if (const auto code = answer(); code != cudaSuccess) return code;
+  Event& own = as_event(event);
+  if (own.asked++ > 0 && own.queue) run_until(*own.queue, own.queue->end());  // time has passed
+  return own.queue == nullptr || own.queue->done >= own.end ? cudaSuccess : cudaErrorNotReady;
+}
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (const auto code = answer_now(stream); code != cudaSuccess) return code;
@@ -112,7 +162,6 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
   if (const auto code = answer_now(stream); code != cudaSuccess) return code;
-  ++s.counts.graphs;
   for (const auto& work : as_graph(graph).work) submit(stream, work);
   return cudaSuccess;
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <optional>
 
 #include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/detail/check.h"
@@ -37,7 +38,10 @@ detail::SharedStep::Told Trainer::Body::forward_backward(const Batch& batch) {
   const BackwardScope numbers(options.backward);
   const RandomScope random(progress.seed, static_cast<std::uint64_t>(progress.batch));
   const auto [loss, logits] = passes.forward(batch, switched, teacher ? teacher->outputs(batch) : Tensor());
-  detail::Readback read_loss(loss), read_logits(logits);
+  const bool counted = mixed_classes() ? logits.rank() == 2 : detail::is_classes(logits, batch.y);
+  detail::Readback read_loss(loss);
+  std::optional<detail::Readback> read_logits;  // of a language model they would be large
+  if (counted) read_logits.emplace(logits);
   if (options.accumulation == 1 && !shared)
     passes.backward();
   else
@@ -46,9 +50,9 @@ detail::SharedStep::Told Trainer::Body::forward_backward(const Batch& batch) {
   if (!std::isfinite(value))
     throw NumericError(
         fmt::format("[train] the loss is {}: use a smaller learning rate, or clip_norm", value));
+  if (!counted) return {value, 0, batch.size()};
   const Tensor labels = mixed_classes() ? answers(batch.y) : batch.y;
-  const Tensor outputs = read_logits.get();
-  return {value, detail::is_classes(outputs, labels) ? count_correct(outputs, labels) : 0, batch.size()};
+  return {value, count_correct(read_logits->get(), labels), batch.size()};
 }
 
 std::int64_t Trainer::Body::batches_of_step() const {

@@ -83,7 +83,6 @@ TEST_P(CudaOperator, GradientsAreThoseOfCentralDifferences) {
 }
 
 TEST_P(CudaOperator, WaitsForNothing) {
-  FQ_NEEDS_COUNTS();
   const auto variables =
       leaves_of(op(), moved(inputs_of(op(), DType::f32), Device::cuda(), Layout::row_major));
   const auto before = waits_so_far();

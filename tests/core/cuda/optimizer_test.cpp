@@ -116,7 +116,6 @@ TEST_F(CudaOptimizer, TheOthersHaveTheBitsOfTheCpu) {
 }
 
 TEST_F(CudaOptimizer, AListTakesFewLaunchesAndNoWait) {
-  FQ_NEEDS_COUNTS();
   const auto parameters = tensors(Device::cuda(), 1), gradients = tensors(Device::cuda(), 2);
   std::vector<ops::SgdUpdate> updates;
   for (std::size_t i = 0; i < kTensors; ++i) updates.push_back({parameters[i], gradients[i], {}, 0.1, 0.0});

@@ -4,6 +4,7 @@
 
 #include "fakequant/core/backend/device_traits.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/log.h"
 #include "fakequant/core/ops/ops.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
@@ -66,7 +67,10 @@ bool Passes::repeats(const Input& batch, const Switches::Phase& phase) {
     try {
       capture(batch);
       captured_ = key;
-    } catch (const CannotCapture&) {
+    } catch (const CannotCapture& error) {
+      if (!std::exchange(told_, true))
+        log(LogLevel::warning,
+            fmt::format("the step is not captured, every kernel is launched by itself: {}", error.what()));
       forget();
       for (auto& parameter : parameters_) parameter.zero_grad();
       refused_ = key;

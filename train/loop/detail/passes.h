@@ -21,7 +21,8 @@ namespace fq::detail {
 
 /// Forward, then backward. On a GPU, batches of one shape in one phase after the first are captured: two
 /// launches of graphs take the place of hundreds of kernels. What waits in the passes (a module that reads
-/// values) is found when it is captured, and is called as before.
+/// values), or finds too little memory, is found when it is captured, and is called as before: the first time
+/// a warning is logged.
 class Passes {
  public:
   struct Options {
@@ -72,6 +73,7 @@ class Passes {
   Outputs outputs_;
   std::vector<Tensor> gradients_;  // of the parameters
   std::unique_ptr<Capture> passes_;
+  bool told_ = false;  // that steps are not captured
 };
 
 }  // namespace fq::detail

@@ -11,7 +11,7 @@ thread_local std::optional<ExactType> forced;  // read where a product begins, n
 
 bool probe(ExactType type) {
   const ForceExactType only(type);
-  return detail::sums_are_right({exact_gemm, exact_conv});
+  return detail::why_sums_are_wrong({exact_gemm, exact_conv}).empty();
 }
 
 }  // namespace

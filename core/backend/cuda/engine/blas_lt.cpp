@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "fakequant/core/backend/cuda/engine/blas_lt_paths.h"
 #include "fakequant/core/error.h"
 
 namespace fq::cuda {
@@ -12,13 +13,7 @@ namespace {
 
 void* open_library() {
   if (dlsym(RTLD_DEFAULT, "cublasLtMatmul") != nullptr) return RTLD_DEFAULT;
-  const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
-  for (const std::string& path : {name, "/usr/local/cuda/lib64/" + name})
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
-  throw BackendError(
-      fmt::format("[cuda] products need {}, which is not there: install cuBLAS of CUDA {}, put its folder in "
-                  "LD_LIBRARY_PATH, or use --device cpu",
-                  name, CUBLAS_VER_MAJOR));
+  return open_first(blas_lt_paths(file_of(reinterpret_cast<const void*>(&open_library)), CUBLAS_VER_MAJOR));
 }
 
 struct Symbols {

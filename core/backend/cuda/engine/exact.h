@@ -3,6 +3,8 @@
 /// Exact integer sums of products of codes on the device. As core/backend/cpu/engine/exact.h: int8 products,
 /// or bf16 ones on code values in parts of up to 2^24, which give the same int32 sums.
 
+#include <string>
+
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/device.h"
 
@@ -13,7 +15,13 @@ using fq::detail::Codes;
 using fq::detail::ConvShape;
 
 /// The first of s8, bf16, f32 whose products of full-range codes come out right on this device, found out
-/// once; or the one that cpu::ForceExactType forces on this thread.
+/// once and, where it is not s8, logged as a warning; and why those before it are not used.
+struct ExactChoice {
+  ExactType type;
+  std::string reason;
+};
+[[nodiscard]] const ExactChoice& exact_choice(Device device);
+/// Its type, or the one that cpu::ForceExactType forces on this thread.
 [[nodiscard]] ExactType best_exact_type(Device device);
 
 /// sums [m, n] = x [m, k] * w [n, k] transposed. |sums| must fit int32.

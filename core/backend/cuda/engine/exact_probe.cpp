@@ -3,9 +3,13 @@
 #include <mutex>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "fakequant/core/backend/cuda/engine/blas_lt.h"
 #include "fakequant/core/backend/cuda/engine/exact.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/exact_check.h"
+#include "fakequant/core/log.h"
 #include "fakequant/core/storage.h"
 
 namespace fq::cuda {
@@ -31,10 +35,10 @@ struct OnDevice {
   }
 };
 
-bool works(ExactType type, Device device) {
+std::string why_not(ExactType type, Device device) {
   const cpu::ForceExactType only(type);
   const OnDevice on{device};
-  return fq::detail::sums_are_right(
+  return fq::detail::why_sums_are_wrong(
       {[&](std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
            std::int32_t* sums) {
          on.run(x, m * k, w, n * k, sums, m * n, [&](const Codes& a, const Codes& b, std::int32_t* out) {
@@ -47,22 +51,37 @@ bool works(ExactType type, Device device) {
        }});
 }
 
-ExactType first_that_works(Device device) {
-  for (const ExactType type : {ExactType::s8, ExactType::bf16})
-    if (works(type, device)) return type;
-  return ExactType::f32;
+ExactChoice first_that_works(Device device) {
+  static_cast<void>(blas_lt());  // every product needs it: to lack it is no property of a type
+  ExactChoice out{ExactType::f32, {}};
+  for (const ExactType type : {ExactType::s8, ExactType::bf16}) {
+    const std::string reason = why_not(type, device);
+    if (reason.empty()) {
+      out.type = type;
+      break;
+    }
+    out.reason += fmt::format("{}{}: {}", out.reason.empty() ? "" : "; ", cpu::name(type), reason);
+  }
+  if (!out.reason.empty())
+    log(LogLevel::warning, fmt::format("{} multiplies codes as {}, which is slower ({})", to_string(device),
+                                       cpu::name(out.type), out.reason));
+  return out;
 }
 
 }  // namespace
 
-ExactType best_exact_type(Device device) {
-  if (const auto forced = cpu::forced_exact_type()) return *forced;
+const ExactChoice& exact_choice(Device device) {
   static std::mutex mutex;
-  static std::map<int, ExactType> known;
+  static std::map<int, ExactChoice> known;
   const std::scoped_lock lock(mutex);
   const auto found = known.find(device.index);
-  if (found != known.end()) return found->second;
-  return known[device.index] = first_that_works(device);
+  return found != known.end() ? found->second
+                              : known.emplace(device.index, first_that_works(device)).first->second;
+}
+
+ExactType best_exact_type(Device device) {
+  if (const auto forced = cpu::forced_exact_type()) return *forced;
+  return exact_choice(device).type;
 }
 
 }  // namespace fq::cuda

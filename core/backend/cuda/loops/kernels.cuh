@@ -7,6 +7,7 @@
 
 #include "fakequant/core/backend/cuda/loops/launch_shape.h"
 #include "fakequant/core/backend/cuda/runtime/check.h"
+#include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
 
 namespace fq::cuda::detail {
@@ -28,6 +29,7 @@ template <class First, class Second>
 void launch_kernel(void (*kernel)(First, Second), Device device, std::int64_t blocks,
                    std::remove_const_t<First> first, Second second) {
   void* arguments[] = {&first, &second};
+  count_launch();
   FQ_CUDA(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(static_cast<unsigned>(blocks)),
                            dim3(block_threads), arguments, 0, stream_of(device)));
 }

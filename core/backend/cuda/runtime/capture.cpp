@@ -8,6 +8,7 @@
 
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/backend/cuda/runtime/check.h"
+#include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/random.h"
 #include "fakequant/core/storage.h"
@@ -104,7 +105,15 @@ struct Capture::Body {
     if (cuda::in_force.failed) throw SystemError("[cuda] too little memory to capture the work");
     return cuda::in_force.reads_step;
   }
+  /// Too little memory for a capture, which keeps all it makes, may be enough for the calls.
   Part part_of(const std::function<void()>& work) {
+    try {
+      return captured(work);
+    } catch (const SystemError& error) {
+      throw CannotCapture(error.what());
+    }
+  }
+  Part captured(const std::function<void()>& work) {
     cuda::Graph graph;
     Part part;
     FQ_CUDA(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed));
@@ -112,6 +121,7 @@ struct Capture::Body {
       part.reads_step = call(work);
     } catch (...) {
       static_cast<void>(cudaStreamEndCapture(stream.get(), graph.out()));
+      static_cast<void>(cudaGetLastError());  // a capture that was broken off ends with an error of its own
       throw;
     }
     FQ_CUDA(cudaStreamEndCapture(stream.get(), graph.out()));
@@ -136,6 +146,7 @@ void Capture::launch(std::size_t index) {
     if (each.written) each.storage.mark_written();
   const std::uint64_t step = random_stream().step;
   if (part.reads_step) cuda::copy(own.step.mutable_data(), own.device, &step, Device::cpu(), sizeof step);
+  cuda::count_graph();
   FQ_CUDA(cudaGraphLaunch(part.graph.get(), cuda::stream_of(own.device)));
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/core/backend/capture.h"
+
 namespace fq::cuda {
 namespace {
 
@@ -21,6 +23,11 @@ std::string driver_advice() {
   return fmt::format(
       "the driver supports CUDA {}.{}, this program needs CUDA {}.{}: update the driver, or use --device cpu",
       driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+}
+
+/// What a stream answers to calls that a capture cannot hold.
+bool ends_capture(cudaError_t code) {
+  return cudaErrorStreamCaptureUnsupported <= code && code <= cudaErrorStreamCaptureWrongThread;
 }
 
 std::string advice(cudaError_t code) {
@@ -63,6 +70,7 @@ void check(cudaError_t code, const char* call, std::source_location place) {
                              cudaGetErrorString(code), file_of(place.file_name()), place.line());
   if (const auto what = advice(code); !what.empty()) message += "; " + what;
   if (code == cudaErrorMemoryAllocation) throw SystemError(message);
+  if (ends_capture(code)) throw fq::detail::CannotCapture(message);
   throw BackendError(message);
 }
 

@@ -10,7 +10,8 @@
 
 namespace fq::cuda {
 
-/// Throws unless `code` is cudaSuccess: SystemError for too little memory, else BackendError. The message has
+/// Throws unless `code` is cudaSuccess: SystemError for too little memory, CannotCapture for what ends a
+/// capture, else BackendError. The message has
 /// the call, the code's name and text, the place and, where something can be done, what. CUDA's own record of
 /// the error is cleared, so that the next call tells its own.
 void check(cudaError_t code, const char* call, std::source_location place = std::source_location::current());

@@ -2,25 +2,39 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 #include <memory>
 
 #include "fakequant/core/backend/cuda/runtime/check.h"
+#include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/detail/check.h"
 
 namespace fq::cuda {
+namespace {
+
+MemoryPool make_pool(int index) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {.type = cudaMemLocationTypeDevice, .id = index};
+  MemoryPool pool;
+  FQ_CUDA(cudaMemPoolCreate(pool.out(), &properties));
+  auto keep =
+      std::numeric_limits<std::uint64_t>::max();  // free blocks stay: a step asks nothing of the driver
+  FQ_CUDA(cudaMemPoolSetAttribute(pool.get(), cudaMemPoolAttrReleaseThreshold, &keep));
+  return pool;
+}
+
+}  // namespace
 
 DeviceState::DeviceState(int index) : index_(index) {
   FQ_CUDA(cudaSetDevice(index));
   FQ_CUDA(cudaStreamCreateWithFlags(stream_.out(), cudaStreamNonBlocking));
   FQ_CUDA(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, index));
-  FQ_CUDA(cudaDeviceGetDefaultMemPool(&pool_, index));
-  auto keep =
-      std::numeric_limits<std::uint64_t>::max();  // free blocks stay: a step asks nothing of the driver
-  FQ_CUDA(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
+  pool_ = make_pool(index);
   void* flag = nullptr;
-  FQ_CUDA(cudaMallocAsync(&flag, sizeof(int), stream_.get()));
+  FQ_CUDA(cudaMallocFromPoolAsync(&flag, sizeof(int), pool_.get(), stream_.get()));
   FQ_CUDA(cudaMemsetAsync(flag, 0x7f, sizeof(int), stream_.get()));
   flag_ = static_cast<int*>(flag);
 }
@@ -46,14 +60,29 @@ void DeviceState::raise(int reported) {
 void DeviceState::synchronize() {
   int reported = none;
   read_alarm(&reported);
-  FQ_CUDA(cudaStreamSynchronize(stream_.get()));
+  wait(stream_.get());
   raise(reported);
+}
+
+void DeviceState::copy_in(void* to, const void* from, std::size_t bytes) {
+  constexpr std::size_t most = 256;  // under way at once
+  const std::scoped_lock lock(staged_mutex_);
+  if (staged_.size() >= most) {
+    count_wait();
+    FQ_CUDA(cudaEventSynchronize(staged_.front().done.get()));
+  }
+  while (!staged_.empty() && cudaEventQuery(staged_.front().done.get()) == cudaSuccess) staged_.pop_front();
+  static_cast<void>(cudaGetLastError());  // that one is still under way
+  Staged& own = staged_.emplace_back(Pinned(bytes), make_event());
+  std::memcpy(own.memory.data(), from, bytes);
+  FQ_CUDA(cudaMemcpyAsync(to, own.memory.data(), bytes, cudaMemcpyHostToDevice, stream_.get()));
+  FQ_CUDA(cudaEventRecord(own.done.get(), stream_.get()));
 }
 
 void* DeviceState::take(std::size_t bytes) {
   void* pointer = nullptr;
   FQ_CUDA(cudaSetDevice(index_));
-  FQ_CUDA(cudaMallocAsync(&pointer, bytes == 0 ? 1 : bytes, stream_.get()));
+  FQ_CUDA(cudaMallocFromPoolAsync(&pointer, bytes == 0 ? 1 : bytes, pool_.get(), stream_.get()));
   count(static_cast<std::int64_t>(bytes));
   return pointer;
 }
@@ -73,7 +102,7 @@ MemoryStats DeviceState::stats() noexcept {
   const std::scoped_lock lock(mutex_);
   MemoryStats out = stats_;
   std::uint64_t reserved = 0;
-  if (cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved) == cudaSuccess)
+  if (cudaMemPoolGetAttribute(pool_.get(), cudaMemPoolAttrReservedMemCurrent, &reserved) == cudaSuccess)
     out.reserved = static_cast<std::int64_t>(reserved);
   return out;
 }
@@ -83,7 +112,7 @@ void DeviceState::reset_peak() noexcept {
   stats_.peak = stats_.in_use;
 }
 
-void DeviceState::trim() noexcept { static_cast<void>(cudaMemPoolTrimTo(pool_, 0)); }
+void DeviceState::trim() noexcept { static_cast<void>(cudaMemPoolTrimTo(pool_.get(), 0)); }
 
 DeviceState& state_of(Device device) {
   constexpr int most = 64;

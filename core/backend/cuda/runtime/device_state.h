@@ -2,15 +2,19 @@
 
 /// All that belongs to one GPU. CUDA builds only.
 
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "fakequant/core/backend/cuda/runtime/pinned.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
 #include "fakequant/core/detail/allocator.h"
 
 namespace fq::cuda {
+
+using MemoryPool = Handle<cudaMemPool_t, cudaMemPoolDestroy>;
 
 class DeviceState {
  public:
@@ -27,7 +31,11 @@ class DeviceState {
   /// Throws NumericError for what such a copy holds, if anything, and takes it back.
   void raise(int reported);
 
-  /// Memory of the pool, in the stream's order.
+  /// Copies a few bytes of the host, taken over before it returns, in the stream. Nothing waits: from
+  /// pageable memory CUDA would, for all work of the stream.
+  void copy_in(void* to, const void* from, std::size_t bytes);
+
+  /// Memory of a pool of its own, in the stream's order; that of other users of the device is left alone.
   [[nodiscard]] void* take(std::size_t bytes);
   void give(void* pointer, std::size_t bytes) noexcept;
   [[nodiscard]] MemoryStats stats() noexcept;
@@ -35,18 +43,24 @@ class DeviceState {
   void trim() noexcept;
 
  private:
+  struct Staged {
+    Pinned memory;
+    Event done;
+  };
   void count(std::int64_t bytes) noexcept;
 
   static constexpr int none = 0x7f7f7f7f;  // what cudaMemset writes into the flag
 
   int index_, processors_ = 1;
   Stream stream_;
-  cudaMemPool_t pool_ = nullptr;  // the device's own
-  int* flag_ = nullptr;           // on the device, for as long as the process lives
+  MemoryPool pool_;
+  int* flag_ = nullptr;  // on the device, for as long as the process lives
   std::mutex mutex_;
   std::map<std::string, int> alarms_;
   std::vector<std::string> texts_;
   MemoryStats stats_;
+  std::mutex staged_mutex_;
+  std::deque<Staged> staged_;
 };
 
 /// Made when first asked for, kept until the process ends: tensors with static lifetime may outlive any other

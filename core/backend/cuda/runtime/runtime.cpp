@@ -5,6 +5,7 @@
 #include "fakequant/core/backend/cuda/runtime/arena.h"
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/backend/cuda/runtime/check.h"
+#include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/device_state.h"
 
 namespace fq::cuda {
@@ -60,6 +61,11 @@ cudaStream_t stream_of(Device device) {
   return state.stream();
 }
 
+void wait(cudaStream_t stream) {
+  count_wait();
+  FQ_CUDA(cudaStreamSynchronize(stream));
+}
+
 int processors(Device device) { return state_of(device).processors(); }
 Alarm alarm(Device device, const std::string& text) { return state_of(device).alarm(text); }
 
@@ -111,8 +117,11 @@ void copy(void* to, Device to_device, const void* from, Device from_device, std:
     return wait_for(from_device);
   }
   if (from_device != to_device) refuse_capture("a copy from elsewhere");
+  constexpr std::size_t few = std::size_t{1} << 16;
   const cudaStream_t stream = stream_of(to_device);
+  if (from_device.is_cpu() && bytes <= few) return state_of(to_device).copy_in(to, from, bytes);
   if (from_device.is_cpu() || from_device == to_device) {
+    if (from_device.is_cpu()) count_wait();  // for all work of the stream: the memory is pageable
     const auto kind = from_device.is_cpu() ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice;
     FQ_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream));
     return;
@@ -120,7 +129,7 @@ void copy(void* to, Device to_device, const void* from, Device from_device, std:
   wait_for(from_device);
   FQ_CUDA(cudaSetDevice(to_device.index));
   FQ_CUDA(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes, stream));
-  FQ_CUDA(cudaStreamSynchronize(stream));
+  wait(stream);
 }
 
 void wait_for(Device device) {

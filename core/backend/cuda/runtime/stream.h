@@ -18,6 +18,8 @@ using Event = Handle<cudaEvent_t, cudaEventDestroy>;
 /// Makes it the calling thread's device, and gives the stream of all its work. Throws BackendError for one
 /// that is not there.
 cudaStream_t stream_of(Device device);
+/// For all work of a stream.
+void wait(cudaStream_t stream);
 /// Multiprocessors.
 [[nodiscard]] int processors(Device device);
 

@@ -5,6 +5,7 @@
 
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/backend/cuda/runtime/check.h"
+#include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/device_state.h"
 #include "fakequant/core/backend/cuda/runtime/pinned.h"
 
@@ -25,7 +26,7 @@ struct Uploader {
     FQ_CUDA(cudaEventRecord(allocated.get(), work));
     FQ_CUDA(cudaStreamWaitEvent(stream.get(), allocated.get(), 0));
     FQ_CUDA(cudaMemcpyAsync(to, staging.data(), bytes, cudaMemcpyHostToDevice, stream.get()));
-    FQ_CUDA(cudaStreamSynchronize(stream.get()));
+    wait(stream.get());
   }
 };
 
@@ -61,12 +62,15 @@ Readback::Readback(const void* from, std::size_t bytes, Device device) {
 }
 
 Readback::~Readback() {
-  if (body_) static_cast<void>(cudaEventSynchronize(body_->done.get()));  // the memory goes to somebody else
+  if (body_ == nullptr) return;
+  count_wait();
+  static_cast<void>(cudaEventSynchronize(body_->done.get()));  // the memory goes to somebody else
 }
 Readback::Readback(Readback&&) noexcept = default;
 Readback& Readback::operator=(Readback&&) noexcept = default;
 
 void Readback::get(void* to) {
+  count_wait();
   FQ_CUDA(cudaEventSynchronize(body_->done.get()));
   body_->state.raise(*body_->reported());
   std::memcpy(to, body_->memory.data(), body_->bytes);

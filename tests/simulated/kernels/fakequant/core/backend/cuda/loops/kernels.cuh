@@ -9,6 +9,7 @@
 
 #include "fakequant/core/backend/cuda/loops/launch_shape.h"
 #include "fakequant/core/backend/cuda/runtime/check.h"
+#include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
 #include "simulated/launch.h"
 
@@ -22,6 +23,7 @@ std::int64_t resident_blocks(Device device) {
 template <class Body>
 void launch_items(Device device, std::int64_t blocks, const Body& body, std::int64_t items) {
   static_assert(std::is_trivially_copyable_v<Body>, "a launch copies bytes");
+  count_launch();
   FQ_CUDA(simulated::launch(stream_of(device), [=](simulated::Order order) {
     simulated::in_order(order, blocks * block_threads, [&](std::int64_t t) {
       run_items(body, items, {t / block_threads, blocks, static_cast<int>(t % block_threads)});
@@ -41,6 +43,7 @@ template <class Body, int... Phase>
 void launch_phases(Device device, std::int64_t blocks, const Body& body,
                    std::integer_sequence<int, Phase...>) {
   static_assert(std::is_trivially_copyable_v<Body>, "a launch copies bytes");
+  count_launch();
   FQ_CUDA(simulated::launch(stream_of(device), [=](simulated::Order order) {
     simulated::in_order(order, blocks, [&](std::int64_t b) {
       typename Body::Shared shared;

@@ -1,0 +1,84 @@
+#include "fakequant/core/backend/cuda/engine/blas_lt_paths.h"
+
+#include <cstdlib>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fakequant/core/error.h"
+
+namespace fq::cuda {
+namespace {
+
+namespace files = std::filesystem;
+
+class PathList {
+ public:
+  explicit PathList(int version)
+      : name_(fmt::format("libcublasLt.so.{}", version)), wheels_(fmt::format("nvidia/cu{}/lib", version)) {
+    paths.push_back(name_);
+  }
+
+  void add(const files::path& folder) { paths.push_back((folder / name_).string()); }
+  void add_if_there(const files::path& folder) {
+    std::error_code none;
+    if (files::exists(folder / name_, none)) add(folder);
+  }
+  /// The packages' folder of a Python, and wheels of both kinds in it.
+  void add_wheels(const files::path& packages) {
+    add_if_there(packages / wheels_);
+    add_if_there(packages / "nvidia/cublas/lib");
+  }
+  void add_environment(const files::path& root) {
+    std::error_code none;
+    add_if_there(root / "lib");
+    for (const auto& entry : files::directory_iterator(root / "lib", none))
+      if (entry.path().filename().string().starts_with("python")) add_wheels(entry.path() / "site-packages");
+  }
+
+  std::vector<std::string> paths;
+
+ private:
+  std::string name_;
+  files::path wheels_;
+};
+
+template <class F>
+void with_variable(const char* name, F&& f) {
+  if (const char* value = std::getenv(name); value != nullptr && *value != '\0') f(files::path(value));
+}
+
+}  // namespace
+
+files::path file_of(const void* code) {
+  Dl_info found{};
+  return dladdr(code, &found) != 0 && found.dli_fname != nullptr ? files::path(found.dli_fname)
+                                                                 : files::path();
+}
+
+std::vector<std::string> blas_lt_paths(const files::path& program, int version) {
+  PathList list(version);
+  for (const char* name : {"CUDA_PATH", "CUDA_HOME"})
+    with_variable(name, [&](const files::path& root) { list.add(root / "lib64"); });
+  list.add("/usr/local/cuda/lib64");
+  list.add(fmt::format("/usr/local/cuda-{}/lib64", version));
+  std::error_code none;
+  const files::path own = files::absolute(program, none);
+  for (files::path folder = own.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
+    list.add_wheels(folder);
+  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"})
+    with_variable(name, [&](const files::path& root) { list.add_environment(root); });
+  return list.paths;
+}
+
+void* open_first(const std::vector<std::string>& paths) {
+  for (const auto& path : paths)
+    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
+  throw BackendError(
+      fmt::format("[cuda] products need {0}, which cannot be opened (tried: {1}): install cuBLAS of the same "
+                  "version, put its folder in LD_LIBRARY_PATH, or use --device cpu",
+                  paths.front(), fmt::join(paths, ", ")));
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,58 @@
+// When the simulated device does its work, and what copies wait for.
+
+#include <vector>
+
+#include "device_errors/device_errors.h"
+#include "fakequant/core/backend/cuda/runtime/counts.h"
+
+namespace fq::device_errors_test {
+namespace {
+
+TEST(SimulatedStreams, WorkThatNobodyWaitsForIsNotDone) {
+  cudaStream_t first = nullptr, second = nullptr;
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+  const Tensor x = on_device(4);
+  synchronize(Device::cuda());
+  void* const there = const_cast<void*>(x.raw());
+  void* pinned = nullptr;
+  ASSERT_EQ(cudaHostAlloc(&pinned, 16, cudaHostAllocPortable), cudaSuccess);
+  auto* number = static_cast<float*>(pinned);
+  *number = 7;
+  (void)cudaMemcpyAsync(there, number, 4, cudaMemcpyHostToDevice, first);
+  (void)cudaEventRecord(event, first);
+  EXPECT_EQ(cudaEventQuery(event), cudaErrorNotReady);
+  const auto read = [&] {
+    float got = 0;
+    (void)cudaMemcpyAsync(&got, there, 4, cudaMemcpyDeviceToHost, second);
+    (void)cudaStreamSynchronize(second);
+    return got;
+  };
+  EXPECT_EQ(read(), 1);  // nothing told the second stream to wait
+  *number = 8;           // too early: the copy has not read it
+  (void)cudaStreamWaitEvent(second, event, 0);
+  EXPECT_EQ(read(), 8);
+  EXPECT_EQ(cudaEventQuery(event), cudaSuccess);
+  (void)cudaFreeHost(pinned);
+  (void)cudaEventDestroy(event);
+  (void)cudaStreamDestroy(first);
+  (void)cudaStreamDestroy(second);
+}
+
+TEST(SimulatedStreams, FewBytesOfTheHostAreCopiedFromPageLockedMemory) {
+  const auto before = simulated::pageable_copies();
+  const auto waits = cuda::counts().waits;
+  std::vector<Tensor> there;
+  for (float i = 0; i < 300; ++i) there.push_back(Tensor::from({i, i + 1}).to(Device::cuda()));
+  EXPECT_EQ(cuda::counts().waits, waits);
+  for (float i = 0; i < 300; ++i)
+    EXPECT_EQ(there[static_cast<std::size_t>(i)].to_vector<float>(), (std::vector<float>{i, i + 1}));
+  EXPECT_EQ(simulated::pageable_copies(), before);
+  (void)Tensor::full({1 << 16}, 1.0).to(Device::cuda());
+  EXPECT_EQ(simulated::pageable_copies(), before + 1);
+}
+
+}  // namespace
+}  // namespace fq::device_errors_test
