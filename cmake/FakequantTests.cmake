@@ -301,3 +301,20 @@ function(fakequant_add_python_tests)
       "${fakequant_test_environment};FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR};FAKEQUANT=$<TARGET_FILE:fakequant_cli>")
   endforeach()
 endfunction()
+
+# tests/sass: the machine code of the build's own objects, by NVIDIA's disassemblers.
+function(fakequant_add_sass_test)
+  if(NOT FAKEQUANT_HAS_CUDA)
+    return()
+  endif()
+  set(venv "${PROJECT_BINARY_DIR}/sass-venv")
+  set(list "${CMAKE_CURRENT_BINARY_DIR}/sass_objects.txt")
+  file(GENERATE OUTPUT "${list}"
+    CONTENT "$<JOIN:$<TARGET_OBJECTS:fakequant_core>;$<TARGET_OBJECTS:fakequant_reference>,\n>\n")
+  add_test(NAME sass.venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}"
+    sass_requirements.txt)
+  set_tests_properties(sass.venv PROPERTIES LABELS cuda TIMEOUT 300 SKIP_RETURN_CODE 77 FIXTURES_SETUP sass_venv)
+  add_test(NAME sass.kernels COMMAND "${FAKEQUANT_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/sass/sass_test.py" "${list}" "${venv}"
+    "${CMAKE_CURRENT_BINARY_DIR}/sass.json")
+  set_tests_properties(sass.kernels PROPERTIES LABELS cuda TIMEOUT 300 SKIP_RETURN_CODE 77 FIXTURES_REQUIRED sass_venv)
+endfunction()

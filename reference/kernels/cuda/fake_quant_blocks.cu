@@ -59,7 +59,7 @@ struct DynamicBlocks {
   T* y;
   std::uint8_t* mask;
   std::int64_t count;
-  int groups;  // of a block
+  Divisor groups;  // of a block
   float bound;
 
   FQ_HD void find(std::int64_t first, float& most) const {
@@ -72,8 +72,8 @@ struct DynamicBlocks {
     float v[group_size], amax = most[0];
     unsigned bits = 0;
     load_as(x + first, group_size, v);
-    for (int i = 1; i < groups; ++i) amax = scalar::max_(most[i], amax);
-    const RangeRow row = formula.row(amax, quotient(first, std::int64_t{groups} * group_size), bound);
+    for (int i = 1; i < groups.value; ++i) amax = scalar::max_(most[i], amax);
+    const RangeRow row = formula.row(amax, groups.quotient(first / group_size), bound);
     for (int j = 0; j < group_size; ++j) {
       bits |= static_cast<unsigned>(formula.mask(v[j], row)) << j;
       v[j] = formula.value(v[j], row);
@@ -87,7 +87,7 @@ struct DynamicBlocks {
     const std::int64_t first = t.first() * group_size;
     if (first >= count) return;
     if (Phase == 0) find(first, shared.most[t.thread]);
-    if (Phase == 1) quantize(first, shared.most + t.thread / groups * groups);
+    if (Phase == 1) quantize(first, shared.most + groups.quotient(t.thread) * groups.value);
   }
 };
 
@@ -98,7 +98,7 @@ void dynamic(const Tensor& x, std::int64_t block, Formula formula, float bound, 
     for_blocks(
         x.device(), (groups + block_threads - 1) / block_threads,
         DynamicBlocks<T, Formula>{formula, static_cast<const T*>(x.raw()), static_cast<T*>(y.mutable_raw()),
-                                  mask_bytes(mask), x.numel(), static_cast<int>(block / group_size), bound});
+                                  mask_bytes(mask), x.numel(), block / group_size, bound});
   });
 }
 

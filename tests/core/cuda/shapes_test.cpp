@@ -2,11 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "fakequant/core/blocks/detail/block_map.h"
+#include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/launch_shape.h"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/backend/cuda/loops/row_blocks.h"
 #include "fakequant/core/backend/cuda/loops/row_groups.h"
+#include "fakequant/core/blocks/detail/block_map.h"
 #include "fakequant/core/blocks/detail/pool_windows.h"
 
 namespace fq::cuda_shapes_test {
@@ -50,6 +51,21 @@ TEST(Quotient, IsThatOfWholeNumbers) {
     for (const std::int64_t b :
          {std::int64_t{1}, std::int64_t{3}, (std::int64_t{1} << 31) + 1, std::int64_t{1} << 33})
       EXPECT_EQ(cuda::quotient(a, b), a / b) << a << '/' << b;
+}
+
+TEST(Divisor, IsADivision) {
+  for (std::int64_t d = 1; d < 1 << 16; d += d < 300 ? 1 : 97)
+    for (const std::int64_t top :
+         {d, 5 * d, (std::int64_t{1} << 31) / d * d, (std::int64_t{1} << 40) / d * d})
+      for (const std::int64_t n : {top - 1, top, top + d - 1})
+        ASSERT_EQ(cuda::Divisor(d).quotient(n), n / d) << n << '/' << d;
+  for (const std::int64_t d : kSizes)
+    for (const std::int64_t n : kSizes)
+      for (const std::int64_t step : {-1, 0, 1}) {
+        std::int64_t rest = n + step;
+        EXPECT_EQ(cuda::Divisor(d).take_remainder(rest), (n + step) % d) << n + step << '/' << d;
+        EXPECT_EQ(rest, (n + step) / d) << n + step << '/' << d;
+      }
 }
 
 TEST(ChannelView, ElementsAndChannelsAgree) {

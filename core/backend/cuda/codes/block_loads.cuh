@@ -5,12 +5,33 @@
 
 #include <utility>
 
+#include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/blocks/detail/block_map.h"
 
 namespace fq::cuda {
 
-using fq::detail::AxisBlocks, fq::detail::BlockMap;
+using fq::detail::BlockMap;
+
+/// core's, with its divisions prepared.
+struct AxisBlocks : fq::detail::AxisBlocks {
+  Divisor by_size, by_length;
+
+  AxisBlocks(const fq::detail::AxisBlocks& own)
+      : fq::detail::AxisBlocks(own), by_size(own.size), by_length(own.length) {}
+  [[nodiscard]] static AxisBlocks of(const Shape& shape, Layout layout, int axis) {
+    return fq::detail::AxisBlocks::of(shape, layout, axis);
+  }
+  [[nodiscard]] static AxisBlocks repeating(std::int64_t count, std::int64_t numbers) {
+    return fq::detail::AxisBlocks::repeating(count, numbers);
+  }
+  [[nodiscard]] FQ_HD Place place(std::int64_t i) const {
+    if (blocks == 1) return {0, 0};
+    const std::int64_t at = by_size.take_remainder(i);
+    return {at, length == 1 ? at : by_length.quotient(at)};
+  }
+};
+
 namespace detail {
 
 template <class T>
@@ -26,8 +47,8 @@ FQ_HD int few(std::int64_t elements) {
 /// Across the ends of blocks and rows. `next_row` are the values of the row after the first, which has 8
 /// elements or the same values.
 template <class T>
-FQ_HD void walk_blocks(const AxisBlocks& blocks, AxisBlocks::Place from, const T* value, const T* next_row,
-                       int count, T (&out)[group_size]) {
+FQ_HD void walk_blocks(const fq::detail::AxisBlocks& blocks, AxisBlocks::Place from, const T* value,
+                       const T* next_row, int count, T (&out)[group_size]) {
   const int length = few(blocks.length), size = few(blocks.size);
   int left = few((from.index + 1) * blocks.length - from.at), row_left = few(blocks.size - from.at);
   for (int j = 0; j < group_size; ++j) {
@@ -41,8 +62,8 @@ FQ_HD void walk_blocks(const AxisBlocks& blocks, AxisBlocks::Place from, const T
 }
 
 template <class T>
-FQ_HD void load_row(const AxisBlocks& blocks, AxisBlocks::Place from, const T* values, const T* next_row,
-                    int count, T (&out)[group_size]) {
+FQ_HD void load_row(const fq::detail::AxisBlocks& blocks, AxisBlocks::Place from, const T* values,
+                    const T* next_row, int count, T (&out)[group_size]) {
   const T* first = values + from.index;
   const bool one_row = from.at + count <= blocks.size;
   if (one_row && (from.index + 1) * blocks.length - from.at >= count)

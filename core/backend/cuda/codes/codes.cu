@@ -11,20 +11,29 @@ namespace {
 
 using fq::detail::QuantizeCall;
 
+BlockMap block_map(const QuantizedTensor& x) {
+  return BlockMap::of(x.shape(), x.spec.granularity.block_shape(x.shape()), x.layout());
+}
+
 /// Whether every scale is that of an index of one axis, or of all.
 bool along_axis(const QuantizedTensor& x) {
   const auto& by = x.spec.granularity;
   return by.is_per_tensor() || by.single_axis(x.codes.rank()) >= 0;
 }
 
+/// Or of as many elements that follow each other, as those of NVFP4 and MX are.
+bool in_one_row(const QuantizedTensor& x) { return along_axis(x) || block_map(x).consecutive(); }
+
 template <class Blocks>
 Blocks blocks_of(const QuantizedTensor& x) {
   const auto& by = x.spec.granularity;
   const int axis = by.single_axis(x.codes.rank());
   if constexpr (std::is_same_v<Blocks, AxisBlocks>) {
-    return AxisBlocks::of(x.shape(), x.layout(), axis);
+    if (along_axis(x)) return AxisBlocks::of(x.shape(), x.layout(), axis);
+    const std::int64_t count = x.codes.numel(), length = block_map(x).last.length;
+    return fq::detail::AxisBlocks{count, length, count / length};
   } else {
-    if (!along_axis(x) || axis < 0) return BlockMap::of(x.shape(), by.block_shape(x.shape()), x.layout());
+    if (!along_axis(x) || axis < 0) return block_map(x);
     const AxisView view = fq::detail::memory_view(x.shape(), x.layout(), axis);
     return BlockMap::of({view.outer, view.size, view.inner}, {view.outer, 1, view.inner});
   }
@@ -140,7 +149,7 @@ void decode_blocks(const QuantizedTensor& x, const float* scale, Tensor& out) {
 template <class Out>
 void decode_as(const QuantizedTensor& x, const float* scale, Tensor& out) {
   if (x.codes.numel() == 0) return;
-  along_axis(x) ? decode_blocks<Out, AxisBlocks>(x, scale, out) : decode_blocks<Out, BlockMap>(x, scale, out);
+  in_one_row(x) ? decode_blocks<Out, AxisBlocks>(x, scale, out) : decode_blocks<Out, BlockMap>(x, scale, out);
 }
 
 template <class Blocks>
@@ -188,12 +197,13 @@ void dequantize(const QuantizedTensor& x, Tensor& out) {
 
 void quantize(std::span<const QuantizeCall> calls) {
   if (calls.size() > 1) {
-    const bool axes = std::ranges::all_of(calls, [](const auto& call) { return along_axis(call.out); });
+    const bool axes = std::ranges::all_of(
+        calls, [](const auto& call) { return call.x.numel() == 0 || in_one_row(call.out); });
     return axes ? quantize_many<AxisBlocks>(calls) : quantize_many<BlockMap>(calls);
   }
   for (const auto& call : calls) {
     if (call.x.numel() == 0) continue;
-    along_axis(call.out) ? quantize_one<AxisBlocks>(call) : quantize_one<BlockMap>(call);
+    in_one_row(call.out) ? quantize_one<AxisBlocks>(call) : quantize_one<BlockMap>(call);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "fakequant/core/backend/cuda/engine/bias.h"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
+#include "fakequant/core/backend/cuda/loops/divisor.h"
 
 namespace fq::cuda {
 namespace {
@@ -7,9 +8,12 @@ namespace {
 template <class T>
 struct AddBias {
   const T* bias;
-  std::int64_t channels;
+  Divisor channels;
   T* y;
-  FQ_HD void operator()(std::int64_t i) const { y[i] += bias[i - quotient(i, channels) * channels]; }
+  FQ_HD void operator()(std::int64_t i) const {
+    std::int64_t row = i;
+    y[i] += bias[channels.take_remainder(row)];
+  }
 };
 
 template <class T>

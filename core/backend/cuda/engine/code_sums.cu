@@ -1,5 +1,6 @@
 #include "fakequant/core/backend/cuda/engine/code_sums.h"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
+#include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 
 namespace fq::cuda {
@@ -42,11 +43,14 @@ struct ShiftCorrections {
 
 struct FinishSums {
   PaddedSums from;
+  Divisor outputs, groups;
   const std::int32_t* corrections;
   std::int32_t* sums;
   FQ_HD void operator()(std::int64_t i) const {
-    const std::int64_t row = quotient(i, from.outputs), output = i - row * from.outputs;
-    const std::int64_t group = row - quotient(row, from.groups) * from.groups;
+    std::int64_t row = i;
+    const std::int64_t output = outputs.take_remainder(row);
+    std::int64_t rest = row;
+    const std::int64_t group = groups.take_remainder(rest);
     const std::int32_t correction =
         corrections != nullptr ? corrections[group * from.padded_outputs + output] : 0;
     sums[i] = from.padded[row * from.padded_outputs + output] + correction;
@@ -87,7 +91,8 @@ void shift_corrections(const std::int8_t* codes, std::int64_t rows, std::int64_t
 
 void finish_sums(const PaddedSums& from, const std::int32_t* corrections, std::int32_t* sums, Device device) {
   if (from.padded == sums && corrections == nullptr) return;
-  for_items(device, from.rows * from.groups * from.outputs, FinishSums{from, corrections, sums});
+  for_items(device, from.rows * from.groups * from.outputs,
+            FinishSums{from, from.outputs, from.groups, corrections, sums});
 }
 
 void add_part(const float* part, std::int64_t count, bool first, std::int32_t* sums, Device device) {

@@ -3,6 +3,9 @@
 /// Arrays in groups of eight elements: what one thread reads and writes at once, by 16-byte accesses, and the
 /// eight bits of a mask's byte.
 
+#include <bit>
+#include <type_traits>
+
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
 #include "fakequant/core/numerics/half.h"
 
@@ -21,6 +24,19 @@ struct alignas(sizeof(T) >= 2 ? 16 : 8) Pack {
 template <class T>
 FQ_HD bool packed(const T* p) {
   return reinterpret_cast<std::uintptr_t>(p) % alignof(Pack<T>) == 0;
+}
+
+template <class T>
+using PackWords = std::conditional_t<sizeof(Pack<T>) == 16, uint4, uint2>;
+
+/// By one instruction: nvcc takes an assignment apart where elements are used or stored one by one.
+template <class T>
+FQ_HD Pack<T> load_pack(const Pack<T>* p) {
+  return FQ_BY_TARGET(std::bit_cast<Pack<T>>(*reinterpret_cast<const PackWords<T>*>(p)), *p);
+}
+template <class T>
+FQ_HD void store_pack(Pack<T>* p, const Pack<T>& pack) {
+  FQ_BY_TARGET(__stwb(reinterpret_cast<PackWords<T>*>(p), std::bit_cast<PackWords<T>>(pack)), *p = pack);
 }
 
 }  // namespace detail
@@ -47,7 +63,7 @@ FQ_HD void store_group(T* p, int count, const T (&v)[group_size]) {
     for (int i = 0; i < group_size / Pack::count; ++i) {
       Pack pack;
       for (int j = 0; j < Pack::count; ++j) pack.v[j] = v[i * Pack::count + j];
-      reinterpret_cast<Pack*>(p)[i] = pack;
+      detail::store_pack(reinterpret_cast<Pack*>(p) + i, pack);
     }
     return;
   }

@@ -31,8 +31,8 @@ struct WalkedRanges {
   Strides walk;
   template <class OfGroup, class OfElement>
   FQ_HD void visit(std::int64_t first, int count, OfGroup&& of_group, OfElement&& of_element) const {
-    const std::int64_t inner = walk.sizes[walk.rank - 1], step = walk.steps[1][walk.rank - 1];
-    std::int64_t column = first - quotient(first, inner) * inner, at = walk.offset(1, first);
+    const std::int64_t inner = walk.inner(), step = walk.steps[1][walk.rank - 1];
+    std::int64_t column = walk.column(first), at = walk.offset(1, first);
     if (step == 0 && column + count <= inner) return of_group(ranges(at));
     for (int j = 0; j < group_size; ++j) {
       if (j >= count) break;

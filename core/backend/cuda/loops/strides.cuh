@@ -2,6 +2,7 @@
 
 /// A walk (core/blocks/detail/walk.h) as kernels take it: where an operand's elements lie.
 
+#include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/blocks/detail/walk.h"
@@ -12,7 +13,8 @@ namespace fq::cuda {
 struct Strides {
   static constexpr int most = 12;
   int rank = 0;
-  std::int64_t sizes[most], steps[2][most];
+  Divisor sizes[most];
+  std::int64_t steps[2][most];
 
   /// Appends an axis: a new fastest one.
   void add(std::int64_t size, std::int64_t left, std::int64_t right) {
@@ -28,13 +30,14 @@ struct Strides {
     return out;
   }
 
+  /// The size of the fastest axis, and where on it an element is.
+  [[nodiscard]] FQ_HD std::int64_t inner() const { return sizes[rank - 1].value; }
+  [[nodiscard]] FQ_HD std::int64_t column(std::int64_t i) const {
+    return rank == 1 ? i : sizes[rank - 1].take_remainder(i);
+  }
   [[nodiscard]] FQ_HD std::int64_t offset(int operand, std::int64_t i) const {
     std::int64_t at = 0;
-    for (int axis = rank - 1; axis > 0; --axis) {
-      const std::int64_t rest = quotient(i, sizes[axis]);
-      at += (i - rest * sizes[axis]) * steps[operand][axis];
-      i = rest;
-    }
+    for (int axis = rank - 1; axis > 0; --axis) at += sizes[axis].take_remainder(i) * steps[operand][axis];
     return rank == 0 ? 0 : at + i * steps[operand][0];
   }
 };
@@ -43,8 +46,8 @@ struct Strides {
 template <class T>
 FQ_HD void load_strided(const T* p, const Strides& s, int operand, std::int64_t first, int count,
                         T (&v)[group_size]) {
-  const std::int64_t inner = s.sizes[s.rank - 1], step = s.steps[operand][s.rank - 1];
-  std::int64_t column = s.rank == 1 ? first : first - quotient(first, inner) * inner;
+  const std::int64_t inner = s.inner(), step = s.steps[operand][s.rank - 1];
+  std::int64_t column = s.column(first);
   std::int64_t at = s.offset(operand, first);
   if (step == 1 && column + count <= inner) return load_group(p + at, count, v);
   for (int j = 0; j < group_size; ++j) {

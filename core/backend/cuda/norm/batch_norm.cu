@@ -1,4 +1,5 @@
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
+#include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/loops/two_sums.cuh"
@@ -76,10 +77,11 @@ FQ_HD void load_channels(const T* numbers, std::int64_t channels, std::int64_t c
 template <class T>
 struct Normalize {
   const T *x, *coefficients;
-  std::int64_t channels;
+  Divisor by_channels;
   T* y;
   FQ_HD void operator()(std::int64_t first, int count) const {
-    const std::int64_t column = first - quotient(first, channels) * channels;
+    std::int64_t row = first;
+    const std::int64_t channels = by_channels.value, column = by_channels.take_remainder(row);
     T v[group_size], m[group_size], f[group_size], t[group_size];
     load_group(x + first, count, v);
     load_channels(coefficients, channels, column, count, m);
@@ -96,10 +98,11 @@ struct NormalizeBackward {
   const T* dy;
   const X* x;
   const T *center, *coefficients;
-  std::int64_t channels;
+  Divisor by_channels;
   T* dx;
   FQ_HD void operator()(std::int64_t first, int count) const {
-    const std::int64_t column = first - quotient(first, channels) * channels;
+    std::int64_t row = first;
+    const std::int64_t channels = by_channels.value, column = by_channels.take_remainder(row);
     T g[group_size], v[group_size], m[group_size], f[group_size], p[group_size], t[group_size];
     load_group(dy + first, count, g);
     load_as(x + first, count, v);

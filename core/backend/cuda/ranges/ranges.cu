@@ -144,8 +144,8 @@ std::int64_t groups(std::int64_t elements) { return (elements + group_size - 1) 
 ChannelView channels_of(const Strides& walk, std::int64_t count) {
   ChannelView view{1, 1, count};
   for (int axis = walk.rank - 1; axis >= 0; --axis) {
-    if (walk.steps[1][axis] != 0) return {walk.sizes[axis], view.inner, count};
-    view.inner *= walk.sizes[axis];
+    if (walk.steps[1][axis] != 0) return {walk.sizes[axis].value, view.inner, count};
+    view.inner *= walk.sizes[axis].value;
   }
   return view;
 }

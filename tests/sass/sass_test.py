@@ -1,0 +1,113 @@
+"""sass_test.py OBJECTS VENV [OUT]: the machine code of hot kernels in the build's own objects (a file lists them).
+
+Groups of eight elements are read and written by 16-byte accesses, no kernel keeps anything in local memory, and what is not
+of doubles computes no doubles. With OUT, a JSON of the instructions of each kernel is left there.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+# source: {part of a kernel's name: (16-byte loads, 16-byte stores) at least}
+HOT = {
+    "update/updates.cu": {
+        "SgdUpdate<float>": (6, 4),
+        "AdamUpdate<float>": (8, 6),
+        "MoveTowards<float>": (4, 2),
+        "Swap>": (4, 4),
+    },
+    "kernels/cuda/fake_quant.cu": {
+        "QuantizeRanges<float, IntegerFormula, OneRange>": (2, 2),
+        "QuantizeRanges<float, IntegerFormula, WalkedRanges": (2, 2),
+        "QuantizeRanges<float, E4m3Formula, OneRange>": (2, 2),
+        "QuantizeRanges<bfloat16, IntegerFormula, OneRange>": (1, 1),
+    },
+    "codes/codes.cu": {
+        "Quantize<AxisBlocks>": (2, 0),
+        "Decode<float, AxisBlocks>": (1, 2),
+        "Decode<float, BlockMap>": (1, 2),
+        "ApplyMask<unsigned int>": (2, 2),
+    },
+    "codes/accumulators.cu": {"WriteCodes<ChannelSums>": (2, 0), "WriteValues<ChannelSums>": (2, 2)},
+    "engine/columns.cu": {"TakeWindows<Word16>": (1, 1), "AddWindows<Pack<float>": (1, 1), "AddWindows<Pack<int>": (1, 1)},
+    "ranges/ranges.cu": {"RowMagnitudes": (2, 0), "LargestMagnitude<8>, PutChannel": (2, 0)},
+}
+# Accesses to local memory at most: of blocks that do not follow each other, which no preset but fp8_2d_blockwise has; and what is
+# saved around the division of numbers of 64 bits, which large tensors alone need.
+LOCAL_MEMORY = {"Quantize<BlockMap>": 16, "QuantizeMany<BlockMap>": 24, "AddWindows<Pack<": 2}
+# Sums and grids that are defined in doubles, whose bits are the CPU's.
+DOUBLES = ["double", "BiasCodes", "TwoSums", "SumTerms"]
+
+
+def disassembled(tool, obj):
+    run = subprocess.run(
+        [tool, "-sass", obj], capture_output=True, text=True, env={**os.environ, "PATH": f"{Path(tool).parent}:{os.environ['PATH']}"}
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def kernels(text):
+    """Instructions of each kernel, by its readable name, of the first architecture."""
+    found, architecture, name = {}, None, None
+    for line in text.splitlines():
+        if found_here := re.match(r"\s*code for (sm_\w+)", line):
+            architecture = architecture or found_here[1]
+            skipped = found_here[1] != architecture
+        elif found_here := re.match(r"\s*Function : (\S+)", line):
+            name = None if skipped else found_here[1]
+            if name:
+                found[name] = []
+        elif name and (found_here := re.search(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", line)):
+            found[name].append(found_here[1])
+    names = subprocess.run(["c++filt"], input="\n".join(found), capture_output=True, text=True, check=True).stdout
+    readable = [re.sub(r"fq::|cuda::|detail::|\(anonymous namespace\)::", "", name) for name in names.splitlines()]
+    return {name: [i for i in own if i != "NOP"] for name, own in zip(readable, found.values(), strict=True)}
+
+
+def wide(instructions, operation):
+    return sum(i.startswith(operation) and ".128" in i for i in instructions)
+
+
+def faults_of(source, found):
+    for part, (loads, stores) in HOT[source].items():
+        named = {name: own for name, own in found.items() if part in name}
+        if not named:
+            yield f"{source}: there is no kernel {part}"
+        for name, own in named.items():
+            if wide(own, "LDG") < loads or wide(own, "STG") < stores:
+                yield f"{name}: {wide(own, 'LDG')} loads and {wide(own, 'STG')} stores of 16 bytes, not {loads} and {stores}"
+    for name, own in found.items():
+        local = sum(i.startswith(("LDL", "STL")) for i in own)
+        if local > max([most for part, most in LOCAL_MEMORY.items() if part in name], default=0):
+            yield f"{name}: {local} accesses to local memory"
+        doubles = sum(bool(re.match(r"D(ADD|MUL|FMA|SETP)|F2F\.F64", i)) for i in own)
+        if doubles and not any(part in name for part in DOUBLES):
+            yield f"{name}: {doubles} instructions on doubles"
+
+
+def main():
+    objects, venv = Path(sys.argv[1]).read_text().split(), Path(sys.argv[2])
+    tools = [*venv.glob("lib/python3*/site-packages/nvidia/*/bin/cuobjdump")]
+    tool = str(tools[0]) if tools else shutil.which("cuobjdump")
+    if tool is None or shutil.which("c++filt") is None:
+        print("SKIPPED: cuobjdump or c++filt is missing")
+        sys.exit(77)
+    faults, table = [], {}
+    for source in HOT:
+        (obj,) = [path for path in objects if path.endswith(f"/{source}.o")]
+        table[source] = kernels(disassembled(tool, obj))
+        faults += faults_of(source, table[source])
+    if len(sys.argv) > 3:
+        counted = {source: {name: Counter(own) for name, own in found.items()} for source, found in table.items()}
+        Path(sys.argv[3]).write_text(json.dumps(counted, indent=1))
+    print(f"{sum(map(len, table.values()))} kernels, {len(faults)} faults", *faults, sep="\n")
+    sys.exit(bool(faults))
+
+
+main()
