@@ -316,5 +316,5 @@ function(fakequant_add_sass_test)
   set_tests_properties(sass.venv PROPERTIES LABELS cuda TIMEOUT 300 SKIP_RETURN_CODE 77 FIXTURES_SETUP sass_venv)
   add_test(NAME sass.kernels COMMAND "${FAKEQUANT_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/sass/sass_test.py" "${list}" "${venv}"
     "${CMAKE_CURRENT_BINARY_DIR}/sass.json")
-  set_tests_properties(sass.kernels PROPERTIES LABELS cuda TIMEOUT 300 SKIP_RETURN_CODE 77 FIXTURES_REQUIRED sass_venv)
+  set_tests_properties(sass.kernels PROPERTIES LABELS cuda TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_REQUIRED sass_venv)
 endfunction()
