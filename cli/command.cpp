@@ -3,6 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/cli/flags/file_checks.h"
+#include "fakequant/cli/runs/commands.h"
+#include "fakequant/cli/runs/dry_run.h"
+#include "fakequant/cli/runs/transcript.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 
@@ -29,16 +32,27 @@ const std::vector<Command>& commands() {
       {"inspect", "show what a checkpoint, model or data file holds", inspect_flags, inspect, check_inspect},
       {"dataset", "make a data set of images, arrays, tables or text, check it and show it", nullptr, nullptr,
        nullptr, dataset_commands},
+      {"compare", "put run directories beside each other", compare_flags, compare, nullptr},
       {"doctor", "what this machine and this build offer", doctor_flags, doctor, nullptr},
       {"run", "run the phases of a recipe", run_flags, run_recipe, nullptr},
+      {"sweep", "run a recipe for every point of a grid", sweep_flags, sweep, nullptr},
   };
   return table;
 }
 
 nlohmann::ordered_json run_checked(const Command& command, const FlagSet& set, const Flags& flags,
                                    Output& output) {
+  if (flags.on("dry-run") && command.check != nullptr) return dry_run(command, set, flags, output);
   check_files(set, flags);
-  return command.run(flags, output);
+  try {
+    auto result = command.run(flags, output);
+    end_transcript();
+    return result;
+  } catch (const std::exception& error) {
+    note_line(error.what());
+    end_transcript();
+    throw;
+  }
 }
 
 const Command& find_command(const std::string& name) {

@@ -7,10 +7,13 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/commands/version.h"
 #include "fakequant/cli/flags/limits.h"
+#include "fakequant/cli/help/manual.h"
+#include "fakequant/cli/runs/run_config.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/system/signals.h"
 #include "fakequant/cli/system/standard_streams.h"
 #include "fakequant/cli/system/waiting.h"
+#include "fakequant/cli/tables/telling.h"
 #include "fakequant/cli/tables/warnings.h"
 #include "fakequant/core/detail/check.h"
 
@@ -30,7 +33,8 @@ void print_help() {
   put("fakequant <command> [flags]: quantization-aware training on the numbers you deploy\n\n" +
       listed(commands()) +
       "\n  fakequant <command> --help   every flag with default and unit\n"
-      "  fakequant --version          version, engine\n\n"
+      "  fakequant --version          version, engine\n"
+      "  fakequant --manual FOLDER    write manual pages and completions of shells there\n\n"
       "exit status: 0 done, 2 arguments or files, 1 anything else, 128 + its number after a signal (130: "
       "Ctrl-C)\n");
 }
@@ -49,7 +53,9 @@ void run_command(const Command& command, const std::vector<std::string>& argumen
   if (std::any_of(arguments.begin(), arguments.end(),
                   [](const auto& a) { return a == "--help" || a == "-h"; }))
     return put(set.help());
-  const Flags flags(set, arguments);
+  const Flags flags(set, resumed_arguments(set, arguments));
+  FQ_CHECK(!flags.on("quiet") || !flags.on("verbose"), command.name, "--quiet and --verbose: give one");
+  set_telling(flags.on("quiet") ? Telling::quiet : flags.on("verbose") ? Telling::verbose : Telling::normal);
   Output output(flags.on("json"));
   const auto print = [&](const nlohmann::ordered_json& found) {
     nlohmann::ordered_json result{{"event", "result"}, {"command", command.name}};
@@ -75,6 +81,10 @@ void dispatch(const std::vector<std::string>& arguments) {
   }
   if (asks_help(first)) return print_help();
   if (first == "--version") return put(version_line() + "\n");
+  if (first == "--manual") {
+    FQ_CHECK(arguments.size() == 2, "fakequant", "--manual takes a folder, such as ~/.local/share");
+    return write_manual(arguments[1]);
+  }
   const Command& command = find_command(first);
   if (!command.parts) return run_command(command, {arguments.begin() + 1, arguments.end()});
   FQ_CHECK(arguments.size() > 1, command.name, "which one? See fakequant {} --help", command.name);

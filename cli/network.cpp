@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/class_names.h"
+#include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/tables/warnings.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/text/network_tokenizer.h"
@@ -83,7 +84,8 @@ Network make_network(const ImportedModel& model, const std::string& file) {
   }
 }
 
-Network load_network(const std::string& checkpoint) {
+Network load_network(const std::string& named) {
+  const std::string checkpoint = read_checkpoint_path(named);
   if (fq::detail::file_kind(checkpoint) == "an ONNX model")
     throw FileError(
         checkpoint, "",

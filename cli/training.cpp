@@ -8,16 +8,21 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/commands/profile.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/optimization.h"
+#include "fakequant/cli/runs/run_config.h"
+#include "fakequant/cli/runs/run_folder.h"
+#include "fakequant/cli/runs/run_recorder.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/tables/training_report.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/loop/checkpoint.h"
+#include "fakequant/train/loop/detail/run_settings.h"
 
 namespace fq::cli {
 namespace {
@@ -94,19 +99,53 @@ Shape batch_shape(const Run& run, const Loaders& loaders) {
   return shape;
 }
 
+/// Null without a run directory, and on other ranks than the first.
+std::unique_ptr<RunRecorder> recorder_of(const Run& run, const Flags& flags, TrainingReport& report) {
+  const auto folder = run_folder(flags);
+  if (!folder || !is_first_rank()) return nullptr;
+  RecordedRun recorded{.run = &run, .batch = images_at_once(flags)};
+  const double fraction = flags.number("val-fraction", 0, 0.9);
+  if (report.has_accuracy() && run.data->size() > 1) {
+    auto split = split_validation(run.data->size(), fraction > 0 ? fraction : 0.5, kSplitSeed);
+    recorded.of = fraction > 0 ? "validation" : "training";
+    recorded.rows = std::move(split.validation);
+  }
+  return std::make_unique<RunRecorder>(*folder, flags, std::move(recorded), report);
+}
+
+/// Of a checkpoint's run; 0 without one.
+std::int64_t step_of(const StateDict& saved) {
+  return saved.has_attribute("progress/step") ? saved.attribute("progress/step").get<std::int64_t>() : 0;
+}
+
+/// With --allow-changes as if it had been a run of these settings.
+StateDict checkpoint_to_resume(const Run& run, const Flags& flags, const TrainerOptions& options,
+                               const nlohmann::json& settings) {
+  StateDict saved = load_checkpoint(run.out);
+  if (!flags.on("allow-changes") || !has_training_state(saved)) return saved;
+  saved.set_attribute("progress/settings", settings);
+  for (const char* seed : {"progress/seed", "progress/loader/seed"})
+    if (saved.has_attribute(seed)) saved.set_attribute(seed, options.seed);
+  return saved;
+}
+
 }  // namespace
 
 std::vector<WrittenFile> training_files(const Flags& flags) {
-  const std::string out = flags.text("output");
-  std::vector<WrittenFile> files{{out, kind::checkpoint, false, flags.on("resume") ? "checkpoint" : ""}};
-  if (!out.empty() && flags.number("val-fraction", 0, 0.9) > 0 && has_files_beside(out))
+  if (flags.text("output").empty()) return {};
+  check_run_flags(flags);
+  check_run_folder(flags);
+  const std::string out = output_checkpoint(flags);
+  const bool in_folder = run_folder(flags).has_value();
+  std::vector<WrittenFile> files{{out, kind::checkpoint, in_folder, flags.on("resume") ? "checkpoint" : ""}};
+  if (flags.number("val-fraction", 0, 0.9) > 0 && has_files_beside(out))
     files.push_back({best_checkpoint_path(out), kind::checkpoint});
   return files;
 }
 
 bool resuming(const Flags& flags) {
   std::error_code error;
-  return flags.on("resume") && std::filesystem::exists(flags.text("output"), error);
+  return flags.on("resume") && std::filesystem::exists(output_checkpoint(flags), error);
 }
 
 void check_same_network(const nlohmann::json& wanted, const StateDict& state, const std::string& path) {
@@ -146,7 +185,7 @@ TrainerOptions read_training(const Flags& flags) {
            "--early-stopping {} needs images to validate on: give --val-fraction too, such as 0.1",
            options.patience);
   options.seed = std::uint64_t(flags.integer("seed", 0, kManySteps));
-  options.out = flags.required("output");
+  options.out = output_checkpoint(flags);
   options.save_every = flags.integer("save-every", 0, kManySteps);
   options.checkpoint_blocks = flags.text("checkpoint-blocks");
   options.capture = !flags.on("no-capture");
@@ -159,8 +198,9 @@ void check_training(const Run& run, const Flags& flags) {
 }
 
 void plan_outputs(const Network* network, const Flags& flags, PlannedFiles& planned) {
-  std::vector<std::string> files{flags.required("output")};
+  std::vector<std::string> files{output_checkpoint(flags)};
   if (flags.number("val-fraction", 0, 0.9) > 0) files.push_back(best_checkpoint_path(files.front()));
+  if (run_folder(flags)) files.push_back(flags.text("output"));
   for (const auto& file : files) network != nullptr ? planned.add(file, *network) : planned.add(file);
 }
 
@@ -178,23 +218,32 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Fla
   options.schedule = read_schedule(flags, (batches + options.accumulation - 1) / options.accumulation);
   TrainingReport report(output, flags.command(), options.epochs, loaders.training->options().batch_size,
                         one_class_each(task, *run.data));
+  auto recorder = recorder_of(run, flags, report);
   const GracefulStop stop;
   const auto trainer = naming_flags([&] {
     return std::make_unique<Trainer>(run.network.module, loaders.training, options, loaders.validation,
-                                     report.callbacks());
+                                     recorder ? recorder->callbacks() : report.callbacks());
   });
   if (!run.data->token_ids())
     report.expect(plan_memory(*run.network.module, batch_shape(run, loaders), options.optimizer));
+  const auto settings = fq::detail::run_settings(options, *loaders.training, loaders.validation.get());
   const TrainingResult result = naming_flags([&] {
-    if (run.resume) trainer->resume(load_checkpoint(run.out), run.out);
+    const StateDict saved = run.resume ? checkpoint_to_resume(run, flags, options, settings) : StateDict();
+    if (run.resume) trainer->resume(saved, run.out);
+    if (recorder) recorder->begin(run_config(flags, run, options, settings), step_of(saved));
     return trainer->fit();
   });
   const nlohmann::ordered_json profiled = profile.finish(output);
-  if (result.stopped)
+  if (result.stopped) {
+    if (recorder) recorder->finish("stopped by " + stop_name(), nlohmann::ordered_json::object());
     throw Interrupted(flags.command(), fmt::format(" in epoch {}: go on with --resume", result.epochs + 1));
+  }
   auto found = report.finish(result, run.out);
   found.update(profiled);
   if (options.ranks) found.update({{"ranks", options.ranks->size()}, {"rank_bytes", options.ranks->bytes()}});
+  found["weight_bytes"] = weight_bytes(run.network);
+  if (const auto folder = run_folder(flags)) found["run"] = folder->path;
+  if (recorder) recorder->finish("done", found);
   return found;
 }
 

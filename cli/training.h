@@ -14,11 +14,16 @@ namespace fq::cli {
 /// More than any run takes: the upper bound of flags that count steps.
 inline constexpr std::int64_t kManySteps = std::int64_t{1} << 40;
 
+inline constexpr const char* output_help =
+    "checkpoint, written whole after every epoch; of a folder, RUN/, a run directory: checkpoints, log, "
+    "numbers and a "
+    "page to look at";
+
 /// A run about to begin.
 struct Run {
   Network network;
   std::shared_ptr<const Dataset> data;  ///< the group train, --val-fraction of it included
-  std::string out;                      ///< checkpoint
+  std::string out;                      ///< checkpoint, of a run directory the last one
   bool resume = false;                  ///< from `out`
   std::string initialised = {};         ///< what became of --init (initial_weights.h)
 };

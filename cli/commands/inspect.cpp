@@ -7,6 +7,7 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/tables/inspect_calibration.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_file.h"
@@ -143,7 +144,7 @@ ordered_json inspect(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   if (flags.on("calibration")) return inspect_calibration(flags, output);
   check_no_calibration_flags(flags);
-  const std::string path = flags.required("file");
+  const std::string path = read_checkpoint_path(flags.required("file"));
   const std::int64_t batch = flags.integer("batch", 1, 1 << 20);
   return is_state_file(path) ? inspect_state(path, batch, output) : inspect_data(path, output);
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/loop/checkpoint.h"
@@ -18,6 +19,7 @@ bool wanted(const Flags& flags) { return flags.given("profile") && is_first_rank
 
 std::string trace_path(const Flags& flags) {
   if (!flags.text("profile").empty()) return flags.text("profile");
+  if (const auto folder = run_folder(flags)) return folder->file("profile.json");
   const std::string output = flags.text("output");
   FQ_CHECK(has_files_beside(output), flags.command(),
            "--profile: nothing is put beside {}, which is no file: name one by --profile=FILE", output);

@@ -14,6 +14,7 @@
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/quantization.h"
+#include "fakequant/cli/runs/run_recorder.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/training.h"
 #include "fakequant/core/detail/check.h"
@@ -148,7 +149,7 @@ FlagSet qat_flags() {
       "CHECKPOINT|--model FILE|NAME --init FILE --data FILE -o FILE [--preset NAME] [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a calibrated checkpoint, or a float one and --preset")
-      .output("output,o", "FILE", "checkpoint, written whole after every epoch", "", training_files);
+      .output("output,o", "FILE|RUN/", output_help, "", training_files);
   add_model_flags(set);
   add_init_flags(set, false);
   add_data_flags(set, nullptr);
@@ -182,6 +183,7 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   check_layer_formats(flags);
   Quantization quantization = read_quantization(flags);
   Run run = prepare_qat(flags, options, {}).value();
+  open_run_folder(flags);
   if (!run.initialised.empty()) output.line(run.initialised);
   if (chooses_formats(flags))
     quantization = choose_formats(run.network, flags, quantization, run.data, output);
@@ -208,7 +210,6 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
                                  {"after", 100 * after->quantized}};
     if (!run.resume) warn_of_loss(*before, *after, "qat");
   }
-  result["weight_bytes"] = weight_bytes(run.network);
   return result;
 }
 

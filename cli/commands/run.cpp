@@ -1,7 +1,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/flags/file_checks.h"
@@ -54,20 +54,26 @@ void for_each_phase(const Recipe& recipe, Check&& check) {
   }
 }
 
-/// Every phase, with what those before it will have written; warnings are for when it runs.
-void check_phases(const Recipe& recipe) {
-  const QuietWarnings later;
-  PlannedFiles planned;
-  for_each_phase(recipe, [&](const Command& command, const FlagSet&, const Flags& arguments) {
-    command.check(arguments, planned);
-  });
-}
-
 /// What one phase writes may be what a later one reads, but not what all of them come from.
 void check_outputs(const Recipe& recipe, const std::string& file) {
   for_each_phase(recipe, [&](const Command&, const FlagSet& set, const Flags& arguments) {
     check_files(set, arguments, {{"recipe", file}});
   });
+}
+
+ordered_json dry_run_recipe(const Recipe& recipe, const std::string& file, Output& output) {
+  ordered_json phases = ordered_json::array();
+  std::size_t place = 0;
+  for_each_phase(recipe, [&](const Command& command, const FlagSet& set, const Flags& arguments) {
+    const auto files = files_to_write(set, arguments, {{"recipe", file}});
+    output.line(fmt::format("[{}/{}] {}: would write {}", place + 1, recipe.phases.size(),
+                            recipe.phases[place].name,
+                            files.empty() ? "nothing" : fmt::format("{}", fmt::join(files, ", "))));
+    phases.push_back({{"name", recipe.phases[place].name}, {"command", command.name}, {"writes", files}});
+    ++place;
+  });
+  output.line("all phases fit each other; nothing was written");
+  return {{"dry_run", true}, {"phases", phases}};
 }
 
 void make_folder(const std::string& folder) {
@@ -80,6 +86,14 @@ void make_folder(const std::string& folder) {
 
 }  // namespace
 
+void check_recipe(const Recipe& recipe) {
+  const QuietWarnings later;
+  PlannedFiles planned;
+  for_each_phase(recipe, [&](const Command& command, const FlagSet&, const Flags& arguments) {
+    command.check(arguments, planned);
+  });
+}
+
 FlagSet run_flags() {
   FlagSet set("run", "Runs the phases of a recipe, one JSON file of model, data and phases.",
               "RECIPE [flags]");
@@ -90,6 +104,12 @@ FlagSet run_flags() {
       .value("model,m", "FILE|NAME", "model (default: the recipe's own)")
       .value("model-options", "JSON", "options of a built-in model (default: the recipe's own)")
       .value("seed", "NUMBER", "of every phase (default: the recipe's own)")
+      .list("set", "PHASE.FLAG=VALUE",
+            "flags of phases, in place of the recipe's: train.lr=0.01 of every phase train, or of one by its "
+            "name")
+      .toggle("resume", "phases that train go on from their output, if it is there")
+      .toggle("dry-run", "check all phases, tell what they would write, and write nothing")
+      .toggle("verbose", "a line of progress every second where there is no bar")
       .output("report", "FILE", "write the results of all phases there, as JSON", kind::report);
   add_general_flags(set);
   return set;
@@ -99,7 +119,8 @@ ordered_json run_recipe(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const Stopwatch watch;
   const Recipe recipe = read_recipe(flags.required("recipe"), flags);
-  check_phases(recipe);
+  check_recipe(recipe);
+  if (flags.on("dry-run")) return dry_run_recipe(recipe, flags.text("recipe"), output);
   make_folder(recipe.folder);
   check_outputs(recipe, flags.text("recipe"));
   ordered_json results = ordered_json::array();

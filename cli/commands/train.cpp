@@ -5,6 +5,7 @@
 #include "fakequant/cli/fine_tuning/teacher.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/initial_weights.h"
+#include "fakequant/cli/runs/run_recorder.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/training.h"
@@ -68,7 +69,7 @@ FlagSet train_flags() {
   add_model_flags(set);
   add_init_flags(set, true);
   set.value("checkpoint", "FILE", "start from this network and its weights in place of --model")
-      .output("output,o", "FILE", "checkpoint, written whole after every epoch", "", training_files)
+      .output("output,o", "FILE|RUN/", output_help, "", training_files)
       .toggle("fold-bn", "fold batch normalisation at the end");
   add_data_flags(set, nullptr);
   add_task_flags(set);
@@ -98,6 +99,7 @@ nlohmann::ordered_json train(const Flags& flags, Output& output) {
     output.line(run.out + " is finished");
     return {{"output", run.out}};
   }
+  open_run_folder(flags);
   if (!run.initialised.empty()) output.line(run.initialised);
   options.distillation = read_teacher(flags, run.network);
   auto result = train_network(run, std::move(options), flags, output);

@@ -90,10 +90,10 @@ std::vector<ReadFile> read_files(const FlagSet& set, const Flags& flags) {
   return out;
 }
 
-}  // namespace
-
-void check_files(const FlagSet& set, const Flags& flags, const std::vector<ReadFile>& others) {
-  const auto all = outputs(set, flags);
+/// Looks, and touches nothing.
+std::vector<OutputFile> checked_outputs(const FlagSet& set, const Flags& flags,
+                                        const std::vector<ReadFile>& others) {
+  auto all = outputs(set, flags);
   auto read = read_files(set, flags);
   read.insert(read.end(), others.begin(), others.end());
   for (auto output = all.begin(); output != all.end(); ++output) {
@@ -104,10 +104,23 @@ void check_files(const FlagSet& set, const Flags& flags, const std::vector<ReadF
                output->file.path);
     check_kind(*output, flags);
   }
-  for (const auto& output : all) {
+  return all;
+}
+
+}  // namespace
+
+void check_files(const FlagSet& set, const Flags& flags, const std::vector<ReadFile>& others) {
+  for (const auto& output : checked_outputs(set, flags, others)) {
     make_folder_of(output.file);
     check_writable(output.file.path);
   }
+}
+
+std::vector<std::string> files_to_write(const FlagSet& set, const Flags& flags,
+                                        const std::vector<ReadFile>& others) {
+  std::vector<std::string> out;
+  for (const auto& output : checked_outputs(set, flags, others)) out.push_back(output.file.path);
+  return out;
 }
 
 }  // namespace fq::cli

@@ -19,5 +19,8 @@ struct ReadFile {
 /// here or by `others`, through links too, or another one to write; when it is there and of another kind,
 /// without --force; FileError and SystemError as check_writable (core/io/detail/atomic_file.h).
 void check_files(const FlagSet& set, const Flags& flags, const std::vector<ReadFile>& others = {});
+/// The files that would be written. Throws ArgumentError as `check_files`, and touches nothing.
+[[nodiscard]] std::vector<std::string> files_to_write(const FlagSet& set, const Flags& flags,
+                                                      const std::vector<ReadFile>& others = {});
 
 }  // namespace fq::cli

@@ -5,6 +5,7 @@
 #include "fakequant/cli/flags/attention_formats.h"
 #include "fakequant/cli/flags/limits.h"
 #include "fakequant/cli/optimization.h"
+#include "fakequant/cli/runs/run_recorder.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/detail/threads.h"
@@ -20,7 +21,9 @@ void add_general_flags(FlagSet& set) {
       .value("device", "NAME",
              "where to compute: cpu, cuda, cuda:N, or auto for the first GPU that can be used", "cpu")
       .value("threads", "THREADS", "threads to compute on (default: OMP_NUM_THREADS, or every core)");
-  if (set.writes()) set.toggle("force", "replace files of another kind than those that are written");
+  if (set.writes())
+    set.toggle("force", "replace files of another kind than those that are written, and run directories")
+        .toggle("quiet", "nothing on standard output, with --json the result alone");
 }
 
 void add_data_flags(FlagSet& set, const char* split) {
@@ -71,7 +74,17 @@ void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
                        "by default <output>.profile.json",
                        profile_files)
       .toggle("no-capture", "on a GPU: launch kernels one by one, not as CUDA graphs of the step")
-      .toggle("resume", "go on from the output file, if it is there");
+      .toggle("resume",
+              "go on from the output, if it is there; --resume RUN of a run directory: with the flags that "
+              "it began "
+              "with, but for those given anew")
+      .toggle("allow-changes",
+              "with --resume: go on though rate, schedule, seed or another setting is not what the run began "
+              "with")
+      .toggle("dry-run",
+              "check flags, data, network and files, tell what would be written, and write nothing")
+      .toggle("verbose", "a line of progress every second where there is no bar");
+  add_run_folder_flags(set);
 }
 
 void add_quantization_flags(FlagSet& set) {

@@ -132,8 +132,9 @@ FlagSet& FlagSet::toggle(const char* names, const char* help) {
 }
 
 FlagSet& FlagSet::argument(const char* name, const char* unit, const char* help) {
-  places_.add(name, 1);
-  return value(name, unit, help);
+  const bool many = std::string_view(unit).ends_with("..");
+  places_.add(name, many ? -1 : 1);
+  return many ? list(name, unit, help) : value(name, unit, help);
 }
 
 std::string FlagSet::help() const {

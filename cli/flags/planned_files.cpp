@@ -10,7 +10,9 @@ namespace fq::cli {
 namespace {
 
 std::string key_of(const std::string& path) {
-  return std::filesystem::path(path).lexically_normal().string();
+  std::string key = std::filesystem::path(path).lexically_normal().string();
+  while (key.size() > 1 && key.ends_with('/')) key.pop_back();
+  return key;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/flags/recipe_changes.h"
 #include "fakequant/core/io/detail/json_text.h"
 
 namespace fq::cli {
@@ -40,14 +41,17 @@ std::string argument_text(const JsonValue& value) {
 class Reader {
  public:
   Reader(const std::string& path, const Flags& flags)
-      : text_(JsonText::load(path, "run")), root_(*text_), flags_(flags) {}
+      : text_(JsonText::load(path, "run")), root_(*text_), flags_(flags), changes_(flags.list("set")) {}
 
   Recipe read() {
-    root_.expect_keys(both(kShared, {"output", "phases", "comment"}), "of a recipe");
+    root_.expect_keys(both(kShared, {"output", "phases", "grid", "comment"}), "of a recipe");
     if (root_.has("output")) folder_ = root_.at("output").string();
     if (flags_.given("output")) folder_ = flags_.text("output");
     Recipe recipe{folder_, {}};
     for (const auto& phase : root_.at("phases").elements()) recipe.phases.push_back(read_phase(phase));
+    std::vector<std::string> names;
+    for (const auto& phase : recipe.phases) names.insert(names.end(), {phase.command, phase.name});
+    changes_.check_used(names);
     if (recipe.phases.empty()) root_.at("phases").fail("there are no phases: give a list of them");
     return recipe;
   }
@@ -60,10 +64,14 @@ class Reader {
     if (entry.has("seconds")) phase.expected_seconds = entry.at("seconds").number(0, 1e9);
     const FlagSet set = find_command(phase.command).flags();
     entry.expect_keys(both(kOfPhase, set.names()), "of " + phase.command);
+    const auto changes = changes_.of_phase(phase.name, set);
     for (const auto& [key, value] : entry.json().items())
-      if (!among(kOfPhase, key) && !(takes(set, entry, key) && flags_.given(key)))
+      if (!among(kOfPhase, key) && !(takes(set, entry, key) && flags_.given(key)) && !changes.contains(key))
         add(phase, set, key, entry.at(key));
-    add_shared(phase, set, entry);
+    for (const auto& [key, text] : changes) add(phase, set, key, JsonValue(*text).at(key));
+    add_shared(phase, set, entry, changes);
+    if (flags_.on("resume") && among(set.names(), "resume") && !entry.has("resume"))
+      phase.arguments.push_back("--resume");
     if (flags_.on("force") && set.writes() && !entry.has("force")) phase.arguments.push_back("--force");
     static_cast<void>(Flags(set, phase.arguments));
     return phase;
@@ -96,9 +104,10 @@ class Reader {
     return key != "data" || !among(names, "calibration") || entry.has("calibration");
   }
 
-  void add_shared(Phase& phase, const FlagSet& set, const JsonValue& entry) const {
+  template <class Changes>
+  void add_shared(Phase& phase, const FlagSet& set, const JsonValue& entry, const Changes& changes) const {
     for (const auto& key : kShared) {
-      if (!takes(set, entry, key)) continue;
+      if (!takes(set, entry, key) || changes.contains(key)) continue;
       if (flags_.given(key))
         push(phase, key, flags_.text(key));
       else if (!entry.has(key) && root_.has(key))
@@ -116,6 +125,7 @@ class Reader {
   std::shared_ptr<const JsonText> text_;
   JsonValue root_;
   const Flags& flags_;
+  RecipeChanges changes_;
   std::string folder_ = ".";
   std::set<std::string> written_;  // outputs of the phases so far
 };

@@ -22,10 +22,14 @@ struct Recipe {
   std::vector<Phase> phases;
 };
 
-/// Reads a recipe; flags given to `run` (data, seed, threads, output, model) win over the file's own. All
-/// phases are checked before the first is run. Throws FileError naming the line of a syntax error, and
+/// Reads a recipe; flags given to `run` (data, seed, threads, output, model, set) win over the file's own.
+/// All phases are checked before the first is run. Throws FileError naming the line of a syntax error, and
 /// ArgumentError
 /// `[run] file:line: unknown key ..` naming the nearest key.
 [[nodiscard]] Recipe read_recipe(const std::string& path, const Flags& flags);
+
+/// Checks every phase, with what those before it will have written; says nothing of what is for when it runs.
+/// Throws what a phase would throw before its work, naming the phase.
+void check_recipe(const Recipe& recipe);
 
 }  // namespace fq::cli

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "fakequant/cli/runs/transcript.h"
 #include "fakequant/cli/tables/warnings.h"
 
 namespace fq::cli {
@@ -42,6 +43,7 @@ bool output_failed() noexcept { return first_error != 0 && first_error != EPIPE;
 
 void complain(std::string_view message) noexcept {
   if (silent) return;
+  note_line(message);
   try {
     const std::string line = "fakequant: " + one_line(std::string(message)) + "\n";
     static_cast<void>(std::fwrite(line.data(), 1, line.size(), stderr));

@@ -13,6 +13,7 @@
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/quantization.h"
+#include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/tables/calibration_table.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
@@ -140,7 +141,7 @@ void check_no_calibration_flags(const Flags& flags) {
 }
 
 ordered_json inspect_calibration(const Flags& flags, Output& output) {
-  const std::string path = flags.required("file");
+  const std::string path = read_checkpoint_path(flags.required("file"));
   CalibrationPage page{.title = "Calibration of " + file_name(path), .quantizers = {}};
   if (state_file_info(path).kind == "calibration")
     take_state_file(flags, page);

@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "fakequant/cli/runs/transcript.h"
 #include "fakequant/cli/system/standard_streams.h"
+#include "fakequant/cli/tables/telling.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/error.h"
 
@@ -17,6 +19,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int bar_cells = 24;
+
+Telling chosen_telling = Telling::normal;
 
 std::string bar(const Progress& state) {
   const double share = state.total > 0 ? double(state.done) / double(state.total) : 0.0;
@@ -30,26 +34,34 @@ std::string bar(const Progress& state) {
 
 }  // namespace
 
-Output::Output(bool json) : json_(json), terminal_(!json && isatty(STDOUT_FILENO) == 1) {}
+void set_telling(Telling telling) noexcept { chosen_telling = telling; }
+Telling telling() noexcept { return chosen_telling; }
+
+Output::Output(bool json)
+    : json_(json), terminal_(!json && telling() != Telling::quiet && isatty(STDOUT_FILENO) == 1) {}
 
 Output::~Output() { clear_bar(); }
 
 void Output::line(std::string_view text) {
-  if (json_) return;
+  note_line(text);
+  if (json_ || telling() == Telling::quiet) return;
   clear_bar();
   put(fmt::format("{}\n", fq::detail::printable(text)));
 }
 
 void Output::record(std::string_view text, const nlohmann::ordered_json& object) {
-  if (!json_ && !text.empty()) line(text);
-  if (!json_) return;
+  if (!text.empty()) line(text);
+  const bool is_result = object.value("event", std::string()) == "result";
+  if (!json_ || (telling() == Telling::quiet && !is_result)) return;
   put(object.dump(-1, ' ', true, ordered_json::error_handler_t::replace) + "\n");
 }
 
 void Output::progress(const Progress& state) {
   const auto now = std::chrono::steady_clock::now();
-  if (!terminal_ || now - last_bar_ < std::chrono::milliseconds(100)) return;
+  const bool lines = !terminal_ && telling() == Telling::verbose && !json_;
+  if (!(terminal_ || lines) || now - last_bar_ < std::chrono::milliseconds(lines ? 1000 : 100)) return;
   last_bar_ = now;
+  if (lines) return put(fq::detail::printable(bar(state)) + "\n");
   bar_shown_ = true;
   put("\r\033[K" + fq::detail::printable(bar(state)));
 }

@@ -20,6 +20,10 @@ class TrainingReport {
   TrainingReport& operator=(const TrainingReport&) = delete;
 
   [[nodiscard]] TrainerCallbacks callbacks();
+  /// Whether there is an accuracy.
+  [[nodiscard]] bool has_accuracy() const noexcept { return accuracy_; }
+  /// What machines were told of the last epoch.
+  [[nodiscard]] const nlohmann::ordered_json& last() const noexcept { return last_; }
   /// What a step is expected to take; told beside what it took, after the first epoch.
   void expect(const MemoryPlan& plan) { plan_ = plan; }
   /// The last line, and what machines read of the whole run.

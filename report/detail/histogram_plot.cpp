@@ -12,20 +12,19 @@ namespace {
 
 constexpr double kLeast = 0.5;  // count at the foot of the scale
 
-/// The largest of 1, 2 and 5 times powers of ten that goes into `end` four times or more.
-double round_step(double end) {
-  const double most = end / 4, power = std::pow(10.0, std::floor(std::log10(most)));
-  for (const double factor : {5.0, 2.0})
-    if (factor * power <= most) return factor * power;
-  return power;
-}
-
 std::string power_label(int power) {
   if (power <= 3) return grouped(static_cast<std::int64_t>(std::lround(std::pow(10.0, power))));
   return fmt::format("10<tspan dy=-4 class=power>{}</tspan>", power);
 }
 
 }  // namespace
+
+double round_step(double end) {
+  const double most = end / 4, power = std::pow(10.0, std::floor(std::log10(most)));
+  for (const double factor : {5.0, 2.0})
+    if (factor * power <= most) return factor * power;
+  return power;
+}
 
 std::string Axis::ticks() const {
   const double step = round_step(end);

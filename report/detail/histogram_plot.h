@@ -15,6 +15,9 @@ struct PlotArea {
   [[nodiscard]] int columns() const noexcept { return static_cast<int>((right - left) / 2); }
 };
 
+/// The largest of 1, 2 and 5 times powers of ten that goes into `end` four times or more.
+[[nodiscard]] double round_step(double end);
+
 /// Magnitudes from 0 to `end`, from the left to the right of the area.
 struct Axis {
   PlotArea area;

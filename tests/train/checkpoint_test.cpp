@@ -157,6 +157,8 @@ TEST(Checkpoint, RefusesDamage) {
 TEST(Checkpoint, BestPath) {
   EXPECT_EQ(best_checkpoint_path("a/run.h5"), "a/run.best.h5");
   EXPECT_EQ(best_checkpoint_path("run"), "run.best.h5");
+  EXPECT_EQ(best_checkpoint_path("a/checkpoints/last.h5"), "a/checkpoints/best.h5");
+  EXPECT_EQ(best_checkpoint_path("last.h5"), "last.best.h5");
   EXPECT_EQ(best_checkpoint_path("a.b/run.1"), "a.b/run.1.best.h5");
   EXPECT_EQ(best_checkpoint_path("run.2.h5"), "run.2.best.h5");
   EXPECT_EQ(beside_checkpoint("run.1", ".profile.json"), "run.1.profile.json");

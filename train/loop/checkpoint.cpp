@@ -173,7 +173,12 @@ std::string beside_checkpoint(const std::string& path, const std::string& extens
   return beside.string() + extension;
 }
 
-std::string best_checkpoint_path(const std::string& path) { return beside_checkpoint(path, ".best.h5"); }
+std::string best_checkpoint_path(const std::string& path) {
+  const std::filesystem::path last(path);
+  if (last.filename() == "last.h5" && last.parent_path().filename() == "checkpoints")
+    return (last.parent_path() / "best.h5").string();
+  return beside_checkpoint(path, ".best.h5");
+}
 
 bool has_files_beside(const std::string& path) {
   std::error_code none;

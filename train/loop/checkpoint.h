@@ -43,7 +43,8 @@ void save_checkpoint(const std::string& path, const StateDict& state);
 /// A file beside a checkpoint: "run.h5" and ".profile.json" give "run.profile.json". Only ".h5" is taken off:
 /// "run.1" gives "run.1.profile.json".
 [[nodiscard]] std::string beside_checkpoint(const std::string& path, const std::string& extension);
-/// Where the best epoch of a run is kept: "run.h5" gives "run.best.h5".
+/// Where the best epoch of a run is kept: "run.h5" gives "run.best.h5", and "RUN/checkpoints/last.h5", of a
+/// run directory, "RUN/checkpoints/best.h5".
 [[nodiscard]] std::string best_checkpoint_path(const std::string& path);
 /// Whether it is kept there: not beside a device or pipe, such as /dev/null.
 [[nodiscard]] bool has_files_beside(const std::string& path);

@@ -1,0 +1,108 @@
+#include "fakequant/cli/help/manual.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/atomic_file.h"
+
+namespace fq::cli {
+namespace {
+
+/// Dashes and backslashes are themselves, and no line begins with a request.
+std::string roff(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\')
+      out += "\\e";
+    else if (c == '-')
+      out += "\\-";
+    else
+      out += c;
+  }
+  return out.starts_with('.') || out.starts_with('\'') ? "\\&" + out : out;
+}
+
+std::string page_name(const std::string& command) {
+  std::string out = "fakequant-" + command;
+  std::ranges::replace(out, ' ', '-');
+  return out;
+}
+
+std::string heading(std::string name) {
+  std::string upper = name;
+  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return char(std::toupper(c)); });
+  return fmt::format(".TH {} 1 \"\" \"fakequant {}\" \"User Commands\"\n", roff(upper), FAKEQUANT_VERSION);
+}
+
+template <class Visit>
+void for_each_option(const FlagSet& set, Visit&& visit) {
+  for (const auto& group : set.groups())
+    for (const auto& option : group.options()) visit(*option);
+}
+
+void put_page(const std::string& folder, const std::string& name, const std::string& text) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw FileError(folder, "", fmt::format("[help] {} cannot be made: {}", folder, error.message()));
+  write_file(folder + "/" + name, text);
+}
+
+}  // namespace
+
+std::vector<ManualEntry> manual_entries() {
+  std::vector<ManualEntry> out;
+  const auto add = [&out](const Command& command) {
+    out.push_back({std::string(command.name), std::string(command.summary), command.flags()});
+  };
+  for (const Command& command : commands())
+    if (command.parts == nullptr)
+      add(command);
+    else
+      for (const Command& part : command.parts()) add(part);
+  return out;
+}
+
+std::string manual_page(const ManualEntry& entry) {
+  const std::string name = page_name(entry.name), help = entry.set.help();
+  const std::size_t first = help.find('\n'), second = help.find('\n', first + 1);
+  std::string out = heading(name);
+  out += fmt::format(".SH NAME\n{} \\- {}\n", roff(name), roff(entry.summary));
+  out += fmt::format(".SH SYNOPSIS\n{}\n", roff(help.substr(0, first)));
+  out += fmt::format(".SH DESCRIPTION\n{}\n.SH OPTIONS\n", roff(help.substr(first + 1, second - first - 1)));
+  for_each_option(entry.set, [&out](const auto& option) {
+    std::string value = option.format_parameter();
+    out += fmt::format(".TP\n.B {}\n{}\n", roff(option.format_name() + (value.empty() ? "" : " " + value)),
+                       roff(option.description()));
+  });
+  return out + ".SH SEE ALSO\n.BR fakequant (1)\n";
+}
+
+std::string manual_overview(const std::vector<ManualEntry>& entries) {
+  std::string out = heading("fakequant");
+  out +=
+      ".SH NAME\nfakequant \\- quantization\\-aware training on the numbers you deploy\n.SH "
+      "SYNOPSIS\nfakequant "
+      "COMMAND [flags]\n.SH COMMANDS\n";
+  for (const auto& entry : entries)
+    out += fmt::format(".TP\n.BR {} (1)\n{}\n", roff(page_name(entry.name)), roff(entry.summary));
+  return out +
+         ".SH EXIT STATUS\n0 done, 2 arguments or files, 1 anything else, 128 and its number after a "
+         "signal.\n";
+}
+
+void write_manual(const std::string& folder) {
+  const auto entries = manual_entries();
+  put_page(folder + "/man/man1", "fakequant.1", manual_overview(entries));
+  for (const auto& entry : entries)
+    put_page(folder + "/man/man1", page_name(entry.name) + ".1", manual_page(entry));
+  put_page(folder + "/bash-completion/completions", "fakequant", bash_completion(entries));
+  put_page(folder + "/zsh/site-functions", "_fakequant", zsh_completion());
+  put_page(folder + "/fish/vendor_completions.d", "fakequant.fish", fish_completion(entries));
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,98 @@
+#include "fakequant/cli/runs/class_examples.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/cli/class_names.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/report/detail/picture.h"
+#include "fakequant/report/detail/text.h"
+#include "fakequant/train/data/loader.h"
+#include "fakequant/train/loop/evaluate.h"
+
+namespace fq::cli {
+namespace {
+
+using fq::detail::Image;
+using nlohmann::ordered_json;
+
+constexpr std::size_t kWorst = 16;
+
+/// A sample that was taken for another class than its own.
+struct Mistake {
+  std::int64_t row = 0, label = 0, answer = 0;
+  double probability = 0;  // of the right class
+};
+
+double probability_of(const float* logits, std::int64_t classes, std::int64_t label) {
+  const float most = *std::max_element(logits, logits + classes);
+  double sum = 0;
+  for (std::int64_t c = 0; c < classes; ++c) sum += std::exp(double(logits[c] - most));
+  return std::exp(double(logits[label] - most)) / sum;
+}
+
+bool is_image(const Dataset& data) {
+  const Shape& shape = data.sample_shape();
+  return fq::detail::has_images() && !data.token_ids() && shape.size() == 3;
+}
+
+/// Between what a stored zero and the brightest pixel become.
+Image picture_of_sample(const Tensor& x, const Dataset& data) {
+  const Shape& shape = data.sample_shape();
+  const std::int64_t channels = shape[0] == 3 ? 3 : 1, pixels = shape[1] * shape[2];
+  const auto black = data.background(), white = data.white();
+  Image out{{.width = shape[2], .height = shape[1], .channels = int(channels), .bits = 8},
+            std::vector<std::uint16_t>(std::size_t(channels * pixels))};
+  const auto* values = x.data<float>();
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t p = 0; p < pixels; ++p) {
+      const float low = black[std::size_t(c)], high = white[std::size_t(c)];
+      const float share = (values[c * pixels + p] - low) / (high == low ? 1 : high - low);
+      out.samples[std::size_t(p * channels + c)] =
+          std::uint16_t(std::clamp(std::nearbyint(255 * share), 0.0f, 255.0f));
+    }
+  return out;
+}
+
+std::string shown_sample(const Dataset& data, std::int64_t row) {
+  const Batch batch = data.read(std::vector<std::int64_t>{row});
+  return fmt::format("<img alt=\"row {}\" src=\"{}\">", row,
+                     html::picture_uri(picture_of_sample(batch.x, data)));
+}
+
+ordered_json told(const Mistake& of) {
+  return {{"row", of.row}, {"label", of.label}, {"answer", of.answer}, {"probability", of.probability}};
+}
+
+}  // namespace
+
+ClassExamples class_examples(const Network& network, const std::shared_ptr<const Dataset>& data,
+                             const std::vector<std::int64_t>& rows, std::int64_t batch) {
+  const auto some = std::make_shared<Subset>(data, rows);
+  DataLoader loader(some, {.batch_size = batch, .shuffle = false, .device = network.module->device()});
+  const Tensor logits = predict(*network.module, loader), answer = answers(logits), label = some->labels();
+  const std::int64_t classes = logits.shape()[1], samples = some->size();
+  std::vector<std::vector<std::int64_t>> confusion;
+  confusion.resize(std::size_t(classes), std::vector<std::int64_t>(std::size_t(classes), 0));
+  std::vector<Mistake> mistakes;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    const std::int64_t is = label.data<std::int64_t>()[i], taken = answer.data<std::int64_t>()[i];
+    if (taken < 0) continue;  // a NaN
+    ++confusion[std::size_t(is)][std::size_t(taken)];
+    if (is != taken)
+      mistakes.push_back(
+          {rows[std::size_t(i)], is, taken, probability_of(logits.data<float>() + i * classes, classes, is)});
+  }
+  std::ranges::stable_sort(mistakes, {}, &Mistake::probability);
+  if (mistakes.size() > kWorst) mistakes.resize(kWorst);
+  ClassExamples out;
+  out.counts = {{"samples", samples}, {"names", class_names(network)}, {"confusion", confusion}};
+  out.counts["worst"] = ordered_json::array();
+  for (const auto& mistake : mistakes) {
+    out.counts["worst"].push_back(told(mistake));
+    if (is_image(*data)) out.shown[mistake.row] = shown_sample(*data, mistake.row);
+  }
+  return out;
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,170 @@
+#include "fakequant/cli/runs/run_config.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "fakequant/cli/command.h"
+#include "fakequant/cli/runs/run_folder.h"
+#include "fakequant/cli/runs/transcript.h"
+#include "fakequant/cli/system/machine.h"
+#include "fakequant/core/backend/cpu/engine/exact.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/threads.h"
+
+namespace fq::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+/// Flags that are of one call of the command, not of the run.
+bool is_of_call(const std::string& name) {
+  for (const char* known :
+       {"help", "json", "output", "resume", "force", "quiet", "verbose", "dry-run", "allow-changes"})
+    if (name == known) return true;
+  return false;
+}
+
+std::string whole_path(const std::string& value) {
+  std::error_code none;
+  return fs::exists(value, none) ? fs::absolute(value, none).lexically_normal().string() : value;
+}
+
+ordered_json value_of(const FlagSet& set, const Flags& flags, const std::string& name) {
+  if (set.is_toggle(name)) return flags.on(name);
+  const bool names_file =
+      std::ranges::find(set.file_flags(), name, &FileFlag::name) != set.file_flags().end();
+  if (!set.is_list(name)) return names_file ? whole_path(flags.text(name)) : flags.text(name);
+  ordered_json values = ordered_json::array();
+  for (const auto& value : flags.list(name)) values.push_back(names_file ? whole_path(value) : value);
+  return values;
+}
+
+std::int64_t parameters_of(Module& model) {
+  std::int64_t out = 0;
+  for (const auto& parameter : model.parameters()) out += parameter.numel();
+  return out;
+}
+
+ordered_json machine() {
+  return {{"processor", processor_name()},
+          {"instruction_sets", instruction_sets()},
+          {"codes_multiplied_as", cpu::name(cpu::best_exact_type())},
+          {"processors", processors()},
+          {"threads", fq::detail::threads()}};
+}
+
+/// As they stand on a line; a toggle that is off is none.
+void append_flag(std::vector<std::string>& line, const std::string& name, const ordered_json& value) {
+  if (value.is_boolean()) {
+    if (value.get<bool>()) line.push_back("--" + name);
+  } else if (value.is_array()) {
+    line.push_back("--" + name);
+    for (const auto& item : value) line.push_back(item.get<std::string>());
+  } else {  // of a value that may be left out, as that of --profile, nothing stands behind it
+    const auto text = value.get<std::string>();
+    line.push_back("--" + name + (text.empty() ? "" : "=" + text));
+  }
+}
+
+void check_flag_of_run(const FlagSet& set, const RunFolder& folder, const std::string& name,
+                       const ordered_json& value) {
+  const auto names = set.names();
+  const bool known = std::ranges::find(names, name) != names.end();
+  bool fits = value.is_string();
+  if (known && set.is_toggle(name)) fits = value.is_boolean();
+  if (known && set.is_list(name))
+    fits = value.is_array() && std::ranges::all_of(value, [](const auto& item) { return item.is_string(); });
+  if (!known || !fits)
+    throw FileError(
+        folder.config(), "",
+        fmt::format("[{}] {}: {} --{}: go on with the version of fakequant that the run began with, {}",
+                    set.command(), folder.config(),
+                    known ? "there is another kind of value for" : "this version has no flag", name,
+                    FAKEQUANT_VERSION));
+}
+
+/// The place of `--resume` and what names a folder behind it; the end where there is none.
+std::vector<std::string>::iterator find_resumed(const FlagSet& set, std::vector<std::string>& line,
+                                                std::string& folder) {
+  const bool names_output = std::ranges::any_of(
+      line, [](const auto& word) { return word.starts_with("-o") || word.starts_with("--output"); });
+  const bool has_place = set.places().max_total_count() > 0;
+  for (auto at = line.begin(); at != line.end(); ++at) {
+    if (at->starts_with("--resume=")) {
+      folder = at->substr(std::string("--resume=").size());
+      *at = "--resume";
+      return at;
+    }
+    if (*at != "--resume" || names_output || std::next(at) == line.end()) continue;
+    const std::string& next = *std::next(at);
+    if (next.starts_with('-') || (has_place && !names_folder(next))) continue;
+    folder = next;
+    line.erase(std::next(at));
+    return at;
+  }
+  return line.end();
+}
+
+}  // namespace
+
+ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions& options,
+                        const nlohmann::json& settings) {
+  const FlagSet set = find_command(flags.command()).flags();
+  const auto& model = run.network.identity.at("model");
+  ordered_json out{{"fakequant", FAKEQUANT_VERSION},
+                   {"run_format", kRunFormat},
+                   {"command", flags.command()},
+                   {"model", model.is_object() ? model.value("name", std::string("unnamed")) : "unnamed"},
+                   {"preset", flags.knows("preset") ? flags.text("preset") : ""},
+                   {"started", time_now()},
+                   {"data", whole_path(flags.text("data"))},
+                   {"device", flags.text("device")},
+                   {"seed", options.seed},
+                   {"epochs", options.epochs},
+                   {"samples", run.data->size()},
+                   {"parameters", parameters_of(*run.network.module)}};
+  if (out["preset"] == "") out.erase("preset");
+  out["sample_shape"] = run.data->sample_shape();
+  out["ranks"] = options.ranks ? options.ranks->size() : 1;
+  ordered_json given = ordered_json::object(), defaults = ordered_json::object();
+  for (const auto& name : set.names()) {
+    if (is_of_call(name) || !flags.has(name)) continue;
+    const bool is_given = set.is_toggle(name) ? flags.on(name) : flags.given(name);
+    (is_given ? given : defaults)[name] = value_of(set, flags, name);
+  }
+  out["given"] = std::move(given);
+  out["defaults"] = std::move(defaults);
+  out["settings"] = settings;
+  out["machine"] = machine();
+  out["quantization"] = run.network.identity.at("quantization");
+  return out;
+}
+
+std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::string> arguments) {
+  const auto names = set.names();
+  if (std::ranges::find(names, "resume") == names.end()) return arguments;
+  std::string path;
+  if (find_resumed(set, arguments, path) == arguments.end()) return arguments;
+  FQ_CHECK(!path.empty(), set.command(), "--resume= names no folder: give that of a run");
+  const RunFolder folder{path.ends_with('/') ? path : path + "/"};
+  const ordered_json config = read_run_config(folder);
+  const std::string command = config.value("command", std::string());
+  FQ_CHECK(command == set.command(), set.command(), "{} holds a run of {}: go on by fakequant {} --resume {}",
+           folder.path, command, command, folder.path);
+  const Flags line(set, arguments);
+  const Flags plain(set, {});
+  for (const auto& [name, value] : config["given"].items()) {
+    check_flag_of_run(set, folder, name, value);
+    if (!line.given(name) && !(set.is_toggle(name) && line.on(name))) append_flag(arguments, name, value);
+  }
+  for (const auto& [name, value] : config["defaults"].items()) {
+    check_flag_of_run(set, folder, name, value);
+    if (!line.given(name) && value_of(set, plain, name) != value && !set.is_toggle(name))
+      append_flag(arguments, name, value);
+  }
+  if (!line.given("output")) arguments.push_back("--output=" + folder.path);
+  return arguments;
+}
+
+}  // namespace fq::cli

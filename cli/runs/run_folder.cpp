@@ -1,0 +1,161 @@
+#include "fakequant/cli/runs/run_folder.h"
+
+#include <filesystem>
+
+#include "fakequant/cli/system/ranks.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/io/detail/json_text.h"
+
+namespace fq::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_folder(const std::string& path) {
+  std::error_code none;
+  return fs::is_directory(path, none);
+}
+
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+bool holds_run(const RunFolder& folder) {
+  std::error_code none;
+  return fs::is_regular_file(folder.config(), none) && fs::exists(folder.metrics(), none);
+}
+
+/// What a run leaves that ended before its first checkpoint does not count.
+bool is_empty_folder(const RunFolder& folder) {
+  std::error_code none;
+  for (fs::directory_iterator at(folder.path, none), end; !none && at != end; at.increment(none)) {
+    const fs::path& path = at->path();
+    const bool unused = path.filename() == "checkpoints" && fs::is_empty(path, none);
+    if (!unused && path.filename() != "log.txt") return false;
+  }
+  return true;
+}
+
+/// Whether a file that the flags name lies in the folder.
+bool lies_in(const std::string& file, const RunFolder& folder) {
+  std::error_code none;
+  const auto inner = fs::weakly_canonical(file, none).string(),
+             outer = fs::weakly_canonical(folder.path, none).string();
+  return !file.empty() && (inner + "/").starts_with(outer.ends_with('/') ? outer : outer + "/");
+}
+
+void check_reads_elsewhere(const RunFolder& folder, const Flags& flags) {
+  for (const char* flag : {"checkpoint", "teacher", "data", "model", "init"})
+    FQ_CHECK(!flags.knows(flag) || !lies_in(flags.text(flag), folder), flags.command(),
+             "--output {} would replace the run that --{} reads from: name another folder", folder.path,
+             flag);
+}
+
+/// Files that a run writes beside its folder of checkpoints.
+bool is_of_run(const std::string& name) {
+  for (const char* known :
+       {"config.json", "metrics.jsonl", "log.txt", "report.html", "metrics.csv", "profile.json"})
+    if (name == known) return true;
+  return name.starts_with("events.out.tfevents.") && name.ends_with(".fakequant");
+}
+
+bool is_of_checkpoints(const std::string& name) {
+  return name == "last.h5" || name == "best.h5" || (name.starts_with("epoch-") && name.ends_with(".h5"));
+}
+
+void check_resumed(const RunFolder& folder, const Flags& flags) {
+  if (!holds_run(folder)) {
+    FQ_CHECK(is_empty_folder(folder), flags.command(),
+             "--resume: {} holds no run but other things: name the folder of a run, or a new one by --output",
+             folder.path);
+    return;
+  }
+  const std::string command = read_run_config(folder).value("command", std::string());
+  FQ_CHECK(command == flags.command(), flags.command(),
+           "{} holds a run of {}: go on by fakequant {} --resume {}", folder.path, command, command,
+           folder.path);
+}
+
+void remove_if(const std::string& folder, bool (*is_ours)(const std::string&)) {
+  std::error_code none;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator at(folder, none), end; !none && at != end; at.increment(none))
+    if (is_ours(at->path().filename().string())) found.push_back(at->path());
+  for (const auto& path : found) fs::remove(path, none);
+}
+
+}  // namespace
+
+std::string RunFolder::kept(std::int64_t epoch) const {
+  return file(fmt::format("checkpoints/epoch-{:04}.h5", epoch));
+}
+
+bool names_folder(const std::string& path) { return path.ends_with('/') || is_folder(path); }
+
+std::optional<RunFolder> run_folder(const Flags& flags) {
+  const std::string out = flags.text("output");
+  if (!names_folder(out)) return std::nullopt;
+  return RunFolder{out.ends_with('/') ? out : out + "/"};
+}
+
+std::string output_checkpoint(const Flags& flags) {
+  const auto folder = run_folder(flags);
+  return folder ? folder->last() : flags.required("output");
+}
+
+std::string read_checkpoint_path(const std::string& path) {
+  if (!names_folder(path)) return path;
+  const RunFolder folder{path.ends_with('/') ? path : path + "/"};
+  std::error_code none;
+  if (fs::is_regular_file(folder.best(), none)) return folder.best();
+  if (fs::is_regular_file(folder.last(), none)) return folder.last();
+  return path;
+}
+
+nlohmann::ordered_json read_run_config(const RunFolder& folder) {
+  const auto text = fq::detail::JsonText::load(folder.config(), "run");
+  const auto fail = [&](const std::string& why) {
+    throw FileError(folder.config(), "", fmt::format("[run] {}: {}", folder.config(), why));
+  };
+  const auto& config = text->value();
+  if (!config.is_object() || !config.contains("run_format") || !config["run_format"].is_number_integer())
+    fail("this is no config.json of a run directory of fakequant");
+  if (config["run_format"].get<std::int64_t>() > kRunFormat)
+    fail(fmt::format(
+        "the run is of a newer version of fakequant, {}: use that one",
+        config.contains("fakequant") ? config["fakequant"].dump() : std::string("which it does not name")));
+  if (!config.contains("given") || !config["given"].is_object() || !config.contains("defaults") ||
+      !config["defaults"].is_object())
+    fail("it has no flags: it is damaged");
+  return config;
+}
+
+void check_run_folder(const Flags& flags) {
+  const auto folder = run_folder(flags);
+  if (!folder || !is_first_rank()) return;
+  std::error_code none;
+  const std::string place = without_slash(folder->path);
+  FQ_CHECK(!fs::exists(place, none) || is_folder(place), flags.command(),
+           "--output {}: {} is a file: leave the slash out to write a checkpoint, or name another folder",
+           flags.text("output"), place);
+  if (flags.on("resume")) return check_resumed(*folder, flags);
+  if (flags.on("force")) return check_reads_elsewhere(*folder, flags);
+  FQ_CHECK(!holds_run(*folder), flags.command(),
+           "{} holds a run already: go on with it by --resume {}, name another folder, or give --force to "
+           "replace it",
+           folder->path, folder->path);
+  FQ_CHECK(
+      is_empty_folder(*folder), flags.command(),
+      "{} is a folder that holds other things: name a new one, or give --force to put the run beside them",
+      folder->path);
+}
+
+void clear_run(const RunFolder& folder) {
+  if (!holds_run(folder)) return;
+  remove_if(folder.path, is_of_run);
+  remove_if(folder.file("checkpoints"), is_of_checkpoints);
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,40 @@
+#include "fakequant/core/io/detail/line_file.h"
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "fakequant/core/error.h"
+
+namespace fq {
+namespace {
+
+[[noreturn]] void fail_line(const std::string& path, int error) {
+  const std::string message =
+      fmt::format("[add_line] {} cannot be written: {}", path, std::generic_category().message(error));
+  if (error == ENOSPC || error == EDQUOT || error == EIO || error == EFBIG) throw SystemError(message);
+  throw FileError(path, "", message);
+}
+
+}  // namespace
+
+LineFile::LineFile(std::string path) : path_(std::move(path)) {
+  file_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (file_ < 0) fail_line(path_, errno);
+}
+
+LineFile::~LineFile() { ::close(file_); }
+
+void LineFile::add(std::string_view line) {
+  const std::string whole = std::string(line) + '\n';
+  ssize_t written = 0;
+  do written = ::write(file_, whole.data(), whole.size());
+  while (written < 0 && errno == EINTR);
+  if (written != static_cast<ssize_t>(whole.size())) fail_line(path_, written < 0 ? errno : ENOSPC);
+}
+
+}  // namespace fq

@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "fakequant/report/detail/histogram_plot.h"
+#include "fakequant/report/detail/page_script.h"
+#include "fakequant/report/detail/page_style.h"
+#include "fakequant/report/detail/parts.h"
+#include "fakequant/report/detail/runs/run_style.h"
+#include "fakequant/report/detail/runs/run_summary.h"
+#include "fakequant/report/detail/text.h"
+
+namespace fq::html {
+namespace {
+
+using fq::detail::RunSummary;
+
+constexpr const char* kComparePolicy =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action "
+    "'none'";
+constexpr PlotArea kScatter{.left = 58, .right = 600, .top = 14, .bottom = 220};
+
+double kilobytes(const RunSummary& run) { return static_cast<double>(*run.bytes) / 1000; }
+
+std::string point(const RunSummary& run, const Axis& x, double low, double high) {
+  const double y = kScatter.bottom - (kScatter.bottom - kScatter.top) * (*run.accuracy - low) / (high - low);
+  return fmt::format(
+      "<g class=f-0><circle cx=\"{0:.1f}\" cy=\"{1:.1f}\" r=4><title>{2}: {3:.2f} %, {4:.1f} "
+      "KB</title></circle><text "
+      "x=\"{5:.1f}\" y=\"{6:.1f}\">{2}</text></g>",
+      x.at(kilobytes(run)), y, escaped(run.name), *run.accuracy, kilobytes(run), x.at(kilobytes(run)) + 7,
+      y - 5);
+}
+
+std::string scatter(const std::vector<RunSummary>& runs) {
+  std::vector<RunSummary> known;
+  std::ranges::copy_if(runs, std::back_inserter(known),
+                       [](const auto& run) { return run.accuracy && run.bytes; });
+  if (known.size() < 2) return {};
+  const auto by_accuracy = [](const auto& run) { return *run.accuracy; };
+  const double lowest = *std::ranges::min_element(known, {}, by_accuracy)->accuracy;
+  const double highest = *std::ranges::max_element(known, {}, by_accuracy)->accuracy;
+  const double step = round_step(std::max(highest - lowest, 0.1));
+  const double low = std::floor(lowest / step) * step,
+               high = std::max(std::ceil(highest / step) * step, low + step);
+  const double most =
+      kilobytes(*std::ranges::max_element(known, {}, [](const auto& run) { return *run.bytes; }));
+  const Axis x{kScatter, most * 1.12};
+  std::string out =
+      "<section class=card><h3>Accuracy, percent, over kilobytes of weights</h3><svg class=histogram "
+      "viewBox=\"0 0 640 250\" role=img aria-label=\"Accuracy over bytes\">" +
+      x.ticks();
+  for (double mark = low; mark <= high + step * 1e-6; mark += step) {
+    const double y = kScatter.bottom - (kScatter.bottom - kScatter.top) * (mark - low) / (high - low);
+    out += fmt::format(
+        "<line class=grid x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text class=count x=\"{}\" "
+        "y=\"{:.1f}\">{}</text>",
+        kScatter.left, kScatter.right, y, y, kScatter.left - 8, y + 3.5, number(mark));
+  }
+  for (const auto& run : known) out += point(run, x, low, high);
+  return "<div class=cards>" + out + "</svg></section></div>\n";
+}
+
+std::string heads(const std::vector<std::string>& flags) {
+  int column = 0;
+  std::string out = "<thead><tr>";
+  for (const char* label : {"Run", "Command", "Model", "Format", "State"})
+    out += head(label, column++, label, "text");
+  for (const char* label : {"Accuracy", "Loss", "Bits", "Bytes", "Step, ms", "Time, s"})
+    out += head(label, column++, label);
+  for (const auto& flag : flags) out += head("flag-" + escaped(flag), column++, "--" + escaped(flag), "text");
+  return out + "</tr></thead>";
+}
+
+std::string line(const RunSummary& run, const std::vector<std::string>& flags) {
+  std::string out = fmt::format("<tr data-name=\"{0}\"><td class=\"text name\">{0}</td>", escaped(run.name));
+  for (const auto* text : {&run.command, &run.model, &run.format, &run.state})
+    out += "<td class=text>" + escaped(*text) + "</td>";
+  const auto bytes = run.bytes ? std::optional<double>(static_cast<double>(*run.bytes)) : std::nullopt;
+  out += cell(run.accuracy, run.accuracy
+                                ? fmt::format("{:.2f} %{}", *run.accuracy, run.validated ? "" : " (training)")
+                                : std::string(unknown)) +
+         cell(run.loss, number(run.loss)) + cell(run.bits, number(run.bits, 3)) +
+         cell(bytes, run.bytes ? grouped(*run.bytes) : std::string(unknown)) +
+         cell(run.ms_per_step, number(run.ms_per_step, 3)) + cell(run.seconds, number(run.seconds, 3));
+  for (const auto& flag : flags) out += "<td class=text>" + escaped(given_text(run, flag)) + "</td>";
+  return out + "</tr>\n";
+}
+
+}  // namespace
+
+std::string compare_html(const std::vector<RunSummary>& runs) {
+  const auto flags = differing_flags(runs);
+  std::string out =
+      "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<meta name=generator "
+      "content=fakequant>\n";
+  out += fmt::format("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n", kComparePolicy);
+  out += "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n<title>Runs</title>\n";
+  out += fmt::format("<style>{}{}</style>\n</head>\n<body>\n<main>\n<h1>{} runs</h1>\n", page_style,
+                     run_style, runs.size());
+  out += scatter(runs) +
+         "<h2>Runs</h2>\n<p>Bits are those of a parameter; columns at the right are the flags in which "
+         "the runs differ. Click a heading to sort.</p>\n<div class=tools></div>\n";
+  out += "<div class=sheet><table class=sortable>" + heads(flags) + "<tbody>\n";
+  for (const auto& run : runs) out += line(run, flags);
+  return out + "</tbody></table></div>\n</main>\n<script>" + page_script + "</script>\n</body>\n</html>\n";
+}
+
+}  // namespace fq::html

@@ -1,0 +1,101 @@
+#include "fakequant/report/detail/runs/run_record.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/io/detail/json_text.h"
+
+namespace fq::detail {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::int64_t kMostRecordBytes = std::int64_t{1} << 30;
+
+[[noreturn]] void fail_record(const std::string& path, std::size_t line, const std::string& why) {
+  throw FileError(path, "", fmt::format("[run_record] {}:{}: {}: it is damaged", path, line, why));
+}
+
+ordered_json record_line(std::string_view text, const std::string& path, std::size_t number) try {
+  auto line = parse_json<ordered_json>(text);
+  if (!line.is_object() || !line.contains("event") || !line["event"].is_string() || !line.contains("step") ||
+      !line["step"].is_number_integer())
+    fail_record(path, number, "this is no line of a run, which has an event and a step");
+  return line;
+} catch (const ordered_json::exception&) {
+  fail_record(path, number, "this is no JSON");
+} catch (const ArgumentError& error) {
+  fail_record(path, number, error.what());
+}
+
+bool is_number_of_table(const ordered_json& value) { return value.is_number() || value.is_boolean(); }
+
+std::string table_text(const ordered_json& line, const std::string& key) {
+  return line.contains(key) && is_number_of_table(line[key]) ? line[key].dump() : std::string();
+}
+
+}  // namespace
+
+RunRecord RunRecord::load(const std::string& path) {
+  const std::string text = read_file(path, kMostRecordBytes);
+  RunRecord out;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;  // torn
+    out.lines.push_back(
+        record_line(std::string_view(text).substr(begin, end - begin), path, out.lines.size() + 1));
+    begin = end + 1;
+  }
+  return out;
+}
+
+std::string RunRecord::text() const {
+  std::string out;
+  for (const auto& line : lines)
+    out += line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return out;
+}
+
+void RunRecord::forget_after(std::int64_t step) {
+  std::erase_if(lines, [step](const auto& line) { return line["step"].template get<std::int64_t>() > step; });
+}
+
+const ordered_json* RunRecord::last(std::string_view event) const {
+  const auto found = std::find_if(lines.rbegin(), lines.rend(),
+                                  [event](const auto& line) { return line["event"] == event; });
+  return found == lines.rend() ? nullptr : &*found;
+}
+
+double number_at(const ordered_json& line, const std::string& key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number() ? found->get<double>()
+                                                   : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string metrics_csv(const RunRecord& record) {
+  std::vector<std::string> columns;
+  const auto counts = [](const ordered_json& line) {
+    return line["event"] == "step" || line["event"] == "epoch";
+  };
+  for (const auto& line : record.lines)
+    if (counts(line))
+      for (const auto& [key, value] : line.items())
+        if (is_number_of_table(value) && std::ranges::find(columns, key) == columns.end())
+          columns.push_back(key);
+  std::string out = "event";
+  for (const auto& column : columns) out += "," + column;
+  out += "\n";
+  for (const auto& line : record.lines) {
+    if (!counts(line)) continue;
+    out += line["event"].get<std::string>();
+    for (const auto& column : columns) out += "," + table_text(line, column);
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace fq::detail

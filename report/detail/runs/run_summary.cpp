@@ -1,0 +1,84 @@
+#include "fakequant/report/detail/runs/run_summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace fq::detail {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::optional<double> known_at(const ordered_json& line, const std::string& key) {
+  const double value = number_at(line, key);
+  return std::isnan(value) ? std::nullopt : std::optional(value);
+}
+
+std::string text_at(const ordered_json& config, const char* key, const char* otherwise = "") {
+  return config.contains(key) && config[key].is_string() ? config[key].get<std::string>() : otherwise;
+}
+
+/// The epoch that was the best in validation, else the last; null where there is none.
+const ordered_json* told_epoch(const RunRecord& record) {
+  const ordered_json* best = nullptr;
+  for (const auto& line : record.lines)
+    if (line["event"] == "epoch" && line.value("best", false)) best = &line;
+  return best == nullptr ? record.last("epoch") : best;
+}
+
+std::string format_of(const ordered_json& config) {
+  const bool quantized = config.contains("quantization") && !config["quantization"].is_null();
+  if (!quantized) return "float";
+  const std::string preset = text_at(config, "preset");
+  return preset.empty() ? config["quantization"].is_object()
+                              ? text_at(config["quantization"], "preset", "quantized")
+                              : "quantized"
+                        : preset;
+}
+
+}  // namespace
+
+RunSummary summary_of(const std::string& name, const ordered_json& config, const RunRecord& record) {
+  RunSummary out{.name = name,
+                 .command = text_at(config, "command"),
+                 .model = text_at(config, "model"),
+                 .format = format_of(config),
+                 .state = "unfinished",
+                 .given = config["given"]};
+  if (const auto* epoch = told_epoch(record)) {
+    out.validated = epoch->contains("val_loss");
+    out.accuracy = known_at(*epoch, out.validated ? "val_accuracy" : "accuracy");
+    out.loss = known_at(*epoch, out.validated ? "val_loss" : "loss");
+  }
+  const auto* end = record.last("end");
+  if (end == nullptr) return out;
+  out.state = text_at(*end, "state", "done");
+  if (!end->contains("result") || !(*end)["result"].is_object()) return out;
+  const auto& result = (*end)["result"];
+  if (const auto bytes = known_at(result, "weight_bytes")) out.bytes = static_cast<std::int64_t>(*bytes);
+  if (const auto parameters = known_at(config, "parameters"); parameters && out.bytes && *parameters > 0)
+    out.bits = 8 * static_cast<double>(*out.bytes) / *parameters;
+  out.ms_per_step = known_at(result, "ms_per_step");
+  out.seconds = known_at(result, "seconds");
+  return out;
+}
+
+std::string given_text(const RunSummary& run, const std::string& flag) {
+  if (!run.given.contains(flag)) return {};
+  const auto& value = run.given[flag];
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::vector<std::string> differing_flags(const std::vector<RunSummary>& runs) {
+  std::set<std::string> names;
+  for (const auto& run : runs)
+    for (const auto& [name, value] : run.given.items()) names.insert(name);
+  std::vector<std::string> out;
+  for (const auto& name : names)
+    if (std::ranges::any_of(
+            runs, [&](const auto& run) { return given_text(run, name) != given_text(runs[0], name); }))
+      out.push_back(name);
+  return out;
+}
+
+}  // namespace fq::detail
