@@ -53,7 +53,8 @@ class FlagSet {
   FlagSet& list(const char* names, const char* unit, const char* help);
   /// A flag that is on or off.
   FlagSet& toggle(const char* names, const char* help);
-  /// An argument without dashes, by its place; also a flag of that name.
+  /// An argument without dashes, by its place; also a flag of that name. A unit that ends in ".." takes all that
+  /// follow, one or more.
   FlagSet& argument(const char* name, const char* unit, const char* help);
 
   [[nodiscard]] const std::string& command() const noexcept { return command_; }
