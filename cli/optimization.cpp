@@ -13,7 +13,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 constexpr double kMany = 1e9;
-constexpr std::int64_t kManySteps = std::int64_t{1} << 40;
+constexpr std::int64_t kMostWarmUp = std::int64_t{1} << 40;
 
 Words optimizer_keys(const std::string& kind) {
   if (kind == "sgd") return {"dampening"};
@@ -107,7 +107,7 @@ ScheduleOptions read_schedule(const Flags& flags, std::int64_t steps_per_epoch) 
                           schedule_keys);
   ScheduleOptions options;
   options.kind = kind_of(given.name());
-  options.warm_up = flags.integer("warmup", 0, kManySteps);
+  options.warm_up = flags.integer("warmup", 0, kMostWarmUp);
   options.step_every = given.steps("every", options.step_every, steps_per_epoch);
   options.milestones = given.step_list("at", steps_per_epoch);
   options.step_factor = given.number("factor", options.step_factor);

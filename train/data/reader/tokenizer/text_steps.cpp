@@ -47,7 +47,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-Normalizer replace(const json& step) {
+Normalizer replace_in_text(const json& step) {
   const json& pattern = member(step, "pattern", kNormalizer);
   FQ_CHECK(pattern.is_object() && pattern.contains("String"), "tokenizer",
            "the normalizer Replace has a pattern that is no String: regular expressions are not read");
@@ -122,7 +122,7 @@ std::vector<std::string_view> at_marks(std::string_view text, const std::string&
   return out;
 }
 
-PreTokenizer metaspace(const json& step) {
+PreTokenizer words_by_metaspace(const json& step) {
   const Metaspace how = metaspace_of(step);
   const bool split = flag_of(step, "split", true);
   return [how, split](Pieces pieces) {
@@ -167,7 +167,7 @@ Normalizer read_normalizer(const json& step) {
               {"Sequence", "Prepend", "Replace", "Strip", "Lowercase", "NFC", "NFD", "NFKC", "NFKD"});
   if (type == "Sequence")
     return one_after_another(steps_of<Normalizer>(step, "normalizers", kNormalizer, read_normalizer));
-  if (type == "Replace") return replace(step);
+  if (type == "Replace") return replace_in_text(step);
   if (type == "Lowercase")
     return [](std::string text) { return lower(of_ascii(std::move(text), "Lowercase")); };
   if (type == "Strip")
@@ -186,7 +186,7 @@ PreTokenizer read_pre_tokenizer(const json& step) {
       type_of(step, kPreTokenizer, {"Sequence", "ByteLevel", "Metaspace", "Split", "WhitespaceSplit"});
   if (type == "ByteLevel") return byte_level(step);
   if (type == "Split") return split(step);
-  if (type == "Metaspace") return metaspace(step);
+  if (type == "Metaspace") return words_by_metaspace(step);
   if (type == "WhitespaceSplit") return [](const Pieces& pieces) { return cut_each(pieces, without_blanks); };
   return one_after_another(steps_of<PreTokenizer>(step, "pretokenizers", kPreTokenizer, read_pre_tokenizer));
 }
