@@ -33,10 +33,13 @@ Variable embedding(const Variable& ids, const Variable& weight) {
   shape.push_back(w.tensor.dim(1));
   Tensor y = Tensor::empty(shape, w.tensor.dtype(), w.tensor.device());
   detail::run(y.device(), &detail::Kernels::gather_rows, rows, w.tensor, y);
-  const auto backward = [saved = detail::Saved(rows), table = w.tensor.shape()](const Tensor& dy) {
+  const auto backward = [saved = detail::Saved(rows), table = w.tensor.shape(),
+                         asked = ids.requires_grad()](const Tensor& dy) {
     Tensor dw = Tensor::empty(table, dy.dtype(), dy.device());
     detail::run(dw.device(), &detail::Kernels::sum_rows, saved.get(), dy.to(Layout::row_major), dw);
-    return std::vector<Tensor>{Tensor(), dw};
+    // Of row numbers there is no slope: they may be a part of an input that has others.
+    return std::vector<Tensor>{asked ? Tensor::zeros(saved.get().shape(), DType::f32, dy.device()) : Tensor(),
+                               dw};
   };
   return detail::record(kEmbedding, y, {ids, w.variable}, backward);
 }

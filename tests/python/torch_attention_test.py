@@ -85,6 +85,20 @@ def encoder():
     return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 
 
+class Decoder(nn.Module):
+    """Of ids and a memory that is padded; what follows a query is hidden from it."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, WIDTH), nn.Linear(WIDTH, 5)
+        layer = nn.TransformerDecoderLayer(WIDTH, HEADS, 2 * WIDTH, dropout=0.0, batch_first=True, **options)
+        self.layers = nn.TransformerDecoder(layer, 2, norm=nn.LayerNorm(WIDTH))
+        self.register_buffer("future", nn.Transformer.generate_square_subsequent_mask(LENGTH))
+
+    def forward(self, memory, ids, seen):
+        return self.head(self.layers(self.words(ids), memory, tgt_mask=self.future, memory_key_padding_mask=~seen))
+
+
 torch.manual_seed(0)
 X, MEMORY = torch.randn(3, LENGTH, WIDTH), torch.randn(3, 9, WIDTH)
 SEEN = torch.arange(9) < torch.tensor([[9], [4], [1]])
@@ -97,17 +111,22 @@ CASES = {
     "booleans": (lambda: Projections(attn_mask="seen"), (X,), True),
     "added": (lambda: Projections(attn_mask="bias"), (X,), True),
     "grouped": (lambda: Projections(kv_heads=2, enable_gqa=True, is_causal=True), (X,), True),
-    "cross": (Cross, (X, MEMORY, SEEN), False),
+    "cross": (Cross, (X, MEMORY, SEEN), True),
     "unreadable": (Unreadable, (X,), False),
     "unreadable_causal": (lambda: Unreadable(is_causal=True), (X,), False),
     "unreadable_grouped": (lambda: Unreadable(kv_heads=1, enable_gqa=True), (X,), False),
     "module": (lambda: Module(batch_first=True), (X,), True),
-    "module_cross": (lambda: Memory(batch_first=True, kdim=WIDTH, vdim=WIDTH), (X, MEMORY), False),
-    "module_padding": (lambda: Padded(batch_first=True), (X, HIDDEN), False),
+    "module_cross": (lambda: Memory(batch_first=True, kdim=WIDTH, vdim=WIDTH), (X, MEMORY), True),
+    "module_padding": (lambda: Padded(batch_first=True), (X, HIDDEN), True),
     "module_masks": (lambda: Memory(batch_first=True, bias=False), (X, MEMORY, ~SEEN, torch.linspace(-1, 1, 54).view(LENGTH, 9)), False),
     "module_rows_first": (lambda: Memory(), (X.transpose(0, 1), MEMORY.transpose(0, 1)), False),
-    "encoder": (encoder, (X, None, HIDDEN), False),
+    "encoder": (encoder, (X, None, HIDDEN), True),
+    "decoder": (lambda: Decoder(norm_first=True, activation="gelu"), (MEMORY, torch.randint(0, 20, (3, LENGTH)), SEEN), True),
+    "transformer": (lambda: nn.Transformer(WIDTH, HEADS, 1, 1, 2 * WIDTH, 0.0, batch_first=True), (X, MEMORY), True),
 }
+
+
+OF_SEVERAL = ["cross", "module_cross", "module_padding", "encoder", "decoder", "transformer"]  # each is one part unless whole is False
 
 
 def without_quantizers(model):
@@ -118,16 +137,16 @@ def without_quantizers(model):
     return model
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_without_quantizers_it_is_torchs(name):
+@pytest.mark.parametrize("name, whole", [*((name, True) for name in CASES), *((name, False) for name in OF_SEVERAL)])
+def test_without_quantizers_it_is_torchs(name, whole):
     """Values and gradients in floats, to the rounding of sums in another order."""
     torch.manual_seed(1)
     make, inputs, one = CASES[name]
     model = make()
     twin = copy.deepcopy(model)
-    quantized = without_quantizers(fqt.quantize(model, "int8", inputs))
+    quantized = without_quantizers(fqt.quantize(model, "int8", inputs, whole))
     attention = [part for part in quantized.modules() if isinstance(part, fqt.attention.Attention)]
-    assert (not attention and len(quantized.codes()) == 1) if one else attention
+    assert (not attention and len(quantized.codes()) == 1) if one and whole else attention
     assert list(dict(quantized.named_parameters())) == list(dict(twin.named_parameters()))
     given = [[t.clone().requires_grad_() if torch.is_tensor(t) and t.is_floating_point() and i < 2 else t for i, t in enumerate(inputs)]
              for _ in range(2)]
@@ -145,12 +164,12 @@ def test_without_quantizers_it_is_torchs(name):
         torch.testing.assert_close(quantized(*inputs), twin(*inputs), rtol=1e-4, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", ["causal", "added", "module"])
+@pytest.mark.parametrize("name", ["causal", "added", "booleans", "module", *OF_SEVERAL])
 def test_the_file_has_the_codes(name, tmp_path):
     pytest.importorskip("onnxruntime")
-    make, (x,), _ = CASES[name]
+    make, x, _ = CASES[name]
     torch.manual_seed(2)
-    model = fqt.calibrate(fqt.quantize(make(), ON_CODES, x), [x]).eval()
+    model = fqt.calibrate(fqt.quantize(make(), ON_CODES, x), [(x, None)]).eval()
     on = [row["name"].split(".")[-1] for row in model.codes_0.network.quantizers() if row["enabled"]]
     assert {"q_bmm_quantizer", "k_bmm_quantizer", "v_bmm_quantizer", "softmax_quantizer"} <= set(on)
     fqt.export(model, str(tmp_path / "x.onnx"))
@@ -158,13 +177,14 @@ def test_the_file_has_the_codes(name, tmp_path):
     assert found["flips"] == 0 and found["max"] < 2e-2  # softmax is the engine's own: a code near a tie may be off by one
 
 
-@pytest.mark.parametrize("name", ["unreadable_causal", "cross", "module_masks", "encoder"])
-def test_attention_of_its_own_inputs_on_codes(name):
+@pytest.mark.parametrize("name, whole", [("unreadable_causal", True), ("cross", True), ("cross", False), ("module_masks", True),
+                                         ("encoder", False), ("decoder", True), ("decoder", False)])
+def test_attention_of_its_own_inputs_on_codes(name, whole):
     """It differs from floats by the codes, trains, and goes through copies and state dicts."""
     make, inputs, _ = CASES[name]
     torch.manual_seed(3)
     model = make().eval()
-    quantized = fqt.quantize(model, ON_CODES, inputs)
+    quantized = fqt.quantize(model, ON_CODES, inputs, whole)
     names = list(inspect.signature(model.forward).parameters)
     batch = {key: value for key, value in zip(names, inputs) if value is not None}
     shorter = {"unreadable_causal": [{"x": X[:, :4]}]}.get(name, [])  # lengths may differ
@@ -174,7 +194,7 @@ def test_attention_of_its_own_inputs_on_codes(name):
     assert 0 < (y - floats).abs().max() < 0.1
     quantized(*inputs).square().mean().backward()
     assert all(parameter.grad is not None for parameter in quantized.parameters())
-    other = fqt.quantize(make(), ON_CODES, inputs).eval()
+    other = fqt.quantize(make(), ON_CODES, inputs, whole).eval()
     other.load_state_dict(quantized.state_dict())
     with torch.no_grad():
         for twin in (copy.deepcopy(quantized), pickle.loads(pickle.dumps(quantized)), other):
@@ -201,6 +221,23 @@ def test_what_attention_on_codes_has_not():
     learned = torch.zeros(LENGTH, LENGTH, requires_grad=True)
     with pytest.raises(fq.ArgumentError, match="the mask takes a gradient"):
         quantized(X, learned)
+
+
+def test_several_inputs_are_refused_by_name(tmp_path):
+    make, inputs, _ = CASES["encoder"]
+    model = fqt.calibrate(fqt.quantize(make(), "int8", inputs), [(inputs, None)])
+    with pytest.raises(fq.ArgumentError, match=r"the input 'src' is \[3, 5, 16\]: give \['N', 6, 16\] as in example_input"):
+        model(X[:, :5], None, HIDDEN)
+    with pytest.raises(fq.ArgumentError, match="the input 'src_key_padding_mask' is None: give"):
+        model(X)
+    with pytest.raises(fq.ArgumentError, match="'mask' was None in example_input"):
+        model(X, torch.zeros(LENGTH, LENGTH), HIDDEN)
+    with pytest.raises(TypeError, match="takes src, which was not given"):
+        model()
+    make, inputs, _ = CASES["module_masks"]
+    model = fqt.quantize(make(), "int8", inputs)
+    with pytest.raises(fq.ArgumentError, match="attention is a part of its own: .* mask that is neither the model's own nor one for each"):
+        fqt.export(model, str(tmp_path / "x.onnx"))
 
 
 class Modes(nn.Module):

@@ -1,15 +1,13 @@
 """calibrate: ranges from the batches of a loader."""
-import collections.abc
-
 import torch
 
 from .. import _fakequant as _fq
-from .networks import parts_of
+from .networks import arguments_of, parts_of
 
 
 def calibrate(model, data, samples=512, method=""):
     """Chooses the ranges of all quantizers from `samples` samples of `data`: batches of a loader, tensors, tuples of which the
-    first is the input, or dicts of arguments. `method` is max, entropy, mse, ..; that of the config by default. Gives the model itself.
+    first is the input, or dicts of arguments; several inputs are a tuple in place of one, or a dict. `method` is max, entropy, mse, ..; that of the config by default. Gives the model itself.
     """
     parts = parts_of(model)
     if not parts:
@@ -38,10 +36,10 @@ def calibrate(model, data, samples=512, method=""):
 
 def _run(model, batch, most):
     """The model on at most so many samples of a batch; gives how many."""
-    if isinstance(batch, collections.abc.Mapping):
-        batch = {name: value[:most] if isinstance(value, torch.Tensor) and value.dim() else value for name, value in batch.items()}
-        model(**batch)
-        return max((len(value) for value in batch.values() if isinstance(value, torch.Tensor) and value.dim()), default=most)
-    x = batch[0] if isinstance(batch, (tuple, list)) else batch
-    model(x[:most])
-    return len(x)
+    args, named = arguments_of(batch[0] if isinstance(batch, (tuple, list)) else batch)
+    samples = [len(value) for value in (*args, *named.values()) if isinstance(value, torch.Tensor) and value.dim()]
+    count = max(samples, default=most)
+    first = lambda value: (value[:most] if isinstance(value, torch.Tensor) and value.dim() and len(value) == count  # noqa: E731
+                           else value)
+    model(*map(first, args), **{name: first(value) for name, value in named.items()})
+    return count

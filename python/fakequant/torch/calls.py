@@ -2,9 +2,10 @@
 import torch
 from torch import nn
 
-from .layers import (Layer, NoLayer, Place, adaptive_avg_pool, avg_pool, flatten, layer_of, max_pool, pair, places_of, plain,
-                     require)
-from .nodes import argument, is_tensor, name_of, shape_of, tensor_inputs, turned
+from .attention_layers import dot_product, multihead
+from .layers import (Layer, NoLayer, Place, adaptive_avg_pool, avg_pool, constant, flatten, layer_of, max_pool, pair, places_of,
+                     plain, require)
+from .nodes import argument, is_own, is_tensor, name_of, shape_of, tensor_inputs, turned
 from .reshapes import SHAPES
 
 #: Of one tensor and constants: (type, options) by what is given behind the tensor.
@@ -26,18 +27,14 @@ PAIRS = {"add": "add", "iadd": "add", "add_": "add", "mul": "multiply", "imul": 
          "matmul": "matmul"}
 
 
-def _is_own(value):
-    """Whether it is a parameter of the model."""
-    return isinstance(value, torch.fx.Node) and value.op == "get_attr"
-
-
 class Reader:
     """Nodes of a model as layers."""
 
     def __init__(self, model):
         self.model, self.modules = model, dict(model.named_modules())
 
-    def _place(self, node, **change):
+    def place(self, node, **change):
+        """Where a node of the model's own is."""
         path, _, name = node.target.rpartition(".")
         return Place(self.modules[path], name, **change)
 
@@ -45,13 +42,8 @@ class Reader:
         module = self.modules[node.target]
         kind = layer_of(module)
         if isinstance(module, nn.MultiheadAttention):
-            require(module.batch_first, "attention that is not batch_first")
-            require(module.dropout == 0, "attention with dropout of its scores")
-            require(len(set(node.args[:3])) == 1 and len(node.args) == 3 and set(node.kwargs) <= {"need_weights"},
-                    "attention of other than one input, or with a mask")
-            require(all(user.args[1:] == (0,) for user in node.users), "attention whose weights are read")
-        else:
-            require(len(node.args) == 1 and not node.kwargs, f"{type(module).__name__} called with more than its input")
+            return multihead(self, node)
+        require(len(node.args) == 1 and not node.kwargs, f"{type(module).__name__} called with more than its input")
         return Layer([kind], tensor_inputs(node), places_of(module))
 
     def _pair(self, node, name):
@@ -68,7 +60,8 @@ class Reader:
         rank, own = len(shapes[0]), shape_of(constants[0])
         require(len(own) < rank or (len(own) == rank and own[0] == 1), f"{name} with a parameter that has the batch")
         own = own[1:] if len(own) == rank else [1] * (rank - 1 - len(own)) + own
-        return Layer([(PAIRS[name], {})], values, constant=self._place(constants[0], shape=(1, *own)))
+        return Layer([(PAIRS[name], {})], values, {}, [constant(self.place(constants[0], shape=(1, *own)), values[0])],
+                     [*values, "constant"])
 
     def _repeated(self, node):
         """A parameter [1, ..] as often as the batch is long."""
@@ -77,20 +70,20 @@ class Reader:
         source = batch[0]
         while not is_tensor(source):
             source = source.all_input_nodes[0]
-        return Layer([("parameter", {"shape": own[1:], "repeat": True})], [source], {"value": self._place(node.args[0])})
+        return Layer([("parameter", {"shape": own[1:], "repeat": True})], [source], {"value": self.place(node.args[0])})
 
     def _norm(self, node):
         inputs, shape = tensor_inputs(node), argument(node, 1, "normalized_shape")
         weights = {"weight": argument(node, 2, "weight"), "bias": argument(node, 3, "bias")}
-        require(all(_is_own(w) for w in weights.values()), "a layer norm without weights of its own")
+        require(all(is_own(w) for w in weights.values()), "a layer norm without weights of its own")
         return Layer([("layer_norm", {"shape": list(shape), "eps": argument(node, 4, "eps", 1e-5)})], inputs,
-                     {key: self._place(value) for key, value in weights.items()})
+                     {key: self.place(value) for key, value in weights.items()})
 
     def _product(self, node, name):
         """F.linear and F.conv, whose weights are the model's."""
         weight, bias = argument(node, 1, "weight"), argument(node, 2, "bias")
         given = {"weight": weight} | ({} if bias is None else {"bias": bias})
-        require(all(_is_own(w) or turned(w) is not None for w in given.values()), f"{name} without weights of its own")
+        require(all(is_own(w) or turned(w) is not None for w in given.values()), f"{name} without weights of its own")
         out, own, *kernel = shape_of(weight)
         if name == "linear":
             options = {"out_features": out, "in_features": own}
@@ -100,27 +93,11 @@ class Reader:
             for place, key, otherwise in ((3, "stride", 1), (4, "padding", 0), (5, "dilation", 1)):
                 options[key] = pair(argument(node, place, key, otherwise))
         return Layer([(name, options | {"bias": bias is not None})], tensor_inputs(node),
-                     {key: self._place(value) if turned(value) is None else self._place(turned(value), turned=True)
+                     {key: self.place(value) if turned(value) is None else self.place(turned(value), turned=True)
                       for key, value in given.items()})
 
-    def _attention(self, node):
-        """scaled_dot_product_attention of queries, keys and values [N, H, L, D], with a mask that is the model's or none."""
-        q, k, v = (argument(node, i, name) for i, name in enumerate(("query", "key", "value")))
-        shapes, mask = [shape_of(value) for value in (q, k, v)], argument(node, 3, "attn_mask")
-        causal, scale = argument(node, 5, "is_causal", False), node.kwargs.get("scale")
-        require(all(len(shape) == 4 and shape[0] == shapes[0][0] for shape in shapes), "attention of other than four axes")
-        require(argument(node, 4, "dropout_p", 0.0) == 0, "attention with dropout of its scores")
-        require(not causal or shapes[0][2] == shapes[1][2], "causal attention of other than as many keys as queries")
-        require(mask is None or (_is_own(mask) and not self._tensor(mask).requires_grad), "attention with a mask that is computed")
-        options = ({"causal": True} if causal else {}) | ({} if scale is None else {"scale": scale})
-        place = None
-        if mask is not None:
-            own = shape_of(mask)
-            require(len(own) < 4 or own[0] == 1, "attention with a mask for each sample")
-            place = self._place(mask, shape=(1, *([1] * (3 - len(own)) + own)[-3:]), mask=True)
-        return Layer([("scaled_dot_product_attention", options)], [q, k, v], constant=place)
-
-    def _tensor(self, node):
+    def tensor(self, node):
+        """What a node of the model's own is."""
         path, _, name = node.target.rpartition(".")
         return getattr(self.modules[path], name)
 
@@ -135,7 +112,7 @@ class Reader:
         if name == "layer_norm":
             return self._norm(node)
         if name == "scaled_dot_product_attention":
-            return self._attention(node)
+            return dot_product(self, node)
         if name in ("linear", "conv1d", "conv2d", "conv3d"):
             return self._product(node, name)
         if name in ("cat", "concat"):
@@ -145,6 +122,9 @@ class Reader:
         if name == "expand" and node.args[0].op == "get_attr":
             return self._repeated(node)
         require(len(inputs) == 1, f"{name} of other than one value")
+        if name in ("invert", "bitwise_not", "logical_not"):
+            require(inputs[0].meta["tensor_meta"].dtype == torch.bool, f"{name} of other than booleans")
+            return Layer([("neg", {}), ("shift", {"by": 1})], inputs)
         if name in SHAPES:
             return Layer(SHAPES[name](node, inputs[0]), inputs)
         require(name in FUNCTIONS and node.args[:1] == (inputs[0],), f"{name} has no layer here")

@@ -7,7 +7,6 @@ from torch import nn
 
 from .. import _fakequant as _fq
 from .functions import checked, rows
-from .nodes import shape_of
 
 
 class _Pending:
@@ -33,32 +32,6 @@ class _Pass(torch.autograd.Function):
         of_inputs, gradients = ctx.recording.backward(rows(grad_y))
         of_inputs = of_inputs if isinstance(of_inputs, list) else [of_inputs]
         return None, None, *of_inputs, *(gradients[name] for name in ctx.names)
-
-
-def codes_of(part, layers, config):
-    """The Codes of a part of a graph of torch.fx."""
-    output = shape_of(part.nodes[-1])
-    return Codes(*_nodes_of(part, layers), shape_of(part.source)[1:], output[1] if len(output) == 2 else 0, config)
-
-
-def _nodes_of(part, layers):
-    """(the text of a model file, places of parameters and buffers by name)."""
-    nodes, places = [], {}
-    for node in part.nodes:
-        layer = layers.found[node]
-        inputs = ["input" if used is part.source else used.name for used in layer.inputs]
-        if layer.constant is not None:
-            name = f"{node.name}_constant"
-            options = {"shape": layer.constant.shape[1:], "trained": not layer.constant.mask}
-            nodes.append({"name": name, "type": "parameter", "options": options, "inputs": inputs[:1]})
-            places[f"{name}.value"] = layer.constant
-            inputs.append(name)
-        for i, (kind, options) in enumerate(layer.kinds):
-            name = node.name if i == len(layer.kinds) - 1 else f"{node.name}_{i}"
-            nodes.append({"name": name, "type": kind, "options": options, "inputs": inputs})
-            inputs = [name]
-        places |= {f"{node.name}.{name}": place for name, place in layer.places.items()}
-    return json.dumps({"nodes": nodes}), places
 
 
 def _of_length(x, shape):
@@ -105,6 +78,10 @@ class Codes(nn.Module):
         if self._learned is not None:
             self.network.learn_ranges(**self._learned)
         self._refresh()
+
+    def rows_of(self, inputs):
+        """Inputs as the network reads them."""
+        return inputs[0].contiguous()
 
     def _samples(self, batches):
         found = [x for x, in batches]

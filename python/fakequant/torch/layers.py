@@ -16,21 +16,26 @@ def require(condition, why):
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a tensor of torch is: an attribute of a module, of it rows [begin, end), its transpose, what a mask of it adds to
-    scores, or all in another shape."""
+    """Where a tensor of torch is: an attribute of a module, of it rows [begin, end), its transpose, what it adds to scores as a
+    mask of what is "seen" or "hidden", or all in another shape."""
     module: nn.Module
     name: str
     rows: tuple = None
     shape: tuple = None
     turned: bool = False
-    mask: bool = False
+    mask: str = ""
 
     def get(self):
         value = getattr(self.module, self.name)
         value = value if self.rows is None else value[slice(*self.rows)]
         value = value.t() if self.turned else value
-        value = added(value) if self.mask else value
+        value = self._added(value) if self.mask else value
         return value if self.shape is None else value.reshape(self.shape)
+
+    def _added(self, mask):
+        """In finite numbers, as files have them."""
+        seen = ~mask if self.mask == "hidden" and mask.dtype == torch.bool else mask
+        return added(seen).clamp(min=torch.finfo(torch.float32).min)
 
 
 def added(mask):
@@ -39,14 +44,31 @@ def added(mask):
 
 
 @dataclasses.dataclass
+class Helper:
+    """A layer that makes an operand of another: what it reads are nodes, and helpers by their names."""
+    name: str
+    kind: str
+    options: dict
+    inputs: list
+    place: Place = None
+
+
+def constant(place, reads, name="constant"):
+    """The Helper that is a parameter."""
+    return Helper(name, "parameter", {"shape": place.shape[1:], "trained": not place.mask}, [reads], place)
+
+
+@dataclasses.dataclass
 class Layer:
-    """What a node of torch.fx is in a model file: (type, options) one behind the other, the nodes that the first one reads, and
-    the places of parameters and buffers under their names in the last one. `constant` is a parameter that is the other operand.
+    """What a node of torch.fx is in a model file: (type, options) one behind the other, the nodes that it reads, and the places of
+    parameters and buffers under their names in the last one. The first one reads `operands`, nodes and `helpers` by their names, or
+    `inputs` where they are None.
     """
     kinds: list
     inputs: list
     places: dict = dataclasses.field(default_factory=dict)
-    constant: Place = None
+    helpers: list = dataclasses.field(default_factory=list)
+    operands: list = None
 
 
 def pair(value):

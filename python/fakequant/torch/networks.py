@@ -8,24 +8,24 @@ from torch import nn
 
 from .. import _fakequant as _fq
 from .attention import Attention, dot_product
-from .codes import codes_of
 from .defaults import completed, without_edges
 from .layers import NoLayer
 from .multihead import quantized_multihead
+from .part_codes import codes_of
 from .parts import Layers, read
 from .program import run, steps_of
 from .routes import Calls, lead
-from .steps import attention_calls, hidden, with_codes
+from .steps import attention_calls, hidden, stay_with_torch, with_codes
 
 
 class Quantized(nn.Module):
     """What `quantize` makes: the model's own children and parameters under their own names, and a forward that runs the parts
     that the library has as `Codes`, everything else by torch.
 
-    `floats` says of each operation that stays with torch why it does.
+    `floats` says of each operation that stays with torch why it does, `in_parts` why a network of several inputs is not one part.
     """
 
-    def __init__(self, model, inputs, config):
+    def __init__(self, model, inputs, config, whole=False):
         super().__init__()
         for name, child in model.named_children():
             self.add_module(name, child)
@@ -35,9 +35,11 @@ class Quantized(nn.Module):
             self.register_buffer(name, buffer)
         graph = read(model, inputs)
         layers = Layers(model, graph)
-        parts = layers.parts(graph)
-        attends = attention_calls(model, graph, layers, config)
-        self.floats = {node.name: why for node, why in layers.reasons.items() if node not in attends}
+        parts, self.in_parts = layers.whole(graph) if whole else ([], "")
+        parts = parts or layers.parts(graph)
+        attends = attention_calls(model, graph, layers, parts, config)
+        self.floats, own = stay_with_torch(layers, attends)
+        self.in_parts = "; ".join(filter(None, [self.in_parts, *(f"{name} is a part of its own: {why}" for name, why in own.items())]))
         inner = hidden(model, graph, layers, attends)
         if inner or not (parts or attends):
             raise NoLayer(f"{inner} has layers of its own" if inner else
@@ -46,11 +48,12 @@ class Quantized(nn.Module):
         self._sources = {}
         for i, part in enumerate(parts):
             self.add_module(f"codes_{i}", codes_of(part, layers, config))
-            self._sources[f"codes_{i}"] = [part.source.name]
+            self._sources[f"codes_{i}"] = [source.name for source in part.sources]
         for i, (node, attend) in enumerate(attends.items()):
             self.add_module(f"attends_{i}", attend)
         self._steps = with_codes(graph, {f"codes_{i}": part for i, part in enumerate(parts)}, list(attends))
         self._watched = with_codes(graph, {}, list(attends))
+        self.absent = layers.absent()
         self.train(model.training)
         self.watch = None  # what calibration sees the values with
 
@@ -61,18 +64,32 @@ class Quantized(nn.Module):
         """What the model gives without quantizers."""
         return run(self, self._in_float, inputs, named)
 
+    def one_part(self):
+        """The codes that are all of the model, or None."""
+        own = [step.target for step in self._steps if step.kind not in ("placeholder", "output")]
+        return getattr(self, own[0]) if len(own) == 1 and own[0] in self._sources else None
+
+    def inputs_of_part(self, args, named):
+        """What `one_part` reads of the model's arguments."""
+        names = {step.name: step.target for step in self._steps if step.kind == "placeholder"}
+        given = dict(zip(names.values(), args)) | named
+        ((*sources,),) = self._sources.values()
+        return [given[names[source]] for source in sources]
+
     def codes(self):
         """The parts that the library runs, by name, but for attention of several inputs."""
         return {name: getattr(self, name) for name in self._sources}
 
     def watching(self):
         """Computes in floats and keeps what the parts are to read: {name of codes: list of inputs of a call}."""
-        kept = {name: [] for name in self._sources}
+        kept, seen = {name: [] for name in self._sources}, {}
 
         def keep(value_name, value):
-            for name, (source,) in self._sources.items():
-                if source == value_name:
-                    kept[name].append([value])
+            for name, sources in self._sources.items():
+                if value_name in sources:
+                    seen[value_name] = value
+                if value_name == sources[-1]:
+                    kept[name].append([seen[source] for source in sources])
         self.watch = keep
         return kept
 
@@ -114,11 +131,14 @@ def parts_of(model):
     return [part for part in model.modules() if isinstance(part, (Quantized, Attention))]
 
 
-def quantize(model, config="int8", example_input=None):
+def quantize(model, config="int8", example_input=None, whole=True):
     """The model with its layers on codes: the name of a preset or a config (a dict or JSON), and an input, or a tuple of them, by
     which shapes are known. Parameters are shared with `model`, which is not changed; what the library has not stays with torch
     (`floats` of each `Quantized` says why). Where torch.fx cannot read the model's forward, its submodules are quantized one by
     one. Calibrate it before its first use.
+
+    Where all of a model of several inputs is layers of the library, it becomes one part, of which those of `example_input` are the
+    lengths; `export` and `verify` want that. `whole` = False leaves attention of inputs of its own as parts whose lengths may change.
 
     A preset of few bits gets what `fakequant qat` gives it: 8 bits in the first and the last layer of the model, ranges of least
     squared error, and ranges that are parameters after `calibrate`; rates are those of `parameter_groups`.
@@ -130,7 +150,7 @@ def quantize(model, config="int8", example_input=None):
     if example_input is None:
         raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, such as next(iter(loader))[0]")
     config, learned = completed(config)
-    return _with_edges(_quantized(model, *arguments_of(example_input), config), config, learned)
+    return _with_edges(_quantized(model, *arguments_of(example_input), config, whole), config, learned)
 
 
 def arguments_of(batch):
@@ -152,14 +172,14 @@ def _with_edges(model, config, learned):
     return model
 
 
-def _quantized(model, inputs, named, config):
+def _quantized(model, inputs, named, config, whole):
     try:
         if named:
             bound = inspect.signature(model.forward).bind(**named)
             if bound.kwargs:
                 raise NoLayer("the model is called with arguments by name alone")
             inputs, named = bound.args, {}
-        return Quantized(model, inputs, config)
+        return Quantized(model, inputs, config, whole)
     except NoLayer as why:
         out = _by_children(model, Calls(model, inputs, named), config)
         if not parts_of(out):

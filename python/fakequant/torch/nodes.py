@@ -2,6 +2,16 @@
 import torch
 
 
+def is_own(value):
+    """Whether it is a parameter or a buffer of the model."""
+    return isinstance(value, torch.fx.Node) and value.op == "get_attr"
+
+
+def is_absent(value):
+    """Whether it is an input that the example has as None."""
+    return isinstance(value, torch.fx.Node) and value.op == "placeholder" and value.meta.get("type") is type(None)
+
+
 def is_tensor(node):
     return isinstance(node.meta.get("tensor_meta"), torch.fx.passes.shape_prop.TensorMetadata)
 

@@ -1,5 +1,7 @@
 """A module's forward as torch.fx reads it, cut into the parts that the library has."""
+import copy
 import dataclasses
+import functools
 import itertools
 
 import torch
@@ -8,13 +10,17 @@ from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional
 
 from .calls import Reader
+from .forwards import FORWARDS
 from .layers import NoLayer, is_conv1d
-from .nodes import is_tensor, name_of, readers_skip, tensor_inputs, turned
+from .nodes import is_absent, is_tensor, name_of, readers_skip, shape_of, tensor_inputs, turned
 
 
 class _Tracer(torch.fx.Tracer):
     def is_leaf_module(self, m, module_qualified_name):
-        return is_conv1d(m) or super().is_leaf_module(m, module_qualified_name)
+        return is_conv1d(m) or (type(m) not in FORWARDS and super().is_leaf_module(m, module_qualified_name))
+
+    def call_module(self, m, forward, args, kwargs):
+        return super().call_module(m, functools.partial(FORWARDS[type(m)], m) if type(m) in FORWARDS else forward, args, kwargs)
 
     def iter(self, obj):
         """Parts of a tensor in a loop: torch.fx cannot know how many, a chunk says it."""
@@ -37,6 +43,10 @@ def _traced(model, training):
 
 
 def _graph_of(model):
+    if type(model) in FORWARDS:  # a twin of the same children
+        twin = copy.copy(model)
+        twin.__class__ = type(type(model).__name__, (type(model),), {"forward": FORWARDS[type(model)]})
+        return _Tracer().trace(twin)
     if not is_conv1d(model):
         return _Tracer().trace(model)
     graph = torch.fx.Graph()  # its own forward joins samples and rows
@@ -78,8 +88,8 @@ def read(model, inputs):
 
 @dataclasses.dataclass
 class Part:
-    """Nodes in order that follow from one value, `source`, and of which the last alone is read by others."""
-    source: torch.fx.Node
+    """Nodes in order that follow from `sources`, one value or all inputs, and of which the last alone is read by others."""
+    sources: list
     nodes: list
 
 
@@ -136,22 +146,39 @@ class Layers:
     def _inputs(self, node):
         return self.found[node].inputs if node in self.found else tensor_inputs(node)
 
+    def whole(self, graph):
+        """([the part that is all of a network of several inputs], ""), or ([], why it is none)."""
+        inputs = [node for node in graph.nodes if node.op == "placeholder" and node.users and not is_absent(node)]
+        nodes, (end,) = [node for node in graph.nodes if node in self.found], next(reversed(graph.nodes)).args
+        if len(inputs) < 2 or self.reasons or not any(self._has_weight(node) for node in nodes):
+            return [], ""
+        for node in inputs:
+            if not is_tensor(node) or shape_of(node)[:1] != shape_of(inputs[0])[:1] or shape_of(node) == []:
+                return [], f"the input {node.target} is no tensor of samples as {inputs[0].target} is"
+        if end is not nodes[-1]:
+            return [], "it gives other than one tensor"
+        return [Part(inputs, nodes)], ""
+
+    def absent(self):
+        """The names of inputs that are None in the example, as layers take them."""
+        return {used.target for node in self.found for used in node.all_input_nodes if is_absent(used)}
+
     def parts(self, graph):
         """The parts that the library can run whole and that have a layer with weights."""
         joined, whole = [], []
         for block in self._blocks(graph):
-            if all(node in self.found for node in block) and len(self._sources(whole + block)) == 1:
+            if all(node in self.found for node in block) and [is_tensor(used) for used in self._sources(whole + block)] == [True]:
                 whole.extend(block)
                 continue
             joined.append(whole)
             whole, taken = [], set()
             for node in block:
-                if node in self.found and node not in taken and len(self.found[node].inputs) == 1:
+                if node in self.found and node not in taken and [is_tensor(used) for used in self.found[node].inputs] == [True]:
                     chain = self._chain(node, taken, set(block))
                     taken.update(chain)
                     joined.append(chain)
         joined.append(whole)
-        return [Part(*self._sources(nodes), nodes) for nodes in joined if any(self._has_weight(node) for node in nodes)]
+        return [Part(list(self._sources(nodes)), nodes) for nodes in joined if any(self._has_weight(node) for node in nodes)]
 
     def _sources(self, nodes):
         return {used for node in nodes for used in self.found[node].inputs} - set(nodes)

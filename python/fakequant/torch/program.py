@@ -6,6 +6,8 @@ import torch
 from torch.fx.node import map_arg
 from torch.nn import functional
 
+from .. import _fakequant as _fq
+
 _HOMES = (("operator", operator), ("torch", torch), ("functional", functional))
 
 
@@ -22,6 +24,7 @@ class ByMode:
     evaluation: object
 
 
+_MISSING = object()
 _MODE = "is it in training?"  # no name of a value has spaces
 
 
@@ -109,7 +112,11 @@ def run(module, steps, inputs, named, watch=None):
         if step.kind == "output":
             return args[0]
         if step.kind == "placeholder":
-            value = named[step.target] if step.target in named else next(given, *args)
+            value = named[step.target] if step.target in named else next(given, args[0] if args else _MISSING)
+            if value is _MISSING:
+                raise TypeError(f"{type(module).__name__} takes {step.target}, which was not given")
+            if value is not None and step.target in module.absent:
+                raise _fq.ArgumentError(f"[fakequant.torch] '{step.target}' was None in example_input: quantize with one that has it")
         elif step.kind == "get_attr":
             value = _at(module, step.target)
         elif step.kind == "call_method":

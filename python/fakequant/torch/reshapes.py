@@ -49,8 +49,11 @@ def _part_of_cut(node, source):
 def _indexed(node, source):
     index = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
     require(index[0] == slice(None), "an index of the batch")
-    out = []
-    for axis, part in enumerate(index[1:], 1):
+    out, axis = [], 0
+    for part in index[1:]:
+        if part is None:
+            continue
+        axis += 1
         size = shape_of(source)[axis]
         if isinstance(part, int):
             out.append(_slice(axis, part % size, part % size + 1))
@@ -60,7 +63,8 @@ def _indexed(node, source):
             begin, end, step = part.indices(size)
             require(step == 1 and begin < end, "an index with steps, or of nothing")
             out.append(_slice(axis, begin, end))
-    return out + ([("reshape", {"shape": shape_of(node)[1:]})] if any(isinstance(part, int) for part in index) else [])
+    return out + ([("reshape", {"shape": shape_of(node)[1:]})] if any(part is None or isinstance(part, int) for part in index)
+                  else [])
 
 
 def _item(node, source):
@@ -74,4 +78,4 @@ def _item(node, source):
 
 
 #: By the function's name.
-SHAPES = {"view": _reshaped, "reshape": _reshaped, "permute": _permuted, "transpose": _permuted, "mean": _mean, "getitem": _item}
+SHAPES = {"view": _reshaped, "reshape": _reshaped, "unsqueeze": _reshaped, "squeeze": _reshaped, "permute": _permuted, "transpose": _permuted, "mean": _mean, "getitem": _item}

@@ -8,11 +8,11 @@ from .nodes import argument, shape_of
 from .program import Step, Value, steps_of
 
 
-def attention_calls(model, graph, layers, config):
-    """{node: module} of attention that has inputs of its own."""
+def attention_calls(model, graph, layers, parts, config):
+    """{node: module} of attention that is in none of the parts."""
     modules, out = dict(model.named_modules()), {}
     for node in graph.nodes:
-        if node not in layers.reasons:
+        if any(node in part.nodes for part in parts):
             continue
         try:
             if is_function(node):
@@ -24,6 +24,17 @@ def attention_calls(model, graph, layers, config):
         except NoLayer as why:
             layers.reasons[node] = str(why)
     return out
+
+
+def stay_with_torch(layers, attends):
+    """({name of a node: why it stays with torch}, {name of one of attention: why it is a part of its own})."""
+    floats, own = {}, {}
+    for node, why in layers.reasons.items():
+        if node in attends:
+            own[node.name] = why
+        elif not any(used in attends for used in node.all_input_nodes):  # of (outputs, weights)
+            floats[node.name] = why
+    return floats, own
 
 
 def hidden(model, graph, layers, attends):
@@ -46,7 +57,7 @@ def with_codes(graph, parts, attends):
         if node in attends:
             step = Step(node.name, "call_module", f"attends_{attends.index(node)}", step.args, step.kwargs)
         elif node in inside:
-            step = Step(node.name, "call_module", inside[node], (Value(parts[inside[node]].source.name),), {})
+            step = Step(node.name, "call_module", inside[node], tuple(Value(used.name) for used in parts[inside[node]].sources), {})
         steps.append(step)
     return _without_unread(steps)
 

@@ -1,0 +1,79 @@
+"""The Codes of a part of a graph of torch.fx, which may be all of a network of several inputs."""
+import json
+
+import torch
+
+from .. import _fakequant as _fq
+from .codes import Codes
+from .nodes import shape_of
+
+_TYPES = {torch.bool: "bool", torch.uint8: "u8", torch.int32: "i32", torch.int64: "i64"}
+
+
+def codes_of(part, layers, config):
+    """The Codes of a part."""
+    output = shape_of(part.nodes[-1])
+    text, places = _nodes_of(part, layers)
+    classes = output[1] if len(output) == 2 else 0
+    if len(part.sources) > 1:
+        return SeveralInputs({node.target: shape_of(node)[1:] for node in part.sources}, text, places, classes, config)
+    return Codes(text, places, shape_of(part.sources[0])[1:], classes, config)
+
+
+def _input_parts(sources):
+    """Inputs that lie side by side in the rows of one."""
+    begin, out = 0, []
+    for node in sources:
+        kind, shape = _TYPES.get(node.meta["tensor_meta"].dtype, "f32"), shape_of(node)[1:]
+        out.append({"name": node.name, "type": "input_part", "inputs": ["input"],
+                    "options": {"begin": begin, "shape": shape, "name": node.target, "type": kind}})
+        begin += torch.Size(shape).numel()
+    return out
+
+
+def _nodes_of(part, layers):
+    """(the text of a model file, places of parameters and buffers by name)."""
+    nodes, places = _input_parts(part.sources) if len(part.sources) > 1 else [], {}
+    for node in part.nodes:
+        layer = layers.found[node]
+        named = lambda used: (f"{node.name}_{used}" if isinstance(used, str) else  # noqa: E731
+                              "input" if [used] == part.sources else used.name)
+        for helper in layer.helpers:
+            nodes.append({"name": named(helper.name), "type": helper.kind, "options": helper.options,
+                          "inputs": [named(used) for used in helper.inputs]})
+            if helper.place is not None:
+                places[f"{named(helper.name)}.value"] = helper.place
+        inputs = [named(used) for used in (layer.inputs if layer.operands is None else layer.operands)]
+        for i, (kind, options) in enumerate(layer.kinds):
+            name = node.name if i == len(layer.kinds) - 1 else f"{node.name}_{i}"
+            nodes.append({"name": name, "type": kind, "options": options, "inputs": inputs})
+            inputs = [name]
+        places |= {f"{node.name}.{name}": place for name, place in layer.places.items()}
+    return json.dumps({"nodes": nodes}), places
+
+
+class SeveralInputs(Codes):
+    """All of a network of several inputs, of those shapes without the samples, by their names in exported files."""
+
+    def __init__(self, shapes, json_text, places, classes, config):
+        self._shapes = shapes
+        super().__init__(json_text, places, [sum(torch.Size(shape).numel() for shape in shapes.values())], classes, config)
+
+    def inputs(self):
+        """The names of the inputs, in their order."""
+        return list(self._shapes)
+
+    def rows_of(self, inputs):
+        """Inputs of samples side by side, as the network reads them."""
+        for (name, shape), x in zip(self._shapes.items(), inputs):
+            if not isinstance(x, torch.Tensor) or list(x.shape) != [len(inputs[0]), *shape]:
+                got = list(x.shape) if isinstance(x, torch.Tensor) else x
+                raise _fq.ArgumentError(f"[fakequant.torch] the input '{name}' is {got}: give {['N', *shape]} as in example_input, with "
+                                        "as many samples as the others; quantize(.., whole=False) leaves lengths open")
+        return torch.cat([x.flatten(1).float() if x.dim() > 1 else x[:, None].float() for x in inputs], 1)
+
+    def forward(self, *inputs):
+        return super().forward(self.rows_of(inputs))
+
+    def _samples(self, batches):
+        return torch.cat([self.rows_of(inputs) for inputs in batches])
