@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kAtTheEnd = 24 * 3600;  // rank 0 may have much to write
 constexpr double kAfterFailure = 5;
-constexpr auto kTurn = std::chrono::milliseconds(200);
+constexpr auto kTurn = std::chrono::seconds(3);  // a launcher takes one to end those that wait
 
 std::string host() {
   char name[256] = "";
@@ -69,8 +69,8 @@ int Ranks::finish(int status, const std::string& message) {
     auto& waiting = status == 0 ? *ranks_ : *failed_;
     ends = waiting.gather(fmt::format("{} {}", status, message));
   } catch (const BackendError&) {
-    std::this_thread::sleep_for(ranks_->rank() *
-                                kTurn);  // the first that is left speaks, and ends the others
+    // The first that is left speaks, and ends the others.
+    std::this_thread::sleep_for(std::min(ranks_->rank(), 10) * kTurn);
     speak();
     complain(fmt::format("{} (rank {} of {} on {})", message, ranks_->rank(), ranks_->size(), host()));
     abort_ranks(std::max(status, 1));

@@ -1,10 +1,8 @@
 """A run has the bytes of one process, however many share it out; killed, it goes on with another number of them."""
 
-import hashlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +10,8 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "lib"))
 from command import COMMAND, DIGITS, TINY, environment, result, run
+from launch import LAUNCH, MPIEXEC, digest, skip_without_mpi
 
-MPIEXEC = shutil.which("mpiexec")
-# What Open MPI asks for on a small machine and as root; MPICH does not look at it.
-LAUNCH = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
-          "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 DATA = ["--data", DIGITS, "--batch", "64", "--micro-batch", "16", "--seed", "1"]
 FLOAT = ["train", *TINY, *DATA, "--epochs", "1"]
 
@@ -34,11 +29,6 @@ def on(ranks, *arguments, status=0):
     out, errors = process.communicate(timeout=240)
     assert status is None or process.returncode == status, f"{ranks} ranks: {process.returncode}\n{out}\n{errors}"
     return subprocess.CompletedProcess(arguments, process.returncode, out, errors)
-
-
-def digest(path):
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
 
 
 def refused(ranks, says, *arguments):
@@ -201,9 +191,7 @@ def test_variables_without_a_launcher():
 
 
 def main():
-    if MPIEXEC is None or "left out" in run("doctor").stdout.split("ranks", 1)[1].split("\n", 1)[0]:
-        print("SKIPPED: no mpiexec, or a build without MPI")
-        raise SystemExit(77)
+    skip_without_mpi()
     for name, test in list(globals().items()):
         if name.startswith("test_"):
             test()
