@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <set>
 
 #include <fmt/ranges.h>
 
@@ -13,8 +14,9 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/export/scales.h"
+#include "fakequant/layers/modules/detail/evaluation_mode.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/train/calibration/detail/clipped_share.h"
 #include "fakequant/train/data/some_samples.h"
 
 namespace fq::cli {
@@ -61,17 +63,30 @@ ordered_json phases_of(const Profile& profile) {
   return out;
 }
 
+ClipCounts clips_of(Module& model, const Tensor& x) {
+  const NoGrad no_grad;
+  const fq::detail::EvaluationMode evaluating(model);
+  ClipCounter counter(model);
+  const RecordScope scope(counter);
+  (void)model(Variable(x));
+  return counter.counts();
+}
+
 ordered_json quantizers_of(Module& model, const Tensor& x) {
   ordered_json out = ordered_json::object();
+  const auto of_weights = weight_quantizers(model);
+  std::set<std::string> weights;
   for (const auto& entry : named_quantizers(model)) {
+    if (of_weights.contains(entry.quantizer)) weights.insert(entry.name);
     const Tensor amax = entry.quantizer->amax();
     if (!entry.quantizer->enabled() || !amax.defined()) continue;
     const auto values = amax.to_vector<float>();
     if (!values.empty()) out[entry.name]["amax"] = *std::ranges::max_element(values);
   }
-  if (x.defined() && uncalibrated_quantizers(model).empty())
-    for (const auto& [name, share] : fq::detail::clipped_shares(model, x))
-      if (out.contains(name)) out[name]["clipped"] = share;
+  if (!x.defined() || !uncalibrated_quantizers(model).empty()) return out;
+  for (const auto& [name, clips] : clips_of(model, x))
+    if (clips.count > 0 && out.contains(name) && !weights.contains(name))
+      out[name]["clipped"] = static_cast<double>(clips.clipped) / static_cast<double>(clips.count);
   return out;
 }
 

@@ -11,17 +11,12 @@
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/random.h"
 #include "fakequant/layers/modules/attention.h"
+#include "layers/eighths.h"
 
 namespace fq::attention_dropout_test {
 namespace {
 
-Variable values(const Shape& shape, std::uint64_t seed) {
-  Tensor x = Tensor::empty(shape, DType::f32);
-  auto* to = x.mutable_data<float>();
-  for (std::int64_t i = 0; i < x.numel(); ++i)
-    to[i] = static_cast<float>((static_cast<std::uint64_t>(i) * 7 + seed * 13) % 17) / 8.0f - 1.0f;
-  return Variable(x);
-}
+using test::eighths;
 
 /// What the layer is, with grouped heads written out, by the numbers that this thread draws.
 Variable dropped_by_hand(Module& layer, const Variable& x, double p) {
@@ -51,7 +46,7 @@ TEST(AttentionLayer, DropsProbabilitiesInTrainingAlone) {
     return layer(x);
   };
   const auto bits = [](const Variable& y) { return y.tensor().to_vector<float>(); };
-  const Variable x = values({2, 9, 8}, 1);
+  const Variable x = eighths({2, 9, 8}, 1);
   layer.eval();
   EXPECT_EQ(bits(run(x)), bits(whole(x)));
   layer.train();
@@ -70,10 +65,10 @@ TEST(AttentionLayer, DropsProbabilitiesInTrainingAlone) {
 TEST(AttentionLayer, GradientsAreThoseOfWhatWasNotDropped) {
   Attention layer({.width = 8, .heads = 2, .kv_heads = 1, .causal = true, .dropout = 0.5});
   layer.train();
-  const Tensor seed = values({2, 9, 8}, 4).tensor(), along = values({2, 9, 8}, 7).tensor();
+  const Tensor seed = eighths({2, 9, 8}, 4).tensor(), along = eighths({2, 9, 8}, 7).tensor();
   const auto sum_of = [&](double step) {
     const RandomScope scope(5, 0);
-    Tensor x = values({2, 9, 8}, 1).tensor().clone();
+    Tensor x = eighths({2, 9, 8}, 1).tensor().clone();
     for (std::int64_t i = 0; i < x.numel(); ++i)
       x.mutable_data<float>()[i] += static_cast<float>(step) * along.data<float>()[i];
     const Tensor y = layer(Variable(x)).tensor();
@@ -81,7 +76,7 @@ TEST(AttentionLayer, GradientsAreThoseOfWhatWasNotDropped) {
     for (std::int64_t i = 0; i < y.numel(); ++i) sum += double(y.data<float>()[i]) * seed.data<float>()[i];
     return sum;
   };
-  const Variable x(values({2, 9, 8}, 1).tensor().clone(), true);
+  const Variable x(eighths({2, 9, 8}, 1).tensor().clone(), true);
   {
     const RandomScope scope(5, 0);
     layer(x).backward(seed);

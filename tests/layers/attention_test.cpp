@@ -14,32 +14,27 @@
 #include "fakequant/layers/modules/quant_attention.h"
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantize.h"
+#include "layers/eighths.h"
 
 namespace fq::attention_layer_test {
 namespace {
 
-Variable values(const Shape& shape, std::uint64_t seed) {
-  Tensor x = Tensor::empty(shape, DType::f32);
-  auto* to = x.mutable_data<float>();
-  for (std::int64_t i = 0; i < x.numel(); ++i)
-    to[i] = static_cast<float>((static_cast<std::uint64_t>(i) * 7 + seed * 13) % 17) / 8.0f - 1.0f;
-  return Variable(x);
-}
+using test::eighths;
 
 TEST(AttentionLayer, ReadsItselfOrAnother) {
   Attention self({.width = 8, .heads = 2, .causal = true, .rotary = true});
-  EXPECT_EQ(self(values({2, 5, 8}, 1)).shape(), (Shape{2, 5, 8}));
+  EXPECT_EQ(self(eighths({2, 5, 8}, 1)).shape(), (Shape{2, 5, 8}));
   Attention cross({.width = 8, .heads = 4, .kv_heads = 2, .head_size = 3, .memory_width = 6});
-  EXPECT_EQ(cross(values({2, 5, 8}, 1), values({2, 7, 6}, 2)).shape(), (Shape{2, 5, 8}));
+  EXPECT_EQ(cross(eighths({2, 5, 8}, 1), eighths({2, 7, 6}, 2)).shape(), (Shape{2, 5, 8}));
 }
 
 /// A key that the mask hides changes nothing.
 TEST(AttentionLayer, TakesAMask) {
   Attention layer({.width = 4, .heads = 2});
   const Variable mask(Tensor::from<std::uint8_t>({1, 1, 0}, {3}));
-  Tensor memory = values({1, 3, 4}, 2).tensor().clone();
+  Tensor memory = eighths({1, 3, 4}, 2).tensor().clone();
   const auto run = [&] {
-    return layer(std::vector<Variable>{values({1, 2, 4}, 1), Variable(memory), mask})
+    return layer(std::vector<Variable>{eighths({1, 2, 4}, 1), Variable(memory), mask})
         .tensor()
         .to_vector<float>();
   };
@@ -55,7 +50,7 @@ TEST(AttentionLayer, RefusesSizesThatDoNotDivide) {
   EXPECT_THROW(Attention({.width = 6, .heads = 2, .rotary = true}), ArgumentError);
   EXPECT_THROW(Attention({.width = 8, .heads = 2, .dropout = 1}), ArgumentError);
   Positions positions(4, 2);
-  EXPECT_THROW((void)positions(values({1, 5, 2}, 1)), ArgumentError);
+  EXPECT_THROW((void)positions(eighths({1, 5, 2}, 1)), ArgumentError);
 }
 
 /// What the layer has beside its projections goes with it into the quantized one.
@@ -74,7 +69,7 @@ TEST(AttentionLayer, NormsAndBiasesStayWhenItIsQuantized) {
             (std::set<std::string>{"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight",
                                    "out_proj.bias", "q_norm.weight", "k_norm.weight"}));
   QuantAttention made(layer);
-  const Variable x = values({2, 5, 8}, 1);
+  const Variable x = eighths({2, 5, 8}, 1);
   EXPECT_EQ(made(x).shape(), (Shape{2, 5, 8}));
   EXPECT_EQ(made.named_parameters().size(), names.size());
   EXPECT_THROW(Attention({.width = 8, .heads = 2, .rotary_base = 0}), ArgumentError);
@@ -85,7 +80,7 @@ TEST(AttentionLayer, NormsAndBiasesStayWhenItIsQuantized) {
 /// size.
 TEST(AttentionLayer, NormsTakeTheSizeOfQueriesAndKeysAway) {
   Attention layer({.width = 8, .heads = 2, .qk_norm = 1e-12});
-  const Variable x = values({1, 4, 8}, 3);
+  const Variable x = eighths({1, 4, 8}, 3);
   const auto before = layer(x).tensor().to_vector<float>();
   for (auto& [name, value] : layer.named_parameters())
     if (name.starts_with("q_proj") || name.starts_with("k_proj")) {
@@ -98,7 +93,7 @@ TEST(AttentionLayer, NormsTakeTheSizeOfQueriesAndKeysAway) {
 }
 
 TEST(DotProductAttentionLayer, IsTheOperator) {
-  const Variable q = values({2, 4, 3, 8}, 1), k = values({2, 2, 3, 8}, 2), v = values({2, 2, 3, 5}, 3);
+  const Variable q = eighths({2, 4, 3, 8}, 1), k = eighths({2, 2, 3, 8}, 2), v = eighths({2, 2, 3, 5}, 3);
   DotProductAttention layer({.causal = true, .scale = 0.3});
   EXPECT_EQ(
       layer(std::vector<Variable>{q, k, v}).tensor().to_vector<float>(),
@@ -125,7 +120,7 @@ TEST(DotProductAttentionLayer, IsQuantizedAsAttentionIs) {
   const auto net = graph();
   (void)quantize(*net, config, {1, 24});
   EXPECT_EQ(net->at("attend").type(), "quant_scaled_dot_product_attention");
-  const Variable x = values({3, 24}, 5);
+  const Variable x = eighths({3, 24}, 5);
   for (const auto& name : QuantAttention::quantizer_names()) {
     auto& quantizer = dynamic_cast<TensorQuantizer&>(net->at("attend." + name));
     EXPECT_TRUE(quantizer.enabled()) << name;

@@ -63,6 +63,7 @@ std::int64_t GradientBuckets::gradients_of(const Bucket& bucket) const {
 }
 
 void GradientBuckets::begin(const Terms& terms, std::int64_t count) {
+  begun_.clear();  // of a batch that an exception ended
   terms_ = terms;
   terms_.emplace_back(parameters_.size());
   count_ = count;
