@@ -91,6 +91,7 @@ struct Trainer::Body {
   std::int64_t waiting_batches = 0, waiting_samples = 0;  // accumulated since the last step
   bool asked_to_stop = false;                             // by any rank, known when a step ends
 
+  // trainer_setup.cpp
   Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader> data, TrainerOptions chosen,
        std::shared_ptr<DataLoader> held_out, TrainerCallbacks hooks);
 

@@ -1,0 +1,109 @@
+#include "fakequant/train/loop/detail/trainer_options.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/log.h"
+#include "fakequant/train/loop/reestimate.h"
+#include "fakequant/train/metrics.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr std::string_view kTrain = "train";
+
+}  // namespace
+
+void check_options(const TrainerOptions& o) {
+  FQ_CHECK(o.epochs >= 0, kTrain, "epochs is {}: use 0 or more", o.epochs);
+  FQ_CHECK(o.accumulation >= 1, kTrain, "accumulation is {}: use 1 batch or more", o.accumulation);
+  FQ_CHECK(o.clip_norm >= 0 && std::isfinite(o.clip_norm), kTrain, "clip_norm is {}: use 0 (off) or more",
+           o.clip_norm);
+  FQ_CHECK(o.label_smoothing >= 0 && o.label_smoothing < 1, kTrain,
+           "label_smoothing is {}: use 0 to less than 1", o.label_smoothing);
+  check(o.distillation);
+  FQ_CHECK(o.save_every >= 0, kTrain, "save_every is {}: use 0 (off) or a number of steps", o.save_every);
+  FQ_CHECK(o.quant_start >= 0, kTrain, "quant_start is {}: use 0 or a number of steps", o.quant_start);
+  FQ_CHECK(o.freeze_bn_after >= -1 && o.freeze_amax_after >= -1, kTrain,
+           "freeze_bn_after is {} and freeze_amax_after {}: use -1 (never) or a number of steps",
+           o.freeze_bn_after, o.freeze_amax_after);
+  FQ_CHECK(o.amax_momentum > 0 && o.amax_momentum <= 1, kTrain,
+           "amax_momentum is {}: use more than 0, at most 1", o.amax_momentum);
+  check(o.oscillation);
+  check(o.progressive);
+  FQ_CHECK(o.ewgs >= 0 && o.ewgs <= 2, kTrain, "ewgs is {}: use 0 (off) to 2", o.ewgs);
+  FQ_CHECK(o.soft_share >= 0 && o.soft_share <= 1, kTrain, "soft_share is {}: use 0 (off) to 1",
+           o.soft_share);
+  FQ_CHECK(o.quant_noise >= 0 && o.quant_noise < 1, kTrain, "quant_noise is {}: use 0 (off) to less than 1",
+           o.quant_noise);
+  FQ_CHECK((o.soft_share > 0) + (o.quant_noise > 0) + o.stochastic_rounding <= 1, kTrain,
+           "soft_share is {}, quant_noise {} and stochastic_rounding {}: give one of them", o.soft_share,
+           o.quant_noise, o.stochastic_rounding);
+  FQ_CHECK(o.amax_decay >= 0 && std::isfinite(o.amax_decay), kTrain, "amax_decay is {}: use 0 (off) or more",
+           o.amax_decay);
+  FQ_CHECK(o.amax_decay == 0 || o.amax == AmaxMode::learned, kTrain,
+           "amax_decay is {}, and ranges are not learned: learn them, or leave it out", o.amax_decay);
+  FQ_CHECK(o.amax_rate > 0 && std::isfinite(o.amax_rate), kTrain, "amax_rate is {}: use more than 0",
+           o.amax_rate);
+  FQ_CHECK(o.amax_rate == 1 || o.amax == AmaxMode::learned || o.learn_weight_ranges, kTrain,
+           "amax_rate is {}, and ranges are not learned: learn them, or leave it out", o.amax_rate);
+  FQ_CHECK(o.reestimate_bn >= 0, kTrain, "reestimate_bn is {}: use 0 (off) or a number of batches",
+           o.reestimate_bn);
+  FQ_CHECK(o.reestimate_bn == 0 || o.freeze_bn_after < 0, kTrain,
+           "reestimate_bn is {} and freeze_bn_after {}: statistics that are frozen are not made anew: give "
+           "one of the two",
+           o.reestimate_bn, o.freeze_bn_after);
+  for (const auto& name : o.metrics) (void)make_metric(name);
+}
+
+void check_steps(const TrainerOptions& o, std::int64_t steps) {
+  const std::pair<const char*, std::int64_t> given[] = {{"quant_start", o.quant_start},
+                                                        {"freeze_bn_after", o.freeze_bn_after},
+                                                        {"freeze_amax_after", o.freeze_amax_after},
+                                                        {"warm_up", o.schedule.warm_up}};
+  for (const auto& [name, step] : given)
+    FQ_CHECK(step <= std::max<std::int64_t>(steps, 0), kTrain,
+             "{} is {}, longer than the run of {} steps: give fewer, or more epochs", name, step, steps);
+}
+
+void check_reestimation(Module& model, const DataLoader& training, std::int64_t batches) {
+  FQ_CHECK(batches <= training.batches_per_epoch(), kTrain,
+           "reestimate_bn is {}, an epoch has {} batches: give at most those", batches,
+           training.batches_per_epoch());
+  FQ_CHECK(batches == 0 || live_batch_norms(model) > 0, kTrain,
+           "reestimate_bn is {}, and the network has no live batch norm: quantize it unfolded, or leave it "
+           "out",
+           batches);
+}
+
+void check_ranks(const TrainerOptions& o, const LoaderOptions& loader) {
+  if (o.reduction != Reduction::exact)
+    log(LogLevel::warning,
+        fmt::format(
+            "[train] gradients of ranks are summed as {}: the run has other bits for another number of "
+            "them",
+            o.reduction == Reduction::fp32 ? "fp32" : "bf16"));
+  const int size = o.ranks->size();
+  FQ_CHECK(size <= o.accumulation, kTrain,
+           "{} ranks share out steps of {} batches: start at most {}, or make the batches of a step smaller",
+           size, o.accumulation, o.accumulation);
+  FQ_CHECK(
+      loader.part == o.ranks->rank() && loader.parts == size && loader.turn == o.accumulation, kTrain,
+      "rank {} of {} is given batches of part {} of {} in turns of {}: make the loader with those of the "
+      "rank, in turns of accumulation",
+      o.ranks->rank(), size, loader.part, loader.parts, loader.turn);
+}
+
+void check_low_rank(const TrainerOptions& o) {
+  FQ_CHECK(
+      o.amax != AmaxMode::learned && !o.learn_weight_ranges, kTrain,
+      "low_rank adapters are merged on the grid that was calibrated, and ranges are learned: leave one out");
+  FQ_CHECK(o.average_decay == 0, kTrain, "low_rank adapters and average_decay {}: give one of them",
+           o.average_decay);
+  FQ_CHECK(o.oscillation.mode != "freeze", kTrain,
+           "low_rank adapters and weights that oscillation freezes: give one of them");
+  FQ_CHECK(o.progressive.empty(), kTrain, "low_rank adapters and stages of bits: give one of them");
+}
+
+}  // namespace fq::detail
