@@ -162,6 +162,9 @@ void check_same_network(const nlohmann::json& wanted, const StateDict& state, co
 TrainerOptions read_training(const Flags& flags) {
   TrainerOptions options;
   options.epochs = flags.integer("epochs", 1, 1 << 20);
+  options.steps = flags.integer("steps", 0, kManySteps);
+  FQ_CHECK(options.steps == 0 || !flags.given("epochs"), flags.command(),
+           "--steps {} and --epochs {}: give one of them", options.steps, options.epochs);
   options.accumulation = batches_a_step(flags);
   options.ranks = ranks_of(flags);
   const std::string reduction = flags.choice("reduce", {"exact", "fp32", "bf16"});
@@ -216,7 +219,7 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Fla
   options.metric_options = metric_options_of(run.network);
   const std::int64_t batches = loaders.training->batches_per_epoch();
   options.schedule = read_schedule(flags, (batches + options.accumulation - 1) / options.accumulation);
-  TrainingReport report(output, flags.command(), options.epochs, loaders.training->options().batch_size,
+  TrainingReport report(output, flags.command(), loaders.training->options().batch_size,
                         one_class_each(task, *run.data));
   auto recorder = recorder_of(run, flags, report);
   const GracefulStop stop;

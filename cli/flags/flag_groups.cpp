@@ -40,7 +40,9 @@ void add_model_flags(FlagSet& set) {
 }
 
 void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
-  set.group("Training").value("epochs,e", "EPOCHS", "passes over the training data", epochs);
+  set.group("Training")
+      .value("epochs,e", "EPOCHS", "passes over the training data", epochs)
+      .value("steps", "STEPS", "steps of the run in place of --epochs; 0: as many as those have", "0");
   add_optimization_flags(set, rate);
   set.value("label-smoothing", "SHARE", "of a target spread over all classes", "0")
       .value("clip", "NORM", "largest norm of all gradients together; 0: any", "0")

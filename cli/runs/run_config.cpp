@@ -112,18 +112,19 @@ ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions
                         const nlohmann::json& settings) {
   const FlagSet set = find_command(flags.command()).flags();
   const auto& model = run.network.identity.at("model");
-  ordered_json out{{"fakequant", FAKEQUANT_VERSION},
-                   {"run_format", kRunFormat},
-                   {"command", flags.command()},
-                   {"model", model.is_object() ? model.value("name", std::string("unnamed")) : "unnamed"},
-                   {"preset", flags.knows("preset") ? flags.text("preset") : ""},
-                   {"started", time_now()},
-                   {"data", whole_path(flags.text("data"))},
-                   {"device", flags.text("device")},
-                   {"seed", options.seed},
-                   {"epochs", options.epochs},
-                   {"samples", run.data->size()},
-                   {"parameters", parameters_of(*run.network.module)}};
+  ordered_json out{
+      {"fakequant", FAKEQUANT_VERSION},
+      {"run_format", kRunFormat},
+      {"command", flags.command()},
+      {"model", model.is_object() ? model.value("name", std::string("unnamed")) : "unnamed"},
+      {"preset", flags.knows("preset") ? flags.text("preset") : ""},
+      {"started", time_now()},
+      {"data", whole_path(flags.text("data"))},
+      {"device", flags.text("device")},
+      {"seed", options.seed},
+      options.steps > 0 ? ordered_json{"steps", options.steps} : ordered_json{"epochs", options.epochs},
+      {"samples", run.data->size()},
+      {"parameters", parameters_of(*run.network.module)}};
   if (out["preset"] == "") out.erase("preset");
   out["sample_shape"] = run.data->sample_shape();
   out["ranks"] = options.ranks ? options.ranks->size() : 1;
@@ -154,8 +155,10 @@ std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::
            folder.path, command, command, folder.path);
   const Flags line(set, arguments);
   const Flags plain(set, {});
+  const bool has_length = line.given("epochs") || line.given("steps");
   for (const auto& [name, value] : config["given"].items()) {
     check_flag_of_run(set, folder, name, value);
+    if (has_length && (name == "epochs" || name == "steps")) continue;
     if (!line.given(name) && !(set.is_toggle(name) && line.on(name))) append_flag(arguments, name, value);
   }
   for (const auto& [name, value] : config["defaults"].items()) {

@@ -7,9 +7,8 @@
 
 namespace fq::cli {
 
-TrainingReport::TrainingReport(Output& output, std::string command, std::int64_t epochs, std::int64_t batch,
-                               bool accuracy)
-    : output_(output), command_(std::move(command)), epochs_(epochs), batch_(batch), accuracy_(accuracy) {}
+TrainingReport::TrainingReport(Output& output, std::string command, std::int64_t batch, bool accuracy)
+    : output_(output), command_(std::move(command)), batch_(batch), accuracy_(accuracy) {}
 
 TrainerCallbacks TrainingReport::callbacks() {
   return {.on_step = [this](const StepReport& step) { on_step(step); },
@@ -20,7 +19,7 @@ TrainerCallbacks TrainingReport::callbacks() {
 void TrainingReport::on_step(const StepReport& step) {
   images_per_second_ = step.images_per_second;
   loader_share_ = step.loader_share;
-  output_.progress({fmt::format("{} {}/{}", command_, step.epoch + 1, epochs_), step.step, step.steps,
+  output_.progress({fmt::format("{} {}/{}", command_, step.epoch + 1, step.epochs), step.step, step.steps,
                     step.loss, accuracy_ ? step.accuracy : -1, step.images_per_second, step.seconds_left});
 }
 

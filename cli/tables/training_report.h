@@ -15,7 +15,7 @@ namespace fq::cli {
 class TrainingReport {
  public:
   /// `accuracy`: whether outputs are classes, so that there is one.
-  TrainingReport(Output& output, std::string command, std::int64_t epochs, std::int64_t batch, bool accuracy);
+  TrainingReport(Output& output, std::string command, std::int64_t batch, bool accuracy);
   TrainingReport(const TrainingReport&) = delete;  // callbacks refer to it
   TrainingReport& operator=(const TrainingReport&) = delete;
 
@@ -38,7 +38,7 @@ class TrainingReport {
 
   Output& output_;
   std::string command_;
-  std::int64_t epochs_, batch_;
+  std::int64_t batch_;
   bool accuracy_;
   double images_per_second_ = 0, loader_share_ = 0;
   nlohmann::ordered_json last_, memory_;

@@ -112,6 +112,39 @@ TEST(Checkpoint, AccumulatedAndUnaveragedRunsToo) {
   }
 }
 
+TEST(Checkpoint, RunsOfSoManyStepsToo) {
+  const Folder folder;
+  Plan run = busy_run(folder, true);
+  run.options.steps = 14;  // in the third epoch
+  const StateDict expected = undisturbed(run);
+  for (const std::int64_t step : {1, 6, 12, 13}) {
+    std::filesystem::remove(run.options.out);
+    EXPECT_TRUE(bitwise_equal(disturbed(run, step, false), expected)) << "stopped after step " << step;
+  }
+  const auto again = run.make();
+  again->resume(load_checkpoint(run.options.out), run.options.out);
+  EXPECT_EQ(again->fit().steps, 14);
+}
+
+TEST(Checkpoint, ARunOfSoManyStepsGoesOnWithMore) {
+  const Folder folder;
+  Plan run = busy_run(folder, true);
+  run.validate = false;
+  run.options.schedule = {};
+  run.options.freeze_amax_after = run.options.freeze_bn_after = 2;
+  run.options.steps = 16;
+  const StateDict expected = undisturbed(run);
+  for (const std::int64_t first : {3, 6, 14}) {
+    Plan shorter = run;
+    shorter.options.steps = first;
+    shorter.make()->fit();
+    const auto longer = run.make();
+    longer->resume(load_checkpoint(run.options.out), run.options.out);
+    longer->fit();
+    EXPECT_TRUE(bitwise_equal(longer->state_dict(), expected)) << "after " << first << " steps";
+  }
+}
+
 TEST(Checkpoint, ResumedRunsReportTheWholeEpoch) {
   const Folder folder;
   Plan run = busy_run(folder, false);

@@ -94,6 +94,23 @@ TEST(Loop, ReportsEveryStepAndEpoch) {
   EXPECT_DOUBLE_EQ(epochs[1].loss, steps.back().loss);
 }
 
+TEST(Loop, EndsAfterSoManySteps) {
+  for (const std::int64_t count : {1, 6, 8, 12}) {
+    Plan run;
+    std::vector<EpochReport> epochs;
+    run.options.epochs = 1;
+    run.options.steps = count;
+    run.callbacks.on_epoch = [&](const EpochReport& report) { epochs.push_back(report); };
+    const auto result = run.make()->fit();
+    EXPECT_EQ(result.steps, count);
+    EXPECT_EQ(result.epochs, count / 6) << "whole ones";
+    EXPECT_FALSE(result.stopped || result.stopped_early);
+    ASSERT_EQ(std::ssize(epochs), (count + 5) / 6);
+    EXPECT_EQ(epochs.back().epochs, std::ssize(epochs));
+    EXPECT_TRUE(epochs.back().validation.has_value());
+  }
+}
+
 TEST(Loop, StopsEarlyWithoutImprovement) {
   Plan run;
   run.options.epochs = 20;

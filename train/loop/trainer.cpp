@@ -25,6 +25,17 @@ std::int64_t Trainer::Body::steps_per_epoch() const {
   return (training->batches_per_epoch() + options.accumulation - 1) / options.accumulation;
 }
 
+std::int64_t Trainer::Body::epochs() const {
+  const std::int64_t each = steps_per_epoch();
+  return options.steps > 0 ? (options.steps + each - 1) / each : options.epochs;
+}
+
+bool Trainer::Body::finished() const {
+  if (options.steps == 0) return progress.epoch >= options.epochs;
+  if (progress.step != options.steps) return progress.step > options.steps;
+  return cut() || progress.epoch == epochs();
+}
+
 bool Trainer::Body::train() try {
   if (!options.out.empty()) (void)fingerprints();
   asked_to_stop = false;
@@ -35,12 +46,12 @@ bool Trainer::Body::train() try {
   if (average && average->swapped()) average->swap();
   model->train();
   bool stopped = false;
-  while (progress.epoch < options.epochs && !early.should_stop() && !stopped) {
+  while (!finished() && !early.should_stop() && !stopped) {
     const std::int64_t before = progress.epoch;
     if (training->epoch() == before) train_epoch();
     passes.forget();
-    if (training->epoch() > before) finish_epoch();
-    stopped = stop_requested() && progress.epoch == before;
+    const bool ended = (training->epoch() > before || cut()) && finish_epoch();
+    stopped = stop_requested() && !ended;
   }
   if (stopped && waiting_batches == 0 && !options.out.empty()) {
     check_finite();
@@ -78,7 +89,7 @@ void Trainer::Body::train_epoch() {
       step();
       profile.count();
     }
-    if (!batch) return;
+    if (!batch || cut()) return;
   }
 }
 
@@ -104,10 +115,10 @@ void Trainer::Body::reestimate() {
   (void)reestimate_batch_norm(*model, batches, options.reestimate_bn);
 }
 
-void Trainer::Body::finish_epoch() {
+bool Trainer::Body::finish_epoch() {
   check_finite();
   EpochReport report{.epoch = progress.epoch,
-                     .epochs = options.epochs,
+                     .epochs = epochs(),
                      .loss = progress.mean_loss(),
                      .accuracy = progress.accuracy(),
                      .validation = {},
@@ -120,17 +131,18 @@ void Trainer::Body::finish_epoch() {
     if (options.reestimate_bn > 0) reestimate();
     if (validation) {
       report.validation = validate();
-      if (report.validation->stopped) return;
+      if (report.validation->stopped) return false;
       report.best = (!bits || bits->finished()) && early.update(*report.validation);
       if (plateau) plateau->update(report.validation->score);
     }
   }
   last = report.validation;
-  progress.next_epoch();
+  if (training->epoch() > progress.epoch) progress.next_epoch();
   if (report.best) keep_best();
   if (!options.out.empty()) save(options.out);
   report.seconds = seconds_since(pace.start);
   if (callbacks.on_epoch) callbacks.on_epoch(report);
+  return true;
 }
 
 Trainer::Trainer(std::shared_ptr<Module> model, std::shared_ptr<DataLoader> training, TrainerOptions options,
@@ -149,7 +161,7 @@ TrainingResult Trainer::fit() {
   Body& run = *body_;
   const bool stopped = run.train();
   warn_of_held(run.ranges);
-  const bool early = run.early.should_stop() && run.progress.epoch < run.options.epochs;
+  const bool early = run.early.should_stop() && !run.finished();
   return {.epochs = run.progress.epoch,
           .steps = run.progress.step,
           .stopped = stopped,

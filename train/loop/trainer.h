@@ -43,6 +43,9 @@ enum class AmaxMode { frozen, running, learned };
 struct TrainerOptions {
   /// How often all samples are trained on; 0 or more.
   std::int64_t epochs = 10;
+  /// Steps of the run in place of `epochs`; 0 for those. A run that ends within an epoch is validated and
+  /// saved there, and may be resumed with more.
+  std::int64_t steps = 0;
   std::int64_t accumulation = 1;  ///< batches a step: gradients are those of all their samples together
   /// The largest norm of all gradients together, beyond which they are scaled down; 0 does not clip.
   double clip_norm = 0;
@@ -151,6 +154,7 @@ struct TrainerOptions {
 /// What is known after each step.
 struct StepReport {
   std::int64_t epoch = 0;         ///< from 0
+  std::int64_t epochs = 0;        ///< of the whole run
   std::int64_t step = 0;          ///< steps done
   std::int64_t steps = 0;         ///< of the whole run
   double loss = 0, accuracy = 0;  ///< means of this epoch so far, accuracy 0 to 1
@@ -221,8 +225,8 @@ class Trainer {
   ///
   /// Throws FileError when it is of another model, has no run in it or one that stands where none can;
   /// ArgumentError, naming what differs, when data (Dataset::fingerprint) or options are not those of the
-  /// run. Other epochs, another patience, file, device and what changes no bits are taken. Files of before
-  /// the checkpoint held options and fingerprints are not asked for them.
+  /// run. Other epochs or steps, another patience, file, device and what changes no bits are taken. Files of
+  /// before the checkpoint held options and fingerprints are not asked for them.
   void resume(const StateDict& checkpoint, const std::string& path);
 
   /// Trains to the end, or until the flag is set: then after the current batch, with a checkpoint if

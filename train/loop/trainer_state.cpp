@@ -108,6 +108,7 @@ const nlohmann::json& Trainer::Body::fingerprints() const {
 void Trainer::Body::check_same_run_everywhere() const {
   nlohmann::json own{{"settings", detail::run_settings(options, *training, validation.get())},
                      {"epochs", options.epochs},
+                     {"steps", options.steps},
                      {"step", progress.step},
                      {"model", fingerprint_of(*model)},
                      {"threads", detail::threads()}};

@@ -171,6 +171,7 @@ void Trainer::Body::report_step() const {
   const double seconds = std::max(seconds_since(pace.epoch_start), 1e-9);
   const double per_step = seconds_since(pace.start) / static_cast<double>(pace.steps);
   callbacks.on_step({.epoch = progress.epoch,
+                     .epochs = epochs(),
                      .step = progress.step,
                      .steps = total_steps(),
                      .loss = progress.mean_loss(),

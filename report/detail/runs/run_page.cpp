@@ -35,9 +35,11 @@ std::string state_tile(const RunPage& page) {
   const auto* end = page.record->last("end");
   const auto* epoch = page.record->last("epoch");
   const auto* step = page.record->last("step");
+  const std::string unit = page.config.contains("steps") ? "step" : "epoch";
+  const auto* reached = unit == "step" ? step : epoch;
   const std::string done =
-      fmt::format("epoch {} of {}", epoch == nullptr ? 0 : (*epoch)["epoch"].get<std::int64_t>(),
-                  page.config.value("epochs", std::int64_t{0}));
+      fmt::format("{} {} of {}", unit, reached == nullptr ? 0 : (*reached)[unit].get<std::int64_t>(),
+                  page.config.value(unit + "s", std::int64_t{0}));
   if (page.seconds_left >= 0)
     return tile("Running", spell_duration(page.seconds_left) + " left",
                 fmt::format("{}, step {}", done, step == nullptr ? 0 : (*step)["step"].get<std::int64_t>()));

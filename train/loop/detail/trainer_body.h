@@ -106,14 +106,25 @@ struct Trainer::Body {
   void reestimate();
   /// How the batches of the run are made, on this thread and by this process alone.
   [[nodiscard]] LoaderOptions whole_batches() const;
-  void finish_epoch();
+  /// False when its validation was stopped by the flag.
+  bool finish_epoch();
   /// Of what one process may leave early; ranks stop together, at the end of a step.
   [[nodiscard]] const std::atomic<bool>* stop_flag() const { return shared ? nullptr : options.stop; }
   [[nodiscard]] bool stop_requested() const {
     return shared ? asked_to_stop : options.stop != nullptr && *options.stop;
   }
   [[nodiscard]] std::int64_t steps_per_epoch() const;
-  [[nodiscard]] std::int64_t total_steps() const { return options.epochs * steps_per_epoch(); }
+  [[nodiscard]] std::int64_t total_steps() const {
+    return options.steps > 0 ? options.steps : options.epochs * steps_per_epoch();
+  }
+  /// Those that the run begins.
+  [[nodiscard]] std::int64_t epochs() const;
+  /// Whether the last step is done, and what belongs to it.
+  [[nodiscard]] bool finished() const;
+  /// Whether the run ends here, within an epoch.
+  [[nodiscard]] bool cut() const {
+    return options.steps > 0 && progress.step == options.steps && progress.step % steps_per_epoch() != 0;
+  }
 
   // trainer_step.cpp
   void train_batch(const Batch& batch);

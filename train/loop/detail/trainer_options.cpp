@@ -17,6 +17,7 @@ constexpr std::string_view kTrain = "train";
 
 void check_options(const TrainerOptions& o) {
   FQ_CHECK(o.epochs >= 0, kTrain, "epochs is {}: use 0 or more", o.epochs);
+  FQ_CHECK(o.steps >= 0, kTrain, "steps is {}: use 0 (as many as epochs have) or more", o.steps);
   FQ_CHECK(o.accumulation >= 1, kTrain, "accumulation is {}: use 1 batch or more", o.accumulation);
   FQ_CHECK(o.clip_norm >= 0 && std::isfinite(o.clip_norm), kTrain, "clip_norm is {}: use 0 (off) or more",
            o.clip_norm);
@@ -64,7 +65,7 @@ void check_steps(const TrainerOptions& o, std::int64_t steps) {
                                                         {"warm_up", o.schedule.warm_up}};
   for (const auto& [name, step] : given)
     FQ_CHECK(step <= std::max<std::int64_t>(steps, 0), kTrain,
-             "{} is {}, longer than the run of {} steps: give fewer, or more epochs", name, step, steps);
+             "{} is {}, longer than the run of {} steps: give fewer, or more of the run", name, step, steps);
 }
 
 void check_reestimation(Module& model, const DataLoader& training, std::int64_t batches) {
