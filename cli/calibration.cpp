@@ -15,6 +15,7 @@
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/system/signals.h"
+#include "fakequant/cli/tables/sample_noun.h"
 #include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_file.h"
@@ -59,7 +60,7 @@ class Collected {
     const auto shares = calibration_shares(state, path);
     const auto known = std::ranges::count_if(shares, [this](const auto& share) { return has(share); });
     FQ_CHECK(known == 0 || known == std::ssize(shares), "calibrate",
-             "{} and the states before it have images in common: merge states of other images", path);
+             "{} and the states before it have samples in common: merge states of others", path);
     if (known > 0) {
       check_merges(model, state, path);
       return output.line(fmt::format("{} is in it already, and is not counted again", path));
@@ -81,7 +82,7 @@ Collected take_states(Network& network, const Flags& flags, Output& output) {
   if (paths.empty() && is_there(state)) paths.push_back(state);
   Collected out;
   for (const auto& path : paths) out.add_state(*network.module, path, output);
-  if (out.samples() > 0) output.line(fmt::format("{} images collected before", out.samples()));
+  if (out.samples() > 0) output.line(fmt::format("{} samples collected before", out.samples()));
   return out;
 }
 
@@ -92,7 +93,7 @@ void take_images(Network& network, DataLoader& loader, const CalibrateOptions& o
   const CalibrationShare share = shared ? calibration_share(loader) : CalibrationShare{};
   if (shared && collected.has(share))
     return output.line(
-        fmt::format("the {} images are in it already, and are not counted again", share.images));
+        fmt::format("the {} samples are in it already, and are not counted again", share.images));
   DataLoader own(std::shared_ptr<const Dataset>(std::shared_ptr<void>(), &loader.data()),
                  share_of_rank(loader.options()));
   const std::int64_t samples = collect_ranges(*network.module, own, options).samples;
@@ -104,7 +105,7 @@ std::unique_ptr<DataLoader> loader_of(std::shared_ptr<const Dataset> data, const
                                       Output& output) {
   if (data == nullptr) return nullptr;
   data = naming_flags([&] { return some_samples(std::move(data), samples_of(flags), 0, skip_of(flags)); });
-  output.line(fmt::format("calibrating on {} images", data->size()));
+  output.line(fmt::format("calibrating on {} {}", data->size(), sample_noun(*data)));
   return std::make_unique<DataLoader>(
       data, LoaderOptions{.batch_size = batch_of(flags), .shuffle = false, .device = device_of(flags)});
 }
@@ -124,15 +125,15 @@ void tell_errors(Network& network, DataLoader& loader, Output& output) {
 }  // namespace
 
 void add_state_flags(FlagSet& set) {
-  set.value("skip", "IMAGES",
-            "leave out so many of the images that --samples would take first: shares of the data", "0")
+  set.value("skip", "SAMPLES",
+            "leave out so many of those that --samples would take first: shares of the data", "0")
       .output("state", "FILE",
               "what was collected: gone on with if it is there, and written; -o may then be left out", "",
               [](const Flags& flags) {
                 return std::vector<WrittenFile>{{flags.text("state"), kind::calibration, false, "merge"}};
               })
       .list("merge", "FILE..", "states to put together in place of data; with --data it is added to them")
-      .toggle("errors", "print the error of each quantizer on the images, as mean square and SQNR");
+      .toggle("errors", "print the error of each quantizer on the samples, as mean square and SQNR");
 }
 
 std::unique_ptr<FileLock> lock_state(const Flags& flags) {

@@ -14,7 +14,8 @@ namespace fq::cli {
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
       {"train", "train a network in float", train_flags, train, check_train},
-      {"import", "make a checkpoint of a float ONNX file", import_flags, import_model, check_import},
+      {"import", "make a checkpoint of an ONNX, GGUF or safetensors file", import_flags, import_model,
+       check_import},
       {"fold", "fold batch normalisation into the layers before it", fold_flags, fold, check_fold},
       {"calibrate", "put quantizers into a network and choose their ranges", calibrate_flags, calibrate,
        check_calibrate},

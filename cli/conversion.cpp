@@ -90,8 +90,9 @@ void ConversionBar::operator()(std::int64_t done) const {
                     .done = done,
                     .total = total_,
                     .accuracy = -1,
-                    .images_per_second = double(done) / std::max(seconds, 1e-9),
-                    .seconds_left = seconds * double(total_ - done) / double(done)});
+                    .samples_per_second = double(done) / std::max(seconds, 1e-9),
+                    .seconds_left = seconds * double(total_ - done) / double(done),
+                    .samples = "samples"});
 }
 
 void check_same(const std::vector<Converting>& parts, const Flags& flags) {

@@ -5,6 +5,7 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/system/ranks.h"
+#include "fakequant/cli/tables/sample_noun.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
@@ -18,20 +19,21 @@ namespace {
 
 class BatchProgress {
  public:
-  BatchProgress(Output& output, const std::string& label, std::int64_t total)
-      : output_(output), label_(label), total_(total) {}
+  BatchProgress(Output& output, const std::string& label, const Dataset& data)
+      : output_(output), label_(label), samples_(sample_noun(data)), total_(data.size()) {}
 
   [[nodiscard]] std::int64_t done() const { return done_; }
   void add(std::int64_t samples) {
     done_ += samples;
     const double rate = double(done_) / std::max(watch_.seconds(), 1e-9);
-    output_.progress({label_, done_, total_, 0, -1, rate, double(total_ - done_) / rate});
+    output_.progress({label_, done_, total_, 0, -1, rate, double(total_ - done_) / rate, samples_});
   }
 
  private:
   Output& output_;
   const std::string& label_;
   const Stopwatch watch_;
+  const std::string samples_;
   std::int64_t total_, done_ = 0;
 };
 
@@ -46,7 +48,7 @@ void for_each_output(Network& network, std::shared_ptr<const Dataset> data, std:
                      const std::string& label) {
   const GracefulStop stop;
   DataLoader loader(data, share_of_rank({.batch_size = batch, .shuffle = false}));
-  BatchProgress progress(output, label, data->size());
+  BatchProgress progress(output, label, *data);
   const auto next = [&](const Tensor& logits, const Tensor& labels) {
     if (stop_requested()) return false;
     visit(logits, labels);
@@ -63,7 +65,7 @@ void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::
   const NoGrad no_grad;
   const GracefulStop stop;
   network.module->eval();
-  BatchProgress progress(output, label, data->size());
+  BatchProgress progress(output, label, *data);
   DataLoader loader(std::move(data), {.batch_size = batch, .shuffle = false});
   while (auto next = loader.next()) {
     if (stop_requested()) throw Interrupted(label);

@@ -17,6 +17,7 @@
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/runs/run_recorder.h"
 #include "fakequant/cli/system/ranks.h"
+#include "fakequant/cli/tables/sample_noun.h"
 #include "fakequant/cli/tables/training_report.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/text/network_tokenizer.h"
@@ -57,7 +58,7 @@ std::shared_ptr<Communicator> ranks_of(const Flags& flags) {
   const bool shared = flags.integer("micro-batch", 0, 1 << 20) > 0;
   FQ_CHECK(
       shared || launched().ranks == 1, flags.command(),
-      "{} processes were started: give --micro-batch, the images of a part of --batch {} that one of them "
+      "{} processes were started: give --micro-batch, the samples of a part of --batch {} that one of them "
       "takes, such as {}",
       launched().ranks, flags.integer("batch", 1, 1 << 20),
       std::max<std::int64_t>(1, flags.integer("batch", 1, 1 << 20) / launched().ranks));
@@ -183,9 +184,9 @@ TrainerOptions read_training(const Flags& flags) {
   options.average_decay = flags.number("ema", 0, 0.9999999);
   options.patience = flags.integer("early-stopping", 0, 1 << 20);
   FQ_CHECK(options.schedule.kind != "plateau" || flags.number("val-fraction", 0, 0.9) > 0, flags.command(),
-           "--schedule plateau needs images to validate on: give --val-fraction too, such as 0.1");
+           "--schedule plateau needs samples to validate on: give --val-fraction too, such as 0.1");
   FQ_CHECK(options.patience == 0 || flags.number("val-fraction", 0, 0.9) > 0, flags.command(),
-           "--early-stopping {} needs images to validate on: give --val-fraction too, such as 0.1",
+           "--early-stopping {} needs samples to validate on: give --val-fraction too, such as 0.1",
            options.patience);
   options.seed = std::uint64_t(flags.integer("seed", 0, kManySteps));
   options.out = output_checkpoint(flags);
@@ -220,7 +221,7 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Fla
   const std::int64_t batches = loaders.training->batches_per_epoch();
   options.schedule = read_schedule(flags, (batches + options.accumulation - 1) / options.accumulation);
   TrainingReport report(output, flags.command(), loaders.training->options().batch_size,
-                        one_class_each(task, *run.data));
+                        sample_noun(*run.data), one_class_each(task, *run.data));
   auto recorder = recorder_of(run, flags, report);
   const GracefulStop stop;
   const auto trainer = naming_flags([&] {

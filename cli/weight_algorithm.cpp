@@ -18,7 +18,8 @@ void check_weight_algorithm(const ptq::Algorithm& algorithm, const Flags& flags,
   FQ_CHECK(!algorithm.runs_before() || !flags.knows("merge") || flags.list("merge").empty(), flags.command(),
            "{} changes the network that the states of --merge were collected with: calibrate in one go",
            name);
-  FQ_CHECK(images, flags.command(), "{} looks at images: give --data, and a --method that is not none", name);
+  FQ_CHECK(images, flags.command(), "{} looks at samples: give --data, and a --method that is not none",
+           name);
 }
 
 void WeightAlgorithm::before(Network& network, DataLoader& data, Output& output) {

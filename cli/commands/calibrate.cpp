@@ -45,7 +45,7 @@ std::shared_ptr<const Dataset> open_images(const Flags& flags, Network* network)
 
 FlagSet calibrate_flags() {
   FlagSet set(
-      "calibrate", "Puts quantizers into a float network and chooses their ranges on training images.",
+      "calibrate", "Puts quantizers into a float network and chooses their ranges on training samples.",
       "CHECKPOINT|--model FILE|NAME --init FILE --data FILE|--import FILE|--merge FILE.. -o FILE [flags]");
   set.group("Files")
       .argument("checkpoint", "FILE", "a float checkpoint")

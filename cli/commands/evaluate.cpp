@@ -8,6 +8,7 @@
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/tables/class_scores.h"
+#include "fakequant/cli/tables/sample_noun.h"
 #include "fakequant/cli/task.h"
 
 namespace fq::cli {
@@ -67,8 +68,8 @@ nlohmann::ordered_json evaluate(const Flags& flags, Output& output) {
   const Stopwatch watch;
   const Found found = evaluated(network, data, batch, output);
   if (found.accuracy && !names.empty()) output.line(class_table(found.classes, names));
-  output.line(
-      fmt::format("{}, {} images in {}", score_text(found), found.score.count, duration(watch.seconds())));
+  output.line(fmt::format("{}, {} {} in {}", score_text(found), found.score.count, sample_noun(*data),
+                          duration(watch.seconds())));
   nlohmann::ordered_json result{{"checkpoint", flags.text("checkpoint")}, {"split", flags.text("split")}};
   if (found.accuracy) result["accuracy"] = 100 * found.score.accuracy;
   result["loss"] = found.score.loss;

@@ -171,11 +171,13 @@ FlagSet import_flags() {
               "Makes a checkpoint of an ONNX file, such as PyTorch's exporters write: to calibrate, "
               "fine-tune and export it; one with QuantizeLinear and DequantizeLinear keeps its codes and "
               "scales; of a folder that save_pretrained of Hugging Face's transformers wrote; "
-              "or of weights as safetensors, for a network that is described here.",
-              "MODEL.onnx|FOLDER|WEIGHTS.safetensors --network FILE|NAME -o FILE [flags]");
+              "of a GGUF file of llama.cpp, with its codes and scales; or of weights as safetensors, for a "
+              "network that is described here.",
+              "MODEL.onnx|MODEL.gguf|FOLDER|WEIGHTS.safetensors --network FILE|NAME -o FILE [flags]");
   set.group("Files")
       .argument("model", "FILE",
-                "a network; a folder of config.json and model.safetensors; or weights with PyTorch's "
+                "a network (.onnx, .gguf); a folder of config.json and model.safetensors; or weights with "
+                "PyTorch's "
                 "names")
       .output("output,o", "FILE", "the checkpoint", kind::checkpoint)
       .value("input-shape", "SIZES",
@@ -186,7 +188,7 @@ FlagSet import_flags() {
             "inputs that are the same for every sample, as a mask of ones: a number for all elements, or "
             "FILE.npy")
       .group("Weights")
-      .value("network", "FILE|NAME", "a model file (models/*.json), or built in: mlp, cnn, resnet20")
+      .value("network", "FILE|NAME", network_help().c_str())
       .value("network-options", "JSON", "options of a built-in model, as {\"widths\": [16, 32, 32]}")
       .value("classes", "COUNT", "what \"classes\" is in the model; 0: it does not say so", "0")
       .value("map", "FILE",

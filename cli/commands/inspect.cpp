@@ -52,7 +52,7 @@ ordered_json inspect_memory(Network& network, const OptimizerOptions& optimizer,
   shape[0] = batch;
   const MemoryPlan plan = plan_memory(*network.module, shape, optimizer);
   output.line(
-      fmt::format("training step of {} images, {}: peak {}; saved activations {}, parameters "
+      fmt::format("training step of {} samples, {}: peak {}; saved activations {}, parameters "
                   "{}, gradients {}, "
                   "optimizer {}, weight codes {}",
                   batch, optimizer_text(optimizer), megabytes(plan.peak), megabytes(plan.saved_activations),

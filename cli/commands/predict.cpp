@@ -9,6 +9,7 @@
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/predictions.h"
 #include "fakequant/cli/system/ranks.h"
+#include "fakequant/cli/tables/sample_noun.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/train/ctc.h"
@@ -85,7 +86,8 @@ ordered_json predict(const Flags& flags, Output& output) {
   };
   predict_parts(network, data, {.batch = batch, .codes = flags.on("codes")}, save, output, "predict");
   if (!classes.empty() && !counts.empty()) output.line(answers_text(counts, classes));
-  output.line(fmt::format("{} images, {} datasets in {}", data->size(), datasets.size(), path));
+  output.line(
+      fmt::format("{} {}, {} datasets in {}", data->size(), sample_noun(*data), datasets.size(), path));
   return {{"output", path},
           {"count", data->size()},
           {"datasets", datasets},

@@ -121,7 +121,7 @@ FlagSet sensitivity_flags() {
       .output("output,o", "FILE", "write the network there, quantized and calibrated by the plan",
               kind::checkpoint);
   add_data_flags(set, "train");
-  set.value("samples", "IMAGES", "images to calibrate and measure on", "512");
+  set.value("samples", "SAMPLES", "samples to calibrate and measure on", "512");
   set.group("Plan")
       .value("effective-bits", "BITS", "a weight may have on average")
       .value("accuracy-budget", "PERCENT", "points of accuracy that may be lost, with the fewest bits")

@@ -34,7 +34,7 @@ bool SampleAccuracy::near_chance() const {
 }
 
 std::string SampleAccuracy::text() const {
-  return fmt::format("{:.1f} % of {} training images right, {:.1f} % in float", 100 * quantized, images,
+  return fmt::format("{:.1f} % of {} training samples right, {:.1f} % in float", 100 * quantized, images,
                      100 * in_float);
 }
 
@@ -57,7 +57,7 @@ void warn_of_loss(const SampleAccuracy& before, const SampleAccuracy& after, con
   const bool lost = after.quantized < before.quantized - kNoise;
   if (!lost && !after.near_chance()) return;
   log(LogLevel::warning,
-      fmt::format("[{}] ends at {:.1f} % of {} training images, {:.1f} % before it, and chance is {:.1f} %: "
+      fmt::format("[{}] ends at {:.1f} % of {} training samples, {:.1f} % before it, and chance is {:.1f} %: "
                   "give it another --lr, more --epochs or more bits; with --val-fraction 0.1 the best of "
                   "all epochs and the beginning is kept",
                   command, 100 * after.quantized, after.images, 100 * before.quantized, 100 * after.chance));

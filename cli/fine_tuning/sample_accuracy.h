@@ -1,6 +1,7 @@
 #pragma once
 
-/// How often a network is right on some of its training images: enough to tell what works from what does not.
+/// How often a network is right on some of its training samples: enough to tell what works from what does
+/// not.
 
 #include <memory>
 #include <optional>
@@ -10,7 +11,7 @@
 
 namespace fq::cli {
 
-/// Of up to 512 images, 0 to 1.
+/// Of up to 512 samples, 0 to 1.
 struct SampleAccuracy {
   double in_float = 0;   ///< with quantizers switched off
   double quantized = 0;  ///< as it stands; the same where quantizers have no ranges
@@ -20,7 +21,7 @@ struct SampleAccuracy {
   /// Whether most of what the float network knows is lost: less than a quarter of its way from chance is
   /// left.
   [[nodiscard]] bool near_chance() const;
-  /// "87.1 % of 512 training images right, 99.8 % in float".
+  /// "87.1 % of 512 training samples right, 99.8 % in float".
   [[nodiscard]] std::string text() const;
 };
 

@@ -70,7 +70,7 @@ void add_teacher_flags(FlagSet& set, bool self) {
       .value("teacher", self ? "FILE|self|none" : "FILE|none",
              self
                  ? "a network whose outputs are followed: a checkpoint, or self, the float network that this "
-                   "one is made of (default: self where that has learnt the training images, 99 % of them, "
+                   "one is made of (default: self where that has learnt the training data, 99 % of them, "
                    "and on text with 3 bits and fewer, or 4 of activations, without --augment, "
                    "--label-smoothing, --init and "
                    "--loss; else none)"

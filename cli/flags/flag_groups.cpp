@@ -1,5 +1,7 @@
 #include "fakequant/cli/flags/flag_groups.h"
 
+#include <fmt/ranges.h>
+
 #include "fakequant/cli/augmentation.h"
 #include "fakequant/cli/commands/profile.h"
 #include "fakequant/cli/flags/attention_formats.h"
@@ -10,6 +12,7 @@
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/layers/config/quant_config.h"
+#include "fakequant/layers/model/builtin_models.h"
 #include "fakequant/train/ranks/communicator.h"
 
 namespace fq::cli {
@@ -29,12 +32,16 @@ void add_general_flags(FlagSet& set) {
 void add_data_flags(FlagSet& set, const char* split) {
   set.group("Data").value("data,d", "FILE", "HDF5 data set with groups of x and y");
   if (split != nullptr) set.value("split", "GROUP", "the group of the data set to read", split);
-  set.value("batch,b", "IMAGES", "images in a batch", "64");
+  set.value("batch,b", "SAMPLES", "samples in a batch", "64");
+}
+
+std::string network_help() {
+  return fmt::format("a model file (models/*.json), or built in: {}", fmt::join(builtin_models(), ", "));
 }
 
 void add_model_flags(FlagSet& set) {
   set.group("Model")
-      .value("model,m", "FILE|NAME", "a model file (models/*.json), or built in: mlp, cnn, resnet20, gpt")
+      .value("model,m", "FILE|NAME", network_help().c_str())
       .value("model-options", "JSON",
              "options of a built-in model, as {\"widths\": [16, 32, 32]}, or {\"signals\": true} for [C, L]");
 }
@@ -47,8 +54,8 @@ void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
   set.value("label-smoothing", "SHARE", "of a target spread over all classes", "0")
       .value("clip", "NORM", "largest norm of all gradients together; 0: any", "0")
       .value("accumulate", "BATCHES", "batches whose gradients make one step", "1")
-      .value("micro-batch", "IMAGES",
-             "a step sums the gradients of parts of its batch of so many images, exactly: the result is the "
+      .value("micro-batch", "SAMPLES",
+             "a step sums the gradients of parts of its batch of so many samples, exactly: the result is the "
              "same "
              "for any number of processes, started by mpiexec or Slurm, that share them out; 0: off",
              "0")
@@ -130,7 +137,7 @@ void add_calibration_flags(FlagSet& set) {
              "of 4 bits and fewer, else max)")
       .value("algorithm", "NAME", algorithms.c_str())
       .value("percentile", "PERCENT", "of the values that lie in the range, for that method", "99.99")
-      .value("samples", "IMAGES", "training images to look at", "512");
+      .value("samples", "SAMPLES", "training samples to look at", "512");
 }
 
 void add_range_flags(FlagSet& set) {

@@ -15,6 +15,9 @@ void add_quantization_flags(FlagSet& set);  ///< preset, config, target, scale
 void add_calibration_flags(FlagSet& set);   ///< method, percentile, samples
 void add_range_flags(FlagSet& set);         ///< amax, freeze-amax-after, quant-start, freeze-bn-after
 
+/// "a model file (models/*.json), or built in: cnn, .." with all their names.
+[[nodiscard]] std::string network_help();
+
 /// Of --device. Throws ArgumentError for a name that is none.
 [[nodiscard]] Device device_of(const Flags& flags);
 /// Sets the number of threads by --threads; throws BackendError when the device of --device cannot be used.

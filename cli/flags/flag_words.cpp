@@ -45,7 +45,7 @@ constexpr auto kWords = std::to_array<Word>({
     {"edge_bits", "--edge-bits"},
     {"skip is", "--skip is"},
     {"temperature is", "--temperature is"},
-    {"validation_samples", "the number of images that --val-fraction holds out"},
+    {"validation_samples", "the number of samples that --val-fraction holds out"},
     {"batch_size", "--batch"},
     {"batch size", "--batch"},
     {"loader_seed", "--seed"},

@@ -71,10 +71,10 @@ std::string class_table(const ClassScores& scores, const std::vector<std::string
   const auto shown = shown_classes(scores.classes());
   for (const auto c : shown) width = std::max(width, columns(class_label(names, std::int64_t(c))));
   std::string table =
-      fmt::format("{:<{}}  {:>9}  {:>6}  most often taken for", "class", width, "accuracy", "images");
+      fmt::format("{:<{}}  {:>9}  {:>7}  most often taken for", "class", width, "accuracy", "samples");
   for (const auto c : shown) {
     const ClassScore& score = scores.classes()[c];
-    table += fmt::format("\n{:<{}}  {:>7.2f} %  {:>6}{}", class_label(names, std::int64_t(c)), width,
+    table += fmt::format("\n{:<{}}  {:>7.2f} %  {:>7}{}", class_label(names, std::int64_t(c)), width,
                          100 * share(score), score.count, mostly_mistaken(score, names));
   }
   if (shown.size() == kMostRows && scores.classes().size() > kMostRows)

@@ -51,7 +51,7 @@ void take_state_file(const Flags& flags, CalibrationPage& page) {
   const StateDict state = load_state(path, "calibration");
   page.quantizers = calibration_report(state, path, amax_options(flags));
   page.facts = {{"calibration state", file_name(path)}};
-  if (state.has_attribute("samples")) page.facts.emplace_back("images", state.attribute("samples").dump());
+  if (state.has_attribute("samples")) page.facts.emplace_back("samples", state.attribute("samples").dump());
 }
 
 Network quantized_network(const Flags& flags, Output& output) {
@@ -73,7 +73,7 @@ void take_data(Network& network, const Flags& flags, CalibrationPage& page) {
   data = some_samples(std::move(data), flags.integer("samples", 1, std::int64_t{1} << 40), 0);
   DataLoader loader(data, {.batch_size = flags.integer("batch", 1, 1 << 20), .shuffle = false});
   page.quantizers = calibration_report(*network.module, loader, 0, amax_options(flags));
-  page.facts.emplace_back("images", std::to_string(data->size()));
+  page.facts.emplace_back("samples", std::to_string(data->size()));
   page.facts.emplace_back("data", fmt::format("{} ({})", file_name(flags.text("data")), flags.text("split")));
 }
 
@@ -89,7 +89,7 @@ void take_checkpoint(const Flags& flags, Output& output, CalibrationPage& page) 
   if (flags.given("data")) return;
   if (flags.given("state")) {
     const auto samples = load_calibration(*network.module, flags.text("state"));
-    page.facts.emplace_back("images", std::to_string(samples));
+    page.facts.emplace_back("samples", std::to_string(samples));
     page.facts.emplace_back("state", file_name(flags.text("state")));
   }
   page.quantizers = calibration_report(*network.module, amax_options(flags));

@@ -28,7 +28,8 @@ std::string bar(const Progress& state) {
   std::string text = fmt::format("{} [{:#<{}}{:.<{}}]", state.label, "", full, "", bar_cells - full);
   if (state.accuracy >= 0 || state.loss != 0) text += fmt::format(" loss {:.4f}", state.loss);
   if (state.accuracy >= 0) text += fmt::format(" accuracy {:.2f} %", 100 * state.accuracy);
-  text += fmt::format(" {:.0f} images/s, {} left", state.images_per_second, duration(state.seconds_left));
+  text += fmt::format(" {:.0f} {}/s, {} left", state.samples_per_second, state.samples,
+                      duration(state.seconds_left));
   return text;
 }
 

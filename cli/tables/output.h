@@ -19,8 +19,9 @@ struct Progress {
   std::string label;                 ///< "train 3/40"
   std::int64_t done = 0, total = 0;  ///< of the same unit
   double loss = 0, accuracy = 0;     ///< accuracy in 0 .. 1; negative: not shown
-  double images_per_second = 0;
+  double samples_per_second = 0;
   double seconds_left = 0;
+  std::string samples = "samples";  ///< what has that many a second
 };
 
 class Output {

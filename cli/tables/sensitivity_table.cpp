@@ -42,8 +42,8 @@ std::string table_text(const std::vector<TableRow>& rows) {
 }
 
 std::string reference_text(const Evaluation& reference, std::int64_t samples) {
-  if (reference.count == 0) return fmt::format("{} images without labels", samples);
-  return fmt::format("float: accuracy {}, loss {:.4f}, {} images", percent(reference.accuracy, samples),
+  if (reference.count == 0) return fmt::format("{} samples without labels", samples);
+  return fmt::format("float: accuracy {}, loss {:.4f}, {} samples", percent(reference.accuracy, samples),
                      reference.loss, samples);
 }
 

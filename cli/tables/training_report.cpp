@@ -7,8 +7,13 @@
 
 namespace fq::cli {
 
-TrainingReport::TrainingReport(Output& output, std::string command, std::int64_t batch, bool accuracy)
-    : output_(output), command_(std::move(command)), batch_(batch), accuracy_(accuracy) {}
+TrainingReport::TrainingReport(Output& output, std::string command, std::int64_t batch, std::string samples,
+                               bool accuracy)
+    : output_(output),
+      command_(std::move(command)),
+      samples_(std::move(samples)),
+      batch_(batch),
+      accuracy_(accuracy) {}
 
 TrainerCallbacks TrainingReport::callbacks() {
   return {.on_step = [this](const StepReport& step) { on_step(step); },
@@ -20,7 +25,8 @@ void TrainingReport::on_step(const StepReport& step) {
   images_per_second_ = step.images_per_second;
   loader_share_ = step.loader_share;
   output_.progress({fmt::format("{} {}/{}", command_, step.epoch + 1, step.epochs), step.step, step.steps,
-                    step.loss, accuracy_ ? step.accuracy : -1, step.images_per_second, step.seconds_left});
+                    step.loss, accuracy_ ? step.accuracy : -1, step.images_per_second, step.seconds_left,
+                    samples_});
 }
 
 /// Its numbers also go to what machines read.
@@ -67,7 +73,7 @@ void TrainingReport::on_epoch(const EpochReport& epoch) {
   last_["lr"] = epoch.learning_rate;
   last_["images_per_second"] = images_per_second_;
   last_["seconds"] = epoch.seconds;
-  text += fmt::format(", {:.0f} images/s, {}", images_per_second_, duration(epoch.seconds));
+  text += fmt::format(", {:.0f} {}/s, {}", images_per_second_, samples_, duration(epoch.seconds));
   const bool first = memory_.empty() && plan_.peak > 0;
   if (first) {
     memory_ = {{"planned_peak", plan_.peak},

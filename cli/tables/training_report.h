@@ -14,8 +14,9 @@ namespace fq::cli {
 
 class TrainingReport {
  public:
-  /// `accuracy`: whether outputs are classes, so that there is one.
-  TrainingReport(Output& output, std::string command, std::int64_t batch, bool accuracy);
+  /// `samples`: what they are called (sample_noun); `accuracy`: whether outputs are classes, so that there is
+  /// one.
+  TrainingReport(Output& output, std::string command, std::int64_t batch, std::string samples, bool accuracy);
   TrainingReport(const TrainingReport&) = delete;  // callbacks refer to it
   TrainingReport& operator=(const TrainingReport&) = delete;
 
@@ -37,7 +38,7 @@ class TrainingReport {
   std::string oscillation_text(const OscillationShare& share);
 
   Output& output_;
-  std::string command_;
+  std::string command_, samples_;
   std::int64_t batch_;
   bool accuracy_;
   double images_per_second_ = 0, loader_share_ = 0;

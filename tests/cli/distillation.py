@@ -32,7 +32,7 @@ run("train", *HIDDEN, '{"hidden": [32, 32]}', *DATA, "--epochs", "8", "-o", "flo
 run("train", *HIDDEN, '{"hidden": [96, 96]}', *DATA, "--epochs", "8", "-o", "large.h5")
 run("train", *HIDDEN, '{"hidden": [32, 32]}', "--data", "six.h5", "--epochs", "1", "-o", "six_classes.h5")
 calibrated = run("calibrate", "float.h5", *DATA, "--preset", "w2a2", "-o", "ptq.h5")
-assert "of 512 training images right" in calibrated.stdout and "chance" not in calibrated.stderr, calibrated
+assert "of 512 training samples right" in calibrated.stdout and "chance" not in calibrated.stderr, calibrated
 
 # By itself: the network has learnt its training images, and they stay the same.
 QAT = ("qat", "ptq.h5", *DATA, "--epochs", "2")
@@ -68,7 +68,7 @@ fails(2, "--distill is kl there, none here", "qat", "ptq.h5", *DATA, "--epochs",
 run("calibrate", "float.h5", *DATA, "--preset", "int8", "-o", "int8.h5")
 lost = run("qat", "int8.h5", *DATA, "--epochs", "1", "--lr", "3", "--teacher", "none", "--val-fraction", "0.1", "-o", "lost.h5")
 assert "no epoch was better in validation than what the run began with" in lost.stderr, lost.stderr
-assert "of 512 training images" in lost.stderr and "before it" in lost.stderr, lost.stderr
+assert "of 512 training samples" in lost.stderr and "before it" in lost.stderr, lost.stderr
 assert result("evaluate", "lost.best.h5", *DATA)["accuracy"] == result("evaluate", "int8.h5", *DATA)["accuracy"]
 
 # Near chance after calibration.
@@ -78,7 +78,7 @@ found = result("evaluate", "near.h5", *DATA)["accuracy"]
 assert ("and chance is" in near.stderr) == (found < 40), (found, near.stderr)
 with h5py.File("bare.h5", "w") as file:  # calibration asks for no labels
     file["train/x"] = table[:1200]
-assert "training images right" not in run("calibrate", "float.h5", "--data", "bare.h5", "--preset", "int8", "-o", "bare_ptq.h5").stdout
+assert "training samples right" not in run("calibrate", "float.h5", "--data", "bare.h5", "--preset", "int8", "-o", "bare_ptq.h5").stdout
 
 fails(2, "--teacher six_classes.h5 gives [6] for a sample, the network [5]", *QAT, "--teacher", "six_classes.h5", "-o", "no.h5")
 fails(2, "nowhere.h5", *QAT, "--teacher", "nowhere.h5", "-o", "no.h5")

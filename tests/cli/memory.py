@@ -22,7 +22,7 @@ assert blocks["measured_peak"] < plain["measured_peak"], (blocks, plain)
 
 found = result("inspect", "plain.h5", "--batch", "128")["memory"]
 assert found["batch"] == 128 and found["peak"] > found["saved_activations"] > plain["saved_activations"] * 1.5
-assert "training step of 64 images" in run("inspect", "plain.h5").stdout
+assert "training step of 64 samples" in run("inspect", "plain.h5").stdout
 
 fails(2, ["--batch"], "inspect", "plain.h5", "--batch", "0")
 fails(2, ["set_checkpointing", "nonsense"], "train", *DEEP, "--checkpoint-blocks", "nonsense", "-o", "never.h5")
