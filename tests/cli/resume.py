@@ -28,4 +28,15 @@ fails(2, ["model"], "train", "--model", "mlp", "--data", DIGITS, "--epochs", "2"
 run("train", *SHORT, "-o", "again.h5")
 run("train", *SHORT, "--resume", "-o", "again.h5")
 assert same_bytes("again.h5", "float.h5"), "resuming a finished run changed it"
+
+# So many steps, within an epoch; more of them give the bits of a run that had as many from the beginning.
+STEPS = [*RUN, "--schedule", "constant"]
+assert result("train", *STEPS, "--steps", "7", "-o", "parts.h5")["steps"] == 7
+run("train", *STEPS, "--steps", "30", "--resume", "-o", "parts.h5")
+run("train", *STEPS, "--steps", "30", "-o", "steps.h5")
+assert same_bytes("parts.h5", "steps.h5")
+run("train", *STEPS, "--steps", "7", "-o", "run/")
+run("train", "--resume", "run/", "--steps", "30")
+assert same_bytes("run/checkpoints/last.h5", "steps.h5")
+fails(2, ["--steps 7", "--epochs 2"], "train", *RUN, "--steps", "7", "--epochs", "2", "-o", "both.h5")
 print("resume: ok")
