@@ -106,7 +106,7 @@ class Builder {
 
   void check_size(const JsonValue& entry, const std::string& name, const Variable& output) const {
     if (numel(output.shape()) / kAbstractBatch > budget_.limit)
-      entry.fail(fmt::format("the output of '{}' is {} for one image: {} elements are allowed", name,
+      entry.fail(fmt::format("the output of '{}' is {} for one sample: {} elements are allowed", name,
                              sample_text(output.shape()), budget_.limit));
   }
 
@@ -146,7 +146,7 @@ std::shared_ptr<Graph> build_model(const ModelSpec& spec, const Shape& sample_sh
   if (classes > 0 && listed != Shape{kAbstractBatch, classes})
     list.at(list.size() - 1)
         .fail(fmt::format(
-            "the model's output is {} for one image, the data has {} {}: end with a {} is "
+            "the model's output is {} for one sample, the data has {} {}: end with a {} is "
             "\"classes\"",
             sample_text(built.output.shape()), classes,
             options.dense ? "classes or channels of labels" : "classes",

@@ -271,7 +271,7 @@ TEST(ModelFile, MistakesInOptionsAreNamed) {
               HasSubstr("its first axis must be the batch"));
   EXPECT_THAT(build_error(one_node("add", "{}")), HasSubstr("node 'n': "));
   EXPECT_THAT(build_error(one_node("relu", "{}")),
-              HasSubstr("the model's output is [1, 8, 8] for one image, the data has 10 classes"));
+              HasSubstr("the model's output is [1, 8, 8] for one sample, the data has 10 classes"));
   EXPECT_THAT(build_error(one_node("relu", "{}"), {}), HasSubstr("give the shape of one image"));
   EXPECT_THAT(build_error(one_node("relu", "{}"), {0}), HasSubstr("is empty"));
 }

@@ -32,7 +32,10 @@ Hdf5Rows DataFile::open_x() const {
 
 void DataFile::check_sample(const Shape& sample) const {
   if (!options_.sample_shape.empty() && sample != options_.sample_shape) {
-    const std::string way = way_to_shape(sample, options_.sample_shape);
+    std::string way = way_to_shape(sample, options_.sample_shape);
+    if (open("x").dtype() == DType::i64 && sample.size() == 1 && options_.sample_shape.size() == 1)
+      way = fmt::format("give windows of {}, or a network for {}, such as one imported with --input-shape {}",
+                        options_.sample_shape[0], sample[0], sample[0]);
     refuse("x", fmt::format("has samples of {}, the network takes {}: {}", to_string(sample),
                             to_string(options_.sample_shape),
                             way.empty() ? "give other data or another network" : way));
