@@ -75,7 +75,7 @@ for preset, says in (("w2a8", "rate 0.004; towards the float network (kl, temper
     assert says in told.stdout and "matches no quantizer" not in told.stderr, (preset, told)  # @first is the table of tokens
 assert "towards" not in run("qat", "float.h5", "--preset", "w2a8", "--data", "like.h5", "--epochs", "1", "--batch", "8", "--teacher", "none", "-o",
                             "few.h5").stdout
-run(*windows("text.txt", "--like", "like.h5", length=5, out="short.h5"))
+run(*windows("text.txt", length=5, out="short.h5"))
 fails(2, ["windows of 8", "--input-shape 5"], "evaluate", "float.h5", "--data", "short.h5")
 fails(2, "context", "train", "--model", "gpt", "--model-options", '{"context": 4}', "--data", "like.h5", "-o", "none.h5")
 

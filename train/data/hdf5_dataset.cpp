@@ -8,6 +8,7 @@
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/train/data/detail/block_cache.h"
 #include "fakequant/train/data/detail/data_file.h"
+#include "fakequant/train/data/detail/sample_layout.h"
 #include "fakequant/train/data/detail/rows.h"
 
 namespace fq {
@@ -52,7 +53,7 @@ struct Hdf5Dataset::Body {
     x_name = parts.name("x");
     auto rows = parts.open_x();
     sample_shape.assign(rows.shape().begin() + 1, rows.shape().end());
-    ids = rows.dtype() == DType::i16 || rows.dtype() == DType::i32 || rows.dtype() == DType::i64;
+    ids = detail::is_of_ids(rows.dtype());
     parts.check_sample(sample_shape);
     if (!ids) how = parts.normalisation(sample_shape[0]);
     auto of_file = parts.classes();

@@ -23,7 +23,7 @@ Hdf5Rows DataFile::open_x() const {
   if (shape.size() < 2) refuse("x", fmt::format("has the shape {}: give [N, ..]", to_string(shape)));
   if (shape[0] == 0) refuse("x", "has zero images");
   if (rows.row_bytes() == 0) refuse("x", fmt::format("has the shape {}: an axis is empty", to_string(shape)));
-  const bool wide = rows.dtype() == DType::i16 || rows.dtype() == DType::i32 || rows.dtype() == DType::i64;
+  const bool wide = is_of_ids(rows.dtype());
   if (wide && shape.size() != 2)
     refuse("x", fmt::format("is {} {}: images are u8, i8, f16, f32 or f64; token ids [N, L]",
                             fq::name(rows.dtype()), to_string(shape)));
@@ -33,7 +33,7 @@ Hdf5Rows DataFile::open_x() const {
 void DataFile::check_sample(const Shape& sample) const {
   if (!options_.sample_shape.empty() && sample != options_.sample_shape) {
     std::string way = way_to_shape(sample, options_.sample_shape);
-    if (open("x").dtype() == DType::i64 && sample.size() == 1 && options_.sample_shape.size() == 1)
+    if (is_of_ids(open("x").dtype()) && sample.size() == 1 && options_.sample_shape.size() == 1)
       way = fmt::format("give windows of {}, or a network for {}, such as one imported with --input-shape {}",
                         options_.sample_shape[0], sample[0], sample[0]);
     refuse("x", fmt::format("has samples of {}, the network takes {}: {}", to_string(sample),

@@ -26,4 +26,9 @@ enum class ChannelsLast { no, perhaps, surely };
 /// `bytes` of rows of `dtype`.
 [[nodiscard]] bool looks_like_bytes(std::span<const std::byte> bytes, DType dtype);
 
+/// Whether samples of that type are token ids: images and signals are bytes or floats.
+[[nodiscard]] constexpr bool is_of_ids(DType dtype) noexcept {
+  return dtype == DType::i16 || dtype == DType::i32 || dtype == DType::i64;
+}
+
 }  // namespace fq::detail
