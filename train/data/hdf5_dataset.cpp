@@ -8,8 +8,8 @@
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/train/data/detail/block_cache.h"
 #include "fakequant/train/data/detail/data_file.h"
-#include "fakequant/train/data/detail/sample_layout.h"
 #include "fakequant/train/data/detail/rows.h"
+#include "fakequant/train/data/detail/sample_layout.h"
 
 namespace fq {
 namespace {
