@@ -129,6 +129,35 @@ TEST(Distillation, ResumedRunsGiveTheSameBits) {
   }
 }
 
+/// The small network, which counts the samples that it sees.
+class Counted : public Module {
+ public:
+  Counted() : network_(add_module("network", test::small_network(false))) {}
+  std::int64_t samples = 0;
+
+ protected:
+  Variable forward(const Variable& x) override {
+    samples += x.tensor().dim(0);
+    return network_(x);
+  }
+  using Module::forward;
+
+ private:
+  Child<Module> network_;
+};
+
+TEST(Distillation, OutputsAreComputedOnceAndNoSooner) {
+  for (const auto& [steps, samples] : {std::pair{18, 96}, {6, 96}, {1, 16}}) {
+    const auto teacher = std::make_shared<Counted>();
+    Plan run = run_of(false, 0.7);
+    run.options.distillation.teacher = teacher;
+    run.options.steps = steps;
+    run.loader.shuffle = steps > 1;
+    run.make()->fit();
+    EXPECT_EQ(teacher->samples, samples) << steps << " steps of 16 samples";
+  }
+}
+
 TEST(Distillation, ResumingAsksForTheSameTeacher) {
   const Folder folder;
   Plan run = run_of(false, 0.7);

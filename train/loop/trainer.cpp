@@ -41,7 +41,6 @@ bool Trainer::Body::train() try {
   asked_to_stop = false;
   if (shared) check_same_run_everywhere();
   validate_start();
-  if (teacher) teacher->prepare(stop_flag());
   pace = {};
   if (average && average->swapped()) average->swap();
   model->train();

@@ -1,8 +1,8 @@
 #include "fakequant/train/loop/detail/teacher.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <vector>
 
 #include "fakequant/core/profile.h"
 #include "fakequant/core/variable.h"
@@ -35,7 +35,12 @@ Shape with_rows(Shape shape, std::int64_t rows) {
 }  // namespace
 
 Teacher::Teacher(std::shared_ptr<Module> model, const DataLoader& training, Device device)
-    : model_(std::move(model)), training_(training), device_(device) {
+    : model_(std::move(model)),
+      training_(training),
+      device_(device),
+      rows_(training.options().batch_size),
+      keeps_(!training.options().augment.any()),
+      has_(static_cast<std::size_t>((training.data().size() + rows_ - 1) / rows_), false) {
   model_->to(device);
   model_->eval();
 }
@@ -50,25 +55,20 @@ bool Teacher::keeps(const Tensor& some) const {
   return some.nbytes() / some.dim(0) <= kMostKept / training_.data().size();
 }
 
-void Teacher::prepare(const std::atomic<bool>* stop) {
-  if (prepared_ || training_.options().augment.any()) return;
-  const Dataset& data = training_.data();
-  const std::int64_t size = data.size(), batch = training_.options().batch_size;
-  Tensor all;
-  for (std::int64_t first = 0; first < size; first += batch) {
-    if (stop != nullptr && *stop) return;
-    const std::int64_t end = std::min(first + batch, size);
-    const Tensor some = run(data.read(rows_from(first, end)).x).to(Device::cpu());
-    if (!all.defined() && !keeps(some)) break;
-    if (!all.defined()) all = Tensor::empty(with_rows(some.shape(), size), some.dtype());
-    copy_rows(some, 0, all, first, end - first);
-  }
-  all_ = all;
-  prepared_ = true;
+bool Teacher::fill(std::int64_t part) {
+  if (has_[static_cast<std::size_t>(part)]) return true;
+  const std::int64_t first = part * rows_, end = std::min(first + rows_, training_.data().size());
+  const Tensor some = run(training_.data().read(rows_from(first, end)).x).to(Device::cpu());
+  if (!all_.defined() && !keeps(some)) return false;
+  if (!all_.defined()) all_ = Tensor::empty(with_rows(some.shape(), training_.data().size()), some.dtype());
+  copy_rows(some, 0, all_, first, end - first);
+  has_[static_cast<std::size_t>(part)] = true;
+  return true;
 }
 
 Tensor Teacher::outputs(const Batch& batch) {
-  if (!all_.defined() || batch.rows.empty()) return run(batch.x);
+  keeps_ = keeps_ && std::ranges::all_of(batch.rows, [this](auto row) { return fill(row / rows_); });
+  if (!keeps_ || batch.rows.empty()) return run(batch.x);
   Tensor out = Tensor::empty(with_rows(all_.shape(), batch.size()), all_.dtype());
   for (std::size_t i = 0; i < batch.rows.size(); ++i)
     copy_rows(all_, batch.rows[i], out, static_cast<std::int64_t>(i), 1);
