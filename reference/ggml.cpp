@@ -47,8 +47,9 @@ Tensor matmul(const Tensor& x, const Tensor& codes, const Tensor& scale, int bit
   Tensor y = Tensor::empty({x.dim(0), codes.dim(0)}, DType::f32, x.device());
   if (x.device().is_meta()) return y;
   const Blocks rows = q8_0_activation(x);
-  cpu::ggml_product(rows.codes, rows.scale.to(DType::f32), codes, scale.to(DType::f32),
-                    buffer == Buffer::repack, y);
+  if (y.numel() == 0) return y;
+  const auto weight = cpu::ggml_weight(codes, scale.to(DType::f32), buffer == Buffer::repack);
+  cpu::ggml_product(rows.codes, rows.scale.to(DType::f32), weight, y);
   return y;
 }
 

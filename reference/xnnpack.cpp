@@ -83,7 +83,9 @@ Tensor qb4w(const Tensor& x, const Tensor& codes, const Tensor& scale, const Ten
   if (x.device().is_meta()) return layer.result(DType::f32);
   const Rows rows(x);
   Tensor y = layer.result(DType::f32);
-  cpu::xnnpack_block_product(rows.codes, rows.grids, codes, rounded_scales(scale), bias, y);
+  if (y.numel() == 0) return y;
+  const auto weight = cpu::xnnpack_weight(codes, rounded_scales(scale));
+  cpu::xnnpack_block_product(rows.codes, rows.grids, weight, bias, y);
   return y;
 }
 

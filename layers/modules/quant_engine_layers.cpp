@@ -1,9 +1,13 @@
 #include "fakequant/layers/modules/quant_engine_layers.h"
 
+#include "fakequant/core/ops/detail/engine_weight.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/layers/quantizer/detail/pre_quant_scale.h"
 
 namespace fq {
+
+QuantEngineLinear::QuantEngineLinear(const Linear& layer, RowEngine engine)
+    : QuantWeighted(layer), engine_(engine), kept_weight_(std::make_shared<detail::KeptEngineWeight>()) {}
 
 Variable QuantEngineLinear::forward(const Variable& x) {
   const Child<TensorQuantizer> input = input_quantizers()[0];
@@ -12,7 +16,7 @@ Variable QuantEngineLinear::forward(const Variable& x) {
   if (!rounds) return finished(apply(input->enabled() && input->quantizing() ? x : input(x), w));
   const Tensor& factor = input->settings().pre_quant_scale;
   const Variable scaled = factor.defined() ? detail::pre_quant_scaled(x, factor) : x;
-  return finished(ops::engine_linear(scaled, w, bias_, engine_));
+  return finished(detail::engine_linear(scaled, w, bias_, engine_, *kept_weight_));
 }
 
 QuantEmbedding::QuantEmbedding(const Embedding& layer)

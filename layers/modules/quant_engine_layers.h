@@ -8,13 +8,18 @@
 
 namespace fq {
 
+namespace detail {
+class KeptEngineWeight;
+}
+
 /// A Linear on codes of its weight, whose engine rounds the input by its own ranges (ops::engine_linear). The
 /// input quantizer says whether that is done; while it is off, observes alone or has no codes of the weight
-/// to go with, floats are multiplied.
+/// to go with, floats are multiplied. Outside of training the weight is kept as the engine reads it, until
+/// its codes change.
 class QuantEngineLinear : public QuantWeighted<Linear> {
  public:
   /// Takes over `layer` as QuantWeighted does.
-  QuantEngineLinear(const Linear& layer, RowEngine engine) : QuantWeighted(layer), engine_(engine) {}
+  QuantEngineLinear(const Linear& layer, RowEngine engine);
   /// Whose bits the layer has.
   [[nodiscard]] RowEngine engine() const noexcept { return engine_; }
 
@@ -24,6 +29,7 @@ class QuantEngineLinear : public QuantWeighted<Linear> {
 
  private:
   RowEngine engine_;
+  std::shared_ptr<detail::KeptEngineWeight> kept_weight_;
 };
 
 /// An Embedding whose table is codes: rows that are looked up are the values of these.

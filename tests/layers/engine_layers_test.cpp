@@ -6,6 +6,7 @@
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/ops/detail/engine_weight.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/layers/config/target_profile.h"
@@ -19,6 +20,7 @@ namespace fq::engine_layers_test {
 namespace {
 
 using namespace test;
+using detail::KeptEngineWeight;
 
 std::shared_ptr<Graph> one_layer(std::int64_t in, std::int64_t out, bool bias = true) {
   return std::make_shared<Graph>(
@@ -193,6 +195,42 @@ TEST(EngineLayers, GradientsAreStraightThrough) {
       EXPECT_NEAR(fc.weight().grad().data<float>()[i], values.grad().data<float>()[i], 6 * 0.5 * 4.0 / 254)
           << preset;
   }
+}
+
+TEST(EngineLayers, AWeightIsKeptAsItsEngineReadsItUntilItsCodesChange) {
+  for (const char* preset : {"q4_0", "q8_0", "8da4w", "8da8w", "int8_dynamic"}) {
+    auto model = quantized_layer(preset, 64, 16);
+    const Tensor x = inputs({5, 64});
+    Variable weight = layer(*model).weight();
+    const auto expect_its_codes = [&](const char* when) {
+      const NoGrad no_grad;
+      const auto& fc = dynamic_cast<const QuantEngineLinear&>(model->at("fc"));
+      const Tensor y =
+          ops::engine_linear(Variable(x), weights(*model).weight(weight), fc.bias(), fc.engine()).tensor();
+      EXPECT_TRUE(bitwise_equal(evaluated(*model, x), y)) << preset << when;
+      EXPECT_TRUE(bitwise_equal(evaluated(*model, x), y)) << preset << when;
+    };
+    expect_its_codes(" at first");
+    auto* values = weight.mutable_tensor().mutable_data<float>();
+    for (std::int64_t i = 0; i < weight.numel(); ++i) values[i] *= -0.75f;
+    expect_its_codes(" after a write");
+    model->train();
+    (*model)(Variable(x)).backward(random_tensor({5, 16}, -1, 1));
+    expect_its_codes(" after a step");
+  }
+  KeptEngineWeight kept;
+  const auto blocks = ggml::quantize_q4_0(random_tensor({16, 64}, -1, 1));
+  QuantizedTensor w{blocks.codes, {}, {}};
+  w.spec.format = IntFormat{.bits = 4};
+  w.spec.granularity = Granularity::blocks({{-1, 32}});
+  w.spec.scale = blocks.scale.to(DType::f32);
+  const auto first = kept.of(w, RowEngine::ggml);
+  EXPECT_EQ(kept.of(w, RowEngine::ggml), first);
+  w.codes.mutable_data<std::int8_t>()[0] ^= 1;
+  const auto second = kept.of(w, RowEngine::ggml);
+  EXPECT_NE(second, first);
+  w.spec.scale = w.spec.scale.clone();
+  EXPECT_NE(kept.of(w, RowEngine::ggml), second);
 }
 
 /// As the plan of a step's memory does it.

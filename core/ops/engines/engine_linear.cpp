@@ -46,8 +46,8 @@ std::string refusal(RowEngine engine, const QuantSpec& spec, const Shape& weight
   return weight[1] <= most ? "" : fmt::format("sums of {} products, which leave int32", weight[1]);
 }
 
-detail::EngineRows rows_of(RowEngine engine, const Tensor& x, std::int64_t samples, const QuantizedTensor& w,
-                           const Tensor& bias) {
+detail::EngineRows rows_of(RowEngine engine, const Tensor& x, std::int64_t samples,
+                           const detail::EngineWeight& w, const Tensor& bias) {
   switch (engine) {
     case RowEngine::ggml:
       return detail::ggml_rows(x, w, bias);
@@ -59,6 +59,13 @@ detail::EngineRows rows_of(RowEngine engine, const Tensor& x, std::int64_t sampl
       break;
   }
   return detail::ort_rows(x, samples, w, bias);
+}
+
+std::shared_ptr<const detail::EngineWeight> weight_for(const QuantizedTensor& codes, const Variable& w,
+                                                       RowEngine engine, detail::KeptEngineWeight& kept) {
+  if (!grad_enabled() || !w.requires_grad()) return kept.of(codes, engine);
+  kept.forget();
+  return std::make_shared<const detail::EngineWeight>(detail::engine_weight(codes, engine));
 }
 
 }  // namespace
@@ -84,6 +91,12 @@ bool multiplies(RowEngine engine, const QuantSpec& spec, const Shape& weight, st
 }
 
 Variable ops::engine_linear(const Variable& x, const Variable& w, const Variable& bias, RowEngine engine) {
+  detail::KeptEngineWeight none;
+  return detail::engine_linear(x, w, bias, engine, none);
+}
+
+Variable detail::engine_linear(const Variable& x, const Variable& w, const Variable& bias, RowEngine engine,
+                               KeptEngineWeight& kept) {
   const ProfileScope profile("product", "forward");
   FQ_CHECK(x.rank() >= 1 && w.rank() == 2 && x.dim(-1) == w.dim(1), kLinear,
            "the input is {}, the weight {}: give [.., in] and [out, in]", to_string(x.shape()),
@@ -105,8 +118,8 @@ Variable ops::engine_linear(const Variable& x, const Variable& w, const Variable
   detail::EngineRows made{Tensor::empty({rows, channels}, DType::f32, values.device()),
                           [matrix] { return matrix; }};
   if (!values.device().is_meta() && made.y.numel() > 0)
-    made = rows_of(engine, matrix, values.rank() > 1 ? values.dim(0) : 1, *codes,
-                   bias.defined() ? bias.tensor() : Tensor());
+    made = rows_of(engine, matrix, values.rank() > 1 ? values.dim(0) : 1,
+                   *weight_for(*codes, w, engine, kept), bias.defined() ? bias.tensor() : Tensor());
   const bool for_x = x.requires_grad(), for_w = w.requires_grad(), for_bias = bias.requires_grad();
   auto backward = [=, floats = detail::FloatGradients(w, w), x_values = made.x,
                    x_shape = values.shape()](const Tensor& gradient) {

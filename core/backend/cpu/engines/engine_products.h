@@ -3,6 +3,7 @@
 /// The codes and products of engines that round the rows of a linear layer as they run, on the host. The
 /// operands are checked already: f32 [rows, columns] of x, i8 [outputs, columns] of codes, all row-major.
 
+#include <cstdint>
 #include <vector>
 
 #include "fakequant/core/tensor.h"
@@ -14,20 +15,33 @@ namespace fq::cpu {
 enum class GgmlRounding : unsigned char { q4_0, q8_0, activation };
 /// Codes i8 of the shape of x, and steps f16 [rows, columns / 32].
 void ggml_codes(const Tensor& x, GgmlRounding rounding, Tensor& codes, Tensor& steps);
-/// y f32 [rows, outputs], in the order of repacked buffers (`chain_blocks`; codes of w of 4 bits) or of plain
-/// ones (`chain_lanes`). Steps are f32 numbers that f16 has, so that their products are exact.
-void ggml_product(const Tensor& x, const Tensor& x_steps, const Tensor& w, const Tensor& w_steps, bool repack,
-                  Tensor& y);
+
+/// A weight [outputs, columns] as the products in blocks read it, in strips of outputs (chain_kernels.h).
+struct PackedWeight {
+  std::int64_t outputs = 0, columns = 0, block = 0;
+  std::vector<std::int8_t> bytes;     ///< codes for `chain_blocks`; empty: they are words
+  std::vector<std::int16_t> words;    ///< codes for `chain_lanes`
+  std::vector<float> scales;          ///< of each block
+  std::vector<std::int32_t> offsets;  ///< ggml: what the offset of x adds to the sum of a block
+  std::vector<float> zero_terms;      ///< XNNPACK: what a zero point of x adds to an output
+};
+
+/// In the order of repacked buffers (`chain_blocks`; codes of 4 bits) or of plain ones (`chain_lanes`). Steps
+/// are f32 numbers that f16 has, so that their products are exact.
+[[nodiscard]] PackedWeight ggml_weight(const Tensor& codes, const Tensor& steps, bool repack);
+/// y f32 [rows, outputs].
+void ggml_product(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, Tensor& y);
 
 /// Codes i8 of the rows of x by XNNPACK's rule; grids f32 [rows, 2]: the step, which is fl(1 / factor), and
 /// the zero point.
 void xnnpack_codes(const Tensor& x, Tensor& codes, Tensor& grids);
 /// What the codes stand for: fl((code - zero point) * step), f32.
 void xnnpack_values(const Tensor& codes, const Tensor& grids, Tensor& values);
-/// y f32 [rows, outputs] of codes of up to 4 bits in blocks along K; `scale` f32 [outputs, blocks], rounded
-/// to bf16 already; `bias` f32 [outputs], or undefined: 0.
-void xnnpack_block_product(const Tensor& x, const Tensor& grids, const Tensor& w, const Tensor& scale,
-                           const Tensor& bias, Tensor& y);
+/// Codes of up to 4 bits in blocks along K; `scale` f32 [outputs, blocks], rounded to bf16 already.
+[[nodiscard]] PackedWeight xnnpack_weight(const Tensor& codes, const Tensor& scale);
+/// y f32 [rows, outputs]; `bias` f32 [outputs], or undefined: 0.
+void xnnpack_block_product(const Tensor& x, const Tensor& grids, const PackedWeight& w, const Tensor& bias,
+                           Tensor& y);
 /// y of sums i32 [rows, outputs] of products with codes of up to 8 bits, `weights` i32 [outputs] the sums of
 /// these: fma(fl(fl(A) * step), scale, bias).
 void xnnpack_channel_sums(const Tensor& sums, const Tensor& weights, const Tensor& grids, const Tensor& scale,

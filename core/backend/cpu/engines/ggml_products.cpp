@@ -43,31 +43,24 @@ std::vector<std::int32_t> offset_sums(const Tensor& w) {
   return in_strips<std::int32_t>(sums.data(), w.dim(0), w.dim(1) / ggml_block, 1);
 }
 
-void ggml_blocks(const Tensor& x, const Tensor& x_steps, const Tensor& w, const Tensor& w_steps,
-                 PaddedOutputs& y) {
+void ggml_blocks(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, PaddedOutputs& y) {
   std::fill_n(y.data(), x.dim(0) * y.width(), 0.0f);
   const auto bytes = codes_as<std::uint8_t>(x, kOffset);
-  const auto codes = in_strips<std::int8_t>(w.data<std::int8_t>(), w.dim(0), w.dim(1), 4);
-  const auto scales = scales_in_strips(w, w_steps);
-  const auto offsets = offset_sums(w);
-  const BlockChains chains{bytes.data(),   x_steps.data<float>(),
-                           codes.data(),   scales.data(),
-                           offsets.data(), y.data(),
-                           x.dim(1),       y.width(),
+  const BlockChains chains{bytes.data(),     x_steps.data<float>(),
+                           w.bytes.data(),   w.scales.data(),
+                           w.offsets.data(), y.data(),
+                           w.columns,        y.width(),
                            ggml_block};
-  for_parts(x.dim(0), x.dim(1), y.width(), [&](std::int64_t begin, std::int64_t end, std::int64_t n) {
+  for_parts(x.dim(0), w.columns, y.width(), [&](std::int64_t begin, std::int64_t end, std::int64_t n) {
     chain_blocks(strip_of(chains, n), begin, end);
   });
 }
 
-void ggml_lanes(const Tensor& x, const Tensor& x_steps, const Tensor& w, const Tensor& w_steps,
-                PaddedOutputs& y) {
+void ggml_lanes(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, PaddedOutputs& y) {
   const auto words = codes_as<std::int16_t>(x, 0);
-  const auto codes = in_strips<std::int16_t>(w.data<std::int8_t>(), w.dim(0), w.dim(1), 2);
-  const auto scales = scales_in_strips(w, w_steps);
   const LaneChains chains{
-      words.data(), x_steps.data<float>(), codes.data(), scales.data(), y.data(), x.dim(1), y.width()};
-  for_parts(x.dim(0), x.dim(1), y.width(), [&](std::int64_t begin, std::int64_t end, std::int64_t n) {
+      words.data(), x_steps.data<float>(), w.words.data(), w.scales.data(), y.data(), w.columns, y.width()};
+  for_parts(x.dim(0), w.columns, y.width(), [&](std::int64_t begin, std::int64_t end, std::int64_t n) {
     chain_lanes(strip_of(chains, n), begin, end);
   });
 }
@@ -88,11 +81,23 @@ void ggml_codes(const Tensor& x, GgmlRounding rounding, Tensor& codes, Tensor& s
   }
 }
 
-void ggml_product(const Tensor& x, const Tensor& x_steps, const Tensor& w, const Tensor& w_steps, bool repack,
-                  Tensor& y) {
+PackedWeight ggml_weight(const Tensor& codes, const Tensor& steps, bool repack) {
+  const std::int64_t outputs = codes.dim(0), columns = codes.dim(1);
+  PackedWeight out{outputs, columns, ggml_block, {}, {}, scales_in_strips(codes, steps), {}, {}};
+  const auto* q = codes.data<std::int8_t>();
+  if (repack) {
+    out.bytes = in_strips<std::int8_t>(q, outputs, columns, 4);
+    out.offsets = offset_sums(codes);
+  } else {
+    out.words = in_strips<std::int16_t>(q, outputs, columns, 2);
+  }
+  return out;
+}
+
+void ggml_product(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, Tensor& y) {
   if (y.numel() == 0) return;
   PaddedOutputs outputs(y);
-  (repack ? ggml_blocks : ggml_lanes)(x, x_steps, w, w_steps, outputs);
+  (w.bytes.empty() ? ggml_lanes : ggml_blocks)(x, x_steps, w, outputs);
   if (outputs.width() != y.dim(1))
     outputs.finish([](std::int64_t, std::int64_t, float value) { return value; });
 }

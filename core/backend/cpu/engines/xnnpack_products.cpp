@@ -58,26 +58,35 @@ void xnnpack_values(const Tensor& codes, const Tensor& grids, Tensor& values) {
   }
 }
 
-void xnnpack_block_product(const Tensor& x, const Tensor& grids, const Tensor& w, const Tensor& scale,
-                           const Tensor& bias, Tensor& y) {
+PackedWeight xnnpack_weight(const Tensor& codes, const Tensor& scale) {
+  const std::int64_t outputs = codes.dim(0), columns = codes.dim(1);
+  return {outputs,
+          columns,
+          columns / (scale.numel() / outputs),
+          in_strips<std::int8_t>(codes.data<std::int8_t>(), outputs, columns, 4),
+          {},
+          scales_in_strips(codes, scale),
+          {},
+          zero_terms(codes, scale)};
+}
+
+void xnnpack_block_product(const Tensor& x, const Tensor& grids, const PackedWeight& w, const Tensor& bias,
+                           Tensor& y) {
   if (y.numel() == 0) return;
-  const std::int64_t rows = x.dim(0), columns = x.dim(1), outputs = w.dim(0);
+  const std::int64_t rows = x.dim(0);
   const auto bytes = codes_as<std::uint8_t>(x, detail::xnnpack_offset);
-  const auto codes = in_strips<std::int8_t>(w.data<std::int8_t>(), outputs, columns, 4);
-  const auto scales = scales_in_strips(w, scale);
-  const auto terms = zero_terms(w, scale);
   const auto* numbers = grids.data<float>();
   const float* added = bias.defined() ? bias.data<float>() : nullptr;
   PaddedOutputs padded_y(y);
   float* sums = padded_y.data();
   const std::int64_t width = padded_y.width();
   for (std::int64_t m = 0; m < rows; ++m)
-    for (std::int64_t n = 0; n < outputs; ++n)
-      sums[m * width + n] = detail::xnnpack_first(terms[static_cast<std::size_t>(n)], numbers[2 * m + 1]);
-  const BlockChains chains{bytes.data(),  nullptr, codes.data(),
-                           scales.data(), nullptr, sums,
-                           columns,       width,   columns / (scale.numel() / outputs)};
-  for_parts(rows, columns, width, [&](std::int64_t begin, std::int64_t end, std::int64_t n) {
+    for (std::int64_t n = 0; n < w.outputs; ++n)
+      sums[m * width + n] =
+          detail::xnnpack_first(w.zero_terms[static_cast<std::size_t>(n)], numbers[2 * m + 1]);
+  const BlockChains chains{bytes.data(), nullptr,   w.bytes.data(), w.scales.data(), nullptr,
+                           sums,         w.columns, width,          w.block};
+  for_parts(rows, w.columns, width, [&](std::int64_t begin, std::int64_t end, std::int64_t n) {
     chain_blocks(strip_of(chains, n), begin, end);
   });
   padded_y.finish([&](std::int64_t m, std::int64_t n, float sum) {
