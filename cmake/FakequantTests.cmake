@@ -12,6 +12,13 @@ function(fakequant_add_simulated_device)
   list(TRANSFORM kernels APPEND "/*.cu")
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${kernels})
   set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX)
+  foreach(kernel IN LISTS kernels) # those that call Thrust, which declares its headers to be the system's
+    file(STRINGS "${kernel}" calls REGEX "loops/reduce\\.cuh")
+    if(calls)
+      set_source_files_properties("${kernel}" PROPERTIES INCLUDE_DIRECTORIES "${FAKEQUANT_CCCL}"
+        COMPILE_DEFINITIONS THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP)
+    endif()
+  endforeach()
   add_library(simulated_device OBJECT ${sources} ${kernels})
   set_target_properties(simulated_device PROPERTIES UNITY_BUILD OFF) # kernels stay units, as for nvcc
   target_include_directories(simulated_device PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/simulated/kernels"

@@ -1,10 +1,11 @@
+#include <bit>
 #include <cmath>
 #include <string>
 
 #include "fakequant/core/backend/cuda/elementwise/rows.h"
 #include "fakequant/core/backend/cuda/loops/alarm.cuh"
-#include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/reduce.cuh"
 #include "fakequant/core/backend/cuda/loops/row_groups.h"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 
@@ -47,41 +48,49 @@ struct GatherRows {
   }
 };
 
-/// The first and the last use of each row of the table; the first is after the last where there is none.
-struct FindUses {
+/// The row of each id, `rows` for one that is none, and where it stands.
+struct NumberUses {
   const std::int64_t* ids;
   std::int64_t rows;
-  std::int64_t *first, *last;
+  std::uint32_t *keys, *places;
   FQ_HD void operator()(std::int64_t i) const {
-    if (ids[i] < 0 || ids[i] >= rows) return;
-    atomic_lower(first[ids[i]], i);
-    atomic_raise(last[ids[i]], i);
+    keys[i] = static_cast<std::uint32_t>(ids[i] < 0 || ids[i] >= rows ? rows : ids[i]);
+    places[i] = static_cast<std::uint32_t>(i);
+  }
+};
+
+/// Where the uses of each row begin and end among sorted ones: nowhere, where there are none.
+struct Uses {
+  std::uint32_t begin, end;
+};
+struct FindUses {
+  const std::uint32_t* keys;
+  std::int64_t count;
+  Uses* uses;  // of one row more than the table has
+  FQ_HD void operator()(std::int64_t i) const {
+    if (i == 0 || keys[i - 1] != keys[i]) uses[keys[i]].begin = static_cast<std::uint32_t>(i);
+    if (i + 1 == count || keys[i + 1] != keys[i]) uses[keys[i]].end = static_cast<std::uint32_t>(i + 1);
   }
 };
 
 template <class T>
 struct SumRows {
-  const std::int64_t *ids, *first, *last;
+  const Uses* uses;
+  const std::uint32_t* places;
   const T* x;
   T* table;
   RowGroups groups;
   FQ_HD void operator()(std::int64_t item) const {
     const auto [row, column, count] = groups.part(item);
+    const Uses own = uses[row];
     T sum[group_size] = {};
-    for (std::int64_t i = first[row]; i <= last[row]; i += group_size) {
-      const std::int64_t left = last[row] - i + 1;
-      std::int64_t used[group_size];
-      load_group(ids + i, left < group_size ? static_cast<int>(left) : group_size, used);
-      for (int k = 0; k < group_size; ++k)
-        if (k < left && used[k] == row) add(x + (i + k) * groups.width + column, count, sum);
+    for (std::uint32_t k = own.begin; k < own.end; ++k) {
+      T v[group_size];
+      load_group(x + places[k] * groups.width + column, count, v);
+      for (int j = 0; j < group_size; ++j)
+        if (j < count) sum[j] += v[j];
     }
     store_group(table + row * groups.width + column, count, sum);
-  }
-  FQ_HD static void add(const T* x, int count, T (&sum)[group_size]) {
-    T v[group_size];
-    load_group(x, count, v);
-    for (int j = 0; j < group_size; ++j)
-      if (j < count) sum[j] += v[j];
   }
 };
 
@@ -112,16 +121,19 @@ void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y) {
 void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table) {
   const RowGroups groups(table.dim(1));
   const Device device = table.device();
-  const std::int64_t rows = table.dim(0);
-  Tensor first = Tensor::full({rows}, static_cast<double>(ids.numel()), DType::i64, device);
-  Tensor last = Tensor::full({rows}, -1.0, DType::i64, device);
-  auto* firsts = mutable_data_of<std::int64_t>(first);
-  auto* lasts = mutable_data_of<std::int64_t>(last);
-  for_items(device, ids.numel(), FindUses{data_of<std::int64_t>(ids), rows, firsts, lasts});
+  const std::int64_t rows = table.dim(0), count = ids.numel();
+  if ((rows | count) >> 31 != 0) throw ArgumentError("[cuda] a table of 2^31 rows or as many ids: cut it");
+  Tensor words = Tensor::empty({4, count}, DType::i32, device);
+  auto* own = reinterpret_cast<std::uint32_t*>(mutable_data_of<std::int32_t>(words));
+  const KeyedPairs pairs{own, own + count, own + 2 * count, own + 3 * count};
+  for_items(device, count, NumberUses{data_of<std::int64_t>(ids), rows, own, own + count});
+  if (count > 0) sort_pairs(device, pairs, count, std::bit_width(static_cast<std::uint64_t>(rows)));
+  Tensor found = Tensor::zeros({rows + 1, 2}, DType::i32, device);
+  auto* uses = reinterpret_cast<Uses*>(mutable_data_of<std::int32_t>(found));
+  for_items(device, count, FindUses{pairs.sorted_keys, count, uses});
   visit_float(table.dtype(), [&]<class T>(T) {
     for_items(device, rows * groups.groups,
-              SumRows<T>{data_of<std::int64_t>(ids), firsts, lasts, data_of<T>(x), mutable_data_of<T>(table),
-                         groups});
+              SumRows<T>{uses, pairs.sorted_values, data_of<T>(x), mutable_data_of<T>(table), groups});
   });
 }
 

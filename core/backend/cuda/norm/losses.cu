@@ -1,5 +1,6 @@
-#include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/reduce.cuh"
+#include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/norm/softmax.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
@@ -10,26 +11,21 @@ namespace {
 using fq::detail::mean_of;
 using fq::detail::SmoothedTarget;
 
-/// terms(element) added up.
-template <class Terms>
-struct SumAll {
-  using Sum = double;
-  Terms terms;
-  FQ_HD Sum zero() const { return 0.0; }
-  FQ_HD void add(Sum& sum, std::int64_t i, std::int64_t) const { sum += terms(i); }
-  FQ_HD void join(Sum& sum, const Sum& other) const { sum += other; }
+struct AddDoubles {
+  FQ_HD double operator()(double a, double b) const { return a + b; }
 };
 
 template <class T>
-struct PutMean {
+struct Mean {
   std::int64_t count;
-  T* loss;
-  FQ_HD void operator()(std::int64_t, double sum) const { loss[0] = static_cast<T>(mean_of(sum, count)); }
+  FQ_HD T operator()(double sum) const { return static_cast<T>(mean_of(sum, count)); }
 };
 
+/// terms(i) added up, as a mean of `count`.
 template <class Terms, class T>
 void mean_loss(Device device, std::int64_t items, std::int64_t count, Terms terms, T* loss) {
-  reduce_channels(device, {1, 1, items}, SumAll<Terms>{terms}, PutMean<T>{count, loss});
+  reduce_indices(device, items, terms, AddDoubles{}, 0.0,
+                 thrust::make_transform_output_iterator(loss, Mean<T>{count}));
 }
 
 /// Of a row; a label that is no class adds nothing.

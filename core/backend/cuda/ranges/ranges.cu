@@ -1,7 +1,10 @@
+#include <limits>
+
 #include "fakequant/core/backend/cpu/ranges/rows.h"
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/range_rows.cuh"
+#include "fakequant/core/backend/cuda/loops/reduce.cuh"
 #include "fakequant/core/backend/cuda/loops/row_blocks.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/ranges/ranges.h"
@@ -38,33 +41,24 @@ struct PutMagnitude {
   FQ_HD void operator()(std::int64_t channel, std::int32_t most) const { to[channel] = most; }
 };
 
+struct Magnitude {
+  FQ_HD std::int32_t operator()(float v) const { return magnitude(v); }
+};
+struct Larger {
+  FQ_HD std::int32_t operator()(std::int32_t a, std::int32_t b) const { return larger(a, b); }
+};
+
 struct Ends {
   std::int32_t magnitude;
   float minimum;
 };
-
-struct BothEnds {
-  using Sum = Ends;
-  const float* x;
-  std::int64_t count;
-
-  FQ_HD Sum zero() const { return {0, x[0]}; }
-  FQ_HD void add(Sum& ends, std::int64_t group, std::int64_t) const {
-    float v[group_size];
-    const std::int64_t first = group * group_size, left = count - first;
-    const int size = left < group_size ? static_cast<int>(left) : group_size;
-    load_group(x + first, size, v);
-    for (int j = 0; j < group_size; ++j)
-      if (j < size) join(ends, {magnitude(v[j]), v[j]});
-  }
-  FQ_HD void join(Sum& ends, const Sum& other) const {
-    ends = {larger(ends.magnitude, other.magnitude), smaller(ends.minimum, other.minimum)};
-  }
+struct EndsOf {
+  FQ_HD Ends operator()(float v) const { return {magnitude(v), v}; }
 };
-
-struct PutEnds {
-  Ends* to;
-  FQ_HD void operator()(std::int64_t, const Ends& ends) const { *to = ends; }
+struct JoinEnds {
+  FQ_HD Ends operator()(const Ends& a, const Ends& b) const {
+    return {larger(a.magnitude, b.magnitude), smaller(a.minimum, b.minimum)};
+  }
 };
 
 /// Any set of kept axes: the second operand of the walk is the range of an element.
@@ -138,8 +132,6 @@ struct BlockMagnitudes {
   }
 };
 
-std::int64_t groups(std::int64_t elements) { return (elements + group_size - 1) / group_size; }
-
 /// Where at most one axis is kept.
 ChannelView channels_of(const Strides& walk, std::int64_t count) {
   ChannelView view{1, 1, count};
@@ -155,8 +147,7 @@ void channel_amax(const Tensor& x, const ChannelView& view, std::int32_t* out) {
   const std::int64_t count = x.numel();
   const PutMagnitude put{out};
   if (view.channels == 1)
-    return reduce_channels(x.device(), {1, groups(count), groups(count)},
-                           LargestMagnitude<group_size>{data_of<float>(x), count}, put);
+    return reduce_all(x.device(), data_of<float>(x), count, Magnitude{}, Larger{}, std::int32_t{0}, out);
   if (view.channels * view.inner == count && view.inner <= RowMagnitudes::longest) {
     const auto shape = RowBlocks::of(view.channels, view.inner);
     return for_blocks(x.device(), shape.blocks(), RowMagnitudes{shape, data_of<float>(x), out});
@@ -192,9 +183,8 @@ void block_amax(const Tensor& x, const Granularity& by, Tensor& out) {
 
 cpu::Range range(const Tensor& x) {
   Tensor found = Tensor::empty({2}, DType::f32, x.device());
-  const std::int64_t size = groups(x.numel());
-  reduce_channels(x.device(), {1, size, size}, BothEnds{data_of<float>(x), x.numel()},
-                  PutEnds{reinterpret_cast<Ends*>(found.mutable_raw())});
+  reduce_all(x.device(), data_of<float>(x), x.numel(), EndsOf{}, JoinEnds{},
+             Ends{0, std::numeric_limits<float>::infinity()}, reinterpret_cast<Ends*>(found.mutable_raw()));
   const auto ends = found.to_vector<float>();
   return {ends[0], ends[1] + 0.0f};
 }

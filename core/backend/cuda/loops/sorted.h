@@ -1,0 +1,15 @@
+#pragma once
+
+/// What is sorted on a device.
+
+#include <cstdint>
+
+namespace fq::cuda {
+
+/// Arrays of as many elements, that do not overlap.
+struct KeyedPairs {
+  const std::uint32_t *keys, *values;
+  std::uint32_t *sorted_keys, *sorted_values;
+};
+
+}  // namespace fq::cuda
