@@ -5,6 +5,7 @@ option(FAKEQUANT_PYTHON_PACKAGE "Build the Python package (pip install . does; i
 option(FAKEQUANT_INSTALL "Make install rules and the CMake package" ${PROJECT_IS_TOP_LEVEL})
 option(FAKEQUANT_OPENMP "Use OpenMP in our own loops" ON)
 option(FAKEQUANT_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})
+option(FAKEQUANT_FUZZER "Build the readers' tests for libFuzzer too; needs clang" OFF)
 set(FAKEQUANT_SANITIZE "" CACHE STRING "Sanitizers for everything built here: address,undefined or thread")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)

@@ -277,6 +277,44 @@ function(fakequant_add_golden_test)
   endif()
 endfunction()
 
+# tests/fuzz/readers: every reader of files from outside, with changed files of tests/fuzz/corpus; a thousand of each are the
+# ctest `fuzz.readers`. With FAKEQUANT_FUZZER (preset `fuzz`) libFuzzer calls the
+# same (scripts/fuzz).
+function(fakequant_add_reader_fuzz)
+  if(NOT TARGET fakequant_cli)
+    return()
+  endif()
+  find_package(Boost 1.74 REQUIRED CONFIG COMPONENTS program_options)
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/fuzz/readers/*.cpp")
+  list(FILTER sources EXCLUDE REGEX "/(main|libfuzzer)\\.cpp$")
+  set(programs fuzz_readers main.cpp)
+  if(FAKEQUANT_FUZZER)
+    list(APPEND programs fuzz_libfuzzer libfuzzer.cpp)
+  endif()
+  add_library(fuzz_readers_objects OBJECT ${sources})
+  set_target_properties(fuzz_readers_objects PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+  fakequant_precompile(fuzz_readers_objects fmt/format.h nlohmann/json.hpp)
+  while(programs)
+    list(POP_FRONT programs program main)
+    add_executable(${program} "${CMAKE_CURRENT_SOURCE_DIR}/fuzz/readers/${main}" $<TARGET_OBJECTS:fuzz_readers_objects>
+      $<TARGET_OBJECTS:fakequant_cli>)
+    target_link_options(${program} PRIVATE LINKER:--wrap=main) # the command's objects have one
+    list(APPEND targets ${program})
+  endwhile()
+  foreach(target IN ITEMS fuzz_readers_objects LISTS targets)
+    target_link_libraries(${target} PRIVATE fakequant::fakequant Boost::program_options fmt::fmt nlohmann_json::nlohmann_json
+      hdf5::hdf5)
+    fakequant_test_rules(${target})
+  endforeach()
+  if(FAKEQUANT_FUZZER)
+    execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-runtime-dir OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
+    find_library(FAKEQUANT_LIBFUZZER clang_rt.fuzzer_no_main-${CMAKE_SYSTEM_PROCESSOR} PATHS "${runtime}" REQUIRED NO_DEFAULT_PATH)
+    target_link_libraries(fuzz_libfuzzer PRIVATE "${FAKEQUANT_LIBFUZZER}")
+  endif()
+  add_test(NAME fuzz.readers COMMAND fuzz_readers)
+  set_tests_properties(fuzz.readers PROPERTIES LABELS fuzz TIMEOUT 300 ENVIRONMENT "${fakequant_test_environment};OMP_NUM_THREADS=1")
+endfunction()
+
 # tests/python: the package. Its module is built here, against the library of this tree, with nanobind from PyPI in a
 # virtual environment; skipped where that or Python.h cannot be had.
 function(fakequant_add_python_tests)

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/error.h"
 #include "fakequant/train/data/reader/tokenizer/byte_alphabet.h"
 #include "fakequant/train/data/reader/tokenizer/words.h"
@@ -38,7 +39,7 @@ class ReadTokenizer {
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    throw FileError(file_, {}, fmt::format("[import] {}: {}", file_, why));
+    throw FileError(file_, {}, fmt::format("[import] {}: {}", file_, detail::one_line_name(why)));
   }
 
   template <class T>

@@ -1,0 +1,88 @@
+"""Makes the corpus of the readers that are not text anew: FAKEQUANT=build/release/bin/fakequant /usr/bin/python3
+tests/fuzz/generate.py. Needs numpy, h5py and Pillow. Text files of the corpus are written by hand."""
+
+import gzip
+import json
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+
+import h5py
+import numpy as np
+from PIL import Image
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.path.dirname(os.path.dirname(HERE))
+FAKEQUANT = os.path.abspath(os.environ["FAKEQUANT"])
+random = np.random.default_rng(0)
+
+
+def place(reader, name):
+    os.makedirs(f"{HERE}/corpus/{reader}", exist_ok=True)
+    return f"{HERE}/corpus/{reader}/{name}"
+
+
+def run(*arguments):
+    subprocess.run([FAKEQUANT, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+def digits(name, count, **attributes):
+    """A small data set of images [1, 8, 8] of four classes."""
+    with h5py.File(name, "w", libver="earliest") as file:
+        x = file.create_dataset("train/x", data=random.integers(0, 255, (count, 1, 8, 8), np.uint8), **attributes)
+        x.attrs["scale"] = 1 / 255
+        file["train/y"] = np.arange(count) % 4
+        file["train"].attrs["classes"] = 4
+
+
+digits(place("dataset", "plain.h5"), 16)
+digits(place("dataset", "gzip.h5"), 16, chunks=(8, 1, 8, 8), compression="gzip", shuffle=True, fletcher32=True)
+
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    digits("digits.h5", 64)
+    common = ["--data", "digits.h5"]
+    shape = ["--model", "cnn", "--model-options", '{"widths": [2, 2, 2]}', "--epochs", "1", "--batch", "16"]
+    run("train", *common, *shape, "-o", "float.h5")
+    run("calibrate", "float.h5", *common, "--preset", "int8", "-o", place("checkpoint", "int8.h5"))
+    run("compress", place("checkpoint", "int8.h5"), "-o", place("checkpoint", "compressed.h5"))
+    run("calibrate", "float.h5", *common, "--preset", "int8", "--state", place("calibration", "max.h5"), "-o", "out.h5")
+    int8 = place("checkpoint", "int8.h5")
+    run("export", int8, "-o", "scales")
+    shutil.copy("scales_scales.h5", place("scales", "int8.h5"))
+    run("export", int8, "--format", "onnx", "-o", place("onnx", "int8.onnx"))
+    run("calibrate", "float.h5", *common, "--preset", "int8", "--target", "tensorrt", "-o", "trt.h5")
+    run("export", "trt.h5", "--format", "safetensors", "-o", "packed.safetensors")
+    shutil.copy("packed.safetensors", place("safetensors", "int8.safetensors"))
+    run("export", "trt.h5", "--format", "trt-cache", "-o", place("tensorrt", "entropy.cache"))
+    for kind in ("gpt2", "qwen2"):
+        run("import", f"{SOURCE}/tests/data/transformers/{kind}", "--input-shape", "4", "-o", f"{kind}.h5")
+        run("export", f"{kind}.h5", "--format", "gguf", "-o", place("gguf", f"{kind}.gguf"))
+
+values = random.normal(size=(4, 3, 2))
+for dtype in ("f4", ">i2", "?", "f2"):
+    np.save(place("npy", f"{np.dtype(dtype).name}.npy"), values.astype(dtype))
+np.save(place("npy", "text.npy"), np.array(["ab", "c"]))
+np.save(place("npy", "fortran.npy"), np.asfortranarray(values))
+np.savez_compressed(open(place("npy", "two.npz"), "wb"), x=values, y=np.arange(4))
+pixels = random.integers(0, 255, (3, 4, 5), np.uint8)
+plain = struct.pack(">I3I", 0x00000803, *pixels.shape) + pixels.tobytes()
+with open(place("idx", "images"), "wb") as file:
+    file.write(plain)
+with open(place("idx", "packed.gz"), "wb") as file:
+    file.write(gzip.compress(plain, mtime=0))
+photo = Image.fromarray(random.integers(0, 255, (6, 5, 3), np.uint8))
+photo.save(place("image", "rgb.png"))
+photo.convert("P", palette=Image.Palette.ADAPTIVE, colors=4).save(place("image", "palette.png"))
+photo.convert("L").save(place("image", "grey.jpg"), quality=50)
+turned = Image.Exif()
+turned[0x0112] = 6
+photo.save(place("image", "turned.jpg"), quality=50, exif=turned)
+Image.fromarray(random.integers(0, 65535, (4, 4), np.uint16)).save(place("image", "deep.png"))
+for name in ("byte_level", "llama", "unigram"):
+    with open(f"{SOURCE}/tests/data/tokenizers/{name}.json") as file:
+        tokenizer = json.load(file)
+    with open(place("tokenizer", f"{name}.json"), "w") as file:
+        json.dump(tokenizer, file, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,53 @@
+#pragma once
+
+/// The readers of files from outside, one by one, as fuzz programs call them.
+
+#include <functional>
+#include <span>
+#include <string>
+
+namespace fq::fuzz {
+
+/// What reads one kind of file.
+struct Reader {
+  const char* name;  ///< also the folder of its corpus, tests/fuzz/corpus/<name>
+  const char* file;  ///< what an input is named: some readers go by the ending
+  /// Reads it as a command would, and uses what was read. Throws FileError or ArgumentError for what it
+  /// refuses; anything else is a finding.
+  void (*read)(const std::string& path);
+  /// Makes the checksums of changed bytes fit, so that the reader looks behind them; null for none.
+  void (*seal)(std::string& bytes) = nullptr;
+};
+
+/// All of them, in the order of their names.
+[[nodiscard]] std::span<const Reader> readers();
+/// Throws std::runtime_error naming the readers there are.
+[[nodiscard]] const Reader& reader(const std::string& name);
+
+/// Writes `bytes` to the reader's file in `folder` and reads it. False where it was refused. Throws
+/// std::logic_error for everything else that came out of it.
+[[nodiscard]] bool accepts(const Reader& reader, std::string bytes, const std::string& folder);
+
+/// One line each.
+void read_calibration(const std::string& path);
+void read_checkpoint(const std::string& path);
+void read_config(const std::string& path);
+void read_csv(const std::string& path);
+void read_dataset(const std::string& path);
+void read_gguf(const std::string& path);
+void read_idx(const std::string& path);
+void read_image(const std::string& path);
+void read_model(const std::string& path);
+void read_npy(const std::string& path);
+void read_onnx(const std::string& path);
+void read_plan(const std::string& path);
+void read_recipe(const std::string& path);
+void read_safetensors(const std::string& path);
+void read_scales(const std::string& path);
+void read_tensorrt(const std::string& path);
+void read_tokenizer(const std::string& path);
+
+/// Of our state files: length and checksums of the header, the body and the listing.
+void seal_state(std::string& bytes);
+
+}  // namespace fq::fuzz

@@ -1,0 +1,65 @@
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/error.h"
+#include "reader.h"
+
+namespace fq::fuzz {
+namespace {
+
+constexpr Reader kReaders[] = {
+    {"calibration", "input.h5", read_calibration, seal_state},
+    {"checkpoint", "input.h5", read_checkpoint, seal_state},
+    {"config", "input.json", read_config},
+    {"csv", "input.csv", read_csv},
+    {"dataset", "input.h5", read_dataset},
+    {"gguf", "input.gguf", read_gguf},
+    {"idx", "input-idx3-ubyte", read_idx},
+    {"image", "input.png", read_image},
+    {"model", "input.json", read_model},
+    {"npy", "input.npy", read_npy},
+    {"onnx", "input.onnx", read_onnx},
+    {"plan", "input.json", read_plan},
+    {"recipe", "input.json", read_recipe},
+    {"safetensors", "input.safetensors", read_safetensors},
+    {"scales", "input.h5", read_scales, seal_state},
+    {"tensorrt", "input.cache", read_tensorrt},
+    {"tokenizer", "input.json", read_tokenizer},
+};
+
+}  // namespace
+
+std::span<const Reader> readers() { return kReaders; }
+
+const Reader& reader(const std::string& name) {
+  const auto* found = std::ranges::find_if(kReaders, [&](const Reader& one) { return one.name == name; });
+  if (found != std::end(kReaders)) return *found;
+  std::string names;
+  for (const auto& one : kReaders) names += fmt::format(" {}", one.name);
+  throw std::runtime_error(fmt::format("there is no reader '{}', but{}", name, names));
+}
+
+bool accepts(const Reader& reader, std::string bytes, const std::string& folder) {
+  if (reader.seal != nullptr) reader.seal(bytes);
+  const std::string path = (std::filesystem::path(folder) / reader.file).string();
+  std::ofstream(path, std::ios::binary | std::ios::trunc).write(bytes.data(), std::streamsize(bytes.size()));
+  try {
+    reader.read(path);
+    return true;
+  } catch (const ArgumentError&) {
+    return false;
+  } catch (const FileError& error) {
+    const std::string text = error.what();
+    if (text.find('\n') != text.npos && text.find("\n  ") == text.npos)
+      throw std::logic_error("a refusal is not one line: " + text);
+    return false;
+  } catch (const std::exception& error) {
+    throw std::logic_error(fmt::format("neither read nor refused: {}", error.what()));
+  }
+}
+
+}  // namespace fq::fuzz
