@@ -1,0 +1,41 @@
+# What cpack makes of a build: a Debian package, an rpm or an archive, each of the command, the static libraries with their
+# headers, and the documents (docs/installing.md).
+
+set(CPACK_PACKAGE_NAME fakequant)
+set(CPACK_PACKAGE_VENDOR fakequant)
+set(CPACK_PACKAGE_CONTACT "fakequant maintainers <maintainers@fakequant.invalid>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGE_DESCRIPTION "Calibrates networks, trains them with fake quantization of 2 to 16 bits, FP8 and FP4 blocks, and
+exports codes and scales to ONNX Runtime, TensorRT, XNNPACK and llama.cpp. The forward pass computes an engine's integers,
+so that the trained network and the deployed one give the same bits.")
+set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_GENERATOR TGZ)
+
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON) # of the command
+set(CPACK_DEBIAN_PACKAGE_DEPENDS python3) # scripts by which verify runs engines
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3-venv)
+set(linked g++ cmake libdnnl-dev libhwy-dev libhdf5-dev zlib1g-dev nlohmann-json3-dev libfmt-dev) # by programs
+if(FAKEQUANT_HAS_IMAGES)
+  list(APPEND linked libpng-dev libjpeg-dev)
+endif()
+if(FAKEQUANT_HAS_MPI)
+  list(APPEND linked libopenmpi-dev)
+endif()
+if(FAKEQUANT_HAS_ONNX)
+  list(APPEND linked libonnx-dev libprotobuf-dev)
+endif()
+list(JOIN linked ", " CPACK_DEBIAN_PACKAGE_SUGGESTS)
+
+set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
+set(CPACK_RPM_PACKAGE_LICENSE Apache-2.0)
+set(CPACK_RPM_PACKAGE_GROUP Science)
+set(CPACK_RPM_PACKAGE_AUTOREQPROV ON)
+set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/share/man /usr/share/man/man1 /usr/share/zsh
+  /usr/share/zsh/site-functions /usr/share/bash-completion /usr/share/bash-completion/completions /usr/share/fish
+  /usr/share/fish/vendor_completions.d /usr/lib/cmake /usr/lib/pkgconfig)
+
+include(CPack)
