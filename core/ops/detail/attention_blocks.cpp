@@ -4,6 +4,7 @@
 
 #include "fakequant/core/backend/cpu/engine/threads.h"
 #include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/detail/join.h"
 #include "fakequant/core/ops/detail/products.h"
 
 namespace fq::detail {
@@ -12,6 +13,9 @@ namespace {
 constexpr std::int64_t kScores = std::int64_t{1} << 20;  // of a block: 4 MB of f32, which caches hold
 constexpr std::int64_t kOwnScores = kScores / 4;         // of a block of one thread
 constexpr std::int64_t kManyGroups = 16;
+constexpr std::int64_t kKeysTogether = 128;
+constexpr std::int64_t kKeysOfSum = 256;
+constexpr std::int64_t kCausalRows = 128;  // of a block: fewer leave more out, and multiply more slowly
 
 /// out [groups, a's rows, columns] = a b, into the memory that `out` is a view of; a product `apart` has a
 /// thread to itself.
@@ -25,25 +29,58 @@ Tensor empty_of(Shape shape, const Tensor& like) {
   return Tensor::empty(std::move(shape), like.dtype(), like.device());
 }
 
+/// out [groups, rows, columns] = a [groups, rows, keys] b [groups, keys, columns] in sums of so few keys each
+/// that they are made in one go: zeros at the end of a row then change no bit.
+void product_over_keys(bool apart, const Tensor& a, const Tensor& b, Tensor& out) {
+  const std::int64_t keys = b.dim(1);
+  if (keys <= kKeysOfSum) return product(apart, a, false, b, false, out);
+  for (std::int64_t j = 0; j < keys; j += kKeysOfSum) {
+    const std::int64_t end = std::min(keys, j + kKeysOfSum);
+    Tensor more = j == 0 ? out : empty_of(out.shape(), out);
+    product(apart, cut(a, 2, j, end), false, cut(b, 1, j, end), false, more);
+    if (j > 0) run(out.device(), &Kernels::combine, out, more, Add{}, out);
+  }
+}
+
 }  // namespace
 
-AttentionBlocks::AttentionBlocks(const AttentionShape& shape, const AttentionRows& rows, Device device)
+AttentionBlocks::AttentionBlocks(const AttentionShape& shape, const AttentionRows& rows, Device device,
+                                 bool all_keys)
     : shape_(shape),
       rows_(rows),
       group_rows_(shape.heads / shape.kv_heads * shape.queries),
-      apart_(device.is_cpu() && shape.samples * shape.kv_heads >= kManyGroups) {
+      in_heads_(device.is_cpu() && rows.causal && shape.queries > kCausalRows),
+      apart_(in_heads_ || (device.is_cpu() && shape.samples * shape.kv_heads >= kManyGroups)),
+      all_keys_(all_keys) {
   const std::int64_t scores = std::max<std::int64_t>(group_rows_ * shape.keys, 1),
                      most = apart_ ? kOwnScores : kScores;
   block_groups_ = apart_ ? 1 : std::max<std::int64_t>(most / scores, 1);
   block_rows_ = scores <= most ? group_rows_ : std::max<std::int64_t>(most / shape.keys, 16);
+  if (in_heads_) block_rows_ = std::min(block_rows_, kCausalRows);
+}
+
+/// Rows of the block that begins there.
+std::int64_t AttentionBlocks::rows_from(std::int64_t row) const {
+  const std::int64_t end = in_heads_ ? (row / shape_.queries + 1) * shape_.queries : group_rows_;
+  return std::min(block_rows_, end - row);
+}
+
+/// Keys that rows before `end` read: those that they see, and some more, as the ends of products are summed
+/// otherwise than the rest.
+std::int64_t AttentionBlocks::keys_of_rows(std::int64_t end) const {
+  if (!in_heads_ || all_keys_) return shape_.keys;
+  const std::int64_t seen = shape_.keys - shape_.queries + (end - 1) % shape_.queries + 1;
+  return std::clamp<std::int64_t>((seen + kKeysTogether - 1) / kKeysTogether * kKeysTogether, 0, shape_.keys);
 }
 
 template <class F>
 void AttentionBlocks::each(F&& f) const {
   const std::int64_t groups = shape_.samples * shape_.kv_heads;
   const auto blocks_from = [&](std::int64_t g) {
-    for (std::int64_t r = 0; r < group_rows_; r += block_rows_)
-      f(Block{g, std::min(block_groups_, groups - g), r, std::min(block_rows_, group_rows_ - r)});
+    for (std::int64_t r = 0, rows = 0; r < group_rows_; r += rows) {
+      rows = rows_from(r);
+      f(Block{g, std::min(block_groups_, groups - g), r, rows, keys_of_rows(r + rows)});
+    }
   };
   struct Nothing {};
   if (apart_) return cpu::parallel_tasks<Nothing>(groups, [&](Nothing&, std::int64_t g) { blocks_from(g); });
@@ -58,18 +95,28 @@ Tensor AttentionBlocks::queries_of(const Tensor& x, const Block& block) const {
 }
 
 Tensor AttentionBlocks::keys_of(const Tensor& x, const Block& block) const {
-  return x.reshape({shape_.samples * shape_.kv_heads, shape_.keys, x.dim(3)})
-      .slice(block.group, block.group + block.groups);
+  const Tensor all = x.reshape({shape_.samples * shape_.kv_heads, shape_.keys, x.dim(3)})
+                         .slice(block.group, block.group + block.groups);
+  if (block.keys == shape_.keys) return all;
+  return all.reshape({shape_.keys, x.dim(3)}).slice(0, block.keys).reshape({1, block.keys, x.dim(3)});
 }
 
 Tensor AttentionBlocks::weights(const Tensor& q, const Tensor& k, const Tensor& mask,
                                 const Block& block) const {
-  Tensor p = empty_of({block.groups, block.rows, shape_.keys}, q);
+  Tensor p = empty_of({block.groups, block.rows, block.keys}, q);
+  if (block.keys == 0) return p;
   product(apart_, queries_of(q, block), false, keys_of(k, block), true, p);
-  AttentionRows rows = rows_;
-  rows.first = block.group * group_rows_ + block.row;
+  const std::int64_t first = block.group * group_rows_ + block.row;
+  AttentionRows rows = rows_;  // without keys at the end, and the queries that alone see these
+  rows.keys = block.keys;
+  rows.queries -= shape_.keys - block.keys;
+  rows.first = first / shape_.queries * rows.queries + first % shape_.queries;
   run(p.device(), &Kernels::attention_weights, rows, mask, p);
   return p;
+}
+
+void AttentionBlocks::times_keys(const Tensor& scores, const Tensor& keys, Tensor& out) const {
+  in_heads_ ? product_over_keys(apart_, scores, keys, out) : product(apart_, scores, false, keys, false, out);
 }
 
 Tensor AttentionBlocks::forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) const {
@@ -77,7 +124,7 @@ Tensor AttentionBlocks::forward(const Tensor& q, const Tensor& k, const Tensor& 
   if (q.device().is_meta() || y.numel() == 0) return y;
   each([&](const Block& block) {
     Tensor part = queries_of(y, block);
-    product(apart_, weights(q, k, mask, block), false, keys_of(v, block), false, part);
+    times_keys(weights(q, k, mask, block), keys_of(v, block), part);
   });
   return y;
 }
@@ -92,13 +139,17 @@ std::vector<Tensor> AttentionBlocks::backward(const Tensor& dy, const Tensor& q,
     run(dv.device(), &Kernels::fill, dv, 0.0);
     return out;
   }
+  if (in_heads_) {  // no block may read the last keys
+    run(dk.device(), &Kernels::fill, dk, 0.0);
+    run(dv.device(), &Kernels::fill, dv, 0.0);
+  }
   const Tensor a = q.to(factors), b = k.to(factors), c = v.to(factors), gradient = dy.to(factors);
   each([&](const Block& block) {
     const Tensor p = weights(q, k, mask, block), rows = queries_of(gradient, block);
     Tensor dp = empty_of(p.shape(), p), part = queries_of(dq, block);
     const auto add_to = [&](Tensor& sum, const Tensor& left, const Tensor& right) {
       Tensor own = keys_of(sum, block);
-      if (block.row == 0) return product(apart_, left, true, right, false, own);
+      if (block.row == 0 || own.numel() == 0) return product(apart_, left, true, right, false, own);
       Tensor more = empty_of(own.shape(), own);
       product(apart_, left, true, right, false, more);
       run(own.device(), &Kernels::combine, own, more, Add{}, own);
@@ -107,7 +158,7 @@ std::vector<Tensor> AttentionBlocks::backward(const Tensor& dy, const Tensor& q,
     product(apart_, rows, false, keys_of(c, block), true, dp);
     run(dp.device(), &Kernels::attention_weights_backward, p, rows_.scale, dp);
     const Tensor scores = dp.to(factors);
-    product(apart_, scores, false, keys_of(b, block), false, part);
+    times_keys(scores, keys_of(b, block), part);
     add_to(dk, scores, queries_of(a, block));
   });
   return out;

@@ -20,9 +20,14 @@ struct AttentionShape {
 /// Groups are the heads that share keys: the rows of their queries lie behind each other. A block is some
 /// groups, or some rows of one, as many as scratch of a fixed size holds. On a CPU each of many groups is
 /// made by one thread, whose scratch its own cache holds; how many are many does not depend on the threads.
+/// There causal attention has blocks of few rows of one head, which read no key behind those that their last
+/// row sees, whatever the samples: what is left out are products with probabilities of 0, which change no
+/// sum.
 class AttentionBlocks {
  public:
-  AttentionBlocks(const AttentionShape& shape, const AttentionRows& rows, Device device);
+  /// With `all_keys` causal blocks leave none out, for tests.
+  AttentionBlocks(const AttentionShape& shape, const AttentionRows& rows, Device device,
+                  bool all_keys = false);
 
   /// y of row-major q, k and v; `mask` may be undefined.
   [[nodiscard]] Tensor forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) const;
@@ -33,21 +38,26 @@ class AttentionBlocks {
 
  private:
   struct Block {
-    std::int64_t group, groups, row, rows;  // rows of each of its groups
+    std::int64_t group, groups, row, rows, keys;  // rows of each of its groups, and keys that these read
   };
   template <class F>
   void each(F&& f) const;
+  [[nodiscard]] std::int64_t rows_from(std::int64_t row) const;
+  [[nodiscard]] std::int64_t keys_of_rows(std::int64_t end) const;
   /// The block's part of a tensor as [samples * kv_heads, rows of a group, elements].
   [[nodiscard]] Tensor queries_of(const Tensor& x, const Block& block) const;
   [[nodiscard]] Tensor keys_of(const Tensor& x, const Block& block) const;
-  /// Probabilities [groups, rows, keys].
+  /// Probabilities [groups, rows, the block's keys].
   [[nodiscard]] Tensor weights(const Tensor& q, const Tensor& k, const Tensor& mask,
                                const Block& block) const;
+
+  /// Scores, or their gradients, times what belongs to the keys.
+  void times_keys(const Tensor& scores, const Tensor& keys, Tensor& out) const;
 
   AttentionShape shape_;
   AttentionRows rows_;
   std::int64_t group_rows_;
-  bool apart_;
+  bool in_heads_, apart_, all_keys_;
   std::int64_t block_groups_, block_rows_;
 };
 
