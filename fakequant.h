@@ -28,6 +28,7 @@
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/dropout.h"
 #include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/ops/engines/engine_gelu.h"
 #include "fakequant/core/ops/engines/engine_linear.h"
 #include "fakequant/core/ops/input_part.h"
 #include "fakequant/core/ops/linear.h"

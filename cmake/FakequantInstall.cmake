@@ -26,7 +26,7 @@ foreach(folder IN ITEMS models recipes data)
 endforeach()
 install(PROGRAMS scripts/verify_onnx.py scripts/verify_gguf.py scripts/verify_openvino.py scripts/verify_executorch.py
   scripts/write_executorch.py scripts/read_parquet.py scripts/engine DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts")
-set(script_modules onnx_ parquet_ engine_ executorch_ llama_ openvino_ processor)
+set(script_modules onnx_ parquet_ engine_ executorch_ llama_ openvino_ processor stand_ins)
 list(TRANSFORM script_modules PREPEND "${PROJECT_SOURCE_DIR}/scripts/lib/")
 list(TRANSFORM script_modules APPEND "*.py")
 file(GLOB script_modules ${script_modules})

@@ -191,8 +191,8 @@ function(fakequant_add_file_tests name label variable)
   endforeach()
 endfunction()
 
-# tests/engines: exported files in engines that scripts/engine makes. OpenVINO is installed by the first test; XNNPACK (gigabytes
-# of PyTorch) and llama.cpp (minutes of compiling) are not: where nobody has made them in FAKEQUANT_ENGINES, or in engines of the
+# tests/engines: exported files in engines that scripts/engine makes. OpenVINO is installed by the first test; XNNPACK (1.6 GB
+# with PyTorch) and llama.cpp (minutes of compiling) are not: where nobody has made them in FAKEQUANT_ENGINES, or in engines of the
 # build folder, their tests are skipped with the line that makes them. To lower programs for XNNPACK takes minutes.
 function(fakequant_add_engine_tests)
   if(NOT TARGET fakequant_cli OR NOT FAKEQUANT_HAS_ONNX)

@@ -57,6 +57,7 @@ class Quantizing {
     };
     for (const auto& use : detail::quantizable_uses(model_, graph_, config_.target, quantizable))
       engine_.rows ? place_for_engine(use) : place(use);
+    detail::take_engine_functions(model_, graph_, engine_);
     for (std::size_t i = 0; i < matched_.size(); ++i)
       if (!matched_[i] && config_.rules[i].by_user) warn_unmatched(config_.rules[i].pattern);
     const TraceGraph quantized =

@@ -14,13 +14,14 @@ constexpr std::string_view kAny = "any preset";
 constexpr std::string_view kOpenVino = "openvino";  // reads the files of ort, with a bound in place of bits
 
 constexpr TargetProfile kProfiles[] = {
-    {Target::none, "none", "any engine", {}, false, kAny, "scales", false},
-    {Target::ort, "ort", "ONNX Runtime", {}, false, kAny, "onnx", true},
-    {Target::tensorrt, "tensorrt", "TensorRT", {}, false, kAny, "onnx", true},
-    {Target::ort_dynamic, "ort_dynamic", "ONNX Runtime", RowEngine::ort_dynamic_samples, false,
+    {Target::none, "none", "any engine", {}, false, false, kAny, "scales", false},
+    {Target::ort, "ort", "ONNX Runtime", {}, false, false, kAny, "onnx", true},
+    {Target::tensorrt, "tensorrt", "TensorRT", {}, false, false, kAny, "onnx", true},
+    {Target::ort_dynamic, "ort_dynamic", "ONNX Runtime", RowEngine::ort_dynamic_samples, false, false,
      "int8_dynamic", "onnx", true},
-    {Target::xnnpack, "xnnpack", "XNNPACK", RowEngine::xnnpack, false, "8da8w or 8da4w", "executorch", false},
-    {Target::ggml, "ggml", "ggml", RowEngine::ggml, true, "q4_0 or q8_0", "gguf", false},
+    {Target::xnnpack, "xnnpack", "XNNPACK", RowEngine::xnnpack, false, false, "8da8w or 8da4w", "executorch",
+     false},
+    {Target::ggml, "ggml", "ggml", RowEngine::ggml, true, true, "q4_0 or q8_0", "gguf", false},
 };
 
 }  // namespace

@@ -25,6 +25,7 @@ struct TargetProfile {
   std::string_view engine;        ///< as people call it
   std::optional<RowEngine> rows;  ///< how inputs are rounded as it runs; none where ranges are fixed
   bool tables;                    ///< whether embeddings are tables of codes
+  bool f16_gelu;                  ///< whether GELU is ops::ggml_gelu
   std::string_view presets;       ///< what is to be chosen for it
   std::string_view format;        ///< what `fakequant export --format` writes for it
   bool onnx;                      ///< whether the ONNX exporter writes for it

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/ops/engines/engine_gelu.h"
+#include "fakequant/layers/modules/activation.h"
 #include "fakequant/layers/modules/conv.h"
 #include "fakequant/layers/modules/quant_engine_layers.h"
 #include "fakequant/layers/modules/recurrent.h"
@@ -89,6 +91,17 @@ std::shared_ptr<Module> engine_counterpart(const Module& layer, const TargetProf
     made = std::make_shared<QuantEmbedding>(dynamic_cast<const Embedding&>(layer));
   dynamic_cast<QuantModule&>(*made).set_target(profile.target);
   return made;
+}
+
+void take_engine_functions(Module& model, const TraceGraph& graph, const TargetProfile& profile) {
+  if (!profile.f16_gelu) return;
+  for (const auto& node : graph.nodes) {
+    if (node.op != "gelu" || node.path.empty() || model.at(node.path).type() != "gelu") continue;
+    const bool by_tanh = node.attribute<std::string>("approximate") == "tanh";
+    model.replace(node.path, std::make_shared<Function>(
+                                 "gelu", "tanh, from a table of f16",
+                                 [by_tanh](const Variable& x, bool) { return ops::ggml_gelu(x, by_tanh); }));
+  }
 }
 
 }  // namespace fq::detail

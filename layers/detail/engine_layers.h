@@ -7,6 +7,7 @@
 
 #include "fakequant/layers/config/detail/rule_fields.h"
 #include "fakequant/layers/config/target_profile.h"
+#include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 
@@ -23,5 +24,8 @@ namespace fq::detail {
 /// The quantized counterpart, whose target is set; of a layer that `why_floats` lets be.
 [[nodiscard]] std::shared_ptr<Module> engine_counterpart(const Module& layer, const TargetProfile& profile,
                                                          const MergedFields& input);
+
+/// Functions of the traced model that the engine computes otherwise become the engine's: GELU for `f16_gelu`.
+void take_engine_functions(Module& model, const TraceGraph& graph, const TargetProfile& profile);
 
 }  // namespace fq::detail

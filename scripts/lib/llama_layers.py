@@ -144,7 +144,7 @@ def explain(engine, products, stages):
                 f"value: {first['how']}")
         lines.append(told)
         reasons.append(told)
-    if any("exact one" in stage["how"] for stage in stages):
+    if any("exact one" in stage["how"] and stage["largest"] > FLOATS for stage in stages):
         lines.append("the checkpoint's GELU is the exact one, llama.cpp's the approximation by tanh, from a table of f16")
         ways.append('train with {"type": "gelu", "options": {"approximate": "tanh"}}')
     worst = {}

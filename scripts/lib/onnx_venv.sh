@@ -1,20 +1,15 @@
 #!/usr/bin/env bash
 # onnx_venv.sh FOLDER [PYTHON [REQUIREMENTS [WITH]]]: a virtual environment with ONNX Runtime, or what a file beside this
-# one lists; made once, and again when its packages change. The list is complete unless WITH is "dependencies"; another WITH is a
-# Python script beside this one that then gets its packages' folder. Exit status 77 when it cannot be had.
+# one lists; made once, and again when its packages change. The list is complete; WITH is a Python
+# script beside this one that then gets its packages' folder. Exit status 77 when it cannot be had.
 set -euo pipefail
 folder=$1 python=${2:-python3} with=${4:-}
-wanted=$(dirname "${BASH_SOURCE[0]}")/${3:-onnx_requirements.txt} complete=--no-deps step=
-case $with in
-  "") ;;
-  dependencies) complete= ;;
-  *) step=$(dirname "${BASH_SOURCE[0]}")/$with ;;
-esac
+wanted=$(dirname "${BASH_SOURCE[0]}")/${3:-onnx_requirements.txt} step=${with:+$(dirname "${BASH_SOURCE[0]}")/$with}
 
 make_venv() {
   rm -rf "$folder" "$folder.part" &&
     "$python" -m venv "$folder.part" &&
-    "$folder.part/bin/python" -m pip install -q --disable-pip-version-check $complete --only-binary :all: \
+    "$folder.part/bin/python" -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: \
       --retries 1 --timeout 15 -r "$wanted" &&
     { [[ -z $step ]] || python3 "$step" "$(echo "$folder.part"/lib/python3*/site-packages)"; } &&
     cp "$wanted" "$folder.part/requirements.txt" &&

@@ -9,6 +9,7 @@
 
 #include "fakequant/core/numerics/detail/elementary.h"
 #include "fakequant/core/numerics/detail/function_formulas.h"
+#include "fakequant/core/numerics/detail/ggml_gelu.h"
 
 namespace fq::detail {
 
@@ -164,6 +165,20 @@ struct GeluTanh {
   }
 };
 
+/// GELU as ggml computes it; the slope is that of the function which is meant.
+struct GgmlGelu {
+  static constexpr bool of_output = false;
+  bool by_tanh;
+  template <class T>
+  FQ_HD T value(T x) const {
+    return static_cast<T>(ggml_gelu(static_cast<float>(x)));
+  }
+  template <class T>
+  FQ_HD T slope(T x) const {
+    return by_tanh ? GeluTanh{}.slope(x) : Gelu{}.slope(x);
+  }
+};
+
 /// gain * x above 0, gain * alpha * (exp(x / width) - 1) below: ELU, CELU and SELU.
 struct Elu {
   static constexpr bool of_output = false;
@@ -239,7 +254,7 @@ struct Softsign {
 struct Activation {
   std::variant<Relu, Relu6, Clip, LeakyRelu, Sigmoid, Tanh, HardSigmoid, HardSwish, Silu, Gelu, GeluTanh, Elu,
                Softplus, Mish, LogSigmoid, Softsign, Exp, Log, Sqrt, Reciprocal, Abs, Erf, Sin, Cos, PowerOf,
-               Shift, Step>
+               Shift, Step, GgmlGelu>
       f;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
+#include "fakequant/core/backend/cpu/elementwise/gelu_table.h"
 #include "fakequant/core/backend/cpu/elementwise/map.h"
 #include "fakequant/core/blocks/detail/parallel_for.h"
 #include "fakequant/core/detail/convert.h"
@@ -18,32 +19,30 @@ void for_parts(std::int64_t n, F&& f) {
                        [&](std::int64_t i) { f(i * part, std::min(part, n - i * part)); });
 }
 
-/// Whether the function has kernels of vectors, of f32, which then have run.
-bool by_vectors(const Tensor& x, const detail::Activation& activation, Tensor& y) {
-  const bool gelu = std::holds_alternative<detail::Gelu>(activation.f);
-  if (x.dtype() != DType::f32 || !(gelu || std::holds_alternative<detail::Silu>(activation.f))) return false;
-  const float* in = x.data<float>(x.layout());
-  float* out = y.mutable_data<float>(x.layout());
-  for_parts(x.numel(), [&](std::int64_t i, std::int64_t n) {
-    gelu ? gelu_values(in + i, n, out + i) : silu_values(in + i, n, out + i);
-  });
-  return true;
+using Values = void (*)(const float* x, std::int64_t n, float* y);
+using Gradients = void (*)(const float* dy, const float* x, std::int64_t n, float* dx);
+
+/// What computes many of f32 at once; null where the formula is computed for each.
+Values values_of(const detail::Activation& activation) {
+  if (std::holds_alternative<detail::Gelu>(activation.f)) return gelu_values;
+  if (std::holds_alternative<detail::Silu>(activation.f)) return silu_values;
+  return std::holds_alternative<detail::GgmlGelu>(activation.f) ? ggml_gelu_values : nullptr;
 }
-bool by_vectors(const Tensor& dy, const Tensor& x, const detail::Activation& activation, Tensor& dx) {
-  const bool gelu = std::holds_alternative<detail::Gelu>(activation.f);
-  if (x.dtype() != DType::f32 || !(gelu || std::holds_alternative<detail::Silu>(activation.f))) return false;
-  const float *g = dy.data<float>(dy.layout()), *in = x.data<float>(dy.layout());
-  float* out = dx.mutable_data<float>(dy.layout());
-  for_parts(x.numel(), [&](std::int64_t i, std::int64_t n) {
-    gelu ? gelu_gradients(g + i, in + i, n, out + i) : silu_gradients(g + i, in + i, n, out + i);
-  });
-  return true;
+Gradients gradients_of(const detail::Activation& activation) {
+  const auto* table = std::get_if<detail::GgmlGelu>(&activation.f);
+  if (std::holds_alternative<detail::Gelu>(activation.f) || (table != nullptr && !table->by_tanh))
+    return gelu_gradients;
+  return std::holds_alternative<detail::Silu>(activation.f) ? silu_gradients : nullptr;
 }
 
 }  // namespace
 
 void activate(const Tensor& x, const detail::Activation& activation, Tensor& y) {
-  if (by_vectors(x, activation, y)) return;
+  if (const Values values = values_of(activation); values != nullptr && x.dtype() == DType::f32) {
+    const float* in = x.data<float>(x.layout());
+    float* out = y.mutable_data<float>(x.layout());
+    return for_parts(x.numel(), [&](std::int64_t i, std::int64_t n) { values(in + i, n, out + i); });
+  }
   detail::visit_float(x.dtype(), "activation", [&]<class T>(T) {
     std::visit([&](auto f) { map<T>(x, y, [f](T v) { return f.value(v); }); }, activation.f);
   });
@@ -51,7 +50,13 @@ void activate(const Tensor& x, const detail::Activation& activation, Tensor& y) 
 
 void activate_backward(const Tensor& dy, const Tensor& saved, const detail::Activation& activation,
                        Tensor& dx) {
-  if (by_vectors(dy, saved, activation, dx)) return;
+  if (const Gradients gradients = gradients_of(activation);
+      gradients != nullptr && dy.dtype() == DType::f32) {
+    const float *g = dy.data<float>(dy.layout()), *in = saved.data<float>(dy.layout());
+    float* out = dx.mutable_data<float>(dy.layout());
+    return for_parts(dy.numel(),
+                     [&](std::int64_t i, std::int64_t n) { gradients(g + i, in + i, n, out + i); });
+  }
   detail::visit_float(dy.dtype(), "backward", [&]<class T>(T) {
     std::visit([&](auto f) { map<T>(dy, saved, dx, [f](T g, T v) { return g * f.slope(v); }); },
                activation.f);
