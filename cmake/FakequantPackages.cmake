@@ -18,7 +18,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON) # of the command
 set(CPACK_DEBIAN_PACKAGE_DEPENDS python3) # scripts by which verify runs engines
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3-venv)
-set(linked g++ cmake libdnnl-dev libhwy-dev libhdf5-dev zlib1g-dev nlohmann-json3-dev libfmt-dev) # by programs
+set(linked g++ cmake libdnnl-dev ocl-icd-opencl-dev libhwy-dev libhdf5-dev zlib1g-dev nlohmann-json3-dev libfmt-dev) # by programs
 if(FAKEQUANT_HAS_IMAGES)
   list(APPEND linked libpng-dev libjpeg-dev)
 endif()
