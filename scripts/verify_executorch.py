@@ -32,8 +32,8 @@ BETWEEN_LOGITS = 4e-3
 OTHER_LAYERS, OTHER_LOGITS = 1e-6, 0.01
 OTHER = "this processor has no AVX-512 VNNI: kernels of 4-bit weights add up in another order than the definition, which is theirs"
 BETWEEN = "LayerNorm, GELU, softmax and sums of floats between the layers, which the engine computes in its own way"
-LAST = ("sums of floats, which the engine adds up in its own order: in layers whose outputs have no range, as the last one, and in "
-        "operators that it has no integers for, as transposed convolutions")
+LAST = ("operators that the engine computes in floats in its own way: products of what has no range, norms, functions, and sums of "
+        "products of codes beyond 2^24, below which every order gives the same")
 
 
 def compare(program, files, counts):

@@ -26,8 +26,11 @@ class ReadTokenizer {
     const auto* kind = value<std::string>("tokenizer.ggml.model");
     if (kind == nullptr || *kind == "none") return {};
     if (*kind != "gpt2")
-      fail(fmt::format("its tokenizer is '{}': that of byte-level BPE, 'gpt2', is read",
-                       kind->substr(0, 100)));
+      fail(fmt::format(
+          "its tokenizer is '{}'{}: that of byte-level BPE, 'gpt2', is read; make the data set by "
+          "dataset from-text --tokenizer with the network's tokenizer.json, and the checkpoint "
+          "that is trained on it has that",
+          kind->substr(0, 100), *kind == "llama" ? " (sentencepiece, pieces with scores)" : ""));
     const auto* tokens = value<Texts>("tokenizer.ggml.tokens");
     if (tokens == nullptr) fail("it has no tokenizer.ggml.tokens");
     const auto* merges = value<Texts>("tokenizer.ggml.merges");

@@ -2,10 +2,11 @@
 import json
 
 import torch
-from torch.nn import functional
 
 from engine_script import Unusable
+from executorch_operators import KEEPS_CHANNELS, MOVES, OPERATORS, PRODUCTS
 from executorch_program import dynamic_linear
+from executorch_values import Codes, PooledSums, Sums
 
 
 def attribute(file, name):
@@ -15,7 +16,7 @@ def attribute(file, name):
 class Network(torch.nn.Module):
     """Its operators one after another. Linear layers of XNNPACK's dynamic int8 are torchao's, with codes and scales of the
     file; a quantizer of an activation is a pair of quantize and dequantize, and constants that are codes are dequantized, which
-    XNNPACK takes together into products of integers."""
+    XNNPACK takes together into products of integers. Where it has no such product, codes are multiplied as floats."""
 
     def __init__(self, file):
         super().__init__()
@@ -23,6 +24,7 @@ class Network(torch.nn.Module):
         self.nodes, self.input, self.output = graph["nodes"], graph["input"], graph["output"]
         self.shape, self.tokens = graph["shape"], graph["tokens"]
         self.coded, self.layers, self.grids, self.joined, self.quantized_layers = {}, torch.nn.ModuleDict(), {}, {}, 0
+        self.sums = {}  # by value: the scales of what is not rounded yet
         for name, value in file.get("values", {}).items():
             self.register_buffer(f"value{name}", torch.from_numpy(value[...]))
         for name, value in file.get("codes", {}).items():
@@ -30,7 +32,7 @@ class Network(torch.nn.Module):
             self.coded[int(name)] = (torch.from_numpy(value[...]), scales, attribute(file, f"bits/{name}"))
         for at, node in enumerate(self.nodes):
             self.prepare(at, node)
-        self.early = self.joined | {value: grid for node in self.nodes if self.is_product(node)
+        self.early = self.joined | {value: grid for node in self.nodes if self.is_product(node) and node["output"] not in self.sums
                       for value, grid in [self.rounded_at(node["output"])] if grid}
 
     def example(self):
@@ -39,11 +41,13 @@ class Network(torch.nn.Module):
     def prepare(self, at, node):
         if node["op"] == "quantize":
             self.grids[node["output"]] = node
+            if (scales := self.sums.get(node["inputs"][0])) is not None:
+                self.register_buffer(f"factor{at}", scales / node["scale"])
         elif node["op"] == "concat":
             self.prepare_join(node)
         elif node["op"] not in OPERATORS and not self.is_product(node):
             raise Unusable(f"'{node['path']}' ({node['op']}): no way to write it for ExecuTorch; it takes "
-                           f"{', '.join(sorted([*OPERATORS, 'linear', 'conv2d']))}")
+                           f"{', '.join(sorted([*OPERATORS, *PRODUCTS]))}")
         if self.is_product(node) and node["inputs"][1] in self.coded:
             self.quantized_layers += 1
             bias = self.constant(node["inputs"][2]) if len(node["inputs"]) > 2 else None
@@ -63,19 +67,36 @@ class Network(torch.nn.Module):
             self.grids[node["output"]] = self.joined[node["output"]] = grids[0]
 
     def prepare_static(self, at, node, codes, scales, bias):
-        grid = self.grids.get(self.origin(node["inputs"][0]))
-        integers = self.rounded_at(node["output"])[1] is not None  # else its sums stay floats: XNNPACK has no kernel for that
-        if grid is None and integers:
-            raise Unusable(f"'{node['path']}' is quantized for {node['attributes'].get('engine', 'another engine')}, or its input "
-                           "has no range of its own: calibrate with --preset int8, 8da8w or 8da4w")
-        scales = scales if len(scales) == codes.shape[0] else scales.expand(codes.shape[0]).contiguous()
-        if bias is not None and grid is not None:  # on the grid of the sums, as it was trained
-            grid_of_sums = torch.tensor(grid["scale"], dtype=torch.float32) * scales
-            self.register_buffer(f"bias{at}", torch.round(bias / grid_of_sums) * grid_of_sums)
+        grid, channels = self.grids.get(self.origin(node["inputs"][0])), codes.shape[int(node["op"] == "conv_transpose2d")]
+        integers = self.rounded_at(node["output"])[1] is not None and node["op"] != "conv_transpose2d"
+        if grid is None:
+            if integers:
+                raise Unusable(f"'{node['path']}' is quantized for {node['attributes'].get('engine', 'another engine')}, or its "
+                               "input has no range of its own: calibrate with --preset int8, 8da8w or 8da4w")
+            return
+        scales = scales if len(scales) == channels else scales.expand(channels).contiguous()
+        if node["op"] == "conv_transpose2d":
+            scales = scales.repeat(node["attributes"]["groups"])
+        of_sums = torch.tensor(grid["scale"], dtype=torch.float32) * scales
+        steps = None if bias is None else torch.round(bias / of_sums)  # on the grid of the sums, as it was trained
         if integers:
             self.register_buffer(f"codes{at}", codes)
             self.register_buffer(f"scales{at}", scales)
             self.register_buffer(f"zeros{at}", torch.zeros(len(scales), dtype=torch.int64))
+            self.register_buffer(f"bias{at}", None if steps is None else steps * of_sums)
+        else:
+            self.register_buffer(f"steps{at}", codes.to(torch.float32))
+            self.register_buffer(f"bias{at}", steps)
+            wide = of_sums if node["op"] == "linear" else of_sums.reshape(-1, 1, 1)
+            self.register_buffer(f"scales{at}", wide)
+            self.follow(node["output"], wide)
+
+    def follow(self, value, scales):
+        """What keeps channels apart hands sums on."""
+        self.sums[value] = scales
+        for node in self.nodes:
+            if node["op"] in KEEPS_CHANNELS and node["inputs"][0] == value:
+                self.follow(node["output"], scales)
 
     def rounded_at(self, value):
         """Behind a product and its ReLU: (the value, the quantizer that it reaches through what moves codes), or (.., None)."""
@@ -103,7 +124,7 @@ class Network(torch.nn.Module):
 
     @staticmethod
     def is_product(node):
-        return node["op"] in ("linear", "conv2d")
+        return node["op"] in PRODUCTS
 
     def constant(self, value):
         return None if value < 0 else getattr(self, f"value{value}")
@@ -113,7 +134,7 @@ class Network(torch.nn.Module):
         if value < 0:
             return None
         made = known[value] if value in known else self.floats_of(value)
-        return made.floats() if isinstance(made, Codes) else made
+        return made.floats() if isinstance(made, (Codes, Sums)) else made
 
     def floats_of(self, value):
         if value not in self.coded:
@@ -128,84 +149,45 @@ class Network(torch.nn.Module):
         for at, node in enumerate(self.nodes):
             inputs, made = node["inputs"], node["output"]
             if node["op"] == "quantize":
-                known[made] = Codes(self.value_of(known, inputs[0]), node)
+                known[made] = self.rounded(at, node, known)
             elif str(at) in self.layers:
                 known[made] = self.layers[str(at)](self.value_of(known, inputs[0]))
             elif self.is_product(node):
                 known[made] = self.product(at, node, known)
+            elif node["op"] == "global_avg_pool2d" and self.origin(inputs[0]) in self.grids:
+                known[made] = self.pooled(inputs[0], known)
+            elif isinstance(known.get(inputs[0]), Sums) and node["op"] in known[inputs[0]].kept_by:
+                known[made] = known[inputs[0]].through(lambda sums, node=node: OPERATORS[node["op"]]([sums], node["attributes"]))
             else:
                 known[made] = OPERATORS[node["op"]]([self.value_of(known, i) for i in inputs], node["attributes"])
             if node["op"] == "add" and any(isinstance(known.get(value), Codes) for value in inputs):
                 known[made] = known[made] * 1.0  # XNNPACK would add codes by multipliers of its own, not values
             if made in self.early:  # before what moves codes, where the engine rounds
-                known[made] = Codes(known[made], self.early[made])
+                known[made] = Codes(self.value_of(known, made), self.early[made])
         return self.value_of(known, self.output)
+
+    def rounded(self, at, node, known):
+        value, = node["inputs"]
+        x = known.get(value)
+        return x.rounded(getattr(self, f"factor{at}", None), node) if isinstance(x, Sums) else Codes(self.value_of(known, value), node)
+
+    def steps(self, value, known):
+        """Codes without their zero point, as floats."""
+        return torch.round(self.value_of(known, value) * (1.0 / self.grids[self.origin(value)]["scale"]))
+
+    def pooled(self, value, known):
+        steps = self.steps(value, known)
+        return PooledSums(steps.sum((2, 3), keepdim=True), (self.grids[self.origin(value)]["scale"], steps.shape[2] * steps.shape[3]))
 
     def product(self, at, node, known):
         inputs, told = node["inputs"], node["attributes"]
-        x, bias = self.value_of(known, inputs[0]), self.constant(inputs[2]) if len(inputs) > 2 else None
-        bias = getattr(self, f"bias{at}", bias)
+        bias = getattr(self, f"bias{at}") if hasattr(self, f"bias{at}") else self.constant(inputs[2]) if len(inputs) > 2 else None
+        if hasattr(self, f"steps{at}"):
+            sums = PRODUCTS[node["op"]](self.steps(inputs[0], known), getattr(self, f"steps{at}"), bias, told)
+            return Sums(sums, getattr(self, f"scales{at}"))
         if hasattr(self, f"codes{at}"):
-            codes = getattr(self, f"codes{at}")
             weight = torch.ops.quantized_decomposed.dequantize_per_channel(
-                codes, getattr(self, f"scales{at}"), getattr(self, f"zeros{at}"), 0, -127, 127, torch.int8)
+                getattr(self, f"codes{at}"), getattr(self, f"scales{at}"), getattr(self, f"zeros{at}"), 0, -127, 127, torch.int8)
         else:
             weight = self.value_of(known, inputs[1])
-        if node["op"] == "linear":
-            return functional.linear(x, weight, bias)
-        return functional.conv2d(x, weight, bias, told["stride"], told["padding"], told["dilation"], told["groups"])
-
-
-class Codes:
-    """A value on the grid of a quantizer."""
-
-    def __init__(self, x, node):
-        zero = node["zero_point"]
-        self.grid = (node["scale"], zero, int(node["low"]) + zero, int(node["high"]) + zero, torch.int8)
-        self.codes = torch.ops.quantized_decomposed.quantize_per_tensor(x, *self.grid)
-
-    def floats(self):
-        return torch.ops.quantized_decomposed.dequantize_per_tensor(self.codes, *self.grid)
-
-
-def layer_norm(inputs, told):
-    x, weight, bias = (*inputs, None, None)[:3]
-    return functional.layer_norm(x, x.shape[x.ndim - told["axes"]:], weight, bias, told["eps"])
-
-
-def attention(inputs, told):
-    q, k, v, mask = (*inputs, None)[:4]
-    if mask is not None:
-        raise Unusable("attention with a mask of its own: no way to write it for ExecuTorch")
-    scores = torch.matmul(q, k.transpose(-2, -1)) * told["scale"]
-    if told["causal"]:
-        rows, columns = scores.shape[-2:]
-        scores = scores + torch.full((rows, columns), -1e30).triu(1)
-    return torch.matmul(torch.softmax(scores, -1), v)
-
-
-def transposed_conv(inputs, told):
-    x, weight, bias = (*inputs, None)[:3]
-    return functional.conv_transpose2d(x, weight, bias, told["stride"], told["padding"], told["output_padding"], told["groups"],
-                                       told["dilation"])
-
-
-def sliced(inputs, told):
-    end = min(told["end"], inputs[0].shape[told["axis"]])
-    return inputs[0][(slice(None),) * told["axis"] + (slice(told["begin"], end, told["step"]),)]
-
-
-MOVES = {"dequantize", "to_float", "reshape", "flatten", "transpose", "slice", "max_pool2d", "dropout"}
-OPERATORS = {
-    "dequantize": lambda i, a: i[0], "to_float": lambda i, a: i[0], "dropout": lambda i, a: i[0],
-    "relu": lambda i, a: torch.relu(i[0]), "gelu": lambda i, a: functional.gelu(i[0], approximate=a["approximate"]),
-    "silu": lambda i, a: functional.silu(i[0]), "sigmoid": lambda i, a: torch.sigmoid(i[0]),
-    "tanh": lambda i, a: torch.tanh(i[0]), "softmax": lambda i, a: torch.softmax(i[0], a["axis"]),
-    "add": lambda i, a: i[0] + i[1], "sub": lambda i, a: i[0] - i[1], "multiply": lambda i, a: i[0] * i[1],
-    "layer_norm": layer_norm, "embedding": lambda i, a: functional.embedding(i[0], i[1]),
-    "reshape": lambda i, a: i[0].reshape(a["shape"]), "flatten": lambda i, a: i[0].flatten(a["start_axis"]),
-    "transpose": lambda i, a: i[0].permute(a["axes"]), "slice": sliced,
-    "concat": lambda i, a: torch.cat(i, a["axis"]),
-    "scaled_dot_product_attention": attention, "conv_transpose2d": transposed_conv,
-    "max_pool2d": lambda i, a: functional.max_pool2d(i[0], a["kernel"], a["stride"], a["padding"]),
-    "global_avg_pool2d": lambda i, a: i[0].mean((2, 3), keepdim=True)}
+        return PRODUCTS[node["op"]](self.value_of(known, inputs[0]), weight, bias, told)

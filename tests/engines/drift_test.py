@@ -26,9 +26,10 @@ found = drifted(PYTHON, "ort")
 assert set(found["ort"].values()) == {0.0}, found
 assert all(0 < value < 1e-2 for value in found["simulated in floats"].values()), found
 for name, engine, file, depths in [("ggml", "llama.cpp", "engine/libfakequant_llama.so", "1,12,29"),
-                                   ("xnnpack", "xnnpack", "bin/python", "4")]:  # to lower a program takes long
+                                   ("xnnpack", "xnnpack", "bin/python", "4"),  # to lower a program takes long
+                                   ("xnnpack_static", "xnnpack", "bin/python", "4")]:
     python = os.path.join(HOME, engine, "bin", "python")
     if not os.path.exists(os.path.join(HOME, engine, file)):
         print(f"without {name}: scripts/engine {engine} {HOME} makes it")
     else:
-        assert set(drifted(python, name, depths)[name].values()) == {0.0}, name
+        assert set(drifted(python, name, depths)[name.replace("_", " ")].values()) == {0.0}, name

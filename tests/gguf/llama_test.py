@@ -147,12 +147,18 @@ for kind, architecture, file in (("llama", "LlamaForCausalLM", "llama3.json"), (
 with open("llama3_pieces.gguf", "rb") as file:
     whole = file.read()
 for was, becomes, says in ((b"llama-bpe", b"other-bpe", "the words of 'other-bpe' are not read"),
-                           (b"\4\0\0\0\0\0\0\0gpt2", b"\4\0\0\0\0\0\0\0bert", "its tokenizer is 'bert'")):
+                           (b"\4\0\0\0\0\0\0\0gpt2", b"\4\0\0\0\0\0\0\0bert", "its tokenizer is 'bert'"),
+                           (b"\4\0\0\0\0\0\0\0gpt2", b"\5\0\0\0\0\0\0\0llama", "sentencepiece, pieces with scores")):
     assert was in whole
+    changed = whole.replace(was, becomes)
+    if len(changed) != len(whole):  # what follows stays where it was
+        changed = changed.replace(b"\t\0\0\0\0\0\0\0llama-bpe", b"\b\0\0\0\0\0\0\0llama-bp")
+    assert len(changed) == len(whole)
     with open("strange.gguf", "wb") as file:
-        file.write(whole.replace(was, becomes))
+        file.write(changed)
     warned = run("import", "strange.gguf", "-o", "strange.h5", "--force").stderr
     assert says in warned and "left out" in warned, warned
+    assert "tokenizer is" not in says or "dataset from-text --tokenizer" in warned, warned
 
 # What is no such file, or what no grid of ours is.
 with open("llama_q4_0.gguf", "rb") as file:

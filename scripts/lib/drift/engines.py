@@ -20,17 +20,21 @@ def onnxruntime(depth, x):
     return [("ort", depth.forward(checkpoint), made), ("simulated in floats", depth.forward(simulated), made)]
 
 
-def xnnpack(depth, x):
-    """Dynamic INT8: the whole network is a program."""
+def xnnpack(depth, x, name="xnnpack", preset="8da8w"):
+    """The whole network is a program: dynamic INT8, or static."""
     import torch
 
     from executorch_program import Program
 
-    checkpoint = depth.calibrated("xnnpack", preset="8da8w")
+    checkpoint = depth.calibrated(name.replace(" ", "_"), preset=preset)
     with open(depth.exported(checkpoint, "executorch", ".pte"), "rb") as file:
         program = Program(file.read())
     made = np.concatenate([program(torch.from_numpy(x[i:i + 1]))[0] for i in range(len(x))])
-    return [("xnnpack", depth.forward(checkpoint), made)]
+    return [(name, depth.forward(checkpoint), made)]
+
+
+def xnnpack_static(depth, x):
+    return xnnpack(depth, x, "xnnpack static", "int8")
 
 
 def ggml(depth, x, home):
@@ -55,5 +59,5 @@ def all_of(depth, x, engines, home):
     found = []
     for name in engines:
         found += ggml(depth, x, os.path.join(home, "llama.cpp")) if name == "ggml" else {
-            "ort": onnxruntime, "xnnpack": xnnpack}[name](depth, x)
+            "ort": onnxruntime, "xnnpack": xnnpack, "xnnpack_static": xnnpack_static}[name](depth, x)
     return found

@@ -1,0 +1,48 @@
+"""Operators of a network that fakequant has written down, in PyTorch: each of its inputs and attributes."""
+import torch
+from torch.nn import functional
+
+from engine_script import Unusable
+
+
+def layer_norm(inputs, told):
+    x, weight, bias = (*inputs, None, None)[:3]
+    return functional.layer_norm(x, x.shape[x.ndim - told["axes"]:], weight, bias, told["eps"])
+
+
+def attention(inputs, told):
+    q, k, v, mask = (*inputs, None)[:4]
+    if mask is not None:
+        raise Unusable("attention with a mask of its own: no way to write it for ExecuTorch")
+    scores = torch.matmul(q, k.transpose(-2, -1)) * told["scale"]
+    if told["causal"]:
+        rows, columns = scores.shape[-2:]
+        scores = scores + torch.full((rows, columns), -1e30).triu(1)
+    return torch.matmul(torch.softmax(scores, -1), v)
+
+
+def sliced(inputs, told):
+    end = min(told["end"], inputs[0].shape[told["axis"]])
+    return inputs[0][(slice(None),) * told["axis"] + (slice(told["begin"], end, told["step"]),)]
+
+
+PRODUCTS = {  # of an input, a weight, a bias or None, and attributes
+    "linear": lambda x, w, b, a: functional.linear(x, w, b),
+    "conv2d": lambda x, w, b, a: functional.conv2d(x, w, b, a["stride"], a["padding"], a["dilation"], a["groups"]),
+    "conv_transpose2d": lambda x, w, b, a: functional.conv_transpose2d(x, w, b, a["stride"], a["padding"], a["output_padding"],
+                                                                      a["groups"], a["dilation"])}
+KEEPS_CHANNELS = {"dequantize", "to_float", "dropout", "relu", "max_pool2d"}  # and goes through scales, which are positive
+MOVES = {"dequantize", "to_float", "reshape", "flatten", "transpose", "slice", "max_pool2d", "dropout"}
+OPERATORS = {
+    "dequantize": lambda i, a: i[0], "to_float": lambda i, a: i[0], "dropout": lambda i, a: i[0],
+    "relu": lambda i, a: torch.relu(i[0]), "gelu": lambda i, a: functional.gelu(i[0], approximate=a["approximate"]),
+    "silu": lambda i, a: functional.silu(i[0]), "sigmoid": lambda i, a: torch.sigmoid(i[0]),
+    "tanh": lambda i, a: torch.tanh(i[0]), "softmax": lambda i, a: torch.softmax(i[0], a["axis"]),
+    "add": lambda i, a: i[0] + i[1], "sub": lambda i, a: i[0] - i[1], "multiply": lambda i, a: i[0] * i[1],
+    "layer_norm": layer_norm, "embedding": lambda i, a: functional.embedding(i[0], i[1]),
+    "reshape": lambda i, a: i[0].reshape(a["shape"]), "flatten": lambda i, a: i[0].flatten(a["start_axis"]),
+    "transpose": lambda i, a: i[0].permute(a["axes"]), "slice": sliced,
+    "concat": lambda i, a: torch.cat(i, a["axis"]),
+    "scaled_dot_product_attention": attention,
+    "max_pool2d": lambda i, a: functional.max_pool2d(i[0], a["kernel"], a["stride"], a["padding"]),
+    "global_avg_pool2d": lambda i, a: i[0].mean((2, 3), keepdim=True)}
