@@ -1,5 +1,6 @@
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/range_rows.cuh"
+#include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/kernels/cpu/clip.h"
 #include "fakequant/reference/kernels/cuda/clip.h"
@@ -29,15 +30,12 @@ void fill_mask(const Tensor& x, const Tensor& lower, const Tensor& upper, Formul
   with_rows(x, lower, upper, BoundsRow{}, [&](const auto& rows) { mask_by_rows(x, formula, rows, mask); });
 }
 
-struct SumBeyond {
-  using Sum = double;
+struct GradientsBeyond {
   const float *x, *dy, *bound;
   bool above;
-  FQ_HD double zero() const { return 0; }
-  FQ_HD void add(double& sum, std::int64_t i, std::int64_t) const {
-    if (above ? x[i] >= *bound : x[i] <= *bound) sum += static_cast<double>(dy[i]);
+  FQ_HD void operator()(PairSum& sum, std::int64_t i, std::int64_t) const {
+    if (above ? x[i] >= *bound : x[i] <= *bound) sum.add(dy[i]);
   }
-  FQ_HD void join(double& sum, double other) const { sum += other; }
 };
 
 void sum_on_host(const Tensor& x, const Tensor& dy, const Tensor& bound, bool above, Tensor& sums) {
@@ -49,7 +47,7 @@ void sum_on_host(const Tensor& x, const Tensor& dy, const Tensor& bound, bool ab
 
 struct PutSum {
   double* to;
-  FQ_HD void operator()(std::int64_t, double sum) const { *to = sum; }
+  FQ_HD void operator()(std::int64_t, const PairSum& sum) const { *to = sum.value(); }
 };
 
 }  // namespace
@@ -71,7 +69,7 @@ void sum_beyond(const Tensor& x, const Tensor& dy, const Tensor& bound, bool abo
   const Tensor own = bound.to(x.device());
   const auto read = [](const Tensor& t) { return static_cast<const float*>(t.raw()); };
   reduce_channels(x.device(), ChannelView{1, x.numel(), x.numel()},
-                  SumBeyond{read(x), read(dy), read(own), above},
+                  SumTerms<PairSum, GradientsBeyond>{{read(x), read(dy), read(own), above}},
                   PutSum{static_cast<double*>(sums.mutable_raw())});
 }
 

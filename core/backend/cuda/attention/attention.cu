@@ -1,8 +1,10 @@
 #include <limits>
 
 #include "fakequant/core/backend/cuda/attention/attention.h"
+#include "fakequant/core/backend/cuda/loops/kept.cuh"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/backend/cuda/loops/row_blocks.cuh"
+#include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
 
@@ -12,62 +14,78 @@ namespace {
 using fq::detail::AttentionRows;
 using fq::detail::Rotation;
 
-/// Threads of a block share a row; each changes its own elements only.
+/// Threads of a block share a row; each changes its own elements only, and keeps the first of them.
 template <class T>
 struct AttentionWeights {
   static constexpr int phases = 7;
   struct Shared {
     T largest[block_threads];
-    double sums[block_threads];
+    SumOf<T> sums[block_threads];
+  };
+  struct Kept {
+    T v[group_size];  // scores, then their powers
   };
   RowBlocks shape;
   AttentionRows rows;
   const T* mask;
   T* scores;
 
-  FQ_HD T score(std::int64_t row, std::int64_t key) const {
-    const T* own = mask == nullptr ? nullptr : mask + rows.mask_at(row) + key * rows.mask_strides[3];
-    return fq::detail::attention_score(scores[row * shape.length + key], static_cast<T>(rows.scale), own);
+  FQ_HD void load_scores(std::int64_t row, std::int64_t first, int count, T (&v)[group_size]) const {
+    const T* own = mask == nullptr ? nullptr : mask + rows.mask_at(row) + first * rows.mask_strides[3];
+    load_group(scores + row * shape.length + first, count, v);
+    for (int j = 0; j < group_size; ++j)
+      if (j < count)
+        v[j] = fq::detail::attention_score(v[j], static_cast<T>(rows.scale),
+                                           own == nullptr ? nullptr : own + j * rows.mask_strides[3]);
   }
-  FQ_HD T largest_of(std::int64_t row, int lane, std::int64_t seen) const {
+  template <bool made, class F>
+  FQ_HD void visit(std::int64_t row, int lane, Kept& kept, const F& f) const {
+    const auto load = [&](std::int64_t first, int count, Kept& to) { load_scores(row, first, count, to.v); };
+    for_lane_keeping<made>(shape, lane, kept, load, f);
+  }
+  FQ_HD T largest_of(std::int64_t row, int lane, std::int64_t seen, Kept& kept) const {
     T largest = -std::numeric_limits<T>::infinity();
-    for_lane(shape, lane, [&](std::int64_t first, int count) {
-      for (std::int64_t j = first; j < first + count && j < seen; ++j)
-        if (const T v = score(row, j); v > largest) largest = v;
+    visit<false>(row, lane, kept, [&](std::int64_t first, int count, const Kept& of) {
+      for (int j = 0; j < group_size; ++j)
+        if (j < count && first + j < seen && of.v[j] > largest) largest = of.v[j];
     });
     return largest;
   }
-  FQ_HD double powers_of(std::int64_t row, int lane, std::int64_t seen, T largest) const {
-    double sum = 0.0;
+  FQ_HD SumOf<T> powers_of(std::int64_t row, int lane, std::int64_t seen, T largest, Kept& kept) const {
+    SumOf<T> sum{};
     const bool none = largest == -std::numeric_limits<T>::infinity();
-    for_lane(shape, lane, [&](std::int64_t first, int count) {
-      for (std::int64_t j = first; j < first + count; ++j) {
-        const T power = none || j >= seen ? T{0} : fq::detail::softmax_power(score(row, j), largest);
-        scores[row * shape.length + j] = power;
-        sum += static_cast<double>(power);
+    visit<true>(row, lane, kept, [&](std::int64_t first, int count, Kept& of) {
+      for (int j = 0; j < group_size; ++j) {
+        if (j >= count) continue;
+        of.v[j] = none || first + j >= seen ? T{0} : fq::detail::softmax_power(of.v[j], largest);
+        sum.add(of.v[j]);
       }
+      if (lane * group_size != first) store_group(scores + row * shape.length + first, count, of.v);
     });
     return sum;
   }
-  FQ_HD void divide(std::int64_t row, int lane, T sum) const {
-    if (sum == T{0}) return;
-    for_lane(shape, lane, [&](std::int64_t first, int count) {
-      for (std::int64_t j = first; j < first + count; ++j) scores[row * shape.length + j] /= sum;
+  FQ_HD void divide(std::int64_t row, int lane, T sum, Kept& kept) const {
+    T* own = scores + row * shape.length;
+    const auto load = [&](std::int64_t first, int count, Kept& to) { load_group(own + first, count, to.v); };
+    for_lane_keeping<true>(shape, lane, kept, load, [&](std::int64_t first, int count, Kept& of) {
+      for (int j = 0; j < group_size; ++j)
+        if (j < count && sum != T{0}) of.v[j] /= sum;
+      store_group(own + first, count, of.v);
     });
   }
 
   template <int Phase>
-  FQ_HD void phase(Thread t, Shared& shared) const {
+  FQ_HD void phase(Thread t, Shared& shared, Kept& kept) const {
     const auto p = shape.place(t);
     if (p.row >= shape.rows) return;
     const std::int64_t seen = rows.visible(p.row);
-    if (Phase == 0) shared.largest[t.thread] = largest_of(p.row, p.lane, seen);
+    if (Phase == 0) shared.largest[t.thread] = largest_of(p.row, p.lane, seen, kept);
     if (Phase == 1) join_neighbours(shape, p, shared.largest, JoinLargest{});
     if (Phase == 2 && p.lane == 0) join_row(shape, p, shared.largest, JoinLargest{});
-    if (Phase == 3) shared.sums[t.thread] = powers_of(p.row, p.lane, seen, shared.largest[p.first]);
-    if (Phase == 4) join_neighbours(shape, p, shared.sums, JoinSum{});
-    if (Phase == 5 && p.lane == 0) join_row(shape, p, shared.sums, JoinSum{});
-    if (Phase == 6) divide(p.row, p.lane, static_cast<T>(shared.sums[p.first]));
+    if (Phase == 3) shared.sums[t.thread] = powers_of(p.row, p.lane, seen, shared.largest[p.first], kept);
+    if (Phase == 4) join_neighbours(shape, p, shared.sums, JoinSums{});
+    if (Phase == 5 && p.lane == 0) join_row(shape, p, shared.sums, JoinSums{});
+    if (Phase == 6) divide(p.row, p.lane, static_cast<T>(shared.sums[p.first].value()), kept);
   }
 };
 
@@ -75,36 +93,49 @@ template <class T>
 struct AttentionWeightsBackward {
   static constexpr int phases = 4;
   struct Shared {
-    double sums[block_threads];
+    SumOf<T> sums[block_threads];
+  };
+  struct Kept {
+    T g[group_size], v[group_size];
   };
   RowBlocks shape;
   const T* p;
   T scale;
   T* dp;
 
-  FQ_HD double sum_of(std::int64_t at, int lane) const {
-    double sum = 0.0;
-    for_lane(shape, lane, [&](std::int64_t first, int count) {
-      for (std::int64_t j = at + first; j < at + first + count; ++j) sum += static_cast<double>(dp[j] * p[j]);
+  template <bool made, class F>
+  FQ_HD void visit(std::int64_t at, int lane, Kept& kept, const F& f) const {
+    const auto load = [&](std::int64_t first, int count, Kept& to) {
+      load_group(dp + at + first, count, to.g);
+      load_group(p + at + first, count, to.v);
+    };
+    for_lane_keeping<made>(shape, lane, kept, load, f);
+  }
+  FQ_HD SumOf<T> sum_of(std::int64_t at, int lane, Kept& kept) const {
+    SumOf<T> sum{};
+    visit<false>(at, lane, kept, [&](std::int64_t, int count, const Kept& of) {
+      for (int j = 0; j < group_size; ++j)
+        if (j < count) sum.add(of.g[j] * of.v[j]);
     });
     return sum;
   }
-  FQ_HD void write(std::int64_t at, int lane, T sum) const {
-    for_lane(shape, lane, [&](std::int64_t first, int count) {
-      for (std::int64_t j = at + first; j < at + first + count; ++j)
-        dp[j] = fq::detail::attention_gradient(dp[j], p[j], sum, scale);
+  FQ_HD void write(std::int64_t at, int lane, T sum, Kept& kept) const {
+    visit<true>(at, lane, kept, [&](std::int64_t first, int count, Kept& of) {
+      for (int j = 0; j < group_size; ++j)
+        if (j < count) of.g[j] = fq::detail::attention_gradient(of.g[j], of.v[j], sum, scale);
+      store_group(dp + at + first, count, of.g);
     });
   }
 
   template <int Phase>
-  FQ_HD void phase(Thread t, Shared& shared) const {
+  FQ_HD void phase(Thread t, Shared& shared, Kept& kept) const {
     const auto place = shape.place(t);
     if (place.row >= shape.rows) return;
     const std::int64_t at = place.row * shape.length;
-    if (Phase == 0) shared.sums[t.thread] = sum_of(at, place.lane);
-    if (Phase == 1) join_neighbours(shape, place, shared.sums, JoinSum{});
-    if (Phase == 2 && place.lane == 0) join_row(shape, place, shared.sums, JoinSum{});
-    if (Phase == 3) write(at, place.lane, static_cast<T>(shared.sums[place.first]));
+    if (Phase == 0) shared.sums[t.thread] = sum_of(at, place.lane, kept);
+    if (Phase == 1) join_neighbours(shape, place, shared.sums, JoinSums{});
+    if (Phase == 2 && place.lane == 0) join_row(shape, place, shared.sums, JoinSums{});
+    if (Phase == 3) write(at, place.lane, static_cast<T>(shared.sums[place.first].value()), kept);
   }
 };
 
@@ -135,8 +166,8 @@ void attention_weights(const AttentionRows& rows, const Tensor& mask, Tensor& sc
   if (scores.numel() == 0) return;
   visit_float(scores.dtype(), [&]<class T>(T) {
     const auto shape = RowBlocks::of(scores.numel() / rows.keys, rows.keys);
-    for_blocks(scores.device(), shape.blocks(),
-               AttentionWeights<T>{shape, rows, data_of<T>(mask), mutable_data_of<T>(scores)});
+    for_blocks_keeping(scores.device(), shape.blocks(),
+                       AttentionWeights<T>{shape, rows, data_of<T>(mask), mutable_data_of<T>(scores)});
   });
 }
 
@@ -144,7 +175,7 @@ void attention_weights_backward(const Tensor& p, double scale, Tensor& dp) {
   if (p.numel() == 0) return;
   visit_float(p.dtype(), [&]<class T>(T) {
     const auto shape = RowBlocks::of(p.numel() / p.dim(-1), p.dim(-1));
-    for_blocks(
+    for_blocks_keeping(
         p.device(), shape.blocks(),
         AttentionWeightsBackward<T>{shape, data_of<T>(p), static_cast<T>(scale), mutable_data_of<T>(dp)});
   });

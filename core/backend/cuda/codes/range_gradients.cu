@@ -1,6 +1,7 @@
 #include "fakequant/core/backend/cuda/codes/codes.cuh"
 #include "fakequant/core/backend/cuda/codes/range_gradients.h"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
+#include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/blocks/detail/block_map.h"
 
@@ -8,28 +9,28 @@ namespace fq::cuda {
 namespace {
 
 struct RangeShares {
-  using Sum = double;
+  using Sum = PairSum;
   const float *x, *dy, *scale, *amax;
   const void* codes;
   CodeFormat format;
   bool lsq;
 
-  FQ_HD Sum zero() const { return 0; }
+  FQ_HD Sum zero() const { return {}; }
   FQ_HD void add(Sum& sum, std::int64_t i, std::int64_t range) const {
     const auto row = grid_row(format.grid, scale[range], amax[range]);
     const float share = lsq ? fq::detail::lsq_share(x[i], load_code(codes, format, i), row)
                             : fq::detail::clip_share(x[i], row);
-    sum += static_cast<double>(dy[i]) * static_cast<double>(share);
+    sum.add_product(dy[i], share);
   }
-  FQ_HD void join(Sum& sum, const Sum& other) const { sum += other; }
+  FQ_HD void join(Sum& sum, const Sum& other) const { sum.join(other); }
 };
 
 struct PutGradient {
   double divisor;
   float factor;
   float* out;
-  FQ_HD void operator()(std::int64_t range, const double& sum) const {
-    out[range] = static_cast<float>(sum / divisor) * factor;
+  FQ_HD void operator()(std::int64_t range, const PairSum& sum) const {
+    out[range] = static_cast<float>(sum.value() / divisor) * factor;
   }
 };
 
@@ -39,7 +40,7 @@ struct BlockShares {
   PutGradient put;
   fq::detail::BlockMap blocks;
   FQ_HD void operator()(std::int64_t block) const {
-    double sum = shares.zero();
+    PairSum sum{};
     for (std::int64_t k = 0; k < blocks.length(); ++k)
       if (const std::int64_t i = blocks.element(block, k); i >= 0) shares.add(sum, i, block);
     put(block, sum);

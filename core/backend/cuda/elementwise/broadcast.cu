@@ -4,6 +4,7 @@
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/map.cuh"
 #include "fakequant/core/backend/cuda/loops/strides.cuh"
+#include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 
 namespace fq::cuda {
@@ -57,10 +58,24 @@ struct JoinElements {
 };
 
 template <class T>
+struct JoinElements<T, fq::detail::Total> {
+  using Sum = SumOf<T>;
+  const T* x;
+  fq::detail::Total joined;
+  FQ_HD Sum zero() const { return {}; }
+  FQ_HD void add(Sum& sum, std::int64_t i, std::int64_t) const { sum.add(x[i]); }
+  FQ_HD void join(Sum& sum, const Sum& other) const { sum.join(other); }
+};
+
+template <class T>
 struct PutSum {
   T* out;
   Strides kept;
   FQ_HD void operator()(std::int64_t c, double sum) const { out[kept.offset(0, c)] = static_cast<T>(sum); }
+  template <class Sum>
+  FQ_HD void operator()(std::int64_t c, const Sum& sum) const {
+    (*this)(c, sum.value());
+  }
 };
 
 /// Of axes that lie apart: one thread an element of the result.
@@ -72,7 +87,7 @@ struct GatherSum {
   PutSum<T> put;
   FQ_HD void operator()(std::int64_t c) const {
     const std::int64_t first = kept.offset(1, c);
-    double sum = elements.zero();
+    auto sum = elements.zero();
     for (std::int64_t k = 0; k < count; ++k) elements.add(sum, first + summed.offset(1, k), c);
     put(c, sum);
   }

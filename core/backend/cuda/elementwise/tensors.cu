@@ -1,99 +1,107 @@
+#include <cstring>
+
 #include "fakequant/core/backend/cuda/elementwise/tensors.h"
 #include "fakequant/core/backend/cuda/elementwise/transpose.h"
 #include "fakequant/core/backend/cuda/loops/bits.cuh"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/words.cuh"
 #include "fakequant/core/numerics/detail/cast.h"
 
 namespace fq::cuda {
 namespace {
 
-using fq::detail::as_double;
 using fq::detail::from_double;
 
-template <class T>
-FQ_HD void load_doubles(const void* p, std::int64_t first, int count, double (&v)[group_size]) {
-  T own[group_size];
-  load_group(static_cast<const T*>(p) + first, count, own);
-  for (int j = 0; j < group_size; ++j) v[j] = as_double(own[j]);
-}
-
-template <class T>
-FQ_HD void store_doubles(void* p, std::int64_t first, int count, const double (&v)[group_size]) {
-  T own[group_size];
-  for (int j = 0; j < group_size; ++j) own[j] = from_double<T>(v[j]);
-  store_group(static_cast<T*>(p) + first, count, own);
-}
-
-/// Every type that converts fits into a double, but for large i64.
-FQ_HD void load_any(const void* p, DType dtype, std::int64_t first, int count, double (&v)[group_size]) {
+/// Calls f with a value of the C++ type of elements that convert; `Real` holds every one of them. All but
+/// large i64 fit into doubles, and into floats what has at most 24 bits.
+template <class Real, class F>
+FQ_HD void visit_element(DType dtype, const F& f) {
   switch (dtype) {
     case DType::f32:
-      return load_doubles<float>(p, first, count, v);
-    case DType::f64:
-      return load_doubles<double>(p, first, count, v);
+      return f(float{});
     case DType::f16:
-      return load_doubles<float16>(p, first, count, v);
+      return f(float16{});
     case DType::bf16:
-      return load_doubles<bfloat16>(p, first, count, v);
+      return f(bfloat16{});
     case DType::i8:
-      return load_doubles<std::int8_t>(p, first, count, v);
+      return f(std::int8_t{});
     case DType::u8:
-      return load_doubles<std::uint8_t>(p, first, count, v);
+      return f(std::uint8_t{});
     case DType::i16:
-      return load_doubles<std::int16_t>(p, first, count, v);
+      return f(std::int16_t{});
     case DType::u16:
-      return load_doubles<std::uint16_t>(p, first, count, v);
-    case DType::i32:
-      return load_doubles<std::int32_t>(p, first, count, v);
+      return f(std::uint16_t{});
     default:
-      return load_doubles<std::int64_t>(p, first, count, v);
+      break;
+  }
+  if constexpr (std::is_same_v<Real, double>) {
+    if (dtype == DType::f64) return f(double{});
+    if (dtype == DType::i32) return f(std::int32_t{});
+    f(std::int64_t{});
   }
 }
 
-FQ_HD void store_any(void* p, DType dtype, std::int64_t first, int count, const double (&v)[group_size]) {
-  switch (dtype) {
-    case DType::f32:
-      return store_doubles<float>(p, first, count, v);
-    case DType::f64:
-      return store_doubles<double>(p, first, count, v);
-    case DType::f16:
-      return store_doubles<float16>(p, first, count, v);
-    case DType::bf16:
-      return store_doubles<bfloat16>(p, first, count, v);
-    case DType::i8:
-      return store_doubles<std::int8_t>(p, first, count, v);
-    case DType::u8:
-      return store_doubles<std::uint8_t>(p, first, count, v);
-    case DType::i16:
-      return store_doubles<std::int16_t>(p, first, count, v);
-    case DType::u16:
-      return store_doubles<std::uint16_t>(p, first, count, v);
-    case DType::i32:
-      return store_doubles<std::int32_t>(p, first, count, v);
-    default:
-      return store_doubles<std::int64_t>(p, first, count, v);
+bool fits_float(DType dtype) { return dtype != DType::f64 && dtype != DType::i32 && dtype != DType::i64; }
+
+template <class T, class Real>
+FQ_HD Real as_real(T value) {
+  if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>)
+    return static_cast<Real>(static_cast<float>(value));
+  else
+    return static_cast<Real>(value);
+}
+
+/// As from_double has it.
+template <class T>
+FQ_HD T from_real(double value) {
+  return from_double<T>(value);
+}
+template <class T>
+FQ_HD T from_real(float value) {
+  if constexpr (std::is_integral_v<T>) {
+    using Limits = std::numeric_limits<T>;
+    if (value != value) return 0;
+    const float lower = static_cast<float>(Limits::min()), upper = static_cast<float>(Limits::max());
+    return static_cast<T>(std::nearbyint(value < lower ? lower : value > upper ? upper : value));
+  } else {
+    return T(value);
   }
 }
 
-struct Fill {
-  void* out;
-  DType dtype;
-  double value;
-  FQ_HD void operator()(std::int64_t first, int count) const {
-    double v[group_size];
-    for (double& each : v) each = value;
-    store_any(out, dtype, first, count, v);
-  }
-};
-
+template <class Real>
 struct Convert {
   const void* in;
   void* out;
   DType from, to;
+
   FQ_HD void operator()(std::int64_t first, int count) const {
-    double v[group_size];
-    load_any(in, from, first, count, v);
-    store_any(out, to, first, count, v);
+    Real v[group_size];
+    visit_element<Real>(from, [&]<class T>(T) {
+      T own[group_size];
+      load_group(static_cast<const T*>(in) + first, count, own);
+      for (int j = 0; j < group_size; ++j) v[j] = as_real<T, Real>(own[j]);
+    });
+    visit_element<Real>(to, [&]<class T>(T) {
+      T own[group_size];
+      for (int j = 0; j < group_size; ++j) own[j] = from_real<T>(v[j]);
+      store_group(static_cast<T*>(out) + first, count, own);
+    });
+  }
+};
+
+template <class Real>
+void convert_by(const Tensor& in, Tensor& out) {
+  for_groups(in.device(), in.numel(), Convert<Real>{in.raw(), out.mutable_raw(), in.dtype(), out.dtype()});
+}
+
+template <class Word>
+struct Fill {
+  Word* out;
+  Word word;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    Word v[group_size];
+    for (Word& each : v) each = word;
+    store_group(out + first, count, v);
   }
 };
 
@@ -117,11 +125,16 @@ struct TransposeBits {
 }  // namespace
 
 void fill(Tensor& out, double value) {
-  for_groups(out.device(), out.numel(), Fill{out.mutable_raw(), out.dtype(), value});
+  const Tensor one = Tensor::full({1}, value, out.dtype());
+  visit_word(bit_width(out.dtype()) / 8, [&]<class Word>(Word word) {
+    std::memcpy(&word, one.raw(), sizeof word);
+    for_groups(out.device(), out.numel(), Fill<Word>{static_cast<Word*>(out.mutable_raw()), word});
+  });
 }
 
 void convert(const Tensor& in, Tensor& out) {
-  for_groups(in.device(), in.numel(), Convert{in.raw(), out.mutable_raw(), in.dtype(), out.dtype()});
+  fits_float(in.dtype()) && fits_float(out.dtype()) ? convert_by<float>(in, out)
+                                                    : convert_by<double>(in, out);
 }
 
 void relayout(const Tensor& in, Tensor& out) {

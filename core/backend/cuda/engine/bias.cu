@@ -1,6 +1,7 @@
 #include "fakequant/core/backend/cuda/engine/bias.h"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/divisor.h"
+#include "fakequant/core/backend/cuda/loops/sums.cuh"
 
 namespace fq::cuda {
 namespace {
@@ -17,18 +18,15 @@ struct AddBias {
 };
 
 template <class T>
-struct BiasSum {
-  using Sum = double;
+struct BiasTerms {
   const T* dy;
-  FQ_HD Sum zero() const { return 0; }
-  FQ_HD void add(Sum& sum, std::int64_t i, std::int64_t) const { sum += static_cast<double>(dy[i]); }
-  FQ_HD void join(Sum& sum, const Sum& other) const { sum += other; }
+  FQ_HD void operator()(SumOf<T>& sum, std::int64_t i, std::int64_t) const { sum.add(dy[i]); }
 };
 
 template <class T>
 struct PutBias {
   T* db;
-  FQ_HD void operator()(std::int64_t c, const double& sum) const { db[c] = static_cast<T>(sum); }
+  FQ_HD void operator()(std::int64_t c, const SumOf<T>& sum) const { db[c] = static_cast<T>(sum.value()); }
 };
 
 template <class T>
@@ -39,7 +37,8 @@ void add_bias_of(const Tensor& bias, Tensor& y) {
 
 template <class T>
 void bias_gradient_of(const Tensor& dy, Tensor& db) {
-  reduce_channels(dy.device(), {db.numel(), 1, dy.numel()}, BiasSum<T>{static_cast<const T*>(dy.raw())},
+  reduce_channels(dy.device(), {db.numel(), 1, dy.numel()},
+                  SumTerms<SumOf<T>, BiasTerms<T>>{{static_cast<const T*>(dy.raw())}},
                   PutBias<T>{static_cast<T*>(db.mutable_raw())});
 }
 

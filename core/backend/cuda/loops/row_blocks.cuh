@@ -17,14 +17,27 @@ FQ_HD void for_lane(const RowBlocks& shape, int lane, const F& f) {
   }
 }
 
+/// f(first, count, values) for the lane's groups, whose values load(first, count, values) reads. Those of the
+/// first group are kept: with `made` they have been, and are not read again.
+template <bool made, class Kept, class Load, class F>
+FQ_HD void for_lane_keeping(const RowBlocks& shape, int lane, Kept& kept, const Load& load, const F& f) {
+  const std::int64_t begin = std::int64_t{lane} * group_size;
+  for_lane(shape, lane, [&](std::int64_t first, int count) {
+    Kept own;
+    if (made && first == begin)
+      own = kept;
+    else
+      load(first, count, own);
+    f(first, count, own);
+    if (first == begin) kept = own;
+  });
+}
+
 struct JoinLargest {
   template <class T>
   FQ_HD void operator()(T& a, const T& b) const {
     if (b > a) a = b;
   }
-};
-struct JoinSum {
-  FQ_HD void operator()(double& a, const double& b) const { a += b; }
 };
 
 /// First phase: lanes 0, 16, 32.. take in those behind them. join(a, b) adds b to a.

@@ -1,8 +1,8 @@
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
-#include "fakequant/core/backend/cuda/loops/two_sums.cuh"
 #include "fakequant/core/backend/cuda/norm/batch_norm.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 
@@ -22,10 +22,8 @@ void visit_rows(const Tensor& x, F&& f) {
 template <class X, class T>
 struct MomentTerms {
   const X* x;
-  FQ_HD void operator()(TwoSums& sum, std::int64_t i, std::int64_t c) const {
-    const double shifted =
-        static_cast<double>(static_cast<T>(x[i])) - static_cast<double>(static_cast<T>(x[c]));
-    sum.add(shifted);
+  FQ_HD void operator()(TwoSums<T>& sum, std::int64_t i, std::int64_t c) const {
+    sum.add_difference(static_cast<T>(x[i]), static_cast<T>(x[c]));
   }
 };
 
@@ -34,9 +32,9 @@ struct PutMoments {
   const X* x;
   std::int64_t channels, rows;
   double* out;
-  FQ_HD void operator()(std::int64_t c, const TwoSums& sum) const {
-    const double count = static_cast<double>(rows), offset = rows == 0 ? 0.0 : sum.first / count;
-    const double squares = rows == 0 ? 0.0 : sum.second / count - offset * offset;
+  FQ_HD void operator()(std::int64_t c, const TwoSums<T>& sum) const {
+    const double count = static_cast<double>(rows), offset = rows == 0 ? 0.0 : sum.first.value() / count;
+    const double squares = rows == 0 ? 0.0 : sum.second.value() / count - offset * offset;
     out[c] = rows == 0 ? 0.0 : static_cast<double>(static_cast<T>(x[c])) + offset;
     out[channels + c] = squares > 0.0 ? squares : 0.0;
   }
@@ -47,19 +45,19 @@ struct GradientTerms {
   const T* dy;
   const X* x;
   const T* center;
-  FQ_HD void operator()(TwoSums& sum, std::int64_t i, std::int64_t c) const {
-    const double g = static_cast<double>(dy[i]);
-    sum.first += g;
-    sum.second += g * static_cast<double>(static_cast<T>(x[i]) - center[c]);
+  FQ_HD void operator()(TwoSums<T>& sum, std::int64_t i, std::int64_t c) const {
+    sum.first.add(dy[i]);
+    sum.second.add_product(dy[i], static_cast<T>(x[i]) - center[c]);
   }
 };
 
 struct PutSums {
   std::int64_t channels;
   double* out;
-  FQ_HD void operator()(std::int64_t c, const TwoSums& sum) const {
-    out[c] = sum.first;
-    out[channels + c] = sum.second;
+  template <class T>
+  FQ_HD void operator()(std::int64_t c, const TwoSums<T>& sum) const {
+    out[c] = sum.first.value();
+    out[channels + c] = sum.second.value();
   }
 };
 
@@ -121,7 +119,7 @@ struct NormalizeBackward {
 void moments(const Tensor& x, Tensor& out) {
   const std::int64_t channels = out.dim(1), rows = channels == 0 ? 0 : x.numel() / channels;
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
-    reduce_channels(x.device(), {channels, 1, x.numel()}, SumTerms<MomentTerms<X, T>>{{values}},
+    reduce_channels(x.device(), {channels, 1, x.numel()}, SumTerms<TwoSums<T>, MomentTerms<X, T>>{{values}},
                     PutMoments<X, T>{values, channels, rows, mutable_data_of<double>(out)});
   });
 }
@@ -138,7 +136,7 @@ void gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& center, Tens
   const std::int64_t channels = out.dim(1);
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
     reduce_channels(x.device(), {channels, 1, x.numel()},
-                    SumTerms<GradientTerms<X, T>>{{data_of<T>(dy), values, data_of<T>(center)}},
+                    SumTerms<TwoSums<T>, GradientTerms<X, T>>{{data_of<T>(dy), values, data_of<T>(center)}},
                     PutSums{channels, mutable_data_of<double>(out)});
   });
 }

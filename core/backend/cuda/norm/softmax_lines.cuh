@@ -3,6 +3,7 @@
 /// Softmax of lines whose elements lie apart, one thread a line.
 
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
+#include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/numerics/detail/row_formulas.h"
 
 namespace fq::cuda {
@@ -40,10 +41,10 @@ struct SoftmaxLine {
     T largest = *in;
     for (const T* v = in; v != end; v += lines.inner)
       if (*v > largest) largest = *v;
-    double sum = 0.0;
-    for (const T* v = in; v != end; v += lines.inner) sum += static_cast<double>(softmax_power(*v, largest));
+    SumOf<T> sum{};
+    for (const T* v = in; v != end; v += lines.inner) sum.add(softmax_power(*v, largest));
     for (std::int64_t i = 0; i < lines.size; ++i)
-      y[at + i * lines.inner] = value_of(in[i * lines.inner], largest, sum, logarithm);
+      y[at + i * lines.inner] = value_of(in[i * lines.inner], largest, sum.value(), logarithm);
   }
 };
 
@@ -55,14 +56,14 @@ struct SoftmaxLineBackward {
   T* dx;
   FQ_HD void operator()(std::int64_t line) const {
     const std::int64_t at = lines.first(line);
-    double sum = 0.0;
+    SumOf<T> sum{};
     for (std::int64_t i = 0; i < lines.size; ++i) {
       const std::int64_t j = at + i * lines.inner;
-      sum += static_cast<double>(softmax_term(dy[j], y[j], logarithm));
+      sum.add(softmax_term(dy[j], y[j], logarithm));
     }
     for (std::int64_t i = 0; i < lines.size; ++i) {
       const std::int64_t j = at + i * lines.inner;
-      dx[j] = softmax_gradient(dy[j], y[j], static_cast<T>(sum), logarithm);
+      dx[j] = softmax_gradient(dy[j], y[j], static_cast<T>(sum.value()), logarithm);
     }
   }
 };

@@ -1,0 +1,93 @@
+#pragma once
+
+/// Sums of many numbers in more digits than they have: those of doubles as doubles, those of floats as pairs
+/// of floats, which GPUs with few units for doubles add up many times as fast. Where floats overflow or
+/// underflow, so does a pair: squares beyond 1.8e19 are infinite.
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "fakequant/core/numerics/host_device.h"
+
+namespace fq::cuda {
+
+struct WideSum {
+  double number;
+
+  FQ_HD void add(double v) { number += v; }
+  FQ_HD void add_product(double a, double b) { number += a * b; }
+  FQ_HD void join(const WideSum& other) { number += other.number; }
+  [[nodiscard]] FQ_HD double value() const { return number; }
+};
+
+/// high + low, some 48 bits: what is lost of each addition is added up beside it (Knuth, "The art of computer
+/// programming", volume 2, 4.2.2, theorem B), what is lost of each product too (by a fused multiply-add).
+struct PairSum {
+  float high, low;
+
+  FQ_HD void add(float v) {
+    const float sum = high + v, own = sum - high;
+    low += (high - (sum - own)) + (v - own);
+    high = sum;
+  }
+  FQ_HD void add_product(float a, float b) {
+    const float product = a * b;
+    low += std::fma(a, b, -product);
+    add(product);
+  }
+  FQ_HD void join(const PairSum& other) {
+    add(other.high);
+    low += other.low;
+  }
+  /// Of an infinity nothing is lost.
+  [[nodiscard]] FQ_HD double value() const {
+    return low == low ? static_cast<double>(high) + static_cast<double>(low) : static_cast<double>(high);
+  }
+};
+
+/// Of numbers of type T; begun with {}.
+template <class T>
+using SumOf = std::conditional_t<std::is_same_v<T, double>, WideSum, PairSum>;
+
+/// Two made together.
+template <class T>
+struct TwoSums {
+  SumOf<T> first, second;
+
+  /// Of v - origin, and of its square.
+  FQ_HD void add_difference(T v, T origin) {
+    const T d = v - origin;
+    if constexpr (std::is_same_v<T, float>) {
+      const float own = d - v, lost = (v - (d - own)) - (origin + own);
+      first.low += lost;
+      second.low += 2.0f * d * lost;
+    }
+    first.add(d);
+    second.add_product(d, d);
+  }
+  FQ_HD void join(const TwoSums& other) {
+    first.join(other.first);
+    second.join(other.second);
+  }
+};
+
+/// For row_blocks.cuh.
+struct JoinSums {
+  template <class Sum>
+  FQ_HD void operator()(Sum& a, const Sum& b) const {
+    a.join(b);
+  }
+};
+
+/// For reduce_channels: terms(sum, element, channel) adds what an element has to it.
+template <class Sums, class Terms>
+struct SumTerms {
+  using Sum = Sums;
+  Terms terms;
+  FQ_HD Sum zero() const { return {}; }
+  FQ_HD void add(Sum& sum, std::int64_t i, std::int64_t c) const { terms(sum, i, c); }
+  FQ_HD void join(Sum& sum, const Sum& other) const { sum.join(other); }
+};
+
+}  // namespace fq::cuda
