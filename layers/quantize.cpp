@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include <fmt/ranges.h>
 
@@ -12,6 +13,7 @@
 #include "fakequant/layers/detail/edge_layers.h"
 #include "fakequant/layers/detail/engine_layers.h"
 #include "fakequant/layers/detail/float_products.h"
+#include "fakequant/layers/detail/float_sums.h"
 #include "fakequant/layers/detail/placement.h"
 #include "fakequant/layers/detail/quant_factories.h"
 #include "fakequant/layers/detail/quantizer_maker.h"
@@ -45,6 +47,7 @@ class Quantizing {
         engine_(profile_of(config.target)),
         graph_(trace(model, input_shape)),
         edges_(detail::edge_layers(graph_)),
+        float_sums_(detail::float_sums(graph_)),
         matched_(config.rules.size(), false) {}
 
   std::vector<std::string> run() {
@@ -189,11 +192,13 @@ class Quantizing {
     return true;
   }
 
-  /// Rules know a layer by its path and, at the edges of the network, by @first and @last.
+  /// Rules know a layer by its path and by what it is in the graph.
   MergedFields fields(const detail::QuantizableUse& use, std::vector<std::string> paths) {
-    for (const auto& edge : edges_.names_of(use.path))
+    std::vector<std::string> names = edges_.names_of(use.path);
+    if (float_sums_.contains(use.path)) names.emplace_back("@residual");
+    for (const auto& name : names)
       for (std::size_t i = 0, count = paths.size(); i < count; ++i)
-        if (paths[i].starts_with(use.path)) paths.push_back(edge + paths[i].substr(use.path.size()));
+        if (paths[i].starts_with(use.path)) paths.push_back(name + paths[i].substr(use.path.size()));
     return detail::fields_for(config_, model_.at(use.path).type(), paths, matched_);
   }
 
@@ -231,9 +236,10 @@ class Quantizing {
     }
   }
 
-  /// An edge may be a layer without quantizers, as an embedding is.
+  /// An edge may be a layer without quantizers, as an embedding is, and not every network has residuals.
   void warn_unmatched(const std::string& pattern) {
-    if (pattern.starts_with("@first.") || pattern.starts_with("@last.")) return;
+    for (const char* name : {"@first.", "@last.", "@residual."})
+      if (pattern.starts_with(name)) return;
     warnings_.push_back(fmt::format("the pattern '{}' matches no quantizer: the nearest are {}", pattern,
                                     fmt::join(detail::nearest(pattern, names_, 3), ", ")));
   }
@@ -250,6 +256,7 @@ class Quantizing {
   const TargetProfile& engine_;
   TraceGraph graph_;
   detail::EdgeLayers edges_;
+  std::set<std::string> float_sums_;
   std::vector<bool> matched_;
   std::vector<std::string> names_, warnings_;
   std::map<int, std::vector<Shared>> shared_;  // by group of tensors

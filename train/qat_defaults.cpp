@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fakequant/layers/config/target_profile.h"
+
 namespace fq {
 namespace {
 
@@ -90,6 +92,7 @@ QatDefaults defaults_of_samples(const QuantConfig& config) {
     name_quantizers_of_every_layer(rule, out);
   }
   choose_for_float_blocks(out);
+  out.float_residuals = activations && !profile_of(config.target).rows;
   if (out.bits > kLowBits) return out;
   out.method = "one_pass_mse";
   out.weight_method = "mse";

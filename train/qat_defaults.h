@@ -25,6 +25,9 @@ struct QatDefaults {
   std::vector<std::string> integer_blocks = {};
   /// Which of these, where activations too have floats of 4 bits in blocks, which the edges have in E4M3.
   std::vector<std::string> float_blocks = {};
+  /// Whether additions that only operators of floats read (`@residual`) stay floats: where activations are
+  /// quantized and the engine would add their codes.
+  bool float_residuals = false;
   AmaxMode amax = AmaxMode::frozen;  ///< ranges of activations in training
   AmaxGradient amax_gradient = AmaxGradient::clip;
   bool learn_weight_ranges = false;

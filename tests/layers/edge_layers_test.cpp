@@ -2,9 +2,12 @@
 
 #include "fakequant/layers/detail/edge_layers.h"
 
+#include <nlohmann/json.hpp>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fakequant/layers/detail/float_sums.h"
 #include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/quantize.h"
 
@@ -97,6 +100,40 @@ TEST(EdgeLayers, RulesOfAConfigNameThem) {
   EXPECT_EQ(bits.at("b.input_quantizer"), 2);
   EXPECT_EQ(bits.at("c.weight_quantizer"), 4);
   EXPECT_EQ(bits.at("c.input_quantizer"), 2);
+}
+
+/// Two sums of a stream that norms read, one that a convolution reads, and the network's output.
+constexpr const char* kSums = R"([
+    {"name": "up", "type": "linear", "options": {"out_features": 8}, "inputs": ["input"]},
+    {"name": "first", "type": "add", "inputs": ["up", "input"]},
+    {"name": "norm1", "type": "layer_norm", "options": {"shape": [8]}, "inputs": ["first"]},
+    {"name": "mid", "type": "linear", "options": {"out_features": 8}, "inputs": ["norm1"]},
+    {"name": "second", "type": "add", "inputs": ["mid", "first"]},
+    {"name": "norm2", "type": "rms_norm", "options": {"shape": [8]}, "inputs": ["second"]},
+    {"name": "codes", "type": "add", "inputs": ["norm2", "up"]},
+    {"name": "down", "type": "linear", "options": {"out_features": 8}, "inputs": ["codes"]},
+    {"name": "last", "type": "add", "inputs": ["down", "norm2"]}])";
+
+TEST(FloatSums, AreThoseThatNormsAndOneAnotherRead) {
+  const auto model = build_model(ModelSpec::parse(kSums), {8});
+  EXPECT_THAT(detail::float_sums(trace(*model, {1, 8})), ElementsAre("first", "second"));
+}
+
+TEST(FloatSums, AreKnownToRulesAsResidual) {
+  const auto added = [](nlohmann::ordered_json config) {
+    const auto model = build_model(ModelSpec::parse(kSums), {8});
+    EXPECT_THAT(quantize(*model, QuantConfig::from_json(config), {1, 8}), ElementsAre());
+    std::vector<std::string> out;
+    for (const char* path : {"first", "second", "codes", "last"})
+      if (dynamic_cast<const QuantModule*>(&model->at(path)) != nullptr) out.emplace_back(path);
+    return out;
+  };
+  nlohmann::ordered_json config{{"preset", "int8"}};
+  EXPECT_THAT(added(config), ElementsAre("first", "second", "codes", "last"));
+  config["rules"] = {{{"pattern", "@residual.*"}, {"enable", false}}};
+  EXPECT_THAT(added(config), ElementsAre("codes", "last"));
+  config["rules"].push_back({{"pattern", "second.*"}, {"enable", true}});
+  EXPECT_THAT(added(config), ElementsAre("second", "codes", "last"));
 }
 
 }  // namespace

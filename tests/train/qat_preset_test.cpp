@@ -31,6 +31,17 @@ TEST(QatPreset, FewBitsHaveEightAtTheEdgesAndRangesOfLeastError) {
             "target ort, scale free; ranges by one_pass_mse");
 }
 
+TEST(QatPreset, SumsOfFloatsStayFloatsWhereTheEngineWouldAddCodes) {
+  const auto last_rule = [](const char* preset) {
+    const auto config = preset_config(preset);
+    return config.contains("rules") ? config.at("rules").back().dump() : "";
+  };
+  for (const char* preset : {"int8", "fp8", "nvfp4", "mxfp4", "w4a8", "w2a2"})
+    EXPECT_EQ(last_rule(preset), R"({"pattern":"@residual.*","enable":false})") << preset;
+  for (const char* preset : {"int8_weight_only", "int2_blockwise", "8da4w", "q4_0", "int8_dynamic"})
+    EXPECT_THAT(last_rule(preset), ::testing::Not(HasSubstr("@residual"))) << preset;
+}
+
 TEST(QatPreset, TheMethodOfWeightsIsARule) {
   const auto rule = [](const PresetChoices& choices) {
     return preset_config("w4a4", choices).at("rules").at(0);
