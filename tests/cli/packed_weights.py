@@ -3,15 +3,17 @@ and written again the same; what no grid of ours holds is refused by tensor and 
 
 import json
 import os
+import shutil
 import struct
 import sys
 
+import h5py
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "tests", "cli", "lib"))
 from command import DIGITS, fails, fresh, result, run  # noqa: E402
 
-TYPES = {"F32": "<f4", "I8": "i1", "U8": "u1", "I32": "<i4", "I64": "<i8", "F8_E4M3": "u1", "F16": "<f2"}
+TYPES = {"F32": "<f4", "I8": "i1", "U8": "u1", "I32": "<i4", "I64": "<i8", "F8_E4M3": "u1", "F16": "<f2", "BF16": "<u2"}
 
 
 def load(path):
@@ -122,6 +124,33 @@ refused(["first.weight_scale", "for each group"], {**nvfp4, "first.weight_scale"
 other = nvfp4["first.weight"][1].copy()
 other[5, 8:16] = 0x11  # codes of 1/2 alone: a scale that is made of them is another one
 refused(["tensor 'first.weight'", "another quantizer"], {**nvfp4, "first.weight": ("U8", other)})
+
+# MXFP4 of ModelOpt (tests/data/quantized/generate.py). A block whose largest number was rounded down to 3 has its scale from the number
+# that it was: these become a little larger, which makes the scale again and the same codes.
+given = os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "tests", "data", "quantized", "modelopt_mxfp4")
+run("import", given, "--input-shape", "16", "-o", "mxfp4.h5")
+tensors, raised = load(os.path.join(given, "model.safetensors")), 0
+with h5py.File("mxfp4.h5") as file:
+    parameters = {name: value[...] for name, value in file["parameters"].items()}
+LEVELS = np.array([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+for name, (dtype, packed) in tensors.items():
+    if dtype == "U8" and name.endswith(".weight"):
+        codes = LEVELS[np.stack([packed & 15, packed >> 4], -1).reshape(len(packed), -1, 32)]
+        low = (np.abs(codes).max(-1, keepdims=True) == 3) & (np.abs(codes) == 3)
+        codes = codes * np.where(low, np.float32(1 + 2 ** -7), np.float32(1)) * np.exp2(tensors[name + "_scale"][1][..., None] - np.float32(127))
+        match = [value for value in parameters.values() if value.size == codes.size and np.array_equal(value.ravel(), codes.ravel())]
+        assert len(match) == 1, name
+        raised += low.sum()
+assert raised > 0
+weight = tensors["model.layers.0.mlp.up_proj.weight"][1].copy()
+weight[5, :16] = 0x22  # codes of 1 alone
+other = dict(tensors, **{"model.layers.0.mlp.up_proj.weight": ("U8", weight)})
+os.mkdir("other")
+for name in ("config.json", "hf_quant_config.json"):
+    shutil.copy(os.path.join(given, name), "other")
+save("other/model.safetensors", other)
+fails(2, ["up_proj.weight", "another quantizer"], "import", "other", "--input-shape", "16", "-o", "none.h5")
+
 with open("net.pte", "wb") as file:
     file.write(b"\x3c\0\0\0ET12eh00\x20\0\0\0")
 fails(2, ["net.pte", "an ExecuTorch program", "import the checkpoint"], "import", "net.pte", "-o", "none.h5")

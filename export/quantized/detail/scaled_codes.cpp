@@ -1,5 +1,9 @@
 #include "fakequant/export/quantized/detail/scaled_codes.h"
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "fakequant/core/blocks/detail/block_map.h"
 #include "fakequant/core/detail/check.h"
 
@@ -14,6 +18,20 @@ Tensor scaled_codes(const Tensor& codes, const Tensor& scale, const Granularity&
   auto* values = out.mutable_data<float>();
   const auto* steps = scale.data<float>();
   for (std::int64_t i = 0; i < out.numel(); ++i) values[i] *= steps[map.block_of(i)];
+  return out;
+}
+
+Tensor scaled_mx_codes(const Tensor& codes, const Tensor& scale, const Granularity& by, float bound) {
+  Tensor out = scaled_codes(codes, scale, by);
+  if (out.numel() == 0) return out;
+  const BlockMap map = BlockMap::of(codes.shape(), by.block_shape(codes.shape()));
+  std::vector<float> largest(static_cast<std::size_t>(map.blocks()));
+  const auto* code = codes.data<float>();
+  const auto block = [&](std::int64_t i) -> float& { return largest[std::size_t(map.block_of(i))]; };
+  for (std::int64_t i = 0; i < out.numel(); ++i) block(i) = std::max(block(i), std::abs(code[i]));
+  auto* values = out.mutable_data<float>();
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    if (block(i) == bound / 2 && std::abs(code[i]) == bound / 2) values[i] *= 1 + 0x1p-7f;
   return out;
 }
 

@@ -11,4 +11,10 @@ namespace fq::detail {
 /// `by`, row-major. Throws ArgumentError for another count, and where `by` does not fit the shape.
 [[nodiscard]] Tensor scaled_codes(const Tensor& codes, const Tensor& scale, const Granularity& by);
 
+/// The same where scales are powers of two that follow from the largest magnitude m of a block, 2^ceil(log2(m
+/// / bound)). Where m was rounded down, to half of `bound`, the numbers of that code become larger by 2^-7 of
+/// it: they have the same code, and make the same scale again.
+[[nodiscard]] Tensor scaled_mx_codes(const Tensor& codes, const Tensor& scale, const Granularity& by,
+                                     float bound);
+
 }  // namespace fq::detail

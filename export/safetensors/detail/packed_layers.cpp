@@ -81,7 +81,9 @@ class Unpacking {
     found.format = codes.format;
     found.codes = std::move(codes.codes);
     check_scales(found);
-    found.values = scaled_codes(found.codes, found.scale, found.granularity());
+    found.values = found.scale_bits == NumBits(8, 0)
+                       ? scaled_mx_codes(found.codes, found.scale, found.granularity(), found.format.bound())
+                       : scaled_codes(found.codes, found.scale, found.granularity());
     out_.layers.push_back(std::move(found));
   }
 

@@ -1,6 +1,6 @@
 """generate.py FOLDER: small networks as ModelOpt's and PyTorch's quantizers write them.
 
-Needs torch, nvidia-modelopt and onnx."""
+Needs torch, nvidia-modelopt, transformers and onnx."""
 
 import os
 import sys
@@ -59,9 +59,25 @@ def torch_fake_quantized(name):
                       opset_version=17, dynamic_axes={"x": {0: "N"}, "y": {0: "N"}})
 
 
+def modelopt_mxfp4(name):
+    """A Llama of one layer, as a folder of transformers'."""
+    import modelopt.torch.quantization as mtq
+    from modelopt.torch.export import export_hf_checkpoint
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(architectures=["LlamaForCausalLM"], vocab_size=20, hidden_size=32, intermediate_size=64, num_hidden_layers=1,
+                         num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=32, tie_word_embeddings=False)
+    network = LlamaForCausalLM(config).to(torch.bfloat16)
+    network.config.architectures = config.architectures
+    mtq.quantize(network, mtq.MXFP4_DEFAULT_CFG, lambda model: model(torch.randint(0, 20, (2, 16))))
+    export_hf_checkpoint(network, export_dir=os.path.join(folder, name))
+
+
 if __name__ == "__main__":
     import modelopt.torch.quantization as mtq
 
     modelopt("modelopt_int8.onnx", mtq.INT8_DEFAULT_CFG)
     modelopt("modelopt_fp8.onnx", mtq.FP8_DEFAULT_CFG)
     torch_fake_quantized("torch_int8.onnx")
+    modelopt_mxfp4("modelopt_mxfp4")
