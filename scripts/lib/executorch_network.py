@@ -177,11 +177,13 @@ class Network(torch.nn.Module):
 
     def pooled(self, value, known):
         steps = self.steps(value, known)
-        return PooledSums(steps.sum((2, 3), keepdim=True), (self.grids[self.origin(value)]["scale"], steps.shape[2] * steps.shape[3]))
+        scale = self.grids[self.origin(value)]["scale"]
+        return PooledSums(steps.sum((2, 3), keepdim=True), (scale, steps.shape[2] * steps.shape[3]))
 
     def product(self, at, node, known):
         inputs, told = node["inputs"], node["attributes"]
-        bias = getattr(self, f"bias{at}") if hasattr(self, f"bias{at}") else self.constant(inputs[2]) if len(inputs) > 2 else None
+        bias = self.constant(inputs[2]) if len(inputs) > 2 else None
+        bias = getattr(self, f"bias{at}", bias)
         if hasattr(self, f"steps{at}"):
             sums = PRODUCTS[node["op"]](self.steps(inputs[0], known), getattr(self, f"steps{at}"), bias, told)
             return Sums(sums, getattr(self, f"scales{at}"))
