@@ -3,17 +3,17 @@
     python3 bench/ranks_plan.py --parameters 270000 --micro-batch-ms 38 --micro-batches 32 --network 100Gb/s --latency-us 5 \\
         --ranks 1,2,4,8,16,32
 
-A step is the micro-batches of the rank that has most, one after another; the exponents of all tensors (8 bytes each) and the
-sums (8 bytes an element in 64-bit fixed point, 4 as floats, 2 as bf16) go between the ranks behind the last of them; then
-comes the optimizer. With --overlap what goes out during the last backward pass, all but the last bucket of 131,072 numbers, is
-hidden by that pass (two thirds of a micro-batch) as far as it fits. A ring moves 2 (n - 1) / n of the bytes through each link in 2 (n - 1) messages, a tree all of them in
-2 ceil(log2 n) steps (Thakur, Rabenseifner and Gropp 2005). --fixed-ns is what making fixed point of an element and a float
-again costs a rank. The plan is an upper bound for the best network and a lower one for a shared one."""
+A step is the micro-batches of the rank that has most, one after another; behind the last of them the ranks meet for each bucket of
+131,072 numbers (32,768 a rank where that is more), to agree on exponents (8 bytes a tensor) and then for the sums (8 bytes an element in 64-bit fixed point, 4 as floats,
+2 as bf16), and twice more for what the micro-batches tell; then comes the optimizer. With --overlap what goes out during the last
+backward pass, all but the last bucket, is hidden by that pass (two thirds of a micro-batch) as far as it fits. A ring, which the
+library's sums of more than 4,096 numbers a rank are, moves 2 (n - 1) / n of the bytes through each link in 2 (n - 1) messages, a tree
+all of them in 2 ceil(log2 n) steps (Thakur, Rabenseifner and Gropp 2005). --fixed-ns is what making fixed point of an element and a
+float again costs a rank. The plan is an upper bound for the best network and a lower one for a shared one."""
 
 import argparse
 import math
 
-BUCKET = 1 << 17  # of train/ranks/detail/gradient_buckets.cpp
 BYTES = {"exact": 8, "fp32": 4, "bf16": 2}
 UNITS = {"Gb/s": 1e9 / 8, "Mb/s": 1e6 / 8, "GB/s": 1e9, "MB/s": 1e6}
 
@@ -33,18 +33,26 @@ def tree(ranks, size, rate, latency):
     return 2 * math.ceil(math.log2(ranks)) * (latency + size / rate)
 
 
+def bucket(ranks):
+    """As train/ranks/detail/gradient_buckets.cpp."""
+    return max(1 << 17, ranks << 15)
+
+
 def step_seconds(ranks, reduction, options):
     own = math.ceil(options.micro_batches / ranks)
     shape = {"ring": ring, "tree": tree}[reduction]
     latency = options.latency_us * 1e-6
-    reduced = shape(ranks, BYTES[options.reduce] * options.parameters, options.network, latency)
+    buckets = math.ceil(options.parameters / bucket(ranks))
+    reduced = buckets * shape(ranks, BYTES[options.reduce] * options.parameters / buckets, options.network, latency)
     if options.reduce == "exact":
-        reduced += tree(ranks, 8 * options.tensors, options.network, latency)
+        reduced += buckets * tree(ranks, 8 * options.tensors / buckets, options.network, latency)
         reduced += options.parameters * options.fixed_ns * 1e-9 * own
+    shared = max(1, ranks / options.cores) if options.cores else 1
+    computed = own * options.micro_batch_ms * 1e-3 * shared
     if options.overlap:
-        last = min(1, BUCKET / options.parameters) * reduced
-        reduced = max(last, reduced - options.micro_batch_ms * 1e-3 * 2 / 3)
-    return own * options.micro_batch_ms * 1e-3 + reduced + options.optimizer_ms * 1e-3
+        reduced = max(reduced / buckets, reduced - options.micro_batch_ms * 1e-3 * 2 / 3)
+    told = 2 * tree(ranks, 24 * options.micro_batches, options.network, latency)
+    return computed + reduced + told + options.optimizer_ms * 1e-3
 
 
 def read_options(arguments=None):
@@ -59,6 +67,7 @@ def read_options(arguments=None):
     parser.add_argument("--latency-us", type=float, default=5.0, help="of a message")
     parser.add_argument("--reduce", choices=BYTES, default="exact", help="what goes between ranks")
     parser.add_argument("--fixed-ns", type=float, default=1.0, help="an element and micro-batch, to fixed point and back")
+    parser.add_argument("--cores", type=int, default=0, help="that all ranks share; 0: each has its own")
     parser.add_argument("--overlap", action="store_true", help="sums begin during the backward pass, as they do on CPUs")
     options = parser.parse_args(arguments)
     for name in ("parameters", "tensors", "micro_batches", "micro_batch_ms", "network"):

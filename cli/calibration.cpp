@@ -24,6 +24,7 @@
 #include "fakequant/train/calibration/calibration_report.h"
 #include "fakequant/train/calibration/calibration_state.h"
 #include "fakequant/train/data/loader.h"
+#include "fakequant/train/ranks/shares.h"
 
 namespace fq::cli {
 namespace {
@@ -94,8 +95,7 @@ void take_images(Network& network, DataLoader& loader, const CalibrateOptions& o
   if (shared && collected.has(share))
     return output.line(
         fmt::format("the {} samples are in it already, and are not counted again", share.images));
-  DataLoader own(std::shared_ptr<const Dataset>(std::shared_ptr<void>(), &loader.data()),
-                 share_of_rank(loader.options()));
+  DataLoader own = fq::detail::loader_beside(loader, share_of_rank(loader.options(), *run_ranks()));
   const std::int64_t samples = collect_ranges(*network.module, own, options).samples;
   collected.add(samples, shared ? std::vector{share} : std::vector<CalibrationShare>{});
 }

@@ -13,6 +13,7 @@
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/loop/detail/batch_outputs.h"
+#include "fakequant/train/ranks/shares.h"
 
 namespace fq::cli {
 namespace {
@@ -47,7 +48,7 @@ void for_each_output(Network& network, std::shared_ptr<const Dataset> data, std:
                      const std::function<void(const Tensor&, const Tensor&)>& visit, Output& output,
                      const std::string& label) {
   const GracefulStop stop;
-  DataLoader loader(data, share_of_rank({.batch_size = batch, .shuffle = false}));
+  DataLoader loader(data, share_of_rank({.batch_size = batch, .shuffle = false}, *run_ranks()));
   BatchProgress progress(output, label, *data);
   const auto next = [&](const Tensor& logits, const Tensor& labels) {
     if (stop_requested()) return false;

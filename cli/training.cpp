@@ -24,6 +24,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/run_settings.h"
+#include "fakequant/train/ranks/shares.h"
 
 namespace fq::cli {
 namespace {
@@ -35,51 +36,34 @@ struct Loaders {
   std::shared_ptr<DataLoader> training, validation;
 };
 
+std::int64_t batch_of_step(const Flags& flags) { return flags.integer("batch", 1, 1 << 20); }
+std::int64_t micro_batch(const Flags& flags) { return flags.integer("micro-batch", 0, 1 << 20); }
+
 /// Of one gradient.
 std::int64_t images_at_once(const Flags& flags) {
-  const std::int64_t batch = flags.integer("batch", 1, 1 << 20);
-  const std::int64_t part = flags.integer("micro-batch", 0, 1 << 20);
-  FQ_CHECK(part == 0 || batch % part == 0, flags.command(),
-           "--batch {} is not a multiple of --micro-batch {}: give {} or {}", batch, part,
-           batch / part * part, (batch / part + 1) * part);
-  return part == 0 ? batch : part;
+  return micro_batch(flags) == 0 ? batch_of_step(flags) : micro_batch(flags);
 }
 
 /// Gradients of a step.
 std::int64_t batches_a_step(const Flags& flags) {
   const std::int64_t given = flags.integer("accumulate", 1, 1 << 20);
-  FQ_CHECK(given == 1 || flags.integer("micro-batch", 0, 1 << 20) == 0, flags.command(),
+  FQ_CHECK(given == 1 || micro_batch(flags) == 0, flags.command(),
            "--accumulate and --micro-batch: give one, a larger --batch with --micro-batch");
-  return given * (flags.integer("batch", 1, 1 << 20) / images_at_once(flags));
+  return given * naming_flags([&] {
+           return micro_batches(batch_of_step(flags), micro_batch(flags), launched().ranks, flags.command());
+         });
 }
 
 /// Null without --micro-batch.
 std::shared_ptr<Communicator> ranks_of(const Flags& flags) {
-  const bool shared = flags.integer("micro-batch", 0, 1 << 20) > 0;
-  FQ_CHECK(
-      shared || launched().ranks == 1, flags.command(),
-      "{} processes were started: give --micro-batch, the samples of a part of --batch {} that one of them "
-      "takes, such as {}",
-      launched().ranks, flags.integer("batch", 1, 1 << 20),
-      std::max<std::int64_t>(1, flags.integer("batch", 1, 1 << 20) / launched().ranks));
-  if (!shared) return nullptr;
-  auto ranks = started_ranks(flags.number("rank-timeout", 1, kMany));
-  FQ_CHECK(
-      ranks->size() <= batches_a_step(flags), flags.command(),
-      "{} processes share out the {} parts of --batch {}: start at most {}, or give a smaller --micro-batch",
-      ranks->size(), batches_a_step(flags), flags.integer("batch", 1, 1 << 20), batches_a_step(flags));
-  return ranks;
+  return micro_batch(flags) == 0 ? nullptr : started_ranks(flags.number("rank-timeout", 1, kMany));
 }
 
 Loaders make_loaders(const Run& run, const Flags& flags, const Communicator* ranks, std::int64_t turn) {
   LoaderOptions options;
   options.batch_size = images_at_once(flags);
   options.drop_last = true;
-  if (ranks != nullptr) {
-    options.part = ranks->rank();
-    options.parts = ranks->size();
-    options.turn = turn;
-  }
+  if (ranks != nullptr) options = share_of_rank(options, *ranks, turn);
   options.seed = std::uint64_t(flags.integer("seed", 0, kManySteps));
   take_augmentation(options, flags, task_of(run.network), *run.data);
   options.device = device_of(flags);
@@ -91,7 +75,8 @@ Loaders make_loaders(const Run& run, const Flags& flags, const Communicator* ran
   return {std::make_shared<DataLoader>(rest, options),
           std::make_shared<DataLoader>(
               held_out,
-              share_of_rank({.batch_size = options.batch_size, .shuffle = false, .device = options.device}))};
+              share_of_rank({.batch_size = options.batch_size, .shuffle = false, .device = options.device},
+                            *run_ranks()))};
 }
 
 Shape batch_shape(const Run& run, const Loaders& loaders) {
@@ -220,7 +205,7 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Fla
   options.metric_options = metric_options_of(run.network);
   const std::int64_t batches = loaders.training->batches_per_epoch();
   options.schedule = read_schedule(flags, (batches + options.accumulation - 1) / options.accumulation);
-  TrainingReport report(output, flags.command(), loaders.training->options().batch_size,
+  TrainingReport report(output, flags.command(), loaders.training->options().batch_size * options.accumulation,
                         sample_noun(*run.data), one_class_each(task, *run.data));
   auto recorder = recorder_of(run, flags, report);
   const GracefulStop stop;

@@ -129,6 +129,13 @@ function(fakequant_add_device_tests)
   target_link_libraries(fakequant_simulated PRIVATE fakequant::fakequant Boost::program_options fmt::fmt
     nlohmann_json::nlohmann_json OpenMP::OpenMP_CXX)
   set_target_properties(fakequant_simulated PROPERTIES ENABLE_EXPORTS ON)
+  if(FAKEQUANT_HAS_MPI AND FAKEQUANT_HAS_NCCL)
+    target_sources(fakequant_simulated PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/simulated/ranks/nccl.cpp")
+    target_link_libraries(fakequant_simulated PRIVATE MPI::MPI_C)
+    target_include_directories(fakequant_simulated PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}" ${CUDAToolkit_INCLUDE_DIRS}
+      "${FAKEQUANT_NCCL_INCLUDE}")
+    fakequant_compile_rules(fakequant_simulated)
+  endif()
   file(GLOB scripts CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/device/*_test.py")
   foreach(script IN LISTS scripts)
     get_filename_component(name "${script}" NAME_WE)

@@ -14,6 +14,7 @@
 #include "fakequant/cli/system/temporary_folder.h"
 #include "fakequant/cli/system/waiting.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
+#include "fakequant/core/backend/device_ranks.h"
 #include "fakequant/core/detail/device_choice.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
@@ -80,8 +81,11 @@ Finding pages() {
 }
 
 Finding ranks() {
-  if (has_mpi()) return {"ranks", "built with MPI: mpiexec shares out train, qat and more", ""};
-  return {"ranks", "left out", "install libopenmpi-dev and openmpi-bin and build again"};
+  if (!has_mpi()) return {"ranks", "left out", "install libopenmpi-dev and openmpi-bin and build again"};
+  const std::string found = "built with MPI: mpiexec shares out train, qat and more";
+  if (cuda_device_count() == 0) return {"ranks", found, ""};
+  const std::string lacks = fq::detail::why_no_device_ranks();
+  return {"ranks", found + (lacks.empty() ? ", GPUs sum by NCCL" : ", GPUs sum by way of the host"), lacks};
 }
 
 Finding gpu() {

@@ -48,6 +48,7 @@ constexpr auto kWords = std::to_array<Word>({
     {"validation_samples", "the number of samples that --val-fraction holds out"},
     {"batch_size", "--batch"},
     {"batch size", "--batch"},
+    {"micro_batch", "--micro-batch"},
     {"loader_seed", "--seed"},
     {"seed is", "--seed is"},
     {"block of nodes is named", "block of nodes is named as --checkpoint-blocks says,"},

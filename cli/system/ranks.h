@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "fakequant/train/data/loader.h"
 #include "fakequant/train/ranks/communicator.h"
+#include "fakequant/train/ranks/detail/run_end.h"
 
 namespace fq::cli {
 
@@ -25,14 +25,12 @@ class Ranks {
   int finish(int status, const std::string& message);
 
  private:
-  std::shared_ptr<Communicator> ranks_, failed_;
+  fq::detail::RunEnd end_;
 };
 
 /// Whether files are this process's to write.
 [[nodiscard]] bool is_first_rank();
 /// The processes of this run of the command; one where there are no others.
 [[nodiscard]] std::shared_ptr<Communicator> run_ranks();
-/// Those of the batches that these options make which are this rank's: each rank has one in turn.
-[[nodiscard]] LoaderOptions share_of_rank(LoaderOptions options);
 
 }  // namespace fq::cli

@@ -14,12 +14,14 @@
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/runs/run_folder.h"
+#include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/tables/calibration_table.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/report/calibration_page.h"
 #include "fakequant/train/calibration/calibration_state.h"
+#include "fakequant/train/ranks/shares.h"
 
 namespace fq::cli {
 namespace {
@@ -71,8 +73,10 @@ Network quantized_network(const Flags& flags, Output& output) {
 void take_data(Network& network, const Flags& flags, CalibrationPage& page) {
   auto data = open_data_for(network, flags, flags.text("split"), Labels::none);
   data = some_samples(std::move(data), flags.integer("samples", 1, std::int64_t{1} << 40), 0);
-  DataLoader loader(data, {.batch_size = flags.integer("batch", 1, 1 << 20), .shuffle = false});
-  page.quantizers = calibration_report(*network.module, loader, 0, amax_options(flags));
+  const auto ranks = run_ranks();
+  DataLoader loader(
+      data, share_of_rank({.batch_size = flags.integer("batch", 1, 1 << 20), .shuffle = false}, *ranks));
+  page.quantizers = calibration_report(*network.module, loader, 0, amax_options(flags), ranks);
   page.facts.emplace_back("samples", std::to_string(data->size()));
   page.facts.emplace_back("data", fmt::format("{} ({})", file_name(flags.text("data")), flags.text("split")));
 }
@@ -154,7 +158,7 @@ ordered_json inspect_calibration(const Flags& flags, Output& output) {
         "histograms of activations: calibrate --method one_pass keeps them, --data collects them now");
   const std::string html = flags.text("html");
   if (!html.empty()) {
-    save_calibration_html(html, page);
+    if (is_first_rank()) save_calibration_html(html, page);
     output.line(html);
   }
   ordered_json facts = ordered_json::object();

@@ -21,6 +21,10 @@ const RangeKernels& RangeKernels::of(Device device) {
   return column_of(device, cpu::range_table, cuda::range_table);
 }
 
+const RankKernels& RankKernels::of(Device device) {
+  return column_of(device, cpu::rank_table, cuda::rank_table);
+}
+
 void throw_no_cuda() { throw BackendError("[cuda] " + cuda::why_unusable()); }
 
 int gpu_count() noexcept { return cuda::device_count(); }

@@ -13,6 +13,7 @@ namespace cuda {
 
 const fq::detail::Kernels* const table = nullptr;
 const fq::detail::RangeKernels* const range_table = nullptr;
+const fq::detail::RankKernels* const rank_table = nullptr;
 
 Counts counts() noexcept { return {}; }
 Trial try_device(Device) { return {false, why_unusable()}; }

@@ -3,38 +3,21 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 
+import h5py
+import numpy as np
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "lib"))
 from command import COMMAND, DIGITS, TINY, environment, result, run
-from launch import LAUNCH, MPIEXEC, digest, skip_without_mpi
+from launch import LAUNCH, MPIEXEC, digest, launched, on, refused, skip_without_mpi
 
 DATA = ["--data", DIGITS, "--batch", "64", "--micro-batch", "16", "--seed", "1"]
 FLOAT = ["train", *TINY, *DATA, "--epochs", "1"]
-
-
-def launched(ranks, *arguments, environment_of=environment):
-    line = [MPIEXEC, "-n", str(ranks), COMMAND, *map(str, arguments)]
-    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                            env=dict(environment_of(1), **LAUNCH))
-
-
-def on(ranks, *arguments, status=0):
-    if ranks == 1:
-        return run(*arguments, status=status, threads=1)
-    process = launched(ranks, *arguments)
-    out, errors = process.communicate(timeout=240)
-    assert status is None or process.returncode == status, f"{ranks} ranks: {process.returncode}\n{out}\n{errors}"
-    return subprocess.CompletedProcess(arguments, process.returncode, out, errors)
-
-
-def refused(ranks, says, *arguments):
-    done = on(ranks, *arguments, status=None)
-    own = [line for line in done.stderr.splitlines() if line.startswith("fakequant:")]
-    assert done.returncode != 0 and len(own) == 1 and says in own[0], f"{says}:\n{done.stderr}"
 
 
 def same_bytes(name, *arguments, counts=(1, 2, 3, 4)):
@@ -101,6 +84,7 @@ def test_calibration_and_evaluation():
     for method, batch in (("two_pass_mse", "40"), ("histogram", "40"), ("max", "400")):
         same_answers("calibrate", "network.h5", "--data", DIGITS, "--batch", batch, "--preset", "int8", "--method", method,
                      output="by_method.h5")
+    same_answers("inspect", "calibrated_int8.h5", "--calibration", *images)
     for command, more in (("evaluate", []), ("predict", ["-o", "said.h5"]), ("sensitivity", ["--report", "report.json"])):
         found = same_answers(command, "calibrated_int8.h5", *images, *more)
         assert found.get("count", 1) > 0, found
@@ -169,6 +153,48 @@ def test_a_rank_that_hangs_is_named():
     _, errors = process.communicate(timeout=60)
     said = re.findall("fakequant: .*", errors)
     assert process.returncode != 0 and len(said) == 1 and re.search(r"waited 2 s for rank 1 on \S+: it hangs", said[0]), errors
+
+
+def test_run_directories():
+    """Rank 0 alone writes: the directory has what one process leaves in it, and is gone on with by another number of them."""
+    flags = ["train", *TINY, *DATA, "--val-fraction", "0.1", "--keep", "2", "--epochs"]
+    times = ("seconds", "images_per_second", "phases", "time")
+    found = {}
+    for ranks in (1, 2):
+        folder = f"run_{ranks}"
+        on(ranks, *flags, "1", "-o", folder + "/")
+        on(3 if ranks == 2 else 1, "train", "--resume", folder, "--epochs", "2")
+        with open(f"{folder}/metrics.jsonl") as file:
+            lines = [json.loads(line) for line in file]
+        told = [[line["event"], *(line.get(key) for key in ("step", "epoch", "loss", "val_loss", "confusion"))] for line in lines]
+        checkpoints = {name: digest(f"{folder}/checkpoints/{name}") for name in sorted(os.listdir(f"{folder}/checkpoints"))}
+        found[ranks] = sorted(os.listdir(folder)), checkpoints, told
+    assert found[1] == found[2] and "last.h5" in found[1][1] and "epoch-0002.h5" in found[1][1], found
+    refused(2, "holds a run already", *flags, "1", "-o", "run_2/")
+    refused(2, "start one of this", "compare", "run_1", "run_2")
+    refused(2, "start one of this", "sweep", "train", "--help")
+
+
+def test_files_that_one_rank_has():
+    """Each rank has a folder of its own, as on hosts that share no file system: who lacks the data says so, and who has others."""
+    def write_data(rank, seed):
+        numbers = np.random.default_rng(seed)
+        with h5py.File(f"host_{rank}/data.h5", "w") as file:
+            file["train/x"], file["train/y"] = numbers.standard_normal((128, 1, 8, 8)).astype(np.float32), np.arange(128) % 10
+
+    def says(text):
+        train = shlex.join([COMMAND, "train", *TINY, "--data", "data.h5", "--batch", "64", "--micro-batch", "16", "--epochs", "1", "-o", "x.h5"])
+        line = [MPIEXEC, "-n", "2", "sh", "-c", f"cd host_${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} && exec {train}"]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60, env=dict(environment(1), **LAUNCH))
+        own = [line for line in done.stderr.splitlines() if line.startswith("fakequant:")]
+        assert done.returncode != 0 and len(own) == 1 and re.search(text, own[0]), done.stderr
+
+    for rank in (0, 1):
+        os.mkdir(f"host_{rank}")
+    write_data(0, 1)
+    says(r"data\.h5.*\(rank 1 of 2 on ")
+    write_data(1, 2)
+    says("data/training is .* on rank 1, .* on rank 0")
 
 
 def test_bad_input():

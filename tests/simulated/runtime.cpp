@@ -38,6 +38,12 @@ namespace {
 
 int pool_token;
 
+/// One, or FAKEQUANT_SIMULATED_GPUS: names of one memory, of which a process of several uses its own.
+int devices() {
+  const char* given = std::getenv("FAKEQUANT_SIMULATED_GPUS");
+  return given != nullptr ? std::atoi(given) : 1;
+}
+
 bool is_pinned(const void* pointer) {
   const auto* at = static_cast<const std::byte*>(pointer);
   const auto block = state().pinned.lower_bound(at);
@@ -73,10 +79,12 @@ using namespace fq::simulated;
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = devices();
   return answer();
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? answer() : failed(cudaErrorInvalidDevice); }
+cudaError_t cudaSetDevice(int device) {
+  return device < devices() ? answer() : failed(cudaErrorInvalidDevice);
+}
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = 11040;
   return cudaSuccess;

@@ -1,9 +1,10 @@
 #pragma once
 
-/// A CUDA runtime without a GPU, for tests: one device, `cuda:0`, whose memory the host cannot touch and
-/// whose kernels the host runs thread by thread, every second launch from the last one to the first. It takes
-/// the place of libcudart in a program that it is linked to, so that everything above it is what runs on a
-/// GPU. What it cannot show: the device's own arithmetic, races, and time.
+/// A CUDA runtime without a GPU, for tests: one device, `cuda:0` (FAKEQUANT_SIMULATED_GPUS: it has more
+/// names), whose memory the host cannot touch and whose kernels the host runs thread by thread, every second
+/// launch from the last one to the first. It takes the place of libcudart in a program that it is linked to,
+/// so that everything above it is what runs on a GPU. What it cannot show: the device's own arithmetic,
+/// races, and time.
 ///
 /// Work runs when it is waited for, by the host or by work of another stream that is, and no sooner: where a
 /// wait is missing it has not been done. (An event that is asked about twice has happened.) Copies from

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cuda_device.h"
 #include "thrown.h"
 
 namespace fq::exact_sum_test {
@@ -73,6 +74,34 @@ TEST(ExactSum, TellsWhatIsMissingAndWhatIsNoNumber) {
   EXPECT_EQ(found[0].to_vector<float>(), (std::vector<float>{1, 1}));
   EXPECT_FALSE(found[1].defined());
   EXPECT_TRUE(std::isnan(found[2].to_vector<float>()[0]) && std::isnan(found[2].to_vector<float>()[1]));
+}
+
+TEST(CudaExactSum, HasTheBitsOfTheCpu) {
+  FQ_NEEDS_CUDA();
+  const Tensor absent;
+  const std::vector<Tensor> like{Tensor::zeros({20003}), Tensor::zeros({5}), Tensor::zeros({2, 2})};
+  auto terms = random_terms(11, 20003);  // more than one launch adds
+  for (auto& term : terms) term.insert(term.end(), {Tensor::zeros({5}), absent});
+  terms[3][2] = Tensor::from({1.0f, NAN, -2.0f, 0.0f}, {2, 2});
+  terms[4][2] = Tensor::from({0x1p-149f, 3.0f, -0x1.8p-140f, 0.0f}, {2, 2});
+  const auto on_device = [](std::vector<Tensor> tensors) {
+    for (auto& x : tensors)
+      if (x.defined()) x = x.to(Device::cuda());
+    return tensors;
+  };
+  const auto compare = [&] {
+    std::vector<std::vector<Tensor>> there;
+    for (const auto& term : terms) there.push_back(on_device(term));
+    const auto wanted = exact_sums(*one_rank(), terms, 11, like);
+    const auto found = exact_sums(*one_rank(), there, 11, on_device(like));
+    for (std::size_t t = 0; t < like.size(); ++t) {
+      EXPECT_TRUE(found[t].device().is_cuda());
+      EXPECT_TRUE(bitwise_equal(found[t].to(Device::cpu()), wanted[t])) << t;
+    }
+  };
+  compare();
+  terms[3][2] = absent;  // then the tiny numbers are a sum
+  compare();
 }
 
 TEST(ExactSum, RefusesTermsThatDoNotFit) {

@@ -10,7 +10,7 @@
 #include "fakequant/train/calibration/detail/calibration_undo.h"
 #include "fakequant/train/calibration/detail/shared_ranges.h"
 #include "fakequant/train/calibration/detail/watching.h"
-#include "fakequant/train/ranks/detail/gather_states.h"
+#include "fakequant/train/ranks/shares.h"
 
 namespace fq {
 namespace {
@@ -76,7 +76,7 @@ std::int64_t run_passes(Module& model, DataLoader& data, const std::vector<Tenso
 std::int64_t run_on_ranks(Module& model, DataLoader& data, const std::vector<TensorQuantizer*>& quantizers,
                           int passes, const CalibrateOptions& options) {
   auto& ranks = *options.ranks;
-  detail::check_share(data.options(), ranks, "calibrate");
+  detail::check_share(data.options(), ranks, ranks.size(), "calibrate");
   const auto method = detail::method_of_one_process(quantizers);
   if (method.empty()) {
     if (ranks.rank() > 0)  // what was collected before counts once
@@ -87,10 +87,7 @@ std::int64_t run_on_ranks(Module& model, DataLoader& data, const std::vector<Ten
       fmt::format("[calibrate] '{}' depends on the order of batches: every rank sees all of them; max, "
                   "one_pass and two_pass are shared out",
                   method));
-  LoaderOptions all = data.options();
-  all.part = 0;
-  all.parts = all.turn = 1;
-  DataLoader whole(std::shared_ptr<const Dataset>(std::shared_ptr<void>(), &data.data()), all);
+  DataLoader whole = detail::loader_beside(data, all_batches(data.options()));
   return run_passes(model, whole, quantizers, passes, options, *one_rank());
 }
 

@@ -94,7 +94,8 @@ std::vector<QuantizerReport> calibration_report(Module& model, const AmaxOptions
 }
 
 std::vector<QuantizerReport> calibration_report(Module& model, DataLoader& data, std::int64_t samples,
-                                                const AmaxOptions& options) {
+                                                const AmaxOptions& options,
+                                                std::shared_ptr<Communicator> ranks) {
   check_options(options);
   check_not_compressed(model, kReport);
   const auto entries = enabled_quantizers(model);
@@ -103,7 +104,7 @@ std::vector<QuantizerReport> calibration_report(Module& model, DataLoader& data,
   for (const auto& target : detail::calibration_targets(model, false))
     if (!target.is_weight()) activations.push_back(target.entry.quantizer);
   const detail::CalibrationUndo undo(activations);
-  (void)collect_ranges(model, data, {.method = "one_pass", .samples = samples});
+  (void)collect_ranges(model, data, {.method = "one_pass", .samples = samples, .ranks = std::move(ranks)});
   return reports(model, entries, methods, options);
 }
 

@@ -9,6 +9,7 @@
 /// report/calibration_page.h makes a page of it.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/loader.h"
+#include "fakequant/train/ranks/communicator.h"
 
 namespace fq {
 
@@ -65,10 +67,12 @@ struct QuantizerReport {
 [[nodiscard]] std::vector<QuantizerReport> calibration_report(Module& model, const AmaxOptions& options = {});
 
 /// The same from histograms of up to `samples` samples of `data` (0: all of an epoch), collected in one pass
-/// whatever the calib_methods are. The model stays as it was. Throws as `calibrate` too.
+/// whatever the calib_methods are. The model stays as it was. `ranks` share it out as they do a calibration.
+/// Throws as `calibrate` too.
 [[nodiscard]] std::vector<QuantizerReport> calibration_report(Module& model, DataLoader& data,
                                                               std::int64_t samples = 0,
-                                                              const AmaxOptions& options = {});
+                                                              const AmaxOptions& options = {},
+                                                              std::shared_ptr<Communicator> ranks = {});
 
 /// The reports of a calibration state (calibration_state.h) alone, without a model: activations, by the bits
 /// and the sign that the state was collected with. `path` is for messages. Throws FileError for a state that

@@ -5,6 +5,7 @@
 #include "fakequant/core/profile.h"
 #include "fakequant/train/loop/detail/trainer_body.h"
 #include "fakequant/train/loop/reestimate.h"
+#include "fakequant/train/ranks/shares.h"
 
 namespace fq {
 namespace {
@@ -101,15 +102,13 @@ std::optional<Batch> Trainer::Body::next_batch() {
 }
 
 LoaderOptions Trainer::Body::whole_batches() const {
-  LoaderOptions out = training->options();
+  LoaderOptions out = all_batches(training->options());
   out.prefetch = 0;
-  out.part = 0;
-  out.parts = out.turn = 1;
   return out;
 }
 
 void Trainer::Body::reestimate() {
-  DataLoader batches(std::shared_ptr<const Dataset>(training, &training->data()), whole_batches());
+  DataLoader batches = detail::loader_beside(*training, whole_batches());
   batches.start_epoch(progress.epoch);
   (void)reestimate_batch_norm(*model, batches, options.reestimate_bn);
 }

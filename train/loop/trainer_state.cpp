@@ -1,6 +1,5 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/threads.h"
-#include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/finite.h"
@@ -59,17 +58,6 @@ StateDict progress_state(const Progress& p) {
   return out;
 }
 
-std::uint32_t fingerprint_of(Module& model) {
-  std::uint32_t crc = 0;
-  const auto add = [&crc](const Tensor& values) {
-    const Tensor here = values.to(Device::cpu());
-    crc = crc32c(here.raw(), static_cast<std::size_t>(here.nbytes()), crc);
-  };
-  for (const auto& [name, parameter] : model.named_parameters()) add(parameter.tensor());
-  for (const auto& [name, buffer] : model.named_buffers()) add(buffer);
-  return crc;
-}
-
 StateDict copied(const StateDict& state) {
   StateDict out;
   for (const auto& [name, value] : state.attributes().items()) out.set_attribute(name, value);
@@ -100,7 +88,8 @@ const nlohmann::json& Trainer::Body::fingerprints() const {
     auto& marks = data_marks.emplace(nlohmann::json::object());
     marks["training"] = training->data().fingerprint();
     if (validation) marks["validation"] = validation->data().fingerprint();
-    if (options.distillation.teacher) marks["teacher"] = fingerprint_of(*options.distillation.teacher);
+    if (options.distillation.teacher)
+      marks["teacher"] = detail::fingerprint_of(*options.distillation.teacher);
   }
   return *data_marks;
 }
@@ -110,7 +99,7 @@ void Trainer::Body::check_same_run_everywhere() const {
                      {"epochs", options.epochs},
                      {"steps", options.steps},
                      {"step", progress.step},
-                     {"model", fingerprint_of(*model)},
+                     {"model", detail::fingerprint_of(*model)},
                      {"threads", detail::threads()}};
   if (!options.out.empty()) own["data"] = fingerprints();
   detail::check_same_everywhere(shared->ranks(), own);

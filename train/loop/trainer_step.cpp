@@ -12,6 +12,7 @@
 #include "fakequant/train/loop/detail/score_sum.h"
 #include "fakequant/train/loop/detail/trainer_body.h"
 #include "fakequant/train/optimizer.h"
+#include "fakequant/train/ranks/shares.h"
 
 namespace fq {
 
@@ -104,7 +105,7 @@ void Trainer::Body::train_batch(const Batch& batch) {
 
 void Trainer::Body::change_bits() {
   if (!bits->advance(progress.step)) return;
-  DataLoader batches(std::shared_ptr<const Dataset>(training, &training->data()), whole_batches());
+  DataLoader batches = detail::loader_beside(*training, whole_batches());
   (void)calibrate(*model, batches, {.samples = kCalibrated});
   const auto same = [](const Variable& a, const Variable& b) { return a.node() == b.node(); };
   FQ_CHECK(std::ranges::equal(parameters, model->parameters(), same), "train",

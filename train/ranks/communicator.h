@@ -3,8 +3,7 @@
 /// Communicator: the processes that share out a run.
 ///
 ///     const auto ranks = started_ranks();  // one, unless mpiexec or Slurm started more
-///     const LoaderOptions share{.batch_size = 16, .part = ranks->rank(), .parts = ranks->size(), .turn = 8};
-///     auto batches = std::make_shared<DataLoader>(data, share);
+///     auto batches = std::make_shared<DataLoader>(data, share_of_rank({.batch_size = 16}, *ranks, 8));
 ///     Trainer(float_network, batches, {.accumulation = 8, .ranks = ranks}).fit();
 ///
 /// What goes between ranks are integers and text: sums of them do not depend on who adds what, so that a run
@@ -19,6 +18,8 @@
 #include "fakequant/core/numerics/half.h"
 
 namespace fq {
+
+class Tensor;
 
 /// How gradients are summed over ranks: exactly, with the bits of one process, or as floats of fewer bytes.
 enum class Reduction : unsigned char { exact, fp32, bf16 };
@@ -45,10 +46,15 @@ class Communicator {
   /// The same of floats, in an order that the number of ranks decides: the bits of a sum depend on it.
   virtual void sum(std::span<float> values) = 0;
   virtual void sum(std::span<bfloat16> values) = 0;
+  /// `sum` of an i64 tensor: on GPUs by NCCL where there is one, else by way of the host.
+  virtual void sum_where_it_lies(Tensor& values);
   /// The texts of all ranks, in their order.
   [[nodiscard]] virtual std::vector<std::string> gather(const std::string& text) = 0;
   /// Bytes that this rank has given to the others so far.
   [[nodiscard]] virtual std::int64_t bytes() const noexcept = 0;
+  /// For ranks that have failed while others do not come: whether this one is the first to ask, and so tells
+  /// of it. Takes half a second, and waits for none.
+  [[nodiscard]] virtual bool speaks_for_all() { return true; }
 };
 
 /// A process on its own.
@@ -56,6 +62,8 @@ class Communicator {
 
 /// Whether the library was built with MPI.
 [[nodiscard]] bool has_mpi() noexcept;
+/// The name of this machine.
+[[nodiscard]] std::string host_name();
 /// What a launcher says, in this process's environment: this process among those that it started, and among
 /// those of them on this machine.
 struct Launched {

@@ -5,80 +5,79 @@
 #include <cmath>
 #include <limits>
 
+#include "fakequant/core/backend/range_kernels.h"
+#include "fakequant/core/backend/rank_kernels.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/join.h"
 
 namespace fq {
 namespace {
 
-constexpr std::int64_t kAbsent = std::numeric_limits<std::int64_t>::min(), kZero = kAbsent + 1;
-constexpr std::int64_t kNotFinite = std::numeric_limits<std::int64_t>::max();
+using detail::RangeKernels, detail::RankKernels;
+using Terms = std::vector<Tensor>;  // of one tensor
 
-using Terms = std::vector<std::span<const float>>;
+/// The bits of a magnitude, which have its order: those of no terms, and of infinity and above.
+constexpr std::int64_t kAbsent = -1, kNotFinite = 0x7f800000;
 
-/// e with 2^e above all magnitudes.
-std::int64_t exponent_of(std::span<const float> values) {
-  std::uint32_t most = 0;
-#pragma omp parallel for simd reduction(max : most)
-  for (std::size_t i = 0; i < values.size(); ++i)
-    most = std::max(most, std::bit_cast<std::uint32_t>(values[i]) & 0x7fffffffu);
-  const float largest = std::bit_cast<float>(most);
-  if (!std::isfinite(largest)) return kNotFinite;
-  return largest == 0 ? kZero : std::ilogb(largest) + 1;
-}
+bool is_number(std::int64_t largest) { return largest > 0 && largest < kNotFinite; }
 
-/// What an element is counted in: 2^-shift.
-int shift_of(std::int64_t exponent, std::int64_t count) {
-  return 62 - static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count - 1))) -
-         static_cast<int>(exponent);
-}
-
-bool is_number(std::int64_t exponent) { return exponent > kZero && exponent != kNotFinite; }
-
-void add_fixed(const Terms& terms, int shift, std::span<std::int64_t> sums) {
-  const double scale = std::ldexp(1.0, shift);
-#pragma omp parallel for
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    std::int64_t sum = 0;
-    for (const auto& term : terms) sum += std::llrint(double{term[i]} * scale);
-    sums[i] = sum;
-  }
-}
-
-Tensor to_float(std::span<const std::int64_t> sums, int shift, const Shape& shape) {
-  Tensor out = Tensor::empty(shape);
-  auto* values = out.mutable_data<float>();
-  const double unit = std::ldexp(1.0, -shift);
-#pragma omp parallel for
-  for (std::size_t i = 0; i < sums.size(); ++i)
-    values[i] = static_cast<float>(double{static_cast<float>(sums[i])} * unit);
+/// The largest magnitude of each tensor over its terms.
+std::vector<std::int64_t> largest_of(const std::vector<Terms>& terms) {
+  std::vector<Tensor> found;
+  for (const auto& of_tensor : terms)
+    for (const auto& term : of_tensor)
+      found.push_back(
+          detail::run(term.device(), &RangeKernels::amax, term, Axes{}, "exact_sums").reshape({1}));
+  std::vector<std::int64_t> out(terms.size(), kAbsent);
+  if (found.empty()) return out;
+  const auto magnitudes = detail::join(found, 0).to(Device::cpu()).to_vector<float>();
+  auto next = magnitudes.begin();
+  for (std::size_t t = 0; t < terms.size(); ++t)
+    for (std::size_t i = 0; i < terms[t].size(); ++i)
+      out[t] = std::max(out[t], std::int64_t{std::bit_cast<std::uint32_t>(*next++)});
   return out;
 }
 
+/// What an element is counted in: 2^-shift.
+int shift_of(std::int64_t largest, std::int64_t count) {
+  const int above = std::ilogb(std::bit_cast<float>(static_cast<std::uint32_t>(largest))) + 1;
+  return 62 - static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count - 1))) - above;
+}
+
 /// The sum of a tensor whose terms are none, zeros, or not numbers.
-Tensor special(std::int64_t exponent, const Shape& shape) {
-  if (exponent == kAbsent) return {};
-  return Tensor::full(shape, exponent == kZero ? 0 : std::numeric_limits<double>::quiet_NaN());
+Tensor special(std::int64_t largest, const Tensor& like) {
+  if (largest == kAbsent) return {};
+  const double value = largest == 0 ? 0 : std::numeric_limits<double>::quiet_NaN();
+  return Tensor::full(like.shape(), value, DType::f32, like.device());
 }
 
 /// All tensors side by side, so that ranks meet once.
 std::vector<Tensor> sums_of(Communicator& ranks, const std::vector<Terms>& terms,
-                            const std::vector<std::int64_t>& exponents, std::int64_t count,
+                            const std::vector<std::int64_t>& largest, std::int64_t count,
                             const std::vector<Tensor>& like) {
-  std::vector<std::size_t> begins{0};
+  std::vector<std::int64_t> begins{0};
   for (std::size_t t = 0; t < like.size(); ++t)
-    begins.push_back(begins.back() +
-                     (is_number(exponents[t]) ? static_cast<std::size_t>(like[t].numel()) : 0));
-  std::vector<std::int64_t> sums(begins.back());
-  const auto part = [&](std::size_t t) {
-    return std::span(sums).subspan(begins[t], begins[t + 1] - begins[t]);
+    begins.push_back(begins.back() + (is_number(largest[t]) ? like[t].numel() : 0));
+  std::vector<Tensor> out(like.size());
+  Tensor sums;
+  if (begins.back() > 0) sums = Tensor::empty({begins.back()}, DType::i64, like.front().device());
+  const auto for_each_number = [&](const auto& use) {
+    for (std::size_t t = 0; t < like.size(); ++t) {
+      if (!is_number(largest[t])) continue;
+      Tensor part = sums.slice(begins[t], begins[t + 1]);
+      use(t, shift_of(largest[t], count), part);
+    }
   };
+  for_each_number([&](std::size_t t, int shift, Tensor& part) {
+    detail::run(part.device(), &RankKernels::add_fixed, terms[t], shift, part);
+  });
+  if (sums.defined()) ranks.sum_where_it_lies(sums);
   for (std::size_t t = 0; t < like.size(); ++t)
-    if (is_number(exponents[t])) add_fixed(terms[t], shift_of(exponents[t], count), part(t));
-  ranks.sum(sums);
-  std::vector<Tensor> out;
-  for (std::size_t t = 0; t < like.size(); ++t)
-    out.push_back(is_number(exponents[t]) ? to_float(part(t), shift_of(exponents[t], count), like[t].shape())
-                                          : special(exponents[t], like[t].shape()));
+    out[t] = is_number(largest[t]) ? Tensor::empty(like[t].shape(), DType::f32, like[t].device())
+                                   : special(largest[t], like[t]);
+  for_each_number([&](std::size_t t, int shift, Tensor& part) {
+    detail::run(part.device(), &RankKernels::from_fixed, part, shift, out[t]);
+  });
   return out;
 }
 
@@ -98,18 +97,14 @@ std::vector<Tensor> exact_sums(Communicator& ranks, const std::vector<std::vecto
   FQ_CHECK(count >= std::int64_t(terms.size()) && count >= 1, "exact_sums",
            "{} terms are given of {} in all: count those of every rank", terms.size(), count);
   for (const auto& term : terms) check_term(term, like);
-  std::vector<Tensor> kept;
-  std::vector<Terms> of(like.size());
-  std::vector<std::int64_t> exponents(like.size(), kAbsent);
+  if (like.empty()) return {};
+  std::vector<Terms> of_tensor(like.size());
   for (const auto& term : terms)
-    for (std::size_t t = 0; t < like.size(); ++t) {
-      if (!term[t].defined()) continue;
-      kept.push_back(term[t].to(Device::cpu()));
-      of[t].emplace_back(kept.back().data<float>(), static_cast<std::size_t>(kept.back().numel()));
-      exponents[t] = std::max(exponents[t], exponent_of(of[t].back()));
-    }
-  ranks.max(exponents);
-  return sums_of(ranks, of, exponents, count, like);
+    for (std::size_t t = 0; t < like.size(); ++t)
+      if (term[t].defined()) of_tensor[t].push_back(term[t].to(like[t].device()));
+  auto largest = largest_of(of_tensor);
+  ranks.max(largest);
+  return sums_of(ranks, of_tensor, largest, count, like);
 }
 
 }  // namespace fq

@@ -14,16 +14,18 @@
 
 namespace fq {
 
-/// For each tensor of `like`, the sum over all terms of all ranks, `count` of them, f32 on the CPU and of
-/// that shape. `terms` are those of this rank, each with one tensor for each of `like`; there may be none. A
-/// tensor of a term may be undefined, which adds nothing; a sum of nothing is undefined.
+/// For each tensor of `like`, which lie on one device, the sum over all terms of all ranks, `count` of them:
+/// f32 on that device and of that shape. `terms` are those of this rank, each with one tensor for each of
+/// `like`; there may be none. A tensor of a term may be undefined, which adds nothing; a sum of nothing is
+/// undefined.
 ///
 /// In 64-bit fixed point: with 2^E the power of two above the largest magnitude of a tensor's elements over
 /// all terms, a term counts as rint(x * 2^s), s = 62 - ceil(log2(count)) - E, to even, and the integer sum is
 /// rounded once. Terms below 2^-38 of the largest element lose digits, so that the result is the correctly
 /// rounded sum nearly always. A tensor with an element that is not finite becomes NaN in all places.
 ///
-/// One call of `ranks.max` and one of `ranks.sum` for all tensors; 8 bytes an element meanwhile.
+/// One call of `ranks.max` and one of `ranks.sum_where_it_lies` for all tensors; 8 bytes an element
+/// meanwhile.
 [[nodiscard]] std::vector<Tensor> exact_sums(Communicator& ranks,
                                              const std::vector<std::vector<Tensor>>& terms,
                                              std::int64_t count, const std::vector<Tensor>& like);

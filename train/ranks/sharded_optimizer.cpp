@@ -58,8 +58,7 @@ StateDict ShardedOptimizer::state_dict() const {
   for (std::size_t i = 0; i < owner_.size(); ++i) {
     const auto& name = parameters()[i].first;
     const StateDict kept = all[static_cast<std::size_t>(owner_[i])].sub(name);
-    for (const auto& [state, tensor] : kept.tensors())
-      out.set(name + "/" + state, tensor);
+    for (const auto& [state, tensor] : kept.tensors()) out.set(name + "/" + state, tensor);
   }
   return out;
 }

@@ -20,6 +20,7 @@
 #include "fakequant/core/backend/cpu/ranges/count.h"
 #include "fakequant/core/backend/cpu/ranges/range_updates.h"
 #include "fakequant/core/backend/cpu/ranges/row_sums.h"
+#include "fakequant/core/backend/cpu/ranks/fixed_sums.h"
 #include "fakequant/core/backend/cpu/recurrent/recurrent.h"
 #include "fakequant/core/backend/cpu/update/updates.h"
 #include "fakequant/core/backend/tables.h"
@@ -135,5 +136,7 @@ constinit const detail::RangeKernels range_table{
     .add_errors = add_errors,
     .sweep_ranges = sweep_ranges,
 };
+
+constinit const detail::RankKernels rank_table{.add_fixed = add_fixed, .from_fixed = from_fixed};
 
 }  // namespace fq::cpu

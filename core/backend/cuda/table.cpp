@@ -23,6 +23,7 @@
 #include "fakequant/core/backend/cuda/ranges/range_updates.h"
 #include "fakequant/core/backend/cuda/ranges/ranges.h"
 #include "fakequant/core/backend/cuda/ranges/row_sums.h"
+#include "fakequant/core/backend/cuda/ranks/fixed_sums.h"
 #include "fakequant/core/backend/cuda/recurrent/recurrent.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/cuda/update/updates.h"
@@ -134,9 +135,12 @@ constinit const fq::detail::RangeKernels range_kernels{
     .sweep_ranges = sweep_ranges,
 };
 
+constinit const fq::detail::RankKernels rank_kernels{.add_fixed = add_fixed, .from_fixed = from_fixed};
+
 }  // namespace
 
 const fq::detail::Kernels* const table = &kernels;
 const fq::detail::RangeKernels* const range_table = &range_kernels;
+const fq::detail::RankKernels* const rank_table = &rank_kernels;
 
 }  // namespace fq::cuda

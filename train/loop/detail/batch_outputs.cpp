@@ -5,6 +5,7 @@
 
 #include "fakequant/layers/modules/detail/evaluation_mode.h"
 #include "fakequant/train/ranks/detail/gather_states.h"
+#include "fakequant/train/ranks/shares.h"
 
 namespace fq::detail {
 namespace {
@@ -24,7 +25,7 @@ std::vector<StateDict> next_turn(Module& model, DataLoader& loader, Communicator
 }
 
 bool visit_shared(Module& model, DataLoader& loader, Communicator& ranks, const VisitOutput& visit) {
-  check_share(loader.options(), ranks, "evaluate");
+  check_share(loader.options(), ranks, ranks.size(), "evaluate");
   const std::int64_t size = ranks.size(), batches = loader.batches_per_epoch();
   for (std::int64_t done = 0; done < batches; done += size) {
     std::vector<std::int64_t> stops{0};

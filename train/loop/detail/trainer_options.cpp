@@ -7,6 +7,7 @@
 #include "fakequant/core/log.h"
 #include "fakequant/train/loop/reestimate.h"
 #include "fakequant/train/metrics.h"
+#include "fakequant/train/ranks/shares.h"
 
 namespace fq::detail {
 namespace {
@@ -89,11 +90,7 @@ void check_ranks(const TrainerOptions& o, const LoaderOptions& loader) {
   FQ_CHECK(size <= o.accumulation, kTrain,
            "{} ranks share out steps of {} batches: start at most {}, or make the batches of a step smaller",
            size, o.accumulation, o.accumulation);
-  FQ_CHECK(
-      loader.part == o.ranks->rank() && loader.parts == size && loader.turn == o.accumulation, kTrain,
-      "rank {} of {} is given batches of part {} of {} in turns of {}: make the loader with those of the "
-      "rank, in turns of accumulation",
-      o.ranks->rank(), size, loader.part, loader.parts, loader.turn);
+  check_share(loader, *o.ranks, o.accumulation, kTrain);
 }
 
 void check_low_rank(const TrainerOptions& o) {

@@ -3,8 +3,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "fakequant/core/detail/check.h"
-
 namespace fq::detail {
 namespace {
 
@@ -38,14 +36,6 @@ StateDict unpacked(const std::string& text) {
 }
 
 }  // namespace
-
-void check_share(const LoaderOptions& loader, const Communicator& ranks, std::string_view function) {
-  FQ_CHECK(loader.part == ranks.rank() && loader.parts == ranks.size() && loader.turn == ranks.size(),
-           function,
-           "rank {} of {} is given batches of part {} of {} in turns of {}: make the loader with those of "
-           "the rank, in turns of as many as there are ranks",
-           ranks.rank(), ranks.size(), loader.part, loader.parts, loader.turn);
-}
 
 std::vector<StateDict> gather_states(Communicator& ranks, const StateDict& own) {
   if (ranks.size() == 1) return {own};

@@ -13,7 +13,10 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int64_t kElements = 1 << 17;  // of a bucket, at least: each meeting of ranks has its price
+/// Elements of a bucket, at least: each meeting has its price, and messages of a ring are parts of a bucket.
+std::int64_t bucket_size(int ranks) {
+  return std::max<std::int64_t>(1 << 17, (1 << 15) * std::int64_t{ranks});
+}
 
 GradientBuckets::Terms columns(const GradientBuckets::Terms& terms, std::size_t begin, std::size_t end) {
   GradientBuckets::Terms out;
@@ -45,7 +48,7 @@ GradientBuckets::GradientBuckets(std::shared_ptr<Communicator> ranks, std::vecto
   std::int64_t elements = 0;
   for (std::size_t i = parameters_.size(), end = i; i-- > 0;) {
     elements += parameters_[i].numel();
-    if (elements < kElements && i > 0) continue;
+    if (elements < bucket_size(ranks_->size()) && i > 0) continue;
     buckets_.push_back({i, end});
     end = i;
     elements = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// RollCall: which rank does not come.
+/// RollCall: which rank does not come, and who tells of it.
 
 #include <memory>
 #include <string>
@@ -20,6 +20,8 @@ class RollCall {
   void answer() const;
   /// The ranks that did not answer within so many seconds: they compute or hang.
   [[nodiscard]] std::vector<int> absent(double seconds) const;
+  /// Whether no other rank made this call before, nor one of a smaller number as early. Takes half a second.
+  [[nodiscard]] bool is_first() const;
   /// "rank 2 on node7", of each.
   [[nodiscard]] std::string names(const std::vector<int>& ranks) const;
 

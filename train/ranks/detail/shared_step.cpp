@@ -137,9 +137,9 @@ void SharedStep::move(const std::vector<Told>& told) {
   std::int64_t samples = 0;
   for (const auto& batch : told) samples += batch.samples;
   auto now = moving();
-  const auto moved = exact_sums(*ranks_, moves_, static_cast<std::int64_t>(told.size()), now);
   if (moves_.empty())
     for (const auto& tensor : now) start_.push_back(tensor.to(Device::cpu()));
+  const auto moved = exact_sums(*ranks_, moves_, static_cast<std::int64_t>(told.size()), start_);
   for (std::size_t i = 0; i < now.size(); ++i)
     now[i].copy_from(scaled_sum(start_[i], moved[i], 1 / static_cast<float>(samples)));
 }

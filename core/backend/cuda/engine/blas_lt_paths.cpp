@@ -15,8 +15,8 @@ namespace files = std::filesystem;
 
 class PathList {
  public:
-  explicit PathList(int version)
-      : name_(fmt::format("libcublasLt.so.{}", version)), wheels_(fmt::format("nvidia/cu{}/lib", version)) {
+  PathList(std::string name, std::vector<files::path> wheels)
+      : name_(std::move(name)), wheels_(std::move(wheels)) {
     paths.push_back(name_);
   }
 
@@ -25,10 +25,9 @@ class PathList {
     std::error_code none;
     if (files::exists(folder / name_, none)) add(folder);
   }
-  /// The packages' folder of a Python, and wheels of both kinds in it.
+  /// The packages' folder of a Python, and the wheels in it.
   void add_wheels(const files::path& packages) {
-    add_if_there(packages / wheels_);
-    add_if_there(packages / "nvidia/cublas/lib");
+    for (const auto& wheel : wheels_) add_if_there(packages / wheel);
   }
   void add_environment(const files::path& root) {
     std::error_code none;
@@ -41,12 +40,26 @@ class PathList {
 
  private:
   std::string name_;
-  files::path wheels_;
+  std::vector<files::path> wheels_;
 };
 
 template <class F>
 void with_variable(const char* name, F&& f) {
   if (const char* value = std::getenv(name); value != nullptr && *value != '\0') f(files::path(value));
+}
+
+std::vector<std::string> all_paths(PathList list, const files::path& program, int cuda) {
+  for (const char* name : {"CUDA_PATH", "CUDA_HOME"})
+    with_variable(name, [&](const files::path& root) { list.add(root / "lib64"); });
+  list.add("/usr/local/cuda/lib64");
+  list.add(fmt::format("/usr/local/cuda-{}/lib64", cuda));
+  std::error_code none;
+  const files::path own = files::absolute(program, none);
+  for (files::path folder = own.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
+    list.add_wheels(folder);
+  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"})
+    with_variable(name, [&](const files::path& root) { list.add_environment(root); });
+  return list.paths;
 }
 
 }  // namespace
@@ -58,27 +71,22 @@ files::path file_of(const void* code) {
 }
 
 std::vector<std::string> blas_lt_paths(const files::path& program, int version) {
-  PathList list(version);
-  for (const char* name : {"CUDA_PATH", "CUDA_HOME"})
-    with_variable(name, [&](const files::path& root) { list.add(root / "lib64"); });
-  list.add("/usr/local/cuda/lib64");
-  list.add(fmt::format("/usr/local/cuda-{}/lib64", version));
-  std::error_code none;
-  const files::path own = files::absolute(program, none);
-  for (files::path folder = own.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
-    list.add_wheels(folder);
-  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"})
-    with_variable(name, [&](const files::path& root) { list.add_environment(root); });
-  return list.paths;
+  return all_paths({fmt::format("libcublasLt.so.{}", version),
+                    {fmt::format("nvidia/cu{}/lib", version), "nvidia/cublas/lib"}},
+                   program, version);
 }
 
-void* open_first(const std::vector<std::string>& paths) {
+std::vector<std::string> nccl_paths(const files::path& program, int version, int cuda) {
+  return all_paths({fmt::format("libnccl.so.{}", version), {"nvidia/nccl/lib"}}, program, cuda);
+}
+
+void* open_first(const std::vector<std::string>& paths, const std::string& user) {
   for (const auto& path : paths)
     if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
-  throw BackendError(
-      fmt::format("[cuda] products need {0}, which cannot be opened (tried: {1}): install cuBLAS of the same "
-                  "version, put its folder in LD_LIBRARY_PATH, or use --device cpu",
-                  paths.front(), fmt::join(paths, ", ")));
+  throw BackendError(fmt::format(
+      "[cuda] {} need {}, which cannot be opened (tried: {}): install it in the same version, put "
+      "its folder in LD_LIBRARY_PATH, or use --device cpu",
+      user, paths.front(), fmt::join(paths, ", ")));
 }
 
 }  // namespace fq::cuda

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where cuBLASLt may be. CUDA builds only.
+/// Where cuBLASLt and NCCL may be. CUDA builds only.
 
 #include <filesystem>
 #include <string>
@@ -17,7 +17,12 @@ namespace fq::cuda {
 /// environments VIRTUAL_ENV and CONDA_PREFIX. Files that are not there are left out, but for CUDA's folders.
 [[nodiscard]] std::vector<std::string> blas_lt_paths(const std::filesystem::path& program, int version);
 
-/// The handle of the first that can be opened. Throws BackendError naming all that were tried.
-[[nodiscard]] void* open_first(const std::vector<std::string>& paths);
+/// The same of NCCL, whose wheel is nvidia/nccl, for CUDA of that version.
+[[nodiscard]] std::vector<std::string> nccl_paths(const std::filesystem::path& program, int version,
+                                                  int cuda);
+
+/// The handle of the first that can be opened. Throws BackendError naming what needs it and all that were
+/// tried.
+[[nodiscard]] void* open_first(const std::vector<std::string>& paths, const std::string& user = "products");
 
 }  // namespace fq::cuda

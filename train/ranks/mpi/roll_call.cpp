@@ -1,18 +1,21 @@
+#include "fakequant/train/ranks/detail/roll_call.h"
+
 #include <chrono>
 #include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#define OMPI_SKIP_MPICXX
-#define MPICH_SKIP_MPICXX
-#include <mpi.h>
 
-#include "fakequant/train/ranks/detail/roll_call.h"
+#include "fakequant/train/ranks/mpi/mpi_header.h"
 
 namespace fq::detail {
 namespace {
 
-enum Message : int { kAsk, kHere };
+using Clock = std::chrono::steady_clock;
+
+enum Message : int { kAsk, kHere, kSpeaks };
+constexpr auto kTold = std::chrono::milliseconds(500);  // longer than a message is on its way
+constexpr auto kPoll = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -38,6 +41,11 @@ struct RollCall::Body {
     MPI_Request_free(&request);
   }
 
+  void send_to_others(Message message) const {
+    for (int rank = 0; rank < size; ++rank)
+      if (rank != own) send(rank, message);
+  }
+
   void gather_hosts() {
     char name[MPI_MAX_PROCESSOR_NAME] = "";
     int length = 0;
@@ -61,22 +69,32 @@ void RollCall::answer() const {
 }
 
 std::vector<int> RollCall::absent(double seconds) const {
-  using Clock = std::chrono::steady_clock;
   std::vector<bool> here(static_cast<std::size_t>(body_->size), false);
   here[static_cast<std::size_t>(body_->own)] = true;
-  for (int rank = 0; rank < body_->size; ++rank)
-    if (rank != body_->own) body_->send(rank, kAsk);
+  body_->send_to_others(kAsk);
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   while (Clock::now() < end) {
     answer();
     for (int rank = body_->received(kHere); rank >= 0; rank = body_->received(kHere))
       here[static_cast<std::size_t>(rank)] = true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(kPoll);
   }
   std::vector<int> out;
   for (int rank = 0; rank < body_->size; ++rank)
     if (!here[static_cast<std::size_t>(rank)]) out.push_back(rank);
   return out;
+}
+
+bool RollCall::is_first() const {
+  if (body_->received(kSpeaks) >= 0) return false;
+  body_->send_to_others(kSpeaks);
+  const auto end = Clock::now() + kTold;
+  while (Clock::now() < end) {
+    for (int rank = body_->received(kSpeaks); rank >= 0; rank = body_->received(kSpeaks))
+      if (rank < body_->own) return false;
+    std::this_thread::sleep_for(kPoll);
+  }
+  return true;
 }
 
 std::string RollCall::names(const std::vector<int>& ranks) const {

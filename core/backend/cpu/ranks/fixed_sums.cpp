@@ -1,0 +1,31 @@
+#include "fakequant/core/backend/cpu/ranks/fixed_sums.h"
+
+#include <cmath>
+#include <vector>
+
+#include "fakequant/core/numerics/detail/fixed_point.h"
+
+namespace fq::cpu {
+
+void add_fixed(std::span<const Tensor> terms, int shift, Tensor& sums) {
+  std::vector<const float*> added;
+  for (const auto& term : terms) added.push_back(term.data<float>());
+  auto* out = sums.mutable_data<std::int64_t>();
+  const double scale = std::ldexp(1.0, shift);
+#pragma omp parallel for
+  for (std::int64_t i = 0; i < sums.numel(); ++i) {
+    std::int64_t sum = 0;
+    for (const float* term : added) sum += scalar::to_fixed(term[i], scale);
+    out[i] = sum;
+  }
+}
+
+void from_fixed(const Tensor& sums, int shift, Tensor& out) {
+  const auto* from = sums.data<std::int64_t>();
+  auto* values = out.mutable_data<float>();
+  const double unit = std::ldexp(1.0, -shift);
+#pragma omp parallel for
+  for (std::int64_t i = 0; i < out.numel(); ++i) values[i] = scalar::from_fixed(from[i], unit);
+}
+
+}  // namespace fq::cpu

@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/ranks/fixed_sums.h"
+#include "fakequant/core/numerics/detail/fixed_point.h"
+
+namespace fq::cuda {
+namespace {
+
+/// Of at most so many terms; `more` are added to what is there.
+struct AddFixed {
+  static constexpr std::size_t most = 8;
+  const float* terms[most];
+  int term_count;
+  bool more;
+  double scale;
+  std::int64_t* sums;
+
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    std::int64_t sum[group_size] = {};
+    if (more) load_group(sums + first, count, sum);
+    for (int t = 0; t < term_count; ++t) {
+      float x[group_size];
+      load_group(terms[t] + first, count, x);
+      for (int j = 0; j < group_size; ++j) sum[j] += scalar::to_fixed(x[j], scale);
+    }
+    store_group(sums + first, count, sum);
+  }
+};
+
+struct FromFixed {
+  const std::int64_t* sums;
+  double unit;
+  float* out;
+
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    std::int64_t sum[group_size];
+    float x[group_size];
+    load_group(sums + first, count, sum);
+    for (int j = 0; j < group_size; ++j) x[j] = scalar::from_fixed(sum[j], unit);
+    store_group(out + first, count, x);
+  }
+};
+
+}  // namespace
+
+void add_fixed(std::span<const Tensor> terms, int shift, Tensor& sums) {
+  AddFixed body{{}, 0, false, std::ldexp(1.0, shift), mutable_data_of<std::int64_t>(sums)};
+  do {
+    const auto now = terms.first(std::min(terms.size(), AddFixed::most));
+    body.term_count = static_cast<int>(now.size());
+    for (std::size_t t = 0; t < now.size(); ++t) body.terms[t] = data_of<float>(now[t]);
+    for_groups(sums.device(), sums.numel(), body);
+    body.more = true;
+    terms = terms.subspan(now.size());
+  } while (!terms.empty());
+}
+
+void from_fixed(const Tensor& sums, int shift, Tensor& out) {
+  for_groups(out.device(), out.numel(),
+             FromFixed{data_of<std::int64_t>(sums), std::ldexp(1.0, -shift), mutable_data_of<float>(out)});
+}
+
+}  // namespace fq::cuda

@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/ranks/communicator.h"
+#include "fakequant/train/ranks/detail/gpus_of_ranks.h"
+#include "fakequant/train/ranks/mpi/ring.h"
+#include "fakequant/train/ranks/mpi/session.h"
+#include "fakequant/train/ranks/mpi/waiting.h"
+
+namespace fq {
+namespace mpi {
+namespace {
+
+constexpr std::size_t kOfARing = 4096;  // elements of a rank: for fewer the messages cost more than the bytes
+
+constexpr auto kLarger = [](std::int64_t a, std::int64_t b) { return std::max(a, b); };
+constexpr auto kSum = [](auto a, auto b) { return a + b; };
+constexpr auto kSumOfBf16 = [](bfloat16 a, bfloat16 b) {
+  return bfloat16(static_cast<float>(a) + static_cast<float>(b));
+};
+
+void add_bf16(void* from, void* to, int* count, MPI_Datatype*) {
+  auto* sums = static_cast<bfloat16*>(to);
+  std::transform(sums, sums + *count, static_cast<const bfloat16*>(from), sums, kSumOfBf16);
+}
+
+MPI_Op sum_of_bf16() {
+  static const MPI_Op made = [] {
+    MPI_Op op = MPI_OP_NULL;
+    MPI_Op_create(add_bf16, 1, &op);
+    return op;
+  }();
+  return made;
+}
+
+class MpiRanks final : public Communicator {
+ public:
+  explicit MpiRanks(Waiting waiting) : waiting_(std::move(waiting)) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &ranks_);
+    MPI_Comm_rank(ranks_, &rank_);
+    MPI_Comm_size(ranks_, &size_);
+    MPI_Query_thread(&threads_);
+  }
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return size_; }
+  [[nodiscard]] bool any_thread() const noexcept override { return threads_ >= MPI_THREAD_SERIALIZED; }
+  void max(std::span<std::int64_t> values) override { reduce(values, MPI_INT64_T, MPI_MAX, kLarger); }
+  void sum(std::span<std::int64_t> values) override { reduce(values, MPI_INT64_T, MPI_SUM, kSum); }
+  void sum(std::span<float> values) override { reduce(values, MPI_FLOAT, MPI_SUM, kSum); }
+  void sum(std::span<bfloat16> values) override { reduce(values, MPI_UINT16_T, sum_of_bf16(), kSumOfBf16); }
+  [[nodiscard]] std::int64_t bytes() const noexcept override { return bytes_; }
+  void sum_where_it_lies(Tensor& values) override {
+    auto* gpus = values.device().is_cuda() ? gpus_of(values.device()) : nullptr;
+    if (gpus == nullptr) return Communicator::sum_where_it_lies(values);
+    gpus->sum(values);
+    bytes_ += values.nbytes();
+  }
+  [[nodiscard]] bool speaks_for_all() override { return waiting_.roll_call().is_first(); }
+
+  [[nodiscard]] std::vector<std::string> gather(const std::string& text) override {
+    const int own = static_cast<int>(text.size());
+    std::vector<int> lengths(static_cast<std::size_t>(size_)), begins(lengths.size());
+    MPI_Request request;
+    MPI_Iallgather(&own, 1, MPI_INT, lengths.data(), 1, MPI_INT, ranks_, &request);
+    waiting_.until_done(request, rank_);
+    std::exclusive_scan(lengths.begin(), lengths.end(), begins.begin(), 0);
+    std::string all(static_cast<std::size_t>(begins.back() + lengths.back()), '\0');
+    MPI_Iallgatherv(text.data(), own, MPI_CHAR, all.data(), lengths.data(), begins.data(), MPI_CHAR, ranks_,
+                    &request);
+    waiting_.until_done(request, rank_);
+    bytes_ += own;
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i < lengths.size(); ++i)
+      out.push_back(all.substr(static_cast<std::size_t>(begins[i]), static_cast<std::size_t>(lengths[i])));
+    return out;
+  }
+
+ private:
+  detail::DeviceRanks* gpus_of(Device device) {
+    if (!std::exchange(asked_for_gpus_, true)) gpus_ = detail::gpus_of_ranks(*this, device);
+    return gpus_.get();
+  }
+
+  /// In a ring where each has much to say, else as MPI does.
+  template <class T, class Combine>
+  void reduce(std::span<T> values, MPI_Datatype type, MPI_Op operation, const Combine& combine) {
+    if (values.size() >= kOfARing * static_cast<std::size_t>(size_)) {
+      bytes_ += combine_in_ring({ranks_, rank_, size_, waiting_}, values, type, combine);
+      return;
+    }
+    MPI_Request request;
+    MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), type, operation, ranks_,
+                   &request);
+    waiting_.until_done(request, rank_);
+    bytes_ += static_cast<std::int64_t>(values.size_bytes());
+  }
+
+  Waiting waiting_;
+  MPI_Comm ranks_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1, threads_ = MPI_THREAD_SINGLE;
+  std::int64_t bytes_ = 0;
+  bool asked_for_gpus_ = false;
+  std::unique_ptr<detail::DeviceRanks> gpus_;
+};
+
+}  // namespace
+}  // namespace mpi
+
+std::shared_ptr<Communicator> started_ranks(double seconds) {
+  const int started = launched().ranks;
+  if (started <= 1) return one_rank();
+  mpi::begin();
+  static const auto roll_call = std::make_shared<const detail::RollCall>();
+  auto out = std::make_shared<mpi::MpiRanks>(mpi::Waiting(seconds, roll_call));
+  FQ_CHECK(out->size() == started, "ranks",
+           "{} processes were started, and this one finds {}: it was built with {}, so start it with the "
+           "mpiexec of that, or without the variables of another",
+           started, out->size(), mpi::library());
+  return out;
+}
+
+}  // namespace fq

@@ -1,0 +1,99 @@
+#pragma once
+
+/// Sums over ranks that go around a ring.
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fakequant/train/ranks/mpi/mpi_header.h"
+#include "fakequant/train/ranks/mpi/waiting.h"
+
+namespace fq::mpi {
+
+struct Ring {
+  MPI_Comm ranks;
+  int own, size;
+  const Waiting& waiting;
+};
+
+/// Receives and sends of a step, so many elements each: what has come is used while others are on their way.
+class Messages {
+ public:
+  static constexpr std::size_t segment = std::size_t{1} << 15;
+
+  explicit Messages(const Ring& ring) : ring_(ring) {}
+  ~Messages() {
+    for (auto& request : received_) {  // of a step that an exception ended
+      if (request == MPI_REQUEST_NULL) continue;
+      MPI_Cancel(&request);
+      MPI_Request_free(&request);
+    }
+  }
+  Messages(const Messages&) = delete;  // ends what it began
+  Messages& operator=(const Messages&) = delete;
+
+  template <class T>
+  void send_to_next(std::span<T> values, MPI_Datatype type) {
+    for (std::size_t at = 0; at < values.size(); at += segment)
+      MPI_Isend(values.data() + at, length(values, at), type, (ring_.own + 1) % ring_.size, 0, ring_.ranks,
+                &sent_.emplace_back(MPI_REQUEST_NULL));
+  }
+  template <class T>
+  void receive_from_last(std::span<T> values, MPI_Datatype type) {
+    for (std::size_t at = 0; at < values.size(); at += segment)
+      MPI_Irecv(values.data() + at, length(values, at), type, (ring_.own + ring_.size - 1) % ring_.size, 0,
+                ring_.ranks, &received_.emplace_back(MPI_REQUEST_NULL));
+  }
+  /// Calls use(begin) of each segment when it has come, and returns when what was sent has gone.
+  template <class Use>
+  void wait(const Use& use) {
+    for (std::size_t i = 0; i < received_.size(); ++i) {
+      ring_.waiting.until_done(received_[i], ring_.own);
+      use(i * segment);
+    }
+    for (auto& request : sent_) ring_.waiting.until_done(request, ring_.own);
+  }
+
+ private:
+  template <class T>
+  static int length(std::span<T> values, std::size_t at) {
+    return static_cast<int>(std::min(segment, values.size() - at));
+  }
+
+  const Ring& ring_;
+  std::vector<MPI_Request> sent_, received_;
+};
+
+/// Each element becomes what `combine` makes of those of all ranks: each part of the array goes around once
+/// and is combined, then once more, complete (Thakur, Rabenseifner and Gropp 2005), so that a link carries
+/// 2 (n - 1) / n of the bytes, which are returned.
+template <class T, class Combine>
+std::int64_t combine_in_ring(const Ring& ring, std::span<T> values, MPI_Datatype type,
+                             const Combine& combine) {
+  const auto parts = static_cast<std::size_t>(ring.size);
+  const auto part = [&](int place) {
+    const auto p = static_cast<std::size_t>((place % ring.size + ring.size) % ring.size);
+    const std::size_t begin = values.size() * p / parts, end = values.size() * (p + 1) / parts;
+    return values.subspan(begin, end - begin);
+  };
+  std::int64_t bytes = 0;
+  std::vector<T> come(values.size() / parts + 1);
+  for (int step = 0; step < 2 * (ring.size - 1); ++step) {
+    const bool complete = step >= ring.size - 1;
+    const std::span<T> out = part(ring.own - step), in = part(ring.own - step - 1);
+    Messages messages(ring);
+    messages.receive_from_last(complete ? in : std::span(come).first(in.size()), type);
+    messages.send_to_next(out, type);
+    messages.wait([&](std::size_t begin) {
+      if (complete) return;
+      const std::size_t end = std::min(begin + Messages::segment, in.size());
+      for (std::size_t i = begin; i < end; ++i) in[i] = combine(in[i], come[i]);
+    });
+    bytes += static_cast<std::int64_t>(out.size_bytes());
+  }
+  return bytes;
+}
+
+}  // namespace fq::mpi

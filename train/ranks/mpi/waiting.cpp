@@ -1,0 +1,47 @@
+#include "fakequant/train/ranks/mpi/waiting.h"
+
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/error.h"
+
+namespace fq::mpi {
+namespace {
+
+constexpr auto kSpin = std::chrono::milliseconds(20);  // parts of a sum move when they are asked for
+constexpr auto kPause = std::chrono::microseconds(50);
+constexpr double kRollCall = 2;  // seconds that a rank which waits too has to say so
+
+}  // namespace
+
+Waiting::Waiting(double seconds, std::shared_ptr<const detail::RollCall> roll_call)
+    : seconds_(seconds), roll_call_(std::move(roll_call)) {}
+
+void Waiting::until_done(MPI_Request& request, int own) const {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  for (int done = 0;;) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (done != 0) return;
+    const auto waited = Clock::now() - start;
+    if (waited > std::chrono::duration<double>(seconds_)) throw_for_absent(own);
+    if (waited < kSpin && std::this_thread::get_id() == first_) {
+      std::this_thread::yield();
+      continue;
+    }
+    roll_call_->answer();
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+void Waiting::throw_for_absent(int own) const {
+  const auto absent = roll_call_->absent(kRollCall);
+  throw BackendError(fmt::format(
+      "[ranks] {} waited {} s for {}: {} hangs or is much slower; --rank-timeout gives them longer",
+      roll_call_->names({own}), seconds_, absent.empty() ? "the others" : roll_call_->names(absent),
+      absent.size() == 1 ? "it" : "one of them"));
+}
+
+}  // namespace fq::mpi
