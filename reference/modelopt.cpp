@@ -9,6 +9,7 @@
 #include "fakequant/core/numerics/detail/arithmetic.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/tape.h"
+#include "fakequant/core/trace.h"
 #include "fakequant/reference/detail/broadcast_up.h"
 #include "fakequant/reference/detail/clipped.h"
 #include "fakequant/reference/detail/wide.h"
@@ -74,16 +75,20 @@ void check_unsigned(const Shifted& x) {
            "the input has negative values and the format is unsigned: use a signed one");
 }
 
-detail::Masked integer_quant(const Tensor& input, const Amax& range, const Tensor& bias,
-                             const IntFormat& format, bool masked) {
+Tensor checked_ranges(const Amax& range) {
   FQ_CHECK(range.defined(), kInteger, "amax is missing: give a number, a list or a tensor");
   const auto ranges = range.values();
   const auto negative = std::ranges::find_if(ranges, [](float a) { return a < 0; });
   FQ_CHECK(negative == ranges.end(), kInteger, "amax has {}: it must not be negative", *negative);
+  return range.tensor();
+}
+
+/// Ranges that have been checked, or lie on the GPU of the input, which checks them.
+detail::Masked integer_quant(const Tensor& input, const Tensor& amax, const Tensor& bias,
+                             const IntFormat& format, bool masked) {
   const Shifted x = shift(input, bias, kInteger);
-  (void)detail::broadcast_block(input.shape(), range.shape(), kInteger);
+  (void)detail::broadcast_block(input.shape(), amax.shape(), kInteger);
   if (format.is_unsigned) check_unsigned(x);
-  const Tensor amax = range.tensor();
   detail::Masked out = allocated(x, masked);
   detail::run(x.values.device(), &ReferenceKernels::fake_quant_integer, x.values, amax,
               detail::compared_with(x.dtype, amax), format, out.y, mask_of(out));
@@ -145,6 +150,11 @@ detail::Masked int_cast(const Tensor& input, const IntFormat& format, bool maske
   return out;
 }
 
+/// Whether a range is on the GPU where it is needed.
+bool stays(Device device, const Tensor& amax) {
+  return amax.defined() && amax.device().is_cuda() && amax.device() == device;
+}
+
 Variable recorded(std::string_view op, const Variable& x, detail::Masked result,
                   detail::TracedRange range = {}) {
   return detail::record_clipped(op, x, std::move(result.y), std::move(result.mask), std::move(range));
@@ -160,7 +170,7 @@ Tensor fake_tensor_quant(const Tensor& x, const Amax& amax, const Tensor& bias, 
                          bool is_unsigned, bool narrow_range, bool) {
   const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kInteger);
   const Tensor v = detail::broadcast_up(x, {amax.shape(), bias.shape()}, kInteger);
-  return integer_quant(v, amax, bias, format, false).y;
+  return integer_quant(v, checked_ranges(amax), bias, format, false).y;
 }
 
 Variable fake_tensor_quant(const Variable& x, const Amax& amax, const Tensor& bias, int num_bits,
@@ -168,8 +178,28 @@ Variable fake_tensor_quant(const Variable& x, const Amax& amax, const Tensor& bi
   const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kInteger);
   const Variable v = detail::broadcast_up(x.as_float(), {amax.shape(), bias.shape()}, kInteger);
   const bool masked = detail::needs_grad({v}) && !pass_through_bwd;
-  return recorded(kInteger, v, integer_quant(v.tensor(), amax, bias, format, masked),
+  return recorded(kInteger, v, integer_quant(v.tensor(), checked_ranges(amax), bias, format, masked),
                   detail::TracedRange::integer(amax, format, bias.defined()));
+}
+
+Tensor fake_tensor_quant(const Tensor& x, const Tensor& amax, const Tensor& bias, int num_bits,
+                         bool is_unsigned, bool narrow_range, bool pass_through_bwd) {
+  if (!stays(x.device(), amax))
+    return fake_tensor_quant(x, Amax(amax), bias, num_bits, is_unsigned, narrow_range, pass_through_bwd);
+  const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kInteger);
+  const Tensor v = detail::broadcast_up(x, {amax.shape(), bias.shape()}, kInteger);
+  return integer_quant(v, amax.to(DType::f32).to(Layout::row_major), bias, format, false).y;
+}
+
+Variable fake_tensor_quant(const Variable& x, const Tensor& amax, const Tensor& bias, int num_bits,
+                           bool is_unsigned, bool narrow_range, bool pass_through_bwd) {
+  if (!stays(x.device(), amax) || recorder() != nullptr)
+    return fake_tensor_quant(x, Amax(amax), bias, num_bits, is_unsigned, narrow_range, pass_through_bwd);
+  const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kInteger);
+  const Variable v = detail::broadcast_up(x.as_float(), {amax.shape(), bias.shape()}, kInteger);
+  const bool masked = detail::needs_grad({v}) && !pass_through_bwd;
+  return recorded(kInteger, v,
+                  integer_quant(v.tensor(), amax.to(DType::f32).to(Layout::row_major), bias, format, masked));
 }
 
 Tensor scaled_e4m3(const Tensor& x, const Amax& amax, const Tensor& bias, int exponent, int mantissa, bool) {

@@ -38,6 +38,14 @@ namespace fq::modelopt {
 [[nodiscard]] Variable fake_tensor_quant(const Variable& x, const Amax& amax, const Tensor& bias = {},
                                          int num_bits = 8, bool is_unsigned = false, bool narrow_range = true,
                                          bool pass_through_bwd = false);
+/// The same of a range that is a tensor: on the GPU of x it stays there and nothing waits; a negative number
+/// in it raises NumericError when a value is next read back. Elsewhere as an Amax.
+[[nodiscard]] Tensor fake_tensor_quant(const Tensor& x, const Tensor& amax, const Tensor& bias = {},
+                                       int num_bits = 8, bool is_unsigned = false, bool narrow_range = true,
+                                       bool pass_through_bwd = false);
+[[nodiscard]] Variable fake_tensor_quant(const Variable& x, const Tensor& amax, const Tensor& bias = {},
+                                         int num_bits = 8, bool is_unsigned = false, bool narrow_range = true,
+                                         bool pass_through_bwd = false);
 
 /// FP8: y = e4m3(clamp(x * s, -448, 448)) * (1 / s), s = 448 * (1 / a), a = amax, or 1 where amax <= 2^-24;
 /// without amax y = e4m3(x) and the gradient passes everywhere. Codes round half to even and saturate; NaN

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <limits>
 
+#include "fakequant/core/backend/cuda/loops/alarm.cuh"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/range_rows.cuh"
 #include "fakequant/core/numerics/detail/formulas.h"
@@ -39,12 +41,15 @@ struct CodeFormula {
   FQ_HD bool mask(float, const RangeRow&) const { return true; }
 };
 
+/// Small ranges are special unless one is NaN: of the host's it is known, on the device `nans` counts them.
 struct IntegerRow {
   float upper;
   bool guard;
+  const std::int32_t* nans = nullptr;
   FQ_HD RangeRow operator()(float amax, float bound) const {
-    const float scale = scalar::modelopt_scale(amax, upper, guard);
-    const float divisor = scalar::modelopt_divisor(amax, scale, guard);
+    const bool own = nans != nullptr ? *nans == 0 : guard;
+    const float scale = scalar::modelopt_scale(amax, upper, own);
+    const float divisor = scalar::modelopt_divisor(amax, scale, own);
     return {scale, divisor, scalar::divides_exactly(divisor) ? 1.0f / divisor : 0.0f, bound};
   }
 };
@@ -69,10 +74,36 @@ struct IntegerCast {
   FQ_HD bool mask(float x, const RangeRow&) const { return scalar::mask_closed(x, lower, upper); }
 };
 
-bool any_nan(const Tensor& amax) {
-  const float* a = amax.data<float>();
-  return std::any_of(a, a + amax.numel(), scalar::is_nan_);
-}
+struct CheckRanges {
+  const float* amax;
+  std::int32_t* nans;
+  Alarm negative;
+  FQ_HD void operator()(std::int64_t i) const {
+    if (scalar::is_nan_(amax[i])) atomic_add(*nans, 1);
+    if (amax[i] < 0.0f) raise(negative);
+  }
+};
+
+/// What makes the rows of ranges, and the memory of the device that it reads.
+struct IntegerRows {
+  Tensor nans;
+  IntegerRow row;
+
+  IntegerRows(const Tensor& amax, float upper) : row{upper, true} {
+    if (amax.device().is_cpu()) {
+      const float* a = amax.data<float>();
+      row.guard = std::none_of(a, a + amax.numel(), scalar::is_nan_);
+      return;
+    }
+    nans = Tensor::zeros({1}, DType::i32, amax.device());
+    auto* count = static_cast<std::int32_t*>(nans.mutable_raw());
+    row.nans = count;
+    const auto negative =
+        alarm(amax.device(), "[fake_tensor_quant] amax has a negative number: it must not be");
+    for_items(amax.device(), amax.numel(),
+              CheckRanges{static_cast<const float*>(amax.raw()), count, negative});
+  }
+};
 
 /// The smallest of numbers; NaN wins.
 template <class T>
@@ -96,12 +127,14 @@ struct PutNumber {
 void fake_quant_integer(const Tensor& x, const Tensor& amax, const Tensor& bound, const IntFormat& format,
                         Tensor& y, Tensor* mask) {
   const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
-  quantize_ranges(x, IntegerFormula{lower, upper}, amax, bound, IntegerRow{upper, !any_nan(amax)}, y, mask);
+  const IntegerRows rows(amax, upper);
+  quantize_ranges(x, IntegerFormula{lower, upper}, amax, bound, rows.row, y, mask);
 }
 
 void integer_codes(const Tensor& x, const Tensor& amax, const IntFormat& format, Tensor& codes) {
   const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
-  with_rows(x, amax, amax, IntegerRow{upper, !any_nan(amax)}, [&](const auto& rows) {
+  const IntegerRows made(amax, upper);
+  with_rows(x, amax, amax, made.row, [&](const auto& rows) {
     quantize_as<float>(x, CodeFormula{lower, upper}, rows, codes, nullptr);
   });
 }

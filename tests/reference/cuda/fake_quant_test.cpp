@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "vector_patterns.h"
 #include "cuda_device.h"
 #include "fakequant/core/error.h"
 #include "fakequant/reference/modelopt.h"
 #include "fakequant/reference/modelopt_blocks.h"
 #include "fakequant/reference/pytorch_quantization.h"
 #include "same_numbers.h"
+#include "vector_patterns.h"
 
 namespace fq::cuda_fake_quant_test {
 namespace {
@@ -171,6 +171,32 @@ TEST_F(CudaFakeQuant, UnsignedRefusesNegatives) {
   Tensor large = Tensor::full({50001}, 1.0);
   large.mutable_data<float>()[49999] = -0.5f;
   EXPECT_THROW((void)fake_tensor_quant(large.to(Device::cuda()), 1.0, {}, 8, true), ArgumentError);
+}
+
+TEST_F(CudaFakeQuant, RangesOfTheGpuStayThere) {
+  const Tensor x = numbers({5, 300});
+  for (const DType dtype : kTypes)
+    for (const Shape& shape : {Shape{5, 1}, Shape{300}, Shape{}, Shape{5, 300}}) {
+      const Tensor amax = ranges(shape).to(dtype), own = amax.to(Device::cuda());
+      const Variable here(x, true), there(x.to(Device::cuda()), true);
+      const Variable expected = fake_tensor_quant(here, Amax(amax));
+      const auto waits = test::waits_so_far();
+      const Variable got = fake_tensor_quant(there, own);
+      EXPECT_EQ(test::waits_so_far(), waits);
+      EXPECT_TRUE(same_numbers(got.tensor(), expected.tensor())) << to_string(shape);
+      expected.backward(x);
+      got.backward(x.to(Device::cuda()));
+      EXPECT_TRUE(same_numbers(there.grad(), here.grad())) << to_string(shape);
+    }
+  const Tensor small = Tensor::from({0.0f, 0x1p-30f, kNaN, 2.0f}).reshape({4, 1}), y = numbers({4, 50});
+  EXPECT_TRUE(same_numbers(fake_tensor_quant(y.to(Device::cuda()), small.to(Device::cuda())),
+                           fake_tensor_quant(y, Amax(small))));
+}
+
+TEST_F(CudaFakeQuant, ANegativeRangeOfTheGpuIsToldWhenAValueIsRead) {
+  const Tensor amax = Tensor::from({1.0f, -1.0f}).reshape({2, 1}).to(Device::cuda());
+  const Tensor y = fake_tensor_quant(numbers({2, 9}).to(Device::cuda()), amax);
+  EXPECT_THROW((void)y.to(Device::cpu()), NumericError);
 }
 
 TEST_F(CudaFakeQuant, Fp4InGivenBlocks) {
