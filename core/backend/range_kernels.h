@@ -1,6 +1,6 @@
 #pragma once
 
-/// What calibration asks of a device: ranges and counts of tensors, each signature once (kernels.h has the
+/// What calibration and counting ask of a device: ranges, counts and answers, each signature once (kernels.h has the
 /// other kernels). What a kernel computes its header in cpu/ranges/ says.
 
 #include <span>
@@ -29,6 +29,7 @@ struct RangeKernels {
                      const Format& format, std::vector<double>& sums);
   void (*sweep_ranges)(const cpu::Rows& rows, const std::vector<float>& ranges, float largest,
                        const Format& format, Tensor& amax);
+  void (*answers)(const Tensor& scores, Tensor& out);
 
   /// That of the device. Throws BackendError for CUDA in builds without it.
   [[nodiscard]] static const RangeKernels& of(Device device);

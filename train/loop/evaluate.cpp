@@ -1,46 +1,38 @@
 #include "fakequant/train/loop/evaluate.h"
 
-#include <algorithm>
-#include <cmath>
 #include <functional>
 #include <numeric>
 #include <vector>
 
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/backend/range_kernels.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/convert.h"
 #include "fakequant/core/detail/join.h"
 #include "fakequant/layers/modules/module.h"
+#include "fakequant/train/loop/detail/answers.h"
 #include "fakequant/train/loop/detail/batch_outputs.h"
 #include "fakequant/train/loop/detail/score_sum.h"
 
 namespace fq {
-namespace {
 
-template <class T>
-std::int64_t answer(const T* row, std::int64_t classes) {
-  if (std::any_of(row, row + classes, [](T value) { return std::isnan(value); })) return -1;
-  return std::max_element(row, row + classes) - row;
-}
-
-}  // namespace
-
-Tensor answers(const Tensor& logits) {
-  const Tensor scores = logits.to(Device::cpu());
-  const std::int64_t classes = scores.dim(1);
-  Tensor out = Tensor::empty({scores.dim(0)}, DType::i64);
-  auto* found = out.mutable_data<std::int64_t>();
-  detail::visit_float(scores.dtype(), "answers", [&]<class T>(T) {
-    const T* rows = scores.data<T>();
-    for (std::int64_t n = 0; n < out.numel(); ++n) found[n] = answer(rows + n * classes, classes);
-  });
+Tensor detail::answers_there(const Tensor& logits) {
+  Tensor out = Tensor::empty({logits.dim(0)}, DType::i64, logits.device());
+  run(logits.device(), &RangeKernels::answers, logits.dtype() == DType::f64 ? logits : logits.to(DType::f32),
+      out);
   return out;
 }
 
-std::int64_t count_correct(const Tensor& logits, const Tensor& labels) {
-  const Tensor found = answers(logits), right = labels.to(Device::cpu());
+std::int64_t detail::count_equal(const Tensor& found, const Tensor& labels) {
+  const Tensor right = labels.to(Device::cpu());
   const auto* label = right.data<std::int64_t>();
   return std::inner_product(label, label + right.numel(), found.data<std::int64_t>(), std::int64_t{0},
                             std::plus<>(), std::equal_to<>());
+}
+
+Tensor answers(const Tensor& logits) { return detail::answers_there(logits).to(Device::cpu()); }
+
+std::int64_t count_correct(const Tensor& logits, const Tensor& labels) {
+  return detail::count_equal(answers(logits), labels);
 }
 
 Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop, const Loss& loss,

@@ -9,6 +9,7 @@
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
 #include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/loop/detail/answers.h"
 #include "fakequant/train/loop/detail/score_sum.h"
 #include "fakequant/train/loop/detail/trainer_body.h"
 #include "fakequant/train/optimizer.h"
@@ -38,11 +39,11 @@ detail::SharedStep::Told Trainer::Body::forward_backward(const Batch& batch) {
   replace_weights();
   const BackwardScope numbers(options.backward);
   const RandomScope random(progress.seed, static_cast<std::uint64_t>(progress.batch));
-  const auto [loss, logits] = passes.forward(batch, switched, teacher ? teacher->outputs(batch) : Tensor());
+  const auto [loss, logits, answered] = passes.forward(batch, switched, teacher ? teacher->outputs(batch) : Tensor());
   const bool counted = mixed_classes() ? logits.rank() == 2 : detail::is_classes(logits, batch.y);
   detail::Readback read_loss(loss);
-  std::optional<detail::Readback> read_logits;  // of a language model they would be large
-  if (counted) read_logits.emplace(logits);
+  std::optional<detail::Readback> read_answers;
+  if (counted) read_answers.emplace(answered.defined() ? answered : detail::answers_there(logits));
   if (options.accumulation == 1 && !shared)
     passes.backward();
   else
@@ -53,7 +54,7 @@ detail::SharedStep::Told Trainer::Body::forward_backward(const Batch& batch) {
         fmt::format("[train] the loss is {}: use a smaller learning rate, or clip_norm", value));
   if (!counted) return {value, 0, batch.size()};
   const Tensor labels = mixed_classes() ? answers(batch.y) : batch.y;
-  return {value, count_correct(read_logits->get(), labels), batch.size()};
+  return {value, detail::count_equal(read_answers->get(), labels), batch.size()};
 }
 
 std::int64_t Trainer::Body::batches_of_step() const {

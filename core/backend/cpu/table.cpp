@@ -17,6 +17,7 @@
 #include "fakequant/core/backend/cpu/norm/layer_norm.h"
 #include "fakequant/core/backend/cpu/norm/softmax.h"
 #include "fakequant/core/backend/cpu/pool/pool.h"
+#include "fakequant/core/backend/cpu/ranges/answers.h"
 #include "fakequant/core/backend/cpu/ranges/count.h"
 #include "fakequant/core/backend/cpu/ranges/range_updates.h"
 #include "fakequant/core/backend/cpu/ranges/row_sums.h"
@@ -135,6 +136,7 @@ constinit const detail::RangeKernels range_table{
     .add_values = add_values,
     .add_errors = add_errors,
     .sweep_ranges = sweep_ranges,
+    .answers = answers,
 };
 
 constinit const detail::RankKernels rank_table{.add_fixed = add_fixed, .from_fixed = from_fixed};

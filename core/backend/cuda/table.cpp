@@ -19,6 +19,7 @@
 #include "fakequant/core/backend/cuda/norm/layer_norm.h"
 #include "fakequant/core/backend/cuda/norm/softmax.h"
 #include "fakequant/core/backend/cuda/pool/pool.h"
+#include "fakequant/core/backend/cuda/ranges/answers.h"
 #include "fakequant/core/backend/cuda/ranges/count.h"
 #include "fakequant/core/backend/cuda/ranges/range_updates.h"
 #include "fakequant/core/backend/cuda/ranges/ranges.h"
@@ -133,6 +134,7 @@ constinit const fq::detail::RangeKernels range_kernels{
     .add_values = add_values,
     .add_errors = add_errors,
     .sweep_ranges = sweep_ranges,
+    .answers = answers,
 };
 
 constinit const fq::detail::RankKernels rank_kernels{.add_fixed = add_fixed, .from_fixed = from_fixed};

@@ -1,9 +1,14 @@
+#include <cmath>
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "core/gradient_check.h"
 #include "cuda_device.h"
 #include "fakequant/core/backend/cpu/elementwise/permute.h"
 #include "fakequant/core/backend/cuda/elementwise/permute.h"
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/backend/range_kernels.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/ops.h"
 #include "fakequant/core/random.h"
@@ -153,6 +158,24 @@ TEST_F(CudaElementwise, IdsOutOfRangeAreToldWhenAValueIsRead) {
   EXPECT_EQ(message(Tensor::from<std::int64_t>({-1, 4})), "[embedding] not every id is 0 to 4");
   EXPECT_EQ(message(Tensor::from<float>({0.5f, 4.0f})), "[embedding] not every id is a whole number");
   EXPECT_EQ(message(Tensor::from<float>({3.0f, 4.0f})), "");
+}
+
+TEST_F(CudaElementwise, AnswersAreTheLargestScores) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const std::int64_t classes : {1, 7, 10, 300, 5000}) {
+      Tensor scores = random_values({37, classes}, 15).to(DType::f32);
+      auto* v = scores.mutable_data<float>();
+      for (std::int64_t i = 0; i < scores.numel(); ++i) v[i] = std::round(v[i] * 4);  // ties
+      v[3 * classes + classes / 2] = std::numeric_limits<float>::quiet_NaN();
+      for (std::int64_t i = 0; i < classes; ++i) v[4 * classes + i] = -std::numeric_limits<float>::infinity();
+      const Tensor own = scores.to(dtype);
+      const auto answered = [&](Device device) {
+        Tensor out = Tensor::empty({37}, DType::i64, device);
+        detail::run(device, &detail::RangeKernels::answers, own.to(device), out);
+        return out.to(Device::cpu());
+      };
+      EXPECT_TRUE(bitwise_equal(answered(Device::cuda()), answered(Device::cpu()))) << classes;
+    }
 }
 
 TEST_F(CudaElementwise, GradientsAreAddedInAnyLayout) {

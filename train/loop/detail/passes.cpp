@@ -11,6 +11,8 @@
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/train/loop/detail/answers.h"
+#include "fakequant/train/loop/detail/score_sum.h"
 #include "fakequant/train/losses.h"
 
 namespace fq::detail {
@@ -54,7 +56,9 @@ Passes::Outputs Passes::run(const Input& batch) {
   loss_ = loss_of(logits, batch);
   FQ_CHECK(loss_.defined() && loss_.numel() == 1, "train", "the loss is {}: it must be one number",
            loss_.defined() ? to_string(loss_.shape()) : "undefined");
-  return {loss_.tensor(), logits.tensor()};
+  const bool shares = is_floating(batch.y.dtype()) && !options_.loss && logits.tensor().rank() == 2;
+  const bool classes = shares || is_classes(logits.tensor(), batch.y);
+  return {loss_.tensor(), logits.tensor(), classes ? answers_there(logits.tensor()) : Tensor()};
 }
 
 /// Whether the passes over this batch are those that were captured; captures them when they are the same as

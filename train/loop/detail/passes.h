@@ -36,6 +36,7 @@ class Passes {
 
   struct Outputs {
     Tensor loss, logits;
+    Tensor answers;  ///< of classes: i64 [N] where the logits are
   };
   /// Of a batch on any device. `phase` is what the model is switched to, `followed` the outputs of a teacher,
   /// undefined without one.

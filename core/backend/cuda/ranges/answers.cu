@@ -1,0 +1,71 @@
+#include <limits>
+
+#include "fakequant/core/backend/cuda/loops/row_blocks.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/ranges/answers.h"
+
+namespace fq::cuda {
+namespace {
+
+/// Where it is the largest so far; a NaN is larger than everything.
+template <class T>
+struct Answer {
+  T score;
+  std::int64_t at;
+};
+
+struct JoinAnswers {
+  template <class T>
+  FQ_HD void operator()(Answer<T>& a, const Answer<T>& b) const {
+    const bool takes = b.score > a.score || (b.score == a.score && b.at < a.at) || b.score != b.score;
+    if (a.score == a.score && takes) a = b;
+  }
+};
+
+template <class T>
+struct FindAnswers {
+  static constexpr int phases = 3;
+  struct Shared {
+    Answer<T> found[block_threads];
+  };
+  RowBlocks shape;
+  const T* scores;
+  std::int64_t* out;
+
+  FQ_HD Answer<T> of_lane(std::int64_t row, int lane) const {
+    Answer<T> found{-std::numeric_limits<T>::infinity(), shape.length};
+    for_lane(shape, lane, [&](std::int64_t first, int count) {
+      T v[group_size];
+      load_group(scores + row * shape.length + first, count, v);
+      for (int j = 0; j < group_size; ++j)
+        if (j < count) JoinAnswers{}(found, {v[j], first + j});
+    });
+    return found;
+  }
+
+  template <int Phase>
+  FQ_HD void phase(Thread t, Shared& shared) const {
+    const auto p = shape.place(t);
+    if (p.row >= shape.rows) return;
+    if (Phase == 0) shared.found[t.thread] = of_lane(p.row, p.lane);
+    if (Phase == 1) join_neighbours(shape, p, shared.found, JoinAnswers{});
+    if (Phase == 2 && p.lane == 0) {
+      join_row(shape, p, shared.found, JoinAnswers{});
+      const Answer<T>& best = shared.found[p.first];
+      out[p.row] = best.score == best.score ? best.at : -1;
+    }
+  }
+};
+
+}  // namespace
+
+void answers(const Tensor& scores, Tensor& out) {
+  if (scores.numel() == 0) return;
+  const auto shape = RowBlocks::of(scores.dim(0), scores.dim(1));
+  visit_float(scores.dtype(), [&]<class T>(T) {
+    for_blocks(scores.device(), shape.blocks(),
+               FindAnswers<T>{shape, data_of<T>(scores), mutable_data_of<std::int64_t>(out)});
+  });
+}
+
+}  // namespace fq::cuda
