@@ -21,3 +21,4 @@ del _name
 
 from . import loop as _loop  # noqa: E402,F401
 from .progress import Progress  # noqa: E402,F401
+from .ranks import ranks  # noqa: E402,F401

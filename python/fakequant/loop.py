@@ -7,11 +7,18 @@ from ._fakequant import Model
 from .progress import Progress
 from .tables import Page, Plan, Sensitivity, model_html
 
+def _is_another(ranks):
+    """Whether another process of a run prints."""
+    return ranks is not None and ranks.rank > 0
+
+
 _fit, _sensitivity, _auto_quantize = Model.fit, Model.sensitivity, Model.auto_quantize
 
 
 @functools.wraps(_fit, updated=())
 def fit(self, data, *args, progress=None, on_step=None, **options):
+    if _is_another(options.get("ranks")):
+        progress = False
     bar = Progress() if progress is None or progress is True else progress or None
     listeners = [listener for listener in (bar if bar and getattr(bar, "shown", True) else None, on_step) if listener]
 
@@ -29,14 +36,16 @@ def fit(self, data, *args, progress=None, on_step=None, **options):
 
 def qat(self, data, preset=None, *, epochs=10, batch_size=64, learning_rate=None, optimizer="adamw", weight_decay=0.01,
         schedule="one_cycle", samples=512, edge_bits=None, weight_method=None, keep_batch_norm=False, follow_itself=None,
-        target=None, scale=None, validation=None, seed=0, out="", quiet=False, lora=0, lora_alpha=0.0, **options):
+        target=None, scale=None, validation=None, seed=0, out="", quiet=False, lora=0, lora_alpha=0.0,
+        ranks=None, **options):
     """Quantization-aware training as `fakequant qat --preset` does it, with the same bits: a float model has its batch norms
     folded, and is quantized and calibrated on `samples` samples; then what QatDefaults chooses for the format (edges in 8 bits,
     learned ranges, rates, whether the model follows its own float outputs), told in two lines unless `quiet`. With a rank `lora`
-    low-rank adapters are trained in place of all parameters. Other options are those of `fit`. Returns a dict for each epoch.
+    low-rank adapters are trained in place of all parameters. Other options are those of `fit`; `ranks` share out calibration and,
+    with `micro_batch`, the training. Returns a dict for each epoch.
     """
     def tell(line):
-        if not quiet:
+        if not quiet and not _is_another(ranks):
             print(line)
 
     if not self.quantized:
@@ -54,7 +63,7 @@ def qat(self, data, preset=None, *, epochs=10, batch_size=64, learning_rate=None
         self.quantize(config)
         tell(f"{'preset ' + preset if isinstance(preset, str) and '{' not in preset else 'rules'}, "
              f"{_fakequant.describe_choice(self.config)}")
-        self.calibrate(data, samples=samples, batch_size=batch_size)
+        self.calibrate(data, samples=samples, batch_size=batch_size, ranks=ranks)
     elif preset is not None or edge_bits is not None or weight_method is not None:
         raise _fakequant.ArgumentError("[qat] the model is quantized already: leave out preset, edge_bits and weight_method")
     follows = self.follows_itself(data) if follow_itself is None else follow_itself
@@ -63,7 +72,7 @@ def qat(self, data, preset=None, *, epochs=10, batch_size=64, learning_rate=None
     tell(line)
     return self.fit(data, epochs=epochs, batch_size=batch_size, optimizer=optimizer, weight_decay=weight_decay,
                     schedule=schedule, validation=validation, seed=seed, out=out, drop_last=True, teacher=teacher,
-                    lora=lora, lora_alpha=lora_alpha, **{**chosen, **options})
+                    lora=lora, lora_alpha=lora_alpha, ranks=ranks, **{**chosen, **options})
 
 
 def calibration_page(self, data, title="calibration", samples=512):

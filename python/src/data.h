@@ -9,16 +9,18 @@
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/losses.h"
+#include "fakequant/train/ranks/communicator.h"
 
 namespace fq::python {
 
 /// A data set, a pair of arrays (x, y), or x alone. Throws ArgumentError naming what does not fit.
 [[nodiscard]] std::shared_ptr<const Dataset> data_of(nb::handle value, const char* function);
-/// Its batches, in order.
+/// Its batches, in order; with ranks this one's.
 [[nodiscard]] std::shared_ptr<DataLoader> in_order(nb::handle value, std::int64_t batch_size,
-                                                   const char* function);
+                                                   const char* function, const Communicator* ranks = nullptr);
 [[nodiscard]] std::shared_ptr<DataLoader> in_order(std::shared_ptr<const Dataset> data,
-                                                   std::int64_t batch_size);
+                                                   std::int64_t batch_size,
+                                                   const Communicator* ranks = nullptr);
 /// Cross entropy of data with a class for each token or pixel; none of its own for one class a sample.
 [[nodiscard]] Loss loss_for(const Dataset& data, double label_smoothing = 0);
 /// What is told of them beside: the accuracy of parts, and bits a character of tokens.

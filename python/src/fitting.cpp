@@ -5,9 +5,12 @@
 
 #include "bindings.h"
 #include "data.h"
+#include "fakequant/core/error.h"
 #include "fakequant/train/loop/trainer.h"
+#include "fakequant/train/ranks/shares.h"
 #include "graded.h"
 #include "identity.h"
+#include "ranks.h"
 
 namespace fq::python {
 namespace {
@@ -51,6 +54,13 @@ AmaxGradient amax_gradient(const std::string& name) {
   if (name == "clip") return AmaxGradient::clip;
   if (name == "lsq") return AmaxGradient::lsq;
   throw nb::value_error(("amax_gradient is '" + name + "': clip and lsq are allowed").c_str());
+}
+
+Reduction reduction_of(const std::string& name) {
+  if (name == "exact") return Reduction::exact;
+  if (name == "fp32") return Reduction::fp32;
+  if (name == "bf16") return Reduction::bf16;
+  throw nb::value_error(("reduce is '" + name + "': exact, fp32 and bf16 are allowed").c_str());
 }
 
 /// What Python has to say while a run goes on. An exception of its own, KeyboardInterrupt too, stops the run
@@ -107,7 +117,8 @@ nb::list fit(Network& self, nb::object data, std::int64_t epochs, nb::object val
              std::int64_t patience, bool restore_best, std::uint64_t seed, const std::string& out,
              nb::object on_epoch, nb::object on_step, const std::string& gradient, bool learn_weight_ranges,
              double amax_rate, bool drop_last, nb::object teacher, double temperature, double teacher_share,
-             std::int64_t lora, double lora_alpha, const std::string& lora_layers) {
+             std::int64_t lora, double lora_alpha, const std::string& lora_layers, std::int64_t micro_batch,
+             nb::object given, const std::string& reduce, bool shard_optimizer) {
   TrainerOptions options;
   options.epochs = epochs;
   options.optimizer.kind = optimizer;
@@ -130,16 +141,24 @@ nb::list fit(Network& self, nb::object data, std::int64_t epochs, nb::object val
   options.seed = seed;
   options.out = out;
   options.model = self.identity.dump();
+  const auto ranks = ranks_of(given);
+  options.accumulation = micro_batches(batch_size, micro_batch, ranks ? ranks->size() : 1, "fit");
+  if (micro_batch > 0) options.ranks = ranks ? ranks : one_rank();
+  options.reduction = reduction_of(reduce);
+  if (reduce != "exact" && !options.ranks)
+    throw ArgumentError("[fit] reduce is for several processes: give micro_batch and ranks too");
+  options.shard_optimizer = shard_optimizer;
   LoaderOptions loader;
-  loader.batch_size = batch_size;
+  loader.batch_size = micro_batch > 0 ? micro_batch : batch_size;
   loader.seed = seed;
   loader.drop_last = drop_last;
+  if (options.ranks) loader = share_of_rank(loader, *options.ranks, options.accumulation);
   const auto samples = data_of(data, "fit");
   options.loss = loss_for(*samples, label_smoothing);
   options.metrics = metrics_for(*samples);
   auto batches = std::make_shared<DataLoader>(samples, loader);
   std::shared_ptr<DataLoader> held_out;
-  if (!validation.is_none()) held_out = in_order(validation, batch_size, "fit");
+  if (!validation.is_none()) held_out = in_order(validation, batch_size, "fit", ranks.get());
   Listener listener(std::move(on_step), std::move(on_epoch));
   options.stop = &listener.stop;
   unlocked([&] { return Trainer(self.module, batches, options, held_out, listener.callbacks()).fit(); });
@@ -159,12 +178,16 @@ void bind_fitting(nb::module_& m) {
       arg("out") = "", arg("on_epoch") = none(), arg("on_step") = none(), arg("amax_gradient") = "clip",
       arg("learn_weight_ranges") = false, arg("amax_rate") = 1.0, arg("drop_last") = false,
       arg("teacher") = none(), arg("temperature") = 2.0, arg("teacher_share") = 1.0, arg("lora") = 0,
-      arg("lora_alpha") = 0.0, arg("lora_layers") = "*",
+      arg("lora_alpha") = 0.0, arg("lora_layers") = "*", arg("micro_batch") = 0, arg("ranks") = none(),
+      arg("reduce") = "exact", arg("shard_optimizer") = false,
       "Trains on a data set or (x, y); of a quantized model that is quantization-aware training. "
       "`on_step` and `on_epoch` are called with dicts, `teacher` is a Model whose outputs are followed, both "
       "divided by `temperature`, with a share `teacher_share` of the loss. "
       "With a rank `lora` low-rank adapters of the quantized weights are "
       "trained alone and merged on their grid, times lora_alpha / lora (2 where that is 0). "
+      "With `micro_batch` a step is batch_size / micro_batch gradients of so many samples, which `ranks` "
+      "share "
+      "out, with the bits of one. "
       "Returns a dict for each epoch. KeyboardInterrupt, and what a callback raises, stops after the "
       "batch and leaves a whole model.");
 }

@@ -28,6 +28,7 @@ NB_MODULE(_fakequant, module) {
   fq::python::bind_torchao_float(module);
   fq::python::bind_engines(module);
   fq::python::bind_quantizer(module);
+  fq::python::bind_ranks(module);
   fq::python::bind_model(module);
   fq::python::bind_training(module);
   fq::python::bind_fitting(module);

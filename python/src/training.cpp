@@ -11,8 +11,10 @@
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/data/some_samples.h"
+#include "fakequant/train/ranks/shares.h"
 #include "graded.h"
 #include "identity.h"
+#include "ranks.h"
 
 namespace fq::python {
 
@@ -24,15 +26,18 @@ std::shared_ptr<const Dataset> data_of(nb::handle value, const char* function) {
   return std::make_shared<TensorDataset>(call.tensor(value[0], "x"), call.tensor(value[1], "y"));
 }
 
-std::shared_ptr<DataLoader> in_order(nb::handle value, std::int64_t batch_size, const char* function) {
-  return in_order(data_of(value, function), batch_size);
+std::shared_ptr<DataLoader> in_order(nb::handle value, std::int64_t batch_size, const char* function,
+                                     const Communicator* ranks) {
+  return in_order(data_of(value, function), batch_size, ranks);
 }
 
-std::shared_ptr<DataLoader> in_order(std::shared_ptr<const Dataset> data, std::int64_t batch_size) {
+std::shared_ptr<DataLoader> in_order(std::shared_ptr<const Dataset> data, std::int64_t batch_size,
+                                     const Communicator* ranks) {
   LoaderOptions options;
   options.batch_size = batch_size;
   options.shuffle = false;
   options.prefetch = 0;  // data sets of numpy's memory are read on the thread that asks
+  if (ranks != nullptr) options = share_of_rank(options, *ranks);
   return std::make_shared<DataLoader>(std::move(data), options);
 }
 
@@ -72,8 +77,9 @@ namespace {
 
 /// As the command does: the config's options and rules, and samples spread over the data.
 nb::dict calibrate_model(Network& self, nb::object data, const std::string& method, std::int64_t samples,
-                         std::optional<double> percentile, std::int64_t batch_size) {
+                         std::optional<double> percentile, std::int64_t batch_size, nb::object ranks) {
   CalibrateOptions options;
+  options.ranks = ranks_of(ranks);
   if (self.quantized()) {
     const QuantConfig config =
         QuantConfig::from_json(nlohmann::ordered_json(self.identity.at("quantization")));
@@ -84,8 +90,12 @@ nb::dict calibrate_model(Network& self, nb::object data, const std::string& meth
   if (percentile) options.amax.percentile = *percentile;
   auto source = data_of(data, "calibrate");
   if (samples > 0) source = some_samples(std::move(source), samples, 0);
-  const auto batches = in_order(std::move(source), batch_size);
-  const auto report = unlocked([&] { return calibrate(*self.module, *batches, options); });
+  const auto batches = in_order(std::move(source), batch_size, options.ranks.get());
+  const auto report = unlocked([&] {
+    check_same_call(options.ranks.get(), "calibrate", *self.module,
+                    {{"samples", batches->data().size()}, {"batch_size", batch_size}, {"method", method}});
+    return calibrate(*self.module, *batches, options);
+  });
   nb::dict out;
   out["samples"] = report.samples;
   out["quantizers"] = report.quantizers;
@@ -129,27 +139,37 @@ void bind_training(nb::module_& m) {
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
   model
       .def("calibrate", &calibrate_model, arg("data"), arg("method") = "", arg("samples") = 0,
-           arg("percentile") = none(), arg("batch_size") = 64,
+           arg("percentile") = none(), arg("batch_size") = 64, arg("ranks") = none(),
            "Chooses the ranges of all quantizers from data: all of it, or so many samples spread over it.")
       .def(
           "evaluate",
-          [](Network& self, nb::object data, std::int64_t batch_size) {
+          [](Network& self, nb::object data, std::int64_t batch_size, nb::object given) {
+            const auto ranks = ranks_of(given);
             const auto samples = data_of(data, "evaluate");
-            const auto batches = in_order(samples, batch_size);
+            const auto batches = in_order(samples, batch_size, ranks.get());
             return evaluation_of(unlocked([&] {
-              return evaluate(*self.module, *batches, nullptr, loss_for(*samples), metrics_for(*samples));
+              check_same_call(ranks.get(), "evaluate", *self.module,
+                              {{"samples", samples->size()}, {"batch_size", batch_size}});
+              return evaluate(*self.module, *batches, nullptr, loss_for(*samples), metrics_for(*samples), {},
+                              ranks.get());
             }));
           },
-          arg("data"), arg("batch_size") = 256,
+          arg("data"), arg("batch_size") = 256, arg("ranks") = none(),
           "{'loss', 'accuracy', 'count', 'correct'} on a data set or (x, y); of tokens with a class for each "
           "'bpc', bits a character, too.")
       .def(
           "predict",
-          [](Network& self, nb::object data, std::int64_t batch_size) {
-            const auto batches = in_order(data, batch_size, "predict");
-            return Call{"predict"}.give(unlocked([&] { return predict(*self.module, *batches); }));
+          [](Network& self, nb::object data, std::int64_t batch_size, nb::object given) {
+            const auto ranks = ranks_of(given);
+            const auto batches = in_order(data, batch_size, "predict", ranks.get());
+            return Call{"predict"}.give(unlocked([&] {
+              check_same_call(ranks.get(), "predict", *self.module,
+                              {{"samples", batches->data().size()}, {"batch_size", batch_size}});
+              return predict(*self.module, *batches, ranks.get());
+            }));
           },
-          arg("data"), arg("batch_size") = 256, "The outputs of all samples, in their order.");
+          arg("data"), arg("batch_size") = 256, arg("ranks") = none(),
+          "The outputs of all samples, in their order.");
 }
 
 }  // namespace fq::python
