@@ -93,6 +93,7 @@
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/modules/quant_recurrent.h"
 #include "fakequant/layers/modules/recurrent.h"
+#include "fakequant/layers/modules/rotary_scaling.h"
 #include "fakequant/layers/modules/sequential.h"
 #include "fakequant/layers/modules/tied_linear.h"
 #include "fakequant/layers/quantize.h"

@@ -90,17 +90,26 @@ bool made_of_codes(const Variable& x) {
   return backward_type() == BackwardType::bf16 && static_cast<bool>(detail::again_of(x));
 }
 
-/// Cosine and sine [rows, pairs, 2] of each angle.
-Tensor angles(const Rotary& options, std::int64_t rows, std::int64_t pairs, const Tensor& like) {
-  Tensor table = Tensor::empty({rows, pairs, 2}, DType::f64);
+/// The angle of a position, for each pair.
+std::vector<double> frequencies_of(const Rotary& options, std::int64_t pairs) {
+  if (!options.frequencies.empty()) return options.frequencies;
+  std::vector<double> out;
+  for (std::int64_t i = 0; i < pairs; ++i)
+    out.push_back(std::pow(options.base, -static_cast<double>(i) / static_cast<double>(pairs)));
+  return out;
+}
+
+/// Cosine and sine [rows, pairs, 2] of each angle, times the magnitude.
+Tensor angles(const Rotary& options, std::int64_t rows, const std::vector<double>& frequencies,
+              const Tensor& like) {
+  Tensor table = Tensor::empty({rows, static_cast<std::int64_t>(frequencies.size()), 2}, DType::f64);
   if (like.device().is_meta()) return {};
   auto* out = table.mutable_data<double>();
   for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t i = 0; i < pairs; ++i) {
-      const double frequency = std::pow(options.base, -static_cast<double>(i) / static_cast<double>(pairs));
+    for (const double frequency : frequencies) {
       const double angle = static_cast<double>(options.first + r) * frequency;
-      *out++ = std::cos(angle);
-      *out++ = std::sin(angle);
+      *out++ = std::cos(angle) * options.magnitude;
+      *out++ = std::sin(angle) * options.magnitude;
     }
   return table.to(like.dtype()).to(like.device());
 }
@@ -168,10 +177,15 @@ Variable rotary(const Variable& input, const Rotary& options) {
   const std::int64_t width = rows.dim(-1), dims = options.dims == 0 ? width : options.dims;
   FQ_CHECK(dims >= 0 && dims % 2 == 0 && dims <= width, kRotary,
            "{} of {} elements cannot be rotated: use an even number up to that", dims, width);
-  FQ_CHECK(options.first >= 0 && options.base > 0, kRotary,
-           "first is {}, base {}: use 0 or more, and above 0", options.first, options.base);
+  FQ_CHECK(options.first >= 0 && options.base > 0 && options.magnitude > 0, kRotary,
+           "first is {}, base {}, magnitude {}: use 0 or more, and above 0", options.first, options.base,
+           options.magnitude);
+  const auto given = static_cast<std::int64_t>(options.frequencies.size());
+  FQ_CHECK(given == 0 || given == dims / 2, kRotary, "{} frequencies for {} pairs: give one for each", given,
+           dims / 2);
   const detail::Rotation there{rows.dim(-2), width, dims / 2, options.interleaved, false};
-  const Tensor table = angles(options, there.rows, there.pairs, rows);
+  const auto frequencies = frequencies_of(options, there.pairs);
+  const Tensor table = angles(options, there.rows, frequencies, rows);
   const auto turn = [table](const Tensor& from, const detail::Rotation& rotation) {
     Tensor y = detail::empty_like(from);
     detail::run(y.device(), &detail::Kernels::rotate, from, table, rotation, y);
@@ -183,7 +197,8 @@ Variable rotary(const Variable& input, const Rotary& options) {
     return std::vector<Tensor>{turn(dy.to(Layout::row_major), back)};
   };
   const Variable y = detail::record(kRotary, turn(rows, there), {x.variable}, backward, detail::traced([&] {
-                                      return Attributes{{"base", options.base},
+                                      return Attributes{{"frequencies", frequencies},
+                                                        {"magnitude", options.magnitude},
                                                         {"first", options.first},
                                                         {"dims", dims},
                                                         {"interleaved", options.interleaved}};

@@ -6,6 +6,7 @@
 ///     const Variable y = ops::scaled_dot_product_attention(turned, turned, x, {.causal = true});
 
 #include <optional>
+#include <vector>
 
 #include "fakequant/core/variable.h"
 
@@ -50,6 +51,9 @@ struct Rotary {
   std::int64_t first = 0;    ///< the position of row 0
   std::int64_t dims = 0;     ///< elements that are rotated, the first ones; 0 for all
   bool interleaved = false;  ///< whether neighbours are a pair (GPT-J); else i and i + dims/2 (Llama)
+  /// Angles of one position, of each pair, in place of base^(-2i / dims); empty for these.
+  std::vector<double> frequencies = {};
+  double magnitude = 1;  ///< what rotated elements are multiplied by
 };
 
 /// Rotary positions (Su et al., arXiv:2104.09864): pair i of the elements of row l of x [.., L, D] is turned
@@ -57,7 +61,8 @@ struct Rotary {
 /// are.
 ///
 /// `x` is f32 or f64; angles are made in f64 and rounded. Throws ArgumentError for less than two axes, an odd
-/// or too large `dims` (with 0 an odd D), a negative `first` and a base that is not above 0.
+/// or too large `dims` (with 0 an odd D), a negative `first`, a base or magnitude that is not above 0 and
+/// another number of frequencies than of pairs.
 [[nodiscard]] Variable rotary(const Variable& x, const Rotary& options = {});
 
 }  // namespace fq::ops

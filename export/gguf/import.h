@@ -22,7 +22,7 @@ namespace fq {
 /// ones at most 2048. `file` names the file in messages.
 ///
 /// Throws FileError: for another architecture, keys and tensors that are missing, of other shapes or left
-/// over, scaled rotary positions, values that are not finite. What a block holds that ggml's own quantizer
+/// over, rotary positions scaled otherwise than linear and yarn, values that are not finite. What a block holds that ggml's own quantizer
 /// would not make of its values (a Q4_0 block without the code -8, as of an importance matrix) is refused by
 /// `set_grids`, naming the tensor.
 [[nodiscard]] QuantizedModel import_gguf(const GgufModel& model, const ImportOptions& options = {},

@@ -40,7 +40,7 @@ namespace fq {
 /// are of names in the file; those that get an empty name are left out.
 ///
 /// Throws FileError: for an architecture that is not known, naming those that are; for what config.json asks
-/// for and is not computed (scaled rotary positions, sliding windows, ..), with its line; and one that names
+/// for and is not computed (rotary positions of a part of a head, sliding windows, ..), with its line; and one that names
 /// all tensors that are missing, have other shapes or types, or no place. Files are checked before anything
 /// of the sizes that config.json claims is allocated.
 [[nodiscard]] ImportedModel import_transformers(const std::string& path, const ImportOptions& options = {},

@@ -120,6 +120,20 @@ Made make_embedding(const LayerOptions& o) {
   return std::make_shared<Embedding>(vocabulary, width);
 }
 
+RotaryScaling scaling_of(const LayerOptions& o) {
+  if (!o.has("rotary_scaling")) return {};
+  const std::string kind = o.choice_or("rotary_scaling", "", rotary_scalings());
+  return {.kind = rotary_scaling_kind(kind),
+          .factor = o.number("rotary_factor", 1, 1e6),
+          .context = o.integer_or("rotary_context", 0, 0),
+          .low = o.number_or("rotary_low", 1, 1e-6, 1e6),
+          .high = o.number_or("rotary_high", 4, 1e-6, 1e6),
+          .fast = o.number_or("rotary_fast", 32, 1e-6, 1e6),
+          .slow = o.number_or("rotary_slow", 1, 1e-6, 1e6),
+          .whole_pairs = o.flag_or("rotary_whole_pairs", true),
+          .magnitude = o.number_or("rotary_magnitude", 0, 0, 1e6)};
+}
+
 Made make_attention(const LayerOptions& o) {
   AttentionOptions options{.width = o.inferred("width", -1),
                            .heads = o.integer("heads"),
@@ -132,6 +146,7 @@ Made make_attention(const LayerOptions& o) {
                            .rotary_base = o.number_or("rotary_base", 10000, 1, 1e12),
                            .qk_norm = o.number_or("qk_norm", 0, 0, 1),
                            .dropout = o.number_or("dropout", 0, 0, 0.999)};
+  options.rotary_scaling = scaling_of(o);
   if (o.has("out_bias")) options.out_bias = o.flag_or("out_bias", true);
   const std::int64_t inner = options.head_size > 0 ? options.heads * options.head_size : options.width;
   o.reserve({4, inner, std::max(options.width, options.memory_width) + 1});
@@ -165,8 +180,11 @@ LayerRegistry weighted_layer_types() {
       {"parameter", {{"shape", "trained", "repeat"}, make_parameter}},
       {"embedding", {{"vocabulary", "width"}, make_embedding}},
       {"attention",
-       {{"width", "heads", "kv_heads", "head_size", "causal", "rotary", "rotary_base", "qk_norm", "bias",
-         "out_bias", "dropout"},
+       {{"width",         "heads",          "kv_heads",           "head_size",
+         "causal",        "rotary",         "rotary_base",        "rotary_scaling",
+         "rotary_factor", "rotary_context", "rotary_low",         "rotary_high",
+         "rotary_fast",   "rotary_slow",    "rotary_whole_pairs", "rotary_magnitude",
+         "qk_norm",       "bias",           "out_bias",           "dropout"},
         make_attention}},
       {"positions", {{"context", "width"}, make_positions}},
   };

@@ -30,6 +30,7 @@ AttentionOptions whole(AttentionOptions o) {
   FQ_CHECK(o.rotary_base > 0 && o.qk_norm >= 0, "attention",
            "rotary_base is {}, qk_norm {}: use more than 0, and an eps of 0 or more", o.rotary_base,
            o.qk_norm);
+  check_rotary_scaling(o.rotary_scaling);
   FQ_CHECK(o.dropout >= 0 && o.dropout < 1, "attention", "dropout is {}: use 0 to less than 1", o.dropout);
   if (!o.out_bias) o.out_bias = o.bias;
   return o;
@@ -74,9 +75,12 @@ std::shared_ptr<detail::Slot> Attention::shared(const Attention& other, std::str
 
 std::string Attention::describe() const {
   const auto& o = options_;
-  return fmt::format("{}, {} heads of {}{}{}{}{}", o.width, o.heads, o.head_size,
+  return fmt::format("{}, {} heads of {}{}{}{}{}{}", o.width, o.heads, o.head_size,
                      o.kv_heads == o.heads ? "" : fmt::format(", {} of keys", o.kv_heads),
                      o.causal ? ", causal" : "", o.rotary ? ", rotary" : "",
+                     o.rotary_scaling.kind == RotaryScaling::Kind::none
+                         ? ""
+                         : fmt::format(" ({})", name(o.rotary_scaling.kind)),
                      o.qk_norm > 0 ? ", normalised" : "");
 }
 
@@ -93,7 +97,12 @@ Attention::Heads Attention::projected(const Variable& x, const Variable& memory)
     heads.k = k_norm_(heads.k);
   }
   if (options_.rotary) {
-    const ops::Rotary turn{.base = options_.rotary_base, .first = state_ == nullptr ? 0 : state_->tokens()};
+    const std::int64_t first = state_ == nullptr ? 0 : state_->tokens();
+    const RotaryScaling& scaling = options_.rotary_scaling;
+    ops::Rotary turn{.base = options_.rotary_base, .first = first, .magnitude = rotary_magnitude(scaling)};
+    if (scaling.kind != RotaryScaling::Kind::none)
+      turn.frequencies =
+          rotary_frequencies(scaling, options_.rotary_base, options_.head_size, first + x.dim(1));
     heads.q = ops::rotary(heads.q, turn);
     heads.k = ops::rotary(heads.k, turn);
   }

@@ -14,6 +14,7 @@
 #include "fakequant/layers/modules/kv_cache.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/norm.h"
+#include "fakequant/layers/modules/rotary_scaling.h"
 
 namespace fq {
 
@@ -28,6 +29,7 @@ struct AttentionOptions {
   bool bias = true;               ///< of the projections
   std::optional<bool> out_bias = {};  ///< of the last one; `bias` unless it is given
   double rotary_base = 10000;         ///< of the angles (ops::Rotary)
+  RotaryScaling rotary_scaling = {};  ///< of the angles
   double qk_norm = 0;                 ///< eps of RMS norms of each head's queries and keys; 0 for none
   double dropout = 0;                 ///< share of the probabilities that training leaves out, below 1
 };
@@ -41,8 +43,8 @@ struct AttentionOptions {
 class Attention : public Module {
  public:
   /// Throws ArgumentError for sizes below 1, heads that do not divide the width (without a head size) or that
-  /// kv_heads do not divide, an odd head size with `rotary`, a base that is not above 0, a negative eps and
-  /// a share of dropout out of range.
+  /// kv_heads do not divide, an odd head size with `rotary`, a base that is not above 0, a scaling that
+  /// `check_rotary_scaling` refuses, a negative eps and a share of dropout out of range.
   explicit Attention(const AttentionOptions& options);
   [[nodiscard]] std::string type() const override { return "attention"; }
   [[nodiscard]] std::string describe() const override;

@@ -164,6 +164,8 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)ops::scaled_dot_product_attention(q, v, v, {}, values({3, 5}, 4, true)), ArgumentError);
   EXPECT_THROW((void)ops::rotary(values({3, 5}, 1)), ArgumentError);
   EXPECT_THROW((void)ops::rotary(values({3, 4}, 1), {.first = -1}), ArgumentError);
+  EXPECT_THROW((void)ops::rotary(values({3, 4}, 1), {.frequencies = {1.0}}), ArgumentError);
+  EXPECT_THROW((void)ops::rotary(values({3, 4}, 1), {.magnitude = 0}), ArgumentError);
 }
 
 TEST(Rotary, ProductsTellTheDistanceAlone) {

@@ -577,6 +577,7 @@ std::vector<OperatorCase> attention_cases() {
        attention({})},
       {"scaled_dot_product_attention", "hidden", {{{3, 2, 2, 2}}, {{3, 1, 5, 2}}, {{3, 1, 5, 3}}}, hidden},
       {"rotary", "", {{{2, 3, 4, 6}}}, turned({})},
+      {"rotary", "scaled", {{{2, 3, 4, 6}}}, turned({.frequencies = {1.5, 0.3, 0.05}, .magnitude = 1.4})},
       {"rotary", "part", {{{2, 4, 7}}}, turned({.base = 100, .first = 3, .dims = 4, .interleaved = true})},
   };
   for (auto& entry : cases) entry.tolerance = 1e-5;  // exponents and sums of some ten products of up to 4

@@ -1,13 +1,20 @@
 // GGUF files: what is written is read back, and what is damaged is refused.
 
+#include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <numbers>
 #include <sstream>
 
 #include <gtest/gtest.h>
 
 #include "export/temporary.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/tape.h"
+#include "fakequant/export/gguf/import.h"
 #include "fakequant/export/gguf/model.h"
+#include "fakequant/export/transformers/import.h"
+#include "fakequant/layers/model/graph.h"
 #include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/reference/ggml.h"
@@ -127,6 +134,66 @@ TEST(GgufModelOf, ATiedTableIsThereOnce) {
   EXPECT_EQ(file.tensors.size(), 4U + 12U);
   EXPECT_EQ(file.tensor("output.weight"), nullptr);
   EXPECT_EQ(file.tensor("token_embd.weight")->type, GgufType::q4_0);
+}
+
+/// The network of transformers with its positions scaled by `parameters`, for that context.
+std::shared_ptr<Graph> scaled_llama(const std::string& parameters) {
+  const std::string from = std::string(FAKEQUANT_SOURCE_DIR) + "/tests/data/transformers/llama_scaled/",
+                    folder = test::temporary("scaled_llama");
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(from, folder);
+  auto config = nlohmann::ordered_json::parse(std::ifstream(from + "config.json"));
+  config["rope_parameters"] = nlohmann::ordered_json::parse(parameters);
+  std::ofstream(folder + "/config.json") << config;
+  return import_transformers(folder, {.sample_shape = {12}}).build();
+}
+
+Tensor answers_of(Graph& model) {
+  const NoGrad no_grad;
+  model.eval();
+  Tensor ids = Tensor::empty({2, 12});
+  for (std::int64_t i = 0; i < 24; ++i) ids.mutable_data<float>()[i] = static_cast<float>(i * 7 % 20);
+  return model(Variable(ids)).tensor().to(Layout::row_major);
+}
+
+/// Numbers of the keys are f32.
+TEST(GgufModelOf, ScaledRotaryPositionsAreKeysOfLlamaCpp) {
+  for (const char* parameters :
+       {R"({"rope_type": "linear", "rope_theta": 100, "factor": 3})",
+        R"({"rope_type": "yarn", "rope_theta": 100, "factor": 4, "original_max_position_embeddings": 6,
+            "beta_fast": 4, "attention_factor": 1.5})"}) {
+    const auto model = scaled_llama(parameters);
+    const GgufModel file = gguf_model(*model, {1, 12});
+    EXPECT_EQ(std::get<std::string>(*file.value("general.architecture")), "llama");
+    const auto back = import_gguf(file, {.sample_shape = {12}}).build();
+    const auto found = answers_of(*back).to_vector<float>(), wanted = answers_of(*model).to_vector<float>();
+    for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(found[i], wanted[i], 2e-5f) << parameters;
+  }
+  const auto yarn = gguf_model(
+      *scaled_llama(R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 6})"), {1, 12});
+  EXPECT_EQ(std::get<std::string>(*yarn.value("llama.rope.scaling.type")), "yarn");
+  EXPECT_EQ(std::get<float>(*yarn.value("llama.rope.scaling.factor")), 4);
+  EXPECT_EQ(std::get<std::uint32_t>(*yarn.value("llama.rope.scaling.original_context_length")), 6U);
+  EXPECT_EQ(std::get<float>(*yarn.value("llama.rope.scaling.attn_factor")), 1);
+}
+
+/// Of wave lengths above 16 all of the factor, below 2 nothing: theta 100 and heads of 8 have waves of 6.3,
+/// 19.9, 62.8 and 198.7 tokens.
+TEST(GgufModelOf, Llama3HasATensorOfFactorsAndDynamicIsRefused) {
+  const auto llama3 = gguf_model(
+      *scaled_llama(R"({"rope_type": "llama3", "rope_theta": 100, "factor": 8, "low_freq_factor": 1,
+                        "high_freq_factor": 8, "original_max_position_embeddings": 16})"),
+      {1, 12});
+  const GgufTensor* factors = llama3.tensor("rope_freqs.weight");
+  ASSERT_NE(factors, nullptr);
+  const auto values = factors->data.to_vector<float>();
+  ASSERT_EQ(values.size(), 4U);
+  const double share = (16 / (2 * std::numbers::pi) - 1) / 7;
+  EXPECT_NEAR(values[0], 1 / ((1 - share) / 8 + share), 1e-5);
+  for (std::size_t i = 1; i < 4; ++i) EXPECT_FLOAT_EQ(values[i], 8) << i;
+  EXPECT_THROW((void)import_gguf(llama3), FileError);
+  const auto dynamic = scaled_llama(R"({"rope_type": "dynamic", "factor": 2})");
+  EXPECT_THROW((void)gguf_model(*dynamic, {1, 12}), ArgumentError);
 }
 
 TEST(GgufModelOf, OtherNetworksKeepTheirNames) {

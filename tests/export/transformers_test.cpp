@@ -1,5 +1,6 @@
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -163,6 +164,25 @@ TEST(Transformers, TakesFilesOfTheNetworkWithoutItsHead) {
   expect_near(run(imported, answer("gpt2", "ids")), answer("gpt2", "answers"));
 }
 
+/// One network by each way, and texts of more tokens than its context, where `dynamic` begins.
+TEST(Transformers, RotaryPositionsAreScaledAsTheirsAre) {
+  const auto scalings = nlohmann::ordered_json::parse(text_of(kData + "llama_scaled/scalings.json"));
+  ASSERT_EQ(scalings.size(), 5U);
+  for (const auto& [name, values] : scalings.items()) {
+    SCOPED_TRACE(name);
+    auto config = nlohmann::ordered_json::parse(text_of(kData + "llama_scaled/config.json"));
+    for (const char* key : {"rope_parameters", "rope_scaling"}) {
+      const std::string folder = copy_of("llama_scaled");
+      config.erase("rope_parameters");
+      config[key] = values;
+      std::ofstream(folder + "/config.json") << config;
+      expect_near(run(import_transformers(folder), answer("llama_scaled", "ids")),
+                  answer("llama_scaled", name));
+      config.erase(key);
+    }
+  }
+}
+
 TEST(Transformers, RefusesWhatConfigAsksForAndIsNotComputed) {
   const auto refused = [](const std::string& name, const std::string& from, const std::string& to) {
     const std::string folder = copy_of(name);
@@ -171,8 +191,14 @@ TEST(Transformers, RefusesWhatConfigAsksForAndIsNotComputed) {
   };
   EXPECT_THAT(refused("llama", "LlamaForCausalLM", "GemmaForCausalLM"),
               AllOf(HasSubstr("'GemmaForCausalLM'"), HasSubstr("LlamaForCausalLM"), HasSubstr("BertModel")));
-  EXPECT_THAT(refused("llama", R"("rope_type": "default")", R"("rope_type": "yarn", "factor": 4)"),
-              AllOf(HasSubstr("config.json:"), HasSubstr("'yarn'")));
+  const auto scaled = [&](const std::string& by) {
+    return refused("llama", R"("rope_type": "default")", by);
+  };
+  EXPECT_THAT(scaled(R"("rope_type": "longrope", "factor": 4)"),
+              AllOf(HasSubstr("config.json:"), HasSubstr("'longrope'"), HasSubstr("llama3, yarn")));
+  EXPECT_THAT(scaled(R"("rope_type": "linear")"), HasSubstr("factor"));
+  EXPECT_THAT(scaled(R"("rope_type": "linear", "factor": 0.5)"), HasSubstr("factor"));
+  EXPECT_THAT(scaled(R"("rope_type": "llama3", "factor": 4)"), HasSubstr("low_freq_factor"));
   EXPECT_THAT(refused("mistral", R"("sliding_window": null)", R"("sliding_window": 4)"),
               AllOf(HasSubstr("4 nearest"), HasSubstr("max_position_embeddings")));
   EXPECT_EQ(refused("mistral", R"("sliding_window": null)", R"("sliding_window": 12)"), "none");

@@ -73,6 +73,12 @@ TEST(AttentionLayer, NormsAndBiasesStayWhenItIsQuantized) {
   EXPECT_EQ(made(x).shape(), (Shape{2, 5, 8}));
   EXPECT_EQ(made.named_parameters().size(), names.size());
   EXPECT_THROW(Attention({.width = 8, .heads = 2, .rotary_base = 0}), ArgumentError);
+  using Kind = RotaryScaling::Kind;
+  for (const RotaryScaling& scaling :
+       {RotaryScaling{.kind = Kind::linear, .factor = 0.5}, RotaryScaling{.kind = Kind::dynamic, .factor = 2},
+        RotaryScaling{.kind = Kind::llama3, .factor = 2, .context = 8, .low = 4},
+        RotaryScaling{.kind = Kind::yarn, .factor = 2, .context = 8, .fast = 1}})
+    EXPECT_THROW(Attention({.width = 8, .heads = 2, .rotary_scaling = scaling}), ArgumentError);
   EXPECT_THROW(Attention({.width = 8, .heads = 2, .qk_norm = -1}), ArgumentError);
 }
 

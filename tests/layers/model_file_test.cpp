@@ -101,7 +101,7 @@ const char* const kEveryOperator = R"({"name": "operators", "nodes": [
   {"name": "image", "type": "reshape", "options": {"shape": [-1, 1, 2, 3], "whole": true}, "inputs": ["wide"]},
   {"type": "adaptive_avg_pool", "options": {"size": [1, 3]}}, {"type": "reshape", "options": {"shape": [-1, 2, 3], "whole": true}},
   {"type": "lstm", "options": {"hidden_size": 4, "bidirectional": true, "layers": 2, "dropout": 0.1}}, {"type": "gru", "options": {"hidden_size": 3}},
-  {"type": "positions", "options": {"context": 2}}, {"type": "attention", "options": {"heads": 1, "head_size": 2, "rotary": true, "qk_norm": 1e-6, "dropout": 0.1}},
+  {"type": "positions", "options": {"context": 2}}, {"type": "attention", "options": {"heads": 1, "head_size": 2, "rotary": true, "rotary_scaling": "yarn", "rotary_factor": 2, "rotary_context": 4, "qk_norm": 1e-6, "dropout": 0.1}},
   {"name": "heads", "type": "reshape", "options": {"shape": [1, 2, 3]}},
   {"type": "scaled_dot_product_attention", "options": {"causal": true, "scale": 0.5}, "inputs": ["heads", "heads", "heads"]},
   {"type": "reshape", "options": {"shape": [2, 3]}},

@@ -97,6 +97,9 @@ void add_products(Cases& cases) {
   cases.add("attention_weights_masked", {2, 5, 5},
             [=](auto& x, auto&) { return ops::attention_weights(x, {}, heads(x, 0, 1)); });
   cases.add("rotary", {2, 5, 6}, [](auto& x, auto&) { return ops::rotary(x, {.first = 2, .dims = 4}); });
+  cases.add("rotary_scaled", {2, 5, 4}, [](auto& x, auto&) {
+    return ops::rotary(x, {.first = 1, .frequencies = {0.7, 0.02}, .magnitude = 1.3});
+  });
   cases.add("rotary_interleaved", {5, 4},
             [](auto& x, auto&) { return ops::rotary(x, {.interleaved = true}); });
   cases.add("conv2d", {4, 7, 8},

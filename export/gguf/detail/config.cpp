@@ -8,6 +8,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
 #include "fakequant/export/safetensors/detail/weight_names.h"
+#include "fakequant/layers/modules/rotary_scaling.h"
 
 namespace fq::detail {
 namespace {
@@ -101,9 +102,26 @@ ordered_json of_gpt2(const Keys& keys) {
           {"tie_word_embeddings", !keys.has("output.weight")}};
 }
 
+/// "rope_parameters" of config.json; null where positions are not scaled.
+ordered_json scaling_of(const Keys& keys) {
+  const auto type = keys.text(keys.architecture + ".rope.scaling.type");
+  if (!type || *type == "none") return nullptr;
+  if (*type != "linear" && *type != "yarn")
+    keys.fail(fmt::format(
+        "rotary positions are scaled by '{}', which is not computed: known are linear, yarn", *type));
+  ordered_json out{{"rope_type", *type}, {"factor", keys.needed("rope.scaling.factor")}};
+  if (*type == "linear") return out;
+  out["original_max_position_embeddings"] = keys.needed("rope.scaling.original_context_length");
+  out["beta_fast"] = keys.number("rope.scaling.yarn_beta_fast");
+  out["beta_slow"] = keys.number("rope.scaling.yarn_beta_slow");
+  const ordered_json more = keys.number("rope.scaling.attn_factor");
+  if (!more.is_null() && more.get<double>() != 1)
+    out["attention_factor"] =
+        more.get<double>() * rotary_magnitude({.kind = RotaryScaling::Kind::yarn, .factor = out["factor"]});
+  return out;
+}
+
 void check_rotary(const Keys& keys, const ordered_json& head) {
-  if (const auto type = keys.text(keys.architecture + ".rope.scaling.type"); type && *type != "none")
-    keys.fail(fmt::format("rotary positions are scaled by '{}', which is not computed", *type));
   if (keys.has("rope_freqs.weight"))
     keys.fail("rotary positions have factors ('rope_freqs.weight'), which are not computed");
   const ordered_json turned = keys.number("rope.dimension_count");
@@ -128,6 +146,7 @@ ordered_json of_llama(const Keys& keys) {
       {"max_position_embeddings", keys.needed("context_length")},
       {"rms_norm_eps", keys.needed("attention.layer_norm_rms_epsilon")},
       {"rope_theta", keys.number("rope.freq_base")},
+      {"rope_parameters", scaling_of(keys)},
       {"hidden_act", "silu"},
       {"vocab_size", keys.vocabulary()},
       {"tie_word_embeddings", !keys.has("output.weight")}};

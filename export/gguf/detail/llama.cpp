@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/core/detail/check.h"
 #include "fakequant/export/gguf/detail/parts.h"
 #include "fakequant/layers/modules/attention.h"
 
@@ -35,7 +36,8 @@ std::optional<Llama> sized(Llama found, Module& model) {
     if (!o.causal || !o.rotary || *o.out_bias || o.qk_norm != 0) return std::nullopt;
     if (first == nullptr) first = &o;
     if (o.heads != first->heads || o.kv_heads != first->kv_heads || o.head_size != first->head_size ||
-        o.bias != first->bias || o.rotary_base != first->rotary_base)
+        o.bias != first->bias || o.rotary_base != first->rotary_base ||
+        o.rotary_scaling != first->rotary_scaling)
       return std::nullopt;
     for (const auto& layer : {block.gate, block.up, block.down})
       if (!gguf_shape_of(model, layer + ".bias").empty()) return std::nullopt;
@@ -45,11 +47,46 @@ std::optional<Llama> sized(Llama found, Module& model) {
   found.kv_heads = first->kv_heads;
   found.head_size = first->head_size;
   found.base = first->rotary_base;
+  found.scaling = first->rotary_scaling;
   found.biases = first->bias;
   found.feed = gguf_shape_of(model, found.blocks[0].up + ".weight").at(0);
   found.vocabulary = gguf_shape_of(model, found.tokens + ".weight").at(0);
   if (!gguf_shape_of(model, found.head + ".bias").empty()) return std::nullopt;
   return found;
+}
+
+/// What llama.cpp turns by other angles for: keys, or of llama3 a tensor of what angles are divided by.
+void add_scaling(GgufModel& out, const Llama& net) {
+  using Kind = RotaryScaling::Kind;
+  const RotaryScaling& s = net.scaling;
+  if (s.kind == Kind::none) return;
+  const std::string before = std::string(net.architecture()) + ".rope.scaling.";
+  FQ_CHECK(s.kind != Kind::dynamic && (s.kind != Kind::llama3 || !net.biases) &&
+               (s.kind != Kind::yarn || s.whole_pairs),
+           "export_gguf",
+           "rotary positions are scaled by '{}'{}, which llama.cpp does not compute for {}: export to ONNX",
+           name(s.kind), s.kind == Kind::yarn ? " without whole pairs" : "", net.architecture());
+  if (s.kind == Kind::llama3) {
+    const auto plain = rotary_frequencies({}, net.base, net.head_size, 1),
+               own = rotary_frequencies(s, net.base, net.head_size, 1);
+    Tensor factors = Tensor::empty({net.head_size / 2});
+    for (std::size_t i = 0; i < own.size(); ++i)
+      factors.mutable_data<float>()[i] = static_cast<float>(plain[i] / own[i]);
+    out.tensors.push_back({"rope_freqs.weight", factors.shape(), GgufType::f32, factors});
+    return;
+  }
+  const auto number = [&](const char* key, double value) {
+    out.metadata.emplace_back(before + key, static_cast<float>(value));
+  };
+  out.metadata.emplace_back(before + "type", std::string(name(s.kind)));
+  number("factor", s.factor);
+  if (s.kind == Kind::linear) return;
+  out.metadata.emplace_back(before + "original_context_length", static_cast<std::uint32_t>(s.context));
+  number("yarn_beta_fast", s.fast);
+  number("yarn_beta_slow", s.slow);
+  RotaryScaling usual = s;
+  usual.magnitude = 0;
+  number("attn_factor", rotary_magnitude(s) / rotary_magnitude(usual));
 }
 
 void add_keys(GgufModel& out, const Llama& net) {
@@ -134,6 +171,7 @@ std::vector<std::int64_t> interleaved_rows(std::int64_t heads, std::int64_t head
 
 void add_llama(GgufModel& out, const Llama& net, const GgufParameters& from) {
   add_keys(out, net);
+  add_scaling(out, net);
   out.tensors.push_back(from.tensor(net.tokens + ".weight", "token_embd.weight"));
   out.tensors.push_back(from.tensor(net.norm + ".weight", "output_norm.weight"));
   if (!from.same(net.head + ".weight", net.tokens + ".weight"))

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fakequant/export/gguf/detail/parameters.h"
+#include "fakequant/layers/modules/rotary_scaling.h"
 
 namespace fq::detail {
 
@@ -20,6 +21,7 @@ struct Llama {
   std::vector<LlamaBlock> blocks;
   std::int64_t width = 0, context = 0, heads = 0, kv_heads = 0, head_size = 0, feed = 0, vocabulary = 0;
   double base = 0, eps = 0;
+  RotaryScaling scaling;
   /// Whether q, k and v have biases (qwen2); else none has (llama), and heads are turned in neighbours.
   bool biases = false;
 
@@ -34,7 +36,8 @@ struct Llama {
 /// row j of the second, where positions turn the two together. Row i of the file is row `result[i]` of ours.
 [[nodiscard]] std::vector<std::int64_t> interleaved_rows(std::int64_t heads, std::int64_t head_size);
 
-/// The keys and the tensors of such a network.
+/// The keys and the tensors of such a network. Throws ArgumentError for scaled rotary positions that
+/// llama.cpp does not compute.
 void add_llama(GgufModel& out, const Llama& net, const GgufParameters& from);
 
 }  // namespace fq::detail

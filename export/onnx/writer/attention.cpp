@@ -94,6 +94,8 @@ void rotary(Exporting& out, const Call& call) {
   const std::int64_t rows = call.output.dim(-2), width = call.output.dim(-1),
                      pairs = call.get<std::int64_t>("dims") / 2, first = call.get<std::int64_t>("first");
   const bool interleaved = call.get<bool>("interleaved");
+  const auto frequencies = call.get<std::vector<double>>("frequencies");
+  const double magnitude = call.get<double>("magnitude");
   Tensor cosine = Tensor::full({rows, width}, 1.0), sine = Tensor::full({rows, width}, 0.0);
   Numbers partner(static_cast<std::size_t>(width));
   for (std::size_t d = 0; d < partner.size(); ++d) partner[d] = static_cast<std::int64_t>(d);
@@ -101,12 +103,10 @@ void rotary(Exporting& out, const Call& call) {
   for (std::int64_t i = 0; i < pairs; ++i) {
     const std::int64_t left = interleaved ? 2 * i : i, right = interleaved ? 2 * i + 1 : i + pairs;
     std::swap(partner[static_cast<std::size_t>(left)], partner[static_cast<std::size_t>(right)]);
-    const double frequency =
-        std::pow(call.get<double>("base"), -static_cast<double>(i) / static_cast<double>(pairs));
     for (std::int64_t r = 0; r < rows; ++r) {
-      const double angle = static_cast<double>(first + r) * frequency;
-      c[r * width + left] = c[r * width + right] = static_cast<float>(std::cos(angle));
-      s[r * width + right] = static_cast<float>(std::sin(angle));
+      const double angle = static_cast<double>(first + r) * frequencies[static_cast<std::size_t>(i)];
+      c[r * width + left] = c[r * width + right] = static_cast<float>(std::cos(angle) * magnitude);
+      s[r * width + right] = static_cast<float>(std::sin(angle) * magnitude);
       s[r * width + left] = -s[r * width + right];
     }
   }

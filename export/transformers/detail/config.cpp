@@ -9,7 +9,6 @@ namespace fq::detail {
 namespace {
 
 constexpr std::int64_t kLargest = std::int64_t{1} << 31;
-constexpr double kLargestBase = 1e12;
 
 const std::map<std::string, nlohmann::ordered_json>& activations() {
   const nlohmann::ordered_json tanh{{"type", "gelu"}, {"options", {{"approximate", "tanh"}}}};
@@ -66,26 +65,6 @@ nlohmann::ordered_json TransformerConfig::activation(const std::string& key,
   std::vector<std::string> names;
   for (const auto& [name, node] : activations()) names.push_back(name);
   return activations().at(at(key).choice(names));
-}
-
-double TransformerConfig::rotary_base() const {
-  double base = number_or("rope_theta", 10000, 1, kLargestBase);
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (!has(key)) continue;
-    const JsonValue rotary = at(key);
-    for (const char* kind : {"rope_type", "type"})
-      if (rotary.has(kind) && rotary.at(kind).string() != "default")
-        rotary.at(kind).fail(
-            fmt::format("rotary positions are scaled by '{}', which is not computed: give a network of "
-                        "rope_type \"default\"",
-                        rotary.at(kind).string()));
-    if (rotary.has("rope_theta")) base = rotary.at("rope_theta").number(1, kLargestBase);
-    if (rotary.has("partial_rotary_factor") && rotary.at("partial_rotary_factor").number(0, 1) != 1)
-      rotary.at("partial_rotary_factor").fail("positions turn a part of each head, which is not computed");
-  }
-  if (number_or("partial_rotary_factor", 1, 0, 1) != 1)
-    at("partial_rotary_factor").fail("positions turn a part of each head, which is not computed");
-  return base;
 }
 
 void TransformerConfig::expect(const std::string& key, bool value) const {

@@ -30,8 +30,6 @@ class TransformerConfig {
   [[nodiscard]] std::string architecture() const;
   /// {"type": .., "options": ..} of the function of that key, "gelu_new".
   [[nodiscard]] nlohmann::ordered_json activation(const std::string& key, const std::string& fallback) const;
-  /// The base of rotary positions. Throws where they are scaled, or turn a part of the elements alone.
-  [[nodiscard]] double rotary_base() const;
   /// Throws where the key has another value.
   void expect(const std::string& key, bool value) const;
   /// Throws where a token sees the nearest ones alone.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/export/transformers/detail/plan.h"
+#include "fakequant/export/transformers/detail/rotary.h"
 
 namespace fq::detail {
 namespace {
@@ -75,7 +76,8 @@ class LlamaPlan {
     ordered_json options{{"heads", heads_}};
     if (kv_heads_ != heads_) options["kv_heads"] = kv_heads_;
     if (head_ * heads_ != width_) options["head_size"] = head_;
-    options.update({{"causal", true}, {"rotary", true}, {"rotary_base", config_.rotary_base()}});
+    options.update({{"causal", true}, {"rotary", true}});
+    options.update(rotary_options(config_));
     if (kind_.norms) {
       options["qk_norm"] = eps();
       for (const char* name : {".q_norm", ".k_norm"}) out_.norm(path + name, path + name, head_, false);

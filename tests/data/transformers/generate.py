@@ -62,6 +62,35 @@ def answers(name, network):
         return {**out, "answers": turn(given.logits), "plain": turn(plain.logits)}
 
 
+SCALED = {
+    "linear": {"rope_type": "linear", "factor": 3.0},
+    "dynamic": {"rope_type": "dynamic", "factor": 2.0},
+    "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16},
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0, "beta_slow": 1.0},
+    "yarn_ends": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "truncate": False, "mscale": 1.0, "mscale_all_dim": 0.5},
+}
+
+
+def scaled(folder):
+    """One network of scaled rotary positions, and its answers by each way, of more tokens than its context; scalings.json is
+    what config.json has for each."""
+    config = t.LlamaConfig(hidden_size=16, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2, vocab_size=20,
+                           max_position_embeddings=12, bos_token_id=0, eos_token_id=0, pad_token_id=0, **rotary(100.0))
+    shutil.rmtree(folder, ignore_errors=True)
+    randomised(t.LlamaForCausalLM(config), 20).save_pretrained(folder)
+    os.remove(os.path.join(folder, "generation_config.json"))
+    ids = torch.randint(0, 20, (2, 40), generator=torch.Generator().manual_seed(7))
+    out = {"ids": ids.to(torch.float32)}
+    for name, parameters in SCALED.items():
+        config.rope_parameters = {"rope_theta": 100.0, **parameters}
+        with torch.no_grad():
+            network = t.LlamaForCausalLM.from_pretrained(folder, config=config, dtype=torch.float32).eval()
+            out[name] = network(ids).logits.transpose(1, 2).contiguous()
+    save_file(out, os.path.join(folder, "answers.safetensors"))
+    with open(os.path.join(folder, "scalings.json"), "w", encoding="utf-8") as file:
+        json.dump({name: {"rope_theta": 100.0, **values} for name, values in SCALED.items()}, file, indent=1)
+
+
 if __name__ == "__main__":
     here = os.path.dirname(os.path.abspath(__file__))
     for seed, (name, (kind, config, dtype)) in enumerate(NETWORKS.items()):
@@ -74,3 +103,4 @@ if __name__ == "__main__":
                 os.remove(os.path.join(folder, extra))
         save_file(answers(name, kind.from_pretrained(folder, dtype=torch.float32).eval()), os.path.join(folder, "answers.safetensors"))
         print(name, json.dumps(sorted(os.listdir(folder))), max(v.abs().max().item() for v in load_file(os.path.join(folder, "answers.safetensors")).values()))
+    scaled(os.path.join(here, "llama_scaled"))
