@@ -10,34 +10,18 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/file_kind.h"
-#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/train/loop/checkpoint.h"
+#include "fakequant/train/loop/detail/network_identity.h"
 
 namespace fq::cli {
 namespace {
 
 using nlohmann::json;
-
-json identity_of(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes) {
-  return {{"model", fq::detail::parse_json<json>(spec.text())},
-          {"sample_shape", sample_shape},
-          {"classes", classes},
-          {"folded", false},
-          {"quantization", nullptr}};
-}
-
-void build(Network& network, const ModelSpec& spec, std::uint64_t seed) {
-  const auto shape = network.identity.at("sample_shape").get<Shape>();
-  BuildOptions options;
-  options.seed = seed;
-  options.dense = network.identity.value("dense", false);
-  network.module = build_model(spec, shape, network.identity.at("classes").get<std::int64_t>(), options);
-}
 
 void check_class_names(const Network& network) {
   const auto names = class_names(network);
@@ -47,19 +31,15 @@ void check_class_names(const Network& network) {
 
 }  // namespace
 
-Shape Network::input_shape() const {
-  auto shape = identity.at("sample_shape").get<Shape>();
-  shape.insert(shape.begin(), 1);
-  return shape;
-}
+Shape Network::input_shape() const { return fq::detail::input_shape_of(identity, 1); }
 
 Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed) {
   const auto spec = ModelSpec::load(flags.required("model"), flags.text("model-options"));
   const Task task = read_task(flags);
   const std::int64_t outputs = outputs_for(task, data);
-  Network network{nullptr, identity_of(spec, data.sample_shape(), outputs)};
+  Network network{nullptr, fq::detail::network_identity(spec, data.sample_shape(), outputs)};
   if (dense_labels(task, data)) network.identity["dense"] = true;
-  build(network, spec, seed);
+  network.module = fq::detail::first_network(network.identity, spec, seed);
   take_task(network, flags);
   take_tokenizer(network, data, flags.required("data"), "train");
   if (takes_classes(task.loss)) take_class_names(network, data, "train");
@@ -67,8 +47,8 @@ Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed
 }
 
 Network make_network(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes) {
-  Network network{nullptr, identity_of(spec, sample_shape, classes)};
-  build(network, spec, 0);
+  Network network{nullptr, fq::detail::network_identity(spec, sample_shape, classes)};
+  network.module = fq::detail::first_network(network.identity, spec, 0);
   const auto graph = trace(*network.module, network.input_shape());
   const Shape& output = graph.values.at(static_cast<std::size_t>(graph.output)).shape;
   if (classes == 0 && output.size() == 2) network.identity["classes"] = output[1];
@@ -78,7 +58,7 @@ Network make_network(const ModelSpec& spec, const Shape& sample_shape, std::int6
 Network make_network(const ImportedModel& model, const std::string& file) {
   const std::int64_t classes = model.output_shape.size() == 1 ? model.output_shape[0] : 0;
   try {
-    return {model.build(), identity_of(model.spec, model.sample_shape, classes)};
+    return {model.build(), fq::detail::network_identity(model.spec, model.sample_shape, classes)};
   } catch (const FileError& error) {
     throw FileError(file, error.dataset(), fmt::format("{} (in {})", error.what(), file));
   }
@@ -114,12 +94,8 @@ Network load_network(const StateDict& state, const std::string& path) {
 Network rebuild(const json& identity) {
   Network network{nullptr, identity};
   check_class_names(network);
-  build(network, ModelSpec::parse(identity.at("model").dump()), 0);
-  if (network.folded()) static_cast<void>(fold_batch_norm(*network.module, network.input_shape()));
   const QuietWarnings said_when_it_was_quantized;
-  if (network.quantized())
-    static_cast<void>(quantize(*network.module, QuantConfig::from_json(network.identity["quantization"]),
-                               network.input_shape()));
+  network.module = fq::detail::network_again(identity);
   return network;
 }
 

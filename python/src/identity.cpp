@@ -1,12 +1,14 @@
 #include "identity.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "fakequant/core/error.h"
 #include "fakequant/export/onnx/import.h"
-#include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/loop/checkpoint.h"
+#include "fakequant/train/loop/detail/network_identity.h"
 #include "fakequant/train/qat_preset.h"
 
 namespace fq::python {
@@ -14,41 +16,17 @@ namespace {
 
 using nlohmann::json;
 
-json identity_of(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes) {
-  return {{"model", json::parse(spec.text())},
-          {"sample_shape", sample_shape},
-          {"classes", classes},
-          {"folded", false},
-          {"quantization", nullptr}};
-}
-
-Network rebuild(const json& identity) {
-  Network out{nullptr, identity};
-  const auto shape = identity.at("sample_shape").get<Shape>();
-  BuildOptions options;
-  options.dense = identity.value("dense", false);
-  out.module = build_model(ModelSpec::parse(identity.at("model").dump()), shape,
-                           identity.at("classes").get<std::int64_t>(), options);
-  if (identity.at("folded").get<bool>()) static_cast<void>(fold_batch_norm(*out.module, out.input_shape()));
-  if (out.quantized())
-    static_cast<void>(
-        quantize(*out.module, QuantConfig::from_json(identity["quantization"]), out.input_shape()));
-  return out;
-}
+Network rebuild(const json& identity) { return {fq::detail::network_again(identity), identity}; }
 
 }  // namespace
 
-Shape Network::input_shape(std::int64_t batch) const {
-  auto shape = identity.at("sample_shape").get<Shape>();
-  shape.insert(shape.begin(), batch);
-  return shape;
-}
+Shape Network::input_shape(std::int64_t batch) const { return fq::detail::input_shape_of(identity, batch); }
 
 Network network_of(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes,
                    std::uint64_t seed) {
-  BuildOptions build;
-  build.seed = seed;
-  return {build_model(spec, sample_shape, classes, build), identity_of(spec, sample_shape, classes)};
+  json identity = fq::detail::network_identity(spec, sample_shape, classes);
+  auto module = fq::detail::first_network(identity, spec, seed);
+  return {std::move(module), std::move(identity)};
 }
 
 Network make_network(const std::string& model, const Shape& sample_shape, std::int64_t classes,
@@ -59,8 +37,9 @@ Network make_network(const std::string& model, const Shape& sample_shape, std::i
 Network load_network(const std::string& path) {
   if (path.ends_with(".onnx")) {
     const ImportedModel file = import_onnx(load_onnx(path));
-    return {file.build(), identity_of(file.spec, file.sample_shape,
-                                      file.output_shape.size() == 1 ? file.output_shape[0] : 0)};
+    return {file.build(),
+            fq::detail::network_identity(file.spec, file.sample_shape,
+                                         file.output_shape.size() == 1 ? file.output_shape[0] : 0)};
   }
   const StateDict state = load_checkpoint(path);
   Network out;

@@ -1,0 +1,44 @@
+#include "fakequant/train/loop/detail/network_identity.h"
+
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/layers/model/fold.h"
+#include "fakequant/layers/quantize.h"
+
+namespace fq::detail {
+
+using nlohmann::json;
+
+json network_identity(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes) {
+  return {{"model", parse_json<json>(spec.text())},
+          {"sample_shape", sample_shape},
+          {"classes", classes},
+          {"folded", false},
+          {"quantization", nullptr}};
+}
+
+Shape input_shape_of(const json& identity, std::int64_t batch) {
+  auto shape = identity.at("sample_shape").get<Shape>();
+  shape.insert(shape.begin(), batch);
+  return shape;
+}
+
+std::shared_ptr<Module> first_network(const json& identity, const ModelSpec& spec, std::uint64_t seed) {
+  BuildOptions options;
+  options.seed = seed;
+  options.dense = identity.value("dense", false);
+  return build_model(spec, identity.at("sample_shape").get<Shape>(),
+                     identity.at("classes").get<std::int64_t>(), options);
+}
+
+std::shared_ptr<Module> network_again(const json& identity) {
+  auto module = first_network(identity, ModelSpec::parse(identity.at("model").dump()), 0);
+  const Shape shape = input_shape_of(identity, 1);
+  if (identity.at("folded").get<bool>()) static_cast<void>(fold_batch_norm(*module, shape));
+  if (const json& config = identity.at("quantization"); !config.is_null())
+    static_cast<void>(quantize(*module, QuantConfig::from_json(config), shape));
+  return module;
+}
+
+}  // namespace fq::detail
