@@ -117,13 +117,29 @@ refused(["first.weight", "I8 or F8_E4M3"], {**eight, "first.weight": ("I32", np.
 refused(["other.input_scale", "not quantized"], {**eight, "other.input_scale": ("F32", np.ones((), "<f4"))})
 nvfp4 = load("nvfp4_safetensors/model.safetensors")
 assert nvfp4["first.weight_scale"][0] == "F8_E4M3" and nvfp4["first.weight"][1].shape == (64, 32), nvfp4["first.weight"]
-refused(["weight_global_scale", "quotients"], {**nvfp4, "first.weight_global_scale": ("F32", np.ones((), "<f4"))})
+refused(["input_global_scale", "take the weights alone"], {**nvfp4, "first.input_global_scale": ("F32", np.ones((), "<f4"))})
 refused(["first.weight_scale", "a scale is 0"], {**nvfp4, "first.weight_scale": ("F8_E4M3", np.zeros((64, 4), "u1"))})
 refused(["first.weight_scale", "it is F8_E4M3"], {name: value for name, value in nvfp4.items() if name != "first.weight_scale_2"})
 refused(["first.weight_scale", "for each group"], {**nvfp4, "first.weight_scale": ("F8_E4M3", np.full((64, 3), 64, "u1"))})
 other = nvfp4["first.weight"][1].copy()
 other[5, 8:16] = 0x11  # codes of 1/2 alone: a scale that is made of them is another one
 refused(["tensor 'first.weight'", "another quantizer"], {**nvfp4, "first.weight": ("U8", other)})
+
+# NVFP4 of compressed-tensors 0.20.0 (tests/data/quantized/generate.py): its codes and scales, which are quotients by weight_global_scale
+# there and products by 1 / weight_global_scale here.
+LEVELS = np.array([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+given = os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "tests", "data", "quantized", "compressed_nvfp4.safetensors")
+run("import", given, "--network", "net.json", "--input-shape", SHAPE, "--classes", "10", "-o", "compressed_nvfp4.h5")
+tensors = load(given)
+with h5py.File("compressed_nvfp4.h5") as file:
+    for name in ("first", "second"):
+        packed, scale, whole = (tensors[f"{name}.weight_{kind}"][1] for kind in ("packed", "scale", "global_scale"))
+        codes = LEVELS[np.stack([packed & 15, packed >> 4], -1).reshape(len(packed), -1, 16)]
+        exponent, mantissa = scale >> 3, scale & 7
+        e4m3 = np.where(exponent > 0, 2.0 ** (exponent - 7.0) * (1 + mantissa / 8), mantissa * 2.0 ** -9).astype(np.float32)
+        values = codes * (e4m3 * (np.float32(1) / whole))[..., None]
+        assert np.array_equal(file["parameters"][f"{name}.weight"][...].ravel(), values.ravel()), name
+run("evaluate", "compressed_nvfp4.h5", "--data", DIGITS)
 
 # MXFP4 of ModelOpt (tests/data/quantized/generate.py). A block whose largest number was rounded down to 3 has its scale from the number
 # that it was: these become a little larger, which makes the scale again and the same codes.
@@ -132,7 +148,6 @@ run("import", given, "--input-shape", "16", "-o", "mxfp4.h5")
 tensors, raised = load(os.path.join(given, "model.safetensors")), 0
 with h5py.File("mxfp4.h5") as file:
     parameters = {name: value[...] for name, value in file["parameters"].items()}
-LEVELS = np.array([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 for name, (dtype, packed) in tensors.items():
     if dtype == "U8" and name.endswith(".weight"):
         codes = LEVELS[np.stack([packed & 15, packed >> 4], -1).reshape(len(packed), -1, 32)]

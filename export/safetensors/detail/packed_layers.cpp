@@ -11,18 +11,19 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::string_view kScale = ".weight_scale", kUnit = ".weight_scale_2";
+constexpr std::string_view kScale = ".weight_scale", kUnit = ".weight_scale_2",
+                           kInverseUnit = ".weight_global_scale";
 
 /// What nothing here computes, behind a layer's name.
 constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
-    {".weight_global_scale",
-     "its scales are quotients of two numbers (NVFP4 of compressed-tensors), here products: take ModelOpt's"},
+    {".input_global_scale",
+     "its inputs are NVFP4 of compressed-tensors: take the weights alone, or ModelOpt's names"},
     {".weight_zero_point", "it has zero points: grids here are symmetric"},
     {".weight_g_idx", "its columns are in another order (activation ordering)"},
     {".pre_quant_scale", "its inputs have factors: fold them into the weights"},
 };
 /// What other tensors follow from, or what float readers pass over.
-constexpr std::string_view kHidden[] = {".weight_shape", ".bias_code", kUnit};
+constexpr std::string_view kHidden[] = {".weight_shape", ".bias_code", kUnit, kInverseUnit};
 
 bool is_scale(const std::string& name) {
   const auto dot = name.rfind('.');
@@ -89,7 +90,9 @@ class Unpacking {
 
   /// Floats; or numbers of 8 bits, those of E4M3 times one float for all.
   void take_scales(PackedLayer& layer) const {
-    const std::string name = layer.name + std::string(kScale), unit = layer.name + std::string(kUnit);
+    const std::string name = layer.name + std::string(kScale),
+                      inverse = layer.name + std::string(kInverseUnit),
+                      unit = has(inverse) ? inverse : layer.name + std::string(kUnit);
     const std::string& kind = type(name);
     if (kind != "U8" && kind != "F8_E8M0" && (kind != "F8_E4M3" || !has(unit))) {
       layer.scale = positive(name);
@@ -101,8 +104,8 @@ class Unpacking {
     if (!e4m3) return;
     const Tensor one = positive(unit);
     if (one.numel() != 1) fail(unit, "it is one number for all blocks here");
-    layer.unit = static_cast<float>(one.item());
-    layer.scale = scaled_codes(layer.scale, one.reshape({1}), Granularity::per_tensor());
+    layer.unit = has(inverse) ? 1.0f / static_cast<float>(one.item()) : static_cast<float>(one.item());
+    layer.scale = scaled_codes(layer.scale, Tensor::from({layer.unit}, {1}), Granularity::per_tensor());
   }
 
   UnpackedCodes codes_of(const PackedLayer& layer) {

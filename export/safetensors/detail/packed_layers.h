@@ -38,7 +38,7 @@ struct PackedFile {
 };
 
 /// The packed layers of a file: those with a `.weight_scale`. `read` reads a tensor. Throws FileError naming
-/// file and tensor: for scales that are quotients (NVFP4 of compressed-tensors), codes with zero points or in
+/// file and tensor: for inputs in NVFP4 of compressed-tensors, codes with zero points or in
 /// another order, factors of inputs, types and shapes that are none of the two packages'.
 [[nodiscard]] PackedFile packed_file(const std::string& path, const std::vector<SafetensorsEntry>& entries,
                                      const std::function<Tensor(const std::string&)>& read);

@@ -1,6 +1,6 @@
 """generate.py FOLDER: small networks as ModelOpt's and PyTorch's quantizers write them.
 
-Needs torch, nvidia-modelopt, transformers and onnx."""
+Needs torch, nvidia-modelopt, transformers, compressed-tensors and onnx."""
 
 import os
 import sys
@@ -74,6 +74,27 @@ def modelopt_mxfp4(name):
     export_hf_checkpoint(network, export_dir=os.path.join(folder, name))
 
 
+def compressed_nvfp4(name):
+    """Two matrices as compressed-tensors packs them."""
+    from compressed_tensors.compressors import NVFP4PackedCompressor
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+    from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    args = QuantizationArgs(num_bits=4, type="float", strategy="tensor_group", symmetric=True, dynamic=False, group_size=16,
+                            observer="static_minmax", scale_dtype=torch.float8_e4m3fn, zp_dtype=torch.float8_e4m3fn)
+    out = {}
+    for layer, shape in (("first", (64, 64)), ("second", (10, 64))):
+        weight = torch.randn(shape) * 0.05
+        whole, blocks = generate_gparam(weight.min(), weight.max()), weight.reshape(shape[0], -1, 16)
+        scale, _ = calculate_qparams(blocks.amin(-1), blocks.amax(-1), args, global_scale=whole)
+        packed = NVFP4PackedCompressor.compress({"weight": weight, "weight_scale": scale, "weight_global_scale": whole.reshape(1)},
+                                                QuantizationScheme(targets=["Linear"], weights=args))
+        out |= {f"{layer}.{key}": value.contiguous() for key, value in packed.items()} | {f"{layer}.bias": torch.zeros(shape[0])}
+    save_file(out, os.path.join(folder, name))
+
+
 if __name__ == "__main__":
     import modelopt.torch.quantization as mtq
 
@@ -81,3 +102,4 @@ if __name__ == "__main__":
     modelopt("modelopt_fp8.onnx", mtq.FP8_DEFAULT_CFG)
     torch_fake_quantized("torch_int8.onnx")
     modelopt_mxfp4("modelopt_mxfp4")
+    compressed_nvfp4("compressed_nvfp4.safetensors")
