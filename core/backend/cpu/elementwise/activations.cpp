@@ -19,16 +19,16 @@ void for_parts(std::int64_t n, F&& f) {
                        [&](std::int64_t i) { f(i * part, std::min(part, n - i * part)); });
 }
 
-using Values = void (*)(const float* x, std::int64_t n, float* y);
-using Gradients = void (*)(const float* dy, const float* x, std::int64_t n, float* dx);
+using ActivationValues = void (*)(const float* x, std::int64_t n, float* y);
+using ActivationGradients = void (*)(const float* dy, const float* x, std::int64_t n, float* dx);
 
 /// What computes many of f32 at once; null where the formula is computed for each.
-Values values_of(const detail::Activation& activation) {
+ActivationValues kernel_of_values(const detail::Activation& activation) {
   if (std::holds_alternative<detail::Gelu>(activation.f)) return gelu_values;
   if (std::holds_alternative<detail::Silu>(activation.f)) return silu_values;
   return std::holds_alternative<detail::GgmlGelu>(activation.f) ? ggml_gelu_values : nullptr;
 }
-Gradients gradients_of(const detail::Activation& activation) {
+ActivationGradients kernel_of_gradients(const detail::Activation& activation) {
   const auto* table = std::get_if<detail::GgmlGelu>(&activation.f);
   if (std::holds_alternative<detail::Gelu>(activation.f) || (table != nullptr && !table->by_tanh))
     return gelu_gradients;
@@ -38,7 +38,8 @@ Gradients gradients_of(const detail::Activation& activation) {
 }  // namespace
 
 void activate(const Tensor& x, const detail::Activation& activation, Tensor& y) {
-  if (const Values values = values_of(activation); values != nullptr && x.dtype() == DType::f32) {
+  if (const ActivationValues values = kernel_of_values(activation);
+      values != nullptr && x.dtype() == DType::f32) {
     const float* in = x.data<float>(x.layout());
     float* out = y.mutable_data<float>(x.layout());
     return for_parts(x.numel(), [&](std::int64_t i, std::int64_t n) { values(in + i, n, out + i); });
@@ -50,7 +51,7 @@ void activate(const Tensor& x, const detail::Activation& activation, Tensor& y) 
 
 void activate_backward(const Tensor& dy, const Tensor& saved, const detail::Activation& activation,
                        Tensor& dx) {
-  if (const Gradients gradients = gradients_of(activation);
+  if (const ActivationGradients gradients = kernel_of_gradients(activation);
       gradients != nullptr && dy.dtype() == DType::f32) {
     const float *g = dy.data<float>(dy.layout()), *in = saved.data<float>(dy.layout());
     float* out = dx.mutable_data<float>(dy.layout());
