@@ -9,6 +9,7 @@
 
 #include "fakequant/bench/gpu/rows.h"
 #include "fakequant/bench/gpu/timer.h"
+#include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/detail/allocator.h"
 #include "fakequant/core/error.h"
 
@@ -71,7 +72,16 @@ ordered_json measured(const bench::GpuRow& row, const Options& options, std::int
                    {"goal", row.goal},
                    {"ours_s", pair.ours},
                    {"theirs_s", pair.theirs}};
-  if (work.bytes > 0) out["gigabytes_per_second"] = work.bytes / pair.ours * 1e-9;
+  if (work.bytes > 0) {
+    out["gigabytes_per_second"] = work.bytes / pair.ours * 1e-9;
+    out["copy_share"] = pair.theirs / pair.ours;
+  }
+  const auto before = cuda::counts();
+  work.ours();
+  const auto after = cuda::counts();
+  out["launches"] = after.launches - before.launches;
+  out["graphs"] = after.graphs - before.graphs;
+  out["waits"] = after.waits - before.waits;
   return out;
 }
 

@@ -22,6 +22,8 @@ make_bundle() {
   cp -L "${libraries[@]}" "$root/lib/"
   cp tests/golden/*.h5 "$root/source/tests/golden/"
   cp -r data models "$root/source/"
+  mkdir -p "$root/source/peers"
+  cp bench/peers/{gpu,gpt,networks}.py "$root/source/peers/"
   install scripts/lib/gpu_run.sh "$root/run"
   git rev-parse HEAD >"$root/revision" 2>/dev/null || echo unknown >"$root/revision"
   tar -C "$(dirname "$root")" -cJf "$archive" "$(basename "$root")"

@@ -1,30 +1,25 @@
 #!/usr/bin/env bash
-# Runs in the unpacked archive of scripts/gpu bundle: tests, sanitizer and benchmarks on the GPU of this machine.
-# run [--only tests|sanitize|bench] [--report FILE]; exit status 1 when anything failed.
+# Runs in the unpacked archive of scripts/gpu bundle, on the GPU of this machine, in the order of docs/cuda.md. Each section is in
+# the report as soon as it ends, so that a run that is ended early keeps what it has.
+# run [--only SECTION,..] [--report FILE] [--limit SECONDS]; exit status 1 when anything failed.
+# Sections: library, golden, loops, bench, memcheck, racecheck, initcheck, peers.
 set -uo pipefail
 root=$(cd "$(dirname "$0")" && pwd)
-only=all report=$PWD/gpu-report.json
+all=library,golden,loops,bench,memcheck,racecheck,peers
+only=$all report=$PWD/gpu-report.json limit=600
+usage() { echo "run [--only SECTION,..] [--report FILE] [--limit SECONDS]; sections: $all,initcheck" >&2; exit 2; }
 while (($#)); do
   case $1 in
     --only) only=${2:?}; shift ;;
     --report) report=${2:?}; shift ;;
-    *) echo "run [--only tests|sanitize|bench] [--report FILE]" >&2; exit 2 ;;
+    --limit) limit=${2:?}; shift ;;
+    *) usage ;;
   esac
   shift
 done
-
-case $only in
-  all | tests | sanitize | bench) ;;
-  *) echo "--only $only: give tests, sanitize or bench" >&2; exit 2 ;;
-esac
-
-# CUDA's own libraries lie where its toolkit or a Python package put them.
-for folder in /usr/local/cuda/lib64 /usr/lib/x86_64-linux-gnu $(python3 -c 'import nvidia.cublas, os
-print(os.path.join(list(nvidia.cublas.__path__)[0], "lib"))' 2>/dev/null) $(ls -d /usr/local/cuda-*/lib64 2>/dev/null); do
-  [[ -d $folder ]] && cuda_folders+=":$folder"
+for section in ${only//,/ }; do
+  [[ ",$all,initcheck," == *",$section,"* ]] || { echo "--only $section: there is no such section" >&2; usage; }
 done
-export LD_LIBRARY_PATH="$root/lib${cuda_folders:-}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-export FAKEQUANT_REQUIRE_CUDA=1 FAKEQUANT_GOLDEN_DIR="$root/source/tests/golden" OMP_WAIT_POLICY=passive
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -33,36 +28,67 @@ suites='Cuda*:*/Cuda*'
 tests=(test_core test_calib test_layers test_train)
 sections=()
 
-# A member of the report: a name and a file that holds JSON.
-add() { sections+=("\"$1\": $(cat "$2")"); }
+# A member of the report: a name and a file that holds JSON. The report is written anew.
+add() {
+  sections+=("\"$1\": $(cat "$2")")
+  { printf '{'; local IFS=,; printf '%s' "${sections[*]}"; printf '}\n'; } >"$report.part"
+  mv "$report.part" "$report"
+}
 # Text as a JSON string.
 quoted() { printf '"%s"' "$(sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' | tr -d '\r' | tr '\n\t' '  ')"; }
 object() { local IFS=,; printf '{%s}' "$*"; }
+lines() { printf '[%s]' "$(grep '^{' "$1" | paste -sd,)"; }
 
-wants() { [[ $only == all || $only == "$1" ]]; }
+# limited COMMAND..: status 124 and a line when it takes longer than the limit.
+limited() {
+  timeout --kill-after=10 "$limit" "$@"
+  local status=$?
+  ((status == 124)) && echo "ended after $limit s: $*"
+  return "$status"
+}
+# said NAME COMMAND..: a member {"status", "output"} of the last lines that it says.
+said() {
+  local name=$1 status=passed
+  shift
+  echo "== $name"
+  limited "$@" >"$work/said.txt" 2>&1 || { status=failed; failed=1; }
+  tail -4 "$work/said.txt"
+  printf '{"status": "%s", "output": %s}' "$status" "$(tail -20 "$work/said.txt" | quoted)" >"$work/said"
+  add "$name" "$work/said"
+}
 
-run_tests() {
-  local name members=()
+# CUDA's own libraries lie where its toolkit or a Python package put them. Every product needs cuBLASLt.
+find_libraries() {
+  local folder folders=(/usr/local/cuda/lib64 /usr/local/cuda-*/lib64 /usr/lib/x86_64-linux-gnu
+    $(python3 -c 'import nvidia, glob
+for root in nvidia.__path__: print(*glob.glob(root + "/*/lib"), sep="\n")' 2>/dev/null))
+  for folder in "${folders[@]}"; do [[ -d $folder ]] && cuda_folders+=":$folder"; done
+  export LD_LIBRARY_PATH="$root/lib${cuda_folders:-}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  blas=$(for folder in ${LD_LIBRARY_PATH//:/ }; do ls "$folder"/libcublasLt.so.1[23] 2>/dev/null; done | head -1)
+  [[ -n $blas ]] && return
+  echo "cuBLASLt is missing: every product needs it. Looked in ${LD_LIBRARY_PATH//:/, }; pip install nvidia-cublas has it"
+  failed=1
+}
+export FAKEQUANT_REQUIRE_CUDA=1 FAKEQUANT_GOLDEN_DIR="$root/source/tests/golden" OMP_WAIT_POLICY=passive
+
+run_library() {
+  nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem,power.limit \
+    --format=csv >"$work/gpu.txt" 2>&1 || failed=1
+  printf '{"gpu": %s, "revision": %s, "cublaslt": %s}' "$(quoted <"$work/gpu.txt")" "$(quoted <"$root/revision")" \
+    "$(printf '%s' "${blas:-missing}" | quoted)" >"$work/machine"
+  add machine "$work/machine"
+  said exact_type "$root/bin/fakequant" doctor
+  local name
   for name in "${tests[@]}"; do
-    echo "== $name"
-    "$root/bin/$name" "--gtest_filter=$suites" "--gtest_output=json:$work/$name.json" --gtest_brief=1 || failed=1
-    grep -q '"tests": [1-9]' "$work/$name.json" || { echo "$name: no test ran"; failed=1; }
-    [[ -s $work/$name.json ]] && members+=("\"$name\": $(cat "$work/$name.json")") || members+=("\"$name\": null")
+    said "$name" "$root/bin/$name" "--gtest_filter=$suites" --gtest_brief=1
+    grep -Eq '[1-9][0-9]* tests? from' "$work/said.txt" || { echo "$name: no test ran"; failed=1; }
   done
-  object "${members[@]}" >"$work/tests"
-  add tests "$work/tests"
-  echo "== golden"
-  "$root/bin/golden" --device cuda >"$work/golden.txt" 2>&1 && status=passed || { status=failed; failed=1; }
-  tail -3 "$work/golden.txt"
-  printf '{"status": "%s", "output": %s}' "$status" "$(tail -5 "$work/golden.txt" | quoted)" >"$work/golden"
-  add golden "$work/golden"
 }
 
 # A network trained, quantized and evaluated on the GPU: the same with and without graphs, its codes those on the CPU.
-run_commands() {
-  local fakequant=$root/bin/fakequant data=$root/source/data/digits.h5 status=passed
-  echo "== train, calibrate, qat, evaluate, predict"
-  (cd "$work" &&
+whole_loops() {
+  local fakequant=$root/bin/fakequant data=$root/source/data/digits.h5
+  cd "$work" &&
     "$fakequant" train -m cnn -d "$data" -o float.h5 -e 2 --device cuda &&
     "$fakequant" calibrate --checkpoint float.h5 -d "$data" --preset int8 -o int8.h5 --device cuda &&
     "$fakequant" qat int8.h5 -d "$data" -o qat.h5 -e 1 --device cuda &&
@@ -71,55 +97,55 @@ run_commands() {
     "$fakequant" evaluate qat.h5 -d "$data" --device cuda &&
     "$fakequant" predict qat.h5 -d "$data" --codes -o gpu.h5 --device cuda &&
     "$fakequant" predict qat.h5 -d "$data" --codes -o cpu.h5 --device cpu &&
-    cmp gpu.h5 cpu.h5) >"$work/commands.txt" 2>&1 || { status=failed; failed=1; }
-  tail -4 "$work/commands.txt"
-  printf '{"status": "%s", "output": %s}' "$status" "$(tail -12 "$work/commands.txt" | quoted)" >"$work/commands"
-  add commands "$work/commands"
-}
-
-run_sanitizer() {
-  local tool name status members=()
-  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -1)
-  if [[ -z $sanitizer ]]; then
-    [[ $only == sanitize ]] && failed=1
-    echo "== no compute-sanitizer here: skipped" && echo null >"$work/sanitize" && add sanitize "$work/sanitize"
-    return
-  fi
-  for tool in memcheck racecheck initcheck; do
-    for name in "${tests[@]}"; do
-      echo "== $tool $name"
-      "$sanitizer" --tool "$tool" --error-exitcode 9 "$root/bin/$name" "--gtest_filter=$suites" --gtest_brief=1 \
-        >"$work/sanitizer.txt" 2>&1 && status=passed || { status=failed; failed=1; }
-      tail -2 "$work/sanitizer.txt"
-      members+=("$(printf '"%s %s": {"status": "%s", "output": %s}' "$tool" "$name" "$status" \
-        "$(tail -20 "$work/sanitizer.txt" | quoted)")")
-    done
-  done
-  object "${members[@]}" >"$work/sanitize"
-  add sanitize "$work/sanitize"
+    cmp gpu.h5 cpu.h5
 }
 
 run_bench() {
   echo "== bench"
-  "$root/bin/fakequant_gpu_bench" | tee "$work/bench.txt" || failed=1
+  limited "$root/bin/fakequant_gpu_bench" | tee "$work/bench.txt" || failed=1
   [[ -s $work/bench.txt ]] || { echo "bench: nothing was measured"; failed=1; }
-  printf '[%s]' "$(paste -sd, "$work/bench.txt")" >"$work/bench"
+  lines "$work/bench.txt" >"$work/bench"
   add bench "$work/bench"
 }
 
-nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem,power.limit \
-  --format=csv >"$work/gpu.txt" 2>&1 || failed=1
-cat "$work/gpu.txt"
-quoted <"$work/gpu.txt" >"$work/gpu"
-add gpu "$work/gpu"
-quoted <"$root/revision" >"$work/revision"
-add revision "$work/revision"
-if wants tests; then
-  run_tests
-  run_commands
-fi
-wants bench && run_bench
-wants sanitize && run_sanitizer
-{ printf '{'; IFS=,; printf '%s' "${sections[*]}"; printf '}\n'; } >"$report"
+# One tool: a call for each program. Graphs keep memory of an arena, of which a sanitizer sees one block: racecheck goes without them.
+run_sanitizer() {
+  local tool=$1 name sanitizer without
+  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -1)
+  if [[ -z $sanitizer ]]; then
+    echo "== $tool: there is no compute-sanitizer" && echo null >"$work/none" && add "$tool" "$work/none"
+    [[ $only == "$all" ]] || failed=1
+    return
+  fi
+  [[ $tool == racecheck ]] && without=:-*Capture*:*Passes*
+  for name in "${tests[@]}"; do
+    said "$tool $name" "$sanitizer" --tool "$tool" --error-exitcode 9 "$root/bin/$name" "--gtest_filter=$suites${without:-}" \
+      --gtest_brief=1
+  done
+}
+
+run_peers() {
+  echo "== peers"
+  limited python3 "$root/source/peers/gpu.py" | tee "$work/peers.txt" || failed=1
+  lines "$work/peers.txt" >"$work/peers"
+  add peers "$work/peers"
+}
+
+blas='' cuda_folders=''
+find_libraries
+for section in ${only//,/ }; do
+  case $section in
+    library) run_library ;;
+    golden) said golden "$root/bin/golden" --device cuda ;;
+    loops)
+      export -f whole_loops
+      export root work
+      said loops bash -c whole_loops
+      ;;
+    bench) run_bench ;;
+    peers) run_peers ;;
+    *) run_sanitizer "$section" ;;
+  esac
+done
 echo "report: $report"
 exit $failed
