@@ -1,11 +1,7 @@
 #include "fakequant/train/loop/evaluate.h"
 
-#include <functional>
-#include <numeric>
 #include <vector>
 
-#include "fakequant/core/backend/kernels.h"
-#include "fakequant/core/backend/range_kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/join.h"
 #include "fakequant/layers/modules/module.h"
@@ -14,20 +10,6 @@
 #include "fakequant/train/loop/detail/score_sum.h"
 
 namespace fq {
-
-Tensor detail::answers_there(const Tensor& logits) {
-  Tensor out = Tensor::empty({logits.dim(0)}, DType::i64, logits.device());
-  run(logits.device(), &RangeKernels::answers, logits.dtype() == DType::f64 ? logits : logits.to(DType::f32),
-      out);
-  return out;
-}
-
-std::int64_t detail::count_equal(const Tensor& found, const Tensor& labels) {
-  const Tensor right = labels.to(Device::cpu());
-  const auto* label = right.data<std::int64_t>();
-  return std::inner_product(label, label + right.numel(), found.data<std::int64_t>(), std::int64_t{0},
-                            std::plus<>(), std::equal_to<>());
-}
 
 Tensor answers(const Tensor& logits) { return detail::answers_there(logits).to(Device::cpu()); }
 

@@ -39,7 +39,8 @@ detail::SharedStep::Told Trainer::Body::forward_backward(const Batch& batch) {
   replace_weights();
   const BackwardScope numbers(options.backward);
   const RandomScope random(progress.seed, static_cast<std::uint64_t>(progress.batch));
-  const auto [loss, logits, answered] = passes.forward(batch, switched, teacher ? teacher->outputs(batch) : Tensor());
+  const auto [loss, logits, answered] =
+      passes.forward(batch, switched, teacher ? teacher->outputs(batch) : Tensor());
   const bool counted = mixed_classes() ? logits.rank() == 2 : detail::is_classes(logits, batch.y);
   detail::Readback read_loss(loss);
   std::optional<detail::Readback> read_answers;
