@@ -44,7 +44,7 @@ const std::vector<Command>& commands() {
 nlohmann::ordered_json run_checked(const Command& command, const FlagSet& set, const Flags& flags,
                                    Output& output) {
   if (flags.on("dry-run") && command.check != nullptr) return dry_run(command, set, flags, output);
-  check_files(set, flags);
+  const auto folders = check_files(set, flags);
   try {
     auto result = command.run(flags, output);
     end_transcript();
@@ -52,6 +52,7 @@ nlohmann::ordered_json run_checked(const Command& command, const FlagSet& set, c
   } catch (const std::exception& error) {
     note_line(error.what());
     end_transcript();
+    remove_empty(folders);
     throw;
   }
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <unistd.h>
+
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"
@@ -68,11 +70,17 @@ void check_kind(const OutputFile& output, const Flags& flags) {
            output.file.path, found, output.file.kind);
 }
 
-void make_folder_of(const WrittenFile& file) {
+/// Puts what it makes before what was made.
+void make_folder_of(const WrittenFile& file, std::vector<std::string>& made) {
   if (!file.make_folder) return;
   const fs::path folder = fs::path(file.path).parent_path();
   std::error_code error;
+  std::vector<std::string> missing;
+  for (fs::path at = folder; !at.empty() && !fs::exists(at, error); at = at.parent_path())
+    missing.push_back(at.string());
+  error.clear();
   if (!folder.empty()) fs::create_directories(folder, error);
+  made.insert(made.begin(), missing.begin(), missing.end());
   if (error)
     throw FileError(
         folder.string(), "",
@@ -109,11 +117,23 @@ std::vector<OutputFile> checked_outputs(const FlagSet& set, const Flags& flags,
 
 }  // namespace
 
-void check_files(const FlagSet& set, const Flags& flags, const std::vector<ReadFile>& others) {
-  for (const auto& output : checked_outputs(set, flags, others)) {
-    make_folder_of(output.file);
-    check_writable(output.file.path);
+std::vector<std::string> check_files(const FlagSet& set, const Flags& flags,
+                                     const std::vector<ReadFile>& others) {
+  std::vector<std::string> made;
+  try {
+    for (const auto& output : checked_outputs(set, flags, others)) {
+      make_folder_of(output.file, made);
+      check_writable(output.file.path);
+    }
+  } catch (...) {
+    remove_empty(made);
+    throw;
   }
+  return made;
+}
+
+void remove_empty(const std::vector<std::string>& folders) noexcept {
+  for (const auto& folder : folders) ::rmdir(folder.c_str());
 }
 
 std::vector<std::string> files_to_write(const FlagSet& set, const Flags& flags,

@@ -17,6 +17,7 @@ struct Word {
 
 /// A word that means other things elsewhere is here with what follows it where a setting is meant.
 constexpr auto kWords = std::to_array<Word>({
+    {"give the same settings, or", "give the same settings, say by --allow-changes that they are meant, or"},
     {"learning_rate", "--lr"},
     {"learning rate", "--lr"},
     {"weight_decay", "--weight-decay"},

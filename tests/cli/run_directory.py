@@ -158,12 +158,14 @@ assert same_bytes("runs/float/checkpoints/last.h5", "plain.h5")
 told = config("runs/float")
 for change in (["--lr", "0.1"], ["--seed", "9"], ["--schedule", "constant"]):
     line = run("train", "--resume", "runs/float/", "--epochs", "6", *change, status=2).stderr
-    assert "other settings" in line and change[0] in line and line.count("\n") == 1, line
+    assert "other settings" in line and change[0] in line and "--allow-changes" in line and line.count("\n") == 1, line
     assert line.split("fakequant: ")[1].strip() in read("runs/float/log.txt").splitlines()[-1], line
 assert config("runs/float") == told and same_bytes("runs/float/checkpoints/last.h5", "plain.h5")
 run("train", "--resume=runs/float", "--epochs", "6", "--lr", "0.001", "--seed", "3", "--schedule", "constant", "--allow-changes")
 assert lines("runs/float/metrics.jsonl")[-3]["lr"] == 0.001 and config("runs/float")["seed"] == 3
 fails(2, ["qat", "fakequant train --resume"], "qat", "--resume", "runs/float/")
+fails(2, "'adam'", "train", *TRAIN, "--optimizer", "adm", "-o", "runs/failed/inner/")
+assert not os.path.exists("runs/failed"), "a command that failed before it began leaves empty folders"
 fails(2, ["nowhere"], "train", "--resume", "nowhere/")
 
 # Of another version, damaged.

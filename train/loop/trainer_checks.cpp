@@ -97,17 +97,18 @@ void Trainer::Body::check_finite() const {
 }
 
 void Trainer::Body::check_same_run(const StateDict& run, const std::string& path) const {
-  constexpr std::string_view kWayOut = "give the same, or start a new run from its weights into another file";
+  constexpr std::string_view kWayOut = "or start a new run from its weights into another file";
   if (const auto settings = object_in(run, "settings", path); !settings.is_null()) {
     const auto here = detail::run_settings(options, *training, validation.get());
     const auto others = detail::differences(detail::completed(settings), here);
-    FQ_CHECK(others.empty(), "resume", "{} is of a run with other settings: {}: {}", path,
-             fmt::join(others, "; "), kWayOut);
+    FQ_CHECK(others.empty(), "resume", "{} is of a run with other settings: {}: give the same settings, {}",
+             path, fmt::join(others, "; "), kWayOut);
   }
   if (const auto data = object_in(run, "data", path); !data.is_null())
     for (const auto& [part, mark] : fingerprints().items())
-      FQ_CHECK(data.contains(part) && data.at(part) == mark, "resume", "{} is of a run {}: {}", path,
-               part == "teacher" ? "with another teacher" : fmt::format("on other {} data", part), kWayOut);
+      FQ_CHECK(data.contains(part) && data.at(part) == mark, "resume", "{} is of a run {}: give the same, {}",
+               path, part == "teacher" ? "with another teacher" : fmt::format("on other {} data", part),
+               kWayOut);
 }
 
 Progress Trainer::Body::read_progress(const StateDict& run, const std::string& path) const try {
