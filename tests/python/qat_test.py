@@ -132,7 +132,8 @@ def test_presets_of_the_command(table):
     chosen, line = fq.training_defaults(config)
     assert chosen == {"learning_rate": 0.004, "amax": "learned", "amax_gradient": "lsq", "learn_weight_ranges": True,
                       "amax_rate": 3.0} and line.startswith("ranges learned (lsq)")
-    assert fq.preset_config("int8") == {"preset": "int8"}
+    assert fq.preset_config("int8") == {"preset": "int8", "rules": [{"pattern": "@residual.*", "enable": False}]}
+    assert fq.preset_config("int8_weight_only") == {"preset": "int8_weight_only"}
 
 
 @pytest.mark.parametrize("stop", ["on_step", "on_epoch"])
