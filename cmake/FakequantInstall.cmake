@@ -1,10 +1,13 @@
+# Two parts, "runtime" and, for programs that are compiled against it, "development" (cmake --install .. --component).
 include(CMakePackageConfigHelpers)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME runtime)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/fakequant")
 
 set(targets fakequant ${FAKEQUANT_LIBRARIES})
 install(TARGETS ${targets} EXPORT fakequantTargets
-  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(EXPORT fakequantTargets NAMESPACE fakequant:: DESTINATION "${package_dir}")
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" NAMELINK_COMPONENT development
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT development)
+install(EXPORT fakequantTargets NAMESPACE fakequant:: DESTINATION "${package_dir}" COMPONENT development)
 export(EXPORT fakequantTargets NAMESPACE fakequant::) # the build tree too can be found as a package
 if(TARGET fakequant_cli)
   install(TARGETS fakequant_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
@@ -17,7 +20,8 @@ endif()
 fakequant_public_headers(headers)
 foreach(header IN LISTS headers ITEMS fakequant.h)
   get_filename_component(folder "${header}" DIRECTORY)
-  install(FILES "${PROJECT_SOURCE_DIR}/${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/fakequant/${folder}")
+  install(FILES "${PROJECT_SOURCE_DIR}/${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/fakequant/${folder}"
+    COMPONENT development)
 endforeach()
 foreach(folder IN ITEMS models recipes data)
   if(EXISTS "${PROJECT_SOURCE_DIR}/${folder}")
@@ -40,7 +44,7 @@ configure_package_config_file(cmake/fakequantConfig.cmake.in fakequantConfig.cma
   INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file(fakequantConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/fakequantConfig.cmake"
-  "${CMAKE_CURRENT_BINARY_DIR}/fakequantConfigVersion.cmake" DESTINATION "${package_dir}")
+  "${CMAKE_CURRENT_BINARY_DIR}/fakequantConfigVersion.cmake" DESTINATION "${package_dir}" COMPONENT development)
 
 # What the libraries link, as a linker takes it; static ones leave it to whoever links them.
 set(linked dnnl hwy fmt z)
@@ -76,4 +80,5 @@ foreach(library IN LISTS FAKEQUANT_LIBRARIES)
 endforeach()
 file(RELATIVE_PATH FAKEQUANT_PC_UP "/p/${CMAKE_INSTALL_LIBDIR}/pkgconfig" /p)
 configure_file(cmake/fakequant.pc.in fakequant.pc @ONLY)
-install(FILES "${CMAKE_CURRENT_BINARY_DIR}/fakequant.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/fakequant.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig"
+  COMPONENT development)

@@ -1,5 +1,5 @@
-# What cpack makes of a build: a Debian package, an rpm or an archive, each of the command, the static libraries with their
-# headers, and the documents (docs/installing.md).
+# What cpack makes of a build: Debian packages, rpms or archives (docs/installing.md). One has the command, its data and the
+# documents; the other the headers and libraries, and what programs that link them need.
 
 set(CPACK_PACKAGE_NAME fakequant)
 set(CPACK_PACKAGE_VENDOR fakequant)
@@ -12,13 +12,21 @@ set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_GENERATOR TGZ)
+set(CPACK_COMPONENTS_ALL runtime development)
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "${CPACK_PACKAGE_DESCRIPTION}")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Headers and libraries, for programs with quantization-aware training of their own.")
 
+set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON) # of the command
-set(CPACK_DEBIAN_PACKAGE_DEPENDS python3) # scripts by which verify runs engines
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3-venv)
-set(linked g++ cmake libdnnl-dev ocl-icd-opencl-dev libhwy-dev libhdf5-dev zlib1g-dev nlohmann-json3-dev libfmt-dev) # by programs
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME fakequant)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS python3) # scripts by which verify runs engines
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS python3-venv)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libfakequant-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "fakequant, cmake, pkg-config")
+set(linked libdnnl-dev ocl-icd-opencl-dev libhwy-dev libhdf5-dev zlib1g-dev nlohmann-json3-dev libfmt-dev)
 if(FAKEQUANT_HAS_IMAGES)
   list(APPEND linked libpng-dev libjpeg-dev)
 endif()
@@ -28,12 +36,15 @@ endif()
 if(FAKEQUANT_HAS_ONNX)
   list(APPEND linked libonnx-dev libprotobuf-dev)
 endif()
-list(JOIN linked ", " CPACK_DEBIAN_PACKAGE_SUGGESTS)
+list(JOIN linked ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS)
 
+set(CPACK_RPM_COMPONENT_INSTALL ON)
 set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
+set(CPACK_RPM_RUNTIME_PACKAGE_NAME fakequant)
+set(CPACK_RPM_DEVELOPMENT_PACKAGE_NAME fakequant-devel)
 set(CPACK_RPM_PACKAGE_LICENSE Apache-2.0)
 set(CPACK_RPM_PACKAGE_GROUP Science)
-set(CPACK_RPM_PACKAGE_AUTOREQPROV ON)
+set(CPACK_RPM_RUNTIME_PACKAGE_AUTOREQPROV ON)
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/share/man /usr/share/man/man1 /usr/share/zsh
   /usr/share/zsh/site-functions /usr/share/bash-completion /usr/share/bash-completion/completions /usr/share/fish
   /usr/share/fish/vendor_completions.d /usr/lib/cmake /usr/lib/pkgconfig)
