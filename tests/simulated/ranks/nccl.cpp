@@ -2,16 +2,27 @@
 // sum is work of the stream, as on a GPU: ranks meet when they wait for it.
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
-#include <string>
+#include <memory>
+#include <utility>
 #include <vector>
 
-#include <mpi.h>
 #include <nccl.h>
 
+#include "fakequant/train/ranks/mpi/mpi_header.h"
 #include "simulated/state.h"
 
 using namespace fq::simulated;
+
+namespace {
+
+void submit_locked(cudaStream_t stream, Work work) {
+  const std::scoped_lock lock(state().mutex);
+  submit(stream, std::move(work));
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -42,12 +53,15 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
   if (type != ncclInt64 || op != ncclSum) return ncclInvalidArgument;
-  const std::scoped_lock lock(state().mutex);
-  submit(stream, [=, ranks = *reinterpret_cast<MPI_Comm*>(comm)] {
-    const auto* own = static_cast<const std::int64_t*>(from);
-    std::vector<std::int64_t> sums(own, own + count);
-    MPI_Allreduce(MPI_IN_PLACE, sums.data(), static_cast<int>(count), MPI_INT64_T, MPI_SUM, ranks);
-    std::ranges::copy(sums, static_cast<std::int64_t*>(to));
+  auto sums = std::make_shared<std::vector<std::int64_t>>(count);
+  auto request = std::make_shared<MPI_Request>(MPI_REQUEST_NULL);
+  submit_locked(stream, [=] { std::copy_n(static_cast<const std::int64_t*>(from), count, sums->begin()); });
+  cudaStreamSynchronize(stream);  // a GPU gets there by itself, whatever its host waits for
+  MPI_Iallreduce(MPI_IN_PLACE, sums->data(), static_cast<int>(count), MPI_INT64_T, MPI_SUM,
+                 *reinterpret_cast<MPI_Comm*>(comm), request.get());
+  submit_locked(stream, [=] {
+    MPI_Wait(request.get(), MPI_STATUS_IGNORE);
+    std::ranges::copy(*sums, static_cast<std::int64_t*>(to));
   });
   return ncclSuccess;
 }
