@@ -15,7 +15,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double kLargestRotaryBase = 1e12, kLargestNumber = 1e6, kLeastNumber = 1e-6;
-constexpr std::int64_t kLongest = std::int64_t{1} << 31;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
 
 bool is_given(const JsonValue& values, const char* key) {
   return values.has(key) && !values.at(key).json().is_null();
@@ -53,8 +53,8 @@ std::string scaling_kind(const JsonValue& values) {
 std::int64_t context_of(const TransformerConfig& config, const JsonValue& values, const std::string& kind) {
   constexpr const char *own = "original_max_position_embeddings", *whole = "max_position_embeddings";
   if (kind != "dynamic" && config.has(own)) return config.size(own);
-  if (kind != "dynamic" && is_given(values, own)) return values.at(own).integer(1, kLongest);
-  return config.at(whole).integer(1, kLongest);
+  if (kind != "dynamic" && is_given(values, own)) return values.at(own).integer(1, kMostTokens);
+  return config.at(whole).integer(1, kMostTokens);
 }
 
 double attention_factor(const JsonValue& values, double factor) {
@@ -67,7 +67,8 @@ double attention_factor(const JsonValue& values, double factor) {
   return one == 0 || all == 0 ? 0 : scale(one) / scale(all);
 }
 
-ordered_json scaled(const TransformerConfig& config, const JsonValue& values, const std::string& kind) {
+ordered_json scaled_options(const TransformerConfig& config, const JsonValue& values,
+                            const std::string& kind) {
   const auto context = kind == "linear" ? std::int64_t{0} : context_of(config, values, kind);
   const bool by_lengths = kind == "yarn" && !is_given(values, "factor");
   const double factor =
@@ -100,7 +101,7 @@ ordered_json rotary_options(const TransformerConfig& config) {
   if (is_given(*values, "rope_theta")) base = values->at("rope_theta").number(1, kLargestRotaryBase);
   ordered_json out{{"rotary_base", base}};
   if (const std::string kind = scaling_kind(*values); kind != "default")
-    out.update(scaled(config, *values, kind));
+    out.update(scaled_options(config, *values, kind));
   return out;
 }
 
