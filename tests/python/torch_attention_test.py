@@ -294,7 +294,12 @@ def test_transformers():
         assert sum(isinstance(part, fqt.attention.Attention) for part in quantized.modules()) == 2, type(model)
         y, floats = quantized(**batch).logits, model(**batch).logits.detach()
         assert 0 < (y - floats).abs().max() < 0.05 * floats.abs().max(), type(model)
-        y.square().mean().backward()
+        loss = y.square().mean()
+        loss.backward()
         assert all(parameter.grad is not None for parameter in quantized.parameters()), type(model)
-        floats_again = without_quantizers(fqt.quantize(model, "int8", batch))(**batch).logits
+        torch.optim.AdamW(fqt.parameter_groups(quantized, lr=1e-3)).step()
+        assert quantized(**batch).logits.square().mean() < loss, type(model)
+        with pytest.raises(fq.ArgumentError, match="some of the model runs in torch, so that it is no file"):
+            fqt.export(quantized, "x.onnx")
+        floats, floats_again = model(**batch).logits, without_quantizers(fqt.quantize(model, "int8", batch))(**batch).logits
         torch.testing.assert_close(floats_again, floats, rtol=1e-4, atol=1e-6)
