@@ -5,6 +5,7 @@
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/cuda/runtime/transfer.h"
 #include "fakequant/core/backend/cuda/runtime/trial.h"
+#include "fakequant/core/backend/foreign_stream.h"
 #include "fakequant/core/backend/tables.h"
 #include "fakequant/core/error.h"
 
@@ -37,6 +38,13 @@ void Readback::get(void*) { fq::detail::throw_no_cuda(); }
 }  // namespace cuda
 
 namespace detail {
+
+void wait_for_stream(Device device, ForeignStream) {
+  if (device.is_cuda()) throw_no_cuda();
+}
+void let_stream_wait(Device device, ForeignStream stream) { wait_for_stream(device, stream); }
+KeptDevice::KeptDevice() = default;
+KeptDevice::~KeptDevice() = default;
 
 struct Capture::Body {};
 Capture::Capture(Device) { throw_no_cuda(); }

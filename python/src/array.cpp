@@ -13,6 +13,7 @@
 #include "exchange.h"
 #include "fakequant/core/error.h"
 #include "fakequant/reference/detail/torch_types.h"
+#include "streams.h"
 
 namespace fq::python {
 namespace {
@@ -183,6 +184,17 @@ std::optional<Foreign> foreign_array(nb::handle value, bool fleeting) {
   return python_array(value);
 }
 
+/// The library's work comes after that of the array's stream, and what the array's owner does once it is let
+/// go of comes after the library's.
+void put_in_order(Foreign& array, nb::handle value, Device device) {
+  const auto stream = current_stream(value, device);
+  fq::detail::wait_for_stream(device, stream);
+  array.release = [release = std::move(array.release), device, stream] {
+    let_stream_wait_at_end(device, stream);
+    release();
+  };
+}
+
 }  // namespace
 
 Tensor Call::tensor(nb::handle value, std::string_view argument) const {
@@ -220,11 +232,17 @@ Tensor Call::tensor(nb::handle value, std::string_view argument) const {
   };
   try {
     check();
+    if (device->is_cuda()) put_in_order(*array, value, *device);
   } catch (...) {
     array->release();
     throw;
   }
   return Tensor::borrow(array->data, array->shape, *type, std::move(array->release), *device, *layout);
+}
+
+Tensor Call::host(nb::handle value, std::string_view argument) const {
+  const Tensor found = tensor(value, argument);
+  return found.defined() ? found.to(Device::cpu()) : found;
 }
 
 Amax Call::amax(nb::handle value, std::string_view argument) const {
@@ -238,6 +256,11 @@ Amax Call::amax(nb::handle value, std::string_view argument) const {
     return Amax(numbers);
   }
   return Amax(tensor(value, argument));
+}
+
+Tensor Call::host_amax(nb::handle value, std::string_view argument) const {
+  const Tensor found = amax(value, argument).tensor();
+  return found.defined() ? found.to(Device::cpu()) : found;
 }
 
 Constant Call::constant(nb::handle value, std::string_view argument) const {
@@ -280,18 +303,23 @@ NumBits Call::num_bits(nb::handle value, std::string_view argument) const {
 namespace {
 
 nb::object array_of(const Tensor& tensor, bool torch, nb::handle like = {}) {
-  const Tensor rows = tensor.to(Layout::row_major);
+  const fq::detail::KeptDevice kept;
+  const Device device = tensor.device();
+  const auto stream = current_stream(like, device);
+  auto given = std::make_unique<Given>(tensor.to(Layout::row_major), stream);
+  fq::detail::let_stream_wait(device, stream);
+  const auto type = *dlpack_dtype(tensor.dtype());
   if (const auto* exchange = torch ? exchange_of(like) : nullptr)
-    return exchanged(*exchange, rows, *dlpack_dtype(rows.dtype()));
-  std::vector<std::size_t> shape(rows.shape().begin(), rows.shape().end());
-  auto* held = new Tensor(rows);
-  const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
-  const auto type = *dlpack_dtype(rows.dtype());
+    return exchanged(*exchange, std::move(given), type);
+  const Shape& sizes = tensor.shape();
+  const std::vector<std::size_t> shape(sizes.begin(), sizes.end());
+  void* data = given->tensor.mutable_raw();
+  const nb::capsule owner(given.release(), [](void* p) noexcept { delete static_cast<Given*>(p); });
+  const int where = device.is_cuda() ? nb::device::cuda::value : nb::device::cpu::value;
   if (torch)
-    return nb::cast(
-        nb::ndarray<nb::pytorch>(held->mutable_raw(), shape.size(), shape.data(), owner, nullptr, type));
-  return nb::cast(
-      nb::ndarray<nb::numpy>(held->mutable_raw(), shape.size(), shape.data(), owner, nullptr, type));
+    return nb::cast(nb::ndarray<nb::pytorch>(data, shape.size(), shape.data(), owner, nullptr, type, where,
+                                             device.index));
+  return nb::cast(nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr, type));
 }
 
 Tensor checked_host(const Tensor& tensor, const char* function) {
@@ -310,7 +338,7 @@ nb::object bytes_of(const Tensor& tensor) {
 
 Tensor from_bytes(nb::handle bytes, nb::handle dtype, const std::vector<std::int64_t>& shape) {
   const Call call{"Tensor.from_bytes"};
-  const Tensor source = call.tensor(bytes, "bytes");
+  const Tensor source = call.host(bytes, "bytes");
   const auto type = call.dtype(dtype, "dtype");
   if (!source.defined() || !type)
     throw ArgumentError("[Tensor.from_bytes] bytes, dtype and shape must be given");
@@ -328,7 +356,7 @@ nb::object Call::give(const Tensor& tensor) const {
   if (!tensor.defined()) return nb::none();
   const bool torch = is_torch(like);
   const bool known = !is_storage_only(tensor.dtype()) && (torch || tensor.dtype() != DType::bf16);
-  if (!known || !tensor.device().is_cpu() || (like.is_valid() && nb::isinstance<Tensor>(like)))
+  if (!known || (!torch && !tensor.device().is_cpu()) || (like.is_valid() && nb::isinstance<Tensor>(like)))
     return nb::cast(tensor);
   return array_of(tensor, torch, like);
 }

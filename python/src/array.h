@@ -25,10 +25,14 @@ struct Call {
   /// A tensor over the array's own memory, which it keeps alive; undefined for None. 4-D arrays may be
   /// row-major or channels last. Throws ArgumentError naming the argument for what is no array, other
   /// strides, types that DType has not, devices that this build has not, and tensors of torch that require a
-  /// gradient.
+  /// gradient. On a GPU the library's work is put after that of the array's stream (streams.h).
   [[nodiscard]] Tensor tensor(nb::handle value, std::string_view argument) const;
+  /// The same, copied to the CPU where it lies on a GPU.
+  [[nodiscard]] Tensor host(nb::handle value, std::string_view argument) const;
   /// The same of a number, a list or an array.
   [[nodiscard]] Amax amax(nb::handle value, std::string_view argument) const;
+  /// Its values on the CPU.
+  [[nodiscard]] Tensor host_amax(nb::handle value, std::string_view argument) const;
   [[nodiscard]] Constant constant(nb::handle value, std::string_view argument) const;
   /// "f32", "float32", numpy.float32, torch.float32, "float8_e4m3fn"; nullopt for None.
   [[nodiscard]] std::optional<DType> dtype(nb::handle value, std::string_view argument) const;
@@ -39,7 +43,8 @@ struct Call {
   [[nodiscard]] NumBits num_bits(nb::handle value, std::string_view argument) const;
 
   /// A torch tensor where `like` is one, else a numpy array, over the tensor's own memory; fakequant.Tensor
-  /// for types that those have not. None for an undefined tensor.
+  /// for types that those have not, and on a GPU for other kinds than torch's. torch's current stream waits
+  /// for the work that makes it. None for an undefined tensor.
   [[nodiscard]] nb::object give(const Tensor& tensor) const;
 };
 

@@ -4,12 +4,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "streams.h"
+
 namespace fq::python {
 namespace {
 
-/// What an array given to Python holds on to.
 struct Held {
-  Tensor tensor;
+  std::unique_ptr<Given> given;
   std::vector<std::int64_t> shape, strides;
   ManagedTensor managed;
 };
@@ -39,9 +40,13 @@ const Exchange* exchange_of(nb::handle value) {
   return found;
 }
 
-nb::object exchanged(const Exchange& exchange, const Tensor& tensor, nb::dlpack::dtype type) {
+Given::~Given() {
+  if (tensor.defined() && tensor.device().is_cuda()) wait_for_stream_at_end(tensor.device(), stream);
+}
+
+nb::object exchanged(const Exchange& exchange, std::unique_ptr<Given> given, nb::dlpack::dtype type) {
   auto held = std::make_unique<Held>();
-  held->tensor = tensor;
+  Tensor& tensor = given->tensor;
   held->shape.assign(tensor.shape().begin(), tensor.shape().end());
   held->strides.resize(held->shape.size());
   std::int64_t step = 1;
@@ -53,12 +58,14 @@ nb::object exchanged(const Exchange& exchange, const Tensor& tensor, nb::dlpack:
   managed.context = held.get();
   managed.deleter = [](ManagedTensor* self) { delete static_cast<Held*>(self->context); };
   auto& view = managed.tensor;
-  view.data = held->tensor.mutable_raw();
-  view.device = {nb::device::cpu::value, 0};
+  view.data = tensor.mutable_raw();
+  view.device = {tensor.device().is_cuda() ? nb::device::cuda::value : nb::device::cpu::value,
+                 tensor.device().index};
   view.ndim = static_cast<std::int32_t>(held->shape.size());
   view.dtype = type;
   view.shape = held->shape.data();
   view.strides = held->strides.data();
+  held->given = std::move(given);
   void* out = nullptr;
   auto* owned = &held.release()->managed;
   if (exchange.to_object(owned, &out) != 0) {

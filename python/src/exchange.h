@@ -4,10 +4,13 @@
 /// name it as `__dlpack_c_exchange_api__`; torch has it from 2.10 on.
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include "fakequant/core/backend/foreign_stream.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::python {
@@ -34,14 +37,26 @@ struct Exchange {
   int (*from_object)(void* object, ManagedTensor** out);
   int (*to_object)(ManagedTensor* tensor, void** out);
   void* view;
-  void* current_stream;
+  int (*current_stream)(std::int32_t device_type, std::int32_t device_id, void** stream);
 };
 
 /// The table of the type of `value`, null where it has none or another version.
 [[nodiscard]] const Exchange* exchange_of(nb::handle value);
 
-/// The array of that table's kind over the memory of `tensor`, row-major on the CPU, of a type that DLPack
+/// What an array given to Python holds on to: its memory, which on a GPU comes back to the library after what
+/// `stream`, where the array is read, has been given by then.
+struct Given {
+  Tensor tensor;
+  fq::detail::ForeignStream stream = 0;
+
+  Given(Tensor memory, fq::detail::ForeignStream reads) : tensor(std::move(memory)), stream(reads) {}
+  Given(const Given&) = delete;  // one owner
+  ~Given();
+};
+
+/// The array of that table's kind over the memory of a tensor that is row-major and of a type that DLPack
 /// has.
-[[nodiscard]] nb::object exchanged(const Exchange& exchange, const Tensor& tensor, nb::dlpack::dtype type);
+[[nodiscard]] nb::object exchanged(const Exchange& exchange, std::unique_ptr<Given> given,
+                                   nb::dlpack::dtype type);
 
 }  // namespace fq::python

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "array.h"
+#include "fakequant/core/backend/foreign_stream.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/core/variable.h"
@@ -19,6 +20,7 @@ inline constexpr const char* kGraded =
 /// A result that takes no gradient, computed without the interpreter's lock.
 template <class F>
 auto unlocked(F f) {
+  const fq::detail::KeptDevice kept;
   const nb::gil_scoped_release free;
   return f();
 }

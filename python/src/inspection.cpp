@@ -62,7 +62,7 @@ void set_amax(Network& self, const nb::dict& ranges) {
     if (at == known.end())
       throw ArgumentError(
           fmt::format("[set_amax] '{}' is no quantizer of the model: quantizers() names them", name));
-    found.emplace_back(at->second, Call{"set_amax"}.amax(value, name).tensor());
+    found.emplace_back(at->second, Call{"set_amax"}.host_amax(value, name));
   }
   const nb::gil_scoped_release free;
   for (auto& [quantizer, amax] : found) quantizer->set_amax(amax);

@@ -139,6 +139,21 @@ void bind_class(nb::module_& m) {
           "Training mode.")
       .def(
           "eval", [](Network& self) { self.module->eval(); }, "Evaluation mode.")
+      .def(
+          "to",
+          [](Network& self, const std::string& device) -> Network& {
+            const Device where = Device::parse(device);
+            const fq::detail::KeptDevice kept;
+            const nb::gil_scoped_release free;
+            self.module->to(where);
+            return self;
+          },
+          arg("device"), nb::rv_policy::reference_internal,
+          "Moves the model: \"cpu\", \"cuda\" (the first GPU), \"cuda:1\". Arrays that it is called with lie "
+          "there, data of calibrate, fit and the like anywhere. Gives the model itself.")
+      .def_prop_ro(
+          "device", [](const Network& self) { return to_string(self.module->device()); },
+          "Where its parameters are.")
       .def("state_dict", &state_dict,
            "Parameters and buffers as numpy arrays, in torch's names and layouts; copies.")
       .def("load_state_dict", &load_state_dict, arg("state_dict"),

@@ -3,6 +3,7 @@
 
 #include "bindings.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
+#include "fakequant/core/device.h"
 
 namespace {
 
@@ -21,6 +22,8 @@ NB_MODULE(_fakequant, module) {
   fq::python::bind_tensor(module);
   module.def("build_info", &build_info,
              "What this build and machine multiply codes with: \"cpu, codes multiplied as s8\".");
+  module.def("cuda_device_count", &fq::cuda_device_count,
+             "GPUs that this build and machine can use: 0 in builds without CUDA.");
   fq::python::bind_modelopt(module);
   fq::python::bind_pytorch_quantization(module);
   fq::python::bind_torch_ref(module);

@@ -125,9 +125,7 @@ void bind_tensor_quantizer(nb::module_& m) {
           [](const TensorQuantizer& self) {
             return Call{"amax"}.give(self.amax().defined() ? self.amax().clone() : Tensor());
           },
-          [](TensorQuantizer& self, nb::object amax) {
-            self.set_amax(Call{"amax"}.amax(amax, "amax").tensor());
-          })
+          [](TensorQuantizer& self, nb::object amax) { self.set_amax(Call{"amax"}.host_amax(amax, "amax")); })
       .def_prop_ro("scale",
                    [](const TensorQuantizer& self) { return Call{"scale"}.give(self.scale().clone()); })
       .def_prop_rw("enabled", &TensorQuantizer::enabled, &TensorQuantizer::set_enabled)

@@ -145,7 +145,7 @@ void load_quantizer_state(Network& self, const nb::dict& tensors, const std::str
   StateDict state;
   for (const auto& [name, array] : tensors) {
     const auto key = nb::cast<std::string>(name);
-    state.set(key, Call{"load_quantizer_state"}.tensor(array, key).clone());
+    state.set(key, Call{"load_quantizer_state"}.host(array, key).clone());
   }
   const auto parsed = nlohmann::json::parse(attributes);
   for (const auto& [name, value] : parsed.items()) state.set_attribute(name, value);

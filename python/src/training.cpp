@@ -21,9 +21,9 @@ namespace fq::python {
 std::shared_ptr<const Dataset> data_of(nb::handle value, const char* function) {
   if (nb::isinstance<Dataset>(value)) return nb::cast<std::shared_ptr<Dataset>>(value);
   const Call call{function};
-  if (PyTuple_Check(value.ptr()) == 0) return std::make_shared<TensorDataset>(call.tensor(value, "data"));
+  if (PyTuple_Check(value.ptr()) == 0) return std::make_shared<TensorDataset>(call.host(value, "data"));
   if (nb::len(value) != 2) throw nb::value_error("data is a tuple of other than two arrays: give (x, y)");
-  return std::make_shared<TensorDataset>(call.tensor(value[0], "x"), call.tensor(value[1], "y"));
+  return std::make_shared<TensorDataset>(call.host(value[0], "x"), call.host(value[1], "y"));
 }
 
 std::shared_ptr<DataLoader> in_order(nb::handle value, std::int64_t batch_size, const char* function,

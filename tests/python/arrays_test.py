@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fakequant as fq
+from exchange_table import give_table, lent
 
 quant = fq.modelopt.fake_tensor_quant
 
@@ -79,6 +80,22 @@ def test_refused_by_name(x, words):
     with pytest.raises(fq.ArgumentError, match="fake_tensor_quant.*") as caught:
         quant(x, 1.0)
     assert words in str(caught.value) and isinstance(caught.value, ValueError)
+
+
+@pytest.mark.skipif(fq.cuda_device_count() > 0, reason="there is a GPU")
+def test_what_lies_on_a_gpu_is_refused_without_one():
+    class OnGpu:
+        def __init__(self, shape):
+            self.pointer, self.shape = 1 << 20, shape
+    give_table(OnGpu, lambda: 0)
+    network = fq.model("mlp", [4], 2)
+    for call in (lambda x: quant(x, 1.0), lambda x: quant(np.ones((2, 4), np.float32), x), network, fq.Tensor.from_array,
+                 lambda x: network.calibrate(x), lambda x: network.load_state_dict(dict.fromkeys(network.state_dict(), x))):
+        with pytest.raises(fq.ArgumentError, match="lies on cuda:0, and this build of fakequant has no usable GPU: give .cpu"):
+            call(OnGpu((2, 4)))
+    with pytest.raises(fq.BackendError, match="cuda"):
+        network.to("cuda")
+    assert not lent and network.to("cpu").device == "cpu"
 
 
 def test_other_arguments_are_named():

@@ -61,6 +61,8 @@ Work copy_work(void* to, const void* from, std::size_t bytes) {
   };
 }
 
+thread_local int current_device = 0;
+
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
@@ -83,7 +85,13 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return answer();
 }
 cudaError_t cudaSetDevice(int device) {
-  return device < devices() ? answer() : failed(cudaErrorInvalidDevice);
+  if (device >= devices()) return failed(cudaErrorInvalidDevice);
+  current_device = device;
+  return answer();
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return answer();
 }
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = 11040;

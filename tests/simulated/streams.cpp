@@ -25,7 +25,18 @@ struct Event {
   int asked = 0;
 };
 
-Stream& as_stream(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
+/// CUDA's default stream, which has no address; it waits for no other here.
+Stream& default_stream() {
+  static auto* one = [] {
+    auto* fresh = new Stream;
+    state().queues[fresh->queue.get()] = fresh->queue;
+    return fresh;
+  }();
+  return *one;
+}
+Stream& as_stream(cudaStream_t stream) {
+  return stream == nullptr ? default_stream() : *reinterpret_cast<Stream*>(stream);
+}
 Event& as_event(cudaEvent_t event) { return *reinterpret_cast<Event*>(event); }
 Graph& as_graph(cudaGraph_t graph) { return *reinterpret_cast<Graph*>(graph); }
 Graph& as_graph(cudaGraphExec_t graph) { return *reinterpret_cast<Graph*>(graph); }

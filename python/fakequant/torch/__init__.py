@@ -8,7 +8,8 @@
 
     from fakequant.torch import TensorQuantizer, fake_tensor_quant      # in place of modelopt.torch.quantization
 
-Tensors go through DLPack: nothing is copied, and nothing is linked to libtorch. CPU tensors only.
+Tensors go through DLPack: nothing is copied, and nothing is linked to libtorch. Tensors of a GPU go
+the same way where the library was built with CUDA.
 """
 from .calibration import calibrate
 from .checkpoints import load_quantized

@@ -8,6 +8,7 @@ from torch.nn import functional
 from .. import _fakequant as _fq
 from .codes import Codes
 from .layers import require
+from .samples import rows_of_shapes
 
 _NAME = "attention"
 
@@ -38,16 +39,7 @@ class AttentionCodes(Codes):
         return self._shapes[-1][1:]
 
     def _samples(self, batches):
-        return torch.cat([_rows(inputs, self._shapes) for inputs in batches]).contiguous()
-
-
-def _rows(inputs, shapes):
-    """Inputs side by side. Those of other lengths or heads become samples of these shapes, the last one filled up from the front:
-    ranges are of all elements."""
-    sizes = [torch.Size(shape).numel() for shape in shapes]
-    count = max(-(-x.numel() // size) for x, size in zip(inputs, sizes))
-    flat = [x.float().flatten() for x in inputs]
-    return torch.cat([x.repeat(-(-count * size // len(x)))[:count * size].view(count, size) for x, size in zip(flat, sizes)], 1)
+        return torch.cat([rows_of_shapes(inputs, self._shapes) for inputs in batches]).contiguous()
 
 
 class Attention(nn.Module):
@@ -94,7 +86,7 @@ class DotProduct(Attention):
     def forward(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
         inputs, mask = [query, key, value], attn_mask
         if is_causal and mask is None and query.dim() > 2:
-            mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+            mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
         missing = ("dropout_p is above 0" if dropout_p else
                    f"scale is {scale}, it was {self._scale}" if scale != self._scale else
                    _misfit(inputs, mask, enable_gqa))

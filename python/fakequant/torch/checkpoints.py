@@ -102,8 +102,8 @@ def _torchao_weight(row, value):
     outside = int(((codes < low) | (codes > high)).sum())
     _require(outside == 0, f"{outside} of its codes lie outside of {low} .. {high}, which our {bits} bits"
              f"{' with narrow_range' if narrow else ''} have")
-    amax, scale = _range_of(value.scale.float().numpy(), high)
-    floats = codes.float() * torch.from_numpy(scale).repeat_interleave(wide, 1)
+    amax, scale = _range_of(value.scale.float().cpu().numpy(), high)
+    floats = codes.cpu().float() * torch.from_numpy(scale).repeat_interleave(wide, 1)
     return floats, amax.ravel() if groups is None else amax
 
 

@@ -1,45 +1,15 @@
 """Codes: a part of a network that the library runs."""
 import json
-import weakref
 
 import torch
 from torch import nn
 
 from .. import _fakequant as _fq
 from .functions import checked, rows
-
-
-class _Pending:
-    """Alive while a forward pass can be gone back through."""
-
-
-class _Pass(torch.autograd.Function):
-    """Forward on codes; backward as the library records it, once. `tensors` are `count` inputs and the parameters."""
-
-    @staticmethod
-    def forward(ctx, codes, count, *tensors):
-        inputs, sources = tensors[:count], tensors[count:]
-        y, ctx.recording = codes.record(inputs, sources, ctx.needs_input_grad[2:2 + count])
-        ctx.names, ctx.pending = codes.parameter_names, _Pending()
-        codes.pending.add(ctx.pending)
-        ctx.save_for_backward(*sources)  # torch refuses a backward pass when one was written to
-        return y
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad_y):
-        _ = ctx.saved_tensors
-        of_inputs, gradients = ctx.recording.backward(rows(grad_y))
-        of_inputs = of_inputs if isinstance(of_inputs, list) else [of_inputs]
-        return None, None, *of_inputs, *(gradients[name] for name in ctx.names)
-
-
-def _of_length(x, shape):
-    """Rows of other samples as samples of this shape, the last one filled up from the front: ranges are of all rows."""
-    if x.shape[1:] == shape:
-        return x
-    rows_of, count = x.flatten(0, 1), -(-x.shape[0] * x.shape[1] // shape[0])
-    return rows_of.repeat(-(-count * shape[0] // len(rows_of)), *[1] * (x.dim() - 2))[:count * shape[0]].view(count, *shape)
+from .passes import Pass
+from .ranges import Ranges
+from .samples import samples_of
+from .shared import Shared
 
 
 class Codes(nn.Module):
@@ -59,7 +29,7 @@ class Codes(nn.Module):
     def _make(self):
         self.network = _fq.model_of_nodes(self._json, self._sample_shape, self._classes)
         self.network.quantize(self._config)
-        self.pending, self._versions = weakref.WeakSet(), None
+        self.shared = Shared(self.network, self._places)
         self._refresh()
 
     def take_defaults(self, config, learned):
@@ -84,67 +54,30 @@ class Codes(nn.Module):
         return inputs[0].contiguous()
 
     def _samples(self, batches):
-        found = [x for x, in batches]
-        if any(x.shape[2:] != found[0].shape[2:] or x.dim() < 2 + (x.shape[1:] != found[0].shape[1:]) for x in found):
-            raise _fq.ArgumentError(f"[calibrate] samples are {' and '.join(sorted({str(list(x.shape)) for x in found}))}: give all in "
-                                    "one shape; rows [N, L, ..] may differ in L")
-        return torch.cat([_of_length(x, found[0].shape[1:]) for x in found]).contiguous()
+        return samples_of(batches)
 
     def ranges(self):
         """The learned ranges, parameters."""
         return list(self._ranges.values())
 
-    def _guard_ranges(self):
-        """As in the library's loop: a step at most halves or doubles a learned range, and leaves it 2^-23 or more."""
-        with torch.no_grad():
-            for name, value in self._ranges.items():
-                before = self._before.get(name)
-                if before is not None and value._version != before[1]:
-                    held = value.clamp(before[0] / 2, before[0] * 2).clamp_(min=2.0**-23)
-                    if not torch.equal(held, value):
-                        value.copy_(held)
-                if before is None or value._version != before[1]:
-                    self._before[name] = (value.detach().clone(), value._version)
-
     def _refresh(self):
         """After ranges may have become parameters."""
         self.parameter_names = self.network.parameter_names()
-        self._ranges, self._before = nn.ParameterDict(), {}
-        for name in self.parameter_names:
-            if name not in self._places:
-                self._ranges[name.replace(".", "__")] = nn.Parameter(torch.from_numpy(self.network.state_dict()[name]))
+        own = [name for name in self.parameter_names if name not in self._places]
+        state = self.network.state_dict() if own else {}
+        self._ranges = Ranges({name: torch.from_numpy(state[name]).to(self._device()) for name in own})
+
+    def _device(self):
+        """That of torch's modules."""
+        return next((place.get().device for place in self._places.values()), torch.device("cpu"))
 
     def _sources(self):
-        out = []
-        for name in self.parameter_names:
-            place = self._places.get(name)
-            out.append(self._ranges[name.replace(".", "__")] if place is None else place.get())
-        return out
+        return [self._places[name].get() if name in self._places else self._ranges.of(name) for name in self.parameter_names]
 
     def share(self, sources=None):
         """Gives the library the values that parameters and buffers have now."""
-        sources = self._sources() if sources is None else sources
-        for name, source in zip(self.parameter_names, sources):
-            if source.device.type != "cpu" or source.dtype != torch.float32:
-                raise _fq.ArgumentError(f"[fakequant.torch] '{name}' is {source.dtype} on {source.device}: parameters of what is "
-                                        "quantized are float32 on the CPU; autocast serves the layers around them")
-        self.network.share_parameters({n: s.detach().contiguous() for n, s in zip(self.parameter_names, sources)},
-                                      written=self._may_be_written(sources))
-        self.network.load_buffers({name: place.get() for name, place in self._places.items()})
+        self.shared.give(dict(zip(self.parameter_names, self._sources() if sources is None else sources)))
         return self.network
-
-    def _may_be_written(self, sources):
-        """Torch counts no writes through `.data`: what may be another value is another, but while passes are to go back."""
-        versions = [(source.data_ptr(), source._version) for source in sources]
-        self._versions, before = versions, self._versions
-        return versions != before or not self.pending
-
-    def _take_buffers(self):
-        for name, own in self.network.buffers(torch.empty(0)).items():
-            self._places[name].get().copy_(own)
-        for place in self._places.values():
-            if place.name == "num_batches_tracked":
-                place.module.num_batches_tracked += 1
 
     def record(self, inputs, sources, wants_gradient):
         """(outputs, Recording) for a batch."""
@@ -152,7 +85,7 @@ class Codes(nn.Module):
         self.network.train(self.training)
         y, recording = self._recorded([rows(x) for x in inputs], list(wants_gradient))
         if self.training:
-            self._take_buffers()
+            self.shared.take_buffers()
         return y, recording
 
     def _recorded(self, inputs, wants_gradient):
@@ -168,10 +101,10 @@ class Codes(nn.Module):
             raise _fq.ArgumentError("[fakequant.torch] torch cannot trace or export a part on codes: fakequant.torch.export writes the file")
         inputs = [x.float() if checked(x, "fakequant.torch").is_floating_point() else x for x in inputs]
         if self._ranges:
-            self._guard_ranges()
+            self._ranges.guard()
         sources = self._sources()
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, *sources)):
-            return _Pass.apply(self, len(inputs), *inputs, *sources)
+            return Pass.apply(self, len(inputs), *inputs, *sources)
         with torch.no_grad():
             return self.record(inputs, sources, [False] * len(inputs))[0] if self.training else self._evaluate(inputs, sources)
 
@@ -196,7 +129,7 @@ class Codes(nn.Module):
         missing += [name for name in own if name != prefix + "_extra_state"]  # a float state dict has none
 
     def __getstate__(self):
-        return {**self.__dict__, "network": None, "pending": None, "_kept": self.get_extra_state()}
+        return {**self.__dict__, "network": None, "shared": None, "_kept": self.get_extra_state()}
 
     def __setstate__(self, state):
         kept, ranges = state.pop("_kept"), state["_modules"]["_ranges"]

@@ -42,7 +42,7 @@ def verify(model, path, x, batch=256):
     network.eval()
     names = [value.name for value in session.get_inputs()]
     for part in zip(*(value.split(batch) for value in model.inputs_of_part(*arguments_of(x)))):
-        theirs, own = session.run(None, dict(zip(names, (value.numpy() for value in part))))[0], network(codes.rows_of(part)).numpy()
+        theirs, own = session.run(None, dict(zip(names, (value.cpu().numpy() for value in part))))[0], network(codes.rows_of(part)).cpu().numpy()
         found["outputs"] += own.size
         found["different"] += int((own.view(np.int32) != theirs.view(np.int32)).sum())
         found["flips"] += int((own.reshape(len(own), -1).argmax(1) != theirs.reshape(len(own), -1).argmax(1)).sum())

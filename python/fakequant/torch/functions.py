@@ -19,15 +19,21 @@ class _Graded(torch.autograd.Function):
         return ctx.way_back(grad_y.detach().contiguous(memory_format=ctx.same)), None, None
 
 
+def is_usable(device):
+    """Whether the library computes there: on the CPU, and on GPUs where it was built for them."""
+    return device.type == "cpu" or (device.type == "cuda" and (device.index or 0) < _fq.cuda_device_count())
+
+
 def checked(x, function):
-    """A dense tensor of torch on the CPU. Raises ArgumentError for other arguments."""
+    """A dense tensor of torch where the library computes. Raises ArgumentError for other arguments."""
     if not isinstance(x, torch.Tensor):
         raise _fq.ArgumentError(f"[{function}] inputs is a {type(x).__name__}: give a tensor of torch; the functions of "
                                 "fakequant.modelopt take other arrays")
     if x.layout is not torch.strided:
         raise _fq.ArgumentError(f"[{function}] inputs is {x.layout}: give a dense tensor, as to_dense() makes it")
-    if x.device.type != "cpu":
-        raise _fq.ArgumentError(f"[{function}] inputs is on {x.device}: CPU tensors only")
+    if not is_usable(x.device):
+        raise _fq.ArgumentError(f"[{function}] inputs is on {x.device}: CPU tensors" + (
+            " and those of CUDA GPUs" if _fq.cuda_device_count() else " only, this fakequant has no usable GPU"))
     return x
 
 

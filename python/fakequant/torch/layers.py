@@ -40,7 +40,7 @@ class Place:
 
 def added(mask):
     """A mask as what is added to scores: of booleans, which say what is seen, 0 and -infinity."""
-    return torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else mask
+    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else mask
 
 
 @dataclasses.dataclass

@@ -64,7 +64,7 @@ def _whole(mask, queries, keys):
     """A mask as numbers that are added, [N, 1, L, S]: what one head sees all see."""
     shape = len(queries), 1, queries.shape[1], keys.shape[1]
     if mask is None:
-        return torch.zeros(shape)
+        return torch.zeros(shape, device=queries.device)
     numbers = added(mask.bool()) if mask.dtype == torch.uint8 else mask
     heads = numbers.expand(len(queries), -1, *shape[2:]) if numbers.dim() == 4 else numbers.expand(shape)
     return heads.amax(1, keepdim=True)

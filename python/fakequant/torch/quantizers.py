@@ -15,6 +15,7 @@ class _Calibrator:
     def collect(self, x):
         """Takes a batch into account."""
         self._calibrator.collect(rows(checked(x, "collect")))
+        self._device = x.device
 
     def reset(self):
         """Forgets every batch."""
@@ -25,8 +26,8 @@ class _Calibrator:
             return None
         amax = self._calibrator.compute_amax(num_bits=self._num_bits, unsigned=self._unsigned, **options)
         if isinstance(amax, _fq.Tensor):  # bfloat16, which numpy has not
-            return torch.from_numpy(amax.to("float32").numpy().copy()).to(torch.bfloat16)
-        return torch.from_numpy(amax.copy())
+            return torch.from_numpy(amax.to("float32").numpy().copy()).to(self._device, torch.bfloat16)
+        return torch.from_numpy(amax.copy()).to(self._device)
 
 
 class MaxCalibrator(_Calibrator):
