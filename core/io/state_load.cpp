@@ -1,8 +1,6 @@
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/detail/hdf5.h"
 #include "fakequant/core/io/detail/state_header.h"
 #include "fakequant/core/io/detail/state_reader.h"
 #include "fakequant/core/io/state_file.h"
@@ -10,38 +8,26 @@
 namespace fq {
 namespace {
 
-constexpr int kMostAttempts = 100;
-
 void check_kind(const std::string& path, const std::string& found, std::string_view wanted) {
   if (wanted.empty() || wanted == found) return;
   throw FileError(path, "",
                   fmt::format("[load_state] {} is a file of {}, expected one of {}", path, found, wanted));
 }
 
-/// Nothing when another file was renamed over this one before HDF5 had opened it.
-std::optional<StateDict> load_once(const std::string& path, std::string_view kind) {
+}  // namespace
+
+StateDict load_state(const std::string& path, std::string_view kind) {
   const detail::FileReader file(path);
   const auto header = detail::read_header(file);
   check_kind(path, header.kind, kind);
   try {
     verify_body(file, header);
-    return detail::read_state(file);
-  } catch (const detail::h5::Replaced&) {
-    return std::nullopt;
+    return detail::read_state(file, header);
   } catch (const nlohmann::json::exception&) {
-    throw FileError(path, "", fmt::format("[load_state] {} is damaged: its listing is not JSON", path));
+    throw FileError(path, "", fmt::format("[load_state] {} is damaged: its listing is none", path));
   } catch (const ArgumentError& error) {
     throw FileError(path, "", fmt::format("[load_state] {} is not well formed: {}", path, error.what()));
   }
-}
-
-}  // namespace
-
-StateDict load_state(const std::string& path, std::string_view kind) {
-  for (int attempt = 0; attempt < kMostAttempts; ++attempt)
-    if (auto state = load_once(path, kind)) return std::move(*state);
-  throw FileError(path, "",
-                  fmt::format("[load_state] {} is replaced faster than it can be read: read a copy", path));
 }
 
 StateFileInfo state_file_info(const std::string& path) {

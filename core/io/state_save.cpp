@@ -48,6 +48,8 @@ class Writer {
     const Shape shape = packed ? Shape{tensor.nbytes()} : tensor.shape();
     const auto dataset =
         put_bytes(name, h5::storage_type(tensor.dtype()), shape, tensor.raw(), tensor.nbytes());
+    listing_.back().dtype = fq::name(tensor.dtype());
+    listing_.back().shape = tensor.shape();
     h5::write_attribute(dataset.get(), "dtype", fq::name(tensor.dtype()));
     if (packed) h5::write_attribute(dataset.get(), "shape", nlohmann::json(tensor.shape()).dump());
   }
@@ -59,6 +61,7 @@ class Writer {
     FQ_CALL(H5Tset_cset(type.get(), H5T_CSET_UTF8), "save_state");
     FQ_CALL(H5Tset_strpad(type.get(), H5T_STR_NULLPAD), "save_state");
     (void)put_bytes(name, type.get(), {}, text.data(), static_cast<std::int64_t>(text.size()));
+    listing_.back().dtype = detail::kListedJson;
   }
 
   void finish(AtomicFile& file) {
@@ -84,7 +87,7 @@ class Writer {
     const std::uint32_t crc = crc32c(data, static_cast<std::size_t>(bytes));
     h5::write_attribute(dataset.get(), "crc32c", std::int64_t{crc});
     h5::write_attribute(dataset.get(), "index", static_cast<std::int64_t>(listing_.size()));
-    listing_.push_back({name, h5::Image::offset(dataset), bytes, crc});
+    listing_.push_back({name, bytes > 0 ? h5::Image::offset(dataset) : detail::kHeaderBytes, bytes, crc});
     return dataset;
   }
 

@@ -3,6 +3,7 @@ names them, no crash and no wait."""
 
 import json
 import os
+import struct
 import sys
 
 import h5py
@@ -10,7 +11,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from command import DIGITS, SHORT, fails, run  # noqa: E402
-from forge import low_level, mark, put_part, replaced, seal, state  # noqa: E402
+from forge import listed, low_level, part_of, put_part, replaced, seal, state  # noqa: E402
 
 LIMIT = "ulimit -t 20"
 VALUES = np.arange(16, dtype=np.float32)
@@ -65,7 +66,7 @@ os.mkfifo("pipe")
 refused(state("looped.h5", looped), "another name")
 refused(state("renamed.h5", renamed), "another name")
 for link in (h5py.SoftLink("/attributes"), h5py.ExternalLink("float.h5", "/"), h5py.ExternalLink("pipe", "/")):
-    refused(state("linked.h5", linked(link)), "parameters/a", "link")
+    refused(state("linked.h5", linked(link)), "parameters", "link")
 refused(state("typed.h5", linked(np.dtype("f4"))), "parameters/a", "neither")
 
 
@@ -89,12 +90,12 @@ def claims(name, old, new, count, *says):
 
 
 sixteen = np.int64([16, 16]).tobytes()
-claims("rows.h5", sixteen, np.int64([1 << 20] * 2).tobytes(), 1, "64 are stored")
-claims("most.h5", sixteen, np.int64([1 << 58] * 2).tobytes(), 1, "64 are stored")
+claims("rows.h5", sixteen, np.int64([1 << 20] * 2).tobytes(), 1, "64 bytes are stored")
+claims("most.h5", sixteen, np.int64([1 << 58] * 2).tobytes(), 1, "2^56")
 
 # Attributes of a part.
 part("dtype.h5", "float33", dtype="float33")
-part("other.h5", "dtype", dtype="i64")
+part("other.h5", "64 bytes", dtype="i64")
 for shape in (b"[4, 99]", b"[-1, -128]", b"[1e300]", b"[4611686018427387904, 4]", b"{}", b"7", b"[[1]]", b"["):
     refused(state("shape.h5", lambda file: put_part(file, "a", np.arange(64, dtype=np.uint8), 1, "u4", shape=shape)))
 
@@ -108,13 +109,54 @@ def unmarked(key, value=None):
     return make
 
 
-for key in ("index", "crc32c", "dtype"):
-    refused(state("unmarked.h5", unmarked(key)), "parameters/a", key)
-    for value in ("variable", np.arange(5), h5py.Empty("i8"), np.array([h5py.Reference()], h5py.ref_dtype),
-                  np.bytes_(b"x" * 10000)):
-        refused(state("marked.h5", unmarked(key, value)), "parameters/a")
-refused(state("sum.h5", unmarked("crc32c", np.int64(7))), "parameters/a", "checksum")
+refused(state("unmarked.h5", unmarked("dtype")), "parameters/a", "dtype")
+for value in ("variable", np.arange(5), h5py.Empty("i8"), np.array([h5py.Reference()], h5py.ref_dtype), np.bytes_(b"x" * 10000)):
+    refused(state("marked.h5", unmarked("dtype", value)), "parameters/a")
 refused(state("line.h5", lambda file: put_part(file, "parameters/a\nb", VALUES, 1, "float33")), "a?b")
+
+
+# A listing that is not that of its tree.
+def relisted(name, change):
+    state(name, lambda file: put_part(file, "parameters/a", VALUES, 1))
+    with open(name, "rb") as file:
+        contents = file.read()
+    size = struct.unpack("<q", contents[24:32])[0]
+    with open(name, "wb") as file:
+        file.write(contents[:len(contents) - size])
+    seal(name, entries=change(json.loads(contents[len(contents) - size:])))
+    return name
+
+
+refused(relisted("unlisted.h5", lambda entries: entries[:1]), "parameters/a", "not listed")
+refused(relisted("absent.h5", lambda entries: entries + [dict(entries[1], name="parameters/b")]), "parameters/b", "not there")
+refused(relisted("moved.h5", lambda entries: [entries[0], dict(entries[1], offset=entries[0]["offset"])]), "another place")
+refused(relisted("sum.h5", lambda entries: [entries[0], dict(entries[1], crc32c=7)]), "parameters/a", "checksum")
+
+# A listing that tells types is all that is read: there may be no tree.
+A = VALUES.tobytes()
+text = part_of("attributes", b"{}", len(A), "json", [])
+
+
+def told(name, *entries, says=(), data=A + b"{}"):
+    refused(listed(name, [text, *entries], data), *says)
+
+
+told("told.h5", part_of("a", A, 0, "f32", [4, 4]), says=("attribute",))  # without a model; every part was read
+for shape in ([4, 5], [16, 0], [1 << 40, 1 << 40], [1] * 40, [-4, -4], [4.0, 4.0], "44", None):
+    told("shape.h5", part_of("a", A, 0, "f32", shape))
+told("dtype.h5", part_of("a", A, 0, "float33", [16]), says=("float33",))
+told("packed.h5", part_of("a", A, 0, "u4", [16]), says=("64 bytes",))
+told("offset.h5", part_of("a", A, 0, "f32", [16], offset=0), says=("outside",))
+told("behind.h5", part_of("a", A, 0, "f32", [16], offset=540), says=("outside",))
+for far in (1 << 55, 1 << 63, 1e300, -1, "512", None):
+    told("far.h5", part_of("a", A, 0, "f32", [16], offset=far))
+told("crc.h5", part_of("a", A, 0, "f32", [16], crc32c=7), says=("checksum",))
+told("twice.h5", part_of("a", A, 0, "f32", [16]), part_of("a", A, 0, "f32", [16]), says=("twice",))
+told("second.h5", part_of("b", b"{}", len(A), "json", []), says=("text",))
+for name in ("a//b", "", "/a", "a/" * 70 + "b"):
+    told("name.h5", part_of(name, A, 0, "f32", [16]))
+for entries in (b"", b"[]", b"{}", b"7", b"[7]", b'[{"name": 7}]', b"[", b"[" * 100000):
+    refused(listed("listing.h5", entries))
 
 
 # Files that are none: whoever opens a pipe waits for its writer.

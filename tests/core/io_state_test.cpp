@@ -303,7 +303,7 @@ TEST_F(StateFileTest, NonsenseWithAValidChecksumIsRefused) {
   const std::uint32_t own = crc32c(file.data(), 508);
   std::memcpy(file.data() + 508, &own, 4);
   write_file(path(), file);
-  EXPECT_THAT(message_of([&] { (void)load_state(path(), ""); }), HasSubstr("is not an HDF5 file"));
+  EXPECT_THAT(message_of([&] { (void)load_state(path(), ""); }), HasSubstr("has no listing of its parts"));
 }
 
 // The writer keeps its lock until the file is renamed and synced; a reader must neither ask for one nor mix

@@ -3,22 +3,12 @@
 /// Finding objects of a file without leaving it: HDF5 follows soft and external links wherever they lead, to
 /// other files, pipes and devices. It is not a public header: it needs <hdf5.h>.
 
-#include <functional>
-
 #include "fakequant/core/io/detail/hdf5.h"
 
 namespace fq::detail::h5 {
 
-inline constexpr int kDeepestGroup = 64;
-
 /// Whether the file has an object of that name ("train/x"). Throws FileError where a step of the name is a
 /// soft, external or user-defined link. `path` is the file's, for messages.
 [[nodiscard]] bool has_object(hid_t file, const std::string& path, const std::string& name);
-
-/// Calls `take` with each dataset below the root and its name, in time linear in their number. Throws
-/// FileError for links as above, for groups more than kDeepestGroup deep, for an object that has two names,
-/// and for one that is neither group nor dataset.
-void for_each_dataset(hid_t file, const std::string& path,
-                      const std::function<void(const std::string&, const Dataset&)>& take);
 
 }  // namespace fq::detail::h5

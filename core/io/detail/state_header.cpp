@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/detail/file_kind.h"
 #include "fakequant/core/io/detail/json_text.h"
@@ -32,19 +33,39 @@ T get(const unsigned char* at) {
   throw FileError(file.path(), dataset, fmt::format("[load_state] {} {}", file.path(), why));
 }
 
-bool damaged(const FileReader& file, const ListedDataset& entry) {
-  const bool inside = entry.offset >= kHeaderBytes && entry.bytes >= 0 && entry.offset <= file.size() &&
-                      entry.bytes <= file.size() - entry.offset;
-  return inside && file.checksum(entry.offset, entry.bytes) != entry.crc;
+bool inside(const FileReader& file, const StateHeader& header, const ListedDataset& entry) {
+  const std::int64_t end = file.size() - header.listing_bytes;
+  return entry.offset >= kHeaderBytes && entry.offset <= end && entry.bytes <= end - entry.offset;
 }
 
-std::vector<ListedDataset> read_listing(const FileReader& file, const StateHeader& header) {
+bool damaged(const FileReader& file, const StateHeader& header, const ListedDataset& entry) {
+  return inside(file, header, entry) && file.checksum(entry.offset, entry.bytes) != entry.crc;
+}
+
+/// A whole number from 0 to 2^56.
+std::int64_t whole_number(const nlohmann::json& value) {
+  if (!value.is_number_unsigned() || value > std::uint64_t{1} << 56)
+    throw ArgumentError("its listing has a number that is no size");
+  return value.get<std::int64_t>();
+}
+
+ListedDataset listed(const nlohmann::json& item) {
+  ListedDataset entry{item.at("name").get<std::string>(), whole_number(item.at("offset")),
+                      whole_number(item.at("bytes")),
+                      static_cast<std::uint32_t>(whole_number(item.at("crc32c")))};
+  if (!item.contains("dtype")) return entry;
+  entry.dtype = item.at("dtype").get<std::string>();
+  for (const auto& size : item.at("shape")) entry.shape.push_back(whole_number(size));
+  return entry;
+}
+
+/// Nothing where the listing itself is damaged.
+std::vector<ListedDataset> whole_listing(const FileReader& file, const StateHeader& header) {
   std::string text(static_cast<std::size_t>(header.listing_bytes), '\0');
   file.read(kHeaderBytes + header.body_bytes - header.listing_bytes, text.data(), text.size());
   if (crc32c(text.data(), text.size()) != header.listing_crc) return {};
   std::vector<ListedDataset> listing;
-  for (const auto& item : parse_json<nlohmann::json>(text))
-    listing.push_back({item.at("name"), item.at("offset"), item.at("bytes"), item.at("crc32c")});
+  for (const auto& item : parse_json<nlohmann::json>(text)) listing.push_back(listed(item));
   return listing;
 }
 
@@ -68,8 +89,12 @@ std::array<unsigned char, kHeaderBytes> encode(const StateHeader& header) {
 std::string encode(const std::vector<ListedDataset>& listing) {
   auto list = nlohmann::json::array();
   for (const auto& entry : listing)
-    list.push_back(
-        {{"name", entry.name}, {"offset", entry.offset}, {"bytes", entry.bytes}, {"crc32c", entry.crc}});
+    list.push_back({{"name", entry.name},
+                    {"offset", entry.offset},
+                    {"bytes", entry.bytes},
+                    {"crc32c", entry.crc},
+                    {"dtype", entry.dtype},
+                    {"shape", entry.shape}});
   return list.dump();
 }
 
@@ -106,9 +131,19 @@ StateHeader read_header(const FileReader& file) {
 
 void verify_body(const FileReader& file, const StateHeader& header) {
   if (file.checksum(kHeaderBytes, header.body_bytes) == header.body_crc) return;
-  for (const auto& entry : read_listing(file, header))
-    if (damaged(file, entry)) fail(file, fmt::format("is damaged: its dataset '{}'", entry.name), entry.name);
+  for (const auto& entry : whole_listing(file, header))
+    if (damaged(file, header, entry))
+      fail(file, fmt::format("is damaged: its dataset '{}'", one_line_name(entry.name)), entry.name);
   fail(file, "is damaged: its structure");
+}
+
+std::vector<ListedDataset> read_listing(const FileReader& file, const StateHeader& header) {
+  auto listing = whole_listing(file, header);
+  if (listing.empty()) fail(file, "has no listing of its parts: it is damaged, or not written by fakequant");
+  for (const auto& entry : listing)
+    if (!inside(file, header, entry))
+      fail(file, fmt::format("lists '{}' outside of itself", one_line_name(entry.name)), entry.name);
+  return listing;
 }
 
 }  // namespace fq::detail

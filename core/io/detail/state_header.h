@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "fakequant/core/blocks/shape.h"
 #include "fakequant/core/io/detail/file_reader.h"
 
 namespace fq::detail {
@@ -25,14 +26,16 @@ struct StateHeader {
   std::string kind;  ///< "checkpoint", "scales", ..: up to 31 bytes
 };
 
-/// Where the elements of a dataset lie, so that a broken one is named without trusting anything else in the
-/// file.
+/// What a dataset is and where its elements lie: all that reading it takes.
 struct ListedDataset {
   std::string name;
   std::int64_t offset = 0;  ///< from the start of the file
   std::int64_t bytes = 0;
   std::uint32_t crc = 0;
+  std::string dtype = {};  ///< "f32", ..; kListedJson of attributes; empty in files from before it was listed
+  Shape shape = {};
 };
+inline constexpr std::string_view kListedJson = "json";
 
 [[nodiscard]] std::array<unsigned char, kHeaderBytes> encode(const StateHeader& header);
 [[nodiscard]] std::string encode(const std::vector<ListedDataset>& listing);
@@ -42,5 +45,8 @@ struct ListedDataset {
 [[nodiscard]] StateHeader read_header(const FileReader& file);
 /// Checks the body. Throws FileError naming the damaged dataset, or the file when the damage is elsewhere.
 void verify_body(const FileReader& file, const StateHeader& header);
+/// The listing of a file whose body is whole, of parts that lie between header and listing. Throws FileError,
+/// and json::exception for what is none.
+[[nodiscard]] std::vector<ListedDataset> read_listing(const FileReader& file, const StateHeader& header);
 
 }  // namespace fq::detail

@@ -2,183 +2,144 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <variant>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/detail/crc32c.h"
-#include "fakequant/core/io/detail/hdf5.h"
-#include "fakequant/core/io/detail/hdf5_links.h"
+#include "fakequant/core/io/detail/hdf5_tree.h"
 #include "fakequant/core/io/detail/json_text.h"
 
 namespace fq::detail {
 namespace {
 
-constexpr std::size_t kLongestText = 1024;  // of an attribute of a dataset
+constexpr std::size_t kMostAxes = 32;  // as HDF5
+constexpr std::int64_t kMostElements = std::int64_t{1} << 56;
 
-/// One dataset of the file.
-class Part {
+/// One part of a file.
+class StatePart {
  public:
-  Part(const FileReader& file, const std::string& name, const h5::Dataset& dataset)
-      : file_(file), name_(name), dataset_(dataset), type_(H5Dget_type(dataset.get())) {
-    h5::check(type_.get(), file_.path(), name_, "has no type");
-    check_layout();
-  }
+  StatePart(const FileReader& file, const ListedDataset& entry) : file_(file), entry_(entry) {}
 
-  std::int64_t integer(const char* key) const {
-    const auto attribute = open_attribute(key);
-    const h5::Type type(H5Aget_type(attribute.get()));
-    if (H5Tget_class(type.get()) != H5T_INTEGER)
-      refuse(fmt::format("has an attribute '{}' that is no integer", key));
-    std::int64_t value = 0;
-    h5::check(H5Aread(attribute.get(), H5T_NATIVE_INT64, &value), file_.path(), name_,
-              "has an unreadable attribute");
-    return value;
-  }
-
-  bool is_text() const { return H5Tget_class(type_.get()) == H5T_STRING; }
-
-  nlohmann::json attributes() const {
-    const std::size_t bytes = H5Tget_size(type_.get());
-    if (name_ != "attributes" || H5Tis_variable_str(type_.get()) != 0 || !shape().empty())
-      refuse("is a text where a tensor belongs");
-    check_stored(static_cast<std::int64_t>(bytes));
-    std::string text(bytes, '\0');
-    read(type_.get(), text.data(), text.size());
+  [[nodiscard]] nlohmann::json attributes() const {
+    if (entry_.name != "attributes") refuse("is a text where a tensor belongs");
+    std::string text(static_cast<std::size_t>(entry_.bytes), '\0');
+    read(text.data());
     auto attributes = parse_json<nlohmann::json>(text);
     if (!attributes.is_object()) refuse("is JSON, but no object");
     return attributes;
   }
 
-  Tensor tensor() const {
-    const DType dtype = dtype_from_name(text("dtype"));
-    if (H5Tequal(type_.get(), h5::storage_type(dtype)) <= 0) refuse("is not stored as its dtype says");
-    const Shape stored = shape();
-    const std::int64_t bytes = numel(stored) * static_cast<std::int64_t>(H5Tget_size(type_.get()));
-    const Shape logical = bit_width(dtype) < 8 ? packed_shape() : stored;
-    check_stored(bytes);
-    if (numel(logical) > std::int64_t{1} << 56 || byte_size(dtype, numel(logical)) != bytes)
-      refuse(fmt::format("claims {} {}, the file has {} bytes of it", fq::name(dtype), to_string(logical),
-                         bytes));
-    Tensor tensor = Tensor::empty(logical, dtype);
-    read(h5::storage_type(dtype), tensor.mutable_raw(), static_cast<std::size_t>(bytes));
+  [[nodiscard]] Tensor tensor() const {
+    const DType dtype = dtype_from_name(entry_.dtype);
+    if (entry_.shape.size() > kMostAxes || byte_size(dtype, elements()) != entry_.bytes)
+      refuse(fmt::format("claims {} {}, {} bytes are stored of it", fq::name(dtype), to_string(entry_.shape),
+                         entry_.bytes));
+    Tensor tensor = Tensor::empty(entry_.shape, dtype);
+    read(tensor.mutable_raw());
     return tensor;
   }
 
- private:
   [[noreturn]] void refuse(const std::string& why) const {
-    throw FileError(file_.path(), name_,
-                    fmt::format("[load_state] {}:{} {}", file_.path(), one_line_name(name_), why));
+    throw FileError(file_.path(), entry_.name,
+                    fmt::format("[load_state] {}:{} {}", file_.path(), one_line_name(entry_.name), why));
   }
 
-  void check_layout() const {
-    const h5::Properties creation(H5Dget_create_plist(dataset_.get()));
-    h5::check(creation.get(), file_.path(), name_, "has unreadable properties");
-    if (H5Pget_layout(creation.get()) != H5D_CONTIGUOUS || H5Pget_external_count(creation.get()) != 0)
-      refuse("is not stored in one piece, as fakequant stores it");
+ private:
+  [[nodiscard]] std::int64_t elements() const {
+    std::int64_t count = 1;
+    bool none = false;
+    for (const std::int64_t size : entry_.shape) {
+      none |= size == 0;
+      if (size > 0 && count > kMostElements / size) refuse("claims more than 2^56 elements");
+      count *= std::max<std::int64_t>(size, 1);
+    }
+    return none ? 0 : count;
   }
 
-  void check_stored(std::int64_t bytes) const {
-    const hsize_t stored = H5Dget_storage_size(dataset_.get());
-    const haddr_t begin = bytes > 0 ? H5Dget_offset(dataset_.get()) : 0;
-    const auto size = static_cast<hsize_t>(file_.size());
-    if (stored < static_cast<hsize_t>(bytes) || begin > size || stored > size - begin)
-      refuse(
-          fmt::format("claims {} bytes, {} are stored of it in a file of {}", bytes, stored, file_.size()));
-  }
-
-  Shape shape() const {
-    const h5::Space space(H5Dget_space(dataset_.get()));
-    return h5::shape_of(space.get(), file_.path(), name_);
-  }
-
-  h5::Attribute open_attribute(const char* key) const {
-    h5::Attribute attribute(h5::check(H5Aopen(dataset_.get(), key, H5P_DEFAULT), file_.path(), name_,
-                                      fmt::format("lacks an attribute '{}'", key)));
-    const h5::Space space(H5Aget_space(attribute.get()));
-    if (H5Sget_simple_extent_npoints(space.get()) != 1)
-      refuse(fmt::format("has an attribute '{}' that is not one value", key));
-    return attribute;
-  }
-
-  std::string text(const char* key) const {
-    const auto attribute = open_attribute(key);
-    const h5::Type type(H5Aget_type(attribute.get()));
-    const std::size_t bytes = H5Tget_size(type.get());
-    if (H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) != 0 || bytes > kLongestText)
-      refuse(fmt::format("has an attribute '{}' that is not a short text", key));
-    std::string value(bytes, '\0');
-    h5::check(H5Aread(attribute.get(), type.get(), value.data()), file_.path(), name_,
-              "has an unreadable attribute");
-    return value.substr(0, value.find('\0'));
-  }
-
-  Shape packed_shape() const {
-    const auto sizes = parse_json<nlohmann::json>(text("shape"));
-    const auto is_size = [](const auto& size) {
-      return size.is_number_unsigned() && size <= std::int64_t{1} << 56;
-    };
-    if (!sizes.is_array() || !std::ranges::all_of(sizes, is_size))
-      refuse("has an attribute 'shape' that is no list of sizes");
-    return sizes.get<Shape>();
-  }
-
-  void read(hid_t type, void* to, std::size_t bytes) const {
-    if (bytes > 0)
-      h5::check(H5Dread(dataset_.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, to), file_.path(), name_,
-                "is unreadable");
-    if (std::int64_t{crc32c(to, bytes)} != integer("crc32c")) refuse("is damaged: its checksum differs");
+  void read(void* to) const {
+    const auto bytes = static_cast<std::size_t>(entry_.bytes);
+    file_.read(entry_.offset, to, bytes);
+    if (crc32c(to, bytes) != entry_.crc) refuse("is damaged: its checksum differs");
   }
 
   const FileReader& file_;
-  const std::string& name_;
-  const h5::Dataset& dataset_;
-  h5::Type type_;
+  const ListedDataset& entry_;
 };
 
-struct Item {
-  std::int64_t index;
-  std::string name;
-  std::variant<Tensor, nlohmann::json> value;
-};
-
-Item read_item(const FileReader& file, const std::string& name, const h5::Dataset& dataset) {
-  const Part part(file, name, dataset);
-  const auto refuse = [&](const char* why) {
-    throw FileError(
-        file.path(), name,
-        fmt::format("[load_state] {}:{} is not well formed: {}", file.path(), one_line_name(name), why));
-  };
+void put(StateDict& state, const FileReader& file, const ListedDataset& entry) {
+  const StatePart part(file, entry);
   try {
-    const std::int64_t index = part.integer("index");
-    if (part.is_text()) return {index, name, part.attributes()};
-    return {index, name, part.tensor()};
+    if (entry.dtype != kListedJson) {
+      if (state.contains(entry.name)) part.refuse("is there twice");
+      return state.set(entry.name, part.tensor());
+    }
+    auto attributes = part.attributes();
+    for (auto& attribute : attributes.items())
+      state.set_attribute(attribute.key(), std::move(attribute.value()));
   } catch (const ArgumentError& error) {
-    refuse(error.what());
-  } catch (const nlohmann::json::exception& error) {
-    refuse("it holds JSON that cannot be read");
+    part.refuse(fmt::format("is not well formed: {}", error.what()));
+  } catch (const nlohmann::json::exception&) {
+    part.refuse("holds JSON that cannot be read");
   }
-  return {};
+}
+
+[[noreturn]] void refuse_part(const FileReader& file, const std::string& name, const std::string& why) {
+  throw FileError(file.path(), name,
+                  fmt::format("[load_state] {}:{} {}", file.path(), one_line_name(name), why));
+}
+
+const std::string& text_of(const FileReader& file, const std::string& name, const TreeObject& object,
+                           const char* key) {
+  const auto found = object.texts.find(key);
+  if (found == object.texts.end())
+    refuse_part(file, name, fmt::format("lacks an attribute '{}' that is a text", key));
+  return found->second;
+}
+
+Shape packed_shape(const FileReader& file, const std::string& name, const TreeObject& object) {
+  Shape out;
+  const auto sizes = parse_json<nlohmann::json>(text_of(file, name, object, "shape"));
+  if (!sizes.is_array()) refuse_part(file, name, "has an attribute 'shape' that is no list of sizes");
+  for (const auto& size : sizes) {
+    if (!size.is_number_unsigned() || size > std::uint64_t{1} << 56)
+      refuse_part(file, name, "has an attribute 'shape' that is no list of sizes");
+    out.push_back(size.get<std::int64_t>());
+  }
+  return out;
+}
+
+/// Types and shapes for a listing that does not tell them, as of files from before it did.
+void take_types_of_tree(const FileReader& file, std::vector<ListedDataset>& listing) {
+  auto tree = read_hdf5_tree(file);
+  for (auto& entry : listing) {
+    const auto node = tree.extract(entry.name);
+    if (node.empty()) refuse_part(file, entry.name, "is listed, and not there");
+    const TreeObject& object = node.mapped();
+    if (entry.bytes > 0 && object.elements != entry.offset - kHeaderBytes)
+      refuse_part(file, entry.name, "is listed at another place than it is");
+    entry.dtype = kListedJson;
+    if (entry.name == "attributes") continue;
+    entry.dtype = text_of(file, entry.name, object, "dtype");
+    try {
+      const bool packed = bit_width(dtype_from_name(entry.dtype)) < 8;
+      entry.shape = packed ? packed_shape(file, entry.name, object) : object.shape;
+    } catch (const ArgumentError& error) {
+      refuse_part(file, entry.name, fmt::format("is not well formed: {}", error.what()));
+    }
+    if (std::ranges::any_of(entry.shape, [](std::int64_t size) { return size < 0; }))
+      refuse_part(file, entry.name, "has a shape that is none");
+  }
+  if (!tree.empty()) refuse_part(file, tree.begin()->first, "is there, and not listed");
 }
 
 }  // namespace
 
-StateDict read_state(const FileReader& file) {
-  const h5::Lock lock;
-  const h5::File opened = h5::open(file);
-  std::vector<Item> items;
-  h5::for_each_dataset(opened.get(), file.path(), [&](const std::string& name, const h5::Dataset& dataset) {
-    items.push_back(read_item(file, name, dataset));
-  });
-  std::ranges::sort(items, {}, &Item::index);
+StateDict read_state(const FileReader& file, const StateHeader& header) {
+  auto listing = read_listing(file, header);
+  const bool told = std::ranges::none_of(listing, [](const auto& entry) { return entry.dtype.empty(); });
+  if (!told) take_types_of_tree(file, listing);
   StateDict state;
-  for (auto& item : items) {
-    if (auto* tensor = std::get_if<Tensor>(&item.value))
-      state.set(std::move(item.name), std::move(*tensor));
-    else
-      for (auto& attribute : std::get<nlohmann::json>(item.value).items())
-        state.set_attribute(attribute.key(), std::move(attribute.value()));
-  }
+  for (const auto& entry : listing) put(state, file, entry);
   return state;
 }
 

@@ -55,21 +55,60 @@ def mark(part, contents, index, dtype="f32", **more):
 
 
 def state(name, build, attributes=b"{}", kind=b"checkpoint"):
-    """A state that `build` puts parts into, with whole checksums."""
-    with h5py.File(name, "w", userblock_size=512) as file:
+    """A state that `build` puts parts into, with whole checksums, whose listing tells no types: as of files from before it
+    did, so that the tree is read."""
+    with h5py.File(name, "w", userblock_size=512, libver=("earliest", "v110")) as file:
         text = file.create_dataset("attributes", data=np.bytes_(attributes))
         mark(text, attributes, 0)
         build(file)
-    seal(name, kind)
+    entries, seen = [], set()
+    with h5py.File(name) as file:
+        waiting = [("", file["/"])]  # one step at a time: h5py looks names up from the root
+        while waiting:
+            prefix, group = waiting.pop()
+            for key in group if group.id not in seen else ():
+                if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+                    continue
+                part, path = group[key], f"{prefix}{key}"
+                if isinstance(part, h5py.Group):
+                    waiting.append((path + "/", part))
+                elif isinstance(part, h5py.Dataset):
+                    contents = attributes if path == "attributes" else np.asarray(part[()]).tobytes()
+                    entries.append({"name": path, "offset": part.id.get_offset() or 512, "bytes": len(contents),
+                                    "crc32c": crc32c(contents)})
+            seen.add(group.id)
+    entries.sort(key=lambda entry: entry["name"])
+    seal(name, kind, entries)
     return name
 
 
-def seal(name, kind=b"checkpoint"):
+def listed(name, entries, data=b"", kind=b"checkpoint"):
+    """A state whose listing is all there is to read: behind the header comes `data`, then the listing."""
+    with open(name, "wb") as file:
+        file.write(bytes(512) + data)
+    seal(name, kind, entries)
+    return name
+
+
+def part_of(name, data, at, dtype, shape, **more):
+    """An entry of a listing, of bytes that begin at `at` of the data."""
+    return dict({"name": name, "offset": 512 + at, "bytes": len(data), "crc32c": crc32c(data), "dtype": dtype, "shape": shape}, **more)
+
+
+def seal(name, kind=b"checkpoint", entries=None):
+    """Puts the header before a file, and a listing behind it; without `entries` it keeps the one it has."""
     with open(name, "rb") as file:
-        body = file.read()[512:]
+        contents = file.read()
+    body, listing = contents[512:], b""
+    if entries is None:
+        size = struct.unpack("<q", contents[24:32])[0]
+        body, listing = body[:len(body) - size], body[len(body) - size:]
+    else:
+        listing = entries if isinstance(entries, bytes) else json.dumps(entries).encode()
+    body += listing
     header = bytearray(512)
     header[:8] = b"\x89FQS\r\n\x1a\n"
-    struct.pack_into("<IIqqI", header, 8, 1, crc32c(body), len(body), 0, crc32c(b""))
+    struct.pack_into("<IIqqI", header, 8, 1, crc32c(body), len(body), len(listing), crc32c(listing))
     header[36:36 + len(kind)] = kind
     struct.pack_into("<I", header, 508, crc32c(header[:508]))
     with open(name, "wb") as file:
@@ -83,8 +122,9 @@ class StateFile:
         with open(path, "rb") as file:
             self.bytes = bytearray(file.read())
         length, listing = struct.unpack("<QQ", self.bytes[16:32])
-        entries = json.loads(self.bytes[512 + length - listing:512 + length])
-        self.places = {entry["name"]: (entry["offset"], entry["bytes"]) for entry in entries}
+        self.entries = json.loads(self.bytes[512 + length - listing:512 + length])
+        del self.bytes[512 + length - listing:]
+        self.places = {entry["name"]: (entry["offset"], entry["bytes"]) for entry in self.entries}
         self.attributes = json.loads(self.get("attributes"))
 
     def get(self, name):
@@ -94,12 +134,8 @@ class StateFile:
     def put(self, name, contents):
         offset, size = self.places[name]
         assert len(contents) == size, f"{name}: {len(contents)} bytes, not {size}"
-        old, new = (struct.pack("<I", crc32c(text)) for text in (self.get(name), contents))
         self.bytes[offset:offset + size] = contents
-        if old == new:
-            return
-        at = self.bytes.index(old, 512)  # the dataset's own attribute
-        self.bytes[at:at + 4] = new
+        next(entry for entry in self.entries if entry["name"] == name)["crc32c"] = crc32c(contents)
 
     def put_float(self, name, index, value):
         contents = bytearray(self.get(name))
@@ -109,8 +145,8 @@ class StateFile:
     def save(self, path):
         size = self.places["attributes"][1]
         self.put("attributes", json.dumps(self.attributes, separators=(",", ":")).encode().ljust(size))
-        self.bytes[12:16] = struct.pack("<I", crc32c(self.bytes[512:]))
-        self.bytes[508:512] = struct.pack("<I", crc32c(self.bytes[:508]))
+        kind = bytes(self.bytes[36:68]).rstrip(b"\0")
         with open(path, "wb") as file:
             file.write(self.bytes)
+        seal(path, kind, self.entries)
         return path

@@ -75,6 +75,7 @@ extern "C" int __wrap_main(int argc, char** argv) {
   const std::int64_t runs = argc > 1 ? std::atoll(argv[1]) : 1000, first = argc > 3 ? std::atoll(argv[3]) : 0;
   bool found = false;
   for (const auto& reader : fq::fuzz::readers())
-    if (argc < 3 || argv[2] == std::string(reader.name)) found |= !fq::fuzz::try_reader(reader, runs, first);
+    if (argc < 3 || argv[2] == std::string(reader.name))
+      found |= !fq::fuzz::try_reader(reader, reader.by_hdf5 && argc < 3 ? 0 : runs, first);
   return found ? 1 : 0;
 }

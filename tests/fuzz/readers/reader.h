@@ -17,6 +17,9 @@ struct Reader {
   void (*read)(const std::string& path);
   /// Makes the checksums of changed bytes fit, so that the reader looks behind them; null for none.
   void (*seal)(std::string& bytes) = nullptr;
+  /// Whether it hands files to libhdf5, which fails under changed ones: they are tried when it is named
+  /// alone.
+  bool by_hdf5 = false;
 };
 
 /// All of them, in the order of their names.

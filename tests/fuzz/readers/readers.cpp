@@ -16,7 +16,7 @@ constexpr Reader kReaders[] = {
     {"checkpoint", "input.h5", read_checkpoint, seal_state},
     {"config", "input.json", read_config},
     {"csv", "input.csv", read_csv},
-    {"dataset", "input.h5", read_dataset},
+    {"dataset", "input.h5", read_dataset, nullptr, true},
     {"gguf", "input.gguf", read_gguf},
     {"idx", "input-idx3-ubyte", read_idx},
     {"image", "input.png", read_image},
