@@ -1,0 +1,49 @@
+"""What scripts/crash runs on every command that writes: crash_calls.py MOST, the most calls of each kind that fail."""
+
+import os
+import shutil
+import sys
+
+from command import DIGITS, TINY, run
+from failing_calls import Trial, try_calls
+
+REPORTS = ("report.html", "config.json", "log.txt", "metrics.jsonl", "metrics.csv", "profile.json")
+
+
+def trials():
+    """Each replaces what a run before it wrote, with other bytes."""
+    shutil.rmtree("start", ignore_errors=True)
+    os.makedirs("start")
+    short = ["--data", DIGITS, "--epochs", "1", "--batch", "720", "--threads", "1"]
+    run("train", *TINY, *short, "--seed", "2", "-o", "start/float.h5", threads=1)
+    run("calibrate", "start/float.h5", "--data", DIGITS, "--samples", "64", "-o", "start/int8.h5", threads=1)
+    run("calibrate", "start/float.h5", "--data", DIGITS, "--samples", "64", "--preset", "w4a8", "-o", "start/w4a8.h5", threads=1)
+    run("calibrate", "start/float.h5", "--data", DIGITS, "--samples", "64", "--target", "tensorrt", "-o", "start/trt.h5", threads=1)
+    run("export", "start/int8.h5", "-o", "start/out", threads=1)
+    run("train", *TINY, *short, "--seed", "2", "-o", "start/run/", threads=1)
+    changing = tuple(f"run/{name}" for name in REPORTS)
+    yield Trial("train", "start", ["train", *TINY, *short, "--seed", "3", "-o", "float.h5"])
+    yield Trial("train --resume", "start", ["train", "--resume", "run/", "--epochs", "2"], changing[2:], changing[:2], ())
+    yield Trial("qat", "start", ["qat", "int8.h5", *short, "-o", "qat.h5"])
+    yield Trial("calibrate", "start", ["calibrate", "float.h5", "--data", DIGITS, "--samples", "80", "-o", "int8.h5"])
+    yield Trial("calibrate --state", "start", ["calibrate", "float.h5", "--data", DIGITS, "--samples", "80", "--state", "state.h5",
+                                               "-o", "int8.h5"])
+    yield Trial("compress", "start", ["compress", "int8.h5", "-o", "packed.h5"])
+    yield Trial("export scales", "start", ["export", "w4a8.h5", "-o", "out"])
+    yield Trial("export safetensors", "start", ["export", "trt.h5", "--format", "safetensors", "-o", "out"])
+    yield Trial("export onnx", "start", ["export", "int8.h5", "--format", "onnx", "-o", "net.onnx"])
+    yield Trial("predict", "start", ["predict", "int8.h5", "--data", DIGITS, "-o", "answers.h5"])
+
+
+def crash_calls(most, names=None, log=lambda text: None):
+    tried = 0
+    for trial in trials():
+        if names is None or trial.name in names:
+            tried += try_calls(trial, most, log=log)
+    return tried
+
+
+if __name__ == "__main__":
+    tried = crash_calls(int(sys.argv[1]), sys.argv[2:] or None, log=lambda text: print(text, flush=True))
+    assert tried > 0, "no call failed: nothing was tried"
+    print(f"{tried} calls of the system failed, or were the last: every file is as it was, or replaced whole")

@@ -1,0 +1,107 @@
+"""Commands whose n-th call of the system fails, or that are killed at it: what was there is there as it was, or replaced
+whole."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+
+from command import COMMAND, environment
+
+LIBRARY = os.environ.get("FAIL_CALLS", "")
+ERRORS = {"write": 28, "pwrite": 28, "fsync": 5, "rename": 5, "ftruncate": 5, "open": 28}
+
+
+def preloaded(arguments, folder, **plan):
+    """Runs the command there with that call failing; the finished process and how many such calls there were."""
+    more = {key: str(value) for key, value in plan.items()}
+    with tempfile.NamedTemporaryFile("r") as count:
+        done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=folder,
+                              env=dict(environment(1), LD_PRELOAD=LIBRARY, FAIL_COUNT=count.name, **more))
+        text = count.read()
+    return done, int(text) if text else -1
+
+
+def contents(folder):
+    """Of all files but those that a killed writer may leave."""
+    found = {}
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(place, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, folder)] = file.read()
+    return found
+
+
+def is_left_over(name):
+    return ".fakequant-" in os.path.basename(name)
+
+
+class Trial:
+    """A command in a folder as `prepare` left it. `growing` are files that are added to, and may have any beginning of what they
+    become; of those `changing` only that they are there, or not, is looked at (times, names of folders)."""
+
+    def __init__(self, name, source, arguments, growing=(), changing=(), again=("--force",)):
+        self.name, self.source, self.arguments = name, source, arguments
+        self.growing, self.changing, self.again = growing, changing, list(again)
+        self.before = contents(source)
+        whole, _ = self.go(FAIL_CALL="none")
+        self.after = whole
+
+    def go(self, **plan):
+        folder = tempfile.mkdtemp(dir=".")
+        shutil.rmtree(folder)
+        shutil.copytree(self.source, folder)
+        try:
+            done, calls = preloaded(self.arguments, folder, **plan)
+            found = contents(folder)
+            if plan["FAIL_CALL"] == "none":
+                assert done.returncode == 0, (self.name, done.stderr)
+                return found, calls
+            if "FAIL_WITH" in plan:
+                self.check(done, found, plan)
+                if done.returncode < 0:  # whoever comes next is not kept from it by what was left
+                    again, _ = preloaded(self.arguments + self.again, folder)
+                    assert again.returncode == 0, (self.name, plan, again.stderr)
+                    self.check_files(contents(folder), plan, False)
+            return done, calls
+        finally:
+            shutil.rmtree(folder)
+
+    def check(self, done, found, plan):
+        killed = plan["FAIL_WITH"] in ("kill", "half")
+        where = (self.name, plan, done.returncode, done.stderr)
+        assert done.returncode == -9 if killed else done.returncode in (0, 1, 2), where
+        assert killed or done.returncode == 0 or (done.stderr.strip() and "terminate" not in done.stderr), where
+        self.check_files(found, plan, killed)
+
+    def check_files(self, found, plan, killed):
+        for name, now in found.items():
+            if is_left_over(name):
+                assert killed, (self.name, plan, name, "is left")
+            elif name in self.growing:
+                pass
+            elif name in self.changing:
+                assert now, (self.name, plan, name, "is empty")
+            else:
+                assert now in (self.before.get(name), self.after.get(name)), (self.name, plan, name, "is torn")
+        for name in self.before:
+            assert name in found, (self.name, plan, name, "is gone")
+
+    def calls(self, call):
+        _, count = self.go(FAIL_CALL=call)
+        return count
+
+
+def try_calls(trial, most, kills=True, log=lambda text: None):
+    """Lets up to `most` calls of each kind fail, evenly among those there are, and kills at them. Returns how many."""
+    tried = 0
+    for call, error in ERRORS.items():
+        count = trial.calls(call)
+        places = sorted({1 + i * (count - 1) // max(most - 1, 1) for i in range(min(most, count))})
+        for at in places:
+            for how in (error, "kill") if kills else (error,):
+                trial.go(FAIL_CALL=call, FAIL_AT=at, FAIL_WITH=how)
+                tried += 1
+        log(f"{trial.name}: {call}: {len(places)} of {count} calls")
+    return tried
