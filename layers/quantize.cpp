@@ -13,10 +13,10 @@
 #include "fakequant/layers/detail/edge_layers.h"
 #include "fakequant/layers/detail/engine_layers.h"
 #include "fakequant/layers/detail/float_products.h"
-#include "fakequant/layers/detail/float_sums.h"
 #include "fakequant/layers/detail/placement.h"
 #include "fakequant/layers/detail/quant_factories.h"
 #include "fakequant/layers/detail/quantizer_maker.h"
+#include "fakequant/layers/detail/residual_sums.h"
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/modules/norm.h"
@@ -47,7 +47,7 @@ class Quantizing {
         engine_(profile_of(config.target)),
         graph_(trace(model, input_shape)),
         edges_(detail::edge_layers(graph_)),
-        float_sums_(detail::float_sums(graph_)),
+        residual_sums_(detail::residual_sums(graph_)),
         matched_(config.rules.size(), false) {}
 
   std::vector<std::string> run() {
@@ -195,7 +195,7 @@ class Quantizing {
   /// Rules know a layer by its path and by what it is in the graph.
   MergedFields fields(const detail::QuantizableUse& use, std::vector<std::string> paths) {
     std::vector<std::string> names = edges_.names_of(use.path);
-    if (float_sums_.contains(use.path)) names.emplace_back("@residual");
+    if (residual_sums_.contains(use.path)) names.emplace_back("@residual");
     for (const auto& name : names)
       for (std::size_t i = 0, count = paths.size(); i < count; ++i)
         if (paths[i].starts_with(use.path)) paths.push_back(name + paths[i].substr(use.path.size()));
@@ -256,7 +256,7 @@ class Quantizing {
   const TargetProfile& engine_;
   TraceGraph graph_;
   detail::EdgeLayers edges_;
-  std::set<std::string> float_sums_;
+  std::set<std::string> residual_sums_;
   std::vector<bool> matched_;
   std::vector<std::string> names_, warnings_;
   std::map<int, std::vector<Shared>> shared_;  // by group of tensors

@@ -15,7 +15,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kFunction = "preset_config";
 constexpr const char* kEdges[] = {"@first.*", "@last.*"};  // also the matrices of a recurrent layer
-constexpr const char* kFloatSums = "@residual.*";
+constexpr const char* kResidualSums = "@residual.*";
 
 void add_rule(ordered_json& config, const std::string& pattern, const char* field,
               const ordered_json& value) {
@@ -58,7 +58,7 @@ ordered_json preset_config(const std::string& preset, const PresetChoices& choic
   const std::int64_t bits = choices.edge_bits.value_or(defaults.edge_bits);
   check_edge_bits(bits, defaults);
   if (bits > 0) add_edge_rules(config, defaults, bits);
-  if (defaults.float_residuals) add_rule(config, kFloatSums, "enable", false);
+  if (defaults.float_residuals) add_rule(config, kResidualSums, "enable", false);
   return config;
 }
 

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fakequant/layers/detail/float_sums.h"
+#include "fakequant/layers/detail/residual_sums.h"
 #include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/quantize.h"
 
@@ -114,12 +114,12 @@ constexpr const char* kSums = R"([
     {"name": "down", "type": "linear", "options": {"out_features": 8}, "inputs": ["codes"]},
     {"name": "last", "type": "add", "inputs": ["down", "norm2"]}])";
 
-TEST(FloatSums, AreThoseThatNormsAndOneAnotherRead) {
+TEST(ResidualSums, AreThoseThatNormsAndOneAnotherRead) {
   const auto model = build_model(ModelSpec::parse(kSums), {8});
-  EXPECT_THAT(detail::float_sums(trace(*model, {1, 8})), ElementsAre("first", "second"));
+  EXPECT_THAT(detail::residual_sums(trace(*model, {1, 8})), ElementsAre("first", "second"));
 }
 
-TEST(FloatSums, AreKnownToRulesAsResidual) {
+TEST(ResidualSums, AreKnownToRulesAsResidual) {
   const auto added = [](nlohmann::ordered_json config) {
     const auto model = build_model(ModelSpec::parse(kSums), {8});
     EXPECT_THAT(quantize(*model, QuantConfig::from_json(config), {1, 8}), ElementsAre());

@@ -1,4 +1,4 @@
-#include "fakequant/layers/detail/float_sums.h"
+#include "fakequant/layers/detail/residual_sums.h"
 
 #include <algorithm>
 #include <ranges>
@@ -19,9 +19,9 @@ bool is_always_in_floats(const std::string& op) {
 bool is_addition(const TraceNode& node) { return node.op == "add" && !node.path.empty(); }
 
 /// From the output back, so that what reads a value is known before what makes it.
-class FloatSums {
+class ResidualSums {
  public:
-  explicit FloatSums(const TraceGraph& graph)
+  explicit ResidualSums(const TraceGraph& graph)
       : graph_(graph), read_(graph.values.size(), false), read_as_codes_(graph.values.size(), false) {}
 
   std::set<std::string> run() {
@@ -53,6 +53,6 @@ class FloatSums {
 
 }  // namespace
 
-std::set<std::string> float_sums(const TraceGraph& graph) { return FloatSums(graph).run(); }
+std::set<std::string> residual_sums(const TraceGraph& graph) { return ResidualSums(graph).run(); }
 
 }  // namespace fq::detail

@@ -14,6 +14,6 @@ namespace fq::detail {
 /// (`engine_forms`: layer norm, RMS norm, GELU, ..) and other such additions, also through what only moves
 /// values. Rounding what they add costs accuracy and makes no operator run on codes. An addition that makes
 /// the network's output, or is called elsewhere too where its sum is read otherwise, is none.
-[[nodiscard]] std::set<std::string> float_sums(const TraceGraph& graph);
+[[nodiscard]] std::set<std::string> residual_sums(const TraceGraph& graph);
 
 }  // namespace fq::detail
