@@ -91,6 +91,14 @@ svg text { font-size: 11px; fill: var(--soft); }
 svg .count, svg .row { text-anchor: end; }
 svg .tick, svg .none { text-anchor: middle; }
 svg .power { font-size: 8px; }
+@media (max-width: 640px) { /* figures shrink there, their words do not */
+  main { padding: 16px 12px 40px; }
+  .card { padding: 12px 10px 10px; }
+  svg.histogram { overflow: visible; }
+  svg.histogram text { font-size: 18px; }
+  svg.histogram .tick { transform: translateY(4px); }
+  svg.histogram .row { font-size: 14px; }
+  svg.histogram .power { font-size: 13px; } }
 svg .grid { stroke: var(--rail); }
 svg .axis { stroke: var(--soft); stroke-width: .75; }
 svg .rail { stroke: var(--rail); stroke-width: 1.5; }
