@@ -49,7 +49,7 @@ std::int64_t whole_number(const nlohmann::json& value) {
   return value.get<std::int64_t>();
 }
 
-ListedDataset listed(const nlohmann::json& item) {
+ListedDataset listed_dataset(const nlohmann::json& item) {
   ListedDataset entry{item.at("name").get<std::string>(), whole_number(item.at("offset")),
                       whole_number(item.at("bytes")),
                       static_cast<std::uint32_t>(whole_number(item.at("crc32c")))};
@@ -59,13 +59,14 @@ ListedDataset listed(const nlohmann::json& item) {
   return entry;
 }
 
-/// Nothing where the listing itself is damaged.
+/// Nothing where there is no listing, or it is damaged itself.
 std::vector<ListedDataset> whole_listing(const FileReader& file, const StateHeader& header) {
+  if (header.listing_bytes == 0) return {};
   std::string text(static_cast<std::size_t>(header.listing_bytes), '\0');
   file.read(kHeaderBytes + header.body_bytes - header.listing_bytes, text.data(), text.size());
   if (crc32c(text.data(), text.size()) != header.listing_crc) return {};
   std::vector<ListedDataset> listing;
-  for (const auto& item : parse_json<nlohmann::json>(text)) listing.push_back(listed(item));
+  for (const auto& item : parse_json<nlohmann::json>(text)) listing.push_back(listed_dataset(item));
   return listing;
 }
 

@@ -13,7 +13,7 @@ namespace fq::detail {
 namespace {
 
 constexpr std::size_t kMostAxes = 32;  // as HDF5
-constexpr std::int64_t kMostElements = std::int64_t{1} << 56;
+constexpr std::int64_t kMostPartElements = std::int64_t{1} << 56;
 
 /// One part of a file.
 class StatePart {
@@ -50,7 +50,7 @@ class StatePart {
     bool none = false;
     for (const std::int64_t size : entry_.shape) {
       none |= size == 0;
-      if (size > 0 && count > kMostElements / size) refuse("claims more than 2^56 elements");
+      if (size > 0 && count > kMostPartElements / size) refuse("claims more than 2^56 elements");
       count *= std::max<std::int64_t>(size, 1);
     }
     return none ? 0 : count;
