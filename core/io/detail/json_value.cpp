@@ -19,7 +19,7 @@ std::string shown(const ordered_json& value) {
 }
 
 std::string shortened(const std::string& text) {
-  return text.size() <= 80 ? text : text.substr(0, 77) + "..";
+  return text.size() <= 80 ? text : fmt::format("{}..", std::string_view(text).substr(0, 77));
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-#include "fakequant/train/ranks/mpi/session.h"
+#include "fakequant/train/ranks/detail/mpi/session.h"
 
 #include <cstdlib>
 
 #include "fakequant/train/ranks/communicator.h"
-#include "fakequant/train/ranks/mpi/mpi_header.h"
+#include "fakequant/train/ranks/detail/mpi/mpi_header.h"
 
 namespace fq {
 namespace mpi {

@@ -1,4 +1,4 @@
-#include "fakequant/train/ranks/mpi/waiting.h"
+#include "fakequant/train/ranks/detail/mpi/waiting.h"
 
 #include <chrono>
 #include <utility>

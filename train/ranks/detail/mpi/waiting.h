@@ -5,8 +5,8 @@
 #include <memory>
 #include <thread>
 
+#include "fakequant/train/ranks/detail/mpi/mpi_header.h"
 #include "fakequant/train/ranks/detail/roll_call.h"
-#include "fakequant/train/ranks/mpi/mpi_header.h"
 
 namespace fq::mpi {
 

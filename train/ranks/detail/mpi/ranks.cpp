@@ -5,9 +5,9 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/ranks/communicator.h"
 #include "fakequant/train/ranks/detail/gpus_of_ranks.h"
-#include "fakequant/train/ranks/mpi/ring.h"
-#include "fakequant/train/ranks/mpi/session.h"
-#include "fakequant/train/ranks/mpi/waiting.h"
+#include "fakequant/train/ranks/detail/mpi/ring.h"
+#include "fakequant/train/ranks/detail/mpi/session.h"
+#include "fakequant/train/ranks/detail/mpi/waiting.h"
 
 namespace fq {
 namespace mpi {

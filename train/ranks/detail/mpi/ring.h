@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "fakequant/train/ranks/mpi/mpi_header.h"
-#include "fakequant/train/ranks/mpi/waiting.h"
+#include "fakequant/train/ranks/detail/mpi/mpi_header.h"
+#include "fakequant/train/ranks/detail/mpi/waiting.h"
 
 namespace fq::mpi {
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "fakequant/train/ranks/mpi/mpi_header.h"
+#include "fakequant/train/ranks/detail/mpi/mpi_header.h"
 
 namespace fq::detail {
 namespace {
