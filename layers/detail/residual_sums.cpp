@@ -18,18 +18,25 @@ bool is_always_in_floats(const std::string& op) {
 
 bool is_addition(const TraceNode& node) { return node.op == "add" && !node.path.empty(); }
 
+bool is_convolution(const TraceNode& node) {
+  return traits(node.op).has_weight && node.op.starts_with("conv");
+}
+
 /// From the output back, so that what reads a value is known before what makes it.
 class ResidualSums {
  public:
   explicit ResidualSums(const TraceGraph& graph)
-      : graph_(graph), read_(graph.values.size(), false), read_as_codes_(graph.values.size(), false) {}
+      : graph_(graph), read_(graph.values.size(), false), read_as_codes_(read_), of_convolution_(read_) {
+    find_convolutions();
+  }
 
   std::set<std::string> run() {
     if (graph_.output >= 0) read_as_codes_[static_cast<std::size_t>(graph_.output)] = true;
     std::set<std::string> found, others;
     for (const auto& node : std::views::reverse(graph_.nodes)) {
       const auto output = static_cast<std::size_t>(node.output);
-      const bool in_floats = read_[output] && !read_as_codes_[output];
+      const bool in_floats =
+          read_[output] && !read_as_codes_[output] && !(is_addition(node) && reads_convolution(node));
       if (is_addition(node)) (in_floats ? found : others).insert(node.path);
       const bool passes = is_addition(node) || traits(node.op).moves_values;
       mark(node, is_always_in_floats(node.op) || (passes && in_floats));
@@ -39,6 +46,22 @@ class ResidualSums {
   }
 
  private:
+  [[nodiscard]] bool reads_convolution(const TraceNode& node) const {
+    return std::ranges::any_of(node.inputs, [this](int value) {
+      return value >= 0 && of_convolution_[static_cast<std::size_t>(value)];
+    });
+  }
+
+  void find_convolutions() {
+    for (const auto& node : graph_.nodes) {
+      const bool folds = node.op == "batch_norm";
+      const bool begins_anew =
+          traits(node.op).is_product || is_addition(node) || (!folds && is_always_in_floats(node.op));
+      of_convolution_[static_cast<std::size_t>(node.output)] =
+          is_convolution(node) || (!begins_anew && reads_convolution(node));
+    }
+  }
+
   void mark(const TraceNode& node, bool in_floats) {
     for (const int input : node.inputs) {
       if (input < 0) continue;
@@ -49,6 +72,7 @@ class ResidualSums {
 
   const TraceGraph& graph_;
   std::vector<bool> read_, read_as_codes_;
+  std::vector<bool> of_convolution_;  // values that one computes, with nothing between that begins anew
 };
 
 }  // namespace

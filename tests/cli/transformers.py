@@ -127,8 +127,10 @@ def bad(**changes):
 
 bad(architectures=["T5ForConditionalGeneration"])
 fails(2, ["'T5ForConditionalGeneration'", "LlamaForCausalLM", "BertModel"], "import", "bad", "-o", "none.h5")
+bad(rope_parameters={"rope_type": "longrope", "rope_theta": 500.0})
+fails(2, ["bad/config.json:", "'longrope'", "llama3"], "import", "bad", "-o", "none.h5")
 bad(rope_parameters={"rope_type": "llama3", "rope_theta": 500.0})
-fails(2, ["bad/config.json:", "'llama3'"], "import", "bad", "-o", "none.h5")
+fails(2, ["bad/config.json:", "'factor' is missing"], "import", "bad", "-o", "none.h5")
 bad(hidden_size=16)
 fails(2, ["model.embed_tokens.weight is [20, 8], config.json makes it [20, 16]"], "import", "bad", "-o", "none.h5")
 bad(num_hidden_layers=1)

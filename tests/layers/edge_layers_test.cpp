@@ -114,6 +114,14 @@ constexpr const char* kSums = R"([
     {"name": "down", "type": "linear", "options": {"out_features": 8}, "inputs": ["codes"]},
     {"name": "last", "type": "add", "inputs": ["down", "norm2"]}])";
 
+TEST(ResidualSums, LeaveTheQuantizerBehindAConvolution) {
+  for (const char* between : {"", R"({"name": "pool", "type": "avg_pool", "options": {"kernel": 1}}, )"}) {
+    const std::string text = "[" + conv("a") + ", " + between + R"({"name": "act", "type": "relu"},
+        {"name": "sum", "type": "add", "inputs": ["act", "input"]}, {"name": "end", "type": "gelu"}])";
+    EXPECT_THAT(detail::residual_sums(trace(*built(text), {1, 4, 8, 8})), ElementsAre()) << between;
+  }
+}
+
 TEST(ResidualSums, AreThoseThatNormsAndOneAnotherRead) {
   const auto model = build_model(ModelSpec::parse(kSums), {8});
   EXPECT_THAT(detail::residual_sums(trace(*model, {1, 8})), ElementsAre("first", "second"));
