@@ -280,7 +280,7 @@ def test_only_the_ends_of_a_network_in_parts_are_edges():
     parts = list(model.codes().values())
     edges = [sorted({rule["pattern"].split(".")[0] for rule in part.network.config["rules"] if rule["pattern"][0] == "@"})
              for part in parts]
-    assert edges == [["@first"], [], ["@last"]]
+    assert edges == [["@first", "@residual"], ["@residual"], ["@last", "@residual"]]
     with pytest.raises(fq.ArgumentError, match="nothing quantized"):
         fqt.parameter_groups(small())
 
