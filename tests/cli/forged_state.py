@@ -151,8 +151,10 @@ told("behind.h5", part_of("a", A, 0, "f32", [16], offset=540), says=("outside",)
 for far in (1 << 55, 1 << 63, 1e300, -1, "512", None):
     told("far.h5", part_of("a", A, 0, "f32", [16], offset=far))
 told("crc.h5", part_of("a", A, 0, "f32", [16], crc32c=7), says=("checksum",))
-told("twice.h5", part_of("a", A, 0, "f32", [16]), part_of("a", A, 0, "f32", [16]), says=("twice",))
-told("second.h5", part_of("b", b"{}", len(A), "json", []), says=("text",))
+told("twice.h5", part_of("a", A, 0, "f32", [16]), part_of("a", A, len(A) + 2, "f32", [16]), says=("twice",), data=A + b"{}" + A)
+told("second.h5", part_of("b", b"{}", len(A) + 2, "json", []), says=("text",), data=A + b"{}{}")
+told("over.h5", *(part_of(f"a{i}", A, 0, "f32", [16]) for i in range(1000)), says=("over another part",))
+told("half.h5", part_of("a", A, 0, "f32", [16]), part_of("b", A[32:] + b"{}", 32, "u1", [34]), says=("over another part",))
 for name in ("a//b", "", "/a", "a/" * 70 + "b"):
     told("name.h5", part_of(name, A, 0, "f32", [16]))
 for entries in (b"", b"[]", b"{}", b"7", b"[7]", b'[{"name": 7}]', b"[", b"[" * 100000):

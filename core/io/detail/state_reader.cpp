@@ -132,12 +132,24 @@ void take_types_of_tree(const FileReader& file, std::vector<ListedDataset>& list
   if (!tree.empty()) refuse_part(file, tree.begin()->first, "is there, and not listed");
 }
 
+/// A small file cannot stand for many large parts.
+void check_apart(const FileReader& file, const std::vector<ListedDataset>& listing) {
+  std::vector<const ListedDataset*> parts;
+  for (const auto& entry : listing)
+    if (entry.bytes > 0) parts.push_back(&entry);
+  std::ranges::sort(parts, {}, &ListedDataset::offset);
+  for (std::size_t i = 1; i < parts.size(); ++i)
+    if (parts[i]->offset - parts[i - 1]->offset < parts[i - 1]->bytes)
+      refuse_part(file, parts[i]->name, "lies over another part");
+}
+
 }  // namespace
 
 StateDict read_state(const FileReader& file, const StateHeader& header) {
   auto listing = read_listing(file, header);
   const bool told = std::ranges::none_of(listing, [](const auto& entry) { return entry.dtype.empty(); });
   if (!told) take_types_of_tree(file, listing);
+  check_apart(file, listing);
   StateDict state;
   for (const auto& entry : listing) put(state, file, entry);
   return state;
