@@ -1,6 +1,7 @@
 #include "fakequant/bench/networks.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/losses.h"
+#include "fakequant/train/qat_preset.h"
 
 namespace fq::bench {
 namespace {
@@ -84,7 +86,7 @@ const char* preset_of(Numbers numbers) {
 }
 
 void quantize_and_calibrate(const Network& network, Numbers numbers) {
-  quantize(*network.model, QuantConfig::preset(preset_of(numbers)), network.x.shape());
+  quantize(*network.model, QuantConfig::from_json(preset_config(preset_of(numbers))), network.x.shape());
   const auto data = std::make_shared<TensorDataset>(network.x, network.labels);
   DataLoader loader(data, {.batch_size = network.x.dim(0), .shuffle = false});
   calibrate(*network.model, loader);
