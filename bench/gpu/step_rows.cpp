@@ -1,4 +1,5 @@
 #include <cmath>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -12,18 +13,19 @@ namespace {
 
 constexpr double kStepShare = 1.05;  // of the float step
 
-std::shared_ptr<TrainingStep> step_on(Device device, const NetworkSize& size, Numbers numbers) {
-  Network network = make_network(size, numbers);
+using MakeNetwork = std::function<Network(Numbers)>;
+
+std::shared_ptr<TrainingStep> step_on(Device device, Network network) {
   network.model->to(device);
   network.x = network.x.to(device);
   network.labels = network.labels.to(device);
   return std::make_shared<TrainingStep>(std::move(network));
 }
 
-GpuRow step_row(const std::string& name, const NetworkSize& size) {
-  GpuRow row{fmt::format("step.{}.qat_int8/own_fp32", name), kStepShare, {}};
+GpuRow step_row(std::string_view name, std::string_view what, Numbers numbers, const MakeNetwork& make) {
+  GpuRow row{fmt::format("step.{}.{}/own_fp32", name, what), kStepShare, {}};
   row.make = [=](Device device, std::int64_t) {
-    const auto ours = step_on(device, size, Numbers::int8), theirs = step_on(device, size, Numbers::fp32);
+    const auto ours = step_on(device, make(numbers)), theirs = step_on(device, make(Numbers::fp32));
     GpuRow::Work work;
     work.ours = [ours] { ours->run(); };
     work.theirs = [theirs] { theirs->run(); };
@@ -37,11 +39,29 @@ GpuRow step_row(const std::string& name, const NetworkSize& size) {
   return row;
 }
 
+MakeNetwork network_of(const NetworkSize& size) {
+  return [=](Numbers numbers) { return make_network(size, numbers); };
+}
+MakeNetwork gpt_of(const GptSize& size) {
+  return [=](Numbers numbers) { return make_gpt(numbers, size); };
+}
+
 }  // namespace
 
 std::vector<GpuRow> gpu_step_rows() {
-  return {step_row("resnet20_b512", {"resnet20", {}, {512, 3, 32, 32}}),
-          step_row("mlp4096_b512", {"mlp", R"({"widths": [4096, 4096]})", {512, 1, 28, 28}})};
+  const struct {
+    const char* name;
+    MakeNetwork make;
+  } networks[] = {{"resnet20_b512", network_of({"resnet20", {}, {512, 3, 32, 32}})},
+                  {"mlp4096_b512", network_of({"mlp", R"({"hidden": [4096, 4096]})", {512, 1, 28, 28}})},
+                  {"gpt", gpt_of({})},
+                  {"gpt768_b32", gpt_of({12, 768, 12, 256, 32, 96})}};
+  std::vector<GpuRow> rows;
+  for (const auto& [name, make] : networks) {
+    rows.push_back(step_row(name, "qat_int8", Numbers::int8, make));
+    rows.push_back(step_row(name, "qat_nvfp4", Numbers::nvfp4, make));
+  }
+  return rows;
 }
 
 }  // namespace fq::bench

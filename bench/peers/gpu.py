@@ -1,7 +1,7 @@
 """What PyTorch and ModelOpt take on this machine's GPU, where they are installed: one JSON object a row.
 
-gpu.py [--batch N] [--rounds N]. Kernels are timed beside a copy of the same bytes, steps of resnet20 (bench/networks.h) row-major and
-channels last, launched one by one and as a graph, with TF32 and without. Nothing here was tried on a GPU yet.
+gpu.py [--batch N] [--rounds N]. Kernels are timed beside a copy of the same bytes; steps of resnet20 (bench/networks.h), row-major and
+channels last, and of GPTs, launched one by one and as a graph, in float32, TF32 and bf16.
 """
 
 import argparse
@@ -15,6 +15,7 @@ except ImportError:
     print(json.dumps({"peers": "PyTorch is not installed"}))
     sys.exit(0)
 
+import gpt
 from networks import make_network
 
 
@@ -62,23 +63,35 @@ def kernels(rounds):
         say(f"kernel.fake_quant_int8/{name}", seconds=own, copy_share=copy / own)
 
 
-def network_of(batch, channels_last, quantized):
-    network = make_network("resnet20", False)
+SIZES = {"gpt": {}, "gpt768_b32": {"LAYERS": 12, "WIDTH": 768, "HEADS": 12, "CONTEXT": 256, "BATCH": 32}}
+
+
+def image_network(batch, channels_last):
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    model = network.model.cuda().to(memory_format=layout)
+    model = make_network("resnet20", False).model.cuda().to(memory_format=layout)
     x = torch.randn(batch, 3, 32, 32, device="cuda").to(memory_format=layout)
-    labels = torch.randint(0, 10, (batch,), device="cuda")
-    if quantized:
-        model = modelopt().quantize(model, modelopt().INT8_DEFAULT_CFG, lambda m: m(x))
-    return model, x, labels
+    return model, x, torch.randint(0, 10, (batch,), device="cuda")
 
 
-def step_of(model, x, labels):
+def gpt_network(name):
+    for key, value in SIZES[name].items():
+        setattr(gpt, key, value)
+    network = make_network("gpt", False)
+    return network.model.cuda(), network.x.cuda(), network.labels.cuda()
+
+
+def quantized_by(model, x):
+    return modelopt().quantize(model, modelopt().INT8_DEFAULT_CFG, lambda m: m(x))
+
+
+def step_of(model, x, labels, half=False):
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-5, momentum=0.9, fused=True)
 
     def step():
         optimizer.zero_grad(set_to_none=False)
-        torch.nn.functional.cross_entropy(model(x), labels).backward()
+        with torch.autocast("cuda", torch.bfloat16, enabled=half):
+            loss = torch.nn.functional.cross_entropy(model(x), labels)
+        loss.backward()
         optimizer.step()
 
     return step
@@ -97,20 +110,34 @@ def as_graph(step):
     return graph.replay
 
 
+def timed(name, way, rounds, model, x, labels):
+    """Launched one by one, and as a graph."""
+    if way.get("modelopt_int8"):
+        model = quantized_by(model, x)
+    step = step_of(model, x, labels, way.get("bf16", False))
+    for graph in (False, True):
+        try:
+            say(name, **way, graph=graph, seconds=seconds(as_graph(step) if graph else step, rounds))
+        except Exception as error:  # a peer that cannot be captured, or has too little memory
+            say(name, **way, graph=graph, error=str(error).splitlines()[0])
+    torch.cuda.empty_cache()
+
+
+def allow_tf32(allowed):
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+
+
 def steps(batch, rounds):
-    for quantized in (False, True) if modelopt() else (False,):
-        for tf32 in (False, True):
-            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
-            for channels_last in (False, True):
-                for graph in (False, True):
-                    name = f"step.resnet20_b{batch}.{'modelopt_int8' if quantized else 'torch_fp32'}"
-                    way = {"tf32": tf32, "channels_last": channels_last, "graph": graph}
-                    try:
-                        step = step_of(*network_of(batch, channels_last, quantized))
-                        say(name, **way, seconds=seconds(as_graph(step) if graph else step, rounds))
-                    except Exception as error:  # a peer that cannot be captured, or has too little memory
-                        say(name, **way, error=str(error).splitlines()[0])
-                    torch.cuda.empty_cache()
+    numbers = [{"tf32": False}, {"tf32": True}, {"bf16": True}]
+    if modelopt():
+        numbers.append({"tf32": True, "modelopt_int8": True})
+    for way in numbers:
+        allow_tf32(way.get("tf32", False))
+        for channels_last in (False, True):
+            timed(f"step.resnet20_b{batch}.torch", {**way, "channels_last": channels_last}, rounds,
+                  *image_network(batch, channels_last))
+        for name in SIZES:
+            timed(f"step.{name}.torch", way, rounds, *gpt_network(name))
 
 
 def main():

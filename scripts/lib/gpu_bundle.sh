@@ -1,6 +1,6 @@
 # Sourced by scripts/gpu: makes and unpacks the archive.
 
-gpu_programs=(test_core test_calib test_layers test_train golden fakequant_cli fakequant_gpu_bench)
+gpu_programs=(test_core test_calib test_reference test_layers test_train golden fakequant_cli fakequant_gpu_bench)
 
 # Shared libraries of a program, but the C library and what comes with the driver and CUDA.
 libraries_of() {
@@ -9,14 +9,17 @@ libraries_of() {
 }
 
 make_bundle() {
-  local archive=$1 architectures=$2 root=build/gpu/fakequant-gpu program
-  install_packages
-  cmake --preset cuda-dev "-DCMAKE_CUDA_ARCHITECTURES=$architectures" >/dev/null
-  cmake --build --preset cuda-dev --target "${gpu_programs[@]}"
+  local archive=$1 architectures=$2 build=$3 root=build/gpu/fakequant-gpu program
+  if [[ -z $build ]]; then
+    build=build/cuda-dev
+    install_packages
+    cmake --preset cuda-dev "-DCMAKE_CUDA_ARCHITECTURES=$architectures" >/dev/null
+    cmake --build --preset cuda-dev --target "${gpu_programs[@]}"
+  fi
   rm -rf "$root"
   mkdir -p "$root/bin" "$root/lib" "$root/source/tests/golden" "$(dirname "$archive")"
   for program in "${gpu_programs[@]/#fakequant_cli/fakequant}"; do
-    install -s "$(find build/cuda-dev -type f -name "$program" -perm -u+x | head -1)" "$root/bin/"
+    install -s "$(find "$build/bin" "$build/tests" -maxdepth 1 -type f -name "$program" -perm -u+x | head -1)" "$root/bin/"
   done
   mapfile -t libraries < <(libraries_of "$root"/bin/*)
   cp -L "${libraries[@]}" "$root/lib/"
@@ -26,7 +29,8 @@ make_bundle() {
   cp bench/peers/{gpu,gpt,networks}.py "$root/source/peers/"
   install scripts/lib/gpu_run.sh "$root/run"
   git rev-parse HEAD >"$root/revision" 2>/dev/null || echo unknown >"$root/revision"
-  tar -C "$(dirname "$root")" -cJf "$archive" "$(basename "$root")"
+  # Each program holds the library: a window as long as all of them stores it once.
+  tar -C "$(dirname "$root")" -cf - "$(basename "$root")" | xz --lzma2=preset=6,dict=256MiB >"$archive"
   echo "$archive: $(du -h "$archive" | cut -f1)"
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs in the unpacked archive of scripts/gpu bundle, on the GPU of this machine, in the order of docs/cuda.md. Each section is in
-# the report as soon as it ends, so that a run that is ended early keeps what it has.
+# the report as soon as it ends, so that a run that is ended early keeps what it has. REPORT.log has all that programs said.
 # run [--only SECTION,..] [--report FILE] [--limit SECONDS]; exit status 1 when anything failed.
 # Sections: library, golden, loops, bench, memcheck, racecheck, initcheck, peers.
 set -uo pipefail
@@ -22,10 +22,11 @@ for section in ${only//,/ }; do
 done
 
 work=$(mktemp -d)
+: >"$report.log"
 trap 'rm -rf "$work"' EXIT
 failed=0
 suites='Cuda*:*/Cuda*'
-tests=(test_core test_calib test_layers test_train)
+tests=(test_core test_calib test_reference test_layers test_train)
 sections=()
 
 # A member of the report: a name and a file that holds JSON. The report is written anew.
@@ -53,6 +54,7 @@ said() {
   echo "== $name"
   limited "$@" >"$work/said.txt" 2>&1 || { status=failed; failed=1; }
   tail -4 "$work/said.txt"
+  { echo "== $name: $status, $SECONDS s"; cat "$work/said.txt"; } >>"$report.log"
   printf '{"status": "%s", "output": %s}' "$status" "$(tail -20 "$work/said.txt" | quoted)" >"$work/said"
   add "$name" "$work/said"
 }

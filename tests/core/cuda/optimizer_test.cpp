@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "core/gradient_check.h"
@@ -24,17 +26,20 @@ Shape shape_of(std::size_t i) {
 }
 DType dtype_at(std::size_t i) { return i % 3 == 2 ? DType::f64 : DType::f32; }
 
-std::vector<Tensor> tensors(Device device, unsigned seed, double low = -2.0) {
+std::vector<Tensor> tensors(Device device, unsigned seed, double low = -2.0, double high = 2.0) {
   std::vector<Tensor> out;
   for (std::size_t i = 0; i < kTensors; ++i)
     out.push_back(
-        random_values(shape_of(i), seed + static_cast<unsigned>(i), low).to(dtype_at(i)).to(device));
+        random_values(shape_of(i), seed + static_cast<unsigned>(i), low, high).to(dtype_at(i)).to(device));
   return out;
 }
 
 void expect_same(const std::vector<Tensor>& there, const std::vector<Tensor>& here) {
-  for (std::size_t i = 0; i < here.size(); ++i)
+  for (std::size_t i = 0; i < here.size(); ++i) {
     EXPECT_TRUE(bitwise_equal(there[i].to(Device::cpu()), here[i])) << i;
+    for (const double each : here[i].to(DType::f64).to_vector<double>())
+      ASSERT_TRUE(std::isfinite(each)) << i;
+  }
 }
 
 /// Parameters and momenta after three steps.
@@ -81,7 +86,9 @@ template <template <class> class Rule>
 std::vector<Tensor> rule_on(Device device, const Rule<double>& rule) {
   auto parameters = tensors(device, 1);
   std::vector<std::vector<Tensor>> states(3);
-  for (int k = 0; k < Rule<double>::states; ++k) states[k] = tensors(device, 1000U * (k + 1), 0.0);
+  // Squares first, no smaller than those of the means: RMSprop takes the root of the difference.
+  for (int k = 0; k < Rule<double>::states; ++k)
+    states[k] = tensors(device, 1000U * (k + 1), k == 0 ? 4.0 : 0.0, k == 0 ? 6.0 : 2.0);
   for (unsigned t = 0; t < 3; ++t) {
     const auto gradients = tensors(device, 5000 + 100 * t);
     std::vector<ops::RuleUpdate<Rule>> updates;
