@@ -1,6 +1,7 @@
 """The report of scripts/accuracy --peers, of results made up: means, pairs of the same seed, the better rate, the picture;
 and what the script refuses. Standard library only."""
 
+import argparse
 import json
 import os
 import subprocess
@@ -55,19 +56,35 @@ with tempfile.TemporaryDirectory() as folder:
     again = compare.Results(f"{folder}/results.jsonl")
     assert again.once(lambda: sys.exit("run twice"), data="letters", tool="expert", format="w4a4", seed=1)["ptq"] == 1.0
 
-    # Flags are tried on the training part alone, whose own last tenth is held out.
-    texts.TUNING, texts.run, told = folder, lambda command, *words: told.append(words) or '{"metrics": {"bpc": 2.0}}', []
+    # Flags are tried on the training part alone, whose own last tenth is held out, several trainings at once on the device.
+    told = []
+    texts.run = lambda command, *words: told.append(words) or '{"metrics": {"bpc": 2.0}}'
     with open(f"{folder}/text.txt", "w") as file:
         file.write("abcdefghij" * 200 + "held out" * 25)
-    part = texts.training_part(f"{folder}/text.txt")
+    part = texts.training_part(f"{folder}/text.txt", folder)
     assert texts.read(part) == ("abcdefghij" * 198, 198), texts.read(part)
-    texts.data_sets("fakequant", part, folder)
+    where = texts.setting("fakequant", "cuda:1", part, folder)
     assert [words[:3] for words in told] == [("dataset", "from-text", name) for name in (part, f"{folder}/fine.txt")], told
     del told[:]
-    found = texts.quantized("fakequant", "whole.h5", "fine.h5", 3, "gpt.3.h5", "kv8", "--method mse | --lr 0.0005")
+    found = texts.quantized(where, 3, "gpt.3.h5", "kv8", "--method mse | --lr 0.0005")
     assert found == {"ptq": 2.0, "qat": 2.0} and [words[0] for words in told] == ["calibrate", "qat", "evaluate", "evaluate"], told
-    assert told[0][6:] == ("--kv", "int8", "--method", "mse", "-o", "gpt.3.kv8.ptq.h5"), told[0]
+    assert told[0][6:-3] == ("--kv", "int8", "--method", "mse", "-o") and told[0][-2:] == ("--device", "cuda:1"), told[0]
+    assert told[0][-3] != "gpt.3.kv8.ptq.h5" and told[0][-3] == told[1][1], "files of different flags have different names"
     assert "--lr" in told[1] and "--method" not in told[1], told[1]
+
+    texts.TUNING = f"{folder}/tuning"
+    options = argparse.Namespace(command="fakequant", text=f"{folder}/text.txt", text_tune=["", "--no"], text_formats=["int8", "fp8"],
+                                 device="cuda:1", seeds=2, jobs=3)
+
+    def refuses(command, *words):
+        if "--no" in words:
+            raise RuntimeError("no flag of that name")
+        return '{"metrics": {"bpc": 2.0}}'
+    texts.run = refuses
+    lines, failed = texts.compare(options)
+    assert failed == 4 and lines.splitlines()[-2:] == ["| INT8 | +0.0000 | +0.0000 | 2 |", "| FP8 | +0.0000 | +0.0000 | 2 |"], lines
+    with open(f"{folder}/tuning.cuda1/results.jsonl") as file:
+        assert len(list(file)) == 6, "two float networks, two formats from each"
 
 rows = [{"format": "float", "tool": "float", "seed": 1, "ptq": 2.1, "qat": 2.0}]
 rows += [{"format": "int8", "tool": tool, "seed": 1, "ptq": 2.2, "qat": qat} for tool, qat in (("fakequant", 2.01), ("| --lr 1", 2.02))]
@@ -77,7 +94,8 @@ assert chart.spread([10.0, 10.0, 30.0], 17, 0, 100) == [10.0, 27.0, 44.0]
 assert chart.spread([95.0, 99.0], 17, 0, 100) == [83.0, 100.0], chart.spread([95.0, 99.0], 17, 0, 100)
 
 for words, says in [(["--data", "letter"], "--data: no letter among satellite, letters"),
-                    (["--formats", "int9"], "--formats: no int9 among int8"), (["--tools", "x"], "--tools: no x among modelopt")]:
+                    (["--formats", "int9"], "--formats: no int9 among int8"), (["--tools", "x"], "--tools: no x among modelopt"),
+                    (["--jobs", "2"], "--device and --jobs are flags of --text"), (["--text", "x", "--jobs", "0"], "--jobs: at least 1")]:
     done = subprocess.run([sys.executable, os.path.join(SOURCE, "scripts", "accuracy"), "--peers", *words], text=True,
                           capture_output=True)
     assert done.returncode == 2 and says in done.stderr, done

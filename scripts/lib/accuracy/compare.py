@@ -4,6 +4,7 @@ and what is there is not run again."""
 import json
 import os
 import sys
+import threading
 import time
 
 from bench import report as bench_report
@@ -18,7 +19,7 @@ RESULTS = f"{FOLDER}/results.jsonl"
 
 
 def tell(line):
-    print(line, file=sys.stderr, flush=True)
+    print(f"{line}\n", end="", file=sys.stderr, flush=True)
 
 
 def key(result):
@@ -27,7 +28,7 @@ def key(result):
 
 class Results:
     def __init__(self, path):
-        self.path, self.all = path, {}
+        self.path, self.all, self.writing = path, {}, threading.Lock()
         if os.path.exists(path):
             with open(path) as file:
                 for line in file:
@@ -35,16 +36,17 @@ class Results:
                     self.all[key(result)] = result
 
     def once(self, make, **what):
-        """`make` gives a dictionary of accuracies, or of a reason why there is none."""
+        """`make` gives a dictionary of accuracies, or of a reason why there is none. Several threads may ask for different ones."""
         if key(what) in self.all:
             return self.all[key(what)]
         start = time.time()
         result = {**what, **make()}
         result["seconds"] = round(time.time() - start, 1)
-        self.all[key(what)] = result
-        with open(self.path, "a") as file:
-            file.write(json.dumps(result) + "\n")
-        tell(" ".join(f"{value:.4g}" if isinstance(value, float) else str(value) for value in result.values()))
+        with self.writing:
+            self.all[key(what)] = result
+            with open(self.path, "a") as file:
+                file.write(json.dumps(result) + "\n")
+            tell(" ".join(f"{value:.4g}" if isinstance(value, float) else str(value) for value in result.values()))
         return result
 
 

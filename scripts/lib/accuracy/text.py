@@ -1,12 +1,16 @@
 """scripts/accuracy --text: a GPT of characters in every format, bits a character above the float network that was
-fine-tuned as long. A result is kept in a line of JSON, and what is there is not run again. With --text-tune flags are tried
-on networks that have not seen the last tenth of the training part, which takes the place of the held-out text."""
+fine-tuned as long. A result is kept in a line of JSON, and what is there is not run again: files of each device have a folder
+of their own. With --text-tune flags are tried on networks that have not seen the last tenth of the training part, which takes
+the place of the held-out text."""
 
 import json
 import os
 import shlex
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
-from .compare import Results
+from .compare import Results, tell
 from .own import run
 
 FOLDER, TUNING = "build/accuracy/text", "build/accuracy/text_tuning"
@@ -35,6 +39,17 @@ FORMATS = {
 }
 
 
+class Setting(NamedTuple):
+    """What runs, where, and on which files."""
+    command: str
+    device: str
+    whole: str
+    fine: str
+
+    def run(self, *words):
+        return run(self.command, *words, "--device", self.device)
+
+
 def read(text):
     """The characters, and how many of the last ones are held out."""
     with open(text, encoding="utf-8") as file:
@@ -42,17 +57,17 @@ def read(text):
     return characters, len(characters) // 10
 
 
-def training_part(text):
+def training_part(text, folder):
     """As a file of its own."""
-    path = os.path.abspath(f"{TUNING}/training.txt")
+    path = os.path.abspath(f"{folder}/training.txt")
     characters, held_out = read(text)
     with open(path, "w", encoding="utf-8") as file:
         file.write(characters[:-held_out])
     return path
 
 
-def data_sets(command, text, folder):
-    """Of the whole text, its last tenth held out, and of so much of the training part as fine-tuning reads."""
+def setting(command, device, text, folder):
+    """With data of the whole text, its last tenth held out, and of so much of the training part as fine-tuning reads."""
     whole, fine, cut = (os.path.abspath(f"{folder}/{name}") for name in ("text.h5", "fine.h5", "fine.txt"))
     characters, held_out = read(text)
     part, tail = characters[:-held_out][-(FINE_STEPS * BATCH * WINDOW + 1):], characters[-held_out:]
@@ -63,35 +78,35 @@ def data_sets(command, text, folder):
         run(command, "dataset", "from-text", text, "--windows", WINDOW, "--stride", WINDOW - 1, "-o", whole)
     if not os.path.exists(fine):
         run(command, "dataset", "from-text", cut, "--windows", WINDOW, "--test", held_out / (len(part) + held_out), "-o", fine)
-    return whole, fine
+    return Setting(command, device, whole, fine)
 
 
-def bits(command, checkpoint, data):
+def bits(where, checkpoint):
     """A character of the held-out text."""
-    lines = run(command, "evaluate", checkpoint, "--data", data, "--metrics", "bpc", "--json").splitlines()
+    lines = where.run("evaluate", checkpoint, "--data", where.whole, "--metrics", "bpc", "--json").splitlines()
     return [line["metrics"]["bpc"] for line in map(json.loads, lines) if "metrics" in line][-1]
 
 
-def float_networks(command, whole, fine, seed, path):
+def float_networks(where, seed, path):
     """Trained for four epochs, which are 1,988 steps, and then as long as the quantized ones are fine-tuned."""
     tuned = path.replace(".h5", ".tuned.h5")
     shared = ("--batch", BATCH, "--metrics", "bpc", "--seed", seed)
     if not os.path.exists(path):
-        run(command, "train", "--model", "gpt", "--model-options", MODEL, "--data", whole, "--epochs", 4, "--lr", FLOAT_RATE,
-            *shared, "-o", path)
-    run(command, "train", "--checkpoint", path, "--data", fine, "--epochs", 1, "--lr", FINE_RATE, *shared, "-o", tuned)
-    return {"ptq": bits(command, path, whole), "qat": bits(command, tuned, whole)}
+        where.run("train", "--model", "gpt", "--model-options", MODEL, "--data", where.whole, "--epochs", 4, "--lr", FLOAT_RATE,
+                  *shared, "-o", path)
+    where.run("train", "--checkpoint", path, "--data", where.fine, "--epochs", 1, "--lr", FINE_RATE, *shared, "-o", tuned)
+    return {"ptq": bits(where, path), "qat": bits(where, tuned)}
 
 
-def quantized(command, whole, fine, seed, path, name, tried=""):
+def quantized(where, seed, path, name, tried=""):
     """`tried`: flags of calibrate, and behind a | those of qat."""
     _, preset, flags = FORMATS[name]
     calibrating, _, tuning = tried.partition("|")
-    stem = f"{os.path.splitext(path)[0]}.{name}"
-    run(command, "calibrate", path, "--data", whole, "--preset", preset, *flags, *shlex.split(calibrating), "-o", f"{stem}.ptq.h5")
-    run(command, "qat", f"{stem}.ptq.h5", "--data", fine, "--epochs", 1, "--batch", BATCH, "--metrics", "bpc", "--seed", seed,
-        *shlex.split(tuning), "-o", f"{stem}.qat.h5")
-    return {stage: bits(command, f"{stem}.{stage}.h5", whole) for stage in ("ptq", "qat")}
+    stem = f"{os.path.splitext(path)[0]}.{name}" + (f".{zlib.crc32(tried.encode()):08x}" if tried else "")
+    where.run("calibrate", path, "--data", where.whole, "--preset", preset, *flags, *shlex.split(calibrating), "-o", f"{stem}.ptq.h5")
+    where.run("qat", f"{stem}.ptq.h5", "--data", where.fine, "--epochs", 1, "--batch", BATCH, "--metrics", "bpc", "--seed", seed,
+              *shlex.split(tuning), "-o", f"{stem}.qat.h5")
+    return {stage: bits(where, f"{stem}.{stage}.h5") for stage in ("ptq", "qat")}
 
 
 def mean(values):
@@ -100,6 +115,8 @@ def mean(values):
 
 def table(results):
     base = {r["seed"]: r["qat"] for r in results if r["format"] == "float"}
+    if not base:
+        return "no float network"
     lines = [f"bits a character of the held-out text above the float network, fine-tuned as long: {mean(base.values()):.4f}", "",
              "| format | calibrated | fine-tuned | seeds |", "| --- | --- | --- | --- |"]
     for name, (label, _, _) in FORMATS.items():
@@ -111,18 +128,41 @@ def table(results):
     return "\n".join(lines)
 
 
+def at_once(jobs, calls):
+    """Runs every call, `jobs` of them at a time; how many failed, which is told and stops none of the others."""
+    def guarded(call):
+        try:
+            call()
+            return 0
+        except RuntimeError as error:
+            tell(f"failed: {error}")
+            return 1
+    with ThreadPoolExecutor(jobs) as pool:
+        return sum(pool.map(guarded, calls))
+
+
 def compare(options):
-    tried, folder = options.text_tune or [""], TUNING if options.text_tune else FOLDER
+    """The table, and how many trainings failed."""
+    tried = [flags.strip() for flags in options.text_tune or [""]]
+    folder = (TUNING if options.text_tune else FOLDER) + ("" if options.device == "cpu" else f".{options.device.replace(':', '')}")
     os.makedirs(folder, exist_ok=True)
-    text = training_part(options.text) if options.text_tune else options.text
-    whole, fine = data_sets(options.command, text, folder)
-    results = Results(f"{folder}/results.jsonl")
-    for seed in range(1, options.seeds + 1):
-        path = os.path.abspath(f"{folder}/gpt.{seed}.h5")
-        results.once(lambda: float_networks(options.command, whole, fine, seed, path), data="text", tool="float", format="float",
+    text = training_part(options.text, folder) if options.text_tune else options.text
+    where, results = setting(options.command, options.device, text, folder), Results(f"{folder}/results.jsonl")
+    seeds = range(1, options.seeds + 1)
+    formats = list(FORMATS) if options.text_formats is None else options.text_formats
+
+    def path(seed):
+        return os.path.abspath(f"{folder}/gpt.{seed}.h5")
+
+    def base(seed):
+        results.once(lambda: float_networks(where, seed, path(seed)), data="text", tool="float", format="float", seed=seed)
+
+    def one(seed, name, flags):
+        results.once(lambda: quantized(where, seed, path(seed), name, flags), data="text", tool=flags or DEFAULTS, format=name,
                      seed=seed)
-        for name in FORMATS if options.text_formats is None else options.text_formats:
-            for flags in tried:
-                results.once(lambda: quantized(options.command, whole, fine, seed, path, name, flags), data="text",
-                             tool=flags.strip() or DEFAULTS, format=name, seed=seed)
-    return table(list(results.all.values()))
+
+    failed = at_once(options.jobs, [lambda seed=seed: base(seed) for seed in seeds])
+    if not failed:
+        calls = [(seed, name, flags) for seed in seeds for name in formats for flags in tried]
+        failed = at_once(options.jobs, [lambda call=call: one(*call) for call in calls])
+    return table(list(results.all.values())), failed
