@@ -34,6 +34,16 @@ void check_smoothing(double label_smoothing, std::string_view function) {
            label_smoothing);
 }
 
+/// [N, C, ..] as [N * .., C].
+Variable rows_of(const Variable& outputs) {
+  if (outputs.rank() == 2) return outputs;
+  std::vector<int> axes{0};
+  for (int axis = 2; axis < outputs.rank(); ++axis) axes.push_back(axis);
+  axes.push_back(1);
+  const std::int64_t classes = outputs.shape()[1];
+  return ops::reshape(ops::transpose(outputs, axes), {outputs.numel() / classes, classes});
+}
+
 /// [N, C, ..] of numbers by which log softmax is multiplied and summed: minus the shares of the loss.
 struct Shares {
   Tensor values;
@@ -43,11 +53,8 @@ struct Shares {
 Shares shares_of(const Shape& shape, const Tensor& labels, const CrossEntropyOptions& o,
                  std::string_view function) {
   const std::int64_t classes = shape[1], inner = numel(Shape(shape.begin() + 2, shape.end()));
-  std::vector<float> weights(static_cast<std::size_t>(classes), 1.0F);
-  if (o.class_weights.defined()) {
-    check_weights(o.class_weights, classes, function);
-    weights = o.class_weights.to(DType::f32).to_vector<float>();
-  }
+  check_weights(o.class_weights, classes, function);
+  const auto weights = o.class_weights.to(DType::f32).to_vector<float>();
   const auto all = labels.to(Device::cpu()).to_vector<std::int64_t>();
   std::vector<float> out(static_cast<std::size_t>(numel(shape)), 0.0F);
   Shares made;
@@ -126,6 +133,9 @@ Variable cross_entropy(const Variable& outputs, const Tensor& labels, const Cros
   FQ_CHECK(labels.shape() == wanted, function, "the outputs are {}, the labels {}: give {}",
            to_string(outputs.shape()), to_string(labels.shape()), to_string(wanted));
   check_smoothing(options.label_smoothing, function);
+  if (!options.class_weights.defined())
+    return ops::cross_entropy(rows_of(outputs), labels.reshape({labels.numel()}), options.label_smoothing,
+                              options.ignore_index);
   const Shares shares = shares_of(outputs.shape(), labels, options, function);
   const Variable logs = ops::log_softmax(outputs, 1);
   const Variable sum = ops::sum(ops::multiply(logs, factor(outputs, shares.values)));

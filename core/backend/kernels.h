@@ -18,6 +18,7 @@
 #include "fakequant/core/backend/axis_mix.h"
 #include "fakequant/core/backend/batch_norm_numbers.h"
 #include "fakequant/core/backend/dropout_blocks.h"
+#include "fakequant/core/backend/label_rule.h"
 #include "fakequant/core/backend/product_shapes.h"
 #include "fakequant/core/backend/ranged_values.h"
 #include "fakequant/core/backend/recurrent_call.h"
@@ -95,8 +96,8 @@ struct Kernels {
 
   // rows
   void (*check_whole)(const Tensor& values, std::string_view function, std::string_view what);
-  void (*check_indices)(const Tensor& values, std::int64_t size, std::string_view function,
-                        std::string_view what);
+  void (*check_indices)(const Tensor& values, std::int64_t size, std::optional<std::int64_t> allowed,
+                        std::string_view function, std::string_view what);
   void (*gather_rows)(const Tensor& ids, const Tensor& table, Tensor& y);
   void (*sum_rows)(const Tensor& ids, const Tensor& x, Tensor& table);
 
@@ -115,9 +116,10 @@ struct Kernels {
   void (*softmax)(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y);
   void (*softmax_backward)(const Tensor& dy, const Tensor& y, const AxisView& view, bool logarithm,
                            Tensor& dx);
-  void (*cross_entropy)(const Tensor& log_p, const Tensor& labels, double smoothing, Tensor& loss);
-  void (*cross_entropy_backward)(const Tensor& log_p, const Tensor& labels, double smoothing,
-                                 const Tensor& dy, Tensor& dx);
+  void (*cross_entropy)(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& loss,
+                        Tensor& counted);
+  void (*cross_entropy_backward)(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
+                                 const Tensor& counted, const Tensor& dy, Tensor& dx);
   void (*mse_loss)(const Tensor& a, const Tensor& b, Tensor& loss);
   void (*mse_loss_backward)(const Tensor& a, const Tensor& b, const Tensor& dy, Tensor& da, Tensor& db);
 

@@ -19,7 +19,8 @@ Tensor checked_ids(const Variable& ids, const Tensor& table) {
   const Tensor given = tensor->to(Layout::row_major), out = given.to(DType::i64);
   if (given.dtype() == DType::f32)
     detail::run(out.device(), &detail::Kernels::check_whole, given, kEmbedding, "id");
-  detail::run(out.device(), &detail::Kernels::check_indices, out, table.dim(0), kEmbedding, "id");
+  detail::run(out.device(), &detail::Kernels::check_indices, out, table.dim(0), std::optional<std::int64_t>(),
+              kEmbedding, "id");
   return out;
 }
 

@@ -28,7 +28,8 @@ Variable softmax_as(std::string_view op, const Variable& input, int axis, bool l
 Variable softmax(const Variable& x, int axis) { return softmax_as("softmax", x, axis, false); }
 Variable log_softmax(const Variable& x, int axis) { return softmax_as("log_softmax", x, axis, true); }
 
-Variable cross_entropy(const Variable& logits, const Tensor& labels, double label_smoothing) {
+Variable cross_entropy(const Variable& logits, const Tensor& labels, double label_smoothing,
+                       std::optional<std::int64_t> ignored) {
   constexpr std::string_view op = "cross_entropy";
   const ProfileScope profile(op, "forward");
   const auto x = detail::floats(logits, op);
@@ -44,13 +45,15 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, double labe
            label_smoothing);
   const Tensor classes = labels.to(DType::i64);
   const Device device = x.tensor.device();
-  detail::run(device, &detail::Kernels::check_indices, classes, x.tensor.dim(1), op, "label");
-  Tensor log_p = detail::empty_like(x.tensor), loss = Tensor::empty({}, log_p.dtype(), device);
+  const LabelRule rule{label_smoothing, ignored};
+  detail::run(device, &detail::Kernels::check_indices, classes, x.tensor.dim(1), ignored, op, "label");
+  Tensor log_p = detail::empty_like(x.tensor), loss = Tensor::empty({}, log_p.dtype(), device),
+         counted = Tensor::empty({}, DType::i64, device);
   detail::run(device, &detail::Kernels::softmax, x.tensor, axis_view(x.tensor.shape(), 1), true, log_p);
-  detail::run(device, &detail::Kernels::cross_entropy, log_p, classes, label_smoothing, loss);
-  const auto backward = [log_p, saved = detail::Saved(classes), label_smoothing](const Tensor& dy) {
+  detail::run(device, &detail::Kernels::cross_entropy, log_p, classes, rule, loss, counted);
+  const auto backward = [log_p, saved = detail::Saved(classes), rule, counted](const Tensor& dy) {
     Tensor dx = detail::empty_like(log_p);
-    detail::run(dx.device(), &detail::Kernels::cross_entropy_backward, log_p, saved.get(), label_smoothing,
+    detail::run(dx.device(), &detail::Kernels::cross_entropy_backward, log_p, saved.get(), rule, counted,
                 dy.to(log_p.dtype()), dx);
     return std::vector<Tensor>{dx};
   };

@@ -7,6 +7,9 @@
 ///
 /// A loss is a mean over the batch, of rank 0, so that gradients do not grow with the size of a batch.
 
+#include <cstdint>
+#include <optional>
+
 #include "fakequant/core/variable.h"
 
 namespace fq::ops {
@@ -27,8 +30,10 @@ namespace fq::ops {
 ///
 /// Throws ArgumentError for other shapes, a label out of range (naming its row) and a smoothing outside of
 /// [0, 1]. On a GPU a label out of range is a NumericError when a value is read back next.
+///
+/// Rows whose label is `ignored` count for nothing: the mean is over the others, 0 where there are none.
 [[nodiscard]] Variable cross_entropy(const Variable& logits, const Tensor& labels,
-                                     double label_smoothing = 0.0);
+                                     double label_smoothing = 0.0, std::optional<std::int64_t> ignored = {});
 
 /// The mean of (x - target)^2 over all elements: rank 0, in x's dtype; 0 when there are none. Both inputs get
 /// gradients. Throws ArgumentError when shapes or dtypes differ: nothing broadcasts.

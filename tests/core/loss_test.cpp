@@ -6,6 +6,7 @@
 
 #include "core/gradient_check.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/ops/shape.h"
 
 namespace fq::loss_test {
 namespace {
@@ -18,6 +19,27 @@ TEST(CrossEntropy, KnownValues) {
   const double smoothed = 0.8 * std::log(4.0) + 0.1 * (std::log(4.0) + std::log(4.0 / 3.0));
   EXPECT_NEAR(ops::cross_entropy(Tensor::from({std::log(3.0f), 0.0f}, {1, 2}), labels({1}), 0.2).item(),
               smoothed, 1e-6);
+}
+
+TEST(CrossEntropy, IgnoredRowsCountForNothing) {
+  const auto joined = [](const std::vector<Variable>& parts) { return ops::concat(parts, 0).tensor(); };
+  const Tensor all = test::random_values({5, 4}, 1), rest = joined({all.slice(0, 1), all.slice(2, 4)});
+  for (const double smoothing : {0.0, 0.3}) {
+    const Variable x(all, true), y(rest, true);
+    const Variable loss = ops::cross_entropy(x, labels({3, -7, 0, 1, -7}), smoothing, -7);
+    const Variable expected = ops::cross_entropy(y, labels({3, 0, 1}), smoothing);
+    EXPECT_EQ(loss.item(), expected.item());
+    loss.backward();
+    expected.backward();
+    const Tensor none = Tensor::zeros({1, 4}, DType::f64), dy = y.grad();
+    EXPECT_TRUE(bitwise_equal(x.grad(), joined({dy.slice(0, 1), none, dy.slice(1, 3), none})));
+  }
+  const Variable x(all, true);
+  const Variable nothing = ops::cross_entropy(x, labels({2, 2, 2, 2, 2}), 0.1, 2);
+  EXPECT_EQ(nothing.item(), 0.0);
+  nothing.backward();
+  EXPECT_TRUE(bitwise_equal(x.grad(), Tensor::zeros({5, 4}, DType::f64)));
+  EXPECT_THROW((void)ops::cross_entropy(x, labels({2, 2, -7, 2, 2}), 0.0, -100), ArgumentError);
 }
 
 TEST(CrossEntropy, LargeLogitsStayFinite) {

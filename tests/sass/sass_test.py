@@ -22,10 +22,11 @@ HOT = {
         "Swap>": (4, 4),
     },
     "kernels/cuda/fake_quant.cu": {
-        "QuantizeRanges<float, IntegerFormula, OneRange>": (2, 2),
-        "QuantizeRanges<float, IntegerFormula, WalkedRanges": (2, 2),
-        "QuantizeRanges<float, E4m3Formula, OneRange>": (2, 2),
-        "QuantizeRanges<bfloat16, IntegerFormula, OneRange>": (1, 1),
+        "QuantizeRanges<float, IntegerFormula, OneRange, 4>": (1, 1),
+        "QuantizeRanges<float, IntegerFormula, OneRange, 8>": (2, 2),
+        "QuantizeRanges<float, IntegerFormula, WalkedRanges": (2, 1),
+        "QuantizeRanges<float, E4m3Formula, OneRange, 4>": (1, 1),
+        "QuantizeRanges<bfloat16, IntegerFormula, OneRange, 8>": (1, 1),
     },
     "codes/codes.cu": {
         "Quantize<AxisBlocks>": (2, 0),

@@ -133,7 +133,7 @@ TEST(Losses, WhatDoesNotFitIsRefused) {
   EXPECT_THAT(refusal([&] {
                 return losses::cross_entropy(y, Tensor::full({2, 2, 2}, 3, DType::i64), {});
               }),
-              HasSubstr("label 3 of element 0 is not 0 to 2"));
+              HasSubstr("label 0 of 8 is 3: use 0 to 2"));
   EXPECT_THAT(refusal([&] {
                 return losses::cross_entropy(y, Tensor::zeros({2, 2, 2}, DType::i64), {Tensor::zeros({2})});
               }),

@@ -16,7 +16,8 @@ struct IntegerFormula {
   FQ_HD float value(float x, const RangeRow& r) const {
     return r.inverse == 0.0f ? divided(x, r) : multiplied(x, r);
   }
-  FQ_HD void values(const RangeRow& r, float (&v)[group_size]) const {
+  template <int size>
+  FQ_HD void values(const RangeRow& r, float (&v)[size]) const {
     if (r.inverse == 0.0f)
       for (float& each : v) each = divided(each, r);
     else

@@ -1,4 +1,5 @@
 #include <limits>
+#include <optional>
 
 #include <gtest/gtest.h>
 
@@ -56,9 +57,10 @@ Tensor labels(std::int64_t rows, std::int64_t classes) {
   return Tensor::from(values, {rows});
 }
 
-std::vector<Tensor> entropy_on(Device device, const Shape& shape, DType dtype, double smoothing) {
+std::vector<Tensor> entropy_on(Device device, const Shape& shape, DType dtype, double smoothing,
+                               std::optional<std::int64_t> ignored = {}) {
   const Variable x(random_values(shape, 1, -5, 5).to(dtype).to(device), true);
-  const Variable loss = ops::cross_entropy(x, labels(shape[0], shape[1]).to(device), smoothing);
+  const Variable loss = ops::cross_entropy(x, labels(shape[0], shape[1]).to(device), smoothing, ignored);
   ops::scale(loss, 3.0).backward();  // the seed comes from the device
   return {loss.tensor(), x.grad()};
 }
@@ -71,6 +73,17 @@ TEST_F(CudaLoss, CrossEntropyOfManySizes) {
                              entropy_on(Device::cpu(), shape, dtype, smoothing), tolerance_of(dtype)),
                   "")
             << to_string(shape) << name(dtype) << smoothing;
+}
+
+TEST_F(CudaLoss, IgnoredRowsCountForNothing) {
+  for (const Shape& shape : {Shape{512, 10}, Shape{17, 1001}, Shape{1, 2}})
+    for (const double smoothing : {0.0, 0.1})
+      for (const std::int64_t ignored : {std::int64_t{1}, std::int64_t{3}, std::int64_t{-100}})
+        EXPECT_EQ(difference(entropy_on(Device::cuda(), shape, DType::f64, smoothing, ignored),
+                             entropy_on(Device::cpu(), shape, DType::f64, smoothing, ignored),
+                             tolerance_of(DType::f64)),
+                  "")
+            << to_string(shape) << smoothing << ignored;
 }
 
 std::string message_of(const Tensor& tensor) {

@@ -99,6 +99,17 @@ TEST(ReductionShape, PartsHoldEveryElementOnce) {
 }
 
 TEST(ReductionShape, OfNothing) {
+  for (const std::int64_t channels : {1, 16, 100, 3072})
+    for (const std::int64_t parts : {2, 9, 33, 300, 1024}) {
+      const auto s = ReductionShape::of_parts({channels, parts, channels * parts});
+      EXPECT_EQ(s.parts, 1);
+      EXPECT_EQ(s.part_length, parts);
+      EXPECT_EQ(s.width * s.lanes, block_threads);
+      EXPECT_TRUE(s.lanes == block_threads || s.lanes >= parts || s.lanes == 8);
+      EXPECT_GE(s.tiles * s.width, channels);
+      EXPECT_LT((s.tiles - 1) * s.width, channels);
+      EXPECT_LE(s.warp_lanes(), s.lanes);
+    }
   const auto s = ReductionShape::of({4, 1, 0});
   EXPECT_EQ(s.parts, 1);
   EXPECT_EQ(s.part_length, 0);

@@ -1,11 +1,18 @@
 // Steps of training whose passes are captured, against the same steps called.
 
+#include "fakequant/train/loop/detail/passes.h"
+
 #include <nlohmann/json.hpp>
 
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
 #include "fakequant/core/tape.h"
+#include "fakequant/layers/model/model_file.h"
+#include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/losses.h"
+#include "fakequant/train/optimizer.h"
+#include "fakequant/train/qat_preset.h"
 #include "train/loop_run.h"
 
 namespace fq::cuda_passes_test {
@@ -167,6 +174,50 @@ std::vector<std::pair<std::int64_t, std::int64_t>> waits_and_launches(bool captu
   };
   (void)plan.make()->fit();
   return out;
+}
+
+/// Losses and last gradients of five steps of a transformer on windows of ids, some of whose labels do not
+/// count.
+std::vector<Tensor> transformer_steps(const std::string& preset, bool capture) {
+  const auto model =
+      build_model(ModelSpec::load("gpt", R"({"layers": 1, "width": 32, "heads": 2, "context": 8})"), {8}, 11,
+                  {.seed = 1, .dense = true});
+  Tensor ids = Tensor::empty({4, 8}, DType::i64), labels = ids.clone();
+  for (std::int64_t i = 0; i < ids.numel(); ++i) {
+    ids.mutable_data<std::int64_t>()[i] = i * i % 11;
+    labels.mutable_data<std::int64_t>()[i] = i % 7 == 3 ? -100 : (i * i + 1) % 11;
+  }
+  if (!preset.empty()) {
+    quantize(*model, QuantConfig::from_json(preset_config(preset)), ids.shape());
+    DataLoader loader(std::make_shared<TensorDataset>(ids, labels), {.batch_size = 4, .shuffle = false});
+    calibrate(*model, loader);
+  }
+  model->train();
+  model->to(Device::cuda());
+  Sgd optimizer(model->named_parameters(), {.learning_rate = 0.01});
+  detail::Passes passes(model, {.loss = make_loss({}), .capture = capture});
+  std::vector<Tensor> out;
+  for (int i = 0; i < 5; ++i) {
+    optimizer.zero_grad();
+    out.push_back(
+        passes.forward({ids.to(Device::cuda()), labels.to(Device::cuda())}, {}).loss.to(Device::cpu()));
+    passes.backward();
+    optimizer.step();
+  }
+  for (const auto& parameter : model->parameters()) out.push_back(parameter.grad().to(Device::cpu()));
+  return out;
+}
+
+TEST_F(CudaPasses, ATransformerInEveryFormat) {
+  for (const std::string preset : {"", "int8", "fp8", "w4a8", "nvfp4", "mxfp8", "mxfp4", "q4_0", "8da4w"}) {
+    const auto before = test::graphs_so_far();
+    const auto captured = transformer_steps(preset, true);
+    EXPECT_EQ(test::graphs_so_far() - before, 2 * 4) << preset;
+    const auto called = transformer_steps(preset, false);
+    ASSERT_EQ(captured.size(), called.size());
+    for (std::size_t i = 0; i < called.size(); ++i)
+      EXPECT_TRUE(bitwise_equal(captured[i], called[i])) << preset << " " << i;
+  }
 }
 
 TEST_F(CudaPasses, NoMoreIsLaunchedThanGraphsAndTheOptimizer) {

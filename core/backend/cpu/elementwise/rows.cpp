@@ -15,12 +15,12 @@ void check_whole(const Tensor& values, std::string_view function, std::string_vi
              values.numel(), v[i]);
 }
 
-void check_indices(const Tensor& values, std::int64_t size, std::string_view function,
-                   std::string_view what) {
+void check_indices(const Tensor& values, std::int64_t size, std::optional<std::int64_t> allowed,
+                   std::string_view function, std::string_view what) {
   const auto* v = values.data<std::int64_t>();
   for (std::int64_t i = 0; i < values.numel(); ++i)
-    FQ_CHECK(v[i] >= 0 && v[i] < size, function, "{} {} of {} is {}: use 0 to {}", what, i, values.numel(),
-             v[i], size - 1);
+    FQ_CHECK((v[i] >= 0 && v[i] < size) || v[i] == allowed, function, "{} {} of {} is {}: use 0 to {}", what,
+             i, values.numel(), v[i], size - 1);
 }
 
 void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y) {

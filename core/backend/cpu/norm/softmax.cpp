@@ -75,35 +75,42 @@ void softmax_backward(const Tensor& dy, const Tensor& y, const AxisView& view, b
   });
 }
 
-void cross_entropy(const Tensor& log_p, const Tensor& labels, double smoothing, Tensor& loss) {
+void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& loss,
+                   Tensor& counted) {
   const std::int64_t classes = log_p.dim(1), rows = labels.numel();
   const auto* label = labels.data<std::int64_t>();
+  const double smoothing = rule.smoothing;
   double total = 0;
+  std::int64_t count = 0;
   detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
     const T* p = log_p.data<T>();
     for (std::int64_t n = 0; n < rows; ++n, p += classes) {
+      if (label[n] == rule.ignored) continue;
+      ++count;
       total -= (1.0 - smoothing) * static_cast<double>(p[label[n]]);
       double all = 0;
       for (std::int64_t c = 0; smoothing > 0 && c < classes; ++c) all += static_cast<double>(p[c]);
       total -= smoothing / static_cast<double>(classes) * all;
     }
-    loss.mutable_data<T>()[0] = static_cast<T>(detail::mean_of(total, rows));
+    loss.mutable_data<T>()[0] = static_cast<T>(detail::mean_of(total, count));
   });
+  *counted.mutable_data<std::int64_t>() = count;
 }
 
-void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, double smoothing, const Tensor& dy,
-                            Tensor& dx) {
+void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
+                            const Tensor& counted, const Tensor& dy, Tensor& dx) {
   const std::int64_t classes = log_p.dim(1), rows = labels.numel();
   const auto* label = labels.data<std::int64_t>();
-  const detail::SmoothedTarget target(smoothing, classes);
+  const detail::SmoothedTarget target(rule.smoothing, classes);
   detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
     const T* p = log_p.data<T>();
     T* out = dx.mutable_data<T>();
-    const T factor = static_cast<T>(detail::mean_of(dy.item(), rows));
+    const T factor = static_cast<T>(detail::mean_of(dy.item(), *counted.data<std::int64_t>()));
 #pragma omp parallel for schedule(static) if (log_p.numel() > 8192)
     for (std::int64_t n = 0; n < rows; ++n)
       for (std::int64_t c = 0; c < classes; ++c)
-        out[n * classes + c] = target.gradient(p[n * classes + c], c == label[n], factor);
+        out[n * classes + c] =
+            label[n] == rule.ignored ? T{0} : target.gradient(p[n * classes + c], c == label[n], factor);
   });
 }
 

@@ -2,6 +2,7 @@
 
 /// Softmax and the losses. Row-major, f32 or f64; rows in parallel.
 
+#include "fakequant/core/backend/label_rule.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cpu {
@@ -11,11 +12,13 @@ void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y);
 /// dx from y = softmax(x) or its logarithm.
 void softmax_backward(const Tensor& dy, const Tensor& y, const AxisView& view, bool logarithm, Tensor& dx);
 
-/// loss = that of ops::cross_entropy, rank 0; `log_p` [N, C], `labels` i64 [N].
-void cross_entropy(const Tensor& log_p, const Tensor& labels, double smoothing, Tensor& loss);
-/// dlogits = dy / N * (p - target); dy of one element.
-void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, double smoothing, const Tensor& dy,
-                            Tensor& dx);
+/// loss = that of ops::cross_entropy, rank 0; `log_p` [N, C], `labels` i64 [N]; counted, i64 of rank 0, how
+/// many of them count.
+void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& loss,
+                   Tensor& counted);
+/// dlogits = dy / counted * (p - target), 0 of ignored rows; dy of one element.
+void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
+                            const Tensor& counted, const Tensor& dy, Tensor& dx);
 
 /// loss = the mean of (a - b)^2, rank 0, of parts over fixed blocks added in order in f64; any layout, both
 /// the same.

@@ -17,7 +17,7 @@ using fq::detail::Rotation;
 /// Threads of a block share a row; each changes its own elements only, and keeps the first of them.
 template <class T>
 struct AttentionWeights {
-  static constexpr int phases = 7;
+  static constexpr int phases = 3 + 2 * join_phases;
   struct Shared {
     T largest[block_threads];
     SumOf<T> sums[block_threads];
@@ -80,18 +80,16 @@ struct AttentionWeights {
     if (p.row >= shape.rows) return;
     const std::int64_t seen = rows.visible(p.row);
     if (Phase == 0) shared.largest[t.thread] = largest_of(p.row, p.lane, seen, kept);
-    if (Phase == 1) join_neighbours(shape, p, shared.largest, JoinLargest{});
-    if (Phase == 2 && p.lane == 0) join_row(shape, p, shared.largest, JoinLargest{});
-    if (Phase == 3) shared.sums[t.thread] = powers_of(p.row, p.lane, seen, shared.largest[p.first], kept);
-    if (Phase == 4) join_neighbours(shape, p, shared.sums, JoinSums{});
-    if (Phase == 5 && p.lane == 0) join_row(shape, p, shared.sums, JoinSums{});
-    if (Phase == 6) divide(p.row, p.lane, static_cast<T>(shared.sums[p.first].value()), kept);
+    if constexpr (0 < Phase && Phase < 4) join_lanes<Phase - 1>(shape, p, shared.largest, JoinLargest{});
+    if (Phase == 4) shared.sums[t.thread] = powers_of(p.row, p.lane, seen, shared.largest[p.first], kept);
+    if constexpr (4 < Phase && Phase < 8) join_lanes<Phase - 5>(shape, p, shared.sums, JoinSums{});
+    if (Phase == 8) divide(p.row, p.lane, static_cast<T>(shared.sums[p.first].value()), kept);
   }
 };
 
 template <class T>
 struct AttentionWeightsBackward {
-  static constexpr int phases = 4;
+  static constexpr int phases = 2 + join_phases;
   struct Shared {
     SumOf<T> sums[block_threads];
   };
@@ -133,9 +131,8 @@ struct AttentionWeightsBackward {
     if (place.row >= shape.rows) return;
     const std::int64_t at = place.row * shape.length;
     if (Phase == 0) shared.sums[t.thread] = sum_of(at, place.lane, kept);
-    if (Phase == 1) join_neighbours(shape, place, shared.sums, JoinSums{});
-    if (Phase == 2 && place.lane == 0) join_row(shape, place, shared.sums, JoinSums{});
-    if (Phase == 3) write(at, place.lane, static_cast<T>(shared.sums[place.first].value()), kept);
+    if constexpr (0 < Phase && Phase < 4) join_lanes<Phase - 1>(shape, place, shared.sums, JoinSums{});
+    if (Phase == 4) write(at, place.lane, static_cast<T>(shared.sums[place.first].value()), kept);
   }
 };
 

@@ -19,14 +19,20 @@ struct Combine {
   Strides strides;
   F f;
   FQ_HD void operator()(std::int64_t first, int count) const {
-    T v[group_size], w[group_size];
+    T v[pack_size<T>], w[pack_size<T>];
     load_strided(a, strides, 0, first, count, v);
     load_strided(b, strides, 1, first, count, w);
-    for (int j = 0; j < group_size; ++j)
+    for (int j = 0; j < pack_size<T>; ++j)
       if (j < count) v[j] = f(v[j], w[j]);
     store_group(y + first, count, v);
   }
 };
+
+template <class T, class F>
+void combine_as(const Tensor& a, const Tensor& b, const Strides& strides, F f, Tensor& y) {
+  for_groups<pack_size<T>>(y.device(), y.numel(),
+                           Combine<T, F>{data_of<T>(a), data_of<T>(b), mutable_data_of<T>(y), strides, f});
+}
 
 /// Axes of x that stay, with their steps in `out` and in x, and those that are summed, with their steps in x.
 struct SumAxes {
@@ -111,15 +117,9 @@ void reduce(const Tensor& x, const Walk& walk, Joined joined, Tensor& out) {
 
 void combine(const Tensor& a, const Tensor& b, const fq::detail::Arithmetic& arithmetic, Tensor& y) {
   if (y.numel() == 0) return;
-  const auto walk = cpu::broadcast_walk(cpu::placed(a), cpu::placed(b), cpu::placed(y));
+  const auto strides = Strides::of(cpu::broadcast_walk(cpu::placed(a), cpu::placed(b), cpu::placed(y)));
   visit_float(y.dtype(), [&]<class T>(T) {
-    std::visit(
-        [&]<class F>(F f) {
-          for_groups(
-              y.device(), y.numel(),
-              Combine<T, F>{data_of<T>(a), data_of<T>(b), mutable_data_of<T>(y), Strides::of(walk), f});
-        },
-        arithmetic);
+    std::visit([&](auto f) { combine_as<T>(a, b, strides, f, y); }, arithmetic);
   });
 }
 

@@ -22,10 +22,10 @@ struct CheckWhole {
 
 struct CheckIndices {
   const std::int64_t* values;
-  std::int64_t size;
+  std::int64_t size, allowed;
   Alarm alarm;
   FQ_HD void operator()(std::int64_t i) const {
-    if (values[i] < 0 || values[i] >= size) raise(alarm);
+    if ((values[i] < 0 || values[i] >= size) && values[i] != allowed) raise(alarm);
   }
 };
 
@@ -102,11 +102,12 @@ void check_whole(const Tensor& values, std::string_view function, std::string_vi
             CheckWhole{data_of<float>(values), alarm(values.device(), text)});
 }
 
-void check_indices(const Tensor& values, std::int64_t size, std::string_view function,
-                   std::string_view what) {
+void check_indices(const Tensor& values, std::int64_t size, std::optional<std::int64_t> allowed,
+                   std::string_view function, std::string_view what) {
   const auto text = sentence(function, what, "0 to " + std::to_string(size - 1));
-  for_items(values.device(), values.numel(),
-            CheckIndices{data_of<std::int64_t>(values), size, alarm(values.device(), text)});
+  for_items(
+      values.device(), values.numel(),
+      CheckIndices{data_of<std::int64_t>(values), size, allowed.value_or(0), alarm(values.device(), text)});
 }
 
 void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y) {

@@ -14,7 +14,7 @@ namespace detail {
 /// Sum&).
 template <class Reduction, class Put>
 struct ChannelParts {
-  static constexpr int phases = 3, joined = 8;
+  static constexpr int phases = 4;
   using Sum = typename Reduction::Sum;
   struct Shared {
     Sum sums[block_threads];
@@ -24,12 +24,13 @@ struct ChannelParts {
   ChannelView view;
   ReductionShape shape;
 
-  /// Threads of one channel stand `width` apart.
-  FQ_HD void join_lanes(int first, int step, int count, int column, Shared& shared) const {
-    Sum sum = shared.sums[first * shape.width + column];
-    for (int i = 1; i < count; ++i)
-      reduction.join(sum, shared.sums[(first + i * step) * shape.width + column]);
-    shared.sums[first * shape.width + column] = sum;
+  /// The first `to` of `from` lanes take in what the others have. Threads of one channel stand `width` apart.
+  FQ_HD void join_lanes(int lane, int column, int from, int to, Shared& shared) const {
+    if (lane >= to) return;
+    Sum sum = shared.sums[lane * shape.width + column];
+    for (int other = lane + to; other < from; other += to)
+      reduction.join(sum, shared.sums[other * shape.width + column]);
+    shared.sums[lane * shape.width + column] = sum;
   }
 
   template <int Phase>
@@ -46,20 +47,20 @@ struct ChannelParts {
           reduction.add(sum, view.element(c, k), c);
       shared.sums[t.thread] = sum;
     }
-    if (Phase == 1 && lane % joined == 0) join_lanes(lane, 1, joined, column, shared);
-    if (Phase == 2 && lane == 0) {
-      join_lanes(0, joined, shape.lanes / joined, column, shared);
-      if (c < view.channels) put(part, c, shared.sums[column]);
-    }
+    const int a_warp = shape.warp_lanes(), few = a_warp < 4 ? a_warp : 4;
+    if (Phase == 1) join_lanes(lane, column, shape.lanes, a_warp, shared);
+    if (Phase == 2) join_lanes(lane, column, a_warp, few, shared);
+    if (Phase == 3) join_lanes(lane, column, few, 1, shared);
+    if (Phase == 3 && lane == 0 && c < view.channels) put(part, c, shared.sums[column]);
   }
 };
 
 template <class Sum>
 struct PutPart {
   Sum* partial;
-  std::int64_t channels;
+  std::int64_t parts;
   FQ_HD void operator()(std::int64_t part, std::int64_t c, const Sum& sum) const {
-    partial[part * channels + c] = sum;
+    partial[c * parts + part] = sum;
   }
 };
 
@@ -104,13 +105,10 @@ void reduce_channels(Device device, const ChannelView& view, Reduction reduction
     return detail::reduce_parts(device, view, shape, reduction, detail::PutChannel<Put>{put});
   Storage scratch(shape.parts * view.channels * static_cast<std::int64_t>(sizeof(Sum)), device);
   auto* partial = reinterpret_cast<Sum*>(scratch.mutable_data());
-  detail::reduce_parts(device, view, shape, reduction, detail::PutPart<Sum>{partial, view.channels});
-  const ChannelView rows{view.channels, 1, shape.parts * view.channels};
-  ReductionShape whole = ReductionShape::of(rows);
-  whole.parts = 1;
-  whole.part_length = rows.length();
-  detail::reduce_parts(device, rows, whole, detail::OfParts<Reduction>{reduction, partial},
-                       detail::PutChannel<Put>{put});
+  detail::reduce_parts(device, view, shape, reduction, detail::PutPart<Sum>{partial, shape.parts});
+  const ChannelView rows{view.channels, shape.parts, shape.parts * view.channels};
+  detail::reduce_parts(device, rows, ReductionShape::of_parts(rows),
+                       detail::OfParts<Reduction>{reduction, partial}, detail::PutChannel<Put>{put});
 }
 
 }  // namespace fq::cuda

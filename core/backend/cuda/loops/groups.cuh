@@ -1,7 +1,8 @@
 #pragma once
 
-/// Arrays in groups of eight elements: what one thread reads and writes at once, by 16-byte accesses, and the
-/// eight bits of a mask's byte.
+/// Arrays in groups: what one thread reads and writes at once, by 16-byte accesses. Groups of eight elements
+/// have the eight bits of a mask's byte; those of 16 bytes (`pack_size` elements) are written as fast as
+/// memory takes them, as neighbouring threads then fill whole sectors of 32 bytes by one instruction.
 
 #include <bit>
 #include <type_traits>
@@ -12,6 +13,9 @@
 namespace fq::cuda {
 
 inline constexpr int group_size = 8;
+/// Elements of 16 bytes, eight at most.
+template <class T>
+inline constexpr int pack_size = sizeof(T) >= 2 ? 16 / sizeof(T) : group_size;
 
 namespace detail {
 
@@ -41,69 +45,69 @@ FQ_HD void store_pack(Pack<T>* p, const Pack<T>& pack) {
 
 }  // namespace detail
 
-/// v[j] = p[j], j < count <= 8; the others are 0.
-template <class T>
-FQ_HD void load_group(const T* p, int count, T (&v)[group_size]) {
+/// v[j] = p[j], j < count <= size; the others are 0.
+template <int size, class T>
+FQ_HD void load_group(const T* p, int count, T (&v)[size]) {
   using Pack = detail::Pack<T>;
-  if (count == group_size && detail::packed(p)) {
-    for (int i = 0; i < group_size / Pack::count; ++i) {
+  if (count == size && detail::packed(p)) {
+    for (int i = 0; i < size / Pack::count; ++i) {
       const Pack pack = reinterpret_cast<const Pack*>(p)[i];
       for (int j = 0; j < Pack::count; ++j) v[i * Pack::count + j] = pack.v[j];
     }
     return;
   }
-  for (int j = 0; j < group_size; ++j) v[j] = j < count ? p[j] : T{};
+  for (int j = 0; j < size; ++j) v[j] = j < count ? p[j] : T{};
 }
 
-/// p[j] = v[j], j < count <= 8.
-template <class T>
-FQ_HD void store_group(T* p, int count, const T (&v)[group_size]) {
+/// p[j] = v[j], j < count <= size.
+template <int size, class T>
+FQ_HD void store_group(T* p, int count, const T (&v)[size]) {
   using Pack = detail::Pack<T>;
-  if (count == group_size && detail::packed(p)) {
-    for (int i = 0; i < group_size / Pack::count; ++i) {
+  if (count == size && detail::packed(p)) {
+    for (int i = 0; i < size / Pack::count; ++i) {
       Pack pack;
       for (int j = 0; j < Pack::count; ++j) pack.v[j] = v[i * Pack::count + j];
       detail::store_pack(reinterpret_cast<Pack*>(p) + i, pack);
     }
     return;
   }
-  for (int j = 0; j < group_size; ++j)
+  for (int j = 0; j < size; ++j)
     if (j < count) p[j] = v[j];
 }
 
 /// As load_group, converted to `To`.
-template <class To, class T>
-FQ_HD void load_as(const T* p, int count, To (&v)[group_size]) {
-  T own[group_size];
+template <int size, class To, class T>
+FQ_HD void load_as(const T* p, int count, To (&v)[size]) {
+  T own[size];
   load_group(p, count, own);
-  for (int j = 0; j < group_size; ++j) v[j] = static_cast<To>(own[j]);
+  for (int j = 0; j < size; ++j) v[j] = static_cast<To>(own[j]);
 }
-template <class T, class From>
-FQ_HD void store_as(T* p, int count, const From (&v)[group_size]) {
-  T own[group_size];
-  for (int j = 0; j < group_size; ++j) own[j] = static_cast<T>(v[j]);
+template <int size, class T, class From>
+FQ_HD void store_as(T* p, int count, const From (&v)[size]) {
+  T own[size];
+  for (int j = 0; j < size; ++j) own[j] = static_cast<T>(v[j]);
   store_group(p, count, own);
 }
 
 namespace detail {
 
-template <class Body>
+template <class Body, int size = group_size>
 struct OfGroups {
   Body body;
   std::int64_t count;
   FQ_HD void operator()(std::int64_t g) const {
-    const std::int64_t first = g * group_size, left = count - first;
-    body(first, left < group_size ? static_cast<int>(left) : group_size);
+    const std::int64_t first = g * size, left = count - first;
+    body(first, left < size ? static_cast<int>(left) : size);
   }
 };
 
 }  // namespace detail
 
-/// body(first, count) for the groups of `elements` elements: count is 8, but of the last group.
-template <class Body>
+/// body(first, count) for the groups of `elements` elements: count is `size`, but of the last group.
+template <int size = group_size, class Body>
 void for_groups(Device device, std::int64_t elements, Body body) {
-  const std::int64_t groups = elements / group_size + (elements % group_size != 0 ? 1 : 0);
-  for_items(device, groups, detail::OfGroups<Body>{body, elements});
+  const std::int64_t groups = elements / size + (elements % size != 0 ? 1 : 0);
+  for_items(device, groups, detail::OfGroups<Body, size>{body, elements});
 }
 
 }  // namespace fq::cuda

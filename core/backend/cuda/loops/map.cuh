@@ -14,9 +14,9 @@ struct MapOne {
   T* y;
   F f;
   FQ_HD void operator()(std::int64_t first, int count) const {
-    T v[group_size];
+    T v[pack_size<T>];
     load_group(x + first, count, v);
-    for (int j = 0; j < group_size; ++j)
+    for (int j = 0; j < pack_size<T>; ++j)
       if (j < count) v[j] = f(v[j]);
     store_group(y + first, count, v);
   }
@@ -28,10 +28,10 @@ struct MapTwo {
   T* y;
   F f;
   FQ_HD void operator()(std::int64_t first, int count) const {
-    T v[group_size], w[group_size];
+    T v[pack_size<T>], w[pack_size<T>];
     load_group(a + first, count, v);
     load_group(b + first, count, w);
-    for (int j = 0; j < group_size; ++j)
+    for (int j = 0; j < pack_size<T>; ++j)
       if (j < count) v[j] = f(v[j], w[j]);
     store_group(y + first, count, v);
   }
@@ -42,14 +42,15 @@ struct MapTwo {
 /// y[i] = f(x[i]) of T; y may be x.
 template <class T, class F>
 void map(const Tensor& x, Tensor& y, F f) {
-  for_groups(x.device(), x.numel(), detail::MapOne<T, F>{data_of<T>(x), mutable_data_of<T>(y), f});
+  for_groups<pack_size<T>>(x.device(), x.numel(),
+                           detail::MapOne<T, F>{data_of<T>(x), mutable_data_of<T>(y), f});
 }
 
 /// y[i] = f(a[i], b[i]) of T; y may be one of them.
 template <class T, class F>
 void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
-  for_groups(a.device(), a.numel(),
-             detail::MapTwo<T, F>{data_of<T>(a), data_of<T>(b), mutable_data_of<T>(y), f});
+  for_groups<pack_size<T>>(a.device(), a.numel(),
+                           detail::MapTwo<T, F>{data_of<T>(a), data_of<T>(b), mutable_data_of<T>(y), f});
 }
 
 }  // namespace fq::cuda

@@ -18,23 +18,36 @@ struct alignas(16) RangeRow {
 /// where it may not.
 struct OneRange {
   RangeRow row;
-  template <class OfGroup, class OfElement>
+  template <int size, class OfGroup, class OfElement>
   FQ_HD void visit(std::int64_t, int, OfGroup&& of_group, OfElement&&) const {
     of_group(row);
   }
 };
 
-/// ranges(k) is the row of range k, the second operand of a walk over the elements.
+/// ranges(k) is the row of range k, the second operand of a walk over the elements; ranges.load(k, count,
+/// rows), where it has that, reads those of count ranges at once.
 template <class Ranges>
 struct WalkedRanges {
   Ranges ranges;
   Strides walk;
-  template <class OfGroup, class OfElement>
+  template <int size, class OfElement>
+  FQ_HD bool visit_together(std::int64_t at, int count, OfElement&& of_element) const {
+    if constexpr (requires(RangeRow(&rows)[size]) { ranges.load(at, count, rows); }) {
+      RangeRow rows[size];
+      ranges.load(at, count, rows);
+      for (int j = 0; j < size; ++j)
+        if (j < count) of_element(j, rows[j]);
+      return true;
+    }
+    return false;
+  }
+  template <int size, class OfGroup, class OfElement>
   FQ_HD void visit(std::int64_t first, int count, OfGroup&& of_group, OfElement&& of_element) const {
     const std::int64_t inner = walk.inner(), step = walk.steps[1][walk.rank - 1];
     std::int64_t column = walk.column(first), at = walk.offset(1, first);
     if (step == 0 && column + count <= inner) return of_group(ranges(at));
-    for (int j = 0; j < group_size; ++j) {
+    if (step == 1 && column + count <= inner && visit_together<size>(at, count, of_element)) return;
+    for (int j = 0; j < size; ++j) {
       if (j >= count) break;
       if (column == inner) {
         column = 0;
@@ -55,10 +68,27 @@ inline Strides range_walk(const Tensor& x, const Shape& range) {
                        cpu::broadcast_strides(range, Layout::row_major, x.shape())}});
 }
 
-/// Rows in memory.
+/// Rows in memory, each of their numbers for all ranges together: neighbouring threads read neighbours.
 struct RangeTable {
-  const RangeRow* rows;
-  FQ_HD RangeRow operator()(std::int64_t k) const { return rows[k]; }
+  float* numbers;
+  std::int64_t count;
+  FQ_HD RangeRow operator()(std::int64_t k) const {
+    const float* own = numbers + k;
+    return {own[0], own[count], own[2 * count], own[3 * count]};
+  }
+  template <int size>
+  FQ_HD void load(std::int64_t k, int wanted, RangeRow (&rows)[size]) const {
+    float v[4][size];
+    for (int i = 0; i < 4; ++i) load_group(numbers + i * count + k, wanted, v[i]);
+    for (int j = 0; j < size; ++j) rows[j] = {v[0][j], v[1][j], v[2][j], v[3][j]};
+  }
+  FQ_HD void put(std::int64_t k, const RangeRow& row) const {
+    float* own = numbers + k;
+    own[0] = row.scale;
+    own[count] = row.divisor;
+    own[2 * count] = row.inverse;
+    own[3 * count] = row.bound;
+  }
 };
 
 /// The mask of a group: bit j is that of v[j], j < count.
@@ -72,13 +102,13 @@ FQ_HD std::uint8_t mask_byte(const Formula& formula, const Rows& rows, std::int6
   const auto of_group = [&](const RangeRow& row) {
     for (int j = 0; j < group_size; ++j) of_element(j, row);
   };
-  rows.visit(first, count, of_group, of_element);
+  rows.template visit<group_size>(first, count, of_group, of_element);
   return static_cast<std::uint8_t>(bits & ((1u << count) - 1));
 }
 
 /// y = formula.value(x, row), of groups formula.values(row, group) where it has that; its bit of the mask,
-/// where there is one, formula.mask(x, row).
-template <class T, class Formula, class Rows>
+/// where there is one, formula.mask(x, row): of groups of eight then.
+template <class T, class Formula, class Rows, int size>
 struct QuantizeRanges {
   Formula formula;
   Rows rows;
@@ -87,17 +117,18 @@ struct QuantizeRanges {
   std::uint8_t* mask;
 
   FQ_HD void operator()(std::int64_t first, int count) const {
-    float v[group_size];
+    float v[size];
     load_as(x + first, count, v);
-    if (mask != nullptr) mask[first / group_size] = mask_byte(formula, rows, first, count, v);
+    if constexpr (size == group_size)
+      if (mask != nullptr) mask[first / group_size] = mask_byte(formula, rows, first, count, v);
     const auto of_element = [&](int j, const RangeRow& row) { v[j] = formula.value(v[j], row); };
     const auto of_group = [&](const RangeRow& row) {
       if constexpr (requires { formula.values(row, v); })
         formula.values(row, v);
       else
-        for (int j = 0; j < group_size; ++j) of_element(j, row);
+        for (int j = 0; j < size; ++j) of_element(j, row);
     };
-    rows.visit(first, count, of_group, of_element);
+    rows.template visit<size>(first, count, of_group, of_element);
     store_as(y + first, count, v);
   }
 };
@@ -132,9 +163,15 @@ struct MaskRanges {
 /// Of a tensor of type T.
 template <class T, class Formula, class Rows>
 void quantize_as(const Tensor& x, Formula formula, Rows rows, Tensor& y, Tensor* mask) {
-  for_groups(x.device(), x.numel(),
-             QuantizeRanges<T, Formula, Rows>{formula, rows, static_cast<const T*>(x.raw()),
-                                              static_cast<T*>(y.mutable_raw()), mask_bytes(mask)});
+  const auto* from = static_cast<const T*>(x.raw());
+  auto* to = static_cast<T*>(y.mutable_raw());
+  constexpr int pack = pack_size<T>;
+  if (mask == nullptr)
+    for_groups<pack>(x.device(), x.numel(),
+                     QuantizeRanges<T, Formula, Rows, pack>{formula, rows, from, to, nullptr});
+  else
+    for_groups(x.device(), x.numel(),
+               QuantizeRanges<T, Formula, Rows, group_size>{formula, rows, from, to, mask_bytes(mask)});
 }
 template <class Formula, class Rows>
 void quantize_by_rows(const Tensor& x, Formula formula, Rows rows, Tensor& y, Tensor* mask) {
@@ -153,8 +190,8 @@ template <class Make>
 struct FillRows {
   Make make;
   const float *amax, *bound;
-  RangeRow* rows;
-  FQ_HD void operator()(std::int64_t k) const { rows[k] = make(amax[k], bound[k]); }
+  RangeTable rows;
+  FQ_HD void operator()(std::int64_t k) const { rows.put(k, make(amax[k], bound[k])); }
 };
 
 /// f(rows) with the rows that make(amax, bound) gives. Both are f32, row-major, of one shape that broadcasts
@@ -166,11 +203,11 @@ void with_rows(const Tensor& x, const Tensor& amax, const Tensor& bound, Make ma
   if (x.numel() == 0) return;
   const Tensor a = amax.to(x.device()), b = bound.to(x.device());
   Storage table(amax.numel() * static_cast<std::int64_t>(sizeof(RangeRow)), x.device());
-  auto* rows = reinterpret_cast<RangeRow*>(table.mutable_data());
+  const RangeTable rows{reinterpret_cast<float*>(table.mutable_data()), amax.numel()};
   for_items(
       x.device(), amax.numel(),
       FillRows<Make>{make, static_cast<const float*>(a.raw()), static_cast<const float*>(b.raw()), rows});
-  f(WalkedRanges<RangeTable>{{rows}, range_walk(x, amax.shape())});
+  f(WalkedRanges<RangeTable>{rows, range_walk(x, amax.shape())});
 }
 
 template <class Formula, class Make>

@@ -56,6 +56,15 @@ struct ReductionShape {
     const std::int64_t parts = part_length == 0 ? 1 : (length + part_length - 1) / part_length;
     return {width, lanes, tiles, parts, part_length};
   }
+  /// Of the parts of each channel, which lie together: as many lanes as there are, no more.
+  [[nodiscard]] static ReductionShape of_parts(const ChannelView& view) {
+    int lanes = block_threads;
+    while (lanes > 8 && lanes / 2 >= view.inner) lanes /= 2;
+    const int width = block_threads / lanes;
+    return {width, lanes, (view.channels + width - 1) / width, 1, view.length()};
+  }
+  /// Lanes of a channel in a warp.
+  [[nodiscard]] FQ_HD int warp_lanes() const { return width < 32 ? 32 / width : 1; }
 };
 
 }  // namespace fq::cuda

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Sums and maxima over rows by the threads of a block, in two phases.
+/// Sums and maxima over rows by the threads of a block, joined in three phases.
 
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/row_blocks.h"
@@ -40,19 +40,16 @@ struct JoinLargest {
   }
 };
 
-/// First phase: lanes 0, 16, 32.. take in those behind them. join(a, b) adds b to a.
-template <class Value, class Join>
-FQ_HD void join_neighbours(const RowBlocks& shape, const RowBlocks::Place& p, Value* values,
-                           const Join& join) {
-  if (p.lane % RowBlocks::joined != 0) return;
-  for (int i = 1; i < RowBlocks::joined && p.lane + i < shape.lanes; ++i)
-    join(values[p.first + p.lane], values[p.first + p.lane + i]);
-}
-/// Second phase, of lane 0.
-template <class Value, class Join>
-FQ_HD void join_row(const RowBlocks& shape, const RowBlocks::Place& p, Value* values, const Join& join) {
-  for (int i = RowBlocks::joined; i < shape.lanes; i += RowBlocks::joined)
-    join(values[p.first], values[p.first + i]);
+inline constexpr int join_phases = 3;
+
+/// Part 0, 1, 2: the first 16 lanes of a row, then 4, then one take in what the others have, so that few
+/// warps work. join(a, b) adds b to a; values[p.first] is the row's at last.
+template <int part, class Value, class Join>
+FQ_HD void join_lanes(const RowBlocks& shape, const RowBlocks::Place& p, Value* values, const Join& join) {
+  constexpr int left[] = {block_threads, 16, 4, 1}, from = left[part], to = left[part + 1];
+  if (p.lane >= to) return;
+  for (int lane = p.lane + to; lane < from && lane < shape.lanes; lane += to)
+    join(values[p.first + p.lane], values[p.first + lane]);
 }
 
 }  // namespace fq::cuda

@@ -11,7 +11,6 @@ namespace fq::cuda {
 /// `lanes` threads a row, so that short rows leave few threads idle; each takes groups of eight elements in
 /// turn.
 struct RowBlocks {
-  static constexpr int joined = 16;  ///< lanes that are joined at once
   std::int64_t rows, length;
   int lanes;
 

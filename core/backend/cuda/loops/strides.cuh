@@ -42,15 +42,15 @@ struct Strides {
   }
 };
 
-/// v[j] = the operand's element first + j, j < count <= 8; the others are unspecified.
-template <class T>
+/// v[j] = the operand's element first + j, j < count <= size; the others are unspecified.
+template <int size, class T>
 FQ_HD void load_strided(const T* p, const Strides& s, int operand, std::int64_t first, int count,
-                        T (&v)[group_size]) {
+                        T (&v)[size]) {
   const std::int64_t inner = s.inner(), step = s.steps[operand][s.rank - 1];
   std::int64_t column = s.column(first);
   std::int64_t at = s.offset(operand, first);
   if (step == 1 && column + count <= inner) return load_group(p + at, count, v);
-  for (int j = 0; j < group_size; ++j) {
+  for (int j = 0; j < size; ++j) {
     if (j >= count) break;
     if (column == inner) {
       column = 0;

@@ -62,11 +62,11 @@ struct PutSums {
 };
 
 /// v[j] = numbers[(column + j) % channels]
-template <class T>
+template <int size, class T>
 FQ_HD void load_channels(const T* numbers, std::int64_t channels, std::int64_t column, int count,
-                         T (&v)[group_size]) {
+                         T (&v)[size]) {
   if (column + count <= channels) return load_group(numbers + column, count, v);
-  for (int j = 0; j < group_size; ++j) {
+  for (int j = 0; j < size; ++j) {
     if (j < count) v[j] = numbers[column];
     if (++column == channels) column = 0;
   }
@@ -80,12 +80,13 @@ struct Normalize {
   FQ_HD void operator()(std::int64_t first, int count) const {
     std::int64_t row = first;
     const std::int64_t channels = by_channels.value, column = by_channels.take_remainder(row);
-    T v[group_size], m[group_size], f[group_size], t[group_size];
+    constexpr int size = pack_size<T>;
+    T v[size], m[size], f[size], t[size];
     load_group(x + first, count, v);
     load_channels(coefficients, channels, column, count, m);
     load_channels(coefficients + channels, channels, column, count, f);
     load_channels(coefficients + 2 * channels, channels, column, count, t);
-    for (int j = 0; j < group_size; ++j)
+    for (int j = 0; j < size; ++j)
       if (j < count) v[j] = scalar::normalized(v[j], m[j], f[j], t[j]);
     store_group(y + first, count, v);
   }
@@ -101,14 +102,15 @@ struct NormalizeBackward {
   FQ_HD void operator()(std::int64_t first, int count) const {
     std::int64_t row = first;
     const std::int64_t channels = by_channels.value, column = by_channels.take_remainder(row);
-    T g[group_size], v[group_size], m[group_size], f[group_size], p[group_size], t[group_size];
+    constexpr int size = pack_size<T>;
+    T g[size], v[size], m[size], f[size], p[size], t[size];
     load_group(dy + first, count, g);
     load_as(x + first, count, v);
     load_channels(center, channels, column, count, m);
     load_channels(coefficients, channels, column, count, f);
     load_channels(coefficients + channels, channels, column, count, p);
     load_channels(coefficients + 2 * channels, channels, column, count, t);
-    for (int j = 0; j < group_size; ++j)
+    for (int j = 0; j < size; ++j)
       if (j < count) g[j] = scalar::normalized_gradient(g[j], v[j], m[j], f[j], p[j], t[j]);
     store_group(dx + first, count, g);
   }
@@ -126,7 +128,7 @@ void moments(const Tensor& x, Tensor& out) {
 
 void normalize(const Tensor& x, const Tensor& coefficients, Tensor& y) {
   visit_float(x.dtype(), [&]<class T>(T) {
-    for_groups(
+    for_groups<pack_size<T>>(
         x.device(), x.numel(),
         Normalize<T>{data_of<T>(x), data_of<T>(coefficients), coefficients.dim(1), mutable_data_of<T>(y)});
   });
@@ -144,9 +146,10 @@ void gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& center, Tens
 void normalize_backward(const Tensor& dy, const Tensor& x, const Tensor& center, const Tensor& coefficients,
                         Tensor& dx) {
   visit_rows(x, [&]<class X, class T>(const X* values, T) {
-    for_groups(x.device(), x.numel(),
-               NormalizeBackward<X, T>{data_of<T>(dy), values, data_of<T>(center), data_of<T>(coefficients),
-                                       coefficients.dim(1), mutable_data_of<T>(dx)});
+    for_groups<pack_size<T>>(
+        x.device(), x.numel(),
+        NormalizeBackward<X, T>{data_of<T>(dy), values, data_of<T>(center), data_of<T>(coefficients),
+                                coefficients.dim(1), mutable_data_of<T>(dx)});
   });
 }
 

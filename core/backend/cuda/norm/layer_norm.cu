@@ -21,7 +21,7 @@ FQ_HD void load_or(const T* p, T otherwise, std::int64_t first, int count, T (&v
 
 template <class T>
 struct Forward {
-  static constexpr int phases = 4;
+  static constexpr int phases = 2 + join_phases;
   struct Shared {
     TwoSums<T> sums[block_threads];
   };
@@ -56,12 +56,13 @@ struct Forward {
     inverse[row] = static_cast<T>(1.0 / std::sqrt((squares > 0.0 ? squares : 0.0) + eps));
   }
   FQ_HD void write(std::int64_t row, int lane, Kept& kept) const {
+    const T center = mean[row], factor = inverse[row];
     visit<true>(row, lane, kept, [&](std::int64_t first, int count, Kept& of) {
       T g[group_size], b[group_size];
       load_or(gamma, T{1}, first, count, g);
       load_or(beta, T{0}, first, count, b);
       for (int j = 0; j < group_size; ++j)
-        if (j < count) of.v[j] = layer_norm_value(layer_normal(of.v[j], mean[row], inverse[row]), g[j], b[j]);
+        if (j < count) of.v[j] = layer_norm_value(layer_normal(of.v[j], center, factor), g[j], b[j]);
       store_group(y + row * shape.length + first, count, of.v);
     });
   }
@@ -71,18 +72,15 @@ struct Forward {
     const auto p = shape.place(t);
     if (p.row >= shape.rows) return;
     if (Phase == 0) shared.sums[t.thread] = part(p.row, p.lane, kept);
-    if (Phase == 1) join_neighbours(shape, p, shared.sums, JoinSums{});
-    if (Phase == 2 && p.lane == 0) {
-      join_row(shape, p, shared.sums, JoinSums{});
-      finish(p.row, shared.sums[p.first]);
-    }
-    if (Phase == 3) write(p.row, p.lane, kept);
+    if constexpr (0 < Phase && Phase < 4) join_lanes<Phase - 1>(shape, p, shared.sums, JoinSums{});
+    if (Phase == 3 && p.lane == 0) finish(p.row, shared.sums[p.first]);
+    if (Phase == 4) write(p.row, p.lane, kept);
   }
 };
 
 template <class T>
 struct Backward {
-  static constexpr int phases = 4;
+  static constexpr int phases = 2 + join_phases;
   struct Shared {
     TwoSums<T> sums[block_threads];
   };
@@ -95,6 +93,7 @@ struct Backward {
 
   /// g = dy * gamma and the normal, of a group of the row's elements.
   FQ_HD void load(std::int64_t row, std::int64_t first, int count, Kept& to) const {
+    const T center = mean[row], spread = inverse[row];
     T factor[group_size];
     load_group(dy + row * shape.length + first, count, to.g);
     load_group(x + row * shape.length + first, count, to.normal);
@@ -102,7 +101,7 @@ struct Backward {
     for (int j = 0; j < group_size; ++j) {
       if (j >= count) continue;
       to.g[j] *= factor[j];
-      to.normal[j] = layer_normal(to.normal[j], mean[row], inverse[row]);
+      to.normal[j] = layer_normal(to.normal[j], center, spread);
     }
   }
   template <bool made, class F>
@@ -123,10 +122,11 @@ struct Backward {
   }
   FQ_HD void write(std::int64_t row, int lane, const TwoSums<T>& sum, Kept& kept) const {
     const double n = static_cast<double>(shape.length);
-    const T average = static_cast<T>(sum.first.value() / n), slope = static_cast<T>(sum.second.value() / n);
+    const T average = static_cast<T>(sum.first.value() / n), slope = static_cast<T>(sum.second.value() / n),
+            spread = inverse[row];
     visit<true>(row, lane, kept, [&](std::int64_t first, int count, Kept& of) {
       for (int j = 0; j < group_size; ++j)
-        if (j < count) of.g[j] = layer_norm_gradient(of.g[j], of.normal[j], inverse[row], average, slope);
+        if (j < count) of.g[j] = layer_norm_gradient(of.g[j], of.normal[j], spread, average, slope);
       store_group(dx + row * shape.length + first, count, of.g);
     });
   }
@@ -136,9 +136,8 @@ struct Backward {
     const auto p = shape.place(t);
     if (p.row >= shape.rows) return;
     if (Phase == 0) shared.sums[t.thread] = part(p.row, p.lane, kept);
-    if (Phase == 1) join_neighbours(shape, p, shared.sums, JoinSums{});
-    if (Phase == 2 && p.lane == 0) join_row(shape, p, shared.sums, JoinSums{});
-    if (Phase == 3) write(p.row, p.lane, shared.sums[p.first], kept);
+    if constexpr (0 < Phase && Phase < 4) join_lanes<Phase - 1>(shape, p, shared.sums, JoinSums{});
+    if (Phase == 4) write(p.row, p.lane, shared.sums[p.first], kept);
   }
 };
 

@@ -8,6 +8,7 @@
 namespace fq::cuda {
 namespace {
 
+using fq::detail::IgnoredLabel;
 using fq::detail::mean_of;
 using fq::detail::SmoothedTarget;
 
@@ -28,29 +29,52 @@ void mean_loss(Device device, std::int64_t items, std::int64_t count, Terms term
                  thrust::make_transform_output_iterator(loss, Mean<T>{count}));
 }
 
+/// Of rows that count.
+struct RowSum {
+  double total;
+  std::int64_t rows;
+};
+struct AddRows {
+  FQ_HD RowSum operator()(const RowSum& a, const RowSum& b) const {
+    return {a.total + b.total, a.rows + b.rows};
+  }
+};
+template <class T>
+struct MeanOfRows {
+  std::int64_t* counted;
+  FQ_HD T operator()(const RowSum& sum) const {
+    *counted = sum.rows;
+    return static_cast<T>(mean_of(sum.total, sum.rows));
+  }
+};
+
 /// Of a row; a label that is no class adds nothing.
 template <class T>
 struct LabelTerms {
   const T* log_p;
   const std::int64_t* labels;
   std::int64_t classes;
-  FQ_HD double operator()(std::int64_t row) const {
+  IgnoredLabel ignored;
+  FQ_HD RowSum operator()(std::int64_t row) const {
     const std::int64_t label = labels[row];
-    if (label < 0 || label >= classes) return 0.0;
-    return -static_cast<double>(log_p[row * classes + label]);
+    if (!ignored.counts(label)) return {0.0, 0};
+    if (label < 0 || label >= classes) return {0.0, 1};
+    return {-static_cast<double>(log_p[row * classes + label]), 1};
   }
 };
 
-/// Of an element.
+/// Of an element; a row counts with its first one.
 template <class T>
 struct SmoothedTerms {
   const T* log_p;
   const std::int64_t* labels;
   std::int64_t classes;
   SmoothedTarget target;
-  FQ_HD double operator()(std::int64_t i) const {
-    const std::int64_t row = quotient(i, classes);
-    return -target.weight(i - row * classes == labels[row]) * static_cast<double>(log_p[i]);
+  IgnoredLabel ignored;
+  FQ_HD RowSum operator()(std::int64_t i) const {
+    const std::int64_t row = quotient(i, classes), c = i - row * classes, label = labels[row];
+    if (!ignored.counts(label)) return {0.0, 0};
+    return {-target.weight(c == label) * static_cast<double>(log_p[i]), c == 0 ? 1 : 0};
   }
 };
 
@@ -58,17 +82,20 @@ template <class T>
 struct EntropyBackward {
   const T* log_p;
   const std::int64_t* labels;
-  std::int64_t classes, rows;
+  std::int64_t classes;
   SmoothedTarget target;
+  IgnoredLabel ignored;
+  const std::int64_t* counted;
   const T* dy;
   T* dx;
   FQ_HD void operator()(std::int64_t first, int count) const {
-    const T factor = static_cast<T>(mean_of(static_cast<double>(*dy), rows));
+    const T factor = static_cast<T>(mean_of(static_cast<double>(*dy), *counted));
     std::int64_t row = quotient(first, classes), c = first - row * classes;
     T v[group_size];
     load_group(log_p + first, count, v);
     for (int j = 0; j < group_size; ++j) {
-      if (j < count) v[j] = target.gradient(v[j], c == labels[row], factor);
+      if (j < count)
+        v[j] = ignored.counts(labels[row]) ? target.gradient(v[j], c == labels[row], factor) : T{0};
       if (++c < classes) continue;
       c = 0;
       ++row;
@@ -105,28 +132,33 @@ struct DistanceBackward {
 
 }  // namespace
 
-void cross_entropy(const Tensor& log_p, const Tensor& labels, double smoothing, Tensor& loss) {
+void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& loss,
+                   Tensor& counted) {
   const std::int64_t classes = log_p.dim(1), rows = labels.numel();
   const auto* label = data_of<std::int64_t>(labels);
+  const IgnoredLabel ignored(rule);
   visit_float(log_p.dtype(), [&]<class T>(T) {
     const T* p = data_of<T>(log_p);
-    T* out = mutable_data_of<T>(loss);
-    if (smoothing > 0)
-      mean_loss(log_p.device(), rows * classes, rows,
-                SmoothedTerms<T>{p, label, classes, SmoothedTarget(smoothing, classes)}, out);
+    const auto out = thrust::make_transform_output_iterator(
+        mutable_data_of<T>(loss), MeanOfRows<T>{mutable_data_of<std::int64_t>(counted)});
+    if (rule.smoothing > 0)
+      reduce_indices(log_p.device(), rows * classes,
+                     SmoothedTerms<T>{p, label, classes, SmoothedTarget(rule.smoothing, classes), ignored},
+                     AddRows{}, RowSum{}, out);
     else
-      mean_loss(log_p.device(), rows, rows, LabelTerms<T>{p, label, classes}, out);
+      reduce_indices(log_p.device(), rows, LabelTerms<T>{p, label, classes, ignored}, AddRows{}, RowSum{},
+                     out);
   });
 }
 
-void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, double smoothing, const Tensor& dy,
-                            Tensor& dx) {
+void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
+                            const Tensor& counted, const Tensor& dy, Tensor& dx) {
   const std::int64_t classes = log_p.dim(1);
   visit_float(log_p.dtype(), [&]<class T>(T) {
-    for_groups(
-        dx.device(), dx.numel(),
-        EntropyBackward<T>{data_of<T>(log_p), data_of<std::int64_t>(labels), classes, labels.numel(),
-                           SmoothedTarget(smoothing, classes), data_of<T>(dy), mutable_data_of<T>(dx)});
+    for_groups(dx.device(), dx.numel(),
+               EntropyBackward<T>{data_of<T>(log_p), data_of<std::int64_t>(labels), classes,
+                                  SmoothedTarget(rule.smoothing, classes), IgnoredLabel(rule),
+                                  data_of<std::int64_t>(counted), data_of<T>(dy), mutable_data_of<T>(dx)});
   });
 }
 

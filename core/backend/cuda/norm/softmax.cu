@@ -13,7 +13,7 @@ namespace {
 /// Lines that lie together: threads of a block share a row, each keeps its first elements.
 template <class T>
 struct SoftmaxRows {
-  static constexpr int phases = 7;
+  static constexpr int phases = 3 + 2 * join_phases;
   struct Shared {
     T largest[block_threads];
     SumOf<T> sums[block_threads];
@@ -64,18 +64,16 @@ struct SoftmaxRows {
     if (p.row >= shape.rows) return;
     const std::int64_t at = p.row * shape.length;
     if (Phase == 0) shared.largest[t.thread] = largest_of(at, p.lane, kept);
-    if (Phase == 1) join_neighbours(shape, p, shared.largest, JoinLargest{});
-    if (Phase == 2 && p.lane == 0) join_row(shape, p, shared.largest, JoinLargest{});
-    if (Phase == 3) shared.sums[t.thread] = sum_of(at, p.lane, shared.largest[p.first], kept);
-    if (Phase == 4) join_neighbours(shape, p, shared.sums, JoinSums{});
-    if (Phase == 5 && p.lane == 0) join_row(shape, p, shared.sums, JoinSums{});
-    if (Phase == 6) write(at, p.lane, shared.largest[p.first], shared.sums[p.first].value(), kept);
+    if constexpr (0 < Phase && Phase < 4) join_lanes<Phase - 1>(shape, p, shared.largest, JoinLargest{});
+    if (Phase == 4) shared.sums[t.thread] = sum_of(at, p.lane, shared.largest[p.first], kept);
+    if constexpr (4 < Phase && Phase < 8) join_lanes<Phase - 5>(shape, p, shared.sums, JoinSums{});
+    if (Phase == 8) write(at, p.lane, shared.largest[p.first], shared.sums[p.first].value(), kept);
   }
 };
 
 template <class T>
 struct SoftmaxRowsBackward {
-  static constexpr int phases = 4;
+  static constexpr int phases = 2 + join_phases;
   struct Shared {
     SumOf<T> sums[block_threads];
   };
@@ -117,9 +115,8 @@ struct SoftmaxRowsBackward {
     if (p.row >= shape.rows) return;
     const std::int64_t at = p.row * shape.length;
     if (Phase == 0) shared.sums[t.thread] = sum_of(at, p.lane, kept);
-    if (Phase == 1) join_neighbours(shape, p, shared.sums, JoinSums{});
-    if (Phase == 2 && p.lane == 0) join_row(shape, p, shared.sums, JoinSums{});
-    if (Phase == 3) write(at, p.lane, static_cast<T>(shared.sums[p.first].value()), kept);
+    if constexpr (0 < Phase && Phase < 4) join_lanes<Phase - 1>(shape, p, shared.sums, JoinSums{});
+    if (Phase == 4) write(at, p.lane, static_cast<T>(shared.sums[p.first].value()), kept);
   }
 };
 

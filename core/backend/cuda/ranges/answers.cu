@@ -24,7 +24,7 @@ struct JoinAnswers {
 
 template <class T>
 struct FindAnswers {
-  static constexpr int phases = 3;
+  static constexpr int phases = 1 + join_phases;
   struct Shared {
     Answer<T> found[block_threads];
   };
@@ -48,9 +48,8 @@ struct FindAnswers {
     const auto p = shape.place(t);
     if (p.row >= shape.rows) return;
     if (Phase == 0) shared.found[t.thread] = of_lane(p.row, p.lane);
-    if (Phase == 1) join_neighbours(shape, p, shared.found, JoinAnswers{});
-    if (Phase == 2 && p.lane == 0) {
-      join_row(shape, p, shared.found, JoinAnswers{});
+    if constexpr (Phase > 0) join_lanes<Phase - 1>(shape, p, shared.found, JoinAnswers{});
+    if (Phase == join_phases && p.lane == 0) {
       const Answer<T>& best = shared.found[p.first];
       out[p.row] = best.score == best.score ? best.at : -1;
     }

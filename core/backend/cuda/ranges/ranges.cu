@@ -88,7 +88,7 @@ struct RaiseMagnitudes {
 
 /// Each range that of one short row.
 struct RowMagnitudes {
-  static constexpr int phases = 3;
+  static constexpr int phases = 1 + join_phases;
   static constexpr std::int64_t longest = std::int64_t{group_size} * block_threads;
   struct Shared {
     std::int32_t most[block_threads];
@@ -111,11 +111,8 @@ struct RowMagnitudes {
       });
       shared.most[t.thread] = most;
     }
-    if (Phase == 1) join_neighbours(shape, p, shared.most, join);
-    if (Phase == 2 && p.lane == 0) {
-      join_row(shape, p, shared.most, join);
-      out[p.row] = shared.most[p.first];
-    }
+    if constexpr (Phase > 0) join_lanes<Phase - 1>(shape, p, shared.most, join);
+    if (Phase == join_phases && p.lane == 0) out[p.row] = shared.most[p.first];
   }
 };
 

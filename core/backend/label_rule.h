@@ -1,0 +1,30 @@
+#pragma once
+
+/// What labels of classes say, for the kernels of cross entropy.
+
+#include <cstdint>
+#include <optional>
+
+#include "fakequant/core/numerics/host_device.h"
+
+namespace fq {
+
+struct LabelRule {
+  double smoothing = 0;
+  std::optional<std::int64_t> ignored = {};
+};
+
+namespace detail {
+
+/// The same for kernels: whether a row counts.
+struct IgnoredLabel {
+  bool any;
+  std::int64_t label;
+
+  explicit IgnoredLabel(const LabelRule& rule)
+      : any(rule.ignored.has_value()), label(rule.ignored.value_or(0)) {}
+  [[nodiscard]] FQ_HD bool counts(std::int64_t each) const { return !any || each != label; }
+};
+
+}  // namespace detail
+}  // namespace fq
