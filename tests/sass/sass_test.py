@@ -35,13 +35,17 @@ HOT = {
         "ApplyMask<unsigned int>": (2, 2),
     },
     "codes/accumulators.cu": {"WriteCodes<ChannelSums>": (2, 0), "WriteValues<ChannelSums>": (2, 2)},
-    "engine/columns.cu": {"TakeWindows<Word16>": (1, 1), "AddWindows<Pack<float>": (1, 1), "AddWindows<Pack<int>": (1, 1)},
+    "engine/columns.cu": {
+        "TakeWindows<Word16, 1>": (1, 1),
+        "TakeWindows<unsigned char, 16>": (0, 1),
+        "AddWindows<Pack<float>": (1, 1),
+        "AddWindows<Pack<int>": (1, 1),
+    },
     "ranges/ranges.cu": {"RowMagnitudes": (2, 0), "LargestMagnitude<8>, PutChannel": (2, 0), "reduce::DeviceReduceKernel": (4, 0)},
     "elementwise/rows.cu": {"GatherRows<float>": (2, 2), "SumRows<float>": (2, 2)},
 }
-# Accesses to local memory at most: of blocks that do not follow each other, which no preset but fp8_2d_blockwise has; and what is
-# saved around the division of numbers of 64 bits, which large tensors alone need.
-LOCAL_MEMORY = {"Quantize<BlockMap>": 16, "QuantizeMany<BlockMap>": 24, "AddWindows<Pack<": 2}
+# Accesses to local memory at most: of blocks that do not follow each other, which no preset but fp8_2d_blockwise has.
+LOCAL_MEMORY = {"Quantize<BlockMap>": 16, "QuantizeMany<BlockMap>": 24}
 # Sums and grids that are defined in doubles, whose bits are the CPU's.
 DOUBLES = ["double", "BiasCodes", "TwoSums", "SumTerms"]
 

@@ -1,19 +1,25 @@
 #include "fakequant/core/backend/cuda/engine/columns.h"
-#include "fakequant/core/backend/cuda/loops/reduction_shape.h"
+#include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/words.cuh"
 
 namespace fq::cuda {
 namespace {
 
 struct WeightShape {
-  std::int64_t group_channels, taps, products, group_outputs, row, outputs;
+  Divisor group_channels, row, outputs;
+  std::int64_t taps, products, group_outputs;
+  bool turned;
 
   static WeightShape of(const ColumnShape& s, std::int64_t outputs) {
-    return {s.group_channels(), s.conv.kh * s.conv.kw, s.products(), s.group_outputs(), s.row, outputs};
+    return {s.group_channels(), s.row,   outputs, s.conv.kh * s.conv.kw, s.products(),
+            s.group_outputs(),  s.turned};
   }
   /// Of the weight of column k of an output, in OIHW order.
   [[nodiscard]] FQ_HD std::int64_t at(std::int64_t group, std::int64_t output, std::int64_t k) const {
-    const std::int64_t tap = quotient(k, group_channels), channel = k - tap * group_channels;
+    std::int64_t tap = k;
+    const std::int64_t channel = group_channels.take_remainder(tap);
+    if (turned)
+      return ((group * group_channels.value + channel) * group_outputs + output) * taps + (taps - 1 - tap);
     return (group * group_outputs + output) * products + channel * taps + tap;
   }
 };
@@ -27,8 +33,8 @@ struct PackWeights {
 
   FQ_HD void operator()(std::int64_t i) const {
     std::int64_t at = i;
-    const std::int64_t inner = take_remainder(at, transposed ? s.outputs : s.row);
-    const std::int64_t outer = take_remainder(at, transposed ? s.row : s.outputs);
+    const std::int64_t inner = (transposed ? s.outputs : s.row).take_remainder(at);
+    const std::int64_t outer = (transposed ? s.row : s.outputs).take_remainder(at);
     const std::int64_t k = transposed ? outer : inner, output = transposed ? inner : outer;
     packed[i] = k < s.products && output < s.group_outputs ? w[s.at(at, output, k)] : Word{};
   }
@@ -42,8 +48,8 @@ struct UnpackWeights {
 
   FQ_HD void operator()(std::int64_t i) const {
     std::int64_t at = i;
-    const std::int64_t k = take_remainder(at, s.products), output = take_remainder(at, s.group_outputs);
-    w[s.at(at, output, k)] = packed[i];
+    const std::int64_t k = s.row.take_remainder(at), output = s.outputs.take_remainder(at);
+    if (k < s.products) w[s.at(at, output, k)] = packed[i];
   }
 };
 
@@ -70,7 +76,7 @@ void pack_weights_transposed(const ColumnShape& s, const void* w, int bytes, std
 
 void unpack_weights(const ColumnShape& s, const void* packed, int bytes, void* w, Device device) {
   visit_word(bytes, [&]<class Word>(Word) {
-    for_items(device, s.conv.o * s.products(),
+    for_items(device, s.conv.o * s.row,
               UnpackWeights<Word>{WeightShape::of(s, s.group_outputs()), static_cast<const Word*>(packed),
                                   static_cast<Word*>(w)});
   });

@@ -2,10 +2,31 @@
 
 namespace fq::cuda {
 
-ColumnShape ColumnShape::of(const ConvShape& conv, std::int64_t step) {
-  ColumnShape out{conv, 0};
+ColumnShape ColumnShape::of(const ConvShape& conv, std::int64_t step, bool turned) {
+  ColumnShape out{conv, 0, turned};
   out.row = (out.products() + step - 1) / step * step;
   return out;
+}
+
+ColumnShape ColumnShape::of_floats(const ConvShape& conv, int bytes, bool turned) {
+  const auto shape = of(conv, 1, turned);
+  return shape.trivial() || conv.groups != 1 ? shape : of(conv, 16 / bytes, turned);
+}
+
+std::optional<ConvShape> ColumnShape::of_gradient(const ConvShape& conv) {
+  const auto padding = [&](std::int64_t taps, std::size_t axis) {
+    return conv.dilation[axis] * (taps - 1) - conv.padding[axis];
+  };
+  ConvShape out{conv.n, conv.o, conv.oh, conv.ow, conv.c, conv.kh, conv.kw, conv.h, conv.w};
+  out.padding = {padding(conv.kh, 0), padding(conv.kw, 1)};
+  out.dilation = conv.dilation;
+  out.groups = conv.groups;
+  const bool whole = conv.stride == std::array<std::int64_t, 2>{1, 1};
+  return whole && out.padding[0] >= 0 && out.padding[1] >= 0 ? std::optional(out) : std::nullopt;
+}
+
+bool ColumnShape::packed(std::int64_t outputs) const {
+  return conv.kh == 1 && conv.kw == 1 && !turned && row == products() && outputs == group_outputs();
 }
 
 bool ColumnShape::trivial() const {

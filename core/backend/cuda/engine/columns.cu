@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "fakequant/core/backend/cuda/engine/columns.h"
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
@@ -10,6 +12,12 @@ struct alignas(16) Word16 {
   std::uint32_t v[4];
 };
 
+/// Words that are written at once.
+template <class Word, int count>
+struct alignas(sizeof(Word) * count) Run {
+  Word v[count];
+};
+
 template <class Word>
 FQ_HD Word shift_codes(Word word) {
   if constexpr (sizeof(Word) == 16) {
@@ -20,21 +28,85 @@ FQ_HD Word shift_codes(Word word) {
   }
 }
 
-/// Sizes in words, which may be several elements each. Places in an image and in a window are ints.
-struct Windows {
-  Divisor h, w, channels, group_channels, groups, kw, oh, ow, row, stride_h, stride_w;
-  int kh, padding_h, padding_w, dilation_h, dilation_w;
+/// As Divisor has it, of numbers that are known to be below 2^31.
+FQ_HD int take_remainder(const Divisor& by, int& n) {
+  const int rest = by.quotient(n), remainder = n - rest * static_cast<int>(by.value);
+  n = rest;
+  return remainder;
+}
 
-  static int checked(std::int64_t size) {
-    if (size >> 30 != 0) throw ArgumentError("[cuda] a convolution of 2^30 elements along an axis: cut it");
-    return static_cast<int>(size);
+/// Items of a launch, whose places are ints.
+int checked(std::int64_t size) {
+  if (size >> 30 != 0) throw ArgumentError("[cuda] a convolution of 2^30 elements along an axis: cut it");
+  return static_cast<int>(size);
+}
+template <class Body>
+void for_few(Device device, std::int64_t items, const Body& body) {
+  if (items >> 31 != 0) throw ArgumentError("[cuda] a convolution of images of 2^31 columns: cut it");
+  for_items(device, items, body);
+}
+
+/// An axis of an image: how its pixels lie under taps of windows.
+struct WindowAxis {
+  int size, taps, windows, padding, dilation;
+  Divisor stride;
+  int tap_step, window_step;  // from a tap on a pixel to the next, whose window is so many before
+
+  static WindowAxis of(const ConvShape& c, int axis) {
+    const auto a = static_cast<std::size_t>(axis);
+    const std::int64_t size = axis == 0 ? c.h : c.w, taps = axis == 0 ? c.kh : c.kw;
+    const std::int64_t windows = axis == 0 ? c.oh : c.ow, both = std::gcd(c.stride[a], c.dilation[a]);
+    for (const std::int64_t reach : {windows * c.stride[a], taps * c.dilation[a]})
+      static_cast<void>(checked(reach));
+    return {checked(size),
+            checked(taps),
+            checked(windows),
+            checked(c.padding[a]),
+            checked(c.dilation[a]),
+            c.stride[a],
+            checked(c.stride[a] / both),
+            checked(c.dilation[a] / both)};
   }
+  /// The first pixel of a window; negative in the padding.
+  [[nodiscard]] FQ_HD int first(int window) const {
+    return window * static_cast<int>(stride.value) - padding;
+  }
+  [[nodiscard]] FQ_HD bool holds(int pixel) const { return pixel >= 0 && pixel < size; }
+
+  struct Tap {
+    int tap, window;
+  };
+  /// The first tap that lies on a pixel, of whichever window; as many taps as there are where none does.
+  [[nodiscard]] FQ_HD Tap first_tap(int pixel) const {
+    for (int tap = 0; tap < tap_step; ++tap) {
+      const int place = pixel + padding - tap * dilation;
+      if (place < 0) break;
+      const int window = stride.quotient(place);
+      if (window * static_cast<int>(stride.value) == place) return {tap, window};
+    }
+    return {taps, 0};
+  }
+  /// f(tap, window) for the taps on a pixel, in their order, from the first on.
+  template <class F>
+  FQ_HD void visit(const Tap& from, const F& f) const {
+    for (int tap = from.tap, window = from.window; tap < taps && window >= 0;
+         tap += tap_step, window -= window_step)
+      if (window < windows) f(tap, window);
+  }
+};
+
+/// Sizes in words, which may be several elements each.
+struct Windows {
+  WindowAxis down, across;
+  Divisor h, w, channels, group_channels, groups, kw, oh, ow, row;
+
   static Windows of(const ColumnShape& s, std::int64_t elements) {
     const auto& c = s.conv;
-    for (const std::int64_t size : {c.h, c.w, c.oh * c.stride[0], c.ow * c.stride[1], s.row,
-                                    c.kh * c.dilation[0], c.kw * c.dilation[1]})
-      static_cast<void>(checked(size));
-    return {c.h,
+    static_cast<void>(checked(s.row));
+    if (c.h * c.w >> 31 != 0) throw ArgumentError("[cuda] a convolution of images of 2^31 pixels: cut it");
+    return {WindowAxis::of(c, 0),
+            WindowAxis::of(c, 1),
+            c.h,
             c.w,
             c.c / elements,
             s.group_channels() / elements,
@@ -42,41 +114,42 @@ struct Windows {
             c.kw,
             c.oh,
             c.ow,
-            s.row / elements,
-            c.stride[0],
-            c.stride[1],
-            checked(c.kh),
-            checked(c.padding[0]),
-            checked(c.padding[1]),
-            checked(c.dilation[0]),
-            checked(c.dilation[1])};
+            s.row / elements};
   }
 };
 
-template <class Word>
+/// A thread writes `count` words of a row at once.
+template <class Word, int count>
 struct TakeWindows {
   Windows s;
+  Divisor runs;  // of a row
   const Word* x;
-  Word* columns;
+  Run<Word, count>* columns;
   bool shifted;
 
   FQ_HD void operator()(std::int64_t i) const {
-    std::int64_t at = i;
-    const auto k = static_cast<int>(s.row.take_remainder(at));
-    const std::int64_t group = s.groups.take_remainder(at);
-    const auto ox = static_cast<int>(s.ow.take_remainder(at)), oy = static_cast<int>(s.oh.take_remainder(at));
-    const int tap = s.group_channels.quotient(k), ky = s.kw.quotient(tap);
-    Word word{};
-    if (ky < s.kh) {
-      const int kx = tap - ky * static_cast<int>(s.kw.value);
-      const int y = oy * static_cast<int>(s.stride_h.value) - s.padding_h + ky * s.dilation_h;
-      const int z = ox * static_cast<int>(s.stride_w.value) - s.padding_w + kx * s.dilation_w;
-      if (y >= 0 && y < s.h.value && z >= 0 && z < s.w.value)
-        word = x[((at * s.h.value + y) * s.w.value + z) * s.channels.value + group * s.group_channels.value +
-                 (k - tap * static_cast<int>(s.group_channels.value))];
-      if (shifted) word = shift_codes(word);
+    auto at = static_cast<int>(i);
+    const int k = take_remainder(runs, at) * count, group = take_remainder(s.groups, at);
+    const int ox = take_remainder(s.ow, at), oy = take_remainder(s.oh, at);
+    const int top = s.down.first(oy), left = s.across.first(ox);
+    const auto group_channels = static_cast<int>(s.group_channels.value), kw = s.across.taps;
+    const int tap = s.group_channels.quotient(k);
+    int channel = k - tap * group_channels, ky = s.kw.quotient(tap), kx = tap - ky * kw;
+    const Word* image = x + at * (s.h.value * s.w.value * s.channels.value) + group * group_channels;
+    Run<Word, count> run;
+    for (int j = 0; j < count; ++j) {
+      const int y = top + ky * s.down.dilation, z = left + kx * s.across.dilation;
+      Word word{};
+      if (ky < s.down.taps && s.down.holds(y) && s.across.holds(z))
+        word = image[(y * s.across.size + z) * s.channels.value + channel];
+      run.v[j] = shifted ? shift_codes(word) : word;
+      if (++channel < group_channels) continue;
+      channel = 0;
+      if (++kx < kw) continue;
+      kx = 0;
+      ++ky;
     }
-    columns[i] = word;
+    columns[i] = run;
   }
 };
 
@@ -96,68 +169,64 @@ struct AddWindows {
   const Word* columns;
   Word* dx;
 
-  /// The window of y, 0 <= o < size, whose tap `k` lies on pixel `p`; -1 for none.
-  FQ_HD static int window(int p, int k, int padding, int dilation, const Divisor& stride, std::int64_t size) {
-    const int first = p + padding - k * dilation;
-    if (first < 0) return -1;
-    const int o = stride.quotient(first);
-    return o * static_cast<int>(stride.value) == first && o < size ? o : -1;
-  }
-
   FQ_HD void operator()(std::int64_t i) const {
-    std::int64_t at = i;
-    std::int64_t group = s.channels.take_remainder(at);
-    const auto z = static_cast<int>(s.w.take_remainder(at)), y = static_cast<int>(s.h.take_remainder(at));
-    const std::int64_t channel = s.group_channels.take_remainder(group), step = s.groups.value * s.row.value;
-    const Word* image = columns + at * s.oh.value * s.ow.value * step + group * s.row.value + channel;
-    const auto kw = static_cast<int>(s.kw.value);
+    auto at = static_cast<int>(i);
+    int group = take_remainder(s.channels, at);
+    const int z = take_remainder(s.w, at), y = take_remainder(s.h, at);
+    const int channel = take_remainder(s.group_channels, group);
+    const auto step = s.groups.value * s.row.value;
+    const Word* image = columns + at * (s.oh.value * s.ow.value * step) + group * s.row.value + channel;
+    const auto group_channels = static_cast<int>(s.group_channels.value);
+    const auto first_kx = s.across.first_tap(z);
     Word sum{};
-    for (int ky = 0; ky < s.kh; ++ky) {
-      const int oy = window(y, ky, s.padding_h, s.dilation_h, s.stride_h, s.oh.value);
-      if (oy < 0) continue;
-      for (int kx = 0; kx < kw; ++kx) {
-        const int ox = window(z, kx, s.padding_w, s.dilation_w, s.stride_w, s.ow.value);
-        if (ox < 0) continue;
-        add_to(sum, image + (oy * s.ow.value + ox) * step + (ky * kw + kx) * s.group_channels.value);
-      }
-    }
+    s.down.visit(s.down.first_tap(y), [&](int ky, int oy) {
+      s.across.visit(first_kx, [&](int kx, int ox) {
+        add_to(sum, image + (oy * s.across.windows + ox) * step + (ky * s.across.taps + kx) * group_channels);
+      });
+    });
     dx[i] = sum;
   }
 };
 
-template <class Word>
+template <class Word, int count>
 void take(const ColumnShape& s, std::int64_t elements, const void* x, bool shifted, void* columns,
           Device device) {
-  for_items(device, s.conv.n * s.image() / elements,
-            TakeWindows<Word>{Windows::of(s, elements), static_cast<const Word*>(x),
-                              static_cast<Word*>(columns), shifted});
+  const std::int64_t runs = s.row / (elements * count);
+  for_few(device, s.conv.n * s.conv.oh * s.conv.ow * s.conv.groups * runs,
+          TakeWindows<Word, count>{Windows::of(s, elements), runs, static_cast<const Word*>(x),
+                                   static_cast<Run<Word, count>*>(columns), shifted});
 }
 
 template <class Word>
 void add(const ColumnShape& s, std::int64_t elements, const void* columns, void* dx, Device device) {
-  for_items(
+  for_few(
       device, numel(s.conv.x_shape()) / elements,
       AddWindows<Word>{Windows::of(s, elements), static_cast<const Word*>(columns), static_cast<Word*>(dx)});
 }
 
-bool in_sixteens(const ColumnShape& s, int bytes, const void* x, const void* columns) {
-  const auto both = reinterpret_cast<std::uintptr_t>(x) | reinterpret_cast<std::uintptr_t>(columns);
-  return both % 16 == 0 && s.group_channels() * bytes % 16 == 0 && s.row * bytes % 16 == 0;
+bool in_sixteens(const void* data, std::int64_t length, int bytes) {
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && length * bytes % 16 == 0;
 }
 
 }  // namespace
 
 void take_windows(const ColumnShape& s, const void* x, int bytes, bool shifted, void* columns,
                   Device device) {
-  if (in_sixteens(s, bytes, x, columns)) return take<Word16>(s, 16 / bytes, x, shifted, columns, device);
-  visit_word(bytes, [&]<class Word>(Word) { take<Word>(s, 1, x, shifted, columns, device); });
+  const bool rows = in_sixteens(columns, s.row, bytes);
+  if (rows && in_sixteens(x, s.group_channels(), bytes))
+    return take<Word16, 1>(s, 16 / bytes, x, shifted, columns, device);
+  visit_word(bytes, [&]<class Word>(Word) {
+    rows ? take<Word, 16 / sizeof(Word)>(s, 1, x, shifted, columns, device)
+         : take<Word, 1>(s, 1, x, shifted, columns, device);
+  });
 }
 
 void add_windows(const ColumnShape& s, const void* columns, DType dtype, void* dx, Device device) {
   const auto run = [&]<class T>(T) {
     using Pack = detail::Pack<T>;
-    in_sixteens(s, sizeof(T), dx, columns) ? add<Pack>(s, Pack::count, columns, dx, device)
-                                           : add<T>(s, 1, columns, dx, device);
+    in_sixteens(columns, s.row, sizeof(T)) && in_sixteens(dx, s.group_channels(), sizeof(T))
+        ? add<Pack>(s, Pack::count, columns, dx, device)
+        : add<T>(s, 1, columns, dx, device);
   };
   if (dtype == DType::i32) return run(std::int32_t{});
   dtype == DType::f64 ? run(double{}) : run(float{});

@@ -1,6 +1,7 @@
 #include "fakequant/core/backend/cuda/engine/conv.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "fakequant/core/backend/cuda/engine/matmul.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
@@ -37,30 +38,59 @@ struct FloatColumns {
   }
 };
 
-/// The sizes of a product of one group: pixels, outputs, products.
+/// The sizes of a product of one group: pixels, outputs, columns.
 struct GroupSizes {
-  std::int64_t image_pixels, outputs, products, all_outputs, groups;
+  std::int64_t image_pixels, outputs, row, all_outputs, groups;
 
   static GroupSizes of(const ColumnShape& s) {
-    return {s.conv.oh * s.conv.ow, s.group_outputs(), s.products(), s.conv.o, s.conv.groups};
+    return {s.conv.oh * s.conv.ow, s.group_outputs(), s.row, s.conv.o, s.conv.groups};
   }
-  /// [pixels, outputs] of y, [pixels, products] of the columns, [outputs, products] of the packed weights.
+  /// [pixels, outputs] of y, [pixels, row] of the columns, [outputs, row] of the packed weights.
   [[nodiscard]] Matrix y(const void* data, DType type, std::int64_t pixels, bool transposed = false) const {
     return {data,        type,   transposed ? outputs : pixels, transposed ? pixels : outputs, transposed,
             all_outputs, outputs};
   }
   [[nodiscard]] Matrix columns(const void* data, DType type, std::int64_t pixels) const {
-    return {data, type, pixels, products, false, groups * products, products};
+    return {data, type, pixels, row, false, groups * row, row};
   }
   [[nodiscard]] Matrix weights(const void* data, DType type, bool transposed) const {
-    return {data, type, transposed ? products : outputs, transposed ? outputs : products, transposed};
+    return {data, type, transposed ? row : outputs, transposed ? outputs : row, transposed};
   }
 };
 
-Storage packed_weights(const ColumnShape& s, const void* w, DType type, Device device) {
-  Storage packed(s.conv.o * s.products() * bytes_of(type), device);
-  pack_weights(s, w, bytes_of(type), s.group_outputs(), packed.mutable_data(), device);
-  return packed;
+/// Weights in the order of columns; themselves where they have it.
+struct PackedWeights {
+  Storage own;
+  const void* data;
+
+  PackedWeights(const ColumnShape& s, const void* w, DType type, Device device) : data(w) {
+    if (s.packed(s.group_outputs())) return;
+    own = Storage(s.conv.o * s.row * bytes_of(type), device);
+    pack_weights(s, w, bytes_of(type), s.group_outputs(), own.mutable_data(), device);
+    data = own.data();
+  }
+};
+
+void convolve(const ColumnShape& s, const void* x, const void* w, DType type, void* y, Device device) {
+  const auto& conv = s.conv;
+  const auto sizes = GroupSizes::of(s);
+  const PackedWeights weights(s, w, type, device);
+  const DType out = product_type(type);
+  FloatColumns columns{s, type, device, {}};
+  for_images(conv.n, s.image() * bytes_of(type), [&](std::int64_t first, std::int64_t count) {
+    const std::int64_t pixels = count * sizes.image_pixels;
+    const Product product{at(y, first * sizes.image_pixels * conv.o, out), out, conv.o, sizes.outputs};
+    gemm(sizes.columns(columns.of(x, first, count), type, pixels), sizes.weights(weights.data, type, true),
+         product, conv.groups, device);
+  });
+}
+
+/// The gradient as a convolution of dy, where its columns take no more than twice the memory of those of dx.
+std::optional<ColumnShape> columns_of_gradient(const ConvShape& conv, DType type) {
+  const auto turned = ColumnShape::of_gradient(conv);
+  if (!turned || conv.o * bytes_of(type) > 2 * conv.c * bytes_of(product_type(type))) return std::nullopt;
+  if (ColumnShape::of(conv).trivial()) return std::nullopt;
+  return ColumnShape::of_floats(*turned, bytes_of(type), true);
 }
 
 }  // namespace
@@ -74,24 +104,15 @@ void for_images(std::int64_t count, std::int64_t bytes,
 }
 
 void conv_forward(const ConvShape& conv, const void* x, const void* w, DType type, void* y, Device device) {
-  const auto s = ColumnShape::of(conv);
-  const auto sizes = GroupSizes::of(s);
-  const Storage weights = packed_weights(s, w, type, device);
-  const DType out = product_type(type);
-  FloatColumns columns{s, type, device, {}};
-  for_images(conv.n, s.image() * bytes_of(type), [&](std::int64_t first, std::int64_t count) {
-    const std::int64_t pixels = count * sizes.image_pixels;
-    const Product product{at(y, first * sizes.image_pixels * conv.o, out), out, conv.o, sizes.outputs};
-    gemm(sizes.columns(columns.of(x, first, count), type, pixels), sizes.weights(weights.data(), type, true),
-         product, conv.groups, device);
-  });
+  convolve(ColumnShape::of_floats(conv, bytes_of(type)), x, w, type, y, device);
 }
 
 void conv_backward_data(const ConvShape& conv, const void* dy, const void* w, DType type, void* dx,
                         Device device) {
-  const auto s = ColumnShape::of(conv);
+  if (const auto turned = columns_of_gradient(conv, type)) return convolve(*turned, dy, w, type, dx, device);
+  const auto s = ColumnShape::of_floats(conv, bytes_of(type));
   const auto sizes = GroupSizes::of(s);
-  const Storage weights = packed_weights(s, w, type, device);
+  const PackedWeights weights(s, w, type, device);
   const DType out = product_type(type);
   for_images(conv.n, s.image() * bytes_of(out), [&](std::int64_t first, std::int64_t count) {
     const std::int64_t pixels = count * sizes.image_pixels;
@@ -99,27 +120,31 @@ void conv_backward_data(const ConvShape& conv, const void* dy, const void* w, DT
     auto* images = at(dx, first * conv.h * conv.w * conv.c, out);
     Storage scratch(s.trivial() ? 0 : count * s.image() * bytes_of(out), device);
     auto* columns = s.trivial() ? images : scratch.mutable_data();
-    gemm(sizes.y(rows, type, pixels), sizes.weights(weights.data(), type, false),
-         {columns, out, conv.groups * sizes.products, sizes.products}, conv.groups, device);
+    gemm(sizes.y(rows, type, pixels), sizes.weights(weights.data, type, false),
+         {columns, out, conv.groups * sizes.row, sizes.row}, conv.groups, device);
     if (!s.trivial()) add_windows(s.images(count), columns, out, images, device);
   });
 }
 
 void conv_backward_weights(const ConvShape& conv, const void* x, const void* dy, DType type, void* dw,
                            Device device) {
-  const auto s = ColumnShape::of(conv);
+  const auto s = ColumnShape::of_floats(conv, bytes_of(type));
   const auto sizes = GroupSizes::of(s);
   const DType out = product_type(type);
-  Storage packed(conv.o * s.products() * bytes_of(out), device);
-  if (conv.n == 0) fill_bytes(packed.mutable_data(), 0, static_cast<std::size_t>(packed.bytes()), device);
+  const bool packed = s.packed(sizes.outputs);
+  Storage scratch(packed ? 0 : conv.o * s.row * bytes_of(out), device);
+  auto* products = packed ? static_cast<std::byte*>(dw) : scratch.mutable_data();
+  if (conv.n == 0)
+    fill_bytes(products, 0,
+               static_cast<std::size_t>(conv.o * s.row) * static_cast<std::size_t>(bytes_of(out)), device);
   FloatColumns columns{s, type, device, {}};
   for_images(conv.n, s.image() * bytes_of(type), [&](std::int64_t first, std::int64_t count) {
     const std::int64_t pixels = count * sizes.image_pixels;
     const auto* rows = at(dy, first * sizes.image_pixels * conv.o, type);
     gemm(sizes.y(rows, type, pixels, true), sizes.columns(columns.of(x, first, count), type, pixels),
-         {packed.mutable_data(), out, 0, 0, first > 0}, conv.groups, device);
+         {products, out, 0, 0, first > 0}, conv.groups, device);
   });
-  unpack_weights(s, packed.data(), bytes_of(out), dw, device);
+  if (!packed) unpack_weights(s, products, bytes_of(out), dw, device);
 }
 
 }  // namespace fq::cuda

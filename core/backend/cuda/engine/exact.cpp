@@ -34,22 +34,28 @@ Storage transposed_weights(const ColumnShape& shape, const Codes& w, Device devi
   return out;
 }
 
-}  // namespace
-
-void exact_conv(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums, Device device) {
+/// The sums of a convolution; `turned` as of ColumnShape.
+void convolve(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums, Device device,
+              bool turned) {
   const DType type = values_for(w, device);
   const std::int64_t image = conv.h * conv.w * conv.c, out = conv.oh * conv.ow * conv.o;
   const std::int64_t columns = ColumnShape::of(conv, 16).image();
   if (type == DType::i8) {
-    ByteProducts products(conv, x, w, device);
+    ByteProducts products(conv, x, w, device, turned);
     return for_images(conv.n, columns, [&](std::int64_t first, std::int64_t count) {
       products.multiply(at(x.data, first * image), count, sums + first * out);
     });
   }
-  const FloatProducts products(conv, x, w, type, device);
+  const FloatProducts products(conv, x, w, type, device, turned);
   for_images(conv.n, columns * products.bytes(), [&](std::int64_t first, std::int64_t count) {
     products.multiply({at(x.data, first * image), x.dtype, x.largest}, count, sums + first * out);
   });
+}
+
+}  // namespace
+
+void exact_conv(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums, Device device) {
+  convolve(conv, x, w, sums, device, false);
 }
 
 void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
@@ -60,13 +66,15 @@ void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, 
 
 void exact_conv_transpose(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums,
                           Device device) {
+  if (const auto turned = ColumnShape::of_gradient(conv)) return convolve(*turned, x, w, sums, device, true);
   const auto shape = ColumnShape::of(conv);
   const DType type = values_for(w, device);
   const std::int64_t rows = conv.oh * conv.ow, image = conv.h * conv.w * conv.c;
+  Storage weights;  // lives as long as the products that read it
   std::optional<ByteProducts> bytes;
   std::optional<FloatProducts> floats;
   if (type == DType::i8) {
-    const Storage weights = transposed_weights(shape, w, device);
+    weights = transposed_weights(shape, w, device);
     bytes.emplace(pixel_products(conv, shape.products()), x, Codes{weights.data(), w.dtype, w.largest},
                   device);
   } else {

@@ -10,6 +10,7 @@ namespace fq::cuda {
 namespace {
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
+bool aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
 std::int32_t* integers(Storage& storage) { return reinterpret_cast<std::int32_t*>(storage.mutable_data()); }
 const std::byte* at(const Storage& storage, std::int64_t offset) { return storage.data() + offset; }
 
@@ -21,23 +22,26 @@ void for_parts(std::int64_t length, std::int64_t part, F&& f) {
 
 }  // namespace
 
-ByteProducts::ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w, Device device)
-    : shape_(ColumnShape::of(conv, 16)),
+ByteProducts::ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w, Device device, bool turned)
+    : shape_(ColumnShape::of(conv, 16, turned)),
       outputs_(rounded_up(shape_.group_outputs(), 4)),
-      weights_(conv.groups * outputs_ * shape_.row, device),
+      weights_(w.data),
       shifted_(x.dtype == DType::u8),
       device_(device) {
   const std::int64_t rows = conv.groups * outputs_;
-  pack_weights(shape_, w.data, 1, outputs_, weights_.mutable_data(), device);
+  if (!shape_.packed(outputs_) || !aligned(w.data)) {
+    packed_ = Storage(rows * shape_.row, device);
+    pack_weights(shape_, w.data, 1, outputs_, packed_.mutable_data(), device);
+    weights_ = packed_.data();
+  }
   if (!shifted_) return;
   corrections_ = Storage(rows * 4, device);
-  shift_corrections(reinterpret_cast<const std::int8_t*>(weights_.data()), rows, shape_.row,
-                    integers(corrections_), device);
+  shift_corrections(static_cast<const std::int8_t*>(weights_), rows, shape_.row, integers(corrections_),
+                    device);
 }
 
 const void* ByteProducts::columns(const std::byte* x, std::int64_t images) {
-  const bool aligned = reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
-  if (!shifted_ && aligned && shape_.trivial()) return x;
+  if (!shifted_ && aligned(x) && shape_.trivial()) return x;
   if (columns_.bytes() < images * shape_.image()) columns_ = Storage(images * shape_.image(), device_);
   take_windows(shape_.images(images), x, 1, shifted_, columns_.mutable_data(), device_);
   return columns_.data();
@@ -50,15 +54,15 @@ void ByteProducts::multiply(const std::byte* x, std::int64_t images, std::int32_
   if (padding && padded_.bytes() < pixels * stride * 4) padded_ = Storage(pixels * stride * 4, device_);
   std::int32_t* to = padding ? integers(padded_) : sums;
   gemm({columns(x, images), DType::i8, pixels, shape_.row, false, conv.groups * shape_.row, shape_.row},
-       {weights_.data(), DType::i8, shape_.row, outputs_, true}, {to, DType::i32, stride, outputs_},
-       conv.groups, device_);
+       {weights_, DType::i8, shape_.row, outputs_, true}, {to, DType::i32, stride, outputs_}, conv.groups,
+       device_);
   finish_sums({to, pixels, conv.groups, shape_.group_outputs(), outputs_},
               shifted_ ? integers(corrections_) : nullptr, sums, device_);
 }
 
 FloatProducts::FloatProducts(const ConvShape& conv, const Codes& x, const Codes& w, DType values,
-                             Device device)
-    : shape_(ColumnShape::of(conv)),
+                             Device device, bool turned)
+    : shape_(ColumnShape::of(conv, 1, turned)),
       type_(values),
       part_(std::max<std::int64_t>(cpu::exact_limit / std::max<std::int64_t>(x.largest * w.largest, 1), 1)),
       weights_(conv.o * shape_.products() * bytes(), device),

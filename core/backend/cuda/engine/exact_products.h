@@ -12,10 +12,11 @@
 namespace fq::cuda {
 
 /// int8 products, of sizes that cuBLASLt has kernels for: products in 16s, outputs in 4s. u8 codes are
-/// multiplied as i8, less 128, and the sums corrected.
+/// multiplied as i8, less 128, and the sums corrected. `turned` as of ColumnShape; the codes of weights are
+/// read as long as this lives.
 class ByteProducts {
  public:
-  ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w, Device device);
+  ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w, Device device, bool turned = false);
 
   /// sums [images, oh, ow, o] of codes [images, h, w, c].
   void multiply(const std::byte* x, std::int64_t images, std::int32_t* sums);
@@ -25,7 +26,8 @@ class ByteProducts {
 
   ColumnShape shape_;
   std::int64_t outputs_;
-  Storage weights_, corrections_, columns_, padded_;
+  const void* weights_;
+  Storage packed_, corrections_, columns_, padded_;
   bool shifted_;
   Device device_;
 };
@@ -33,7 +35,8 @@ class ByteProducts {
 /// Products of code values as bf16 or f32, in parts that float sums hold.
 class FloatProducts {
  public:
-  FloatProducts(const ConvShape& conv, const Codes& x, const Codes& w, DType values, Device device);
+  FloatProducts(const ConvShape& conv, const Codes& x, const Codes& w, DType values, Device device,
+                bool turned = false);
 
   [[nodiscard]] std::int64_t bytes() const { return bit_width(type_) / 8; }
   /// sums [images, oh, ow, o] of codes [images, h, w, c].
