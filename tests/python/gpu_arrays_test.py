@@ -1,85 +1,11 @@
-"""Arrays of a GPU in streams of their owner's, on the simulated device of tests/simulated: work is done when something waits for
-it and no sooner, so that values are wrong wherever an order is missing."""
-import ctypes as c
-import os
-import sys
-
+"""Arrays of a GPU in streams of their owner's, on the simulated device of tests/simulated or on a GPU: values are wrong where an
+order is missing."""
 import numpy as np
 import pytest
 
-sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL)  # the library looks for cuBLASLt among what is loaded
-import fakequant as fq  # noqa: E402
-from exchange_table import give_table, lent  # noqa: E402
+from cuda_arrays import Array, Default, fq, simulated, theirs
+from exchange_table import lent
 
-cuda = c.CDLL(fq._fakequant.__file__)
-TO_DEVICE, TO_HOST = 1, 2
-
-
-class Stream:
-    def __init__(self):
-        self.address = c.c_void_p()
-        assert cuda.cudaStreamCreateWithFlags(c.byref(self.address), 1) == 0
-
-    def wait(self):
-        assert cuda.cudaStreamSynchronize(self.address) == 0
-
-
-class Memory:
-    """One block of the device, apart from the library's: the simulated pool hands blocks on from stream to stream at once."""
-
-    def __init__(self, size):
-        self.end, block = size, c.c_void_p()
-        assert cuda.cudaMallocFromPoolAsync(c.byref(block), c.c_size_t(size), None, theirs[0].address) == 0
-        self.first, self.taken = block.value, 0
-
-    def take(self, count):
-        begin, self.taken = self.taken, self.taken + -(-count // 256) * 256
-        assert self.taken <= self.end
-        return self.first + begin
-
-
-theirs = [Stream()]
-memory = Memory(64 << 20)
-
-
-class Array:
-    """float32 on the device, written and read in the current stream of `theirs`."""
-
-    def __init__(self, pointer, shape, free):
-        self.pointer, self.shape, self._free = pointer, shape, free
-
-    @classmethod
-    def of(cls, values):
-        values = np.ascontiguousarray(values, np.float32)
-        out = cls(memory.take(values.nbytes), values.shape, lambda: None)
-        out.write(values)
-        return out
-
-    def write(self, values):
-        values = np.ascontiguousarray(values, np.float32)
-        assert values.shape == tuple(self.shape)
-        self._copy(self.pointer, values.ctypes.data, values.nbytes, TO_DEVICE)
-
-    def read_later(self):
-        """What the stream copies when it is waited for."""
-        out = np.empty(self.shape, np.float32)
-        pinned = c.c_void_p()
-        assert cuda.cudaHostAlloc(c.byref(pinned), c.c_size_t(out.nbytes), 0) == 0
-        self._copy(pinned, self.pointer, out.nbytes, TO_HOST)
-        return lambda: (theirs[0].wait(), c.memmove(out.ctypes.data, pinned, out.nbytes), out)[2]
-
-    def numpy(self):
-        return self.read_later()()
-
-    def _copy(self, to, source, count, kind):
-        pointer = lambda at: at if isinstance(at, c.c_void_p) else c.c_void_p(at)  # noqa: E731
-        assert cuda.cudaMemcpyAsync(pointer(to), pointer(source), c.c_size_t(count), kind, theirs[0].address) == 0
-
-    def __del__(self):
-        self._free()
-
-
-give_table(Array, lambda: theirs[0].address.value)
 X = np.random.default_rng(0).normal(size=(64, 33)).astype(np.float32)
 quant = fq.modelopt.fake_tensor_quant
 
@@ -89,7 +15,7 @@ def stream(request):
     """A stream of its own and CUDA's default one, whose address is 0, as torch's is at first."""
     kept = theirs[0]
     if request.param == "default":
-        theirs[0] = type("Default", (), {"address": c.c_void_p(None), "wait": Stream.wait})()
+        theirs[0] = Default()
     yield
     theirs[0].wait()
     theirs[0] = kept
@@ -99,8 +25,8 @@ def same(array, values):
     return np.array_equal(array.numpy(), values)
 
 
-def test_the_device_is_simulated():
-    assert fq.cuda_device_count() == 1
+def test_devices_are_counted():
+    assert fq.cuda_device_count() == 1 if simulated else fq.cuda_device_count() >= 1
 
 
 def test_functions_wait_for_what_they_read():
@@ -169,8 +95,9 @@ def test_what_lies_elsewhere_is_refused():
     model = fq.model("mlp", [8], 3, options={"hidden": [16]})
     with pytest.raises(fq.ArgumentError, match="cuda:0"):
         model(Array.of(X[:, :8]))
-    with pytest.raises(fq.BackendError, match="cuda:3 is not there"):
-        model.to("cuda:3")
+    other = f"cuda:{fq.cuda_device_count() + 2}"
+    with pytest.raises(fq.BackendError, match=f"{other} is not there"):
+        model.to(other)
     with pytest.raises(fq.ArgumentError, match="'gpu'"):
         model.to("gpu")
 
