@@ -1,6 +1,7 @@
 #include "fakequant/reference/ggml.h"
 
 #include "fakequant/core/backend/cpu/engines/engine_products.h"
+#include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/detail/ggml_formulas.h"
 #include "fakequant/reference/detail/engine_operands.h"
@@ -11,13 +12,13 @@ namespace {
 
 using detail::ggml_block;
 
-Blocks quantized(const Tensor& x, const char* function, cpu::GgmlRounding rounding) {
+Blocks quantized(const Tensor& x, const char* function, detail::GgmlRounding rounding) {
   detail::check_matrix(x, DType::f32, "the input", function);
   detail::check_columns(x.dim(1), ggml_block, function);
   const Device device = x.device();
   Blocks out{Tensor::empty(x.shape(), DType::i8, device),
              Tensor::empty({x.dim(0), x.dim(1) / ggml_block}, DType::f16, device)};
-  if (!device.is_meta()) cpu::ggml_codes(x, rounding, out.codes, out.scale);
+  detail::run(device, &detail::Kernels::ggml_blocks, x, rounding, std::string(), out.codes, out.scale);
   return out;
 }
 
@@ -30,12 +31,6 @@ void check_blocks(const Tensor& codes, const Tensor& scale, int lower, int upper
 
 namespace host {
 
-Blocks q4_0(const Tensor& x) { return quantized(x, "ggml.quantize_q4_0", cpu::GgmlRounding::q4_0); }
-Blocks q8_0(const Tensor& x) { return quantized(x, "ggml.quantize_q8_0", cpu::GgmlRounding::q8_0); }
-Blocks q8_0_activation(const Tensor& x) {
-  return quantized(x, "ggml.quantize_q8_0_activation", cpu::GgmlRounding::activation);
-}
-
 Tensor matmul(const Tensor& x, const Tensor& codes, const Tensor& scale, int bits, Buffer buffer) {
   const char* function = bits == 4 ? "ggml.matmul_q4_0_q8_0" : "ggml.matmul_q8_0";
   check_blocks(codes, scale, bits == 4 ? -8 : -128, bits == 4 ? 7 : 127, function);
@@ -46,7 +41,7 @@ Tensor matmul(const Tensor& x, const Tensor& codes, const Tensor& scale, int bit
            codes.dim(0));
   Tensor y = Tensor::empty({x.dim(0), codes.dim(0)}, DType::f32, x.device());
   if (x.device().is_meta()) return y;
-  const Blocks rows = q8_0_activation(x);
+  const Blocks rows = quantize_q8_0_activation(x);
   if (y.numel() == 0) return y;
   const auto weight = cpu::ggml_weight(codes, scale.to(DType::f32), buffer == Buffer::repack);
   cpu::ggml_product(rows.codes, rows.scale.to(DType::f32), weight, y);
@@ -56,9 +51,15 @@ Tensor matmul(const Tensor& x, const Tensor& codes, const Tensor& scale, int bit
 }  // namespace host
 }  // namespace
 
-Blocks quantize_q4_0(const Tensor& x) { return detail::through_host(host::q4_0, x); }
-Blocks quantize_q8_0(const Tensor& x) { return detail::through_host(host::q8_0, x); }
-Blocks quantize_q8_0_activation(const Tensor& x) { return detail::through_host(host::q8_0_activation, x); }
+Blocks quantize_q4_0(const Tensor& x) {
+  return quantized(x, "ggml.quantize_q4_0", detail::GgmlRounding::q4_0);
+}
+Blocks quantize_q8_0(const Tensor& x) {
+  return quantized(x, "ggml.quantize_q8_0", detail::GgmlRounding::q8_0);
+}
+Blocks quantize_q8_0_activation(const Tensor& x) {
+  return quantized(x, "ggml.quantize_q8_0_activation", detail::GgmlRounding::activation);
+}
 
 Buffer buffer(std::string_view name) {
   FQ_CHECK(name == "plain" || name == "repack", "ggml.buffer", "no buffer '{}': use plain or repack", name);

@@ -63,7 +63,8 @@ def kernels(rounds):
         say(f"kernel.fake_quant_int8/{name}", seconds=own, copy_share=copy / own)
 
 
-SIZES = {"gpt": {}, "gpt768_b32": {"LAYERS": 12, "WIDTH": 768, "HEADS": 12, "CONTEXT": 256, "BATCH": 32}}
+SIZES = {"gpt": {"LAYERS": 4, "WIDTH": 256, "HEADS": 4, "CONTEXT": 128, "BATCH": 16},
+         "gpt768_b32": {"LAYERS": 12, "WIDTH": 768, "HEADS": 12, "CONTEXT": 256, "BATCH": 32}}
 
 
 def image_network(batch, channels_last):

@@ -34,6 +34,8 @@
 namespace fq::detail {
 
 struct Activation;
+struct EngineOperand;
+enum class GgmlRounding : unsigned char;
 
 /// A tensor to be quantized to out.codes and, if defined, out.mask. A NaN throws NumericError with
 /// `nan_text`: at once, or on a GPU when a value is next read back.
@@ -93,6 +95,19 @@ struct Kernels {
   void (*dynamic_values)(const Tensor& codes, const Tensor& grids, Tensor& out);
   void (*dynamic_sums)(const Tensor& sums, const Tensor& weights, const Tensor& grids, const Tensor& w_scale,
                        Tensor& out);
+
+  // engines that round rows as they run: backend/cpu/engines/row_engines.h
+  void (*ggml_operand)(const Tensor& codes, const Tensor& scales, bool in_lanes, EngineOperand& out);
+  void (*ggml_blocks)(const Tensor& x, GgmlRounding rounding, const std::string& nan_text, Tensor& codes,
+                      Tensor& steps);
+  void (*ggml_product)(const Tensor& x, const Tensor& steps, const EngineOperand& w, Tensor& y);
+  void (*xnnpack_operand)(const Tensor& codes, const Tensor& scales, EngineOperand& out);
+  void (*xnnpack_rows)(const Tensor& x, const std::string& nan_text, Tensor& codes, Tensor& grids);
+  void (*xnnpack_values)(const Tensor& codes, const Tensor& grids, Tensor& values);
+  void (*xnnpack_block_product)(const Tensor& x, const Tensor& grids, const EngineOperand& w,
+                                const Tensor& bias, Tensor& y);
+  void (*xnnpack_channel_sums)(const Tensor& sums, const Tensor& weights, const Tensor& grids,
+                               const Tensor& scale, const Tensor& bias, Tensor& y);
 
   // rows
   void (*check_whole)(const Tensor& values, std::string_view function, std::string_view what);

@@ -12,6 +12,7 @@
 #include "fakequant/core/backend/cpu/elementwise/rows.h"
 #include "fakequant/core/backend/cpu/elementwise/runs.h"
 #include "fakequant/core/backend/cpu/engine/products.h"
+#include "fakequant/core/backend/cpu/engines/row_engines.h"
 #include "fakequant/core/backend/cpu/memory/host_memory.h"
 #include "fakequant/core/backend/cpu/norm/batch_norm.h"
 #include "fakequant/core/backend/cpu/norm/layer_norm.h"
@@ -66,6 +67,14 @@ constinit const detail::Kernels table{
     .dynamic_codes = dynamic_codes,
     .dynamic_values = dynamic_values,
     .dynamic_sums = dynamic_sums,
+    .ggml_operand = ggml_operand,
+    .ggml_blocks = ggml_blocks,
+    .ggml_product = ggml_product,
+    .xnnpack_operand = xnnpack_operand,
+    .xnnpack_rows = xnnpack_rows,
+    .xnnpack_values = xnnpack_values,
+    .xnnpack_block_product = xnnpack_block_product,
+    .xnnpack_channel_sums = xnnpack_channel_sums,
     .check_whole = check_whole,
     .check_indices = check_indices,
     .gather_rows = gather_rows,

@@ -15,6 +15,7 @@
 #include "fakequant/core/backend/cuda/elementwise/tensors.h"
 #include "fakequant/core/backend/cuda/engine/bias.h"
 #include "fakequant/core/backend/cuda/engine/products.h"
+#include "fakequant/core/backend/cuda/engine/row_engines.h"
 #include "fakequant/core/backend/cuda/norm/batch_norm.h"
 #include "fakequant/core/backend/cuda/norm/layer_norm.h"
 #include "fakequant/core/backend/cuda/norm/softmax.h"
@@ -64,6 +65,14 @@ constinit const fq::detail::Kernels kernels{
     .dynamic_codes = dynamic_codes,
     .dynamic_values = dynamic_values,
     .dynamic_sums = dynamic_sums,
+    .ggml_operand = ggml_operand,
+    .ggml_blocks = ggml_blocks,
+    .ggml_product = ggml_product,
+    .xnnpack_operand = xnnpack_operand,
+    .xnnpack_rows = xnnpack_rows,
+    .xnnpack_values = xnnpack_values,
+    .xnnpack_block_product = xnnpack_block_product,
+    .xnnpack_channel_sums = xnnpack_channel_sums,
     .check_whole = check_whole,
     .check_indices = check_indices,
     .gather_rows = gather_rows,

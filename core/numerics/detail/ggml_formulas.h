@@ -58,4 +58,18 @@ FQ_HD std::int8_t ggml_activation_code(float x, float factor) {
   return static_cast<std::int8_t>(scalar::clamp_(scalar::rint_(scalar::mul_(x, factor)), -127.0f, 127.0f));
 }
 
+/// How a block is rounded: as it is stored in files, Q4_0 or Q8_0, or an activation as the engine runs.
+enum class GgmlRounding : unsigned char { q4_0, q8_0, activation };
+
+/// Of a block with that extreme.
+FQ_HD GgmlStep ggml_step(float extreme, GgmlRounding rounding) {
+  if (rounding == GgmlRounding::q4_0) return GgmlStep::q4_0(extreme);
+  const float amax = scalar::abs_(extreme);
+  return rounding == GgmlRounding::q8_0 ? GgmlStep::q8_0(amax) : GgmlStep::q8_0_activation(amax);
+}
+FQ_HD std::int8_t ggml_code(float x, float factor, GgmlRounding rounding) {
+  if (rounding == GgmlRounding::q4_0) return ggml_q4_0_code(x, factor);
+  return rounding == GgmlRounding::q8_0 ? ggml_q8_0_code(x, factor) : ggml_activation_code(x, factor);
+}
+
 }  // namespace fq::detail

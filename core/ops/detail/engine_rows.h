@@ -15,10 +15,10 @@ struct EngineRows {
 };
 
 /// Q8_0 activations and a weight of 4 or 8 bits in blocks of 32 along K; 4 bits in the order of repacked
-/// buffers where 8 divides N. The host computes.
+/// buffers where 8 divides N.
 [[nodiscard]] EngineRows ggml_rows(const Tensor& x, const EngineWeight& w, const Tensor& bias);
 /// Rows of asymmetric int8 and a weight of up to 4 bits, in blocks or per channel (qb4w), or of more bits per
-/// channel (qc8w). The host computes.
+/// channel (qc8w).
 [[nodiscard]] EngineRows xnnpack_rows(const Tensor& x, const EngineWeight& w, const Tensor& bias);
 /// DynamicQuantizeLinear and MatMulInteger, with a range for each of `ranges` equal parts of the rows.
 [[nodiscard]] EngineRows ort_rows(const Tensor& x, std::int64_t ranges, const EngineWeight& w,

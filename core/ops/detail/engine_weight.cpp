@@ -1,28 +1,28 @@
 #include "fakequant/core/ops/detail/engine_weight.h"
 
+#include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/ops/detail/row_product.h"
 
 namespace fq::detail {
-namespace {
-
-/// On the host, with a scale for each block of each row.
-QuantizedTensor on_host(const QuantizedTensor& w) {
-  QuantizedTensor out{w.codes.to(Device::cpu()), w.spec, {}};
-  const Shape blocks = w.spec.granularity.scale_shape(w.codes.shape());
-  out.spec.scale = w.spec.scale.to(Device::cpu()).to(Layout::row_major).reshape(blocks);
-  return out;
-}
-
-}  // namespace
-
 EngineWeight engine_weight(const QuantizedTensor& w, RowEngine engine) {
+  EngineWeight out;
+  out.outputs = w.codes.dim(0);
   const int bits = w.spec.format.bits();
-  if (engine != RowEngine::ggml && engine != RowEngine::xnnpack) return {{}, w, row_sums(w)};
-  const QuantizedTensor host = on_host(w);
+  if ((engine != RowEngine::ggml && engine != RowEngine::xnnpack) ||
+      (engine == RowEngine::xnnpack && bits > 4)) {
+    out.codes = w;
+    out.sums = row_sums(w);
+    return out;
+  }
+  const Tensor codes = w.codes.to(Layout::row_major);
+  const Tensor scales =
+      w.spec.scale.to(Layout::row_major).reshape(w.spec.granularity.scale_shape(w.codes.shape()));
   if (engine == RowEngine::ggml)
-    return {cpu::ggml_weight(host.codes, host.spec.scale, bits == 4 && w.codes.dim(0) % 8 == 0), {}, {}};
-  if (bits <= 4) return {cpu::xnnpack_weight(host.codes, host.spec.scale), {}, {}};
-  return {{}, host, Tensor::from(cpu::code_sums(host.codes, w.codes.dim(1)), {w.codes.dim(0)})};
+    run(codes.device(), &Kernels::ggml_operand, codes, scales, bits != 4 || out.outputs % 8 != 0,
+        out.operand);
+  else
+    run(codes.device(), &Kernels::xnnpack_operand, codes, scales, out.operand);
+  return out;
 }
 
 bool KeptEngineWeight::Version::is_of(const Tensor& other) const {

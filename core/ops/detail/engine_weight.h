@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "fakequant/core/backend/cpu/engines/engine_products.h"
+#include "fakequant/core/backend/engine_operand.h"
 #include "fakequant/core/ops/engines/engine_linear.h"
 #include "fakequant/core/quantized.h"
 
@@ -14,9 +14,10 @@ namespace fq::detail {
 
 /// What each engine needs of a weight [N, K]; the rest is empty.
 struct EngineWeight {
-  cpu::PackedWeight packed;  ///< ggml, and XNNPACK's codes of up to 4 bits
-  QuantizedTensor codes;     ///< XNNPACK's codes of more bits, on the host; ONNX Runtime's, where they are
-  Tensor sums;               ///< with `codes`: i32 [N], of its rows
+  std::int64_t outputs = 0;
+  EngineOperand operand;  ///< ggml, and XNNPACK's codes of up to 4 bits
+  QuantizedTensor codes;  ///< XNNPACK's codes of more bits, and ONNX Runtime's
+  Tensor sums;            ///< with `codes`: i32 [N], of its rows
 };
 /// Of codes that the engine multiplies (`multiplies`).
 [[nodiscard]] EngineWeight engine_weight(const QuantizedTensor& w, RowEngine engine);

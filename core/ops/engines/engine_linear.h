@@ -32,9 +32,9 @@ namespace ops {
 /// number of threads. The trace knows it as "linear" with the attribute "engine".
 ///
 /// Gradients are those of the product of what x and w were rounded to, straight through the rounding of x
-/// everywhere, as its range is that of x; in the numbers that BackwardScope chooses. On a GPU the host
-/// computes `ggml` and `xnnpack`. Throws ArgumentError for shapes, dtypes and devices that do not fit, and
-/// for a weight that the engine does not multiply; NumericError for a NaN in x.
+/// everywhere, as its range is that of x; in the numbers that BackwardScope chooses. Throws ArgumentError for
+/// shapes, dtypes and devices that do not fit, and for a weight that the engine does not multiply;
+/// NumericError for a NaN in x, on a GPU when a value is read back next.
 [[nodiscard]] Variable engine_linear(const Variable& x, const Variable& w, const Variable& bias,
                                      RowEngine engine);
 

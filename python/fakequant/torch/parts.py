@@ -149,7 +149,7 @@ class Layers:
     def whole(self, graph):
         """([the part that is all of a network of several inputs], ""), or ([], why it is none)."""
         inputs = [node for node in graph.nodes if node.op == "placeholder" and node.users and not is_absent(node)]
-        nodes, (end,) = [node for node in graph.nodes if node in self.found], next(reversed(graph.nodes)).args
+        nodes, (end,) = [node for node in graph.nodes if node in self.found], next(iter(reversed(graph.nodes))).args
         if len(inputs) < 2 or self.reasons or not any(self._has_weight(node) for node in nodes):
             return [], ""
         for node in inputs:

@@ -6,15 +6,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "fakequant/core/numerics/detail/ggml_formulas.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cpu {
 
-/// How ggml rounds a block of 32: what it stores in files as Q4_0 or Q8_0, or activations as it runs
-/// (core/numerics/detail/ggml_formulas.h).
-enum class GgmlRounding : unsigned char { q4_0, q8_0, activation };
 /// Codes i8 of the shape of x, and steps f16 [rows, columns / 32].
-void ggml_codes(const Tensor& x, GgmlRounding rounding, Tensor& codes, Tensor& steps);
+void ggml_codes(const Tensor& x, detail::GgmlRounding rounding, Tensor& codes, Tensor& steps);
 
 /// A weight [outputs, columns] as the products in blocks read it, in strips of outputs (chain_kernels.h).
 struct PackedWeight {

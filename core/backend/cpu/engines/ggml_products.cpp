@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "fakequant/core/backend/cpu/engines/chain_operands.h"
 #include "fakequant/core/backend/cpu/engines/engine_products.h"
 #include "fakequant/core/numerics/detail/ggml_formulas.h"
@@ -8,33 +6,10 @@ namespace fq::cpu {
 namespace {
 
 using detail::ggml_block;
+using detail::GgmlRounding;
 using detail::GgmlStep;
 
 constexpr std::int32_t kOffset = 128;  // makes codes of x unsigned bytes
-
-GgmlStep step_of(float extreme, GgmlRounding rounding) {
-  switch (rounding) {
-    case GgmlRounding::q4_0:
-      return GgmlStep::q4_0(extreme);
-    case GgmlRounding::q8_0:
-      return GgmlStep::q8_0(std::fabs(extreme));
-    case GgmlRounding::activation:
-      break;
-  }
-  return GgmlStep::q8_0_activation(std::fabs(extreme));
-}
-
-std::int8_t code_of(float x, float factor, GgmlRounding rounding) {
-  switch (rounding) {
-    case GgmlRounding::q4_0:
-      return detail::ggml_q4_0_code(x, factor);
-    case GgmlRounding::q8_0:
-      return detail::ggml_q8_0_code(x, factor);
-    case GgmlRounding::activation:
-      break;
-  }
-  return detail::ggml_activation_code(x, factor);
-}
 
 /// What the offset adds to the sum of a block of 32, in strips.
 std::vector<std::int32_t> offset_sums(const Tensor& w) {
@@ -74,10 +49,10 @@ void ggml_codes(const Tensor& x, GgmlRounding rounding, Tensor& codes, Tensor& s
 #pragma omp parallel for schedule(static) if (x.numel() > parallel_elements)
   for (std::int64_t b = 0; b < x.numel() / ggml_block; ++b) {
     const float* block = in + b * ggml_block;
-    const GgmlStep s = step_of(detail::ggml_extreme(block), rounding);
+    const GgmlStep s = detail::ggml_step(detail::ggml_extreme(block), rounding);
     scales[b] = float16(s.step);
     for (std::int64_t i = 0; i < ggml_block; ++i)
-      out[b * ggml_block + i] = code_of(block[i], s.factor, rounding);
+      out[b * ggml_block + i] = detail::ggml_code(block[i], s.factor, rounding);
   }
 }
 

@@ -9,11 +9,15 @@
 
 namespace fq::cuda {
 
+/// Times as many blocks as run at once: those that end early take what is left over from others.
+inline constexpr std::int64_t launch_waves = 8;
+
 /// body(i) for each i of 0 <= i < items, in any order and at once.
 template <class Body>
 void for_items(Device device, std::int64_t items, Body body) {
   if (items <= 0) return;
-  detail::launch_items(device, grid_blocks(items, detail::resident_blocks<Body>(device)), body, items);
+  detail::launch_items(device, grid_blocks(items, launch_waves * detail::resident_blocks<Body>(device)), body,
+                       items);
 }
 
 /// Work of whole blocks: body.phase<p>(thread, shared) for p = 0 .. Body::phases - 1 by every thread of every

@@ -1,6 +1,7 @@
 #include "fakequant/core/backend/cuda/loops/alarm.cuh"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
+#include "fakequant/core/backend/cuda/loops/row_ends.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/recurrent/recurrent.h"
 #include "fakequant/core/numerics/detail/recurrent_formulas.h"
@@ -11,26 +12,10 @@ namespace {
 using fq::detail::DynamicGrid;
 using fq::detail::quotient;
 
-struct Ends {
-  float low, high;
-  bool nan;
-};
-
-struct FindEnds {
-  using Sum = Ends;
-  const float* x;
-  FQ_HD Sum zero() const { return {0.0f, 0.0f, false}; }
-  FQ_HD void add(Sum& ends, std::int64_t i, std::int64_t) const { join(ends, {x[i], x[i], x[i] != x[i]}); }
-  FQ_HD void join(Sum& ends, const Sum& other) const {
-    ends = {other.low < ends.low ? other.low : ends.low, other.high > ends.high ? other.high : ends.high,
-            ends.nan || other.nan};
-  }
-};
-
 struct PutGrid {
   float* grids;
   Alarm alarm;
-  FQ_HD void operator()(std::int64_t range, const Ends& ends) const {
+  FQ_HD void operator()(std::int64_t range, const RowEnds& ends) const {
     if (ends.nan) raise(alarm);
     const auto grid = DynamicGrid::of(ends.low, ends.high);
     grids[2 * range] = grid.scale;
@@ -83,7 +68,7 @@ struct Sum {
 void dynamic_codes(const Tensor& x, Tensor& codes, Tensor& grids, const std::string& nan_text) {
   const Device device = x.device();
   reduce_channels(device, {grids.dim(0), grids.dim(0) == 1 ? 1 : x.dim(1), x.numel()},
-                  FindEnds{data_of<float>(x)},
+                  FindRowEnds{data_of<float>(x)},
                   PutGrid{mutable_data_of<float>(grids), alarm(device, nan_text)});
   for_items(device, x.numel(),
             Code{row_grids(x, grids), data_of<float>(x), mutable_data_of<std::uint8_t>(codes)});
