@@ -1,3 +1,4 @@
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -77,6 +78,25 @@ TEST_F(CudaCodes, EveryFormatAndBlock) {
       expect_same(numbers(shape), QuantSpec::from_amax(format, by, amax, "q"),
                   to_string(format) + " " + to_string(by));
     }
+}
+
+TEST_F(CudaCodes, NumbersBesideTheMiddleOfTwoCodes) {
+  constexpr std::int64_t rows = 64, codes = 300, near = 7;
+  const Tensor amax = ranges(rows, false);
+  for (const Format& format : {Format(IntFormat{}), Format(IntFormat{8, true, false}), Format(IntFormat{9}),
+                               Format(FloatFormat{4, 3}), Format(FloatFormat{2, 1})}) {
+    const auto spec = QuantSpec::from_amax(format, Granularity::per_axis(0), amax, "q");
+    Tensor x = Tensor::empty({rows, codes * near});
+    auto* v = x.mutable_data<float>();
+    for (std::int64_t i = 0; i < x.numel(); ++i) {
+      const std::int64_t code = i / near % codes;
+      const float middle = (static_cast<float>(code) + 0.5f) * spec.scale.data<float>()[i / (codes * near)];
+      const auto word = std::bit_cast<std::int32_t>(format.is_integer() ? middle : middle * 0.25f);
+      v[i] = std::bit_cast<float>(word + static_cast<std::int32_t>(i % near) - 3) *
+             (code % 2 == 0 || !format.is_integer() ? 1.0f : -1.0f);
+    }
+    expect_same(x, spec, to_string(format));
+  }
 }
 
 TEST_F(CudaCodes, LayoutsAndSizes) {

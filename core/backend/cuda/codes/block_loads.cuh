@@ -83,6 +83,12 @@ FQ_HD void gather_blocks(const BlockMap& blocks, std::int64_t i, const T* values
 
 }  // namespace detail
 
+/// The block of all `count` elements from there on; -1 where they may be of several.
+FQ_HD std::int64_t shared_block(const AxisBlocks& blocks, AxisBlocks::Place from, int count) {
+  const bool one = from.at + count <= blocks.size && (from.index + 1) * blocks.length - from.at >= count;
+  return one ? from.index : -1;
+}
+
 template <class T>
 FQ_HD void load_blocks(const AxisBlocks& blocks, AxisBlocks::Place from, const T* values, int count,
                        T (&out)[group_size]) {

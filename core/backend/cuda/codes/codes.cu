@@ -48,10 +48,39 @@ struct Quantize {
   Blocks blocks;
   Alarm alarm;
 
+  /// Of one row.
+  FQ_HD void quantize(std::int64_t first, int count, const float (&v)[group_size], const RowCodes& of) const {
+    const bool few = of.few_bits();
+    if (few && format.grid.integer) {
+      std::uint8_t bytes[group_size];
+      for (int j = 0; j < group_size; ++j) bytes[j] = scalar::is_nan_(v[j]) ? std::uint8_t{0} : of.byte(v[j]);
+      store_group(static_cast<std::uint8_t*>(codes) + first, count, bytes);
+    } else {
+      float q[group_size];
+      if (few)
+        for (int j = 0; j < group_size; ++j) q[j] = format.floating.round(of.quotient(v[j]));
+      else
+        for (int j = 0; j < group_size; ++j) q[j] = format.code(v[j], of.row);
+      for (int j = 0; j < group_size; ++j) q[j] = scalar::is_nan_(v[j]) ? 0.0f : q[j];
+      store_codes(codes, format, first, count, q);
+    }
+    unsigned bits = 0;
+    bool nan = false;
+    for (int j = 0; j < group_size; ++j) {
+      bits |= static_cast<unsigned>(scalar::mask_closed(v[j], of.row.mask_lower, of.row.amax)) << j;
+      nan = nan || scalar::is_nan_(v[j]);
+    }
+    if (mask != nullptr) mask[first / 8] = static_cast<std::uint8_t>(bits & ((1u << count) - 1));
+    if (nan) raise(alarm);
+  }
+
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[group_size], scales[group_size], ranges[group_size], values[group_size] = {};
     load_group(x + first, count, v);
     const auto place = blocks.place(first);
+    if constexpr (std::is_same_v<Blocks, AxisBlocks>)
+      if (const std::int64_t block = shared_block(blocks, place, count); block >= 0)
+        return quantize(first, count, v, RowCodes(format, grid_row(format.grid, scale[block], amax[block])));
     load_blocks(blocks, place, scale, count, scales);
     load_blocks(blocks, place, amax, count, ranges);
     unsigned bits = 0;

@@ -2,6 +2,8 @@
 
 /// Codes of any format in groups of eight elements.
 
+#include <cmath>
+
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/dtype.h"
 #include "fakequant/core/format.h"
@@ -25,6 +27,36 @@ struct CodeFormat {
   [[nodiscard]] FQ_HD float code(float v, const fq::detail::GridRow& row) const {
     if (grid.integer) return scalar::quantize_code(v, row.scale, row.lower, row.upper);
     return floating.round(scalar::div_(v, row.scale));
+  }
+};
+
+/// The codes of numbers that share a row. Those of few bits need no division: scalar::divide_code of any
+/// number x lies on the side of every number of at most nine bits, or on it, where fl(x / scale) does, and so
+/// is rounded to the same code (every significand of a scale was tried with every such number, and each x
+/// within 3 units of their product). What would saturate is cut before.
+struct RowCodes {
+  CodeFormat format;
+  fq::detail::GridRow row;
+  float inverse, low, high;
+
+  FQ_HD RowCodes(const CodeFormat& own, const fq::detail::GridRow& numbers)
+      : format(own),
+        row(numbers),
+        inverse(scalar::div_(1.0f, row.scale)),
+        low(scalar::mul_(own.grid.integer ? row.lower : -own.floating.max, row.scale)),
+        high(scalar::mul_(own.grid.integer ? row.upper : own.floating.max, row.scale)) {}
+
+  /// Whether `quotient` holds: residuals of the smallest codes are not rounded. Of integers: of bytes.
+  [[nodiscard]] FQ_HD bool few_bits() const {
+    const bool bytes = format.dtype == DType::i8 || format.dtype == DType::u8;
+    return row.scale >= 0x1p-80f && scalar::divides_exactly(row.scale) && (bytes || !format.grid.integer);
+  }
+  [[nodiscard]] FQ_HD float quotient(float v) const {
+    return scalar::divide_code(std::fmin(std::fmax(v, low), high), row.scale, inverse);
+  }
+  /// The code in the low byte.
+  [[nodiscard]] FQ_HD std::uint8_t byte(float v) const {
+    return static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(scalar::add_(quotient(v), 0x1.8p23f)));
   }
 };
 
