@@ -1,18 +1,35 @@
 #include "fakequant/core/storage.h"
 
+#include <atomic>
 #include <utility>
 
 #include "fakequant/core/backend/kernels.h"
 
 namespace fq {
+namespace {
 
-Storage::Block::Block(std::int64_t size, Device where) : bytes(size), device(where) {
+/// Where the count of changes of new bytes begins: no other bytes reach it.
+std::uint64_t first_version() noexcept {
+  constexpr std::uint64_t kApart = std::uint64_t{1} << 24;
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(kApart, std::memory_order_relaxed) + kApart;
+}
+
+}  // namespace
+
+Storage::Block::Block(std::int64_t size, Device where)
+    : bytes(size), device(where), version(first_version()) {
   data =
       static_cast<std::byte*>(detail::Kernels::of(device).allocate(static_cast<std::size_t>(size), device));
 }
 
 Storage::Block::Block(std::byte* memory, std::int64_t size, Device where, std::function<void()> at_end)
-    : data(memory), bytes(size), device(where), borrowed(true), release(std::move(at_end)) {}
+    : data(memory),
+      bytes(size),
+      device(where),
+      version(first_version()),
+      borrowed(true),
+      release(std::move(at_end)) {}
 
 Storage::Block::~Block() {
   if (!borrowed)

@@ -56,8 +56,8 @@ Tensor masked_gradient(const Tensor& dy, const Tensor& mask) {
 
 const Tensor& Saved::get() const {
   FQ_CHECK(!tensor_.defined() || tensor_.version() == version_, "backward",
-           "{} was changed since the forward pass (version {}, saved {}): run backward before writing to it",
-           tensor_.describe(), tensor_.version(), version_);
+           "{} was changed since the forward pass ({} times): run backward before writing to it",
+           tensor_.describe(), tensor_.version() - version_);
   return tensor_;
 }
 

@@ -3,7 +3,6 @@ import copy
 import gc
 import os
 import pickle
-import socket
 import sys
 import threading
 
@@ -328,34 +327,6 @@ def test_steps_leak_nothing(model, digits):
     trained(model, x, y, steps=300)
     gc.collect()
     assert resident() - before < 8 << 20  # a kept step would be 300 times 0.6 MB
-
-
-def rank(index, port, results):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.distributed.init_process_group("gloo", rank=index, world_size=2)
-    torch.manual_seed(5)
-    x, y = torch.randn(16, 1, 12, 12), torch.randint(0, 10, (16,))
-    model = fqt.calibrate(fqt.quantize(small(), "int8", x), [x])
-    parallel = nn.parallel.DistributedDataParallel(model)
-    trained(parallel, x[index::2], y[index::2], steps=3)
-    results.put((index, [parameter.detach().numpy().copy() for parameter in model.parameters()]))
-    torch.distributed.destroy_process_group()
-
-
-def test_two_processes_end_with_the_same_model():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    context = torch.multiprocessing.get_context("spawn")  # OpenMP does not live through a fork
-    results = context.Queue()
-    processes = [context.Process(target=rank, args=(index, port, results)) for index in range(2)]
-    for process in processes:
-        process.start()
-    found = dict(results.get(timeout=120) for _ in processes)
-    for process in processes:
-        process.join(60)
-    for a, b in zip(found[0], found[1]):
-        assert np.isfinite(a).all() and np.array_equal(a, b)
 
 
 @pytest.mark.parametrize("call, words", [
