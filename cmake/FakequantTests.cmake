@@ -360,9 +360,15 @@ function(fakequant_add_python_tests)
     if(name STREQUAL "gpu_arrays")
       set(own "${module}/simulated") # the module on the simulated device; skipped without nvcc
     endif()
+    set(tests python.${name})
     add_test(NAME python.${name} COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/python/run_pytest.sh" "${own}"
       "${venv}/bin/python" "${script}" "${torch_venv}")
-    set_tests_properties(python.${name} PROPERTIES LABELS python TIMEOUT 300 SKIP_RETURN_CODE 77
+    if(name STREQUAL "gpu_arrays")
+      list(APPEND tests python.${name}.gpu) # skipped without a GPU
+      add_test(NAME python.${name}.gpu COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/python/run_pytest.sh" "${module}"
+        "${venv}/bin/python" "${script}" "${torch_venv}")
+    endif()
+    set_tests_properties(${tests} PROPERTIES LABELS python TIMEOUT 300 SKIP_RETURN_CODE 77
       FIXTURES_REQUIRED "python_venv;python_module;python_torch" ENVIRONMENT
       "${fakequant_test_environment};FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR};FAKEQUANT=$<TARGET_FILE:fakequant_cli>")
   endforeach()
