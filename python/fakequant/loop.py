@@ -34,7 +34,7 @@ def fit(self, data, *args, progress=None, on_step=None, **options):
         return _fit(self, data, *args, on_step=step, **options)
 
 
-def qat(self, data, preset=None, *, epochs=10, batch_size=64, learning_rate=None, optimizer="adamw", weight_decay=0.01,
+def qat(self, data, preset=None, *, epochs=None, batch_size=64, learning_rate=None, optimizer="adamw", weight_decay=0.01,
         schedule="one_cycle", samples=512, edge_bits=None, weight_method=None, keep_batch_norm=False, follow_itself=None,
         target=None, scale=None, validation=None, seed=0, out="", quiet=False, lora=0, lora_alpha=0.0,
         ranks=None, **options):

@@ -1,4 +1,5 @@
 #include <atomic>
+#include <optional>
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -111,7 +112,7 @@ class Listener {
   std::exception_ptr thrown_;
 };
 
-nb::list fit(Network& self, nb::object data, std::int64_t epochs, nb::object validation,
+nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs, nb::object validation,
              std::int64_t batch_size, double learning_rate, const std::string& optimizer, double weight_decay,
              const std::string& schedule, double clip_norm, double label_smoothing, const std::string& amax,
              std::int64_t patience, bool restore_best, std::uint64_t seed, const std::string& out,
@@ -120,7 +121,9 @@ nb::list fit(Network& self, nb::object data, std::int64_t epochs, nb::object val
              std::int64_t lora, double lora_alpha, const std::string& lora_layers, std::int64_t micro_batch,
              nb::object given, const std::string& reduce, bool shard_optimizer, std::int64_t steps) {
   TrainerOptions options;
-  options.epochs = epochs;
+  if (epochs && steps != 0)
+    throw ArgumentError("[fit] epochs and steps both say how long the run is: give one of them");
+  options.epochs = epochs.value_or(options.epochs);
   options.steps = steps;
   options.optimizer.kind = optimizer;
   options.optimizer.learning_rate = learning_rate;
@@ -172,7 +175,7 @@ nb::list fit(Network& self, nb::object data, std::int64_t epochs, nb::object val
 void bind_fitting(nb::module_& m) {
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
   model.def(
-      "fit", &fit, arg("data"), arg("epochs") = 10, arg("validation") = none(), arg("batch_size") = 64,
+      "fit", &fit, arg("data"), arg("epochs") = none(), arg("validation") = none(), arg("batch_size") = 64,
       arg("learning_rate") = 1e-3, arg("optimizer") = "adamw", arg("weight_decay") = 0.0,
       arg("schedule") = "constant", arg("clip_norm") = 0.0, arg("label_smoothing") = 0.0,
       arg("amax") = "frozen", arg("patience") = 0, arg("restore_best") = false, arg("seed") = 0,
@@ -188,7 +191,7 @@ void bind_fitting(nb::module_& m) {
       "trained alone and merged on their grid, times lora_alpha / lora (2 where that is 0). "
       "With `micro_batch` a step is batch_size / micro_batch gradients of so many samples, which `ranks` "
       "share out, with the bits of one. "
-      "`steps` ends the run after so many, in place of `epochs`. "
+      "The run is 10 `epochs` long, or another number, or in their place of so many `steps`. "
       "Returns a dict for each epoch. KeyboardInterrupt, and what a callback raises, stops after the "
       "batch and leaves a whole model.");
 }
