@@ -13,7 +13,7 @@ the same way where the library was built with CUDA.
 """
 from .calibration import calibrate
 from .checkpoints import load_quantized
-from .defaults import parameter_groups
+from .groups import parameter_groups
 from .files import export, save, verify
 from .functions import (dynamic_block_quantize, fake_affine_tensor_quant, fake_tensor_quant, int_cast_ste,
                         legacy_fake_tensor_quant, scaled_e4m3)
