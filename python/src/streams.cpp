@@ -1,22 +1,12 @@
 #include "streams.h"
 
-#include <string>
-
 #include "exchange.h"
 #include "fakequant/core/error.h"
+#include "kinds.h"
 
 namespace fq::python {
 
 using fq::detail::ForeignStream;
-
-namespace {
-
-bool is_of_torch(nb::handle value) {
-  if (!value.is_valid()) return false;
-  return nb::cast<std::string>(nb::str(nb::getattr(value.type(), "__module__"))).starts_with("torch");
-}
-
-}  // namespace
 
 ForeignStream current_stream(nb::handle like, Device device) {
   if (!device.is_cuda()) return 0;
@@ -27,7 +17,7 @@ ForeignStream current_stream(nb::handle like, Device device) {
       nb::raise_python_error();
     return reinterpret_cast<ForeignStream>(stream);
   }
-  if (!is_of_torch(like)) return 0;
+  if (!is_torch(like)) return 0;
   const nb::object cuda = nb::module_::import_("torch").attr("cuda");
   return nb::cast<ForeignStream>(cuda.attr("current_stream")(device.index).attr("cuda_stream"));
 }

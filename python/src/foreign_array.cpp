@@ -1,0 +1,125 @@
+#include "foreign_array.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "exchange.h"
+#include "kinds.h"
+#include "streams.h"
+
+namespace fq::python {
+namespace {
+
+using Array = nb::ndarray<nb::ro>;
+
+/// Elements side by side, the last of these axes the fastest.
+bool lies_as(const Foreign& array, std::span<const std::size_t> order) {
+  std::int64_t step = 1;
+  for (std::size_t i = order.size(); i-- > 0;) {
+    if (array.shape[order[i]] != 1 && array.strides[order[i]] != step) return false;
+    step *= array.shape[order[i]];
+  }
+  return true;
+}
+
+/// By the C table of its type, which takes a tenth of the time.
+std::optional<Foreign> exchanged_array(const Exchange& exchange, nb::handle value) {
+  ManagedTensor* managed = nullptr;
+  if (exchange.from_object(value.ptr(), &managed) != 0) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  const auto& view = managed->tensor;
+  Foreign out{.data = static_cast<std::byte*>(view.data) + view.byte_offset,
+              .shape = Shape(view.shape, view.shape + view.ndim),
+              .strides = {},
+              .dtype = view.dtype,
+              .device_type = view.device.device_type,
+              .device_id = view.device.device_id,
+              .release = [managed] { managed->deleter(managed); }};
+  if (view.strides != nullptr) out.strides.assign(view.strides, view.strides + view.ndim);
+  return out;
+}
+
+std::optional<Foreign> python_array(nb::handle value) {
+  auto* held = new Array;
+  if (!nb::try_cast<Array>(nb::borrow(value), *held)) {
+    delete held;
+    return std::nullopt;
+  }
+  Foreign out{.data = const_cast<void*>(held->data()),
+              .shape = {},
+              .strides = {},
+              .dtype = held->dtype(),
+              .device_type = held->device_type(),
+              .device_id = held->device_id(),
+              .release = [held] {
+                if (Py_IsInitialized() == 0) return;
+                const nb::gil_scoped_acquire gil;
+                delete held;
+              }};
+  for (std::size_t i = 0; i < held->ndim(); ++i) {
+    out.shape.push_back(static_cast<std::int64_t>(held->shape(i)));
+    out.strides.push_back(held->stride(i));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<DType> Foreign::type() const {
+  using Code = nb::dlpack::dtype_code;
+  const auto code = static_cast<Code>(dtype.code);
+  if (dtype.lanes != 1) return std::nullopt;
+  const auto sized = [&](DType b8, DType b16, DType b32, DType b64) -> std::optional<DType> {
+    return dtype.bits == 8 ? b8 : dtype.bits == 16 ? b16 : dtype.bits == 32 ? b32 : b64;
+  };
+  if (code == Code::Float && dtype.bits >= 16 && dtype.bits <= 64)
+    return sized(DType::f16, DType::f16, DType::f32, DType::f64);
+  if (code == Code::Int) return sized(DType::i8, DType::i16, DType::i32, DType::i64);
+  if (code == Code::UInt && dtype.bits <= 16) return dtype.bits == 8 ? DType::u8 : DType::u16;
+  if (code == Code::Bfloat && dtype.bits == 16) return DType::bf16;
+  return std::nullopt;
+}
+
+std::optional<Layout> Foreign::layout() const {
+  constexpr std::size_t kRows[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+                        kLast[] = {0, 2, 3, 1};
+  const std::size_t rank = shape.size();
+  const bool empty = std::ranges::find(shape, 0) != shape.end();
+  if (empty || (rank <= std::size(kRows) && lies_as(*this, std::span(kRows, rank)))) return Layout::row_major;
+  if (rank == 4 && lies_as(*this, kLast)) return Layout::channels_last;
+  return std::nullopt;
+}
+
+std::optional<Device> Foreign::device() const {
+  if (device_type == nb::device::cpu::value || device_type == 3) return Device::cpu();
+  if (device_type == nb::device::cuda::value) return Device::cuda(device_id);
+  return std::nullopt;
+}
+
+std::optional<Foreign> foreign_array(nb::handle value, bool fleeting) {
+  nb::object own;
+  if (!fleeting && is_torch(value) && nb::hasattr(value, "detach")) {
+    own = value.attr("detach")();
+    value = own;
+  }
+  if (const auto* exchange = exchange_of(value)) {
+    auto found = exchanged_array(*exchange, value);
+    if (found && found->strides.size() == found->shape.size()) return found;
+    if (found) found->release();
+  }
+  return python_array(value);
+}
+
+void put_in_order(Foreign& array, nb::handle value, Device device) {
+  const auto stream = current_stream(value, device);
+  fq::detail::wait_for_stream(device, stream);
+  array.release = [release = std::move(array.release), device, stream] {
+    let_stream_wait_at_end(device, stream);
+    release();
+  };
+}
+
+}  // namespace fq::python

@@ -1,0 +1,60 @@
+#include "given_array.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <nanobind/ndarray.h>
+
+#include "array.h"
+#include "exchange.h"
+#include "kinds.h"
+#include "streams.h"
+
+namespace fq::python {
+namespace {
+
+std::optional<nb::dlpack::dtype> dlpack_dtype(DType dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const auto as = [&](Code code) {
+    return nb::dlpack::dtype{static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bit_width(dtype)), 1};
+  };
+  if (is_storage_only(dtype)) return std::nullopt;
+  if (dtype == DType::bf16) return as(Code::Bfloat);
+  if (is_floating(dtype)) return as(Code::Float);
+  return as(dtype == DType::u8 || dtype == DType::u16 ? Code::UInt : Code::Int);
+}
+
+}  // namespace
+
+nb::object array_of(const Tensor& tensor, bool torch, nb::handle like) {
+  const fq::detail::KeptDevice kept;
+  const Device device = tensor.device();
+  const auto stream = current_stream(like, device);
+  auto given = std::make_unique<Given>(tensor.to(Layout::row_major), stream);
+  fq::detail::let_stream_wait(device, stream);
+  const auto type = *dlpack_dtype(tensor.dtype());
+  if (const auto* exchange = torch ? exchange_of(like) : nullptr)
+    return exchanged(*exchange, std::move(given), type);
+  const Shape& sizes = tensor.shape();
+  const std::vector<std::size_t> shape(sizes.begin(), sizes.end());
+  void* data = given->tensor.mutable_raw();
+  const nb::capsule owner(given.release(), [](void* p) noexcept { delete static_cast<Given*>(p); });
+  const int where = device.is_cuda() ? nb::device::cuda::value : nb::device::cpu::value;
+  if (torch)
+    return nb::cast(nb::ndarray<nb::pytorch>(data, shape.size(), shape.data(), owner, nullptr, type, where,
+                                             device.index));
+  return nb::cast(nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr, type));
+}
+
+nb::object Call::give(const Tensor& tensor) const {
+  if (!tensor.defined()) return nb::none();
+  const bool torch = is_torch(like);
+  const bool known = !is_storage_only(tensor.dtype()) && (torch || tensor.dtype() != DType::bf16);
+  if (!known || (!torch && !tensor.device().is_cpu()) || (like.is_valid() && nb::isinstance<Tensor>(like)))
+    return nb::cast(tensor);
+  return array_of(tensor, torch, like);
+}
+
+}  // namespace fq::python

@@ -1,0 +1,88 @@
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "array.h"
+#include "fakequant/core/error.h"
+#include "given_array.h"
+
+namespace fq::python {
+namespace {
+
+Tensor checked_host(const Tensor& tensor, const char* function) {
+  if (tensor.device().is_meta())
+    throw ArgumentError(fmt::format("[{}] the tensor lies on meta and has no values", function));
+  return tensor.to(Device::cpu());
+}
+
+/// The stored bytes, with the last axis as long as they are.
+nb::object bytes_of(const Tensor& tensor) {
+  const Tensor host = checked_host(tensor, "Tensor.bytes").to(Layout::row_major);
+  Tensor out = Tensor::empty({host.nbytes()}, DType::u8);
+  if (host.nbytes() > 0) std::memcpy(out.mutable_raw(), host.raw(), static_cast<std::size_t>(host.nbytes()));
+  return array_of(out, false);
+}
+
+Tensor from_bytes(nb::handle bytes, nb::handle dtype, const std::vector<std::int64_t>& shape) {
+  const Call call{"Tensor.from_bytes"};
+  const Tensor source = call.host(bytes, "bytes");
+  const auto type = call.dtype(dtype, "dtype");
+  if (!source.defined() || !type)
+    throw ArgumentError("[Tensor.from_bytes] bytes, dtype and shape must be given");
+  Tensor out = Tensor::empty(Shape(shape), *type);
+  if (source.nbytes() != out.nbytes())
+    throw ArgumentError(fmt::format("[Tensor.from_bytes] bytes has {} bytes, {} takes {}", source.nbytes(),
+                                    out.describe(), out.nbytes()));
+  if (out.nbytes() > 0) std::memcpy(out.mutable_raw(), source.raw(), static_cast<std::size_t>(out.nbytes()));
+  return out;
+}
+
+}  // namespace
+
+void bind_tensor(nb::module_& module) {
+  nb::class_<Tensor>(
+      module, "Tensor",
+      "A dense tensor of any element type; what functions give where numpy has no such type (bfloat16, 8-bit "
+      "floats, packed codes). Every function takes it in place of an array.")
+      .def_prop_ro(
+          "shape",
+          [](const Tensor& t) {
+            return nb::tuple(nb::cast(std::vector<std::int64_t>(t.shape().begin(), t.shape().end())));
+          })
+      .def_prop_ro(
+          "dtype", [](const Tensor& t) { return std::string(name(t.dtype())); },
+          "\"f32\", \"bf16\", \"f8_e4m3\", ..")
+      .def_prop_ro("device", [](const Tensor& t) { return to_string(t.device()); })
+      .def(
+          "numpy",
+          [](const Tensor& t) {
+            const Tensor host = checked_host(t, "Tensor.numpy");
+            if (is_storage_only(host.dtype()) || host.dtype() == DType::bf16)
+              throw ArgumentError(
+                  fmt::format("[Tensor.numpy] numpy has no type for {}: use bytes(), or to('float32') of a "
+                              "bfloat16",
+                              name(host.dtype())));
+            return array_of(host, false);
+          },
+          "The values as a numpy array over the same memory.")
+      .def("bytes", &bytes_of,
+           "A copy of the stored bytes in row-major order, uint8; packed types have their low bits first.")
+      .def(
+          "to",
+          [](const Tensor& t, nb::handle dtype) {
+            return t.to(Call{"Tensor.to"}.dtype(dtype, "dtype", t.dtype()));
+          },
+          nb::arg("dtype"), "Converts each element, half to even.")
+      .def_static("from_bytes", &from_bytes, nb::arg("bytes"), nb::arg("dtype"), nb::arg("shape"),
+                  "A tensor of those stored bytes, copied.")
+      .def_static(
+          "from_array", [](nb::handle array) { return Call{"Tensor.from_array"}.tensor(array, "array"); },
+          nb::arg("array"), "A tensor over the array's own memory.")
+      .def("__repr__", [](const Tensor& t) { return "fakequant.Tensor(" + t.describe() + ")"; });
+}
+
+}  // namespace fq::python
