@@ -103,6 +103,18 @@ def test_without_quantizers_it_is_the_model(make, shape, parts):
         torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("layer, length", [(nn.ConvTranspose1d, (9,)), (nn.ConvTranspose2d, (5, 5))])
+def test_transposed_convolutions_are_quantized(layer, length):
+    torch.manual_seed(4)
+    model, x = nn.Sequential(layer(3, 4, 3, stride=2, padding=1, output_padding=1), nn.ReLU()), torch.randn(2, 3, *length)
+    quantized = fqt.calibrate(fqt.quantize(model, "int8", x), [x])
+    assert not quantized.floats
+    y, wanted = quantized(x), model(x)
+    assert y.shape == wanted.shape and 0 < (y - wanted).abs().max() < 0.05 * wanted.max()
+    y.sum().backward()
+    assert model[0].weight.grad.abs().sum() > 0
+
+
 def trained(model, x, y, steps=12, rate=1e-2):
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     losses = []

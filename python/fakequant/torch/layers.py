@@ -82,7 +82,8 @@ def _conv(kind, transposed=False):
                "bias": m.bias is not None}
         if transposed:
             require(m.padding_mode == "zeros", "padding_mode of a transposed convolution")
-            return kind, out | {"output_padding": pair(m.output_padding)}
+            more = pair(m.output_padding)
+            return kind, out | {"output_padding": more[0] if kind == "conv_transpose1d" else more}
         return kind, out | {"padding_mode": m.padding_mode}
     return options
 
