@@ -7,6 +7,8 @@ constexpr std::string_view kCodes = "moves or compares codes";
 constexpr std::string_view kProduct = "codes of bytes in, read by quantizers alone";
 constexpr std::string_view kLinear = "codes of bytes in, read by quantizers or as floats";
 constexpr std::string_view kFactors = "codes of bytes on both sides, read by quantizers or as floats";
+constexpr std::string_view kAdded =
+    "two code tensors of one shape, read by quantizers alone; or floats that no inexact operator made";
 constexpr std::string_view kSums = "the engine adds up dequantized floats";
 constexpr std::string_view kNoKernel = "the engine has no integer kernel of it";
 constexpr std::string_view kPool = "the engine averages dequantized floats";
@@ -26,7 +28,7 @@ const std::vector<EngineForm>& engine_forms() {
       {"conv_transpose1d", "", kNoKernel},
       {"conv_transpose2d", "", kNoKernel},
       {"conv_transpose3d", "", kNoKernel},
-      {"add", "two code tensors of one shape, read by quantizers alone", kSums},
+      {"add", kAdded, kSums},
       {"avg_pool2d", "codes of bytes in, read by quantizers alone", kPool},
       {"global_avg_pool2d", "codes of bytes in, read by quantizers alone", kPool},
       {"avg_pool3d", "codes of bytes in, read by quantizers alone", kPool},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include <fmt/ranges.h>
 
@@ -37,14 +38,41 @@ class Reading {
   Reading(Module& model, const Shape& input_shape, Target target)
       : calls_(detail::record_calls(model, input_shape)), grids_(calls_, true), target_(target) {}
 
-  std::vector<FloatOperator> run() const {
+  std::vector<FloatOperator> run() {
     std::vector<FloatOperator> out;
-    for (const auto& call : calls_.list)
-      if (Reason reason = why_floats(call)) out.push_back({call.path, call.op, std::move(*reason)});
+    for (const auto& call : calls_.list) {
+      note(call);
+      if (Reason reason = why_floats(call)) {
+        inexact_.insert(call.output.node().get());
+        out.push_back({call.path, call.op, std::move(*reason)});
+      }
+    }
     return out;
   }
 
  private:
+  /// What only moves or converts a value goes on with what is known of it.
+  void note(const Call& call) {
+    const detail::Node* made = call.output.node().get();
+    const bool passes = traits(call.op).is_conversion || traits(call.op).moves_values || call.op == "relu" ||
+                        call.op == "dropout";
+    const auto has = [&](const auto& nodes) {
+      return passes && std::ranges::any_of(call.inputs,
+                                           [&](const Variable& x) { return nodes.contains(x.node().get()); });
+    };
+    if (call.output.quantized() == nullptr && has(inexact_)) inexact_.insert(made);
+    if (call.output.quantized() != nullptr || has(codes_)) codes_.insert(made);
+  }
+
+  /// One rounding of a sum of two floats is the same in every engine. Two dequantized codes are not summed so
+  /// where the sum has codes, and a product of floats takes what is added to it into its own sums.
+  bool is_sum_of_floats(const Call& call) const {
+    const auto inexact = [this](const Variable& x) { return inexact_.contains(x.node().get()); };
+    const auto of_codes = [this](const Variable& x) { return codes_.contains(x.node().get()); };
+    return call.output.accumulator() == nullptr && std::ranges::none_of(call.inputs, inexact) &&
+           !std::ranges::all_of(call.inputs, of_codes);
+  }
+
   Reason why_floats(const Call& call) const {
     if (traits(call.op).is_conversion || call.op == "dropout") return {};
     const EngineForm* form = form_of(call.op);
@@ -54,6 +82,7 @@ class Reading {
     if (call.op == "batch_norm") return is_folded(call) ? Reason{} : Reason{form->reason};
     if (form->exact.empty()) return Reason{form->reason};
     if (const Attribute* range = call.attribute("range")) return why_dynamic(*range, *form);
+    if (call.op == "add" && target_ != Target::tensorrt && is_sum_of_floats(call)) return {};
     if (call.output.accumulator() == nullptr) return "what it reads are no codes of one shape";
     return target_ == Target::tensorrt || is_rounded(call.output) ? Reason{} : Reason{unrounded()};
   }
@@ -159,6 +188,8 @@ class Reading {
   detail::Calls calls_;
   detail::EarlyGrids grids_;
   Target target_;
+  std::set<const detail::Node*> inexact_,
+      codes_;  // values that such operators made, and those that have codes
 };
 
 }  // namespace

@@ -64,9 +64,20 @@ class Optimised:
         return [kernel for kernel in self.nodes if {kernel.name, TOKEN.sub("", kernel.name)} & names]
 
     def in_floats(self, kinds):
-        """The kernels that read floats and round what they compute of them."""
-        return [node for node in self.nodes
-                if node.op_type not in EXACT and any(kinds.get(name) == "float" for name in node.input)]
+        """The kernels that read floats and round what they compute of them otherwise than evaluation may. One rounding of a
+        sum of two floats is none of these, unless such a kernel made one of them or both are codes."""
+        found, rounded, codes = [], set(), set()
+        for node in self.nodes:
+            floats = any(kinds.get(name) == "float" for name in node.input)
+            sums = node.op_type == "Add" and not rounded & set(node.input) and not codes >= set(node.input)
+            if node.op_type not in EXACT and floats and not sums:
+                found.append(node)
+                rounded |= set(node.output)
+            elif node.op_type != "QuantizeLinear" and rounded & set(node.input):
+                rounded |= set(node.output)
+            if node.op_type == "DequantizeLinear" or (node.op_type in MOVES | ABSORBED and node.input[0] in codes):
+                codes |= set(node.output)
+        return found
 
     def quantized(self, name):
         after = (node.output[0] for node in self.nodes if node.op_type == "QuantizeLinear" and node.input[0] == name)

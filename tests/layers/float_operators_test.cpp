@@ -96,6 +96,33 @@ TEST(FloatOperators, LayersWithoutCodesOrWithCodesThatAreNotMultiplied) {
               IsEmpty());
 }
 
+TEST(FloatOperators, ASumOfFloatsIsExactUnlessItsPartsAreNot) {
+  const std::string before = R"([{"name": "flat", "type": "flatten"},
+    {"name": "a", "type": "linear", "options": {"out_features": 8}}, )",
+                    behind = R"({"name": "b", "type": "linear", "options": {"out_features": 8}},
+    {"name": "sum", "type": "add", "inputs": ["b", "a"]},
+    {"name": "fc", "type": "linear", "options": {"out_features": 4}}])",
+                    norm = R"({"name": "norm", "type": "layer_norm"}, )",
+                    rules = R"({"preset": "int8", "rules": [{"pattern": "sum.*", "enable": false})";
+  const auto model = quantized(before + norm + behind, rules + "]}");
+  EXPECT_THAT(named(*model), ElementsAre(std::pair("norm", "layer_norm")));
+  EXPECT_THAT(named(*model, Target::tensorrt),
+              ElementsAre(std::pair("norm", "layer_norm"), std::pair("sum", "add")));
+  const auto of_float =
+      quantized(before + norm + behind, rules + R"(, {"pattern": "b.*", "enable": false}]})");
+  EXPECT_THAT(named(*of_float), ElementsAre(std::pair("norm", "layer_norm"), std::pair("b", "linear"),
+                                            std::pair("sum", "add")));
+  const auto of_gelu = quantized(before + R"({"name": "b", "type": "gelu"},
+    {"name": "sum", "type": "add", "inputs": ["b", "a"]}, {"name": "fc", "type": "linear", "options": {"out_features": 4}}])",
+                                 rules + "]}");
+  EXPECT_THAT(named(*of_gelu), ElementsAre(std::pair("b", "gelu"), std::pair("sum", "add")));
+  const auto of_codes =
+      quantized(R"([{"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}},
+    {"name": "average", "type": "global_avg_pool"}, {"name": "sum", "type": "add", "inputs": ["a", "average"]},
+    {"name": "flat", "type": "flatten"}, {"name": "fc", "type": "linear", "options": {"out_features": 4}}])");
+  EXPECT_THAT(named(*of_codes), ::testing::Contains(std::pair("sum", "add")));
+}
+
 TEST(FloatOperators, PowersOfTwoAreExactInFloatsToo) {
   const std::string nodes = R"([
     {"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}}, {"name": "act", "type": "silu"},

@@ -52,3 +52,20 @@ result("calibrate", trained("digits_cnn"), "--data", DIGITS, "--preset", "int8",
 result("qat", "before.h5", "--data", DIGITS, "--epochs", "1", "--amax", "learned", "-o", "learned.h5")
 result("export", "learned.h5", "--format", "onnx", "-o", "learned.onnx")
 assert_identical(verified("learned.h5", "learned.onnx"))
+
+# Sums of floats have the engine's bits where what they add has: here of linear layers, and of sums again.
+nodes = [{"name": "flat", "type": "flatten"}]
+for name, kind, inputs in [("a", "linear", ["flat"]), ("b", "linear", ["flat"]), ("sum", "add", ["a", "b"]), ("c", "linear", ["sum"]),
+                           ("again", "add", ["c", "sum"]), ("d", "linear", ["again"])]:
+    nodes.append({"name": name, "type": kind, "inputs": inputs, "options": {"out_features": 32} if kind == "linear" else {}})
+nodes.append({"name": "e", "type": "linear", "options": {"out_features": 10}})
+with open("sums.json", "w") as file:
+    json.dump({"nodes": nodes}, file)
+rules = [{"pattern": f"{name}.*", "enable": False} for name in ("sum", "again")]
+result("train", "--model", "sums.json", "--data", DIGITS, "--epochs", "1", "-o", "sums.h5")
+result("calibrate", "sums.h5", "--data", DIGITS, "--config", config("sums_int8.json", preset="int8", rules=rules), "-o", "sums8.h5")
+exported = result("export", "sums8.h5", "--format", "onnx", "-o", "sums.onnx")
+assert exported["float_operators"] == [], exported["float_operators"]
+found = verified("sums8.h5", "sums.onnx", "--random", 2000)
+assert_identical(found, samples=2360)
+assert found["kernels"]["Add"] == 2, found["kernels"]
