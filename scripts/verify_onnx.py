@@ -24,8 +24,8 @@ try:
 
     from onnx_counts import count
     from onnx_engine import LEVELS, Engine, Source
-    from onnx_reasons import (FLOAT_ANSWERS, FLOAT_CODES, FLOAT_LOGITS, describe, explain, first_difference, has_vnni,
-                              rounds_floats)
+    from onnx_reasons import (FLOAT_ANSWERS, FLOAT_CODES, FLOAT_LOGITS, beginnings, describe, describe_beginnings, explain,
+                              first_difference, has_vnni, rounds_floats)
 except ImportError as error:
     print(f"{sys.executable} has no {error.name}: run {sys.executable} -m pip install onnxruntime onnx h5py, or name "
           "another Python by --python or FAKEQUANT_PYTHON", file=sys.stderr)
@@ -129,6 +129,9 @@ def run(args, sides, folder):
               f"the codes and {flip_tolerance:g} of the answers may differ")
     if first and (first["quantizer"] or not same):
         print(describe(first))
+    begun = beginnings(source, engine, folded or own)
+    if (folded or own).codes_different:
+        print(describe_beginnings(begun))
     warnings = [] if onnxruntime.__version__ in MEASURED else [
         f"{ENGINE} runs; what is documented was measured with {' and '.join(MEASURED)}"]
     for head, lines in [("warning", warnings), ("why", reasons), ("way out", ways)]:
@@ -137,7 +140,7 @@ def run(args, sides, folder):
     if args.json:
         report = as_json(own, folded, engine, samples, kernels) | {
             "tolerance": tolerance, "code_tolerance": code_tolerance, "flip_tolerance": flip_tolerance,
-            "warnings": warnings, "same": same, "first_difference": first,
+            "warnings": warnings, "same": same, "first_difference": first, "begun": begun,
             "reasons": reasons, "ways": ways}
         with open(args.json, "w") as file:
             json.dump(report, file)

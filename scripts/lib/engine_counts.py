@@ -14,6 +14,7 @@ class Counts:
         self.compared = collections.Counter()  # codes by quantizer
         self.different = collections.Counter()  # of them
         self.steps = {}  # by quantizer, the largest difference of two codes; of integers only
+        self.begun = {}  # by quantizer, [codes that differ, codes] of samples whose codes agree in front of it
 
     @property
     def codes(self):
@@ -46,6 +47,17 @@ class Counts:
             self.different[name] += count
         if count and integers:
             self.steps[name] = max(self.steps.get(name, 0), int(off.max()))
+
+    def add_begun(self, name, expected, value, agree):
+        """Counts where differences begin; `agree` tells of each sample whether its codes agreed so far, and is brought forward."""
+        if value.size != expected.size or expected.size % max(len(agree), 1):
+            agree[:] = False
+            return
+        off = (expected.reshape(len(agree), -1) != value.reshape(len(agree), -1)).sum(1)
+        begun = self.begun.setdefault(name, [0, 0])
+        begun[0] += int(off[agree].sum())
+        begun[1] += int(agree.sum()) * (expected.size // max(len(agree), 1))
+        agree &= off == 0
 
     def within(self, tolerance, code_tolerance, flip_tolerance=1.0):
         if self.codes_different > code_tolerance * self.codes or self.flips > flip_tolerance * self.answers:

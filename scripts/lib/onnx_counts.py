@@ -69,6 +69,10 @@ def add(counts, engine, source, file, rows, logits, values):
     if logits.shape != expected.shape:
         raise ValueError(f"it answers {list(logits.shape)} where the checkpoint answers {list(expected.shape)}")
     counts.add_logits(expected, logits)
-    for name, (tensor, order, kind) in engine.found.items():
+    agree, order_of = np.ones(len(expected), bool), {name: at for at, name in enumerate(source.producers)}
+    for name in sorted(engine.found, key=order_of.get):
+        tensor, order, kind = engine.found[name]
         wanted = expected_codes(source, name, kind, file["codes"][name][rows])
-        counts.add_codes(name, wanted, logical(wanted, values[tensor], order), kind not in FLOAT8)
+        value = logical(wanted, values[tensor], order)
+        counts.add_codes(name, wanted, value, kind not in FLOAT8)
+        counts.add_begun(name, wanted, value.view(np.int32) if value.dtype == np.float32 else value, agree)

@@ -44,6 +44,29 @@ def describe(first):
             f"rounds the result of {nodes}{ran}")
 
 
+def beginnings(source, engine, counts):
+    """By whether floats are computed in front of the quantizer: {"in_floats", "codes_different", "codes", "quantizers"} of samples
+    whose codes agree up to there."""
+    floats = {node.output[0] for node in engine.float_kernels}
+    found = {False: [0, 0, {}], True: [0, 0, {}]}
+    for name, (different, codes) in counts.begun.items():
+        nodes = source.behind(source.quantizer(name).input[0], counts.compared)
+        group = found[any(node.output[0] in floats for node in engine.graph.kernels_of(nodes))]
+        group[0] += different
+        group[1] += codes
+        if different:
+            group[2][name] = different
+    return [{"in_floats": kind, "codes_different": different, "codes": codes, "quantizers": names}
+            for kind, (different, codes, names) in found.items() if codes]
+
+
+def describe_beginnings(groups):
+    """One line: of which codes differences are that none in front of them explains."""
+    parts = [f"{group['codes_different']:,} of {group['codes']:,} behind {'floats' if group['in_floats'] else 'integers'}"
+             + (f" ({group['codes_different'] / group['codes']:.1e})" if group["codes_different"] else "") for group in groups]
+    return f"begun, where a sample's codes agree up to there: {', '.join(parts)}"
+
+
 def of_floats(source, engine, chosen):
     """(reason, ways) of kernels that round floats; `chosen` are level and options that the file asks for."""
     names = listed([f"{node.op_type} {node.name}" for node in engine.float_kernels])

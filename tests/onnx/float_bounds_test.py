@@ -51,6 +51,11 @@ for name, nodes in NETWORKS.items():
     found = verified(*files(name, "free"), "--random", "200")
     assert found["same"] and (found["code_tolerance"], found["tolerance"], found["flip_tolerance"]) == (1e-3, 0.02, 1e-3), found
     assert bool(found["reasons"]) == (found["first_difference"] is not None), found
+    for group in found["begun"]:
+        names = group["quantizers"]
+        assert sum(names.values()) == group["codes_different"] <= sum(found["different"].get(name, 0) for name in names), found
+        assert group["in_floats"] or name == "relu6" or not names, "sums of integers begin no difference, but for those that are cut off"
+    assert sum(group["codes_different"] for group in found["begun"]) >= (found["codes_different"] > 0), found
     if found["first_difference"]:
         assert not any(way.startswith("accept it") for way in found["ways"]), found["ways"]
         assert any("--scale pow2" in way for way in found["ways"]), found["ways"]
