@@ -1,6 +1,7 @@
 """Networks exported to GGUF, in llama.cpp: answers, bits a token, every bit of every linear layer of codes; and what
 llama.cpp's own quantizer makes of them."""
 
+import json
 import os
 import sys
 
@@ -73,6 +74,23 @@ for kind, architecture, tied, biases in [("llama", "LlamaForCausalLM", False, Fa
         check_layers(found["layers"], 15, buffers)
         assert {stage["operator"] for stage in found["stages"]} == {"RMSNorm", "attention", "SiLU and a product"}, found["stages"]
         assert all(stage["largest"] < 2e-6 for stage in found["stages"][:4]), found["stages"]
+
+# Scaled rotary positions: by keys of the file, and those of llama3 by a factor of each pair.
+whole = {"factor": 4.0, "original_max_position_embeddings": 8}
+for scaling in ({"rope_type": "linear", "factor": 2.0}, {"rope_type": "yarn", **whole},
+                {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0, **whole}):
+    kind = scaling["rope_type"]
+    folder(kind, "LlamaForCausalLM", vocabulary, False, False, positions=32)
+    with open(f"{kind}/config.json") as file:
+        config = {**json.load(file), "rope_scaling": scaling}
+    with open(f"{kind}/config.json", "w") as file:
+        json.dump(config, file)
+    run("import", kind, "--input-shape", "32", "-o", f"{kind}_random.h5")
+    run("train", "--checkpoint", f"{kind}_random.h5", "--data", "text.h5", "--epochs", "1", "-o", f"{kind}.h5")
+    name = trained(kind, "q8_0")
+    found = verified(f"{name}.h5", f"{name}.gguf")
+    check_layers(found["layers"], 15, {"plain"})
+    assert all(stage["largest"] < 2e-6 for stage in found["stages"][:4]), found["stages"]
 
 # llama.cpp's quantizer: of the floats it makes the blocks that are trained here, and of the blocks' own values the same again.
 engines = os.path.join(HOME, "llama.cpp")
