@@ -30,10 +30,11 @@ struct FloatOperator {
 /// For `ort` and `none` they are those of ONNX Runtime's kernels for x86-64 (1.31, level `all`) in the file
 /// that `export_onnx` writes; where there are none, every code and every bit of the output is the engine's.
 /// An operator is listed where the engine adds up, multiplies or looks up floats: what it gives differs in
-/// the last bits, and near a tie by a code, which goes on through whatever reads it. Sums of codes whose
-/// scales are powers of two are exact in floats too and are not listed while they fit 2^23. A batch norm
-/// behind one layer counts as folded. For `tensorrt`, whose kernels are not documented, those are listed that
-/// have no codes to work on.
+/// the last bits, and near a tie by a code, which goes on through whatever reads it. An addition of floats
+/// that no listed operator made is rounded once everywhere, and not listed but for `tensorrt`. Sums of codes
+/// whose scales are powers of two are exact in floats too and are not listed while they fit 2^23. A batch
+/// norm behind one layer counts as folded. For `tensorrt`, whose kernels are not documented, those are listed
+/// that have no codes to work on.
 ///
 /// Scales that were not calibrated yet count as powers of two where they are to become such. Throws as
 /// `trace`.
