@@ -4,9 +4,18 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/system/ranks.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/train/ranks/shares.h"
 
 namespace fq::cli {
+namespace {
+
+DataLoader own_batches(const DataLoader& data) {
+  return fq::detail::loader_beside(data, share_of_rank(data.options(), *run_ranks()));
+}
+
+}  // namespace
 
 void check_weight_algorithm(const ptq::Algorithm& algorithm, const Flags& flags, bool images) {
   const std::string& name = algorithm.name();
@@ -22,12 +31,14 @@ void check_weight_algorithm(const ptq::Algorithm& algorithm, const Flags& flags,
            name);
 }
 
-void WeightAlgorithm::before(Network& network, DataLoader& data, Output& output) {
-  tell(algorithm_.before(*network.module, data), output);
+void WeightAlgorithm::before(Network& network, const DataLoader& data, Output& output) {
+  DataLoader own = own_batches(data);
+  tell(algorithm_.before(*network.module, own, run_ranks()), output);
 }
 
-void WeightAlgorithm::after(Network& network, DataLoader& data, Output& output) {
-  tell(algorithm_.after(*network.module, data), output);
+void WeightAlgorithm::after(Network& network, const DataLoader& data, Output& output) {
+  DataLoader own = own_batches(data);
+  tell(algorithm_.after(*network.module, own, run_ranks()), output);
   FQ_CHECK(changed_ > 0 || algorithm_.name().empty(), "calibrate",
            "{} found no layer that it can change{}: use another algorithm or format, or none",
            algorithm_.name(), reason_);

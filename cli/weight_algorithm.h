@@ -16,14 +16,14 @@ namespace fq::cli {
 /// calibrated, and where there are no `images` to look at.
 void check_weight_algorithm(const ptq::Algorithm& algorithm, const Flags& flags, bool images);
 
-/// Runs an algorithm and tells what it did, layer by layer.
+/// Runs an algorithm, shared out by the ranks of the run, and tells what it did, layer by layer.
 class WeightAlgorithm {
  public:
   explicit WeightAlgorithm(ptq::Algorithm algorithm) : algorithm_(std::move(algorithm)) {}
 
   /// Throws ArgumentError, after calibration, when it found no layer that it can change.
-  void before(Network& network, DataLoader& data, Output& output);
-  void after(Network& network, DataLoader& data, Output& output);
+  void before(Network& network, const DataLoader& data, Output& output);
+  void after(Network& network, const DataLoader& data, Output& output);
 
  private:
   void tell(const ptq::Report& report, Output& output);

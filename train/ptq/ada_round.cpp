@@ -36,7 +36,7 @@ Report ada_round(Module& model, DataLoader& data, const AdaRoundOptions& options
            "a regularization of {} with beta {} to {}: use 0 or more, and 1 or more", options.regularization,
            options.beta_start, options.beta_end);
   return choose_codes(
-      model, data, options.samples, "ada_round",
+      model, data, {.samples = options.samples, .ranks = options.ranks}, "ada_round",
       [&](const WeightedLayer& layer, const WeightGrid& grid, const InputStatistics& statistics) {
         return learned(layer, grid, statistics, options);
       });
@@ -46,7 +46,7 @@ AlgorithmEntry adaround_entry() {
   return {
       .options = {{"iterations", {}, OptionType::count}, {"learning_rate"}, {"regularization"}, {"warmup"}},
       .after = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
-        AdaRoundOptions options{.samples = given.samples()};
+        AdaRoundOptions options{.samples = given.samples(), .ranks = given.ranks()};
         options.iterations = given.count("iterations", options.iterations);
         options.learning_rate = given.number("learning_rate", options.learning_rate);
         options.regularization = given.number("regularization", options.regularization);

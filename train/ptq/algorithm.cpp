@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/placed_error.h"
@@ -43,8 +44,10 @@ class OnHost {
   Device device_;
 };
 
-Report run(AlgorithmStep step, Module& model, DataLoader& data, const AlgorithmOptions& options) {
+Report run(AlgorithmStep step, Module& model, DataLoader& data, AlgorithmOptions options,
+           std::shared_ptr<Communicator> ranks) {
   if (step == nullptr) return {};
+  options.share_out(std::move(ranks));
   const OnHost host(model);
   return step(model, data, options);
 }
@@ -61,12 +64,12 @@ Algorithm::Algorithm(const QuantConfig& config, std::int64_t samples)
 
 bool Algorithm::runs_before() const noexcept { return entry_->before != nullptr; }
 
-Report Algorithm::before(Module& model, DataLoader& data) const {
-  return run(entry_->before, model, data, *options_);
+Report Algorithm::before(Module& model, DataLoader& data, std::shared_ptr<Communicator> ranks) const {
+  return run(entry_->before, model, data, *options_, std::move(ranks));
 }
 
-Report Algorithm::after(Module& model, DataLoader& data) const {
-  return run(entry_->after, model, data, *options_);
+Report Algorithm::after(Module& model, DataLoader& data, std::shared_ptr<Communicator> ranks) const {
+  return run(entry_->after, model, data, *options_, std::move(ranks));
 }
 
 }  // namespace fq::ptq

@@ -13,6 +13,9 @@
 ///     calibrate(model, loader);
 ///     for (const auto& layer : ptq::gptq(model, loader).layers)
 ///       std::cout << layer.path << ": " << layer.before << " -> " << layer.after << '\n';
+///
+/// With `ranks` each process is given a loader of its batches (share_of_rank), and all get what one process
+/// would: sums over data are binned (train/ranks/binned_sum.h).
 
 #include <cstdint>
 #include <memory>
@@ -22,6 +25,7 @@
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/loader.h"
+#include "fakequant/train/ranks/communicator.h"
 
 namespace fq::ptq {
 
@@ -68,8 +72,9 @@ Report equalize(Module& model, const Shape& input_shape, const EqualizeOptions& 
 
 /// How far `smooth_quant` goes, and by which data.
 struct SmoothQuantOptions {
-  double alpha = 0.5;        ///< 0 .. 1: how much of the range of activations moves
-  std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
+  double alpha = 0.5;                        ///< 0 .. 1: how much of the range of activations moves
+  std::int64_t samples = 0;                  ///< images to look at; 0 is all of one epoch
+  std::shared_ptr<Communicator> ranks = {};  ///< that share them out
 };
 
 /// SmoothQuant: outliers of activations moved into weights.
@@ -89,8 +94,9 @@ Report smooth_quant(Module& model, DataLoader& data, const SmoothQuantOptions& o
 
 /// Which scales `awq_lite` tries, and on which data.
 struct AwqLiteOptions {
-  double alpha_step = 0.1;   ///< of the search, 0.001 to 1
-  std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
+  double alpha_step = 0.1;                   ///< of the search, 0.001 to 1
+  std::int64_t samples = 0;                  ///< images to look at; 0 is all of one epoch
+  std::shared_ptr<Communicator> ranks = {};  ///< that share them out
 };
 
 /// AWQ, scales: channels that activations make important get finer weights.
@@ -107,9 +113,10 @@ Report awq_lite(Module& model, DataLoader& data, const AwqLiteOptions& options =
 
 /// Which ranges `awq_clip` tries, and on which data.
 struct AwqClipOptions {
-  double lowest = 0.5;       ///< share of a range that must stay, above 0 and at most 1
-  double step = 0.05;        ///< of the search, 0.001 or more
-  std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
+  double lowest = 0.5;                       ///< share of a range that must stay, above 0 and at most 1
+  double step = 0.05;                        ///< of the search, 0.001 or more
+  std::int64_t samples = 0;                  ///< images to look at; 0 is all of one epoch
+  std::shared_ptr<Communicator> ranks = {};  ///< that share them out
 };
 
 /// AWQ, clipping: ranges of weights lowered where that makes the output better.
@@ -128,6 +135,7 @@ struct GptqOptions {
   double damping = 0.01;     ///< share of the mean of H's diagonal that is added to it; positive
   bool act_order = false;    ///< columns by falling diagonal of H, else as they lie
   std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
+  std::shared_ptr<Communicator> ranks = {};  ///< that share them out, and the layers
 };
 
 /// GPTQ: weights rounded one column after another, each error made good by the columns that follow.
@@ -155,8 +163,9 @@ struct AdaRoundOptions {
   double learning_rate = 0.02;  ///< of Adam
   double regularization = 0.5;  ///< weight of the term that drives h to 0 or 1, beside an error of 1 a weight
   double warmup = 0.2;          ///< share of the iterations without that term
-  double beta_start = 20, beta_end = 2;  ///< its exponent, annealed linearly
-  std::int64_t samples = 0;              ///< images to look at; 0 is all of one epoch
+  double beta_start = 20, beta_end = 2;      ///< its exponent, annealed linearly
+  std::int64_t samples = 0;                  ///< images to look at; 0 is all of one epoch
+  std::shared_ptr<Communicator> ranks = {};  ///< that share them out, and the layers
 };
 
 /// AdaRound: for each weight, up or down is learned.
@@ -173,7 +182,8 @@ Report ada_round(Module& model, DataLoader& data, const AdaRoundOptions& options
 
 /// On which data `correct_bias` measures.
 struct BiasCorrectionOptions {
-  std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
+  std::int64_t samples = 0;                  ///< images to look at; 0 is all of one epoch
+  std::shared_ptr<Communicator> ranks = {};  ///< that share them out
 };
 
 /// Bias correction: what quantization shifts on average, taken out of the bias.
@@ -215,9 +225,9 @@ class Algorithm {
   /// Whether `before` changes the model: what was collected with it as it is no longer counts.
   [[nodiscard]] bool runs_before() const noexcept;
 
-  /// Runs what belongs there; both throw what the functions above throw.
-  Report before(Module& model, DataLoader& data) const;
-  Report after(Module& model, DataLoader& data) const;
+  /// Runs what belongs there, shared out by `ranks` if there are; both throw what the functions above throw.
+  Report before(Module& model, DataLoader& data, std::shared_ptr<Communicator> ranks = {}) const;
+  Report after(Module& model, DataLoader& data, std::shared_ptr<Communicator> ranks = {}) const;
 
  private:
   std::string name_;

@@ -83,7 +83,8 @@ Report awq_clip(Module& model, DataLoader& data, const AwqClipOptions& options) 
            options.step);
   Report report;
   const auto layers = codable_layers(model, data, "awq_clip", report);
-  const auto statistics = input_statistics(model, data, layers, {.samples = options.samples}, "awq_clip");
+  const auto statistics =
+      input_statistics(model, data, layers, {.samples = options.samples, .ranks = options.ranks}, "awq_clip");
   for (const auto& layer : layers) {
     const auto& descriptor = layer.quant->weight_quantizer()->descriptor();
     if (descriptor.amax().defined())
@@ -100,7 +101,7 @@ Report awq_clip(Module& model, DataLoader& data, const AwqClipOptions& options) 
 AlgorithmEntry awq_clip_entry() {
   return {.options = {{"lowest", "min_clip_ratio"}, {"step", "shrink_step"}},
           .after = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
-            AwqClipOptions options{.samples = given.samples()};
+            AwqClipOptions options{.samples = given.samples(), .ranks = given.ranks()};
             options.lowest = given.number("lowest", options.lowest);
             options.step = given.number("step", options.step);
             return awq_clip(model, data, options);

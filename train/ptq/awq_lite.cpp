@@ -98,7 +98,7 @@ Report awq_lite(Module& model, DataLoader& data, const AwqLiteOptions& options) 
   const TraceGraph graph = float_graph(model, input_shape_of(data));
   const ScaleGroups found = scale_groups(model, graph);
   const auto statistics = input_statistics(model, data, weighted_layers(model, graph).layers,
-                                           {.samples = options.samples}, "awq_lite");
+                                           {.samples = options.samples, .ranks = options.ranks}, "awq_lite");
   Report report{.layers = {}, .skipped = found.skipped};
   for (const auto& group : found.groups) {
     if (std::ranges::all_of(group.readers, has_quantized_weights)) {
@@ -114,7 +114,7 @@ Report awq_lite(Module& model, DataLoader& data, const AwqLiteOptions& options) 
 AlgorithmEntry awq_lite_entry() {
   return {.options = {{"alpha_step"}},
           .before = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
-            AwqLiteOptions options{.samples = given.samples()};
+            AwqLiteOptions options{.samples = given.samples(), .ranks = given.ranks()};
             options.alpha_step = given.number("alpha_step", options.alpha_step);
             return awq_lite(model, data, options);
           }};

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <map>
 
 #include <fmt/ranges.h>
@@ -12,48 +12,69 @@
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/float_run.h"
 #include "fakequant/train/ptq/detail/weighted_layers.h"
+#include "fakequant/train/ranks/binned_sum.h"
 
 namespace fq::ptq {
 namespace {
 
 using Means = std::vector<double>;
 
+/// Of one layer's output.
+struct ChannelSums {
+  explicit ChannelSums(std::int64_t channels) : sums(channels) {}
+
+  BinnedSum sums;
+  std::int64_t count = 0;  ///< of each channel
+};
+
 /// Means of output channels by path.
 class OutputRecorder : public Recorder {
  public:
   explicit OutputRecorder(const std::vector<WeightedLayer>& layers) {
-    for (const auto& layer : layers) sums_[layer.path] = Means(static_cast<std::size_t>(layer.rows()), 0.0);
+    for (const auto& layer : layers) layers_.try_emplace(layer.path, layer.rows());
   }
 
   void on_op(std::string_view op, const std::vector<Variable>&, const Variable& output, Attributes) override {
-    const auto found = sums_.find(module_path());
-    if (busy_ || found == sums_.end() || !traits(op).has_weight) return;
+    const auto found = layers_.find(module_path());
+    if (busy_ || found == layers_.end() || !traits(op).has_weight) return;
     busy_ = true;  // reading sums as floats is an operator too
-    add(output.tensor().to(Layout::row_major), op == "linear", found->second);
-    counts_[found->first] += output.numel() / static_cast<std::int64_t>(found->second.size());
+    add(output.tensor().to(Layout::row_major), op == "linear", found->first, found->second);
     busy_ = false;
   }
 
+  /// Called by all ranks: what each of them has seen.
+  void merge(Communicator& ranks) {
+    for (auto& [path, layer] : layers_) {
+      std::array<std::int64_t, 1> count{layer.count};
+      ranks.sum(count);
+      layer.count = count[0];
+      layer.sums.merge(ranks);
+    }
+  }
+
   [[nodiscard]] Means of(const std::string& path) const {
-    Means out = sums_.at(path);
-    const auto count = counts_.find(path);
-    for (double& sum : out) sum /= count == counts_.end() ? 1.0 : double(count->second);
+    const ChannelSums& layer = layers_.at(path);
+    Means out = layer.sums.values();
+    for (double& sum : out) sum /= double(std::max<std::int64_t>(1, layer.count));
     return out;
   }
 
  private:
-  static void add(const Tensor& y, bool rows, Means& sums) {
-    const auto channels = static_cast<std::int64_t>(sums.size());
+  static void add(const Tensor& y, bool rows, const std::string& path, ChannelSums& layer) {
+    const std::int64_t channels = layer.sums.size();
     const std::int64_t inner = rows ? 1 : y.numel() / y.dim(0) / channels,
                        outer = y.numel() / channels / inner;
+    Means sums(static_cast<std::size_t>(channels), 0.0);
     const auto* values = y.data<float>();
     for (std::int64_t o = 0; o < outer; ++o)
       for (double& sum : sums)
         for (std::int64_t i = 0; i < inner; ++i) sum += double(*values++);
+    layer.count += outer * inner;
+    if (!layer.sums.add(sums))
+      throw NumericError(fmt::format("[correct_bias] the output of '{}' has a NaN or an infinity", path));
   }
 
-  std::map<std::string, Means> sums_;
-  std::map<std::string, std::int64_t> counts_;
+  std::map<std::string, ChannelSums> layers_;
   bool busy_ = false;
 };
 
@@ -67,12 +88,6 @@ std::string reason_to_skip(const WeightedLayer& layer) {
 Means shift(Means quantized, const Means& exact) {
   for (std::size_t c = 0; c < exact.size(); ++c) quantized[c] -= exact[c];
   return quantized;
-}
-
-void check_finite(const std::string& path, const Means& means) {
-  const bool finite = std::ranges::all_of(means, [](double v) { return std::isfinite(v); });
-  if (!finite)
-    throw NumericError(fmt::format("[correct_bias] the output of '{}' has a NaN or an infinity", path));
 }
 
 double mean_square(const Means& values) {
@@ -99,16 +114,18 @@ Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions
     if (!reason.empty()) report.skipped.push_back({layer.path, reason});
     return !reason.empty();
   });
+  const auto ranks = ranks_or_one(options.ranks);
   OutputRecorder exact(found.layers);
   {
     const FloatScope in_float(model);
-    run_batches(model, data, options.samples, &exact, "correct_bias");
+    run_batches(model, data, options.samples, *ranks, &exact, "correct_bias");
   }
-  for (const auto& layer : found.layers) check_finite(layer.path, exact.of(layer.path));
+  exact.merge(*ranks);
   const fq::detail::EvaluationMode evaluating(model);
   for (std::size_t i = 0; i <= found.layers.size(); ++i) {
     OutputRecorder quantized(found.layers);
-    run_batches(model, data, options.samples, &quantized, "correct_bias");
+    run_batches(model, data, options.samples, *ranks, &quantized, "correct_bias");
+    quantized.merge(*ranks);
     const auto shift_of = [&](const std::string& path) { return shift(quantized.of(path), exact.of(path)); };
     if (i > 0) report.layers.back().after = mean_square(shift_of(found.layers[i - 1].path));
     if (i == found.layers.size()) break;
@@ -121,7 +138,7 @@ Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions
 
 AlgorithmEntry bias_correction_entry() {
   return {.after = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
-    return correct_bias(model, data, {.samples = given.samples()});
+    return correct_bias(model, data, {.samples = given.samples(), .ranks = given.ranks()});
   }};
 }
 

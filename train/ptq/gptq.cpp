@@ -74,7 +74,7 @@ Report gptq(Module& model, DataLoader& data, const GptqOptions& options) {
   FQ_CHECK(options.damping > 0 && std::isfinite(options.damping), "gptq",
            "a damping of {}: use more than 0, such as 0.01", options.damping);
   return choose_codes(
-      model, data, options.samples, "gptq",
+      model, data, {.samples = options.samples, .ranks = options.ranks}, "gptq",
       [&](const WeightedLayer& layer, const WeightGrid& grid, const InputStatistics& statistics) {
         return rounded(layer, grid, statistics, options);
       });
@@ -83,7 +83,7 @@ Report gptq(Module& model, DataLoader& data, const GptqOptions& options) {
 AlgorithmEntry gptq_entry() {
   return {.options = {{"damping", "perc_damp"}, {"act_order", {}, OptionType::flag}},
           .after = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
-            GptqOptions options{.samples = given.samples()};
+            GptqOptions options{.samples = given.samples(), .ranks = given.ranks()};
             options.damping = given.number("damping", options.damping);
             options.act_order = given.flag("act_order", options.act_order);
             return gptq(model, data, options);

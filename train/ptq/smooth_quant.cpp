@@ -31,8 +31,9 @@ Report smooth_quant(Module& model, DataLoader& data, const SmoothQuantOptions& o
   check_uncalibrated(model, "smooth_quant");
   const TraceGraph graph = float_graph(model, input_shape_of(data));
   const ScaleGroups found = scale_groups(model, graph);
-  const auto statistics = input_statistics(model, data, weighted_layers(model, graph).layers,
-                                           {.samples = options.samples, .gram = false}, "smooth_quant");
+  const auto statistics =
+      input_statistics(model, data, weighted_layers(model, graph).layers,
+                       {.samples = options.samples, .ranks = options.ranks, .gram = false}, "smooth_quant");
   Report report{.layers = {}, .skipped = found.skipped};
   for (const auto& group : found.groups) {
     std::vector<std::vector<float>> inputs, weights;
@@ -56,7 +57,7 @@ Report smooth_quant(Module& model, DataLoader& data, const SmoothQuantOptions& o
 AlgorithmEntry smoothquant_entry() {
   return {.options = {{"alpha"}},
           .before = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
-            SmoothQuantOptions options{.samples = given.samples()};
+            SmoothQuantOptions options{.samples = given.samples(), .ranks = given.ranks()};
             options.alpha = given.number("alpha", options.alpha);
             return smooth_quant(model, data, options);
           }};

@@ -34,7 +34,7 @@ class HeldOutErrors : public Recorder {
  public:
   HeldOutErrors(Module& original, Weights weights) : weights_(std::move(weights)) {
     for (const auto& layer : layers_of(original)) layers_.emplace(layer.path, layer);
-    ptq::run_batches(original, *digit_batches("test"), 0, this, "test");
+    ptq::run_batches(original, *digit_batches("test"), 0, *one_rank(), this, "test");
   }
   void on_op(std::string_view, const std::vector<Variable>& inputs, const Variable&, Attributes) override {
     const auto layer = layers_.find(module_path());

@@ -4,9 +4,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "fakequant/train/ranks/communicator.h"
 
 namespace fq::ptq {
 
@@ -31,10 +35,14 @@ class AlgorithmOptions {
   [[nodiscard]] bool flag(const std::string& name, bool fallback) const;
   /// To look at in each pass; 0 for all of one epoch.
   [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }
+  /// That share them out; null for this process alone.
+  [[nodiscard]] const std::shared_ptr<Communicator>& ranks() const noexcept { return ranks_; }
+  void share_out(std::shared_ptr<Communicator> ranks) noexcept { ranks_ = std::move(ranks); }
 
  private:
   std::map<std::string, double> values_;
   std::int64_t samples_;
+  std::shared_ptr<Communicator> ranks_;
 };
 
 }  // namespace fq::ptq

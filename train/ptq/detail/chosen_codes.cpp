@@ -5,6 +5,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/ptq/detail/float_run.h"
+#include "fakequant/train/ranks/detail/gather_states.h"
 
 namespace fq::ptq {
 namespace {
@@ -40,6 +41,23 @@ LayerReport set_weight(const WeightedLayer& layer, const WeightGrid& grid, const
   return {layer.path, mean(before), mean(after)};
 }
 
+/// Each rank has set the weights of every so many of the layers; those of the others become its own.
+void exchange(Communicator& ranks, const std::vector<WeightedLayer>& layers, Report& report) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const auto owner = i % static_cast<std::size_t>(ranks.size());
+    StateDict own;
+    if (owner == static_cast<std::size_t>(ranks.rank())) {
+      own.set("weight", layers[i].weight.tensor());
+      own.set("errors", Tensor::from({report.layers[i].before, report.layers[i].after}, {2}));
+    }
+    const StateDict state = fq::detail::gather_states(ranks, own)[owner];
+    Variable weight = layers[i].weight;
+    weight.mutable_tensor().copy_from(state.at("weight"));
+    const auto errors = state.at("errors").to_vector<double>();
+    report.layers[i] = {layers[i].path, errors[0], errors[1]};
+  }
+}
+
 }  // namespace
 
 std::vector<WeightedLayer> codable_layers(Module& model, const DataLoader& data, const std::string& function,
@@ -57,16 +75,20 @@ std::vector<WeightedLayer> codable_layers(Module& model, const DataLoader& data,
   return std::move(found.layers);
 }
 
-Report choose_codes(Module& model, DataLoader& data, std::int64_t samples, const std::string& function,
-                    const ChooseWeights& choose) {
+Report choose_codes(Module& model, DataLoader& data, const StatisticsOptions& options,
+                    const std::string& function, const ChooseWeights& choose) {
   Report report;
   const auto layers = codable_layers(model, data, function, report);
-  const auto statistics = input_statistics(model, data, layers, {.samples = samples}, function);
-  for (const auto& layer : layers) {
-    const auto& inputs = statistics.at(layer.path);
-    const WeightGrid grid = weight_grid(layer);
-    report.layers.push_back(set_weight(layer, grid, inputs, choose(layer, grid, inputs)));
+  const auto statistics = input_statistics(model, data, layers, options, function);
+  const auto ranks = ranks_or_one(options.ranks);
+  const auto size = static_cast<std::size_t>(ranks->size()), own = static_cast<std::size_t>(ranks->rank());
+  report.layers.resize(layers.size());
+  for (std::size_t i = own; i < layers.size(); i += size) {
+    const auto& inputs = statistics.at(layers[i].path);
+    const WeightGrid grid = weight_grid(layers[i]);
+    report.layers[i] = set_weight(layers[i], grid, inputs, choose(layers[i], grid, inputs));
   }
+  if (size > 1) exchange(*ranks, layers, report);
   return report;
 }
 

@@ -19,11 +19,12 @@ using ChooseWeights = std::function<Tensor(const WeightedLayer& layer, const Wei
 [[nodiscard]] std::vector<WeightedLayer> codable_layers(Module& model, const DataLoader& data,
                                                         const std::string& function, Report& report);
 
-/// Runs one pass over the data in float, and `choose` for each of those layers; rows that would be further
+/// Runs one pass over the data in float, and `choose` for each of those layers, which the ranks of `options`
+/// deal out among them; rows that would be further
 /// from the float output than those of the nearest codes get these. Reported: the mean squared error of an
 /// output over `samples`, of nearest and of chosen codes. Throws as `input_statistics`, and ArgumentError for
 /// a layer that is not calibrated.
-Report choose_codes(Module& model, DataLoader& data, std::int64_t samples, const std::string& function,
-                    const ChooseWeights& choose);
+Report choose_codes(Module& model, DataLoader& data, const StatisticsOptions& options,
+                    const std::string& function, const ChooseWeights& choose);
 
 }  // namespace fq::ptq

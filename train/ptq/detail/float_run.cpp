@@ -1,12 +1,27 @@
 #include "fakequant/train/ptq/detail/float_run.h"
 
+#include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/train/ranks/shares.h"
 
 namespace fq::ptq {
+namespace {
+
+void run_batch(Module& model, const Tensor& x, std::int64_t size, int batch) {
+  try {
+    const Tensor part = size < x.dim(0) ? x.slice(0, size) : x;
+    (void)model(Variable(part.to(model.device()))).tensor();
+  } catch (const NumericError& error) {
+    throw NumericError(fmt::format("{}, in batch {}", error.what(), batch));
+  }
+}
+
+}  // namespace
 
 FloatScope::FloatScope(Module& model) : evaluating_(model) {
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {
@@ -35,8 +50,13 @@ Shape input_shape_of(const DataLoader& data) {
   return shape;
 }
 
-std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, Recorder* recorder,
-                         const std::string& function) {
+std::shared_ptr<Communicator> ranks_or_one(std::shared_ptr<Communicator> ranks) {
+  return ranks ? std::move(ranks) : one_rank();
+}
+
+std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, const Communicator& ranks,
+                         Recorder* recorder, const std::string& function) {
+  fq::detail::check_share(data.options(), ranks, ranks.size(), function);
   FQ_CHECK(samples >= 0, function, "{} samples: use 1 or more, or 0 for all", samples);
   const NoGrad no_grad;
   std::optional<RecordScope> scope;
@@ -44,14 +64,9 @@ std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, 
   std::int64_t seen = 0;
   data.start_epoch(0);
   for (int batch = 0; auto next = data.next(); ++batch) {
-    Tensor x = next->x;
-    if (samples > 0 && seen + x.dim(0) > samples) x = x.slice(0, samples - seen);
-    try {
-      (void)model(Variable(x.to(model.device()))).tensor();
-    } catch (const NumericError& error) {
-      throw NumericError(fmt::format("{}, in batch {}", error.what(), batch));
-    }
-    seen += x.dim(0);
+    const std::int64_t size = samples > 0 ? std::min(next->size(), samples - seen) : next->size();
+    if (next->passed_over == 0) run_batch(model, next->x, size, batch);
+    seen += size;
     if (samples > 0 && seen >= samples) break;
   }
   data.start_epoch(0);

@@ -3,6 +3,7 @@
 /// A model as it computes in float, whatever quantizers it has.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "fakequant/layers/modules/detail/evaluation_mode.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "fakequant/train/data/loader.h"
+#include "fakequant/train/ranks/communicator.h"
 
 namespace fq::ptq {
 
@@ -36,11 +38,14 @@ class FloatScope {
 /// Of a batch of one.
 [[nodiscard]] Shape input_shape_of(const DataLoader& data);
 
+/// This process alone in place of none.
+[[nodiscard]] std::shared_ptr<Communicator> ranks_or_one(std::shared_ptr<Communicator> ranks);
 /// Runs epoch 0 of the data through the model as it stands, without a tape, up to `samples` images (0 is
-/// all); `recorder`, if there is one, watches. Returns how many images. Throws ArgumentError, in the name of
-/// `function`, when there is no data, NumericError with the batch.
-std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, Recorder* recorder,
-                         const std::string& function);
+/// all); each of `ranks` its batches; `recorder`, if there is one, watches. Returns how many images. Throws
+/// ArgumentError, in the name of `function`, when there is no data or it is not the rank's share,
+/// NumericError with the batch.
+std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, const Communicator& ranks,
+                         Recorder* recorder, const std::string& function);
 
 /// Throws ArgumentError when a quantizer has its range already, other than one that its descriptor gives:
 /// weights and activations are about to change.

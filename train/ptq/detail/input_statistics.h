@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/ptq/detail/weighted_layers.h"
+#include "fakequant/train/ranks/communicator.h"
 
 namespace fq::ptq {
 
@@ -23,12 +25,14 @@ struct InputStatistics {
 };
 
 struct StatisticsOptions {
-  std::int64_t samples = 0;     ///< images to look at; 0 is all
-  bool gram = true;             ///< takes 4 columns^2 bytes a group
+  std::int64_t samples = 0;                  ///< images to look at; 0 is all
+  std::shared_ptr<Communicator> ranks = {};  ///< that share them out; none: this process alone
+  bool gram = true;                          ///< takes 16 columns^2 bytes a group
   std::int64_t positions = 64;  ///< of each image that enter gram: others of a large one are passed over
 };
 
-/// By path. Throws as `run_batches`, and NumericError naming the layer for a NaN or infinity.
+/// By path, with the bits of one process on any number of ranks. Throws as `run_batches`, and NumericError
+/// naming the layer for a NaN or infinity.
 [[nodiscard]] std::map<std::string, InputStatistics> input_statistics(
     Module& model, DataLoader& data, const std::vector<WeightedLayer>& layers,
     const StatisticsOptions& options, const std::string& function);
