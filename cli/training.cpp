@@ -22,6 +22,7 @@
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/train/data/validation_split.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/run_settings.h"
 #include "fakequant/train/ranks/shares.h"
@@ -69,12 +70,10 @@ Loaders make_loaders(const Run& run, const Flags& flags, const Communicator* ran
   options.device = device_of(flags);
   const double fraction = flags.number("val-fraction", 0, 0.9);
   if (fraction == 0) return {std::make_shared<DataLoader>(run.data, options), nullptr};
-  auto split = split_validation(run.data->size(), fraction, kSplitSeed);
-  auto held_out = std::make_shared<Subset>(run.data, std::move(split.validation));
-  auto rest = std::make_shared<Subset>(run.data, std::move(split.train));
+  const auto [rest, validation] = hold_out(run.data, fraction, kSplitSeed);
   return {std::make_shared<DataLoader>(rest, options),
           std::make_shared<DataLoader>(
-              held_out,
+              validation,
               share_of_rank({.batch_size = options.batch_size, .shuffle = false, .device = options.device},
                             *run_ranks()))};
 }
@@ -92,9 +91,8 @@ std::unique_ptr<RunRecorder> recorder_of(const Run& run, const Flags& flags, Tra
   RecordedRun recorded{.run = &run, .batch = images_at_once(flags)};
   const double fraction = flags.number("val-fraction", 0, 0.9);
   if (report.has_accuracy() && run.data->size() > 1) {
-    auto split = split_validation(run.data->size(), fraction > 0 ? fraction : 0.5, kSplitSeed);
     recorded.of = fraction > 0 ? "validation" : "training";
-    recorded.rows = std::move(split.validation);
+    recorded.rows = some_held_out(run.data->size(), fraction > 0 ? fraction : 0.5, kSplitSeed, kMostExamined);
   }
   return std::make_unique<RunRecorder>(*folder, flags, std::move(recorded), report);
 }
@@ -205,8 +203,9 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Fla
   options.metric_options = metric_options_of(run.network);
   const std::int64_t batches = loaders.training->batches_per_epoch();
   options.schedule = read_schedule(flags, (batches + options.accumulation - 1) / options.accumulation);
-  TrainingReport report(output, flags.command(), loaders.training->options().batch_size * options.accumulation,
-                        sample_noun(*run.data), one_class_each(task, *run.data));
+  TrainingReport report(output, flags.command(),
+                        loaders.training->options().batch_size * options.accumulation, sample_noun(*run.data),
+                        one_class_each(task, *run.data));
   auto recorder = recorder_of(run, flags, report);
   const GracefulStop stop;
   const auto trainer = naming_flags([&] {

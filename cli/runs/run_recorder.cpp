@@ -28,7 +28,7 @@ using nlohmann::ordered_json;
 constexpr std::int64_t kLinesOfSteps = 1000;  // of a run, about
 constexpr double kShareOfTime = 0.05;         // that pages may take
 constexpr double kLeastBetween = 2;           // seconds between two
-constexpr std::int64_t kExamined = 1000, kClipSamples = 64, kMostKept = 1 << 20;
+constexpr std::int64_t kClipSamples = 64, kMostKept = 1 << 20;
 
 std::vector<std::string> logs_of(const Flags& flags) {
   std::vector<std::string> out;
@@ -97,13 +97,6 @@ Tensor some_inputs(const Run& run) {
   return batch ? batch->x.to(run.network.module->device()) : Tensor();
 }
 
-std::vector<std::int64_t> spread_rows(const std::vector<std::int64_t>& rows) {
-  const auto size = std::ssize(rows), count = std::min<std::ptrdiff_t>(size, kExamined);
-  std::vector<std::int64_t> out;
-  for (std::ptrdiff_t i = 0; i < count; ++i) out.push_back(rows[std::size_t(i * size / count)]);
-  return out;
-}
-
 /// A link to the file, which no later checkpoint changes, or a copy where the file system has no links.
 void keep_copy(const std::string& from, const std::string& to) {
   std::error_code error;
@@ -138,7 +131,6 @@ struct RunRecorder::Body {
         writes_table(logs(flags, "csv")),
         averages(flags.number("ema", 0, 1) > 0),
         inputs(some_inputs(*recorded.run)) {
-    recorded.rows = spread_rows(recorded.rows);
     if (logs(flags, "tensorboard")) events.emplace(folder.path);
     // A profiler keeps a GPU from replaying captured steps.
     if (flags.given("profile") || device_of_run().is_cuda()) return;

@@ -26,6 +26,9 @@ void check_run_flags(const Flags& flags);
 /// without a run directory, and on other ranks than the first.
 void open_run_folder(const Flags& flags);
 
+/// So many samples tell which classes a network takes for which.
+constexpr std::int64_t kMostExamined = 1000;
+
 /// What a recorder looks at beside what the Trainer tells it.
 struct RecordedRun {
   const Run* run = nullptr;

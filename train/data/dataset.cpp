@@ -1,12 +1,9 @@
 #include "fakequant/train/data/dataset.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/crc32c.h"
-#include "fakequant/train/data/detail/random.h"
 #include "fakequant/train/data/detail/rows.h"
 
 namespace fq {
@@ -124,21 +121,6 @@ std::vector<std::int64_t> Subset::block_starts() const {
     if (first < size() && (starts.empty() || starts.back() < first)) starts.push_back(first);
   }
   return starts;
-}
-
-ValidationSplit split_validation(std::int64_t size, double fraction, std::uint64_t seed) {
-  FQ_CHECK(fraction > 0 && fraction < 1, "split_validation", "the fraction is {}: use one between 0 and 1",
-           fraction);
-  FQ_CHECK(size >= 2, "split_validation", "there are {} samples: at least 2 can be split", size);
-  std::vector<std::int64_t> order(static_cast<std::size_t>(size));
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  detail::Draws(seed, 0x5911, 0).shuffle(order);
-  const auto count =
-      std::clamp<std::int64_t>(std::llround(fraction * static_cast<double>(size)), 1, size - 1);
-  ValidationSplit split{{order.begin() + count, order.end()}, {order.begin(), order.begin() + count}};
-  std::ranges::sort(split.train);
-  std::ranges::sort(split.validation);
-  return split;
 }
 
 }  // namespace fq

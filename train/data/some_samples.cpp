@@ -1,12 +1,11 @@
 #include "fakequant/train/data/some_samples.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/train/data/detail/random.h"
+#include "fakequant/train/data/detail/row_permutation.h"
 
 namespace fq {
 
@@ -15,11 +14,10 @@ std::shared_ptr<const Dataset> some_samples(std::shared_ptr<const Dataset> data,
   FQ_CHECK(skip < data->size(), "calibrate", "skip is {} and there are {} samples: give less", skip,
            data->size());
   if (skip == 0 && count >= data->size()) return data;
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(data->size()));
-  std::iota(rows.begin(), rows.end(), 0);
-  detail::Draws(seed, 0, 0).shuffle(rows);
-  rows.resize(static_cast<std::size_t>(std::min(data->size(), skip + count)));
-  rows.erase(rows.begin(), rows.begin() + skip);
+  const std::int64_t end = count < data->size() - skip ? skip + count : data->size();
+  const detail::RowPermutation order(data->size(), seed);
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = skip; i < end; ++i) rows.push_back(order[i]);
   std::ranges::sort(rows);
   return std::make_shared<Subset>(std::move(data), std::move(rows));
 }

@@ -1,0 +1,122 @@
+#include "fakequant/train/data/detail/split_rows.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/data/detail/random.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr std::int64_t kGroup = 65536, kWord = 64, kKept = 512;
+constexpr std::int64_t kMostRows = std::int64_t{1} << 40;  // their square over kGroup fits 64 bits
+constexpr std::string_view kSplit = "split_validation";
+
+std::int64_t held_out_of(std::int64_t size, double fraction) {
+  FQ_CHECK(fraction > 0 && fraction < 1, kSplit, "the fraction is {}: use one between 0 and 1", fraction);
+  FQ_CHECK(size >= 2, kSplit, "there are {} samples: at least 2 can be split", size);
+  FQ_CHECK(size <= kMostRows, kSplit, "there are {} samples: at most {} can be split", size, kMostRows);
+  return std::clamp<std::int64_t>(std::llround(fraction * static_cast<double>(size)), 1, size - 1);
+}
+
+}  // namespace
+
+/// A bit a row, and how many are held out before each word of them.
+class SplitRows::Group {
+ public:
+  Group(std::int64_t rows, std::int64_t held_out, std::uint64_t seed, std::int64_t index)
+      : bits_(static_cast<std::size_t>((rows + kWord - 1) / kWord), 0), rows_(rows) {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(rows));
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    Draws(seed, 0x5911, static_cast<std::uint64_t>(index)).shuffle(order);
+    for (std::int64_t i = 0; i < held_out; ++i) {
+      const auto row = order[static_cast<std::size_t>(i)];
+      bits_[static_cast<std::size_t>(row / kWord)] |= std::uint64_t{1} << (row % kWord);
+    }
+    before_.push_back(0);
+    for (const auto bits : bits_) before_.push_back(before_.back() + std::popcount(bits));
+  }
+
+  /// How many rows of the part are below `row` of this group.
+  [[nodiscard]] std::int64_t before(Part part, std::int64_t row) const {
+    const auto word = static_cast<std::size_t>(row / kWord);
+    std::int64_t held = before_[word];
+    if (row % kWord > 0) held += std::popcount(bits_[word] << (kWord - row % kWord));
+    return part == held_out ? held : row - held;
+  }
+
+  /// The last row with no more than `i` of the part below it, which is of the part.
+  [[nodiscard]] std::int64_t row(Part part, std::int64_t i) const {
+    std::int64_t low = 0, high = rows_;
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      (before(part, middle) <= i ? low : high) = middle;
+    }
+    return low;
+  }
+
+ private:
+  std::vector<std::uint64_t> bits_;
+  std::vector<std::int32_t> before_;
+  std::int64_t rows_;
+};
+
+SplitRows::SplitRows(std::int64_t size, double fraction, std::uint64_t seed)
+    : size_(size), held_out_(held_out_of(size, fraction)), seed_(seed) {}
+SplitRows::~SplitRows() = default;
+
+std::int64_t SplitRows::groups() const noexcept { return (size_ + kGroup - 1) / kGroup; }
+
+std::int64_t SplitRows::count(Part part) const noexcept {
+  return part == held_out ? held_out_ : size_ - held_out_;
+}
+
+/// floor(held_out * rows / size) of the rows before the group are held out.
+std::int64_t SplitRows::before_group(Part part, std::int64_t group) const noexcept {
+  const std::int64_t rows = std::min(group * kGroup, size_);
+  const auto a_group = static_cast<std::uint64_t>(held_out_ * kGroup),
+             size = static_cast<std::uint64_t>(size_);
+  const auto index = static_cast<std::uint64_t>(group);
+  const auto held = group == groups()
+                        ? held_out_
+                        : static_cast<std::int64_t>(a_group / size * index + a_group % size * index / size);
+  return part == held_out ? held : rows - held;
+}
+
+std::shared_ptr<const SplitRows::Group> SplitRows::group(std::int64_t index) const {
+  const std::lock_guard lock(mutex_);
+  auto& [kept, found] = latest_[index % kKept];
+  if (found == nullptr || kept != index) {
+    const std::int64_t held = before_group(held_out, index + 1) - before_group(held_out, index);
+    found = std::make_shared<const Group>(std::min(kGroup, size_ - index * kGroup), held, seed_, index);
+    kept = index;
+  }
+  return found;
+}
+
+std::int64_t SplitRows::row(Part part, std::int64_t i) const {
+  std::int64_t low = 0, high = groups();
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (before_group(part, middle) <= i ? low : high) = middle;
+  }
+  return low * kGroup + group(low)->row(part, i - before_group(part, low));
+}
+
+std::int64_t SplitRows::before(Part part, std::int64_t row) const {
+  if (row >= size_) return count(part);
+  const std::int64_t index = row / kGroup;
+  return before_group(part, index) + group(index)->before(part, row % kGroup);
+}
+
+std::vector<std::int64_t> SplitRows::rows(Part part, std::int64_t group) const {
+  std::vector<std::int64_t> out;
+  for (std::int64_t i = before_group(part, group); i < before_group(part, group + 1); ++i)
+    out.push_back(row(part, i));
+  return out;
+}
+
+}  // namespace fq::detail
