@@ -5,12 +5,14 @@
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/train/data/hdf5_dataset.h"
+#include "fakequant/train/ranks/communicator.h"
 
 namespace fq::cli {
 
 std::shared_ptr<const Dataset> open_data(const Flags& flags, const std::string& group, std::int64_t classes,
                                          bool labels) {
   Hdf5DatasetOptions options;
+  options.by_rows = launched().ranks > 1;
   options.split = group;
   options.classes = classes;
   options.labels = labels;
@@ -21,6 +23,7 @@ std::shared_ptr<const Dataset> open_data(const Flags& flags, const std::string& 
 std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flags, const std::string& group,
                                              Labels labels) {
   Hdf5DatasetOptions options;
+  options.by_rows = launched().ranks > 1;
   options.split = group;
   const Task task = task_of(network);
   options.label_type = task.labels();

@@ -123,6 +123,7 @@ void bind_data(nb::module_& m) {
       "dataset",
       [](const std::string& path, const std::string& split, bool labels) {
         Hdf5DatasetOptions options;
+        options.by_rows = launched().ranks > 1;
         options.split = split;
         options.labels = labels;
         options.label_type = LabelType::integers;

@@ -70,7 +70,8 @@ def same_answers(*arguments, output=None, counts=(1, 3)):
         lines = on(ranks, *arguments, *written, "--json").stdout.splitlines()
         report = json.loads(next(line for line in lines if '"result"' in line))
         times = {key for key in report if "seconds" in key}
-        found.append(({key: report[key] for key in report if key not in times}, output and digest(output)))
+        changed = [line for line in lines if '"weight_algorithm"' in line]
+        found.append(({key: report[key] for key in report if key not in times}, changed, output and digest(output)))
     assert all(other == found[0] for other in found), found
     return found[0][0]
 
@@ -95,6 +96,49 @@ def test_calibration_and_evaluation():
                skip, "--state", f"state_{ranks}.h5", "-o", f"of_states_{ranks}.h5")
     assert digest("of_states_1.h5") == digest("of_states_2.h5") and digest("state_1.h5") == digest("state_2.h5")
     same_answers("sensitivity", "network.h5", *images, "--effective-bits", "6", output="planned.h5")
+
+
+def test_algorithms_on_weights():
+    """Ranks share out what GPTQ and the others look at, and the layers; more ranks than batches too. They report the same."""
+    on(1, *FLOAT, "-o", "network.h5")
+    for algorithm, counts in (("gptq", (1, 2, 3)), ("adaround", (1, 3)), ("awq_full", (1, 3)), ("bias_correction", (1, 2))):
+        report = same_answers("calibrate", "network.h5", "--data", DIGITS, "--batch", "300", "--samples", "500", "--preset", "w4a8",
+                              "--algorithm", algorithm, output=f"{algorithm}.h5", counts=counts)
+        assert report["quantizers"] > 0
+
+
+def bytes_read(ranks, *arguments):
+    """By each rank, in calls of read: a shell counts what the process that it waited for has read."""
+    count = 'echo "read $(sed -n "s/rchar: //p" /proc/$$/io)" >&2'
+    line = ["sh", "-c", shlex.join([COMMAND, *map(str, arguments)]) + f" || exit 1; {count}"]
+    done = subprocess.run([MPIEXEC, "-n", str(ranks), *line], capture_output=True, text=True, timeout=120, env=dict(environment(1), **LAUNCH))
+    assert done.returncode == 0, done.stderr
+    found = [int(number) for number in re.findall(r"read (\d+)", done.stderr)]
+    assert len(found) == ranks, done.stderr
+    return found
+
+
+def test_no_rank_reads_what_it_does_not_use():
+    """Of data whose checksum is that of some samples (above 64 MiB of floats), an epoch reads each sample on one rank."""
+    row, samples = 3 * 32 * 32, 8192
+    for name, count in (("few.h5", 64), ("many.h5", samples)):
+        with h5py.File(name, "w") as file:
+            x = np.random.default_rng(1).integers(0, 256, (count, 3, 32, 32), dtype=np.uint8)
+            file["train/x"], file["train/y"] = x, (np.arange(count) % 10).astype(np.uint8)
+            file["train/x"].attrs["scale"] = 1 / 255
+    train = ["train", "--model", "mlp", "--model-options", '{"hidden": [8]}', "--batch", "64", "--micro-batch", "16", "--epochs", "1",
+             "--threads", "1", "--data"]
+    for ranks in (1, 2, 3):
+        start = bytes_read(ranks, *train, "few.h5", "-o", "few_out.h5")
+        read = [most - least for most, least in zip(bytes_read(ranks, *train, "many.h5", "-o", "out.h5"), start)]
+        share = row * samples / ranks
+        # A rank takes whole micro-batches of a step of four: of three ranks one has two of them. 64 samples tell what data it is.
+        largest = share * (1.5 if ranks == 3 else 1) + (64 + 128) * row
+        assert max(read) < largest and 0.98 * row * samples < sum(read) < row * samples + ranks * (64 + 128) * row, (ranks, read, share)
+    calibrate = ["calibrate", "out.h5", "--preset", "int8", "--batch", "64", "--samples", "4096", "--threads", "1", "--data"]
+    start = bytes_read(2, *calibrate, "few.h5", "-o", "few_int8.h5")
+    read = [most - least for most, least in zip(bytes_read(2, *calibrate, "many.h5", "-o", "int8.h5"), start)]
+    assert max(read) < 4096 * row / 2 + 300 * row, read
 
 
 def test_one_report():

@@ -61,8 +61,8 @@ struct Hdf5Dataset::Body {
     stated = of_file.count;
     if (options.labels) y = parts.read_y(rows.shape()[0]);
     if (y.defined() && parts.label_kind()->classes()) classes = parts.check_labels(y, stated);
-    x = std::make_unique<detail::BlockCache>(std::move(rows), options.cache_bytes);
-    if (!ids && !how.stated) parts.doubt_range(*x->get(0), x->rows().dtype());
+    x = std::make_unique<detail::BlockCache>(std::move(rows), options.cache_bytes, options.by_rows);
+    if (!ids && !how.stated) parts.doubt_range(*x->first_block(), x->rows().dtype());
   }
 
   [[nodiscard]] std::int64_t size() const { return x->rows().shape()[0]; }
@@ -122,9 +122,9 @@ Batch Hdf5Dataset::read(std::span<const std::int64_t> rows) const {
   if (body_->y.defined()) batch.y = detail::rows_of(body_->y, rows).to(label_dtype(body_->y));
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = rows[static_cast<std::size_t>(i)];
-    const auto block = body_->x->get(row / body_->x->block_rows());
-    body_->read_row(row, block->data() + row % body_->x->block_rows() * body_->x->rows().row_bytes(), batch.x,
-                    i);
+    const std::int64_t in_piece = body_->x->piece_rows();
+    const auto piece = body_->x->get(row / in_piece);
+    body_->read_row(row, piece->data() + row % in_piece * body_->x->rows().row_bytes(), batch.x, i);
   }
   return batch;
 }

@@ -28,6 +28,9 @@ struct Hdf5DatasetOptions {
   std::int64_t classes =
       0;  ///< labels must be below; 0: as the attribute `classes` says, or the largest label + 1
   std::int64_t cache_bytes = std::int64_t{256} << 20;  ///< of rows kept in memory, as the file stores them
+  /// Whether rows are read by themselves (or in pieces of 4 KiB, or a chunk of the file) and not in blocks:
+  /// for one of several processes that share them out. No value and no order depends on it.
+  bool by_rows = false;
   Shape sample_shape = {};   ///< what samples must be, which is checked before labels are; empty: anything
   bool check_layout = true;  ///< whether samples that are surely [H, W, C] are an error, not a warning
 };

@@ -1,6 +1,7 @@
 #include "fakequant/train/ranks/communicator.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <initializer_list>
 
 #include <unistd.h>
@@ -14,6 +15,21 @@ int first_of(std::initializer_list<const char*> names, int otherwise) {
   for (const char* name : names)
     if (const char* value = std::getenv(name); value != nullptr) return std::atoi(value);
   return otherwise;
+}
+
+/// Of a list such as "4(x2),3", what it has for that node; 0 where it has none.
+int tasks_of_node(const char* list, int node) {
+  for (const char* at = list; at != nullptr && *at != '\0';) {
+    char* end = nullptr;
+    const auto tasks = std::strtol(at, &end, 10);
+    const bool several = end[0] == '(' && end[1] == 'x';
+    const auto nodes = several ? std::strtol(end + 2, &end, 10) : 1;
+    if (node < nodes) return static_cast<int>(tasks);
+    node -= static_cast<int>(nodes);
+    at = std::strchr(end, ',');
+    if (at != nullptr) ++at;
+  }
+  return 0;
 }
 
 class OneRank final : public Communicator {
@@ -53,8 +69,9 @@ Launched launched() {
   out.rank_here = first_of(
       {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"},
       out.rank);
-  out.ranks_here =
-      first_of({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"}, out.ranks);
+  const int of_node = tasks_of_node(std::getenv("SLURM_STEP_TASKS_PER_NODE"), first_of({"SLURM_NODEID"}, 0));
+  out.ranks_here = first_of({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"},
+                            of_node > 0 ? of_node : out.ranks);
   return out;
 }
 

@@ -6,6 +6,7 @@ namespace fq::detail {
 namespace {
 
 constexpr std::int64_t kSmallBlock = std::int64_t{256} << 10;
+constexpr std::int64_t kPiece = 4096;  // what a disk reads at once
 constexpr std::int64_t kLargeBlock = std::int64_t{32} << 20;
 
 std::int64_t choose_block_rows(const Hdf5Rows& rows, std::int64_t cache_bytes) {
@@ -17,13 +18,27 @@ std::int64_t choose_block_rows(const Hdf5Rows& rows, std::int64_t cache_bytes) {
   return std::max<std::int64_t>(wanted / chunk, 1) * chunk;
 }
 
+std::int64_t choose_piece_rows(const Hdf5Rows& rows, std::int64_t block_rows) {
+  const std::int64_t wanted =
+      std::max(kPiece / std::max<std::int64_t>(rows.row_bytes(), 1), rows.chunk_rows());
+  return wanted >= block_rows ? block_rows : wanted / rows.chunk_rows() * rows.chunk_rows();
+}
+
+/// How many runs of so many rows are kept.
+std::int64_t kept_of(const Hdf5Rows& rows, std::int64_t run, std::int64_t bytes) {
+  const std::int64_t all = (rows.shape()[0] + run - 1) / run;
+  return std::clamp<std::int64_t>(bytes / std::max<std::int64_t>(run * rows.row_bytes(), 1), 2,
+                                  std::max<std::int64_t>(all, 2));
+}
+
 }  // namespace
 
-BlockCache::BlockCache(Hdf5Rows rows, std::int64_t bytes)
-    : rows_(std::move(rows)), block_rows_(choose_block_rows(rows_, bytes)) {
-  const std::int64_t block_bytes = std::max<std::int64_t>(block_rows_ * rows_.row_bytes(), 1);
-  capacity_ = std::clamp<std::int64_t>(bytes / block_bytes, 2, std::max<std::int64_t>(count(), 2));
-}
+BlockCache::BlockCache(Hdf5Rows rows, std::int64_t bytes, bool by_rows)
+    : rows_(std::move(rows)),
+      block_rows_(choose_block_rows(rows_, bytes)),
+      piece_rows_(by_rows ? choose_piece_rows(rows_, block_rows_) : block_rows_),
+      capacity_(kept_of(rows_, block_rows_, bytes)),
+      pieces_(kept_of(rows_, piece_rows_, bytes)) {}
 
 BlockCache::Block BlockCache::get(std::int64_t index) {
   const std::lock_guard lock(mutex_);
@@ -31,17 +46,21 @@ BlockCache::Block BlockCache::get(std::int64_t index) {
     latest_.splice(latest_.begin(), latest_, found->second);
     return found->second->second;
   }
-  while (static_cast<std::int64_t>(latest_.size()) >= capacity_) {
+  while (static_cast<std::int64_t>(latest_.size()) >= pieces_) {
     index_.erase(latest_.back().first);
     latest_.pop_back();
   }
-  const std::int64_t begin = index * block_rows_, end = std::min(begin + block_rows_, rows_.shape()[0]);
+  latest_.emplace_front(index, read(index * piece_rows_, (index + 1) * piece_rows_));
+  index_[index] = latest_.begin();
+  return latest_.front().second;
+}
+
+BlockCache::Block BlockCache::read(std::int64_t begin, std::int64_t end) const {
+  end = std::min(end, rows_.shape()[0]);
   auto bytes =
       std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>((end - begin) * rows_.row_bytes()));
   rows_.read(begin, end, bytes->data());
-  latest_.emplace_front(index, std::move(bytes));
-  index_[index] = latest_.begin();
-  return latest_.front().second;
+  return bytes;
 }
 
 }  // namespace fq::detail

@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::size_t kOfARing = 4096;  // elements of a rank: for fewer the messages cost more than the bytes
 
+constexpr std::int64_t kGathered = std::int64_t{1} << 30;  // bytes of all ranks at once
+
 constexpr auto kLarger = [](std::int64_t a, std::int64_t b) { return std::max(a, b); };
 constexpr auto kSum = [](auto a, auto b) { return a + b; };
 constexpr auto kSumOfBf16 = [](bfloat16 a, bfloat16 b) {
@@ -61,20 +63,16 @@ class MpiRanks final : public Communicator {
   [[nodiscard]] bool speaks_for_all() override { return waiting_.roll_call().is_first(); }
 
   [[nodiscard]] std::vector<std::string> gather(const std::string& text) override {
-    const int own = static_cast<int>(text.size());
-    std::vector<int> lengths(static_cast<std::size_t>(size_)), begins(lengths.size());
+    const auto own = static_cast<std::int64_t>(text.size());
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(size_));
     MPI_Request request;
-    MPI_Iallgather(&own, 1, MPI_INT, lengths.data(), 1, MPI_INT, ranks_, &request);
+    MPI_Iallgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, ranks_, &request);
     waiting_.until_done(request, rank_);
-    std::exclusive_scan(lengths.begin(), lengths.end(), begins.begin(), 0);
-    std::string all(static_cast<std::size_t>(begins.back() + lengths.back()), '\0');
-    MPI_Iallgatherv(text.data(), own, MPI_CHAR, all.data(), lengths.data(), begins.data(), MPI_CHAR, ranks_,
-                    &request);
-    waiting_.until_done(request, rank_);
+    std::vector<std::string> out(sizes.size());
+    const std::int64_t piece = kGathered / size_;  // MPI counts in ints
+    for (std::int64_t begin = 0; begin == 0 || begin < *std::ranges::max_element(sizes); begin += piece)
+      gather_piece(text, sizes, begin, piece, out);
     bytes_ += own;
-    std::vector<std::string> out;
-    for (std::size_t i = 0; i < lengths.size(); ++i)
-      out.push_back(all.substr(static_cast<std::size_t>(begins[i]), static_cast<std::size_t>(lengths[i])));
     return out;
   }
 
@@ -82,6 +80,24 @@ class MpiRanks final : public Communicator {
   detail::DeviceRanks* gpus_of(Device device) {
     if (!std::exchange(asked_for_gpus_, true)) gpus_ = detail::gpus_of_ranks(*this, device);
     return gpus_.get();
+  }
+
+  /// Bytes [begin, begin + piece) of each text.
+  void gather_piece(const std::string& text, const std::vector<std::int64_t>& sizes, std::int64_t begin,
+                    std::int64_t piece, std::vector<std::string>& out) {
+    std::vector<int> lengths, begins(sizes.size());
+    for (const auto size : sizes)
+      lengths.push_back(static_cast<int>(std::clamp<std::int64_t>(size - begin, 0, piece)));
+    std::exclusive_scan(lengths.begin(), lengths.end(), begins.begin(), 0);
+    std::string all(static_cast<std::size_t>(begins.back() + lengths.back()), '\0');
+    const auto own = static_cast<std::size_t>(rank_);
+    const char* from = lengths[own] > 0 ? text.data() + begin : nullptr;
+    MPI_Request request;
+    MPI_Iallgatherv(from, lengths[own], MPI_CHAR, all.data(), lengths.data(), begins.data(), MPI_CHAR, ranks_,
+                    &request);
+    waiting_.until_done(request, rank_);
+    for (std::size_t i = 0; i < lengths.size(); ++i)
+      out[i].append(all, static_cast<std::size_t>(begins[i]), static_cast<std::size_t>(lengths[i]));
   }
 
   /// In a ring where each has much to say, else as MPI does.
