@@ -150,9 +150,16 @@ def test_one_report():
 
 
 def rank_processes(process):
-    """The processes of the command below that one."""
-    children = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(process.pid)], capture_output=True, text=True)
-    return [int(line.split()[0]) for line in children.stdout.splitlines() if COMMAND in line]
+    """The processes of the command below that one, in their order: right below, or below a proxy of MPICH."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True).stdout.splitlines()
+    lines = [(int(pid), int(parent), args) for pid, parent, args in (line.split(None, 2) for line in listed)]
+
+    def below(process):
+        for pid, parent, args in lines:
+            if parent == process:
+                yield from [pid] if args.startswith(COMMAND) else below(pid)
+
+    return sorted(below(process.pid))
 
 
 def test_killed_and_resumed_elsewhere():
