@@ -8,14 +8,14 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int64_t kTable = 65536;
+constexpr std::int64_t kListedRows = 65536;
 constexpr std::uint64_t kRounds = 4;
 
 }  // namespace
 
 RowPermutation::RowPermutation(std::int64_t size, std::uint64_t seed)
     : size_(static_cast<std::uint64_t>(size)), seed_(seed), half_bits_((std::bit_width(size_ - 1) + 1) / 2) {
-  if (size > kTable) return;
+  if (size > kListedRows) return;
   table_.resize(static_cast<std::size_t>(size));
   std::iota(table_.begin(), table_.end(), std::int64_t{0});
   Draws(seed, 0, 0).shuffle(table_);
