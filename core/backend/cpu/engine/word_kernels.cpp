@@ -27,9 +27,9 @@ HWY_ATTR HWY_INLINE std::int64_t tile(const std::int16_t* x, const W* w, std::in
                                       std::int32_t* sums, std::int64_t sums_pitch) {
   const SumTag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(WordTag()));
-  SumVector sum[rows][columns], rest = hn::Zero(d);
-  for (auto& row : sum)
-    for (auto& one : row) one = hn::Zero(d);
+  SumVector sum[rows][columns], rest[rows][columns];  // of a product's two halves: NEON adds to both
+  for (int r = 0; r < rows; ++r)
+    for (int c = 0; c < columns; ++c) sum[r][c] = rest[r][c] = hn::Zero(d);
   std::int64_t i = 0;
   for (; i + lanes <= end; i += lanes) {
     WordVector left[rows];
@@ -37,13 +37,12 @@ HWY_ATTR HWY_INLINE std::int64_t tile(const std::int16_t* x, const W* w, std::in
     for (int c = 0; c < columns; ++c) {
       const WordVector right = words_at(w + c * pitch + i);
       for (int r = 0; r < rows; ++r)
-        sum[r][c] = hn::ReorderWidenMulAccumulate(d, left[r], right, sum[r][c], rest);
+        sum[r][c] = hn::ReorderWidenMulAccumulate(d, left[r], right, sum[r][c], rest[r][c]);
     }
   }
   for (int r = 0; r < rows; ++r)
     for (int c = 0; c < columns; ++c)
-      sums[r * sums_pitch + c] =
-          hn::GetLane(hn::SumOfLanes(d, hn::Add(sum[r][c], r + c == 0 ? rest : hn::Zero(d))));
+      sums[r * sums_pitch + c] = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum[r][c], rest[r][c])));
   return i;
 }
 
