@@ -2,7 +2,8 @@
 # fakequant_add_library(<folder> [COLD] [KERNELS] [DEPENDS <folders>...] [PRECOMPILE <headers>...])
 # COLD: what takes time at run time lies in other folders, so that building quickly counts.
 # KERNELS: sources *_kernels.cpp include themselves once an instruction set, and are compiled one by one, CMAKE_UNITY_BUILD
-# or not. Of Highway's sets one is left out that only processors from before 2008 have nothing better than.
+# or not. Of Highway's sets one is left out that only processors from before 2008 have nothing better than, and those of SVE,
+# whose vectors cannot lie in arrays: 64-bit ARM gets NEON.
 function(fakequant_add_library folder)
   cmake_parse_arguments(arg "COLD;KERNELS" "" "DEPENDS;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp" "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")
@@ -23,7 +24,11 @@ function(fakequant_add_library folder)
     EXPORT_NAME ${folder} POSITION_INDEPENDENT_CODE ON
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   if(arg_KERNELS)
-    target_compile_definitions(fakequant_${folder} PRIVATE HWY_DISABLED_TARGETS=HWY_SSSE3)
+    set(left_out HWY_SSSE3)
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+      set(left_out "(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
+    endif()
+    target_compile_definitions(fakequant_${folder} PRIVATE "HWY_DISABLED_TARGETS=${left_out}")
   endif()
   target_include_directories(fakequant_${folder} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
