@@ -44,9 +44,10 @@ Finding products() {
   const auto type = cpu::best_exact_type();
   std::string found = fmt::format("codes multiplied as {}, sums of the largest codes right", cpu::name(type));
   const bool is_narrow = type == cpu::ExactType::s8;
-  return {
-      "engine", std::move(found),
-      is_narrow ? "" : "this processor has no int8 products that are exact (VNNI): the same bits, slower"};
+  return {"engine", std::move(found),
+          is_narrow ? ""
+                    : "oneDNN has no int8 products for this processor that are exact (on x86 they take "
+                      "VNNI): the same bits, slower"};
 }
 
 std::string waiting() {

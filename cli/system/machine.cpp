@@ -5,15 +5,19 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include <sched.h>
+#include <sys/auxv.h>
+#include <sys/utsname.h>
 
 namespace fq::cli {
 namespace {
 
 constexpr const char* kUsed[] = {"avx2",        "fma",         "f16c",     "avx512f",  "avx512bw",
-                                 "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_int8", "amx_bf16",
-                                 "asimd",       "asimddp",     "sve"};
+                                 "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_int8", "amx_bf16"};
+/// Of 64-bit ARM: NEON, which our kernels take, and what oneDNN takes; bits of AT_HWCAP.
+constexpr std::pair<const char*, unsigned> kArm[] = {{"asimd", 1}, {"asimddp", 20}, {"sve", 22}};
 
 /// What follows the colon in the first line of a file of "name : value" that begins with one of `names`.
 std::string value_of(const char* path, const std::vector<std::string>& names) {
@@ -28,15 +32,28 @@ std::string value_of(const char* path, const std::vector<std::string>& names) {
   return {};
 }
 
+std::string architecture() {
+  utsname names{};
+  return uname(&names) == 0 ? names.machine : "";
+}
+
 }  // namespace
 
-std::string processor_name() { return value_of("/proc/cpuinfo", {"model name", "Model", "Hardware"}); }
+std::string processor_name() {
+  const std::string name = value_of("/proc/cpuinfo", {"model name", "Model", "Hardware"});
+  return name.empty() ? architecture() : name;
+}
 
 std::vector<std::string> instruction_sets() {
-  std::istringstream words(value_of("/proc/cpuinfo", {"flags", "Features"}));
+  std::vector<std::string> out;
+  if (architecture() == "aarch64") {
+    for (const auto& [name, bit] : kArm)
+      if (getauxval(AT_HWCAP) >> bit & 1) out.emplace_back(name);
+    return out;
+  }
+  std::istringstream words(value_of("/proc/cpuinfo", {"flags"}));
   std::set<std::string> has;
   for (std::string word; words >> word;) has.insert(word);
-  std::vector<std::string> out;
   for (const char* name : kUsed)
     if (has.contains(name)) out.emplace_back(name);
   return out;

@@ -8,9 +8,10 @@
 
 namespace fq::cli {
 
-/// "AMD EPYC", as the system names it.
+/// "AMD EPYC", as the system names it; where it gives no name, as on most of ARM, "aarch64".
 [[nodiscard]] std::string processor_name();
-/// Of the instruction sets that kernels are written for, those that the processor has: "avx2", "avx512_vnni".
+/// Of the instruction sets that kernels, ours or oneDNN's, are written for, those that the processor has:
+/// "avx2", "avx512_vnni"; on ARM "asimd".
 [[nodiscard]] std::vector<std::string> instruction_sets();
 /// Processors that this process may run on.
 [[nodiscard]] int processors();
