@@ -140,10 +140,10 @@ std::unique_ptr<FileLock> lock_state(const Flags& flags) {
   const std::string state = flags.text("state");
   if (state.empty()) return nullptr;
   bool told = false;
-  const auto waiting = [&] {
+  const auto waiting = [&](const std::string& owner) {
     if (stop_requested()) throw Interrupted("calibrate", ": nothing was written");
     if (!std::exchange(told, true))
-      log(LogLevel::warning, fmt::format("[calibrate] waiting for another run that has {}", state));
+      log(LogLevel::warning, fmt::format("[calibrate] waiting for {}, which has {}", owner, state));
   };
   auto lock = is_first_rank() ? std::make_unique<FileLock>(state, waiting) : nullptr;
   (void)run_ranks()->gather({});  // the others read it when it is held

@@ -8,7 +8,7 @@
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/tables/output.h"
-#include "fakequant/core/io/detail/file_lock.h"
+#include "fakequant/core/io/detail/locks/file_lock.h"
 #include "fakequant/train/data/dataset.h"
 
 namespace fq::cli {

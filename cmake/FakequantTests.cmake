@@ -121,7 +121,7 @@ function(fakequant_add_e2e_tests)
     get_filename_component(name "${script}" NAME_WE)
     fakequant_add_script_test(e2e.${name} "${script}" fakequant_cli LABELS e2e)
   endforeach()
-  set_property(TEST e2e.failing_calls APPEND PROPERTY ENVIRONMENT "FAIL_CALLS=$<TARGET_FILE:fail_calls>")
+  set_property(TEST e2e.failing_calls e2e.several_writers APPEND PROPERTY ENVIRONMENT "FAIL_CALLS=$<TARGET_FILE:fail_calls>")
 endfunction()
 
 # tests/device/*.py, of the command on the simulated device.

@@ -129,7 +129,9 @@ Finding engines(const Flags& flags) {
   }
   if (found.empty() && missing.empty())
     return {"python", python_of(flags) + " ends with an error", "verify needs one that works: give --python"};
-  return {"python", fmt::format("{}: {}", python_of(flags), fmt::join(found, ", ")),
+  const std::string packages =
+      found.empty() ? "no package that verify needs" : fmt::format("{}", fmt::join(found, ", "));
+  return {"python", fmt::format("{}: {}", python_of(flags), packages),
           missing.empty() ? ""
                           : fmt::format("verify needs more: {} -m pip install {}", python_of(flags),
                                         fmt::join(missing, " "))};

@@ -14,6 +14,7 @@
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/quantization.h"
+#include "fakequant/cli/runs/folder_lock.h"
 #include "fakequant/cli/runs/run_recorder.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/training.h"
@@ -182,6 +183,7 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   TrainerOptions options = read_options(flags);
   check_layer_formats(flags);
   Quantization quantization = read_quantization(flags);
+  const auto lock = lock_run(flags);
   Run run = prepare_qat(flags, options, {}).value();
   open_run_folder(flags);
   if (!run.initialised.empty()) output.line(run.initialised);

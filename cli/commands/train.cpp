@@ -5,6 +5,7 @@
 #include "fakequant/cli/fine_tuning/teacher.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/initial_weights.h"
+#include "fakequant/cli/runs/folder_lock.h"
 #include "fakequant/cli/runs/run_recorder.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/task.h"
@@ -94,6 +95,7 @@ nlohmann::ordered_json train(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   check_teacher_flags(flags, {});
   TrainerOptions options = read_training(flags);
+  const auto lock = lock_run(flags);
   Run run = prepare(flags, options, {}).value();
   if (run.resume && finished_and_folded(run)) {
     output.line(run.out + " is finished");

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "fakequant/cli/runs/folder_lock.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"
@@ -33,7 +34,7 @@ bool is_empty_folder(const RunFolder& folder) {
   for (fs::directory_iterator at(folder.path, none), end; !none && at != end; at.increment(none)) {
     const fs::path& path = at->path();
     const bool unused = path.filename() == "checkpoints" && fs::is_empty(path, none);
-    if (!unused && path.filename() != "log.txt") return false;
+    if (!unused && path.filename() != "log.txt" && !is_folder_lock(path.filename().string())) return false;
   }
   return true;
 }

@@ -9,6 +9,7 @@
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/flags/recipe.h"
 #include "fakequant/cli/runs/commands.h"
+#include "fakequant/cli/runs/folder_lock.h"
 #include "fakequant/cli/runs/recipe_grid.h"
 #include "fakequant/cli/system/child_process.h"
 #include "fakequant/cli/system/machine.h"
@@ -204,6 +205,7 @@ ordered_json sweep(const Flags& flags, Output& output) {
     output.line(fmt::format("{} points of the grid; nothing was run", trials.size()));
     return {{"dry_run", true}, {"trials", listing_of(trials)["trials"]}};
   }
+  const FolderLock lock("sweep", folder);
   keep_listing(folder, trials, flags.on("force"));
   const GracefulStop stop;
   const int failed = Workers(trials, flags, output).run(jobs, std::max(cores / jobs, 1));

@@ -21,6 +21,11 @@ assert run("--version").stdout.strip() in text and all(f"\n{name} " in "\n" + te
 
 assert "cannot be started" in python("/nowhere/python")["found"]
 assert "ends with an error" in python("false")["found"]
+with open("bare", "w") as file:
+    file.write(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+os.chmod("bare", 0o755)
+bare = python(os.path.abspath("bare"))
+assert bare["found"].endswith(": no package that verify needs") and "pip install numpy h5py onnx" in bare["advice"], bare
 own = python(sys.executable)
 for package in ("numpy", "h5py", "onnx", "onnxruntime"):
     assert package in own["found"] + own["advice"], own

@@ -70,7 +70,7 @@ fails(2, ["k.h5", "in common"], *base, "--merge", "b.h5", "k.h5", "-o", "other.h
 with open(".s.h5.fakequant-lock", "w") as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
     waiting = start(*data, "--samples", "100", "--state", "s.h5")
-    assert "waiting for another run that has s.h5" in waiting.stderr.readline()
+    assert "waiting for another process, which has s.h5" in waiting.stderr.readline()
     waiting.send_signal(signal.SIGINT)
     waiting.communicate(timeout=300)
     assert waiting.returncode == 130, waiting.returncode

@@ -16,7 +16,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/crc32c.h"
-#include "fakequant/core/io/detail/file_lock.h"
+#include "fakequant/core/io/detail/locks/file_lock.h"
 #include "fakequant/core/log.h"
 
 namespace fq::io_basics_test {
@@ -244,9 +244,12 @@ TEST_F(AtomicFileTest, ALockIsHeldByOneAndLeavesNothing) {
   std::atomic<bool> held = false;
   std::jthread other;
   {
-    const FileLock lock(path("a"), [] { FAIL() << "it is free"; });
+    const FileLock lock(path("a"), [](const auto&) { FAIL() << "it is free"; });
     other = std::jthread([&] {
-      const FileLock waits(path("a"), [&] { held = true; });
+      const FileLock waits(path("a"), [&](const auto& owner) {
+        EXPECT_THAT(owner, HasSubstr("process " + std::to_string(::getpid()) + " on "));
+        held = true;
+      });
       order.push_back(2);
     });
     while (!held) std::this_thread::yield();
@@ -255,19 +258,20 @@ TEST_F(AtomicFileTest, ALockIsHeldByOneAndLeavesNothing) {
   other.join();
   EXPECT_THAT(order, ElementsAre(1, 2));
   EXPECT_EQ(files(), 0u);
-  const FileLock lock(path("a"), [] {});
-  EXPECT_THROW(FileLock(path("a"), [] { throw std::runtime_error("enough"); }), std::runtime_error);
+  const FileLock lock(path("a"), [](const auto&) {});
+  EXPECT_THROW(FileLock(path("a"), [](const auto&) { throw std::runtime_error("enough"); }),
+               std::runtime_error);
 }
 
 TEST_F(AtomicFileTest, ALockNeedsAFile) {
   write_file(path(".a.fakequant-lock"), "");  // of a killed process
   {
-    const FileLock lock(path("a"), [] { FAIL(); });
+    const FileLock lock(path("a"), [](const auto&) { FAIL(); });
   }
   EXPECT_EQ(files(), 0u);
   ASSERT_EQ(::mkfifo(path(".a.fakequant-lock").c_str(), 0600), 0);
-  EXPECT_THROW(FileLock(path("a"), [] {}), FileError);
-  EXPECT_THROW(FileLock(path("none/a"), [] {}), FileError);
+  EXPECT_THROW(FileLock(path("a"), [](const auto&) {}), FileError);
+  EXPECT_THROW(FileLock(path("none/a"), [](const auto&) {}), FileError);
 }
 
 TEST_F(AtomicFileTest, ReadRefusesWhatIsNotAFile) {

@@ -1,8 +1,8 @@
 /// Loaded before libc (LD_PRELOAD) it makes one call of the system fail: FAIL_CALL is write, pwrite, fsync,
-/// rename, ftruncate, open (that make a file), malloc; FAIL_AT says which one, from 1 on; FAIL_WITH is an
-/// errno, or "kill" for SIGKILL in place of the call, or "half" for a write of half of the bytes and SIGKILL.
-/// FAIL_COUNT names a file that takes the number of calls at the end. Only files below the current folder
-/// count, no pipes, and calls of malloc of at least FAIL_BYTES bytes.
+/// rename, ftruncate, open (that make a file), flock, malloc; FAIL_AT says which one, from 1 on, or "all";
+/// FAIL_WITH is an errno, or "kill" for SIGKILL in place of the call, or "half" for a write of half of the
+/// bytes and SIGKILL. FAIL_COUNT names a file that takes the number of calls at the end. Only files below the
+/// current folder count, no pipes, and calls of malloc of at least FAIL_BYTES bytes.
 
 #include <atomic>
 #include <cerrno>
@@ -14,6 +14,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@ struct Plan {
   const char* with = std::getenv("FAIL_WITH");
   const char* count = std::getenv("FAIL_COUNT");
   long at = std::getenv("FAIL_AT") != nullptr ? std::atol(std::getenv("FAIL_AT")) : 0;
+  bool all = std::getenv("FAIL_AT") != nullptr && std::strcmp(std::getenv("FAIL_AT"), "all") == 0;
   std::size_t bytes =
       std::getenv("FAIL_BYTES") != nullptr ? std::strtoul(std::getenv("FAIL_BYTES"), nullptr, 10) : 1;
   ~Plan();
@@ -51,7 +53,7 @@ Plan::~Plan() {
 /// Whether this is the call that fails; does not return where it kills.
 bool fails(const char* call) {
   if (!ready || plan.call == nullptr || std::strcmp(plan.call, call) != 0) return false;
-  if (++calls != plan.at || plan.with == nullptr) return false;
+  if ((++calls != plan.at && !plan.all) || plan.with == nullptr) return false;
   if (std::strcmp(plan.with, "kill") == 0) ::kill(::getpid(), SIGKILL);
   if (std::strcmp(plan.with, "half") != 0) errno = std::atoi(plan.with);
   return true;
@@ -98,6 +100,11 @@ int rename(const char* from, const char* to) noexcept {
 int ftruncate(int file, off_t bytes) noexcept {
   static auto* const real = next<decltype(ftruncate)>("ftruncate");
   return fails("ftruncate") ? -1 : real(file, bytes);
+}
+
+int flock(int file, int operation) noexcept {
+  static auto* const real = next<decltype(flock)>("flock");
+  return fails("flock") ? -1 : real(file, operation);
 }
 
 int open(const char* path, int flags, ...) {

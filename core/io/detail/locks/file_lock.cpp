@@ -1,0 +1,127 @@
+#include "fakequant/core/io/detail/locks/file_lock.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/locks/lock_owner.h"
+#include "fakequant/core/io/detail/unfinished_file.h"
+#include "fakequant/core/log.h"
+
+namespace fq {
+namespace {
+
+constexpr std::size_t kLongestOwner = 512;
+
+std::string beside_end_of_links(const std::string& path, const std::string& what) {
+  std::error_code none;
+  const auto real = std::filesystem::weakly_canonical(path, none);
+  const std::string target = none ? path : real.string();
+  return detail::folder_of(target) + "/" + detail::companion_name(target, what);
+}
+
+bool lacks_locks(int error) { return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS; }
+
+/// Of a lock file that another has open; empty until that one has written it.
+std::string text_of(const std::string& file) {
+  std::array<char, kLongestOwner> text{};
+  const int open = ::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  const ssize_t size = open < 0 ? 0 : ::read(open, text.data(), text.size());
+  if (open >= 0) ::close(open);
+  return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+std::string end_of_link(const std::string& link) {
+  std::array<char, kLongestOwner> text{};
+  const ssize_t size = ::readlink(link.c_str(), text.data(), text.size());
+  return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+}  // namespace
+
+FileLock::FileLock(const std::string& path, const std::function<void(const std::string&)>& waiting)
+    : path_(path), lock_(beside_end_of_links(path, "lock")), link_(beside_end_of_links(path, "owner")) {
+  while (has_locks_ ? !take() : !take_link()) {
+    if (const std::string owner = this->owner(); !owner.empty()) waiting(owner);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+/// False while another has it, when that one has removed it meanwhile, and when there are no locks.
+bool FileLock::take() {
+  file_ = ::open(lock_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+  if (file_ < 0) refuse(errno);
+  struct stat status {};
+  if (::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) refuse(EEXIST);
+  const int error = ::flock(file_, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  if (error == 0 && detail::is_open_file(file_, lock_)) {
+    const std::string text = detail::LockOwner::self().text();
+    if (::ftruncate(file_, 0) != 0 || ::write(file_, text.data(), text.size()) < 0) {
+      // what it tells is a help, the lock holds without it
+    }
+    return true;
+  }
+  ::close(std::exchange(file_, -1));
+  if (lacks_locks(error)) {
+    ::unlink(lock_.c_str());
+    has_locks_ = false;
+    log(LogLevel::warning, fmt::format("[lock_file] the file system of {} has no locks: one process at a "
+                                       "time is told from another by {}",
+                                       detail::folder_of(path_), link_));
+    return take_link();
+  }
+  if (error != 0 && error != EWOULDBLOCK) refuse(error);
+  return false;
+}
+
+/// False while another process has it; the link of one that has ended is removed.
+bool FileLock::take_link() {
+  if (::symlink(detail::LockOwner::self().text().c_str(), link_.c_str()) == 0) return true;
+  if (errno != EEXIST) refuse(errno);
+  const auto owner = detail::LockOwner::parse(end_of_link(link_));
+  if (owner && owner->is_gone()) ::unlink(link_.c_str());
+  return false;
+}
+
+/// Empty when it is free meanwhile.
+std::string FileLock::owner() const {
+  const std::string text = has_locks_ ? text_of(lock_) : end_of_link(link_);
+  std::error_code none;
+  const auto kind = std::filesystem::symlink_status(has_locks_ ? lock_ : link_, none).type();
+  if (kind == std::filesystem::file_type::not_found) return {};
+  const auto owner = detail::LockOwner::parse(text);
+  const bool gone = owner && owner->is_gone();
+  if (!has_locks_ && gone) return {};
+  std::string words = owner && !gone ? owner->words() : "another process";
+  if (!has_locks_) words += fmt::format(" (if it has ended, remove {})", link_);
+  return words;
+}
+
+void FileLock::refuse(int error) {
+  if (file_ >= 0) ::close(std::exchange(file_, -1));
+  const std::string reason = std::generic_category().message(error);
+  if (!has_locks_)
+    throw SystemError(
+        fmt::format("[lock_file] {} cannot be locked: its file system has no locks, and {} cannot be made "
+                    "({}): keep it on another file system",
+                    path_, link_, reason));
+  throw FileError(path_, "", fmt::format("[lock_file] {} cannot be locked by {}: {}", path_, lock_, reason));
+}
+
+FileLock::~FileLock() {
+  ::unlink((has_locks_ ? lock_ : link_).c_str());
+  if (file_ >= 0) ::close(file_);
+}
+
+}  // namespace fq
