@@ -14,6 +14,7 @@
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/optimization.h"
 #include "fakequant/cli/runs/run_config.h"
+#include "fakequant/cli/runs/run_flags.h"
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/runs/run_recorder.h"
 #include "fakequant/cli/system/ranks.h"

@@ -108,20 +108,23 @@ function(fakequant_add_script_test name script command)
     ${ARGN})
 endfunction()
 
-# tests/cli/*.sh and *.py, of the command. tests/crash: what makes calls of the system fail.
+# tests/cli/*.sh and *.py, of the command. tests/crash: what makes calls of the system fail, and records them.
 function(fakequant_add_e2e_tests)
   if(NOT TARGET fakequant_cli)
     return()
   endif()
-  add_library(fail_calls SHARED "${CMAKE_CURRENT_SOURCE_DIR}/crash/fail_calls.cpp")
-  target_link_libraries(fail_calls PRIVATE ${CMAKE_DL_LIBS})
-  fakequant_compile_rules(fail_calls)
+  foreach(library IN ITEMS fail_calls record_calls)
+    add_library(${library} SHARED "${CMAKE_CURRENT_SOURCE_DIR}/crash/${library}.cpp")
+    target_link_libraries(${library} PRIVATE ${CMAKE_DL_LIBS})
+    fakequant_compile_rules(${library})
+  endforeach()
   file(GLOB scripts CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cli/*.sh" "${CMAKE_CURRENT_SOURCE_DIR}/cli/*.py")
   foreach(script IN LISTS scripts)
     get_filename_component(name "${script}" NAME_WE)
     fakequant_add_script_test(e2e.${name} "${script}" fakequant_cli LABELS e2e)
   endforeach()
   set_property(TEST e2e.failing_calls e2e.several_writers APPEND PROPERTY ENVIRONMENT "FAIL_CALLS=$<TARGET_FILE:fail_calls>")
+  set_property(TEST e2e.power_loss APPEND PROPERTY ENVIRONMENT "RECORD_CALLS=$<TARGET_FILE:record_calls>")
 endfunction()
 
 # tests/device/*.py, of the command on the simulated device.

@@ -15,7 +15,7 @@
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/runs/folder_lock.h"
-#include "fakequant/cli/runs/run_recorder.h"
+#include "fakequant/cli/runs/run_files.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/training.h"
 #include "fakequant/core/detail/check.h"

@@ -6,7 +6,7 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/runs/folder_lock.h"
-#include "fakequant/cli/runs/run_recorder.h"
+#include "fakequant/cli/runs/run_files.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/training.h"

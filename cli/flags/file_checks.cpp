@@ -8,6 +8,7 @@
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/io/detail/unfinished_file.h"
 #include "fakequant/layers/model/builtin_models.h"
 
 namespace fq::cli {
@@ -80,6 +81,7 @@ void make_folder_of(const WrittenFile& file, std::vector<std::string>& made) {
     missing.push_back(at.string());
   error.clear();
   if (!folder.empty()) fs::create_directories(folder, error);
+  for (const auto& folder_made : missing) (void)fq::detail::sync_folder(fq::detail::folder_of(folder_made));
   made.insert(made.begin(), missing.begin(), missing.end());
   if (error)
     throw FileError(

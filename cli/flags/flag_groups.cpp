@@ -7,7 +7,7 @@
 #include "fakequant/cli/flags/attention_formats.h"
 #include "fakequant/cli/flags/limits.h"
 #include "fakequant/cli/optimization.h"
-#include "fakequant/cli/runs/run_recorder.h"
+#include "fakequant/cli/runs/run_flags.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/detail/threads.h"

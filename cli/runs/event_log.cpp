@@ -2,12 +2,11 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
 
-#include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/line_file.h"
 #include "fakequant/report/detail/runs/event_file.h"
 
 namespace fq::cli {
@@ -33,31 +32,31 @@ fq::detail::Scalars scalars_of(const nlohmann::ordered_json& line) {
 }  // namespace
 
 struct EventLog::Body {
-  std::string path;
-  std::ofstream file;
-
-  void put(const std::string& record) {
-    file.write(record.data(), std::streamsize(record.size()));
-    file.flush();
-    if (!file) throw SystemError(fmt::format("[event_log] {} cannot be written: is the disk full?", path));
-  }
+  explicit Body(const std::string& path) : file(path) {}
+  LineFile file;
 };
 
-EventLog::EventLog(const std::string& folder) : body_(std::make_unique<Body>()) {
+EventLog::EventLog(const std::string& folder) {
   std::error_code none;
   auto second = static_cast<std::int64_t>(seconds_now());
-  do body_->path = fmt::format("{}events.out.tfevents.{}.fakequant", folder, second++);
-  while (std::filesystem::exists(body_->path, none));
-  body_->file.open(body_->path, std::ios::binary | std::ios::trunc);
-  body_->put(fq::detail::event_file_head(seconds_now()));
+  std::string path;
+  do path = fmt::format("{}events.out.tfevents.{}.fakequant", folder, second++);
+  while (std::filesystem::exists(path, none));
+  body_ = std::make_unique<Body>(path);
+  body_->file.add_bytes(fq::detail::event_file_head(seconds_now()));
 }
 EventLog::~EventLog() = default;
 EventLog::EventLog(EventLog&&) noexcept = default;
 
-void EventLog::begin(std::int64_t step) { body_->put(fq::detail::session_start(seconds_now(), step)); }
+void EventLog::begin(std::int64_t step) {
+  body_->file.add_bytes(fq::detail::session_start(seconds_now(), step));
+}
 
 void EventLog::add(const nlohmann::ordered_json& line) {
-  body_->put(fq::detail::scalars_record(seconds_now(), line["step"].get<std::int64_t>(), scalars_of(line)));
+  body_->file.add_bytes(
+      fq::detail::scalars_record(seconds_now(), line["step"].get<std::int64_t>(), scalars_of(line)));
 }
+
+void EventLog::sync() { body_->file.sync(); }
 
 }  // namespace fq::cli

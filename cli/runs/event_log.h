@@ -20,6 +20,8 @@ class EventLog {
   /// The numbers of a line of the record; of epochs as "epoch/loss", of quantizers as
   /// "amax/conv1.input_quantizer".
   void add(const nlohmann::ordered_json& line);
+  /// What was added is safe from a loss of power.
+  void sync();
 
  private:
   struct Body;

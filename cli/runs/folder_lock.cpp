@@ -5,9 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/flags/file_checks.h"
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/unfinished_file.h"
 
 namespace fq::cli {
 namespace {
@@ -23,18 +25,16 @@ std::vector<std::string> make_folders(const std::string& folder) {
     so_far /= part;
     std::error_code error;
     if (part.empty()) continue;  // behind a slash at the end
-    if (fs::create_directory(so_far, error)) made.push_back(so_far.string());
+    if (fs::create_directory(so_far, error)) {
+      made.insert(made.begin(), so_far.string());
+      (void)fq::detail::sync_folder(fq::detail::folder_of(so_far.string()));
+    }
     if (error)
       throw FileError(folder, "",
                       fmt::format("[run] {} cannot be made: {}: name another folder by --output",
                                   so_far.string(), error.message()));
   }
   return made;
-}
-
-void remove_empty(const std::vector<std::string>& folders) {
-  std::error_code none;
-  for (auto at = folders.rbegin(); at != folders.rend(); ++at) fs::remove(*at, none);  // not where files are
 }
 
 }  // namespace
@@ -62,11 +62,6 @@ std::unique_ptr<FolderLock> lock_run(const Flags& flags) {
   auto lock = std::make_unique<FolderLock>(flags.command(), folder->path);
   check_run_folder(flags);  // another may have begun and ended a run since that was asked first
   return lock;
-}
-
-bool is_folder_lock(std::string_view name) {
-  const std::string lock = fmt::format(".{}.fakequant-", kLocked);
-  return name == lock + "lock" || name == lock + "owner";
 }
 
 }  // namespace fq::cli

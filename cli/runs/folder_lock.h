@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "fakequant/cli/flags/flags.h"
@@ -23,14 +22,12 @@ class FolderLock {
   FolderLock& operator=(const FolderLock&) = delete;
 
  private:
-  std::vector<std::string> made_;  // the outermost first
+  std::vector<std::string> made_;  // the innermost first
   std::unique_ptr<FileLock> lock_;
 };
 
 /// Of the run directory that --output names, for commands that train; nothing for a file, and on other ranks
 /// than the first. Throws what check_run_folder throws, too.
 [[nodiscard]] std::unique_ptr<FolderLock> lock_run(const Flags& flags);
-/// Whether a file of a folder is its lock.
-[[nodiscard]] bool is_folder_lock(std::string_view name);
 
 }  // namespace fq::cli

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "fakequant/cli/runs/folder_lock.h"
+#include "fakequant/cli/runs/run_contents.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"
@@ -23,22 +23,6 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-bool holds_run(const RunFolder& folder) {
-  std::error_code none;
-  return fs::is_regular_file(folder.config(), none) && fs::exists(folder.metrics(), none);
-}
-
-/// What a run leaves that ended before its first checkpoint does not count.
-bool is_empty_folder(const RunFolder& folder) {
-  std::error_code none;
-  for (fs::directory_iterator at(folder.path, none), end; !none && at != end; at.increment(none)) {
-    const fs::path& path = at->path();
-    const bool unused = path.filename() == "checkpoints" && fs::is_empty(path, none);
-    if (!unused && path.filename() != "log.txt" && !is_folder_lock(path.filename().string())) return false;
-  }
-  return true;
-}
-
 /// Whether a file that the flags name lies in the folder.
 bool lies_in(const std::string& file, const RunFolder& folder) {
   std::error_code none;
@@ -54,18 +38,6 @@ void check_reads_elsewhere(const RunFolder& folder, const Flags& flags) {
              flag);
 }
 
-/// Files that a run writes beside its folder of checkpoints.
-bool is_of_run(const std::string& name) {
-  for (const char* known :
-       {"config.json", "metrics.jsonl", "log.txt", "report.html", "metrics.csv", "profile.json"})
-    if (name == known) return true;
-  return name.starts_with("events.out.tfevents.") && name.ends_with(".fakequant");
-}
-
-bool is_of_checkpoints(const std::string& name) {
-  return name == "last.h5" || name == "best.h5" || (name.starts_with("epoch-") && name.ends_with(".h5"));
-}
-
 void check_resumed(const RunFolder& folder, const Flags& flags) {
   if (!holds_run(folder)) {
     FQ_CHECK(is_empty_folder(folder), flags.command(),
@@ -77,14 +49,6 @@ void check_resumed(const RunFolder& folder, const Flags& flags) {
   FQ_CHECK(command == flags.command(), flags.command(),
            "{} holds a run of {}: go on by fakequant {} --resume {}", folder.path, command, command,
            folder.path);
-}
-
-void remove_if(const std::string& folder, bool (*is_ours)(const std::string&)) {
-  std::error_code none;
-  std::vector<fs::path> found;
-  for (fs::directory_iterator at(folder, none), end; !none && at != end; at.increment(none))
-    if (is_ours(at->path().filename().string())) found.push_back(at->path());
-  for (const auto& path : found) fs::remove(path, none);
 }
 
 }  // namespace
@@ -151,12 +115,6 @@ void check_run_folder(const Flags& flags) {
       is_empty_folder(*folder), flags.command(),
       "{} is a folder that holds other things: name a new one, or give --force to put the run beside them",
       folder->path);
-}
-
-void clear_run(const RunFolder& folder) {
-  if (!holds_run(folder)) return;
-  remove_if(folder.path, is_of_run);
-  remove_if(folder.file("checkpoints"), is_of_checkpoints);
 }
 
 }  // namespace fq::cli

@@ -47,7 +47,4 @@ struct RunFolder {
 /// things, and without --resume and --force one that holds a run; with --resume one of another command.
 void check_run_folder(const Flags& flags);
 
-/// Removes what a run wrote there, and nothing else.
-void clear_run(const RunFolder& folder);
-
 }  // namespace fq::cli

@@ -11,20 +11,10 @@
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/tables/training_report.h"
 #include "fakequant/cli/training.h"
-#include "fakequant/core/io/detail/line_file.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/report/detail/runs/run_page.h"
 
 namespace fq::cli {
-
-/// --keep, --log: for commands that train.
-void add_run_folder_flags(FlagSet& set);
-/// Throws ArgumentError for those flags without a run directory, and for words of --log that are none.
-void check_run_flags(const Flags& flags);
-
-/// Makes the folder of a run that begins, in place of one that --force replaces, and begins its log. Nothing
-/// without a run directory, and on other ranks than the first.
-void open_run_folder(const Flags& flags);
 
 /// So many samples tell which classes a network takes for which.
 constexpr std::int64_t kMostExamined = 1000;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include <fmt/chrono.h>
 
@@ -39,9 +40,11 @@ void note_line(std::string_view text) noexcept try {
 } catch (const std::exception&) {
 }
 
-void end_transcript() noexcept {
+void end_transcript() noexcept try {
   const std::scoped_lock lock(transcript_mutex);
-  transcript.reset();
+  const auto ended = std::exchange(transcript, nullptr);
+  if (ended) ended->sync();
+} catch (const std::exception&) {
 }
 
 }  // namespace fq::cli

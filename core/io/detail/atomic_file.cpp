@@ -124,13 +124,9 @@ void AtomicFile::replace() try {
   fail(path_, error.code().value(), "cannot be replaced");
 }
 
-/// A folder that may be written but not read cannot be opened to be synced, and some file systems sync none.
 void AtomicFile::sync_folder() const {
-  if (!unfinished_) return;
-  const int folder = ::open(detail::folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const int error = folder < 0 || ::fsync(folder) != 0 ? errno : 0;
-  if (folder >= 0) ::close(folder);
-  if (error != 0 && error != EACCES && error != EINVAL)
+  const int error = unfinished_ ? detail::sync_folder(detail::folder_of(target_)) : 0;
+  if (error != 0)
     throw SystemError(fmt::format("[write_file] {} is written, but its directory cannot be synced: {}", path_,
                                   std::generic_category().message(error)));
 }

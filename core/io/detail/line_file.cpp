@@ -29,12 +29,17 @@ LineFile::LineFile(std::string path) : path_(std::move(path)) {
 
 LineFile::~LineFile() { ::close(file_); }
 
-void LineFile::add(std::string_view line) {
-  const std::string whole = std::string(line) + '\n';
+void LineFile::add(std::string_view line) { add_bytes(std::string(line) + '\n'); }
+
+void LineFile::add_bytes(std::string_view bytes) {
   ssize_t written = 0;
-  do written = ::write(file_, whole.data(), whole.size());
+  do written = ::write(file_, bytes.data(), bytes.size());
   while (written < 0 && errno == EINTR);
-  if (written != static_cast<ssize_t>(whole.size())) fail_line(path_, written < 0 ? errno : ENOSPC);
+  if (written != static_cast<ssize_t>(bytes.size())) fail_line(path_, written < 0 ? errno : ENOSPC);
+}
+
+void LineFile::sync() const {
+  if (::fsync(file_) != 0 && errno != EINVAL) fail_line(path_, errno);  // of a pipe nothing is synced
 }
 
 }  // namespace fq

@@ -19,6 +19,10 @@ class LineFile {
   /// Adds `line` and a line end by one call of the system. Throws SystemError where not all of it was taken
   /// (a full disk).
   void add(std::string_view line);
+  /// The same for bytes that are no text.
+  void add_bytes(std::string_view bytes);
+  /// What was added is safe from a loss of power, as far as the file system syncs. Throws SystemError.
+  void sync() const;
 
  private:
   std::string path_;

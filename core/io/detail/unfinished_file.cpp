@@ -57,6 +57,13 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
+int sync_folder(const std::string& folder) {
+  const int open = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int error = open < 0 || ::fsync(open) != 0 ? errno : 0;
+  if (open >= 0) ::close(open);
+  return error == EACCES || error == EINVAL ? 0 : error;
+}
+
 std::string companion_name(const std::string& path, const std::string& what) {
   std::string name = std::filesystem::path(path).filename().string();
   if (name.size() > kLongestPart)

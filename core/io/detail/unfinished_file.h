@@ -36,6 +36,9 @@ class UnfinishedFile {
 
 /// The directory of a file, "." where the path does not name one.
 [[nodiscard]] std::string folder_of(const std::string& path);
+/// Makes the names in a folder safe from a loss of power. What the system says, 0 when it did, and where a
+/// folder cannot be synced: one that may be written and not read, a file system that syncs none.
+[[nodiscard]] int sync_folder(const std::string& folder);
 /// The name ".NAME.fakequant-" + `what`, of a file that serves the file NAME; long names are cut and told
 /// apart by a checksum.
 [[nodiscard]] std::string companion_name(const std::string& path, const std::string& what);

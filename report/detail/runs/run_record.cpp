@@ -45,9 +45,9 @@ RunRecord RunRecord::load(const std::string& path) {
   RunRecord out;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
-    if (end == std::string::npos) break;  // torn
-    out.lines.push_back(
-        record_line(std::string_view(text).substr(begin, end - begin), path, out.lines.size() + 1));
+    const auto line = std::string_view(text).substr(begin, end - begin);
+    if (end == std::string::npos || line.find('\0') != line.npos) break;  // torn, or lost with the power
+    out.lines.push_back(record_line(line, path, out.lines.size() + 1));
     begin = end + 1;
   }
   return out;

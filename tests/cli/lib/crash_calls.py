@@ -1,11 +1,12 @@
-"""What scripts/crash runs on every command that writes: crash_calls.py MOST, the most calls of each kind that fail."""
+"""What scripts/crash runs on every command that writes: crash_calls.py calls MOST [NAME..], the most calls of each kind that fail;
+crash_calls.py kills COUNT [NAME..], how often all of them together are killed."""
 
 import os
 import shutil
 import sys
 
 from command import DIGITS, TINY, run
-from failing_calls import Trial, try_calls
+from failing_calls import Trial, kill_spread, try_calls
 
 REPORTS = ("report.html", "config.json", "log.txt", "metrics.jsonl", "metrics.csv", "profile.json")
 
@@ -43,7 +44,17 @@ def crash_calls(most, names=None, log=lambda text: None):
     return tried
 
 
+def crash_kills(count, names=None, log=lambda text: None):
+    chosen = [trial for trial in trials() if names is None or trial.name in names]
+    return sum(kill_spread(trial, -(-count // len(chosen)), seed, log) for seed, trial in enumerate(chosen))
+
+
 if __name__ == "__main__":
-    tried = crash_calls(int(sys.argv[1]), sys.argv[2:] or None, log=lambda text: print(text, flush=True))
-    assert tried > 0, "no call failed: nothing was tried"
-    print(f"{tried} calls of the system failed, or were the last: every file is as it was, or replaced whole")
+    def tell(text):
+        print(text, flush=True)
+
+    what, count, names = sys.argv[1], int(sys.argv[2]), sys.argv[3:] or None
+    done = crash_kills(count, names, tell) if what == "kills" else crash_calls(count, names, tell)
+    assert done > 0, "nothing was tried"
+    print(f"{done} {'kills' if what == 'kills' else 'calls of the system failed, or were the last'}: every file is as it was, or "
+          "replaced whole")

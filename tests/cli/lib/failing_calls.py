@@ -1,10 +1,13 @@
 """Commands whose n-th call of the system fails, or that are killed at it: what was there is there as it was, or replaced
 whole."""
 
+import contextlib
 import os
+import random
 import shutil
 import subprocess
 import tempfile
+import time
 
 from command import COMMAND, environment
 
@@ -49,24 +52,19 @@ class Trial:
         self.after = whole
 
     def go(self, **plan):
-        folder = tempfile.mkdtemp(dir=".")
-        shutil.rmtree(folder)
-        shutil.copytree(self.source, folder)
-        try:
+        with self.copied() as folder:
             done, calls = preloaded(self.arguments, folder, **plan)
             found = contents(folder)
             if plan["FAIL_CALL"] == "none":
                 assert done.returncode == 0, (self.name, done.stderr)
                 return found, calls
             if "FAIL_WITH" in plan:
+                if done.returncode == 0 and 0 <= calls < plan["FAIL_AT"]:
+                    plan = dict(plan, FAIL_WITH="nothing")  # pages of a run are written as often as time allows
                 self.check(done, found, plan)
-                if done.returncode < 0:  # whoever comes next is not kept from it by what was left
-                    again, _ = preloaded(self.arguments + self.again, folder)
-                    assert again.returncode == 0, (self.name, plan, again.stderr)
-                    self.check_files(contents(folder), plan, False)
+                if done.returncode < 0:
+                    self.begin_again(folder, plan)
             return done, calls
-        finally:
-            shutil.rmtree(folder)
 
     def check(self, done, found, plan):
         killed = plan["FAIL_WITH"] in ("kill", "half")
@@ -88,6 +86,38 @@ class Trial:
         for name in self.before:
             assert name in found, (self.name, plan, name, "is gone")
 
+    def kill(self, moment):
+        """SIGKILL so many seconds after its start; whether it ran still. Then it is begun again, as after other kills."""
+        with self.copied() as folder:
+            process = subprocess.Popen([COMMAND, *map(str, self.arguments)], cwd=folder, env=environment(1),
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                assert process.wait(moment) == 0, self.name
+                return False
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            plan = {"killed after": f"{moment:.4f} s"}
+            self.check_files(contents(folder), plan, True)
+            self.begin_again(folder, plan)
+            return True
+
+    def begin_again(self, folder, plan):
+        """Whoever comes next is not kept from it by what was left."""
+        again, _ = preloaded(self.arguments + self.again, folder)
+        assert again.returncode == 0, (self.name, plan, again.stderr)
+        self.check_files(contents(folder), plan, False)
+
+    @contextlib.contextmanager
+    def copied(self):
+        folder = tempfile.mkdtemp(dir=".")
+        shutil.rmtree(folder)
+        shutil.copytree(self.source, folder)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
+
     def calls(self, call):
         _, count = self.go(FAIL_CALL=call)
         return count
@@ -105,3 +135,14 @@ def try_calls(trial, most, kills=True, log=lambda text: None):
                 tried += 1
         log(f"{trial.name}: {call}: {len(places)} of {count} calls")
     return tried
+
+
+def kill_spread(trial, count, seed=0, log=lambda text: None):
+    """`count` moments spread over the time that the command takes, drawn at random in each part. Returns how many hit."""
+    begin = time.monotonic()
+    trial.go(FAIL_CALL="none")
+    length, draw, hit = time.monotonic() - begin, random.Random(seed), 0
+    for at in range(count):
+        hit += trial.kill((at + draw.random()) / count * length)
+    log(f"{trial.name}: {hit} of {count} kills while it ran, of {length:.2f} s")
+    return hit
