@@ -21,7 +21,7 @@ namespace fq {
 /// What is on the page: plain values, which refer to no model.
 struct CalibrationPage {
   std::string title;
-  std::vector<std::pair<std::string, std::string>> facts = {};  ///< "model", "resnet20", ..
+  std::vector<std::pair<std::string, std::string>> facts = {};  ///< such as "model", "resnet20"
   /// What calibration_report gives.
   std::vector<QuantizerReport> quantizers;
   /// The plan of auto_quantize, where there is one.

@@ -40,7 +40,7 @@ struct ImportOptions {
 struct ImportedModel {
   ModelSpec spec;
   Shape sample_shape, output_shape;  ///< of one sample, without the batch
-  /// `parameters/<node>.<parameter>` and `buffers/<node>.<buffer>`, f32, as a checkpoint has them. Tensors
+  /// `parameters/NODE.PARAMETER` and `buffers/NODE.BUFFER`, f32, as a checkpoint has them. Tensors
   /// may share storage with the file's.
   StateDict state;
   /// What several ONNX nodes together, or nodes of another kind, became: {"gelu", 2}, {"global pooling", 1}.

@@ -128,7 +128,8 @@ def try_calls(trial, most, kills=True, log=lambda text: None):
     tried = 0
     for call, error in ERRORS.items():
         count = trial.calls(call)
-        places = sorted({1 + i * (count - 1) // max(most - 1, 1) for i in range(min(most, count))})
+        tries = min(most, count)
+        places = sorted({1 + i * (count - 1) // max(tries - 1, 1) for i in range(tries)})
         for at in places:
             for how in (error, "kill") if kills else (error,):
                 trial.go(FAIL_CALL=call, FAIL_AT=at, FAIL_WITH=how)
