@@ -5,6 +5,7 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/runs/commands.h"
+#include "fakequant/cli/runs/latency.h"
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/atomic_file.h"
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 using fq::detail::RunSummary;
 using nlohmann::ordered_json;
 
-RunSummary read_run(const std::string& path) {
+RunSummary read_run(const std::string& path, const Flags& flags) {
   std::error_code none;
   if (!fs::is_directory(path, none))
     throw FileError(
@@ -26,8 +27,15 @@ RunSummary read_run(const std::string& path) {
                     path));
   const RunFolder folder{path.ends_with('/') ? path : path + "/"};
   const auto config = read_run_config(folder);
-  return summary_of(fs::path(folder.path).parent_path().string(), config,
-                    fq::detail::RunRecord::load(folder.metrics()));
+  RunSummary run = summary_of(fs::path(folder.path).parent_path().string(), config,
+                              fq::detail::RunRecord::load(folder.metrics()));
+  const std::string checkpoint = read_checkpoint_path(folder.path);
+  if (!flags.on("latency") || !fs::is_regular_file(checkpoint, none)) return run;
+  if (auto latency = latency_of(checkpoint, flags)) {
+    run.latency_ms = latency->milliseconds;
+    run.engine = std::move(latency->engine);
+  }
+  return run;
 }
 
 template <class T>
@@ -40,6 +48,7 @@ std::string run_line(const RunSummary& run, std::size_t width, const std::vector
       "{:<{}}  {:<12}  {:>8}{}  {:>7}  {:>5}  {:>11}  {:>8}", run.name, width, run.format,
       shown(run.accuracy, "{:.2f} %"), run.validated || !run.accuracy ? " " : "*", shown(run.loss, "{:.4f}"),
       shown(run.bits, "{:.3g}"), shown(run.bytes, "{}"), shown(run.ms_per_step, "{:.3g}"));
+  if (!run.engine.empty()) out += fmt::format("  {:>10.3g} {}", *run.latency_ms, run.engine);
   if (run.state != "done") out += "  " + run.state;
   for (const auto& flag : flags)
     if (const auto text = given_text(run, flag); !text.empty()) out += fmt::format("  --{} {}", flag, text);
@@ -64,6 +73,8 @@ ordered_json run_json(const RunSummary& run) {
           {"weight_bytes", or_null(run.bytes)},
           {"ms_per_step", or_null(run.ms_per_step)},
           {"seconds", or_null(run.seconds)},
+          {"ms_per_sample", or_null(run.latency_ms)},
+          {"engine", run.engine.empty() ? ordered_json(nullptr) : ordered_json(run.engine)},
           {"flags", run.given}};
 }
 
@@ -73,7 +84,11 @@ FlagSet compare_flags() {
   FlagSet set("compare", "Puts run directories beside each other.", "RUN.. [flags]");
   set.group("Runs")
       .argument("runs", "RUN ..", "run directories, as train and qat write them")
-      .output("html", "FILE", "write a page with a table and a figure", kind::page);
+      .output("html", "FILE", "write a page with a table and a figure", kind::page)
+      .toggle("latency",
+              "time one sample through the network of each run: as ONNX in ONNX Runtime where the "
+              "Python has it, else here")
+      .value("python", "PROGRAM", "a Python with onnxruntime (default: FAKEQUANT_PYTHON, or python3)");
   add_general_flags(set);
   return set;
 }
@@ -85,12 +100,13 @@ ordered_json compare(const Flags& flags, Output& output) {
   std::vector<RunSummary> runs;
   std::size_t width = 3;
   for (const auto& path : flags.list("runs")) {
-    runs.push_back(read_run(path));
+    runs.push_back(read_run(path, flags));
     width = std::max(width, runs.back().name.size());
   }
   const auto differing = differing_flags(runs);
   output.line(fmt::format("{:<{}}  {:<12}  {:>8}   {:>7}  {:>5}  {:>11}  {:>8}", "run", width, "format",
-                          "accuracy", "loss", "bits", "weight bytes", "step, ms"));
+                          "accuracy", "loss", "bits", "weight bytes", "step, ms") +
+              (flags.on("latency") ? "  sample, ms" : ""));
   ordered_json list = ordered_json::array();
   bool of_training = false;
   for (const auto& run : runs) {

@@ -217,6 +217,11 @@ run("qat", "runs/float/", "--preset", "w4a4", *DATA, "--epochs", "1", "-o", "run
 done = result("compare", "runs/float/", "runs/w4a4", "--html", "compare.html")["runs"]
 assert [of["format"] for of in done] == ["float", "w4a4"] and done[0]["bits"] == 32 and 4 < done[1]["bits"] < 10, done
 assert all(of["accuracy"] > 10 and of["ms_per_step"] > 0 and of["state"] == "done" for of in done)
+assert all(of["ms_per_sample"] is None and of["engine"] is None for of in done), done
+done = result("compare", "runs/float/", "runs/w4a4", "--latency", "--python", "false")["runs"]
+assert all(of["ms_per_sample"] > 0 and of["engine"] == "fakequant" for of in done), done
+words = run("compare", "runs/float/", "--latency", "--python", "/nowhere/python").stdout
+assert "sample, ms" in words and " fakequant" in words, words
 words = run("compare", "runs/float/", "runs/w4a4").stdout
 assert "--preset w4a4" in words and "runs/w4a4" in words, words
 if browser.find():

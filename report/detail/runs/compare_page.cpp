@@ -67,7 +67,7 @@ std::string heads(const std::vector<std::string>& flags) {
   std::string out = "<thead><tr>";
   for (const char* label : {"Run", "Command", "Model", "Format", "State"})
     out += head(label, column++, label, "text");
-  for (const char* label : {"Accuracy", "Loss", "Bits", "Bytes", "Step, ms", "Time, s"})
+  for (const char* label : {"Accuracy", "Loss", "Bits", "Bytes", "Step, ms", "Time, s", "Sample, ms"})
     out += head(label, column++, label);
   for (const auto& flag : flags) out += head("flag-" + escaped(flag), column++, "--" + escaped(flag), "text");
   return out + "</tr></thead>";
@@ -83,7 +83,9 @@ std::string line(const RunSummary& run, const std::vector<std::string>& flags) {
                                 : std::string(unknown)) +
          cell(run.loss, number(run.loss)) + cell(run.bits, number(run.bits, 3)) +
          cell(bytes, run.bytes ? grouped(*run.bytes) : std::string(unknown)) +
-         cell(run.ms_per_step, number(run.ms_per_step, 3)) + cell(run.seconds, number(run.seconds, 3));
+         cell(run.ms_per_step, number(run.ms_per_step, 3)) + cell(run.seconds, number(run.seconds, 3)) +
+         cell(run.latency_ms,
+              number(run.latency_ms, 3) + (run.engine.empty() ? "" : " (" + escaped(run.engine) + ")"));
   for (const auto& flag : flags) out += "<td class=text>" + escaped(given_text(run, flag)) + "</td>";
   return out + "</tr>\n";
 }
@@ -100,7 +102,8 @@ std::string compare_html(const std::vector<RunSummary>& runs) {
   out += fmt::format("<style>{}{}</style>\n</head>\n<body>\n<main>\n<h1>{} runs</h1>\n", page_style,
                      run_style, runs.size());
   out += scatter(runs) +
-         "<h2>Runs</h2>\n<p>Bits are those of a parameter; columns at the right are the flags in which "
+         "<h2>Runs</h2>\n<p>Bits are those of a parameter; the time of a sample is there with "
+         "--latency; columns at the right are the flags in which "
          "the runs differ. Click a heading to sort.</p>\n<div class=tools></div>\n";
   out += "<div class=sheet><table class=sortable>" + heads(flags) + "<tbody>\n";
   for (const auto& run : runs) out += line(run, flags);

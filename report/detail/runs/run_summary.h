@@ -21,6 +21,8 @@ struct RunSummary {
   std::optional<std::int64_t> bytes = {};  ///< of weights
   std::optional<double> bits = {};         ///< a parameter
   std::optional<double> ms_per_step = {}, seconds = {};
+  std::optional<double> latency_ms = {};  ///< of one sample in `engine`
+  std::string engine = {};
   nlohmann::ordered_json given = {};  ///< flags
 };
 

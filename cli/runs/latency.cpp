@@ -1,0 +1,81 @@
+#include "fakequant/cli/runs/latency.h"
+
+#include <algorithm>
+#include <fstream>
+#include <vector>
+
+#include "fakequant/cli/network.h"
+#include "fakequant/cli/python_script.h"
+#include "fakequant/cli/system/temporary_folder.h"
+#include "fakequant/cli/tables/output.h"
+#include "fakequant/core/error.h"
+#include "fakequant/export/onnx/exporter.h"
+#include "fakequant/layers/modules/detail/evaluation_mode.h"
+
+namespace fq::cli {
+namespace {
+
+constexpr int kLeastTimed = 20, kMostTimed = 2000;
+constexpr double kSecondsTimed = 0.5;
+constexpr double kSecondsOfEngine = 60;
+
+/// Prints the median time in milliseconds, and the engine.
+constexpr const char* kTimeOnnx = R"(
+import sys, time
+import numpy, onnxruntime
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = 1
+session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+given = session.get_inputs()[0]
+shape = [size if isinstance(size, int) else 1 for size in given.shape]
+feed = {given.name: numpy.zeros(shape, "int64" if "int64" in given.type else "float32")}
+times, end = [], time.perf_counter() + 0.5
+while len(times) < 20 or (time.perf_counter() < end and len(times) < 2000):
+    begin = time.perf_counter()
+    session.run(None, feed)
+    times.append(time.perf_counter() - begin)
+print(1000 * sorted(times)[len(times) // 2], "ONNX Runtime", onnxruntime.__version__)
+)";
+
+std::optional<Latency> in_onnx_runtime(const Network& network, const Flags& flags) try {
+  const TemporaryFolder folder;
+  const Shape batch = network.input_shape();
+  save_onnx(folder.file("net.onnx"), export_onnx(*network.module, {batch.begin() + 1, batch.end()}));
+  const ProgramEnd end = run_program({python_of(flags), "-c", kTimeOnnx, folder.file("net.onnx")},
+                                     {folder.file("out"), folder.file("errors"), kSecondsOfEngine});
+  std::ifstream words(folder.file("out"));
+  Latency found;
+  if (end.status != 0 || !(words >> found.milliseconds >> std::ws)) return std::nullopt;
+  std::getline(words, found.engine);
+  return found;
+} catch (const Error&) {  // no Python, or a network that has no ONNX file
+  return std::nullopt;
+}
+
+std::optional<Latency> in_this_library(const Network& network) try {
+  const NoGrad no_grad;
+  const fq::detail::EvaluationMode evaluating(*network.module);
+  const Tensor x = Tensor::zeros(network.input_shape());
+  (void)(*network.module)(Variable(x)).tensor();  // codes of weights are made once
+  std::vector<double> times;
+  for (const Stopwatch all; std::ssize(times) < kLeastTimed ||
+                            (all.seconds() < kSecondsTimed && std::ssize(times) < kMostTimed);) {
+    const Stopwatch one;
+    (void)(*network.module)(Variable(x)).tensor();
+    times.push_back(1000 * one.seconds());
+  }
+  std::ranges::sort(times);
+  return Latency{times[times.size() / 2], "fakequant"};
+} catch (const Error&) {
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Latency> latency_of(const std::string& checkpoint, const Flags& flags) {
+  const Network network = load_network(checkpoint);
+  auto found = in_onnx_runtime(network, flags);
+  return found ? found : in_this_library(network);
+}
+
+}  // namespace fq::cli
