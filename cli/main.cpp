@@ -13,7 +13,6 @@
 #include "fakequant/cli/system/signals.h"
 #include "fakequant/cli/system/standard_streams.h"
 #include "fakequant/cli/system/waiting.h"
-#include "fakequant/cli/tables/telling.h"
 #include "fakequant/cli/tables/warnings.h"
 #include "fakequant/core/detail/check.h"
 
@@ -55,8 +54,9 @@ void run_command(const Command& command, const std::vector<std::string>& argumen
     return put(set.help());
   const Flags flags(set, resumed_arguments(set, arguments));
   FQ_CHECK(!flags.on("quiet") || !flags.on("verbose"), command.name, "--quiet and --verbose: give one");
-  set_telling(flags.on("quiet") ? Telling::quiet : flags.on("verbose") ? Telling::verbose : Telling::normal);
-  Output output(flags.on("json"));
+  Output output(flags.on("json"), flags.on("quiet")     ? Telling::quiet
+                                  : flags.on("verbose") ? Telling::verbose
+                                                        : Telling::normal);
   const auto print = [&](const nlohmann::ordered_json& found) {
     nlohmann::ordered_json result{{"event", "result"}, {"command", command.name}};
     result.update(found);

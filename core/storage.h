@@ -48,7 +48,8 @@ class Storage {
   [[nodiscard]] std::byte* mutable_data() noexcept;
   /// Counts as a change although nobody here writes, for code that wrote through an older pointer.
   void mark_written() noexcept;
-  /// How often the bytes were changed. Values that are saved for backward keep it and refuse another one.
+  /// A number that differs after each change, and from that of other bytes. Values that are saved for backward
+  /// keep it and refuse another one.
   [[nodiscard]] std::uint64_t version() const noexcept { return block_ ? block_->version.load() : 0; }
   /// Whether both are handles of the same bytes: a write through one is then seen through the other.
   [[nodiscard]] bool shares(const Storage& other) const noexcept { return block_ == other.block_; }

@@ -9,7 +9,6 @@
 
 #include "fakequant/cli/runs/transcript.h"
 #include "fakequant/cli/system/standard_streams.h"
-#include "fakequant/cli/tables/telling.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/error.h"
 
@@ -19,8 +18,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int bar_cells = 24;
-
-Telling chosen_telling = Telling::normal;
 
 std::string bar(const Progress& state) {
   const double share = state.total > 0 ? double(state.done) / double(state.total) : 0.0;
@@ -35,17 +32,16 @@ std::string bar(const Progress& state) {
 
 }  // namespace
 
-void set_telling(Telling telling) noexcept { chosen_telling = telling; }
-Telling telling() noexcept { return chosen_telling; }
-
-Output::Output(bool json)
-    : json_(json), terminal_(!json && telling() != Telling::quiet && isatty(STDOUT_FILENO) == 1) {}
+Output::Output(bool json, Telling telling)
+    : json_(json),
+      terminal_(!json && telling != Telling::quiet && isatty(STDOUT_FILENO) == 1),
+      telling_(telling) {}
 
 Output::~Output() { clear_bar(); }
 
 void Output::line(std::string_view text) {
   note_line(text);
-  if (json_ || telling() == Telling::quiet) return;
+  if (json_ || telling_ == Telling::quiet) return;
   clear_bar();
   put(fmt::format("{}\n", fq::detail::printable(text)));
 }
@@ -53,13 +49,13 @@ void Output::line(std::string_view text) {
 void Output::record(std::string_view text, const nlohmann::ordered_json& object) {
   if (!text.empty()) line(text);
   const bool is_result = object.value("event", std::string()) == "result";
-  if (!json_ || (telling() == Telling::quiet && !is_result)) return;
+  if (!json_ || (telling_ == Telling::quiet && !is_result)) return;
   put(object.dump(-1, ' ', true, ordered_json::error_handler_t::replace) + "\n");
 }
 
 void Output::progress(const Progress& state) {
   const auto now = std::chrono::steady_clock::now();
-  const bool lines = !terminal_ && telling() == Telling::verbose && !json_;
+  const bool lines = !terminal_ && telling_ == Telling::verbose && !json_;
   if (!(terminal_ || lines) || now - last_bar_ < std::chrono::milliseconds(lines ? 1000 : 100)) return;
   last_bar_ = now;
   if (lines) return put(fq::detail::printable(bar(state)) + "\n");

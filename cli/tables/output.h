@@ -24,9 +24,13 @@ struct Progress {
   std::string samples = "samples";  ///< what has that many a second
 };
 
+/// How much is told: with `quiet` nothing on standard output but with --json the result; with `verbose` a
+/// line of progress every second where there is no bar.
+enum class Telling { quiet, normal, verbose };
+
 class Output {
  public:
-  explicit Output(bool json);
+  explicit Output(bool json, Telling telling = Telling::normal);
   ~Output();
   Output(const Output&) = delete;  // one writer of standard output
   Output& operator=(const Output&) = delete;
@@ -45,6 +49,7 @@ class Output {
   void clear_bar();
 
   bool json_, terminal_, bar_shown_ = false;
+  Telling telling_;
   std::chrono::steady_clock::time_point last_bar_{};
 };
 
