@@ -1,7 +1,7 @@
 """What PyTorch and ModelOpt take on this machine's GPU, where they are installed: one JSON object a row.
 
-gpu.py [--batch N] [--rounds N]. Kernels are timed beside a copy of the same bytes; steps of resnet20 (bench/networks.h), row-major and
-channels last, and of GPTs, launched one by one and as a graph, in float32, TF32 and bf16.
+gpu.py [--batch N] [--rounds N] [--gpt]. Kernels are timed beside a copy of the same bytes; steps of resnet20 (bench/networks.h), row-major and
+channels last, and of GPTs, launched one by one and as a graph, in float32, TF32 and bf16; --gpt: these alone.
 """
 
 import argparse
@@ -128,13 +128,13 @@ def allow_tf32(allowed):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 
-def steps(batch, rounds):
+def steps(batch, rounds, images):
     numbers = [{"tf32": False}, {"tf32": True}, {"bf16": True}]
     if modelopt():
         numbers.append({"tf32": True, "modelopt_int8": True})
     for way in numbers:
         allow_tf32(way.get("tf32", False))
-        for channels_last in (False, True):
+        for channels_last in (False, True) if images else ():
             timed(f"step.resnet20_b{batch}.torch", {**way, "channels_last": channels_last}, rounds,
                   *image_network(batch, channels_last))
         for name in SIZES:
@@ -145,13 +145,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--gpt", action="store_true", help="steps of GPTs alone")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         print(json.dumps({"peers": f"PyTorch {torch.__version__} sees no GPU"}))
         return
     say("peers", torch=torch.__version__, modelopt=bool(modelopt()), device=torch.cuda.get_device_name())
-    kernels(options.rounds)
-    steps(options.batch, options.rounds)
+    if not options.gpt:
+        kernels(options.rounds)
+    steps(options.batch, options.rounds, not options.gpt)
 
 
 main()

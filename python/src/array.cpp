@@ -83,6 +83,13 @@ Amax Call::amax(nb::handle value, std::string_view argument) const {
   return Amax(tensor(value, argument));
 }
 
+std::variant<Amax, Tensor> Call::range(nb::handle value, std::string_view argument) const {
+  if (!value.is_valid() || value.is_none() || is_number(value) || is_list(value)) return amax(value, argument);
+  Tensor found = tensor(value, argument);
+  if (found.device().is_cuda()) return found;
+  return Amax(found);
+}
+
 Tensor Call::host_amax(nb::handle value, std::string_view argument) const {
   const Tensor found = amax(value, argument).tensor();
   return found.defined() ? found.to(Device::cpu()) : found;

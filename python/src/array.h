@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string_view>
+#include <variant>
 
 #include <nanobind/nanobind.h>
 
@@ -31,6 +32,8 @@ struct Call {
   [[nodiscard]] Tensor host(nb::handle value, std::string_view argument) const;
   /// The same of a number, a list or an array.
   [[nodiscard]] Amax amax(nb::handle value, std::string_view argument) const;
+  /// The same, but an array of a GPU as it is: nothing waits for its numbers.
+  [[nodiscard]] std::variant<Amax, Tensor> range(nb::handle value, std::string_view argument) const;
   /// Its values on the CPU.
   [[nodiscard]] Tensor host_amax(nb::handle value, std::string_view argument) const;
   [[nodiscard]] Constant constant(nb::handle value, std::string_view argument) const;

@@ -17,11 +17,14 @@ void bind_integers(nb::module_& m) {
       [](nb::object x, nb::object amax, nb::object bias, int num_bits, bool is_unsigned, bool narrow_range,
          bool pass_through_bwd, nb::object grad_y) {
         const Call call{"fake_tensor_quant", x};
-        const Amax range = call.amax(amax, "amax");
+        const auto range = call.range(amax, "amax");
         const Tensor shift = call.tensor(bias, "bias");
         return graded(call, x, grad_y, [&](const Variable& v) {
-          return modelopt::fake_tensor_quant(v, range, shift, num_bits, is_unsigned, narrow_range,
-                                             pass_through_bwd);
+          const auto by = [&](const auto& given) {
+            return modelopt::fake_tensor_quant(v, given, shift, num_bits, is_unsigned, narrow_range,
+                                               pass_through_bwd);
+          };
+          return std::visit(by, range);
         });
       },
       arg("x"), arg("amax"), arg("bias") = none(), arg("num_bits") = 8, arg("unsigned") = false,

@@ -4,9 +4,8 @@
 /// process has which.
 ///
 ///     BinnedSum sums(3);
-///     for (const std::vector<float>& term : terms) sums.add(term);
-///     sums.merge(*ranks);
-///     const std::vector<double> totals = sums.values();
+///     if (!sums.add(std::vector<float>{0.5f, 1e20f, -3.0f})) throw NumericError("a number is not finite");
+///     const std::vector<double> totals = sums.values();  // after merge(ranks), where there are several
 
 #include <cstdint>
 #include <limits>
