@@ -79,6 +79,12 @@ def messages_of(path, text):
             yield Message(template(said), "ArgumentError", path, text.count("\n", 0, found.start()) + 1)
 
 
+    for found in NAMED.finditer(text):  # a whole message that a kernel is given to throw
+        said = "".join(words(found.group(2), names))
+        if said.startswith("["):
+            yield Message(template(said), "NumericError", path, text.count("\n", 0, found.start()) + 1)
+
+
 def messages(root):
     """All of the source tree `root`, in the order of its folders."""
     for folder in FOLDERS:

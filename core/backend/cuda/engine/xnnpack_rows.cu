@@ -1,118 +1,14 @@
+#include "fakequant/core/backend/cuda/engine/block_products.cuh"
 #include "fakequant/core/backend/cuda/engine/row_engines.h"
 #include "fakequant/core/backend/cuda/loops/alarm.cuh"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
-#include "fakequant/core/backend/cuda/loops/divisor.h"
-#include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/row_ends.cuh"
-#include "fakequant/core/backend/cuda/loops/tensor_data.h"
-#include "fakequant/core/numerics/detail/ggml_formulas.h"
 #include "fakequant/core/numerics/detail/xnnpack_formulas.h"
 
 namespace fq::cuda {
 namespace {
 
-using fq::detail::EngineOperand, fq::detail::ggml_block, fq::detail::GgmlRounding, fq::detail::XnnpackRow;
-
-constexpr int block_words = ggml_block / 4, rows_a_thread = 4;
-
-/// Four products of signed bytes, added to `sum`.
-FQ_HD std::int32_t add_products(std::uint32_t a, std::uint32_t b, std::int32_t sum) {
-  return FQ_BY_TARGET(__dp4a(static_cast<int>(a), static_cast<int>(b), sum), [&] {
-    for (int shift = 0; shift < 32; shift += 8)
-      sum += static_cast<std::int8_t>(a >> shift) * static_cast<std::int8_t>(b >> shift);
-    return sum;
-  }());
-}
-
-/// A block of 32 codes, four a word.
-FQ_HD void load_words(const std::int8_t* codes, std::uint32_t (&words)[block_words]) {
-  load_group(reinterpret_cast<const std::uint32_t*>(codes), block_words, words);
-}
-
-struct GgmlCodes {
-  const float* x;
-  std::int8_t* codes;
-  float16* steps;
-  GgmlRounding rounding;
-  bool guard;
-  Alarm alarm;
-  FQ_HD void operator()(std::int64_t block) const {
-    float v[ggml_block];
-    std::int8_t code[ggml_block];
-    load_group(x + block * ggml_block, static_cast<int>(ggml_block), v);
-    bool nan = false;
-    for (const float each : v) nan = nan || each != each;
-    if (nan && guard) raise(alarm);
-    const auto step = fq::detail::ggml_step(fq::detail::ggml_extreme(v), rounding);
-    for (int i = 0; i < ggml_block; ++i) code[i] = fq::detail::ggml_code(v[i], step.factor, rounding);
-    store_group(codes + block * ggml_block, static_cast<int>(ggml_block), code);
-    steps[block] = float16(step.step);
-  }
-};
-
-/// The operands of a product in blocks; a thread has an output of a few rows.
-struct Blocks {
-  const std::int8_t *x, *w;
-  std::int64_t rows, outputs, columns;
-  Divisor by_outputs;
-
-  Blocks(const Tensor& x_codes, const Tensor& w_codes)
-      : x(data_of<std::int8_t>(x_codes)),
-        w(data_of<std::int8_t>(w_codes)),
-        rows(x_codes.dim(0)),
-        outputs(w_codes.dim(0)),
-        columns(w_codes.dim(1)),
-        by_outputs(w_codes.dim(0)) {}
-
-  [[nodiscard]] std::int64_t items() const { return (rows + rows_a_thread - 1) / rows_a_thread * outputs; }
-  struct Place {
-    std::int64_t row, output;
-    int count;
-  };
-  [[nodiscard]] FQ_HD Place place(std::int64_t item) const {
-    const std::int64_t output = by_outputs.take_remainder(item), row = item * rows_a_thread,
-                       left = rows - row;
-    return {row, output, left < rows_a_thread ? static_cast<int>(left) : rows_a_thread};
-  }
-};
-
-/// y = the chain of fma(float(S_b), x_step * w_step, y) over the blocks (cpu/engines/chain_kernels.h), of
-/// sums of whole blocks or of eight lanes.
-template <bool in_lanes>
-struct GgmlProduct {
-  static constexpr int lanes = in_lanes ? block_words : 1;
-  Blocks blocks;
-  const float *x_steps, *w_steps;
-  float* y;
-
-  FQ_HD static float sum_of(const float (&chain)[lanes]) {
-    if constexpr (!in_lanes) return chain[0];
-    const float a0 = chain[4 % lanes] + chain[0], a1 = chain[5 % lanes] + chain[1 % lanes];
-    const float a2 = chain[6 % lanes] + chain[2 % lanes], a3 = chain[7 % lanes] + chain[3 % lanes];
-    return (a0 + a2) + (a1 + a3);
-  }
-  FQ_HD void operator()(std::int64_t item) const {
-    const auto p = blocks.place(item);
-    const std::int64_t count = blocks.columns / ggml_block;
-    float chains[rows_a_thread][lanes] = {};
-    for (std::int64_t b = 0; b < count; ++b) {
-      std::uint32_t w[block_words], x[block_words];
-      load_words(blocks.w + p.output * blocks.columns + b * ggml_block, w);
-      const float w_step = w_steps[p.output * count + b];
-      for (int r = 0; r < rows_a_thread; ++r) {
-        if (r >= p.count) continue;
-        load_words(blocks.x + (p.row + r) * blocks.columns + b * ggml_block, x);
-        const float step = x_steps[(p.row + r) * count + b] * w_step;
-        std::int32_t sums[lanes] = {};
-        for (int i = 0; i < block_words; ++i) sums[i % lanes] = add_products(x[i], w[i], sums[i % lanes]);
-        for (int l = 0; l < lanes; ++l)
-          chains[r][l] = scalar::fma_(static_cast<float>(sums[l]), step, chains[r][l]);
-      }
-    }
-    for (int r = 0; r < rows_a_thread; ++r)
-      if (r < p.count) y[(p.row + r) * blocks.outputs + p.output] = sum_of(chains[r]);
-  }
-};
+using fq::detail::EngineOperand, fq::detail::ggml_block, fq::detail::XnnpackRow;
 
 struct PutRowGrid {
   float *grids, *factors;
@@ -173,7 +69,7 @@ struct ZeroTerms {
 };
 
 struct XnnpackBlocks {
-  Blocks blocks;
+  CodeBlocks blocks;
   XnnpackGrids grids;
   const float *scales, *terms, *bias;  // bias may be null
   std::int64_t count;                  // of blocks
@@ -197,7 +93,8 @@ struct XnnpackBlocks {
         y[(p.row + r) * blocks.outputs + p.output] = grids.of_row(p.row + r).block_sum(chains[r], added);
   }
   /// Of codes of x with the engine's offset.
-  FQ_HD void add_part(const Blocks::Place& p, std::int64_t part, std::int32_t (&sums)[rows_a_thread]) const {
+  FQ_HD void add_part(const CodeBlocks::Place& p, std::int64_t part,
+                      std::int32_t (&sums)[rows_a_thread]) const {
     std::uint32_t w[block_words], x[block_words];
     load_words(blocks.w + p.output * blocks.columns + part * ggml_block, w);
     std::int32_t offset = 0;
@@ -230,12 +127,6 @@ XnnpackGrids grids_of(const Tensor& grids, std::int64_t columns) { return {data_
 
 }  // namespace
 
-void ggml_operand(const Tensor& codes, const Tensor& scales, bool in_lanes, EngineOperand& out) {
-  out.codes = codes;
-  out.scales = scales;
-  out.in_lanes = in_lanes;
-}
-
 void xnnpack_operand(const Tensor& codes, const Tensor& scales, EngineOperand& out) {
   const std::int64_t outputs = codes.dim(0);
   out.codes = codes;
@@ -245,25 +136,6 @@ void xnnpack_operand(const Tensor& codes, const Tensor& scales, EngineOperand& o
   for_items(codes.device(), outputs,
             ZeroTerms{data_of<std::int8_t>(codes), data_of<float>(scales), codes.dim(1),
                       scales.numel() / outputs, mutable_data_of<float>(out.zero_terms)});
-}
-
-void ggml_blocks(const Tensor& x, GgmlRounding rounding, const std::string& nan_text, Tensor& codes,
-                 Tensor& steps) {
-  const bool guard = !nan_text.empty();
-  for_items(x.device(), x.numel() / ggml_block,
-            GgmlCodes{data_of<float>(x), mutable_data_of<std::int8_t>(codes), mutable_data_of<float16>(steps),
-                      rounding, guard, guard ? alarm(x.device(), nan_text) : Alarm{}});
-}
-
-void ggml_product(const Tensor& x, const Tensor& steps, const EngineOperand& w, Tensor& y) {
-  if (y.numel() == 0) return;
-  const Blocks blocks(x, w.codes);
-  const auto *x_steps = data_of<float>(steps), *w_steps = data_of<float>(w.scales);
-  auto* out = mutable_data_of<float>(y);
-  if (w.in_lanes)
-    for_items(y.device(), blocks.items(), GgmlProduct<true>{blocks, x_steps, w_steps, out});
-  else
-    for_items(y.device(), blocks.items(), GgmlProduct<false>{blocks, x_steps, w_steps, out});
 }
 
 void xnnpack_rows(const Tensor& x, const std::string& nan_text, Tensor& codes, Tensor& grids) {
@@ -287,7 +159,7 @@ void xnnpack_values(const Tensor& codes, const Tensor& grids, Tensor& values) {
 void xnnpack_block_product(const Tensor& x, const Tensor& grids, const EngineOperand& w, const Tensor& bias,
                            Tensor& y) {
   if (y.numel() == 0) return;
-  const Blocks blocks(x, w.codes);
+  const CodeBlocks blocks(x, w.codes);
   for_items(
       y.device(), blocks.items(),
       XnnpackBlocks{blocks, grids_of(grids, x.dim(1)), data_of<float>(w.scales), data_of<float>(w.zero_terms),

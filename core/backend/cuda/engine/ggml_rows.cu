@@ -1,0 +1,96 @@
+#include "fakequant/core/backend/cuda/engine/block_products.cuh"
+#include "fakequant/core/backend/cuda/engine/row_engines.h"
+#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+
+namespace fq::cuda {
+namespace {
+
+using fq::detail::EngineOperand, fq::detail::ggml_block, fq::detail::GgmlRounding;
+
+struct GgmlCodes {
+  const float* x;
+  std::int8_t* codes;
+  float16* steps;
+  GgmlRounding rounding;
+  bool guard;
+  Alarm alarm;
+  FQ_HD void operator()(std::int64_t block) const {
+    float v[ggml_block];
+    std::int8_t code[ggml_block];
+    load_group(x + block * ggml_block, static_cast<int>(ggml_block), v);
+    bool nan = false;
+    for (const float each : v) nan = nan || each != each;
+    if (nan && guard) raise(alarm);
+    const auto step = fq::detail::ggml_step(fq::detail::ggml_extreme(v), rounding);
+    for (int i = 0; i < ggml_block; ++i) code[i] = fq::detail::ggml_code(v[i], step.factor, rounding);
+    store_group(codes + block * ggml_block, static_cast<int>(ggml_block), code);
+    steps[block] = float16(step.step);
+  }
+};
+
+/// y = the chain of fma(float(S_b), x_step * w_step, y) over the blocks (cpu/engines/chain_kernels.h), of
+/// sums of whole blocks or of eight lanes.
+template <bool in_lanes>
+struct GgmlProduct {
+  static constexpr int lanes = in_lanes ? block_words : 1;
+  CodeBlocks blocks;
+  const float *x_steps, *w_steps;
+  float* y;
+
+  FQ_HD static float sum_of(const float (&chain)[lanes]) {
+    if constexpr (!in_lanes) return chain[0];
+    const float a0 = chain[4 % lanes] + chain[0], a1 = chain[5 % lanes] + chain[1 % lanes];
+    const float a2 = chain[6 % lanes] + chain[2 % lanes], a3 = chain[7 % lanes] + chain[3 % lanes];
+    return (a0 + a2) + (a1 + a3);
+  }
+  FQ_HD void operator()(std::int64_t item) const {
+    const auto p = blocks.place(item);
+    const std::int64_t count = blocks.columns / ggml_block;
+    float chains[rows_a_thread][lanes] = {};
+    for (std::int64_t b = 0; b < count; ++b) {
+      std::uint32_t w[block_words], x[block_words];
+      load_words(blocks.w + p.output * blocks.columns + b * ggml_block, w);
+      const float w_step = w_steps[p.output * count + b];
+      for (int r = 0; r < rows_a_thread; ++r) {
+        if (r >= p.count) continue;
+        load_words(blocks.x + (p.row + r) * blocks.columns + b * ggml_block, x);
+        const float step = x_steps[(p.row + r) * count + b] * w_step;
+        std::int32_t sums[lanes] = {};
+        for (int i = 0; i < block_words; ++i) sums[i % lanes] = add_products(x[i], w[i], sums[i % lanes]);
+        for (int l = 0; l < lanes; ++l)
+          chains[r][l] = scalar::fma_(static_cast<float>(sums[l]), step, chains[r][l]);
+      }
+    }
+    for (int r = 0; r < rows_a_thread; ++r)
+      if (r < p.count) y[(p.row + r) * blocks.outputs + p.output] = sum_of(chains[r]);
+  }
+};
+
+}  // namespace
+
+void ggml_operand(const Tensor& codes, const Tensor& scales, bool in_lanes, EngineOperand& out) {
+  out.codes = codes;
+  out.scales = scales;
+  out.in_lanes = in_lanes;
+}
+
+void ggml_blocks(const Tensor& x, GgmlRounding rounding, const std::string& nan_text, Tensor& codes,
+                 Tensor& steps) {
+  const bool guard = !nan_text.empty();
+  for_items(x.device(), x.numel() / ggml_block,
+            GgmlCodes{data_of<float>(x), mutable_data_of<std::int8_t>(codes), mutable_data_of<float16>(steps),
+                      rounding, guard, guard ? alarm(x.device(), nan_text) : Alarm{}});
+}
+
+void ggml_product(const Tensor& x, const Tensor& steps, const EngineOperand& w, Tensor& y) {
+  if (y.numel() == 0) return;
+  const CodeBlocks blocks(x, w.codes);
+  const auto *x_steps = data_of<float>(steps), *w_steps = data_of<float>(w.scales);
+  auto* out = mutable_data_of<float>(y);
+  if (w.in_lanes)
+    for_items(y.device(), blocks.items(), GgmlProduct<true>{blocks, x_steps, w_steps, out});
+  else
+    for_items(y.device(), blocks.items(), GgmlProduct<false>{blocks, x_steps, w_steps, out});
+}
+
+}  // namespace fq::cuda
