@@ -134,8 +134,8 @@ Variable cross_entropy(const Variable& outputs, const Tensor& labels, const Cros
            to_string(outputs.shape()), to_string(labels.shape()), to_string(wanted));
   check_smoothing(options.label_smoothing, function);
   if (!options.class_weights.defined())
-    return ops::cross_entropy(rows_of(outputs), labels.reshape({labels.numel()}), options.label_smoothing,
-                              options.ignore_index);
+    return ops::cross_entropy(rows_of(outputs), labels.to(outputs.device()).reshape({labels.numel()}),
+                              options.label_smoothing, options.ignore_index);
   const Shares shares = shares_of(outputs.shape(), labels, options, function);
   const Variable logs = ops::log_softmax(outputs, 1);
   const Variable sum = ops::sum(ops::multiply(logs, factor(outputs, shares.values)));

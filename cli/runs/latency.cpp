@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <string>
 #include <vector>
 
 #include "fakequant/cli/network.h"
@@ -19,18 +20,19 @@ constexpr int kLeastTimed = 20, kMostTimed = 2000;
 constexpr double kSecondsTimed = 0.5;
 constexpr double kSecondsOfEngine = 60;
 
-/// Prints the median time in milliseconds, and the engine.
+/// Prints the median time in milliseconds, and the engine. Given the file, and the three numbers above.
 constexpr const char* kTimeOnnx = R"(
 import sys, time
 import numpy, onnxruntime
+least, most, seconds = int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 options = onnxruntime.SessionOptions()
 options.intra_op_num_threads = 1
 session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
 given = session.get_inputs()[0]
 shape = [size if isinstance(size, int) else 1 for size in given.shape]
 feed = {given.name: numpy.zeros(shape, "int64" if "int64" in given.type else "float32")}
-times, end = [], time.perf_counter() + 0.5
-while len(times) < 20 or (time.perf_counter() < end and len(times) < 2000):
+times, end = [], time.perf_counter() + seconds
+while len(times) < least or (time.perf_counter() < end and len(times) < most):
     begin = time.perf_counter()
     session.run(None, feed)
     times.append(time.perf_counter() - begin)
@@ -41,8 +43,10 @@ std::optional<Latency> in_onnx_runtime(const Network& network, const Flags& flag
   const TemporaryFolder folder;
   const Shape batch = network.input_shape();
   save_onnx(folder.file("net.onnx"), export_onnx(*network.module, {batch.begin() + 1, batch.end()}));
-  const ProgramEnd end = run_program({python_of(flags), "-c", kTimeOnnx, folder.file("net.onnx")},
-                                     {folder.file("out"), folder.file("errors"), kSecondsOfEngine});
+  const ProgramEnd end =
+      run_program({python_of(flags), "-c", kTimeOnnx, folder.file("net.onnx"), std::to_string(kLeastTimed),
+                   std::to_string(kMostTimed), std::to_string(kSecondsTimed)},
+                  {folder.file("out"), folder.file("errors"), kSecondsOfEngine});
   std::ifstream words(folder.file("out"));
   Latency found;
   if (end.status != 0 || !(words >> found.milliseconds >> std::ws)) return std::nullopt;

@@ -220,6 +220,13 @@ TEST_F(CudaPasses, ATransformerInEveryFormat) {
   }
 }
 
+TEST_F(CudaPasses, LabelsOfTheHostAreTaken) {
+  const Tensor y = Tensor::from({0.5f, -1.0f, 2.0f, 0.0f, 1.5f, -0.5f}, {1, 3, 2});
+  const Tensor labels = Tensor::from<std::int64_t>({2, -100}, {1, 2});
+  const double expected = losses::cross_entropy(y, labels, {}).item();
+  EXPECT_NEAR(losses::cross_entropy(y.to(Device::cuda()), labels, {}).item(), expected, 1e-6);
+}
+
 TEST_F(CudaPasses, NoMoreIsLaunchedThanGraphsAndTheOptimizer) {
   const auto called = waits_and_launches(false), captured = waits_and_launches(true);
   ASSERT_EQ(captured.size(), 6u);
