@@ -7,6 +7,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/operators.h"
 #include "fakequant/export/onnx/writer/exporting.h"
+#include "fakequant/export/onnx/writer/integer_convolutions.h"
 #include "fakequant/export/onnx/writer/split_sums.h"
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/quantize.h"
@@ -64,7 +65,10 @@ OnnxModel Exporting::run() {
   add_inputs();
   for (const auto& call : calls_.list) emit(call);
   add_ends();
-  if (options_.target == Target::ort) split_sums(graph_);
+  if (options_.target == Target::ort) {
+    split_sums(graph_);
+    write_integer_convolutions(graph_);
+  }
   OnnxModel& model = graph_.model;
   FQ_CHECK(options_.opset == 0 || (options_.opset >= model.opset && options_.opset <= kNewestOpset),
            "export_onnx", "the graph needs operator set {} or newer, up to {}: {} was asked for", model.opset,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fakequant/export/onnx/reader/quantized/convolution_pairs.h"
 #include "fakequant/export/onnx/reader/quantized/placed_grids.h"
 
 namespace fq {
@@ -19,7 +20,7 @@ bool is_for_tensorrt(const detail::Unquantized& file) {
 bool is_quantized(const OnnxModel& model) { return detail::has_grids(model); }
 
 QuantizedModel import_quantized_onnx(const OnnxModel& model, const ImportOptions& options) {
-  const detail::Unquantized file = detail::unquantized(model);
+  const detail::Unquantized file = detail::unquantized(detail::with_convolution_pairs(model));
   ImportedModel floats = import_onnx(file.floats, options);
   nlohmann::ordered_json spec = floats.spec.json();
   detail::UnmarkedNodes nodes = detail::unmarked(spec.at("nodes"), file);

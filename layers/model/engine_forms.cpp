@@ -4,8 +4,7 @@ namespace fq {
 namespace {
 
 constexpr std::string_view kCodes = "moves or compares codes";
-constexpr std::string_view kProduct = "codes of bytes in, read by quantizers alone";
-constexpr std::string_view kLinear = "codes of bytes in, read by quantizers or as floats";
+constexpr std::string_view kProduct = "codes of bytes in, read by quantizers or as floats";
 constexpr std::string_view kFactors = "codes of bytes on both sides, read by quantizers or as floats";
 constexpr std::string_view kAdded =
     "two code tensors of one shape, read by quantizers alone; or floats that no inexact operator made";
@@ -21,7 +20,7 @@ constexpr std::string_view kNorm = "the engine adds up floats in its own order";
 
 const std::vector<EngineForm>& engine_forms() {
   static const std::vector<EngineForm> all{
-      {"linear", kLinear, kSums},
+      {"linear", kProduct, kSums},
       {"conv1d", kProduct, kSums},
       {"conv2d", kProduct, kSums},
       {"conv3d", kProduct, kSums},

@@ -106,9 +106,7 @@ class Reading {
     for (const QuantizedTensor* codes : {x, w})
       if (!detail::has_byte_codes(codes->spec.format))
         return fmt::format("the engine multiplies no codes of {}", to_string(codes->spec.format));
-    const bool linear = call.op == "linear" || call.op == "matmul";
-    const bool integers = linear ? is_rounded_or_floats(call.output) : is_rounded(call.output);
-    return integers ? Reason{} : Reason{unrounded()};
+    return is_rounded_or_floats(call) ? Reason{} : Reason{unrounded()};
   }
 
   static std::string unrounded() {
@@ -153,19 +151,22 @@ class Reading {
            detail::has_byte_codes(codes->spec.format);
   }
 
-  /// Of a linear layer what is not rounded may be floats, but for a ReLU: the engine fuses it with a product
+  /// What is not rounded may be floats, of a linear layer but for a ReLU: the engine fuses it with a product
   /// of floats.
-  bool is_rounded_or_floats(const Variable& v) const {
+  bool is_rounded_or_floats(const Call& call) const {
+    const Variable& v = call.output;
     if (grids_.early_grid_of(v) != nullptr) return is_rounded(v);
-    return std::ranges::all_of(grids_.readers(v),
-                               [&](const Call* reader) { return rounds(*reader) || reads_floats(*reader); });
+    const bool cut = call.op != "linear" && call.op != "matmul";
+    const auto fits = [&](const Call* reader) { return rounds(*reader) || reads_floats(*reader, cut); };
+    return std::ranges::all_of(grids_.readers(v), fits);
   }
 
-  bool reads_floats(const Call& reader) const {
+  bool reads_floats(const Call& reader, bool cut) const {
     if (reader.op == "to_float") return is_computed_with(reader.output);
-    const bool passes = reader.op == "batch_norm" || traits(reader.op).moves_values;
+    const bool passes =
+        reader.op == "batch_norm" || traits(reader.op).moves_values || (cut && reader.op == "relu");
     return passes && std::ranges::all_of(grids_.readers(reader.output),
-                                         [&](const Call* next) { return reads_floats(*next); });
+                                         [&](const Call* next) { return reads_floats(*next, cut); });
   }
 
   /// The engine takes a quantizer in front of what only moves floats.

@@ -65,12 +65,17 @@ class Optimised:
 
     def in_floats(self, kinds):
         """The kernels that read floats and round what they compute of them otherwise than evaluation may. One rounding of a
-        sum of two floats is none of these, unless such a kernel made one of them or both are codes."""
+        sum of two floats is none of these, unless such a kernel made one of them or both are codes; nor is one of an
+        integer's product with a constant."""
         found, rounded, codes = [], set(), set()
+        constants = {tensor.name for tensor in self.model.graph.initializer}
         for node in self.nodes:
+            if all(name in constants for name in node.input):
+                constants |= set(node.output)
             floats = any(kinds.get(name) == "float" for name in node.input)
             sums = node.op_type == "Add" and not rounded & set(node.input) and not codes >= set(node.input)
-            if node.op_type not in EXACT and floats and not sums:
+            scaled = node.op_type == "Mul" and all(name in constants or self.is_integer(name, kinds) for name in node.input)
+            if node.op_type not in EXACT and floats and not sums and not scaled:
                 found.append(node)
                 rounded |= set(node.output)
             elif node.op_type != "QuantizeLinear" and rounded & set(node.input):
@@ -78,6 +83,11 @@ class Optimised:
             if node.op_type == "DequantizeLinear" or (node.op_type in MOVES | ABSORBED and node.input[0] in codes):
                 codes |= set(node.output)
         return found
+
+    def is_integer(self, name, kinds):
+        """Whether the floats are what a kernel of integers made."""
+        maker = self.producers.get(name)
+        return maker is not None and maker.op_type == "Cast" and kinds.get(maker.input[0]) == "int32"
 
     def quantized(self, name):
         after = (node.output[0] for node in self.nodes if node.op_type == "QuantizeLinear" and node.input[0] == name)

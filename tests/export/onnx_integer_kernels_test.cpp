@@ -69,6 +69,24 @@ TEST(OnnxIntegerKernels, AReluOnSignedCodesIsTheirMaximumWithZero) {
               ElementsAre("Clip", "QuantizeLinear", "Conv", "DequantizeLinear", "QuantizeLinear"));
 }
 
+TEST(OnnxIntegerKernels, AConvolutionThatIsReadAsFloatsIsScaledBehindItsSums) {
+  const OnnxModel model =
+      exported(R"([{"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 1}},
+    {"name": "act", "type": "gelu"}, {"name": "b", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}},
+    {"name": "last", "type": "gelu"}, {"name": "flat", "type": "flatten"},
+    {"name": "fc", "type": "linear", "options": {"out_features": 4}}])",
+               {4, 3, 3});
+  EXPECT_EQ(count(model, "Conv"), 0);
+  EXPECT_EQ(count(model, "ConvInteger"), 2);
+  EXPECT_THAT(way_to(model, "b.input_quantizer"),
+              ElementsAre("QuantizeLinear", "Gelu", "Mul", "Cast", "Add", "ConvInteger", "QuantizeLinear"));
+  EXPECT_EQ(model.initializer("b.weight_quantizer.scale.of_channels")->value.shape(), (Shape{4, 1, 1}));
+  for (const auto& constant : model.initializers)  // nothing is left of what a Conv would read
+    EXPECT_TRUE(std::ranges::any_of(model.nodes, [&](const OnnxNode& node) {
+      return std::ranges::find(node.inputs, constant.name) != node.inputs.end();
+    })) << constant.name;
+}
+
 TEST(OnnxIntegerKernels, AReluBehindPoolingIsRoundedWithTheConvolution) {
   const OnnxModel model =
       exported(R"([{"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 1}},

@@ -42,6 +42,14 @@ for name, data, model, options, *tuning in [
     found, graph = compared(name, data, model, options, tuning)
     assert found["flips"] == 0 and found["codes"] > 0 and not found["not_in_file"], (name, found)
     assert found["codes_different"] <= 1e-3 * found["codes"], (name, found)
+    if model == "vit":  # its patches' sums are of integers: read as floats, or joined with the token on a grid
+        kernel = "QLinearConv" if "pool" in options else "ConvInteger"
+        assert found["kernels"].get(kernel) == 1 and found["begun"][0]["codes_different"] == 0, (name, found)
+        assert "patches" not in {kernel["node"] for kernel in found["float_kernels"]}, (name, found["float_kernels"])
+        if kernel == "ConvInteger":  # which is read back
+            run("import", f"{name}.onnx", "-o", "back.h5")
+            losses = [result("evaluate", net, "--data", data)["loss"] for net in ("back.h5", f"{name}_int8.h5")]
+            assert losses[0] == losses[1], losses
     weights = {tensor.name: tensor.data_type for tensor in graph.initializer}
     if options.get("tied"):  # looked up as floats, multiplied as codes
         assert weights["tokens.weight"] == onnx.TensorProto.FLOAT and weights["head.weight"] == onnx.TensorProto.INT8, weights

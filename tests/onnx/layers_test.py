@@ -19,8 +19,8 @@ FLOATS = {"grouped_relu6", "depthwise_silu", "strided_leaky", "cut_gelu", "gate"
           "token_norm", "up_tanh", "weights", "mixed_tokens"}
 UNROUNDED = {"averaged", "sum", "residual"}  # read by the gate, the product and the softmax
 STREAM = {"residual"}  # an addition that the softmax and a product of floats read alone: presets leave it in floats
-PRODUCTS = {"grouped", "depthwise", "strided", "wider", "mixed"}  # their sums are read by activations; a transposed convolution
-NO_CODES = {"narrow", "sequence", "global"}  # without a target additions, concatenations and averages are of floats
+PRODUCTS = {"wider"}  # a transposed convolution
+NO_CODES = {"sequence", "global"}  # without a target averages are of floats
 MEASURED = {("ort", "free"): (FLOATS | UNROUNDED | PRODUCTS, 5.1e-5, 8.4e-4),
             ("ort", "pow2"): (FLOATS | UNROUNDED, 1.6e-6, 4.3e-4),
             ("tensorrt", "free"): (FLOATS | STREAM, 2.1e-4, 1.3e-3), ("tensorrt", "pow2"): (FLOATS | STREAM, 4.2e-7, 2.2e-4),

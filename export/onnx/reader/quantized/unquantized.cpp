@@ -159,8 +159,9 @@ class Unquantizing {
 }  // namespace
 
 bool has_grids(const OnnxModel& model) {
-  return std::ranges::any_of(model.nodes,
-                             [](const auto& node) { return is_pair_operator(node, "DequantizeLinear"); });
+  return std::ranges::any_of(model.nodes, [](const auto& node) {
+    return is_pair_operator(node, "DequantizeLinear") || node.op == "ConvInteger";
+  });
 }
 
 Unquantized unquantized(const OnnxModel& model) { return Unquantizing(model).run(); }
