@@ -8,6 +8,7 @@
 #include "fakequant/core/operators.h"
 #include "fakequant/export/onnx/writer/exporting.h"
 #include "fakequant/export/onnx/writer/integer_convolutions.h"
+#include "fakequant/export/onnx/writer/separate_weights.h"
 #include "fakequant/export/onnx/writer/split_sums.h"
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/quantize.h"
@@ -68,6 +69,7 @@ OnnxModel Exporting::run() {
   if (options_.target == Target::ort) {
     split_sums(graph_);
     write_integer_convolutions(graph_);
+    separate_weights(graph_);
   }
   OnnxModel& model = graph_.model;
   FQ_CHECK(options_.opset == 0 || (options_.opset >= model.opset && options_.opset <= kNewestOpset),

@@ -69,3 +69,20 @@ assert exported["float_operators"] == [], exported["float_operators"]
 found = verified("sums8.h5", "sums.onnx", "--random", 2000)
 assert_identical(found, samples=2360)
 assert found["kernels"]["Add"] == 2, found["kernels"]
+
+# A sum that two quantizers round otherwise is written twice, and linear layers may have one weight: each product has constants of
+# its own, as the engine makes others of them on a processor without VNNI.
+nodes = [{"name": "conv", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}}, {"name": "cut", "type": "relu"},
+         {"name": "sum", "type": "add", "inputs": ["cut", "conv"]}, {"name": "flat", "type": "flatten"},
+         {"name": "first", "type": "linear", "options": {"out_features": 144}}, {"name": "relu", "type": "relu"},
+         {"name": "second", "type": "linear", "options": {"out_features": 144, "weight_of": "first"}},
+         {"name": "third", "type": "linear", "options": {"out_features": 10}}]
+with open("shared.json", "w") as file:
+    json.dump({"nodes": nodes}, file)
+result("train", "--model", "shared.json", "--data", DIGITS, "--epochs", "1", "-o", "shared.h5")
+result("calibrate", "shared.h5", "--data", DIGITS, "--preset", "int8", "-o", "shared8.h5")
+result("export", "shared8.h5", "--format", "onnx", "-o", "shared.onnx")
+assert_identical(verified("shared8.h5", "shared.onnx", "--random", 2000), samples=2360)
+found = verified("shared8.h5", "shared.onnx", "--session", "session.x64quantprecision=1")
+assert_identical(found)
+assert found["kernels"]["QLinearConv"] == 2 and found["kernels"]["QGemm"] == 3, found["kernels"]
