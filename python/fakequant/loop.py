@@ -1,10 +1,12 @@
-"""Methods of Model that are made of others: qat, fit with a progress bar, and what notebooks show."""
+"""Methods of Model that are made of others: qat, fit with a progress bar, blocks of `with`, and what notebooks show."""
+import contextlib
 import functools
 import json
 
 from . import _fakequant
 from ._fakequant import Model
 from .progress import Progress
+from .verify import verify
 from .tables import Page, Plan, Sensitivity, model_html
 
 def _is_another(ranks):
@@ -90,5 +92,34 @@ def auto_quantize(self, *args, **options):
     return Plan(_auto_quantize(self, *args, **options))
 
 
+@contextlib.contextmanager
+def quantizers_off(self, pattern="*"):
+    """`with model.quantizers_off(): ..`: the quantizers of a pattern are off in the block, and then as they were."""
+    on = [row["name"] for row in self.quantizers() if row["enabled"]]
+    self.disable_quantizer(pattern)
+    try:
+        yield self
+    finally:
+        for name in on:
+            self.enable_quantizer(name)
+
+
+@contextlib.contextmanager
+def calibrating(self, method="", percentile=None):
+    """`with model.calibrating() as see: ..`: `see(x)` shows quantizers a batch, in a loop of one's own, and gives how many samples it
+    has; ranges are chosen at the end of the block, and stay as they were where that ends by an exception."""
+    seen = 0
+
+    def see(x):
+        nonlocal seen
+        seen += self.collect_ranges(x, method, keep_collected=seen > 0, batch_size=len(x))["samples"]
+        return seen
+    yield see
+    if not seen:
+        raise _fakequant.ArgumentError("[calibrating] nothing was seen: call it with batches")
+    self.choose_ranges(method, percentile)
+
+
+Model.quantizers_off, Model.calibrating, Model.verify = quantizers_off, calibrating, verify
 Model.fit, Model.qat, Model.calibration_page, Model._repr_html_ = fit, qat, calibration_page, model_html
 Model.sensitivity, Model.auto_quantize = sensitivity, auto_quantize

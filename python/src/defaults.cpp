@@ -10,6 +10,7 @@
 #include "fakequant/train/qat_training.h"
 #include "graded.h"
 #include "identity.h"
+#include "interrupts.h"
 
 namespace fq::python {
 namespace {
@@ -74,8 +75,8 @@ bool model_follows_itself(const Network& self, nb::handle data) {
       samples->classes() >= 2 && samples->labels().defined() && samples->labels().rank() == 1;
   if (!self.quantized() || (!text && !classes)) return false;
   const auto config = QuantConfig::from_json(nlohmann::ordered_json(self.identity.at("quantization")));
-  return unlocked(
-      [&] { return follows_itself(config, text ? 0 : float_accuracy(*self.module, samples), text); });
+  return interruptible(
+      [&](auto&) { return follows_itself(config, text ? 0 : float_accuracy(*self.module, samples), text); });
 }
 
 int learn(Network& self, bool activations, bool weights, const std::string& gradient) {

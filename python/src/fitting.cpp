@@ -1,4 +1,3 @@
-#include <atomic>
 #include <optional>
 
 #include <nanobind/stl/optional.h>
@@ -11,6 +10,7 @@
 #include "fakequant/train/ranks/shares.h"
 #include "graded.h"
 #include "identity.h"
+#include "interrupts.h"
 #include "ranks.h"
 
 namespace fq::python {
@@ -68,14 +68,13 @@ Reduction reduction_of(const std::string& name) {
 /// after the batch, which leaves a whole model, and is thrown when that has ended.
 class Listener {
  public:
-  Listener(nb::object on_step, nb::object on_epoch)
-      : on_step_(std::move(on_step)), on_epoch_(std::move(on_epoch)) {}
+  Listener(nb::object on_step, nb::object on_epoch, Interrupts& interrupts)
+      : on_step_(std::move(on_step)), on_epoch_(std::move(on_epoch)), interrupts_(interrupts) {}
 
   [[nodiscard]] TrainerCallbacks callbacks() {
     TrainerCallbacks out;
     out.on_step = [this](const StepReport& report) {
       holding([&] {
-        if (PyErr_CheckSignals() != 0) throw nb::python_error();
         if (!on_step_.is_none()) on_step_(step_of(report));
       });
     };
@@ -87,29 +86,23 @@ class Listener {
     };
     return out;
   }
-  /// With the interpreter's lock.
-  void rethrow() {
-    if (thrown_) std::rethrow_exception(thrown_);
-  }
 
-  std::atomic<bool> stop = false;
   nb::list history;
 
  private:
   template <class F>
   void holding(F f) {
     const nb::gil_scoped_acquire gil;
-    if (thrown_) return;
+    if (interrupts_.due()) return;
     try {
       f();
     } catch (const nb::python_error&) {
-      thrown_ = std::current_exception();
-      stop = true;
+      interrupts_.end_by(std::current_exception());
     }
   }
 
   nb::object on_step_, on_epoch_;
-  std::exception_ptr thrown_;
+  Interrupts& interrupts_;
 };
 
 nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs, nb::object validation,
@@ -163,10 +156,11 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   auto batches = std::make_shared<DataLoader>(samples, loader);
   std::shared_ptr<DataLoader> held_out;
   if (!validation.is_none()) held_out = in_order(validation, batch_size, "fit", ranks.get());
-  Listener listener(std::move(on_step), std::move(on_epoch));
-  options.stop = &listener.stop;
+  Interrupts interrupts;
+  Listener listener(std::move(on_step), std::move(on_epoch), interrupts);
+  options.stop = &interrupts.stop;
   unlocked([&] { return Trainer(self.module, batches, options, held_out, listener.callbacks()).fit(); });
-  listener.rethrow();
+  if (interrupts.due()) interrupts.rethrow();
   return listener.history;
 }
 

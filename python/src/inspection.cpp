@@ -17,6 +17,7 @@
 #include "fakequant/train/data/some_samples.h"
 #include "graded.h"
 #include "identity.h"
+#include "interrupts.h"
 
 namespace fq::python {
 namespace {
@@ -111,7 +112,7 @@ std::string calibration_text(Network& self, nb::object data, const std::string& 
   if (samples > 0) source = some_samples(std::move(source), samples, 0);
   const std::string count = std::to_string(source->size());
   const auto batches = in_order(std::move(source), batch_size);
-  return unlocked([&] {
+  return interruptible([&](auto&) {
     CalibrationPage page{.title = title, .quantizers = calibration_report(*self.module, *batches)};
     page.facts.emplace_back("samples", count);
     return calibration_html(page);

@@ -14,9 +14,11 @@
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "graded.h"
 #include "identity.h"
+#include "interrupts.h"
 
 namespace fq::python {
 namespace {
@@ -60,6 +62,7 @@ Copy matched(const nb::dict& state, const std::string& name, const Tensor& targe
 }
 
 void load_state_dict(Network& self, const nb::dict& state) {
+  check_not_compressed(*self.module, "load_state_dict");
   std::vector<Copy> copies;
   for (auto [name, parameter] : self.module->named_parameters())
     copies.push_back(matched(state, name, parameter.mutable_tensor()));
@@ -89,16 +92,22 @@ void export_model(Network& self, const std::string& path, const std::string& tar
                   bool emulate) {
   if (target != "ort" && target != "tensorrt")
     throw ArgumentError(fmt::format("[export] target is '{}': ort and tensorrt are allowed", target));
-  const nb::gil_scoped_release free;
-  const Shape shape = self.input_shape();
-  Network folded =
-      copy_of(self);  // evaluation has the bits of the folded network, and engines fold otherwise
-  static_cast<void>(fold_batch_norm(*folded.module, shape));
   OnnxExportOptions options;
   options.target = target == "ort" ? Target::ort : Target::tensorrt;
   options.opset = opset;
   options.emulate = emulate;
-  save_onnx(path, export_onnx(*folded.module, {shape.begin() + 1, shape.end()}, options));
+  interruptible([&](InterruptWatch& watch) {
+    const Shape shape = self.input_shape();
+    Network folded =
+        copy_of(self);  // evaluation has the bits of the folded network, and engines fold otherwise
+    watch.look();
+    static_cast<void>(fold_batch_norm(*folded.module, shape));
+    watch.look();
+    const OnnxModel graph = export_onnx(*folded.module, {shape.begin() + 1, shape.end()}, options);
+    watch.look();
+    save_onnx(path, graph);
+    return true;
+  });
 }
 
 Network& quantize_model(Network& self, nb::object config) {
@@ -139,6 +148,14 @@ void bind_class(nb::module_& m) {
           "Training mode.")
       .def(
           "eval", [](Network& self) { self.module->eval(); }, "Evaluation mode.")
+      .def(
+          "set_training",
+          [](Network& self, const std::vector<std::string>& paths, bool on) {
+            for (const auto& path : paths) self.module->at(path).train(on);
+          },
+          arg("paths"), arg("mode"),
+          "The mode of some modules alone, by their paths: a frozen batch norm in training, dropout in "
+          "evaluation.")
       .def(
           "to",
           [](Network& self, const std::string& device) -> Network& {

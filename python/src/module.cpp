@@ -32,7 +32,10 @@ NB_MODULE(_fakequant, module) {
   fq::python::bind_engines(module);
   fq::python::bind_quantizer(module);
   fq::python::bind_ranks(module);
+  fq::python::bind_interrupts(module);
+  fq::python::bind_datasets(module);
   fq::python::bind_model(module);
+  fq::python::bind_compression(module);
   fq::python::bind_training(module);
   fq::python::bind_fitting(module);
   fq::python::bind_defaults(module);

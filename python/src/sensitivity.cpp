@@ -11,6 +11,7 @@
 #include "fakequant/train/sensitivity/auto_quantize.h"
 #include "graded.h"
 #include "identity.h"
+#include "interrupts.h"
 #include "ranks.h"
 
 namespace fq::python {
@@ -28,7 +29,7 @@ nb::object measure(Network& self, nb::object data, std::int64_t samples, std::in
   SensitivityOptions options;
   options.samples = samples;
   options.ranks = ranks_of(ranks);
-  return dict_of(unlocked([&] {
+  return dict_of(interruptible([&](auto&) {
     check_same_call(options.ranks.get(), "sensitivity", *self.module,
                     {{"samples", samples}, {"batch_size", batch_size}});
     return sensitivity(*self.module, *batches, options).to_json();
@@ -45,7 +46,7 @@ nb::object plan(Network& self, nb::object data, std::optional<double> effective_
   options.calibration_samples = samples;
   options.score_samples = samples;
   options.ranks = ranks_of(ranks);
-  const QuantizationPlan found = unlocked([&] {
+  const QuantizationPlan found = interruptible([&](auto&) {
     check_same_call(options.ranks.get(), "auto_quantize", *self.module,
                     {{"samples", samples}, {"batch_size", batch_size}, {"formats", formats}});
     return auto_quantize(*self.module, *batches, options);

@@ -1,7 +1,6 @@
 """export, save, verify: what becomes of a model that runs in the library whole."""
-import numpy as np
-
 from .. import _fakequant as _fq
+from ..verify import compare
 from .networks import Quantized, arguments_of, listed, parts_of
 
 
@@ -32,19 +31,10 @@ def verify(model, path, x, batch=256):
     have other bits than this model's, how many samples another largest output, and the largest difference. x is an input, or a
     tuple or dict of them as the model is called with.
     """
-    import onnxruntime
+    codes = _whole(model, "verify")
+    inputs = model.inputs_of_part(*arguments_of(x))
 
-    options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.x64quantprecision", "1")  # pairs of products must not saturate without VNNI
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    codes, found = _whole(model, "verify"), {"outputs": 0, "different": 0, "flips": 0, "max": 0.0}
-    network = codes.share()
-    network.eval()
-    names = [value.name for value in session.get_inputs()]
-    for part in zip(*(value.split(batch) for value in model.inputs_of_part(*arguments_of(x)))):
-        theirs, own = session.run(None, dict(zip(names, (value.cpu().numpy() for value in part))))[0], network(codes.rows_of(part)).cpu().numpy()
-        found["outputs"] += own.size
-        found["different"] += int((own.view(np.int32) != theirs.view(np.int32)).sum())
-        found["flips"] += int((own.reshape(len(own), -1).argmax(1) != theirs.reshape(len(own), -1).argmax(1)).sum())
-        found["max"] = max(found["max"], float(np.abs(own - theirs).max(initial=0)))
-    return found
+    def batches(most):
+        for part in zip(*(value.split(most or batch) for value in inputs)):
+            yield codes.rows_of(part).cpu().numpy()
+    return compare(codes.share(), path, batches)

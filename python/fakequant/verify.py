@@ -1,0 +1,98 @@
+"""An exported file in ONNX Runtime beside the model that it was written of."""
+import os
+
+import numpy as np
+
+from . import _fakequant
+
+_INPUTS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(int8)": np.int8,
+           "tensor(uint8)": np.uint8, "tensor(int16)": np.int16, "tensor(int32)": np.int32, "tensor(int64)": np.int64,
+           "tensor(bool)": np.bool_}
+
+
+def _formats(network):
+    """(bits, whether ranges are those of each input, whether it is a weight's) of quantizers that are on."""
+    rows = [(row["descriptor"].dict(), row["weight"]) for row in network.quantizers() if row["enabled"]]
+    return [(fields.get("num_bits", 8), fields.get("dynamic", False), weight) for fields, weight in rows]
+
+
+def _file_error(path, what):
+    error = _fakequant.FileError(f"[verify] {path} {what}")
+    error.path, error.dataset = str(path), ""
+    return error
+
+
+class Session:
+    """A file in ONNX Runtime on the CPU, with the options that keep the numbers of `network`."""
+
+    def __init__(self, path, network):
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+        try:
+            import onnxruntime
+        except ImportError:
+            raise _fakequant.ArgumentError("[verify] this Python has no onnxruntime: pip install onnxruntime") from None
+        if not os.path.isfile(path):
+            raise _file_error(path, "is not a file: write it by export")
+        formats, options = _formats(network), onnxruntime.SessionOptions()
+        floats = any(not isinstance(bits, int) for bits, _, _ in formats)
+        activations = [(bits, dynamic) for bits, dynamic, weight in formats if not weight]
+        options.log_severity_level = 3
+        options.add_session_config_entry("session.x64quantprecision", "1")  # pairs of products must not saturate without VNNI
+        if floats:
+            options.add_session_config_entry("session.disable_quant_qdq", "1")
+        if floats or any(bits == 4 for bits, _ in activations):
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        if not activations:
+            options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+        self.batch = 1 if any(dynamic for _, dynamic in activations) else None  # ranges of an input are of one sample
+        try:
+            self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # some of its classes derive from Exception only
+            raise _file_error(path, f"is not for ONNX Runtime: {' '.join(str(error).split())}") from error
+        self._inputs, self._path = self._session.get_inputs(), path
+
+    def outputs(self, rows):
+        """Of samples as the network reads them: several inputs lie side by side in a row."""
+        parts = [rows]
+        if len(self._inputs) > 1:
+            sizes = [int(np.prod(declared.shape[1:], dtype=np.int64)) for declared in self._inputs]
+            parts = [part.reshape(len(rows), *declared.shape[1:])
+                     for part, declared in zip(np.split(rows, np.cumsum(sizes)[:-1], axis=1), self._inputs)]
+        fed = {declared.name: part.astype(_INPUTS.get(declared.type, part.dtype)) for declared, part in zip(self._inputs, parts)}
+        try:
+            return self._session.run([self._session.get_outputs()[0].name], fed)[0]
+        except Exception as error:
+            raise _file_error(self._path, f"does not take such samples: {' '.join(str(error).split())}") from error
+
+
+def compare(network, path, batches):
+    """{"outputs", "different", "flips", "max"}: how many outputs there are, how many have other bits in the file, how many samples
+    another largest output, and the largest difference. `batches(size)` gives arrays of at most so many samples."""
+    session, found = Session(path, network), {"outputs": 0, "different": 0, "flips": 0, "max": 0.0}
+    for rows in batches(session.batch):
+        rows = np.ascontiguousarray(rows, np.float32 if rows.dtype.kind == "f" else np.int64)
+        own = network.predict(rows, batch_size=len(rows))
+        theirs = session.outputs(rows)
+        if own.shape != theirs.shape:
+            raise _file_error(path, f"gives {list(theirs.shape)} where the model gives {list(own.shape)}: it is of another one")
+        found["outputs"] += own.size
+        found["different"] += int((own.view(np.int32) != theirs.view(np.int32)).sum())
+        found["flips"] += int((own.reshape(len(own), -1).argmax(1) != theirs.reshape(len(own), -1).argmax(1)).sum())
+        found["max"] = max(found["max"], float(np.abs(own - theirs).max(initial=0)))
+    return found
+
+
+def verify(self, path, data, samples=0, batch_size=256):
+    """Runs a file of `export` in ONNX Runtime on a data set, (x, y) or x: {"outputs", "different", "flips", "max"}, how many outputs
+    there are, how many have other bits than this model's, how many samples another largest output, and the largest difference.
+    Other engines, and codes between layers: the command, fakequant verify --checkpoint.
+    """
+    data = _fakequant.data_of(data)
+    if samples:
+        data = _fakequant.some_samples(data, samples)
+
+    def batches(most):
+        step = most or batch_size
+        for begin in range(0, len(data), step):
+            yield data.read(range(begin, min(begin + step, len(data))))[0]
+    return compare(self, path, batches)

@@ -1,0 +1,101 @@
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "data.h"
+#include "fakequant/train/data/hdf5_dataset.h"
+#include "fakequant/train/data/some_samples.h"
+#include "fakequant/train/ranks/shares.h"
+#include "graded.h"
+#include "interrupts.h"
+
+namespace fq::python {
+
+std::shared_ptr<const Dataset> data_of(nb::handle value, const char* function) {
+  if (nb::isinstance<Dataset>(value)) return nb::cast<std::shared_ptr<Dataset>>(value);
+  const Call call{function};
+  if (PyTuple_Check(value.ptr()) == 0) return std::make_shared<TensorDataset>(call.host(value, "data"));
+  if (nb::len(value) != 2) throw nb::value_error("data is a tuple of other than two arrays: give (x, y)");
+  return std::make_shared<TensorDataset>(call.host(value[0], "x"), call.host(value[1], "y"));
+}
+
+std::shared_ptr<DataLoader> in_order(nb::handle value, std::int64_t batch_size, const char* function,
+                                     const Communicator* ranks) {
+  return in_order(data_of(value, function), batch_size, ranks);
+}
+
+std::shared_ptr<DataLoader> in_order(std::shared_ptr<const Dataset> data, std::int64_t batch_size,
+                                     const Communicator* ranks) {
+  LoaderOptions options;
+  options.batch_size = batch_size;
+  options.shuffle = false;
+  options.prefetch = 0;  // data sets of numpy's memory are read on the thread that asks
+  if (ranks != nullptr) options = share_of_rank(options, *ranks);
+  return std::make_shared<DataLoader>(std::move(data), options);
+}
+
+namespace {
+
+using nb::arg, nb::none;
+using Shared = std::shared_ptr<Dataset>;  // nobody writes to a data set
+
+Shared open(const std::string& path, const std::string& split, bool labels) {
+  Hdf5DatasetOptions options;
+  options.by_rows = launched().ranks > 1;
+  options.split = split;
+  options.labels = labels;
+  options.label_type = LabelType::integers;
+  return unlocked([&] { return Shared(std::make_shared<Hdf5Dataset>(path, options)); });
+}
+
+nb::tuple read(const Dataset& data, const std::vector<std::int64_t>& rows) {
+  const Batch batch = unlocked([&] { return data.read(rows); });
+  return nb::make_tuple(Call{"read"}.give(batch.x), Call{"read"}.give(batch.y));
+}
+
+nb::tuple shape_of(const Dataset& data) {
+  return nb::tuple(
+      nb::cast(std::vector<std::int64_t>(data.sample_shape().begin(), data.sample_shape().end())));
+}
+
+Shared tensors(nb::handle x, nb::handle y) {
+  const Call call{"TensorDataset"};
+  return std::make_shared<TensorDataset>(call.host(x, "x"), call.host(y, "y"));
+}
+
+Shared subset(Shared data, std::vector<std::int64_t> rows) {
+  return std::make_shared<Subset>(std::move(data), std::move(rows));
+}
+
+}  // namespace
+
+void bind_datasets(nb::module_& m) {
+  nb::class_<Dataset>(m, "Dataset",
+                      "Samples by index, with labels or without. data[3] is (x, y), arrays of one sample, "
+                      "data[:100] a data set of the first hundred; a loop goes over all (x, y).")
+      .def("__len__", &Dataset::size)
+      .def_prop_ro("sample_shape", &shape_of, "Of a sample, without their number.")
+      .def_prop_ro("classes", &Dataset::classes, "How many; 0 where labels are not one class a sample.")
+      .def_prop_ro("class_names", &Dataset::class_names, "In the order of labels; none where there are none.")
+      .def("read", &read, arg("rows"), "(x, y) of the samples of those numbers; y is None without labels.");
+  m.def("dataset", &open, arg("path"), arg("split") = "train", arg("labels") = true,
+        "One group of a data set file (HDF5).");
+  m.def("TensorDataset", &tensors, arg("x"), arg("y") = none(),
+        "A data set over arrays: x float32, or int64 of token ids, [N, ..], as the network is to see it; y "
+        "int64 [N], a class for each sample, or what a loss takes. Nothing is copied.");
+  m.def("Subset", &subset, arg("data"), arg("rows"),
+        "Some samples of a data set, by their numbers in ascending order.");
+  m.def(
+      "data_of", [](nb::handle data) { return std::const_pointer_cast<Dataset>(data_of(data, "data_of")); },
+      arg("data"), "The data set of what Model's functions take: itself, of (x, y), or of x.");
+  m.def(
+      "some_samples",
+      [](Shared data, std::int64_t count, std::uint64_t seed) {
+        return std::const_pointer_cast<Dataset>(some_samples(std::move(data), count, seed));
+      },
+      arg("data"), arg("count"), arg("seed") = 0,
+      "So many samples spread over a data set by chance, in its order: the same ones every time.");
+}
+
+}  // namespace fq::python

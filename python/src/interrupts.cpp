@@ -1,0 +1,119 @@
+#include "interrupts.h"
+
+#include <array>
+#include <csignal>
+
+#include "bindings.h"
+
+namespace fq::python {
+namespace {
+
+constexpr std::size_t kCalls = 64;  // at once; further ones end by Python's main thread alone
+constexpr auto kPause = std::chrono::milliseconds(200);
+
+std::array<std::atomic<std::atomic<bool>*>, kCalls> calls;
+static_assert(std::atomic<std::atomic<bool>*>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+int open_calls = 0;  // with the interpreter's lock
+struct sigaction before;
+
+/// Python's handler comes first: what it was told is there when a call sees that it is to stop.
+void on_interrupt(int signal, siginfo_t* info, void* place) {
+  if ((before.sa_flags & SA_SIGINFO) != 0)
+    before.sa_sigaction(signal, info, place);
+  else
+    before.sa_handler(signal);
+  for (const auto& call : calls)
+    if (auto* stop = call.load()) *stop = true;
+}
+
+bool is_ours(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == &on_interrupt;
+}
+
+/// Before Python's handler, while calls are open. Where interrupts are ignored, or end the process, that
+/// stays.
+void listen() {
+  struct sigaction now {};
+  if (sigaction(SIGINT, nullptr, &now) != 0 || is_ours(now)) return;
+  if ((now.sa_flags & SA_SIGINFO) == 0 && (now.sa_handler == SIG_IGN || now.sa_handler == SIG_DFL)) return;
+  before = now;
+  now.sa_flags |= SA_SIGINFO;
+  now.sa_sigaction = &on_interrupt;
+  sigaction(SIGINT, &now, nullptr);
+}
+
+void listen_no_more() {
+  struct sigaction now {};
+  if (sigaction(SIGINT, nullptr, &now) == 0 && is_ours(now)) sigaction(SIGINT, &before, nullptr);
+}
+
+bool python_raises() {
+  const nb::object signal = nb::module_::import_("signal");
+  return signal.attr("getsignal")(SIGINT).is(signal.attr("default_int_handler"));
+}
+
+}  // namespace
+
+Interrupts::Interrupts() {
+  ++open_calls;
+  if (!python_raises()) return;
+  listen();
+  for (auto& call : calls) {
+    std::atomic<bool>* none = nullptr;
+    if (call.compare_exchange_strong(none, &stop)) return;
+  }
+}
+
+Interrupts::~Interrupts() {
+  for (auto& call : calls) {
+    std::atomic<bool>* own = &stop;
+    if (call.compare_exchange_strong(own, nullptr)) break;
+  }
+  if (--open_calls == 0) listen_no_more();
+}
+
+bool Interrupts::due() {
+  const nb::gil_scoped_acquire lock;
+  if (thrown_) return true;
+  const bool signalled = stop.exchange(false);
+  if (PyErr_CheckSignals() == 0) {
+    if (!signalled || !python_raises()) return false;
+    PyErr_SetNone(PyExc_KeyboardInterrupt);
+  }
+  end_by(std::make_exception_ptr(nb::python_error()));
+  return true;
+}
+
+void Interrupts::end_by(std::exception_ptr thrown) {
+  thrown_ = std::move(thrown);
+  stop = true;
+}
+
+void Interrupts::rethrow() {
+  if (thrown_) std::rethrow_exception(thrown_);
+}
+
+void InterruptWatch::on_op(std::string_view, const std::vector<Variable>&, const Variable&, Attributes) {
+  look();
+}
+
+void InterruptWatch::look() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_ && !interrupts_.stop) return;
+  next_ = now + kPause;
+  if (interrupts_.due()) throw Interrupted();
+}
+
+void bind_interrupts(nb::module_& m) {
+  nb::class_<Interrupts>(m, "Interrupts",
+                         "The interrupts of a call of Python's own on any thread, made before its work.")
+      .def(nb::init<>())
+      .def(
+          "check",
+          [](Interrupts& self) {
+            if (self.due()) self.rethrow();
+          },
+          "Raises KeyboardInterrupt where there was one.");
+}
+
+}  // namespace fq::python
