@@ -11,16 +11,18 @@
 Tensors go through DLPack: nothing is copied, and nothing is linked to libtorch. Tensors of a GPU go
 the same way where the library was built with CUDA.
 """
-from .calibration import calibrate
+from .calibration import calibrate, calibrating, quantizers_off
 from .checkpoints import load_quantized
 from .groups import parameter_groups
 from .files import export, save, verify
 from .functions import (dynamic_block_quantize, fake_affine_tensor_quant, fake_tensor_quant, int_cast_ste,
                         legacy_fake_tensor_quant, scaled_e4m3)
 from .networks import Quantized, quantize
+from .report import layers
 from .quantizers import HistogramCalibrator, MaxCalibrator, TensorQuantizer
 
-__all__ = ["quantize", "calibrate", "parameter_groups", "load_quantized", "export", "save", "verify", "Quantized",
+__all__ = ["quantize", "calibrate", "calibrating", "quantizers_off", "parameter_groups", "load_quantized", "export", "save",
+           "verify", "layers", "Quantized",
            "fake_tensor_quant", "scaled_e4m3", "int_cast_ste",
            "dynamic_block_quantize", "legacy_fake_tensor_quant", "fake_affine_tensor_quant", "TensorQuantizer", "MaxCalibrator",
            "HistogramCalibrator"]

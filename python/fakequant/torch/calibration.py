@@ -1,37 +1,70 @@
-"""calibrate: ranges from the batches of a loader."""
+"""calibrate: ranges from the batches of a loader; blocks of `with` that calibrate and that switch quantizers off."""
+import contextlib
+import fnmatch
+
 import torch
 
 from .. import _fakequant as _fq
 from .networks import arguments_of, parts_of
 
 
-def calibrate(model, data, samples=512, method=""):
-    """Chooses the ranges of all quantizers from `samples` samples of `data`: batches of a loader, tensors, tuples of which the
-    first is the input, or dicts of arguments; several inputs are a tuple in place of one, or a dict. `method` is max, entropy, mse, ..; that of the config by default. Gives the model itself.
-    """
-    parts = parts_of(model)
-    if not parts:
-        raise _fq.ArgumentError("[calibrate] the model has nothing quantized: give what fakequant.torch.quantize made")
-    seen, modes, kept = 0, {module: module.training for module in model.modules()}, []
+@contextlib.contextmanager
+def calibrating(model, method=""):
+    """`with calibrating(model): ..`: the model computes in floats in the block, in evaluation mode, and is shown what it is called
+    with; at its end ranges are chosen, unless it ends by an exception."""
+    parts = _parts(model, "calibrating")
+    modes, kept = {module: module.training for module in model.modules()}, []
     try:
         model.eval()
         kept = [part.watching() for part in parts]
-        with torch.no_grad():
-            for batch in data:
-                seen += _run(model, batch, samples - seen)
-                if seen >= samples:
-                    break
+        yield model
     finally:
         for part in parts:
             part.stop_watching()
         for module, mode in modes.items():
             module.training = mode
-    if seen == 0:
-        raise _fq.ArgumentError("[calibrate] data has no batch")
     for part, values in zip(parts, kept):
         for name, codes in part.codes().items():
             codes.calibrate(values[name], method)
+
+
+def calibrate(model, data, samples=512, method=""):
+    """Chooses the ranges of all quantizers from `samples` samples of `data`: batches of a loader, tensors, tuples of which the
+    first is the input, or dicts of arguments; several inputs are a tuple in place of one, or a dict. `method` is max, entropy, mse, ..; that of the config by default. Gives the model itself.
+    """
+    _parts(model, "calibrate")
+    seen, interrupts = 0, _fq.Interrupts()
+    with calibrating(model, method), torch.no_grad():
+        for batch in data:
+            interrupts.check()
+            seen += _run(model, batch, samples - seen)
+            if seen >= samples:
+                break
+        if seen == 0:
+            raise _fq.ArgumentError("[calibrate] data has no batch")
     return model
+
+
+@contextlib.contextmanager
+def quantizers_off(model, pattern="*"):
+    """`with quantizers_off(model): ..`: the quantizers of a pattern are off in the block, and then as they were. Names are those that
+    `print` of a part's network shows, "layer1_0_conv1.weight_quantizer"."""
+    networks = [codes.network for part in _parts(model, "quantizers_off") for codes in part.codes().values()]
+    names = [row["name"] for network in networks for row in network.quantizers()]
+    found = [network for network in networks if fnmatch.filter((row["name"] for row in network.quantizers()), pattern)]
+    if not found:
+        raise _fq.ArgumentError(f"[quantizers_off] '{pattern}' is none of the quantizers {', '.join(names)}")
+    with contextlib.ExitStack() as stack:
+        for network in found:
+            stack.enter_context(network.quantizers_off(pattern))
+        yield model
+
+
+def _parts(model, function):
+    parts = parts_of(model)
+    if not parts:
+        raise _fq.ArgumentError(f"[{function}] the model has nothing quantized: give what fakequant.torch.quantize made")
+    return parts
 
 
 def _run(model, batch, most):

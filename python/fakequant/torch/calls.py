@@ -1,11 +1,13 @@
 """Functions and methods of tensors as layers of a model file, and what a node of torch.fx is."""
+import math
+
 import torch
 from torch import nn
 
 from .attention_layers import dot_product, multihead
 from .layers import (Layer, NoLayer, Place, adaptive_avg_pool, avg_pool, constant, flatten, layer_of, max_pool, pair, places_of,
                      plain, require)
-from .nodes import argument, is_own, is_tensor, name_of, shape_of, tensor_inputs, turned
+from .nodes import argument, has_hooks, is_own, is_tensor, name_of, shape_of, tensor_inputs, turned
 from .reshapes import SHAPES
 
 #: Of one tensor and constants: (type, options) by what is given behind the tensor.
@@ -27,6 +29,18 @@ PAIRS = {"add": "add", "iadd": "add", "add_": "add", "mul": "multiply", "imul": 
          "matmul": "matmul"}
 
 
+def _with_number(name, first, second):
+    """What it does to a tensor with a number on one side."""
+    number, behind = (second, True) if type(second) in (int, float) else (first, False)
+    require(math.isfinite(number) and not (name == "truediv" and number == 0), f"{name} with {number}")
+    if name in ("mul", "imul", "truediv") and (behind or name != "truediv"):
+        return [("scale", {"factor": 1 / number if name == "truediv" else float(number)})]
+    require(name in ("add", "iadd", "add_", "sub"), f"{name} with a number")
+    if name == "sub":
+        return [("shift", {"by": -float(number)})] if behind else [("neg", {}), ("shift", {"by": float(number)})]
+    return [("shift", {"by": float(number)})]
+
+
 class Reader:
     """Nodes of a model as layers."""
 
@@ -40,6 +54,7 @@ class Reader:
 
     def _module(self, node):
         module = self.modules[node.target]
+        require(not has_hooks(module), f"{type(module).__name__} has hooks, which torch runs")
         kind = layer_of(module)
         if isinstance(module, nn.MultiheadAttention):
             return multihead(self, node)
@@ -47,6 +62,10 @@ class Reader:
         return Layer([kind], tensor_inputs(node), places_of(module))
 
     def _pair(self, node, name):
+        if sum(type(value) in (int, float) for value in node.args) == 1 and len(node.args) == 2 and not node.kwargs:
+            require(node.meta["tensor_meta"].dtype.is_floating_point, f"{name} of integers with a number")
+            require(tuple(node.meta["in_evaluation"][0]) == tuple(node.args), f"{name} with a number that the mode decides")
+            return Layer(_with_number(name, *node.args), tensor_inputs(node))
         constants = [value for value in node.all_input_nodes if value.op == "get_attr"]
         operands = [value for value in node.args[:2] if isinstance(value, torch.fx.Node)]
         require(len(operands) == 2 and len(node.args) == 2 and not node.kwargs, f"{name} of other than two values")
@@ -56,6 +75,10 @@ class Reader:
                 f"{name} of shapes that are no batch each")
         if not constants:
             return Layer([(PAIRS[name], {})], operands)
+        if name == "matmul" and node.args[0] not in constants and len(shape_of(constants[0])) == 2:
+            own, out = shape_of(constants[0])
+            return Layer([("linear", {"out_features": out, "in_features": own, "bias": False})], values,
+                         {"weight": self.place(constants[0], turned=True)})
         require(name in ("add", "iadd", "mul", "imul"), f"{name} with a parameter")
         rank, own = len(shapes[0]), shape_of(constants[0])
         require(len(own) < rank or (len(own) == rank and own[0] == 1), f"{name} with a parameter that has the batch")

@@ -12,6 +12,9 @@ from .samples import samples_of
 from .shared import Shared
 
 
+_NO_GRAPH = "[fakequant.torch] torch cannot trace or export a part on codes: fakequant.torch.export writes the file"
+
+
 class Codes(nn.Module):
     """One network of the library inside of a network of torch.
 
@@ -19,8 +22,10 @@ class Codes(nn.Module):
     its own, in the extra state of state dicts.
     """
 
-    def __init__(self, json_text, places, sample_shape, classes, config):
+    def __init__(self, json_text, places, sample_shape, classes, config, modes=None):
+        """`modes`: modules of torch whose own modes layers have, by their names."""
         super().__init__()
+        self._modes = modes or {}
         self._json, self._places, self._sample_shape, self._classes = json_text, places, sample_shape, classes
         self._config, self._learned = config, None
         self._random = any("drop" in node["type"] for node in json.loads(json_text)["nodes"])
@@ -56,6 +61,10 @@ class Codes(nn.Module):
     def _samples(self, batches):
         return samples_of(batches)
 
+    def places(self):
+        """Where torch has its parameters and running statistics."""
+        return list(self._places.values())
+
     def ranges(self):
         """The learned ranges, parameters."""
         return list(self._ranges.values())
@@ -82,14 +91,22 @@ class Codes(nn.Module):
     def record(self, inputs, sources, wants_gradient):
         """(outputs, Recording) for a batch."""
         self.share(sources)
+        others, self._trains = self._of_another_mode(), self.training
         self.network.train(self.training)
+        if others:
+            self.network.set_training(others, not self.training)
+            self._trains = True
         y, recording = self._recorded([rows(x) for x in inputs], list(wants_gradient))
-        if self.training:
+        if self._trains:
             self.shared.take_buffers()
         return y, recording
 
+    def _of_another_mode(self):
+        """Layers whose mode is not that of the part: frozen batch norms, dropout in evaluation."""
+        return [name for name, module in self._modes.items() if module.training != self.training]
+
     def _recorded(self, inputs, wants_gradient):
-        seed = int(torch.randint(2**62, (1,))) if self._random and self.training else 0
+        seed = int(torch.randint(2**62, (1,))) if self._random and self._trains else 0
         return self.network.record(*inputs, *wants_gradient, seed)
 
     def _evaluated(self, inputs):
@@ -98,7 +115,10 @@ class Codes(nn.Module):
     @torch.compiler.disable
     def forward(self, *inputs):
         if torch.compiler.is_exporting() or torch.jit.is_tracing():
-            raise _fq.ArgumentError("[fakequant.torch] torch cannot trace or export a part on codes: fakequant.torch.export writes the file")
+            raise _fq.ArgumentError(_NO_GRAPH)
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            raise _fq.ArgumentError("[fakequant.torch] functions of torch.func (vmap, grad, jvp) cannot go through a part on codes: call "
+                                    "the model on batches, and backward")
         inputs = [x.float() if checked(x, "fakequant.torch").is_floating_point() else x for x in inputs]
         if self._ranges:
             self._ranges.guard()
@@ -106,14 +126,21 @@ class Codes(nn.Module):
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, *sources)):
             return Pass.apply(self, len(inputs), *inputs, *sources)
         with torch.no_grad():
-            return self.record(inputs, sources, [False] * len(inputs))[0] if self.training else self._evaluate(inputs, sources)
+            if self.training or self._of_another_mode():
+                return self.record(inputs, sources, [False] * len(inputs))[0]
+            return self._evaluate(inputs, sources)
 
     def _evaluate(self, inputs, sources):
         self.share(sources)
         self.network.eval()
         return self._evaluated([rows(x) for x in inputs])
 
+    def __prepare_scriptable__(self):
+        raise _fq.ArgumentError(_NO_GRAPH)
+
     def get_extra_state(self):
+        if torch.onnx.is_in_onnx_export():
+            raise _fq.ArgumentError(_NO_GRAPH)
         arrays, attributes = self.network.quantizer_state()
         return {"arrays": {name: torch.as_tensor(array) for name, array in arrays.items()}, "attributes": attributes}
 

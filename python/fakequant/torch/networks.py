@@ -11,11 +11,16 @@ from .attention import Attention, dot_product
 from .defaults import completed, without_edges
 from .layers import NoLayer
 from .multihead import quantized_multihead
+from .nodes import has_hooks
 from .part_codes import codes_of
 from .parts import Layers, read
 from .program import run, steps_of
 from .routes import Calls, lead
 from .steps import attention_calls, hidden, stay_with_torch, with_codes
+
+
+#: What a module that is quantized by its children says of itself.
+STAYS = "_fakequant_stays"
 
 
 class Quantized(nn.Module):
@@ -33,12 +38,19 @@ class Quantized(nn.Module):
             self.register_parameter(name, parameter)
         for name, buffer in model.named_buffers(recurse=False):
             self.register_buffer(name, buffer)
+        if has_hooks(model):
+            raise NoLayer("it has hooks, which torch runs")
+        self._origin, self._own = type(model), {name: value for name, value in vars(model).items()
+                                                if name not in self.__dict__ and not name.startswith("_")}
+        self._held = [(self if parent is model else parent, name, child) for parent in model.modules()
+                      for name, child in parent._modules.items()]
         graph = read(model, inputs)
         layers = Layers(model, graph)
         parts, self.in_parts = layers.whole(graph) if whole else ([], "")
         parts = parts or layers.parts(graph)
         attends = attention_calls(model, graph, layers, parts, config)
         self.floats, own = stay_with_torch(layers, attends)
+        self.why = {node.target: why for node, why in layers.reasons.items() if node.op == "call_module" and node not in attends}
         self.in_parts = "; ".join(filter(None, [self.in_parts, *(f"{name} is a part of its own: {why}" for name, why in own.items())]))
         inner = hidden(model, graph, layers, attends)
         if inner or not (parts or attends):
@@ -58,7 +70,34 @@ class Quantized(nn.Module):
         self.watch = None  # what calibration sees the values with
 
     def forward(self, *inputs, **named):
+        for parent, name, child in self._held:
+            if parent._modules.get(name) is not child:
+                raise _fq.ArgumentError(f"[fakequant.torch] '{name}' of {type(parent).__name__} is another module than the one that was "
+                                        "quantized: change the model before quantize")
         return run(self, self._steps if self.watch is None else self._watched, inputs, named, self.watch)
+
+    def __getattr__(self, name):
+        """Values of the model's own; what its methods would run are modules in floats."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("_"):
+                raise
+        if name in self._own:
+            return self._own[name]
+        if hasattr(self._origin, name):
+            raise AttributeError(f"[fakequant.torch] a quantized model has the forward of {self._origin.__name__} alone: call "
+                                 f"{self._origin.__name__}.{name}(model, ..) where that is to call the model")
+        raise AttributeError(f"the quantized {self._origin.__name__} has no attribute '{name}'")
+
+    def __getitem__(self, index):
+        """A layer of a Sequential, as torch has it."""
+        if not issubclass(self._origin, nn.Sequential):
+            raise TypeError(f"a quantized {self._origin.__name__} has no items")
+        return [child for name, child in self.named_children() if name.isdigit()][index]
+
+    def __prepare_scriptable__(self):
+        raise _fq.ArgumentError("[fakequant.torch] torch.jit cannot compile parts on codes: fakequant.torch.export writes the file")
 
     def in_float(self, *inputs, **named):
         """What the model gives without quantizers."""
@@ -104,9 +143,10 @@ def listed(floats):
     return "; ".join(f"{name} stays with torch: {why}" for name, why in floats.items())
 
 
-def _by_children(model, calls, config):
+def _by_children(model, calls, config, why):
     """A copy of a module that torch.fx cannot read, of the same parameters, in which those below are quantized that it can."""
     out = copy.copy(model)
+    out.__dict__[STAYS] = why
     out._modules = {name: _quantized_child(child, calls, config) for name, child in model.named_children()}
     if isinstance(out, nn.TransformerEncoderLayer):
         out.activation_relu_or_gelu = 0  # or it would pass by its children in evaluation
@@ -121,9 +161,10 @@ def _quantized_child(child, calls, config):
             return quantized_multihead(child, *calls.arguments[child], config)
         if child in calls.inputs:
             return Quantized(child, calls.inputs[child], config)
-    except NoLayer:
-        pass
-    return _by_children(child, calls, config)
+        why = "it was called with other than tensors" if child in calls.arguments else "example_input does not reach it"
+    except NoLayer as reason:
+        why = str(reason)
+    return _by_children(child, calls, config, why)
 
 
 def parts_of(model):
@@ -147,6 +188,8 @@ def quantize(model, config="int8", example_input=None, whole=True):
         raise _fq.ArgumentError(f"[quantize] model is a {type(model).__name__}: give an nn.Module")
     if isinstance(model, torch.jit.ScriptModule):
         raise _fq.ArgumentError("[quantize] model is a ScriptModule, which cannot be read: give the module that it was made of")
+    if parts_of(model):
+        raise _fq.ArgumentError("[quantize] the model is quantized already: give the model of before")
     if example_input is None:
         raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, such as next(iter(loader))[0]")
     config, learned = completed(config)
@@ -172,6 +215,14 @@ def _with_edges(model, config, learned):
     return model
 
 
+def _check_arguments(model, inputs):
+    try:
+        inspect.signature(model.forward).bind(*inputs)
+    except TypeError as why:
+        raise _fq.ArgumentError(f"[quantize] example_input is {len(inputs)} inputs of {type(model).__name__}, {why}: give an input, or a "
+                                "tuple of them; a list that is one input is ([..],)") from why
+
+
 def _quantized(model, inputs, named, config, whole):
     try:
         if named:
@@ -179,9 +230,11 @@ def _quantized(model, inputs, named, config, whole):
             if bound.kwargs:
                 raise NoLayer("the model is called with arguments by name alone")
             inputs, named = bound.args, {}
+        else:
+            _check_arguments(model, inputs)
         return Quantized(model, inputs, config, whole)
     except NoLayer as why:
-        out = _by_children(model, Calls(model, inputs, named), config)
+        out = _by_children(model, Calls(model, inputs, named), config, str(why))
         if not parts_of(out):
             raise _fq.ArgumentError(f"[quantize] {why}") from why
         return out

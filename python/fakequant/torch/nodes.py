@@ -12,6 +12,11 @@ def is_absent(value):
     return isinstance(value, torch.fx.Node) and value.op == "placeholder" and value.meta.get("type") is type(None)
 
 
+def has_hooks(module):
+    """Whether torch runs more than its forward when it is called."""
+    return any((module._forward_pre_hooks, module._forward_hooks, module._backward_hooks, module._backward_pre_hooks))
+
+
 def is_tensor(node):
     return isinstance(node.meta.get("tensor_meta"), torch.fx.passes.shape_prop.TensorMetadata)
 

@@ -14,10 +14,12 @@ def codes_of(part, layers, config):
     """The Codes of a part."""
     output = shape_of(part.nodes[-1])
     text, places = _nodes_of(part, layers)
+    modes = {node.name: layers.module(node) for node in part.nodes if node.op == "call_module"
+             and layers.found[node].kinds[-1][0] in ("batch_norm", "dropout", "channel_dropout")}
     classes = output[1] if len(output) == 2 else 0
     if len(part.sources) > 1:
-        return SeveralInputs({node.target: shape_of(node)[1:] for node in part.sources}, text, places, classes, config)
-    return Codes(text, places, shape_of(part.sources[0])[1:], classes, config)
+        return SeveralInputs({node.target: shape_of(node)[1:] for node in part.sources}, text, places, classes, config, modes)
+    return Codes(text, places, shape_of(part.sources[0])[1:], classes, config, modes)
 
 
 def _input_parts(sources):
@@ -55,9 +57,9 @@ def _nodes_of(part, layers):
 class SeveralInputs(Codes):
     """All of a network of several inputs, of those shapes without the samples, by their names in exported files."""
 
-    def __init__(self, shapes, json_text, places, classes, config):
+    def __init__(self, shapes, json_text, places, classes, config, modes):
         self._shapes = shapes
-        super().__init__(json_text, places, [sum(torch.Size(shape).numel() for shape in shapes.values())], classes, config)
+        super().__init__(json_text, places, [sum(torch.Size(shape).numel() for shape in shapes.values())], classes, config, modes)
 
     def inputs(self):
         """The names of the inputs, in their order."""

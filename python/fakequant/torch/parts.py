@@ -12,12 +12,12 @@ from torch.nn import functional
 from .calls import Reader
 from .forwards import FORWARDS
 from .layers import NoLayer, is_conv1d
-from .nodes import is_absent, is_tensor, name_of, readers_skip, shape_of, tensor_inputs, turned
+from .nodes import has_hooks, is_absent, is_tensor, name_of, readers_skip, shape_of, tensor_inputs, turned
 
 
 class _Tracer(torch.fx.Tracer):
     def is_leaf_module(self, m, module_qualified_name):
-        return is_conv1d(m) or (type(m) not in FORWARDS and super().is_leaf_module(m, module_qualified_name))
+        return is_conv1d(m) or has_hooks(m) or (type(m) not in FORWARDS and super().is_leaf_module(m, module_qualified_name))
 
     def call_module(self, m, forward, args, kwargs):
         return super().call_module(m, functools.partial(FORWARDS[type(m)], m) if type(m) in FORWARDS else forward, args, kwargs)
@@ -98,6 +98,7 @@ class Layers:
 
     def __init__(self, model, graph):
         self.found, self.reasons, reader = {}, {}, Reader(model)
+        self.module = lambda node: reader.modules[node.target]
         for node in graph.nodes:
             if node.op in ("placeholder", "output", "get_attr") or readers_skip(node) or turned(node) is not None:
                 continue
@@ -126,7 +127,7 @@ class Layers:
         return part
 
     def _blocks(self, graph):
-        """Runs of nodes, each entered by one value alone."""
+        """(nodes in order, whether the last alone is read behind them): runs of nodes, each entered by one value alone."""
         nodes = [node for node in graph.nodes
                  if node in self.found or node in self.reasons or node.op in ("placeholder", "output")]
         last = {}
@@ -138,10 +139,10 @@ class Layers:
             if node.op != "placeholder":
                 block.append(node)
             if alive == {node}:
-                yield block
+                yield block, True
                 block = []
         if block:
-            yield block
+            yield block, False
 
     def _inputs(self, node):
         return self.found[node].inputs if node in self.found else tensor_inputs(node)
@@ -166,8 +167,8 @@ class Layers:
     def parts(self, graph):
         """The parts that the library can run whole and that have a layer with weights."""
         joined, whole = [], []
-        for block in self._blocks(graph):
-            if all(node in self.found for node in block) and [is_tensor(used) for used in self._sources(whole + block)] == [True]:
+        for block, closed in self._blocks(graph):
+            if closed and all(node in self.found for node in block) and [is_tensor(used) for used in self._sources(whole + block)] == [True]:
                 whole.extend(block)
                 continue
             joined.append(whole)

@@ -80,7 +80,8 @@ def _with(values, argument):
     if isinstance(argument, ByMode):
         return argument.training if values[_MODE] else argument.evaluation
     if isinstance(argument, (tuple, list)):
-        return type(argument)(_with(values, part) for part in argument)
+        parts = [_with(values, part) for part in argument]
+        return type(argument)(*parts) if hasattr(argument, "_fields") else tuple(parts) if isinstance(argument, tuple) else parts
     if isinstance(argument, dict):
         return {key: _with(values, part) for key, part in argument.items()}
     if isinstance(argument, slice):

@@ -72,6 +72,7 @@ def _item(node, source):
     if readers_skip(read):
         return _part_of_cut(node, source)
     if not is_tensor(read):  # (outputs, weights) of attention
+        require(not isinstance(read.target, str) or read.op != "placeholder", "a part of an input that is no tensor")
         require(node.args[1] == 0, "the weights of attention")
         return [("identity", {})]
     return _indexed(node, source)

@@ -48,7 +48,8 @@ class Shared:
     def take_buffers(self):
         """Gives torch the running statistics of a step."""
         for name, own in self._network.buffers(torch.empty(0)).items():
-            self._places[name].get().copy_(own)
+            if self._places[name].module.training:
+                self._places[name].get().copy_(own)
         for place in self._places.values():
-            if place.name == "num_batches_tracked":
+            if place.name == "num_batches_tracked" and place.module.training:
                 place.module.num_batches_tracked += 1
