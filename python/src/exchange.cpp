@@ -34,7 +34,7 @@ const Exchange* exchange_of(nb::handle value) {
   if (at != known->end()) return at->second;
   const Exchange* found = table_of(nb::handle(reinterpret_cast<PyObject*>(type)));
   if (found != nullptr) {
-    Py_INCREF(type);  // so that no other type takes its place
+    Py_INCREF(reinterpret_cast<PyObject*>(type));  // so that no other type takes its place
     known->emplace(type, found);
   }
   return found;

@@ -18,20 +18,27 @@ def test_one_version():
 
 
 def test_another_library_is_refused_at_import(tmp_path):
-    package = tmp_path / "fakequant"
-    package.mkdir()
-    for path in pathlib.Path(fq.__file__).parent.iterdir():
-        if path.name != "__init__.py" and not path.name.startswith("__pycache__"):
-            (package / path.name).symlink_to(path.absolute())
-    text = pathlib.Path(fq.__file__).read_text()
-    for version in (fq.__version__, "9.8.7"):
-        (package / "__init__.py").write_text(text.replace(f'"{fq.__version__}"', f'"{version}"'))
+    """A package of another version, and a library that was built with another stamp."""
+    source, stamp = pathlib.Path(fq.__file__).parent, b"\0" + fq.__version__.encode() + b"\0"
+    library = pathlib.Path(fq._fakequant.__file__)
+    assert library.read_bytes().count(stamp) == 1
+    for i, (package_version, library_version) in enumerate([(fq.__version__, fq.__version__), ("9.8.7", fq.__version__),
+                                                            (fq.__version__, "9.8.7")]):
+        package = tmp_path / str(i) / "fakequant"
+        package.mkdir(parents=True)
+        for path in source.iterdir():
+            if path.name not in ("__init__.py", library.name) and not path.name.startswith("__pycache__"):
+                (package / path.name).symlink_to(path.absolute())
+        (package / library.name).write_bytes(library.read_bytes().replace(stamp, b"\0" + library_version.encode() + b"\0"))
+        text = (source / "__init__.py").read_text()
+        (package / "__init__.py").write_text(text.replace(f'"{fq.__version__}"', f'"{package_version}"'))
         done = subprocess.run([sys.executable, "-c", "import fakequant; print(fakequant.__file__)"], capture_output=True, text=True,
-                              env={**os.environ, "PYTHONPATH": str(tmp_path)})
-        if version == fq.__version__:
+                              env={**os.environ, "PYTHONPATH": str(package.parent)})
+        if package_version == library_version:
             assert done.returncode == 0 and done.stdout.strip() == str(package / "__init__.py"), done.stderr
         else:
-            assert done.returncode == 1 and f"the package is 9.8.7, and its library {fq.__version__} (" in done.stderr
+            words = f"ImportError: [fakequant] the package is {package_version}, and its library {library_version} ({package}"
+            assert done.returncode == 1 and words in done.stderr
 
 
 def test_another_library_is_refused_at_configure_time(tmp_path):
