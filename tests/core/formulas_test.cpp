@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/core/numerics/detail/inverse_formulas.h"
 #include "fakequant/core/quantized.h"
 
 namespace fq::formulas_test {
@@ -69,6 +70,20 @@ INSTANTIATE_TEST_SUITE_P(Bits, IntegerFormats, ::testing::Range(2, 17));
 double e4m3_value(int magnitude) {
   const int exponent = magnitude >> 3, mantissa = magnitude & 7;
   return exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+}
+
+TEST(DivideByInverse, HasTheBitsOfADivisionBesideEveryEdge) {
+  std::int64_t others = 0;
+  for (std::uint32_t s = 0; s < 1u << 23; s += 2039)
+    for (const float power : {0x1p-100f, 1.0f, 0x1p99f})
+      for (int k = 1; k < 100'000; k += 1 + k / 7)
+        for (int beside = -3; beside <= 3; ++beside) {
+          const float d = std::bit_cast<float>(0x3f800000u | s) * power;
+          const float edge = static_cast<float>(k) * d;
+          const float p = std::bit_cast<float>(std::bit_cast<std::int32_t>(edge) + beside);
+          others += scalar::divide_by_inverse(p, d, 1.0f / d) != p / d ? 1 : 0;
+        }
+  EXPECT_EQ(others, 0);
 }
 
 TEST(E4m3, EveryCodeRoundTrips) {

@@ -1,5 +1,6 @@
 #include "fakequant/calib/detail/ranges.h"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -59,6 +60,38 @@ TEST_F(CudaRanges, MovedAndUsedAsOnTheHost) {
   const Tensor learned = Tensor::from({-1.0f, 0.0f, 0x1p-24f, 0x1p-22f});
   EXPECT_EQ(detail::used_ranges(there(learned), 0x1p-23f, 2).to_vector<float>(),
             (std::vector<float>{0x1p-22f, 0x1p-22f, 0x1p-22f, 0x1p-21f}));
+}
+
+/// Magnitudes beside the edges of a rule's bins, and what no bin has.
+Tensor beside_edges(const cpu::BinRule& rule, int bins) {
+  std::vector<float> v{0.0f,   -0.0f, kInfinity, std::nanf(""), rule.top, std::nextafter(rule.top, kInfinity),
+                       1e-45f, 3e38f};
+  for (int k = 0; k <= bins + 1; k += 1 + k / 200)
+    for (int beside = -3; beside <= 3; ++beside) {
+      const float edge = static_cast<float>(k + 1) * rule.divisor / rule.factor;
+      v.push_back(std::bit_cast<float>(std::bit_cast<std::int32_t>(edge) + beside) *
+                  (beside % 2 == 0 ? 1.0f : -1.0f));
+    }
+  while (v.size() < 9000) v.push_back(v[v.size() / 3]);
+  return Tensor::from(v, {static_cast<std::int64_t>(v.size())});
+}
+
+TEST_F(CudaRanges, CountsBesideTheEdgesOfBins) {
+  for (const float divisor : {1.0f, 0.7123f, 5.4321f, 1e-25f, 3e-31f, 1e30f, 1e36f})
+    for (const int bins : {1, 2, 129, 2048, 9001})
+      for (const float factor : {static_cast<float>(bins), 0x1p-3f}) {
+        for (const bool skip_zeros : {false, true}) {
+          const float top = std::min(static_cast<float>(bins) / factor * divisor, 0x1.fffffep127f);
+          const cpu::BinRule rule{factor, divisor, top, skip_zeros};
+          const Tensor x = beside_edges(rule, bins);
+          std::vector<std::int64_t> right(static_cast<std::size_t>(bins), 3), got = right;
+          for (const int first : {0, 1, 8991}) {
+            detail::count(x.slice(first, x.numel()), rule, right);
+            detail::count(there(x).slice(first, x.numel()), rule, got);
+          }
+          EXPECT_EQ(got, right) << divisor << ", " << bins << " bins, " << factor;
+        }
+      }
 }
 
 TEST_F(CudaRanges, BatchesThatAreNotFiniteMoveNothingAndAreTold) {

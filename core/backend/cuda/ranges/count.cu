@@ -2,68 +2,86 @@
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/ranges/count.h"
 #include "fakequant/core/numerics/detail/histogram_formulas.h"
+#include "fakequant/core/numerics/detail/inverse_formulas.h"
 
 namespace fq::cuda {
 namespace {
 
+/// A rule with what does not change from element to element.
+struct Bins {
+  cpu::BinRule rule;
+  float lowest, last, dropped, inverse, most;
+
+  Bins(const cpu::BinRule& own, int bins)
+      : rule(own),
+        lowest(own.lowest()),
+        last(static_cast<float>(bins - 1)),
+        dropped(static_cast<float>(bins)),
+        inverse(1.0f / own.divisor),
+        most(dropped * own.divisor) {}
+
+  [[nodiscard]] bool by_inverse() const { return scalar::divides_exactly(rule.divisor); }
+  template <bool inverted>
+  [[nodiscard]] FQ_HD int of(float v) const {
+    if constexpr (inverted)
+      return static_cast<int>(scalar::bin_position_by_inverse(v, rule.factor, rule.divisor, inverse, most,
+                                                              lowest, rule.top, last, dropped));
+    else
+      return static_cast<int>(
+          scalar::bin_position(v, rule.factor, rule.divisor, lowest, rule.top, last, dropped));
+  }
+};
+
 /// Each block counts in a table of its own, in copies so that equal values do not wait for each other; bins
-/// that have no room there, the highest ones, are counted in memory at once.
+/// that have no room there, the highest ones, are counted in memory at once. What is in bin 0, as zeros are,
+/// each thread counts by itself.
+template <bool inverted>
 struct CountBins {
-  static constexpr int phases = 3, counters = 8192, most_copies = 8;
+  static constexpr int phases = 3, counters = 8192, most_copies = 8, pack = pack_size<float>, packs = 2;
+  static constexpr std::int64_t tile = std::int64_t{block_threads} * pack * packs;
   struct Shared {
     unsigned table[counters];
   };
   const float* x;
   std::int64_t elements;
-  cpu::BinRule rule;
-  float lowest;
-  int bins, copies;
+  Bins rule;
+  int bins, copies, held;  ///< bins that have room in a table
   unsigned long long* counts;
 
-  [[nodiscard]] FQ_HD int held() const { return bins < counters / copies ? bins : counters / copies; }
-  [[nodiscard]] FQ_HD int bin(float v) const {
-    const auto last = static_cast<float>(bins - 1), dropped = static_cast<float>(bins);
-    return static_cast<int>(
-        scalar::bin_position(v, rule.factor, rule.divisor, lowest, rule.top, last, dropped));
+  FQ_HD void add(float v, int copy, unsigned& zeros, Shared& shared) const {
+    const int at = rule.of<inverted>(v);
+    if (static_cast<unsigned>(at - 1) < static_cast<unsigned>(held - 1))
+      atomic_add(shared.table[at * copies + copy], 1u);
+    zeros += at == 0 ? 1 : 0;
+    if (held < bins && at >= held && at < bins) atomic_add<unsigned long long>(counts[at], 1);
   }
-  FQ_HD void add(int at, unsigned number, int copy, Shared& shared) const {
-    if (at >= bins) return;
-    if (at < held())
-      atomic_add(shared.table[at * copies + copy], number);
-    else
-      atomic_add<unsigned long long>(counts[at], number);
-  }
-  /// Runs of one bin, as zeros are, are added at once.
-  FQ_HD void add_group(std::int64_t first, int size, int copy, Shared& shared) const {
-    float v[group_size];
-    load_group(x + first, size, v);
-    int before = bin(v[0]);
-    unsigned run = 0;
-    for (int j = 0; j < group_size; ++j) {
-      if (j >= size) break;
-      const int next = bin(v[j]);
-      if (next != before) {
-        add(before, run, copy, shared);
-        before = next;
-        run = 0;
-      }
-      ++run;
+  /// `packs` packs, as far apart as a block's threads have one each.
+  FQ_HD void add_tile(std::int64_t begin, Thread t, unsigned& zeros, Shared& shared) const {
+    const int copy = t.thread % copies;
+    const std::int64_t first = begin + std::int64_t{t.thread} * pack;
+    float v[packs][pack];
+    if (begin + tile <= elements) {
+      for (int k = 0; k < packs; ++k) load_group(x + first + k * block_threads * pack, pack, v[k]);
+      for (int k = 0; k < packs; ++k)
+        for (int j = 0; j < pack; ++j) add(v[k][j], copy, zeros, shared);
+    } else {
+      for (std::int64_t i = begin + t.thread; i < elements; i += block_threads)
+        add(x[i], copy, zeros, shared);
     }
-    add(before, run, copy, shared);
   }
 
   template <int Phase>
   FQ_HD void phase(Thread t, Shared& shared) const {
     if (Phase == 0)
       for (int i = t.thread; i < counters; i += block_threads) shared.table[i] = 0;
-    if (Phase == 1)
-      for (std::int64_t g = t.first(); g * group_size < elements; g += t.step()) {
-        const std::int64_t left = elements - g * group_size;
-        add_group(g * group_size, left < group_size ? static_cast<int>(left) : group_size, t.thread % copies,
-                  shared);
-      }
+    if (Phase == 1) {
+      unsigned zeros = 0;
+      for (std::int64_t begin = t.block * tile; begin < elements; begin += t.blocks * tile)
+        add_tile(begin, t, zeros, shared);
+      if (zeros != 0) atomic_add(shared.table[t.thread % copies], zeros);
+    }
     if (Phase == 2)
-      for (int at = t.thread; at < held(); at += block_threads) {
+      for (int at = t.thread; at < held; at += block_threads) {
         unsigned long long sum = 0;
         for (int copy = 0; copy < copies; ++copy) sum += shared.table[at * copies + copy];
         if (sum != 0) atomic_add(counts[at], sum);
@@ -71,17 +89,25 @@ struct CountBins {
   }
 };
 
+template <bool inverted>
+void count_bins(const Tensor& x, const Bins& rule, int bins, Tensor& sums) {
+  using Body = CountBins<inverted>;
+  constexpr std::int64_t tiles_a_block = 8, blocks_a_processor = 6;
+  const int copies = std::clamp(Body::counters / std::max(bins, 1), 1, Body::most_copies);
+  const std::int64_t items = x.numel() / (Body::tile * tiles_a_block) + 1;
+  for_blocks(x.device(), std::min(items, blocks_a_processor * processors(x.device())),
+             Body{static_cast<const float*>(x.raw()), x.numel(), rule, bins, copies,
+                  std::min(bins, Body::counters / copies),
+                  reinterpret_cast<unsigned long long*>(sums.mutable_raw())});
+}
+
 }  // namespace
 
 void count(const Tensor& x, const cpu::BinRule& rule, std::span<std::int64_t> counts) {
-  constexpr std::int64_t groups_a_thread = 16, blocks_a_processor = 6;
   Tensor sums = Tensor::zeros({static_cast<std::int64_t>(counts.size())}, DType::i64, x.device());
   const auto bins = static_cast<int>(counts.size());
-  const int copies = std::clamp(CountBins::counters / std::max(bins, 1), 1, CountBins::most_copies);
-  const std::int64_t items = x.numel() / (group_size * groups_a_thread) + 1;
-  for_blocks(x.device(), grid_blocks(items, blocks_a_processor * processors(x.device())),
-             CountBins{static_cast<const float*>(x.raw()), x.numel(), rule, rule.lowest(), bins, copies,
-                       reinterpret_cast<unsigned long long*>(sums.mutable_raw())});
+  const Bins own(rule, bins);
+  own.by_inverse() ? count_bins<true>(x, own, bins, sums) : count_bins<false>(x, own, bins, sums);
   const auto added = sums.to_vector<std::int64_t>();
   for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += added[i];
 }
