@@ -23,6 +23,15 @@ struct IntegerFormula {
     else
       for (float& each : v) each = multiplied(each, r);
   }
+  template <int size>
+  FQ_HD void values(const RangeRow (&rows)[size], float (&v)[size]) const {
+    bool division = false;
+    for (const RangeRow& r : rows) division = division || r.inverse == 0.0f;
+    if (division)
+      for (int j = 0; j < size; ++j) v[j] = value(v[j], rows[j]);
+    else
+      for (int j = 0; j < size; ++j) v[j] = multiplied(v[j], rows[j]);
+  }
   FQ_HD bool mask(float x, const RangeRow& r) const { return scalar::modelopt_mask(x, r.bound); }
 
  private:

@@ -1,5 +1,7 @@
+#include "fakequant/core/backend/cuda/loops/kept.cuh"
+#include "fakequant/core/backend/cuda/loops/narrow_groups.cuh"
 #include "fakequant/core/backend/cuda/loops/range_rows.cuh"
-#include "fakequant/core/numerics/detail/formulas.h"
+#include "fakequant/core/numerics/detail/inverse_formulas.h"
 #include "fakequant/reference/kernels/cuda/fake_quant_blocks.h"
 
 namespace fq::cuda {
@@ -19,11 +21,19 @@ struct Fp4Ranges {
   FQ_HD RangeRow operator()(std::int64_t k) const { return fp4_row(scale[k], bound[k]); }
 };
 
+/// Scales are at least 1e-5.
 struct Nvfp4Formula : Fp4Formula {
   float global;
   FQ_HD RangeRow row(float amax, std::int64_t, float bound) const {
     const float scale = scalar::nvfp4_scale(amax, global);
-    return {scale, scale, 0, bound};
+    return {scale, scale, scalar::divides_exactly(scale) ? scalar::div_(1.0f, scale) : 0.0f, bound};
+  }
+  FQ_HD void values(const RangeRow& r, float (&v)[group_size]) const {
+    const float most = scalar::mul_(6.0f, r.divisor);
+    if (r.inverse != 0)
+      for (float& each : v) each = scalar::fp4_fake_quant_by_inverse(each, r.divisor, r.inverse, most);
+    else
+      for (float& each : v) each = scalar::fp4_fake_quant(each, r.divisor);
   }
 };
 
@@ -46,60 +56,76 @@ struct E3m0Formula : GridFormula {
   }
 };
 
-/// Blocks of 1, 2 or 4 groups: first each thread finds the largest number of its group, then the scale of its
-/// block, and reads its group, which is still in a cache, again.
-template <class T, class Formula>
+/// The largest of |v|, NaN left out.
+FQ_HD float largest_of_group(const float (&v)[group_size]) {
+  float most = 0;
+  for (const float each : v)
+    most = FQ_BY_TARGET(::fmaxf(most, ::fabsf(each)),
+                        std::max(most, scalar::is_nan_(each) ? 0.0f : scalar::abs_(each)));
+  return most;
+}
+
+/// Blocks of `groups` groups of eight: 1, 2 or 4. First each thread reads its group and finds its largest
+/// number, then the scale of its block.
+template <class T, class Formula, int groups>
 struct DynamicBlocks {
   static constexpr int phases = 2;
   struct Shared {
     float most[block_threads];
+  };
+  struct Kept {
+    float v[group_size];
   };
   Formula formula;
   const T* x;
   T* y;
   std::uint8_t* mask;
   std::int64_t count;
-  Divisor groups;  // of a block
   float bound;
 
-  FQ_HD void find(std::int64_t first, float& most) const {
-    float v[group_size];
-    load_as(x + first, group_size, v);
-    most = fq::detail::largest_number(v, group_size);
-  }
-
-  FQ_HD void quantize(std::int64_t first, const float* most) const {
-    float v[group_size], amax = most[0];
-    unsigned bits = 0;
-    load_as(x + first, group_size, v);
-    for (int i = 1; i < groups.value; ++i) amax = scalar::max_(most[i], amax);
-    const RangeRow row = formula.row(amax, groups.quotient(first / group_size), bound);
-    for (int j = 0; j < group_size; ++j) {
-      bits |= static_cast<unsigned>(formula.mask(v[j], row)) << j;
-      v[j] = formula.value(v[j], row);
+  FQ_HD void quantize(std::int64_t first, const float* most, float (&v)[group_size]) const {
+    float amax = most[0];
+    for (int i = 1; i < groups; ++i) amax = scalar::max_(most[i], amax);
+    const RangeRow row = formula.row(amax, first / (groups * group_size), bound);
+    if (mask != nullptr) {
+      unsigned bits = 0;
+      for (int j = 0; j < group_size; ++j) bits |= static_cast<unsigned>(formula.mask(v[j], row)) << j;
+      mask[first / group_size] = static_cast<std::uint8_t>(bits);
     }
-    store_as(y + first, group_size, v);
-    if (mask != nullptr) mask[first / group_size] = static_cast<std::uint8_t>(bits);
+    if constexpr (requires { formula.values(row, v); })
+      formula.values(row, v);
+    else
+      for (float& each : v) each = formula.value(each, row);
+    store_narrow(y + first, v);
   }
 
   template <int Phase>
-  FQ_HD void phase(Thread t, Shared& shared) const {
+  FQ_HD void phase(Thread t, Shared& shared, Kept& kept) const {
     const std::int64_t first = t.first() * group_size;
     if (first >= count) return;
-    if (Phase == 0) find(first, shared.most[t.thread]);
-    if (Phase == 1) quantize(first, shared.most + groups.quotient(t.thread) * groups.value);
+    if (Phase == 0) {
+      load_narrow(x + first, kept.v);
+      shared.most[t.thread] = largest_of_group(kept.v);
+    }
+    if (Phase == 1) quantize(first, shared.most + t.thread / groups * groups, kept.v);
   }
 };
 
-template <class Formula>
-void dynamic(const Tensor& x, std::int64_t block, Formula formula, float bound, Tensor& y, Tensor* mask) {
-  const std::int64_t groups = x.numel() / group_size;
+template <int groups, class Formula>
+void blocks_of_groups(const Tensor& x, Formula formula, float bound, Tensor& y, Tensor* mask) {
+  const auto own = [](const Tensor& like) {
+    return Tensor::empty(like.shape(), like.dtype(), like.device(), like.layout());
+  };
+  Tensor in = x, out = y;
+  if (!packed(x)) (in = own(x)).copy_from(x);
+  if (!packed(y)) out = own(y);
   visit_narrow_float(x.dtype(), [&]<class T>(T) {
-    for_blocks(
-        x.device(), (groups + block_threads - 1) / block_threads,
-        DynamicBlocks<T, Formula>{formula, static_cast<const T*>(x.raw()), static_cast<T*>(y.mutable_raw()),
-                                  mask_bytes(mask), x.numel(), block / group_size, bound});
+    for_blocks_keeping(x.device(), (x.numel() / group_size + block_threads - 1) / block_threads,
+                       DynamicBlocks<T, Formula, groups>{formula, static_cast<const T*>(in.raw()),
+                                                         static_cast<T*>(out.mutable_raw()), mask_bytes(mask),
+                                                         x.numel(), bound});
   });
+  if (!packed(y)) y.copy_from(out);
 }
 
 template <class Formula>
@@ -145,11 +171,14 @@ void fake_quant_fp4(const Tensor& x, const Tensor& scales, const Tensor& bounds,
 
 void fake_quant_blocks(const Tensor& x, std::int64_t block, const cpu::ElementGrid& grid,
                        const fq::detail::BlockScales& scales, float bound, Tensor& y, Tensor* mask) {
-  dynamic(x, block, GridFormula{grid, scales}, bound, y, mask);
+  const GridFormula formula{grid, scales};
+  if (block == group_size) return blocks_of_groups<1>(x, formula, bound, y, mask);
+  if (block == 2 * group_size) return blocks_of_groups<2>(x, formula, bound, y, mask);
+  blocks_of_groups<4>(x, formula, bound, y, mask);
 }
 
 void fake_quant_nvfp4(const Tensor& x, float global, float bound, Tensor& y, Tensor* mask) {
-  dynamic(x, 16, Nvfp4Formula{{}, global}, bound, y, mask);
+  blocks_of_groups<2>(x, Nvfp4Formula{{}, global}, bound, y, mask);
 }
 
 void fake_quant_rows(const Tensor& x, std::int64_t block, const cpu::ElementGrid& grid, bool half_away,

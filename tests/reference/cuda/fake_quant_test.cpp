@@ -7,6 +7,7 @@
 
 #include "cuda_device.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/modelopt.h"
 #include "fakequant/reference/modelopt_blocks.h"
 #include "fakequant/reference/pytorch_quantization.h"
@@ -113,6 +114,15 @@ TEST_F(CudaFakeQuant, RangesThatBroadcast) {
             x, [=](const Variable& v) { return scaled_e4m3(v, amax.to(Device::cuda()), {}, 4, 3, true); },
             what);
       }
+  for (const Shape& whole :
+       {Shape{1, 8}, Shape{37, 48}, Shape{5, 3, 16}, Shape{9001, 24}})  // whole groups of columns
+    for (const DType dtype : kTypes) {
+      const Tensor x = numbers(whole, dtype), amax = ranges({whole.back()});
+      compare(
+          x, [=](const Variable& v) { return fake_tensor_quant(v, amax); }, "columns");
+      compare(
+          x, [=](const Variable& v) { return scaled_e4m3(v, amax); }, "columns of E4M3");
+    }
   for (const Shape& wide :
        {Shape{3, 4099}, Shape{40, 3, 100}, Shape{9000, 2}})  // more than one sweep of a small grid
     for (const Shape& range : {Shape{wide[0], 1}, Shape{wide.back()}})
@@ -269,6 +279,42 @@ TEST_F(CudaFakeQuant, Nvfp4) {
                                                         modelopt::BlockKernel::triton, pass);
               },
               fmt::format("nvfp4 with {}", global));
+}
+
+/// Blocks of sixteen: the largest number of each, and numbers beside those that separate two codes.
+Tensor beside_fp4_middles(float global, std::int64_t blocks) {
+  constexpr float middles[] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f};
+  Tensor out = Tensor::empty({blocks, 16});
+  auto* v = out.mutable_data<float>();
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const float amax =
+        global * std::ldexp(1.0f + static_cast<float>(b % 64) / 64, -static_cast<int>(b % 5) - 1);
+    const float scale = scalar::nvfp4_scale(amax, global / 2688);
+    v[16 * b] = amax;
+    for (int j = 1; j < 16; ++j) {
+      const auto bits = std::bit_cast<std::int32_t>(middles[(b + j) % 7] * scale) + (b / 7 + j) % 7 - 3;
+      v[16 * b + j] = std::bit_cast<float>(static_cast<std::int32_t>(bits)) * (j % 2 == 0 ? 1.0f : -1.0f);
+    }
+  }
+  return out;
+}
+
+TEST_F(CudaFakeQuant, Nvfp4BesideTheMiddlesAndWhereMemoryIsNotAligned) {
+  for (const float global : {2688.0f, 5.3f, 0.0371f}) {
+    const auto f = [=](const Variable& v) {
+      return modelopt::dynamic_block_quantize(v, {2, 1}, {4, 3}, 16, double{global},
+                                              modelopt::BlockKernel::triton, true);
+    };
+    compare(beside_fp4_middles(global, 3000), f, fmt::format("middles with {}", global));
+  }
+  for (const DType dtype : kTypes) {
+    const Tensor x = numbers({8 * 16 + 3}, dtype), here = x.slice(3, x.numel()).reshape({8, 16});
+    const Variable there(x.to(Device::cuda()).slice(3, x.numel()).reshape({8, 16}));
+    const auto f = [](const Variable& v) {
+      return modelopt::dynamic_block_quantize(v, {2, 1}, {4, 3}, 16, 3.0);
+    };
+    EXPECT_TRUE(same_numbers(f(there).tensor(), f(Variable(here)).tensor())) << here.describe();
+  }
 }
 
 TEST_F(CudaFakeQuant, PytorchQuantization) {

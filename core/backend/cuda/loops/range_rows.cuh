@@ -3,16 +3,11 @@
 /// Elementwise work where elements share the numbers of a range.
 
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/range_columns.cuh"
 #include "fakequant/core/backend/cuda/loops/strides.cuh"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cuda {
-
-/// What a formula needs of a range. An inverse of 0 tells that the divisor needs a true division; `bound` is
-/// what |x| is compared with.
-struct alignas(16) RangeRow {
-  float scale, divisor, inverse, bound;
-};
 
 /// Rows call of_group(row) where a group of elements has one, of_element(j, row) for each of its elements
 /// where it may not.
@@ -30,6 +25,10 @@ template <class Ranges>
 struct WalkedRanges {
   Ranges ranges;
   Strides walk;
+  /// Whether each column of a matrix has a range of its own.
+  [[nodiscard]] bool by_columns() const {
+    return walk.rank == 2 && walk.steps[1][0] == 0 && walk.steps[1][1] == 1;
+  }
   template <int size, class OfElement>
   FQ_HD bool visit_together(std::int64_t at, int count, OfElement&& of_element) const {
     if constexpr (requires(RangeRow(&rows)[size]) { ranges.load(at, count, rows); }) {
@@ -67,29 +66,6 @@ inline Strides range_walk(const Tensor& x, const Shape& range) {
                       {cpu::strides_of(x.shape(), x.layout()),
                        cpu::broadcast_strides(range, Layout::row_major, x.shape())}});
 }
-
-/// Rows in memory, each of their numbers for all ranges together: neighbouring threads read neighbours.
-struct RangeTable {
-  float* numbers;
-  std::int64_t count;
-  FQ_HD RangeRow operator()(std::int64_t k) const {
-    const float* own = numbers + k;
-    return {own[0], own[count], own[2 * count], own[3 * count]};
-  }
-  template <int size>
-  FQ_HD void load(std::int64_t k, int wanted, RangeRow (&rows)[size]) const {
-    float v[4][size];
-    for (int i = 0; i < 4; ++i) load_group(numbers + i * count + k, wanted, v[i]);
-    for (int j = 0; j < size; ++j) rows[j] = {v[0][j], v[1][j], v[2][j], v[3][j]};
-  }
-  FQ_HD void put(std::int64_t k, const RangeRow& row) const {
-    float* own = numbers + k;
-    own[0] = row.scale;
-    own[count] = row.divisor;
-    own[2 * count] = row.inverse;
-    own[3 * count] = row.bound;
-  }
-};
 
 /// The mask of a group: bit j is that of v[j], j < count.
 template <class Formula, class Rows>
@@ -166,6 +142,10 @@ void quantize_as(const Tensor& x, Formula formula, Rows rows, Tensor& y, Tensor*
   const auto* from = static_cast<const T*>(x.raw());
   auto* to = static_cast<T*>(y.mutable_raw());
   constexpr int pack = pack_size<T>;
+  if constexpr (std::is_same_v<Rows, WalkedRanges<RangeTable>>)
+    if (rows.by_columns() && packed(x) && packed(y) && rows.walk.inner() % group_size == 0)
+      return mask == nullptr ? quantize_columns<pack, T>(x, formula, rows.ranges, y, nullptr)
+                             : quantize_columns<group_size, T>(x, formula, rows.ranges, y, mask_bytes(mask));
   if (mask == nullptr)
     for_groups<pack>(x.device(), x.numel(),
                      QuantizeRanges<T, Formula, Rows, pack>{formula, rows, from, to, nullptr});

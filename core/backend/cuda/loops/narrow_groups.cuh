@@ -1,0 +1,56 @@
+#pragma once
+
+/// Whole groups of f32, f16 or bf16 as floats: two numbers of 16 bits are packed by one instruction.
+
+#include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/numerics/half.h"
+#include "fakequant/core/tensor.h"
+
+namespace fq::cuda {
+namespace detail {
+
+template <class T>
+FQ_HD std::uint32_t two_of(float low, float high) {
+#if defined(__CUDA_ARCH__)
+  std::uint32_t two;
+  if constexpr (std::is_same_v<T, float16>)
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
+  return two;
+#else
+  return static_cast<std::uint32_t>(T(high).bits) << 16 | T(low).bits;
+#endif
+}
+
+}  // namespace detail
+
+/// v[j] = p[j]; `size` elements are whole times 16 bytes, and p a multiple of them, as all of these are.
+template <int size, class T>
+FQ_HD void load_narrow(const T* p, float (&v)[size]) {
+  using Pack = detail::Pack<T>;
+  for (int i = 0; i < size / Pack::count; ++i) {
+    const Pack pack = detail::load_pack(reinterpret_cast<const Pack*>(p) + i);
+    for (int j = 0; j < Pack::count; ++j) v[i * Pack::count + j] = static_cast<float>(pack.v[j]);
+  }
+}
+
+/// p[j] = v[j], rounded to nearest even.
+template <int size, class T>
+FQ_HD void store_narrow(T* p, const float (&v)[size]) {
+  using Pack = detail::Pack<std::conditional_t<sizeof(T) == 2, std::uint32_t, T>>;
+  for (int i = 0; i < size * static_cast<int>(sizeof(T)) / 16; ++i) {
+    Pack pack;
+    for (int j = 0; j < 4; ++j)
+      if constexpr (sizeof(T) == 2)
+        pack.v[j] = detail::two_of<T>(v[8 * i + 2 * j], v[8 * i + 2 * j + 1]);
+      else
+        pack.v[j] = v[4 * i + j];
+    detail::store_pack(reinterpret_cast<Pack*>(p) + i, pack);
+  }
+}
+
+/// Whether a tensor's memory begins at such an address.
+inline bool packed(const Tensor& x) { return detail::packed(static_cast<const float*>(x.raw())); }
+
+}  // namespace fq::cuda

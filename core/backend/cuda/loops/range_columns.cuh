@@ -1,0 +1,81 @@
+#pragma once
+
+/// Matrices whose columns have ranges of their own.
+
+#include "fakequant/core/backend/cuda/loops/columns_of_lines.h"
+#include "fakequant/core/backend/cuda/loops/narrow_groups.cuh"
+
+namespace fq::cuda {
+
+/// What a formula needs of a range. An inverse of 0 tells that the divisor needs a true division; `bound` is
+/// what |x| is compared with.
+struct alignas(16) RangeRow {
+  float scale, divisor, inverse, bound;
+};
+
+/// Rows in memory, each of their numbers for all ranges together: neighbouring threads read neighbours.
+struct RangeTable {
+  float* numbers;
+  std::int64_t count;
+  FQ_HD RangeRow operator()(std::int64_t k) const {
+    const float* own = numbers + k;
+    return {own[0], own[count], own[2 * count], own[3 * count]};
+  }
+  template <int size>
+  FQ_HD void load(std::int64_t k, int wanted, RangeRow (&rows)[size]) const {
+    float v[4][size];
+    for (int i = 0; i < 4; ++i) load_group(numbers + i * count + k, wanted, v[i]);
+    for (int j = 0; j < size; ++j) rows[j] = {v[0][j], v[1][j], v[2][j], v[3][j]};
+  }
+  FQ_HD void put(std::int64_t k, const RangeRow& row) const {
+    float* own = numbers + k;
+    own[0] = row.scale;
+    own[count] = row.divisor;
+    own[2 * count] = row.inverse;
+    own[3 * count] = row.bound;
+  }
+};
+
+/// As QuantizeRanges: a thread reads the ranges of `size` columns once for several lines. Everything lies at
+/// multiples of 16 bytes, and columns are whole groups.
+template <class T, class Formula, int size>
+struct QuantizeColumns {
+  Formula formula;
+  RangeTable ranges;
+  const T* x;
+  T* y;
+  std::uint8_t* mask;
+  ColumnsOfLines shape;
+
+  FQ_HD void line(std::int64_t first, const RangeRow (&rows)[size], float (&v)[size]) const {
+    if constexpr (size == group_size)
+      if (mask != nullptr) {
+        unsigned bits = 0;
+        for (int j = 0; j < size; ++j) bits |= static_cast<unsigned>(formula.mask(v[j], rows[j])) << j;
+        mask[first / group_size] = static_cast<std::uint8_t>(bits);
+      }
+    if constexpr (requires { formula.values(rows, v); })
+      formula.values(rows, v);
+    else
+      for (int j = 0; j < size; ++j) v[j] = formula.value(v[j], rows[j]);
+    store_narrow(y + first, v);
+  }
+  FQ_HD void operator()(std::int64_t item) const {
+    const auto part = shape.part(item, size);
+    RangeRow rows[size];
+    ranges.load(part.column, size, rows);
+    shape.template for_lines<size>(
+        part, [&](std::int64_t first, float(&v)[size]) { load_narrow(x + first, v); },
+        [&](std::int64_t first, float(&v)[size]) { line(first, rows, v); });
+  }
+};
+
+template <int size, class T, class Formula>
+void quantize_columns(const Tensor& x, Formula formula, RangeTable ranges, Tensor& y, std::uint8_t* mask) {
+  const ColumnsOfLines shape(x.numel() / ranges.count, ranges.count, size, processors(x.device()));
+  for_items(x.device(), shape.items(),
+            QuantizeColumns<T, Formula, size>{formula, ranges, static_cast<const T*>(x.raw()),
+                                              static_cast<T*>(y.mutable_raw()), mask, shape});
+}
+
+}  // namespace fq::cuda
