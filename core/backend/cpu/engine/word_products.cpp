@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fakequant/core/backend/cpu/engine/dot_products.h"
 #include "fakequant/core/backend/cpu/engine/word_kernels.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/tensor.h"
@@ -47,6 +48,21 @@ void few_rows(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, co
                  sums + r * n);
 }
 
+Codes codes_from(const Codes& codes, std::int64_t first) {
+  return {static_cast<const char*>(codes.data) + first, codes.dtype, codes.largest};
+}
+
+/// Calls `multiply(i, row, rows)` for parts of the rows of each of `batch` products, on all threads.
+template <class F>
+void for_row_parts(std::int64_t batch, std::int64_t m, std::int64_t products, F&& multiply) {
+  const std::int64_t parts = (m + kTaskRows - 1) / kTaskRows;
+#pragma omp parallel for schedule(static) if (batch * products > kFew)
+  for (std::int64_t task = 0; task < batch * parts; ++task) {
+    const std::int64_t row = task % parts * kTaskRows;
+    multiply(task / parts, row, std::min(kTaskRows, m - row));
+  }
+}
+
 }  // namespace
 
 void word_products(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
@@ -57,16 +73,19 @@ void word_products(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& 
 void word_products(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
                    const Codes& w, std::int32_t* sums) {
   if (m * n * batch == 0) return;
+  if (has_dot_products())
+    return for_row_parts(batch, m, m * n * k, [&](std::int64_t i, std::int64_t row, std::int64_t rows) {
+      dot_products(rows, n, k, codes_from(x, (i * m + row) * k), codes_from(w, i * n * k),
+                   sums + (i * m + row) * n);
+    });
   if (batch == 1 && m <= kRowsAsTheyAre && w.dtype == DType::i8) return few_rows(m, n, k, x, w, sums);
   const Tensor left = words_of(x, batch * m, k), right = words_of(w, batch * n, k);
-  const std::int64_t pitch = pitch_of(k), parts = (m + kTaskRows - 1) / kTaskRows;
+  const std::int64_t pitch = pitch_of(k);
   const auto *a = left.data<std::int16_t>(), *b = right.data<std::int16_t>();
-#pragma omp parallel for schedule(static) if (batch * m * n * k > kFew)
-  for (std::int64_t task = 0; task < batch * parts; ++task) {
-    const std::int64_t i = task / parts, row = task % parts * kTaskRows;
-    multiply_words({a + (i * m + row) * pitch, b + i * n * pitch, std::min(kTaskRows, m - row), n, pitch,
-                    sums + (i * m + row) * n, n});
-  }
+  for_row_parts(batch, m, m * n * k, [&](std::int64_t i, std::int64_t row, std::int64_t rows) {
+    multiply_words(
+        {a + (i * m + row) * pitch, b + i * n * pitch, rows, n, pitch, sums + (i * m + row) * n, n});
+  });
 }
 
 }  // namespace fq::cpu

@@ -4,8 +4,8 @@
 /// products of so few rows that oneDNN would take longer to begin.
 ///
 /// Codes of a byte are words; two neighbours are multiplied and added at once into int32 (PMADDWD and its
-/// likes, which cannot saturate here). Sums of integers have no order: every instruction set, number of
-/// threads and number of rows gives the same.
+/// likes, which cannot saturate here), or four bytes where SDOT is (dot_products.h). Sums of integers have no
+/// order: every instruction set, number of threads and number of rows gives the same.
 
 #include <cstdint>
 
