@@ -4,6 +4,7 @@
 
 #include "fakequant/core/backend/cpu/engine/exact_parts.h"
 #include "fakequant/core/backend/cpu/engine/loops.h"
+#include "fakequant/core/backend/cpu/engine/patch_products.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::exact_test {
@@ -114,6 +115,27 @@ const std::vector<ConvShape> kConvolutions{
     {1, 24, 5, 5, 24, 3, 3, 5, 5, {1, 1}, {1, 1}, {1, 1}, 24},
     {1, 2, 34, 34, 2, 33, 33, 2, 2},  // 1089 taps: the kernel itself is split
 };
+
+template <class X, class W>
+void expect_exact_patches(const ConvShape& s, Fill x_fill, Fill w_fill) {
+  const Tensor x = extreme<X>(s.x_shape(), x_fill), w = extreme<W>(s.w_shape(), w_fill);
+  Sums sums(static_cast<std::size_t>(numel(s.y_shape())), -1), right(sums);
+  cpu::convolve_patches(s, view<X>(x), view<W>(w), sums.data());
+  cpu::reference_conv_forward<std::int64_t>(s, x.data<X>(), w.data<W>(), right.data());
+  EXPECT_EQ(sums, right) << to_string(s.w_shape()) << " of " << to_string(s.x_shape());
+}
+
+TEST(Exact, ConvolutionsByPatches) {
+  for (const auto& s : kConvolutions) {
+    expect_exact_patches<std::int8_t, std::int8_t>(s, Fill::mixed, Fill::alternating);
+    expect_exact_patches<std::uint8_t, std::int8_t>(s, Fill::highest, Fill::lowest);
+  }
+  // Several parts, whose pixels lie in several images, of a dilated and strided filter.
+  const ConvShape parts{3, 24, 40, 37, 6, 3, 3, 19, 18, {2, 2}, {1, 1}, {2, 2}, 2};
+  expect_exact_patches<std::uint8_t, std::int8_t>(parts, Fill::mixed, Fill::mixed);
+  expect_exact_patches<std::int8_t, std::uint8_t>(parts, Fill::lowest, Fill::mixed);
+  expect_exact_patches<std::uint8_t, std::int8_t>({0, 4, 3, 3, 2, 1, 1, 3, 3}, Fill::mixed, Fill::mixed);
+}
 
 TEST(Exact, ConvolutionsOfExtremeCodes) {
   for_engines([] {

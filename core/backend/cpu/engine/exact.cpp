@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fakequant/core/backend/cpu/engine/exact_parts.h"
+#include "fakequant/core/backend/cpu/engine/patch_products.h"
 #include "fakequant/core/backend/cpu/engine/word_products.h"
 #include "fakequant/core/detail/check.h"
 
@@ -84,6 +85,7 @@ void exact_batch(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_
 
 void exact_conv(const ConvShape& s, const Codes& x, const Codes& w, std::int32_t* sums) {
   const ExactType type = type_for(w);
+  if (type == ExactType::f32 && !forced_exact_type() && by_patches(s)) return convolve_patches(s, x, w, sums);
   const std::int64_t channels = s.c / s.groups, taps = s.kh * s.kw;
   if (sums_are_whole(type, x, w, channels * taps))
     return conv_forward(s, x.data, x.dtype, w.data, w.dtype, sums);
