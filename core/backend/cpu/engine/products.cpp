@@ -12,7 +12,7 @@ namespace {
 
 using detail::Codes, detail::Factor;
 
-constexpr auto nhwc = Layout::channels_last;
+constexpr auto kChannelsLast = Layout::channels_last;
 
 template <class T>
 void multiply_loops(const detail::Factor& a, const detail::Factor& b, T* out, std::int64_t batch) {
@@ -33,24 +33,26 @@ void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch,
 
 void conv_forward(const ConvShape& shape, const Tensor& x, const Tensor& w, Tensor& y, Sharing sharing) {
   if (y.dtype() == DType::f64)
-    return reference_conv_forward<double>(shape, x.data<double>(nhwc), w.data<double>(),
-                                          y.mutable_data<double>(nhwc));
-  conv_forward(shape, x.raw(), x.dtype(), w.raw(), w.dtype(), y.mutable_data<float>(nhwc), sharing);
+    return reference_conv_forward<double>(shape, x.data<double>(kChannelsLast), w.data<double>(),
+                                          y.mutable_data<double>(kChannelsLast));
+  conv_forward(shape, x.raw(), x.dtype(), w.raw(), w.dtype(), y.mutable_data<float>(kChannelsLast), sharing);
 }
 
 void conv_backward_data(const ConvShape& shape, const Tensor& dy, const Tensor& w, Tensor& dx,
                         Sharing sharing) {
   if (dx.dtype() != DType::f64)
-    return conv_backward_data(shape, dy.raw(), w.raw(), dy.dtype(), dx.mutable_data<float>(nhwc), sharing);
-  std::fill_n(dx.mutable_data<double>(nhwc), dx.numel(), 0.0);
-  reference_conv_backward_data(shape, dy.data<double>(nhwc), w.data<double>(), dx.mutable_data<double>(nhwc));
+    return conv_backward_data(shape, dy.raw(), w.raw(), dy.dtype(), dx.mutable_data<float>(kChannelsLast),
+                              sharing);
+  std::fill_n(dx.mutable_data<double>(kChannelsLast), dx.numel(), 0.0);
+  reference_conv_backward_data(shape, dy.data<double>(kChannelsLast), w.data<double>(),
+                               dx.mutable_data<double>(kChannelsLast));
 }
 
 void conv_backward_weights(const ConvShape& shape, const Tensor& x, const Tensor& dy, Tensor& dw) {
   if (dw.dtype() != DType::f64)
     return conv_backward_weights(shape, x.raw(), dy.raw(), dy.dtype(), dw.mutable_data<float>());
   std::fill_n(dw.mutable_data<double>(), dw.numel(), 0.0);
-  reference_conv_backward_weights(shape, x.data<double>(nhwc), dy.data<double>(nhwc),
+  reference_conv_backward_weights(shape, x.data<double>(kChannelsLast), dy.data<double>(kChannelsLast),
                                   dw.mutable_data<double>());
 }
 
