@@ -94,7 +94,7 @@ function(fakequant_compile_rules target)
     list(APPEND options -Wno-maybe-uninitialized) # GCC 12: false alarms in groups that are filled in part
     list(JOIN options "," options)
     # CMake 3.25 does not know CUDA 13's dialects: the option is named.
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -fmad=false --expt-relaxed-constexpr
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${FAKEQUANT_CUDA_CODE} -std=c++20 -fmad=false --expt-relaxed-constexpr
       -Xcompiler=${options} $<$<BOOL:${FAKEQUANT_WERROR}>:-Werror=all-warnings>>)
   endif()
 endfunction()
