@@ -28,9 +28,12 @@ std::vector<std::string> format_names() {
   return names;
 }
 
+/// Of 4 bits one range of all tokens costs four times what each token's own does.
+std::string default_ranges(const std::string& format) { return format == "int4" ? "token" : "tensor"; }
+
 /// The fields of the keys' and values' ranges, [N, heads, tokens, head size].
 ordered_json with_ranges(const Flags& flags, ordered_json fields, const NamedValues& given) {
-  const std::string per = given.has("per") ? given.text("per") : "tensor";
+  const std::string per = given.has("per") ? given.text("per") : default_ranges(given.name());
   const std::vector<std::string> names{"tensor", "head", "channel", "token"};
   FQ_CHECK(std::ranges::find(names, per) != names.end(), flags.command(), "--kv has no per={}{}", per,
            fq::detail::did_you_mean(per, names));
@@ -54,9 +57,11 @@ void add_attention_flags(FlagSet& set) {
   set.value("attention", "FORMAT",
             "of the queries, keys, values and probabilities that attention multiplies: int8, int4, fp8 or "
             "nvfp4 (default: floats)")
-      .value("kv", "FORMAT",
-             "of keys and values, as a cache keeps them, over --attention: int8, int4, fp8 or nvfp4; with "
-             "int8,per=head (or channel, token) a range for each (default: as --attention)");
+      .value(
+          "kv", "FORMAT",
+          "of keys and values, as a cache keeps them, over --attention: int8, int4, fp8 or nvfp4; with "
+          "int8,per=head (or tensor, channel, token) a range for each; int4 has one for each token (default: "
+          "as --attention)");
 }
 
 void add_attention_rules(const Flags& flags, ordered_json& config) {

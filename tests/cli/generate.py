@@ -31,7 +31,7 @@ assert "bmm" not in quantizers(["-o", "int8.h5"])
 for name, flags, formats in [("codes.h5", ["--attention", "int8"], ["q_bmm_quantizer", "softmax_quantizer", "uint8, amax 1"]),
                              ("kv.h5", ["--kv", "int8,per=head"], ["k_bmm_quantizer", "int8, axis 1, 2 amax"]),
                              ("channel.h5", ["--kv", "int4,per=channel"], ["v_bmm_quantizer", "int4"]),
-                             ("token.h5", ["--kv", "int8,per=token"], ["v_bmm_quantizer", "int8"]),
+                             ("token.h5", ["--kv", "int4"], ["k_bmm_quantizer", "v_bmm_quantizer", "int4, block[-1] -1, dynamic"]),
                              ("nvfp4.h5", ["--kv", "nvfp4"], ["v_bmm_quantizer", "e2m1"]),
                              ("both.h5", ["--attention", "fp8", "--kv", "int8"], ["q_bmm_quantizer", "e4m3"])]:
     told = quantizers([*flags, "-o", name]).lower()

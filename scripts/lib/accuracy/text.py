@@ -35,7 +35,7 @@ FORMATS = {
     "mxfp4": ("MXFP4", "mxfp4", ()),
     "kv8": ("INT8, cache INT8", "int8", ("--kv", "int8")),
     "kv4": ("INT8, cache INT4", "int8", ("--kv", "int4")),
-    "kv4token": ("INT8, cache INT4 by token", "int8", ("--kv", "int4,per=token")),
+    "kv4tensor": ("INT8, cache INT4 of one range", "int8", ("--kv", "int4,per=tensor")),
 }
 
 
