@@ -274,6 +274,21 @@ def test_inference_mode_compile_functional_call_and_halves():
         copy.deepcopy(model).half()(X)
 
 
+def test_weights_of_zeros_learn():
+    """As adapters begin: a range of zero would hold them there."""
+    net = Module(lora, base=nn.Linear(16, 4).requires_grad_(False), down=nn.Linear(16, 2, bias=False), up=nn.Linear(2, 4))
+    nn.init.zeros_(net.up.weight)
+    with pytest.warns(UserWarning, match="'up.weight_quantizer' saw zeros alone"):
+        model = made(net)
+    losses = trained(model, torch.optim.Adam(model.parameters(), 1e-2))
+    assert losses[-1] < losses[0] - 0.01 and net.up.weight.abs().max() > 0
+    assert not next(row for row in model.codes_0.network.quantizers() if row["name"] == "up.weight_quantizer")["enabled"]
+    again = copy.deepcopy(model).eval()
+    assert torch.equal(again(X), model.eval()(X))
+    fqt.calibrate(again, [X])
+    assert all(row["enabled"] for row in again.codes_0.network.quantizers() if row["weight"])
+
+
 def test_a_loop_that_calibrates():
     model = fqt.quantize(plain(), "int8", X)
     with fqt.calibrating(model):

@@ -1,5 +1,6 @@
 """Codes: a part of a network that the library runs."""
 import json
+import warnings
 
 import torch
 from torch import nn
@@ -28,6 +29,7 @@ class Codes(nn.Module):
         self._modes = modes or {}
         self._json, self._places, self._sample_shape, self._classes = json_text, places, sample_shape, classes
         self._config, self._learned = config, None
+        self._off = []  # quantizers of weights that were 0 when they were calibrated
         self._random = any("drop" in node["type"] for node in json.loads(json_text)["nodes"])
         self._make()
 
@@ -48,11 +50,22 @@ class Codes(nn.Module):
         """Chooses the ranges by the float inputs of some batches, a list of tensors each; those to be learned become parameters."""
         if not batches and any(row["enabled"] for row in self.network.quantizers()):
             raise _fq.ArgumentError("[calibrate] a part of the model was never called: give samples that it sees")
+        for name in self._off:
+            self.network.enable_quantizer(name)
         if batches:
             self.share().calibrate(self._samples(batches), method=method)
+        self._off = [row["name"] for row in self.network.quantizers() if row["weight"] and row["enabled"] and self._is_zero(row["name"])]
+        for name in self._off:
+            self.network.disable_quantizer(name)
+            warnings.warn(f"[calibrate] '{name}' saw zeros alone and could never learn another weight: it is off until calibrate sees others",
+                          stacklevel=4)
         if self._learned is not None:
             self.network.learn_ranges(**self._learned)
         self._refresh()
+
+    def _is_zero(self, quantizer):
+        place = self._places.get(quantizer.removesuffix("_quantizer"))
+        return place is not None and not place.get().any()
 
     def rows_of(self, inputs):
         """Inputs as the network reads them."""

@@ -4,6 +4,9 @@ import torch
 from .. import _fakequant as _fq
 
 
+_integers, _floats = _fq.modelopt.fake_tensor_quant, _fq.modelopt.scaled_e4m3
+
+
 class _Graded(torch.autograd.Function):
     """One of the library's functions, which keeps a bit an element for the way back."""
 
@@ -56,20 +59,26 @@ def _graded(function, x, *arguments):
     return _Graded.apply(checked(x, function.__name__), function, [_without_gradient(a) for a in arguments])
 
 
+def _maybe_recorded(function, inputs, amax, bias, *rest):
+    """As it is where the library takes all of it, which most calls are: a look at each argument takes as long as the call."""
+    if type(inputs) is torch.Tensor and not inputs.requires_grad:
+        try:
+            return function(inputs, amax, bias, *rest)
+        except _fq.ArgumentError:
+            pass  # other strides, a range that is a parameter, or what is refused below
+    if checked(inputs, function.__name__).requires_grad and torch.is_grad_enabled():
+        return _graded(function, inputs, amax, bias, *rest)
+    return function(_without_gradient(inputs), _without_gradient(amax), _without_gradient(bias), *rest)
+
+
 def fake_tensor_quant(inputs, amax, bias=None, num_bits=8, unsigned=False, narrow_range=True, pass_through_bwd=False):
     """ModelOpt's fake_tensor_quant: integers, with its bits on a CPU and its straight-through gradient."""
-    if not (checked(inputs, "fake_tensor_quant").requires_grad and torch.is_grad_enabled()):
-        return _fq.modelopt.fake_tensor_quant(_without_gradient(inputs), _without_gradient(amax), _without_gradient(bias), num_bits,
-                                              unsigned, narrow_range, pass_through_bwd)
-    return _graded(_fq.modelopt.fake_tensor_quant, inputs, amax, bias, num_bits, unsigned, narrow_range, pass_through_bwd)
+    return _maybe_recorded(_integers, inputs, amax, bias, num_bits, unsigned, narrow_range, pass_through_bwd)
 
 
 def scaled_e4m3(inputs, amax=None, bias=None, E=4, M=3, pass_through_bwd=False):
     """ModelOpt's scaled_e4m3: FP8."""
-    if not (checked(inputs, "scaled_e4m3").requires_grad and torch.is_grad_enabled()):
-        return _fq.modelopt.scaled_e4m3(_without_gradient(inputs), _without_gradient(amax), _without_gradient(bias), E, M,
-                                        pass_through_bwd)
-    return _graded(_fq.modelopt.scaled_e4m3, inputs, amax, bias, E, M, pass_through_bwd)
+    return _maybe_recorded(_floats, inputs, amax, bias, E, M, pass_through_bwd)
 
 
 def int_cast_ste(inputs, num_bits, unsigned=False, narrow_range=True):

@@ -40,7 +40,7 @@ class Quantized(nn.Module):
             self.register_buffer(name, buffer)
         if has_hooks(model):
             raise NoLayer("it has hooks, which torch runs")
-        self._origin, self._own = type(model), {name: value for name, value in vars(model).items()
+        self.origin, self._own = type(model), {name: value for name, value in vars(model).items()
                                                 if name not in self.__dict__ and not name.startswith("_")}
         self._held = [(self if parent is model else parent, name, child) for parent in model.modules()
                       for name, child in parent._modules.items()]
@@ -85,15 +85,15 @@ class Quantized(nn.Module):
                 raise
         if name in self._own:
             return self._own[name]
-        if hasattr(self._origin, name):
-            raise AttributeError(f"[fakequant.torch] a quantized model has the forward of {self._origin.__name__} alone: call "
-                                 f"{self._origin.__name__}.{name}(model, ..) where that is to call the model")
-        raise AttributeError(f"the quantized {self._origin.__name__} has no attribute '{name}'")
+        if hasattr(self.origin, name):
+            raise AttributeError(f"[fakequant.torch] a quantized model has the forward of {self.origin.__name__} alone: call "
+                                 f"{self.origin.__name__}.{name}(model, ..) where that is to call the model")
+        raise AttributeError(f"the quantized {self.origin.__name__} has no attribute '{name}'")
 
     def __getitem__(self, index):
         """A layer of a Sequential, as torch has it."""
-        if not issubclass(self._origin, nn.Sequential):
-            raise TypeError(f"a quantized {self._origin.__name__} has no items")
+        if not issubclass(self.origin, nn.Sequential):
+            raise TypeError(f"a quantized {self.origin.__name__} has no items")
         return [child for name, child in self.named_children() if name.isdigit()][index]
 
     def __prepare_scriptable__(self):
