@@ -110,6 +110,29 @@ TEST_F(CudaCodes, LayoutsAndSizes) {
       }
 }
 
+TEST_F(CudaCodes, WholeGroupsOfColumns) {
+  for (const Shape& shape : {Shape{1, 8}, Shape{33, 16}, Shape{6, 5, 24}, Shape{9001, 24}})
+    for (const Format& format : {Format(IntFormat{}), Format(IntFormat{8, true, false}), Format(IntFormat{3}),
+                                 Format(IntFormat{9}), Format(FloatFormat{4, 3})}) {
+      Tensor amax = ranges(shape.back(), false);
+      amax.mutable_data<float>()[5] = 1e-7f;
+      expect_same(numbers(shape), QuantSpec::from_amax(format, Granularity::per_axis(-1), amax, "q"),
+                  to_string(shape) + " " + to_string(format));
+      if (shape[0] == 9001) {  // scales whose quotients are true divisions, in one group of three
+        amax.mutable_data<float>()[11] = 1e37f;
+        expect_same(numbers(shape), QuantSpec::from_amax(format, Granularity::per_axis(-1), amax, "q"),
+                    "divided");
+      }
+    }
+  Tensor x = numbers({20, 8});
+  x.mutable_data<float>()[77] = std::nanf("");
+  const auto spec = QuantSpec::from_amax(IntFormat{}, Granularity::per_axis(1), ranges(8, false), "q");
+  const auto codes = quantize(x.to(Device::cuda()), there(spec));
+  EXPECT_THROW((void)codes.codes.to(Device::cpu()), NumericError);
+  x.mutable_data<float>()[77] = 0;
+  EXPECT_TRUE(bitwise_equal(codes.codes, quantize(x, spec).codes));
+}
+
 TEST_F(CudaCodes, LongBlocksOfManyAxes) {
   for (const Shape& shape : {Shape{64, 1000}, Shape{9, 3, 2, 5, 3, 4}, Shape{1}, Shape{}, Shape{0, 4}})
     for (const std::int64_t length : {1, 5, 16, 24}) {

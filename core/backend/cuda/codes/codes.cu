@@ -1,4 +1,5 @@
 #include "fakequant/core/backend/cuda/codes/block_loads.cuh"
+#include "fakequant/core/backend/cuda/codes/code_columns.h"
 #include "fakequant/core/backend/cuda/codes/codes.cuh"
 #include "fakequant/core/backend/cuda/codes/codes.h"
 #include "fakequant/core/backend/cuda/loops/alarm.cuh"
@@ -231,7 +232,7 @@ void quantize(std::span<const QuantizeCall> calls) {
     return axes ? quantize_many<AxisBlocks>(calls) : quantize_many<BlockMap>(calls);
   }
   for (const auto& call : calls) {
-    if (call.x.numel() == 0) continue;
+    if (call.x.numel() == 0 || quantize_code_columns(call)) continue;
     in_one_row(call.out) ? quantize_one<AxisBlocks>(call) : quantize_one<BlockMap>(call);
   }
 }

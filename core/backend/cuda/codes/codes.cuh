@@ -39,6 +39,7 @@ struct RowCodes {
   fq::detail::GridRow row;
   float inverse, low, high;
 
+  RowCodes() = default;
   FQ_HD RowCodes(const CodeFormat& own, const fq::detail::GridRow& numbers)
       : format(own),
         row(numbers),
@@ -62,13 +63,27 @@ struct RowCodes {
 
 namespace detail {
 
-/// Four bits an element, low ones first; `first` is even.
+/// Four bits an element, low ones first; `first` is a multiple of 8. Eight of them are one word.
+FQ_HD bool whole_word(const std::uint8_t* p, int count) {
+  return count == group_size && reinterpret_cast<std::uintptr_t>(p) % sizeof(std::uint32_t) == 0;
+}
 FQ_HD void load_nibbles(const std::uint8_t* p, std::int64_t first, int count, std::uint8_t (&v)[group_size]) {
+  if (whole_word(p + (first >> 1), count)) {
+    const std::uint32_t word = *reinterpret_cast<const std::uint32_t*>(p + (first >> 1));
+    for (int j = 0; j < group_size; ++j) v[j] = static_cast<std::uint8_t>(word >> (4 * j) & 15);
+    return;
+  }
   for (int j = 0; j < group_size; ++j)
     v[j] = j < count ? static_cast<std::uint8_t>(p[(first + j) >> 1] >> (4 * (j & 1)) & 15) : std::uint8_t{0};
 }
 FQ_HD void store_nibbles(std::uint8_t* p, std::int64_t first, int count,
                          const std::uint8_t (&v)[group_size]) {
+  if (whole_word(p + (first >> 1), count)) {
+    std::uint32_t word = 0;
+    for (int j = 0; j < group_size; ++j) word |= std::uint32_t{v[j]} << (4 * j);
+    *reinterpret_cast<std::uint32_t*>(p + (first >> 1)) = word;
+    return;
+  }
   for (int j = 0; j < group_size; j += 2)
     if (j < count)
       p[(first + j) >> 1] = static_cast<std::uint8_t>(v[j] | (j + 1 < count ? v[j + 1] << 4 : 0));

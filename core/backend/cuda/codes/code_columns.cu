@@ -1,0 +1,82 @@
+#include "fakequant/core/backend/cuda/codes/code_columns.h"
+#include "fakequant/core/backend/cuda/codes/codes.cuh"
+#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+#include "fakequant/core/backend/cuda/loops/columns_of_lines.h"
+#include "fakequant/core/backend/cuda/loops/narrow_groups.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/blocks/detail/block_map.h"
+#include "fakequant/core/detail/quantizer_checks.h"
+
+namespace fq::cuda {
+namespace {
+
+/// A thread makes the numbers of eight columns once for several lines.
+struct CodesOfColumns {
+  const float *x, *scale, *amax;
+  std::uint8_t *codes, *mask;  ///< the mask may be null
+  CodeFormat format;
+  ColumnsOfLines shape;
+  Alarm alarm;
+
+  template <bool few>
+  FQ_HD void line(std::int64_t first, const RowCodes (&of)[group_size], const float (&v)[group_size]) const {
+    detail::Pack<std::uint8_t> bytes;
+    unsigned bits = 0;
+    bool nan = false;
+    for (int j = 0; j < group_size; ++j) {
+      const bool bad = scalar::is_nan_(v[j]);
+      const std::uint8_t code =
+          few ? of[j].byte(v[j]) : static_cast<std::uint8_t>(static_cast<int>(format.code(v[j], of[j].row)));
+      bytes.v[j] = bad ? std::uint8_t{0} : code;
+      bits |= static_cast<unsigned>(scalar::mask_closed(v[j], of[j].row.mask_lower, of[j].row.amax)) << j;
+      nan = nan || bad;
+    }
+    detail::store_pack(reinterpret_cast<detail::Pack<std::uint8_t>*>(codes + first), bytes);
+    if (mask != nullptr) mask[first / group_size] = static_cast<std::uint8_t>(bits);
+    if (nan) raise(alarm);
+  }
+  template <bool few>
+  FQ_HD void lines(const ColumnsOfLines::Part& part, const RowCodes (&of)[group_size]) const {
+    shape.for_lines<group_size>(
+        part, [&](std::int64_t first, float(&v)[group_size]) { load_narrow(x + first, v); },
+        [&](std::int64_t first, float(&v)[group_size]) { line<few>(first, of, v); });
+  }
+  FQ_HD void operator()(std::int64_t item) const {
+    const auto part = shape.part(item, group_size);
+    RowCodes of[group_size];
+    bool few = true;
+    for (int j = 0; j < group_size; ++j) {
+      const std::int64_t c = part.column + j;
+      of[j] = RowCodes(format, grid_row(format.grid, scale[c], amax[c]));
+      few = few && of[j].few_bits();
+    }
+    few ? lines<true>(part, of) : lines<false>(part, of);
+  }
+};
+
+/// How many columns there are; 0 where scales are not those of columns.
+std::int64_t columns_with_scales(const QuantizedTensor& x) {
+  const int axis = x.spec.granularity.single_axis(x.codes.rank());
+  if (axis < 0 || x.codes.numel() == 0) return 0;
+  const auto blocks = fq::detail::AxisBlocks::of(x.shape(), x.layout(), axis);
+  return blocks.length == 1 ? blocks.size : 0;
+}
+
+}  // namespace
+
+bool quantize_code_columns(const fq::detail::QuantizeCall& call) {
+  auto& out = call.out;
+  const std::int64_t columns = columns_with_scales(out);
+  const bool bytes = out.codes.dtype() == DType::i8 || out.codes.dtype() == DType::u8;
+  if (columns == 0 || columns % group_size != 0 || !bytes || !packed(call.x) || !packed(out.codes))
+    return false;
+  const ColumnsOfLines shape(call.x.numel() / columns, columns, group_size, processors(call.x.device()));
+  for_items(call.x.device(), shape.items(),
+            CodesOfColumns{data_of<float>(call.x), data_of<float>(out.spec.scale),
+                           data_of<float>(out.spec.amax), static_cast<std::uint8_t*>(out.codes.mutable_raw()),
+                           mutable_data_of<std::uint8_t>(out.mask), CodeFormat::of(out.spec.format), shape,
+                           alarm(call.x.device(), call.nan_text)});
+  return true;
+}
+
+}  // namespace fq::cuda
