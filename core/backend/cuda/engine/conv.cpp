@@ -1,8 +1,10 @@
 #include "fakequant/core/backend/cuda/engine/conv.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 
+#include "fakequant/core/backend/cuda/engine/depthwise.h"
 #include "fakequant/core/backend/cuda/engine/matmul.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/storage.h"
@@ -85,6 +87,12 @@ void convolve(const ColumnShape& s, const void* x, const void* w, DType type, vo
   });
 }
 
+/// Whether floats go channel by channel: 4 byte results, whose memory is as aligned as that of factors.
+bool by_channels(const ConvShape& conv, DType type, std::initializer_list<const void*> memory) {
+  const auto whole = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
+  return type != DType::f64 && takes_depthwise(conv) && std::ranges::all_of(memory, whole);
+}
+
 /// The gradient as a convolution of dy, where its columns take no more than twice the memory of those of dx.
 std::optional<ColumnShape> columns_of_gradient(const ConvShape& conv, DType type) {
   const auto turned = ColumnShape::of_gradient(conv);
@@ -104,11 +112,15 @@ void for_images(std::int64_t count, std::int64_t bytes,
 }
 
 void conv_forward(const ConvShape& conv, const void* x, const void* w, DType type, void* y, Device device) {
+  if (by_channels(conv, type, {x, y}))
+    return depthwise_forward(conv, x, w, type, static_cast<float*>(y), device);
   convolve(ColumnShape::of_floats(conv, bytes_of(type)), x, w, type, y, device);
 }
 
 void conv_backward_data(const ConvShape& conv, const void* dy, const void* w, DType type, void* dx,
                         Device device) {
+  if (by_channels(conv, type, {dy, dx}))
+    return depthwise_backward_data(conv, dy, w, type, static_cast<float*>(dx), device);
   if (const auto turned = columns_of_gradient(conv, type)) return convolve(*turned, dy, w, type, dx, device);
   const auto s = ColumnShape::of_floats(conv, bytes_of(type));
   const auto sizes = GroupSizes::of(s);
@@ -128,6 +140,8 @@ void conv_backward_data(const ConvShape& conv, const void* dy, const void* w, DT
 
 void conv_backward_weights(const ConvShape& conv, const void* x, const void* dy, DType type, void* dw,
                            Device device) {
+  if (by_channels(conv, type, {x, dy}))
+    return depthwise_backward_weights(conv, x, dy, type, static_cast<float*>(dw), device);
   const auto s = ColumnShape::of_floats(conv, bytes_of(type));
   const auto sizes = GroupSizes::of(s);
   const DType out = product_type(type);

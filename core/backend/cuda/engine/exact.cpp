@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "fakequant/core/backend/cuda/engine/conv.h"
+#include "fakequant/core/backend/cuda/engine/depthwise.h"
 #include "fakequant/core/backend/cuda/engine/exact_products.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 
@@ -11,6 +12,13 @@ namespace {
 
 const std::byte* at(const void* bytes, std::int64_t offset) {
   return static_cast<const std::byte*>(bytes) + offset;
+}
+
+bool by_channels(const ConvShape& conv, const Codes& x, const std::int32_t* sums) {
+  const auto whole = [](const void* p, std::uintptr_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
+  };
+  return takes_depthwise(conv) && whole(x.data, 4) && whole(sums, 16);
 }
 
 /// int8 products multiply by signed weights only.
@@ -55,6 +63,7 @@ void convolve(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_
 }  // namespace
 
 void exact_conv(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums, Device device) {
+  if (by_channels(conv, x, sums)) return depthwise_codes(conv, false, x, w, sums, device);
   convolve(conv, x, w, sums, device, false);
 }
 
@@ -66,6 +75,7 @@ void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, 
 
 void exact_conv_transpose(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums,
                           Device device) {
+  if (by_channels(conv, x, sums)) return depthwise_codes(conv, true, x, w, sums, device);
   if (const auto turned = ColumnShape::of_gradient(conv)) return convolve(*turned, x, w, sums, device, true);
   const auto shape = ColumnShape::of(conv);
   const DType type = values_for(w, device);

@@ -1,0 +1,103 @@
+#include <algorithm>
+
+#include "fakequant/core/backend/cuda/engine/depthwise.h"
+#include "fakequant/core/backend/cuda/engine/fours.cuh"
+#include "fakequant/core/backend/cuda/loops/channels.cuh"
+#include "fakequant/core/backend/cuda/loops/divisor.h"
+#include "fakequant/core/backend/cuda/loops/sums.cuh"
+
+namespace fq::cuda {
+namespace {
+
+/// Pixels of y in parts: enough of them for every GPU, and each short enough for sums of floats.
+struct PixelParts {
+  std::int64_t pixels, length, count;
+
+  explicit PixelParts(std::int64_t all)
+      : pixels(all),
+        length(std::max<std::int64_t>(64, (all + 1023) / 1024)),
+        count((all + length - 1) / length) {}
+};
+
+/// [parts, taps, channels]: what the pixels of a part add to four channels of a tap.
+template <class T>
+struct DepthwiseWeightParts {
+  LoadFloats<T> load;
+  const T *x, *dy;
+  float* partial;
+  ConvShape conv;
+  PixelParts parts;
+  Divisor channels, taps, kernel_width, image, width;  ///< fours of channels; pixels of y
+
+  FQ_HD void operator()(std::int64_t item) const {
+    std::int64_t part = item;
+    const std::int64_t c = 4 * channels.take_remainder(part), all = 4 * channels.value;
+    std::int64_t ky = taps.take_remainder(part);
+    const std::int64_t kx = kernel_width.take_remainder(ky);
+    const std::int64_t begin = part * parts.length;
+    const std::int64_t end = begin + parts.length < parts.pixels ? begin + parts.length : parts.pixels;
+    std::int64_t n = begin;
+    std::int64_t oy = image.take_remainder(n), ox = width.take_remainder(oy);
+    float sums[4] = {};
+    for (std::int64_t p = begin; p < end; ++p) {
+      const std::int64_t iy = oy * conv.stride[0] - conv.padding[0] + ky * conv.dilation[0],
+                         ix = ox * conv.stride[1] - conv.padding[1] + kx * conv.dilation[1];
+      if (iy >= 0 && iy < conv.h && ix >= 0 && ix < conv.w) {
+        float v[4], g[4];
+        load(x + ((n * conv.h + iy) * conv.w + ix) * all + c, v);
+        load(dy + p * all + c, g);
+        for (int j = 0; j < 4; ++j) sums[j] = multiply_add(v[j], g[j], sums[j]);
+      }
+      if (++ox < conv.ow) continue;
+      ox = 0;
+      if (++oy < conv.oh) continue;
+      oy = 0;
+      ++n;
+    }
+    store_four(partial + 4 * item, sums);
+  }
+};
+
+struct AddPart {
+  const float* partial;
+  FQ_HD void operator()(PairSum& sum, std::int64_t i, std::int64_t) const { sum.add(partial[i]); }
+};
+
+struct PutTap {
+  float* dw;
+  Divisor channels;
+  std::int64_t taps;
+  FQ_HD void operator()(std::int64_t i, const PairSum& sum) const {
+    std::int64_t tap = i;
+    const std::int64_t c = channels.take_remainder(tap);
+    dw[c * taps + tap] = sum.high + sum.low;
+  }
+};
+
+}  // namespace
+
+void depthwise_backward_weights(const ConvShape& s, const void* x, const void* dy, DType type, float* dw,
+                                Device device) {
+  const PixelParts parts(s.n * s.oh * s.ow);
+  const std::int64_t taps = s.kh * s.kw, sums = taps * s.c;
+  Storage scratch(parts.count * sums * static_cast<std::int64_t>(sizeof(float)), device);
+  auto* partial = reinterpret_cast<float*>(scratch.mutable_data());
+  visit_factor(type, [&]<class T>(T) {
+    for_items(device, parts.count * sums / 4,
+              DepthwiseWeightParts<T>{{},
+                                      static_cast<const T*>(x),
+                                      static_cast<const T*>(dy),
+                                      partial,
+                                      s,
+                                      parts,
+                                      Divisor(s.c / 4),
+                                      Divisor(taps),
+                                      Divisor(s.kw),
+                                      Divisor(std::max<std::int64_t>(s.oh * s.ow, 1)),
+                                      Divisor(std::max<std::int64_t>(s.ow, 1))});
+  });
+  reduce_channels(device, {sums, 1, parts.count * sums}, SumTerms<PairSum, AddPart>{{partial}},
+                  PutTap{dw, Divisor(s.c), taps});
+}
+
+}  // namespace fq::cuda
