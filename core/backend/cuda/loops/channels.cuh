@@ -2,6 +2,7 @@
 
 /// Reductions over the elements of each channel, in an order that depends on the shape alone.
 
+#include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/storage.h"
@@ -9,6 +10,23 @@
 namespace fq::cuda {
 
 namespace detail {
+
+/// A view with its divisions prepared.
+struct ChannelElements {
+  std::int64_t channels, inner, length;
+  Divisor by_inner;
+
+  explicit ChannelElements(const ChannelView& view)
+      : channels(view.channels),
+        inner(view.inner),
+        length(view.length()),
+        by_inner(std::max<std::int64_t>(view.inner, 1)) {}
+  [[nodiscard]] FQ_HD std::int64_t element(std::int64_t c, std::int64_t k) const {
+    if (inner == 1) return k * channels + c;
+    const std::int64_t outer = by_inner.quotient(k);
+    return (outer * channels + c) * inner + (k - outer * inner);
+  }
+};
 
 /// `Reduction`: a trivial type Sum; Sum zero(); void add(Sum&, element, channel); void join(Sum&, const
 /// Sum&).
@@ -21,8 +39,10 @@ struct ChannelParts {
   };
   Reduction reduction;
   Put put;
-  ChannelView view;
+  ChannelElements view;
   ReductionShape shape;
+  Divisor tiles, width;
+  int warp_lanes;
 
   /// The first `to` of `from` lanes take in what the others have. Threads of one channel stand `width` apart.
   FQ_HD void join_lanes(int lane, int column, int from, int to, Shared& shared) const {
@@ -35,19 +55,19 @@ struct ChannelParts {
 
   template <int Phase>
   FQ_HD void phase(Thread t, Shared& shared) const {
-    const std::int64_t tile = t.block % shape.tiles, part = t.block / shape.tiles;
-    const int column = t.thread % shape.width, lane = t.thread / shape.width;
+    std::int64_t part = t.block;
+    const std::int64_t tile = tiles.take_remainder(part);
+    const int lane = width.quotient(t.thread), column = t.thread - lane * shape.width;
     const std::int64_t c = tile * shape.width + column;
     if (Phase == 0) {
       Sum sum = reduction.zero();
-      const std::int64_t end =
-          (part + 1) * shape.part_length < view.length() ? (part + 1) * shape.part_length : view.length();
+      const std::int64_t own = (part + 1) * shape.part_length, end = own < view.length ? own : view.length;
       if (c < view.channels)
         for (std::int64_t k = part * shape.part_length + lane; k < end; k += shape.lanes)
           reduction.add(sum, view.element(c, k), c);
       shared.sums[t.thread] = sum;
     }
-    const int a_warp = shape.warp_lanes(), few = a_warp < 4 ? a_warp : 4;
+    const int a_warp = warp_lanes, few = a_warp < 4 ? a_warp : 4;
     if (Phase == 1) join_lanes(lane, column, shape.lanes, a_warp, shared);
     if (Phase == 2) join_lanes(lane, column, a_warp, few, shared);
     if (Phase == 3) join_lanes(lane, column, few, 1, shared);
@@ -89,7 +109,9 @@ struct OfParts {
 template <class Reduction, class Put>
 void reduce_parts(Device device, const ChannelView& view, const ReductionShape& shape, Reduction reduction,
                   Put put) {
-  for_blocks(device, shape.tiles * shape.parts, ChannelParts<Reduction, Put>{reduction, put, view, shape});
+  for_blocks(device, shape.tiles * shape.parts,
+             ChannelParts<Reduction, Put>{reduction, put, ChannelElements(view), shape, Divisor(shape.tiles),
+                                          Divisor(shape.width), shape.warp_lanes()});
 }
 
 }  // namespace detail
