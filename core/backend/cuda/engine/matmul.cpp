@@ -5,7 +5,9 @@
 #include <map>
 #include <mutex>
 
+#include "fakequant/core/backend/cuda/engine/algorithms.h"
 #include "fakequant/core/backend/cuda/engine/matmul_call.h"
+#include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
 #include "fakequant/core/error.h"
@@ -13,11 +15,6 @@
 
 namespace fq::cuda {
 namespace {
-
-cublasStatus_t destroy_preference(cublasLtMatmulPreference_t p) {
-  return blas_lt().MatmulPreferenceDestroy(p);
-}
-using Preference = Handle<cublasLtMatmulPreference_t, destroy_preference>;
 
 constexpr std::int64_t kWorkspace = std::int64_t{32} << 20;  // what Hopper's kernels want at most
 
@@ -56,35 +53,18 @@ Multiplier& multiplier(Device device) {
   return all->try_emplace(device.index, device).first->second;
 }
 
-cublasLtMatmulAlgo_t choose(const Multiplier& own, const MatmulCall& call, const void* left,
-                            const void* right, const void* out) {
-  Preference preference;
-  FQ_BLAS(MatmulPreferenceCreate, preference.out());
-  const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
-    FQ_BLAS(MatmulPreferenceSetAttribute, preference.get(), name, &value, sizeof value);
-  };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspace));
-  // Sums of parts are added in their order: the same bits in every run.
-  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(left));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(right));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(out));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(out));
-  cublasLtMatmulHeuristicResult_t best{};
-  int found = 0;
-  FQ_BLAS(MatmulAlgoGetHeuristic, own.handle, call.operation.get(), call.left.get(), call.right.get(),
-          call.out.get(), call.out.get(), preference.get(), 1, &best, &found);
-  if (found == 0) throw BackendError("[cuda] cuBLASLt has no kernel for this product on this GPU");
-  return best.algo;
-}
-
-cublasLtMatmulAlgo_t kernel_of(Multiplier& own, const MatmulCall& call, const void* left, const void* right,
-                               const void* out) {
+/// Products of codes are exact by every kernel: the fastest is taken, timed before the first of a shape that
+/// is not captured. Of floats the one that cuBLASLt names first, by the shape alone, so that bits do not
+/// change.
+template <class Run>
+cublasLtMatmulAlgo_t kernel_of(Multiplier& own, const MatmulCall& call, const MatmulMemory& memory,
+                               bool may_time, cudaStream_t stream, const Run& run) {
   const std::scoped_lock lock(own.mutex);
   const auto known = own.chosen.find(call.key);
   if (known != own.chosen.end()) return known->second;
-  return own.chosen.emplace(call.key, choose(own, call, left, right, out)).first->second;
+  const auto found = algorithms(own.handle, call, memory, kWorkspace, may_time ? 8 : 1);
+  return own.chosen.emplace(call.key, found.size() > 1 ? fastest(found, run, stream) : found.front())
+      .first->second;
 }
 
 /// A sum of no products.
@@ -107,12 +87,16 @@ void gemm(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch
   const cudaStream_t stream = stream_of(device);
   Multiplier& own = multiplier(device);
   const auto call = MatmulCall::of(a, b, c, batch);
-  const auto algorithm = kernel_of(own, call, b.data, a.data, c.data);
   const cudaDataType scale = matmul_types(a.dtype).scale;
   const Scalar one(scale, 1), beta(scale, c.added ? 1 : 0);
-  FQ_BLAS(Matmul, own.handle, call.operation.get(), one.bytes.data(), b.data, call.left.get(), a.data,
-          call.right.get(), beta.bytes.data(), c.data, call.out.get(), c.data, call.out.get(), &algorithm,
-          own.workspace.mutable_data(), static_cast<std::size_t>(kWorkspace), stream);
+  const auto run = [&](const cublasLtMatmulAlgo_t& algorithm) {
+    return blas_lt().Matmul(own.handle, call.operation.get(), one.bytes.data(), b.data, call.left.get(),
+                            a.data, call.right.get(), beta.bytes.data(), c.data, call.out.get(), c.data,
+                            call.out.get(), &algorithm, own.workspace.mutable_data(),
+                            static_cast<std::size_t>(kWorkspace), stream);
+  };
+  const bool may_time = a.dtype == DType::i8 && !c.added && capturing(device) == nullptr;
+  check(run(kernel_of(own, call, {b.data, a.data, c.data}, may_time, stream, run)), "cublasLtMatmul");
 }
 
 }  // namespace fq::cuda

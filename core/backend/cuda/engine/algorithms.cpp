@@ -1,0 +1,76 @@
+#include "fakequant/core/backend/cuda/engine/algorithms.h"
+
+#include <limits>
+
+#include "fakequant/core/backend/cuda/runtime/check.h"
+#include "fakequant/core/error.h"
+
+namespace fq::cuda {
+namespace {
+
+cublasStatus_t destroy_preference(cublasLtMatmulPreference_t p) {
+  return blas_lt().MatmulPreferenceDestroy(p);
+}
+using Preference = Handle<cublasLtMatmulPreference_t, destroy_preference>;
+
+/// Milliseconds of some runs after a first one; infinite where the kernel does not run.
+float time_of(const cublasLtMatmulAlgo_t& algorithm,
+              const std::function<cublasStatus_t(const cublasLtMatmulAlgo_t&)>& run, cudaStream_t stream) {
+  constexpr int rounds = 5;
+  if (run(algorithm) != CUBLAS_STATUS_SUCCESS) return std::numeric_limits<float>::infinity();
+  Event begin, end;
+  FQ_CUDA(cudaEventCreate(begin.out()));
+  FQ_CUDA(cudaEventCreate(end.out()));
+  FQ_CUDA(cudaEventRecord(begin.get(), stream));
+  for (int i = 0; i < rounds; ++i) check(run(algorithm), "cublasLtMatmul");
+  FQ_CUDA(cudaEventRecord(end.get(), stream));
+  FQ_CUDA(cudaEventSynchronize(end.get()));
+  float milliseconds = 0;
+  FQ_CUDA(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
+  return milliseconds;
+}
+
+}  // namespace
+
+std::vector<cublasLtMatmulAlgo_t> algorithms(cublasLtHandle_t handle, const MatmulCall& call,
+                                             const MatmulMemory& memory, std::int64_t workspace, int most) {
+  Preference preference;
+  FQ_BLAS(MatmulPreferenceCreate, preference.out());
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
+    FQ_BLAS(MatmulPreferenceSetAttribute, preference.get(), name, &value, sizeof value);
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace));
+  // Sums of parts are added in their order: the same bits in every run.
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(memory.left));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(memory.right));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(memory.out));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(memory.out));
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
+  int found = 0;
+  FQ_BLAS(MatmulAlgoGetHeuristic, handle, call.operation.get(), call.left.get(), call.right.get(),
+          call.out.get(), call.out.get(), preference.get(), most, results.data(), &found);
+  std::vector<cublasLtMatmulAlgo_t> out;
+  for (int i = 0; i < found; ++i)
+    if (const auto& result = results[static_cast<std::size_t>(i)]; result.state == CUBLAS_STATUS_SUCCESS)
+      out.push_back(result.algo);
+  if (out.empty()) throw BackendError("[cuda] cuBLASLt has no kernel for this product on this GPU");
+  return out;
+}
+
+cublasLtMatmulAlgo_t fastest(const std::vector<cublasLtMatmulAlgo_t>& all,
+                             const std::function<cublasStatus_t(const cublasLtMatmulAlgo_t&)>& run,
+                             cudaStream_t stream) {
+  constexpr float clearly = 0.95F;
+  std::size_t best = 0;
+  float least = time_of(all.front(), run, stream);
+  for (std::size_t i = 1; i < all.size(); ++i)
+    if (const float own = time_of(all[i], run, stream); own < clearly * least) {
+      best = i;
+      least = own;
+    }
+  return all[best];
+}
+
+}  // namespace fq::cuda
