@@ -96,11 +96,11 @@ detail::Masked integer_quant(const Tensor& input, const Tensor& amax, const Tens
   return out;
 }
 
-detail::Masked float_quant(const Tensor& input, const Amax& range, const Tensor& bias, bool masked) {
+/// `amax` is undefined, on the host, or on the GPU of the input.
+detail::Masked float_quant(const Tensor& input, const Tensor& amax, const Tensor& bias, bool masked) {
   const Shifted x = shift(input, bias, kFloat);
-  if (range.defined()) (void)detail::broadcast_block(input.shape(), range.shape(), kFloat);
-  const Tensor amax = range.tensor();
-  detail::Masked out = allocated(x, masked && range.defined());
+  if (amax.defined()) (void)detail::broadcast_block(input.shape(), amax.shape(), kFloat);
+  detail::Masked out = allocated(x, masked && amax.defined());
   const Tensor bound = amax.defined() ? detail::compared_with(x.dtype, amax) : Tensor();
   detail::run(x.values.device(), &ReferenceKernels::fake_quant_e4m3, x.values, amax, bound, out.y,
               mask_of(out));
@@ -204,7 +204,9 @@ Variable fake_tensor_quant(const Variable& x, const Tensor& amax, const Tensor& 
 
 Tensor scaled_e4m3(const Tensor& x, const Amax& amax, const Tensor& bias, int exponent, int mantissa, bool) {
   check_e4m3(exponent, mantissa);
-  return float_quant(detail::broadcast_up(x, {amax.shape(), bias.shape()}, kFloat), amax, bias, false).y;
+  return float_quant(detail::broadcast_up(x, {amax.shape(), bias.shape()}, kFloat), amax.tensor(), bias,
+                     false)
+      .y;
 }
 
 Variable scaled_e4m3(const Variable& x, const Amax& amax, const Tensor& bias, int exponent, int mantissa,
@@ -212,8 +214,27 @@ Variable scaled_e4m3(const Variable& x, const Amax& amax, const Tensor& bias, in
   check_e4m3(exponent, mantissa);
   const Variable v = detail::broadcast_up(x.as_float(), {amax.shape(), bias.shape()}, kFloat);
   const bool masked = detail::needs_grad({v}) && !pass_through_bwd;
-  return recorded(kFloat, v, float_quant(v.tensor(), amax, bias, masked),
+  return recorded(kFloat, v, float_quant(v.tensor(), amax.tensor(), bias, masked),
                   detail::TracedRange::floating(amax, bias.defined()));
+}
+
+Tensor scaled_e4m3_by(const Tensor& x, const Tensor& amax, const Tensor& bias, int exponent, int mantissa,
+                      bool pass_through_bwd) {
+  if (!stays(x.device(), amax)) return scaled_e4m3(x, Amax(amax), bias, exponent, mantissa, pass_through_bwd);
+  check_e4m3(exponent, mantissa);
+  const Tensor v = detail::broadcast_up(x, {amax.shape(), bias.shape()}, kFloat);
+  return float_quant(v, amax.to(DType::f32).to(Layout::row_major), bias, false).y;
+}
+
+Variable scaled_e4m3_by(const Variable& x, const Tensor& amax, const Tensor& bias, int exponent, int mantissa,
+                        bool pass_through_bwd) {
+  if (!stays(x.device(), amax) || recorder() != nullptr)
+    return scaled_e4m3(x, Amax(amax), bias, exponent, mantissa, pass_through_bwd);
+  check_e4m3(exponent, mantissa);
+  const Variable v = detail::broadcast_up(x.as_float(), {amax.shape(), bias.shape()}, kFloat);
+  const bool masked = detail::needs_grad({v}) && !pass_through_bwd;
+  return recorded(kFloat, v,
+                  float_quant(v.tensor(), amax.to(DType::f32).to(Layout::row_major), bias, masked));
 }
 
 Tensor int_cast_ste(const Tensor& x, int num_bits, bool is_unsigned, bool narrow_range) {

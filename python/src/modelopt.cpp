@@ -50,10 +50,13 @@ void bind_floats(nb::module_& m) {
       [](nb::object x, nb::object amax, nb::object bias, int exponent, int mantissa, bool pass_through_bwd,
          nb::object grad_y) {
         const Call call{"scaled_e4m3", x};
-        const Amax range = call.amax(amax, "amax");
+        const auto range = call.range(amax, "amax");
         const Tensor shift = call.tensor(bias, "bias");
         return graded(call, x, grad_y, [&](const Variable& v) {
-          return modelopt::scaled_e4m3(v, range, shift, exponent, mantissa, pass_through_bwd);
+          const auto by = [&](const auto& given) {
+            return modelopt::scaled_e4m3(v, given, shift, exponent, mantissa, pass_through_bwd);
+          };
+          return std::visit(by, range);
         });
       },
       arg("x"), arg("amax") = none(), arg("bias") = none(), arg("E") = 4, arg("M") = 3,

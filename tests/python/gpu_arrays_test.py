@@ -35,6 +35,7 @@ def test_functions_wait_for_what_they_read():
     amax = np.abs(X).max(0, keepdims=True)
     assert same(quant(Array.of(X), Array.of(amax)), quant(X, amax))
     assert same(fq.modelopt.scaled_e4m3(Array.of(X), 3.0), fq.modelopt.scaled_e4m3(X, 3.0))
+    assert same(fq.modelopt.scaled_e4m3(Array.of(X), Array.of(amax)), fq.modelopt.scaled_e4m3(X, amax))
     y, back = quant(Array.of(X), 1.5, grad_y=True)
     assert same(back(Array.of(X + 1)), quant(X, 1.5, grad_y=X + 1)[1]) and same(y, quant(X, 1.5))
     assert same(quant(Array.of(X), 1.5, grad_y=Array.of(X))[1], quant(X, 1.5, grad_y=X)[1])

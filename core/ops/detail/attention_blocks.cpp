@@ -10,8 +10,9 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int64_t kScores = std::int64_t{1} << 20;  // of a block: 4 MB of f32, which caches hold
-constexpr std::int64_t kOwnScores = kScores / 4;         // of a block of one thread
+constexpr std::int64_t kScores = std::int64_t{1} << 20;     // of a block: 4 MB of f32, which caches hold
+constexpr std::int64_t kOwnScores = kScores / 4;            // of a block of one thread
+constexpr std::int64_t kGpuScores = std::int64_t{1} << 24;  // of a block: products that all processors share
 constexpr std::int64_t kManyGroups = 16;
 constexpr std::int64_t kKeysTogether = 128;
 constexpr std::int64_t kKeysOfSum = 256;
@@ -53,7 +54,7 @@ AttentionBlocks::AttentionBlocks(const AttentionShape& shape, const AttentionRow
       apart_(in_heads_ || (device.is_cpu() && shape.samples * shape.kv_heads >= kManyGroups)),
       all_keys_(all_keys) {
   const std::int64_t scores = std::max<std::int64_t>(group_rows_ * shape.keys, 1),
-                     most = apart_ ? kOwnScores : kScores;
+                     of_block = device.is_cpu() ? kScores : kGpuScores, most = apart_ ? kOwnScores : of_block;
   block_groups_ = apart_ ? 1 : std::max<std::int64_t>(most / scores, 1);
   block_rows_ = scores <= most ? group_rows_ : std::max<std::int64_t>(most / shape.keys, 16);
   if (in_heads_) block_rows_ = std::min(block_rows_, kCausalRows);

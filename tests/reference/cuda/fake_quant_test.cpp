@@ -191,8 +191,10 @@ TEST_F(CudaFakeQuant, RangesOfTheGpuStayThere) {
       const Variable here(x, true), there(x.to(Device::cuda()), true);
       const Variable expected = fake_tensor_quant(here, Amax(amax));
       const auto waits = test::waits_so_far();
-      const Variable got = fake_tensor_quant(there, own);
+      const Variable got = fake_tensor_quant(there, own), scaled = scaled_e4m3(there, own);
       EXPECT_EQ(test::waits_so_far(), waits);
+      EXPECT_TRUE(same_numbers(scaled.tensor(), scaled_e4m3(here, amax).tensor())) << to_string(shape);
+      EXPECT_TRUE(same_numbers(scaled_e4m3(there.tensor(), own), scaled.tensor())) << to_string(shape);
       EXPECT_TRUE(same_numbers(got.tensor(), expected.tensor())) << to_string(shape);
       expected.backward(x);
       got.backward(x.to(Device::cuda()));
