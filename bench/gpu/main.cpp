@@ -100,6 +100,7 @@ bool wanted(const Options& options, const std::string& name) {
 int run(const Options& options) {
   print(machine(options.device));
   auto rows = bench::gpu_kernel_rows();
+  for (auto& row : bench::gpu_product_rows()) rows.push_back(std::move(row));
   for (auto& row : bench::gpu_step_rows()) rows.push_back(std::move(row));
   constexpr std::int64_t times_the_cache = 4, whole = 1024;
   const std::int64_t bytes = times_the_cache * bench::cache_bytes(options.device);

@@ -25,6 +25,7 @@ struct GpuRow {
 };
 
 [[nodiscard]] std::vector<GpuRow> gpu_kernel_rows();
+[[nodiscard]] std::vector<GpuRow> gpu_product_rows();
 [[nodiscard]] std::vector<GpuRow> gpu_step_rows();
 
 }  // namespace fq::bench

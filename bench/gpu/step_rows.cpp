@@ -60,6 +60,10 @@ std::vector<GpuRow> gpu_step_rows() {
   for (const auto& [name, make] : networks) {
     rows.push_back(step_row(name, "qat_int8", Numbers::int8, make));
     rows.push_back(step_row(name, "qat_nvfp4", Numbers::nvfp4, make));
+    if (std::string_view(name).starts_with("gpt")) {  // rows that llama.cpp and XNNPACK round as they run
+      rows.push_back(step_row(name, "qat_q4_0", Numbers::q4_0, make));
+      rows.push_back(step_row(name, "qat_8da4w", Numbers::w8da4, make));
+    }
   }
   return rows;
 }

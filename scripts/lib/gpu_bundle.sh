@@ -27,6 +27,8 @@ make_bundle() {
   cp -r data models "$root/source/"
   mkdir -p "$root/source/peers"
   cp bench/peers/{gpu,gpt,networks}.py "$root/source/peers/"
+  install -m 644 scripts/lib/gpu_changes.py "$root/source/changes.py"
+  install -m 644 docs/benchmarks/gpu-h200.json "$root/source/before.json"
   install scripts/lib/gpu_run.sh "$root/run"
   git rev-parse HEAD >"$root/revision" 2>/dev/null || echo unknown >"$root/revision"
   # Each program holds the library: a window as long as all of them stores it once.

@@ -2,10 +2,10 @@
 # Runs in the unpacked archive of scripts/gpu bundle, on the GPU of this machine, in the order of docs/cuda.md. Each section is in
 # the report as soon as it ends, so that a run that is ended early keeps what it has. REPORT.log has all that programs said.
 # run [--only SECTION,..] [--report FILE] [--limit SECONDS]; exit status 1 when anything failed.
-# Sections: library, golden, loops, bench, memcheck, racecheck, initcheck, peers.
+# Sections: library, golden, loops, bench, changes, memcheck, racecheck, initcheck, peers.
 set -uo pipefail
 root=$(cd "$(dirname "$0")" && pwd)
-all=library,golden,loops,bench,memcheck,racecheck,peers
+all=library,golden,loops,bench,changes,memcheck,racecheck,peers
 only=$all report=$PWD/gpu-report.json limit=600
 usage() { echo "run [--only SECTION,..] [--report FILE] [--limit SECONDS]; sections: $all,initcheck" >&2; exit 2; }
 while (($#)); do
@@ -110,6 +110,15 @@ run_bench() {
   add bench "$work/bench"
 }
 
+# What the benchmark of this run says beside the last report, row by row; without `bench` before it, of the kernels and products alone.
+run_changes() {
+  echo "== changes"
+  [[ -s $work/bench.txt ]] || limited "$root/bin/fakequant_gpu_bench" kernel. product. >"$work/bench.txt" || failed=1
+  python3 "$root/source/changes.py" "$root/source/before.json" "$work/bench.txt" | tee "$work/changes.txt" || failed=1
+  lines "$work/changes.txt" >"$work/changes"
+  add changes "$work/changes"
+}
+
 # One tool: a call for each program. Graphs keep memory of an arena, of which a sanitizer sees one block: racecheck goes without them.
 run_sanitizer() {
   local tool=$1 name sanitizer without
@@ -145,6 +154,7 @@ for section in ${only//,/ }; do
       said loops bash -c whole_loops
       ;;
     bench) run_bench ;;
+    changes) run_changes ;;
     peers) run_peers ;;
     *) run_sanitizer "$section" ;;
   esac
