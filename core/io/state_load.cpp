@@ -14,6 +14,16 @@ void check_kind(const std::string& path, const std::string& found, std::string_v
                   fmt::format("[load_state] {} is a file of {}, expected one of {}", path, found, wanted));
 }
 
+/// What is damaged says so, whatever it led to.
+StateDict whole_state(const detail::FileReader& file, const detail::StateHeader& header) {
+  try {
+    return detail::read_state(file, header);
+  } catch (const std::exception&) {
+    verify_body(file, header);
+    throw;
+  }
+}
+
 }  // namespace
 
 StateDict load_state(const std::string& path, std::string_view kind) {
@@ -21,8 +31,7 @@ StateDict load_state(const std::string& path, std::string_view kind) {
   const auto header = detail::read_header(file);
   check_kind(path, header.kind, kind);
   try {
-    verify_body(file, header);
-    return detail::read_state(file, header);
+    return whole_state(file, header);
   } catch (const nlohmann::json::exception&) {
     throw FileError(path, "", fmt::format("[load_state] {} is damaged: its listing is none", path));
   } catch (const ArgumentError& error) {

@@ -56,8 +56,11 @@ TEST(Crc32c, PartsGiveTheSumOfTheWhole) {
   std::string text(1000, '\0');
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i + 7 * i);
   const auto whole = crc32c(text.data(), text.size());
-  for (const std::size_t cut : {0u, 1u, 7u, 8u, 9u, 500u, 999u, 1000u})
-    EXPECT_EQ(crc32c(text.data() + cut, text.size() - cut, crc32c(text.data(), cut)), whole) << cut;
+  for (const std::size_t cut : {0u, 1u, 7u, 8u, 9u, 500u, 999u, 1000u}) {
+    const auto first = crc32c(text.data(), cut), second = crc32c(text.data() + cut, text.size() - cut);
+    EXPECT_EQ(crc32c(text.data() + cut, text.size() - cut, first), whole) << cut;
+    EXPECT_EQ(crc32c_joined(first, second, text.size() - cut), whole) << cut;
+  }
 }
 
 TEST(Log, HandsMessagesToTheCallback) {

@@ -6,6 +6,8 @@
 namespace fq {
 namespace {
 
+constexpr std::uint32_t kPolynomial = 0x82f63b78u;
+
 using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
 
 // Table k advances a byte past k further bytes, so that eight bytes are folded with eight independent
@@ -14,7 +16,7 @@ consteval Tables make_tables() {
   Tables tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1u) != 0 ? 0x82f63b78u : 0u);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1u) != 0 ? kPolynomial : 0u);
     tables[0][byte] = crc;
   }
   for (std::size_t k = 1; k < 8; ++k)
@@ -24,6 +26,16 @@ consteval Tables make_tables() {
 }
 
 constexpr Tables kTables = make_tables();
+
+/// Of polynomials, modulo that of the checksum: bit 31 is x^0.
+constexpr std::uint32_t product(std::uint32_t a, std::uint32_t b) noexcept {
+  std::uint32_t out = 0;
+  for (int bit = 31; bit >= 0; --bit) {
+    if ((a >> bit & 1u) != 0) out ^= b;
+    b = (b >> 1) ^ ((b & 1u) != 0 ? kPolynomial : 0u);
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -39,6 +51,13 @@ std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t previous
   }
   for (; bytes > 0; --bytes, ++at) crc = (crc >> 8) ^ kTables[0][(crc ^ *at) & 0xffu];
   return ~crc;
+}
+
+std::uint32_t crc32c_joined(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) noexcept {
+  std::uint32_t power = 1u << 23;  // x^8
+  for (; second_bytes > 0; second_bytes >>= 1, power = product(power, power))
+    if ((second_bytes & 1u) != 0) first = product(first, power);
+  return first ^ second;
 }
 
 }  // namespace fq

@@ -1,169 +1,70 @@
 #include "fakequant/core/io/detail/hdf5_tree.h"
 
-#include <algorithm>
 #include <set>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/detail/state_header.h"
+#include "fakequant/core/io/detail/tree/object_header.h"
+#include "fakequant/core/io/detail/tree/structure_reader.h"
 
 namespace fq::detail {
 namespace {
 
 constexpr int kDeepestGroup = 64, kDeepestNode = 16;
-constexpr std::int64_t kLongestText = 1024, kMostMessages = 256;
 constexpr std::string_view kSuperblock("\x89HDF\r\n\x1a\n\0", 9);
-
-enum Message : std::uint64_t {
-  kSpace = 1,
-  kLink = 6,
-  kLayout = 8,
-  kAttribute = 12,
-  kContinuation = 16,
-  kSymbols = 17
-};
 
 class Hdf5Tree {
  public:
-  explicit Hdf5Tree(const FileReader& file) : file_(file) {}
+  explicit Hdf5Tree(const FileReader& file) : from_(file) {}
 
   std::map<std::string, TreeObject> read() {
-    const std::string block = bytes(0, 96);
+    const std::string block = from_.bytes(0, 96);
     if (!block.starts_with(kSuperblock) || block[13] != 8 || block[14] != 8 ||
-        number(block, 24, 8) != kHeaderBytes)
-      refuse("", "is not an HDF5 file as fakequant wrote it");
-    group(object(number(block, 64, 8), ""), "", 0);
+        from_.number(block, 24, 8) != kHeaderBytes)
+      from_.refuse("", "is not an HDF5 file as fakequant wrote it");
+    group(object(from_.number(block, 64, 8), ""), "", 0);
     return std::move(found_);
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& name, const std::string& why) const {
-    throw FileError(file_.path(), name,
-                    fmt::format("[load_state] {}{}{} {}", file_.path(), name.empty() ? "" : ":",
-                                one_line_name(name), why));
-  }
-
-  /// Addresses count from behind our header.
-  [[nodiscard]] std::string bytes(std::int64_t at, std::int64_t count) {
-    const std::int64_t room = file_.size() - kHeaderBytes;
-    if (at < 0 || at > room || count < 0 || count > room - at)
-      refuse("", "has a structure that leads out of it");
-    if ((read_ += count) > 4 * file_.size()) refuse("", "has structures that lie over each other");
-    std::string out(static_cast<std::size_t>(count), '\0');
-    file_.read(kHeaderBytes + at, out.data(), out.size());
-    return out;
-  }
-
-  /// Little endian; beyond 2^63 negative.
-  std::int64_t number(std::string_view text, std::int64_t at, int count) const {
-    if (at + count > static_cast<std::int64_t>(text.size()))
-      refuse("", "has a structure that ends too early");
-    std::uint64_t value = 0;
-    for (int i = count; i-- > 0;)
-      value = value << 8 | static_cast<unsigned char>(text[static_cast<std::size_t>(at + i)]);
-    return static_cast<std::int64_t>(value);
-  }
-
   TreeObject object(std::int64_t at, const std::string& name) {
-    if (!seen_.insert(at).second) refuse(name, "is there under another name too");
-    const std::string head = bytes(at, 16);
-    if (head[0] != 1) refuse(name, "has an object header of another version");
-    TreeObject out;
-    messages(out, at + 16, number(head, 8, 4), name, 0);
-    return out;
+    if (!seen_.insert(at).second) from_.refuse(name, "is there under another name too");
+    return read_object_header(from_, at, name);
   }
-
-  void messages(TreeObject& out, std::int64_t at, std::int64_t length, const std::string& name, int blocks) {
-    if (blocks > kDeepestNode) refuse(name, "has a header in too many pieces");
-    const std::string block = bytes(at, std::min(length, std::int64_t{1} << 20));
-    std::int64_t place = 0;
-    for (std::int64_t count = 0; place + 8 <= static_cast<std::int64_t>(block.size()); ++count) {
-      const std::int64_t size = number(block, place + 2, 2);
-      const std::string_view all = block;
-      if (count > kMostMessages || place + 8 + size > static_cast<std::int64_t>(all.size()))
-        refuse(name, "has a header that ends too early");
-      const std::string_view text =
-          all.substr(static_cast<std::size_t>(place + 8), static_cast<std::size_t>(size));
-      if (number(block, place, 2) == kContinuation)
-        messages(out, number(text, 0, 8), number(text, 8, 8), name, blocks + 1);
-      else
-        message(out, static_cast<std::uint64_t>(number(block, place, 2)), text, name);
-      place += 8 + size;
-    }
-  }
-
-  void message(TreeObject& out, std::uint64_t type, std::string_view text, const std::string& name) {
-    if (type == kSymbols) {
-      out.nodes = number(text, 0, 8);
-      out.heap = number(text, 8, 8);
-    } else if (type == kSpace) {
-      out.shape = shape(text, name);
-    } else if (type == kLayout) {
-      if (number(text, 0, 1) != 3 || number(text, 1, 1) != 1)
-        refuse(name, "is not stored in one piece, as fakequant stores it");
-      out.elements = number(text, 2, 8);
-    } else if (type == kAttribute) {
-      attribute(out, text, name);
-    } else if (type == kLink) {
-      refuse(name, "has links, which are not followed");
-    }
-  }
-
-  [[nodiscard]] Shape shape(std::string_view text, const std::string& name) const {
-    const std::int64_t version = number(text, 0, 1), axes = number(text, 1, 1);
-    if (version != 1 || axes > 32) refuse(name, "has a shape of another version");
-    Shape out;
-    for (std::int64_t axis = 0; axis < axes; ++axis) out.push_back(number(text, 8 + 8 * axis, 8));
-    return out;
-  }
-
-  /// Texts of fixed length alone.
-  void attribute(TreeObject& out, std::string_view text, const std::string& name) const {
-    if (number(text, 0, 1) != 1) refuse(name, "has an attribute of another version");
-    const std::int64_t type = 8 + padded(number(text, 2, 2)), space = type + padded(number(text, 4, 2));
-    const std::int64_t value = space + padded(number(text, 6, 2)), size = number(text, type + 4, 4);
-    const std::string key(text.substr(8, static_cast<std::size_t>(number(text, 2, 2))));
-    if ((number(text, type, 1) & 15) != 3) return;
-    if (size < 0 || size > kLongestText || value + size > static_cast<std::int64_t>(text.size()))
-      refuse(name, fmt::format("has an attribute '{}' that is not a short text", one_line_name(key.c_str())));
-    const std::string all(text.substr(static_cast<std::size_t>(value), static_cast<std::size_t>(size)));
-    out.texts[key.c_str()] = all.c_str();
-  }
-
-  static std::int64_t padded(std::int64_t size) { return (size + 7) / 8 * 8; }
 
   void group(const TreeObject& object, const std::string& prefix, int depth) {
-    if (!object.nodes) refuse(prefix, "is neither a group nor a dataset");
-    if (depth > kDeepestGroup) refuse(prefix, fmt::format("lies more than {} groups deep", kDeepestGroup));
-    const std::string heap = bytes(*object.heap, 32);
-    if (!heap.starts_with("HEAP")) refuse(prefix, "has no names");
-    node(*object.nodes, bytes(number(heap, 24, 8), number(heap, 8, 8)), prefix, depth, 0);
+    if (!object.nodes) from_.refuse(prefix, "is neither a group nor a dataset");
+    if (depth > kDeepestGroup)
+      from_.refuse(prefix, fmt::format("lies more than {} groups deep", kDeepestGroup));
+    const std::string heap = from_.bytes(*object.heap, 32);
+    if (!heap.starts_with("HEAP")) from_.refuse(prefix, "has no names");
+    node(*object.nodes, from_.bytes(from_.number(heap, 24, 8), from_.number(heap, 8, 8)), prefix, depth, 0);
   }
 
   void node(std::int64_t at, const std::string& names, const std::string& prefix, int depth, int level) {
     if (level > kDeepestNode || !seen_.insert(at).second)
-      refuse(prefix, "has a list of names that leads back");
-    const std::string head = bytes(at, 24);
-    if (head.starts_with("SNOD")) return entries(at, number(head, 6, 2), names, prefix, depth);
-    if (!head.starts_with("TREE") || head[4] != 0) refuse(prefix, "has no list of names");
-    const std::int64_t count = number(head, 6, 2);
-    const std::string children = bytes(at + 24, 8 + 16 * count);
+      from_.refuse(prefix, "has a list of names that leads back");
+    const std::string head = from_.bytes(at, 24);
+    if (head.starts_with("SNOD")) return entries(at, from_.number(head, 6, 2), names, prefix, depth);
+    if (!head.starts_with("TREE") || head[4] != 0) from_.refuse(prefix, "has no list of names");
+    const std::int64_t count = from_.number(head, 6, 2);
+    const std::string children = from_.bytes(at + 24, 8 + 16 * count);
     for (std::int64_t i = 0; i < count; ++i)
-      node(number(children, 8 + 16 * i, 8), names, prefix, depth, level + 1);
+      node(from_.number(children, 8 + 16 * i, 8), names, prefix, depth, level + 1);
   }
 
   void entries(std::int64_t at, std::int64_t count, const std::string& names, const std::string& prefix,
                int depth) {
-    const std::string all = bytes(at + 8, 40 * count);
+    const std::string all = from_.bytes(at + 8, 40 * count);
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t from = number(all, 40 * i, 8);
+      const std::int64_t from = from_.number(all, 40 * i, 8);
       if (from < 0 || from >= static_cast<std::int64_t>(names.size()))
-        refuse(prefix, "has a name that is not there");
+        from_.refuse(prefix, "has a name that is not there");
       const std::string step = names.c_str() + from;
       const std::string name = prefix.empty() ? step : prefix + "/" + step;
-      if (number(all, 40 * i + 16, 4) == 2)
-        refuse(name, "is a soft or external link, which are not followed");
-      TreeObject found = object(number(all, 40 * i + 8, 8), name);
+      if (from_.number(all, 40 * i + 16, 4) == 2)
+        from_.refuse(name, "is a soft or external link, which are not followed");
+      TreeObject found = object(from_.number(all, 40 * i + 8, 8), name);
       if (found.elements)
         found_.emplace(name, std::move(found));
       else
@@ -171,8 +72,7 @@ class Hdf5Tree {
     }
   }
 
-  const FileReader& file_;
-  std::int64_t read_ = 0;
+  StructureReader from_;
   std::set<std::int64_t> seen_;
   std::map<std::string, TreeObject> found_;
 };

@@ -130,6 +130,11 @@ StateHeader read_header(const FileReader& file) {
   return header;
 }
 
+void refuse_part(const FileReader& file, const std::string& name, const std::string& why) {
+  throw FileError(file.path(), name,
+                  fmt::format("[load_state] {}:{} {}", file.path(), one_line_name(name), why));
+}
+
 void verify_body(const FileReader& file, const StateHeader& header) {
   if (file.checksum(kHeaderBytes, header.body_bytes) == header.body_crc) return;
   for (const auto& entry : whole_listing(file, header))

@@ -43,9 +43,12 @@ inline constexpr std::string_view kListedJson = "json";
 /// Reads the user block and checks it, not the body. Throws FileError: not ours, damaged, of a newer version,
 /// truncated.
 [[nodiscard]] StateHeader read_header(const FileReader& file);
-/// Checks the body. Throws FileError naming the damaged dataset, or the file when the damage is elsewhere.
+/// Throws FileError that names the part.
+[[noreturn]] void refuse_part(const FileReader& file, const std::string& name, const std::string& why);
+/// Reads the body and checks it. Throws FileError naming the damaged dataset, or the file when the damage is
+/// elsewhere.
 void verify_body(const FileReader& file, const StateHeader& header);
-/// The listing of a file whose body is whole, of parts that lie between header and listing. Throws FileError,
+/// The listing, of parts that lie between header and listing. Throws FileError,
 /// and json::exception for what is none.
 [[nodiscard]] std::vector<ListedDataset> read_listing(const FileReader& file, const StateHeader& header);
 

@@ -6,8 +6,8 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/detail/crc32c.h"
-#include "fakequant/core/io/detail/hdf5_tree.h"
 #include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/core/io/detail/tree/listed_types.h"
 
 namespace fq::detail {
 namespace {
@@ -39,10 +39,7 @@ class StatePart {
     return tensor;
   }
 
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw FileError(file_.path(), entry_.name,
-                    fmt::format("[load_state] {}:{} {}", file_.path(), one_line_name(entry_.name), why));
-  }
+  [[noreturn]] void refuse(const std::string& why) const { refuse_part(file_, entry_.name, why); }
 
  private:
   [[nodiscard]] std::int64_t elements() const {
@@ -83,57 +80,9 @@ void put(StateDict& state, const FileReader& file, const ListedDataset& entry) {
   }
 }
 
-[[noreturn]] void refuse_part(const FileReader& file, const std::string& name, const std::string& why) {
-  throw FileError(file.path(), name,
-                  fmt::format("[load_state] {}:{} {}", file.path(), one_line_name(name), why));
-}
-
-const std::string& text_of(const FileReader& file, const std::string& name, const TreeObject& object,
-                           const char* key) {
-  const auto found = object.texts.find(key);
-  if (found == object.texts.end())
-    refuse_part(file, name, fmt::format("lacks an attribute '{}' that is a text", key));
-  return found->second;
-}
-
-Shape packed_shape(const FileReader& file, const std::string& name, const TreeObject& object) {
-  Shape out;
-  const auto sizes = parse_json<nlohmann::json>(text_of(file, name, object, "shape"));
-  if (!sizes.is_array()) refuse_part(file, name, "has an attribute 'shape' that is no list of sizes");
-  for (const auto& size : sizes) {
-    if (!size.is_number_unsigned() || size > std::uint64_t{1} << 56)
-      refuse_part(file, name, "has an attribute 'shape' that is no list of sizes");
-    out.push_back(size.get<std::int64_t>());
-  }
-  return out;
-}
-
-/// Types and shapes for a listing that does not tell them, as of files from before it did.
-void take_types_of_tree(const FileReader& file, std::vector<ListedDataset>& listing) {
-  auto tree = read_hdf5_tree(file);
-  for (auto& entry : listing) {
-    const auto node = tree.extract(entry.name);
-    if (node.empty()) refuse_part(file, entry.name, "is listed, and not there");
-    const TreeObject& object = node.mapped();
-    if (entry.bytes > 0 && object.elements != entry.offset - kHeaderBytes)
-      refuse_part(file, entry.name, "is listed at another place than it is");
-    entry.dtype = kListedJson;
-    if (entry.name == "attributes") continue;
-    entry.dtype = text_of(file, entry.name, object, "dtype");
-    try {
-      const bool packed = bit_width(dtype_from_name(entry.dtype)) < 8;
-      entry.shape = packed ? packed_shape(file, entry.name, object) : object.shape;
-    } catch (const ArgumentError& error) {
-      refuse_part(file, entry.name, fmt::format("is not well formed: {}", error.what()));
-    }
-    if (std::ranges::any_of(entry.shape, [](std::int64_t size) { return size < 0; }))
-      refuse_part(file, entry.name, "has a shape that is none");
-  }
-  if (!tree.empty()) refuse_part(file, tree.begin()->first, "is there, and not listed");
-}
-
-/// A small file cannot stand for many large parts.
-void check_apart(const FileReader& file, const std::vector<ListedDataset>& listing) {
+/// In the order of their bytes, those that have any. A small file cannot stand for many large parts.
+std::vector<const ListedDataset*> parts_apart(const FileReader& file,
+                                              const std::vector<ListedDataset>& listing) {
   std::vector<const ListedDataset*> parts;
   for (const auto& entry : listing)
     if (entry.bytes > 0) parts.push_back(&entry);
@@ -141,6 +90,22 @@ void check_apart(const FileReader& file, const std::vector<ListedDataset>& listi
   for (std::size_t i = 1; i < parts.size(); ++i)
     if (parts[i]->offset - parts[i - 1]->offset < parts[i - 1]->bytes)
       refuse_part(file, parts[i]->name, "lies over another part");
+  return parts;
+}
+
+/// The checksum of the body, of parts and a listing whose own ones hold, and of what lies between them.
+std::uint32_t body_checksum(const FileReader& file, const StateHeader& header,
+                            const std::vector<const ListedDataset*>& parts) {
+  std::uint32_t crc = 0;
+  std::int64_t at = kHeaderBytes;
+  const auto take = [&](std::int64_t offset, std::int64_t bytes, std::uint32_t own) {
+    crc = crc32c_joined(crc, file.checksum(at, offset - at), static_cast<std::uint64_t>(offset - at));
+    crc = crc32c_joined(crc, own, static_cast<std::uint64_t>(bytes));
+    at = offset + bytes;
+  };
+  for (const auto* part : parts) take(part->offset, part->bytes, part->crc);
+  take(file.size() - header.listing_bytes, header.listing_bytes, header.listing_crc);
+  return crc;
 }
 
 }  // namespace
@@ -148,10 +113,11 @@ void check_apart(const FileReader& file, const std::vector<ListedDataset>& listi
 StateDict read_state(const FileReader& file, const StateHeader& header) {
   auto listing = read_listing(file, header);
   const bool told = std::ranges::none_of(listing, [](const auto& entry) { return entry.dtype.empty(); });
-  if (!told) take_types_of_tree(file, listing);
-  check_apart(file, listing);
+  if (!told) take_listed_types(file, listing);
+  const auto parts = parts_apart(file, listing);
   StateDict state;
   for (const auto& entry : listing) put(state, file, entry);
+  if (body_checksum(file, header, parts) != header.body_crc) verify_body(file, header);
   return state;
 }
 

@@ -7,9 +7,10 @@
 
 namespace fq::detail {
 
-/// The state in a file whose checksums hold, by its listing: HDF5 is not asked. Checksums say that a file is
-/// whole, not who made it: what it claims is compared with what it has. Throws FileError, and ArgumentError
-/// for names that no state has.
+/// The state in a file, by its listing: HDF5 is not asked. Each byte is read once, and is in the checksums
+/// that are compared: of each part, and of the body. They say that a file is whole, not who made it: what it
+/// claims is compared with what it has. Throws FileError, ArgumentError for names that no state has, and
+/// json::exception for a listing that is none; of a file whose body is damaged (`verify_body`) any of these.
 [[nodiscard]] StateDict read_state(const FileReader& file, const StateHeader& header);
 
 }  // namespace fq::detail
