@@ -1,0 +1,51 @@
+#pragma once
+
+/// What of a graph does not depend on its input.
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
+#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/graph_view.h"
+#include "fakequant/export/onnx/reader/input.h"
+
+namespace fq::detail {
+
+/// How many elements the file gives leave to make: of values that are computed, and of parameters.
+[[nodiscard]] std::int64_t element_limit(const OnnxModel& model);
+
+/// Its values, by name.
+class FixedValues {
+ public:
+  explicit FixedValues(const OnnxModel& model);
+
+  /// An input of the network that is the same for every sample: its shape has the batch all the same.
+  void add_input(const std::string& name, const GraphInputs::Fixed& input) {
+    add(name, input.value, false);
+    batch_shapes_.emplace(name, input.of_batch);
+  }
+
+  [[nodiscard]] const Constants& values() const noexcept { return values_; }
+  [[nodiscard]] const Tensor* find(const std::string& name) const {
+    const auto found = values_.find(name);
+    return found == values_.end() ? nullptr : &found->second;
+  }
+  /// Whether a value is one that training found, or was made of such.
+  [[nodiscard]] bool is_learned(const std::string& name) const { return learned_.contains(name); }
+  void add(const std::string& name, const Tensor& value, bool learned) {
+    values_.emplace(name, value);
+    if (learned) learned_.insert(name);
+  }
+  /// Whether the node's inputs are fixed and what it gives is now known.
+  bool fold_node(const OnnxNode& node);
+
+ private:
+  FoldBudget budget_;
+  Constants values_;
+  std::map<std::string, Shape> batch_shapes_;
+  std::set<std::string> learned_;
+};
+
+}  // namespace fq::detail

@@ -1,0 +1,161 @@
+#include "fakequant/export/onnx/reader/graph/graph_import.h"
+
+#include <algorithm>
+
+#include "fakequant/core/detail/check.h"
+
+namespace fq::detail {
+namespace {
+
+bool is_whole(const OnnxValueInfo& input) {
+  return input.kind == OnnxKind::boolean || !is_floating(input.dtype);
+}
+
+}  // namespace
+
+void GraphImport::run(const std::vector<OnnxNode>& nodes, const GraphInputs& inputs) {
+  const OnnxValueInfo& first = *inputs.own[0].info;
+  if (first.has_shape) context_.batch = first.shape[0].size;
+  Shape shape{kAbstractBatch};
+  shape.insert(shape.end(), inputs.sample.begin(), inputs.sample.end());
+  context_.input = {.node = "input", .shape = shape, .constant = {}, .whole = is_whole(first)};
+  if (inputs.own.size() == 1)
+    values_.emplace(first.name, context_.input);
+  else
+    take_parts(inputs.own);
+  for (const auto& node : nodes) build(node);
+  missing_.check();
+}
+
+ImportedModel GraphImport::finish(const std::string& name, const Shape& sample,
+                                  const std::string& model_name) {
+  const auto found = values_.find(name);
+  FQ_CHECK(found != values_.end(), "import_onnx", "the output '{}' does not depend on the input",
+           name.substr(0, 100));
+  ImportValue output = found->second;
+  if (output.node == "input" || parts_.contains(output.node)) {
+    const OnnxNode same{"Identity", name, {}, {}, {}, {}};
+    output = context_.model.add(NodeReader(same), "identity", "identity", {}, {output}, {});
+  }
+  FQ_CHECK(!output.shape.empty() && output.shape[0] == kAbstractBatch, "import_onnx",
+           "the output '{}' is {}: its first axis must be the batch", name.substr(0, 100),
+           with_readable_batch(to_string(output.shape)));
+  auto built = context_.model.finish(model_name, output);
+  return {ModelSpec::parse(built.text),
+          sample,
+          Shape(output.shape.begin() + 1, output.shape.end()),
+          std::move(built.state),
+          {context_.recognised.begin(), context_.recognised.end()}};
+}
+
+void GraphImport::take_parts(const std::vector<GraphInputs::Own>& parts) {
+  context_.input.whole = false;
+  std::int64_t begin = 0;
+  for (const auto& [info, sample] : parts) {
+    const OnnxNode node{"Input", info->name, {}, {}, {}, {}};
+    nlohmann::ordered_json options{{"begin", begin}};
+    if (!sample.empty()) options["shape"] = sample;
+    options.update({{"name", info->name}, {"type", part_type(*info)}});
+    ImportValue value = context_.model.add(NodeReader(node), legal_name(info->name), "input_part",
+                                           std::move(options), {context_.input}, {});
+    value.whole = is_whole(*info);
+    parts_.insert(value.node);
+    values_.emplace(info->name, std::move(value));
+    begin += numel(sample);
+  }
+}
+
+void GraphImport::build(const OnnxNode& node) {
+  try {
+    if (node.outputs.empty() || fixed_.find(node.outputs[0]) != nullptr || fixed_.fold_node(node)) return;
+    if (const OnnxBranch* way = taken(node); way != nullptr) return follow(node, *way);
+    const auto builder = find_op_builder(node);
+    if (builder == nullptr) throw UnsupportedUse{operator_name(node)};
+    auto inputs = inputs_of(node);
+    if (inputs.size() != node.inputs.size()) return;
+    const OpImport op(node, std::move(inputs), context_);
+    keep(node, node.outputs[0], builder(op));
+    for (const auto& [output, value] : op.more())
+      if (output < node.outputs.size()) keep(node, node.outputs[output], value);
+  } catch (const UnsupportedUse& use) {
+    missing_.add(node, use.what);
+    guess(node);
+  } catch (const ArgumentError& error) {
+    if (!reads_guess(node)) missing_.add_error(error.what());
+    guess(node);
+  }
+}
+
+const OnnxBranch* GraphImport::taken(const OnnxNode& node) const {
+  const Tensor* condition =
+      node.branches.empty() || node.inputs.size() != 1 ? nullptr : fixed_.find(node.inputs[0]);
+  if (condition == nullptr || condition->numel() != 1) return nullptr;
+  const auto way = std::ranges::find(node.branches, condition->item() != 0 ? "then_branch" : "else_branch",
+                                     &OnnxBranch::name);
+  return way == node.branches.end() || way->outputs.size() != node.outputs.size() ? nullptr : &*way;
+}
+
+void GraphImport::follow(const OnnxNode& node, const OnnxBranch& way) {
+  for (const auto& value : way.initializers) fixed_.add(value.name, value.value, false);
+  for (const auto& inner : way.nodes) build(inner);
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    if (const Tensor* constant = fixed_.find(way.outputs[i]); constant != nullptr)
+      fixed_.add(node.outputs[i], *constant, fixed_.is_learned(way.outputs[i]));
+    else if (const auto value = values_.find(way.outputs[i]); value != values_.end())
+      keep(node, node.outputs[i], value->second);
+  }
+}
+
+void GraphImport::keep(const OnnxNode& node, const std::string& name, ImportValue value) {
+  if (value.is_constant()) return fixed_.add(name, value.constant, false);
+  values_.emplace(name, std::move(value));
+  if (reads_guess(node)) guessed_.insert(name);
+}
+
+bool GraphImport::reads_guess(const OnnxNode& node) const {
+  return std::ranges::any_of(node.inputs, [&](const auto& name) { return guessed_.contains(name); });
+}
+
+void GraphImport::guess(const OnnxNode& node) {
+  failed_ = true;
+  const auto input =
+      std::ranges::find_if(node.inputs, [&](const auto& name) { return values_.contains(name); });
+  if (input == node.inputs.end()) return;
+  const ImportValue like = values_.at(*input);
+  for (const auto& name : node.outputs) {
+    if (name.empty()) continue;
+    values_.emplace(
+        name,
+        ImportValue{.node = like.node, .shape = stated_shape(name).value_or(like.shape), .constant = {}});
+    guessed_.insert(name);
+  }
+}
+
+std::optional<Shape> GraphImport::stated_shape(const std::string& name) const {
+  const auto stated = std::ranges::find(model_.values, name, &OnnxValueInfo::name);
+  if (stated == model_.values.end() || !stated->has_shape || stated->shape.empty()) return std::nullopt;
+  Shape shape{kAbstractBatch};
+  for (std::size_t axis = 1; axis < stated->shape.size(); ++axis) shape.push_back(stated->shape[axis].size);
+  if (std::ranges::any_of(shape, [](auto size) { return size <= 0 || size > kLargestSize; }))
+    return std::nullopt;
+  return shape;
+}
+
+std::vector<ImportValue> GraphImport::inputs_of(const OnnxNode& node) const {
+  std::vector<ImportValue> out;
+  for (const auto& name : node.inputs) {
+    const auto value = values_.find(name);
+    if (value != values_.end())
+      out.push_back(value->second);
+    else if (const Tensor* constant = fixed_.find(name); constant != nullptr)
+      out.push_back({.node = {}, .shape = {}, .constant = *constant, .learned = fixed_.is_learned(name)});
+    else if (name.empty())
+      out.emplace_back();
+    else if (!failed_)
+      NodeReader(node).fail("it reads '{}', which is not a first output of a supported operator",
+                            name.substr(0, 100));
+  }
+  return out;
+}
+
+}  // namespace fq::detail
