@@ -27,6 +27,13 @@ HOT = {
         "QuantizeRanges<float, IntegerFormula, WalkedRanges": (2, 1),
         "QuantizeRanges<float, E4m3Formula, OneRange, 4>": (1, 1),
         "QuantizeRanges<bfloat16, IntegerFormula, OneRange, 8>": (1, 1),
+        "QuantizeColumns<float, IntegerFormula, 4>": (5, 3),
+        "QuantizeColumns<bfloat16, IntegerFormula, 8>": (9, 3),
+    },
+    "kernels/cuda/fake_quant_blocks.cu": {
+        "DynamicBlocks<float, Nvfp4Formula, 2>": (2, 2),
+        "DynamicBlocks<bfloat16, Nvfp4Formula, 2>": (1, 1),
+        "DynamicBlocks<float16, GridFormula, 4>": (1, 1),
     },
     "codes/codes.cu": {
         "Quantize<AxisBlocks>": (2, 0),
@@ -34,6 +41,7 @@ HOT = {
         "Decode<float, BlockMap>": (1, 2),
         "ApplyMask<unsigned int>": (2, 2),
     },
+    "codes/code_columns.cu": {"CodesOfColumns": (4, 0)},
     "codes/accumulators.cu": {"WriteCodes<ChannelSums>": (2, 0), "WriteValues<ChannelSums>": (2, 2)},
     "engine/columns.cu": {
         "TakeWindows<Word16, 1>": (1, 1),
@@ -42,12 +50,13 @@ HOT = {
         "AddWindows<Pack<int>": (1, 1),
     },
     "ranges/ranges.cu": {"RowMagnitudes": (2, 0), "LargestMagnitude<8>, PutChannel": (2, 0), "reduce::DeviceReduceKernel": (4, 0)},
+    "ranges/count.cu": {"CountBins<true>": (2, 0)},
     "elementwise/rows.cu": {"GatherRows<float>": (2, 2), "SumRows<float>": (2, 2)},
 }
 # Accesses to local memory at most: of blocks that do not follow each other, which no preset but fp8_2d_blockwise has.
 LOCAL_MEMORY = {"Quantize<BlockMap>": 16, "QuantizeMany<BlockMap>": 24}
 # Sums and grids that are defined in doubles, whose bits are the CPU's.
-DOUBLES = ["double", "BiasCodes", "TwoSums", "SumTerms"]
+DOUBLES = ["double", "BiasCodes", "TwoSums", "SumTerms", "GridFormula", "E3m0Formula"]
 
 
 def disassembled(tool, obj):

@@ -11,20 +11,36 @@ namespace fq::cuda {
 
 namespace detail {
 
-/// A view with its divisions prepared.
+/// The elements of a view that are `step` of a channel apart, without a division between two.
 struct ChannelElements {
   std::int64_t channels, inner, length;
   Divisor by_inner;
+  std::int64_t outer_step, rest_step;
 
-  explicit ChannelElements(const ChannelView& view)
+  ChannelElements(const ChannelView& view, std::int64_t step)
       : channels(view.channels),
-        inner(view.inner),
+        inner(std::max<std::int64_t>(view.inner, 1)),
         length(view.length()),
-        by_inner(std::max<std::int64_t>(view.inner, 1)) {}
-  [[nodiscard]] FQ_HD std::int64_t element(std::int64_t c, std::int64_t k) const {
-    if (inner == 1) return k * channels + c;
+        by_inner(inner),
+        outer_step(step / inner),
+        rest_step(step % inner) {}
+
+  struct Place {
+    std::int64_t outer, rest;
+  };
+  [[nodiscard]] FQ_HD Place place(std::int64_t k) const {
     const std::int64_t outer = by_inner.quotient(k);
-    return (outer * channels + c) * inner + (k - outer * inner);
+    return {outer, k - outer * inner};
+  }
+  FQ_HD void advance(Place& at) const {
+    at.outer += outer_step;
+    at.rest += rest_step;
+    if (at.rest < inner) return;
+    at.rest -= inner;
+    ++at.outer;
+  }
+  [[nodiscard]] FQ_HD std::int64_t element(std::int64_t c, const Place& at) const {
+    return (at.outer * channels + c) * inner + at.rest;
   }
 };
 
@@ -55,16 +71,16 @@ struct ChannelParts {
 
   template <int Phase>
   FQ_HD void phase(Thread t, Shared& shared) const {
-    std::int64_t part = t.block;
-    const std::int64_t tile = tiles.take_remainder(part);
+    const std::int64_t part = tiles.quotient(static_cast<int>(t.block)), tile = t.block - part * tiles.value;
     const int lane = width.quotient(t.thread), column = t.thread - lane * shape.width;
     const std::int64_t c = tile * shape.width + column;
     if (Phase == 0) {
       Sum sum = reduction.zero();
       const std::int64_t own = (part + 1) * shape.part_length, end = own < view.length ? own : view.length;
-      if (c < view.channels)
-        for (std::int64_t k = part * shape.part_length + lane; k < end; k += shape.lanes)
-          reduction.add(sum, view.element(c, k), c);
+      std::int64_t k = part * shape.part_length + lane;
+      if (c < view.channels && k < end)
+        for (auto at = view.place(k); k < end; k += shape.lanes, view.advance(at))
+          reduction.add(sum, view.element(c, at), c);
       shared.sums[t.thread] = sum;
     }
     const int a_warp = warp_lanes, few = a_warp < 4 ? a_warp : 4;
@@ -110,8 +126,8 @@ template <class Reduction, class Put>
 void reduce_parts(Device device, const ChannelView& view, const ReductionShape& shape, Reduction reduction,
                   Put put) {
   for_blocks(device, shape.tiles * shape.parts,
-             ChannelParts<Reduction, Put>{reduction, put, ChannelElements(view), shape, Divisor(shape.tiles),
-                                          Divisor(shape.width), shape.warp_lanes()});
+             ChannelParts<Reduction, Put>{reduction, put, ChannelElements(view, shape.lanes), shape,
+                                          Divisor(shape.tiles), Divisor(shape.width), shape.warp_lanes()});
 }
 
 }  // namespace detail
