@@ -21,7 +21,7 @@ bool is_torch(nb::handle value) {
   if (type == torch) return true;
   const bool found = class_of(value).starts_with("torch.");
   if (found && torch == nullptr) {
-    Py_INCREF(type);
+    Py_INCREF(reinterpret_cast<PyObject*>(type));
     torch = type;
   }
   return found;
