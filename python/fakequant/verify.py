@@ -22,6 +22,21 @@ def _file_error(path, what):
     return error
 
 
+def _options(onnxruntime, formats):
+    """Those of a session that keeps the numbers, as `fakequant verify` chooses them."""
+    options, floats = onnxruntime.SessionOptions(), any(not isinstance(bits, int) for bits, _, _ in formats)
+    activations = [bits for bits, _, weight in formats if not weight]
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.x64quantprecision", "1")  # pairs of products must not saturate without VNNI
+    if floats:
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
+    if floats or 4 in activations:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    if not activations:
+        options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+    return options
+
+
 class Session:
     """A file in ONNX Runtime on the CPU, with the options that keep the numbers of `network`."""
 
@@ -33,20 +48,10 @@ class Session:
             raise _fakequant.ArgumentError("[verify] this Python has no onnxruntime: pip install onnxruntime") from None
         if not os.path.isfile(path):
             raise _file_error(path, "is not a file: write it by export")
-        formats, options = _formats(network), onnxruntime.SessionOptions()
-        floats = any(not isinstance(bits, int) for bits, _, _ in formats)
-        activations = [(bits, dynamic) for bits, dynamic, weight in formats if not weight]
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.x64quantprecision", "1")  # pairs of products must not saturate without VNNI
-        if floats:
-            options.add_session_config_entry("session.disable_quant_qdq", "1")
-        if floats or any(bits == 4 for bits, _ in activations):
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        if not activations:
-            options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
-        self.batch = 1 if any(dynamic for _, dynamic in activations) else None  # ranges of an input are of one sample
+        formats = _formats(network)
+        self.batch = 1 if any(dynamic and not weight for _, dynamic, weight in formats) else None  # ranges are of one sample
         try:
-            self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            self._session = onnxruntime.InferenceSession(path, _options(onnxruntime, formats), providers=["CPUExecutionProvider"])
         except Exception as error:  # some of its classes derive from Exception only
             raise _file_error(path, f"is not for ONNX Runtime: {' '.join(str(error).split())}") from error
         self._inputs, self._path = self._session.get_inputs(), path

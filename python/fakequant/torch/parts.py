@@ -98,7 +98,7 @@ class Layers:
 
     def __init__(self, model, graph):
         self.found, self.reasons, reader = {}, {}, Reader(model)
-        self.module = lambda node: reader.modules[node.target]
+        self._modules = reader.modules
         for node in graph.nodes:
             if node.op in ("placeholder", "output", "get_attr") or readers_skip(node) or turned(node) is not None:
                 continue
@@ -112,6 +112,10 @@ class Layers:
         for node in reversed(list(self.reasons)):  # numbers that only layers read, which know them from shapes
             if node.users and "tensor_meta" not in node.meta and all(self._knows(user) for user in node.users):
                 del self.reasons[node]
+
+    def module(self, node):
+        """Of a node that calls one."""
+        return self._modules[node.target]
 
     def _knows(self, user):
         return user in self.found or (user.op != "output" and user not in self.reasons)
