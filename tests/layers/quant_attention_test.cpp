@@ -168,8 +168,8 @@ TEST(QuantAttention, CausalBlocksWithoutTheKeysBehindThemHaveEveryBit) {
       found[whole] = {y.tensor(), x.grad(), inputs[1].grad()};
     }
     EXPECT_TRUE(bitwise_equal(found[0][0], found[1][0])) << queries;
-    for (std::size_t i = 1; i < 3; ++i)  // 1e-6 was seen, of gradients of up to 1
-      EXPECT_LT(largest_difference(found[0][i], found[1][i]), 1e-5) << queries << " " << i;
+    for (std::size_t i = 1; i < 3; ++i)  // 1.2e-7 was seen, of other sums of floats
+      EXPECT_LT(largest_difference(found[0][i], found[1][i]), 1e-6) << queries << " " << i;
   }
 }
 

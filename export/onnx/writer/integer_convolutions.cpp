@@ -8,7 +8,7 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int64_t kFloatType = 1;  // TensorProto.FLOAT
+constexpr std::int64_t kCastToFloat = 1;  // TensorProto.FLOAT
 
 class IntegerConvolutions {
  public:
@@ -74,7 +74,7 @@ class IntegerConvolutions {
         graph_.add("ConvInteger", node.name + ".codes", {x[0], w[0], x[2]}, std::move(node.attributes));
     const std::string all =
         graph_.add("Add", node.name + ".add_bias", {sums, by_channels(bias[0], positions)});
-    const std::string floats = graph_.add("Cast", node.name + ".sums", {all}, {{"to", kFloatType}});
+    const std::string floats = graph_.add("Cast", node.name + ".sums", {all}, {{"to", kCastToFloat}});
     const std::string scale = graph_.add("Mul", node.name + ".scale", {x[1], by_channels(w[1], positions)});
     graph_.model.nodes.push_back({"Mul", node.name, "", {floats, scale}, std::move(node.outputs), {}});
   }

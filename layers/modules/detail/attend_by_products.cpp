@@ -1,6 +1,5 @@
 #include "fakequant/layers/modules/detail/attend_by_products.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "fakequant/core/ops/activation.h"
@@ -8,11 +7,10 @@
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/layers/modules/checkpoint.h"
+#include "fakequant/layers/modules/detail/attend_by_rows.h"
 
 namespace fq::detail {
 namespace {
-
-constexpr std::int64_t kCausalRows = 128;  // of a block, whose keys end at a multiple of that
 
 Variable in_shape(const Variable& x, const Shape& shape) {
   return x.shape() == shape ? x : ops::reshape(x, shape);
@@ -32,8 +30,11 @@ Variable products(const Variable& q, const Variable& k, const Variable& v, const
   return in_shape(y, {samples, q.dim(1), queries, v.dim(3)});
 }
 
-bool is_integer(const Variable& x) {
-  return x.quantized() != nullptr && x.quantized()->spec.format.is_integer();
+/// Whether its codes are multiplied in integers.
+bool has_factors(const Variable& x) {
+  if (x.quantized() == nullptr) return false;
+  const QuantSpec& spec = x.quantized()->spec;
+  return spec.format.is_integer() && spec.format.bits() <= 8 && spec.granularity.is_per_tensor();
 }
 
 /// Whether products with a part of the keys have the bits of those with all: sums of integers are exact, and
@@ -42,24 +43,12 @@ bool is_integer(const Variable& x) {
 bool splits(const Variable& q, const Variable& k, const Variable& v, const OnWeights& on_weights,
             const ops::AttentionOptions& options, const Variable& mask) {
   if (!options.causal || mask.defined() || on_weights.dropout > 0 || recorder() != nullptr) return false;
-  if (!q.device().is_cpu() || q.dim(2) <= kCausalRows || k.dim(2) < q.dim(2)) return false;
-  if (!is_integer(q) || !is_integer(k) || !is_integer(v) || !on_weights.softmax) return false;
+  if (!q.device().is_cpu() || q.dim(2) <= kRowsTogether || k.dim(2) < q.dim(2)) return false;
+  if (!has_factors(q) || !has_factors(k) || !has_factors(v) || !on_weights.softmax) return false;
   const QuantizerSettings& softmax = (*on_weights.softmax)->settings();
   return softmax.enabled && softmax.quantizing && !softmax.observing && !softmax.running &&
-         softmax.has_fixed_range() && softmax.descriptor.format().is_integer();
-}
-
-/// As `rows` are attended by, which see the keys before `seen` alone.
-using AttendRows = std::function<Variable(std::int64_t row, std::int64_t end, std::int64_t seen)>;
-
-Variable by_rows(std::int64_t queries, std::int64_t keys, const AttendRows& attend) {
-  std::vector<Variable> blocks;
-  const std::int64_t before = keys - queries;  // seen by all
-  for (std::int64_t row = 0, end = 0; row < queries; row = end) {
-    end = std::min(queries, ((before + row) / kCausalRows + 1) * kCausalRows - before);
-    blocks.push_back(attend(row, end, before + end));
-  }
-  return ops::concat(blocks, 2);
+         softmax.has_fixed_range() && softmax.descriptor.format().is_integer() &&
+         softmax.descriptor.format().bits() <= 8;
 }
 
 }  // namespace
@@ -78,14 +67,8 @@ Variable attend_by_products(const Variable& q, const Variable& k, const Variable
     return products(heads[0], heads[1], heads[2], on_weights, options, mask);
   };
   if (q.device().is_cuda()) return attend({q, k, v});
-  if (!splits(q, k, v, on_weights, options, mask)) return checkpoint(attend, {q, k, v}, ranges);
-  return by_rows(q.dim(2), k.dim(2), [&](std::int64_t row, std::int64_t end, std::int64_t seen) {
-    const auto attend_rows = [=](const std::vector<Variable>& heads) {
-      return attend({ops::slice(heads[0], 2, row, end), ops::slice(heads[1], 2, 0, seen),
-                     ops::slice(heads[2], 2, 0, seen)});
-    };
-    return checkpoint(attend_rows, {q, k, v}, ranges);
-  });
+  if (splits(q, k, v, on_weights, options, mask)) return attend_by_rows(q, k, v, attend);
+  return checkpoint(attend, {q, k, v}, ranges);
 }
 
 }  // namespace fq::detail

@@ -24,10 +24,9 @@ struct OnWeights {
 /// Backward keeps q, k and v alone and makes scores, weights and their codes again, with the same bits: they
 /// live only while the gradients of this attention are made. On a GPU they are kept.
 ///
-/// On a CPU causal attention of integers goes by blocks of 128 queries, which read no key behind their last
-/// one: y has every bit, as what is left out are products with codes of 0. Gradients of keys and values are
-/// added block by block. It goes whole with a mask, dropout, or a quantizer of the weights that is observing,
-/// running or learning.
+/// On a CPU causal attention of integers is that of `attend_by_rows`: y has every bit, as what is left out
+/// are products with codes of 0. It goes whole with a mask, dropout, or a quantizer of the weights that is
+/// observing, running or learning.
 [[nodiscard]] Variable attend_by_products(const Variable& q, const Variable& k, const Variable& v,
                                           const OnWeights& on_weights, const ops::AttentionOptions& options,
                                           const Variable& mask);
