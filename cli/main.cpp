@@ -9,6 +9,7 @@
 #include "fakequant/cli/flags/limits.h"
 #include "fakequant/cli/help/manual.h"
 #include "fakequant/cli/runs/run_config.h"
+#include "fakequant/cli/system/out_of_memory.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/system/signals.h"
 #include "fakequant/cli/system/standard_streams.h"
@@ -109,7 +110,7 @@ End guarded(F&& f) {
   } catch (const FileError& error) {
     return {2, error.what()};
   } catch (const std::bad_alloc&) {
-    return {1, "[fakequant] out of memory: use a smaller --batch"};
+    return {1, kOutOfMemory};
   } catch (const std::exception& error) {
     return {1, error.what()};
   }
@@ -132,6 +133,7 @@ int guarded_main(const std::vector<std::string>& arguments) {
 }  // namespace fq::cli
 
 int main(int argc, char** argv) {
+  fq::cli::end_without_memory();
   fq::cli::choose_waiting(argv);
   fq::cli::open_standard_streams();
   fq::cli::catch_signals();

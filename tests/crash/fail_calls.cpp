@@ -2,23 +2,28 @@
 /// rename, ftruncate, open (that make a file), flock, malloc; FAIL_AT says which one, from 1 on, or "all";
 /// FAIL_WITH is an errno, or "kill" for SIGKILL in place of the call, or "half" for a write of half of the
 /// bytes and SIGKILL. FAIL_COUNT names a file that takes the number of calls at the end. Only files below the
-/// current folder count, no pipes, and calls of malloc of at least FAIL_BYTES bytes.
+/// current folder count, no pipes, calls of malloc of at least FAIL_BYTES bytes, and none before main. What
+/// HDF5 asks for it gets: without memory HDF5 does not fail but crash.
 
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include <dlfcn.h>
-#include <fcntl.h>
+#include <execinfo.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "next.h"
+#include "opens.h"
+
 namespace {
+
+using crash::next;
 
 struct Plan {
   const char* call = std::getenv("FAIL_CALL");
@@ -33,12 +38,13 @@ struct Plan {
 
 std::atomic<long> calls{0};
 Plan plan;
-bool ready = false;
-const bool made_ready = (ready = true);
+bool ready = false;  // from the beginning of main to the end of `plan`
 
-template <class F>
-F* next(const char* name) {
-  return reinterpret_cast<F*>(::dlsym(RTLD_NEXT, name));
+using Main = int(int, char**, char**);
+Main* program = nullptr;
+int begin(int count, char** arguments, char** variables) {
+  ready = true;
+  return program(count, arguments, variables);
 }
 
 Plan::~Plan() {
@@ -59,6 +65,20 @@ bool fails(const char* call) {
   return true;
 }
 
+/// Whether a function of HDF5 is among the callers.
+bool is_of_hdf5() {
+  ready = false;
+  void* callers[64];
+  const int count = ::backtrace(callers, 64);
+  bool found = false;
+  for (int i = 0; i < count && !found; ++i) {
+    Dl_info info{};
+    found = ::dladdr(callers[i], &info) != 0 && std::strstr(info.dli_fname, "libhdf5") != nullptr;
+  }
+  ready = true;
+  return found;
+}
+
 bool is_file(int descriptor) {
   struct stat status {};
   return ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
@@ -66,7 +86,19 @@ bool is_file(int descriptor) {
 
 }  // namespace
 
+template <class Open>
+int crash::opening(const char*, int flags, Open&& open) {
+  return (flags & O_CREAT) != 0 && fails("open") ? -1 : open();
+}
+
 extern "C" {
+
+int __libc_start_main(Main* main, int count, char** arguments, void (*init)(), void (*fini)(),
+                      void (*loader)(), void* stack) {
+  program = main;
+  return next<decltype(__libc_start_main)>("__libc_start_main")(begin, count, arguments, init, fini, loader,
+                                                                stack);
+}
 
 ssize_t write(int file, const void* data, size_t bytes) {
   static auto* const real = next<decltype(write)>("write");
@@ -107,18 +139,11 @@ int flock(int file, int operation) noexcept {
   return fails("flock") ? -1 : real(file, operation);
 }
 
-int open(const char* path, int flags, ...) {
-  static auto* const real = next<int(const char*, int, ...)>("open");
-  std::va_list more;
-  va_start(more, flags);
-  const int mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
-  va_end(more);
-  return (flags & O_CREAT) != 0 && fails("open") ? -1 : real(path, flags, mode);
-}
-
 void* __libc_malloc(size_t bytes);
 void* malloc(size_t bytes) {
-  return ready && bytes >= plan.bytes && fails("malloc") ? nullptr : __libc_malloc(bytes);
+  if (!ready || bytes < plan.bytes || !fails("malloc") || is_of_hdf5()) return __libc_malloc(bytes);
+  errno = ENOMEM;
+  return nullptr;
 }
 
 }  // extern "C"

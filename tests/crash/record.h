@@ -6,18 +6,12 @@
 #include <mutex>
 #include <string>
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 namespace crash {
-
-template <class F>
-F* next(const char* name) {
-  return reinterpret_cast<F*>(::dlsym(RTLD_NEXT, name));
-}
 
 inline std::string current_folder() {
   char name[4096] = {};

@@ -5,7 +5,6 @@
 ///     create INODE PATH | write INODE OFFSET BYTES | size INODE BYTES | sync INODE | folder PATH
 ///     rename FROM<tab>TO | link FROM<tab>TO | remove PATH | make PATH       (folder: it was synced)
 
-#include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -16,6 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "opens.h"
 #include "record.h"
 
 namespace {
@@ -47,17 +47,6 @@ void note(const std::string& what, const std::string& path) {
   if (!path.empty()) record().put(what + " " + path);
 }
 
-template <class Open>
-int noted_open(const char* path, int flags, Open&& open) {
-  const std::scoped_lock lock(calls_mutex);
-  const bool was_there = is_there(path);
-  const int file = open();
-  if (file >= 0 && (flags & O_CREAT) != 0) note_open(file, was_there);
-  if (file >= 0 && (flags & O_TRUNC) != 0 && was_there)
-    if (const File opened(file); opened.counts) record().put("size " + opened.inode + " 0");
-  return file;
-}
-
 template <class Call>
 int noted_sync(int file, Call&& call) {
   const std::scoped_lock lock(calls_mutex);
@@ -70,37 +59,30 @@ int noted_sync(int file, Call&& call) {
 
 }  // namespace
 
+template <class Open>
+int crash::opening(const char* path, int flags, Open&& open) {
+  const std::scoped_lock lock(calls_mutex);
+  const bool was_there = is_there(path);
+  const int file = open();
+  if (file >= 0 && (flags & O_CREAT) != 0) note_open(file, was_there);
+  if (file >= 0 && (flags & O_TRUNC) != 0 && was_there)
+    if (const File opened(file); opened.counts) record().put("size " + opened.inode + " 0");
+  return file;
+}
+
 extern "C" {
-
-int open(const char* path, int flags, ...) {
-  static auto* const real = next<int(const char*, int, ...)>("open");
-  std::va_list more;
-  va_start(more, flags);
-  const int mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
-  va_end(more);
-  return noted_open(path, flags, [&] { return real(path, flags, mode); });
-}
-
-int open64(const char* path, int flags, ...) {
-  static auto* const real = next<int(const char*, int, ...)>("open64");
-  std::va_list more;
-  va_start(more, flags);
-  const int mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
-  va_end(more);
-  return noted_open(path, flags, [&] { return real(path, flags, mode); });
-}
 
 std::FILE* fopen(const char* path, const char* mode) {
   static auto* const real = next<decltype(fopen)>("fopen");
   std::FILE* file = nullptr;
-  noted_open(path,
-             mode[0] == 'r'   ? 0
-             : mode[0] == 'a' ? O_CREAT
-                              : O_CREAT | O_TRUNC,
-             [&] {
-               file = real(path, mode);
-               return file == nullptr ? -1 : ::fileno(file);
-             });
+  opening(path,
+          mode[0] == 'r'   ? 0
+          : mode[0] == 'a' ? O_CREAT
+                           : O_CREAT | O_TRUNC,
+          [&] {
+            file = real(path, mode);
+            return file == nullptr ? -1 : ::fileno(file);
+          });
   return file;
 }
 

@@ -1,12 +1,13 @@
 """What scripts/crash runs on every command that writes: crash_calls.py calls MOST [NAME..], the most calls of each kind that fail;
-crash_calls.py kills COUNT [NAME..], how often all of them together are killed."""
+crash_calls.py kills COUNT [NAME..], how often all of them together are killed; crash_calls.py memory MOST [NAME..], the most
+allocations of each that fail."""
 
 import os
 import shutil
 import sys
 
 from command import DIGITS, TINY, run
-from failing_calls import Trial, kill_spread, try_calls
+from failing_calls import Trial, kill_spread, try_allocations, try_calls
 
 REPORTS = ("report.html", "config.json", "log.txt", "metrics.jsonl", "metrics.csv", "profile.json")
 
@@ -36,25 +37,25 @@ def trials():
     yield Trial("predict", "start", ["predict", "int8.h5", "--data", DIGITS, "-o", "answers.h5"])
 
 
-def crash_calls(most, names=None, log=lambda text: None):
-    tried = 0
-    for trial in trials():
-        if names is None or trial.name in names:
-            tried += try_calls(trial, most, log=log)
-    return tried
+def chosen(names=None):
+    return [trial for trial in trials() if names is None or trial.name in names]
 
 
-def crash_kills(count, names=None, log=lambda text: None):
-    chosen = [trial for trial in trials() if names is None or trial.name in names]
-    return sum(kill_spread(trial, -(-count // len(chosen)), seed, log) for seed, trial in enumerate(chosen))
+def crash_kills(all_trials, count, log):
+    return sum(kill_spread(trial, -(-count // len(all_trials)), seed, log) for seed, trial in enumerate(all_trials))
 
 
 if __name__ == "__main__":
     def tell(text):
         print(text, flush=True)
 
-    what, count, names = sys.argv[1], int(sys.argv[2]), sys.argv[3:] or None
-    done = crash_kills(count, names, tell) if what == "kills" else crash_calls(count, names, tell)
+    way, most = sys.argv[1], int(sys.argv[2])
+    found = chosen(sys.argv[3:] or None)
+    if way == "kills":
+        done, words = crash_kills(found, most, tell), "kills"
+    elif way == "memory":
+        done, words = sum(try_allocations(trial, most, tell) for trial in found), "allocations failed"
+    else:
+        done, words = sum(try_calls(trial, most, log=tell) for trial in found), "calls of the system failed, or were the last"
     assert done > 0, "nothing was tried"
-    print(f"{done} {'kills' if what == 'kills' else 'calls of the system failed, or were the last'}: every file is as it was, or "
-          "replaced whole")
+    print(f"{done} {words}: every file is as it was, or replaced whole")

@@ -62,7 +62,7 @@ class Trial:
                 if done.returncode == 0 and 0 <= calls < plan["FAIL_AT"]:
                     plan = dict(plan, FAIL_WITH="nothing")  # pages of a run are written as often as time allows
                 self.check(done, found, plan)
-                if done.returncode < 0:
+                if done.returncode < 0 or (done.returncode > 0 and plan["FAIL_CALL"] == "malloc"):
                     self.begin_again(folder, plan)
             return done, calls
 
@@ -71,7 +71,8 @@ class Trial:
         where = (self.name, plan, done.returncode, done.stderr)
         assert done.returncode == -9 if killed else done.returncode in (0, 1, 2), where
         assert killed or done.returncode == 0 or (done.stderr.strip() and "terminate" not in done.stderr), where
-        self.check_files(found, plan, killed)
+        # memory that a destructor asks for ends the process where it stands
+        self.check_files(found, plan, killed or plan["FAIL_CALL"] == "malloc")
 
     def check_files(self, found, plan, killed):
         for name, now in found.items():
@@ -123,19 +124,37 @@ class Trial:
         return count
 
 
+def spread(most, count):
+    """Up to `most` of the places 1 .. count, evenly among them."""
+    tries = min(most, count)
+    return sorted({1 + i * (count - 1) // max(tries - 1, 1) for i in range(tries)})
+
+
 def try_calls(trial, most, kills=True, log=lambda text: None):
     """Lets up to `most` calls of each kind fail, evenly among those there are, and kills at them. Returns how many."""
     tried = 0
     for call, error in ERRORS.items():
         count = trial.calls(call)
-        tries = min(most, count)
-        places = sorted({1 + i * (count - 1) // max(tries - 1, 1) for i in range(tries)})
+        places = spread(most, count)
         for at in places:
             for how in (error, "kill") if kills else (error,):
                 trial.go(FAIL_CALL=call, FAIL_AT=at, FAIL_WITH=how)
                 tried += 1
         log(f"{trial.name}: {call}: {len(places)} of {count} calls")
     return tried
+
+
+def try_allocations(trial, most, log=lambda text: None):
+    """Lets up to `most` calls of malloc fail, evenly among those there are. Those of HDF5 do not
+    (tests/crash/fail_calls.cpp), and what can do without ends as it should. Returns how many were tried."""
+    count, refused = trial.calls("malloc"), 0
+    places = spread(most, count)
+    for at in places:
+        done, _ = trial.go(FAIL_CALL="malloc", FAIL_AT=at, FAIL_WITH=12)
+        refused += done.returncode != 0
+    log(f"{trial.name}: {len(places)} of {count} allocations, {refused} of them refused")
+    assert refused > 0 or most < 2, f"{trial.name}: nothing was refused"
+    return len(places)
 
 
 def kill_spread(trial, count, seed=0, log=lambda text: None):

@@ -1,0 +1,13 @@
+#pragma once
+
+/// What a process without memory ends with.
+
+namespace fq::cli {
+
+inline constexpr const char* kOutOfMemory = "[fakequant] out of memory: use a smaller --batch";
+
+/// From now on a std::bad_alloc that nobody can catch, as one out of a destructor (nlohmann::json's take
+/// memory), ends the process with exit status 1 and that line in place of an abort.
+void end_without_memory() noexcept;
+
+}  // namespace fq::cli
