@@ -27,10 +27,12 @@ bool are_static_integers(const QuantFields& fields) {
   return are_fixed_integers(fields) && !have_blocks(fields);
 }
 
-bool are_low_blocks(const QuantFields& fields) {
+bool are_blocks_of(const QuantFields& fields, int bits) {
   return are_fixed_integers(fields) && have_blocks(fields) &&
-         (*fields.block_sizes)->type == BlockType::fixed && (*fields.num_bits)->bits() <= kLowBlockBits;
+         (*fields.block_sizes)->type == BlockType::fixed && (*fields.num_bits)->bits() <= bits;
 }
+
+bool are_low_blocks(const QuantFields& fields) { return are_blocks_of(fields, kLowBlockBits); }
 
 int bits_of(const QuantFields& fields) {
   const bool count = are_static_integers(fields) || are_low_blocks(fields);
@@ -83,6 +85,7 @@ QatDefaults defaults_of_samples(const QuantConfig& config) {
   for (const auto& rule : config.rules) {
     if (names_edge(rule.pattern) || names_attention(rule.pattern)) continue;
     if (is_narrow(rule.fields)) out.learning_rate = out.distilled_learning_rate = 5e-4;
+    if (are_blocks_of(rule.fields, kLowBits)) out.weight_method = "mse";
     out.bits = std::min(out.bits, bits_of(rule.fields));
     binary = binary || (rule.fields.binary && rule.fields.binary->value_or(false));
     if (!rule.pattern.ends_with("weight_quantizer")) {

@@ -79,6 +79,13 @@ TEST(QatDefaults, OtherFormatsKeepTheirRanges) {
   EXPECT_EQ(qat_defaults(QuantConfig::preset("int4_blockwise")).learning_rate, 5e-4);
 }
 
+TEST(QatDefaults, FixedBlocksOfFourBitIntegersHaveRangesOfLeastSquaredError) {
+  for (const char* preset : {"8da4w", "int4_blockwise", "int2_blockwise", "INT4_AWQ_CFG"})
+    EXPECT_EQ(qat_defaults(QuantConfig::preset(preset)).weight_method, "mse") << preset;
+  for (const char* preset : {"q4_0", "q8_0", "8da8w", "nvfp4", "int8_weight_only"})
+    EXPECT_EQ(qat_defaults(QuantConfig::preset(preset)).weight_method, "max") << preset;
+}
+
 TEST(QatDefaults, BlocksOfFourBitFloatsHaveEightBitsAtTheEdges) {
   for (const char* preset : {"nvfp4", "mxfp4", "NVFP4_DEFAULT_CFG"}) {
     const QatDefaults found = qat_defaults(QuantConfig::preset(preset));
