@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+#include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/range_rows.cuh"
 #include "fakequant/core/numerics/detail/formulas.h"

@@ -6,7 +6,7 @@
 #include "core/gradient_check.h"
 #include "cuda_device.h"
 #include "fakequant/core/backend/cpu/elementwise/permute.h"
-#include "fakequant/core/backend/cuda/elementwise/permute.h"
+#include "fakequant/core/backend/cuda/elementwise/moves.h"
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/backend/range_kernels.h"
 #include "fakequant/core/error.h"

@@ -5,8 +5,7 @@
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/launch_shape.h"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
-#include "fakequant/core/backend/cuda/loops/row_blocks.h"
-#include "fakequant/core/backend/cuda/loops/row_groups.h"
+#include "fakequant/core/backend/cuda/loops/row_shapes.h"
 #include "fakequant/core/blocks/detail/block_map.h"
 #include "fakequant/core/blocks/detail/pool_windows.h"
 

@@ -1,7 +1,6 @@
 #include <limits>
 
 #include "fakequant/core/backend/cuda/attention/attention.h"
-#include "fakequant/core/backend/cuda/loops/kept.cuh"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/backend/cuda/loops/row_blocks.cuh"
 #include "fakequant/core/backend/cuda/loops/sums.cuh"

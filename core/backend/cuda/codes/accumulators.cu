@@ -1,6 +1,6 @@
 #include "fakequant/core/backend/cuda/codes/accumulators.h"
 #include "fakequant/core/backend/cuda/codes/sums.cuh"
-#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+#include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 
 namespace fq::cuda {

@@ -2,7 +2,7 @@
 #include "fakequant/core/backend/cuda/codes/code_columns.h"
 #include "fakequant/core/backend/cuda/codes/codes.cuh"
 #include "fakequant/core/backend/cuda/codes/codes.h"
-#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+#include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/detail/quantizer_checks.h"

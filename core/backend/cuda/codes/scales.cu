@@ -1,5 +1,5 @@
 #include "fakequant/core/backend/cuda/codes/scales.h"
-#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+#include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 

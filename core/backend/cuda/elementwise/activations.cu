@@ -1,6 +1,7 @@
 #include "fakequant/core/backend/cuda/elementwise/activations.h"
 #include "fakequant/core/backend/cuda/loops/map.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/runtime/capturing.h"
 
 namespace fq::cuda {
 namespace {
@@ -23,6 +24,37 @@ struct Gradient {
   }
 };
 
+struct KeepMask {
+  fq::detail::DropoutBlocks blocks;
+  const std::uint64_t* step;  // null: that of the blocks
+  std::uint8_t* mask;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    std::uint8_t keep[group_size];
+    fq::detail::DropoutBlocks own = blocks;
+    if (step != nullptr) own.step = *step;
+    own.keep(first / 4, keep);
+    own.keep(first / 4 + 1, keep + 4);
+    store_group(mask + first, count, keep);
+  }
+};
+
+template <class T>
+struct Keep {
+  const T* x;
+  const std::uint8_t* mask;
+  T* y;
+  fq::detail::Kept<T> kept;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    T v[group_size];
+    std::uint8_t keep[group_size];
+    load_group(x + first, count, v);
+    load_group(mask + first, count, keep);
+    for (int j = 0; j < group_size; ++j)
+      if (j < count) v[j] = kept(v[j], keep[j]);
+    store_group(y + first, count, v);
+  }
+};
+
 }  // namespace
 
 void activate(const Tensor& x, const fq::detail::Activation& activation, Tensor& y) {
@@ -35,6 +67,20 @@ void activate_backward(const Tensor& dy, const Tensor& saved, const fq::detail::
                        Tensor& dx) {
   visit_float(dy.dtype(), [&]<class T>(T) {
     std::visit([&]<class F>(F f) { map<T>(dy, saved, dx, Gradient<F>{f}); }, activation.f);
+  });
+}
+
+void keep_mask(const fq::detail::DropoutBlocks& blocks, Tensor& mask) {
+  const Device device = mask.device();
+  for_groups(device, mask.numel(),
+             KeepMask{blocks, captured_step(device), mutable_data_of<std::uint8_t>(mask)});
+}
+
+void keep(const Tensor& x, const Tensor& mask, double scale, Tensor& y) {
+  visit_float(x.dtype(), [&]<class T>(T) {
+    for_groups(
+        x.device(), x.numel(),
+        Keep<T>{data_of<T>(x), data_of<std::uint8_t>(mask), mutable_data_of<T>(y), {static_cast<T>(scale)}});
   });
 }
 

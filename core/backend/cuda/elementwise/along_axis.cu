@@ -1,8 +1,8 @@
 #include "fakequant/core/backend/cuda/elementwise/along_axis.h"
-#include "fakequant/core/backend/cuda/loops/bits.cuh"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/loops/words.cuh"
 #include "fakequant/core/backend/fill_word.h"
 #include "fakequant/core/blocks/detail/memory_view.h"
 

@@ -3,10 +3,10 @@
 #include <string>
 
 #include "fakequant/core/backend/cuda/elementwise/rows.h"
-#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+#include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/reduce.cuh"
-#include "fakequant/core/backend/cuda/loops/row_groups.h"
+#include "fakequant/core/backend/cuda/loops/row_shapes.h"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 
 namespace fq::cuda {

@@ -1,8 +1,6 @@
 #include <cstring>
 
 #include "fakequant/core/backend/cuda/elementwise/tensors.h"
-#include "fakequant/core/backend/cuda/elementwise/transpose.h"
-#include "fakequant/core/backend/cuda/loops/bits.cuh"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/words.cuh"
 #include "fakequant/core/numerics/detail/cast.h"
@@ -105,23 +103,6 @@ struct Fill {
   }
 };
 
-/// One byte of the bits of images, [rows][columns] to [columns][rows].
-struct TransposeBits {
-  const std::uint8_t* x;
-  std::uint8_t* y;
-  std::int64_t rows, columns, bits;
-  FQ_HD void operator()(std::int64_t byte) const {
-    const std::int64_t size = rows * columns;
-    unsigned out = 0;
-    for (int j = 0; j < 8; ++j) {
-      const std::int64_t i = byte * 8 + j, image = i / size, at = i % size;
-      if (i < bits)
-        out |= static_cast<unsigned>(get_bit(x, image * size + at % rows * columns + at / rows)) << j;
-    }
-    y[byte] = static_cast<std::uint8_t>(out);
-  }
-};
-
 }  // namespace
 
 void fill(Tensor& out, double value) {
@@ -135,18 +116,6 @@ void fill(Tensor& out, double value) {
 void convert(const Tensor& in, Tensor& out) {
   fits_float(in.dtype()) && fits_float(out.dtype()) ? convert_by<float>(in, out)
                                                     : convert_by<double>(in, out);
-}
-
-void relayout(const Tensor& in, Tensor& out) {
-  if (in.numel() == 0) return;
-  const auto& s = in.shape();
-  const bool to_last = out.layout() == Layout::channels_last;
-  const std::int64_t pixels = s[2] * s[3], rows = to_last ? s[1] : pixels, columns = to_last ? pixels : s[1];
-  if (bit_width(in.dtype()) > 1)
-    return transpose(in.raw(), out.mutable_raw(), bit_width(in.dtype()), s[0], rows, columns, in.device());
-  for_items(in.device(), out.nbytes(),
-            TransposeBits{static_cast<const std::uint8_t*>(in.raw()),
-                          static_cast<std::uint8_t*>(out.mutable_raw()), rows, columns, in.numel()});
 }
 
 }  // namespace fq::cuda

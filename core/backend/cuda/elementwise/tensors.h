@@ -1,6 +1,6 @@
 #pragma once
 
-/// Tensors filled, converted and moved within a device. As core/detail/convert.h, with its bits.
+/// Tensors filled and converted. As core/detail/convert.h, with its bits.
 
 #include "fakequant/core/tensor.h"
 
@@ -8,6 +8,5 @@ namespace fq::cuda {
 
 void fill(Tensor& out, double value);
 void convert(const Tensor& in, Tensor& out);
-void relayout(const Tensor& in, Tensor& out);
 
 }  // namespace fq::cuda

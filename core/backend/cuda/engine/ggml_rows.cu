@@ -1,6 +1,6 @@
 #include "fakequant/core/backend/cuda/engine/block_products.cuh"
 #include "fakequant/core/backend/cuda/engine/row_engines.h"
-#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+#include "fakequant/core/backend/cuda/loops/atomics.cuh"
 
 namespace fq::cuda {
 namespace {

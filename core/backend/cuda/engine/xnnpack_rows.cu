@@ -1,8 +1,7 @@
 #include "fakequant/core/backend/cuda/engine/block_products.cuh"
 #include "fakequant/core/backend/cuda/engine/row_engines.h"
-#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+#include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
-#include "fakequant/core/backend/cuda/loops/row_ends.cuh"
 #include "fakequant/core/numerics/detail/xnnpack_formulas.h"
 
 namespace fq::cuda {

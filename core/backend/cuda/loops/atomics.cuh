@@ -1,12 +1,13 @@
 #pragma once
 
 /// Numbers that many threads of a launch change at once. Whole numbers alone: their sums and extremes do not
-/// depend on the order. On the host, a launch runs one thread at a time.
+/// depend on the order. On the host, a launch runs one thread at a time. Alarms are such numbers.
 
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
+#include "fakequant/core/backend/cuda/runtime/stream.h"
 #include "fakequant/core/numerics/host_device.h"
 
 namespace fq::cuda {
@@ -30,5 +31,7 @@ template <class T>
 FQ_HD void atomic_raise(T& place, T number) {
   FQ_BY_TARGET(atomicMax(atomic_word(place), number), place = std::max(place, number));
 }
+
+FQ_HD void raise(const Alarm& alarm) { atomic_lower(*alarm.flag, alarm.id); }
 
 }  // namespace fq::cuda

@@ -149,4 +149,21 @@ void reduce_channels(Device device, const ChannelView& view, Reduction reduction
                        detail::OfParts<Reduction>{reduction, partial}, detail::PutChannel<Put>{put});
 }
 
+/// The ends of the values of rows and 0.
+struct RowEnds {
+  float low, high;
+  bool nan;
+};
+
+struct FindRowEnds {
+  using Sum = RowEnds;
+  const float* x;
+  FQ_HD Sum zero() const { return {0.0f, 0.0f, false}; }
+  FQ_HD void add(Sum& ends, std::int64_t i, std::int64_t) const { join(ends, {x[i], x[i], x[i] != x[i]}); }
+  FQ_HD void join(Sum& ends, const Sum& other) const {
+    ends = {other.low < ends.low ? other.low : ends.low, other.high > ends.high ? other.high : ends.high,
+            ends.nan || other.nan};
+  }
+};
+
 }  // namespace fq::cuda

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The two kernels that every launch of this folder is one of, and how they are put on a device's stream.
+/// The three kernels that every launch of this folder is one of, and how they are put on a device's stream.
 /// Tests that have no GPU take another file in this one's place: what runs here is all that there is.
 
 #include <utility>
@@ -23,6 +23,15 @@ __global__ void __launch_bounds__(block_threads)
   __shared__ typename Body::Shared shared;
   const Thread thread{blockIdx.x, gridDim.x, static_cast<int>(threadIdx.x)};
   ((body.template phase<Phase>(thread, shared), __syncthreads()), ...);
+}
+
+template <class Body, int... Phase>
+__global__ void __launch_bounds__(block_threads)
+    keeping_kernel(const Body body, std::integer_sequence<int, Phase...>) {
+  __shared__ typename Body::Shared shared;
+  typename Body::Kept kept;
+  const Thread thread{blockIdx.x, gridDim.x, static_cast<int>(threadIdx.x)};
+  ((body.template phase<Phase>(thread, shared, kept), __syncthreads()), ...);
 }
 
 template <class First, class Second>
@@ -54,6 +63,12 @@ template <class Body, int... Phase>
 void launch_phases(Device device, std::int64_t blocks, const Body& body,
                    std::integer_sequence<int, Phase...> phases) {
   launch_kernel(&phases_kernel<Body, Phase...>, device, blocks, body, phases);
+}
+
+template <class Body, int... Phase>
+void launch_keeping(Device device, std::int64_t blocks, const Body& body,
+                    std::integer_sequence<int, Phase...> phases) {
+  launch_kernel(&keeping_kernel<Body, Phase...>, device, blocks, body, phases);
 }
 
 }  // namespace fq::cuda::detail

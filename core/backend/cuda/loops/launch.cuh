@@ -31,4 +31,13 @@ void for_blocks(Device device, std::int64_t blocks, Body body) {
   detail::launch_phases(device, blocks, body, std::make_integer_sequence<int, Body::phases>{});
 }
 
+/// The same of body.phase<p>(thread, shared, kept): `Body::Kept`, of trivial type, is the thread's own from
+/// phase to phase, in registers where arrays are indexed by constants alone.
+template <class Body>
+void for_blocks_keeping(Device device, std::int64_t blocks, Body body) {
+  if (blocks <= 0) return;
+  if (blocks > most_blocks) throw ArgumentError("[cuda] more blocks than a launch may have");
+  detail::launch_keeping(device, blocks, body, std::make_integer_sequence<int, Body::phases>{});
+}
+
 }  // namespace fq::cuda

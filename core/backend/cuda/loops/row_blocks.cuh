@@ -3,7 +3,7 @@
 /// Sums and maxima over rows by the threads of a block, joined in three phases.
 
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
-#include "fakequant/core/backend/cuda/loops/row_blocks.h"
+#include "fakequant/core/backend/cuda/loops/row_shapes.h"
 
 namespace fq::cuda {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Elements of any type as words of their size, for what only moves them.
+/// Elements of any type as words of their size, and masks as bits in memory order, for what only moves them.
 
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
 
@@ -20,5 +20,7 @@ void visit_word(int bytes, F&& f) {
       return f(std::uint64_t{});
   }
 }
+
+FQ_HD bool get_bit(const std::uint8_t* mask, std::int64_t i) { return ((mask[i >> 3] >> (i & 7)) & 1u) != 0; }
 
 }  // namespace fq::cuda

@@ -1,5 +1,4 @@
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
-#include "fakequant/core/backend/cuda/loops/kept.cuh"
 #include "fakequant/core/backend/cuda/loops/row_blocks.cuh"
 #include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"

@@ -1,6 +1,5 @@
 #include <limits>
 
-#include "fakequant/core/backend/cuda/loops/kept.cuh"
 #include "fakequant/core/backend/cuda/loops/row_blocks.cuh"
 #include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"

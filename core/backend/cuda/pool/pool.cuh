@@ -4,7 +4,7 @@
 
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
-#include "fakequant/core/backend/cuda/loops/row_groups.h"
+#include "fakequant/core/backend/cuda/loops/row_shapes.h"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/pool/pool.h"
 

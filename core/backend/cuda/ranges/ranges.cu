@@ -3,12 +3,14 @@
 #include "fakequant/core/backend/cpu/ranges/rows.h"
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
+#include "fakequant/core/backend/cuda/loops/map.cuh"
 #include "fakequant/core/backend/cuda/loops/range_rows.cuh"
 #include "fakequant/core/backend/cuda/loops/reduce.cuh"
 #include "fakequant/core/backend/cuda/loops/row_blocks.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/ranges/ranges.h"
 #include "fakequant/core/blocks/detail/block_map.h"
+#include "fakequant/core/numerics/detail/range_formulas.h"
 
 namespace fq::cuda {
 namespace {
@@ -156,6 +158,29 @@ void channel_amax(const Tensor& x, const ChannelView& view, std::int32_t* out) {
                   LargestMagnitude<1>{data_of<float>(x), count}, put);
 }
 
+struct CheckFinite {
+  const float* amax;
+  Alarm nan, infinity;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    float v[group_size];
+    load_group(amax + first, count, v);
+    for (float each : v)
+      if (!fq::detail::is_range(each)) raise(each != each ? nan : infinity);
+  }
+};
+
+struct UseRange {
+  float least, factor;
+  FQ_HD float operator()(float amax) const { return fq::detail::used_range(amax, least, factor); }
+};
+
+struct MoveRange {
+  float momentum;
+  FQ_HD float operator()(float amax, float batch) const {
+    return fq::detail::moved_range(amax, batch, momentum);
+  }
+};
+
 }  // namespace
 
 Tensor amax(const Tensor& x, const Axes& kept, std::string_view function) {
@@ -184,6 +209,20 @@ cpu::Range range(const Tensor& x) {
              Ends{0, std::numeric_limits<float>::infinity()}, reinterpret_cast<Ends*>(found.mutable_raw()));
   const auto ends = found.to_vector<float>();
   return {ends[0], ends[1] + 0.0f};
+}
+
+void check_finite(const Tensor& amax, const std::string& nan, const std::string& infinity) {
+  const Device device = amax.device();
+  for_groups(device, amax.numel(),
+             CheckFinite{data_of<float>(amax), alarm(device, nan), alarm(device, infinity)});
+}
+
+void use_ranges(const Tensor& amax, float least, float factor, Tensor& out) {
+  map<float>(amax, out, UseRange{least, factor});
+}
+
+void move_ranges(Tensor& amax, const Tensor& batch, float momentum) {
+  map<float>(amax, batch, amax, MoveRange{momentum});
 }
 
 }  // namespace fq::cuda

@@ -1,10 +1,75 @@
 #include <cmath>
+#include <vector>
 
-#include "fakequant/core/backend/cuda/ranges/row_parts.cuh"
+#include "fakequant/core/backend/cuda/loops/launch.cuh"
+#include "fakequant/core/backend/cuda/loops/reduction_shape.h"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/ranges/row_sums.h"
+#include "fakequant/core/numerics/detail/histogram_formulas.h"
+#include "fakequant/core/numerics/detail/range_formulas.h"
 
 namespace fq::cuda {
 namespace {
+
+/// Part p is one of row p / per_row.
+struct RowParts {
+  static constexpr std::int64_t size = 4096;
+  const float* x;
+  std::int64_t rows, length, per_row;
+
+  explicit RowParts(const cpu::Rows& of)
+      : x(static_cast<const float*>(of.values.raw())),
+        rows(of.count()),
+        length(of.length()),
+        per_row((of.length() + size - 1) / size) {}
+  [[nodiscard]] FQ_HD std::int64_t row(std::int64_t part) const { return quotient(part, per_row); }
+  [[nodiscard]] FQ_HD std::int64_t begin(std::int64_t part) const {
+    return (part - row(part) * per_row) * size;
+  }
+  [[nodiscard]] FQ_HD const float* first(std::int64_t part) const {
+    return x + row(part) * length + begin(part);
+  }
+  [[nodiscard]] FQ_HD int count(std::int64_t part) const {
+    const std::int64_t left = length - begin(part);
+    return static_cast<int>(left < size ? left : size);
+  }
+};
+
+/// Item i = row * width + k: sums[i] += partial[part - first][k] of the parts [first, last) of its row.
+struct AddParts {
+  const double* partial;
+  double* sums;
+  std::int64_t width, per_row, first, last;
+
+  FQ_HD void operator()(std::int64_t i) const {
+    const std::int64_t row = quotient(i, width), k = i - row * width;
+    const std::int64_t from = row * per_row, to = from + per_row;
+    double sum = sums[i];
+    for (std::int64_t part = from < first ? first : from; part < to && part < last; ++part)
+      sum += partial[(part - first) * width + k];
+    sums[i] = sum;
+  }
+};
+
+/// Adds to sums[r * width ..] what fill(first, count, out) writes: out[p * width + k] of the parts first + p.
+template <class Fill>
+void add_parts(const cpu::Rows& rows, std::int64_t width, std::vector<double>& sums, Fill&& fill) {
+  constexpr std::int64_t most_bytes = std::int64_t{1} << 26;
+  const Device device = rows.values.device();
+  const RowParts parts(rows);
+  const std::int64_t all = parts.rows * parts.per_row;
+  const std::int64_t chunk = std::clamp<std::int64_t>(most_bytes / (8 * width), 1, all);
+  Tensor total = Tensor::from(sums, {static_cast<std::int64_t>(sums.size())}).to(device);
+  Tensor partial = Tensor::empty({chunk, width}, DType::f64, device);
+  auto* own = static_cast<double*>(partial.mutable_raw());
+  for (std::int64_t first = 0; first < all; first += chunk) {
+    const std::int64_t last = std::min(all, first + chunk);
+    fill(first, last - first, own);
+    for_items(device, parts.rows * width,
+              AddParts{own, static_cast<double*>(total.mutable_raw()), width, parts.per_row, first, last});
+  }
+  sums = total.to_vector<double>();
+}
 
 /// A block a part: `lanes` sums of every so-manieth element, added in their order.
 template <int lanes, bool magnitudes>
@@ -61,6 +126,100 @@ void add(const cpu::Rows& rows, bool skip_zeros, std::vector<double>& sums) {
   });
 }
 
+enum class Kind : unsigned char { integer, e4m3, fp4 };
+
+/// Squares of 64 elements are added in f32, such sums in double.
+template <class Candidate>
+FQ_HD double sum_squares(const float* x, std::int64_t count, const Candidate& candidate) {
+  constexpr std::int64_t run = 64;
+  double total = 0;
+  for (std::int64_t i = 0; i < count;) {
+    float sum = 0;
+    for (const std::int64_t end = i + run < count ? i + run : count; i < end; ++i) {
+      const float error = candidate.error(x[i]);
+      sum = scalar::add_(sum, scalar::mul_(error, error));
+    }
+    total += static_cast<double>(sum);
+  }
+  return total;
+}
+
+struct Errors {
+  Kind kind;
+  float lower, bound;
+
+  explicit Errors(const Format& format)
+      : kind(format.is_integer()                      ? Kind::integer
+             : format.floating() == FloatFormat{4, 3} ? Kind::e4m3
+                                                      : Kind::fp4),
+        lower(format.lower()),
+        bound(format.bound()) {}
+
+  FQ_HD double integer(const float* x, std::int64_t count, float amax) const {
+    const scalar::IntegerCandidate<float> candidate(amax, lower, bound);
+    const float scale = candidate.scale;
+    using Steps = scalar::CodeCandidate<float, true>;
+    if (bound <= Steps::most_codes && 0x1p-100f <= scale && scale <= 0x1p100f) {
+      const auto wide = static_cast<double>(scale);
+      return sum_squares(x, count, Steps{scale, lower, bound}) / (wide * wide);
+    }
+    if (scalar::divides_exactly(candidate.divisor)) return sum_squares(x, count, candidate);
+    return sum_squares(x, count, scalar::DividedCandidate<float>(amax, lower, bound));
+  }
+  FQ_HD double operator()(const float* x, std::int64_t count, float amax) const {
+    switch (kind) {
+      case Kind::integer:
+        return integer(x, count, amax);
+      case Kind::e4m3:
+        return sum_squares(x, count, scalar::E4m3Candidate<float>(amax, lower, bound));
+      default:
+        return sum_squares(x, count, scalar::Fp4Candidate<float>(amax, lower, bound));
+    }
+  }
+};
+
+/// Item i = part * width + k, parts counted from `first`.
+struct PartErrors {
+  Errors errors;
+  RowParts parts;
+  const float *amax, *multiples;
+  std::int64_t width, first;
+  double* out;
+
+  FQ_HD void operator()(std::int64_t i) const {
+    const std::int64_t own = quotient(i, width), part = first + own;
+    const float range = fq::detail::multiple_of(amax[parts.row(part)], multiples[i - own * width]);
+    out[i] = errors(parts.first(part), parts.count(part), range);
+  }
+};
+
+struct SweepRow {
+  Errors errors;
+  const float *x, *ranges;
+  std::int64_t length;
+  int count;
+  float largest;
+  float* amax;
+
+  FQ_HD void operator()(std::int64_t row) const {
+    if (amax[row] == largest) return;
+    double least = errors(x + row * length, length, ranges[0]);
+    int best = 0;
+    for (int k = 1; k < count; ++k) {
+      const double error = errors(x + row * length, length, ranges[k]);
+      if (error < least) {
+        least = error;
+        best = k;
+      }
+    }
+    amax[row] = ranges[best];
+  }
+};
+
+Tensor list(const std::vector<float>& values, Device device) {
+  return Tensor::from(values, {static_cast<std::int64_t>(values.size())}).to(device);
+}
+
 }  // namespace
 
 void add_magnitudes(const cpu::Rows& rows, bool skip_zeros, std::vector<double>& sums) {
@@ -68,5 +227,26 @@ void add_magnitudes(const cpu::Rows& rows, bool skip_zeros, std::vector<double>&
 }
 
 void add_values(const cpu::Rows& rows, std::vector<double>& sums) { add<1, false>(rows, false, sums); }
+
+void add_errors(const cpu::Rows& rows, const Tensor& amax, const std::vector<float>& multiples,
+                const Format& format, std::vector<double>& sums) {
+  const Device device = rows.values.device();
+  const Tensor largest = amax.to(device), factors = list(multiples, device);
+  const auto width = factors.numel();
+  add_parts(rows, width, sums, [&](std::int64_t first, std::int64_t count, double* out) {
+    for_items(device, count * width,
+              PartErrors{Errors(format), RowParts(rows), data_of<float>(largest), data_of<float>(factors),
+                         width, first, out});
+  });
+}
+
+void sweep_ranges(const cpu::Rows& rows, const std::vector<float>& ranges, float largest,
+                  const Format& format, Tensor& amax) {
+  const Device device = rows.values.device();
+  const Tensor candidates = list(ranges, device);
+  for_items(device, rows.count(),
+            SweepRow{Errors(format), data_of<float>(rows.values), data_of<float>(candidates), rows.length(),
+                     static_cast<int>(ranges.size()), largest, static_cast<float*>(amax.mutable_raw())});
+}
 
 }  // namespace fq::cuda

@@ -1,7 +1,6 @@
-#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+#include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
-#include "fakequant/core/backend/cuda/loops/row_ends.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/recurrent/recurrent.h"
 #include "fakequant/core/numerics/detail/recurrent_formulas.h"

@@ -1,5 +1,10 @@
-#include "fakequant/core/backend/cuda/loops/array_list.cuh"
+#include <span>
+#include <vector>
+
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/reduce.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/backend/cuda/update/updates.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/numerics/detail/update_formulas.h"
@@ -9,6 +14,51 @@ namespace {
 
 using fq::detail::AdamArrays, fq::detail::AdamFactors, fq::detail::PairArrays, fq::detail::SgdArrays,
     fq::detail::SgdFactors, fq::detail::SwapArrays;
+
+/// The last of `count` arrays that begins with `part` or before: first(k) is where array k does.
+template <class First>
+FQ_HD int last_begun(int count, std::int64_t part, const First& first) {
+  int low = 0, high = count;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (first(middle) <= part ? low : high) = middle;
+  }
+  return low;
+}
+
+/// As many arrays as fit into the parameters of a launch, each cut into parts: `first[k]` is the first part
+/// of array k.
+template <class Array>
+struct ArrayList {
+  static constexpr int most = static_cast<int>(3840 / (sizeof(Array) + sizeof(std::int64_t)));
+  Array arrays[most];
+  std::int64_t first[most];
+  int count = 0;
+
+  /// The array that a part belongs to.
+  [[nodiscard]] FQ_HD int find(std::int64_t part) const {
+    return last_begun(count, part, [&](int k) { return first[k]; });
+  }
+};
+
+/// launch(list, parts) for lists that hold all arrays in their order, each cut into parts of `size` elements.
+template <class Array, class Launch>
+void for_lists(std::span<const Array> arrays, std::int64_t size, const Launch& launch) {
+  ArrayList<Array> list;
+  std::int64_t parts = 0;
+  for (const auto& array : arrays) {
+    if (array.n == 0) continue;
+    if (list.count == list.most) {
+      launch(list, parts);
+      list.count = 0;
+      parts = 0;
+    }
+    list.arrays[list.count] = array;
+    list.first[list.count++] = parts;
+    parts += (array.n + size - 1) / size;
+  }
+  if (list.count > 0) launch(list, parts);
+}
 
 /// update(array, first, count) for the groups of eight elements of the arrays.
 template <class Array, class Update>
@@ -107,6 +157,35 @@ struct Swap {
   }
 };
 
+struct NormArray {
+  std::int64_t first, n;  ///< the first of its groups of eight elements among all groups
+  const void* values;
+  bool wide;
+
+  FQ_HD void load(std::int64_t at, double (&v)[group_size]) const {
+    const int count = n - at < group_size ? static_cast<int>(n - at) : group_size;
+    if (wide) return load_group(static_cast<const double*>(values) + at, count, v);
+    load_as(static_cast<const float*>(values) + at, count, v);
+  }
+};
+
+struct SquaresOfGroup {
+  const NormArray* arrays;
+  int count;
+
+  FQ_HD double operator()(std::int64_t group) const {
+    const NormArray& own = arrays[last_begun(count, group, [&](int k) { return arrays[k].first; })];
+    double v[group_size], sum = 0.0;
+    own.load((group - own.first) * group_size, v);
+    for (const double each : v) sum += each * each;
+    return sum;
+  }
+};
+
+struct AddSquares {
+  FQ_HD double operator()(double a, double b) const { return a + b; }
+};
+
 }  // namespace
 
 template <class T>
@@ -137,5 +216,23 @@ template void move_towards(std::span<const PairArrays<float>>, float, Device);
 template void move_towards(std::span<const PairArrays<double>>, double, Device);
 template void rule(const fq::detail::AnyRuleList<float>&, Device);
 template void rule(const fq::detail::AnyRuleList<double>&, Device);
+
+double sum_of_squares(std::span<const Tensor> tensors, Device device) {
+  std::vector<NormArray> arrays;
+  std::int64_t groups = 0;
+  for (const auto& t : tensors) {
+    if (t.numel() == 0) continue;
+    arrays.push_back({groups, t.numel(), t.raw(), t.dtype() == DType::f64});
+    groups += (t.numel() + group_size - 1) / group_size;
+  }
+  if (groups == 0) return 0.0;
+  const Storage table = constant(arrays.data(), arrays.size() * sizeof arrays[0], device);
+  Tensor total = Tensor::empty({}, DType::f64, device);
+  reduce_indices(
+      device, groups,
+      SquaresOfGroup{reinterpret_cast<const NormArray*>(table.data()), static_cast<int>(arrays.size())},
+      AddSquares{}, 0.0, mutable_data_of<double>(total));
+  return total.item();
+}
 
 }  // namespace fq::cuda

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "fakequant/core/backend/cuda/loops/launch_shape.h"
 #include "fakequant/core/backend/cuda/runtime/check.h"
@@ -49,6 +50,30 @@ void launch_phases(Device device, std::int64_t blocks, const Body& body,
       typename Body::Shared shared;
       std::memset(&shared, 0xff, sizeof shared);  // as unspecified as can be: floats are NaN
       (run_phase<Body, Phase>(body, order, b, blocks, shared), ...);
+    });
+  }));
+}
+
+template <class Body, int Phase>
+void run_keeping(const Body& body, simulated::Order order, std::int64_t block, std::int64_t blocks,
+                 typename Body::Shared& shared, std::vector<typename Body::Kept>& kept) {
+  simulated::in_order(order, block_threads, [&](std::int64_t t) {
+    body.template phase<Phase>(Thread{block, blocks, static_cast<int>(t)}, shared, kept[t]);
+  });
+}
+
+template <class Body, int... Phase>
+void launch_keeping(Device device, std::int64_t blocks, const Body& body,
+                    std::integer_sequence<int, Phase...>) {
+  static_assert(std::is_trivially_copyable_v<Body>, "a launch copies bytes");
+  count_launch();
+  FQ_CUDA(simulated::launch(stream_of(device), [=](simulated::Order order) {
+    simulated::in_order(order, blocks, [&](std::int64_t b) {
+      typename Body::Shared shared;
+      std::memset(&shared, 0xff, sizeof shared);
+      std::vector<typename Body::Kept> kept(block_threads);
+      std::memset(kept.data(), 0xff, kept.size() * sizeof kept[0]);
+      (run_keeping<Body, Phase>(body, order, b, blocks, shared, kept), ...);
     });
   }));
 }

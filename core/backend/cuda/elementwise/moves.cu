@@ -1,0 +1,215 @@
+#include "fakequant/core/backend/cuda/elementwise/moves.h"
+#include "fakequant/core/backend/cuda/loops/launch.cuh"
+#include "fakequant/core/backend/cuda/loops/reduction_shape.h"
+#include "fakequant/core/backend/cuda/loops/strides.cuh"
+#include "fakequant/core/backend/cuda/loops/words.cuh"
+
+namespace fq::cuda {
+namespace {
+
+/// By tiles: both sides of memory see whole lines.
+template <class Word>
+struct Transpose {
+  static constexpr int phases = 2, side = 32, lines = block_threads / side;
+  struct Shared {
+    Word tile[side][side + 1];
+  };
+  const Word* x;
+  Word* y;
+  std::int64_t rows, columns, tiles_down, tiles_across;
+
+  template <int Phase>
+  FQ_HD void phase(Thread t, Shared& shared) const {
+    const std::int64_t image = t.block / (tiles_down * tiles_across),
+                       tile = t.block % (tiles_down * tiles_across);
+    const std::int64_t r0 = tile / tiles_across * side, c0 = tile % tiles_across * side;
+    const Word* from = x + image * rows * columns;
+    Word* to = y + image * rows * columns;
+    const int i = t.thread % side;
+    for (int j = t.thread / side; j < side; j += lines) {
+      if (Phase == 0 && r0 + j < rows && c0 + i < columns)
+        shared.tile[j][i] = from[(r0 + j) * columns + c0 + i];
+      if (Phase == 1 && c0 + j < columns && r0 + i < rows) to[(c0 + j) * rows + r0 + i] = shared.tile[i][j];
+    }
+  }
+};
+
+template <class Word>
+void transpose_words(const void* x, void* y, std::int64_t images, std::int64_t rows, std::int64_t columns,
+                     Device device) {
+  constexpr std::int64_t side = Transpose<Word>::side;
+  const std::int64_t down = (rows + side - 1) / side, across = (columns + side - 1) / side;
+  for_blocks(
+      device, images * down * across,
+      Transpose<Word>{static_cast<const Word*>(x), static_cast<Word*>(y), rows, columns, down, across});
+}
+
+void transpose(const void* x, void* y, int bits, std::int64_t images, std::int64_t rows, std::int64_t columns,
+               Device device) {
+  visit_word(bits / 8, [&]<class Word>(Word) { transpose_words<Word>(x, y, images, rows, columns, device); });
+}
+
+/// One byte of the bits of images, [rows][columns] to [columns][rows].
+struct TransposeBits {
+  const std::uint8_t* x;
+  std::uint8_t* y;
+  std::int64_t rows, columns, bits;
+  FQ_HD void operator()(std::int64_t byte) const {
+    const std::int64_t size = rows * columns;
+    unsigned out = 0;
+    for (int j = 0; j < 8; ++j) {
+      const std::int64_t i = byte * 8 + j, image = i / size, at = i % size;
+      if (i < bits)
+        out |= static_cast<unsigned>(get_bit(x, image * size + at % rows * columns + at / rows)) << j;
+    }
+    y[byte] = static_cast<std::uint8_t>(out);
+  }
+};
+
+template <class Word>
+struct Gather {
+  const Word* x;
+  Word* y;
+  Strides strides;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    Word v[group_size];
+    load_strided(x, strides, 0, first, count, v);
+    store_group(y + first, count, v);
+  }
+};
+
+template <class Word>
+void gather(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
+  for_groups(x.device(), x.numel(),
+             Gather<Word>{static_cast<const Word*>(x.raw()), static_cast<Word*>(y.mutable_raw()),
+                          Strides::of(walk)});
+}
+
+/// The bits of a mask, byte by byte of y.
+struct GatherBits {
+  const std::uint8_t* x;
+  std::uint8_t* y;
+  Strides strides;
+  FQ_HD void operator()(std::int64_t first, int count) const {
+    unsigned bits = 0;
+    for (int j = 0; j < count; ++j) bits |= (get_bit(x, strides.offset(0, first + j)) ? 1u : 0u) << j;
+    y[first / 8] = static_cast<std::uint8_t>(bits);
+  }
+};
+
+void gather_bits(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
+  for_groups(x.device(), x.numel(),
+             GatherBits{static_cast<const std::uint8_t*>(x.raw()),
+                        static_cast<std::uint8_t*>(y.mutable_raw()), Strides::of(walk)});
+}
+
+/// Matrices that are turned over, one behind the other: both of their axes lie together.
+bool try_transpose(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
+  const auto& sizes = walk.sizes();
+  const auto& steps = walk.strides(0);
+  if (sizes.size() < 2 || sizes.size() > 3) return false;
+  const std::size_t last = sizes.size() - 1;
+  const std::int64_t columns = sizes[last - 1], rows = sizes[last];
+  if (steps[last - 1] != 1 || steps[last] != columns || (last == 2 && steps[0] != rows * columns))
+    return false;
+  transpose(x.raw(), y.mutable_raw(), bit_width(x.dtype()), last == 2 ? sizes[0] : 1, rows, columns,
+            x.device());
+  return true;
+}
+
+using fq::detail::StridedBits;
+
+struct alignas(16) Bytes16 {
+  std::uint64_t words[2];
+};
+
+/// All numbers of words.
+template <class Word>
+struct CopyWords {
+  const Word* in;
+  Word* out;
+  std::int64_t count, step_x, step_y;
+  FQ_HD void operator()(std::int64_t i) const {
+    const std::int64_t run = quotient(i, count), at = i - run * count;
+    out[run * step_y + at] = in[run * step_x + at];
+  }
+};
+
+/// A byte of the target, from the byte of its first bit on.
+struct CopyBits {
+  StridedBits copy;
+  const std::uint8_t* in;
+  std::uint8_t* out;
+
+  [[nodiscard]] FQ_HD unsigned whole(std::int64_t from) const {
+    const std::int64_t byte = from >> 3;
+    const auto shift = static_cast<unsigned>(from & 7);
+    return shift == 0 ? in[byte] : in[byte] >> shift | in[byte + 1] << (8 - shift);
+  }
+  FQ_HD void operator()(std::int64_t i) const {
+    const std::int64_t byte = copy.target / 8 + i, first = byte * 8 - copy.target;
+    if (first >= 0) {
+      const std::int64_t run = quotient(first, copy.step_y), at = first - run * copy.step_y;
+      if (run < copy.runs && at + 8 <= copy.count) {
+        out[byte] = static_cast<std::uint8_t>(whole(copy.source + run * copy.step_x + at));
+        return;
+      }
+    }
+    unsigned bits = out[byte];
+    for (int j = 0; j < 8; ++j) {
+      if (first + j < 0) continue;
+      const std::int64_t run = quotient(first + j, copy.step_y), at = first + j - run * copy.step_y;
+      if (run >= copy.runs || at >= copy.count) continue;
+      const unsigned bit = get_bit(in, copy.source + run * copy.step_x + at) ? 1u : 0u;
+      bits = (bits & ~(1u << j)) | bit << j;
+    }
+    out[byte] = static_cast<std::uint8_t>(bits);
+  }
+};
+
+template <class Word>
+bool try_words(const StridedBits& c, const void* in, void* out, Device device) {
+  constexpr std::int64_t size = sizeof(Word), bits = 8 * size;
+  const auto* from = static_cast<const std::byte*>(in) + c.source / 8;
+  auto* to = static_cast<std::byte*>(out) + c.target / 8;
+  const auto addresses = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
+  const bool steps = c.runs == 1 || (c.step_x | c.step_y) % bits == 0;
+  if (!c.whole_bytes() || c.count % bits != 0 || !steps || addresses % size != 0) return false;
+  for_items(device, c.runs * (c.count / bits),
+            CopyWords<Word>{reinterpret_cast<const Word*>(from), reinterpret_cast<Word*>(to), c.count / bits,
+                            c.step_x / bits, c.step_y / bits});
+  return true;
+}
+
+}  // namespace
+
+void permute(const Tensor& x, const std::vector<int>& axes, Tensor& y) {
+  if (y.numel() == 0) return;
+  const auto walk = cpu::permute_walk(cpu::placed(x), axes, y.shape());
+  if (bit_width(x.dtype()) == 1) return gather_bits(x, walk, y);
+  if (try_transpose(x, walk, y)) return;
+  visit_word(bit_width(x.dtype()) / 8, [&]<class Word>(Word) { gather<Word>(x, walk, y); });
+}
+
+void relayout(const Tensor& in, Tensor& out) {
+  if (in.numel() == 0) return;
+  const auto& s = in.shape();
+  const bool to_last = out.layout() == Layout::channels_last;
+  const std::int64_t pixels = s[2] * s[3], rows = to_last ? s[1] : pixels, columns = to_last ? pixels : s[1];
+  if (bit_width(in.dtype()) > 1)
+    return transpose(in.raw(), out.mutable_raw(), bit_width(in.dtype()), s[0], rows, columns, in.device());
+  for_items(in.device(), out.nbytes(),
+            TransposeBits{static_cast<const std::uint8_t*>(in.raw()),
+                          static_cast<std::uint8_t*>(out.mutable_raw()), rows, columns, in.numel()});
+}
+
+void copy_runs(const StridedBits& copy, const void* in, void* out, Device device) {
+  if (try_words<Bytes16>(copy, in, out, device) || try_words<std::uint32_t>(copy, in, out, device) ||
+      try_words<std::uint8_t>(copy, in, out, device))
+    return;
+  const std::int64_t end = copy.target + (copy.runs - 1) * copy.step_y + copy.count;
+  for_items(device, (end + 7) / 8 - copy.target / 8,
+            CopyBits{copy, static_cast<const std::uint8_t*>(in), static_cast<std::uint8_t*>(out)});
+}
+
+}  // namespace fq::cuda
