@@ -13,7 +13,7 @@ function(fakequant_add_simulated_device)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${kernels})
   set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX)
   foreach(kernel IN LISTS kernels) # those that call Thrust, which declares its headers to be the system's
-    file(STRINGS "${kernel}" calls REGEX "loops/reduce\\.cuh")
+    file(STRINGS "${kernel}" calls REGEX "loops/(reduce|sort)\\.cuh")
     if(calls)
       set_source_files_properties("${kernel}" PROPERTIES INCLUDE_DIRECTORIES "${FAKEQUANT_CCCL}"
         COMPILE_DEFINITIONS THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP)

@@ -5,8 +5,8 @@
 #include "fakequant/core/backend/cuda/elementwise/rows.h"
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
-#include "fakequant/core/backend/cuda/loops/reduce.cuh"
 #include "fakequant/core/backend/cuda/loops/row_shapes.h"
+#include "fakequant/core/backend/cuda/loops/sort.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 
 namespace fq::cuda {

@@ -1,17 +1,15 @@
 #pragma once
 
-/// Reductions of whole arrays and sorts, by CUB. Functors are ours, marked FQ_HD and const; memory that is
+/// Reductions of whole arrays, by CUB. Functors are ours, marked FQ_HD and const; memory that is
 /// needed meanwhile is the library's own, so that all of it can be captured. Nothing waits.
 ///
 /// Tests that have no GPU take another file in this one's place: the same calls, by Thrust on the host.
 
-#include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_reduce.cuh>
 
 #include <thrust/iterator/counting_iterator.h>
 #include <thrust/iterator/transform_output_iterator.h>
 
-#include "fakequant/core/backend/cuda/loops/sorted.h"
 #include "fakequant/core/backend/cuda/runtime/check.h"
 #include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
@@ -46,14 +44,6 @@ void reduce_all(Device device, Items items, std::int64_t count, Term term, Join 
 template <class Term, class Join, class Sum, class Out>
 void reduce_indices(Device device, std::int64_t count, Term term, Join join, Sum zero, Out out) {
   reduce_all(device, thrust::counting_iterator<std::int64_t>(0), count, term, join, zero, out);
-}
-
-/// The pairs in the order of their keys, of which the lowest `bits` count; pairs of one key stay in order.
-inline void sort_pairs(Device device, const KeyedPairs& pairs, std::int64_t count, int bits) {
-  detail::with_scratch(device, [=](void* scratch, std::size_t& bytes, cudaStream_t stream) {
-    return cub::DeviceRadixSort::SortPairs(scratch, bytes, pairs.keys, pairs.sorted_keys, pairs.values,
-                                           pairs.sorted_values, count, 0, bits, stream);
-  });
 }
 
 }  // namespace fq::cuda

@@ -1,20 +1,17 @@
 #pragma once
 
-/// The library's calls of CUB, for the simulated device: by Thrust on the host, in one thread, or with
+/// The library's reductions by CUB, for the simulated device: by Thrust on the host, in one thread, or with
 /// FAKEQUANT_SIMULATED_FENCES=1 in several. What is wrong with a functor, or with an order that a result
 /// depends on, shows in both.
 
 #include <cstdlib>
 
-#include <thrust/copy.h>
 #include <thrust/iterator/counting_iterator.h>
 #include <thrust/iterator/transform_output_iterator.h>
-#include <thrust/sort.h>
 #include <thrust/system/cpp/execution_policy.h>
 #include <thrust/system/omp/execution_policy.h>
 #include <thrust/transform_reduce.h>
 
-#include "fakequant/core/backend/cuda/loops/sorted.h"
 #include "fakequant/core/backend/cuda/runtime/check.h"
 #include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
@@ -47,17 +44,6 @@ void reduce_all(Device device, Items items, std::int64_t count, Term term, Join 
 template <class Term, class Join, class Sum, class Out>
 void reduce_indices(Device device, std::int64_t count, Term term, Join join, Sum zero, Out out) {
   reduce_all(device, thrust::counting_iterator<std::int64_t>(0), count, term, join, zero, out);
-}
-
-inline void sort_pairs(Device device, const KeyedPairs& pairs, std::int64_t count, int bits) {
-  detail::in_stream(device, [=](const auto& policy) {
-    const std::uint32_t counted = bits >= 32 ? ~0u : (1u << bits) - 1;
-    thrust::copy_n(policy, pairs.keys, count, pairs.sorted_keys);
-    thrust::copy_n(policy, pairs.values, count, pairs.sorted_values);
-    thrust::stable_sort_by_key(
-        policy, pairs.sorted_keys, pairs.sorted_keys + count, pairs.sorted_values,
-        [=](std::uint32_t a, std::uint32_t b) { return (a & counted) < (b & counted); });
-  });
 }
 
 }  // namespace fq::cuda
