@@ -1,4 +1,4 @@
-#include "fakequant/core/backend/cuda/loops/kept.cuh"
+#include "fakequant/core/backend/cuda/loops/launch.cuh"
 #include "fakequant/core/backend/cuda/loops/narrow_groups.cuh"
 #include "fakequant/core/backend/cuda/loops/range_rows.cuh"
 #include "fakequant/core/numerics/detail/inverse_formulas.h"

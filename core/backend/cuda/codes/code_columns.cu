@@ -1,6 +1,6 @@
 #include "fakequant/core/backend/cuda/codes/code_columns.h"
 #include "fakequant/core/backend/cuda/codes/codes.cuh"
-#include "fakequant/core/backend/cuda/loops/alarm.cuh"
+#include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/columns_of_lines.h"
 #include "fakequant/core/backend/cuda/loops/narrow_groups.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
