@@ -17,6 +17,15 @@ def test_one_version():
         assert re.search(pattern, (ROOT / file).read_text(), re.M).group(1) == fq.__version__, file
 
 
+@pytest.mark.parametrize("name", ["Model", "Dataset", "TensorQuantizer"])
+def test_stubs_have_what_python_adds(name):
+    text = (pathlib.Path(fq.__file__).parent / "_fakequant" / "__init__.pyi").read_text()
+    body = re.search(rf"^class {name}\b.*?(?=^\S|\Z)", text, re.M | re.S).group()
+    members = {member for member, value in vars(getattr(fq, name)).items() if callable(value) or isinstance(value, property)}
+    hidden = {member for member in members if member.startswith("__") and member not in ("__getitem__", "__iter__", "__call__", "__len__")}
+    assert members - hidden <= set(re.findall(r"^    def (\w+)\(", body, re.M))
+
+
 def test_another_library_is_refused_at_import(tmp_path):
     """A package of another version, and a library that was built with another stamp."""
     source, stamp = pathlib.Path(fq.__file__).parent, b"\0" + fq.__version__.encode() + b"\0"
