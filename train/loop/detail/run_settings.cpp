@@ -90,7 +90,7 @@ json settings_of(const LoaderOptions& o) {
 
 json run_settings(const TrainerOptions& options, const DataLoader& training, const DataLoader* validation) {
   json out{{"accumulation", options.accumulation},
-           {"exact_sums", options.ranks != nullptr && options.reduction == Reduction::exact},
+           {"exact_sums", options.ranks != nullptr && options.reduction == fq::Reduction::exact},
            {"clip_norm", options.clip_norm},
            {"label_smoothing", options.label_smoothing},
            {"average_decay", options.average_decay},

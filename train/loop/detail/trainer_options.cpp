@@ -80,12 +80,12 @@ void check_reestimation(Module& model, const DataLoader& training, std::int64_t 
 }
 
 void check_ranks(const TrainerOptions& o, const LoaderOptions& loader) {
-  if (o.reduction != Reduction::exact)
+  if (o.reduction != fq::Reduction::exact)
     log(LogLevel::warning,
         fmt::format(
             "[train] gradients of ranks are summed as {}: the run has other bits for another number of "
             "them",
-            o.reduction == Reduction::fp32 ? "fp32" : "bf16"));
+            o.reduction == fq::Reduction::fp32 ? "fp32" : "bf16"));
   const int size = o.ranks->size();
   FQ_CHECK(size <= o.accumulation, kTrain,
            "{} ranks share out steps of {} batches: start at most {}, or make the batches of a step smaller",

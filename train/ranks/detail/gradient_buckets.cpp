@@ -26,9 +26,9 @@ GradientBuckets::Terms columns(const GradientBuckets::Terms& terms, std::size_t 
 }
 
 std::vector<Tensor> sums_over(Communicator& ranks, const GradientBuckets::Terms& terms, std::int64_t count,
-                              const std::vector<Tensor>& like, Reduction reduction) {
-  return reduction == Reduction::exact ? exact_sums(ranks, terms, count, like)
-                                       : float_sums(ranks, terms, like, reduction);
+                              const std::vector<Tensor>& like, fq::Reduction reduction) {
+  return reduction == fq::Reduction::exact ? exact_sums(ranks, terms, count, like)
+                                           : float_sums(ranks, terms, like, reduction);
 }
 
 bool is_same(const Tensor& a, const Tensor& b) {
@@ -38,7 +38,7 @@ bool is_same(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 GradientBuckets::GradientBuckets(std::shared_ptr<Communicator> ranks, std::vector<Variable> parameters,
-                                 Reduction reduction)
+                                 fq::Reduction reduction)
     : ranks_(std::move(ranks)),
       parameters_(std::move(parameters)),
       reduction_(reduction),

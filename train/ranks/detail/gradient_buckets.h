@@ -24,7 +24,8 @@ class GradientBuckets {
  public:
   using Terms = std::vector<std::vector<Tensor>>;  // of each batch, a gradient a parameter
 
-  GradientBuckets(std::shared_ptr<Communicator> ranks, std::vector<Variable> parameters, Reduction reduction);
+  GradientBuckets(std::shared_ptr<Communicator> ranks, std::vector<Variable> parameters,
+                  fq::Reduction reduction);
 
   /// Before the last batch of this rank, of `count` in the step. `terms` are those of its others.
   void begin(const Terms& terms, std::int64_t count);
@@ -59,7 +60,7 @@ class GradientBuckets {
 
   std::shared_ptr<Communicator> ranks_;
   std::vector<Variable> parameters_;
-  Reduction reduction_;
+  fq::Reduction reduction_;
   bool early_;  // buckets go when they are full: on the host, where the transport takes any thread
   std::vector<Bucket> buckets_;
   std::vector<Came> came_;

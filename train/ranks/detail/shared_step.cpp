@@ -34,7 +34,8 @@ std::string message_of(const std::exception_ptr& error) {
 
 }  // namespace
 
-SharedStep::SharedStep(std::shared_ptr<Communicator> ranks, Module& model, bool running, Reduction reduction)
+SharedStep::SharedStep(std::shared_ptr<Communicator> ranks, Module& model, bool running,
+                       fq::Reduction reduction)
     : ranks_(std::move(ranks)),
       model_(model),
       parameters_(model.parameters()),

@@ -33,7 +33,7 @@ class SharedStep {
 
   /// `running`: ranges of activations move with the batches.
   SharedStep(std::shared_ptr<Communicator> ranks, Module& model, bool running,
-             Reduction reduction = Reduction::exact);
+             fq::Reduction reduction = fq::Reduction::exact);
 
   [[nodiscard]] Communicator& ranks() const noexcept { return *ranks_; }
   /// Before the forward pass of a batch of this rank, in a step of `batches`. In its last one sums begin
