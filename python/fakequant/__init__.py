@@ -7,7 +7,8 @@ import sys as _sys
 
 from . import _fakequant
 from ._fakequant import *  # noqa: F401,F403
-from ._fakequant import ArgumentError, BackendError, Error, FileError, NumericError, SystemError  # noqa: F401
+from ._fakequant import ArgumentError as ArgumentError, BackendError as BackendError, Error as Error, FileError as FileError
+from ._fakequant import NumericError as NumericError, SystemError as SystemError
 
 #: Of the package; its module of the library must be of the same.
 __version__ = "0.1.0"
@@ -20,5 +21,5 @@ for _name in ("modelopt", "pytorch_quantization", "torch_ref", "torchao", "onnx"
 del _name
 
 from . import data as _data, loop as _loop  # noqa: E402,F401
-from .progress import Progress  # noqa: E402,F401
-from .ranks import ranks  # noqa: E402,F401
+from .progress import Progress as Progress  # noqa: E402
+from .ranks import ranks as ranks  # noqa: E402
