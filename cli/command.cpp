@@ -5,6 +5,7 @@
 #include "fakequant/cli/flags/file_checks.h"
 #include "fakequant/cli/runs/commands.h"
 #include "fakequant/cli/runs/dry_run.h"
+#include "fakequant/cli/runs/folder_lock.h"
 #include "fakequant/cli/runs/transcript.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
@@ -52,7 +53,7 @@ nlohmann::ordered_json run_checked(const Command& command, const FlagSet& set, c
   } catch (const std::exception& error) {
     note_line(error.what());
     end_transcript();
-    remove_empty(folders);
+    if (dynamic_cast<const FolderTaken*>(&error) == nullptr) remove_empty(folders);
     throw;
   }
 }

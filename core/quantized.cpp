@@ -14,13 +14,6 @@ using detail::Kernels;
 using detail::least_amax;
 using detail::ScaleRule;
 
-/// Up to where a scale that is a power of two takes the values of a block, in its own unit. E2M1 saturates
-/// from 6 on, and from 7 on they would be rounded to 8: below that the finer grid has the smaller error.
-float reach_of_power(const Format& format) {
-  constexpr float below_seven = 0x1.bffffep2f;
-  return format == Format(FloatFormat{2, 1}) ? below_seven : format.bound();
-}
-
 }  // namespace
 
 QuantSpec QuantSpec::from_amax(Format format, Granularity granularity, Tensor amax, std::string name,
@@ -54,7 +47,7 @@ QuantSpec QuantSpec::with_scale_bits(Format format, Granularity granularity, Ten
   const float unit = global <= least_amax ? 1.0f : global / (448.0f * format.bound());
   if (e4m3) spec.unit = unit;
   const ScaleRule rule{.kind = e4m3 ? ScaleRule::Kind::e4m3 : ScaleRule::Kind::e8m0,
-                       .bound = e4m3 ? format.bound() : reach_of_power(format),
+                       .bound = format.bound(),
                        .least = least_amax,
                        .unit = unit};
   detail::run(spec.amax.device(), &Kernels::make_scales, spec, rule, detail::ranges_message(spec));

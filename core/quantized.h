@@ -58,12 +58,12 @@ struct QuantSpec {
 
   /// The grid of blocks whose scales are themselves numbers of 8 bits (OCP MX, NVFP4).
   ///
-  /// - (8,0): the power of two at or above amax / bound, of E2M1 above amax / 7; `global` changes nothing.
+  /// - (8,0): the power of two at or above amax / bound, 2^-127 .. 2^127; `global` changes nothing.
   /// - (4,3): scale = fl(c * g), g = fl(global / fl(448 * bound)), c = e4m3(fl(fl(amax / bound) / g)), at
   ///   least 2^-9. `global` is the range of the whole tensor; g is 1 where it is at most 2^-24.
   ///
-  /// The amax of the result is fl(scale * bound), or just below scale * 7, where that is larger than the one
-  /// given. Throws ArgumentError for other scale bits and as `from_amax`.
+  /// The amax of the result is fl(scale * bound) where that is larger than the one given. Throws
+  /// ArgumentError for other scale bits and as `from_amax`.
   [[nodiscard]] static QuantSpec with_scale_bits(Format format, Granularity granularity, Tensor amax,
                                                  NumBits scale_bits, float global, std::string name = {});
 

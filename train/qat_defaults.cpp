@@ -85,7 +85,7 @@ QatDefaults defaults_of_samples(const QuantConfig& config) {
   for (const auto& rule : config.rules) {
     if (names_edge(rule.pattern) || names_attention(rule.pattern)) continue;
     if (is_narrow(rule.fields)) out.learning_rate = out.distilled_learning_rate = 5e-4;
-    if (are_blocks_of(rule.fields, kLowBits)) out.weight_method = "mse";
+    if (are_blocks_of(rule.fields, kLowBits)) out.weight_method = "mse_search";
     out.bits = std::min(out.bits, bits_of(rule.fields));
     binary = binary || (rule.fields.binary && rule.fields.binary->value_or(false));
     if (!rule.pattern.ends_with("weight_quantizer")) {

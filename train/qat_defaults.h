@@ -49,10 +49,10 @@ struct QatDefaults {
 /// Those for the rules of `config`. Static integers of 4 bits and fewer, in blocks of 3, have few levels to
 /// waste and a grid that must move with what is trained: ranges of least squared error, trained as steps of
 /// their grid (Esser et al. 2020), and 8 bits in the first and the last layer, as have blocks of 4-bit floats
-/// (E4M3 with a range for the tensor). Weights of fixed blocks of 4-bit integers have the ranges alone.
-/// Formats of 4 bits and fewer have a higher rate, and that of float training where static integers of
-/// activations have so few; towards a teacher a lower one again, the lower the more bits. Rules that switch a
-/// quantizer off, and those of edges (`@first`, `@last`) and of what attention multiplies
+/// (E4M3 with a range for the tensor). Weights of fixed blocks of 4-bit integers have such ranges alone, by
+/// search. Formats of 4 bits and fewer have a higher rate, and that of float training where static integers
+/// of activations have so few; towards a teacher a lower one again, the lower the more bits. Rules that
+/// switch a quantizer off, and those of edges (`@first`, `@last`) and of what attention multiplies
 /// (`*bmm_quantizer`), do not count.
 [[nodiscard]] QatDefaults qat_defaults(const QuantConfig& config);
 

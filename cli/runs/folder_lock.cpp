@@ -42,9 +42,11 @@ std::vector<std::string> make_folders(const std::string& folder) {
 FolderLock::FolderLock(const std::string& command, const std::string& folder) : made_(make_folders(folder)) {
   try {
     lock_ = std::make_unique<FileLock>((fs::path(folder) / kLocked).string(), [&](const std::string& owner) {
-      throw SystemError(fmt::format("[{}] {} is being written by {}: wait for it, or name another folder",
+      throw FolderTaken(fmt::format("[{}] {} is being written by {}: wait for it, or name another folder",
                                     command, folder, owner));
     });
+  } catch (const FolderTaken&) {
+    throw;
   } catch (const std::exception&) {
     remove_empty(made_);
     throw;

@@ -7,13 +7,20 @@
 #include <vector>
 
 #include "fakequant/cli/flags/flags.h"
+#include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/locks/file_lock.h"
 
 namespace fq::cli {
 
+/// Another process writes the folder: empty folders in it are that one's.
+class FolderTaken final : public SystemError {
+ public:
+  using SystemError::SystemError;
+};
+
 class FolderLock {
  public:
-  /// Makes the folder where there is none. Throws SystemError naming the process and its host while another
+  /// Makes the folder where there is none. Throws FolderTaken naming the process and its host while another
   /// writes it, FileError where it cannot be made.
   FolderLock(const std::string& command, const std::string& folder);
   /// Removes the folders that it made if they are empty.

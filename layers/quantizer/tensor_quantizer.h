@@ -37,8 +37,8 @@ class QuantizerGrid;
 ///
 /// In `deployed` static blocks have scale = amax / bound each; with scale_bits (4,3) the scale is e4m3(that /
 /// g) * g, at least 2^-9 * g, g = amax of the tensor / (448 * bound); with (8,0) it is the power of two at or
-/// above, for E2M1 above amax / 7. Dynamic blocks take amax from each input. A last partial block is one of
-/// fewer elements. In `reference` blocks are padded and reshaped as ModelOpt does.
+/// above. Dynamic blocks take amax from each input. A last partial block is one of fewer elements. In
+/// `reference` blocks are padded and reshaped as ModelOpt does.
 class TensorQuantizer : public Module {
  public:
   /// A quantizer of that descriptor, which is enabled, quantizes and observes nothing.

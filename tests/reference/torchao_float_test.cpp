@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/quantized.h"
 
 namespace fq::torchao::torchao_float_test {
 namespace {
@@ -100,37 +99,6 @@ TEST(TorchaoMx, ScalesOfEveryMode) {
   EXPECT_EQ(scale(ScalingMode::ceil), 128);
   EXPECT_EQ(scale(ScalingMode::even), 128);
   EXPECT_EQ(scale(ScalingMode::rceil), 128);
-}
-
-/// Largest elements of blocks: all around 1.5, 1.75 and 2 times a power of two, and some others.
-std::vector<float> largest_elements() {
-  std::vector<float> out{0.0f, 0x1p-120f, 0x1.8p-120f, 0x1.fffffep120f};
-  for (const int exponent : {-100, -3, 0, 2, 8, 100})
-    for (const float part : {1.0f, 1.25f, 1.5f, 1.625f, 1.75f, 1.875f, 1.9375f}) {
-      const float at = std::ldexp(part, exponent);
-      out.insert(out.end(), {std::nextafter(at, 0.0f), at, std::nextafter(at, kInf)});
-    }
-  return out;
-}
-
-TEST(TorchaoMx, QuantizersHaveTheScalesOfEvenForE2m1) {
-  const auto amax = largest_elements();
-  const auto blocks = static_cast<std::int64_t>(amax.size());
-  std::vector<float> values;
-  for (const float v : amax) values.insert(values.end(), {v / 3, -v});
-  const Tensor x = Tensor::from(values, {blocks, 2});
-  const QuantSpec spec = QuantSpec::with_scale_bits(FloatFormat{2, 1}, fq::Granularity::per_group(2),
-                                                    Tensor::from(amax, {blocks}), {8, 0}, 0);
-  const ScaledCodes mx = to_mx(x, {2, 1}, 2, ScalingMode::even);
-  const auto codes = bytes_of(mx.scale);
-  const auto scales = spec.scale.to_vector<float>();
-  for (std::size_t i = 0; i < amax.size(); ++i)
-    EXPECT_EQ(scales[i], std::ldexp(1.0f, codes[i] - 127)) << amax[i];
-  const QuantizedTensor own = quantize(x, spec);
-  EXPECT_TRUE(bitwise_equal(dequantize(own), to_dtype(mx, {2, 1}, 2)));
-  const auto* mask = static_cast<const std::uint8_t*>(own.mask.raw());
-  for (std::size_t i = 0; i < values.size(); ++i)
-    EXPECT_EQ(mask[i / 8] >> (i % 8) & 1, 1) << values[i] << ": gradients pass what saturates";
 }
 
 TEST(TorchaoMx, ValuesOnTheGridComeBack) {

@@ -80,8 +80,8 @@ TEST(QatDefaults, OtherFormatsKeepTheirRanges) {
 }
 
 TEST(QatDefaults, FixedBlocksOfFourBitIntegersHaveRangesOfLeastSquaredError) {
-  for (const char* preset : {"8da4w", "int4_blockwise", "int2_blockwise", "INT4_AWQ_CFG"})
-    EXPECT_EQ(qat_defaults(QuantConfig::preset(preset)).weight_method, "mse") << preset;
+  for (const char* preset : {"8da4w", "int4_blockwise", "INT4_AWQ_CFG"})
+    EXPECT_EQ(qat_defaults(QuantConfig::preset(preset)).weight_method, "mse_search") << preset;
   for (const char* preset : {"q4_0", "q8_0", "8da8w", "nvfp4", "int8_weight_only"})
     EXPECT_EQ(qat_defaults(QuantConfig::preset(preset)).weight_method, "max") << preset;
 }

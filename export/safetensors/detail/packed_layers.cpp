@@ -82,8 +82,7 @@ class Unpacking {
     found.format = codes.format;
     found.codes = std::move(codes.codes);
     check_scales(found);
-    const bool e2m1 = found.format == Format(FloatFormat{2, 1});  // its blocks hold the values of any scale
-    found.values = found.scale_bits == NumBits(8, 0) && !e2m1
+    found.values = found.scale_bits == NumBits(8, 0)
                        ? scaled_mx_codes(found.codes, found.scale, found.granularity(), found.format.bound())
                        : scaled_codes(found.codes, found.scale, found.granularity());
     out_.layers.push_back(std::move(found));
