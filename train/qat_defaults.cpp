@@ -7,13 +7,16 @@
 namespace fq {
 namespace {
 
-constexpr int kLowBits = 4, kLowBlockBits = 3, kFewestBits = 2;
+constexpr int kBits = 8, kLowBits = 4, kLowBlockBits = 3, kFewestBits = 2;
 
 bool names_edge(const std::string& pattern) { return pattern.starts_with('@'); }
 
 bool names_attention(const std::string& pattern) {
   return pattern.ends_with("bmm_quantizer") || pattern.ends_with("softmax_quantizer");
 }
+
+/// Edges and what attention multiplies do not.
+bool counts(const QuantRule& rule) { return !names_edge(rule.pattern) && !names_attention(rule.pattern); }
 
 bool have_blocks(const QuantFields& fields) { return fields.block_sizes && *fields.block_sizes; }
 
@@ -36,7 +39,7 @@ bool are_low_blocks(const QuantFields& fields) { return are_blocks_of(fields, kL
 
 int bits_of(const QuantFields& fields) {
   const bool count = are_static_integers(fields) || are_low_blocks(fields);
-  int bits = count ? (*fields.num_bits)->bits() : 8;
+  int bits = count ? (*fields.num_bits)->bits() : kBits;
   for (const auto& part : fields.sequence) bits = std::min(bits, bits_of(part));
   return bits;
 }
@@ -45,6 +48,13 @@ int bits_of(const QuantFields& fields) {
 bool is_narrow(const QuantFields& fields) {
   const bool off = !fields.enable.value_or(true) || !fields.num_bits || !*fields.num_bits;
   return std::ranges::any_of(fields.sequence, is_narrow) || (!off && (*fields.num_bits)->bits() <= kLowBits);
+}
+
+/// Neither off nor integers of 8 bits and more.
+bool are_coarser_than_int8(const QuantFields& fields) {
+  const bool off = !fields.enable.value_or(true) || !fields.num_bits || !*fields.num_bits;
+  return std::ranges::any_of(fields.sequence, are_coarser_than_int8) ||
+         (!off && (!(*fields.num_bits)->is_integer() || (*fields.num_bits)->bits() < kBits));
 }
 
 bool are_narrow_float_blocks(const QuantFields& fields) {
@@ -69,21 +79,27 @@ void choose_for_float_blocks(QatDefaults& out) {
   out.learning_rate = out.distilled_learning_rate = 1e-3;
 }
 
-/// As measured in docs/benchmarks/transformers.md: with 8 bits, and 4 of weights alone, labels teach more.
-void choose_for_text(QatDefaults& out) {
-  const bool blocks = !out.float_blocks.empty();
+/// As measured in docs/low_bits.md: integers of 8 bits are near enough to the float network without following
+/// it, which takes a forward pass in float a step.
+void choose_for_text(const QuantConfig& config, QatDefaults& out) {
+  const auto coarse = [](const QuantRule& rule) {
+    return counts(rule) && are_coarser_than_int8(rule.fields);
+  };
   out.text_keeps_activations = out.bits == kLowBits && out.activation_bits > kLowBits;
-  if (out.text_keeps_activations) out.text_learning_rate = 5e-4;
-  if (out.bits >= kLowBits && out.activation_bits > kLowBits && !blocks) return;
+  if (std::ranges::none_of(config.rules, coarse)) return;
   out.text_teacher_share = 0.5;
-  out.text_learning_rate = blocks ? 1e-3 : out.bits <= kFewestBits ? 4e-3 : 2e-3;
+  const bool few = out.bits < kLowBits || out.activation_bits <= kLowBits;
+  out.text_learning_rate = !out.float_blocks.empty() ? 1e-3
+                           : !few                    ? 5e-4
+                           : out.bits <= kFewestBits ? 4e-3
+                                                     : 2e-3;
 }
 
 QatDefaults defaults_of_samples(const QuantConfig& config) {
   QatDefaults out;
   bool activations = false, binary = false;
   for (const auto& rule : config.rules) {
-    if (names_edge(rule.pattern) || names_attention(rule.pattern)) continue;
+    if (!counts(rule)) continue;
     if (is_narrow(rule.fields)) out.learning_rate = out.distilled_learning_rate = 5e-4;
     if (are_blocks_of(rule.fields, kLowBits)) out.weight_method = "mse_search";
     out.bits = std::min(out.bits, bits_of(rule.fields));
@@ -117,7 +133,7 @@ QatDefaults defaults_of_samples(const QuantConfig& config) {
 
 QatDefaults qat_defaults(const QuantConfig& config) {
   QatDefaults out = defaults_of_samples(config);
-  choose_for_text(out);
+  choose_for_text(config, out);
   return out;
 }
 

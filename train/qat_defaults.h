@@ -38,7 +38,7 @@ struct QatDefaults {
   /// The same on text (`is_text`, train/qat_training.h), of which no network knows all.
   double text_learning_rate = 3e-4;
   /// The share of the loss, on text, that follows what the network itself says in float; the labels have the
-  /// rest. 0 where it had better not.
+  /// rest. 0 for integers of 8 bits alone.
   double text_teacher_share = 0;
   double text_temperature = 1;  ///< of both outputs then
   /// Whether ranges of activations stay on text, and those of weights are learned at a tenth of the rate:

@@ -44,8 +44,8 @@ void complete_training(TrainerOptions& options, const QuantConfig& config,
 /// it had better follow what it says itself in float then, because their labels hold nothing new but noise.
 [[nodiscard]] bool knows_by_heart(double accuracy) noexcept;
 /// Whether a network of that config had better follow what it says itself in float, where nobody asks for
-/// something else: on `text` with few bits (QatDefaults::text_teacher_share), on other data where it knows
-/// that by heart, by the `accuracy` in float.
+/// something else: on `text` by QatDefaults::text_teacher_share, on other data where it knows that by heart,
+/// by the `accuracy` in float.
 [[nodiscard]] bool follows_itself(const QuantConfig& config, double accuracy, bool text);
 
 }  // namespace fq

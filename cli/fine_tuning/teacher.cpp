@@ -71,18 +71,15 @@ void add_teacher_flags(FlagSet& set, bool self) {
              self
                  ? "a network whose outputs are followed: a checkpoint, or self, the float network that this "
                    "one is made of (default: self where that has learnt the training data, 99 % of them, "
-                   "and on text with 3 bits and fewer, or 4 of activations, without --augment, "
-                   "--label-smoothing, --init and "
-                   "--loss; else none)"
+                   "and on text with anything but integers of 8 bits, without --augment, "
+                   "--label-smoothing, --init and --loss; else none)"
                  : "a network whose outputs are followed: a checkpoint (default: none)")
       .value("distill", "NAME",
              "kl (of classes) or mse (of outputs) from the teacher (default: kl where outputs are classes)")
       .value("temperature", "NUMBER",
              "that both outputs are divided by, for kl; of self on text 1 by default", "2")
       .value("distill-weight", "SHARE",
-             "of the teacher in the loss; the labels have the rest; of self on text with few bits 0.5 by "
-             "default",
-             "1");
+             "of the teacher in the loss; the labels have the rest; of self on text 0.5 by default", "1");
 }
 
 void check_teacher_flags(const Flags& flags, const PlannedFiles& planned) {

@@ -15,7 +15,7 @@ void check_teacher_flags(const Flags& flags, const PlannedFiles& planned);
 /// Whether the network is to follow what it says in float: where --teacher says so and, without that flag,
 /// where it is right for at least 99 % of its training images (`accuracy`, 0 to 1), which nothing changes,
 /// and learns their classes by plain cross entropy: the labels then hold nothing new but noise. On `text` it
-/// does so with few bits (QatDefaults::text_teacher_share).
+/// does so by QatDefaults::text_teacher_share.
 [[nodiscard]] bool learns_from_itself(const Flags& flags, const Network& network, double accuracy, bool text);
 /// The teacher that the flags ask for, ready to run: `self` for `network` as it stands, in float, else the
 /// file of --teacher, or none. Throws ArgumentError for a teacher of other samples or outputs, naming both.

@@ -108,8 +108,8 @@ void bind_defaults(nb::module_& m) {
       .def_prop_ro("folded", [](const Network& self) { return self.identity.at("folded").get<bool>(); })
       .def("in_float", &in_float, "A copy without quantizers.")
       .def("follows_itself", &model_follows_itself, arg("data"),
-           "Whether the quantized model had better follow its own float outputs: on text with few bits, on "
-           "other data where it knows 99 % of that by heart in float.")
+           "Whether the quantized model had better follow its own float outputs: on text with anything but "
+           "integers of 8 bits, on other data where it knows 99 % of that by heart in float.")
       .def("learn_ranges", &learn, arg("activations") = true, arg("weights") = true, arg("gradient") = "lsq",
            "Makes calibrated ranges parameters; returns how many.");
 }

@@ -50,12 +50,18 @@ TEST(QatDefaults, BlocksOfTwoBitsLearnTheirRangesAndHaveEightBitsAtTheEdges) {
   EXPECT_THAT(found.integers, IsEmpty());
 }
 
-TEST(QatDefaults, OnTextRatesAreHigherAndFewBitsFollowTheFloatNetworkToo) {
+TEST(QatDefaults, OnTextRatesAreHigherAndAllButIntegersOfEightBitsFollowTheFloatNetworkToo) {
   for (const auto& [preset, rate, share] : {std::tuple{"int8", 3e-4, 0.0},
-                                            {"mxfp8", 3e-4, 0.0},
-                                            {"w4a8", 5e-4, 0.0},
-                                            {"8da4w", 3e-4, 0.0},
-                                            {"q4_0", 3e-4, 0.0},
+                                            {"int8_weight_only", 3e-4, 0.0},
+                                            {"8da8w", 3e-4, 0.0},
+                                            {"q8_0", 3e-4, 0.0},
+                                            {"mxint8", 3e-4, 0.0},
+                                            {"fp8", 5e-4, 0.5},
+                                            {"mxfp8", 5e-4, 0.5},
+                                            {"w4a8", 5e-4, 0.5},
+                                            {"8da4w", 5e-4, 0.5},
+                                            {"q4_0", 5e-4, 0.5},
+                                            {"int4_blockwise", 5e-4, 0.5},
                                             {"w3a8", 2e-3, 0.5},
                                             {"w4a4", 2e-3, 0.5},
                                             {"nvfp4", 1e-3, 0.5},
