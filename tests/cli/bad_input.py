@@ -117,8 +117,8 @@ for name in ("gptq", "smoothquant"):
     fails(2, ["nan.h5", "70"], *weights, "--data", "nan.h5", "--algorithm", name)
 fails(2, ["awq_lite", "--merge"], *weights, "--data", DIGITS, "--merge", "s.h5", "--algorithm", "awq_lite")
 fails(2, ["gptq", "--data"], *weights, "--merge", "s.h5", "--algorithm", "gptq")
-fails(2, ["gptq", "no layer", "float format"], "calibrate", "float.h5", "--data", DIGITS, "--preset", "fp8", "-o", "out.h5",
-      "--algorithm", "gptq")
+fails(2, ["adaround", "no layer", "float format"], "calibrate", "float.h5", "--data", DIGITS, "--preset", "fp8", "-o", "out.h5",
+      "--algorithm", "adaround")
 fails(2, ["q1.json:2", "presett", "'preset'"], *calibrate, "--config", text("q1.json", {"presett": "int8"}))
 fails(2, "object", *calibrate, "--config", text("q0.json", [1]), "--target", "ort")
 fails(2, "--samples", *calibrate, "--samples", "0")

@@ -143,14 +143,17 @@ struct GptqOptions {
 /// Chooses the codes of linear layers and convolutions by second-order information (Frantar et al.,
 /// arXiv:2210.17323): H = 2 X X^T of the layer's inputs in float, damped, a group of a grouped convolution
 /// each its own; column i takes its nearest code, and its error over U_ii times row i of U leaves the columns
-/// after it, inverse(H) = U^T U, in f64. Ranges stay as calibrated, per tensor, channel or block of weights,
-/// in any order of columns.
+/// after it, inverse(H) = U^T U, in f64. Codes are integers or floats; ranges stay as calibrated, per tensor,
+/// channel or block of weights, in any order of columns. Of blocks that take their ranges from the weights
+/// (MX, NVFP4) they are those of the weights as they were; the largest weight of an NVFP4 block keeps its
+/// code, by which the block would find its scale again.
 ///
-/// The weights become code * scale, whose codes under the layer's quantizer are the chosen ones: training,
-/// export and evaluation go on as ever. Layers are measured against the float weights and inputs, one pass
+/// The weights become code * scale, which quantizing by the layer's quantizer gives back: training, export
+/// and evaluation go on as ever. Layers are measured against the float weights and inputs, one pass
 /// over the data for all; a row (output channel) that would be no nearer to them than the nearest codes keeps
 /// those. In large images 64 positions each are looked at. Reported: the mean squared error of an output.
-/// Layers whose weights are not integers in fixed ranges are left alone and reported.
+/// Layers whose weights take ranges of another kind anew each time, learn them or have several quantizers are
+/// left alone and reported.
 ///
 /// Throws ArgumentError for options out of range, no data, and a model that is not calibrated; NumericError
 /// naming the layer for a NaN.
@@ -177,7 +180,8 @@ struct AdaRoundOptions {
 /// inputs in float: one pass over it, whatever the iterations. Beyond the paper, single weights are then
 /// rounded the other way as long as that lowers the error.
 ///
-/// What becomes of weights and ranges, which layers are left alone, what is reported and thrown: as `gptq`.
+/// What becomes of weights and ranges, what is reported and thrown: as `gptq`. Layers whose weights are not
+/// integers in fixed ranges are left alone and reported.
 Report ada_round(Module& model, DataLoader& data, const AdaRoundOptions& options = {});
 
 /// On which data `correct_bias` measures.

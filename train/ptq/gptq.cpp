@@ -77,7 +77,8 @@ Report gptq(Module& model, DataLoader& data, const GptqOptions& options) {
       model, data, {.samples = options.samples, .ranks = options.ranks}, "gptq",
       [&](const WeightedLayer& layer, const WeightGrid& grid, const InputStatistics& statistics) {
         return rounded(layer, grid, statistics, options);
-      });
+      },
+      reason_against_rounding);
 }
 
 AlgorithmEntry gptq_entry() {

@@ -31,6 +31,31 @@ TEST(Gptq, ChoosesCodesInBlocks) {
   expect_smaller_errors("mlp", config, [](Module& model) { return run(model); });
 }
 
+/// The values that their quantizer gives back, scales of blocks being taken from them anew.
+TEST(Gptq, ChoosesFloatsThatTheirQuantizersKeep) {
+  for (const std::string preset : {"mxfp4", "nvfp4", "mxfp8", "mxint8", "fp8"}) {
+    SCOPED_TRACE(preset);
+    expect_smaller_errors("mlp", QuantConfig::preset(preset), [](Module& model) { return run(model); });
+  }
+  expect_smaller_errors("cnn", QuantConfig::preset("nvfp4"), [](Module& model) { return run(model); });
+}
+
+/// Scales of subnormal E4M3 and of powers of two beyond reach, and blocks of zeros.
+TEST(Gptq, KeepsTheScalesOfSmallBlocks) {
+  for (const std::string preset : {"mxfp4", "nvfp4", "mxint8"}) {
+    SCOPED_TRACE(preset);
+    auto model = trained("mlp");
+    Variable weight = layers_of(*model).front().weight;
+    auto* w = weight.mutable_tensor().mutable_data<float>();
+    for (std::int64_t i = 0; i < weight.numel(); ++i)
+      w[i] *= i / 64 % 8 == 0 ? 0.0f : std::exp2(-3.0f * static_cast<float>(i / 64 % 8));
+    (void)quantize(*model, QuantConfig::preset(preset), digit_shape());
+    (void)calibrate(*model, *digit_batches("train"), {.samples = 512});
+    for (const auto& layer : run(*model).layers) EXPECT_LT(layer.after, layer.before) << layer.path;
+    expect_weights_on_their_grid(*model);
+  }
+}
+
 TEST(Gptq, KeepsRangesAndRepeatsItself) {
   auto model = calibrated("cnn", integers(4, 8)), again = calibrated("cnn", integers(4, 8));
   const auto ranges = [](Module& m) {
@@ -52,11 +77,11 @@ TEST(Gptq, KeepsRangesAndRepeatsItself) {
 TEST(Gptq, ReportsWhatItLeavesAlone) {
   const auto model = calibrated("cnn", QuantConfig::parse(R"({"rules": [
       {"pattern": "*weight_quantizer", "num_bits": 4, "axis": 0}, {"pattern": "fc.*", "enable": false},
-      {"pattern": "conv2.weight_quantizer", "num_bits": [4, 3]}]})"));
+      {"pattern": "conv2.weight_quantizer", "num_bits": [4, 3], "axis": null, "dynamic": true}]})"));
   const auto report = run(*model);
   EXPECT_EQ(report.layers.size(), 2u);
   ASSERT_EQ(report.skipped.size(), 2u);
-  EXPECT_EQ(report.skipped[0].reason, "has weights of a float format");
+  EXPECT_EQ(report.skipped[0].reason, "takes the ranges of its weights anew each time");
   EXPECT_EQ(report.skipped[1].path, "fc");
 }
 

@@ -61,24 +61,26 @@ void exchange(Communicator& ranks, const std::vector<WeightedLayer>& layers, Rep
 }  // namespace
 
 std::vector<WeightedLayer> codable_layers(Module& model, const DataLoader& data, const std::string& function,
-                                          Report& report) {
+                                          Report& report, ReasonAgainst against) {
   WeightedLayers found = weighted_layers(model, float_graph(model, input_shape_of(data)));
   report.skipped.insert(report.skipped.end(), found.skipped.begin(), found.skipped.end());
   std::erase_if(found.layers, [&](const WeightedLayer& layer) {
-    const std::string reason = reason_against_codes(layer);
+    const std::string reason = against(layer);
     if (!reason.empty()) report.skipped.push_back({layer.path, reason});
     return !reason.empty();
   });
-  for (const auto& layer : found.layers)
-    FQ_CHECK(layer.quant->weight_quantizer()->amax().defined(), function,
+  for (const auto& layer : found.layers) {
+    const TensorQuantizer& q = *layer.quant->weight_quantizer();
+    FQ_CHECK(!q.descriptor().needs_amax() || q.amax().defined(), function,
              "'{}.weight_quantizer' has no range yet: calibrate before this", layer.path);
+  }
   return std::move(found.layers);
 }
 
 Report choose_codes(Module& model, DataLoader& data, const StatisticsOptions& options,
-                    const std::string& function, const ChooseWeights& choose) {
+                    const std::string& function, const ChooseWeights& choose, ReasonAgainst against) {
   Report report;
-  const auto layers = codable_layers(model, data, function, report);
+  const auto layers = codable_layers(model, data, function, report, against);
   const auto statistics = input_statistics(model, data, layers, options, function);
   const auto ranks = ranks_or_one(options.ranks);
   const auto size = static_cast<std::size_t>(ranks->size()), own = static_cast<std::size_t>(ranks->rank());

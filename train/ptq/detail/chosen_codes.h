@@ -14,10 +14,15 @@ namespace fq::ptq {
 using ChooseWeights = std::function<Tensor(const WeightedLayer& layer, const WeightGrid& grid,
                                            const InputStatistics& statistics)>;
 
-/// The layers of a calibrated model whose weights have codes of integers in fixed ranges; the others go to
-/// the report. Throws ArgumentError in the name of `function` for one without a range.
+/// Why an algorithm leaves a layer alone; empty where it does not.
+using ReasonAgainst = std::string (*)(const WeightedLayer& layer);
+
+/// The layers of a calibrated model that nothing is `against`: by default those whose weights have codes of
+/// integers in fixed ranges; the others go to the report. Throws ArgumentError in the name of `function` for
+/// one without a range.
 [[nodiscard]] std::vector<WeightedLayer> codable_layers(Module& model, const DataLoader& data,
-                                                        const std::string& function, Report& report);
+                                                        const std::string& function, Report& report,
+                                                        ReasonAgainst against = reason_against_codes);
 
 /// Runs one pass over the data in float, and `choose` for each of those layers, which the ranks of `options`
 /// deal out among them; rows that would be further
@@ -25,6 +30,7 @@ using ChooseWeights = std::function<Tensor(const WeightedLayer& layer, const Wei
 /// output over `samples`, of nearest and of chosen codes. Throws as `input_statistics`, and ArgumentError for
 /// a layer that is not calibrated.
 Report choose_codes(Module& model, DataLoader& data, const StatisticsOptions& options,
-                    const std::string& function, const ChooseWeights& choose);
+                    const std::string& function, const ChooseWeights& choose,
+                    ReasonAgainst against = reason_against_codes);
 
 }  // namespace fq::ptq

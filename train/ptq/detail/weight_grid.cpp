@@ -1,12 +1,18 @@
 #include "fakequant/train/ptq/detail/weight_grid.h"
 
+#include <cmath>
 #include <numeric>
 
 #include "fakequant/core/numerics/detail/formulas.h"
+#include "fakequant/core/numerics/detail/grid_numbers.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq::ptq {
 namespace {
+
+constexpr const char* kAnew = "takes the ranges of its weights anew each time";
+constexpr float kLeastE4m3 = 0x1p-9f;          // of a block's scale, in units of the tensor's
+constexpr float kLeastFloatRange = 0x1p-100f;  // what a block of zeros has is 2^-127 of a code
 
 /// A spec of the weight's blocks with other scales, spread over the elements.
 std::vector<float> spread(QuantSpec spec, Tensor scales, const Shape& shape) {
@@ -22,20 +28,49 @@ QuantSpec spec_of(const WeightedLayer& layer) {
   return layer.quant->weight_quantizer()->weight(layer.weight).quantized()->spec;
 }
 
-/// Ranges that are too small to be divided by have no code but 0.
+/// Ranges that are too small to be divided by, of zeros alone in powers of two, have no code but 0.
 Tensor scales_of(const QuantSpec& spec) {
   Tensor scales = spec.scale.clone();
   auto* values = scales.mutable_data<float>();
   const auto* amax = spec.amax.data<float>();
+  const float least = spec.format.is_integer() ? detail::least_amax : kLeastFloatRange;
   for (std::int64_t i = 0; i < scales.numel(); ++i)
-    if (amax[i] <= 0x1p-24f) values[i] = 0.0f;
+    if (amax[i] <= least) values[i] = 0.0f;
   return scales;
+}
+
+std::vector<std::size_t> indices_of(const QuantSpec& spec, const Shape& shape) {
+  std::vector<float> numbers(static_cast<std::size_t>(spec.scale.numel()));
+  std::iota(numbers.begin(), numbers.end(), 0.0f);
+  const auto indices = spread(spec, Tensor::from(numbers, spec.scale.shape()), shape);
+  return {indices.begin(), indices.end()};
+}
+
+/// The bound for the largest element of each block whose scale is above the least.
+std::vector<float> largest_codes(const QuantSpec& spec, const Tensor& weight) {
+  const auto blocks = indices_of(spec, weight.shape());
+  const auto* w = weight.data<float>();
+  std::vector<std::size_t> largest(static_cast<std::size_t>(spec.scale.numel()), blocks.size());
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    std::size_t& at = largest[blocks[i]];
+    if (at == blocks.size() || std::abs(w[i]) > std::abs(w[at])) at = i;
+  }
+  std::vector<float> out(blocks.size(), 0.0f);
+  const auto* scales = spec.scale.data<float>();
+  for (std::size_t block = 0; block < largest.size(); ++block)
+    if (scales[block] > kLeastE4m3 * spec.unit)
+      out[largest[block]] = std::copysign(spec.format.bound(), w[largest[block]]);
+  return out;
 }
 
 }  // namespace
 
 float WeightGrid::code(std::size_t i, float v) const {
-  return scales[i] > 0.0f ? scalar::quantize_code(v, scales[i], lower, upper) + 0.0f : 0.0f;  // no -0
+  if (!kept.empty() && kept[i] != 0.0f) return kept[i];
+  if (!(scales[i] > 0.0f)) return 0.0f;
+  const float code =
+      minifloat ? minifloat->round(v / scales[i]) : scalar::quantize_code(v, scales[i], lower, upper);
+  return code + 0.0f;  // no -0
 }
 
 float WeightGrid::value(std::size_t i, float code) const { return scalar::dequantize_code(code, scales[i]); }
@@ -48,31 +83,40 @@ Tensor WeightGrid::rounding_errors(const Tensor& weight) const {
   return out;
 }
 
-std::string reason_against_codes(const WeightedLayer& layer) {
+std::string reason_against_rounding(const WeightedLayer& layer) {
   if (layer.quant == nullptr) return "is not quantized";
   TensorQuantizer& q = *layer.quant->weight_quantizer();
   if (dynamic_cast<SequentialQuantizer*>(&q) != nullptr) return "has several weight quantizers in sequence";
   if (!q.enabled()) return "has weights in float";
   if (q.settings().arithmetic != Arithmetic::deployed) return "is quantized by the reference's arithmetic";
-  if (!q.descriptor().format().is_integer()) return "has weights of a float format";
-  if (!q.descriptor().needs_amax() || q.descriptor().has_dynamic_blocks())
-    return "takes the ranges of its weights anew each time";
-  if (q.descriptor().learn_amax()) return "learns the ranges of its weights";
+  const QuantDescriptor& d = q.descriptor();
+  if (d.dynamic() || (d.has_dynamic_blocks() && !d.block_sizes().scale_bits)) return kAnew;
+  if (d.learn_amax()) return "learns the ranges of its weights";
   return {};
+}
+
+std::string reason_against_codes(const WeightedLayer& layer) {
+  std::string reason = reason_against_rounding(layer);
+  if (!reason.empty()) return reason;
+  const QuantDescriptor& d = layer.quant->weight_quantizer()->descriptor();
+  if (!d.format().is_integer()) return "has weights of a float format";
+  return d.has_dynamic_blocks() ? kAnew : "";
 }
 
 WeightGrid weight_grid(const WeightedLayer& layer) {
   const QuantSpec spec = spec_of(layer);
-  const auto& format = spec.format.integer();
-  return {spread(spec, scales_of(spec), layer.weight.shape()), float(format.lower()), float(format.upper())};
+  const Tensor weight = layer.weight.tensor();
+  const QuantDescriptor& d = layer.quant->weight_quantizer()->descriptor();
+  WeightGrid out{spread(spec, scales_of(spec), weight.shape()), spec.format.lower(), spec.format.bound()};
+  if (!spec.format.is_integer()) out.minifloat = Minifloat::of(spec.format.floating());
+  if (!d.has_dynamic_blocks()) return out;
+  out.lower = -out.upper;  // the code below it has a range of its own
+  if (d.block_sizes().scale_bits == NumBits(4, 3)) out.kept = largest_codes(spec, weight);
+  return out;
 }
 
 std::vector<std::size_t> range_indices(const WeightedLayer& layer) {
-  const QuantSpec spec = spec_of(layer);
-  std::vector<float> numbers(static_cast<std::size_t>(spec.scale.numel()));
-  std::iota(numbers.begin(), numbers.end(), 0.0f);
-  const auto indices = spread(spec, Tensor::from(numbers, spec.scale.shape()), layer.weight.shape());
-  return {indices.begin(), indices.end()};
+  return indices_of(spec_of(layer), layer.weight.shape());
 }
 
 }  // namespace fq::ptq
