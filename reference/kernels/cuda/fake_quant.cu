@@ -13,34 +13,21 @@ namespace {
 struct IntegerFormula {
   float lower, upper;
 
+  FQ_HD bool is_short(const RangeRow& r) const { return r.inverse != 0.0f; }
+  FQ_HD float short_value(float x, const RangeRow& r) const {
+    return scalar::divide_code(scalar::modelopt_code(x, r.scale, lower, upper), r.divisor, r.inverse);
+  }
   FQ_HD float value(float x, const RangeRow& r) const {
-    return r.inverse == 0.0f ? divided(x, r) : multiplied(x, r);
+    return is_short(r) ? short_value(x, r) : scalar::modelopt_fake_quant(x, r.scale, r.divisor, lower, upper);
   }
   template <int size>
   FQ_HD void values(const RangeRow& r, float (&v)[size]) const {
-    if (r.inverse == 0.0f)
-      for (float& each : v) each = divided(each, r);
+    if (is_short(r))
+      for (float& each : v) each = short_value(each, r);
     else
-      for (float& each : v) each = multiplied(each, r);
-  }
-  template <int size>
-  FQ_HD void values(const RangeRow (&rows)[size], float (&v)[size]) const {
-    bool division = false;
-    for (const RangeRow& r : rows) division = division || r.inverse == 0.0f;
-    if (division)
-      for (int j = 0; j < size; ++j) v[j] = value(v[j], rows[j]);
-    else
-      for (int j = 0; j < size; ++j) v[j] = multiplied(v[j], rows[j]);
+      for (float& each : v) each = scalar::modelopt_fake_quant(each, r.scale, r.divisor, lower, upper);
   }
   FQ_HD bool mask(float x, const RangeRow& r) const { return scalar::modelopt_mask(x, r.bound); }
-
- private:
-  FQ_HD float divided(float x, const RangeRow& r) const {
-    return scalar::modelopt_fake_quant(x, r.scale, r.divisor, lower, upper);
-  }
-  FQ_HD float multiplied(float x, const RangeRow& r) const {
-    return scalar::divide_code(scalar::modelopt_code(x, r.scale, lower, upper), r.divisor, r.inverse);
-  }
 };
 
 struct CodeFormula {

@@ -23,6 +23,7 @@ struct Fp4Ranges {
 
 /// Scales are at least 1e-5.
 struct Nvfp4Formula : Fp4Formula {
+  static constexpr int narrow_groups = 2;  ///< of 16 bits an element, for a thread
   float global;
   FQ_HD RangeRow row(float amax, std::int64_t, float bound) const {
     const float scale = scalar::nvfp4_scale(amax, global);
@@ -38,6 +39,7 @@ struct Nvfp4Formula : Fp4Formula {
 };
 
 struct GridFormula {
+  static constexpr int narrow_groups = 1;
   cpu::ElementGrid grid;
   fq::detail::BlockScales scales;
   FQ_HD RangeRow row(float amax, std::int64_t block, float bound) const {
@@ -65,16 +67,20 @@ FQ_HD float largest_of_group(const float (&v)[group_size]) {
   return most;
 }
 
-/// Blocks of `groups` groups of eight: 1, 2 or 4. First each thread reads its group and finds its largest
-/// number, then the scale of its block.
+/// Blocks of `groups` groups of eight: 1, 2 or 4. Threads read their groups and find the largest number of
+/// each; then one finds the scale of a block; then all round theirs.
 template <class T, class Formula, int groups>
 struct DynamicBlocks {
-  static constexpr int phases = 2;
+  static constexpr int phases = 3;
+  static constexpr int held = sizeof(T) == 2 ? Formula::narrow_groups : 1;  ///< of a thread
+  static constexpr int region = held * block_threads;
+  static constexpr int rows = region / groups;  ///< blocks of a region
   struct Shared {
-    float most[block_threads];
+    float most[region];
+    RangeRow row[rows];
   };
   struct Kept {
-    float v[group_size];
+    float v[held][group_size];
   };
   Formula formula;
   const T* x;
@@ -83,31 +89,38 @@ struct DynamicBlocks {
   std::int64_t count;
   float bound;
 
-  FQ_HD void quantize(std::int64_t first, const float* most, float (&v)[group_size]) const {
+  /// Of a block: by its elements from `first` on.
+  FQ_HD RangeRow row(std::int64_t first, const float* most) const {
     float amax = most[0];
     for (int i = 1; i < groups; ++i) amax = scalar::max_(most[i], amax);
-    const RangeRow row = formula.row(amax, first / (groups * group_size), bound);
-    if (mask != nullptr) {
-      unsigned bits = 0;
-      for (int j = 0; j < group_size; ++j) bits |= static_cast<unsigned>(formula.mask(v[j], row)) << j;
-      mask[first / group_size] = static_cast<std::uint8_t>(bits);
-    }
-    if constexpr (requires { formula.values(row, v); })
-      formula.values(row, v);
-    else
-      for (float& each : v) each = formula.value(each, row);
+    return formula.row(amax, first / (groups * group_size), bound);
+  }
+  FQ_HD void quantize(std::int64_t first, const RangeRow& of, float (&v)[group_size]) const {
+    if (mask != nullptr) mask[first / group_size] = detail::mask_byte(formula, of, group_size, v);
+    detail::apply(formula, of, v);
     store_narrow(y + first, v);
   }
 
   template <int Phase>
   FQ_HD void phase(Thread t, Shared& shared, Kept& kept) const {
-    const std::int64_t first = t.first() * group_size;
-    if (first >= count) return;
-    if (Phase == 0) {
-      load_narrow(x + first, kept.v);
-      shared.most[t.thread] = largest_of_group(kept.v);
-    }
-    if (Phase == 1) quantize(first, shared.most + t.thread / groups * groups, kept.v);
+    const std::int64_t begin = t.block * region * group_size;
+    if (Phase == 1)
+      for (int b = t.thread; b < rows; b += block_threads) {
+        const std::int64_t first = begin + b * groups * group_size;
+        if (first < count) shared.row[b] = row(first, shared.most + b * groups);
+      }
+    else
+      for (int k = 0; k < held; ++k) {
+        const int group = k * block_threads + t.thread;
+        const std::int64_t first = begin + group * group_size;
+        if (first >= count) continue;
+        if (Phase == 0) {
+          load_narrow(x + first, kept.v[k]);
+          shared.most[group] = largest_of_group(kept.v[k]);
+        } else {
+          quantize(first, shared.row[group / groups], kept.v[k]);
+        }
+      }
   }
 };
 
@@ -120,10 +133,10 @@ void blocks_of_groups(const Tensor& x, Formula formula, float bound, Tensor& y, 
   if (!packed(x)) (in = own(x)).copy_from(x);
   if (!packed(y)) out = own(y);
   visit_narrow_float(x.dtype(), [&]<class T>(T) {
-    for_blocks_keeping(x.device(), (x.numel() / group_size + block_threads - 1) / block_threads,
-                       DynamicBlocks<T, Formula, groups>{formula, static_cast<const T*>(in.raw()),
-                                                         static_cast<T*>(out.mutable_raw()), mask_bytes(mask),
-                                                         x.numel(), bound});
+    using Body = DynamicBlocks<T, Formula, groups>;
+    for_blocks_keeping(x.device(), (x.numel() / group_size + Body::region - 1) / Body::region,
+                       Body{formula, static_cast<const T*>(in.raw()), static_cast<T*>(out.mutable_raw()),
+                            mask_bytes(mask), x.numel(), bound});
   });
   if (!packed(y)) y.copy_from(out);
 }

@@ -3,15 +3,11 @@
 /// The numbers of blocks, read for groups of eight elements. All read as out[j] = values[block of element j
 /// from there on], j < count <= 8; the others are unspecified numbers.
 
-#include <utility>
-
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/blocks/detail/block_map.h"
 
 namespace fq::cuda {
-
-using fq::detail::BlockMap;
 
 /// core's, with its divisions prepared.
 struct AxisBlocks : fq::detail::AxisBlocks {
@@ -29,6 +25,33 @@ struct AxisBlocks : fq::detail::AxisBlocks {
     if (blocks == 1) return {0, 0};
     const std::int64_t at = by_size.take_remainder(i);
     return {at, length == 1 ? at : by_length.quotient(at)};
+  }
+};
+
+/// The same: an axis' size and the length of its blocks.
+struct BlockMap : fq::detail::BlockMap {
+  struct AxisDivisors {
+    Divisor size, length;
+  };
+  AxisDivisors by_outer[most_axes], by_last;
+
+  BlockMap(const fq::detail::BlockMap& own)
+      : fq::detail::BlockMap(own), by_last{own.last.size, own.last.length} {
+    for (int a = 0; a < outer_axes; ++a) by_outer[a] = {outer[a].size, outer[a].length};
+  }
+  [[nodiscard]] FQ_HD Place place(std::int64_t i) const {
+    const std::int64_t at = by_last.size.take_remainder(i);
+    return {i, first_block(i), {at, last.length == 1 ? at : by_last.length.quotient(at)}};
+  }
+  [[nodiscard]] FQ_HD std::int64_t first_block(std::int64_t row) const {
+    std::int64_t block = 0, step = last.blocks;
+    for (int a = outer_axes; a-- > 0; step *= outer[a].blocks)
+      block += by_outer[a].length.quotient(by_outer[a].size.take_remainder(row)) * step;
+    return block;
+  }
+  [[nodiscard]] FQ_HD std::int64_t block_of(std::int64_t i) const {
+    const Place found = place(i);
+    return found.base + found.in_row.index;
   }
 };
 
@@ -74,11 +97,15 @@ FQ_HD void load_row(const fq::detail::AxisBlocks& blocks, AxisBlocks::Place from
     walk_blocks(blocks, from, first, next_row, count, out);
 }
 
-/// One by one: no array is indexed by anything but a constant, or it would be kept in memory.
-template <class T, int... J>
+/// One by one, in a loop that stays one: no array is indexed by anything but a constant, or it would be kept
+/// in memory.
+template <class T>
 FQ_HD void gather_blocks(const BlockMap& blocks, std::int64_t i, const T* values, int count,
-                         T (&out)[group_size], std::integer_sequence<int, J...>) {
-  ((out[J] = values[blocks.block_of(i + (J < count ? J : 0))]), ...);
+                         T (&out)[group_size]) {
+  for (int k = 0; k < count; ++k) {
+    const T value = values[blocks.block_of(i + k)];
+    for (int j = 0; j < group_size; ++j) out[j] = j < k ? out[j] : value;
+  }
 }
 
 }  // namespace detail
@@ -102,8 +129,7 @@ FQ_HD void load_blocks(const BlockMap& blocks, const BlockMap::Place& from, cons
   if (blocks.last.size >= group_size)
     return detail::load_row(blocks.last, from.in_row, values + from.base,
                             values + blocks.first_block(from.row + 1), count, out);
-  detail::gather_blocks(blocks, from.row * blocks.last.size + from.in_row.at, values, count, out,
-                        std::make_integer_sequence<int, group_size>{});
+  detail::gather_blocks(blocks, from.row * blocks.last.size + from.in_row.at, values, count, out);
 }
 
 }  // namespace fq::cuda

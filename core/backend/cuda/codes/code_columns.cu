@@ -10,47 +10,68 @@
 namespace fq::cuda {
 namespace {
 
+struct Coded {
+  std::uint8_t code;
+  bool within;
+};
+
 /// A thread makes the numbers of eight columns once for several lines.
 struct CodesOfColumns {
+  using Group = NarrowGroup<float, group_size>;
   const float *x, *scale, *amax;
   std::uint8_t *codes, *mask;  ///< the mask may be null
   CodeFormat format;
   ColumnsOfLines shape;
   Alarm alarm;
 
-  template <bool few>
-  FQ_HD void line(std::int64_t first, const RowCodes (&of)[group_size], const float (&v)[group_size]) const {
+  /// pair(v, j) is the code of column j and whether v is within its range.
+  template <class Pair>
+  FQ_HD void line(std::int64_t first, const Group& group, const Pair& pair) const {
+    float v[group_size];
+    group.to(v);
     detail::Pack<std::uint8_t> bytes;
     unsigned bits = 0;
     bool nan = false;
     for (int j = 0; j < group_size; ++j) {
       const bool bad = scalar::is_nan_(v[j]);
-      const std::uint8_t code =
-          few ? of[j].byte(v[j]) : static_cast<std::uint8_t>(static_cast<int>(format.code(v[j], of[j].row)));
-      bytes.v[j] = bad ? std::uint8_t{0} : code;
-      bits |= static_cast<unsigned>(scalar::mask_closed(v[j], of[j].row.mask_lower, of[j].row.amax)) << j;
+      const Coded made = pair(v[j], j);
+      bytes.v[j] = bad ? std::uint8_t{0} : made.code;
+      bits |= static_cast<unsigned>(made.within) << j;
       nan = nan || bad;
     }
     detail::store_pack(reinterpret_cast<detail::Pack<std::uint8_t>*>(codes + first), bytes);
     if (mask != nullptr) mask[first / group_size] = static_cast<std::uint8_t>(bits);
     if (nan) raise(alarm);
   }
-  template <bool few>
-  FQ_HD void lines(const ColumnsOfLines::Part& part, const RowCodes (&of)[group_size]) const {
-    shape.for_lines<group_size>(
-        part, [&](std::int64_t first, float(&v)[group_size]) { load_narrow(x + first, v); },
-        [&](std::int64_t first, float(&v)[group_size]) { line<few>(first, of, v); });
+  template <int ahead, class Pair>
+  FQ_HD void lines(const ColumnsOfLines::Part& part, const Pair& pair) const {
+    shape.for_lines<ahead>(
+        part, [&](std::int64_t first) { return Group::of(x + first); },
+        [&](std::int64_t first, const Group& group) { line(first, group, pair); });
   }
   FQ_HD void operator()(std::int64_t item) const {
     const auto part = shape.part(item, group_size);
     RowCodes of[group_size];
+    float scales[group_size], ranges[group_size];
+    load_group(scale + part.column, group_size, scales);
+    load_group(amax + part.column, group_size, ranges);
     bool few = true;
     for (int j = 0; j < group_size; ++j) {
-      const std::int64_t c = part.column + j;
-      of[j] = RowCodes(format, grid_row(format.grid, scale[c], amax[c]));
+      of[j] = RowCodes(format, grid_row(format.grid, scales[j], ranges[j]));
       few = few && of[j].few_bits();
     }
-    few ? lines<true>(part, of) : lines<false>(part, of);
+    if (!few)
+      lines<1>(part, [&](float v, int j) {
+        const auto own = grid_row(format.grid, scale[part.column + j], amax[part.column + j]);
+        return Coded{static_cast<std::uint8_t>(static_cast<int>(format.code(v, own))),
+                     scalar::mask_closed(v, own.mask_lower, own.amax)};
+      });
+    else if (format.grid.is_unsigned)
+      lines<2>(part, [&](float v, int j) {
+        return Coded{of[j].byte(v), scalar::mask_closed(v, 0.0f, of[j].row.amax)};
+      });
+    else
+      lines<2>(part, [&](float v, int j) { return Coded{of[j].byte(v), scalar::abs_(v) <= of[j].row.amax}; });
   }
 };
 
@@ -70,7 +91,8 @@ bool quantize_code_columns(const fq::detail::QuantizeCall& call) {
   const bool bytes = out.codes.dtype() == DType::i8 || out.codes.dtype() == DType::u8;
   if (columns == 0 || columns % group_size != 0 || !bytes || !packed(call.x) || !packed(out.codes))
     return false;
-  const ColumnsOfLines shape(call.x.numel() / columns, columns, group_size, processors(call.x.device()));
+  const ColumnsOfLines shape(call.x.numel() / columns, columns, group_size,
+                             block_threads * detail::resident_blocks<CodesOfColumns>(call.x.device()));
   for_items(call.x.device(), shape.items(),
             CodesOfColumns{data_of<float>(call.x), data_of<float>(out.spec.scale),
                            data_of<float>(out.spec.amax), static_cast<std::uint8_t*>(out.codes.mutable_raw()),

@@ -13,7 +13,7 @@ namespace {
 using fq::detail::QuantizeCall;
 
 BlockMap block_map(const QuantizedTensor& x) {
-  return BlockMap::of(x.shape(), x.spec.granularity.block_shape(x.shape()), x.layout());
+  return fq::detail::BlockMap::of(x.shape(), x.spec.granularity.block_shape(x.shape()), x.layout());
 }
 
 /// Whether every scale is that of an index of one axis, or of all.
@@ -36,7 +36,7 @@ Blocks blocks_of(const QuantizedTensor& x) {
   } else {
     if (!along_axis(x) || axis < 0) return block_map(x);
     const AxisView view = fq::detail::memory_view(x.shape(), x.layout(), axis);
-    return BlockMap::of({view.outer, view.size, view.inner}, {view.outer, 1, view.inner});
+    return fq::detail::BlockMap::of({view.outer, view.size, view.inner}, {view.outer, 1, view.inner});
   }
 }
 

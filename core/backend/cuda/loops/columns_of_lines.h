@@ -1,55 +1,64 @@
 #pragma once
 
-/// Groups of columns of a few lines of a matrix as items of a launch: what belongs to columns is found once
-/// for all of an item's lines. Plain arithmetic, for host and device.
+/// Groups of columns of a matrix as items of a launch: an item has a group of columns of every so-manieth
+/// line, so that what belongs to columns is found once, and all items together walk through memory from its
+/// begin to its end. Plain arithmetic, for host and device.
 
 #include <algorithm>
+#include <utility>
 
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 
 namespace fq::cuda {
 
 struct ColumnsOfLines {
-  static constexpr std::int64_t most = 16, busy_threads = 4096;  ///< lines of an item; threads of a processor
+  static constexpr std::int64_t least = 16;      ///< lines of an item, where that leaves all threads busy
+  static constexpr std::int64_t most_waves = 8;  ///< items, as times of the threads that run at once
   struct Part {
-    std::int64_t line, column;
+    std::int64_t first;   ///< element of the part's first line
+    std::int64_t column;  ///< its first
   };
-  std::int64_t lines, columns;
-  Divisor groups;  ///< of a line
-  int each;        ///< lines of an item: no more than leave every processor enough to do
+  std::int64_t lines, columns, step;  ///< lines from one of an item to its next
+  Divisor groups;                     ///< of a line
 
-  /// Of groups of `size` columns, which divides `width`.
-  ColumnsOfLines(std::int64_t height, std::int64_t width, int size, std::int64_t processors)
-      : lines(height),
-        columns(width),
-        groups(width / size),
-        each(static_cast<int>(
-            std::clamp<std::int64_t>(height * groups.value / (busy_threads * processors), 1, most))) {}
-
-  [[nodiscard]] std::int64_t items() const { return (lines + each - 1) / each * groups.value; }
-  [[nodiscard]] FQ_HD Part part(std::int64_t item, int size) const {
-    const std::int64_t group = groups.take_remainder(item);
-    return {item * each, group * size};
+  /// Of groups of `size` columns, which divides `width`; `threads` run at once.
+  ColumnsOfLines(std::int64_t height, std::int64_t width, int size, std::int64_t threads)
+      : lines(height), columns(width), groups(width / size) {
+    const std::int64_t waves =
+        std::clamp<std::int64_t>(height * groups.value / (threads * least), 1, most_waves);
+    step = std::clamp<std::int64_t>(waves * threads / groups.value, 1, std::max<std::int64_t>(height, 1));
   }
-  /// load(first, v), then use(first, v) for the part's groups, which begin at element `first`; two loads are
-  /// under way at once.
-  template <int size, class Load, class Use>
+
+  [[nodiscard]] std::int64_t items() const { return lines == 0 ? 0 : step * groups.value; }
+  [[nodiscard]] FQ_HD Part part(std::int64_t item, int size) const {
+    const std::int64_t column = groups.take_remainder(item) * size;
+    return {item * columns + column, column};
+  }
+  /// use(first, load(first)) for the part's groups, which begin at element `first`; `ahead` loads are under
+  /// way at once.
+  template <int ahead, class Load, class Use>
   FQ_HD void for_lines(const Part& from, const Load& load, const Use& use) const {
-    const std::int64_t left = lines - from.line;
-    std::int64_t first = from.line * columns + from.column;
-    const int count = left < each ? static_cast<int>(left) : each;
-    int line = 0;
-    for (; line + 2 <= count; line += 2, first += 2 * columns) {
-      float v[size], next[size];
-      load(first, v);
-      load(first + columns, next);
-      use(first, v);
-      use(first + columns, next);
-    }
-    if (line == count) return;
-    float v[size];
-    load(first, v);
-    use(first, v);
+    walk(from.first, load, use, std::make_integer_sequence<int, ahead>{});
+  }
+
+ private:
+  template <class Load, class Use, int... K>
+  FQ_HD void walk(std::int64_t first, const Load& load, const Use& use,
+                  std::integer_sequence<int, K...>) const {
+    constexpr int ahead = sizeof...(K);
+    const std::int64_t stride = step * columns, end = lines * columns;
+    decltype(load(first)) held[ahead];
+    const auto fetch = [&](std::int64_t at, auto& into) {
+      if (at < end) into = load(at);
+    };
+    const auto next = [&](auto& own) {
+      if (first >= end) return;
+      use(first, own);
+      fetch(first + ahead * stride, own);
+      first += stride;
+    };
+    (fetch(first + K * stride, held[K]), ...);
+    while (first < end) (next(held[K]), ...);
   }
 };
 

@@ -25,14 +25,28 @@ FQ_HD std::uint32_t two_of(float low, float high) {
 
 }  // namespace detail
 
-/// v[j] = p[j]; `size` elements are whole times 16 bytes, and p a multiple of them, as all of these are.
+/// Elements as they lie in memory: `size` of them are whole times 16 bytes, at a multiple of those, as all of
+/// these are.
+template <class T, int size>
+struct NarrowGroup {
+  using Pack = detail::Pack<T>;
+  static constexpr int count = size / Pack::count;
+  Pack packs[count];
+
+  [[nodiscard]] static FQ_HD NarrowGroup of(const T* p) {
+    NarrowGroup out;
+    for (int i = 0; i < count; ++i) out.packs[i] = detail::load_pack(reinterpret_cast<const Pack*>(p) + i);
+    return out;
+  }
+  FQ_HD void to(float (&v)[size]) const {
+    for (int j = 0; j < size; ++j) v[j] = static_cast<float>(packs[j / Pack::count].v[j % Pack::count]);
+  }
+};
+
+/// v[j] = p[j].
 template <int size, class T>
 FQ_HD void load_narrow(const T* p, float (&v)[size]) {
-  using Pack = detail::Pack<T>;
-  for (int i = 0; i < size / Pack::count; ++i) {
-    const Pack pack = detail::load_pack(reinterpret_cast<const Pack*>(p) + i);
-    for (int j = 0; j < Pack::count; ++j) v[i * Pack::count + j] = static_cast<float>(pack.v[j]);
-  }
+  NarrowGroup<T, size>::of(p).to(v);
 }
 
 /// p[j] = v[j], rounded to nearest even.

@@ -37,7 +37,8 @@ struct RangeTable {
 };
 
 /// As QuantizeRanges: a thread reads the ranges of `size` columns once for several lines. Everything lies at
-/// multiples of 16 bytes, and columns are whole groups.
+/// multiples of 16 bytes, and columns are whole groups. A formula that has a shorter way for some ranges
+/// tells so by formula.is_short(row), and takes it in formula.short_value(x, row).
 template <class T, class Formula, int size>
 struct QuantizeColumns {
   Formula formula;
@@ -47,35 +48,47 @@ struct QuantizeColumns {
   std::uint8_t* mask;
   ColumnsOfLines shape;
 
-  FQ_HD void line(std::int64_t first, const RangeRow (&rows)[size], float (&v)[size]) const {
-    if constexpr (size == group_size)
-      if (mask != nullptr) {
-        unsigned bits = 0;
-        for (int j = 0; j < size; ++j) bits |= static_cast<unsigned>(formula.mask(v[j], rows[j])) << j;
-        mask[first / group_size] = static_cast<std::uint8_t>(bits);
-      }
-    if constexpr (requires { formula.values(rows, v); })
-      formula.values(rows, v);
-    else
-      for (int j = 0; j < size; ++j) v[j] = formula.value(v[j], rows[j]);
-    store_narrow(y + first, v);
+  template <int loads, class Value>
+  FQ_HD void lines(const ColumnsOfLines::Part& part, const RangeRow (&rows)[size], const Value& value) const {
+    shape.template for_lines<loads>(
+        part, [&](std::int64_t first) { return NarrowGroup<T, size>::of(x + first); },
+        [&](std::int64_t first, const NarrowGroup<T, size>& group) {
+          float v[size];
+          group.to(v);
+          if constexpr (size == group_size)
+            if (mask != nullptr) {
+              unsigned bits = 0;
+              for (int j = 0; j < size; ++j) bits |= static_cast<unsigned>(formula.mask(v[j], rows[j])) << j;
+              mask[first / group_size] = static_cast<std::uint8_t>(bits);
+            }
+          for (int j = 0; j < size; ++j) v[j] = value(v[j], rows[j]);
+          store_narrow(y + first, v);
+        });
   }
   FQ_HD void operator()(std::int64_t item) const {
     const auto part = shape.part(item, size);
     RangeRow rows[size];
     ranges.load(part.column, size, rows);
-    shape.template for_lines<size>(
-        part, [&](std::int64_t first, float(&v)[size]) { load_narrow(x + first, v); },
-        [&](std::int64_t first, float(&v)[size]) { line(first, rows, v); });
+    const auto whole = [&](float v, const RangeRow& row) { return formula.value(v, row); };
+    if constexpr (requires { formula.is_short(rows[0]); }) {
+      bool short_way = true;
+      for (const RangeRow& row : rows) short_way = short_way && formula.is_short(row);
+      if (!short_way) return lines<1>(part, rows, whole);
+      lines<2>(part, rows, [&](float v, const RangeRow& row) { return formula.short_value(v, row); });
+    } else {
+      lines<2>(part, rows, whole);
+    }
   }
 };
 
 template <int size, class T, class Formula>
 void quantize_columns(const Tensor& x, Formula formula, RangeTable ranges, Tensor& y, std::uint8_t* mask) {
-  const ColumnsOfLines shape(x.numel() / ranges.count, ranges.count, size, processors(x.device()));
-  for_items(x.device(), shape.items(),
-            QuantizeColumns<T, Formula, size>{formula, ranges, static_cast<const T*>(x.raw()),
-                                              static_cast<T*>(y.mutable_raw()), mask, shape});
+  using Body = QuantizeColumns<T, Formula, size>;
+  const ColumnsOfLines shape(x.numel() / ranges.count, ranges.count, size,
+                             block_threads * detail::resident_blocks<Body>(x.device()));
+  for_items(
+      x.device(), shape.items(),
+      Body{formula, ranges, static_cast<const T*>(x.raw()), static_cast<T*>(y.mutable_raw()), mask, shape});
 }
 
 }  // namespace fq::cuda

@@ -9,13 +9,13 @@
 
 namespace fq::cuda {
 
-/// Rows call of_group(row) where a group of elements has one, of_element(j, row) for each of its elements
-/// where it may not.
+/// visit(first, count, use) calls use(row) where a group of elements has one, else use(rows), one for each of
+/// its elements: once, as formulas are long.
 struct OneRange {
   RangeRow row;
-  template <int size, class OfGroup, class OfElement>
-  FQ_HD void visit(std::int64_t, int, OfGroup&& of_group, OfElement&&) const {
-    of_group(row);
+  template <int size, class Use>
+  FQ_HD void visit(std::int64_t, int, Use&& use) const {
+    use(row);
   }
 };
 
@@ -29,33 +29,30 @@ struct WalkedRanges {
   [[nodiscard]] bool by_columns() const {
     return walk.rank == 2 && walk.steps[1][0] == 0 && walk.steps[1][1] == 1;
   }
-  template <int size, class OfElement>
-  FQ_HD bool visit_together(std::int64_t at, int count, OfElement&& of_element) const {
-    if constexpr (requires(RangeRow(&rows)[size]) { ranges.load(at, count, rows); }) {
-      RangeRow rows[size];
-      ranges.load(at, count, rows);
-      for (int j = 0; j < size; ++j)
-        if (j < count) of_element(j, rows[j]);
-      return true;
+  /// One by one; the last one again where there are no more. Places are found in a loop that stays one.
+  template <int size>
+  FQ_HD void gather(std::int64_t first, int count, RangeRow (&rows)[size]) const {
+    std::int64_t places[size];
+    for (int k = 0; k < count; ++k) {
+      const std::int64_t at = walk.offset(1, first + k);
+      for (int j = 0; j < size; ++j) places[j] = j < k ? places[j] : at;
     }
-    return false;
+    for (int j = 0; j < size; ++j) rows[j] = ranges(places[j]);
   }
-  template <int size, class OfGroup, class OfElement>
-  FQ_HD void visit(std::int64_t first, int count, OfGroup&& of_group, OfElement&& of_element) const {
-    const std::int64_t inner = walk.inner(), step = walk.steps[1][walk.rank - 1];
-    std::int64_t column = walk.column(first), at = walk.offset(1, first);
-    if (step == 0 && column + count <= inner) return of_group(ranges(at));
-    if (step == 1 && column + count <= inner && visit_together<size>(at, count, of_element)) return;
-    for (int j = 0; j < size; ++j) {
-      if (j >= count) break;
-      if (column == inner) {
-        column = 0;
-        at = walk.offset(1, first + j);
+  template <int size, class Use>
+  FQ_HD void visit(std::int64_t first, int count, Use&& use) const {
+    const std::int64_t step = walk.steps[1][walk.rank - 1], at = walk.offset(1, first);
+    const bool one_line = walk.column(first) + count <= walk.inner();
+    if (step == 0 && one_line) return use(ranges(at));
+    RangeRow rows[size];
+    bool together = false;
+    if constexpr (requires { ranges.load(at, count, rows); })
+      if (step == 1 && one_line) {
+        ranges.load(at, count, rows);
+        together = true;
       }
-      of_element(j, ranges(at));
-      ++column;
-      at += step;
-    }
+    if (!together) gather(first, count, rows);
+    use(rows);
   }
 };
 
@@ -67,23 +64,34 @@ inline Strides range_walk(const Tensor& x, const Shape& range) {
                        cpu::broadcast_strides(range, Layout::row_major, x.shape())}});
 }
 
-/// The mask of a group: bit j is that of v[j], j < count.
-template <class Formula, class Rows>
-FQ_HD std::uint8_t mask_byte(const Formula& formula, const Rows& rows, std::int64_t first, int count,
-                             const float (&v)[group_size]) {
+namespace detail {
+
+FQ_HD const RangeRow& row_at(const RangeRow& row, int) { return row; }
+template <int size>
+FQ_HD const RangeRow& row_at(const RangeRow (&rows)[size], int j) {
+  return rows[j];
+}
+
+template <class Formula, class Of, int size>
+FQ_HD void apply(const Formula& formula, const Of& of, float (&v)[size]) {
+  if constexpr (requires { formula.values(of, v); })
+    formula.values(of, v);
+  else
+    for (int j = 0; j < size; ++j) v[j] = formula.value(v[j], row_at(of, j));
+}
+
+/// Bit j is that of v[j], j < count.
+template <class Formula, class Of>
+FQ_HD std::uint8_t mask_byte(const Formula& formula, const Of& of, int count, const float (&v)[group_size]) {
   unsigned bits = 0;
-  const auto of_element = [&](int j, const RangeRow& row) {
-    bits |= static_cast<unsigned>(formula.mask(v[j], row)) << j;
-  };
-  const auto of_group = [&](const RangeRow& row) {
-    for (int j = 0; j < group_size; ++j) of_element(j, row);
-  };
-  rows.template visit<group_size>(first, count, of_group, of_element);
+  for (int j = 0; j < group_size; ++j) bits |= static_cast<unsigned>(formula.mask(v[j], row_at(of, j))) << j;
   return static_cast<std::uint8_t>(bits & ((1u << count) - 1));
 }
 
-/// y = formula.value(x, row), of groups formula.values(row, group) where it has that; its bit of the mask,
-/// where there is one, formula.mask(x, row): of groups of eight then.
+}  // namespace detail
+
+/// y = formula.value(x, row), of groups formula.values(row or rows, group) where it has that; its bit of the
+/// mask, where there is one, formula.mask(x, row): of groups of eight then.
 template <class T, class Formula, class Rows, int size>
 struct QuantizeRanges {
   Formula formula;
@@ -95,16 +103,11 @@ struct QuantizeRanges {
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[size];
     load_as(x + first, count, v);
-    if constexpr (size == group_size)
-      if (mask != nullptr) mask[first / group_size] = mask_byte(formula, rows, first, count, v);
-    const auto of_element = [&](int j, const RangeRow& row) { v[j] = formula.value(v[j], row); };
-    const auto of_group = [&](const RangeRow& row) {
-      if constexpr (requires { formula.values(row, v); })
-        formula.values(row, v);
-      else
-        for (int j = 0; j < size; ++j) of_element(j, row);
-    };
-    rows.template visit<size>(first, count, of_group, of_element);
+    rows.template visit<size>(first, count, [&](const auto& of) {
+      if constexpr (size == group_size)
+        if (mask != nullptr) mask[first / group_size] = detail::mask_byte(formula, of, count, v);
+      detail::apply(formula, of, v);
+    });
     store_as(y + first, count, v);
   }
 };
@@ -132,7 +135,9 @@ struct MaskRanges {
   FQ_HD void operator()(std::int64_t first, int count) const {
     float v[group_size];
     load_as(x + first, count, v);
-    mask[first / group_size] = mask_byte(formula, rows, first, count, v);
+    rows.template visit<group_size>(first, count, [&](const auto& of) {
+      mask[first / group_size] = detail::mask_byte(formula, of, count, v);
+    });
   }
 };
 
