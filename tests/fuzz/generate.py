@@ -67,6 +67,9 @@ for dtype in ("f4", ">i2", "?", "f2"):
 np.save(place("npy", "text.npy"), np.array(["ab", "c"]))
 np.save(place("npy", "fortran.npy"), np.asfortranarray(values))
 np.savez_compressed(open(place("npy", "two.npz"), "wb"), x=values, y=np.arange(4))
+with open(place("npy", "refused_wide_text.npy"), "wb") as file:  # four bytes a text, where 32 bits overflow
+    np.lib.format._write_array_header(file, {"descr": "<U1073741825", "fortran_order": False, "shape": (1,)})
+    file.write(b"a\0\0\0")
 pixels = random.integers(0, 255, (3, 4, 5), np.uint8)
 plain = struct.pack(">I3I", 0x00000803, *pixels.shape) + pixels.tobytes()
 with open(place("idx", "images"), "wb") as file:

@@ -1,5 +1,6 @@
 #include "fakequant/train/data/reader/npy_header.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string_view>
@@ -11,6 +12,7 @@ namespace fq::detail {
 namespace {
 
 constexpr std::size_t kMostHeader = 1 << 20, kMostAxes = 32;
+constexpr int kMostTextBytes = 1 << 16;
 
 /// The text of the header: a Python dict of three known keys.
 class HeaderText {
@@ -64,7 +66,7 @@ bool is_read(const ElementType& type) {
       return type.bytes == 2 || type.bytes == 4 || type.bytes == 8;
     case 'S':
     case 'U':
-      return type.bytes >= 1 && type.bytes <= 1 << 16;
+      return type.bytes >= 1 && type.bytes <= kMostTextBytes;
     default:
       return false;
   }
@@ -84,7 +86,7 @@ ElementType parse_type(std::string_view text, ByteStream& bytes) {
         "is an array of Python objects, which would have to be unpickled, and that runs whatever is in it: "
         "save x.astype(numpy.float32), or numpy.stack(list(x))");
   if (code.size() > 2) std::from_chars(code.data() + 2, code.data() + code.size(), type.bytes);
-  if (type.kind == 'U') type.bytes *= 4;
+  if (type.kind == 'U') type.bytes = std::clamp(type.bytes, 0, kMostTextBytes) * 4;
   if (!is_read(type))
     bytes.fail(
         fmt::format("is an array of '{}': booleans, integers, floats of 16, 32 and 64 bits and, as "
