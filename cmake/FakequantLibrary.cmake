@@ -80,8 +80,8 @@ function(fakequant_compile_rules target)
     # GCC bug 105651: false alarms in std::string
     list(APPEND options -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
   endif()
-  if(FAKEQUANT_SANITIZE)
-    list(APPEND options -Wno-maybe-uninitialized) # GCC takes std::optional for it then
+  if(FAKEQUANT_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND options -Wno-maybe-uninitialized) # std::optional is taken for it then
   endif()
   if(FAKEQUANT_OPENMP)
     target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)

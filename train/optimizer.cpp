@@ -19,7 +19,8 @@ NamedParameters without_repeats(const NamedParameters& parameters) {
   NamedParameters out;
   for (const auto& [name, value] : parameters) {
     FQ_CHECK(value.defined(), "optimizer", "the parameter '{}' is undefined", name);
-    if (std::ranges::none_of(out, [&](const auto& known) { return known.second.node() == value.node(); }))
+    if (std::ranges::none_of(
+            out, [node = value.node()](const auto& known) { return known.second.node() == node; }))
       out.emplace_back(name, value);
   }
   return out;

@@ -30,7 +30,22 @@ using OnnxAttribute =
     std::variant<std::monostate, std::int64_t, float, std::string, std::vector<std::int64_t>,
                  std::vector<float>, std::vector<std::string>, Tensor>;
 
-struct OnnxBranch;
+/// A constant tensor of the graph, such as a weight. Booleans are u8 with `boolean` set.
+struct OnnxInitializer {
+  std::string name;
+  Tensor value;
+  bool boolean = false;
+};
+
+struct OnnxNode;
+
+/// One way of an If: it also reads names of the graph around it.
+struct OnnxBranch {
+  std::string name;  ///< "then_branch" or "else_branch"
+  std::vector<OnnxNode> nodes;
+  std::vector<OnnxInitializer> initializers;
+  std::vector<std::string> outputs;
+};
 
 /// One node. An input that is left out is "".
 struct OnnxNode {
@@ -42,21 +57,6 @@ struct OnnxNode {
 
   /// The attribute of that name; null when there is none. The pointer is good while the node lives.
   [[nodiscard]] const OnnxAttribute* attribute(std::string_view key) const;
-};
-
-/// A constant tensor of the graph, such as a weight. Booleans are u8 with `boolean` set.
-struct OnnxInitializer {
-  std::string name;
-  Tensor value;
-  bool boolean = false;
-};
-
-/// One way of an If: it also reads names of the graph around it.
-struct OnnxBranch {
-  std::string name;  ///< "then_branch" or "else_branch"
-  std::vector<OnnxNode> nodes;
-  std::vector<OnnxInitializer> initializers;
-  std::vector<std::string> outputs;
 };
 
 /// One axis: a size, or a symbol ("N") with size -1.

@@ -68,7 +68,7 @@ class Importing {
     for (const auto& [q, amax, factor] : changes) {
       if (amax.defined()) q->set_amax(amax);
       if (factor.defined())
-        q->update([&](QuantizerSettings& settings) { settings.pre_quant_scale = factor; });
+        q->update([&factor = factor](QuantizerSettings& settings) { settings.pre_quant_scale = factor; });
     }
     for (const Keys* keys : {&ranges_, &factors_})
       for (const auto& [quantizer, key] : *keys)

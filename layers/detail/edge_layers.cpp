@@ -1,7 +1,6 @@
 #include "fakequant/layers/detail/edge_layers.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "fakequant/core/operators.h"
 
@@ -27,9 +26,9 @@ class EdgeWalk {
   std::set<std::string> last() {
     mark(graph_.output);
     std::set<std::string> found;
-    for (const auto& node : std::views::reverse(graph_.nodes)) {
-      if (!is_marked(node.output)) continue;
-      has_weight(node) ? void(found.insert(node.path)) : mark_sources(node);
+    for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
+      if (!is_marked(node->output)) continue;
+      has_weight(*node) ? void(found.insert(node->path)) : mark_sources(*node);
     }
     return found;
   }

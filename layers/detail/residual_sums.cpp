@@ -1,7 +1,6 @@
 #include "fakequant/layers/detail/residual_sums.h"
 
 #include <algorithm>
-#include <ranges>
 #include <vector>
 
 #include "fakequant/core/operators.h"
@@ -33,7 +32,8 @@ class ResidualSums {
   std::set<std::string> run() {
     if (graph_.output >= 0) read_as_codes_[static_cast<std::size_t>(graph_.output)] = true;
     std::set<std::string> found, others;
-    for (const auto& node : std::views::reverse(graph_.nodes)) {
+    for (auto at = graph_.nodes.rbegin(); at != graph_.nodes.rend(); ++at) {
+      const TraceNode& node = *at;
       const auto output = static_cast<std::size_t>(node.output);
       const bool in_floats =
           read_[output] && !read_as_codes_[output] && !(is_addition(node) && reads_convolution(node));

@@ -25,7 +25,8 @@ ModelSpec::ModelSpec(std::string name, detail::ModelNodes nodes, std::shared_ptr
     text = std::make_shared<const JsonText>(JsonText::of_value(*json_, this->text(), name_));
   if (nodes.size() > detail::kMostNodes)
     detail::fail_too_many(detail::node_list(*text).at(detail::kMostNodes));
-  source_ = std::make_shared<const detail::ModelSource>(std::move(nodes), std::move(text));
+  source_ = std::make_shared<const detail::ModelSource>(
+      detail::ModelSource{.nodes = std::move(nodes), .text = std::move(text)});
 }
 
 ModelSpec ModelSpec::of(std::shared_ptr<const JsonText> text) {

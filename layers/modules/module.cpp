@@ -73,7 +73,7 @@ std::vector<std::pair<std::string, Variable>> Module::named_parameters() const {
 std::vector<Variable> Module::parameters() const {
   std::vector<Variable> out;
   for (auto& [name, value] : named_parameters())
-    if (std::ranges::none_of(out, [&](const Variable& v) { return v.node() == value.node(); }))
+    if (std::ranges::none_of(out, [node = value.node()](const Variable& v) { return v.node() == node; }))
       out.push_back(value);
   return out;
 }

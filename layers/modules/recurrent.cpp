@@ -22,8 +22,8 @@ Recurrent::Recurrent(Kind kind, const RecurrentOptions& options) : kind_(kind), 
   const std::int64_t rows = gates(kind) * hidden;
   for (std::size_t i = 0; i < static_cast<std::size_t>(layers) * ways(); ++i) {
     const std::int64_t columns = i < ways() ? in : hidden * static_cast<std::int64_t>(ways());
-    const auto parameter = [&](const char* name, Shape shape) {
-      return add_parameter(name + suffix(i), detail::init_uniform(std::move(shape), hidden));
+    const auto parameter = [&, fan = hidden](const char* name, Shape shape) {
+      return add_parameter(name + suffix(i), detail::init_uniform(std::move(shape), fan));
     };
     ops::RecurrentWeights weights;
     weights.input = parameter("weight_ih", {rows, columns});

@@ -1,6 +1,6 @@
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
-#include <ranges>
+#include <algorithm>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantizer/compress.h"
@@ -50,9 +50,8 @@ std::vector<TensorQuantizer*> quantizer_parts(TensorQuantizer& quantizer) {
 
 TensorQuantizer& coding_part(TensorQuantizer& quantizer) {
   const auto parts = quantizer_parts(quantizer);
-  for (auto* part : std::views::reverse(parts))
-    if (part->enabled()) return *part;
-  return *parts.back();
+  const auto last = std::find_if(parts.rbegin(), parts.rend(), [](auto* part) { return part->enabled(); });
+  return last != parts.rend() ? **last : *parts.back();
 }
 
 }  // namespace fq

@@ -54,8 +54,8 @@ TEST_P(BlockLayout, ThePartialBlocksOfRowsAreBlocksOfTheirColumns) {
         const Tensor part = cut(x);
         on_every_target([&](std::int64_t) {
           const auto own = quantize(part, spec_of(part, GetParam(), by, true));
-          EXPECT_TRUE(bitwise_equal(cut(dequantize(all)), dequantize(own))) << columns << ' ' << c;
-          EXPECT_TRUE(bitwise_equal(cut(all.mask), own.mask)) << columns << ' ' << c;
+          EXPECT_TRUE(bitwise_equal(cut(dequantize(all)), dequantize(own))) << x.shape()[1] << ' ' << c;
+          EXPECT_TRUE(bitwise_equal(cut(all.mask), own.mask)) << x.shape()[1] << ' ' << c;
         });
       }
     }
@@ -113,7 +113,7 @@ TEST(BlockRanges, AreTheLargestMagnitudes) {
     }
     for (const Layout layout : {Layout::row_major, Layout::channels_last})
       on_every_target([&](std::int64_t) {
-        Tensor out = Tensor::empty(by.scale_shape(shape), DType::f32, Device::cpu(), layout);
+        Tensor out = Tensor::empty(by.scale_shape(x.shape()), DType::f32, Device::cpu(), layout);
         cpu::block_amax(x.to(layout), by, out);
         EXPECT_EQ(out.to_vector<float>(), expected);
       });

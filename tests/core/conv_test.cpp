@@ -54,7 +54,7 @@ void expect_close(const Gradients& f, const Gradients& d, const Shape& w) {
 
 TEST(Conv2d, F32AgreesWithLoopsInF64) {
   for (const auto& [x, w, options] : cases) {
-    const auto f = [&](const Variable& a, const Variable& b, const Variable& c) {
+    const auto f = [&options = options](const Variable& a, const Variable& b, const Variable& c) {
       return ops::conv2d(a, b, c, options);
     };
     expect_close(run(f, x, w, w[0], DType::f32), run(f, x, w, w[0], DType::f64), w);
@@ -81,7 +81,7 @@ TEST(Conv2d, ForwardBitsAreTheSameForAnyNumberOfThreads) {
     for (const std::int64_t n : {std::int64_t{1}, std::int64_t{3}, x_shape[0]}) {
       const Variable x(uniform({n, x_shape[1], x_shape[2], x_shape[3]}, 5)), w(uniform(w_shape, 6));
       Tensor first;
-      test::for_threads({1, 2, 3, 8}, [&](int count) {
+      test::for_threads({1, 2, 3, 8}, [&, &options = options, &w_shape = w_shape](int count) {
         const Tensor y = ops::conv2d(x, w, {}, options).tensor();
         if (!first.defined()) first = y;
         EXPECT_TRUE(bitwise_equal(y, first))
@@ -150,7 +150,7 @@ TEST(Conv1d, F32AgreesWithLoopsInF64) {
   const std::vector<Case> lines{{{2, 3, 20}, {4, 3, 5}, {{2}, {2}, {}, 1}},
                                 {{3, 8, 9}, {8, 1, 3}, {{1}, {2}, {2}, 8}}};
   for (const auto& [x, w, options] : lines) {
-    const auto f = [&](const Variable& a, const Variable& b, const Variable& c) {
+    const auto f = [&options = options](const Variable& a, const Variable& b, const Variable& c) {
       return ops::conv1d(a, b, c, options);
     };
     const auto g = run(f, x, w, w[0], DType::f32);

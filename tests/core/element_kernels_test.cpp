@@ -80,7 +80,7 @@ TEST_P(Elements, CodesMasksAndValuesAreThoseOfOneFloat) {
     const auto granularity = Granularity::blocks({{0, block[0]}, {1, block[1]}});
     const auto spec =
         QuantSpec::from_amax(GetParam(), granularity, ranges_of(granularity.scale_shape(x.shape())));
-    on_every_target([&](std::int64_t target) { compare(x, spec, block, target); });
+    on_every_target([&, &block = block](std::int64_t target) { compare(x, spec, block, target); });
   }
 }
 
@@ -90,7 +90,7 @@ TEST_P(Elements, ScalesThatArePowersOfTwo) {
     const auto granularity = Granularity::per_group(block[1]);
     const auto spec = QuantSpec::with_scale_bits(
         GetParam(), granularity, ranges_of(granularity.scale_shape(x.shape())), NumBits(8, 0), 0);
-    on_every_target([&](std::int64_t target) { compare(x, spec, block, target); });
+    on_every_target([&, &block = block](std::int64_t target) { compare(x, spec, block, target); });
   }
 }
 

@@ -132,7 +132,7 @@ TEST(QuantConfig, EveryConstantIsKnown) {
        std::map<std::string, std::string>{{"NVFP4_AWQ_FULL_CFG", "dynamic blocks"},
                                           {"NVFP4_SVDQUANT_DEFAULT_CFG", "svdquant"},
                                           {"NVFP4_KV_ROTATE_CFG", "rotations of keys"}})
-    EXPECT_THAT(message_of([&] { return QuantConfig::preset(name); }),
+    EXPECT_THAT(message_of([&name = name] { return QuantConfig::preset(name); }),
                 HasSubstr(why + ", which is not available"));
 }
 

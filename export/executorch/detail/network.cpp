@@ -33,7 +33,7 @@ class GraphRecorder : public Recorder {
     if (op == "quantize" && !known(inputs.at(0))) return;  // of a constant: its codes are what is read
     json node{{"path", module_path()}, {"op", op}, {"attributes", json::object()}, {"inputs", json::array()}};
     for (const auto& [key, value] : attributes)
-      std::visit([&](const auto& v) { node["attributes"][key] = v; }, value);
+      std::visit([&node, &key = key](const auto& v) { node["attributes"][key] = v; }, value);
     for (const auto& input : inputs) node["inputs"].push_back(id_of(input));
     if (op == "quantize") add_grid(node, *output.quantized());
     node["output"] = ids_[output.node().get()] = next(output);

@@ -58,7 +58,9 @@ Names spellings(const std::string& name) {
   if (!found) return {name, name + ".value"};
   const auto& [module, parameter, layer, way] = *found;
   Names out;
-  const auto add = [&](const std::string& path) { out.push_back(join_path(path, parameter + way)); };
+  const auto add = [&out, name = parameter + way](const std::string& path) {
+    out.push_back(join_path(path, name));
+  };
   if (layer == "0") add(module);
   add(module.empty() ? "l" + layer : module + "_l" + layer);
   if (layer != "0") add(module + "_" + layer);

@@ -1,7 +1,6 @@
 #include "fakequant/layers/quantizer/detail/early_grids.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "fakequant/core/operators.h"
 
@@ -15,7 +14,8 @@ EarlyGrids::EarlyGrids(const Calls& calls, bool relu_on_codes) : relu_on_codes_(
   for (const auto& call : calls.list)
     for (const auto& input : call.inputs)
       if (input.defined()) readers_[input.node().get()].push_back(&call);
-  for (const auto& call : calls.list | std::views::reverse) {
+  for (auto at = calls.list.rbegin(); at != calls.list.rend(); ++at) {
+    const Call& call = *at;
     const Node* value = call.output.node().get();
     const auto& all = readers(call.output);
     if (all.empty() || value == calls.output.node().get() || call.output.quantized() != nullptr) continue;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
@@ -30,8 +29,10 @@ void check_amax_options(const AmaxOptions& options) {
 }
 
 std::string method_for(const CalibrationTarget& target, const CalibrateOptions& options) {
-  for (const auto& rule : std::views::reverse(options.rules))
-    if (!rule.method.empty() && covers(rule, target.entry)) return rule.method;
+  const auto rule = std::find_if(options.rules.rbegin(), options.rules.rend(), [&](const auto& each) {
+    return !each.method.empty() && covers(each, target.entry);
+  });
+  if (rule != options.rules.rend()) return rule->method;
   const bool general = !target.is_weight() && !options.method.empty();
   return general ? options.method : target.entry.quantizer->descriptor().calib_method();
 }
@@ -91,9 +92,9 @@ void set_methods(const std::vector<CalibrationTarget>& targets, const CalibrateO
 }
 
 AmaxOptions amax_options(const NamedQuantizer& entry, const CalibrateOptions& options) {
-  for (const auto& rule : std::views::reverse(options.rules))
-    if (covers(rule, entry)) return rule.amax;
-  return options.amax;
+  const auto rule = std::find_if(options.rules.rbegin(), options.rules.rend(),
+                                 [&](const auto& each) { return covers(each, entry); });
+  return rule != options.rules.rend() ? rule->amax : options.amax;
 }
 
 }  // namespace fq::detail

@@ -100,7 +100,7 @@ std::vector<VariableLayer> variable_layers(Module& model, const std::vector<Form
                                            const Shape& input_shape) {
   std::vector<VariableLayer> out;
   for (const auto& [path, slot] : model.named_slots())
-    if (std::ranges::any_of(variants, [&](const auto& variant) { return variant.contains(path); }))
+    if (std::ranges::any_of(variants, [&, &at = path](const auto& variant) { return variant.contains(at); }))
       out.push_back(layer_at(path, slot, variants));
   const auto place = places(model, input_shape);
   std::ranges::stable_sort(out, {}, [&](const VariableLayer& layer) {

@@ -59,7 +59,8 @@ class Holders {
   [[nodiscard]] std::unordered_set<const Module*> of(const Swaps& swaps) const {
     std::unordered_set<const Module*> out;
     for (const auto& [module, slots] : below_)
-      if (std::ranges::any_of(swaps, [&](const auto& swap) { return slots.contains(swap.first.get()); }))
+      if (std::ranges::any_of(
+              swaps, [&below = slots](const auto& swap) { return below.contains(swap.first.get()); }))
         out.insert(module);
     return out;
   }

@@ -80,7 +80,9 @@ class Bpe final : public TokenModel {
     FQ_CHECK(merges.is_array(), "tokenizer", "\"merges\" of {} is no list", kModel);
     std::int32_t rank = 0;
     for (const json& merge : merges) {
-      const auto [left, right] = sides(merge, rank);
+      const auto pair = sides(merge, rank);
+      const auto& left = pair.first;
+      const auto& right = pair.second;
       const auto known = [&](const std::string& token) {
         const auto id = table_.find(token);
         FQ_CHECK(id, "tokenizer", "merge {} joins '{}' and '{}': '{}' is no token of the vocabulary", rank,

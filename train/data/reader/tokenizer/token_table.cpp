@@ -9,13 +9,13 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int32_t kMostTokens = 1 << 24;
+constexpr std::int32_t kMostIds = 1 << 24;
 
 }  // namespace
 
 void TokenTable::add(const std::string& token, std::int32_t id) {
-  FQ_CHECK(id >= 0 && id < kMostTokens, "tokenizer", "the token '{}' has the id {}: 0 to {} are read",
-           printable(token), id, kMostTokens - 1);
+  FQ_CHECK(id >= 0 && id < kMostIds, "tokenizer", "the token '{}' has the id {}: 0 to {} are read",
+           printable(token), id, kMostIds - 1);
   const auto at = static_cast<std::size_t>(id);
   const auto known = ids_.find(token);
   if (known != ids_.end() && known->second == id) return;
